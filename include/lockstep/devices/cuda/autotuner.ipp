@@ -11,6 +11,7 @@
 namespace lockstep::detail::cuda {
 
 std::size_t Autotuner::fastest(CudaContext& context, std::size_t count, const Run& run) {
+  // A measurement happens once, so its commands must not become stored segments.
   const Commands::Eager eager(context.commands());
   Autotuner tuner(context, run);
   for (std::size_t i = 0; i < count; ++i) tuner.add(i);
@@ -59,6 +60,7 @@ void Autotuner::capture(Candidate& r) {
   record_event(0);
   run_(r.index);
   record_event(1);
+  // This time includes the launch, so it only serves to limit the graph's length.
   const float once = milliseconds(0, 1);
   if (once * max_copies > longest_graph)
     r.copies = std::max(1, static_cast<int>(longest_graph / once));
@@ -99,6 +101,7 @@ float Autotuner::round(bool counts) {
     Candidate& r = candidates_[i];
     const float time = milliseconds(i, i + 1);
     all += time;
+    // The minimum: interference by other programs only ever adds time.
     if (counts) r.fastest_ms = std::min(r.fastest_ms, time / static_cast<float>(r.copies));
     if (!r.failed) best = std::min(best, r.fastest_ms);
   }
@@ -111,6 +114,7 @@ float Autotuner::round(bool counts) {
 void Autotuner::fill_queue() {
   const auto last = std::find_if(candidates_.rbegin(), candidates_.rend(),
                                  [](const Candidate& r) { return !!r.graph; });
+  // Without any graph the candidates run call by call and need no filled queue.
   if (last != candidates_.rend()) attempt(*last, [&] { launch(*last); });
 }
 

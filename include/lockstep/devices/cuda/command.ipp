@@ -12,6 +12,7 @@ Grid Grid::over(std::size_t n, unsigned threads) {
           {threads, 1, 1}};
 }
 
+// Built on demand: pointers into bytes_ would not survive a copy of the object.
 std::array<void*, Arguments::most> Arguments::pointers() {
   std::array<void*, most> all{};
   for (std::size_t i = 0; i < count_; ++i) all[i] = bytes_.data() + offset_[i];
@@ -35,6 +36,7 @@ std::string Command::label() const {
   switch (kind) {
     case Kind::kernel: {
       const char* entry = nullptr;
+      // The driver knows the names of entry points, so commands do not store them.
       const CUresult result = driver().cuFuncGetName(&entry, function);
       return result == CUDA_SUCCESS && entry != nullptr ? entry : "unknown";
     }

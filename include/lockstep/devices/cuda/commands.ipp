@@ -68,6 +68,7 @@ class Segment {
   /// Captures the commands and keeps each kernel's node, whose arguments `update` changes.
   void capture(CUstream stream) {
     const CaptureLock lock;
+    // Only kernels get a node: other commands match only if all of their arguments are equal.
     nodes_.assign(commands.size(), nullptr);
     Graph graph(stream, [&] {
       for (std::size_t i = 0; i < commands.size(); ++i) {
@@ -171,6 +172,7 @@ void Commands::flush() {
       leave_segment();
     }
   }
+  // An executed segment will be matched the next time.
   if (executed_.size() >= min_commands) store_segment();
 }
 
@@ -204,6 +206,7 @@ void Commands::enqueue(Command c) {
   if (!matches_segment(c)) run_now(std::move(c));
 }
 
+// Each branch either compares the command and returns true, or leaves it to run_now.
 bool Commands::matches_segment(const Command& c) {
   if (eager_ || timed_ != nullptr) return false;
   if (position_ == 0 && executed_.empty()) begin_segment(c);
@@ -224,6 +227,7 @@ void Commands::run_checked(Command& c) const {
     const CUresult result = wait_();
     if (result == CUDA_SUCCESS) return;
     why = describe(result);
+    // Has its own message and its own type, on which callers act.
   } catch (const OutOfMemory&) {
     throw;
   } catch (const DeviceError& error) {
@@ -233,6 +237,7 @@ void Commands::run_checked(Command& c) const {
 }
 
 void Commands::run_now(Command c) {
+  // Checked mode, profile, and normal execution exclude each other.
   if (wait_) return run_checked(c);
   if (timed_ != nullptr && !eager_) return timed_->add(std::move(c), work_);
   c.execute(stream_);
@@ -258,6 +263,7 @@ template <class Fits>
 bool Commands::switch_segment(const Fits& fits) {
   for (const auto& segment : segments_) {
     if (segment.get() == matched_ || !fits(*segment)) continue;
+    // Both segments must agree on everything matched so far.
     const bool same = std::equal(
         matched_->commands.begin(),
         matched_->commands.begin() + static_cast<std::ptrdiff_t>(position_),

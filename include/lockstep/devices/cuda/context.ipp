@@ -66,11 +66,13 @@ namespace lockstep {
 // Members are created and destroyed with the GPU's context current; the scope that the constructor
 // pushes is popped at its end.
 struct CudaContext::State {
+  /// A copy whose bytes have still to be moved from staging to their destination.
   struct Download {
     std::byte* to;
     const std::byte* from;
     std::size_t bytes;
   };
+  /// A pinned buffer and its copy on the GPU.
   struct Feed {
     detail::cuda::PinnedBuffer host;
     std::byte* device = nullptr;
@@ -180,6 +182,7 @@ void CudaContext::release(std::byte* p, std::size_t) noexcept {
   detail::cuda::driver().cuCtxPopCurrent(&popped);
 }
 
+// Not recorded as a command: `from` is pageable and may be freed when this returns.
 void CudaContext::upload(std::byte* to, const std::byte* from, std::size_t bytes) {
   if (bytes == 0) return;
   commands().flush();
@@ -211,6 +214,7 @@ bool CudaContext::keeps_data(std::size_t bytes) const {
   return options().keeps_data && bytes <= free / 2;
 }
 
+// Errors are checked after the wait, when the kernels have written them.
 void CudaContext::synchronize() {
   wait_unchecked();
   check_errors();
@@ -268,6 +272,7 @@ const CudaOptions& CudaContext::options() const { return state_->options; }
 detail::cuda::Commands& CudaContext::commands() { return state_->commands; }
 CUstream CudaContext::stream() { return state_->stream.get(); }
 
+// A buffer is reused only after a wait, because the GPU may still read it.
 const std::byte* CudaContext::feed_bytes(int slot, const std::byte* p, std::size_t bytes) {
   State::Feeds& all = state_->feeds[static_cast<std::size_t>(slot)];
   if (all.in_flight == max_feeds) wait_unchecked();
@@ -275,6 +280,7 @@ const std::byte* CudaContext::feed_bytes(int slot, const std::byte* p, std::size
   State::Feed& f = *all.feed[all.in_flight];
   if (bytes > f.host.size() || f.device == nullptr) {
     f.host.grow(std::max<std::size_t>(bytes, 1));
+    // `release` waits for the kernels that read the old buffer.
     if (f.device != nullptr) release(std::exchange(f.device, nullptr), 0);
     f.device = allocate(bytes);
   }
@@ -290,11 +296,13 @@ detail::cuda::Handles& CudaContext::handles() { return state_->handles; }
 
 std::byte* CudaContext::staging_for(std::byte* to, std::size_t bytes) {
   State& s = *state_;
+  // Growing moves the buffer, so pending downloads are completed first.
   if (s.staged + bytes > s.staging.size()) {
     wait_unchecked();
     if (bytes > s.staging.size()) s.staging.grow(std::max<std::size_t>(2 * bytes, min_staging));
   }
   std::byte* const place = s.staging.data() + s.staged;
+  // 64-byte alignment keeps each download on its own cache lines.
   s.staged += (bytes + 63) / 64 * 64;
   s.downloads.push_back({to, place, bytes});
   return place;

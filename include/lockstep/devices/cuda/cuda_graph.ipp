@@ -4,6 +4,7 @@
 
 namespace lockstep::detail::cuda {
 
+// Swaps; the other object destroys the old graph.
 Graph& Graph::operator=(Graph&& other) noexcept {
   std::swap(graph_, other.graph_);
   return *this;
@@ -37,6 +38,7 @@ CUgraphNode last_node(CUstream stream) {
   std::size_t count = 0;
   check(driver().cuStreamGetCaptureInfo(stream, &status, nullptr, nullptr, &nodes, &edges, &count),
         "capturing a graph");
+  // The stream's dependencies in the capture: after one call there is exactly one node.
   if (count != 1) throw DeviceError("cuda: a captured kernel has no graph node of its own");
   return nodes[0];
 }

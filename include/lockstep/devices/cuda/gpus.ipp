@@ -16,6 +16,7 @@ inline std::string uuid_text(const CUuuid& uuid) {
   constexpr const char* digits = "0123456789abcdef";
   std::string text = "GPU-";
   for (std::size_t i = 0; i < sizeof uuid.bytes; ++i) {
+    // 8-4-4-4-12 digits, as nvidia-smi prints them
     if (i == 4 || i == 6 || i == 8 || i == 10) text += '-';
     const auto byte = static_cast<unsigned char>(uuid.bytes[i]);
     text += digits[byte >> 4];
@@ -27,6 +28,7 @@ inline std::string uuid_text(const CUuuid& uuid) {
 int count_gpus() {
   const CUresult started = driver().cuInit(0);
   int count = 0;
+  // cuInit fails without a GPU; the message below is the better one.
   if (started != CUDA_ERROR_NO_DEVICE) {
     check(started, "starting the driver");
     check(driver().cuDeviceGetCount(&count), "counting the GPUs");

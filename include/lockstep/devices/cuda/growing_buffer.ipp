@@ -14,6 +14,7 @@ CUdeviceptr GrowingBuffer::get(CudaContext& context, std::size_t bytes) {
 }
 
 void GrowingBuffer::grow(CudaContext& context, std::size_t bytes) {
+  // Freed first, so that the peak is the new size and not the sum; `release` waits for kernels.
   if (memory_ != 0) context.release(reinterpret_cast<std::byte*>(std::exchange(memory_, 0)), 0);
   bytes_ = 0;
   memory_ = CudaContext::address(context.allocate(bytes));

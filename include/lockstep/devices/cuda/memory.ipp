@@ -27,6 +27,7 @@ namespace lockstep::detail::cuda {
 
 CUdeviceptr allocate_memory(std::size_t bytes) {
   CUdeviceptr p = 0;
+  // cuMemAlloc rejects 0 bytes; a null pointer would mean "no buffer".
   const CUresult result = driver().cuMemAlloc(&p, std::max<std::size_t>(bytes, 1));
   if (result == CUDA_ERROR_OUT_OF_MEMORY) throw_out_of_memory(bytes);
   check(result, "allocating GPU memory");

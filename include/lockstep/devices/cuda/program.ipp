@@ -62,6 +62,7 @@ void KernelCache::store(const std::string& key, const std::string& content) cons
   if (folder_.empty()) return;
   std::error_code error;
   std::filesystem::create_directories(folder_, error);
+  // Unique per process, so that two processes that compile the same kernel do not mix their bytes.
   const std::string part = fmt::format("{}/{}.part.{}", folder_, key, ::getpid());
   {
     std::ofstream file(part, std::ios::binary);
@@ -96,6 +97,7 @@ inline std::string compile(const Source& source, const std::string& all,
   nvrtcProgram program = nullptr;
   check(nvrtc().nvrtcCreateProgram(&program, all.c_str(), source.name, 0, nullptr, nullptr),
         "creating a program");
+  // Destroys the program on every path.
   struct Owner {
     nvrtcProgram* program;
     ~Owner() { nvrtc().nvrtcDestroyProgram(program); }
@@ -112,6 +114,7 @@ inline std::string compile(const Source& source, const std::string& all,
       nvrtc().nvrtcGetProgramLog(program, compiler_log.data());
       compiler_log.resize(std::min<std::size_t>(size - 1, 1000));
     }
+    // The log's first 1000 characters suffice: the first error is the cause.
     throw DeviceError("cuda: the kernels of {} do not compile for {}: {}: {}", source.name,
                       architecture, nvrtc().nvrtcGetErrorString(result), compiler_log);
   }
@@ -136,6 +139,7 @@ Programs::~Programs() {
 
 CUfunction Programs::find(const Source& source, const char* entry,
                           std::span<const Define> defines) {
+  // Linear searches, because a model has few modules and a module few entries.
   Loaded& m = module_of(source, defines);
   for (const Entry& e : m.entries)
     if (e.name == entry) return e.function;
@@ -144,6 +148,7 @@ CUfunction Programs::find(const Source& source, const char* entry,
 
 Programs::Loaded& Programs::module_of(const Source& source, std::span<const Define> defines) {
   for (Loaded& m : loaded_)
+    // Texts are constants, so their addresses identify them.
     if (m.text == source.text && m.functions == source.functions &&
         std::equal(m.defines.begin(), m.defines.end(), defines.begin(), defines.end()))
       return m;
@@ -161,6 +166,7 @@ Programs::Loaded& Programs::load(const Source& source, std::span<const Define> d
   const std::string all = whole_text(source, defines);
   int major = 0, minor = 0;
   check(nvrtc().nvrtcVersion(&major, &minor), "reading NVRTC's version");
+  // Everything that determines the machine code: text, architecture, compiler version, name.
   const std::string key = KernelCache::digest(
       fmt::format("{}\n{} {}.{} {}", all, architecture_, major, minor, source.name));
   std::optional<std::string> code = cache_.find(key);
@@ -169,6 +175,7 @@ Programs::Loaded& Programs::load(const Source& source, std::span<const Define> d
     cache_.store(key, *code);
   }
   loaded_.push_back({source.text, source.functions, {defines.begin(), defines.end()}, nullptr, {}});
+  // Appended first, so that a module is never loaded without an owner.
   if (const CUresult loaded = driver().cuModuleLoadData(&loaded_.back().module, code->data());
       loaded != CUDA_SUCCESS) {
     loaded_.pop_back();

@@ -7,6 +7,7 @@ namespace lockstep::detail::cuda {
 Stream::Stream(Urgent) {
   int least = 0, greatest = 0;
   check(driver().cuCtxGetStreamPriorityRange(&least, &greatest), "creating a stream");
+  // Lower numbers mean higher priority.
   check(driver().cuStreamCreateWithPriority(&stream_, CU_STREAM_NON_BLOCKING, greatest),
         "creating a stream");
 }

@@ -13,6 +13,7 @@ void TimedCommands::add(Command command, const Work& work) {
 }
 
 void TimedCommands::run(CUstream stream, bool graphs, const std::function<CUresult()>& wait) {
+  // Taken out first, so that commands are not run again after an error.
   const std::vector<Pending> commands = std::exchange(commands_, {});
   if (commands.empty()) return;
   while (events_.size() < commands.size() + 2)
@@ -30,6 +31,7 @@ void TimedCommands::run(CUstream stream, bool graphs, const std::function<CUresu
     }
   }
   check(wait(), "waiting for the GPU");
+  // Two events in a row: the cost of an event, which each interval contains.
   times_.add_timer_overhead(microseconds(0));
   for (std::size_t i = 0; i < commands.size(); ++i)
     times_.add(commands[i].work, commands[i].command.label(), microseconds(i + 1));

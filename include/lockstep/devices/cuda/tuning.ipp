@@ -27,6 +27,7 @@ void TuningCache::store(const CudaContext& context, std::string_view work,
 std::size_t TuningCache::measure(CudaContext& context, std::string_view work, std::size_t count,
                                  const std::function<void(std::size_t)>& run,
                                  const std::function<std::string(std::size_t)>& name) {
+  // The first candidate, without measuring: a measurement's result varies.
   if (context.options().deterministic) return 0;
   try {
     const std::size_t fastest = Autotuner::fastest(context, count, run);
@@ -39,6 +40,7 @@ std::size_t TuningCache::measure(CudaContext& context, std::string_view work, st
 
 std::string TuningCache::key_of(const CudaContext& context, std::string_view work) {
   const Gpu& gpu = context.gpu();
+  // GPUs of one name can differ in their number of multiprocessors (MIG).
   return fmt::format("{}, {}, {} SMs", work, gpu.name, gpu.multiprocessors);
 }
 

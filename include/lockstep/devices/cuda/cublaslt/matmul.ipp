@@ -11,6 +11,7 @@ LtMatmul::LtMatmul(cublasLtHandle_t handle, const LtProduct& p, std::size_t work
     : handle_(handle) {
   check(cublaslt().cublasLtMatmulDescCreate(&matmul_.value, p.compute, CUDA_R_32F),
         "describing a matrix product");
+  // A is our right matrix and B our left one; see the header.
   set(CUBLASLT_MATMUL_DESC_TRANSA, p.right_transposed ? CUBLAS_OP_T : CUBLAS_OP_N);
   set(CUBLASLT_MATMUL_DESC_TRANSB, p.left_transposed ? CUBLAS_OP_T : CUBLAS_OP_N);
   set(CUBLASLT_MATMUL_DESC_EPILOGUE, p.epilogue);
@@ -33,6 +34,7 @@ LtMatmul::LtMatmul(cublasLtHandle_t handle, const LtProduct& p, std::size_t work
 std::string LtMatmul::name(std::size_t algorithm) const {
   static constexpr char digits[] = "0123456789abcdef";
   std::string all;
+  // cublasLtMatmulAlgo_t is plain data without pointers, so its words can be stored on disk.
   for (const std::uint64_t word : algorithms_[algorithm].algo.data)
     for (int shift = 60; shift >= 0; shift -= 4) all += digits[word >> shift & 15];
   return all;
@@ -41,6 +43,7 @@ std::string LtMatmul::name(std::size_t algorithm) const {
 void LtMatmul::run(std::size_t algorithm, const void* left, const void* right, void* bias,
                    void* out, void* workspace, cudaStream_t stream) {
   if (has_bias_) set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, static_cast<const void*>(bias));
+  // alpha and beta: out = 1 * product + 0 * out
   const float one = 1, zero = 0;
   check(cublaslt().cublasLtMatmul(handle_, matmul_.value, &one, right, right_.value, left,
                                   left_.value, &zero, out, out_.value, out, out_.value,
@@ -82,6 +85,7 @@ void LtMatmul::find(const LtProduct& p, std::size_t workspace) {
   const cublasStatus_t status = cublaslt().cublasLtMatmulAlgoGetHeuristic(
       handle_, matmul_.value, right_.value, left_.value, out_.value, out_.value, preference.value,
       max_algorithms, algorithms_.data(), &count);
+  // An unsupported product is not an error: no algorithm is offered.
   if (status == CUBLAS_STATUS_NOT_SUPPORTED) return;
   check(status, "asking cuBLASLt for algorithms");
   for (int i = 0; i < count; ++i) {
@@ -98,6 +102,7 @@ void LtMatmul::read(std::string_view name, std::size_t workspace) {
     if (r.ec != std::errc{} || r.ptr != name.data() + 16) return;
     name.remove_prefix(16);
   }
+  // cuBLASLt validates the algorithm against the product and reports its workspace.
   cublasLtMatmulHeuristicResult_t checked{};
   if (cublaslt().cublasLtMatmulAlgoCheck(handle_, matmul_.value, right_.value, left_.value,
                                          out_.value, out_.value, &algo,

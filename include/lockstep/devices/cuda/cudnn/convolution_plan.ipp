@@ -43,6 +43,7 @@ ConvolutionGraph::ConvolutionGraph(const CudnnTarget& target, const Conv2DOp& op
                                    const CudnnRules& rules, ConvolutionTail tail) {
   const std::int64_t channels = op.channels(), filters = op.filters, rows = op.kernel.height,
                      columns = op.kernel.width;
+  // cuDNN lists sizes as (n, c, h, w), whatever the layout; the strides say NHWC.
   const auto image = [&](std::int64_t id, Shape s, cudnnDataType_t type, bool is_virtual) {
     // The alignment of any example if the first has 16 bytes: a slice of a batch can begin
     // anywhere.
@@ -59,6 +60,7 @@ ConvolutionGraph::ConvolutionGraph(const CudnnTarget& target, const Conv2DOp& op
                             {rows * columns * channels, 1, columns * channels, channels}, false));
   tensors_.push_back(image(y, op.out(), rules.type, false));
   describe_geometry(op);
+  // The output of an operation: y for the last one, else a new virtual tensor.
   const auto result = [&](bool is_last, std::int64_t id) {
     if (is_last) return std::size_t{2};
     tensors_.push_back(image(id, op.out(), CUDNN_DATA_FLOAT, true));
@@ -108,6 +110,7 @@ void ConvolutionGraph::describe_geometry(const Conv2DOp& op) {
       .finalize();
 }
 
+// The three passes differ only in the names of their attributes.
 void ConvolutionGraph::describe_pass(ConvolutionPass pass, std::size_t result) {
   struct Names {
     cudnnBackendDescriptorType_t type;
@@ -188,11 +191,13 @@ std::vector<CudnnPlan> make_plans(const CudnnTarget& target, const ConvolutionGr
     return !engine.empty() && rules.allow(engine[0].notes());
   };
   std::vector<CudnnPlan> plans;
+  // Fallback engines work but are not tuned, so they are asked for only if mode A offers none.
   for (const cudnnBackendHeurMode_t mode : {CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_FALLBACK}) {
     Descriptor heuristics(CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR, "the heuristics of a convolution");
     heuristics.set(CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, graph.get())
         .set(CUDNN_ATTR_ENGINEHEUR_MODE, mode);
     target.set_heuristics_target(heuristics);
+    // No engine supports the graph in this mode.
     if (!heuristics.try_finalize()) continue;
     for (Descriptor& choice :
          heuristics.parts(CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_BACKEND_ENGINECFG_DESCRIPTOR, 64)) {
@@ -208,6 +213,7 @@ std::vector<CudnnPlan> make_plans(const CudnnTarget& target, const ConvolutionGr
         continue;
       }
       const std::int64_t workspace = plan.number(CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE);
+      // A plan is usable only if its workspace fits; its size is known after finalising.
       if (workspace <= max_workspace) plans.push_back({std::move(plan), workspace});
     }
     if (!plans.empty()) break;

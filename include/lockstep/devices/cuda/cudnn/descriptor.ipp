@@ -8,6 +8,7 @@ Descriptor::Descriptor(cudnnBackendDescriptorType_t type, const char* what) : wh
   check_status(cudnn().cudnnBackendCreateDescriptor(type, &descriptor_));
 }
 
+// Swaps; the other object destroys the old descriptor.
 Descriptor& Descriptor::operator=(Descriptor&& other) noexcept {
   std::swap(descriptor_, other.descriptor_);
   std::swap(what_, other.what_);
@@ -90,6 +91,7 @@ std::int64_t Descriptor::number(cudnnBackendAttributeName_t name) const {
   return value;
 }
 
+// The first call asks for the length, the second one copies the text.
 std::string Descriptor::characters(cudnnBackendAttributeName_t name) const {
   std::int64_t count = 0;
   check_status(
@@ -106,6 +108,7 @@ std::vector<Descriptor> Descriptor::parts(cudnnBackendAttributeName_t name,
                                           std::int64_t most) const {
   std::vector<Descriptor> all;
   std::vector<cudnnBackendDescriptor_t> raw;
+  // cuDNN fills descriptors that the caller has created, so `most` empty ones are passed.
   for (std::int64_t i = 0; i < most; ++i) {
     all.emplace_back(type, what_);
     raw.push_back(all.back().descriptor_);
@@ -139,6 +142,7 @@ void Descriptor::check_status(cudnnStatus_t status) const {
   if (status != CUDNN_STATUS_SUCCESS) refuse(status);
 }
 
+// check throws for every status but success, for which `refuse` is not called.
 void Descriptor::refuse(cudnnStatus_t status) const {
   check(status, (std::string("describing ") + what_ + " to cuDNN").c_str());
   throw DeviceError("cuda: cuDNN returned an unexpected status");

@@ -51,6 +51,7 @@ void refuse(CUresult result, const char* what) {
 }
 
 void check_stream(CUstream stream) {
+  // Errors of kernels are sticky: the context returns them from every call.
   const CUresult earlier = driver().cuStreamQuery(stream);
   if (earlier != CUDA_SUCCESS && earlier != CUDA_ERROR_NOT_READY)
     refuse(earlier, "waiting for the GPU");

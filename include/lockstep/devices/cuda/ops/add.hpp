@@ -1,5 +1,5 @@
 /// \file
-/// The sum of two values on a GPU.
+/// Add on a GPU, one thread per element: y = x + x2; dx = dx2 = dy.
 #pragma once
 
 #include <cstddef>
@@ -17,7 +17,7 @@ inline constexpr Source add_source{"add", R"cuda(
 KERNEL(forward)(const A* x, const A* __restrict__ x2, A* y, i64 n) {
   FOR_EACH(i, n) y[i] = put<A>(get(x[i]) + get(x2[i]));
 }
-// Either result may be null.
+// Either gradient may be null.
 KERNEL(backward)(const A* __restrict__ dy, A* __restrict__ dx, A* __restrict__ dx2, i64 n) {
   FOR_EACH(i, n) {
     const A v = dy[i];
@@ -29,6 +29,7 @@ KERNEL(backward)(const A* __restrict__ dy, A* __restrict__ dx, A* __restrict__ d
 
 }  // namespace detail::cuda
 
+/// y may be x; the kernels read an element before they write it.
 template <class Precision>
 struct Kernel<AddOp, BasicCuda<Precision>> : KernelTraits {
   using library_kernel = Kernel;

@@ -1,6 +1,9 @@
 /// \file
-/// Turned and moved images on a GPU. Invariant: the two numbers that an op maps are the first two
-/// uniform draws of the example's stream.
+/// RandomRotation and RandomTranslation on a GPU: each result pixel is sampled at an affine map of
+/// its coordinates. Invariant: the random numbers of an example are the first two uniform draws of
+/// its stream.
+///
+///     x' = xx * column + xy * row + x0        y' = yx * column + yy * row + y0
 ///
 /// CudaText<Op> of an AffineImageOp defines `void map(double first, double second, double* m)`,
 /// which writes the AffineMap's xx, xy, x0, yx, yy, y0.
@@ -19,6 +22,7 @@
 
 namespace lockstep {
 
+/// Samples in training and copies in inference. There is no gradient.
 template <AffineImageOp Op, class Precision>
   requires HasCudaText<Op>
 struct Kernel<Op, BasicCuda<Precision>> : KernelTraits {
@@ -50,15 +54,18 @@ struct Kernel<Op, BasicCuda<Precision>> : KernelTraits {
   }
 };
 
+/// A rotation by a fraction of a turn.
 template <>
 struct CudaText<RandomRotationOp> {
   static constexpr char functions[] = R"cuda(
+// A rotation about the centre, by an angle in turns; __dmul_rn and __dadd_rn prevent contraction to
+// fma, which the host does not do.
 __device__ void map(double first, double, double* m) {
   const double lower = LOWER, upper = UPPER;
   const double angle =
       __dmul_rn(__dadd_rn(lower, __dmul_rn(first, upper - lower)), 6.283185307179586476925);
   const double c = cos(angle), s = sin(angle);
-  const double x = (COLUMNS - 1) / 2.0, y = (ROWS - 1) / 2.0;  // the middle
+  const double x = (COLUMNS - 1) / 2.0, y = (ROWS - 1) / 2.0;  // the centre of the image
   m[0] = c;
   m[1] = -s;
   m[2] = __dadd_rn(__dadd_rn(x, -__dmul_rn(x, c)), __dmul_rn(y, s));
@@ -75,6 +82,7 @@ __device__ void map(double first, double, double* m) {
   }
 };
 
+/// A shift by a fraction of the extent along each axis; the first draw is the rows'.
 template <>
 struct CudaText<RandomTranslationOp> {
   static constexpr char functions[] = R"cuda(

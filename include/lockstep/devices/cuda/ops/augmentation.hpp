@@ -1,6 +1,7 @@
 /// \file
-/// RandomFlip, RandomCutout and RandomCrop's windows on a GPU. Invariant: they draw by the rules of
-/// devices/host, and draw again for backward.
+/// RandomFlip, RandomCutout and RandomCrop's windows on a GPU. Invariant: random numbers are those
+/// of devices/host, and are drawn again in backward, so nothing is saved. blockIdx.y is the
+/// example, and the threads of a row of blocks share its pixels.
 #pragma once
 
 #include <array>
@@ -20,7 +21,8 @@ namespace lockstep {
 namespace detail::cuda {
 
 inline constexpr Source augmentation_source{"augmentation", R"cuda(
-// from: (count, ROWS, COLUMNS, CHANNELS); a flip undoes itself.
+// from: (count, ROWS, COLUMNS, CHANNELS). A flip is its own inverse, so backward is the same
+// kernel.
 KERNEL(flip)(const A* from, A* to, Stream stream, i64 count) {
   const int size = ROWS * COLUMNS * CHANNELS;
   for (i64 n = blockIdx.y; n < count; n += gridDim.y) {
@@ -34,7 +36,7 @@ KERNEL(flip)(const A* from, A* to, Stream stream, i64 count) {
   }
 }
 
-// In place, if from is to.
+// A square of side SIDE around a random centre is set to `fill`. `from` may be `to`.
 KERNEL(cutout)(const A* from, A* to, float fill, Stream stream, i64 count) {
   const int size = ROWS * COLUMNS * CHANNELS;
   for (i64 n = blockIdx.y; n < count; n += gridDim.y) {
@@ -48,7 +50,7 @@ KERNEL(cutout)(const A* from, A* to, float fill, Stream stream, i64 count) {
   }
 }
 
-// y: (count, HEIGHT, WIDTH, CHANNELS), windows of x.
+// y: (count, HEIGHT, WIDTH, CHANNELS), random windows of x.
 KERNEL(windows)(const A* x, A* y, Stream stream, i64 count) {
   const int large = ROWS * COLUMNS * CHANNELS, small = HEIGHT * WIDTH * CHANNELS;
   for (i64 n = blockIdx.y; n < count; n += gridDim.y) {
@@ -61,7 +63,7 @@ KERNEL(windows)(const A* x, A* y, Stream stream, i64 count) {
   }
 }
 
-// The gradient of a window, zeros around it.
+// The gradient of a window, surrounded by zeros.
 KERNEL(around_windows)(const A* dy, A* dx, Stream stream, i64 count) {
   const int large = ROWS * COLUMNS * CHANNELS, small = HEIGHT * WIDTH * CHANNELS;
   for (i64 n = blockIdx.y; n < count; n += gridDim.y) {
@@ -77,6 +79,7 @@ KERNEL(around_windows)(const A* dy, A* dx, Stream stream, i64 count) {
 }
 )cuda"};
 
+/// Defines shared by the kernels; arguments that a kernel does not use are 0.
 template <class Precision>
 auto augmentation_defines(const Shape& in, bool horizontal, bool vertical, int side, int height,
                           int width) {
@@ -88,6 +91,7 @@ auto augmentation_defines(const Shape& in, bool horizontal, bool vertical, int s
 
 }  // namespace detail::cuda
 
+/// Flips each example with probability 1/2; inference copies.
 template <class Precision>
 struct Kernel<RandomFlipOp, BasicCuda<Precision>> : KernelTraits {
   using library_kernel = Kernel;
@@ -111,6 +115,7 @@ struct Kernel<RandomFlipOp, BasicCuda<Precision>> : KernelTraits {
   }
 };
 
+/// Erases a random square in training; inference copies.
 template <class Precision>
 struct Kernel<RandomCutoutOp, BasicCuda<Precision>> : KernelTraits {
   using library_kernel = Kernel;
@@ -121,7 +126,7 @@ struct Kernel<RandomCutoutOp, BasicCuda<Precision>> : KernelTraits {
   static void forward(const RandomCutoutOp& op, const Io<D>& io) {
     apply(op, io, io.x, io.y, op.fill);
   }
-  /// The square is drawn again; nothing of it came from x.
+  /// Draws the square again; pixels inside did not depend on x.
   static void backward(const RandomCutoutOp& op, const Io<D>& io) {
     if (io.dx != nullptr) apply(op, io, io.dy, io.dx, 0);
   }
@@ -138,11 +143,12 @@ struct Kernel<RandomCutoutOp, BasicCuda<Precision>> : KernelTraits {
   }
 };
 
+/// A random window in training; inference, and images too small for a window, resize the middle.
 template <class Precision>
 struct Kernel<RandomCropOp, BasicCuda<Precision>> : KernelTraits {
   using library_kernel = Kernel;
   using D = BasicCuda<Precision>;
-  /// Not of images that are resized while training.
+  /// There is no gradient for images that are resized during training.
   static constexpr bool has_dx(const RandomCropOp& op) { return op.fits(); }
 
   static void forward(const RandomCropOp& op, const Io<D>& io) {
@@ -152,7 +158,7 @@ struct Kernel<RandomCropOp, BasicCuda<Precision>> : KernelTraits {
     else
       detail::cuda::sample(sampling(op), io);
   }
-  /// The window is drawn again.
+  /// Draws the window again.
   static void backward(const RandomCropOp& op, const Io<D>& io) {
     if (io.dx != nullptr && io.step.count > 0)
       launch(op, io, "around_windows", op.in.size(), io.dy, io.dx);
@@ -160,6 +166,7 @@ struct Kernel<RandomCropOp, BasicCuda<Precision>> : KernelTraits {
 
  private:
   using A = ActivationOf<D>;
+  /// Whether the result is a window rather than a resized image.
   static bool draws_windows(const RandomCropOp& op, const Io<D>& io) {
     return io.step.training && op.fits();
   }
@@ -171,7 +178,7 @@ struct Kernel<RandomCropOp, BasicCuda<Precision>> : KernelTraits {
                      detail::cuda::example_grid(io.step.count, units), from, to,
                      detail::cuda::stream_of(io), static_cast<std::int64_t>(io.step.count));
   }
-  /// The middle, resized.
+  /// The central part, resized.
   static auto sampling(const RandomCropOp& op) {
     return detail::cuda::Sampling<0>{{"crop", detail::cuda::sampling_text},
                                      op.in,

@@ -1,6 +1,7 @@
 /// \file
-/// AveragePooling2D on a GPU. Invariant: padding does not count, neither in the sum nor in the
-/// number.
+/// AveragePooling2D on a GPU: y is the mean of a window's taps inside the image, as in Keras.
+/// Invariant: padding counts neither in the sum nor in the number of taps. Windows of more than 16
+/// taps are summed in double.
 #pragma once
 
 #include <cstddef>
@@ -22,6 +23,7 @@ typedef double Sum;
 typedef float Sum;
 #endif
 
+// y = sum of the taps / number of taps inside the image.
 KERNEL(forward)(const A* __restrict__ x, A* __restrict__ y, i64 n) {
   FOR_EACH(i, n) {
     const Taps t = taps_at(i);
@@ -33,12 +35,13 @@ KERNEL(forward)(const A* __restrict__ x, A* __restrict__ y, i64 n) {
   }
 }
 
-// Of the taps of window `i` along an axis, how many lie inside of the image.
+// The number of taps of window `i` along an axis that lie inside the image.
 __device__ inline int inside(int i, int stride, int before, int pool, int in) {
   const int first = i * stride - before;
   return PADDED ? min(pool, in - first) - max(0, -first) : pool;
 }
 
+// dx = sum over the windows that contain the input of dy / taps of the window.
 KERNEL(backward)(const A* __restrict__ dy, A* __restrict__ dx, i64 n) {
   FOR_EACH(i, n) {
     const Windows w = windows_at(i);
@@ -56,6 +59,7 @@ KERNEL(backward)(const A* __restrict__ dy, A* __restrict__ dx, i64 n) {
 
 }  // namespace detail::cuda
 
+/// Keeps nothing: backward depends on dy and the shape only.
 template <class Precision>
 struct Kernel<AveragePooling2DOp, BasicCuda<Precision>> : KernelTraits {
   using library_kernel = Kernel;

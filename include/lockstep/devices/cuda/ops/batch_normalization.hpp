@@ -1,9 +1,13 @@
 /// \file
-/// BatchNormalization on a GPU, alone or with what follows it. Invariants: memory is read once for
-/// the statistics and once for the sums of backward; each thread adds eight rows in float, around
-/// the first of them, and all that follows in double, in an order that the sizes fix; statistics
-/// stay on the GPU; with `synchronized` the members of a group gather theirs and merge them in the
-/// order of ranks.
+/// BatchNormalization on a GPU, alone or with a fused epilogue. Invariants: memory is read once for
+/// the statistics and once for the sums of backward; each thread adds eight rows in float, relative
+/// to the first of them, and everything else in double, in an order that depends only on the sizes;
+/// statistics stay on the GPU; with `synchronized` the members of a group gather theirs and merge
+/// them in rank order.
+///
+///     forward, training:   moments [-> all_gather -> merge] -> normalize
+///     forward, inference:  load_statistics -> normalize
+///     backward:            sums [-> all_reduce] -> gradient
 #pragma once
 
 #include <algorithm>
@@ -23,12 +27,13 @@ namespace lockstep {
 
 namespace detail::cuda {
 
-/// For the moments of all members of a group, whose number is not known before they meet.
+/// For the moments of all members of a group, whose number is known only at run time.
 struct MomentsBuffer : GrowingBuffer {};
 
-/// What is done to the normalized rows in the same pass.
+/// What is applied to the normalized rows in the same pass.
 enum class NormalizationTail { none, relu, add_relu };
 
+/// Keeps x and, with an addition, y; `saved_once` is the memory called `once` in the text.
 template <class Precision, NormalizationTail Tail>
 struct BatchNormalizationKernel : KernelTraits {
   using D = BasicCuda<Precision>;
@@ -41,7 +46,7 @@ struct BatchNormalizationKernel : KernelTraits {
     return (1 + 4 * op.channels()) * sizeof(double);
   }
 
-  /// How blocks lie over the rows, and room for an exchange.
+  /// How blocks map to rows, and scratch for their partial sums.
   struct Prepared {
     Prepared(const Op& op, std::size_t examples)
         : columns(op.channels()),
@@ -56,6 +61,7 @@ struct BatchNormalizationKernel : KernelTraits {
     return {op, count};
   }
 
+  /// A recomputed forward pass (`step.again`) reuses the statistics.
   static void forward(const Op& op, const Io<D>& io, Prepared& p) {
     double* const once = reinterpret_cast<double*>(io.once);
     if (io.step.training && !io.step.is_recompute)
@@ -67,6 +73,7 @@ struct BatchNormalizationKernel : KernelTraits {
              p.parts);
   }
 
+  /// With shared statistics a member without examples still joins the exchange.
   static void backward(const Op& op, const Io<D>& io, Prepared& p) {
     const std::size_t channels = op.channels();
     double* const once = reinterpret_cast<double*>(io.once);
@@ -95,10 +102,12 @@ struct BatchNormalizationKernel : KernelTraits {
   static constexpr Source source{"batch_normalization", batch_normalization_text,
                                  columns_functions};
 
+  /// Whether statistics are exchanged with other members.
   static bool is_shared(const Op& op, const Io<D>& io) {
     return op.synchronized && io.step.group.size() > 1;
   }
 
+  /// Computes batch statistics, of all members if shared, and updates the running statistics.
   static void find_statistics(const Op& op, const Io<D>& io, const Prepared& p, double* once) {
     const bool shared = is_shared(op, io);
     if (io.step.count > 0)

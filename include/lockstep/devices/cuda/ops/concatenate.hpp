@@ -1,5 +1,6 @@
 /// \file
-/// Concatenate on a GPU: one thread for each element of the longer row.
+/// Concatenate on the last axis on a GPU: one thread per element of the longer row, which holds
+/// FIRST elements of x, then SECOND of x2.
 #pragma once
 
 #include <array>
@@ -22,7 +23,7 @@ KERNEL(forward)(const A* __restrict__ x, const A* __restrict__ x2, A* __restrict
     y[i] = k < FIRST ? x[row * FIRST + k] : x2[row * SECOND + k - FIRST];
   }
 }
-// Either result may be null.
+// Either gradient may be null.
 KERNEL(backward)(const A* __restrict__ dy, A* __restrict__ dx, A* __restrict__ dx2, i64 n) {
   FOR_EACH(i, n) {
     const i64 row = i / (FIRST + SECOND);
@@ -38,6 +39,7 @@ KERNEL(backward)(const A* __restrict__ dy, A* __restrict__ dx, A* __restrict__ d
 
 }  // namespace detail::cuda
 
+/// One launch per pass; backward splits dy.
 template <class Precision>
 struct Kernel<ConcatenateOp, BasicCuda<Precision>> : KernelTraits {
   using library_kernel = Kernel;

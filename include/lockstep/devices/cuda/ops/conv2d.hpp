@@ -1,5 +1,5 @@
 /// \file
-/// Conv2D on a GPU.
+/// Conv2D on a GPU: the three passes of support/convolution_pass.hpp, and the bias gradient.
 #pragma once
 
 #include <algorithm>
@@ -15,8 +15,10 @@
 namespace lockstep {
 namespace detail::cuda {
 
-/// The passes of Conv2D at one batch size, perhaps with the ReLU behind it: backward then begins
-/// with the gradient of what lies between, where that of y was, by one pass that also sums it up.
+/// The passes of Conv2D at one batch size, optionally with a ReLU. With one, backward first
+/// replaces dy by the gradient before the ReLU, in the pass that also sums the bias gradient.
+///
+///     backward:  dy -> [mask by y > 0] -> db = column sums -> dw -> dx
 template <class Precision, bool with_relu = false>
 class ConvolutionCalls {
  public:
@@ -35,10 +37,12 @@ class ConvolutionCalls {
     return std::max(steps_.scratch_bytes(), db_.scratch_bytes());
   }
 
+  /// y = x * w + b, through support/convolution_pass.hpp.
   void forward(const Conv2DOp& op, const Io<D>& io) const {
     steps_.y.forward(io.device, io.x, io.w, op.bias ? io.w + op.kernel_size() : nullptr, io.y,
                      io.scratch, {io.once});
   }
+  /// Without examples the gradients are cleared.
   void backward(const Conv2DOp& op, const Io<D>& io) const {
     if (io.step.count == 0)
       return io.device.clear(reinterpret_cast<std::byte*>(io.dw), weights_ * sizeof(float));
@@ -67,6 +71,7 @@ class ConvolutionCalls {
 
 }  // namespace detail::cuda
 
+/// Keeps x, and packed weights for the step.
 template <class Precision>
 struct Kernel<Conv2DOp, BasicCuda<Precision>>
     : PreparedKernel<Conv2DOp, BasicCuda<Precision>, detail::cuda::ConvolutionCalls<Precision>> {

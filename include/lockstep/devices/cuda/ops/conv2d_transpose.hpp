@@ -1,5 +1,6 @@
 /// \file
-/// Conv2DTranspose on a GPU, by the passes of the convolution that leads back.
+/// Conv2DTranspose on a GPU. Invariant: forward is the backward-data pass of the convolution that
+/// maps y to x, and its gradient with respect to x is that convolution's forward pass.
 #pragma once
 
 #include <algorithm>
@@ -50,6 +51,7 @@ class TransposedCalls {
 
 }  // namespace detail::cuda
 
+/// Keeps x, and packed weights for the step.
 template <class Precision>
 struct Kernel<Conv2DTransposeOp, BasicCuda<Precision>>
     : PreparedKernel<Conv2DTransposeOp, BasicCuda<Precision>,

@@ -1,5 +1,5 @@
 /// \file
-/// Dense on a GPU.
+/// Dense on a GPU: y = x * w + b, dw = x^T * dy, db = column sums of dy, dx = dy * w^T.
 #pragma once
 
 #include <algorithm>
@@ -17,9 +17,9 @@
 namespace lockstep {
 namespace detail::cuda {
 
-/// The passes of a dense layer at one batch size, perhaps with the ReLU behind it. Backward is one
-/// launch, if that is faster than a product for each gradient; these begin with the gradient of
-/// what lies before the ReLU, where that of y was.
+/// The passes of a dense layer at one batch size, optionally with a ReLU. Backward is a single
+/// launch if that is faster than one product per gradient. With separate products dy is first
+/// replaced by the gradient before the ReLU.
 template <class Precision, bool with_relu = false>
 class DenseCalls {
  public:
@@ -31,7 +31,7 @@ class DenseCalls {
     const std::size_t count = examples * op.rows();
     const bool fits = DenseBackward<Precision>::fits(op, count);
     if (fits) all_ = {op, context, count, with_relu};
-    // Without cuBLASLt they would be the same products.
+    // Without cuBLASLt the products would run the same code in more launches.
     is_one_launch_ = fits && context.handle<CublasLtAccess>().handle() == nullptr;
     if (is_one_launch_) return;
     const std::string work = describe(op, context, count);
@@ -48,7 +48,7 @@ class DenseCalls {
         is_one_launch_ ? 0 : std::max(dx_.scratch_bytes(), dw_.scratch_bytes());
     return std::max(y_.scratch_bytes(), backward);
   }
-  /// Whether backward is.
+  /// Whether backward is a single launch.
   bool is_one_launch() const { return is_one_launch_; }
 
   void forward(const DenseOp&, const Io<D>& io) const {
@@ -64,6 +64,7 @@ class DenseCalls {
  private:
   using A = typename Precision::activation;
 
+  /// Operands of backward.
   struct Places {
     const A *x, *y;
     A* dy;
@@ -72,6 +73,7 @@ class DenseCalls {
     A* dx;
     std::byte *scratch, *packed;
   };
+  /// Backward as chosen: one launch, or mask, dw and db, dx.
   void gradients(const DenseOp& op, CudaContext& context, std::size_t count,
                  const Places& p) const {
     if (is_one_launch_)
@@ -83,15 +85,16 @@ class DenseCalls {
       dx_.backward_data(context, p.dy, p.w, p.dx, p.scratch, {p.packed, y_.by_cublaslt()});
   }
 
-  /// As TuningCache know the two ways.
+  /// The names of the two candidates in the TuningCache.
   static constexpr const char *products = "products", *one_launch = "one launch";
 
+  /// The key of the autotuning result.
   static std::string describe(const DenseOp& op, CudaContext& context, std::size_t count) {
     return fmt::format("the gradients of a dense layer ({} x {} -> {}{}{}{}), cuBLASLt {}", count,
                        op.inputs, op.units, op.bias ? ", bias, " : ", ", with_relu ? "ReLU, " : "",
                        Precision::name, context.handle<CublasLtAccess>().version());
   }
-  /// Sets is_one_launch_.
+  /// Measures both and sets is_one_launch_.
   void choose(const DenseOp& op, CudaContext& context, std::size_t count, const std::string& work) {
     const TuningSizes bytes{count * static_cast<std::size_t>(op.inputs) * sizeof(A),
                             op.weights() * sizeof(float),
@@ -119,6 +122,7 @@ class DenseCalls {
 
 }  // namespace detail::cuda
 
+/// Keeps x, and packed weights for the step.
 template <class Precision>
 struct Kernel<DenseOp, BasicCuda<Precision>>
     : PreparedKernel<DenseOp, BasicCuda<Precision>, detail::cuda::DenseCalls<Precision>> {

@@ -1,6 +1,8 @@
 /// \file
-/// DepthwiseConv2D on a GPU. Invariants: one result a thread, channels side by side; the weight
-/// gradient's sums are taken in an order that depends on the sizes only.
+/// DepthwiseConv2D on a GPU. Invariants: one result per thread, with adjacent threads on adjacent
+/// channels; the order of the sums in dw depends only on the sizes.
+///
+///     y[n, p, f] = sum over taps t of x[n, p at t, f / EACH] * w[t, f] + b[f]
 #pragma once
 
 #include <algorithm>
@@ -17,8 +19,9 @@
 namespace lockstep {
 namespace detail::cuda {
 
-/// FILTERS = CHANNELS * EACH. dw's grid is groups of WIDTH filters x ranges of the pixels x taps.
+/// FILTERS = CHANNELS * EACH. The grid of dw is groups of WIDTH filters x ranges of pixels x taps.
 inline constexpr Source depthwise_source{"depthwise_conv2d", R"cuda(
+// One thread per output; taps outside of the image are skipped.
 KERNEL(forward)(const A* __restrict__ x, const float* __restrict__ w, const float* bias, A* y,
                 i64 n) {
   FOR_EACH(i, n) {
@@ -39,6 +42,7 @@ KERNEL(forward)(const A* __restrict__ x, const float* __restrict__ w, const floa
   }
 }
 
+// Gathers from all outputs that read the input, so no two threads add to one place.
 KERNEL(backward_data)(const A* __restrict__ dy, const float* __restrict__ w, A* dx, i64 n) {
   FOR_EACH(i, n) {
     const int k = (int)(i % CHANNELS);
@@ -59,6 +63,7 @@ KERNEL(backward_data)(const A* __restrict__ dy, const float* __restrict__ w, A* 
   }
 }
 
+// One tap (blockIdx.z) and one range of pixels (blockIdx.y) per block, summed in double.
 KERNEL(backward_weights)(const A* __restrict__ x, const A* __restrict__ dy, float* parts,
                          i64 pixels, i64 each) {
   __shared__ double part[256];
@@ -113,6 +118,7 @@ class DepthwiseCalls {
 
   std::size_t scratch_bytes() const { return scratch_; }
 
+  /// One launch, bias included.
   void forward(const DepthwiseConv2DOp& op, const Io<D>& io) const {
     const std::size_t n = io.step.count * op.out().size();
     if (n == 0) return;
@@ -120,6 +126,7 @@ class DepthwiseCalls {
                      op.bias ? io.w + op.kernel_size() : nullptr, io.y,
                      static_cast<std::int64_t>(n));
   }
+  /// dw (two launches if the pixels are split), db, dx. Without examples dw and db are cleared.
   void backward(const DepthwiseConv2DOp& op, const Io<D>& io) const {
     const auto filters = static_cast<std::size_t>(op.filters());
     if (io.step.count == 0)
@@ -152,6 +159,7 @@ class DepthwiseCalls {
 
 }  // namespace detail::cuda
 
+/// Keeps x.
 template <class Precision>
 struct Kernel<DepthwiseConv2DOp, BasicCuda<Precision>>
     : PreparedKernel<DepthwiseConv2DOp, BasicCuda<Precision>,

@@ -1,6 +1,6 @@
 /// \file
-/// Dropout, SpatialDropout2D and GaussianNoise on a GPU. Invariants: they draw by the rules of
-/// devices/host, and draw again for backward, so that nothing is kept; a thread uses the four words
+/// Dropout, SpatialDropout2D and GaussianNoise on a GPU. Invariants: random numbers are those of
+/// devices/host, and are drawn again in backward, so no mask is saved; a thread uses all four words
 /// of a Philox block.
 #pragma once
 
@@ -20,11 +20,11 @@ namespace lockstep {
 
 namespace detail::cuda {
 
-/// A Philox block gives numbers for four of the SIZE elements of an example.
+/// A Philox block covers four of the SIZE elements of an example.
 inline constexpr Source noise_source{"noise", R"cuda(
 #define GROUPS ((SIZE + 3) / 4)
 
-// Up to four elements, of which `most` are there.
+// Reads four elements, of which `most` exist.
 __device__ inline Four read(const A* p, int most) {
 #if SIZE % 4 == 0
   return *(const Four*)p;
@@ -42,6 +42,7 @@ __device__ inline void write(A* p, const Four& all, int most) {
     if (k < most) p[k] = all.at[k];
 #endif
 }
+// Calls `change` with each group of four elements and its Philox block.
 template <class F>
 __device__ inline void change_groups(i64 count, Stream stream, const A* from, A* to, F change) {
   for (i64 q = INDEX; q < count * GROUPS; q += STRIDE) {
@@ -54,6 +55,7 @@ __device__ inline void change_groups(i64 count, Stream stream, const A* from, A*
   }
 }
 
+// Inverted dropout: y = x / (1 - rate) with probability 1 - rate, else 0.
 struct Drop {
   __device__ void operator()(A* at, const u32x4& words) const {
     for (int k = 0; k < 4; ++k)
@@ -64,10 +66,11 @@ KERNEL(dropout)(const A* from, A* to, Stream stream, i64 count) {
   change_groups(count, stream, from, to, Drop());
 }
 
+// Box-Muller: two words give two normal numbers with standard deviation SCALE.
 struct AddNoise {
   __device__ void operator()(A* at, const u32x4& words) const {
     for (int k = 0; k < 4; k += 2) {
-      // log((word + 1) / 2^32), near 0 by what is missing to 1.
+      // log((word + 1) / 2^32); near 1 by log1p of the distance from 1, to avoid cancellation
       const u32 word = words.word[k];
       const float log_u = word < 0x80000000u
                               ? logf(((float)word + 1.0f) * 2.3283064365386962891e-10f)
@@ -84,7 +87,7 @@ KERNEL(noise)(const A* from, A* to, Stream stream, i64 count) {
   change_groups(count, stream, from, to, AddNoise());
 }
 
-// A thread has four channels of some pixels.
+// A thread handles four channels of eight pixels; whole channels are dropped.
 KERNEL(channels)(const A* from, A* to, Stream stream, i64 count) {
   const int each = 8, parts = (PIXELS + each - 1) / each, groups = (CHANNELS + 3) / 4;
   for (i64 q = INDEX; q < count * parts * groups; q += STRIDE) {
@@ -101,12 +104,12 @@ KERNEL(channels)(const A* from, A* to, Stream stream, i64 count) {
 }
 )cuda"};
 
-/// A word below rate * 2^32 is dropped.
+/// Words below rate * 2^32 are dropped.
 inline std::uint32_t threshold(float rate) {
   return static_cast<std::uint32_t>(std::ceil(static_cast<double>(rate) * 0x1p32));
 }
 
-/// What the texts know by name.
+/// The defines of the kernels.
 template <class Precision>
 auto noise_defines(const Shape& in, float rate, float scale) {
   const std::size_t pixels = static_cast<std::size_t>(in[0] * in[1]);
@@ -116,7 +119,7 @@ auto noise_defines(const Shape& in, float rate, float scale) {
                             Define("THRESHOLD", threshold(rate)), Define("SCALE", scale)});
 }
 
-/// `entry` over groups of elements, `units` of them an example.
+/// Launches `entry` over groups of elements, `units` of them per example.
 template <class Precision>
 void add_noise(const Io<BasicCuda<Precision>>& io, const char* entry, std::size_t units,
                const Shape& in, float rate, float scale,
@@ -128,7 +131,7 @@ void add_noise(const Io<BasicCuda<Precision>>& io, const char* entry, std::size_
                    static_cast<std::int64_t>(io.step.count));
 }
 
-/// A dropout whose threads run `Entry::name` over groups of `Entry::group` elements.
+/// A dropout whose kernel `Entry::name` gives each thread `Entry::group` elements.
 template <class Op, class Precision, class Entry>
 struct DropoutKernel : KernelTraits {
   using D = BasicCuda<Precision>;
@@ -136,7 +139,7 @@ struct DropoutKernel : KernelTraits {
   static constexpr bool in_place = true;
 
   static void forward(const Op& op, const Io<D>& io) { apply(op, io, io.x, io.y); }
-  /// What was dropped is drawn again.
+  /// Draws the mask again.
   static void backward(const Op& op, const Io<D>& io) {
     if (io.dx != nullptr) apply(op, io, io.dy, io.dx);
   }
@@ -150,11 +153,12 @@ struct DropoutKernel : KernelTraits {
                            op.rate, 1 / (1 - op.rate), from, to);
   }
 };
-/// Each draw is of four elements.
+/// Four elements per thread.
 struct DropoutEntry {
   static constexpr const char* name = "dropout";
   static constexpr std::size_t group = 4;
 };
+/// Four channels of eight pixels per thread.
 struct ChannelsEntry {
   static constexpr const char* name = "channels";
   static constexpr std::size_t group = 32;
@@ -162,18 +166,21 @@ struct ChannelsEntry {
 
 }  // namespace detail::cuda
 
+/// Drops single elements.
 template <class Precision>
 struct Kernel<DropoutOp, BasicCuda<Precision>>
     : detail::cuda::DropoutKernel<DropoutOp, Precision, detail::cuda::DropoutEntry> {
   using library_kernel = Kernel;
 };
 
+/// Drops whole channels of an example.
 template <class Precision>
 struct Kernel<SpatialDropout2DOp, BasicCuda<Precision>>
     : detail::cuda::DropoutKernel<SpatialDropout2DOp, Precision, detail::cuda::ChannelsEntry> {
   using library_kernel = Kernel;
 };
 
+/// Adds noise in training; its gradient is the identity.
 template <class Precision>
 struct Kernel<GaussianNoiseOp, BasicCuda<Precision>> : KernelTraits {
   using library_kernel = Kernel;

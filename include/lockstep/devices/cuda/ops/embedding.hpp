@@ -1,8 +1,11 @@
 /// \file
-/// Embedding on a GPU. Invariants: a number outside of the table is never a place in memory: its
-/// vector is 0 and has no gradient, and the next `synchronize` throws; numbers that come with the
-/// batch are never rounded; gradients are added as whole numbers of 64 bits, so that all orders
-/// give the same bits.
+/// Embedding on a GPU. Invariants: an index outside of the table is never dereferenced: its vector
+/// is 0 and has no gradient, and the next `synchronize` throws; indices that come with the batch
+/// are not rounded to the activation type; gradients are added as 64-bit integers, so every order
+/// gives the same bits.
+///
+///     dw:  largest -> max |dy| per block   choose -> the unit 2^-e   add -> int64 atomics
+///          finish -> float
 #pragma once
 
 #include <algorithm>
@@ -25,19 +28,22 @@ namespace lockstep {
 
 namespace detail::cuda {
 
-/// A word of the host that a kernel sets to a number that no table has, and its vocabulary.
+/// A word of pinned host memory that a kernel sets to an index outside of the table, and the
+/// vocabulary.
 class EmbeddingErrorFlag {
  public:
   EmbeddingErrorFlag() {
     memory_.grow(sizeof(std::uint64_t));
     std::memset(memory_.data(), 0, sizeof(std::uint64_t));
   }
+  /// The word's address; registers the check on first use.
   std::byte* get(CudaContext& context) {
     if (!std::exchange(known_, true)) context.add_error_check([this] { check(); });
     return memory_.data();
   }
 
  private:
+  /// Throws and resets if a kernel has set the word.
   void check() {
     std::uint64_t word = 0;
     std::memcpy(&word, memory_.data(), sizeof word);
@@ -51,19 +57,20 @@ class EmbeddingErrorFlag {
   bool known_ = false;
 };
 
-/// A gradient is added in units of 2^-e, where e is the largest for which `1 << terms` numbers of
-/// the size of the largest one of all have room: 2^-40 of it or less, if there are a million. If a
-/// gradient is infinite or NaN, its place gets NaN, and no other gradient is added.
+/// Fixed-point gradients in units of 2^-e, with the largest e for which 2^terms values of the
+/// largest magnitude cannot overflow 63 bits: a unit of 2^-40 of the maximum or less for a million
+/// terms. If any gradient is infinite or NaN, its place gets NaN and no other gradient is added.
 inline constexpr char embedding_text[] = R"cuda(
-// `batch`: x before it was rounded, or null.
+// `batch`: x before rounding, or null.
 __device__ inline float number_at(const A* x, const float* batch, i64 i) {
   return batch ? batch[i] : get(x[i]);
 }
-// So written, NaN fails too.
+// Written so that NaN fails.
 __device__ inline bool is_in_table(float number) {
   return number >= 0 && number < VOCABULARY && (float)(int)number == number;
 }
 
+// y[i, :] = table[x[i], :].
 KERNEL(forward)(const A* __restrict__ x, const float* __restrict__ batch,
                 const float* __restrict__ table, A* __restrict__ y, u64* error_flag, i64 n) {
   FOR_EACH(i, n) {
@@ -76,7 +83,7 @@ KERNEL(forward)(const A* __restrict__ x, const float* __restrict__ batch,
   }
 }
 
-// Of each block the largest size, as bits: those of NaN are above those of infinity.
+// The largest magnitude per block, as bits: NaN orders above infinity.
 KERNEL(largest)(const A* __restrict__ dy, u32* __restrict__ part, i64 n) {
   __shared__ u32 size[256];
   u32 best = 0;
@@ -93,7 +100,7 @@ KERNEL(largest)(const A* __restrict__ dy, u32* __restrict__ part, i64 n) {
   }
   if (threadIdx.x == 0) part[blockIdx.x] = size[0];
 }
-// One warp: where numbers are finite, 2^e and 2^-e; else NaN.
+// One warp computes 2^e and 2^-e if all gradients are finite, else NaN.
 KERNEL(choose)(const u32* __restrict__ part, int count, double* __restrict__ unit, int terms) {
   u32 best = 0;
   for (int i = threadIdx.x; i < count; i += 32) best = part[i] > best ? part[i] : best;
@@ -102,7 +109,7 @@ KERNEL(choose)(const u32* __restrict__ part, int count, double* __restrict__ uni
     best = other > best ? other : best;
   }
   if (threadIdx.x > 0) return;
-  // All sizes are below 2^(exponent + 1).
+  // All magnitudes are below 2^(exponent + 1).
   const int exponent = max((int)(best >> 23), 1) - 127;
   const bool finite = best < 0x7F800000u;
   const double nan = as_float(0x7FC00000u);
@@ -110,6 +117,7 @@ KERNEL(choose)(const u32* __restrict__ part, int count, double* __restrict__ uni
   unit[1] = finite ? ldexp(1.0, exponent + terms - 61) : nan;
 }
 
+// sums[x[i], :] += dy[i, :] in fixed point.
 KERNEL(add)(const A* __restrict__ x, const float* __restrict__ batch, const A* __restrict__ dy,
             const double* __restrict__ unit, u64* sums, i64 n) {
   const double scale = unit[0];
@@ -124,6 +132,7 @@ KERNEL(add)(const A* __restrict__ x, const float* __restrict__ batch, const A* _
       atomicAdd(sum, (u64)1);
   }
 }
+// Converts the sums to float; rows that no index used are exactly 0.
 KERNEL(finish)(const u64* __restrict__ sums, const double* __restrict__ unit,
                float* __restrict__ dw, i64 n) {
   const double scale = unit[1];
@@ -134,6 +143,7 @@ KERNEL(finish)(const u64* __restrict__ sums, const double* __restrict__ unit,
 
 }  // namespace detail::cuda
 
+/// Keeps x, the indices. Backward is four launches and a memset.
 template <class Precision>
 struct Kernel<EmbeddingOp, BasicCuda<Precision>> : KernelTraits {
   using library_kernel = Kernel;
@@ -142,7 +152,7 @@ struct Kernel<EmbeddingOp, BasicCuda<Precision>> : KernelTraits {
   using A = ActivationOf<D>;
   static constexpr bool keeps_x = true;
 
-  /// Scratch: two units, the largest size of each block, the sums.
+  /// Scratch: two units, the maximum of each block, the integer sums.
   struct Prepared {
     std::size_t table;
     std::size_t scratch_bytes() const { return head + table * sizeof(std::uint64_t); }

@@ -1,6 +1,6 @@
 /// \file
-/// GlobalAveragePooling2D and GlobalMaxPooling2D on a GPU. Invariants: a block has one image and up
-/// to 32 channels; equal maxima share the gradient; NaN stays NaN.
+/// GlobalAveragePooling2D and GlobalMaxPooling2D on a GPU. Invariants: a block handles one image
+/// and up to 32 channels; equal maxima share the gradient; NaN propagates.
 #pragma once
 
 #include <array>
@@ -18,9 +18,10 @@ namespace lockstep {
 namespace detail::cuda {
 
 inline constexpr char global_pooling2d_text[] = R"cuda(
-// The image of this block.
+// This block's image.
 #define IMAGE ((i64)PART)
 
+// y = mean over the pixels, in double for long columns.
 KERNEL(mean)(const A* __restrict__ x, A* __restrict__ y) {
 #if PIXELS / ROWS > 16
   double sum = 0;
@@ -33,6 +34,7 @@ KERNEL(mean)(const A* __restrict__ x, A* __restrict__ y) {
   sum = column_sum(sum);
   if (ROW == 0 && CHANNEL < CHANNELS) y[IMAGE * CHANNELS + CHANNEL] = put<A>((float)(sum / PIXELS));
 }
+// dx = dy / PIXELS at every pixel.
 KERNEL(spread)(const A* __restrict__ dy, A* __restrict__ dx, i64 n) {
   FOR_EACH(i, n) {
     const i64 image = i / (PIXELS * CHANNELS);
@@ -42,6 +44,7 @@ KERNEL(spread)(const A* __restrict__ dy, A* __restrict__ dx, i64 n) {
 }
 
 __device__ inline float larger(float a, float b) { return b > a || b != b ? b : a; }
+// y = maximum over the pixels, or NaN.
 KERNEL(largest)(const A* __restrict__ x, A* __restrict__ y) {
   float best = as_float(0xFF800000u);
   x += IMAGE * PIXELS * CHANNELS + CHANNEL;
@@ -50,6 +53,7 @@ KERNEL(largest)(const A* __restrict__ x, A* __restrict__ y) {
   best = column_of(best, larger);
   if (ROW == 0 && CHANNEL < CHANNELS) y[IMAGE * CHANNELS + CHANNEL] = put<A>(best);
 }
+// dx = dy / (number of maxima) at the maxima, else 0.
 KERNEL(share)(const A* __restrict__ x, const A* __restrict__ y, const A* __restrict__ dy,
               A* __restrict__ dx) {
   const bool mine = CHANNEL < CHANNELS;
@@ -60,7 +64,7 @@ KERNEL(share)(const A* __restrict__ x, const A* __restrict__ y, const A* __restr
     for (int i = ROW; i < PIXELS; i += ROWS) equal += get(x[first + (i64)i * CHANNELS]) == best;
   equal = column_sum(equal);
   if (!mine) return;
-  // No number equals NaN: then all get it.
+  // With a NaN maximum nothing compares equal; then every pixel gets NaN.
   const A part = put<A>(equal > 0 ? get(dy[out]) / equal : best);
   const A other = put<A>(equal > 0 ? 0.0f : best);
   for (int i = ROW; i < PIXELS; i += ROWS) {
@@ -70,6 +74,7 @@ KERNEL(share)(const A* __restrict__ x, const A* __restrict__ y, const A* __restr
 }
 )cuda";
 
+/// One module for both ops.
 inline constexpr Source global_pooling2d_source{"global_pooling2d", global_pooling2d_text,
                                                 columns_functions};
 
@@ -80,13 +85,14 @@ std::array<Define, 4> global_pooling2d_defines(const Op& op) {
                                                Define("PIXELS", op.in[0] * op.in[1])});
 }
 
-/// Blocks for so many images.
+/// The grid for a number of images.
 inline Grid global_pooling2d_grid(std::size_t channels, std::size_t images) {
   return Columns(channels).grid(static_cast<int>(images));
 }
 
 }  // namespace detail::cuda
 
+/// Keeps nothing.
 template <class Precision>
 struct Kernel<GlobalAveragePooling2DOp, BasicCuda<Precision>> : KernelTraits {
   using library_kernel = Kernel;
@@ -113,6 +119,7 @@ struct Kernel<GlobalAveragePooling2DOp, BasicCuda<Precision>> : KernelTraits {
   }
 };
 
+/// Keeps x and y, to find the maxima again.
 template <class Precision>
 struct Kernel<GlobalMaxPooling2DOp, BasicCuda<Precision>> : KernelTraits {
   using library_kernel = Kernel;

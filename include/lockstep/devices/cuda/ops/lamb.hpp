@@ -1,7 +1,9 @@
 /// \file
-/// Lamb on a GPU. Invariants: norms are summed in double, in an order that the size alone decides;
-/// the direction is computed twice and not stored. Two launches a parameter: what the first sums
-/// waits in the room of sums for the second.
+/// Lamb on a GPU (You et al., arXiv:1904.00962). Invariants: norms are summed in double, in an
+/// order that depends only on the size; the direction is computed twice rather than stored. Two
+/// launches per parameter; the SumWorkspace carries the norms from the first to the second.
+///
+///     r = m / (sqrt(v) + epsilon), bias-corrected        w -= rate * |w| / |r| * r
 #pragma once
 
 #include <cstddef>
@@ -15,7 +17,7 @@ namespace lockstep {
 
 namespace detail::cuda {
 
-/// An argument of kernels.
+/// A kernel argument; laid out as `Numbers` in the text.
 struct LambNumbers {
   double rate;
   float of_m, root, rest_1, rest_2, epsilon;
@@ -30,10 +32,12 @@ struct Numbers {
   double rate;
   float of_m, root, rest_1, rest_2, epsilon;
 };
+// r of the formula above.
 __device__ float direction(const Numbers& lamb, float m, float v) {
   return lamb.of_m * m / (sqrtf(v) * lamb.root + lamb.epsilon);
 }
 
+// Updates m and v; sums w^2 and direction^2.
 KERNEL(moments)(Numbers lamb, Adjust adjust, float* w, float* g, float* m, float* v, Sums* workspace,
                 i64 n) {
   double x[2] = {0, 0};
@@ -62,6 +66,7 @@ KERNEL(moments)(Numbers lamb, Adjust adjust, float* w, float* g, float* m, float
   workspace->total[1] = sqrt(x[1]);
 }
 
+// w -= rate * |w| / |r| * r; the ratio is 1 if a norm is 0.
 KERNEL(descend)(Numbers lamb, float* w, const float* m, const float* v, const Sums* workspace, i64 n) {
   const double size = workspace->total[0], length = workspace->total[1];
   const float rate = (float)(lamb.rate * (size > 0 && length > 0 ? size / length : 1.0));
@@ -74,7 +79,7 @@ KERNEL(descend)(Numbers lamb, float* w, const float* m, const float* v, const Su
 template <class Precision>
 struct Kernel<LambOp, BasicCuda<Precision>> : KernelTraits {
   using library_kernel = Kernel;
-  /// One parameter.
+  /// Updates one parameter.
   static void update(const LambOp& op, const UpdateIo<BasicCuda<Precision>>& io) {
     using detail::cuda::SumWorkspace, detail::cuda::lamb_source;
     if (io.size == 0) return;

@@ -1,7 +1,9 @@
 /// \file
-/// LayerNormalization on a GPU. Invariants: distances from the mean are taken before squares, so
-/// that nothing cancels; gradients of gamma and beta are sums in two stages, whose order the sizes
-/// fix.
+/// LayerNormalization on a GPU. Invariants: deviations are squared after subtracting the mean, to
+/// avoid cancellation; gradients of gamma and beta are two-stage sums, whose order depends only on
+/// the sizes.
+///
+///     y = (x - mean) / sqrt(variance + epsilon) * gamma + beta, per row
 #pragma once
 
 #include <array>
@@ -19,8 +21,10 @@ namespace lockstep {
 
 namespace detail::cuda {
 
-/// `saved`: the mean and 1 / sqrt(variance + epsilon) of each row.
+/// `saved`: per row, the mean and 1 / sqrt(variance + epsilon).
 inline constexpr char layer_normalization_text[] = R"cuda(
+// Three passes over the row: mean, variance, result. Sums start from the first element, so that a
+// large common offset does not cost digits.
 KERNEL(forward)(const A* __restrict__ x, A* __restrict__ y, const float* __restrict__ w,
                 double* __restrict__ saved, i64 rows) {
   FOR_EACH_ROW(row) {
@@ -30,7 +34,7 @@ KERNEL(forward)(const A* __restrict__ x, A* __restrict__ y, const float* __restr
     Part part = 0;
     FOR_MINE(k) part += get(from[k]) - first;
     const double mean = first + row_sum((double)part) / WIDTH;
-    // In two floats, as one has too few digits.
+    // Two floats, because one has too few digits.
     const float high = (float)mean, low = (float)(mean - high);
     Part squares = 0;
     FOR_MINE(k) {
@@ -48,7 +52,7 @@ KERNEL(forward)(const A* __restrict__ x, A* __restrict__ y, const float* __restr
     }
   }
 }
-// With g = dy gamma: dx = scale (g - mean(g) - normal mean(g normal)).
+// With g = dy * gamma and the normalized x: dx = scale * (g - mean(g) - normal * mean(g * normal)).
 KERNEL(backward)(const A* __restrict__ x, const A* __restrict__ dy, A* __restrict__ dx,
                  const float* __restrict__ w, const double* __restrict__ saved, i64 rows) {
   FOR_EACH_ROW(row) {
@@ -74,8 +78,9 @@ KERNEL(backward)(const A* __restrict__ x, const A* __restrict__ dy, A* __restric
 }
 )cuda";
 
+/// A text of its own, because it maps threads to columns instead of rows.
 inline constexpr char layer_normalization_sums_text[] = R"cuda(
-// Sums of dy normal, and of dy.
+// Gradients of gamma and beta: column sums of dy * normal, and of dy.
 KERNEL(sums)(const A* __restrict__ x, const A* __restrict__ dy, const double* __restrict__ saved,
              double* parts, float* dw, i64 rows, int count, Sums* workspace) {
   double of_products = 0, of_dy = 0;
@@ -110,6 +115,7 @@ struct Kernel<LayerNormalizationOp, BasicCuda<Precision>> : KernelTraits {
   static constexpr bool keeps_x = true;
   static constexpr std::size_t saved(const Op& op) { return 2 * op.rows() * sizeof(double); }
 
+  /// How the column sums are divided among blocks.
   struct Prepared {
     detail::cuda::Columns columns;
     int parts;
@@ -120,12 +126,14 @@ struct Kernel<LayerNormalizationOp, BasicCuda<Precision>> : KernelTraits {
     return {columns, columns.parts(count * op.rows())};
   }
 
+  /// Saves two doubles per row.
   static void forward(const Op& op, const Io<D>& io, Prepared&) {
     if (io.step.count == 0) return;
     const auto rows = static_cast<std::int64_t>(io.step.count * op.rows());
     io.device.launch(of_rows(op, io, "forward"), grid(op, io), io.x, io.y, io.w,
                      reinterpret_cast<double*>(io.saved), rows);
   }
+  /// One launch for the gradients of gamma and beta, one for dx. Without examples dw is cleared.
   static void backward(const Op& op, const Io<D>& io, Prepared& p) {
     const std::size_t tensors = std::size_t(op.scale) + std::size_t(op.center);
     if (io.step.count == 0) {
@@ -154,6 +162,7 @@ struct Kernel<LayerNormalizationOp, BasicCuda<Precision>> : KernelTraits {
   static detail::cuda::Grid grid(const Op& op, const Io<D>& io) {
     return detail::cuda::Rows(op.channels()).grid(io.step.count * op.rows());
   }
+  /// The row kernels, one team of threads per row.
   static CUfunction of_rows(const Op& op, const Io<D>& io, const char* entry) {
     using detail::cuda::Define;
     const auto defines = detail::cuda::with_activation<Precision>(std::array{
@@ -161,6 +170,7 @@ struct Kernel<LayerNormalizationOp, BasicCuda<Precision>> : KernelTraits {
         Define("EPSILON", op.epsilon), Define("SCALE", op.scale), Define("CENTER", op.center)});
     return io.device.kernel(rows_source, entry, defines);
   }
+  /// The column kernel, one thread per channel.
   static CUfunction of_columns(const Op& op, const Io<D>& io, const char* entry) {
     using detail::cuda::Define;
     const auto defines = detail::cuda::with_activation<Precision>(

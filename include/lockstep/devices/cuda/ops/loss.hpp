@@ -1,13 +1,13 @@
 /// \file
 /// Losses on a GPU. Invariants: a warp computes a row, or a thread one element of a loss that is a
-/// mean over elements; rows are added in double, in an order that the shape alone decides.
+/// mean over elements; rows are added in double, in an order that depends only on the shape.
 ///
-/// CudaText<Op> of a loss that is a sum over rows defines
-/// `float row(const float* p, const Target* t, float* g, float scale, int lane)`: the whole warp
-/// calls it, lane 0 .. 31; it returns the loss of one row of predictions in all lanes, and writes
-/// scale * d loss / d p to g unless g is null. `Target` is float, or int for labels; SIZE is the
-/// number of elements of a prediction. For ElementwiseLossOp<Rule>, CudaText<Rule> defines `Term
-/// term(float p, float t)`, a `struct Term { float value, slope; }`.
+/// CudaText<Op> of a loss that is a sum over rows defines `float row(const float* p, const Target*
+/// t, float* g, float scale, int lane)`. All lanes of a warp, 0 to 31, call it; it returns the loss
+/// of one row in all lanes and writes scale * d loss / d p to g unless g is null. `Target` is
+/// float, or int for labels; SIZE is the number of elements of a prediction. For
+/// ElementwiseLossOp<Rule>, CudaText<Rule> defines `Term term(float p, float t)` with `struct Term
+/// { float value, slope; }`.
 #pragma once
 
 #include <algorithm>
@@ -28,7 +28,7 @@ namespace lockstep {
 namespace detail::cuda {
 
 inline constexpr char loss_text[] = R"cuda(
-// sum += the loss; weights += the weights of the examples, if wanted.
+// sum += the weighted loss; weights += the sample weights, unless null.
 KERNEL(loss)(const float* p, const Target* t, float* g, const float* w, double scale, double* sum,
              double* weights, Sums* workspace, i64 count) {
   double x[2] = {0, 0};
@@ -60,7 +60,7 @@ KERNEL(loss)(const float* p, const Target* t, float* g, const float* w, double s
 }
 )cuda";
 
-/// The type of a loss' or metric's targets, and sizes: the first functions of a text may use them.
+/// Appends the type of the targets and the sizes to a text's defines.
 template <class Op, std::size_t N>
 std::array<Define, N + 3> row_defines(const Op& op, const std::array<Define, N>& own) {
   std::array<Define, N + 3> all{};
@@ -71,11 +71,11 @@ std::array<Define, N + 3> row_defines(const Op& op, const std::array<Define, N>&
   return all;
 }
 
-/// Whether its text has a `term`.
+/// Whether the op's text has a `term`.
 template <class Op>
 inline constexpr bool is_elementwise_loss = requires { requires CudaText<Op>::elementwise; };
 
-/// Adds the losses of `count` examples to `sum`; their weights to `weights`, unless it is null.
+/// Adds the losses of a batch to `sum`, and the sample weights to `weights` unless that is null.
 template <class Op, class D>
 void add_losses(const Op& op, const LossIo<D, typename Op::target_type>& io, double* weights) {
   if (io.count == 0) return;
@@ -96,6 +96,7 @@ template <RowwiseLoss Op, class Precision>
 struct Kernel<Op, BasicCuda<Precision>> : KernelTraits {
   using library_kernel = Kernel;
   static constexpr bool weighs = true;
+  /// One launch: the loss of a batch and, unless null, its gradient.
   static void run(const Op& op, const LossIo<BasicCuda<Precision>, typename Op::target_type>& io) {
     detail::cuda::add_losses(op, io, nullptr);
   }
@@ -108,6 +109,7 @@ struct Kernel<MeanOfOp<LossOp>, BasicCuda<Precision>> : KernelTraits {
   using D = BasicCuda<Precision>;
   using Target = typename LossOp::target_type;
   static constexpr bool weighs = true;
+  /// A loss as a metric: (sum of losses, sum of weights).
   static void run(const MeanOfOp<LossOp>& op, const MetricIo<D, Target>& io) {
     detail::cuda::add_losses(op.loss,
                              LossIo<D, Target>{io.device, io.count, io.prediction, io.target,

@@ -1,7 +1,6 @@
 /// \file
-/// MaxPooling2D on a GPU. Invariants: the number of the winning tap is saved, as one byte an output
-/// if the window has at most 256 taps, else as four; of equal maxima the first in row-major order
-/// wins.
+/// MaxPooling2D on a GPU. Invariants: the index of the winning tap is saved, one byte per output if
+/// the window has at most 256 taps, else four; ties go to the first tap in row-major order.
 #pragma once
 
 #include <cstddef>
@@ -23,6 +22,7 @@ typedef unsigned char Winner;
 typedef u32 Winner;
 #endif
 
+// y = the largest tap; `winners` its index in the window, padding included.
 KERNEL(forward)(const A* __restrict__ x, A* __restrict__ y, Winner* __restrict__ winners, i64 n) {
   FOR_EACH(i, n) {
     const Taps t = taps_at(i);
@@ -41,6 +41,7 @@ KERNEL(forward)(const A* __restrict__ x, A* __restrict__ y, Winner* __restrict__
   }
 }
 
+// dx = sum of dy over the windows in which the input won.
 KERNEL(backward)(const A* __restrict__ dy, A* __restrict__ dx, const Winner* __restrict__ winners,
                  i64 n) {
   FOR_EACH(i, n) {
@@ -59,10 +60,12 @@ KERNEL(backward)(const A* __restrict__ dy, A* __restrict__ dx, const Winner* __r
 
 }  // namespace detail::cuda
 
+/// Keeps neither x nor y, only the winners.
 template <class Precision>
 struct Kernel<MaxPooling2DOp, BasicCuda<Precision>> : KernelTraits {
   using library_kernel = Kernel;
   using D = BasicCuda<Precision>;
+  /// Bytes of winners per example.
   static constexpr std::size_t saved(const MaxPooling2DOp& op) {
     const bool fits_a_byte = op.window.pool.height * op.window.pool.width <= 256;
     return op.out().size() * (fits_a_byte ? 1 : sizeof(std::uint32_t));

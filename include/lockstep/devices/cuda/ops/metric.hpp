@@ -1,11 +1,11 @@
 /// \file
 /// Metrics on a GPU. Invariants: a warp computes a row; rows are added in double, in an order that
-/// the shape alone decides.
+/// depends only on the shape.
 ///
-/// CudaText<Op> of a metric that adds row by row defines `void row(const float* p, const Target* t,
-/// double* part, int lane)`: the whole warp calls it, lane 0 .. 31; in lane 0 it writes what a row
-/// of weight 1 adds to each of the state's `CudaText<Op>::state` numbers, at most 4. `Target` is
-/// float, or int for labels; SIZE is the number of elements of a prediction.
+/// CudaText<Op> of a row-wise metric defines `void row(const float* p, const Target* t, double*
+/// part, int lane)`. All lanes of a warp, 0 to 31, call it; lane 0 writes what a row of weight 1
+/// adds to each of the `CudaText<Op>::state` numbers, at most 4. `Target` is float, or int for
+/// labels; SIZE is the number of elements of a prediction.
 #pragma once
 
 #include <algorithm>
@@ -27,6 +27,7 @@ namespace lockstep {
 namespace detail::cuda {
 
 inline constexpr char metric_text[] = R"cuda(
+// state += the weighted sum of all rows; only lane 0 of each warp accumulates.
 KERNEL(metric)(const float* p, const Target* t, const float* w, double* state, Sums* workspace,
                i64 count) {
   double x[STATE] = {};
@@ -50,6 +51,7 @@ template <RowwiseMetric Op, class Precision>
 struct Kernel<Op, BasicCuda<Precision>> : KernelTraits {
   using library_kernel = Kernel;
   static constexpr bool weighs = true;
+  /// Adds a batch to the state, in one launch.
   static void run(const Op& op,
                   const MetricIo<BasicCuda<Precision>, typename Op::target_type>& io) {
     using detail::cuda::SumWorkspace;
@@ -66,6 +68,7 @@ struct Kernel<Op, BasicCuda<Precision>> : KernelTraits {
   }
 };
 
+/// (correct rows, rows): the class of the largest prediction, or p > 0.5 if there is one output.
 template <class Target>
 struct CudaText<AccuracyOp<Target>> {
   static constexpr int state = 2;
@@ -85,6 +88,7 @@ __device__ void row(const float* p, const Target* t, double* part, int lane) {
   static std::array<CudaDefine, 0> defines(const AccuracyOp<Target>&) { return {}; }
 };
 
+/// (correct rows, rows): fewer than k classes score higher than the label. A row with NaN is wrong.
 template <class Target>
 struct CudaText<TopKCategoricalAccuracyOp<Target>> {
   static constexpr int state = 2;
@@ -108,6 +112,7 @@ __device__ void row(const float* p, const Target* t, double* part, int lane) {
   }
 };
 
+/// (correct elements, elements) for predictions above THRESHOLD.
 template <class Target>
 struct CudaText<BinaryAccuracyOp<Target>> {
   static constexpr int state = 2;
@@ -124,6 +129,7 @@ __device__ void row(const float* p, const Target* t, double* part, int lane) {
   }
 };
 
+/// (true positives, false positives, false negatives, elements), for Precision and Recall.
 template <class Target>
 struct CudaText<BinaryCountsOp<Target>> {
   static constexpr int state = 4;
@@ -131,10 +137,10 @@ struct CudaText<BinaryCountsOp<Target>> {
 __device__ void row(const float* p, const Target* t, double* part, int lane) {
   int right = 0, wrong = 0, missed = 0;
   for (int k = lane; k < SIZE; k += 32) {
-    const bool said = p[k] > THRESHOLD, is = t[k] != 0;
-    right += said && is;
-    wrong += said && !is;
-    missed += !said && is;
+    const bool predicted = p[k] > THRESHOLD, is = t[k] != 0;
+    right += predicted && is;
+    wrong += predicted && !is;
+    missed += !predicted && is;
   }
   part[0] = warp_sum(right);
   part[1] = warp_sum(wrong);
@@ -147,6 +153,7 @@ __device__ void row(const float* p, const Target* t, double* part, int lane) {
   }
 };
 
+/// (sum of squared errors, elements); the root is taken when the metric is read.
 template <>
 struct CudaText<RootMeanSquaredErrorOp> {
   static constexpr int state = 2;
@@ -164,6 +171,7 @@ __device__ void row(const float* p, const Target* t, double* part, int lane) {
   static std::array<CudaDefine, 0> defines(const RootMeanSquaredErrorOp&) { return {}; }
 };
 
+/// (sum of cosines, rows).
 template <>
 struct CudaText<MeanCosineSimilarityOp> {
   static constexpr int state = 2;

@@ -1,5 +1,5 @@
 /// \file
-/// Normalization on a GPU.
+/// Normalization on a GPU: y = (x - mean) / max(sqrt(variance), 1e-7), with adapted statistics.
 #pragma once
 
 #include <array>
@@ -15,12 +15,12 @@ namespace lockstep {
 namespace detail::cuda {
 
 inline constexpr Source normalization_source{"normalization", R"cuda(
-// So written, a NaN stays.
+// Written so that NaN propagates.
 __device__ inline float deviation(float variance) {
   const float root = sqrtf(variance);
   return root < 1e-7f ? 1e-7f : root;
 }
-// `batch`: x before it was rounded, or null.
+// `batch`: x before rounding, or null.
 KERNEL(forward)(const A* __restrict__ x, const float* __restrict__ batch, A* __restrict__ y,
                 const float* __restrict__ state, i64 n) {
   FOR_EACH(i, n) {
@@ -38,6 +38,7 @@ KERNEL(backward)(const A* __restrict__ dy, A* __restrict__ dx, const float* __re
 
 }  // namespace detail::cuda
 
+/// Keeps nothing; the statistics are state that training does not change.
 template <class Precision>
 struct Kernel<NormalizationOp, BasicCuda<Precision>> : KernelTraits {
   using library_kernel = Kernel;

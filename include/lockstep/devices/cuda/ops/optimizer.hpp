@@ -1,11 +1,13 @@
 /// \file
 /// Element-wise optimizers on a GPU. Invariants: one launch updates all parameters, whatever their
-/// penalties; the numbers of an update are arguments of the launch, since they change from step to
-/// step, and what tells one range of the weights from another is a table in the GPU's memory; the
-/// penalty's gradient is added there and left in the gradient.
+/// penalties. Numbers that change from step to step are kernel arguments; numbers that differ
+/// between ranges of weights are a table in GPU memory. A penalty's gradient is added here and
+/// stored in the gradient.
 ///
-/// CudaText<Op> defines `struct Rule`, laid out as `Op::Rule<float>`, with a member
-/// `void operator()(float& w, float g, float&... slot) const` for each number of slots.
+///     g += l1 * sign(w) + 2 * l2 * w;   w -= decay * w;   rule(w, clip(scale * g), slots)
+///
+/// CudaText<Op> defines `struct Rule`, laid out as `Op::Rule<float>`, with a member `void
+/// operator()(float& w, float g, float&... slot) const` for each number of slots.
 #pragma once
 
 #include <array>
@@ -25,19 +27,19 @@ namespace lockstep {
 
 namespace detail::cuda {
 
-/// What an update does to the weights from `begin` on, before the rule: see UpdateIo. Laid out as
-/// the text's.
+/// Per-range settings applied before the rule, see UpdateIo. Laid out as `Range` in the text.
 struct UpdateRange {
   std::int64_t begin, end;
   float l1, l2, decay, scale, limit;
   std::int32_t unused = 0;
 };
-/// Factors of all ranges' decay and scale, which may change from step to step. An argument.
+/// Factors common to all ranges, which may change from step to step. A kernel argument.
 struct UpdateFactors {
   float decay = 1, scale = 1;
   std::int32_t adjusts = 0;
 };
 
+/// Specialised by SLOTS, PENALISED and ALIGNED (loads of four elements).
 inline constexpr char update_text[] = R"cuda(
 struct Range {
   i64 begin, end;
@@ -48,6 +50,7 @@ struct Factors {
   float decay, scale;
   int adjusts;
 };
+// Updates one element.
 __device__ inline void one(const Rule& rule, const Range& range, const Factors& factors, float& w,
                            float& g, float& a, float& b, float& c, float& d) {
 #if PENALISED
@@ -72,7 +75,7 @@ __device__ inline void one(const Rule& rule, const Range& range, const Factors& 
 #endif
 }
 
-// Vectors of N elements from the first to before the n-th. Elements between ranges stay.
+// Updates vectors of N elements, from `first` to before `n`. Elements between ranges are unchanged.
 template <int N>
 struct __align__(N * sizeof(float)) Some {
   float at[N];
@@ -115,13 +118,13 @@ KERNEL(update)(Rule rule, const Range* __restrict__ ranges, int count, Factors f
 }
 )cuda";
 
-/// The ranges of an update's parts, and their common factors.
+/// Collects the ranges of an update and the factors that they share.
 template <class D>
 class UpdateRanges {
  public:
   explicit UpdateRanges(Ranges<UpdateRange>& ranges) : ranges_(&ranges) {}
 
-  /// False if there is nothing to update.
+  /// Returns false if there is nothing to update.
   bool build(std::span<const UpdateIo<D>> parts) {
     bool one_decay = true, one_scale = true;
     for (const UpdateIo<D>& io : parts) {
@@ -131,7 +134,8 @@ class UpdateRanges {
       is_penalised |= bool(io.penalty);
       factors.adjusts |= io.is_adjusted() ? 1 : 0;
     }
-    // What all have in common is an argument: it changes from step to step, the ranges do not.
+    // A value common to all parts becomes an argument: it changes from step to step, the table does
+    // not.
     if (one_decay && decay_ != 0) factors.decay = static_cast<float>(decay_);
     if (one_scale) factors.scale = static_cast<float>(parts.front().scale);
     ranges_->begin();
@@ -164,10 +168,11 @@ template <ElementwiseUpdate Op, class Precision>
   requires HasCudaText<Op>
 struct Kernel<Op, BasicCuda<Precision>> : KernelTraits {
   using library_kernel = Kernel;
+  /// Updates a single part.
   static void update(const Op& op, const UpdateIo<BasicCuda<Precision>>& io) {
     update_all(op, {&io, 1});
   }
-  /// By one launch.
+  /// Updates all parts in one launch.
   static void update_all(const Op& op, std::span<const UpdateIo<BasicCuda<Precision>>> parts) {
     using detail::cuda::with_define;
     static_assert(std::is_trivially_copyable_v<decltype(op.template rule<float>())>);
@@ -191,7 +196,7 @@ struct Kernel<Op, BasicCuda<Precision>> : KernelTraits {
   }
 
  private:
-  /// Whether four elements can be read at once.
+  /// Whether all buffers allow loads of four elements.
   static bool is_aligned(const UpdateIo<BasicCuda<Precision>>& io) {
     std::uintptr_t all =
         reinterpret_cast<std::uintptr_t>(io.w) | reinterpret_cast<std::uintptr_t>(io.g);

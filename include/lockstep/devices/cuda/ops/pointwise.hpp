@@ -1,6 +1,6 @@
 /// \file
-/// Pointwise activations on a GPU. Invariant: one element a thread; the op's functions are
-/// `float value(float x)` and `float derivative(float y or x)`, in CudaText<Op>.
+/// Pointwise activations on a GPU. Invariant: one element per thread. CudaText<Op> defines `float
+/// value(float x)` and `float derivative(float)`, which takes y if the op says `from_y`, else x.
 #pragma once
 
 #include <cstddef>
@@ -15,6 +15,7 @@ namespace lockstep {
 
 namespace detail::cuda {
 
+/// `known` is x or y.
 inline constexpr char pointwise_text[] = R"cuda(
 KERNEL(forward)(const A* x, A* y, i64 n) {
   FOR_EACH(i, n) y[i] = put<A>(value(get(x[i])));
@@ -27,6 +28,7 @@ KERNEL(backward)(const A* known, const A* dy, A* dx, i64 n) {
 
 }  // namespace detail::cuda
 
+/// Keeps x or y, whichever the derivative needs; with y the result may overwrite x.
 template <Pointwise Op, class Precision>
   requires HasCudaText<Op>
 struct Kernel<Op, BasicCuda<Precision>> : KernelTraits {

@@ -1,6 +1,9 @@
 /// \file
-/// Softmax and its logarithm on a GPU. Invariant: the largest element of a row is subtracted first,
-/// so that no exponential overflows.
+/// Softmax and LogSoftmax on a GPU. Invariant: the maximum of a row is subtracted first, so no
+/// exponential overflows.
+///
+///     softmax:      dx = y * (dy - sum(dy * y))
+///     log softmax:  dx = dy - exp(y) * sum(dy)
 #pragma once
 
 #include <array>
@@ -17,7 +20,7 @@ namespace lockstep {
 namespace detail::cuda {
 
 inline constexpr char softmax_text[] = R"cuda(
-// y may be x: each thread reads and writes elements of its own.
+// y may be x: each thread reads and writes its own elements.
 KERNEL(forward)(const A* x, A* y, i64 rows) {
   FOR_EACH_ROW(row) {
     const A* const from = x + row * WIDTH;
@@ -36,6 +39,7 @@ KERNEL(forward)(const A* x, A* y, i64 rows) {
 #endif
   }
 }
+// The sum of a row is in float for short rows, in double for long ones.
 KERNEL(backward)(const A* __restrict__ y, const A* __restrict__ dy, A* __restrict__ dx,
                  i64 rows) {
   FOR_EACH_ROW(row) {
@@ -56,6 +60,7 @@ KERNEL(backward)(const A* __restrict__ y, const A* __restrict__ dy, A* __restric
 }
 )cuda";
 
+/// Keeps y, from which both gradients follow.
 template <class Op, class Precision, bool Logarithm>
 struct SoftmaxKernel : KernelTraits {
   using D = BasicCuda<Precision>;

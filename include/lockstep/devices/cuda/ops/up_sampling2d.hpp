@@ -1,6 +1,6 @@
 /// \file
-/// UpSampling2D on a GPU. Invariant: each pixel of a result is written by one thread, backward
-/// gathers.
+/// UpSampling2D on a GPU, nearest or bilinear (half-pixel centres). Invariant: one thread writes
+/// each result; backward gathers.
 #pragma once
 
 #include <array>
@@ -19,7 +19,7 @@ inline constexpr Source up_sampling2d_source{"up_sampling2d", R"cuda(
 #define OUT_ROWS (ROWS * HIGH)
 #define OUT_COLUMNS (COLUMNS * WIDE)
 
-// Where result i along an axis comes from: `part` of the way from pixel `low` to `high`.
+// The source of result i along an axis: a fraction `part` of the way from pixel `low` to `high`.
 struct Between {
   int low, high;
   float part;
@@ -38,12 +38,13 @@ __device__ inline Between place_of(int i, int factor, int extent) {
 #endif
   return b;
 }
-// How much of result i is pixel `at`.
+// The weight of pixel `at` in result i.
 __device__ inline float share(int i, int factor, int extent, int at) {
   const Between b = place_of(i, factor, extent);
   return (b.low == at ? 1 - b.part : 0.0f) + (b.high == at ? b.part : 0.0f);
 }
 
+// One thread per result; bilinear interpolates columns first, then rows.
 KERNEL(forward)(const A* __restrict__ x, A* __restrict__ y, i64 n) {
   FOR_EACH(i, n) {
     const i64 image = i / (OUT_ROWS * OUT_COLUMNS * CHANNELS);
@@ -64,13 +65,14 @@ KERNEL(forward)(const A* __restrict__ x, A* __restrict__ y, i64 n) {
   }
 }
 
+// dx = sum of dy over the results that read the pixel, times its share.
 KERNEL(backward)(const A* __restrict__ dy, A* __restrict__ dx, i64 n) {
   FOR_EACH(i, n) {
     const i64 image = i / (ROWS * COLUMNS * CHANNELS);
     const u32 place = (u32)(i - image * (ROWS * COLUMNS * CHANNELS));
     const u32 pixel = place / CHANNELS;
     const int row = (int)(pixel / COLUMNS), column = (int)(pixel % COLUMNS);
-    // Results further away have nothing of this pixel.
+    // Results farther away do not depend on this pixel.
     const int top = max(0, (row - BILINEAR) * HIGH), bottom = min(ROWS, row + 1 + BILINEAR) * HIGH;
     const int left = max(0, (column - BILINEAR) * WIDE);
     const int right = min(COLUMNS, column + 1 + BILINEAR) * WIDE;
@@ -92,6 +94,7 @@ KERNEL(backward)(const A* __restrict__ dy, A* __restrict__ dx, i64 n) {
 
 }  // namespace detail::cuda
 
+/// Keeps nothing.
 template <class Precision>
 struct Kernel<UpSampling2DOp, BasicCuda<Precision>> : KernelTraits {
   using library_kernel = Kernel;

@@ -1,5 +1,5 @@
 /// \file
-/// ZeroPadding2D on a GPU.
+/// ZeroPadding2D on a GPU: one thread per result; backward copies the inner part.
 #pragma once
 
 #include <array>
@@ -14,7 +14,7 @@ namespace lockstep {
 
 namespace detail::cuda {
 
-/// LENGTH and WIDE_LENGTH: elements of a row of x and of y.
+/// LENGTH and WIDE_LENGTH: elements per row of x and of y.
 inline constexpr Source zero_padding2d_source{"zero_padding2d", R"cuda(
 KERNEL(forward)(const A* __restrict__ x, A* __restrict__ y, i64 n) {
   FOR_EACH(i, n) {
@@ -37,6 +37,7 @@ KERNEL(backward)(const A* __restrict__ dy, A* __restrict__ dx, i64 n) {
 
 }  // namespace detail::cuda
 
+/// Keeps nothing.
 template <class Precision>
 struct Kernel<ZeroPadding2DOp, BasicCuda<Precision>> : KernelTraits {
   using library_kernel = Kernel;

@@ -1,7 +1,7 @@
 /// \file
-/// What happens to weights and gradients before and after an update, on a GPU: penalties, sums of
-/// squares, averages, scaled gradients. Invariant: sums are made in double, in an order that the
-/// size alone decides.
+/// Passes over weights and gradients around an update, on a GPU: penalties, squared norms, moving
+/// averages, loss unscaling. Invariant: sums are in double, in an order that depends only on the
+/// size.
 #pragma once
 
 #include <algorithm>
@@ -19,7 +19,7 @@ namespace lockstep {
 
 namespace detail::cuda {
 
-/// The beginning of an update of one element, see UpdateIo. An argument of kernels.
+/// Settings of an update before its rule, see UpdateIo. A kernel argument.
 struct Adjust {
   float l1, l2, decay, scale, limit;
   int adjusts;
@@ -31,13 +31,14 @@ Adjust adjust_of(const UpdateIo<D>& io) {
           static_cast<float>(io.limit),      io.is_adjusted() ? 1 : 0};
 }
 
-/// Laid out as the text's.
+/// Laid out as `Range` in the text.
 struct PenaltyRange {
   std::int64_t begin, end;
   double l1, l2;
 };
 
 inline constexpr Source adjust_source{"adjust", R"cuda(
+// g += gradient of the penalty; whole += g, accumulated; squares += the squared norm.
 KERNEL(gradient_pass)(const float* w, float* g, float* whole, float l1, float l2, int penalised,
                       double* squares, Sums* workspace, i64 n) {
   double x[1] = {0};
@@ -54,6 +55,7 @@ KERNEL(gradient_pass)(const float* w, float* g, float* whole, float l1, float l2
   if (squares && grid_sum(x, workspace) && threadIdx.x == 0) *squares += x[0];
 }
 
+// g *= factor; wrong += the number of infinite or NaN elements.
 KERNEL(unscale)(float* g, float factor, double* wrong, Sums* workspace, i64 n) {
   double x[1] = {0};
   for (i64 i = INDEX; i < n; i += STRIDE) {
@@ -64,6 +66,7 @@ KERNEL(unscale)(float* g, float factor, double* wrong, Sums* workspace, i64 n) {
   if (grid_sum(x, workspace) && threadIdx.x == 0) *wrong += x[0];
 }
 
+// average = old * average + rest * w; optionally w = average.
 KERNEL(moving_average)(float* w, float* average, float old, float rest, int overwrites, i64 n) {
   FOR_EACH(i, n) {
     const float now = old * average[i] + rest * w[i];
@@ -76,6 +79,7 @@ struct Range {
   i64 begin, end;
   double l1, l2;
 };
+// Elements between ranges have no penalty.
 KERNEL(penalties)(const float* w, const Range* __restrict__ ranges, int count, double* sum,
                   Sums* workspace, i64 first, i64 n) {
   double x[1] = {0};
@@ -91,6 +95,7 @@ KERNEL(penalties)(const float* w, const Range* __restrict__ ranges, int count, d
 
 }  // namespace detail::cuda
 
+/// One launch for penalty, accumulation and squared norm, whichever are requested.
 template <class Precision>
 struct Kernel<GradientPass, BasicCuda<Precision>> : KernelTraits {
   using library_kernel = Kernel;
@@ -105,6 +110,7 @@ struct Kernel<GradientPass, BasicCuda<Precision>> : KernelTraits {
   }
 };
 
+/// Loss scaling: divides gradients by the scale and counts overflows.
 template <class Precision>
 struct Kernel<Unscaling, BasicCuda<Precision>> : KernelTraits {
   using library_kernel = Kernel;
@@ -118,6 +124,7 @@ struct Kernel<Unscaling, BasicCuda<Precision>> : KernelTraits {
   }
 };
 
+/// Averages of weights (EMA).
 template <class Precision>
 struct Kernel<MovingAverage, BasicCuda<Precision>> : KernelTraits {
   using library_kernel = Kernel;
@@ -130,6 +137,7 @@ struct Kernel<MovingAverage, BasicCuda<Precision>> : KernelTraits {
   }
 };
 
+/// The regularisation loss.
 template <class Precision>
 struct Kernel<Penalty, BasicCuda<Precision>> : KernelTraits {
   using library_kernel = Kernel;
@@ -137,7 +145,7 @@ struct Kernel<Penalty, BasicCuda<Precision>> : KernelTraits {
     const PenaltySegment all{0, io.size, penalty};
     run_all({&all, 1}, io);
   }
-  /// sum += l1 |w| + l2 w w of each weight, by one launch.
+  /// sum += l1 * |w| + l2 * w^2 over all weights, in one launch.
   static void run_all(std::span<const PenaltySegment> segments,
                       const PenaltyIo<BasicCuda<Precision>>& io) {
     using detail::cuda::SumWorkspace, detail::cuda::PenaltyRange;

@@ -1,6 +1,7 @@
 /// \file
-/// A data pipeline's operations on images, for batches that are made on a GPU. Invariants: they
-/// draw as pipeline::example_draws; images are (height, width, channels) of floats.
+/// Image operations of a data pipeline, for batches assembled on a GPU. Invariants: random numbers
+/// are those of pipeline::example_draws; images are float (height, width, channels). blockIdx.y is
+/// the example, except where a block handles a whole image.
 #pragma once
 
 #include <algorithm>
@@ -23,7 +24,7 @@ namespace lockstep {
 namespace detail::cuda {
 
 inline constexpr Source flip_images_source{"flip_images", R"cuda(
-// By a coin; rows or columns.
+// Flips rows or columns with probability 1/2.
 KERNEL(flip_images)(const float* __restrict__ x, float* __restrict__ y, Stream stream, i64 count) {
   const int size = ROWS * COLUMNS * CHANNELS;
   for (i64 n = blockIdx.y; n < count; n += gridDim.y) {
@@ -39,8 +40,8 @@ KERNEL(flip_images)(const float* __restrict__ x, float* __restrict__ y, Stream s
 )cuda"};
 
 inline constexpr Source window_images_source{"window_images", R"cuda(
-// y: (count, HEIGHT, WIDTH, CHANNELS), windows of x with `fill` around it. The corner is drawn among
-// DOWN x ACROSS places from (TOP, LEFT) on, which may be negative.
+// y: (count, HEIGHT, WIDTH, CHANNELS), windows of x with `fill` outside of the image. The corner is
+// drawn from DOWN x ACROSS places, starting at (TOP, LEFT), which may be negative.
 KERNEL(window_images)(const float* __restrict__ x, float* __restrict__ y, float fill,
                       Stream stream, i64 count) {
   const int large = ROWS * COLUMNS * CHANNELS, small = HEIGHT * WIDTH * CHANNELS;
@@ -62,7 +63,7 @@ KERNEL(window_images)(const float* __restrict__ x, float* __restrict__ y, float 
 )cuda"};
 
 inline constexpr Source standardize_images_source{"standardize_images", R"cuda(
-// A block an image.
+// One block per image: subtracts the mean and divides by max(deviation, 1 / sqrt(SIZE)).
 KERNEL(standardize_images)(float* x, i64 count) {
   for (i64 n = blockIdx.x; n < count; n += gridDim.x) {
     float* const image = x + n * SIZE;
@@ -81,11 +82,13 @@ KERNEL(standardize_images)(float* x, i64 count) {
 }
 )cuda"};
 
+/// The stream of a pipeline operation.
 template <class D>
 RandomStream stream_of(const ChangeRowsIo<D>& io) {
   return {io.key, io.first_ordinal};
 }
 
+/// Not in place: a flip reads the mirrored pixel.
 template <class D>
 void flip_images(const ChangeRowsIo<D>& io, bool up_down) {
   if (io.count == 0) return;
@@ -98,7 +101,7 @@ void flip_images(const ChangeRowsIo<D>& io, bool up_down) {
                    static_cast<std::int64_t>(io.count));
 }
 
-/// One of `down` x `across` corners from `first` on.
+/// Launches with one of `down` x `across` corners, starting at `first`.
 template <class D>
 void window_images(const ChangeRowsIo<D>& io, pipeline::Corner first, std::int64_t down,
                    std::int64_t across, double fill) {
@@ -119,6 +122,7 @@ void window_images(const ChangeRowsIo<D>& io, pipeline::Corner first, std::int64
 
 }  // namespace detail::cuda
 
+/// `ls::random_flip_left_right`.
 template <class Precision>
 struct Kernel<pipeline::FlipLeftRight, BasicCuda<Precision>> : KernelTraits {
   using library_kernel = Kernel;
@@ -127,6 +131,7 @@ struct Kernel<pipeline::FlipLeftRight, BasicCuda<Precision>> : KernelTraits {
   }
 };
 
+/// `ls::random_flip_up_down`.
 template <class Precision>
 struct Kernel<pipeline::FlipUpDown, BasicCuda<Precision>> : KernelTraits {
   using library_kernel = Kernel;
@@ -135,6 +140,7 @@ struct Kernel<pipeline::FlipUpDown, BasicCuda<Precision>> : KernelTraits {
   }
 };
 
+/// Pads by `padding` and draws a window.
 template <class Precision>
 struct Kernel<pipeline::RandomWindow, BasicCuda<Precision>> : KernelTraits {
   using library_kernel = Kernel;
@@ -144,6 +150,7 @@ struct Kernel<pipeline::RandomWindow, BasicCuda<Precision>> : KernelTraits {
   }
 };
 
+/// Crops or pads around the centre.
 template <class Precision>
 struct Kernel<pipeline::CentralWindow, BasicCuda<Precision>> : KernelTraits {
   using library_kernel = Kernel;
@@ -152,6 +159,7 @@ struct Kernel<pipeline::CentralWindow, BasicCuda<Precision>> : KernelTraits {
   }
 };
 
+/// Erases a random square; the kernel of RandomCutout.
 template <class Precision>
 struct Kernel<pipeline::Cutout, BasicCuda<Precision>> : KernelTraits {
   using library_kernel = Kernel;
@@ -167,6 +175,7 @@ struct Kernel<pipeline::Cutout, BasicCuda<Precision>> : KernelTraits {
   }
 };
 
+/// Zero mean and unit variance per image.
 template <class Precision>
 struct Kernel<pipeline::Standardize, BasicCuda<Precision>> : KernelTraits {
   using library_kernel = Kernel;

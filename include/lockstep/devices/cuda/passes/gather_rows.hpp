@@ -1,6 +1,6 @@
 /// \file
-/// Batches out of rows that lie on a GPU: the gather, and rescale. Invariant: the numbers are those
-/// of detail::convert_row and detail::scale_row.
+/// Batches gathered from rows that are resident on a GPU, and rescaling. Invariant: results equal
+/// those of detail::convert_row and detail::scale_row.
 #pragma once
 
 #include <concepts>
@@ -23,6 +23,7 @@ typedef unsigned char Element;
 #else
 typedef float Element;
 #endif
+// Converts and, if the pipeline rescales, scales an element.
 __device__ inline float number(Element e, float scale, float offset) {
 #if SCALES
   return (float)e * scale + offset;
@@ -31,7 +32,8 @@ __device__ inline float number(Element e, float scale, float offset) {
 #endif
 }
 
-// rows: (rows, SIZE), targets: (rows, TARGETS), x: (count, SIZE), y: (count, TARGETS) or null
+// rows: (rows, SIZE), targets: (rows, TARGETS), x: (count, SIZE), y: (count, TARGETS) or null. Rows
+// whose size is a multiple of 4 are read four elements at a time.
 KERNEL(gather_rows)(const Element* __restrict__ rows, const Target* __restrict__ targets,
                     const u32* __restrict__ index, float* __restrict__ x, Target* __restrict__ y,
                     float scale, float offset, i64 count) {
@@ -70,7 +72,7 @@ KERNEL(scale_rows)(float* x, float scale, float offset, i64 n) {
 
 }  // namespace detail::cuda
 
-/// Rows are bytes or floats.
+/// Rows of bytes or floats.
 template <class Precision>
 struct Kernel<GatherRows, BasicCuda<Precision>> : KernelTraits {
   using library_kernel = Kernel;
@@ -91,6 +93,7 @@ struct Kernel<GatherRows, BasicCuda<Precision>> : KernelTraits {
   }
 };
 
+/// x = x * scale + offset, in place.
 template <class Precision>
 struct Kernel<pipeline::Scaling, BasicCuda<Precision>> : KernelTraits {
   using library_kernel = Kernel;

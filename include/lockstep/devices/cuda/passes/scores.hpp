@@ -1,7 +1,9 @@
 /// \file
-/// The loss, its gradient and the metrics of a batch in one launch, where all of them work row by
-/// row. Invariants: their texts are those of loss.hpp and metric.hpp, each in a namespace of its
-/// own; a warp computes a row; rows are added in double, in an order that the shape alone decides.
+/// The loss, its gradient and the metrics of a batch in one launch, if all of them work row by row.
+/// Invariants: the texts are those of loss.hpp and metric.hpp, each in its own namespace; a warp
+/// computes a row; rows are added in double, in an order that depends only on the shape.
+///
+///     Source:  namespace scored { loss }  namespace metric0 { ... }  namespace metric1 { ... }
 #pragma once
 
 #include <algorithm>
@@ -20,7 +22,7 @@ namespace lockstep {
 
 namespace detail::cuda {
 
-/// SUMS numbers a row, the loss first; metric i adds STATEi of them.
+/// SUMS numbers per row: the loss, then STATEi for metric i.
 inline constexpr char scores_text[] = R"cuda(
 struct Metric {
   const float* weight;
@@ -30,7 +32,7 @@ struct Metrics {
   Metric at[3];
 };
 
-// Of row n, behind the sums that end at `at`.
+// Adds metric i of row n to the sums that begin at `at`.
 #define ADD_METRIC(i, state_size)                                              \
   {                                                                            \
     double part[state_size];                                                   \
@@ -44,6 +46,7 @@ struct Metrics {
 #define STORE_METRIC(i, state_size) \
   for (int k = 0; k < state_size; ++k) metrics.at[i].state[k] += x[at++];
 
+// One warp per row; the last block adds the totals to the loss and the metrics' states.
 KERNEL(scores)(const float* p, const Target* t, float* g, const float* weight, double scale,
                double* sum, Metrics metrics, Sums* workspace, i64 count) {
   double x[SUMS] = {};
@@ -75,7 +78,7 @@ KERNEL(scores)(const float* p, const Target* t, float* g, const float* weight, d
 }
 )cuda";
 
-/// Their arguments: the same metrics as in the text.
+/// Kernel arguments, laid out as in the text.
 struct ScoredMetric {
   const float* weight = nullptr;
   double* state = nullptr;
@@ -85,7 +88,7 @@ struct ScoredMetrics {
   std::array<ScoredMetric, most> at{};
 };
 
-/// The functions of all texts, in namespaces.
+/// Concatenates the texts, each in its namespace.
 template <class LossOp, class First>
 constexpr auto scored_functions() {
   return JoinedText("namespace scored {\n", CudaText<LossOp>::functions, "}\nnamespace metric0 {\n",
@@ -107,7 +110,7 @@ constexpr auto scored_functions() {
 template <class LossOp, class... MetricOps>
 inline constexpr auto scored_text = scored_functions<LossOp, MetricOps...>();
 
-/// Losses and metrics whose texts have a `row`, and can be joined.
+/// Losses and metrics whose text has a `row` and is an array, so that it can be concatenated.
 template <class Op>
 concept JoinableText =
     HasCudaText<Op> &&
@@ -116,7 +119,7 @@ template <class Op>
 concept RowLoss = RowwiseLoss<Op> && JoinableText<Op> && !is_elementwise_loss<Op>;
 template <class Op>
 concept RowMetric = RowwiseMetric<Op> && JoinableText<Op> && requires { CudaText<Op>::state; };
-/// Whether they fit into one kernel.
+/// Whether the loss and the metrics fit into one kernel.
 template <class LossOp, class... MetricOps>
 constexpr bool score_together() {
   if constexpr (RowLoss<LossOp> && (RowMetric<MetricOps> && ...))
@@ -128,6 +131,7 @@ constexpr bool score_together() {
 
 }  // namespace detail::cuda
 
+/// Falls back to one launch for each of them if their defines disagree.
 template <class Precision>
 struct Kernel<Scores, BasicCuda<Precision>> : KernelTraits {
   using library_kernel = Kernel;
@@ -142,7 +146,7 @@ struct Kernel<Scores, BasicCuda<Precision>> : KernelTraits {
     const auto of_loss = detail::cuda::row_defines(loss, CudaText<LossOp>::defines(loss));
     std::vector<Define> defines(of_loss.begin(), of_loss.end());
     bool agree = true;
-    // One text has one meaning of a name.
+    // A name can be defined only once; kernels whose defines disagree run separately.
     const auto add = [&](const Define& define) {
       const auto known = std::find_if(defines.begin(), defines.end(),
                                       [&](const Define& d) { return d.name() == define.name(); });

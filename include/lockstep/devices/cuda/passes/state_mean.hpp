@@ -1,5 +1,6 @@
 /// \file
-/// Means of state over slices.
+/// The mean of layer state (such as running statistics) over slices, weighted by their examples:
+/// sum = count * state, sum += other sum, state = sum / count. Sums are in double.
 #pragma once
 
 #include <cstddef>
@@ -32,12 +33,15 @@ struct Kernel<StateMean, BasicCuda<Precision>> : KernelTraits {
   using library_kernel = Kernel;
   using Io = StateMeanIo<BasicCuda<Precision>>;
 
+  /// sum = count * state.
   static void weigh(const Io& io) {
     run(io.device, "weigh_state", io.size, io.state, io.sum, static_cast<double>(io.count));
   }
+  /// y += x, the sums of another slice.
   static void add(CudaContext& context, double* y, const double* x, std::size_t n) {
     run(context, "add_sums", n, y, x);
   }
+  /// state = sum / count.
   static void write_mean(const Io& io) {
     run(io.device, "compute_mean", io.size, io.state, io.sum, static_cast<double>(io.count));
   }

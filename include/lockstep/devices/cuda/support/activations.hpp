@@ -29,6 +29,7 @@ struct NoDefines {
 };
 }  // namespace detail::cuda
 
+/// max(0, x); NaN stays NaN.
 template <>
 struct CudaText<ReLUOp> : detail::cuda::NoDefines {
   static constexpr char functions[] = R"cuda(
@@ -37,6 +38,7 @@ __device__ float derivative(float y) { return y > 0 ? 1.0f : 0.0f; }
 )cuda";
 };
 
+/// min(max(0, x), 6).
 template <>
 struct CudaText<ReLU6Op> : detail::cuda::NoDefines {
   static constexpr char functions[] = R"cuda(
@@ -45,6 +47,7 @@ __device__ float derivative(float y) { return y > 0 && y < 6 ? 1.0f : 0.0f; }
 )cuda";
 };
 
+/// x for x > 0, else SLOPE * x. The sign of y is that of x, so the derivative needs only y.
 template <>
 struct CudaText<LeakyReLUOp> {
   static constexpr char functions[] = R"cuda(
@@ -56,6 +59,7 @@ __device__ float derivative(float y) { return y > 0 ? 1.0f : SLOPE; }
   }
 };
 
+/// x for x > 0, else exp(x) - 1, whose derivative is y + 1.
 template <>
 struct CudaText<ELUOp> : detail::cuda::NoDefines {
   static constexpr char functions[] = R"cuda(
@@ -64,6 +68,7 @@ __device__ float derivative(float y) { return y > 0 ? 1.0f : y + 1; }
 )cuda";
 };
 
+/// x * (1 + erf(x / sqrt(2))) / 2. Hendrycks and Gimpel, arXiv:1606.08415.
 template <>
 struct CudaText<GELUOp> : detail::cuda::NoDefines {
   // 1 + erf(z) as erfc(-z), which stays accurate far below zero; 0.3989.. = 1 / sqrt(2 pi).
@@ -75,6 +80,7 @@ __device__ float derivative(float x) {
 )cuda";
 };
 
+/// x * sigmoid(x).
 template <>
 struct CudaText<SiLUOp> : detail::cuda::NoDefines {
   static constexpr char functions[] = R"cuda(
@@ -86,6 +92,7 @@ __device__ float derivative(float x) {
 )cuda";
 };
 
+/// 1 / (1 + exp(-x)).
 template <>
 struct CudaText<SigmoidOp> : detail::cuda::NoDefines {
   static constexpr char functions[] = R"cuda(
@@ -94,6 +101,7 @@ __device__ float derivative(float y) { return y * (1 - y); }
 )cuda";
 };
 
+/// tanh(x).
 template <>
 struct CudaText<TanhOp> : detail::cuda::NoDefines {
   static constexpr char functions[] = R"cuda(
@@ -102,6 +110,7 @@ __device__ float derivative(float y) { return 1 - y * y; }
 )cuda";
 };
 
+/// log(1 + exp(x)) = max(x, 0) + log(1 + exp(-|x|)), which does not overflow.
 template <>
 struct CudaText<SoftplusOp> : detail::cuda::NoDefines {
   static constexpr char functions[] = R"cuda(
@@ -110,6 +119,7 @@ __device__ float derivative(float y) { return -expm1f(-y); }
 )cuda";
 };
 
+/// FACTOR * x + OFFSET.
 template <>
 struct CudaText<RescalingOp> {
   static constexpr char functions[] = R"cuda(

@@ -17,6 +17,8 @@ void ConvolutionCall::run(CUstream stream, const Places& at) const {
     names[n] = name;
     places[n++] = const_cast<void*>(place);
   }
+  // The variant pack binds the graph's tensor ids to addresses. It is made per call: during replay
+  // of a CUDA graph this function does not run.
   Descriptor pack(CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR, "the tensors of a convolution");
   pack.set(CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, std::span(std::as_const(names).data(), n))
       .set(CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, std::span(std::as_const(places).data(), n))
@@ -28,6 +30,7 @@ void ConvolutionCall::run(CUstream stream, const Places& at) const {
 
 std::shared_ptr<CudnnPlan> SharedPlans::find(cudnnHandle_t handle, const std::string& json) {
   if (const auto known = plans_.find(json); known != plans_.end())
+    // Weak references, so a plan is freed with the last layer that uses it.
     if (auto plan = known->second.lock()) return plan;
   std::optional<CudnnPlan> read = read_plan(CudnnTarget(handle), json);
   if (!read) return nullptr;
@@ -52,6 +55,7 @@ std::vector<std::shared_ptr<CudnnPlan>> offered_plans(cudnnHandle_t handle, cons
     const CudnnTarget target(handle);
     const ConvolutionGraph graph(target, op, static_cast<std::int64_t>(count), pass, rules, tail);
     std::string refusal;
+    // A refusal matters only if no plan is left.
     for (CudnnPlan& plan : make_plans(target, graph, rules, max_plans, &refusal))
       offered.push_back(std::make_shared<CudnnPlan>(std::move(plan)));
     if (offered.empty() && !refusal.empty()) why = refusal;

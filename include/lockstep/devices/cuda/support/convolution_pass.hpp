@@ -188,11 +188,13 @@ class ConvolutionStep {
     return true;
   }
 
+  /// The epilogue that fuses everything that forward does after the convolution.
   ConvolutionTail wanted_tail() const {
     return relu_       ? ConvolutionTail::bias_and_relu
            : has_bias_ ? ConvolutionTail::bias
                        : ConvolutionTail::none;
   }
+  /// Plans with the fused epilogue, else plans without; warns if there are none.
   Plans find_plans(bool deterministic) {
     CudnnRules rules = cudnn_rules<Precision>;
     rules.deterministic = deterministic;
@@ -206,15 +208,18 @@ class ConvolutionStep {
     warn(why);
     return {};
   }
+  /// Warns that lockstep's own kernel replaces cuDNN.
   void warn(std::string_view why) const {
     log(LogLevel::warning,
         fmt::format("cuda: cuDNN refuses {}: {}; lockstep's own kernel runs it and may be slower",
                     describe(), why));
   }
+  /// Prepares the packing of weights, which only cuDNN needs.
   void set_order(CudaContext& context) {
     order_ = {context, static_cast<std::int64_t>(op_.kernel_size()) / op_.filters, op_.filters};
   }
 
+  /// One run on random operands, for the autotuner.
   void run_in(CudaContext& context, const TuningBuffers<A>& buffers, bool ready) const {
     A *const x = buffers.x.template as<A>(), *const y = buffers.y.template as<A>();
     float* const w = buffers.w.template as<float>();
@@ -258,6 +263,7 @@ class ConvolutionStep {
                     relu_);
   }
 
+  /// The key of the autotuning result, and the pass' name in messages.
   std::string describe() const {
     static constexpr std::array<const char*, 3> tails{", ", ", bias, ", ", bias, ReLU, "};
     return describe_convolution(op_, count_, pass_, tails[static_cast<std::size_t>(wanted_tail())],

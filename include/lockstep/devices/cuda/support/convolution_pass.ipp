@@ -12,10 +12,13 @@ ProductSizes product_sizes(const Conv2DOp& op, std::size_t count, ConvolutionPas
                      depth = taps * op.channels();
   switch (pass) {
     case ConvolutionPass::forward:
+      // y = x at the taps * kernel
       return {pixels, op.filters, depth};
     case ConvolutionPass::backward_data:
+      // dx = dy at the taps * kernel, transposed
       return {in_pixels, op.channels(), taps * op.filters};
     default:
+      // dw = x at the taps, transposed * dy
       return {depth, op.filters, pixels};
   }
 }

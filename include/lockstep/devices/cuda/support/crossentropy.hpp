@@ -18,6 +18,8 @@
 
 namespace lockstep {
 
+/// log(sum(exp(p))) - p_y from logits, shifted by the maximum so that no exponential overflows;
+/// else log(sum(p)) - log(p_y).
 template <>
 struct CudaText<SparseCategoricalCrossentropyOp> {
   static constexpr char functions[] = R"cuda(
@@ -56,6 +58,8 @@ __device__ float row(const float* p, const Target* t, float* g, float scale, int
   }
 };
 
+/// sum over classes of -t_k * log(softmax(p)_k), with smoothed targets; without logits p / sum(p)
+/// replaces the softmax.
 template <>
 struct CudaText<CategoricalCrossentropyOp> {
   static constexpr char functions[] = R"cuda(
@@ -103,6 +107,7 @@ __device__ float row(const float* p, const Target* t, float* g, float scale, int
   }
 };
 
+/// sum over classes of t_k * log(t_k / p_k), both clipped to [1e-7, 1].
 template <>
 struct CudaText<KLDivergenceOp> {
   static constexpr char functions[] = R"cuda(
@@ -120,6 +125,8 @@ __device__ float row(const float* p, const Target* t, float* g, float scale, int
   static std::array<CudaDefine, 0> defines(const KLDivergenceOp&) { return {}; }
 };
 
+/// -p * t / (|p| * |t|), with norms of at least 1e-7. The gradient is the part of t orthogonal to
+/// p.
 template <>
 struct CudaText<CosineSimilarityOp> {
   static constexpr char functions[] = R"cuda(

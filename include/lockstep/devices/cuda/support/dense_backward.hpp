@@ -46,6 +46,7 @@ struct OfInput {
   __device__ float right(int unit, int input) const { return w[(i64)input * UNITS + unit]; }
 };
 
+// Blocks pick their part of the work by their index; see the drawing at the top of the file.
 KERNEL(dense_backward)(const A* __restrict__ x, const A* __restrict__ dy, const A* __restrict__ y,
                        const float* __restrict__ w, float* dw, float* db, A* dx, int count) {
   const Gradient gradient = {dy, y};

@@ -56,6 +56,7 @@ class DenseStep {
     prepare_own(context);
   }
 
+  /// Bytes of scratch that a pass needs.
   std::size_t scratch_bytes() const {
     const std::size_t sums = sums_.scratch_bytes();
     if (!by_library_) return std::max(own_.scratch_bytes(), sums);
@@ -125,6 +126,7 @@ class DenseStep {
     return end % LtMatmul::alignment == 0 ? end : rounded(end);
   }
 
+  /// Weights where cuBLASLt can read them.
   struct Staged {
     const A* kernel = nullptr;
     const A* bias = nullptr;
@@ -155,6 +157,7 @@ class DenseStep {
                  n * sizeof(float));
   }
 
+  /// The pass as cuBLASLt sees it: shapes, types, transposes, alignments.
   LtProduct product() const {
     LtProduct p;
     p.factors = std::array<cudaDataType_t, 3>{CUDA_R_32F, CUDA_R_16BF,
@@ -186,6 +189,7 @@ class DenseStep {
     }
     return p;
   }
+  /// (rows, columns, depth): y (n, units, inputs), dx (n, inputs, units), dw (inputs, units, n).
   ProductSizes sizes() const {
     switch (pass_) {
       case DensePass::forward:
@@ -196,6 +200,7 @@ class DenseStep {
         return {op_.inputs, op_.units, count_};
     }
   }
+  /// The pass by lockstep's own kernel: strides of the operands instead of transposes.
   MatrixProduct<Precision> own_product(CudaContext& context) const {
     static constexpr Source source{"dense", matrix_product_text, plain_matrices_text};
     const bool data = pass_ == DensePass::backward_data,
@@ -277,6 +282,7 @@ class DenseStep {
       sums_ = {context, count_, op_.units};
   }
 
+  /// The epilogue that fuses everything that the pass does after the product.
   cublasLtEpilogue_t wanted_epilogue() const {
     const bool bias = op_.bias && pass_ != DensePass::backward_data;
     return bias && pass_ == DensePass::backward_weights ? CUBLASLT_EPILOGUE_BGRADA
@@ -301,6 +307,7 @@ class DenseStep {
     matmul_ = nullptr;
     return fused_ = false;
   }
+  /// The fused epilogue first; a bias gradient may also run unfused.
   void find_algorithms(cublasLtHandle_t handle, bool deterministic) {
     std::string why = "no algorithm supports it";
     const cublasLtEpilogue_t wanted = wanted_epilogue();
@@ -310,6 +317,7 @@ class DenseStep {
       return;
     warn(why);
   }
+  /// Warns that lockstep's own kernel replaces cuBLASLt.
   void warn(std::string_view why) const {
     log(LogLevel::warning,
         fmt::format(
@@ -324,6 +332,7 @@ class DenseStep {
             std::max({staged() + max_workspace, own_.scratch_bytes(), sums_.scratch_bytes()}),
             packed_bytes(op_)};
   }
+  /// One run on random operands, for the autotuner.
   void run_in(CudaContext& context, const TuningBuffers<A>& buffers, bool ready) const {
     A *const x = buffers.x.template as<A>(), *const y = buffers.y.template as<A>();
     float* const w = buffers.w.template as<float>();
@@ -337,6 +346,8 @@ class DenseStep {
       backward_weights(context, x, y, w, scratch);
   }
 
+  /// Enqueues the product. The words are everything that the call depends on, so a graph can replay
+  /// it.
   void multiply(CudaContext& context, const void* left, const void* right, const void* bias,
                 void* out, std::byte* scratch) const {
     std::byte* const workspace = scratch + staged();

@@ -10,6 +10,7 @@
 
 namespace lockstep::detail::cuda {
 
+/// One thread per element; A is one of the three activation types.
 inline constexpr Source elements_source{"elements", R"cuda(
 KERNEL(add_elements)(A* __restrict__ y, const A* __restrict__ x, i64 n) {
   FOR_EACH(i, n) y[i] = put<A>(get(y[i]) + get(x[i]));
@@ -25,6 +26,7 @@ KERNEL(to_floats)(float* __restrict__ y, const A* __restrict__ x, i64 n) {
 }
 )cuda"};
 
+/// Its own source, because it needs no ACTIVATION.
 inline constexpr Source download_and_clear_source{"download_and_clear", R"cuda(
 KERNEL(download_and_clear)(u64* __restrict__ to, u64* __restrict__ from, i64 n) {
   FOR_EACH(i, n) {

@@ -17,6 +17,7 @@
 
 namespace lockstep {
 
+/// (p - t)^2.
 template <>
 struct CudaText<MeanSquaredErrorOp> {
   static constexpr bool elementwise = true;
@@ -32,6 +33,7 @@ __device__ Term term(float p, float t) {
   }
 };
 
+/// p - t|; the slope at 0 is 0.
 template <>
 struct CudaText<AbsoluteErrorRule> {
   static constexpr char functions[] = R"cuda(
@@ -45,6 +47,7 @@ __device__ Term term(float p, float t) {
   static std::array<CudaDefine, 0> defines(const AbsoluteErrorRule&) { return {}; }
 };
 
+/// e^2 / 2 for |e| <= DELTA, else DELTA * |e| - DELTA^2 / 2, with e = p - t.
 template <>
 struct CudaText<HuberRule> {
   static constexpr char functions[] = R"cuda(
@@ -61,6 +64,7 @@ __device__ Term term(float p, float t) {
   }
 };
 
+/// log(cosh(e)) = |e| + log(1 + exp(-2 |e|)) - log(2), which does not overflow.
 template <>
 struct CudaText<LogCoshRule> {
   static constexpr char functions[] = R"cuda(
@@ -74,6 +78,7 @@ __device__ Term term(float p, float t) {
   static std::array<CudaDefine, 0> defines(const LogCoshRule&) { return {}; }
 };
 
+/// p - t * log(p + 1e-7).
 template <>
 struct CudaText<PoissonRule> {
   static constexpr char functions[] = R"cuda(
@@ -87,6 +92,7 @@ __device__ Term term(float p, float t) {
   static std::array<CudaDefine, 0> defines(const PoissonRule&) { return {}; }
 };
 
+/// max(0, 1 - t * p); targets of 0 count as -1.
 template <>
 struct CudaText<HingeRule> {
   static constexpr char functions[] = R"cuda(
@@ -100,6 +106,8 @@ __device__ Term term(float p, float t) {
   static std::array<CudaDefine, 0> defines(const HingeRule&) { return {}; }
 };
 
+/// -(t log(p) + (1 - t) log(1 - p)), with smoothed targets. From logits max(p, 0) - p * t + log(1 +
+/// exp(-|p|)), which does not overflow; else p is clipped to [1e-7, 1 - 1e-7].
 template <>
 struct CudaText<BinaryCrossentropyRule> {
   static constexpr char functions[] = R"cuda(

@@ -41,6 +41,7 @@ __device__ void find_places(const float* p, const Target* t, i64 first, int n, i
   __syncthreads();
 }
 
+// Adds 1 per entry; each block handles SHARE entries at a time.
 KERNEL(counts)(const float* p, const Target* t, double* state, i64 entries) {
   __shared__ int places[SHARE];
   for (i64 first = (i64)blockIdx.x * SHARE; first < entries; first += (i64)gridDim.x * SHARE) {
@@ -73,6 +74,7 @@ template <RowwiseMetric Op, class Precision>
 struct Kernel<Op, BasicCuda<Precision>> : KernelTraits {
   using library_kernel = Kernel;
   static constexpr bool weighs = true;
+  /// Without sample weights in parallel; with them in a single block, for the order of the sums.
   static void run(const Op& op,
                   const MetricIo<BasicCuda<Precision>, typename Op::target_type>& io) {
     using detail::cuda::SumWorkspace;
@@ -94,6 +96,7 @@ struct Kernel<Op, BasicCuda<Precision>> : KernelTraits {
   }
 };
 
+/// State: BUCKETS counts of positives by threshold, then BUCKETS counts of negatives.
 template <class Target>
 struct CudaText<AUCOp<Target>> {
   static constexpr char functions[] = R"cuda(
@@ -111,6 +114,7 @@ __device__ int place(const float* p, const Target* t, int) {
   }
 };
 
+/// State: (labels, predictions), row-major.
 template <class Target>
 struct CudaText<ConfusionMatrixOp<Target>> {
   static constexpr char functions[] = R"cuda(

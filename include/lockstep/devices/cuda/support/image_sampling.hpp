@@ -41,6 +41,7 @@ struct Taps {
   int first, second;
   double of_first, of_second;
 };
+// Bilinear: the two neighbours of `at`, by distance; nearest: one tap of weight 1.
 __device__ Taps axis_taps(double at, int extent) {
 #if NEAREST
   const Taps taps = {filled_place((int)round(at), extent), 0, 1, 0};
@@ -103,6 +104,7 @@ struct Pixels {
   }
 };
 
+// One thread per result pixel, all channels.
 KERNEL(sample)(const A* x, A* y, Stream stream, i64 count) {
   const int pixels = OUT_ROWS * OUT_COLUMNS;
   for (i64 n = blockIdx.y; n < count; n += gridDim.y) {
@@ -132,6 +134,7 @@ struct Sampling {
   std::array<Define, N> more;
 };
 
+/// Appends the sampling's geometry to the op's own defines.
 template <class Precision, std::size_t N>
 auto sampling_defines(const Sampling<N>& s) {
   std::array<Define, N + 12> all{};
@@ -153,6 +156,7 @@ auto sampling_defines(const Sampling<N>& s) {
   return with_activation<Precision>(all);
 }
 
+/// Samples a batch: y = the resampled x.
 template <std::size_t N, class Precision>
 void sample(const Sampling<N>& s, const Io<BasicCuda<Precision>>& io) {
   const auto pixels = static_cast<std::size_t>(s.out[0] * s.out[1]);

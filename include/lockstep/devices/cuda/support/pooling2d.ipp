@@ -6,6 +6,7 @@ namespace lockstep::detail::cuda {
 
 std::array<Define, 12> pooling2d_defines(const Pooling2DWindow& window) {
   const Window rows = window.rows(), columns = window.columns();
+  // Without padding the kernels skip the bounds of windows.
   const bool padded = rows.before() + rows.after() > 0 || columns.before() + columns.after() > 0;
   return {{{"IN_ROWS", rows.in},
            {"IN_COLUMNS", columns.in},

@@ -19,6 +19,8 @@
 
 namespace lockstep {
 
+/// v = momentum * v - rate * g; w += v, or with Nesterov w += momentum * v - rate * g. Without a
+/// slot w -= rate * g.
 template <>
 struct CudaText<SGDOp> {
   static constexpr char functions[] = R"cuda(
@@ -35,6 +37,9 @@ struct Rule {
   static std::array<CudaDefine, 0> defines(const SGDOp&) { return {}; }
 };
 
+/// m += (1 - beta_1) * (g - m), v += (1 - beta_2) * (g^2 - v), w -= rate * m / (sqrt(v) + epsilon);
+/// `rate` includes the bias correction. The third slot is AMSGrad's maximum of v. Kingma and Ba,
+/// arXiv:1412.6980; Reddi et al., arXiv:1904.09237.
 template <>
 struct CudaText<AdamOp> {
   static constexpr char functions[] = R"cuda(
@@ -56,6 +61,7 @@ struct Rule {
   static std::array<CudaDefine, 0> defines(const AdamOp&) { return {}; }
 };
 
+/// Adam with the infinity norm: u = max(beta_2 * u, |g|), w -= rate * m / (u + epsilon).
 template <>
 struct CudaText<AdamaxOp> {
   static constexpr char functions[] = R"cuda(
@@ -72,6 +78,8 @@ struct Rule {
   static std::array<CudaDefine, 0> defines(const AdamaxOp&) { return {}; }
 };
 
+/// Adam with Nesterov momentum: w -= (of_m * m + of_g * g) / (root * sqrt(v) + epsilon), with the
+/// schedule's factors computed on the host. Dozat, 2016.
 template <>
 struct CudaText<NadamOp> {
   static constexpr char functions[] = R"cuda(
@@ -87,6 +95,8 @@ struct Rule {
   static std::array<CudaDefine, 0> defines(const NadamOp&) { return {}; }
 };
 
+/// v = rho * v + (1 - rho) * g^2, w -= rate * g / sqrt(v + epsilon). Optional slots hold the
+/// momentum and, if centered, the mean of g, whose square is subtracted from v.
 template <>
 struct CudaText<RMSpropOp> {
   static constexpr char functions[] = R"cuda(
@@ -118,6 +128,7 @@ struct Rule {
   static std::array<CudaDefine, 0> defines(const RMSpropOp&) { return {}; }
 };
 
+/// sum += g^2, w -= rate * g / sqrt(sum + epsilon).
 template <>
 struct CudaText<AdagradOp> {
   static constexpr char functions[] = R"cuda(
@@ -132,6 +143,8 @@ struct Rule {
   static std::array<CudaDefine, 0> defines(const AdagradOp&) { return {}; }
 };
 
+/// w -= rate * update with update = g * sqrt(updates + epsilon) / sqrt(squares + epsilon); both
+/// slots are moving averages of squares. Zeiler, arXiv:1212.5701.
 template <>
 struct CudaText<AdadeltaOp> {
   static constexpr char functions[] = R"cuda(
@@ -148,6 +161,8 @@ struct Rule {
   static std::array<CudaDefine, 0> defines(const AdadeltaOp&) { return {}; }
 };
 
+/// Follow the regularised leader, proximal. `linear` is clipped to [-l1, l1] and divided by the
+/// quadratic term, so that small weights become exactly 0. McMahan et al., KDD 2013.
 template <>
 struct CudaText<FtrlOp> {
   static constexpr char functions[] = R"cuda(
@@ -167,6 +182,8 @@ struct Rule {
   static std::array<CudaDefine, 0> defines(const FtrlOp&) { return {}; }
 };
 
+/// w -= rate * sign(beta_1 * m + (1 - beta_1) * g), then m = beta_2 * m + (1 - beta_2) * g. Chen et
+/// al., arXiv:2302.06675.
 template <>
 struct CudaText<LionOp> {
   static constexpr char functions[] = R"cuda(

@@ -11,21 +11,24 @@
 namespace lockstep::detail::cuda {
 
 inline constexpr Source weight_order_source{"weight_order", R"cuda(
+// DEPTH = taps x in. packed[f, d] = w[d, f], then the bias.
 KERNEL(pack)(const float* __restrict__ w, const float* bias, A* packed, A* packed_bias,
              i64 n) {
   FOR_EACH(i, n) {
-    const i64 behind = i - (i64)DEPTH * FILTERS;
-    if (behind < 0) {
+    const i64 channel = i - (i64)DEPTH * FILTERS;
+    if (channel < 0) {
       packed[i] = put<A>(w[i % DEPTH * FILTERS + i / DEPTH]);
       continue;
     }
-    packed_bias[behind] = put<A>(bias ? bias[behind] : 0.0f);
+    packed_bias[channel] = put<A>(bias ? bias[channel] : 0.0f);
   }
 }
+// w[d, f] = packed[f, d].
 KERNEL(unpack)(const A* __restrict__ packed, float* w, i64 n) {
   FOR_EACH(i, n)
     w[i] = get(packed[i % FILTERS * DEPTH + i / FILTERS]);
 }
+// The epilogue for engines that do not fuse it.
 KERNEL(add_bias)(A* y, const float* bias, i64 n, int channels, int relu) {
   FOR_EACH(i, n) {
     const float sum = bias ? get(y[i]) + bias[i % channels] : get(y[i]);

@@ -1,7 +1,7 @@
 /// \file
-/// BatchNormalization with the ReLU behind it, or with the sum and the ReLU that end a residual
-/// block, on a GPU: one pass over the rows instead of two or three. Invariant: backward masks dy by
-/// the line again, or by y where a sum hides the line.
+/// BatchNormalization fused with a ReLU, or with the addition and ReLU that end a residual block,
+/// on a GPU: one pass over the rows instead of two or three. Invariant: backward masks dy by the
+/// recomputed result, or by y where an addition followed.
 #pragma once
 
 #include "lockstep/devices/cuda/ops/batch_normalization.hpp"
@@ -11,7 +11,7 @@ namespace lockstep {
 
 namespace detail::cuda {
 
-/// Op has a member `normalization`.
+/// Adapts the kernel to an op with a member `normalization`.
 template <class Op, class Precision, NormalizationTail Tail>
 struct FusedNormalization : KernelTraits {
   using D = BasicCuda<Precision>;
@@ -40,12 +40,14 @@ struct FusedNormalization : KernelTraits {
 
 }  // namespace detail::cuda
 
+/// y = ReLU(normalized x).
 template <class Precision>
 struct Kernel<BatchNormalizationReLUOp, BasicCuda<Precision>>
     : detail::cuda::FusedNormalization<BatchNormalizationReLUOp, Precision,
                                        detail::cuda::NormalizationTail::relu> {
   using library_kernel = Kernel;
 };
+/// y = ReLU(normalized x + x2).
 template <class Precision>
 struct Kernel<BatchNormalizationAddReLUOp, BasicCuda<Precision>>
     : detail::cuda::FusedNormalization<BatchNormalizationAddReLUOp, Precision,

@@ -1,7 +1,7 @@
 /// \file
-/// Conv2D with the ReLU behind it on a GPU. Invariant: backward needs only the result, whose
-/// positive elements are the mask. Our own kernels keep NaN; what NVIDIA's do with it is theirs to
-/// say.
+/// Conv2D fused with a ReLU on a GPU. Invariant: backward needs only the result, whose positive
+/// elements are the mask. lockstep's own kernels propagate NaN; NVIDIA's libraries decide for
+/// themselves.
 #pragma once
 
 #include "lockstep/devices/cuda/ops/conv2d.hpp"
@@ -9,6 +9,7 @@
 
 namespace lockstep {
 
+/// Keeps x and y; packed weights live for the step.
 template <class Precision>
 struct Kernel<ConvReLUOp, BasicCuda<Precision>>
     : detail::FusedReLUKernel<ConvReLUOp, BasicCuda<Precision>,

@@ -1,8 +1,8 @@
 /// \file
-/// Conv2D over 1 to 4 channels, ReLU and MaxPooling2D on a GPU: one launch forward and one
-/// backward, for all gradients. Invariants: a byte of each result says which element of its window
-/// won, or that none is positive; only tuning count in backward; where y is not a number is what
-/// the three ops one after the other make of it.
+/// Conv2D on 1 to 4 channels, ReLU and MaxPooling2D fused on a GPU: one launch forward and one
+/// backward, for all gradients. Invariants: a byte per result records which element of its window
+/// won, or that none is positive; only winners contribute to backward; NaN results equal those of
+/// the three separate ops.
 #pragma once
 
 #include <algorithm>
@@ -38,7 +38,7 @@ class PooledConvolution {
       const std::int64_t tiles = static_cast<std::int64_t>(count) * tile.down(op) * tile.across(op);
       if (tiles > std::numeric_limits<int>::max())
         throw DeviceError(
-            "cuda: a convolution of {} examples is too large for one call; use a smaller batch",
+            "cuda: a convolution of {} examples is too large for one launch; use a smaller batch",
             count);
       function = context.kernel(Source{"pooled_convolution", text, pooled_convolution_functions},
                                 entry, pooled_convolution_defines<Precision>(op, tile, threads));
@@ -48,7 +48,7 @@ class PooledConvolution {
         prepare(pooled_convolution_forward_text, "forward", forward_threads, 8, forward_);
     backward_tiles_ =
         prepare(pooled_convolution_backward_text, "backward", backward_threads, 16, backward_);
-    // Each block's sums are added up by one, so there are few; but each sum is short.
+    // Few parts, because one block adds them up; but no sum may get too long.
     const std::size_t at_once = static_cast<std::size_t>(backward_threads / lanes),
                       windows = count * op.out().size() / static_cast<std::size_t>(op.conv.filters);
     const int most = static_cast<int>(std::max(max_parts, windows / (at_once * longest)));
@@ -75,7 +75,7 @@ class PooledConvolution {
                      io.device.template handle<SumWorkspace>().get(), backward_tiles_, each_);
   }
 
-  /// Of a thread's registers, for the elements of a kernel; cuDNN's products gain more with more.
+  /// A filter must fit into a thread's registers; for larger ones cuDNN is faster.
   static constexpr std::size_t max_taps = 49;
   static constexpr int max_pool_taps = 16;
   static constexpr bool fits(const ConvReLUPoolOp& op) {
@@ -90,7 +90,7 @@ class PooledConvolution {
   using A = typename Precision::activation;
   static constexpr int forward_threads = 256, backward_threads = 512;
   static constexpr std::size_t max_parts = 128;
-  static constexpr std::size_t longest = 1024;  ///< of a thread's sum, if there are many
+  static constexpr std::size_t longest = 1024;  ///< terms of a thread's sum, with a large batch
 
   std::size_t weights_ = 0;
   CUfunction forward_ = nullptr, backward_ = nullptr;
@@ -100,6 +100,7 @@ class PooledConvolution {
 
 }  // namespace detail::cuda
 
+/// Keeps x and a winner per result.
 template <class Precision>
 struct Kernel<ConvReLUPoolOp, BasicCuda<Precision>>
     : PreparedKernel<ConvReLUPoolOp, BasicCuda<Precision>,

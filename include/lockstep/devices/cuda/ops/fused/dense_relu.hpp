@@ -1,7 +1,7 @@
 /// \file
-/// Dense with the ReLU behind it on a GPU. Invariant: backward needs only the result, whose
-/// positive elements are the mask. Our own kernels keep NaN; what NVIDIA's do with it is theirs to
-/// say.
+/// Dense fused with a ReLU on a GPU. Invariant: backward needs only the result, whose positive
+/// elements are the mask. lockstep's own kernels propagate NaN; NVIDIA's libraries decide for
+/// themselves.
 #pragma once
 
 #include "lockstep/devices/cuda/ops/dense.hpp"
@@ -9,6 +9,7 @@
 
 namespace lockstep {
 
+/// Keeps x and y; packed weights live for the step.
 template <class Precision>
 struct Kernel<DenseReLUOp, BasicCuda<Precision>>
     : detail::FusedReLUKernel<DenseReLUOp, BasicCuda<Precision>,

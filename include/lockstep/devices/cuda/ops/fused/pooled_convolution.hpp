@@ -1,9 +1,12 @@
 /// \file
-/// Convolution over images of few channels, ReLU and max pooling in one pass, as text: the
-/// convolution is never stored. Invariants: a thread has one filter, whose weights, or the sums of
-/// their gradients, are in its registers; a block has the pixels of a tile of windows in shared
-/// memory; of equal maxima the first in row-major order wins; a window without a positive element
-/// has no winner, so that the ReLU needs no mask; the order of a sum is fixed by the sizes.
+/// Convolution of images with few channels, ReLU and max pooling in one pass, as text: the
+/// convolution is never stored. Invariants: a thread handles one filter, whose weights, or gradient
+/// sums, are in registers; a block holds the pixels of a tile of windows in shared memory; ties go
+/// to the first element in row-major order; a window without a positive element has no winner, so
+/// the ReLU needs no mask; the order of a sum depends only on the sizes.
+///
+///     block:  threads / LANES windows at a time x LANES filters
+///     shared memory:  pixels[HEIGHT][PITCH], the image part under TILE_ROWS x TILE_COLUMNS windows
 #pragma once
 
 #include <algorithm>
@@ -14,11 +17,11 @@
 
 namespace lockstep::detail::cuda {
 
-/// Windows whose pixels a block reads at once; they lie over all windows of an example.
+/// The tile of windows whose pixels a block loads at once; tiles cover all windows of an example.
 struct PoolTile {
   int rows = 1, columns = 1;  ///< windows
 
-  /// About `wanted` windows, as whole rows as they can be, within the room.
+  /// About `wanted` windows, in full rows where possible, within `max_numbers` pixels.
   static constexpr PoolTile of(const ConvReLUPoolOp& op, int wanted) {
     const Shape out = op.out();
     PoolTile t;
@@ -33,39 +36,40 @@ struct PoolTile {
     return (op.out()[1] + columns - 1) / columns;
   }
 
-  /// Of an example's pixels, with the border.
+  /// Height of the tile in pixels, with the border; width in numbers (pixels x channels).
   constexpr int height(const ConvReLUPoolOp& op) const {
     return extent(rows, op.pool.window.rows(), op.conv.rows());
   }
   constexpr int width(const ConvReLUPoolOp& op) const {
     return extent(columns, op.pool.window.columns(), op.conv.columns()) * op.conv.channels();
   }
-  /// From a row of pixels to the next. With half of the banks besides, the pixels of a window of
-  /// 2 x 2 are in different ones.
+  /// Distance between rows of pixels. It is half of the 32 banks beyond a multiple of them, so that
+  /// the pixels of a 2 x 2 window are in different banks.
   constexpr int pitch(const ConvReLUPoolOp& op) const { return (width(op) + 15) / 32 * 32 + 16; }
   constexpr int numbers(const ConvReLUPoolOp& op) const { return height(op) * pitch(op); }
 
   static constexpr int max_numbers = 4096;
 
  private:
-  /// At most `most` of `all`, such that all parts are about equal.
+  /// Splits `all` into about equal parts of at most `most`.
   static constexpr int even(int all, int most) {
     const int parts = (all + most - 1) / most;
     return (all + parts - 1) / parts;
   }
-  /// Pixels under `windows` windows.
+  /// Pixels under a number of windows.
   static constexpr int extent(int windows, const Window& pool, const Window& conv) {
     return ((windows - 1) * pool.stride + pool.kernel - 1) * conv.stride + conv.extent();
   }
 };
 
-/// Filters that lie side by side in a block.
+/// Filters per block: threads with adjacent filters.
 constexpr int pooled_lanes(int filters) {
   int lanes = 1;
   while (lanes < 32 && lanes < filters) lanes *= 2;
   return lanes;
 }
 
+/// The geometry of the convolution, the pooling and the tiles, as defines.
 template <class Precision>
 std::vector<Define> pooled_convolution_defines(const ConvReLUPoolOp& op, const PoolTile& tile,
                                                int threads) {
@@ -95,12 +99,12 @@ std::vector<Define> pooled_convolution_defines(const ConvReLUPoolOp& op, const P
 inline constexpr char pooled_convolution_functions[] = R"cuda(
 #define TAPS (KERNEL_HEIGHT * KERNEL_WIDTH * CHANNELS)
 #define POOL (POOL_HEIGHT * POOL_WIDTH)
-#define NOBODY 255
+#define NO_WINNER 255
 typedef unsigned char Winner;
 
 __shared__ float pixels[HEIGHT * PITCH];
 
-// In pixels: of tap t from the first one, and of the window's element p.
+// Offsets in `pixels`: of tap t from the first tap, and of element p of a window.
 __device__ inline int place_of_tap(int t) {
   return t / CHANNELS / KERNEL_WIDTH * DILATION_Y * PITCH +
          t / CHANNELS % KERNEL_WIDTH * DILATION_X * CHANNELS + t % CHANNELS;
@@ -119,7 +123,7 @@ __device__ inline Tile tile_at(int i) {
   t.example = i / TILES_ACROSS / TILES_DOWN;
   return t;
 }
-// All threads of the block; beyond the image there are zeros.
+// Called by all threads of the block; pixels outside of the image are 0.
 __device__ inline void read_pixels(const A* __restrict__ x, Tile t) {
   const int top = t.row * DOWN - TOP, left = (t.column * ACROSS - LEFT) * CHANNELS;
   const A* const image = x + (i64)t.example * (IN_HEIGHT * IN_WIDTH * CHANNELS);
@@ -130,8 +134,8 @@ __device__ inline void read_pixels(const A* __restrict__ x, Tile t) {
         inside ? get(image[r * (IN_WIDTH * CHANNELS) + c]) : 0.0f;
   }
 }
-// visit(pixels of the window, where its result lies) for each of the tile's windows that is this
-// thread's; `f` is its filter. What several windows read from memory is under way at once.
+// Calls visit(pixels of the window, offset of its result) for each of this thread's windows in the
+// tile; `f` is its filter. Loads for several windows are in flight at once.
 template <int at_once, class Visit>
 __device__ inline void for_each_window(Tile t, int f, const Visit& visit) {
 #pragma unroll at_once
@@ -146,7 +150,7 @@ __device__ inline void for_each_window(Tile t, int f, const Visit& visit) {
 
 /// The grid is tiles of all examples x groups of LANES filters.
 inline constexpr char pooled_convolution_forward_text[] = R"cuda(
-__device__ inline float positive(float v) { return v < 0 ? 0.0f : v; }  // or NaN
+__device__ inline float positive(float v) { return v < 0 ? 0.0f : v; }  // NaN propagates
 
 KERNEL(forward)(const A* __restrict__ x, const float* __restrict__ w, A* __restrict__ y,
                 Winner* __restrict__ winners) {
@@ -180,17 +184,16 @@ KERNEL(forward)(const A* __restrict__ x, const float* __restrict__ w, A* __restr
       }
     }
     y[out] = put<A>(best);
-    winners[out] = (Winner)(best > 0 ? winner : NOBODY);
+    winners[out] = (Winner)(best > 0 ? winner : NO_WINNER);
   });
 }
 )cuda";
 
-/// The grid is ranges of the tiles of all examples x groups of LANES filters; the last block to
-/// arrive of a group adds up the ranges. `dw`: of the weights, then of the bias, and so each of
-/// `parts`.
+/// The grid is ranges of the tiles of all examples x groups of LANES filters; the last block of a
+/// group to arrive adds up the ranges. `dw`, and each of `parts`, holds the weights, then the bias.
 inline constexpr char pooled_convolution_backward_text[] = R"cuda(
 #define SUMS (TAPS + BIAS)
-#define AT_ONCE 8  // sums that a block's threads add up together
+#define AT_ONCE 8  // sums that the block reduces together
 
 KERNEL(backward)(const A* __restrict__ x, const A* __restrict__ dy,
                  const Winner* __restrict__ winners, float* parts, float* dw, Sums* workspace, int tiles,
@@ -211,8 +214,8 @@ KERNEL(backward)(const A* __restrict__ x, const A* __restrict__ dy,
       for_each_window<TAPS <= 16 ? 4 : TAPS <= 36 ? 2 : 1>(tile, f, [&](const float* at, i64 out) {
         const int winner = winners[out];
         const float of_result = get(dy[out]);
-        const float gradient = winner == NOBODY ? 0.0f : of_result;
-        at += winner == NOBODY ? 0 : place_of_element(winner);
+        const float gradient = winner == NO_WINNER ? 0.0f : of_result;
+        at += winner == NO_WINNER ? 0 : place_of_element(winner);
 #pragma unroll
         for (int t = 0; t < TAPS; ++t) sum[t] += at[place_of_tap(t)] * gradient;
 #if BIAS
