@@ -1,6 +1,7 @@
 /// \file
-/// All replicas of a model as the loops of fit, evaluate and predict see them, whatever its network,
-/// strategy and optimizer are: those loops are compiled once.
+/// Type-erased interface between the loops of fit, evaluate and predict and a model's replicas.
+/// The loops know nothing of the network, the strategy or the optimizer, so they are compiled once
+/// for all models. Calls are virtual, at most a few per step.
 #pragma once
 
 #include <cstddef>
@@ -17,48 +18,68 @@
 
 namespace lockstep::detail {
 
-/// What one process asks for and all must do after the same step: it travels with the sums.
+/// Requests that one process makes and all processes must act on after the same step.
+///
+/// Requests are all-reduced together with the step's sums, so agreement costs no extra message:
+///
+///     process 0  {}           --+
+///     process 1  {stop_now}   --+-- step's all-reduce --> every process reads {stop_now}
+///     process 2  {}           --+
+///
+/// Two learning rates cannot be summed: each replica has its own slot for a rate, and the rate of
+/// the lowest rank wins.
 struct RunRequests {
-  bool stop_now = false;      ///< the stop token: the epoch is not finished
-  bool end_training = false;  ///< a callback: this epoch is the last
-  std::optional<double>
-      learning_rate{};  ///< a callback: the learning rate from this step's update on
+  bool stop_now = false;      ///< from the stop token; ends the run within the epoch
+  bool end_training = false;  ///< from a callback; this epoch is the last one
+  /// From a callback; applies from this step's update on.
+  std::optional<double> learning_rate{};
 };
 
-/// Where a model trains.
+/// Placement of a model: its strategy, and this process' part in the job. Constant during a run.
 struct TrainingPlace {
   std::string_view strategy;
   std::size_t replicas, virtual_shards, rank;
   bool is_chief;
-  bool is_one_process;  ///< the strategy never has several
-  bool is_alone;        ///< all replicas of the job are in this process
+  bool is_one_process;  ///< known at compile time: the strategy never has several processes
+  bool is_alone;        ///< known at run time: this process holds all replicas of the job
 };
 
-/// See Replicas.
+/// All replicas of a model, in this process and in others. Implemented by Replicas only.
 class AnyReplicas {
  public:
   virtual TrainingPlace place() const = 0;
   virtual std::uint64_t seed() const = 0;
+  /// Training steps over the model's life, skipped ones included.
   virtual std::uint64_t steps() const = 0;
+  /// Steps that changed the weights; smaller than steps() only where a loss scale skips overflows.
   virtual std::uint64_t updates() const = 0;
-  /// The optimizer's own, of the next step.
+  /// The optimizer's own rate or schedule for the next step.
   virtual double learning_rate() const = 0;
 
+  /// Requests of all processes, as of the last exchange.
   virtual RunRequests agreed_requests() const = 0;
+  /// Exchanges requests between steps, without gradients. Collective.
   virtual void exchange_requests(RunRequests requests) = 0;
+  /// Drops the requests that the last exchange left.
   virtual void clear_requests() = 0;
+  /// Drops the sums of steps that no read_sums has read, as after an exception.
   virtual void discard_pending_steps() = 0;
+  /// Waits for the devices; \throws errors that kernels reported meanwhile.
   virtual void wait_for_steps() = 0;
+  /// \throws ReplicasDiverged. Collective.
   virtual void verify() = 0;
+  /// Copies the weights' exponential moving averages over the weights (Keras' use_ema).
   virtual void overwrite_with_averages() = 0;
-  /// To the strategy, which may tell the other processes.
+  /// Reports progress to the strategy, which may forward it to the other processes.
   virtual void note(Phase phase) = 0;
   virtual void end_epoch(int epoch) = 0;
 
-  /// Logs without a step.
+  /// Empty logs with the names of the loss and the metrics.
   virtual RunningLogs begin_logs() const = 0;
+  /// Adds the sums of all pending steps to `running`, and clears them.
   virtual void read_sums(RunningLogs& running) = 0;
 
+  /// Weights and state as bytes, for callbacks that keep the best ones.
   virtual std::vector<std::byte> copy() const = 0;
   virtual void restore(std::span<const std::byte> copy) = 0;
   virtual bool is_finite() const = 0;
@@ -71,13 +92,15 @@ class AnyReplicas {
   ~AnyReplicas() = default;
 };
 
-/// The batches of a run, one after the other, and the step that is made of each.
+/// Iterates over the batches of a run and executes one step for each. What a step does (train,
+/// evaluate, predict) is up to the derived class; see batches.hpp.
 class Steps {
  public:
   virtual void begin(Pass pass, std::uint64_t skip_examples) = 0;
-  /// False at the end of the pass.
+  /// Loads the next batch. \returns false at the end of the pass.
   virtual bool next() = 0;
-  /// A step of the batch that `next` has found. `rate` and `waits` are for training: see Replicas.
+  /// Executes a step on the batch that `next` loaded. Only training uses `rate` and `waits`; see
+  /// Replicas::train.
   virtual void run_step(const RunRequests& requests, double rate, bool waits) = 0;
 
  protected:

@@ -1,7 +1,7 @@
 /// \file
-/// The batches of fit and evaluate, and the step that is made of each. They come from the host's
-/// memory, or, where a device can keep the data and has room, are made there. Invariant: the numbers
-/// are the same.
+/// The batches of fit and evaluate, and the step executed on each. Batches are assembled in host
+/// memory or, if the device can hold the whole data set, on the device. Invariant: both ways give
+/// the same numbers.
 #pragma once
 
 #include <atomic>
@@ -21,7 +21,7 @@
 
 namespace lockstep::detail {
 
-/// From the host's memory.
+/// Batches assembled in host memory.
 template <class T, class Target>
 class HostBatches {
  public:
@@ -29,7 +29,7 @@ class HostBatches {
   using Source = std::unique_ptr<ExampleSource<T, Target>>;
   using Share = typename BatchAssembler<T, Target>::Share;
 
-  /// `classes` that the labels may name.
+  /// `classes`: labels must be below it.
   HostBatches(Source source, const BatchSizes& sizes, Share share,
               const ClassWeights& class_weights, int classes)
       : source_(std::move(source)),
@@ -37,7 +37,7 @@ class HostBatches {
         classes_(classes) {}
 
   void begin(Pass pass, std::uint64_t skip_examples = 0) { assembler_.begin(pass, skip_examples); }
-  /// This process' share of the next batch of the pass; false at its end.
+  /// This process' share of the next batch of the pass. \returns false at the end of the pass.
   bool next(Batch& out) {
     if (!assembler_.next(out)) return false;
     check_labels(out.y, out.slice.count, out.slice.first, classes_);
@@ -61,7 +61,13 @@ HostBatchesOf<Replicas> host_batches(const Data& data, Replicas& replicas,
           replicas.share(), class_weights, Replicas::Network::output_shape.channels()};
 }
 
-/// From the devices' memory, or the host's if that has no room.
+/// Batches assembled on the devices, or on the host if a device has no room for the data:
+///
+///     rows fit in 32-bit indices, and every device grants the bytes?
+///         yes --> upload to each device --> OutOfMemory on one of them? --no--> ResidentRows
+///         no  --> HostBatches                        yes --> HostBatches
+///
+/// All replicas of a process use the same kind.
 template <class Replicas, class Data>
 class DeviceBatches {
   using device = typename Replicas::device;
@@ -75,7 +81,7 @@ class DeviceBatches {
     rows_ = std::make_unique<Rows>(data, session.local_replicas(),
                                    replicas.largest_slice(data.batch_size()), replicas.share(),
                                    classes);
-    // All ask before one takes: they may be on one device.
+    // All replicas ask before the first allocates, since several may share a device.
     const std::size_t bytes = rows_->bytes();
     std::atomic<bool> fits = rows_->fits();
     session.each([&](const ReplicaContext<device>& r) {
@@ -121,12 +127,13 @@ class DeviceBatches {
   using Rows = ResidentRows<device, Data>;
   using Host = HostBatchesOf<Replicas>;
   Replicas* replicas_;
-  std::unique_ptr<Rows> rows_;  // of these two one
+  std::unique_ptr<Rows> rows_;  // exactly one of the two is set
   std::unique_ptr<Host> host_;
 };
 
-/// This process' share of the batches, which may have weights. \throws UsageError if the model
-/// does not take such data; `what` begins the message of an empty set.
+/// This process' share of the batches of `data`, with sample weights if the data or `classes` have
+/// any. `what` begins the message for empty data: "fit: the training". \throws UsageError if the
+/// data do not fit the model.
 template <class Replicas, class Data>
 auto batches_over(Replicas& replicas, const Data& data, const char* what,
                   const ClassWeights& classes = {}) {
@@ -141,8 +148,8 @@ auto batches_over(Replicas& replicas, const Data& data, const char* what,
     return host_batches(data, replicas, classes);
 }
 
-/// What fit, evaluate and predict make of each batch, for their loops. Replicas and batches outlive
-/// it.
+/// The common part of the steps of fit, evaluate and predict. Replicas and batches must outlive the
+/// object.
 template <class Replicas, class Batches>
 class StepsOver : public Steps {
  public:
@@ -156,6 +163,7 @@ class StepsOver : public Steps {
   typename Replicas::Batch batch_;
 };
 
+/// Steps of fit.
 template <class Replicas, class Batches>
 class TrainingSteps final : public StepsOver<Replicas, Batches> {
  public:
@@ -167,6 +175,7 @@ class TrainingSteps final : public StepsOver<Replicas, Batches> {
 template <class Replicas, class Batches>
 TrainingSteps(Replicas&, Batches&) -> TrainingSteps<Replicas, Batches>;
 
+/// Steps of evaluate, and of fit's validation.
 template <class Replicas, class Batches>
 class EvaluationSteps final : public StepsOver<Replicas, Batches> {
  public:
@@ -178,6 +187,7 @@ class EvaluationSteps final : public StepsOver<Replicas, Batches> {
 template <class Replicas, class Batches>
 EvaluationSteps(Replicas&, Batches&) -> EvaluationSteps<Replicas, Batches>;
 
+/// Steps of predict.
 template <class Replicas, class Batches>
 class PredictionSteps final : public StepsOver<Replicas, Batches> {
  public:
@@ -186,7 +196,7 @@ class PredictionSteps final : public StepsOver<Replicas, Batches> {
     this->replicas_.predict({.x = this->batch_.x, .slice = this->batch_.slice}, outputs, requests);
   }
 
-  std::vector<typename Replicas::T> outputs;  ///< of all batches, one after the other
+  std::vector<typename Replicas::T> outputs;  ///< (examples, output), in the order of the data
 };
 template <class Replicas, class Batches>
 PredictionSteps(Replicas&, Batches&) -> PredictionSteps<Replicas, Batches>;

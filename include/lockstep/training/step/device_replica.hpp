@@ -1,7 +1,7 @@
 /// \file
-/// What of a replica depends on its device and its targets alone: the order of a step, its sums,
-/// its exchange. Invariants: all replicas make the same calls in the same order, also with no
-/// example; after `update` all hold the same weights.
+/// The part of a replica that depends only on its device and its target type: the phases of a step,
+/// the step's sums and their exchange. Invariants: all replicas make the same calls in the same
+/// order, even for an empty slice; after `update` all hold the same weights.
 #pragma once
 
 #include <algorithm>
@@ -25,101 +25,126 @@
 
 namespace lockstep::detail {
 
-/// What of a model its replicas need.
+/// The constants of a model that its replicas need. One static object for each model and device.
 template <class D>
 struct ReplicaPlan {
   EnginePlan<D> engine;
   TrainedState state;
   std::span<const PenaltySegment> penalties;
   bool has_penalty;
-  std::size_t target;  ///< elements of an example's
-  std::size_t sums;    ///< of a slice: the loss, then each metric's state
+  std::size_t target;  ///< elements per target
+  std::size_t sums;    ///< elements per slice: the loss, then each metric's state
 };
 
-/// What of its strategy and its optimizer a replica needs.
+/// The parameters of a replica that its strategy and its optimizer determine.
 struct ReplicaPlace {
-  std::size_t slices, first, mine;  ///< of each batch; those of this replica
-  bool is_alone;                    ///< no exchange changes its gradients
-  bool updates_by_elements;         ///< the optimizer sees each gradient by itself
-  std::size_t slots, own_slots;     ///< see slot_count; those of the optimizer itself
+  std::size_t slices;        ///< per global batch
+  std::size_t first, mine;   ///< this replica's slices: [first, first + mine)
+  bool is_only_replica;      ///< no exchange changes its gradients
+  bool updates_by_elements;  ///< the optimizer updates each element from its own gradient only
+  std::size_t slots;         ///< buffers of the optimizer and of its options; see slot_count
+  std::size_t own_slots;     ///< buffers of the optimizer alone
   const UpdateOptions& options;
   double weight_decay;
-  std::span<const UpdateSegment> segments;  ///< outlive the replica
+  std::span<const UpdateSegment> segments;  ///< must outlive the replica
 };
 
+/// One replica, without its loss, metrics and optimizer, which Replica adds.
+///
+/// The phases of a training step, in the replica's own thread; `->` marks what is queued on the
+/// device or the exchange and may still be in flight when the next phase begins:
+///
+///     data      -> copy slice 0 to the device; clear sums_; penalties of the weights
+///     forward   -> engine, loss, metrics into sums_           \  once for each
+///     backward  -> engine; each finished bucket is posted     /  slice
+///     reduce    -> last bucket + sums_ through the exchange; sums_ to pending_sums_
+///                  (wait for them if other processes take part)
+///     update    -> running statistics, then the optimizer over weights and slots
+///
+/// The exchange sums one buffer of doubles, sums_:
+///
+///     | slice 0 | ... | slice n-1 | stop, end | rate of each slice | state | penalty | nonfinite |
+///     0                           requests_at_                     state_at_  `---- local ----'
+///
+/// A slice's part is zero in all replicas except the one that computed the slice, so the order in
+/// which a collective adds cannot change any sum.
 template <class D, class Target>
 class DeviceReplica {
  public:
   using T = typename D::real;
   using Context = typename D::Context;
   using Batch = LoadedBatch<T, Target>;
-  static constexpr std::size_t flags = 2;
+  static constexpr std::size_t flags = 2;  ///< of RunRequests: stop_now, end_training
   /// The loss, summed over examples, then each metric's state.
   using Sums = std::vector<double>;
 
-  /// `plan` outlives it.
+  /// `plan` must outlive the replica. \throws DeviceError, OutOfMemory.
   [[gnu::cold]] DeviceReplica(Context& context, const ReplicaPlan<D>& plan,
                               const ReplicaPlace& place);
   DeviceReplica(const DeviceReplica&) = delete;
   DeviceReplica& operator=(const DeviceReplica&) = delete;
   [[gnu::cold]] ~DeviceReplica();
 
-  /// Waits for all that was asked of the device: the numbers of the steps have then arrived.
+  /// Waits for all work queued on the device. The sums of all steps are on the host afterwards.
   void wait() {
     begin_work(*context_, {});
     wait_guarded([&] { wait_for(*context_); });
   }
-  /// \throws what kernels have found wrong before the last wait. Also outside of the device's
-  /// scope.
+  /// \throws the error, if any, that a kernel reported before the last wait. May be called outside
+  /// of the device's scope.
   void throw_device_error() { check_errors(*context_); }
   void clear_pending_sums() { pending_ = 0; }
-  /// Of the i-th step, of training or evaluation, since then: the sums over its global batch.
+  /// Sums over the global batch of the i-th step since `clear_pending_sums`. The reference is valid
+  /// until the next call.
   const Sums& sums(std::size_t i);
-  /// The penalties of the weights that it met.
+  /// Penalties of the weights before that step's update.
   double penalty(std::size_t i) const { return pending_sums_[i][state_at_ + state_.size()]; }
 
-  /// Gradients that are kept beside the engine's, for slices that wait for others.
+  /// Number of gradient buffers in addition to the engine's; see carry_partial.
   std::size_t partial_gradients() const { return partial_gradients_.size(); }
   PlanEngine<D>& engine() { return engine_; }
   const LossScale<D>& loss_scale() const { return loss_scale_; }
   /// The loss of each slice of the last step's global batch, summed over examples.
   double slice_loss(std::size_t slice) const { return last_sums()[slice * plan_->sums]; }
-  /// What any process asked for before the last step.
+  /// Requests that any process made before the last exchange.
   RunRequests agreed_requests() const;
   void clear_requests() {
     std::fill_n(last_sums().data() + requests_at_, state_at_ - requests_at_, 0.0);
   }
-  /// Between steps.
+  /// Exchanges requests between steps; gradients stay as they are.
   [[gnu::cold]] void exchange_requests(RunRequests requests, const ReplicaContext<D>& replica);
-  /// See TrainingControl; between steps, outside of the device's scope. A sum of squares in double
-  /// is finite exactly if all floats are.
+  /// Whether all weights and gradients are finite; see TrainingControl. Call between steps, outside
+  /// of the device's scope. Checks the sum of squares in double, which cannot overflow for floats.
   [[gnu::cold]] bool is_finite();
   const std::vector<Buffer<Context, T>>& slots() const { return slots_; }
-  /// What a buffer of this replica holds; also between steps, outside of the device's scope.
+  /// Host copy of a buffer of this replica. May be called between steps, outside of the device's
+  /// scope.
   std::vector<T> copy_of(const Buffer<Context, T>& buffer) const;
 
-  /// All that training changes.
+  /// Everything that a training step changes, for `model.profile`.
   struct Snapshot {
     std::vector<T> weights, state, gradients;
     std::vector<std::vector<T>> slots;
     LossScale<D> loss_scale;
   };
   [[gnu::cold]] Snapshot snapshot() const;
-  /// In the device's scope.
+  /// Call in the device's scope.
   [[gnu::cold]] void restore_snapshot(const Snapshot& kept);
 
  protected:
-  /// Outputs of a slice, and where its loss and metrics go.
+  /// The outputs of a slice, and the destinations of its loss, metrics and gradient.
   struct Scored {
-    const T* y;
-    const Batch& batch;
-    T* gradient;  ///< null: not wanted
-    double scale;
-    double* sums;
+    const T* y;          ///< (examples, output)
+    const Batch& batch;  ///< targets and sample weights
+    T* gradient;         ///< of the loss with respect to y; null if not needed
+    double scale;        ///< of that gradient: loss scale / examples of the global batch
+    double* sums;        ///< the slice's part of sums_
   };
   using Score = FunctionRef<void(const Scored&)>;
   using SliceOf = FunctionRef<Batch(std::size_t)>;
 
+  /// The phases up to the exchange, see above. `update` is called with ranges of gradients as
+  /// backward finishes them, if the update needs nothing else; null otherwise.
   void train(SliceOf slice, std::uint64_t seed, std::uint64_t step, const RunRequests& requests,
              const ReplicaContext<D>& replica, Score score, UpdateRef<T> update, bool waits,
              FunctionRef<void(Phase)> note);
@@ -127,14 +152,15 @@ class DeviceReplica {
                 const ReplicaContext<D>& replica, Score score);
   void predict(T* out, const Batch& batch, std::uint64_t seed, const ReplicaContext<D>& replica);
 
-  /// The parts of the weights whose gradients are `count` from g on, for the optimizer's kernel.
+  /// The optimizer kernel's arguments for the gradients [g, g + count), one for each segment that
+  /// the range meets. Valid until the next call.
   std::span<const UpdateIo<D>> parts_of(double rate, T* g, std::size_t count);
-  /// What the device computes next, if it is not a layer.
+  /// Labels the device's next work, for profiles and error messages. The engine labels layers.
   void begin(WorkPass pass, const char* part) {
     begin_work(*context_,
                {.pass = trains_ ? pass : WorkPass::evaluation, .part = part, .step = step_});
   }
-  // Not inlined: there g++ 12 warns of an absent rate.
+  // Not inlined: g++ 12 would warn that the rate may be uninitialized.
   [[gnu::noinline]] static double rate_of(const RunRequests& requests, double rate) {
     return requests.learning_rate.value_or(rate);
   }
@@ -154,23 +180,31 @@ class DeviceReplica {
   const T* infer(const Batch& batch, std::uint64_t seed, const ReplicaContext<D>& replica);
   void score_slice(std::size_t i, const T* y, const Batch& batch, T* gradient, Score score);
   void add_penalties();
-  /// If what is under way fails, nobody knows what the sums are.
+  /// Calls `wait`. If it throws, a pending transfer failed and the contents of sums_ are undefined,
+  /// so the next step clears the buffer.
   template <class Wait>
   void wait_guarded(const Wait& wait) {
     const bool are_clear = std::exchange(sums_are_clear_, false);
     wait();
     sums_are_clear_ = are_clear;
   }
+  /// Zeroes sums_, then writes this process' requests.
   void clear_sums(const RunRequests& requests);
-  // The gradients of slices are added in one binary tree over all slices of the batch, as carries
-  // in a binary number: after slice i, branch b holds the sum of 2^b slices where bit b of i + 1
-  // is set.
+  // The gradients of slices are added in one binary tree over all slices of the batch, like carries
+  // in a binary counter: after slice i, partial gradient b holds the sum of 2^b slices if bit b of
+  // i + 1 is set, and is free otherwise. The tree depends on the number of slices only, not on the
+  // number of replicas, so virtual shards give the same bits for any number of replicas.
+  //
+  //     slice 0   g0 ------------- partial 0
+  //     slice 1   g1 + partial 0 - partial 1
+  //     slice 2   g2 ------------- partial 0
+  //     slice 3   g3 + partial 0 + partial 1: the last one adds all partial gradients
   void carry_partial(std::size_t i) {
     std::size_t b = 0;
     for (; (i >> b & 1) != 0; ++b) add_partial(b, {0, plan_->engine.weights});
     engine_.swap_gradients(partial_gradients_[b]);
   }
-  /// After the last slice: the gradients in the bucket become those of all slices of this replica.
+  /// After the last slice: adds all partial gradients to the engine's, within the bucket.
   void add_partials(const Bucket& bucket) {
     for (std::size_t b = 0; b < partial_gradients_.size(); ++b) add_partial(b, bucket);
   }
@@ -179,11 +213,12 @@ class DeviceReplica {
                   partial_gradients_[b].data() + range.begin, range.end - range.begin);
   }
 
+  /// Exchanges the last bucket and sums_, and queues the sums' copy to the host.
   void exchange_sums(const ReplicaContext<D>& replica, const Bucket& last,
                      std::size_t state_size = 0);
 
  protected:
-  /// The last step's numbers.
+  /// Host copy of the last step's sums_.
   std::vector<double>& last_sums() { return pending_sums_[last_]; }
   const std::vector<double>& last_sums() const { return pending_sums_[last_]; }
 
@@ -193,26 +228,27 @@ class DeviceReplica {
   std::vector<Buffer<Context, T>> slots_;
   Updates<D> updates_;
   std::size_t own_slots_;
-  std::vector<UpdateIo<D>> parts_;  // of an update
+  std::vector<UpdateIo<D>> parts_;  // returned by parts_of; kept so that a step allocates nothing
   State state_;
-  std::vector<Buffer<Context, T>> partial_gradients_;  // gradients of slices that wait for others
-  static constexpr double zero_rate = -1;              // since 0 says that nobody asked
-  std::size_t requests_at_, state_at_;
-  // Of each slice of the batch; then RunRequests: two flags, and the rate, in the place of a replica's
-  // first slice, so that the lowest one's counts; then of the state; then, not exchanged, the
-  // penalties, and how many gradients are not finite.
+  std::vector<Buffer<Context, T>> partial_gradients_;  // see carry_partial
+  static constexpr double zero_rate = -1;  // encodes a requested rate of 0; 0 means no request
+  std::size_t requests_at_, state_at_;     // offsets in sums_
+  // Layout: see the drawing above. A process writes its rate to the slot of its replicas' first
+  // slice; all processes then use the first rate found, that is the lowest rank's.
   Buffer<Context, double> sums_;
   bool sums_are_clear_ = true;
   [[no_unique_address]] LossScale<D> loss_scale_;
   std::size_t first_slice_, slices_;
-  bool exchanges_;                                 // with other slices or replicas
-  bool updates_in_backward_;                       // by backward
-  std::vector<std::vector<double>> pending_sums_;  // sums_ after each step that was not taken
+  bool exchanges_;            // gradients are summed over other slices or replicas
+  bool updates_in_backward_;  // the optimizer runs range by range within backward
+  // Host copies of sums_, one for each step since clear_pending_sums. Only grows, so that a step
+  // of a running fit allocates nothing; the first `pending_` are in use, `last_` is the newest.
+  std::vector<std::vector<double>> pending_sums_;
   std::size_t pending_ = 0, last_ = 0;
-  std::uint64_t step_ = 0;  // for messages, as the next one
-  bool trains_ = false;
-  Buffer<Context, double> squares_;  // one, of is_finite
-  Sums host_sums_;
+  std::uint64_t step_ = 0;           // labels work, as does the next one
+  bool trains_ = false;              // false: evaluation or prediction
+  Buffer<Context, double> squares_;  // one element, for is_finite; allocated when first needed
+  Sums host_sums_;                   // returned by sums(i)
 };
 
 template <class D, class Target>
@@ -231,9 +267,9 @@ DeviceReplica<D, Target>::DeviceReplica(Context& context, const ReplicaPlan<D>& 
       sums_(context, state_at_ + state_.size() + 1 + LossScale<D>::sums, Exchanged{}),
       first_slice_(place.first),
       slices_(place.mine),
-      exchanges_(!place.is_alone || place.slices > 1),
-      updates_in_backward_(place.updates_by_elements && !plan.has_penalty && place.is_alone &&
-                           place.slices == 1 && updates_.is_by_parts()),
+      exchanges_(!place.is_only_replica || place.slices > 1),
+      updates_in_backward_(place.updates_by_elements && !plan.has_penalty &&
+                           place.is_only_replica && place.slices == 1 && updates_.is_by_parts()),
       pending_sums_(1, std::vector<double>(sums_.size())) {
   std::size_t depth = 0;
   for (std::size_t n = 1; n < place.mine; n *= 2) ++depth;
@@ -249,7 +285,7 @@ void DeviceReplica<D, Target>::train(SliceOf slice, std::uint64_t seed, std::uin
                                      FunctionRef<void(Phase)> note) {
   step_ = step;
   trains_ = true;
-  const Batch first = on_device(slice(0), replica);  // before all else: it may have to wait
+  const Batch first = on_device(slice(0), replica);  // first, since the copy may have to wait
   clear_sums(requests);
   add_penalties();
   if (state_.is_on()) begin(WorkPass::forward, "state");
@@ -294,7 +330,7 @@ void DeviceReplica<D, Target>::evaluate(SliceOf slice, std::uint64_t seed,
                                         const RunRequests& requests,
                                         const ReplicaContext<D>& replica, Score score) {
   trains_ = false;
-  const WorkWithin within(*context_, {});  // also an error ends it
+  const WorkWithin within(*context_, {});  // ends the label even if an exception is thrown
   begin(WorkPass::exchange, "sums");
   clear_sums(requests);
   add_penalties();
@@ -354,7 +390,7 @@ void DeviceReplica<D, Target>::exchange_requests(RunRequests requests,
   clear_sums(requests);
   exchange_sums(replica, {});
   wait_guarded([&] { context_->synchronize(); });
-  --pending_;  // no step
+  --pending_;  // exchange_sums counted a step, but none was made
 }
 
 template <class D, class Target>
@@ -434,7 +470,7 @@ bool DeviceReplica<D, Target>::all_finite(const Buffer<Context, T>& buffer) cons
   return std::all_of(all.begin(), all.end(), [](T v) { return detail::is_finite(v); });
 }
 
-/// The batch with its examples in the device's memory.
+/// The batch with its examples in device memory.
 template <class D, class Target>
 auto DeviceReplica<D, Target>::on_device(Batch batch, const ReplicaContext<D>& replica) -> Batch {
   begin(WorkPass::data, "batch");
@@ -462,7 +498,7 @@ void DeviceReplica<D, Target>::score_slice(std::size_t i, const T* y, const Batc
          sums_.data() + (first_slice_ + i) * plan_->sums});
 }
 
-/// Sum of all penalties of the weights as they are.
+/// Adds the penalties of the current weights, all regularizers together, to their place in sums_.
 template <class D, class Target>
 void DeviceReplica<D, Target>::add_penalties() {
   if (!plan_->has_penalty) return;
@@ -472,7 +508,7 @@ void DeviceReplica<D, Target>::add_penalties() {
   if constexpr (SumsAllPenalties<D>)
     Kernel<Penalty, D>::run_all(plan_->penalties,
                                 PenaltyIo<D>{*context_, w, plan_->engine.weights, sum});
-  else if constexpr (HasKernel<Penalty, D>)  // needed only by who has penalties
+  else if constexpr (HasKernel<Penalty, D>)  // optional on devices without regularized models
     for (const PenaltySegment& s : plan_->penalties)
       if (s.penalty)
         run_kernel<D>(s.penalty, PenaltyIo<D>{*context_, w + s.begin, s.end - s.begin, sum});
@@ -494,9 +530,9 @@ void DeviceReplica<D, Target>::clear_sums(const RunRequests& requests) {
   wait();
 }
 
-/// The last bucket's exchange, with the sums. A slice's sums are zero but in the replica that
-/// computed it, so that no collective's order of additions can change them; they are merged here,
-/// in the order of slices.
+/// Exchanges the last bucket together with the sums. A slice's sums are zero except in the replica
+/// that computed the slice, so a collective's order of additions cannot change them; `sums` merges
+/// them later, in the order of slices.
 template <class D, class Target>
 void DeviceReplica<D, Target>::exchange_sums(const ReplicaContext<D>& replica, const Bucket& last,
                                              std::size_t state_size) {
@@ -511,9 +547,9 @@ void DeviceReplica<D, Target>::exchange_sums(const ReplicaContext<D>& replica, c
   last_ = pending_++;
   begin(WorkPass::exchange, "sums");
   if constexpr (requires { context_->download_and_clear(nullptr, nullptr, 0); })
-    if (state_.size() == 0) {  // else they are still read
+    if (state_.size() == 0) {  // otherwise write_mean still reads sums_
       context_->download_and_clear(reinterpret_cast<std::byte*>(last_sums().data()),
-                                   reinterpret_cast<std::byte*>(sums_.data()), sums_.bytes());
+                          reinterpret_cast<std::byte*>(sums_.data()), sums_.bytes());
       sums_are_clear_ = true;
       return;
     }

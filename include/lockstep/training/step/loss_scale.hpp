@@ -1,8 +1,12 @@
 /// \file
-/// The scale of the loss' gradient, on a device that asks for one. Invariants: it is a power of
-/// two, so that scaling rounds nothing that the device's type can hold; what it does next follows
-/// from the summed gradients, which are the same bits in all replicas, so all do the same; a device
-/// that asks for none pays nothing.
+/// Dynamic loss scaling, for devices whose element type underflows (float16). Invariants: the scale
+/// is a power of two, so that scaling is exact for normal numbers; its next value depends only on
+/// the summed gradients, which are bit-identical in all replicas, so the replicas stay in step
+/// without an exchange; devices without loss scaling pay nothing.
+///
+///     backward of scale * loss --> all-reduce --> gradients / scale --> any NaN or infinity?
+///         yes: skip the update, halve the scale
+///         no:  update; after growth_steps such steps in a row, double the scale
 #pragma once
 
 #include <cstddef>
@@ -14,7 +18,7 @@
 
 namespace lockstep::detail {
 
-/// Of a device that asks for none.
+/// For devices without loss scaling: a constant scale of 1.
 template <class D>
 class LossScale {
  public:
@@ -23,30 +27,31 @@ class LossScale {
   static constexpr std::uint64_t skipped() { return 0; }
 };
 
-/// Keras' LossScaleOptimizer (keras/src/optimizers/loss_scale_optimizer.py), but that the scale
-/// stays where a float holds both it and its inverse.
+/// Keras' LossScaleOptimizer (keras/src/optimizers/loss_scale_optimizer.py). One difference: the
+/// scale is clamped so that both the scale and its inverse are normal floats.
 template <ScalesLoss D>
 class LossScale<D> {
  public:
-  /// Numbers that `unscale` adds to.
+  /// Elements that `unscale` adds to, at the end of the step's sums.
   static constexpr std::size_t sums = 1;
   static constexpr double smallest = 0x1p-126, largest = 0x1p126;
 
-  /// A factor of the gradient that the loss writes.
+  /// Factor applied to the gradient that the loss writes.
   double value() const { return scale_; }
-  /// Steps so far that were not made.
+  /// Steps so far whose update was skipped because gradients overflowed.
   std::uint64_t skipped() const { return skipped_; }
 
-  /// The gradients of all replicas become those of the loss; adds to `wrong` how many are not
-  /// finite.
+  /// Divides the summed gradients by the scale; adds the number of non-finite ones to `nonfinite`,
+  /// in device memory.
   void unscale(typename D::Context& context, typename D::real* g, std::size_t size,
-               double* wrong) const {
-    run_kernel<D>(Unscaling{1 / scale_}, UnscalingIo<D>{context, size, g, wrong});
+               double* nonfinite) const {
+    run_kernel<D>(Unscaling{1 / scale_}, UnscalingIo<D>{context, size, g, nonfinite});
   }
 
-  /// After each step: whether its update is made, now that `wrong` of its gradients are not finite.
-  bool makes_step(double wrong) {
-    const bool finite = wrong == 0;
+  /// Adjusts the scale after a step with `nonfinite` non-finite gradients. Called once per step.
+  /// \returns whether the update is to be made.
+  bool accept_step(double nonfinite) {
+    const bool finite = nonfinite == 0;
     if (!finite) {
       ++skipped_;
       finite_steps_ = 0;

@@ -1,6 +1,7 @@
 /// \file
-/// One replica's share of a training step. Invariants: all replicas make the same calls in the same
-/// order, also with no example; after `update` all hold the same weights.
+/// One replica of a model: DeviceReplica plus the loss, the metrics and the optimizer. Invariants:
+/// all replicas make the same calls in the same order, even for an empty slice; after `update` all
+/// hold the same weights.
 #pragma once
 
 #include <algorithm>
@@ -24,6 +25,9 @@
 
 namespace lockstep::detail {
 
+/// One replica. Each member function is called by the replica's own thread (Session::each), in the
+/// device's scope. A training step is `gradients_of`, then `update`; see DeviceReplica for its
+/// phases.
 template <class Net, class D, class L, class O, class... Ms>
 class Replica : public DeviceReplica<D, target_as<typename L::target_type, typename D::real>> {
   using Base = DeviceReplica<D, target_as<typename L::target_type, typename D::real>>;
@@ -33,19 +37,19 @@ class Replica : public DeviceReplica<D, target_as<typename L::target_type, typen
   using Context = typename D::Context;
   using Target = target_as<typename L::target_type, T>;
   using typename Base::Batch;
+  /// Elements of a slice's sums: the loss, then each metric's state.
   static constexpr std::size_t sum_count = (1 + ... + Ms::state_size);
 
-  /// Computes `mine` slices of each batch, from slice number `first` of `slices` on. `is_alone`: no
-  /// exchange changes its gradients.
-  /// `segments` outlive it.
+  /// A replica that computes slices [first, first + mine) of each batch's `slices`.
+  /// `is_only_replica`: no exchange changes its gradients. `segments` must outlive the replica.
   [[gnu::cold]] Replica(Context& context, const O& optimizer,
                         std::span<const UpdateSegment> segments, std::size_t slices,
-                        std::size_t first, std::size_t mine, bool is_alone)
+                        std::size_t first, std::size_t mine, bool is_only_replica)
       : Base(context, plan,
              {.slices = slices,
               .first = first,
               .mine = mine,
-              .is_alone = is_alone,
+              .is_only_replica = is_only_replica,
               .updates_by_elements = updates_by_elements,
               .slots = slot_count(optimizer),
               .own_slots = optimizer.slots(),
@@ -55,11 +59,11 @@ class Replica : public DeviceReplica<D, target_as<typename L::target_type, typen
     start_slots(optimizer);
   }
 
-  /// Forward, loss, metrics, backward of each slice, and the exchange. Afterwards the gradients are
-  /// those of the whole global batch, without penalties, and its sums are on their way, or have
-  /// come if it `waits`: then what other processes did not do leaves no trace. `slice(i)` is the
-  /// i-th of this replica's, and `note(phase)` is told how far it is. With one replica and slice
-  /// the weights may already be updated at `rate`.
+  /// Forward, loss, metrics and backward of each slice, then the exchange. Afterwards the gradients
+  /// are those of the global batch, without penalties. The sums are still in flight unless `waits`;
+  /// with `waits`, a failure in another process throws before this replica's state changes.
+  /// `slice(i)` returns this replica's i-th slice; `note(phase)` is called when a phase begins.
+  /// With one replica and one slice, backward may already have updated the weights at `rate`.
   void gradients_of(FunctionRef<Batch(std::size_t)> slice, std::uint64_t seed, std::uint64_t step,
                     const RunRequests& requests, const ReplicaContext<D>& replica, const L& loss,
                     const std::tuple<Ms...>& metrics, const O& optimizer, double rate, bool waits,
@@ -70,22 +74,22 @@ class Replica : public DeviceReplica<D, target_as<typename L::target_type, typen
         update_in_backward.reference(), waits, note);
   }
 
-  /// Forward, loss, metrics, exchange of the sums.
+  /// Forward, loss and metrics of each slice, then the exchange of the sums.
   void test(FunctionRef<Batch(std::size_t)> slice, std::uint64_t seed, const RunRequests& requests,
             const ReplicaContext<D>& replica, const L& loss, const std::tuple<Ms...>& metrics) {
     this->evaluate(slice, seed, requests, replica,
                    [&](const Scored& s) { score(s, loss, metrics); });
   }
 
-  /// Writes the outputs for a slice's examples to `out` on the host.
+  /// Writes the outputs of a slice, (examples, output), to `out` on the host.
   void predict_to(T* out, const Batch& batch, std::uint64_t seed,
                   const ReplicaContext<D>& replica) {
     this->predict(out, batch, seed, replica);
   }
 
-  /// One pass of the optimizer over the flat buffers, unless backward has made it, and what its
-  /// options ask for; `step` counts from 1. Nothing, if gradients overflowed: see LossScale.
-  // Cold: all but the kernels' work is little.
+  /// One pass of the optimizer over the flat buffers, unless backward has made it, and the passes
+  /// of its options. `step` counts from 1. Does nothing if gradients overflowed; see LossScale.
+  // Cold: optimized for size, since nearly all time is spent in kernels.
   [[gnu::cold]] void update(const O& optimizer, double rate, std::uint64_t step) {
     this->begin(WorkPass::update, "optimizer");
     T* const w = this->engine_.weights().data();
@@ -93,7 +97,7 @@ class Replica : public DeviceReplica<D, target_as<typename L::target_type, typen
     if constexpr (ScalesLoss<D>) {
       this->wait();
       this->begin(WorkPass::update, "optimizer");
-      if (!this->loss_scale_.makes_step(this->last_sums().back())) return;
+      if (!this->loss_scale_.accept_step(this->last_sums().back())) return;
       step -= this->loss_scale_.skipped();
     }
     if constexpr (HasUpdateOptions<O>)
@@ -102,13 +106,13 @@ class Replica : public DeviceReplica<D, target_as<typename L::target_type, typen
       update_part(optimizer.op(rate, this->updates_.number(step)), rate, g, Net::graph.weights);
     if constexpr (HasUpdateOptions<O>) this->updates_.end(step, w);
   }
-  /// The weights become their moving averages, if the optimizer keeps such.
+  /// Copies the moving averages of the weights over the weights, if the optimizer keeps averages.
   void overwrite_with_average() {
     if constexpr (HasUpdateOptions<O>)
       this->updates_.overwrite_with_average(this->engine_.weights().data());
   }
 
-  /// What the optimizer keeps becomes that of a new model.
+  /// Resets the optimizer's slots and the loss scale to those of a new model.
   [[gnu::cold]] void reset_optimizer(const O& optimizer) {
     for (const auto& slot : this->slots_)
       if (slot.size() > 0)
@@ -131,7 +135,7 @@ class Replica : public DeviceReplica<D, target_as<typename L::target_type, typen
     return false;
   }();
 #ifdef LOCKSTEP_SEPARATE_COMPILATION
-  // Compiled beside the device's own kernels, which they call.
+  // Updates<D> is compiled in the library and calls the library's kernels of these passes.
   static constexpr int of_library_passes =
       of_library<Penalty, D> + of_library<GradientPass, D> + of_library<MovingAverage, D>;
   static_assert(of_library_passes == 0 || of_library_passes == 3,
@@ -153,13 +157,13 @@ class Replica : public DeviceReplica<D, target_as<typename L::target_type, typen
       .target = L::target_shape(Net::output_shape).size(),
       .sums = sum_count};
 
-  /// The update of a step, whose gradients come in parts.
+  /// The optimizer's update as backward's callback: called with each range of finished gradients.
   struct UpdateInBackward {
     Replica* replica;
     const O* optimizer;
     double rate;
     std::uint64_t step;
-    std::optional<UpdateOp> op{};  // made once a step: it may be work
+    std::optional<UpdateOp> op{};  // made once per step: a schedule may be expensive
 
     UpdateRef<T> reference() {
       if (!replica->updates_in_backward_) return {};
@@ -173,7 +177,7 @@ class Replica : public DeviceReplica<D, target_as<typename L::target_type, typen
       replica->update_part(*op, rate, g, count);
     }
   };
-  /// The optimizer's own pass over the weights whose gradients are `count` from g on.
+  /// The optimizer's own pass over the weights whose gradients are [g, g + count).
   void update_part(const UpdateOp& op, double rate, T* g, std::size_t count) {
     const std::span<const UpdateIo<D>> parts = this->parts_of(rate, g, count);
     if constexpr (UpdatesAll<UpdateOp, D>)
@@ -182,7 +186,7 @@ class Replica : public DeviceReplica<D, target_as<typename L::target_type, typen
       for (const UpdateIo<D>& io : parts) run_kernel<D>(op, io);
   }
 
-  /// Cleared slots get the optimizer's first values.
+  /// Fills the slots with the optimizer's initial values, if those are not 0.
   [[gnu::cold]] void start_slots([[maybe_unused]] const O& optimizer) {
     if constexpr (requires { optimizer.slot_start(0); }) {
       for (std::size_t i = 0; i < optimizer.slots(); ++i)
@@ -192,7 +196,7 @@ class Replica : public DeviceReplica<D, target_as<typename L::target_type, typen
     }
   }
 
-  /// Where the state of metric I begins, among the sums of a slice.
+  /// Offset of metric I's state within a slice's sums.
   template <std::size_t I>
   static constexpr std::size_t first_of = [] {
     std::size_t at = 1, metric = 0;
@@ -200,7 +204,8 @@ class Replica : public DeviceReplica<D, target_as<typename L::target_type, typen
     return at;
   }();
 
-  /// Loss and metrics of the outputs of a slice; the loss' gradient if wanted.
+  /// Computes the loss and the metrics of a slice's outputs, and the loss' gradient if wanted. One
+  /// kernel does all of them where the device has such a kernel (ScoresTogether).
   void score(const Scored& s, const L& loss, const std::tuple<Ms...>& metrics) {
     const std::size_t count = s.batch.slice.count;
     const Target* const target = s.batch.y;
@@ -210,7 +215,8 @@ class Replica : public DeviceReplica<D, target_as<typename L::target_type, typen
     using LossOp = std::remove_cvref_t<decltype(loss_op)>;
     const LossIo<D, Labels> loss_io{*this->context_, count,   s.y,    target,
                                     s.gradient,      s.scale, s.sums, weight};
-    // A parameter, since clang 14 looks into what a lambda discards.
+    // Together is a template parameter since clang 14 instantiates discarded branches in a lambda
+    // otherwise.
     [&]<class Together, std::size_t... I>(Together, std::index_sequence<I...>) {
       const auto ops =
           std::make_tuple(std::get<I>(metrics).template op<Labels>(Net::output_shape)...);

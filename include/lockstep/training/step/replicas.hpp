@@ -1,7 +1,7 @@
 /// \file
-/// All replicas of a model, in this process and in others, as one. Invariants: they hold equal
-/// weights whenever no member function is running; a step takes no memory; all processes of a job
-/// call the same functions in the same order.
+/// All replicas of a model, in this process and in others, behind one interface. Invariants: the
+/// replicas hold equal weights whenever no member function is running; a step allocates nothing;
+/// all processes of a job call the same functions in the same order.
 #pragma once
 
 #include <algorithm>
@@ -40,6 +40,17 @@ namespace lockstep::detail {
 template <class Replicas>
 class Profiler;  // include <lockstep/training/report/profile.hpp> to call model.profile
 
+/// The replicas of a model and the session that runs them.
+///
+/// How a global batch is divided, here for 2 processes with 2 replicas each and 8 virtual shards;
+/// without virtual shards each replica has one slice:
+///
+///     global batch   | 0 | 1 | 2 | 3 | 4 | 5 | 6 | 7 |   slices()      8
+///     replica        |  rank 0 |  1  |  2  |  rank 3  |   slices_each() 2
+///     process        |     share()   |    share()     |   what a process loads
+///
+/// Member functions are called by the thread that owns the model; Session::each runs their bodies
+/// in the replicas' own threads and returns when all have finished.
 template <class Net, class S, class L, class O, class... Ms>
 class Replicas final : public AnyReplicas {
  public:
@@ -55,8 +66,8 @@ class Replicas final : public AnyReplicas {
   static constexpr bool is_one_process = std::derived_from<Session, SessionOfOneProcess>;
   static constexpr bool is_one_replica = std::derived_from<Session, SessionOfOneReplica>;
 
-  /// Opens the strategy, takes all memory but that of activations, and draws the initial weights
-  /// from the seed.
+  /// Opens the strategy, allocates all memory except that of activations, and initializes the
+  /// weights from the seed. The processes of the job compare their models first.
   [[gnu::cold]] Replicas(const S& strategy, std::uint64_t seed, L loss, O optimizer,
                          std::tuple<Ms...> metrics)
       : seed_(seed),
@@ -95,22 +106,22 @@ class Replicas final : public AnyReplicas {
   const std::tuple<Ms...>& metrics() const { return metrics_; }
   /// Steps trained so far.
   std::uint64_t steps() const override { return step_; }
-  /// Those that were made: not skipped because gradients overflowed.
+  /// Steps whose update was made; the others were skipped because gradients overflowed.
   std::uint64_t updates() const override { return step_ - replicas_[0]->loss_scale().skipped(); }
-  /// The optimizer's own, of the next step.
+  /// The optimizer's own rate or schedule for the next step.
   double learning_rate() const override { return optimizer_.learning_rate(updates()); }
   double loss_scale() const { return replicas_[0]->loss_scale().value(); }
   /// Threads of one replica.
   int threads() const { return threads_; }
 
-  /// One step; `batch` is this process' share, and each replica takes its part of it. Unless it
-  /// `waits`, it may return before the devices are done, and `settle` follows some time.
+  /// Trains one step on `batch`, this process' share of the global batch. Without `waits` the call
+  /// may return while the devices still compute; a later `wait_for_steps` must follow.
   void train(const Batch& batch, double rate, RunRequests requests = {}, bool waits = true) {
     std::atomic<std::size_t> at_reduce{0};
     const bool alone = is_alone();
     const std::uint64_t step = step_;
     are_equal_ = false;
-    // Also if a replica then says that it has refused something.
+    // Counts the step even if a replica's kernel then reports an error: the update has been made.
     struct Counted {
       std::uint64_t& steps;
       std::atomic<bool> is_made = false;
@@ -123,7 +134,7 @@ class Replicas final : public AnyReplicas {
                            step, alone ? RunRequests{} : requests, r, loss_, metrics_, optimizer_,
                            rate, !alone,
                            [&](Phase phase) {
-                             // Who waits for a replica of its own process is not in reduce yet.
+                             // A process is in reduce once the last of its replicas is.
                              const bool notes = phase == Phase::reduce
                                                     ? at_reduce.fetch_add(1) + 1 == replicas_.size()
                                                     : r.local == 0;
@@ -134,19 +145,20 @@ class Replicas final : public AnyReplicas {
                      step + 1);
       if (r.local == 0) counted.is_made = true;
       if (waits) replica.wait();
-      if (!alone)
-        replica.throw_device_error();  // in its thread, whose error ends the other processes too
+      // In the replica's thread, where an error also ends the other processes.
+      if (!alone) replica.throw_device_error();
     });
     session_.note(step, Phase::callback);
     if (alone && waits) throw_device_errors();
     pending_examples_.push_back(batch.slice.global_count);
   }
-  /// Waits for the steps that did not wait.
+  /// Waits for all steps that `train` queued without waiting.
   void wait_for_steps() override {
     session_.each([&](const ReplicaContext<device>& r) { replicas_[r.local]->wait(); });
     throw_device_errors();
   }
 
+  /// Computes loss and metrics of `batch`, this process' share; `read_sums` reads them.
   void test(const Batch& batch, RunRequests requests = {}) {
     session_.note(step_, Phase::evaluation);
     session_.each([&](const ReplicaContext<device>& r) {
@@ -158,7 +170,8 @@ class Replicas final : public AnyReplicas {
     pending_examples_.push_back(batch.slice.global_count);
   }
 
-  /// Appends the outputs for all examples of the global batch.
+  /// Appends the outputs for all examples of the global batch, in order, in every process: with
+  /// several, the replicas all-gather them, padded to the largest slice.
   void predict(const Batch& batch, std::vector<T>& out, RunRequests requests = {}) {
     const std::size_t before = out.size(), width = Net::output_shape.size();
     out.resize(before + batch.slice.global_count * width);
@@ -184,13 +197,13 @@ class Replicas final : public AnyReplicas {
     exchange_requests(requests);
   }
 
-  /// Logs without a step.
+  /// Empty logs with the names of the loss and the metrics.
   RunningLogs begin_logs() const override {
     return {log_names({"loss", Ms::name...}, {false, is_weighted_metric<Ms>...}),
             Replica::sum_count};
   }
-  /// Adds the steps since the last call to `running`: each one's sums over its global batch, its
-  /// examples, and the penalties of the weights that it met.
+  /// Adds the pending steps to `running`: the sums over each step's global batch, its number of
+  /// examples, and the penalties of the weights before its update.
   void read_sums(RunningLogs& running) override {
     const auto results = [&](const double* state, double* result) {
       const auto add = [&](const auto& metric) {
@@ -211,14 +224,14 @@ class Replicas final : public AnyReplicas {
     return is_one_process || session_.local_replicas() == session_.replicas();
   }
 
-  /// What processes asked for before the last exchange, and all do after it.
+  /// Requests of all processes, as of the last exchange; empty if there is only one process.
   RunRequests agreed_requests() const override {
     return is_alone() ? RunRequests{} : replicas_[0]->agreed_requests();
   }
   void clear_requests() override { replicas_[0]->clear_requests(); }
-  /// Steps that were not taken: an error ended their run.
+  /// Drops sums that nobody read because an exception ended their run.
   void discard_pending_steps() override { pending_examples_.clear(); }
-  /// Makes known what this process asks for, between steps.
+  /// Exchanges requests between steps.
   void exchange_requests(RunRequests requests) override {
     if (is_alone()) return;
     session_.note(step_, Phase::reduce);
@@ -231,7 +244,7 @@ class Replicas final : public AnyReplicas {
   void note(Phase phase) override { session_.note(step_, phase); }
   void end_epoch(int epoch) override { session_.end_epoch(epoch); }
 
-  /// Which part of a global batch this process loads: its replicas' slices.
+  /// A function from the size of a global batch to the part that this process loads.
   auto share() const {
     const std::size_t each = slices_each(), first = session_.first_replica() * each;
     return [slices = slices(), first,
@@ -241,20 +254,19 @@ class Replicas final : public AnyReplicas {
     };
   }
 
-  /// \throws ReplicasDiverged if the replicas do not hold the same weights and optimizer state, bit
-  /// by bit.
+  /// \throws ReplicasDiverged unless all replicas hold bit-identical weights and optimizer state.
   void verify() override {
     if constexpr (!is_one_replica)
       if (session_.replicas() > 1) compare(true);
   }
-  /// Without the optimizer's state. Within one process weights that have not changed since the last
-  /// comparison are not compared again; of other processes' weights nothing is known.
+  /// The same without the optimizer's state. Within one process, weights that have not changed
+  /// since the last comparison are not compared again; other processes' weights may have changed.
   void verify_weights() {
     if constexpr (!is_one_replica)
       if (session_.replicas() > 1 && !(is_alone() && are_equal_)) compare(false);
   }
 
-  /// f(); if it fails, the other processes are notified.
+  /// Calls f; if it throws, notifies the other processes before it rethrows.
   template <class F>
   std::invoke_result_t<F> or_fail(const F& f) {
     if constexpr (is_one_process) {
@@ -263,7 +275,7 @@ class Replicas final : public AnyReplicas {
       try {
         return f();
       } catch (const PeerLost&) {
-        throw;  // they know
+        throw;  // the other processes already know
       } catch (const std::exception& e) {
         session_.fail(e.what());
         throw;
@@ -274,13 +286,14 @@ class Replicas final : public AnyReplicas {
     }
   }
 
+  /// Flat buffers of replica 0; all replicas hold the same values.
   std::vector<T> weights() const { return weights_of(*replicas_[0]); }
   std::vector<T> state() const { return state_of(*replicas_[0]); }
-  /// The last step's, penalties included.
+  /// Gradients of the last step, penalties included.
   std::vector<T> gradients() const {
     return replicas_[0]->copy_of(replicas_[0]->engine().gradients());
   }
-  /// Gives all replicas these values.
+  /// Sets the parameters of all replicas of this process.
   void set(const std::vector<T>& weights, const std::vector<T>& state) {
     ++sets_;
     are_equal_ = false;
@@ -290,7 +303,7 @@ class Replicas final : public AnyReplicas {
       r.device.synchronize();
     });
   }
-  /// The parameters as bytes.
+  /// The parameters as bytes: weights, then state.
   [[gnu::cold]] std::vector<std::byte> copy() const override {
     const std::vector<T> weights = this->weights(), state = this->state();
     const std::size_t first = weights.size() * sizeof(T), second = state.size() * sizeof(T);
@@ -299,22 +312,24 @@ class Replicas final : public AnyReplicas {
     if (second > 0) std::memcpy(all.data() + first, state.data(), second);
     return all;
   }
-  /// \throws UsageError if `bytes` are no copy of this model's parameters.
+  /// \throws UsageError unless `bytes` has the size of this model's parameters.
   [[gnu::cold]] void restore(std::span<const std::byte> bytes) override {
     std::vector<T> weights(Net::graph.weights), state(Net::graph.state);
     const std::size_t first = weights.size() * sizeof(T), second = state.size() * sizeof(T);
     if (bytes.size() != first + second)
       throw UsageError(
-          "set_weights: {} bytes are no copy of this model's {}; give what weights() returned",
+          "set_weights: got {} bytes, but this model's parameters have {}; pass what weights() "
+          "returned",
           bytes.size(), first + second);
     if (first > 0) std::memcpy(weights.data(), bytes.data(), first);
     if (second > 0) std::memcpy(state.data(), bytes.data() + first, second);
     set(weights, state);
   }
-  /// See TrainingControl. All replicas hold the same gradients and weights, so one is asked.
+  /// See TrainingControl. All replicas hold the same gradients and weights, so checking one is
+  /// enough.
   bool is_finite() const override { return replicas_[0]->is_finite(); }
-  /// Names what of the last step is not finite; empty if all is. Weights are named where their
-  /// gradients are finite.
+  /// Names the losses, gradients and weights of the last step that are not finite; empty if all
+  /// are. A parameter's weights are named only if its gradients are finite.
   [[gnu::cold]] std::string not_finite() const override {
     std::vector<double> losses(slices());
     for (std::size_t i = 0; i < losses.size(); ++i) losses[i] = replicas_[0]->slice_loss(i);
@@ -328,14 +343,14 @@ class Replicas final : public AnyReplicas {
         [&](const NamedParameter& p) { return are_finite(weights, p); }, losses, slices_each(),
         penalty_);
   }
-  /// What the optimizer keeps, and the count of steps, become those of a new model.
+  /// Resets the optimizer's slots and the step count to those of a new model.
   [[gnu::cold]] void reset_optimizer() {
     session_.each(
         [&](const ReplicaContext<device>& r) { replicas_[r.local]->reset_optimizer(optimizer_); });
     step_ = 0;
   }
-  /// The weights become their moving averages, if the optimizer keeps such. To be called after an
-  /// update: before it there are none.
+  /// Copies the moving averages over the weights, if the optimizer keeps averages. Call after an
+  /// update: before the first one the averages are undefined.
   [[gnu::cold]] void overwrite_with_averages() override {
     if (!options_of(optimizer_).use_ema) return;
     are_equal_ = false;
@@ -350,7 +365,7 @@ class Replicas final : public AnyReplicas {
       result.push_back(hash_weights(infos, bytes_of(weights_of(*replica), state_of(*replica))));
     return result;
   }
-  /// Of one replica.
+  /// Memory of one replica.
   MemoryUse memory() const {
     const Replica& r = *replicas_[0];
     MemoryUse use;
@@ -364,7 +379,8 @@ class Replicas final : public AnyReplicas {
   }
   /// The most examples that a replica computes at a time.
   std::size_t largest_slice(std::size_t batch) const { return slice_of(batch, slices(), 0).count; }
-  /// Takes the memory for batches of so many examples, before something else takes it.
+  /// Allocates the activation memory for batches of `batch` examples. Called before a data set is
+  /// moved to the device, so that the data set takes only what is left.
   [[gnu::cold]] void prepare(std::size_t batch) {
     session_.each([&](const ReplicaContext<device>& r) {
       for (std::size_t i = 0; i < slices_each(); ++i)
@@ -372,22 +388,22 @@ class Replicas final : public AnyReplicas {
             slice_of(batch, slices(), r.rank * slices_each() + i).count);
     });
   }
-  /// A data set of so many bytes came to each device, or went.
+  /// Tracks the device memory used by resident data sets, in bytes per device.
   void add_resident_data(std::size_t bytes) { most_data_ = std::max(most_data_, data_ += bytes); }
   void remove_resident_data(std::size_t bytes) { data_ -= bytes; }
 
  private:
   friend class Profiler<Replicas>;
 
-  /// How many slices a batch is cut into: the same for any number of replicas if they are virtual
-  /// shards.
+  /// Slices per global batch: the number of virtual shards, or one slice per replica.
   std::size_t slices() const {
     return session_.virtual_shards() > 0 ? session_.virtual_shards() : session_.replicas();
   }
   std::size_t slices_each() const { return slices() / session_.replicas(); }
 
-  /// \throws what a replica's kernels have found wrong, when all have waited: an error in a
-  /// replica's thread would end an exchange that others are still in, before their update.
+  /// \throws the first error that a replica's kernels reported. Called after all replicas have
+  /// waited: an exception in one replica's thread would abort an exchange that others are still in,
+  /// before their update.
   void throw_device_errors() {
     if constexpr (DefersErrors<typename device::Context>) {
       std::exception_ptr first;
@@ -400,7 +416,7 @@ class Replicas final : public AnyReplicas {
     }
   }
 
-  /// \throws ReplicasDiverged, see `verify`.
+  /// Compares SHA-256 digests of all tensors across replicas. \throws ReplicasDiverged.
   [[gnu::cold]] void compare(bool optimizer_too) {
     const std::vector<ParameterInfo> infos = parameters_of<Net>();
     session_.each([&](const ReplicaContext<device>& r) {
@@ -427,6 +443,7 @@ class Replicas final : public AnyReplicas {
     are_equal_ = true;
   }
 
+  /// Fills segments_; \returns their number.
   [[gnu::cold]] std::size_t segments_of_updates() {
     using Op = std::remove_cvref_t<decltype(optimizer_.op(0.0, 1))>;
     bool each = options_of(optimizer_).clipnorm > 0;
@@ -435,7 +452,7 @@ class Replicas final : public AnyReplicas {
                            options_of(optimizer_).exclude_from_weight_decay, segments_.get());
   }
 
-  /// The i-th slice of a replica, out of this process' share of the batch.
+  /// A replica's i-th slice of this process' share of the batch.
   Batch slice_of_replica(const Batch& batch, const ReplicaContext<device>& r, std::size_t i) const {
     const Slice mine = slice_of(batch.slice.global_count, slices(), r.rank * slices_each() + i);
     const std::size_t before = mine.first - batch.slice.first;
@@ -454,17 +471,17 @@ class Replicas final : public AnyReplicas {
   L loss_;
   O optimizer_;
   std::tuple<Ms...> metrics_;
-  /// On the heap: the replicas look there also when this has moved.
+  /// On the heap: the replicas hold pointers to the segments, which must survive a move of *this.
   std::unique_ptr<UpdateSegment[]> segments_ =
       std::make_unique<UpdateSegment[]>(static_cast<std::size_t>(Net::graph.parameters) + 1);
   Session session_;
-  std::vector<std::unique_ptr<Replica>> replicas_;  // after session_: it must go first
+  std::vector<std::unique_ptr<Replica>> replicas_;  // after session_, so destroyed before it
   std::uint64_t step_ = 0;
   std::uint64_t sets_ = 0;  // calls of `set` since the replicas were last compared
   bool are_equal_ = false;  // compared since the last change of weights
-  double penalty_ = 0;
-  std::vector<std::size_t> pending_examples_;  // examples of each step that was not taken
-  std::size_t data_ = 0, most_data_ = 0;
+  double penalty_ = 0;      // of the last step read
+  std::vector<std::size_t> pending_examples_;  // global batch sizes of steps that nobody has read
+  std::size_t data_ = 0, most_data_ = 0;       // bytes of resident data: now, and the maximum
   int threads_ = 1;
 };
 

@@ -1,7 +1,7 @@
 /// \file
-/// A data set on the devices: its rows are copied there once, and each replica makes its batches by
-/// itself. Invariants: the host says only which rows, many batches ahead, so that a step waits for
-/// nothing of it; batches, their order and their draws are those of Loader.
+/// A data set in device memory. The rows are uploaded once; each replica then gathers its batches
+/// on its device. Invariants: the host uploads row numbers only, many batches ahead, so that a step
+/// does not wait for it; batches, their order and random draws are those of Loader.
 #pragma once
 
 #include <algorithm>
@@ -39,7 +39,7 @@ template <class D, class... Ops>
 inline constexpr bool has_kernels<D, std::tuple<RowChange<Ops>...>> =
     (HasKernel<Ops, D> && ... && true);
 
-/// Whether device D can keep the data.
+/// Whether device D has the kernels to hold the data set and apply its row changes.
 template <class D, class Data>
 inline constexpr bool can_reside = [] {
   if constexpr (!HostDevice<D> && KeepsRows<Data> && HasKernel<GatherRows, D>)
@@ -49,7 +49,15 @@ inline constexpr bool can_reside = [] {
     return false;
 }();
 
-/// The data, for all replicas of this process.
+/// The data set, for all replicas of this process.
+///
+///     host    shuffled order --> drawn_: row numbers of about 65,536 examples
+///                                   | uploaded when a replica first needs them
+///     device  rows ---- gather by index ----> x[0] -- change --> x[1] -- change --> x[0] ...
+///             targets -- gather by index ---> y
+///
+/// `begin` and `next` run in the thread of fit; `fetch` runs in each replica's own thread, between
+/// two calls of `next`.
 template <class D, BatchedDataset Data>
 class ResidentRows {
  public:
@@ -57,10 +65,10 @@ class ResidentRows {
   using Context = typename D::Context;
   using Target = target_of<Data, T>;
   using Batch = LoadedBatch<T, Target>;
-  /// Which part of a global batch of so many examples this process holds.
+  /// From the size of a global batch to the part that this process loads.
   using Part = std::function<Slice(std::size_t)>;
 
-  /// `largest`: the most examples that a replica makes at a time.
+  /// `largest`: maximum number of examples of a slice.
   ResidentRows(const Data& data, std::size_t replicas, std::size_t largest, Part part,
                const ClassWeights& classes)
       : data_(data),
@@ -71,7 +79,7 @@ class ResidentRows {
   ResidentRows(const ResidentRows&) = delete;
   ResidentRows& operator=(const ResidentRows&) = delete;
 
-  /// Bytes on each device.
+  /// Bytes that upload_rows allocates on each device.
   [[gnu::cold]] std::size_t bytes() const {
     const auto kept = data_.kept_rows();
     const std::size_t drawn = sizeof(std::uint32_t) + (is_weighted() ? sizeof(T) : 0);
@@ -80,12 +88,12 @@ class ResidentRows {
     return kept.x.size() * sizeof(Element) + kept.y.size() * sizeof(Target) + most_drawn() * drawn +
            largest_ * example;
   }
-  /// Whether rows can be numbered.
+  /// Whether row numbers fit in 32 bits.
   bool fits() const {
     const auto kept = data_.kept_rows();
     return kept.x.size() / kept.shape.size() <= std::numeric_limits<std::uint32_t>::max();
   }
-  /// Copies the rows to the device of a replica, in its thread.
+  /// Uploads the rows to a replica's device. Call in the replica's thread. \throws OutOfMemory.
   [[gnu::cold]] void upload_rows(std::size_t local, Context& context) {
     const auto kept = data_.kept_rows();
     auto copy = std::make_unique<Copy>();
@@ -99,15 +107,15 @@ class ResidentRows {
     copies_[local] = std::move(copy);
   }
 
-  /// As Loader's.
+  /// Same contract as Loader::begin.
   [[gnu::cold]] void begin(Pass pass, std::uint64_t skip_examples = 0) {
     pass_ = pass;
     ordinal_ = first_drawn_ = pipeline::begin(data_, stream_, pass, skip_examples);
     drawn_.clear();
   }
 
-  /// This process' part of the next batch of the pass; false at its end. Its y are targets on the
-  /// host, if they are labels; the rest is made by `fetch`.
+  /// This process' share of the next batch of the pass. \returns false at the end of the pass. The
+  /// batch has labels on the host, for checks; everything else is gathered by `fetch`.
   bool next(Batch& out) {
     if (place_of(ordinal_) == drawn_.size() && !draw()) return false;
     const std::size_t left = drawn_.size() - place_of(ordinal_);
@@ -121,6 +129,9 @@ class ResidentRows {
     return true;
   }
 
+  /// Gathers a slice on the device of replica `local` and applies the row changes. Ping-pongs
+  /// between two buffers, since not every change works in place. The first change is fused into
+  /// the gather if it is a scaling.
   Batch fetch(std::size_t local, const BatchSlice& slice) {
     Copy& copy = *copies_[local];
     const std::size_t place = place_of(slice.first_ordinal);
@@ -162,37 +173,37 @@ class ResidentRows {
  private:
   using Kept = decltype(std::declval<const Data&>().kept_rows());
   using Changes = decltype(std::declval<const Data&>().changes());
-  /// Bytes stay bytes.
+  /// Bytes are stored as bytes; the gather converts them to T.
   using Element =
       std::conditional_t<std::same_as<typename decltype(Kept::x)::value_type, std::uint8_t>,
                          std::uint8_t, T>;
 
-  /// Of a replica.
+  /// A replica's copy of the data set, in its device's memory.
   struct Copy {
     Context* context = nullptr;
     Buffer<Context, Element> rows;
     Buffer<Context, Target> targets;
-    Buffer<Context, std::uint32_t> index;  // of `drawn_`
-    Buffer<Context, T> weights;
-    std::array<Buffer<Context, T>, 2> x;  // of a batch
-    Buffer<Context, Target> y;
-    std::uint64_t draws = 0;
+    Buffer<Context, std::uint32_t> index;  // copy of drawn_
+    Buffer<Context, T> weights;            // copy of weights_
+    std::array<Buffer<Context, T>, 2> x;   // a slice's examples, before and after a change
+    Buffer<Context, Target> y;             // a slice's targets
+    std::uint64_t draws = 0;               // draws_ at the last upload of index and weights
   };
 
   bool is_weighted() const { return WeightedDataset<Data> || !classes_.empty(); }
   std::size_t first_size() const { return data_.kept_rows().shape.size(); }
-  /// Among the drawn rows, of an example of the pass.
+  /// Position in drawn_ of an example of the pass.
   std::size_t place_of(std::uint64_t ordinal) const {
     return static_cast<std::size_t>(ordinal - first_drawn_);
   }
 
-  /// Whole batches, so that none is cut.
+  /// Rows drawn at a time: a multiple of the batch size, so that no batch is split.
   std::size_t most_drawn() const {
     constexpr std::size_t about = 1 << 16;
     return std::max<std::size_t>(about / data_.batch_size(), 1) * data_.batch_size();
   }
 
-  /// The rows of the batches that follow; false at the end of the pass.
+  /// Draws the rows of the next batches. \returns false at the end of the pass.
   [[gnu::cold]] bool draw() {
     drawn_.clear();
     items_.clear();
@@ -208,6 +219,7 @@ class ResidentRows {
     if (is_weighted()) weigh();
     return !drawn_.empty();
   }
+  /// Copies the drawn rows' targets to labels_, for label checks and class weights.
   void gather_targets() {
     const auto kept = data_.kept_rows();
     const std::size_t width = data_.target_shape().size();
@@ -216,6 +228,7 @@ class ResidentRows {
       for (std::size_t k = 0; k < width; ++k)
         labels_[i * width + k] = static_cast<Target>(kept.y[drawn_[i] * width + k]);
   }
+  /// Computes the drawn rows' sample weights, class weights included.
   void weigh() {
     weights_.assign(drawn_.size(), T(1));
     if constexpr (WeightedDataset<Data>)
@@ -223,7 +236,7 @@ class ResidentRows {
     classes_.weigh(labels_.data(), data_.target_shape().size(), drawn_.size(), weights_.data());
   }
 
-  /// `values` as E on the device.
+  /// Uploads `values`, converted to E, into a new buffer.
   template <class E, class From>
   static Buffer<Context, E> uploaded(Context& context, std::span<const From> values) {
     Buffer<Context, E> buffer(context, values.size());
@@ -241,11 +254,11 @@ class ResidentRows {
                    reinterpret_cast<const std::byte*>(from.data()), from.size() * sizeof(E));
     wait_for(context);
   }
-  /// Numbers of an example before, between and after the changes, at most.
+  /// Maximum number of elements of an example before, between and after the changes.
   std::size_t largest_row() const {
     std::size_t largest = first_size();
-    const auto look = [&](const auto& change) { largest = std::max(largest, change.out.size()); };
-    std::apply([&](const auto&... change) { (look(change), ...); }, changes_);
+    const auto visit = [&](const auto& change) { largest = std::max(largest, change.out.size()); };
+    std::apply([&](const auto&... change) { (visit(change), ...); }, changes_);
     return largest;
   }
 
@@ -259,9 +272,9 @@ class ResidentRows {
   std::optional<pipeline::StreamOf<Data>> stream_;
   std::uint64_t ordinal_ = 0, first_drawn_ = 0, draws_ = 0;
   std::vector<Item> items_;
-  std::vector<std::uint32_t> drawn_;  // rows, in the order of the pass
-  std::vector<Target> labels_;        // their targets
-  std::vector<T> weights_;
+  std::vector<std::uint32_t> drawn_;  // row numbers, in the order of the pass
+  std::vector<Target> labels_;        // the drawn rows' targets
+  std::vector<T> weights_;            // the drawn rows' sample weights
 };
 
 }  // namespace lockstep::detail

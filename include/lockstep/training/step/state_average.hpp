@@ -1,7 +1,7 @@
 /// \file
-/// State that training changes, such as moving statistics, on several slices of a batch.
-/// Invariants: all slices of a step begin with the same state; after a step, or one that failed,
-/// all replicas hold the same; nothing here waits for the device.
+/// Averages the state that training changes, such as BatchNormalization's running statistics, over
+/// the slices of a batch. Invariants: all slices of a step start from the same state; after a step,
+/// even a failed one, all replicas hold the same state; no function waits for the device.
 #pragma once
 
 #include <cstddef>
@@ -17,19 +17,25 @@
 
 namespace lockstep::detail {
 
-/// The state of a model.
+/// Layout of a model's non-trainable state.
 struct TrainedState {
-  std::size_t size;
-  bool changes;                          ///< in training
-  std::span<const StateRange> averaged;  ///< what each slice changes by its own examples
-  std::size_t averaged_size;
+  std::size_t size;                      ///< elements
+  bool changes;                          ///< whether a training step writes it
+  std::span<const StateRange> averaged;  ///< ranges that depend on a slice's own examples
+  std::size_t averaged_size;             ///< elements of these ranges
 };
 
-/// The state after a step: of what each slice changed by its own examples, the mean over the slices
-/// that have examples, weighted by their number, in double. So for moving statistics: moving = m
-/// moving + (1 - m) sum(n_i statistic_i) / sum(n_i), but for the rounding of each slice's. Slices
-/// of one replica are added in a binary tree, as their gradients are, and the collective adds those
-/// of the replicas.
+/// The state after a step is the mean of the slices' states, weighted by their numbers of examples
+/// n_i, in double; empty slices do not count. For running statistics this means, up to rounding,
+///
+///     running = m running + (1 - m) sum(n_i statistic_i) / sum(n_i)
+///
+/// A replica's slices are added in the same binary tree as their gradients, and the collective adds
+/// the replicas' sums:
+///
+///     before_ --+-- slice 0 --> state 0 * n_0 --+
+///               +-- slice 1 --> state 1 * n_1 --+-- sum_ --> exchange --> / sum(n_i) --> state
+///               +-- slice 2 --> state 2 * n_2 --+
 template <class D>
 class StateAverage {
  public:
@@ -38,7 +44,8 @@ class StateAverage {
   using State = Buffer<Context, T>;
   using Sums = Buffer<Context, double>;
 
-  /// Of `mine` slices out of `slices`: with only one there is nothing to add.
+  /// `mine`: slices of this replica, out of `slices` per batch. With a single slice per batch the
+  /// state needs no averaging, and only a copy for Rollback is allocated.
   [[gnu::cold]] StateAverage(Context& context, const TrainedState& state, std::size_t slices,
                              std::size_t mine)
       : context_(&context), averaged_(state.averaged), is_on_(can && state.changes) {
@@ -50,13 +57,13 @@ class StateAverage {
     for (std::size_t n = 1; n < mine; n *= 2) partial_sums_.emplace_back(context, size_);
   }
 
-  /// Whether some step of the model changes its state.
+  /// Whether training changes the model's state.
   bool is_on() const { return is_on_; }
 
-  /// Numbers that are exchanged.
+  /// Elements that the exchange sums; 0 with a single slice.
   std::size_t size() const { return size_; }
 
-  /// Lives while a step runs: puts the state back if the step fails.
+  /// Scope guard of a step: restores the state if the step ends without `commit`.
   class Rollback {
    public:
     Rollback(StateAverage& average, const State& state) : average_(&average), state_(&state) {
@@ -67,7 +74,7 @@ class StateAverage {
     ~Rollback() {
       if (average_->is_on_ && !is_committed_) try {
           average_->copy(*state_, average_->before_);
-        } catch (...) {  // the device is lost, and so is the state: the error under way says more
+        } catch (...) {  // the device is lost with its state; the exception in flight says why
         }
     }
     void commit() { is_committed_ = true; }
@@ -78,15 +85,15 @@ class StateAverage {
     bool is_committed_ = false;
   };
 
-  /// After slice i, of `count` examples; the last of this replica writes the sum of all of them to
-  /// `sums`.
+  /// Adds the state after slice i, of `count` examples. The replica's last slice writes the sum of
+  /// all its slices to `sums`; the others restore the state for the next slice.
   void add(std::size_t i, std::size_t count, bool last, const State& state, double* sums) {
     if constexpr (can)
       if (size_ > 0) add_slice(i, count, last, state, sums);
   }
 
-  /// The state becomes what all slices of `count` examples in all made of it; `sums` are added up
-  /// over all replicas.
+  /// Sets the state to `sums` / `count`: the sums over all replicas, whose slices have `count`
+  /// examples altogether.
   void write_mean(double* sums, std::size_t count, const State& state) {
     if constexpr (can)
       if (size_ > 0)
@@ -99,7 +106,7 @@ class StateAverage {
 
   void add_slice(std::size_t i, std::size_t count, bool last, const State& state, double* sums) {
     double* const to = last ? sums : sum_.data();
-    // What an empty slice leaves need not be a number.
+    // The state after an empty slice may be NaN, so it cannot be multiplied with 0.
     if (count > 0)
       each(state, to, count, [](const StateMeanIo<D>& io) { MeanKernel::weigh(io); });
     else
@@ -111,7 +118,7 @@ class StateAverage {
     std::swap(sum_, partial_sums_[b]);
     copy(state, before_);
   }
-  /// f(a range of the state and its place in the sums).
+  /// Calls f for each averaged range, with its part of `sums`.
   template <class F>
   void each(const State& state, double* sums, std::size_t count, const F& f) const {
     for (const StateRange& range : averaged_) {
@@ -130,9 +137,9 @@ class StateAverage {
   std::span<const StateRange> averaged_;
   bool is_on_;
   std::size_t size_ = 0;
-  State before_;
-  Sums sum_;
-  std::vector<Sums> partial_sums_;  // of slices that wait for others
+  State before_;                    // the state before the step
+  Sums sum_;                        // the current slice's
+  std::vector<Sums> partial_sums_;  // 2^b slices in number b, as DeviceReplica's partial gradients
 };
 
 }  // namespace lockstep::detail

@@ -1,8 +1,8 @@
 /// \file
-/// What of an update is not the optimizer's own: which parameters are updated together, and the
-/// options of all optimizers. Invariants: all of it sees the gradient of the global batch, which is
-/// the same in all replicas, so that all make the same update; without options there is no pass
-/// over the buffers but the optimizer's; a step takes no memory.
+/// The parts of an update shared by all optimizers: which parameters are updated in one call, and
+/// the passes of UpdateOptions. Invariants: every pass sees the gradient of the global batch, which
+/// is bit-identical in all replicas, so all make the same update without an exchange; without
+/// options, the optimizer's pass is the only one over the buffers; a step allocates nothing.
 #pragma once
 
 #include <algorithm>
@@ -32,7 +32,7 @@ concept HasUpdateOptions = requires(const O& optimizer) {
   optimizer.weight_decay;
 };
 
-/// What an optimizer was told; nothing if it takes no options.
+/// The optimizer's options, or the defaults if its type has none.
 template <class O>
 const UpdateOptions& options_of(const O& optimizer) {
   if constexpr (HasUpdateOptions<O>) {
@@ -50,14 +50,15 @@ double weight_decay_of(const O& optimizer) {
     return 0;
 }
 
-/// Buffers of an optimizer with those of its options after them: the sum of gradients, the
-/// averages.
+/// Number of buffers: the optimizer's own slots, followed by those of its options (accumulated
+/// gradients, then moving averages). Each has as many elements as the weights.
 template <class O>
 std::size_t slot_count(const O& optimizer) {
   const UpdateOptions& with = options_of(optimizer);
   return optimizer.slots() + (with.gradient_accumulation_steps > 1 ? 1 : 0) +
          (with.use_ema ? 1 : 0);
 }
+/// Name of the i-th buffer, for messages.
 template <class O>
 std::string_view slot_name(const O& optimizer, std::size_t i) {
   if (i < optimizer.slots()) return optimizer.slot_name(i);
@@ -65,49 +66,56 @@ std::string_view slot_name(const O& optimizer, std::size_t i) {
              ? "accumulated_gradient"
              : "moving_average";
 }
-/// A range of the flat weights that is updated in one call.
+
+/// A range of the flat weights that one call updates.
 struct UpdateSegment {
   std::size_t begin = 0, end = 0;
   Penalty penalty;
-  bool decays = true;
+  bool decays = true;  ///< weight decay applies
 };
 
-/// Each trainable parameter by itself, or neighbours joined that are treated alike; returns how
-/// many. `result` has room for as many as there are parameters. \throws UsageError if a text of
-/// `no_decay` is in no parameter's name.
+/// Divides the weights into segments: one for each trainable parameter if `each`, otherwise
+/// neighbours with equal penalty and decay are joined. `result` must have room for as many segments
+/// as there are parameters. \returns the number of segments. \throws UsageError if a text of
+/// `no_decay` occurs in no parameter's name.
 LOCKSTEP_COLD_DECL std::size_t update_segments(std::span<const NamedParameter> parameters,
                                                bool each, const NameList& no_decay,
                                                UpdateSegment* result);
 
-/// The options of one replica's updates.
+/// The passes of one replica's UpdateOptions around the optimizer's own:
+///
+///     begin:  add the penalties' gradients, accumulate, sum squares; clip   (cold, with options)
+///     optimizer's kernel, once per segment, with the arguments of io(i)
+///     end:    clear the accumulated gradients; moving averages             (cold, with options)
 template <class D>
 class Updates {
  public:
   using T = typename D::real;
   using Context = typename D::Context;
 
-  /// `segments` outlive it. `extra`: the buffers after the optimizer's own, see slot_count.
+  /// `segments` must outlive the object. `extra`: the buffers after the optimizer's own; see
+  /// slot_count.
   [[gnu::cold]] Updates(Context& context, const UpdateOptions& with, double weight_decay,
                         std::span<const UpdateSegment> segments, const Buffer<Context, T>* extra);
 
   std::size_t segments() const { return segments_.size(); }
   const UpdateSegment& segment(std::size_t i) const { return segments_[i]; }
-  /// Number of the update, from 1, that a step, counted from 1, makes or prepares.
+  /// Number of the update that a step makes or accumulates for; both are counted from 1.
   std::uint64_t number(std::uint64_t step) const { return (step - 1) / each_updates_ + 1; }
 
-  /// Before the update of a step; false if this step makes none.
+  /// Call before the update of a step. \returns false if the step only accumulates gradients.
   bool begin(std::uint64_t step, const T* w, T* g) {
     return is_by_parts() || pass_over_gradients(step, w, g);
   }
 
-  /// Whether an update sees nothing of a gradient but its own elements: each part of the weights
-  /// may be updated by itself.
+  /// Whether each element's update depends on its own gradient only, so that any range of the
+  /// weights may be updated as soon as its gradients are final.
   bool is_by_parts() const { return sum_ == nullptr && !wants_squares(); }
 
-  /// Of segment i, but for the slots.
+  /// The optimizer kernel's arguments for segment i, without the slots.
   UpdateIo<D> io(std::size_t i, double rate, T* w, T* g) {
     const UpdateSegment& s = segments_[i];
-    const bool penalised = sum_ != nullptr || wants_squares();  // by begin()
+    const bool penalised = sum_ != nullptr || wants_squares();  // begin() has added the gradient
     return {*context_,
             s.end - s.begin,
             w + s.begin,
@@ -119,11 +127,11 @@ class Updates {
             limit_};
   }
 
-  /// After the update of a step, or in the place of it.
+  /// Call after the update of a step, or instead of an update if `begin` returned false.
   void end(std::uint64_t step, T* w) {
     if (sum_ != nullptr || average_ != nullptr) pass_over_weights(step, w);
   }
-  /// The weights become their averages, if there are any.
+  /// Copies the moving averages over the weights, if there are any.
   void overwrite_with_average(T* w) {
     if (average_ != nullptr) average(1, true, w);
   }
@@ -132,26 +140,26 @@ class Updates {
   bool wants_squares() const { return clip_ > 0; }
   std::size_t size() const { return segments_.empty() ? 0 : segments_.back().end; }
 
-  // Cold: their own work is little, whatever the kernels'.
+  // Cold: nearly all time is spent in the kernels that they call.
   [[gnu::cold]] bool pass_over_gradients(std::uint64_t step, const T* w, T* g);
   [[gnu::cold]] void pass_over_weights(std::uint64_t step, T* w);
   void average(double momentum, bool overwrites, T* w);
 
-  /// From the sums of squares to the factors of gradients. A norm that is infinite or no number
-  /// makes the gradient no number, as Keras' global_clipnorm does; its clipnorm leaves zeros beside
-  /// an infinite element.
+  /// Turns sums of squares into factors of the gradients: clip min(1 / norm, 1 / clip). An infinite
+  /// or NaN norm makes the whole gradient NaN, as Keras' global_clipnorm does; Keras' clipnorm
+  /// instead zeroes the finite elements next to an infinite one.
   void clip();
 
   Context* context_;
   double clip_;
   bool clips_each_;
   double limit_, decay_, momentum_;
-  std::uint64_t each_updates_, overwrites_each_;
+  std::uint64_t each_updates_, overwrites_each_;  // in steps; in updates, 0: never
   std::span<const UpdateSegment> segments_;
   T* sum_;
   T* average_;
-  Buffer<Context, double> squares_;  // of each segment
-  std::vector<double> scale_;        // of each segment's gradient
+  Buffer<Context, double> squares_;  // sum of squares of each segment's gradient
+  std::vector<double> scale_;        // factor of each segment's gradient
 };
 
 template <class D>
@@ -204,7 +212,7 @@ void Updates<D>::average(double momentum, bool overwrites, T* w) {
 template <class D>
 void Updates<D>::clip() {
   squares_.download(scale_.data());
-  wait_for(*context_);  // see there: it is between the exchange and the update
+  wait_for(*context_);  // does not throw a kernel's error: the other replicas make this update
   double all = 0;
   for (const double s : scale_) all += s;
   const double part = 1 / static_cast<double>(each_updates_);

@@ -32,8 +32,8 @@ std::size_t update_segments(std::span<const NamedParameter> parameters, bool eac
     for (const NamedParameter& p : parameters) found |= p.trainable && name_contains(p, text);
     if (!found)
       throw UsageError(
-          "exclude_from_weight_decay: '{}' is in no parameter's name; model.parameters() lists "
-          "them",
+          "exclude_from_weight_decay: no parameter's name contains '{}'; model.parameters() lists "
+          "the names",
           text);
   }
   return static_cast<std::size_t>(next - result);

@@ -263,10 +263,10 @@ TEST_CASE("averages that no step has made are not taken") {
 
 TEST_CASE("the scale stays where a float holds it and its inverse") {
   lockstep::detail::LossScale<ScaledCuda<0, 1>> scale;
-  for (int i = 0; i < 300; ++i) CHECK_FALSE(scale.makes_step(1));
+  for (int i = 0; i < 300; ++i) CHECK_FALSE(scale.accept_step(1));
   CHECK(scale.value() == 0x1p-126);
   CHECK(scale.skipped() == 300);
-  for (int i = 0; i < 600; ++i) CHECK(scale.makes_step(0));
+  for (int i = 0; i < 600; ++i) CHECK(scale.accept_step(0));
   CHECK(scale.value() == 0x1p126);
   CHECK(scale.skipped() == 300);
 }
