@@ -1,5 +1,5 @@
-// expect: lockstep::Callback: an object of a class of callbacks is given as a shared pointer;
-// write .callbacks = {std::make_shared<C>(...)}
+// expect: lockstep::Callback: a custom callback must be passed as a shared pointer; write
+// .callbacks = {std::make_shared<C>(...)}
 #include "lockstep/training/fit_options.hpp"
 
 namespace ls = lockstep;

@@ -1,4 +1,4 @@
-// expect: lockstep::Model: the first argument is no model; derive it from
+// expect: lockstep::Model: the first argument is not a network; derive it from
 #include "lockstep/data/operations/batch.hpp"
 #include "lockstep/data/sources/tensors.hpp"
 #include "lockstep/layers/dense.hpp"

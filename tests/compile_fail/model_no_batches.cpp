@@ -1,4 +1,4 @@
-// expect: lockstep::Model: the data are no batches; end the pipeline with ls::batch(n)
+// expect: lockstep::Model: the data are not batched; end the pipeline with ls::batch(n)
 #include "lockstep/data/sources/tensors.hpp"
 #include "lockstep/layers/dense.hpp"
 #include "lockstep/losses/mean_squared_error.hpp"

@@ -1,4 +1,4 @@
-// expect: lockstep::Model: the loss takes labels and the data have real values, or the
+// expect: lockstep::Model: the loss expects labels and the data have real values, or the
 #include "lockstep/data/operations/batch.hpp"
 #include "lockstep/data/sources/tensors.hpp"
 #include "lockstep/layers/dense.hpp"

@@ -1,4 +1,4 @@
-// expect: lockstep::Model: the data are no batches; end the pipeline with ls::batch(n)
+// expect: lockstep::Model: the data are not batched; end the pipeline with ls::batch(n)
 #include <lockstep/lockstep.hpp>
 #include <lockstep/reference.hpp>
 namespace ls = lockstep;

@@ -1,5 +1,5 @@
-// expect: lockstep::run_main: the body takes nothing or a std::stop_token, and returns nothing or
-// an int; write run_main([] { ... })
+// expect: lockstep::run_main: the body must accept no argument or a std::stop_token, and
+// return void or int; write run_main([] { ... })
 #include "lockstep/training/run_main.hpp"
 
 int main() {

@@ -1,5 +1,5 @@
-// expect: lockstep::Model: numbers in memory must be of the device's type T (float, on
-// Reference<double> double), labels std::int32_t; copy them into a std::vector
+// expect: lockstep::Model: values in memory must have the device's element type T (float;
+// double on Reference<double>), labels std::int32_t; copy them into a std::vector
 #include "lockstep/data/operations/batch.hpp"
 #include "lockstep/data/sources/tensors.hpp"
 #include "lockstep/layers/dense.hpp"

@@ -402,9 +402,10 @@ TEST_CASE("weights that one rank has set alone end evaluate and predict of all, 
     });
     for (const std::string& sentence : refused.sentences) {
       CAPTURE(sentence);
-      CHECK(sentence.find("replica 1 (rank 1) holds another dense_1/bias than 2 of the 3 replicas; "
-                          "set_weights or load_weights was called 1 times in rank 1 and 0 times in "
-                          "rank 0") != sentence.npos);
+      CHECK(sentence.find(
+                "replica 1 (rank 1) holds a different dense_1/bias than 2 of the 3 replicas; "
+                "set_weights or load_weights was called 1 times on rank 1 and 0 times on "
+                "rank 0") != sentence.npos);
     }
   }
 }

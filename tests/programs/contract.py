@@ -123,7 +123,7 @@ class Report(Case):
         profiled, done = self.report("mnist", *options, "--profile", path)
         self.assertEqual(profiled["weights_sha256"], plain["weights_sha256"])
         self.assertEqual(done.stdout, "")
-        self.assertIn("A step that is not taken apart", done.stderr)
+        self.assertIn("A step without instrumentation", done.stderr)
         profile = json.loads(path.read_text())
         layers = {(row["layer"], row["pass"]) for row in profile["rows"]}
         self.assertIn(("dense_1", "backward"), layers)

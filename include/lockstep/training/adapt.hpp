@@ -1,5 +1,5 @@
 /// \file
-/// Statistics of data, for Normalization.
+/// Mean and variance of a data set, for Normalization layers.
 #pragma once
 
 #include <algorithm>
@@ -15,16 +15,20 @@
 
 namespace lockstep {
 
-/// Mean and population variance of each channel.
+/// Mean and population variance of each channel (last axis).
 struct Moments {
   std::vector<double> mean, variance;
 };
 
-/// Over the first pass of the data, all examples and all axes but the last (Welford's way: one
-/// walk, no cancellation). \throws UsageError for data without end or without examples.
+/// Moments over the first pass of the data, over all examples and all axes except the last.
+/// Welford's algorithm: one pass, no cancellation. \throws UsageError if the data never end or are
+/// empty.
+/// \code
+///   const ls::Moments m = ls::moments(train);   // m.mean[channel], m.variance[channel]
+/// \endcode
 template <Dataset D>
 Moments moments(const D& data) {
-  if (!data.size()) throw UsageError("moments: the data never end; take(n) as many as are needed");
+  if (!data.size()) throw UsageError("moments: the data never end; add ls::take(n)");
   const std::size_t channels = static_cast<std::size_t>(data.shape().channels()),
                     size = data.shape().size();
   Moments m{std::vector<double>(channels), std::vector<double>(channels)};
@@ -45,21 +49,24 @@ Moments moments(const D& data) {
       }
     }
   }
-  if (count == 0) throw UsageError("moments: the data have no examples");
+  if (count == 0) throw UsageError("moments: the data are empty; check take, skip and the files");
   for (double& v : m.variance) v /= count;
   return m;
 }
 
-/// Keras' `layer.adapt(data)`: gives the model's first layer, a Normalization, the moments of the
-/// data. All workers of a job call it with the same data.
-/// \throws UsageError if the model has no layer of this name, the layer is not the first, or the
-/// channels differ.
+/// Keras' `layer.adapt(data)`: sets mean and variance of the model's first layer, a Normalization,
+/// to those of the data. All workers of a job call it with the same data.
+/// \throws UsageError if the layer of this name does not exist or does not read the model's input,
+/// or if the number of channels differs.
+/// \code
+///   ls::adapt(model, train);
+/// \endcode
 template <class Model, Dataset D>
 void adapt(Model& model, const D& data, std::string_view layer = "normalization") {
   if (!Model::is_first(layer))
     throw UsageError(
-        "adapt: {} is not the model's first layer, so it does not see the data as they are; set "
-        "its mean and variance by set_weights",
+        "adapt: {} is not the model's first layer, so the moments of the data are not those of its "
+        "input; set its mean and variance with set_weights",
         layer);
   const Moments m = moments(data);
   using T = typename Model::T;

@@ -1,6 +1,6 @@
 /// \file
-/// `Model::evaluate` and `Model::predict`, and the validations of `fit`: one batch after the other,
-/// until the data end or a stop is asked for.
+/// The loops of `Model::evaluate` and `Model::predict`, and of `fit`'s validation: batch by batch,
+/// until the data end or a stop is requested.
 #pragma once
 
 #include <cstddef>
@@ -20,16 +20,17 @@
 
 namespace lockstep::detail {
 
+/// The result of an evaluation.
 struct Evaluated {
   Logs logs;
-  bool is_complete =
-      false;  ///< else the run was stopped, and the numbers are not those of the data
+  bool is_complete = false;  ///< false: stopped early; the logs cover a part of the data
 };
 
-/// Of the batches of one pass, at most `most`.
+/// Evaluates, or predicts, at most `most` batches of one pass, and calls the hooks.
 LOCKSTEP_DECL Evaluated evaluate_over(Run& run, Steps& steps, std::optional<std::uint64_t> most);
 LOCKSTEP_DECL void predict_over(Run& run, Steps& steps, std::optional<std::uint64_t> most);
 
+/// `Model::evaluate`: checks the data, compares signatures and weights, evaluates.
 template <class Replicas, class Data>
 Logs run_evaluate(Replicas& replicas, BetweenRuns& kept, const Data& data,
                   const EvaluateOptions& options) {
@@ -46,7 +47,7 @@ Logs run_evaluate(Replicas& replicas, BetweenRuns& kept, const Data& data,
   return evaluate_over(run, steps, options.steps).logs;
 }
 
-/// The outputs of all examples, one after the other.
+/// `Model::predict`. \returns the outputs of all examples, (examples, output).
 template <class Replicas, class Data>
 std::vector<typename Replicas::T> run_predict(Replicas& replicas, BetweenRuns& kept,
                                               const Data& data, const EvaluateOptions& options) {

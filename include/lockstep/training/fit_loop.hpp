@@ -1,6 +1,7 @@
 /// \file
-/// `Model::fit`: epochs of executions of steps, with validations between them. Invariants: hooks
-/// are called in Keras' order; all processes of a job take the same way through the loop.
+/// The loop of `Model::fit`: epochs, each a sequence of executions of one or more steps, with
+/// validation after an epoch. Invariants: callback hooks are called in Keras' order; all processes
+/// of a job follow the same path through the loop.
 #pragma once
 
 #include <concepts>
@@ -25,9 +26,19 @@
 namespace lockstep::detail {
 
 /// One call of `fit`.
+///
+///     on_train_begin
+///     for each epoch:
+///       on_epoch_begin
+///       for each execution:                 steps_per_execution steps, one hook before and after
+///         on_train_batch_begin; steps; on_train_batch_end; stop?
+///       validation                          on_test_begin ... on_test_end
+///       on_epoch_end; exchange of requests; stop?
+///     on_train_end
 class FitLoop {
  public:
-  /// Checks the options. `examples`: of the training data, nothing if they never end.
+  /// Checks the options. `examples`: size of the training data; nullopt if they never end.
+  /// \throws UsageError.
   LOCKSTEP_COLD_DECL FitLoop(AnyReplicas& replicas, BetweenRuns& kept,
                              std::optional<std::uint64_t> examples, std::size_t batch,
                              const FitOptions& options);
@@ -36,36 +47,39 @@ class FitLoop {
   FitLoop& operator=(const FitLoop&) = delete;
   LOCKSTEP_COLD_DECL ~FitLoop();
 
+  /// Number of the pass that the first epoch reads.
   std::uint64_t first_pass() const { return first_pass_; }
 
-  /// `validation` may be null. `agree()`: the processes of the job compare what they are about to
-  /// do.
+  /// Runs the loop. `validation` may be null. `agree()` compares the fit's signature across the
+  /// processes of the job, and throws if it differs.
   LOCKSTEP_COLD_DECL History run(Steps& train, Steps* validation, FunctionRef<void()> agree);
 
  private:
-  /// What stands before the first epoch: the data, the other processes, the first hook.
+  /// Prepares the data, compares signatures and weights across processes, calls on_train_begin.
   LOCKSTEP_COLD_DECL void begin(Steps& train, FunctionRef<void()> agree);
   LOCKSTEP_COLD_DECL void begin_epoch(Steps& train, int epoch);
-  /// The steps of an epoch, until it ends or a stop is asked for; false if there was none.
+  /// Trains an epoch, until it ends or a stop is requested. \returns false if no step was made.
   LOCKSTEP_DECL bool train_epoch(Steps& train, int epoch);
 
-  /// Some steps without a hook between them.
+  /// Steps without a hook between them (steps_per_execution).
   struct Execution {
-    std::uint64_t before;  ///< steps of the model's life
-    std::uint64_t steps = 0;
-    bool has_data = true;
+    std::uint64_t before;     ///< replicas_.steps() before the first one
+    std::uint64_t steps = 0;  ///< made
+    bool has_data = true;     ///< false: the data ended
   };
-  /// `done`: steps of this epoch so far.
+  /// Trains the steps of one execution. `done`: steps of this epoch before it.
   LOCKSTEP_DECL Execution execute(Steps& train, std::uint64_t done);
-  /// `done`: steps of this epoch before it.
+  /// Reads the sums, verifies the replicas if due, calls on_train_batch_end.
   LOCKSTEP_DECL void end_execution(const Execution& made, std::uint64_t done);
-  /// The data have ended, after `done` steps of an epoch. \throws UsageError if there were none for
-  /// the first epoch.
+  /// Handles the end of the data after `done` steps of an epoch. \throws UsageError if the first
+  /// epoch had no data at all.
   LOCKSTEP_COLD_DECL void end_of_data(int epoch, std::uint64_t done);
 
-  /// A value of a step alone is now the epoch's too.
+  /// Copies the running values to the epoch's logs, without the values of the last step.
   LOCKSTEP_COLD_DECL void store_epoch_logs();
+  /// Evaluates and adds "val_..." to the epoch's logs, unless the evaluation was stopped.
   LOCKSTEP_COLD_DECL void validate(Steps& validation);
+  /// Calls on_epoch_end and exchanges the requests that it made.
   LOCKSTEP_COLD_DECL void end_epoch(int epoch);
   void note(Phase phase) { replicas_.note(phase); }
 
@@ -73,22 +87,23 @@ class FitLoop {
   BetweenRuns& kept_;
   const std::size_t batch_size_;
   const FitOptions& options_;
-  History history_;  // must outlive run_, which has a pointer to it
+  History history_;  // must outlive run_, which holds a pointer to it
   Run run_;
   RunningLogs running_;
   const std::uint64_t first_pass_;
-  // Not asked for in the loop: there g++ 12 warns of an absent number at -O3.
+  // A member, since g++ 12 at -O3 warns of an uninitialized optional if the loop reads it there.
   const std::uint64_t most_steps_;
-  std::uint64_t first_update_ = 0;  // the least number of updates since the begin
+  std::uint64_t first_update_ = 0;  // minimum of updates() since the start of the run
   Logs logs_;                       // of the last epoch
-  RunRequests requests_;
-  bool ran_out_ = false, ends_ = false;
+  RunRequests requests_;            // effective after the last execution or epoch
+  bool ran_out_ = false;            // the data ended before the epoch did
+  bool ends_ = false;               // no further epoch
 };
 
-/// In the place of validation data; nothing that evaluates is compiled for it.
+/// Stands for absent validation data, so that no evaluation code is compiled.
 struct NoValidation {};
 
-/// Checks the options and the data, takes the memory for batches, and trains.
+/// Checks options and data, allocates memory for batches, and trains.
 template <class Replicas, class Train, class Validation>
 History run_fit(Replicas& replicas, BetweenRuns& kept, const Train& train,
                 const Validation& validation, const FitOptions& options) {
@@ -110,7 +125,7 @@ History run_fit(Replicas& replicas, BetweenRuns& kept, const Train& train,
   };
   if constexpr (validates) {
     if (!validation.size() && !options.validation_steps)
-      throw UsageError("fit: the validation data never end; give .validation_steps");
+      throw UsageError("fit: the validation data never end; set .validation_steps");
     auto validation_batches = batches_over(replicas, validation, "fit: the validation");
     EvaluationSteps validation_steps(replicas, validation_batches);
     return loop.run(steps, &validation_steps, agree);

@@ -17,7 +17,7 @@ namespace lockstep::detail {
                                                std::optional<std::uint64_t> examples) {
   check_options(options);
   if (!examples && !options.steps_per_epoch)
-    throw UsageError("fit: the data never end, so an epoch has no end; give .steps_per_epoch");
+    throw UsageError("fit: the data never end, so an epoch has no end; set .steps_per_epoch");
   return options;
 }
 
@@ -45,7 +45,7 @@ History FitLoop::run(Steps& train, Steps* validation, FunctionRef<void()> agree)
   for (int epoch = options_.initial_epoch; epoch < options_.epochs && !ends_; ++epoch) {
     begin_epoch(train, epoch);
     const bool has_trained = train_epoch(train, epoch);
-    if (requests_.stop_now || !has_trained) break;  // this epoch was not finished
+    if (requests_.stop_now || !has_trained) break;  // an unfinished epoch has no logs
     store_epoch_logs();
     if (validation != nullptr && (epoch + 1) % options_.validation_freq == 0) validate(*validation);
     end_epoch(epoch);
@@ -76,7 +76,7 @@ void FitLoop::begin_epoch(Steps& train, int epoch) {
   const auto done = static_cast<std::uint64_t>(epoch - options_.initial_epoch);
   const std::uint64_t pass = first_pass_ + (options_.steps_per_epoch ? 0 : done);
   if (!options_.steps_per_epoch) train.begin({replicas_.seed(), pass}, 0);
-  kept_.passes = std::max(kept_.passes, pass + 1);  // a hook may have trained on later ones
+  kept_.passes = std::max(kept_.passes, pass + 1);  // a hook may have trained on later passes
 }
 
 bool FitLoop::train_epoch(Steps& train, int epoch) {
@@ -126,14 +126,13 @@ void FitLoop::end_execution(const Execution& made, std::uint64_t done) {
 void FitLoop::end_of_data(int epoch, std::uint64_t done) {
   if (done == 0 && epoch == options_.initial_epoch)
     throw UsageError(
-        "fit: no data are left for epoch {}; lower .initial_epoch or add ls::repeat before "
-        "ls::batch",
+        "fit: no data left for epoch {}; lower .initial_epoch, or add ls::repeat before ls::batch",
         epoch + 1);
   if (!options_.steps_per_epoch) return;
   log(LogLevel::warning,
       fmt::format(
-          "fit: the data ran out in epoch {}, step {}; training ends; add ls::repeat before "
-          "ls::batch",
+          "fit: the data ran out in epoch {} after step {}, so training ends; add ls::repeat "
+          "before ls::batch",
           epoch + 1, done));
   ran_out_ = true;
 }

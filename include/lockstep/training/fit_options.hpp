@@ -1,5 +1,5 @@
 /// \file
-/// Options of `fit`, `evaluate` and `predict`: plain aggregates for designated initializers.
+/// Options of `fit`, `evaluate`, `predict` and `profile`: aggregates for designated initializers.
 #pragma once
 
 #include <cstddef>
@@ -19,14 +19,14 @@
 namespace lockstep {
 
 namespace detail {
+/// The error for a custom callback passed by value or by raw pointer.
 template <class C, class... Others>
 struct CallbackByValue {
-  static_assert(
-      always_false<C>,
-      "lockstep::Callback: an object of a class of callbacks is given as a shared pointer; "
-      "write .callbacks = {std::make_shared<C>(...)}");
+  static_assert(always_false<C>,
+                "lockstep::Callback: a custom callback must be passed as a shared pointer; write "
+                ".callbacks = {std::make_shared<C>(...)}");
 };
-/// A callback, or a plain pointer to one.
+/// Whether C is a callback class or a raw pointer to one.
 template <class C>
 inline constexpr bool is_callback =
     std::is_base_of_v<Callback, std::remove_pointer_t<std::remove_cvref_t<C>>>;
@@ -51,13 +51,15 @@ std::shared_ptr<Callback> to_callback(const C& callback) {
 }
 }  // namespace detail
 
-/// The callbacks of a run, in the order of their calls: `{ls::EarlyStopping{.patience = 3},
-/// std::make_shared<MyCallback>()}`.
+/// The callbacks of a run, in the order in which their hooks are called.
+/// \code
+///   ls::Callbacks callbacks{ls::EarlyStopping{.patience = 3}, std::make_shared<MyCallback>()};
+/// \endcode
 struct Callbacks : std::vector<std::shared_ptr<Callback>> {
   using Base = std::vector<std::shared_ptr<Callback>>;
   using Base::Base;
   Callbacks(Base all) : Base(std::move(all)) {}
-  /// Refuses objects of callbacks in a sentence.
+  /// Emits one error for callbacks passed by value.
   template <class... Cs>
     requires((detail::is_callback<Cs> || ...))
   Callbacks(const Cs&...) {
@@ -75,35 +77,38 @@ struct Callbacks : std::vector<std::shared_ptr<Callback>> {
 /// \endcode
 struct FitOptions {
   int epochs = 1;                                  ///< number of the last epoch, counted from 1
-  std::optional<std::uint64_t> steps_per_epoch{};  ///< the data then go on from epoch to epoch
-  /// Counted from 0; fit runs epochs - initial_epoch epochs. Epoch k of a model that has trained
-  /// nothing has the order, dropout masks and augmentation of epoch k of an uninterrupted fit; a
-  /// model that has trained goes on with the next pass, at least the k-th. With `steps_per_epoch`
-  /// the data go on after the first k epochs' examples: of the last pass, or of a first one.
+  std::optional<std::uint64_t> steps_per_epoch{};  ///< epochs then share one pass over the data
+  /// First epoch, counted from 0; `fit` runs epochs - initial_epoch epochs. In a new model, epoch k
+  /// has the order, dropout masks and augmentation of epoch k of an uninterrupted fit. A model that
+  /// has trained continues with its next pass, or with pass k if that is later. With
+  /// `steps_per_epoch`, training continues after the examples of the first k epochs: of the model's
+  /// last pass or, in a new model, of the first.
   int initial_epoch = 0;
   int validation_freq = 1;                          ///< epochs from one validation to the next
-  std::optional<std::uint64_t> validation_steps{};  ///< default: all validation data
-  /// Steps between two calls of the callbacks, which then see the first one's number and the last
-  /// one's logs. A GPU runs them without a word from the host: see docs/gpu.md.
+  std::optional<std::uint64_t> validation_steps{};  ///< batches; default: all validation data
+  /// Steps between two calls of the batch hooks, which get the number of the first step and the
+  /// logs of the last. A GPU runs these steps without waiting for the host; see docs/gpu.md.
   std::uint64_t steps_per_execution = 1;
-  ClassWeights class_weight{};     ///< of training examples; a class without one has 1
-  std::uint64_t verify_every = 0;  ///< compare the replicas' weights after each so many steps too
+  ClassWeights class_weight{};  ///< weights of training examples by class; default 1
+  /// Steps between two comparisons of the replicas' weights, in addition to the one before the
+  /// first epoch; 0: none.
+  std::uint64_t verify_every = 0;
   Callbacks callbacks{};
-  /// Ends training after the current step, or, with other processes, execution; validation after
-  /// its batch.
+  /// Ends training after the current step (with several processes, after the current execution),
+  /// and validation after the current batch.
   std::stop_token stop{};
   ProgressStyle progress = ProgressStyle::automatic;
 };
 
 /// Options of `Model::profile`.
 struct ProfileOptions {
-  std::size_t steps = 10;   ///< that are measured
-  std::size_t warm_up = 3;  ///< before them, for what is made once
+  std::size_t steps = 10;   ///< measured
+  std::size_t warm_up = 3;  ///< before the measured ones, to exclude one-time costs
 };
 
 /// Options of `Model::evaluate` and `Model::predict`.
 struct EvaluateOptions {
-  std::optional<std::uint64_t> steps{};  ///< default: all data
+  std::optional<std::uint64_t> steps{};  ///< batches; default: all data
   Callbacks callbacks{};
   std::stop_token stop{};  ///< ends the run after the current batch
   ProgressStyle progress = ProgressStyle::none;

@@ -1,6 +1,6 @@
 /// \file
-/// What `fit` returns. Invariant: a name's values are in the order of the epochs that had it; a
-/// name that only some epochs have (validation_freq) has fewer values than there are epochs.
+/// The return value of `fit`. Invariant: a name's values are in the order of the epochs that logged
+/// it; a name that only some epochs log (validation_freq) has fewer values than there are epochs.
 #pragma once
 
 #include <string>
@@ -13,7 +13,7 @@
 
 namespace lockstep {
 
-/// The logs of each epoch (Keras' History). A new training run clears it.
+/// The logs of each epoch (Keras' History). Cleared when a new training run begins.
 /// \code
 ///   auto history = model.fit(train, {.epochs = 3});
 ///   double last = history["loss"].back();          // and history["val_loss"] with validation
@@ -21,14 +21,15 @@ namespace lockstep {
 /// \endcode
 class History : public Callback {
  public:
-  std::vector<int> epoch;  ///< numbers of the epochs that were finished, counted from 0
+  std::vector<int> epoch;  ///< numbers of the finished epochs, counted from 0
 
-  /// One value an epoch. \throws UsageError, which lists the known names, for any other name.
+  /// The values of a name, one per epoch. \throws UsageError listing the known names for an unknown
+  /// one.
   LOCKSTEP_DECL const std::vector<double>& operator[](std::string_view name) const&;
-  /// Of a temporary: a copy, for `for (double loss : model.fit(train)["loss"])`.
+  /// On a temporary returns a copy, so that `for (double loss : model.fit(train)["loss"])` is safe.
   std::vector<double> operator[](std::string_view name) const&& { return (*this)[name]; }
   LOCKSTEP_DECL bool contains(std::string_view name) const;
-  /// In the order of the logs.
+  /// All names, in the order of the logs.
   LOCKSTEP_DECL std::vector<std::string> names() const;
 
   LOCKSTEP_DECL void on_train_begin(const Logs&) override;

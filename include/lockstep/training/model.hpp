@@ -1,6 +1,6 @@
 /// \file
-/// `ls::Model`: a network on a strategy, with its loss, optimizer and metrics. Invariants: hooks
-/// are called in Keras' order; everything random is a function of the seed.
+/// `ls::Model`: a network on a strategy, with its loss, optimizer and metrics. Invariants: callback
+/// hooks are called in Keras' order; all randomness is a function of the seed.
 #pragma once
 
 #include <algorithm>
@@ -36,12 +36,15 @@
 
 namespace lockstep {
 
-/// Seed of a model: of its weights, the order of its data, its noise.
+/// The seed of a model: of its initial weights, the order of its data, dropout and augmentation.
+/// \code
+///   ls::Model model{Cnn{}, ls::Seed{7}, ls::OneDevice<ls::Cpu>{}, loss, optimizer};
+/// \endcode
 struct Seed {
   std::uint64_t value = 1;
 };
 
-/// What a faulty combination gets: its sentence, and members that keep quiet.
+/// Instantiated for invalid arguments: emits one error; its members do nothing.
 template <class Net, class S, class L, class O, class... Ms>
 class Model : public detail::FaultyModel<typename detail::RealOf<S>::type> {
  public:
@@ -52,10 +55,11 @@ class Model : public detail::FaultyModel<typename detail::RealOf<S>::type> {
       0);
 };
 
-/// A network that can be trained.
+/// A network that can be trained: Keras' Model after `compile`.
 ///
-/// Nameable and movable: `ls::Model<Net, Strategy, Loss, Optimizer, Metrics...>` can be a member of
-/// a class. Member functions run one at a time. T below is the device's element type
+/// Movable and nameable: `ls::Model<Net, Strategy, Loss, Optimizer, Metrics...>` can be a class
+/// member. Not thread-safe: call one member function at a time. In a job of several processes, all
+/// call the same functions in the same order. T below is the device's element type
 /// (`Device::real`).
 /// \code
 ///   ls::Model model{Cnn{}, ls::OneDevice<ls::Cpu>{},
@@ -79,8 +83,9 @@ class Model<Net, S, L, O, Ms...> {
                                    (detail::is_in_memory<W, T> && ...);
 
  public:
-  /// Opens the strategy, takes all memory but that of activations, and draws the initial weights
-  /// from the seed. \throws UsageError for impossible options, DeviceError if a device refuses.
+  /// Opens the strategy, allocates all memory except that of activations, and initializes the
+  /// weights from the seed. \throws UsageError for invalid options, DeviceError if a device fails,
+  /// OutOfMemory.
   [[gnu::cold]] explicit Model(Net net, S strategy, L loss, O optimizer, Ms... metrics)
       : Model(net, Seed{}, std::move(strategy), std::move(loss), std::move(optimizer),
               std::move(metrics)...) {}
@@ -92,22 +97,23 @@ class Model<Net, S, L, O, Ms...> {
   Model(const Model&) = delete;  // lockstep::Model: not copied; make another and load its weights
   Model& operator=(const Model&) = delete;
   Model(Model&&) noexcept = default;
-  /// Member by member, the contexts would go before the memory that was taken from them.
+  // Not defaulted: assigning member by member would destroy contexts before their memory.
   Model& operator=(Model&& other) noexcept {
     if (this == &other) return *this;
     std::destroy_at(this);
     return *std::construct_at(this, std::move(other));
   }
 
-  /// Trains, as Keras' `fit`. The order of callbacks' hooks is Callback's.
+  /// Trains the model, as Keras' `fit`. See Callback for the order of the hooks.
   ///
-  /// Without `steps_per_epoch` an epoch is one pass over `train`, whose last batch may be smaller;
-  /// with it the data go on from epoch to epoch, and training ends with a warning if they run out.
-  /// `validation` may be `validation_split(fraction)`: the last part of `train`. Data with
-  /// `sample_weights` count as they weigh, in validation too; `class_weight` is for training.
+  /// Without `steps_per_epoch` an epoch is one pass over `train`, whose last batch may be smaller.
+  /// With it, each epoch continues where the previous one stopped, and training ends with a warning
+  /// when the data run out. `validation` may be `validation_split(fraction)`, the last part of
+  /// `train`. `sample_weights` in the data apply to training and validation, `class_weight` to
+  /// training only.
   /// \returns the logs of each epoch: "loss", each metric, and with validation "val_loss", ...
-  /// \throws UsageError if the data do not fit the model or never end; whatever the data or a
-  /// callback throws.
+  /// \throws UsageError if the data do not fit the model or never end; any exception of the data or
+  /// of a callback; PeerLost if another process of the job fails.
   template <class Data>
   History fit(const Data& train, const FitOptions& options = {}) {
     if constexpr (detail::DataFor<Data, typename L::target_type>)
@@ -136,7 +142,8 @@ class Model<Net, S, L, O, Ms...> {
     return {};
   }
 
-  /// Loss (penalties included) and metrics over `data`. \returns "loss" and each metric.
+  /// Computes the loss (penalties included) and the metrics over `data`. \returns "loss" and each
+  /// metric. \throws as `fit`.
   template <class Data>
   Logs evaluate(const Data& data, const EvaluateOptions& options = {}) {
     if constexpr (detail::DataFor<Data, typename L::target_type>)
@@ -146,7 +153,7 @@ class Model<Net, S, L, O, Ms...> {
     return {};
   }
 
-  /// Outputs for all examples of `data`, in order; the targets are not looked at.
+  /// Outputs for all examples of `data`, in order; targets are ignored. \throws as `fit`.
   template <class Data>
     requires Dataset<Data>
   Predictions<T> predict(const Data& data, const EvaluateOptions& options = {}) {
@@ -159,7 +166,8 @@ class Model<Net, S, L, O, Ms...> {
     return {{}, Net::output_shape};
   }
 
-  /// Outputs for examples in memory, computed `batch_size` at a time.
+  /// Outputs for the examples x, (examples, input), computed `batch_size` at a time. \throws
+  /// UsageError if x is not a whole number of examples, or in a job of several processes.
   Predictions<T> predict(std::span<const T> x, std::size_t batch_size = 32) {
     const TensorView<const T> examples = detail::examples_of<Net>("predict", x);
     detail::check_count("predict: batch size", batch_size);
@@ -174,7 +182,7 @@ class Model<Net, S, L, O, Ms...> {
     return {std::move(out), Net::output_shape};
   }
 
-  // Numbers of another type get a sentence.
+  // Overloads for wrong element types: each emits one error.
   template <class X>
     requires(!Dataset<X> && !detail::is_in_memory<X, T>)
   Predictions<T> predict(const X&, std::size_t = 32) {
@@ -199,28 +207,29 @@ class Model<Net, S, L, O, Ms...> {
     static_assert(sizeof(detail::NotInMemory<T, X>) > 0);
   }
 
-  /// One step on a batch in memory; `w`: Keras' `sample_weight`, one an example. \returns loss and
-  /// metrics of this batch. \throws UsageError if sizes disagree.
+  /// Trains one step on the batch x, (examples, input), y, (examples, target). `w`: Keras'
+  /// `sample_weight`, one per example. \returns loss and metrics of this batch. \throws UsageError
+  /// if sizes disagree, or in a job of several processes.
   Logs train_on_batch(std::span<const T> x, std::span<const Target> y, std::span<const T> w = {}) {
     replicas_.discard_pending_steps();
     Batch batch = in_memory("train_on_batch", x, y, w);
     batch.slice.pass = kept_.passes;
     replicas_.train(batch, learning_rate());
-    ++kept_.passes;  // not after a call that was refused
+    ++kept_.passes;  // after train, so that a call that throws does not count
     return batch_logs();
   }
-  /// Loss and metrics of a batch in memory.
+  /// Loss and metrics of a batch in memory, without a training step; see train_on_batch.
   Logs test_on_batch(std::span<const T> x, std::span<const Target> y, std::span<const T> w = {}) {
     replicas_.discard_pending_steps();
     replicas_.test(in_memory("test_on_batch", x, y, w));
     return batch_logs();
   }
 
-  /// Whether a layer of this name takes the model's input, as it is or in another shape.
+  /// Whether the layer of this name reads the model's input, possibly reshaped.
   static bool is_first(std::string_view layer) { return detail::is_first_layer<Net>(layer); }
-  /// Names, shapes and places of all parameters, in the order of the layers.
+  /// Names, shapes and offsets of all parameters, in the order of the layers.
   static std::vector<ParameterInfo> parameters() { return detail::parameters_of<Net>(); }
-  /// A parameter's values: `model.weights("conv2d/kernel")`. \throws UsageError for an unknown
+  /// The values of a parameter: `model.weights("conv2d/kernel")`. \throws UsageError for an unknown
   /// name.
   std::vector<T> weights(std::string_view name) const {
     const ParameterInfo info = detail::parameter_named(detail::named_parameters<Net>(), name);
@@ -228,32 +237,32 @@ class Model<Net, S, L, O, Ms...> {
     const auto first = flat.begin() + static_cast<std::ptrdiff_t>(info.offset);
     return {first, first + static_cast<std::ptrdiff_t>(info.size())};
   }
-  /// Replaces a parameter's values on all replicas of this process. In a job of several processes
-  /// all must call it with the same values: `fit`, `evaluate` and `predict` compare the weights
-  /// first and throw ReplicasDiverged. \throws UsageError for an unknown name or another size.
+  /// Replaces a parameter's values in all replicas of this process. In a job of several processes
+  /// all must call it with the same values: `fit`, `evaluate` and `predict` first compare the
+  /// weights and throw ReplicasDiverged. \throws UsageError for an unknown name or a wrong size.
   void set_weights(std::string_view name, std::span<const T> values) {
     const ParameterInfo info = detail::parameter_named(detail::named_parameters<Net>(), name);
     if (values.size() != info.size())
-      throw UsageError("set_weights: {} has shape {}, {} values, not {}", info.name,
+      throw UsageError("set_weights: {} has shape {}, that is {} values; got {}", info.name,
                        to_string(info.shape), info.size(), values.size());
     std::vector<T> all = replicas_.weights(), state = replicas_.state();
     std::copy(values.begin(), values.end(), (info.trainable ? all : state).data() + info.offset);
     replicas_.set(all, state);
   }
-  /// The last step's gradient of the loss, penalties included, by parameter. \throws UsageError for
-  /// an unknown or untrained parameter.
+  /// A parameter's gradient of the loss in the last step, penalties included. \throws UsageError
+  /// for an unknown or non-trainable parameter.
   std::vector<T> gradients(std::string_view name) const {
     const ParameterInfo info = detail::parameter_named(detail::named_parameters<Net>(), name);
     if (!info.trainable)
-      throw UsageError("gradients: {} is not trained, it has no gradient", info.name);
+      throw UsageError("gradients: {} is not trainable, so it has no gradient", info.name);
     const std::vector<T> flat = replicas_.gradients();
     const auto first = flat.begin() + static_cast<std::ptrdiff_t>(info.offset);
     return {first, first + static_cast<std::ptrdiff_t>(info.size())};
   }
 
-  /// What metric M counted in the last evaluation or epoch, whichever came later, over all
-  /// replicas: `model.metric_state<ls::ConfusionMatrix<10>>()`. All zero before the first. `Nth`
-  /// counts from 0 among metrics of equal type.
+  /// The state of metric M after the last evaluation or epoch, whichever came later, summed over
+  /// all replicas: `model.metric_state<ls::ConfusionMatrix<10>>()`. All zero before the first one.
+  /// `Nth` counts from 0 among metrics of the same type.
   template <class M, std::size_t Nth = 0>
     requires(Nth < (std::size_t{0} + ... + std::same_as<M, Ms>))
   std::vector<double> metric_state() const {
@@ -268,40 +277,40 @@ class Model<Net, S, L, O, Ms...> {
     return {first, first + M::state_size};
   }
 
-  /// Writes all parameters to a safetensors file, with Keras' names and shapes. Atomic: the file is
-  /// either the old or the new one. \throws FileError.
+  /// Writes all parameters to a safetensors file, with Keras' names and shapes; only the chief
+  /// writes. Atomic: a reader sees either the old file or the new one. \throws FileError.
   void save_weights(const std::string& path) const {
     if (is_chief())
       detail::write_weights(path, parameters(),
                             detail::bytes_of(replicas_.weights(), replicas_.state()));
   }
-  /// Reads what save_weights wrote. Nothing is changed if the file does not fit. In a job of
-  /// several processes all must call it, each with a copy of the file: see set_weights.
-  /// \throws WeightsError, which names the tensor that is missing, unknown, or of another shape or
-  /// type; FileError.
+  /// Reads a file that save_weights wrote. The model is unchanged if the file does not fit. In a
+  /// job of several processes all must call it, each with a copy of the file; see set_weights.
+  /// \throws WeightsError naming the tensor that is missing, unknown, or has a wrong shape or type;
+  /// FileError.
   void load_weights(const std::string& path) {
     std::vector<T> weights(Net::graph.weights), state(Net::graph.state);
     detail::read_weights(path, parameters(), detail::writable_bytes_of(weights, state));
     replicas_.set(weights, state);
   }
-  /// SHA-256 of the parameters' bytes, names sorted: equal weights, equal digest.
+  /// SHA-256 of the parameters' bytes in the order of their sorted names, as hexadecimal digits.
+  /// Equal weights give equal digests.
   std::string weights_sha256() const {
     return detail::hash_weights(parameters(),
                                 detail::bytes_of(replicas_.weights(), replicas_.state()));
   }
 
-  /// The same for each replica of this process: all equal, unless something is wrong.
+  /// The digest of each replica of this process. Different digests mean diverged replicas.
   std::vector<std::string> replica_weights_sha256() const { return replicas_.digests(); }
 
   /// A table of layers, shapes, parameters, memory and FLOPs, as Keras' `summary`.
   std::string summary() const {
     return detail::summary_of<Net, device>(detail::slot_count(replicas_.optimizer()));
   }
-  /// Where the time of a training step goes, by layer, pass and, on a GPU, kernel: trains a few
-  /// steps on batches of `data`, or on one batch in memory, and then puts everything back, so that
-  /// the model is as it was. Returns a Profile, which prints as a table; it and this function are
-  /// in <lockstep/training/report/profile.hpp>, which lockstep.hpp does not include. With several replicas
-  /// it is that of the first one. \throws UsageError in a job of several processes.
+  /// Profiles a training step by layer, pass and, on a GPU, kernel. Trains a few steps on batches
+  /// of `data`, or on one batch in memory, then restores the model. \returns a Profile of the first
+  /// replica, which prints as a table. Include <lockstep/training/report/profile.hpp>, which
+  /// lockstep.hpp does not include. \throws UsageError in a job of several processes.
   /// \code
   ///   std::cout << model.profile(train);
   /// \endcode
@@ -321,38 +330,40 @@ class Model<Net, S, L, O, Ms...> {
     batch.slice.pass = kept_.passes;
     return profiler.run([&] { return batch; }, learning_rate());
   }
-  /// What the device fuses: "conv2d+re_lu", ...
+  /// Layers that the device computes in one kernel: "conv2d+re_lu", ...
   static std::vector<std::string> fused() { return detail::fused_names<Net, device>(); }
+  /// Memory of one replica, in bytes.
   MemoryUse memory() const { return replicas_.memory(); }
 
   std::uint64_t seed() const { return replicas_.seed(); }
   /// Steps trained so far.
   std::uint64_t steps() const { return replicas_.steps(); }
-  /// Those of them that changed the weights: what a schedule is asked with. On a device that scales
-  /// the loss, a step is skipped if gradients overflow; on all others none is.
+  /// Steps that changed the weights; learning rate schedules count these. Smaller than `steps()`
+  /// only on a device with loss scaling, which skips steps whose gradients overflow.
   std::uint64_t updates() const { return replicas_.updates(); }
-  /// What the loss' gradient is multiplied with within a step; 1 on a device that does not scale.
+  /// Factor of the loss' gradient within a step; 1 on a device without loss scaling.
   double loss_scale() const { return replicas_.loss_scale(); }
-  /// Rate of the next step.
+  /// Learning rate of the next step.
   double learning_rate() const { return kept_.rate_of(replicas_); }
-  /// Replaces the rate, and a schedule, from the next step on, until `clear_learning_rate`.
+  /// Overrides the optimizer's rate or schedule from the next step on, until `clear_learning_rate`.
   void set_learning_rate(double rate) { kept_.set_rate(rate); }
-  /// The optimizer's own rate or schedule counts again, whoever replaced it: `set_learning_rate`, a
-  /// LearningRateScheduler, ReduceLROnPlateau. All processes of a job call it.
+  /// Returns to the optimizer's own rate or schedule after `set_learning_rate`, a
+  /// LearningRateScheduler or ReduceLROnPlateau has overridden it. All processes of a job call it.
   void clear_learning_rate() { kept_.rate = kept_.unsent_rate = std::nullopt; }
-  /// The optimizer starts again: moments and averages as in a new model, and `steps()`, which the
-  /// schedule and bias corrections count, is 0. Weights, the rate that was set, and `passes()`
-  /// stay. All processes of a job call it.
+  /// Resets the optimizer: moments and averages are those of a new model, and `steps()`, on which
+  /// schedule and bias corrections depend, is 0. Keeps the weights, the rate that was set, and
+  /// `passes()`. All processes of a job call it.
   void reset_optimizer() { replicas_.reset_optimizer(); }
-  /// Passes over training data so far: epochs of `fit` (all those of one `fit` with
-  /// `steps_per_epoch` are one pass) and calls of `train_on_batch`. The number of the next one: its
-  /// order, dropout masks and augmentation follow from it and the seed. See
-  /// FitOptions::initial_epoch.
+  /// Passes over training data so far: epochs of `fit` (one `fit` with `steps_per_epoch` counts as
+  /// one pass) and calls of `train_on_batch`. Also the number of the next pass, from which, with
+  /// the seed, its order, dropout masks and augmentation follow. See FitOptions::initial_epoch.
   std::uint64_t passes() const { return kept_.passes; }
+  /// Replicas of the whole job.
   std::size_t replicas() const { return session().replicas(); }
-  /// Processes of the job, and which one this is.
+  /// Processes of the job, and the rank of this one.
   std::size_t workers() const { return session().workers(); }
   std::size_t rank() const { return session().rank(); }
+  /// Whether this process, rank 0, writes files and reports.
   bool is_chief() const { return session().is_chief(); }
   const S& strategy() const { return strategy_; }
   /// Threads of one replica.
@@ -373,6 +384,7 @@ class Model<Net, S, L, O, Ms...> {
     return checked(std::move(metric));
   }
 
+  /// \throws UsageError in a job of several processes.
   void check_alone(const char* call) const {
     if (!replicas_.is_alone())
       throw UsageError(
@@ -381,11 +393,12 @@ class Model<Net, S, L, O, Ms...> {
           call);
   }
 
+  /// A checked batch over the caller's memory. \throws UsageError.
   Batch in_memory(const char* call, std::span<const T> x, std::span<const Target> y,
                   std::span<const T> w) const {
     const std::size_t count = detail::examples_of<Net>(call, x).count();
     const std::size_t width = L::target_shape(Net::output_shape).size();
-    if (count == 0) throw UsageError("{}: the batch has no example; give at least one", call);
+    if (count == 0) throw UsageError("{}: the batch is empty; pass at least one example", call);
     if (y.size() != count * width)
       throw UsageError("{}: {} examples need {} target values, not {}", call, count, count * width,
                        y.size());
@@ -414,7 +427,7 @@ template <class Net, class S, class L, class O, class... Ms>
 Model(Net, S, L, O, Ms...) -> Model<Net, S, L, O, Ms...>;
 template <class Net, class S, class L, class O, class... Ms>
 Model(Net, Seed, S, L, O, Ms...) -> Model<Net, S, L, O, Ms...>;
-// For the sentence about what is missing.
+// Deduced for missing arguments, so that the error names the missing one.
 template <class Net, class S>
 Model(Net, S) -> Model<Net, S, detail::Missing, detail::Missing>;
 template <class Net, class S, class L>

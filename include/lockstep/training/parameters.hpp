@@ -1,5 +1,5 @@
 /// \file
-/// The parameters of a model by name. Invariant: names and shapes are Keras', the order is that of
+/// The parameters of a model by name. Invariants: names and shapes are Keras'; the order is that of
 /// the layers.
 #pragma once
 
@@ -21,7 +21,7 @@
 
 namespace lockstep {
 
-/// One named parameter and its place in the flat buffers.
+/// A named parameter and its offset in the flat buffers.
 struct ParameterInfo {
   std::string name;  ///< "conv2d_1/kernel"
   Shape shape;
@@ -32,10 +32,10 @@ struct ParameterInfo {
 
 namespace detail {
 
-/// The layer that makes a value, or the input of the model.
+/// Name of the layer that produces a value; "input" for the model's input.
 LOCKSTEP_COLD_DECL std::string value_name(std::span<const Node> nodes, ValueId value);
 
-/// "conv2d_1/kernel".
+/// Keras' name of a parameter: "conv2d_1/kernel".
 LOCKSTEP_COLD_DECL std::string parameter_name(const NamedParameter& p);
 
 template <class Net>
@@ -50,11 +50,12 @@ std::vector<ParameterInfo> parameters_of() {
   return parameters_of(named_parameters<Net>());
 }
 
-/// \throws UsageError, which lists the names, if there is no such parameter.
+/// The parameter of this name. \throws UsageError listing all names if there is none.
 LOCKSTEP_COLD_DECL ParameterInfo parameter_named(std::span<const NamedParameter> parameters,
                                                  std::string_view name);
 
-/// Whether a layer of this name takes the model's input, as it is or in another shape.
+/// Whether the layer of this name reads the model's input, possibly through views (Flatten,
+/// Reshape).
 template <class Net>
 [[gnu::cold]] bool is_first_layer(std::string_view layer) {
   constexpr int view = index_in<ViewOp>(typename std::remove_cvref_t<decltype(Net::graph)>::ops{});
@@ -68,6 +69,7 @@ template <class Net>
   return false;
 }
 
+/// A fixed-capacity list of segments, computed at compile time.
 template <std::size_t N>
 struct PenaltySegments {
   std::array<PenaltySegment, N> segment{};
@@ -77,7 +79,8 @@ struct PenaltySegments {
   constexpr std::size_t size() const { return count; }
 };
 
-/// Neighbours with the same penalty joined, so that a model without penalties is one segment.
+/// Segments of the weights by penalty. Neighbours with equal penalties are joined, so a model
+/// without penalties has one segment.
 template <class Net>
 constexpr auto penalty_segments() {
   PenaltySegments<static_cast<std::size_t>(Net::graph.parameters) + 1> result;
@@ -93,7 +96,8 @@ constexpr auto penalty_segments() {
   return result;
 }
 
-/// Initial values: a function of (seed, parameter name) alone.
+/// Sets the initial values: a function of (seed, parameter name) only, so that adding a layer does
+/// not change the other layers' values.
 template <class Net, class T>
 void initialize_parameters(std::uint64_t seed, std::span<T> weights, std::span<T> state) {
   for (int i = 0; i < Net::graph.parameters; ++i) {

@@ -33,7 +33,7 @@ ParameterInfo parameter_named(std::span<const NamedParameter> parameters, std::s
     if (info.name == name) return std::move(info);
     known += (known.empty() ? "" : ", ") + info.name;
   }
-  throw UsageError("parameter '{}': the model has no such parameter; it has {}", name, known);
+  throw UsageError("parameter '{}': no such parameter; the model has {}", name, known);
 }
 
 }  // namespace lockstep::detail

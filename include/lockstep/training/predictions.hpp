@@ -1,5 +1,5 @@
 /// \file
-/// What `predict` returns.
+/// The return value of `predict`.
 #pragma once
 
 #include <cstddef>
@@ -12,8 +12,8 @@
 
 namespace lockstep {
 
-/// Outputs of a model, one row an example, in the order of the data. Owns them: rows and views are
-/// valid while the object lives, so a temporary has none.
+/// Outputs of a model, (examples, output), in the order of the data. Owns the values: rows and
+/// views are valid while the object lives, so a temporary gives none.
 /// \code
 ///   auto p = model.predict(test);
 ///   std::span<const float> first = p.row(0);   // 10 logits

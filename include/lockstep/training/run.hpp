@@ -1,6 +1,6 @@
 /// \file
-/// A call of fit, evaluate or predict: its callbacks, and what they may do to it. Invariant: no
-/// callback has a control when the call is over.
+/// A call of fit, evaluate or predict: its callbacks, and the control that they have over it.
+/// Invariant: no callback holds a pointer to the control after the call.
 #pragma once
 
 #include <cstddef>
@@ -23,23 +23,30 @@
 
 namespace lockstep::detail {
 
-/// What a model keeps from one call to the next, beside its replicas.
+/// State that a model keeps between runs, in addition to its replicas.
 struct BetweenRuns {
-  /// The learning rate that was set in the place of the optimizer's own, and, while other processes
-  /// do not know it, once more.
-  std::optional<double> rate{}, unsent_rate{};
-  std::uint64_t passes = 0;      ///< a checkpoint must keep it: the next pass follows from it
-  std::vector<double> totals{};  ///< of the last evaluation or epoch, see RunningLogs
+  std::optional<double> rate{};         ///< overrides the optimizer's learning rate
+  std::optional<double> unsent_rate{};  ///< the same, until the next exchange has sent it
+  std::uint64_t passes = 0;             ///< number of the next pass; part of a checkpoint
+  std::vector<double> totals{};  ///< of the last evaluation or epoch; see RunningLogs::totals
 
   LOCKSTEP_COLD_DECL void set_rate(double rate);
-  /// Of the next step.
+  /// Learning rate of the next step.
   double rate_of(const AnyReplicas& replicas) const {
     return rate ? *rate : replicas.learning_rate();
   }
 };
 
+/// One call of fit, evaluate or predict, and the control that its callbacks get.
+///
+/// How a stop travels, with several processes:
+///
+///     stop token, stop_training() -> requests() -> exchange -> agreed_requests() -> effective()
+///     set_learning_rate()         -> pop_requests() -> exchange -> adopt_agreed_rate()
+///
+/// A process without peers skips the exchange and acts on its own requests.
 struct Run final : TrainingControl {
-  /// `user` and `stop` live as long.
+  /// `user` and `stop` must outlive the run.
   LOCKSTEP_COLD_DECL Run(AnyReplicas& all, BetweenRuns& between,
                          const std::vector<std::shared_ptr<Callback>>& user, ProgressStyle progress,
                          const std::stop_token& stop);
@@ -47,14 +54,17 @@ struct Run final : TrainingControl {
   Run& operator=(const Run&) = delete;
   LOCKSTEP_COLD_DECL ~Run() override;
 
+  /// This process' requests, without a learning rate.
   RunRequests requests() const { return {token.stop_requested(), stopped}; }
-  /// A rate that was set here travels with the next exchange; what was said there is that of all.
+  /// This process' requests for the next exchange; a new learning rate is sent once.
   LOCKSTEP_DECL RunRequests pop_requests();
+  /// Sets the rate that the last exchange agreed on, so that all processes use the same.
   LOCKSTEP_DECL void adopt_agreed_rate();
-  /// Whether this process ends now: with others it asks, and waits for the answer.
+  /// Whether to stop at once. Only a process without peers may: others must agree first.
   bool stops_without_peers() const { return token.stop_requested() && place.is_alone; }
-  /// `agreed` is read right after an exchange, before hooks, which may evaluate and so exchange
-  /// again. A process that is alone decides by what it asks for after them.
+  /// The requests to act on after hooks have run. `agreed` must be read right after the exchange,
+  /// before the hooks, since a hook may evaluate and thereby exchange again. A process without
+  /// peers acts on its requests after the hooks.
   RunRequests effective(const RunRequests& agreed) const {
     return place.is_alone ? requests() : agreed;
   }
@@ -70,7 +80,7 @@ struct Run final : TrainingControl {
   LOCKSTEP_COLD_DECL void set_weights(std::span<const std::byte> copy) override;
   LOCKSTEP_DECL const TrainingParams& params() const override;
 
-  /// What one callback adds, the next one finds.
+  /// Calls on_epoch_end of all callbacks. Values that a callback logs are visible to later ones.
   LOCKSTEP_COLD_DECL void end_epoch(int epoch, Logs& logs);
 
   AnyReplicas& replicas;
@@ -78,10 +88,11 @@ struct Run final : TrainingControl {
   const std::stop_token& token;
   const TrainingPlace place;
   TrainingParams numbers;
-  Progress reports;  // must outlive the list, which has a pointer to it
+  Progress reports;  // must outlive callbacks, which holds a pointer to it
   CallbackList callbacks;
-  bool stopped = false, is_at_epoch_end = false;
-  Logs added;
+  bool stopped = false;          // a callback has called stop_training
+  bool is_at_epoch_end = false;  // log() is allowed
+  Logs added;                    // by log(), since the last on_epoch_end hook
 };
 
 }  // namespace lockstep::detail

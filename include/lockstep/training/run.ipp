@@ -47,7 +47,7 @@ double Run::learning_rate() const { return kept.rate_of(replicas); }
 void Run::set_learning_rate(double rate) { kept.set_rate(rate); }
 void Run::log(std::string_view name, double value) {
   if (!is_at_epoch_end)
-    throw UsageError("callback: log('{}') outside of on_epoch_end; call it there", name);
+    throw UsageError("callback: log('{}') was called outside of on_epoch_end; call it there", name);
   added.set(name, value);
 }
 std::vector<std::byte> Run::weights() const { return replicas.copy(); }

@@ -1,6 +1,6 @@
 /// \file
-/// What `main` does around a program's own work: exit codes, and errors as one line. Invariant: no
-/// exception leaves `run_main`.
+/// `run_main`: exit codes for `main`, and errors as one line on stderr. Invariant: no exception
+/// leaves `run_main`.
 #pragma once
 
 #include <concepts>
@@ -14,13 +14,13 @@
 
 namespace lockstep {
 
-/// What an exception means to whoever started the program.
+/// An exception as a program's exit code and message.
 struct ProgramFailure {
-  int exit_code;        ///< 1: an error; 2: wrong use, a UsageError; 3: another process was lost
-  std::string message;  ///< the exception's sentence
+  int exit_code;        ///< 1: an error; 2: incorrect use (UsageError); 3: lost peer (PeerLost)
+  std::string message;  ///< one line
 };
 
-/// The failure of the exception that is being handled. Call it in a `catch` block.
+/// Translates the exception that is being handled. Call in a `catch` block.
 /// \code
 ///   try {
 ///     train();
@@ -31,9 +31,10 @@ struct ProgramFailure {
 LOCKSTEP_COLD_DECL ProgramFailure current_failure();
 
 namespace detail {
-/// Writes the current exception as one line after the program's name. \returns the exit code.
+/// Writes the current exception to stderr, as "program: message". \returns the exit code.
 LOCKSTEP_COLD_DECL int report_failure();
 
+/// Callable with Arguments, returning void or int.
 template <class Body, class... Arguments>
 concept MainBody = requires(Body body, Arguments... arguments) {
   requires std::is_void_v<decltype(body(arguments...))> ||
@@ -49,18 +50,20 @@ int exit_code_of(Body& body, Arguments... arguments) {
 }
 }  // namespace detail
 
-/// Runs `body` and returns what `main` should: 0, or the `int` that `body` returns; 2 after a
-/// UsageError, such as a wrong description of the cluster; 3 after PeerLost, from which
-/// `lockstep-run` knows that another worker failed first; 1 after any other exception. An exception
-/// becomes one line on stderr, after the program's name.
+/// Runs `body` and returns the exit code for `main`.
+///
+/// The code is 0, or the `int` that `body` returns; 2 after a UsageError, such as an invalid
+/// cluster description; 3 after PeerLost, which tells `lockstep-run` that another worker failed
+/// first; 1 after any other exception. An exception is written to stderr as one line after the
+/// program's name.
 /// \code
 ///   int main() {
 ///     return ls::run_main([] { ... });
 ///   }
 /// \endcode
-/// A body with a std::stop_token gets that of a SignalStop; the exit code is then 130 after SIGINT
-/// and 143 after SIGTERM, if the body itself ends well. A worker that still joins its job reacts to
-/// the first signal in its first step; a second signal ends the process at once.
+/// A body that accepts a std::stop_token gets the token of a SignalStop. The exit code is then 130
+/// after SIGINT and 143 after SIGTERM, unless the body fails. A worker that is still joining its
+/// job reacts to the first signal in its first step; a second signal ends the process at once.
 /// \code
 ///   int main(int argc, char** argv) {
 ///     return ls::run_main([&](std::stop_token stop) {
@@ -88,8 +91,8 @@ int run_main(Body&& body) {
     }
   } else {
     static_assert(detail::MainBody<Body&>,
-                  "lockstep::run_main: the body takes nothing or a std::stop_token, and returns "
-                  "nothing or an int; write run_main([] { ... })");
+                  "lockstep::run_main: the body must accept no argument or a std::stop_token, and "
+                  "return void or int; write run_main([] { ... })");
     return 1;
   }
 }

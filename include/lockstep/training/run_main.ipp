@@ -17,7 +17,7 @@ ProgramFailure current_failure() {
   } catch (const PeerLost& e) {
     return {3, e.what()};
   } catch (const std::bad_alloc&) {
-    return {1, "there is not enough memory; use a smaller batch or a smaller model"};
+    return {1, "out of memory; use a smaller batch or a smaller model"};
   } catch (const std::exception& e) {
     return {1, e.what()};
   } catch (...) {

@@ -1,7 +1,12 @@
 /// \file
 /// SIGINT and SIGTERM as a stop token (POSIX). Invariants: the handler calls async-signal-safe
 /// functions and lock-free atomics only; at most one SignalStop exists in a process; its destructor
-/// brings back the handlers that were there before; an ignored signal stays ignored.
+/// restores the previous handlers; an ignored signal stays ignored.
+///
+///     signal --> handler: first signal --> byte into the pipe --> watch thread: request_stop()
+///                         second one   --> default action, ends the process
+///
+/// request_stop() runs arbitrary callbacks, hence the thread: a handler may not call it.
 #pragma once
 
 #include <array>
@@ -17,28 +22,32 @@
 namespace lockstep {
 
 namespace detail {
-/// A stack of its own for the handlers of a thread. oneDNN's kernels (2.6) keep data far below the
-/// stack pointer: a handler on the thread's stack overwrites them, and one Ctrl-C in ten ended a
-/// training in a crash.
+/// An alternate signal stack (sigaltstack) for a thread. oneDNN's kernels (2.6) keep data far below
+/// the stack pointer, where a handler on the thread's own stack would overwrite them: one Ctrl-C in
+/// ten crashed a training run.
 class SignalStack {
  public:
-  /// For the calling thread, unless it has one.
+  /// Installs the stack for the calling thread, unless the thread already has one.
   LOCKSTEP_COLD_DECL void enter();
+  /// Removes the stack. If called by another thread, leaks the memory instead.
   LOCKSTEP_COLD_DECL void leave();
 
  private:
-  static constexpr std::size_t size = std::size_t{64} << 10;  // AVX-512's registers take 3 KiB
+  // Bytes. The kernel saves the registers here, with AVX-512 about 3 KiB.
+  static constexpr std::size_t size = std::size_t{64} << 10;
   std::unique_ptr<std::byte[]> memory_;
   std::thread::id thread_;
 };
 }  // namespace detail
 
-/// While it lives, the first SIGINT or SIGTERM requests a stop; a second one ends the process as if
-/// there were no handler. The same signal again within 50 ms is not a second one. A signal that is
-/// ignored when the object is made stays ignored: `nohup`, and a shell that starts a program with
-/// `&`, rely on it. The library never makes one: programs do, in their main thread. Other
-/// handlers must run on an alternate stack, too (SA_ONSTACK), where a thread computes on `Cpu`:
-/// oneDNN's kernels keep data below the stack pointer.
+/// Requests a stop at the first SIGINT or SIGTERM during its lifetime.
+///
+/// A second signal ends the process as if there were no handler; the same signal again within 50 ms
+/// does not count. A signal that is ignored when the object is created stays ignored: `nohup`, and
+/// a shell that starts a program with `&`, rely on that. The library never creates a SignalStop;
+/// programs do, in their main thread. Other handlers must also run on an alternate stack
+/// (SA_ONSTACK) if the thread computes on `Cpu`: oneDNN's kernels keep data below the stack
+/// pointer.
 /// \code
 ///   lockstep::SignalStop stop;
 ///   model.fit(train, {.epochs = 3, .stop = stop.token()});
@@ -47,21 +56,23 @@ class SignalStack {
 /// \endcode
 class SignalStop {
  public:
-  /// \throws UsageError if there is one already, Error if the system has no descriptor or thread.
+  /// \throws UsageError if the process already has one, Error if the system is out of descriptors
+  /// or threads.
   LOCKSTEP_COLD_DECL SignalStop();
   LOCKSTEP_COLD_DECL ~SignalStop();
   SignalStop(const SignalStop&) = delete;
   SignalStop& operator=(const SignalStop&) = delete;
 
   std::stop_token token() const { return source_.get_token(); }
-  /// The signal that came, 0 if none did.
+  /// The first signal received; 0 if none.
   LOCKSTEP_COLD_DECL int signal() const;
 
  private:
   static constexpr std::array<int, 2> signals{SIGINT, SIGTERM};
 
   LOCKSTEP_COLD_DECL void start();
-  /// A wake-up may be left over from a SignalStop before, so the state decides, not the byte.
+  /// Body of the thread. Checks the state, not the byte read: an earlier SignalStop may have left a
+  /// byte in the pipe.
   LOCKSTEP_COLD_DECL static void watch(std::stop_source& source);
   LOCKSTEP_COLD_DECL static void wake();
   [[noreturn]] LOCKSTEP_COLD_DECL static void fail(const char* what);

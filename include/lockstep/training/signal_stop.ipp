@@ -17,21 +17,22 @@
 
 namespace lockstep::detail {
 
-/// Shared with the handler, which has no argument for it. The pipe, once made, stays open until the
-/// process ends: a handler on another thread may still be running when the SignalStop is gone.
+/// State shared with the handler; global, since a handler gets no user argument. The pipe stays
+/// open until the process ends: a handler may still run in another thread after SignalStop's
+/// destructor.
 struct SignalState {
   std::atomic<bool> in_use{false}, quit{false};
   std::atomic<int> signal{0};
-  std::atomic<std::int64_t> came{0};  // when the first signal did, in ns; 0: none did
+  std::atomic<std::int64_t> came{0};  // time of the first signal, in ns; 0: none
   std::array<int, 2> pipe{-1, -1};
   static_assert(std::atomic<int>::is_always_lock_free &&
                 std::atomic<std::int64_t>::is_always_lock_free);
 };
 
-/// One for the process, as the handlers are; see `log_state`.
+/// One per process, like signal handlers; visible to all shared objects, see `log_state`.
 [[gnu::visibility("default")]] inline SignalState signal_state;
 
-/// Some senders signal a process and then its group, such as GNU timeout: that is one press.
+/// Some senders, such as GNU timeout, signal a process and then its group: both count as one.
 inline constexpr std::int64_t one_press = 50'000'000;  // ns
 
 inline std::int64_t signal_clock() {
@@ -48,7 +49,7 @@ inline void on_stop_signal(int signal) {
     signal_state.signal = signal;
   } else if (const int first = signal_state.signal;
              (first != 0 && first != signal) || now - came > one_press) {
-    // The second signal: what would have happened without us, at once.
+    // The second signal: restore the default action and raise the signal again.
     struct ::sigaction fallback{};
     fallback.sa_handler = SIG_DFL;
     ::sigaction(signal, &fallback, nullptr);
@@ -78,7 +79,7 @@ void SignalStack::leave() {
   if (!memory_) return;
   ::stack_t none{};
   none.ss_flags = SS_DISABLE;
-  // Another thread cannot take it away, so there it stays.
+  // Only its own thread can remove an alternate stack; otherwise the memory must stay allocated.
   if (thread_ != std::this_thread::get_id() || ::sigaltstack(&none, nullptr) != 0)
     static_cast<void>(memory_.release());
   memory_.reset();
@@ -91,9 +92,7 @@ namespace lockstep {
 SignalStop::SignalStop() {
   auto& state = detail::signal_state;
   if (state.in_use.exchange(true))
-    throw UsageError(
-        "signal stop: there is one already, and signals belong to the whole process; share its "
-        "token()");
+    throw UsageError("signal stop: the process already has one; share its token()");
   try {
     start();
   } catch (...) {
@@ -117,9 +116,9 @@ int SignalStop::signal() const { return detail::signal_state.signal; }
 void SignalStop::start() {
   auto& state = detail::signal_state;
   if (state.pipe[0] < 0) {
-    if (::pipe(state.pipe.data()) != 0) fail("no pipe");
+    if (::pipe(state.pipe.data()) != 0) fail("cannot create a pipe");
     for (const int end : state.pipe) ::fcntl(end, F_SETFD, FD_CLOEXEC);
-    ::fcntl(state.pipe[1], F_SETFL, O_NONBLOCK);  // a handler must not wait
+    ::fcntl(state.pipe[1], F_SETFL, O_NONBLOCK);  // a handler must not block
   }
   state.quit = false;
   state.signal = 0;
@@ -151,7 +150,7 @@ void SignalStop::wake() {
 }
 
 void SignalStop::fail(const char* what) {
-  throw Error("signal stop: {} ({}); raise the limit of open files", what,
+  throw Error("signal stop: {} ({}); raise the limit on open files", what,
               std::generic_category().message(errno));
 }
 

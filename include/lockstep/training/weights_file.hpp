@@ -1,6 +1,7 @@
 /// \file
-/// A model's parameters as a safetensors file. Invariants: names and shapes are Keras'; a file that
-/// does not fit exactly is refused, by the tensor at fault, before anything is changed.
+/// Reading and writing a model's parameters as a safetensors file. Invariants: names and shapes are
+/// Keras'; a file that does not match exactly is rejected, with the name of the tensor, before the
+/// model changes.
 #pragma once
 
 #include <cstddef>
@@ -14,18 +15,20 @@
 
 namespace lockstep::detail {
 
-/// The values of all parameters, weights and state, whatever the type of their elements.
+/// The values of all parameters as bytes, so that no code here depends on the element type.
 template <class Byte>
 struct ValueBytes {
-  DType type;
-  std::span<Byte> weights, state;
+  DType type;                      ///< of the elements
+  std::span<Byte> weights, state;  ///< the flat buffers
 
+  /// The bytes of one parameter.
   std::span<Byte> of(const ParameterInfo& p) const {
     const std::size_t element = size_of(type);
     return (p.trainable ? weights : state).subspan(p.offset * element, p.size() * element);
   }
 };
 
+/// Views of flat host buffers.
 template <class T>
 ValueBytes<const std::byte> bytes_of(const std::vector<T>& weights, const std::vector<T>& state) {
   return {dtype_of<T>, std::as_bytes(std::span(weights)), std::as_bytes(std::span(state))};
@@ -36,17 +39,18 @@ ValueBytes<std::byte> writable_bytes_of(std::vector<T>& weights, std::vector<T>&
           std::as_writable_bytes(std::span(state))};
 }
 
+/// Writes all parameters to a file, atomically. \throws FileError.
 LOCKSTEP_COLD_DECL void write_weights(const std::string& path,
                                       const std::vector<ParameterInfo>& parameters,
                                       const ValueBytes<const std::byte>& values);
 
-/// `values` are the caller's copies: after an error they are not to be used.
-/// \throws WeightsError for a tensor that is missing, unknown, or of another shape or dtype.
+/// Reads all parameters into `values`, whose contents are undefined after an exception.
+/// \throws WeightsError for a tensor that is missing, unknown, or has a wrong shape or dtype.
 LOCKSTEP_COLD_DECL void read_weights(const std::string& path,
                                      const std::vector<ParameterInfo>& parameters,
                                      const ValueBytes<std::byte>& values);
 
-/// Over the tensors' bytes alone, names sorted as byte strings.
+/// SHA-256 over the tensors' bytes, in the order of their names sorted as byte strings.
 LOCKSTEP_COLD_DECL std::string hash_weights(std::vector<ParameterInfo> parameters,
                                             const ValueBytes<const std::byte>& values);
 

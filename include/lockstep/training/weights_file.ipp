@@ -34,15 +34,14 @@ void read_weights(const std::string& path, const std::vector<ParameterInfo>& par
   for (const SafetensorsTensor& tensor : file.tensors()) {
     const auto known = [&](const ParameterInfo& p) { return p.name == tensor.name; };
     if (std::none_of(parameters.begin(), parameters.end(), known))
-      refuse(tensor.name,
-             "is not in the model; use the weights of this model or remove the tensor");
+      refuse(tensor.name, "is not in the model; use this model's weights, or remove the tensor");
   }
   for (const ParameterInfo& p : parameters) {
     const std::span<const std::byte> found = file.bytes(p.name, values.type);
     if (const auto& shape = file.at(p.name).shape; shape != extents_of(p.shape)) {
       std::string extents;
       for (const std::uint64_t extent : shape) add_item(extents, ", ", std::to_string(extent));
-      refuse(p.name, fmt::format("has shape ({}), the model's is {}; use the weights of this model",
+      refuse(p.name, fmt::format("has shape ({}), but the model's is {}; use this model's weights",
                                  extents, to_string(p.shape)));
     }
     std::copy(found.begin(), found.end(), values.of(p).begin());

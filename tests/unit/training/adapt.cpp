@@ -57,9 +57,10 @@ TEST_CASE("the moments of data are those of each channel, also far from zero") {
     CHECK(std::abs(m.mean[k] - mean) <= 1e-9 * std::abs(mean) + 1e-12);
     CHECK(std::abs(m.variance[k] - variance) <= 1e-6 * variance);
   }
-  CHECK(said([] { ls::moments(data() | ls::repeat); }).find("never end; take(n)") !=
+  CHECK(said([] { ls::moments(data() | ls::repeat); }).find("never end; add ls::take(n)") !=
         std::string::npos);
-  CHECK(said([] { ls::moments(data() | ls::take(0)); }) == "moments: the data have no examples");
+  CHECK(said([] { ls::moments(data() | ls::take(0)); }) ==
+        "moments: the data are empty; check take, skip and the files");
 }
 
 TEST_CASE("a model that is adapted to data sees them with mean 0 and variance 1") {

@@ -116,7 +116,7 @@ TEST_CASE("synchronized normalization refuses virtual shards") {
   CHECK_THROWS_WITH(
       (ls::Model{Synchronized{}, ls::OneDevice<Double>{.virtual_shards = 4}, crossentropy, sgd()}),
       Catch::Matchers::ContainsSubstring(
-          "virtual_shards: layer batch_normalization exchanges numbers between"));
+          "virtual_shards: layer batch_normalization communicates between"));
 }
 
 TEST_CASE("state that training does not change stays as it is, bit for bit") {

@@ -225,8 +225,8 @@ TEST_CASE("history holds one value an epoch") {
   CHECK(history.names() == std::vector<std::string>{"loss", "val_loss"});
   CHECK(history.contains("val_loss"));
   CHECK_FALSE(history.contains("accuracy"));
-  CHECK_THROWS_WITH(history["accuracy"], ContainsSubstring("'accuracy'") &&
-                                             ContainsSubstring("known here: loss, val_loss"));
+  CHECK_THROWS_WITH(history["accuracy"],
+                    ContainsSubstring("'accuracy'") && ContainsSubstring("known: loss, val_loss"));
   const std::vector<double>& kept = ls::History(history)["loss"];  // of a temporary
   CHECK(kept.data() != history["loss"].data());
   CHECK(kept == history["loss"]);

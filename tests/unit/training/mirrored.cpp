@@ -191,7 +191,7 @@ TEST_CASE("a layer that exchanges within the step refuses virtual shards") {
   CHECK_NOTHROW(make(0));
   CHECK_THROWS_AS(make(2), ls::UsageError);
   CHECK_THROWS_WITH(make(2),
-                    ContainsSubstring("virtual_shards: layer centre exchanges numbers between"));
+                    ContainsSubstring("virtual_shards: layer centre communicates between"));
 }
 
 TEST_CASE("replicas that differ are found every K steps, by replica and tensor") {
@@ -206,7 +206,8 @@ TEST_CASE("replicas that differ are found every K steps, by replica and tensor")
   } catch (const ls::ReplicasDiverged& e) {
     CHECK(e.replica() == 2);
     CHECK(e.tensor() == "dense_1/bias");
-    CHECK_THAT(e.what(), ContainsSubstring("after step 6 replica 2 holds another dense_1/bias"));
+    CHECK_THAT(e.what(),
+               ContainsSubstring("after step 6, replica 2 holds a different dense_1/bias"));
   }
   CHECK(m.steps() == 6);
   // The next fit looks first; weights that are set are equal again.
@@ -234,8 +235,9 @@ TEST_CASE("from three replicas on the one that differs from most is named, be it
     CHECK_THROWS_AS(m.predict(line::classes(12) | ls::batch(4)), ls::ReplicasDiverged);
     return said;
   };
-  CHECK_THAT(found(3, 0), ContainsSubstring("0: replicas: after step 2 replica 0 holds another "
-                                            "dense_1/bias than 2 of the 3 replicas; a step"));
+  CHECK_THAT(found(3, 0),
+             ContainsSubstring("0: replicas: after step 2, replica 0 holds a different "
+                               "dense_1/bias than 2 of the 3 replicas; a step"));
   CHECK_THAT(found(4, 2), ContainsSubstring("2: ") && ContainsSubstring("than 3 of the 4"));
   CHECK_THAT(found(2, 0), ContainsSubstring("1: ") && ContainsSubstring("than replica 0; a step"));
 }

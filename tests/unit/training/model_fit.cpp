@@ -459,7 +459,7 @@ TEST_CASE("data that run out end training with a warning that names the step") {
   const auto history = m.fit(points() | ls::batch(2), options);  // five batches
   CHECK(history.epoch == std::vector<int>{0, 1});
   CHECK(m.steps() == 5);
-  CHECK(said.find("the data ran out in epoch 2, step 2") != std::string::npos);
+  CHECK(said.find("the data ran out in epoch 2 after step 2") != std::string::npos);
   CHECK(said.find("ls::repeat") != std::string::npos);
   said.clear();
   options.epochs = 1;

@@ -235,7 +235,7 @@ TEST_CASE("weights of a batch in memory are one finite number an example") {
     CHECK_THROWS_WITH(m.train_on_batch(xs(), ys(), w), ContainsSubstring(part));
     CHECK_THROWS_AS(m.test_on_batch(xs(), ys(), w), ls::UsageError);
   };
-  refuses(weights(9), "10 examples need as many weights, not 9");
+  refuses(weights(9), "10 examples need 10 weights, not 9");
   auto w = weights();
   w[7] = std::nan("");
   refuses(w, "example 7 has weight nan");
@@ -250,7 +250,7 @@ TEST_CASE("class weights that the targets cannot name are refused") {
     options.class_weight = by_class;
     CHECK_THROWS_WITH(m.fit(classes() | ls::batch(4), options), ContainsSubstring(part));
   };
-  refuses({{3, 1.0}}, "class 3 has a weight, the model's outputs are classes 0 to 2");
+  refuses({{3, 1.0}}, "class 3 has a weight, but the model's outputs are classes 0 to 2");
   refuses({{-1, 1.0}}, "class -1");
   refuses({{0, 1.0}, {0, 1.0}}, "class 0 has two weights");
   refuses({{2, infinite}}, "class 2 has weight inf");
@@ -269,7 +269,7 @@ TEST_CASE("a loss or a metric of one's own that knows no weights is not given an
   ls::Model m{Net{}, Double{}, Blind{}, ls::SGD{}, Total{}};
   CHECK_NOTHROW(m.fit(points() | ls::batch(4), quiet()));
   const auto weighted = points() | ls::sample_weights(weights()) | ls::batch(4);
-  const auto says = ContainsSubstring("the loss blind has a kernel that does not read them");
+  const auto says = ContainsSubstring("the kernel of loss blind does not read sample weights");
   CHECK_THROWS_WITH(m.fit(weighted, quiet()), says);
   CHECK_THROWS_WITH(m.fit(points() | ls::batch(4), weighted, quiet()), says);
   CHECK_THROWS_WITH(m.evaluate(weighted), says);

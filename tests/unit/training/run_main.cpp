@@ -69,8 +69,7 @@ TEST_CASE("run_main makes one line and an exit code of each exception") {
   throwing(ls::Error("the disk is full"), 1, "the disk is full");
   throwing(ls::DataError("a.csv", "line 2 has no number"), 1, "a.csv: line 2 has no number");
   throwing(std::out_of_range("none"), 1, "none");
-  throwing(std::bad_alloc(), 1,
-           "there is not enough memory; use a smaller batch or a smaller model");
+  throwing(std::bad_alloc(), 1, "out of memory; use a smaller batch or a smaller model");
   throwing(7, 1, "failed with an unknown exception; throw one that derives from std::exception");
   throwing(ls::UsageError("fit: epochs is 0"), 2, "fit: epochs is 0");
   throwing(ls::ClusterError("TF_CONFIG is empty"), 2, "TF_CONFIG is empty");

@@ -171,15 +171,15 @@ TEST_CASE("weights that were set in one process only are found by all that share
   for (const Call call : {Call::evaluate, Call::predict, Call::fit})
     CHECK(
         said({1, 1}, call, 1, 2) ==
-        "replicas: after step 0 replica 1 (rank 1) holds another dense/kernel than replica 0 (rank "
-        "0); set_weights or load_weights was called 2 times in rank 1 and 0 times in rank 0 since "
+        "replicas: after step 0, replica 1 (rank 1) holds a different dense/kernel than replica 0 (rank "
+        "0); set_weights or load_weights was called 2 times on rank 1 and 0 times on rank 0 since "
         "the weights were last equal: call it in all processes, with the same values");
   CHECK(said({1, 2, 1}, Call::predict, 0, 1)
-            .find("replica 0 (rank 0) holds another dense/kernel than 3 of the 4 "
-                  "replicas; set_weights or load_weights was called 1 times in "
-                  "rank 0 and 0 times in rank 1") != std::string::npos);
+            .find("replica 0 (rank 0) holds a different dense/kernel than 3 of the 4 "
+                  "replicas; set_weights or load_weights was called 1 times on "
+                  "rank 0 and 0 times on rank 1") != std::string::npos);
   CHECK(said({1, 1}, Call::evaluate, 10, 1)
-            .find("gave the processes different values: give all the same values") !=
+            .find("with different values in different processes: use the same values") !=
         std::string::npos);
 }
 

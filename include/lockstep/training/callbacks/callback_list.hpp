@@ -1,6 +1,6 @@
 /// \file
-/// Several callbacks as one. Invariants: hooks are called in the order in which callbacks were
-/// added; when the list is gone each callback has the control that it had before.
+/// A list of callbacks. Invariants: hooks are called in the order in which callbacks were added;
+/// the destructor gives each callback the control back that it had before set_control.
 #pragma once
 
 #include <cstddef>
@@ -25,18 +25,19 @@ class CallbackList {
   CallbackList() = default;
   /// \throws UsageError if one of `callbacks` is null.
   LOCKSTEP_DECL explicit CallbackList(std::span<const std::shared_ptr<Callback>> callbacks);
+  /// Restores the callbacks' previous controls.
   LOCKSTEP_DECL ~CallbackList();
   CallbackList(const CallbackList&) = delete;
   CallbackList& operator=(const CallbackList&) = delete;
 
-  /// The list does not own `callback`.
+  /// Adds a callback that the caller owns; it must outlive the list.
   LOCKSTEP_DECL void add(Callback& callback);
-  /// The list shares `callback`. \throws UsageError if it is null.
+  /// Adds a callback and shares its ownership. \throws UsageError if the pointer is null.
   LOCKSTEP_COLD_DECL void add(std::shared_ptr<Callback> callback);
   std::size_t size() const { return callbacks_.size(); }
   bool empty() const { return callbacks_.empty(); }
 
-  /// Of all callbacks added so far, while the list lives.
+  /// Sets the control of all callbacks added so far, until the list is destroyed.
   LOCKSTEP_DECL void set_control(TrainingControl* control);
 
   LOCKSTEP_DECL void on_train_begin(const Logs& logs);
@@ -46,7 +47,7 @@ class CallbackList {
   LOCKSTEP_DECL void on_predict_begin(const Logs& logs);
   LOCKSTEP_DECL void on_predict_end(const Logs& logs);
   LOCKSTEP_DECL void on_epoch_begin(int epoch, const Logs& logs);
-  /// `after()` follows each callback.
+  /// Calls the hook of each callback, and `after()` after each.
   template <class After>
   void on_epoch_end(int epoch, const Logs& logs, const After& after) {
     for (const auto& callback : callbacks_) {
@@ -68,11 +69,11 @@ class CallbackList {
     for (const auto& callback : callbacks_) (callback.get()->*hook)(arguments...);
   }
 
-  // From the last to the first: a callback may be in the list twice.
+  // From the last to the first, since a callback may be in the list twice.
   LOCKSTEP_DECL void restore_controls();
 
   std::vector<std::shared_ptr<Callback>> callbacks_;
-  std::vector<TrainingControl*> before_;  // of the first callbacks: their controls outside
+  std::vector<TrainingControl*> before_;  // previous control of callbacks_[i]; may be shorter
 };
 
 }  // namespace lockstep

@@ -17,9 +17,8 @@ void CallbackList::add(Callback& callback) { add({std::shared_ptr<Callback>(), &
 
 void CallbackList::add(std::shared_ptr<Callback> callback) {
   if (!callback)
-    throw UsageError(
-        "callbacks: number {} (counted from 0) is a null pointer; leave it out or make it",
-        callbacks_.size());
+    throw UsageError("callbacks: element {} is a null pointer; remove it or create the callback",
+                     callbacks_.size());
   callbacks_.push_back(std::move(callback));
 }
 

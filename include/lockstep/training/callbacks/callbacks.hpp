@@ -1,5 +1,5 @@
 /// \file
-/// All callbacks.
+/// Includes all callbacks.
 #pragma once
 
 #include "lockstep/training/callbacks/csv_logger.hpp"

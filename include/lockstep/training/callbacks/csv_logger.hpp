@@ -1,6 +1,6 @@
 /// \file
-/// The numbers of each epoch as a line of a CSV file. Invariants: only the chief writes; a line is
-/// in the file, whole, when its epoch has ended.
+/// Writes the logs of each epoch as a line of a CSV file. Invariants: only the chief writes; when
+/// an epoch has ended, its complete line is in the file.
 #pragma once
 
 #include <memory>
@@ -11,22 +11,22 @@
 
 namespace lockstep {
 
-/// Keras' CSVLogger: a header, then "epoch" and the values in the order of their names, so that
-/// both libraries' files have the same columns. Without validation in the first epoch there are
-/// columns val_... all the same; what an epoch does not have is NA.
+/// Keras' CSVLogger: a header, then one line per epoch.
 ///
-/// An existing file is replaced, or with `append` continued: it gets a header only if it is empty.
+/// The columns are "epoch" and the values sorted by name, as in Keras' files. Columns val_... exist
+/// even if the first epoch has no validation; a value that an epoch does not log is NA. An existing
+/// file is overwritten or, with `append`, continued, with a header only if the file is empty.
 /// Source: keras/src/callbacks/csv_logger.py.
 /// \code
 ///   model.fit(train, test, {.epochs = 3, .callbacks = {lockstep::CSVLogger{"training.csv"}}});
 /// \endcode
 struct CSVLogger {
-  std::string filename;
-  std::string separator = ",";
-  bool append = false;
+  std::string filename;         ///< relative to the working directory
+  std::string separator = ",";  ///< one character
+  bool append = false;          ///< continue an existing file
 
-  /// \throws UsageError if the separator is not one character. `fit` throws FileError if the file
-  /// cannot be written.
+  /// The callback for `fit`. \throws UsageError if the separator is not one character. `fit` throws
+  /// FileError if the file cannot be written.
   LOCKSTEP_COLD_DECL operator std::shared_ptr<Callback>() const;
 };
 

@@ -22,7 +22,7 @@ class CSVLoggerHooks final : public Callback {
  public:
   explicit CSVLoggerHooks(CSVLogger options) : o_(std::move(options)) {
     if (o_.separator.size() != 1 || o_.separator.find_first_of("\"\r\n") != std::string::npos)
-      throw UsageError("CSVLogger: '{}' cannot separate values; give one character, such as , or ;",
+      throw UsageError("CSVLogger: separator is '{}'; it must be one character, such as ',' or ';'",
                        o_.separator);
   }
   CSVLoggerHooks(const CSVLoggerHooks&) = delete;
@@ -35,7 +35,7 @@ class CSVLoggerHooks final : public Callback {
     if (params().rank != 0) return;
     const int how = O_WRONLY | O_CREAT | O_CLOEXEC | (o_.append ? O_APPEND : O_TRUNC);
     file_ = ::open(o_.filename.c_str(), how, 0666);
-    if (file_ < 0) fail("it cannot be opened for writing");
+    if (file_ < 0) fail("cannot be opened for writing");
     has_header_ = o_.append && ::lseek(file_, 0, SEEK_END) > 0;
   }
 
@@ -71,7 +71,7 @@ class CSVLoggerHooks final : public Callback {
     for (std::size_t i = 0; i < count && !has_validation; ++i)
       columns_.push_back("val_" + columns_[i]);
   }
-  /// As Python's csv module: in quotes if it would not be one value otherwise.
+  /// Quotes a value only if needed (csv.QUOTE_MINIMAL of Python's csv module).
   std::string quoted(const std::string& value) const {
     if (value.find_first_of(o_.separator + "\"\r\n") == value.npos) return value;
     std::string result = "\"";
@@ -82,12 +82,12 @@ class CSVLoggerHooks final : public Callback {
     while (!bytes.empty()) {
       const auto n = ::write(file_, bytes.data(), bytes.size());
       if (n < 0 && errno == EINTR) continue;
-      if (n < 0) fail("it cannot be written");
+      if (n < 0) fail("cannot be written");
       bytes.remove_prefix(static_cast<std::size_t>(n));
     }
   }
   [[noreturn]] void fail(std::string_view what) {
-    throw FileError(o_.filename, "{} ({}); check CSVLogger's folder, rights and disk", what,
+    throw FileError(o_.filename, "{} ({}); check CSVLogger's folder, permissions and disk", what,
                     std::generic_category().message(errno));
   }
   void close() {

@@ -16,7 +16,7 @@ class EarlyStoppingHooks final : public Callback {
   explicit EarlyStoppingHooks(const EarlyStopping& options)
       : o_(options), monitor_("EarlyStopping", o_.monitor, o_.mode, o_.min_delta) {
     if (o_.patience < 0)
-      throw UsageError("EarlyStopping: a patience of {} epochs; give 0 or more", o_.patience);
+      throw UsageError("EarlyStopping: patience is {}; it must be at least 0", o_.patience);
   }
 
   void on_train_begin(const Logs&) override {
@@ -50,7 +50,7 @@ class EarlyStoppingHooks final : public Callback {
     if (best_weights_.empty()) return;
     if (is_verbose)
       log(LogLevel::info,
-          fmt::format("the weights are those of the end of the best epoch, {}", best_epoch_ + 1));
+          fmt::format("restored the weights of the best epoch, {}", best_epoch_ + 1));
     control().set_weights(best_weights_);
     best_weights_.clear();
   }

@@ -1,5 +1,5 @@
 /// \file
-/// A callback from functions. Invariant: a hook without a function does nothing.
+/// A callback made of functions. Invariant: a hook without a function does nothing.
 #pragma once
 
 #include <cstddef>
@@ -11,8 +11,8 @@
 
 namespace lockstep {
 
-/// Keras' LambdaCallback: an aggregate of functions, named as the hooks. Converts to the shared
-/// callback that `fit` takes.
+/// Keras' LambdaCallback: an aggregate of functions with the hooks' names. Converts to the shared
+/// pointer that `fit` expects. An exception of a function ends the run.
 /// \code
 ///   model.fit(train, {.epochs = 3, .callbacks = {lockstep::LambdaCallback{
 ///       .on_epoch_end = [](int epoch, const lockstep::Logs& logs) {
@@ -20,9 +20,9 @@ namespace lockstep {
 ///       }}}});
 /// \endcode
 struct LambdaCallback {
-  using Whole = std::function<void(const Logs&)>;
-  using Epoch = std::function<void(int epoch, const Logs&)>;
-  using Batch = std::function<void(std::size_t batch, const Logs&)>;
+  using Whole = std::function<void(const Logs&)>;                     ///< of a whole run
+  using Epoch = std::function<void(int epoch, const Logs&)>;          ///< epochs count from 0
+  using Batch = std::function<void(std::size_t batch, const Logs&)>;  ///< batches count from 0
 
   Epoch on_epoch_begin{};
   Epoch on_epoch_end{};

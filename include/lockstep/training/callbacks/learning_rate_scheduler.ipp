@@ -13,7 +13,8 @@ namespace lockstep::detail {
 class LearningRateSchedulerHooks final : public Callback {
  public:
   explicit LearningRateSchedulerHooks(LearningRateScheduler options) : o_(std::move(options)) {
-    if (!o_.schedule) throw UsageError("LearningRateScheduler: there is no schedule; give one");
+    if (!o_.schedule)
+      throw UsageError("LearningRateScheduler: schedule is empty; set it to a function");
   }
 
   void on_epoch_begin(int epoch, const Logs&) override {

@@ -1,6 +1,6 @@
 /// \file
-/// The value that a callback watches, and whether it got better. Invariant: a value that is not
-/// there, or is NaN, is never better than one that is.
+/// The value that a callback monitors, and whether it improved. Invariant: a missing value or NaN
+/// is never an improvement on an existing value.
 #pragma once
 
 #include <optional>
@@ -14,30 +14,31 @@
 
 namespace lockstep {
 
-/// Whether a value gets better as it falls or as it rises. `automatic` knows the names of losses
-/// and of lockstep's metrics.
+/// Whether lower (min) or higher (max) values are better. `automatic` decides by the name, for
+/// losses and lockstep's metrics.
 enum class MonitorMode { automatic, min, max };
 
 namespace detail {
 
-/// Keras' MonitorCallback.
+/// Keras' MonitorCallback: the shared part of EarlyStopping and ReduceLROnPlateau.
 class Monitor {
  public:
+  /// `callback`: its name, for messages. \throws UsageError unless min_delta is finite.
   LOCKSTEP_COLD_DECL Monitor(const char* callback, std::string name, MonitorMode mode,
                              double min_delta);
 
-  /// Before each fit, whose own values are `metrics`. \throws UsageError if the mode is automatic
-  /// and the name says nothing; it lists the values if there is none of this name.
+  /// Call before each fit; `metrics` are the names that fit itself logs. \throws UsageError if the
+  /// mode is automatic and unknown for the name; lists the names if none matches.
   LOCKSTEP_COLD_DECL void begin(const std::vector<std::string>& metrics);
-  /// The value, or nothing. Then the process of rank 0 warns, once a fit, with the names that there
-  /// are.
+  /// The monitored value, or nullopt if the logs lack it; rank 0 then logs a warning, once per fit.
   LOCKSTEP_COLD_DECL std::optional<double> value(const Logs& logs, int rank);
 
-  /// Whether `value` is better than `reference`, by more than min_delta.
+  /// Whether `value` is better than `reference` by more than min_delta; true if there is no
+  /// reference.
   LOCKSTEP_COLD_DECL bool improves(double value, std::optional<double> reference) const;
 
  private:
-  /// As the name says, or automatic.
+  /// The mode that the name implies, or automatic if unknown.
   LOCKSTEP_COLD_DECL static MonitorMode mode_of(std::string_view name);
 
   const char* callback_;

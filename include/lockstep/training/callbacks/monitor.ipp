@@ -33,11 +33,11 @@ void Monitor::begin(const std::vector<std::string>& metrics) {
   }
   if (!is_known)
     throw UsageError(
-        "{}: the model has no value named '{}', only {} and with validation data {}; set .monitor "
-        "to one of them, or .mode if another callback logs '{}'",
+        "{}: fit logs no value named '{}', only {} and, with validation data, {}; set .monitor to "
+        "one of them, or .mode if another callback logs '{}'",
         callback_, name_, of_training, of_validation, name_);
   throw UsageError(
-      "{}: whether '{}' should fall or rise is not known; set .mode to MonitorMode::min or max",
+      "{}: whether '{}' should fall or rise is unknown; set .mode to MonitorMode::min or max",
       callback_, name_);
 }
 
@@ -51,9 +51,9 @@ std::optional<double> Monitor::value(const Logs& logs, int rank) {
     has_validation = has_validation || name.starts_with("val_");
   }
   log(LogLevel::warning,
-      fmt::format("{}: there is no value named '{}' to watch, only {}{}", callback_, name_, known,
+      fmt::format("{}: the logs have no value named '{}', only {}{}", callback_, name_, known,
                   name_.starts_with("val_") && !has_validation
-                      ? "; give fit validation data in each epoch "
+                      ? "; pass validation data to fit and validate in each epoch "
                         "(.validation_freq = 1), or set .monitor"
                       : "; set .monitor to one of them"));
   return found;
@@ -67,7 +67,7 @@ bool Monitor::improves(double value, std::optional<double> reference) const {
 
 MonitorMode Monitor::mode_of(std::string_view name) {
   if (name.starts_with("val_")) name.remove_prefix(4);
-  const auto digits = name.find_last_not_of("0123456789");  // auc_1 is the second auc
+  const auto digits = name.find_last_not_of("0123456789");  // "auc_1" is the second AUC
   if (digits != name.npos && digits + 1 < name.size() && name[digits] == '_')
     name = name.substr(0, digits);
   for (const std::string_view up : {"accuracy", "binary_accuracy", "top_k_categorical_accuracy",

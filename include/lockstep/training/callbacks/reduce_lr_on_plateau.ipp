@@ -16,14 +16,15 @@ class ReduceLROnPlateauHooks final : public Callback {
   explicit ReduceLROnPlateauHooks(const ReduceLROnPlateau& options)
       : o_(options), monitor_("ReduceLROnPlateau", o_.monitor, o_.mode, o_.min_delta) {
     if (!(o_.factor >= 0 && o_.factor < 1))
-      throw UsageError(
-          "ReduceLROnPlateau: a factor of {} does not reduce; give one from 0 to below 1",
-          o_.factor);
+      throw UsageError("ReduceLROnPlateau: factor is {}; it must be at least 0 and below 1",
+                       o_.factor);
     if (!(o_.min_lr >= 0) || !is_finite(o_.min_lr))
-      throw UsageError("ReduceLROnPlateau: min_lr {}; give a rate of 0 or more", o_.min_lr);
+      throw UsageError("ReduceLROnPlateau: min_lr is {}; it must be finite and at least 0",
+                       o_.min_lr);
     if (o_.patience < 0 || o_.cooldown < 0)
-      throw UsageError("ReduceLROnPlateau: patience {} and cooldown {}; give epochs, 0 or more",
-                       o_.patience, o_.cooldown);
+      throw UsageError(
+          "ReduceLROnPlateau: patience is {} and cooldown is {}; both must be at least 0",
+          o_.patience, o_.cooldown);
   }
 
   void on_train_begin(const Logs&) override {

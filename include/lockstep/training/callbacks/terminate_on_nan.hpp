@@ -1,6 +1,6 @@
 /// \file
-/// Ends a training whose loss, gradients or weights are not finite. Invariant: all processes of a
-/// job end after the same step, since they have the same loss, gradients and weights.
+/// Stops training when the loss, a gradient or a weight is not finite. Invariant: all processes of
+/// a job stop after the same step, since they have the same loss, gradients and weights.
 #pragma once
 
 #include <memory>
@@ -10,18 +10,21 @@
 
 namespace lockstep {
 
-/// Keras' TerminateOnNaN: training ends after the first step, or execution of several, whose
-/// loss is NaN or infinite. Unlike in Keras, it also ends if a gradient of that step or a weight
-/// after it is, since some ReLUs hide NaN from the loss: that costs one pass over both a step. The
-/// error line names its last step, the replica whose examples gave that loss, and the parameters
-/// whose gradients or weights are not finite. With `raise_error`, `fit` throws it instead. Source:
-/// keras/src/callbacks/terminate_on_nan.py.
+/// Keras' TerminateOnNaN: stops training after the first step (or execution of several steps) whose
+/// loss is NaN or infinite.
+///
+/// Unlike Keras, also checks the gradients of the step and the weights after it, since some ReLUs
+/// hide NaN from the loss; the check costs one pass over both per step. The log line names the
+/// execution's last step, the replica whose loss is not finite, and the parameters whose gradients
+/// or weights are not. With `raise_error`, `fit` throws an Error with the same text instead.
+/// Source: keras/src/callbacks/terminate_on_nan.py.
 /// \code
 ///   model.fit(train, {.epochs = 3, .callbacks = {lockstep::TerminateOnNaN{}}});
 /// \endcode
 struct TerminateOnNaN {
-  bool raise_error = false;
+  bool raise_error = false;  ///< throw instead of stopping
 
+  /// The callback for `fit`.
   LOCKSTEP_COLD_DECL operator std::shared_ptr<Callback>() const;
 };
 

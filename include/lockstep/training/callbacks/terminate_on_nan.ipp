@@ -21,12 +21,13 @@ class TerminateOnNaNHooks final : public Callback {
   void on_epoch_begin(int epoch, const Logs&) override { epoch_ = epoch; }
   void on_train_batch_begin(std::size_t batch, const Logs&) override { first_ = batch; }
   void on_train_batch_end(std::size_t batch, const Logs& logs) override {
-    // The mean of the epoch so far knows of all steps of an execution.
+    // The last step's loss misses earlier steps of the execution; the running mean includes them.
     const double last = logs.step("loss"), loss = detail::is_finite(last) ? logs["loss"] : last;
     step_ += batch - first_ + 1;
     if (detail::is_finite(loss) && control().is_finite()) return;
     const std::string where = control().not_finite();
-    if (detail::is_finite(loss) && where.empty()) return;  // squares of doubles overflow earlier
+    // Everything is finite after all: is_finite() sums squares, which overflow for large doubles.
+    if (detail::is_finite(loss) && where.empty()) return;
     std::string what = fmt::format("step {} (epoch {}, batch {}): the loss is {}", step_,
                                    epoch_ + 1, batch + 1, loss);
     if (!where.empty()) what += "; not finite: " + where;
@@ -37,8 +38,8 @@ class TerminateOnNaNHooks final : public Callback {
 
  private:
   TerminateOnNaN o_;
-  std::uint64_t step_ = 0;  // counted from 1, as the progress line does
-  std::size_t first_ = 0;   // batch of the execution
+  std::uint64_t step_ = 0;  // counted from 1, as in the progress line
+  std::size_t first_ = 0;   // first batch of the current execution
   int epoch_ = 0;
 };
 

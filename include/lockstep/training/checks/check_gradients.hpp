@@ -1,7 +1,8 @@
 /// \file
-/// Gradients of layers and losses against differences of the loss, for the tests of custom ones;
-/// lockstep/reference.hpp has the kernels.
-/// Invariant: all of it in double, on the reference device, with one set of random draws.
+/// Gradient checking: compares the gradients of layers and losses with central differences of the
+/// loss, for tests of custom layers. Include lockstep/reference.hpp for the kernels. Invariant: all
+/// arithmetic is in double on the reference device, and every evaluation uses the same random
+/// draws.
 #pragma once
 
 #include <algorithm>
@@ -32,23 +33,24 @@ namespace lockstep {
 
 /// Options of `check_gradients`.
 struct GradientCheckOptions {
-  double step = 1e-5;          ///< a weight is moved by it, up and down
-  std::size_t elements = 200;  ///< of each parameter, evenly spread
-  std::uint64_t seed = 1;      ///< of the weights, and of layers that draw
+  double step = 1e-5;          ///< by which each weight is moved up and down
+  std::size_t elements = 200;  ///< maximum checked per parameter, evenly spread
+  std::uint64_t seed = 1;      ///< of the weights and of random layers
 };
 
-/// The gradient that is furthest from the slope of the loss.
+/// The gradient with the largest error.
 struct GradientCheck {
   double error = 0;         ///< |gradient - slope| / max(1, |slope|); infinite for NaN
   std::string parameter{};  ///< "dense/kernel"; "input/x": the gradient of the layer's input
-  std::size_t element = 0;  ///< of the parameter
-  double gradient = 0;      ///< by backward
+  std::size_t element = 0;  ///< index within the parameter
+  double gradient = 0;      ///< computed by backward
   double slope = 0;         ///< (loss(w + step) - loss(w - step)) / (2 step)
 };
 
 namespace detail {
 
-/// y = x + w, so that the gradient of w is that of what follows, summed over the examples.
+/// y = x + w. Inserted before a layer, its weight gradient is the gradient of the layer's input,
+/// summed over the examples.
 struct InputOffsetOp {
   Shape in;
   constexpr Shape out() const { return in; }
@@ -64,7 +66,7 @@ struct InputOffset {
   }
 };
 
-/// A network and its loss, as a function of the weights.
+/// A network and its loss as a function f(weights), for fixed examples.
 template <class Net, class L>
 class WeightFunction {
  public:
@@ -88,9 +90,11 @@ class WeightFunction {
     for (double& w : weights) w += 0.3 * random.normal();
   }
 
+  /// Mean loss over the examples at `weights`.
   double loss() { return run(nullptr); }
+  /// Gradients at `weights`, by backward.
   std::vector<double> gradients() {
-    // What backward does not write stays NaN.
+    // NaN marks elements that backward does not write.
     const std::vector<double> unset(weights.size(), std::numeric_limits<double>::quiet_NaN());
     engine_.gradients().upload(unset.data());
     run(engine_.output_gradient());
@@ -127,7 +131,7 @@ class WeightFunction {
   std::vector<double> state_ = std::vector<double>(Net::graph.state);
 };
 
-/// `In` in front of L, and an offset of the input between them.
+/// Layer L on input `In`, with an InputOffset before the layer.
 template <class In, class L>
 struct CheckedLayer : Sequential<In, InputOffset, L> {};
 
@@ -147,11 +151,14 @@ struct Kernel<detail::InputOffsetOp, D> : KernelTraits {
   }
 };
 
-/// Compares the gradients of a network's parameters, in training, with central differences of its
-/// loss; x (examples, input), y (examples, target). Penalties do not count. Layers that draw draw
-/// the same numbers each time. A kink, as ReLU's at 0, gives a large error if a value lies within
-/// `step` of it: choose another seed. \throws UsageError if sizes do not fit, or no parameter is
-/// trained.
+/// Compares the gradients of a network's parameters with central differences of its loss,
+///
+///     slope = (loss(w + step) - loss(w - step)) / (2 step)
+///
+/// in training mode, without penalties; x (examples, input), y (examples, target). Random layers
+/// use the same draws each time. A kink, such as ReLU's at 0, gives a large error if a value lies
+/// within `step` of it: choose another seed. \throws UsageError if sizes do not match or the model
+/// has no trainable parameter.
 /// \code
 ///   struct Net : ls::Sequential<ls::Input<4, 3>, MyLayer, ls::Flatten, ls::Dense<2>> {};
 ///   assert(ls::check_gradients(Net{}, x, y).error < 1e-8);   // x (6, 4, 3), y (6, 2)
@@ -168,7 +175,7 @@ GradientCheck check_gradients(
   if constexpr (fault == detail::ModelFault::none) {
     if (Net::graph.weights == 0)
       throw UsageError(
-          "check_gradients: the model has no trained parameter; check a layer alone, "
+          "check_gradients: the model has no trainable parameter; check a single layer with "
           "ls::check_gradients<ls::Input<...>>(Layer{})");
     detail::WeightFunction<Net, L> f(x, y, loss, options.seed);
     const std::vector<double> gradients = f.gradients();
@@ -193,8 +200,8 @@ GradientCheck check_gradients(
   return worst;
 }
 
-/// The same for one layer or block alone, over drawn numbers, the gradient of its input included:
-/// not for a layer whose input is a label, as Embedding's.
+/// The same for a single layer or block on random examples, including the gradient of its input
+/// ("input/x"). Not for layers whose input is an index, such as Embedding.
 /// \code
 ///   const ls::GradientCheck check = ls::check_gradients<ls::Input<4, 3>>(MyLayer{});
 ///   if (check.error > 1e-8) fmt::print("{}: {}\n", check.parameter, check.error);

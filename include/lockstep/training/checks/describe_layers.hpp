@@ -1,7 +1,7 @@
 /// \file
-/// A model's layers as text, for comparing the processes of a job. Invariants: models that compute
-/// differently give different text, as far as their ops are plain aggregates of values; equal
-/// models give equal text with any compiler.
+/// A model's layers as text, so that the processes of a job can compare their models. Invariants:
+/// models that compute differently give different text if their ops are plain aggregates of values;
+/// equal models give equal text with any compiler.
 #pragma once
 
 #include <cstddef>
@@ -21,7 +21,8 @@
 
 namespace lockstep::detail {
 
-/// Becomes a member of `Whole` of any type, but no base of it.
+/// Converts to any member type of `Whole`, but not to a base of it. Used to count the members of an
+/// aggregate: `Whole{any, any}` compiles if it has at least two.
 template <class Whole>
 struct AnyMember {
   template <class M>
@@ -31,19 +32,22 @@ struct AnyMember {
 template <class T, std::size_t>
 using AnyMemberOf = AnyMember<T>;
 
+/// Limit of each_member, which has one branch per number of members.
 inline constexpr std::size_t most_members = 10;
 
-/// Whether T can be made from so many values.
+/// Whether T can be initialized from sizeof...(I) values.
 template <class T, std::size_t... I>
 constexpr bool is_constructible_from(std::index_sequence<I...>) {
   return requires { T{AnyMemberOf<T, I>{}...}; };
 }
-/// The same with the one after the first I in braces of its own, which fails in a C array.
+/// The same with the value after the first I in its own braces, which does not compile if that
+/// value initializes an element of a C array member: brace elision then counts too many members.
 template <class T, std::size_t... I, std::size_t... K>
 constexpr bool is_constructible_braced(std::index_sequence<I...>, std::index_sequence<K...>) {
   return requires { T{AnyMemberOf<T, I>{}..., {AnyMember<T>{}}, AnyMemberOf<T, K>{}...}; };
 }
 
+/// Number of members of aggregate T; most_members + 1 if there are more.
 template <class T, std::size_t N = 0>
 constexpr std::size_t member_count() {
   if constexpr (N > most_members)
@@ -54,6 +58,7 @@ constexpr std::size_t member_count() {
     return N;
 }
 
+/// Whether T has no C array members, so that member_count is right.
 template <class T, std::size_t... I>
 constexpr bool each_is_one_member(std::index_sequence<I...>) {
   return (is_constructible_braced<T>(std::make_index_sequence<I>{},
@@ -61,8 +66,8 @@ constexpr bool each_is_one_member(std::index_sequence<I...>) {
           ...);
 }
 
-/// Whether T's values can be told one by one: an aggregate without bases and C arrays, of at most
-/// ten members.
+/// Whether each_member can visit T: an aggregate without bases and C arrays, with one to ten
+/// members.
 template <class T>
 constexpr bool is_plain() {
   if constexpr (!std::is_aggregate_v<T> || std::is_array_v<T>)
@@ -73,7 +78,8 @@ constexpr bool is_plain() {
     return each_is_one_member<T>(std::make_index_sequence<member_count<T>()>{});
 }
 
-/// Calls `f` with each member of a plain aggregate, in order.
+/// Calls `f` with each member of a plain aggregate, in order. C++20 has no reflection, hence one
+/// structured binding per number of members.
 template <class T, class F>
 void each_member(const T& value, F&& f) {
   constexpr std::size_t n = member_count<T>();
@@ -111,17 +117,20 @@ void each_member(const T& value, F&& f) {
   }
 }
 
-/// Writes an aggregate's values: "(filters 32, strides (1, 1))".
+/// Writes an aggregate's values to a string: "(filters 32, strides (1, 1))".
 class MemberText {
  public:
-  /// `names`: of the members, with spaces between them; may be fewer.
+  /// `names`: the members' names, separated by spaces; may be fewer than there are members.
   MemberText(std::string& to, std::string_view names) : to_(to), names_(names) {}
-  /// Before each value that is written; `skip` takes its name alone.
+  /// Writes the separator and the next name. Call before writing each value.
   LOCKSTEP_COLD_DECL void next();
+  /// Drops the next name, for a value that is not written.
   LOCKSTEP_COLD_DECL void skip();
+  /// Writes the closing parenthesis.
   LOCKSTEP_COLD_DECL void end();
 
  private:
+  /// Pops the next name; empty if none are left.
   LOCKSTEP_COLD_DECL std::string_view next_name();
 
   std::string& to_;
@@ -129,13 +138,15 @@ class MemberText {
   bool is_empty_ = true;
 };
 
+/// Append a number in its shortest form that reads back as the same value.
 LOCKSTEP_COLD_DECL void append_number(std::string& to, float value);
 LOCKSTEP_COLD_DECL void append_number(std::string& to, double value);
 LOCKSTEP_COLD_DECL void append_whole(std::string& to, long long value);
 LOCKSTEP_COLD_DECL void append_whole(std::string& to, unsigned long long value);
 
-/// Adds a value to `to`. The members of an aggregate have the names that it tells by `members`; one
-/// that is the shape `in` of the layer's input is left out.
+/// Appends a value of any kind to `to`. The names of an aggregate's members come from its static
+/// `members`. A member that equals `in`, the shape of the layer's input, is left out: the layer
+/// before shows it.
 template <class V>
 void append_value(std::string& to, const V& value, const Shape& in) {
   if constexpr (std::is_same_v<V, bool>) {
@@ -175,12 +186,12 @@ void append_value(std::string& to, const V& value, const Shape& in) {
   }
 }
 
-/// The op of a node: its values in parentheses, nothing if it has none.
+/// The values of a node's op in parentheses; empty if it has none.
 template <class G, class... Ops>
 std::string describe_op(const G& graph, const Node& node, List<Ops...>) {
   const Shape& in = graph.value[node.in0];
   std::string result;
-  // In a list: clang folds at most 256 operands.
+  // An initializer list instead of a fold: clang folds at most 256 operands.
   for (const bool found : std::initializer_list<bool>{
            (node.type == index_in<Ops>(List<Ops...>{}) &&
             (append_value(result, graph.pool.template of<Ops>().op[node.op], in), true))...})
@@ -189,7 +200,7 @@ std::string describe_op(const G& graph, const Node& node, List<Ops...>) {
   return result;
 }
 
-/// What of a model is described.
+/// A model's graph without its type, for describe_layers.
 struct DescribedGraph {
   std::span<const Node> nodes;
   std::span<const NamedParameter> parameters;
@@ -197,8 +208,8 @@ struct DescribedGraph {
   FunctionRef<std::string(const Node&)> op;
 };
 
-/// Each layer: its name, what it takes if that is not what stands before it, its op, the shape of
-/// its result, its parameters.
+/// For each layer: its name, its inputs if they are not the previous layer's output, its op, the
+/// shape of its output, its parameters.
 /// \code
 ///   "conv2d (filters 32, ...) to (26, 26, 32), kernel (3, 3, 1, 32), bias (32); re_lu to ..."
 /// \endcode
@@ -216,11 +227,11 @@ std::string describe_layers() {
                           op});
 }
 
-/// A number that differs, in all likelihood, if a bit of a value does, which takes `element` bytes.
+/// A 64-bit hash of `values`, whose elements have `element` bytes each. Not cryptographic.
 LOCKSTEP_COLD_DECL std::uint64_t checksum(std::span<const std::byte> values, std::size_t element);
 
-/// The values that the parameters begin with: of each one the first value and a checksum of all.
-/// They differ with the initializer, and with a machine's mathematical functions.
+/// The first value and the checksum of each parameter. Detects different initializers, and math
+/// libraries that round differently.
 LOCKSTEP_COLD_DECL std::string describe_values(std::span<const NamedParameter> parameters,
                                                const ValueBytes<const std::byte>& values);
 

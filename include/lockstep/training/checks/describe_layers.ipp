@@ -11,7 +11,7 @@
 
 namespace lockstep::detail {
 
-/// A parameter's shape, penalty and kind.
+/// A parameter's shape, regularizer, and whether it is trainable.
 [[gnu::cold]] inline std::string describe_parameter(const NamedParameter& p) {
   std::string result = fmt::format("{} {}", p.name, to_string(p.shape));
   if (p.penalty.l1 != 0) result += " l1 " + shortest_number(p.penalty.l1);
@@ -74,7 +74,7 @@ std::uint64_t checksum(std::span<const std::byte> values, std::size_t element) {
   return sum;
 }
 
-/// "" if there is none.
+/// The first value as text; empty if there are no values.
 template <class T>
 [[gnu::cold]] std::string first_of(std::span<const std::byte> values) {
   if (values.empty()) return "";

@@ -1,6 +1,6 @@
 /// \file
-/// The members of a model that does not compile. Invariant: whatever a program asks of such a model
-/// is there, so that the sentence about its fault is the only error.
+/// The base of a Model with invalid arguments. Invariant: it has every member of Model that a
+/// program may use, so that the static_assert about the fault is the only error.
 #pragma once
 
 #include <cstddef>
@@ -30,7 +30,7 @@ struct RealOf<S> {
   using type = typename S::device::real;
 };
 
-/// Takes what `Model` takes and gives what it gives; never run.
+/// Accepts Model's arguments and returns Model's result types; never executed.
 template <class Real>
 class FaultyModel {
  public:

@@ -1,7 +1,11 @@
 /// \file
-/// What `ls::Model` and its data must satisfy, one sentence each. Invariants: what is wrong is
-/// found as a value; only a faulty model instantiates the class with its sentence, and nothing
-/// depends on that class, so that there is one error.
+/// Compile-time requirements on the arguments of `ls::Model` and on its data, one error message
+/// each. Invariants: the fault is computed as a value; only a faulty model instantiates the class
+/// with the static_assert, on which nothing else depends, so the compiler prints one error.
+///
+///     fault_of<Net, S, L, O, Ms...>() --> ModelFault
+///         none:  the constrained Model<...> is chosen
+///         other: the primary Model<...> instantiates ModelVerdict<fault, ...>: one static_assert
 #pragma once
 
 #include <concepts>
@@ -17,11 +21,11 @@
 
 namespace lockstep::detail {
 
-/// The first requirement that a model does not meet.
+/// The first requirement that a model does not meet, in the order in which they are checked.
 enum class ModelFault {
   none,
   network,
-  layers,  ///< the network has printed its own sentence
+  layers,  ///< the network has already printed its error
   no_layer,
   strategy,
   loss,
@@ -34,7 +38,8 @@ enum class ModelFault {
   no_state_mean
 };
 
-/// The ops of a model on its device: of its layers, fused ones too, its loss, metrics, optimizer.
+/// The ops of a model on its device: those of its layers (after fusion), loss, optimizer and
+/// metrics.
 template <class N, class S, class L, class O, class... Ms>
 using OpsOfModel = typename Concat<
     PlanOps<typename S::device, typename std::remove_cvref_t<decltype(N::graph)>::ops>,
@@ -47,12 +52,12 @@ template <class N, class S, class L, class O, class... Ms>
 using OpWithoutKernel =
     decltype(first_without_kernel<typename S::device>(OpsOfModel<N, S, L, O, Ms...>{}));
 
-/// A has_dx that is not a function of the op: the plan would not see it.
+/// A kernel whose has_dx cannot be called with the op, so that the plan would ignore it.
 template <class K, class TheOp>
 concept WrongHasDx =
     requires { &K::has_dx; } && !requires(const TheOp& op) { bool{K::has_dx(op)}; };
 
-/// Passes of an op's kernel that can be called: both, or what is missing.
+/// Which passes of an op's kernel can be called: both, or the first that is missing.
 enum class Passes { both, no_forward, no_backward, no_has_dx };
 template <auto& plan, class TheOp, class D>
 constexpr Passes passes_of() {
@@ -73,7 +78,7 @@ constexpr Passes passes_of() {
     return !forward ? Passes::no_forward : backward ? Passes::both : Passes::no_backward;
   }
 }
-/// The place of the first op that lacks a pass among Ops; their number if none does.
+/// Index of the first op among Ops whose kernel lacks a pass; sizeof...(Ops) if none does.
 template <auto& plan, class D, class... Ops>
 constexpr std::size_t first_without_pass(List<Ops...>) {
   std::size_t i = 0;
@@ -84,6 +89,7 @@ constexpr std::size_t first_without_pass(List<Ops...>) {
   return i;
 }
 
+/// The first fault of a model. Each check relies on the ones before it, so the order matters.
 template <class N, class S, class L, class O, class... Ms>
 constexpr ModelFault fault_of() {
   if constexpr (!Network<N>)
@@ -117,14 +123,14 @@ constexpr ModelFault fault_of() {
     return ModelFault::none;
 }
 
-/// The sentence of a fault.
+/// The error message of a fault.
 template <ModelFault, class N, class S, class L, class O, class... Ms>
 struct ModelVerdict {};
 
 template <class N, class S, class L, class O, class... Ms>
 struct ModelVerdict<ModelFault::network, N, S, L, O, Ms...> {
   static_assert(Network<N>,
-                "lockstep::Model: the first argument is no model; derive it from "
+                "lockstep::Model: the first argument is not a network; derive it from "
                 "Sequential<Input<...>, layers...>");
 };
 template <class N, class S, class L, class O, class... Ms>
@@ -157,7 +163,7 @@ struct NoMetric {
                 "lockstep::Model: 'X', an argument after the optimizer, is a loss; write "
                 "ls::MeanOf<X>{} for its mean as a metric");
 };
-/// The first that is not a metric.
+/// The error for the first argument that is not a metric.
 template <class M, class... Ms>
 auto no_metric() {
   if constexpr (Metric<M>)
@@ -177,7 +183,7 @@ template <class N, class S, class L, class O, class... Ms>
 struct ModelVerdict<ModelFault::metric_does_not_fit, N, S, L, O, Ms...> {
   static_assert((MetricOf<Ms, typename L::target_type, N::output_shape> && ...),
                 "lockstep::Model: a metric does not fit the model's output or the loss' targets; "
-                "leave it out");
+                "remove it");
 };
 template <class TheOp, class D>
 struct KernelVerdict;
@@ -216,16 +222,16 @@ struct ModelVerdict<ModelFault::no_state_mean, N, S, L, O, Ms...>
 template <class D>
 struct CheckBatched {
   static_assert(BatchedDataset<D>,
-                "lockstep::Model: the data are no batches; end the pipeline with ls::batch(n)");
+                "lockstep::Model: the data are not batched; end the pipeline with ls::batch(n)");
 };
 template <class D, class Target>
 struct CheckTargets {
   static_assert(std::same_as<typename D::target_type, Target>,
-                "lockstep::Model: the loss takes labels and the data have real values, or the "
+                "lockstep::Model: the loss expects labels and the data have real values, or the "
                 "reverse; change the loss or the targets");
 };
 
-/// Stands for an argument of `ls::Model` that was forgotten.
+/// Stands for a missing argument of `ls::Model`.
 struct Missing {};
 
 template <class Given, class T>
@@ -233,15 +239,15 @@ inline constexpr bool is_in_memory = std::convertible_to<const Given&, std::span
 template <class T, class... Given>
 struct NotInMemory {
   static_assert(always_false<T>,
-                "lockstep::Model: numbers in memory must be of the device's type T (float, on "
-                "Reference<double> double), labels std::int32_t; copy them into a std::vector");
+                "lockstep::Model: values in memory must have the device's element type T (float; "
+                "double on Reference<double>), labels std::int32_t; copy them into a std::vector");
 };
 
-/// The data are batches whose targets the loss takes.
+/// Batched data whose targets have the loss' target type.
 template <class D, class Target>
 concept DataFor = BatchedDataset<D> && std::same_as<typename D::target_type, Target>;
 
-/// Says what is wrong with data that do not fit.
+/// Emits the error for data that do not fit.
 template <class D, class Target, bool = BatchedDataset<D>>
 struct DataVerdict {
   static_assert(sizeof(CheckBatched<D>) > 0);

@@ -1,6 +1,7 @@
 /// \file
-/// What must be equal in all processes of a job, as fields with a name and a value. Invariant:
-/// equal models give equal text, on any machine.
+/// The signature of a model, and of a call of fit, evaluate or predict: everything that must be
+/// equal in all processes of a job, as named text fields. The strategy's `agree` compares them and
+/// names the first field that differs. Invariant: equal models give equal text on any machine.
 #pragma once
 
 #include <cstddef>
@@ -25,8 +26,7 @@
 
 namespace lockstep::detail {
 
-/// The numbers of a loss or an optimizer; those that it does not tell by `numbers()` are not
-/// compared.
+/// The hyperparameters that a loss or optimizer lists in `numbers()`; others are not compared.
 template <class N>
 std::string describe_numbers(const N& named) {
   std::string result;
@@ -36,10 +36,11 @@ std::string describe_numbers(const N& named) {
   return result;
 }
 
-/// What all optimizers can be told, as far as it was told.
+/// The options that all optimizers share, without those that have their default.
 LOCKSTEP_COLD_DECL std::string describe_update_options(double weight_decay,
                                                        const UpdateOptions& with);
 
+/// "sgd, rate 0.1, momentum 0.9".
 template <class O>
 std::string describe_optimizer(const O& optimizer) {
   std::string result = fmt::format("{}, rate {}", O::name, json_number(optimizer.learning_rate(0)));
@@ -50,6 +51,7 @@ std::string describe_optimizer(const O& optimizer) {
          describe_update_options(weight_decay_of(optimizer), options_of(optimizer));
 }
 
+/// "sparse_categorical_crossentropy, from logits".
 template <class L>
 std::string describe_loss(const L& loss) {
   std::string result(L::name);
@@ -58,7 +60,7 @@ std::string describe_loss(const L& loss) {
   return result + describe_numbers(loss);
 }
 
-/// A metric; MeanOf is told by its loss, Weighted by its metric.
+/// The name and numbers of a metric. MeanOf is described by its loss, Weighted by its metric.
 template <class M>
 std::string describe_metric(const M& metric) {
   if constexpr (is_weighted_metric<M>)
@@ -69,14 +71,14 @@ std::string describe_metric(const M& metric) {
     return std::string(M::name) + describe_numbers(metric);
 }
 
-/// How a build rounds: each replica updates its weights by itself, and two that round differently
-/// drift apart.
+/// How a build rounds. Replicas update their weights independently, so two processes that round
+/// differently would drift apart.
 LOCKSTEP_DECL std::string describe_arithmetic(bool fast_math, bool fused,
                                               std::string_view compiler);
-/// Of the library's definitions, the updates of its devices among them: in the compiled form they
-/// have flags of their own.
+/// Arithmetic of the library's definitions, including its devices' update kernels. Compiled with
+/// the library's own flags in the compiled form.
 LOCKSTEP_DECL std::string arithmetic_of_library();
-/// Of this unit.
+/// Arithmetic of the translation unit that includes this header.
 inline std::string arithmetic_of_build() {
 #ifdef __FAST_MATH__
   constexpr bool fast_math = true;
@@ -93,7 +95,7 @@ inline std::string arithmetic_of_build() {
 
 LOCKSTEP_COLD_DECL void add_field(Signature& to, const char* name, std::string value);
 
-/// Compared when a model is made. `values`: what it begins with.
+/// The signature that processes compare when they create a model. `values`: its initial parameters.
 template <class Net, class D, class L, class O, class... Ms>
 [[gnu::cold]] Signature model_signature(std::uint64_t seed, std::size_t virtual_shards,
                                         const L& loss, const O& optimizer,
@@ -117,17 +119,17 @@ template <class Net, class D, class L, class O, class... Ms>
   add_field(fields, "virtual shards", std::to_string(virtual_shards));
   add_field(fields, "arithmetic", arithmetic_of_build());
   add_field(fields, "the library's arithmetic", arithmetic_of_library());
-  // After the seed, which they follow from.
+  // Last, since the values follow from the seed: a different seed is reported as such.
   add_field(fields, "initial values", describe_values(named_parameters<Net>(), values));
   return fields;
 }
 
-/// What of data is compared.
+/// The properties of a data set that are compared.
 struct DescribedData {
-  std::optional<std::uint64_t> examples;
-  std::size_t batch;
-  bool is_weighted;
-  std::uint64_t order;  ///< differs, in all likelihood, if a pass begins with other examples
+  std::optional<std::uint64_t> examples;  ///< nullopt: the data never end
+  std::size_t batch;                      ///< global batch size
+  bool is_weighted;                       ///< has sample weights
+  std::uint64_t order;  ///< hash of the first 64 indices of a pass, to detect a different order
 };
 
 template <class Data>
@@ -154,12 +156,12 @@ std::string describe_validation(const Validation& data, const FitOptions& option
     return "none";
 }
 
-/// Compared when `fit` begins. `validation`: its text.
+/// The signature that processes compare when `fit` begins. `validation`: from describe_validation.
 LOCKSTEP_COLD_DECL Signature fit_signature(const DescribedData& train, std::string validation,
                                            const FitOptions& options, std::uint64_t first_step,
                                            std::uint64_t first_pass, double rate, bool is_rate_set);
 
-/// Compared when `evaluate` or `predict` begins.
+/// The signature that processes compare when `evaluate` or `predict` begins.
 LOCKSTEP_COLD_DECL Signature data_signature(const DescribedData& data,
                                             std::optional<std::uint64_t> steps);
 

@@ -38,15 +38,15 @@ void add_field(Signature& to, const char* name, std::string value) {
   to.emplace_back(name, std::move(value));
 }
 
-/// Of a number that may not be known.
+/// A number as text, "unknown" for nullopt.
 [[gnu::cold]] inline std::string shown_number(std::optional<std::uint64_t> n) {
   return n ? std::to_string(*n) : "unknown";
 }
 
-/// How much examples count.
+/// The sample weights and class weights as text, class weights by class.
 [[gnu::cold]] inline std::string describe_weights(bool is_weighted, const ClassWeights& classes) {
   std::string result = is_weighted ? "one an example" : classes.empty() ? "none" : "";
-  const ClassTable table(classes);  // by class
+  const ClassTable table(classes);  // sorted by class
   for (const auto& [number, weight] : table.all())
     result += fmt::format("{}class {} {}", result.empty() ? "" : ", ", number, json_number(weight));
   return result;

@@ -1,5 +1,5 @@
 /// \file
-/// Names what of a training step is not finite, for the error of a callback.
+/// Names the non-finite values of a training step, for TerminateOnNaN's error.
 #pragma once
 
 #include <cstddef>
@@ -12,8 +12,9 @@
 
 namespace lockstep::detail {
 
-/// Empty if all is finite. `losses`: of each slice of the batch, of which a replica has
-/// `slices_each`. Weights are named where their gradients are finite.
+/// Lists replicas whose loss is not finite, then parameters whose gradients, or with finite
+/// gradients whose weights, are not finite, then the penalty. Empty if all values are finite.
+/// `losses` has one value per slice of the batch, `slices_each` of them per replica.
 LOCKSTEP_COLD_DECL std::string name_not_finite(
     std::span<const NamedParameter> parameters,
     FunctionRef<bool(const NamedParameter&)> gradient_is_finite,

@@ -24,8 +24,7 @@ std::string name_not_finite(std::span<const NamedParameter> parameters,
     else if (!weight_is_finite(p))
       add_item(values, ", ", parameter_name(p));
   }
-  if (!replicas.empty())
-    add_item(what, "; ", fmt::format("the loss of the examples of replica {}", replicas));
+  if (!replicas.empty()) add_item(what, "; ", fmt::format("the loss of replica {}", replicas));
   if (!gradients.empty()) add_item(what, "; ", fmt::format("the gradients of {}", gradients));
   if (!values.empty()) add_item(what, "; ", fmt::format("the weights of {}", values));
   if (!is_finite(penalty)) add_item(what, "; ", "the penalties");

@@ -20,16 +20,16 @@ void check_options(const FitOptions& o) {
 
 void check_shape(const char* what, Shape found, Shape expected, const char* remedy) {
   if (found != expected)
-    throw UsageError("data: the {} have shape {}, the model takes {}; {}", what, to_string(found),
-                     to_string(expected), remedy);
+    throw UsageError("data: the {} have shape {}, but the model expects {}; {}", what,
+                     to_string(found), to_string(expected), remedy);
 }
 
 void check_metric_targets(std::string_view metric, std::size_t read, std::string_view loss,
                           std::size_t given) {
   if (read != given)
     throw UsageError(
-        "metric {}: it compares {} target values of each example, and the loss {} takes {}; leave "
-        "it out, or write a metric for such targets",
+        "metric {}: it compares {} target values per example, but the loss {} has {}; remove the "
+        "metric, or write one for such targets",
         metric, read, loss, given);
 }
 
@@ -42,14 +42,14 @@ void check_class_weights(const ClassWeights& weights, const Shape& target, bool 
                          int outputs) {
   if (!weights.empty() && target.size() != 1 && (are_labels || target.rank != 1))
     throw UsageError(
-        "fit: class_weight: a target of shape {} has no class of its own; give the data weights by "
-        "sample_weights",
+        "fit: class_weight: a target of shape {} does not denote a single class; use "
+        "sample_weights instead",
         to_string(target));
   const int classes = are_labels ? outputs : target.channels();
   for (const auto& [number, weight] : weights)
-    if (number >= classes && (are_labels || target.size() > 1))  // else the target is any number
+    if (number >= classes && (are_labels || target.size() > 1))  // one real value: any class
       throw UsageError(
-          "fit: class_weight: class {} has a weight, the model's outputs are classes 0 to {}; "
+          "fit: class_weight: class {} has a weight, but the model's outputs are classes 0 to {}; "
           "change the last layer or the weights",
           number, classes - 1);
 }
@@ -57,7 +57,7 @@ void check_class_weights(const ClassWeights& weights, const Shape& target, bool 
 void check_ends(const char* call, std::optional<std::uint64_t> examples,
                 std::optional<std::uint64_t> steps) {
   if (steps) check_count(fmt::format("{}: steps", call), *steps, 0);
-  if (!examples && !steps) throw UsageError("data: they never end; give .steps");
+  if (!examples && !steps) throw UsageError("{}: the data never end; set .steps", call);
 }
 
 std::optional<std::uint64_t> step_count(std::optional<std::uint64_t> examples, std::size_t batch,
@@ -70,15 +70,15 @@ void check_labels(const std::int32_t* y, std::size_t count, std::size_t first, i
   for (std::size_t i = 0; i < count; ++i)
     if (y[i] < 0 || y[i] >= classes)
       throw UsageError(
-          "labels: example {} of the batch has label {}, the model's outputs are classes 0 to {}; "
-          "change the last layer or the labels",
+          "labels: example {} of the batch has label {}, but the model's outputs are classes 0 to "
+          "{}; change the last layer or the labels",
           first + i, y[i], classes - 1);
 }
 
 std::uint64_t first_pass(std::uint64_t begun, const FitOptions& options) {
   const auto epoch = static_cast<std::uint64_t>(options.initial_epoch);
   if (!options.steps_per_epoch) return std::max(begun, epoch);
-  return epoch > 0 && begun > 0 ? begun - 1 : begun;  // the pass goes on
+  return epoch > 0 && begun > 0 ? begun - 1 : begun;  // continues within the last pass
 }
 
 std::uint64_t examples_before(std::uint64_t batch, const FitOptions& options) {
@@ -87,7 +87,7 @@ std::uint64_t examples_before(std::uint64_t batch, const FitOptions& options) {
   constexpr std::uint64_t most = std::numeric_limits<std::uint64_t>::max();
   if (epochs > 0 && (steps > most / epochs || batch > most / (epochs * steps)))
     throw UsageError(
-        "fit: initial_epoch {} of {} steps is more examples than can be counted; lower one of them",
+        "fit: initial_epoch {} times {} steps overflows the count of examples; lower one of them",
         options.initial_epoch, steps);
   return epochs * steps * batch;
 }

@@ -1,6 +1,6 @@
 /// \file
-/// Whether all replicas hold the same weights. Invariant: every replica compares the same digests,
-/// so that all come to the same end.
+/// Verification that all replicas hold the same weights. Invariant: every replica compares the same
+/// digests, so all reach the same verdict.
 #pragma once
 
 #include <cstddef>
@@ -16,22 +16,22 @@
 
 namespace lockstep::detail {
 
-/// A tensor of one replica: a parameter, or what the optimizer keeps for it.
+/// A tensor of one replica: a parameter, or an optimizer slot of one.
 struct NamedBytes {
   std::string name;
   std::span<const std::byte> bytes;
   bool is_parameter = false;
 };
 
-/// The process of a replica.
+/// The process of a replica, for the error message. Trivially copyable: sent as bytes.
 struct ReplicaOrigin {
   std::uint64_t rank = 0;
   std::uint64_t sets = 0;  ///< calls of set_weights and load_weights since the last comparison
 };
 
-/// One exchange of a SHA-256 for each tensor. Called by all replicas of `group`, each with its own
-/// values of the same tensors. \throws ReplicasDiverged, which names the first replica and tensor
-/// that differ from most replicas' or, where no value has a majority, from replica 0's.
+/// Compares the tensors' SHA-256 digests in one all-gather. Collective: all replicas of `group`
+/// call it with their own values of the same tensors. \throws ReplicasDiverged naming the first
+/// replica and tensor that differ from the majority's or, without a majority, from replica 0's.
 LOCKSTEP_COLD_DECL void verify_equal(const CollectiveRef& group,
                                      const std::vector<NamedBytes>& tensors,
                                      const ReplicaOrigin& origin, std::uint64_t step);

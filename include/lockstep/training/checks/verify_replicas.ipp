@@ -9,10 +9,12 @@
 
 namespace lockstep::detail {
 
-/// All replicas' digests of their tensors, in the order of replicas.
+/// All replicas' digests, all-gathered:
+///
+///     | origin | 64 hex digits of tensor 0 | of tensor 1 | ... |  one row per replica, each_ bytes
 class Digests {
  public:
-  /// Exchanged by `group`.
+  /// All-gathers the digests of `tensors`. Collective.
   Digests(const CollectiveRef& group, const std::vector<NamedBytes>& tensors,
           const ReplicaOrigin& origin)
       : replicas_(group.size()) {
@@ -36,14 +38,14 @@ class Digests {
     std::memcpy(&origin, all_.data() + replica * each_, sizeof origin);
     return origin;
   }
-  /// How many replicas hold the same tensor as this one.
+  /// Number of replicas whose tensor equals this replica's, itself included.
   std::size_t equal_to(std::size_t replica, std::size_t tensor) const {
     std::size_t count = 0;
     for (std::size_t r = 0; r < replicas_; ++r) count += of(r, tensor) == of(replica, tensor);
     return count;
   }
-  /// The first replica whose tensor more than half of all hold, or replica 0 (Boyer and Moore's
-  /// vote).
+  /// The first replica that holds the majority's value of a tensor, or replica 0 if no value has a
+  /// majority (Boyer-Moore majority vote).
   std::size_t reference(std::size_t tensor) const {
     std::size_t candidate = 0, votes = 0;
     for (std::size_t r = 0; r < replicas_; ++r) {
@@ -77,21 +79,21 @@ class Digests {
   };
   const std::size_t equal = digests.equal_to(reference, tensor), all = digests.replicas();
   std::string sentence = fmt::format(
-      "replicas: after step {} {} holds another {} than {}; ", step, name(replica), what.name,
+      "replicas: after step {}, {} holds a different {} than {}; ", step, name(replica), what.name,
       2 * equal > all ? fmt::format("{} of the {} replicas", equal, all) : name(reference));
   if (what.is_parameter && origin.sets != other.sets)
     sentence += fmt::format(
-        "set_weights or load_weights was called {} times in rank {} and {} times in rank {} since "
+        "set_weights or load_weights was called {} times on rank {} and {} times on rank {} since "
         "the weights were last equal: call it in all processes, with the same values",
         origin.sets, origin.rank, other.sets, other.rank);
   else if (what.is_parameter && origin.rank != other.rank && origin.sets > 0)
     sentence +=
-        "set_weights or load_weights gave the processes different values: give all the same "
-        "values or the same file";
+        "set_weights or load_weights was called with different values in different processes: use "
+        "the same values or the same file in all";
   else
     sentence +=
-        "a step that failed half-way, or a kernel, has changed one replica only: make a new model, "
-        "and run with verify_every = 1 to find the first such step";
+        "a step that failed midway, or a kernel, changed one replica only: create a new model, and "
+        "run with verify_every = 1 to find the first such step";
   throw ReplicasDiverged(replica, what.name, sentence);
 }
 

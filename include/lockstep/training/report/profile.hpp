@@ -1,6 +1,8 @@
 /// \file
-/// Where the time of a training step goes: what `model.profile` measures and returns. Invariants:
-/// the model is bit by bit as it was before; a program that does not profile compiles none of it.
+/// `model.profile`: the time of a training step by layer, pass and kernel. Invariants: profiling
+/// leaves the model bit-identical; a program that does not include this header compiles none of it.
+///
+///     snapshot -> warm-up steps -> steps, timed as a whole -> steps, each call timed -> restore
 #pragma once
 
 #include <array>
@@ -22,12 +24,11 @@
 
 namespace lockstep {
 
-/// What a device was asked for, of one kind.
+/// The calls of one kind that a pass makes on the device.
 struct ProfiledCall {
-  std::string name;  ///< a kernel's, "cuDNN convolution", "clear"; empty: all of the work
-  double calls = 0;  ///< a step; 0.25: one in each fourth step
-  /// Of all of them in a step: the median of the steps in which they came, times the share of the
-  /// measured steps that these are.
+  std::string name;  ///< of the kernel, "cuDNN convolution", "clear"; empty: the whole pass
+  double calls = 0;  ///< per step; 0.25: one in every fourth step
+  /// Per step: the median over the steps with such calls, times the fraction of such steps.
   double microseconds = 0;
 };
 
@@ -35,29 +36,33 @@ struct ProfiledCall {
 struct ProfileRow {
   std::string layer;  ///< "conv2d"; "conv2d+re_lu" where one kernel does both; "loss", "optimizer"
   std::string pass;   ///< "forward", "backward", "loss", "update", ...
-  double microseconds = 0;  ///< the sum of its calls
-  /// What the pass moves by the plan: each tensor that it reads or writes, once, and where backward
-  /// adds a second gradient to a first, what that call reads and writes. 0: not reckoned.
+  double microseconds = 0;  ///< per step, the sum over its calls
+  /// Memory traffic per step according to the plan: each tensor read or written counts once, plus
+  /// the reads and writes of adding a second gradient to a first. 0: not estimated.
   double bytes = 0;
-  double flops = 0;  ///< of the model's products; what a kernel spares is not taken off
+  /// Per step, of the model's matrix products; fewer operations of a fast algorithm (Winograd) do
+  /// not lower the number.
+  double flops = 0;
   std::vector<ProfiledCall> calls{};
 };
 
-/// A training step of one replica. Prints as a table: `std::cout << profile`.
+/// The profile of a training step of one replica. Prints as a table: `std::cout << profile`.
 /// \code
 ///   const ls::Profile profile = model.profile(x, y);
 ///   for (const ls::ProfileRow& row : profile.rows) ... row.layer, row.microseconds ...
 /// \endcode
 struct Profile {
   std::string device, precision;
-  std::size_t examples = 0;  ///< of this replica, a step
-  std::size_t steps = 0;     ///< that were measured
-  /// The median time of a step that is not taken apart, by the host's clock, waiting included.
+  std::size_t examples = 0;  ///< of this replica, per step
+  std::size_t steps = 0;     ///< measured
+  /// Median time of an uninstrumented step by the host's clock, including waits.
   double step_microseconds = 0;
-  /// What a GPU measures between two events with nothing between them; part of each call's time.
+  /// Overhead of timing on a GPU: the time between two consecutive events, included in each call's
+  /// time.
   double event_microseconds = 0;
   std::vector<ProfileRow> rows{};  ///< in the order of the step
 
+  /// Sums over all rows.
   double microseconds() const { return sum(&ProfileRow::microseconds); }
   double bytes() const { return sum(&ProfileRow::bytes); }
   double flops() const { return sum(&ProfileRow::flops); }
@@ -66,25 +71,29 @@ struct Profile {
   LOCKSTEP_DECL double sum(double ProfileRow::* what) const;
 };
 
-/// The table: layer, pass, kernel, calls, time, share of the step, bytes, FLOPs, and both a second.
+/// The table: layer, pass, kernel, calls, time, share of the step, bytes, FLOPs, and both per
+/// second.
 LOCKSTEP_COLD_DECL std::string to_string(const Profile& profile);
 LOCKSTEP_DECL std::ostream& operator<<(std::ostream& out, const Profile& profile);
 
-/// The same as one JSON object.
+/// The profile as one JSON object.
 LOCKSTEP_COLD_DECL std::string to_json(const Profile& profile);
 
 namespace detail {
 
+/// The median of `values`, which must not be empty.
 LOCKSTEP_COLD_DECL double median(std::vector<double> values);
-/// What a call takes a step, from its times in those of `steps` in which it came. `mixed`: it is
-/// not the same work in each of them, and a median would leave out the rarer one.
-LOCKSTEP_COLD_DECL double time_a_step(std::vector<double> came, std::size_t steps, bool mixed);
+/// Time of a call per step, from its times in the steps, out of `steps`, in which it occurred.
+/// `mixed`: the call does different work in different steps, so use the mean; a median would ignore
+/// the rarer kind.
+LOCKSTEP_COLD_DECL double time_per_step(std::vector<double> came, std::size_t steps, bool mixed);
 
-/// The calls of the measured steps.
+/// Accumulates the calls of the measured steps.
 class StepTimes {
  public:
   LOCKSTEP_COLD_DECL void add(const WorkTimes& step);
-  /// The rows of `profile`, whose number of steps is known. `accumulates`: not each step updates.
+  /// Adds the rows to `profile`, whose number of steps must be set. `accumulates`: gradients are
+  /// accumulated, so only some steps update. `add_size` adds bytes and FLOPs to a row.
   LOCKSTEP_COLD_DECL void fill(Profile& profile, bool accumulates,
                                FunctionRef<void(ProfileRow&, const Work&)> add_size) const;
 
@@ -92,29 +101,30 @@ class StepTimes {
   struct Measured {
     Work work;
     std::string call;
-    std::size_t calls = 0;               // in all of them
-    std::vector<double> microseconds{};  // in each one in which it came
+    std::size_t calls = 0;               // in all measured steps
+    std::vector<double> microseconds{};  // one element per step in which the call occurred
   };
   std::vector<Measured> all_;
 };
 
-/// Measures steps whole, then taken apart: `next()` fetches a batch, `train()` makes the step,
-/// `set_timer(times)` has the first replica note its calls, or no longer if null.
+/// Times whole steps, then the calls within steps. `next()` loads a batch, `train()` executes a
+/// step, `set_timer(times)` makes the first replica record its calls in `times`, or stop if null.
 LOCKSTEP_COLD_DECL Profile measure_steps(StepTimes& times, const ProfileOptions& options,
                                          FunctionRef<void()> next, FunctionRef<void()> train,
                                          FunctionRef<void(WorkTimes*)> set_timer);
-/// \throws before anything is trained what the device says if it cannot time its work now.
+/// Starts and stops the timer once, so that a device that cannot time its work throws before the
+/// first step.
 LOCKSTEP_COLD_DECL void check_timer(FunctionRef<void(WorkTimes*)> set_timer);
 
-/// What a part of a step moves and multiplies, from the plan.
+/// Estimates bytes and FLOPs of each pass from the plan.
 template <class Net, class D, class Target>
 struct WorkSize {
   static constexpr auto& plan = PlanOf<Net, D>::plan;
   static constexpr double element = sizeof(typename D::real), activation = sizeof(ActivationOf<D>);
-  double examples, slices;  ///< of a replica
-  double targets;           ///< elements an example
+  double examples, slices;  ///< of a replica, per step
+  double targets;           ///< elements per example
   double slots;             ///< of the optimizer
-  bool one_update;          ///< each step is one pass over the weights and slots, and nothing else
+  bool one_update;          ///< the update is a single pass over weights and slots
 
   void add_to(ProfileRow& row, const Work& work) const {
     if (work.layers != nullptr)
@@ -146,8 +156,8 @@ struct WorkSize {
     if (!backward) {
       values += x + x2;
     } else {
-      // Gradients in and out; a second gradient of a value is added to the first by a call of its
-      // own, which reads both.
+      // Gradients in and out. A second gradient of a value is added to the first by a separate
+      // call, which reads both and writes the sum: 3 transfers in addition to the first write.
       const bool wants = s.wants_dx, wants2 = s.wants_dx2;
       values += (s.keeps_x ? x : 0) + (s.keeps_x2 ? x2 : 0) + (s.keeps_y ? y : 0);
       values += (wants ? (s.adds_dx ? 4 : 1) * x : 0) + (wants2 ? (s.adds_dx2 ? 4 : 1) * x2 : 0);
@@ -163,7 +173,7 @@ struct WorkSize {
     const double x = size_of(Net::input_shape), y = size_of(Net::output_shape),
                  w = static_cast<double>(Net::graph.weights), converted = element + activation;
     if (part == "batch" && pass != WorkPass::data) return examples * converted * x;
-    // What arrives on the device; the host's memory is read where it is.
+    // The upload to the device; a host device reads the batch in place.
     if (part == "batch")
       return HostDevice<D> ? 0 : examples * (element * x + sizeof(Target) * targets);
     if (part == "output") return examples * converted * y;
@@ -188,11 +198,11 @@ class Profiler<Replicas<Net, S, L, O, Ms...>> {
     if (!replicas_.is_alone())
       throw UsageError(
           "profile: the model trains in several processes, and one cannot step without the others; "
-          "profile it in a program with OneDevice or Mirrored");
-    if (options_.steps == 0) throw UsageError("profile: .steps is 0; measure at least one");
+          "profile it with OneDevice or Mirrored");
+    if (options_.steps == 0) throw UsageError("profile: .steps is 0; it must be at least 1");
   }
 
-  /// Whole batches of data, one after the other.
+  /// Profiles on full batches of `size` examples, starting over when the data end.
   template <class Batches>
   Profile run_batches(Batches& batches, std::size_t size, std::uint64_t pass, double rate) {
     const lockstep::Pass whole{replicas_.seed(), pass};
@@ -202,7 +212,8 @@ class Profiler<Replicas<Net, S, L, O, Ms...>> {
         [&] {
           Batch batch;
           while (!batches.next(batch) || (batch.slice.global_count < size && !is_first)) {
-            if (is_first) throw UsageError("profile: the data have no example");
+            if (is_first)
+              throw UsageError("profile: the data are empty; check take, skip and the files");
             batches.begin(whole);
             is_first = true;
           }
@@ -212,7 +223,7 @@ class Profiler<Replicas<Net, S, L, O, Ms...>> {
         rate);
   }
 
-  /// `next()`: the batch of the next step.
+  /// Profiles steps at learning rate `rate`. `next()` returns the batch of the next step.
   Profile run(FunctionRef<Batch()> next, double rate) {
     const auto set_timer = [this](WorkTimes* times) {
       replicas_.session().each([&](const ReplicaContext<device>& r) {
@@ -239,7 +250,7 @@ class Profiler<Replicas<Net, S, L, O, Ms...>> {
     } catch (...) {
       try {
         restore_snapshot(kept);
-      } catch (...) {  // the device is lost: the error under way says more
+      } catch (...) {  // the device is lost; the exception in flight says why
       }
       throw;
     }
@@ -249,7 +260,7 @@ class Profiler<Replicas<Net, S, L, O, Ms...>> {
   using Replica = typename All::Replica;
 
   void fill(const StepTimes& times, std::size_t batch, Profile& result) const {
-    for (std::size_t i = 0; i < replicas_.slices_each(); ++i)  // of local replica 0, of rank 0
+    for (std::size_t i = 0; i < replicas_.slices_each(); ++i)  // slices of replica 0
       result.examples += slice_of(batch, replicas_.slices(), i).count;
     const UpdateOptions& with = options_of(replicas_.optimizer());
     const bool accumulates = with.gradient_accumulation_steps > 1;
@@ -262,7 +273,7 @@ class Profiler<Replicas<Net, S, L, O, Ms...>> {
                [&](ProfileRow& row, const Work& work) { size.add_to(row, work); });
   }
 
-  /// All that training changes.
+  /// Everything that training changes.
   struct Snapshot {
     std::unique_ptr<typename Replica::Snapshot[]> replicas;
     std::uint64_t step, sets;

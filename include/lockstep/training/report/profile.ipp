@@ -64,13 +64,12 @@ std::string to_string(const Profile& profile) {
   work(total, profile.flops(), all);
   table.add(shown(std::move(total)));
   std::string result = fmt::format(
-      "{}, {}, {} examples; the median of {} steps\n{} A step that is not taken apart: {:.1f} us\n",
+      "{}, {}, {} examples; the median of {} steps\n{} A step without instrumentation: {:.1f} us\n",
       profile.device, profile.precision, profile.examples, profile.steps, table.str(),
       profile.step_microseconds);
   if (profile.event_microseconds > 0)
-    result +=
-        fmt::format(" Two events with nothing between them: {:.2f} us, part of each call's time\n",
-                    profile.event_microseconds);
+    result += fmt::format(" Two consecutive events: {:.2f} us, included in each call's time\n",
+                          profile.event_microseconds);
   return result;
 }
 
@@ -113,7 +112,7 @@ double median(std::vector<double> values) {
   return values.size() % 2 == 1 ? values[half] : (values[half - 1] + values[half]) / 2;
 }
 
-double time_a_step(std::vector<double> came, std::size_t steps, bool mixed) {
+double time_per_step(std::vector<double> came, std::size_t steps, bool mixed) {
   const double all = static_cast<double>(steps), times = static_cast<double>(came.size());
   if (mixed) return std::accumulate(came.begin(), came.end(), 0.0) / all;
   const double middle = median(std::move(came));
@@ -133,11 +132,11 @@ void StepTimes::add(const WorkTimes& step) {
 
 void StepTimes::fill(Profile& profile, bool accumulates,
                      FunctionRef<void(ProfileRow&, const Work&)> add_size) const {
-  std::vector<Work> works;  // of each row
+  std::vector<Work> works;  // one per row
   for (const Measured& m : all_) {
-    // Only a device without calls' names reports sums of gradients and updates as one.
+    // A device without call names reports accumulating and updating steps as one kind of work.
     const bool mixed = accumulates && m.call.empty() && m.work.pass == WorkPass::update;
-    const double time = time_a_step(m.microseconds, profile.steps, mixed);
+    const double time = time_per_step(m.microseconds, profile.steps, mixed);
     std::size_t i = 0;
     while (i < works.size() && !is_same(works[i], m.work)) ++i;
     if (i == works.size()) {
@@ -181,7 +180,7 @@ Profile measure_steps(StepTimes& times, const ProfileOptions& options, FunctionR
     } catch (...) {
       try {
         set_timer(nullptr);
-      } catch (...) {  // it has ended all the same
+      } catch (...) {  // the timer is off even if stopping it throws
       }
       throw;
     }

@@ -1,7 +1,7 @@
 /// \file
-/// Reports a run while it lasts. Invariants: only the chief writes, but for train_begin and
-/// train_end of the json style, which every rank writes; each text is flushed; a line that was
-/// begun is ended, also when the run ends by an exception.
+/// Reports the progress of a run. Invariants: only the chief writes, except that in the json style
+/// every rank writes train_begin and train_end; each write is flushed; an unfinished line is ended
+/// even if an exception ends the run.
 #pragma once
 
 #include <cstddef>
@@ -20,9 +20,9 @@ namespace lockstep {
 
 /// Keras' ProgbarLogger with a choice of styles.
 ///
-/// An epoch that was stopped early keeps the count of the steps that were done. In the json style
-/// `step` counts over the run from TrainingParams::first_step, its values are those of the step
-/// alone, and those of `epoch_end` are the epoch's.
+/// An epoch that is stopped early shows the number of steps done. In the json style, `step` counts
+/// over the whole run from TrainingParams::first_step; a `step` event has the values of that step
+/// only, an `epoch_end` event those of the epoch.
 /// \code
 ///   lockstep::Progress to_stdout(lockstep::ProgressStyle::automatic);
 ///   lockstep::Progress to_text(lockstep::ProgressStyle::plain,
@@ -30,17 +30,20 @@ namespace lockstep {
 /// \endcode
 class Progress : public Callback {
  public:
-  using Sink = std::function<void(std::string_view)>;
-  using Clock = std::function<double()>;  ///< seconds from any origin
+  using Sink = std::function<void(std::string_view)>;  ///< writes a part of the output
+  using Clock = std::function<double()>;               ///< seconds from any origin
 
+  /// Writes to a stream, which must stay open.
   LOCKSTEP_DECL explicit Progress(ProgressStyle style = ProgressStyle::automatic,
                                   std::FILE* stream = stdout);
   LOCKSTEP_DECL Progress(ProgressStyle style, Sink sink, bool is_terminal = false,
                          Clock clock = &seconds);
+  /// Ends an unfinished line.
   LOCKSTEP_COLD_DECL ~Progress() override;
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
 
+  /// The style in use, never `automatic`.
   ProgressStyle style() const { return style_; }
 
   LOCKSTEP_COLD_DECL void on_train_begin(const Logs&) override;
@@ -64,6 +67,7 @@ class Progress : public Callback {
   LOCKSTEP_DECL bool is_json_chief() const;
   LOCKSTEP_DECL bool has_bar() const;
 
+  /// Begins the bar of an evaluation or a prediction outside of fit; inside there is none.
   LOCKSTEP_DECL void begin_alone();
   LOCKSTEP_DECL void begin_bar();
   LOCKSTEP_DECL void move_bar(std::size_t batch, const Logs& logs);
@@ -76,12 +80,12 @@ class Progress : public Callback {
   Sink sink_;
   Clock clock_;
   std::optional<ProgressBar> bar_;
-  std::optional<std::uint64_t> target_;
-  std::uint64_t seen_ = 0, step_ = 0;
-  std::size_t first_ = 0;  // batch of an execution
+  std::optional<std::uint64_t> target_;  // steps of an epoch, once known
+  std::uint64_t seen_ = 0, step_ = 0;    // steps of the epoch; number of the next step of the run
+  std::size_t first_ = 0;                // first batch of the current execution
   int epoch_ = 0;
   bool in_fit_ = false;
-  const Logs nothing_;  // of a prediction
+  const Logs nothing_;  // a prediction has no logs
 };
 
 }  // namespace lockstep

@@ -31,7 +31,7 @@ Progress::~Progress() {
   try {
     end_line();
   } catch (...) {
-    // A sink that fails while an error unwinds must not hide that error.
+    // A failing sink must not replace an exception in flight.
   }
 }
 

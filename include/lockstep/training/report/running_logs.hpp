@@ -1,6 +1,6 @@
 /// \file
-/// Turns the sums of steps into the logs of an epoch. Invariant: the loss of an epoch is the mean
-/// over its examples, penalties included; nothing is allocated after the first step.
+/// Accumulates the sums of steps into the logs of an epoch. Invariants: the loss of an epoch is the
+/// mean over its examples, penalties included; nothing is allocated after the first step.
 #pragma once
 
 #include <cstddef>
@@ -16,27 +16,34 @@
 
 namespace lockstep::detail {
 
-/// `wanted`, with numbers for names that are taken: "auc", "auc_1", "auc_2", as Keras has them. The
-/// names of weighted metrics come last: what is taken then is "weighted_auc", "weighted_auc_1".
+/// Unique names: duplicates in `wanted` get Keras' suffixes, "auc", "auc_1", "auc_2". Weighted
+/// metrics are named last; a duplicate among them becomes "weighted_auc", then "weighted_auc_1".
 LOCKSTEP_COLD_DECL std::vector<std::string> log_names(
     std::initializer_list<std::string_view> wanted, std::initializer_list<bool> weighted = {});
 
+/// The running loss and metrics of an epoch, or of an evaluation:
+///
+///     loss   = sum(step_loss n) / sum(n)     n examples per step, penalties included
+///     metric = result(sum of the steps' states)
 class RunningLogs {
  public:
-  /// Writes the result of each metric, whose states lie one after the other.
+  /// Computes each metric's result from its state; the states are contiguous.
   using Results = FunctionRef<void(const double* states, double* results)>;
 
-  /// `names`: "loss", then each metric's. `sums` of a step: the loss, then the metrics' states.
+  /// `names`: "loss", then the metrics' names. `sums`: number of sums per step, 1 for the loss plus
+  /// the metrics' states.
   LOCKSTEP_COLD_DECL RunningLogs(std::vector<std::string> names, std::size_t sums);
 
+  /// Starts a new epoch.
   LOCKSTEP_DECL void reset();
-  /// The sums of a global batch of `count` examples, and the penalties of the weights that it met.
+  /// Adds a step: the sums over its global batch of `count` examples, and the penalties of the
+  /// weights before its update.
   LOCKSTEP_DECL void add(std::span<const double> sums, std::size_t count, double penalty,
                          Results results);
 
   const std::vector<std::string>& names() const { return names_; }
   const Logs& logs() const { return logs_; }
-  /// The loss' place, which is not kept up, then the states of the metrics.
+  /// The metrics' states, from element 1 on; element 0 is unused.
   const std::vector<double>& totals() const { return total_; }
 
  private:

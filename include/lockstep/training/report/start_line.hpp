@@ -1,5 +1,5 @@
 /// \file
-/// What `fit` says before the first step of several replicas.
+/// The log line with which `fit` begins if there are several replicas.
 #pragma once
 
 #include <cstddef>
@@ -10,8 +10,8 @@
 
 namespace lockstep::detail {
 
-/// "mirrored: 3 replicas; of a batch of 64 examples 1 gets 22 and 2 get 21". With virtual shards it
-/// is these that get examples.
+/// How a batch is divided: "mirrored: 3 replicas; of a batch of 64 examples 1 gets 22 and 2 get
+/// 21". With virtual shards the counts refer to shards.
 LOCKSTEP_COLD_DECL std::string start_line(std::string_view strategy, std::size_t replicas,
                                           std::size_t virtual_shards, std::size_t batch);
 

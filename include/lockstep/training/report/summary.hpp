@@ -1,5 +1,5 @@
 /// \file
-/// The table of a model, in the words of Keras' `summary`, with memory and FLOPs.
+/// `model.summary()`: Keras' table of layers, plus memory and FLOPs.
 #pragma once
 
 #include <cstddef>
@@ -13,18 +13,18 @@
 
 namespace lockstep::detail {
 
-/// A table of text with ruled columns.
+/// A text table with box-drawing rules, as rich's in Keras 3.
 class TextTable {
  public:
   using Row = std::vector<std::string>;
 
-  /// Numbers stand in the columns from `first` to `last`, which are set flush right.
+  /// Columns `first` to `last` hold numbers and are right-aligned.
   LOCKSTEP_COLD_DECL TextTable(Row header, std::size_t first, std::size_t last);
   LOCKSTEP_COLD_DECL void add(Row row);
   LOCKSTEP_COLD_DECL std::string str() const;
 
  private:
-  /// Characters of UTF-8.
+  /// Width of a cell: its number of UTF-8 code points.
   LOCKSTEP_COLD_DECL static std::size_t columns(std::string_view cell);
   LOCKSTEP_COLD_DECL std::string rule(std::string_view left, std::string_view line,
                                       std::string_view cross, std::string_view right) const;
@@ -33,21 +33,23 @@ class TextTable {
   std::vector<Row> rows_;
 };
 
-/// What a summary tells of a model and of its plan on a device.
+/// The facts about a model and its plan that a summary shows, without the model's type.
 struct SummaryFacts {
   std::span<const Node> nodes;
   std::span<const Shape> values;
   std::span<const NamedParameter> parameters;
   std::span<const PlacedStep> steps;
   std::string_view device;
-  std::size_t element;         ///< bytes of a real number
+  std::size_t element;         ///< bytes per element
   std::size_t weights, state;  ///< elements
   std::size_t gradient_bytes;
-  std::size_t example_bytes, example_bytes_unshared, step_bytes;  ///< of the arena
-  double flops, recomputed_flops;                                 ///< of one example
+  std::size_t example_bytes, example_bytes_unshared;  ///< of the arena, per example
+  std::size_t step_bytes;                             ///< of the arena, independent of the batch
+  double flops, recomputed_flops;                     ///< of one example
   int recomputed_steps;
 };
 
+/// The facts of network Net on device D.
 template <class Net, class D>
 constexpr SummaryFacts summary_facts() {
   constexpr auto& graph = Net::graph;
@@ -73,13 +75,14 @@ constexpr SummaryFacts summary_facts() {
           plan.recomputed_steps};
 }
 
-/// Steps of the plan that do the work of several layers: "conv2d+re_lu".
+/// Steps of the plan that compute several layers: "conv2d+re_lu".
 LOCKSTEP_COLD_DECL std::vector<std::string> fused_names(const SummaryFacts& model);
 template <class Net, class D>
 std::vector<std::string> fused_names() {
   return fused_names(summary_facts<Net, D>());
 }
 
+/// The table, followed by totals. `optimizer_slots`: buffers per weight.
 LOCKSTEP_COLD_DECL std::string summary_of(const SummaryFacts& model, std::size_t optimizer_slots);
 template <class Net, class D>
 std::string summary_of(std::size_t optimizer_slots) {

@@ -69,7 +69,7 @@ std::vector<std::string> fused_names(const SummaryFacts& model) {
   return result;
 }
 
-/// Whether a layer takes something other than what the layer before it makes.
+/// Whether some layer's input is not the previous layer's output.
 inline bool has_branches(std::span<const Node> nodes) {
   ValueId last = ValueId::batch;
   for (const Node& n : nodes) {

@@ -83,13 +83,12 @@ TEST_CASE("EarlyStopping refuses what it cannot do") {
     loop.numbers.metrics = {"loss", "speed"};
     loop.run(options, epochs_of({1}));
   };
-  CHECK_THROWS_WITH(
-      begin({.monitor = "val_speed"}),
-      "EarlyStopping: whether 'val_speed' should fall or rise is not known; set .mode "
-      "to MonitorMode::min or max");
+  CHECK_THROWS_WITH(begin({.monitor = "val_speed"}),
+                    "EarlyStopping: whether 'val_speed' should fall or rise is unknown; set .mode "
+                    "to MonitorMode::min or max");
   CHECK_THROWS_WITH(begin({.monitor = "val_mae"}),
-                    "EarlyStopping: the model has no value named 'val_mae', only loss, speed and "
-                    "with validation data val_loss, val_speed; set .monitor to one of them, or "
+                    "EarlyStopping: fit logs no value named 'val_mae', only loss, speed and, "
+                    "with validation data, val_loss, val_speed; set .monitor to one of them, or "
                     ".mode if another callback logs 'val_mae'");
   CHECK_NOTHROW(begin({.monitor = "val_mae", .mode = ls::MonitorMode::min}));
   CHECK_THROWS_AS(make({.patience = -1}), ls::UsageError);

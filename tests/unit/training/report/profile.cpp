@@ -94,11 +94,11 @@ TEST_CASE("bytes of an update are reckoned where it is one pass, and left out el
 }
 
 TEST_CASE("the time of what does not come in every step is spread over all") {
-  using detail::time_a_step;
-  CHECK(time_a_step({3, 1, 8}, 3, false) == 3);
-  CHECK(time_a_step({1, 2, 5, 9}, 4, false) == 3.5);
-  CHECK(time_a_step({8, 4}, 8, false) == 1.5);
-  CHECK(time_a_step({1, 1, 1, 9}, 4, true) == 3);
+  using detail::time_per_step;
+  CHECK(time_per_step({3, 1, 8}, 3, false) == 3);
+  CHECK(time_per_step({1, 2, 5, 9}, 4, false) == 3.5);
+  CHECK(time_per_step({8, 4}, 8, false) == 1.5);
+  CHECK(time_per_step({1, 1, 1, 9}, 4, true) == 3);
 }
 
 TEST_CASE("a profile prints as a table") {
@@ -125,8 +125,8 @@ TEST_CASE("a profile prints as a table") {
       has("│ total        │          │                  │       │ 100.0 │ 100.0 % │ 8.00 │  80.0 "
           "│ 400.00 │  4000.0 │"));
   CHECK(has("│              │          │ clear            │  0.25 │   5.0 │"));
-  CHECK(has(" A step that is not taken apart: 93.2 us\n"));
-  CHECK(has(" Two events with nothing between them: 1.50 us, part of each call's time\n"));
+  CHECK(has(" A step without instrumentation: 93.2 us\n"));
+  CHECK(has(" Two consecutive events: 1.50 us, included in each call's time\n"));
   for (ProfileRow& row : profile.rows)  // a device that has no kernels' names
     for (ProfiledCall& c : row.calls) c.name.clear();
   CHECK(to_string(profile).find("┃ Layer        ┃ Pass     ┃ Calls ┃") != std::string::npos);
@@ -228,13 +228,13 @@ TEST_CASE("a profile takes whole batches of data, from the beginning again at th
 TEST_CASE("what cannot be profiled is refused in one sentence") {
   auto model = small_on(OneDevice<Float>{});
   CHECK(testing::refusal<UsageError>([&] { model.profile(images, labels, {}, {.steps = 0}); }) ==
-        "profile: .steps is 0; measure at least one");
+        "profile: .steps is 0; it must be at least 1");
   testing::run_workers<Float>({1, 1}, 0, [&](const auto& worker) {
     auto part = small_on(worker);
     const std::string said = testing::refusal<UsageError>([&] { part.profile(images, labels); });
     if (said !=
         "profile: the model trains in several processes, and one cannot step without the others; "
-        "profile it in a program with OneDevice or Mirrored")
+        "profile it with OneDevice or Mirrored")
       throw std::logic_error(said);
   });
 }
