@@ -338,8 +338,8 @@ class Model<Net, S, L, O, Ms...> {
   std::uint64_t seed() const { return replicas_.seed(); }
   /// Steps trained so far.
   std::uint64_t steps() const { return replicas_.steps(); }
-  /// Steps that changed the weights; learning rate schedules count these. Smaller than `steps()`
-  /// only on a device with loss scaling, which skips steps whose gradients overflow.
+  /// Steps without skipped ones; learning rate schedules count these. Smaller than `steps()` only
+  /// on a device with loss scaling, which skips steps whose gradients overflow.
   std::uint64_t updates() const { return replicas_.updates(); }
   /// Factor of the loss' gradient within a step; 1 on a device without loss scaling.
   double loss_scale() const { return replicas_.loss_scale(); }

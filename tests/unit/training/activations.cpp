@@ -1,5 +1,6 @@
 /// \file
-/// Activations as options of layers: the same model as with layers of their own, under one name.
+/// Activations as options of layers: the same model as with separate activation layers, under one
+/// name.
 #include <algorithm>
 #include <catch2/catch_test_macros.hpp>
 #include <string>
@@ -37,7 +38,7 @@ auto model_of() {
 
 }  // namespace
 
-TEST_CASE("an activation as an option computes what its layer does, under the layer's name") {
+TEST_CASE("an activation option computes what the activation layer does, under the layer's name") {
   auto apart = model_of<Apart>();
   auto joined = model_of<Joined>();
   apart.fit(batches(), {.epochs = 3, .progress = ls::ProgressStyle::none});
@@ -62,7 +63,7 @@ TEST_CASE("the summary shows a layer and its activation as one") {
   CHECK(text.find("Total params: 626") != std::string::npos);
 }
 
-TEST_CASE("workers tell models with other activations apart") {
+TEST_CASE("the signature distinguishes models with different activations") {
   struct A : ls::Sequential<ls::Input<4>, ls::Dense<2, ls::relu>> {};
   struct B : ls::Sequential<ls::Input<4>, ls::Dense<2, ls::tanh>> {};
   CHECK(ls::detail::describe_layers<A>().find("dense's ReLU to (2)") != std::string::npos);

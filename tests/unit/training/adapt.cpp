@@ -28,7 +28,7 @@ auto data() {
   return ls::tensors(numbers(), ls::shape(2, 3), std::vector<std::int32_t>{0, 1, 0, 1, 1});
 }
 
-/// By two walks.
+/// Reference: two passes over the data.
 std::pair<double, double> moments_of(std::size_t channel) {
   const auto x = numbers();
   double mean = 0, variance = 0;
@@ -39,7 +39,7 @@ std::pair<double, double> moments_of(std::size_t channel) {
 }
 
 template <class F>
-std::string said(const F& f) {
+std::string message(const F& f) {
   try {
     f();
   } catch (const ls::UsageError& error) {
@@ -50,26 +50,26 @@ std::string said(const F& f) {
 
 }  // namespace
 
-TEST_CASE("the moments of data are those of each channel, also far from zero") {
+TEST_CASE("moments are computed per channel, accurately even far from zero") {
   const ls::Moments m = ls::moments(data());
   for (std::size_t k = 0; k < 3; ++k) {
     const auto [mean, variance] = moments_of(k);
     CHECK(std::abs(m.mean[k] - mean) <= 1e-9 * std::abs(mean) + 1e-12);
     CHECK(std::abs(m.variance[k] - variance) <= 1e-6 * variance);
   }
-  CHECK(said([] { ls::moments(data() | ls::repeat); }).find("never end; add ls::take(n)") !=
+  CHECK(message([] { ls::moments(data() | ls::repeat); }).find("never end; add ls::take(n)") !=
         std::string::npos);
-  CHECK(said([] { ls::moments(data() | ls::take(0)); }) ==
+  CHECK(message([] { ls::moments(data() | ls::take(0)); }) ==
         "moments: the data are empty; check take, skip and the files");
 }
 
-TEST_CASE("a model that is adapted to data sees them with mean 0 and variance 1") {
+TEST_CASE("an adapted model normalizes its data to mean 0 and variance 1") {
   struct Bare : ls::Sequential<ls::Input<2, 3>, ls::Normalization> {};
   ls::Model model{Bare{}, ls::OneDevice<ls::Reference<double>>{}, ls::MeanSquaredError{},
                   ls::SGD{}};
   const auto both = ls::tensors(numbers(), ls::shape(2, 3), numbers(), ls::shape(2, 3));
   const auto plain = model.predict(both | ls::batch(2));
-  CHECK(plain.elements()[1] == 1e6 + 1);  // not adapted: as it is
+  CHECK(plain.elements()[1] == 1e6 + 1);  // not adapted: unchanged
   ls::adapt(model, both);
   const auto seen = model.predict(both | ls::batch(2));
   for (std::size_t k = 0; k < 3; ++k) {
@@ -81,7 +81,7 @@ TEST_CASE("a model that is adapted to data sees them with mean 0 and variance 1"
   }
 }
 
-TEST_CASE("only the first layer is adapted to the data, for it alone sees them as they are") {
+TEST_CASE("adapt accepts the first layer only, since only its input is the data") {
   struct Behind : ls::Sequential<ls::Input<2, 3>, ls::Rescaling<ls::factor(0.5)>, ls::Normalization,
                                  ls::Flatten, ls::Dense<2>> {};
   struct Viewed : ls::Sequential<ls::Input<6>, ls::Reshape<ls::shape(2, 3)>, ls::Normalization,
@@ -100,6 +100,7 @@ TEST_CASE("moments are saved with a model, and training does not change them") {
   const auto mean = model.weights("normalization/mean");
   model.fit(batches, {.epochs = 2, .progress = ls::ProgressStyle::none});
   CHECK(model.weights("normalization/mean") == mean);
-  CHECK(said([&] { ls::adapt(model, data(), "dense"); }).find("dense is not the model's first") !=
-        std::string::npos);
+  CHECK(message([&] {
+          ls::adapt(model, data(), "dense");
+        }).find("dense is not the model's first") != std::string::npos);
 }

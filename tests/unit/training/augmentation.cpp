@@ -1,6 +1,6 @@
 /// \file
-/// Training on images that are changed at random, in the pipeline and in the model, does not depend
-/// on the number of replicas.
+/// Training with random image augmentation, in the pipeline and in the model, does not depend on
+/// the number of replicas.
 #include <catch2/catch_test_macros.hpp>
 #include <cmath>
 
@@ -64,7 +64,7 @@ using Mirrored = ls::Mirrored<ls::Reference<T>>;
 
 }  // namespace
 
-TEST_CASE("replicas train on the same changed images, whatever their number") {
+TEST_CASE("replicas train on the same augmented images, whatever their number") {
   const Run one = run<Augmented>(ls::OneDevice<ls::Reference<double>>{});
   for (const std::size_t n : {1u, 2u, 7u}) {
     CAPTURE(n);
@@ -76,14 +76,14 @@ TEST_CASE("replicas train on the same changed images, whatever their number") {
   CHECK(distance(run<Bare>(ls::OneDevice<ls::Reference<double>>{}).losses, one.losses) > 1e-3);
 }
 
-TEST_CASE("with virtual shards replicas train on them to the same bits") {
+TEST_CASE("virtual shards with augmentation give the same bits for any number of replicas") {
   const Run alone = run<Augmented>(ls::OneDevice<ls::Reference<float>>{.virtual_shards = 8});
   for (const std::size_t n : {2u, 8u})
     CHECK(run<Augmented>(Mirrored<float>{.replicas = n, .virtual_shards = 8}).digest ==
           alone.digest);
 }
 
-TEST_CASE("outside of training a model changes images in size only") {
+TEST_CASE("outside of training, augmentation layers change only the size of images") {
   const auto model = [](auto net) {
     return ls::Model{net, ls::Seed{7}, ls::OneDevice<ls::Reference<double>>{},
                      ls::SparseCategoricalCrossentropy{.from_logits = true}, ls::SGD{}};

@@ -1,5 +1,5 @@
 /// \file
-/// Moving statistics when a batch is cut: among replicas, among slices of one replica.
+/// Running statistics when a batch is divided among replicas, or among slices of one replica.
 #include <array>
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers.hpp>
@@ -25,7 +25,7 @@ struct Synchronized
     : ls::Sequential<ls::Input<2>, ls::BatchNormalization<ls::synchronized>, ls::Dense<6>,
                      ls::BatchNormalization<ls::momentum(0.9), ls::synchronized>, ls::ReLU,
                      ls::Dense<3>> {};
-/// A state that is not the mean of anything, which a mean over replicas would round.
+/// State that training does not change; averaging it over replicas would round it.
 struct Both : ls::Sequential<ls::Input<2>, ls::Normalization, ls::Dense<6>,
                              ls::BatchNormalization<ls::synchronized>, ls::Dense<6>,
                              ls::BatchNormalization<>, ls::Dense<3>> {};
@@ -34,8 +34,8 @@ struct Trapped : ls::Sequential<ls::Input<2>, ls::BatchNormalization<>, ls::Dens
 
 ls::SGD sgd() { return {.learning_rate = 0.05, .momentum = 0.9}; }
 
-/// The statistics of the first layer of Plain after one epoch, by hand: it sees the data, cut into
-/// `slices` of each batch.
+/// Running statistics of Plain's first layer after one epoch, computed by hand with each batch
+/// divided into `slices`.
 std::vector<double> moving_by_hand(std::size_t examples, std::size_t batch, std::size_t slices) {
   const auto data = line::classes(examples);
   std::vector<double> moving{0, 0, 1, 1};
@@ -61,7 +61,7 @@ std::vector<double> moving_by_hand(std::size_t examples, std::size_t batch, std:
   return moving;
 }
 
-/// The same by a model.
+/// The same statistics, computed by a model.
 template <class S>
 std::vector<double> moving_by(const S& strategy, std::size_t examples, std::size_t batch) {
   ls::Model m{Plain{}, ls::Seed{3}, strategy, crossentropy, sgd()};
@@ -77,7 +77,7 @@ std::vector<double> moving_by(const S& strategy, std::size_t examples, std::size
 
 }  // namespace
 
-TEST_CASE("synchronized normalization trains N replicas as one, for every cut of every batch") {
+TEST_CASE("synchronized normalization trains N replicas as one, for every division of a batch") {
   for (const std::size_t batch : {5u, 16u}) {
     const Result one = run<Synchronized>(ls::OneDevice<Double>{}, 21, batch, sgd());
     for (std::size_t n = 1; n <= 8; ++n) {
@@ -87,7 +87,7 @@ TEST_CASE("synchronized normalization trains N replicas as one, for every cut of
   }
 }
 
-TEST_CASE("plain normalization leaves equal replicas, with the mean of their moving statistics") {
+TEST_CASE("plain normalization leaves replicas equal, with the mean of their running statistics") {
   for (const std::size_t batch : {3u, 8u, 16u})
     for (std::size_t n = 1; n <= 8; ++n) {
       CAPTURE(batch, n);
@@ -112,7 +112,7 @@ TEST_CASE("plain normalization of virtual shards gives the same bits for 1, 2, 4
   }
 }
 
-TEST_CASE("synchronized normalization refuses virtual shards") {
+TEST_CASE("synchronized normalization rejects virtual shards") {
   CHECK_THROWS_WITH(
       (ls::Model{Synchronized{}, ls::OneDevice<Double>{.virtual_shards = 4}, crossentropy, sgd()}),
       Catch::Matchers::ContainsSubstring(
@@ -130,7 +130,7 @@ TEST_CASE("state that training does not change stays as it is, bit for bit") {
   CHECK(m.weights("normalization/variance") == std::vector<float>{0.7f, 1.1f});
 }
 
-TEST_CASE("a step that fails leaves the moving statistics of the step before it, in all replicas") {
+TEST_CASE("a failed step restores the running statistics of the step before, in all replicas") {
   struct Untrap {
     ~Untrap() { Trap::when = Trap::When::never; }
   } untrap;
@@ -159,15 +159,15 @@ TEST_CASE("a step that fails leaves the moving statistics of the step before it,
   check(Mirrored<double>{.replicas = 3}, 1);
 }
 
-TEST_CASE("processes of several replicas merge as replicas of one process do") {
+TEST_CASE("replicas of several processes merge statistics as those of one process do") {
   const std::vector<double> one = moving_by(Mirrored<double>{.replicas = 3}, 21, 8);
   const Result synchronized = run<Synchronized>(ls::OneDevice<Double>{}, 21, 8, sgd());
   testing::run_workers<Double>({2, 1}, 0, [&](const testing::Worker<Double>& worker) {
     const auto moving = moving_by(worker, 21, 8);
     const Result many = run<Synchronized>(worker, 21, 8, sgd());
-    // Catch2's checks belong to one thread.
-    if (distance(moving, one) > 1e-12) throw std::runtime_error("plain: other statistics");
+    // Catch2's assertions may be used in one thread only.
+    if (distance(moving, one) > 1e-12) throw std::runtime_error("plain: different statistics");
     if (distance(many.weights, synchronized.weights) > 1e-12)
-      throw std::runtime_error("synchronized: other weights");
+      throw std::runtime_error("synchronized: different weights");
   });
 }

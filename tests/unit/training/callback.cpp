@@ -1,5 +1,4 @@
-// Logs, Callback, CallbackList, LambdaCallback and History: the order of hooks, the names, the
-// errors.
+// Logs, Callback, CallbackList, LambdaCallback and History: order of hooks, names, errors.
 #include "lockstep/concepts/callback.hpp"
 
 #include <catch2/catch_test_macros.hpp>
@@ -38,14 +37,14 @@ struct Loop : ls::TrainingControl {
 };
 
 struct Note : ls::Callback {
-  Note(std::vector<std::string>& list, std::string me) : said(list), name(std::move(me)) {}
+  Note(std::vector<std::string>& list, std::string me) : calls(list), name(std::move(me)) {}
   void on_epoch_end(int epoch, const ls::Logs& logs) override {
-    said.push_back(name + std::to_string(epoch) + (logs["loss"] > 1 ? ">1" : "<1"));
+    calls.push_back(name + std::to_string(epoch) + (logs["loss"] > 1 ? ">1" : "<1"));
   }
   void on_train_batch_end(std::size_t batch, const ls::Logs&) override {
-    said.push_back(name + "b" + std::to_string(batch));
+    calls.push_back(name + "b" + std::to_string(batch));
   }
-  std::vector<std::string>& said;
+  std::vector<std::string>& calls;
   std::string name;
 };
 
@@ -82,7 +81,7 @@ TEST_CASE("logs keep the order in which names were first set") {
   CHECK_FALSE(logs.get("val_loss").has_value());
 }
 
-TEST_CASE("logs tell the running mean from the value of this batch") {
+TEST_CASE("logs distinguish the running mean from the batch's own value") {
   ls::Logs logs;
   logs.set("loss", 1.5, 0.5);
   CHECK(logs["loss"] == 1.5);
@@ -91,7 +90,7 @@ TEST_CASE("logs tell the running mean from the value of this batch") {
   CHECK(logs.step("loss") == 1.25);
 }
 
-TEST_CASE("logs name the known names when one is absent") {
+TEST_CASE("logs list the known names when a name is unknown") {
   ls::Logs logs;
   CHECK_THROWS_WITH(logs["loss"], ContainsSubstring("none"));
   logs.set("loss", 1);
@@ -115,24 +114,24 @@ TEST_CASE("logs update a name in place") {
 }
 
 TEST_CASE("a callback list calls each hook in the order of its callbacks") {
-  std::vector<std::string> said;
-  Note first(said, "a");
+  std::vector<std::string> calls;
+  Note first(calls, "a");
   ls::CallbackList list;
   list.add(first);
-  list.add(std::make_shared<Note>(said, "b"));
+  list.add(std::make_shared<Note>(calls, "b"));
   ls::Logs logs;
   logs.set("loss", 2);
   list.on_train_batch_end(7, logs);
   list.on_epoch_end(1, logs);
-  CHECK(said == std::vector<std::string>{"ab7", "bb7", "a1>1", "b1>1"});
+  CHECK(calls == std::vector<std::string>{"ab7", "bb7", "a1>1", "b1>1"});
 }
 
-TEST_CASE("a callback list refuses a null pointer") {
+TEST_CASE("a callback list rejects a null pointer") {
   ls::CallbackList list;
-  CHECK_THROWS_WITH(list.add(std::shared_ptr<ls::Callback>{}), ContainsSubstring("number 0"));
+  CHECK_THROWS_WITH(list.add(std::shared_ptr<ls::Callback>{}), ContainsSubstring("element 0"));
 }
 
-TEST_CASE("options of callbacks and pointers to them stand next to custom callbacks") {
+TEST_CASE("Callbacks accepts options, shared pointers to options and custom callbacks") {
   struct Mine : ls::Callback {};
   const auto mine = std::make_shared<Mine>();
   const ls::Callbacks both{std::make_shared<ls::CSVLogger>(ls::CSVLogger{"a.csv"}), mine};
@@ -149,7 +148,7 @@ TEST_CASE("options of callbacks and pointers to them stand next to custom callba
   CHECK_THROWS_AS(ls::CallbackList(none), ls::UsageError);
 }
 
-TEST_CASE("a callback reaches the run while it lasts and not after it") {
+TEST_CASE("a callback has a control during a run and not after it") {
   Loop loop;
   loop.numbers.epochs = 5;
   ls::Callback callback;
@@ -169,18 +168,18 @@ TEST_CASE("a callback reaches the run while it lasts and not after it") {
 }
 
 TEST_CASE("a lambda callback calls the function of each hook") {
-  std::string said;
-  const auto whole = [&said](const char* name) {
-    return [&said, name](const ls::Logs& logs) {
-      said += std::string(name) + (logs["loss"] == 2 ? " " : "! ");
+  std::string calls;
+  const auto whole = [&calls](const char* name) {
+    return [&calls, name](const ls::Logs& logs) {
+      calls += std::string(name) + (logs["loss"] == 2 ? " " : "! ");
     };
   };
-  const auto batch = [&said](const char* name) {
+  const auto batch = [&calls](const char* name) {
     return
-        [&said, name](std::size_t n, const ls::Logs&) { said += name + std::to_string(n) + " "; };
+        [&calls, name](std::size_t n, const ls::Logs&) { calls += name + std::to_string(n) + " "; };
   };
-  const auto epoch = [&said](const char* name) {
-    return [&said, name](int n, const ls::Logs&) { said += name + std::to_string(n) + " "; };
+  const auto epoch = [&calls](const char* name) {
+    return [&calls, name](int n, const ls::Logs&) { calls += name + std::to_string(n) + " "; };
   };
   const ls::LambdaCallback hooks{.on_epoch_begin = epoch("epoch"),
                                  .on_epoch_end = epoch("/epoch"),
@@ -199,7 +198,7 @@ TEST_CASE("a lambda callback calls the function of each hook") {
   const std::vector<std::shared_ptr<ls::Callback>> callbacks{hooks};
   ls::CallbackList list(callbacks);
   all_hooks(list);
-  CHECK(said ==
+  CHECK(calls ==
         "train epoch3 batch4 /batch5 test test6 /test7 /test /epoch8 /train predict predict9 "
         "/predict10 /predict ");
 }
@@ -210,7 +209,7 @@ TEST_CASE("a lambda callback without functions does nothing") {
   CHECK_NOTHROW(callback->on_train_batch_end(0, {}));
 }
 
-TEST_CASE("history holds one value an epoch") {
+TEST_CASE("history holds one value per epoch") {
   ls::History history;
   ls::Logs logs;
   history.on_train_begin(logs);
@@ -227,7 +226,7 @@ TEST_CASE("history holds one value an epoch") {
   CHECK_FALSE(history.contains("accuracy"));
   CHECK_THROWS_WITH(history["accuracy"],
                     ContainsSubstring("'accuracy'") && ContainsSubstring("known: loss, val_loss"));
-  const std::vector<double>& kept = ls::History(history)["loss"];  // of a temporary
+  const std::vector<double>& kept = ls::History(history)["loss"];  // a temporary's: copied
   CHECK(kept.data() != history["loss"].data());
   CHECK(kept == history["loss"]);
   STATIC_CHECK(std::is_same_v<decltype(ls::History()["loss"]), std::vector<double>>);
@@ -236,7 +235,7 @@ TEST_CASE("history holds one value an epoch") {
   CHECK_THROWS_WITH(history["loss"], ContainsSubstring("no epoch was finished"));
 }
 
-TEST_CASE("a callback has its control again after a run within its run") {
+TEST_CASE("a nested run gives a callback its previous control back") {
   Loop outer, inner;
   auto callback = std::make_shared<ls::Callback>();
   {

@@ -1,6 +1,6 @@
 /// \file
-/// Trainings with NaN that a ReLU may hide from the loss: one in the table, or all weights of a
-/// layer.
+/// Training runs with NaN that a ReLU may hide from the loss: one NaN in the data, or all weights
+/// of a layer.
 #pragma once
 
 #include <cstdint>
@@ -16,19 +16,19 @@ namespace ls = lockstep;
 
 struct Net : ls::Sequential<ls::Input<6, 6, 4>, ls::Conv2D<8, 3, ls::relu>, ls::Flatten,
                             ls::Dense<8, ls::relu>, ls::Dense<3>> {};
-/// First layers that some devices compute in one pass with their pooling.
+/// First layers that some devices fuse with their pooling.
 struct Pooled : ls::Sequential<ls::Input<10, 10, 1>, ls::Conv2D<16, 3, ls::relu>,
                                ls::MaxPooling2D<>, ls::Flatten, ls::Dense<3>> {};
 struct Table : ls::Sequential<ls::Input<4>, ls::Dense<8, ls::relu>, ls::Dense<3>> {};
 
 struct Ended {
   std::uint64_t steps = 0;
-  std::string said;
+  std::string message;
   bool operator==(const Ended&) const = default;
 };
 
-/// 24 examples in batches of four, three epochs; `spoil(x)` may change the data, `layer` is given
-/// NaN as weights before the training if it is not empty.
+/// 24 examples in batches of four, three epochs. `spoil(x)` may change the data; the weights of
+/// `layer`, unless empty, are set to NaN before training.
 template <class Net, class Strategy>
 Ended train(const Strategy& strategy, std::size_t nan_at, const std::string& layer = {}) {
   using T = typename Strategy::device::real;
@@ -47,7 +47,7 @@ Ended train(const Strategy& strategy, std::size_t nan_at, const std::string& lay
     if (!layer.empty() && p.name.starts_with(layer))
       model.set_weights(p.name, std::vector<T>(p.size(), nan));
   const auto before = ls::set_log([&](ls::LogLevel level, std::string_view text) {
-    if (level == ls::LogLevel::error) ended.said += text;
+    if (level == ls::LogLevel::error) ended.message += text;
   });
   model.fit(
       ls::tensors(x, Net::input_shape, y) | ls::batch(4),
@@ -58,8 +58,8 @@ Ended train(const Strategy& strategy, std::size_t nan_at, const std::string& lay
 }
 inline constexpr std::size_t nowhere = static_cast<std::size_t>(-1);
 
-/// The steps after which trainings end that have NaN in the fourth batch, or in the weights of the
-/// first, second and last layer; and what the log says of the last but one.
+/// The steps after which runs end that have NaN in the fourth batch, or in the weights of the
+/// first, second or last layer; and the log of the last but one.
 template <class Strategy>
 std::vector<std::uint64_t> steps(const Strategy& strategy) {
   return {train<Table>(strategy, 13 * 4 + 2).steps,

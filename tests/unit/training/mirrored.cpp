@@ -23,7 +23,7 @@ template <class T>
 using Mirrored = ls::Mirrored<ls::Reference<T>>;
 using Double = ls::Reference<double>;
 
-/// Three buckets, and exchanges within the step.
+/// A network with three buckets and communication within the step.
 struct Exchanging : ls::Sequential<ls::Input<2>, ls::Dense<300>, Centre, ls::Tanh, ls::Dense<300>,
                                    Centre, ls::Dense<300>, ls::Dense<3>> {};
 struct Trapped
@@ -35,7 +35,8 @@ struct Untrap {
 
 }  // namespace
 
-TEST_CASE("replicas compute by hand's numbers, penalties once, for every cut of every batch") {
+TEST_CASE(
+    "replicas compute the hand-computed numbers for every division of a batch, penalties once") {
   for (std::size_t n = 1; n <= 8; ++n)
     for (std::size_t batch = 1; batch <= 10; ++batch) {
       CAPTURE(n, batch);
@@ -73,7 +74,7 @@ TEST_CASE("shuffle, dropout, metrics, evaluate and predict do not depend on the 
   }
 }
 
-TEST_CASE("counting metrics are exact for every cut, and the model gives what they counted") {
+TEST_CASE("counting metrics are exact for every division, and metric_state returns the counts") {
   using Matrix = ls::ConfusionMatrix<3>;
   const auto data = line::classes(42);
   const auto count = [&](const auto& strategy, std::size_t batch) {
@@ -92,7 +93,7 @@ TEST_CASE("counting metrics are exact for every cut, and the model gives what th
     const auto matrix = m.template metric_state<Matrix>();
     CHECK(matrix != trained);
     CHECK(line::near(logs["sparse_categorical_crossentropy"], logs["loss"]));
-    // By hand, from the outputs.
+    // Computed by hand from the outputs.
     const auto predicted = m.predict(data | ls::batch(batch));
     std::vector<double> expected(9);
     double top_2 = 0;
@@ -135,7 +136,7 @@ TEST_CASE("clipping, decay, accumulation and averages do not depend on the repli
   for (const std::size_t n : {2u, 4u, 8u}) CHECK(bits(n) == alone);
 }
 
-TEST_CASE("a layer sums over the replicas while buckets are under way") {
+TEST_CASE("a layer may sum over the replicas while buckets are in flight") {
   const ls::SGD sgd{.learning_rate = 0.001, .momentum = 0.9};
   const Result one = run<Exchanging>(ls::OneDevice<Double>{}, 23, 9, sgd, 1);
   for (const std::size_t n : {2u, 3u, 8u}) {
@@ -159,12 +160,13 @@ TEST_CASE("virtual shards give the same bits for 1, 2, 4 and 8 replicas") {
     CHECK(many.tested == alone.tested);
     CHECK(many.predicted == alone.predicted);
   }
-  // Without them rounding tells the numbers of replicas apart, or the test would show nothing.
+  // Without virtual shards the bits depend on the number of replicas; otherwise the test proves
+  // nothing.
   CHECK(digest(Mirrored<float>{.replicas = 4}).digest !=
         digest(Mirrored<float>{.replicas = 2}).digest);
 }
 
-TEST_CASE("virtual shards stay near the plain result") {
+TEST_CASE("virtual shards stay close to the result without them") {
   const ls::Adam adam{.learning_rate = 0.01};
   const Result one = run<Noisy>(ls::OneDevice<Double>{}, 42, 16, adam);
   for (const std::size_t shards : {1u, 2u, 4u, 16u, 64u}) {
@@ -173,7 +175,7 @@ TEST_CASE("virtual shards stay near the plain result") {
   }
 }
 
-TEST_CASE("virtual shards cost gradients for the slices that wait, and say so") {
+TEST_CASE("virtual shards need buffers of partial gradients, which memory() counts") {
   const auto memory = [](const auto& strategy) {
     return ls::Model{Noisy{}, strategy, crossentropy, ls::SGD{}}.memory();
   };
@@ -183,7 +185,7 @@ TEST_CASE("virtual shards cost gradients for the slices that wait, and say so") 
   CHECK(memory(Mirrored<float>{.replicas = 2, .virtual_shards = 2}).gradients == plain.gradients);
 }
 
-TEST_CASE("a layer that exchanges within the step refuses virtual shards") {
+TEST_CASE("a layer that communicates within the step rejects virtual shards") {
   const auto make = [](std::size_t shards) {
     return ls::Model{Exchanging{}, ls::OneDevice<Double>{.virtual_shards = shards}, crossentropy,
                      ls::SGD{}};
@@ -194,7 +196,7 @@ TEST_CASE("a layer that exchanges within the step refuses virtual shards") {
                     ContainsSubstring("virtual_shards: layer centre communicates between"));
 }
 
-TEST_CASE("replicas that differ are found every K steps, by replica and tensor") {
+TEST_CASE("diverged replicas are detected every K steps, with replica and tensor") {
   ls::Model m{Small{}, Mirrored<double>{.replicas = 3}, crossentropy,
               Unfair{.lies_at = 5, .liar = 2}};
   const auto data = line::classes(40) | ls::batch(4);
@@ -210,7 +212,7 @@ TEST_CASE("replicas that differ are found every K steps, by replica and tensor")
                ContainsSubstring("after step 6, replica 2 holds a different dense_1/bias"));
   }
   CHECK(m.steps() == 6);
-  // The next fit looks first; weights that are set are equal again.
+  // The next fit checks first; set_weights makes the replicas equal again.
   CHECK_THROWS_AS(m.fit(data, line::quiet()), ls::ReplicasDiverged);
   for (const auto& p : m.parameters()) m.set_weights(p.name, m.weights(p.name));
   CHECK_NOTHROW(m.fit(data, line::quiet()));
@@ -218,22 +220,22 @@ TEST_CASE("replicas that differ are found every K steps, by replica and tensor")
   CHECK(digests == std::vector<std::string>(3, m.weights_sha256()));
 }
 
-TEST_CASE("from three replicas on the one that differs from most is named, be it replica 0") {
+TEST_CASE("with three or more replicas the one that differs from the majority is named") {
   const auto found = [](std::size_t replicas, std::size_t liar) {
     ls::Model m{Small{}, Mirrored<double>{.replicas = replicas}, crossentropy,
                 Unfair{.lies_at = 2, .liar = liar}};
     auto options = line::quiet();
     options.verify_every = 2;
-    std::string said = "nothing was found";
+    std::string message = "nothing was found";
     try {
       m.fit(line::classes(12) | ls::batch(4), options);
     } catch (const ls::ReplicasDiverged& e) {
-      said = fmt::format("{}: {}", e.replica(), e.what());
+      message = fmt::format("{}: {}", e.replica(), e.what());
     }
-    // The weights alone are wrong, so that what shares work finds it, too.
+    // Only the weights are wrong, which evaluate and predict detect, too.
     CHECK_THROWS_AS(m.evaluate(line::classes(12) | ls::batch(4)), ls::ReplicasDiverged);
     CHECK_THROWS_AS(m.predict(line::classes(12) | ls::batch(4)), ls::ReplicasDiverged);
-    return said;
+    return message;
   };
   CHECK_THAT(found(3, 0),
              ContainsSubstring("0: replicas: after step 2, replica 0 holds a different "
@@ -242,7 +244,7 @@ TEST_CASE("from three replicas on the one that differs from most is named, be it
   CHECK_THAT(found(2, 0), ContainsSubstring("1: ") && ContainsSubstring("than replica 0; a step"));
 }
 
-TEST_CASE("without verify_every a difference is found by the next fit") {
+TEST_CASE("without verify_every the next fit detects a divergence") {
   ls::Model m{Small{}, Mirrored<double>{.replicas = 2}, crossentropy,
               Unfair{.lies_at = 5, .liar = 1}};
   CHECK_NOTHROW(m.fit(line::classes(40) | ls::batch(4), line::quiet()));
@@ -265,13 +267,13 @@ TEST_CASE("an error in a kernel of one replica ends fit, once, and a new model t
       CHECK_THROWS_AS(m.fit(data, line::quiet()), Trap::Sprung);
       CHECK(m.steps() == 2);
       Trap::when = Trap::When::never;
-      CHECK_NOTHROW(m.fit(data, line::quiet()));  // nothing was updated: all replicas agree
+      CHECK_NOTHROW(m.fit(data, line::quiet()));  // no replica was updated, so all agree
       ls::Model fresh{Trapped{}, strategy, crossentropy, ls::SGD{}};
       CHECK_NOTHROW(fresh.fit(data, line::quiet()));
     }
 }
 
-TEST_CASE("an update that fails in one replica is known to the next fit, weights loaded or not") {
+TEST_CASE("the next fit detects an update that failed in one replica, even after loading weights") {
   ls::Model m{Small{}, Mirrored<double>{.replicas = 3}, crossentropy, Fragile{.guilty = 1}};
   const auto data = line::classes(40) | ls::batch(4);
   m.fit(data, line::quiet());
@@ -314,7 +316,7 @@ TEST_CASE("a callback may train another model, and models train from any thread"
   CHECK(second == expected);
 }
 
-TEST_CASE("an error in a callback ends fit and leaves the replicas equal") {
+TEST_CASE("an exception in a callback ends fit and leaves the replicas equal") {
   struct Mishap {};
   ls::Model m{Small{}, Mirrored<double>{.replicas = 3}, crossentropy, ls::SGD{}};
   auto options = line::quiet();
@@ -343,7 +345,7 @@ TEST_CASE("a stop ends all replicas after the same step") {
   CHECK(digests == std::vector<std::string>(3, digests[0]));
 }
 
-TEST_CASE("batches in memory and weights files go to all replicas") {
+TEST_CASE("batches in memory and weights files reach all replicas") {
   ls::Model m{line::Net{}, Mirrored<double>{.replicas = 3}, ls::MeanSquaredError{},
               ls::SGD{.learning_rate = 0.1}};
   ls::Model one{line::Net{}, ls::OneDevice<Double>{}, ls::MeanSquaredError{},

@@ -1,6 +1,6 @@
 /// \file
-/// Layers and an optimizer for the tests of replicas: one that sums over the replicas, one that
-/// fails in one replica, one that updates one replica's weights differently.
+/// Layers and optimizers for the tests of replicas: a layer that sums over the replicas, a layer
+/// and an optimizer that fail in one replica, an optimizer that updates one replica differently.
 #pragma once
 
 #include <algorithm>
@@ -23,7 +23,7 @@ namespace replicas {
 
 namespace ls = lockstep;
 
-/// Takes the mean over the global batch away: y = x - mean(x), so each example needs all others.
+/// Subtracts the mean over the global batch: y = x - mean(x), so each example depends on all.
 struct CentreOp {
   ls::Shape in;
   constexpr ls::Shape out() const { return in; }
@@ -37,7 +37,7 @@ struct Centre {
   static constexpr CentreOp op(ls::Shape in) { return {in}; }
 };
 
-/// y = x; in the replica `guilty` it throws in step `step`, forward or backward.
+/// y = x; throws in replica `guilty` at step `step`, in forward or backward.
 struct TrapOp {
   ls::Shape in;
   constexpr ls::Shape out() const { return in; }
@@ -55,7 +55,7 @@ struct Trap {
   static inline std::atomic<When> when = When::never;
   static inline std::atomic<std::size_t> guilty = 0;
   static inline std::atomic<std::uint64_t> step = 0;
-  /// Of the replica whose thread this is.
+  /// Rank of the calling thread's replica.
   static inline thread_local std::size_t rank = 0;
   static void spring(const ls::StepContext& at, When now) {
     rank = at.group.rank();
@@ -63,7 +63,7 @@ struct Trap {
   }
 };
 
-/// w -= g, and in replica `liar` the last weight a little more, after step `lies_at`.
+/// w -= g; in replica `liar` changes the last weight a little more after step `lies_at`.
 struct Unfair {
   static constexpr std::string_view name = "unfair";
   std::uint64_t lies_at = 0;
@@ -79,7 +79,7 @@ struct Unfair {
   Op op(double rate, std::uint64_t step) const { return {rate, step == lies_at, liar}; }
 };
 
-/// Momentum; its update fails in replica `guilty` once it is told to.
+/// Momentum whose update throws in replica `guilty` once enabled.
 struct Fragile {
   static constexpr std::string_view name = "fragile";
   static inline std::atomic<bool> fails = false;
@@ -101,7 +101,7 @@ struct Noisy : ls::Sequential<ls::Input<2>, ls::Dense<8>, ls::ReLU, ls::Dropout<
                               ls::Dense<3, ls::kernel_regularizer(ls::L2{0.01})>> {};
 struct Small : ls::Sequential<ls::Input<2>, Trap, ls::Dense<4>, ls::Dense<3>> {};
 
-/// All that a training run shows.
+/// All results of a training run.
 struct Result {
   std::vector<double> step_losses, epoch, tested, predicted, weights;
   std::string digest;

@@ -32,7 +32,7 @@ TEST_CASE("history has Keras' keys, one value for each epoch, validation where i
   CHECK(m.steps() == 4 * 3);
 }
 
-TEST_CASE("validation_split trains and validates as with the two parts given by hand") {
+TEST_CASE("validation_split trains and validates as with two separate data sets") {
   auto split = model(), by_hand = model();
   const auto history =
       split.fit(points() | ls::shuffle(10) | ls::batch(3), ls::validation_split(0.3), quiet(4));
@@ -44,7 +44,7 @@ TEST_CASE("validation_split trains and validates as with the two parts given by 
   CHECK(split.steps() == 4 * 3);
 }
 
-TEST_CASE("an execution of several steps is one batch to the callbacks, as in Keras") {
+TEST_CASE("callbacks see an execution of several steps as one batch, as in Keras") {
   auto plain = model(), together = model();
   const auto data = points() | ls::shuffle(10) | ls::batch(2);  // five steps
   auto options = quiet(2);
@@ -65,7 +65,7 @@ TEST_CASE("an execution of several steps is one batch to the callbacks, as in Ke
       wanted.push_back(hook);
   wanted.push_back("train_end");
   CHECK(record->hooks == wanted);
-  // The epoch ends where it is said, also within an execution.
+  // The epoch ends after steps_per_epoch, even within an execution.
   auto few = model();
   options.callbacks = {};
   options.steps_per_epoch = 4;
@@ -73,7 +73,7 @@ TEST_CASE("an execution of several steps is one batch to the callbacks, as in Ke
   CHECK(few.steps() == 8);
 }
 
-TEST_CASE("a process that is alone stops within an execution") {
+TEST_CASE("a single process stops within an execution") {
   std::stop_source source;
   auto m = model();
   auto options = quiet();
@@ -112,7 +112,7 @@ TEST_CASE("hooks are called in Keras' order") {
                                  "predict_batch_begin 1", "predict_batch_end 1", "predict_end"});
 }
 
-TEST_CASE("a LambdaCallback hears the logs, and params() tells what is coming") {
+TEST_CASE("a LambdaCallback gets the logs, and params() describes the run") {
   auto m = model();
   std::vector<double> losses;
   auto options = quiet(3);
@@ -178,7 +178,7 @@ TEST_CASE("train_on_batch and test_on_batch are one step of fit and of evaluate"
   CHECK(near(m.weights("dense/kernel")[0], hand.w));
 }
 
-TEST_CASE("predict keeps the order of the data and gives the forward pass of training") {
+TEST_CASE("predict keeps the order of the data and computes the same forward pass") {
   auto m = model();
   const auto from_data = m.predict(points() | ls::batch(4));
   const auto from_memory = m.predict(xs(), 3);
@@ -189,7 +189,7 @@ TEST_CASE("predict keeps the order of the data and gives the forward pass of tra
   CHECK(m.predict(points() | ls::batch(4), {.steps = 2}).count() == 8);
 }
 
-TEST_CASE("stop_training ends the batch loop, and the epoch still ends as Keras ends it") {
+TEST_CASE("stop_training ends the batch loop, and the epoch's last hooks run as in Keras") {
   for (const std::size_t at : {0u, 1u}) {
     auto m = model();
     auto record = std::make_shared<Recorder>();
@@ -241,7 +241,7 @@ TEST_CASE("a stop token ends fit after the current step, and train_end is still 
   CHECK(record->hooks.back() == "train_end");
 }
 
-TEST_CASE("initial_epoch goes on where an earlier fit stopped, data order and all") {
+TEST_CASE("initial_epoch continues where an earlier fit stopped, including the order of data") {
   const auto data = classes() | ls::shuffle(40) | ls::batch(7);
   auto whole = classifier(), parts = classifier();
   whole.fit(data, quiet(3));
@@ -253,12 +253,11 @@ TEST_CASE("initial_epoch goes on where an earlier fit stopped, data order and al
   CHECK(parts.weights_sha256() == whole.weights_sha256());
 }
 
-TEST_CASE(
-    "a second fit goes on with the passes of the first, and a fresh model can resume at any") {
+TEST_CASE("a second fit continues with the next pass, and a new model can resume at any pass") {
   struct Dropped
       : ls::Sequential<ls::Input<2>, ls::Dense<16>, ls::Dropout<ls::rate(0.5f)>, ls::Dense<3>> {};
   const auto data = classes() | ls::shuffle(40) | ls::batch(7);
-  const auto make = [] {  // does not learn: a loss is a function of the pass
+  const auto make = [] {  // learning rate 0: the loss depends on the pass only
     return ls::Model{Dropped{}, Float{}, ls::SparseCategoricalCrossentropy{.from_logits = true},
                      ls::SGD{.learning_rate = 0}};
   };
@@ -279,7 +278,7 @@ TEST_CASE(
   for (int i = 0; i < 3; ++i)
     for (const double loss : losses(parts, 1, 0)) found.push_back(loss);
   CHECK(found == expected);
-  // A fresh model that begins at epoch k has the k-th pass; one that has trained never goes back.
+  // A new model that begins at epoch k reads pass k; a trained one never goes back.
   for (const int k : {1, 2}) {
     auto fresh = make();
     CHECK(losses(fresh, 3, k) == std::vector<double>(expected.begin() + 6 * k, expected.end()));
@@ -289,7 +288,7 @@ TEST_CASE(
   CHECK(parts.passes() == 4);
   auto fresh = make();
   CHECK(losses(fresh, 4, 3) == after);
-  // With steps_per_epoch a fit is one pass; the next one draws another order.
+  // With steps_per_epoch a fit is one pass; the next fit uses a different order.
   auto options = quiet(1);
   options.steps_per_epoch = 3;
   options.callbacks = {steps};
@@ -300,12 +299,12 @@ TEST_CASE(
   const std::vector<double> twice = steps->losses;
   CHECK(std::vector(twice.begin(), twice.begin() + 3) !=
         std::vector(twice.begin() + 3, twice.end()));
-  // A fit without an epoch is not a pass.
+  // A fit without an epoch does not count as a pass.
   auto none = quiet(2);
   none.initial_epoch = 5;
   CHECK(b.fit(data, none).epoch.empty());
   CHECK(b.passes() == 0);
-  // train_on_batch is a pass of its own.
+  // Each train_on_batch counts as a pass.
   const std::vector<float> x{1, 2, 3, 4};
   const std::vector<std::int32_t> y{0, 1};
   b.fit(data, options);
@@ -314,7 +313,7 @@ TEST_CASE(
   CHECK(b.train_on_batch(x, y)["loss"] != third);
 }
 
-TEST_CASE("a stream of data resumes in a model that has trained before") {
+TEST_CASE("initial_epoch with steps_per_epoch resumes the data of a trained model") {
   const auto data = classes(10) | ls::shuffle(10) | ls::repeat() | ls::batch(4);
   const auto train = [&](auto& m, int first, int last) {
     auto options = quiet(last);
@@ -332,7 +331,7 @@ TEST_CASE("a stream of data resumes in a model that has trained before") {
   CHECK(parts.passes() == 2);
 }
 
-TEST_CASE("a validation that was stopped half-way is in no log") {
+TEST_CASE("a validation that is stopped midway does not appear in the logs") {
   std::stop_source source;
   auto options = quiet(3);
   options.stop = source.get_token();
@@ -348,7 +347,7 @@ TEST_CASE("a validation that was stopped half-way is in no log") {
   CHECK(history.epoch == std::vector<int>{0});
 }
 
-TEST_CASE("a learning-rate finder puts a model back") {
+TEST_CASE("a learning rate finder can restore the model") {
   const auto data = points() | ls::batch(2);
   const auto make = [](auto optimizer) {
     return ls::Model{Net{}, ls::Seed{3}, Double{}, ls::MeanSquaredError{}, optimizer};
@@ -375,7 +374,7 @@ TEST_CASE("a learning-rate finder puts a model back") {
     found.reset_optimizer();
     CHECK(found.steps() == 0);
     CHECK(found.updates() == 0);
-    CHECK(near(found.learning_rate(), 1e-4 * 1024));  // a reset leaves the rate
+    CHECK(near(found.learning_rate(), 1e-4 * 1024));  // a reset keeps the rate
     found.clear_learning_rate();
     CHECK(found.learning_rate() == optimizer.learning_rate(0));
     found.fit(data, quiet(3));
@@ -386,12 +385,12 @@ TEST_CASE("a learning-rate finder puts a model back") {
       [](std::uint64_t step) { return 0.1 / static_cast<double>(step + 1); });
   check(ls::SGD{.learning_rate = schedule, .momentum = 0.9});
   check(ls::Adam{.learning_rate = schedule});
-  check(ls::Adagrad{.learning_rate = schedule});  // whose sums do not begin at 0
+  check(ls::Adagrad{.learning_rate = schedule});  // whose slots do not start at 0
   check(
       ls::Adam{.learning_rate = 0.1, .with = {.use_ema = true, .gradient_accumulation_steps = 2}});
 }
 
-TEST_CASE("averages are taken from the updates since a callback has reset the optimizer") {
+TEST_CASE("averages count only the updates since a callback reset the optimizer") {
   const auto data = points() | ls::batch(2);
   ls::Model m{Net{}, ls::Seed{3}, Double{}, ls::MeanSquaredError{},
               ls::SGD{.learning_rate = 0.05, .with = {.use_ema = true, .ema_momentum = 0.5}}};
@@ -415,7 +414,7 @@ TEST_CASE("averages are taken from the updates since a callback has reset the op
   CHECK(near(m.weights("dense/bias")[0], average));
 }
 
-TEST_CASE("a fit within a callback leaves no pass to be repeated") {
+TEST_CASE("a nested fit in a callback does not cause a pass to repeat") {
   const auto data = points() | ls::batch(2);
   auto m = model();
   auto options = quiet(2);
@@ -426,7 +425,7 @@ TEST_CASE("a fit within a callback leaves no pass to be repeated") {
   CHECK(m.passes() == 5);
 }
 
-TEST_CASE("with steps_per_epoch the data go on from epoch to epoch") {
+TEST_CASE("with steps_per_epoch each epoch continues where the data stopped") {
   const auto data = classes(10) | ls::shuffle(10) | ls::repeat() | ls::batch(4);
   auto short_epochs = std::make_shared<StepLosses>(), one_epoch = std::make_shared<StepLosses>();
   auto a = classifier(), b = classifier(), c = classifier();
@@ -440,7 +439,7 @@ TEST_CASE("with steps_per_epoch the data go on from epoch to epoch") {
   b.fit(data, options);
   CHECK(short_epochs->losses.size() == 6);
   CHECK(short_epochs->losses == one_epoch->losses);
-  // Also when a later call takes the rest.
+  // Also if a later call consumes the rest.
   options.callbacks.clear();
   options.steps_per_epoch = 2;
   c.fit(data, options);
@@ -451,21 +450,21 @@ TEST_CASE("with steps_per_epoch the data go on from epoch to epoch") {
 }
 
 TEST_CASE("data that run out end training with a warning that names the step") {
-  std::string said;
-  const auto before = ls::set_log([&](ls::LogLevel, std::string_view text) { said = text; });
+  std::string message;
+  const auto before = ls::set_log([&](ls::LogLevel, std::string_view text) { message = text; });
   auto options = quiet(5);
   options.steps_per_epoch = 3;
   auto m = model();
   const auto history = m.fit(points() | ls::batch(2), options);  // five batches
   CHECK(history.epoch == std::vector<int>{0, 1});
   CHECK(m.steps() == 5);
-  CHECK(said.find("the data ran out in epoch 2 after step 2") != std::string::npos);
-  CHECK(said.find("ls::repeat") != std::string::npos);
-  said.clear();
+  CHECK(message.find("the data ran out in epoch 2 after step 2") != std::string::npos);
+  CHECK(message.find("ls::repeat") != std::string::npos);
+  message.clear();
   options.epochs = 1;
   options.steps_per_epoch = 5;
   m.fit(points() | ls::batch(2), options);
-  CHECK(said.empty());
+  CHECK(message.empty());
   ls::set_log(before);
 }
 
@@ -495,7 +494,7 @@ TEST_CASE("a callback controls the learning rate from the next step on") {
   CHECK(near(m.weights("dense/kernel")[0], hand.w));
 }
 
-TEST_CASE("a schedule is asked with the step, counted from 0 over the model's life") {
+TEST_CASE("a schedule gets the step number, counted from 0 over the model's life") {
   ByHand hand;
   auto m = model(
       {.learning_rate = [](std::uint64_t step) { return 0.1 / static_cast<double>(step + 1); }});
@@ -508,7 +507,7 @@ TEST_CASE("a schedule is asked with the step, counted from 0 over the model's li
   CHECK(near(m.learning_rate(), 0.1 / 4));
 }
 
-TEST_CASE("training is a function of the seed, and prefetch changes nothing") {
+TEST_CASE("training is a function of the seed, and prefetch does not change the results") {
   const auto data = classes() | ls::shuffle(16) | ls::batch(7);
   const auto digest = [&](std::uint64_t seed, auto pipeline) {
     auto m = classifier(seed);
@@ -521,7 +520,7 @@ TEST_CASE("training is a function of the seed, and prefetch changes nothing") {
   CHECK(digest(1, data) != digest(2, data));
 }
 
-TEST_CASE("dropout draws anew in each step and not at all outside of training") {
+TEST_CASE("dropout draws a new mask in each step, and none outside of training") {
   struct Dropped
       : ls::Sequential<ls::Input<2>, ls::Dense<64>, ls::Dropout<ls::rate(0.5f)>, ls::Dense<3>> {};
   struct Bare : ls::Sequential<ls::Input<2>, ls::Dense<64>, ls::Dense<3>> {};

@@ -1,5 +1,5 @@
 /// \file
-/// A model's metrics: what it refuses, how it names them, and what they counted.
+/// A model's metrics: which are rejected, their names, and their states.
 #include <catch2/catch_template_test_macros.hpp>
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
@@ -17,7 +17,7 @@ namespace {
 using namespace line;  // NOLINT: the fixture of this file
 using Catch::Matchers::ContainsSubstring;
 
-/// A user's loss whose target is smaller than its prediction: three quantiles of one value.
+/// A custom loss whose target is smaller than its prediction: three quantiles of one value.
 struct PinballOp {
   using target_type = float;
   constexpr std::size_t size() const { return 3; }
@@ -43,38 +43,38 @@ struct Pinball {
   static constexpr ls::Shape target_shape(ls::Shape) { return ls::shape(1); }
   constexpr PinballOp op(ls::Shape) const { return {}; }
 };
-/// A thousand classes, of which an example's own number is the largest output.
+/// A thousand classes; with identity weights the outputs are the inputs.
 struct Thousand : ls::Sequential<ls::Input<1000>, ls::Dense<1000>> {};
 struct Quantiles : ls::Sequential<ls::Input<1>, ls::Dense<3>> {};
 
 }  // namespace
 
-TEST_CASE("a metric that reads more of the target than the loss' data have is refused") {
-  const auto refused = [](const auto& metric) {
+TEST_CASE("a metric that reads more target values than the loss has is rejected") {
+  const auto rejected = [](const auto& metric) {
     CHECK_THROWS_WITH((ls::Model{Quantiles{}, Double{}, Pinball{}, ls::SGD{}, metric}),
                       ContainsSubstring(std::string(metric.name)) &&
                           ContainsSubstring("3 target values") && ContainsSubstring("pinball") &&
                           ContainsSubstring("leave"));
   };
-  refused(ls::RootMeanSquaredError{});
-  refused(ls::BinaryAccuracy{});
-  refused(ls::Precision{});
-  refused(ls::Recall{});
-  refused(ls::AUC<>{});
-  refused(ls::Accuracy{});
-  refused(ls::TopKCategoricalAccuracy{.k = 2});
-  refused(ls::ConfusionMatrix<3>{});
-  refused(ls::MeanOf<ls::MeanSquaredError>{});
+  rejected(ls::RootMeanSquaredError{});
+  rejected(ls::BinaryAccuracy{});
+  rejected(ls::Precision{});
+  rejected(ls::Recall{});
+  rejected(ls::AUC<>{});
+  rejected(ls::Accuracy{});
+  rejected(ls::TopKCategoricalAccuracy{.k = 2});
+  rejected(ls::ConfusionMatrix<3>{});
+  rejected(ls::MeanOf<ls::MeanSquaredError>{});
 }
 
-TEST_CASE("a metric of the loss' own target shape is taken") {
+TEST_CASE("a metric with the loss' target shape is accepted") {
   ls::Model m{Quantiles{}, Double{}, Pinball{}, ls::SGD{.learning_rate = 0.01},
               ls::MeanOf<Pinball>{}};
   const auto history = m.fit(points() | ls::batch(5), quiet(2));
   CHECK(near(history["pinball"].back(), history["loss"].back()));
 }
 
-TEST_CASE("metrics of one name are told apart by numbers, as in Keras") {
+TEST_CASE("metrics of equal names get numbers, as in Keras") {
   using Matrix = ls::ConfusionMatrix<3>;
   using Names = std::vector<std::string>;
   ls::Model m{Classes{},
@@ -97,7 +97,7 @@ TEST_CASE("metrics of one name are told apart by numbers, as in Keras") {
   CHECK(logs[top + "_1"] > logs[top]);
   CHECK(logs[top + "_1"] < 1);
   CHECK(logs[top + "_2"] == 1);
-  // Of equal types the states are told by their place.
+  // The states of equal types are distinguished by their position.
   using TopK = ls::TopKCategoricalAccuracy;
   const auto first = m.metric_state<TopK>(), second = m.metric_state<TopK, 1>(),
              third = m.metric_state<TopK, 2>();
@@ -107,12 +107,12 @@ TEST_CASE("metrics of one name are told apart by numbers, as in Keras") {
   CHECK(m.metric_state<TopK, 0>() == first);
 }
 
-TEST_CASE("a metric's number is one that no other metric has for a name") {
+TEST_CASE("a metric's numbered name is not another metric's name") {
   CHECK(ls::detail::log_names({"loss", "auc", "auc_1", "auc", "loss", "auc"}) ==
         std::vector<std::string>{"loss", "auc", "auc_1", "auc_2", "loss_1", "auc_3"});
 }
 
-TEMPLATE_TEST_CASE("a metric's state may be larger than a stack", "", Float,
+TEMPLATE_TEST_CASE("a metric's state may be larger than the stack", "", Float,
                    ls::Mirrored<ls::Reference<float>>) {
   using Matrix = ls::ConfusionMatrix<1000>;
   TestType strategy;
@@ -122,7 +122,7 @@ TEMPLATE_TEST_CASE("a metric's state may be larger than a stack", "", Float,
   std::vector<float> identity(1000 * 1000);
   for (std::size_t i = 0; i < 1000; ++i) identity[i * 1001] = 1;
   m.set_weights("dense/kernel", identity);
-  // Of the classes 0, 500 and 999 one example each, and of 7 one that is taken for 8.
+  // One example each of classes 0, 500 and 999, and one of 7 that is predicted as 8.
   const std::vector<std::size_t> shown{0, 500, 999, 8};
   std::vector<float> x(4 * 1000);
   for (std::size_t i = 0; i < 4; ++i) x[i * 1000 + shown[i]] = 1;

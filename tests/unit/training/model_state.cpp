@@ -33,7 +33,7 @@ bool contains(const std::string& text, const std::string& part) {
   return text.find(part) != std::string::npos;
 }
 
-/// A folder of its own, gone at the end.
+/// A temporary folder, removed at the end of the test.
 struct Folder {
   std::filesystem::path path =
       std::filesystem::temp_directory_path() /
@@ -53,7 +53,7 @@ struct Folder {
 struct Cnn : ls::Sequential<ls::Input<28, 28, 1>, ls::Conv2D<32, 3>, ls::ReLU, ls::MaxPooling2D<>,
                             ls::Flatten, ls::Dense<64>, ls::ReLU, ls::Dense<10>> {};
 
-/// A device that knows which of its contexts are open.
+/// A device that tracks which of its contexts are open.
 struct Watched : ls::Reference<float> {
   struct Context : ls::ReferenceContext<float> {
     static inline std::set<const void*> open;
@@ -71,7 +71,7 @@ struct Watched : ls::Reference<float> {
 
 }  // namespace
 
-TEST_CASE("misuse is answered by a UsageError that says what is wrong and how to mend it") {
+TEST_CASE("misuse throws a UsageError that states the fact and the remedy") {
   const auto data = points() | ls::batch(4);
   const auto fit_with = [&](auto change) {
     return message([&] {
@@ -98,7 +98,7 @@ TEST_CASE("misuse is answered by a UsageError that says what is wrong and how to
   CHECK(contains(fit_with([=](auto& o) { o.verify_every = minus; }),
                  "fit: verify_every is -1; it must be at least 0"));
   CHECK(contains(fit_with([](auto& o) { o.epochs = -3; }), "fit: epochs is -3"));
-  CHECK(contains(fit_with([](auto& o) { o.callbacks = {nullptr}; }), "callbacks: number 0"));
+  CHECK(contains(fit_with([](auto& o) { o.callbacks = {nullptr}; }), "callbacks: element 0"));
 
   struct Case {
     const char* text;
@@ -188,7 +188,7 @@ TEST_CASE("an exception in a callback leaves the model usable") {
   CHECK(m.steps() == 7);
 }
 
-TEST_CASE("steps of an execution that failed are in no later log") {
+TEST_CASE("steps of a failed execution do not appear in later logs") {
   auto m = model();
   auto options = quiet();
   options.steps_per_execution = 5;
@@ -230,7 +230,7 @@ TEST_CASE("temporary predictions have no views, which would outlive them") {
   CHECK(!has_views(ls::Predictions<float>({1, 2}, ls::shape(1))));
 }
 
-TEST_CASE("a model can be moved, also over another one") {
+TEST_CASE("a model can be moved, by assignment too") {
   auto a = classifier(), same = classifier();
   const auto data = classes() | ls::batch(16);
   a.fit(data, quiet());
@@ -248,7 +248,7 @@ TEST_CASE("a model can be moved, also over another one") {
   static_assert(!std::is_copy_constructible_v<M> && std::is_nothrow_move_constructible_v<M>);
 }
 
-TEST_CASE("a model that was moved does not look back to where it was") {
+TEST_CASE("a moved model does not refer to its old address") {
   auto expected = model<Penalised>();
   using M = decltype(expected);
   std::vector<std::byte> place(sizeof(M) + alignof(M));
@@ -263,7 +263,7 @@ TEST_CASE("a model that was moved does not look back to where it was") {
   CHECK(moved.weights_sha256() == expected.weights_sha256());
 }
 
-TEST_CASE("memory goes back to its context while that is open") {
+TEST_CASE("memory is freed while its context is open") {
   struct Plain : ls::Sequential<ls::Input<3>, ls::ReLU> {};
   using M = ls::Model<Plain, ls::OneDevice<Watched>, ls::MeanSquaredError, ls::SGD>;
   const auto make = [] { return M{Plain{}, {}, {}, {}}; };
@@ -323,7 +323,7 @@ TEST_CASE("the summary of the seed CNN has Keras' rows and numbers") {
   CHECK(m.fused().empty());                // the reference device fuses nothing
 }
 
-TEST_CASE("the summary of a model with branches says what each layer is connected to") {
+TEST_CASE("the summary of a model with branches shows each layer's inputs") {
   struct Branched
       : ls::Sequential<ls::Input<6>, ls::Dense<4, ls::relu>,
                        ls::Residual<ls::Sequential<ls::Dense<5>, ls::Dense<4>>>,
@@ -333,7 +333,7 @@ TEST_CASE("the summary of a model with branches says what each layer is connecte
   const std::string text = m.summary();
   CAPTURE(text);
   CHECK(contains(text, "Param # ┃ Connected to "));
-  // As Keras' functional model of the same layers.
+  // Equal to the summary of Keras' functional model of the same layers.
   const std::pair<const char*, const char*> rows[] = {
       {"dense (Dense)", "input"},
       {"dense_1 (Dense)", "dense"},
@@ -353,7 +353,7 @@ TEST_CASE("the summary of a model with branches says what each layer is connecte
   }
 }
 
-TEST_CASE("saved weights are Keras' names and shapes, and come back bit for bit") {
+TEST_CASE("saved weights have Keras' names and shapes, and load bit for bit") {
   const Folder folder;
   auto a = classifier(1), b = classifier(2);
   a.fit(classes() | ls::batch(8), quiet());
@@ -369,7 +369,7 @@ TEST_CASE("saved weights are Keras' names and shapes, and come back bit for bit"
   CHECK(folder.files() == 1);
 }
 
-TEST_CASE("a normalized model that was saved and loaded evaluates to the same numbers") {
+TEST_CASE("a model with normalization evaluates to the same numbers after saving and loading") {
   struct Net : ls::Sequential<ls::Input<2>, ls::Dense<8>, ls::BatchNormalization<>, ls::ReLU,
                               ls::Dense<3>> {};
   const auto made = [](std::uint64_t seed) {
@@ -394,7 +394,7 @@ TEST_CASE("a normalized model that was saved and loaded evaluates to the same nu
 }
 
 TEST_CASE(
-    "a weights file that does not fit is refused by the tensor at fault, and changes nothing") {
+    "a weights file that does not fit is rejected with the tensor's name, and changes nothing") {
   const Folder folder;
   const std::vector<float> numbers(64);
   const auto bytes = std::as_bytes(std::span(numbers));

@@ -1,5 +1,5 @@
 /// \file
-/// A line through points: a model so small that the tests compute its training by hand, in plain
+/// Linear regression: a model so small that the tests compute its training by hand, in plain
 /// doubles.
 #pragma once
 
@@ -80,7 +80,7 @@ struct ByHand {
   }
 };
 
-/// A model that starts where ByHand starts.
+/// A model with ByHand's initial weights.
 template <class TheNet = Net>
 auto model(ls::SGD optimizer = {.learning_rate = 0.1}) {
   ls::Model m{TheNet{}, Double{}, ls::MeanSquaredError{}, optimizer};
@@ -106,7 +106,7 @@ inline ls::FitOptions quiet(int epochs = 1) {
   return {.epochs = epochs, .progress = ls::ProgressStyle::none};
 }
 
-/// Every hook, as "train_batch_end 0".
+/// Records every hook, as "train_batch_end 0".
 struct Recorder : ls::Callback {
   std::vector<std::string> hooks;
   void note(const char* hook) { hooks.emplace_back(hook); }
@@ -136,7 +136,7 @@ struct Recorder : ls::Callback {
   }
 };
 
-/// The loss of each step alone.
+/// Records the loss of each step.
 struct StepLosses : ls::Callback {
   std::vector<double> losses;
   void on_train_batch_end(std::size_t, const ls::Logs& logs) override {

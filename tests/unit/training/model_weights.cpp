@@ -1,6 +1,6 @@
 /// \file
-/// Weights of examples and classes: what they do, what goes by them, and what is refused.
-/// tests/golden/weighted.hpp has Keras' own runs.
+/// Sample weights and class weights: their effect, what they apply to, and what is rejected.
+/// tests/golden/weighted.hpp compares with Keras' runs.
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 #include <cmath>
@@ -31,7 +31,7 @@ std::vector<double> weights(std::size_t n = 10) {
   return w;
 }
 
-/// The mean over all examples of w e^2, and its derivatives: divided by the number of examples, not
+/// The mean of w e^2 over all examples, and its derivatives: divided by the number of examples, not
 /// by the sum of the weights.
 struct Weighted {
   double loss = 0, d_kernel = 0, d_bias = 0;
@@ -52,7 +52,7 @@ double loss_of(const Data& data) {
   return m.evaluate(data | ls::batch(4))["loss"];
 }
 
-/// Three numbers for a label; its kernel knows no weights.
+/// A loss of three numbers per label whose kernel does not read sample weights.
 struct BlindOp {
   std::size_t size;
 };
@@ -63,7 +63,7 @@ struct Blind {
   static constexpr ls::Shape target_shape(ls::Shape out) { return out; }
   BlindOp op(ls::Shape out) const { return {out.size()}; }
 };
-/// A metric of one's own, written without a thought of weights.
+/// A custom metric whose kernel does not read sample weights.
 struct LargestOp {
   using target_type = float;
   constexpr std::size_t size() const { return 1; }
@@ -85,7 +85,7 @@ struct Total {
   }
   double result(const double* state) const { return state[0]; }
 };
-/// Two numbers at each of two places.
+/// Output shape (2, 2): the targets do not denote a class.
 struct Places : ls::Sequential<ls::Input<4>, ls::Reshape<ls::shape(2, 2)>> {};
 
 }  // namespace
@@ -98,7 +98,7 @@ struct lockstep::Kernel<BlindOp, lockstep::Reference<double>> : lockstep::Kernel
   }
 };
 
-TEST_CASE("the loss is the sum of w l over the number of examples, and so are its derivatives") {
+TEST_CASE("the loss is sum(w l) / examples, and its derivatives agree") {
   const auto w = weights();
   const Weighted expected(0.5, -0.25, w);
   auto m = model();
@@ -107,14 +107,14 @@ TEST_CASE("the loss is the sum of w l over the number of examples, and so are it
   CHECK(near(m.gradients("dense/kernel")[0], expected.d_kernel));
   CHECK(near(m.gradients("dense/bias")[0], expected.d_bias));
   CHECK(near(m.weights("dense/kernel")[0], 0.5 - 0.1 * expected.d_kernel));
-  // A later batch without weights has none.
+  // Weights do not persist to a later batch without weights.
   auto plain = model();
   plain.set_weights("dense/kernel", m.weights("dense/kernel"));
   plain.set_weights("dense/bias", m.weights("dense/bias"));
   CHECK(m.test_on_batch(xs(), ys())["loss"] == plain.test_on_batch(xs(), ys())["loss"]);
 }
 
-TEST_CASE("an epoch's loss is the mean over its examples; penalties have no weight") {
+TEST_CASE("an epoch's loss is the mean over its examples, and penalties are not weighted") {
   const auto w = weights();
   const auto data = points() | ls::sample_weights(w);
   CHECK(near(loss_of(data), Weighted(0.5, -0.25, w).loss));
@@ -124,7 +124,7 @@ TEST_CASE("an epoch's loss is the mean over its examples; penalties have no weig
              Weighted(0.5, -0.25, w).loss + by_hand.penalty()));
 }
 
-TEST_CASE("weights of 1 change no bit, and a weight of 0 takes an example's gradient away") {
+TEST_CASE("weights of 1 change no bit, and a weight of 0 removes an example's gradient") {
   auto with = classifier(), without = classifier();
   const auto data = classes();
   const auto ones = ls::sample_weights(std::vector<float>(40, 1));
@@ -142,7 +142,7 @@ TEST_CASE("weights of 1 change no bit, and a weight of 0 takes an example's grad
   CHECK(near(whole.weights("dense/kernel")[0], part.weights("dense/kernel")[0]));
 }
 
-TEST_CASE("weights of classes are for training alone, and go with those of examples") {
+TEST_CASE("class weights apply to training only, and multiply sample weights") {
   const auto data = classes(12);
   const ls::ClassWeights by_class{{1, 5.0}, {2, 0.5}};
   std::vector<double> same(12), w(12);
@@ -172,7 +172,7 @@ TEST_CASE("weights of classes are for training alone, and go with those of examp
   CHECK(split["val_loss"].back() == last["loss"]);
 }
 
-TEST_CASE("a weighted metric has the metric's name unless that is taken, as in Keras") {
+TEST_CASE("a weighted metric has the metric's name unless it is in use, as in Keras") {
   using ls::detail::log_names;
   CHECK(log_names({"loss", "auc", "auc", "auc", "accuracy"}, {false, true, false, true, true}) ==
         Names{"loss", "weighted_auc", "auc", "weighted_auc_1", "accuracy"});
@@ -196,13 +196,13 @@ TEST_CASE("a weighted metric has the metric's name unless that is taken, as in K
   const auto matrix = m.metric_state<ls::Weighted<Matrix>>();
   CHECK(matrix[0] + matrix[1] + matrix[2] == 4 + 3 * 0.5);  // labels 0
   CHECK(near(logs["weighted_accuracy"], (matrix[0] + matrix[4] + matrix[8]) / 9.5));
-  // Without weights it is the metric itself.
+  // Without weights the weighted metric equals the metric.
   const auto plain = m.evaluate(data | ls::batch(5));
   CHECK(plain["weighted_accuracy"] == plain["accuracy"]);
   CHECK(plain["accuracy"] == logs["accuracy"]);
 }
 
-TEST_CASE("processes with weights train as one device does, and as Keras") {
+TEST_CASE("several processes with weights train as one device does, and as Keras") {
   const golden::GoldenFile file("weighted");
   for (const std::vector<std::size_t>& job :
        {std::vector<std::size_t>{1, 1}, {2, 1}, {1, 1, 1}, {1, 2, 4}}) {
@@ -229,33 +229,33 @@ TEST_CASE("virtual shards give weighted training the same bits on any replicas")
   CHECK(digest(ls::Mirrored<Device>{.replicas = 4, .virtual_shards = 4}) == alone);
 }
 
-TEST_CASE("weights of a batch in memory are one finite number an example") {
+TEST_CASE("weights of a batch in memory must be one finite number per example") {
   auto m = model();
-  const auto refuses = [&](const std::vector<double>& w, const char* part) {
+  const auto rejects = [&](const std::vector<double>& w, const char* part) {
     CHECK_THROWS_WITH(m.train_on_batch(xs(), ys(), w), ContainsSubstring(part));
     CHECK_THROWS_AS(m.test_on_batch(xs(), ys(), w), ls::UsageError);
   };
-  refuses(weights(9), "10 examples need 10 weights, not 9");
+  rejects(weights(9), "10 examples need 10 weights, not 9");
   auto w = weights();
   w[7] = std::nan("");
-  refuses(w, "example 7 has weight nan");
+  rejects(w, "example 7 has weight nan");
   w[3] = -infinite;
-  refuses(w, "example 3 has weight -inf");
+  rejects(w, "example 3 has weight -inf");
 }
 
-TEST_CASE("class weights that the targets cannot name are refused") {
+TEST_CASE("class weights are rejected if the targets do not denote those classes") {
   auto options = quiet();
   auto m = classifier();
-  const auto refuses = [&](const ls::ClassWeights& by_class, const char* part) {
+  const auto rejects = [&](const ls::ClassWeights& by_class, const char* part) {
     options.class_weight = by_class;
     CHECK_THROWS_WITH(m.fit(classes() | ls::batch(4), options), ContainsSubstring(part));
   };
-  refuses({{3, 1.0}}, "class 3 has a weight, but the model's outputs are classes 0 to 2");
-  refuses({{-1, 1.0}}, "class -1");
-  refuses({{0, 1.0}, {0, 1.0}}, "class 0 has two weights");
-  refuses({{2, infinite}}, "class 2 has weight inf");
+  rejects({{3, 1.0}}, "class 3 has a weight, but the model's outputs are classes 0 to 2");
+  rejects({{-1, 1.0}}, "class -1");
+  rejects({{0, 1.0}, {0, 1.0}}, "class 0 has two weights");
+  rejects({{2, infinite}}, "class 2 has weight inf");
   CHECK(m.steps() == 0);
-  // A single number is rounded, whatever it is.
+  // A target of one real value is rounded to its class, whatever the value.
   options.class_weight = {{7, 2.0}};
   model().fit(points() | ls::batch(4), options);
   ls::Model places{Places{}, Double{}, ls::MeanSquaredError{}, ls::SGD{}};
@@ -265,18 +265,19 @@ TEST_CASE("class weights that the targets cannot name are refused") {
                     ContainsSubstring("(2, 2)") && ContainsSubstring("sample_weights"));
 }
 
-TEST_CASE("a loss or a metric of one's own that knows no weights is not given any") {
+TEST_CASE("a custom loss or metric that does not read weights is not given any") {
   ls::Model m{Net{}, Double{}, Blind{}, ls::SGD{}, Total{}};
   CHECK_NOTHROW(m.fit(points() | ls::batch(4), quiet()));
   const auto weighted = points() | ls::sample_weights(weights()) | ls::batch(4);
-  const auto says = ContainsSubstring("the kernel of loss blind does not read sample weights");
-  CHECK_THROWS_WITH(m.fit(weighted, quiet()), says);
-  CHECK_THROWS_WITH(m.fit(points() | ls::batch(4), weighted, quiet()), says);
-  CHECK_THROWS_WITH(m.evaluate(weighted), says);
-  CHECK_THROWS_WITH(m.train_on_batch(xs(), ys(), weights()), says);
+  const auto no_weights =
+      ContainsSubstring("the kernel of loss blind does not read sample weights");
+  CHECK_THROWS_WITH(m.fit(weighted, quiet()), no_weights);
+  CHECK_THROWS_WITH(m.fit(points() | ls::batch(4), weighted, quiet()), no_weights);
+  CHECK_THROWS_WITH(m.evaluate(weighted), no_weights);
+  CHECK_THROWS_WITH(m.train_on_batch(xs(), ys(), weights()), no_weights);
   auto options = quiet();
   options.class_weight = {{0, 2.0}};
-  CHECK_THROWS_WITH(m.fit(points() | ls::batch(4), options), says);
+  CHECK_THROWS_WITH(m.fit(points() | ls::batch(4), options), no_weights);
   CHECK_THROWS_WITH(
       (ls::Model{Net{}, Double{}, ls::MeanSquaredError{}, ls::SGD{}, ls::Weighted<Total>{}}),
       ContainsSubstring("total") && ContainsSubstring("double weight"));

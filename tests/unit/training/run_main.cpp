@@ -1,4 +1,4 @@
-// run_main: codes and signals in this process, what it writes in a child.
+// run_main: exit codes and signals in this process, output in a child process.
 #include "lockstep/training/run_main.hpp"
 
 #include <sys/wait.h>
@@ -16,7 +16,7 @@ struct Ended {
   int code;
   std::string stderr_text;
 };
-/// A child whose main function is `run_main(body)`.
+/// Runs a child process whose main function is `run_main(body)`.
 template <class Body>
 Ended program(Body body) {
   int ends[2];
@@ -42,7 +42,7 @@ Ended program(Body body) {
   ended.code = WEXITSTATUS(status);
   return ended;
 }
-/// How a program ends whose body throws `error`.
+/// Exit code and output of a program whose body throws `error`.
 template <class Error>
 void throwing(const Error& error, int code, const std::string& sentence) {
   const Ended ended = program([&] { throw error; });
@@ -54,7 +54,7 @@ void until_stopped(const std::stop_token& stop) {
 }
 }  // namespace
 
-TEST_CASE("run_main gives the body's exit code") {
+TEST_CASE("run_main returns the body's exit code") {
   CHECK(ls::run_main([] {}) == 0);
   CHECK(ls::run_main([] { return 7; }) == 7);
   CHECK(ls::run_main([](std::stop_token) {}) == 0);
@@ -65,7 +65,7 @@ TEST_CASE("run_main gives the body's exit code") {
   CHECK(ended.stderr_text.empty());
 }
 
-TEST_CASE("run_main makes one line and an exit code of each exception") {
+TEST_CASE("run_main turns each exception into one line and an exit code") {
   throwing(ls::Error("the disk is full"), 1, "the disk is full");
   throwing(ls::DataError("a.csv", "line 2 has no number"), 1, "a.csv: line 2 has no number");
   throwing(std::out_of_range("none"), 1, "none");
@@ -77,7 +77,7 @@ TEST_CASE("run_main makes one line and an exit code of each exception") {
            "rank 2 (10.0.0.3:1) closed its connection; the last step that all ranks finished is 5");
 }
 
-TEST_CASE("a body with a stop token ends well after a signal, with the signal's exit code") {
+TEST_CASE("a body with a stop token finishes after a signal, with the signal's exit code") {
   for (const int signal : {SIGINT, SIGTERM}) {
     const Ended ended = program([signal](const std::stop_token& stop) {
       ::raise(signal);
@@ -86,7 +86,7 @@ TEST_CASE("a body with a stop token ends well after a signal, with the signal's 
     CHECK(ended.code == 128 + signal);
     CHECK(ended.stderr_text.empty());
   }
-  // What the body itself reports comes first.
+  // An exit code of the body takes precedence.
   CHECK(program([](const std::stop_token& stop) {
           ::raise(SIGINT);
           until_stopped(stop);

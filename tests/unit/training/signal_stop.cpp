@@ -1,4 +1,4 @@
-// SignalStop: in this process for the first signal, in a child for what ends a process.
+// SignalStop: in this process for the first signal, in a child for signals that end a process.
 #include "lockstep/training/signal_stop.hpp"
 
 #include <sys/wait.h>
@@ -13,12 +13,12 @@ namespace ls = lockstep;
 using namespace std::chrono_literals;
 
 namespace {
-/// Waits at most ten seconds.
+/// Waits up to ten seconds.
 bool stops(const std::stop_token& token) {
   for (int i = 0; i < 2000 && !token.stop_requested(); ++i) std::this_thread::sleep_for(5ms);
   return token.stop_requested();
 }
-/// Status of a child that runs `body`, which must not return.
+/// Exit status of a child process that runs `body`, which must not return.
 template <class Body>
 int child(Body body) {
   const pid_t pid = ::fork();
@@ -35,9 +35,9 @@ int child(Body body) {
   return status;
 }
 
-/// Whether data below the stack pointer, as oneDNN's kernels have them, outlive a signal. No call
-/// lies between.
-[[gnu::noinline]] bool keeps_what_lies_below(long process) {
+/// Whether data below the stack pointer, as oneDNN's kernels keep them, survive a signal. Raises
+/// the signal by a system call, since a function call would overwrite the data.
+[[gnu::noinline]] bool data_below_stack_pointer_survives(long process) {
   auto* const below = static_cast<volatile unsigned char*>(__builtin_frame_address(0)) - 8192;
   for (int i = 0; i < 7168; ++i) below[i] = 0x5a;
   long result = 62;  // kill
@@ -59,7 +59,7 @@ TEST_CASE("the first signal requests a stop and is remembered") {
   }
 }
 
-TEST_CASE("a signal to the whole process stops it too") {
+TEST_CASE("a signal to the whole process also requests a stop") {
   ls::SignalStop stop;
   ::kill(::getpid(), SIGINT);
   CHECK(stops(stop.token()));
@@ -81,7 +81,7 @@ TEST_CASE("the second signal ends the process at once, by that signal") {
   }
 }
 
-TEST_CASE("a signal that its sender sends twice is one signal") {  // GNU timeout does so
+TEST_CASE("a signal that its sender repeats at once counts once") {  // GNU timeout does so
   const int status = child([] {
     ls::SignalStop stop;
     ::raise(SIGINT);
@@ -92,7 +92,7 @@ TEST_CASE("a signal that its sender sends twice is one signal") {  // GNU timeou
   CHECK(WEXITSTATUS(status) == 0);
 }
 
-TEST_CASE("the handlers from before come back") {
+TEST_CASE("the previous handlers are restored") {
   static volatile std::sig_atomic_t seen = 0;
   const auto before = std::signal(SIGTERM, [](int) { seen = seen + 1; });
   {
@@ -133,7 +133,7 @@ TEST_CASE("a signal that is ignored stays ignored") {  // nohup, or a shell's `&
   CHECK(WEXITSTATUS(status) == 0);
 }
 
-TEST_CASE("there is one signal stop at a time") {
+TEST_CASE("a second signal stop is rejected while the first exists") {
   {
     ls::SignalStop stop;
     CHECK_THROWS_AS(ls::SignalStop{}, ls::UsageError);
@@ -147,19 +147,19 @@ TEST_CASE("there is one signal stop at a time") {
   CHECK_FALSE(next.token().stop_requested());
 }
 
-TEST_CASE("the handler runs on a stack of its own, which goes with it") {
+TEST_CASE("the handler runs on an alternate stack, which is removed with it") {
 #ifdef __SANITIZE_THREAD__
   SKIP("the thread sanitizer calls handlers later, on the stack of whoever runs then");
 #endif
   const int status = child([] {
     ::stack_t stack{};
     stack.ss_flags = SS_DISABLE;
-    ::sigaltstack(&stack, nullptr);  // Catch2 has one, too
+    ::sigaltstack(&stack, nullptr);  // Catch2 has an alternate stack, too
     {
       ls::SignalStop stop;
       ::sigaltstack(nullptr, &stack);
       if ((stack.ss_flags & SS_DISABLE) != 0) ::_exit(90);
-      if (!keeps_what_lies_below(::getpid())) ::_exit(91);
+      if (!data_below_stack_pointer_survives(::getpid())) ::_exit(91);
     }
     ::sigaltstack(nullptr, &stack);
     ::_exit((stack.ss_flags & SS_DISABLE) != 0 ? 0 : 92);
@@ -168,11 +168,11 @@ TEST_CASE("the handler runs on a stack of its own, which goes with it") {
   CHECK(WEXITSTATUS(status) == 0);
 }
 
-TEST_CASE("a stop request runs what waits for it outside of the handler") {
+TEST_CASE("stop callbacks run outside of the signal handler") {
   ls::SignalStop stop;
   std::atomic<bool> ran = false;
   const std::stop_callback callback(stop.token(), [&] {
-    const std::string allocates(1000, 'x');  // would be forbidden in a handler
+    const std::string allocates(1000, 'x');  // not allowed in a handler
     ran = allocates.size() == 1000;
   });
   ::raise(SIGTERM);

@@ -18,7 +18,7 @@ using Double = ls::Reference<double>;
 using Float = ls::Reference<float>;
 using Replicas = std::vector<std::size_t>;
 
-/// Evaluates after each step, with itself as the callback.
+/// Evaluates after each step, with itself as a callback.
 struct Evaluator : ls::Callback, std::enable_shared_from_this<Evaluator> {
   std::function<void(const ls::EvaluateOptions&)> evaluate;
   std::function<void(Callback&, std::size_t)> then;
@@ -32,7 +32,7 @@ const std::vector<Replicas> jobs{{1, 1}, {2, 1}, {1, 3}, {1, 1, 1, 1}, {2, 1, 3}
 
 }  // namespace
 
-TEST_CASE("processes train, evaluate and predict as one device, and all know all results") {
+TEST_CASE("processes train, evaluate and predict as one device, and all get all results") {
   const ls::Adam adam{.learning_rate = 0.01};
   for (const std::size_t batch : {1u, 3u, 16u}) {
     const Result one = run<Noisy>(ls::OneDevice<Double>{}, 42, batch, adam);
@@ -47,18 +47,18 @@ TEST_CASE("processes train, evaluate and predict as one device, and all know all
   }
 }
 
-TEST_CASE("virtual shards give processes the bits of one device") {
+TEST_CASE("virtual shards give several processes the same bits as one device") {
   const ls::Adam adam{.learning_rate = 0.01};
   const Result alone = run<Noisy>(ls::OneDevice<Float>{.virtual_shards = 8}, 150, 16, adam, 4);
   for (const Replicas& job : {Replicas{1, 1}, Replicas{2, 2}, Replicas{1, 1, 1, 1}, Replicas{4, 4}})
     testing::run_workers<Float>(job, 8, [&](const auto& worker) {
       const Result result = run<Noisy>(worker, 150, 16, adam, 4);
       if (result.digest != alone.digest || result.predicted != alone.predicted)
-        throw std::logic_error("other bits");
+        throw std::logic_error("different bits");
     });
 }
 
-TEST_CASE("what stops one process stops all after the same step") {
+TEST_CASE("a stop of one process stops all after the same step") {
   for (const bool by_token : {true, false}) {
     std::mutex mutex;
     std::vector<std::uint64_t> steps;
@@ -82,18 +82,18 @@ TEST_CASE("what stops one process stops all after the same step") {
       };
       options.callbacks = {stopper};
       const auto history = m.fit(line::classes(40) | ls::batch(4), options);
-      // A later run starts anew.
+      // A later run is not stopped.
       m.evaluate(line::classes(40) | ls::batch(4));
       const std::scoped_lock lock(mutex);
       steps.push_back(m.steps());
       epochs.push_back(history.epoch.size());
     });
-    CHECK(steps == std::vector<std::uint64_t>(3, 4));  // one step after it was asked for
+    CHECK(steps == std::vector<std::uint64_t>(3, 4));  // one step after the request
     CHECK(epochs == std::vector<std::size_t>(3, by_token ? 0 : 1));
   }
 }
 
-TEST_CASE("a callback that evaluates takes no stop away, and keeps its control") {
+TEST_CASE("a callback that evaluates does not lose a stop request, and keeps its control") {
   for (const bool by_token : {true, false}) {
     std::mutex mutex;
     std::vector<std::uint64_t> steps;
@@ -118,11 +118,11 @@ TEST_CASE("a callback that evaluates takes no stop away, and keeps its control")
       const std::scoped_lock lock(mutex);
       steps.push_back(m.steps());
     });
-    CHECK(steps == std::vector<std::uint64_t>(2, 4));  // one step after it was asked for
+    CHECK(steps == std::vector<std::uint64_t>(2, 4));  // one step after the request
   }
 }
 
-TEST_CASE("a validation that one process stops half-way is in no log of any") {
+TEST_CASE("a validation that one process stops midway appears in no process' logs") {
   std::mutex mutex;
   std::vector<std::size_t> values;
   testing::run_workers<Double>({1, 1}, 0, [&](const auto& worker) {
@@ -141,16 +141,16 @@ TEST_CASE("a validation that one process stops half-way is in no log of any") {
   CHECK(values == std::vector<std::size_t>{1, 1});
 }
 
-TEST_CASE("weights that were set in one process only are found by all that share work") {
+TEST_CASE("evaluate, predict and fit detect weights that were set in one process only") {
   enum class Call { evaluate, predict, fit };
-  const auto said = [](const Replicas& job, Call call, std::size_t setter, int times) {
+  const auto message = [](const Replicas& job, Call call, std::size_t setter, int times) {
     std::mutex mutex;
     std::string result;
     testing::run_workers<Double>(job, 0, [&](const auto& worker) {
       ls::Model m{line::Net{}, worker, ls::MeanSquaredError{}, ls::SGD{}};
       const auto data = line::points() | ls::batch(4);
       m.set_weights("dense/bias", std::vector{0.5});
-      m.evaluate(data);  // equal: nothing to say
+      m.evaluate(data);  // equal weights: no error
       for (int i = 0; i < times; ++i)
         if (worker.process == setter || setter > 9)
           m.set_weights("dense/kernel", std::vector{static_cast<double>(worker.process)});
@@ -170,20 +170,20 @@ TEST_CASE("weights that were set in one process only are found by all that share
   };
   for (const Call call : {Call::evaluate, Call::predict, Call::fit})
     CHECK(
-        said({1, 1}, call, 1, 2) ==
-        "replicas: after step 0, replica 1 (rank 1) holds a different dense/kernel than replica 0 (rank "
-        "0); set_weights or load_weights was called 2 times on rank 1 and 0 times on rank 0 since "
+        message({1, 1}, call, 1, 2) ==
+        "replicas: after step 0, replica 1 (rank 1) holds a different dense/kernel than replica 0 "
+        "(rank 0); set_weights or load_weights was called 2 times on rank 1 and 0 times on rank 0 since "
         "the weights were last equal: call it in all processes, with the same values");
-  CHECK(said({1, 2, 1}, Call::predict, 0, 1)
+  CHECK(message({1, 2, 1}, Call::predict, 0, 1)
             .find("replica 0 (rank 0) holds a different dense/kernel than 3 of the 4 "
                   "replicas; set_weights or load_weights was called 1 times on "
                   "rank 0 and 0 times on rank 1") != std::string::npos);
-  CHECK(said({1, 1}, Call::evaluate, 10, 1)
+  CHECK(message({1, 1}, Call::evaluate, 10, 1)
             .find("with different values in different processes: use the same values") !=
         std::string::npos);
 }
 
-TEST_CASE("a stop at the end of an epoch in one process is the end in all") {
+TEST_CASE("a stop at the end of an epoch in one process ends training in all") {
   std::mutex mutex;
   std::vector<std::uint64_t> steps;
   testing::run_workers<Double>({1, 1}, 0, [&](const auto& worker) {
@@ -205,19 +205,19 @@ TEST_CASE("a stop at the end of an epoch in one process is the end in all") {
   CHECK(steps == std::vector<std::uint64_t>{20, 20});
 }
 
-TEST_CASE("a batch in memory is refused where others would have to know it") {
+TEST_CASE("a batch in memory is rejected in a job of several processes") {
   testing::run_workers<Double>({1, 1}, 0, [&](const auto& worker) {
     ls::Model m{line::Net{}, worker, ls::MeanSquaredError{}, ls::SGD{}};
     const auto x = line::xs(), y = line::ys();
-    const auto refused = [](const auto& f) {
+    const auto rejected = [](const auto& f) {
       try {
         f();
       } catch (const ls::UsageError&) {
         return;
       }
-      throw std::logic_error("it was not refused");
+      throw std::logic_error("not rejected");
     };
-    refused([&] { m.train_on_batch(x, y); });
-    refused([&] { m.predict(x, 4); });
+    rejected([&] { m.train_on_batch(x, y); });
+    rejected([&] { m.predict(x, 4); });
   });
 }

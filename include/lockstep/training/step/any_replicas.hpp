@@ -51,7 +51,7 @@ class AnyReplicas {
   virtual std::uint64_t seed() const = 0;
   /// Training steps over the model's life, skipped ones included.
   virtual std::uint64_t steps() const = 0;
-  /// Steps that changed the weights; smaller than steps() only where a loss scale skips overflows.
+  /// Steps without those that a loss scale skipped because gradients overflowed.
   virtual std::uint64_t updates() const = 0;
   /// The optimizer's own rate or schedule for the next step.
   virtual double learning_rate() const = 0;

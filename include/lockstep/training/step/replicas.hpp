@@ -106,7 +106,7 @@ class Replicas final : public AnyReplicas {
   const std::tuple<Ms...>& metrics() const { return metrics_; }
   /// Steps trained so far.
   std::uint64_t steps() const override { return step_; }
-  /// Steps whose update was made; the others were skipped because gradients overflowed.
+  /// Steps without those that a loss scale skipped because gradients overflowed.
   std::uint64_t updates() const override { return step_ - replicas_[0]->loss_scale().skipped(); }
   /// The optimizer's own rate or schedule for the next step.
   double learning_rate() const override { return optimizer_.learning_rate(updates()); }

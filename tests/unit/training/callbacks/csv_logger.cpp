@@ -17,7 +17,7 @@ namespace {
 using namespace callbacks_test;
 using Catch::Matchers::ContainsSubstring;
 
-/// A file's place that is empty before and after.
+/// A path without a file, before and after the test.
 struct Place {
   std::filesystem::path path =
       std::filesystem::temp_directory_path() / ("lockstep_csv_" + std::to_string(::getpid()));
@@ -49,7 +49,7 @@ TEST_CASE("CSVLogger writes the file that Keras writes") {
   }
 }
 
-TEST_CASE("a line is in CSVLogger's file when its epoch has ended") {
+TEST_CASE("CSVLogger has written an epoch's line when the epoch ends") {
   const Place place;
   const std::shared_ptr<ls::Callback> callback = ls::CSVLogger{place.path.string()};
   FakeLoop loop;
@@ -67,7 +67,7 @@ TEST_CASE("only the chief writes CSVLogger's file") {
   CHECK_FALSE(std::filesystem::exists(place.path));
 }
 
-TEST_CASE("CSVLogger says which file cannot be written, and why") {
+TEST_CASE("CSVLogger names the file that cannot be written, and the cause") {
   const auto run = [](const std::string& path) {
     FakeLoop().run(ls::CSVLogger{path}, {logs_of({{"loss", 1}})});
   };

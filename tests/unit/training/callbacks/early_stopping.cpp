@@ -41,7 +41,7 @@ TEST_CASE("EarlyStopping stops and restores where Keras does") {
   }
 }
 
-TEST_CASE("EarlyStopping begins anew with each fit") {
+TEST_CASE("EarlyStopping starts over with each fit") {
   const std::shared_ptr<ls::Callback> callback = ls::EarlyStopping{.patience = 2};
   for (int i = 0; i < 2; ++i) {
     FakeLoop loop;
@@ -49,7 +49,7 @@ TEST_CASE("EarlyStopping begins anew with each fit") {
   }
 }
 
-TEST_CASE("a value that should rise is known by its name") {
+TEST_CASE("the automatic mode recognizes by name values that should rise") {
   for (const char* const name : {"accuracy", "val_accuracy", "val_auc_1", "precision", "recall",
                                  "top_k_categorical_accuracy", "cosine_similarity"}) {
     CAPTURE(name);
@@ -60,21 +60,22 @@ TEST_CASE("a value that should rise is known by its name") {
   }
 }
 
-TEST_CASE("EarlyStopping says once what there is if its value is not there") {
-  std::vector<std::string> said;
+TEST_CASE("EarlyStopping warns once, listing the logged names, if its value is missing") {
+  std::vector<std::string> messages;
   const auto before =
-      ls::set_log([&](ls::LogLevel, std::string_view text) { said.emplace_back(text); });
+      ls::set_log([&](ls::LogLevel, std::string_view text) { messages.emplace_back(text); });
   FakeLoop().run(ls::EarlyStopping{}, epochs_of({recorded::absent, recorded::absent}));
   FakeLoop().run(ls::EarlyStopping{.monitor = "val_accuracy"}, epochs_of({1, 2}));
   ls::set_log(before);
-  REQUIRE(said.size() == 2);
-  CHECK_THAT(said[1], ContainsSubstring("'val_accuracy'") &&
-                          ContainsSubstring("only loss, val_loss; set .monitor to one of them"));
-  CHECK_THAT(said[0], ContainsSubstring("'val_loss'") && ContainsSubstring("only loss") &&
-                          ContainsSubstring("validation data"));
+  REQUIRE(messages.size() == 2);
+  CHECK_THAT(messages[1],
+             ContainsSubstring("'val_accuracy'") &&
+                 ContainsSubstring("only loss, val_loss; set .monitor to one of them"));
+  CHECK_THAT(messages[0], ContainsSubstring("'val_loss'") && ContainsSubstring("only loss") &&
+                              ContainsSubstring("validation data"));
 }
 
-TEST_CASE("EarlyStopping refuses what it cannot do") {
+TEST_CASE("EarlyStopping rejects invalid options") {
   const auto make = [](const ls::EarlyStopping& options) {
     return std::shared_ptr<ls::Callback>(options);
   };

@@ -1,5 +1,5 @@
 /// \file
-/// A training loop for callbacks alone: its weights are the number of the epoch that has ended.
+/// A fake training loop for testing callbacks: its weights are the number of the last epoch.
 #pragma once
 
 #include <cstddef>
@@ -34,7 +34,8 @@ struct FakeLoop : ls::TrainingControl {
   std::string not_finite() const override { return what_is_not_finite; }
   const ls::TrainingParams& params() const override { return numbers; }
 
-  /// One epoch for each of `epochs`, until somebody stops it. \returns the rate of each.
+  /// Runs one epoch for each element of `epochs`, until a callback stops. \returns each epoch's
+  /// rate.
   std::vector<double> run(const std::shared_ptr<ls::Callback>& callback,
                           const std::vector<ls::Logs>& epochs) {
     std::vector<double> rates;

@@ -1,4 +1,4 @@
-/// What callbacks do to a real training.
+/// Callbacks in a real training run.
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_floating_point.hpp>
 #include <vector>
@@ -10,7 +10,7 @@ namespace {
 namespace ls = lockstep;
 using Catch::Matchers::WithinRel;
 
-/// One step of gradient descent an epoch, in which epoch e has rate rates[e].
+/// One step of gradient descent per epoch, with rate rates[e] in epoch e.
 line::ByHand by_hand(const std::vector<double>& rates) {
   line::ByHand line;
   for (const double rate : rates) line.step(0, 10, rate);
@@ -46,8 +46,8 @@ TEST_CASE("fit trains with the rates of a LearningRateScheduler, and keeps them 
   CHECK(model.learning_rate() == rates.back());
 }
 
-TEST_CASE("fit stops where EarlyStopping says, with the weights of the best epoch") {
-  // From the third epoch on the rate is so large that the loss explodes.
+TEST_CASE("fit stops when EarlyStopping requests it, with the weights of the best epoch") {
+  // From the third epoch on, the rate is so large that the loss diverges.
   const std::vector<double> rates{0.1, 0.1, 5, 5, 5, 5, 5, 5};
   for (const bool restores : {false, true}) {
     auto model = model_of_line();
@@ -78,7 +78,8 @@ TEST_CASE("ReduceLROnPlateau lowers the rate of the epochs that follow") {
   check_is(model, by_hand(rates));
 }
 
-TEST_CASE("a callback may add numbers while it looks at the logs, and the next one finds them") {
+TEST_CASE(
+    "a callback may log values while it iterates over the logs, and later callbacks see them") {
   struct Doubles : ls::Callback {
     void on_epoch_end(int, const ls::Logs& logs) override {
       for (const auto& [name, value] : logs) control().log("twice_" + name, 2 * value);
@@ -96,7 +97,7 @@ TEST_CASE("a callback may add numbers while it looks at the logs, and the next o
   }
 }
 
-TEST_CASE("a callback may log a number at the end of an epoch only, and copies fit one model") {
+TEST_CASE("log is allowed in on_epoch_end only, and a weights copy fits one model only") {
   struct Misuse : ls::Callback {
     void on_epoch_begin(int, const ls::Logs&) override { control().log("early", 1); }
   };

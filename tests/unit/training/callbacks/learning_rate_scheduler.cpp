@@ -7,7 +7,7 @@
 using namespace callbacks_test;
 
 TEST_CASE(
-    "LearningRateScheduler sets the rate before each epoch, from the epoch and the last rate") {
+    "LearningRateScheduler sets the rate before each epoch from the epoch and the current rate") {
   std::vector<std::pair<int, double>> asked;
   FakeLoop loop;
   const std::vector<ls::Logs> epochs(4, logs_of({{"loss", 1}}));

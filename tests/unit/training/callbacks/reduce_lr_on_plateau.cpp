@@ -25,11 +25,11 @@ TEST_CASE("ReduceLROnPlateau gives each epoch the rate that Keras gives it") {
       CAPTURE(e);
       CHECK_THAT(rates[e], Catch::Matchers::WithinRel(r.rates[e], 1e-12));
     }
-    CHECK(loop.logs["learning_rate"] == rates.back());  // the epoch's own, not the next one's
+    CHECK(loop.logs["learning_rate"] == rates.back());  // the rate of this epoch, not of the next
   }
 }
 
-TEST_CASE("ReduceLROnPlateau refuses what it cannot do") {
+TEST_CASE("ReduceLROnPlateau rejects invalid options") {
   const auto make = [](const ls::ReduceLROnPlateau& options) {
     return std::shared_ptr<ls::Callback>(options);
   };

@@ -16,7 +16,7 @@ using Catch::Matchers::ContainsSubstring;
 
 /// Ten examples in batches of four; the targets of some are not finite.
 struct Trained {
-  std::vector<std::string> said;
+  std::vector<std::string> messages;
   std::uint64_t steps = 0;
 
   template <class Strategy>
@@ -25,7 +25,7 @@ struct Trained {
     std::vector<double> y = line::ys();
     y[at] = bad;
     const auto before = ls::set_log([&](ls::LogLevel level, std::string_view text) {
-      if (level == ls::LogLevel::error) said.emplace_back(text);
+      if (level == ls::LogLevel::error) messages.emplace_back(text);
     });
     ls::Model model{line::Net{}, strategy, ls::MeanSquaredError{}, ls::SGD{.learning_rate = 0.1}};
     try {
@@ -35,7 +35,7 @@ struct Trained {
                  .callbacks = {callback},
                  .progress = ls::ProgressStyle::none});
     } catch (const ls::Error& e) {
-      said.emplace_back(text_of(e));
+      messages.emplace_back(text_of(e));
     }
     ls::set_log(before);
     steps = model.steps();
@@ -48,14 +48,14 @@ constexpr double no_number = std::numeric_limits<double>::quiet_NaN(),
 
 }  // namespace
 
-TEST_CASE("TerminateOnNaN ends training after the step whose loss is no number, and names it") {
+TEST_CASE("TerminateOnNaN ends training after the step whose loss is NaN, and names the step") {
   for (const double bad : {no_number, infinity, -infinity}) {
     const Trained run(line::Double{}, bad, 5, {});
     CHECK(run.steps == 2);
-    REQUIRE(run.said.size() == 1);
-    CHECK_THAT(run.said[0], ContainsSubstring("step 2 (epoch 1, batch 2)") &&
-                                ContainsSubstring("replica 0") &&
-                                ContainsSubstring("dense/kernel, dense/bias"));
+    REQUIRE(run.messages.size() == 1);
+    CHECK_THAT(run.messages[0], ContainsSubstring("step 2 (epoch 1, batch 2)") &&
+                                    ContainsSubstring("replica 0") &&
+                                    ContainsSubstring("dense/kernel, dense/bias"));
   }
 }
 
@@ -63,22 +63,22 @@ TEST_CASE("TerminateOnNaN names the last step of an execution") {
   const Trained first(line::Double{}, no_number, 0, {}, 2),
       last(line::Double{}, infinity, 9, {}, 2);
   CHECK(first.steps == 2);
-  CHECK_THAT(first.said.at(0), ContainsSubstring("step 2 (epoch 1, batch 2)"));
+  CHECK_THAT(first.messages.at(0), ContainsSubstring("step 2 (epoch 1, batch 2)"));
   CHECK(last.steps == 3);
-  CHECK_THAT(last.said.at(0), ContainsSubstring("step 3 (epoch 1, batch 3)"));
+  CHECK_THAT(last.messages.at(0), ContainsSubstring("step 3 (epoch 1, batch 3)"));
 }
 
-TEST_CASE("TerminateOnNaN names the replica whose examples gave the loss") {
+TEST_CASE("TerminateOnNaN names the replica whose loss is not finite") {
   const ls::Mirrored<ls::Reference<double>> two{.replicas = 2};
-  CHECK_THAT(Trained(two, no_number, 5, {}).said.at(0), ContainsSubstring("of replica 0;"));
-  CHECK_THAT(Trained(two, no_number, 6, {}).said.at(0), ContainsSubstring("of replica 1;"));
+  CHECK_THAT(Trained(two, no_number, 5, {}).messages.at(0), ContainsSubstring("of replica 0;"));
+  CHECK_THAT(Trained(two, no_number, 6, {}).messages.at(0), ContainsSubstring("of replica 1;"));
 }
 
-TEST_CASE("TerminateOnNaN throws if it is asked to, and is silent while all is well") {
+TEST_CASE("TerminateOnNaN throws if requested, and is silent while all values are finite") {
   const Trained thrown(line::Double{}, no_number, 0, {.raise_error = true});
-  REQUIRE(thrown.said.size() == 1);
-  CHECK_THAT(thrown.said[0], ContainsSubstring("thrown: ") && ContainsSubstring("step 1"));
+  REQUIRE(thrown.messages.size() == 1);
+  CHECK_THAT(thrown.messages[0], ContainsSubstring("thrown: ") && ContainsSubstring("step 1"));
   const Trained well(line::Double{}, 1.0, 0, {});
-  CHECK(well.said.empty());
+  CHECK(well.messages.empty());
   CHECK(well.steps == 9);
 }

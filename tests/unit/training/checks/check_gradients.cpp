@@ -16,7 +16,7 @@ namespace {
 
 enum class Fault : std::uint8_t { none, dw, dx, unwritten };
 
-/// y = w x with one weight, whose backward may have a fault.
+/// y = w x with one weight, and optionally a faulty backward.
 template <Fault F>
 struct GainOp {
   ls::Shape in;
@@ -65,7 +65,7 @@ struct Net : ls::Sequential<ls::Input<6, 3>, ls::Dense<4, ls::tanh>, ls::LayerNo
 
 }  // namespace
 
-TEST_CASE("a right gradient has no error, a wrong one is named") {
+TEST_CASE("a correct gradient has no error, and a wrong one is named") {
   CHECK(check<Fault::none>().error < 1e-9);
   const auto dw = check<Fault::dw>(), dx = check<Fault::dx>(), nan = check<Fault::unwritten>();
   CHECK(dw.error > 1e-4);
@@ -78,7 +78,7 @@ TEST_CASE("a right gradient has no error, a wrong one is named") {
   CHECK(nan.parameter == "gain/w");
 }
 
-TEST_CASE("gradients of a model with drawn masks and batch statistics agree, with any loss") {
+TEST_CASE("gradients of a model with dropout and batch statistics agree, with any loss") {
   std::vector<double> x(4 * 18), y(4 * 3);
   ls::Philox random(3);
   for (double& v : x) v = random.normal();

@@ -26,7 +26,7 @@ std::string told() {
   return describe_layers<Net<Layers...>>();
 }
 
-/// A user's op whose first member is a shape that is no input.
+/// A custom op whose first member is a shape other than the input's.
 struct CropOp {
   ls::Shape to;
   bool centre = false;
@@ -44,7 +44,7 @@ struct Crop {
   }
 };
 
-/// Ops that cannot be taken apart: a C array, a base, private members.
+/// Ops whose members cannot be visited: a C array, a base class, private members.
 struct ArrayOp {
   int table[3] = {1, 2, 3};
   constexpr ls::Shape out() const { return ls::shape(1); }
@@ -93,7 +93,7 @@ struct Tail : ls::Sequential<ls::Input<4>, ls::Dense<3, Options...>> {};
 
 }  // namespace
 
-TEST_CASE("a signature tells each layer by its name, its options, its result and its parameters") {
+TEST_CASE("a signature describes each layer's name, options, output shape and parameters") {
   CHECK(told<ls::Conv2D<4, ls::kernel(3, 2), ls::same, ls::strides(2, 1),
                         ls::kernel_regularizer(ls::L2{2e-4})>,
              ls::ReLU, ls::MaxPooling2D<2>, ls::BatchNormalization<ls::center(false)>, ls::Flatten,
@@ -110,7 +110,7 @@ TEST_CASE("a signature tells each layer by its name, its options, its result and
         "leaky_re_lu (slope 0.3) to (3)");
 }
 
-TEST_CASE("models that differ in one layer or option only are told apart") {
+TEST_CASE("models that differ in one layer or option only have different signatures") {
   using C = ls::Conv2D<2, 3, ls::same>;
   const std::vector<std::string> all{
       told<C, ls::ReLU>(),
@@ -148,7 +148,7 @@ TEST_CASE("models that differ in one layer or option only are told apart") {
       told<C, Crop<2, true, 0>>(),
       told<C, Crop<2, false, 1>>(),
       told<Crop<2, true, 0>>(),
-      // The same layers, joined in other ways.
+      // The same layers, connected differently.
       told<ls::Residual<ls::Sequential<C, ls::ReLU>>>(),
       told<ls::Residual<C, ls::ReLU>>(),
       told<C, ls::Residual<ls::ReLU>>(),
@@ -156,7 +156,7 @@ TEST_CASE("models that differ in one layer or option only are told apart") {
   CHECK(std::set<std::string>(all.begin(), all.end()).size() == all.size());
 }
 
-TEST_CASE("an initializer, which is no option of the op, is told by the values that it gives") {
+TEST_CASE("an initializer, which is not a member of the op, is distinguished by its values") {
   const auto names = [](const auto& a, const auto& b) { return differing(a, b); };
   const std::vector<std::string> initial{"initial values"};
   CHECK(names(signature<Tail<>>(), signature<Tail<>>()).empty());
@@ -164,11 +164,11 @@ TEST_CASE("an initializer, which is no option of the op, is told by the values t
   CHECK(names(signature<Tail<>>(), signature<Tail<ls::bias_initializer(ls::ones)>>()) == initial);
   CHECK(names(signature<Tail<ls::glorot_normal>>(), signature<Tail<ls::lecun_normal>>()) ==
         initial);
-  // What the values follow from is named before them.
+  // The seed, which determines the values, is named before them.
   CHECK(names(signature<Tail<>>(1), signature<Tail<>>(2)).front() == "seed");
 }
 
-TEST_CASE("losses that differ in one option only are told apart") {
+TEST_CASE("losses that differ in one option only have different signatures") {
   using ls::detail::describe_loss;
   using Binary = ls::BinaryCrossentropy;
   using Categorical = ls::CategoricalCrossentropy;
@@ -190,7 +190,7 @@ TEST_CASE("losses that differ in one option only are told apart") {
         "categorical_crossentropy, from logits, label smoothing 0");
 }
 
-TEST_CASE("rates that begin alike and go on differently are told apart") {
+TEST_CASE("schedules with equal first rates have different signatures") {
   using ls::detail::describe_optimizer;
   const auto told = [](ls::Schedule rate) {
     return describe_optimizer(ls::SGD{.learning_rate = rate});
@@ -203,7 +203,7 @@ TEST_CASE("rates that begin alike and go on differently are told apart") {
   CHECK(told([](std::uint64_t) { return 0.1; }) != told(0.1));
 }
 
-TEST_CASE("optimizers that differ in one number or option only are told apart") {
+TEST_CASE("optimizers that differ in one number or option only have different signatures") {
   using ls::detail::describe_optimizer;
   const auto with = [](ls::UpdateOptions options) {
     return describe_optimizer(ls::Adam{.weight_decay = 0.1, .with = options});
@@ -246,7 +246,7 @@ TEST_CASE("optimizers that differ in one number or option only are told apart") 
         "sgd, rate 0.01, momentum 0, nesterov 0, weight_decay 1e-04, clipnorm 1");
 }
 
-TEST_CASE("metrics that differ in one option only are told apart") {
+TEST_CASE("metrics that differ in one option only have different signatures") {
   using ls::detail::describe_metric;
   const std::vector<std::string> all{
       describe_metric(ls::Accuracy{}),
@@ -274,7 +274,7 @@ TEST_CASE("metrics that differ in one option only are told apart") {
   CHECK(std::set<std::string>(all.begin(), all.end()).size() == all.size());
 }
 
-TEST_CASE("one bit of one initial value is a difference") {
+TEST_CASE("signatures differ if one bit of one initial value differs") {
   std::vector<float> values(1000, 0.5f);
   values[3] = 0.25f;
   const auto sum_of = [&] {
@@ -290,7 +290,7 @@ TEST_CASE("one bit of one initial value is a difference") {
   CHECK(sum_of() != sum);
 }
 
-TEST_CASE("builds that round differently are told apart, others are not") {
+TEST_CASE("signatures distinguish builds that round differently, and only those") {
   using ls::detail::describe_arithmetic;
   CHECK(describe_arithmetic(false, false, "12") == describe_arithmetic(false, false, "13"));
   const std::set<std::string> all{
@@ -299,16 +299,16 @@ TEST_CASE("builds that round differently are told apart, others are not") {
       describe_arithmetic(true, true, "12")};
   CHECK(all.size() == 5);
   const auto fields = signature<Tail<>>();
-  const auto says = [&](const char* name, const std::string& value) {
+  const auto has_field = [&](const char* name, const std::string& value) {
     return std::any_of(fields.begin(), fields.end(), [&](const auto& field) {
       return field.first == name && field.second == value;
     });
   };
-  CHECK(says("arithmetic", ls::detail::arithmetic_of_build()));
-  CHECK(says("the library's arithmetic", ls::detail::arithmetic_of_library()));
+  CHECK(has_field("arithmetic", ls::detail::arithmetic_of_build()));
+  CHECK(has_field("the library's arithmetic", ls::detail::arithmetic_of_library()));
 }
 
-TEST_CASE("the order of the examples tells pipelines of equal sizes apart") {
+TEST_CASE("signatures distinguish pipelines of equal sizes by the order of their examples") {
   const auto data =
       ls::tensors(std::vector<float>(100), ls::shape(1), std::vector<std::int32_t>(100));
   const auto told = [](const auto& pipeline) {
@@ -323,7 +323,7 @@ TEST_CASE("the order of the examples tells pipelines of equal sizes apart") {
   CHECK(told(data | ls::shuffle(100)) == told(data | ls::shuffle(100)));
 }
 
-TEST_CASE("weights of examples and of classes are told") {
+TEST_CASE("signatures include sample weights and class weights") {
   const auto data = ls::tensors(std::vector<float>(6), ls::shape(1), std::vector<std::int32_t>(6));
   const auto plain = data | ls::batch(2);
   const auto weighted = data | ls::sample_weights(std::vector<float>(6)) | ls::batch(2);

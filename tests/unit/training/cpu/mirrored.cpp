@@ -46,7 +46,7 @@ using OneDevice = ls::OneDevice<ls::Cpu>;
 
 }  // namespace
 
-TEST_CASE("Replicas on the Cpu train as one, also those that have no example") {
+TEST_CASE("Replicas on the Cpu train as one, including replicas without examples") {
   for (const std::size_t batch : {1u, 3u, 13u, 64u}) {
     const auto data = images(29) | ls::shuffle(29) | ls::batch(batch);
     const Result one = train(OneDevice{.on = {.threads = 1}}, data, 2);
@@ -72,7 +72,7 @@ TEST_CASE("Virtual shards on the Cpu give the same bits for 1, 2, 4 and 8 replic
   CHECK(train(Mirrored{.replicas = 2}, data, 20).digest != alone.digest);
 }
 
-TEST_CASE("Virtual shards refuse a device with several threads") {
+TEST_CASE("Virtual shards reject a device with several threads") {
   CHECK_THROWS_AS((OneDevice{.on = {.threads = 2}, .virtual_shards = 2}.open()), ls::UsageError);
   CHECK_NOTHROW((OneDevice{.on = {.threads = 1}, .virtual_shards = 2}.open()));
 }

@@ -1,5 +1,5 @@
 /// \file
-/// A profile on the CPU, where layers are fused and the update is made within backward.
+/// A profile on the CPU, where layers are fused and backward runs the update.
 #include <catch2/catch_test_macros.hpp>
 #include <string>
 #include <vector>
@@ -10,14 +10,14 @@
 using namespace lockstep;
 using testing::find_row;
 
-TEST_CASE("a profile on the Cpu leaves a model bit by bit as it was") {
+TEST_CASE("a profile on the Cpu leaves the model bit-identical") {
   const OneDevice<Cpu> strategy{.on = {.threads = 1}};
   CHECK(testing::profile_leaves_all_as_it_was(strategy,
                                               SGD{.learning_rate = 0.1f, .momentum = 0.9f}));
   CHECK(testing::profile_leaves_all_as_it_was(strategy, Adam{.learning_rate = 0.01}));
 }
 
-TEST_CASE("a profile on the Cpu names fused layers, and tells the update from backward") {
+TEST_CASE("a profile on the Cpu names fused layers, and separates the update from backward") {
   struct Net : Sequential<Input<28, 28, 1>, Conv2D<32, 3>, ReLU, MaxPooling2D<>, Flatten, Dense<64>,
                           ReLU, Dense<3>> {};
   Model model{Net{}, OneDevice<Cpu>{.on = {.threads = 1}},

@@ -1,6 +1,6 @@
 /// \file
-/// With one replica backward lets the optimizer change weights at once. A bound on the gradient's
-/// norm keeps it from that, and one that is never met, a power of two, changes no bit.
+/// With one replica, the optimizer updates weights within backward. A limit on the gradient's norm
+/// prevents that; a limit that is never reached, and a power of two, does not change a bit.
 #include "lockstep/training/step/replica.hpp"
 
 #include <catch2/catch_test_macros.hpp>
@@ -18,7 +18,7 @@ namespace ls = lockstep;
 
 namespace {
 
-/// On one thread the first dense layer takes tiles of our own, the second oneDNN.
+/// On one thread the first dense layer uses lockstep's tiles, the second oneDNN.
 struct Net : ls::Sequential<ls::Input<32, 32, 1>, ls::Conv2D<16, 3>, ls::ReLU, ls::MaxPooling2D<>,
                             ls::Flatten, ls::Dense<64>, ls::ReLU, ls::Dense<10>> {};
 
@@ -82,32 +82,32 @@ void check_equal(const Optimizer& optimizer) {
 
 }  // namespace
 
-TEST_CASE("an update within backward gives the bits of one after it, and keeps the gradients") {
+TEST_CASE(
+    "an update within backward gives the same bits as one after it, and keeps the gradients") {
   check_equal(ls::SGD{.learning_rate = 0.01});
   check_equal(ls::SGD{.learning_rate = 0.01, .momentum = 0.9, .nesterov = true});
   check_equal(ls::Adam{.learning_rate = 0.01});
-  // Two segments, which do not end where layers do.
+  // Two segments whose boundary is not a layer's.
   check_equal(ls::AdamW{.learning_rate = 0.01, .with = {.exclude_from_weight_decay = {"bias"}}});
 }
 
-TEST_CASE("backward updates at once with one replica that exchanges nothing, and only then") {
+TEST_CASE("backward updates weights only with one replica that exchanges nothing") {
   const ls::OneDevice<ls::Cpu> alone{.on = {.threads = 1}};
   CHECK(updates_of_a_step(alone) > 3);  // each layer, and parts of the first dense one
   CHECK(updates_of_a_step(alone, 0x1p60) == 1);
   CHECK(updates_of_a_step(ls::OneDevice<ls::Cpu>{.on = {.threads = 1}, .virtual_shards = 2}) == 1);
-  // A strategy's exchange may do something with one replica, too.
+  // A custom strategy's exchange may change gradients even with one replica.
   CHECK(updates_of_a_step(ls::Mirrored<ls::Cpu>{.replicas = 1, .on = {.threads = 1}}) == 1);
 }
 
-TEST_CASE(
-    "TerminateOnNaN ends a training whose loss hides NaN after the same step on all devices") {
+TEST_CASE("TerminateOnNaN detects NaN that the loss hides after the same step on all devices") {
   CHECK(hidden_nan::steps(ls::OneDevice<ls::Reference<float>>{}) == hidden_nan::expected_steps);
   CHECK(hidden_nan::steps(ls::OneDevice<ls::Cpu>{}) == hidden_nan::expected_steps);
   CHECK(hidden_nan::steps(ls::Mirrored<ls::Cpu>{.replicas = 2}) == hidden_nan::expected_steps);
-  const auto said =
+  const auto message =
       hidden_nan::train<hidden_nan::Net>(ls::OneDevice<ls::Cpu>{}, hidden_nan::nowhere, "conv2d/")
-          .said;
-  INFO(said);
-  CHECK(said.find("step 1 (epoch 1, batch 1)") != said.npos);
-  CHECK(said.find("conv2d/kernel") != said.npos);
+          .message;
+  INFO(message);
+  CHECK(message.find("step 1 (epoch 1, batch 1)") != message.npos);
+  CHECK(message.find("conv2d/kernel") != message.npos);
 }

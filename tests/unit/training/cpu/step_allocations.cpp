@@ -16,7 +16,7 @@ namespace ls = lockstep;
 
 namespace {
 
-/// What shares numbers within a step is not for slices.
+/// Layers that communicate within a step cannot be computed in slices.
 template <auto... Options>
 struct NetOf
     : ls::Sequential<ls::Input<12, 12, 1>, ls::Conv2D<8, 3, ls::kernel_regularizer(ls::L2{1e-4})>,
@@ -25,8 +25,8 @@ struct NetOf
 struct Net : NetOf<> {};
 struct Synchronized : NetOf<ls::synchronized> {};
 
-/// Counts what is allocated from the end of one step to the end of the next, data and callbacks
-/// included.
+/// Counts allocations from the end of one step to the end of the next, including data and
+/// callbacks.
 class StepAllocations : public ls::Callback {
  public:
   std::size_t steps = 0, allocations = 0;
@@ -67,7 +67,7 @@ std::size_t allocations_of_a_step(Optimizer optimizer, int threads) {
 
 using Mirrored = ls::Mirrored<ls::Cpu>;
 
-/// Counts what each replica's thread allocates between the begin and the end of `each`.
+/// Counts each replica thread's allocations within `each`.
 struct CountingSession : Mirrored::Session {
   using Mirrored::Session::Session;
   static inline std::vector<std::size_t> allocations;
@@ -90,12 +90,12 @@ struct CountingMirrored {
 
 }  // namespace
 
-TEST_CASE("A training step on the Cpu allocates nothing, also with a smaller last batch") {
+TEST_CASE("A training step on the Cpu allocates nothing, even with a smaller last batch") {
   CHECK(allocations_of_a_step(ls::SGD{.learning_rate = 0.01, .momentum = 0.9}, 1) == 0);
   CHECK(allocations_of_a_step(ls::Adam{}, 2) == 0);
 }
 
-TEST_CASE("The counter of this test sees an allocation in a step") {
+TEST_CASE("The allocation counter of this test detects an allocation in a step") {
   const testing::AllocationCounter counter;
   const auto p = std::make_unique<int>(1);
   CHECK(counter.count() == 1);
@@ -113,7 +113,7 @@ TEMPLATE_TEST_CASE("A step of replicas on the Cpu allocates nothing in their thr
     std::size_t steps = 0;
     int epoch = 0;
     const auto count = [&](std::size_t, const ls::Logs&) {
-      if (epoch == 0) return;  // each size of batch is prepared once
+      if (epoch == 0) return;  // each batch size is prepared once
       ++steps;
       CHECK(CountingSession::allocations == std::vector<std::size_t>{0, 0});
     };
@@ -141,6 +141,6 @@ TEST_CASE("Replicas of one process compare their weights only after a change") {
   const std::size_t alone = allocations();
   CHECK(allocations() == alone);
   model.set_weights("dense/bias", model.weights("dense/bias"));
-  CHECK(allocations() > alone);  // the names of the tensors are among them
+  CHECK(allocations() > alone);  // including the tensors' names
   CHECK(allocations() == alone);
 }

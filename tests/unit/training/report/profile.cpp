@@ -30,7 +30,7 @@ const std::vector<std::int32_t> labels = testing::profiled_labels(10);
 
 }  // namespace
 
-TEST_CASE("a profile has each pass of each layer, with the bytes and FLOPs of its plan") {
+TEST_CASE("a profile has each pass of each layer, with the plan's bytes and FLOPs") {
   auto model = small_on(OneDevice<Float>{});
   const Profile profile = model.profile(std::span(images).first(5 * 36), std::span(labels).first(5),
                                         {}, {.steps = 3, .warm_up = 1});
@@ -44,8 +44,8 @@ TEST_CASE("a profile has each pass of each layer, with the bytes and FLOPs of it
     const char *layer, *pass;
     double bytes, flops;
   };
-  // Elements an example: 36 in, 64 behind the convolution, 3 out. Weights: 40 and 195. The
-  // convolution reads the batch, whose gradient nobody wants.
+  // Elements per example: 36 in, 64 after the convolution, 3 out. Weights: 40 and 195. The
+  // convolution reads the batch, whose gradient is not needed.
   for (const Row& r :
        {Row{"batch", "data", 0, 0},
         Row{"conv2d", "forward", 4 * (5 * (36 + 64) + 40), 5 * 2 * 9 * 64},
@@ -74,7 +74,7 @@ TEST_CASE("a profile has each pass of each layer, with the bytes and FLOPs of it
   CHECK(profile.microseconds() == all);
 }
 
-TEST_CASE("bytes of an update are reckoned where it is one pass, and left out elsewhere") {
+TEST_CASE("bytes of an update are estimated if it is one pass, and left out otherwise") {
   const auto bytes = [](const UpdateOptions& with) {
     Model model{Small{}, OneDevice<Float>{}, SparseCategoricalCrossentropy{.from_logits = true},
                 Adam{.with = with}};
@@ -93,7 +93,7 @@ TEST_CASE("bytes of an update are reckoned where it is one pass, and left out el
   CHECK(bytes({.gradient_accumulation_steps = 2}) == 0);
 }
 
-TEST_CASE("the time of what does not come in every step is spread over all") {
+TEST_CASE("the time of calls that do not occur in every step is averaged over all steps") {
   using detail::time_per_step;
   CHECK(time_per_step({3, 1, 8}, 3, false) == 3);
   CHECK(time_per_step({1, 2, 5, 9}, 4, false) == 3.5);
@@ -127,7 +127,7 @@ TEST_CASE("a profile prints as a table") {
   CHECK(has("│              │          │ clear            │  0.25 │   5.0 │"));
   CHECK(has(" A step without instrumentation: 93.2 us\n"));
   CHECK(has(" Two consecutive events: 1.50 us, included in each call's time\n"));
-  for (ProfileRow& row : profile.rows)  // a device that has no kernels' names
+  for (ProfileRow& row : profile.rows)  // a device without kernel names
     for (ProfiledCall& c : row.calls) c.name.clear();
   CHECK(to_string(profile).find("┃ Layer        ┃ Pass     ┃ Calls ┃") != std::string::npos);
 }
@@ -148,7 +148,7 @@ TEST_CASE("a profile becomes JSON") {
         "\"microseconds\": 5}]}\n]}\n");
 }
 
-TEST_CASE("a profile leaves a model bit by bit as it was") {
+TEST_CASE("a profile leaves the model bit-identical") {
   const SGD plain{.learning_rate = 0.1f, .momentum = 0.9f};
   const Adam averaged{.learning_rate = ExponentialDecay{0.01, 3, 0.5},
                       .with = {.global_clipnorm = 0.5,
@@ -161,7 +161,7 @@ TEST_CASE("a profile leaves a model bit by bit as it was") {
   CHECK(testing::profile_leaves_all_as_it_was(OneDevice<Float>{.virtual_shards = 4}, plain));
 }
 
-TEST_CASE("a profile that ends by an error leaves the model as it was, too") {
+TEST_CASE("a profile that throws leaves the model bit-identical, too") {
   struct Words : Sequential<Input<2>, Embedding<10, 4>, Flatten, Dense<3>> {};
   const auto train = [](const auto& strategy, bool profiles) {
     Model model{Words{}, strategy, SparseCategoricalCrossentropy{.from_logits = true},
@@ -171,7 +171,7 @@ TEST_CASE("a profile that ends by an error leaves the model as it was, too") {
     model.train_on_batch(x, y);
     if (profiles) {
       CHECK_THROWS_AS(model.profile(wrong, y), Error);
-      // The first batch is right: the error comes while times are taken, or before.
+      // The first batch is valid: the error occurs while calls are timed, or before.
       CHECK_THROWS_AS(
           model.profile(tensors(std::vector<float>{1, 2, 3, 10}, shape(2), y) | batch(1),
                         {.steps = 1, .warm_up = 0}),
@@ -189,7 +189,7 @@ TEST_CASE("a profile that ends by an error leaves the model as it was, too") {
   CHECK(leaves_all(OneDevice<Float>{.virtual_shards = 2}));
 }
 
-TEST_CASE("of several replicas the first one is profiled") {
+TEST_CASE("the first of several replicas is profiled") {
   auto model = small_on(Mirrored<Float>{{{}, {}}});
   const Profile profile = model.profile(images, labels, {}, {.steps = 2});
   CHECK(profile.examples == 5);
@@ -203,7 +203,7 @@ TEST_CASE("of several replicas the first one is profiled") {
   CHECK(find_row(sliced, "dense", "forward")->bytes == 4 * (10 * (64 + 3) + 4 * 195));
 }
 
-TEST_CASE("what Recompute computes again is a row of its own") {
+TEST_CASE("the forward pass that Recompute repeats has separate rows") {
   struct Again : Sequential<Input<4>, Recompute<Sequential<Dense<8>, Tanh, Dense<8>>>, Dense<3>> {};
   Model model{Again{}, OneDevice<Float>{}, SparseCategoricalCrossentropy{.from_logits = true},
               SGD{}};
@@ -214,27 +214,27 @@ TEST_CASE("what Recompute computes again is a row of its own") {
   CHECK(again->flops == 2 * 2 * 4 * 8);
 }
 
-TEST_CASE("a profile takes whole batches of data, from the beginning again at their end") {
+TEST_CASE("a profile uses full batches, starting over when the data end") {
   auto model = small_on(OneDevice<Float>{});
   const auto data = tensors(images, shape(6, 6, 1), labels);
   const Profile profile = model.profile(data | batch(4), {.steps = 5, .warm_up = 0});
   CHECK(profile.examples == 4);
   CHECK(find_row(profile, "dense", "forward")->bytes == 4 * (4 * (64 + 3) + 195));
-  CHECK(model.profile(data | batch(64), {.steps = 2}).examples == 10);  // there is no whole one
+  CHECK(model.profile(data | batch(64), {.steps = 2}).examples == 10);  // no full batch exists
   CHECK(testing::refusal<UsageError>([&] { model.profile(data | take(0) | batch(4)); }) ==
         "profile: the data are empty; check take, skip and the files");
 }
 
-TEST_CASE("what cannot be profiled is refused in one sentence") {
+TEST_CASE("a model or data that cannot be profiled are rejected with one message") {
   auto model = small_on(OneDevice<Float>{});
   CHECK(testing::refusal<UsageError>([&] { model.profile(images, labels, {}, {.steps = 0}); }) ==
         "profile: .steps is 0; it must be at least 1");
   testing::run_workers<Float>({1, 1}, 0, [&](const auto& worker) {
     auto part = small_on(worker);
-    const std::string said = testing::refusal<UsageError>([&] { part.profile(images, labels); });
-    if (said !=
+    const std::string message = testing::refusal<UsageError>([&] { part.profile(images, labels); });
+    if (message !=
         "profile: the model trains in several processes, and one cannot step without the others; "
         "profile it with OneDevice or Mirrored")
-      throw std::logic_error(said);
+      throw std::logic_error(message);
   });
 }

@@ -1,4 +1,5 @@
-// The progress bar against what Keras' own Progbar wrote (record_progress.py), and the callback.
+// The progress bar compared with recorded output of Keras' Progbar (record_progress.py), and the
+// callback.
 #include "lockstep/training/report/progress.hpp"
 
 #include <unistd.h>
@@ -30,7 +31,7 @@ struct Loop : ls::TrainingControl {
   ls::TrainingParams numbers;
 };
 
-/// A run with a clock of its own: each batch takes 0.1 s.
+/// A run with a fake clock: each batch takes 0.1 s.
 struct Run {
   explicit Run(ProgressStyle style, std::optional<std::uint64_t> steps, int epochs = 1)
       : progress(
@@ -62,7 +63,7 @@ struct Run {
   ls::Progress progress;
 };
 
-/// Sets a variable, or removes it, for one scope.
+/// Sets or unsets an environment variable for one scope.
 struct Environment {
   Environment(const char* variable, const char* value) : name(variable) {
     if (const char* before = std::getenv(name)) old = before;
@@ -109,7 +110,7 @@ TEST_CASE("the plain style keeps the decimals of a negative value") {
   CHECK(bar.finish(2, logs, 2) == "2/2 - 2s - 1s/step - loss: -0.5000\n");
 }
 
-TEST_CASE("the plain style writes a header and one line an epoch") {
+TEST_CASE("the plain style writes a header and one line per epoch") {
   Run run(ProgressStyle::plain, 3, 2);
   run.epochs(0, 2, 3);
   CHECK(run.text ==
@@ -134,13 +135,13 @@ TEST_CASE("the classic style on a pipe redraws after each batch and at the end o
             "\n2/2 [==============================] - 0s 100ms/step" + values + "\n");
 }
 
-TEST_CASE("an epoch that was stopped early shows the steps that were done") {
+TEST_CASE("an epoch that is stopped early shows the number of steps done") {
   Run run(ProgressStyle::plain, 7);
   run.epochs(0, 1, 3);
   CHECK(run.text == "3/7 - 0s - 100ms/step - accuracy: 0.5000 - loss: 2.0000\n");
 }
 
-TEST_CASE("a target that was unknown is known from the second epoch on") {
+TEST_CASE("an unknown target is known from the second epoch on") {
   Run run(ProgressStyle::keras, std::nullopt, 2);
   run.epochs(0, 2, 2);
   const auto second = run.text.find("Epoch 2/2");
@@ -149,7 +150,7 @@ TEST_CASE("a target that was unknown is known from the second epoch on") {
   CHECK(run.text.find("1/2", second) != std::string::npos);
 }
 
-TEST_CASE("a line that was begun is ended, also when an exception ends the run") {
+TEST_CASE("an unfinished line is ended even if an exception ends the run") {
   SECTION("stopped") {
     Run run(ProgressStyle::keras, 9);
     run.progress.on_train_begin({});
@@ -173,7 +174,7 @@ TEST_CASE("a line that was begun is ended, also when an exception ends the run")
   }
 }
 
-TEST_CASE("evaluate and predict have a bar of their own, validation inside fit has none") {
+TEST_CASE("evaluate and predict have a bar, and validation inside fit has none") {
   Run run(ProgressStyle::plain, 2);
   run.logs.set("loss", 1.5);
   const auto evaluate = [&] {
@@ -201,7 +202,7 @@ TEST_CASE("evaluate and predict have a bar of their own, validation inside fit h
   CHECK_FALSE(run.text.empty());
 }
 
-TEST_CASE("the json style writes one object a line, with the values of the step") {
+TEST_CASE("the json style writes one object per line, with the values of the step") {
   Run run(ProgressStyle::json, 2, 3);
   run.loop.numbers.first_step = 17;
   run.loop.numbers.initial_epoch = 1;
@@ -223,7 +224,7 @@ TEST_CASE("the json style writes one object a line, with the values of the step"
 )");
 }
 
-TEST_CASE("a rank that is not the chief writes only the begin and the end of json") {
+TEST_CASE("a rank other than the chief writes only json's train_begin and train_end") {
   for (const auto style : {ProgressStyle::keras, ProgressStyle::classic, ProgressStyle::plain}) {
     Run run(style, 2, 2);
     run.loop.numbers.rank = 3;
@@ -260,7 +261,7 @@ TEST_CASE("the automatic style is keras on a terminal and plain elsewhere and un
   }
 }
 
-TEST_CASE("NO_COLOR takes the colours of the bar, and nothing else") {
+TEST_CASE("NO_COLOR removes the colours of the bar and nothing else") {
   const auto drawn = [](const char* value) {
     Environment no_color("NO_COLOR", value);
     Run run(ProgressStyle::keras, 4);
@@ -300,7 +301,7 @@ TEST_CASE("progress writes to a stream and flushes it") {
   progress.on_train_batch_end(0, {});
   progress.on_epoch_end(0, {});
   char text[5] = {};
-  CHECK(::pread(::fileno(file), text, 4, 0) == 4);  // past the stream's buffer
+  CHECK(::pread(::fileno(file), text, 4, 0) == 4);  // reads the file, not the stream's buffer
   CHECK(std::string(text) == "1/1 ");
   std::fclose(file);
 }

@@ -4,7 +4,7 @@
 
 #include "unit/training/model_support.hpp"
 
-TEST_CASE("the start line says how a batch is cut") {
+TEST_CASE("the start line describes how a batch is divided") {
   using lockstep::detail::start_line;
   CHECK(start_line("mirrored", 3, 0, 64) ==
         "mirrored: 3 replicas; of a batch of 64 examples 1 gets 22 and 2 get 21");
@@ -16,10 +16,10 @@ TEST_CASE("the start line says how a batch is cut") {
         "mirrored: 2 replicas, 8 virtual shards; of a batch of 61 examples 5 get 8 and 3 get 7");
 }
 
-TEST_CASE("fit says it once for several replicas, and not when it is to be silent") {
-  std::vector<std::string> said;
+TEST_CASE("fit logs the start line once for several replicas, and not without progress") {
+  std::vector<std::string> message;
   auto before = lockstep::set_log(
-      [&](lockstep::LogLevel, std::string_view text) { said.emplace_back(text); });
+      [&](lockstep::LogLevel, std::string_view text) { message.emplace_back(text); });
   const auto train = [&](std::size_t replicas, lockstep::ProgressStyle progress) {
     lockstep::Model m{line::Net{},
                       lockstep::Mirrored<lockstep::Reference<double>>{.replicas = replicas},
@@ -28,9 +28,9 @@ TEST_CASE("fit says it once for several replicas, and not when it is to be silen
   };
   train(1, lockstep::ProgressStyle::json);
   train(2, lockstep::ProgressStyle::none);
-  CHECK(said.empty());
+  CHECK(message.empty());
   train(2, lockstep::ProgressStyle::json);
   lockstep::set_log(std::move(before));
-  CHECK(said ==
+  CHECK(message ==
         std::vector<std::string>{"mirrored: 2 replicas; of a batch of 4 examples each gets 2"});
 }

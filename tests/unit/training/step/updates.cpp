@@ -1,5 +1,6 @@
 /// \file
-/// The options of all optimizers, by hand in plain doubles, alone and with replicas.
+/// The options shared by all optimizers, compared with hand-computed doubles, for one and several
+/// replicas.
 #include "lockstep/training/step/updates.hpp"
 
 #include <algorithm>
@@ -21,12 +22,12 @@ using namespace line;  // NOLINT: the fixture of this file
 using Catch::Matchers::ContainsSubstring;
 using Many = ls::Mirrored<ls::Reference<double>>;
 
-/// Kernel and bias of a line, w and b, beside their gradients by hand.
+/// Kernel and bias of the linear model, w and b, with hand-computed gradients.
 struct Step {
   double d_w, d_b;
 };
 
-/// One step of ten points without an update: gradients of w and b, penalties included.
+/// Gradients of w and b on the ten points, penalties included, without an update.
 template <class TheNet>
 Step gradient(double w, double b) {
   ByHand hand{.w = w, .b = b};
@@ -35,7 +36,7 @@ Step gradient(double w, double b) {
   return {hand.d_w, hand.d_b};
 }
 
-/// Steps on the whole ten points; weights after each.
+/// Steps on all ten points; returns the weights after each.
 template <class TheNet = Net>
 std::vector<std::pair<double, double>> train(const ls::SGD& optimizer, int steps,
                                              const Many& strategy = {.replicas = 1}) {
@@ -67,7 +68,7 @@ TEST_CASE("clipnorm scales each parameter's gradient, the penalty's included") {
   for (const Many& way : ways)
     CHECK(near(train<Penalised>(sgd, 1, way)[0], 0.5 - 0.1 * g.d_w / std::abs(g.d_w),
                -0.25 - 0.1 * g.d_b / std::abs(g.d_b)));
-  // A norm below it stays.
+  // A norm below the limit is not scaled.
   const ls::SGD loose{.learning_rate = 0.1, .with = {.clipnorm = 1000}};
   CHECK(near(train<Penalised>(loose, 1)[0], 0.5 - 0.1 * g.d_w, -0.25 - 0.1 * g.d_b));
 }
@@ -80,7 +81,7 @@ TEST_CASE("global_clipnorm sees all parameters of the summed gradient as one") {
     CHECK(near(train<Penalised>(sgd, 1, way)[0], 0.5 - scale * g.d_w, -0.25 - scale * g.d_b));
 }
 
-TEST_CASE("clipvalue cuts each element") {
+TEST_CASE("clipvalue clips each element") {
   const Step g = gradient<Penalised>(0.5, -0.25);
   REQUIRE((g.d_w < -2 && g.d_b < -1));
   const ls::SGD sgd{.learning_rate = 0.1, .with = {.clipvalue = 1.5}};
@@ -89,14 +90,14 @@ TEST_CASE("clipvalue cuts each element") {
                -0.25 - 0.1 * std::max(g.d_b, -1.5)));
 }
 
-TEST_CASE("clipping leaves the reported gradient whole") {
+TEST_CASE("clipping does not change the reported gradient") {
   const Step g = gradient<Penalised>(0.5, -0.25);
   auto m = model<Penalised>({.learning_rate = 0.1, .with = {.global_clipnorm = 0.5}});
   m.train_on_batch(xs(), ys());
   CHECK(line::near(m.gradients("dense/kernel")[0], g.d_w));
 }
 
-TEST_CASE("weights decay by rate and decay before the update, but those that are excluded") {
+TEST_CASE("weights decay by rate times decay before the update, except excluded ones") {
   const Step g = gradient<Penalised>(0.5, -0.25);
   const auto train_with = [&](ls::UpdateOptions with) {
     return train<Penalised>({.learning_rate = 0.1, .weight_decay = 0.5, .with = with}, 1)[0];
@@ -117,13 +118,13 @@ TEST_CASE("the gradients of K steps make one update, clipped after the mean") {
   ls::SGD summed = plain;
   summed.with.gradient_accumulation_steps = 3;
   const auto once = train<Penalised>(plain, 2), thrice = train<Penalised>(summed, 6);
-  // Equal batches: their mean gradient is each one's.
+  // Equal batches: the mean gradient equals each batch's.
   for (const std::size_t i : {0u, 1u}) CHECK(near(thrice[i], 0.5, -0.25));
   for (const std::size_t i : {2u, 3u, 4u}) CHECK(near(thrice[i], once[0].first, once[0].second));
   CHECK(near(thrice[5], once[1].first, once[1].second));
 }
 
-TEST_CASE("what is clipped is the mean of the accumulated gradients, not each of them") {
+TEST_CASE("clipping applies to the mean of the accumulated gradients, not to each") {
   // At x = 0 the gradient of b alone is 2 (b - y): 3, then -1. Their mean is below the limit.
   for (const bool global : {false, true}) {
     ls::SGD sgd{.learning_rate = 0.1, .with = {.gradient_accumulation_steps = 2}};
@@ -147,7 +148,7 @@ TEST_CASE("a fit without a step leaves the weights as they were set") {
   CHECK(m.weights("dense/kernel")[0] != 7);
 }
 
-TEST_CASE("K batches that are accumulated train as one batch of all their examples") {
+TEST_CASE("K accumulated batches train as one batch of all their examples") {
   const auto train_on = [](std::size_t batch, std::uint64_t steps, const Many& way) {
     ls::Model m{Penalised{}, way, ls::MeanSquaredError{},
                 ls::Adam{.learning_rate = 0.1, .with = {.gradient_accumulation_steps = steps}}};
@@ -200,7 +201,7 @@ TEST_CASE("the weights become their moving averages when fit ends") {
   }
 }
 
-TEST_CASE("the weights become their averages every so many updates") {
+TEST_CASE("ema_overwrite_frequency overwrites the weights every n updates") {
   const ls::SGD sgd{.learning_rate = 0.1,
                     .with = {.use_ema = true, .ema_momentum = 0.5, .ema_overwrite_frequency = 2}};
   const auto found = train(sgd, 3);
@@ -212,7 +213,7 @@ TEST_CASE("the weights become their averages every so many updates") {
   CHECK(near(found[2], w - 0.1 * g.d_w, b - 0.1 * g.d_b));
 }
 
-TEST_CASE("options cost the buffers that they need, and the summary says so") {
+TEST_CASE("options allocate their buffers, and the summary counts them") {
   const auto optimizer_bytes = [](ls::Adam adam) {
     return ls::Model{Net{}, Double{}, ls::MeanSquaredError{}, adam}.memory().optimizer;
   };
@@ -228,7 +229,7 @@ TEST_CASE("options cost the buffers that they need, and the summary says so") {
              ContainsSubstring("Optimizer params: 8"));
 }
 
-TEST_CASE("an infinite or missing number in a gradient makes the clipped one none, not smaller") {
+TEST_CASE("clipping a gradient with an infinity or NaN gives NaN, not a smaller gradient") {
   for (const ls::UpdateOptions& with :
        {ls::UpdateOptions{.clipnorm = 1}, ls::UpdateOptions{.global_clipnorm = 1}}) {
     ls::Model m{Net{}, Double{}, ls::MeanSquaredError{}, ls::SGD{.with = with}};
@@ -237,7 +238,7 @@ TEST_CASE("an infinite or missing number in a gradient makes the clipped one non
   }
 }
 
-TEST_CASE("neighbours that are treated alike are updated in one call") {
+TEST_CASE("neighbours with equal penalty and decay are updated in one call") {
   using Deep = ls::Sequential<ls::Input<4>, ls::Dense<3>, ls::Dense<2>>;
   ls::detail::UpdateSegment two[4];
   const auto segments = [&](bool each, ls::NameList no_decay) {

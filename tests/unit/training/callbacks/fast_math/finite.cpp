@@ -28,10 +28,10 @@ namespace ls = lockstep;
 namespace {
 
 #if !defined(__FAST_MATH__)
-#error "this file is to be compiled with -ffast-math"
+#error "compile this file with -ffast-math"
 #endif
 
-// Read when the program runs.
+// Volatile: read at run time, so that the compiler cannot fold the checks.
 template <class T>
 volatile T no_number = std::numeric_limits<T>::quiet_NaN();
 template <class T>
@@ -54,7 +54,7 @@ void tells_apart() {
   }
 }
 
-/// What TerminateOnNaN does after a step of this loss.
+/// Whether TerminateOnNaN stops after a step with this loss.
 bool stops(double loss, const std::string& not_finite = {}) {
   callbacks_test::FakeLoop loop;
   loop.what_is_not_finite = not_finite;
@@ -71,7 +71,7 @@ bool stops(double loss, const std::string& not_finite = {}) {
   return loop.stopped;
 }
 
-/// A layer whose backward forgets the gradient of its weight.
+/// A layer whose backward does not write its weight's gradient.
 struct ForgetfulOp {
   ls::Shape in;
   constexpr ls::Shape out() const { return in; }
@@ -138,7 +138,7 @@ TEST_CASE("NaN is rounded, counted and printed with -ffast-math") {
   CHECK(found[0] == 0);
 }
 
-TEST_CASE("a CSV file's NaN is refused with -ffast-math") {
+TEST_CASE("a NaN in a CSV file is rejected with -ffast-math") {
   const ls::CsvOptions checked{.check_finite = true};
   CHECK_NOTHROW(ls::detail::parse_csv<float, float>("a,b\n1,2\n", "x.csv", checked));
   for (const char* const text : {"a,b\nnan,2\n", "a,b\n1,-inf\n"})
