@@ -1,5 +1,4 @@
-// The one-neuron program of the tutorials: y = w x + b with an L2 penalty on w, learned from one
-// example.
+// The tutorials' one-neuron program: fits y = w x + b, with an L2 penalty on w, to one example.
 #include <filesystem>
 #include <vector>
 

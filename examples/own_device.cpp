@@ -1,4 +1,4 @@
-// A device of one's own over the memory of the host: docs/adding-a-device.md walks through it.
+// A custom device over host memory; docs/adding-a-device.md explains each part.
 #include <fmt/format.h>
 #include <algorithm>
 #include <atomic>
@@ -17,7 +17,7 @@ namespace ls = lockstep;
 namespace mine {
 
 // --8<-- [start:context]
-/// What one replica has of the device: host memory, and a count of what was taken.
+/// One replica's handle to the device: host memory, with a count of the bytes allocated.
 class Context : public ls::HostMemory {
  public:
   std::byte* allocate(std::size_t bytes) {
@@ -30,12 +30,12 @@ class Context : public ls::HostMemory {
   }
   explicit Context(std::shared_ptr<std::atomic<std::size_t>> now) : now_(std::move(now)) {}
 
-  /// y += x: for the gradient of a value that two layers read.
+  /// y += x. Called to sum the gradients of a value that two layers read.
   void add(float* y, const float* x, std::size_t n) {
     for (std::size_t i = 0; i < n; ++i) y[i] += x[i];
   }
   int threads() const { return 1; }
-  void synchronize() {}  // nothing is queued: a call that has returned is done
+  void synchronize() {}  // nothing is queued: each call finishes before it returns
   struct Scope {
     ~Scope() {}
   };
@@ -47,13 +47,13 @@ class Context : public ls::HostMemory {
 // --8<-- [end:context]
 
 // --8<-- [start:device]
-/// Counts the bytes that all its contexts hold.
+/// A device that counts the bytes of all its contexts.
 struct Counting {
-  using real = float;             // the type that it computes in
-  using Context = mine::Context;  // what `open` makes
+  using real = float;             // element type
+  using Context = mine::Context;  // returned by `open`
   using fusions = ls::List<>;     // no fused kernels
   static constexpr std::string_view name = "counting", precision = "float32";
-  static constexpr bool is_host = true;  // it shares the loops of devices/host
+  static constexpr bool is_host = true;  // uses the kernels of devices/host
 
   std::shared_ptr<std::atomic<std::size_t>> bytes = std::make_shared<std::atomic<std::size_t>>();
   bool operator==(const Counting&) const = default;
@@ -125,7 +125,7 @@ auto model_on(Strategy strategy) {
                    ls::Accuracy{}};
 }
 
-/// The weights after an epoch.
+/// Trains one epoch. \returns all weights.
 std::vector<double> train(auto& model) {
   const auto data = ls::datasets::digits().train() | ls::take(1'000) | ls::rescale(1.0f / 255) |
                     ls::shuffle(1'000) | ls::batch(50);

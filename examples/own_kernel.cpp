@@ -1,4 +1,4 @@
-// A kernel of one's own in the place of a device's: docs/adding-a-kernel.md walks through it.
+// A custom kernel that replaces a device's; docs/adding-a-kernel.md explains each part.
 #include <fmt/format.h>
 #include <algorithm>
 #include <chrono>
@@ -15,8 +15,8 @@
 namespace ls = lockstep;
 
 // --8<-- [start:kernel]
-/// LayerNormalization on the Cpu in single precision, for the compiler to make vectors of; the
-/// library's own kernel adds up in double.
+/// LayerNormalization on the Cpu in single precision, which the compiler vectorizes; the library's
+/// kernel sums in double.
 template <>
 struct ls::Kernel<ls::LayerNormalizationOp, ls::Cpu> : ls::KernelTraits {
   using Op = ls::LayerNormalizationOp;
@@ -77,13 +77,13 @@ struct ls::Kernel<ls::LayerNormalizationOp, ls::Cpu> : ls::KernelTraits {
  private:
   static float width(const Op& op) { return static_cast<float>(op.channels()); }
 
-  /// gamma and beta, or null, in the layer's part of the flat buffer.
+  /// gamma and beta (null if absent) in the layer's part of the flat buffer.
   template <class T>
   static std::pair<T*, T*> parts(const Op& op, T* w) {
     return {op.scale ? w : nullptr, op.center ? w + (op.scale ? op.channels() : 0) : nullptr};
   }
 
-  /// Sixteen sums side by side: a vector of them, and a smaller rounding error than one sum has.
+  /// Sixteen partial sums: they fill a vector register, and round less than a single sum.
   template <class F>
   [[gnu::always_inline]] static inline float sum(std::size_t n, const F& f) {
     float part[16] = {}, all = 0;
@@ -110,7 +110,7 @@ std::vector<double> numbers(std::size_t count, std::uint64_t key) {
 }
 
 // --8<-- [start:check]
-/// Loss, outputs and gradients of one step on device D, and how long further steps last.
+/// Loss, outputs and gradients of one step on device D, and the time of further steps.
 template <class D>
 struct Run {
   using T = typename D::real;
@@ -133,6 +133,7 @@ struct Run {
     }
   }
 
+  /// Minimum time of a step.
   double microseconds() {
     double best = 1e9;
     for (int i = 0; i < 30; ++i) {
@@ -161,7 +162,7 @@ double relative_error(const std::vector<double>& a, const std::vector<double>& b
 
 int main() {
   Run<ls::Reference<double>> oracle;
-  Run<ls::Reference<float>> plain;  // here the library's kernel is at work
+  Run<ls::Reference<float>> plain;  // uses the library's kernel
   Run<ls::Cpu> ours;
   fmt::print("values compared: {}\n", oracle.found.size());
   fmt::print("agrees with Reference<double>: {}\n",

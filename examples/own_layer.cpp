@@ -1,5 +1,5 @@
-// A layer and an activation of one's own, their gradients checked, and trained on the Cpu:
-// docs/adding-a-layer.md walks through it.
+// A custom layer and a custom activation, with gradient checks, trained on the Cpu;
+// docs/adding-a-layer.md explains each part.
 #include <fmt/format.h>
 #include <algorithm>
 #include <array>
@@ -22,7 +22,7 @@ namespace mine {
 /// Mish (Misra, 2019): y = x tanh(log(1 + e^x)).
 struct MishOp {
   static constexpr std::string_view members = "in";
-  static constexpr bool from_y = false;  // the derivative is asked with x
+  static constexpr bool from_y = false;  // derivative() expects x, not y
   ls::Shape in;
   constexpr ls::Shape out() const { return in; }
   template <class T>
@@ -45,21 +45,21 @@ static_assert(ls::Layer<Mish> && ls::Pointwise<MishOp>);
 // --8<-- [end:activation]
 
 // --8<-- [start:op]
-/// y = x if x > 0, else alpha x, with one alpha a channel that is learnt (He et al., 2015).
+/// y = x if x > 0, else alpha x, with one learnt alpha per channel (He et al., 2015).
 struct PReLUOp {
   static constexpr std::string_view members = "in";
   ls::Shape in;
   constexpr ls::Shape out() const { return in; }
   constexpr std::size_t channels() const { return static_cast<std::size_t>(in.channels()); }
   constexpr double flops() const { return static_cast<double>(in.size()); }
-  /// Values that the kernels read at io.w: alpha.
+  /// Number of elements at io.w: alpha.
   constexpr std::size_t weights() const { return channels(); }
   bool operator==(const PReLUOp&) const = default;
 };
 // --8<-- [end:op]
 
 // --8<-- [start:layer]
-/// Keras' PReLU with all axes but the last shared. Parameter `alpha` (channels), zero at first.
+/// Keras' PReLU with all axes shared except the last. Parameter `alpha` (channels), initially 0.
 struct PReLU {
   static constexpr std::string_view name = "p_re_lu";
   static constexpr bool accepts(ls::Shape in) { return in.rank >= 1; }
@@ -109,7 +109,7 @@ struct ls::Kernel<mine::PReLUOp, D> : ls::KernelTraits {
       const T* const dy = io.dy + row * channels;  // (channels)
       for (std::size_t k = 0; k < channels; ++k)
         if (x[k] <= 0) d_alpha[k] += dy[k] * x[k];
-      if (io.dx == nullptr) continue;        // nobody wants it: no weights in front
+      if (io.dx == nullptr) continue;        // not needed: no weights before this layer
       T* const dx = io.dx + row * channels;  // (channels)
       for (std::size_t k = 0; k < channels; ++k) dx[k] = x[k] > 0 ? dy[k] : alpha[k] * dy[k];
     }
@@ -126,7 +126,7 @@ namespace {
 struct Checked : ls::Sequential<ls::Input<4, 3>, mine::PReLU, ls::Flatten, ls::Dense<5>, mine::Mish,
                                 mine::PReLU, ls::Dense<2>> {};
 
-/// Both layers alone, and PReLU's two places in a model with its own data.
+/// Checks both layers alone, and within a model on given data.
 bool gradients_agree() {
   ls::Philox random(7);
   std::vector<double> x(6 * 12), y(6 * 2);

@@ -1,5 +1,5 @@
-// A strategy of one's own: replicas that exchange rounded gradients. docs/adding-a-strategy.md
-// walks through it.
+// A custom strategy whose replicas exchange rounded gradients; docs/adding-a-strategy.md explains
+// each part.
 #include <fmt/format.h>
 #include <algorithm>
 #include <barrier>
@@ -26,7 +26,7 @@ namespace ls = lockstep;
 namespace mine {
 
 // --8<-- [start:exchange]
-/// Rounds p[0..n) to bfloat16, as a message of half the bytes would.
+/// Rounds p[0..n) to bfloat16, as if it were sent in half the bytes.
 inline void round_to_bfloat16(float* p, std::size_t n) {
   for (std::size_t i = 0; i < n; ++i) {
     if (!std::isfinite(p[i])) continue;
@@ -36,16 +36,16 @@ inline void round_to_bfloat16(float* p, std::size_t n) {
   }
 }
 
-/// How one replica's gradients leave it.
+/// One replica's gradient exchange.
 class RoundedExchange {
  public:
   explicit RoundedExchange(ls::ThreadGroup::Member member) : exchange_(member) {}
-  /// A part of the gradients is finished, while backward goes on.
+  /// Called with each finished part of the gradients, while backward continues.
   void post(float* p, std::size_t n) {
     round_to_bfloat16(p, n);
     exchange_.post(p, n);
   }
-  /// The last part, with the sums of loss and metrics, which are not rounded.
+  /// Called with the last part, and the sums of loss and metrics, which are not rounded.
   void finish(float* p, std::size_t n, double* sums, std::size_t m) {
     round_to_bfloat16(p, n);
     exchange_.finish(p, n, sums, m);
@@ -60,7 +60,7 @@ static_assert(ls::ExchangesGradients<RoundedExchange, float>);
 // --8<-- [end:exchange]
 
 // --8<-- [start:team]
-/// Threads 1, 2, ... of a team, whose thread 0 is the one that calls; they live as long as it.
+/// A team of threads for the lifetime of the object. The caller of `run` is thread 0.
 class Team {
  public:
   using Body = std::function<void(std::size_t)>;
@@ -75,7 +75,7 @@ class Team {
   Team(const Team&) = delete;
   Team& operator=(const Team&) = delete;
 
-  /// body(i) in each thread i; returns when all have. The body does not throw.
+  /// Runs body(i) in each thread i; returns when all have finished. The body must not throw.
   void run(const Body& body) {
     body_ = &body;
     start_.arrive_and_wait();
@@ -96,12 +96,12 @@ class Team {
 
   std::barrier<> start_, done_;
   const Body* body_ = nullptr;
-  std::vector<std::jthread> threads_;  // the first to go: they use the rest
+  std::vector<std::jthread> threads_;  // last member, so joined before the others are destroyed
 };
 // --8<-- [end:team]
 
 // --8<-- [start:strategy]
-/// Replicas in the threads of one process, whose gradients are rounded before they are summed.
+/// Replicas in threads of one process, whose gradients are rounded before they are summed.
 template <ls::HostDevice D>
 struct Rounded {
   using device = D;
@@ -124,7 +124,7 @@ class Rounded<D>::Session : public ls::SessionOfOneProcess {
  public:
   explicit Session(const Rounded& options) : state_(std::make_unique<State>(options)) {}
 
-  /// body(ReplicaContext) once in each replica's thread.
+  /// Runs body(ReplicaContext) once in each replica's thread.
   template <class Body>
   void each(Body&& body) {
     state_->each([&](std::size_t i, Seat& seat) {
@@ -136,10 +136,10 @@ class Rounded<D>::Session : public ls::SessionOfOneProcess {
   std::size_t local_replicas() const { return state_->seats.size(); }
   std::size_t replicas() const { return local_replicas(); }
   std::size_t first_replica() const { return 0; }
-  std::size_t virtual_shards() const { return 0; }  // one slice a replica
+  std::size_t virtual_shards() const { return 0; }  // one slice per replica
 
  private:
-  /// What a replica has of its own.
+  /// The objects of one replica.
   struct Seat {
     Seat(ls::ThreadGroup& of_layers, ls::ThreadGroup& of_gradients, std::size_t i)
         : layers(of_layers, i), gradients(ls::ThreadGroup::Member(of_gradients, i)) {}
@@ -156,14 +156,14 @@ class Rounded<D>::Session : public ls::SessionOfOneProcess {
           team(options.replicas) {
       for (std::size_t i = 0; i < options.replicas; ++i)
         seats.push_back(std::make_unique<Seat>(layers, gradients, i));
-      // A device is opened in the thread that will use it.
+      // A device must be opened in the thread that will use it.
       each([&](std::size_t i, Seat& seat) {
         seat.context.emplace(options.on.open(options.replicas, i));
       });
     }
 
-    /// f(i, seat) in each thread. What one replica throws ends the waits of the others; it is
-    /// thrown when all have come to an end, and the session can be used again.
+    /// Runs f(i, seat) in each thread. An exception in one replica aborts the waits of the others;
+    /// it is rethrown when all have finished, and the session can be used again.
     template <class F>
     void each(const F& f) {
       team.run([&](std::size_t i) {
@@ -184,7 +184,7 @@ class Rounded<D>::Session : public ls::SessionOfOneProcess {
       throw_cause();
     }
 
-    /// A replica that was only notified of an abort does not know the cause.
+    /// Rethrows the cause: the first error that is not merely the notification of an abort.
     void throw_cause() const {
       std::exception_ptr cause;
       for (const std::exception_ptr& error : errors) {
@@ -210,7 +210,7 @@ class Rounded<D>::Session : public ls::SessionOfOneProcess {
     std::vector<std::exception_ptr> errors;
     Team team;
   };
-  std::unique_ptr<State> state_;  // addresses stay when the session moves
+  std::unique_ptr<State> state_;  // on the heap: addresses stay valid when the session moves
 };
 
 static_assert(ls::Strategy<Rounded<ls::Reference<float>>>);
@@ -246,7 +246,7 @@ double accuracy(auto& model) {
                         ls::batch(100))["accuracy"];
 }
 
-/// A session lives on after an error in one of its replicas.
+/// Whether a session can be used after an error in one of its replicas.
 bool survives_an_error() {
   auto session = mine::Rounded<Device>{.replicas = 3}.open();
   try {

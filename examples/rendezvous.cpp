@@ -1,5 +1,5 @@
-// The rendezvous alone, without networks and devices: the processes of a job estimate pi together.
-// `./dev lockstep-run -n 4 rendezvous`, or with a TF_CONFIG on each of several machines.
+// The rendezvous without a model: the processes of a job estimate pi together. Run
+// `./dev lockstep-run -n 4 rendezvous`, or start it on several machines with a TF_CONFIG on each.
 #include <fmt/format.h>
 #include <chrono>
 #include <cstdint>
@@ -13,7 +13,7 @@ namespace ls = lockstep;
 
 namespace {
 
-/// Of random points in a square, those in the circle.
+/// Number of random points of the unit square that lie in the quarter circle.
 std::uint64_t hits(std::uint64_t rank, std::uint64_t points) {
   std::uint64_t result = 0;
   ls::Philox random(7, rank);

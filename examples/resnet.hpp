@@ -1,6 +1,6 @@
 /// \file
-/// ResNet v1 for images of 32 x 32 (He et al., 2015): 6 N + 2 layers, as the CIFAR-10 tutorial has
-/// it, with biases and with a projection in the first block of each stage.
+/// ResNet v1 for 32 x 32 images (He et al., 2015) with 6 N + 2 layers, as in the CIFAR-10 tutorial:
+/// with biases, and with a projection in the first block of each stage.
 #pragma once
 
 #include <lockstep/lockstep.hpp>

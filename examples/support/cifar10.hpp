@@ -1,6 +1,6 @@
 /// \file
-/// What the CIFAR-10 programs share: depth and precision of a unit, the data with the tutorial's
-/// augmentation, and its schedule.
+/// The shared part of the CIFAR-10 programs: depth and precision of a unit, the data with the
+/// tutorial's augmentation, and the tutorial's schedule.
 #pragma once
 
 #include <cstdint>
@@ -24,17 +24,17 @@
 
 namespace support {
 
-// Of the unit that includes this file; not inline, since each has its own.
+// The options of the unit that includes this file; not inline, since each unit has different ones.
 constexpr const char* unit_options =
     "--depth " LOCKSTEP_TEXT(LOCKSTEP_DEPTH) " --precision " LOCKSTEP_TEXT(LOCKSTEP_PRECISION);
 constexpr int depth = LOCKSTEP_DEPTH;
-constexpr int blocks = (depth - 2) / 6;  // of a stage; each has two convolutions
+constexpr int blocks = (depth - 2) / 6;  // per stage; each has two convolutions
 static_assert(6 * blocks + 2 == depth);
 
-/// The tutorial's schedule, over epochs counted from 0.
+/// The tutorial's schedule; epochs count from 0.
 inline double rate_factor(int epoch) { return epoch < 30 ? 1 : epoch < 45 ? 0.1 : 0.01; }
 
-/// `fit` on images of bytes, each to mean 0 and deviation 1.
+/// Trains on byte images, each standardized to mean 0 and standard deviation 1.
 template <class Model, class Images>
 void fit_standardized(Model& model, Job& job, const lockstep::datasets::Splits& source,
                       const Images& images) {
@@ -51,7 +51,7 @@ void fit_standardized(Model& model, Job& job, const lockstep::datasets::Splits& 
   job.train(model, train, test ? &*test : nullptr, [] {});
 }
 
-/// The tutorial's pipeline on the options' data, then `fit` with its schedule.
+/// Builds the tutorial's pipeline on the options' data, and trains with its schedule.
 template <class Model>
 void train_on_cifar10(Model& model, Job& job) {
   namespace ls = lockstep;

@@ -1,4 +1,4 @@
-// The main function of the CIFAR-10 programs. Names no model, so that it compiles soon.
+// The main function of the CIFAR-10 programs. Uses no model, so that it compiles quickly.
 #include <fmt/format.h>
 
 #include "support/unit_main.hpp"

@@ -1,6 +1,6 @@
 /// \file
-/// Reads the command line of the example programs. Only their main functions include it, since
-/// CLI11 costs the compiler more than a network does.
+/// Parses the command line of the example programs. Included only by their main functions, since
+/// CLI11 takes longer to compile than a network.
 #pragma once
 
 #include <fmt/format.h>
@@ -27,8 +27,8 @@ namespace support {
 
 namespace detail {
 
-/// All of `text` as a T from `least` to `most`; whole numbers as decimal digits only, without a
-/// sign or leading zeros (CLI11's own reading takes 010 and 0x1, and lets large values saturate).
+/// Parses all of `text` as a T in [least, most]. Whole numbers must be decimal digits without a
+/// sign or leading zeros; CLI11's parser also accepts 010 and 0x1, and saturates large values.
 template <class T>
 std::optional<T> number(const std::string& text, T least, T most) {
   if constexpr (std::is_integral_v<T>)
@@ -42,7 +42,7 @@ std::optional<T> number(const std::string& text, T least, T most) {
   return value;
 }
 
-/// An option that sets `slot` to a whole number from `least` to `most`.
+/// Adds an option that sets `slot` to a whole number from `least` to `most`.
 template <class T, class Slot>
 CLI::Option* add_whole(CLI::App& app, const std::string& name, Slot& slot,
                        const std::string& description, T least,
@@ -62,7 +62,7 @@ CLI::Option* add_whole(CLI::App& app, const std::string& name, Slot& slot,
       ->type_name(most == std::numeric_limits<T>::max() ? fmt::format("INT >= {}", least)
                                                         : "INT " + bounds);
 }
-/// An option that sets `slot` to a finite number above 0.
+/// Adds an option that sets `slot` to a finite number above 0.
 inline CLI::Option* add_positive(CLI::App& app, const std::string& name, double& slot,
                                  const std::string& description) {
   return app
@@ -78,7 +78,7 @@ inline CLI::Option* add_positive(CLI::App& app, const std::string& name, double&
           description)
       ->type_name("FLOAT > 0");
 }
-/// An option that sets `slot` to a time.
+/// Adds an option that sets `slot` to a duration in seconds.
 inline CLI::Option* add_seconds(CLI::App& app, const std::string& name,
                                 std::chrono::milliseconds& slot, const std::string& description) {
   const std::string before = std::to_string(slot.count() / 1000);
@@ -100,7 +100,7 @@ inline std::string default_text(double value) {
   char text[32];
   return {text, std::to_chars(text, text + sizeof text, value).ptr};
 }
-/// A text that is not empty.
+/// Rejects empty values.
 inline CLI::Validator not_empty() {
   return CLI::Validator(
       [](std::string& text) {
@@ -109,7 +109,7 @@ inline CLI::Validator not_empty() {
       "");
 }
 
-/// Whether the slices can be shared by the replicas, and computed by their threads.
+/// Checks that virtual shards can be divided among the replicas, with one thread each.
 /// \throws CLI::ParseError
 inline void check_virtual_shards(const Options& o) {
   if (o.virtual_shards == 0) return;
@@ -118,24 +118,24 @@ inline void check_virtual_shards(const Options& o) {
     throw CLI::ValidationError(
         option, fmt::format("the number of slices must be a power of two, such as {} or {}",
                             std::bit_floor(o.virtual_shards), std::bit_ceil(o.virtual_shards)));
-  // How many GPUs there are is not known yet.
+  // With replicas == 0 the number of GPUs is not known yet.
   if (o.replicas > 0 && (!std::has_single_bit(o.replicas) || o.replicas > o.virtual_shards))
     throw CLI::ValidationError(
         option,
         fmt::format(
-            "so many slices cannot be shared by --replicas {}; take 1, 2, 4, ... replicas, at most "
-            "one a slice",
+            "the slices cannot be divided among --replicas {}; use 1, 2, 4, ... replicas, at most "
+            "one per slice",
             o.replicas));
   if (o.threads > 1)
     throw CLI::ValidationError(
         option,
-        fmt::format("a slice is computed by one thread, not by --threads {}; leave --threads out",
+        fmt::format("a slice is computed by one thread, not by --threads {}; remove --threads",
                     o.threads));
 }
 
 }  // namespace detail
 
-/// Reads the command line. \throws CLI::ParseError, also for --help.
+/// Parses the command line. \throws CLI::ParseError, also for --help.
 inline Options parse(const Program& program, int argc, char** argv) {
   using detail::add_positive, detail::add_seconds, detail::add_whole, detail::not_empty;
   Options o;
@@ -148,16 +148,16 @@ inline Options parse(const Program& program, int argc, char** argv) {
   CLI::App app(program.description, program.name);
   add_whole<int>(app, "--epochs", o.epochs, "epochs", 1)->default_str(std::to_string(o.epochs));
   add_whole<std::uint64_t>(app, "--steps-per-epoch", o.steps_per_epoch,
-                           "steps of an epoch; the data are then repeated without end", 1);
+                           "steps of an epoch; the data are then repeated indefinitely", 1);
   add_whole<std::uint64_t>(app, "--steps-per-execution", o.steps_per_execution,
-                           "steps between two looks at the loss; on one GPU one launch", 1)
+                           "steps between two reports of the loss; on one GPU, one launch", 1)
       ->default_str("1");
   auto* const batch = add_whole<std::size_t>(app, "--batch", o.batch, "global batch", 1)
                           ->default_str(std::to_string(o.batch) +
                                         (program.batch_is_per_replica ? " x all replicas" : ""));
   add_positive(app, "--learning-rate", o.learning_rate, "base rate")
       ->default_str(detail::default_text(o.learning_rate));
-  add_whole<std::uint64_t>(app, "--seed", o.seed, "of weights, order and noise", 0)
+  add_whole<std::uint64_t>(app, "--seed", o.seed, "seed of weights, order and noise", 0)
       ->default_str(std::to_string(o.seed));
   app.add_option("--init", o.init, "start from these weights (safetensors)")->check(not_empty());
   app.add_option("--save", o.save, "write the weights at the end of training (safetensors)")
@@ -172,19 +172,19 @@ inline Options parse(const Program& program, int argc, char** argv) {
                            program.replica_limit)
         ->default_str(program.counts_devices ? "all GPUs" : std::to_string(o.replicas));
   add_whole<std::uint64_t>(app, "--verify-every", o.verify_every,
-                           "compare the replicas' weights after each so many steps", 1);
+                           "steps between two comparisons of the replicas' weights", 1);
   if (program.has_workers) {
     app.add_option("--cluster", o.cluster,
                    "file with the addresses of all workers (JSON, as TF_CONFIG's cluster)")
         ->check(not_empty());
-    app.add_option("--task", o.task, "this process' place in the cluster: worker:1, chief:0")
+    app.add_option("--task", o.task, "this process' task in the cluster: worker:1, chief:0")
         ->check(not_empty());
     add_seconds(app, "--stall-timeout", o.stall_timeout,
                 "a worker without progress in forward, backward or reduce is lost after this time");
     add_seconds(app, "--idle-timeout", o.idle_timeout,
                 "the same in data, callbacks, evaluation and the first step");
     app.add_flag("--stragglers", o.stragglers,
-                 "after each epoch, a table of how long each rank was in which phase");
+                 "after each epoch, a table of each rank's time in each phase");
   }
   if (program.counts_devices)
     app.add_option("--precision", o.precision, "float32, tf32, mixed_bfloat16, mixed_float16")
@@ -200,16 +200,15 @@ inline Options parse(const Program& program, int argc, char** argv) {
   app.add_flag("--quiet", quiet, "the same as --progress none");
   app.add_option("--report", o.report, "write a report of the run (JSON)")->check(not_empty());
   if (!program.has_workers)
-    app.add_option(
-           "--profile", o.profile,
-           "after training, write where the time of a step goes (JSON), and print the table")
+    app.add_option("--profile", o.profile,
+                   "after training, write a profile of a step (JSON), and print its table")
         ->check(not_empty());
   if (program.reads_images) {
     app.add_option("--data", o.data, "folder with the data; default: drawn images")
         ->check(not_empty());
-    add_whole<std::uint64_t>(app, "--skip", o.skip, "leave out the first images", 0);
-    add_whole<std::uint64_t>(app, "--take", o.take, "use at most so many images", 1);
-    app.add_flag("--no-shuffle", no_shuffle, "take the images in the order of the files");
+    add_whole<std::uint64_t>(app, "--skip", o.skip, "number of images to skip at the start", 0);
+    add_whole<std::uint64_t>(app, "--take", o.take, "maximum number of images to use", 1);
+    app.add_flag("--no-shuffle", no_shuffle, "use the images in the order of the files");
     app.add_flag("--validate", o.validate, "evaluate on the test images after each epoch");
     add_whole<std::size_t>(
         app, "--virtual-shards", o.virtual_shards,
@@ -224,7 +223,7 @@ inline Options parse(const Program& program, int argc, char** argv) {
     app.add_option("--depth", o.depth, "layers of the network: 20, 56")
         ->check(CLI::IsMember({"20", "56"}))
         ->capture_default_str();
-    app.add_flag("--no-augment", no_augment, "take the images whole, without crop and flip");
+    app.add_flag("--no-augment", no_augment, "use whole images, without crop and flip");
   }
   try {
     app.parse(argc, argv);

@@ -14,15 +14,15 @@ namespace support {
 
 namespace {
 
-/// Until a job of several processes trains, a signal ends this one at once: it waits for others,
-/// and there is nothing to save.
+/// Makes signals end the process at once. Used until a job of several processes trains: until then
+/// the process waits for others, and has nothing to save.
 void end_by_signals() {
   for (const int signal : {SIGINT, SIGTERM})
     if (std::signal(signal, [](int n) { ::_exit(128 + n); }) == SIG_IGN)
       std::signal(signal, SIG_IGN);  // nohup, or a shell's `&`
 }
 
-/// Logs a line when training begins, so that what fails before it says one thing only.
+/// Logs a line when training begins, so that an earlier failure prints only its error.
 class NoteAtStart : public lockstep::Callback {
  public:
   explicit NoteAtStart(std::string note) : note_(std::move(note)) {}
@@ -41,10 +41,10 @@ Job::Job(const Program& program, Options options, Report& report)
   if (program.has_workers)
     end_by_signals();
   else
-    take_signals();
+    handle_signals();
 }
 
-void Job::take_signals() {
+void Job::handle_signals() {
   if (!stop_) stop_.emplace();
 }
 
@@ -77,7 +77,8 @@ void Job::run(bool is_chief, lockstep::FunctionRef<void(const lockstep::FitOptio
     fit(options);
   } catch (const lockstep::UsageError& e) {
     finish(*recorder);
-    if (recorder->has_begun) throw lockstep::Error(e.what());  // 2: nothing was started
+    // Exit code 2 (UsageError) means that nothing was started.
+    if (recorder->has_begun) throw lockstep::Error(e.what());
     throw;
   } catch (...) {
     finish(*recorder);

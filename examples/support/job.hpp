@@ -1,6 +1,6 @@
 /// \file
-/// A run of an example program, as its units see it. Names neither the command line's library nor
-/// that of the report.
+/// A run of an example program, as its units see it. Includes neither CLI11 nor the JSON library,
+/// which are slow to compile.
 #pragma once
 
 #include <cstddef>
@@ -22,32 +22,32 @@
 
 namespace support {
 
-/// A run of a program.
+/// A run of a program: its options, callbacks, signals and report.
 class Job {
  public:
   Job(const Program& program, Options options, Report& report);
   const Options& options() const { return options_; }
 
-  /// Called before each epoch and step of `train`, after what the report needs.
+  /// Adds a callback for `train`; its hooks run after those of the report.
   void add(std::shared_ptr<lockstep::Callback> callback);
 
-  /// Logs, once for the job, that the command line names no data and `source` is used instead.
+  /// Logs, once per job, that training uses `source` because the command line names no data.
   void note_drawn(bool is_chief, const lockstep::datasets::Splits& source);
 
-  /// Says in the report what is trained, and by whom; before anything can fail. From here on the
-  /// batch is that of all replicas.
+  /// Describes the model and the job in the report. Called before anything can fail. Converts a
+  /// per-replica batch size to the global one.
   template <class Model>
   void describe(const Model& model) {
     if (std::exchange(options_.batch_is_per_replica, false)) options_.batch *= model.replicas();
     report_.describe(support::describe(model, options_.batch), model.is_chief());
   }
 
-  /// Trains `model` as the options say; `validation` may be null. `after` runs when training was
-  /// not interrupted.
+  /// Trains `model` according to the options; `validation` may be null. Calls `after` unless a
+  /// signal interrupted training.
   template <class Model, class Train, class Validation>
   void train(Model& model, const Train& train, const Validation* validation,
              lockstep::FunctionRef<void()> after) {
-    take_signals();
+    handle_signals();
     describe(model);
     if (options_.init) model.load_weights(*options_.init);
     const auto fit = [&](const lockstep::FitOptions& options) {
@@ -59,7 +59,7 @@ class Job {
     };
     const auto finish = [&](const Recorder& recorder) {
       auto digests = model.replica_weights_sha256();
-      // All replicas of this process: the first has the largest slices.
+      // All replicas of this process; none needs more than the first, which has the largest slices.
       const std::size_t planned = model.memory().total() * digests.size();
       report_.finish(recorder, std::move(digests), planned);
     };
@@ -67,15 +67,17 @@ class Job {
     if (options_.save) model.save_weights(*options_.save);
     if (options_.profile && signal() == 0) write_profile(model.profile(train), *options_.profile);
   }
+  /// The signal that ended training, or 0.
   int signal() const { return stop_ ? stop_->signal() : 0; }
 
  private:
-  /// From here on a signal ends training, not the process.
-  void take_signals();
-  /// What of `train` is the same for all models: `finish` makes the report, also after an error.
+  /// Makes signals stop training instead of the process.
+  void handle_signals();
+  /// The part of `train` that does not depend on the model. `finish` fills the report, even after
+  /// an error.
   void run(bool is_chief, lockstep::FunctionRef<void(const lockstep::FitOptions&)> fit,
            lockstep::FunctionRef<void(const Recorder&)> finish);
-  /// The table goes to stderr: stdout is the progress'.
+  /// Writes the JSON file, and the table to stderr, since stdout is for progress.
   static void write_profile(const lockstep::Profile& profile, const std::string& path);
 
   Options options_;

@@ -1,5 +1,5 @@
 /// \file
-/// What the MNIST programs share: the data, and optimizer and precision of a unit.
+/// The shared part of the MNIST programs: the data, and optimizer and precision of a unit.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +20,7 @@
 
 namespace support {
 
-/// Of the unit that includes this file; not inline, since each has its own.
+/// The options of the unit that includes this file; not inline, since each unit has different ones.
 constexpr const char* unit_options = "--optimizer " LOCKSTEP_TEXT(
     LOCKSTEP_OPTIMIZER) " --precision " LOCKSTEP_TEXT(LOCKSTEP_PRECISION);
 
@@ -30,8 +30,8 @@ inline lockstep::SGD momentum(const Options& o) {
 }
 inline lockstep::Adam adam(const Options& o) { return {.learning_rate = o.learning_rate}; }
 
-/// Refuses what the model cannot take, before anything is trained; `part` is "train" or "t10k".
-/// \throws lockstep::DataError that names the folder and the file.
+/// Checks the images' shape and number before training; `part` is "train" or "t10k".
+/// \throws lockstep::DataError naming the folder and the file.
 inline void check_images(const Options& o, const std::string& part,
                          const lockstep::datasets::Images& images) {
   const std::string file = part + "-images-idx3-ubyte";
@@ -39,15 +39,15 @@ inline void check_images(const Options& o, const std::string& part,
   if (images.shape() != model)
     throw lockstep::DataError(
         o.data.value_or(""),
-        "the images of {} have shape {}, but the model takes {}; give --data a folder with 28x28 "
+        "the images of {} have shape {}, but the model expects {}; pass --data a folder with 28x28 "
         "images",
         file, to_string(images.shape()), to_string(model));
   if (images.size() == std::uint64_t{0})
     throw lockstep::DataError(o.data.value_or(""),
-                              "{} has no images; give --data a folder with some", file);
+                              "{} has no images; pass --data a folder with some", file);
 }
 
-/// The tutorial's pipeline on the options' data, then `fit`.
+/// Builds the tutorial's pipeline on the options' data, and trains.
 template <class Model>
 void train_on_mnist(Model& model, Job& job) {
   namespace ls = lockstep;

@@ -1,6 +1,6 @@
 /// \file
-/// What the command line of an example program said. Invariant: a value that is here has been
-/// checked; nothing was opened yet.
+/// The parsed command line of an example program. Invariants: all values have been checked; no file
+/// has been opened yet.
 #pragma once
 
 #include <chrono>
@@ -13,21 +13,22 @@
 
 namespace support {
 
-/// What a program is called, does, and starts from.
+/// A program's name, description, defaults, and which options it has.
 struct Program {
   std::string name{}, description{};
   int epochs = 1;
   std::size_t batch = 1;
-  bool batch_is_per_replica = false;  ///< the default batch is so many for each replica of the job
+  bool batch_is_per_replica = false;  ///< the default batch is per replica of the job
   double learning_rate = 0.01;
   bool reads_images = true;  ///< --data, --skip, --take, --no-shuffle, --validate, --virtual-shards
   bool has_optimizers = false;    ///< --optimizer
   bool has_depths = false;        ///< --depth, --no-augment
-  std::size_t replica_limit = 0;  ///< the most --replicas; 0: no such option
-  bool counts_devices = false;    ///< a device of a kind that can be counted: no --threads
+  std::size_t replica_limit = 0;  ///< maximum of --replicas; 0: no such option
+  bool counts_devices = false;    ///< uses all GPUs by default: no --threads
   bool has_workers = false;  ///< --cluster, --task, --stall-timeout, --idle-timeout, --stragglers
 };
 
+/// The options; see command_line.hpp for their meaning.
 struct Options {
   std::optional<std::string> data, init, save, report, profile;
   int epochs = 1;
@@ -42,12 +43,12 @@ struct Options {
   std::string optimizer = "sgd", precision = "float32";
   double learning_rate = 0.01;
   std::uint64_t seed = 1;
-  int threads = 0;                 ///< of a replica; 0: cores / replicas
-  std::size_t replicas = 1;        ///< of this process; 0: one on each GPU
-  std::size_t virtual_shards = 0;  ///< 0: one slice a replica
+  int threads = 0;                 ///< per replica; 0: cores / replicas
+  std::size_t replicas = 1;        ///< of this process; 0: one per GPU
+  std::size_t virtual_shards = 0;  ///< 0: one slice per replica
   std::uint64_t verify_every = 0;  ///< 0: never
   lockstep::ProgressStyle progress = lockstep::ProgressStyle::automatic;
-  std::optional<std::string> cluster, task;  ///< a file, and this process' place in the cluster
+  std::optional<std::string> cluster, task;  ///< a file, and this process' task in the cluster
   std::chrono::milliseconds stall_timeout{30'000}, idle_timeout{600'000};
   bool stragglers = false;
 };

@@ -1,6 +1,6 @@
 /// \file
-/// The device of a unit: the build compiles NAME.cpp once for each precision, for the Cpu, and with
-/// LOCKSTEP_CUDA once more for GPUs. This is the only place that names a device's backend.
+/// The device of a unit. The build compiles NAME.cpp once for each precision: for the Cpu, and with
+/// LOCKSTEP_CUDA for GPUs. No other file of the examples' support names a device.
 #pragma once
 
 #ifdef LOCKSTEP_CUDA
@@ -15,7 +15,7 @@
 
 namespace support {
 
-/// The devices of --precision, under its values.
+/// The device of each value of --precision.
 namespace precision {
 #ifdef LOCKSTEP_CUDA
 using float32 = lockstep::Cuda;

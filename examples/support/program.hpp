@@ -1,10 +1,10 @@
 /// \file
-/// The frame of an example program: options in, exit code out. Invariants: every error ends as one
-/// paragraph on stderr; paths are tried before training starts; a report asked for is written also
-/// when training fails.
+/// The frame of an example program: command line, errors, report, exit code. Invariants: every
+/// error becomes one paragraph on stderr; paths are checked before training starts; a requested
+/// report is written even if training fails.
 ///
-/// Exit codes: 0 done; 1 an error; 2 the command line or the description of the cluster is wrong; 3
-/// another process of the job failed, left or never came; 130, 143 after SIGINT, SIGTERM.
+/// Exit codes: 0 success; 1 an error; 2 an invalid command line or cluster description; 3 another
+/// process of the job failed, left or never joined; 130, 143 after SIGINT, SIGTERM.
 #pragma once
 
 #include <fmt/format.h>
@@ -28,7 +28,7 @@
 
 namespace support {
 
-/// The command line asks for a combination that was not built.
+/// The command line requests a combination of options that was not built.
 class NotBuilt : public lockstep::UsageError {
  public:
   using lockstep::UsageError::UsageError;
@@ -36,6 +36,7 @@ class NotBuilt : public lockstep::UsageError {
 
 namespace detail {
 
+/// Whether both paths are given and name one file, symbolic links resolved.
 inline bool same_file(const std::optional<std::string>& a, const std::optional<std::string>& b) {
   if (!a || !b) return false;
   namespace fs = std::filesystem;
@@ -47,17 +48,17 @@ inline bool same_file(const std::optional<std::string>& a, const std::optional<s
   return whole(*a) == whole(*b);
 }
 
-/// \throws CLI::ParseError if the report would replace the weights.
+/// \throws CLI::ParseError if the report would overwrite the weights.
 inline void check_files_differ(const Options& options) {
   for (const auto& [name, path] : {std::pair("--save", &options.save), {"--init", &options.init}})
     if (same_file(*path, options.report))
       throw CLI::ValidationError(std::string(name) + " and --report",
-                                 "both name the file " + **path + "; give each its own");
+                                 "both name the file " + **path + "; use two files");
 }
 
 }  // namespace detail
 
-/// Runs `body(Job&)`; what main returns.
+/// Runs `body(Job&)`. \returns the exit code for main.
 template <class Body>
 int run(const Program& program, int argc, char** argv, Body&& body) {
   Options options;
@@ -82,9 +83,8 @@ int run(const Program& program, int argc, char** argv, Body&& body) {
     if (job.signal() != 0) code = 128 + job.signal();
   } catch (const std::bad_alloc&) {
     code = 1;
-    error =
-        fmt::format("there is not enough memory for a batch of {} examples; use a smaller --batch",
-                    report.made ? report.made->batch : batch);
+    error = fmt::format("out of memory with a batch of {} examples; use a smaller --batch",
+                        report.made ? report.made->batch : batch);
   } catch (...) {
     lockstep::ProgramFailure failure = lockstep::current_failure();
     code = failure.exit_code;
@@ -92,15 +92,16 @@ int run(const Program& program, int argc, char** argv, Body&& body) {
   }
   if (!error.empty()) report.fail(error);
   try {
-    if (path && report.is_asked_for && code != 2) write(report, *path);  // 2: nothing was started
+    // Exit code 2 means that nothing was started, so there is nothing to report.
+    if (path && report.is_requested && code != 2) write(report, *path);
   } catch (const std::exception& e) {
     if (code == 0) error = e.what();
     if (code == 0) code = 1;
   }
-  // Who lost a peer names that one only: all survivors say the same.
-  const std::string speaker = code == 1 ? report.speaker() : "";
+  // No rank after a lost peer: the message names the peer, and is the same on all survivors.
+  const std::string rank = code == 1 ? report.rank_prefix() : "";
   if (!error.empty())
-    std::fputs(fmt::format("{}: {}{}\n", program.name, speaker, error).c_str(), stderr);
+    std::fputs(fmt::format("{}: {}{}\n", program.name, rank, error).c_str(), stderr);
   return code;
 }
 

@@ -30,13 +30,13 @@ void Recorder::on_train_batch_end(std::size_t step, const lockstep::Logs& logs) 
 void Recorder::on_epoch_end(int, const lockstep::Logs& logs) {
   auto& epoch = epochs.emplace_back();
   for (const auto& [name, value] : logs) epoch.emplace_back(name, value);
-  epoch.emplace_back(  // without validation
+  epoch.emplace_back(  // training only, without validation
       "seconds", std::chrono::duration<double>(last_ - epoch_start_).count());
 }
 
 void Report::describe(Made what, bool is_chief) {
   made = std::move(what);
-  is_asked_for = is_chief;
+  is_requested = is_chief;
 }
 
 void Report::finish(const Recorder& recorder, std::vector<std::string> replica_digests,
@@ -48,10 +48,10 @@ void Report::finish(const Recorder& recorder, std::vector<std::string> replica_d
 
 void Report::fail(const std::string& what) {
   error = what;
-  is_asked_for = true;
+  is_requested = true;
 }
 
-std::string Report::speaker() const {
+std::string Report::rank_prefix() const {
   return made && made->rank > 0 ? "rank " + std::to_string(made->rank) + ": " : "";
 }
 

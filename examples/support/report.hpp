@@ -1,6 +1,6 @@
 /// \file
-/// What an example program reports of its run; report_file.hpp writes it. Invariant: plain values,
-/// so that the units compile without JSON.
+/// The contents of an example program's report; report_file.hpp writes it. Invariant: plain values
+/// only, so that the units compile without the JSON library.
 #pragma once
 
 #include <chrono>
@@ -18,11 +18,11 @@
 
 namespace support {
 
-/// Watches a run and keeps what the report needs.
+/// Records a run's losses and times for the report.
 class Recorder : public lockstep::Callback {
  public:
   std::vector<double> step_loss, step_accuracy, step_ms;
-  std::vector<std::vector<std::pair<std::string, double>>> epochs;  ///< their logs, and "seconds"
+  std::vector<std::vector<std::pair<std::string, double>>> epochs;  ///< logs, plus "seconds"
   std::size_t steps = 0;
 
   bool has_begun = false;
@@ -41,7 +41,7 @@ class Recorder : public lockstep::Callback {
 
 /// The report of one run.
 struct Report {
-  /// What is trained, and by whom.
+  /// The model and the job.
   struct Made {
     std::string strategy, device, precision;
     int threads = 0;
@@ -51,7 +51,7 @@ struct Report {
     bool has_workers = false;
     std::size_t workers = 0, rank = 0;
   };
-  /// What came of it.
+  /// The results of training.
   struct Run {
     std::vector<double> step_loss, step_accuracy, step_ms;
     std::vector<std::vector<std::pair<std::string, double>>> epochs;
@@ -64,17 +64,18 @@ struct Report {
   std::optional<Made> made{};
   std::optional<Run> run{};
   std::optional<std::string> error{};
-  bool is_asked_for = true;  ///< the chief writes the report; the others write one only of an error
+  bool is_requested = true;  ///< the chief always writes a report, the others only after an error
 
   void describe(Made what, bool is_chief);
-  /// `planned_bytes` of all replicas of this process.
+  /// Sets the results. `planned_bytes`: of all replicas of this process.
   void finish(const Recorder& recorder, std::vector<std::string> replica_digests,
               std::size_t planned_bytes);
   void fail(const std::string& what);
-  /// "rank 1: " for what another process than the chief has to say, else nothing.
-  std::string speaker() const;
+  /// "rank 1: " before the messages of processes other than the chief; empty for the chief.
+  std::string rank_prefix() const;
 };
 
+/// Describes a model for the report.
 template <class Model>
 Report::Made describe(const Model& model, std::size_t batch) {
   using D = typename Model::device;

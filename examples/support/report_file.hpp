@@ -1,6 +1,6 @@
 /// \file
-/// The JSON report of an example program. Invariant: the file is whole or not there. Only main
-/// functions include it.
+/// Writes the JSON report of an example program. Invariant: the file is complete or absent.
+/// Included only by main functions.
 #pragma once
 
 #include <algorithm>
@@ -18,8 +18,8 @@
 
 namespace support {
 
-/// Median, minimum and 90th percentile without the first 20 steps, or half of them if there are
-/// fewer than 40.
+/// Median, minimum and 90th percentile, without the first 20 steps, or without the first half if
+/// there are fewer than 40 steps.
 inline nlohmann::json step_times(std::vector<double> ms) {
   ms.erase(ms.begin(),
            ms.begin() + static_cast<std::ptrdiff_t>(ms.size() < 40 ? ms.size() / 2 : 20));
@@ -31,7 +31,7 @@ inline nlohmann::json step_times(std::vector<double> ms) {
           {"p90", ms[(n - 1) * 9 / 10]}};
 }
 
-/// Keys that do not apply are left out.
+/// The report as JSON, without keys that do not apply.
 inline nlohmann::json to_json(const Report& report) {
   nlohmann::json json{{"program", report.program}, {"version", LOCKSTEP_VERSION}};
   if (const auto& made = report.made) {

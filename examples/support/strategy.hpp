@@ -1,5 +1,5 @@
 /// \file
-/// The strategy that a command line asks for.
+/// Creates the strategy that the command line requests.
 #pragma once
 
 #include <cstddef>
@@ -10,7 +10,7 @@
 
 namespace support {
 
-/// Whether S trains in several processes. Their part of the command line is in workers.hpp.
+/// Whether S trains in several processes; workers.hpp handles their options.
 template <class S>
 constexpr bool has_workers = requires(S s) { s.cluster; };
 
@@ -28,11 +28,11 @@ S strategy(const Options& options) {
   return s;
 }
 
-/// Whether S takes all devices of the machine if the command line does not say how many.
+/// Whether S uses all devices of the machine by default.
 template <class S>
 constexpr bool counts_devices = requires { S::device::available(); };
 
-/// The most replicas that S can have in a process; 0 if their number cannot be chosen.
+/// Maximum number of replicas of S in a process; 0 if the number cannot be chosen.
 template <class S>
 constexpr std::size_t replica_limit() {
   if constexpr (requires { S::replica_limit; })

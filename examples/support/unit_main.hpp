@@ -1,5 +1,5 @@
 /// \file
-/// The main function of programs that are made of units.
+/// The main function of programs that consist of units.
 #pragma once
 
 #include <filesystem>
@@ -10,8 +10,8 @@
 
 namespace support {
 
-/// main: `program` with its name and its units' strategy filled in, and the unit whose name
-/// `options_of(options)` is.
+/// Body of main: completes `program` with its name and its units' strategy, then runs the unit
+/// named `options_of(options)`.
 template <class OptionsOf>
 int run_unit(Program program, int argc, char** argv, OptionsOf&& options_of) {
   program.name = std::filesystem::path(argv[0]).filename().string();

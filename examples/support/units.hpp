@@ -1,6 +1,6 @@
 /// \file
-/// The units of a program: a source that the build compiles once for each combination of the
-/// options that pick types. Invariant: each registers itself before main begins.
+/// The units of a program: one source file that the build compiles once for each combination of the
+/// options that select types. Invariant: each unit registers itself before main begins.
 #pragma once
 
 #include <cstddef>
@@ -15,7 +15,7 @@
 
 namespace support {
 
-/// What one unit of this program does, for how many replicas, and whether in many processes.
+/// One unit: its training function, and the properties of its strategy.
 struct UnitEntry {
   void (*train)(Job&);
   std::size_t replica_limit;
@@ -23,9 +23,10 @@ struct UnitEntry {
   bool counts_devices;
 };
 
-/// The units that this program was built with, by the options that pick them: "--optimizer sgd".
+/// The registry of this program's units, by the options that select them: "--optimizer sgd".
 std::map<std::string, UnitEntry>& units();
 void add_unit(const char* options, const UnitEntry& entry);
+/// Registers a unit; define one object of it at namespace scope.
 template <class Strategy>
 struct Unit {
   Unit(const char* options, void (*train)(Job&)) {

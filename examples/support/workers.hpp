@@ -1,7 +1,6 @@
 /// \file
-/// What a command line says of the other processes of the job. The names are found from
-/// strategy.hpp by the types of the arguments, so that a program of one process needs nothing of
-/// the cluster.
+/// The options about the other processes of the job. strategy.hpp finds describe_workers by
+/// argument-dependent lookup, so a program of one process does not include the cluster.
 #pragma once
 
 #include <lockstep/cluster.hpp>
@@ -10,8 +9,8 @@
 
 namespace support {
 
-/// --cluster, --task and the time limits.
-/// \throws lockstep::ClusterError, lockstep::FileError that name the option or the file.
+/// Applies --cluster, --task and the timeouts.
+/// \throws lockstep::ClusterError, lockstep::FileError naming the option or the file.
 template <class D>
 void describe_workers(lockstep::MultiWorkerMirrored<D>& strategy, const Options& options) {
   if (options.cluster) {

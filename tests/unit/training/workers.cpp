@@ -172,8 +172,8 @@ TEST_CASE("evaluate, predict and fit detect weights that were set in one process
     CHECK(
         message({1, 1}, call, 1, 2) ==
         "replicas: after step 0, replica 1 (rank 1) holds a different dense/kernel than replica 0 "
-        "(rank 0); set_weights or load_weights was called 2 times on rank 1 and 0 times on rank 0 since "
-        "the weights were last equal: call it in all processes, with the same values");
+        "(rank 0); set_weights or load_weights was called 2 times on rank 1 and 0 times on rank 0 "
+        "since the weights were last equal: call it in all processes, with the same values");
   CHECK(message({1, 2, 1}, Call::predict, 0, 1)
             .find("replica 0 (rank 0) holds a different dense/kernel than 3 of the 4 "
                   "replicas; set_weights or load_weights was called 1 times on "
