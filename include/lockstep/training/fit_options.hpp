@@ -26,7 +26,7 @@ struct CallbackByValue {
                 "lockstep::Callback: a custom callback must be passed as a shared pointer; write "
                 ".callbacks = {std::make_shared<C>(...)}");
 };
-/// Whether C is a callback class or a raw pointer to one.
+/// Whether C, or what C points to, is a callback.
 template <class C>
 inline constexpr bool is_callback =
     std::is_base_of_v<Callback, std::remove_pointer_t<std::remove_cvref_t<C>>>;

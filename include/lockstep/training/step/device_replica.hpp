@@ -549,7 +549,7 @@ void DeviceReplica<D, Target>::exchange_sums(const ReplicaContext<D>& replica, c
   if constexpr (requires { context_->download_and_clear(nullptr, nullptr, 0); })
     if (state_.size() == 0) {  // otherwise write_mean still reads sums_
       context_->download_and_clear(reinterpret_cast<std::byte*>(last_sums().data()),
-                          reinterpret_cast<std::byte*>(sums_.data()), sums_.bytes());
+                                   reinterpret_cast<std::byte*>(sums_.data()), sums_.bytes());
       sums_are_clear_ = true;
       return;
     }
