@@ -31,17 +31,19 @@ template <class C>
 inline constexpr bool is_callback =
     std::is_base_of_v<Callback, std::remove_pointer_t<std::remove_cvref_t<C>>>;
 
-/// A shared pointer to the options of one of the library's callbacks, such as CSVLogger.
+/// Whether C is a shared pointer to the options of a library callback, such as CSVLogger.
 template <class C>
 inline constexpr bool points_to_options = false;
 template <class C>
 inline constexpr bool points_to_options<std::shared_ptr<C>> =
     !std::is_base_of_v<Callback, C> && std::is_convertible_v<const C&, std::shared_ptr<Callback>>;
 
+/// Convertible to an element of Callbacks.
 template <class C>
 concept InCallbacks =
     points_to_options<C> || std::is_convertible_v<const C&, std::shared_ptr<Callback>>;
 
+/// The callback of a pointer to options, or the pointer itself; null pointers stay null.
 template <InCallbacks C>
 std::shared_ptr<Callback> to_callback(const C& callback) {
   if constexpr (points_to_options<C>)
@@ -65,7 +67,7 @@ struct Callbacks : std::vector<std::shared_ptr<Callback>> {
   Callbacks(const Cs&...) {
     static_assert(sizeof(detail::CallbackByValue<Cs...>) > 0);
   }
-  /// Accepts std::make_shared<ls::CSVLogger>(...) too, next to a custom callback's pointer.
+  /// Also accepts pointers to options: std::make_shared<ls::CSVLogger>(...).
   template <detail::InCallbacks... Cs>
     requires((detail::points_to_options<Cs> || ...))
   Callbacks(const Cs&... all) : Base{detail::to_callback(all)...} {}
