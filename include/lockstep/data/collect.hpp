@@ -1,6 +1,6 @@
 /// \file
-/// `collect`: a pipeline as arrays in memory. Invariant: the numbers are those that training gets
-/// in the same pass, in its order.
+/// `collect` reads one pass of a pipeline into arrays in memory. Invariant: the numbers and their
+/// order are those that training sees in the same pass.
 #pragma once
 
 #include <cstddef>
@@ -17,23 +17,24 @@
 
 namespace lockstep {
 
-/// What `collect` returns: one pass of a pipeline, example after example.
+/// The result of `collect`: the examples of one pass, row after row.
 template <class T, class Target>
 struct Collected {
   std::vector<T> features;      ///< [count, shape]
   Shape shape;                  ///< of one example
   std::vector<Target> targets;  ///< [count, target_shape]
-  Shape target_shape;           ///< of one target; rank 0: a label
-  std::vector<T> weights;       ///< [count]; empty if the examples have no weights
-  std::size_t count = 0;        ///< examples
+  Shape target_shape;           ///< of one target; rank 0 for a class label
+  std::vector<T> weights;       ///< [count]; empty for unweighted data
+  std::size_t count = 0;        ///< number of examples
 };
 
-/// All examples of a pass as arrays, in the order and with the draws of that pass (numpy's
-/// `np.array(list(dataset))`). A batched pipeline gives the examples of its batches.
+/// Returns all examples of a pass as arrays, in the order of that pass and with its random draws
+/// (numpy's `np.array(list(dataset))`). A batched pipeline contributes the examples of its batches.
 ///
-/// `T` is the type of the numbers, by default double if the features are, else float, which holds
-/// bytes exactly; labels are std::int32_t. `pass`: seed and epoch, as `fit` counts them.
-/// \throws UsageError if a pass never ends; what the pipeline throws.
+/// `T` is the type of the numbers: double by default if the features are double, otherwise float,
+/// which represents bytes exactly. Labels are std::int32_t. `pass` holds seed and epoch, as `fit`
+/// counts them.
+/// \throws UsageError if a pass never ends, and whatever the pipeline throws.
 /// \code
 ///   const auto test = lockstep::collect(images | lockstep::rescale(1.0 / 255));
 ///   auto again = lockstep::tensors(test.features, test.shape, test.targets, test.target_shape);

@@ -1,7 +1,7 @@
 /// \file
-/// The inner loops of every gather: one row of stored elements becomes numbers of the device's
-/// type. Invariant: an element is converted to T first and then multiplied and added in T, so
-/// float and double each have their own exact meaning.
+/// The inner loops of every gather: one row of stored elements is converted to the device's type.
+/// Invariant: an element is converted to T first and then multiplied and added in T, so the results
+/// in float and in double are each well defined.
 #pragma once
 
 #include <cstddef>
@@ -12,11 +12,13 @@ namespace lockstep {
 
 namespace detail {
 
-/// Type in which targets declared as `Target` reach a device that computes in T.
+/// The type in which targets declared as `Target` reach a device that computes in T: labels stay
+/// std::int32_t, real values become T.
 template <class Target, class T>
 using target_in = std::conditional_t<std::is_same_v<Target, std::int32_t>, std::int32_t, T>;
 
-/// out[i] = f(in[i]). Blocks of a constant size let `-O2` of g++ 12 vectorise the loop.
+/// out[i] = f(in[i]). The inner loop has a constant trip count because g++ 12 at `-O2` vectorizes
+/// only such loops.
 template <class T, class E, class F>
 inline void transform_row(const E* __restrict in, T* __restrict out, std::size_t n, F f) {
   constexpr std::size_t block = 16;
@@ -38,7 +40,8 @@ inline void scale_row(const E* in, T* out, std::size_t n, T scale, T offset) {
   transform_row(in, out, n, [=](E e) { return static_cast<T>(e) * scale + offset; });
 }
 
-/// Asks the processor for `n` elements that are read soon: rows in a drawn order are far apart.
+/// Prefetches the `n` elements of a row that will be read soon. Rows in shuffled order are too far
+/// apart for the hardware prefetcher.
 template <class E>
 inline void read_ahead(const E* row, std::size_t n) {
   constexpr std::size_t line = 64 / sizeof(E);

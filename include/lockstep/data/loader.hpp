@@ -1,7 +1,7 @@
 /// \file
-/// The loader turns a batched pipeline into batches in memory. Invariants: what is in a batch does
-/// not depend on the prefetch depth nor on the share; all memory for batches is taken by the
-/// constructor; a pass ends, fails and stops the same way with and without a thread.
+/// The loader assembles the batches of a batched pipeline in memory. Invariants: the contents of a
+/// batch do not depend on the prefetch depth or on the share; the constructor allocates all memory
+/// for batches; a pass ends, fails and stops in the same way with and without a prefetch thread.
 #pragma once
 
 #include <condition_variable>
@@ -34,7 +34,7 @@ namespace lockstep {
 
 namespace detail {
 
-/// `count` elements, 64-byte aligned, not initialised.
+/// `count` uninitialized elements, aligned to 64 bytes (a cache line).
 template <class T>
 class AlignedArray {
  public:
@@ -55,29 +55,35 @@ class AlignedArray {
   T* data_ = nullptr;
 };
 
-/// A pipeline as the loader sees it, whatever its operations are.
+/// Type-erased pipeline, so that the batch assembly below is compiled once per element type instead
+/// of once per pipeline.
 template <class T, class Target>
 class ExampleSource {
  public:
   virtual ~ExampleSource() = default;
-  /// Starts a pass after its first `skip` examples; returns how many it left out.
+  /// Starts a pass and skips its first `skip` examples. Returns how many were skipped, which is
+  /// less than `skip` if the pass is shorter.
   virtual std::uint64_t begin(Pass pass, std::uint64_t skip) = 0;
-  /// Appends the next items of the pass until there are `count`, or no more; moves `ordinal` on.
+  /// Appends the next items of the pass until `items` holds `count` or the pass ends, and advances
+  /// `ordinal` by the number of items appended.
   virtual void append_items(std::size_t count, std::vector<Item>& items,
                             std::uint64_t& ordinal) = 0;
+  /// Writes the features and targets of `items`, row after row.
   virtual void gather(Pass pass, std::span<const Item> items, T* x, Target* y) const = 0;
-  /// Nothing if the data have no weights.
+  /// Multiplies each w by the weight of its item; does nothing for unweighted data.
   virtual void weigh(std::span<const Item> items, T* w) const = 0;
 };
 
+/// The numbers that the batch assembly needs to know about a pipeline.
 struct BatchSizes {
-  std::size_t batch;    ///< examples of a global batch
-  std::size_t largest;  ///< of the largest one that there will be
-  std::size_t depth;    ///< of the prefetch
-  std::size_t x, y;     ///< elements of an example, of a target
-  bool is_weighted;     ///< by the data
+  std::size_t batch;    ///< examples in a global batch
+  std::size_t largest;  ///< examples in the largest batch of a pass
+  std::size_t depth;    ///< batches assembled ahead; 0: no thread
+  std::size_t x, y;     ///< elements of one example and of one target
+  bool is_weighted;     ///< whether the data have sample weights
 };
 
+/// Collects the sizes of a pipeline. A data set smaller than one batch limits the memory reserved.
 template <BatchedDataset D>
 BatchSizes batch_sizes(const D& dataset) {
   const std::size_t batch = dataset.batch_size();
@@ -90,7 +96,8 @@ BatchSizes batch_sizes(const D& dataset) {
           .is_weighted = WeightedDataset<D>};
 }
 
-/// The pipeline D.
+/// The ExampleSource over pipeline `D`. Keeps its index stream from pass to pass, so that only the
+/// first pass allocates.
 template <class T, BatchedDataset D>
 class PipelineSource final : public ExampleSource<T, target_of<D, T>> {
  public:
@@ -101,9 +108,9 @@ class PipelineSource final : public ExampleSource<T, target_of<D, T>> {
       pipeline::restart(dataset_, *stream_, pass);
     else
       stream_.emplace(dataset_.indices(pass));
-    std::uint64_t left_out = 0;
-    while (left_out < skip && index()) ++left_out;
-    return left_out;
+    std::uint64_t skipped = 0;
+    while (skipped < skip && index()) ++skipped;
+    return skipped;
   }
   void append_items(std::size_t count, std::vector<Item>& items, std::uint64_t& ordinal) override {
     while (items.size() < count) {
@@ -120,21 +127,29 @@ class PipelineSource final : public ExampleSource<T, target_of<D, T>> {
   }
 
  private:
-  // Not inlined: the streams of a pipeline become one function here.
+  // Kept out of line so that the nested streams of a pipeline compile to one function.
   [[gnu::noinline]] std::optional<std::uint64_t> index() { return stream_->next(); }
 
   D dataset_;
   std::optional<pipeline::StreamOf<D>> stream_;
 };
 
-/// What of a loader does not depend on the pipeline: batches, shares, and the thread.
+/// Assembles batches from an ExampleSource. This is the part of a loader that does not depend on
+/// the pipeline's type: the ring of buffers, the share of this worker, and the prefetch thread.
+///
+///     released_           acquired_            assembled_      counters of batches, all rising
+///        | held by the      | ready, returned      | free, filled
+///        | caller           | by next()            | by advance()
+///
+/// The ring has depth + 2 buffers: `depth` ready ones, the batch in use, and the one before it,
+/// which a device may still be reading. With depth 0, next() calls advance() in its own thread.
 template <class T, class Target>
 class BatchAssembler {
  public:
   using Batch = LoadedBatch<T, Target>;
   using Share = std::function<Slice(std::size_t)>;
 
-  /// `source` outlives it.
+  /// `source` must outlive the assembler.
   [[gnu::cold]] BatchAssembler(ExampleSource<T, Target>& source, const BatchSizes& sizes,
                                Share share, const ClassWeights& class_weights);
   BatchAssembler(const BatchAssembler&) = delete;
@@ -142,7 +157,9 @@ class BatchAssembler {
   [[gnu::cold]] ~BatchAssembler();
 
   bool is_weighted() const { return sizes_.is_weighted || !class_weights_.empty(); }
+  /// Starts a pass; stops the thread of the previous one first.
   [[gnu::cold]] void begin(Pass pass, std::uint64_t skip_examples);
+  /// The next batch; false at the end of the pass. See Loader::next.
   bool next(Batch& out);
 
  private:
@@ -153,8 +170,13 @@ class BatchAssembler {
     Batch batch;
   };
 
+  /// The slice of a global batch that this worker holds, checked against the batch and the buffers.
   Slice share_of(std::size_t global) const;
+  /// Waits for the next ready batch and releases the one before the last; null at the end of the
+  /// pass.
   const Batch* acquire();
+  /// Body of the prefetch thread: waits for a free buffer and fills it, until the pass ends or
+  /// stop() is called.
   [[gnu::cold]] void run();
   void advance();
   bool assemble(Buffer& buffer);
@@ -165,29 +187,30 @@ class BatchAssembler {
   BatchSizes sizes_;
   Share share_;
   ClassTable class_weights_;
-  std::size_t largest_ = 0;  // the share of the largest batch
+  std::size_t largest_ = 0;  // examples in the share of the largest batch
   bool begun_ = false;
-  // Used by whoever assembles: the thread while it runs, else the caller.
+  // Owned by the thread that assembles: the prefetch thread while it runs, otherwise the caller.
   Pass pass_;
   std::uint64_t ordinal_ = 0;
   std::vector<Item> items_;
-  // A ring. The caller holds the batches released_ .. acquired_ - 1, and acquired_ .. assembled_ - 1 wait
-  // for it. The mutex guards the numbers, which also say whose a buffer is.
+  // The ring. The caller holds batches released_ .. acquired_ - 1; acquired_ .. assembled_ - 1 are
+  // ready. mutex_ guards these counters, which alone decide who may touch a buffer.
   std::vector<Buffer> buffers_;
   std::mutex mutex_;
   std::condition_variable changed_;
   std::uint64_t assembled_ = 0, acquired_ = 0, released_ = 0;
   bool finished_ = false, stopped_ = false;
   std::exception_ptr error_;
-  std::thread thread_;  // last: it uses all of the above
+  std::thread thread_;  // last member: the thread uses all of the above
 };
 
 }  // namespace detail
 
-/// Assembles the batches of a pass, in the caller's thread or, for a pipeline that ends in
-/// `prefetch(k)`, up to k batches ahead in a thread of its own. One thread calls it.
+/// Assembles the batches of a pass, in the calling thread or, for a pipeline that ends in
+/// `prefetch(k)`, up to k batches ahead in a separate thread. Not thread-safe: all calls come from
+/// one thread.
 ///
-/// Ordinals count the examples of the pass from 0, in the order of the stream.
+/// An example's ordinal is its position in the pass, counted from 0 in the order of the stream.
 /// \code
 ///   lockstep::Loader<float, decltype(train)> loader(train);
 ///   lockstep::LoadedBatch<float, std::int32_t> batch;
@@ -199,28 +222,28 @@ class Loader {
  public:
   using Target = target_of<D, T>;
   using Batch = LoadedBatch<T, Target>;
-  /// Which part of a global batch of so many examples this worker holds. A pure function, whose
-  /// count is largest for the largest batch; may be called in the thread that assembles.
+  /// Maps the size of a global batch to the slice of it that this worker holds. Must be a pure
+  /// function whose count is largest for the largest batch; may be called from the prefetch thread.
   using Share = std::function<Slice(std::size_t)>;
 
-  /// Takes the memory for all batches. Without `share`, the worker holds all of each batch.
-  /// `class_weights`: Keras' `class_weight`, multiplied with the weights that the data have.
+  /// Allocates the memory for all batches. Without `share`, the worker holds the whole of each
+  /// batch. `class_weights`: Keras' `class_weight`, multiplied with the sample weights of the data.
   explicit Loader(const D& dataset, Share share = {}, const ClassWeights& class_weights = {})
       : source_(dataset),
         assembler_(source_, detail::batch_sizes(dataset), std::move(share), class_weights) {}
 
-  /// Whether batches have weights.
+  /// Whether batches carry weights.
   bool is_weighted() const { return assembler_.is_weighted(); }
 
-  /// Starts a pass, after its first `skip_examples` examples; one that is under way is dropped.
-  /// \throws what the pipeline throws.
+  /// Starts a pass and skips its first `skip_examples` examples. A pass in progress is abandoned.
+  /// \throws whatever the pipeline throws.
   void begin(Pass pass, std::uint64_t skip_examples = 0) { assembler_.begin(pass, skip_examples); }
 
-  /// The next batch of the pass; false at its end. A batch stays valid until the second next()
-  /// after the one that gave it, or until begin(), so that a device may still read it while the
-  /// following one is fetched.
-  /// \throws what the pipeline threw, in its place among the batches, and again until begin();
-  /// UsageError before the first begin().
+  /// Writes the next batch of the pass to `out`; returns false at the end of the pass. A batch
+  /// stays valid until the second next() after the call that returned it, or until begin(), so a
+  /// device may still read it while the following batch is fetched.
+  /// \throws what the pipeline threw while it assembled this batch, and again on each call until
+  /// begin(); UsageError before the first begin().
   bool next(Batch& out) { return assembler_.next(out); }
 
  private:

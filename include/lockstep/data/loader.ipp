@@ -9,6 +9,7 @@
 
 namespace lockstep::detail {
 
+/// a * b; throws bad_alloc on overflow instead of allocating too little.
 inline std::size_t checked_product(std::size_t a, std::size_t b) {
   if (b != 0 && a > std::numeric_limits<std::size_t>::max() / b) throw std::bad_alloc();
   return a * b;
@@ -32,7 +33,7 @@ BatchAssembler<T, Target>::BatchAssembler(ExampleSource<T, Target>& source, cons
   items_.reserve(sizes.largest);
 }
 
-/// Stops the thread; waits at most for the batch that it is assembling.
+/// Stops the thread. Waits no longer than it takes to finish the batch being assembled.
 template <class T, class Target>
 BatchAssembler<T, Target>::~BatchAssembler() {
   stop();
@@ -60,7 +61,8 @@ bool BatchAssembler<T, Target>::next(Batch& out) {
     return true;
   }
   if (!error_) return false;
-  if (thread_.joinable()) thread_.join();  // it is leaving, and must let go of the exception
+  if (thread_.joinable())
+    thread_.join();  // the thread is exiting; it must drop its reference first
   std::rethrow_exception(error_);
 }
 
@@ -70,16 +72,17 @@ Slice BatchAssembler<T, Target>::share_of(std::size_t global) const {
   const Slice slice = share_(global);
   if (slice.first > global || slice.count > global - slice.first)
     throw UsageError(
-        "loader: the share of {} examples from {} exceeds the batch of {}; return a slice of the batch",
+        "loader: the share of {} examples from {} exceeds the batch of {}; return a slice of the "
+        "batch",
         slice.count, slice.first, global);
   if (slice.count > largest_)
     throw UsageError(
-        "loader: the share of {} examples of a batch of {} exceeds the {} of the largest batch; return at most as many",
+        "loader: the share of {} examples of a batch of {} exceeds the {} of the largest batch; "
+        "return at most as many",
         slice.count, global, largest_);
   return slice;
 }
 
-/// The next batch, or null at the end; the one before the last is let go.
 template <class T, class Target>
 auto BatchAssembler<T, Target>::acquire() -> const Batch* {
   std::unique_lock lock(mutex_);
@@ -101,7 +104,7 @@ void BatchAssembler<T, Target>::run() {
   }
 }
 
-/// Assembles one more batch and publishes it, or the end of the pass, or what was thrown.
+/// Assembles one batch and publishes it, or the end of the pass, or the exception thrown.
 template <class T, class Target>
 void BatchAssembler<T, Target>::advance() {
   bool more = false;
@@ -118,10 +121,10 @@ void BatchAssembler<T, Target>::advance() {
   changed_.notify_all();
 }
 
-/// False at the end of the pass.
+/// Fills one buffer; false at the end of the pass.
 template <class T, class Target>
 bool BatchAssembler<T, Target>::assemble(Buffer& buffer) {
-  // The size of the batch decides the share, so the indices come first: all of them in `items_`.
+  // The share depends on the size of the global batch, so all its indices are read first.
   items_.clear();
   const std::uint64_t first = ordinal_;
   source_.append_items(sizes_.batch, items_, ordinal_);
@@ -130,7 +133,7 @@ bool BatchAssembler<T, Target>::assemble(Buffer& buffer) {
   const BatchSlice slice = whole_batch(global, pass_.number, first).with(share_of(global));
   const auto local = std::span<const Item>(items_).subspan(slice.first, slice.count);
   if (slice.count > 0) source_.gather(pass_, local, buffer.x.data(), buffer.y.data());
-  // Named: nvcc hands g++ no designated initializers without a type.
+  // The type is spelled out because nvcc does not pass untyped designated initializers to g++.
   buffer.batch = Batch{.x = buffer.x.data(), .y = buffer.y.data(), .slice = slice};
   if (is_weighted()) weigh(buffer, local);
   return true;

@@ -1,7 +1,12 @@
 /// \file
-/// The pipe: `source | operation | operation`. Invariants: an operation is a small value that knows
-/// no source; `|` hands it a copy of the source, so a finished pipeline owns all that it needs;
-/// what a later operation must know of the earlier ones it reads from constants of their types.
+/// The pipe operator: `source | operation | operation`.
+///
+///     tensors(x, y)  |  rescale(1.0 / 255)  |  shuffle(n)                  |  batch(64)
+///     Tensors       ->  Rescale<Tensors>   ->  Shuffle<Rescale<Tensors>>  ->  Batch<...>
+///
+/// Invariants: an operation is a small value that does not know its source; `|` passes it a copy of
+/// the source, so a finished pipeline owns all that it needs; an operation learns about earlier
+/// ones from static constants of their types.
 #pragma once
 
 #include <concepts>
@@ -22,22 +27,22 @@
 
 namespace lockstep::pipeline {
 
-/// Base of what stands on the right of `|`. An operation has `apply(source)`, which returns the
-/// longer pipeline.
+/// Base of the right-hand operands of `|`. An operation has `apply(source)`, which returns the
+/// extended pipeline.
 struct Operation {};
 
-/// `source | operation`: the source with the operation behind it.
+/// Applies `operation` to `source`.
 /// \code
 ///   auto few = lockstep::tensors(pixels, lockstep::shape(28, 28, 1), labels) |
-///   lockstep::take(100);
+///              lockstep::take(100);
 /// \endcode
 template <Dataset D, std::derived_from<Operation> O>
 auto operator|(D source, const O& operation) {
   return operation.apply(std::move(source));
 }
 
-/// Rows lie in memory, so that a cache would keep a second copy of the same. A source says so with
-/// `static constexpr bool in_memory = true`.
+/// Whether the rows already lie in memory, so that a cache would only duplicate them. A source
+/// declares this by `static constexpr bool in_memory = true`.
 template <class D>
 inline constexpr bool is_in_memory = [] {
   if constexpr (requires { D::in_memory; })
@@ -46,7 +51,7 @@ inline constexpr bool is_in_memory = [] {
     return false;
 }();
 
-/// Random maps in the pipeline, counted from its source.
+/// Number of random maps in the pipeline so far. Part of the key of their draws.
 template <class D>
 inline constexpr std::size_t random_maps = [] {
   if constexpr (requires { D::random_map_count; })
@@ -55,7 +60,7 @@ inline constexpr std::size_t random_maps = [] {
     return std::size_t{0};
 }();
 
-/// The order is drawn or goes round: a shuffle or a repeat is in the pipeline.
+/// Whether the pipeline contains a shuffle or a repeat.
 template <class D>
 inline constexpr bool is_reordered = [] {
   if constexpr (requires { D::reordered; })
@@ -64,7 +69,8 @@ inline constexpr bool is_reordered = [] {
     return false;
 }();
 
-/// Type in which values of `D` are exact: double where `D::element_type` is double, else float.
+/// The type that represents the values of `D` exactly: double if `D::element_type` is double,
+/// otherwise float.
 template <class D>
 struct ValueOf {
   using type = float;
@@ -75,21 +81,22 @@ struct ValueOf<D> {
   using type = double;
 };
 
-/// A source that converts and scales in one loop.
+/// A source that can convert and scale its elements in one loop.
 template <class D, class T>
 concept GathersScaled = requires(const D& d, Pass pass, std::span<const Item> items, T* x,
                                  detail::target_in<typename D::target_type, T>* y,
                                  T number) { d.gather_scaled(pass, items, x, y, number, number); };
 
-/// Stream of the indices of a Dataset.
+/// The type of the index stream of a Dataset.
 template <Dataset D>
 using StreamOf = decltype(std::declval<const D&>().indices(Pass{}));
 
-/// A stream that begins another pass in the memory that it has.
+/// An index stream that can start another pass without allocating.
 template <class S>
 concept Restartable = requires(S& stream, Pass pass) { stream.restart(pass); };
 
-/// Starts `stream` of `source` again for `pass`; our own streams do so in the memory they have.
+/// Restarts `stream` of `source` for `pass`. The library's streams reuse their memory; other
+/// streams are replaced.
 template <Dataset D>
 void restart(const D& source, StreamOf<D>& stream, Pass pass) {
   if constexpr (Restartable<StreamOf<D>>)
@@ -98,8 +105,8 @@ void restart(const D& source, StreamOf<D>& stream, Pass pass) {
     stream = source.indices(pass);
 }
 
-/// Starts a pass after its first `skip` examples, or all that there are; returns how many it left
-/// out. `stream` has none before the first pass.
+/// Starts a pass and skips its first `skip` examples. Returns how many were skipped, which is less
+/// than `skip` if the pass is shorter. `stream` is empty before the first pass.
 template <Dataset D>
 std::uint64_t begin(const D& source, std::optional<StreamOf<D>>& stream, Pass pass,
                     std::uint64_t skip) {
@@ -112,8 +119,8 @@ std::uint64_t begin(const D& source, std::optional<StreamOf<D>>& stream, Pass pa
   return ordinal;
 }
 
-/// `f(source)`, but under a rescale: rescale commutes with what selects or keeps examples, and a
-/// cache under it holds bytes.
+/// Applies `f` to the source below a trailing rescale. Selecting and caching commute with rescale,
+/// and a cache below the rescale stores bytes instead of floats.
 template <Dataset D, class F>
 auto apply_under_rescale(D source, F f) {
   if constexpr (requires { source.rebase(f); })
@@ -122,7 +129,7 @@ auto apply_under_rescale(D source, F f) {
     return f(std::move(source));
 }
 
-/// Counts from 0 to `size`: the order of a source.
+/// The indices 0 .. size - 1 in order: the stream of a source.
 class Counter {
  public:
   explicit Counter(std::uint64_t size) : size_(size) {}
@@ -160,7 +167,8 @@ class FirstOf {
   std::uint64_t position_ = 0;
 };
 
-/// Base of the pipelines: describes itself as `D` does; a derived class says what it changes.
+/// Base of all pipeline stages. Describes itself as `D` does; a derived class overrides what it
+/// changes.
 template <Dataset D>
 class Stage {
  public:
@@ -190,7 +198,7 @@ class Stage {
   D source_;
 };
 
-/// Base of the pipelines that leave the examples of `D` as they are.
+/// Base of the stages that select or reorder the examples of `D` without changing them.
 template <Dataset D>
 class Selection : public Stage<D> {
  public:
@@ -224,8 +232,8 @@ class Selection : public Stage<D> {
   }
 };
 
-/// Base of the pipelines that change the examples of `D`. `P`, the derived class, may have
-/// `change()`, its RowChange.
+/// Base of the stages that change the examples of `D` and can also run on a device that keeps the
+/// rows. `P`, the derived class, has `change()`, its RowChange.
 template <class P, Dataset D>
 class Mapped : public Stage<D> {
  public:

@@ -1,6 +1,6 @@
 /// \file
-/// Memory of a gather between its call and its return. Invariant: kept from call to call, so that
-/// no batch but the first allocates.
+/// Temporary buffers of a gather. Invariant: a buffer is kept between calls, so only the first
+/// batch allocates.
 #pragma once
 
 #include <cstddef>
@@ -9,7 +9,8 @@
 
 namespace lockstep::pipeline {
 
-/// `count` elements of this thread, kept from call to call, for `Owner` alone.
+/// A buffer of `count` elements, one per thread, `Owner` and `Use`. The contents are undefined at
+/// each call.
 template <class Owner, int Use, class T = float>
 std::span<T> scratch(std::size_t count) {
   thread_local std::vector<T> memory;

@@ -24,7 +24,8 @@ struct CheckActivation {
   static_assert(
       L::parameters(shape(2, 3, 4)).size() == 0 && L::accepts(shape(2)) &&
           L::accepts(shape(2, 3, 4)) && L::op(shape(2, 3, 4)).out() == shape(2, 3, 4),
-      "lockstep::activation: the layer has parameters or changes the shape; add it as a separate layer");
+      "lockstep::activation: the layer has parameters or changes the shape; add it as a separate "
+      "layer");
 };
 }  // namespace detail
 
@@ -66,7 +67,8 @@ template <class... Options>
 struct CheckOneActivation {
   static_assert(
       (0 + ... + (is_activation<Options> ? 1 : 0)) < 2,
-      "lockstep::activation: a layer has at most one activation; add the second one as a separate layer");
+      "lockstep::activation: a layer has at most one activation; add the second one as a separate "
+      "layer");
 };
 
 template <class... Options>

@@ -45,7 +45,8 @@ struct Augmentation {
   struct Requires {
     static_assert(
         In.rank == 3,
-        "lockstep::Augmentation: the input does not have height, width and channels; put image augmentation before Flatten");
+        "lockstep::Augmentation: the input does not have height, width and channels; put image "
+        "augmentation before Flatten");
   };
   static constexpr bool accepts(Shape in) { return in.rank == 3; }
   static constexpr std::array<Parameter, 0> parameters(Shape) { return {}; }
@@ -59,7 +60,8 @@ struct CheckAffine {
                 "ls::factor(-0.1, 0.2)>");
   static_assert(
       (is_any_of<Options, Fill, Interpolation> && ...),
-      "lockstep::Augmentation: an option does not apply to this layer; it accepts fill_reflect, fill_constant, fill_wrap or fill_nearest, and bilinear or nearest");
+      "lockstep::Augmentation: an option does not apply to this layer; it accepts fill_reflect, "
+      "fill_constant, fill_wrap or fill_nearest, and bilinear or nearest");
 };
 
 }  // namespace detail

@@ -21,7 +21,8 @@ struct CheckConv1D {
                 "Conv1D<filters, 3, ls::strides(2)>");
   static_assert(
       (is_conv2d_option<Options> && ...),
-      "lockstep::Conv1D: an option does not apply to convolutions; it accepts padding, strides, dilation, an activation, use_bias, initializers and regularizers");
+      "lockstep::Conv1D: an option does not apply to convolutions; it accepts padding, strides, "
+      "dilation, an activation, use_bias, initializers and regularizers");
 };
 
 }  // namespace detail
@@ -54,7 +55,8 @@ struct Conv1D {
   struct Requires {
     static_assert(
         In.rank == 2 || detail::always_false<Conv1D>,
-        "lockstep::Conv1D: the input does not have steps and channels; begin with Input<steps, channels>");
+        "lockstep::Conv1D: the input does not have steps and channels; begin with Input<steps, "
+        "channels>");
     static_assert(In.rank != 2,
                   "lockstep::Conv1D: the input has fewer steps than the kernel; use a smaller "
                   "kernel or ls::same");

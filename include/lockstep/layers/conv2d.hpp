@@ -62,7 +62,8 @@ struct CheckConv2D {
                 "Conv2D<filters, 3, ls::strides(2)>");
   static_assert(
       (is_conv2d_option<Options> && ...),
-      "lockstep::Conv2D: an option does not apply to convolutions; it accepts padding, strides, dilation, an activation, use_bias, initializers and regularizers");
+      "lockstep::Conv2D: an option does not apply to convolutions; it accepts padding, strides, "
+      "dilation, an activation, use_bias, initializers and regularizers");
 };
 }  // namespace detail
 
@@ -83,7 +84,8 @@ struct Conv2D {
   struct Requires {
     static_assert(
         In.rank == 3 || detail::always_false<Conv2D>,
-        "lockstep::Conv2D: the input does not have height, width and channels; begin with Input<height, width, channels> and put Flatten after the convolutions");
+        "lockstep::Conv2D: the input does not have height, width and channels; begin with "
+        "Input<height, width, channels> and put Flatten after the convolutions");
     static_assert(
         In.rank != 3,
         "lockstep::Conv2D: the input is smaller than the kernel; use a smaller kernel or ls::same");

@@ -108,14 +108,16 @@ struct CheckConv2DTranspose {
                 "1; write Conv2DTranspose<filters, 3, ls::strides(2)>");
   static_assert(
       (is_transpose_option<Options> && ...),
-      "lockstep::Conv2DTranspose: an option does not apply to it; it accepts padding, strides, dilation, output_padding, an activation, use_bias, initializers and regularizers");
+      "lockstep::Conv2DTranspose: an option does not apply to it; it accepts padding, strides, "
+      "dilation, output_padding, an activation, use_bias, initializers and regularizers");
   static_assert(!positive || is_below(Extra, Numbers.strides),
                 "lockstep::Conv2DTranspose: output_padding must be at least 0 and less than the "
                 "strides; write Conv2DTranspose<filters, 3, ls::strides(2), "
                 "ls::output_padding(1)>");
   static_assert(
       !positive || !is_below(Extra, Numbers.strides) || is_transposed(Numbers),
-      "lockstep::Conv2DTranspose: an output_padding of 0 does not fit an even kernel size with ls::same; make it at least 1 or omit it");
+      "lockstep::Conv2DTranspose: an output_padding of 0 does not fit an even kernel size with "
+      "ls::same; make it at least 1 or omit it");
 };
 }  // namespace detail
 
@@ -138,7 +140,8 @@ struct Conv2DTranspose {
   struct Requires {
     static_assert(
         In.rank == 3,
-        "lockstep::Conv2DTranspose: the input does not have height, width and channels; put Reshape before it");
+        "lockstep::Conv2DTranspose: the input does not have height, width and channels; put "
+        "Reshape before it");
   };
   static constexpr bool accepts(Shape in) { return in.rank == 3; }
   static constexpr Conv2DTransposeOp op(Shape in) {

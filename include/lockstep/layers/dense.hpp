@@ -43,7 +43,8 @@ struct CheckDense {
   static_assert(Units > 0, "lockstep::Dense: units must be at least 1; write Dense<units>");
   static_assert(
       (is_affine_option<Options> && ...),
-      "lockstep::Dense: an option does not apply to dense layers; it accepts an activation, use_bias, initializers and regularizers");
+      "lockstep::Dense: an option does not apply to dense layers; it accepts an activation, "
+      "use_bias, initializers and regularizers");
 };
 }  // namespace detail
 

@@ -72,7 +72,9 @@ struct CheckDepthwiseConv2D {
       "must be at least 1; write DepthwiseConv2D<3, ls::strides(2)>");
   static_assert(
       (is_depthwise_option<Options> && ...),
-      "lockstep::DepthwiseConv2D: an option does not apply to it; it accepts padding, strides, dilation, depth_multiplier, an activation, use_bias, depthwise_initializer, depthwise_regularizer, and those of the bias");
+      "lockstep::DepthwiseConv2D: an option does not apply to it; it accepts padding, strides, "
+      "dilation, depth_multiplier, an activation, use_bias, depthwise_initializer, "
+      "depthwise_regularizer, and those of the bias");
 };
 }  // namespace detail
 
@@ -96,7 +98,8 @@ struct DepthwiseConv2D {
   struct Requires {
     static_assert(
         In.rank == 3 || detail::always_false<DepthwiseConv2D>,
-        "lockstep::DepthwiseConv2D: the input does not have height, width and channels; put Flatten after the convolutions");
+        "lockstep::DepthwiseConv2D: the input does not have height, width and channels; put "
+        "Flatten after the convolutions");
     static_assert(In.rank != 3,
                   "lockstep::DepthwiseConv2D: the input is smaller than the kernel; use a smaller "
                   "kernel or ls::same");

@@ -30,7 +30,8 @@ struct CheckEmbedding {
                 "Embedding<vocabulary, units>");
   static_assert(
       ((is_kernel_initializer<Options> || is_kernel_regularizer<Options>) && ...),
-      "lockstep::Embedding: an option does not apply to it; it accepts an initializer and kernel_regularizer");
+      "lockstep::Embedding: an option does not apply to it; it accepts an initializer and "
+      "kernel_regularizer");
 };
 }  // namespace detail
 

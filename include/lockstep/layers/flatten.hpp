@@ -28,7 +28,8 @@ struct Flatten {
   struct Requires {
     static_assert(
         accepts(In),
-        "lockstep::Flatten: the input has 2^31 elements or more, which overflows an extent; shrink it, for example by pooling");
+        "lockstep::Flatten: the input has 2^31 elements or more, which overflows an extent; shrink "
+        "it, for example by pooling");
   };
   static constexpr std::array<Parameter, 0> parameters(Shape) { return {}; }
   static constexpr ViewOp op(Shape in) { return {in, shape(in.size())}; }

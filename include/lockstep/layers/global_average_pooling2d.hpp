@@ -20,7 +20,8 @@ struct GlobalAveragePooling2D : ParameterlessLayer<GlobalAveragePooling2DOp> {
   struct Requires {
     static_assert(
         In.rank == 3,
-        "lockstep::GlobalAveragePooling2D: the input does not have height, width and channels; put it before Flatten");
+        "lockstep::GlobalAveragePooling2D: the input does not have height, width and channels; put "
+        "it before Flatten");
   };
   static constexpr bool accepts(Shape in) { return in.rank == 3; }
 };

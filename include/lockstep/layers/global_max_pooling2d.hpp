@@ -21,7 +21,8 @@ struct GlobalMaxPooling2D : ParameterlessLayer<GlobalMaxPooling2DOp> {
   struct Requires {
     static_assert(
         In.rank == 3,
-        "lockstep::GlobalMaxPooling2D: the input does not have height, width and channels; put it before Flatten");
+        "lockstep::GlobalMaxPooling2D: the input does not have height, width and channels; put it "
+        "before Flatten");
   };
   static constexpr bool accepts(Shape in) { return in.rank == 3; }
 };

@@ -36,7 +36,8 @@ struct Pooling1DLayer {
   struct Requires {
     static_assert(
         In.rank == 2 || always_false<O>,
-        "lockstep::Pooling1D: the input does not have steps and channels; put pooling before Flatten");
+        "lockstep::Pooling1D: the input does not have steps and channels; put pooling before "
+        "Flatten");
     static_assert(In.rank != 2,
                   "lockstep::Pooling1D: the input has fewer steps than the pool; use a smaller "
                   "pool or ls::same");
@@ -54,7 +55,8 @@ struct GlobalPooling1DLayer {
   struct Requires {
     static_assert(
         In.rank == 2,
-        "lockstep::GlobalPooling1D: the input does not have steps and channels; put it before Flatten");
+        "lockstep::GlobalPooling1D: the input does not have steps and channels; put it before "
+        "Flatten");
   };
   static constexpr std::array<Parameter, 0> parameters(Shape) { return {}; }
   static constexpr AlongSteps<O> op(Shape in) { return {{as_row(in)}}; }

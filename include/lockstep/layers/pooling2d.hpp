@@ -50,7 +50,8 @@ struct Pooling2DLayer {
   struct Requires {
     static_assert(
         In.rank == 3 || always_false<TheOp>,
-        "lockstep::Pooling2D: the input does not have height, width and channels; put pooling before Flatten");
+        "lockstep::Pooling2D: the input does not have height, width and channels; put pooling "
+        "before Flatten");
     static_assert(
         In.rank != 3,
         "lockstep::Pooling2D: the input is smaller than the pool; use a smaller pool or ls::same");

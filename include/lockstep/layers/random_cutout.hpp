@@ -23,7 +23,8 @@ template <int Size, Fill F>
 struct CheckRandomCutout {
   static_assert(
       Size > 0 && F.mode == FillMode::constant,
-      "lockstep::RandomCutout: the side must be at least 1 and the fill a constant; write RandomCutout<8> or RandomCutout<8, ls::fill_constant(0.5f)>");
+      "lockstep::RandomCutout: the side must be at least 1 and the fill a constant; write "
+      "RandomCutout<8> or RandomCutout<8, ls::fill_constant(0.5f)>");
 };
 }  // namespace detail
 

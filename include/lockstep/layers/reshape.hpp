@@ -41,7 +41,8 @@ struct Reshape {
   struct Requires {
     static_assert(
         accepts(In),
-        "lockstep::Reshape: input and target shape differ in their number of elements; make the products equal, or write -1 for one extent");
+        "lockstep::Reshape: input and target shape differ in their number of elements; make the "
+        "products equal, or write -1 for one extent");
   };
   static constexpr std::array<Parameter, 0> parameters(Shape) { return {}; }
   static constexpr ViewOp op(Shape in) { return {in, detail::reshaped(in, Target)}; }

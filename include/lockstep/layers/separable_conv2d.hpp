@@ -124,7 +124,9 @@ struct CheckSeparableConv2D {
                 "multiplier must be at least 1; write SeparableConv2D<filters, 3>");
   static_assert(
       (is_separable_option<Options> && ...),
-      "lockstep::SeparableConv2D: an option does not apply to it; it accepts padding, strides, dilation, depth_multiplier, an activation, use_bias, depthwise_initializer, pointwise_initializer, depthwise_regularizer, pointwise_regularizer, and those of the bias");
+      "lockstep::SeparableConv2D: an option does not apply to it; it accepts padding, strides, "
+      "dilation, depth_multiplier, an activation, use_bias, depthwise_initializer, "
+      "pointwise_initializer, depthwise_regularizer, pointwise_regularizer, and those of the bias");
 };
 }  // namespace detail
 
@@ -146,7 +148,8 @@ struct SeparableConv2D {
   struct Requires {
     static_assert(
         In.rank == 3 || detail::always_false<SeparableConv2D>,
-        "lockstep::SeparableConv2D: the input does not have height, width and channels; put Flatten after the convolutions");
+        "lockstep::SeparableConv2D: the input does not have height, width and channels; put "
+        "Flatten after the convolutions");
     static_assert(In.rank != 3,
                   "lockstep::SeparableConv2D: the input is smaller than the kernel; use a smaller "
                   "kernel or ls::same");

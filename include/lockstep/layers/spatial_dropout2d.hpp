@@ -36,7 +36,8 @@ struct SpatialDropout2D {
   struct Requires {
     static_assert(
         In.rank == 3,
-        "lockstep::SpatialDropout2D: the input does not have height, width and channels; put it before Flatten");
+        "lockstep::SpatialDropout2D: the input does not have height, width and channels; put it "
+        "before Flatten");
   };
   static constexpr bool accepts(Shape in) { return in.rank == 3; }
   static constexpr std::array<Parameter, 0> parameters(Shape) { return {}; }

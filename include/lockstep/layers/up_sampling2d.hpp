@@ -59,9 +59,9 @@ struct CheckUpSampling2D {
   static_assert(Size.height > 0 && Size.width > 0,
                 "lockstep::UpSampling2D: the factors must be at least 1; write UpSampling2D<2> or "
                 "UpSampling2D<ls::size(2, 3)>");
-  static_assert(
-      (is_any_of<Options, Interpolation> && ...),
-      "lockstep::UpSampling2D: an option does not apply to it; it accepts ls::nearest or ls::bilinear");
+  static_assert((is_any_of<Options, Interpolation> && ...),
+                "lockstep::UpSampling2D: an option does not apply to it; it accepts ls::nearest or "
+                "ls::bilinear");
 };
 }  // namespace detail
 
@@ -77,7 +77,8 @@ struct UpSampling2D {
   struct Requires {
     static_assert(
         In.rank == 3,
-        "lockstep::UpSampling2D: the input does not have height, width and channels; put it before Flatten");
+        "lockstep::UpSampling2D: the input does not have height, width and channels; put it before "
+        "Flatten");
   };
   static constexpr bool accepts(Shape in) { return in.rank == 3; }
   static constexpr std::array<Parameter, 0> parameters(Shape) { return {}; }

@@ -34,9 +34,9 @@ constexpr Edges edges_of(Edges given) { return given; }
 
 template <Edges E>
 struct CheckZeroPadding2D {
-  static_assert(
-      E.top >= 0 && E.bottom >= 0 && E.left >= 0 && E.right >= 0,
-      "lockstep::ZeroPadding2D: the padding of each side must be at least 0; write ZeroPadding2D<1> or ZeroPadding2D<ls::edges(top, bottom, left, right)>");
+  static_assert(E.top >= 0 && E.bottom >= 0 && E.left >= 0 && E.right >= 0,
+                "lockstep::ZeroPadding2D: the padding of each side must be at least 0; write "
+                "ZeroPadding2D<1> or ZeroPadding2D<ls::edges(top, bottom, left, right)>");
 };
 }  // namespace detail
 
@@ -53,7 +53,8 @@ struct ZeroPadding2D {
   struct Requires {
     static_assert(
         In.rank == 3,
-        "lockstep::ZeroPadding2D: the input does not have height, width and channels; put it before Flatten");
+        "lockstep::ZeroPadding2D: the input does not have height, width and channels; put it "
+        "before Flatten");
   };
   static constexpr bool accepts(Shape in) { return in.rank == 3; }
   static constexpr std::array<Parameter, 0> parameters(Shape) { return {}; }

@@ -1,7 +1,7 @@
 /// \file
-/// `cutout`: a square of each image is blotted out (T. DeVries, G. Taylor, "Improved regularization
-/// of convolutional neural networks with cutout", 2017). Invariant: the square's middle is any
-/// pixel, each equally likely, so that a part of the square may lie outside.
+/// `cutout` masks out a square of each image (T. DeVries, G. Taylor, "Improved regularization of
+/// convolutional neural networks with cutout", 2017). Invariant: the center of the square is
+/// uniform over the pixels, so part of the square may lie outside the image.
 #pragma once
 
 #include <algorithm>
@@ -18,9 +18,9 @@
 
 namespace lockstep {
 
-/// What `cutout` writes.
+/// Options of `cutout`.
 struct CutoutOptions {
-  double fill = 0;  ///< number in the square; 0 is the mean behind `per_image_standardization`
+  double fill = 0;  ///< value in the square; 0 is the mean after `per_image_standardization`
 };
 
 namespace pipeline {
@@ -48,11 +48,12 @@ struct Cutout {
 
 }  // namespace pipeline
 
-/// A square of `size` pixels a side of each image becomes `fill`; its middle is drawn anew for each
-/// example and pass, and what lies outside the image is cut off (`tfa.image.random_cutout`).
+/// Sets a square of `size` x `size` pixels of each image to `fill`. Its center is drawn for each
+/// example and pass; the part outside the image is clipped (`tfa.image.random_cutout`).
 ///
 /// The draws are a function of (seed, pass, operation, ordinal of the example).
-/// \throws UsageError if `size` is below 1 or the source has no images, when it meets it.
+/// \throws UsageError, when applied to a source, if `size` is below 1 or the examples are not
+/// images.
 /// \code
 ///   auto train = images | lockstep::per_image_standardization | lockstep::cutout(8);
 /// \endcode

@@ -1,8 +1,8 @@
 /// \file
-/// What the operations on images share: one after the other in place, or a window of each.
-/// Invariants: an image is (height, width, channels); the work is done in the type of the device,
-/// when a batch is gathered, so that what lies under it stays bytes; a random operation counts
-/// among the random maps of its pipeline.
+/// Shared parts of the image operations: in-place changes, and windows cut out of each image.
+/// Invariants: an image is (height, width, channels); the work is done in the device's type while a
+/// batch is gathered, so the data below stay bytes; a random operation counts as one of the random
+/// maps of its pipeline.
 #pragma once
 
 #include <algorithm>
@@ -24,15 +24,17 @@
 
 namespace lockstep::pipeline {
 
-/// \throws UsageError unless `shape` is that of an image.
+/// \throws UsageError unless `shape` has height, width and channels.
 inline void check_image(std::string_view operation, const Shape& shape) {
   if (shape.rank != 3)
     throw UsageError(
-        "{}: examples have shape {}, not (height, width, channels); give the source that shape, with one channel for gray images",
+        "{}: examples have shape {}, not (height, width, channels); give the source that shape, "
+        "with one channel for gray images",
         operation, to_string(shape));
 }
 
-/// What an operation on images says of itself: its name, whether it draws, and what it refuses.
+/// An operation on images: its name, whether it draws random numbers, and `check`, which throws for
+/// shapes that it does not accept.
 template <class Change>
 concept ImageChange = requires(const Change& change, const Shape& shape) {
   { Change::name } -> std::convertible_to<std::string_view>;
@@ -40,8 +42,8 @@ concept ImageChange = requires(const Change& change, const Shape& shape) {
   change.check(shape);
 };
 
-/// `D` with `Change` done to each image in place: `change(image, shape)`, or `change(image, shape,
-/// draws)` if it is random.
+/// `D` with `Change` applied to each image in place: `change(image, shape)`, or `change(image,
+/// shape, draws)` for a random change.
 template <Dataset D, class Change>
 class ImageMap : public Mapped<ImageMap<D, Change>, D> {
   using Base = Mapped<ImageMap, D>;
@@ -50,7 +52,7 @@ class ImageMap : public Mapped<ImageMap<D, Change>, D> {
   static constexpr bool in_memory = false;
   static constexpr std::size_t random_map_count = random_maps<D> + (Change::random ? 1 : 0);
 
-  /// \throws UsageError if the examples are no images, or none that `change` takes.
+  /// \throws UsageError if the examples are not images or `change` does not accept their shape.
   ImageMap(D source, Change change) : Base(std::move(source)), change_(change) {
     check_image(Change::name, this->shape());
     change_.check(this->shape());
@@ -80,7 +82,7 @@ class ImageMap : public Mapped<ImageMap<D, Change>, D> {
   Change change_;
 };
 
-/// Place of a window's upper left corner in its image; negative: outside.
+/// The upper left corner of a window in image coordinates; negative values lie outside the image.
 struct Corner {
   std::int64_t row = 0, column = 0;
 };
@@ -91,7 +93,7 @@ void copy_window(const T* image, const Shape& in, Corner corner, T fill, T* out,
   const auto channels = static_cast<std::size_t>(in[2]);
   const std::size_t in_row = static_cast<std::size_t>(in[1]) * channels,
                     out_row = static_cast<std::size_t>(to[1]) * channels;
-  // Columns of the window that lie in the image: from `left` to `right`.
+  // The columns [left, right) of the window overlap the image.
   const auto within = [&](std::int64_t column) {
     return static_cast<std::size_t>(std::clamp<std::int64_t>(column, 0, to[1])) * channels;
   };
@@ -112,7 +114,7 @@ void copy_window(const T* image, const Shape& in, Corner corner, T fill, T* out,
   }
 }
 
-/// `D` with a window of each image in its place. `Place` has `height`, `width`, `fill` and
+/// `D` with each image replaced by a window of it. `Place` has `height`, `width`, `fill` and
 /// `corner(shape)`, or `corner(shape, draws)` if it is random.
 template <Dataset D, class Place>
 class ImageWindow : public Mapped<ImageWindow<D, Place>, D> {
@@ -120,7 +122,7 @@ class ImageWindow : public Mapped<ImageWindow<D, Place>, D> {
   static constexpr bool in_memory = false;
   static constexpr std::size_t random_map_count = random_maps<D> + (Place::random ? 1 : 0);
 
-  /// \throws UsageError if the examples are no images, or `place` does not fit them.
+  /// \throws UsageError if the examples are not images or `place` does not fit them.
   ImageWindow(D source, Place place) : Mapped<ImageWindow, D>(std::move(source)), place_(place) {
     check_image(Place::name, this->source().shape());
     place_.check(this->source().shape());
@@ -132,7 +134,7 @@ class ImageWindow : public Mapped<ImageWindow<D, Place>, D> {
   template <class T>
   void gather(Pass pass, std::span<const Item> items, T* x,
               detail::target_in<typename D::target_type, T>* y) const {
-    constexpr std::size_t block = 8;  // few enough to stay in the cache
+    constexpr std::size_t block = 8;  // images gathered at a time: few enough to stay in the cache
     const Shape in = this->source().shape(), to = shape();
     const std::size_t m = this->target_shape().size();
     const T fill = static_cast<T>(place_.fill);
@@ -163,8 +165,8 @@ class ImageWindow : public Mapped<ImageWindow<D, Place>, D> {
   Place place_;
 };
 
-/// What the functions and constants of the operations on images return: `Stage<D, Change>` of any
-/// source of single images.
+/// The operation behind the image functions and constants: applies `Over<D, Change>` to any source
+/// of unbatched images.
 template <template <Dataset, class> class Over, ImageChange Change>
 struct ImageOperation : Operation {
   constexpr explicit ImageOperation(Change c) : change(c) {}
@@ -174,7 +176,8 @@ struct ImageOperation : Operation {
   auto apply(D source) const {
     static_assert(
         !BatchedDataset<D>,
-        "lockstep::ImageOperation: the pipeline is already batched; put image operations before batch");
+        "lockstep::ImageOperation: the pipeline is already batched; put image operations before "
+        "batch");
     if constexpr (BatchedDataset<D>)
       return source;
     else

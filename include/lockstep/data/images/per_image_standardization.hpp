@@ -1,6 +1,6 @@
 /// \file
-/// `per_image_standardization`: mean 0 and standard deviation 1 in each image. Invariant: both are
-/// sums in double whatever the device computes in, added in an order that only the size decides.
+/// `per_image_standardization` scales each image to mean 0 and standard deviation 1. Invariant:
+/// both are sums in double for every device type, added in an order that depends on the size alone.
 #pragma once
 
 #include <algorithm>
@@ -18,7 +18,7 @@ namespace lockstep {
 
 namespace pipeline {
 
-/// Sum of f(x[i]), in double. Lanes of a constant number let `-O2` of g++ 12 vectorise the loop.
+/// Sum of f(x[i]) in double. A constant number of lanes lets g++ 12 vectorize the loop at `-O2`.
 template <class T, class F>
 double sum_of(const T* x, std::size_t n, F f) {
   constexpr std::size_t lanes = 8;
@@ -44,7 +44,7 @@ struct Standardize {
     const double variance =
         sum_of(image, n, [mean](double v) { return (v - mean) * (v - mean); }) / count;
     const double deviation = std::max(std::sqrt(variance), 1 / std::sqrt(count));
-    // Subtracted first: an image of one color becomes exact zeros.
+    // Subtracting before scaling maps an image of a single color to exact zeros.
     const T middle = static_cast<T>(mean), scale = static_cast<T>(1 / deviation);
     for (std::size_t i = 0; i < n; ++i) image[i] = (image[i] - middle) * scale;
   }
@@ -52,10 +52,10 @@ struct Standardize {
 
 }  // namespace pipeline
 
-/// x' = (x - mean) / max(deviation, 1 / sqrt(size)), with the mean and the standard deviation of
-/// all size = height width channels numbers of the same image
-/// (`tf.image.per_image_standardization`). \throws UsageError if the source has no images, when it
-/// meets it.
+/// x' = (x - mean) / max(deviation, 1 / sqrt(size)), with the mean and the standard deviation over
+/// all size = height * width * channels numbers of the same image
+/// (`tf.image.per_image_standardization`).
+/// \throws UsageError, when applied to a source, if the examples are not images.
 /// \code
 ///   auto train = cifar | lockstep::per_image_standardization | lockstep::batch(128);
 /// \endcode

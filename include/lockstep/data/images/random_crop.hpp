@@ -1,5 +1,6 @@
 /// \file
-/// `random_crop`: a window of each image at a drawn place. Invariant: each place is equally likely.
+/// `random_crop` cuts a window out of each image at a random position. Invariant: all positions are
+/// equally likely.
 #pragma once
 
 #include <algorithm>
@@ -15,15 +16,15 @@
 
 namespace lockstep {
 
-/// What lies around the images that `random_crop` cuts.
+/// Options of `random_crop`.
 struct RandomCropOptions {
-  int padding = 0;  ///< pixels at each side that the window may also take
-  double fill = 0;  ///< number in them
+  int padding = 0;  ///< pixels added on each side before cropping
+  double fill = 0;  ///< value of the padding
 };
 
 namespace pipeline {
 
-/// A window at a drawn place.
+/// The window of `random_crop` as a `Place` of ImageWindow.
 struct RandomWindow {
   static constexpr std::string_view name = "random_crop";
   static constexpr bool random = true;
@@ -39,7 +40,8 @@ struct RandomWindow {
       throw UsageError("random_crop: padding is {} pixels; it must be at least 0", padding);
     if (places(in[0], height) < 1 || places(in[1], width) < 1)
       throw UsageError(
-          "random_crop({}, {}) of images {} with padding {}: the window is larger than the padded image; pad more or crop less",
+          "random_crop({}, {}) of images {} with padding {}: the window is larger than the padded "
+          "image; pad more or crop less",
           height, width, to_string(in), padding);
     if (std::max(places(in[0], height), places(in[1], width)) >
         std::numeric_limits<std::uint32_t>::max())
@@ -53,7 +55,7 @@ struct RandomWindow {
     const std::int64_t row = draw(in[0], height);
     return {row, draw(in[1], width)};
   }
-  /// Of a window in an extent.
+  /// Number of positions of a window along one axis of the padded image.
   std::int64_t places(std::int64_t extent, std::int64_t window) const {
     return extent + 2 * std::int64_t{padding} - window + 1;
   }
@@ -61,12 +63,12 @@ struct RandomWindow {
 
 }  // namespace pipeline
 
-/// A window of (height, width) of each image, at a place drawn anew for each example and pass
-/// (`tf.image.random_crop` behind `tf.image.pad_to_bounding_box`).
+/// Crops a window of (height, width) out of each image, at a position drawn for each example and
+/// pass (`tf.image.random_crop` after `tf.image.pad_to_bounding_box`).
 ///
 /// The draws are a function of (seed, pass, operation, ordinal of the example).
-/// \throws UsageError if the window is larger than the padded images, or the source has no images,
-/// when it meets it.
+/// \throws UsageError, when applied to a source, if the window is larger than the padded images or
+/// the examples are not images.
 /// \code
 ///   auto train = cifar | lockstep::random_crop(32, 32, {.padding = 4});   // out of 40 x 40
 /// \endcode

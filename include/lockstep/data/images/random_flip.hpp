@@ -1,6 +1,5 @@
 /// \file
-/// `random_flip_left_right`, `random_flip_up_down`: each image or its mirror image. Invariant: both
-/// are equally likely.
+/// `random_flip_left_right` and `random_flip_up_down` mirror each image with probability 1/2.
 #pragma once
 
 #include <algorithm>
@@ -18,7 +17,7 @@ namespace lockstep {
 
 namespace pipeline {
 
-/// image[r, c] = image[r, width - 1 - c]
+/// Mirrors each row: image[r, c] <- image[r, width - 1 - c].
 template <class T>
 void flip_left_right(T* image, const Shape& shape) {
   const auto width = static_cast<std::size_t>(shape[1]),
@@ -31,7 +30,7 @@ void flip_left_right(T* image, const Shape& shape) {
   }
 }
 
-/// image[r, c] = image[height - 1 - r, c]
+/// Mirrors each column: image[r, c] <- image[height - 1 - r, c].
 template <class T>
 void flip_up_down(T* image, const Shape& shape) {
   const std::size_t row = static_cast<std::size_t>(shape[1]) * static_cast<std::size_t>(shape[2]);
@@ -62,18 +61,18 @@ struct FlipUpDown {
 
 }  // namespace pipeline
 
-/// Each image or its mirror image, left for right, by a coin thrown anew for each example and pass
+/// Mirrors each image left to right with probability 1/2, drawn for each example and pass
 /// (`tf.image.random_flip_left_right`).
 ///
-/// The coin is a function of (seed, pass, operation, ordinal of the example).
-/// \throws UsageError if the source has no images, when it meets it.
+/// The draw is a function of (seed, pass, operation, ordinal of the example).
+/// \throws UsageError, when applied to a source, if the examples are not images.
 /// \code
 ///   auto train = images | lockstep::random_flip_left_right;
 /// \endcode
 inline constexpr pipeline::ImageOperation<pipeline::ImageMap, pipeline::FlipLeftRight>
     random_flip_left_right{{}};
 
-/// The same, top for bottom (`tf.image.random_flip_up_down`).
+/// Mirrors each image top to bottom with probability 1/2 (`tf.image.random_flip_up_down`).
 inline constexpr pipeline::ImageOperation<pipeline::ImageMap, pipeline::FlipUpDown>
     random_flip_up_down{{}};
 

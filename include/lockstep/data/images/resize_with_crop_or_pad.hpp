@@ -1,6 +1,6 @@
 /// \file
-/// `resize_with_crop_or_pad`: images of another size, nothing scaled. Invariant: the middle stays
-/// in the middle; of an odd difference the larger half is at the bottom and the right, as in
+/// `resize_with_crop_or_pad` changes the size of images without scaling them. Invariant: the image
+/// stays centered; if a difference is odd, the larger half goes to the bottom and the right, as in
 /// tf.image.
 #pragma once
 
@@ -16,7 +16,7 @@ namespace lockstep {
 
 namespace pipeline {
 
-/// The middle of an image, or an image in the middle.
+/// The central window of an image; negative corners pad instead of crop.
 struct CentralWindow {
   static constexpr std::string_view name = "resize_with_crop_or_pad";
   static constexpr bool random = false;
@@ -26,7 +26,8 @@ struct CentralWindow {
   void check(const Shape&) const {
     if (height < 1 || width < 1)
       throw UsageError(
-          "resize_with_crop_or_pad({}, {}): the image is empty; height and width must be at least 1",
+          "resize_with_crop_or_pad({}, {}): the image is empty; height and width must be at least "
+          "1",
           height, width);
   }
   Corner corner(const Shape& in) const { return {middle(in[0], height), middle(in[1], width)}; }
@@ -39,9 +40,10 @@ struct CentralWindow {
 
 }  // namespace pipeline
 
-/// Images of (height, width, channels), cropped to their middle or with zeros around, each axis
-/// for itself (`tf.image.resize_with_crop_or_pad`).
-/// \throws UsageError unless both are at least 1 and the source has images, when it meets it.
+/// Crops images to their center or pads them with zeros to (height, width, channels), each axis
+/// independently (`tf.image.resize_with_crop_or_pad`).
+/// \throws UsageError, when applied to a source, unless both are at least 1 and the examples are
+/// images.
 /// \code
 ///   auto padded = images | lockstep::resize_with_crop_or_pad(40, 40);   // of (32, 32, 3)
 /// \endcode

@@ -1,6 +1,6 @@
 /// \file
-/// `batch`: the end of a pipeline of single examples. Invariant: `batch_size` is the global batch,
-/// of all replicas together; only `prefetch` may follow.
+/// `batch` ends a pipeline of single examples. Invariant: `batch_size` is the global batch, summed
+/// over all replicas; only `prefetch` may follow.
 #pragma once
 
 #include <cstddef>
@@ -17,15 +17,15 @@
 
 namespace lockstep {
 
-/// What becomes of the last examples of a pass if they do not fill a batch.
+/// What to do with the last examples of a pass when they do not fill a batch.
 enum class Remainder { keep, drop };
 
-/// For `batch(n, drop_remainder)`.
+/// The second argument of `batch(n, drop_remainder)`.
 inline constexpr Remainder drop_remainder = Remainder::drop;
 
 namespace pipeline {
 
-/// `D` in global batches.
+/// `D` grouped into global batches.
 template <Dataset D>
 class Batch : public Selection<D> {
  public:
@@ -35,7 +35,7 @@ class Batch : public Selection<D> {
     if (size == 0)
       throw UsageError("batch(0): a batch needs at least one example; give a size of at least 1");
   }
-  /// Examples in a pass; without those that `drop_remainder` leaves out.
+  /// Examples in a pass, not counting those that `drop_remainder` drops.
   std::optional<std::uint64_t> size() const {
     const auto all = this->source().size();
     if (!all || remainder_ == Remainder::keep) return all;
@@ -55,7 +55,7 @@ class Batch : public Selection<D> {
   Remainder remainder_;
 };
 
-/// What `lockstep::batch` returns.
+/// The result of `lockstep::batch`.
 struct BatchOperation : Operation {
   BatchOperation(std::size_t n, Remainder r) : size(n), remainder(r) {}
   std::size_t size;
@@ -74,9 +74,9 @@ struct BatchOperation : Operation {
 
 }  // namespace pipeline
 
-/// Global batches of `size` examples; a strategy cuts each by replica. The last batch of a pass may
-/// be smaller, or is left out with `drop_remainder`.
-/// \throws UsageError if `size` is negative, or 0 when it meets its source.
+/// Groups examples into global batches of `size`, which a strategy splits by replica. The last
+/// batch of a pass may be smaller, or is dropped with `drop_remainder`.
+/// \throws UsageError if `size` is negative, or, when applied to a source, 0.
 /// \code
 ///   auto train = images | lockstep::batch(64, lockstep::drop_remainder);
 /// \endcode

@@ -1,7 +1,7 @@
 /// \file
-/// `cache`: examples are made once and kept. Invariants: filled by the first gather, whichever
-/// thread does it, completely or not at all; copies of the pipeline share it; it lies under a
-/// rescale, so that bytes in memory stay bytes.
+/// `cache` computes each example once and keeps it in memory. Invariants: the first gather fills
+/// the cache, on whichever thread it runs, completely or not at all; copies of the pipeline share
+/// the cache; it sits below a rescale, so bytes stay bytes in memory.
 #pragma once
 
 #include <algorithm>
@@ -30,7 +30,7 @@ namespace lockstep {
 
 namespace pipeline {
 
-/// The examples of `D`, kept in the type in which `D` is exact.
+/// The examples of `D`, stored in the type that represents them exactly.
 template <Dataset D>
 class Cache : public Stage<D> {
   using Value = typename ValueOf<D>::type;
@@ -66,10 +66,12 @@ class Cache : public Stage<D> {
       target(store, row, i, y);
     }
   }
+  /// All stored rows, for a device that keeps the data set in its own memory.
   KeptRows<Value, Kept> kept_rows() const {
     const Store& store = filled();
     return {store.x, store.y, this->shape()};
   }
+  /// The row that holds the example with this source index.
   std::size_t row_of(std::uint64_t index) const { return filled().row(index); }
   std::tuple<> changes() const { return {}; }
 
@@ -81,6 +83,7 @@ class Cache : public Stage<D> {
     std::vector<Value> x;
     std::vector<Kept> y;
 
+    /// Row of example `index`. Contiguous indices, the usual case, need no search.
     std::size_t row(std::uint64_t index) const {
       if (!indices.empty() && indices.back() - indices.front() + 1 == indices.size() &&
           index - indices.front() < indices.size())
@@ -88,7 +91,8 @@ class Cache : public Stage<D> {
       const auto found = std::lower_bound(indices.begin(), indices.end(), index);
       if (found == indices.end() || *found != index)
         throw UsageError(
-            "cache: example {} was not in the first pass; the source must yield the same examples in every pass",
+            "cache: example {} was not in the first pass; the source must yield the same examples "
+            "in every pass",
             index);
       return static_cast<std::size_t>(found - indices.begin());
     }
@@ -100,6 +104,7 @@ class Cache : public Stage<D> {
     detail::convert_row(store.y.data() + row * m, y + i * m, m);
   }
 
+  /// The filled store. The acquire load makes later calls lock-free.
   const Store& filled() const {
     Store& store = *store_;
     if (!store.ready.load(std::memory_order_acquire)) {
@@ -112,10 +117,11 @@ class Cache : public Stage<D> {
     return store;
   }
 
+  /// Gathers each distinct example of one pass, in chunks that bound the list of items.
   void fill(Store& store) const {
     const Pass pass{};
     auto stream = this->indices(pass);
-    store.indices.clear();  // of an attempt that threw
+    store.indices.clear();  // left by an attempt that threw
     while (const auto index = stream.next()) store.indices.push_back(*index);
     std::sort(store.indices.begin(), store.indices.end());
     store.indices.erase(std::unique(store.indices.begin(), store.indices.end()),
@@ -136,7 +142,7 @@ class Cache : public Stage<D> {
   std::shared_ptr<Store> store_;
 };
 
-/// What `lockstep::cache` is.
+/// The type of `lockstep::cache`.
 struct CacheOperation : Operation {
   template <Dataset D>
   auto apply(D source) const {
@@ -163,10 +169,10 @@ struct CacheOperation : Operation {
 
 }  // namespace pipeline
 
-/// Examples are made once, in the first pass, and kept in memory. What is in memory already is not
-/// kept twice, and a rescale stays above the cache, so that it holds bytes.
+/// Computes the examples once, in the first pass, and keeps them in memory. Data that are already
+/// in memory are not stored twice, and a rescale stays above the cache, so the cache holds bytes.
 ///
-/// Examples are kept as float, or as double if the source has `element_type` double.
+/// Examples are stored as float, or as double if `element_type` of the source is double.
 /// \throws UsageError if a pass of the source never ends.
 /// \code
 ///   auto train = images | lockstep::map(decode) | lockstep::cache | lockstep::shuffle(10'000);

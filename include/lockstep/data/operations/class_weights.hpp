@@ -1,5 +1,5 @@
 /// \file
-/// Weights of classes. Invariant: a class that is not named weighs 1.
+/// Class weights. Invariant: a class without an entry has weight 1.
 #pragma once
 
 #include <algorithm>
@@ -15,7 +15,7 @@
 
 namespace lockstep {
 
-/// Keras' `class_weight`: numbers of classes, and how much an example of each counts.
+/// Keras' `class_weight`: pairs of a class number and the weight of its examples.
 /// \code
 ///   model.fit(train, {.epochs = 3, .class_weight = {{0, 1.0}, {1, 5.0}}});
 /// \endcode
@@ -23,13 +23,14 @@ using ClassWeights = std::vector<std::pair<int, double>>;
 
 namespace detail {
 
-/// Whether a weight is a number on every device.
+/// Whether a weight is finite on every device, that is, in float.
 inline bool is_weight(double w) { return is_finite(static_cast<float>(w)); }
 
-/// ClassWeights, ready to be looked up.
+/// ClassWeights sorted by class, for binary search.
 class ClassTable {
  public:
-  /// \throws UsageError for a class below 0 or named twice, or a weight that is no finite number.
+  /// \throws UsageError for a negative class, a class with two weights, or a weight that is not
+  /// finite.
   explicit ClassTable(const ClassWeights& weights) : weights_(weights.size()) {
     std::size_t at = 0;
     for (const auto& [number, weight] : weights) {
@@ -48,12 +49,13 @@ class ClassTable {
       *place = {number, weight};
     }
   }
-  /// By class.
+  /// All entries, sorted by class.
   const ClassWeights& all() const { return weights_; }
   bool empty() const { return weights_.empty(); }
 
-  /// Multiplies the weights of `count` examples by those of their classes. A target is a label, one
-  /// number, which is rounded, or a row of `width` numbers, whose first largest is at the class.
+  /// Multiplies the weights of `count` examples by those of their classes. A target of width 1 is a
+  /// class label, rounded to an integer; a wider one is a row of scores or one-hot values, whose
+  /// class is the first maximum.
   template <class Y, class T>
   void weigh(const Y* y, std::size_t width, std::size_t count, T* w) const {
     if (empty()) return;
@@ -63,24 +65,25 @@ class ClassTable {
       if (width > 1)
         number = static_cast<double>(std::max_element(target, target + width) - target);
       else
-        number = std::nearbyint(static_cast<double>(target[0]));  // half to even, as numpy does
+        number = std::nearbyint(static_cast<double>(target[0]));  // half to even, as in numpy
       w[i] *= static_cast<T>(of(number));
     }
   }
 
  private:
+  /// Weight of a class; 1 without an entry.
   double of(double number) const {
     const auto found = from(number);
     return found != weights_.end() && found->first == number ? found->second : 1;
   }
 
-  /// The first class that is not below `number`.
+  /// The first entry whose class is at least `number`.
   ClassWeights::const_iterator from(double number) const {
     return std::lower_bound(weights_.begin(), weights_.end(), number,
                             [](const auto& a, double b) { return a.first < b; });
   }
 
-  ClassWeights weights_;  // by class
+  ClassWeights weights_;  // sorted by class
 };
 
 }  // namespace detail

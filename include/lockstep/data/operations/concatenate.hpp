@@ -1,6 +1,6 @@
 /// \file
-/// `concatenate`: one pipeline after the other. Invariants: an example comes from one of the two,
-/// unchanged; its index says from which, so that a batch in any order finds it.
+/// `concatenate` appends one pipeline to another. Invariants: each example comes unchanged from one
+/// of the two; its index records which, so examples can be gathered in any order.
 #pragma once
 
 #include <algorithm>
@@ -25,18 +25,20 @@ namespace lockstep {
 
 namespace pipeline {
 
-/// The pass of the second of two pipelines, so that two shuffles draw different orders.
+/// The pass of the second of two pipelines. Its seed differs, so that two shuffles draw different
+/// orders.
 constexpr Pass pass_of_second(Pass pass) {
   return {mix(pass.seed, hash_name("second")), pass.number};
 }
 
-/// *w times the weight of one item, if `source` weighs its examples.
+/// Multiplies *w by the weight of one item, if `source` is weighted.
 template <Dataset D, class T>
 void weigh_one(const D& source, const Item& item, T* w) {
   if constexpr (WeightedDataset<D>) source.weigh(std::span<const Item>(&item, 1), w);
 }
 
-/// Index i of the first stream as 2 i, then index i of the second as 2 i + 1.
+/// The first stream, then the second. Index i of the first becomes 2 i, index i of the second 2 i +
+/// 1: the lowest bit tells the sources apart.
 template <IndexStream First, IndexStream Second>
 class Chain {
  public:
@@ -61,7 +63,8 @@ class Chain {
   static std::uint64_t mark(std::uint64_t index, std::uint64_t side) {
     if (index > std::numeric_limits<std::uint64_t>::max() / 2)
       throw UsageError(
-          "concatenate: nested too deeply for 64-bit indices; concatenate pairs of pairs instead of one long chain");
+          "concatenate: nested too deeply for 64-bit indices; concatenate pairs of pairs instead "
+          "of one long chain");
     return index * 2 + side;
   }
 
@@ -70,7 +73,7 @@ class Chain {
   bool in_second_ = false;
 };
 
-/// The examples of `A`, then those of `B`.
+/// The examples of `A` followed by those of `B`.
 template <Dataset A, Dataset B>
 class Concatenate : public Stage<A> {
   using Target = typename A::target_type;
@@ -81,13 +84,14 @@ class Concatenate : public Stage<A> {
   static constexpr std::size_t random_map_count = std::max(random_maps<A>, random_maps<B>);
   static constexpr bool reordered = is_reordered<A> || is_reordered<B>;
 
-  /// \throws UsageError if the shapes differ or the first never ends.
+  /// \throws UsageError if the shapes differ or the first pipeline is infinite.
   Concatenate(A first, B second) : Stage<A>(std::move(first)), second_(std::move(second)) {
     check("examples", this->shape(), second_.shape());
     check("targets", this->target_shape(), second_.target_shape());
     if (!this->source().size())
       throw UsageError(
-          "concatenate: the first pipeline is infinite, so the second would never be reached; put take before concatenate");
+          "concatenate: the first pipeline is infinite, so the second would never be reached; put "
+          "take before concatenate");
   }
 
   std::optional<std::uint64_t> size() const {
@@ -114,7 +118,7 @@ class Concatenate : public Stage<A> {
       side.gather_scaled(pass, run, to_x, to_y, scale, offset);
     });
   }
-  /// What one of the two does not weigh, weighs 1.
+  /// Examples of an unweighted side have weight 1.
   template <class T>
     requires(WeightedDataset<A> || WeightedDataset<B>)  //
   void weigh(std::span<const Item> items, T* w) const {
@@ -131,11 +135,12 @@ class Concatenate : public Stage<A> {
   static void check(const char* what, Shape first, Shape second) {
     if (first != second)
       throw UsageError(
-          "concatenate: {} have shape {} in the first pipeline and {} in the second; make the shapes equal first",
+          "concatenate: {} have shape {} in the first pipeline and {} in the second; make the "
+          "shapes equal first",
           what, to_string(first), to_string(second));
   }
 
-  /// `f(source, items of it, x, y)` for each run of items from one source.
+  /// Calls `f(source, items, x, y)` for each run of consecutive items from the same source.
   template <class T, class Y, class F>
   void each_run(std::span<const Item> items, T* x, Y* y, F f) const {
     const std::size_t n = this->shape().size(), m = this->target_shape().size();
@@ -155,7 +160,7 @@ class Concatenate : public Stage<A> {
   B second_;
 };
 
-/// What `lockstep::concatenate` returns.
+/// The result of `lockstep::concatenate`.
 template <Dataset B>
 struct ConcatenateOperation : Operation {
   explicit ConcatenateOperation(B b) : second(std::move(b)) {}
@@ -170,7 +175,8 @@ struct ConcatenateOperation : Operation {
                   "concatenate");
     static_assert(
         batched || alike,
-        "lockstep::concatenate: one pipeline has class labels, the other real-valued targets; use the same kind in both");
+        "lockstep::concatenate: one pipeline has class labels, the other real-valued targets; use "
+        "the same kind in both");
     if constexpr (batched || !alike)
       return first;
     else
@@ -180,10 +186,11 @@ struct ConcatenateOperation : Operation {
 
 }  // namespace pipeline
 
-/// The examples of a pipeline, then those of `second` (tf.data's `concatenate`). Both must have
-/// examples and targets of the same shapes. A shuffle in either draws its own order. What has no
-/// weights weighs 1.
-/// \throws UsageError if shapes differ or the first never ends, when it meets its source.
+/// Appends the examples of `second` to those of a pipeline (tf.data's `concatenate`). Examples and
+/// targets must have the same shapes in both. A shuffle in either draws its own order. Examples of
+/// an unweighted pipeline have weight 1.
+/// \throws UsageError, when applied to a source, if shapes differ or the first pipeline is
+/// infinite.
 /// \code
 ///   auto all = digits.train() | lockstep::concatenate(digits.test()) | lockstep::batch(64);
 /// \endcode

@@ -1,7 +1,7 @@
 /// \file
-/// The generator of one example in a random operation. Invariant: keyed by (seed, pass, operation,
-/// its place among the random operations of the pipeline, ordinal), so that draws do not depend on
-/// how a batch was cut or on which thread gathers it, and no two operations draw the same.
+/// The random generator of one example in a random operation. Invariant: the key is (seed, pass,
+/// operation, number of random operations before it, ordinal), so the draws depend neither on how a
+/// batch is split nor on the thread that gathers it, and no two operations share draws.
 #pragma once
 
 #include <cstddef>
@@ -13,12 +13,14 @@
 
 namespace lockstep::pipeline {
 
-/// Key of all draws of the random `operation` that has `place` such before it, in a pass.
+/// Key of all draws in a pass of the random `operation` that follows `place` other random
+/// operations.
 inline std::uint64_t draws_key(Pass pass, std::string_view operation, std::size_t place) {
   return mix(mix(mix(pass.seed, hash_name(operation)), place), pass.number);
 }
 
-/// Generator of the example `ordinal` in the random `operation` that has `place` such before it.
+/// Generator for example `ordinal` in the random `operation` that follows `place` other random
+/// operations.
 inline Philox example_draws(Pass pass, std::string_view operation, std::size_t place,
                             std::uint64_t ordinal) {
   return Philox(draws_key(pass, operation, place), ordinal);

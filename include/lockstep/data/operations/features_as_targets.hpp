@@ -1,6 +1,6 @@
 /// \file
-/// `features_as_targets`: examples whose target is their own features. Invariants: features are
-/// gathered once and copied; operations that follow change the features alone.
+/// `features_as_targets` makes the features of each example its target. Invariants: features are
+/// gathered once and copied; later operations change only the features.
 #pragma once
 
 #include <algorithm>
@@ -20,7 +20,7 @@ namespace lockstep {
 
 namespace pipeline {
 
-/// `D` with its features in place of its targets.
+/// `D` with its features instead of its targets.
 template <Dataset D>
 class FeaturesAsTargets : public Stage<D> {
  public:
@@ -32,7 +32,7 @@ class FeaturesAsTargets : public Stage<D> {
   template <class T>
   void gather(Pass pass, std::span<const Item> items, T* x, T* y) const {
     using Unused = detail::target_in<typename D::target_type, T>;
-    constexpr std::size_t chunk = 64;  // bounds the scratch for the targets of D
+    constexpr std::size_t chunk = 64;  // bounds the scratch for the unused targets of D
     const std::size_t n = this->shape().size();
     const auto old = scratch<FeaturesAsTargets, 0, Unused>(chunk * Stage<D>::target_shape().size());
     for (std::size_t first = 0; first < items.size(); first += chunk) {
@@ -44,7 +44,7 @@ class FeaturesAsTargets : public Stage<D> {
   const D& upstream() const { return this->source(); }
 };
 
-/// What `lockstep::features_as_targets` is.
+/// The type of `lockstep::features_as_targets`.
 struct FeaturesAsTargetsOperation : Operation {
   template <Dataset D>
   auto apply(D source) const {
@@ -60,11 +60,11 @@ struct FeaturesAsTargetsOperation : Operation {
 
 }  // namespace pipeline
 
-/// The features as they are here become the targets, for an autoencoder (Keras' `fit(x, x)`); the
-/// targets so far are dropped. Target shape: the shape of the features.
+/// Copies the current features to the targets, for an autoencoder (Keras' `fit(x, x)`); the
+/// previous targets are dropped. The target shape is the shape of the features.
 ///
-/// What stands before it changes both, what stands after it the features alone: rescale before it,
-/// noise for a denoising autoencoder after it. A cache is smallest before it.
+/// Operations before this one change both, operations after it only the features: put rescale
+/// before it, and the noise of a denoising autoencoder after it. A cache is smallest before it.
 /// \code
 ///   auto clean = images | lockstep::rescale(1.0 / 255) | lockstep::features_as_targets;
 ///   auto noisy = clean | lockstep::map([](auto& example, lockstep::Philox& draws) {

@@ -1,7 +1,7 @@
 /// \file
-/// `filter`: the examples for which a function is true. Invariants: selects, never changes an
-/// example; asked once for each example, when the pipeline is made, so that the number of examples
-/// is known and a worker's share is found without its neighbours'.
+/// `filter` keeps the examples for which a predicate is true. Invariants: examples are selected,
+/// never changed; the predicate runs once per example when the pipeline is built, so the number of
+/// examples is known and a worker can find its share without asking its peers.
 #pragma once
 
 #include <concepts>
@@ -25,10 +25,10 @@ namespace lockstep {
 
 namespace pipeline {
 
-/// Indices that were written down: the same in each pass.
+/// A stored list of indices, the same in every pass.
 using IndexList = std::shared_ptr<const std::vector<std::uint64_t>>;
 
-/// Reads an IndexList.
+/// The stream over an IndexList.
 class Listed {
  public:
   explicit Listed(IndexList list) : list_(std::move(list)) {}
@@ -43,7 +43,7 @@ class Listed {
   std::size_t at_ = 0;
 };
 
-/// The examples of `D` at the indices of a list.
+/// The examples of `D` whose indices are in a list.
 template <Dataset D>
 class Filter : public Selection<D> {
  public:
@@ -55,7 +55,7 @@ class Filter : public Selection<D> {
   IndexList kept_;
 };
 
-/// The indices of `source` whose examples `keep` takes.
+/// The indices of `source` whose examples satisfy `keep`.
 template <Dataset D, class Fn>
 IndexList indices_where(const D& source, const Fn& keep) {
   using Target = typename D::target_type;
@@ -73,7 +73,7 @@ IndexList indices_where(const D& source, const Fn& keep) {
   return kept;
 }
 
-/// What `lockstep::filter` returns.
+/// The result of `lockstep::filter`.
 template <class Fn>
 struct FilterOperation : Operation {
   explicit FilterOperation(Fn f) : keep(std::move(f)) {}
@@ -94,7 +94,8 @@ struct FilterOperation : Operation {
                   "put filter before shuffle and repeat");
     static_assert(
         fits || is_reordered<D> || draws || batched,
-        "lockstep::filter: the function must be callable as const with this pipeline's 'const Example<Target>&' and return bool; declare its parameter 'const auto& example'");
+        "lockstep::filter: the function must be callable as const with this pipeline's 'const "
+        "Example<Target>&' and return bool; declare its parameter 'const auto& example'");
     if constexpr (batched || draws || is_reordered<D> || !fits) {
       return source;
     } else {
@@ -108,13 +109,13 @@ struct FilterOperation : Operation {
 
 }  // namespace pipeline
 
-/// The examples for which `keep(example)` is true (tf.data's `filter`): `example.x` are the
-/// features, as float, `example.y` the target.
+/// Keeps the examples for which `keep(example)` is true (tf.data's `filter`). `example.x` holds the
+/// features as float, `example.y` the target.
 ///
-/// Each example is made and asked once, here, and only its index is kept: workers must know how
-/// many examples there are before the first step, so filtering cannot wait until a pass. Put it
-/// before shuffle, repeat and random maps.
-/// \throws UsageError if the data have no end.
+/// The predicate runs here, once per example, and only the indices of the kept examples are stored:
+/// workers must know the number of examples before the first step, so filtering cannot be deferred
+/// to a pass. Put filter before shuffle, repeat and random maps.
+/// \throws UsageError if the pipeline is infinite.
 /// \code
 ///   auto ones_and_twos = digits.train() | lockstep::filter([](const auto& example) {
 ///     return example.y[0] == 1 || example.y[0] == 2;

@@ -1,7 +1,8 @@
 /// \file
-/// `map`: a function on each example. Invariants: it works in float, whatever the device computes
-/// in; a random map draws from a generator keyed by (seed, pass, place in the pipeline, ordinal),
-/// so its draws do not depend on how a batch was cut or on which thread gathers it.
+/// `map` applies a function to each example. Invariants: the function works in float, whatever type
+/// the device computes in; a random map draws from a generator keyed by (seed, pass, position in
+/// the pipeline, ordinal), so its draws depend neither on how a batch is split nor on the thread
+/// that gathers it.
 #pragma once
 
 #include <concepts>
@@ -23,7 +24,7 @@
 
 namespace lockstep {
 
-/// One example in the hands of a mapped function, which may write to it. `Target` is
+/// One example as a mapped function sees it; the function may write to both spans. `Target` is
 /// std::int32_t for class labels, float for real values.
 template <class Target = std::int32_t>
 struct Example {
@@ -33,7 +34,8 @@ struct Example {
 
 namespace pipeline {
 
-/// Place for the targets of one example: `y` itself where it has the type, else scratch.
+/// A buffer for the targets of one example: `y` itself if it already has the type Target, otherwise
+/// scratch.
 template <class Owner, int Use, class Target, class Y>
 std::span<Target> target_buffer(Y* y, std::size_t count) {
   if constexpr (std::same_as<Y, Target>)
@@ -42,10 +44,12 @@ std::span<Target> target_buffer(Y* y, std::size_t count) {
     return scratch<Owner, Use>(count);
 }
 
+/// Callable as `fn(example)`, or, for a random map, as `fn(example, draws)`.
 template <class Fn, class Target>
 concept PlainMap = std::invocable<const Fn&, Example<Target>&>;
 template <class Fn, class Target>
 concept RandomMap = !PlainMap<Fn, Target> && std::invocable<const Fn&, Example<Target>&, Philox&>;
+/// Callable as `fn(in, out)`, or, for a random map, as `fn(in, out, draws)`.
 template <class Fn>
 concept PlainShapeMap = std::invocable<const Fn&, std::span<const float>, std::span<float>>;
 template <class Fn>
@@ -53,7 +57,7 @@ concept RandomShapeMap =
     !PlainShapeMap<Fn> &&
     std::invocable<const Fn&, std::span<const float>, std::span<float>, Philox&>;
 
-/// `D` with `Fn` done to each example in place.
+/// `D` with `Fn` applied to each example in place.
 template <Dataset D, class Fn>
 class Map : public Stage<D> {
   using Target = typename D::target_type;
@@ -100,10 +104,11 @@ class Map : public Stage<D> {
     }
   }
 
-  std::shared_ptr<const Fn> fn_;  // a lambda with captures has no assignment, a Dataset must
+  // Behind a pointer because a lambda with captures is not assignable, but a Dataset must be.
+  std::shared_ptr<const Fn> fn_;
 };
 
-/// `D` with features of shape `To`, which `Fn` writes from the old ones.
+/// `D` with features of shape `To`, which `Fn` computes from the old ones.
 template <Shape To, Dataset D, class Fn>
 class ShapeMap : public Stage<D> {
   using Target = typename D::target_type;
@@ -150,10 +155,11 @@ class ShapeMap : public Stage<D> {
     }
   }
 
-  std::shared_ptr<const Fn> fn_;  // a lambda with captures has no assignment, a Dataset must
+  // Behind a pointer because a lambda with captures is not assignable, but a Dataset must be.
+  std::shared_ptr<const Fn> fn_;
 };
 
-/// What `lockstep::map(fn)` returns.
+/// The result of `lockstep::map(fn)`.
 template <class Fn>
 struct MapOperation : Operation {
   explicit MapOperation(Fn f) : fn(std::move(f)) {}
@@ -167,7 +173,8 @@ struct MapOperation : Operation {
                   "lockstep::map: the pipeline is already batched; put map before batch");
     static_assert(
         fits || BatchedDataset<D>,
-        "lockstep::map: the function must be callable as const with this pipeline's 'Example<Target>&' or 'Example<Target>&, Philox&'; declare its parameter 'auto& example'");
+        "lockstep::map: the function must be callable as const with this pipeline's "
+        "'Example<Target>&' or 'Example<Target>&, Philox&'; declare its parameter 'auto& example'");
     if constexpr (BatchedDataset<D> || !fits)
       return source;
     else
@@ -175,7 +182,7 @@ struct MapOperation : Operation {
   }
 };
 
-/// What `lockstep::map<shape>(fn)` returns.
+/// The result of `lockstep::map<shape>(fn)`.
 template <Shape To, class Fn>
 struct ShapeMapOperation : Operation {
   explicit ShapeMapOperation(Fn f) : fn(std::move(f)) {}
@@ -188,7 +195,8 @@ struct ShapeMapOperation : Operation {
                   "lockstep::map: the pipeline is already batched; put map before batch");
     static_assert(
         fits || BatchedDataset<D>,
-        "lockstep::map: a map that changes the shape is called with 'std::span<const float> in, std::span<float> out' and optionally 'Philox&'; give the function these parameters");
+        "lockstep::map: a map that changes the shape is called with 'std::span<const float> in, "
+        "std::span<float> out' and optionally 'Philox&'; give the function these parameters");
     if constexpr (BatchedDataset<D> || !fits)
       return source;
     else
@@ -198,9 +206,9 @@ struct ShapeMapOperation : Operation {
 
 }  // namespace pipeline
 
-/// `fn` on each example, in place: `fn(example)`, or `fn(example, draws)` for a random map, where
-/// `example.x` and `example.y` are spans that may be written, and `draws` is a Philox& of this
-/// seed, pass, map and example. `fn` must be callable as const and from several threads.
+/// Applies `fn` to each example in place: `fn(example)`, or `fn(example, draws)` for a random map.
+/// `example.x` and `example.y` are writable spans; `draws` is a Philox& keyed by seed, pass, map
+/// and example. `fn` must be callable as const and from several threads at once.
 /// \code
 ///   auto noisy = images | lockstep::map([](auto& example, lockstep::Philox& draws) {
 ///     for (float& v : example.x) v += 8.0f * static_cast<float>(draws.normal());
@@ -211,8 +219,8 @@ pipeline::MapOperation<Fn> map(Fn fn) {
   return pipeline::MapOperation<Fn>(std::move(fn));
 }
 
-/// A map that changes the shape of the features: `fn(in, out)` or `fn(in, out, draws)` writes all
-/// of `out`, which has shape `To`.
+/// Applies a map that changes the shape of the features: `fn(in, out)` or `fn(in, out, draws)`
+/// writes all of `out`, which has shape `To`.
 /// \code
 ///   auto ends = signals | lockstep::map<lockstep::shape(2)>(
 ///       [](std::span<const float> in, std::span<float> out) {

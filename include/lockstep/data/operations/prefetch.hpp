@@ -1,6 +1,6 @@
 /// \file
-/// `prefetch`: batches assembled ahead. Invariant: changes when a batch is assembled, never what is
-/// in it.
+/// `prefetch` assembles batches ahead of time. Invariant: it changes when a batch is assembled,
+/// never its contents.
 #pragma once
 
 #include <cstddef>
@@ -18,7 +18,7 @@ namespace lockstep {
 
 namespace pipeline {
 
-/// `D` with `depth` batches assembled ahead on a thread of their own.
+/// `D` with up to `depth` batches assembled ahead on a separate thread.
 template <BatchedDataset D>
 class Prefetch : public Selection<D> {
  public:
@@ -33,9 +33,9 @@ class Prefetch : public Selection<D> {
   std::size_t depth_;
 };
 
-/// What `lockstep::prefetch` returns.
+/// The result of `lockstep::prefetch`.
 struct PrefetchOperation : Operation {
-  static constexpr std::size_t max_depth = 1024;  // each takes the memory of a batch
+  static constexpr std::size_t max_depth = 1024;  // each level costs the memory of one batch
   explicit PrefetchOperation(std::size_t n) : depth(n) {}
   std::size_t depth;
 
@@ -54,16 +54,18 @@ struct PrefetchOperation : Operation {
 
 }  // namespace pipeline
 
-/// Up to `depth` batches are assembled ahead, on a thread of their own, while the model computes.
-/// 0 assembles each batch when it is asked for. That thread takes no asynchronous signal, and a
-/// process that a function of the pipeline starts there inherits this. \throws UsageError unless `depth` is 0 to 1024.
+/// Assembles up to `depth` batches ahead, on a separate thread, while the model computes. With 0,
+/// each batch is assembled when it is requested. The thread blocks asynchronous signals; a child
+/// process that a function of the pipeline starts there inherits the blocked signals.
+/// \throws UsageError unless `depth` is 0 to 1024.
 /// \code
 ///   auto train = images | lockstep::batch(64) | lockstep::prefetch(2);
 /// \endcode
 inline pipeline::PrefetchOperation prefetch(Count depth) {
   const std::uint64_t batches = depth.checked(
       "prefetch",
-      "the depth cannot be chosen automatically; give the number of batches to assemble ahead, usually 2");
+      "the depth cannot be chosen automatically; give the number of batches to assemble ahead, "
+      "usually 2");
   if (batches > pipeline::PrefetchOperation::max_depth)
     throw UsageError("prefetch({}): the depth exceeds {} batches; 2 is usually enough", batches,
                      pipeline::PrefetchOperation::max_depth);

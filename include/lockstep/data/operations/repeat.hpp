@@ -1,6 +1,7 @@
 /// \file
-/// `repeat`: a pass goes round its source. Invariant: the first round is the source's own pass;
-/// each further round is a pass with a seed of its own, so that a shuffle before it draws anew.
+/// `repeat` runs through its source several times in one pass. Invariant: the first round is the
+/// source's own pass; each later round is a pass with its own seed, so a shuffle before repeat
+/// draws a new order for each round.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +21,8 @@ namespace lockstep {
 
 namespace pipeline {
 
-/// Rounds of `D`; ends after `times` of them, or when a round has no example.
+/// The stream of repeated passes of `D`. Ends after `times` rounds, or after a round without
+/// examples.
 template <Dataset D>
 class Rounds {
  public:
@@ -46,6 +48,7 @@ class Rounds {
   }
 
  private:
+  /// The pass of a round after the first.
   Pass of_round(std::uint64_t round) const {
     return {mix(mix(pass_.seed, hash_name("repeat")), round), pass_.number};
   }
@@ -55,24 +58,25 @@ class Rounds {
   Pass pass_;
   StreamOf<D> stream_;
   std::uint64_t round_ = 0;
-  bool found_ = false;
+  bool found_ = false;  // whether this round has had an example
 };
 
-/// `D` over and over in each pass.
+/// `D` repeated within each pass.
 template <Dataset D>
 class Repeat : public Selection<D> {
  public:
   static constexpr bool reordered = true;
   static constexpr std::uint64_t endless = std::numeric_limits<std::uint64_t>::max();
 
-  /// \throws UsageError if `times` is 0 or the number of examples does not fit 64 bits.
+  /// \throws UsageError if `times` is 0 or the number of examples overflows 64 bits.
   Repeat(D source, std::uint64_t times) : Selection<D>(std::move(source)), times_(times) {
     if (times == 0)
       throw UsageError("repeat(0): zero rounds; give at least 1, or no argument to repeat forever");
     const auto once = this->source().size();
     if (times != endless && once && *once > 0 && times > endless / *once)
       throw UsageError(
-          "repeat({}) of {} examples: the number of examples overflows 64 bits; omit the argument to repeat forever",
+          "repeat({}) of {} examples: the number of examples overflows 64 bits; omit the argument "
+          "to repeat forever",
           times, *once);
   }
   std::optional<std::uint64_t> size() const {
@@ -89,7 +93,7 @@ class Repeat : public Selection<D> {
   std::uint64_t times_;
 };
 
-/// What `lockstep::repeat` is, and what it returns.
+/// The type of `lockstep::repeat` and of its result.
 struct RepeatOperation : Operation {
   constexpr explicit RepeatOperation(std::uint64_t n) : times(n) {}
   std::uint64_t times;
@@ -113,9 +117,9 @@ struct RepeatOperation : Operation {
 
 }  // namespace pipeline
 
-/// `repeat(n)`: each pass goes n times round the data. `repeat` or `repeat()`: without end; then
-/// `fit` needs `steps_per_epoch`. A shuffle before it draws another order for each round.
-/// \throws UsageError if n is negative, or 0 when it meets its source.
+/// `repeat(n)` runs n times through the data in each pass; `repeat` or `repeat()` runs forever, and
+/// `fit` then needs `steps_per_epoch`. A shuffle before repeat draws a new order for each round.
+/// \throws UsageError if n is negative, or, when applied to a source, 0.
 /// \code
 ///   auto train = images | lockstep::shuffle(60'000) | lockstep::repeat | lockstep::batch(64);
 /// \endcode

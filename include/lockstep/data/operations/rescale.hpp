@@ -1,6 +1,6 @@
 /// \file
-/// `rescale`: multiply and add. Invariants: lazy, so that what lies under it stays bytes; computed
-/// in the type of the device, in the same loop that converts.
+/// `rescale` multiplies and adds. Invariants: lazy, so the data below it stay bytes; computed in
+/// the device's type, in the same loop that converts the elements.
 #pragma once
 
 #include <cstddef>
@@ -16,7 +16,7 @@ namespace lockstep {
 
 namespace pipeline {
 
-/// x * scale + offset, see RowChange.
+/// The operation x * scale + offset as the op of a RowChange.
 struct Scaling {
   static constexpr bool random = false;
   double scale = 1, offset = 0;
@@ -41,7 +41,7 @@ class Rescale : public Mapped<Rescale<D>, D> {
       for (std::size_t i = 0; i < n; ++i) x[i] = x[i] * scale + offset;
     }
   }
-  /// The same rescale over `f(source)`; a rescale right under it stays above `f` too.
+  /// Applies `f` below this rescale, and below any rescale directly under it.
   template <class F>
   auto rebase(F f) const {
     auto inner = apply_under_rescale(this->source(), f);
@@ -58,7 +58,7 @@ class Rescale : public Mapped<Rescale<D>, D> {
   double scale_, offset_;
 };
 
-/// What `lockstep::rescale` returns.
+/// The result of `lockstep::rescale`.
 struct RescaleOperation : Operation {
   RescaleOperation(double s, double o) : scale(s), offset(o) {}
   double scale, offset;
@@ -76,9 +76,11 @@ struct RescaleOperation : Operation {
 
 }  // namespace pipeline
 
-/// Features times `scale` plus `offset` (Keras' Rescaling layer); targets stay.
+/// Multiplies features by `scale` and adds `offset` (Keras' Rescaling layer). Targets are
+/// unchanged.
 ///
-/// x' = T(x) * T(scale) + T(offset), T being float or double as the device computes.
+/// x' = T(x) * T(scale) + T(offset), where T, float or double, is the type that the device computes
+/// in.
 /// \code
 ///   auto unit = images | lockstep::rescale(1.0f / 255);   // 0..255 to 0..1
 /// \endcode

@@ -1,6 +1,6 @@
 /// \file
-/// `sample_weights`: how much each example counts. Invariants: a weight belongs to an example and
-/// goes with it through all operations; data without weights have no place for them.
+/// `sample_weights` assigns a weight to each example. Invariants: a weight belongs to an example
+/// and stays with it through all operations; unweighted data need no memory for weights.
 #pragma once
 
 #include <algorithm>
@@ -24,12 +24,12 @@ namespace lockstep {
 
 namespace pipeline {
 
-/// A weight for each index of a source.
+/// The weights of a source, looked up by index.
 template <class W>
 class WeightTable {
  public:
-  /// `values`: in the order of a pass of `source`.
-  /// \throws UsageError unless there is a finite one for each example.
+  /// `values` are in the order of a pass of `source`.
+  /// \throws UsageError unless there is one finite weight per example.
   template <Dataset D>
   WeightTable(const D& source, std::vector<W> values) : values_(std::move(values)) {
     const auto size = source.size();
@@ -41,7 +41,8 @@ class WeightTable {
     for (std::size_t i = 0; i < values_.size(); ++i)
       if (!lockstep::detail::is_weight(static_cast<double>(values_[i])))
         throw UsageError(
-            "sample_weights: example {} has weight {}; weights must be finite, typically near 1, and 0 for examples to ignore",
+            "sample_weights: example {} has weight {}; weights must be finite, typically near 1, "
+            "and 0 for examples to ignore",
             i, values_[i]);
     indices_.reserve(values_.size());
     auto stream = source.indices(Pass{});
@@ -50,22 +51,26 @@ class WeightTable {
     const auto twice = std::adjacent_find(indices_.begin(), indices_.end());
     if (twice != indices_.end())
       throw UsageError(
-          "sample_weights: example {} occurs more than once in a pass; put sample_weights before the operation that repeats it",
+          "sample_weights: example {} occurs more than once in a pass; put sample_weights before "
+          "the operation that repeats it",
           *twice);
     if (!indices_.empty() && indices_.back() + 1 == indices_.size()) indices_ = {};
   }
 
+  /// Weight of the example with this source index.
   W of(std::uint64_t index) const {
     if (indices_.empty() && index < values_.size()) return values_[static_cast<std::size_t>(index)];
     const auto found = std::lower_bound(indices_.begin(), indices_.end(), index);
     if (found == indices_.end() || *found != index)
       throw UsageError(
-          "sample_weights: example {} was not in the first pass; the source must yield the same examples in every pass",
+          "sample_weights: example {} was not in the first pass; the source must yield the same "
+          "examples in every pass",
           index);
     return values_[static_cast<std::size_t>(found - indices_.begin())];
   }
 
  private:
+  /// Sorts both arrays by index.
   void sort() {
     std::vector<std::size_t> order(indices_.size());
     std::iota(order.begin(), order.end(), std::size_t{0});
@@ -77,11 +82,11 @@ class WeightTable {
     std::sort(indices_.begin(), indices_.end());
   }
 
-  std::vector<std::uint64_t> indices_;  // of the values, rising; empty: 0, 1, 2, ...
+  std::vector<std::uint64_t> indices_;  // of the values, ascending; empty if 0, 1, 2, ...
   std::vector<W> values_;
 };
 
-/// `D` with weights.
+/// `D` with a weight per example.
 template <Dataset D, class W>
 class SampleWeights : public Selection<D> {
  public:
@@ -101,7 +106,7 @@ class SampleWeights : public Selection<D> {
   Table table_;
 };
 
-/// What `lockstep::sample_weights` returns.
+/// The result of `lockstep::sample_weights`.
 template <class W>
 struct SampleWeightsOperation : Operation {
   explicit SampleWeightsOperation(std::vector<W> v) : values(std::move(v)) {}
@@ -115,7 +120,8 @@ struct SampleWeightsOperation : Operation {
                   "before batch");
     static_assert(
         !is_reordered<D> || batched,
-        "lockstep::sample_weights: after a shuffle or repeat, weights cannot be matched to examples; put sample_weights before shuffle and repeat");
+        "lockstep::sample_weights: after a shuffle or repeat, weights cannot be matched to "
+        "examples; put sample_weights before shuffle and repeat");
     if constexpr (batched || is_reordered<D>) {
       return source;
     } else {
@@ -129,14 +135,16 @@ struct SampleWeightsOperation : Operation {
 
 }  // namespace pipeline
 
-/// Keras' `sample_weight`: a weight for each example, in the order of the data. The loss of a batch
-/// is the sum of w l over its examples, divided by their number, and not by the sum of weights;
-/// metrics count examples alike, but for `Weighted` ones. A weight may be negative. An example of
-/// several elements, such as a sequence, has one weight. Weights given twice are multiplied.
+/// Assigns a weight to each example, in the order of the data (Keras' `sample_weight`). The loss of
+/// a batch is the sum of w l over its examples, divided by the number of examples, not by the sum
+/// of weights. Metrics ignore weights, except `Weighted` ones. A weight may be negative. An example
+/// with several elements, such as a sequence, has one weight. Weights given more than once are
+/// multiplied.
 ///
-/// `values` are float or double. Put it before shuffle and repeat; it is for `fit`'s training and
-/// validation data and for `evaluate`. Weights of classes are an option of `fit`, `class_weight`.
-/// \throws UsageError, when it meets its source, unless there is a finite weight for each example.
+/// `values` are float or double. Put sample_weights before shuffle and repeat. It applies to the
+/// training and validation data of `fit` and to `evaluate`. Class weights are the option
+/// `class_weight` of `fit`.
+/// \throws UsageError, when applied to a source, unless there is one finite weight per example.
 /// \code
 ///   auto train = lockstep::tensors(x, lockstep::shape(8), y) | lockstep::sample_weights(w) |
 ///                lockstep::shuffle(1'000) | lockstep::batch(64);

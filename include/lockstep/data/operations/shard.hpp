@@ -1,5 +1,5 @@
 /// \file
-/// `shard`: each n-th example of a pass. Invariant: selects, never changes an example.
+/// `shard` keeps every n-th example of a pass. Invariant: examples are selected, never changed.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@ namespace lockstep {
 
 namespace pipeline {
 
-/// The places `first`, `first` + `step`, ... of a stream.
+/// The elements at positions `first`, `first` + `step`, ... of a stream.
 template <IndexStream S>
 class EachNth {
  public:
@@ -39,10 +39,10 @@ class EachNth {
  private:
   S source_;
   std::uint64_t step_, first_;
-  std::uint64_t ahead_;  // to be left out before the next
+  std::uint64_t ahead_;  // elements to skip before the next one
 };
 
-/// Shard `index` of `count` of `D`.
+/// Shard `index` of the `count` shards of `D`.
 template <Dataset D>
 class Shard : public Selection<D> {
  public:
@@ -51,7 +51,8 @@ class Shard : public Selection<D> {
       : Selection<D>(std::move(source)), count_(count), index_(index) {
     if (index >= count)
       throw UsageError(
-          "shard({}, {}): shard indices run from 0 to {}; give a count of at least 1 and an index below it",
+          "shard({}, {}): shard indices run from 0 to {}; give a count of at least 1 and an index "
+          "below it",
           count, index, count == 0 ? 0 : count - 1);
   }
   std::optional<std::uint64_t> size() const {
@@ -67,7 +68,7 @@ class Shard : public Selection<D> {
   std::uint64_t count_, index_;
 };
 
-/// What `lockstep::shard` returns.
+/// The result of `lockstep::shard`.
 struct ShardOperation : Operation {
   ShardOperation(std::uint64_t n, std::uint64_t i) : count(n), index(i) {}
   std::uint64_t count, index;
@@ -87,12 +88,13 @@ struct ShardOperation : Operation {
 
 }  // namespace pipeline
 
-/// The examples at places `index`, `index` + `count`, ... of each pass (tf.data's `shard`): folds
-/// of a cross-validation, a part of large data.
+/// Keeps the examples at positions `index`, `index` + `count`, ... of each pass (tf.data's
+/// `shard`), for the folds of a cross-validation or a subset of large data.
 ///
-/// Not for distribution: a strategy cuts each global batch itself, and every worker must give it
-/// the same pipeline, so the index must not be a worker's rank.
-/// \throws UsageError if one is negative, or unless index < count when it meets its source.
+/// Not for distributed training: a strategy splits each global batch itself and every worker must
+/// pass it the same pipeline, so `index` must not be the rank of a worker.
+/// \throws UsageError if an argument is negative, or, when applied to a source, unless index <
+/// count.
 /// \code
 ///   auto fold = images | lockstep::shard(5, 0);   // examples 0, 5, 10, ...
 /// \endcode

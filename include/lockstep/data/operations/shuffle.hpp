@@ -1,6 +1,6 @@
 /// \file
-/// `shuffle`: tf.data's buffer, played on indices. Invariant: the order is a pure function of
-/// (seed, pass) and of the order of the source; no example is read to find it.
+/// `shuffle` runs tf.data's shuffle buffer on indices. Invariant: the order is a pure function of
+/// (seed, pass) and of the source's order; no example is read to determine it.
 #pragma once
 
 #include <algorithm>
@@ -23,11 +23,12 @@ namespace lockstep {
 
 namespace pipeline {
 
-/// A stream through a buffer: each step gives out a slot chosen uniformly and fills it again.
+/// A stream through a shuffle buffer: each step returns a slot chosen uniformly and refills it from
+/// the source.
 template <IndexStream S>
 class Shuffled {
  public:
-  /// `capacity`: slots; the memory is taken here and kept.
+  /// `capacity`: number of slots. Their memory is allocated here and reused in every pass.
   Shuffled(S source, std::size_t capacity, Pass pass)
       : source_(std::move(source)), capacity_(capacity), draws_(key(pass)) {
     buffer_.reserve(capacity);
@@ -72,17 +73,18 @@ class Shuffled {
   bool full_ = false;
 };
 
-/// `D` in a drawn order, another one each pass.
+/// `D` in random order, a different one in each pass.
 template <Dataset D>
 class Shuffle : public Selection<D> {
  public:
   static constexpr bool reordered = true;
 
-  /// \throws UsageError if `buffer` is 0 or too large to draw from.
+  /// \throws UsageError if `buffer` is 0 or exceeds 2^32 - 1.
   Shuffle(D source, std::uint64_t buffer) : Selection<D>(std::move(source)) {
     if (buffer == 0)
       throw UsageError(
-          "shuffle(0): the buffer is empty; give at least 1, or the size of the data for a full shuffle");
+          "shuffle(0): the buffer is empty; give at least 1, or the size of the data for a full "
+          "shuffle");
     buffer_ = std::min(buffer, this->size().value_or(buffer));
     if (buffer_ > std::numeric_limits<std::uint32_t>::max())
       throw UsageError("shuffle({}): the buffer exceeds 4294967295 examples; give a smaller one",
@@ -99,7 +101,7 @@ class Shuffle : public Selection<D> {
   std::uint64_t buffer_ = 0;
 };
 
-/// What `lockstep::shuffle` returns.
+/// The result of `lockstep::shuffle`.
 struct ShuffleOperation : Operation {
   explicit ShuffleOperation(std::uint64_t n) : buffer(n) {}
   std::uint64_t buffer;
@@ -117,12 +119,13 @@ struct ShuffleOperation : Operation {
 
 }  // namespace pipeline
 
-/// A drawn order, another one each pass (tf.data's `shuffle`): a buffer of `buffer` examples is
-/// filled, each step gives out one of them, chosen uniformly, and fills its place with the next.
+/// Shuffles the examples, in a different order each pass (tf.data's `shuffle`): a buffer of
+/// `buffer` examples is filled; each step returns one of them, chosen uniformly, and puts the next
+/// example in its slot.
 ///
-/// `buffer` of at least the data's size is a full shuffle, each order equally likely. Only indices
-/// are buffered: 8 bytes an example.
-/// \throws UsageError if `buffer` is negative, or 0 when it meets its source.
+/// A `buffer` at least as large as the data is a full shuffle: every order is equally likely. Only
+/// indices are buffered, 8 bytes per example.
+/// \throws UsageError if `buffer` is negative, or, when applied to a source, 0.
 /// \code
 ///   auto train = images | lockstep::shuffle(10'000) | lockstep::batch(64);
 /// \endcode

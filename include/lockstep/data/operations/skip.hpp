@@ -1,5 +1,5 @@
 /// \file
-/// `skip`: all but the first examples of a pass. Invariant: selects, never changes an example.
+/// `skip` drops the first examples of a pass. Invariant: examples are selected, never changed.
 #pragma once
 
 #include <cstdint>
@@ -56,7 +56,7 @@ class Skip : public Selection<D> {
   std::uint64_t count_;
 };
 
-/// What `lockstep::skip` returns.
+/// The result of `lockstep::skip`.
 struct SkipOperation : Operation {
   explicit SkipOperation(std::uint64_t n) : count(n) {}
   std::uint64_t count;
@@ -76,8 +76,8 @@ struct SkipOperation : Operation {
 
 }  // namespace pipeline
 
-/// Each pass without its first `count` examples; empty if there are no more. \throws UsageError if
-/// `count` is negative.
+/// Drops the first `count` examples of each pass (tf.data's `skip`); a shorter pass becomes empty.
+/// \throws UsageError if `count` is negative.
 /// \code
 ///   auto rest = train | lockstep::skip(5'000);
 /// \endcode

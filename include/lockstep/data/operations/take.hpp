@@ -1,5 +1,5 @@
 /// \file
-/// `take`: the first examples of a pass. Invariant: selects, never changes an example.
+/// `take` keeps the first examples of a pass. Invariant: examples are selected, never changed.
 #pragma once
 
 #include <algorithm>
@@ -32,7 +32,7 @@ class Take : public Selection<D> {
   std::uint64_t count_;
 };
 
-/// What `lockstep::take` returns.
+/// The result of `lockstep::take`.
 struct TakeOperation : Operation {
   explicit TakeOperation(std::uint64_t n) : count(n) {}
   std::uint64_t count;
@@ -52,8 +52,8 @@ struct TakeOperation : Operation {
 
 }  // namespace pipeline
 
-/// The first `count` examples of each pass, or all if there are fewer. \throws UsageError if
-/// `count` is negative.
+/// Keeps the first `count` examples of each pass (tf.data's `take`), or all if there are fewer.
+/// \throws UsageError if `count` is negative.
 /// \code
 ///   auto few = train | lockstep::take(1'000);
 /// \endcode

@@ -1,7 +1,12 @@
 /// \file
-/// `validation_split`: the last part of the training data becomes validation data. Invariants: the
-/// cut is made under shuffle and repeat, so no example is in both parts, in any epoch; a cache
-/// under the cut serves both.
+/// `validation_split` uses the last part of the training data for validation.
+///
+///     source | cache | shuffle | batch              training data as given
+///     source | cache | take(k) | shuffle | batch    training
+///     source | cache | skip(k) | batch              validation
+///
+/// Invariants: the split is below shuffle and repeat, so no example is in both parts, in any epoch;
+/// a cache below the split serves both.
 #pragma once
 
 #include <cmath>
@@ -27,12 +32,12 @@ namespace lockstep {
 
 namespace pipeline {
 
-/// The examples of `D` come in an order of their own, so that its last ones are known.
+/// Whether the examples of `D` have a fixed order, so that its last ones are well defined.
 template <class D>
 inline constexpr bool is_in_order = Dataset<D> && !BatchedDataset<D> && !is_reordered<D>;
 
-/// Rebuilds a pipeline with its in-order part replaced by f of it. `kept`: shuffle and repeat stay.
-/// The primary template is for stages that cannot stand above a cut.
+/// Rebuilds a pipeline with its in-order part p replaced by f(p). `kept` says whether shuffle and
+/// repeat are kept. The primary template is for stages that cannot be above a split.
 template <class D>
 struct Rebuild {
   static constexpr bool possible = is_in_order<D>;
@@ -42,7 +47,7 @@ struct Rebuild {
   }
 };
 
-/// Of a stage above the cut: `again(stage, inner)` is the same stage over `inner`.
+/// Rebuilds a stage above the split: `Recreate::of(stage, inner)` is the same stage over `inner`.
 template <class D, class Source, class Recreate>
 struct RebuildStage {
   static constexpr bool possible = is_in_order<D> || Rebuild<Source>::possible;
@@ -55,7 +60,7 @@ struct RebuildStage {
   }
 };
 
-/// How each such stage is made again.
+/// One policy per stage that may be above a split.
 struct RecreateShuffle {
   template <bool kept, class D, Dataset Inner>
   static auto of(const D& d, Inner inner) {
@@ -133,11 +138,11 @@ struct Rebuild<Prefetch<D>> : RebuildStage<Prefetch<D>, D, RecreatePrefetch> {};
 
 }  // namespace pipeline
 
-/// In the place of `fit`'s validation data: a part of the training data. Made by
-/// `validation_split`.
+/// A request to validate on part of the training data, passed to `fit` instead of validation data.
+/// Made by `validation_split`.
 class ValidationSplit {
  public:
-  /// What `Model::fit` looks for.
+  /// Lets `Model::fit` recognize this type.
   static constexpr bool is_split = true;
 
   /// \throws UsageError unless 0 < fraction < 1.
@@ -148,18 +153,20 @@ class ValidationSplit {
           fraction);
   }
 
-  /// The pipeline for training and the one for validation.
-  /// \throws UsageError if the data never end, or are too few for both.
+  /// Returns the training pipeline and the validation pipeline.
+  /// \throws UsageError if the pipeline is infinite or has too few examples for both parts.
   template <BatchedDataset Data>
   auto parts(const Data& data) const {
     constexpr bool possible = pipeline::Rebuild<Data>::possible;
     constexpr bool draws = pipeline::random_maps < Data >> 0;
     static_assert(
         possible,
-        "lockstep::validation_split: an operation between shuffle and batch cannot be split; put take, skip, shard, concatenate and zip before shuffle");
+        "lockstep::validation_split: an operation between shuffle and batch cannot be split; put "
+        "take, skip, shard, concatenate and zip before shuffle");
     static_assert(
         !draws || !possible,
-        "lockstep::validation_split: the random map of the training data would change the validation data too; give fit a separate validation pipeline");
+        "lockstep::validation_split: the random map of the training data would change the "
+        "validation data too; give fit a separate validation pipeline");
     if constexpr (possible && !draws) {
       std::uint64_t first = 0;
       const auto training = [&](const auto& all) {
@@ -176,16 +183,18 @@ class ValidationSplit {
   }
 
  private:
-  /// Keras' floor(n * (1 - fraction)), in double.
+  /// The number of training examples, floor(n * (1 - fraction)) in double, as in Keras.
   std::uint64_t split_index(std::optional<std::uint64_t> size) const {
     if (!size)
       throw UsageError(
-          "validation_split: the pipeline is infinite, so it has no last part; put take before shuffle");
+          "validation_split: the pipeline is infinite, so it has no last part; put take before "
+          "shuffle");
     const auto split =
         static_cast<std::uint64_t>(std::floor(static_cast<double>(*size) * (1.0 - fraction_)));
     if (split == 0 || split >= *size)
       throw UsageError(
-          "validation_split({}) of {} examples leaves none for training or for validation; change the fraction or give fit a separate validation pipeline",
+          "validation_split({}) of {} examples leaves none for training or for validation; change "
+          "the fraction or give fit a separate validation pipeline",
           fraction_, *size);
     return split;
   }
@@ -193,12 +202,13 @@ class ValidationSplit {
   double fraction_;
 };
 
-/// Keras' `validation_split`: the last `fraction` of the data, as they are before shuffle and
-/// repeat, is for validation and not for training. Of n examples floor(n * (1 - fraction)) train.
+/// Holds out the last `fraction` of the data for validation (Keras' `validation_split`). The split
+/// is made before shuffle and repeat. Of n examples, floor(n * (1 - fraction)) are used for
+/// training.
 ///
-/// Validation goes once through its part in order, with the same batch size, `rescale` and maps.
-/// It stands in the place of validation data, and not among FitOptions, so that only a program that
-/// asks for it compiles the second pipeline.
+/// Validation runs once through its part in order, with the same batch size, `rescale` and maps.
+/// The split is an argument of its own instead of a field of FitOptions, so only programs that use
+/// it compile the second pipeline.
 /// \throws UsageError unless 0 < fraction < 1.
 /// \code
 ///   auto history = model.fit(train, lockstep::validation_split(0.2), {.epochs = 3});

@@ -1,6 +1,7 @@
 /// \file
-/// `window` and `unbatch`: several examples as one, and one as several. Invariants: a window is
-/// whole, and one pass has the same windows as any other; rows keep their numbers.
+/// `window` joins consecutive examples into one, `unbatch` splits an example into its rows.
+/// Invariants: every window is full, and all passes have the same windows; the numbers of a row
+/// never change.
 #pragma once
 
 #include <algorithm>
@@ -25,19 +26,20 @@
 
 namespace lockstep {
 
-/// How windows lie in the data, with tf.data's names.
+/// The spacing of windows, with tf.data's names.
 struct WindowOptions {
-  std::uint64_t shift = 0;   ///< from one window's beginning to the next; 0: the window's size
-  std::uint64_t stride = 1;  ///< from one example of a window to its next
+  std::uint64_t shift = 0;   ///< distance between the starts of windows; 0: the window's size
+  std::uint64_t stride = 1;  ///< distance between the examples of a window
 };
 
 namespace pipeline {
 
-/// `shape` with an axis of `extent` in front.
+/// `shape` with a leading axis of `extent`.
 inline Shape stacked(const Shape& shape, std::uint64_t extent) {
   if (shape.rank == 4)
     throw UsageError(
-        "window: examples or targets of shape {} already have the maximum of four axes; flatten them first",
+        "window: examples or targets of shape {} already have the maximum of four axes; flatten "
+        "them first",
         to_string(shape));
   Shape result{shape.rank + 1, {static_cast<int>(extent), 1, 1, 1}};
   for (int axis = 0; axis < shape.rank; ++axis)
@@ -49,7 +51,8 @@ inline Shape stacked(const Shape& shape, std::uint64_t extent) {
 inline Shape unstacked(const Shape& shape, const char* what) {
   if (shape.rank == 0)
     throw UsageError(
-        "unbatch: the {} have shape () and no axis to split; features and targets need the same first axis",
+        "unbatch: the {} have shape () and no axis to split; features and targets need the same "
+        "first axis",
         what);
   Shape result{shape.rank - 1, {1, 1, 1, 1}};
   for (int axis = 1; axis < shape.rank; ++axis)
@@ -57,13 +60,14 @@ inline Shape unstacked(const Shape& shape, const char* what) {
   return result;
 }
 
-/// Windows of `D`: window w holds the examples at places w * shift + k * stride.
+/// The windows of `D`: window w holds the examples at positions w * shift + k * stride, k = 0 ..
+/// size - 1.
 template <Dataset D>
 class Window : public Stage<D> {
   using Target = typename D::target_type;
 
  public:
-  /// \throws UsageError for a window of no size, or of data without end.
+  /// \throws UsageError if size or stride are out of range or the pipeline is infinite.
   Window(D source, std::uint64_t size, WindowOptions options)
       : Stage<D>(std::move(source)), length_(size), options_(options) {
     detail::check_count("window: shift", options.shift, 0);
@@ -71,7 +75,8 @@ class Window : public Stage<D> {
     if (size < 1 || size > std::uint64_t{std::numeric_limits<int>::max()} ||
         options.stride > std::numeric_limits<std::uint32_t>::max())
       throw UsageError(
-          "window({}) with stride {}: out of range; the size must be 1 to 2147483647 and the stride 1 to 4294967295",
+          "window({}) with stride {}: out of range; the size must be 1 to 2147483647 and the "
+          "stride 1 to 4294967295",
           size, options.stride);
     if (options_.shift == 0) options_.shift = size;
     shape_ = stacked(this->source().shape(), size);
@@ -107,7 +112,8 @@ class Window : public Stage<D> {
   }
 
  private:
-  /// `f(the window's items, x, y)` for each window. Random maps below draw anew for each window.
+  /// Calls `f(members, x, y)` for each window, with the items of its examples. Random maps below
+  /// draw separately for each window.
   template <class T, class Y, class F>
   void each(std::span<const Item> items, T* x, Y* y, F f) const {
     const std::size_t length = static_cast<std::size_t>(length_);
@@ -128,7 +134,7 @@ class Window : public Stage<D> {
   IndexList places_;
 };
 
-/// The rows of the examples of `D`: row r of example i has index i * rows + r.
+/// The rows of the examples of `D`. Row r of example i has index i * rows + r.
 template <Dataset D>
 class Unbatch : public Stage<D> {
   using Target = typename D::target_type;
@@ -142,7 +148,8 @@ class Unbatch : public Stage<D> {
         rows_(static_cast<std::uint64_t>(this->source().shape()[0])) {
     if (this->source().shape()[0] != this->source().target_shape()[0])
       throw UsageError(
-          "unbatch: features of shape {} and targets of shape {} differ in the first axis; make it equal",
+          "unbatch: features of shape {} and targets of shape {} differ in the first axis; make it "
+          "equal",
           to_string(this->source().shape()), to_string(this->source().target_shape()));
   }
 
@@ -154,7 +161,7 @@ class Unbatch : public Stage<D> {
     return *whole * rows_;
   }
 
-  /// Each index of the source, row by row.
+  /// The stream of rows: each source index expands to `rows` consecutive indices.
   class Rows {
    public:
     Rows(StreamOf<D> source, std::uint64_t rows) : source_(std::move(source)), rows_(rows) {}
@@ -192,7 +199,8 @@ class Unbatch : public Stage<D> {
     const std::span<Y> whole_y = scratch<Unbatch, 1, Y>(this->source().target_shape().size());
     for (std::size_t i = 0; i < items.size(); ++i) {
       const Item whole{items[i].index / rows_, items[i].ordinal};
-      if (i == 0 || whole.index != items[i - 1].index / rows_)  // rows in order share one gather
+      // Consecutive rows of an example share one gather.
+      if (i == 0 || whole.index != items[i - 1].index / rows_)
         this->source().gather(pass, std::span<const Item>(&whole, 1), whole_x.data(),
                               whole_y.data());
       const auto row = static_cast<std::size_t>(items[i].index % rows_);
@@ -200,7 +208,7 @@ class Unbatch : public Stage<D> {
       std::copy_n(whole_y.data() + row * m, m, y + i * m);
     }
   }
-  /// A row weighs what its example does.
+  /// A row has the weight of its example.
   template <class T>
     requires WeightedDataset<D>
   void weigh(std::span<const Item> items, T* w) const {
@@ -215,7 +223,7 @@ class Unbatch : public Stage<D> {
   std::uint64_t rows_;
 };
 
-/// What `lockstep::window` returns.
+/// The result of `lockstep::window`.
 struct WindowOperation : Operation {
   WindowOperation(std::uint64_t n, WindowOptions o) : size(n), options(o) {}
   std::uint64_t size;
@@ -227,10 +235,12 @@ struct WindowOperation : Operation {
                   "lockstep::window: the pipeline is already batched; put window before batch");
     static_assert(
         !is_reordered<D> || BatchedDataset<D>,
-        "lockstep::window: a shuffle or repeat before window would separate consecutive examples; put window before shuffle and repeat");
+        "lockstep::window: a shuffle or repeat before window would separate consecutive examples; "
+        "put window before shuffle and repeat");
     static_assert(
         !WeightedDataset<D> || is_reordered<D> || BatchedDataset<D>,
-        "lockstep::window: a window has a single weight, but its examples have one each; put sample_weights after window");
+        "lockstep::window: a window has a single weight, but its examples have one each; put "
+        "sample_weights after window");
     if constexpr (BatchedDataset<D> || is_reordered<D> || WeightedDataset<D>)
       return source;
     else
@@ -240,17 +250,19 @@ struct WindowOperation : Operation {
   }
 };
 
-/// What `lockstep::unbatch` is.
+/// The type of `lockstep::unbatch`.
 struct UnbatchOperation : Operation {
   template <Dataset D>
   auto apply(D source) const {
     constexpr bool draws = random_maps < D >> 0;
     static_assert(
         !BatchedDataset<D>,
-        "lockstep::unbatch: batches are only assembled when a model reads them, so there is nothing to undo; remove batch");
+        "lockstep::unbatch: batches are only assembled when a model reads them, so there is "
+        "nothing to undo; remove batch");
     static_assert(
         !draws || BatchedDataset<D>,
-        "lockstep::unbatch: a random map before unbatch would draw again for each row; put unbatch before map");
+        "lockstep::unbatch: a random map before unbatch would draw again for each row; put unbatch "
+        "before map");
     if constexpr (BatchedDataset<D> || draws)
       return source;
     else
@@ -261,12 +273,12 @@ struct UnbatchOperation : Operation {
 
 }  // namespace pipeline
 
-/// Windows of `size` examples that follow each other, each window one example: its features are
-/// those of its examples, stacked along a new first axis, and so are its targets (tf.data's
-/// `window(size, shift, stride, drop_remainder=True)` with each window batched). What does not fill
-/// a window at the end is left out, since examples have one shape.
-/// \throws UsageError, when it meets its source, if the data never end, have no room for another
-/// axis, or `size` or `stride` is 0.
+/// Joins each window of `size` consecutive examples into one example, whose features and targets
+/// are stacked along a new first axis (tf.data's `window(size, shift, stride, drop_remainder=True)`
+/// with each window batched). A final window that is not full is dropped, since all examples have
+/// the same shape.
+/// \throws UsageError, when applied to a source, if the pipeline is infinite, the examples already
+/// have four axes, or `size` or `stride` is out of range.
 /// \code
 ///   auto hours = signal | lockstep::window(24, {.shift = 1});   // (24, ...) for each hour
 /// \endcode
@@ -275,10 +287,11 @@ inline pipeline::WindowOperation window(Count size, WindowOptions options = {}) 
           options};
 }
 
-/// Each example taken apart along the first axis of its features and targets (tf.data's `unbatch`):
-/// an example of shape (4, 8) with a target of shape (4) becomes four of shape (8), each with its
-/// weight.
-/// \throws UsageError, when it meets its source, if the two have no such axis in common.
+/// Splits each example along the first axis of its features and targets (tf.data's `unbatch`): an
+/// example of shape (4, 8) with a target of shape (4) becomes four examples of shape (8), each with
+/// the example's weight.
+/// \throws UsageError, when applied to a source, if features and targets do not share their first
+/// axis.
 /// \code
 ///   auto rows = bags | lockstep::unbatch;
 /// \endcode

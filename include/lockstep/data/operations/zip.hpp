@@ -1,6 +1,6 @@
 /// \file
-/// `zip`: two pipelines side by side. Invariants: example i has the features of the first's example
-/// i and the targets of the second's; its index holds both of theirs.
+/// `zip` combines two pipelines in parallel. Invariants: example i has the features of example i of
+/// the first and the targets of example i of the second; its index packs both source indices.
 #pragma once
 
 #include <algorithm>
@@ -22,7 +22,7 @@ namespace lockstep {
 
 namespace pipeline {
 
-/// Index a of the first stream and index b of the second as a * 2^32 + b; ends with the shorter.
+/// Pairs of two streams: indices a and b become a * 2^32 + b. Ends with the shorter stream.
 template <IndexStream First, IndexStream Second>
 class Pairs {
  public:
@@ -34,7 +34,8 @@ class Pairs {
     if (!b) return std::nullopt;
     if ((*a | *b) >> 32 != 0)
       throw UsageError(
-          "zip: an index exceeds the 4294967295 of a 32-bit index; zip before concatenate, window and unbatch, or use fewer examples");
+          "zip: an index exceeds the 4294967295 of a 32-bit index; zip before concatenate, window "
+          "and unbatch, or use fewer examples");
     return *a << 32 | *b;
   }
   void restart(Pass pass)
@@ -49,7 +50,7 @@ class Pairs {
   Second second_;
 };
 
-/// Features of `A`, targets of `B`.
+/// The features of `A` with the targets of `B`.
 template <Dataset A, Dataset B>
 class Zip {
  public:
@@ -63,7 +64,7 @@ class Zip {
 
   Shape shape() const { return features_.shape(); }
   Shape target_shape() const { return targets_.target_shape(); }
-  /// The shorter of both.
+  /// The smaller of both sizes; an infinite side does not count.
   std::optional<std::uint64_t> size() const {
     const auto a = features_.size(), b = targets_.size();
     return a && b ? std::min(*a, *b) : a ? a : b;
@@ -77,7 +78,7 @@ class Zip {
   void gather(Pass pass, std::span<const Item> items, T* x,
               detail::target_in<target_type, T>* y) const {
     using Unused = detail::target_in<typename A::target_type, T>;
-    constexpr std::size_t chunk = 64;  // bounds the scratch for what nobody reads
+    constexpr std::size_t chunk = 64;  // bounds the scratch for the unused halves
     const std::size_t n = shape().size(), m = target_shape().size();
     const auto local = scratch<Zip, 0, Item>(chunk);
     const auto other_y = scratch<Zip, 1, Unused>(chunk * features_.target_shape().size());
@@ -110,13 +111,13 @@ class Zip {
 
 }  // namespace pipeline
 
-/// Two pipelines side by side: the features of `features`, the targets of `targets`, as many
-/// examples as the shorter has (tf.data's `zip((features, targets))`, where each has one part; here
-/// each has both, and the targets of the first and the features of the second are left out).
+/// Combines the features of one pipeline with the targets of another, up to the length of the
+/// shorter (tf.data's `zip((features, targets))`, where each has one component; here each has both,
+/// and the targets of the first and the features of the second are dropped).
 ///
-/// Each side keeps its own order, so shuffle after zip. Random maps of both sides draw the same
-/// numbers for an example. Weights of both sides are multiplied.
-/// \throws UsageError in a pass that meets an index beyond 2^32 - 1.
+/// Each side keeps its own order, so shuffle after zip. Random maps at the same position of both
+/// sides draw the same numbers for an example. Weights of both sides are multiplied.
+/// \throws UsageError during a pass, if an index exceeds 2^32 - 1.
 /// \code
 ///   auto denoise = lockstep::zip(images | lockstep::map(noise), teacher) | lockstep::batch(64);
 /// \endcode

@@ -18,7 +18,7 @@ namespace lockstep::datasets::detail {
 inline constexpr std::size_t cifar10_plane = 32 * 32, cifar10_image = 3 * cifar10_plane,
                              cifar10_record = 1 + cifar10_image, cifar10_records = 10'000;
 
-/// Refuses a file that is not there, and says where it may be instead.
+/// Throws if the file does not exist, with a hint where it might be instead.
 inline void expect_cifar10_file(const std::filesystem::path& path) {
   std::error_code ignored;
   if (std::filesystem::exists(path, ignored)) return;
@@ -32,7 +32,8 @@ inline void expect_cifar10_file(const std::filesystem::path& path) {
         path.stem().string());
   throw FileError(
       path.string(),
-      "cannot be found; put the file there or pass another folder with the binary version of CIFAR-10");
+      "cannot be found; put the file there or pass another folder with the binary version of "
+      "CIFAR-10");
 }
 
 void read_cifar10_file(const std::filesystem::path& path, std::size_t records,
@@ -75,7 +76,7 @@ inline Images read_cifar10(const std::filesystem::path& folder,
   std::vector<std::int32_t> labels;
   for (const char* name : names) expect_cifar10_file(folder / name);
   for (const char* name : names) {
-    if (images.capacity() == 0) {  // after the first file is known to be long enough
+    if (images.capacity() == 0) {  // reserve only after the first file proved to be long enough
       read_cifar10_file(folder / name, cifar10_records, images, labels);
       images.reserve(names.size() * images.size());
     } else {

@@ -1,6 +1,6 @@
 /// \file
-/// CSV: a table as text, one example a line. Invariants: a file is read whole or refused with line,
-/// column and name of the column; a column of words is read by one vocabulary in all lines.
+/// CSV: a table as text, one example per line. Invariants: a file is read completely or refused
+/// with line, column and column name; a text column uses one vocabulary in all lines.
 ///
 /// Not part of <lockstep/lockstep.hpp>.
 #pragma once
@@ -30,20 +30,21 @@ namespace lockstep {
 
 namespace detail {
 
-/// `options` with the vocabularies that they leave to this file.
+/// Completes `options` with the vocabularies found in this file.
 LOCKSTEP_COLD_DECL CsvOptions learn_csv_vocabulary(std::string_view text, const std::string& path,
                                                    const CsvOptions& options);
 
-/// `options` with all that they leave to this file.
+/// Completes `options` with the target, the columns and the vocabularies of this file.
 LOCKSTEP_COLD_DECL CsvOptions complete_csv(std::string_view text, const std::string& path,
                                            const CsvOptions& options);
 
-/// Adds the numbers of a table's fields to arrays.
+/// Converts the fields of a table to numbers and appends them to arrays.
 class CsvNumbers {
  public:
   CsvNumbers(const CsvTable& table, const CsvOptions& options) : table_(table), options_(options) {}
 
-  /// Adds the numbers of one field; `one_hot`: whether a column of words may be several.
+  /// Appends the numbers of one field. `one_hot`: whether a text column may expand to several
+  /// numbers.
   template <class T>
   void add(const CsvColumn& column, std::vector<T>& numbers, bool one_hot) const {
     const std::string_view field = table_.field(column);
@@ -66,6 +67,7 @@ class CsvNumbers {
   }
 
  private:
+  /// The number in a field, or `.missing` for an empty one.
   template <class T>
   T number(const CsvColumn& column, std::string_view field) const {
     const auto value = field.empty() ? missing<T>(column) : csv_number<T>(field);
@@ -77,6 +79,7 @@ class CsvNumbers {
     return *value;
   }
 
+  /// `.missing` as T; throws if it is not an integer that an integral column can hold.
   template <class T>
   std::optional<T> missing(const CsvColumn& column) const {
     const double value = *options_.missing;
@@ -85,10 +88,12 @@ class CsvNumbers {
             value <= std::numeric_limits<T>::max()))
         table_.refuse(
             column,
-            "a value is missing, and .missing is not an integer that fits this column; change .missing");
+            "a value is missing, and .missing is not an integer that fits this column; change "
+            ".missing");
     return static_cast<T>(value);
   }
 
+  /// Throws the error that fits a field that is not a T, with the remedy for its type.
   template <class T>
   [[noreturn]] void refuse(const CsvColumn& column, std::string_view field) const {
     const bool is_real = csv_number<double>(field).has_value();
@@ -96,11 +101,13 @@ class CsvNumbers {
       if (is_real)
         table_.refuse(
             column,
-            "{} is not a 32-bit integer, but the target is read as class labels; for regression use read_csv<float, float>",
+            "{} is not a 32-bit integer, but the target is read as class labels; for regression "
+            "use read_csv<float, float>",
             shown_name(field));
       table_.refuse(
           column,
-          "{} is not an integer; list a text target in .word_index, or name another column in .target",
+          "{} is not an integer; list a text target in .word_index, or name another column in "
+          ".target",
           shown_name(field));
     }
     if (std::same_as<T, std::uint8_t>)
@@ -112,7 +119,8 @@ class CsvNumbers {
                     shown_name(field));
     table_.refuse(
         column,
-        "{} is not a number; list a text column in .one_hot or .word_index, exclude it with .drop, or check the header and the delimiter",
+        "{} is not a number; list a text column in .one_hot or .word_index, exclude it with .drop, "
+        "or check the header and the delimiter",
         shown_name(field));
   }
 
@@ -120,7 +128,7 @@ class CsvNumbers {
   const CsvOptions& options_;
 };
 
-/// The table in `text`, which is the content of the file that errors name `path`.
+/// Parses the table in `text`, the contents of the file that errors call `path`.
 template <class Element, class Target>
 Tensors<Element, Target> parse_csv(std::string_view text, const std::string& path,
                                    const CsvOptions& options) {
@@ -142,23 +150,24 @@ Tensors<Element, Target> parse_csv(std::string_view text, const std::string& pat
           is_label ? Shape{} : shape(static_cast<int>(table.target().width()))};
 }
 
+/// A view of the bytes of a file as text.
 inline std::string_view csv_text(const std::vector<std::uint8_t>& bytes) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
 }  // namespace detail
 
-/// Reads a CSV file, plain or gzip: each line an example. Features are float (`Element`: or double,
-/// std::uint8_t), of shape (columns), wider where `.one_hot` has columns of words.
+/// Reads a CSV file, plain or gzip; each line is an example. Features are float (or double or
+/// std::uint8_t, by `Element`), of shape (columns), wider where `.one_hot` lists text columns.
 ///
-/// `Target` std::int32_t reads class labels, of shape (); a label of words is the number of its
-/// word. float or double reads real values, of shape (1), or (words) if `.one_hot` has the target.
-/// Blanks around a field do not count. "nan" and "inf" are numbers unless `.check_finite`. With
-/// `.missing`, an empty field of words is the word "".
-/// \throws FileError if the file cannot be read; DataError, with line, column (from 1) and the
-/// column's name, for a field that is not a number of its type, an unknown word, a missing field
-/// without `.missing`, a line of another length, or a quote out of place; UsageError for options
-/// that contradict each other.
+/// `Target` std::int32_t reads class labels of shape (); the label of a text target is its word's
+/// number. float or double reads real values, of shape (1), or (words) if `.one_hot` lists the
+/// target. Spaces around a field are ignored. "nan" and "inf" are numbers unless `.check_finite` is
+/// set. With `.missing`, an empty text field is the word "".
+/// \throws FileError if the file cannot be read; DataError, with line, column (from 1) and column
+/// name, for a field that is not a number of its type, an unknown word, a missing field without
+/// `.missing`, a line of a different length, or a misplaced quote; UsageError for contradictory
+/// options.
 /// \code
 ///   auto houses = lockstep::read_csv<float, float>(                // a regression
 ///       "houses.csv", {.target = "price", .drop = {"id"}, .one_hot = {"region"}});
@@ -171,10 +180,10 @@ Tensors<Element, Target> read_csv(const std::filesystem::path& path,
   return detail::parse_csv<Element, Target>(detail::csv_text(bytes), path.string(), options);
 }
 
-/// `options` with what they leave to the file filled in: target, columns by name, and the
-/// vocabulary of each column of words. Another file read with them gets the same features in the
-/// same order (Keras' `StringLookup.adapt`).
-/// \throws as `read_csv`.
+/// Returns `options` with everything that they leave to the file filled in: the target, the columns
+/// by name, and the vocabulary of each text column. Another file read with them gets the same
+/// features in the same order (Keras' `StringLookup.adapt`).
+/// \throws the same as `read_csv`.
 /// \code
 ///   const auto options = lockstep::adapt_csv("train.csv", {.target = "fare", .one_hot = {"sex"}});
 ///   auto train = lockstep::read_csv<float, float>("train.csv", options);

@@ -40,7 +40,7 @@ CsvOptions complete_csv(std::string_view text, const std::string& path, const Cs
   complete.drop.clear();
   complete.columns.clear();
   for (const CsvColumn& column : table.features()) complete.columns.push_back(column.name);
-  CsvTable(text, path, complete);  // refuses two columns of one name
+  CsvTable(text, path, complete);  // refuses duplicate column names
   return complete;
 }
 

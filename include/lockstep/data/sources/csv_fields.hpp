@@ -1,9 +1,9 @@
 /// \file
-/// The text of a CSV file as lines, fields and numbers. Invariant: a number is the nearest one of
-/// its type, whatever the locale.
+/// The text of a CSV file as lines, fields and numbers. Invariant: a number is rounded to the
+/// nearest value of its type, in every locale.
 ///
 /// Not part of <lockstep/lockstep.hpp>.
-/// Source: RFC 4180 (quotes, line ends), with any delimiter and blank lines left out.
+/// Source: RFC 4180 (quotes, line ends), extended to any delimiter; blank lines are skipped.
 #pragma once
 
 #include <charconv>
@@ -21,39 +21,42 @@
 
 namespace lockstep::detail {
 
-/// Walks through the fields of a CSV text.
+/// Iterates over the lines of a CSV text and splits them into fields.
 class CsvFields {
  public:
   LOCKSTEP_DECL CsvFields(std::string_view text, const std::string& path, char delimiter);
 
-  /// The next line that is not blank; false at the end. Fields live until the next call.
+  /// Reads the next non-blank line; false at the end. The fields stay valid until the next call.
   LOCKSTEP_DECL bool next_line(std::vector<std::string_view>& fields);
   const std::string& path() const { return path_; }
-  /// Number of the last line, from 1.
+  /// Number of the line read last, from 1.
   std::size_t line() const { return line_; }
 
-  /// `name`: the column's, empty if there is none.
+  /// Throws DataError with the position. `name`: the name of the column, empty if it has none.
   [[noreturn]] LOCKSTEP_COLD_DECL void refuse(std::size_t line, std::size_t column,
                                               std::string_view name, std::string_view fact) const;
 
  private:
+  /// Moves past a line end: LF, CR or CR LF.
   LOCKSTEP_DECL void end_line();
 
+  /// The field at the current position.
   LOCKSTEP_DECL std::string_view field(std::size_t column);
 
+  /// The quoted field at the current position, with doubled quotes reduced to one.
   LOCKSTEP_DECL std::string_view quoted(std::size_t column);
 
   std::string_view text_;
   const std::string& path_;
   char delimiter_;
   std::size_t at_ = 0, line_ = 0, next_number_ = 1;
-  std::vector<std::unique_ptr<std::string>> unquoted_;  // of the line, where quotes were doubled
+  std::vector<std::unique_ptr<std::string>> unquoted_;  // fields that had doubled quotes
 };
 
-/// Whether a decimal number is less than 1 in magnitude, whatever its exponent; `field` is one.
+/// Whether the decimal number `field` is less than 1 in magnitude, for any exponent.
 LOCKSTEP_COLD_DECL bool csv_is_below_one(std::string_view field);
 
-/// The number that `field` is; nothing if it is none or does not fit T.
+/// Parses `field` as a number; nothing if it is not a number or does not fit in T.
 template <class T>
 std::optional<T> csv_number(std::string_view field) {
   if (field.size() > 1 && field[0] == '+' && field[1] != '-') field.remove_prefix(1);
@@ -61,16 +64,18 @@ std::optional<T> csv_number(std::string_view field) {
   const auto [end, error] = std::from_chars(field.data(), field.data() + field.size(), value);
   if (end != field.data() + field.size()) return std::nullopt;
   if (error == std::errc::result_out_of_range && std::floating_point<T>) {
-    // Below the smallest number of the type: the nearest one or zero, as strtod has it.
+    // Underflow: the nearest subnormal number or zero, as strtod returns.
     if (!csv_is_below_one(field)) return std::nullopt;
     long double wide = field.starts_with('-') ? -0.0L : 0.0L;
-    std::from_chars(field.data(), field.data() + field.size(), wide);  // 0 if it is below that, too
+    // Leaves 0 in `wide` if long double underflows, too.
+    std::from_chars(field.data(), field.data() + field.size(), wide);
     return static_cast<T>(wide);
   }
   if (error != std::errc{}) return std::nullopt;
   return value;
 }
 
+/// `field` without leading and trailing spaces and tabs.
 LOCKSTEP_DECL std::string_view csv_trimmed(std::string_view field);
 
 }  // namespace lockstep::detail

@@ -11,7 +11,7 @@ namespace lockstep::detail {
 
 CsvFields::CsvFields(std::string_view text, const std::string& path, char delimiter)
     : text_(text), path_(path), delimiter_(delimiter) {
-  if (text_.substr(0, 3) == "\xef\xbb\xbf") at_ = 3;  // the mark that some programs write
+  if (text_.substr(0, 3) == "\xef\xbb\xbf") at_ = 3;  // byte order mark
 }
 
 bool CsvFields::next_line(std::vector<std::string_view>& fields) {
@@ -91,14 +91,15 @@ bool csv_is_below_one(std::string_view field) {
     const bool negative = digits.starts_with('-');
     digits.remove_prefix(std::min(digits.find_first_of("0123456789"), digits.size()));
     if (std::from_chars(digits.data(), digits.data() + digits.size(), exponent).ec != std::errc{})
-      return negative;  // beyond any number of digits before it
+      return negative;  // the exponent outweighs any number of digits
     if (negative) exponent = -exponent;
   }
   const std::size_t first = field.find_first_of("123456789");
   if (first >= end) return true;  // zero
   const std::size_t point = std::min(field.find('.'), end);
   const auto places = static_cast<std::int64_t>(point) - static_cast<std::int64_t>(first);
-  return (places > 0 ? places - 1 : places) + exponent < 0;  // power of ten of the first digit
+  // Less than 1 exactly if the decimal exponent of the leading digit is negative.
+  return (places > 0 ? places - 1 : places) + exponent < 0;
 }
 
 std::string_view csv_trimmed(std::string_view field) {

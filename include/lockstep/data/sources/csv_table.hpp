@@ -1,6 +1,6 @@
 /// \file
-/// Which columns of a CSV file are read, and its lines. Invariants: a column that the options name
-/// exists once, or the file is refused; each line has as many fields as the first.
+/// Selects the columns of a CSV file and iterates over its lines. Invariants: a column named in the
+/// options exists exactly once, or the file is refused; every line has as many fields as the first.
 ///
 /// Not part of <lockstep/lockstep.hpp>.
 #pragma once
@@ -21,44 +21,45 @@
 
 namespace lockstep {
 
-/// How a CSV file is read. A column is given by its name, or without a header by its number from 0
-/// ("2").
+/// Options for reading a CSV file. A column is identified by its name or, without a header, by its
+/// number from 0 ("2").
 struct CsvOptions {
   char delimiter = ',';
   bool header = true;                  ///< the first line names the columns
-  std::string target{};                ///< the target's column; empty: the last
-  std::optional<double> missing{};     ///< the value of an empty field; nothing: it is an error
+  std::string target{};                ///< the target column; empty: the last
+  std::optional<double> missing{};     ///< the value of an empty field; unset: an error
   std::vector<std::string> columns{};  ///< the features, in this order; empty: all but the target
-  std::vector<std::string> drop{};     ///< columns that are left out
-  /// Columns of words, each of which becomes as many numbers as the vocabulary has words: 1 for the
-  /// field's word, 0 for the others.
+  std::vector<std::string> drop{};     ///< columns to ignore
+  /// Text columns to encode as one-hot vectors over their vocabulary.
   std::vector<std::string> one_hot{};
-  /// Columns of words, each of which becomes the number of its word in the vocabulary, from 0.
+  /// Text columns to encode as the index of the word in the vocabulary, from 0.
   std::vector<std::string> word_index{};
-  /// The words of a column; without an entry, those of the file, sorted by their bytes.
+  /// The vocabulary of a column. Without an entry, the words in the file, sorted by bytes.
   std::map<std::string, std::vector<std::string>> vocabulary{};
-  bool unknown_words = false;  ///< a word outside of the vocabulary is all 0 or, as an index, the
-                               ///< number of words; false: it is an error
-  bool check_finite = false;   ///< nan and inf are errors
+  /// Whether to accept words outside the vocabulary: as a zero vector in `one_hot`, as the size of
+  /// the vocabulary in `word_index`.
+  bool unknown_words = false;
+  bool check_finite = false;  ///< whether nan and inf are errors
 };
 
 namespace detail {
 
-/// A column that is read.
+/// A column to read.
 struct CsvColumn {
   enum class Kind : std::uint8_t { number, one_hot, word_index };
   std::size_t index = 0;
-  std::string name;  ///< as the options call it
+  std::string name;  ///< as in the options
   Kind kind = Kind::number;
-  std::map<std::string, std::size_t, std::less<>> words{};  ///< each with its number
+  std::map<std::string, std::size_t, std::less<>> words{};  ///< each word with its index
 
+  /// How many features the column contributes.
   std::size_t width() const { return kind == Kind::one_hot ? words.size() : 1; }
 };
 
-/// The lines of a table, and which columns are read.
+/// A CSV file as lines of selected columns.
 class CsvTable {
  public:
-  /// \throws DataError if the options do not fit the file; UsageError if they contradict each
+  /// \throws DataError if the options do not match the file; UsageError if they contradict each
   /// other.
   LOCKSTEP_COLD_DECL CsvTable(std::string_view text, const std::string& path,
                               const CsvOptions& options);
@@ -66,10 +67,10 @@ class CsvTable {
   const std::vector<CsvColumn>& features() const { return features_; }
   const CsvColumn& target() const { return target_; }
 
-  /// The next line of data; false at the end.
-  /// \throws DataError if it has another number of columns than the first.
+  /// Reads the next line of data; false at the end.
+  /// \throws DataError if the line does not have as many columns as the first.
   LOCKSTEP_DECL bool next();
-  /// The field of a column; empty if it is missing, which `.missing` allows.
+  /// The field of a column; empty if the value is missing and `.missing` is set.
   LOCKSTEP_DECL std::string_view field(const CsvColumn& column) const;
   template <class... Args>
   [[noreturn, gnu::cold]] void refuse(const CsvColumn& column, fmt::format_string<Args...> fact,
@@ -81,21 +82,23 @@ class CsvTable {
  private:
   [[noreturn]] LOCKSTEP_COLD_DECL void refuse_with(const CsvColumn& column,
                                                    std::string_view fact) const;
-  /// Number, from 0, of the column that `name` gives.
+  /// Index, from 0, of the column that `name` identifies.
   LOCKSTEP_DECL std::size_t column_index(const std::string& name) const;
 
+  /// Chooses target and features from the options.
   LOCKSTEP_DECL void choose_columns();
 
-  /// A column that is missing from the file and is not read, as the target that adapted options
-  /// had.
+  /// Whether a column is absent from the file and not selected, such as the original target of
+  /// adapted options.
   LOCKSTEP_DECL bool is_left_out(const std::string& name) const;
 
+  /// Makes a column a text column of this kind, with its vocabulary if the options have one.
   LOCKSTEP_DECL void set_words(const std::string& name, CsvColumn::Kind kind);
 
   const CsvOptions& options_;
   CsvFields lines_;
   std::vector<std::string_view> fields_;
-  std::vector<std::string> names_;  // of all columns; without a header the first line's fields
+  std::vector<std::string> names_;  // of all columns; without a header, the first line's fields
   std::vector<CsvColumn> features_;
   CsvColumn target_;
   bool at_first_line_ = true;

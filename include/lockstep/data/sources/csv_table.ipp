@@ -16,7 +16,8 @@ CsvTable::CsvTable(std::string_view text, const std::string& path, const CsvOpti
   if (std::string_view("\"\r\n+-.").find(options.delimiter) != std::string_view::npos ||
       (options.delimiter >= '0' && options.delimiter <= '9'))
     throw UsageError(
-        "read_csv: the delimiter {} also occurs in numbers, quotes or line ends; choose another one",
+        "read_csv: the delimiter {} also occurs in numbers, quotes or line ends; choose another "
+        "one",
         shown_name({&options.delimiter, 1}));
   if (!options.columns.empty() && !options.drop.empty())
     throw UsageError("read_csv: both .columns and .drop are given; remove one of them");
@@ -35,7 +36,8 @@ CsvTable::CsvTable(std::string_view text, const std::string& path, const CsvOpti
     };
     if (!has(options.one_hot) && !has(options.word_index))
       throw UsageError(
-          "read_csv: .vocabulary has {}, which is neither in .one_hot nor in .word_index; list it in one of them",
+          "read_csv: .vocabulary has {}, which is neither in .one_hot nor in .word_index; list it "
+          "in one of them",
           shown_name(name));
   }
 }
@@ -118,11 +120,11 @@ bool CsvTable::is_left_out(const std::string& name) const {
 }
 
 void CsvTable::set_words(const std::string& name, CsvColumn::Kind kind) {
-  if (is_left_out(name)) return;  // all features and the target were found
+  if (is_left_out(name)) return;  // all features and the target are present
   const std::size_t index = column_index(name);
   const auto found = std::find_if(features_.begin(), features_.end(),
                                   [&](const CsvColumn& c) { return c.index == index; });
-  if (found == features_.end() && index != target_.index) return;  // a column that is not read
+  if (found == features_.end() && index != target_.index) return;  // not a selected column
   CsvColumn& column = index == target_.index ? target_ : *found;
   if (column.kind != CsvColumn::Kind::number)
     throw UsageError(

@@ -1,6 +1,6 @@
 /// \file
-/// The folder of a data set that is read from files. Invariants: a folder that is missing is an
-/// error unless the caller names a substitute; a folder that exists is never replaced.
+/// The folder of a data set that is read from files. Invariants: a missing folder is an error
+/// unless the caller passes a substitute; an existing folder is never replaced by one.
 #pragma once
 
 #include <string>
@@ -12,14 +12,15 @@
 namespace lockstep::datasets::detail {
 
 /// Whether `folder` exists.
-/// \throws FileError if it cannot be examined or is not a folder.
+/// \throws FileError if its status cannot be read or it is not a folder.
 LOCKSTEP_COLD_DECL bool has_data_folder(const std::string& folder, const char* name);
 
-/// \throws FileError unless `folder` exists; `drawn` is the call that needs no files.
+/// \throws FileError unless `folder` exists; the message suggests `drawn`, a call that needs no
+/// files.
 LOCKSTEP_COLD_DECL void expect_data_folder(const std::string& folder, const char* name,
                                            const char* drawn);
 
-/// Whether `folder` exists; if not, logs a warning that `otherwise` is used instead.
+/// Whether `folder` exists. If not, logs a warning that `otherwise` is used instead.
 LOCKSTEP_COLD_DECL bool has_data_folder(const std::string& folder, const char* name,
                                         const Splits& otherwise);
 

@@ -1,6 +1,6 @@
 /// \file
-/// Drawn digits: a data set that needs no download. Invariants: image and label are a pure function
-/// of (seed, part, index); each run of ten from a multiple of ten on has each class once.
+/// Drawn digits: a synthetic data set that needs no download. Invariants: image and label are a
+/// pure function of (seed, part, index); images 10 k to 10 k + 9 contain each class once.
 #pragma once
 
 #include <cstdint>
@@ -11,9 +11,9 @@
 
 namespace lockstep::datasets {
 
-/// Drawn digits, in type and shape as MNIST: 28 x 28 x 1 bytes, bright on dark, ten classes in
-/// equal parts. Strokes with drawn bend, slant, size, place, thickness and noise. The test part has
-/// draws of its own.
+/// Draws digits with the type and shape of MNIST: 28 x 28 x 1 bytes, bright on dark, ten balanced
+/// classes. Bend, slant, size, position and thickness of the strokes and the noise are random. The
+/// test part has independent draws.
 /// \code
 ///   auto train = lockstep::datasets::digits().train();   // 10,000 digits
 /// \endcode

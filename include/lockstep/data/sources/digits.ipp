@@ -14,8 +14,8 @@
 
 namespace lockstep::datasets::detail {
 
-/// A pen that collects line segments. Coordinates: x to the right, y down, the digit within
-/// [-0.6, 0.6] x [-1, 1].
+/// A pen that records line segments. x points right, y down; a digit lies within [-0.6, 0.6] x [-1,
+/// 1].
 class Pen {
  public:
   struct Point {
@@ -30,7 +30,8 @@ class Pen {
     segments_[count_++] = {at_, {x, y}};
     at_ = {x, y};
   }
-  /// Joins (cx + rx cos a, cy + ry sin a) for a from `from` to `to` degrees; starts where it is.
+  /// Draws the arc (cx + rx cos a, cy + ry sin a) for a from `from` to `to` degrees, connected to
+  /// the current position.
   void arc(float cx, float cy, float rx, float ry, float from, float to) {
     constexpr int pieces = 12;
     for (int i = 0; i <= pieces; ++i) {
@@ -38,7 +39,7 @@ class Pen {
       line(cx + rx * std::cos(a), cy + ry * std::sin(a));
     }
   }
-  /// As `arc`, but lifts the pen first.
+  /// Like `arc`, but lifts the pen first.
   void free_arc(float cx, float cy, float rx, float ry, float from, float to) {
     move(cx + rx * std::cos(from * 0.017453293f), cy + ry * std::sin(from * 0.017453293f));
     arc(cx, cy, rx, ry, from, to);
@@ -51,7 +52,7 @@ class Pen {
   std::array<Segment, 32> segments_{};
 };
 
-/// The strokes of a digit; `style` chooses among ways of writing it.
+/// The strokes of a digit; `style`, 0 to 3, selects a way of writing it.
 inline Pen write_digit(int digit, std::uint32_t style) {
   Pen pen;
   switch (digit) {
@@ -139,7 +140,7 @@ inline void draw_digit(int digit, Philox& draws, std::span<std::uint8_t> image) 
   };
   Pen pen = write_digit(digit, draws.below(4));
 
-  // Hand: a smooth bend, then an affine map to pixels.
+  // Handwriting: a smooth bend, then an affine map to pixels.
   const float bend_x = between(-0.1, 0.1), bend_y = between(-0.08, 0.08);
   const float phase_x = between(0, 6.283), phase_y = between(0, 6.283);
   const float angle = between(-0.22, 0.22), shear = between(-0.25, 0.25);
@@ -152,7 +153,7 @@ inline void draw_digit(int digit, Philox& draws, std::span<std::uint8_t> image) 
     return Pen::Point{centre_x + c * x - s * y, centre_y + s * x + c * y};
   };
 
-  // Squared distance of each pixel to the strokes, near them.
+  // Squared distance of each pixel to the nearest stroke, within reach of the strokes.
   const float radius = between(0.8, 1.7), reach = radius + 0.5f;
   std::array<float, side * side> distance;
   distance.fill(reach * reach);
@@ -176,7 +177,7 @@ inline void draw_digit(int digit, Philox& draws, std::span<std::uint8_t> image) 
       }
   }
 
-  // Ink with soft edges; noise, of which a dark background keeps the bright half.
+  // Ink with soft edges, plus noise; clamping drops its negative half on the black background.
   const float ink = between(190, 255), noise = between(0, 30);
   std::uint32_t word = 0;
   for (std::size_t i = 0; i < distance.size(); ++i) {

@@ -1,6 +1,6 @@
 /// \file
-/// Images of ten classes that are drawn instead of read. Invariants: image and label are a pure
-/// function of (key, index); each run of ten from a multiple of ten on has each class once.
+/// Synthetic images of ten classes. Invariants: image and label are a pure function of (key,
+/// index); images 10 k to 10 k + 9 contain each class once.
 #pragma once
 
 #include <array>
@@ -19,7 +19,8 @@
 
 namespace lockstep::datasets::detail {
 
-/// draw(label, draws, bytes) draws one image of shape `image`; `purpose` names its draws.
+/// Draws `count` images of shape `image` by `draw(label, draws, bytes)`. `purpose` names the random
+/// stream of the images.
 template <class Draw>
 Images draw_images(std::size_t count, std::uint64_t key, const Shape& image,
                    std::string_view purpose, const Draw& draw) {
@@ -28,7 +29,7 @@ Images draw_images(std::size_t count, std::uint64_t key, const Shape& image,
   std::vector<std::int32_t> labels(count);
   std::array<std::int32_t, 10> order{};
   for (std::size_t i = 0; i < count; ++i) {
-    if (i % 10 == 0) {  // the classes of the next ten, in a drawn order
+    if (i % 10 == 0) {  // shuffle the classes of the next ten images
       std::iota(order.begin(), order.end(), 0);
       Philox draws(mix(key, hash_name("classes")), i / 10);
       for (std::uint32_t n = 10; n > 1; --n) std::swap(order[n - 1], order[draws.below(n)]);

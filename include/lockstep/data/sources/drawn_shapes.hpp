@@ -1,7 +1,7 @@
 /// \file
-/// Drawn shapes: coloured images that need no download. Invariants: image and label are a pure
-/// function of (seed, part, index); each run of ten from a multiple of ten on has each class once;
-/// a class stays the same when the image is mirrored or turned.
+/// Drawn shapes: synthetic color images that need no download. Invariants: image and label are a
+/// pure function of (seed, part, index); images 10 k to 10 k + 9 contain each class once; the class
+/// of an image does not change when it is mirrored or rotated.
 ///
 /// Not part of <lockstep/lockstep.hpp>.
 #pragma once
@@ -16,17 +16,17 @@ namespace lockstep::datasets {
 
 namespace detail {
 
-/// How far (x, y) lies outside of the border of a shape, negative inside; the shape lies within the
-/// circle of radius 1. Classes: disc, ring, square, frame, triangle, cross, star, crescent, bar,
-/// pair of discs.
+/// Signed distance of (x, y) from the border of a shape, negative inside; the shape fits into the
+/// unit circle. Classes: disc, ring, square, frame, triangle, cross, star, crescent, bar, pair of
+/// discs.
 LOCKSTEP_DECL float distance_to_shape(std::int32_t label, float x, float y);
 
 }  // namespace detail
 
-/// Drawn shapes, in type and shape as CIFAR-10: 32 x 32 x 3 bytes, ten classes in equal parts:
-/// disc, ring, square, frame, triangle, cross, star, crescent, bar, pair of discs. Colours, ground,
-/// size, place, turn and noise are drawn, so that no class has a colour or a place. The test part
-/// has draws of its own.
+/// Draws shapes with the type and shape of CIFAR-10: 32 x 32 x 3 bytes, ten balanced classes: disc,
+/// ring, square, frame, triangle, cross, star, crescent, bar, pair of discs. Colors, background,
+/// size, position, rotation and noise are random, so neither color nor position reveals the class.
+/// The test part has independent draws.
 /// \code
 ///   auto train = lockstep::datasets::shapes().train();   // 10,000 images
 /// \endcode

@@ -29,7 +29,7 @@ float distance_to_shape(std::int32_t label, float x, float y) {
       return std::max(0.8660254f * u - 0.5f * y, y) - 0.48f;
     case 5:
       return std::min(std::max(u - 0.24f, v - 0.92f), std::max(u - 0.92f, v - 0.24f));
-    case 6: {  // one of ten edges: from the tip at 36 degrees to the inner corner at 0
+    case 6: {  // one of ten symmetric edges: from the tip at 36 degrees to the inner corner at 0
       constexpr float fifth = 1.2566371f, tip_x = 0.809017f, tip_y = 0.587785f, inner = 0.42f;
       const float angle = std::atan2(y, x), turns = std::floor(angle / fifth + 0.5f);
       const float folded = std::abs(angle - turns * fifth);
@@ -59,7 +59,7 @@ inline void draw_shape(std::int32_t label, Philox& draws, std::span<std::uint8_t
     return result;
   };
 
-  // Ground that goes over from one colour to a near one, and ink that differs from both.
+  // A background gradient between two similar colors, and an ink that contrasts with both.
   const Colour ground = colour();
   Colour slope{}, ink{};
   for (float& channel : slope) channel = between(-40, 40);

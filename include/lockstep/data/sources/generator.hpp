@@ -1,6 +1,6 @@
 /// \file
-/// `generator`: examples that a function makes from their number. Invariant: an example is a
-/// function of its number alone, so that any worker makes its share without the others'.
+/// `generator` computes examples from their number. Invariant: an example is a function of its
+/// number alone, so any worker can compute its share without the others.
 #pragma once
 
 #include <concepts>
@@ -23,7 +23,8 @@
 namespace lockstep {
 
 namespace detail {
-/// The number itself; also what a faulty generator gives, so that its sentence is the only error.
+/// Writes the number itself. Also replaces a generator of the wrong type, so that the static_assert
+/// is the only error.
 struct Numbered {
   void operator()(std::uint64_t number, auto& example) const {
     example.x[0] = static_cast<float>(number);
@@ -33,11 +34,11 @@ struct Numbered {
 
 namespace pipeline {
 
-/// What a generator's function looks like.
+/// The signature of a generator function.
 template <class Fn, class Target>
 concept Generates = std::invocable<const Fn&, std::uint64_t, Example<Target>&>;
 
-/// `count` examples made by `Fn`.
+/// `count` examples computed by `Fn`.
 template <class Target, class Fn>
 class Generator {
  public:
@@ -76,19 +77,21 @@ class Generator {
 
   std::uint64_t count_;
   Shape shape_, target_shape_;
-  std::shared_ptr<const Fn> fn_;  // a lambda with captures has no assignment, a Dataset must
+  // Behind a pointer because a lambda with captures is not assignable, but a Dataset must be.
+  std::shared_ptr<const Fn> fn_;
 };
 
 }  // namespace pipeline
 
-/// `count` examples of `shape`: `fn(number, example)` writes all of `example.x` and `example.y`
-/// from the example's number, 0 to count - 1. `Target` is std::int32_t for class labels, float for
-/// real values of `target_shape`. `fn` must be callable as const and from several threads, and must
-/// make the same example each time that it is asked: for noise use a Philox keyed by the number.
+/// A data set of `count` computed examples of `shape`: `fn(number, example)` writes all of
+/// `example.x` and `example.y` from the number of the example, 0 to count - 1. `Target` is
+/// std::int32_t for class labels, float for real values of `target_shape`. `fn` must be callable as
+/// const and from several threads at once, and must produce the same example at each call: for
+/// noise, use a Philox keyed by the number.
 ///
-/// A generator that can only go forward (tf.data's `from_generator`) has no such numbers: every
-/// worker would have to run all of it, and a shuffle to keep all of it. Let it fill two vectors and
-/// give them to `tensors`.
+/// A generator that only runs forward (tf.data's `from_generator`) cannot number its examples:
+/// every worker would have to run all of it, and a shuffle to store all of it. Let it fill two
+/// vectors and pass them to `tensors`.
 /// \code
 ///   auto sines = lockstep::generator<float>(1'000, lockstep::shape(1), lockstep::shape(1),
 ///       [](std::uint64_t number, auto& example) {
@@ -106,7 +109,8 @@ auto generator(Count count, Shape shape, Shape target_shape, Fn fn) {
                 "values); choose one of them");
   static_assert(
       fits || !kind,
-      "lockstep::generator: the function must be callable as const with 'std::uint64_t number, Example<Target>& example'; declare its parameter 'auto& example'");
+      "lockstep::generator: the function must be callable as const with 'std::uint64_t number, "
+      "Example<Target>& example'; declare its parameter 'auto& example'");
   if constexpr (fits)
     return pipeline::Generator<Target, Fn>(examples, shape, target_shape, std::move(fn));
   else

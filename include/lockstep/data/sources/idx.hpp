@@ -1,7 +1,10 @@
 /// \file
-/// IDX, the file format of MNIST: 00 00, a type, a rank, big-endian 32-bit extents, then the
-/// elements. Invariants: a file is read whole or refused with a sentence; no more memory is taken
-/// than the file can fill.
+/// IDX, the file format of MNIST.
+///
+///     00 00 | type, 1 byte | rank, 1 byte | extents, 4 bytes each, big-endian | elements
+///
+/// Invariants: a file is read completely or refused with an error; no more memory is allocated than
+/// the file can fill.
 /// Source: http://yann.lecun.com/exdb/mnist/ ("The IDX file format").
 #pragma once
 
@@ -15,18 +18,17 @@
 
 namespace lockstep {
 
-/// An IDX file of unsigned bytes.
+/// The contents of an IDX file of unsigned bytes.
 struct IdxBytes {
-  std::vector<std::size_t> extents;  ///< first axis: examples
-  std::vector<std::uint8_t> bytes;   ///< row after row
-  std::string path;                  ///< the file that was read, with `.gz` if it has it
+  std::vector<std::size_t> extents;  ///< the first axis counts examples
+  std::vector<std::uint8_t> bytes;   ///< row by row
+  std::string path;                  ///< the file that was read, including `.gz`
 };
 
 /// Reads an IDX file of unsigned bytes with `rank` axes, plain or gzip.
 ///
-/// `path` is the name without `.gz`; if there is no such file, `path` + ".gz" is read. The plain
-/// one wins when both are there.
-/// \throws FileError if neither can be read; DataError if the content is not such an IDX file:
+/// `path` is the name without `.gz`. If that file does not exist, `path` + ".gz" is read.
+/// \throws FileError if neither file can be read; DataError if the content is not such an IDX file:
 /// empty, truncated, damaged, of another type or rank, too large, or followed by further bytes.
 /// \code
 ///   auto images = lockstep::read_idx("data/mnist/train-images-idx3-ubyte", 3);

@@ -12,6 +12,7 @@
 
 namespace lockstep::detail {
 
+/// Reads `count` bytes of the header; throws if the file is shorter.
 inline void read_header(ByteReader& file, std::uint8_t* out, std::size_t count) {
   if (file.read(out, count) != count)
     throw DataError(file.path(), "is truncated in its IDX header; fetch it again");
@@ -42,7 +43,8 @@ IdxBytes read_idx(const std::string& path, int rank) {
     };
     throw DataError(
         file.path(),
-        "begins with the bytes {}, but an IDX file of unsigned bytes with {} axes begins with {}; check that it is the right file",
+        "begins with the bytes {}, but an IDX file of unsigned bytes with {} axes begins with {}; "
+        "check that it is the right file",
         listed(magic), rank, listed(expected));
   }
   IdxBytes result;
@@ -55,13 +57,13 @@ IdxBytes read_idx(const std::string& path, int rank) {
     const std::uint64_t extent = (std::uint64_t{b[0]} << 24) | (std::uint64_t{b[1]} << 16) |
                                  (std::uint64_t{b[2]} << 8) | std::uint64_t{b[3]};
     result.extents.push_back(static_cast<std::size_t>(extent));
-    // Zero elements, or at most most(), which is far below 2^64 / extent.
+    // elements stays at most most(), far below 2^64 / extent, so the product cannot overflow.
     if (extent != 0 && elements > file.most() / extent)
       too_many = true;
     else
       elements *= extent;
   }
-  if (too_many && elements != 0)  // an extent of zero may follow
+  if (too_many && elements != 0)  // a later extent of zero makes the array empty
     throw DataError(
         file.path(),
         "is truncated: its header declares more elements than it can hold; fetch it again");

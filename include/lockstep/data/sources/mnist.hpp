@@ -1,6 +1,6 @@
 /// \file
-/// MNIST from a folder of IDX files. Invariants: the test files are not touched before `test()`;
-/// other examples are used only if the caller names them and the folder is missing.
+/// MNIST from a folder of IDX files. Invariants: the test files are not opened before `test()`;
+/// other examples are used only if the caller passes them and the folder is missing.
 #pragma once
 
 #include <string>
@@ -11,19 +11,20 @@
 
 namespace lockstep::datasets {
 
-/// MNIST: `train-images-idx3-ubyte`, `train-labels-idx1-ubyte`, `t10k-images-idx3-ubyte` and
-/// `t10k-labels-idx1-ubyte` in `folder`, each plain or with `.gz` (the plain one wins).
+/// Reads MNIST: `train-images-idx3-ubyte`, `train-labels-idx1-ubyte`, `t10k-images-idx3-ubyte` and
+/// `t10k-labels-idx1-ubyte` in `folder`, each plain or with `.gz` (the plain file takes
+/// precedence).
 ///
-/// Any number of images of any one size; shape (height, width, 1), labels 0 to 9.
-/// \throws FileError if the folder is missing, or it or one of its files cannot be read; DataError
-/// from `train()` and `test()` if a file is damaged or the two of a part do not agree.
+/// Any number of images of any one size. Shape (height, width, 1), labels 0 to 9.
+/// \throws FileError if the folder is missing or cannot be read, or a file cannot; DataError from
+/// `train()` and `test()` if a file is damaged or images and labels do not match.
 /// \code
 ///   auto train = lockstep::datasets::mnist("data/mnist").train();   // 60,000 of (28, 28, 1)
 /// \endcode
 LOCKSTEP_COLD_DECL Splits mnist(const std::string& folder);
 
-/// MNIST from `folder` or, if there is no such folder, `otherwise`, and a warning says so. A folder
-/// that exists and lacks a file is an error.
+/// Reads MNIST from `folder`. If the folder does not exist, logs a warning and returns `otherwise`.
+/// A folder that exists but lacks a file is an error.
 /// \code
 ///   using namespace lockstep::datasets;
 ///   auto train = mnist("data/mnist", digits()).train();

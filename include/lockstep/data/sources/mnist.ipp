@@ -15,7 +15,7 @@
 
 namespace lockstep::datasets::detail {
 
-/// One part of MNIST: `name` is "train" or "t10k".
+/// Reads one part of MNIST; `name` is "train" or "t10k".
 inline Images read_mnist(const std::string& folder, const std::string& name) {
   IdxBytes images = read_idx(fmt::format("{}/{}-images-idx3-ubyte", folder, name), 3);
   const IdxBytes labels = read_idx(fmt::format("{}/{}-labels-idx1-ubyte", folder, name), 1);

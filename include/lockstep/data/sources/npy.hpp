@@ -1,7 +1,11 @@
 /// \file
-/// NPY, numpy's file of one array: 93 'NUMPY', a version, a Python dictionary with dtype, order and
-/// shape, then the elements. Invariants: a file is read whole or refused with a sentence; a number
-/// becomes the same number in another type, or is refused, but a real one may be rounded to float.
+/// NPY, numpy's file format for one array.
+///
+///     93 'NUMPY' | version, 2 bytes | header length, 2 or 4 bytes | dictionary | elements
+///
+/// The dictionary is a Python literal with dtype, order and shape. Invariants: a file is read
+/// completely or refused with an error; a number keeps its value in another type or is refused,
+/// except that real numbers may be rounded to float.
 ///
 /// Not part of <lockstep/lockstep.hpp>.
 /// Source: numpy/lib/format.py (versions 1.0, 2.0 and 3.0).
@@ -29,29 +33,30 @@
 
 namespace lockstep {
 
-/// An array of numbers as numpy saved it.
+/// An array of numbers as saved by numpy.
 struct NpyArray {
-  std::string path;                  ///< the file, and within an NPZ file the array's name
+  std::string path;                  ///< the file, and for an NPZ file the name of the array
   char kind = 'f';                   ///< 'b' bool, 'i' signed, 'u' unsigned, 'f' real
-  std::size_t item_size = 4;         ///< bytes of a number: 1, 2, 4 or 8
+  std::size_t item_size = 4;         ///< bytes per number: 1, 2, 4 or 8
   bool big_endian = false;           ///< most significant byte first
-  bool fortran_order = false;        ///< the first axis runs fastest in `bytes`
-  std::vector<std::size_t> extents;  ///< first axis: examples; empty: a single number
+  bool fortran_order = false;        ///< the first axis varies fastest in `bytes`
+  std::vector<std::size_t> extents;  ///< the first axis counts examples; empty for a scalar
   std::vector<std::uint8_t> bytes;
 
   /// Number of elements.
   std::size_t size() const { return bytes.size() / item_size; }
-  /// numpy's name of the type: "<f4".
+  /// numpy's name of the type, such as "<f4".
   LOCKSTEP_COLD_DECL std::string dtype() const;
-  /// The elements in C order, the last axis fastest. A real number may be rounded to float.
-  /// \throws DataError if a number does not fit T, or real ones are asked for as integers.
+  /// The elements in C order, the last axis varying fastest. Real numbers may be rounded to float.
+  /// \throws DataError if a number does not fit in T, or the array has real numbers and T is
+  /// integral.
   template <class T>
   std::vector<T> values() const;
 };
 
 namespace detail {
 
-/// IEEE half precision.
+/// Converts IEEE half precision to double, exactly.
 inline double from_half(std::uint16_t bits) {
   const int exponent = bits >> 10 & 31, fraction = bits & 1023;
   const double sign = bits >> 15 ? -1.0 : 1.0;
@@ -61,7 +66,7 @@ inline double from_half(std::uint16_t bits) {
   return sign * (exponent ? std::ldexp(1024 + fraction, exponent - 25) : std::ldexp(fraction, -24));
 }
 
-/// The number of `size` bytes at `from`, as an unsigned integer of the same bits.
+/// The `size` bytes at `from` as an unsigned integer with the same bits.
 inline std::uint64_t npy_bits(const std::uint8_t* from, std::size_t size, bool big_endian) {
   std::uint64_t bits = 0;
   for (std::size_t i = 0; i < size; ++i)
@@ -69,7 +74,8 @@ inline std::uint64_t npy_bits(const std::uint8_t* from, std::size_t size, bool b
   return bits;
 }
 
-/// `number` as T; nothing if it is another number there.
+/// Converts `number` to T; nothing if the value would change, except for rounding between
+/// floating-point types.
 template <class T, class From>
 std::optional<T> npy_number(From number) {
   if constexpr (std::floating_point<From>) {
@@ -95,10 +101,10 @@ std::optional<T> npy_number(From number) {
   }
 }
 
-/// The array in `file`, which is the whole content of the file that errors name `path`.
+/// Parses the array in `file`, the complete contents of the file that errors call `path`.
 LOCKSTEP_COLD_DECL NpyArray parse_npy(std::span<const std::uint8_t> file, std::string path);
 
-/// Where element i of C order lies in Fortran order.
+/// The position in Fortran order of element i of C order.
 inline std::size_t fortran_index(std::size_t i, const std::vector<std::size_t>& extents,
                                  std::size_t count) {
   std::size_t position = 0, stride = count;
@@ -163,20 +169,20 @@ std::vector<T> NpyArray::values() const {
   return result;
 }
 
-/// Reads what `numpy.save` wrote, plain or gzip: bool, integers and reals (half, single, double) of
-/// either byte order, in C or Fortran order.
-/// \throws FileError if the file cannot be read; DataError if it is no such array: damaged,
-/// truncated, followed by further bytes, or of records, texts, objects or complex numbers.
+/// Reads a file written by `numpy.save`, plain or gzip: bool, integers and floats (half, single,
+/// double) of either byte order, in C or Fortran order.
+/// \throws FileError if the file cannot be read; DataError if it is not such an array: damaged,
+/// truncated, followed by further bytes, or of records, strings, objects or complex numbers.
 /// \code
 ///   auto images = lockstep::read_npy("x_train.npy");
 /// \endcode
 LOCKSTEP_COLD_DECL NpyArray read_npy(const std::filesystem::path& path);
 
-/// Examples from two arrays whose first axes count them: `features` as `Element`, `targets` as
-/// `Target` (the types of `Tensors`). Features, and targets of real numbers, of shape (n) become
-/// (n, 1), as in Keras; of labels of shape (n) each is a target of shape ().
-/// \throws DataError if an array has no such examples, a number does not fit its type, or the
-/// numbers of examples differ.
+/// Makes examples from two arrays whose first axes count them: `features` as `Element`, `targets`
+/// as `Target` (the types of `Tensors`). Features and real-valued targets of shape (n) become (n,
+/// 1), as in Keras; labels of shape (n) become targets of shape ().
+/// \throws DataError if an array does not hold such examples, a number does not fit its type, or
+/// the numbers of examples differ.
 /// \code
 ///   auto train = lockstep::tensors<std::uint8_t, std::int32_t>(lockstep::read_npy("x.npy"),
 ///                                                              lockstep::read_npy("y.npy"));

@@ -23,7 +23,7 @@ std::string NpyArray::dtype() const {
 
 namespace lockstep::detail {
 
-/// Reads the dictionary of an NPY header.
+/// Recursive-descent parser for the dictionary of an NPY header, a subset of Python literals.
 class NpyHeader {
  public:
   NpyHeader(std::string_view text, NpyArray& array) : text_(text), array_(array) {}
@@ -113,7 +113,8 @@ class NpyHeader {
     if (!is_supported(type))
       throw DataError(
           array_.path,
-          "has dtype {}, but only bool, integers and floats of at most 8 bytes are supported; convert it with astype and save it again",
+          "has dtype {}, but only bool, integers and floats of at most 8 bytes are supported; "
+          "convert it with astype and save it again",
           shown_name(type));
     array_.kind = type[1];
     array_.item_size = static_cast<std::size_t>(type[2] - '0');
@@ -144,7 +145,7 @@ class NpyHeader {
         if (extent >> 48 != 0) refuse("its header declares an extent of more than 2^48");
       }
       if (at_ == begin) refuse("its header's 'shape' has an invalid extent");
-      if (at_ < text_.size() && text_[at_] == 'L') ++at_;  // Python 2
+      if (at_ < text_.size() && text_[at_] == 'L') ++at_;  // long suffix of Python 2
       array_.extents.push_back(static_cast<std::size_t>(extent));
       if (array_.extents.size() > 32) refuse("its header declares more than 32 axes");
       if (!consume(',')) {
@@ -192,7 +193,7 @@ NpyArray parse_npy(std::span<const std::uint8_t> file, std::string path) {
       std::find(array.extents.begin(), array.extents.end(), 0u) != array.extents.end();
   std::uint64_t needed = none ? 0 : array.item_size;
   for (const std::size_t extent : array.extents) {
-    if (needed > 0 && extent > data / needed)  // needed * extent may not fit 64 bits
+    if (needed > 0 && extent > data / needed)  // needed * extent could overflow 64 bits
       refuse("is truncated: its header declares more elements than it has");
     needed *= extent;
   }
@@ -209,7 +210,8 @@ Shape npy_shape(const NpyArray& array, bool numbers_are_labels) {
   if (rank > 5)
     throw DataError(
         array.path,
-        "has {} axes, but examples have at most four, after the first axis, which counts them; reshape it",
+        "has {} axes, but examples have at most four, after the first axis, which counts them; "
+        "reshape it",
         rank);
   Shape shape{static_cast<int>(rank) - 1, {1, 1, 1, 1}};
   for (std::size_t axis = 1; axis < rank; ++axis) {
@@ -221,7 +223,7 @@ Shape npy_shape(const NpyArray& array, bool numbers_are_labels) {
           array.extents[axis]);
     shape.extent[axis - 1] = static_cast<int>(array.extents[axis]);
   }
-  if (rank == 2 && numbers_are_labels && array.extents[1] == 1) return {};  // Keras' files have it
+  if (rank == 2 && numbers_are_labels && array.extents[1] == 1) return {};  // as in Keras' files
   if (rank == 1 && !numbers_are_labels) shape.rank = 1;  // Keras: (n) real numbers are (n, 1)
   return shape;
 }

@@ -1,7 +1,10 @@
 /// \file
-/// NPZ, numpy's file of several arrays: a zip archive of NPY files. Invariants: the directory is
-/// checked whole when the file is read; an array is inflated when it is asked for, and its length
-/// and checksum are compared.
+/// NPZ, numpy's file format for several arrays: a zip archive of NPY files.
+///
+///     local header, data | local header, data | ... | directory | end record, comment
+///
+/// Invariants: the whole directory is validated when the file is read; an array is inflated on
+/// request, and its length and checksum are verified.
 ///
 /// Not part of <lockstep/lockstep.hpp>.
 /// Source: numpy.savez; PKWARE's APPNOTE.TXT 6.3 for zip, without zip64 and encryption.
@@ -23,7 +26,7 @@
 
 namespace lockstep {
 
-/// What `numpy.savez` or `numpy.savez_compressed` wrote.
+/// A file written by `numpy.savez` or `numpy.savez_compressed`.
 /// \code
 ///   const auto file = lockstep::NpzFile::read("mnist.npz");
 ///   auto train = lockstep::tensors<std::uint8_t, std::int32_t>(file.array("x_train"),
@@ -31,15 +34,16 @@ namespace lockstep {
 /// \endcode
 class NpzFile {
  public:
-  /// \throws FileError if the file cannot be read; DataError if it is no sound zip archive or uses
-  /// what numpy does not for files below 4 GiB (zip64, encryption, several disks, other methods).
+  /// \throws FileError if the file cannot be read; DataError if it is not a valid zip archive or
+  /// uses features that numpy does not use below 4 GiB (zip64, encryption, several disks, other
+  /// compression methods).
   LOCKSTEP_COLD_DECL static NpzFile read(const std::filesystem::path& path);
-  /// `bytes`: the content of the file that errors name `path`.
+  /// `bytes`: the contents of the file that errors call `path`.
   LOCKSTEP_COLD_DECL NpzFile(std::string path, std::vector<std::uint8_t> bytes);
 
-  /// Names of the arrays, without ".npy", in the order of the file.
+  /// Names of the arrays, without ".npy", in file order.
   LOCKSTEP_COLD_DECL std::vector<std::string> names() const;
-  /// \throws DataError if there is no such array or it is damaged.
+  /// \throws DataError if the array does not exist or is damaged.
   LOCKSTEP_COLD_DECL NpyArray array(std::string_view name) const;
 
  private:
@@ -47,7 +51,7 @@ class NpzFile {
   struct Entry {
     std::string name;
     std::uint64_t method, checksum;
-    std::size_t packed, size, begin;  // begin: of the packed bytes in the file
+    std::size_t packed, size, begin;  // packed: compressed bytes, from begin in the file
   };
 
   template <class... Args>
@@ -55,30 +59,34 @@ class NpzFile {
     refuse_with(fmt::vformat(fact, fmt::make_format_args(args...)));
   }
   [[noreturn]] LOCKSTEP_COLD_DECL void refuse_with(const std::string& fact) const;
-  /// The little-endian number of `size` bytes at `at`, which lie in the file.
+  /// The little-endian number of `size` bytes at `at`, which must lie within the file.
   LOCKSTEP_COLD_DECL std::size_t number(std::size_t at, std::size_t size) const;
 
-  /// Where the record at the archive's end begins, which a comment may follow.
+  /// The position of the end record, which only a comment may follow.
   LOCKSTEP_COLD_DECL std::size_t end_record() const;
 
+  /// Reads and checks all entries of the directory.
   LOCKSTEP_COLD_DECL void read_directory();
 
-  /// Reads the entry at `at`. \returns where the next begins.
+  /// Reads the directory entry at `at`. \returns the position of the next one.
   LOCKSTEP_COLD_DECL std::size_t read_entry(std::size_t at, std::size_t directory, std::size_t end);
 
+  /// Refuses entries that overlap, which a zip bomb may do, and duplicate names.
   LOCKSTEP_COLD_DECL void check_entries();
 
+  /// Inflates an entry; throws unless it has exactly the declared length.
   LOCKSTEP_COLD_DECL static std::vector<std::uint8_t> inflated(std::span<const std::uint8_t> packed,
                                                                const Entry& entry,
                                                                const std::string& where);
 
+  /// Verifies the checksum and parses the array.
   LOCKSTEP_COLD_DECL static NpyArray checked(std::span<const std::uint8_t> content,
                                              const Entry& entry, const std::string& where);
 
   std::string path_;
   std::vector<std::uint8_t> bytes_;
   std::vector<Entry> entries_;
-  std::vector<std::pair<std::size_t, std::size_t>> spans_;  // while the directory is read
+  std::vector<std::pair<std::size_t, std::size_t>> spans_;  // of entries, for check_entries()
 };
 
 }  // namespace lockstep

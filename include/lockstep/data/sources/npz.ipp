@@ -71,7 +71,8 @@ void NpzFile::read_directory() {
       (end >= 20 && number(end - 20, 4) == 0x07064b50))
     throw DataError(
         path_,
-        "is a zip64 archive (4 GiB or 65535 arrays and more), which is not supported; save the arrays with numpy.save");
+        "is a zip64 archive (4 GiB or 65535 arrays and more), which is not supported; save the "
+        "arrays with numpy.save");
   if (number(end + 4, 2) != 0 || number(end + 6, 2) != 0 || number(end + 8, 2) != count)
     refuse("is part of a multi-disk archive");
   if (begin > end || size != end - begin)
@@ -100,17 +101,19 @@ std::size_t NpzFile::read_entry(std::size_t at, std::size_t directory, std::size
   if (entry.packed == 0xffffffff || entry.size == 0xffffffff || local == 0xffffffff)
     throw DataError(
         path_,
-        "its entry {} uses zip64 (4 GiB and more), which is not supported; save the array with numpy.save",
+        "its entry {} uses zip64 (4 GiB and more), which is not supported; save the array with "
+        "numpy.save",
         shown);
   if ((number(at + 8, 2) & 1) != 0)
     throw DataError(path_, "its entry {} is encrypted; save it without a password", shown);
   if (entry.method != stored && entry.method != deflated)
     refuse(
-        "its entry {} uses compression method {}, but only stored (0) and deflated (8) are supported",
+        "its entry {} uses compression method {}, but only stored (0) and deflated (8) are "
+        "supported",
         shown, entry.method);
   if (local > directory || directory - local < local_fixed || number(local, 4) != 0x04034b50)
     refuse("its entry {} is not at the offset that the directory gives", shown);
-  // numpy's local headers are of zip64 at any size: only the directory's sizes count.
+  // numpy writes zip64 local headers for any size, so only the sizes in the directory count.
   entry.begin = local + local_fixed + number(local + 26, 2) + number(local + 28, 2);
   if (entry.begin > directory || entry.packed > directory - entry.begin)
     refuse("its entry {} runs into the directory", shown);
@@ -118,8 +121,8 @@ std::size_t NpzFile::read_entry(std::size_t at, std::size_t directory, std::size
       !std::equal(name.begin(), name.end(),
                   reinterpret_cast<const char*>(bytes_.data()) + local + local_fixed))
     refuse("its entry {} differs from the directory in name or method", shown);
-  if (entry.method == stored ? entry.size != entry.packed
-                             : entry.size / 1032 > entry.packed)  // deflate's most (zlib's manual)
+  // 1032 is deflate's maximum compression ratio (zlib manual).
+  if (entry.method == stored ? entry.size != entry.packed : entry.size / 1032 > entry.packed)
     refuse("its entry {} of {} bytes cannot hold the declared {}", shown, entry.packed, entry.size);
   spans_.emplace_back(local, entry.begin + entry.packed);
   if (name.size() > 4 && name.substr(name.size() - 4) == ".npy") {
@@ -143,10 +146,11 @@ void NpzFile::check_entries() {
 
 std::vector<std::uint8_t> NpzFile::inflated(std::span<const std::uint8_t> packed,
                                             const Entry& entry, const std::string& where) {
-  std::vector<std::uint8_t> out(entry.size + 1);  // one more: a longer content shows
+  // One extra byte reveals content that is longer than declared.
+  std::vector<std::uint8_t> out(entry.size + 1);
   z_stream stream{};
   if (inflateInit2(&stream, -MAX_WBITS) != Z_OK) throw std::bad_alloc();
-  stream.next_in = const_cast<Bytef*>(packed.data());  // zlib reads only
+  stream.next_in = const_cast<Bytef*>(packed.data());  // zlib does not write to it
   stream.avail_in = static_cast<uInt>(packed.size());
   stream.next_out = out.data();
   stream.avail_out = static_cast<uInt>(out.size());

@@ -1,6 +1,6 @@
 /// \file
-/// A data set of images with labels, in a training and a test part. Invariant: a part is made when
-/// it is asked for, and not before.
+/// A labeled image data set with a training and a test part. Invariant: a part is read or drawn on
+/// request, never before.
 #pragma once
 
 #include <cstdint>
@@ -15,19 +15,19 @@ namespace lockstep::datasets {
 /// Images of bytes, channels last, with class labels.
 using Images = Tensors<std::uint8_t, std::int32_t>;
 
-/// What `mnist`, `cifar10`, `digits` and `shapes` return.
+/// The result of `mnist`, `cifar10`, `digits` and `shapes`.
 class Splits {
  public:
-  /// `name`: the examples in words, for messages.
+  /// `name` describes the data set in messages. `train` and `test` produce the parts.
   LOCKSTEP_DECL Splits(std::string name, std::function<Images()> train,
                        std::function<Images()> test);
 
-  /// The examples in words: "MNIST", "drawn digits".
+  /// Description of the data set: "MNIST", "drawn digits".
   const std::string& name() const { return name_; }
 
-  /// The training part. Read or drawn at each call; keep the result.
+  /// The training part. Read or drawn at every call, so keep the result.
   Images train() const { return train_(); }
-  /// The test part, likewise.
+  /// The test part. Read or drawn at every call.
   Images test() const { return test_(); }
 
  private:

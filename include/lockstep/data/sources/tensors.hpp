@@ -1,6 +1,6 @@
 /// \file
-/// Examples in memory. Invariants: the numbers are kept in the type they came in and never change;
-/// copies share them; `gather<double>` of doubles gives the very same doubles.
+/// Examples in memory. Invariants: numbers keep the type they came in and never change; copies
+/// share them; `gather<double>` of doubles returns identical doubles.
 #pragma once
 
 #include <concepts>
@@ -24,10 +24,10 @@
 
 namespace lockstep {
 
-/// A random-access source whose features are `Element` (std::uint8_t, float, double) and whose
-/// targets are `Target` (std::int32_t for class labels, float or double for real values).
+/// A random-access source with features of type `Element` (std::uint8_t, float, double) and targets
+/// of type `Target` (std::int32_t for class labels, float or double for real values).
 ///
-/// Made by `tensors`. Owns its data; a copy costs two reference counts.
+/// Made by `tensors`. Owns its data; copies share them.
 template <class Element, class Target>
 class Tensors {
   static_assert(std::same_as<Element, std::uint8_t> || std::same_as<Element, float> ||
@@ -43,7 +43,7 @@ class Tensors {
   using target_type = std::conditional_t<std::same_as<Target, std::int32_t>, std::int32_t, float>;
   static constexpr bool in_memory = true;
 
-  /// \throws UsageError if the sizes do not fit the shapes or each other.
+  /// \throws UsageError if the sizes do not match the shapes or each other.
   [[gnu::cold]] Tensors(std::vector<Element> features, Shape shape, std::vector<Target> targets,
                         Shape target_shape)
       : shape_(shape), target_shape_(target_shape) {
@@ -51,7 +51,8 @@ class Tensors {
     const std::size_t target_count = examples("targets", targets.size(), target_shape);
     if (feature_count != target_count)
       throw UsageError(
-          "tensors: {} examples of shape {}, but {} targets of shape {}; give one target per example",
+          "tensors: {} examples of shape {}, but {} targets of shape {}; give one target per "
+          "example",
           feature_count, to_string(shape), target_count, to_string(target_shape));
     count_ = feature_count;
     data_.reset(new Data{std::move(features), std::move(targets)});
@@ -62,13 +63,13 @@ class Tensors {
   std::optional<std::uint64_t> size() const { return count_; }
   pipeline::Counter indices(Pass) const { return pipeline::Counter(count_); }
 
-  std::span<const Element> features() const { return data_->features; }  ///< row after row
-  std::span<const Target> targets() const { return data_->targets; }     ///< row after row
+  std::span<const Element> features() const { return data_->features; }  ///< row by row
+  std::span<const Target> targets() const { return data_->targets; }     ///< row by row
   KeptRows<Element, Target> kept_rows() const { return {features(), targets(), shape_}; }
   std::size_t row_of(std::uint64_t index) const { return static_cast<std::size_t>(index); }
   std::tuple<> changes() const { return {}; }
 
-  /// x[i] = T(features of items[i]); y likewise.
+  /// x[i] = T(features of items[i]), and y[i] likewise from the targets.
   template <class T>
   void gather(Pass, std::span<const Item> items, T* x, detail::target_in<target_type, T>* y) const {
     each_row(items, [x](const Element* row, std::size_t i, std::size_t n) {
@@ -93,13 +94,15 @@ class Tensors {
     std::vector<Target> targets;
   };
 
+  /// The number of examples in `elements` numbers of `shape`.
   [[gnu::cold]] static std::size_t examples(const char* what, std::size_t elements,
                                             const Shape& shape) {
     for (int axis = 0; axis < shape.rank; ++axis)
       if (shape[axis] < 1)
         throw UsageError("tensors: {} have shape {}; every extent must be at least 1", what,
                          to_string(shape));
-    std::size_t whole = elements;  // divided axis by axis: the product of extents may overflow
+    // Divides axis by axis because the product of the extents may overflow.
+    std::size_t whole = elements;
     bool fits = true;
     for (int axis = 0; axis < shape.rank; ++axis) {
       fits = fits && whole % static_cast<std::size_t>(shape[axis]) == 0;
@@ -112,6 +115,7 @@ class Tensors {
     return whole;
   }
 
+  /// Calls f(row, i, row size) for each item, and prefetches two rows ahead.
   template <class F>
   void each_row(std::span<const Item> items, F f) const {
     const std::size_t n = shape_.size(), ahead = 2;
@@ -134,11 +138,11 @@ class Tensors {
   std::shared_ptr<const Data> data_;
 };
 
-/// A Dataset of examples that are in memory already (tf.data's `from_tensor_slices`).
+/// Makes a Dataset of examples that are already in memory (tf.data's `from_tensor_slices`).
 ///
-/// `features` are examples of `shape`, row after row; `targets` has one of `target_shape` for each
-/// example, by default one number.
-/// \throws UsageError if the sizes do not fit the shapes or each other.
+/// `features` holds examples of `shape`, row after row; `targets` holds one target of
+/// `target_shape` per example, by default one number.
+/// \throws UsageError if the sizes do not match the shapes or each other.
 /// \code
 ///   // three points of a line
 ///   auto line = lockstep::tensors(std::vector{0.f, 1.f, 2.f}, lockstep::shape(1),
