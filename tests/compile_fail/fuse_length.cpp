@@ -1,4 +1,4 @@
-// expect: lockstep::Fuse: a rule joins two to eight ops; split it
+// expect: lockstep::Fuse: a rule fuses two to eight ops; split it
 #include "lockstep/layers/activations/relu.hpp"
 #include "lockstep/model/plan.hpp"
 #include "lockstep/reference.hpp"

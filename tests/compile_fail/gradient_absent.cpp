@@ -1,4 +1,5 @@
-// expect: lockstep::Kernel: 'TheOp' has no gradient of its input on device 'D'; put it before all
+// expect: lockstep::Kernel: 'TheOp' cannot compute the gradient of its input on device 'D'; put it
+// before all layers with weights
 #include "lockstep/layers/layers.hpp"
 #include "lockstep/model/plan.hpp"
 #include "lockstep/reference.hpp"

@@ -1,5 +1,6 @@
-// expect: lockstep::Layer: parameters() of 'Layer' at 'Position' lists 'Weights' trained and
-// 'State' untrained values, its op expects 'OpWeights' and 'OpState'; make parameters() agree
+// expect: lockstep::Layer: parameters() of 'Layer' at 'Position' has 'Weights' trainable and
+// 'State' non-trainable values, but its op expects 'OpWeights' and 'OpState'; make parameters()
+// match the op's weights() and state()
 #include "lockstep/layers/activation_option.hpp"
 #include "lockstep/layers/activations/relu.hpp"
 #include "lockstep/layers/dense.hpp"

@@ -1,4 +1,5 @@
-// expect: lockstep::Parallel: the first argument does not say how the branches are joined;
+// expect: lockstep::Parallel: the first argument is not a rule that merges branches; write
+// Parallel<ls::Add, ...> or Parallel<ls::Concatenate, ...>
 #include "lockstep/layers/conv2d.hpp"
 #include "lockstep/model/parallel.hpp"
 

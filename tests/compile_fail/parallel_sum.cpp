@@ -1,4 +1,5 @@
-// expect: lockstep::Parallel: two branches give shapes that do not join; Add wants equal
+// expect: lockstep::Parallel: the output shapes of two branches cannot be merged; Add needs equal
+// shapes, Concatenate shapes that differ only in the last axis
 #include "lockstep/layers/conv2d.hpp"
 #include "lockstep/model/parallel.hpp"
 

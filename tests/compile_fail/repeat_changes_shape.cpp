@@ -1,4 +1,5 @@
-// expect: lockstep::Repeat: the block must keep its shape; put the block that changes it
+// expect: lockstep::Repeat: the block changes the shape of its input; put such a block before
+// Repeat
 #include "lockstep/layers/conv2d.hpp"
 #include "lockstep/model/repeat.hpp"
 

@@ -1,4 +1,5 @@
-// expect: lockstep::Residual: the main branch and the skip branch give different shapes;
+// expect: lockstep::Residual: the main branch and the skip branch have different output shapes; add
+// a projection to Skip, such as Conv2D<filters, 1, strides(s)>
 #include "lockstep/layers/conv2d.hpp"
 #include "lockstep/model/residual.hpp"
 

@@ -1,6 +1,7 @@
 /// \file
-/// Offsets for buffers that live for a part of a step. Invariants: two buffers that live at the
-/// same time never overlap; the pass is near-linear in the number of buffers.
+/// Static memory planning: offsets in one arena for buffers with known lifetimes. Invariants:
+/// buffers with overlapping lifetimes never overlap in memory; the pass is near-linear in the
+/// number of buffers.
 #pragma once
 
 #include <array>
@@ -9,14 +10,14 @@
 
 namespace lockstep::detail {
 
-/// Offsets and sizes are multiples of this, so that `offset * batch` stays on a cache line for any
+/// Alignment of offsets and sizes, so that `offset * batch` is aligned to cache lines for any
 /// batch.
 inline constexpr std::size_t arena_alignment = 64;
 constexpr std::size_t round_up(std::size_t bytes) {
   return (bytes + arena_alignment - 1) / arena_alignment * arena_alignment;
 }
 
-/// `size` bytes an example, needed from time `from` to time `to`, both included.
+/// A buffer of `size` bytes per example that is live from time `from` to time `to`, inclusive.
 struct ArenaBuffer {
   int from = std::numeric_limits<int>::max(), to = -1;
   std::size_t size = 0, offset = 0;
@@ -28,11 +29,15 @@ struct ArenaBuffer {
   }
 };
 
-/// Free parts below `top`: sorted, never adjacent.
+/// Free list below `top`: sorted gaps, never adjacent.
+/// \code
+///   0       gap[0]      gap[1]         top
+///   [used  ][     ][used][    ][used   ]
+/// \endcode
 template <std::size_t Capacity>
 class GapList {
  public:
-  /// First fit; a gap that ends at the top is stretched before the top grows elsewhere.
+  /// First fit. If no gap fits, extends the gap that ends at the top, or else the top.
   constexpr std::size_t allocate(std::size_t size) {
     std::size_t g = 0;
     while (g < count_ && gap_[g].end - gap_[g].begin < size) ++g;
@@ -79,11 +84,12 @@ class GapList {
   std::size_t count_ = 0, top_ = 0;
 };
 
-/// Gives each used buffer its offset and returns the bytes an example that all of them take. `last`
-/// is the last time.
+/// Assigns an offset to each used buffer. Visits the times up to `last` in order: first allocates
+/// the buffers that become live, then releases those that die. \returns the size of the arena, in
+/// bytes per example.
 template <std::size_t N>
 constexpr std::size_t pack(std::array<ArenaBuffer, N>& buffer, int last) {
-  // Births and deaths by counting sort; times are below N.
+  // Buffers by birth and by death, by counting sort; times are below N.
   std::array<std::size_t, N + 2> born{}, dead{}, by_birth{}, by_death{};
   for (const ArenaBuffer& b : buffer) {
     if (!b.used()) continue;

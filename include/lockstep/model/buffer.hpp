@@ -1,5 +1,5 @@
 /// \file
-/// Memory of a device with an owner.
+/// Owned device memory.
 #pragma once
 
 #include <cstddef>
@@ -7,11 +7,11 @@
 
 namespace lockstep::detail {
 
-/// Marks a buffer whose numbers are exchanged with other replicas: a device may have other memory
+/// Tag of a buffer that is exchanged with other replicas; a device may allocate different memory
 /// for it.
 struct Exchanged {};
 
-/// `size` elements of device memory, cleared. Must not outlive its context.
+/// `size` elements of device memory, initialized to zero. Must not outlive its context.
 template <class Context, class T>
 class Buffer {
  public:
@@ -44,7 +44,7 @@ class Buffer {
   std::size_t size() const { return size_; }
   std::size_t bytes() const { return size_ * sizeof(T); }
 
-  /// Copies all of `host`, which has size() elements, to the device.
+  /// Copies size() elements from `host` to the device.
   void upload(const T* host) const {
     if (size_ > 0)
       context_->upload(reinterpret_cast<std::byte*>(data_),

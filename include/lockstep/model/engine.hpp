@@ -1,8 +1,7 @@
 /// \file
-/// Runs a plan: a loop over a table with one entry for each distinct op.
-/// Invariants: this is the only place where an op turns from a value into a type; nothing is
-/// allocated between `prepare` and the next batch of another size; the loop is the same code for
-/// all models on a device.
+/// Executes a plan: a loop over a table with one entry per distinct op. Invariants: only this file
+/// maps an op's value to its type; nothing is allocated between `prepare` and the next batch of
+/// another size; the loop is the same code for all models on a device.
 #pragma once
 
 #include <algorithm>
@@ -26,13 +25,14 @@
 
 namespace lockstep::detail {
 
-/// The plan's own figures of a batch that does not fit.
+/// Reports that the activations of a batch do not fit, with the figures of the plan: bytes per
+/// example, and the largest batch that fits.
 [[noreturn]] LOCKSTEP_COLD_DECL void throw_batch_too_large(const OutOfMemory& e,
                                                            std::string_view device,
                                                            std::size_t count,
-                                                           std::size_t bytes_an_example);
+                                                           std::size_t bytes_per_example);
 
-/// The kernel of an op as three plain functions, which take `op` first.
+/// The kernel of an op as three plain functions whose first argument is `op`.
 template <class D>
 struct KernelEntry {
   const void* op;
@@ -84,17 +84,17 @@ struct KernelTable {
   }
 };
 
-/// What of a model and its plan an engine runs.
+/// The constants of a model and its plan that an engine needs.
 template <class D>
 struct EnginePlan {
   std::span<const PlacedStep> step;
   std::span<const Bucket> bucket;
   std::span<const KernelEntry<D>> entry;
-  const std::size_t* base;  ///< of each type of ops: its first entry
+  const std::size_t* base;  ///< index of the first entry of each op type
   std::size_t weights, state, once, arena;
-  std::size_t input, output;  ///< elements of an example
+  std::size_t input, output;  ///< elements per example
   bool output_is_input;
-  std::size_t output_place, gradient_place;  ///< bytes an example
+  std::size_t output_place, gradient_place;  ///< bytes per example
   std::string (*name_step)(int);
 
   std::size_t entry_of(const PlacedStep& s) const {
@@ -102,7 +102,15 @@ struct EnginePlan {
   }
 };
 
-/// An engine of any model on D.
+/// The part of an engine that does not depend on the model, compiled once per device. Owned by one
+/// replica and used in its thread only.
+/// \code
+///   weights_, state_, gradients_    flat, in the order of the plan; live as long as the engine
+///   arena_     [value][gradient][saved] ...   bytes per example * count; grows with the batch
+///   once_      [saved_once] ...               bytes per step
+///   scratch_   workspace of one kernel call   maximum over all ops
+///   prepared_  [count 64][count 16] ...       prepared kernels of the last 8 batch sizes
+/// \endcode
 template <class D>
 class PlanEngine {
  public:
@@ -110,35 +118,35 @@ class PlanEngine {
   using A = ActivationOf<D>;
   using Context = typename D::Context;
 
-  /// `plan` outlives it.
+  /// `plan` must outlive the engine.
   [[gnu::cold]] PlanEngine(Context& context, const EnginePlan<D>& plan);
   [[gnu::cold]] ~PlanEngine();
 
-  /// Makes ready for batches of `count` examples. Called again with the same count it only looks it
-  /// up.
+  /// Prepares kernels and memory for batches of `count` examples. Repeated calls with the same
+  /// count return at once.
   void prepare(std::size_t count) {
     if (current_ == nullptr || current_->count != count) find_or_prepare(count);
   }
 
-  /// The model's output for step.count examples, which must be prepared; valid until the next
-  /// backward or forward.
+  /// Runs the forward pass on step.count examples, which must be prepared. \returns the model's
+  /// output, valid until the next forward or backward.
   const T* forward(const T* x, const StepContext& step);
 
-  /// Where the loss writes its gradient before `backward`; null if the model has no step.
+  /// Where the loss writes its gradient before `backward`; null if the model has no steps.
   T* output_gradient() const;
 
-  /// After forward of the same batch. `ready(bucket)` is called as soon as that range of
-  /// gradients() is finished. `update`, if there is one, is called for all weights, each after
-  /// backward has read it for the last time.
+  /// Runs the backward pass of the batch of the last forward. Calls `ready(bucket)` as soon as this
+  /// range of gradients() is final, and `update`, if set, for all weights, each after its last
+  /// read.
   void backward(const T* x, const StepContext& step, FunctionRef<void(const Bucket&)> ready,
                 UpdateRef<T> update = {});
 
   const Buffer<Context, T>& weights() const { return weights_; }
   const Buffer<Context, T>& state() const { return state_; }
   const Buffer<Context, T>& gradients() const { return gradients_; }
-  /// Hands the gradients out and goes on with the memory of `other`, of the same size.
+  /// Exchanges the gradients with `other`, a buffer of the same size.
   void swap_gradients(Buffer<Context, T>& other) { std::swap(gradients_, other); }
-  /// Bytes of activations and scratch held now; weights, gradients and state not counted.
+  /// Bytes allocated for activations and workspace, without weights, gradients and state.
   std::size_t working_bytes() const {
     return arena_.size() + once_.size() + scratch_.size() + batch_.bytes() + output_.bytes() +
            output_gradient_.bytes();
@@ -157,11 +165,11 @@ class PlanEngine {
   template <class E>
   void grow(Buffer<Context, E>& buffer, std::size_t size) {
     if (size <= buffer.size()) return;
-    buffer = {};  // first: there may be no room for both
+    buffer = {};  // frees the old buffer first: both may not fit
     try {
       buffer = Buffer<Context, E>(*context_, size);
     } catch (...) {
-      current_ = nullptr;  // what was prepared had the old one
+      current_ = nullptr;  // prepared kernels may refer to the old buffer
       for (auto& batch : prepared_) batch.reset();
       throw;
     }
@@ -171,10 +179,10 @@ class PlanEngine {
   Io<D> io_of(const PlacedStep& s, const Places& places, const T* x, const StepContext& step) const;
 
   const PlacedStep& step_of(StepId i) const { return plan_->step[static_cast<std::size_t>(i)]; }
-  std::byte* at(std::size_t bytes_an_example) const {
-    return arena_.data() + bytes_an_example * current_->count;
+  std::byte* at(std::size_t bytes_per_example) const {
+    return arena_.data() + bytes_per_example * current_->count;
   }
-  /// Tells the context that step i of the plan comes.
+  /// Notifies the context that step i of the plan begins.
   void begin_layers([[maybe_unused]] WorkPass pass, [[maybe_unused]] StepId i,
                     [[maybe_unused]] const StepContext& step) {
     if constexpr (TracksWork<Context>)
@@ -188,16 +196,16 @@ class PlanEngine {
   const EnginePlan<D>* plan_;
   Buffer<Context, T> weights_, state_, gradients_;
   Buffer<Context, std::byte> once_, arena_, scratch_;
-  Buffer<Context, A> batch_;  // these three only where A is not T
+  Buffer<Context, A> batch_;  // these three are used only where A is not T
   Buffer<Context, T> output_, output_gradient_;
-  std::array<std::unique_ptr<PreparedBatch>, max_prepared> prepared_;  // the oldest makes room
+  std::array<std::unique_ptr<PreparedBatch>, max_prepared> prepared_;  // replaced in a ring
   std::size_t next_ = 0;
   PreparedBatch* current_ = nullptr;
 };
 
-/// Weights, gradients, memory and prepared kernels of one replica. Batch, output and its gradient
-/// are D::real to the caller; where activations are of another type, they are converted here.
-///
+/// The engine of one replica: weights, gradients, memory and prepared kernels. Batch, output and
+/// its gradient are D::real for the caller; where activations have another type, the engine
+/// converts them.
 /// \code
 ///   Engine<Net, D> engine(context);
 ///   engine.prepare(64);
@@ -321,7 +329,7 @@ void PlanEngine<D>::backward(const T* x, const StepContext& step,
     const std::size_t e = plan_->entry_of(s);
     const KernelEntry<D>& entry = plan_->entry[e];
     Io<D> io = io_of(s, s.backward, x, step);
-    // Memory that the kernel did not ask to keep may hold other values by now.
+    // Operands that the kernel did not request may have been overwritten by now.
     if (!s.keeps_x) io.x = nullptr, io.batch = nullptr;
     if (!s.keeps_x2) io.x2 = nullptr;
     if (!s.keeps_y) io.y = nullptr;
@@ -338,18 +346,18 @@ void PlanEngine<D>::backward(const T* x, const StepContext& step,
 
 template <class D>
 void PlanEngine<D>::grow_arena(std::size_t count) {
-  // Not empty also without examples: a kernel sees by a null dx that nobody wants it, and all
-  // replicas must see the same.
+  // Not empty even without examples: a kernel recognizes an unneeded gradient by a null dx, and all
+  // replicas must agree on this.
   const std::size_t bytes = std::max(plan_->arena * count, std::size_t{1});
   try {
     grow(arena_, bytes);
   } catch (const OutOfMemory& e) {
-    if (e.free() == 0) throw;  // nothing is known of it
+    if (e.free() == 0) throw;  // the device did not report free memory
     throw_batch_too_large(e, D::name, count, plan_->arena);
   }
 }
 
-/// Of a Recompute block: what its backward needs and was not kept.
+/// Recomputes the values of a Recompute block that its backward reads and that were not kept.
 template <class D>
 void PlanEngine<D>::recompute_forward(StepId first, StepId last, const T* x,
                                       const StepContext& step) {

@@ -1,6 +1,7 @@
 /// \file
-/// The sentences that a faulty model gets. Invariant: a class here is instantiated only for a model
-/// that has its fault, and nothing depends on it, so that there is one error.
+/// Error messages for invalid models. Invariant: a class of this file is instantiated only for a
+/// model with the corresponding error, and nothing else depends on it, so the compiler reports
+/// exactly one error.
 #pragma once
 
 #include "lockstep/core/type_list.hpp"
@@ -8,10 +9,10 @@
 
 namespace lockstep::detail {
 
-/// A shape as a type with a short name in messages.
+/// A shape as a type that compilers print briefly.
 template <int... Extents>
 struct shape_of {};  // NOLINT(readability-identifier-naming): read in errors
-// By ints: g++ 12 crashes on aliases that take a Shape.
+// With integers as parameters: g++ 12 crashes on aliases with a Shape as parameter.
 template <int Rank, int A, int B, int C, int D>
 struct ExtentsAsType {
   using type = shape_of<A, B, C, D>;
@@ -43,31 +44,30 @@ template <class Layer, int Position, std::size_t Weights, std::size_t State, std
 struct ParametersDiffer {
   static_assert(
       always_false<Layer>,
-      "lockstep::Layer: parameters() of 'Layer' at 'Position' lists 'Weights' trained and "
-      "'State' untrained values, its op expects 'OpWeights' and 'OpState'; make "
-      "parameters() agree with the op's weights() and state()");
+      "lockstep::Layer: parameters() of 'Layer' at 'Position' has 'Weights' trainable "
+      "and 'State' non-trainable values, but its op expects 'OpWeights' and 'OpState'; make "
+      "parameters() match the op's weights() and state()");
 };
 template <class MainOutput, class SkipOutput>
 struct BranchesDiffer {
   static_assert(always_false<MainOutput>,
-                "lockstep::Residual: the main branch and the skip branch give different shapes; "
-                "give Skip a projection "
-                "such as Conv2D<filters, 1, strides(s)>");
+                "lockstep::Residual: the main branch and the skip branch have different output "
+                "shapes; add a projection to Skip, such as Conv2D<filters, 1, strides(s)>");
 };
 template <class FirstOutput, class SecondOutput>
 struct BranchesDoNotJoin {
   static_assert(always_false<FirstOutput>,
-                "lockstep::Parallel: two branches give shapes that do not join; Add wants equal "
-                "shapes, Concatenate shapes that are equal but for the last axis");
+                "lockstep::Parallel: the output shapes of two branches cannot be merged; Add needs "
+                "equal shapes, Concatenate shapes that differ only in the last axis");
 };
 template <class Before, class After>
 struct BlockChangesShape {
   static_assert(always_false<Before>,
-                "lockstep::Repeat: the block must keep its shape; put the block that changes it "
+                "lockstep::Repeat: the block changes the shape of its input; put such a block "
                 "before Repeat");
 };
 
-// The leaves of a model in the order of their positions; walked only when one of them is at fault.
+// The leaves of a model, indexed by position; instantiated only for an error at one of them.
 template <class L>
 struct LeavesOf {
   using type = List<L>;
@@ -86,10 +86,10 @@ struct RejectionOf {
 template <class L, int Position, Shape In>
   requires requires { typename L::template Requires<In>; }
 struct RejectionOf<L, Position, In> {
-  using type = typename L::template Requires<In>;  // the layer's own sentence
+  using type = typename L::template Requires<In>;  // the layer's own message
 };
 
-/// Empty for a healthy model.
+/// Base class that emits the error of an invalid model; empty for a valid one.
 template <class Built, class Body, Failure::Kind = Built::failure.kind>
 struct Verdict {};
 template <class Built, class Body>

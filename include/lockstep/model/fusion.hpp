@@ -1,8 +1,13 @@
 /// \file
-/// The first stage of a plan: views dropped, the device's rewrite rules applied. Invariants: a
-/// chain of ops is followed along the data flow, not the list; a fused step stands where its last
-/// op stood, so that its second operand is ready; ops whose weights do not adjoin, or that
-/// Recompute parts, are not joined; each rule is one linear pass.
+/// The first stage of a plan: removes views and applies the device's rewrite rules. Invariants:
+/// rules match along the data flow, not the list of nodes; a fused step stands at the position of
+/// its last op, where its second operand is available; ops are not fused if their weights are not
+/// adjacent or if the edge of a Recompute block separates them; each rule is one linear pass.
+/// \code
+///   graph    conv2d   batch_normalization   flatten   re_lu   dense
+///   views    conv2d   batch_normalization             re_lu   dense
+///   rules    conv2d   batch_normalization+re_lu               dense
+/// \endcode
 #pragma once
 
 #include <array>
@@ -18,17 +23,18 @@
 
 namespace lockstep::detail {
 
-/// A node as the plan runs it. `type` and `op` refer to the plan's own pool.
+/// A step of the plan: one node of the graph, or several fused ones. `type` and `op` refer to the
+/// plan's pool.
 struct PlanStep : Node {
   static constexpr int max_fused = 8;
-  int node_count = 1;                          ///< layers that this step does
-  std::array<std::size_t, max_fused> nodes{};  ///< their places in the graph
+  int node_count = 1;                          ///< number of layers in the step
+  std::array<std::size_t, max_fused> nodes{};  ///< their indices in the graph
 };
 
-/// The layers that a step does: "conv2d", "conv2d+re_lu".
+/// The names of the step's layers: "conv2d", "conv2d+re_lu".
 LOCKSTEP_COLD_DECL std::string layers_of(const PlanStep& step, const Node* nodes);
 
-/// The steps in the order of forward; the next pass of a plan reads them.
+/// The steps in the order of forward, as input of the next pass.
 template <std::size_t Size>
 struct StepList {
   Table<StepId, PlanStep, Size> step{};
@@ -52,15 +58,15 @@ auto applicable(List<Rules...>) -> typename Concat<IfApplicable<Ops, Rules>...>:
 template <class... Rules>
 auto results(List<Rules...>) -> List<typename Rules::result...>;
 
-/// The rules of device D whose ops the model has.
+/// The rules of device D whose ops occur in the model.
 template <class D, class Ops>
 using RulesOf = decltype(applicable<Ops>(typename D::fusions{}));
 /// The model's ops and the results of the rules.
 template <class D, class Ops>
 using PlanOps = Union<Ops, decltype(results(RulesOf<D, Ops>{}))>;
 
-/// How many steps read each value, and which one does so last; the outside reads the output, at
-/// the end.
+/// Number of steps that read each value, and the last of them. The model's output counts one more
+/// reader, after the last step.
 template <std::size_t Size>
 struct Readers {
   Table<ValueId, int, Size> count{};
@@ -82,15 +88,15 @@ constexpr Readers<Size> readers_of(const StepList<Size>& steps) {
   return result;
 }
 
-/// Steps of which each alone reads the result of the one before it.
+/// Consecutive steps along the data flow, each the only reader of the result before it.
 template <std::size_t Length>
 struct Chain {
   std::array<StepId, Length> at{};
-  ValueId second = ValueId::none;  ///< the operand that comes from elsewhere, if there is one
+  ValueId second = ValueId::none;  ///< the operand that is not produced within the chain, or none
   bool found = false;
 };
 
-/// The chain of the types `wanted` that begins with step `first`.
+/// The chain with op types `wanted` that begins with step `first`.
 template <std::size_t Size, std::size_t Length>
 constexpr Chain<Length> chain_from(const StepList<Size>& steps, const Readers<Size>& readers,
                                    const std::array<int, Length>& wanted, StepId first) {
@@ -110,7 +116,8 @@ constexpr Chain<Length> chain_from(const StepList<Size>& steps, const Readers<Si
   return result;
 }
 
-/// Whether the weights of the steps are one range, and so their state: a kernel sees one of each.
+/// Whether the weights of the steps form one contiguous range, and likewise their state, as a
+/// kernel has one pointer for each.
 template <std::size_t Size, std::size_t Length>
 constexpr bool ranges_adjoin(const StepList<Size>& steps, const std::array<StepId, Length>& at) {
   std::size_t w_end = 0, state_end = 0;
@@ -125,7 +132,8 @@ constexpr bool ranges_adjoin(const StepList<Size>& steps, const std::array<StepI
   return true;
 }
 
-/// One step with the layers, weights and state of all; its op is still that of the first.
+/// A step with the layers, weights and state of all steps of the chain; its op is still the first
+/// one's.
 template <std::size_t Size, std::size_t Length>
 constexpr PlanStep join_steps(const StepList<Size>& steps, const Chain<Length>& chain) {
   PlanStep fused = steps.step[chain.at[0]];
@@ -144,7 +152,7 @@ constexpr PlanStep join_steps(const StepList<Size>& steps, const Chain<Length>& 
   return fused;
 }
 
-/// Drops the steps whose type is -1.
+/// Removes the steps with type -1.
 template <std::size_t Size>
 constexpr void drop_joined(StepList<Size>& steps) {
   StepId kept{};
@@ -156,7 +164,7 @@ constexpr void drop_joined(StepList<Size>& steps) {
   steps.end = kept;
 }
 
-/// One rule of device D over the whole graph.
+/// Applies one rule of device D to the whole graph.
 template <class D, class Rule, class Ops, std::size_t Size, class... Pattern, std::size_t... K>
 constexpr void apply_rule(FusedGraph<Ops, Size>& p, List<Pattern...>, std::index_sequence<K...>) {
   constexpr std::size_t length = sizeof...(Pattern);
@@ -192,12 +200,12 @@ constexpr void apply_rule(FusedGraph<Ops, Size>& p, List<Pattern...>, std::index
   drop_joined(p);
 }
 
-/// Adds the nodes that are not views; a view is another name of its input's value. `view` is the
-/// type of views.
+/// Appends the nodes that are not views and replaces the output of each view by its input. `view`
+/// is the type index of views.
 template <std::size_t Size>
 constexpr void add_nodes(StepList<Size>& steps, const Node* node, std::size_t nodes, int view,
                          ValueId output) {
-  Table<ValueId, ValueId, Size> alias{};  // the value that a value is another name of
+  Table<ValueId, ValueId, Size> alias{};  // the value that an output of a view stands for
   for (std::size_t i = 0; i < nodes; ++i) {
     const Node& n = node[i];
     alias[n.out] = n.type == view ? alias[n.in0] : n.out;
@@ -212,7 +220,7 @@ constexpr void add_nodes(StepList<Size>& steps, const Node* node, std::size_t no
   steps.output = alias[output];
 }
 
-/// The steps of `graph` on device D, the longest rules first.
+/// The steps of `graph` on device D. Longer rules are applied first.
 template <class D, auto& graph, class... Rules>
 constexpr auto fuse(List<Rules...>) {
   using GraphOps = typename std::remove_cvref_t<decltype(graph)>::ops;
@@ -237,7 +245,7 @@ constexpr auto fuse(List<Rules...>) {
     [[maybe_unused]] const auto apply = [&]<class Rule>() {
       static_assert(Rule::pattern::size >= 2 &&
                         Rule::pattern::size <= static_cast<std::size_t>(PlanStep::max_fused),
-                    "lockstep::Fuse: a rule joins two to eight ops; split it");
+                    "lockstep::Fuse: a rule fuses two to eight ops; split it");
       if (Rule::pattern::size == length)
         apply_rule<D, Rule>(p, typename Rule::pattern{},
                             std::make_index_sequence<Rule::pattern::size>{});

@@ -1,7 +1,7 @@
 /// \file
-/// A model as one flat constexpr value: nodes, shapes, names, parameters, FLOPs; no device.
-/// Invariants: nodes stand in the order of their forward pass; value 0 is the input; a walk is
-/// near-linear, since clang allows a constant a million steps.
+/// A model as one flat constexpr value: nodes, shapes, names, parameters and FLOPs, independent of
+/// the device. Invariants: nodes are in the order of the forward pass; value 0 is the input;
+/// construction is near-linear, since clang limits a constant expression to a million steps.
 #pragma once
 
 #include <array>
@@ -16,7 +16,7 @@
 
 namespace lockstep::detail {
 
-/// The distinct ops of each type, as values.
+/// The distinct ops of one type, as values.
 template <class TheOp, std::size_t Capacity>
 struct OpBin {
   std::array<TheOp, Capacity> op{};
@@ -42,18 +42,18 @@ struct OpPool<Capacity, List<Ops...>> : OpBin<Ops, Capacity>... {
   }
 };
 
-/// One layer at one place.
+/// A layer of the model.
 struct Node {
   int type = 0;                               ///< index of the op's type in Graph::ops
-  std::size_t op = 0;                         ///< index of the op's value in its bin
+  std::size_t op = 0;                         ///< index of the op's value in its OpBin
   ValueId in0{}, in1 = ValueId::none, out{};  ///< a unary op has no in1
-  std::size_t w = 0, w_count = 0;             ///< range of the flat weights
+  std::size_t w = 0, w_count = 0;             ///< range in the flat weights
   std::size_t state = 0, state_count = 0;
   std::string_view name, class_name;  ///< "conv2d", "Conv2D"
   int ordinal = 0;                    ///< 0 for conv2d, 1 for conv2d_1
-  bool is_activation = false;         ///< of the layer before it, whose name it has
-  int segment = -1;                   ///< of Recompute; -1: none
-  double flops = 0;                   ///< of one example's forward pass
+  bool is_activation = false;         ///< the activation of the layer before, whose name it shares
+  int segment = -1;                   ///< block of Recompute; -1: none
+  double flops = 0;                   ///< forward pass, per example
 };
 
 /// "conv2d", "conv2d_1".
@@ -61,14 +61,14 @@ struct Node {
   return ordinal > 0 ? fmt::format("{}_{}", name, ordinal) : std::string(name);
 }
 
-/// One parameter at one place.
+/// A parameter of the model.
 struct NamedParameter : Parameter {
   std::string_view layer;
   int ordinal = 0;
   std::size_t offset = 0;  ///< in the flat weights, or in the flat state if not trainable
 };
 
-/// The first fault of a model.
+/// The first error in a model.
 struct Failure {
   enum Kind {
     none,
@@ -79,12 +79,12 @@ struct Failure {
     block_changes_shape
   };
   Kind kind = none;
-  int position = 0;  ///< of the layer among the leaves
+  int position = 0;  ///< index of the layer among the leaves
   Shape first{}, second{};
-  std::size_t weights = 0, state = 0;  ///< of the layer's parameters(), if they differ
+  std::size_t weights = 0, state = 0;  ///< totals of the layer's parameters(), if they differ
 };
 
-/// The same walk as Graph's, counting only: it sizes Graph's arrays.
+/// Counts nodes and parameters by the same walk as Graph, to size the arrays of Graph.
 struct NodeCount {
   int nodes = 0, parameters = 0, position = 0;
   template <class L>
@@ -107,8 +107,8 @@ struct NodeCount {
   constexpr void leave_segment(int) {}
 };
 
-/// Filled by `add`, once for each layer in order; `Sequential`, `Residual`, `Parallel`, `Repeat`
-/// and `Recompute` say which order.
+/// The graph under construction. `add` is called once per layer, in the order that `Sequential`,
+/// `Residual`, `Parallel`, `Repeat` and `Recompute` define.
 template <class Ops, std::size_t Nodes, std::size_t Parameters>
 struct Graph {
   using ops = Ops;
@@ -118,9 +118,10 @@ struct Graph {
   OpPool<Nodes + 1, Ops> pool{};
   int nodes = 0, parameters = 0, position = 0;
   ValueId output{};
-  int segment = -1, segments = 0;      ///< of Recompute: where the walk is, how many there are
+  int segment = -1, segments = 0;      ///< of Recompute: the current block, and the number of
+                                       ///< blocks
   std::size_t weights = 0, state = 0;  ///< elements of the flat buffers
-  double flops = 0;                    ///< of one example's forward pass
+  double flops = 0;                    ///< forward pass, per example
   Failure failure{};
   std::array<std::pair<std::string_view, int>, Nodes + 1> names{};
 
@@ -165,7 +166,7 @@ struct Graph {
     }
   }
 
-  /// Two values made one, for Residual and Parallel; `fault` if they cannot be.
+  /// Merges two values, for Residual and Parallel; records `fault` if their shapes do not fit.
   template <class Rule>
   constexpr ValueId join(ValueId a, ValueId b, Failure::Kind fault) {
     if (failure.kind != Failure::none) return a;
@@ -179,14 +180,15 @@ struct Graph {
     return n.out;
   }
 
-  /// For Repeat: a block's output has the shape of its input.
+  /// For Repeat: records an error unless the block's output has the shape of its input.
   constexpr void keeps_shape(ValueId before, ValueId after) {
     const Shape a = value[before], b = value[after];
     if (failure.kind == Failure::none && a != b)
       failure = {Failure::block_changes_shape, position, a, b};
   }
 
-  /// For Recompute: a block within a block belongs to the outer one. Returns what to leave with.
+  /// For Recompute: begins a block, unless inside one, since nested blocks belong to the outermost.
+  /// Returns the argument of leave_segment.
   constexpr int enter_segment() {
     const int outer = segment;
     if (outer < 0) segment = segments++;
@@ -223,7 +225,7 @@ struct Graph {
   }
 };
 
-/// Types of the ops of a layer or block.
+/// Op types of a layer or block.
 template <class L>
 struct OpsOf {
   using type = List<>;
@@ -242,8 +244,8 @@ struct OpsOf<L> {
   using type = List<decltype(L::op(Shape{})), decltype(L::activation::op(Shape{}))>;
 };
 
-/// The graph of a body on an input. One constant a stage: each has clang's budget of steps for
-/// itself.
+/// The graph of a body on an input. One constant per stage, since clang's limit of steps applies to
+/// each.
 template <class Body, Shape In>
 struct Built {
   static constexpr NodeCount count = [] {

@@ -1,6 +1,5 @@
 /// \file
-/// Indices of steps and values, which cannot be confused, and tables that only their own index
-/// opens.
+/// Typed indices of steps and values, and tables that accept only the matching index type.
 #pragma once
 
 #include <cstddef>
@@ -16,15 +15,15 @@ constexpr StepId& operator++(StepId& i) { return i = StepId{static_cast<int>(i) 
 constexpr StepId& operator--(StepId& i) { return i = StepId{static_cast<int>(i) - 1}; }
 constexpr ValueId& operator++(ValueId& v) { return v = ValueId{static_cast<int>(v) + 1}; }
 
-/// The step before i; before the first one `StepId::none`.
+/// The step before i; `StepId::none` for the first one.
 constexpr StepId before(StepId i) { return --i; }
-/// An operand that a node has; a unary one has no second.
+/// Whether the node has this operand; a unary op has no second one.
 constexpr bool exists(ValueId v) { return v != ValueId::none; }
 constexpr bool exists(StepId i) { return i != StepId::none; }
-/// A value that has a place in the arena, and a gradient.
+/// Whether the value is in the arena and can have a gradient, which excludes the batch.
 constexpr bool is_computed(ValueId v) { return v > ValueId::batch; }
 
-/// One T for each index.
+/// An array of T indexed by Id.
 template <class Id, class T, std::size_t Size>
 struct Table {
   T item[Size]{};

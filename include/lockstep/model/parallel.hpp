@@ -1,5 +1,5 @@
 /// \file
-/// Any number of branches over the same input, joined.
+/// Parallel branches that read the same input, merged by a rule.
 #pragma once
 
 #include <array>
@@ -15,14 +15,14 @@ namespace detail {
 template <bool IsRule, int Branches>
 struct CheckParallel {
   static_assert(IsRule,
-                "lockstep::Parallel: the first argument does not say how the branches are joined; "
+                "lockstep::Parallel: the first argument is not a rule that merges branches; "
                 "write Parallel<ls::Add, ...> or Parallel<ls::Concatenate, ...>");
   static_assert(!IsRule || Branches >= 2,
                 "lockstep::Parallel: there must be at least two branches; write "
                 "Parallel<ls::Concatenate, Branch, Branch>");
 };
 
-/// The op of a rule, in a list.
+/// A one-element list of the rule's op type.
 template <class Rule>
 struct OpOfRule {
   using type = List<>;
@@ -33,14 +33,14 @@ struct OpOfRule<Rule> {
 };
 }  // namespace detail
 
-/// y = Rule(Branch(x), Branch(x), ...): with Add their sum, with Concatenate their results side by
-/// side along the last axis, in order. A branch is a layer or a block; Identity is x itself.
+/// y = Rule(Branch(x), Branch(x), ...): with Add their sum, with Concatenate their concatenation
+/// along the last axis, in order. A branch is a layer or a block; Identity is x.
 /// \code
 ///   struct Inception : ls::Sequential<ls::Parallel<ls::Concatenate, ls::Conv2D<64, 1, ls::relu>,
 ///   Wide<96, 128, 3>, Wide<16, 32, 5>, Pooled<32>>> {};
 /// \endcode
-/// Add wants branches of one shape. Two branches make one node "add" or "concatenate", n make n -
-/// 1, of which each joins neighbours.
+/// Add requires branches of equal shape. n branches become n - 1 binary nodes, "add" or
+/// "concatenate", as a balanced tree over neighbours.
 template <class Rule, class... Branches>
 struct Parallel {
   using is_composite = void;
@@ -56,7 +56,7 @@ struct Parallel {
   template <class Walk>
   static constexpr detail::ValueId append(Walk& walk, detail::ValueId v) {
     std::array<detail::ValueId, sizeof...(Branches)> out{walk.template add<Branches>(v)...};
-    // In pairs: a chain would copy the first branches again and again.
+    // A balanced tree: a chain would copy the first branches once per node.
     for (std::size_t n = out.size(); n > 1; n = (n + 1) / 2) {
       for (std::size_t i = 0; i < n / 2; ++i)
         out[i] = walk.template join<Rule>(out[2 * i], out[2 * i + 1],

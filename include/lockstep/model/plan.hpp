@@ -1,8 +1,12 @@
 /// \file
-/// What one step does on one device: order, memory, communication; all of it constants.
-/// Invariants: no node whose result nobody reads (no gradient of a value before which no weight
-/// lies); sizes are affine in the batch, bytes an example and bytes a step; each stage is one
-/// constexpr variable, since clang allows each a million steps.
+/// The plan of a step on one device, as constants: order of execution, memory and communication.
+/// Invariants: gradients that nothing reads are not computed (of values with no weight before
+/// them); sizes are affine in the batch, bytes per example and bytes per step; each stage is one
+/// constexpr variable, since clang limits the evaluation of each to a million steps.
+/// \code
+///   graph --fuse--> steps --needs--> timetable --sharing--> lifetimes --pack--> places, buckets
+///         (fusion.hpp)      \_______________ model/plan/*.hpp _______________/
+/// \endcode
 #pragma once
 
 #include <array>
@@ -24,19 +28,20 @@ struct PlanTable : Buckets<Size>, AveragedState<Size>, ArenaSize {
   Table<StepId, PlacedStep, Size> step{};
   OpPool<Size, Ops> pool{};
   int steps = 0;
-  bool updates_state = false;  ///< some step changes its state while it trains
+  bool updates_state = false;  ///< whether a step changes its state in training
   bool output_is_input = false;
-  std::size_t output = 0, output_gradient = 0;  ///< bytes an example
-  std::size_t recomputed = 0;                   ///< steps that Recompute runs again
-  bool recompute_unsafe = false;  ///< one of them changes its state, and does not look at `again`
-  std::size_t lacks_dx = Ops::size;  ///< the type of an op whose dx is wanted and that has none
-  StepId exchanges = StepId::none;   ///< the first step that exchanges numbers with other replicas
+  std::size_t output = 0, output_gradient = 0;  ///< bytes per example
+  std::size_t recomputed = 0;                   ///< number of steps that Recompute runs again
+  bool recompute_unsafe = false;     ///< one of them changes its state or exchanges, and does not
+                                     ///< handle recomputation
+  std::size_t lacks_dx = Ops::size;  ///< index of the type of an op that cannot compute a needed dx
+  StepId exchanges = StepId::none;   ///< the first step that exchanges data with other replicas
 
   constexpr StepId end() const { return StepId{steps}; }
 };
 
-/// Copies a step's op into the plan's pool, which so holds only ops that a step still has after
-/// fusion, and returns its place there.
+/// Copies the op of a step to the plan's pool and returns its index there. The pool thus holds only
+/// ops that remain after fusion.
 template <class Pool, class... Ops>
 constexpr std::size_t keep_op(Pool& to, const Pool& from, const PlanStep& s, List<Ops...>) {
   int type = 0;
@@ -48,7 +53,7 @@ constexpr std::size_t keep_op(Pool& to, const Pool& from, const PlanStep& s, Lis
   return place;
 }
 
-/// The steps before they have places.
+/// The steps, before offsets are assigned.
 template <class Ops, std::size_t Size>
 constexpr PlanTable<Ops, Size> copy_steps(const FusedGraph<Ops, Size>& fused,
                                           const Table<ValueId, std::size_t, Size>& elements) {
@@ -64,7 +69,7 @@ constexpr PlanTable<Ops, Size> copy_steps(const FusedGraph<Ops, Size>& fused,
   return p;
 }
 
-/// What the steps do besides computing: change their state, exchange numbers, run again.
+/// Collects side effects of the steps: state updates, exchanges, recomputation.
 template <class Ops, std::size_t Size>
 constexpr void add_effects(PlanTable<Ops, Size>& p, const Needs<Size>& needs,
                            const Timetable<Size>& times) {
@@ -81,12 +86,12 @@ constexpr void add_effects(PlanTable<Ops, Size>& p, const Needs<Size>& needs,
   }
 }
 
-/// The second stage: what lives when, where it lies, what is exchanged when.
+/// The second stage: lifetimes, arena offsets and buckets.
 template <class D, auto& graph, auto& fused>
 constexpr auto lay_out() {
   constexpr std::size_t size = static_cast<std::size_t>(graph.nodes) + 1;
   constexpr bool recomputes = graph.segments > 0;
-  Table<ValueId, std::size_t, size> elements{}, bytes{};  // of each value, an example
+  Table<ValueId, std::size_t, size> elements{}, bytes{};  // of each value, per example
   for (ValueId v{}; static_cast<std::size_t>(v) < size; ++v) {
     elements[v] = graph.value[v].size();
     bytes[v] = elements[v] * sizeof(ActivationOf<D>);
@@ -110,7 +115,7 @@ constexpr auto lay_out() {
   return p;
 }
 
-/// Whether a plan on D can run this op; a view it drops.
+/// Whether a plan on D can run this op. Views are removed by fusion.
 template <class TheOp, class D>
 inline constexpr bool runs_on = HasKernel<TheOp, D> || std::is_same_v<TheOp, ViewOp>;
 
@@ -119,7 +124,7 @@ constexpr auto op_or_void(List<Ops...>) {
   return List<At<I, Ops..., void>>{};
 }
 
-/// The first of the ops that D has no kernel for; `void` if it has them all.
+/// The first of the ops that D has no kernel for; `void` if there is none.
 template <class D, class... Ops>
 constexpr auto first_without_kernel(List<Ops...>) {
   constexpr std::size_t first = [] {
@@ -137,7 +142,7 @@ template <bool RecomputeUnsafe>
 struct CheckRecompute {
   static_assert(
       !RecomputeUnsafe,
-      "lockstep::Recompute: a kernel of the block changes its state or exchanges, and would "
+      "lockstep::Recompute: a kernel of the block updates state or exchanges data, and would "
       "do so twice; skip this in the kernel if io.step.is_recompute is true, and set its "
       "'handles_recompute' to true");
 };
@@ -147,11 +152,11 @@ struct CheckGradient;
 template <class TheOp, class D>
 struct CheckGradient<List<TheOp>, D> {
   static_assert(std::is_void_v<TheOp>,
-                "lockstep::Kernel: 'TheOp' has no gradient of its input on device 'D'; put it "
-                "before all layers with weights");
+                "lockstep::Kernel: 'TheOp' cannot compute the gradient of its input on device 'D'; "
+                "put it before all layers with weights");
 };
 
-/// The plan of a sound model: `plan` is the table, `ops` its op types.
+/// The plan of a valid model: `plan` is the table, `ops` its op types.
 template <class Net, class D>
 struct PlanOf {
   using graph_ops = typename std::remove_cvref_t<decltype(Net::graph)>::ops;
@@ -162,7 +167,7 @@ struct PlanOf {
   static_assert(sizeof(CheckGradient<decltype(op_or_void<plan.lacks_dx>(ops{})), D>) > 0);
 };
 
-/// FLOPs of a step's forward pass, an example.
+/// FLOPs of a step's forward pass, per example.
 template <class Net>
 constexpr double flops_of(const PlanStep& s) {
   double flops = 0;
@@ -170,8 +175,7 @@ constexpr double flops_of(const PlanStep& s) {
     flops += Net::graph.node[s.nodes[static_cast<std::size_t>(k)]].flops;
   return flops;
 }
-/// How often backward does the work of forward: for the weights, and for x if its gradient is
-/// wanted.
+/// FLOPs of backward divided by those of forward: once for dw, and once for dx if it is needed.
 constexpr int backward_factor(const PlacedStep& s) {
   return (s.w_count > 0 ? 1 : 0) + (s.wants_dx ? 1 : 0);
 }
@@ -182,58 +186,60 @@ namespace lockstep {
 
 /// The output of one step, in the arena.
 struct PlannedActivation {
-  std::string_view layer;  ///< "conv2d"; of fused layers the first
+  std::string_view layer;  ///< "conv2d"; the first layer of a fused step
   int ordinal = 0;         ///< 1 for conv2d_1
-  int layers = 1;          ///< that the step computes: more than one if they are fused
+  int layers = 1;          ///< number of layers in the step, more than one if fused
   Shape shape;             ///< of one example
-  std::size_t offset = 0;  ///< bytes an example; equal offsets mean that memory is reused
-  std::size_t bytes = 0;   ///< an example
+  std::size_t offset = 0;  ///< bytes per example; equal offsets mean that memory is reused
+  std::size_t bytes = 0;   ///< per example
 };
 
-/// A range of the flat gradients that is exchanged while backward goes on.
+/// A range of the flat gradients that is exchanged while backward continues.
 struct PlannedBucket {
   std::size_t begin = 0, end = 0;  ///< elements
   std::size_t bytes = 0;
-  std::string_view layer;  ///< whose backward finishes the bucket; of fused layers the first
+  std::string_view layer;  ///< the layer whose backward completes the bucket; the first layer of a
+                           ///< fused step
   int ordinal = 0;
 };
 
-/// What one replica holds, computes and sends in a step. Bytes; what a library asks for as scratch
-/// is known only at run time and is not counted.
+/// Memory, computation and communication of one replica in a step. In bytes, without the workspace
+/// that libraries request at run time.
 template <std::size_t Activations, std::size_t Buckets>
 struct NetworkPlan {
   std::array<PlannedActivation, Activations> activations{};  ///< in the order of forward
   std::array<PlannedBucket, Buckets> buckets{};              ///< in the order of backward
   std::size_t weight_bytes = 0, gradient_bytes = 0, state_bytes = 0;
-  std::size_t example_bytes = 0;  ///< of the arena: values, their gradients, what kernels save
-  std::size_t example_bytes_unshared = 0;   ///< the same if no memory were reused
-  std::size_t step_bytes = 0;               ///< of the arena, for any batch
+  std::size_t example_bytes = 0;  ///< arena: values, their gradients, data saved by kernels
+  std::size_t example_bytes_unshared = 0;   ///< the same without reuse of memory
+  std::size_t step_bytes = 0;               ///< arena, independent of the batch
   std::size_t converted_example_bytes = 0;  ///< batch and output where activations are not D::real
-  std::size_t averaged_state_bytes = 0;     ///< of state that replicas average, as exchanged
-  double flops = 0;                         ///< forward, an example; multiplications and additions
-  double backward_flops = 0, recomputed_flops = 0;  ///< an example
+  std::size_t averaged_state_bytes = 0;     ///< state averaged over replicas, in the type that is
+                                            ///< exchanged
+  double flops = 0;                         ///< forward, per example; additions and multiplications
+  double backward_flops = 0, recomputed_flops = 0;  ///< per example
   int recomputed_steps = 0;                         ///< that `Recompute` runs again
 
-  /// Activations, their gradients, and what kernels keep from forward to backward, for `batch`
-  /// examples on one replica.
+  /// Activations, their gradients, and data saved from forward to backward, for `batch` examples on
+  /// one replica.
   constexpr std::size_t arena_bytes(std::size_t batch) const {
     return example_bytes * batch + step_bytes;
   }
-  /// Buffers of an optimizer with `slots` slots: SGD 0, with momentum 1; Adam 2.
+  /// State of an optimizer with `slots` slots: SGD 0, with momentum 1; Adam 2.
   constexpr std::size_t optimizer_bytes(std::size_t slots) const { return slots * weight_bytes; }
-  /// What the replica holds in all.
+  /// Total memory of the replica.
   constexpr std::size_t memory_bytes(std::size_t batch, std::size_t slots) const {
     return weight_bytes + gradient_bytes + state_bytes + optimizer_bytes(slots) +
            arena_bytes(batch) + converted_example_bytes * batch;
   }
-  /// FLOPs of a step that trains, for `batch` examples.
+  /// FLOPs of a training step, for `batch` examples.
   constexpr double step_flops(std::size_t batch) const {
     return (flops + recomputed_flops + backward_flops) * static_cast<double>(batch);
   }
-  /// What each of `processes` sends in a step: 2 (n - 1) / n of the gradients and of averaged state,
-  /// the least that an all-reduce can do. Frames, the few sums of loss and metrics, and what layers
-  /// exchange themselves are not counted. Among more than two processes Gloo sends a message of up
-  /// to 64 KiB to each of the others, which is n / 2 times as much.
+  /// Bytes that each of `processes` sends in a step: 2 (n - 1) / n of the gradients and of averaged
+  /// state, the lower bound of an all-reduce. Frame headers, the sums of loss and metrics, and
+  /// exchanges of layers are not included. With more than two processes Gloo sends messages of up
+  /// to 64 KiB to every peer, which is n / 2 times as much.
   constexpr std::size_t wire_bytes(std::size_t processes) const {
     if (processes < 2) return 0;
     return 2 * (processes - 1) * (gradient_bytes + averaged_state_bytes) / processes;
@@ -286,7 +292,7 @@ struct CheckKernels<List<TheOp>, D> {
   static_assert(sizeof(CheckKernel<TheOp, D>) > 0);
 };
 
-/// Empty for a model that has been refused in one sentence, here or where it was declared.
+/// Empty for a model with an error that was reported here or where the model was declared.
 template <class Net, class D>
 constexpr auto network_plan() {
   if constexpr (!Net::valid)
@@ -301,8 +307,8 @@ constexpr auto network_plan() {
 
 }  // namespace detail
 
-/// What a step of the model Net is on device D: memory, gradient buckets, FLOPs, bytes on the wire.
-/// A constant, so that a budget can be a `static_assert`.
+/// The plan of a step of model Net on device D: memory, gradient buckets, FLOPs, bytes on the wire.
+/// A constant, so a budget can be a `static_assert`.
 /// \code
 ///   static_assert(ls::plan<Net, ls::Cpu>.arena_bytes(64) < 8 << 20);
 /// \endcode

@@ -1,16 +1,21 @@
 /// \file
-/// A block whose inner values are computed twice instead of kept.
+/// A block whose activations are recomputed in backward instead of kept.
 #pragma once
 
 #include "lockstep/model/sequential.hpp"
 
 namespace lockstep {
 
-/// Gradient checkpointing (Chen et al., 2016; `jax.checkpoint`, `torch.utils.checkpoint`): what the
-/// block computes on the way to its output is not kept until backward; there the block runs forward
-/// once more. The same bits, about a third more work, less memory: `summary` shows both. Random
-/// layers draw the same numbers again; moving statistics are updated once. A block within such a
-/// block belongs to the outer one. Ops are not fused across the block's ends.
+/// Gradient checkpointing (Chen et al., 2016; `jax.checkpoint`, `torch.utils.checkpoint`):
+/// activations inside the block are not kept until backward, where the block's forward pass runs a
+/// second time. Results are bit-identical; about a third more computation, less memory; `summary`
+/// shows both. Random layers draw the same numbers again; running statistics are updated once.
+/// Nested blocks belong to the outermost one. Ops are not fused across the edges of the block.
+/// \code
+///   kept     x [             ] y        the block's input and output
+///   forward  x -> a -> b -> y           a, b are overwritten by later layers
+///   backward x -> a -> b, then dy -> db -> da -> dx
+/// \endcode
 /// \code
 ///   ls::Repeat<8, ls::Recompute<Next<16>>>
 /// \endcode

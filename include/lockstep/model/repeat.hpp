@@ -1,5 +1,5 @@
 /// \file
-/// The same block N times, each with parameters of its own.
+/// A block repeated N times, each time with separate parameters.
 #pragma once
 
 #include "lockstep/model/sequential.hpp"
@@ -14,8 +14,8 @@ struct CheckRepeat {
 };
 }  // namespace detail
 
-/// `Repeat<8, Next<16>>`: a compile-time loop; compiles as fast as one block. The block must keep
-/// its shape.
+/// `Repeat<8, Next<16>>`: a compile-time loop that compiles as fast as one block. The block's
+/// output must have the shape of its input.
 template <int N, class Block>
 struct Repeat {
   using is_composite = void;
@@ -26,7 +26,7 @@ struct Repeat {
   static constexpr detail::ValueId append(Walk& walk, detail::ValueId v) {
     const int position = walk.position;
     for (int i = 0; i < N; ++i) {
-      walk.position = position;  // a fault is at the same leaf in every repetition
+      walk.position = position;  // an error is at the same leaf in every repetition
       const detail::ValueId out = walk.template add<Block>(v);
       walk.keeps_shape(v, out);
       v = out;

@@ -1,5 +1,5 @@
 /// \file
-/// Two branches over the same input, added.
+/// Residual connections: the sum of two branches over the same input.
 #pragma once
 
 #include "lockstep/layers/add.hpp"
@@ -7,7 +7,7 @@
 
 namespace lockstep {
 
-/// y = Main(x) + Skip(x); He et al., 2015. Both branches must give the same shape.
+/// y = Main(x) + Skip(x); He et al., 2015. Both branches must have the same output shape.
 /// \code
 ///   template <int F, int S>
 ///   struct First : ls::Sequential<ls::Residual<Main<F, S>, Project<F, S>>, ls::ReLU> {};

@@ -1,6 +1,6 @@
 /// \file
-/// Stacks of layers. Invariant: a `Sequential` without `Input` is a block, with `Input` it is a
-/// model; both are empty types.
+/// Stacks of layers. Invariant: a `Sequential` that begins with `Input` is a model, others are
+/// blocks; both are empty types.
 #pragma once
 
 #include <initializer_list>
@@ -19,8 +19,7 @@ struct CheckInput {
 };
 }  // namespace detail
 
-/// Shape of one example: `Input<28, 28, 1>` is height, width, channels. The first of a model's
-/// layers.
+/// Shape of one example, as first layer of a model: `Input<28, 28, 1>` is height, width, channels.
 template <int... Extents>
 struct Input {
   static constexpr Shape value = [] {
@@ -31,12 +30,12 @@ struct Input {
   static_assert(sizeof(detail::CheckInput<Extents...>) > 0);
 };
 
-/// Layers one after the other, as in Keras.
+/// A linear stack of layers, as in Keras.
 /// \code
 ///   struct Cnn : ls::Sequential<ls::Input<28, 28, 1>, ls::Conv2D<32, 3>, ls::ReLU, ls::Flatten,
 ///   ls::Dense<10>> {}; static_assert(Cnn::parameter_count == 216'650);
 /// \endcode
-/// Name it by `struct`, not by `using`: symbols and errors stay short.
+/// Derive a struct instead of using an alias, which keeps symbols and error messages short.
 template <class... Layers>
 struct Sequential {
   using is_composite = void;
@@ -56,15 +55,15 @@ struct Sequential {
     return v;
   }
 
-  // In a list: clang folds at most 256 operands.
+  // In a list, since clang limits fold expressions to 256 operands.
   static_assert(
       std::initializer_list<std::size_t>{1, sizeof(detail::CheckLayer<Layers>)...}.size() > 0);
 };
 
-/// The skip branch that changes nothing.
+/// The identity, as a skip branch.
 using Identity = Sequential<>;
 
-/// A model: what `ls::Model` trains. Its members are constants.
+/// A model, the network of `ls::Model`. Its members are constants.
 template <int... Extents, class... Layers>
 struct Sequential<Input<Extents...>, Layers...> : Sequential<Layers...> {
  private:
@@ -73,7 +72,7 @@ struct Sequential<Input<Extents...>, Layers...> : Sequential<Layers...> {
 
  public:
   static constexpr auto& graph = built::graph;  ///< nodes, shapes, names, parameters
-  static constexpr bool valid = built::valid;   ///< false: a sentence was printed
+  static constexpr bool valid = built::valid;   ///< false if an error was reported
   static constexpr Shape input_shape = Input<Extents...>::value;
   static constexpr Shape output_shape = graph.value[graph.output];
   static constexpr std::size_t trainable_count = graph.weights;
@@ -82,7 +81,7 @@ struct Sequential<Input<Extents...>, Layers...> : Sequential<Layers...> {
   static_assert(sizeof(detail::Verdict<built, body>) > 0);
 };
 
-/// What `ls::Model` takes as network.
+/// The network argument of `ls::Model`.
 template <class N>
 concept Network = requires {
   N::graph;

@@ -1,6 +1,6 @@
 /// \file
-/// A pass of a plan: what replicas exchange in a step. Invariants: buckets cover the flat gradients
-/// once, from the end; a bucket is finished when its step has gone backward.
+/// Plan pass: buckets of gradients, and state to average. Invariants: buckets cover the flat
+/// gradients exactly once, from the end; a bucket is final after the backward pass of its step.
 #pragma once
 
 #include <array>
@@ -10,21 +10,21 @@
 
 namespace lockstep::detail {
 
-/// A range of the flat gradients that is finished when step `after` has gone backward.
+/// A range of the flat gradients that is final after the backward pass of step `after`.
 struct Bucket {
   std::size_t begin = 0, end = 0;
   StepId after{};
 };
 
-/// A range of the flat state that each replica changes by its own examples.
+/// A range of the flat state that each replica updates from its own examples.
 struct StateRange {
   std::size_t begin = 0, end = 0;
 };
 
-/// Gradients are exchanged in ranges of at least this many elements.
+/// Minimum number of elements in a bucket.
 inline constexpr std::size_t bucket_elements = 64 * 1024;
 
-/// In the order in which backward finishes them:
+/// The buckets, in the order in which backward completes them:
 /// \code
 ///   step         a (40,000)        b (50,000)    c (20,000)
 ///   gradients    0 ......... 40,000 ............. 90,000 ....... 110,000
@@ -37,11 +37,11 @@ struct Buckets {
   std::size_t buckets = 0;
 };
 
-/// The steps have `weights` weights.
+/// Cuts the `weights` gradients of the steps into buckets.
 template <std::size_t Size>
 constexpr Buckets<Size> buckets_of(const StepList<Size>& steps, std::size_t weights) {
-  // A fused step may stand after steps whose weights lie above its own: the finished part of the
-  // gradients is bounded by the highest weight of all steps still to come.
+  // A fused step may stand after steps with higher weights. The final part of the gradients
+  // therefore begins at the highest weight of all steps that are still to come.
   Table<StepId, std::size_t, Size> unfinished{};
   std::size_t highest = 0;
   for (StepId i{}; i < steps.end; ++i) {
@@ -60,13 +60,13 @@ constexpr Buckets<Size> buckets_of(const StepList<Size>& steps, std::size_t weig
   return result;
 }
 
-/// State that each replica changes by its own examples, such as moving statistics; neighbours are
-/// one range.
+/// State that each replica updates from its own examples, such as running statistics. Adjacent
+/// ranges are merged.
 template <std::size_t Size>
 struct AveragedState {
   std::array<StateRange, Size> averaged{};
   std::size_t averages = 0;
-  std::size_t averaged_size = 0;  ///< elements of all ranges
+  std::size_t averaged_size = 0;  ///< elements in all ranges
 };
 
 template <std::size_t Size>

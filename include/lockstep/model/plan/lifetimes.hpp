@@ -1,6 +1,6 @@
 /// \file
-/// A pass of a plan: from when to when each buffer is needed. Invariant: a buffer lives at all
-/// times at which a kernel may read or write it.
+/// Plan pass: lifetime of each buffer. Invariant: a buffer is live at all times at which a kernel
+/// may read or write it.
 #pragma once
 
 #include <array>
@@ -12,8 +12,8 @@
 
 namespace lockstep::detail {
 
-/// The buffers of a model of two steps, of which the second keeps x. Only where a step runs again
-/// a value has two buffers, one for each life.
+/// The buffers of a model with two steps, the second of which keeps x. A value has two buffers, one
+/// per forward run, only where a step is recomputed.
 /// \code
 ///   time                  0: conv2d   1: dense   2: loss   3: back dense   4: back conv2d
 ///   activation(1)         [.................................]
@@ -28,8 +28,9 @@ struct Lifetimes {
   const Timetable<Size>& times;
   const Sharing<Size>& sharing;
   std::array<ArenaBuffer, (Recomputes ? 7 : 5) * Size>
-      buffer;                                       // with {} g++ 12 makes all members 0
-  Table<StepId, bool, Size> adds_dx{}, adds_dx2{};  ///< the value has a gradient by then
+      buffer;                                       // no {}: g++ 12 would then zero all members,
+                                                    // despite their initializers
+  Table<StepId, bool, Size> adds_dx{}, adds_dx2{};  ///< whether the value already has a gradient
 
   constexpr Lifetimes(const StepList<Size>& s, const Needs<Size>& n, const Timetable<Size>& t,
                       const Sharing<Size>& sh)
@@ -40,10 +41,10 @@ struct Lifetimes {
   constexpr ArenaBuffer& gradient(ValueId v) {
     return sharing.gradient_overwrites_value[v] ? activation(v) : of(2, sharing.memory[v]);
   }
-  /// Where a kernel writes a gradient that is then added to another one.
+  /// Where a kernel writes a gradient that is added to an existing one.
   constexpr ArenaBuffer& temporary(StepId i) { return of(3, i); }
   constexpr ArenaBuffer& temporary2(StepId i) { return of(4, i); }
-  /// The value as the passes of step i after the loss see it.
+  /// The buffer of v that recomputation and backward of step i use.
   constexpr ArenaBuffer& recomputed(ValueId v, StepId i) {
     if constexpr (Recomputes) {
       const StepId by = needs.producer[v];
@@ -64,7 +65,7 @@ struct Lifetimes {
   }
 };
 
-/// The values of step i, and what its kernel saves.
+/// Marks the values of step i, and the data that its kernel saves, as needed.
 template <std::size_t Size, bool R>
 constexpr void add_values(Lifetimes<Size, R>& l, StepId i,
                           const Table<ValueId, std::size_t, Size>& bytes) {
@@ -90,8 +91,8 @@ constexpr void add_values(Lifetimes<Size, R>& l, StepId i,
   l.saved(i).needed_at(back, k.saved);
 }
 
-/// The gradients that step i reads and writes. Steps are seen in the order of backward: `written`
-/// are the values that have a gradient by then.
+/// Marks the gradients that step i reads and writes as needed. Called in the order of backward;
+/// `written` are the values that already have a gradient.
 template <std::size_t Size, bool R>
 constexpr void add_gradients(Lifetimes<Size, R>& l, StepId i,
                              const Table<ValueId, std::size_t, Size>& bytes,
@@ -110,7 +111,7 @@ constexpr void add_gradients(Lifetimes<Size, R>& l, StepId i,
   write(s.in1, l.temporary2(i), l.adds_dx2[i]);
 }
 
-/// `bytes` of each value, an example.
+/// The lifetimes of all buffers. `bytes`: size of each value, per example.
 template <bool Recomputes, std::size_t Size>
 constexpr Lifetimes<Size, Recomputes> lifetimes_of(const StepList<Size>& steps,
                                                    const Needs<Size>& needs,

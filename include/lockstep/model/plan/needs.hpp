@@ -1,6 +1,6 @@
 /// \file
-/// The first pass of a plan: what the kernel of each step asks for, who makes each value, how many
-/// steps read it, and whether its gradient is wanted.
+/// The first pass of a plan: requirements of each step's kernel, producer and number of readers of
+/// each value, and whether its gradient is needed.
 #pragma once
 
 #include <cstddef>
@@ -12,35 +12,36 @@
 
 namespace lockstep::detail {
 
-/// What the kernel of a step asks for.
+/// Requirements of a step's kernel.
 struct KernelNeeds {
   bool keeps_x = false, keeps_x2 = false, keeps_y = false, in_place = false, exchanges = false;
   bool updates_state = false, handles_recompute = false, dx_in_place = false, lacks_dx = false;
   std::size_t saved = 0, once = 0;
 };
 
+/// Requirements of all steps, and facts about all values:
 /// \code
 ///   step                 conv2d   re_lu    add
 ///   in0 -> out           0 -> 1   1 -> 2   2 -> 3, in1 = 1
 ///   producer[value]      none, conv2d, re_lu, add
 ///   readers[value]       1,    2,      1,     0
-///   has_gradient[value]  no,   yes,    yes,   yes: a weight lies before it
+///   has_gradient[value]  no,   yes,    yes,   yes: a weight precedes it
 /// \endcode
 template <std::size_t Size>
 struct Needs {
   Table<StepId, KernelNeeds, Size> kernel{};
-  Table<ValueId, StepId, Size> producer{};  ///< none: the batch
+  Table<ValueId, StepId, Size> producer{};  ///< none for the batch
   Table<ValueId, int, Size> readers{};
   Table<ValueId, bool, Size> has_gradient{};
 
-  /// Whether v may be overwritten as soon as the one step that reads it has read it.
+  /// Whether v may be overwritten once its only reader has run.
   constexpr bool is_free_after_its_reader(ValueId v) const {
     const StepId by = producer[v];
     return exists(by) && !kernel[by].keeps_y && readers[v] == 1;
   }
 };
 
-/// What the kernel of node n asks for; `pool` has its op.
+/// Requirements of the kernel of node n; `pool` holds its op.
 template <class D, class Pool, class... Ops>
 constexpr KernelNeeds needs_of(const Pool& pool, const Node& n, List<Ops...>) {
   KernelNeeds result;
@@ -61,7 +62,7 @@ constexpr KernelNeeds needs_of(const Pool& pool, const Node& n, List<Ops...>) {
   return result;
 }
 
-/// The needs of all steps on device D.
+/// Requirements of all steps on device D.
 template <class D, class Ops, std::size_t Size>
 constexpr Needs<Size> needs_of(const FusedGraph<Ops, Size>& fused) {
   Needs<Size> result;

@@ -1,5 +1,5 @@
 /// \file
-/// The last pass of a plan: where each step finds and leaves its values.
+/// The last pass of a plan: operand addresses of each step.
 #pragma once
 
 #include <cstddef>
@@ -9,43 +9,43 @@
 
 namespace lockstep::detail {
 
-/// Where a pass of a step finds and leaves its values: bytes an example into the arena.
+/// Arena offsets of the operands of a step, in bytes per example.
 struct Places {
   std::size_t x = 0, x2 = 0, y = 0, saved = 0;
 };
 
-/// A step with the places of all that it touches: bytes an example into the arena, unless said
-/// otherwise.
+/// A step with the arena offsets of all its operands, in bytes per example unless noted otherwise.
 /// \code
 ///   arena of a batch of n   [n * dy ....][n * forward.x ....][n * forward.y ....]
 ///   arena of a step         [once of the last step][..][once of the first step]
 /// \endcode
 struct PlacedStep : PlanStep {
-  Places forward, backward;  ///< `backward` also of forward run again; they differ in Recompute
+  Places forward, backward;  ///< differ only in Recompute; recomputed forward uses `backward`
   bool is_recomputed = false;
-  StepId segment_begin = StepId::none;  ///< of a Recompute block's last step: the block's first
+  StepId segment_begin = StepId::none;  ///< for the last step of a Recompute block: the first one
   std::size_t dy = 0;
-  std::size_t dx = 0, dx2 = 0;  ///< where the kernel writes
+  std::size_t dx = 0, dx2 = 0;  ///< where the kernel writes the gradients
   std::size_t dx_sum = 0,
-              dx2_sum = 0;  ///< where it belongs; differs from dx if the value has another reader
-  std::size_t once = 0;     ///< bytes into the second arena
-  std::size_t x_size = 0, x2_size = 0;             ///< elements an example
-  bool reads_input = false, reads_input2 = false;  ///< x, x2 is the batch itself
-  bool wants_dx = false, wants_dx2 = false;        ///< some weight lies before x, x2
+              dx2_sum = 0;  ///< where they are accumulated; differs from dx if the value has
+                            ///< another reader
+  std::size_t once = 0;     ///< bytes into the per-step arena
+  std::size_t x_size = 0, x2_size = 0;             ///< elements per example
+  bool reads_input = false, reads_input2 = false;  ///< whether x, x2 is the batch
+  bool wants_dx = false, wants_dx2 = false;        ///< whether a weight precedes x, x2
   bool adds_dx = false, adds_dx2 = false;
-  /// What the kernel declared; what it did not is null for it.
+  /// Requirements of the kernel. Operands that it did not request are null in its calls.
   bool keeps_x = false, keeps_x2 = false, keeps_y = false, saves = false, saves_once = false;
-  std::uint64_t key = 0;  ///< of the layer's name
+  std::uint64_t key = 0;  ///< hash of the layer's name
 };
 
-/// The size of the arenas.
+/// Sizes of the arenas.
 struct ArenaSize {
-  std::size_t arena = 0;           ///< bytes an example
-  std::size_t arena_unshared = 0;  ///< what it would be without reuse
-  std::size_t once = 0;            ///< bytes a step
+  std::size_t arena = 0;           ///< bytes per example
+  std::size_t arena_unshared = 0;  ///< bytes per example without reuse
+  std::size_t once = 0;            ///< bytes per step
 };
 
-/// What a step's kernel declared, and what follows from its inputs and name.
+/// Copies the requirements of the step's kernel and derives flags from its inputs and name.
 constexpr void declare_step(PlacedStep& s, const KernelNeeds& k) {
   s.keeps_x = k.keeps_x;
   s.keeps_x2 = k.keeps_x2;
@@ -57,7 +57,7 @@ constexpr void declare_step(PlacedStep& s, const KernelNeeds& k) {
   s.key = mix(hash_name(s.name), static_cast<std::uint64_t>(s.ordinal));
 }
 
-/// The places of step i in the packed arena.
+/// Sets the offsets of step i from the packed arena.
 template <std::size_t Size, bool R>
 constexpr void place_step(PlacedStep& s, StepId i, Lifetimes<Size, R>& l) {
   s.forward = {l.activation(s.in0).offset, 0, l.activation(s.out).offset,
@@ -77,7 +77,7 @@ constexpr void place_step(PlacedStep& s, StepId i, Lifetimes<Size, R>& l) {
   s.dx2 = s.adds_dx2 ? l.temporary2(i).offset : s.dx2_sum;
 }
 
-/// Gives each buffer its offset and each step its places. Returns what the arenas need.
+/// Packs the arenas and sets the offsets of each step. \returns the sizes of the arenas.
 template <std::size_t Size, bool R>
 constexpr ArenaSize place_all(Table<StepId, PlacedStep, Size>& step, Lifetimes<Size, R>& l) {
   ArenaSize result;

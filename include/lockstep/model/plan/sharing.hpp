@@ -1,6 +1,6 @@
 /// \file
-/// A pass of a plan: which values share memory. Invariant: no step reads a value that another one
-/// has overwritten.
+/// Plan pass: values that share memory. Invariant: no step reads a value after another one was
+/// written over it.
 #pragma once
 
 #include <cstddef>
@@ -9,6 +9,7 @@
 
 namespace lockstep::detail {
 
+/// Memory shared by in-place kernels:
 /// \code
 ///   conv2d  writes value 1               memory[1] = 1
 ///   re_lu   in place: value 2 over 1     memory[2] = 1
@@ -17,11 +18,11 @@ namespace lockstep::detail {
 /// \endcode
 template <std::size_t Size>
 struct Sharing {
-  Table<ValueId, ValueId, Size> memory{};  ///< the first value that lay there
+  Table<ValueId, ValueId, Size> memory{};  ///< the first value at this memory
   Table<ValueId, bool, Size> gradient_overwrites_value{};
 };
 
-/// `recomputes`: some step belongs to a `Recompute` block.
+/// Finds the values that can share memory. `recomputes`: the model has a `Recompute` block.
 template <std::size_t Size>
 constexpr Sharing<Size> sharing_of(const StepList<Size>& steps, const Needs<Size>& needs,
                                    bool recomputes) {
@@ -30,7 +31,7 @@ constexpr Sharing<Size> sharing_of(const StepList<Size>& steps, const Needs<Size
   for (StepId i{}; i < steps.end; ++i) {
     const PlanStep& s = steps.step[i];
     const KernelNeeds& k = needs.kernel[i];
-    // A block that runs again needs its input.
+    // The input of a Recompute block is read a second time.
     if (k.in_place && !k.keeps_x && needs.is_free_after_its_reader(s.in0) &&
         (s.segment < 0 || steps.step[needs.producer[s.in0]].segment == s.segment))
       result.memory[s.out] = result.memory[s.in0];

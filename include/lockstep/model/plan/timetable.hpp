@@ -1,7 +1,7 @@
 /// \file
-/// A pass of a plan: when each step runs. Invariants: forward of step i is at time i, the loss at
-/// time n; backward follows in reverse; the steps of a `Recompute` block that run forward again do
-/// so in their order, just before the backward of the block's last step.
+/// Plan pass: time of execution of each step. Invariants: with n steps, forward of step i is at
+/// time i and the loss at time n; backward follows in reverse order; the recomputed steps of a
+/// `Recompute` block run in order, just before backward of the block's last step.
 #pragma once
 
 #include <cstddef>
@@ -10,23 +10,25 @@
 
 namespace lockstep::detail {
 
-/// Steps a, b, c, of which a and b are a `Recompute` block, and b needs a's output in backward:
+/// Times of steps a, b, c, where a and b form a `Recompute` block and b needs a's output in
+/// backward:
 /// \code
-///   time   0  1  2  3     4       5        6        7
-///   runs   a  b  c  loss  back c  a again  back b   back a
+///   time   0  1  2  3     4       5            6        7
+///   runs   a  b  c  loss  back c  recompute a  back b   back a
 /// \endcode
 template <std::size_t Size>
 struct Timetable {
   Table<StepId, int, Size> recompute_time{}, back{};  ///< times of each step
   Table<StepId, bool, Size> is_recomputed{};
-  Table<StepId, StepId, Size> segment_begin{};  ///< of a block's last step: its first one, or none
-  int end = 0;                                  ///< after the last time
+  Table<StepId, StepId, Size> segment_begin{};  ///< for the last step of a block: the first one, or
+                                                ///< none
+  int end = 0;                                  ///< one past the last time
 };
 
-/// Which steps of the block from `first` to `last` run again: those that save something, and those
-/// whose output backward reads and nobody outside the block keeps. Backward of later steps has been
-/// seen: `wanted` are values that their own block reads in backward, `leaves` values that others
-/// read.
+/// Decides which steps of a block are recomputed: those that save data, and those whose output is
+/// read in backward and not kept by a step outside of the block. Steps are visited from the last to
+/// the first: `wanted` are the values read in backward by steps of the same block, `leaves` the
+/// values read by other steps.
 template <std::size_t Size>
 struct RecomputedSteps {
   const StepList<Size>& steps;

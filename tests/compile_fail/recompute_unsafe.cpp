@@ -1,4 +1,6 @@
-// expect: lockstep::Recompute: a kernel of the block changes its state or exchanges, and would do
+// expect: lockstep::Recompute: a kernel of the block updates state or exchanges data, and would do
+// so twice; skip this in the kernel if io.step.is_recompute is true, and set its
+// 'handles_recompute' to true
 #include "lockstep/layers/layers.hpp"
 #include "lockstep/model/plan.hpp"
 #include "lockstep/model/recompute.hpp"
