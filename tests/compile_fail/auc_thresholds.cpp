@@ -1,4 +1,4 @@
-// expect: lockstep::AUC: it needs 3 thresholds or more; 200 is usual
+// expect: lockstep::AUC: at least 3 thresholds are needed; 200 is usual
 #include "lockstep/metrics/auc.hpp"
 
 int main() {

@@ -1,4 +1,4 @@
-// expect: lockstep::ConfusionMatrix: it needs 2 classes or more
+// expect: lockstep::ConfusionMatrix: at least 2 classes are needed
 #include "lockstep/metrics/confusion_matrix.hpp"
 
 int main() {

@@ -1,4 +1,4 @@
-// expect: lockstep::MeanOf: the loss CosineSimilarity has a minus sign; write
+// expect: lockstep::MeanOf: the loss CosineSimilarity is the negated cosine; write
 // ls::MeanCosineSimilarity{}
 #include "lockstep/losses/cosine_similarity.hpp"
 #include "lockstep/metrics/mean_of.hpp"

@@ -1,5 +1,5 @@
 /// \file
-/// Cross-entropy of yes-or-no questions. Invariant: from logits no exponential overflows.
+/// Binary cross-entropy. Invariant: from logits no exponential overflows.
 #pragma once
 
 #include <array>
@@ -12,9 +12,11 @@
 
 namespace lockstep {
 
-/// With t smoothed to t (1 - s) + s / 2. From logits: max(p, 0) - p t + log(1 + exp(-|p|)), with
-/// derivative sigmoid(p) - t. From probabilities, p clipped: -t log p - (1 - t) log(1 - p), with
-/// derivative (p - t) / (p (1 - p)), and 0 where p was clipped.
+/// One element of BinaryCrossentropy; t is smoothed to t (1 - s) + s / 2 first.
+///
+///     from logits          max(p, 0) - p t + log(1 + exp(-|p|))      slope sigmoid(p) - t
+///     from probabilities   -t log p - (1 - t) log(1 - p)             slope (p - t) / (p (1 - p)),
+///                          with p clipped                            0 where p was clipped
 struct BinaryCrossentropyRule {
   bool from_logits = false;
   double smoothing = 0;
@@ -35,11 +37,14 @@ struct BinaryCrossentropyRule {
   bool operator==(const BinaryCrossentropyRule&) const = default;
 };
 
-/// Keras' BinaryCrossentropy: the mean over all elements of an example of -t log p - (1 - t) log(1
-/// - p), p clipped to [1e-7, 1 - 1e-7]; from logits p is sigmoid(prediction). Targets are 0 and 1,
-///   or probabilities, as real values, and have the shape of the predictions. `label_smoothing` s
-///   makes t (1 - s) + s / 2 of a target. \code ls::BinaryCrossentropy{.from_logits = true}   //
-///   Keras' default is false: the model ends in Sigmoid
+/// Keras' BinaryCrossentropy: the mean of -t log p - (1 - t) log(1 - p) over all elements of an
+/// example, with p clipped to [1e-7, 1 - 1e-7]; from logits, p is sigmoid(prediction).
+///
+/// Targets are 0 and 1, or probabilities, as real values, and have the shape of the predictions.
+/// `label_smoothing` s replaces a target t with t (1 - s) + s / 2. Keras' default for `from_logits`
+/// is false: the model ends in Sigmoid.
+/// \code
+///   ls::BinaryCrossentropy{.from_logits = true}
 /// \endcode
 struct BinaryCrossentropy {
   using target_type = float;
@@ -49,7 +54,7 @@ struct BinaryCrossentropy {
 
   /// \throws UsageError if the label smoothing is outside [0, 1].
   void check() const { detail::check_label_smoothing(name, label_smoothing); }
-  /// For a job's processes to compare.
+  /// The options, which the processes of a job compare.
   std::array<std::pair<std::string_view, double>, 1> numbers() const {
     return {{{"label smoothing", label_smoothing}}};
   }

@@ -14,7 +14,7 @@
 
 namespace lockstep {
 
-/// One row of CategoricalCrossentropy.
+/// One example of CategoricalCrossentropy.
 struct CategoricalCrossentropyOp {
   using target_type = float;
   std::size_t classes = 1;
@@ -38,7 +38,8 @@ struct CategoricalCrossentropyOp {
     return t * (1 - s) + s / static_cast<T>(classes);
   }
 
-  /// sum over k of t[k] (log(sum exp(p)) - p[k]); its gradient is (sum t) softmax(p) - t.
+  /// The loss is the sum over k of t[k] (log(sum exp(p)) - p[k]); its gradient is
+  /// (sum t) softmax(p) - t.
   template <class T>
   double of_logits(const T* p, const T* target, T* g, T scale) const {
     T largest = p[0];
@@ -57,8 +58,8 @@ struct CategoricalCrossentropyOp {
     return whole * std::log(sum) - inner;
   }
 
-  /// -sum over k of t[k] log(c[k]), c = q clipped, q = p / sum p. With a[k] = t[k] / c[k], and 0
-  /// where q was clipped, its gradient is (sum a q - a) / sum p.
+  /// The loss is the sum over k of -t[k] log(c[k]), where q = p / sum p and c is q clipped. With
+  /// a[k] = t[k] / c[k], 0 where q was clipped, its gradient is (sum a q - a) / sum p.
   template <class T>
   double of_probabilities(const T* p, const T* target, T* g, T scale) const {
     constexpr T low = T(1e-7), high = T(1) - low;
@@ -78,11 +79,11 @@ struct CategoricalCrossentropyOp {
   }
 };
 
-/// Keras' CategoricalCrossentropy: -sum over the classes of t log p. Targets are one-hot, or
+/// Keras' CategoricalCrossentropy: the sum of -t log p over the classes. Targets are one-hot, or
 /// probabilities, as real values.
 ///
-/// From logits, p is softmax(prediction). From probabilities, p is normalised again and clipped to
-/// [1e-7, 1 - 1e-7]. `label_smoothing` s makes t (1 - s) + s / classes of a target.
+/// From logits, p is softmax(prediction). From probabilities, p is normalized again and clipped to
+/// [1e-7, 1 - 1e-7]. `label_smoothing` s replaces a target t with t (1 - s) + s / classes.
 /// \code
 ///   ls::CategoricalCrossentropy{.from_logits = true, .label_smoothing = 0.1}
 /// \endcode
@@ -94,7 +95,7 @@ struct CategoricalCrossentropy {
 
   /// \throws UsageError if the label smoothing is outside [0, 1].
   void check() const { detail::check_label_smoothing(name, label_smoothing); }
-  /// For a job's processes to compare.
+  /// The options, which the processes of a job compare.
   std::array<std::pair<std::string_view, double>, 1> numbers() const {
     return {{{"label smoothing", label_smoothing}}};
   }

@@ -1,5 +1,5 @@
 /// \file
-/// Cosine of the angle between prediction and target, with a minus sign.
+/// The negated cosine of the angle between prediction and target.
 #pragma once
 
 #include <cmath>
@@ -10,8 +10,8 @@
 
 namespace lockstep {
 
-/// One row of CosineSimilarity: -sum of p t / (|p| |t|), no norm taken below 1e-7. With c the
-/// cosine, its gradient is (c p / |p| - t / |t|) / |p|, without the first term where |p| < 1e-7.
+/// One example of CosineSimilarity: -c, where c = sum p t / (|p| |t|) and both norms are at least
+/// 1e-7. Its gradient is (c p / |p| - t / |t|) / |p|, without the first term where |p| < 1e-7.
 struct CosineSimilarityOp {
   using target_type = float;
   std::size_t elements = 1;
@@ -41,8 +41,8 @@ struct CosineSimilarityOp {
   bool operator==(const CosineSimilarityOp&) const = default;
 };
 
-/// Keras' CosineSimilarity: -1 where prediction and target point the same way, 1 where they point
-/// apart, 0 for a right angle. Targets have the shape of the predictions.
+/// Keras' CosineSimilarity: -1 if prediction and target have the same direction, 1 if they have
+/// opposite directions, 0 if they are orthogonal. Targets have the shape of the predictions.
 /// \code
 ///   ls::Model model{Net{}, strategy, ls::CosineSimilarity{}, ls::SGD{}};
 /// \endcode

@@ -1,6 +1,6 @@
 /// \file
-/// Losses that are a mean over the elements of an example. Invariant: the sum over the elements is
-/// made in the device's type, in their order.
+/// Losses that are a mean over the elements of an example. Invariant: terms are computed in the
+/// device's type and added in double, in the order of the elements.
 #pragma once
 
 #include <cstddef>
@@ -9,15 +9,15 @@
 
 namespace lockstep {
 
-/// What one element adds to a loss, and its derivative by the prediction.
+/// The contribution of one element to a loss, and its derivative with respect to the prediction.
 template <class T>
 struct LossTerm {
   T value, slope;
 };
 
-/// One row of a loss that is mean over k of rule(p[k], t[k]). `Rule` is an aggregate of numbers
-/// with `template <class T> LossTerm<T> operator()(T p, T t) const`. A loss of one's own is such a
-/// rule and a declaration: see mean_absolute_error.hpp.
+/// One example of a loss that is the mean over k of rule(p[k], t[k]). `Rule` is an aggregate of
+/// numbers with `template <class T> LossTerm<T> operator()(T p, T t) const`. A user-defined loss
+/// consists of such a rule and a declaration: see mean_absolute_error.hpp.
 template <class Rule>
 struct ElementwiseLossOp {
   using target_type = float;

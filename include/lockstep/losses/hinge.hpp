@@ -1,5 +1,5 @@
 /// \file
-/// Hinge loss, for classifiers with a margin.
+/// Hinge loss, for maximum-margin classifiers.
 #pragma once
 
 #include <string_view>
@@ -8,7 +8,8 @@
 
 namespace lockstep {
 
-/// max(1 - t p, 0), a target of 0 taken as -1; its derivative is -t where 1 - t p >= 0.
+/// One element of Hinge: max(1 - t p, 0), where a target of 0 counts as -1. Its derivative is -t
+/// where 1 - t p >= 0, else 0.
 struct HingeRule {
   template <class T>
   LossTerm<T> operator()(T p, T t) const {
@@ -19,8 +20,8 @@ struct HingeRule {
 };
 
 /// Keras' Hinge: the mean of max(1 - t p, 0) over all elements of an example. Targets are -1 and 1,
-/// or 0 and 1, and have the shape of the predictions. (Keras takes a 0 as -1 only in a batch of
-/// nothing but 0 and 1; here a target's meaning does not depend on its neighbours.)
+/// or 0 and 1, and have the shape of the predictions. Unlike Keras, which converts 0 to -1 only if
+/// the whole batch consists of 0 and 1, this does not depend on the other targets.
 /// \code
 ///   ls::Model model{Net{}, strategy, ls::Hinge{}, ls::SGD{}};
 /// \endcode

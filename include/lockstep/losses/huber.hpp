@@ -1,5 +1,5 @@
 /// \file
-/// Huber's loss: a square near the target, a straight line far from it.
+/// Huber loss: quadratic near the target, linear far from it.
 #pragma once
 
 #include <array>
@@ -13,7 +13,8 @@
 
 namespace lockstep {
 
-/// With e = p - t: e^2 / 2 where |e| <= delta, else delta |e| - delta^2 / 2.
+/// One element of Huber, with e = p - t: e^2 / 2 where |e| <= delta, else delta |e| - delta^2 / 2.
+/// Its derivative is e clipped to [-delta, delta].
 struct HuberRule {
   double delta = 1;
 
@@ -26,8 +27,9 @@ struct HuberRule {
   bool operator==(const HuberRule&) const = default;
 };
 
-/// Keras' Huber (Huber, 1964): the mean of e^2 / 2 where |e| <= delta, else delta |e| - delta^2 /
-/// 2, e = p - t, over all elements of an example. Targets have the shape of the predictions.
+/// Keras' Huber (Huber, 1964): the mean over all elements of an example of e^2 / 2 where
+/// |e| <= delta, else delta |e| - delta^2 / 2, with e = p - t. Targets have the shape of the
+/// predictions.
 /// \code
 ///   ls::Huber{.delta = 0.5}
 /// \endcode
@@ -36,12 +38,12 @@ struct Huber {
   static constexpr std::string_view name = "huber_loss";
   double delta = 1;
 
-  /// \throws UsageError if delta is not a positive number.
+  /// \throws UsageError if delta is not positive and finite.
   void check() const {
     if (!(delta > 0) || !detail::is_finite(delta))
       throw UsageError("huber delta {}: must be above 0; 1 is usual", delta);
   }
-  /// For a job's processes to compare.
+  /// The options, which the processes of a job compare.
   std::array<std::pair<std::string_view, double>, 1> numbers() const {
     return {{{"delta", delta}}};
   }

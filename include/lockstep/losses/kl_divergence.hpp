@@ -10,8 +10,8 @@
 
 namespace lockstep {
 
-/// One row of KLDivergence: sum over k of t[k] log(t[k] / p[k]), both clipped; its gradient is -t /
-/// p, and 0 where p was clipped.
+/// One example of KLDivergence: the sum over k of t[k] log(t[k] / p[k]), both clipped. Its gradient
+/// is -t / p, and 0 where p was clipped.
 struct KLDivergenceOp {
   using target_type = float;
   std::size_t classes = 1;

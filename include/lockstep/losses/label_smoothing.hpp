@@ -1,5 +1,5 @@
 /// \file
-/// The option that losses against one-hot and binary targets share.
+/// The option label_smoothing of losses with one-hot or binary targets.
 #pragma once
 
 #include <string_view>

@@ -10,8 +10,8 @@
 
 namespace lockstep {
 
-/// log(cosh(e)), e = p - t, as |e| + log(1 + exp(-2 |e|)) - log 2, which does not overflow; its
-/// derivative is tanh(e).
+/// One element of LogCosh, with e = p - t: log(cosh(e)), computed without overflow as
+/// |e| + log(1 + exp(-2 |e|)) - log 2. Its derivative is tanh(e).
 struct LogCoshRule {
   template <class T>
   LossTerm<T> operator()(T p, T t) const {
@@ -21,8 +21,9 @@ struct LogCoshRule {
   bool operator==(const LogCoshRule&) const = default;
 };
 
-/// Keras' LogCosh: the mean of log(cosh(p - t)) over all elements of an example, which is e^2 / 2
-/// for small and |e| - log 2 for large differences e. Targets have the shape of the predictions.
+/// Keras' LogCosh: the mean of log(cosh(e)) over all elements of an example, e = p - t, which is
+/// about e^2 / 2 for small e and |e| - log 2 for large e. Targets have the shape of the
+/// predictions.
 /// \code
 ///   ls::Model model{Net{}, strategy, ls::LogCosh{}, ls::SGD{}};
 /// \endcode

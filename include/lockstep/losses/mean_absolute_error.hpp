@@ -9,7 +9,7 @@
 
 namespace lockstep {
 
-/// |p - t|; its derivative is the sign of p - t, 0 where they are equal.
+/// One element of MeanAbsoluteError: |p - t|. Its derivative is the sign of p - t, 0 where p = t.
 struct AbsoluteErrorRule {
   template <class T>
   LossTerm<T> operator()(T p, T t) const {

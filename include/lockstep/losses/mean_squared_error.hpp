@@ -9,7 +9,8 @@
 
 namespace lockstep {
 
-/// One row of MeanSquaredError: mean over k of (p[k] - t[k])^2; its gradient is 2 (p - t) / size.
+/// One example of MeanSquaredError: the mean over k of (p[k] - t[k])^2. Its gradient is
+/// 2 (p - t) / size.
 struct MeanSquaredErrorOp {
   using target_type = float;
   std::size_t elements = 1;
@@ -31,8 +32,8 @@ struct MeanSquaredErrorOp {
   bool operator==(const MeanSquaredErrorOp&) const = default;
 };
 
-/// Keras' MeanSquaredError. Targets have the shape of the predictions; the mean is over all
-/// elements of an example.
+/// Keras' MeanSquaredError: the mean of (p - t)^2 over all elements of an example. Targets have the
+/// shape of the predictions.
 /// \code
 ///   ls::Model model{Net{}, strategy, ls::MeanSquaredError{}, ls::SGD{}};
 /// \endcode

@@ -9,7 +9,7 @@
 
 namespace lockstep {
 
-/// p - t log(p + 1e-7); its derivative is 1 - t / (p + 1e-7).
+/// One element of Poisson: p - t log(p + 1e-7). Its derivative is 1 - t / (p + 1e-7).
 struct PoissonRule {
   template <class T>
   LossTerm<T> operator()(T p, T t) const {
@@ -20,8 +20,8 @@ struct PoissonRule {
 };
 
 /// Keras' Poisson: the mean of p - t log(p + 1e-7) over all elements of an example. Predictions are
-/// rates, so not negative; end the model with Softplus or ReLU. Targets are counts, as real values,
-/// and have the shape of the predictions.
+/// rates and must not be negative: end the model with Softplus or ReLU. Targets are counts, as real
+/// values, and have the shape of the predictions.
 /// \code
 ///   ls::Model model{Net{}, strategy, ls::Poisson{}, ls::SGD{}};
 /// \endcode

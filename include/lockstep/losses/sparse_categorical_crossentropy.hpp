@@ -1,6 +1,7 @@
 /// \file
-/// Cross-entropy against class labels. Invariants: a label lies in [0, classes), which the data
-/// check, not the loss; the largest logit is subtracted first, so that no exponential overflows.
+/// Cross-entropy against class labels. Invariants: labels are in [0, classes), which the data
+/// pipeline checks, not the loss; the largest logit is subtracted first, so that no exponential
+/// overflows.
 #pragma once
 
 #include <cmath>
@@ -12,7 +13,7 @@
 
 namespace lockstep {
 
-/// One row of SparseCategoricalCrossentropy.
+/// One example of SparseCategoricalCrossentropy.
 struct SparseCategoricalCrossentropyOp {
   using target_type = std::int32_t;
   int classes = 1;
@@ -29,7 +30,7 @@ struct SparseCategoricalCrossentropyOp {
   bool operator==(const SparseCategoricalCrossentropyOp&) const = default;
 
  private:
-  /// log(sum exp(p)) - p[y]; its gradient is softmax(p) - [k == y].
+  /// The loss is log(sum exp(p)) - p[y]; its gradient is softmax(p) - [k == y].
   template <class T>
   double of_logits(const T* p, std::size_t y, T* g, double scale) const {
     T largest = p[0];
@@ -49,8 +50,8 @@ struct SparseCategoricalCrossentropyOp {
     return static_cast<double>(std::log(sum) + (largest - p[y]));
   }
 
-  /// log(sum q) - log(q[y]), q = p clipped; its gradient is 1 / sum q - [k == y] / q[y], and 0
-  /// where p was clipped.
+  /// The loss is log(sum q) - log(q[y]), where q is p clipped; its gradient is
+  /// 1 / sum q - [k == y] / q[y], and 0 where p was clipped.
   template <class T>
   double of_probabilities(const T* p, std::size_t y, T* g, double scale) const {
     constexpr T low = T(1e-7), high = T(1) - low;
@@ -68,13 +69,14 @@ struct SparseCategoricalCrossentropyOp {
   }
 };
 
-/// Keras' SparseCategoricalCrossentropy: labels are class numbers, predictions one number a class.
+/// Keras' SparseCategoricalCrossentropy: targets are class indices, predictions have one value per
+/// class.
 ///
-/// From logits: log(sum exp(p)) - p[label]. From probabilities, as Keras does it: p is clipped to
-/// [1e-7, 1 - 1e-7] and normalised again, log(sum p) - log(p[label]).
+/// From logits: log(sum exp(p)) - p[label]. From probabilities, as in Keras: p is clipped to
+/// [1e-7, 1 - 1e-7] and normalized again, log(sum p) - log(p[label]). Keras' default for
+/// `from_logits` is false: the model ends in Softmax.
 /// \code
-///   ls::SparseCategoricalCrossentropy{.from_logits = true}   // Keras' default is false: the model
-///   ends in Softmax
+///   ls::SparseCategoricalCrossentropy{.from_logits = true}
 /// \endcode
 struct SparseCategoricalCrossentropy {
   using target_type = std::int32_t;

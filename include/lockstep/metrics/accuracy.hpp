@@ -1,5 +1,5 @@
 /// \file
-/// Share of right predictions. Invariant: of equal maxima the first counts, as in Keras.
+/// The fraction of correct predictions. Invariant: of equal maxima the first counts, as in Keras.
 #pragma once
 
 #include <concepts>
@@ -12,7 +12,7 @@
 
 namespace lockstep {
 
-/// One row of Accuracy. State: right predictions, all predictions.
+/// One example of Accuracy. State: correct predictions, all predictions.
 template <class Target>
 struct AccuracyOp {
   using target_type = Target;
@@ -23,14 +23,14 @@ struct AccuracyOp {
 
   template <class T>
   void example(const T* p, const target_as<Target, T>* t, double* state, double weight = 1) const {
-    state[0] += right(p, t) ? weight : 0;
+    state[0] += is_correct(p, t) ? weight : 0;
     state[1] += weight;
   }
   bool operator==(const AccuracyOp&) const = default;
 
  private:
   template <class T>
-  bool right(const T* p, const target_as<Target, T>* t) const {
+  bool is_correct(const T* p, const target_as<Target, T>* t) const {
     if (classes == 1) return static_cast<target_as<Target, T>>(p[0] > T(0.5)) == t[0];
     if constexpr (std::same_as<Target, float>)
       return argmax(p) == argmax(t);
@@ -46,12 +46,14 @@ struct AccuracyOp {
   }
 };
 
-/// Keras' 'accuracy', chosen by shape and target: one output is compared with 0.5 (binary), else
-/// the position of the largest output with the label (sparse categorical) or with the position of
-/// the largest target (categorical).
+/// Keras' 'accuracy', which depends on the output shape and the target type:
+///
+/// - one output: is p > 0.5 equal to the target? (binary)
+/// - labels: is the index of the largest output equal to the label? (sparse categorical)
+/// - one-hot targets: does it equal the index of the largest target? (categorical)
 /// \code
 ///   ls::Model model{Net{}, strategy, ls::SparseCategoricalCrossentropy{}, ls::SGD{},
-///   ls::Accuracy{}};
+///                   ls::Accuracy{}};
 /// \endcode
 struct Accuracy {
   static constexpr std::string_view name = "accuracy";

@@ -1,5 +1,5 @@
 /// \file
-/// Share of right answers to yes-or-no questions.
+/// The fraction of correct binary predictions.
 #pragma once
 
 #include <array>
@@ -13,7 +13,7 @@
 
 namespace lockstep {
 
-/// One row of BinaryAccuracy. State: right answers, all elements.
+/// One example of BinaryAccuracy. State: correct elements, all elements.
 template <class Target>
 struct BinaryAccuracyOp {
   using target_type = Target;
@@ -32,8 +32,8 @@ struct BinaryAccuracyOp {
   }
 };
 
-/// Keras' BinaryAccuracy: the share of elements whose target is 1 where the prediction is above the
-/// threshold, and 0 elsewhere. A target that is neither, such as 0.5, is never right.
+/// Keras' BinaryAccuracy: the fraction of elements whose target equals the thresholded prediction,
+/// 1 above the threshold and 0 otherwise. A target that is neither, such as 0.5, never matches.
 /// \code
 ///   ls::Model model{Net{}, strategy, ls::BinaryCrossentropy{.from_logits = true}, ls::Adam{},
 ///                   ls::BinaryAccuracy{.threshold = 0}};
@@ -43,9 +43,9 @@ struct BinaryAccuracy {
   static constexpr std::size_t state_size = 2;
   double threshold = 0.5;
 
-  /// \throws UsageError if the threshold is no number.
+  /// \throws UsageError if the threshold is not finite.
   void check() const { detail::check_threshold(name, threshold); }
-  /// For a job's processes to compare.
+  /// The options, which the processes of a job compare.
   std::array<std::pair<std::string_view, double>, 1> numbers() const {
     return {{{"threshold", threshold}}};
   }

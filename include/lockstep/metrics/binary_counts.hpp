@@ -1,6 +1,6 @@
 /// \file
-/// What Precision and Recall count. Invariant: an element is a yes if its prediction
-/// is above the threshold; its target if it is not 0.
+/// The counts of Precision and Recall. Invariant: a prediction is positive if it is above the
+/// threshold, a target if it is not 0.
 #pragma once
 
 #include <concepts>
@@ -14,7 +14,7 @@
 
 namespace lockstep {
 
-/// One row. State: right yeses, wrong yeses, missed yeses, all elements.
+/// One example. State: true positives, false positives, false negatives, all elements.
 template <class Target>
 struct BinaryCountsOp {
   using target_type = Target;
@@ -28,10 +28,10 @@ struct BinaryCountsOp {
   void example(const T* p, const target_as<Target, T>* t, double* state, double weight = 1) const {
     const T limit = static_cast<T>(threshold);
     for (std::size_t k = 0; k < elements; ++k) {
-      const bool said = p[k] > limit, is = t[k] != 0;
-      state[0] += said && is ? weight : 0;
-      state[1] += said && !is ? weight : 0;
-      state[2] += !said && is ? weight : 0;
+      const bool predicted = p[k] > limit, actual = t[k] != 0;
+      state[0] += predicted && actual ? weight : 0;
+      state[1] += predicted && !actual ? weight : 0;
+      state[2] += !predicted && actual ? weight : 0;
     }
     state[3] += weight * static_cast<double>(elements);
   }
@@ -39,17 +39,17 @@ struct BinaryCountsOp {
 
 namespace detail {
 
-/// Targets of the predictions' shape, or one label for one output.
+/// Whether targets are binary: real values of the predictions' shape, or one label for one output.
 template <class Target>
 constexpr bool is_binary(Shape out) {
   return std::same_as<Target, float> || (std::same_as<Target, std::int32_t> && out.size() == 1);
 }
 
-/// \throws UsageError if a metric's threshold is no number.
+/// \throws UsageError if a metric's threshold is not finite.
 inline void check_threshold(std::string_view metric, double threshold) {
   if (!is_finite(threshold))
-    throw UsageError("{} threshold {}: must be a number; 0.5 for probabilities, 0 for logits",
-                     metric, threshold);
+    throw UsageError("{} threshold {}: must be finite; 0.5 for probabilities, 0 for logits", metric,
+                     threshold);
 }
 
 }  // namespace detail

@@ -1,5 +1,5 @@
 /// \file
-/// Which classes are taken for which. Invariant: of equal maxima the first counts, as in Accuracy.
+/// Confusion matrix. Invariant: of equal maxima the first counts, as in Accuracy.
 #pragma once
 
 #include <concepts>
@@ -11,7 +11,7 @@
 
 namespace lockstep {
 
-/// One row of ConfusionMatrix. State: examples by label (row) and prediction (column).
+/// One example of ConfusionMatrix. State: examples by label (row) and prediction (column).
 template <class Target>
 struct ConfusionMatrixOp {
   using target_type = Target;
@@ -40,20 +40,19 @@ struct ConfusionMatrixOp {
   }
 };
 
-/// How many examples of each class were taken for each class: `Classes` x `Classes` numbers, rows
-/// are labels and columns predictions, as tf.math.confusion_matrix has them. A model gives them for
-/// its last evaluation or epoch; in logs stands one number, the balanced accuracy: the mean over
-/// the classes of the share that was recognised.
+/// The confusion matrix of `Classes` x `Classes` counts, as tf.math.confusion_matrix: rows are
+/// labels, columns predictions. `metric_state` returns that of the last evaluation or epoch; the
+/// value in logs is the balanced accuracy, that is, the mean recall over the classes.
 /// \code
 ///   ls::Model model{Net{}, strategy, ls::SparseCategoricalCrossentropy{}, ls::SGD{},
 ///                   ls::ConfusionMatrix<10>{}};
 ///   model.evaluate(test);
 ///   const auto matrix = model.metric_state<ls::ConfusionMatrix<10>>();
-///   const double threes_taken_for_eights = matrix[3 * 10 + 8];
+///   const double threes_predicted_as_eights = matrix[3 * 10 + 8];
 /// \endcode
 template <std::size_t Classes>
 struct ConfusionMatrix {
-  static_assert(Classes >= 2, "lockstep::ConfusionMatrix: it needs 2 classes or more");
+  static_assert(Classes >= 2, "lockstep::ConfusionMatrix: at least 2 classes are needed");
   static constexpr std::string_view name = "confusion_matrix";
   static constexpr std::size_t state_size = Classes * Classes;
 

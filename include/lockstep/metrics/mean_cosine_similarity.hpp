@@ -1,5 +1,5 @@
 /// \file
-/// Cosine of the angle between prediction and target, the mean over examples.
+/// The cosine of the angle between prediction and target, averaged over examples.
 #pragma once
 
 #include <algorithm>
@@ -12,8 +12,8 @@
 
 namespace lockstep {
 
-/// One row of MeanCosineSimilarity: sum of p t / (|p| |t|), no norm taken below 1e-7. State: the
-/// sum of cosines, examples.
+/// One example of MeanCosineSimilarity: sum p t / (|p| |t|), where both norms are at least 1e-7.
+/// State: the sum of cosines, examples.
 struct MeanCosineSimilarityOp {
   using target_type = float;
   std::size_t elements = 1;
@@ -34,11 +34,11 @@ struct MeanCosineSimilarityOp {
   }
 };
 
-/// Keras' metric CosineSimilarity: 1 where prediction and target point the same way, -1 where they
-/// point apart. The loss CosineSimilarity has the other sign.
+/// Keras' metric CosineSimilarity: 1 if prediction and target have the same direction, -1 if they
+/// have opposite directions. The loss CosineSimilarity has the opposite sign.
 /// \code
 ///   ls::Model model{Net{}, strategy, ls::CosineSimilarity{}, ls::SGD{},
-///   ls::MeanCosineSimilarity{}};
+///                   ls::MeanCosineSimilarity{}};
 /// \endcode
 struct MeanCosineSimilarity {
   static constexpr std::string_view name = "cosine_similarity";

@@ -12,7 +12,7 @@ namespace lockstep {
 
 struct CosineSimilarity;
 
-/// One row of a loss, added up. State: the sum of losses, examples.
+/// One example of MeanOf. State: the sum of losses, examples.
 template <class LossOp>
 struct MeanOfOp {
   using target_type = typename LossOp::target_type;
@@ -29,17 +29,18 @@ struct MeanOfOp {
   }
 };
 
-/// The mean of a loss over all examples, penalties not included: what Keras' metrics of the same
-/// names are, but for the cosine similarity, whose metric has the other sign than its loss:
-/// MeanCosineSimilarity. In logs it has the loss' name.
+/// The mean of a loss over all examples, without penalties: Keras' metric of the same name. The
+/// exception is CosineSimilarity, whose metric has the opposite sign: use MeanCosineSimilarity. In
+/// logs it has the loss' name.
 /// \code
 ///   ls::Model model{Net{}, strategy, ls::Huber{}, ls::Adam{},
-///   ls::MeanOf<ls::MeanAbsoluteError>{}}; ls::MeanOf<ls::Huber>{{.delta = 2}}
+///                   ls::MeanOf<ls::MeanAbsoluteError>{}};
+///   ls::MeanOf<ls::Huber>{{.delta = 2}}
 /// \endcode
 template <Loss L>
 struct MeanOf {
   static_assert(!std::same_as<L, CosineSimilarity>,
-                "lockstep::MeanOf: the loss CosineSimilarity has a minus sign; write "
+                "lockstep::MeanOf: the loss CosineSimilarity is the negated cosine; write "
                 "ls::MeanCosineSimilarity{}");
   static constexpr std::string_view name = L::name;
   static constexpr std::size_t state_size = 2;

@@ -1,5 +1,5 @@
 /// \file
-/// Share of right ones among the elements that were said to be yes.
+/// True positives divided by predicted positives.
 #pragma once
 
 #include <array>
@@ -10,8 +10,8 @@
 
 namespace lockstep {
 
-/// Keras' Precision over all elements: right yeses / all that were said to be yes, 0 if there are
-/// none. A yes is a prediction above the threshold; targets are 0 and 1.
+/// Keras' Precision over all elements: true positives / predicted positives, 0 if there are none. A
+/// prediction above the threshold is positive; targets are 0 and 1.
 /// \code
 ///   ls::Model model{Net{}, strategy, ls::BinaryCrossentropy{.from_logits = true}, ls::Adam{},
 ///                   ls::Precision{.threshold = 0}};
@@ -21,9 +21,9 @@ struct Precision {
   static constexpr std::size_t state_size = 4;
   double threshold = 0.5;
 
-  /// \throws UsageError if the threshold is no number.
+  /// \throws UsageError if the threshold is not finite.
   void check() const { detail::check_threshold(name, threshold); }
-  /// For a job's processes to compare.
+  /// The options, which the processes of a job compare.
   std::array<std::pair<std::string_view, double>, 1> numbers() const {
     return {{{"threshold", threshold}}};
   }
@@ -36,8 +36,8 @@ struct Precision {
     return {out.size(), threshold};
   }
   double result(const double* state) const {
-    const double said = state[0] + state[1];
-    return said != 0 ? state[0] / said : 0;
+    const double predicted = state[0] + state[1];
+    return predicted != 0 ? state[0] / predicted : 0;
   }
 };
 

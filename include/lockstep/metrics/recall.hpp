@@ -1,5 +1,5 @@
 /// \file
-/// Share of found ones among the elements that are yes.
+/// True positives divided by actual positives.
 #pragma once
 
 #include <array>
@@ -10,8 +10,8 @@
 
 namespace lockstep {
 
-/// Keras' Recall over all elements: right yeses / all that are yes, 0 if there are none. A yes is a
-/// prediction above the threshold; targets are 0 and 1.
+/// Keras' Recall over all elements: true positives / actual positives, 0 if there are none. A
+/// prediction above the threshold is positive; targets are 0 and 1.
 /// \code
 ///   ls::Model model{Net{}, strategy, ls::BinaryCrossentropy{.from_logits = true}, ls::Adam{},
 ///                   ls::Recall{.threshold = 0}};
@@ -21,9 +21,9 @@ struct Recall {
   static constexpr std::size_t state_size = 4;
   double threshold = 0.5;
 
-  /// \throws UsageError if the threshold is no number.
+  /// \throws UsageError if the threshold is not finite.
   void check() const { detail::check_threshold(name, threshold); }
-  /// For a job's processes to compare.
+  /// The options, which the processes of a job compare.
   std::array<std::pair<std::string_view, double>, 1> numbers() const {
     return {{{"threshold", threshold}}};
   }
@@ -36,8 +36,8 @@ struct Recall {
     return {out.size(), threshold};
   }
   double result(const double* state) const {
-    const double is = state[0] + state[2];
-    return is != 0 ? state[0] / is : 0;
+    const double actual = state[0] + state[2];
+    return actual != 0 ? state[0] / actual : 0;
   }
 };
 

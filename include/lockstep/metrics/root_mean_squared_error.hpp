@@ -1,5 +1,5 @@
 /// \file
-/// Root of the mean of the squared differences.
+/// The root of the mean squared difference.
 #pragma once
 
 #include <cmath>
@@ -11,7 +11,7 @@
 
 namespace lockstep {
 
-/// One row of RootMeanSquaredError. State: the sum of squared differences, elements.
+/// One example of RootMeanSquaredError. State: the sum of squared differences, elements.
 struct RootMeanSquaredErrorOp {
   using target_type = float;
   std::size_t elements = 1;
@@ -33,7 +33,7 @@ struct RootMeanSquaredErrorOp {
 /// examples.
 /// \code
 ///   ls::Model model{Net{}, strategy, ls::MeanSquaredError{}, ls::Adam{},
-///   ls::RootMeanSquaredError{}};
+///                   ls::RootMeanSquaredError{}};
 /// \endcode
 struct RootMeanSquaredError {
   static constexpr std::string_view name = "root_mean_squared_error";

@@ -1,6 +1,6 @@
 /// \file
-/// Share of examples whose class is among the k largest outputs. Invariant: an output that is equal
-/// to the k-th largest is among them, as in Keras; outputs with a NaN have no k largest.
+/// The fraction of examples whose class is among the k largest outputs. Invariant: an output equal
+/// to the k-th largest is among them, as in Keras; an example with a NaN output never counts.
 #pragma once
 
 #include <array>
@@ -17,7 +17,7 @@
 
 namespace lockstep {
 
-/// One row of TopKCategoricalAccuracy. State: examples that were found, all examples.
+/// One example of TopKCategoricalAccuracy. State: correct examples, all examples.
 template <class Target>
 struct TopKCategoricalAccuracyOp {
   using target_type = Target;
@@ -45,8 +45,8 @@ struct TopKCategoricalAccuracyOp {
   }
 };
 
-/// Keras' TopKCategoricalAccuracy, and SparseTopKCategoricalAccuracy if targets are labels: the
-/// share of examples whose class is among the k largest outputs.
+/// Keras' TopKCategoricalAccuracy, or SparseTopKCategoricalAccuracy if targets are labels: the
+/// fraction of examples whose class is among the k largest outputs.
 /// \code
 ///   ls::Model model{Net{}, strategy, ls::SparseCategoricalCrossentropy{}, ls::SGD{},
 ///                   ls::TopKCategoricalAccuracy{.k = 3}};
@@ -58,7 +58,7 @@ struct TopKCategoricalAccuracy {
 
   /// \throws UsageError if k is 0.
   void check() const { detail::check_count(fmt::format("{} k", name), k); }
-  /// For a job's processes to compare.
+  /// The options, which the processes of a job compare.
   std::array<std::pair<std::string_view, double>, 1> numbers() const {
     return {{{"k", static_cast<double>(k)}}};
   }

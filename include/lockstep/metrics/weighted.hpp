@@ -1,5 +1,5 @@
 /// \file
-/// A metric in which examples count as much as they weigh.
+/// A metric that applies sample weights.
 #pragma once
 
 #include <cstddef>
@@ -10,11 +10,11 @@
 
 namespace lockstep {
 
-/// A metric of Keras' `weighted_metrics`: what M adds for an example is multiplied by the example's
-/// weight, which `sample_weights`, `class_weight` of `fit`, or a batch in memory gave it. All other
-/// metrics count all examples alike, as in Keras. Without weights it is M.
+/// A metric of Keras' `weighted_metrics`: M with each example's contribution multiplied by its
+/// weight, which comes from `sample_weights`, `class_weight` of `fit`, or a batch in memory. All
+/// other metrics count all examples equally, as in Keras. Without weights it equals M.
 ///
-/// In logs it has M's name, and "weighted_" before it if the model has M itself too, as in Keras.
+/// In logs it has M's name, prefixed with "weighted_" if the model also has M itself, as in Keras.
 /// \code
 ///   ls::Model model{Net{}, strategy, ls::SparseCategoricalCrossentropy{}, ls::SGD{},
 ///                   ls::Accuracy{}, ls::Weighted<ls::Accuracy>{}};
@@ -42,7 +42,7 @@ struct Weighted {
   double result(const double* state) const { return metric.result(state); }
 };
 
-/// Whether a metric's kernel is given the weights.
+/// Whether a metric's kernel gets the sample weights.
 template <class M>
 inline constexpr bool is_weighted_metric = requires { requires M::is_weighted; };
 

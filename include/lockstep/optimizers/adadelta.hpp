@@ -1,5 +1,5 @@
 /// \file
-/// Gradients scaled by the recent size of updates over their own.
+/// Adadelta: steps with a per-element scale, the RMS of past updates over the RMS of gradients.
 #pragma once
 
 #include <array>
@@ -16,7 +16,7 @@
 
 namespace lockstep {
 
-/// One update of Adadelta.
+/// One update of Adadelta. Slots: the running averages of squared gradients and squared updates.
 struct AdadeltaOp {
   double rate = 0.001, rho = 0.95, epsilon = 1e-7;
 
@@ -40,8 +40,12 @@ struct AdadeltaOp {
   bool operator==(const AdadeltaOp&) const = default;
 };
 
-/// Keras' Adadelta (Zeiler, 2012): a = rho a + (1 - rho) g^2, d = sqrt(b + epsilon) g / sqrt(a +
-/// epsilon), b = rho b + (1 - rho) d^2, w -= rate d. The paper's rate is 1.
+/// Keras' Adadelta (Zeiler, 2012). The paper's rate is 1.
+///
+///     a = rho a + (1 - rho) g^2
+///     d = sqrt(b + epsilon) g / sqrt(a + epsilon)
+///     b = rho b + (1 - rho) d^2
+///     w -= rate d
 /// \code
 ///   ls::Adadelta{.learning_rate = 1.0}
 /// \endcode
@@ -52,7 +56,7 @@ struct Adadelta {
   double weight_decay = 0;
   UpdateOptions with = {};
 
-  /// \throws UsageError if rho is outside [0, 1) or epsilon is not a positive number; see also
+  /// \throws UsageError if rho is outside [0, 1) or epsilon is not positive; see also
   /// UpdateOptions.
   void check() const {
     detail::check_update_options(name, weight_decay, with);
@@ -64,7 +68,7 @@ struct Adadelta {
   static constexpr std::string_view slot_name(std::size_t i) {
     return i == 0 ? "accumulated_grad" : "accumulated_delta_var";
   }
-  /// All but the rate, for a job's processes to compare.
+  /// The hyperparameters except the rate, which the processes of a job compare.
   std::array<std::pair<std::string_view, double>, 2> numbers() const {
     return {{{"rho", rho}, {"epsilon", epsilon}}};
   }

@@ -1,6 +1,6 @@
 /// \file
-/// Gradients divided by the root of the sum of their squares so far. Invariant: as in Keras,
-/// epsilon is inside the root.
+/// Adagrad: gradients divided by the root of the sum of all past squared gradients. Invariant: as
+/// in Keras, epsilon is inside the root.
 #pragma once
 
 #include <array>
@@ -18,7 +18,7 @@
 
 namespace lockstep {
 
-/// One update of Adagrad.
+/// One update of Adagrad. Slot: the sum of squared gradients.
 struct AdagradOp {
   double rate = 0.001, epsilon = 1e-7;
 
@@ -39,8 +39,8 @@ struct AdagradOp {
   bool operator==(const AdagradOp&) const = default;
 };
 
-/// Keras' Adagrad (Duchi et al., 2011): a += g^2, w -= rate g / sqrt(a + epsilon), where a begins
-/// as initial_accumulator_value.
+/// Keras' Adagrad (Duchi et al., 2011): a += g^2, w -= rate g / sqrt(a + epsilon), where a starts
+/// at initial_accumulator_value.
 /// \code
 ///   ls::Adagrad{.learning_rate = 0.01}
 /// \endcode
@@ -51,8 +51,8 @@ struct Adagrad {
   double weight_decay = 0;
   UpdateOptions with = {};
 
-  /// \throws UsageError if the initial value is negative or epsilon is not a positive number; see
-  /// also UpdateOptions.
+  /// \throws UsageError if the initial value is negative or epsilon is not positive; see also
+  /// UpdateOptions.
   void check() const {
     detail::check_update_options(name, weight_decay, with);
     if (!(initial_accumulator_value >= 0) || !detail::is_finite(initial_accumulator_value))
@@ -63,7 +63,7 @@ struct Adagrad {
   static constexpr std::size_t slots() { return 1; }
   static constexpr std::string_view slot_name(std::size_t) { return "accumulator"; }
   double slot_start(std::size_t) const { return initial_accumulator_value; }
-  /// All but the rate, for a job's processes to compare.
+  /// The hyperparameters except the rate, which the processes of a job compare.
   std::array<std::pair<std::string_view, double>, 2> numbers() const {
     return {{{"initial_accumulator_value", initial_accumulator_value}, {"epsilon", epsilon}}};
   }

@@ -1,5 +1,5 @@
 /// \file
-/// Adam. Invariants: the bias correction is made in double, once an update, in the rate; as in
+/// Adam. Invariants: the bias correction is folded into the rate, in double, once per update; as in
 /// Keras, epsilon is added to the root of the uncorrected second moment.
 #pragma once
 
@@ -19,7 +19,8 @@
 
 namespace lockstep {
 
-/// One update of Adam; `rate` has the bias correction in it.
+/// One update of Adam; `rate` includes the bias correction. Slots: the first and second moments,
+/// and with `amsgrad` the largest second moment.
 struct AdamOp {
   double rate = 0.001, beta_1 = 0.9, beta_2 = 0.999, epsilon = 1e-7;
   bool amsgrad = false;
@@ -29,7 +30,7 @@ struct AdamOp {
   template <class T>
   struct Rule {
     T rate, rest_1, rest_2, epsilon;
-    // V: T, or a vector of T.
+    // V is T or a SIMD vector of T.
     template <class V>
     [[gnu::always_inline]] void operator()(V& w, const V& g, V& m, V& v) const {
       m += (g - m) * rest_1;
@@ -60,7 +61,7 @@ struct AdamOp {
 
 namespace detail {
 
-/// \throws UsageError if a beta is outside [0, 1) or epsilon is not a positive number.
+/// \throws UsageError if a beta is outside [0, 1) or epsilon is not positive.
 inline void check_adam(std::string_view name, double beta_1, double beta_2, double epsilon) {
   for (const double beta : {beta_1, beta_2})
     if (!(beta >= 0 && beta < 1))
@@ -68,6 +69,7 @@ inline void check_adam(std::string_view name, double beta_1, double beta_2, doub
   check_epsilon(name, epsilon);
 }
 
+/// The op of update `step`, counted from 1, with the bias correction of both moments in the rate.
 inline AdamOp adam_op(double rate, std::uint64_t step, double beta_1, double beta_2, double epsilon,
                       bool amsgrad) {
   const auto t = static_cast<double>(step);
@@ -75,6 +77,7 @@ inline AdamOp adam_op(double rate, std::uint64_t step, double beta_1, double bet
   return {rate * correction, beta_1, beta_2, epsilon, amsgrad};
 }
 
+/// Keras' names of the slots.
 constexpr std::string_view adam_slot_name(std::size_t i) {
   constexpr std::array<std::string_view, 3> names{"momentum", "velocity", "velocity_hat"};
   return names[i];
@@ -82,9 +85,12 @@ constexpr std::string_view adam_slot_name(std::size_t i) {
 
 }  // namespace detail
 
-/// Keras' Adam (Kingma and Ba, 2014): m += (g - m)(1 - beta_1), v += (g^2 - v)(1 - beta_2),
-/// w -= rate sqrt(1 - beta_2^t) / (1 - beta_1^t) * m / (sqrt(v) + epsilon), t the number of the
-/// update from 1. With `amsgrad` (Reddi et al., 2018) the largest v so far takes the place of v.
+/// Keras' Adam (Kingma and Ba, 2014). t is the number of the update, counted from 1. With `amsgrad`
+/// (Reddi et al., 2018) the largest v so far replaces v in the last line.
+///
+///     m += (g - m)(1 - beta_1)
+///     v += (g^2 - v)(1 - beta_2)
+///     w -= rate sqrt(1 - beta_2^t) / (1 - beta_1^t) * m / (sqrt(v) + epsilon)
 /// \code
 ///   ls::Adam{.learning_rate = 3e-4}
 /// \endcode
@@ -96,7 +102,7 @@ struct Adam {
   double weight_decay = 0;
   UpdateOptions with = {};
 
-  /// \throws UsageError if a beta is outside [0, 1) or epsilon is not a positive number; see also
+  /// \throws UsageError if a beta is outside [0, 1) or epsilon is not positive; see also
   /// UpdateOptions.
   void check() const {
     detail::check_update_options(name, weight_decay, with);
@@ -104,7 +110,7 @@ struct Adam {
   }
   std::size_t slots() const { return amsgrad ? 3 : 2; }
   static constexpr std::string_view slot_name(std::size_t i) { return detail::adam_slot_name(i); }
-  /// All but the rate, for a job's processes to compare.
+  /// The hyperparameters except the rate, which the processes of a job compare.
   std::array<std::pair<std::string_view, double>, 4> numbers() const {
     return {{{"beta_1", beta_1},
              {"beta_2", beta_2},

@@ -1,6 +1,6 @@
 /// \file
-/// Adam with the largest gradient in the place of the second moment. Invariant: the bias correction
-/// is made in double, once an update, in the rate.
+/// Adamax: Adam with the infinity norm of past gradients instead of the second moment. Invariant:
+/// the bias correction is folded into the rate, in double, once per update.
 #pragma once
 
 #include <array>
@@ -14,7 +14,7 @@
 
 namespace lockstep {
 
-/// One update of Adamax; `rate` has the bias correction in it.
+/// One update of Adamax; `rate` includes the bias correction. Slots: the first moment and the norm.
 struct AdamaxOp {
   double rate = 0.001, beta_1 = 0.9, beta_2 = 0.999, epsilon = 1e-7;
 
@@ -38,8 +38,11 @@ struct AdamaxOp {
   bool operator==(const AdamaxOp&) const = default;
 };
 
-/// Keras' Adamax (Kingma and Ba, 2014): m += (g - m)(1 - beta_1), u = max(beta_2 u, |g|), w -= rate
-/// / (1 - beta_1^t) * m / (u + epsilon), t the number of the update from 1.
+/// Keras' Adamax (Kingma and Ba, 2014). t is the number of the update, counted from 1.
+///
+///     m += (g - m)(1 - beta_1)
+///     u = max(beta_2 u, |g|)
+///     w -= rate / (1 - beta_1^t) * m / (u + epsilon)
 /// \code
 ///   ls::Adamax{.learning_rate = 2e-3}
 /// \endcode
@@ -50,7 +53,7 @@ struct Adamax {
   double weight_decay = 0;
   UpdateOptions with = {};
 
-  /// \throws UsageError as Adam's.
+  /// \throws UsageError as Adam::check does.
   void check() const {
     detail::check_update_options(name, weight_decay, with);
     detail::check_adam(name, beta_1, beta_2, epsilon);
@@ -59,7 +62,7 @@ struct Adamax {
   static constexpr std::string_view slot_name(std::size_t i) {
     return i == 0 ? "momentum" : "norm";
   }
-  /// All but the rate, for a job's processes to compare.
+  /// The hyperparameters except the rate, which the processes of a job compare.
   std::array<std::pair<std::string_view, double>, 3> numbers() const {
     return {{{"beta_1", beta_1}, {"beta_2", beta_2}, {"epsilon", epsilon}}};
   }

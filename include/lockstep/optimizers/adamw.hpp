@@ -12,8 +12,8 @@
 
 namespace lockstep {
 
-/// Keras' AdamW (Loshchilov and Hutter, 2017): Adam with a weight decay of 0.004 unless told
-/// otherwise; weights shrink by weight_decay * rate before each update, whatever their gradients.
+/// Keras' AdamW (Loshchilov and Hutter, 2017): Adam with a weight decay of 0.004 by default. The
+/// decay is decoupled from the gradient: w -= weight_decay * rate * w before each update.
 /// \code
 ///   ls::AdamW{.learning_rate = 3e-4, .weight_decay = 0.01,
 ///             .with = {.exclude_from_weight_decay = {"bias", "gamma", "beta"}}}
@@ -26,14 +26,14 @@ struct AdamW {
   bool amsgrad = false;
   UpdateOptions with = {};
 
-  /// \throws UsageError as Adam's.
+  /// \throws UsageError as Adam::check does.
   void check() const {
     detail::check_update_options(name, weight_decay, with);
     detail::check_adam(name, beta_1, beta_2, epsilon);
   }
   std::size_t slots() const { return amsgrad ? 3 : 2; }
   static constexpr std::string_view slot_name(std::size_t i) { return detail::adam_slot_name(i); }
-  /// All but the rate and the decay, for a job's processes to compare.
+  /// The hyperparameters except the rate and the decay, which the processes of a job compare.
   std::array<std::pair<std::string_view, double>, 4> numbers() const {
     return {{{"beta_1", beta_1},
              {"beta_2", beta_2},

@@ -1,5 +1,5 @@
 /// \file
-/// Follow the regularised leader, for sparse linear models.
+/// FTRL-Proximal (follow the regularized leader), for sparse linear models.
 #pragma once
 
 #include <array>
@@ -17,7 +17,7 @@
 
 namespace lockstep {
 
-/// One update of Ftrl; `l2` has beta / (2 rate) in it.
+/// One update of Ftrl; `l2` includes beta / (2 rate). Slots: the sum of squared gradients, and z.
 struct FtrlOp {
   double rate = 0.001, power = 0.5, l1 = 0, l2 = 0, shrinkage = 0;
 
@@ -42,10 +42,14 @@ struct FtrlOp {
   bool operator==(const FtrlOp&) const = default;
 };
 
-/// Keras' Ftrl (McMahan et al., 2013). With p = -learning_rate_power, l1 and l2 the regularization
-/// strengths, l2' = l2 + beta / (2 rate): n' = n + g^2, z += g + 2 shrinkage w - (n'^p - n^p) /
-/// rate w, w = (z cut to [-l1, l1] - z) / (n'^p / rate + 2 l2'), n = n', where n begins as
-/// initial_accumulator_value. The rate must be above 0 in every step.
+/// Keras' Ftrl (McMahan et al., 2013). p = -learning_rate_power, l1 and l2 are the regularization
+/// strengths, l2' = l2 + beta / (2 rate), and n starts at initial_accumulator_value. The rate must
+/// be positive in every step.
+///
+///     n' = n + g^2
+///     z += g + 2 shrinkage w - (n'^p - n^p) / rate w
+///     w = (clip(z, -l1, l1) - z) / (n'^p / rate + 2 l2')
+///     n = n'
 /// \code
 ///   ls::Ftrl{.learning_rate = 0.05, .l1_regularization_strength = 0.01}
 /// \endcode
@@ -67,14 +71,14 @@ struct Ftrl {
                        learning_rate_power);
     for (const auto& [what, value] : numbers())
       if (what != "learning_rate_power" && (!(value >= 0) || !detail::is_finite(value)))
-        throw UsageError("ftrl {} {}: must be a number that is not negative", what, value);
+        throw UsageError("ftrl {} {}: must be finite and not negative", what, value);
   }
   static constexpr std::size_t slots() { return 2; }
   static constexpr std::string_view slot_name(std::size_t i) {
     return i == 0 ? "accumulator" : "linear";
   }
   double slot_start(std::size_t i) const { return i == 0 ? initial_accumulator_value : 0; }
-  /// All but the rate, for a job's processes to compare.
+  /// The hyperparameters except the rate, which the processes of a job compare.
   std::array<std::pair<std::string_view, double>, 6> numbers() const {
     return {{{"learning_rate_power", learning_rate_power},
              {"initial_accumulator_value", initial_accumulator_value},
@@ -83,11 +87,11 @@ struct Ftrl {
              {"l2_shrinkage_regularization_strength", l2_shrinkage_regularization_strength},
              {"beta", beta}}};
   }
-  /// \throws UsageError for a rate of 0.
+  /// \throws UsageError if the rate is 0.
   FtrlOp op(double rate, std::uint64_t step) const {
     if (rate == 0)
       throw UsageError(
-          "ftrl: learning rate 0 in update {}, and it divides by the rate; give a rate above 0",
+          "ftrl: learning rate 0 in update {}, and Ftrl divides by the rate; give a rate above 0",
           step);
     return {rate, -learning_rate_power, l1_regularization_strength,
             l2_regularization_strength + beta / (2 * rate), l2_shrinkage_regularization_strength};

@@ -1,6 +1,6 @@
 /// \file
-/// Adam with a rate for each parameter, in proportion to its size. Invariant: the bias correction
-/// is computed in double, once an update.
+/// LAMB: Adam with a learning rate per parameter tensor, proportional to the tensor's norm.
+/// Invariant: the bias correction is computed in double, once per update.
 #pragma once
 
 #include <array>
@@ -14,18 +14,19 @@
 
 namespace lockstep {
 
-/// One update of Lamb. `of_m` and `root` are the bias corrections: the direction is of_m m /
-/// (sqrt(v) * root + epsilon).
+/// One update of Lamb. `of_m` and `root` are the bias corrections: the direction is
+/// of_m m / (sqrt(v) * root + epsilon). Needs a kernel per tensor, because it uses tensor norms.
 struct LambOp {
   static constexpr bool per_tensor = true;
   double rate = 0.001, of_m = 1, root = 1, beta_1 = 0.9, beta_2 = 0.999, epsilon = 1e-7;
   bool operator==(const LambOp&) const = default;
 };
 
-/// Keras' Lamb (You et al., 2019): with Adam's m and v, corrected for their bias, and d = m /
-/// (sqrt(v)
-/// + epsilon): w -= rate |w| / |d| d for each parameter, where |w| and |d| are norms of the whole
-/// parameter; the quotient is 1 if one of them is 0.
+/// Keras' Lamb (You et al., 2019). m and v are Adam's moments after bias correction; |w| and |d|
+/// are the L2 norms of the whole parameter, whose quotient is 1 if either is 0.
+///
+///     d = m / (sqrt(v) + epsilon)
+///     w -= rate |w| / |d| d
 /// \code
 ///   ls::Lamb{.learning_rate = 1e-2, .weight_decay = 0.01}
 /// \endcode
@@ -36,14 +37,14 @@ struct Lamb {
   double weight_decay = 0;
   UpdateOptions with = {};
 
-  /// \throws UsageError as Adam's.
+  /// \throws UsageError as Adam::check does.
   void check() const {
     detail::check_update_options(name, weight_decay, with);
     detail::check_adam(name, beta_1, beta_2, epsilon);
   }
   static constexpr std::size_t slots() { return 2; }
   static constexpr std::string_view slot_name(std::size_t i) { return detail::adam_slot_name(i); }
-  /// All but the rate, for a job's processes to compare.
+  /// The hyperparameters except the rate, which the processes of a job compare.
   std::array<std::pair<std::string_view, double>, 3> numbers() const {
     return {{{"beta_1", beta_1}, {"beta_2", beta_2}, {"epsilon", epsilon}}};
   }

@@ -1,5 +1,5 @@
 /// \file
-/// Steps of equal size in the direction of the momentum's sign.
+/// Lion: steps of equal size in the direction of the momentum's sign.
 #pragma once
 
 #include <array>
@@ -16,7 +16,7 @@
 
 namespace lockstep {
 
-/// One update of Lion.
+/// One update of Lion. Slot: the momentum.
 struct LionOp {
   double rate = 0.001, beta_1 = 0.9, beta_2 = 0.99;
 
@@ -27,7 +27,7 @@ struct LionOp {
     T rate, beta_1, rest_1, beta_2, rest_2;
     void operator()(T& w, T g, T& m) const {
       const T direction = m * beta_1 + g * rest_1;
-      w -= direction > 0 ? rate : direction < 0 ? -rate : direction;  // NaN stays
+      w -= direction > 0 ? rate : direction < 0 ? -rate : direction;  // propagates NaN
       m = m * beta_2 + g * rest_2;
     }
   };
@@ -39,8 +39,10 @@ struct LionOp {
   bool operator==(const LionOp&) const = default;
 };
 
-/// Keras' Lion (Chen et al., 2023): w -= rate sign(beta_1 m + (1 - beta_1) g), then m = beta_2 m +
-/// (1 - beta_2) g. Its rate is usually a tenth of Adam's.
+/// Keras' Lion (Chen et al., 2023). Its rate is usually a tenth of Adam's.
+///
+///     w -= rate sign(beta_1 m + (1 - beta_1) g)
+///     m = beta_2 m + (1 - beta_2) g
 /// \code
 ///   ls::Lion{.learning_rate = 1e-4, .weight_decay = 0.1}
 /// \endcode
@@ -60,7 +62,7 @@ struct Lion {
   }
   static constexpr std::size_t slots() { return 1; }
   static constexpr std::string_view slot_name(std::size_t) { return "momentum"; }
-  /// All but the rate, for a job's processes to compare.
+  /// The hyperparameters except the rate, which the processes of a job compare.
   std::array<std::pair<std::string_view, double>, 2> numbers() const {
     return {{{"beta_1", beta_1}, {"beta_2", beta_2}}};
   }

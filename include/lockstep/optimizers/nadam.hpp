@@ -1,6 +1,6 @@
 /// \file
-/// Adam with Nesterov's momentum. Invariant: all that depends on the number of the update is
-/// computed in double, once an update.
+/// Adam with Nesterov momentum. Invariant: everything that depends on the number of the update is
+/// computed in double, once per update.
 #pragma once
 
 #include <array>
@@ -14,7 +14,8 @@
 
 namespace lockstep {
 
-/// One update of Nadam: w -= (of_m m + of_g g) / (sqrt(v) * root + epsilon).
+/// One update of Nadam: w -= (of_m m + of_g g) / (sqrt(v) * root + epsilon). Slots: the first and
+/// second moments.
 struct NadamOp {
   double of_m = 0, of_g = 0, root = 1, beta_1 = 0.9, beta_2 = 0.999, epsilon = 1e-7;
 
@@ -37,9 +38,11 @@ struct NadamOp {
   bool operator==(const NadamOp&) const = default;
 };
 
-/// Keras' Nadam (Dozat, 2015): Adam's m and v; with u(t) = beta_1 (1 - 0.96^t / 2) and U(t) = u(1)
-/// ... u(t), t the number of the update from 1: w -= rate (u(t + 1) m / (1 - U(t + 1)) + (1 - u(t))
-/// g / (1 - U(t))) / (sqrt(v / (1 - beta_2^t)) + epsilon).
+/// Keras' Nadam (Dozat, 2015). m and v are Adam's moments, t is the number of the update, counted
+/// from 1, u(t) = beta_1 (1 - 0.96^t / 2), and U(t) = u(1) u(2) ... u(t).
+///
+///     w -= rate (u(t + 1) m / (1 - U(t + 1)) + (1 - u(t)) g / (1 - U(t)))
+///          / (sqrt(v / (1 - beta_2^t)) + epsilon)
 /// \code
 ///   ls::Nadam{.learning_rate = 1e-3}
 /// \endcode
@@ -50,14 +53,14 @@ struct Nadam {
   double weight_decay = 0;
   UpdateOptions with = {};
 
-  /// \throws UsageError as Adam's.
+  /// \throws UsageError as Adam::check does.
   void check() const {
     detail::check_update_options(name, weight_decay, with);
     detail::check_adam(name, beta_1, beta_2, epsilon);
   }
   static constexpr std::size_t slots() { return 2; }
   static constexpr std::string_view slot_name(std::size_t i) { return detail::adam_slot_name(i); }
-  /// All but the rate, for a job's processes to compare.
+  /// The hyperparameters except the rate, which the processes of a job compare.
   std::array<std::pair<std::string_view, double>, 3> numbers() const {
     return {{{"beta_1", beta_1}, {"beta_2", beta_2}, {"epsilon", epsilon}}};
   }
@@ -73,11 +76,11 @@ struct Nadam {
   }
 
  private:
-  /// u(t). Keras rounds its 0.96 to float32, also when it computes in float64; but not in U(t).
+  /// u(t). Keras rounds 0.96 to float32 here even when it computes in float64, but not in U(t).
   double factor(double t) const {
     return beta_1 * (1 - 0.5 * std::pow(static_cast<double>(0.96f), t));
   }
-  /// U(step). After a thousand updates 0.96^t is nothing beside 1, in double.
+  /// U(step). The loop ends after 1000 factors, where 0.96^t no longer changes 1 - 0.96^t / 2.
   double product_of_factors(std::uint64_t step) const {
     double product = 1, power = 1;
     for (std::uint64_t i = 0; i < step && i < 1000; ++i) {

@@ -1,5 +1,6 @@
 /// \file
-/// Gradients divided by their recent size. Invariant: as in Keras, epsilon is inside the root.
+/// RMSprop: gradients divided by the root of a running average of their squares. Invariant: as in
+/// Keras, epsilon is inside the root.
 #pragma once
 
 #include <array>
@@ -25,7 +26,7 @@ struct RMSpropOp {
     return std::size_t{1} + (momentum > 0 ? 1 : 0) + (centered ? 1 : 0);
   }
 
-  /// Slots: v, then the momentum if there is one, then the mean gradient if centred.
+  /// Slots: v, then the momentum if it is above 0, then the mean gradient if `centered`.
   template <class T>
   struct Rule {
     T rate, rho, rest, momentum, epsilon;
@@ -59,9 +60,11 @@ struct RMSpropOp {
   bool operator==(const RMSpropOp&) const = default;
 };
 
-/// Keras' RMSprop (Hinton, 2012): v = rho v + (1 - rho) g^2, w -= rate g / sqrt(v + epsilon). With
-/// `centered`, a = rho a + (1 - rho) g and v - a^2 takes the place of v; with `momentum` u: m = u m
-/// + what would be subtracted, w -= m.
+/// Keras' RMSprop (Hinton, 2012).
+///
+///     v = rho v + (1 - rho) g^2
+///     d = rate g / sqrt(v + epsilon)         centered: a = rho a + (1 - rho) g, v - a^2 for v
+///     w -= d                                 momentum u: m = u m + d, w -= m
 /// \code
 ///   ls::RMSprop{.learning_rate = 1e-3, .momentum = 0.9}
 /// \endcode
@@ -73,8 +76,8 @@ struct RMSprop {
   double weight_decay = 0;
   UpdateOptions with = {};
 
-  /// \throws UsageError if rho or the momentum is outside [0, 1) or epsilon is not a positive
-  /// number; see also UpdateOptions.
+  /// \throws UsageError if rho or the momentum is outside [0, 1) or epsilon is not positive; see
+  /// also UpdateOptions.
   void check() const {
     detail::check_update_options(name, weight_decay, with);
     for (const double part : {rho, momentum})
@@ -86,7 +89,7 @@ struct RMSprop {
   std::string_view slot_name(std::size_t i) const {
     return i == 0 ? "velocity" : i == 1 && momentum > 0 ? "momentum" : "average_gradient";
   }
-  /// All but the rate, for a job's processes to compare.
+  /// The hyperparameters except the rate, which the processes of a job compare.
   std::array<std::pair<std::string_view, double>, 4> numbers() const {
     return {{{"rho", rho},
              {"momentum", momentum},

@@ -1,6 +1,6 @@
 /// \file
-/// The learning rate as a function of the step. Invariant: every value that it gives is finite and
-/// not negative.
+/// The learning rate as a function of the step. Invariant: every value returned is finite and not
+/// negative.
 #pragma once
 
 #include <charconv>
@@ -18,8 +18,8 @@
 
 namespace lockstep {
 
-/// A name and its numbers, as "exponential_decay, initial_learning_rate 0.1, decay_steps 100": the
-/// shortest digits that read back as the same number.
+/// A schedule's name and parameters, such as "exponential_decay, initial_learning_rate 0.1,
+/// decay_steps 100". Each number has the fewest digits that parse to the same value.
 template <class Numbers>
 std::string describe_schedule(std::string_view name, const Numbers& numbers) {
   std::string result(name);
@@ -32,9 +32,9 @@ std::string describe_schedule(std::string_view name, const Numbers& numbers) {
 }
 
 /// A learning rate: a number, one of Keras' schedules, or a function of the step. Steps are counted
-/// from 0, as Keras' schedules count them.
+/// from 0, as in Keras' schedules.
 ///
-/// It is made implicitly, so that optimizers are no templates and take any of them:
+/// The conversions are implicit, so that optimizers accept all of them without being templates:
 /// \code
 ///   ls::SGD{.learning_rate = 0.01};
 ///   ls::SGD{.learning_rate = ls::CosineDecay{.initial_learning_rate = 0.1, .decay_steps = 1000}};
@@ -46,11 +46,11 @@ class Schedule {
   template <class Number>
     requires std::is_arithmetic_v<Number>
   Schedule(Number rate) : constant_(static_cast<double>(rate)) {
-    if (!is_rate(constant_)) refuse(constant_, "");
+    if (!is_rate(constant_)) throw_bad_rate(constant_, "");
   }
 
-  /// A function `double(std::uint64_t step)`. If it has `check()`, that is called; if it has `name`
-  /// and `numbers()`, the processes of a job compare them. \throws what check() throws.
+  /// A function `double(std::uint64_t step)`. Calls its `check()` if it has one; the processes of a
+  /// job compare its `name` and `numbers()` if it has them. \throws what check() throws.
   template <class Function>
     requires(!std::is_arithmetic_v<std::remove_cvref_t<Function>> &&
              !std::same_as<std::remove_cvref_t<Function>, Schedule> &&
@@ -69,17 +69,17 @@ class Schedule {
   LOCKSTEP_COLD_DECL Schedule& operator=(Schedule other) noexcept;
   LOCKSTEP_COLD_DECL ~Schedule();
 
-  /// The rate of a step. \throws UsageError if the function gives a negative or not finite number.
+  /// The rate of a step. \throws UsageError if the function returns a negative or non-finite value.
   LOCKSTEP_DECL double operator()(std::uint64_t step) const;
 
   /// Whether the rate is the same in all steps.
   bool is_constant() const { return !function_; }
-  /// What it is made of: empty for a constant.
+  /// The schedule's name and parameters, or "a function"; empty for a constant.
   const std::string& description() const { return description_; }
 
  private:
   static bool is_rate(double rate) { return detail::is_finite(rate) && rate >= 0; }
-  [[noreturn]] LOCKSTEP_COLD_DECL static void refuse(double rate, std::string_view when);
+  [[noreturn]] LOCKSTEP_COLD_DECL static void throw_bad_rate(double rate, std::string_view when);
 
   double constant_ = 0;
   std::function<double(std::uint64_t)> function_;

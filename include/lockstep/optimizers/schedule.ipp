@@ -22,14 +22,13 @@ Schedule::~Schedule() = default;
 double Schedule::operator()(std::uint64_t step) const {
   if (!function_) return constant_;
   const double rate = function_(step);
-  if (!is_rate(rate)) refuse(rate, fmt::format(" in step {}", step));
+  if (!is_rate(rate)) throw_bad_rate(rate, fmt::format(" in step {}", step));
   return rate;
 }
 
-void Schedule::refuse(double rate, std::string_view when) {
+void Schedule::throw_bad_rate(double rate, std::string_view when) {
   throw UsageError(
-      "learning rate {}{}: must be a finite number that is not negative; give a smaller positive "
-      "one such as 0.01",
+      "learning rate {}{}: must be finite and not negative; use a small positive one such as 0.01",
       rate, when);
 }
 

@@ -1,6 +1,6 @@
 /// \file
-/// Gradient descent, with or without momentum. Invariant: as in Keras, the learning rate is inside
-/// the momentum.
+/// Gradient descent, with or without momentum. Invariant: as in Keras, the momentum accumulates
+/// rate * g, so that a new rate does not scale past gradients.
 #pragma once
 
 #include <array>
@@ -17,7 +17,7 @@
 
 namespace lockstep {
 
-/// One update of SGD.
+/// One update of SGD. Slot: the momentum, if it is above 0.
 struct SGDOp {
   double rate = 0.01, momentum = 0;
   bool nesterov = false;
@@ -28,7 +28,7 @@ struct SGDOp {
   struct Rule {
     T rate, momentum;
     bool nesterov;
-    // V: T, or a vector of T.
+    // V is T or a SIMD vector of T.
     template <class V>
     [[gnu::always_inline]] void operator()(V& w, const V& g) const {
       w -= rate * g;
@@ -46,8 +46,11 @@ struct SGDOp {
   bool operator==(const SGDOp&) const = default;
 };
 
-/// Keras' SGD: w -= rate g; with momentum m: v = m v - rate g, w += v; with Nesterov's: w += m v -
-/// rate g. `weight_decay` d, here and in all optimizers: w -= d rate w before that.
+/// Keras' SGD. `weight_decay` d, here and in all optimizers: w -= d rate w before the update.
+///
+///     w -= rate g                            without momentum
+///     v = m v - rate g, w += v               with momentum m
+///     v = m v - rate g, w += m v - rate g    with Nesterov momentum
 /// \code
 ///   ls::SGD{.learning_rate = 0.1, .momentum = 0.9, .nesterov = true}
 /// \endcode
@@ -59,8 +62,8 @@ struct SGD {
   double weight_decay = 0;
   UpdateOptions with = {};
 
-  /// \throws UsageError if the momentum is outside [0, 1), or Nesterov's is asked for without
-  /// momentum; see also UpdateOptions.
+  /// \throws UsageError if the momentum is outside [0, 1), or `nesterov` is set without momentum;
+  /// see also UpdateOptions.
   void check() const {
     detail::check_update_options(name, weight_decay, with);
     if (!(momentum >= 0 && momentum < 1))
@@ -70,11 +73,11 @@ struct SGD {
   }
   std::size_t slots() const { return momentum > 0 ? 1 : 0; }
   static constexpr std::string_view slot_name(std::size_t) { return "momentum"; }
-  /// All but the rate, for a job's processes to compare.
+  /// The hyperparameters except the rate, which the processes of a job compare.
   std::array<std::pair<std::string_view, double>, 2> numbers() const {
     return {{{"momentum", momentum}, {"nesterov", nesterov ? 1 : 0}}};
   }
-  /// Keras rounds the momentum to float32, also when it computes in float64; so does this.
+  /// Rounds the momentum to float32, as Keras does even when it computes in float64.
   SGDOp op(double rate, std::uint64_t) const {
     return {rate, static_cast<double>(static_cast<float>(momentum)), nesterov};
   }

@@ -1,6 +1,7 @@
 /// \file
-/// What all optimizers can be told alike. Invariant: the order is Keras': accumulate, clip, decay,
-/// update, average.
+/// The options that all optimizers share. Invariant: the order is that of Keras:
+///
+///     accumulate ──> clip ──> decay ──> update ──> average (EMA)
 #pragma once
 
 #include <cstdint>
@@ -14,7 +15,7 @@
 
 namespace lockstep {
 
-/// Texts to look for in names: {"bias", "gamma"}.
+/// Substrings of parameter names, such as {"bias", "gamma"}.
 class NameList {
  public:
   NameList() = default;
@@ -33,19 +34,22 @@ class NameList {
   std::vector<std::string> names_;
 };
 
-/// Options of all optimizers, as Keras names them; `weight_decay` is the optimizer's own.
+/// The options of all optimizers, with Keras' names; `weight_decay` is a member of each optimizer.
 ///
-/// - `clipnorm`: the gradient of each parameter is scaled down to this norm, if it is larger.
-/// - `global_clipnorm`: the gradients of all parameters together.
-/// - `clipvalue`: each element is cut to [-clipvalue, clipvalue]. 0 means none; one of the three.
-///   All of them see the gradient of the global batch, penalties included.
-/// - `exclude_from_weight_decay`: parameters whose name contains one of these texts do not decay.
-/// - `use_ema`: keeps average = ema_momentum average + (1 - ema_momentum) w after each step (in the
-///   first: w). The weights become the averages every `ema_overwrite_frequency` updates (0: never)
-///   and when `fit` ends.
-/// - `gradient_accumulation_steps`: the mean of the gradients of so many steps makes one update.
-///   Schedules count steps, not updates. \code ls::SGD{.learning_rate = 0.1, .weight_decay = 1e-4,
-///   .with = {.global_clipnorm = 1, .exclude_from_weight_decay = {"bias", "gamma"}}}
+/// - `clipnorm`: scales the gradient of each parameter down to this L2 norm if it is larger.
+/// - `global_clipnorm`: does so with the gradient of all parameters together.
+/// - `clipvalue`: clips each element to [-clipvalue, clipvalue].
+///   At most one of the three may be set; 0 means off. They apply to the gradient of the global
+///   batch, including penalties.
+/// - `exclude_from_weight_decay`: parameters whose name contains one of these do not decay.
+/// - `use_ema`: keeps average = ema_momentum average + (1 - ema_momentum) w after each step (w
+///   after the first). The averages overwrite the weights every `ema_overwrite_frequency` updates
+///   (0: never) and when `fit` ends.
+/// - `gradient_accumulation_steps`: one update uses the mean gradient of this many steps. Schedules
+///   count steps, not updates.
+/// \code
+///   ls::SGD{.learning_rate = 0.1, .weight_decay = 1e-4,
+///           .with = {.global_clipnorm = 1, .exclude_from_weight_decay = {"bias", "gamma"}}}
 /// \endcode
 struct UpdateOptions {
   double clipnorm = 0, global_clipnorm = 0, clipvalue = 0;
@@ -62,10 +66,10 @@ namespace detail {
 LOCKSTEP_COLD_DECL void require(bool right, std::string_view name, const char* what, double value,
                                 const char* remedy);
 
-/// \throws UsageError if what keeps a divisor from 0 is not a positive number.
+/// \throws UsageError if epsilon is not positive and finite.
 LOCKSTEP_COLD_DECL void check_epsilon(std::string_view name, double epsilon);
 
-/// What the optimizer `name` was told. \throws UsageError for numbers that cannot be, and for
+/// Checks the options of the optimizer `name`. \throws UsageError for values out of range, and for
 /// options that contradict each other or have no effect.
 LOCKSTEP_COLD_DECL void check_update_options(std::string_view name, double weight_decay,
                                              const UpdateOptions& o);

@@ -1,5 +1,5 @@
 /// \file
-/// What the schedules check of their numbers.
+/// Checks of the schedules' parameters.
 #pragma once
 
 #include <cstdint>
@@ -12,19 +12,19 @@
 
 namespace lockstep::detail {
 
-/// \throws UsageError if a number of a schedule is not above 0.
+/// \throws UsageError if a parameter is not positive and finite.
 inline void check_above_0(std::string_view schedule, std::string_view what, double value) {
   if (!(value > 0) || !is_finite(value))
-    throw UsageError("{} {} {}: must be a number above 0", schedule, what, value);
+    throw UsageError("{} {} {}: must be finite and above 0", schedule, what, value);
 }
 
-/// \throws UsageError if a number of a schedule is negative or none.
+/// \throws UsageError if a parameter is negative or not finite.
 inline void check_not_below_0(std::string_view schedule, std::string_view what, double value) {
   if (!(value >= 0) || !is_finite(value))
-    throw UsageError("{} {} {}: must be a number that is not negative", schedule, what, value);
+    throw UsageError("{} {} {}: must be finite and not negative", schedule, what, value);
 }
 
-/// \throws UsageError if a number of steps is negative or below `least`.
+/// \throws UsageError if a number of steps was negative before its conversion, or below `least`.
 inline void check_steps(std::string_view schedule, std::string_view what, std::uint64_t steps,
                         std::uint64_t least = 1) {
   check_count(fmt::format("{} {}", schedule, what), steps, least);

@@ -1,5 +1,5 @@
 /// \file
-/// A rate that falls along half a cosine, after a straight rise if one is wanted.
+/// A rate that falls along half a cosine, optionally after a linear warmup.
 #pragma once
 
 #include <algorithm>
@@ -15,14 +15,16 @@
 
 namespace lockstep {
 
-/// Keras' CosineDecay (Loshchilov and Hutter, 2016): r * ((1 - alpha) * (1 + cos(pi step /
-/// decay_steps)) / 2 + alpha), and alpha r from decay_steps on, where r is initial_learning_rate.
-/// With a `warmup_target` the rate first rises in warmup_steps steps from initial_learning_rate to
-/// it, in a straight line, and then r is the target and steps are counted from there.
+/// Keras' CosineDecay (Loshchilov and Hutter, 2016), with r = initial_learning_rate:
+///
+///     r ((1 - alpha) (1 + cos(pi step / decay_steps)) / 2 + alpha)    before decay_steps
+///     alpha r                                                         from there on
+///
+/// With a `warmup_target` the rate first rises linearly from initial_learning_rate to it, in
+/// warmup_steps steps; then r is the target, and steps are counted from the end of the warmup.
 /// \code
-///   ls::SGD{.learning_rate = ls::CosineDecay{
-///       .initial_learning_rate = 0, .decay_steps = 1000, .warmup_target = 0.1, .warmup_steps =
-///       100}}
+///   ls::SGD{.learning_rate = ls::CosineDecay{.initial_learning_rate = 0, .decay_steps = 1000,
+///                                            .warmup_target = 0.1, .warmup_steps = 100}}
 /// \endcode
 struct CosineDecay {
   static constexpr std::string_view name = "cosine_decay";
@@ -32,8 +34,8 @@ struct CosineDecay {
   std::optional<double> warmup_target = {};
   std::uint64_t warmup_steps = 0;
 
-  /// \throws UsageError if decay_steps is not given, warmup_steps are given without a target, or a
-  /// rate or alpha is negative.
+  /// \throws UsageError if decay_steps is not set, warmup_steps is set without a target, or a rate
+  /// or alpha is negative.
   void check() const {
     detail::check_not_below_0(name, "initial_learning_rate", initial_learning_rate);
     detail::check_not_below_0(name, "warmup_target", warmup_target.value_or(0));
@@ -41,9 +43,9 @@ struct CosineDecay {
     detail::check_steps(name, "decay_steps", decay_steps);
     detail::check_steps(name, "warmup_steps", warmup_steps, 0);
     if (warmup_steps > 0 && !warmup_target)
-      throw UsageError("{}: {} warmup_steps, but no warmup_target; give it", name, warmup_steps);
+      throw UsageError("{}: {} warmup_steps without a warmup_target; set it", name, warmup_steps);
   }
-  /// A missing target is -1.
+  /// The parameters; a missing target is -1.
   std::array<std::pair<std::string_view, double>, 5> numbers() const {
     return {{{"initial_learning_rate", initial_learning_rate},
              {"decay_steps", static_cast<double>(decay_steps)},

@@ -1,5 +1,5 @@
 /// \file
-/// A rate that falls along half a cosine again and again.
+/// Cosine decays with warm restarts.
 #pragma once
 
 #include <array>
@@ -14,10 +14,9 @@
 
 namespace lockstep {
 
-/// Keras' CosineDecayRestarts (SGDR: Loshchilov and Hutter, 2016): cosine decays, one after the
-/// other. The first lasts first_decay_steps steps, each further one t_mul times as long as the one
-/// before it, and begins at m_mul times its height above the end of all, which is
-/// `alpha` * initial_learning_rate.
+/// Keras' CosineDecayRestarts (SGDR: Loshchilov and Hutter, 2016): consecutive cosine decays to
+/// alpha * initial_learning_rate. The first lasts first_decay_steps steps; each following one lasts
+/// t_mul times as long as the previous one, and starts at m_mul times its height above that end.
 /// \code
 ///   ls::SGD{.learning_rate = ls::CosineDecayRestarts{
 ///       .initial_learning_rate = 0.1, .first_decay_steps = 1000, .m_mul = 0.9}}
@@ -28,7 +27,7 @@ struct CosineDecayRestarts {
   std::uint64_t first_decay_steps = 0;
   double t_mul = 2, m_mul = 1, alpha = 0;
 
-  /// \throws UsageError if first_decay_steps is not given, t_mul is below 1, or another number is
+  /// \throws UsageError if first_decay_steps is not set, t_mul is below 1, or another parameter is
   /// negative.
   void check() const {
     detail::check_not_below_0(name, "initial_learning_rate", initial_learning_rate);
@@ -46,13 +45,13 @@ struct CosineDecayRestarts {
              {"alpha", alpha}}};
   }
   double operator()(std::uint64_t step) const {
-    // Times in first periods: restart i begins at 1 + t_mul + ... + t_mul^(i - 1).
+    // Times in units of the first period: restart i begins at 1 + t_mul + ... + t_mul^(i - 1).
     const double at = static_cast<double>(step) / static_cast<double>(first_decay_steps);
     double restart = std::floor(at), part = at - restart;
     if (t_mul != 1) {
       const auto begin = [this](double i) { return (std::pow(t_mul, i) - 1) / (t_mul - 1); };
       restart = std::floor(std::log1p(at * (t_mul - 1)) / std::log(t_mul));
-      if (at >= begin(restart + 1)) ++restart;  // the quotient of logarithms is rounded
+      if (at >= begin(restart + 1)) ++restart;  // correct the rounding of the logarithms
       if (at < begin(restart)) --restart;
       part = (at - begin(restart)) / std::pow(t_mul, restart);
     }

@@ -1,5 +1,5 @@
 /// \file
-/// A rate that shrinks by the same factor in the same time.
+/// Exponential decay of the rate.
 #pragma once
 
 #include <array>
@@ -25,7 +25,7 @@ struct ExponentialDecay {
   double decay_rate = 0;
   bool staircase = false;
 
-  /// \throws UsageError if decay_steps or decay_rate is not given, or the rate is negative.
+  /// \throws UsageError if decay_steps or decay_rate is not set, or the rate is negative.
   void check() const {
     detail::check_not_below_0(name, "initial_learning_rate", initial_learning_rate);
     detail::check_steps(name, "decay_steps", decay_steps);

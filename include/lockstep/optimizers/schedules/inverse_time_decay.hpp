@@ -1,5 +1,5 @@
 /// \file
-/// A rate that shrinks as one over the time.
+/// A rate that is inversely proportional to time.
 #pragma once
 
 #include <array>
@@ -25,7 +25,7 @@ struct InverseTimeDecay {
   double decay_rate = 0;
   bool staircase = false;
 
-  /// \throws UsageError if decay_steps or decay_rate is not given, or the rate is negative.
+  /// \throws UsageError if decay_steps or decay_rate is not set, or the rate is negative.
   void check() const {
     detail::check_not_below_0(name, "initial_learning_rate", initial_learning_rate);
     detail::check_steps(name, "decay_steps", decay_steps);

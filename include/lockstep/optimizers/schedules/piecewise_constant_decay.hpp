@@ -12,8 +12,8 @@
 
 namespace lockstep {
 
-/// Keras' PiecewiseConstantDecay: values[0] up to and with step boundaries[0], values[1] up to and
-/// with boundaries[1], and so on; the last value from there on.
+/// Keras' PiecewiseConstantDecay: values[0] up to and including step boundaries[0], values[1] up to
+/// and including boundaries[1], and so on; the last value after the last boundary.
 /// \code
 ///   ls::SGD{.learning_rate = ls::PiecewiseConstantDecay{.boundaries = {10'000, 20'000},
 ///                                                       .values = {0.1, 0.01, 0.001}}}
@@ -36,7 +36,7 @@ struct PiecewiseConstantDecay {
     for (const std::uint64_t b : boundaries) detail::check_steps(name, "boundary", b, 0);
     for (const double value : values) detail::check_not_below_0(name, "value", value);
   }
-  // A template, so that only its users compile it.
+  // A template, so that only programs that use it compile it.
   template <class Number = std::pair<std::string_view, double>>
   std::vector<Number> numbers() const {
     std::vector<Number> result;

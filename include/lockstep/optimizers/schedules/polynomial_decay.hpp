@@ -1,5 +1,5 @@
 /// \file
-/// A rate that falls along a polynomial to its last value.
+/// A rate that falls along a polynomial to its final value.
 #pragma once
 
 #include <algorithm>
@@ -14,11 +14,11 @@
 namespace lockstep {
 
 /// Keras' PolynomialDecay: (initial - end) * (1 - step / decay_steps)^power + end, and `end` from
-/// decay_steps on. With `cycle`, decay_steps is multiplied by the least whole number that makes it
-/// not less than the step, so that the rate jumps up again.
+/// decay_steps on. With `cycle`, decay_steps is replaced by its smallest multiple that is not below
+/// the step, so that the rate rises again after each decay.
 /// \code
-///   ls::SGD{.learning_rate = ls::PolynomialDecay{.initial_learning_rate = 0.1, .decay_steps =
-///   1000}}
+///   ls::SGD{.learning_rate =
+///               ls::PolynomialDecay{.initial_learning_rate = 0.1, .decay_steps = 1000}}
 /// \endcode
 struct PolynomialDecay {
   static constexpr std::string_view name = "polynomial_decay";
@@ -27,7 +27,7 @@ struct PolynomialDecay {
   double end_learning_rate = 0.0001, power = 1;
   bool cycle = false;
 
-  /// \throws UsageError if decay_steps is not given, power is not above 0, or a rate is negative.
+  /// \throws UsageError if decay_steps is not set, power is not positive, or a rate is negative.
   void check() const {
     detail::check_not_below_0(name, "initial_learning_rate", initial_learning_rate);
     detail::check_not_below_0(name, "end_learning_rate", end_learning_rate);
