@@ -1,5 +1,5 @@
 /// \file
-/// An activation as an option of a layer, as Keras' argument `activation`.
+/// An activation as an option of a layer, like Keras' argument `activation`.
 #pragma once
 
 #include <type_traits>
@@ -29,7 +29,8 @@ struct CheckActivation {
 };
 }  // namespace detail
 
-/// The layer L behind a layer, under its name.
+/// Layer L as an activation: applied to the output of another layer and listed under its name. Made
+/// by `activation`.
 template <Layer L>
 struct Activation {
   using layer = L;
@@ -37,15 +38,15 @@ struct Activation {
   static_assert(sizeof(detail::CheckActivation<L>) > 0);
 };
 
-/// `Dense<64, ls::relu>` computes what `Dense<64>, ReLU` does; the two are one layer in names and
-/// tables. Any layer without parameters that keeps its input's shape may follow:
-/// `Dense<64, ls::activation<MySquare>>`.
+/// Wraps any layer that has no parameters and keeps its input's shape: `Dense<64,
+/// ls::activation<MySquare>>`. `Dense<64, ls::relu>` computes the same as `Dense<64>, ReLU`, but
+/// counts as one layer in names and tables.
 template <Layer L>
 inline constexpr Activation<L> activation{};
 
 inline constexpr auto elu = activation<ELU>;
 inline constexpr auto gelu = activation<GELU>;
-/// Keras' function: slope 0.2. Its layer has 0.3.
+/// As Keras' function `leaky_relu`, with slope 0.2. The layer LeakyReLU has 0.3.
 inline constexpr auto leaky_relu = activation<LeakyReLU<negative_slope(0.2f)>>;
 inline constexpr auto log_softmax = activation<LogSoftmax>;
 inline constexpr auto relu = activation<ReLU>;
@@ -58,6 +59,7 @@ inline constexpr auto tanh = activation<Tanh>;
 
 namespace detail {
 
+/// Whether O is an `Activation<L>`.
 template <class O>
 inline constexpr bool is_activation = false;
 template <class L>
@@ -82,7 +84,7 @@ struct ActivationAmong<Activation<L>, Options...> {
   using type = L;
 };
 
-/// The layer of the activation among Options, else void.
+/// The activation layer among Options; void without one.
 template <auto... Options>
 using activation_of = typename ActivationAmong<std::remove_cvref_t<decltype(Options)>...>::type;
 

@@ -1,5 +1,5 @@
 /// \file
-/// The sum of two values: what joins the branches of Residual, and of Parallel.
+/// The sum of two values: merges the branches of Residual and Parallel.
 #pragma once
 
 #include "lockstep/concepts/layer.hpp"
@@ -13,7 +13,7 @@ struct AddOp {
   bool operator==(const AddOp&) const = default;
 };
 
-/// Keras' Add, as a rule that joins branches of equal shapes.
+/// Keras' Add as a rule that merges two branches of equal shapes.
 struct Add {
   static constexpr std::string_view name = "add";
   static constexpr bool accepts(Shape a, Shape b) { return a == b; }

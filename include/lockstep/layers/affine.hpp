@@ -1,5 +1,5 @@
 /// \file
-/// What Dense and the convolutions share: a kernel, a bias, their options, an activation.
+/// Shared by Dense and the convolutions: a kernel, a bias, their options and an activation.
 #pragma once
 
 #include <array>
@@ -11,18 +11,20 @@
 
 namespace lockstep::detail {
 
-/// Options that every layer with a kernel and a bias takes.
+/// Whether O is an option of every layer with a kernel and a bias.
 template <class O>
 inline constexpr bool is_affine_option =
     is_any_of<O, UseBias> || is_activation<O> || is_kernel_initializer<O> ||
     is_bias_initializer<O> || is_kernel_regularizer<O> || is_bias_regularizer<O>;
 
+/// Whether the layer has a bias: unless `no_bias` is given.
 template <auto... Options>
 constexpr bool has_bias() {
   return option<UseBias, Options...>(UseBias{}).on;
 }
 
-/// Keras' defaults: kernel glorot_uniform, bias zeros.
+/// The parameters `kernel` and `bias` with Keras' defaults, glorot_uniform and zeros. Without a
+/// bias the entry stays but is switched off.
 template <auto... Options>
 constexpr std::array<Parameter, 2> affine_parameters(Shape kernel, Fans fans, int units) {
   return {Parameter{"kernel", kernel, fans,

@@ -1,6 +1,6 @@
 /// \file
-/// Layers over (steps, channels) as layers over images of one row. Invariant: such an op has no
-/// kernel of its own; on each device the kernel of the op on images does the work.
+/// Layers over (steps, channels), computed as layers over images with a single row. Invariant: such
+/// an op has no kernel of its own; on each device the kernel of the image op does the work.
 #pragma once
 
 #include <cstddef>
@@ -11,7 +11,7 @@
 
 namespace lockstep {
 
-/// `op` on images (1, steps, channels), its result without the row.
+/// Applies `op` to images (1, steps, channels) and drops the row from its result.
 template <class O>
 struct AlongSteps {
   static constexpr std::string_view members = "op";
@@ -33,9 +33,10 @@ struct AlongSteps {
 
 namespace detail {
 
-/// An input (steps, channels) as an image.
+/// The image shape (1, steps, channels) of an input (steps, channels).
 constexpr Shape as_row(Shape in) { return shape(1, in[0], in[1]); }
 
+/// The kernel traits of the image op, forwarded.
 template <class O, class D>
 struct AlongStepsTraits : KernelTraits {
   using Inner = Kernel<O, D>;

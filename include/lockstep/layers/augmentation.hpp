@@ -1,8 +1,8 @@
 /// \file
-/// What the layers that change images at random share: their options, and what they refuse.
-/// Invariants: they are active while training only, but RandomCrop, whose result has its size
-/// always; what an example is drawn is a function of (seed, pass, layer, ordinal of the example),
-/// so it does not depend on how the batch is cut, and backward draws it again.
+/// Shared by the layers that augment images at random: options and checks. Invariants: they are
+/// active only during training, except RandomCrop, whose output always has its size; the draw of an
+/// example is a function of (seed, pass, layer, ordinal of the example), so it does not depend on
+/// how the batch is split, and backward regenerates it instead of storing it.
 #pragma once
 
 #include "lockstep/concepts/layer.hpp"
@@ -12,13 +12,14 @@
 
 namespace lockstep {
 
-/// Bounds of a factor that is drawn uniformly between them.
+/// The range of a factor that is drawn uniformly.
 struct FactorRange {
   static constexpr std::string_view members = "lower upper";
   float lower = 0, upper = 0;
   bool operator==(const FactorRange&) const = default;
 };
-/// Keras' tuple: `factor(-0.2, 0.3)`. One number f alone, `factor(0.2)`, means (-f, f).
+/// The range between two factors, like Keras' tuple: `factor(-0.2, 0.3)`. A single factor f,
+/// `factor(0.2)`, means (-f, f).
 constexpr FactorRange factor(double one, double other) {
   const auto a = static_cast<float>(one), b = static_cast<float>(other);
   return a <= b ? FactorRange{a, b} : FactorRange{b, a};
@@ -26,20 +27,22 @@ constexpr FactorRange factor(double one, double other) {
 
 namespace detail {
 
+/// The range of a template argument: (-f, f) for one factor.
 constexpr FactorRange factor_range(Factor f) {
   const auto value = static_cast<double>(f.value);
   return factor(-value, value);
 }
 constexpr FactorRange factor_range(FactorRange range) { return range; }
-/// No factor at all: a range that is refused.
+/// Not a factor: yields a range that CheckAffine rejects.
 template <class T>
 constexpr FactorRange factor_range(T) {
   return {2, 2};
 }
 
+/// Whether the range lies within [-1, 1].
 constexpr bool is_factor(FactorRange range) { return range.lower >= -1 && range.upper <= 1; }
 
-/// Layers over images; their op is made from the input shape.
+/// Base of layers over images without parameters. Their op is constructed from the input shape.
 struct Augmentation {
   template <Shape In>
   struct Requires {

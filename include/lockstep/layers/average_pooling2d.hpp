@@ -1,12 +1,12 @@
 /// \file
-/// Average pooling.
+/// Average pooling over height and width.
 #pragma once
 
 #include "lockstep/layers/pooling2d.hpp"
 
 namespace lockstep {
 
-/// y[n, r, c, k] = mean of x over the part of the window that lies inside the image.
+/// y[n, r, c, k] = mean of x over the part of the window inside the image.
 struct AveragePooling2DOp {
   static constexpr std::string_view members = "window";
   Pooling2DWindow window;
@@ -14,8 +14,8 @@ struct AveragePooling2DOp {
   bool operator==(const AveragePooling2DOp&) const = default;
 };
 
-/// Keras' AveragePooling2D: pool size 2, strides = pool size, ls::valid. In (h, w, c), out (h', w',
-/// c).
+/// Keras' AveragePooling2D, by default with pool size 2, strides equal to the pool size, and
+/// ls::valid. Input (h, w, c), output (h', w', c).
 template <auto Pool = 2, auto... Options>
 struct AveragePooling2D : detail::Pooling2DLayer<AveragePooling2DOp, Pool, Options...> {
   static constexpr std::string_view name = "average_pooling2d";

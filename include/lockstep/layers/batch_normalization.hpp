@@ -9,9 +9,12 @@
 
 namespace lockstep {
 
-/// y = gamma (x - mean) / sqrt(variance + epsilon) + beta, statistics over the replica's part of
-/// the batch (with virtual shards: the shard's) and all axes but the last while training, the
-/// moving ones otherwise; moving = momentum * moving + (1 - momentum) * batch, population variance.
+/// y = gamma (x - mean) / sqrt(variance + epsilon) + beta.
+///
+/// During training, mean and population variance are computed over all axes but the last and over
+/// the replica's part of the batch (with virtual shards: the shard's part); otherwise the moving
+/// statistics are used. Each training step updates them: moving = momentum * moving + (1 -
+/// momentum) * batch.
 struct BatchNormalizationOp {
   static constexpr std::string_view members = "in momentum epsilon center scale synchronized";
   Shape in;
@@ -20,7 +23,7 @@ struct BatchNormalizationOp {
   bool center = true, scale = true, synchronized = false;
   constexpr Shape out() const { return in; }
   constexpr std::size_t channels() const { return static_cast<std::size_t>(in.channels()); }
-  /// Of one example.
+  /// Vectors of channels per example.
   constexpr std::size_t rows() const { return in.size() / channels(); }
   constexpr std::size_t weights() const {
     return (scale ? channels() : 0) + (center ? channels() : 0);
@@ -29,16 +32,17 @@ struct BatchNormalizationOp {
   bool operator==(const BatchNormalizationOp&) const = default;
 };
 
-/// Share of the moving statistics that stays in a step; made by `momentum`.
+/// Fraction of the moving statistics that each step keeps; made by `momentum`.
 struct Momentum {
   double value = 0.99;
 };
-/// Whether statistics are of the whole global batch; `synchronized`.
+/// Whether statistics span the global batch; made by `synchronized`.
 struct Synchronized {
   bool on = true;
 };
+/// Fraction of the moving statistics that each step keeps, near 1.
 constexpr Momentum momentum(double value) { return {value}; }
-/// Statistics over the whole global batch instead of each replica's part.
+/// Computes statistics over the global batch instead of each replica's part.
 inline constexpr Synchronized synchronized{};
 
 namespace detail {
@@ -51,8 +55,9 @@ struct CheckBatchNormalization {
 };
 }  // namespace detail
 
-/// Keras' BatchNormalization (Ioffe and Szegedy, 2015): momentum 0.99, epsilon 1e-3.
-/// Parameters `gamma`, `beta`, and as state `moving_mean`, `moving_variance`, each (channels).
+/// Keras' BatchNormalization (Ioffe and Szegedy, 2015), by default with momentum 0.99 and epsilon
+/// 1e-3. Parameters `gamma` and `beta`, state `moving_mean` and `moving_variance`, each (channels).
+/// Shape unchanged.
 /// \code
 ///   BatchNormalization<ls::momentum(0.997), ls::epsilon(1e-5f), ls::synchronized>
 /// \endcode

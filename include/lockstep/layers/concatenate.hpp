@@ -1,5 +1,5 @@
 /// \file
-/// Two values side by side along the last axis: what joins the branches of Parallel.
+/// Concatenation of two values along the last axis: merges the branches of Parallel.
 #pragma once
 
 #include "lockstep/concepts/layer.hpp"
@@ -9,8 +9,8 @@ namespace lockstep {
 /// y[..., k] = x[..., k] for k below x's channels, then x2[..., k - channels].
 struct ConcatenateOp {
   static constexpr std::string_view members = "in other";
-  Shape in;       // of x
-  int other = 1;  // channels of x2, whose other extents are those of x
+  Shape in;       // shape of x
+  int other = 1;  // channels of x2; its other extents equal those of x
   constexpr Shape out() const {
     Shape result = in;
     result.extent[static_cast<std::size_t>(in.rank - 1)] += other;
@@ -19,8 +19,8 @@ struct ConcatenateOp {
   bool operator==(const ConcatenateOp&) const = default;
 };
 
-/// Keras' Concatenate along the last axis, as a rule that joins branches: their shapes are equal
-/// but for that axis.
+/// Keras' Concatenate along the last axis, as a rule that merges two branches whose shapes agree in
+/// all other axes.
 struct Concatenate {
   static constexpr std::string_view name = "concatenate";
   static constexpr bool accepts(Shape a, Shape b) {

@@ -1,5 +1,5 @@
 /// \file
-/// Convolution over steps.
+/// One-dimensional convolution over steps.
 #pragma once
 
 #include "lockstep/layers/along_steps.hpp"
@@ -8,6 +8,7 @@
 namespace lockstep {
 namespace detail {
 
+/// The options along the width of a single-row image.
 constexpr Strides along_steps(Strides s) { return {1, s.width}; }
 constexpr Dilation along_steps(Dilation d) { return {1, d.width}; }
 
@@ -27,12 +28,12 @@ struct CheckConv1D {
 
 }  // namespace detail
 
-/// Keras' Conv1D: y[n, s, f] = bias[f] + sum over j, k of x[n, s stride + j dilation - before, k]
+/// Keras' Conv1D: y[n, s, f] = bias[f] + sum over j, k of x[n, s stride + j dilation - before, k] *
 /// kernel[j, k, f].
 ///
-/// Options as of Conv2D: ls::same (default ls::valid), ls::strides(s), ls::dilation(d),
-/// ls::no_bias, initializers, regularizers. In (steps, c), out (steps', Filters); parameters
-/// `kernel` (Size, c, Filters) and `bias` (Filters).
+/// Options as for Conv2D: ls::same (default ls::valid), ls::strides(s), ls::dilation(d), an
+/// activation, ls::no_bias, initializers, regularizers. Input (steps, c), output (steps', Filters);
+/// parameters `kernel` (Size, c, Filters) and `bias` (Filters).
 /// \code
 ///   Conv1D<64, 5, ls::same>
 /// \endcode

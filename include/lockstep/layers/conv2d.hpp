@@ -1,5 +1,6 @@
 /// \file
-/// Two-dimensional convolution (cross-correlation), NHWC, kernels height x width x in x out.
+/// Two-dimensional convolution (cross-correlation) of NHWC images with kernels height x width x in
+/// x out.
 #pragma once
 
 #include "lockstep/concepts/layer.hpp"
@@ -9,7 +10,8 @@
 namespace lockstep {
 
 /// y[n, r, c, f] = bias[f] + sum over i, j, k of x[n, r sh + i dh - top, c sw + j dw - left, k] *
-/// kernel[i, j, k, f].
+/// kernel[i, j, k, f], where sh, sw are the strides, dh, dw the dilation, and top, left the
+/// padding.
 struct Conv2DOp {
   static constexpr std::string_view members = "in filters kernel strides dilation padding bias";
   Shape in;  // (height, width, channels)
@@ -31,7 +33,7 @@ struct Conv2DOp {
   constexpr Shape kernel_shape() const {
     return shape(kernel.height, kernel.width, in[2], filters);
   }
-  /// Weights before the bias in the flat buffer.
+  /// Elements of the kernel, which the bias follows in the flat buffer.
   constexpr std::size_t kernel_size() const { return kernel_shape().size(); }
   constexpr std::size_t weights() const {
     return kernel_size() + (bias ? static_cast<std::size_t>(filters) : 0);
@@ -46,6 +48,7 @@ namespace detail {
 template <class O>
 inline constexpr bool is_conv2d_option =
     is_any_of<O, Padding, Strides, Dilation> || is_affine_option<O>;
+/// A kernel size given as one number or as ls::kernel.
 constexpr KernelSize window_size(int both) { return {both, both}; }
 constexpr KernelSize window_size(KernelSize size) { return size; }
 }  // namespace detail
@@ -67,11 +70,11 @@ struct CheckConv2D {
 };
 }  // namespace detail
 
-/// Keras' Conv2D: `Filters` kernels of size `Kernel` (3, or ls::kernel(5, 3)).
+/// Keras' Conv2D with `Filters` kernels of size `Kernel` (3, or ls::kernel(5, 3)).
 ///
 /// Options: ls::same (default ls::valid), ls::strides, ls::dilation, an activation, ls::no_bias,
-/// initializers, regularizers. In (h, w, c), out (h', w', Filters); parameters `kernel` (kh, kw, c,
-/// Filters) and `bias` (Filters).
+/// initializers, regularizers. Input (h, w, c), output (h', w', Filters); parameters `kernel` (kh,
+/// kw, c, Filters) and `bias` (Filters).
 /// \code
 ///   Conv2D<32, 3, ls::same, ls::strides(2), ls::he_normal, ls::kernel_regularizer(ls::L2{2e-4})>
 /// \endcode

@@ -1,7 +1,7 @@
 /// \file
-/// Transposed convolution, NHWC, kernels height x width x out x in: the gradient of a convolution
-/// with respect to its input. Invariant: `convolution()` is that convolution, from this op's result
-/// to this op's input.
+/// Transposed convolution of NHWC images with kernels height x width x out x in: the gradient of a
+/// convolution with respect to its input. Invariant: `convolution()` is that convolution, from the
+/// output of this op to its input.
 #pragma once
 
 #include "lockstep/concepts/layer.hpp"
@@ -9,13 +9,13 @@
 
 namespace lockstep {
 
-/// y[n, r sh + i dh - top, c sw + j dw - left, f] adds up x[n, r, c, k] * kernel[i, j, f, k], and
-/// bias[f].
+/// y[n, r sh + i dh - top, c sw + j dw - left, f] accumulates x[n, r, c, k] * kernel[i, j, f, k]
+/// over r, c, i, j, k, plus bias[f].
 struct Conv2DTransposeOp {
   static constexpr std::string_view members =
       "in height width filters kernel strides dilation padding bias";
   Shape in;                   // (height, width, channels)
-  int height = 1, width = 1;  // of the result
+  int height = 1, width = 1;  // of the output
   int filters = 1;
   KernelSize kernel;
   Strides strides;
@@ -24,10 +24,11 @@ struct Conv2DTransposeOp {
   bool bias = true;
 
   constexpr Shape out() const { return shape(height, width, filters); }
+  /// The convolution whose gradient this op computes.
   constexpr Conv2DOp convolution() const {
     return {out(), in[2], kernel, strides, dilation, padding, false};
   }
-  /// Weights before the bias in the flat buffer.
+  /// Elements of the kernel, which the bias follows in the flat buffer.
   constexpr std::size_t kernel_size() const { return convolution().kernel_size(); }
   constexpr std::size_t weights() const {
     return kernel_size() + (bias ? static_cast<std::size_t>(filters) : 0);
@@ -39,17 +40,17 @@ struct Conv2DTransposeOp {
 /// Made by `output_padding`.
 struct OutputPadding {
   int height = 0, width = 0;
-  bool given = false;  ///< false: Keras' default, whatever the numbers are
+  bool given = false;  ///< false: Keras' default; the numbers are ignored
   bool operator==(const OutputPadding&) const = default;
 };
-/// Rows and columns that a transposed convolution adds below and at the right of its result; at
-/// least 0 and less than the strides, and not 0 if an even kernel has ls::same.
+/// Extra rows at the bottom and columns at the right of the output of a transposed convolution. At
+/// least 0 and less than the strides; not 0 if an even kernel has ls::same.
 constexpr OutputPadding output_padding(int both) { return {both, both, true}; }
 constexpr OutputPadding output_padding(int height, int width) { return {height, width, true}; }
 
 namespace detail {
 
-/// Keras' length of the result along one axis; `extra` is the output padding, if it is given.
+/// Output length along one axis, as in Keras; `extra` is the output padding if `given`.
 constexpr int transposed_length(int in, int extent, int stride, Padding padding, bool given,
                                 int extra) {
   if (!given)
@@ -87,7 +88,7 @@ constexpr bool is_below(OutputPadding extra, Strides strides) {
                           extra.width < strides.width);
 }
 
-/// Whether the result is long enough to be an input of the convolution, and no longer than fits.
+/// Whether the output is a valid input of the convolution that leads back to the input shape.
 constexpr bool is_transposed(const Conv2DTransposeOp& op) {
   const Conv2DOp back = op.convolution();
   return back.rows().fits() && back.columns().fits() && back.rows().out() == op.in[0] &&
@@ -121,15 +122,15 @@ struct CheckConv2DTranspose {
 };
 }  // namespace detail
 
-/// Keras' Conv2DTranspose, also called deconvolution: `Filters` kernels of size `Kernel` (3, or
-/// ls::kernel(5, 3)), laid over the result `strides` apart.
+/// Keras' Conv2DTranspose (deconvolution) with `Filters` kernels of size `Kernel` (3, or
+/// ls::kernel(5, 3)), placed `strides` apart on the output.
 ///
 /// Options: ls::same (default ls::valid), ls::strides, ls::dilation, ls::output_padding, an
-/// activation, ls::no_bias, initializers, regularizers. In (h, w, c), out (h sh, w sw, Filters)
-/// with ls::same, else ((h - 1) sh + max(kh, sh), ..., Filters); parameters `kernel` (kh, kw,
-/// Filters, c) and `bias` (Filters).
+/// activation, ls::no_bias, initializers, regularizers. Input (h, w, c); output (h sh, w sw,
+/// Filters) with ls::same, otherwise ((h - 1) sh + max(kh, sh), ..., Filters). Parameters `kernel`
+/// (kh, kw, Filters, c) and `bias` (Filters).
 /// \code
-///   Conv2DTranspose<32, 3, ls::same, ls::strides(2), ls::relu>       // twice as high and wide
+///   Conv2DTranspose<32, 3, ls::same, ls::strides(2), ls::relu>       // doubles height and width
 /// \endcode
 template <int Filters, auto Kernel, auto... Options>
 struct Conv2DTranspose {
@@ -150,7 +151,7 @@ struct Conv2DTranspose {
   static constexpr std::array<Parameter, 2> parameters(Shape in) {
     const KernelSize k = detail::window_size(Kernel);
     const int field = k.height * k.width;
-    // Keras counts the fans of (kh, kw, Filters, c) as of any kernel: the last axis is `out`.
+    // Like Keras, takes the last axis of (kh, kw, Filters, c) as `out` when counting fans.
     return detail::affine_parameters<Options...>(shape(k.height, k.width, Filters, in[2]),
                                                  {field * Filters, field * in[2]}, Filters);
   }

@@ -7,18 +7,18 @@
 
 namespace lockstep {
 
-/// y[.., u] = bias[u] + sum over i of x[.., i] * kernel[i, u], for each row of the last axis.
+/// y[.., u] = bias[u] + sum over i of x[.., i] * kernel[i, u], for each vector along the last axis.
 struct DenseOp {
   static constexpr std::string_view members = "inputs units bias leading";
   int inputs = 1, units = 1;
   bool bias = true;
-  Shape leading{};  ///< the axes before the last one
+  Shape leading{};  ///< all axes but the last
 
   constexpr Shape in() const { return with_last(inputs); }
   constexpr Shape out() const { return with_last(units); }
-  /// Of one example: a kernel multiplies count * rows() vectors by the same weights.
+  /// Vectors per example. A kernel multiplies count * rows() vectors by the same weights.
   constexpr std::size_t rows() const { return leading.size(); }
-  /// Weights before the bias in the flat buffer.
+  /// Elements of the kernel, which the bias follows in the flat buffer.
   constexpr std::size_t kernel_size() const {
     return static_cast<std::size_t>(inputs) * static_cast<std::size_t>(units);
   }
@@ -48,9 +48,9 @@ struct CheckDense {
 };
 }  // namespace detail
 
-/// Keras' Dense, over the last axis: in (.., i), out (.., Units), the same weights for each step or
-/// pixel. Parameters `kernel` (i, Units) and `bias` (Units). Options: an activation, ls::no_bias,
-/// initializers, regularizers.
+/// Keras' Dense over the last axis, with the same weights for each step or pixel. Input (.., i),
+/// output (.., Units); parameters `kernel` (i, Units) and `bias` (Units). Options: an activation,
+/// ls::no_bias, initializers, regularizers.
 /// \code
 ///   Dense<64, ls::relu>, Dense<10, ls::kernel_regularizer(ls::L2{1e-4})>
 /// \endcode

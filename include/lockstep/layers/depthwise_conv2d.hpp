@@ -1,5 +1,6 @@
 /// \file
-/// Convolution of each channel by itself, NHWC, kernels height x width x channels x multiplier.
+/// Depthwise convolution: each channel of an NHWC image has its own kernels, height x width x
+/// channels x multiplier.
 #pragma once
 
 #include "lockstep/concepts/layer.hpp"
@@ -9,7 +10,7 @@
 namespace lockstep {
 
 /// y[n, r, c, k m + q] = bias[k m + q] + sum over i, j of x[n, r sh + i dh - top, c sw + j dw -
-/// left, k] * kernel[i, j, k, q], for each of the m results of channel k.
+/// left, k] * kernel[i, j, k, q], for q = 0 .. m - 1: m outputs per channel k.
 struct DepthwiseConv2DOp {
   static constexpr std::string_view members = "in multiplier kernel strides dilation padding bias";
   Shape in;  // (height, width, channels)
@@ -32,7 +33,7 @@ struct DepthwiseConv2DOp {
   constexpr Shape kernel_shape() const {
     return shape(kernel.height, kernel.width, in[2], multiplier);
   }
-  /// Weights before the bias in the flat buffer.
+  /// Elements of the kernel, which the bias follows in the flat buffer.
   constexpr std::size_t kernel_size() const { return kernel_shape().size(); }
   constexpr std::size_t weights() const {
     return kernel_size() + (bias ? static_cast<std::size_t>(filters()) : 0);
@@ -78,16 +79,16 @@ struct CheckDepthwiseConv2D {
 };
 }  // namespace detail
 
-/// Keras' DepthwiseConv2D: each channel under kernels of its own, of size `Kernel` (3, or
+/// Keras' DepthwiseConv2D with separate kernels for each channel, of size `Kernel` (3, or
 /// ls::kernel(5, 3)).
 ///
 /// Options: ls::same (default ls::valid), ls::strides, ls::dilation, ls::depth_multiplier (default
 /// 1), an activation, ls::no_bias, ls::depthwise_initializer, ls::bias_initializer,
-/// ls::depthwise_regularizer, ls::bias_regularizer. In (h, w, c), out (h', w', c m); parameters
-/// `kernel` (kh, kw, c, m) and `bias` (c m).
+/// ls::depthwise_regularizer, ls::bias_regularizer. Input (h, w, c), output (h', w', c m);
+/// parameters `kernel` (kh, kw, c, m) and `bias` (c m).
 /// \code
 ///   DepthwiseConv2D<3, ls::same, ls::depth_multiplier(2),
-///   ls::depthwise_initializer(ls::he_normal)>
+///                   ls::depthwise_initializer(ls::he_normal)>
 /// \endcode
 template <auto Kernel, auto... Options>
 struct DepthwiseConv2D {

@@ -1,5 +1,5 @@
 /// \file
-/// Options of the layers that filter each channel by itself.
+/// Options of the layers with depthwise convolutions.
 #pragma once
 
 #include <type_traits>
@@ -14,10 +14,10 @@ struct DepthMultiplier {
   int value = 1;
   bool operator==(const DepthMultiplier&) const = default;
 };
-/// Results of each channel: `DepthwiseConv2D<3, ls::depth_multiplier(2)>`.
+/// Output channels per input channel: `DepthwiseConv2D<3, ls::depth_multiplier(2)>`.
 constexpr DepthMultiplier depth_multiplier(int value) { return {value}; }
 
-/// Made by `depthwise_initializer`, `pointwise_initializer`.
+/// Made by `depthwise_initializer` and `pointwise_initializer`.
 template <class I>
 struct DepthwiseInitializer {
   I rule;
@@ -26,16 +26,18 @@ template <class I>
 struct PointwiseInitializer {
   I rule;
 };
+/// The initializer of the depthwise kernel.
 template <InitializerPolicy I>
 constexpr DepthwiseInitializer<I> depthwise_initializer(I rule) {
   return {rule};
 }
+/// The initializer of the pointwise kernel.
 template <InitializerPolicy I>
 constexpr PointwiseInitializer<I> pointwise_initializer(I rule) {
   return {rule};
 }
 
-/// Made by `depthwise_regularizer`, `pointwise_regularizer`.
+/// Made by `depthwise_regularizer` and `pointwise_regularizer`.
 template <class R>
 struct DepthwiseRegularizer {
   R rule;
@@ -44,10 +46,12 @@ template <class R>
 struct PointwiseRegularizer {
   R rule;
 };
+/// The regularizer of the depthwise kernel.
 template <RegularizerPolicy R>
 constexpr DepthwiseRegularizer<R> depthwise_regularizer(R rule) {
   return {rule};
 }
+/// The regularizer of the pointwise kernel.
 template <RegularizerPolicy R>
 constexpr PointwiseRegularizer<R> pointwise_regularizer(R rule) {
   return {rule};
@@ -55,13 +59,13 @@ constexpr PointwiseRegularizer<R> pointwise_regularizer(R rule) {
 
 namespace detail {
 
-/// Whether O is a `Named<Rule>`.
+/// Whether O is a `Named<Rule>`, for example a `DepthwiseInitializer<Rule>`.
 template <class O, template <class> class Named>
 inline constexpr bool is_rule_for = false;
 template <class Rule, template <class> class Named>
 inline constexpr bool is_rule_for<Named<Rule>, Named> = true;
 
-/// The initializer that is a `Named` option, else `value`.
+/// The initializer in the `Named` option; `value` without one.
 template <template <class> class Named, auto... Options>
 constexpr Initializer initializer_for(Initializer value) {
   [[maybe_unused]] auto visit = [&]<auto O>() {
@@ -71,7 +75,7 @@ constexpr Initializer initializer_for(Initializer value) {
   return value;
 }
 
-/// The penalty that is a `Named` option.
+/// The penalty of the `Named` option; zero without one.
 template <template <class> class Named, auto... Options>
 constexpr Penalty penalty_for() {
   Penalty p;
@@ -82,7 +86,7 @@ constexpr Penalty penalty_for() {
   return p;
 }
 
-/// Keras' fans of a depthwise kernel (h, w, channels, multiplier), which it counts like those of a
+/// Fans of a depthwise kernel (h, w, channels, multiplier). Keras counts them like those of a
 /// convolution.
 constexpr Fans depthwise_fans(int field, int channels, int multiplier) {
   return {field * channels, field * multiplier};

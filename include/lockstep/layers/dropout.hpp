@@ -1,6 +1,6 @@
 /// \file
 /// Dropout. Invariant: the mask is a function of (seed, pass, layer, ordinal of the example), so it
-/// does not depend on how the batch is cut, and backward draws it again instead of keeping it.
+/// does not depend on how the batch is split, and backward regenerates it instead of storing it.
 #pragma once
 
 #include "lockstep/concepts/layer.hpp"
@@ -8,7 +8,8 @@
 
 namespace lockstep {
 
-/// Training: y = x / (1 - rate) where a uniform draw is at least rate, else 0. Otherwise y = x.
+/// Training: y = x / (1 - rate) where a uniform draw is at least rate, otherwise 0. Inference: y =
+/// x.
 struct DropoutOp {
   static constexpr std::string_view members = "in rate";
   Shape in;
@@ -24,7 +25,7 @@ struct Rate {
   constexpr Rate(double share) : value(static_cast<float>(share)) {}
   constexpr Rate(int share) : value(static_cast<float>(share)) {}
 };
-/// Share of the elements that Dropout sets to zero, in [0, 1).
+/// Fraction of the elements that dropout sets to zero, in [0, 1).
 constexpr Rate rate(float value) { return {value}; }
 
 namespace detail {
@@ -35,8 +36,8 @@ struct CheckDropout {
 };
 }  // namespace detail
 
-/// Keras' Dropout (Srivastava et al., 2014), scaled while training: `Dropout<0.25>`, which is
-/// `Dropout<ls::rate(0.25f)>`.
+/// Keras' Dropout (Srivastava et al., 2014), which rescales during training. `Dropout<0.25>` is
+/// short for `Dropout<ls::rate(0.25f)>`. Shape unchanged.
 template <Rate R>
 struct Dropout : ParameterlessLayer<DropoutOp> {
   static constexpr std::string_view name = "dropout";

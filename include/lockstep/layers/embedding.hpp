@@ -1,5 +1,5 @@
 /// \file
-/// A table of vectors, one for each number.
+/// A lookup table with one vector per integer.
 #pragma once
 
 #include "lockstep/concepts/layer.hpp"
@@ -9,7 +9,7 @@
 
 namespace lockstep {
 
-/// y[n, s, u] = embeddings[x[n, s], u]. x holds whole numbers from 0 to vocabulary - 1.
+/// y[n, s, u] = embeddings[x[n, s], u]. x holds integers from 0 to vocabulary - 1.
 struct EmbeddingOp {
   static constexpr std::string_view members = "in vocabulary units";
   Shape in;  // (steps)
@@ -35,10 +35,10 @@ struct CheckEmbedding {
 };
 }  // namespace detail
 
-/// Keras' Embedding(Vocabulary, Units), without mask. In (steps), whole numbers from 0 to
-/// Vocabulary - 1 (in float32 at most 2^24 of them), out (steps, Units); parameter `embeddings`
+/// Keras' Embedding(Vocabulary, Units) without masking. Input (steps) of integers from 0 to
+/// Vocabulary - 1 (in float32, exact up to 2^24), output (steps, Units); parameter `embeddings`
 /// (Vocabulary, Units), drawn uniformly from -0.05 to 0.05 unless an initializer is given. Training
-/// and evaluation throw UsageError for another number; on a GPU when it is next waited for.
+/// and evaluation throw UsageError for any other number, on a GPU at the next synchronization.
 /// \code
 ///   struct Words : ls::Sequential<ls::Input<80>, ls::Embedding<20'000, 64>,
 ///                                 ls::GlobalAveragePooling1D, ls::Dense<2>> {};

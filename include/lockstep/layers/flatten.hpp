@@ -1,5 +1,5 @@
 /// \file
-/// Changes of shape that move no data.
+/// Changes of shape that do not move data.
 #pragma once
 
 #include <cstddef>
@@ -9,8 +9,7 @@
 
 namespace lockstep {
 
-/// The same elements under another shape. The plan drops it: its output is another name of its
-/// input.
+/// The same elements with another shape. The plan removes this op: its output aliases its input.
 struct ViewOp {
   static constexpr std::string_view members = "in to";
   Shape in, to;
@@ -18,7 +17,7 @@ struct ViewOp {
   bool operator==(const ViewOp&) const = default;
 };
 
-/// Keras' Flatten. In any shape, out (product of its extents).
+/// Keras' Flatten. Input of any shape, output (product of its extents).
 struct Flatten {
   static constexpr std::string_view name = "flatten";
   static constexpr bool accepts(Shape in) {

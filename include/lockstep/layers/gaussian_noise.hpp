@@ -1,6 +1,6 @@
 /// \file
-/// Noise that is added while training. Invariant: it is a function of (seed, pass, layer, ordinal
-/// of the example), so it does not depend on how the batch is cut.
+/// Noise added during training. Invariant: the noise is a function of (seed, pass, layer, ordinal
+/// of the example), so it does not depend on how the batch is split.
 #pragma once
 
 #include "lockstep/concepts/layer.hpp"
@@ -8,7 +8,8 @@
 
 namespace lockstep {
 
-/// Training: y = x + stddev z, z drawn from the standard normal distribution. Otherwise y = x.
+/// Training: y = x + stddev z, with z drawn from the standard normal distribution. Inference: y =
+/// x.
 struct GaussianNoiseOp {
   static constexpr std::string_view members = "in stddev";
   Shape in;
@@ -36,7 +37,8 @@ struct CheckGaussianNoise {
 };
 }  // namespace detail
 
-/// Keras' GaussianNoise: `GaussianNoise<ls::stddev(0.1f)>`.
+/// Keras' GaussianNoise. `GaussianNoise<0.1>` is short for `GaussianNoise<ls::stddev(0.1f)>`. Shape
+/// unchanged.
 template <StandardDeviation S>
 struct GaussianNoise : ParameterlessLayer<GaussianNoiseOp> {
   static constexpr std::string_view name = "gaussian_noise";

@@ -1,5 +1,5 @@
 /// \file
-/// Mean over height and width.
+/// Global average pooling: the mean over height and width.
 #pragma once
 
 #include "lockstep/concepts/layer.hpp"
@@ -13,7 +13,7 @@ struct GlobalAveragePooling2DOp {
   bool operator==(const GlobalAveragePooling2DOp&) const = default;
 };
 
-/// Keras' GlobalAveragePooling2D. In (h, w, c), out (c).
+/// Keras' GlobalAveragePooling2D. Input (h, w, c), output (c).
 struct GlobalAveragePooling2D : ParameterlessLayer<GlobalAveragePooling2DOp> {
   static constexpr std::string_view name = "global_average_pooling2d";
   template <Shape In>

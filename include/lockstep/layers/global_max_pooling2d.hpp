@@ -1,6 +1,6 @@
 /// \file
-/// Maximum over height and width. Invariant: equal maxima share the gradient, as in TensorFlow
-/// (there it is a reduction, not a pooling), and NaN stays NaN.
+/// Global max pooling: the maximum over height and width. Invariants: equal maxima share the
+/// gradient, as in TensorFlow, which implements it as a reduction; NaN stays NaN.
 #pragma once
 
 #include "lockstep/concepts/layer.hpp"
@@ -14,7 +14,7 @@ struct GlobalMaxPooling2DOp {
   bool operator==(const GlobalMaxPooling2DOp&) const = default;
 };
 
-/// Keras' GlobalMaxPooling2D. In (h, w, c), out (c).
+/// Keras' GlobalMaxPooling2D. Input (h, w, c), output (c).
 struct GlobalMaxPooling2D : ParameterlessLayer<GlobalMaxPooling2DOp> {
   static constexpr std::string_view name = "global_max_pooling2d";
   template <Shape In>

@@ -1,6 +1,6 @@
 /// \file
 /// Keras 3's initializers. Invariant: values are drawn in double from a generator keyed by (seed,
-/// parameter name), so that all devices and replicas start from the same numbers.
+/// parameter name), so all devices and replicas start with identical weights.
 #pragma once
 
 #include <cmath>
@@ -13,7 +13,7 @@
 namespace lockstep {
 
 /// A structural type with `void operator()(Philox&, const Shape&, Fans, std::span<double> out)
-/// const`. A user's own initializer is passed to a layer like Keras' own: `Dense<64,
+/// const`. User-defined initializers are passed to a layer like those below: `Dense<64,
 /// mine::Cauchy{}>`.
 template <class I>
 concept InitializerPolicy =
@@ -21,12 +21,13 @@ concept InitializerPolicy =
       { init(g, shape, Fans{}, out) } -> std::same_as<void>;
     };
 
+/// Which fan a variance is scaled by.
 enum class FanMode : int { in, out, average };
 enum class Distribution : int { uniform, truncated_normal };
 
-/// Keras' VarianceScaling: variance scale / fan.
+/// Keras' VarianceScaling: variance scale / n, with n the fan of the mode.
 /// Uniform: limit sqrt(3 scale / n). Truncated normal: deviation sqrt(scale / n) /
-/// 0.87962566103423978, cut at two deviations.
+/// 0.87962566103423978, truncated at two deviations; the constant restores the variance.
 struct VarianceScaling {
   double scale = 1;
   FanMode mode = FanMode::in;
@@ -54,7 +55,7 @@ inline constexpr VarianceScaling he_normal{2, FanMode::in, Distribution::truncat
 inline constexpr VarianceScaling lecun_uniform{1, FanMode::in, Distribution::uniform};
 inline constexpr VarianceScaling lecun_normal{1, FanMode::in, Distribution::truncated_normal};
 
-/// Keras' RandomUniform: evenly between two bounds.
+/// Keras' RandomUniform: uniform between two bounds.
 struct RandomUniform {
   double minimum = -0.05, maximum = 0.05;
   void operator()(Philox& g, const Shape&, Fans, std::span<double> out) const {
@@ -62,7 +63,7 @@ struct RandomUniform {
   }
 };
 
-/// Keras' RandomNormal: mean and standard deviation.
+/// Keras' RandomNormal: normal with this mean and standard deviation.
 struct RandomNormal {
   double mean = 0, standard_deviation = 0.05;
   void operator()(Philox& g, const Shape&, Fans, std::span<double> out) const {
@@ -70,7 +71,7 @@ struct RandomNormal {
   }
 };
 
-/// Keras' TruncatedNormal: the same, drawn again beyond two deviations.
+/// Keras' TruncatedNormal: normal, redrawn beyond two standard deviations.
 struct TruncatedNormal {
   double mean = 0, standard_deviation = 0.05;
   void operator()(Philox& g, const Shape&, Fans, std::span<double> out) const {
@@ -78,7 +79,7 @@ struct TruncatedNormal {
   }
 };
 
-/// Every element the same.
+/// Keras' Constant: all elements equal `value`.
 struct ConstantValue {
   double value = 0;
   void operator()(Philox&, const Shape&, Fans, std::span<double> out) const {
@@ -87,9 +88,9 @@ struct ConstantValue {
 };
 inline constexpr ConstantValue zeros{0}, ones{1};
 
-/// Keras' OrthogonalInitializer: rows or columns (whichever are fewer) of the matrix (all axes but
-/// the last, last axis) are orthonormal, times gain. Gram-Schmidt twice, which gives QR with a
-/// positive diagonal.
+/// Keras' OrthogonalInitializer. The parameter is read as a matrix (all axes but the last, last
+/// axis), whose rows or columns, whichever are fewer, are orthonormal times `gain`. Two passes of
+/// Gram-Schmidt yield the QR factor with a positive diagonal.
 struct Orthogonal {
   double gain = 1;
   void operator()(Philox& g, const Shape& shape, Fans, std::span<double> out) const {
@@ -130,11 +131,12 @@ template <class I>
 struct BiasInitializer {
   I rule;
 };
-/// Says which parameter an initializer is for; one alone is the kernel's.
+/// Names the parameter that an initializer is for. An initializer alone is for the kernel.
 template <InitializerPolicy I>
 constexpr KernelInitializer<I> kernel_initializer(I rule) {
   return {rule};
 }
+/// The initializer of the bias.
 template <InitializerPolicy I>
 constexpr BiasInitializer<I> bias_initializer(I rule) {
   return {rule};
@@ -142,20 +144,24 @@ constexpr BiasInitializer<I> bias_initializer(I rule) {
 
 namespace detail {
 
+/// Calls initializer I: its address is the type-erased Initializer of a Parameter.
 template <auto I>
 void initialize(Philox& g, const Shape& shape, Fans fans, std::span<double> out) {
   I(g, shape, fans, out);
 }
 
+/// Whether O initializes the kernel.
 template <class O>
 inline constexpr bool is_kernel_initializer = InitializerPolicy<O>;
 template <class I>
 inline constexpr bool is_kernel_initializer<KernelInitializer<I>> = true;
+/// Whether O initializes the bias.
 template <class O>
 inline constexpr bool is_bias_initializer = false;
 template <class I>
 inline constexpr bool is_bias_initializer<BiasInitializer<I>> = true;
 
+/// The kernel initializer among Options; `value` without one.
 template <auto... Options>
 constexpr Initializer kernel_initializer_of(Initializer value) {
   [[maybe_unused]] auto visit = [&]<auto O>() {
@@ -169,6 +175,7 @@ constexpr Initializer kernel_initializer_of(Initializer value) {
   return value;
 }
 
+/// The bias initializer among Options; `value` without one.
 template <auto... Options>
 constexpr Initializer bias_initializer_of(Initializer value) {
   [[maybe_unused]] auto visit = [&]<auto O>() {

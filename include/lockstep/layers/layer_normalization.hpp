@@ -9,8 +9,8 @@
 
 namespace lockstep {
 
-/// y = gamma (x - mean) / sqrt(variance + epsilon) + beta, with the mean and the population
-/// variance of each row of the last axis.
+/// y = gamma (x - mean) / sqrt(variance + epsilon) + beta, with the mean and population variance of
+/// each vector along the last axis.
 struct LayerNormalizationOp {
   static constexpr std::string_view members = "in epsilon center scale";
   Shape in;
@@ -18,7 +18,7 @@ struct LayerNormalizationOp {
   bool center = true, scale = true;
   constexpr Shape out() const { return in; }
   constexpr std::size_t channels() const { return static_cast<std::size_t>(in.channels()); }
-  /// Of one example.
+  /// Vectors of channels per example.
   constexpr std::size_t rows() const { return in.size() / channels(); }
   constexpr std::size_t weights() const {
     return (scale ? channels() : 0) + (center ? channels() : 0);
@@ -36,8 +36,8 @@ struct CheckLayerNormalization {
 };
 }  // namespace detail
 
-/// Keras' LayerNormalization (Ba, Kiros and Hinton, 2016): epsilon 1e-3. Parameters `gamma` and
-/// `beta`, each (channels). Shape unchanged.
+/// Keras' LayerNormalization (Ba, Kiros and Hinton, 2016), by default with epsilon 1e-3. Parameters
+/// `gamma` and `beta`, each (channels). Shape unchanged.
 /// \code
 ///   LayerNormalization<ls::epsilon(1e-6f)>
 /// \endcode

@@ -1,5 +1,5 @@
 /// \file
-/// All layers.
+/// Includes all layers.
 #pragma once
 
 #include "lockstep/layers/activation_option.hpp"

@@ -1,5 +1,6 @@
 /// \file
-/// Max pooling. Invariant: of equal maxima the first in row-major order wins and gets the gradient.
+/// Max pooling over height and width. Invariant: among equal maxima, the first in row-major order
+/// wins and receives the gradient.
 #pragma once
 
 #include "lockstep/layers/pooling2d.hpp"
@@ -14,7 +15,8 @@ struct MaxPooling2DOp {
   bool operator==(const MaxPooling2DOp&) const = default;
 };
 
-/// Keras' MaxPooling2D: pool size 2, strides = pool size, ls::valid. In (h, w, c), out (h', w', c).
+/// Keras' MaxPooling2D, by default with pool size 2, strides equal to the pool size, and ls::valid.
+/// Input (h, w, c), output (h', w', c).
 /// \code
 ///   MaxPooling2D<>, MaxPooling2D<3, ls::strides(2), ls::same>
 /// \endcode

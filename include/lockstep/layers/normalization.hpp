@@ -1,5 +1,5 @@
 /// \file
-/// Inputs brought to mean 0 and variance 1, by statistics of the data.
+/// Normalization of the inputs to mean 0 and variance 1 by statistics of the data.
 #pragma once
 
 #include "lockstep/concepts/layer.hpp"
@@ -15,13 +15,13 @@ struct NormalizationOp {
   bool operator==(const NormalizationOp&) const = default;
 };
 
-/// Keras' Normalization over the last axis, as a model's first layer. Shape unchanged. State
-/// `mean` and `variance`, each (channels): 0 and 1 until `ls::adapt` finds them in the data or
-/// `load_weights` brings them; never trained.
+/// Keras' Normalization over the last axis, as the first layer of a model. Shape unchanged. State
+/// `mean` and `variance`, each (channels), is 0 and 1 until `ls::adapt` computes it from the data
+/// or `load_weights` loads it; it is never trained.
 /// \code
 ///   struct Net : ls::Sequential<ls::Input<13>, ls::Normalization, ls::Dense<1>> {};
 ///   ls::Model model{Net{}, ...};
-///   ls::adapt(model, data);              // as Keras' layer.adapt(data)
+///   ls::adapt(model, data);              // like Keras' layer.adapt(data)
 /// \endcode
 struct Normalization {
   static constexpr std::string_view name = "normalization";

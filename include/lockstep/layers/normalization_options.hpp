@@ -1,5 +1,5 @@
 /// \file
-/// Options that the normalizing layers share.
+/// Options shared by the normalization layers.
 #pragma once
 
 namespace lockstep {
@@ -16,11 +16,11 @@ struct Center {
 struct Scale {
   bool on = true;
 };
-/// What is added to a variance before its root is taken.
+/// Added to the variance before the square root, for numerical stability.
 constexpr Epsilon epsilon(float value) { return {value}; }
-/// Whether there is a `beta` to be added.
+/// Whether the layer adds a trained `beta`.
 constexpr Center center(bool on) { return {on}; }
-/// Whether there is a `gamma` to multiply by.
+/// Whether the layer multiplies by a trained `gamma`.
 constexpr Scale scale(bool on) { return {on}; }
 
 }  // namespace lockstep

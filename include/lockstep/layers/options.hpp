@@ -1,6 +1,6 @@
 /// \file
-/// Options of layers: values of structural types after the positional arguments, in any order,
-/// found by type.
+/// Options of layers: values of structural types that follow the positional template arguments in
+/// any order. Each is found by its type.
 #pragma once
 
 #include <type_traits>
@@ -9,7 +9,8 @@
 
 namespace lockstep {
 
-/// Keras' padding. `same`: TensorFlow's rule, the odd pixel goes to the bottom and the right.
+/// Keras' padding. `same` follows TensorFlow's rule: an odd padding has its extra pixel at the
+/// bottom and the right.
 enum class Padding : int { valid, same };
 inline constexpr Padding valid = Padding::valid, same = Padding::same;
 
@@ -18,7 +19,7 @@ struct Strides {
   int height = 1, width = 1;
   bool operator==(const Strides&) const = default;
 };
-/// Step of a window: `strides(2)` or `strides(2, 1)`.
+/// Step of a window: `strides(2)`, or `strides(2, 1)` for height and width.
 constexpr Strides strides(int both) { return {both, both}; }
 constexpr Strides strides(int height, int width) { return {height, width}; }
 
@@ -27,7 +28,7 @@ struct Dilation {
   int height = 1, width = 1;
   bool operator==(const Dilation&) const = default;
 };
-/// Distance between the taps of a kernel: `dilation(2)` or `dilation(2, 1)`.
+/// Distance between the taps of a kernel: `dilation(2)`, or `dilation(2, 1)` for height and width.
 constexpr Dilation dilation(int both) { return {both, both}; }
 constexpr Dilation dilation(int height, int width) { return {height, width}; }
 
@@ -36,20 +37,20 @@ struct KernelSize {
   int height = 1, width = 1;
   bool operator==(const KernelSize&) const = default;
 };
-/// A kernel that is not square: `Conv2D<32, ls::kernel(5, 3)>`.
+/// A non-square kernel, height before width: `Conv2D<32, ls::kernel(5, 3)>`.
 constexpr KernelSize kernel(int height, int width) { return {height, width}; }
 
-/// Made by `use_bias`; `no_bias`.
+/// Made by `use_bias`.
 struct UseBias {
   bool on = true;
 };
-/// `use_bias(false)` leaves the bias out, as does `no_bias`.
+/// Whether a layer has a bias; `no_bias` is `use_bias(false)`.
 constexpr UseBias use_bias(bool on) { return {on}; }
 inline constexpr UseBias no_bias{false};
 
 namespace detail {
 
-/// The option of type T among Options, else `value`.
+/// The option of type T among Options; `value` without one.
 template <class T, auto... Options>
 constexpr T option(T value) {
   [[maybe_unused]] auto visit = [&]<auto O>() {

@@ -1,5 +1,6 @@
 /// \file
-/// Pooling over steps: windows of MaxPooling1D and AveragePooling1D, and all steps at once.
+/// Pooling over steps: MaxPooling1D and AveragePooling1D over windows, and global pooling over all
+/// steps.
 #pragma once
 
 #include "lockstep/layers/along_steps.hpp"
@@ -21,6 +22,7 @@ struct CheckPooling1D {
       "lockstep::Pooling1D: an option does not apply to pooling; it accepts strides and padding");
 };
 
+/// A pooling layer over steps, computed by the 2D pooling op O on single-row images.
 template <class O, int Pool, auto... Options>
 struct Pooling1DLayer {
   static constexpr AlongSteps<O> op(Shape in) {
@@ -48,6 +50,7 @@ struct Pooling1DLayer {
                                       std::remove_cvref_t<decltype(Options)>...>) > 0);
 };
 
+/// A global pooling layer over steps, computed by the 2D op O on single-row images.
 template <class O>
 struct GlobalPooling1DLayer {
   static constexpr bool accepts(Shape in) { return in.rank == 2; }
@@ -64,21 +67,22 @@ struct GlobalPooling1DLayer {
 
 }  // namespace detail
 
-/// Keras' MaxPooling1D: strides = pool size, ls::valid. In (steps, c), out (steps', c).
+/// Keras' MaxPooling1D, by default with strides equal to the pool size, and ls::valid. Input
+/// (steps, c), output (steps', c).
 template <int Pool = 2, auto... Options>
 struct MaxPooling1D : detail::Pooling1DLayer<MaxPooling2DOp, Pool, Options...> {
   static constexpr std::string_view name = "max_pooling1d";
 };
-/// Keras' AveragePooling1D, likewise.
+/// Keras' AveragePooling1D, with the options and shapes of MaxPooling1D.
 template <int Pool = 2, auto... Options>
 struct AveragePooling1D : detail::Pooling1DLayer<AveragePooling2DOp, Pool, Options...> {
   static constexpr std::string_view name = "average_pooling1d";
 };
-/// Keras' GlobalMaxPooling1D. In (steps, c), out (c).
+/// Keras' GlobalMaxPooling1D. Input (steps, c), output (c).
 struct GlobalMaxPooling1D : detail::GlobalPooling1DLayer<GlobalMaxPooling2DOp> {
   static constexpr std::string_view name = "global_max_pooling1d";
 };
-/// Keras' GlobalAveragePooling1D. In (steps, c), out (c).
+/// Keras' GlobalAveragePooling1D. Input (steps, c), output (c).
 struct GlobalAveragePooling1D : detail::GlobalPooling1DLayer<GlobalAveragePooling2DOp> {
   static constexpr std::string_view name = "global_average_pooling1d";
 };

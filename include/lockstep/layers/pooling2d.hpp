@@ -1,5 +1,5 @@
 /// \file
-/// What max and average pooling share: the window's options and arithmetic.
+/// Shared by max and average pooling: options and window arithmetic.
 #pragma once
 
 #include "lockstep/concepts/layer.hpp"
@@ -7,7 +7,7 @@
 
 namespace lockstep {
 
-/// A window over height and width, channel by channel.
+/// A pooling window over height and width; each channel is pooled independently.
 struct Pooling2DWindow {
   static constexpr std::string_view members = "in pool strides padding";
   Shape in;  // (height, width, channels)
@@ -23,10 +23,11 @@ struct Pooling2DWindow {
 
 namespace detail {
 
+/// A pool size given as one number or as ls::kernel.
 constexpr KernelSize pool_size(int both) { return {both, both}; }
 constexpr KernelSize pool_size(KernelSize size) { return size; }
 
-/// Keras: the strides are the pool size unless given.
+/// The window of a pooling layer. As in Keras, the strides default to the pool size.
 template <auto Pool, auto... Options>
 constexpr Pooling2DWindow pooling_window(Shape in) {
   const KernelSize p = pool_size(Pool);
@@ -44,6 +45,7 @@ struct CheckPooling2D {
       "lockstep::Pooling2D: an option does not apply to pooling; it accepts strides and padding");
 };
 
+/// A pooling layer whose op, TheOp, consists of the window.
 template <class TheOp, auto Pool, auto... Options>
 struct Pooling2DLayer {
   template <Shape In>

@@ -1,27 +1,27 @@
 /// \file
-/// Windows of images at drawn places.
+/// Random crops of images.
 #pragma once
 
 #include "lockstep/layers/augmentation.hpp"
 
 namespace lockstep {
 
-/// A part of an image.
+/// A rectangle within an image, in pixels.
 struct ImagePart {
   int row = 0, column = 0, height = 0, width = 0;
   bool operator==(const ImagePart&) const = default;
 };
 
-/// Training, of images that are large enough: the window at a drawn place. Otherwise the largest
-/// window in the middle with the same ratio of height and width, resized bilinearly.
+/// Training: a window of the image at a random position. Inference, and images smaller than the
+/// window: the largest centered part with the same aspect ratio, resized bilinearly.
 struct RandomCropOp {
   static constexpr std::string_view members = "in height width";
   Shape in;  // (height, width, channels)
   int height = 1, width = 1;
   constexpr Shape out() const { return shape(height, width, in[2]); }
-  /// Whether a window fits into the image.
+  /// Whether the window fits into the image.
   constexpr bool fits() const { return in[0] >= height && in[1] >= width; }
-  /// Of the result's ratio, in the middle.
+  /// The largest centered part of the image with the aspect ratio of the output.
   constexpr ImagePart middle() const {
     const auto scaled = [](long long extent, int to, int from, int limit) {
       const long long whole = extent * to / from;
@@ -42,12 +42,12 @@ struct CheckRandomCrop {
 };
 }  // namespace detail
 
-/// Keras' RandomCrop(height, width). In (h, w, c), out (Height, Width, c).
+/// Keras' RandomCrop(height, width). Input (h, w, c), output (Height, Width, c).
 ///
-/// While training, a window at a place drawn for each image (Keras draws one place for a batch).
-/// Otherwise, and if the image is smaller than the window, the middle of the image that has the
-/// ratio Height : Width is resized bilinearly, as Keras documents it. (The layer of Keras 3.15
-/// itself leaves images as they are outside of training; Keras 2 does as documented.)
+/// During training, crops a window at a position drawn for each image (Keras draws one position per
+/// batch). Otherwise, and if the image is smaller than the window, resizes the largest centered
+/// part with aspect ratio Height : Width bilinearly, as Keras documents. (The layer of Keras 3.15
+/// actually leaves images unchanged outside training; Keras 2 behaves as documented.)
 /// \code
 ///   RandomCrop<28, 28>
 /// \endcode

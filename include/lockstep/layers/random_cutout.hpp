@@ -1,5 +1,5 @@
 /// \file
-/// Images with a square blotted out (T. DeVries, G. Taylor, "Improved regularization of
+/// Cutout: masks out a square of each image (T. DeVries, G. Taylor, "Improved regularization of
 /// convolutional neural networks with cutout", 2017).
 #pragma once
 
@@ -7,8 +7,8 @@
 
 namespace lockstep {
 
-/// Training: a square of `size` pixels a side becomes `fill`; its middle is any pixel, so that a
-/// part of it may lie outside. Otherwise y = x.
+/// Training: sets a square of `size` x `size` pixels to `fill`. Its center is uniform over the
+/// pixels, so part of it may lie outside the image. Inference: y = x.
 struct RandomCutoutOp {
   static constexpr std::string_view members = "in size fill";
   Shape in;  // (height, width, channels)
@@ -28,8 +28,8 @@ struct CheckRandomCutout {
 };
 }  // namespace detail
 
-/// While training, a square of each image is blotted out, at a place drawn for each. In data
-/// pipelines, `ls::cutout` does the same. Shape unchanged.
+/// During training, masks out a square at a random position of each image. `ls::cutout` does the
+/// same in data pipelines. Shape unchanged.
 /// \code
 ///   RandomCutout<8>
 /// \endcode

@@ -1,17 +1,17 @@
 /// \file
-/// Images or their mirror images.
+/// Random mirror images.
 #pragma once
 
 #include "lockstep/layers/augmentation.hpp"
 
 namespace lockstep {
 
-/// Keras' modes of RandomFlip. `horizontal` swaps left and right.
+/// Keras' modes of RandomFlip. `horizontal` mirrors left to right.
 enum class FlipMode : int { horizontal, vertical, horizontal_and_vertical };
 inline constexpr FlipMode horizontal = FlipMode::horizontal, vertical = FlipMode::vertical,
                           horizontal_and_vertical = FlipMode::horizontal_and_vertical;
 
-/// Training: x or its mirror image, by a coin. Otherwise y = x.
+/// Training: x or its mirror image, with probability 1/2 each. Inference: y = x.
 struct RandomFlipOp {
   static constexpr std::string_view members = "in mode";
   Shape in;  // (height, width, channels)
@@ -20,8 +20,8 @@ struct RandomFlipOp {
   bool operator==(const RandomFlipOp&) const = default;
 };
 
-/// Keras' RandomFlip: while training, one coin for each image decides whether it is flipped, in
-/// both directions at once for `horizontal_and_vertical`, which is the default. Shape unchanged.
+/// Keras' RandomFlip: during training, mirrors each image with probability 1/2, in both directions
+/// at once for the default, `horizontal_and_vertical`. Shape unchanged.
 /// \code
 ///   RandomFlip<ls::horizontal>
 /// \endcode

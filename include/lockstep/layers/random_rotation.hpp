@@ -1,5 +1,5 @@
 /// \file
-/// Images turned by a drawn angle.
+/// Random rotation of images.
 #pragma once
 
 #include <cmath>
@@ -8,8 +8,8 @@
 
 namespace lockstep {
 
-/// Training: x turned counter-clockwise about its middle by an angle drawn uniformly from `factor`
-/// times 2 pi. Otherwise y = x.
+/// Training: rotates x counterclockwise about its center, by an angle drawn uniformly from `factor`
+/// times 2 pi. Inference: y = x.
 struct RandomRotationOp {
   static constexpr std::string_view members = "in factor fill interpolation";
   Shape in;  // (height, width, channels)
@@ -21,17 +21,17 @@ struct RandomRotationOp {
     const auto lower = static_cast<double>(factor.lower), upper = static_cast<double>(factor.upper);
     const double angle = (lower + first * (upper - lower)) * 6.283185307179586476925;
     const double c = std::cos(angle), s = std::sin(angle);
-    const double x = (in[1] - 1) / 2.0, y = (in[0] - 1) / 2.0;  // the middle
+    const double x = (in[1] - 1) / 2.0, y = (in[0] - 1) / 2.0;  // the center
     return {c, -s, x - x * c + y * s, s, c, y - x * s - y * c};
   }
   bool operator==(const RandomRotationOp&) const = default;
 };
 
-/// Keras' RandomRotation(factor): while training, each image is turned by a drawn angle, `factor`
-/// being a part of the full circle, positive counter-clockwise. Shape unchanged. Options: what
-/// comes in from outside (`fill_reflect`), and the interpolation (`bilinear`).
+/// Keras' RandomRotation(factor): during training, rotates each image by a random angle. `factor`
+/// is a fraction of the full circle, positive counterclockwise. Shape unchanged. Options: the fill
+/// mode (default `fill_reflect`) and the interpolation (default `bilinear`).
 /// \code
-///   RandomRotation<ls::factor(0.05)>                             // up to 18 degrees, either way
+///   RandomRotation<ls::factor(0.05)>                             // up to 18 degrees either way
 ///   RandomRotation<ls::factor(0, 0.25), ls::fill_constant(0)>    // up to a quarter turn
 /// \endcode
 template <auto Range, auto... Options>

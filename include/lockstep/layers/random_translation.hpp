@@ -1,13 +1,13 @@
 /// \file
-/// Images moved by a drawn distance.
+/// Random translation of images.
 #pragma once
 
 #include "lockstep/layers/affine_image.hpp"
 
 namespace lockstep {
 
-/// Training: y[r, c] = x[r - dy, c - dx], dy and dx drawn uniformly from `rows` times the height
-/// and `columns` times the width. Otherwise y = x.
+/// Training: y[r, c] = x[r - dy, c - dx], with dy drawn uniformly from `rows` times the height and
+/// dx from `columns` times the width. Inference: y = x.
 struct RandomTranslationOp {
   static constexpr std::string_view members = "in rows columns fill interpolation";
   Shape in;  // (height, width, channels)
@@ -25,11 +25,11 @@ struct RandomTranslationOp {
   bool operator==(const RandomTranslationOp&) const = default;
 };
 
-/// Keras' RandomTranslation(height_factor, width_factor): while training, each image is moved down
-/// by a drawn share of its height and to the right by one of its width. Shape unchanged. Options:
-/// what comes in from outside (`fill_reflect`), and the interpolation (`bilinear`).
+/// Keras' RandomTranslation(height_factor, width_factor): during training, shifts each image down
+/// by a random fraction of its height and right by a random fraction of its width. Shape unchanged.
+/// Options: the fill mode (default `fill_reflect`) and the interpolation (default `bilinear`).
 /// \code
-///   RandomTranslation<ls::factor(0.1), ls::factor(0.1)>           // up to a tenth, either way
+///   RandomTranslation<ls::factor(0.1), ls::factor(0.1)>           // up to a tenth either way
 ///   RandomTranslation<ls::factor(0, 0.2), ls::factor(0), ls::fill_constant(0), ls::nearest>
 /// \endcode
 template <auto HeightFactor, auto WidthFactor, auto... Options>

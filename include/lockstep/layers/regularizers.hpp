@@ -1,6 +1,6 @@
 /// \file
-/// Keras' regularizers as values. Invariant: a penalty is sum(l1 |w| + l2 w w), without a factor of
-/// one half.
+/// Keras' regularizers as values. Invariant: a penalty is sum(l1 |w| + l2 w^2), without a factor of
+/// 1/2.
 #pragma once
 
 #include "lockstep/core/parameter.hpp"
@@ -24,6 +24,7 @@ struct L1L2 {
   constexpr Penalty penalty() const { return {l1, l2}; }
 };
 
+/// A structural type with `Penalty penalty() const`.
 template <class R>
 concept RegularizerPolicy = requires(const R& r) {
   { r.penalty() } -> std::same_as<Penalty>;
@@ -39,11 +40,12 @@ template <class R>
 struct BiasRegularizer {
   R rule;
 };
-/// `Dense<10, kernel_regularizer(L2{1e-4})>`.
+/// Adds the penalty of the kernel to the loss: `Dense<10, kernel_regularizer(L2{1e-4})>`.
 template <RegularizerPolicy R>
 constexpr KernelRegularizer<R> kernel_regularizer(R rule) {
   return {rule};
 }
+/// Adds the penalty of the bias to the loss.
 template <RegularizerPolicy R>
 constexpr BiasRegularizer<R> bias_regularizer(R rule) {
   return {rule};
@@ -60,6 +62,7 @@ inline constexpr bool is_bias_regularizer = false;
 template <class R>
 inline constexpr bool is_bias_regularizer<BiasRegularizer<R>> = true;
 
+/// The penalty of the kernel among Options; zero without one.
 template <auto... Options>
 constexpr Penalty kernel_penalty() {
   Penalty p;
@@ -69,6 +72,7 @@ constexpr Penalty kernel_penalty() {
   (visit.template operator()<Options>(), ...);
   return p;
 }
+/// The penalty of the bias among Options; zero without one.
 template <auto... Options>
 constexpr Penalty bias_penalty() {
   Penalty p;

@@ -1,5 +1,5 @@
 /// \file
-/// A linear change of all inputs, as the first layer of a model has it.
+/// A linear transform of the inputs, as the first layer of a model.
 #pragma once
 
 #include "lockstep/layers/activations/pointwise.hpp"
@@ -10,7 +10,7 @@ namespace lockstep {
 /// y = factor * x + offset.
 struct RescalingOp {
   static constexpr std::string_view members = "in factor offset";
-  static constexpr bool from_y = true;  // backward needs neither
+  static constexpr bool from_y = true;  // backward needs neither x nor y
   Shape in;
   float factor = 1, offset = 0;
   constexpr Shape out() const { return in; }
@@ -33,13 +33,13 @@ struct Factor {
 struct Offset {
   float value = 0;
 };
-/// What Rescaling multiplies by.
+/// The factor of Rescaling.
 constexpr Factor factor(double value) { return {static_cast<float>(value)}; }
-/// What Rescaling adds.
+/// The offset of Rescaling.
 constexpr Offset offset(double value) { return {static_cast<float>(value)}; }
 
-/// Keras' Rescaling(scale, offset): y = factor x + offset. Shape unchanged. In data pipelines,
-/// `ls::rescale` does the same on the way to the model.
+/// Keras' Rescaling(scale, offset): y = factor * x + offset. Shape unchanged. `ls::rescale` does
+/// the same in data pipelines.
 /// \code
 ///   Rescaling<ls::factor(1 / 127.5), ls::offset(-1)>
 /// \endcode

@@ -1,5 +1,5 @@
 /// \file
-/// Another shape for the same elements.
+/// Reshape: the same elements with another shape.
 #pragma once
 
 #include "lockstep/layers/flatten.hpp"
@@ -7,7 +7,8 @@
 namespace lockstep {
 namespace detail {
 
-/// `target` with its extent -1, if there is one, made to fit. No size fits: extent 0.
+/// `target` with its extent -1, if any, replaced by the extent that makes the sizes equal; 0 if no
+/// extent does.
 constexpr Shape reshaped(Shape in, Shape target) {
   std::size_t fixed = 1;
   int wildcard = -1;
@@ -25,8 +26,8 @@ constexpr Shape reshaped(Shape in, Shape target) {
 
 }  // namespace detail
 
-/// Keras' Reshape. In any shape, out `Target`, which has as many elements; one extent may be -1:
-/// it is found. Moves no data.
+/// Keras' Reshape. Input of any shape, output `Target`, which must have as many elements; one
+/// extent may be -1 and is inferred. Does not move data.
 /// \code
 ///   Reshape<ls::shape(7, 7, 64)>, Reshape<ls::shape(-1, 64)>
 /// \endcode

@@ -1,7 +1,11 @@
 /// \file
-/// A depthwise convolution and a 1x1 convolution behind it, as one layer. Invariant: such an op has
-/// no kernel of its own; on each device the kernels of the two do the work, and what lies between
-/// them is kept for backward.
+/// A depthwise convolution followed by a 1x1 convolution, as one layer.
+///
+///     forward    x --depthwise--> hidden --1x1--> y       hidden: saved for backward
+///     backward   dx <--depthwise-- dhidden <--1x1-- dy    dhidden: in scratch
+///
+/// Invariant: the op has no kernel of its own; on each device the kernels of the two convolutions
+/// do the work.
 #pragma once
 
 #include <algorithm>
@@ -15,7 +19,7 @@ namespace lockstep {
 /// y = pointwise(depthwise(x)).
 struct SeparableConv2DOp {
   static constexpr std::string_view members = "depthwise filters bias";
-  DepthwiseConv2DOp depthwise;  // without bias
+  DepthwiseConv2DOp depthwise;  // has no bias
   int filters = 1;
   bool bias = true;
 
@@ -30,7 +34,7 @@ struct SeparableConv2DOp {
 
 namespace detail {
 
-/// The kernel of O on D, with what it prepares if it does.
+/// The kernel of O on D, together with its prepared state if it has one.
 template <class O, class D>
 struct InnerKernel {
   using K = Kernel<O, D>;
@@ -70,8 +74,8 @@ struct Kernel<SeparableConv2DOp, D> : KernelTraits {
   struct Prepared {
     detail::InnerKernel<DepthwiseConv2DOp, D> depthwise;
     detail::InnerKernel<Conv2DOp, D> pointwise;
-    std::size_t hidden_bytes = 0,
-                gradient_offset = 0;  // bytes of the value between the two, and its place
+    std::size_t hidden_bytes = 0;     // of the value between the two convolutions
+    std::size_t gradient_offset = 0;  // of its gradient, in scratch
     std::size_t scratch_bytes() const { return gradient_offset + hidden_bytes; }
   };
   static Prepared prepare(const SeparableConv2DOp& op, typename D::Context& context,
@@ -99,6 +103,8 @@ struct Kernel<SeparableConv2DOp, D> : KernelTraits {
   }
 
  private:
+  /// The arguments of the 1x1 convolution: reads the saved hidden value and the weights after the
+  /// depthwise kernel.
   static Io<D> pointwise_io(const SeparableConv2DOp& op, Io<D> io) {
     io.x = reinterpret_cast<const Value*>(io.saved);
     io.w += op.depthwise.kernel_size();
@@ -130,12 +136,12 @@ struct CheckSeparableConv2D {
 };
 }  // namespace detail
 
-/// Keras' SeparableConv2D: each channel under kernels of its own, of size `Kernel` (3, or
-/// ls::kernel(5, 3)), then `Filters` mixtures of all results (Chollet, "Xception", 2017).
+/// Keras' SeparableConv2D: separate kernels for each channel, of size `Kernel` (3, or ls::kernel(5,
+/// 3)), then `Filters` linear combinations of their outputs (Chollet, "Xception", 2017).
 ///
-/// Options: those of DepthwiseConv2D, which are about the first part, ls::pointwise_initializer,
-/// ls::pointwise_regularizer. In (h, w, c), out (h', w', Filters); parameters `depthwise_kernel`
-/// (kh, kw, c, m), `pointwise_kernel` (1, 1, c m, Filters) and `bias` (Filters).
+/// Options: those of DepthwiseConv2D, for the depthwise part, ls::pointwise_initializer and
+/// ls::pointwise_regularizer. Input (h, w, c), output (h', w', Filters); parameters
+/// `depthwise_kernel` (kh, kw, c, m), `pointwise_kernel` (1, 1, c m, Filters) and `bias` (Filters).
 /// \code
 ///   SeparableConv2D<64, 3, ls::same, ls::no_bias, ls::pointwise_initializer(ls::he_normal)>
 /// \endcode

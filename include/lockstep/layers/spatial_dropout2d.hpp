@@ -1,6 +1,6 @@
 /// \file
-/// Dropout of whole channels. Invariant: which channels stay is a function of (seed, pass, layer,
-/// ordinal of the example), so it does not depend on how the batch is cut.
+/// Dropout of whole channels. Invariant: the set of dropped channels is a function of (seed, pass,
+/// layer, ordinal of the example), so it does not depend on how the batch is split.
 #pragma once
 
 #include "lockstep/concepts/layer.hpp"
@@ -8,8 +8,8 @@
 
 namespace lockstep {
 
-/// Training: y[n, r, c, k] = x / (1 - rate) where a uniform draw for (n, k) is at least rate, else
-/// 0. Otherwise y = x.
+/// Training: y[n, r, c, k] = x[n, r, c, k] / (1 - rate) where a uniform draw for (n, k) is at least
+/// rate, otherwise 0. Inference: y = x.
 struct SpatialDropout2DOp {
   static constexpr std::string_view members = "in rate";
   Shape in;  // (height, width, channels)
@@ -27,8 +27,9 @@ struct CheckSpatialDropout2D {
 };
 }  // namespace detail
 
-/// Keras' SpatialDropout2D (Tompson et al., 2014): drops whole channels of an example, where
-/// neighbouring pixels say much the same: `SpatialDropout2D<ls::rate(0.25f)>`.
+/// Keras' SpatialDropout2D (Tompson et al., 2014): drops whole channels of an example, because
+/// neighboring pixels are strongly correlated. `SpatialDropout2D<ls::rate(0.25f)>`. Shape
+/// unchanged.
 template <Rate R>
 struct SpatialDropout2D {
   static constexpr std::string_view name = "spatial_dropout2d";

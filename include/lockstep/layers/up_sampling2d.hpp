@@ -1,5 +1,5 @@
 /// \file
-/// Images made larger by whole factors.
+/// Upsampling of images by integer factors.
 #pragma once
 
 #include <algorithm>
@@ -15,11 +15,12 @@ struct Factors {
   int height = 2, width = 2;
   bool operator==(const Factors&) const = default;
 };
-/// How many times higher and wider: `UpSampling2D<ls::size(2, 3)>`.
+/// Factors for height and width: `UpSampling2D<ls::size(2, 3)>`.
 constexpr Factors size(int height, int width) { return {height, width}; }
 
-/// y[n, r, c, k] = x[n, r / height, c / width, k], or with `bilinear` what lies at row (r + 1/2) /
-/// height - 1/2 and column (c + 1/2) / width - 1/2 between the pixels of x, whose border goes on.
+/// y[n, r, c, k] = x[n, r / height, c / width, k] with `nearest`. With `bilinear`, x is
+/// interpolated at row (r + 1/2) / height - 1/2 and column (c + 1/2) / width - 1/2; its border
+/// pixels extend outward.
 struct UpSampling2DOp {
   static constexpr std::string_view members = "in size interpolation";
   Shape in;  // (height, width, channels)
@@ -31,14 +32,14 @@ struct UpSampling2DOp {
 
 namespace detail {
 
-/// Where a position between two pixels of an axis lies: `part` of the way from `low` to `high`.
+/// A sample point between two pixels of an axis: `part` of the way from `low` to `high`.
 template <class T>
 struct SamplePoint {
   int low, high;
   T part;
 };
-/// The position of result `i` along an axis of `extent` pixels that gets `factor` times as long, its
-/// pixels seen as squares.
+/// The sample point of output pixel `i` when an axis of `extent` pixels is scaled by `factor`.
+/// Pixel centers are at half-integers (half-pixel convention).
 template <class T>
 constexpr SamplePoint<T> sample_point(int i, int factor, int extent) {
   const int denominator = 2 * factor,
@@ -51,6 +52,7 @@ static_assert(sample_point<double>(0, 2, 5).low == 0 && sample_point<double>(0, 
 static_assert(sample_point<double>(3, 2, 5).low == 1 && sample_point<double>(3, 2, 5).part == 0.25);
 static_assert(sample_point<double>(4, 3, 5).low == 1 && sample_point<double>(4, 3, 5).part == 0);
 
+/// A size given as one factor or as ls::size.
 constexpr Factors size_of(int both) { return {both, both}; }
 constexpr Factors size_of(Factors given) { return given; }
 
@@ -65,8 +67,8 @@ struct CheckUpSampling2D {
 };
 }  // namespace detail
 
-/// Keras' UpSampling2D: twice as high and wide unless told otherwise, by the nearest pixel unless
-/// told ls::bilinear. In (h, w, c), out (h height, w width, c).
+/// Keras' UpSampling2D, by default with factor 2 and nearest-neighbor interpolation; ls::bilinear
+/// is the alternative. Input (h, w, c), output (h height, w width, c).
 /// \code
 ///   UpSampling2D<>, UpSampling2D<ls::size(2, 3)>, UpSampling2D<4, ls::bilinear>
 /// \endcode

@@ -1,23 +1,25 @@
 /// \file
-/// Zeros around an image.
+/// Zero padding of images.
 #pragma once
 
 #include "lockstep/concepts/layer.hpp"
 
 namespace lockstep {
 
-/// Rows and columns that are added at each side.
+/// Rows and columns to add on each side.
 struct Edges {
   int top = 1, bottom = 1, left = 1, right = 1;
   bool operator==(const Edges&) const = default;
 };
+/// The same padding on all sides.
 constexpr Edges edges(int all) { return {all, all, all, all}; }
+/// `height` rows above and below, `width` columns left and right.
 constexpr Edges edges(int height, int width) { return {height, height, width, width}; }
 constexpr Edges edges(int top, int bottom, int left, int right) {
   return {top, bottom, left, right};
 }
 
-/// y[n, top + r, left + c, k] = x[n, r, c, k], else 0.
+/// y[n, top + r, left + c, k] = x[n, r, c, k], and 0 elsewhere.
 struct ZeroPadding2DOp {
   static constexpr std::string_view members = "in edges";
   Shape in;  // (height, width, channels)
@@ -29,6 +31,7 @@ struct ZeroPadding2DOp {
 };
 
 namespace detail {
+/// A padding given as one number or as ls::edges.
 constexpr Edges edges_of(int all) { return edges(all); }
 constexpr Edges edges_of(Edges given) { return given; }
 
@@ -40,9 +43,9 @@ struct CheckZeroPadding2D {
 };
 }  // namespace detail
 
-/// Keras' ZeroPadding2D. In (h, w, c), out (h + top + bottom, w + left + right, c).
+/// Keras' ZeroPadding2D. Input (h, w, c), output (h + top + bottom, w + left + right, c).
 /// \code
-///   ZeroPadding2D<>                          // 1 at each side
+///   ZeroPadding2D<>                          // 1 on each side
 ///   ZeroPadding2D<ls::edges(2, 3)>           // 2 above and below, 3 left and right
 ///   ZeroPadding2D<ls::edges(0, 1, 0, 1)>     // top, bottom, left, right
 /// \endcode

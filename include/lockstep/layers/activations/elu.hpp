@@ -1,5 +1,5 @@
 /// \file
-/// Activation elu: x if x > 0, else exp(x) - 1.
+/// Activation elu: x if x > 0, otherwise exp(x) - 1.
 #pragma once
 
 #include <cmath>
@@ -8,7 +8,7 @@
 
 namespace lockstep {
 
-/// y = x if x > 0, else exp(x) - 1.
+/// y = x if x > 0, otherwise exp(x) - 1. dy/dx = 1 or y + 1.
 struct ELUOp {
   static constexpr bool from_y = true;
   Shape in;
@@ -24,7 +24,7 @@ struct ELUOp {
   bool operator==(const ELUOp&) const = default;
 };
 
-/// Keras' ELU with alpha 1: x if x > 0, else exp(x) - 1. Shape unchanged.
+/// Keras' ELU with alpha = 1 (Clevert et al., 2015). Shape unchanged.
 struct ELU : ParameterlessLayer<ELUOp> {
   static constexpr std::string_view name = "elu";
 };

@@ -1,5 +1,5 @@
 /// \file
-/// Activation gelu: x Phi(x).
+/// Activation gelu: x Phi(x), with Phi the standard normal distribution function.
 #pragma once
 
 #include <cmath>
@@ -8,10 +8,10 @@
 
 namespace lockstep {
 
-/// y = x Phi(x).
+/// y = x Phi(x) = x (1 + erf(x / sqrt(2))) / 2. dy/dx = Phi(x) + x phi(x), with phi the density.
 struct GELUOp {
   static constexpr float inverse_sqrt2 =
-      0.70710678118654752440f;  // float, as Keras has it also in float64
+      0.70710678118654752440f;  // rounded to float even in float64, as in Keras
   static constexpr bool from_y = false;
   Shape in;
   constexpr Shape out() const { return in; }
@@ -29,8 +29,8 @@ struct GELUOp {
   bool operator==(const GELUOp&) const = default;
 };
 
-/// Keras' gelu, the exact one: x times the normal distribution function (Hendrycks and Gimpel,
-/// 2016). Shape unchanged.
+/// Keras' gelu, the exact form without the tanh approximation (Hendrycks and Gimpel, 2016). Shape
+/// unchanged.
 struct GELU : ParameterlessLayer<GELUOp> {
   static constexpr std::string_view name = "gelu";
 };

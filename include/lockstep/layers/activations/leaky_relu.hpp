@@ -1,5 +1,5 @@
 /// \file
-/// Activation leaky_relu: x if x > 0, else slope * x.
+/// Activation leaky_relu: x if x > 0, otherwise slope * x.
 #pragma once
 
 #include "lockstep/layers/activations/pointwise.hpp"
@@ -7,12 +7,12 @@
 
 namespace lockstep {
 
-/// y = x if x > 0, else slope * x.
+/// y = x if x > 0, otherwise slope * x.
 struct LeakyReLUOp {
   static constexpr std::string_view members = "in slope";
   static constexpr bool from_y = true;
   Shape in;
-  float slope = 0.3f;  // float, as Keras has it also in float64
+  float slope = 0.3f;  // rounded to float even in float64, as in Keras
   constexpr Shape out() const { return in; }
   template <class T>
   T value(T x) const {
@@ -33,7 +33,7 @@ struct NegativeSlope {
   constexpr NegativeSlope(double slope) : value(static_cast<float>(slope)) {}
   constexpr NegativeSlope(int slope) : value(static_cast<float>(slope)) {}
 };
-/// Slope of LeakyReLU below zero, more than 0.
+/// The slope of LeakyReLU for negative x; greater than 0.
 constexpr NegativeSlope negative_slope(float value) { return {value}; }
 
 namespace detail {
@@ -44,8 +44,8 @@ struct CheckLeakyReLU {
 };
 }  // namespace detail
 
-/// Keras' LeakyReLU layer: slope 0.3. Keras' activation function `leaky_relu` is
-/// `LeakyReLU<negative_slope(0.2f)>`.
+/// Keras' LeakyReLU layer, by default with slope 0.3. Keras' activation function `leaky_relu` is
+/// `LeakyReLU<negative_slope(0.2f)>`. Shape unchanged.
 template <NegativeSlope Slope = NegativeSlope{}>
 struct LeakyReLU : ParameterlessLayer<LeakyReLUOp> {
   static constexpr std::string_view name = "leaky_re_lu";

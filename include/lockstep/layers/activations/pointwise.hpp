@@ -1,6 +1,6 @@
 /// \file
-/// What pointwise activations share. Invariant: such an op carries its own scalar function and
-/// derivative, so it needs no kernel of its own on any host device.
+/// Pointwise activations. Invariant: such an op defines its scalar function and derivative, so it
+/// needs no kernel of its own on any host device.
 #pragma once
 
 #include <concepts>
@@ -9,9 +9,10 @@
 
 namespace lockstep {
 
-/// y[i] = value(x[i]). `derivative` takes y if `from_y`, else x.
+/// An op y[i] = value(x[i]). The argument of `derivative` is y if `from_y`, otherwise x. Preferring
+/// y allows x to be overwritten.
 /// \code
-///   struct SquareOp {                     // a user's own activation: no kernel to write
+///   struct SquareOp {                     // a user-defined activation: no kernel to write
 ///     static constexpr bool from_y = false;
 ///     Shape in;
 ///     constexpr Shape out() const { return in; }

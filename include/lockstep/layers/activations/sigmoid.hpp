@@ -8,7 +8,7 @@
 
 namespace lockstep {
 
-/// y = 1 / (1 + exp(-x)).
+/// y = 1 / (1 + exp(-x)). dy/dx = y (1 - y).
 struct SigmoidOp {
   static constexpr bool from_y = true;
   Shape in;

@@ -1,5 +1,5 @@
 /// \file
-/// Softmax and its logarithm, over the last axis.
+/// Softmax and log-softmax over the last axis.
 #pragma once
 
 #include "lockstep/concepts/layer.hpp"
@@ -20,8 +20,8 @@ struct LogSoftmaxOp {
   bool operator==(const LogSoftmaxOp&) const = default;
 };
 
-/// Keras' Softmax. Shape unchanged. For training prefer logits and
-/// SparseCategoricalCrossentropy{.from_logits = true}.
+/// Keras' Softmax. Shape unchanged. For training, prefer logits and
+/// SparseCategoricalCrossentropy{.from_logits = true}, which is numerically more stable.
 struct Softmax : ParameterlessLayer<SoftmaxOp> {
   static constexpr std::string_view name = "softmax";
   static constexpr bool accepts(Shape in) { return in.rank >= 1; }

@@ -8,7 +8,8 @@
 
 namespace lockstep {
 
-/// y = log(1 + exp(x)).
+/// y = log(1 + exp(x)), computed as max(x, 0) + log1p(exp(-|x|)) to avoid overflow. dy/dx = 1 -
+/// exp(-y).
 struct SoftplusOp {
   static constexpr bool from_y = true;
   Shape in;

@@ -8,7 +8,7 @@
 
 namespace lockstep {
 
-/// y = tanh(x).
+/// y = tanh(x). dy/dx = 1 - y^2.
 struct TanhOp {
   static constexpr bool from_y = true;
   Shape in;
