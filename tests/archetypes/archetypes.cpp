@@ -3,8 +3,8 @@
 #include <catch2/catch_test_macros.hpp>
 #include <type_traits>
 
-// A model that breaks a requirement hides one member of the archetype: a function or value behind a
-// type of its name, a type behind a private one.
+// Each negative case violates one requirement of a concept by hiding one member of the archetype: a
+// function or value behind a type of the same name, a type behind a private one.
 namespace {
 
 namespace ls = lockstep;
@@ -102,7 +102,7 @@ static_assert(!ls::AllGathers<GroupWithoutAllGather, std::byte> &&
               !ls::AllReducesWithSums<GroupWithoutSums, float>);
 static_assert(!std::is_constructible_v<ls::CollectiveRef, GroupWithoutAllGather&>);
 
-// Exchange of gradients
+// GradientExchange
 struct ExchangeWithoutPost : a::Exchange {
   struct post;
 };
@@ -290,7 +290,7 @@ struct DataWithoutIndices : a::Points {
 struct DataWithoutGather : a::Points {
   struct gather;
 };
-struct DataOfFloats : a::Points {  // a device that computes in double could not be fed
+struct DataOfFloats : a::Points {  // cannot supply batches in double
   void gather(ls::Pass, std::span<const ls::Item>, float*, float*) const {}
 };
 static_assert(!ls::Dataset<DataWithoutTarget> && !ls::Dataset<DataWithOddTarget> &&
@@ -376,11 +376,11 @@ static_assert(!ls::Strategy<StrategyWithoutDevice> && !ls::Strategy<StrategyOnNo
               !ls::Strategy<StrategyWithoutName> && !ls::Strategy<StrategyWithoutOpen> &&
               !ls::Strategy<StrategyThatOpensNothing>);
 
-// Callback: no hook has to be written.
+// Callback: all hooks are optional.
 static_assert(std::is_default_constructible_v<a::Callback> && !std::is_abstract_v<a::Callback>);
 
 }  // namespace
 
-TEST_CASE("each concept takes its archetype and refuses a model that breaks one requirement") {
+TEST_CASE("each concept accepts its archetype and rejects a type that misses one requirement") {
   SUCCEED("checked while compiling");
 }

@@ -1,6 +1,6 @@
 /// \file
-/// The smallest type for each concept: nothing in it can be left out. `archetypes.cpp` has models
-/// that break one requirement each; `training.cpp` trains with all of them together.
+/// A minimal type for each concept, from which nothing can be removed. `archetypes.cpp` has
+/// variants that violate one requirement each; `training.cpp` trains with all of them together.
 #pragma once
 
 #include <algorithm>
@@ -48,7 +48,7 @@ struct Exchange {
   void finish(float*, std::size_t, double*, std::size_t) {}
 };
 
-/// Memory of the C library.
+/// A device context over malloc.
 struct Context {
   std::byte* allocate(std::size_t n) {
     return static_cast<std::byte*>(std::aligned_alloc(64, (n + 63) / 64 * 64));
@@ -95,7 +95,7 @@ struct Scale {
   }
 };
 
-/// How two branches are joined.
+/// A join rule: how a block combines its two branches.
 struct Join {
   static constexpr std::string_view name = "join";
   static constexpr bool accepts(ls::Shape, ls::Shape) { return true; }
@@ -114,7 +114,7 @@ struct Squares {
   SquaresOp op(ls::Shape out) const { return {out.size()}; }
 };
 
-/// How many examples were seen.
+/// A metric: the number of examples.
 struct SeenOp {};
 struct Seen {
   static constexpr std::string_view name = "seen";
@@ -167,7 +167,7 @@ struct Batches : Points {
   std::size_t batch_size() const { return 2; }
   std::size_t prefetch_depth() const { return 0; }
 };
-/// x weighs x.
+/// The same data with sample weights: example x has weight x.
 struct Weighed : Points {
   template <class T>
   void weigh(std::span<const ls::Item> items, T* w) const {

@@ -1,6 +1,6 @@
 /// \file
-/// Each operation of a pipeline makes a data set. Asserted here and not in the headers, where each
-/// user's unit would instantiate the pipelines.
+/// Each pipeline operation yields a Dataset. Asserted here rather than in the headers, where every
+/// user's translation unit would instantiate the pipelines.
 #include "lockstep/data/images/cutout.hpp"
 #include "lockstep/data/images/per_image_standardization.hpp"
 #include "lockstep/data/images/random_crop.hpp"

@@ -13,7 +13,7 @@ struct Net : ls::Sequential<ls::Input<1>, archetype::Scale> {};
 
 }  // namespace
 
-TEST_CASE("what the concepts ask for is enough to train, evaluate and predict") {
+TEST_CASE("the requirements of the concepts suffice to train, evaluate and predict") {
   ls::Model model{Net{}, archetype::Strategy{}, archetype::Squares{}, archetype::Descent{},
                   archetype::Seen{}};
   CHECK(model.weights("scale/factor")[0] == 0.5f);

@@ -3,7 +3,7 @@
 
 using lockstep::Cpu;
 
-TEST_CASE("one to eight replicas on Cpu train the line of the tutorial as one does, and as Keras") {
+TEST_CASE("one to eight replicas on Cpu train the tutorial's line as one does, and as Keras") {
   golden::meets_linear_regression<Cpu>(golden::MirroredCheck<Cpu>{});
 }
 TEST_CASE("one to eight replicas on Cpu train the small CNN as one does, and as Keras") {

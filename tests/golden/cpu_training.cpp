@@ -3,7 +3,7 @@
 
 using lockstep::Cpu;
 
-TEST_CASE("Cpu trains the line of the tutorial as Keras does") {
+TEST_CASE("Cpu trains the tutorial's line as Keras does") {
   golden::meets_linear_regression<Cpu>();
 }
 TEST_CASE("Cpu trains the small CNN as Keras does") { golden::meets_small_cnn<Cpu>(); }

@@ -7,7 +7,7 @@ using lockstep::Cuda;
 
 namespace {
 
-/// Two and three replicas, all on the first GPU: as Keras, and as one replica there.
+/// Two and three replicas, all on the first GPU, compared with Keras and with one replica.
 struct ReplicasOnOneGpu {
   template <class Train>
   void operator()(const golden::GoldenFile& file, const std::string& prefix, const Train& train,
@@ -25,7 +25,7 @@ struct ReplicasOnOneGpu {
 
 }  // namespace
 
-TEST_CASE("replicas on one GPU train the line of the tutorial as Keras does") {
+TEST_CASE("replicas on one GPU train the tutorial's line as Keras does") {
   const testing::TestGpu gpu;
   golden::meets_linear_regression<Cuda>(ReplicasOnOneGpu{});
 }

@@ -5,7 +5,7 @@
 #include "lockstep/cuda.hpp"
 #include "support/test_gpu.hpp"
 
-/// A loss of a user.
+/// A user-defined loss.
 template <>
 struct lockstep::CudaText<golden::PredictionOp> {
   static constexpr char functions[] = R"cuda(

@@ -4,7 +4,7 @@
 
 using lockstep::Cuda;
 
-TEST_CASE("Cuda trains the line of the tutorial as Keras does") {
+TEST_CASE("Cuda trains the tutorial's line as Keras does") {
   const testing::TestGpu gpu;
   golden::meets_linear_regression<Cuda>();
 }

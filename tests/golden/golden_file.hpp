@@ -1,5 +1,5 @@
 /// \file
-/// Golden files of Keras, and how near a device must come to them.
+/// Golden files recorded from Keras, and the tolerances for devices.
 #pragma once
 
 #include <unistd.h>
@@ -16,25 +16,25 @@
 
 namespace golden {
 
-/// Allowed error of what is stored in float64: see README.md.
+/// Allowed relative error against values stored in float64; see README.md.
 template <class D>
 inline constexpr double tolerance = sizeof(typename D::real) == sizeof(double) ? 1e-10 : 1e-5;
 
-/// $LOCKSTEP_GOLDEN_DIR, for programs that run on another machine than they were built on; else the
-/// folder of the sources.
+/// $LOCKSTEP_GOLDEN_DIR, for programs that run on a machine other than the build machine; otherwise
+/// the source folder.
 inline std::string golden_folder() {
   const char* const folder = std::getenv("LOCKSTEP_GOLDEN_DIR");
   return folder == nullptr ? LOCKSTEP_GOLDEN_DIR : folder;
 }
 
-/// A file of the golden data.
+/// A golden data file.
 class GoldenFile {
  public:
-  /// `name`: without folder and ending.
+  /// `name`: without folder and extension.
   explicit GoldenFile(const std::string& name, const std::string& folder = golden_folder())
       : file_(lockstep::SafetensorsFile::read(folder + "/" + name + ".safetensors")) {}
 
-  /// A tensor's elements, whatever number they are in the file.
+  /// A tensor's elements in double, whatever their type in the file.
   std::vector<double> values(const std::string& tensor) const {
     switch (*file_.at(tensor).dtype) {
       case lockstep::DType::float32:
@@ -49,11 +49,11 @@ class GoldenFile {
         return file_.values<double>(tensor);
     }
   }
-  /// The first extent: examples.
+  /// The first extent, which is the number of examples.
   std::size_t count(const std::string& tensor) const {
     return static_cast<std::size_t>(file_.at(tensor).shape.at(0));
   }
-  /// The others: the shape of one example.
+  /// The other extents, which are the shape of one example.
   lockstep::Shape example_shape(const std::string& tensor) const {
     const auto& whole = file_.at(tensor).shape;
     lockstep::Shape example{static_cast<int>(whole.size()) - 1, {1, 1, 1, 1}};

@@ -1,5 +1,5 @@
 /// \file
-/// Every layer against Keras' outputs and gradients, on any device.
+/// Compares every layer with Keras' outputs and gradients, on any device.
 #pragma once
 
 #include <algorithm>
@@ -15,8 +15,8 @@ namespace golden {
 
 namespace ls = lockstep;
 
-/// The file's tensors `prefix` + name for each weight of L, or for each parameter that is not
-/// trained, one after the other, as in the plan's flat buffers.
+/// The file's tensors `prefix` + name for each weight of L, or for each untrained parameter,
+/// concatenated as in the plan's flat buffers.
 template <class L>
 std::vector<double> weights(const GoldenFile& file, const ls::Shape& in, const std::string& prefix,
                             bool trainable = true) {
@@ -31,8 +31,8 @@ std::vector<double> weights(const GoldenFile& file, const ls::Shape& in, const s
   return flat;
 }
 
-/// Layer L against `layer_<name>`: outputs in training and inference, dx, the gradient of each
-/// weight, and what training leaves in the parameters that are not trained.
+/// Compares layer L with `layer_<name>`: outputs in training and inference, dx, the gradient of
+/// each weight, and the untrained parameters after training.
 template <class D, class L>
 void meets_layer(const std::string& name, double allowed = tolerance<D>) {
   DYNAMIC_SECTION(name) {
@@ -59,7 +59,7 @@ void meets_layer(const std::string& name, double allowed = tolerance<D>) {
   }
 }
 
-/// Dense and ReLU, one kernel after the other, against Keras' Dense with an activation.
+/// Compares Dense and ReLU, as two kernels, with Keras' Dense with an activation.
 template <class D>
 void meets_dense_then_relu() {
   DYNAMIC_SECTION("dense_relu") {
@@ -122,7 +122,7 @@ void meets_layers() {
   meets_layer<D, ls::UpSampling2D<ls::size(2, 3)>>("up_sampling_nearest");
   meets_layer<D, ls::UpSampling2D<2, ls::bilinear>>("up_sampling_bilinear");
   meets_layer<D, ls::UpSampling2D<ls::size(4, 2), ls::bilinear>>("up_sampling_bilinear_4x2");
-  // TensorFlow's thirds and fifths are float32.
+  // TensorFlow computes thirds and fifths in float32.
   meets_layer<D, ls::UpSampling2D<ls::size(3, 5), ls::bilinear>>("up_sampling_bilinear_3x5", 1e-6);
   meets_layer<D, ls::LayerNormalization<>>("layer_norm");
   meets_layer<D, ls::BatchNormalization<>>("batch_norm");
@@ -137,7 +137,7 @@ template <class D>
 void meets_activations() {
   meets_layer<D, ls::ReLU>("relu");
   meets_layer<D, ls::ReLU6>("relu6");
-  // Keras rounds the slope to float32 also when it computes in float64.
+  // Keras rounds the slope to float32 even when it computes in float64.
   meets_layer<D, ls::LeakyReLU<ls::negative_slope(0.2f)>>("leaky_relu");
   meets_layer<D, ls::LeakyReLU<ls::negative_slope(0.3f)>>("leaky_relu_layer");
   meets_layer<D, ls::ELU>("elu");

@@ -1,5 +1,5 @@
 /// \file
-/// Losses against Keras, on any device.
+/// Compares losses with Keras, on any device.
 #pragma once
 
 #include <algorithm>
@@ -18,9 +18,9 @@ namespace golden {
 
 namespace ls = lockstep;
 
-/// A loss against `<name>/value` and `<name>/grad`, which are means over the batch, and
-/// `<name>/weighted`, where each example has a weight: a row of its gradient is that many times the
-/// row without. `more`: what Keras' value has more because of its own rounding.
+/// Compares a loss with `<name>/value` and `<name>/grad`, which are means over the batch, and with
+/// `<name>/weighted`, which has sample weights: each row of the gradient is scaled by its weight.
+/// `more`: excess of Keras' value due to its own rounding.
 template <class D, class Loss, class Target>
 void meets_loss(const std::string& name, const Loss& loss, const std::vector<double>& prediction,
                 const std::vector<Target>& target, double more = 0) {
@@ -47,7 +47,7 @@ void meets_loss(const std::string& name, const Loss& loss, const std::vector<dou
   }
 }
 
-/// `f` of each value.
+/// Applies `f` to each value.
 template <class F>
 std::vector<double> mapped(std::vector<double> values, const F& f) {
   std::transform(values.begin(), values.end(), values.begin(), f);
@@ -64,7 +64,7 @@ void meets_losses() {
   const auto targets = testing::as<T>(file.values("targets"));
   const auto onehot = testing::as<T>(file.values("onehot"));
   const auto binary = testing::as<T>(file.values("binary"));
-  // As the file's rule says.
+  // Inputs derived from the stored ones by the rule in the file's metadata.
   const auto distance_from_0 = [](double x) { return std::abs(x); };
   const auto counts = testing::as<T>(mapped(file.values("targets"), distance_from_0));
   const auto rates = mapped(logits, [](double x) { return std::abs(x) + 0.1; });

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Writes data/layer_<name>.safetensors of the layers in CASES: one call each of Keras, in float64.
+"""Writes data/layer_<name>.safetensors for the layers in CASES: one call of Keras each, in float64.
 
 Stored for each: x, param/<parameter>, y_train, y_infer, and for the loss sum(y_train * c) the
-gradients dx and d/<parameter>. TensorFlow resizes images in float32 whatever it is given, so x and
-c of the up-sampling layers are multiples of 1/16, of which it makes exact sums where the factors
-are powers of two.
+gradients dx and d/<parameter>. TensorFlow resizes images in float32 for any input type, so x and c
+of the up-sampling layers are multiples of 1/16, whose sums are exact if the factors are powers of
+two.
 
     python3 -m venv venv && venv/bin/pip install tensorflow-cpu keras safetensors
     venv/bin/python make_layers.py data

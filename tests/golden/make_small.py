@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Writes data/mnist_cnn_small.safetensors: short float64 runs of Keras that lockstep must meet.
+"""Writes data/mnist_cnn_small.safetensors: short float64 runs of Keras for lockstep to reproduce.
 
-The net is the tutorials' CNN at small size. Images and labels are random and are stored in the
-file. Each run starts from weights of its own and takes the images in order. Stored for each run:
-init/ = weights at the start, grad/ = gradients of the first step, final/ = weights at the end,
-loss and accuracy of each step (before that step's update).
+The net is a small version of the tutorials' CNN. Images and labels are random and stored in the
+file. Each run has its own initial weights and reads the images in order. Stored for each run:
+init/ = initial weights, grad/ = gradients of the first step, final/ = final weights, and the loss
+and accuracy of each step (before its update).
 
     python3 -m venv venv && venv/bin/pip install tensorflow-cpu keras safetensors
     venv/bin/python make_small.py data/mnist_cnn_small.safetensors
@@ -26,7 +26,7 @@ EXAMPLES = 80
 
 
 def adam():
-    # Python floats would pass through float32 on their way into Keras' powers of beta.
+    # Keras would round Python floats to float32 before it computes powers of beta.
     return keras.optimizers.Adam(0.001, beta_1=np.float64(0.9), beta_2=np.float64(0.999))
 
 

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Writes data/weighted.safetensors: short float64 runs of Keras' own fit with weights.
+"""Writes data/weighted.safetensors: short float64 runs of Keras' fit with sample and class weights.
 
-Points in space belong to four classes. Each run starts from weights of its own and takes the
-examples in order, in batches of 8, the last one of 5, for three epochs. Stored for each run:
-init/, final/ = weights at the start and the end, history/<name> = one number for each epoch, under
-Keras' names, and evaluate/<name> = evaluate with other weights after the training. metrics/ has
-predictions, targets, weights, and the value of each metric with these weights.
+The examples are points in four classes. Each run has its own initial weights and reads the examples
+in order, in batches of 8 with a last one of 5, for three epochs. Stored for each run: init/, final/
+= initial and final weights, history/<name> = one number per epoch, under Keras' names, and
+evaluate/<name> = evaluate with other sample weights after training. metrics/ has predictions,
+targets, sample weights, and the value of each metric with these weights.
 
     python3 -m venv venv && venv/bin/pip install tensorflow-cpu keras safetensors
     venv/bin/python make_weighted.py data/weighted.safetensors
@@ -98,7 +98,7 @@ def run(prefix, data, tensors):
 
 
 def weighted_metrics(random, tensors):
-    """Values of metrics with weights, in float64."""
+    """Values of metrics with sample weights, in float64."""
     metrics, count, width = keras.metrics, 24, 4
     given = {
         "prediction": random.uniform(0, 1, (count, width)),

@@ -1,5 +1,5 @@
 /// \file
-/// Metrics against Keras, which computes some of them in float32, on any device.
+/// Compares metrics with Keras, which computes some of them in float32, on any device.
 #pragma once
 
 #include <algorithm>
@@ -42,7 +42,7 @@ void meets_metrics() {
   meets("mae", metric_value<D, float>(ls::MeanOf<ls::MeanAbsoluteError>{}, out, p, targets));
   meets("rmse", metric_value<D, float>(ls::RootMeanSquaredError{}, out, p, targets));
   const double cosine = metric_value<D, float>(ls::MeanCosineSimilarity{}, out, p, targets);
-  const double loss = file.values("cosine/value").at(0);  // it has the other sign
+  const double loss = file.values("cosine/value").at(0);  // the loss has the opposite sign
   CHECK(std::abs(cosine + loss) <= 1e-6);
   meets("binary_accuracy", metric_value<D, float>(ls::BinaryAccuracy{}, out, s, binary));
   meets("precision", metric_value<D, float>(ls::Precision{}, out, s, binary));

@@ -1,5 +1,5 @@
 /// \file
-/// The training runs of Keras on one to eight replicas: as Keras, and as one device of ours.
+/// The training runs of Keras on one to eight replicas, compared with Keras and with one device.
 #pragma once
 
 #include <cstddef>
@@ -10,7 +10,7 @@
 
 namespace golden {
 
-/// How far N replicas may be from one.
+/// Allowed deviation of N replicas from one.
 struct Distance {
   double loss, gradient, final_sgd, final_adam;
 };
@@ -19,7 +19,7 @@ inline constexpr Distance distance =
     sizeof(typename D::real) == sizeof(double) ? Distance{1e-12, 1e-12, 1e-12, 1e-12}
                                                : Distance{1e-6, 1e-5, 1e-6, 1e-5};
 
-/// `D` with one thread, so that eight replicas do not crowd the machine.
+/// `D` with one thread, so that eight replicas do not oversubscribe the machine.
 template <class D>
 D single() {
   D device{};

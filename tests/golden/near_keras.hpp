@@ -1,5 +1,5 @@
 /// \file
-/// A run in mixed precision beside one of Keras in float64.
+/// Compares a run in mixed precision with one of Keras in float64.
 #pragma once
 
 #include <cmath>
@@ -10,9 +10,9 @@
 
 namespace golden {
 
-/// The losses of all steps; and the first step's gradients all together point where Keras' point.
-/// They are not compared closer: rounding decides about the masks of ReLUs and the winners of
-/// pools. `steps`: the run has only so many, if that is not 0.
+/// Compares the losses of all steps, and the direction of the first step's gradient as a whole. A
+/// closer comparison is not possible, since rounding changes ReLU masks and pooling winners.
+/// `steps`: number of steps of the run, if not 0.
 inline void is_near_keras(const Trained& run, const GoldenFile& file, const std::string& prefix,
                           std::size_t steps = 0) {
   auto expected = file.values(prefix + "loss");

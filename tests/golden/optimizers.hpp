@@ -1,6 +1,6 @@
 /// \file
-/// Optimizers against Keras: the weights after each of twelve steps, on any device, by one replica
-/// and by several.
+/// Compares optimizers with Keras: the weights after each of twelve steps, on any device, with one
+/// replica and with several.
 #pragma once
 
 #include <catch2/catch_test_macros.hpp>
@@ -20,7 +20,7 @@ namespace golden {
 
 namespace ls = lockstep;
 
-/// A model whose gradient is its input: nine weights, and a loss that is the prediction.
+/// A model with nine weights whose loss is the prediction, so that the gradient is the input.
 struct Weights : ls::Sequential<ls::Input<9>, ls::Dense<1, ls::no_bias>> {};
 struct PredictionOp {
   using target_type = float;
@@ -40,16 +40,16 @@ struct Prediction {
   PredictionOp op(ls::Shape) const { return {}; }
 };
 
-/// How a step is shared; the number of examples.
+/// How a step is divided, and its number of examples.
 struct Sharing {
   std::size_t replicas, virtual_shards, examples;
 };
 
-/// A replica or a slice without an example takes part.
+/// Includes replicas and slices without examples.
 inline const std::vector<Sharing> all_sharings{
     {1, 0, 1}, {2, 0, 1}, {3, 0, 2}, {2, 0, 4}, {2, 4, 2}};
 
-/// Row `i` of a table with rows of n numbers.
+/// Row `i` of a table with n columns.
 inline std::vector<double> row(const std::vector<double>& table, std::size_t i, std::size_t n) {
   const auto first = table.begin() + static_cast<std::ptrdiff_t>(i * n);
   return {first, first + static_cast<std::ptrdiff_t>(n)};
@@ -64,7 +64,7 @@ void meets_optimizer(const std::string& name, const O& optimizer,
     const auto w0 = testing::as<T>(file.values("w0"));
     const auto gradients = file.values("g"), expected = file.values(name);
     REQUIRE(gradients.size() == 12 * w0.size());
-    // The mean of equal gradients is the gradient, also in float: so many that sums are exact.
+    // The mean of equal gradients is that gradient, exactly so in float for these counts.
     for (const Sharing& s : sharings) {
       CAPTURE(s.replicas, s.virtual_shards, s.examples);
       ls::Model model{Weights{},

@@ -1,5 +1,6 @@
 /// \file
-/// What Keras did, as data/keras_NAME.json: written by the scripts record_NAME.py beside the tests.
+/// Recorded behaviour of Keras in data/keras_NAME.json, written by the scripts record_NAME.py in
+/// the tests' folders.
 #pragma once
 
 #include <rapidjson/document.h>
@@ -41,7 +42,7 @@ inline std::vector<double> numbers(const Json& values) {
 
 inline std::string text(const Json& value) { return {value.GetString(), value.GetStringLength()}; }
 
-/// Names and values, in their order.
+/// Names and values, in file order.
 inline std::vector<std::pair<std::string, double>> logs(const Json& pairs) {
   std::vector<std::pair<std::string, double>> result;
   for (const Json& pair : pairs.GetArray()) result.emplace_back(text(pair[0]), number(pair[1]));

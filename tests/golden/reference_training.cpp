@@ -3,10 +3,10 @@
 
 using lockstep::Reference;
 
-TEST_CASE("Reference<double> trains the line of the tutorial as Keras does") {
+TEST_CASE("Reference<double> trains the tutorial's line as Keras does") {
   golden::meets_linear_regression<Reference<double>>();
 }
-TEST_CASE("Reference<float> trains the line of the tutorial as Keras does") {
+TEST_CASE("Reference<float> trains the tutorial's line as Keras does") {
   golden::meets_linear_regression<Reference<float>>();
 }
 TEST_CASE("Reference<double> trains the small CNN as Keras does") {

@@ -1,6 +1,6 @@
 /// \file
-/// The CIFAR-10 tutorial's ResNet-56 against Keras: four steps of 16 images, normalization
-/// synchronized, on any device and strategy.
+/// Compares the CIFAR-10 tutorial's ResNet-56 with Keras: four steps of 16 images, synchronized
+/// normalization, on any device and strategy.
 #pragma once
 
 #include <algorithm>
@@ -17,7 +17,7 @@ namespace golden {
 
 struct ResNet56 : resnet::ResNet<9> {};
 
-/// Allowed errors: see README.md.
+/// Tolerances; see README.md.
 struct ResNetLimits {
   double loss, all_gradients, final, final_bias;
 };
@@ -35,7 +35,7 @@ inline bool ends_with(const std::string& name, const std::string& end) {
   return name.size() >= end.size() && name.compare(name.size() - end.size(), end.size(), end) == 0;
 }
 
-/// The images of the file, each with mean 0 and deviation 1, as tf.image.per_image_standardization.
+/// The images of the file, standardized as by tf.image.per_image_standardization.
 inline std::vector<double> standardized(const GoldenFile& file) {
   std::vector<double> x = file.values("pixels");
   constexpr std::size_t size = 32 * 32 * 3;
@@ -52,7 +52,7 @@ inline std::vector<double> standardized(const GoldenFile& file) {
   return x;
 }
 
-/// Losses, accuracies, first gradients and last parameters are Keras'.
+/// Compares losses, accuracies, the first gradients and the final parameters with Keras'.
 inline void is_keras_resnet(const Trained& run, const GoldenFile& file,
                             const ResNetLimits& limits) {
   const auto expected = file.values("loss");
@@ -70,7 +70,7 @@ inline void is_keras_resnet(const Trained& run, const GoldenFile& file,
     CAPTURE(name);
     const auto theirs = file.values("grad/" + name);
     REQUIRE(ours.size() == theirs.size());
-    // Normalization takes away what a bias before it adds: both gradients are rounding.
+    // Normalization cancels a preceding bias, so both gradients are rounding error.
     if (name.compare(0, 6, "conv2d") == 0 && ends_with(name, "/bias")) {
       CHECK(norm(ours) < 1e-5 * largest);
       continue;
@@ -99,8 +99,8 @@ inline void is_keras_resnet(const Trained& run, const GoldenFile& file,
   }
 }
 
-/// check(file, train, limits) is to train by some strategies and ask is_keras_resnet. `steps`: of
-/// the file's four.
+/// Calls check(file, train, limits), which trains with some strategies and calls is_keras_resnet.
+/// `steps`: how many of the file's four steps.
 template <class D, class Check>
 void meets_resnet56(const Check& check, std::size_t steps = 4) {
   const char* const folder = std::getenv("LOCKSTEP_GOLDEN_FULL");
@@ -119,7 +119,7 @@ void meets_resnet56(const Check& check, std::size_t steps = 4) {
       resnet_limits<D>);
 }
 
-/// By one strategy.
+/// Trains with one strategy.
 template <class D, class S>
 void trains_resnet56(const S& strategy) {
   meets_resnet56<D>([&](const GoldenFile& file, const auto& train, const ResNetLimits& limits) {

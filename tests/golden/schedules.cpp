@@ -1,5 +1,5 @@
 /// \file
-/// Schedules against Keras, which computes them in float32.
+/// Compares learning-rate schedules with Keras, which computes them in float32.
 #include <catch2/catch_test_macros.hpp>
 #include <cmath>
 #include <cstdint>
@@ -11,7 +11,7 @@
 
 namespace ls = lockstep;
 
-TEST_CASE("Schedules have Keras' rates", "[golden]") {
+TEST_CASE("Schedules have Keras' learning rates", "[golden]") {
   const golden::GoldenFile file("schedules");
   const auto steps = file.values("step");
   REQUIRE(steps.size() == 14);

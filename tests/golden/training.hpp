@@ -1,5 +1,5 @@
 /// \file
-/// Whole training runs against Keras, through `fit`, on any device.
+/// Compares whole training runs with Keras, through `fit`, on any device.
 #pragma once
 
 #include <catch2/catch_test_macros.hpp>
@@ -19,26 +19,26 @@ namespace golden {
 
 namespace ls = lockstep;
 
-/// Allowed errors: see README.md.
+/// Tolerances; see README.md.
 struct Limits {
   double loss, gradient, final, change;
 };
-/// Of runs stored in float64.
+/// Tolerances for runs stored in float64.
 template <class D>
 inline constexpr Limits exact_limits{tolerance<D>, tolerance<D>, tolerance<D>, 1e-2};
-/// Of runs whose gradients and weights are stored in float32.
+/// Tolerances for runs whose gradients and weights are stored in float32.
 template <class D>
 inline constexpr Limits rounded_limits =
     sizeof(typename D::real) == sizeof(double) ? Limits{1e-10, 1e-7, 1e-7, 1e-2}
                                                : Limits{1e-5, 1e-5, 1e-5, 1e-2};
 
-/// What a run left behind.
+/// The results of a run.
 struct Trained {
   std::vector<double> losses, accuracies;
   std::map<std::string, std::vector<double>> init, gradients, final;
 };
 
-/// Trains from the run's `init/` over one pass of `data`; the gradients are the first step's.
+/// Trains one epoch of `data` from the run's `init/`; the gradients are those of the first step.
 template <class Net, class S, class Loss, class O, class Data, class... Metrics>
 Trained trained(const GoldenFile& file, const std::string& prefix, const S& strategy,
                 const Data& data, const Loss& loss, const O& optimizer, Metrics... metrics) {
@@ -64,8 +64,8 @@ Trained trained(const GoldenFile& file, const std::string& prefix, const S& stra
   return run;
 }
 
-/// The losses and accuracies of all steps, the first step's gradients and the last weights are
-/// Keras'.
+/// Compares the losses and accuracies of all steps, the first step's gradients and the final
+/// weights with Keras'.
 inline void is_as_keras(const Trained& run, const GoldenFile& file, const std::string& prefix,
                         const Limits& limits) {
   const auto expected = file.values(prefix + "loss");
@@ -91,8 +91,8 @@ inline void is_as_keras(const Trained& run, const GoldenFile& file, const std::s
   }
 }
 
-/// A run of Keras' that a device is to repeat. The checks below get each with the call
-/// `check(file, prefix, train, limits, is_adam)`, where train(strategy) gives a Trained.
+/// A run of Keras for a device to repeat. The functions below pass each run to
+/// check(file, prefix, train, limits, is_adam), where train(strategy) returns a Trained.
 template <class D>
 struct OneDeviceCheck {
   template <class Train>

@@ -1,5 +1,5 @@
 /// \file
-/// Keras' `fit` and `evaluate` with weights, on any strategy.
+/// Compares `fit` and `evaluate` with sample and class weights with Keras, on any strategy.
 #pragma once
 
 #include <catch2/catch_test_macros.hpp>
@@ -14,7 +14,7 @@
 
 namespace golden {
 
-/// What a run left behind, by the names of the file: "history/loss", "final/dense/kernel", ...
+/// The results of a run, by the names in the file: "history/loss", "final/dense/kernel", ...
 using Results = std::map<std::string, std::vector<double>>;
 
 struct FourClasses : ls::Sequential<ls::Input<3>, ls::Dense<6, ls::tanh>, ls::Dense<4>> {};
@@ -50,7 +50,7 @@ Results weighted_run(const GoldenFile& file, const std::string& prefix, const S&
 
 inline const std::vector<std::string> weighted_prefixes{"samples/", "classes/", "categorical/"};
 
-/// The run of this prefix.
+/// Repeats the run with this prefix.
 template <class S>
 Results weighted_run(const GoldenFile& file, const std::string& prefix, const S& strategy) {
   const auto examples = [&](const std::string& part) {
@@ -88,7 +88,7 @@ std::map<std::string, Results> weighted_runs(const GoldenFile& file, const S& st
   return runs;
 }
 
-/// All that Keras stored of the runs is met, and no more was found.
+/// Checks that all values stored by Keras are matched, and that there are no others.
 inline void are_as_keras(const std::map<std::string, Results>& runs, const GoldenFile& file,
                          double allowed) {
   for (const auto& [prefix, results] : runs) {
@@ -106,7 +106,7 @@ void meets_weighted() {
   are_as_keras(weighted_runs(file, ls::OneDevice<D>{}), file, tolerance<D>);
 }
 
-/// With one to eight replicas, of which some have nothing of the last batches.
+/// Trains with one to eight replicas, some of which have no examples in the last batches.
 template <class D>
 void meets_weighted_mirrored() {
   const GoldenFile file("weighted");

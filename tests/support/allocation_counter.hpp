@@ -1,10 +1,10 @@
 /// \file
-/// Counts the calls of operator new, each thread for itself. Include it in exactly one file of a
-/// program: it replaces the operators of the whole program.
+/// Counts calls of operator new per thread. Include it in exactly one file of a program, since it
+/// replaces the operators of the whole program.
 ///
-/// What oneDNN allocates while it runs a primitive is not counted: this file also stands in front
-/// of its C function `dnnl_primitive_execute`, pauses the count of the calling thread and passes
-/// the call on. The library under test has no hook for this.
+/// Allocations by oneDNN while it executes a primitive are not counted: this file also interposes
+/// oneDNN's C function `dnnl_primitive_execute`, pauses the calling thread's count and forwards the
+/// call. The library under test has no hook for this.
 #pragma once
 
 #include <dlfcn.h>
@@ -17,7 +17,7 @@ namespace testing {
 inline thread_local std::size_t allocations = 0;
 inline thread_local int allocations_paused = 0;
 
-/// Allocations of this thread since the object was made.
+/// Counts this thread's allocations since construction.
 /// \code
 ///   const AllocationCounter counter;
 ///   step();
@@ -41,8 +41,8 @@ inline void* counted_allocation_or_throw(std::size_t bytes, std::size_t alignmen
 }
 }  // namespace testing
 
-// Not inline: g++ must not see that new ends in aligned_alloc. The array and nothrow forms of the
-// standard library call these, except for the aligned nothrow one.
+// Not inline: g++ must not see that new ends in aligned_alloc. The standard library's array and
+// nothrow forms call these, except for the aligned nothrow form.
 [[gnu::noinline]] void* operator new(std::size_t n) {
   return testing::counted_allocation_or_throw(n, alignof(std::max_align_t));
 }

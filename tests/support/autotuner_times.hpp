@@ -1,5 +1,5 @@
 /// \file
-/// What the events of a HostGpu are to say while candidates are measured.
+/// Time measurements for a HostGpu to report while the autotuner runs.
 #pragma once
 
 #include <algorithm>
@@ -10,15 +10,15 @@
 
 namespace testing {
 
-/// How often a way is run in its graph, if it takes so many milliseconds.
+/// Copies of a candidate in its graph, if one run takes `time` milliseconds.
 inline int copies_of(float time) {
   using lockstep::detail::cuda::Autotuner;
   return std::clamp(static_cast<int>(Autotuner::longest_graph / time), 1, Autotuner::max_copies);
 }
-/// How often it is called: tried, timed once, recorded.
+/// Total calls of that candidate: one trial, one timed run, and the captured copies.
 inline std::size_t calls_of(float time) { return static_cast<std::size_t>(2 + copies_of(time)); }
 
-/// Adds the times of a race between candidates that take so many milliseconds each.
+/// Appends the measurements of a tuning run between candidates with these times in milliseconds.
 inline void add_tuning_times(std::vector<float>& times, std::vector<float> candidates) {
   using lockstep::detail::cuda::Autotuner;
   if (candidates.size() == 1) return;

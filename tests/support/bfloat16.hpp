@@ -1,5 +1,5 @@
 /// \file
-/// What tests in bfloat16 ask of the machine.
+/// Requirements of bfloat16 tests on the machine.
 #pragma once
 
 #include <catch2/catch_test_macros.hpp>
@@ -8,7 +8,7 @@
 
 namespace testing {
 
-/// Skips the test where the device cannot be opened.
+/// Skips the test if the device cannot be opened.
 inline void need_bfloat16() {
   try {
     lockstep::CpuBFloat16{}.open(1, 0);

@@ -1,6 +1,6 @@
 /// \file
-/// Layers without products of matrices in bfloat16: what each device does with generated shapes.
-/// `Tested` is that of a device's compare.hpp.
+/// Layers without matrix products in bfloat16: checks on generated shapes, for each device.
+/// `Tested` comes from the device's compare.hpp.
 #pragma once
 
 #include <catch2/catch_message.hpp>
@@ -15,7 +15,7 @@
 
 namespace testing {
 
-/// One rounding of each number that is stored in bfloat16: see compare.hpp.
+/// Tolerance for one rounding of each value stored in bfloat16; see compare.hpp.
 template <class Tested, class O>
 void check_parameterless(const O& op, lockstep::Shape in, std::size_t count, double spread = 1) {
   INFO(to_string(in) << ", spread " << spread);
@@ -75,7 +75,7 @@ void takes_softmax_in_bfloat16() {
     const auto expected = run<lockstep::Reference<double>>(op, count, n);
     const auto result = run(op, count, n, Tested::half());
     CHECK(relative_error(result.y, expected.y) < half_tolerance);
-    // Backward reads the stored y, whose roundings are of the size of the tolerance.
+    // Backward reads the stored y, whose rounding error is as large as the tolerance.
     CHECK(relative_error(result.dx, expected.dx) < 4 * half_tolerance);
   }
 }

@@ -1,6 +1,6 @@
 /// \file
-/// Layers that join two branches: what each device does with generated shapes. `Tested` is that of
-/// a device's compare.hpp.
+/// Layers that join two branches: checks on generated shapes, for each device. `Tested` comes from
+/// the device's compare.hpp.
 #pragma once
 
 #include <catch2/catch_message.hpp>

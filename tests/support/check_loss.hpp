@@ -1,5 +1,5 @@
 /// \file
-/// The gradient of a loss against central differences of its own value.
+/// Compares the gradient of a loss with central differences of its value.
 #pragma once
 
 #include <vector>
@@ -8,7 +8,7 @@
 
 namespace testing {
 
-/// Relative error of the gradient of sum / 8 in Device.
+/// Relative error of the gradient of sum / 8 on Device.
 template <class D, class Op>
 double loss_gradient_error(
     const Op& op, std::vector<typename D::real> p,

@@ -1,5 +1,5 @@
 /// \file
-/// Parts of a test that need a process of their own.
+/// Runs parts of a test in a separate process.
 #pragma once
 
 #include <sys/wait.h>
@@ -17,7 +17,7 @@
 
 namespace testing {
 
-/// The exit status of a forked child that runs `body`; -1 if it takes longer than a minute.
+/// Runs `body` in a forked child. Returns its exit status; -1 after one minute.
 template <class Body>
 int in_child(const Body& body) {
   const pid_t child = ::fork();
@@ -42,11 +42,11 @@ int in_child(const Body& body) {
 
 using Environment = std::vector<std::pair<const char*, const char*>>;
 
-/// The exit status of this program's test `name` in a process with more variables; on one core if
-/// `cores` is 1.
+/// Runs this program's test `name` in a new process with additional environment variables, bound to
+/// one core if `cores` is 1. Returns its exit status.
 inline int in_process(const char* name, const Environment& environment, int cores = 0) {
   return in_child([&] {
-    ::setenv("OMP_WAIT_POLICY", "passive", 1);  // faster where tests share cores
+    ::setenv("OMP_WAIT_POLICY", "passive", 1);  // no spinning: tests share cores
     for (const auto& [key, value] : environment) ::setenv(key, value, 1);
     const lockstep::detail::Cores all;
     if (cores == 1) all.share(static_cast<std::size_t>(all.count()), 0).bind();

@@ -1,5 +1,5 @@
 /// \file
-/// A locale whose numbers have a decimal comma, made by localedef in a temporary folder.
+/// A locale with a decimal comma, created by localedef in a temporary folder.
 #pragma once
 
 #include <stdlib.h>
@@ -13,8 +13,8 @@
 
 #include <catch2/catch_test_macros.hpp>
 
-/// The locale of C's and of C++'s numbers, for the object's life. Skips the test where the system
-/// cannot make one.
+/// Scope that sets the numeric locale of C and C++. Skips the test if the system cannot create the
+/// locale.
 class CommaLocale {
  public:
   CommaLocale() : folder_(std::filesystem::temp_directory_path() / "lockstep-locale-XXXXXX") {
@@ -24,7 +24,7 @@ class CommaLocale {
                                           "grouping 3;3\nEND LC_NUMERIC\n";
     const std::string make =
         "localedef -c -i " + folder_ + "/source -f UTF-8 " + folder_ + "/comma >/dev/null 2>&1";
-    // The other categories are missing, which it reports by exit code 1.
+    // localedef exits with 1 because the other categories are missing.
     is_made_ = std::system(make.c_str()) >= 0 && ::setenv("LOCPATH", folder_.c_str(), 1) == 0 &&
                std::setlocale(LC_NUMERIC, "comma") != nullptr;
     if (!is_made_) {

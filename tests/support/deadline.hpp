@@ -1,5 +1,5 @@
 /// \file
-/// A hang ends the program with a sentence.
+/// Ends a hanging test program with a message.
 #pragma once
 
 #include <chrono>
@@ -13,7 +13,7 @@
 
 namespace testing {
 
-/// Ends the program if it lives too long.
+/// Ends the program unless destroyed before the deadline.
 class Deadline {
  public:
   explicit Deadline(std::string what = "the test",

@@ -1,5 +1,5 @@
 /// \file
-/// A cuBLASLt that records what it is asked and computes nothing. No test of numbers may use it.
+/// A fake cuBLASLt that records its calls and computes nothing; not for tests of values.
 #pragma once
 
 #include <algorithm>
@@ -15,8 +15,7 @@
 
 namespace testing {
 
-/// While it lives, lockstep finds this cuBLASLt. Make it after HostGpu, and end what uses it
-/// before.
+/// Replaces cuBLASLt for its lifetime. Construct it after HostGpu, and destroy its users first.
 class FakeCublasLt : public Recorder {
  public:
   FakeCublasLt() : table_(recorded()), instead_(table_) { fake = this; }
@@ -25,10 +24,10 @@ class FakeCublasLt : public Recorder {
   int ways = 3;                          ///< that the heuristics offer
   std::size_t workspace = 1000;          ///< that way i wants (i + 1) times
   std::set<cublasLtEpilogue_t> refused;  ///< for these there is no way
-  /// Descriptors that were made and not destroyed.
+  /// Descriptors created and not destroyed yet.
   int alive = 0;
 
-  /// A matrix column by column, as the last product read it.
+  /// A column-major matrix, as read by the last product.
   struct Matrix {
     cudaDataType_t type = CUDA_R_32F;
     std::uint64_t rows = 0, columns = 0;
@@ -36,14 +35,14 @@ class FakeCublasLt : public Recorder {
     bool transposed = false;
     const void* place = nullptr;
 
-    /// Where (i, k) of the matrix lies that is multiplied.
+    /// Offset of element (i, k) of the matrix, after transposition.
     std::int64_t at(std::int64_t i, std::int64_t k) const {
       return transposed ? k + i * step : i + k * step;
     }
     std::uint64_t used_rows() const { return transposed ? columns : rows; }
     std::uint64_t used_columns() const { return transposed ? rows : columns; }
   };
-  /// The last product: d = a * b.
+  /// The last product, d = a * b.
   struct Product {
     Matrix a, b, d;
     cublasComputeType_t compute{};
@@ -56,8 +55,8 @@ class FakeCublasLt : public Recorder {
     float alpha = 0, beta = 1;
     int way = -1;
   } product;
-  std::function<void()> at_matmul{};  ///< called by each product, when it is set
-  /// What the last question allowed.
+  std::function<void()> at_matmul{};  ///< called in each product, after `product` is set
+  /// Attributes of the preference in the last heuristics query.
   std::map<int, std::uint64_t> preferences;
 
  private:

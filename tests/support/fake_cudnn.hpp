@@ -1,5 +1,5 @@
 /// \file
-/// A cuDNN that records what it is asked and computes nothing. No test of numbers may use it.
+/// A fake cuDNN that records its calls and computes nothing; not for tests of values.
 #pragma once
 
 #include <algorithm>
@@ -19,8 +19,8 @@
 
 namespace testing {
 
-/// While it lives, lockstep finds this cuDNN. Make it after HostGpu, and end what uses it before.
-/// Beside the functions' names it notes `finalize plan` and `finalize heuristics`.
+/// Replaces cuDNN for its lifetime. Construct it after HostGpu, and destroy its users first. In
+/// addition to function names it records `finalize plan` and `finalize heuristics`.
 class FakeCudnn : public Recorder {
  public:
   FakeCudnn() : table_(recorded()), instead_(table_) { fake = this; }
@@ -28,15 +28,15 @@ class FakeCudnn : public Recorder {
 
   std::int64_t engines = 3;  ///< that the heuristics offer; a plan's JSON is its engine's number
   std::int64_t workspace = 1000;  ///< that each plan wants
-  /// Descriptors that were made and not destroyed.
+  /// Number of descriptors created and not destroyed yet.
   std::size_t alive() const { return alive_.size(); }
-  /// Of the last execute: places by name of the tensor, and the workspace.
+  /// Arguments of the last execute: tensor addresses by unique id, and the workspace.
   std::map<std::int64_t, void*> places;
   void* workspace_place = nullptr;
   cudnnBackendDescriptor_t executed = nullptr;  ///< the plan
   int engine = -1;                              ///< its engine
   cudaStream_t stream = nullptr;
-  std::function<void()> at_execute{};  ///< called by each execute, when all this is set
+  std::function<void()> at_execute{};  ///< called in each execute, after the members above are set
 
  private:
   struct Fake {
@@ -83,7 +83,7 @@ class FakeCudnn : public Recorder {
     return CUDNN_STATUS_SUCCESS;
   }
 
-  /// What finalize finds out about a plan's engine; false: there is no such.
+  /// Sets the engine of a plan when it is finalized; false if there is no such engine.
   static bool find_engine(Fake& plan) {
     if (plan.attributes.count(CUDNN_ATTR_EXECUTION_PLAN_JSON_REPRESENTATION) > 0) {
       const auto all = list<char>(plan, CUDNN_ATTR_EXECUTION_PLAN_JSON_REPRESENTATION);

@@ -1,7 +1,7 @@
 /// \file
-/// The GPU of tests that fork. Invariant: a process that has opened CUDA cannot fork workers that
-/// use it, so this one never does: whether there is a GPU is asked in a process of its own, and
-/// without one HostGpu stands in for it, which the workers inherit.
+/// The GPU of tests that fork. A process that has initialized CUDA cannot fork workers that use it.
+/// Invariant: this process never initializes CUDA. It probes for a GPU in a child process, and
+/// without one installs HostGpu, which the workers inherit.
 #pragma once
 
 #include <sys/wait.h>
@@ -14,7 +14,7 @@
 
 namespace testing {
 
-/// Make one before the first fork, and open no device in this process.
+/// Construct it before the first fork, and open no device in this process.
 /// \code
 ///   const testing::ForkedGpu gpu;
 ///   Processes job(2, [](Here&) { train(ls::MultiWorkerMirrored<ls::Cuda>{}); });

@@ -1,6 +1,6 @@
 /// \file
-/// A BatchNormalization fused with the ReLU, or the sum and the ReLU, behind it: generated cases,
-/// and what each device does with them. `Tested` is that of a device's compare.hpp.
+/// BatchNormalization fused with ReLU, or with Add and ReLU: generated cases and checks for each
+/// device. `Tested` comes from the device's compare.hpp.
 #pragma once
 
 #include <algorithm>
@@ -32,7 +32,7 @@ inline lockstep::BatchNormalizationOp generated_normalization(lockstep::Philox& 
           .scale = one_of(g, 0, 1) == 0};
 }
 
-/// The ops one after the other, as a plan without the rule runs them.
+/// The ops in sequence, as a plan without the rule runs them.
 template <class D, class O>
 LayerResult<typename D::real> unfused(const O& op, std::size_t count, const Numbers& n,
                                       const std::vector<float>& state, bool training,
@@ -50,9 +50,10 @@ LayerResult<typename D::real> unfused(const O& op, std::size_t count, const Numb
   return result;
 }
 
-/// look(op, count, numbers, state, training, what the ops do one after the other in double).
-template <class O, class Look>
-void for_fused_normalizations(std::uint64_t seed, int shapes, const Look& look) {
+/// Calls check(op, count, numbers, state, training, expected) for generated cases, where `expected`
+/// is the result of the ops in sequence in double.
+template <class O, class Check>
+void for_fused_normalizations(std::uint64_t seed, int shapes, const Check& check) {
   lockstep::Philox g(seed);
   for (int i = 0; i < shapes; ++i) {
     const lockstep::BatchNormalizationOp norm = generated_normalization(g);
@@ -75,13 +76,13 @@ void for_fused_normalizations(std::uint64_t seed, int shapes, const Look& look) 
     const std::vector<float> state(2 * norm.channels(), 0.5f);
     for (const bool training : {true, false}) {
       INFO("training " << training);
-      look(op, count, n, state, training,
-           unfused<lockstep::Reference<double>>(op, count, n, state, training));
+      check(op, count, n, state, training,
+            unfused<lockstep::Reference<double>>(op, count, n, state, training));
     }
   }
 }
 
-/// The block's input is the batch itself: only the skip branch's gradient, or none at all.
+/// If the block's input is the batch itself, only the gradient of the skip branch is computed.
 template <class Tested>
 void fuses_without_a_wanted_gradient() {
   using D = typename Tested::Device;
@@ -98,7 +99,7 @@ void fuses_without_a_wanted_gradient() {
   CHECK(some.dw == all.dw);
 }
 
-/// As TensorFlow's ReLU does.
+/// The fused ReLU propagates NaN, as TensorFlow's does.
 template <class Tested>
 void keeps_what_is_not_a_number() {
   using D = typename Tested::Device;

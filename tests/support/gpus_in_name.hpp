@@ -1,12 +1,12 @@
 /// \file
-/// A driver's table that knows of GPUs and does nothing on them.
+/// A driver table that enumerates GPUs but executes nothing.
 #pragma once
 
 #include "lockstep/devices/cuda/libraries/driver.hpp"
 
 namespace testing {
 
-/// `count` GPUs in name only, which differ in the first byte of their UUIDs.
+/// A driver with `count` GPUs that differ in the first byte of their UUIDs.
 template <int count>
 lockstep::detail::cuda::Driver gpus_in_name() {
   lockstep::detail::cuda::Driver table;

@@ -1,8 +1,8 @@
 /// \file
-/// A description of a GPU for cuDNN 9.19, which makes heuristics and plans for it without one.
-/// Invariant: it is what cuDNN said of an H200, if tests/data/h200.deviceprop.json is there (the
-/// test of device_properties.cpp writes it on such a GPU); else the numbers are those that NVIDIA
-/// publishes, and were not read from a device.
+/// Device properties of an H200 for cuDNN 9.19, which runs heuristics and builds plans for a
+/// described GPU without having one. The properties are those that cuDNN reported on an H200, if
+/// tests/data/h200.deviceprop.json exists (the test of device_properties.cpp writes it on such a
+/// GPU); otherwise the numbers published by NVIDIA.
 #pragma once
 
 #include <fstream>
@@ -13,7 +13,7 @@
 
 namespace testing {
 
-/// Of CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION.
+/// In the format of CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION.
 inline constexpr char published_h200[] =
     R"({"maxGridSize": [2147483647, 65535, 65535], "maxBlockSize": [1024, 1024, 64],
 "regsPerBlock": 65536, "multiProcessorCount": 132, "warpSize": 32,
@@ -32,12 +32,12 @@ inline std::string h200_description() {
   return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
 }
 
-/// Why the real cuDNN cannot be used here; empty: it can.
+/// Why the real cuDNN cannot be used on this machine; empty if it can.
 inline std::string why_no_cudnn() {
   try {
     if (const std::size_t version = lockstep::detail::cuda::cudnn().cudnnGetVersion();
         version < 90800)
-      return "cuDNN " + std::to_string(version) + " makes no plans without a GPU; 9.8 does";
+      return "cuDNN " + std::to_string(version) + " cannot build plans without a GPU; 9.8 can";
     return "";
   } catch (const lockstep::DeviceError& error) {
     return error.what();

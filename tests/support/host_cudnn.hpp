@@ -1,6 +1,6 @@
 /// \file
-/// A cuDNN that computes convolutions on the host, in the place of a GPU. Invariant: a graph has
-/// one engine.
+/// A cuDNN that computes convolutions on the host instead of a GPU. Invariant: each graph has
+/// exactly one engine.
 #pragma once
 
 #include <unistd.h>
@@ -20,13 +20,13 @@
 
 namespace testing {
 
-/// While it lives, lockstep finds this cuDNN. Make it after HostGpu, and end what uses it before.
+/// Replaces cuDNN for its lifetime. Construct it after HostGpu, and destroy its users first.
 class HostCudnn {
  public:
   HostCudnn() : instead_(table_) { current = this; }
   ~HostCudnn() { current = nullptr; }
 
-  std::atomic<std::size_t> runs = 0;  ///< graphs that were asked for
+  std::atomic<std::size_t> runs = 0;  ///< number of graphs executed
 
  private:
   using Name = host_cudnn::Name;
@@ -35,7 +35,7 @@ class HostCudnn {
 
   static Part& of(cudnnBackendDescriptor_t d) { return *reinterpret_cast<Part*>(d); }
 
-  /// In the place of a plan's JSON: it is known in this process only.
+  /// Stands for a plan's JSON; valid in this process only.
   static std::string plan_name(const Made& plan) {
     const Part config = plan.parts.at(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG).at(0);
     const std::string name =

@@ -1,6 +1,6 @@
 /// \file
-/// What is described to a cuDNN, and a graph of it run on the host in plain loops. Invariants: what
-/// is read is what was described, tensor by tensor, and nothing else.
+/// Descriptors of a cuDNN graph, and its execution on the host in plain loops. Invariant: execution
+/// depends only on what was described, tensor by tensor.
 #pragma once
 
 #include <algorithm>
@@ -40,10 +40,10 @@ struct Made {
   const Made& part(Name name) const { return *parts.at(name).at(0); }
 };
 
-/// A tensor in the GPU's memory, or between two operations.
+/// A tensor in GPU memory, or a virtual one between two operations.
 struct Tensor {
   cudnnDataType_t type;
-  void* place;  ///< null: between
+  void* place;  ///< address; null for a virtual tensor
   std::vector<float>* between;
   std::array<std::int64_t, 4> sizes{}, steps{};
 
@@ -84,7 +84,7 @@ struct Tensor {
     for (std::size_t i = 0; i < values.size(); ++i) values[i] = get(static_cast<std::int64_t>(i));
     return values;
   }
-  /// f(a, b, c, d) for all places.
+  /// Calls f(a, b, c, d) for all elements.
   template <class F>
   void each(const F& f) const {
     for (std::int64_t a = 0; a < sizes[0]; ++a)
@@ -94,7 +94,7 @@ struct Tensor {
   }
 };
 
-/// f(place of x, of w, of y) for all products of a convolution.
+/// Calls f(offset in x, in w, in y) for all products of a convolution.
 template <class F>
 void products(const Made& geometry, const Tensor& x, const Tensor& w, const Tensor& y, const F& f) {
   const auto step = geometry.list<std::int64_t>(CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES),
@@ -111,7 +111,7 @@ void products(const Made& geometry, const Tensor& x, const Tensor& w, const Tens
       }
   });
 }
-/// `to` += of[] other[], in double.
+/// `to` += of[i] * other[j] over all products, accumulated in double.
 template <class Places>
 void convolve(const Tensor& to, const Tensor& a, const Tensor& b, const Places& places) {
   const std::vector<float> of_a = a.all(), of_b = b.all();

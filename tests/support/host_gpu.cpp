@@ -1,5 +1,5 @@
 /// \file
-/// The GPU for tests on machines without one, compiled once for all of them.
+/// Definitions of the emulated GPU, compiled once for all tests.
 #include "support/host_gpu.hpp"
 
 #include <regex>
@@ -10,12 +10,12 @@ namespace testing {
 
 HostGpuMemory::HostGpuMemory() {
   base_ = static_cast<char*>(
-      mmap(nullptr, room, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0));
-  free_[0] = room;
+      mmap(nullptr, capacity, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0));
+  free_[0] = capacity;
 }
 
-void* HostGpuMemory::take(std::size_t bytes) {
-  bytes = (bytes + 4095) / 4096 * 4096 + 4096;  // and a page between
+void* HostGpuMemory::allocate(std::size_t bytes) {
+  bytes = (bytes + 4095) / 4096 * 4096 + 4096;  // whole pages and a guard page
   if (bytes > free()) return nullptr;
   for (auto [at, size] : free_) {
     if (size < bytes) continue;
@@ -27,7 +27,7 @@ void* HostGpuMemory::take(std::size_t bytes) {
   return nullptr;
 }
 
-bool HostGpuMemory::give(void* p) {
+bool HostGpuMemory::release(void* p) {
   const auto i = used_.find(static_cast<std::size_t>(static_cast<char*>(p) - base_));
   if (i == used_.end()) return false;
   madvise(p, i->second, MADV_DONTNEED);
@@ -58,9 +58,9 @@ HostGpu::HostGpu()
 }
 
 HostGpu::~HostGpu() { instance = nullptr; }
-void HostGpu::call(std::function<void()> run) { say({std::move(run), nullptr, {}, {}, {}}); }
+void HostGpu::call(std::function<void()> run) { enqueue({std::move(run), nullptr, {}, {}, {}}); }
 
-void HostGpu::say(Call call) {
+void HostGpu::enqueue(Call call) {
   auto shared = std::make_shared<Call>(std::move(call));
   if (capturing) {
     captured.push_back(shared);
@@ -111,7 +111,7 @@ HostGpu::Driver HostGpu::driver_table() {
   };
   d.cuDeviceGetUuid = [](CUuuid* u, CUdevice) { return *u = {}, CUDA_SUCCESS; };
   d.cuDeviceTotalMem = [](std::size_t* n, CUdevice) {
-    return *n = HostGpuMemory::room, CUDA_SUCCESS;
+    return *n = HostGpuMemory::capacity, CUDA_SUCCESS;
   };
   d.cuDeviceGetAttribute = [](int* v, CUdevice_attribute a, CUdevice) {
     *v = a == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR   ? 9
@@ -130,15 +130,15 @@ HostGpu::Driver HostGpu::driver_table() {
   d.cuMemAlloc = [](CUdeviceptr* p, std::size_t n) {
     if (contexts == 0) return CUDA_ERROR_INVALID_CONTEXT;
     const std::scoped_lock lock(instance->mutex_);
-    void* const q = instance->memory.take(n);
+    void* const q = instance->memory.allocate(n);
     *p = reinterpret_cast<CUdeviceptr>(q);
     return q == nullptr ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS;
   };
   d.cuMemFree = [](CUdeviceptr p) {
     if (contexts == 0) return CUDA_ERROR_INVALID_CONTEXT;
     const std::scoped_lock lock(instance->mutex_);
-    return instance->memory.give(reinterpret_cast<void*>(p)) ? CUDA_SUCCESS
-                                                             : CUDA_ERROR_INVALID_VALUE;
+    return instance->memory.release(reinterpret_cast<void*>(p)) ? CUDA_SUCCESS
+                                                                : CUDA_ERROR_INVALID_VALUE;
   };
   d.cuMemGetInfo = [](std::size_t* f, std::size_t* a) {
     const std::scoped_lock lock(instance->mutex_);
@@ -152,33 +152,33 @@ HostGpu::Driver HostGpu::driver_table() {
   d.cuMemFreeHost = [](void* p) { return std::free(p), CUDA_SUCCESS; };
   d.cuMemcpyHtoDAsync = [](CUdeviceptr to, const void* from, std::size_t n, CUstream) {
     if (contexts == 0) return CUDA_ERROR_INVALID_CONTEXT;
-    say({[=] {
-           std::memcpy(reinterpret_cast<void*>(to), from, n);
-           instance->copied_in += n;
-         },
-         nullptr,
-         {},
-         {},
-         {}});
+    enqueue({[=] {
+               std::memcpy(reinterpret_cast<void*>(to), from, n);
+               instance->copied_in += n;
+             },
+             nullptr,
+             {},
+             {},
+             {}});
     return CUDA_SUCCESS;
   };
   d.cuMemcpyDtoHAsync = [](void* to, CUdeviceptr from, std::size_t n, CUstream) {
     if (contexts == 0) return CUDA_ERROR_INVALID_CONTEXT;
-    say({[=] { std::memcpy(to, reinterpret_cast<void*>(from), n); }, nullptr, {}, {}, {}});
+    enqueue({[=] { std::memcpy(to, reinterpret_cast<void*>(from), n); }, nullptr, {}, {}, {}});
     return CUDA_SUCCESS;
   };
   d.cuMemcpyDtoDAsync = [](CUdeviceptr to, CUdeviceptr from, std::size_t n, CUstream) {
     if (contexts == 0) return CUDA_ERROR_INVALID_CONTEXT;
-    say({[=] { std::memcpy(reinterpret_cast<void*>(to), reinterpret_cast<void*>(from), n); },
-         nullptr,
-         {},
-         {},
-         {}});
+    enqueue({[=] { std::memcpy(reinterpret_cast<void*>(to), reinterpret_cast<void*>(from), n); },
+             nullptr,
+             {},
+             {},
+             {}});
     return CUDA_SUCCESS;
   };
   d.cuMemsetD8Async = [](CUdeviceptr p, unsigned char v, std::size_t n, CUstream) {
     if (contexts == 0) return CUDA_ERROR_INVALID_CONTEXT;
-    say({[=] { std::memset(reinterpret_cast<void*>(p), v, n); }, nullptr, {}, {}, {}});
+    enqueue({[=] { std::memset(reinterpret_cast<void*>(p), v, n); }, nullptr, {}, {}, {}});
     return CUDA_SUCCESS;
   };
   d.cuStreamCreate = [](CUstream* s, unsigned) {
@@ -197,7 +197,7 @@ HostGpu::Driver HostGpu::driver_table() {
     return capturing ? CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED : error();
   };
   d.cuStreamQuery = [](CUstream) { return error(); };
-  // Each call is done when it returns, so there is nothing to wait for.
+  // Each call completes before it returns, so events need not wait.
   d.cuEventCreate = [](CUevent* e, unsigned) {
     if (contexts == 0) return CUDA_ERROR_INVALID_CONTEXT;
     return *e = reinterpret_cast<CUevent>(24), CUDA_SUCCESS;
@@ -283,7 +283,7 @@ HostGpu::Driver HostGpu::driver_table() {
       const std::scoped_lock lock(instance->mutex_);
       ++instance->launches;
     }
-    say(std::move(call));
+    enqueue(std::move(call));
     return CUDA_SUCCESS;
   };
   return d;
@@ -304,8 +304,8 @@ CUresult HostGpu::load(CUmodule* m, const void* data) {
   if (module->library == nullptr) return CUDA_ERROR_INVALID_IMAGE;
   const std::string names = bytes + size;
   std::istringstream list(names);
-  bool meets = false;
-  list >> meets;
+  bool synchronizes = false;
+  list >> synchronizes;
   for (std::string name; list >> name;) {
     HostFunction f;
     const auto symbol = [&](const std::string& s) {
@@ -314,7 +314,7 @@ CUresult HostGpu::load(CUmodule* m, const void* data) {
     f.call = reinterpret_cast<void (*)(void**)>(symbol("host_call_"));
     f.sizes = reinterpret_cast<const int* (*)()>(symbol("host_sizes_"))();
     f.thread = static_cast<HostThread**>(dlsym(module->library, "host_thread"));
-    f.meets = meets;
+    f.synchronizes = synchronizes;
     const auto place = module->functions.emplace(name, f).first;
     place->second.name = place->first.c_str();
   }
@@ -324,8 +324,8 @@ CUresult HostGpu::load(CUmodule* m, const void* data) {
   return CUDA_SUCCESS;
 }
 
-/// A text's file in $LOCKSTEP_HOST_GPU_STORE: the size of the log, the log and the code, which is
-/// empty for a text that a compiler refused.
+/// The cache file of a text in $LOCKSTEP_HOST_GPU_STORE: size of the log, log, code. The code is
+/// empty if the text does not compile.
 class HostGpu::Store {
  public:
   explicit Store(const Program& program) {
@@ -345,7 +345,7 @@ class HostGpu::Store {
   }
   void write(const Program& program) const {
     const bool is_refused = program.code.empty();
-    // A compiler that is missing or was killed says nothing of the text.
+    // Without an error message the compiler is missing or was killed; that is not a verdict.
     if (path_.empty() || (is_refused && program.log.find("error") == std::string::npos)) return;
     const std::string part = path_ + "." + std::to_string(getpid());
     const std::uint64_t size = program.log.size();
@@ -362,7 +362,7 @@ class HostGpu::Store {
 HostGpu::Nvrtc HostGpu::nvrtc_table() {
   Nvrtc n;
   n.nvrtcVersion = [](int* major, int* minor) {
-    // Of the prologue: what is cached holds for it.
+    // The version identifies the prologue and epilogue, with which cached kernels were compiled.
     const std::string all = std::string(host_prologue) + host_epilogue;
     *major = 0;
     *minor = static_cast<int>(std::hash<std::string>{}(all) % 1000000);
@@ -443,7 +443,7 @@ bool HostGpu::compile_for_host(Program& program) {
     const std::uint64_t size = library.size();
     program.code.assign(reinterpret_cast<const char*>(&size), sizeof size);
     program.code += library;
-    // The prelude's own functions wait, whoever calls them: only the text itself counts.
+    // Functions of the prelude synchronize even if unused, so only the text after it is searched.
     const std::size_t text = program.text.rfind("return z ^ (z >> 31);");
     const std::string own = program.text.substr(text == std::string::npos ? 0 : text);
     static const std::regex waits("__sync|__shfl|_sum\\(|_(arg)?max\\(");
@@ -482,7 +482,8 @@ void HostGpu::forget_text(const std::string& text) {
 
 bool HostGpu::compile_for_gpus(Program& program) {
   if (real_nvrtc() == nullptr) return true;
-  // Each text for all of them, and some of its other specialisations for one.
+  // The first specialization of a text is compiled for all architectures; of the others, a sample
+  // for one of them.
   constexpr auto& all = gpu_architectures;
   const bool is_new = is_first_of_its_text(program.text);
   const std::size_t one = std::hash<std::string>{}(program.text) % (8 * std::size(all));
@@ -491,7 +492,7 @@ bool HostGpu::compile_for_gpus(Program& program) {
     const GpuCode code = compile_for_gpu(program.text, program.name, all[i]);
     if (code.done && !code.spills()) continue;
     program.log = std::string("for ") + all[i] + ": " + code.log;
-    if (is_new) forget_text(program.text);  // the next run looks at all of them again
+    if (is_new) forget_text(program.text);  // the next run checks all architectures again
     return false;
   }
   return true;

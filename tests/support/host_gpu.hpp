@@ -1,14 +1,20 @@
 /// \file
-/// A GPU for tests on machines without one: memory of the host, kernels' texts compiled as C++, the
-/// grid run in loops. It computes our own kernels; cuDNN and cuBLASLt are missing. Each text is
-/// compiled by the real NVRTC as well, for sm_80, sm_90a and sm_100, where NVRTC can be loaded, and
-/// must not spill registers.
+/// A GPU emulated on the host, for tests on machines without one. It replaces the tables of the
+/// driver and of NVRTC:
 ///
-/// $LOCKSTEP_HOST_GPU_STORE names a folder that keeps what the compilers made of each text, so that
-/// tests with empty kernel caches also run on machines without a compiler.
+///   kernel text --nvrtcCompileProgram--> g++ -shared (and, if present, the real NVRTC, as a check)
+///   cuModuleLoadData ------------------> dlopen
+///   cuLaunchKernel --------------------> loops over blocks and threads (HostBlock), on the caller
+///   stream capture, graphs ------------> list of calls
 ///
-/// Memory of this GPU can be touched in a kernel or a copy only: the host's touch is a segmentation
-/// fault.
+/// lockstep's own kernels compute; cuDNN and cuBLASLt are missing. Where the real NVRTC can be
+/// loaded, each text must also compile for sm_80, sm_90a and sm_100 without spilling registers.
+///
+/// $LOCKSTEP_HOST_GPU_STORE names a folder that caches the compilers' output, so that tests with
+/// empty kernel caches also run on machines without a compiler.
+///
+/// Memory of this GPU is accessible only within a kernel or a copy; any other access by the host is
+/// a segmentation fault.
 #pragma once
 
 #include <dlfcn.h>
@@ -43,17 +49,17 @@
 
 namespace testing {
 
-/// Memory that only the GPU may touch.
+/// Memory that only the emulated GPU may access.
 class HostGpuMemory {
  public:
-  static constexpr std::size_t room = std::size_t{4} << 30;
+  static constexpr std::size_t capacity = std::size_t{4} << 30;
   HostGpuMemory();
-  std::size_t limit = room;  ///< bytes that may be taken, with a page each more
-  void* take(std::size_t bytes);
-  bool give(void* p);
+  std::size_t limit = capacity;  ///< bytes that can be allocated, including a guard page each
+  void* allocate(std::size_t bytes);
+  bool release(void* p);
   std::size_t used() const { return used_.size(); }
   std::size_t free() const;
-  /// While it lives, this thread is the GPU.
+  /// Scope in which the memory is accessible, i.e. the calling thread acts as the GPU.
   class Open {
    public:
     explicit Open(HostGpuMemory& memory);
@@ -69,7 +75,7 @@ class HostGpuMemory {
   std::map<std::size_t, std::size_t> free_, used_;
 };
 
-/// The tables of the driver and of NVRTC. Make one object; while it lives, lockstep finds this GPU.
+/// Replaces the driver and NVRTC for its lifetime. Construct at most one at a time.
 class HostGpu {
  public:
   using Driver = lockstep::detail::cuda::Driver;
@@ -80,16 +86,16 @@ class HostGpu {
 
   HostGpuMemory memory;
   std::size_t launches = 0, graph_launches = 0, compiled = 0, modules = 0;
-  std::size_t copied_in = 0;  ///< bytes, from the host
-  std::vector<float> times;   ///< what is measured next; then 1
-  std::string faulty;         ///< the kernel of this name fails, and then all that follows
-  /// A call of a library: done when a kernel would be, with the memory open, and part of a graph.
+  std::size_t copied_in = 0;  ///< bytes copied from the host
+  std::vector<float> times;   ///< results of the next time measurements, in ms; then 1
+  std::string faulty;         ///< the kernel of this name fails, and so does every later call
+  /// Runs a library call like a kernel: in stream order, with memory accessible, and captured.
   static void call(std::function<void()> run);
 
  private:
   struct Call {
     std::function<void()> run;
-    // A kernel's, so that a graph may get other arguments.
+    // For kernels: copies, so that the arguments of a graph node can be replaced.
     const HostFunction* function = nullptr;
     HostIndex blocks{}, threads{};
     std::vector<std::vector<char>> arguments;
@@ -108,14 +114,14 @@ class HostGpu {
 
   static inline HostGpu* instance = nullptr;
 
-  static void say(Call call);
+  static void enqueue(Call call);
   static void execute(Call& call);
   static CUresult error();
   static void copy_arguments(Call& call, void** args);
 
   static Driver driver_table();
 
-  // The code of a program: the size of a shared library, its bytes, and the text.
+  // Layout of a program's code: size of a shared library, its bytes, and the list of kernels.
   static CUresult load(CUmodule* m, const void* data);
 
   static Nvrtc nvrtc_table();
@@ -124,22 +130,22 @@ class HostGpu {
 
   static bool compile_for_host(Program& program);
 
-  /// Whether no specialisation of this text was compiled before, by this process or, in a cache's
-  /// folder, by others.
+  /// A text counts as seen once any specialization of it has been compiled, by this process or, in
+  /// a shared cache folder, by another.
   static constexpr const char* gpu_architectures[] = {"sm_80", "sm_90a", "sm_100"};
   static std::string text_marker(const std::string& text);
   static inline std::set<std::string> seen_texts;
   static bool is_first_of_its_text(const std::string& text);
   static void forget_text(const std::string& text);
 
-  /// By the real NVRTC, where there is one.
+  /// Compiles with the real NVRTC, if present; false on an error or spilled registers.
   static bool compile_for_gpus(Program& program);
 
   static inline thread_local int contexts = 0;
   static inline thread_local bool capturing = false;
   static inline thread_local Graph captured;
   static inline thread_local CUgraphNode last_node = nullptr;
-  std::mutex mutex_;  // one call at a time, whoever makes it
+  std::mutex mutex_;  // serializes calls from all threads
   CUresult error_ = CUDA_SUCCESS;
   Driver driver_;
   Nvrtc nvrtc_;

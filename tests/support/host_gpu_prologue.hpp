@@ -1,6 +1,6 @@
 /// \file
-/// The words of CUDA C++ for a host's compiler: what stands in front of a kernel's text when a test
-/// compiles it as C++. The threads of a block run in turn; see host_gpu.hpp.
+/// CUDA C++ built-ins for the host compiler, prepended to a kernel's text when a test compiles it
+/// as C++. The threads of a block run in turn; see host_gpu.hpp.
 #pragma once
 
 namespace testing {
@@ -79,8 +79,8 @@ static inline long long min(long long a, long long b) { return a < b ? a : b; }
 static inline long long max(long long a, long long b) { return a > b ? a : b; }
 )host";
 
-/// After the text: for each entry point a function that calls it from a list of pointers, and the
-/// sizes of its arguments.
+/// Appended to the text: templates that call an entry point with an array of argument pointers, and
+/// report the sizes of its arguments.
 inline constexpr char host_epilogue[] = R"host(
 template <class... P> struct HostCall;
 template <int... I> struct HostIndices {};

@@ -1,8 +1,8 @@
 /// \file
-/// A grid of a kernel that was compiled for the host, run in loops: one block after the other, in
-/// an order that is drawn for each grid. Invariants: threads that do not wait for each other run
-/// one after the other, in an order that is drawn for each block; those that do are fibers, each
-/// with a stack of its own, and take turns in such an order; one grid runs at a time.
+/// Executes the grid of a kernel compiled for the host. Blocks run sequentially in random order,
+/// and so do the threads of a block, which exposes missing barriers. Invariants: threads of a
+/// kernel without barriers run to completion one by one; threads of one with barriers are fibers,
+/// each with its own stack, that switch at barriers; one grid runs at a time.
 #pragma once
 
 #include <setjmp.h>
@@ -20,7 +20,7 @@ namespace testing {
 struct HostIndex {
   unsigned x, y, z;
 };
-/// What a kernel sees of its place; laid out as in the prologue.
+/// The built-in variables of a kernel; same layout as in the prologue.
 struct HostThread {
   HostIndex thread, block, block_size, grid_size;
   void (*block_barrier)();
@@ -31,21 +31,20 @@ struct HostThread {
 /// A compiled entry point.
 struct HostFunction {
   void (*call)(void**) = nullptr;
-  const int* sizes = nullptr;  // number of arguments, then the size of each
+  const int* sizes = nullptr;  // number of arguments, then their sizes in bytes
   HostThread** thread = nullptr;
-  bool meets = false;  // its threads wait for each other
+  bool synchronizes = false;  // has barriers or shuffles
   const char* name = "";
 };
 
-/// Runs the threads of a block in turn; where they wait for each other, each has a stack of its
-/// own.
+/// Runs the threads of a block, as plain calls or as fibers.
 class HostBlock {
  public:
   static void run_grid(const HostFunction& f, HostIndex blocks, HostIndex threads, void** args) {
     HostBlock b(f, blocks, threads, args);
     for (const unsigned i : drawn(blocks.x * blocks.y * blocks.z)) {
       b.place_.block = {i % blocks.x, i / blocks.x % blocks.y, i / blocks.x / blocks.y};
-      if (f.meets)
+      if (f.synchronizes)
         b.run_together();
       else
         b.run_in_turn();
@@ -64,8 +63,8 @@ class HostBlock {
       ++round;
     }
   };
-  /// Begins as a context and goes on by jumps, which need no system call. Neither _FORTIFY_SOURCE
-  /// nor a shadow stack allows jumps between stacks.
+  /// Starts as a ucontext and continues by longjmp, which needs no system call. Neither
+  /// _FORTIFY_SOURCE nor a shadow stack permits jumps between stacks.
   struct Fiber {
     ucontext_t context{};
     jmp_buf place;
@@ -76,14 +75,14 @@ class HostBlock {
       : function_(f), args_(args), count_(threads.x * threads.y * threads.z), slots_(8 * count_) {
     place_ = {{}, {}, threads, blocks, &block_barrier, &warp_barrier, slots_.data()};
     *f.thread = &place_;
-    if (f.meets) fibers_.resize(count_);
+    if (f.synchronizes) fibers_.resize(count_);
   }
   void set_thread(unsigned i) {
     const HostIndex& s = place_.block_size;
     place_.thread = {i % s.x, i / s.x % s.y, i / s.x / s.y};
     current_ = i;
   }
-  /// The numbers below n in an order that is drawn.
+  /// A random permutation of the numbers below n.
   static std::vector<unsigned> drawn(unsigned n) {
     std::vector<unsigned> order(n);
     std::iota(order.begin(), order.end(), 0u);
@@ -103,7 +102,7 @@ class HostBlock {
     block_ = {count_, 0, 0};
     warps_.assign((count_ + 31) / 32, {});
     for (unsigned i = 0; i < count_; ++i) ++warps_[i / 32].expected;
-    static thread_local std::vector<std::unique_ptr<char[]>> stacks;  // kept: they are many
+    static thread_local std::vector<std::unique_ptr<char[]>> stacks;  // kept: there are up to 1024
     while (stacks.size() < count_) stacks.emplace_back(new char[stack_size]);
     for (unsigned i = 0; i < count_; ++i) {
       Fiber& f = fibers_[i];

@@ -1,5 +1,5 @@
 /// \file
-/// A folder of its own for what lockstep keeps on disk.
+/// A temporary cache folder for compiled kernels and tuning results.
 #pragma once
 
 #include <unistd.h>
@@ -12,7 +12,7 @@
 
 namespace testing {
 
-/// While it lives, compiled kernels and what was measured go to an empty folder.
+/// Scope in which LOCKSTEP_KERNEL_CACHE names a folder that is empty at first.
 class OwnKernelCache {
  public:
   OwnKernelCache() {

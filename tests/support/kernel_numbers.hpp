@@ -1,5 +1,5 @@
 /// \file
-/// The same numbers for a kernel of one device and for that of another.
+/// Random inputs for comparing the kernels of two devices.
 #pragma once
 
 #include <cmath>
@@ -14,8 +14,8 @@
 
 namespace testing {
 
-/// Allowed errors of the norms in mixed precision: of what is stored in bfloat16, which is one
-/// rounding of 2^-8 at most, and a little; and of weight gradients, which are sums in float.
+/// Allowed relative errors (in norm) in mixed precision: for values stored in bfloat16, one
+/// rounding of at most 2^-8 with some margin; for weight gradients, sums in float.
 inline constexpr double half_tolerance = 4e-3, half_dw_tolerance = 1e-5;
 
 /// An integer in [low, high].
@@ -28,7 +28,7 @@ int one_of(lockstep::Philox& g, Ts... values) {
   return list[g.below(sizeof...(values))];
 }
 
-/// Axes before the last one: none, steps, or rows and columns.
+/// Random axes before the last one: none, steps, or rows and columns.
 inline lockstep::Shape leading_axes(lockstep::Philox& g) {
   const int rank = between(g, 0, 2);
   return rank == 0   ? lockstep::Shape{}
@@ -36,7 +36,7 @@ inline lockstep::Shape leading_axes(lockstep::Philox& g) {
                      : lockstep::shape(between(g, 1, 3), between(g, 1, 3));
 }
 
-/// Numbers for one op, the same in float and double.
+/// Inputs for one op, exactly representable in float, so equal in float and double.
 struct Numbers {
   std::vector<float> x, w, dy, x2;
 };
@@ -68,7 +68,7 @@ inline double norm(const std::vector<float>& values) {
   return std::sqrt(sum);
 }
 
-/// The nearest values that bfloat16, or A, has.
+/// The values rounded to A.
 template <class A = lockstep::bfloat16>
 std::vector<float> rounded(const std::vector<float>& values) {
   return as<float>(as<A>(values));

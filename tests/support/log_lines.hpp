@@ -1,5 +1,5 @@
 /// \file
-/// What the library warns of while a test runs.
+/// Captures the library's warnings during a test.
 #pragma once
 
 #include <string>
@@ -11,7 +11,7 @@
 
 namespace testing {
 
-/// While it lives, warnings and errors go here, and no line goes elsewhere.
+/// Scope that collects warnings and errors in `lines` and suppresses all other output of the log.
 class LogLines {
  public:
   LogLines()

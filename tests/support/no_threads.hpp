@@ -1,5 +1,5 @@
 /// \file
-/// A system that has no thread left, as at the limit of `ulimit -u`.
+/// Emulates a system at its thread limit, as set by `ulimit -u`.
 #pragma once
 
 #include <pthread.h>
@@ -8,8 +8,8 @@
 
 namespace testing {
 
-/// While it lives, no thread of this process can start another: the default stack is larger than
-/// any address space.
+/// Scope in which this process cannot create threads, because the default stack size exceeds any
+/// address space.
 class NoThreads {
  public:
   NoThreads() {

@@ -1,5 +1,5 @@
 /// \file
-/// Convolution, ReLU and max pooling as one op, and the three ops one after the other.
+/// Convolution fused with ReLU and max pooling, and the three ops in sequence.
 #pragma once
 
 #include <cmath>
@@ -13,21 +13,21 @@
 
 namespace testing {
 
-/// With the ReLU and a pool behind the convolution.
+/// The fused op of a convolution, a ReLU and a pool.
 inline lockstep::ConvReLUPoolOp pooled(const lockstep::Conv2DOp& conv,
                                        lockstep::KernelSize pool = {2, 2},
                                        lockstep::Strides strides = {2, 2}) {
   return {conv, lockstep::ReLU::op(conv.out()), {{conv.out(), pool, strides}}};
 }
 
-/// So coarse that float convolves them exactly: of two nearly equal elements of a window another
-/// may win in double, and its gradient goes elsewhere.
+/// Values coarse enough that float convolves them exactly. Otherwise, of two nearly equal elements
+/// in a window, a different one could win in double and receive the gradient.
 inline void make_coarse(Numbers& n) {
   for (auto* values : {&n.x, &n.w})
     for (float& v : *values) v = std::round(32 * v) / 32;
 }
 
-/// The three ops one after the other on Reference<double>.
+/// The three ops in sequence on Reference<double>.
 inline LayerResult<double> one_by_one(const lockstep::ConvReLUPoolOp& op, std::size_t count,
                                       const Numbers& n) {
   using D = lockstep::Reference<double>;
@@ -48,7 +48,7 @@ inline LayerResult<double> one_by_one(const lockstep::ConvReLUPoolOp& op, std::s
   return result;
 }
 
-/// Layers that each step of a plan does.
+/// The layers covered by each step of a plan.
 template <class Net, class D>
 std::vector<int> layers_of_steps() {
   constexpr auto& plan = lockstep::detail::PlanOf<Net, D>::plan;

@@ -1,5 +1,5 @@
 /// \file
-/// Pooling: generated windows, and what each device does with them. `Tested` is that of a device's
+/// Pooling: generated windows and checks for each device. `Tested` comes from the device's
 /// compare.hpp.
 #pragma once
 
@@ -65,7 +65,7 @@ void gives_the_gradient_to_the_first_maximum() {
     const auto result = run(op, 1, n, Tested::device());
     for (std::size_t i = 0; i < result.dx.size(); ++i) {
       const std::size_t pixel = i / c,
-                        k = i % c;  // of the 2 x 4 image; the windows begin at pixels 0 and 2
+                        k = i % c;  // 2 x 4 image; the windows begin at pixels 0 and 2
       const float expected = pixel == 0 ? n.dy[k] : pixel == 2 ? n.dy[c + k] : 0.0f;
       CHECK(result.dx[i] == expected);
     }

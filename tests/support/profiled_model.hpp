@@ -1,5 +1,5 @@
 /// \file
-/// A model on any device that is profiled between its steps, beside one that is not.
+/// A model that is profiled between its steps, compared with one that is not, on any device.
 #pragma once
 
 #include <cstddef>
@@ -14,7 +14,7 @@
 
 namespace testing {
 
-/// Weights, moving statistics, and noise.
+/// A network with weights, running statistics and random layers.
 struct ProfiledNet : lockstep::Sequential<lockstep::Input<6, 6, 1>, lockstep::Conv2D<4, 3>,
                                           lockstep::BatchNormalization<>, lockstep::ReLU,
                                           lockstep::Dropout<lockstep::rate(0.25f)>,
@@ -26,7 +26,7 @@ inline std::vector<std::int32_t> profiled_labels(std::size_t count) {
   return y;
 }
 
-/// All that training changes and a user can see, after steps before and after `between(model)`.
+/// All observable state after training steps before and after `between(model)`.
 struct Trained {
   std::vector<double> values;
   std::vector<std::uint64_t> counts;
@@ -64,7 +64,7 @@ Trained train_with(const S& strategy, const O& optimizer, const Between& between
   return seen;
 }
 
-/// With and without a profile, of a batch in memory and of data.
+/// Compares training with and without a profile, of a batch in memory and of a pipeline.
 template <class S, class O>
 bool profile_leaves_all_as_it_was(const S& strategy, const O& optimizer) {
   const auto plain = train_with(strategy, optimizer, [](auto&...) {});

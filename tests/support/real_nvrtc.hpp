@@ -1,5 +1,5 @@
 /// \file
-/// Machine code of a kernel's text by the real NVRTC, which needs no GPU.
+/// Compiles a kernel's text with the real NVRTC, which needs no GPU.
 #pragma once
 
 #include <cstddef>
@@ -11,7 +11,7 @@
 
 namespace testing {
 
-/// Null: this machine has none, or LOCKSTEP_WITHOUT_NVRTC is set.
+/// The real NVRTC; null if this machine has none or LOCKSTEP_WITHOUT_NVRTC is set.
 inline const lockstep::detail::cuda::Nvrtc* real_nvrtc() {
   using lockstep::detail::cuda::Nvrtc;
   static const Nvrtc* const real = []() -> const Nvrtc* {
@@ -26,11 +26,11 @@ inline const lockstep::detail::cuda::Nvrtc* real_nvrtc() {
   return real;
 }
 
-/// What NVRTC makes of a text.
+/// NVRTC's output for a text.
 struct GpuCode {
   bool done = false;
   std::string code;  ///< a cubin
-  std::string log;   ///< also registers and spills of each entry point
+  std::string log;   ///< including registers and spills of each entry point
 
   bool spills() const {
     static const std::regex some("[1-9][0-9]* bytes spill");
@@ -38,7 +38,7 @@ struct GpuCode {
   }
 };
 
-/// `architecture`: such as "sm_90a". Needs real_nvrtc().
+/// Compiles a text for `architecture`, such as "sm_90a". Requires real_nvrtc().
 inline GpuCode compile_for_gpu(const std::string& text, const std::string& name,
                                const std::string& architecture) {
   const auto& nvrtc = *real_nvrtc();

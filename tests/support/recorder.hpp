@@ -1,6 +1,6 @@
 /// \file
-/// A table of entry points that notes each call by its name, and can be told to fail. It computes
-/// nothing: no test of numbers uses it.
+/// A table of entry points that records each call by name and can inject failures. It computes
+/// nothing, so it is not for tests of values.
 #pragma once
 
 #include <cstddef>
@@ -15,8 +15,8 @@
 
 namespace testing {
 
-/// The calls of a test's threads, in their order, and what they are to return. What was called is
-/// asked for when no thread calls.
+/// The calls of a test's threads in order, and the failures to inject. Read the calls only while no
+/// other thread makes one.
 class Recorder {
  public:
   Recorder() { instance = this; }
@@ -24,7 +24,7 @@ class Recorder {
   Recorder(const Recorder&) = delete;
   Recorder& operator=(const Recorder&) = delete;
 
-  /// The n-th call of `name` from now on, counted from 1, returns `result` and does nothing else.
+  /// Makes the n-th call of `name` from now on, counted from 1, return `result` and do nothing.
   void fail(const std::string& name, int result, std::size_t n = 1) {
     failures_[name].push_back({counts_[name] + n, result});
   }
@@ -36,7 +36,7 @@ class Recorder {
     return n;
   }
 
-  /// Notes a call; true and the result, if it is to fail.
+  /// Records a call. Returns true and the result if the call is to fail.
   std::pair<bool, int> note(const char* name) {
     const std::scoped_lock lock(mutex_);
     calls_.emplace_back(name);
@@ -57,7 +57,7 @@ class Recorder {
 
 namespace detail {
 
-/// A function that notes its name and goes on to another one.
+/// A function that records its name and forwards to the original entry.
 template <class Tag, class F>
 struct Recorded;
 template <class Tag, class R, class... A>
@@ -65,7 +65,7 @@ struct Recorded<Tag, R (*)(A...)> {
   static inline R (*next)(A...) = nullptr;
   static inline const char* name = "";
   static R call(A... arguments) {
-    // What only puts an error into words is no call that a test looks for.
+    // Functions that only format an error are not recorded.
     if constexpr (std::is_pointer_v<R> || std::is_void_v<R>) {
       return next(arguments...);
     } else {
@@ -86,7 +86,8 @@ void record(F& entry, const char* name) {
 }  // namespace detail
 }  // namespace testing
 
-/// In a function: `table` notes the call of each function of LIST (see libraries/library.hpp).
+/// Use in a function: wraps one function of `table` in a recorder; for LIST macros (see
+/// libraries/library.hpp).
 #define LOCKSTEP_RECORD_QUOTE(name) #name
 #define LOCKSTEP_RECORD(name)                                              \
   {                                                                        \

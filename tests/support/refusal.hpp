@@ -1,5 +1,5 @@
 /// \file
-/// What an error says.
+/// The message of an expected error.
 #pragma once
 
 #include <functional>
@@ -7,7 +7,7 @@
 
 namespace testing {
 
-/// The words of the E that f() throws; empty if it throws none. Other errors go on.
+/// The message of the E that f() throws; empty if it throws none. Other exceptions propagate.
 template <class E>
 std::string refusal(const std::function<void()>& f) {
   try {

@@ -1,7 +1,7 @@
 /// \file
-/// Runs one kernel outside a model, as strictly as a plan may run it: what a kernel does not keep
-/// is null and poisoned between forward and backward, results start as NaN, memory has exactly the
-/// size that the kernel asked for.
+/// Runs one kernel outside a model, under the strictest conditions that a plan may impose: tensors
+/// that the kernel does not keep are poisoned and null in backward, outputs start as NaN, and
+/// memory has exactly the requested size.
 #pragma once
 
 #include <algorithm>
@@ -25,7 +25,7 @@
 
 namespace testing {
 
-/// The same values in another type.
+/// Converts values to another type.
 template <class To, class From>
 std::vector<To> as(const std::vector<From>& values) {
   std::vector<To> result(values.size());
@@ -34,7 +34,7 @@ std::vector<To> as(const std::vector<From>& values) {
   return result;
 }
 
-/// A group that has only one member: sums are what they were.
+/// A collective group with a single member, for which sums are the identity.
 struct GroupOfOne {
   std::size_t rank() const { return 0; }
   std::size_t size() const { return 1; }
@@ -44,7 +44,7 @@ struct GroupOfOne {
   void all_gather(const std::byte* p, std::size_t n, std::byte* out) { std::memcpy(out, p, n); }
 };
 
-/// Memory of a device, filled with bytes 0xFF (a NaN in every type) or with given values.
+/// Device memory, filled with bytes 0xFF (NaN in every type) or with given values.
 template <class D, class T>
 class DeviceArray {
  public:
@@ -81,21 +81,21 @@ class DeviceArray {
   std::byte* bytes_;
 };
 
-/// What a run may be told beside its tensors.
+/// Options of a run.
 template <class T>
 struct RunOptions {
   bool training = true;   ///< false: forward only
-  bool want_dx = true;    ///< false: nobody reads dx
+  bool want_dx = true;    ///< false: dx is null
   bool is_batch = false;  ///< x is the batch itself
   std::uint64_t seed = 1, pass = 0, key = 7, first_ordinal = 0;
   std::vector<T> x2 = {};                          ///< second input
   std::vector<T> state = {};                       ///< untrained parameters
   const lockstep::CollectiveRef* group = nullptr;  ///< null: a group of one
-  /// Called with the device's Context; what it gives lives shorter than that.
+  /// Called with the device's Context; the returned object is destroyed before the context.
   std::function<std::shared_ptr<void>(void*)> opened = {};
 };
 
-/// Values of activations are given back in T.
+/// Results of a run; activations are converted to T.
 template <class T>
 struct LayerResult {
   std::vector<T> y, dx, dx2, dw, state;
@@ -112,13 +112,13 @@ struct OpOf<lockstep::Constant<V>> {
   using type = std::remove_cvref_t<decltype(V)>;
 };
 
-/// What a plan may do with memory.
+/// Memory sharing that a plan may apply.
 struct Sharing {
   bool y_is_x = false;
-  bool dx_is_x = false;  ///< and weights change as soon as the kernel says so
+  bool dx_is_x = false;  ///< and weights are updated as soon as the kernel permits
 };
 
-/// An update that spoils weights, so that a kernel which reads one after it is found out.
+/// An update that poisons weights, which exposes a kernel that reads one after its update.
 template <class T>
 struct Spoil {
   T* w;
@@ -134,8 +134,8 @@ struct Spoil {
   }
 };
 
-/// One forward and backward pass. \throws std::logic_error if the kernel has a weight updated not
-/// once.
+/// One forward and backward pass. \throws std::logic_error unless the kernel has each weight
+/// updated exactly once.
 template <class D, class OpOrConstant>
 LayerResult<typename D::real> run_once(const OpOrConstant& constant_or_op, std::size_t count,
                                        const std::vector<typename D::real>& x,
@@ -211,7 +211,7 @@ LayerResult<typename D::real> run_once(const OpOrConstant& constant_or_op, std::
     if (!K::keeps_x && !in_place) x_memory.poison();
     if (!K::keeps_y) y.poison();
     if (!K::keeps_x2) x2_memory.poison();
-    // As the engine does.
+    // As in the engine.
     if (!K::keeps_x) io.x = nullptr, io.batch = nullptr;
     if (!K::keeps_y) io.y = nullptr;
     if (!K::keeps_x2) io.x2 = nullptr;
@@ -226,7 +226,7 @@ LayerResult<typename D::real> run_once(const OpOrConstant& constant_or_op, std::
     call(Calls::backward);
     if (options.want_dx) result.dx = as<T>(dx.download());
     if (io.update && spoil.times != std::vector<int>(w.size(), 1))
-      throw std::logic_error("the kernel does not have each weight updated once");
+      throw std::logic_error("the kernel does not update each weight exactly once");
     result.dx2 = as<T>(dx2_memory.download());
     result.dw = dw_memory.download();
   }
@@ -234,7 +234,7 @@ LayerResult<typename D::real> run_once(const OpOrConstant& constant_or_op, std::
   return result;
 }
 
-/// Equal bits, so that a NaN in both is no difference.
+/// Bitwise comparison, so that equal NaN compare equal.
 template <class T>
 bool same_bits(const std::vector<T>& a, const std::vector<T>& b) {
   return a.size() == b.size() &&
@@ -244,9 +244,9 @@ bool same_bits(const std::vector<T>& a, const std::vector<T>& b) {
 }  // namespace detail
 
 /// Forward and backward of one op, or of a `Constant<op>`, over `count` examples: x (count, in), w
-/// the weights in the plan's order, dy (count, out). A kernel that may work in place is run so too,
-/// and one whose weights may change at once, and must give the same bits. \throws std::logic_error
-/// if it does not.
+/// the weights in the plan's order, dy (count, out). If the kernel supports running in place or
+/// early updates, it is run that way too and must give equal bits. \throws std::logic_error if it
+/// does not.
 /// \code
 ///   const auto [y, dx, dx2, dw, state] = testing::run_layer<Cpu>(Dense<5>::op(shape(7)), 3, x, w,
 ///   dy);
@@ -259,22 +259,22 @@ LayerResult<typename D::real> run_layer(const OpOrConstant& op, std::size_t coun
                                         const RunOptions<typename D::real>& options = {},
                                         const D& device = {}) {
   using K = lockstep::Kernel<typename detail::OpOf<OpOrConstant>::type, D>;
-  static_assert(!K::in_place || !K::keeps_x, "a kernel that works in place cannot keep x");
+  static_assert(!K::in_place || !K::keeps_x, "an in-place kernel cannot keep x");
   const auto result = detail::run_once<D>(op, count, x, w, dy, options, {}, device);
   if constexpr (K::in_place) {
     const auto again = detail::run_once<D>(op, count, x, w, dy, options, {.y_is_x = true}, device);
     if (!detail::same_bits(result.y, again.y) || !detail::same_bits(result.dx, again.dx))
-      throw std::logic_error("the kernel gives other numbers when y is x");
+      throw std::logic_error("the kernel gives different results if y aliases x");
   }
   if constexpr (K::dx_in_place) {
     const auto again = detail::run_once<D>(op, count, x, w, dy, options, {.dx_is_x = true}, device);
     if (!detail::same_bits(result.dw, again.dw) || !detail::same_bits(result.dx, again.dx))
-      throw std::logic_error("the kernel gives other numbers when dx is x");
+      throw std::logic_error("the kernel gives different results if dx aliases x");
   }
   return result;
 }
 
-/// ||a - b|| / ||b||; not a number if an element of a is none, infinite if the sizes differ.
+/// ||a - b|| / ||b||; NaN if a contains NaN, infinite if the sizes differ.
 template <class A, class B>
 double relative_error(const std::vector<A>& a, const std::vector<B>& b) {
   if (a.size() != b.size()) return std::numeric_limits<double>::infinity();
@@ -287,7 +287,7 @@ double relative_error(const std::vector<A>& a, const std::vector<B>& b) {
   return difference == 0 ? 0 : std::sqrt(difference / norm);
 }
 
-/// Standard normal numbers.
+/// n standard normal values.
 inline std::vector<double> normal_values(std::size_t n, std::uint64_t key) {
   lockstep::Philox generator(key);
   std::vector<double> values(n);

@@ -19,7 +19,7 @@ struct LossResult {
   std::vector<T> gradient;
 };
 
-/// Sum over `count` examples, and the gradient of sum * scale. `weight`: of each example, or empty.
+/// The sum over `count` examples and the gradient of sum * scale. `weight`: per example, or empty.
 template <class D, class Op>
 LossResult<typename D::real> run_loss(
     const Op& op, std::size_t count, const std::vector<typename D::real>& prediction,
@@ -34,7 +34,7 @@ LossResult<typename D::real> run_loss(
   DeviceArray<D, double> sum(context, 1);
   LossResult<T> result;
   const auto run = [&](T* gradient) {
-    sum.upload({1});  // what is there is added to
+    sum.upload({1});  // the kernel must add to the previous value
     lockstep::detail::run_kernel<D>(op, lockstep::LossIo<D, typename Op::target_type>{
                                             context, count, p.data(), t.data(), gradient, scale,
                                             sum.data(), weight.empty() ? nullptr : w.data()});

@@ -12,8 +12,8 @@
 
 namespace testing {
 
-/// The metric's state after all rows, `part` at a time; each part adds to what was there. `weight`:
-/// of each row, or empty.
+/// The metric's state after all rows, accumulated `part` rows at a time. `weight`: per row, or
+/// empty.
 template <class D, class Target, class M>
 std::vector<double> run_metric(
     const M& metric, lockstep::Shape out, const std::vector<typename D::real>& prediction,
@@ -36,7 +36,7 @@ std::vector<double> run_metric(
   return state.download();
 }
 
-/// Its value.
+/// The metric's value after all rows.
 template <class D, class Target, class M>
 double metric_value(const M& metric, lockstep::Shape out,
                     const std::vector<typename D::real>& prediction,

@@ -15,7 +15,7 @@
 
 namespace testing {
 
-/// Weights, slots and step count of one tensor under an optimizer.
+/// One tensor under an optimizer: weights, slots and step count.
 template <class D, lockstep::Optimizer O>
 class OptimizerRun {
  public:
@@ -36,8 +36,8 @@ class OptimizerRun {
     }
   }
 
-  /// One update. The rate is the schedule's of the updates before this one; the op's step counts
-  /// from 1.
+  /// One update. The learning rate is the schedule's value at the number of previous updates; the
+  /// op's step counts from 1.
   void apply(const std::vector<T>& gradient, const lockstep::Penalty& penalty = {}) {
     g_.upload(gradient);
     const auto op = optimizer_.op(optimizer_.learning_rate(steps_), steps_ + 1);

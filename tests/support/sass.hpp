@@ -1,6 +1,6 @@
 /// \file
-/// Machine code of kernels as nvdisasm prints it, and how much of it a thread executes. Invariants:
-/// counts are of instructions, all alike; they follow branches, but no calls.
+/// Machine code (SASS) of kernels as printed by nvdisasm, and the number of instructions that a
+/// thread executes. Invariants: each instruction counts as one; paths follow branches, not calls.
 ///
 /// \code
 ///   index   code                          successors
@@ -33,19 +33,19 @@ namespace testing {
 
 struct SassInstruction {
   std::string predicate, opcode, operands;
-  std::size_t target = 0;  ///< of a branch
+  std::size_t target = 0;  ///< index of the branch target
 
   bool is(std::string_view what) const {
     return opcode == what || (opcode.starts_with(what) && opcode[what.size()] == '.');
   }
   bool branches() const { return is("BRA"); }
-  /// The next instruction is never reached from here.
+  /// Whether control never continues with the next instruction.
   bool leaves() const {
     const bool always = predicate.empty() && !operands.starts_with('P') &&
                         !operands.starts_with("!P") && !operands.starts_with("UP");
     return always && (branches() || opcode == "EXIT" || is("RET"));
   }
-  /// Bytes that are read from global memory.
+  /// Bytes read from global memory.
   int reads() const {
     if (!is("LDG")) return 0;
     const auto has = [&](const char* width) {
@@ -59,17 +59,17 @@ struct SassInstruction {
   }
 };
 
-/// The longest of the ways that make most reads.
-struct SassWay {
+/// A path through the code: among those with the most reads, the longest.
+struct SassPath {
   std::size_t reads = 0, instructions = 0;
   std::size_t ahead = 0;  ///< reads before the first write to global memory
   bool writes = false;
-  double an_element(std::size_t reads_an_element) const {
-    return double(instructions * reads_an_element) / double(reads);
+  double per_element(std::size_t reads_per_element) const {
+    return double(instructions * reads_per_element) / double(reads);
   }
 };
 
-/// An entry point.
+/// The code of one entry point.
 class SassKernel {
  public:
   std::vector<SassInstruction> code;
@@ -78,7 +78,7 @@ class SassKernel {
     return static_cast<std::size_t>(std::count_if(
         code.begin(), code.end(), [&](const SassInstruction& i) { return i.is(opcode); }));
   }
-  /// The first one behind `from`, or the last one before it; else the number of all.
+  /// Index of the first `opcode` at or after `from`; code.size() if there is none.
   std::size_t find(std::string_view opcode, std::size_t from = 0) const {
     while (from < code.size() && !code[from].is(opcode)) ++from;
     return from;
@@ -88,19 +88,20 @@ class SassKernel {
       if (code[from].is(opcode)) return from;
     return code.size();
   }
-  /// The loop with most reads of `bytes` each, in one round.
-  SassWay main_loop(int bytes) const {
-    SassWay best;
+  /// One iteration of the loop with the most reads of `bytes` bytes.
+  SassPath main_loop(int bytes) const {
+    SassPath best;
     for (std::size_t last = 0; last < code.size(); ++last) {
       if (!code[last].branches() || code[last].target > last) continue;
-      const std::optional<SassWay> one = way(code[last].target, last, bytes);
+      const std::optional<SassPath> one = path(code[last].target, last, bytes);
       if (one && better(*one, best)) best = *one;
     }
     return best;
   }
-  /// The least instructions of a thread that reads so often, in loops of at most one round.
+  /// Minimum number of instructions of a thread that makes `reads` reads of `bytes` bytes, with at
+  /// most one iteration of each loop.
   std::optional<std::size_t> shortest(int bytes, std::size_t reads) const {
-    // Of the ways to here, by the number of reads.
+    // to[i][n]: the shortest path to instruction i with n reads.
     std::vector<std::vector<std::size_t>> to(code.size() + 1,
                                              std::vector<std::size_t>(reads + 1, never));
     std::size_t best = never;
@@ -118,7 +119,7 @@ class SassKernel {
     if (best == never) return std::nullopt;
     return best;
   }
-  /// Whether a way leads from `first` to `last` past an instruction.
+  /// Whether a path leads from `first` to `last` without executing an unconditional `without`.
   bool can_pass(std::size_t first, std::size_t last, std::string_view without) const {
     std::vector<bool> reached(code.size() + 1);
     reached[first] = true;
@@ -132,7 +133,7 @@ class SassKernel {
  private:
   static constexpr std::size_t never = static_cast<std::size_t>(-1);
 
-  static bool better(const SassWay& a, const SassWay& b) {
+  static bool better(const SassPath& a, const SassPath& b) {
     return a.reads != b.reads ? a.reads > b.reads : a.instructions > b.instructions;
   }
   std::vector<std::size_t> successors(std::size_t i) const {
@@ -141,13 +142,13 @@ class SassKernel {
     if (!code[i].leaves()) all.push_back(i + 1);
     return all;
   }
-  /// Of the ways from `first` to `last` that go back nowhere; none: this is no loop.
-  std::optional<SassWay> way(std::size_t first, std::size_t last, int bytes) const {
-    std::vector<std::optional<SassWay>> to(last + 2);
-    to[first] = SassWay{};
+  /// The best forward path from `first` to `last`; none if there is no path.
+  std::optional<SassPath> path(std::size_t first, std::size_t last, int bytes) const {
+    std::vector<std::optional<SassPath>> to(last + 2);
+    to[first] = SassPath{};
     for (std::size_t i = first; i <= last; ++i) {
       if (!to[i]) continue;
-      SassWay here = *to[i];
+      SassPath here = *to[i];
       ++here.instructions;
       here.writes = here.writes || code[i].is("STG");
       here.reads += code[i].reads() == bytes;
@@ -160,7 +161,7 @@ class SassKernel {
   }
 };
 
-/// Where nvdisasm is: $LOCKSTEP_NVDISASM, else in the toolkit, else in $PATH. Empty: nowhere.
+/// Path of nvdisasm: $LOCKSTEP_NVDISASM, else in the toolkit, else in $PATH; empty if not found.
 inline std::string nvdisasm() {
   if (const char* const named = std::getenv("LOCKSTEP_NVDISASM")) return named;
   std::vector<std::string> folders;
@@ -212,7 +213,7 @@ inline std::map<std::string, SassKernel> disassemble(const std::string& cubin) {
     for (SassInstruction& i : one.code)
       if (i.branches()) {
         if (!std::regex_search(i.operands, m, place))
-          throw std::runtime_error("a branch of " + name + " to no label: " + i.operands);
+          throw std::runtime_error("branch without a label in " + name + ": " + i.operands);
         i.target = labels.at(m[1]);
       }
   return all;

@@ -1,5 +1,5 @@
 /// \file
-/// An optimizer of a user: w moves by the rate, against the sign of its gradient.
+/// A user-defined optimizer: w -= learning rate * sign(gradient).
 #pragma once
 
 #include <cstddef>
@@ -10,7 +10,7 @@
 
 namespace testing {
 
-/// For single numbers: it cannot be given vectors.
+/// Scalar only: the rule cannot be called with vectors.
 struct SignOp {
   double rate = 0.1;
   std::size_t slots() const { return 0; }

@@ -1,5 +1,5 @@
 /// \file
-/// Which threads of the process a signal can be delivered to (Linux).
+/// The threads of the process to which a signal can be delivered (Linux).
 #pragma once
 
 #include <cstdint>
@@ -25,10 +25,10 @@ inline std::set<int> threads_that_take(int signal) {
     std::string text;
     std::getline(std::ifstream(task.path() / "stat"), text);
     const auto name_end = text.rfind(')');
-    if (name_end == std::string::npos) continue;  // gone since it was listed
+    if (name_end == std::string::npos) continue;  // the thread has ended since it was listed
     std::istringstream fields(text.substr(name_end + 1));
     std::string skipped;
-    for (int i = 0; i < 6; ++i) fields >> skipped;  // state to tpgid
+    for (int i = 0; i < 6; ++i) fields >> skipped;  // fields from state to tpgid
     unsigned flags = 0;
     if (fields >> flags && (flags & exiting) == 0) result.insert(std::stoi(task.path().filename()));
   }

@@ -1,6 +1,6 @@
 /// \file
-/// The GPU that a test runs on: the machine's, where there is one, else HostGpu. The numbers that a
-/// test asks for are the same.
+/// The GPU that a test runs on: the machine's, if there is one, otherwise HostGpu. Expected values
+/// are the same.
 #pragma once
 
 #include <cstdlib>
@@ -11,7 +11,7 @@
 
 namespace testing {
 
-/// Whether this machine has a GPU that lockstep can use. LOCKSTEP_TEST_GPU=host: it is not asked.
+/// Whether this machine has a GPU that lockstep can use; false if LOCKSTEP_TEST_GPU=host.
 inline bool has_gpu() {
   static const bool has = [] {
     const char* const wish = std::getenv("LOCKSTEP_TEST_GPU");
@@ -25,7 +25,7 @@ inline bool has_gpu() {
   return has;
 }
 
-/// Make one before a device is opened.
+/// Construct it before opening a device.
 /// \code
 ///   testing::TestGpu gpu;
 ///   auto context = ls::Cuda{}.open(1, 0);
@@ -35,7 +35,7 @@ class TestGpu {
   TestGpu() {
     if (!has_gpu()) host_.emplace();
   }
-  /// Null: this is a real GPU.
+  /// Null on a real GPU.
   HostGpu* host() { return host_ ? &*host_ : nullptr; }
 
  private:

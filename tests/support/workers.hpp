@@ -1,7 +1,7 @@
 /// \file
-/// A job of several processes, played by threads of one: each "process" has a model of its own, and
-/// nothing but its collective joins it to the others. For tests of what a model owes to a strategy
-/// of many processes; the real ones are tested with real processes.
+/// A job of several worker processes, emulated by threads: each "process" has its own model and is
+/// connected to the others only by its collective. For tests of the contract between a model and a
+/// multi-process strategy; the real strategies are tested with real processes.
 #pragma once
 
 #include <cstddef>
@@ -19,7 +19,7 @@
 
 namespace testing {
 
-/// The collectives between processes of so many replicas each.
+/// The collectives between processes with the given numbers of replicas.
 struct Job {
   explicit Job(std::vector<std::size_t> replicas_, std::size_t virtual_shards_ = 0)
       : replicas(std::move(replicas_)),
@@ -36,7 +36,7 @@ struct Job {
   lockstep::ThreadGroup layers, gradients;
 };
 
-/// The strategy of one process.
+/// The strategy of one emulated process.
 template <lockstep::Device D>
 struct Worker {
   using device = D;
@@ -94,7 +94,7 @@ struct Worker {
   Session open() const { return Session(*this); }
 };
 
-/// body(worker) in a thread for each process; throws the first error after all have ended.
+/// Runs body(worker) in one thread per process; rethrows the first error after all have ended.
 template <lockstep::Device D, class Body>
 void run_workers(std::vector<std::size_t> replicas, std::size_t virtual_shards, const Body& body,
                  D on = {}) {

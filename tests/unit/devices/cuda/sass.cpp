@@ -63,7 +63,7 @@ void check_loops(const Source& source, const char* what, const std::vector<Defin
       INFO(b.entry << what << ", " << precisions[p] << ": " << loop.instructions
                    << " instructions for " << loop.reads / b.reads);
       REQUIRE(loop.reads > 0);
-      CHECK(loop.an_element(b.reads) <= b.at_most[p]);
+      CHECK(loop.per_element(b.reads) <= b.at_most[p]);
       CHECK(loop.ahead >= b.ahead);
     }
   }

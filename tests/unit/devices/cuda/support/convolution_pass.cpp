@@ -283,7 +283,7 @@ TEST_CASE("without memory to measure in, cuDNN's first plan is taken, and nothin
   b.gpu.memory.limit = 1 << 14;
   const Step first = b.step();
   CHECK(b.cudnn.count("cudnnBackendExecute") == 0);
-  b.gpu.memory.limit = testing::HostGpuMemory::room;
+  b.gpu.memory.limit = testing::HostGpuMemory::capacity;
   CHECK(b.engine_of(first) == 0);
   b.set_times({0.03f, 0.02f, 0.01f, 0.04f});
   CHECK(b.engine_of(b.step()) == 2);
