@@ -11,6 +11,7 @@
 #include <string>
 #include <string_view>
 #include <tuple>
+#include <utility>
 
 #include "lockstep/concepts/dataset.hpp"
 #include "lockstep/concepts/strategy.hpp"
@@ -130,18 +131,34 @@ struct DescribedData {
   std::size_t batch;                      ///< global batch size
   bool is_weighted;                       ///< has sample weights
   std::uint64_t order;  ///< hash of the first 64 indices of a pass, to detect a different order
+  std::string first;    ///< the first indices of a pass, for messages: "5, 17, 3, 8, ..., "
+  std::optional<std::uint64_t> round{};  ///< examples per round of an endless `repeat`
 };
+
+/// The examples of a pass, or of one round where `repeat` makes the pass endless.
+template <class Data>
+std::optional<std::uint64_t> examples_of_round(const Data& data) {
+  if (const auto examples = data.size()) return examples;
+  if constexpr (requires { data.upstream(); })
+    return examples_of_round(data.upstream());
+  else
+    return std::nullopt;
+}
 
 template <class Data>
 DescribedData described(const Data& data) {
   auto order = data.indices(Pass{});
   std::uint64_t sum = 0;
+  std::string first;
   for (int i = 0; i < 64; ++i) {
     const auto index = order.next();
     if (!index) break;
     sum = mix(sum, *index);
+    if (i < 4) first += std::to_string(*index) + ", ";
+    if (i == 4) first += "..., ";
   }
-  return {data.size(), data.batch_size(), WeightedDataset<Data>, sum};
+  return {data.size(), data.batch_size(), WeightedDataset<Data>,
+          sum,         std::move(first),  examples_of_round(data)};
 }
 
 LOCKSTEP_COLD_DECL std::string describe_validation(std::optional<std::uint64_t> examples,

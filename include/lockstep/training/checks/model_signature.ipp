@@ -59,12 +59,22 @@ std::string describe_validation(std::optional<std::uint64_t> examples, std::size
                      is_weighted ? ", weighted" : "");
 }
 
+[[gnu::cold]] inline std::string describe_size(const DescribedData& data) {
+  if (!data.examples && data.round) return fmt::format("{}, repeated", *data.round);
+  return shown_number(data.examples);
+}
+
+/// The first examples come before the digest, which explains nothing to the reader.
+[[gnu::cold]] inline std::string describe_order(const DescribedData& data) {
+  return fmt::format("{}digest {:016x}", data.first, data.order);
+}
+
 Signature fit_signature(const DescribedData& train, std::string validation,
                         const FitOptions& options, std::uint64_t first_step,
                         std::uint64_t first_pass, double rate, bool is_rate_set) {
-  return {{"training examples", shown_number(train.examples)},
+  return {{"training examples", describe_size(train)},
           {"global batch", std::to_string(train.batch)},
-          {"order of the examples", fmt::format("{:016x}", train.order)},
+          {"order of the examples", describe_order(train)},
           {"weights", describe_weights(train.is_weighted, options.class_weight)},
           {"epochs", std::to_string(options.epochs)},
           {"initial epoch", std::to_string(options.initial_epoch)},
@@ -78,9 +88,9 @@ Signature fit_signature(const DescribedData& train, std::string validation,
 }
 
 Signature data_signature(const DescribedData& data, std::optional<std::uint64_t> steps) {
-  return {{"examples", shown_number(data.examples)},
+  return {{"examples", describe_size(data)},
           {"global batch", std::to_string(data.batch)},
-          {"order of the examples", fmt::format("{:016x}", data.order)},
+          {"order of the examples", describe_order(data)},
           {"weights", describe_weights(data.is_weighted, {})},
           {"steps", shown_number(steps)}};
 }
