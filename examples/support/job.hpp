@@ -50,18 +50,20 @@ class Job {
     handle_signals();
     describe(model);
     if (options_.init) model.load_weights(*options_.init);
+    std::vector<std::string> digests;  // of all replicas of the job; empty after an error
     const auto fit = [&](const lockstep::FitOptions& options) {
       if (validation)
         model.fit(train, *validation, options);
       else
         model.fit(train, options);
+      digests = model.job_replica_weights_sha256();
       if (signal() == 0) after();
     };
     const auto finish = [&](const Recorder& recorder) {
-      auto digests = model.replica_weights_sha256();
+      std::vector<std::string> here = model.replica_weights_sha256();
       // All replicas of this process; none needs more than the first, which has the largest slices.
-      const std::size_t planned = model.memory().total() * digests.size();
-      report_.finish(recorder, std::move(digests), planned);
+      const std::size_t planned = model.memory().total() * here.size();
+      report_.finish(recorder, std::move(digests.empty() ? here : digests), planned);
     };
     run(model.is_chief(), fit, finish);
     if (options_.save) model.save_weights(*options_.save);

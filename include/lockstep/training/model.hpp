@@ -303,6 +303,12 @@ class Model<Net, S, L, O, Ms...> {
   /// The digest of each replica of this process. Different digests mean diverged replicas.
   std::vector<std::string> replica_weights_sha256() const { return replicas_.digests(); }
 
+  /// The same for each replica of the job, in rank order. In a job of several processes all must
+  /// call it. \throws PeerLost if one of them is lost.
+  std::vector<std::string> job_replica_weights_sha256() {
+    return replicas_.or_fail([&] { return replicas_.digests_of_job(); });
+  }
+
   /// A table of layers, shapes, parameters, memory and FLOPs, as Keras' `summary`.
   std::string summary() const {
     return detail::summary_of<Net, device>(detail::slot_count(replicas_.optimizer()));

@@ -58,6 +58,26 @@ TEST_CASE("virtual shards give several processes the same bits as one device") {
     });
 }
 
+TEST_CASE("each process gets the digests of all replicas of the job, in rank order") {
+  std::mutex mutex;
+  std::vector<std::vector<std::string>> found;
+  testing::run_workers<Double>({1, 2}, 0, [&](const auto& worker) {
+    ls::Model m{Small{}, worker, crossentropy, ls::SGD{}};
+    auto kernel = m.weights("dense_1/kernel");
+    if (worker.process == 0) kernel[0] += 1;
+    m.set_weights("dense_1/kernel", kernel);
+    const auto all = m.job_replica_weights_sha256();
+    const std::scoped_lock lock(mutex);
+    const bool is_here = all.at(worker.process) == m.weights_sha256();
+    found.push_back(is_here ? all : std::vector<std::string>{});
+  });
+  REQUIRE(found.size() == 2);
+  REQUIRE(found[0].size() == 3);
+  CHECK(found[0] == found[1]);
+  CHECK(found[0][0] != found[0][1]);
+  CHECK(found[0][1] == found[0][2]);
+}
+
 TEST_CASE("a stop of one process stops all after the same step") {
   for (const bool by_token : {true, false}) {
     std::mutex mutex;

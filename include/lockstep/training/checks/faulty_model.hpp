@@ -61,6 +61,7 @@ class FaultyModel {
   void load_weights(const auto&) {}
   std::string weights_sha256() const { return {}; }
   std::vector<std::string> replica_weights_sha256() const { return {}; }
+  std::vector<std::string> job_replica_weights_sha256() { return {}; }
   std::string summary() const { return {}; }
   static std::vector<std::string> fused() { return {}; }
   std::uint64_t seed() const { return 0; }

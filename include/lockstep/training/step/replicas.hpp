@@ -365,6 +365,24 @@ class Replicas final : public AnyReplicas {
       result.push_back(hash_weights(infos, bytes_of(weights_of(*replica), state_of(*replica))));
     return result;
   }
+  /// The same of each replica of the job, in rank order. All processes must call it.
+  [[gnu::cold]] std::vector<std::string> digests_of_job() {
+    const std::vector<std::string> mine = digests();
+    if (is_alone()) return mine;
+    std::string all(session_.replicas() * mine[0].size(), '\0');
+    session_.note(step_, Phase::reduce);
+    session_.each([&](const ReplicaContext<device>& r) {
+      std::string gathered(all.size(), '\0');
+      r.host.all_gather(reinterpret_cast<const std::byte*>(mine[r.local].data()),
+                        mine[r.local].size(), reinterpret_cast<std::byte*>(gathered.data()));
+      if (r.local == 0) all = std::move(gathered);
+    });
+    session_.note(step_, Phase::callback);
+    std::vector<std::string> result;
+    for (std::size_t at = 0; at < all.size(); at += mine[0].size())
+      result.push_back(all.substr(at, mine[0].size()));
+    return result;
+  }
   /// Memory of one replica.
   MemoryUse memory() const {
     const Replica& r = *replicas_[0];
