@@ -93,8 +93,8 @@ print(torch.__version__, torch.version.cuda, torch.backends.cudnn.version(), tor
   step version JAX 60 python3 -c 'import jax; print(jax.__version__)'
 }
 
-smoke=('from the second epoch on each step of fit is one graph, with the same bits'
-       'a part that was recorded once gives the same numbers alone and in graphs'
+smoke=('from the second epoch on each step of fit is one graph with the same results, bit by bit'
+       'optimizers on the GPU agree with the reference'
        "convolutions of the models' kinds agree with the reference")
 phase_a() {
   local code name only=() jobs

@@ -1,14 +1,14 @@
 /// \file
-/// The host in place of a GPU as shared libraries: a program finds HostGpu as libcuda.so.1 and
-/// libnvrtc.so.13 and needs no test code of its own. Invariant: each library exports the names of
-/// lockstep's table, in the versions that NVIDIA's headers ask for, and nothing else.
+/// The host as a stand-in for a GPU, as shared libraries: a program loads HostGpu as libcuda.so.1
+/// and libnvrtc.so.13 and needs no test code. Invariant: each library exports exactly the names in
+/// lockstep's table, in the versions that NVIDIA's headers request.
 #pragma once
 
 #include "support/host_gpu.hpp"
 
 namespace testing {
 
-/// Made when the first function is looked up; lives until the process ends, as a driver does.
+/// Created when the first function is looked up; lives until the process ends, like a driver.
 inline void open_host_gpu() {
   // A second libnvrtc.so.13 would be this library again.
   static const bool alone = setenv("LOCKSTEP_WITHOUT_NVRTC", "1", 1) == 0;
@@ -18,7 +18,7 @@ inline void open_host_gpu() {
 
 }  // namespace testing
 
-/// Exports `name`; dlsym asks its resolver for the entry of `table()`.
+/// Exports `name`; dlsym calls its resolver, which returns the entry of `table()`.
 #define LOCKSTEP_HOST_EXPORT(name, table)         \
   extern "C" decltype(&::name) resolve_##name() { \
     testing::open_host_gpu();                     \

@@ -1,4 +1,4 @@
-// libnvrtc.so.13 in place of NVIDIA's compiler.
+// libnvrtc.so.13 as a stand-in for NVIDIA's compiler.
 #include "host_gpu/exports.hpp"
 
 #define LOCKSTEP_EXPORT_NVRTC(name) LOCKSTEP_HOST_EXPORT(name, nvrtc)

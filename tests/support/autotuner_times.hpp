@@ -25,8 +25,8 @@ inline void add_tuning_times(std::vector<float>& times, std::vector<float> candi
   times.insert(times.end(), candidates.begin(), candidates.end());
   const auto round = [&] {
     float all = 0;
-    for (const float way : candidates) {
-      times.push_back(way * static_cast<float>(copies_of(way)));
+    for (const float candidate : candidates) {
+      times.push_back(candidate * static_cast<float>(copies_of(candidate)));
       all += times.back();
     }
     return all;
@@ -35,7 +35,8 @@ inline void add_tuning_times(std::vector<float>& times, std::vector<float> candi
   for (int i = 0; i < Autotuner::rounds && candidates.size() > 1; ++i) {
     round();
     const float best = *std::min_element(candidates.begin(), candidates.end());
-    std::erase_if(candidates, [&](float way) { return way > Autotuner::cutoff * best; });
+    std::erase_if(candidates,
+                  [&](float candidate) { return candidate > Autotuner::cutoff * best; });
   }
 }
 

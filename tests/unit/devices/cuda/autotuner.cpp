@@ -1,5 +1,5 @@
 /// \file
-/// How ways are compared: what is recorded, launched and counted.
+/// How candidates are compared: what is captured, launched and counted.
 #include "lockstep/devices/cuda/autotuner.hpp"
 
 #include <catch2/catch_test_macros.hpp>
@@ -28,8 +28,8 @@ struct Bench {
   HostGpu gpu;
   CudaContext context = Cuda{}.open(1, 0);
   Scope scope = context.scope();
-  std::vector<std::size_t> calls = std::vector<std::size_t>(8);     // of each way, by the host
-  std::vector<std::size_t> executed = std::vector<std::size_t>(8);  // of each way, by the GPU
+  std::vector<std::size_t> calls = std::vector<std::size_t>(8);  // of each candidate, by the host
+  std::vector<std::size_t> executed = std::vector<std::size_t>(8);  // of each candidate, by the GPU
   std::function<void(std::size_t way)> before = [](std::size_t) {};
 
   std::size_t fastest(std::size_t ways) {
@@ -47,9 +47,9 @@ struct Bench {
 
 }  // namespace
 
-TEST_CASE("each way is recorded 20 times into a graph, which is replayed five times after 5 ms") {
+TEST_CASE("each candidate is captured 20 times into a graph, replayed five times after 5 ms") {
   Bench b;
-  // One run of each; rounds of 20 runs: 2.5 ms twice to warm up, then five.
+  // One run of each; rounds of 20 runs: two of 2.5 ms to warm up, then five.
   b.gpu.times = {0.05f, 0.05f};
   for (int round = 0; round < 7; ++round) b.gpu.times.insert(b.gpu.times.end(), {1.5f, 1});
   CHECK(b.fastest(2) == 1);
@@ -67,7 +67,7 @@ TEST_CASE("the GPU is busy when the first event of a round is recorded") {
   Driver table = driver();
   LOCKSTEP_CUDA_DRIVER(LOCKSTEP_RECORD)
   const EntryPoints<Driver>::Override instead(table);
-  // One round warms up, five count; each measures the way from event to event.
+  // One round warms up, five count; each measures a candidate from event to event.
   const auto rounds = [&](std::size_t ways) {
     recorder.forget();
     b.fastest(ways);
@@ -75,7 +75,7 @@ TEST_CASE("the GPU is busy when the first event of a round is recorded") {
     std::erase_if(calls, [](const std::string& name) {
       return name != "cuGraphLaunch" && name != "cuEventRecord" && name != "cuEventSynchronize";
     });
-    // Before: each way is timed once, between two events.
+    // Before that each candidate is timed once, between two events.
     calls.erase(calls.begin(), calls.begin() + static_cast<std::ptrdiff_t>(3 * ways));
     return calls;
   };
@@ -95,17 +95,17 @@ TEST_CASE("the GPU is busy when the first event of a round is recorded") {
   CHECK(rounds(3) == expected(3));
 }
 
-TEST_CASE("of five rounds the least time counts, and nothing of the warm-up") {
+TEST_CASE("the minimum of five rounds counts, and nothing of the warm-up") {
   Bench b;
-  b.gpu.times = {0.1f, 0.1f,              // a run of each
+  b.gpu.times = {0.1f, 0.1f,              // one run of each
                  0.1f, 6,                 // warm-up
-                 9,    5,    9, 5, 2, 5,  // 9 is the machine's noise
+                 9,    5,    9, 5, 2, 5,  // 9 is noise of the machine
                  9,    3,    9, 5};
   CHECK(b.fastest(2) == 0);
   CHECK(b.gpu.times.empty());
 }
 
-TEST_CASE("in checked mode ways are tried with waits, and measured without") {
+TEST_CASE("checked mode waits when trying candidates, not when measuring them") {
   struct Checked {
     Checked() { setenv("LOCKSTEP_CUDA_CHECK", "1", 1); }
     ~Checked() { unsetenv("LOCKSTEP_CUDA_CHECK"); }
@@ -118,15 +118,15 @@ TEST_CASE("in checked mode ways are tried with waits, and measured without") {
   CHECK(b.gpu.times.empty());
   CHECK(b.gpu.graph_launches == 3 * 7);
   CHECK(b.calls[1] == 2 + 20);
-  // What fails afterwards is named again.
+  // A candidate that fails later is named again.
   CHECK_THROWS_WITH(b.context.commands().call(
                         {7}, [](CUstream) { throw DeviceError("it broke"); }, "the call"),
                     Catch::Matchers::ContainsSubstring("the call"));
 }
 
-TEST_CASE("times are compared for one run, however many a graph has") {
+TEST_CASE("times are compared per run, however many runs a graph has") {
   Bench b;
-  // 0.5 and 0.4 ms a run: 4 and 5 runs in a graph of 2 ms, 20 of the way of 0.1 ms; 5 ms are one.
+  // 0.5 and 0.4 ms per run give 4 and 5 runs in a graph of 2 ms, 0.1 ms gives 20; 5 ms gives one.
   b.gpu.times = {0.5f, 0.4f, 5};
   for (int round = 0; round < 6; ++round) b.gpu.times.insert(b.gpu.times.end(), {2.0f, 2.25f, 5});
   CHECK(b.fastest(3) == 1);
@@ -135,10 +135,10 @@ TEST_CASE("times are compared for one run, however many a graph has") {
   CHECK(b.calls[2] == 2 + 1);
 }
 
-TEST_CASE("a way that is hopelessly slow is replayed once") {
+TEST_CASE("a hopelessly slow candidate is replayed once") {
   Bench b;
   b.gpu.times = {0.1f, 0.1f, 0.1f};
-  b.gpu.times.insert(b.gpu.times.end(), {5, 5, 5});  // at low clocks nobody is left out
+  b.gpu.times.insert(b.gpu.times.end(), {5, 5, 5});  // at low clocks no candidate is dropped
   b.gpu.times.insert(b.gpu.times.end(), {1, 2, 3.1f});
   for (int round = 0; round < 4; ++round) b.gpu.times.insert(b.gpu.times.end(), {2, 1.5f});
   CHECK(b.fastest(3) == 0);
@@ -146,9 +146,9 @@ TEST_CASE("a way that is hopelessly slow is replayed once") {
   CHECK(b.gpu.graph_launches == 2 * 4 + 4 * 3);
 }
 
-TEST_CASE("a way that fails is left out, wherever it fails") {
+TEST_CASE("a candidate that fails is dropped, wherever it fails") {
   Bench b;
-  for (const std::size_t when : {1u, 2u, 3u, 22u}) {  // tried, timed, the first and last recorded
+  for (const std::size_t when : {1u, 2u, 3u, 22u}) {  // tried, timed, first and last captured run
     INFO("call " << when);
     b.gpu.times.clear();
     b.before = [&](std::size_t way) {
@@ -157,7 +157,7 @@ TEST_CASE("a way that fails is left out, wherever it fails") {
     CHECK(b.fastest(3) == 0);
     CHECK(b.calls[0] > 3);
   }
-  // Alone from the beginning or from a failure on, a way is not measured.
+  // A candidate that is alone, from the beginning or after a failure, is not measured.
   b.before = [](std::size_t way) {
     if (way == 1) throw DeviceError("no room");
   };
@@ -168,18 +168,18 @@ TEST_CASE("a way that fails is left out, wherever it fails") {
   CHECK(b.gpu.graph_launches == 0);
 }
 
-TEST_CASE("that all ways fail is an error with the first reason") {
+TEST_CASE("if all candidates fail, the error is the first one") {
   Bench b;
   b.before = [](std::size_t way) { throw DeviceError("way {} is broken", way); };
   CHECK_THROWS_WITH(b.fastest(2), "way 0 is broken");
   b.before = [](std::size_t) { throw OutOfMemory(2, 1, "no memory"); };
   CHECK_THROWS_AS(b.fastest(2), OutOfMemory);
-  // The stream is as before.
+  // The stream is in its initial state.
   b.before = [](std::size_t) {};
   CHECK(b.fastest(2) == 0);
 }
 
-TEST_CASE("a way that cannot be recorded is measured call by call") {
+TEST_CASE("a candidate that cannot be captured is measured call by call") {
   Bench b;
   Autotuner::logged = false;
   std::vector<std::string> lines;
@@ -191,7 +191,7 @@ TEST_CASE("a way that cannot be recorded is measured call by call") {
   CHECK(b.fastest(2) == 1);
   set_log(sink);
   CHECK(b.gpu.times.empty());
-  // 2 + 1 ms a round: two of warm-up.
+  // A round takes 2 + 1 ms, so two rounds warm up.
   CHECK(b.calls[0] == 2 + 20);
   CHECK(b.calls[1] == 2 + 1 + 20 * 7);
   CHECK(b.executed[1] == 2 + 20 * 7);

@@ -1,5 +1,5 @@
 /// \file
-/// Kernels of CudaBFloat16 for layers without products of matrices, beside Reference<double>.
+/// CudaBFloat16's kernels of layers without matrix products, compared with Reference<double>.
 #include "compare.hpp"
 
 #include "unit/devices/bfloat16.hpp"
@@ -8,11 +8,11 @@
 using namespace lockstep;
 using namespace testing;
 
-TEST_CASE("a rescaling in bfloat16 agrees with the reference, also far from zero") {
+TEST_CASE("rescaling in bfloat16 agrees with the reference even far from zero") {
   activates_in_bfloat16<Tested, Rescaling<factor(0.1)>>();
 }
 
-TEST_CASE("normalization of the batch itself reads numbers that bfloat16 cannot hold") {
+TEST_CASE("normalization of the batch itself reads values that bfloat16 cannot represent") {
   TestGpu gpu;
   const auto op = Normalization::op(shape(3));
   const std::vector<float> x{1000.5f, 1001.5f, 999, 1002, 1000, 998.5f}, dy{1, 2, 3, 4, 5, 6},
@@ -24,7 +24,8 @@ TEST_CASE("normalization of the batch itself reads numbers that bfloat16 cannot 
   CHECK(relative_error(result.dx, expected.dx) < half_tolerance);
 }
 
-TEST_CASE("synchronized normalization in bfloat16 over shares of a batch is that of the batch") {
+TEST_CASE(
+    "synchronized normalization in bfloat16 over parts of a batch equals that of the whole batch") {
   TestGpu gpu;
   shares_are_one_batch<CudaBFloat16>(1e-2);
 }

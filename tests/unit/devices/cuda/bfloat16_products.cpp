@@ -10,7 +10,7 @@ namespace {
 
 constexpr int few_shapes = 3;
 
-/// cuDNN writes the gradient of a kernel in bfloat16; our own kernels write it in float.
+/// cuDNN writes a kernel's gradient in bfloat16; our own kernels write it in float.
 double dw_tolerance() { return has_gpu() ? half_tolerance : half_dw_tolerance; }
 
 template <class O>

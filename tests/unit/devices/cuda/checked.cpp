@@ -1,5 +1,5 @@
 /// \file
-/// Checked mode, seen from `fit`: the kernel that fails is named, with its layer and step.
+/// Checked mode through `fit`: an error names the kernel, its layer and its step.
 #include <algorithm>
 #include <catch2/catch_test_macros.hpp>
 #include <cstddef>
@@ -30,7 +30,7 @@ auto data(std::size_t count) {
   return tensors(x, shape(8), y);
 }
 
-/// The environment of a program that is to be checked, or not.
+/// Sets the environment for or against checked mode.
 struct Checked {
   explicit Checked(const char* value) { setenv("LOCKSTEP_CUDA_CHECK", value, 1); }
   ~Checked() { unsetenv("LOCKSTEP_CUDA_CHECK"); }
@@ -63,17 +63,17 @@ TEST_CASE("checked mode names the kernel that fails, its layer and its step") {
   testing::TestGpu gpu;
   if (gpu.host() == nullptr) SKIP("no kernel is to fail on a real GPU");
   const Checked checked("1");
-  SECTION("of the second normalization's backward") {
+  SECTION("backward of the second normalization") {
     CHECK(refusal<DeviceError>([&] { train(gpu.host(), "gradient", 4); }) ==
           "cuda: kernel 'gradient' of layer 'batch_normalization_1' (backward, step 4) failed: "
           "CUDA_ERROR, an error");
   }
-  SECTION("of a fused step") {
+  SECTION("a fused step") {
     CHECK(refusal<DeviceError>([&] { train(gpu.host(), "moments", 7); }) ==
           "cuda: kernel 'moments' of layer 'batch_normalization+re_lu' (forward, step 7) failed: "
           "CUDA_ERROR, an error");
   }
-  SECTION("of the optimizer") {
+  SECTION("the optimizer") {
     CHECK(refusal<DeviceError>([&] { train(gpu.host(), "update", 2); }) ==
           "cuda: kernel 'update' of the optimizer (update, step 2) failed: CUDA_ERROR, an error");
   }
@@ -90,17 +90,18 @@ TEST_CASE("checked mode names the batch that an evaluation fetches") {
         "cuda: kernel 'gather_rows' of the batch (evaluation) failed: CUDA_ERROR, an error");
   CHECK(refusal<DeviceError>([&] {
           model.fit(data(8) | batch(4), {.progress = ProgressStyle::none});
-        }) == "cuda: clear failed: CUDA_ERROR, an error");  // of no evaluation any more
+        }) == "cuda: clear failed: CUDA_ERROR, an error");  // no longer attributed to an evaluation
 }
 
-TEST_CASE("without checked mode the error says how to find the kernel, and blames no graph") {
+TEST_CASE(
+    "without checked mode the error tells how to find the kernel and does not blame the graph") {
   testing::TestGpu gpu;
   if (gpu.host() == nullptr) SKIP("no kernel is to fail on a real GPU");
   const testing::LogLines log;
   detail::cuda::Commands::logged = false;
-  const std::string said = refusal<DeviceError>([&] { train(gpu.host(), "gradient", 4); });
+  const std::string message = refusal<DeviceError>([&] { train(gpu.host(), "gradient", 4); });
   CHECK(
-      said ==
+      message ==
       "cuda: waiting for the GPU failed: CUDA_ERROR, an error; a kernel launched before "
       "this call failed: run again with LOCKSTEP_CUDA_CHECK=1 in the environment to find out which "
       "one");

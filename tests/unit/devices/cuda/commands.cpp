@@ -24,13 +24,13 @@ using testing::Recorder;
 
 namespace {
 
-/// A library that may wait for the whole GPU while it is opened and closed.
+/// A library that may synchronise the GPU while it is opened and closed.
 struct PaperLibrary {
   using Handle = const char*;
   static constexpr const char* work = "nothings";
-  /// What opening and closing finds: whether another thread may record meanwhile.
+  /// Whether another thread could capture while the library was opened or closed.
   static inline std::vector<bool> others_may_record;
-  static void look() {
+  static void probe() {
     std::thread([] {
       const std::shared_lock lock(CaptureLock::mutex(), std::try_to_lock);
       others_may_record.push_back(lock.owns_lock());
@@ -38,13 +38,13 @@ struct PaperLibrary {
   }
   static void open(Handle* handle) {
     *handle = "open";
-    look();
+    probe();
   }
-  static void close(Handle) { look(); }
+  static void close(Handle) { probe(); }
   static std::size_t version() { return 1; }
 };
 
-/// A driver that has a GPU in name only.
+/// A driver without a GPU.
 Driver fake_driver() {
   Driver table;
   table.cuGetErrorName = [](CUresult, const char** s) { return *s = "CUDA_ERROR_X", CUDA_SUCCESS; };
@@ -77,14 +77,14 @@ struct Fixture {
   char host[64] = {};
 
   static CUfunction function(std::uintptr_t i) { return reinterpret_cast<CUfunction>(i); }
-  /// A step: a copy, two kernels, the second with a number that changes, a copy back.
+  /// A step: a copy, two kernels, the second with an argument that changes, a copy back.
   void step(float number, CUdeviceptr place = 64) {
     commands.copy_in(place, host, 64);
     commands.launch(function(1), Grid::over(1000), place, 1000);
     commands.launch(function(2), Grid::over(10), place, number);
     commands.copy_out(host, place, 64);
   }
-  std::vector<std::string> take() {
+  std::vector<std::string> take_calls() {
     std::vector<std::string> calls = recorder.calls();
     recorder.forget();
     return calls;
@@ -107,43 +107,44 @@ const Names recorded{"cuStreamBeginCapture_v2",
 
 }  // namespace
 
-TEST_CASE_METHOD(Fixture, "a segment is run as said, then recorded, then launched whole") {
+TEST_CASE_METHOD(Fixture,
+                 "a segment runs command by command, then is captured, then launched as a graph") {
   step(1);
-  CHECK(take() == eager);
+  CHECK(take_calls() == eager);
   commands.flush();
-  CHECK(take().empty());
+  CHECK(take_calls().empty());
 
   step(1);
-  CHECK(take().empty());  // only compared
+  CHECK(take_calls().empty());  // only compared
   commands.flush();
-  CHECK(take() == recorded);
+  CHECK(take_calls() == recorded);
 
   step(1);
   commands.flush();
-  CHECK(take() == Names{"cuGraphLaunch"});
+  CHECK(take_calls() == Names{"cuGraphLaunch"});
 
   step(2);
   commands.flush();
-  CHECK(take() == Names{"cuGraphExecKernelNodeSetParams_v2", "cuGraphLaunch"});
+  CHECK(take_calls() == Names{"cuGraphExecKernelNodeSetParams_v2", "cuGraphLaunch"});
   step(2);
   commands.flush();
-  CHECK(take() == Names{"cuGraphLaunch"});
+  CHECK(take_calls() == Names{"cuGraphLaunch"});
   CHECK(commands.segments() == 1);
 }
 
-TEST_CASE_METHOD(Fixture, "a segment that turns out to be another one is run from its beginning") {
+TEST_CASE_METHOD(Fixture, "a segment that diverges runs from its beginning") {
   step(1);
   commands.flush();
-  take();
+  take_calls();
   commands.copy_in(64, host, 64);
   commands.launch(function(1), Grid::over(1000), CUdeviceptr{64}, 1000);
-  CHECK(take().empty());
+  CHECK(take_calls().empty());
   commands.launch(function(7), Grid::over(1000), CUdeviceptr{64}, 1000);
-  CHECK(take() == Names{"cuMemcpyHtoDAsync_v2", "cuLaunchKernel", "cuLaunchKernel"});
+  CHECK(take_calls() == Names{"cuMemcpyHtoDAsync_v2", "cuLaunchKernel", "cuLaunchKernel"});
   commands.flush();
   CHECK(commands.segments() == 2);
 
-  // Now both are known, and which one it is shows at the third call.
+  // Both segments are stored now; the third command tells which one it is.
   for (int round = 0; round < 2; ++round) {
     commands.copy_in(64, host, 64);
     commands.launch(function(1), Grid::over(1000), CUdeviceptr{64}, 1000);
@@ -156,18 +157,18 @@ TEST_CASE_METHOD(Fixture, "a segment that turns out to be another one is run fro
   CHECK(commands.graphs() == 2);
 }
 
-TEST_CASE_METHOD(Fixture, "a segment that ends early is run as far as it went") {
+TEST_CASE_METHOD(Fixture, "a segment that ends early runs the commands it had") {
   step(1);
   commands.flush();
-  take();
+  take_calls();
   commands.copy_in(64, host, 64);
   commands.launch(function(1), Grid::over(1000), CUdeviceptr{64}, 1000);
-  CHECK(take().empty());
+  CHECK(take_calls().empty());
   commands.wait();
-  CHECK(take() == Names{"cuMemcpyHtoDAsync_v2", "cuLaunchKernel", "cuStreamSynchronize"});
+  CHECK(take_calls() == Names{"cuMemcpyHtoDAsync_v2", "cuLaunchKernel", "cuStreamSynchronize"});
 }
 
-TEST_CASE_METHOD(Fixture, "another place, another size or another grid is another segment") {
+TEST_CASE_METHOD(Fixture, "another address, another size or another grid is another segment") {
   step(1, 64);
   commands.flush();
   step(1, 128);
@@ -176,24 +177,24 @@ TEST_CASE_METHOD(Fixture, "another place, another size or another grid is anothe
   CHECK(commands.segments() == 2);
 }
 
-TEST_CASE_METHOD(Fixture, "a library's call is made once for each recording") {
+TEST_CASE_METHOD(Fixture, "a library call runs once per capture") {
   int calls = 0;
-  const auto say = [&] {
+  const auto run = [&] {
     commands.launch(function(1), Grid::over(1), 1);
     commands.call({1, 2, 3}, [&](CUstream) { ++calls; });
     commands.launch(function(2), Grid::over(1), 1);
     commands.flush();
   };
-  say();
+  run();
   CHECK(calls == 1);
-  say();
+  run();
   CHECK(calls == 2);
-  say();
-  say();
+  run();
+  run();
   CHECK(calls == 2);
 }
 
-TEST_CASE_METHOD(Fixture, "while one thread records, none waits for the whole GPU") {
+TEST_CASE_METHOD(Fixture, "while one thread captures, no other synchronises the GPU") {
   const auto is_held = [] {
     bool held = false;
     std::thread([&] {
@@ -213,7 +214,7 @@ TEST_CASE_METHOD(Fixture, "while one thread records, none waits for the whole GP
   CHECK_FALSE(is_held());
 }
 
-TEST_CASE_METHOD(Fixture, "a recording waits for a library, for a second at most") {
+TEST_CASE_METHOD(Fixture, "a capture waits at most a second for a library") {
   using Clock = std::chrono::steady_clock;
   step(1);
   commands.flush();
@@ -234,20 +235,20 @@ TEST_CASE_METHOD(Fixture, "a recording waits for a library, for a second at most
   library.join();
   CHECK(waited > (for_ever ? 900ms : 150ms));
   CHECK(waited < (for_ever ? 10s : 1s));
-  CHECK(recorder.count("cuGraphLaunch") == 1);  // recorded in any case
+  CHECK(recorder.count("cuGraphLaunch") == 1);  // captured in any case
 }
 
-TEST_CASE("while a library is opened or closed, no thread begins to record") {
+TEST_CASE("no capture begins while a library is opened or closed") {
   PaperLibrary::others_may_record.clear();
   {
     const Access<PaperLibrary> access;
   }
   CHECK(PaperLibrary::others_may_record == std::vector<bool>{false, false});
-  PaperLibrary::look();
+  PaperLibrary::probe();
   CHECK(PaperLibrary::others_may_record.back());
 }
 
-TEST_CASE_METHOD(Fixture, "short segments are not kept, nor more than a few") {
+TEST_CASE_METHOD(Fixture, "short segments are not stored, and the number of segments is limited") {
   for (int i = 0; i < 3; ++i) {
     commands.copy_in(64, host, 64);
     commands.flush();
@@ -261,13 +262,13 @@ TEST_CASE_METHOD(Fixture, "short segments are not kept, nor more than a few") {
 }
 
 TEST_CASE_METHOD(Fixture,
-                 "a segment that cannot be a graph is run call by call, and one line says why") {
+                 "a segment that cannot be captured runs call by call, and one log line says why") {
   const testing::LogLines log;
   step(1);
   commands.flush();
   step(1);
   recorder.fail("cuLaunchKernel", CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, 2);
-  take();
+  take_calls();
   commands.flush();
   Names calls{"cuStreamBeginCapture_v2", "cuMemcpyHtoDAsync_v2",
               "cuLaunchKernel",          "cuStreamGetCaptureInfo_v3",
@@ -275,26 +276,26 @@ TEST_CASE_METHOD(Fixture,
               "cuGetErrorString",        "cuStreamEndCapture",
               "cuGraphDestroy",          "cuStreamQuery"};
   calls.insert(calls.end(), eager.begin(), eager.end());
-  CHECK(take() == calls);
+  CHECK(take_calls() == calls);
   REQUIRE(log.lines.size() == 1);
   CHECK(log.lines[0].find("4 calls cannot be launched as one graph") != std::string::npos);
   CHECK(log.lines[0].find("launching a kernel failed: CUDA_ERROR_X, it broke") !=
         std::string::npos);
 
-  for (int i = 0; i < 2; ++i) {  // it is not tried again
+  for (int i = 0; i < 2; ++i) {  // capture is not tried again
     step(1);
     commands.flush();
-    CHECK(take() == eager);
+    CHECK(take_calls() == eager);
   }
   CHECK(commands.segments() == 1);
   CHECK(commands.graphs() == 0);
   CHECK(log.lines.size() == 1);
 }
 
-TEST_CASE("each way to refuse a graph leaves the segment to be run once") {
+TEST_CASE("whichever graph call fails, the segment runs exactly once") {
   struct Refusal {
     const char* name;
-    bool is_known;  // the graph
+    bool is_known;  // the graph exists
     int captures_ended, graphs_destroyed, executables_destroyed;
   };
   for (const Refusal& r :
@@ -312,10 +313,10 @@ TEST_CASE("each way to refuse a graph leaves the segment to be run once") {
       f.commands.flush();
     }
     f.recorder.fail(r.name, CUDA_ERROR_OUT_OF_MEMORY);
-    f.take();
+    f.take_calls();
     f.step(2);
     f.commands.flush();
-    const Names calls = f.take();
+    const Names calls = f.take_calls();
     REQUIRE(calls.size() >= 4);
     CHECK(Names(calls.end() - 4, calls.end()) == eager);
     const auto n = [&](const char* call) { return std::count(calls.begin(), calls.end(), call); };
@@ -326,28 +327,28 @@ TEST_CASE("each way to refuse a graph leaves the segment to be run once") {
     CHECK(log.lines.size() == 1);
     f.step(3);
     f.commands.flush();
-    CHECK(f.take() == eager);
+    CHECK(f.take_calls() == eager);
   }
 }
 
-TEST_CASE_METHOD(Fixture, "an error that is not the graph's shows itself call by call") {
+TEST_CASE_METHOD(Fixture, "an error of a command surfaces when it runs call by call") {
   const testing::LogLines log;
   step(1);
   commands.flush();
   step(1);
-  recorder.fail("cuLaunchKernel", CUDA_ERROR_LAUNCH_FAILED, 2);  // recorded
-  recorder.fail("cuLaunchKernel", CUDA_ERROR_LAUNCH_FAILED, 3);  // made
-  std::string said;
+  recorder.fail("cuLaunchKernel", CUDA_ERROR_LAUNCH_FAILED, 2);  // captured
+  recorder.fail("cuLaunchKernel", CUDA_ERROR_LAUNCH_FAILED, 3);  // run
+  std::string message;
   try {
     commands.flush();
   } catch (const DeviceError& e) {
-    said = e.what();
+    message = e.what();
   }
-  CHECK(said.starts_with("cuda: launching a kernel failed: CUDA_ERROR_X, it broke"));
-  take();
-  step(1);  // what failed is not run again with the next one
+  CHECK(message.starts_with("cuda: launching a kernel failed: CUDA_ERROR_X, it broke"));
+  take_calls();
+  step(1);  // the failed segment is not run again
   commands.flush();
-  CHECK(take() == eager);
+  CHECK(take_calls() == eager);
 }
 
 TEST_CASE_METHOD(Fixture, "a graph is not blamed for the error of an earlier kernel") {
@@ -364,7 +365,7 @@ TEST_CASE_METHOD(Fixture, "a graph is not blamed for the error of an earlier ker
       "one");
   CHECK(log.lines.empty());
 
-  // A kernel that still runs has not failed.
+  // A kernel that is still running has not failed.
   step(1);
   recorder.fail("cuGraphLaunch", CUDA_ERROR_OUT_OF_MEMORY);
   recorder.fail("cuStreamQuery", CUDA_ERROR_NOT_READY);
@@ -372,7 +373,7 @@ TEST_CASE_METHOD(Fixture, "a graph is not blamed for the error of an earlier ker
   CHECK(log.lines.size() == 1);
 }
 
-TEST_CASE_METHOD(Fixture, "in checked mode each call is made at once and waited for") {
+TEST_CASE_METHOD(Fixture, "checked mode runs each call at once and waits for it") {
   std::vector<CUresult> results{CUDA_SUCCESS, CUDA_SUCCESS, CUDA_ERROR_ILLEGAL_ADDRESS};
   std::size_t waits = 0;
   commands.check_each([&] { return results[waits++]; });
@@ -390,7 +391,7 @@ TEST_CASE_METHOD(Fixture, "in checked mode each call is made at once and waited 
         "cuda: kernel 'multiply' of layer 'dense_2' (backward, step 17) failed: CUDA_ERROR_X, it "
         "broke");
 
-  // A call that is refused says why in its own words, and what it is.
+  // A call that is refused reports its own reason and what it is.
   results.assign(20, CUDA_SUCCESS);
   commands.begin_work({.pass = WorkPass::update, .part = "optimizer", .step = 3});
   recorder.fail("cuLaunchKernel", CUDA_ERROR_INVALID_VALUE);
@@ -409,40 +410,40 @@ TEST_CASE_METHOD(Fixture, "in checked mode each call is made at once and waited 
         }) == "cuda: NCCL exchange failed: CUDA_ERROR_X, it broke");
   results.assign(20, CUDA_SUCCESS);
 
-  // It stays so after what is done only once, and repeated work is no graph.
+  // The mode outlasts one-time work, and repeated work is not a graph.
   {
     const Commands::Eager once(commands);
   }
-  take();
+  take_calls();
   waits = 0;
   for (int i = 0; i < 3; ++i) {
     step(1);
-    CHECK(take() == eager);
+    CHECK(take_calls() == eager);
     commands.flush();
   }
   CHECK(waits == 12);
   CHECK(commands.segments() == 0);
 }
 
-TEST_CASE_METHOD(Fixture, "what is done only once is done at once, and not remembered") {
+TEST_CASE_METHOD(Fixture, "one-time work runs at once and is not stored") {
   step(1);
   commands.flush();
-  take();
+  take_calls();
   {
     const Commands::Eager at_once(commands);
     step(1);
-    CHECK(take() == eager);
+    CHECK(take_calls() == eager);
     step(1, 640);
     commands.flush();
   }
   CHECK(commands.segments() == 1);
-  take();
+  take_calls();
   step(1);
   commands.flush();
-  CHECK(take() == recorded);
+  CHECK(take_calls() == recorded);
 }
 
-TEST_CASE("without graphs each segment is run call by call") {
+TEST_CASE("without graphs each segment runs call by call") {
   Recorder recorder;
   const Driver table = fake_driver();
   const EntryPoints<Driver>::Override instead(table);

@@ -1,5 +1,6 @@
 /// \file
-/// A kernel of the Cuda device beside the same kernel of Reference<double>, over the same numbers.
+/// Compares a kernel of the Cuda device with the same kernel of Reference<double> on the same
+/// numbers.
 #pragma once
 
 #include <array>
@@ -14,12 +15,12 @@
 namespace testing {
 
 inline constexpr double tolerance =
-    1e-5;  ///< of the norm of a tensor's error, relative to that of the tensor
-/// Each shape is a text of its own to compile.
+    1e-5;  ///< of the norm of a tensor's error, relative to the norm of the tensor
+/// Each shape is another text to compile.
 inline constexpr int generated_shapes = 12;
 
-/// Result and gradients, with and without dx. `floor`: gradients smaller than this norm are judged
-/// by their absolute error, as where a function is saturated.
+/// Result and gradients, with and without dx. `floor`: gradients with a smaller norm are compared
+/// by absolute error, for saturated functions.
 template <class O>
 void check_against_reference(const O& op, std::size_t count, const Numbers& n, double floor = 0) {
   TestGpu gpu;
@@ -35,12 +36,12 @@ void check_against_reference(const O& op, std::size_t count, const Numbers& n, d
   }
 }
 
-/// The first of them for float16.
+/// The number of shapes for float16.
 inline constexpr double float16_tolerance = half_tolerance / 8;
 
-/// D, in mixed precision, beside Reference<double>. Activations are rounded before for both; for
+/// Compares D, in mixed precision, with Reference<double>. Activations are rounded for both; for
 /// the reference also the first `rounded_weights`, which the kernel rounds itself. All other
-/// roundings are errors.
+/// roundings count as errors.
 template <class D, class O>
 void check_mixed(const O& op, std::size_t count, Numbers n, std::size_t rounded_weights,
                  double floor, double allowed, double dw_allowed) {
@@ -75,13 +76,13 @@ void check_in_float16(const O& op, std::size_t count, const Numbers& n, double f
   check_mixed<lockstep::CudaFloat16>(op, count, n, 0, floor, float16_tolerance, dw_allowed);
 }
 
-/// This folder's device, for the cases that devices share.
+/// This folder's device, for test cases that devices share.
 struct Tested {
   using Device = lockstep::Cuda;
   using Half = lockstep::CudaBFloat16;
   using Machine =
-      TestGpu;  ///< lives while a device is used; `check` and `check_half` make their own
-  /// Of an activation and its gradient, and of the softmax of one class.
+      TestGpu;  ///< must live while a device is used; `check` and `check_half` create their own
+  /// Of an activation and its gradient, and of a softmax over one class.
   static constexpr double activation_error = 1e-6, slope_error = 2e-6, one_class_error = 0;
   static constexpr int shapes = generated_shapes, half_shapes = 6, least_count = 0;
   static Device device() { return {}; }

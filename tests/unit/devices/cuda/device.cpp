@@ -25,7 +25,7 @@ namespace {
 int gpu_count = 2, capability = 90;
 CUresult started = CUDA_SUCCESS;
 
-/// A machine with GPUs in name only.
+/// A machine whose GPUs exist only in a fake driver.
 Driver fake_driver() {
   Driver table;
   table.cuGetErrorName = [](CUresult, const char** s) { return *s = "CUDA_ERROR_X", CUDA_SUCCESS; };
@@ -87,7 +87,7 @@ struct Wide : Sequential<Input<1000>, ReLU> {};
 
 }  // namespace
 
-TEST_CASE("a GPU is named as in TensorFlow, or by its number") {
+TEST_CASE("a GPU is named as in TensorFlow or by its number") {
   CHECK(Cuda{"/gpu:1"} == Cuda{1});
   CHECK(Cuda{"gpu:0"} == Cuda{0});
   CHECK(Cuda{"GPU:12"} == Cuda{12});
@@ -98,13 +98,13 @@ TEST_CASE("a GPU is named as in TensorFlow, or by its number") {
           std::string("cuda: '") + name + "' does not name a GPU; write \"/gpu:0\", or its number");
 }
 
-TEST_CASE_METHOD(Fixture, "what cannot be used is refused in one sentence") {
+TEST_CASE_METHOD(Fixture, "a GPU that cannot be used is refused in one sentence") {
   SECTION("no such GPU") {
-    const std::string said = refusal<UsageError>([] { open(Cuda{2}); });
+    const std::string message = refusal<UsageError>([] { open(Cuda{2}); });
     CHECK(
-        said.starts_with("cuda: there is no gpu:2 among 2 GPUs:\ngpu:0  Paper 0  sm_90  3072 "
-                         "MiB  GPU-01112131-4151-6171-8191-a1b1c1d1e1f1\ngpu:1  Paper 1"));
-    CHECK(said.ends_with("name one of them, or make it visible with CUDA_VISIBLE_DEVICES"));
+        message.starts_with("cuda: there is no gpu:2 among 2 GPUs:\ngpu:0  Paper 0  sm_90  3072 "
+                            "MiB  GPU-01112131-4151-6171-8191-a1b1c1d1e1f1\ngpu:1  Paper 1"));
+    CHECK(message.ends_with("name one of them, or make it visible with CUDA_VISIBLE_DEVICES"));
   }
   SECTION("no GPU") {
     gpu_count = 0;
@@ -133,9 +133,9 @@ TEST_CASE_METHOD(Fixture, "what cannot be used is refused in one sentence") {
   }
 }
 
-TEST_CASE("an old driver is refused by its version, before the functions that it lacks") {
+TEST_CASE("an old driver is refused for its version, not for the functions it lacks") {
   if (has_driver()) SKIP("this machine has a driver");
-  // Without a driver the folders of the toolkit are looked into.
+  // Without a driver the toolkit's folders are searched.
   char folder[] = "/tmp/lockstep-old-driver-XXXXXX";
   REQUIRE(mkdtemp(folder) != nullptr);
   const std::string lib = std::string(folder) + "/lib";
@@ -152,7 +152,7 @@ TEST_CASE("an old driver is refused by its version, before the functions that it
   std::filesystem::remove_all(folder);
 }
 
-TEST_CASE("a machine without a driver, or without a library, is told which file is missing") {
+TEST_CASE("without a driver or library the error names the missing file") {
   if (has_driver()) SKIP("this machine has a driver");
   CHECK(
       refusal<DeviceError>([] { open({}); }).starts_with("cuda: libcuda.so.1 cannot be loaded ("));
@@ -166,7 +166,7 @@ TEST_CASE("a machine without a driver, or without a library, is told which file 
         "it");
 }
 
-TEST_CASE_METHOD(Fixture, "memory that is not there is refused with what is needed and free") {
+TEST_CASE_METHOD(Fixture, "a failed allocation reports the memory needed and free") {
   auto context = Cuda{}.open(1, 0);
   const auto scope = context.scope();
   SECTION("a buffer") {
@@ -175,7 +175,7 @@ TEST_CASE_METHOD(Fixture, "memory that is not there is refused with what is need
           "cuda: out of memory: 5120 KiB are needed, 1024 KiB of 3145728 KiB are free; use a "
           "smaller batch, or end other programs that use the GPU (nvidia-smi lists them)");
   }
-  SECTION("room for sums") {
+  SECTION("the workspace of sums") {
     recorder.fail("cuMemAlloc_v2", CUDA_ERROR_OUT_OF_MEMORY);
     CHECK(refusal<OutOfMemory>([&] { context.handle<SumWorkspace>(); }) ==
           "cuda: out of memory: " + std::to_string(SumWorkspace::bytes >> 10) +
@@ -185,16 +185,17 @@ TEST_CASE_METHOD(Fixture, "memory that is not there is refused with what is need
   }
   SECTION("pinned host memory") {
     const std::vector<float> x(3 << 18);
-    const std::string said =
+    const std::string message =
         "cuda: out of memory: 3072 KiB of pinned host memory are needed, and the driver cannot "
         "allocate them; use a smaller batch, end other programs, or raise the container's memory "
         "limit";
     recorder.fail("cuMemHostAlloc", CUDA_ERROR_OUT_OF_MEMORY);
-    CHECK(refusal<OutOfMemory>([&] { context.feed(0, x.data(), x.size()); }) == said);
-    CHECK(context.feed(0, x.data(), 10) == nullptr);  // and goes on
+    CHECK(refusal<OutOfMemory>([&] { context.feed(0, x.data(), x.size()); }) == message);
+    CHECK(context.feed(0, x.data(), 10) == nullptr);  // the context remains usable
     recorder.fail("cuMemHostAlloc", CUDA_ERROR_OUT_OF_MEMORY);
     std::vector<std::byte> to(3 << 19);
-    CHECK(refusal<OutOfMemory>([&] { context.download(to.data(), nullptr, to.size()); }) == said);
+    CHECK(refusal<OutOfMemory>([&] { context.download(to.data(), nullptr, to.size()); }) ==
+          message);
     recorder.fail("cuMemHostAlloc", CUDA_ERROR_UNKNOWN);
     CHECK(refusal<DeviceError>([&] {
             context.download(to.data(), nullptr, to.size());
@@ -203,7 +204,7 @@ TEST_CASE_METHOD(Fixture, "memory that is not there is refused with what is need
   }
 }
 
-TEST_CASE_METHOD(Fixture, "a device's threads hold its context only within its scope") {
+TEST_CASE_METHOD(Fixture, "a thread holds the GPU's context only within its scope") {
   auto context = Cuda{1}.open(1, 0);
   CHECK(recorder.count("cuCtxPushCurrent_v2") == recorder.count("cuCtxPopCurrent_v2"));
   {
@@ -213,7 +214,7 @@ TEST_CASE_METHOD(Fixture, "a device's threads hold its context only within its s
   CHECK(recorder.count("cuCtxPushCurrent_v2") == recorder.count("cuCtxPopCurrent_v2"));
 }
 
-TEST_CASE_METHOD(Fixture, "replicas without a list of devices take the GPUs in turn") {
+TEST_CASE_METHOD(Fixture, "replicas without a list of devices use the GPUs in turn") {
   recorder.forget();
   auto first = Cuda{}.open(2, 0), second = Cuda{}.open(2, 1), third = Cuda{}.open(3, 2);
   CHECK(first.gpu().ordinal == 0);
@@ -222,34 +223,34 @@ TEST_CASE_METHOD(Fixture, "replicas without a list of devices take the GPUs in t
   CHECK(Cuda::available() == 2);
 }
 
-TEST_CASE_METHOD(Fixture, "what a fed buffer still needs is not overwritten") {
+TEST_CASE_METHOD(Fixture, "a feed buffer in flight is not overwritten") {
   auto context = Cuda{}.open(1, 0);
   const auto scope = context.scope();
   const std::vector<float> x(10);
   context.feed(0, x.data(), x.size());
   context.feed(1, x.data(), x.size());
-  context.feed(0, x.data(), x.size());  // the first copy may be under way
+  context.feed(0, x.data(), x.size());  // the first copy may be in flight
   CHECK(recorder.count("cuMemHostAlloc") == 3);
   CHECK(recorder.count("cuStreamSynchronize") == 0);
   context.synchronize();
   const std::size_t waits = recorder.count("cuStreamSynchronize");
   context.feed(0, x.data(), x.size());
   CHECK(recorder.count("cuStreamSynchronize") == waits);
-  for (int i = 0; i < 60; ++i) context.feed(0, x.data(), x.size());  // it does not take all memory
+  for (int i = 0; i < 60; ++i) context.feed(0, x.data(), x.size());  // staging memory is bounded
   CHECK(recorder.count("cuStreamSynchronize") == waits + 1);
 }
 
-TEST_CASE("a batch that does not fit is refused with the plan's own figures") {
+TEST_CASE("a batch that does not fit is refused with the plan's figures") {
   testing::TestGpu gpu;
   if (gpu.host() == nullptr) SKIP("of a GPU of known size");
   auto context = Cuda{}.open(1, 0);
   const auto scope = context.scope();
   lockstep::detail::Engine<Wide, Cuda> engine(context);
   engine.prepare(10);
-  const std::string said = refusal<OutOfMemory>([&] { engine.prepare(std::size_t{1} << 24); });
+  const std::string message = refusal<OutOfMemory>([&] { engine.prepare(std::size_t{1} << 24); });
   CHECK(
-      said.starts_with("cuda: out of memory: the activations of 16777216 examples on one "
-                       "replica need "));
-  CHECK(said.find("; the largest batch of a replica that fits has ") != std::string::npos);
-  engine.prepare(20);  // and it goes on
+      message.starts_with("cuda: out of memory: the activations of 16777216 examples on one "
+                          "replica need "));
+  CHECK(message.find("; the largest batch of a replica that fits has ") != std::string::npos);
+  engine.prepare(20);  // the engine remains usable
 }

@@ -1,6 +1,6 @@
 /// \file
-/// Several steps of fit as one piece of work, and data that lie on the GPU: what crosses from the
-/// host, and that no number changes.
+/// Several steps of fit per execution, and data resident on the GPU: the bytes that the host sends,
+/// and unchanged results.
 #include <catch2/catch_test_macros.hpp>
 #include <cstddef>
 #include <cstdint>
@@ -31,7 +31,7 @@ auto data(std::size_t count) {
 struct Seen {
   std::vector<float> weights;
   std::vector<double> losses;            // of each epoch, and of its validation
-  std::vector<std::size_t> first, last;  // steps that the callbacks saw
+  std::vector<std::size_t> first, last;  // steps seen by the callbacks
   std::size_t data = 0;
   std::vector<std::size_t> graphs, copied;  // after each epoch
   bool operator==(const Seen& other) const {
@@ -75,7 +75,7 @@ OneDevice<Cuda> gpu_with(const CudaOptions& options) { return {.on = {0, options
 
 }  // namespace
 
-TEST_CASE("data on a GPU and several steps an execution change no bit of a training") {
+TEST_CASE("resident data and several steps per execution do not change a bit of training") {
   testing::TestGpu gpu;
   const Seen plain = train(gpu_with({.deterministic = true, .keeps_data = false}), gpu.host(), 1);
   const Seen resident = train(gpu_with({.deterministic = true}), gpu.host(), 1);
@@ -85,9 +85,9 @@ TEST_CASE("data on a GPU and several steps an execution change no bit of a train
   CHECK(plain == together);
   CHECK(plain == both);
   CHECK(plain.data == 0);
-  CHECK(resident.data > 37 * (72 + 4));  // of training and validation, and their batches
+  CHECK(resident.data > 37 * (72 + 4));  // training and validation data, and their batches
 
-  // Eight steps an epoch: of 3, 3 and 2.
+  // Eight steps per epoch: executions of 3, 3 and 2.
   REQUIRE(together.first.size() == 15);
   CHECK(std::vector(together.first.begin(), together.first.begin() + 3) ==
         std::vector<std::size_t>{0, 3, 6});
@@ -97,12 +97,12 @@ TEST_CASE("data on a GPU and several steps an execution change no bit of a train
   // And two batches of validation.
   CHECK(resident.graphs[4] - resident.graphs[3] == 8 + 2);
   CHECK(together.graphs[4] - together.graphs[3] == 3 + 2);
-  // What crosses is which rows come: 4 bytes each, 30 and 7 of them.
+  // The host sends row indices only: 4 bytes each, 30 and 7 of them.
   CHECK(resident.copied[4] - resident.copied[3] == 37 * 4);
   CHECK(plain.copied[4] - plain.copied[3] == 37 * (72 + 1) * 4);
 }
 
-TEST_CASE("replicas on one GPU keep the data each, and train alike in executions") {
+TEST_CASE("replicas on one GPU each keep the data, and train alike in executions") {
   testing::TestGpu gpu;
   const auto with = [](const CudaOptions& options) {
     return Mirrored<Cuda>{{{0, options}, {0, options}}};
@@ -113,12 +113,12 @@ TEST_CASE("replicas on one GPU keep the data each, and train alike in executions
     CHECK(plain == resident);
     CHECK(plain.data == 0);
     CHECK(resident.data > 0);
-    // Which rows come, to each; the mean of the moving statistics stays on the GPU.
+    // Row indices, to each replica; the mean of the running statistics stays on the GPU.
     if (gpu.host() != nullptr) CHECK(resident.copied[4] - resident.copied[3] == 2 * 37 * 4);
   }
 }
 
-TEST_CASE("nor do they with more options, or less to do for a replica", "[.slow]") {
+TEST_CASE("executions change no bit with more options, or with idle replicas", "[.slow]") {
   testing::TestGpu gpu;
   const CudaOptions from_host{.deterministic = true, .keeps_data = false},
       on_gpu{.deterministic = true};
@@ -129,7 +129,7 @@ TEST_CASE("nor do they with more options, or less to do for a replica", "[.slow]
     CHECK(train(gpu_with(from_host), nullptr, 1, adam) ==
           train(gpu_with(on_gpu), nullptr, 3, adam));
   }
-  SECTION("three replicas, one of which has nothing of the last batch") {
+  SECTION("three replicas, one of them idle in the last batch") {
     const auto with = [](const CudaOptions& o) { return Mirrored<Cuda>{{{0, o}, {0, o}, {0, o}}}; };
     CHECK(train(with(from_host), nullptr, 1) == train(with(on_gpu), nullptr, 3));
   }
@@ -152,7 +152,7 @@ auto large(std::size_t count) {
   return tensors(std::vector<float>(count * 16 * 16 * 4), shape(16, 16, 4),
                  std::vector<std::int32_t>(count));
 }
-/// Bytes of data on a GPU with so much memory; nothing if it does not suffice.
+/// Bytes of data on a GPU with this much memory; nothing if it does not suffice.
 template <class S>
 std::optional<std::size_t> data_within(testing::HostGpu& gpu, std::size_t limit,
                                        const S& strategy) {
@@ -168,7 +168,7 @@ std::optional<std::size_t> data_within(testing::HostGpu& gpu, std::size_t limit,
 
 }  // namespace
 
-TEST_CASE("data that a GPU has no room for come from the host, as without") {
+TEST_CASE("data that do not fit on the GPU come from the host") {
   testing::TestGpu gpu;
   if (gpu.host() == nullptr) SKIP("of a GPU of known size");
   const auto two = [](const CudaOptions& options) {
@@ -186,5 +186,5 @@ TEST_CASE("data that a GPU has no room for come from the host, as without") {
     CHECK(both.has_value() == two_from_host.has_value());
     if (one) seen.insert(*one);
   }
-  CHECK(seen.size() == 3);  // none, the training's, and the validation's too
+  CHECK(seen.size() == 3);  // none, the training data, and the validation data too
 }

@@ -1,6 +1,6 @@
 /// \file
-/// Kernels of CudaFloat16 beside Reference<double>: one op of each way to read and write
-/// activations, since the kernels are those of CudaBFloat16 but for the type.
+/// CudaFloat16's kernels compared with Reference<double>: one op for each way to read and write
+/// activations, because the kernels are those of CudaBFloat16 except for the type.
 #include <cmath>
 #include <string>
 #include <vector>
@@ -38,7 +38,7 @@ TEST_CASE("dense layers and convolutions in float16 agree with the reference") {
   const DenseOp dense{70, 33, true};
   check_in_float16(dense, 5, numbers(dense, 70, dense.kernel_size() + 33, 5));
   Philox g(41);
-  // cuDNN writes the gradient of a kernel in float16; our own kernels write it in float.
+  // cuDNN writes a kernel's gradient in float16; our own kernels write it in float.
   const double dw_allowed = has_gpu() ? float16_tolerance : half_dw_tolerance;
   for (int i = 0; i < 2; ++i) {
     const Conv2DOp op = generated_convolution(g);
@@ -52,7 +52,7 @@ TEST_CASE("normalizations in float16 keep their statistics in float") {
   check_in_float16(op, 9, numbers(op, op.in.size(), 2 * op.channels(), 9));
 }
 
-TEST_CASE("what does not fit into float16 is infinite behind a layer, and what is tiny is 0") {
+TEST_CASE("a layer's float16 result overflows to infinity and underflows to 0") {
   TestGpu gpu;
   const auto op = Rescaling<factor(2048.0)>::op(shape(4));
   Numbers n = numbers(op, 4, 0, 1);
@@ -68,7 +68,7 @@ TEST_CASE("what does not fit into float16 is infinite behind a layer, and what i
   CHECK(run<CudaFloat16>(op, 1, n).dx[0] == 0);
 }
 
-TEST_CASE("an embedding behind other layers refuses numbers that float16 cannot hold") {
+TEST_CASE("an embedding after other layers refuses indices that float16 cannot represent") {
   TestGpu gpu;
   constexpr EmbeddingOp fits{shape(2), 2048, 3}, op{shape(2), 2049, 3};
   const Numbers n = numbers(op, 2, op.table_size(), 2);
@@ -76,13 +76,13 @@ TEST_CASE("an embedding behind other layers refuses numbers that float16 cannot 
   const auto result = run_layer<CudaFloat16>(fits, 2, x, n.w, n.dy);
   for (std::size_t i = 0; i < 4; ++i)
     CHECK(result.y[3 * i] == float(float16(n.w[static_cast<std::size_t>(x[i]) * 3])));
-  std::string said;
+  std::string message;
   try {
     run_layer<CudaFloat16>(op, 2, x, n.w, n.dy);
   } catch (const UsageError& error) {
-    said = error.what();
+    message = error.what();
   }
-  CHECK(said ==
+  CHECK(message ==
         "embedding: the vocabulary is 2049, but float16 represents whole numbers exactly only up "
         "to 2048; use a smaller vocabulary, or make the embedding the first layer");
 }

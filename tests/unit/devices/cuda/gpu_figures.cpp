@@ -1,5 +1,5 @@
 /// \file
-/// benchmarks/gpu_figures.hpp: what is measured is in the file, whatever comes after it.
+/// benchmarks/gpu_figures.hpp: a measured figure is in the file, whatever happens later.
 #include "../../../../benchmarks/gpu_figures.hpp"
 
 #include <unistd.h>
@@ -14,7 +14,7 @@
 
 namespace {
 
-/// A folder that is there as long as the test.
+/// A temporary folder.
 struct Folder {
   std::filesystem::path path =
       std::filesystem::temp_directory_path() / ("gpu_figures." + std::to_string(getpid()));
@@ -29,7 +29,7 @@ std::string text(const std::filesystem::path& path) {
 
 }  // namespace
 
-TEST_CASE("the figures of a GPU are written one by one") {
+TEST_CASE("GPU figures are written one by one") {
   const Folder folder;
   const auto path = folder.path / "f.json";
   gpu_figures::Report report("A \"GPU\"", path);
@@ -44,7 +44,7 @@ TEST_CASE("the figures of a GPU are written one by one") {
         "  {\"group\": \"launch\", \"name\": \"one\", \"unit\": \"us\", \"value\": 1.5},\n"
         "  {\"group\": \"launch\", \"name\": \"two\", \"unit\": \"us\", \"value\": null, "
         "\"reason\": \"no call\"}\n]}\n");
-  // Who has opened the file reads what was in it then: it is replaced, not written over.
+  // An open reader sees the old content: the file is replaced, not overwritten.
   const std::string old{std::istreambuf_iterator<char>(before), {}};
   CHECK(old.find("one") != old.npos);
   CHECK(old.find("two") == old.npos);

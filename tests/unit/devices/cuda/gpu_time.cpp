@@ -1,6 +1,6 @@
 /// \file
-/// benchmarks/gpu_time.hpp on a GPU and a host that are two clocks: each call takes the host a
-/// while, and work begins when it was queued and what was queued before it has ended.
+/// benchmarks/gpu_time.hpp with separate clocks for GPU and host: each call costs the host some
+/// time, and work begins when it has been queued and all earlier work has ended.
 #include "../../../../benchmarks/gpu_time.hpp"
 
 #include <algorithm>
@@ -79,14 +79,14 @@ Driver two_clocks() {
 
 }  // namespace
 
-TEST_CASE("the time of a GPU holds no launch of the host") {
+TEST_CASE("GPU time excludes the host's launches") {
   const Driver table = two_clocks();
   const EntryPoints<Driver>::Override instead(table);
   const gpu_time::Timer timer(nullptr, 3);
   CHECK(timer.us([] { copy(50); }) == Catch::Approx(50));
 }
 
-TEST_CASE("the time of what is shorter than its launch is that of one in a graph") {
+TEST_CASE("work shorter than its launch is timed as one of many in a graph") {
   const Driver table = two_clocks();
   const EntryPoints<Driver>::Override instead(table);
   const gpu_time::Timer timer(nullptr, 3);

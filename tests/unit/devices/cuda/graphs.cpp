@@ -1,5 +1,5 @@
 /// \file
-/// A step as a graph, seen from `fit`.
+/// Steps as CUDA graphs, through `fit`.
 #include <algorithm>
 #include <catch2/catch_test_macros.hpp>
 #include <cstddef>
@@ -32,7 +32,7 @@ struct Run {
   std::vector<double> losses;
 };
 
-/// A few steps of Adam with a rate that changes, the last batch of an epoch short.
+/// A few steps of Adam with a changing learning rate; the last batch of an epoch is short.
 template <class Device>
 Run train(const Device& device, const auto& each_epoch) {
   Model model{Net{},
@@ -57,7 +57,8 @@ Run train(const Device& device, const auto& each_epoch) {
 
 }  // namespace
 
-TEST_CASE("from the second epoch on each step of fit is one graph, with the same bits") {
+TEST_CASE(
+    "from the second epoch on each step of fit is one graph with the same results, bit by bit") {
   testing::TestGpu gpu;
   std::vector<std::size_t> launches, graphs;
   const auto note = [&](int) {
@@ -69,9 +70,9 @@ TEST_CASE("from the second epoch on each step of fit is one graph, with the same
   const Run without = train(Cuda{0, {.graphs = false, .deterministic = true}}, [](int) {});
   CHECK(with_graphs.losses == without.losses);
   CHECK(with_graphs.weights == without.weights);
-  if (gpu.host() == nullptr) return;  // only there launches are counted
+  if (gpu.host() == nullptr) return;  // launches are counted by the host GPU only
   REQUIRE(launches.size() == 6);
-  // Three steps of four examples and one of two in each epoch.
+  // Three steps of four examples and one of two per epoch.
   for (std::size_t epoch = 3; epoch < 6; ++epoch) {
     INFO("epoch " << epoch);
     CHECK(launches[epoch] == launches[epoch - 1]);
@@ -79,7 +80,7 @@ TEST_CASE("from the second epoch on each step of fit is one graph, with the same
   }
 }
 
-TEST_CASE("steps that the driver takes for no graph train to the same bits, call by call") {
+TEST_CASE("steps that cannot be captured train call by call to the same bits") {
   testing::TestGpu gpu;
   const Cuda device{0, {.deterministic = true}};
   const Run with_graphs = train(device, [](int) {});

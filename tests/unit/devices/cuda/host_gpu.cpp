@@ -1,5 +1,5 @@
 /// \file
-/// The host in the place of a GPU finds what it is there to find.
+/// The host stand-in for a GPU detects the faults that it is meant to detect.
 #include "support/host_gpu.hpp"
 
 #include <unistd.h>
@@ -22,7 +22,7 @@ using detail::cuda::Source;
 namespace {
 
 constexpr Source turned{"turned", R"cuda(
-// Each block turns 64 numbers around.
+// Each block reverses 64 numbers.
 KERNEL(with_barrier)(int* x) {
   __shared__ int kept[64];
   const int i = threadIdx.x;
@@ -66,7 +66,7 @@ std::string refusal(const Source& source) {
   return "";
 }
 
-/// While it lives, a variable of the environment has another value.
+/// Sets an environment variable while it lives.
 class Environment {
  public:
   Environment(const char* name, const char* value) : name_(name) {
@@ -89,19 +89,20 @@ class Environment {
 
 }  // namespace
 
-TEST_CASE("a barrier that is missing shows as a wrong number") {
+TEST_CASE("a missing barrier shows as a wrong result") {
   CHECK(run("with_barrier") == expected());
   CHECK(run("without_barrier") != expected());
 }
 
-TEST_CASE("a text that does not compile is refused with the compiler's words") {
-  const std::string said = refusal({"broken", "KERNEL(kernel)(float* x) { x[0] = nonsense(1); }"});
-  CHECK(said.starts_with("cuda: the kernels of broken do not compile for sm_90a: "));
-  CHECK(said.find("nonsense") != std::string::npos);
+TEST_CASE("a text that does not compile is refused with the compiler's message") {
+  const std::string message =
+      refusal({"broken", "KERNEL(kernel)(float* x) { x[0] = nonsense(1); }"});
+  CHECK(message.starts_with("cuda: the kernels of broken do not compile for sm_90a: "));
+  CHECK(message.find("nonsense") != std::string::npos);
 }
 
-TEST_CASE("what the compilers made of a text is kept for machines without them") {
-  // No cache of lockstep's own, and a folder for what this host compiles.
+TEST_CASE("compiled texts are cached for machines without the compilers") {
+  // lockstep's own cache is off, and compiled texts of the host go to a folder.
   const Environment cache("LOCKSTEP_KERNEL_CACHE", "");
   const auto folder =
       std::filesystem::temp_directory_path() / ("lockstep-store-" + std::to_string(getpid()));
@@ -109,11 +110,11 @@ TEST_CASE("what the compilers made of a text is kept for machines without them")
   const Source broken{"broken, kept", "KERNEL(kernel)(float* x) { x[0] = nonsense(2); }"};
   {
     const Environment store("LOCKSTEP_HOST_GPU_STORE", folder.c_str());
-    const std::string said = refusal(broken);
+    const std::string message = refusal(broken);
     CHECK(run("with_barrier") == expected());
     const Environment path("PATH", "/nowhere");
     CHECK(run("with_barrier") == expected());
-    CHECK(refusal(broken) == said);
+    CHECK(refusal(broken) == message);
     const std::string missing = refusal({"new", "KERNEL(kernel)(float* x) { x[0] = 3; }"});
     CHECK(missing.starts_with("cuda: the kernels of new do not compile for sm_90"));
   }
@@ -122,7 +123,7 @@ TEST_CASE("what the compilers made of a text is kept for machines without them")
   std::filesystem::remove_all(folder);
 }
 
-TEST_CASE("what only the host's compiler takes is refused for the GPUs") {
+TEST_CASE("code that only the host compiler accepts is refused for GPUs") {
   try {
     detail::cuda::Nvrtc::load();
   } catch (const DeviceError&) {
@@ -133,7 +134,7 @@ TEST_CASE("what only the host's compiler takes is refused for the GPUs") {
         "");
 }
 
-TEST_CASE("memory of the GPU is out of the host's reach, and a thread needs its context") {
+TEST_CASE("GPU memory is inaccessible to the host, and a thread needs its context") {
   testing::HostGpu gpu;
   auto context = Cuda{}.open(1, 0);
   CHECK_THROWS_AS(context.allocate(64), DeviceError);
@@ -143,7 +144,7 @@ TEST_CASE("memory of the GPU is out of the host's reach, and a thread needs its 
   context.synchronize();
   int pipe_ends[2];
   REQUIRE(pipe(pipe_ends) == 0);
-  // The system says by EFAULT what the process would die of.
+  // The system call returns EFAULT where an access would crash.
   CHECK(write(pipe_ends[1], p, 1) == -1);
   CHECK(errno == EFAULT);
   close(pipe_ends[0]);

@@ -1,5 +1,6 @@
 /// \file
-/// How many kernels a step of the tutorials' CNN launches: each costs as much as it computes.
+/// The number of kernels that a step of the tutorials' CNN launches: a launch costs as much as it
+/// computes.
 #include <catch2/catch_test_macros.hpp>
 #include <cstddef>
 #include <cstdint>
@@ -13,11 +14,11 @@ using namespace lockstep;
 
 namespace {
 
-/// That of the tutorials, with smaller numbers.
+/// The tutorials' network with smaller sizes.
 struct Cnn : Sequential<Input<12, 12, 1>, Conv2D<8, 3>, ReLU, MaxPooling2D<>, Flatten, Dense<6>,
                         ReLU, Dense<3>> {};
 
-/// Of a step of `fit`, with the data on the GPU. Nothing is a graph, so that each is counted.
+/// Launches of one step of `fit` with resident data, without graphs, so that each is counted.
 template <class D, class... Ms>
 std::size_t launches_of_a_step(const testing::HostGpu& gpu, const Ms&... metrics) {
   constexpr std::size_t steps = 3, size = 4;
@@ -40,12 +41,12 @@ std::size_t launches_of_a_step(const testing::HostGpu& gpu, const Ms&... metrics
 
 }  // namespace
 
-TEST_CASE("a step of a small convolutional network is few launches") {
+TEST_CASE("a step of a small convolutional network takes few launches") {
   testing::TestGpu machine;
   if (machine.host() == nullptr) SKIP("launches are counted on the host only");
-  // The batch, three layers forward and backward, loss and metric, the update, and the sums,
-  // which go to the host.
+  // The batch, three layers forward and backward, loss and metric, the update, and the sums for the
+  // host.
   CHECK(launches_of_a_step<Cuda>(*machine.host(), Accuracy{}) == 10);
-  // Conversions of the batch, of the result and of its gradient besides.
+  // Plus conversions of the batch, of the result and of its gradient.
   CHECK(launches_of_a_step<CudaBFloat16>(*machine.host(), Accuracy{}) == 13);
 }

@@ -1,6 +1,6 @@
 /// \file
-/// Training with a scaled loss. With activations in float, scaling by powers of two changes no bit
-/// as long as nothing overflows, so that a run is compared bit by bit with one without scaling.
+/// Training with a scaled loss. With float activations, scaling by powers of two changes no bit
+/// unless something overflows, so a run is compared bit by bit with one without scaling.
 #include "lockstep/training/step/loss_scale.hpp"
 
 #include <algorithm>
@@ -20,7 +20,7 @@ using namespace testing;
 
 namespace {
 
-/// As Float32 and MixedFloat16, with a scale of 2^Exponent that doubles after Growth steps.
+/// Float32 activations with MixedFloat16's scaling: scale 2^Exponent, doubled after Growth steps.
 template <int Exponent, int Growth, class A = float>
 struct Scaled {
   using real = float;
@@ -37,7 +37,7 @@ using ScaledCuda = BasicCuda<Scaled<Exponent, Growth>>;
 template <int Exponent, int Growth>
 using ScaledHalf = BasicCuda<Scaled<Exponent, Growth, float16>>;
 
-/// A GPU that takes the same way in both runs: it measures none.
+/// Deterministic, so that both runs use the same kernels without measuring.
 template <class D>
 OneDevice<D> steady() {
   return {.on = {0, {.deterministic = true}}};
@@ -52,7 +52,7 @@ struct Normalized : Sequential<Input<3>, Dense<4>, BatchNormalization<>, Dense<2
 struct Net : Sequential<Input<3>, Dense<5, kernel_regularizer(L2{0.01f})>, ReLU,
                         Dense<2, kernel_regularizer(L1{0.005f})>> {};
 
-/// All that an update touches: norms, penalties, decay, accumulated gradients, averages.
+/// Everything that an update involves: norms, penalties, decay, accumulation, averages.
 const Adam optimizer{
     .learning_rate = ExponentialDecay{0.02, 3, 0.5},
     .weight_decay = 0.01,
@@ -102,7 +102,7 @@ const auto two = [](auto device) { return Mirrored<decltype(device)>{{device, de
 
 }  // namespace
 
-TEST_CASE("unscaling counts what is not finite, and multiplies the rest") {
+TEST_CASE("unscaling counts non-finite gradients and multiplies the rest") {
   const TestGpu gpu;
   auto context = Cuda{}.open(1, 0);
   const auto scope = context.scope();
@@ -143,10 +143,10 @@ TEST_CASE("a scaled loss trains to the same bits, with all options of an update"
   CHECK(scaled.gradients() == plain.gradients());
 }
 
-TEST_CASE("steps whose gradients overflow are skipped, as if they had not been") {
+TEST_CASE("steps whose gradients overflow are skipped without a trace") {
   const TestGpu gpu;
   Training plain{steady<Cuda>()};
-  // Gradients of about 0.1 overflow above 2^128.
+  // Gradients of about 0.1 overflow above a scale of 2^128.
   Training scaled{steady<ScaledCuda<126, 2000>>()};
   for (float& x : plain.x) x *= 1000;
   scaled.x = plain.x;
@@ -162,7 +162,7 @@ TEST_CASE("steps whose gradients overflow are skipped, as if they had not been")
   }
   CHECK(skipped > 2);
   CHECK(all_finite(scaled.gradients()));
-  // Slots, sums of gradients, averages, the step count of Adam and of the schedule.
+  // Slots, accumulated gradients, averages, the step counts of Adam and of the schedule.
   for (int i = 0; i < 4; ++i) {
     if (i > 0) REQUIRE(scaled.step());
     REQUIRE(plain.step());
@@ -172,7 +172,7 @@ TEST_CASE("steps whose gradients overflow are skipped, as if they had not been")
   CHECK(scaled.model.updates() == plain.model.updates());
 }
 
-TEST_CASE("a loss that is no number skips its step alone") {
+TEST_CASE("a NaN loss skips only its own step") {
   const TestGpu gpu;
   Training plain{steady<Cuda>()};
   Training scaled{steady<ScaledCuda<10, 3>>()};
@@ -184,11 +184,11 @@ TEST_CASE("a loss that is no number skips its step alone") {
     if (!bad) plain.step();
     CHECK(scaled.weights() == plain.weights());
   }
-  // Two finite ones are forgotten; three double what was halved.
+  // Two finite steps are forgotten; three double the halved scale.
   CHECK(scaled.model.loss_scale() == 1024);
 }
 
-TEST_CASE("the scale doubles after so many finite steps, and each overflow begins anew") {
+TEST_CASE("the scale doubles after a number of finite steps, and an overflow restarts the count") {
   const TestGpu gpu;
   Training scaled{steady<ScaledHalf<4, 3>>(), Adam{.learning_rate = 0}};
   std::vector<double> scales;
@@ -200,7 +200,8 @@ TEST_CASE("the scale doubles after so many finite steps, and each overflow begin
     scales.push_back(scaled.model.loss_scale());
     if (!made) CHECK(scales.back() == before / 2);
   }
-  // With equal weights a scale overflows or not: it goes up to there, and then to and fro.
+  // With equal weights a scale either overflows or not, so it climbs to the limit and then
+  // alternates.
   CHECK(skipped_any);
   double scale = 16, limit = 0;
   for (const double s : scales) limit = std::max(limit, s);
@@ -215,7 +216,7 @@ TEST_CASE("the scale doubles after so many finite steps, and each overflow begin
   }
 }
 
-TEST_CASE("replicas decide the same, also if the numbers of one alone overflow") {
+TEST_CASE("replicas decide alike even if only one of them overflows") {
   const TestGpu gpu;
   for (const std::size_t shards : {std::size_t{0}, std::size_t{4}}) {
     CAPTURE(shards);
@@ -226,7 +227,7 @@ TEST_CASE("replicas decide the same, also if the numbers of one alone overflow")
     Training scaled{scaled_two};
     const auto good = scaled.x;
     for (const bool bad : {false, true, false, false, false}) {
-      if (bad) scaled.x.back() = std::numeric_limits<float>::infinity();  // the second's
+      if (bad) scaled.x.back() = std::numeric_limits<float>::infinity();  // in the second example
       CHECK(scaled.step() == !bad);
       scaled.x = good;
       if (!bad) plain.step();
@@ -239,7 +240,7 @@ TEST_CASE("replicas decide the same, also if the numbers of one alone overflow")
   }
 }
 
-TEST_CASE("in a skipped step moving statistics move, as in Keras, where forward moves them") {
+TEST_CASE("a skipped step still updates running statistics, as in Keras") {
   const TestGpu gpu;
   Training<OneDevice<ScaledHalf<4, 2>>, Normalized> plain{steady<ScaledHalf<4, 2>>(), Adam{}};
   Training<OneDevice<ScaledHalf<24, 2>>, Normalized> scaled{steady<ScaledHalf<24, 2>>(), Adam{}};
@@ -252,7 +253,7 @@ TEST_CASE("in a skipped step moving statistics move, as in Keras, where forward 
         plain.model.weights("batch_normalization/moving_mean"));
 }
 
-TEST_CASE("averages that no step has made are not taken") {
+TEST_CASE("weight averages are not used before the first step") {
   const TestGpu gpu;
   Training scaled{steady<ScaledCuda<10, 2>>()};
   const auto initial = scaled.weights();
@@ -261,7 +262,7 @@ TEST_CASE("averages that no step has made are not taken") {
   CHECK(scaled.weights() == initial);
 }
 
-TEST_CASE("the scale stays where a float holds it and its inverse") {
+TEST_CASE("the scale stays within the range where a float represents it and its inverse") {
   lockstep::detail::LossScale<ScaledCuda<0, 1>> scale;
   for (int i = 0; i < 300; ++i) CHECK_FALSE(scale.accept_step(1));
   CHECK(scale.value() == 0x1p-126);

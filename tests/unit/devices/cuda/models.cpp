@@ -1,6 +1,6 @@
 /// \file
-/// Whole models on the Cuda device beside Reference<double>: branches, fusion within them, blocks
-/// that are computed twice, normalizations.
+/// Whole models on the Cuda device, compared with Reference<double>: branches, fusion inside them,
+/// recomputed blocks, normalizations.
 #include "compare.hpp"
 #include "lockstep/layers/layers.hpp"
 #include "lockstep/model/parallel.hpp"
@@ -23,7 +23,7 @@ void agrees(std::size_t count, double allowed = 2 * tolerance) {
   CHECK(relative_error(machine.gradients(), expected.gradients()) < allowed);
 }
 
-/// A residual network whose blocks are Block<...>.
+/// A residual network with blocks of type Block<...>.
 template <template <class...> class Block>
 struct Nets {
   struct Net : Sequential<Input<8, 8, 3>, resnet::Conv<8, 3>, resnet::Norm, ReLU,
@@ -41,16 +41,17 @@ TEST_CASE("a residual network whose normalizations are fused agrees with the ref
   agrees<Kept>(6, 1e-4);
 }
 
-TEST_CASE("residual blocks computed again on a GPU give the same bits") {
+TEST_CASE("recomputed residual blocks on a GPU give the same bits") {
   TestGpu gpu;
-  const Cuda device{0, {.deterministic = true}};  // else each measures which way is the fastest
+  const Cuda device{
+      0, {.deterministic = true}};  // otherwise each model measures which candidate is fastest
   toy::Machine<Kept, Cuda> a(4, 1, device);
   toy::Machine<Again, Cuda> b(4, 1, device);
   CHECK(a.forward() == b.forward());
   CHECK(a.gradients() == b.gradients());
 }
 
-TEST_CASE("branches side by side agree with the reference") {
+TEST_CASE("parallel branches agree with the reference") {
   struct Deep
       : Sequential<MaxPooling2D<3, same, strides(2)>, Conv2D<3, 3, same, relu>, UpSampling2D<>> {};
   struct Net : Sequential<Input<8, 8, 2>, ZeroPadding2D<1>, Conv2D<4, 3, relu>,
@@ -59,8 +60,8 @@ TEST_CASE("branches side by side agree with the reference") {
   agrees<Net>(3);
 }
 
-TEST_CASE("a gradient that a ReLU masks in its place is read by nobody else") {
-  // Read twice; read by a block that is computed again, and within it; the model's output.
+TEST_CASE("a gradient that a ReLU masks in place has no other reader") {
+  // Read twice; read by a recomputed block, and inside it; the model's output.
   using Conv = Conv2D<4, 3, same, relu>;
   struct Net : Sequential<Input<6, 6, 2>, Conv, Residual<Conv>, Recompute<Sequential<Conv, Conv>>,
                           Residual<Recompute<Sequential<Conv, Residual<Conv>>>>, Conv,
@@ -69,13 +70,13 @@ TEST_CASE("a gradient that a ReLU masks in its place is read by nobody else") {
   agrees<Net>(3);
 }
 
-TEST_CASE("layers in front of normalizations agree with the reference, their biases as well") {
+TEST_CASE("layers before normalizations agree with the reference, including their biases") {
   struct All
       : Sequential<Input<6, 6, 2>, Conv2D<3, 3>, BatchNormalization<>, ReLU, DepthwiseConv2D<3>,
                    BatchNormalization<synchronized>, Conv2DTranspose<4, 3>, BatchNormalization<>,
                    GlobalAveragePooling2D, Dense<5>, BatchNormalization<>, ReLU, Dense<3>> {};
   agrees<All>(6, 1e-4);
-  // Read by somebody else; channels that a view mixes or splits.
+  // With another reader; channels that a view mixes or splits.
   struct Shared : Sequential<Input<4, 4, 3>, Conv2D<3, 1>, Residual<BatchNormalization<>>> {};
   struct Mixed
       : Sequential<Input<4, 4, 2>, Conv2D<6, 1>, Reshape<shape(48, 2)>, BatchNormalization<>> {};

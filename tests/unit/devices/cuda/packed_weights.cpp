@@ -1,6 +1,6 @@
 /// \file
-/// Who brings weights into the order and type of NVIDIA's libraries: the first pass of a step that
-/// a library runs, whichever pass that is. The libraries record calls and compute nothing.
+/// Which pass converts the weights to the library's order and type: the first one of a step that
+/// the library runs. The libraries record calls and compute nothing.
 #include <catch2/catch_message.hpp>
 #include <catch2/catch_test_macros.hpp>
 #include <cstddef>
@@ -23,13 +23,13 @@ using testing::DeviceArray, testing::FakeCublasLt, testing::FakeCudnn, testing::
 
 namespace {
 
-/// Times of three ways of a library and of our own.
+/// Times of three algorithms of a library and of our own product.
 void add_times(std::vector<float>& times, bool library) {
   testing::add_tuning_times(times, {0.2f, 0.3f, 0.4f, library ? 0.5f : 0.1f});
 }
 
-/// A forward and a backward of `op`, where y and dx are the library's or our own. `calls()`: of the
-/// library's products.
+/// A forward and a backward pass of `op`, with y and dx by the library or by our own product.
+/// `calls()` counts the library's products.
 template <class Precision, class Op, class Calls>
 void check_packs(HostGpu& gpu, const Op& op, std::size_t inputs, std::size_t weights,
                  const Calls& calls) {
@@ -43,7 +43,7 @@ void check_packs(HostGpu& gpu, const Op& op, std::size_t inputs, std::size_t wei
   for (const bool y_by_library : {true, false})
     for (const bool dx_by_library : {true, false}) {
       INFO("y by the library: " << y_by_library << ", dx: " << dx_by_library);
-      ++count;  // other work: nothing is known of it
+      ++count;  // different work, with nothing cached
       gpu.times.clear();
       for (const bool library : {y_by_library, dx_by_library, true}) add_times(gpu.times, library);
       auto prepared = K::prepare(op, context, count);
@@ -59,7 +59,7 @@ void check_packs(HostGpu& gpu, const Op& op, std::size_t inputs, std::size_t wei
       Io<D> io{step,           context,  7,       x.data(), nullptr,
                y.data(),       w.data(), nullptr, nullptr,  once.data(),
                scratch.data(), nullptr,  nullptr, nullptr,  nullptr};
-      /// Whether `run` packs weights, and makes so many calls.
+      /// Whether `run` packs weights and makes this number of calls.
       const auto packs = [&](std::size_t products, const auto& run) {
         once.poison();
         const std::size_t before = calls();
@@ -89,15 +89,15 @@ void check_convolution(const Op& op) {
 
 }  // namespace
 
-TEST_CASE("of y and dx of a convolution, the first that is cuDNN's packs the weights") {
+TEST_CASE("the first of a convolution's y and dx that runs on cuDNN packs the weights") {
   check_convolution(Conv2D<4, 3>::op(shape(6, 6, 2)));
 }
 
-TEST_CASE("of y and dx of a transposed convolution, the first that is cuDNN's packs the weights") {
+TEST_CASE("the first of a transposed convolution's y and dx that runs on cuDNN packs the weights") {
   check_convolution(Conv2DTranspose<4, 3>::op(shape(6, 6, 2)));
 }
 
-TEST_CASE("of y and dx of a dense layer, the first that is cuBLASLt's packs the weights") {
+TEST_CASE("the first of a dense layer's y and dx that runs on cuBLASLt packs the weights") {
   const testing::OwnKernelCache cache;
   HostGpu gpu;
   FakeCublasLt lt;

@@ -1,5 +1,5 @@
 /// \file
-/// A profile on a GPU: each command stands between two events.
+/// A profile on a GPU: an event after each command.
 #include "lockstep/training/report/profile.hpp"
 
 #include <algorithm>
@@ -20,7 +20,7 @@ namespace {
 
 OneDevice<Cuda> gpu_with(const CudaOptions& options) { return {.on = {0, options}}; }
 
-/// Its loss scale grows each third step.
+/// Its loss scale doubles every third step.
 struct Growing : MixedFloat16 {
   static constexpr LossScaling loss_scaling{0x1p8, 3};
 };
@@ -36,7 +36,7 @@ auto cnn_on(const S& strategy) {
                SGD{.learning_rate = 0.01f}, Accuracy{}};
 }
 
-/// Launches of kernels; copies and clears are none.
+/// Kernel launches, without copies and memsets.
 std::size_t launches(const Profile& profile) {
   double n = 0;
   for (const ProfileRow& row : profile.rows)
@@ -47,7 +47,7 @@ std::size_t launches(const Profile& profile) {
 
 }  // namespace
 
-TEST_CASE("a profile on a GPU leaves a model bit by bit as it was") {
+TEST_CASE("a profile on a GPU leaves the model unchanged, bit by bit") {
   testing::TestGpu gpu;
   const SGD sgd{.learning_rate = 0.1f, .momentum = 0.9f};
   const CudaOptions graphs{.deterministic = true}, calls{.graphs = false, .deterministic = true};
@@ -59,7 +59,7 @@ TEST_CASE("a profile on a GPU leaves a model bit by bit as it was") {
   CHECK(testing::profile_leaves_all_as_it_was(mixed, sgd));
 }
 
-TEST_CASE("a profile on a GPU has each layer's kernels, as many as a step launches") {
+TEST_CASE("a profile on a GPU lists each layer's kernels, as many as a step launches") {
   testing::TestGpu gpu;
   if (gpu.host() == nullptr) SKIP("launches are counted on the host only");
   testing::HostGpu& host = *gpu.host();
@@ -102,14 +102,14 @@ TEST_CASE("a profile on a GPU has each layer's kernels, as many as a step launch
     }
     const std::string table = testing::printed(profile);
     CHECK(table.find("│ download_and_clear ") != std::string::npos);
-    // Graphs and calls go on afterwards as before.
+    // Graphs and calls continue as before.
     const std::size_t after = host.graph_launches;
     model.train_on_batch(images, labels);
     CHECK(host.graph_launches == after + (graphs ? 1 : 0));
   }
 }
 
-TEST_CASE("times are those between events, and of several steps the median") {
+TEST_CASE("times are measured between events; of several steps the median counts") {
   testing::TestGpu gpu;
   if (gpu.host() == nullptr) SKIP("times are given on the host only");
   auto model = cnn_on(gpu_with({.deterministic = true}));
@@ -117,7 +117,7 @@ TEST_CASE("times are those between events, and of several steps the median") {
   std::size_t commands = 0;
   for (const ProfileRow& row : all.rows)
     for (const ProfiledCall& c : row.calls) commands += static_cast<std::size_t>(c.calls);
-  // Of each step: first what lies between two events alone, then its commands.
+  // For each step: first the interval between two events, then its commands.
   gpu.host()->times.clear();
   for (const float step : {3.0f, 1.0f, 8.0f}) {
     gpu.host()->times.push_back(0.001f * step);
@@ -136,7 +136,7 @@ TEST_CASE("times are those between events, and of several steps the median") {
   CHECK(profile.rows.back().microseconds == 1e3 * 3 * static_cast<double>(commands));
 }
 
-TEST_CASE("what comes in each fourth step takes a quarter of its time a step") {
+TEST_CASE("work done every fourth step counts a quarter of its time per step") {
   testing::TestGpu gpu;
   if (gpu.host() == nullptr) SKIP("times are given on the host only");  // 1 ms each
   Model model{Cnn{}, gpu_with({.deterministic = true}),
@@ -151,12 +151,12 @@ TEST_CASE("what comes in each fourth step takes a quarter of its time a step") {
     CHECK(c.microseconds == 1e3 * c.calls);
     (c.calls == 0.25 ? rare : all) += c.calls;
   }
-  CHECK(rare == 0.5);  // the update, and the clearing of the sums
+  CHECK(rare == 0.5);  // the update, and clearing the sums
   CHECK(all == 1);     // the sums
   CHECK(update->microseconds == 1500);
 }
 
-TEST_CASE("what is no graph is timed call by call") {
+TEST_CASE("work that cannot be captured is timed call by call") {
   testing::TestGpu gpu;
   if (gpu.host() == nullptr) SKIP("no graph is refused on a real GPU");
   auto model = cnn_on(gpu_with({.deterministic = true}));
@@ -173,7 +173,7 @@ TEST_CASE("what is no graph is timed call by call") {
   CHECK(calls.microseconds() == graphs.microseconds());
 }
 
-TEST_CASE("a profile ends with the error of its kernels, and not in checked mode") {
+TEST_CASE("a profile reports its kernels' error, and is refused in checked mode") {
   testing::TestGpu gpu;
   if (gpu.host() == nullptr) SKIP("no kernel is to fail on a real GPU");
   setenv("LOCKSTEP_CUDA_CHECK", "1", 1);
@@ -184,7 +184,7 @@ TEST_CASE("a profile ends with the error of its kernels, and not in checked mode
         testing::refusal<UsageError>([&] { checked.profile(images, labels); }) ==
         "cuda: LOCKSTEP_CUDA_CHECK is 1, and times in checked mode are not those of training; unset "
         "it to profile");
-    CHECK(gpu.host()->launches == before);  // nothing was trained
+    CHECK(gpu.host()->launches == before);  // no training happened
   }
   unsetenv("LOCKSTEP_CUDA_CHECK");
   auto model = cnn_on(gpu_with({}));

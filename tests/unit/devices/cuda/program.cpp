@@ -21,7 +21,7 @@ using testing::refusal;
 
 namespace {
 
-/// A variable of the environment, while it lives.
+/// Sets an environment variable while it lives.
 class Variable {
  public:
   Variable(const char* name, const char* value) : name_(name) {
@@ -48,12 +48,12 @@ KERNEL(minus_number)(int* x) { x[INDEX] -= NUMBER; }
 KERNEL(times_number)(int* x) { x[INDEX] *= NUMBER; }
 )cuda"};
 
-/// What the compiler was asked for.
+/// What the compiler was asked to compile.
 std::vector<std::string> texts, architectures;
 nvrtcResult (*create)(nvrtcProgram*, const char*, const char*, int, const char* const*,
                       const char* const*) = nullptr;
 
-/// The compiler of `table`, whose texts are noted.
+/// The compiler of `table`, recording the texts.
 Nvrtc noting(Nvrtc table) {
   texts.clear();
   create = table.nvrtcCreateProgram;
@@ -65,7 +65,7 @@ Nvrtc noting(Nvrtc table) {
   return table;
 }
 
-/// A compiler that compiles nothing, and notes for what.
+/// A compiler that compiles nothing and records the architectures.
 Nvrtc paper_nvrtc() {
   architectures.clear();
   Nvrtc table;
@@ -145,7 +145,7 @@ TEST_CASE("a model compiles and loads each of its texts once") {
   CHECK(std::adjacent_find(texts.begin(), texts.end()) == texts.end());
 }
 
-TEST_CASE("kernels are compiled for the GPU's own architecture, on Hopper with all it has") {
+TEST_CASE("kernels are compiled for the GPU's architecture, with Hopper's extensions on Hopper") {
   const Variable no_cache("LOCKSTEP_KERNEL_CACHE", "");
   const Nvrtc nvrtc_table = paper_nvrtc();
   const Driver driver_table = paper_driver();

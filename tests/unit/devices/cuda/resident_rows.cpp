@@ -1,5 +1,5 @@
 /// \file
-/// Batches made on a GPU out of rows that lie there, beside those of Loader.
+/// Batches gathered on a GPU from resident rows, compared with those of Loader.
 #include <catch2/catch_message.hpp>
 #include <catch2/catch_test_macros.hpp>
 #include <cmath>
@@ -25,14 +25,14 @@ std::vector<T> from_gpu(CudaContext& context, const T* p, std::size_t n) {
   return host;
 }
 
-/// All batches of two passes, the second one from its fourth example on. `exact`: to the bit.
+/// All batches of two passes, the second pass starting at its fourth example. `exact`: bit by bit.
 template <class Data>
 void check(const Data& data, bool exact = true, const ClassWeights& classes = {}) {
   static_assert(detail::can_reside<Cuda, Data>);
   const testing::TestGpu gpu;
   CudaContext context = Cuda{}.open(1, 0);
   const auto scope = context.scope();
-  // Of each batch the second half, as for the second of two processes.
+  // The second half of each batch, as for the second of two processes.
   const auto part = [](std::size_t n) { return Slice{n / 2, n - n / 2}; };
   detail::ResidentRows<Cuda, Data> rows(data, 1, part(data.batch_size()).count, part, classes);
   REQUIRE(rows.fits());
@@ -74,7 +74,7 @@ void check(const Data& data, bool exact = true, const ClassWeights& classes = {}
 
 constexpr std::size_t images = 23;
 
-/// Bytes, each pixel another.
+/// Bytes; all pixels differ.
 auto bytes(Shape shape) {
   std::vector<std::uint8_t> x(images * shape.size());
   for (std::size_t i = 0; i < x.size(); ++i) x[i] = static_cast<std::uint8_t>(i * 37 + i / 251);
@@ -87,8 +87,8 @@ auto colored() { return bytes(shape(6, 5, 3)); }
 }  // namespace
 
 TEST_CASE("rows of bytes become batches on a GPU") {
-  check(colored() | batch(4));                                   // rows of 90
-  check(bytes(shape(4, 4, 1)) | rescale(1 / 255.0) | batch(5));  // of 16, four at once
+  check(colored() | batch(4));                                   // rows of 90 bytes
+  check(bytes(shape(4, 4, 1)) | rescale(1 / 255.0) | batch(5));  // rows of 16 bytes, four at once
   check(bytes(shape(4, 4, 1)) | rescale(0.5, -1) | rescale(2) | batch(5), false);
   check(colored() | skip(3) | take(17) | cache | shuffle(8) | repeat(2) | batch(6, drop_remainder) |
         prefetch(2));
@@ -104,7 +104,7 @@ TEST_CASE("rows of floats and doubles, and targets that are vectors") {
   check(tensors(std::vector<float>(x.begin(), x.end()), shape(8), y, shape(3)) | batch(4));
 }
 
-TEST_CASE("what was mapped by the host lies on a GPU if it is cached") {
+TEST_CASE("data mapped on the host stay on the GPU if they are cached") {
   const auto negated = colored() | map([](auto& example) {
                          for (float& v : example.x) v = -v;
                        });
@@ -113,13 +113,13 @@ TEST_CASE("what was mapped by the host lies on a GPU if it is cached") {
   check(negated | skip(5) | cache | batch(4));  // indices from 5 on
 }
 
-TEST_CASE("weights of examples and classes go with the batches of a GPU") {
+TEST_CASE("sample weights and class weights accompany the batches of a GPU") {
   std::vector<double> weights(images);
   for (std::size_t i = 0; i < images; ++i) weights[i] = 0.25 * static_cast<double>(i);
   check(colored() | sample_weights(weights) | shuffle(8) | batch(4));
   check(colored() | shuffle(8) | batch(4), true, {{1, 0.5}, {3, 2}});
   check(colored() | sample_weights(weights) | shuffle(8) | batch(4), true, {{1, 0.5}});
-  // Classes of targets that are numbers: one each, or a row with the largest at the class.
+  // Class labels as numbers: one per example, or a row whose largest element is the class.
   std::vector<float> ones(images), rows(images * 3);
   for (std::size_t i = 0; i < images; ++i) {
     ones[i] = static_cast<float>(i % 2);

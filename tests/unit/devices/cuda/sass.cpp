@@ -1,6 +1,6 @@
 /// \file
-/// Machine code of our own kernels for Hopper, by NVRTC: how many instructions a thread executes
-/// for an element, and how reductions end. Bounds are some percent above what NVRTC 13.0 makes.
+/// Machine code of our own kernels for Hopper, compiled by NVRTC: the instructions that a thread
+/// executes per element, and how reductions end. Bounds are some percent above NVRTC 13.0's counts.
 /// `-s` prints each count.
 #include "support/sass.hpp"
 
@@ -44,12 +44,12 @@ std::map<std::string, SassKernel> compiled(const Source& source, std::span<const
 constexpr std::array precisions{"float32", "bfloat16", "float16"};
 constexpr std::array bytes{4, 2, 2};
 
-/// Of the main loop of an entry point.
+/// Bounds for the main loop of an entry point.
 struct Bound {
   const char* entry;
-  std::size_t reads;              // an element
-  std::array<double, 3> at_most;  // instructions an element, by precision
-  std::size_t ahead = 8;          // reads before the first write: they are under way together
+  std::size_t reads;              // per element
+  std::array<double, 3> at_most;  // instructions per element, by precision
+  std::size_t ahead = 8;          // loads before the first store: they are in flight together
 };
 
 void check_loops(const Source& source, const char* what, const std::vector<Define>& defines,
@@ -79,7 +79,7 @@ constexpr Source batch_source{"batch_normalization", batch_normalization_text, c
 
 }  // namespace
 
-TEST_CASE("the loops of a normalization are few instructions an element in each type") {
+TEST_CASE("a normalization's loops take few instructions per element in each type") {
   need_tools();
   check_loops(batch_source, "", normalization(0),
               {{"moments", 1, {8, 9, 9}},
@@ -94,7 +94,7 @@ TEST_CASE("the loops of a normalization are few instructions an element in each 
       {{"normalize", 2, {14, 18, 18}}, {"sums", 3, {17, 22, 22}}, {"gradient", 3, {17, 22, 22}}});
 }
 
-TEST_CASE("sums over columns are few instructions an element in each type") {
+TEST_CASE("column sums take few instructions per element in each type") {
   need_tools();
   check_loops(column_sums_source, "", {{"COLUMNS", 64}, {"WIDTH", 32}, {"MASKED", 0}},
               {{"column_sums", 1, {7.5, 8.5, 8.5}}});
@@ -103,7 +103,7 @@ TEST_CASE("sums over columns are few instructions an element in each type") {
 }
 
 // Grid::over gives a thread one element of most tensors.
-TEST_CASE("kernels over elements are few instructions in a thread with one element") {
+TEST_CASE("element-wise kernels take few instructions in a thread with one element") {
   need_tools();
   struct Entry {
     const char* name;
@@ -131,8 +131,8 @@ std::vector<Define> list(const std::array<Define, N>& defines) {
   return {defines.begin(), defines.end()};
 }
 
-/// A reduction over the grid ends with one atomic and one fence, which not all threads execute,
-/// between two barriers. `part_bytes`: of a part that one block leaves for the last one.
+/// A grid-wide reduction ends with one atomic and one fence, executed by one thread, between two
+/// barriers. `part_bytes`: size of the partial sum that a block leaves for the last one.
 void check_end(const Source& source, const std::vector<Define>& defines,
                const std::vector<const char*>& entries, int part_bytes = 8) {
   const auto kernels = compiled(source, defines);
@@ -147,7 +147,7 @@ void check_end(const Source& source, const std::vector<Define>& defines,
     REQUIRE(before < fence);
     REQUIRE(after < kernel.code.size());
     CHECK(kernel.can_pass(before, after, "MEMBAR"));
-    // What others wrote may not be read from where this block cannot see it.
+    // Data written by other blocks must not be loaded through the non-coherent cache.
     const auto stale = [&](std::size_t from) {
       return std::any_of(kernel.code.begin() + static_cast<std::ptrdiff_t>(from), kernel.code.end(),
                          [&](const testing::SassInstruction& i) {

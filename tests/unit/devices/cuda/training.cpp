@@ -1,6 +1,6 @@
 /// \file
-/// Whole models on a GPU beside Reference<double>: the same draws, losses and metrics of each
-/// epoch, by one replica and by two.
+/// Whole models on a GPU compared with Reference<double>: the same random numbers, losses and
+/// metrics in each epoch, with one replica and with two.
 #include <catch2/catch_test_macros.hpp>
 #include <cmath>
 #include <cstddef>
@@ -21,7 +21,7 @@ struct Net : Sequential<Input<6, 6, 2>, RandomFlip<horizontal>, RandomRotation<f
                         RandomCrop<4, 4>, Flatten, Dense<8>, ReLU, Dropout<rate(0.25f)>,
                         GaussianNoise<stddev(0.1f)>, Dense<3, kernel_regularizer(L2{0.01f})>> {};
 
-/// All numbers of the history of two epochs, a part of a batch among them, then all weights.
+/// The histories of two epochs, including a partial batch, followed by all weights.
 template <class S>
 std::vector<double> trained(const S& strategy) {
   using T = typename S::device::real;
@@ -44,7 +44,7 @@ std::vector<double> trained(const S& strategy) {
   return all;
 }
 
-/// Without and with what backward needs computed once more.
+/// With and without recomputation.
 template <class Activation>
 struct Branchy : Sequential<Input<6>, Dense<8>, Activation, Dropout<rate(0.25f)>,
                             Residual<Sequential<Dense<8>>>, Tanh, Dropout<rate(0.5f)>, Dense<2>> {};
@@ -67,20 +67,20 @@ std::vector<double> losses() {
 
 }  // namespace
 
-TEST_CASE("a model that draws and clips trains on a GPU as on the reference") {
+TEST_CASE("a model with dropout and clipping trains on a GPU as on the reference") {
   const TestGpu gpu;
   const auto expected = trained(OneDevice<Reference<double>>{});
   CHECK(relative_error(trained(OneDevice<Cuda>{}), expected) < tolerance);
   CHECK(relative_error(trained(Mirrored<Cuda>{{"/gpu:0", "/gpu:0"}}), expected) < tolerance);
 }
 
-TEST_CASE("TerminateOnNaN ends a training on a GPU after the step that its loss may hide") {
+TEST_CASE(
+    "TerminateOnNaN ends training on a GPU after the failing step, even if the loss hides it") {
   const TestGpu gpu;
   CHECK(hidden_nan::steps(OneDevice<Cuda>{}) == hidden_nan::expected_steps);
 }
 
-TEST_CASE(
-    "activations, sums and what was dropped, also computed again, are those of the reference") {
+TEST_CASE("activations, sums and dropout masks equal the reference's, also when recomputed") {
   const TestGpu gpu;
   const auto trains_alike = []<class Model>() {
     const auto expected = losses<Reference<float>, Model>(), seen = losses<Cuda, Model>();
@@ -88,7 +88,7 @@ TEST_CASE(
     for (std::size_t i = 0; i < seen.size(); ++i)
       CHECK(std::abs(seen[i] - expected[i]) < 1e-5 * expected[i]);
   };
-  // GELU keeps x; Sigmoid is in place and keeps y.
+  // GELU keeps x; Sigmoid runs in place and keeps y.
   trains_alike.operator()<Branchy<GELU>>();
   trains_alike.operator()<Branchy<Sigmoid>>();
   trains_alike.operator()<Again<GELU>>();

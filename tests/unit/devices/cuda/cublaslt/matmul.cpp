@@ -1,5 +1,5 @@
 /// \file
-/// The real cuBLASLt, without a GPU: it takes all descriptions of products.
+/// The real cuBLASLt without a GPU accepts all descriptions of products.
 #include "lockstep/devices/cuda/cublaslt/matmul.hpp"
 
 #include <catch2/catch_message.hpp>
@@ -10,7 +10,7 @@
 using namespace lockstep;
 using namespace lockstep::detail::cuda;
 
-TEST_CASE("cuBLASLt takes what is said of a product, up to the question that needs a GPU") {
+TEST_CASE("cuBLASLt accepts a product's description, up to the call that needs a GPU") {
   try {
     static_cast<void>(cublaslt());
   } catch (const DeviceError& error) {
@@ -29,7 +29,7 @@ TEST_CASE("cuBLASLt takes what is said of a product, up to the question that nee
         p.factors = p.result = p.bias = type;
         p.epilogue = epilogue;
         INFO("type " << type << ", epilogue " << epilogue);
-        // There is no handle, so this is the first call that can fail.
+        // Without a handle this is the first call that can fail.
         CHECK_THROWS_WITH(
             LtMatmul(nullptr, p, 1 << 20),
             Catch::Matchers::StartsWith("cuda: asking cuBLASLt for algorithms failed: "));

@@ -1,5 +1,5 @@
 /// \file
-/// The real cuDNN, without a GPU: graphs of all passes are accepted, and have plans for an H200.
+/// The real cuDNN without a GPU: it accepts the graphs of all passes and has plans for an H200.
 #include "lockstep/devices/cuda/cudnn/convolution_plan.hpp"
 
 #include <algorithm>
@@ -26,7 +26,7 @@ struct Case {
   int count;
 };
 
-/// The convolutions of the tutorials' network and of ResNet-56, and an odd one.
+/// The convolutions of the tutorials' network and of ResNet-56, and an unaligned one.
 std::vector<Case> cases() {
   std::vector<Case> all{{Conv2D<32, 3>::op(shape(28, 28, 1)), 64},
                         {Conv2D<7, 3>::op(shape(5, 5, 3)), 3}};  // not aligned
@@ -75,7 +75,7 @@ TEST_CASE("cuDNN has plans for the convolutions of the tutorials and of ResNet-5
         }
 }
 
-TEST_CASE("cuDNN makes a plan again from its JSON, for the same version, driver and GPU only") {
+TEST_CASE("cuDNN restores a plan from its JSON for the same version, driver and GPU only") {
   if (const std::string why = testing::why_no_cudnn(); !why.empty()) SKIP(why);
   const std::string described = h200_description();
   const CudnnTarget target{described};
@@ -103,7 +103,7 @@ TEST_CASE("cuDNN makes a plan again from its JSON, for the same version, driver 
   for (const auto& [from, to] :
        {std::pair{"\"driverVer\": 13000", "\"driverVer\": 12080"},
         std::pair{"\"multiProcessorCount\": 132", "\"multiProcessorCount\": 114"}}) {
-    if (described.find(from) == std::string::npos) continue;  // what cuDNN said of a GPU
+    if (described.find(from) == std::string::npos) continue;  // not in this description
     CHECK_FALSE(read_plan(CudnnTarget{changed(described, from, to)}, json));
   }
   CHECK_FALSE(read_plan(target, changed(json, "\"cudnnVersion\":", "\"cudnnVersion\":1")));
@@ -112,7 +112,7 @@ TEST_CASE("cuDNN makes a plan again from its JSON, for the same version, driver 
     CHECK_FALSE(read_plan(target, json.substr(0, size)));
 }
 
-TEST_CASE("no engine that multiplies on tensor cores is allowed in single precision") {
+TEST_CASE("single precision allows no engine that uses tensor cores") {
   const std::vector<cudnnBackendNumericalNote_t> none,
       tensor_core{CUDNN_NUMERICAL_NOTE_TENSOR_CORE},
       unordered{CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC},
@@ -131,7 +131,7 @@ TEST_CASE("no engine that multiplies on tensor cores is allowed in single precis
   CHECK_FALSE(strict.allow(unordered));
 }
 
-TEST_CASE("cuDNN's refusals are one sentence that says what was described") {
+TEST_CASE("a refusal by cuDNN is one sentence that names the object described") {
   if (const std::string why = testing::why_no_cudnn(); !why.empty()) SKIP(why);
   CHECK_THROWS_WITH(CudnnTarget(std::string_view("{}")),
                     Catch::Matchers::StartsWith(

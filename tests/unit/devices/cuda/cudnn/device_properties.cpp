@@ -1,6 +1,6 @@
 /// \file
-/// How cuDNN describes a GPU: on one the description is written to a file, by which machines
-/// without a GPU make plans for it.
+/// cuDNN's description of a GPU. On a machine with a GPU it is written to a file, from which
+/// machines without one make plans.
 #include <catch2/catch_message.hpp>
 #include <catch2/catch_test_macros.hpp>
 #include <cctype>
@@ -34,7 +34,7 @@ std::string description(std::string_view json) {
                                .set(CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION, json)));
 }
 
-/// Workspaces of cuDNN's plans for one convolution.
+/// The workspaces of cuDNN's plans for one convolution.
 std::vector<std::int64_t> plans(const std::string& json) {
   const CudnnTarget target{json};
   const CudnnRules rules{.type = CUDNN_DATA_BFLOAT16};
@@ -61,12 +61,12 @@ std::string short_name(std::string name) {
 
 }  // namespace
 
-TEST_CASE("the file of a GPU's description has its name") {
+TEST_CASE("the file of a GPU's description is named after the GPU") {
   CHECK(short_name("NVIDIA H200") == "h200");
   CHECK(short_name("NVIDIA GeForce RTX 4090") == "geforce_rtx_4090");
 }
 
-TEST_CASE("what cuDNN says of a described GPU describes it again, with the same plans") {
+TEST_CASE("cuDNN's description of a described GPU yields the same plans") {
   if (const std::string why = testing::why_no_cudnn(); !why.empty()) SKIP(why);
   const std::string first = testing::h200_description(), second = description(first);
   CHECK(second.find("H200") != std::string::npos);
@@ -75,7 +75,7 @@ TEST_CASE("what cuDNN says of a described GPU describes it again, with the same 
   CHECK(plans(second) == plans(first));
 }
 
-TEST_CASE("a GPU's description is written down, and cuDNN has plans by it") {
+TEST_CASE("a GPU's description is written to a file, and cuDNN makes plans from it") {
   if (!testing::has_gpu()) SKIP("this machine has no GPU that lockstep can use");
   if (const std::string why = testing::why_no_cudnn(); !why.empty()) SKIP(why);
   CudaContext context = Cuda{0}.open(1, 0);

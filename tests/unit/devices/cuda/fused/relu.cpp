@@ -1,5 +1,5 @@
 /// \file
-/// Conv2D and Dense with the ReLU behind them beside the two ops one after the other.
+/// Conv2D and Dense fused with a ReLU, compared with the two separate ops.
 #include <cmath>
 #include <limits>
 #include <string>
@@ -15,7 +15,7 @@ using namespace testing;
 
 namespace {
 
-/// The two ops as a plan without the rule runs them, in double.
+/// The two ops as a plan without fusion runs them, in double.
 template <class First>
 LayerResult<double> unfused(const First& first, const ReLUOp& relu, std::size_t count, Numbers n,
                             bool want_dx) {
@@ -23,7 +23,7 @@ LayerResult<double> unfused(const First& first, const ReLUOp& relu, std::size_t 
   const auto dy = n.dy;
   auto result = run<D>(first, count, n, {}, want_dx);
   const auto activation = run<D>(relu, count, Numbers{as<float>(result.y), {}, dy, {}});
-  // The mask is that of y in double: a sum near 0 may have another sign in float.
+  // The mask comes from y in double: a sum near 0 may have another sign in float.
   for (std::size_t i = 0; i < dy.size(); ++i) n.dy[i] = result.y[i] > 0 ? dy[i] : 0.0f;
   const auto back = run<D>(first, count, n, {}, want_dx);
   result.dx = back.dx;
@@ -32,7 +32,7 @@ LayerResult<double> unfused(const First& first, const ReLUOp& relu, std::size_t 
   return result;
 }
 
-/// `rounded_weights`: those that a kernel in mixed precision rounds itself.
+/// `rounded_weights`: the weights that a kernel in mixed precision rounds itself.
 template <class D, class Fused, class First>
 void agrees_with_the_ops(const Fused& op, const First& first, std::size_t count, Numbers n,
                          std::size_t rounded_weights, double allowed, double allowed_dw) {
@@ -40,7 +40,7 @@ void agrees_with_the_ops(const Fused& op, const First& first, std::size_t count,
   TestGpu gpu;
   n.x = rounded<A>(n.x);
   n.dy = rounded<A>(n.dy);
-  // NVIDIA's libraries round a bias, too, our own kernels do not; and near 0 it decides the mask.
+  // NVIDIA's libraries also round the bias, our own kernels do not; near 0 it decides the mask.
   if constexpr (sizeof(A) == 2)
     for (std::size_t i = rounded_weights; i < n.w.size(); ++i) n.w[i] = A(n.w[i]);
   Numbers reference = n;
@@ -92,15 +92,15 @@ TEST_CASE("a dense layer fused with its ReLU agrees with the two ops") {
   dense_layers_agree<Cuda>(12, tolerance, tolerance);
 }
 
-TEST_CASE("layers fused with their ReLU agree with the ops also in bfloat16", "[.slow]") {
-  // cuDNN writes the gradient of a kernel in bfloat16; our own kernels write it in float.
+TEST_CASE("layers fused with their ReLU agree with the ops in bfloat16 too", "[.slow]") {
+  // cuDNN writes a kernel's gradient in bfloat16; our own kernels write it in float.
   convolutions_agree<CudaBFloat16>(13, half_tolerance,
                                    has_gpu() ? half_tolerance : half_dw_tolerance);
   dense_layers_agree<CudaBFloat16>(14, half_tolerance, half_dw_tolerance);
 }
 
-TEST_CASE("the gradient of a bias behind a ReLU is one sum over many rows and columns") {
-  // Some columns, more of them than a block has threads, and one.
+TEST_CASE("the bias gradient through a ReLU is correct for many rows and columns") {
+  // Few columns, more columns than a block has threads, and one.
   for (const auto& op : {Conv2D<32, 3>::op(shape(26, 26, 1)), Conv2D<300, 1>::op(shape(24, 24, 1)),
                          Conv2D<1, 3>::op(shape(40, 40, 1))}) {
     INFO(describe(op));
@@ -110,7 +110,7 @@ TEST_CASE("the gradient of a bias behind a ReLU is one sum over many rows and co
   }
 }
 
-TEST_CASE("our own fused kernels keep what is not a number, as TensorFlow's ReLU does") {
+TEST_CASE("our own fused kernels preserve NaN, as TensorFlow's ReLU does") {
   TestGpu gpu;
   if (gpu.host() == nullptr) SKIP("NVIDIA's libraries have rules of their own");
   const DenseOp op{4, 3, true};
@@ -136,7 +136,7 @@ TEST_CASE("a layer needs no more scratch with its ReLU than without") {
   CHECK(scratch_of(DenseReLUOp{dense, {dense.out()}}) <= scratch_of(dense));
 }
 
-TEST_CASE("a plan fuses ReLU with what stands before it, written as a layer or as an argument") {
+TEST_CASE("a plan fuses a ReLU with the layer before it, written as a layer or as an argument") {
   struct Net : Sequential<Input<8, 8, 1>, Conv2D<3, 3>, ReLU, Conv2D<4, 3, relu>, MaxPooling2D<>,
                           Flatten, Dense<8>, ReLU, Dense<2>> {};
   CHECK(lockstep::detail::fused_names<Net, Cuda>().size() == 3);

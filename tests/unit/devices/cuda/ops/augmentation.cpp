@@ -1,5 +1,5 @@
 /// \file
-/// Layers that change images at random: the GPU draws what the reference draws.
+/// Random image layers: the GPU draws the same numbers as the reference.
 #include "lockstep/layers/augmentation.hpp"
 
 #include <catch2/catch_test_macros.hpp>
@@ -14,8 +14,8 @@ using namespace testing;
 
 namespace {
 
-/// `L` over images of shape `in`, in float and in bfloat16; `exact`: numbers are moved, not
-/// computed; `gradient`: the GPU has one.
+/// Runs `L` on images of shape `in`, in float and in bfloat16. `exact`: numbers are moved, not
+/// computed; `gradient`: the GPU computes one.
 template <class L>
 void check_images(Shape in, bool training, bool exact, bool gradient = true) {
   const auto op = L::op(in);
@@ -54,7 +54,7 @@ void check_images(Shape in, bool training, bool exact, bool gradient = true) {
 
 }  // namespace
 
-TEST_CASE("flips and cutouts on the GPU are the reference's") {
+TEST_CASE("flips and cutouts on the GPU equal the reference's") {
   TestGpu gpu;
   const Shape in = shape(6, 5, 3);
   check_images<RandomFlip<>>(in, true, true);
@@ -66,7 +66,7 @@ TEST_CASE("flips and cutouts on the GPU are the reference's") {
   check_images<RandomCutout<4>>(in, false, true);
 }
 
-TEST_CASE("crops on the GPU are the reference's, drawn or resized") {
+TEST_CASE("crops on the GPU equal the reference's, drawn or resized") {
   TestGpu gpu;
   check_images<RandomCrop<5, 7>>(shape(9, 8, 3), true, true);
   check_images<RandomCrop<30, 30>>(shape(33, 34, 1), true, true);
@@ -75,7 +75,7 @@ TEST_CASE("crops on the GPU are the reference's, drawn or resized") {
   check_images<RandomCrop<9, 10>>(shape(4, 5, 2), true, false, false);
 }
 
-TEST_CASE("turned and moved images on the GPU are the reference's") {
+TEST_CASE("rotated and translated images on the GPU equal the reference's") {
   TestGpu gpu;
   const Shape in = shape(9, 7, 3);
   check_images<RandomRotation<factor(0.1)>>(in, true, false, false);
@@ -88,7 +88,8 @@ TEST_CASE("turned and moved images on the GPU are the reference's") {
   check_images<RandomRotation<factor(0.1)>>(in, false, true, false);
 }
 
-TEST_CASE("turned, moved and resized images have no gradient on the GPU, which the plan knows") {
+TEST_CASE(
+    "the plan knows that rotated, translated and resized images have no gradient on the GPU") {
   const auto has_dx = []<class L>(Shape in) {
     return Kernel<std::remove_cvref_t<decltype(L::op(in))>, Cuda>::has_dx(L::op(in));
   };

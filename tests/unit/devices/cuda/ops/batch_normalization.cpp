@@ -5,7 +5,7 @@
 
 #include "unit/devices/batch_normalization.hpp"
 
-TEST_CASE("a second forward of a step gives the same result and leaves the state") {
+TEST_CASE("a recomputed forward pass gives the same result and leaves the state unchanged") {
   TestGpu gpu;
   using K = Kernel<BatchNormalizationOp, Cuda>;
   constexpr auto op = BatchNormalization<>::op(shape(9, 5));

@@ -8,14 +8,14 @@
 using namespace lockstep;
 using namespace testing;
 
-TEST_CASE("a dense layer of many inputs and a large batch, whose sums are cut, agrees") {
+TEST_CASE("a dense layer with split sums agrees with the reference") {
   for (const auto& op : {DenseOp{1100, 10, true}, DenseOp{7, 600, true}}) {
     INFO(op.inputs << " -> " << op.units);
     check_against_reference(op, 300, numbers(op, op.in().size(), op.weights(), 300));
   }
 }
 
-TEST_CASE("a product is cut into tiles that fit and ranges that are not too long") {
+TEST_CASE("a product is divided into tiles that fit and ranges of limited length") {
   using lockstep::detail::cuda::ProductCut;
   using lockstep::detail::cuda::ProductSizes;
   ProductCut cut;

@@ -8,7 +8,7 @@
 using namespace lockstep;
 using namespace testing;
 
-TEST_CASE("a depthwise convolution of many pixels, whose sums are cut, agrees") {
+TEST_CASE("a depthwise convolution with split sums agrees with the reference") {
   const DepthwiseConv2DOp op{shape(20, 20, 33), 1, {2, 1}, {1, 1}, {1, 1}, same, true};
   check_against_reference(op, 7, numbers(op, op.in.size(), weights_of(op), 7));
 }

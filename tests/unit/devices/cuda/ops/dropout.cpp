@@ -1,5 +1,5 @@
 /// \file
-/// Layers that draw: the GPU draws what the reference draws.
+/// Layers with random numbers: the GPU draws the same numbers as the reference.
 #include "lockstep/layers/dropout.hpp"
 
 #include <catch2/catch_test_macros.hpp>
@@ -15,7 +15,8 @@ using namespace testing;
 
 namespace {
 
-/// The bits of Reference<float>: what is drawn are integers. In bfloat16, its numbers rounded.
+/// Equals Reference<float> bit by bit, because masks are drawn as integers; in bfloat16, its
+/// results rounded.
 template <class O>
 void check_bits(const O& op, std::size_t count, bool training = true) {
   INFO(to_string(op.in) << ", examples " << count);
@@ -40,7 +41,7 @@ void check_bits(const O& op, std::size_t count, bool training = true) {
 
 }  // namespace
 
-TEST_CASE("what Dropout drops on the GPU is what the reference drops") {
+TEST_CASE("Dropout on the GPU drops the same elements as the reference") {
   TestGpu gpu;
   check_bits(DropoutOp{shape(64), 0.25f}, 9);
   check_bits(DropoutOp{shape(5, 7, 3), 0.5f}, 5);
@@ -50,7 +51,7 @@ TEST_CASE("what Dropout drops on the GPU is what the reference drops") {
   check_bits(DropoutOp{shape(30), 0.3f}, 0);
 }
 
-TEST_CASE("the channels that are dropped on the GPU are those of the reference") {
+TEST_CASE("SpatialDropout2D on the GPU drops the same channels as the reference") {
   TestGpu gpu;
   check_bits(SpatialDropout2DOp{shape(5, 4, 7), 0.4f}, 6);
   check_bits(SpatialDropout2DOp{shape(1, 3, 64), 0.5f}, 3);
@@ -58,13 +59,13 @@ TEST_CASE("the channels that are dropped on the GPU are those of the reference")
   check_bits(SpatialDropout2DOp{shape(9, 9, 1), 0.5f}, 3, false);
 }
 
-TEST_CASE("noise on the GPU is the reference's") {
+TEST_CASE("noise on the GPU equals the reference's") {
   for (const Shape in : {shape(64), shape(5, 7, 3), shape(1)})
     for (const std::size_t count : std::initializer_list<std::size_t>{0, 1, 9}) {
       const GaussianNoiseOp op{in, 0.5f};
       check_against_reference(op, count, numbers(op, in.size(), 0, count));
       const TestGpu gpu;
-      // The noise alone, where x does not hide its error.
+      // The noise alone, so that x does not hide its error.
       const std::vector<double> nothing(count * in.size());
       const auto noise = run_layer<Reference<double>>(op, count, nothing, {}, nothing).y;
       const auto none = as<float>(nothing);

@@ -25,7 +25,7 @@ const std::vector<float> table{0, 1, 10, 11, 20, 21, 30, 31};
 
 }  // namespace
 
-TEST_CASE("an embedding looks its numbers up, and adds the gradients of equal ones") {
+TEST_CASE("an embedding looks up its indices and adds the gradients of equal ones") {
   TestGpu gpu;
   const auto run =
       run_layer<Cuda>(small, 2, {3, 0, 3, 1, 3, 1}, table, {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12});
@@ -49,7 +49,7 @@ TEST_CASE("embeddings of generated sizes agree with the reference") {
   }
 }
 
-TEST_CASE("small gradients beside a large one keep their digits") {
+TEST_CASE("small gradients next to a large one keep their digits") {
   TestGpu gpu;
   const auto op = Embedding<2, 1>::op(shape(3000));
   Numbers n = numbers(op, 3000, 2, 1);
@@ -62,7 +62,7 @@ TEST_CASE("small gradients beside a large one keep their digits") {
   CHECK(std::abs(static_cast<double>(result.dw[1]) / expected.dw[1] - 1) < 1e-6);
 }
 
-TEST_CASE("an infinite gradient makes its own place no number, and no other infinite") {
+TEST_CASE("an infinite gradient makes its own place NaN and no other") {
   TestGpu gpu;
   for (const float wrong :
        {std::numeric_limits<float>::infinity(), std::numeric_limits<float>::quiet_NaN()}) {
@@ -71,24 +71,24 @@ TEST_CASE("an infinite gradient makes its own place no number, and no other infi
   }
 }
 
-TEST_CASE("a number that the table does not have is refused when the GPU is waited for") {
+TEST_CASE("an index outside of the table is refused when the host waits for the GPU") {
   TestGpu gpu;
   for (const float number :
        {-1.0f, 4.0f, 1.5f, -0.5f, 1e30f, std::numeric_limits<float>::quiet_NaN(),
         std::numeric_limits<float>::infinity()}) {
     CAPTURE(number);
-    std::string said;
+    std::string message;
     try {
       run_layer<Cuda>(small, 1, {0, number, 1}, table, {}, {.training = false});
     } catch (const UsageError& error) {
-      said = error.what();
+      message = error.what();
     }
-    CHECK(said.find("whole numbers from 0 to 3; check the data") != std::string::npos);
-    if (number == 1.5f) CHECK(said.find("1.5") != std::string::npos);
+    CHECK(message.find("whole numbers from 0 to 3; check the data") != std::string::npos);
+    if (number == 1.5f) CHECK(message.find("1.5") != std::string::npos);
   }
 }
 
-TEST_CASE("after a refused number the context is as good as before") {
+TEST_CASE("the context remains usable after a refused index") {
   TestGpu gpu;
   using K = Kernel<EmbeddingOp, Cuda>;
   auto context = Cuda{}.open(1, 0);
@@ -108,7 +108,7 @@ TEST_CASE("after a refused number the context is as good as before") {
   CHECK(y.download() == std::vector<float>{10, 11, 30, 31, 20, 21});
 }
 
-TEST_CASE("fit refuses a number that the table does not have, and then goes on") {
+TEST_CASE("fit refuses an index outside of the table and can be called again") {
   TestGpu gpu;
   Model model{Words{}, OneDevice<Cuda>{}, MeanSquaredError{}, SGD{.learning_rate = 0.1f}};
   const auto data = [](float number) {
@@ -122,8 +122,8 @@ TEST_CASE("fit refuses a number that the table does not have, and then goes on")
   CHECK(model.fit(data(1), quiet)["loss"].back() < before);
 }
 
-// Whatever a step has to wait for between the exchange and the update, it makes the update.
-TEST_CASE("after a refused number all replicas have made the update") {
+// Whatever makes a step wait between the exchange and the update, the update happens.
+TEST_CASE("after a refused index all replicas have made the update") {
   TestGpu gpu;
   struct Run {
     std::size_t steps = 1;
@@ -135,7 +135,7 @@ TEST_CASE("after a refused number all replicas have made the update") {
     Model model{net, Mirrored<Cuda>{{device, device}}, loss, optimizer, metrics...};
     const auto before = model.weights("embedding/embeddings");
     const auto refused = Catch::Matchers::ContainsSubstring("whole numbers from 0 to 3");
-    // The second example is the second replica's.
+    // The second example belongs to the second replica.
     const std::vector<float> x{0, 1, 2, 3, 2, 9};
     const std::vector<Target> y{1, 2};
     if (run.on_batch)
@@ -167,8 +167,8 @@ TEST_CASE("after a refused number all replicas have made the update") {
   }
 }
 
-// A scaled loss is waited for between the exchange and the update.
-TEMPLATE_TEST_CASE("replicas are equal after one has refused a number, and go on", "", Cuda,
+// A scaled loss makes the step wait between the exchange and the update.
+TEMPLATE_TEST_CASE("replicas are equal after one has refused an index, and continue", "", Cuda,
                    CudaFloat16) {
   TestGpu gpu;
   Model model{Words{}, Mirrored<TestType>{.devices = {"/gpu:0", "/gpu:0"}}, MeanSquaredError{},
@@ -179,7 +179,7 @@ TEMPLATE_TEST_CASE("replicas are equal after one has refused a number, and go on
            batch(2);
   };
   const auto before = model.weights("embedding/embeddings");
-  // The second example is the second replica's.
+  // The second example belongs to the second replica.
   CHECK_THROWS_AS(model.fit(data(9), {.progress = ProgressStyle::none}), UsageError);
   CHECK(model.weights("embedding/embeddings") != before);
   const FitOptions verified{.epochs = 2, .verify_every = 1, .progress = ProgressStyle::none};
@@ -190,12 +190,12 @@ TEMPLATE_TEST_CASE("replicas are equal after one has refused a number, and go on
 TEST_CASE("a vocabulary that float32 cannot count is refused") {
   TestGpu gpu;
   constexpr auto large = EmbeddingOp{shape(1), (1 << 24) + 1, 1};
-  std::string said;
+  std::string message;
   try {
     run_layer<Cuda>(large, 1, {0}, {}, {}, {.training = false});
   } catch (const UsageError& error) {
-    said = error.what();
+    message = error.what();
   }
-  CHECK(said.find("float32 represents whole numbers exactly only up to 16777216") !=
+  CHECK(message.find("float32 represents whole numbers exactly only up to 16777216") !=
         std::string::npos);
 }

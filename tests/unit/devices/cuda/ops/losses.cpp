@@ -18,7 +18,7 @@ namespace {
 
 enum class Values { real, shares };
 
-/// `n` rows of `size` numbers; shares are above 0 and add up to 1.
+/// `n` rows of `size` numbers; probabilities are positive and sum to 1.
 std::vector<float> rows(std::size_t n, std::size_t size, std::uint64_t key, Values kind) {
   auto values = normal_values(n * size, key);
   if (kind == Values::shares)
@@ -31,7 +31,7 @@ std::vector<float> rows(std::size_t n, std::size_t size, std::uint64_t key, Valu
   return as<float>(values);
 }
 
-/// Sum and gradient of a loss, with and without weights, beside those of Reference<double>.
+/// Sum and gradient of a loss, with and without sample weights, compared with Reference<double>.
 template <class Target, class Op>
 void check_loss(const Op& op, std::size_t count, const std::vector<float>& p,
                 const std::vector<Target>& t) {
@@ -83,7 +83,7 @@ TEST_CASE("cross-entropy of labels agrees with the reference") {
     }
 }
 
-TEST_CASE("more rows than a grid has warps are added, too") {
+TEST_CASE("more rows than a grid has warps are added correctly") {
   TestGpu gpu;
   constexpr std::size_t count = 8 * 1024 + 77;
   const auto op = SparseCategoricalCrossentropy{.from_logits = true}.op(shape(2));
@@ -128,7 +128,7 @@ TEST_CASE("losses over elements agree with the reference") {
   check_values(BinaryCrossentropy{.label_smoothing = 0.1}, Values::shares, Values::shares);
 }
 
-TEST_CASE("the mean of a loss is a metric on the GPU, too") {
+TEST_CASE("the mean of a loss is a metric on the GPU too") {
   TestGpu gpu;
   const auto p = rows(30, 7, 1, Values::real), t = rows(30, 7, 2, Values::real);
   const auto w = as<float>(normal_values(30, 9));

@@ -17,7 +17,7 @@ namespace {
 
 constexpr float none = std::numeric_limits<float>::quiet_NaN();
 
-/// Predictions of which many are equal, some not numbers.
+/// Predictions with many ties and some NaN.
 std::vector<float> predictions(std::size_t n, std::uint64_t key) {
   Philox g(key);
   std::vector<float> values;
@@ -26,8 +26,8 @@ std::vector<float> predictions(std::size_t n, std::uint64_t key) {
   return values;
 }
 
-/// The state of a metric after all rows and in parts, with and without weights, beside that of
-/// Reference<float>, which takes the same decisions. Weights are such that sums are exact.
+/// The state of a metric after all rows and in parts, with and without weights, compared with
+/// Reference<float>, which makes the same decisions. The weights make sums exact.
 template <class Target, class M>
 void check_metric(const M& metric, int size, std::size_t count, bool exact = true) {
   const auto out = shape(size);
@@ -54,7 +54,7 @@ void check_metric(const M& metric, int size, std::size_t count, bool exact = tru
 
 }  // namespace
 
-TEST_CASE("accuracies on the GPU take the reference's decisions") {
+TEST_CASE("accuracies on the GPU equal the reference's") {
   TestGpu gpu;
   for (const std::size_t count : std::initializer_list<std::size_t>{1, 40}) {
     check_metric<std::int32_t>(Accuracy{}, 1, count);
@@ -68,7 +68,7 @@ TEST_CASE("accuracies on the GPU take the reference's decisions") {
   }
 }
 
-TEST_CASE("counts of yes and no on the GPU are the reference's") {
+TEST_CASE("binary counts on the GPU equal the reference's") {
   TestGpu gpu;
   check_metric<std::int32_t>(Precision{}, 1, 40);
   check_metric<float>(Recall{.threshold = 0.3}, 7, 40);
@@ -85,7 +85,7 @@ TEST_CASE("means of squares and of cosines on the GPU agree with the reference")
   check_metric<float>(MeanCosineSimilarity{}, 100, 7, false);
 }
 
-TEST_CASE("histograms on the GPU are the reference's") {
+TEST_CASE("histograms on the GPU equal the reference's") {
   TestGpu gpu;
   check_metric<std::int32_t>(AUC<>{}, 1, 300);
   check_metric<float>(AUC<11>{}, 5, 300);
@@ -93,7 +93,7 @@ TEST_CASE("histograms on the GPU are the reference's") {
   check_metric<float>(ConfusionMatrix<3>{}, 3, 20);
 }
 
-TEST_CASE("a weighted histogram has the bits of the reference, in one part or several") {
+TEST_CASE("a weighted histogram equals the reference bit by bit, in one part or several") {
   TestGpu gpu;
   constexpr std::size_t count = 1500;
   const auto p = predictions(count, 11), w = as<float>(normal_values(count, 12));

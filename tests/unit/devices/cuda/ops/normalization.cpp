@@ -48,7 +48,7 @@ TEST_CASE("normalization by given means and variances agrees with the reference"
     const Numbers n = numbers(op, op.in.size(), 0, 4, 3);
     auto state = normal_values(2 * c, 5);
     for (std::size_t k = c; k < 2 * c; ++k) state[k] *= state[k];
-    state[c] = 0;  // the deviation is 1e-7 then
+    state[c] = 0;  // the deviation is then 1e-7
     state = as<double>(as<float>(state));
     for (const bool want_dx : {true, false}) {
       const auto expected = run_layer<Reference<double>>(

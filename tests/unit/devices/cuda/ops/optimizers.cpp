@@ -21,8 +21,8 @@ using namespace testing;
 
 namespace {
 
-/// Weights, gradients and slots after three updates, of all elements from `begin` on, with decay,
-/// clipping and a schedule's rate.
+/// Weights, gradients and slots after three updates of all elements from `begin` on, with decay,
+/// clipping and a scheduled rate.
 template <class D, class O>
 std::vector<std::vector<typename D::real>> updated(const O& optimizer, std::size_t size,
                                                    const Penalty& penalty, bool adjusted,
@@ -101,7 +101,7 @@ TEST_CASE("optimizers on the GPU agree with the reference") {
   check_optimizer(Sign{});
 }
 
-TEST_CASE("a part of the parameters that begins anywhere is updated, and no more") {
+TEST_CASE("an update changes exactly its part of the parameters, wherever it begins") {
   TestGpu gpu;
   for (const std::size_t begin : std::initializer_list<std::size_t>{1, 4}) {
     const Adam adam{.amsgrad = true};
@@ -117,8 +117,8 @@ TEST_CASE("a part of the parameters that begins anywhere is updated, and no more
 
 namespace {
 
-/// Weights, gradients and slots after three updates of parts that are treated differently, with
-/// elements between them; by one call where the device can do that.
+/// Weights, gradients and slots after three updates of parts with different settings and elements
+/// between them, in one call where the device supports it.
 template <class D, class O>
 std::vector<std::vector<typename D::real>> updated_parts(const O& optimizer, std::size_t begin,
                                                          bool alike) {
@@ -166,7 +166,7 @@ std::vector<std::vector<typename D::real>> updated_parts(const O& optimizer, std
 
 }  // namespace
 
-TEST_CASE("one launch updates parts that differ in penalty, decay and scale, and no more") {
+TEST_CASE("one launch updates exactly the parts, which differ in penalty, decay and scale") {
   TestGpu gpu;
   static_assert(UpdatesAll<AdamOp, Cuda> && !UpdatesAll<AdamOp, Reference<double>> &&
                 !UpdatesAll<LambOp, Cuda>);
@@ -190,7 +190,7 @@ TEST_CASE("one launch updates parts that differ in penalty, decay and scale, and
   check(Adam{.amsgrad = true});
 }
 
-TEST_CASE("an update begins at the first part that is not empty") {
+TEST_CASE("an update begins at the first non-empty part") {
   TestGpu gpu;
   auto context = Cuda{}.open(1, 0);
   const auto scope = context.scope();
@@ -229,7 +229,7 @@ TEST_CASE("one launch sums the penalties of several ranges") {
     DeviceArray<D, double> sum(context, std::vector<double>{7});
     if constexpr (SumsAllPenalties<D>) {
       Kernel<Penalty, D>::run_all(all, PenaltyIo<D>{context, w.data(), 5003, sum.data()});
-      // None is penalised: the sum stays.
+      // No range has a penalty, so the sum is unchanged.
       Kernel<Penalty, D>::run_all({all.data(), 1}, PenaltyIo<D>{context, w.data(), 7, sum.data()});
     } else {
       for (const PenaltySegment& s : all)
@@ -267,7 +267,7 @@ TEST_CASE(
   CHECK(relative_error(run.weights(), std::vector<double>{-0.25, 0.25}) < 1e-6);
 }
 
-TEST_CASE("numbers of an update are no new text of a kernel") {
+TEST_CASE("new numbers in an update compile no new kernel") {
   TestGpu gpu;
   if (gpu.host() == nullptr) SKIP("this counts the host's compilations");
   OptimizerRun<Cuda, Adam> run(
@@ -279,7 +279,7 @@ TEST_CASE("numbers of an update are no new text of a kernel") {
   CHECK(gpu.host()->compiled == compiled);
 }
 
-TEST_CASE("the pass over gradients on the GPU adds penalties, sums and squares") {
+TEST_CASE("the gradient pass on the GPU adds penalties, sums and squares") {
   TestGpu gpu;
   const auto run = [](auto device, std::size_t n, bool has_sum, const Penalty& penalty) {
     using D = decltype(device);

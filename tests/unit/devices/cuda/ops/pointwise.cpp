@@ -29,7 +29,7 @@ struct CubeOp {
 struct Cube : ParameterlessLayer<CubeOp> {
   static constexpr CubeOp op(Shape in) { return {in, 0.5f}; }
 };
-/// One without a text.
+/// An op without a text.
 struct SquareOp {
   static constexpr bool from_y = false;
   Shape in;
@@ -59,7 +59,7 @@ __device__ float derivative(float x) { return CUBE_FACTOR * 3 * x * x; }
 
 static_assert(HasKernel<CubeOp, Cuda> && !HasKernel<SquareOp, Cuda>);
 
-TEMPLATE_TEST_CASE("functions with a text of their own agree with the reference", "",
+TEMPLATE_TEST_CASE("custom functions agree with the reference", "",
                    (Rescaling<factor(1 / 127.5), offset(-1)>), Cube) {
   agrees_also_far_from_zero<TestType>();
 }
@@ -72,14 +72,14 @@ TEMPLATE_TEST_CASE("activations keep their digits far below zero", "", ELU, GELU
   const auto result = run<Cuda>(op, 1, n);
   for (std::size_t i = 0; i < 7; ++i) {
     const double x = static_cast<double>(n.x[i]);
-    // 1 + erf(z) of the op has no digits left here, in double either below -8.
+    // The op's 1 + erf(z) has no accurate digits here, not even in double below -8.
     const double expected =
         std::is_same_v<TestType, GELU> ? x * 0.5 * std::erfc(-x * std::sqrt(0.5)) : op.value(x);
     CHECK(std::abs(static_cast<double>(result.y[i]) / expected - 1) < 1e-4);
   }
 }
 
-TEMPLATE_TEST_CASE("rectifiers keep NaN", "", ReLU, ReLU6, LeakyReLU<>) {
+TEMPLATE_TEST_CASE("rectifiers preserve NaN", "", ReLU, ReLU6, LeakyReLU<>) {
   TestGpu gpu;
   const auto op = TestType::op(shape(2));
   const float nan = std::numeric_limits<float>::quiet_NaN();

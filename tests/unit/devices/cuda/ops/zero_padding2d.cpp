@@ -6,7 +6,7 @@
 using namespace lockstep;
 using namespace testing;
 
-TEST_CASE("images of generated shapes with zeros around agree with the reference") {
+TEST_CASE("zero padding of generated shapes agrees with the reference") {
   Philox g(34);
   for (int i = 0; i < generated_shapes; ++i) {
     const ZeroPadding2DOp op{

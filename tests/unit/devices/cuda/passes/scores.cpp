@@ -1,5 +1,5 @@
 /// \file
-/// A loss and metrics in one launch beside the same, one after the other.
+/// A loss and metrics in one launch, compared with separate launches.
 #include "lockstep/devices/cuda/passes/scores.hpp"
 
 #include <cstdint>
@@ -22,8 +22,8 @@ struct Result {
   bool operator==(const Result&) const = default;
 };
 
-/// Twice over the same examples, into the same sums: all weights 1, then others, which only the
-/// loss and the first metric get.
+/// Runs twice on the same examples into the same sums: all weights 1, then other weights, which
+/// only the loss and the first metric get.
 template <class L, class... Ms>
 Result scored(bool together, std::size_t count, int size, const L& loss, const Ms&... metrics) {
   using Target = typename L::target_type;
@@ -88,7 +88,7 @@ void check(std::size_t expected_launches, int size, const L& loss, const Ms&... 
 
 }  // namespace
 
-TEST_CASE("a loss and metrics in one launch give the bits of a launch each") {
+TEST_CASE("a loss and metrics in one launch equal separate launches bit by bit") {
   check(1, 10, SparseCategoricalCrossentropy{.from_logits = true}, Accuracy{});
   check(1, 10, SparseCategoricalCrossentropy{}, Accuracy{}, TopKCategoricalAccuracy{.k = 3});
   check(1, 70, CategoricalCrossentropy{.from_logits = true, .label_smoothing = 0.1f},
@@ -96,14 +96,14 @@ TEST_CASE("a loss and metrics in one launch give the bits of a launch each") {
   check(1, 5, KLDivergence{}, BinaryAccuracy{.threshold = 0.25});
 }
 
-TEST_CASE("metrics whose texts have other numbers of the same name are launches of their own") {
+TEST_CASE("metrics whose texts define a name differently run in separate launches") {
   check(3, 10, SparseCategoricalCrossentropy{}, TopKCategoricalAccuracy{.k = 3},
         TopKCategoricalAccuracy{.k = 5});
   check(1, 10, SparseCategoricalCrossentropy{}, TopKCategoricalAccuracy{.k = 3},
         TopKCategoricalAccuracy{.k = 3});
 }
 
-TEST_CASE("what does not work row by row, or adds too much, is not scored together") {
+TEST_CASE("metrics that are not row-wise, or have too many sums, are scored separately") {
   using Crossentropy = SparseCategoricalCrossentropyOp;
   using Hits = AccuracyOp<std::int32_t>;
   CHECK(ScoresTogether<Cuda, std::int32_t, Crossentropy, Hits, Hits, Hits>);

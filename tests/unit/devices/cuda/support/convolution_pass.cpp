@@ -1,5 +1,5 @@
 /// \file
-/// Which calls a convolution makes, with a cuDNN that records them and computes nothing.
+/// The calls that a convolution makes, with a cuDNN that records them and computes nothing.
 #include "lockstep/devices/cuda/support/convolution_pass.hpp"
 
 #include <catch2/catch_message.hpp>
@@ -29,7 +29,7 @@ namespace {
 
 using Step = ConvolutionStep<Float32>;
 
-/// A GPU, a cuDNN, and a folder of its own for what is kept on disk.
+/// A GPU, a cuDNN, and an empty folder for the disk cache.
 struct Bench {
   Bench() { CudnnAccess::logged = false; }
   ~Bench() { close(); }
@@ -46,7 +46,7 @@ struct Bench {
   Step step(ConvolutionPass pass = ConvolutionPass::forward, bool bias = true, bool relu = false) {
     return Step(op, *context, 2, pass, bias, relu);
   }
-  /// That of cuDNN's engines which runs the step, of a forward pass.
+  /// The cuDNN engine that runs the step's forward pass.
   int engine_of(const Step& step) {
     const TuningMemory x(*context, 2 * 72 * 4), y(*context, 2 * 64 * 4), w(*context, 76 * 4),
         packed(*context, 768), scratch(*context, step.scratch_bytes());
@@ -55,7 +55,7 @@ struct Bench {
     context->synchronize();
     return cudnn.engine;
   }
-  /// The next measurement finds that the ways take so many milliseconds.
+  /// Sets the times in milliseconds of the candidates in the next measurement.
   void set_times(const std::vector<float>& times) {
     gpu.times.clear();
     testing::add_tuning_times(gpu.times, times);
@@ -70,11 +70,11 @@ struct Bench {
   std::unique_ptr<Scope> scope;
 };
 
-constexpr std::size_t runs = 22;  // of each way of up to 0.1 ms: tried, timed once, recorded
+constexpr std::size_t runs = 22;  // of each candidate of up to 0.1 ms: tried, timed once, captured
 
 }  // namespace
 
-TEST_CASE("the fastest of cuDNN's plans runs, in scratch of the size that was asked for") {
+TEST_CASE("the fastest of cuDNN's plans runs in scratch of the requested size") {
   Bench b;
   CudaContext& context = b.open();
   {
@@ -86,14 +86,14 @@ TEST_CASE("the fastest of cuDNN's plans runs, in scratch of the size that was as
     REQUIRE(step.by_cudnn());
     CHECK(step.scratch_bytes() == 1000);
     b.cudnn.forget();
-    // 72 weights and 4 of the bias, each rounded to 256 bytes.
+    // 72 weights and 4 biases, each rounded up to 256 bytes.
     CHECK(packed_bytes<Float32>(b.op) == 512 + 256);
     const TuningMemory x(context, 2 * 72 * 4), y(context, 2 * 64 * 4), w(context, 76 * 4),
         packed(context, 512 + 256), scratch(context, step.scratch_bytes());
     const std::size_t launches = b.gpu.launches;
     step.forward(context, x.as<float>(), w.as<float>(), w.as<float>() + 72, y.as<float>(),
                  scratch.as<std::byte>(), {packed.as<std::byte>()});
-    CHECK(b.gpu.launches == launches + 1);  // the weights are brought into cuDNN's order
+    CHECK(b.gpu.launches == launches + 1);  // the weights are packed into cuDNN's order
     CHECK(b.cudnn.calls() ==
           std::vector<std::string>{"cudnnBackendCreateDescriptor", "cudnnBackendSetAttribute",
                                    "cudnnBackendSetAttribute", "cudnnBackendSetAttribute",
@@ -107,7 +107,7 @@ TEST_CASE("the fastest of cuDNN's plans runs, in scratch of the size that was as
                                         {ConvolutionGraph::bias, packed.as<std::byte>() + 512}});
     CHECK(b.cudnn.workspace_place == scratch.as<void>());
     CHECK(b.cudnn.engine == 1);
-    // Backward finds them there, and asks for scratch only to bring a gradient out of that order.
+    // Backward finds them packed, and needs scratch only to unpack a gradient.
     const Step data = b.step(ConvolutionPass::backward_data, false);
     const Step weights = b.step(ConvolutionPass::backward_weights, false);
     CHECK(data.scratch_bytes() == 1000);
@@ -126,7 +126,7 @@ TEST_CASE("the fastest of cuDNN's plans runs, in scratch of the size that was as
   CHECK(b.log.lines.empty());
 }
 
-TEST_CASE("a deterministic GPU takes cuDNN's first plan, and measures nothing") {
+TEST_CASE("deterministic mode uses cuDNN's first plan and measures nothing") {
   Bench b;
   b.open({0, {.deterministic = true}});
   for (const ConvolutionPass pass : {ConvolutionPass::forward, ConvolutionPass::backward_data,
@@ -136,7 +136,7 @@ TEST_CASE("a deterministic GPU takes cuDNN's first plan, and measures nothing") 
   CHECK(b.cudnn.count("finalize plan") == 3);
 }
 
-TEST_CASE("of what won only its plan is made again, once in a process") {
+TEST_CASE("only the fastest plan is restored, once per process") {
   Bench b;
   b.open();
   b.set_times({0.03f, 0.02f, 0.01f, 0.04f});
@@ -154,9 +154,9 @@ TEST_CASE("of what won only its plan is made again, once in a process") {
   };
   check_again(0);  // a layer of the same shape has it
   first.reset();
-  b.open();  // as another process: only the disk knows
+  b.open();  // as in another process: only the disk cache remains
   check_again(1);
-  // Another number of examples is another work, and here our own kernel is the fastest.
+  // Another number of examples is different work, and here our own kernel is fastest.
   b.set_times({0.03f, 0.02f, 0.02f, 0.01f});
   CHECK_FALSE(Step(b.op, *b.context, 3, ConvolutionPass::forward, true).by_cudnn());
   CHECK(b.cudnn.count("cudnnBackendExecute") == 1 + 3 * runs);
@@ -166,7 +166,7 @@ TEST_CASE("of what won only its plan is made again, once in a process") {
   CHECK(b.cudnn.calls() == std::vector<std::string>{"cudnnCreate", "cudnnGetVersion"});
 }
 
-TEST_CASE("a winner that cannot be made again is measured again, and replaced") {
+TEST_CASE("a cached plan that cannot be restored is measured again and replaced") {
   Bench b;
   b.open();
   b.cudnn.engines = 5;
@@ -206,7 +206,7 @@ TEST_CASE("a winner that cannot be made again is measured again, and replaced") 
   CHECK(b.log.lines.empty());
 }
 
-TEST_CASE("our own product is a way where a pass is small only") {
+TEST_CASE("our own product is a candidate for small passes only") {
   const Conv2DOp deep = Conv2D<512, 3, same, no_bias>::op(shape(7, 7, 512)),
                  wide = Conv2D<512, 1, no_bias>::op(shape(1, 1, 16)),
                  small = Conv2D<4, 3, same, no_bias>::op(shape(6, 6, 2)),
@@ -219,7 +219,7 @@ TEST_CASE("our own product is a way where a pass is small only") {
     CHECK_FALSE(product_may_win<Float32>(resnet, 128, pass));
     CHECK(product_may_win<MixedFloat16>(small, 64, pass));
   }
-  // 4.7 million operations an image: at most 2e8, or 2e7 where there are tensor cores.
+  // 4.7 million operations per image: at most 2e8, or 2e7 with tensor cores.
   CHECK(product_may_win<Float32>(resnet, 42, forward));
   CHECK_FALSE(product_may_win<Float32>(resnet, 43, forward));
   CHECK(product_may_win<Tf32>(resnet, 4, forward));
@@ -231,7 +231,7 @@ TEST_CASE("our own product is a way where a pass is small only") {
   const auto measures_own = [&](const Conv2DOp& op) {
     b.cudnn.forget();
     const std::size_t launches = b.gpu.launches;
-    // Of backward, with packed weights, which needs no other kernel of ours.
+    // Backward with packed weights needs no other kernel of ours.
     CHECK(Step(op, *b.context, 1, ConvolutionPass::backward_data, false, false, true).by_cudnn());
     CHECK(b.cudnn.count("cudnnBackendExecute") > 3);
     return b.gpu.launches > launches;
@@ -260,7 +260,8 @@ TEST_CASE("a pass is measured on random numbers") {
         CHECK((10 * positive > 4 * n && 10 * negative > 4 * n && other == 0));
         ++looked;
       };
-      check(b.cudnn.places.at(ConvolutionGraph::x), 2 * 144 * 260);  // more than are drawn
+      check(b.cudnn.places.at(ConvolutionGraph::x),
+            2 * 144 * 260);  // more than one period
       check(b.cudnn.places.at(ConvolutionGraph::y), 2 * 144 * 4);
       check(b.cudnn.places.at(ConvolutionGraph::w), 260 * 4);
     };
@@ -270,14 +271,14 @@ TEST_CASE("a pass is measured on random numbers") {
   b.step();
   check_places.operator()<bfloat16>();
   ConvolutionStep<MixedBFloat16>(b.op, *b.context, 2, ConvolutionPass::forward, true);
-  // Weights that another pass would have packed.
+  // Weights as if packed by another pass.
   check_places.operator()<float16>();
   ConvolutionStep<MixedFloat16>(b.op, *b.context, 2, ConvolutionPass::backward_data, false, false,
                                 true);
   CHECK(looked == 9);
 }
 
-TEST_CASE("without memory to measure in, cuDNN's first plan is taken, and nothing is kept") {
+TEST_CASE("without memory for a measurement cuDNN's first plan is used and nothing is cached") {
   Bench b;
   b.open();
   b.gpu.memory.limit = 1 << 14;
@@ -289,7 +290,7 @@ TEST_CASE("without memory to measure in, cuDNN's first plan is taken, and nothin
   CHECK(b.engine_of(b.step()) == 2);
 }
 
-TEST_CASE("a pass that finds weights packed is measured so, as work of its own") {
+TEST_CASE("a pass with packed weights is measured separately, with them packed") {
   Bench b;
   b.open();
   const auto launches_of = [&](bool packed) {
@@ -305,7 +306,7 @@ TEST_CASE("a pass that finds weights packed is measured so, as work of its own")
   CHECK(launches_of(false) == own + 3 * runs);
 }
 
-TEST_CASE("without cuDNN a convolution runs on our own kernel, which is said once") {
+TEST_CASE("without cuDNN a convolution runs on our own kernel, which is logged once") {
   Bench b;
   for (const std::size_t n : {1u, 2u}) b.cudnn.fail("cudnnCreate", CUDNN_STATUS_NOT_INITIALIZED, n);
   for (int i = 0; i < 2; ++i) {
@@ -319,7 +320,7 @@ TEST_CASE("without cuDNN a convolution runs on our own kernel, which is said onc
   CHECK(b.cudnn.alive() == 0);
 }
 
-TEST_CASE("a bias that no engine adds is added by a kernel of our own") {
+TEST_CASE("a bias that no engine fuses is added by our own kernel") {
   Bench b;
   CudaContext& context = b.open();
   for (const std::size_t mode : {1u, 2u})
@@ -337,7 +338,7 @@ TEST_CASE("a bias that no engine adds is added by a kernel of our own") {
   CHECK(b.cudnn.places.count(ConvolutionGraph::bias) == 0);
 }
 
-TEST_CASE("a ReLU behind a convolution is cuDNN's, or that of the kernel which adds the bias") {
+TEST_CASE("a ReLU after a convolution is fused by cuDNN, or by the kernel that adds the bias") {
   Bench b;
   CudaContext& context = b.open();
   const TuningMemory x(context, 2 * 72 * 4), y(context, 2 * 64 * 4), w(context, 76 * 4),
@@ -354,7 +355,7 @@ TEST_CASE("a ReLU behind a convolution is cuDNN's, or that of the kernel which a
     const Step fused = b.step(ConvolutionPass::forward, bias, true);
     REQUIRE(fused.by_cudnn());
     CHECK(launches_of(fused, bias ? w.as<float>() + 72 : nullptr) == 1);
-    CHECK(b.cudnn.places.count(ConvolutionGraph::bias) == 1);  // of zeros, if there is none
+    CHECK(b.cudnn.places.count(ConvolutionGraph::bias) == 1);  // of zeros without a bias
   }
   b.op = Conv2D<4, 3, same>::op(shape(4, 4, 2));
   for (const std::size_t mode : {1u, 2u})
@@ -365,7 +366,7 @@ TEST_CASE("a ReLU behind a convolution is cuDNN's, or that of the kernel which a
   CHECK(b.log.lines.empty());
 }
 
-TEST_CASE("what cuDNN refuses runs on our own kernel, with a line that says why") {
+TEST_CASE("a pass that cuDNN refuses runs on our own kernel, and the log says why") {
   Bench b;
   b.open();
   b.cudnn.engines = 0;
@@ -384,10 +385,10 @@ TEST_CASE("what cuDNN refuses runs on our own kernel, with a line that says why"
              Catch::Matchers::ContainsSubstring("describing a tensor to cuDNN failed"));
 }
 
-TEST_CASE("a plan that fails when it is measured is passed over") {
+TEST_CASE("a plan that fails during measurement is skipped") {
   Bench b;
   b.open();
-  b.set_times({0.01f, 0.01f, 0.05f});  // of the ways that run
+  b.set_times({0.01f, 0.01f, 0.05f});  // of the candidates that run
   b.cudnn.fail("cudnnBackendExecute", CUDNN_STATUS_EXECUTION_FAILED);
   const Step step = b.step();
   CHECK(step.by_cudnn());
@@ -395,7 +396,7 @@ TEST_CASE("a plan that fails when it is measured is passed over") {
   CHECK(b.engine_of(step) == 1);
 }
 
-TEST_CASE("where all plans fail, a kernel of our own does a pass of any size, with a warning") {
+TEST_CASE("if all plans fail, our own kernel runs a pass of any size, with a warning") {
   Bench b;
   b.open();
   b.op = Conv2D<256, 1, no_bias>::op(shape(1, 1, 4));
@@ -408,7 +409,7 @@ TEST_CASE("where all plans fail, a kernel of our own does a pass of any size, wi
              Catch::Matchers::ContainsSubstring("running a convolution failed: CUDNN_STATUS_FAKE"));
 }
 
-TEST_CASE("a convolution that fails while it runs is one sentence, and steps become graphs") {
+TEST_CASE("a convolution that fails at run time is one sentence, and steps become graphs") {
   Bench b;
   CudaContext& context = b.open();
   const Step y_step = b.step(), dw_step = b.step(ConvolutionPass::backward_weights, false);
@@ -430,7 +431,7 @@ TEST_CASE("a convolution that fails while it runs is one sentence, and steps bec
   context.commands().abandon();
   b.cudnn.forget();
   train();  // call by call
-  train();  // recorded
+  train();  // captured
   CHECK(b.cudnn.count("cudnnBackendExecute") == 4);
   const std::size_t graphs = b.gpu.graph_launches;
   train();

@@ -1,5 +1,5 @@
 /// \file
-/// All gradients of a dense layer in one launch: its numbers, and when it is taken.
+/// All gradients of a dense layer in one launch: its results, and when it is chosen.
 #include "lockstep/devices/cuda/support/dense_backward.hpp"
 
 #include <cmath>
@@ -25,7 +25,7 @@ std::size_t weights_of(const DenseOp& op) {
   return op.kernel_size() + (op.bias ? static_cast<std::size_t>(op.units) : 0);
 }
 
-/// The dense_edges of its range and of its tiles.
+/// The dense_edges within its limits, and the edges of its tiles.
 const std::vector<std::pair<DenseOp, std::size_t>> dense_edges{
     {{1, 1, true}, 1},    {{64, 10, true}, 64},   {{65, 64, true}, 65},  {{33, 256, true}, 7},
     {{16, 33, false}, 2}, {{300, 31, true}, 256}, {{17, 129, true}, 130}};
@@ -61,17 +61,17 @@ TEST_CASE("backward of a small dense layer is one launch, also through a ReLU") 
   CHECK(launches(DenseReLUOp{op, {op.out()}}, 257, true) > 4);
 }
 
-TEST_CASE("what is not a number is masked by the ReLU in one launch, too") {
+TEST_CASE("the ReLU in the single launch masks NaN too") {
   TestGpu gpu;
   const DenseOp op{4, 3, false};
   auto n = numbers(op, 4, 12, 5);
-  n.x[4] = std::numeric_limits<float>::quiet_NaN();  // and so the second example's result
+  n.x[4] = std::numeric_limits<float>::quiet_NaN();  // so the second example's result is NaN too
   const auto dx = run<Cuda>(DenseReLUOp{op, {op.out()}}, 5, n).dx;
   for (std::size_t i = 0; i < dx.size(); ++i) CHECK(std::isfinite(dx[i]));
   for (std::size_t i = 4; i < 8; ++i) CHECK(dx[i] == 0);
 }
 
-TEST_CASE("where cuBLASLt is, the faster of one launch and of its products is taken") {
+TEST_CASE("with cuBLASLt, the faster of a single launch and separate products is chosen") {
   OwnKernelCache cache;
   HostGpu gpu;
   FakeCublasLt lt;
@@ -79,7 +79,7 @@ TEST_CASE("where cuBLASLt is, the faster of one launch and of its products is ta
     const DenseOp op{40, units, true};
     auto context = Cuda{0, options}.open(1, 0);
     const auto scope = context.scope();
-    // The three passes have three ways of cuBLASLt's each, and ours.
+    // Each of the three passes has three algorithms of cuBLASLt and our own product.
     gpu.times.clear();
     for (int pass = 0; pass < 3; ++pass) add_tuning_times(gpu.times, {0.01f, 0.02f, 0.03f, 0.04f});
     add_tuning_times(gpu.times, last);
@@ -91,7 +91,7 @@ TEST_CASE("where cuBLASLt is, the faster of one launch and of its products is ta
   const auto one = calls(12, {0.2f, 0.1f}, {});
   CHECK(one.first);
   CHECK(gpu.times.empty());
-  // Known now, also to another context, which asks nothing about the products.
+  // Cached now, for another context too, which measures no products.
   CHECK(calls(12, {0.1f, 0.2f}, {}) == one);
   CHECK(lt.count("cublasLtMatmul") == 0);
   CHECK(lt.count("cublasLtMatmulDescCreate") == 1);
@@ -102,7 +102,7 @@ TEST_CASE("where cuBLASLt is, the faster of one launch and of its products is ta
   CHECK(lt.count("cublasLtMatmul") == 0);
 }
 
-TEST_CASE("the gradients of a dense layer are measured on numbers that no run writes over") {
+TEST_CASE("the gradients of a dense layer are measured on operands that no run overwrites") {
   using lockstep::detail::cuda::DensePass, lockstep::detail::cuda::DenseStep;
   OwnKernelCache cache;
   HostGpu gpu;

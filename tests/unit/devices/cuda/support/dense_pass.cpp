@@ -1,5 +1,6 @@
 /// \file
-/// Which products a dense layer asks of cuBLASLt, with one that records them and computes nothing.
+/// The products that a dense layer requests from cuBLASLt, with one that records them and computes
+/// nothing.
 #include "lockstep/devices/cuda/support/dense_pass.hpp"
 
 #include <catch2/catch_message.hpp>
@@ -25,7 +26,7 @@ using testing::FakeCublasLt, testing::HostGpu, testing::LogLines;
 
 namespace {
 
-/// A GPU with a cuBLASLt, and the tensors of a dense layer of 5 inputs and 8 units, 3 examples.
+/// A GPU with a cuBLASLt, and the tensors of a dense layer: 5 inputs, 8 units, 3 examples.
 template <class Precision>
 struct Bench {
   using A = typename Precision::activation;
@@ -56,7 +57,7 @@ struct Bench {
     context.reset();
   }
   Step step(DensePass pass) { return Step(op, *context, 3, pass); }
-  /// The next measurement finds that the ways take so many milliseconds.
+  /// Sets the times in milliseconds of the candidates in the next measurement.
   void set_times(const std::vector<float>& times) {
     gpu.times.clear();
     testing::add_tuning_times(gpu.times, times);
@@ -75,9 +76,9 @@ struct Bench {
   std::byte *scratch = nullptr, *packed = nullptr;
 };
 
-constexpr std::size_t runs = 22;  // of each way of up to 0.1 ms: tried, timed once, recorded
+constexpr std::size_t runs = 22;  // of each candidate of up to 0.1 ms: tried, timed once, captured
 
-/// That d(n, m) = sum over k of a(n, k) * b(k, m), where a, b and d lie in memory as functions say.
+/// Checks d(n, m) = sum over k of a(n, k) * b(k, m), for a, b and d stored as the functions say.
 template <class Left, class Right>
 void check_product(const FakeCublasLt::Product& p, std::int64_t rows, std::int64_t columns,
                    std::int64_t depth, const Left& left, const Right& right) {
@@ -105,7 +106,7 @@ TEST_CASE("the three products of a dense layer, in single precision") {
   const auto in_y = [](std::int64_t n, std::int64_t u) { return n * 8 + u; };
   const auto in_w = [](std::int64_t i, std::int64_t u) { return i * 8 + u; };
 
-  // Rows of 5 numbers begin anywhere, rows of 8 do not.
+  // Rows of 5 numbers begin anywhere, rows of 8 are aligned.
   b.set_times({0.01f, 0.01f, 0.01f, 0.01f});
   const auto forward = b.step(DensePass::forward);
   REQUIRE(forward.by_cublaslt());
@@ -128,7 +129,7 @@ TEST_CASE("the three products of a dense layer, in single precision") {
   CHECK(p.bias == b.w + 40);
   CHECK(p.compute == CUBLAS_COMPUTE_32F);
   CHECK(p.stream == b.context->stream());
-  CHECK(b.gpu.launches == launches);  // nothing of our own
+  CHECK(b.gpu.launches == launches);  // no launch of our own
 
   const auto data = b.step(DensePass::backward_data);
   data.backward_data(*b.context, b.y, b.w, b.dx, b.scratch, {b.packed});
@@ -142,11 +143,11 @@ TEST_CASE("the three products of a dense layer, in single precision") {
   check_product(p, 5, 8, 3, [&](std::int64_t i, std::int64_t n) { return in_x(n, i); }, in_y);
   CHECK(p.epilogue == CUBLASLT_EPILOGUE_BGRADA);
   CHECK(p.bias == b.w + 40);
-  CHECK(p.a.place == b.y);  // whose sums are the gradient of the bias
+  CHECK(p.a.place == b.y);  // whose column sums are the bias gradient
   CHECK(b.log.lines.empty());
 }
 
-TEST_CASE("the fastest way is taken, with scratch for it, and known to the next process") {
+TEST_CASE("the fastest candidate is chosen, gets its scratch, and is known to the next process") {
   Bench<Float32> b;
   b.set_times({0.04f, 0.01f, 0.02f, 0.03f});
   {
@@ -169,7 +170,7 @@ TEST_CASE("the fastest way is taken, with scratch for it, and known to the next 
     CHECK(b.lt.product.way == 1);
     CHECK(b.lt.product.epilogue == CUBLASLT_EPILOGUE_BIAS);
   }
-  b.set_times({0.04f, 0.02f, 0.02f, 0.01f});  // our own
+  b.set_times({0.04f, 0.02f, 0.02f, 0.01f});  // our own is fastest
   CHECK_FALSE(b.step(DensePass::backward_data).by_cublaslt());
   b.open();
   b.lt.forget();
@@ -179,14 +180,14 @@ TEST_CASE("the fastest way is taken, with scratch for it, and known to the next 
   CHECK(b.lt.alive == 0);
 }
 
-TEST_CASE("a way of cuBLASLt's that it does not know any more is measured again") {
+TEST_CASE("an algorithm that cuBLASLt no longer knows is measured again") {
   Bench<Float32> b;
   b.set_times({0.04f, 0.03f, 0.01f, 0.03f});
   b.step(DensePass::backward_weights);
   const auto measures = [&](std::size_t workspace) {
     b.open();
     b.lt.forget();
-    // And the sums of dy come with it.
+    // The sums of dy come with it.
     const auto step = b.step(DensePass::backward_weights);
     CHECK(step.scratch_bytes() == 256 + 256 + workspace);
     CHECK(step.fuses_bias());
@@ -212,14 +213,14 @@ TEST_CASE("a way of cuBLASLt's that it does not know any more is measured again"
     CHECK(measures(2000));
     CHECK_FALSE(measures(2000));
   }
-  // It may ask for more than there is for it.
+  // It may request more workspace than there is.
   b.lt.workspace = 20 << 20;
   b.set_times({0.04f, 0.06f, 0.08f});
   CHECK(measures(20 << 20));
   CHECK(b.log.lines.empty());
 }
 
-TEST_CASE("our own product is a way of small dense layers only") {
+TEST_CASE("our own product is a candidate for small dense layers only") {
   const auto ways = [](const DenseOp& op, std::size_t count) {
     Bench<MixedBFloat16> b;
     const std::size_t launches = b.gpu.launches;
@@ -235,7 +236,7 @@ TEST_CASE("our own product is a way of small dense layers only") {
   CHECK_FALSE(Product::may_win({512, 512, 512}));
 }
 
-TEST_CASE("where all ways of cuBLASLt fail, a kernel of our own does it, with a warning") {
+TEST_CASE("if all of cuBLASLt's algorithms fail, our own kernel runs, with a warning") {
   Bench<MixedBFloat16> b;
   for (const std::size_t n : {1u, 2u, 3u})
     b.lt.fail("cublasLtMatmul", CUBLAS_STATUS_EXECUTION_FAILED, n);
@@ -247,18 +248,18 @@ TEST_CASE("where all ways of cuBLASLt fail, a kernel of our own does it, with a 
                                  "running a matrix product failed: CUBLAS_STATUS_FAKE"));
 }
 
-TEST_CASE("a deterministic GPU takes cuBLASLt's first way, and measures nothing") {
+TEST_CASE("deterministic mode uses cuBLASLt's first algorithm and measures nothing") {
   Bench<Float32> b;
   b.open({0, {.deterministic = true}});
   for (const DensePass pass :
        {DensePass::forward, DensePass::backward_data, DensePass::backward_weights})
     CHECK(b.step(pass).by_cublaslt());
   CHECK(b.lt.count("cublasLtMatmul") == 0);
-  // The ways to add up parts of a sum are restricted, too.
+  // Reduction schemes are restricted too.
   CHECK(b.lt.count("cublasLtMatmulPreferenceSetAttribute") % 6 == 0);
 }
 
-TEST_CASE("what is not aligned goes through scratch") {
+TEST_CASE("unaligned operands go through scratch") {
   Bench<Float32> b;
   float* const w = b.w + 1;
   b.step(DensePass::forward).forward(*b.context, b.x, w, b.y, b.scratch, {b.packed});
@@ -269,7 +270,7 @@ TEST_CASE("what is not aligned goes through scratch") {
   CHECK(b.lt.product.bias == b.scratch + 256);
 }
 
-TEMPLATE_TEST_CASE("mixed precision multiplies in two bytes, and its weight gradients are float",
+TEMPLATE_TEST_CASE("mixed precision multiplies 16-bit operands and writes float weight gradients",
                    "", MixedBFloat16, MixedFloat16) {
   constexpr auto type = std::is_same_v<TestType, MixedFloat16> ? CUDA_R_16F : CUDA_R_16BF;
   Bench<TestType> b;
@@ -277,7 +278,7 @@ TEMPLATE_TEST_CASE("mixed precision multiplies in two bytes, and its weight grad
   const auto& p = b.lt.product;
   CHECK((p.a.type == type && p.b.type == type && p.d.type == type));
   CHECK(p.bias_type == type);
-  // The weights and the bias, rounded by one launch; backward finds them there.
+  // Weights and bias are converted in one launch; backward finds them.
   using Step = typename Bench<TestType>::Step;
   CHECK(Step::packed_bytes(b.op) == 80 + 256);
   CHECK(p.a.place == b.packed);
@@ -296,7 +297,7 @@ TEMPLATE_TEST_CASE("mixed precision multiplies in two bytes, and its weight grad
           }) == (ready ? 0 : 1));
     CHECK(p.a.place == b.packed);
   }
-  // A bias that would not be aligned behind the weights lies apart.
+  // A bias that would be unaligned after the weights is stored separately.
   b.op = {5, 3, true};
   CHECK(Step::packed_bytes(b.op) == 256 + 256);
   const Step odd = b.step(DensePass::forward);
@@ -309,7 +310,7 @@ TEMPLATE_TEST_CASE("mixed precision multiplies in two bytes, and its weight grad
   CHECK(p.d.place == b.w);
 }
 
-TEST_CASE("a product that finds weights packed is measured so, as work of its own") {
+TEST_CASE("a product with packed weights is measured separately, with them packed") {
   Bench<MixedBFloat16> b;
   const auto launches_of = [&](bool packed) {
     b.lt.forget();
@@ -323,13 +324,13 @@ TEST_CASE("a product that finds weights packed is measured so, as work of its ow
   CHECK(launches_of(false) == own + 3 * runs);
 }
 
-TEST_CASE("the policy Tf32 lets cuBLASLt round factors") {
+TEST_CASE("the policy Tf32 lets cuBLASLt round its inputs") {
   Bench<Tf32> b;
   b.step(DensePass::forward).forward(*b.context, b.x, b.w, b.y, b.scratch, {b.packed});
   CHECK(b.lt.product.compute == CUBLAS_COMPUTE_32F_FAST_TF32);
 }
 
-TEST_CASE("a ReLU behind a dense layer is an epilogue of forward only") {
+TEST_CASE("a ReLU after a dense layer is an epilogue of forward only") {
   Bench<Float32> b;
   const auto step = [&](DensePass pass) {
     return DenseStep<Float32>(b.op, *b.context, 3, pass, true);
@@ -352,7 +353,7 @@ TEST_CASE("a ReLU behind a dense layer is an epilogue of forward only") {
   CHECK(b.log.lines.empty());
 }
 
-TEST_CASE("without a way to add up a bias' gradient, a kernel of our own does") {
+TEST_CASE("without a fused bias gradient, our own kernel sums it") {
   Bench<Float32> b;
   b.lt.refused = {CUBLASLT_EPILOGUE_BGRADA};
   const auto step = b.step(DensePass::backward_weights);
@@ -364,7 +365,7 @@ TEST_CASE("without a way to add up a bias' gradient, a kernel of our own does") 
   CHECK(b.gpu.launches == launches + 1);
 }
 
-TEST_CASE("without cuBLASLt, or where it refuses, our own kernels run, with a line in the log") {
+TEST_CASE("without cuBLASLt, or if it refuses, our own kernels run and the log says so") {
   Bench<Float32> b;
   b.lt.refused = {CUBLASLT_EPILOGUE_BIAS};
   CHECK_FALSE(b.step(DensePass::forward).by_cublaslt());
@@ -390,7 +391,7 @@ TEST_CASE("without cuBLASLt, or where it refuses, our own kernels run, with a li
         "kernels, which are slower");
 }
 
-TEST_CASE("a product that fails while it runs is one sentence") {
+TEST_CASE("a product that fails at run time is one sentence") {
   Bench<Float32> b;
   const auto step = b.step(DensePass::forward);
   b.lt.fail("cublasLtMatmul", CUBLAS_STATUS_EXECUTION_FAILED);

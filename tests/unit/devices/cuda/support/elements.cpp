@@ -26,7 +26,7 @@ To bits_as(From bits) {
 }
 std::uint32_t bits_of(float x) { return bits_as<std::uint32_t>(x); }
 
-/// Each number of two bytes.
+/// All 65536 16-bit patterns.
 template <class A>
 std::vector<A> all_halves() {
   std::vector<A> all(0x10000);
@@ -58,8 +58,8 @@ std::vector<float> get(const std::vector<ActivationOf<D>>& x) {
 }  // namespace
 
 // On a GPU these are its cvt instructions, on the host the prelude's integer code.
-TEMPLATE_TEST_CASE("each number of two bytes is the float of core, and rounds to itself", "",
-                   CudaBFloat16, CudaFloat16) {
+TEMPLATE_TEST_CASE("each 16-bit number converts to the same float as in core, and rounds to itself",
+                   "", CudaBFloat16, CudaFloat16) {
   using A = ActivationOf<TestType>;
   TestGpu gpu;
   const std::vector<A> halves = all_halves<A>();
@@ -79,8 +79,8 @@ TEMPLATE_TEST_CASE("each number of two bytes is the float of core, and rounds to
   CHECK(nans == (std::is_same_v<A, bfloat16> ? 2 * 0x7F : 2 * 0x3FF));
 }
 
-TEMPLATE_TEST_CASE("a tie rounds to even, and what is next to a tie to the nearest", "",
-                   CudaBFloat16, CudaFloat16) {
+TEMPLATE_TEST_CASE("a tie rounds to even, and its neighbours to nearest", "", CudaBFloat16,
+                   CudaFloat16) {
   using A = ActivationOf<TestType>;
   TestGpu gpu;
   constexpr int infinity = std::is_same_v<A, bfloat16> ? 0x7F80 : 0x7C00;
@@ -91,7 +91,7 @@ TEMPLATE_TEST_CASE("a tie rounds to even, and what is next to a tie to the neare
     return double(float(A::of_bits(static_cast<std::uint16_t>(bits))));
   };
   for (int low = 0; low < infinity; ++low) {
-    // Above the largest number as if there were another.
+    // Above the largest number, as if there were a next one.
     const double step =
         low + 1 < infinity ? value(low + 1) - value(low) : value(low) - value(low - 1);
     const double middle = value(low) + step / 2;
@@ -113,8 +113,8 @@ TEMPLATE_TEST_CASE("a tie rounds to even, and what is next to a tie to the neare
   CHECK(wrong == 0);
 }
 
-TEMPLATE_TEST_CASE("floats of all sizes round as in core, and a NaN stays a NaN", "", CudaBFloat16,
-                   CudaFloat16) {
+TEMPLATE_TEST_CASE("floats of all magnitudes round as in core, and a NaN stays a NaN", "",
+                   CudaBFloat16, CudaFloat16) {
   using A = ActivationOf<TestType>;
   TestGpu gpu;
   std::vector<float> x;
@@ -130,7 +130,7 @@ TEMPLATE_TEST_CASE("floats of all sizes round as in core, and a NaN stays a NaN"
   CHECK(wrong == 0);
 }
 
-TEST_CASE("sums of buffers, of any size and in all types") {
+TEST_CASE("sums of buffers of any size and type") {
   TestGpu gpu;
   auto context = Cuda{}.open(1, 0);
   const auto scope = context.scope();
@@ -156,7 +156,7 @@ TEST_CASE("sums of buffers, of any size and in all types") {
   }
 }
 
-TEST_CASE("what is handed over to the host is zero on the GPU afterwards") {
+TEST_CASE("download_and_clear copies to the host and zeroes the GPU's memory") {
   TestGpu gpu;
   auto context = Cuda{}.open(1, 0);
   const auto scope = context.scope();

@@ -29,11 +29,11 @@ TEMPLATE_TEST_CASE("pooling over steps agrees with the reference", "", MaxPoolin
   check_against_reference(op, 4, numbers(op, 19 * 6, 0, 4));
 }
 
-TEST_CASE("of equal maxima the first gets the whole gradient, in every channel") {
+TEST_CASE("the first of equal maxima gets the whole gradient, in every channel") {
   gives_the_gradient_to_the_first_maximum<Tested>();
 }
 
-TEST_CASE("padding never wins a maximum, also among negative numbers") {
+TEST_CASE("padding never wins a maximum, even among negative numbers") {
   pools_negative_numbers_with_padding<Tested>();
 }
 
@@ -48,7 +48,7 @@ TEST_CASE("the mean of a window of thousands is exact enough") {
   check_against_reference(op, 1, n);
 }
 
-TEMPLATE_TEST_CASE("pooling of whole images of generated shapes agrees with the reference", "",
+TEMPLATE_TEST_CASE("global pooling of generated shapes agrees with the reference", "",
                    GlobalAveragePooling2D, GlobalMaxPooling2D) {
   pools_whole_images<Tested, TestType>();
 }

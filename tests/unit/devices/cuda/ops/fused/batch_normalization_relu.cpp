@@ -33,16 +33,16 @@ TEST_CASE("a normalization fused with its ReLU agrees with the two ops") {
 TEST_CASE("a normalization fused with a sum and its ReLU agrees with the three ops") {
   agrees_with_the_ops<Cuda, BatchNormalizationAddReLUOp>(22, tolerance, tolerance);
 }
-TEST_CASE("normalizations fused with what follows agree with the ops also in bfloat16", "[.slow]") {
+TEST_CASE("fused normalizations agree with the ops in bfloat16 too", "[.slow]") {
   agrees_with_the_ops<CudaBFloat16, BatchNormalizationReLUOp>(31, half_tolerance,
                                                               half_dw_tolerance);
   agrees_with_the_ops<CudaBFloat16, BatchNormalizationAddReLUOp>(32, half_tolerance,
                                                                  half_dw_tolerance);
 }
-TEST_CASE("a fused normalization of a batch that nobody wants the gradient of") {
+TEST_CASE("a fused normalization whose input gradient is not needed") {
   fuses_without_a_wanted_gradient<Tested>();
 }
-TEST_CASE("a fused normalization keeps what is not a number, as TensorFlow's ReLU does") {
+TEST_CASE("a fused normalization preserves NaN, as TensorFlow's ReLU does") {
   keeps_what_is_not_a_number<Tested>();
 }
 TEST_CASE("a residual network's plan fuses its normalizations") {

@@ -1,5 +1,5 @@
 /// \file
-/// Convolution, ReLU and max pooling in one pass beside the three ops one after the other.
+/// Convolution, ReLU and max pooling in one pass, compared with the three separate ops.
 #include <cmath>
 #include <limits>
 #include <string>
@@ -16,7 +16,7 @@ using namespace testing;
 
 namespace {
 
-/// A convolution and a pool for which the rule holds.
+/// A convolution and a pool to which the rule applies.
 ConvReLUPoolOp generated(Philox& g) {
   for (;;) {
     Conv2DOp conv = generated_convolution(g);
@@ -71,31 +71,31 @@ TEST_CASE("the largest filters and windows of a pooled convolution agree with th
   agrees<Cuda>(pooled(Conv2D<8, 7>::op(shape(22, 22, 1)), {4, 4}, {4, 4}), 3, tolerance, tolerance);
 }
 
-TEST_CASE("a pooled convolution agrees with the three ops also in types of two bytes", "[.slow]") {
+TEST_CASE("a pooled convolution agrees with the three ops in 16-bit types too", "[.slow]") {
   generated_agree<CudaBFloat16>(22, half_tolerance, half_dw_tolerance);
   generated_agree<CudaFloat16>(23, float16_tolerance, half_dw_tolerance);
 }
 
-TEST_CASE("the first layers of the tutorials, in all parts of a batch, agree with the three ops") {
+TEST_CASE("the tutorials' first layers agree with the three ops for every batch size") {
   const auto mnist = pooled(Conv2D<32, 3>::op(shape(28, 28, 1)));
   for (const std::size_t count : {1u, 33u}) {
     agrees<Cuda>(mnist, count, tolerance, tolerance);
     agrees<CudaBFloat16>(mnist, count, half_tolerance, half_dw_tolerance);
   }
   agrees<Cuda>(pooled(Conv2D<32, 3, same>::op(shape(32, 32, 3))), 5, tolerance, tolerance);
-  // Of more blocks than are added up at once, and images of more tiles than one.
+  // More blocks than are added up at once, and images of more than one tile.
   agrees<Cuda>(pooled(Conv2D<4, 3>::op(shape(6, 6, 1))), 700, tolerance, tolerance);
   agrees<Cuda>(pooled(Conv2D<5, 5>::op(shape(40, 600, 1))), 2, tolerance, tolerance);
 }
 
-TEST_CASE("of equal maxima the first wins, and none that is not positive") {
+TEST_CASE("ties go to the first maximum, and only a positive one wins") {
   Philox g(24);
   TestGpu gpu;
   for (int i = 0; i < generated_shapes; ++i) {
     const ConvReLUPoolOp op = generated(g);
     INFO(name_of(op, 3));
     Numbers n = numbers(op, op.conv.in.size(), weights_of(op.conv), 3);
-    // Small whole numbers: many ties, and every sum is exact.
+    // Small integers: many ties, and exact sums.
     for (auto* values : {&n.x, &n.w, &n.dy})
       for (float& v : *values) v = std::round(v);
     const auto expected = one_by_one(op, 3, n);
@@ -112,12 +112,12 @@ TEST_CASE("a pooled convolution without examples has no gradient") {
   CHECK(run<Cuda>(op, 0, n, {}, false).dw == std::vector<float>(n.w.size(), 0.0f));
 }
 
-TEST_CASE("what is not a number goes through a pooled convolution as through the three ops") {
+TEST_CASE("NaN passes through a pooled convolution as through the three ops") {
   TestGpu gpu;
   if (gpu.host() == nullptr) SKIP("NVIDIA's libraries have rules of their own");
   const ConvReLUPoolOp op = pooled(Conv2D<8, 2>::op(shape(9, 9, 1)));
   Numbers n = numbers(op, 81, weights_of(op.conv), 2);
-  // Of one window the first element, of others one behind it.
+  // In one window the first element wins, in others a later one.
   n.x[20] = n.x[81 + 40] = std::numeric_limits<float>::quiet_NaN();
   const std::vector<float> no_dy(2 * op.conv.out().size());
   const auto conv =
@@ -137,7 +137,7 @@ TEST_CASE("what is not a number goes through a pooled convolution as through the
 }
 
 TEST_CASE("the gradient of a pooled convolution is the slope of its result") {
-  // Few weights and far from ties: differences of the loss sum(dy y), which is linear there.
+  // Few weights, far from ties: finite differences of the loss sum(dy y), which is linear there.
   const ConvReLUPoolOp op = pooled(Conv2D<3, 2>::op(shape(7, 6, 2)));
   Numbers n = numbers(op, op.conv.in.size(), weights_of(op.conv), 4);
   TestGpu gpu;
@@ -178,7 +178,7 @@ struct CutWindows : Sequential<Input<27, 27, 1>, Conv2D<32, 3>, ReLU, MaxPooling
 
 }  // namespace
 
-TEST_CASE("the rule joins the first convolution, its ReLU and its pool, and no others") {
+TEST_CASE("the rule fuses the first convolution with its ReLU and pool, and no others") {
   CHECK(layers_of_steps<First, Cuda>() == std::vector<int>{3, 1});
   CHECK(layers_of_steps<First, CudaBFloat16>() == std::vector<int>{3, 1});
   CHECK(layers_of_steps<OddFilters, Cuda>() == std::vector<int>{3, 1});
