@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 """Checks that a program fails to compile, and how.
 
-The case begins with `// expect: <sentence>`; a long sentence goes on in the comment lines that
-follow at once. The compiler must refuse it with exactly one error, and the sentence must stand
-within the first ten lines of its output.
+The case begins with `// expect: <sentence>`; a long sentence continues in the comment lines that
+follow immediately. The compiler must report exactly one error, and the sentence must appear within
+the first ten lines of its output.
 
 With --precompile PATH... instead of a case: precompiles these headers into --folder. A case that
-includes one of them and runs with the same --folder reads it from there, which is much faster.
+includes one of them and runs with the same --folder uses the precompiled header, which is much
+faster.
 """
 import argparse
 import itertools

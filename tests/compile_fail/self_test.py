@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Proves run.py: one good case passes, and each kind of bad case is reported in its own words."""
+"""Tests run.py: a good case passes, and each kind of bad case is reported with a specific message."""
 import argparse
 import pathlib
 import subprocess
@@ -7,7 +7,7 @@ import sys
 import tempfile
 
 GOOD = '// expect: lockstep::Dense: no units; give a number\nstatic_assert(sizeof(int) == 0, "lockstep::Dense: no units; give a number");\n'
-CASES = {  # name: (source, what the runner must say; nothing when the case is good)
+CASES = {  # name: (source, expected message of the runner; None for a good case)
     "good": (GOOD, None),
     "folded": (GOOD.replace("units; give", "units;\n// give", 1), None),
     "compiles": ("// expect: x\nint main() {}\n", "it compiles"),

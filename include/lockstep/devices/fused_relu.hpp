@@ -32,7 +32,7 @@ struct DenseReLUOp {
 
 /// The first layers of an image network: y = max over windows of max(conv(x), 0). x is the batch
 /// itself, so no gradient with respect to x is needed. A device's kernel may restrict the rule
-/// further by a `fits` of its own.
+/// further by its own `fits`.
 struct ConvReLUPoolOp {
   static constexpr bool reads_batch = true;
   Conv2DOp conv;

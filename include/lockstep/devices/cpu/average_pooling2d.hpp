@@ -116,6 +116,7 @@ struct AveragePoolingKernel : KernelTraits {
                                              });
                     });
   }
+  /// dx = sum over the windows of a pixel of dy / (taps of the window inside the image).
   static void backward(const O& op, const Io<D>& io, Prepared& sums) {
     if (io.dx == nullptr) return;
     const Pooling2DWindow window = average_window(op);

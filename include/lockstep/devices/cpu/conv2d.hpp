@@ -131,6 +131,8 @@ class ConvolutionCalls {
  private:
   enum class Pass { forward, weights, data };
 
+  /// Sets up Winograd's transforms for all passes. Both backward passes use the same scratch, one
+  /// after the other.
   void prepare_winograd(const Conv2DOp& op, int threads, bool relu) {
     winograd_ = {op, WinogradPass::forward, threads, longest_vectors()};
     winograd_dx_ = {op, WinogradPass::input_gradient, threads, longest_vectors()};
@@ -185,6 +187,7 @@ class ConvolutionCalls {
       return onednn::is_slow(fixed) ? std::move(free) : std::move(fixed);
     };
 
+    // Forward: x, packed kernel, bias -> y.
     const PrimitiveDesc pd = fastest(Pass::forward);
     const MemoryDesc w(at, pd, dnnl_query_weights_md);
     forward_ = Call(
@@ -193,6 +196,7 @@ class ConvolutionCalls {
         forward_scratch_);
     pack_forward_ = onednn::LayoutChange(at, plain, w, forward_scratch_);
 
+    // Kernel gradient: x, dy -> dw, unpacked; the bias gradient is a column sum of dy.
     if (!mixed && !depthwise && FewChannelsGradient<T>::fits(op)) {
       few_channels_ = FewChannelsGradient<T>(op, threads);
       sums_ = backward_scratch_.add(few_channels_.scratch_bytes(op));
@@ -208,6 +212,7 @@ class ConvolutionCalls {
       has_unused_taps_ = mixed && !uses_all_taps(op);
     }
 
+    // Input gradient: dy, packed kernel -> dx.
     const PrimitiveDesc data = fastest(Pass::data);
     const MemoryDesc w_back(at, data, dnnl_query_weights_md);
     backward_data_ = Call(

@@ -54,6 +54,7 @@ class InnerProductCalls {
     return std::max(forward_scratch_.bytes(), backward_scratch_.bytes());
   }
 
+  /// io.y (count, units) = io.x (count, inputs) kernel + bias, then the ReLU, if any.
   void forward(const DenseOp& op, const Io<D>& io) {
     if (io.step.count == 0) return;
     if constexpr (std::is_same_v<A, float>) {
@@ -68,6 +69,8 @@ class InnerProductCalls {
               op.bias ? io.w + op.kernel_size() : nullptr});
   }
 
+  /// Writes io.dw and, unless it is null, io.dx. DenseTiles calls io.update for each block of
+  /// weights; the other ways call it once, at the end.
   void backward(const DenseOp& op, const Io<D>& io) {
     if constexpr (std::is_same_v<A, float>)
       if (tiles_ && io.step.count > 0)
@@ -110,6 +113,8 @@ class InnerProductCalls {
                      {io.dx, pack_backward_.pack(stream, io.scratch, io.w), dy});
   }
 
+  /// Creates oneDNN's calls and lays out scratch. With activations of another type than the
+  /// weights, each pass converts the kernel in scratch, from or to `plain`.
   [[gnu::noinline, gnu::cold]] void prepare(const DenseOp& op, const onednn::Site& at,
                                             std::ptrdiff_t n, int threads, bool relu) {
     using onednn::Call, onednn::MemoryDesc;

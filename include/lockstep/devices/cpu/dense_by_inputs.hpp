@@ -40,7 +40,8 @@ class DenseByInputs {
     return parts_bytes(op, count) + column_sums_bytes(threads_, static_cast<std::size_t>(op.units));
   }
 
-  /// y (count, units) = x (count, inputs) w (inputs, units) + bias (units), behind w if any.
+  /// y (count, units) = x (count, inputs) w (inputs, units) + bias, which follows w if there is
+  /// one.
   void forward(const DenseOp& op, const onednn::Site& at, std::size_t count, const float* x,
                const float* w, float* y, float* scratch) const {
     const auto units = static_cast<std::size_t>(op.units), size = count * units;

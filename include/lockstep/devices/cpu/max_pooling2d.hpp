@@ -27,7 +27,10 @@ static_assert(std::endian::native == std::endian::little,
               "lockstep::Cpu: max pooling packs its winners for little-endian machines; use "
               "Reference<float> on this one");
 
-/// Stores the winning taps of one vector of channels, one byte each.
+/// Stores the winning taps of one vector of channels, one byte each:
+///
+///   lanes (int32)   | t0 0 0 0 | t1 0 0 0 | t2 0 0 0 | ...
+///   memory          | t0 | t1 | t2 | ...
 template <std::size_t Width>
 [[gnu::always_inline]] inline void store_winners(std::byte* p,
                                                  const Lanes<std::int32_t, Width>& taps) {

@@ -37,6 +37,8 @@ template <std::size_t Width, class T, class A>
                                                  std::size_t first, std::size_t last, T* middle,
                                                  T* distances, T* squares) {
   using V = Lanes<T, Width>;
+  // Per vector of channels: pass 1 computes the mean, pass 2 the deviations from it. Rows alternate
+  // between two accumulators, which hides the latency of an addition.
   const T share = T(1) / static_cast<T>(rows);
   for (std::size_t k = first; k < last; k += lanes_of<T, Width>) {
     V sum{}, sum2{}, square{}, square2{}, v, v2;

@@ -69,6 +69,7 @@ MemoryDesc::MemoryDesc(const Site& at, const PrimitiveDesc& pd, dnnl_query_t whi
 #endif
 }
 
+// Memory objects hold no memory: each execution binds the caller's pointers to them.
 struct Call::State {
   explicit State(const Site& site) : at(site) {}
   ~State() {

@@ -30,6 +30,7 @@ struct SoftmaxKernel : KernelTraits {
     if (count == 0) return p;
     const auto scope = context.scope();
     const onednn::Site at{"softmax", op.out(), context.engine()};
+    // All axes before the last are rows of one matrix.
     const std::ptrdiff_t channels = op.in.channels(),
                          rows = static_cast<std::ptrdiff_t>(count * op.in.size()) / channels;
     const onednn::MemoryDesc data(at, onednn::data_type<ActivationOf<D>>(), {rows, channels},

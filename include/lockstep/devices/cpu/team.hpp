@@ -35,8 +35,8 @@ omp_proc_bind_t omp_get_proc_bind() noexcept;
 }
 #endif
 
-/// Runs f(data) on a team of `threads`: what g++ compiles `#pragma omp parallel` to, and part of
-/// libgomp's stable ABI.
+/// Runs f(data) on a team of `threads`. g++ compiles `#pragma omp parallel` to this call, which is
+/// part of libgomp's stable ABI.
 extern "C" void GOMP_parallel(void (*f)(void*), void* data, unsigned threads, unsigned flags);
 
 namespace lockstep::detail {

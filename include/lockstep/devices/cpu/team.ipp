@@ -56,6 +56,7 @@ class ForkWatch {
 };
 inline const ForkWatch fork_watch;
 
+// Returns the minimum if the system does not report its stack, so that such a thread is accepted.
 std::size_t stack_left() {
   pthread_attr_t attributes;
   if (pthread_getattr_np(pthread_self(), &attributes) != 0) return min_stack_bytes;
@@ -102,10 +103,13 @@ void check_thread_creation(std::size_t count) {
         threads.size() + 2, count + 1, std::generic_category().message(error));
 }
 
+// The order of the checks matters: each excludes a way in which libgomp would end the process or
+// wait for ever in the region below.
 int team_of(int threads) {
   TeamCache& cache = team_cache();
   if (!cache.stack_checked) check_stack();
   if (threads == 1 || omp_in_parallel() != 0 || cache.lost_pool) return 1;
+  // A smaller request is granted from a team that was formed before.
   if (threads <= cache.requested) return std::min(threads, cache.granted);
   const int wanted = std::min(threads, omp_get_thread_limit());
   check_thread_creation(static_cast<std::size_t>(wanted - 1));
@@ -115,6 +119,8 @@ int team_of(int threads) {
     std::size_t stack = min_stack_bytes;
   } count;
   const TeamSettings settings(wanted);
+  // Counts the team from within: only a running region knows how many threads the runtime granted,
+  // and how large their stacks are.
   GOMP_parallel(
       [](void* data) {
         Count& c = *static_cast<Count*>(data);
@@ -133,6 +139,7 @@ int team_of(int threads) {
   return count.threads;
 }
 
+// Several causes may hold; reports the one to fix first.
 std::string team_shortfall(int threads) {
   if (omp_in_parallel() != 0)
     return "inside an OpenMP parallel region each thread computes alone; create and use the model "

@@ -36,6 +36,7 @@ template <std::size_t Width, class T>
       T* const to = y + r * n.wide_row + n.at(c) * n.channels;  // (channels)
       for (int k = first; k < last; k += lanes_of<T, Width>) {
         V upper, lower, right;
+        // Horizontally in the rows above and below, then vertically between the two.
         load(upper, above + low + k);
         load(right, above + high + k);
         upper += (right - upper) * from.part;
@@ -138,6 +139,7 @@ struct Kernel<UpSampling2DOp, BasicCpu<P>> : KernelTraits {
   using T = typename D::real;
   using Nearest = detail::NearestUpSampling2D<D>;
 
+  /// Threads split the rows of y: every output pixel depends on x only.
   static void forward(const UpSampling2DOp& op, const Io<D>& io) {
     if (op.interpolation == Interpolation::nearest) return Nearest::forward(op, io);
     const detail::UpSamplingSizes n(op);
@@ -148,6 +150,7 @@ struct Kernel<UpSampling2DOp, BasicCpu<P>> : KernelTraits {
                               });
     });
   }
+  /// Threads split the examples: neighbouring rows of dy scatter to the same rows of dx.
   static void backward(const UpSampling2DOp& op, const Io<D>& io) {
     if (io.dx == nullptr) return;
     if (op.interpolation == Interpolation::nearest) return Nearest::backward(op, io);

@@ -1,4 +1,5 @@
 /// \file
+/// Add on the Cpu, compared with the reference.
 #include "lockstep/layers/add.hpp"
 
 #include "compare.hpp"

@@ -1,4 +1,5 @@
 /// \file
+/// Kernels of the Cpu do not allocate after their first run.
 #include "support/allocation_counter.hpp"
 
 #include <memory>

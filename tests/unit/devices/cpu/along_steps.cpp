@@ -1,4 +1,5 @@
 /// \file
+/// Conv1D and 1D pooling on the Cpu, compared with the reference.
 #include "lockstep/layers/along_steps.hpp"
 
 #include "compare.hpp"

@@ -1,4 +1,5 @@
 /// \file
+/// Average pooling on the Cpu, compared with the reference.
 #include "lockstep/layers/average_pooling2d.hpp"
 
 #include "compare.hpp"

@@ -1,4 +1,5 @@
 /// \file
+/// Concatenate on the Cpu, compared with the reference.
 #include "lockstep/layers/concatenate.hpp"
 
 #include "compare.hpp"

@@ -1,4 +1,5 @@
 /// \file
+/// Conv2D on the Cpu, in addition to the cases shared by all devices.
 #include "conv2d_3x3_ops.hpp"
 #include "lockstep/devices/cpu/fused/conv_relu.hpp"
 

@@ -1,4 +1,5 @@
 /// \file
+/// Conv2DTranspose on the Cpu, in addition to the shared cases.
 #include "lockstep/layers/conv2d_transpose.hpp"
 
 #include "compare.hpp"

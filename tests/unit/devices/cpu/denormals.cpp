@@ -1,4 +1,5 @@
 /// \file
+/// The scope that flushes denormals, and optimizers under it.
 #include "lockstep/devices/cpu/denormals.hpp"
 
 #include <catch2/catch_test_macros.hpp>

@@ -1,4 +1,5 @@
 /// \file
+/// Dense on the Cpu: the choice between its three implementations, and each of them.
 #include "lockstep/layers/dense.hpp"
 
 #include <cmath>

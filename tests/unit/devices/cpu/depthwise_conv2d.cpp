@@ -1,4 +1,5 @@
 /// \file
+/// DepthwiseConv2D on the Cpu, in addition to the shared cases.
 #include "lockstep/layers/depthwise_conv2d.hpp"
 
 #include "compare.hpp"

@@ -1,4 +1,5 @@
 /// \file
+/// The Cpu device: options, cores, threads, memory, errors and forked children.
 #include "lockstep/devices/cpu/device.hpp"
 
 #include <sched.h>

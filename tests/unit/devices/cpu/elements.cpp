@@ -1,4 +1,5 @@
 /// \file
+/// Element-wise sums, and conversions between float and bfloat16.
 #include "lockstep/devices/cpu/elements.hpp"
 
 #include <bit>

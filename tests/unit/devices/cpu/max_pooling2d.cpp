@@ -1,4 +1,5 @@
 /// \file
+/// Max pooling on the Cpu: the shared cases.
 #include "lockstep/layers/max_pooling2d.hpp"
 
 #include "compare.hpp"

@@ -1,4 +1,5 @@
 /// \file
+/// Parallel loops over OpenMP teams of any size, and core binding.
 #include "lockstep/devices/cpu/openmp.hpp"
 
 #include <catch2/catch_test_macros.hpp>

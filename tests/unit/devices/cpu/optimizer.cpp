@@ -1,4 +1,5 @@
 /// \file
+/// Vectorized and threaded optimizer updates, compared bitwise with the plain loop.
 #include <initializer_list>
 #include <vector>
 

@@ -1,4 +1,5 @@
 /// \file
+/// Activations on the Cpu: the shared cases, and a user-defined one.
 #include "compare.hpp"
 
 #include "unit/devices/pointwise.hpp"

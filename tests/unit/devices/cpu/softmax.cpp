@@ -1,4 +1,5 @@
 /// \file
+/// Softmax on the Cpu: the shared cases.
 #include "lockstep/layers/activations/softmax.hpp"
 
 #include "compare.hpp"

@@ -153,6 +153,7 @@ class DenseTiles {
     float* const panels = scratch + count_ * units;
     float* const transposed = panels + count_ * units;
     float* const rest = transposed + units * block;
+    // dy in panels, so that input_tile reads the R examples of a unit from consecutive memory.
     for_each_panel([&](auto rows, std::ptrdiff_t n) __attribute__((always_inline)) {
       constexpr std::ptrdiff_t R = rows.value;
       for (std::ptrdiff_t u = 0; u < units; ++u)
@@ -167,6 +168,7 @@ class DenseTiles {
       for (std::ptrdiff_t u = 0; u < units; ++u) db[u] = static_cast<float>(sum[u]);
       if (update) update(db, static_cast<std::size_t>(units));
     }
+    // Blocks of inputs from the last, possibly partial, to the first.
     for (std::ptrdiff_t i = (inputs_ - 1) / block * block; i >= 0; i -= block) {
       const std::ptrdiff_t size = std::min(block, inputs_ - i),
                            next = std::max(i - block, i % block);

@@ -52,6 +52,7 @@ template <std::size_t Width>
                                                  std::size_t label, float* g, double scale) {
   using V = Lanes<float, Width>;
   constexpr std::size_t step = lanes_of<float, Width>;
+  // Pass 1: the maximum. [0, whole) in vectors, the rest one by one, as in the passes below.
   const std::size_t whole = size - size % step;
   std::array<float, step> lane;
   float largest = p[0];
@@ -67,6 +68,7 @@ template <std::size_t Width>
   }
   for (std::size_t k = whole; k < size; ++k) largest = p[k] > largest ? p[k] : largest;
 
+  // Pass 2: exponentials, kept in g, and their sum. A float accumulates at most 16 of them.
   V v;
   double total = 0;
   for (std::size_t first = 0; first < whole; first += 16 * step) {
@@ -86,6 +88,7 @@ template <std::size_t Width>
     if (g != nullptr) g[k] = e;
     total += static_cast<double>(e);
   }
+  // Pass 3: g = scale (softmax - onehot).
   const float sum = static_cast<float>(total);
   if (g != nullptr) {
     const float factor = static_cast<float>(scale) / sum;
@@ -145,7 +148,7 @@ struct Kernel<SparseCategoricalCrossentropyOp, BasicCpu<P>> : KernelTraits {
   }
 
  private:
-  static constexpr std::size_t max_parts = 64;
+  static constexpr std::size_t max_parts = 64;  // independent of the thread count
 
   /// Weighted sum of row(...) over examples [first, last).
   template <class Row>

@@ -71,12 +71,14 @@ class WinogradConvolution {
     T* const u = reinterpret_cast<T*>(scratch);
     const std::size_t blocks = static_cast<std::size_t>(channels_ / lanes()) *
                                static_cast<std::size_t>(filters_ / lanes());
+    // Phase 1: all threads transform the kernel, which every tile needs.
     parallel_ranges(static_cast<int>(threads_), blocks, 4, [&](Slice mine, std::size_t) {
       run_with_vectors_of(bytes_, [&](auto bytes) __attribute__((always_inline)) {
         for (std::size_t i = mine.first; i < mine.first + mine.count; ++i)
           transform_kernel<bytes.value>(kernel, static_cast<int>(i), u);
       });
     });
+    // Phase 2: each thread transforms, multiplies and transforms back a range of the tiles.
     parallel_ranges(static_cast<int>(threads_), count * tiles_.size(), 16,
                     [&](Slice all, std::size_t index) {
                       T* const v = u + kernel_size() + index * workspace_size();

@@ -69,6 +69,7 @@ class WinogradKernelGradient {
             });
           }
         });
+    // Merge and inverse transform: threads split the channels, so each dw has one writer.
     const auto channels = static_cast<std::size_t>(channels_);
     parallel_ranges(static_cast<int>(threads_), channels, 8, [&](Slice mine, std::size_t) {
       run_with_vectors_of(bytes_, [&](auto bytes) __attribute__((always_inline)) {

@@ -166,6 +166,7 @@ class WinogradTiles {
     const std::ptrdiff_t channels = in_[2];
     for_each_row(tiles, [&](const Row& row) __attribute__((always_inline)) {
       for (std::ptrdiff_t c = 0; c < channels; c += lanes_of<T, Width>) {
+        // Rows of pixels outside of the image read zeros, with a step of 0.
         const T* from[4];
         std::ptrdiff_t step[4];
         for (int i = 0; i < 4; ++i) {
@@ -192,6 +193,7 @@ class WinogradTiles {
         V first[4], second[4], third[4], fourth[4];
         column(at, first);
         column(at + 1, second);
+        // Adjacent tiles share two of their four columns, which are transformed once.
         for (int t = 0; t < row.count; ++t) {
           at += 2;
           column(at, third);

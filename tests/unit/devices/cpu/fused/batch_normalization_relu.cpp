@@ -1,4 +1,5 @@
 /// \file
+/// BatchNormalization fused with its epilogue on the Cpu.
 #include "lockstep/devices/cpu/fused/batch_normalization_relu.hpp"
 
 #include "support/fused_normalization.hpp"

@@ -1,4 +1,5 @@
 /// \file
+/// Convolution fused with ReLU and max pooling, for each vector length.
 #include <cmath>
 #include <cstring>
 

@@ -1,4 +1,5 @@
 /// \file
+/// Convolution and Dense fused with ReLU on the Cpu.
 #include "lockstep/layers/activations/relu.hpp"
 #include "lockstep/layers/dense.hpp"
 #include "unit/devices/cpu/conv2d_ops.hpp"

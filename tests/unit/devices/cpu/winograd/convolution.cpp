@@ -1,4 +1,5 @@
 /// \file
+/// Winograd convolutions: accuracy, equal bits, NaN, and the shapes that they support.
 #include "lockstep/devices/cpu/winograd/convolution.hpp"
 
 #include <algorithm>

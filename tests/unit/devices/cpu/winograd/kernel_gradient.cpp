@@ -1,4 +1,5 @@
 /// \file
+/// Winograd kernel gradients: accuracy and equal bits.
 #include "lockstep/devices/cpu/winograd/kernel_gradient.hpp"
 
 #include "unit/devices/cpu/conv2d_3x3_ops.hpp"
