@@ -1,6 +1,6 @@
 /// \file
-/// Environment variables behind a function, so that tests need no setenv. Invariant: an empty
-/// variable counts as unset.
+/// Environment variables as a function, so that tests need no setenv. Invariant: an empty variable
+/// counts as unset.
 #pragma once
 
 #include <functional>

@@ -50,8 +50,9 @@ std::string_view json_kind(const JsonValue& value) {
   }
 }
 
-/// The common mistake behind invalid JSON; empty if none fits. `at` is where the parser stopped.
-/// The checks are ordered: a text can show several signs, and the first one is the likeliest cause.
+/// The common mistake that made the JSON invalid; empty if none fits. `at` is where the parser
+/// stopped. The checks are ordered: a text can show several signs, and the first one is the
+/// likeliest cause.
 inline std::string_view json_mistake(std::string_view text, std::size_t at) {
   const auto first = text.find_first_not_of(json_blanks);
   const std::string_view rest = text.substr(at);

@@ -76,7 +76,7 @@ inline ClusterSource spec_source(std::string name, const ClusterSpec& cluster,
                          places.type, to_string(task->type));
   } else if (!lockstep_rank) {
     source.missing = fmt::format(
-        "{} has a cluster, but nothing says which task of it this process is; write "
+        "{} has a cluster, but no task for this process; write "
         "\"task\":{{\"type\":\"worker\",\"index\":0}} into TF_CONFIG, or {}, or set LOCKSTEP_RANK",
         source.name, places.task_remedy);
   }
@@ -149,7 +149,7 @@ inline void refuse_contradiction(const ClusterSource& chosen, const ClusterSourc
       (!chosen.rank || !other.rank || chosen.rank == other.rank))
     return;
   throw ClusterError(
-      "{} says that this process is {}, {} says {}; unset the variables of one of them, or pick "
+      "{} describes this process as {}, {} as {}; unset the variables of one of them, or pick "
       "one with LOCKSTEP_LAUNCHER=tf_config, torchrun, mpi, slurm, pmi or none",
       chosen.name, describe_rank(chosen), other.name, describe_rank(other));
 }
@@ -277,12 +277,12 @@ inline void apply_rank(ClusterSource& chosen, const ClusterSettings& settings, b
                        std::vector<std::string>& notes) {
   if (!settings.rank || chosen.rank == settings.rank) return;
   if (rank_argument) {
-    notes.push_back(fmt::format("LOCKSTEP_RANK={} is ignored: {} says {}", *settings.rank,
+    notes.push_back(fmt::format("LOCKSTEP_RANK={} is ignored: {} gives {}", *settings.rank,
                                 chosen.name, describe_rank(chosen)));
     return;
   }
   if (chosen.rank)
-    throw ClusterError("LOCKSTEP_RANK={}, but {} says that this process is {}; unset one of them",
+    throw ClusterError("LOCKSTEP_RANK={}, but {} describes this process as {}; unset one of them",
                        *settings.rank, chosen.name, describe_rank(chosen));
   chosen.rank = settings.rank;
   check_ranks(chosen, "LOCKSTEP_RANK", "the number of chief and workers");

@@ -1,6 +1,6 @@
 /// \file
-/// What a process must know to join its job. Invariants: `world_size` is at least 1; a rank is
-/// below it; `chief` is set unless the process is alone.
+/// The description of a job, as a process needs it to join. Invariants: `world_size` is at least 1;
+/// a rank is below it; `chief` is set unless the process is alone.
 #pragma once
 
 #include <chrono>
@@ -17,7 +17,7 @@
 
 namespace lockstep {
 
-/// The address on which the chief listens if that is not its public address: behind NAT, in a
+/// The address on which the chief listens if that is not its public address: with NAT or in a
 /// container.
 struct BindAddress {
   std::string host;

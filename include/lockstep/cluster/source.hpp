@@ -20,7 +20,7 @@ namespace lockstep::detail {
 /// A job as one source describes it.
 struct ClusterSource {
   std::string name{};     ///< for messages: "torchrun", "TF_CONFIG"
-  std::string missing{};  ///< a sentence that says what is missing; empty: complete
+  std::string missing{};  ///< what is missing, as a sentence; empty: complete
   std::string job_id{};   ///< empty: the source has none
   std::size_t world_size = 0;
   std::optional<std::size_t> rank{};

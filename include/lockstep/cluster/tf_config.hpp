@@ -21,13 +21,13 @@ struct TfConfig {
   std::vector<std::string> notes{};  ///< unknown keys, one sentence each
 };
 
-/// Parses TF_CONFIG, either part of which may be missing. `ClusterSpec::check` tells whether the
+/// Parses TF_CONFIG, either part of which may be missing. `ClusterSpec::check` verifies that the
 /// task is in the cluster.
 /// \code
 ///   auto config = lockstep::parse_tf_config(R"({"cluster":{"worker":["10.0.0.1:12345"]},
 ///                                             "task":{"type":"worker","index":0}})");
 /// \endcode
-/// \throws ClusterError that names the entry by its path and says what to write instead.
+/// \throws ClusterError that names the entry by its path, with a correction.
 LOCKSTEP_COLD_DECL TfConfig parse_tf_config(std::string_view text,
                                             std::string_view name = "TF_CONFIG");
 

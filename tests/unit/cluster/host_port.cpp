@@ -9,7 +9,7 @@
 using lockstep::HostPort;
 using lockstep::parse_host_port;
 
-TEST_CASE("an address is read into one spelling and written back") {
+TEST_CASE("an address is parsed into canonical spelling and printed back") {
   struct Row {
     const char *entry, *host;
     unsigned port;
@@ -40,7 +40,7 @@ TEST_CASE("an address without a port is refused with the address to write") {
         "worker[0] \"external_machine_ip1\" has no port; write \"external_machine_ip1:12345\"");
 }
 
-TEST_CASE("the longest host of DNS is taken, a longer one is not") {
+TEST_CASE("the longest DNS name is accepted, a longer one is not") {
   const std::string label(63, 'a');
   const std::string longest = label + "." + label + "." + label + "." + std::string(61, 'b');
   REQUIRE(longest.size() == 253);
@@ -65,7 +65,7 @@ TEST_CASE("only addresses of this machine are loopback") {
   }
 }
 
-TEST_CASE("text of others is escaped and cut before it stands in a message") {
+TEST_CASE("untrusted text is escaped and shortened in messages") {
   CHECK(lockstep::detail::quote("a\nb\x1b\x7f\xc3") == "\"a\\x0ab\\x1b\\x7f\\xc3\"");
   CHECK(lockstep::detail::quote(std::string(81, 'x')) == "\"" + std::string(80, 'x') + "...\"");
   CHECK(lockstep::detail::quote(std::string(21, '\0')).size() == 2 + 20 * 4 + 3);

@@ -45,11 +45,11 @@ TEST_CASE("Open MPI on two machines needs the chief's address") {
         lockstep::HostPort{"node0", 2});
 }
 
-TEST_CASE("Open MPI on one machine needs no address: loopback, a port from the job's number") {
+TEST_CASE("Open MPI on one machine needs no address: loopback, and a port from the job number") {
   const Variables one{{"OMPI_COMM_WORLD_LOCAL_SIZE", "4"}, {"OMPI_COMM_WORLD_LOCAL_RANK", "2"}};
   CHECK(resolve(two_machines, one).chief ==
         lockstep::HostPort{"127.0.0.1", 1'531'576'320 % 4'096 + 61'440});
-  // Open MPI 5 has no such number, but a name.
+  // Open MPI 5 has a job name instead of a number.
   Variables five = one;
   five["OMPI_MCA_orte_hnp_uri"] = "";
   five["PMIX_NAMESPACE"] = "prterun-host-4711@1";
@@ -72,7 +72,7 @@ TEST_CASE("one rank alone needs no address") {
   CHECK_FALSE(job.chief);
 }
 
-TEST_CASE("PMI, MVAPICH and Intel MPI give rank and size") {
+TEST_CASE("PMI, MVAPICH and Intel MPI describe rank and size") {
   const Variables address{{"LOCKSTEP_COORDINATOR", "node0:12345"}};
   const auto intel = resolve({{"PMI_RANK", "1"},
                               {"PMI_SIZE", "2"},
@@ -91,7 +91,7 @@ TEST_CASE("PMI, MVAPICH and Intel MPI give rank and size") {
   CHECK(mvapich.chief == lockstep::HostPort{"node0", 12'345});
 }
 
-TEST_CASE("variables of MPI that describe no job are refused by name") {
+TEST_CASE("invalid MPI variables are refused by name") {
   struct Row {
     Variables variables;
     const char* fragment;

@@ -16,7 +16,7 @@ using lockstep::ResolvedCluster;
 using lockstep::Task;
 using lockstep::TaskType;
 
-/// A complete description by each source, in the order of their precedence.
+/// A complete description from each source, in order of precedence.
 struct Source {
   const char *name, *launcher;
   Variables (*variables)(std::size_t rank, std::size_t world);
@@ -78,7 +78,7 @@ bool contains(const std::string& text, const std::string& part) {
 
 }  // namespace
 
-TEST_CASE("each source alone describes the job, and is told") {
+TEST_CASE("each source describes the job on its own, and is reported") {
   for (const Source& source : sources) {
     CAPTURE(source.name);
     const auto job = resolve(source.variables(1, 3));
@@ -91,7 +91,7 @@ TEST_CASE("each source alone describes the job, and is told") {
   }
 }
 
-TEST_CASE("of two sources that agree the stronger one is taken") {
+TEST_CASE("of two sources that agree, the one with precedence is used") {
   for (std::size_t strong = 0; strong < sources.size(); ++strong) {
     for (std::size_t weak = strong + 1; weak < sources.size(); ++weak) {
       CAPTURE(sources[strong].name, sources[weak].name);
@@ -103,7 +103,7 @@ TEST_CASE("of two sources that agree the stronger one is taken") {
   }
 }
 
-TEST_CASE("two sources that differ in rank or world are refused, and both are named") {
+TEST_CASE("two sources that differ in rank or world size are refused, and both are named") {
   for (std::size_t strong = 0; strong < sources.size(); ++strong) {
     for (std::size_t weak = strong + 1; weak < sources.size(); ++weak) {
       CAPTURE(sources[strong].name, sources[weak].name);
@@ -112,16 +112,16 @@ TEST_CASE("two sources that differ in rank or world are refused, and both are na
                                                    static_cast<std::size_t>(world));
         const std::string message = refusal(both(sources[strong].variables(1, 3), other));
         CHECK(contains(
-            message, std::string(sources[strong].name) + " says that this process is rank 1 of 3"));
+            message, std::string(sources[strong].name) + " describes this process as rank 1 of 3"));
         CHECK(contains(message,
-                       fmt::format("{} says rank {} of {};", sources[weak].name, rank, world)));
+                       fmt::format("{} as rank {} of {};", sources[weak].name, rank, world)));
         CHECK(contains(message, "LOCKSTEP_LAUNCHER="));
       }
     }
   }
 }
 
-TEST_CASE("LOCKSTEP_LAUNCHER picks one of two sources that contradict each other") {
+TEST_CASE("LOCKSTEP_LAUNCHER selects one of two contradictory sources") {
   for (const Source& picked : sources) {
     if (*picked.launcher == '\0') continue;
     for (const Source& other : sources) {
@@ -137,7 +137,7 @@ TEST_CASE("LOCKSTEP_LAUNCHER picks one of two sources that contradict each other
   }
 }
 
-TEST_CASE("LOCKSTEP_LAUNCHER=mpi takes PMI's variables too, and none takes nothing") {
+TEST_CASE("LOCKSTEP_LAUNCHER=mpi also reads PMI variables, and none reads nothing") {
   auto variables = sources[5].variables(1, 3);
   variables["LOCKSTEP_LAUNCHER"] = "mpi";
   CHECK(resolve(variables).source == "PMI");
@@ -155,12 +155,12 @@ TEST_CASE("LOCKSTEP_LAUNCHER=mpi takes PMI's variables too, and none takes nothi
       contains(refusal(variables), "LOCKSTEP_LAUNCHER=\"ssh\" is not a launcher; write tf_config"));
 }
 
-TEST_CASE("without any description the error names TF_CONFIG, unless one worker is permitted") {
+TEST_CASE("without a description the error names TF_CONFIG, unless a single worker is permitted") {
   CHECK(refusal({}) ==
         "no cluster is described: set TF_CONFIG, or describe it in the program (.cluster = "
         "{.cluster = spec, .task = task}), or start the program with lockstep-run, torchrun, "
         "mpirun or srun; .cluster = {.allow_single = true} permits a single worker");
-  // A program whose user gives both by options names these.
+  // A program whose user sets both by options names those options.
   CHECK(refusal({}, {.options = "--cluster FILE and --task worker:0"}) ==
         "no cluster is described: set TF_CONFIG, or give --cluster FILE and --task worker:0, or "
         "start the program with lockstep-run, torchrun, mpirun or srun");
@@ -187,21 +187,21 @@ TEST_CASE("without any description the error names TF_CONFIG, unless one worker 
                  "LOCKSTEP_RANK also needs LOCKSTEP_WORLD_SIZE and LOCKSTEP_COORDINATOR"));
 }
 
-TEST_CASE("one worker alone is not permitted where something speaks of several") {
+TEST_CASE("a single worker is not permitted if a source describes several") {
   const ClusterArguments arguments{.allow_single = true};
   CHECK(contains(refusal({{"WORLD_SIZE", "2"}}, arguments), "torchrun: WORLD_SIZE is set"));
   CHECK(contains(refusal({{"PMI_SIZE", "2"}}, arguments), "PMI: a size is set"));
   CHECK(contains(refusal({{"OMPI_COMM_WORLD_SIZE", "2"}, {"OMPI_COMM_WORLD_RANK", "1"}}, arguments),
                  "Open MPI gives no address for rank 0"));
   CHECK(contains(refusal({{"TF_CONFIG", R"({"cluster":{"worker":["a:1","b:1"]}})"}}, arguments),
-                 "nothing says which task of it this process is"));
+                 "no task for this process"));
   CHECK(contains(refusal({{"LOCKSTEP_LAUNCHER", "slurm"}}, arguments), "LOCKSTEP_LAUNCHER=slurm"));
-  // A rank alone, as PMIx gives it to a single process too, speaks of nobody else.
+  // PMIx also sets a rank for a single process, so a rank alone does not imply other workers.
   CHECK(resolve({{"PMIX_RANK", "0"}}, arguments).source == "single process");
 }
 
-TEST_CASE("an incomplete source is ignored and told, a malformed one is not skipped") {
-  // Complete, but for RANK.
+TEST_CASE("an incomplete source is ignored with a note, an invalid one is an error") {
+  // Complete except for RANK.
   auto variables = both(tf_config(1, 3), {{"WORLD_SIZE", "3"}});
   auto job = resolve(variables);
   CHECK(job.source == "TF_CONFIG");
@@ -209,23 +209,23 @@ TEST_CASE("an incomplete source is ignored and told, a malformed one is not skip
   CHECK(job.notes[1] ==
         "ignored: torchrun: WORLD_SIZE is set, but RANK is not; start the program "
         "with torchrun, or set RANK");
-  // A stronger one that is incomplete gives way.
+  // An incomplete source yields to a complete one of lower precedence.
   variables =
       both({{"TF_CONFIG", R"({"task":{"type":"worker","index":0}})"}}, sources[2].variables(1, 3));
   job = resolve(variables);
   CHECK(job.source == "torchrun");
   CHECK(contains(job.notes.at(1), "ignored: TF_CONFIG has no \"cluster\""));
-  // One that is malformed does not.
+  // An invalid source does not.
   variables["TF_CONFIG"] = "{'cluster'";
   CHECK(contains(refusal(variables), "TF_CONFIG is not valid JSON"));
-  // A weaker one that is malformed does no harm.
+  // An invalid source of lower precedence is only noted.
   variables = both(tf_config(1, 3), {{"WORLD_SIZE", "many"}});
   job = resolve(variables);
   CHECK(job.source == "TF_CONFIG");
   CHECK(contains(job.notes.at(1), "ignored: WORLD_SIZE=\"many\" is not a non-negative integer"));
 }
 
-TEST_CASE("the program's own cluster and task go before the whole environment") {
+TEST_CASE("the program's own cluster and task override the environment") {
   ClusterArguments arguments;
   arguments.cluster = ClusterSpec{}.chief("c:1").worker("w:1");
   arguments.task = Task{TaskType::worker, 0};
@@ -243,7 +243,7 @@ TEST_CASE("the program's own cluster and task go before the whole environment") 
   }
   CHECK(resolve({{"TF_CONFIG", "{'"}}, arguments).rank == 1);
   CHECK(contains(resolve({{"LOCKSTEP_RANK", "0"}}, arguments).notes.at(1),
-                 "LOCKSTEP_RANK=0 is ignored: --cluster hosts.json says rank 1 of 2"));
+                 "LOCKSTEP_RANK=0 is ignored: --cluster hosts.json gives rank 1 of 2"));
 
   arguments.task = Task{TaskType::worker, 1};
   CHECK(refusal({}, arguments) == "--task 1 is out of range: cluster.worker has 1 host; write 0");
@@ -251,8 +251,8 @@ TEST_CASE("the program's own cluster and task go before the whole environment") 
   CHECK(contains(refusal({}, arguments), "--task is evaluator: an evaluator runs separately"));
   arguments.task.reset();
   CHECK(contains(refusal({}, arguments),
-                 "--cluster hosts.json has a cluster, but nothing says which task of it this "
-                 "process is; write \"task\":{\"type\":\"worker\",\"index\":0} into TF_CONFIG, or "
+                 "--cluster hosts.json has a cluster, but no task for this "
+                 "process; write \"task\":{\"type\":\"worker\",\"index\":0} into TF_CONFIG, or "
                  "name it in the program (.cluster = {.task = task}), or set LOCKSTEP_RANK"));
   arguments.options = "--cluster FILE and --task worker:0";
   CHECK(contains(refusal({}, arguments), "into TF_CONFIG, or give --task worker:0, or set"));
@@ -264,7 +264,7 @@ TEST_CASE("the program's own cluster and task go before the whole environment") 
                  "--cluster hosts.json has the job ps: parameter servers"));
 }
 
-TEST_CASE("a task alone is a place in the cluster of TF_CONFIG") {
+TEST_CASE("a task without a cluster refers to the cluster in TF_CONFIG") {
   ClusterArguments arguments;
   arguments.task = Task{TaskType::worker, 2};
   arguments.task_name = "--task";
@@ -282,7 +282,7 @@ TEST_CASE("a task alone is a place in the cluster of TF_CONFIG") {
   CHECK(contains(refusal(tf_config(1, 3), arguments), "--task 3 is out of range"));
 }
 
-TEST_CASE("LOCKSTEP_RANK fills an open rank and must not differ from a given one") {
+TEST_CASE("LOCKSTEP_RANK sets an open rank and must equal a given one") {
   const std::string cluster = R"({"cluster":{"worker":["a:1","b:1","c:1"]})";
   const std::string automatic = cluster + R"(,"task":{"type":"worker","index":"auto"}})";
   CHECK_FALSE(resolve({{"TF_CONFIG", automatic}}).rank);
@@ -293,19 +293,19 @@ TEST_CASE("LOCKSTEP_RANK fills an open rank and must not differ from a given one
   CHECK(resolve(both(tf_config(1, 3), {{"LOCKSTEP_RANK", "1"}})).rank == 1);
   CHECK(
       contains(refusal(both(tf_config(1, 3), {{"LOCKSTEP_RANK", "2"}})),
-               "LOCKSTEP_RANK=2, but TF_CONFIG says that this process is rank 1 of 3; unset one"));
+               "LOCKSTEP_RANK=2, but TF_CONFIG describes this process as rank 1 of 3; unset one"));
   CHECK(contains(refusal(both(sources[2].variables(1, 3), {{"LOCKSTEP_RANK", "2"}})),
-                 "LOCKSTEP_RANK=2, but torchrun says that this process is rank 1 of 3"));
+                 "LOCKSTEP_RANK=2, but torchrun describes this process as rank 1 of 3"));
   CHECK(contains(refusal({{"TF_CONFIG", R"({"cluster":{"chief":["c:1"],"worker":["a:1"]},)"
                                         R"("task":{"type":"worker","index":"auto"}})"},
                           {"LOCKSTEP_RANK", "0"}}),
                  "task.type is worker, but LOCKSTEP_RANK=0 is the chief"));
 }
 
-TEST_CASE("LOCKSTEP_JOB_ID goes before the launcher's; a cluster without id gives its text") {
+TEST_CASE("LOCKSTEP_JOB_ID overrides the launcher's id; without an id the description is used") {
   CHECK(resolve(both(sources[4].variables(1, 3), {{"LOCKSTEP_JOB_ID", "mine"}})).job_id == "mine");
   CHECK(resolve(sources[4].variables(1, 3)).job_id == "1.0");
-  // TF_CONFIG's workers may be started by several steps: Slurm's number is not theirs.
+  // The workers of a TF_CONFIG may span several Slurm steps, so a step's id is not the job's.
   const auto job = resolve(both(tf_config(1, 3), sources[4].variables(1, 3)));
   CHECK(job.job_id.empty());
   CHECK(job.description() == R"({"worker":["10.0.0.1:1","10.0.0.2:1","10.0.0.3:1"]})");
@@ -399,7 +399,7 @@ TEST_CASE(
   }
 }
 
-TEST_CASE("LOCKSTEP_RENDEZVOUS_TIMEOUT is seconds, 60 without it") {
+TEST_CASE("LOCKSTEP_RENDEZVOUS_TIMEOUT is in seconds and defaults to 60") {
   using std::chrono::milliseconds;
   const auto timeout = [](const char* text) {
     return resolve(both(tf_config(1, 3), {{"LOCKSTEP_RENDEZVOUS_TIMEOUT", text}}))
@@ -413,7 +413,7 @@ TEST_CASE("LOCKSTEP_RENDEZVOUS_TIMEOUT is seconds, 60 without it") {
                    "LOCKSTEP_RENDEZVOUS_TIMEOUT=\""));
 }
 
-TEST_CASE("the program's timeouts go before the variables, the variables before the defaults") {
+TEST_CASE("the program's timeouts override the variables, and those the defaults") {
   using std::chrono::milliseconds;
   const auto set = both(tf_config(1, 3), {{"LOCKSTEP_SILENCE_TIMEOUT", "20"},
                                           {"LOCKSTEP_VERDICT_TIMEOUT", "0.5"},
@@ -448,7 +448,7 @@ TEST_CASE("the program's timeouts go before the variables, the variables before 
     CHECK_THROWS_AS(lockstep::detail::complete_timeouts(wrong, 2), lockstep::UsageError);
 }
 
-TEST_CASE("the local place is counted from the addresses of the same machine") {
+TEST_CASE("the local rank is derived from the addresses on the same machine") {
   const std::string cluster = R"({"cluster":{"chief":["a:1"],"worker":["b:1","a:2","b:2","a:3"]},)";
   const auto job = resolve({{"TF_CONFIG", cluster + R"("task":{"type":"worker","index":1}})"}});
   CHECK(job.rank == 2);
@@ -462,7 +462,7 @@ TEST_CASE("the local place is counted from the addresses of the same machine") {
   CHECK(loopback.local_size == 2);
 }
 
-TEST_CASE("localhost beside another machine is told, since each machine takes it for itself") {
+TEST_CASE("a cluster that mixes localhost and other machines gets a warning") {
   const auto job = resolve({{"TF_CONFIG", R"({"cluster":{"worker":["localhost:1","10.0.0.2:1"]},)"
                                           R"("task":{"type":"worker","index":1}})"}});
   REQUIRE(job.notes.size() == 2);
@@ -470,7 +470,7 @@ TEST_CASE("localhost beside another machine is told, since each machine takes it
       contains(job.notes[1], "worker:0 is at localhost:1, which every machine resolves to itself"));
 }
 
-TEST_CASE("the process' environment is read without change") {
+TEST_CASE("the process environment is read unchanged") {
   const auto environment = lockstep::process_environment();
   CHECK(environment("PATH").has_value());
   CHECK_FALSE(environment("LOCKSTEP_THIS_IS_NOT_SET"));

@@ -30,7 +30,7 @@ std::string refusal(const Variables& changes) {
 
 }  // namespace
 
-TEST_CASE("a Slurm step gives rank, world, the first host and a port from the job's number") {
+TEST_CASE("a Slurm step describes rank, world size, first host, and a port from the job id") {
   const auto job = resolve(step);
   CHECK(job.source == "Slurm");
   CHECK(job.job_id == "4711.2");
@@ -44,23 +44,23 @@ TEST_CASE("a Slurm step gives rank, world, the first host and a port from the jo
             .local_size == 1);
 }
 
-TEST_CASE("a step that is smaller than its job counts its own tasks") {
+TEST_CASE("a step that is smaller than its job uses its own task count") {
   const auto job = resolve(step, {{"SLURM_NTASKS", "64"}, {"SLURM_STEP_NUM_TASKS", "5"}});
   CHECK(job.world_size == 5);
 }
 
-TEST_CASE("outside of a step of more than one task Slurm's variables say nothing") {
+TEST_CASE("Slurm's variables are ignored outside a step of several tasks") {
   const char* const nothing = "no cluster is described: set TF_CONFIG";
   CHECK(refusal({{"SLURM_STEP_ID", ""}}).starts_with(nothing));
   CHECK(refusal({{"SLURM_NTASKS", "1"}}).starts_with(nothing));
   CHECK(refusal({{"SLURM_NTASKS", ""}}).starts_with(nothing));
   CHECK(refusal({{"SLURM_STEP_NUM_TASKS", "1"}}).starts_with(nothing));
-  // The shell that salloc starts, and the batch script.
+  // The shell of salloc, and the batch script.
   CHECK(refusal({{"SLURM_STEP_ID", "4294967290"}}).starts_with(nothing));
   CHECK(refusal({{"SLURM_STEP_ID", "4294967291"}}).starts_with(nothing));
 }
 
-TEST_CASE("variables of Slurm that are wrong or contradict each other are refused by name") {
+TEST_CASE("invalid or contradictory Slurm variables are refused by name") {
   struct Row {
     Variables changes;
     const char* fragment;

@@ -63,7 +63,7 @@ std::string refusal(const std::string& text) {
 
 }  // namespace
 
-TEST_CASE("a Slurm list has the hosts that Slurm's manual says") {
+TEST_CASE("a Slurm list has the hosts of the examples in Slurm's manual") {
   using Hosts = std::vector<std::string>;
   CHECK(all(HostList("tux", "l")) == Hosts{"tux"});
   CHECK(all(HostList("tux1,tux2", "l")) == Hosts{"tux1", "tux2"});
@@ -81,7 +81,7 @@ TEST_CASE("a Slurm list has the hosts that Slurm's manual says") {
   CHECK(HostList("n[000000000000000001]", "l")[0] == "n000000000000000001");
 }
 
-TEST_CASE("2,000 random Slurm lists are what a brute-force expansion says") {
+TEST_CASE("2,000 random Slurm lists equal a brute-force expansion") {
   std::mt19937 random(20'240'607);
   const auto below = [&](unsigned n) { return static_cast<unsigned>(random() % n); };
   for (int round = 0; round < 2'000; ++round) {
@@ -110,7 +110,7 @@ TEST_CASE("2,000 random Slurm lists are what a brute-force expansion says") {
   }
 }
 
-TEST_CASE("a wrong Slurm list is refused with the place of the fault") {
+TEST_CASE("an invalid Slurm list is refused with the position of the error") {
   struct Row {
     std::string text, fragment;
   };
@@ -165,7 +165,7 @@ TEST_CASE("a wrong Slurm list is refused with the place of the fault") {
   }
 }
 
-TEST_CASE("tasks per node are what Slurm's manual says") {
+TEST_CASE("tasks per node equal the examples in Slurm's manual") {
   const TasksPerNode tasks("2(x3),1", "T");
   CHECK(tasks.nodes() == 4);
   CHECK(tasks.tasks() == 7);
@@ -178,7 +178,7 @@ TEST_CASE("tasks per node are what Slurm's manual says") {
   CHECK(TasksPerNode("1000(x1000000)", "T").tasks() == 1'000'000'000);
 }
 
-TEST_CASE("wrong tasks per node are refused") {
+TEST_CASE("invalid tasks per node are refused") {
   struct Row {
     const char *text, *fragment;
   };

@@ -12,7 +12,7 @@ using lockstep::ClusterSpec;
 using lockstep::Task;
 using lockstep::TaskType;
 
-TEST_CASE("a cluster from code prints its JSON with sorted keys, which reads back as itself") {
+TEST_CASE("a cluster built in code prints sorted JSON, which parses to the same cluster") {
   const auto cluster = ClusterSpec{}
                            .worker("10.0.0.2:2222")
                            .worker("Node3:2222")
@@ -27,7 +27,7 @@ TEST_CASE("a cluster from code prints its JSON with sorted keys, which reads bac
         Task{TaskType::worker, {}});
 }
 
-TEST_CASE("the order in which jobs were written does not change the JSON") {
+TEST_CASE("the order of insertion does not change the JSON") {
   const auto a = lockstep::parse_cluster(R"({"worker":["b:1","c:1"],"chief":["a:1"]})", "a");
   const auto b =
       lockstep::parse_cluster(R"({ "chief" : ["A:1"], "worker":{"1":"c:1","0":"b:1"}})", "b");
@@ -35,7 +35,7 @@ TEST_CASE("the order in which jobs were written does not change the JSON") {
   CHECK(a.json() == b.json());
 }
 
-TEST_CASE("the chief is rank 0 and the workers follow; the evaluator is not counted") {
+TEST_CASE("the chief is rank 0 and the workers follow; the evaluator has no rank") {
   const auto cluster = ClusterSpec{}.chief("a:1").worker("b:1").worker("c:1").evaluator("e:1");
   CHECK(cluster.world_size() == 3);
   CHECK(cluster.rank({TaskType::chief, 0}) == 0);
@@ -46,7 +46,7 @@ TEST_CASE("the chief is rank 0 and the workers follow; the evaluator is not coun
   CHECK(to_string(cluster.address(2)) == "c:1");
 }
 
-TEST_CASE("without a chief worker i is rank i, and worker 0 is the chief") {
+TEST_CASE("without a chief, worker i is rank i and worker 0 acts as chief") {
   const auto cluster = ClusterSpec{}.worker("b:1").worker("c:1");
   CHECK(cluster.world_size() == 2);
   CHECK(cluster.rank({TaskType::worker, 0}) == 0);
@@ -55,7 +55,7 @@ TEST_CASE("without a chief worker i is rank i, and worker 0 is the chief") {
   CHECK(cluster.task(1) == Task{TaskType::worker, 1});
 }
 
-TEST_CASE("the table has a line for each rank and marks the chief and this process") {
+TEST_CASE("the table has a line per rank and marks the chief and this process") {
   const auto cluster = ClusterSpec{}.chief("10.0.0.1:12345").worker("b:1");
   CHECK(cluster.table(1) ==
         "rank  task          address\n"
@@ -63,7 +63,7 @@ TEST_CASE("the table has a line for each rank and marks the chief and this proce
         "   1  worker:0      b:1  (this process)\n");
 }
 
-TEST_CASE("a builder refuses what the parser refuses, at once") {
+TEST_CASE("the builder refuses the same errors as the parser") {
   CHECK(sentence([] { ClusterSpec{}.worker("a:1").worker("b"); }) ==
         "worker[1] \"b\" has no port; write \"b:12345\"");
   CHECK(sentence([] { ClusterSpec{}.chief("a:1").worker("A:1"); }) ==
@@ -77,7 +77,7 @@ TEST_CASE("a builder refuses what the parser refuses, at once") {
   CHECK(sentence([] { ClusterSpec{}.check(); }).starts_with("cluster has no chief and no worker"));
 }
 
-TEST_CASE("a failed insertion leaves the cluster as it was") {
+TEST_CASE("a failed insertion leaves the cluster unchanged") {
   auto cluster = ClusterSpec{}.worker("a:1");
   CHECK(sentence([&] { cluster.worker("a:1"); }) != "no error");
   CHECK(cluster == ClusterSpec{}.worker("a:1"));
@@ -91,7 +91,7 @@ TEST_CASE("a cluster is capped at 65,536 hosts") {
         std::string::npos);
 }
 
-TEST_CASE("a task is read from TYPE:INDEX") {
+TEST_CASE("a task is parsed from TYPE:INDEX") {
   CHECK(lockstep::parse_task("worker:0", "--task") == Task{TaskType::worker, 0});
   CHECK(lockstep::parse_task("chief:0", "--task") == Task{TaskType::chief, 0});
   CHECK(lockstep::parse_task("worker:12", "--task") == Task{TaskType::worker, 12});
@@ -100,7 +100,7 @@ TEST_CASE("a task is read from TYPE:INDEX") {
   CHECK(to_string(Task{TaskType::worker, {}}) == "worker:auto");
 }
 
-TEST_CASE("a wrong task of the command line is refused with what to write") {
+TEST_CASE("an invalid task is refused with a correction") {
   struct Row {
     const char *entry, *fragment;
   };

@@ -27,7 +27,7 @@ PhaseTimes times(double data, double forward, double reduce) {
 
 }  // namespace
 
-TEST_CASE("each moment counts for the phase that was entered last, once") {
+TEST_CASE("each moment counts once, for the phase entered last") {
   lockstep::PhaseClock clock;
   const auto start = lockstep::PhaseClock::Clock::now();
   clock.read_and_reset(start);
@@ -39,12 +39,12 @@ TEST_CASE("each moment counts for the phase that was entered last, once") {
   CHECK(of(first, Phase::forward) == Catch::Approx(2.5));
   CHECK(of(first, Phase::reduce) == Catch::Approx(0.5));
   CHECK(std::accumulate(first.begin(), first.end(), 0.0) == Catch::Approx(4));
-  const PhaseTimes second = clock.read_and_reset(start + 6s);  // forward goes on
+  const PhaseTimes second = clock.read_and_reset(start + 6s);  // forward continues
   CHECK(of(second, Phase::forward) == Catch::Approx(2));
   CHECK(std::accumulate(second.begin(), second.end(), 0.0) == Catch::Approx(2));
 }
 
-TEST_CASE("the table has the phases that anybody was in, and names who works longest") {
+TEST_CASE("the table has the phases that occurred, and names the rank that works longest") {
   const std::array ranks{times(0.5, 1, 2), times(0, 3, 0.25), times(0, 1.25, 2)};
   CHECK(lockstep::detail::straggler_table(4, ranks) ==
         "epoch 5, seconds per rank:\n"
@@ -63,7 +63,7 @@ TEST_CASE("with two ranks the slower one is compared with the other") {
   CHECK(lockstep::detail::straggler_table(0, alone).ends_with("\n  rank 0 works longest"));
 }
 
-TEST_CASE("ranks that did nothing have a table, too") {
+TEST_CASE("ranks without any work get a table too") {
   const std::array<PhaseTimes, 2> ranks{};
   CHECK(lockstep::detail::straggler_table(0, ranks) ==
         "epoch 1, seconds per rank:\n"

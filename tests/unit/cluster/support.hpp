@@ -1,5 +1,5 @@
 /// \file
-/// Environments made of a table, and the sentence of an error.
+/// Environments from a table, and the message of an error.
 #pragma once
 
 #include <initializer_list>
@@ -22,7 +22,7 @@ inline lockstep::Environment environment(Variables variables) {
   };
 }
 
-/// What `f` throws as a ClusterError; "no error" if it does not.
+/// The message of the ClusterError that `f` throws; "no error" if none.
 template <class F>
 std::string sentence(F&& f) {
   try {
@@ -33,7 +33,7 @@ std::string sentence(F&& f) {
   return "no error";
 }
 
-/// One line of printable ASCII that nobody has to scroll through.
+/// True for one line of printable ASCII of readable length.
 inline bool fit_to_print(const std::string& message) {
   for (const char c : message)
     if (c < ' ' || c > '~') return false;

@@ -16,9 +16,9 @@ namespace {
 struct Row {
   std::string text;
   std::size_t world;
-  int rank;  ///< -1: given by the chief
+  int rank;  ///< -1: assigned by the chief
   const char* json;
-  std::size_t notes = 1;  ///< the first one says where the cluster comes from
+  std::size_t notes = 1;  ///< the first one names the source of the cluster
 };
 
 const char* const two = R"({"worker":["a:1","b:1"]})";
@@ -49,7 +49,7 @@ const Row rows[] = {
     {with(R"({"chief":["a:1"]})", place("chief", "0")), 1, 0, R"({"chief":["a:1"]})"},
     {with(R"({"chief":["a:1"],"worker":["b:1"]})", place("worker", R"("auto")")), 2, -1,
      R"({"chief":["a:1"],"worker":["b:1"]})"},
-    // The evaluator is a group of its own.
+    // The evaluator is separate.
     {with(R"({"evaluator":["e:1"],"worker":["a:1","b:1"]})", place("worker", "1")), 2, 1,
      R"({"evaluator":["e:1"],"worker":["a:1","b:1"]})"},
     {with(R"({"evaluator":["e:1"],"chief":["c:1"],"worker":["a:1"]})", place("worker", "0")), 2, 1,
@@ -62,7 +62,7 @@ const Row rows[] = {
     {R"({"sparseCluster":{"worker":{"0":"a:1","1":"b:1"}},"task":{"type":"worker","index":1}})", 2,
      1, two},
     {R"({"sparseCluster":{"worker":["a:1","b:1"]},"task":{"type":"worker","index":0}})", 2, 0, two},
-    // Kubeflow's, and what else TensorFlow reads or ignores.
+    // Kubeflow's keys, and others that TensorFlow reads or ignores.
     {R"({"cluster":{"worker":["job-worker-0.ns.svc:2222","job-worker-1.ns.svc:2222"]},)"
      R"("task":{"type":"worker","index":0},"environment":"cloud"})",
      2, 0, R"({"worker":["job-worker-0.ns.svc:2222","job-worker-1.ns.svc:2222"]})", 2},
@@ -93,7 +93,7 @@ const Row rows[] = {
      R"({"worker":["same:1","same:2"]})"},
     {with(R"({"worker":["127.0.0.1:1","10.0.0.2:1"]})", place("worker", "0")), 2, 0,
      R"({"worker":["127.0.0.1:1","10.0.0.2:1"]})", 2},
-    // JSON's own freedoms.
+    // Variants that JSON allows.
     {" \t\r\n" + with(two, place("worker", "0")) + "\n\n", 2, 0, two},
     {with("{\n  \"worker\": [\n    \"a:1\",\n    \"b:1\"\n  ]\n}", place("worker", "0")), 2, 0,
      two},
@@ -105,7 +105,7 @@ const Row rows[] = {
 
 }  // namespace
 
-TEST_CASE("a right TF_CONFIG gives the cluster and this process' rank") {
+TEST_CASE("a valid TF_CONFIG describes the cluster and this process' rank") {
   STATIC_CHECK(std::size(rows) >= 40);
   for (const Row& row : rows) {
     CAPTURE(row.text);
@@ -124,7 +124,7 @@ TEST_CASE("a right TF_CONFIG gives the cluster and this process' rank") {
   }
 }
 
-TEST_CASE("keys of TF_CONFIG that mean nothing here are named") {
+TEST_CASE("unknown keys of TF_CONFIG are named") {
   const auto config = lockstep::parse_tf_config(
       R"({"rpc_layer":"grpc","task":{"type":"worker","index":0,"trial":1}})");
   REQUIRE(config.notes.size() == 2);
@@ -132,8 +132,8 @@ TEST_CASE("keys of TF_CONFIG that mean nothing here are named") {
   CHECK(config.notes[1] == "TF_CONFIG: task.\"trial\" is not known to lockstep and is ignored");
 }
 
-TEST_CASE("hostile JSON costs neither stack nor much memory") {
-  // Deep below a key that is ignored: nothing may recurse, not even while it is destroyed.
+TEST_CASE("hostile JSON uses neither stack nor much memory") {
+  // Deep nesting below an ignored key: neither parsing nor destruction may recurse.
   const std::string deep(400'000, '[');
   const std::string text =
       R"({"x":)" + deep + std::string(400'000, ']') + R"(,"cluster":{"worker":["a:1"]}})";
@@ -145,7 +145,7 @@ TEST_CASE("hostile JSON costs neither stack nor much memory") {
         }).starts_with("TF_CONFIG: cluster.worker[1] is a number"));
 }
 
-TEST_CASE("a cluster of the largest size is read and checked in reasonable time") {
+TEST_CASE("a cluster of the maximum size is parsed and checked in reasonable time") {
   std::string text = R"({"worker":["n0:1")";
   for (int i = 1; i < 60'000; ++i) text += ",\"n" + std::to_string(i) + ":1\"";
   const auto cluster = lockstep::parse_cluster(text + "]}", "text");
@@ -153,7 +153,7 @@ TEST_CASE("a cluster of the largest size is read and checked in reasonable time"
   CHECK(to_string(cluster.address(59'999)) == "n59999:1");
 }
 
-TEST_CASE("a file holds what stands at cluster") {
+TEST_CASE("a cluster file holds the value of TF_CONFIG's cluster") {
   const auto path = std::filesystem::temp_directory_path() / "lockstep_cluster_file.json";
   const auto write = [&](const std::string& text) {
     std::ofstream(path, std::ios::binary) << text;

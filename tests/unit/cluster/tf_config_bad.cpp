@@ -170,7 +170,7 @@ const Row clusters[] = {
     {cluster(R"({"worker":{"0":["a:1"]}})"), "cluster.worker[0] is a list"},
     {R"({"sparseCluster":{"worker":{"1":"b:1"}},"task":{"type":"worker","index":1}})",
      "sparseCluster.worker has the index 1 but not 0"},
-    // What cannot train synchronously.
+    // Jobs that cannot train synchronously.
     {cluster(R"({"ps":["p:1"],"worker":["a:1"]})"),
      "TF_CONFIG: cluster has the job ps: parameter servers train asynchronously"},
     {cluster(R"({"ps":["p:1"]})"), "cluster has the job ps"},
@@ -181,7 +181,7 @@ const Row clusters[] = {
 };
 
 const Row tasks[] = {
-    {R"({"cluster":{"worker":["a:1","b:1"]}})", "nothing says which task of it this process is"},
+    {R"({"cluster":{"worker":["a:1","b:1"]}})", "no task for this process"},
     {task("null"), R"(task is null; write an object: {"type":"worker","index":0})"},
     {task("0"), "task is a number"},
     {task(R"("worker:0")"), "task is a string"},
@@ -261,12 +261,10 @@ void check(const Row (&rows)[n]) {
 
 }  // namespace
 
-TEST_CASE("a TF_CONFIG that is no JSON is refused with the mistake, where one is known") {
-  check(syntax);
-}
-TEST_CASE("a TF_CONFIG with a wrong cluster is refused by path") { check(clusters); }
-TEST_CASE("a TF_CONFIG with a wrong task is refused by path") { check(tasks); }
+TEST_CASE("a TF_CONFIG that is not JSON is refused with the likely mistake") { check(syntax); }
+TEST_CASE("a TF_CONFIG with an invalid cluster is refused by path") { check(clusters); }
+TEST_CASE("a TF_CONFIG with an invalid task is refused by path") { check(tasks); }
 
-TEST_CASE("the table of wrong TF_CONFIGs has at least 200 rows with that of the hosts") {
+TEST_CASE("the tables of invalid TF_CONFIGs keep their size") {
   STATIC_CHECK(std::size(syntax) + std::size(clusters) + std::size(tasks) >= 170);
 }

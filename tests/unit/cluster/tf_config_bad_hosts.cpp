@@ -6,7 +6,7 @@
 
 namespace {
 
-/// What stands in the JSON for the second worker, and what the message says after its path.
+/// The JSON of the second worker, and a part of the message after its path.
 struct Row {
   std::string json, fragment;
 };
@@ -14,7 +14,7 @@ struct Row {
 const std::string many(300, 'h');
 
 const Row rows[] = {
-    // A seed of this project lists its machines like this.
+    // A common mistake: host names without ports.
     {R"("external_machine_ip1")",
      R"("external_machine_ip1" has no port; write "external_machine_ip1:12345")"},
     {R"("10.0.0.2")", R"("10.0.0.2" has no port; write "10.0.0.2:12345")"},
@@ -69,7 +69,7 @@ const Row rows[] = {
      R"("b::1" has no port, and an IPv6 address needs brackets; write "[b::1]:12345")"},
     {R"("x::1")", R"(has more than one colon)"},
     {R"("b:1:2")", R"(has more than one colon)"},
-    // Users and protocols.
+    // User names and URL schemes.
     {R"("root@10.0.0.2:1")",
      R"(has a user name, which an address does not have; write "10.0.0.2:1")"},
     {R"("a@b@c:1")", R"(has a user name, which an address does not have; write "c:1")"},
@@ -107,9 +107,9 @@ const Row rows[] = {
     {R"("[fe80::1%/etc]:80")", R"(is not a valid IPv6 address)"},
     {R"("[::1]:80:90")", R"(has the port "80:90", which is not a number)"},
     {R"("::1]:80")", R"(has more than one colon)"},
-    // Taken already.
+    // Duplicates.
     {R"("10.0.0.1:12345")", R"("10.0.0.1:12345" is also worker[0]; give each task its own port)"},
-    // Other values than a text.
+    // Values other than a string.
     {"1", R"( is a number; write a string "host:port")"},
     {"12345.5", " is a number"},
     {"null", " is null; write a string"},
@@ -122,7 +122,7 @@ const Row rows[] = {
 
 }  // namespace
 
-TEST_CASE("each wrong host is named by its path, and told what to write") {
+TEST_CASE("each invalid host is named by its path, with a correction") {
   STATIC_CHECK(std::size(rows) >= 85);
   for (const Row& row : rows) {
     CAPTURE(row.json);

@@ -29,7 +29,7 @@ std::string refusal(const Variables& changes) {
 
 }  // namespace
 
-TEST_CASE("torchrun's variables give rank, world, chief, local place and job") {
+TEST_CASE("torchrun's variables describe rank, world size, chief, local rank and job") {
   const auto job = resolve(torchrun);
   CHECK(job.source == "torchrun");
   CHECK(job.job_id == "run-7");
@@ -45,7 +45,7 @@ TEST_CASE("torchrun's variables give rank, world, chief, local place and job") {
   CHECK(job.name(2) == "rank 2");
 }
 
-TEST_CASE("the chief leaves MASTER_PORT to torchrun's agent if that listens there") {
+TEST_CASE("the chief leaves MASTER_PORT to torchrun's agent if the agent listens there") {
   CHECK(resolve(torchrun, {{"TORCHELASTIC_USE_AGENT_STORE", "True"}}).chief->port == 29'501);
   CHECK(resolve(torchrun, {{"TORCHELASTIC_USE_AGENT_STORE", "False"}}).chief->port == 29'500);
   CHECK(resolve(torchrun, {{"TORCHELASTIC_USE_AGENT_STORE", "True"}, {"LOCKSTEP_PORT", "7000"}})
@@ -58,13 +58,13 @@ TEST_CASE("the chief leaves MASTER_PORT to torchrun's agent if that listens ther
             .chief->port == 7'000);
 }
 
-TEST_CASE("torchrun's defaults: port 29500, no job id from the name that all jobs have") {
+TEST_CASE("torchrun's defaults: port 29500, and no job id if the id is none") {
   CHECK(resolve(torchrun, {{"MASTER_PORT", ""}}).chief->port == 29'500);
   CHECK(resolve(torchrun, {{"TORCHELASTIC_RUN_ID", "none"}}).job_id.empty());
   CHECK(resolve(torchrun, {{"MASTER_ADDR", "[FD00::0:1]"}}).chief->host == "fd00::1");
 }
 
-TEST_CASE("wrong values of torchrun's variables are refused by name") {
+TEST_CASE("invalid torchrun variables are refused by name") {
   struct Row {
     Variables changes;
     const char* fragment;

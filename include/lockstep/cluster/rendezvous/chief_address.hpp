@@ -28,7 +28,7 @@ LOCKSTEP_COLD_DECL std::string chief_place(const JoinSetup& setup);
 
 /// The remedy for an address that does not belong to this machine.
 inline constexpr const char* bind_remedy =
-    "; the chief listens at an address of its own machine: if others reach it at another one (NAT, "
+    "; the chief listens at an address of this machine: if others reach it at another one (NAT, "
     "container, Kubernetes), set LOCKSTEP_BIND to its own address, or to 0.0.0.0";
 
 /// Listens on those addresses of `found` that belong to this machine. Nothing if at least one

@@ -44,7 +44,7 @@ LOCKSTEP_COLD_DECL std::string link_failure(std::string_view other, std::string_
 /// The remedy for a rank that did not join in time.
 inline constexpr const char* late_remedy = "; start it, or raise LOCKSTEP_RENDEZVOUS_TIMEOUT";
 
-/// What a role of the rendezvous gets at construction.
+/// The arguments of a Chief or Worker.
 struct JoinSetup {
   ResolvedCluster cluster;
   std::string job_id;                    ///< never empty
@@ -57,7 +57,7 @@ struct JoinSetup {
   LOCKSTEP_COLD_DECL std::string described_address(std::size_t r) const;
 };
 
-/// What a process knows once all ranks have joined.
+/// A completed join: the rank of this process, the secrets of the run, and all addresses.
 struct Membership {
   std::size_t rank = 0;
   RunId run_id{};

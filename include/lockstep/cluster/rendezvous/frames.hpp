@@ -31,7 +31,7 @@ inline constexpr std::string_view greeting = "LKS1";
 /// The sender and the content of each frame. Values are part of the protocol.
 enum class FrameType : std::uint16_t {
   hello = 1,    ///< worker: rank, job, and the fields that must be equal
-  refuse,       ///< chief: a sentence that says why the worker cannot join
+  refuse,       ///< chief: the reason why the worker cannot join
   missing,      ///< chief: the ranks that have not joined
   peers,        ///< chief: the addresses of a range of ranks
   start,        ///< chief: all ranks have joined

@@ -47,13 +47,13 @@ std::optional<std::string> difference(std::string_view part, const std::string& 
     std::size_t at = 0;
     if (x && y)
       while (at < x->size() && at < y->size() && (*x)[at] == (*y)[at]) ++at;
-    const auto says = [at](const std::string* value) {
+    const auto value_at = [at](const std::string* value) {
       return value ? quote_from(*value, at) : std::string("nothing");
     };
     return fmt::format(
         "{}: {} and {} differ in {}: {} and {}; start all ranks with the same program, options and "
         "data",
-        part, name_a, name_b, quote(field), says(x), says(y));
+        part, name_a, name_b, quote(field), value_at(x), value_at(y));
   };
   for (const auto& [name, value] : a) {
     const std::string* const other = value_of(b, name);

@@ -41,14 +41,14 @@ std::optional<Straggler> find_straggler(const std::vector<RankState>& ranks,
     if (rank.progress.phase == Phase::reduce)
       longest_wait = std::max(longest_wait, rank.stalled_for);
   }
-  // All ranks idle: no training is under way.
+  // All ranks idle: no training is in progress.
   if (!busy) return std::nullopt;
   std::vector<std::size_t> waiting(ranks.size());  // how many ranks wait for each rank
   for (std::size_t r = 0; r < ranks.size(); ++r)
     if (const auto whom = ranks[r].exchange.waits_for; whom && *whom < ranks.size() && *whom != r)
       ++waiting[*whom];
-  std::optional<std::size_t> behind;
-  // True if rank a is further behind than rank b.
+  std::optional<std::size_t> slowest;
+  // True if rank a has made less progress than rank b.
   const auto before = [&](std::size_t a, std::size_t b) {
     const RankState &x = ranks[a], &y = ranks[b];
     const bool idle_x = x.progress.phase == Phase::idle, idle_y = y.progress.phase == Phase::idle;
@@ -63,11 +63,11 @@ std::optional<Straggler> find_straggler(const std::vector<RankState>& ranks,
     return x.stalled_for > y.stalled_for;
   };
   for (std::size_t r = 0; r < ranks.size(); ++r)
-    if (!ranks[r].left && (!behind || before(r, *behind))) behind = r;
-  const RankState& rank = ranks[*behind];
+    if (!ranks[r].left && (!slowest || before(r, *slowest))) slowest = r;
+  const RankState& rank = ranks[*slowest];
   const bool idle = rank.progress.phase == Phase::idle;
   // An idle rank delays nobody before another rank waits for it.
-  return Straggler{*behind, idle ? std::min(rank.stalled_for, longest_wait) : rank.stalled_for,
+  return Straggler{*slowest, idle ? std::min(rank.stalled_for, longest_wait) : rank.stalled_for,
                    limit_of(rank.progress, limits)};
 }
 

@@ -1,5 +1,5 @@
 /// \file
-/// Where the chief listens, and how the workers find it.
+/// The address of the chief, and how the workers find it.
 #include <ifaddrs.h>
 
 #include <fmt/format.h>
@@ -18,7 +18,7 @@ using namespace std::chrono_literals;
 
 namespace {
 
-/// Can this machine listen at ::1?
+/// True if this machine can listen at ::1.
 bool has_ipv6() {
   const int s = ::socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0);
   sockaddr_in6 address{};
@@ -43,7 +43,7 @@ std::string refusal(const std::string& chief, Lines& lines,
   return sentence<lockstep::ClusterError>([&] { join(o); });
 }
 
-/// An IPv4 address of this machine that others could reach; empty if it has none.
+/// A non-loopback IPv4 address of this machine; empty if it has none.
 std::string far_address() {
   ifaddrs* list = nullptr;
   std::string result;
@@ -71,7 +71,7 @@ const char* const both_families = "127.0.0.1 localhost twin.invalid\n::1 localho
 
 }  // namespace
 
-TEST_CASE("a host with IPv4 and IPv6 gives the whole job one family") {
+TEST_CASE("a host with IPv4 and IPv6 gives all ranks one address family") {
   if (!Guest::possible() || !has_ipv6()) SKIP("this needs root and IPv6");
   const Hosts hosts(both_families);
   Guest job(hosts, [] {
@@ -98,7 +98,7 @@ TEST_CASE("a host with IPv4 and IPv6 gives the whole job one family") {
   CHECK(job.result() == expected);
 }
 
-TEST_CASE("a worker that has only the other family is refused by name") {
+TEST_CASE("a worker that has only the other address family is refused by name") {
   if (!Guest::possible() || !has_ipv6()) SKIP("this needs root and IPv6");
   const Hosts both(both_families), only_ipv6("::1 localhost twin.invalid\n");
   const auto port = free_port();
@@ -110,11 +110,12 @@ TEST_CASE("a worker that has only the other family is refused by name") {
     Lines lines;
     return sentence<lockstep::ClusterError>([&] { join(at("twin.invalid", 1, 2, port, lines)); });
   });
-  const auto said = worker.result();
-  CAPTURE(said);
-  CHECK(said.find("the chief's host twin.invalid has only the IPv6 address ::1 here, but the job "
-                  "uses IPv4") == 0);
-  CHECK(said.find("LOCKSTEP_BIND") != std::string::npos);
+  const auto message = worker.result();
+  CAPTURE(message);
+  CHECK(
+      message.find("the chief's host twin.invalid has only the IPv6 address ::1 here, but the job "
+                   "uses IPv4") == 0);
+  CHECK(message.find("LOCKSTEP_BIND") != std::string::npos);
   const auto missed = chief.result();
   CAPTURE(missed);
   CHECK(missed.find(
@@ -122,7 +123,7 @@ TEST_CASE("a worker that has only the other family is refused by name") {
             "IPv4") == 0);
 }
 
-TEST_CASE("a chief whose name DNS does not know yet asks again") {
+TEST_CASE("a chief whose name DNS does not know yet resolves it again") {
   if (!Guest::possible()) SKIP("this needs root");
   Hosts hosts("127.0.0.1 localhost\n");
   const auto port = free_port();
@@ -141,7 +142,7 @@ TEST_CASE("a chief whose name DNS does not know yet asks again") {
   CHECK(worker.result() == fmt::format("chief.invalid:{}", port));
 }
 
-TEST_CASE("a chief that knows itself by a loopback address publishes one that others reach") {
+TEST_CASE("a chief whose host name is a loopback address publishes a reachable one") {
   const std::string far = far_address();
   if (!Guest::possible() || far.empty()) SKIP("this needs root and a network");
   const Hosts near_hosts("127.0.0.1 localhost\n127.0.1.1 node.invalid\n");
@@ -161,7 +162,7 @@ TEST_CASE("a chief that knows itself by a loopback address publishes one that ot
   CHECK(other.result() == far);
 }
 
-TEST_CASE("the addresses of data connections are published so that all ranks reach them") {
+TEST_CASE("data addresses are published so that all ranks can reach them") {
   using asio::ip::make_address;
   using lockstep::detail::data_addresses;
   using lockstep::detail::DataPlace;
@@ -190,7 +191,7 @@ TEST_CASE("the addresses of data connections are published so that all ranks rea
   CHECK(found->far == 0);
 }
 
-TEST_CASE("LOCKSTEP_DATA_ADDRESS is where data connections end; a wrong one is refused") {
+TEST_CASE("LOCKSTEP_DATA_ADDRESS sets the data address; an invalid one is refused") {
   const Deadline deadline(60s);
   Lines lines;
   auto members = join_all(3, lines, [](RendezvousOptions& o) {
@@ -215,17 +216,17 @@ TEST_CASE("LOCKSTEP_DATA_ADDRESS is where data connections end; a wrong one is r
   });
   auto other = options(1, 2, port, lines);
   other.cluster.data_address = "::1";
-  const auto said = sentence<lockstep::ClusterError>([&] { join(other); });
-  CAPTURE(said);
-  CHECK(said.find("rank 1 (127.0.0.1) would exchange data at ::1 (IPv6), but the chief uses "
-                  "IPv4") == 0);
+  const auto message = sentence<lockstep::ClusterError>([&] { join(other); });
+  CAPTURE(message);
+  CHECK(message.find("rank 1 (127.0.0.1) would exchange data at ::1 (IPv6), but the chief uses "
+                     "IPv4") == 0);
   CHECK(chief.get().find("rank 1 did not join within 1.5 s: a process from 127.0.0.1 was "
                          "refused") == 0);
 }
 
-TEST_CASE("a name is looked up again, less and less often") {
+TEST_CASE("a name is resolved again, less and less often") {
   using lockstep::detail::RepeatedLookup;
-  const std::string no_name(64, 'x');  // too long for DNS: the answer needs no network
+  const std::string no_name(64, 'x');  // too long for DNS: the result needs no network
   RepeatedLookup unknown({no_name, 1}), address({"127.0.0.1", 1});
   auto now = Clock::now();
   for (int i = 0; i < 600; ++i) {  // a minute
@@ -235,12 +236,12 @@ TEST_CASE("a name is looked up again, less and less often") {
     now += 100ms;
   }
   CHECK(unknown.poll(now)->endpoints.empty());
-  CHECK(unknown.queries() > 4);  // 16, if all answers come at once
+  CHECK(unknown.queries() > 4);  // 16 if all results are immediate
   CHECK(unknown.queries() < 20);
   CHECK(address.queries() == 1);
 }
 
-TEST_CASE("the chief may be named by a host, by IPv4 and by IPv6") {
+TEST_CASE("the chief can be named by host, by IPv4 and by IPv6") {
   const Deadline deadline(60s);
   for (const char* host : {"localhost", "127.0.0.9", "::1"}) {
     if (std::string(host) == "::1" && !has_ipv6()) continue;
@@ -255,7 +256,7 @@ TEST_CASE("the chief may be named by a host, by IPv4 and by IPv6") {
   }
 }
 
-TEST_CASE("a chief behind another address listens where it is told to") {
+TEST_CASE("a chief with LOCKSTEP_BIND listens there") {
   const Deadline deadline(60s);
   Lines lines;
   auto members = join_at("127.0.0.7", "0.0.0.0", lines);
@@ -263,13 +264,13 @@ TEST_CASE("a chief behind another address listens where it is told to") {
   leave_all(members);
 }
 
-TEST_CASE("an address at which the chief cannot listen is refused with the way out") {
+TEST_CASE("an address on which the chief cannot listen is refused with the remedy") {
   const Deadline deadline(60s);
   Lines lines;
   const auto far = refusal("192.0.2.1", lines);
   CHECK(far.find("the chief's address: cannot listen at 192.0.2.1 port ") == 0);
   CHECK(far.find("LOCKSTEP_BIND") != std::string::npos);
-  // A name may be known later: the chief asks until the deadline.
+  // DNS may publish the name later: the chief retries until the deadline.
   const auto began = Clock::now();
   const auto unknown = refusal("no-such-host.invalid", lines, 1200ms);
   CHECK(Clock::now() - began >= 1200ms);
@@ -277,20 +278,20 @@ TEST_CASE("an address at which the chief cannot listen is refused with the way o
   CHECK(unknown.find("(retried for 1.2 s)") != std::string::npos);
 }
 
-TEST_CASE("a worker that cannot look up the chief's host tries until the deadline and says so") {
+TEST_CASE("a worker that cannot resolve the chief's host retries, then reports it") {
   const Deadline deadline(60s);
   Lines lines;
   auto o = options(1, 2, free_port(), lines, 900ms);
   o.cluster.chief->host = "no-such-host.invalid";
   const auto began = Clock::now();
-  const auto said = sentence<PeerLost>([&] { join(o); });
-  CHECK(said.find("rank 0 (no-such-host.invalid:") == 0);
-  CHECK(said.find("could not be joined within 0.9 s: ") != std::string::npos);
-  CHECK(said.find("resolved") != std::string::npos);
+  const auto message = sentence<PeerLost>([&] { join(o); });
+  CHECK(message.find("rank 0 (no-such-host.invalid:") == 0);
+  CHECK(message.find("could not be joined within 0.9 s: ") != std::string::npos);
+  CHECK(message.find("resolved") != std::string::npos);
   CHECK(Clock::now() - began < 3s);
 }
 
-TEST_CASE("a chief that comes after its workers, at a port that was just used, is found") {
+TEST_CASE("a chief that starts after its workers, on a recently used port, is found") {
   const Deadline deadline(60s);
   Lines lines;
   const auto port = free_port();
@@ -308,7 +309,7 @@ TEST_CASE("a chief that comes after its workers, at a port that was just used, i
   }
 }
 
-TEST_CASE("64 members join, meet and hear of a loss") {
+TEST_CASE("64 members join, synchronize, and learn of a loss") {
   const Deadline deadline(100s);
   Lines lines;
   const auto began = Clock::now();

@@ -1,6 +1,6 @@
 /// \file
-/// What the members say when one of them dies, falls silent, gets stuck, leaves or fails. The
-/// limits asserted are three times the promise.
+/// The reports of the members when one of them dies, falls silent, stalls, leaves or fails. The
+/// asserted limits are three times the guaranteed ones.
 #include <fmt/format.h>
 #include <atomic>
 #include <catch2/catch_test_macros.hpp>
@@ -19,13 +19,13 @@ using namespace std::chrono_literals;
 
 namespace {
 
-/// What each survivor waits for, in vain, and what it then throws.
+/// The survivors, each in a call that cannot complete, and the messages that they then throw.
 struct Report {
   std::mutex mutex;
   std::vector<PeerLost> losses;
   Clock::duration slowest{};
 
-  /// `victim` waits for nothing.
+  /// `victim` does not wait.
   void collect(std::vector<Member>& members, std::size_t victim, Clock::time_point began) {
     in_each(members, [&](Rendezvous& job) {
       if (job.rank() == victim) return;
@@ -55,7 +55,7 @@ struct Report {
 
 }  // namespace
 
-TEST_CASE("when any rank dies every survivor names it within a second") {
+TEST_CASE("when any rank dies, every survivor names it within a second") {
   const Deadline deadline(100s);
   for (std::size_t victim = 0; victim < 4; ++victim) {
     CAPTURE(victim);
@@ -81,7 +81,7 @@ TEST_CASE("when any rank dies every survivor names it within a second") {
   }
 }
 
-TEST_CASE("a rank that stands still for a second is not lost, for ever it is; all name it alike") {
+TEST_CASE("a rank frozen for a second is not lost; one frozen for good is, and all name it") {
   const Deadline deadline(100s);
   for (const std::size_t victim : {0u, 2u}) {
     CAPTURE(victim);
@@ -98,7 +98,7 @@ TEST_CASE("a rank that stands still for a second is not lost, for ever it is; al
     report.check(2, victim, "was silent for 2 s");
     CHECK(report.slowest > 1700ms);
     CHECK(report.slowest < 9s);
-    // Who wakes up learns that the others went on without it.
+    // The frozen rank learns about its loss when it wakes up.
     const auto own = members[victim]->verdict(5s);
     REQUIRE(own);
     CHECK(own->rank() == victim);
@@ -106,7 +106,7 @@ TEST_CASE("a rank that stands still for a second is not lost, for ever it is; al
   }
 }
 
-TEST_CASE("with a longer silence timeout a rank that stands still for 2.5 s is not lost") {
+TEST_CASE("with a longer silence timeout, a rank frozen for 2.5 s is not lost") {
   Lines lines;
   const auto patient = [](RendezvousOptions& o) { o.cluster.timeouts.silence = 30s; };
   std::vector<Member> jobs[2] = {join_all(3, lines, patient), join_all(3, lines, patient)};
@@ -123,15 +123,15 @@ TEST_CASE("with a longer silence timeout a rank that stands still for 2.5 s is n
 TEST_CASE("ranks with different timeouts do not start") {
   Lines lines;
   const auto port = free_port();
-  std::vector<std::future<std::string>> said;
+  std::vector<std::future<std::string>> message;
   for (const std::size_t rank : {0u, 1u})
-    said.push_back(std::async(std::launch::async, [&, rank] {
+    message.push_back(std::async(std::launch::async, [&, rank] {
       auto o = options(rank, 2, port, lines);
-      o.cluster.job_id = "a job";  // the other is no stray process
+      o.cluster.job_id = "a job";  // so the other process is not a stray one
       if (rank == 1) o.cluster.timeouts.silence = 5s;
       return sentence<lockstep::UsageError>([&] { join(std::move(o)); });
     }));
-  for (auto& each : said) {
+  for (auto& each : message) {
     const std::string what = each.get();
     CAPTURE(what);
     CHECK(what.find("LOCKSTEP_SILENCE_TIMEOUT") != std::string::npos);
@@ -140,7 +140,7 @@ TEST_CASE("ranks with different timeouts do not start") {
   }
 }
 
-TEST_CASE("the time for a verdict grows with the measured round trip", "[alone]") {
+TEST_CASE("the verdict timeout grows with the measured round trip", "[alone]") {
   Lines lines;
   auto members =
       join_all(3, lines, [](RendezvousOptions& o) { o.cluster.timeouts.verdict = 100ms; });
@@ -155,17 +155,17 @@ TEST_CASE("the time for a verdict grows with the measured round trip", "[alone]"
     return Clock::now() < end;
   };
   CHECK(all_within(101ms, 10s));  // measured
-  // All hear of one long way: reports may take it.
+  // One long round trip concerns all: reports may travel on that link.
   Access::freeze(*members[2], 900ms);
   CHECK(all_within(400ms, 10s));
-  // It is forgotten.
+  // The sample decays.
   milliseconds peak{0};
   for (const Member& member : members) peak = std::max(peak, member->verdict_timeout());
   CHECK(all_within(100ms, peak * 3 / 4));
   leave_all(members);
 }
 
-TEST_CASE("time in which a job was stopped is not a round trip") {
+TEST_CASE("time during which a job was stopped is not a round trip") {
   using lockstep::detail::RoundTrip;
   RoundTrip here, there;
   Clock::time_point now = Clock::now();
@@ -178,13 +178,13 @@ TEST_CASE("time in which a job was stopped is not a round trip") {
   exchange(40ms);
   CHECK(here.longest() >= 39ms);
   CHECK(here.longest() <= 41ms);
-  exchange(10min);  // Ctrl-Z in between
+  exchange(10min);  // stopped by Ctrl-Z meanwhile
   CHECK(here.longest() <= 41ms);
   exchange(1900ms);
   CHECK(here.longest() >= 1899ms);
 }
 
-TEST_CASE("all name the root cause, not who left because of it") {
+TEST_CASE("all ranks name the root cause, not the ranks that left because of it") {
   const Deadline deadline(100s);
   for (int round = 0; round < 5; ++round) {
     Lines lines;
@@ -194,7 +194,7 @@ TEST_CASE("all name the root cause, not who left because of it") {
     std::set<std::size_t> named;
     in_each(members, [&](Rendezvous& job) {
       if (job.rank() == 2) return;
-      // Rank 1 sees rank 2 go, rank 3 sees rank 1 go, rank 0 sees rank 3 go.
+      // Rank 1 sees rank 2 leave, rank 3 sees rank 1 leave, rank 0 sees rank 3 leave.
       const std::size_t suspect = job.rank() == 1 ? 2 : job.rank() == 3 ? 1 : 3;
       const auto began = Clock::now();
       const PeerLost loss = job.blame(suspect, "connection reset");
@@ -207,7 +207,7 @@ TEST_CASE("all name the root cause, not who left because of it") {
   }
 }
 
-TEST_CASE("an exchange that fails between two that both live is told by who was accused") {
+TEST_CASE("a failed exchange between two live ranks is attributed to the accused one") {
   const Deadline deadline(60s);
   Lines lines;
   auto members = join_all(3, lines);
@@ -219,14 +219,14 @@ TEST_CASE("an exchange that fails between two that both live is told by who was 
   leave_all(members);
 }
 
-TEST_CASE("a connection that fails between two that both live is told by both its ends") {
-  for (const std::size_t other : {0u, 1u}) {  // also one to the chief
+TEST_CASE("a failed connection between two live ranks is reported with both ends") {
+  for (const std::size_t other : {0u, 1u}) {  // including a link to the chief
     Lines lines;
     auto members = join_all(3, lines);
     std::mutex mutex;
     std::set<std::string> sentences;
     in_each(members, [&](Rendezvous& job) {
-      // Each end accuses the other one, the third has heard of it from one of them.
+      // Each end accuses the other; the third rank reports it from one of them.
       const std::size_t peer = job.rank() == 2 ? other : 2;
       const lockstep::LinkFailed failure("all_reduce", peer, 2 + other - peer, "nothing came");
       const PeerLost loss = job.blame(failure);
@@ -243,7 +243,7 @@ TEST_CASE("a connection that fails between two that both live is told by both it
   }
 }
 
-TEST_CASE("a rank that is silent is lost itself, not its connection to another") {
+TEST_CASE("a silent rank is lost itself, not its link to another") {
   Lines lines;
   auto members = join_all(3, lines, [](RendezvousOptions& o) { o.cluster.timeouts.silence = 1s; });
   Access::freeze(*members[2], 3s);
@@ -253,7 +253,7 @@ TEST_CASE("a rank that is silent is lost itself, not its connection to another")
   leave_all(members);
 }
 
-TEST_CASE("who has lost its own connections does not name another first") {
+TEST_CASE("a rank that has lost its own connections does not make another one the verdict") {
   const Deadline deadline(60s);
   Lines lines;
   auto members = join_all(4, lines);
@@ -267,7 +267,7 @@ TEST_CASE("who has lost its own connections does not name another first") {
   leave_all(members);
 }
 
-TEST_CASE("a chief whose log is not read is not taken for silent") {
+TEST_CASE("a chief whose log is not read is not considered silent") {
   const Deadline deadline(60s);
   Lines lines;
   std::promise<void> reads, stuck;
@@ -281,12 +281,12 @@ TEST_CASE("a chief whose log is not read is not taken for silent") {
   });
   members[0]->log(lockstep::LogLevel::info, "a line");
   stuck.get_future().wait();
-  CHECK_FALSE(members[1]->verdict(3s));  // above the limit of silence
+  CHECK_FALSE(members[1]->verdict(3s));  // longer than the silence timeout
   reads.set_value();
   leave_all(members);
 }
 
-TEST_CASE("last words reach all") {
+TEST_CASE("a reported failure reaches all ranks") {
   const Deadline deadline(60s);
   for (const std::size_t speaker : {0u, 1u}) {
     Lines lines;
@@ -302,7 +302,7 @@ TEST_CASE("last words reach all") {
   }
 }
 
-TEST_CASE("who leaves early is named as one who left, with the step") {
+TEST_CASE("a rank that leaves early is named, with its last step") {
   const Deadline deadline(60s);
   for (const std::size_t leaver : {0u, 2u}) {
     CAPTURE(leaver);
@@ -312,7 +312,7 @@ TEST_CASE("who leaves early is named as one who left, with the step") {
     std::thread gone([&] { members[leaver]->leave(10s); });
     Report report;
     report.collect(members, leaver, Clock::now());
-    // Rank 0 waits in get, which needs nobody; the barrier of rank 1 does.
+    // Rank 0 waits in get, which needs no particular rank; the barrier of rank 1 needs all.
     report.check(2, leaver, "left after step 40");
     CHECK(report.slowest < 3s);
     gone.join();
@@ -320,7 +320,7 @@ TEST_CASE("who leaves early is named as one who left, with the step") {
   }
 }
 
-TEST_CASE("all leave in order, whoever is first, and nobody is lost") {
+TEST_CASE("all ranks leave in any order, and none is lost") {
   const Deadline deadline(60s);
   for (int round = 0; round < 6; ++round) {
     Lines lines;
@@ -338,7 +338,7 @@ TEST_CASE("all leave in order, whoever is first, and nobody is lost") {
   }
 }
 
-TEST_CASE("a destructor ends in bounded time while the others go on") {
+TEST_CASE("the destructor returns in bounded time while the others continue") {
   const Deadline deadline(60s);
   for (const std::size_t first : {0u, 1u}) {
     Lines lines;
@@ -346,15 +346,16 @@ TEST_CASE("a destructor ends in bounded time while the others go on") {
     const auto began = Clock::now();
     members[first].reset();
     CHECK(Clock::now() - began < 4s);
-    const std::string said = sentence<PeerLost>([&] { members[1 - first]->barrier("alone", 10s); });
-    CHECK(said.find(fmt::format("rank {}", first)) == 0);
-    CHECK(said.find("left") != std::string::npos);
+    const std::string message =
+        sentence<PeerLost>([&] { members[1 - first]->barrier("alone", 10s); });
+    CHECK(message.find(fmt::format("rank {}", first)) == 0);
+    CHECK(message.find("left") != std::string::npos);
     members[1 - first].reset();
     CHECK(Clock::now() - began < 8s);
   }
 }
 
-TEST_CASE("a rank that lives but makes no progress is named, not those who wait for it") {
+TEST_CASE("a live rank without progress is named, not the ranks that wait for it") {
   const Deadline deadline(60s);
   Lines lines;
   auto members = join_all(3, lines, [](RendezvousOptions& o) { o.stall_limits = {1500ms, 60s}; });
@@ -372,7 +373,7 @@ TEST_CASE("a rank that lives but makes no progress is named, not those who wait 
   leave_all(members);
 }
 
-TEST_CASE("one that computes, or that waits for a callback elsewhere, is not stuck") {
+TEST_CASE("a rank that computes, or waits for another rank's callback, is not stalled") {
   const Deadline deadline(60s);
   Lines lines;
   auto members = join_all(2, lines, [](RendezvousOptions& o) { o.stall_limits = {1000ms, 60s}; });

@@ -1,6 +1,6 @@
 /// \file
-/// Members of a job whose machine resolves names as a test wants it: each is a process with its own
-/// mount namespace and its own /etc/hosts. That needs root.
+/// Members of a job with a custom /etc/hosts: each is a process with its own mount namespace. Needs
+/// root.
 #pragma once
 
 #include <fcntl.h>
@@ -23,7 +23,7 @@
 
 namespace rendezvous_test {
 
-/// A hosts file for some processes; it may be appended to while they run.
+/// A hosts file for some processes, which can be appended to while they run.
 class Hosts {
  public:
   explicit Hosts(std::string_view lines) {
@@ -47,8 +47,8 @@ class Hosts {
   int file_ = -1;
 };
 
-/// A process that runs `body` with these hosts and hands its result to `result()`. Must be made
-/// while the test has one thread.
+/// A process that runs `body` with these hosts; `result()` returns the result. Must be created
+/// while the test has a single thread.
 class Guest {
  public:
   Guest(const Hosts& hosts, const std::function<std::string()>& body) {
@@ -61,13 +61,13 @@ class Guest {
       ::prctl(PR_SET_PDEATHSIG, SIGKILL);
       ::alarm(60);
       for (const int number : {SIGSEGV, SIGABRT, SIGTERM}) ::signal(number, SIG_DFL);
-      std::string said = "no mount namespace";
+      std::string output = "no mount namespace";
       if (enter(hosts)) try {
-          said = body();
+          output = body();
         } catch (const std::exception& error) {
-          said = error.what();
+          output = error.what();
         }
-      (void)!::write(ends[1], said.data(), said.size());
+      (void)!::write(ends[1], output.data(), output.size());
       ::_exit(0);
     }
     ::close(ends[1]);
@@ -81,7 +81,7 @@ class Guest {
     ::close(pipe_);
   }
 
-  /// What the body returned, or threw.
+  /// The return value of the body, or the message of its exception.
   std::string result() {
     std::string all;
     char chunk[512];

@@ -16,18 +16,18 @@ using lockstep::LogLevel;
 using lockstep::detail::LogThread;
 using namespace std::chrono_literals;
 
-TEST_CASE("all lines are said, in order, before a log thread ends") {
+TEST_CASE("all lines are written, in order, before a log thread ends") {
   const testing::Deadline deadline(20s);
-  std::vector<std::string> said;
+  std::vector<std::string> message;
   {
-    LogThread log([&](LogLevel, std::string_view line) { said.emplace_back(line); });
+    LogThread log([&](LogLevel, std::string_view line) { message.emplace_back(line); });
     for (int i = 0; i < 100; ++i) log.log(LogLevel::info, std::to_string(i));
   }
-  REQUIRE(said.size() == 100);
-  for (std::size_t i = 0; i < said.size(); ++i) CHECK(said[i] == std::to_string(i));
+  REQUIRE(message.size() == 100);
+  for (std::size_t i = 0; i < message.size(); ++i) CHECK(message[i] == std::to_string(i));
 }
 
-TEST_CASE("a sink that waits makes nobody wait; what is too much is counted") {
+TEST_CASE("a blocked sink blocks no caller; dropped lines are counted") {
   const testing::Deadline deadline(20s);
   struct Shared {
     std::promise<void> enters, goes_on;
@@ -52,7 +52,7 @@ TEST_CASE("a sink that waits makes nobody wait; what is too much is counted") {
   CHECK(shared.last == "7 lines were dropped; the log is read too slowly");
 }
 
-TEST_CASE("a log thread whose sink does not come back is left to itself after a second") {
+TEST_CASE("a log thread whose sink never returns is detached after a second") {
   const testing::Deadline deadline(20s);
   struct Shared {
     std::promise<void> goes_on, gone;
@@ -61,7 +61,7 @@ TEST_CASE("a log thread whose sink does not come back is left to itself after a 
   static Shared shared;  // the thread outlives the log
   const auto begin = std::chrono::steady_clock::now();
   {
-    struct Last {  // of what the thread holds
+    struct Last {  // a capture of the sink
       ~Last() { shared.gone.set_value(); }
     };
     LogThread log([last = std::make_shared<Last>()](LogLevel, std::string_view) {
@@ -73,5 +73,5 @@ TEST_CASE("a log thread whose sink does not come back is left to itself after a 
   CHECK(std::chrono::steady_clock::now() - begin < 3s);
   shared.goes_on.set_value();
   shared.gone.get_future().wait();
-  CHECK(shared.lines == 1);  // what the sink refers to may be gone
+  CHECK(shared.lines == 1);  // the objects that the sink refers to may be gone
 }

@@ -12,7 +12,7 @@ using lockstep::Phase;
 
 namespace {
 
-/// Parses `body` as every message there is; how many it is.
+/// Parses `body` as each type of message and counts the successes.
 int parse_all(std::string_view body) {
   return int{parse<Hello>(body).has_value()} + int{parse<Refuse>(body).has_value()} +
          int{parse<MissingRanks>(body).has_value()} + int{parse<Peers>(body).has_value()} +
@@ -32,13 +32,13 @@ std::string body_of(const std::string& bytes) {
 
 }  // namespace
 
-TEST_CASE("a frame has its length and type in front, little-endian") {
+TEST_CASE("a frame begins with its length and type, little-endian") {
   CHECK(frame(Accuse{0x0102, "x", 7}) ==
         std::string("\x0F\0\0\0\x09\0\x02\x01\0\0\x01\0\0\0x\x07\0\0\0", 19));
   CHECK(frame(AllLeft{}) == std::string("\x02\0\0\0\x0D\0", 6));
 }
 
-TEST_CASE("messages come out as they went in") {
+TEST_CASE("messages survive a round trip") {
   const Request request{7,
                         Operation::agree,
                         "name",
@@ -57,13 +57,13 @@ TEST_CASE("messages come out as they went in") {
   CHECK(read->fields == request.fields);
 
   const LostPeer loss{3, "10.0.0.1:5", "was silent", 41};
-  const auto told = parse<Leave>(body_of(frame(Leave{loss})));
-  REQUIRE(told);
-  REQUIRE(told->cause);
-  CHECK(told->cause->rank == 3);
-  CHECK(told->cause->address == loss.address);
-  CHECK(told->cause->how == loss.how);
-  CHECK(told->cause->last_step == 41);
+  const auto received = parse<Leave>(body_of(frame(Leave{loss})));
+  REQUIRE(received);
+  REQUIRE(received->cause);
+  CHECK(received->cause->rank == 3);
+  CHECK(received->cause->address == loss.address);
+  CHECK(received->cause->how == loss.how);
+  CHECK(received->cause->last_step == 41);
   CHECK_FALSE(parse<Leave>(body_of(frame(Leave{})))->cause);
 
   const Hello plain{"job", false, 1, {{"a", "b"}}, ""}, placed{"job", false, 1, {}, "10.0.0.7"};
@@ -91,7 +91,7 @@ TEST_CASE("messages come out as they went in") {
   CHECK_FALSE(parse<Heartbeat>(body_of(frame(Heartbeat{})))->exchange.waits_for);
 }
 
-TEST_CASE("a message cut short, or with bytes behind it, is none") {
+TEST_CASE("a message that is truncated or has extra bytes is refused") {
   const std::string bodies[] = {
       body_of(frame(Hello{"job", true, 1, {{"a", "b"}}})),
       body_of(frame(Request{1, Operation::set, "n", "v", 0, {}, {{"a", "b"}}})),
@@ -110,7 +110,7 @@ TEST_CASE("a message cut short, or with bytes behind it, is none") {
   }
 }
 
-TEST_CASE("numbers of what does not exist are refused") {
+TEST_CASE("enumerators out of range are refused") {
   auto beat = body_of(frame(Heartbeat{}));
   beat[8] = static_cast<char>(static_cast<int>(lockstep::last_phase) + 1);
   CHECK_FALSE(parse<Heartbeat>(beat));
@@ -120,11 +120,11 @@ TEST_CASE("numbers of what does not exist are refused") {
   auto hello = body_of(frame(Hello{}));
   hello[4] = 2;  // a flag
   CHECK_FALSE(parse<Hello>(hello));
-  // A count that the bytes cannot hold takes no memory.
+  // A count that exceeds the bytes does not allocate.
   CHECK_FALSE(parse<Peers>(std::string("\0\0\0\0\xFF\xFF\xFF\xFF", 8)));
 }
 
-TEST_CASE("any bytes are read without harm") {
+TEST_CASE("arbitrary bytes are parsed without harm") {
   std::mt19937 random{42};
   int found = 0;
   for (int round = 0; round < 20'000; ++round) {
@@ -141,7 +141,7 @@ TEST_CASE("any bytes are read without harm") {
   CHECK(found > 0);
 }
 
-TEST_CASE("a frame is found as soon as it is whole, and a wrong one as soon as it shows") {
+TEST_CASE("a frame is found as soon as it is complete, an invalid one as soon as possible") {
   const std::string whole = frame(Accuse{1, "how"});
   Frame found;
   for (std::size_t n = 0; n < whole.size(); ++n)

@@ -1,6 +1,6 @@
 /// \file
-/// A network that cuts bytes apart, delays them, resets connections, or goes silent: a relay
-/// between the workers and the chief.
+/// A relay between the workers and the chief that splits or delays bytes, resets connections, or
+/// goes silent.
 #include <fcntl.h>
 #include <poll.h>
 
@@ -21,7 +21,7 @@ using namespace std::chrono_literals;
 
 namespace {
 
-/// Where the first connection is reset: so many bytes behind the end of a frame.
+/// The reset of the first connection, as an offset in bytes from the end of a frame.
 struct Cut {
   bool from_worker = true;
   std::size_t frame = 0;
@@ -31,12 +31,12 @@ struct Cut {
 class Relay {
  public:
   struct Faults {
-    std::size_t chunk = 4096;         ///< bytes at once
-    std::atomic<bool> silent{false};  ///< keeps the connections, passes nothing on
-    /// After so many bytes from the worker the connection is reset.
+    std::size_t chunk = 4096;         ///< bytes per write
+    std::atomic<bool> silent{false};  ///< keeps the connections open but forwards nothing
+    /// The number of bytes from the worker after which the connection is reset.
     std::atomic<std::size_t> reset_after{~std::size_t{0}};
     std::optional<Cut> cut{};
-    std::atomic<Clock::rep> cut_at{0};  ///< when that was
+    std::atomic<Clock::rep> cut_at{0};  ///< the time of the reset
   };
 
   Relay(std::uint16_t port, std::uint16_t chief, Faults& faults)
@@ -120,7 +120,7 @@ class Relay {
     if (::send(to, bytes.data(), static_cast<std::size_t>(n), MSG_NOSIGNAL) != n) end(pair, false);
   }
 
-  /// Nothing as long as the frame's length is not here.
+  /// Nothing until the length of the frame has arrived.
   static std::optional<std::size_t> place_of(const Cut& cut, std::string_view stream) {
     std::size_t at = cut.from_worker ? lockstep::detail::greeting.size() : 0;
     for (std::size_t frame = 0; frame <= cut.frame; ++frame) {
@@ -137,7 +137,7 @@ class Relay {
     const linger now{1, 0};
     for (const int s : {pair.worker, pair.chief}) {
       if (reset) ::setsockopt(s, SOL_SOCKET, SO_LINGER, &now, sizeof now);
-      // The numbers stay taken until the end, so that no later connection gets them.
+      // The descriptors stay open until the end, so that no later connection reuses them.
       const int nothing = ::open("/dev/null", O_RDONLY | O_CLOEXEC);
       ::dup3(nothing, s, O_CLOEXEC);
       ::close(nothing);
@@ -168,7 +168,7 @@ struct Job {
     for (std::size_t r = 0; r < 3; ++r) {
       auto o = options(r, 3, r == 0 ? port : relayed, lines);
       o.cluster.job_id = "job";
-      // All describe the same cluster, though workers go another way to the chief.
+      // All ranks describe the same cluster, although workers reach the chief through the relay.
       o.cluster.cluster = lockstep::ClusterSpec()
                               .worker(fmt::format("127.0.0.1:{}", port))
                               .worker("127.0.0.2:1")
@@ -183,7 +183,7 @@ struct Job {
 
 }  // namespace
 
-TEST_CASE("bytes that come one at a time mean the same") {
+TEST_CASE("bytes that arrive one at a time give the same result") {
   const Deadline deadline(60s);
   for (const bool secured : {false, true}) {
     Job job(secured, 1);
@@ -200,9 +200,9 @@ TEST_CASE("bytes that come one at a time mean the same") {
   }
 }
 
-TEST_CASE("a connection that is reset in the middle of a frame is a loss that all name") {
+TEST_CASE("a connection reset inside a frame is a loss that all ranks name") {
   const Deadline deadline(60s);
-  // Bytes of the worker's messages so far; then one more message, cut at each place.
+  // The bytes of the worker's messages so far; then one more message, cut at each offset.
   for (std::size_t cut = 1; cut <= 8; ++cut) {
     CAPTURE(cut);
     Job job(false);
@@ -220,13 +220,13 @@ TEST_CASE("a connection that is reset in the middle of a frame is a loss that al
       }
     });
     CHECK(Clock::now() - began < 3s);
-    // Both workers' connections are reset: each then has only the chief to name.
+    // Both workers' connections are reset, so each can only name the chief.
     CHECK((named[0] == 1 || named[0] == 2));
     for (const std::size_t r : {1u, 2u}) CHECK((named[r] == 0 || named[r] == named[0]));
   }
 }
 
-TEST_CASE("a reset at the end of any frame, or a byte beside it, is a loss that both sides name") {
+TEST_CASE("a reset within a byte of the end of any frame is a loss that both sides name") {
   const Deadline deadline(120s);
   std::size_t losses = 0;
   milliseconds slowest{0};
@@ -260,14 +260,14 @@ TEST_CASE("a reset at the end of any frame, or a byte beside it, is a loss that 
             }
           });
         for (std::thread& rank : ranks) rank.join();
-        // Before all are there, the worker comes again.
+        // Before the start, the worker reconnects.
         const bool is_lost = named[0] || named[1];
         CHECK((is_lost || frame < 4));
         if (!is_lost) continue;
         CHECK(named[0] == 1u);
         CHECK(named[1] == 0u);
         const Clock::time_point cut{Clock::duration(faults.cut_at.load())};
-        // A worker that has not heard that all are there tries to reach the chief till its
+        // A worker that has not received Start tries to reach the chief until its
         // deadline.
         for (std::size_t rank = 0; rank < 2; ++rank)
           if (has_begun[rank])
@@ -275,13 +275,13 @@ TEST_CASE("a reset at the end of any frame, or a byte beside it, is a loss that 
                 std::max(slowest, std::chrono::duration_cast<milliseconds>(ended[rank] - cut));
         losses += has_begun[1];
       }
-  CHECK(slowest < 3s);  // three times the promise
+  CHECK(slowest < 3s);  // three times the guaranteed limit
   CHECK(losses >= 48);
-  std::printf("reset beside a frame's end: %zu losses, at most %lld ms\n", losses,
+  std::printf("reset at the end of a frame: %zu losses, at most %lld ms\n", losses,
               static_cast<long long>(slowest.count()));
 }
 
-TEST_CASE("a network that goes silent without a word is noticed on both sides") {
+TEST_CASE("a network that silently drops everything is noticed on both sides") {
   const Deadline deadline(60s);
   Job job(true);
   const auto began = Clock::now();
@@ -308,7 +308,7 @@ TEST_CASE("silence that ends within a second does no harm") {
   for (const Member& member : job.members) CHECK_FALSE(member->verdict());
 }
 
-TEST_CASE("many threads that compute do not make anybody silent") {
+TEST_CASE("many computing threads do not make a rank appear silent") {
   const Deadline deadline(60s);
   Lines lines;
   auto members = join_all(4, lines);

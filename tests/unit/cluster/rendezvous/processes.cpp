@@ -1,6 +1,7 @@
 /// \file
-/// Real processes that are killed, stopped, or end in other ways. Printed: the time from the end
-/// of a process to the reports of the survivors. The limits asserted are three times the promise.
+/// Real processes that are killed, stopped, or end in other ways. Prints the time from the end of a
+/// process to the reports of the survivors. The asserted limits are three times the guaranteed
+/// ones.
 #include <poll.h>
 #include <signal.h>
 #include <sys/prctl.h>
@@ -22,7 +23,7 @@ using namespace std::chrono_literals;
 
 namespace {
 
-/// What a process does in its loop, given its number of rounds so far.
+/// The body of a process' loop, given the number of finished rounds.
 using Work = void (*)(Rendezvous& job, std::uint64_t round);
 
 void idle_work(Rendezvous& job, std::uint64_t round) {
@@ -31,12 +32,12 @@ void idle_work(Rendezvous& job, std::uint64_t round) {
   std::this_thread::sleep_for(2ms);
 }
 
-/// A job of processes. Must be made while the test has one thread only. Each writes "ready", then
-/// one line about its end: "lost RANK HOW" or "error WHAT".
+/// A job of processes. Must be created while the test has a single thread. Each process writes
+/// "ready", then one line about its end: "lost RANK HOW" or "error WHAT".
 class Processes {
  public:
   explicit Processes(std::size_t size, Work work = idle_work) {
-    ::alarm(120);  // nothing of this test outlives it
+    ::alarm(120);  // no process outlives the test
     const auto port = free_port();
     for (std::size_t rank = 0; rank < size; ++rank) {
       int ends[2];
@@ -46,7 +47,7 @@ class Processes {
       REQUIRE(pid >= 0);
       if (pid == 0) {
         ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-        // The handlers of the test program are not for its children.
+        // Children must not run the handlers of the test program.
         for (const int number : {SIGSEGV, SIGABRT, SIGTERM}) ::signal(number, SIG_DFL);
         run(rank, size, port, ends[1], work);
       }
@@ -66,7 +67,7 @@ class Processes {
 
   void signal(std::size_t rank, int number) { ::kill(members_[rank].pid, number); }
 
-  /// The next line of `rank`; empty if none comes in time.
+  /// The next line of `rank`; empty if none arrives in time.
   std::string line(std::size_t rank, milliseconds limit) {
     Process& member = members_[rank];
     const auto end = Clock::now() + limit;
@@ -96,21 +97,21 @@ class Processes {
 
   [[noreturn]] static void run(std::size_t rank, std::size_t size, std::uint16_t port, int out,
                                Work work) {
-    const auto say = [out](std::string line) {
+    const auto write_line = [out](std::string line) {
       line += '\n';
       (void)!::write(out, line.data(), line.size());
     };
     try {
       Lines lines;
       Rendezvous job(options(rank, size, port, lines));
-      say("ready");
+      write_line("ready");
       try {
         for (std::uint64_t round = 0;; ++round) work(job, round);
       } catch (const PeerLost& loss) {
-        say(fmt::format("lost {} {}", loss.rank(), loss.how()));
+        write_line(fmt::format("lost {} {}", loss.rank(), loss.how()));
       }
     } catch (const std::exception& error) {
-      say(std::string("error ") + error.what());
+      write_line(std::string("error ") + error.what());
     }
     ::_exit(3);
   }
@@ -128,7 +129,7 @@ void print(const char* what, std::vector<milliseconds> times) {
 
 }  // namespace
 
-TEST_CASE("a process that is killed is named by every survivor, whichever it is") {
+TEST_CASE("any killed process is named by every survivor") {
   std::vector<milliseconds> times;
   for (int kill = 0; kill < 20; ++kill) {
     const auto victim = static_cast<std::size_t>(kill % 4);
@@ -140,15 +141,15 @@ TEST_CASE("a process that is killed is named by every survivor, whichever it is"
     job.signal(victim, signals[kill / 4 % 4]);
     for (std::size_t rank = 0; rank < 4; ++rank) {
       if (rank == victim) continue;
-      const std::string said = job.line(rank, 3s);
+      const std::string line = job.line(rank, 3s);
       times.push_back(std::chrono::duration_cast<milliseconds>(Clock::now() - began));
-      CHECK(said.find(fmt::format("lost {} closed its connection", victim)) == 0);
+      CHECK(line.find(fmt::format("lost {} closed its connection", victim)) == 0);
     }
   }
   print("killed", times);
 }
 
-TEST_CASE("a process that is stopped for a second goes on; for longer it is named, and learns it") {
+TEST_CASE("a process stopped for a second continues; one stopped for longer is named") {
   std::vector<milliseconds> times;
   for (std::size_t victim = 0; victim < 4; ++victim) {
     CAPTURE(victim);
@@ -161,9 +162,9 @@ TEST_CASE("a process that is stopped for a second goes on; for longer it is name
     job.signal(victim, SIGSTOP);
     for (std::size_t rank = 0; rank < 4; ++rank) {
       if (rank == victim) continue;
-      const std::string said = job.line(rank, 9s);
+      const std::string line = job.line(rank, 9s);
       times.push_back(std::chrono::duration_cast<milliseconds>(Clock::now() - began));
-      CHECK(said == fmt::format("lost {} was silent for 2 s", victim));
+      CHECK(line == fmt::format("lost {} was silent for 2 s", victim));
     }
     job.signal(victim, SIGCONT);
     CHECK(job.line(victim, 5s).find(fmt::format("lost {} ", victim)) == 0);
@@ -171,7 +172,7 @@ TEST_CASE("a process that is stopped for a second goes on; for longer it is name
   print("stopped", times);
 }
 
-TEST_CASE("when all are stopped for a while and go on, nobody is blamed") {
+TEST_CASE("when all processes are stopped for a while and continue, none is blamed") {
   Processes job(3);
   for (std::size_t rank = 0; rank < 3; ++rank) job.signal(rank, SIGSTOP);
   std::this_thread::sleep_for(4s);
@@ -179,7 +180,7 @@ TEST_CASE("when all are stopped for a while and go on, nobody is blamed") {
   for (std::size_t rank = 0; rank < 3; ++rank) CHECK(job.line(rank, 1s).empty());
 }
 
-TEST_CASE("a process that ends by exit or by an exception is named with its last words") {
+TEST_CASE("a process that exits or throws is named with its failure") {
   Processes quits(3, [](Rendezvous& job, std::uint64_t round) {
     if (job.rank() == 1 && round == 5) std::_Exit(0);
     idle_work(job, round);
@@ -195,7 +196,7 @@ TEST_CASE("a process that ends by exit or by an exception is named with its last
     CHECK(fails.line(rank, 3s) == "lost 2 failed: the callback threw: out of paper");
 }
 
-TEST_CASE("a program that a member starts does not inherit its connections") {
+TEST_CASE("a child process does not inherit the connections of a member") {
   Processes job(2, [](Rendezvous& member, std::uint64_t round) {
     // The child outlives its parent; the connection must not.
     if (member.rank() == 1 && round == 5 && ::fork() == 0) {

@@ -22,13 +22,13 @@
 using namespace rendezvous_test;
 using namespace std::chrono_literals;
 
-// Handlers keep their addresses.
+// Handlers hold their addresses.
 template <class T>
 constexpr bool stays = !std::is_copy_constructible_v<T> && !std::is_move_constructible_v<T>;
 static_assert(stays<lockstep::detail::Chief> && stays<lockstep::detail::Worker> &&
               stays<lockstep::detail::Listener> && stays<lockstep::Rendezvous>);
 
-TEST_CASE("a job of any size joins, and all ranks know the same") {
+TEST_CASE("a job of any size joins, and all ranks have the same view") {
   const Deadline deadline(60s);
   for (const std::size_t size : {1u, 2u, 3u, 8u}) {
     CAPTURE(size);
@@ -72,7 +72,7 @@ TEST_CASE("the order in which the processes start does not matter") {
   } while (std::next_permutation(order.begin(), order.end()));
 }
 
-TEST_CASE("a worker without a rank gets one that is free, in the order of arrival") {
+TEST_CASE("workers without a rank get the free ranks in the order of arrival") {
   const Deadline deadline(60s);
   Lines lines;
   const auto port = free_port();
@@ -91,7 +91,7 @@ TEST_CASE("a worker without a rank gets one that is free, in the order of arriva
   leave_all(members);
 }
 
-TEST_CASE("at the deadline all that wait name the missing ranks") {
+TEST_CASE("at the deadline all waiting ranks name the missing ones") {
   const Deadline deadline(60s);
   Lines lines;
   const auto port = free_port();
@@ -111,11 +111,11 @@ TEST_CASE("at the deadline all that wait name the missing ranks") {
   CHECK(Clock::now() - began < 3s);
 }
 
-TEST_CASE("a worker that gives up before the chief is not named for one that never came") {
+TEST_CASE("a worker that gives up before the chief is not reported as missing") {
   const Deadline deadline(60s);
   struct Limits {
     milliseconds chief, worker;
-    bool worker_goes;  // before the chief's verdict, although it waits a second for it
+    bool worker_goes;  // before the chief's verdict, despite the grace period of a second
   };
   const Limits all[] = {{1500ms, 1500ms, false}, {1500ms, 1200ms, false}, {3000ms, 500ms, true}};
   Lines lines;
@@ -132,15 +132,15 @@ TEST_CASE("a worker that gives up before the chief is not named for one that nev
   }
   for (std::size_t i = 0; i < std::size(all); ++i) {
     CAPTURE(all[i].worker.count());
-    const std::string said = chiefs[i].get();
-    CAPTURE(said);
-    CHECK(said.find("rank 2 did not join within ") == 0);
+    const std::string message = chiefs[i].get();
+    CAPTURE(message);
+    CHECK(message.find("rank 2 did not join within ") == 0);
     CHECK(workers[i].get().find("rank 2 did not join within ") == 0);
-    CHECK((said.find("rank 1") != std::string::npos) == all[i].worker_goes);
+    CHECK((message.find("rank 1") != std::string::npos) == all[i].worker_goes);
   }
 }
 
-TEST_CASE("a chief that has no file descriptor left names itself, and the limit") {
+TEST_CASE("a chief without free file descriptors names itself and the limit") {
   const Deadline deadline(60s);
   Lines lines;
   const auto port = free_port();
@@ -151,29 +151,29 @@ TEST_CASE("a chief that has no file descriptor left names itself, and the limit"
     return sentence<PeerLost>([&] { join(options(1, 3, port, lines, 2000ms)); });
   });
   std::this_thread::sleep_for(700ms);
-  const int late = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);  // while there are files
+  const int late = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);  // while descriptors are left
   rlimit before{};
   REQUIRE(::getrlimit(RLIMIT_NOFILE, &before) == 0);
   CHECK(before.rlim_cur == before.rlim_max);  // raised by the join
-  // Below what is open now: each further file fails.
+  // Below the number of open files, so that opening another one fails.
   rlimit none = before;
   none.rlim_cur = 3;
   REQUIRE(::setrlimit(RLIMIT_NOFILE, &none) == 0);
   const sockaddr_in address = loopback(port);
   const int came = ::connect(late, reinterpret_cast<const sockaddr*>(&address), sizeof address);
-  const std::string said = chief.get();
+  const std::string message = chief.get();
   REQUIRE(::setrlimit(RLIMIT_NOFILE, &before) == 0);
-  CAPTURE(said);
+  CAPTURE(message);
   ::close(late);
   REQUIRE(came == 0);
-  CHECK(said.find("cannot accept more connections: the process may open 3 files; "
-                  "raise the limit (ulimit -n)") != std::string::npos);
-  CHECK(said.find("rank 0 ") == 0);
-  CHECK(worker.get() == said);
+  CHECK(message.find("cannot accept more connections: the process may open 3 files; "
+                     "raise the limit (ulimit -n)") != std::string::npos);
+  CHECK(message.find("rank 0 ") == 0);
+  CHECK(worker.get() == message);
   CHECK(lines.contain("a connection cannot be accepted (Too many open files)"));
 }
 
-TEST_CASE("a worker whose chief never comes says why") {
+TEST_CASE("a worker whose chief never starts reports why") {
   const Deadline deadline(60s);
   Lines lines;
   const auto port = free_port();
@@ -185,7 +185,7 @@ TEST_CASE("a worker whose chief never comes says why") {
             port));
 }
 
-TEST_CASE("every five seconds a line says who is missing") {
+TEST_CASE("every five seconds a line names the missing ranks") {
   const Deadline deadline(60s);
   Lines lines;
   const auto port = free_port();
@@ -193,7 +193,7 @@ TEST_CASE("every five seconds a line says who is missing") {
   CHECK(lines.contain("waiting for rank 1: 5"));
 }
 
-TEST_CASE("a worker that went away before the start may come again") {
+TEST_CASE("a worker that disconnects before the start can reconnect") {
   const Deadline deadline(60s);
   Lines lines;
   const auto port = free_port();
@@ -207,7 +207,7 @@ TEST_CASE("a worker that went away before the start may come again") {
   leave_all(members);
 }
 
-TEST_CASE("the store keeps values, counts, and lets ranks meet") {
+TEST_CASE("the store holds values, counters and barriers") {
   const Deadline deadline(60s);
   Lines lines;
   auto members = join_all(4, lines);
@@ -238,7 +238,7 @@ TEST_CASE("the store keeps values, counts, and lets ranks meet") {
   CHECK(lines.text().empty());
 }
 
-TEST_CASE("a wait for what never comes ends at its deadline and says what is missing") {
+TEST_CASE("a wait that cannot complete ends at its deadline and names what is missing") {
   const Deadline deadline(60s);
   Lines lines;
   auto members = join_all(3, lines);
@@ -267,7 +267,7 @@ TEST_CASE("a wait for what never comes ends at its deadline and says what is mis
   leave_all(members);
 }
 
-TEST_CASE("ranks that agree go on; a difference stops all with one sentence") {
+TEST_CASE("ranks that agree continue; a difference stops all with one message") {
   const Deadline deadline(60s);
   Lines lines;
   auto members = join_all(4, lines);
@@ -276,25 +276,25 @@ TEST_CASE("ranks that agree go on; a difference stops all with one sentence") {
   in_each(members, [&](Rendezvous& job) {
     job.agree("model", {{"layers", "Dense(10)"}, {"loss", "mse"}}, 5s);
     const std::string rate = job.rank() == 2 ? "0.01" : "0.001";
-    const auto said = sentence<lockstep::UsageError>(
+    const auto message = sentence<lockstep::UsageError>(
         [&] { job.agree("model", {{"layers", "Dense(10)"}, {"learning rate", rate}}, 5s); });
-    job.barrier("all were told", 5s);  // a difference ends a part; this begins it anew
+    job.barrier("all have the error", 5s);  // a difference ends a part; it can be reused now
     job.agree("model", {{"layers", "Dense(10)"}}, 5s);
     const std::scoped_lock lock(mutex);
-    sentences.insert(said);
+    sentences.insert(message);
   });
   REQUIRE(sentences.size() == 1);
-  const std::string& said = *sentences.begin();
-  CAPTURE(said);
-  CHECK(said.find("model: rank ") == 0);
-  CHECK(said.find("rank 2 (") != std::string::npos);
-  CHECK(said.find("\"learning rate\"") != std::string::npos);
-  CHECK(said.find("\"0.01\"") != std::string::npos);
-  CHECK(said.find("\"0.001\"") != std::string::npos);
+  const std::string& message = *sentences.begin();
+  CAPTURE(message);
+  CHECK(message.find("model: rank ") == 0);
+  CHECK(message.find("rank 2 (") != std::string::npos);
+  CHECK(message.find("\"learning rate\"") != std::string::npos);
+  CHECK(message.find("\"0.01\"") != std::string::npos);
+  CHECK(message.find("\"0.001\"") != std::string::npos);
   leave_all(members);
 }
 
-TEST_CASE("a signature may be longer than a frame, and is compared to its last character") {
+TEST_CASE("a signature can exceed a frame, and is compared to its last character") {
   const Deadline deadline(60s);
   Lines lines;
   auto members = join_all(2, lines);
@@ -308,16 +308,16 @@ TEST_CASE("a signature may be longer than a frame, and is compared to its last c
     in_each(members, [&](Rendezvous& job) {
       job.agree("model", {{"layers", layers}, {"loss", "mse"}}, 5s);
       const std::string rate = job.rank() == 0 ? "0.2" : "0.5";
-      const auto said = sentence<lockstep::UsageError>(
+      const auto message = sentence<lockstep::UsageError>(
           [&] { job.agree("model", {{"layers", layers + "dropout (rate " + rate + ")"}}, 5s); });
-      job.barrier("all were told", 5s);
+      job.barrier("all have the error", 5s);
       const auto ends = sentence<lockstep::UsageError>([&] {
         job.agree("model", {{"layers", job.rank() == 0 ? layers.substr(0, 500) : layers}}, 5s);
       });
-      job.barrier("all were told", 5s);
+      job.barrier("all have the error", 5s);
       job.agree("model", {{"layers", layers}}, 5s);
       const std::scoped_lock lock(mutex);
-      sentences.insert(said);
+      sentences.insert(message);
       shorter.insert(ends);
     });
     REQUIRE(sentences.size() == 1);
@@ -332,7 +332,7 @@ TEST_CASE("a signature may be longer than a frame, and is compared to its last c
   leave_all(members);
 }
 
-TEST_CASE("a signature of the join that does not fit in the first frame is refused before it") {
+TEST_CASE("a join signature that does not fit in the first frame is refused before the join") {
   Lines lines;
   std::vector<lockstep::SignatureField> fields;
   for (int i = 0; i < 6; ++i) fields.emplace_back("field", std::string(600, 'x'));
@@ -340,7 +340,7 @@ TEST_CASE("a signature of the join that does not fit in the first frame is refus
   o.signature = fields;
   CHECK(sentence<lockstep::UsageError>([&] { join(o); }).find("join signature") !=
         std::string::npos);
-  // What is accepted fits, with the longest id and description.
+  // Every accepted signature fits, even with the longest id and description.
   using namespace lockstep::detail;
   Hello hello{std::string(max_name_bytes, 'j'), true, 1, {}};
   hello.fields = {{"protocol", std::string(protocol)},
@@ -360,7 +360,7 @@ TEST_CASE("a signature of the join that does not fit in the first frame is refus
   CHECK(frame(hello).size() <= max_first_frame_bytes);
 }
 
-TEST_CASE("a difference at the join of one job stops both sides with one sentence") {
+TEST_CASE("a difference at the join of one job stops both sides with one message") {
   const Deadline deadline(60s);
   Lines lines;
   const auto port = free_port();
@@ -373,26 +373,26 @@ TEST_CASE("a difference at the join of one job stops both sides with one sentenc
       std::this_thread::sleep_for(r == 1 ? 800ms : 0ms);
       return sentence<lockstep::ClusterError>([&] { join(o); });
     }));
-  const std::string said = futures[0].get();
-  CAPTURE(said);
-  CHECK(said.find("rank 0 (127.0.0.1:") != std::string::npos);
-  CHECK(said.find("rank 1 (127.0.0.1)") != std::string::npos);
-  CHECK(said.find("differ in \"build\": \"float\" and \"double\"") != std::string::npos);
-  CHECK(futures[1].get() == said);
-  CHECK(futures[2].get() == said);
+  const std::string message = futures[0].get();
+  CAPTURE(message);
+  CHECK(message.find("rank 0 (127.0.0.1:") != std::string::npos);
+  CHECK(message.find("rank 1 (127.0.0.1)") != std::string::npos);
+  CHECK(message.find("differ in \"build\": \"float\" and \"double\"") != std::string::npos);
+  CHECK(futures[1].get() == message);
+  CHECK(futures[2].get() == message);
 }
 
-TEST_CASE("without a job's id a process of another description ends itself, not the job") {
+TEST_CASE("without a job id, a process with another description ends itself, not the job") {
   const Deadline deadline(60s);
   Lines lines;
   const auto port = free_port();
   auto chief = std::async(std::launch::async, [&] { return join(options(0, 3, port, lines)); });
   auto one = std::async(std::launch::async, [&] { return join(options(1, 3, port, lines)); });
   std::this_thread::sleep_for(300ms);
-  const std::string said =
+  const std::string message =
       sentence<lockstep::ClusterError>([&] { join(options(2, 4, port, lines)); });
-  CHECK(said.find("\"world size\": \"3\" and \"4\"") != std::string::npos);
-  CHECK(lines.contain("\"world size\": \"3\" and \"4\""));  // the job's log has it too
+  CHECK(message.find("\"world size\": \"3\" and \"4\"") != std::string::npos);
+  CHECK(lines.contain("\"world size\": \"3\" and \"4\""));  // the job logs it too
   std::vector<Member> members;
   members.push_back(join(options(2, 3, port, lines)));
   members.push_back(chief.get());
@@ -400,7 +400,7 @@ TEST_CASE("without a job's id a process of another description ends itself, not 
   in_each(members, [](Rendezvous& job) { job.barrier("work", 5s); });
   leave_all(members);
 
-  // If nobody else comes for that rank, the deadline's sentence says what came instead.
+  // If no process joins as that rank, the deadline's message names the refused one.
   const auto other = free_port();
   auto alone = std::async(std::launch::async, [&] {
     return sentence<PeerLost>([&] { join(options(0, 2, other, lines, 1500ms)); });
@@ -413,7 +413,7 @@ TEST_CASE("without a job's id a process of another description ends itself, not 
   CHECK(missed.find("\"world size\": \"2\" and \"3\"") != std::string::npos);
 }
 
-TEST_CASE("a rendezvous for which the system has no thread left is refused in a sentence") {
+TEST_CASE("a rendezvous without a free thread throws a clear message") {
   Lines lines;
   for (const bool logs : {true, false}) {
     auto o = options(0, 2, free_port(), lines, 100ms);
@@ -428,23 +428,23 @@ TEST_CASE("a rendezvous for which the system has no thread left is refused in a 
   }
 }
 
-TEST_CASE("the threads of a rendezvous leave the program its signals, but take their own faults") {
+TEST_CASE("threads of a rendezvous block signals except for their own faults") {
   Lines lines;
   std::promise<sigset_t> of_log;
   auto o = options(0, 2, free_port(), lines, 300ms);
-  o.log = [&, told = false](lockstep::LogLevel, std::string_view) mutable {
+  o.log = [&, done = false](lockstep::LogLevel, std::string_view) mutable {
     sigset_t mask;
     ::pthread_sigmask(SIG_BLOCK, nullptr, &mask);
-    if (!std::exchange(told, true)) of_log.set_value(mask);
+    if (!std::exchange(done, true)) of_log.set_value(mask);
   };
   auto members = join_all(2, lines, [&](RendezvousOptions& each) {
     if (each.cluster.rank == std::size_t{0}) each.log = o.log;
   });
   std::promise<sigset_t> of_control;
-  members[0]->on_exchange([&, told = false]() mutable {
+  members[0]->on_exchange([&, done = false]() mutable {
     sigset_t mask;
     ::pthread_sigmask(SIG_BLOCK, nullptr, &mask);
-    if (!std::exchange(told, true)) of_control.set_value(mask);
+    if (!std::exchange(done, true)) of_control.set_value(mask);
     return lockstep::ExchangeProgress{};
   });
   members[0]->log(lockstep::LogLevel::info, "a line");

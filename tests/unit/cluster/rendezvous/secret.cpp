@@ -32,7 +32,7 @@ lockstep::ResolvedCluster job(const char* chief) {
   return result;
 }
 
-/// A file of this name and mode, while the test lasts.
+/// A file of this name and mode for the duration of the test.
 struct File {
   std::string path;
   File(const char* name, const std::string& bytes, mode_t mode)
@@ -48,7 +48,7 @@ const std::string bytes = "0123456789abcdef";
 
 }  // namespace
 
-TEST_CASE("the key of a job is HKDF-SHA256 of the secret and the job's id") {
+TEST_CASE("the key of a job is HKDF-SHA256 of the secret and the job id") {
   // openssl kdf -keylen 32 -kdfopt digest:SHA256 -kdfopt hexkey:30..66 -kdfopt
   // info:'lockstep/1|job' HKDF
   const auto key = Secret(bytes).key("job");
@@ -64,14 +64,14 @@ TEST_CASE("the key of a job is HKDF-SHA256 of the secret and the job's id") {
   CHECK(Secret(bytes + "0").key("job") != key);
 }
 
-TEST_CASE("between machines a job needs a secret, or the word that there shall be none") {
+TEST_CASE("a job that spans machines needs a secret, or LOCKSTEP_INSECURE=1") {
   for (const char* chief : {"10.0.0.1:12345", "node0:12345", "[fd00::1]:12345"}) {
     const auto cluster = job(chief);
-    const std::string said = sentence([&] { read_secret(environment({}), cluster); });
-    CHECK(said.find("LOCKSTEP_SECRET_FILE") != std::string::npos);
-    CHECK(said.find(chief) != std::string::npos);
+    const std::string message = sentence([&] { read_secret(environment({}), cluster); });
+    CHECK(message.find("LOCKSTEP_SECRET_FILE") != std::string::npos);
+    CHECK(message.find(chief) != std::string::npos);
     CHECK(sentence([&] { read_secret(environment({{"LOCKSTEP_INSECURE", "0"}}), cluster); }) ==
-          said);
+          message);
     CHECK(read_secret(environment({{"LOCKSTEP_INSECURE", "1"}}), cluster).empty());
     CHECK_FALSE(read_secret(environment({{"LOCKSTEP_SECRET", bytes}}), cluster).empty());
   }
@@ -90,22 +90,24 @@ TEST_CASE("between machines a job needs a secret, or the word that there shall b
         std::string::npos);
 }
 
-TEST_CASE("wrong variables of the secret are refused by name") {
+TEST_CASE("invalid secret variables are refused by name") {
   const auto cluster = job("127.0.0.1:12345");
-  const auto said = [&](cluster_test::Variables variables) {
+  const auto message = [&](cluster_test::Variables variables) {
     return sentence([&] { read_secret(environment(std::move(variables)), cluster); });
   };
-  CHECK(said({{"LOCKSTEP_SECRET", "fifteen bytes.."}}).find("LOCKSTEP_SECRET holds 15 bytes") == 0);
-  CHECK(said({{"LOCKSTEP_SECRET", "fifteen bytes.."}}).find("fifteen") == std::string::npos);
-  CHECK(said({{"LOCKSTEP_INSECURE", "yes"}}).find("LOCKSTEP_INSECURE=\"yes\"") == 0);
-  CHECK(said({{"LOCKSTEP_SECRET", bytes}, {"LOCKSTEP_SECRET_FILE", "/x"}}).find("both set") !=
+  CHECK(message({{"LOCKSTEP_SECRET", "fifteen bytes.."}}).find("LOCKSTEP_SECRET holds 15 bytes") ==
+        0);
+  CHECK(message({{"LOCKSTEP_SECRET", "fifteen bytes.."}}).find("fifteen") == std::string::npos);
+  CHECK(message({{"LOCKSTEP_INSECURE", "yes"}}).find("LOCKSTEP_INSECURE=\"yes\"") == 0);
+  CHECK(message({{"LOCKSTEP_SECRET", bytes}, {"LOCKSTEP_SECRET_FILE", "/x"}}).find("both set") !=
         std::string::npos);
-  CHECK(said({{"LOCKSTEP_SECRET_FILE", "/no/such/file"}}).find("cannot be read: No such file") !=
+  CHECK(message({{"LOCKSTEP_SECRET_FILE", "/no/such/file"}}).find("cannot be read: No such file") !=
         std::string::npos);
-  CHECK(said({{"LOCKSTEP_SECRET_FILE", "/"}}).find("is not a regular file") != std::string::npos);
+  CHECK(message({{"LOCKSTEP_SECRET_FILE", "/"}}).find("is not a regular file") !=
+        std::string::npos);
 }
 
-TEST_CASE("a secret comes from a file that only its owner reads; its last newline is left out") {
+TEST_CASE("a secret file must be private to its owner, and its last newline is dropped") {
   const auto cluster = job("127.0.0.1:12345");
   const auto read = [&](const File& file) {
     return read_secret(environment({{"LOCKSTEP_SECRET_FILE", file.path}}), cluster);
@@ -125,26 +127,29 @@ TEST_CASE("a secret comes from a file that only its owner reads; its last newlin
   CHECK(sentence([&] { read(large); }).find("a secret has 16 to 4096") != std::string::npos);
 }
 
-TEST_CASE("a secret of few distinct bytes is refused, and random ones never are") {
-  const auto said = [](const std::string& text) { return sentence([&] { Secret(text, "it"); }); };
-  CHECK(said(std::string(32, 'x')).find("it has only 1 distinct bytes, so it can be guessed") == 0);
-  CHECK(said("abcdefgabcdefgabcdefg").find("it has only 7 distinct bytes") == 0);
-  CHECK(said(std::string(32, 'x')).find("openssl rand -hex 32") != std::string::npos);
-  CHECK(said("abcdefghabcdefgh") == "no error");
+TEST_CASE("a secret of few distinct bytes is refused, random ones never are") {
+  const auto message = [](const std::string& text) {
+    return sentence([&] { Secret(text, "it"); });
+  };
+  CHECK(message(std::string(32, 'x')).find("it has only 1 distinct bytes, so it can be guessed") ==
+        0);
+  CHECK(message("abcdefgabcdefgabcdefg").find("it has only 7 distinct bytes") == 0);
+  CHECK(message(std::string(32, 'x')).find("openssl rand -hex 32") != std::string::npos);
+  CHECK(message("abcdefghabcdefgh") == "no error");
   std::mt19937 random{1};
   for (int i = 0; i < 1000; ++i) {
     std::string hex;
     for (int k = 0; k < 64; ++k) hex += "0123456789abcdef"[random() % 16];
-    REQUIRE(said(hex) == "no error");
+    REQUIRE(message(hex) == "no error");
   }
 }
 
-TEST_CASE("a core dump of a process has its secret on no page") {
+TEST_CASE("a core dump does not contain the secret") {
   int go[2], ready[2];
   REQUIRE((::pipe(go) == 0 && ::pipe(ready) == 0));
   const std::string path =
       (std::filesystem::temp_directory_path() / "core").string() + std::to_string(::getpid());
-  const pid_t child = ::fork();  // before anybody knows the secret
+  const pid_t child = ::fork();  // before the secret exists
   REQUIRE(child >= 0);
   if (child == 0) {
     ::prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -195,7 +200,7 @@ TEST_CASE("a core dump of a process has its secret on no page") {
   CHECK(left_out == 1);
 }
 
-TEST_CASE("a secret in a file without a name is read through /proc, as often as asked") {
+TEST_CASE("a secret in an unnamed file can be read repeatedly through /proc") {
   const int file = ::memfd_create("secret", MFD_CLOEXEC);
   REQUIRE(file >= 0);
   REQUIRE(::write(file, (bytes + "\n").data(), bytes.size() + 1) == 17);

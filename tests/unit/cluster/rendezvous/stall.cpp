@@ -20,7 +20,7 @@ RankState waiting(milliseconds still, std::size_t whom, std::uint64_t done = 0) 
 
 }  // namespace
 
-TEST_CASE("the rank that is furthest behind is the straggler, and its phase sets the limit") {
+TEST_CASE("the slowest rank is the straggler, and its phase sets the limit") {
   const StallLimits limits{};
   struct Row {
     std::vector<RankState> ranks;
@@ -32,27 +32,27 @@ TEST_CASE("the rank that is furthest behind is the straggler, and its phase sets
       {{at(5, Phase::reduce, 9s), at(5, Phase::backward, 8s)}, 1, 8s, 30s},
       // an earlier step
       {{at(5, Phase::reduce, 9s), at(4, Phase::update, 8s)}, 1, 8s, 30s},
-      // one writes a checkpoint while the others wait
+      // one rank writes a checkpoint while the others wait
       {{at(5, Phase::checkpoint, 40s), at(6, Phase::reduce, 40s)}, 0, 40s, 600s},
       {{at(5, Phase::callback, 40s), at(6, Phase::reduce, 40s)}, 0, 40s, 600s},
       {{at(5, Phase::reduce, 40s), at(5, Phase::data, 41s)}, 1, 41s, 600s},
       // the first step
       {{at(0, Phase::reduce, 40s), at(0, Phase::forward, 41s, true)}, 1, 41s, 600s},
-      // all in the same exchange: who is there longest
+      // all in the same exchange: the rank that has been there longest
       {{at(5, Phase::reduce, 9s), at(5, Phase::reduce, 10s), at(5, Phase::reduce, 8s)},
        1,
        10s,
        30s},
-      // the same: for whom most wait
+      // the same: the rank for which most others wait
       {{waiting(10s, 2), waiting(9s, 2), waiting(8s, 0)}, 2, 8s, 30s},
-      {{waiting(10s, 7), waiting(9s, 1), waiting(8s, 9)}, 0, 10s, 30s},  // for itself or nobody
-      // one has done less than the others, which wait for one that waits for it
+      {{waiting(10s, 7), waiting(9s, 1), waiting(8s, 9)}, 0, 10s, 30s},  // for itself, or none
+      // one rank has done less than the others, which wait for a rank that waits for it
       {{waiting(9s, 1, 3), waiting(10s, 2, 2), waiting(8s, 0, 1), waiting(9s, 1, 3)}, 2, 8s, 30s},
-      // a hook between two epochs, while the others are in the exchange that follows it
+      // a hook between two epochs, while the others are already in the next exchange
       {{waiting(9s, 1, 7), {{5, Phase::callback}, 8s, false, {7, {}}}}, 1, 8s, 600s},
-      // a later step and phase, but less done
+      // a later step and phase, but fewer exchanges completed
       {{waiting(9s, 1, 7), {{6, Phase::callback}, 8s, false, {6, {}}}}, 1, 8s, 600s},
-      // one is in no loop: since when others wait for it
+      // an idle rank counts from the time at which others wait for it
       {{at(9, Phase::idle, 3600s), at(3, Phase::reduce, 5s)}, 0, 5s, 600s},
       {{at(9, Phase::idle, 2s), at(3, Phase::reduce, 5s)}, 0, 2s, 600s},
       {{at(9, Phase::idle, 3600s), at(3, Phase::forward, 5s)}, 0, 0s, 600s},
@@ -66,14 +66,14 @@ TEST_CASE("the rank that is furthest behind is the straggler, and its phase sets
   }
 }
 
-TEST_CASE("nobody is a straggler where nobody is in a loop; who has left is none") {
+TEST_CASE("no rank is a straggler while all are idle; a rank that has left never is") {
   CHECK_FALSE(find_straggler({at(5, Phase::idle, 3600s), at(0, Phase::idle, 3600s)}, {}));
   std::vector<RankState> ranks{at(5, Phase::forward, 9s), at(3, Phase::reduce, 50s)};
   ranks[1].left = true;
   CHECK(find_straggler(ranks, {})->rank == 0);
 }
 
-TEST_CASE("time without progress counts only while the clock ran on time") {
+TEST_CASE("time without progress counts only while the thread ran on schedule") {
   ProgressBoard board;
   StallTimer timer;
   auto now = Clock::now() + 1s;
@@ -87,14 +87,14 @@ TEST_CASE("time without progress counts only while the clock ran on time") {
   board.note({1, Phase::forward, false});
   timer.poll(board, now += 250ms, true);
   CHECK(timer.stalled_for() == 0ms);
-  // The same step and phase again is progress too.
+  // Publishing the same step and phase again is progress too.
   timer.poll(board, now += 250ms, true);
   board.note({1, Phase::forward, false});
   timer.poll(board, now += 250ms, true);
   CHECK(timer.stalled_for() == 0ms);
 }
 
-TEST_CASE("the board gives back what was noted") {
+TEST_CASE("the board returns the last update") {
   ProgressBoard board;
   CHECK(board.read() == WorkerProgress{});
   for (int phase = 0; phase <= static_cast<int>(last_phase); ++phase) {
@@ -105,7 +105,7 @@ TEST_CASE("the board gives back what was noted") {
   }
 }
 
-TEST_CASE("an observer that wakes up more than 250 ms late was not on time") {
+TEST_CASE("an observer that wakes up more than 250 ms late is not on time") {
   const auto begin = Clock::now();
   WakeupMonitor wakeups(begin);
   CHECK(wakeups.on_time(begin + 250ms));

@@ -14,7 +14,7 @@ using Status = Reply::Status;
 
 namespace {
 
-/// A store of three ranks, and what it answered.
+/// A store of three ranks, and its replies.
 struct Fixture {
   std::map<std::pair<std::size_t, std::uint64_t>, Reply> replies;
   int answers = 0;
@@ -40,7 +40,7 @@ struct Fixture {
 
 }  // namespace
 
-TEST_CASE("get waits for set, and all who wait get the value") {
+TEST_CASE("get waits for set, and all waiting ranks get the value") {
   Fixture f;
   const auto a = f.ask(1, Operation::get, "key"), b = f.ask(2, Operation::get, "key");
   const auto other = f.ask(2, Operation::get, "other");
@@ -53,7 +53,7 @@ TEST_CASE("get waits for set, and all who wait get the value") {
   CHECK(f.reply(1, f.ask(1, Operation::get, "key")).value == "later");
 }
 
-TEST_CASE("a request is answered once, at its deadline if nothing comes before") {
+TEST_CASE("a request gets one reply, at its deadline at the latest") {
   Fixture f;
   const auto early = f.ask(1, Operation::get, "key", {}, 0, 100ms);
   const auto later = f.ask(1, Operation::get, "key", {}, 0, 300ms);
@@ -69,7 +69,7 @@ TEST_CASE("a request is answered once, at its deadline if nothing comes before")
   CHECK_FALSE(f.store.next_deadline());
 }
 
-TEST_CASE("counters begin at 0 and go on from a number that was set") {
+TEST_CASE("counters start at 0 or continue from a value that was set") {
   Fixture f;
   CHECK(f.reply(1, f.ask(1, Operation::add, "n", {}, 3)).number == 3);
   CHECK(f.reply(2, f.ask(2, Operation::add, "n", {}, 4)).number == 7);
@@ -80,7 +80,7 @@ TEST_CASE("counters begin at 0 and go on from a number that was set") {
   CHECK(f.reply(1, f.ask(1, Operation::add, "n", {}, 2)).status == Status::error);
 }
 
-TEST_CASE("the store refuses what does not fit, and keeps what it has") {
+TEST_CASE("the store refuses values that do not fit, and keeps the others") {
   Fixture f;
   const std::string big(60'000, 'x');
   std::size_t kept = 0;
@@ -89,12 +89,12 @@ TEST_CASE("the store refuses what does not fit, and keeps what it has") {
   CHECK(kept > 1000);
   CHECK(kept * big.size() <= Store::max_bytes);
   CHECK(f.reply(1, f.ask(1, Operation::get, "0")).value == big);
-  // What is replaced makes room.
+  // Replacing a value frees its space.
   CHECK(f.reply(0, f.ask(0, Operation::set, "0", "small")).status == Status::ok);
   CHECK(f.reply(0, f.ask(0, Operation::set, "new", std::string(1000, 'x'))).status == Status::ok);
 }
 
-TEST_CASE("a barrier ends when all have come; who gave up has not come") {
+TEST_CASE("a barrier ends when all ranks have entered; one that timed out has not") {
   Fixture f;
   const auto a = f.ask(0, Operation::barrier, "b", {}, 0, 100ms);
   const auto b = f.ask(1, Operation::barrier, "b", {}, 0, 500ms);
@@ -114,7 +114,7 @@ TEST_CASE("a barrier ends when all have come; who gave up has not come") {
   CHECK_FALSE(f.store.next_deadline());
 }
 
-TEST_CASE("ranks that differ are told at once, who comes later too, with one sentence") {
+TEST_CASE("ranks that differ get one message at once, late ranks too") {
   for (const std::size_t odd : {0u, 1u, 2u}) {
     CAPTURE(odd);
     Fixture f;
@@ -127,23 +127,23 @@ TEST_CASE("ranks that differ are told at once, who comes later too, with one sen
     CHECK(f.answered(2, c) == known);
     CHECK(f.answered(1, b) == known);
     const auto a = come(0);
-    const std::string said = f.reply(0, a).value;
-    CAPTURE(said);
+    const std::string message = f.reply(0, a).value;
+    CAPTURE(message);
     CHECK(f.reply(0, a).status == Status::error);
-    CHECK(f.reply(1, b).value == said);
-    CHECK(f.reply(2, c).value == said);
+    CHECK(f.reply(1, b).value == message);
+    CHECK(f.reply(2, c).value == message);
     const char* expected =
         odd == 0   ? "fit: rank 0 and rank 2 differ in \"seed\": \"2\\x0a\" and \"1\""
         : odd == 1 ? "fit: rank 1 and rank 2 differ in \"seed\": \"2\\x0a\" and \"1\""
                    : "fit: rank 1 and rank 2 differ in \"seed\": \"1\" and \"2\\x0a\"";
-    CHECK(said.find(expected) == 0);
-    // The next one begins anew.
+    CHECK(message.find(expected) == 0);
+    // The next barrier starts afresh.
     const auto first = f.ask(0, Operation::agree, "fit");
     CHECK_FALSE(f.answered(0, first));
   }
 }
 
-TEST_CASE("a field that one rank lacks is a difference; long values are shown where they differ") {
+TEST_CASE("a missing field is a difference; long values are shown where they differ") {
   using Fields = std::vector<lockstep::SignatureField>;
   const Fields two{{"a", "1"}, {"b", "2"}}, one{{"a", "1"}};
   CHECK(difference("fit", "x", two, "y", one)->find("differ in \"b\": \"2\" and nothing") !=
@@ -152,16 +152,16 @@ TEST_CASE("a field that one rank lacks is a difference; long values are shown wh
         std::string::npos);
   CHECK_FALSE(difference("fit", "x", two, "y", two));
   const std::string same(500, 's');
-  const auto said = difference("fit", "x", {{"layers", same + "Dense(10)" + same}}, "y",
-                               {{"layers", same + "Dense(11)" + same}});
-  REQUIRE(said);
-  CHECK(said->find("Dense(10)") != std::string::npos);
-  CHECK(said->find("Dense(11)") != std::string::npos);
-  CHECK(said->size() < 400);
+  const auto message = difference("fit", "x", {{"layers", same + "Dense(10)" + same}}, "y",
+                                  {{"layers", same + "Dense(11)" + same}});
+  REQUIRE(message);
+  CHECK(message->find("Dense(10)") != std::string::npos);
+  CHECK(message->find("Dense(11)") != std::string::npos);
+  CHECK(message->size() < 400);
 }
 
-TEST_CASE("a long list is shown from the item that differs, or by its name where it differs") {
-  const auto said = [](const std::string& a, const std::string& b) {
+TEST_CASE("a long list is shown from the item that differs, or by that item's name") {
+  const auto message = [](const std::string& a, const std::string& b) {
     const auto sentence = difference("model", "x", {{"layers", a}}, "y", {{"layers", b}});
     REQUIRE(sentence);
     CHECK(sentence->size() < 400);
@@ -170,24 +170,24 @@ TEST_CASE("a long list is shown from the item that differs, or by its name where
   };
   std::string many;
   for (int i = 0; i < 400; ++i) many += "dense_" + std::to_string(i) + " (units 64) to (64); ";
-  CHECK(said(many + "re_lu to (64); dense to (3)", many + "tanh to (64); dense to (3)") ==
+  CHECK(message(many + "re_lu to (64); dense to (3)", many + "tanh to (64); dense to (3)") ==
         "...\"re_lu to (64); dense to (3)\" and ...\"tanh to (64); dense to (3)\"");
-  CHECK(said(many + "dropout (rate 0.2) to (64)", many + "dropout (rate 0.5) to (64)") ==
+  CHECK(message(many + "dropout (rate 0.2) to (64)", many + "dropout (rate 0.5) to (64)") ==
         "...\"dropout (rate 0.2) to (64)\" and ...\"dropout (rate 0.5) to (64)\"");
-  // One has a layer more.
-  CHECK(said(many + "re_lu to (64)", many + "re_lu to (64); softmax to (64)") ==
+  // One has an additional layer.
+  CHECK(message(many + "re_lu to (64)", many + "re_lu to (64); softmax to (64)") ==
         "...\"re_lu to (64)\" and ...\"re_lu to (64); softmax to (64)\"");
-  // Far behind the name of the item.
+  // Far after the name of the item.
   const std::string conv = "conv2d_7 (filters 32, kernel (3, 3), strides (1, 1), dilation (1, 1), ";
-  CHECK(said(many + conv + "padding same)", many + conv + "padding valid)") ==
+  CHECK(message(many + conv + "padding same)", many + conv + "padding valid)") ==
         "...\"conv2d_7 ... strides (1, 1), dilation (1, 1), padding same)\" and ...\"conv2d_7 ... "
         "strides (1, 1), dilation (1, 1), padding valid)\"");
-  CHECK(said(conv + "padding same)", conv + "padding valid)") ==
+  CHECK(message(conv + "padding same)", conv + "padding valid)") ==
         "\"conv2d_7 ... strides (1, 1), dilation (1, 1), padding same)\" and \"conv2d_7 ... "
         "strides (1, 1), dilation (1, 1), padding valid)\"");
 }
 
-TEST_CASE("what is shown of two long values differs, whatever is in them") {
+TEST_CASE("the shown parts of two long values always differ") {
   for (const char filler : {'s', ' ', ';', ',', '\n', '\xff'})
     for (const std::size_t before :
          {0u, 5u, 9u, 10u, 11u, 40u, 47u, 48u, 49u, 73u, 200u, 20'000u}) {
@@ -201,7 +201,7 @@ TEST_CASE("what is shown of two long values differs, whatever is in them") {
     }
 }
 
-TEST_CASE("portions hold all fields in order, fit in a frame, and differ where the fields do") {
+TEST_CASE("chunks hold all fields in order, fit in a frame, and differ where the fields do") {
   using Fields = std::vector<lockstep::SignatureField>;
   const auto together = [](const std::vector<Fields>& all) {
     Fields result;
@@ -225,10 +225,10 @@ TEST_CASE("portions hold all fields in order, fit in a frame, and differ where t
     Fields longer = fields;
     longer[1].second += 'x';
     const auto others = split_fields(longer, 100);
-    bool told = false;
+    bool differs = false;
     for (std::size_t i = 0; i < parts.size() && i < others.size(); ++i)
-      told = told || difference("model", "x", parts[i], "y", others[i]);
-    CHECK(told);
+      differs = differs || difference("model", "x", parts[i], "y", others[i]);
+    CHECK(differs);
   }
   Request request;
   request.operation = Operation::agree;

@@ -1,5 +1,5 @@
 /// \file
-/// Connections that do not belong to the job: they are refused, and the job does not notice.
+/// Strangers: connections that do not belong to the job. They are refused without an effect on it.
 #include <catch2/catch_test_macros.hpp>
 #include <list>
 #include <random>
@@ -18,14 +18,14 @@ using lockstep::detail::Hello;
 namespace {
 
 const std::string http = "GET / HTTP/1.1\r\nHost: chief\r\n\r\n";
-/// The beginning of a client hello of TLS 1.2.
+/// The beginning of a TLS 1.2 ClientHello.
 const std::string tls_hello("\x16\x03\x01\x00\xC8\x01\x00\x00\xC4\x03\x03", 11);
 
 lockstep::Secret secret(char c = 's') {
   return lockstep::Secret("0123456789abcdef" + std::string(16, c));
 }
 
-/// Strangers of each kind, while a job starts and works.
+/// Strangers of each kind while a job starts and runs.
 void visit(std::uint16_t port) {
   std::mt19937 random{7};
   std::list<Stranger> hanging;
@@ -47,7 +47,7 @@ void visit(std::uint16_t port) {
 
 }  // namespace
 
-TEST_CASE("strangers of each kind do not keep a job from starting and working") {
+TEST_CASE("strangers of any kind do not keep a job from starting and running") {
   const Deadline deadline(60s);
   for (const bool secured : {false, true}) {
     CAPTURE(secured);
@@ -74,14 +74,14 @@ TEST_CASE("strangers of each kind do not keep a job from starting and working") 
     });
     visitor.join();
     for (Member& member : members) CHECK_FALSE(member->verdict());
-    // About one source a line a second at most.
+    // At most one line per second and source.
     CHECK(lines.count() < 15);
     CHECK(lines.contain("a connection from 127.0.0.1 "));
     leave_all(members);
   }
 }
 
-TEST_CASE("who says nothing, or says it too slowly, is put out after two seconds") {
+TEST_CASE("a connection that stays silent or is too slow is closed after two seconds") {
   const Deadline deadline(60s);
   Lines lines;
   const auto port = free_port();
@@ -107,7 +107,7 @@ TEST_CASE("who says nothing, or says it too slowly, is put out after two seconds
   CHECK(chief.get().find("rank 1 did not join") == 0);
 }
 
-TEST_CASE("wrong frames end the connection at once") {
+TEST_CASE("invalid frames end the connection at once") {
   const Deadline deadline(60s);
   Lines lines;
   const auto port = free_port();
@@ -117,10 +117,10 @@ TEST_CASE("wrong frames end the connection at once") {
   std::this_thread::sleep_for(200ms);
   const std::string wrong[] = {
       http,
-      std::string("LKS1\x00\x00\x00\x00", 8),                           // no room for a type
+      std::string("LKS1\x00\x00\x00\x00", 8),                           // too short for a type
       std::string("LKS1\xFF\xFF\xFF\x7F", 8),                           // 2 GiB
-      std::string("LKS1\x02\x00\x00\x00\x63\x00", 10),                  // no such type
-      "LKS1" + lockstep::detail::frame(lockstep::detail::Heartbeat{}),  // not who it is
+      std::string("LKS1\x02\x00\x00\x00\x63\x00", 10),                  // unknown type
+      "LKS1" + lockstep::detail::frame(lockstep::detail::Heartbeat{}),  // not a Hello
       std::string("LKS1\x0A\x00\x00\x00\x01\x00\xFF\xFF\xFF\xFF    ", 18),
   };
   for (const std::string& bytes : wrong) {
@@ -134,7 +134,7 @@ TEST_CASE("wrong frames end the connection at once") {
   chief.get();
 }
 
-TEST_CASE("the name of a stranger's job cannot forge lines of the log") {
+TEST_CASE("the job id of a stranger cannot forge log lines") {
   const Deadline deadline(60s);
   Lines lines;
   const auto port = free_port();
@@ -150,7 +150,7 @@ TEST_CASE("the name of a stranger's job cannot forge lines of the log") {
   CHECK(lines.count() == 1);
 }
 
-TEST_CASE("a newcomer of another job, or for a rank that is taken, is refused alone") {
+TEST_CASE("a worker of another job, or for an occupied rank, is refused alone") {
   const Deadline deadline(60s);
   Lines lines;
   const auto port = free_port();
@@ -182,7 +182,7 @@ TEST_CASE("a newcomer of another job, or for a rank that is taken, is refused al
   leave_all(members);
 }
 
-TEST_CASE("with the same secret a job works; without it nobody comes in") {
+TEST_CASE("with the same secret a job works; without it every connection is refused") {
   const Deadline deadline(60s);
   Lines lines;
   const auto port = free_port();
@@ -221,7 +221,7 @@ TEST_CASE("with the same secret a job works; without it nobody comes in") {
   leave_all(members);
 }
 
-TEST_CASE("what answers without TLS does not end a worker before the deadline; then it is told") {
+TEST_CASE("a peer without TLS does not end a worker before its deadline, which reports it") {
   const Deadline deadline(60s);
   Lines lines;
   const auto port = free_port();
@@ -236,17 +236,17 @@ TEST_CASE("what answers without TLS does not end a worker before the deadline; t
     });
     std::this_thread::sleep_for(200ms);
     const auto began = Clock::now();
-    const auto said = sentence<PeerLost>([&] { join(worker(1200ms)); });
-    CAPTURE(said);
+    const auto message = sentence<PeerLost>([&] { join(worker(1200ms)); });
+    CAPTURE(message);
     CHECK(Clock::now() - began >= 1200ms);
-    CHECK(said.find("could not be joined within 1.2 s: the peer there does not speak TLS: "
-                    "another program has the port, or the chief has no secret and this process "
-                    "has one") != std::string::npos);
+    CHECK(message.find("could not be joined within 1.2 s: the peer there does not speak TLS: "
+                       "another program has the port, or the chief has no secret and this process "
+                       "has one") != std::string::npos);
     CHECK(lines.contain("retrying until the join deadline"));
     CHECK(lines.contain("speaks TLS, as a worker with a secret does, but the chief has none"));
     CHECK(chief.get().find("rank 1 did not join") == 0);
   }
-  // Another program has the port for a while; then the chief comes.
+  // Another program holds the port for a while; then the chief starts.
   const int web = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
   const int on = 1;
   ::setsockopt(web, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
@@ -259,7 +259,7 @@ TEST_CASE("what answers without TLS does not end a worker before the deadline; t
     char hello[4096];
     REQUIRE(::recv(guest, hello, sizeof hello, 0) > 0);
     if (i % 2 == 0) ::send(guest, "HTTP/1.1 400 Bad Request\r\n\r\n", 28, MSG_NOSIGNAL);
-    // The alert of a program that speaks TLS 1.2: no such version.
+    // The alert of a TLS 1.2 program: unsupported version.
     if (i == 5) ::send(guest, "\x15\x03\x03\x00\x02\x02\x46", 7, MSG_NOSIGNAL);
     ::close(guest);
   }
@@ -271,13 +271,13 @@ TEST_CASE("what answers without TLS does not end a worker before the deadline; t
   members.push_back(member.get());
   leave_all(members);
   CHECK(lines.contain("the peer there does not speak TLS 1.3"));
-  std::size_t warnings = 0;  // one for each reason, although there are other failures in between
-  const std::string said = lines.text(), warning = "retrying until the join deadline";
-  for (std::size_t at = 0; (at = said.find(warning, at)) != std::string::npos; ++at) ++warnings;
+  std::size_t warnings = 0;  // one per reason, despite other failures in between
+  const std::string message = lines.text(), warning = "retrying until the join deadline";
+  for (std::size_t at = 0; (at = message.find(warning, at)) != std::string::npos; ++at) ++warnings;
   CHECK(warnings == 3);
 }
 
-TEST_CASE("a worker that comes again at once waits for the next run of its job") {
+TEST_CASE("a worker that restarts at once waits for the next run of its job") {
   const Deadline deadline(60s);
   Lines lines;
   const auto port = free_port();
@@ -292,10 +292,10 @@ TEST_CASE("a worker that comes again at once waits for the next run of its job")
   }
   Access::kill(*members[2]);
   REQUIRE(members[0]->verdict(5s));
-  // The chief has a verdict, but has not gone yet.
-  const auto said = sentence<PeerLost>([&] { join(options(2, 3, port, lines, 700ms)); });
-  CAPTURE(said);
-  CHECK(said.find("could not be joined within 0.7 s: turned away: its job has failed") !=
+  // The chief has a verdict but has not exited yet.
+  const auto message = sentence<PeerLost>([&] { join(options(2, 3, port, lines, 700ms)); });
+  CAPTURE(message);
+  CHECK(message.find("could not be joined within 0.7 s: turned away: its job has failed") !=
         std::string::npos);
   auto two = make(2);
   std::this_thread::sleep_for(200ms);
@@ -307,19 +307,19 @@ TEST_CASE("a worker that comes again at once waits for the next run of its job")
   leave_all(members);
 }
 
-TEST_CASE("strangers at many places fill no log") {
+TEST_CASE("strangers at many addresses do not flood the log") {
   lockstep::detail::StrangerLog log;
   const auto now = Clock::now();
   int lines = 0;
   for (int i = 0; i < 300; ++i)
-    if (!log.line("10.0.0." + std::to_string(i), "said nothing", now + milliseconds(i)).empty())
+    if (!log.line("10.0.0." + std::to_string(i), "was silent", now + milliseconds(i)).empty())
       ++lines;
   CHECK(lines == 5);
-  CHECK(log.line("10.0.0.1", "said nothing", now + 1500ms) ==
-        "a connection from 10.0.0.1 said nothing; 295 more from other sources were not logged");
+  CHECK(log.line("10.0.0.1", "was silent", now + 1500ms) ==
+        "a connection from 10.0.0.1 was silent; 295 more from other sources were not logged");
 }
 
-TEST_CASE("without a secret only the hosts of the cluster may come; with one, all") {
+TEST_CASE("without a secret only the hosts of the cluster may connect; with one, any host") {
   const Deadline deadline(60s);
   using asio::ip::make_address;
   using lockstep::detail::SourceAllowlist;
@@ -328,7 +328,7 @@ TEST_CASE("without a secret only the hosts of the cluster may come; with one, al
   cluster.cluster =
       lockstep::ClusterSpec().worker("10.0.0.1:1").worker("10.0.0.2:1").worker("[fd00::3]:1");
   SourceAllowlist allowlist(cluster, false);
-  CHECK_FALSE(allowlist.allows(make_address("10.0.0.2")));  // not yet looked up
+  CHECK_FALSE(allowlist.allows(make_address("10.0.0.2")));  // not yet resolved
   allowlist.tick(Clock::now());
   for (const char* member : {"10.0.0.1", "10.0.0.2", "fd00::3", "::ffff:10.0.0.2"})
     CHECK(allowlist.allows(make_address(member)));
@@ -343,7 +343,7 @@ TEST_CASE("without a secret only the hosts of the cluster may come; with one, al
   CHECK(SourceAllowlist(cluster, false).allows(make_address("127.0.0.77")));
   CHECK_FALSE(SourceAllowlist(cluster, false).allows(make_address("10.0.0.1")));
 
-  // A chief that knows nobody at 127.0.0.1 closes what comes from there.
+  // A chief whose cluster has no host at 127.0.0.1 closes connections from there.
   Lines lines;
   const auto port = free_port();
   auto o = options(0, 2, port, lines, 1500ms);

@@ -1,5 +1,5 @@
 /// \file
-/// A job in one process: each member in a thread of its own, over loopback.
+/// A job in one process: each member in its own thread, over loopback.
 #pragma once
 
 #include <arpa/inet.h>
@@ -32,13 +32,13 @@
 
 namespace lockstep::detail {
 
-/// What only tests do to a member.
+/// Operations on a member that only tests need.
 struct RendezvousAccess {
-  /// Its sockets close without a word, as those of a process that is killed.
+  /// Closes the sockets without a message, as a killed process does.
   static void kill(Rendezvous& member) {
     asio::post(member.member_->io, [m = member.member_.get()] { m->role->abort(); });
   }
-  /// Its control thread stands still, as that of a process that is stopped.
+  /// Blocks the control thread, as in a stopped process.
   static void freeze(Rendezvous& member, std::chrono::milliseconds time) {
     asio::post(member.member_->io, [time] { std::this_thread::sleep_for(time); });
   }
@@ -66,7 +66,7 @@ inline sockaddr_in loopback(std::uint16_t port) {
   return address;
 }
 
-/// A port at which nobody listens, below those that the system gives to clients.
+/// A free port below the ephemeral range.
 inline std::uint16_t free_port() {
   static std::mt19937 random{std::random_device{}()};
   for (;;) {
@@ -79,7 +79,7 @@ inline std::uint16_t free_port() {
   }
 }
 
-/// Lines of all members.
+/// The log lines of all members.
 struct Lines {
   std::mutex mutex;
   std::string all;
@@ -89,7 +89,7 @@ struct Lines {
       all.append(line).append("\n");
     };
   }
-  /// What is there by now.
+  /// The lines so far.
   std::string text() {
     const std::scoped_lock lock(mutex);
     return all;
@@ -98,7 +98,7 @@ struct Lines {
     const std::string there = text();
     return std::count(there.begin(), there.end(), '\n');
   }
-  /// Members say their lines in threads of their own, so it waits for a while.
+  /// Members write their lines on separate threads, so this waits for a while.
   bool contain(std::string_view part) {
     for (const auto end = Clock::now() + seconds(3); Clock::now() < end;) {
       if (text().find(part) != std::string::npos) return true;
@@ -108,7 +108,7 @@ struct Lines {
   }
 };
 
-/// The options of rank `rank`; they may be changed before it joins.
+/// The options of rank `rank`, which can be changed before it joins.
 inline RendezvousOptions options(std::size_t rank, std::size_t size, std::uint16_t port,
                                  Lines& lines, milliseconds deadline = milliseconds(20'000)) {
   RendezvousOptions result;
@@ -125,7 +125,7 @@ using Member = std::unique_ptr<Rendezvous>;
 
 inline Member join(RendezvousOptions o) { return std::make_unique<Rendezvous>(std::move(o)); }
 
-/// Joins all at once.
+/// Joins all members concurrently.
 inline std::vector<Member> join_all(
     std::size_t size, Lines& lines,
     const std::function<void(RendezvousOptions&)>& change = [](RendezvousOptions&) {}) {
@@ -141,7 +141,7 @@ inline std::vector<Member> join_all(
   return members;
 }
 
-/// Calls `f(member)` of each member in a thread of its own and returns when all have ended.
+/// Calls `f(member)` for each member in its own thread and returns when all have ended.
 template <class F>
 void in_each(std::vector<Member>& members, F f) {
   std::vector<std::thread> threads;
@@ -150,21 +150,21 @@ void in_each(std::vector<Member>& members, F f) {
   for (std::thread& thread : threads) thread.join();
 }
 
-/// CHECK for threads: Catch2 takes one assertion at a time.
+/// CHECK for threads: assertions of Catch2 are not thread-safe.
 inline void check_in_thread(bool holds) {
   static std::mutex mutex;
   const std::scoped_lock lock(mutex);
   CHECK(holds);
 }
 
-/// Ends all members at once, as processes do.
+/// Destroys all members concurrently, as processes do.
 inline void leave_all(std::vector<Member>& members) {
   std::vector<std::thread> threads;
   for (Member& member : members) threads.emplace_back([&member] { member.reset(); });
   for (std::thread& thread : threads) thread.join();
 }
 
-/// What `f` throws as an `Error`; "no error" if it does not.
+/// The message of the Error that `f` throws; "no error" if none.
 template <class Error, class F>
 std::string sentence(F&& f) {
   try {
@@ -175,7 +175,7 @@ std::string sentence(F&& f) {
   return "no error";
 }
 
-/// A connection of somebody who does not belong to the job.
+/// A connection that does not belong to the job.
 class Stranger {
  public:
   explicit Stranger(std::uint16_t port)
@@ -195,7 +195,7 @@ class Stranger {
     return ::send(socket_, bytes.data(), bytes.size(), MSG_NOSIGNAL) ==
            static_cast<ssize_t>(bytes.size());
   }
-  /// All that comes until the other side ends the connection; nothing after five silent seconds.
+  /// All input until the other side closes the connection; nothing after five silent seconds.
   std::string read_all() {
     std::string all;
     std::array<char, 1024> chunk{};
@@ -203,7 +203,7 @@ class Stranger {
       all.append(chunk.data(), static_cast<std::size_t>(n));
     return all;
   }
-  /// True if the other side has ended the connection within five seconds.
+  /// True if the other side closes the connection within five seconds.
   bool was_closed() {
     std::array<char, 1024> chunk{};
     ssize_t n = 1;
