@@ -1,8 +1,8 @@
 /// \file
-/// The figures of the programs for GPUs as JSON, as tools/gpu_record.py reads them: {"gpu",
-/// "figures": [{"group", "name", "unit", "value"}]}. A value that is missing is null, with a
-/// "reason". Invariant: the file is whole at each moment and has all figures so far, so a program
-/// that hangs or is killed loses only those that it has not reached.
+/// The figures of the GPU programs as JSON for tools/gpu_record.py: {"gpu", "figures": [{"group",
+/// "name", "unit", "value"}]}. A missing value is null, with a "reason". Invariant: the file is
+/// complete at every moment and has all figures so far, so a program that hangs or is killed loses
+/// only the figures that it has not reached.
 #pragma once
 
 #include <fmt/format.h>
@@ -18,7 +18,7 @@
 
 namespace gpu_figures {
 
-/// One number, or why it is not there.
+/// One number, or the reason why it is missing.
 struct Figure {
   std::string group, name, unit;
   double value = 0;
@@ -34,7 +34,7 @@ inline std::string json_text(std::string_view text) {
   return all + "\"";
 }
 
-/// \throws FileError if the file cannot be written.
+/// Replaces the file. \throws FileError if it cannot be written.
 inline void write(const std::string& path, const std::string& gpu,
                   const std::vector<Figure>& figures) {
   std::string text = fmt::format("{{\"gpu\": {},\n \"figures\": [", json_text(gpu));
@@ -56,10 +56,10 @@ inline void write(const std::string& path, const std::string& gpu,
   throw lockstep::FileError(path, "cannot be written: {}", std::strerror(errno));
 }
 
-/// Prints each figure and writes the file anew, as soon as there is one.
+/// Prints each figure and rewrites the file as soon as there is a new one.
 class Report {
  public:
-  /// An empty `path`: no file.
+  /// An empty `path` writes no file.
   Report(std::string gpu, std::string path) : gpu_(std::move(gpu)), path_(std::move(path)) {}
 
   void add(Figure f) {
@@ -73,7 +73,8 @@ class Report {
     if (!path_.empty()) write(path_, gpu_, figures_);
   }
 
-  /// The figures that `body()` adds; if the GPU fails, the rest of them is one without a value.
+  /// Adds the figures of `body()`. If the GPU fails, the rest of the group is one figure without a
+  /// value.
   template <class F>
   void group(const std::string& name, const F& body) {
     try {
@@ -85,7 +86,7 @@ class Report {
   }
 
   const std::vector<Figure>& figures() const { return figures_; }
-  /// Of the first group that failed; else empty.
+  /// The failure of the first group that failed; empty if none did.
   const std::string& failure() const { return failure_; }
 
  private:

@@ -1,16 +1,16 @@
-// What a GPU and its driver cost a small step, before any kernel of lockstep's is judged by it:
+// What a GPU and its driver cost a small step, as a yardstick for lockstep's kernels:
 //
 //   launch     one node of a graph of 200, by blocks and threads, plain and with programmatic
 //              dependent launch
 //   host       a graph of 1, 10, 100 and 563 nodes: the call, the call and the wait, new arguments
 //              for one node
-//   bandwidth  a copy with 2, 4, 8 and 16 bytes a thread, as one of 20 in a graph, from the
-//              second-level cache and from memory, bytes read plus bytes written
-//   barrier    one barrier of a cluster of eight blocks and of a whole grid (a block an SM)
+//   bandwidth  a copy with 2, 4, 8 and 16 bytes per thread, as one of 20 in a graph, from the L2
+//              cache and from memory; bytes read plus bytes written
+//   barrier    one barrier of a cluster of eight blocks and of a whole grid (one block per SM)
 //
-// Times on the GPU are medians between two events with work before the first (gpu_time.hpp), times
-// of the host medians of its clock. A figure that this driver or this GPU cannot give is left out
-// with the reason: null in the JSON.
+// GPU times are medians between two events with work before the first (gpu_time.hpp); host times
+// are medians of the host's clock. A figure that this driver or GPU cannot provide is null in the
+// JSON, with the reason.
 #include <dlfcn.h>
 
 #include <fmt/format.h>
@@ -42,7 +42,7 @@ namespace cuda = lockstep::detail::cuda;
 using cuda::Define, cuda::driver;
 using gpu_figures::Figure;
 
-// The host in place of a GPU compiles these, too.
+// The host stand-in compiles these kernels too.
 constexpr cuda::Source plain_text{"the probe", R"cuda(
 #if BYTES == 2
 typedef unsigned short Word;
@@ -135,12 +135,12 @@ class Probe {
     report_.group("launch", [&] { launches(); });
     report_.group("host", [&] { host(); });
     report_.group("bandwidth", [&] { bandwidth(); });
-    // Last: a barrier that does not end leaves nothing after it.
+    // Last, because nothing can be measured after a barrier that does not end.
     report_.group("barrier", [&] { barriers(); });
   }
 
  private:
-  // The process ends soon: memory and modules end with it.
+  // Never freed: the process ends soon, and memory and modules with it.
   CUdeviceptr allocate(std::size_t bytes) {
     CUdeviceptr p = 0;
     cuda::check(driver().cuMemAlloc(&p, bytes), "allocating memory");
@@ -185,12 +185,12 @@ class Probe {
     return a;
   }
 
-  /// `after` is not timed.
-  double host_us(const std::function<void()>& say, const std::function<void()>& after) {
+  /// Median host time of `enqueue()`; `after` is not timed.
+  double host_us(const std::function<void()>& enqueue, const std::function<void()>& after) {
     measure::Samples samples;
     for (int i = 0; i < sizes_.host_repeats; ++i) {
       const auto begun = measure::Clock::now();
-      say();
+      enqueue();
       samples.add(measure::micros(measure::Clock::now() - begun));
       after();
     }
@@ -200,7 +200,7 @@ class Probe {
   void add(std::string group, std::string name, std::string unit, double value) {
     report_.add({std::move(group), std::move(name), std::move(unit), value});
   }
-  /// A figure that needs cuLaunchKernelEx; what fails is one figure less, not all of them.
+  /// A figure that needs cuLaunchKernelEx; a failure costs this figure only.
   void add_hopper(const std::string& group, const std::string& name,
                   const std::function<double()>& us) {
     Figure f{group, name, "us", std::numeric_limits<double>::quiet_NaN(), why_not_};
@@ -212,7 +212,7 @@ class Probe {
     report_.add(std::move(f));
   }
 
-  /// An idle GPU's clocks are low.
+  /// Raises the clocks of an idle GPU.
   void warm_up() {
     const CUfunction touch = find(plain_text, "touch");
     const auto begun = measure::Clock::now();
@@ -228,8 +228,8 @@ class Probe {
         for (const char* const entry : {"empty", "touch"}) {
           const std::string name = fmt::format("{} blocks of {}{}", blocks, threads,
                                                entry[0] == 'e' ? ", empty" : ", read and write");
-          const auto us = [&](const std::function<void()>& say) {
-            return timer_->us_in_graph(sizes_.nodes, say);
+          const auto us = [&](const std::function<void()>& enqueue) {
+            return timer_->us_in_graph(sizes_.nodes, enqueue);
           };
           const CUfunction plain = find(plain_text, entry);
           add("launch", name, "us", us([&] { launch(plain, blocks, threads, touched_); }));
@@ -285,19 +285,19 @@ class Probe {
         cuda::check(driver().cuGraphExecKernelNodeSetParams(ready.get(), first, &p),
                     "changing a graph");
       };
-      const auto say = [&] { ready.launch(stream_); };
+      const auto enqueue = [&] { ready.launch(stream_); };
       const auto nothing = [] {};
       const std::string name = fmt::format("graph of {}, ", nodes);
-      say();
+      enqueue();
       wait();
-      add("host", name + "the call", "us", host_us(say, [&] { wait(); }));
-      add("host", name + "call and wait", "us", host_us([&] { say(), wait(); }, nothing));
+      add("host", name + "the call", "us", host_us(enqueue, [&] { wait(); }));
+      add("host", name + "call and wait", "us", host_us([&] { enqueue(), wait(); }, nothing));
       add("host", name + "arguments of a node", "us", host_us(set, nothing));
       add("host", name + "arguments, call and wait", "us",
-          host_us([&] { set(), say(), wait(); }, nothing));
+          host_us([&] { set(), enqueue(), wait(); }, nothing));
       constexpr int row = 50;
       add("host", name + "50 in a row, each", "us", timer_->us([&] {
-        for (int i = 0; i < row; ++i) say();
+        for (int i = 0; i < row; ++i) enqueue();
       }) / row);
     }
   }
@@ -307,9 +307,9 @@ class Probe {
     const CUdeviceptr x = allocate(most << 10), y = allocate(most << 10);
     for (const std::size_t size : sizes_.kibibytes) {
       const std::size_t bytes = size << 10;
-      const auto rate = [&](const std::string& name, const std::function<void()>& say) {
+      const auto rate = [&](const std::string& name, const std::function<void()>& enqueue) {
         add("bandwidth", fmt::format("{} KiB, {}", size, name), "GB/s",
-            2e-3 * static_cast<double>(bytes) / timer_->us_in_graph(sizes_.copies, say));
+            2e-3 * static_cast<double>(bytes) / timer_->us_in_graph(sizes_.copies, enqueue));
       };
       rate("the driver's copy", [&] {
         cuda::check(driver().cuMemcpyDtoDAsync(y, x, bytes, stream_), "copying memory");

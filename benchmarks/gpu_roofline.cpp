@@ -1,14 +1,14 @@
-// What the steps of the tutorials' CNN and of ResNet-56 must at least take on an H200: a forecast
-// from the plan, part by part, without a GPU. Nothing is measured.
+// A lower bound for the steps of the tutorials' CNN and of ResNet-56 on an H200, computed from the
+// plan, part by part, without a GPU. Nothing is measured.
 //
-// A part takes the time of its bytes at the memory's speed or of its FLOPs at the arithmetic's,
-// whichever is more, and no less than the floor of a kernel in a graph; each further launch of the
-// part takes the floor. What the tensor cores do is told apart by precision: TF32 and bfloat16
-// change the products only, bfloat16 also the bytes. float16 is as fast as bfloat16; its launches
-// are others. Bytes over PCIe, and what the second-level
-// cache saves (50 MB), are not in it.
+// A part takes the time of its bytes at the memory's bandwidth or of its FLOPs at the arithmetic's
+// throughput, whichever is longer, and at least the floor of a kernel in a graph; each further
+// launch of the part adds the floor. Precisions differ in what the tensor cores do: TF32 and
+// bfloat16 make products faster, and bfloat16 also reduces the bytes. float16 is as fast as bfloat16,
+// with other launches. Transfers over PCIe and hits in the L2 cache (50 MB) are left out.
 //
-// Exit code 1 if the parts' FLOPs, and those that they spare, are not those of the model's graph.
+// Exit code 1 if the parts' FLOPs, plus those that they skip, differ from those of the model's
+// graph.
 #include <fmt/format.h>
 #include <cmath>
 #include <cstdio>
@@ -34,14 +34,14 @@ struct Cnn : ls::Sequential<ls::Input<28, 28, 1>,             //
                             ls::Dense<64>, ls::ReLU,          //
                             ls::Dense<10>> {};
 
-/// An H200, dense, as its data sheet says.
+/// An H200, dense, from its data sheet.
 struct Gpu {
-  double terabytes = 4.8;                           ///< a second
+  double terabytes = 4.8;                           ///< per second
   double float32 = 67, tf32 = 494, bfloat16 = 989;  ///< TFLOP/s
   double floor = 1.5;                               ///< us, a launch in a graph: assumed
 };
 
-/// Of one part, without the floor.
+/// The bound of one part, without the floor.
 double roof(const Part& p, const Gpu& gpu, double teraflops) {
   return std::fmax(p.bytes / gpu.terabytes, p.flops / (p.in_float ? gpu.float32 : teraflops)) / 1e6;
 }
@@ -71,7 +71,7 @@ const Part* find(const Parts& parts, const Part& like) {
   return nullptr;
 }
 
-/// One line a part, in the order of the plan; those of `wide` are there if `half` has them.
+/// One line per part, in plan order; parts of `wide` appear if `half` has them.
 void print_parts(const Parts& wide, const Parts& half, const Gpu& gpu) {
   fmt::print(
       "| op | pass | times | launches, float32 and bfloat16 | MB, float32 | MB, bfloat16 | MFLOP | "
@@ -113,7 +113,7 @@ bool tell(const char* name, std::size_t batch, bool momentum, double bound, cons
   gpu_work::Step<ls::CudaFloat16> small(batch);
   small.model<Net>(momentum);
 
-  // Backward makes each product twice more, but the first layer's input has no gradient.
+  // Backward computes each product twice more, except that the first layer's input has no gradient.
   const double examples = static_cast<double>(batch), graph = Net::graph.flops;
   const double first = Net::graph.node[0].flops;
   double forward = 0, all = wide.spared();

@@ -1,8 +1,8 @@
 /// \file
-/// How long a GPU takes, by events. Invariant: when the first event is queued, the GPU is still at
-/// work on an uncounted run of the same. On an idle GPU that event is over before the host has
-/// launched anything, and the launch would be measured, too. So a run must take longer than the
-/// host needs to queue the next one, some ten microseconds: what is shorter goes into a graph.
+/// GPU times, measured with events. Invariant: when the first event is queued, the GPU is still
+/// busy with an uncounted run of the same work. On an idle GPU that event would complete before the
+/// host has launched anything, and the launch would be measured too. So a run must take longer than
+/// the host needs to queue the next one, some ten microseconds; shorter work goes into a graph.
 #pragma once
 
 #include <lockstep/cuda.hpp>
@@ -15,7 +15,7 @@ namespace gpu_time {
 
 namespace cuda = lockstep::detail::cuda;
 
-/// For one stream; it lives until the process ends.
+/// For one stream; lives until the process ends.
 class Timer {
  public:
   Timer(CUstream stream, int repeats) : stream_(stream), repeats_(repeats) {
@@ -23,14 +23,14 @@ class Timer {
       cuda::check(cuda::driver().cuEventCreate(event, CU_EVENT_DEFAULT), "creating an event");
   }
 
-  /// Median microseconds of what `say()` queues.
+  /// Median microseconds of the work that `enqueue()` queues.
   template <class F>
-  double us(const F& say) const {
+  double us(const F& enqueue) const {
     measure::Samples samples;
     for (int i = -3; i < repeats_; ++i) {
-      say();
+      enqueue();
       cuda::check(cuda::driver().cuEventRecord(begin_, stream_), "recording an event");
-      say();
+      enqueue();
       cuda::check(cuda::driver().cuEventRecord(end_, stream_), "recording an event");
       cuda::check(cuda::driver().cuEventSynchronize(end_), "waiting for an event");
       float ms = 0;
@@ -40,11 +40,11 @@ class Timer {
     return samples.median();
   }
 
-  /// Of one of `count` in a graph, one after the other.
+  /// The same for one of `count` copies in a graph, one after the other.
   template <class F>
-  double us_in_graph(int count, const F& say) const {
+  double us_in_graph(int count, const F& enqueue) const {
     const cuda::Graph graph(stream_, [&] {
-      for (int i = 0; i < count; ++i) say();
+      for (int i = 0; i < count; ++i) enqueue();
     });
     const cuda::GraphExec ready(graph);
     return us([&] { ready.launch(stream_); }) / count;

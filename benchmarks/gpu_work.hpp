@@ -1,10 +1,10 @@
 /// \file
-/// What the kernels of a training step on a GPU read, write and compute, from the plan alone.
+/// What the kernels of a training step on a GPU read, write and compute, derived from the plan.
 ///
-/// A part is one pass of one op: its tensors are counted once, each read or written by the part;
-/// what lies in a cache since the part before is counted, too. FLOPs are those of the model's
-/// graph: products only. `launches` are the kernels, copies and clears that lockstep asks for; a
-/// call of a library is one.
+/// A part is one pass of one op. Each of its tensors is counted once, as read or written; data that
+/// an earlier part left in a cache are counted too. FLOPs are those of the model's graph: products
+/// only. `launches` are the kernels, copies and memsets that lockstep requests; a library call
+/// counts as one.
 #pragma once
 
 #include <fmt/format.h>
@@ -30,7 +30,7 @@ struct Part {
   std::string op, pass;
   double bytes = 0, flops = 0;  ///< of one of them
   int launches = 1;
-  bool in_float = false;  ///< its products are made in float32, whatever the precision
+  bool in_float = false;  ///< its products run in float32, whatever the precision
   int times = 1;
 };
 
@@ -46,7 +46,7 @@ class Step {
  public:
   explicit Step(std::size_t batch) : batch_(static_cast<double>(batch)) {}
 
-  /// `values` of the device's type of activations, an example; `bytes` besides, a step.
+  /// Adds a part: `values` in the activation type per example, and `bytes` per step.
   void add(std::string op, std::string_view pass, double values, double bytes, int launches = 1,
            double flops = 0, bool in_float = false) {
     const Part p{
@@ -74,7 +74,7 @@ class Step {
     const std::string name = "Conv2D, ReLU, MaxPooling2D " + shown(c.in) + " to " + shown(p.out()) +
                              ", " + shown(c.kernel);
     add(name, "forward", x + y, weights + winners, 1, c.flops(), true);
-    // Of each window only the winner counts.
+    // Only the winner of each window counts.
     const double winning = c.flops() / size(c.out()) * y;
     add(name, "gradients of the kernel and the bias", x + y, weights + winners, 1, winning, true);
     spared_ += batch_ * (c.flops() - winning);
@@ -111,8 +111,8 @@ class Step {
       add("GlobalAveragePooling2D " + shown(p.in), "backward", size(p.in) + size(p.out()), 0);
   }
 
-  /// All of a model's plan, and what training does besides: the batch, the loss, a metric, the
-  /// value of penalties, SGD.
+  /// All of a model's plan, plus the rest of training: the batch, the loss, a metric, the value of
+  /// penalties, SGD.
   template <class Net>
   void model(bool momentum) {
     constexpr auto& plan = ls::detail::PlanOf<Net, D>::plan;
@@ -140,14 +140,14 @@ class Step {
           8.0 * static_cast<double>(Net::graph.weights));
     add("SGD", "update", 0, updated + penalised);
     if (has_penalty) add("L2", "value of the penalties", 0, penalised);
-    // Bytes that lie on the GPU become a batch; the sums go to the host and are cleared.
+    // Resident bytes become a batch; the sums go to the host and are cleared.
     add("rows of the data", "the batch", 0, batch_ * (5 * x + 12));
     add("sums to the host", "", 0, 0);
     if (plan.updates_state) add("copies", "of the state, for a step that fails", 0, 0);
   }
 
   const std::vector<Part>& parts() const { return parts_; }
-  /// FLOPs of the model's graph that no part makes: products with zeros that a kernel knows of.
+  /// FLOPs of the model's graph that no part computes: products with known zeros.
   double spared() const { return spared_; }
 
  private:
@@ -162,8 +162,8 @@ class Step {
                  b = c.bias ? 4.0 * c.filters : 0;
     const std::string name = std::string(relu ? "Conv2D, ReLU " : "Conv2D ") + shown(c.in) +
                              " to " + shown(c.out()) + ", " + shown(c.kernel);
-    // Besides the library's call, weights are brought into its order, once for forward and
-    // backward, and their gradient out of it.
+    // In addition to the library's call, weights are packed into its order, once for forward and
+    // backward, and their gradient is unpacked.
     add(name, "forward", x + y, w + b, 2, c.flops());
     const int sums =
         ls::detail::cuda::ColumnCut(static_cast<std::int64_t>(batch_ * y / c.filters), c.filters)
@@ -182,8 +182,8 @@ class Step {
                  w = 4.0 * static_cast<double>(d.kernel_size()), b = d.bias ? 4.0 * d.units : 0;
     const std::string name =
         fmt::format("{}{} to {}", relu ? "Dense, ReLU " : "Dense ", d.inputs, d.units);
-    // cuBLASLt wants the weights in the type of activations, which both are brought to at once if
-    // they adjoin there, for forward and backward; and aligned.
+    // cuBLASLt needs weights in the activation type, converted together if they adjoin there, for
+    // forward and backward; and aligned.
     const auto copied = [](std::size_t at) { return at * 4 % 16 != 0 ? 1 : 0; };
     const std::size_t bias_at = s.w + d.kernel_size();
     const int both = copied(s.w) + (d.bias ? copied(bias_at) : 0);
