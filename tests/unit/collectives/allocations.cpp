@@ -47,7 +47,7 @@ TEST_CASE("an operation of a group of threads takes no memory") {
 }
 
 TEST_CASE("posting takes no memory, neither in the replica nor in its communication thread") {
-  /// Notes how much its thread has taken at each exchange.
+  /// Records its thread's allocations at each exchange.
   struct Noting {
     std::array<std::size_t, 300>* taken;
     std::size_t* count;
@@ -64,7 +64,7 @@ TEST_CASE("posting takes no memory, neither in the replica nor in its communicat
   float x = 0;
   const testing::AllocationCounter counter;
   for (int i = 0; i < 300; ++i) exchange.post(&x, 1);
-  exchange.reset();  // all of them in its thread
+  exchange.reset();  // all exchanges run in its thread
   exchange.finish(&x, 1, nullptr, 0);
   CHECK(counter.count() == 0);
   CHECK(count == 300);

@@ -28,10 +28,10 @@ using namespace std::chrono_literals;
 using contract::Deadline;
 using lockstep::CommunicationThread;
 
-/// What a test sees of a collective, and how it holds it up.
+/// Records a collective's calls, and can block it or make it fail.
 class Stage {
  public:
-  /// One exchange of n numbers from p on.
+  /// One exchange of p[0..n).
   void play(const float* p, std::size_t n, std::thread::id thread) {
     std::unique_lock lock(mutex_);
     ++entered_;
@@ -51,7 +51,7 @@ class Stage {
     }
     changed_.notify_all();
   }
-  /// The k-th exchange from now on throws, the first one being 1.
+  /// The k-th exchange from now on throws, counted from 1.
   void fail_at(int k) {
     const std::scoped_lock lock(mutex_);
     fails_ = k;
@@ -99,7 +99,7 @@ static_assert(lockstep::ExchangesGradients<Exchange, float>);
 
 }  // namespace
 
-TEST_CASE("ranges are exchanged in the order of their posting, the last one in finish") {
+TEST_CASE("ranges are exchanged in the order of posting, the last one in finish") {
   const Deadline deadline("order of ranges");
   Stage stage;
   Exchange exchange(Staged{&stage});
@@ -116,7 +116,7 @@ TEST_CASE("ranges are exchanged in the order of their posting, the last one in f
   CHECK((sums[0] == -3 && sums[1] == -4));
 }
 
-TEST_CASE("before finish, posted ranges are exchanged by one thread that is not the caller's") {
+TEST_CASE("before finish, posted ranges are exchanged by one thread other than the caller's") {
   const Deadline deadline("threads");
   Stage stage;
   Exchange exchange(Staged{&stage});
@@ -132,14 +132,14 @@ TEST_CASE("before finish, posted ranges are exchanged by one thread that is not 
   }
 }
 
-TEST_CASE("the thread takes no signal") {
+TEST_CASE("the thread blocks all signals") {
   const auto takers = testing::threads_that_take(SIGINT);
   Stage stage;
   const Exchange exchange(Staged{&stage});
   CHECK(testing::threads_that_take(SIGINT) == takers);
 }
 
-TEST_CASE("post returns while the collective still works") {
+TEST_CASE("post returns while the collective is still running") {
   const Deadline deadline("overlap");
   Stage stage;
   stage.open(false);
@@ -173,7 +173,7 @@ TEST_CASE("the 65th range waits until the first is done") {
   for (std::size_t i = 0; i < 66; ++i) CHECK(ranges[i].first == &x[i]);
 }
 
-TEST_CASE("finish returns when all that was posted is done") {
+TEST_CASE("finish returns when all posted ranges are done") {
   const Deadline deadline("finish");
   Stage stage;
   stage.open(false);
@@ -183,7 +183,7 @@ TEST_CASE("finish returns when all that was posted is done") {
   exchange.post(x + 1, 1);
   auto finish = std::async(std::launch::async, [&] { exchange.finish(x + 2, 1, nullptr, 0); });
   CHECK(finish.wait_for(30ms) == std::future_status::timeout);
-  CHECK(stage.entered() == 1);  // the last range does not overtake
+  CHECK(stage.entered() == 1);  // the last range does not overtake earlier ones
   stage.open(true);
   finish.get();
   CHECK(stage.ranges().size() == 3);
@@ -212,7 +212,7 @@ TEST_CASE("an error is thrown by each post and finish, and nothing is exchanged 
   }
 }
 
-TEST_CASE("an error in finish, too, ends the exchanges until reset") {
+TEST_CASE("an error in finish also ends the exchanges until reset") {
   const Deadline deadline("error in finish");
   Stage stage;
   Exchange exchange(Staged{&stage});
@@ -230,7 +230,7 @@ TEST_CASE("an error in finish, too, ends the exchanges until reset") {
   CHECK(stage.entered() == 4);
 }
 
-TEST_CASE("a post that waits for room gets the error") {
+TEST_CASE("a post that waits for a free slot throws the error") {
   const Deadline deadline("error while a post waits");
   Stage stage;
   stage.open(false);
@@ -260,7 +260,7 @@ TEST_CASE("reset waits until the collective no longer touches the posted memory"
   was_reset.get();
 }
 
-TEST_CASE("the end of a communication thread waits for what was posted") {
+TEST_CASE("the destructor of a communication thread waits for posted ranges") {
   const Deadline deadline("destructor");
   for (const bool fails : {false, true}) {
     Stage stage;
@@ -277,7 +277,7 @@ TEST_CASE("the end of a communication thread waits for what was posted") {
   }
 }
 
-TEST_CASE("a thousand communication threads come and go, idle or not") {
+TEST_CASE("a thousand communication threads start and stop, idle or not") {
   const Deadline deadline("coming and going");
   Stage stage;
   float x = 0;
@@ -291,7 +291,7 @@ TEST_CASE("a thousand communication threads come and go, idle or not") {
 
 namespace {
 
-/// What a step of a replica does: buckets from the end of the gradients, then the rest.
+/// A replica's step: buckets from the end of the gradients, then the rest.
 void step(const lockstep::GradientExchange<float>& exchange, std::mt19937_64& plan,
           std::mt19937_64& pace, contract::Numbers<float>& gradients,
           contract::Numbers<double>& sums) {
@@ -317,7 +317,7 @@ struct Group {
   std::vector<std::unique_ptr<CommunicationThread<lockstep::ThreadGroup::Member, float>>> exchanges;
 };
 
-/// body(rank) in a thread each; the sentence of the first fault.
+/// Runs body(rank) in a thread per rank. \return the message of the first fault.
 template <class Body>
 std::string in_threads(Group& group, const Body& body) {
   struct Place {
@@ -337,7 +337,7 @@ std::string in_threads(Group& group, const Body& body) {
 
 }  // namespace
 
-TEST_CASE("200 random steps of 1 to 8 replicas give the sums of the replicas, to the last bit") {
+TEST_CASE("200 random steps of 1 to 8 replicas give bit-exact sums over the replicas") {
   using lockstep::SumOrder;
   for (const auto& [members, order] :
        {std::pair{1, SumOrder::ranks}, std::pair{2, SumOrder::ranks}, std::pair{3, SumOrder::ranks},
@@ -361,7 +361,7 @@ TEST_CASE("200 random steps of 1 to 8 replicas give the sums of the replicas, to
 }
 
 TEST_CASE(
-    "after a replica failed in the middle of a step, reset of the exchanges and the group makes all usable again") {
+    "after a replica failed within a step, reset makes its exchanges and its group usable again") {
   constexpr std::size_t size = 4;
   Group group(size, lockstep::SumOrder::ranks);
   for (std::uint64_t round = 0; round < 60; ++round) {
@@ -383,7 +383,7 @@ TEST_CASE(
                 ++stopped;
               }
             }
-            group.exchanges[rank]->reset();  // then the numbers may go
+            group.exchanges[rank]->reset();  // now the gradients may be freed
           }) == "");
     CHECK(stopped == size - 1);
     group.group.reset();

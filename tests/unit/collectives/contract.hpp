@@ -1,6 +1,6 @@
 /// \file
-/// What every collective must do, for any number of members. Invariant: nothing here asks how the
-/// members reach each other; each has numbers of its own, and checks alone what became of them.
+/// The contract of every collective, for any number of members. Invariant: nothing here depends on
+/// how the members communicate; each has its own values and checks its own results.
 ///
 /// A maker is the group under test:
 /// \code
@@ -10,7 +10,7 @@
 ///     static constexpr bool can_end = true;          // abort and timeout end the operations
 ///     Maker(std::size_t size, std::chrono::milliseconds timeout);
 ///     std::size_t size() const;
-///     Member& member(std::size_t rank);              // stays where it is
+///     Member& member(std::size_t rank);              // a stable address
 ///   };
 /// \endcode
 #pragma once
@@ -41,7 +41,7 @@ void for_each_number_type(const F& f) {
   f(std::uint64_t{}), f(std::int64_t{}), f(double{});
 }
 
-/// 0, 1, odd, around the edges of cache lines and blocks.
+/// 0, 1, odd sizes, and sizes around the boundaries of cache lines and blocks.
 inline const std::vector<std::size_t> sizes{0, 1, 2, 7, 63, 64, 65, 1001, 1024, 8193};
 inline constexpr std::size_t large = 100'003;
 
@@ -88,7 +88,7 @@ void check_gather(Gathering& member, std::uint64_t set, std::size_t n) {
   expect(equal, "all_gather: not the members' numbers by rank");
 }
 
-/// How often each member came to a barrier.
+/// How often each member has reached a barrier.
 using Counts = std::vector<std::atomic<std::uint64_t>>;
 
 template <class Member>
@@ -122,7 +122,7 @@ void check_reference(Member& member, lockstep::SumOrder order, std::uint64_t set
     expect(holds(all.data() + r * n, set, r, n), "CollectiveRef: all_gather");
 }
 
-/// `body(member)` in all members of groups of each size; nothing may be thrown.
+/// Runs `body(member)` in all members of groups of each size; nothing may be thrown.
 template <class Maker, class Body>
 void in_all_sizes(const char* what, const Body& body) {
   for (std::size_t size = 1; size <= Maker::max_size; ++size) {
@@ -135,7 +135,7 @@ void in_all_sizes(const char* what, const Body& body) {
   }
 }
 
-/// One operation after the other, all members the same ones, each at its own pace.
+/// A sequence of operations, the same in all members, each member at its own pace.
 template <class Member>
 void random_sequence(Member& member, lockstep::SumOrder order, std::uint64_t set, Counts& came) {
   std::mt19937_64 plan(set), pace(set * 1000 + member.rank());
@@ -209,7 +209,7 @@ void abort_all(Maker& maker) {
   for (std::size_t r = 0; r < maker.size(); ++r) maker.member(r).abort();
 }
 
-/// All members but the last call; another thread aborts once they wait.
+/// All members except the last one call; another thread aborts once they wait.
 template <class Maker>
 void check_abort_during(Operation operation, std::size_t size) {
   Maker maker(size, no_timeout);
@@ -228,8 +228,8 @@ void check_abort_during(Operation operation, std::size_t size) {
   for (const auto& error : after) CHECK(is<lockstep::CollectiveAborted>(error));
 }
 
-/// Members exchange until they are aborted. Then the numbers are theirs alone: what they find
-/// there stays, and what they write there disturbs nobody.
+/// Members exchange until they are aborted. After that no other member accesses their values: what
+/// they read stays unchanged, and what they write affects no other member.
 template <class Maker>
 void check_abort_at_any_time(std::uint64_t round) {
   constexpr std::size_t size = 3, n = 30'000;  // sums of odd numbers of odd numbers are never 0
@@ -264,7 +264,7 @@ void check_abort_at_any_time(std::uint64_t round) {
   CHECK(first_error(errors) == "");
 }
 
-/// The ranks in `absent` do not come.
+/// The ranks in `absent` do not take part.
 template <class Maker>
 void check_timeout(Operation operation, std::size_t size, const std::vector<std::size_t>& absent) {
   constexpr auto timeout = 50ms;
@@ -286,7 +286,7 @@ void check_timeout(Operation operation, std::size_t size, const std::vector<std:
     const std::size_t names = text.find(" for replica "), end = text.find(", which");
     INFO(text);
     REQUIRE((names < end && end != std::string::npos));
-    // A machine under load may make others late, too.
+    // On a machine under load others may be late, too.
     for (const std::size_t r : absent)
       CHECK(text.substr(names, end - names).find(" " + std::to_string(r)) != std::string::npos);
   }
@@ -294,7 +294,7 @@ void check_timeout(Operation operation, std::size_t size, const std::vector<std:
   CHECK(timed_out >= 1);
 }
 
-/// The last member calls `other`, the rest `call`.
+/// The last member calls `other`, all others `call`.
 template <class Maker, class Call, class Other>
 void check_disagreement(const char* what, const Call& call, const Other& other) {
   for (const std::size_t size : {std::size_t{2}, Maker::max_size}) {
@@ -305,7 +305,8 @@ void check_disagreement(const char* what, const Call& call, const Other& other) 
       } catch (const lockstep::UsageError&) {
         bool ended = false;
         try {
-          contract::call(member, Operation::barrier, 0);  // while others may still compare
+          contract::call(member, Operation::barrier,
+                         0);  // while others may still compare the calls
         } catch (const lockstep::CollectiveAborted&) {
           ended = true;
         }
@@ -355,7 +356,7 @@ void check_disagreements() {
 template <class Maker>
 void check_collective() {
   constexpr lockstep::SumOrder order = Maker::order;
-  SECTION("all_reduce gives each member the same sum, to the last bit") {
+  SECTION("all_reduce gives all members bit-identical sums") {
     in_all_sizes<Maker>("all_reduce", [&](auto& member) {
       for_each_number_type([&](auto type) {
         for (const std::size_t n : sizes) check_sum<decltype(type)>(member, order, n, n);
@@ -374,7 +375,7 @@ void check_collective() {
       check_sum_with_sums<double>(member, order, 4, large, 2);
     });
   }
-  SECTION("broadcast gives each member the numbers of the root, whichever it is") {
+  SECTION("broadcast gives each member the values of the root, for every root") {
     in_all_sizes<Maker>("broadcast", [&](auto& member) {
       for (std::size_t root = 0; root < member.size(); ++root) {
         for_each_number_type(
@@ -395,7 +396,7 @@ void check_collective() {
         CHECK(is<lockstep::UsageError>(error));
     }
   }
-  SECTION("all_gather puts the members' numbers together, by rank") {
+  SECTION("all_gather concatenates the members' values by rank") {
     in_all_sizes<Maker>("all_gather", [&](auto& member) {
       for_each_number_type([&](auto type) {
         for (const std::size_t n : {0u, 1u, 101u}) check_gather<decltype(type)>(member, n, n);
@@ -412,7 +413,7 @@ void check_collective() {
       });
     }
   }
-  SECTION("nobody leaves a barrier before all have come") {
+  SECTION("no member leaves a barrier before all have arrived") {
     for (std::size_t size = 1; size <= Maker::max_size; ++size) {
       Counts counts(size);
       Maker maker(size, no_timeout);
@@ -430,7 +431,7 @@ void check_collective() {
       for (const std::size_t n : sizes) check_reference(member, order, n, n);
     });
   }
-  SECTION("a thousand random sequences at random paces give the right numbers") {
+  SECTION("a thousand random sequences at random paces give correct results") {
     for (std::size_t size = 1; size <= Maker::max_size; ++size) {
       Counts came(size);
       Maker maker(size, no_timeout);
@@ -441,16 +442,16 @@ void check_collective() {
     }
   }
   if constexpr (Maker::can_end) {
-    SECTION("abort ends the waits of all members in each operation, and all that follow") {
+    SECTION("abort ends the waits of all members in each operation, and in all later ones") {
       for_each_operation([](Operation operation) {
         for (const std::size_t size : {std::size_t{2}, std::size_t{3}, Maker::max_size})
           check_abort_during<Maker>(operation, size);
       });
     }
-    SECTION("after an abort nobody touches the numbers of a member that has left") {
+    SECTION("after an abort no member accesses the memory of one that has left") {
       for (std::uint64_t round = 0; round < 80; ++round) check_abort_at_any_time<Maker>(round);
     }
-    SECTION("a member that does not come is named when the timeout is over") {
+    SECTION("an absent member is named when the timeout is over") {
       for_each_operation([](Operation operation) {
         check_timeout<Maker>(operation, 2, {1});
         check_timeout<Maker>(operation, 3, {0});
@@ -458,7 +459,7 @@ void check_collective() {
       check_timeout<Maker>(Operation::all_reduce, Maker::max_size, {1, Maker::max_size - 1});
       check_timeout<Maker>(Operation::barrier, Maker::max_size, {0, 1, 2});
     }
-    SECTION("calls that differ are refused in all members") { check_disagreements<Maker>(); }
+    SECTION("mismatched calls are refused in all members") { check_disagreements<Maker>(); }
   }
 }
 

@@ -13,7 +13,7 @@
 
 namespace {
 
-/// Notes what goes through it; fails if told to.
+/// A collective that records its calls, and fails on request.
 struct Noting {
   struct Seen {
     std::vector<std::pair<const float*, std::size_t>> ranges;
@@ -40,7 +40,7 @@ using Ranges = std::vector<std::pair<const float*, std::size_t>>;
 
 }  // namespace
 
-TEST_CASE("ranges that adjoin leave in one message, in the caller's thread, with the sums") {
+TEST_CASE("adjacent ranges leave in one message, in the caller's thread, with the sums") {
   Noting::Seen seen;
   Exchange exchange(Noting{&seen});
   std::vector<float> x(1000);
@@ -48,7 +48,7 @@ TEST_CASE("ranges that adjoin leave in one message, in the caller's thread, with
   for (int step = 1; step <= 3; ++step) {
     exchange.post(x.data() + 700, 300);
     exchange.post(x.data() + 200, 500);
-    CHECK(seen.ranges.size() + 1 == static_cast<std::size_t>(step));  // nothing yet
+    CHECK(seen.ranges.size() + 1 == static_cast<std::size_t>(step));  // not exchanged yet
     exchange.finish(x.data(), 200, sums, 3);
     CHECK(seen.ranges.back() == std::pair<const float*, std::size_t>(x.data(), 1000));
     CHECK(seen.threads.back() == std::this_thread::get_id());
@@ -56,7 +56,7 @@ TEST_CASE("ranges that adjoin leave in one message, in the caller's thread, with
   }
 }
 
-TEST_CASE("ranges with a gap between leave apart, in the order of their posting") {
+TEST_CASE("ranges with a gap in between leave separately, in the order of posting") {
   Noting::Seen seen;
   Exchange exchange(Noting{&seen});
   std::vector<float> x(1000);
@@ -67,7 +67,7 @@ TEST_CASE("ranges with a gap between leave apart, in the order of their posting"
   CHECK(seen.ranges == Ranges{{x.data() + 700, 300}, {x.data() + 50, 550}, {x.data(), 10}});
 }
 
-TEST_CASE("without a posted range the sums go alone") {
+TEST_CASE("without a posted range only the sums are exchanged") {
   Noting::Seen seen;
   Exchange exchange(Noting{&seen});
   std::vector<float> x(10);
@@ -77,7 +77,7 @@ TEST_CASE("without a posted range the sums go alone") {
   CHECK(seen.sums == std::vector<std::size_t>{2});
 }
 
-TEST_CASE("after an error nothing of the old step is exchanged") {
+TEST_CASE("after an error no range of the failed step is exchanged") {
   Noting::Seen seen;
   Exchange exchange(Noting{&seen});
   std::vector<float> x(100);
@@ -87,7 +87,7 @@ TEST_CASE("after an error nothing of the old step is exchanged") {
     CHECK_THROWS_AS(exchange.finish(x.data(), 50, nullptr, 0), std::runtime_error);
     seen.fails = false;
   }
-  SECTION("of somebody else, before finish") { exchange.post(x.data() + 50, 50); }
+  SECTION("of another replica, before finish") { exchange.post(x.data() + 50, 50); }
   exchange.reset();
   exchange.finish(x.data(), 7, nullptr, 0);
   CHECK(seen.ranges == Ranges{{x.data(), 7}});

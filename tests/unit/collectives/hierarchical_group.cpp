@@ -11,12 +11,12 @@ namespace {
 using Across = lockstep::ThreadGroup::Member;
 using Group = lockstep::HierarchicalGroup<Across>;
 
-/// Processes are groups of threads here, and a ThreadGroup lies between them.
+/// Simulates processes by groups of threads, with a ThreadGroup between them.
 template <lockstep::SumOrder sum_order, auto split>
 struct Hierarchy {
   static constexpr std::size_t max_size = 8;
   static constexpr lockstep::SumOrder order = sum_order;
-  static constexpr bool can_end = false;  // who is told what depends on the process: see below
+  static constexpr bool can_end = false;  // errors differ between processes: see below
 
   Hierarchy(std::size_t size, std::chrono::milliseconds timeout) : replicas(split(size)) {
     between = std::make_unique<lockstep::ThreadGroup>(lockstep::ThreadGroup::Options{
@@ -45,7 +45,7 @@ struct Hierarchy {
 using Replicas = std::vector<std::size_t>;
 Replicas one_process(std::size_t n) { return {n}; }
 Replicas one_each(std::size_t n) { return Replicas(n, 1); }
-// Sums over a process and then one more replica are in the order of ranks, too.
+// A sum over a process and then one more replica is in the order of ranks, too.
 Replicas all_and_one(std::size_t n) { return n > 1 ? Replicas{n - 1, 1} : Replicas{1}; }
 // The two halves of a binary tree.
 Replicas halves(std::size_t n) { return n > 1 ? Replicas{(n + 1) / 2, n / 2} : Replicas{1}; }
@@ -62,7 +62,7 @@ TEST_CASE("replicas in several processes are one collective") {
   SECTION("half in each") { contract::check_collective<Hierarchy<SumOrder::tree, halves>>(); }
 }
 
-TEST_CASE("ranks count the replicas process by process") {
+TEST_CASE("ranks number the replicas process by process") {
   lockstep::ThreadGroup between({.size = 3});
   Across second(between, 1);
   Group group(second, {2, 3, 1}, {.size = 3});
@@ -73,7 +73,7 @@ TEST_CASE("ranks count the replicas process by process") {
   CHECK_THROWS_AS(Group(second, {2, 3}, {.size = 3}), lockstep::UsageError);
 }
 
-TEST_CASE("a member that fails, and an abort, end the operation for all processes") {
+TEST_CASE("a failing member or an abort ends the operation in all processes") {
   using Maker = Hierarchy<lockstep::SumOrder::ranks, halves>;
   for (std::size_t guilty = 0; guilty < 5; ++guilty) {
     Maker maker(5, contract::no_timeout);

@@ -1,7 +1,7 @@
 /// \file
-/// Members of a group in threads, the numbers that they bring, and what must come of them.
-/// Invariants: a hang ends the program with a sentence; nothing is compared but with what the
-/// formulas here say; a fault in one member ends all.
+/// Runs the members of a group in threads, makes their inputs, and computes the expected results.
+/// Invariants: a hang ends the program with a message; results are compared only with the
+/// formulas in this file; a fault in one member ends all of them.
 #pragma once
 
 #include <chrono>
@@ -29,7 +29,7 @@ using namespace std::chrono_literals;
 
 using testing::Deadline;
 
-/// What a test found in a thread of its own.
+/// The outcome of a check in a separate thread.
 struct Fault : std::logic_error {
   using std::logic_error::logic_error;
 };
@@ -37,8 +37,8 @@ inline void expect(bool holds, const char* what) {
   if (!holds) throw Fault(what);
 }
 
-/// body(member, rank) in a thread for each member but those in `absent`; what each threw. A fault
-/// ends the others' waits.
+/// Runs body(member, rank) in a thread per member, except for those in `absent`. \return what each
+/// threw. A fault ends the other members' waits.
 template <class Maker, class Body>
 std::vector<std::exception_ptr> run_members(Maker& maker, const char* what, const Body& body,
                                             const std::vector<std::size_t>& absent = {}) {
@@ -85,7 +85,7 @@ bool is(const std::exception_ptr& error) {
   }
 }
 
-/// The faults first: the others are only what they made of the rest.
+/// Faults go first, because the other errors are their consequences.
 inline std::string first_error(const std::vector<std::exception_ptr>& errors) {
   for (const auto& error : errors)
     if (is<Fault>(error)) return text_of(error);
@@ -101,14 +101,14 @@ constexpr std::uint64_t mix(std::uint64_t x) {
   return x ^ (x >> 31);
 }
 
-/// What a member's numbers are made from.
+/// The seed of a member's values.
 constexpr std::uint64_t key_of(std::uint64_t set, std::size_t rank) {
   return mix(set * 1000 + rank);
 }
 
-/// The i-th number of a key. Whole numbers are so small that 16 of them can be added; the
-/// others lie between 1 and 2^25 and fill their mantissa, so that each order of adding them gives
-/// other bits.
+/// The i-th value of a key. Integers are small enough that 16 of them can be added without
+/// overflow; the others lie between 1 and 2^25 and use their whole mantissa, so that each order of
+/// addition gives different bits.
 template <class T>
 T value(std::uint64_t key, std::size_t i) {
   const std::uint64_t h = mix(key + i);
@@ -126,8 +126,8 @@ T value(std::uint64_t key, std::size_t i) {
   }
 }
 
-/// at(first) + ... + at(last - 1), in the order named; the halves of a tree are cut at the middle,
-/// the larger one first.
+/// at(first) + ... + at(last - 1) in the given order; a tree is split in the middle, the larger
+/// half first.
 template <class T, class At>
 T sum_of(lockstep::SumOrder order, std::size_t first, std::size_t last, const At& at) {
   if (order == lockstep::SumOrder::tree && last - first > 1) {
@@ -144,7 +144,7 @@ bool same_bits(const T& a, const T& b) {
   return std::memcmp(&a, &b, sizeof(T)) == 0;
 }
 
-/// n numbers between guards, at another offset from a cache line for each member.
+/// n values between guards; each member's start at a different offset from a cache line.
 template <class T>
 class Numbers {
  public:
@@ -152,7 +152,7 @@ class Numbers {
     memory_ = std::make_unique<T[]>(before_ + n + after);
     std::memset(static_cast<void*>(memory_.get()), guard, (before_ + n + after) * sizeof(T));
   }
-  /// The numbers of this member.
+  /// Fills in the values of this member.
   Numbers(std::uint64_t set, std::size_t n, std::size_t rank) : Numbers(n, rank) {
     const std::uint64_t key = key_of(set, rank);
     for (std::size_t i = 0; i < n; ++i) data()[i] = value<T>(key, i);
@@ -179,7 +179,7 @@ class Numbers {
   std::size_t before_, n_;
 };
 
-/// Whether x is the sum of the members' numbers, with nothing changed beside it.
+/// Whether x is the sum of the members' values and the guards are unchanged.
 template <class T>
 bool is_sum(const Numbers<T>& x, std::uint64_t set, std::size_t members, lockstep::SumOrder order) {
   std::vector<std::uint64_t> keys;
@@ -191,7 +191,7 @@ bool is_sum(const Numbers<T>& x, std::uint64_t set, std::size_t members, lockste
   return x.guards_intact();
 }
 
-/// Nothing, some yields, a short sleep or a short loop.
+/// A random pause: none, some yields, a short sleep or a short loop.
 inline void dawdle(std::mt19937_64& draw) {
   const std::uint64_t length = draw() % 100;
   switch (draw() % 8) {

@@ -12,7 +12,7 @@ namespace {
 struct Self {
   static constexpr std::size_t max_size = 1;
   static constexpr lockstep::SumOrder order = lockstep::SumOrder::ranks;
-  static constexpr bool can_end = false;  // there is nobody to wait for
+  static constexpr bool can_end = false;  // there are no peers to wait for
 
   Self(std::size_t, std::chrono::milliseconds) {}
   std::size_t size() const { return 1; }
@@ -24,7 +24,7 @@ struct Self {
 
 TEST_CASE("SelfGroup keeps the contract of a collective") { contract::check_collective<Self>(); }
 
-TEST_CASE("the exchange of a group of one leaves gradients and sums as they are") {
+TEST_CASE("the exchange of a group of one leaves gradients and sums unchanged") {
   lockstep::SelfGroup group;
   std::vector<float> gradients{1, 2, 3};
   double sums[2] = {4, 5};
@@ -35,7 +35,7 @@ TEST_CASE("the exchange of a group of one leaves gradients and sums as they are"
   CHECK((sums[0] == 4 && sums[1] == 5));
 }
 
-TEST_CASE("aborting a group of one does not end it") {
+TEST_CASE("a group of one stays usable after an abort") {
   lockstep::SelfGroup group;
   group.abort();
   group.abort();
@@ -44,7 +44,7 @@ TEST_CASE("aborting a group of one does not end it") {
   CHECK(x == 7);
 }
 
-TEST_CASE("a CollectiveRef calls the group that it was made from") {
+TEST_CASE("a CollectiveRef calls the group that it refers to") {
   struct Doubling {
     std::size_t rank() const { return 3; }
     std::size_t size() const { return 4; }

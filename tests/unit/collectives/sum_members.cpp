@@ -12,14 +12,14 @@ namespace {
 
 using lockstep::SumOrder;
 
-/// a + b in the type itself.
+/// a + b, rounded to T.
 template <class T>
 struct Number {
   T value;
   friend Number operator+(Number a, Number b) { return {static_cast<T>(a.value + b.value)}; }
 };
 
-// Both orders written out for each number of members.
+// Both orders, written out for each number of members.
 template <class N>
 N by_ranks(const std::vector<N>& x) {
   switch (x.size()) {
@@ -68,7 +68,7 @@ N by_tree(const std::vector<N>& x) {
   }
 }
 
-/// The parts of all members, each at its own offset from a cache line.
+/// The parts of all members, each at a different offset from a cache line.
 template <class T>
 struct Parts {
   Parts(std::uint64_t set, std::size_t members, std::size_t n) {
@@ -112,7 +112,7 @@ TEMPLATE_TEST_CASE("the members' numbers are added in the order named, to the la
       }
 }
 
-TEST_CASE("an element's sum does not depend on its place, nor on what is added with it") {
+TEST_CASE("an element's sum does not depend on its position or on other elements") {
   constexpr std::size_t members = 5, n = 2500;
   for (const SumOrder order : {SumOrder::ranks, SumOrder::tree}) {
     Parts<float> whole(1, members, n), pieces(1, members, n);
@@ -129,7 +129,7 @@ TEST_CASE("an element's sum does not depend on its place, nor on what is added w
   }
 }
 
-TEST_CASE("a tree over 8 is the tree over the sums of its branches") {
+TEST_CASE("a tree over 8 members is the tree over the sums of its subtrees") {
   constexpr std::size_t n = 1500;
   Parts<float> all(2, 8, n);
   all.sum(SumOrder::tree, n);

@@ -54,7 +54,7 @@ TEMPLATE_TEST_CASE("ThreadGroup keeps the contract of a collective", "", Sleepin
   contract::check_collective<TestType>();
 }
 
-TEST_CASE("the numbers of the contract tell the orders of adding apart") {
+TEST_CASE("the values of the contract distinguish the orders of addition") {
   for (std::size_t members = 3; members <= 8; ++members) {
     std::size_t reversed = 0, tree = 0;
     for (std::size_t i = 0; i < 1000; ++i) {
@@ -68,11 +68,11 @@ TEST_CASE("the numbers of the contract tell the orders of adding apart") {
     }
     INFO(members << " members");
     CHECK(reversed > 100);
-    CHECK((members == 3 || tree > 100));  // of three, the tree is the order of the ranks
+    CHECK((members == 3 || tree > 100));  // for three members, the tree is the order of ranks
   }
 }
 
-TEST_CASE("a group has 1 to 256 members, and a member has a rank in it") {
+TEST_CASE("a group has 1 to 256 members, and a member's rank is below its size") {
   CHECK_THROWS_AS(ThreadGroup({.size = 0}), lockstep::UsageError);
   CHECK_THROWS_AS(ThreadGroup({.size = 257}), lockstep::UsageError);
   ThreadGroup group({.size = 256});
@@ -82,7 +82,7 @@ TEST_CASE("a group has 1 to 256 members, and a member has a rank in it") {
 
 TEST_CASE("reset makes a group usable again, whatever ended it") {
   for (const std::size_t size : {std::size_t{1}, std::size_t{2}, std::size_t{5}}) {
-    Spinning maker(size, 500ms);  // a loaded machine may take its time, too
+    Spinning maker(size, 500ms);  // generous, for a loaded machine
     for (int round = 0; round < 8; ++round) {
       INFO(size << " members, round " << round);
       const auto errors = run_members(maker, "ending a group", [&](auto& member, std::size_t rank) {
@@ -105,7 +105,7 @@ TEST_CASE("reset makes a group usable again, whatever ended it") {
   }
 }
 
-TEST_CASE("one abort reaches all members, from the group or from any member") {
+TEST_CASE("an abort of the group or of any member reaches all members") {
   Sleeping maker(4, contract::no_timeout);
   for (int from = 0; from < 5; ++from) {
     std::thread aborting([&] {
@@ -121,7 +121,7 @@ TEST_CASE("one abort reaches all members, from the group or from any member") {
   }
 }
 
-TEST_CASE("exactly one member reports the timeout, the others that they were stopped") {
+TEST_CASE("exactly one member reports the timeout, the others that they were aborted") {
   for (int round = 0; round < 10; ++round) {
     Sleeping maker(5, 20ms);
     const auto errors =
@@ -148,7 +148,7 @@ TEST_CASE("a timeout names the operation, the time and all members that did not 
       "needs a longer timeout");
 }
 
-TEST_CASE("members that are out of step by one operation are told apart from those that wait") {
+TEST_CASE("members that are one operation behind are distinguished from those that wait") {
   Sleeping maker(3, 40ms);
   const auto errors = run_members(maker, "out of step", [](auto& member, std::size_t rank) {
     member.barrier();
@@ -158,7 +158,7 @@ TEST_CASE("members that are out of step by one operation are told apart from tho
   CHECK(contract::text_of(errors[1]).find("for replica 0, 2, which") != std::string::npos);
 }
 
-TEST_CASE("a member that was stopped names the operation that it was in") {
+TEST_CASE("an aborted member names the operation that it was in") {
   Sleeping maker(2, contract::no_timeout);
   float x = 1;
   double sums = 1;
@@ -181,7 +181,7 @@ TEST_CASE("a member that was stopped names the operation that it was in") {
   CHECK(text_of([&] { member.barrier(); }) == names("barrier"));
 }
 
-TEST_CASE("calls that differ are told with both replicas, operations and sizes") {
+TEST_CASE("mismatched calls are reported with both replicas, operations and sizes") {
   Sleeping maker(2, contract::no_timeout);
   const auto errors = run_members(maker, "disagreement", [](auto& member, std::size_t rank) {
     double x[3] = {};
@@ -201,7 +201,7 @@ TEST_CASE("calls that differ are told with both replicas, operations and sizes")
             end);
 }
 
-TEST_CASE("members that give elements of another type, of the same size, are told so") {
+TEST_CASE("element types that differ but have the same size are reported") {
   Sleeping maker(2, contract::no_timeout);
   const auto errors = run_members(maker, "types", [](auto& member, std::size_t rank) {
     float x[3] = {};
@@ -213,7 +213,7 @@ TEST_CASE("members that give elements of another type, of the same size, are tol
   CHECK(errors[1]);
 }
 
-TEST_CASE("a root that does not exist in one member's call ends the others' waits") {
+TEST_CASE("an invalid root in one member's call ends the others' waits") {
   Sleeping maker(3, contract::no_timeout);
   const auto errors = run_members(maker, "a wrong root", [](auto& member, std::size_t rank) {
     float x = 0;
@@ -223,9 +223,9 @@ TEST_CASE("a root that does not exist in one member's call ends the others' wait
   for (const std::size_t r : {0u, 2u}) CHECK(contract::is<lockstep::CollectiveAborted>(errors[r]));
 }
 
-TEST_CASE("a barrier makes what was written before it visible to all members") {
+TEST_CASE("a barrier makes earlier writes visible to all members") {
   Spinning maker(4, contract::no_timeout);
-  std::vector<int> plain(4, 0);  // not atomic: the thread sanitizer watches
+  std::vector<int> plain(4, 0);  // not atomic, so that the thread sanitizer checks the barrier
   CHECK(contract::first_error(run_members(maker, "visible", [&](auto& member, std::size_t rank) {
           for (int i = 1; i <= 200; ++i) {
             plain[rank] = i;
@@ -236,7 +236,7 @@ TEST_CASE("a barrier makes what was written before it visible to all members") {
         })) == "");
 }
 
-TEST_CASE("two groups of the same threads do not disturb each other") {
+TEST_CASE("two groups of the same threads do not interfere") {
   Sleeping layers(3, contract::no_timeout), gradients(3, contract::no_timeout);
   gradients.group.abort();
   CHECK(contract::first_error(run_members(layers, "two groups", [&](auto& member, std::size_t r) {
@@ -252,7 +252,7 @@ TEST_CASE("two groups of the same threads do not disturb each other") {
         })) == "");
 }
 
-TEST_CASE("the longest timeout that can be written does not end at once") {
+TEST_CASE("the longest representable timeout does not end immediately") {
   ThreadGroup group({.size = 2, .timeout = std::chrono::nanoseconds::max()});
   const contract::Deadline deadline("the longest timeout");
   std::thread late([&] {
@@ -263,7 +263,7 @@ TEST_CASE("the longest timeout that can be written does not end at once") {
   late.join();
 }
 
-TEST_CASE("an abort that meets the last member on its way ends the operation for all or for none") {
+TEST_CASE("an abort that races with the last member ends the operation for all or for none") {
   Sleeping maker(2, contract::no_timeout);
   constexpr int rounds = 2'000;
   std::atomic<int> round = 0, ready = 0;
@@ -305,7 +305,7 @@ TEST_CASE("an abort that meets the last member on its way ends the operation for
   CHECK(stopped[0] == stopped[1]);
 }
 
-TEST_CASE("a timeout after a reset names who is missing now, not who was") {
+TEST_CASE("a timeout after a reset names the members missing now, not those before") {
   Sleeping maker(2, 20ms);
   for (const std::size_t absent : {1u, 0u, 1u}) {
     const auto errors = run_members(maker, "timeout",
@@ -317,7 +317,7 @@ TEST_CASE("a timeout after a reset names who is missing now, not who was") {
   }
 }
 
-TEST_CASE("time in which the process was stopped does not count for the timeout") {
+TEST_CASE("time in which the process was suspended does not count towards the timeout") {
   int gate[2];
   REQUIRE(::pipe(gate) == 0);
   const ::pid_t child = ::fork();

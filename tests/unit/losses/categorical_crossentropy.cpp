@@ -25,7 +25,7 @@ bool near(double a, double b) { return std::abs(a - b) <= 1e-12 * std::abs(b); }
 
 }  // namespace
 
-TEST_CASE("categorical cross-entropy of a one-hot target is the sparse one of its label") {
+TEST_CASE("categorical cross-entropy of a one-hot target equals the sparse one of its label") {
   const std::vector<double> logits{0.5, -1, 2};
   const auto sparse = testing::run_loss<Double>(
       ls::SparseCategoricalCrossentropy{.from_logits = true}.op(ls::shape(3)), 1, logits, {2}, 1);
@@ -40,14 +40,14 @@ TEST_CASE("categorical cross-entropy of large logits does not overflow") {
   CHECK(run(loss, {1e4, -1e4}, {0, 1}).sum == 2e4);
 }
 
-TEST_CASE("categorical cross-entropy normalises probabilities, then clips them") {
+TEST_CASE("categorical cross-entropy normalizes probabilities, then clips them") {
   CHECK(near(run(ls::CategoricalCrossentropy{}, {1, 3}, {1, 0}).sum, std::log(4.0)));
   const auto certain = run(ls::CategoricalCrossentropy{}, {0, 1}, {1, 0});
   CHECK(near(certain.sum, -std::log(1e-7)));
   CHECK(certain.gradient == std::vector<double>{0, 0});
 }
 
-TEST_CASE("a label smoothing s makes t (1 - s) + s / classes of a target") {
+TEST_CASE("label smoothing s replaces a target t with t (1 - s) + s / classes") {
   const ls::CategoricalCrossentropy smooth{.label_smoothing = 0.3};
   const std::vector<double> p{0.2, 0.5, 0.3};
   CHECK(near(run(smooth, p, {0, 1, 0}).sum,
@@ -74,7 +74,7 @@ TEST_CASE("cosine similarity of a prediction of zeros is 0 and has a finite grad
   CHECK(near(result.gradient[1], -0.8e7));
 }
 
-TEST_CASE("losses over classes take vectors only") {
+TEST_CASE("losses over classes accept only vectors") {
   STATIC_CHECK(ls::CategoricalCrossentropy::accepts(ls::shape(10)));
   STATIC_CHECK(!ls::CategoricalCrossentropy::accepts(ls::shape(4, 4, 10)));
   STATIC_CHECK(!ls::KLDivergence::accepts(ls::shape(2, 2)));

@@ -25,7 +25,7 @@ bool near(double a, double b) { return std::abs(a - b) <= 1e-12 * std::abs(b); }
 
 }  // namespace
 
-TEST_CASE("an element's loss is divided by the elements of an example, of any shape") {
+TEST_CASE("an element's loss is divided by the number of elements, for any shape") {
   const auto op = ls::MeanAbsoluteError{}.op(ls::shape(2, 2));
   const auto result =
       testing::run_loss<Double>(op, 2, {1, -2, 3, 4, 0, 0, 0, 0}, {0, 0, 0, 0, 0, 8, 0, 0}, 0.5);
@@ -33,7 +33,7 @@ TEST_CASE("an element's loss is divided by the elements of an example, of any sh
   CHECK(result.gradient == std::vector<double>{0.125, -0.125, 0.125, 0.125, 0, -0.125, 0, 0});
 }
 
-TEST_CASE("Huber is a square up to delta and a line from there") {
+TEST_CASE("Huber is quadratic up to delta and linear from there") {
   const auto result = run(ls::Huber{.delta = 2}, {1, 2, 5, -5}, {0, 0, 0, 0});
   CHECK(near(result.sum, (0.5 + 2 + 8 + 8) / 4));
   CHECK(result.gradient == std::vector<double>{0.25, 0.5, 0.5, -0.5});
@@ -45,7 +45,7 @@ TEST_CASE("log cosh of large differences does not overflow") {
   CHECK(std::abs(run(ls::LogCosh{}, {3}, {3}).sum) < 1e-15);
 }
 
-TEST_CASE("hinge takes 0 as the other side of 1, and is flat beyond the margin") {
+TEST_CASE("hinge treats the target 0 as -1, and is 0 beyond the margin") {
   const auto result = run(ls::Hinge{}, {0.5, 0.5, -3, 2}, {1, 0, 0, 1});
   CHECK(near(result.sum, (0.5 + 1.5 + 0 + 0) / 4));
   CHECK(result.gradient == std::vector<double>{-0.25, 0.25, 0, 0});
@@ -63,13 +63,13 @@ TEST_CASE("binary cross-entropy clips probabilities, and has no gradient there")
   CHECK(result.gradient == std::vector<double>{0, 0});
 }
 
-TEST_CASE("a label smoothing s makes t (1 - s) + s / 2 of a binary target") {
+TEST_CASE("label smoothing s replaces a binary target t with t (1 - s) + s / 2") {
   const double expected = run(ls::BinaryCrossentropy{}, {0.3, 0.6}, {0.9, 0.1}).sum;
   CHECK(
       near(run(ls::BinaryCrossentropy{.label_smoothing = 0.2}, {0.3, 0.6}, {1, 0}).sum, expected));
 }
 
-TEST_CASE("a prediction that is no number makes the loss none") {
+TEST_CASE("a NaN prediction makes the loss NaN") {
   CHECK(std::isnan(run(ls::MeanAbsoluteError{}, {none}, {1}).sum));
   CHECK(std::isnan(run(ls::Huber{}, {none}, {1}).sum));
   CHECK(std::isnan(run(ls::LogCosh{}, {none}, {1}).sum));
@@ -83,7 +83,7 @@ TEST_CASE("a prediction that is no number makes the loss none") {
   CHECK(std::isnan(run(ls::CategoricalCrossentropy{.from_logits = true}, {none, 1}, {1, 0}).sum));
 }
 
-TEST_CASE("options of losses that cannot be are refused") {
+TEST_CASE("invalid options of losses are refused") {
   CHECK_NOTHROW(ls::Huber{}.check());
   CHECK_THROWS_AS(ls::Huber{.delta = 0}.check(), ls::UsageError);
   CHECK_THROWS_AS(ls::Huber{.delta = none}.check(), ls::UsageError);

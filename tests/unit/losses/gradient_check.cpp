@@ -18,7 +18,7 @@ constexpr double tolerance = 1e-8;
 
 std::vector<double> reals(std::uint64_t seed) { return testing::normal_values(rows * width, seed); }
 
-/// In (0.05, 0.95); rows do not add up to 1.
+/// Random values in (0.05, 0.95); rows do not sum to 1.
 std::vector<double> fractions(std::uint64_t seed) {
   auto values = reals(seed);
   std::transform(values.begin(), values.end(), values.begin(),
@@ -33,7 +33,7 @@ std::vector<double> signs(std::uint64_t seed) {
   return values;
 }
 
-/// The error of the gradient of a loss that is one by its concept, row by row.
+/// The largest error of the gradient of a RowwiseLoss.
 template <ls::Loss Loss>
   requires ls::RowwiseLoss<decltype(Loss{}.op(ls::Shape{}))>  //
 double error(const Loss& loss, const std::vector<double>& p,
@@ -43,7 +43,7 @@ double error(const Loss& loss, const std::vector<double>& p,
 
 }  // namespace
 
-TEST_CASE("every loss has the gradient of its value") {
+TEST_CASE("the gradient of every loss is the derivative of its value") {
   using Sparse = ls::SparseCategoricalCrossentropy;
   using Categorical = ls::CategoricalCrossentropy;
   using Binary = ls::BinaryCrossentropy;

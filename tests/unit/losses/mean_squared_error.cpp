@@ -15,7 +15,7 @@ TEST_CASE("Mean squared error is the mean over an example, summed over examples"
   CHECK(run.gradient == std::vector<double>{0.5, 1, 0, 1});
 }
 
-TEST_CASE("Mean squared error takes targets of the predictions' shape") {
+TEST_CASE("Mean squared error has targets of the predictions' shape") {
   STATIC_CHECK(ls::MeanSquaredError::target_shape(ls::shape(4, 2)) == ls::shape(4, 2));
   STATIC_CHECK(ls::MeanSquaredError::accepts(ls::shape()));
 }

@@ -28,7 +28,7 @@ TEST_CASE("Sparse cross-entropy from logits is the logarithm of the softmax") {
   CHECK(std::abs(run_sum(true, logits, {2}) - std::log(8.0 / 5)) < 1e-14);
 }
 
-TEST_CASE("Sparse cross-entropy adds its rows") {
+TEST_CASE("Sparse cross-entropy is summed over examples") {
   const std::vector<double> logits{0, 0, std::log(3.0), 0};
   CHECK(std::abs(run_sum(true, logits, {0, 0}) - (std::log(2.0) + std::log(4.0 / 3))) < 1e-14);
 }
@@ -38,12 +38,12 @@ TEST_CASE("Sparse cross-entropy of large logits does not overflow") {
   CHECK(run_sum(true, {1e4, -1e4}, {1}) == 2e4);
 }
 
-TEST_CASE("Sparse cross-entropy from probabilities normalises them again") {
+TEST_CASE("Sparse cross-entropy from probabilities normalizes them again") {
   CHECK(std::abs(run_sum(false, {0.25, 0.75}, {1}) - std::log(4.0 / 3)) < 1e-14);
   CHECK(std::abs(run_sum(false, {0.5, 0.75}, {1}) - std::log(1.25 / 0.75)) < 1e-14);
 }
 
-TEST_CASE("Sparse cross-entropy from probabilities clips them, and has no gradient there") {
+TEST_CASE("Sparse cross-entropy clips probabilities, and has no gradient there") {
   const double low = 1e-7, high = 1 - 1e-7;
   CHECK(std::abs(run_sum(false, {0, 1}, {0}) - std::log((low + high) / low)) < 1e-12);
   const auto op = ls::SparseCategoricalCrossentropy{}.op(ls::shape(3));
@@ -53,7 +53,7 @@ TEST_CASE("Sparse cross-entropy from probabilities clips them, and has no gradie
   CHECK(g[2] == 0);
 }
 
-TEST_CASE("Sparse cross-entropy takes vectors and one label each") {
+TEST_CASE("Sparse cross-entropy accepts vectors, with one label each") {
   using Loss = ls::SparseCategoricalCrossentropy;
   STATIC_CHECK(Loss::accepts(ls::shape(10)));
   STATIC_CHECK(!Loss::accepts(ls::shape(4, 4, 10)));

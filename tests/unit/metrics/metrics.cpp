@@ -31,7 +31,7 @@ static_assert(ls::Metric<ls::Precision> && ls::Metric<ls::Recall> &&
               ls::Metric<ls::ConfusionMatrix<3>> && ls::Metric<ls::MeanOf<ls::Huber>> &&
               ls::Metric<ls::MeanCosineSimilarity>);
 
-/// Probabilities and answers that they tell something of.
+/// Random probabilities, and targets that correlate with them.
 struct Answers {
   std::vector<double> p, t;
   explicit Answers(std::size_t n, std::uint64_t seed) {
@@ -44,7 +44,7 @@ struct Answers {
   }
 };
 
-/// Keras' AUC as its text has it: counts for each threshold by themselves, then the sum.
+/// Keras' AUC by its definition: the counts for each threshold separately, then the sum.
 double slow_auc(const Answers& a, std::size_t n, ls::Curve curve) {
   std::vector<double> tp(n), fp(n), fn(n), tn(n);
   for (std::size_t i = 0; i < n; ++i) {
@@ -74,7 +74,7 @@ double slow_auc(const Answers& a, std::size_t n, ls::Curve curve) {
 }  // namespace
 
 TEST_CASE("precision, recall and binary accuracy count what is above the threshold") {
-  // right yes, wrong yes, missed yes, right no, and at the threshold: no
+  // true positive, false positive, false negative, true negative; at the threshold: negative
   const std::vector<double> p{0.9, 0.8, 0.7, 0.2, 0.1, 0.5}, t{1, 1, 0, 1, 0, 0};
   const auto value = [&](const auto& metric) {
     return metric_value<D, float>(metric, ls::shape(2), p, t);
@@ -89,13 +89,13 @@ TEST_CASE("precision, recall and binary accuracy count what is above the thresho
 }
 
 TEST_CASE("binary accuracy compares targets for equality, as Keras does") {
-  // mean(equal(t, p > 0.5)): the fourth and the fifth are right
+  // mean(equal(t, p > 0.5)): the fourth and the fifth are correct
   const std::vector<double> p{0.9, 0.1, 0.9, 0.9, 0.1, 0.1}, t{0.5, 0.5, 2, 1, 0, -1};
   CHECK(near(metric_value<D, float>(ls::BinaryAccuracy{}, ls::shape(2), p, t), 2.0 / 6));
   CHECK(metric_value<D, Label>(ls::BinaryAccuracy{}, ls::shape(1), {0.9, 0.9}, {1, 2}) == 0.5);
 }
 
-TEST_CASE("metrics of yes and no take labels for one output") {
+TEST_CASE("binary metrics accept labels for one output") {
   const std::vector<double> p{0.9, 0.8, 0.2, 0.1};
   CHECK(metric_value<D, Label>(ls::Precision{}, ls::shape(1), p, {1, 0, 1, 0}) == 0.5);
   CHECK(metric_value<D, Label>(ls::AUC<>{}, ls::shape(1), p, {1, 1, 0, 0}) == 1);
@@ -151,7 +151,7 @@ TEST_CASE("the area under a curve is that of Keras' thresholds") {
   }
 }
 
-TEST_CASE("the area under the ROC curve nears the share of pairs that are in order") {
+TEST_CASE("the area under the ROC curve approaches the fraction of correctly ordered pairs") {
   const Answers a(2000, 4);
   double in_order = 0, pairs = 0;
   for (std::size_t i = 0; i < a.p.size(); ++i)
@@ -164,7 +164,7 @@ TEST_CASE("the area under the ROC curve nears the share of pairs that are in ord
   CHECK(std::abs(area - in_order / pairs) < 2e-3);
 }
 
-TEST_CASE("the area takes probabilities of 0 and 1, logits, and what is no number") {
+TEST_CASE("AUC accepts probabilities of 0 and 1, logits and NaN") {
   const auto area = [](ls::AUC<> metric, std::vector<double> p) {
     return metric_value<D, float>(metric, ls::shape(1), p, {0, 0, 1, 1});
   };
@@ -175,8 +175,8 @@ TEST_CASE("the area takes probabilities of 0 and 1, logits, and what is no numbe
   CHECK(area({}, {none, 0, 1, 1}) == 1);
 }
 
-TEST_CASE("the area is computed in the predictions' type, as Keras does") {
-  // 0.3f is above 0.3; its product with 10 rounds to 3, so that both stand between 0.2 and 0.3.
+TEST_CASE("AUC is computed in the predictions' type, as in Keras") {
+  // 0.3f is above 0.3; its product with 10 rounds to 3, so that both are between 0.2 and 0.3.
   using F = ls::Reference<float>;
   const ls::AUC<11> metric;
   const ls::Shape out = ls::shape(1);
@@ -188,7 +188,7 @@ TEST_CASE("the area is computed in the predictions' type, as Keras does") {
         testing::run_metric<F, float>(metric, out, {static_cast<float>(k) / 10}, {1});
     CHECK(state[static_cast<std::size_t>(k - 1)] == 1);
   }
-  // The sigmoid too: in floats it is 1/2 of a logit so small.
+  // So is the sigmoid: in float it is 1/2 for such a small logit.
   const auto half =
       testing::run_metric<F, float>(ls::AUC<11>{.from_logits = true}, out, {1e-8F}, {1});
   CHECK(half[4] == 1);
@@ -207,7 +207,7 @@ TEST_CASE("a confusion matrix has a row for each label and a column for each pre
   STATIC_CHECK(!ls::ConfusionMatrix<3>::accepts<Label>(ls::shape(4)));
 }
 
-TEST_CASE("the mean of a loss is told by the loss' own rows") {
+TEST_CASE("MeanOf is the mean over the loss' examples") {
   const ls::MeanOf<ls::Huber> huber{{.delta = 2}};
   CHECK(near(metric_value<D, float>(huber, ls::shape(2), {1, 5, 0, 0}, {0, 0, 0, 0}),
              (0.5 + 8) / 2 / 2));
@@ -217,7 +217,7 @@ TEST_CASE("the mean of a loss is told by the loss' own rows") {
   STATIC_CHECK(!ls::MeanOf<ls::MeanSquaredError>::accepts<Label>(ls::shape(1)));
 }
 
-TEST_CASE("the cosine similarity is 1 where prediction and target point the same way") {
+TEST_CASE("the cosine similarity is 1 for equal directions") {
   const ls::MeanCosineSimilarity metric;
   const auto value = [&](const std::vector<double>& p, const std::vector<double>& t) {
     return metric_value<D, float>(metric, ls::shape(2), p, t);
@@ -230,7 +230,7 @@ TEST_CASE("the cosine similarity is 1 where prediction and target point the same
   STATIC_CHECK(!ls::MeanCosineSimilarity::accepts<Label>(ls::shape(2)));
 }
 
-TEST_CASE("options of metrics that cannot be are refused") {
+TEST_CASE("invalid options of metrics are refused") {
   CHECK_THROWS_AS(ls::Precision{.threshold = none}.check(), ls::UsageError);
   CHECK_THROWS_AS(ls::Recall{.threshold = none}.check(), ls::UsageError);
   CHECK_THROWS_AS(ls::BinaryAccuracy{.threshold = none}.check(), ls::UsageError);

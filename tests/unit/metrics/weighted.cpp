@@ -44,7 +44,7 @@ const std::vector<Label> labels{0, 2, 2, 1};
 
 }  // namespace
 
-TEST_CASE("a weighted accuracy is the weight of the right ones over all weight") {
+TEST_CASE("weighted accuracy is the weight of correct examples over the total weight") {
   const ls::Weighted<ls::Accuracy> metric;
   const auto value = [&](const std::vector<double>& w) {
     return metric_value<D, Label>(metric, ls::shape(3), p, labels, w);
@@ -53,7 +53,7 @@ TEST_CASE("a weighted accuracy is the weight of the right ones over all weight")
   CHECK(value({}) == 0.5);
   CHECK(value({3, 1, 0, 0}) == 0.75);
   CHECK(value({0, 0, 0, 0}) == 0);
-  // Keras divides by any sum of weights but 0.
+  // Keras divides by any sum of weights except 0.
   CHECK(value({-1, 0.5, -1, 0}) == -2 / -1.5);
 }
 
@@ -85,7 +85,7 @@ TEST_CASE("a weighted confusion matrix holds weights") {
   CHECK(matrix == std::vector<double>{0.5, 0, 0, 0, 0, 8, 0, 4, 2});
 }
 
-TEST_CASE("a weighted metric has the metric's options, and refuses what it refuses") {
+TEST_CASE("a weighted metric has the metric's options and their checks") {
   const auto at = [](double threshold) {
     return metric_value<D, float>(ls::Weighted<ls::Precision>{{.threshold = threshold}},
                                   ls::shape(1), {0.2, 0.6, 0.9}, {0, 0, 1}, {1, 2, 3});

@@ -9,7 +9,7 @@
 namespace ls = lockstep;
 using Double = ls::Reference<double>;
 
-TEST_CASE("Adam's first step is the rate in the gradient's direction, whatever its size") {
+TEST_CASE("Adam's first step has the size of the rate, whatever the gradient's") {
   testing::OptimizerRun<Double, ls::Adam> run({.learning_rate = 0.5}, {1, 1, 1});
   run.apply({1e-2, -100, 0});
   const auto w = run.weights();
@@ -26,7 +26,7 @@ TEST_CASE("Adam adds epsilon to the uncorrected root") {
   CHECK(std::abs(run.weights()[0] + root / (root + 0.1)) < 1e-12);
 }
 
-TEST_CASE("Adam keeps the means of the gradient and of its square") {
+TEST_CASE("Adam keeps running means of the gradient and of its square") {
   testing::OptimizerRun<Double, ls::Adam> run({.beta_1 = 0.5, .beta_2 = 0.75}, {0});
   run.apply({2});
   run.apply({4});
@@ -34,7 +34,7 @@ TEST_CASE("Adam keeps the means of the gradient and of its square") {
   CHECK(run.slot(1) == std::vector<double>{4.75});  // 1, then 0.75 + 4
 }
 
-TEST_CASE("Adam with amsgrad remembers the largest second moment") {
+TEST_CASE("Adam with amsgrad keeps the largest second moment") {
   testing::OptimizerRun<Double, ls::Adam> run({.beta_2 = 0.5, .amsgrad = true}, {0});
   run.apply({2});
   run.apply({0});
@@ -42,7 +42,7 @@ TEST_CASE("Adam with amsgrad remembers the largest second moment") {
   CHECK(run.slot(2) == std::vector<double>{2});
 }
 
-TEST_CASE("Adam refuses betas of less than 0, or 1 and more, and an epsilon that is not positive") {
+TEST_CASE("Adam refuses betas outside [0, 1) and an epsilon that is not positive") {
   CHECK_NOTHROW(ls::Adam{}.check());
   CHECK_THROWS_AS(ls::Adam{.beta_1 = 1}.check(), ls::UsageError);
   CHECK_THROWS_AS(ls::Adam{.beta_2 = -0.5}.check(), ls::UsageError);

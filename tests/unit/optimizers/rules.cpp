@@ -1,6 +1,6 @@
 /// \file
-/// The first steps of each optimizer by hand, its slots and what it refuses. Twelve steps of each
-/// are compared with Keras in tests/golden.
+/// The first steps of each optimizer, computed by hand, its slots and its errors. tests/golden
+/// compares twelve steps of each with Keras.
 #include <catch2/catch_test_macros.hpp>
 #include <cmath>
 #include <limits>
@@ -50,14 +50,14 @@ static_assert(ls::ElementwiseUpdate<ls::AdamaxOp> && ls::ElementwiseUpdate<ls::N
 
 }  // namespace
 
-TEST_CASE("AdamW is Adam, and decays by 0.004 unless told otherwise") {
+TEST_CASE("AdamW is Adam with a weight decay of 0.004 by default") {
   CHECK(ls::AdamW{}.weight_decay == 0.004);
   CHECK(ls::AdamW{}.op(0.1, 3) == ls::Adam{}.op(0.1, 3));
   CHECK(slots_of(ls::AdamW{.amsgrad = true}) == Names{"momentum", "velocity", "velocity_hat"});
   CHECK(refused(ls::AdamW{.beta_1 = 1}, "beta"));
 }
 
-TEST_CASE("RMSprop divides by the root of the mean square, epsilon inside") {
+TEST_CASE("RMSprop divides by the root of the mean square plus epsilon") {
   testing::OptimizerRun<Double, ls::RMSprop> run({.learning_rate = 1, .rho = 0.75, .epsilon = 3},
                                                  {0});
   run.apply({2});  // v = 1
@@ -67,7 +67,7 @@ TEST_CASE("RMSprop divides by the root of the mean square, epsilon inside") {
   CHECK(near(run.weights()[0], -1 - 2 / std::sqrt(4.75)));
 }
 
-TEST_CASE("RMSprop with momentum, centred, or both keeps what it needs") {
+TEST_CASE("RMSprop has slots for momentum, centering, or both") {
   testing::OptimizerRun<Double, ls::RMSprop> centred(
       {.learning_rate = 1, .rho = 0.75, .epsilon = 1, .centered = true}, {0});
   centred.apply({4});  // v = 4, mean = 1
@@ -94,7 +94,7 @@ TEST_CASE("RMSprop with momentum, centred, or both keeps what it needs") {
   CHECK(refused(ls::RMSprop{.epsilon = 0}, "epsilon"));
 }
 
-TEST_CASE("Adagrad divides by the root of all squares so far") {
+TEST_CASE("Adagrad divides by the root of the sum of all squares") {
   testing::OptimizerRun<Double, ls::Adagrad> run(
       {.learning_rate = 1, .initial_accumulator_value = 7, .epsilon = 1}, {0});
   run.apply({1});  // 7 + 1
@@ -106,7 +106,7 @@ TEST_CASE("Adagrad divides by the root of all squares so far") {
   CHECK(refused(ls::Adagrad{.epsilon = none}, "epsilon"));
 }
 
-TEST_CASE("Adadelta's step has the size of its recent steps") {
+TEST_CASE("Adadelta's step is scaled by its recent steps") {
   testing::OptimizerRun<Double, ls::Adadelta> run({.learning_rate = 0.5, .rho = 0.75, .epsilon = 3},
                                                   {0});
   run.apply({2});  // a = 1, d = sqrt(3) * 2 / 2
@@ -117,7 +117,7 @@ TEST_CASE("Adadelta's step has the size of its recent steps") {
   CHECK(refused(ls::Adadelta{.epsilon = 0}, "epsilon"));
 }
 
-TEST_CASE("Adamax divides by the largest gradient, which fades") {
+TEST_CASE("Adamax divides by the decaying maximum of the gradients") {
   testing::OptimizerRun<Double, ls::Adamax> run(
       {.learning_rate = 1, .beta_1 = 0.5, .beta_2 = 0.5, .epsilon = 1}, {0});
   run.apply({-3});  // m = -1.5, u = 3, rate 1 / 0.5
@@ -128,7 +128,7 @@ TEST_CASE("Adamax divides by the largest gradient, which fades") {
   CHECK(refused(ls::Adamax{.beta_2 = 1}, "beta"));
 }
 
-TEST_CASE("Nadam's product of momenta is the same in closed form") {
+TEST_CASE("Nadam's product of momenta equals its closed form") {
   const ls::Nadam nadam{.beta_1 = 0.8};
   double product = 1;
   for (std::uint64_t t = 1; t <= 1500; ++t) {
@@ -142,7 +142,7 @@ TEST_CASE("Nadam's product of momenta is the same in closed form") {
   CHECK(refused(ls::Nadam{.epsilon = 0}, "epsilon"));
 }
 
-TEST_CASE("Lion's step has one size, and none where there is no direction") {
+TEST_CASE("Lion's steps have equal size, and are 0 where the direction is 0") {
   testing::OptimizerRun<Double, ls::Lion> run(
       {.learning_rate = 0.25, .beta_1 = 0.5, .beta_2 = 0.75}, {0, 0, 0, 0});
   run.apply({100, -1e-3, 0, none});
@@ -156,7 +156,7 @@ TEST_CASE("Lion's step has one size, and none where there is no direction") {
   CHECK(refused(ls::Lion{.beta_1 = none}, "beta"));
 }
 
-TEST_CASE("Lamb's first step has the length of the weights times the rate") {
+TEST_CASE("Lamb's first step has the norm of the weights times the rate") {
   testing::OptimizerRun<Double, ls::Lamb> run({.learning_rate = 0.5, .epsilon = 1e-12}, {3, -4});
   run.apply({7, 7});  // the direction is (1, 1): 5 / sqrt(2) each
   CHECK(near(run.weights()[0], 3 - 0.5 * 5 / std::sqrt(2)));
@@ -170,13 +170,13 @@ TEST_CASE("Lamb's first step has the length of the weights times the rate") {
   CHECK(refused(ls::Lamb{.beta_1 = 1}, "beta"));
 }
 
-TEST_CASE("Ftrl keeps small weights at 0 by its l1, and needs a rate") {
+TEST_CASE("Ftrl keeps small weights at 0 by l1, and needs a positive rate") {
   testing::OptimizerRun<Double, ls::Ftrl> run({.learning_rate = 0.5,
                                                .initial_accumulator_value = 9,
                                                .l1_regularization_strength = 2,
                                                .l2_regularization_strength = 0.5},
                                               {0, 0});
-  run.apply({4, 1});  // n = 25, z = 4: -(4 - 2) / (5 / 0.5 + 1); z = 1 is cut whole
+  run.apply({4, 1});  // n = 25, z = 4: -(4 - 2) / (5 / 0.5 + 1); z = 1 is clipped to 0
   CHECK(near(run.weights()[0], -2.0 / 11));
   CHECK(run.weights()[1] == 0);
   testing::OptimizerRun<Double, ls::Ftrl> shrinking({.learning_rate = 0.5,
@@ -195,7 +195,7 @@ TEST_CASE("Ftrl keeps small weights at 0 by its l1, and needs a rate") {
   CHECK_THROWS_AS(ls::Ftrl{}.op(0, 1), ls::UsageError);
 }
 
-TEST_CASE("each optimizer refuses options that cannot be, contradict each other or do nothing") {
+TEST_CASE("each optimizer refuses options that are invalid, contradictory or without effect") {
   const auto sgd = [](double decay, ls::UpdateOptions with) {
     return ls::SGD{.weight_decay = decay, .with = with};
   };

@@ -5,14 +5,14 @@
 
 namespace ls = lockstep;
 
-TEST_CASE("A schedule made from a number is that number in every step") {
+TEST_CASE("A schedule made from a number returns it in every step") {
   CHECK(ls::Schedule(0.5f)(0) == 0.5);
   CHECK(ls::Schedule(0.25)(1'000'000) == 0.25);
   CHECK(ls::Schedule(1)(7) == 1);
   CHECK(ls::Schedule(0.1).is_constant());
 }
 
-TEST_CASE("A schedule made from a function asks it for each step") {
+TEST_CASE("A schedule made from a function calls it for each step") {
   const ls::Schedule halving = [](std::uint64_t step) {
     return 1.0 / static_cast<double>(1 + step);
   };

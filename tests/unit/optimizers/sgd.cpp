@@ -15,7 +15,7 @@ TEST_CASE("SGD subtracts the gradient times the rate") {
   CHECK(run.weights() == std::vector<double>{0, 4, 3});
 }
 
-TEST_CASE("SGD has the rate inside its momentum") {
+TEST_CASE("SGD's momentum accumulates rate times gradient") {
   testing::OptimizerRun<Double, ls::SGD> run({.learning_rate = 0.5, .momentum = 0.5}, {1});
   run.apply({1});  // v = -0.5
   CHECK(run.weights() == std::vector<double>{0.5});
@@ -47,7 +47,7 @@ TEST_CASE("A penalty's gradient enters the update and stays in the gradient") {
   CHECK(run.weights() == std::vector<double>{2 - 1.25, -4 + 0.75, -0.5});
 }
 
-TEST_CASE("SGD refuses a momentum of less than 0, or 1 and more, and Nesterov without momentum") {
+TEST_CASE("SGD refuses a momentum outside [0, 1), and Nesterov without momentum") {
   CHECK_NOTHROW(ls::SGD{.momentum = 0.9, .nesterov = true}.check());
   CHECK_NOTHROW(ls::SGD{}.check());
   CHECK_THROWS_AS(ls::SGD{.momentum = 1}.check(), ls::UsageError);
@@ -56,7 +56,7 @@ TEST_CASE("SGD refuses a momentum of less than 0, or 1 and more, and Nesterov wi
   CHECK_THROWS_AS(ls::SGD{.nesterov = true}.check(), ls::UsageError);
 }
 
-TEST_CASE("SGD keeps a slot only for momentum") {
+TEST_CASE("SGD has a slot only with momentum") {
   CHECK(ls::SGD{}.slots() == 0);
   CHECK(ls::SGD{.momentum = 0.9}.slots() == 1);
   CHECK(ls::SGD::slot_name(0) == "momentum");
@@ -72,7 +72,7 @@ struct TwoSlots {
 };
 }  // namespace
 
-TEST_CASE("An optimizer whose rule has no form for its slots is refused") {
+TEST_CASE("An optimizer whose rule has no overload for its slots is refused") {
   auto context = Double{}.open(1, 0);
   double w = 1, g = 1;
   const ls::UpdateIo<Double> io{context, 1, &w, &g, {}, {}};

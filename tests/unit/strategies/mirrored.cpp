@@ -20,7 +20,7 @@ namespace ls = lockstep;
 using Catch::Matchers::ContainsSubstring;
 using namespace std::chrono_literals;
 
-/// Notes where and how it was opened.
+/// A device that records where and how it was opened.
 struct Watched : ls::Reference<float> {
   struct Context : ls::ReferenceContext<float> {
     std::thread::id opener;
@@ -70,7 +70,7 @@ void sums_are_right(Strategy::Session& session) {
 
 }  // namespace
 
-TEST_CASE("Mirrored runs each replica in its own thread, the same from first to last") {
+TEST_CASE("Mirrored runs each replica in its own thread, the same in each call") {
   auto session = Strategy{.replicas = 3}.open();
   CHECK(session.replicas() == 3);
   CHECK(session.local_replicas() == 3);
@@ -99,7 +99,7 @@ TEST_CASE("Mirrored runs each replica in its own thread, the same from first to 
   CHECK(std::set<std::thread::id>(first.begin(), first.end()).size() == 3);
 }
 
-TEST_CASE("Mirrored without numbers is one replica, with a list one on each device") {
+TEST_CASE("Mirrored defaults to one replica; with a list, to one on each device") {
   CHECK(Strategy{}.open().replicas() == 1);
   auto session = Strategy{{watched(7), watched(9)}}.open();
   REQUIRE(session.replicas() == 2);
@@ -117,7 +117,7 @@ TEST_CASE("Replicas sum in two channels that do not wait for each other") {
     auto session = Strategy{.replicas = n}.open();
     for (int i = 0; i < 20; ++i) sums_are_right(session);
   }
-  // Replica 0 goes to the layers' channel first, replica 1 to the gradients'.
+  // Replica 0 uses the layers' channel first, replica 1 that of the gradients.
   auto session = Strategy{.replicas = 2, .timeout = 20s}.open();
   session.each([&](const Replica& r) {
     float gradient = 1, layer = 1;
@@ -129,7 +129,7 @@ TEST_CASE("Replicas sum in two channels that do not wait for each other") {
   });
 }
 
-TEST_CASE("An error in one replica ends all, is thrown once, and leaves the session usable") {
+TEST_CASE("An error in one replica aborts all, is thrown once, and leaves the session usable") {
   struct Mishap {};
   auto session = Strategy{.replicas = 4, .timeout = 60s}.open();
   const auto begin = std::chrono::steady_clock::now();
@@ -167,7 +167,7 @@ TEST_CASE("An error in one replica ends all, is thrown once, and leaves the sess
   CHECK(std::chrono::steady_clock::now() - begin < 30s);
 }
 
-TEST_CASE("A replica that does not come is named when the timeout is over") {
+TEST_CASE("An absent replica is named when the timeout is over") {
   auto session = Strategy{.replicas = 3, .timeout = 50ms}.open();
   CHECK_THROWS_AS(session.each([&](const Replica& r) {
     float x = 1;
@@ -183,7 +183,7 @@ TEST_CASE("A replica that does not come is named when the timeout is over") {
                     ContainsSubstring("waited 50 ms for replica 1, which did not arrive"));
 }
 
-TEST_CASE("What a late replica says counts more than that it was late, which is told at once") {
+TEST_CASE("A late replica's error is thrown rather than the timeout, which is logged immediately") {
   std::vector<std::string> said;
   std::atomic<int> lines = 0;
   const auto before = ls::set_log([&](ls::LogLevel, std::string_view text) {
@@ -206,14 +206,14 @@ TEST_CASE("What a late replica says counts more than that it was late, which is 
   CHECK_THAT(said[0], ContainsSubstring("waited 50 ms for replica 1"));
 }
 
-TEST_CASE("A device that cannot be opened is told by open") {
+TEST_CASE("open reports a device that cannot be opened") {
   Watched broken;
   broken.fails = true;
   const Strategy strategy{{watched(1), broken}};
   CHECK_THROWS_WITH(strategy.open(), "watched: no such device");
 }
 
-TEST_CASE("Numbers that cannot be are refused by open") {
+TEST_CASE("open refuses invalid numbers") {
   const auto refused = [](const Strategy& s, const char* sentence) {
     CHECK_THROWS_AS(s.open(), ls::UsageError);
     CHECK_THROWS_WITH(s.open(), ContainsSubstring(sentence));
@@ -229,7 +229,7 @@ TEST_CASE("Numbers that cannot be are refused by open") {
   refused({.replicas = 4, .virtual_shards = 2}, "cannot be shared by 4 replicas");
 }
 
-TEST_CASE("A session keeps its replicas when it moves, and two live side by side") {
+TEST_CASE("A session keeps its replicas when it is moved, and two sessions coexist") {
   auto session = Strategy{.replicas = 2}.open();
   std::vector<const void*> before(2), after(2);
   session.each([&](const Replica& r) { before[r.local] = &r.device; });

@@ -10,7 +10,7 @@ namespace {
 
 namespace ls = lockstep;
 
-/// Notes how it was opened, and whether its scope is held.
+/// A device that records how it was opened, and whether its scope is held.
 struct Watched : ls::Reference<float> {
   struct Context : ls::ReferenceContext<float> {
     std::size_t replicas = 0, index = 0;
@@ -72,7 +72,7 @@ TEST_CASE("the body runs in the caller's thread, with the device's scope held") 
   CHECK_FALSE(context->in_scope);
 }
 
-TEST_CASE("an exception of the body reaches the caller, and the session goes on") {
+TEST_CASE("an exception of the body reaches the caller, and the session stays usable") {
   auto session = Strategy{}.open();
   Watched::Context* context = nullptr;
   const auto fail = [&](const ls::ReplicaContext<Watched>& r) {
@@ -86,7 +86,7 @@ TEST_CASE("an exception of the body reaches the caller, and the session goes on"
   CHECK(ran);
 }
 
-TEST_CASE("the context stays where it is when the session moves") {
+TEST_CASE("the context keeps its address when the session is moved") {
   auto session = Strategy{}.open();
   const void* before = nullptr;
   session.each([&](const ls::ReplicaContext<Watched>& r) { before = &r.device; });

@@ -38,7 +38,7 @@ std::string text_of(const std::exception_ptr& error) {
 
 }  // namespace
 
-TEST_CASE("replica i runs in the same thread each time, replica 0 in the one that calls") {
+TEST_CASE("replica i runs in the same thread each time, replica 0 in the calling thread") {
   const Deadline deadline;
   for (const std::size_t count : {1u, 2u, 5u, 8u}) {
     ReplicaThreads threads(count);
@@ -57,7 +57,7 @@ TEST_CASE("each index runs once in each run, and run returns after all have ende
   const Deadline deadline;
   ReplicaThreads threads(6);
   std::array<int, 6>
-      runs{};  // not atomic: run orders what the threads do and what the caller reads
+      runs{};  // not atomic: run orders the threads' writes before the caller's reads
   for (int round = 1; round <= 500; ++round) {
     threads.run([&](std::size_t i) {
       if (i == static_cast<std::size_t>(round) % 7) std::this_thread::yield();
@@ -70,19 +70,19 @@ TEST_CASE("each index runs once in each run, and run returns after all have ende
 TEST_CASE("all replicas run at the same time") {
   const Deadline deadline;
   ReplicaThreads threads(7);
-  std::barrier meeting(7);  // a thread that waits for another to end would never pass it
+  std::barrier meeting(7);  // replicas that run one after the other would never pass it
   for (int round = 0; round < 20; ++round)
     threads.run([&](std::size_t) { meeting.arrive_and_wait(); });
   for (const auto& error : threads.errors()) CHECK_FALSE(error);
 }
 
-TEST_CASE("what a body throws lies at its index, and the others run to their end") {
+TEST_CASE("what a body throws is stored at its index, and the others run to completion") {
   const Deadline deadline;
   ReplicaThreads threads(4);
   std::atomic<int> ended = 0;
   threads.run([&](std::size_t i) {
     if (i == 1) throw std::runtime_error("of replica 1");
-    if (i == 3) throw 7;  // no std::exception, either
+    if (i == 3) throw 7;  // not even a std::exception
     ++ended;
   });
   CHECK(ended == 2);
@@ -94,7 +94,7 @@ TEST_CASE("what a body throws lies at its index, and the others run to their end
   CHECK_THROWS_AS(std::rethrow_exception(threads.errors()[3]), int);
 }
 
-TEST_CASE("all replicas may fail, and the threads serve on without the old errors") {
+TEST_CASE("all replicas may fail, and the next run starts without the old errors") {
   const Deadline deadline;
   ReplicaThreads threads(3);
   std::vector<std::thread::id> before(3), after(3);
@@ -117,7 +117,7 @@ TEST_CASE("all replicas may fail, and the threads serve on without the old error
   }
 }
 
-TEST_CASE("threads that never ran have no errors, and end") {
+TEST_CASE("threads that never ran have no errors and can be joined") {
   const Deadline deadline;
   for (int round = 0; round < 200; ++round) {
     const ReplicaThreads threads(3);
@@ -129,24 +129,23 @@ TEST_CASE("idle replicas use no processor time") {
   const Deadline deadline;
   ReplicaThreads threads(4);
   threads.run([](std::size_t) {});
-  const std::clock_t before = std::clock();  // of all threads of the process
+  const std::clock_t before = std::clock();  // CPU time of all threads of the process
   std::this_thread::sleep_for(std::chrono::milliseconds(200));
   CHECK(std::clock() - before < CLOCKS_PER_SEC / 10);
 }
 
-TEST_CASE("a thread that the system does not give is told with its replica and the remedy") {
+TEST_CASE("a thread that cannot be started is reported with its replica and a remedy") {
   const std::system_error error(std::make_error_code(std::errc::resource_unavailable_try_again));
   try {
     lockstep::detail::throw_no_thread(5, error);
   } catch (const lockstep::DeviceError& e) {
-    CHECK(
-        std::string(e.what()) ==
-        "mirrored: cannot start a thread for replica 5: Resource temporarily unavailable; use fewer "
-        "replicas, or raise the limit of processes (ulimit -u) or of memory (ulimit -v)");
+    CHECK(std::string(e.what()) ==
+          "mirrored: cannot start a thread for replica 5: Resource temporarily unavailable; use "
+          "fewer replicas, or raise the limit of processes (ulimit -u) or of memory (ulimit -v)");
   }
 }
 
-TEST_CASE("the replicas' threads take no signal") {
+TEST_CASE("the replicas' threads block all signals") {
   const auto takers = testing::threads_that_take(SIGINT);
   const ReplicaThreads threads(4);
   CHECK(testing::threads_that_take(SIGINT) == takers);

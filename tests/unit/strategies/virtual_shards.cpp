@@ -35,7 +35,7 @@ struct Plain {
 
 }  // namespace
 
-TEST_CASE("slices that replicas can share as branches of one tree are accepted") {
+TEST_CASE("slices that replicas can share as subtrees of one tree are accepted") {
   for (std::size_t shards = 1; shards <= 4096; shards *= 2)
     for (std::size_t replicas = 1; replicas <= shards; replicas *= 2) {
       INFO(shards << " slices, " << replicas << " replicas");
@@ -43,7 +43,7 @@ TEST_CASE("slices that replicas can share as branches of one tree are accepted")
     }
 }
 
-TEST_CASE("0 slices ask nothing of the replicas") {
+TEST_CASE("0 slices do not restrict the number of replicas") {
   for (const std::size_t replicas : {1u, 2u, 3u, 7u, 100u, 256u}) CHECK(refusal(0, replicas) == "");
 }
 
@@ -80,7 +80,7 @@ TEST_CASE("all other numbers are refused, with the numbers and the remedy") {
   }
 }
 
-TEST_CASE("a device that is given no number of threads, or one, computes a slice with one") {
+TEST_CASE("a device with threads at 0 or 1 computes a slice with one thread") {
   for (const std::size_t threads : {0u, 1u}) {
     const Threaded device =
         lockstep::detail::of_one_thread(Threaded{.other = 3, .threads = threads});
@@ -89,7 +89,7 @@ TEST_CASE("a device that is given no number of threads, or one, computes a slice
   }
 }
 
-TEST_CASE("a device that was given more threads is refused, with their number") {
+TEST_CASE("a device with more threads is refused, with their number") {
   std::string sentence;
   try {
     lockstep::detail::of_one_thread(Threaded{.threads = 4});
@@ -101,6 +101,6 @@ TEST_CASE("a device that was given more threads is refused, with their number") 
         "at 0, or set 1");
 }
 
-TEST_CASE("a device without a number of threads stays as it is") {
+TEST_CASE("a device without a number of threads is unchanged") {
   CHECK(lockstep::detail::of_one_thread(Plain{.other = 3}).other == 3);
 }

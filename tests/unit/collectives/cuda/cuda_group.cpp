@@ -21,7 +21,7 @@ using namespace lockstep;
 using namespace contract;
 using Group = CudaGroup<ThreadGroup>;
 
-/// A member of a group on a GPU that takes numbers of the host, for the contract's checks.
+/// A member of a group on a GPU with a host-memory interface, for the contract's checks.
 class OnGpu {
  public:
   OnGpu(Group& group, std::size_t rank) : member_(group, rank), context_(Cuda{}.open(1, 0)) {
@@ -113,7 +113,7 @@ class Gpus {
 using Kernel = Gpus<CudaTransport::kernel, SumOrder::ranks, 4>;
 using Host = Gpus<CudaTransport::host, SumOrder::ranks, 4>;
 using HostTree = Gpus<CudaTransport::host, SumOrder::tree, 4>;
-/// Three replicas have no tree of halves: they go by the host.
+/// Three replicas have no balanced tree, so they use the host's transport.
 using KernelTree = Gpus<CudaTransport::kernel, SumOrder::tree, 4>;
 
 template <class F>
@@ -155,7 +155,7 @@ TEMPLATE_TEST_CASE("replicas on one GPU keep the contract of a collective", "", 
   CHECK(transport_of(3) == (order == SumOrder::tree ? CudaTransport::host : TestType::transport));
 }
 
-TEMPLATE_TEST_CASE("a member that never comes ends the others' waits", "", Kernel, Host) {
+TEMPLATE_TEST_CASE("an absent member ends the others' waits", "", Kernel, Host) {
   const auto call = [](auto& member, std::size_t) {
     float x[100] = {};
     member.all_reduce(x, 100);

@@ -23,7 +23,7 @@ using Names = std::vector<std::string>;
 
 namespace {
 
-/// What the fake says when it is asked how the communicator is; the last one for ever.
+/// The states that the fake reports of the communicator, one per poll; the last one repeats.
 std::vector<ncclResult_t> states;
 int blocking = -1;
 
@@ -58,7 +58,7 @@ void give_priorities(Driver& table) {
   };
 }
 
-/// Whose functions do nothing, well.
+/// A driver whose functions do nothing and succeed.
 Driver fake_driver() {
   Driver table;
   give_priorities(table);
@@ -92,7 +92,7 @@ struct Fixture {
 
 }  // namespace
 
-TEST_CASE_METHOD(Fixture, "a communicator does not block while it joins, and is asked") {
+TEST_CASE_METHOD(Fixture, "a communicator joins without blocking, by polling") {
   const auto communicator = join();
   CHECK(blocking == 0);
   CHECK(take() == Names{"ncclGetUniqueId", "cuCtxGetStreamPriorityRange",
@@ -101,7 +101,7 @@ TEST_CASE_METHOD(Fixture, "a communicator does not block while it joins, and is 
                         "ncclCommGetAsyncError"});
 }
 
-TEST_CASE_METHOD(Fixture, "the stream of exchanges has the greatest priority") {
+TEST_CASE_METHOD(Fixture, "the exchange stream has the highest priority") {
   join();
   CHECK(priority_of_exchanges == -5);
 }
@@ -122,19 +122,19 @@ TEST_CASE_METHOD(Fixture, "gradients and sums leave in one group") {
         Names{"ncclCommDestroy", "cuEventDestroy_v2", "cuEventDestroy_v2", "cuStreamDestroy_v2"});
 }
 
-TEST_CASE_METHOD(Fixture, "gradients leave on a stream of their own while backward goes on") {
+TEST_CASE_METHOD(Fixture, "gradients are reduced on a separate stream while backward continues") {
   auto communicator = join();
   take();
   communicator->post(commands, gradients + 50, 50);
   CHECK(take() == Names{"cuEventRecord", "cuStreamWaitEvent", "ncclGroupStart", "ncclAllReduce",
                         "ncclGroupEnd"});
   communicator->finish(commands, gradients, 50, sums, 3);
-  // First the other stream waits for this one, then this one for the other.
+  // First the exchange stream waits for the commands' stream, then the other way round.
   CHECK(take() == Names{"cuEventRecord", "cuStreamWaitEvent", "ncclGroupStart", "ncclAllReduce",
                         "ncclAllReduce", "ncclGroupEnd", "cuEventRecord", "cuStreamWaitEvent"});
 }
 
-TEST_CASE_METHOD(Fixture, "a peer that does not come ends the wait at the deadline") {
+TEST_CASE_METHOD(Fixture, "the wait for an absent peer ends at the deadline") {
   states = {ncclInProgress};
   const std::string said = refusal<CollectiveTimeout>([&] { join(20ms); });
   CHECK(said.starts_with("nccl: joining did not finish within 20 ms"));
@@ -155,7 +155,7 @@ TEST_CASE_METHOD(Fixture, "an abort from another thread ends the wait") {
   CHECK(recorder.count("ncclCommAbort") == 1);
 }
 
-TEST_CASE_METHOD(Fixture, "who waits for the GPU hears of a lost peer, an abort, the deadline") {
+TEST_CASE_METHOD(Fixture, "a wait for the GPU ends by a lost peer, an abort or the deadline") {
   SECTION("a lost peer") {
     auto communicator = join();
     communicator->poll(1s);  // all is well
@@ -165,7 +165,7 @@ TEST_CASE_METHOD(Fixture, "who waits for the GPU hears of a lost peer, an abort,
           "nccl: an exchange failed: remote process exited (rank 1 is gone); NCCL_DEBUG=WARN shows "
           "more");
     CHECK(recorder.count("ncclCommAbort") == 1);
-    // Ended once; who still waits is sent away.
+    // It is aborted once; later polls throw.
     CHECK(refusal<CollectiveAborted>([&] { communicator->poll(1s); }) != "");
     communicator.reset();
     CHECK(recorder.count("ncclCommAbort") == 1);
@@ -184,7 +184,7 @@ TEST_CASE_METHOD(Fixture, "who waits for the GPU hears of a lost peer, an abort,
   }
 }
 
-TEST_CASE_METHOD(Fixture, "all communicators of a GPU end together") {
+TEST_CASE_METHOD(Fixture, "all communicators of a GPU are aborted together") {
   auto layers = join();
   auto gradients_of = join();
   states = {ncclRemoteError};
@@ -196,20 +196,20 @@ TEST_CASE_METHOD(Fixture, "all communicators of a GPU end together") {
   CHECK(refusal<CollectiveAborted>([&] { gradients_of->poll(1s); }) != "");
 }
 
-TEST_CASE_METHOD(Fixture, "an operation that cannot start says why, and ends its group") {
+TEST_CASE_METHOD(Fixture, "an operation that cannot start throws the reason and ends its group") {
   auto communicator = join();
   recorder.fail("ncclAllReduce", ncclInvalidArgument);
   take();
   const std::string said = refusal<CollectiveError>(
       [&] { communicator->all_reduce(commands, gradients, 100, sums, 3); });
   CHECK(said.starts_with("nccl: an all-reduce failed: "));
-  CHECK(recorder.count("ncclGroupEnd") == 2);  // of the operation, and of the end
+  CHECK(recorder.count("ncclGroupEnd") == 2);  // of the operation, and of the abort
   CHECK(recorder.count("ncclCommAbort") == 1);
 }
 
 namespace {
 
-/// Steps of two exchanges behind enough kernels for a graph.
+/// Steps of two exchanges, each after enough kernels for a graph.
 struct InGraphs : Fixture {
   InGraphs() {
     give_graphs(driver_table);
@@ -256,7 +256,7 @@ struct InGraphs : Fixture {
   std::unique_ptr<NcclCommunicator> communicator;
 };
 
-/// What posts leave to the stream of exchanges, and what the last one adds.
+/// The calls of a post on the exchange stream, and those that the last one adds.
 const Names posted{"cuEventRecord", "cuStreamWaitEvent", "ncclGroupStart", "ncclAllReduce",
                    "ncclGroupEnd"},
     finished{"cuEventRecord", "cuStreamWaitEvent", "ncclGroupStart", "ncclAllReduce",
@@ -264,7 +264,7 @@ const Names posted{"cuEventRecord", "cuStreamWaitEvent", "ncclGroupStart", "nccl
 
 }  // namespace
 
-TEST_CASE_METHOD(InGraphs, "exchanges are made at once, and what is between them becomes graphs") {
+TEST_CASE_METHOD(InGraphs, "exchanges run immediately, and the work between them becomes graphs") {
   Names of_graphs{"cuGraphLaunch"};
   of_graphs.insert(of_graphs.end(), posted.begin(), posted.end());
   of_graphs.emplace_back("cuGraphLaunch");
@@ -284,7 +284,7 @@ TEST_CASE_METHOD(InGraphs, "exchanges are made at once, and what is between them
   }
 }
 
-TEST_CASE_METHOD(InGraphs, "no exchange is made while its thread records") {
+TEST_CASE_METHOD(InGraphs, "no exchange runs during a capture") {
   for (int i = 0; i < 3; ++i) step();
   bool records = false;
   for (const std::string& call : recorder.calls()) {
@@ -294,7 +294,7 @@ TEST_CASE_METHOD(InGraphs, "no exchange is made while its thread records") {
   }
 }
 
-TEST_CASE_METHOD(InGraphs, "a step that cannot be recorded makes the same exchanges") {
+TEST_CASE_METHOD(InGraphs, "a step that cannot be captured makes the same exchanges") {
   const testing::LogLines log;
   Commands::logged = false;
   step();
@@ -309,7 +309,7 @@ TEST_CASE_METHOD(InGraphs, "a step that cannot be recorded makes the same exchan
   CHECK(log.lines.size() == 1);
 }
 
-TEST_CASE_METHOD(Fixture, "a profile has exchanges that are no part of a graph") {
+TEST_CASE_METHOD(Fixture, "a profile lists exchanges, which are not part of a graph") {
   auto communicator = join();
   Driver timing = driver();
   timing.cuEventElapsedTime = [](float* ms, CUevent, CUevent) { return *ms = 0.25f, CUDA_SUCCESS; };
@@ -320,7 +320,7 @@ TEST_CASE_METHOD(Fixture, "a profile has exchanges that are no part of a graph")
   commands.begin_work({.pass = WorkPass::exchange, .part = "gradients"});
   take();
   communicator->post(commands, gradients, 40);
-  // Made in the stream of exchanges, which the second event waits for.
+  // It ran on the exchange stream, which the second event waits for.
   const Names calls = take();
   const auto at = [&](const char* name) { return std::find(calls.begin(), calls.end(), name); };
   CHECK(std::count(calls.begin(), calls.end(), "cuEventRecordWithFlags") == 2);

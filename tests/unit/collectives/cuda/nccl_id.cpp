@@ -1,5 +1,5 @@
 /// \file
-/// How NCCL's id comes to all ranks: whoever has it may join.
+/// The distribution of NCCL's id to all ranks: any process that has it may join.
 #include <algorithm>
 #include <array>
 #include <catch2/catch_test_macros.hpp>
@@ -27,16 +27,16 @@ using namespace lockstep::detail::cuda;
 
 namespace {
 
-/// What the fakes were asked, and what went between processes.
+/// The calls of the fakes, and the bytes sent between processes.
 struct Notes {
   std::mutex mutex;
-  std::vector<std::string> ids;                    // that were made
-  std::map<int, std::vector<std::string>> joined;  // with which id, by rank
-  std::string numbers, secrets;                    // between processes
+  std::vector<std::string> ids;                    // of created communicators
+  std::map<int, std::vector<std::string>> joined;  // ids joined, by rank
+  std::string numbers, secrets;                    // sent between processes
 };
 Notes* notes = nullptr;
 
-/// A process' member of the group of processes: what it sends as numbers and as secrets is noted.
+/// A process' member of the group of processes, which records the data and secrets that it sends.
 class Spied : public ThreadGroup::Member {
  public:
   using ThreadGroup::Member::Member;
@@ -97,7 +97,7 @@ Driver fake_driver() {
 
 }  // namespace
 
-TEST_CASE("NCCL's id is a secret of the group, and does not travel with the numbers") {
+TEST_CASE("NCCL's id is a secret of the group and is not sent with the data") {
   using Group = CudaGroup<HierarchicalGroup<Spied>>;
   Notes all;
   notes = &all;

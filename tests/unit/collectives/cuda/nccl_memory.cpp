@@ -34,14 +34,14 @@ using Names = std::vector<std::string>;
 
 namespace {
 
-/// What the fake NCCL was asked of communicators and memory, by rank, and how it answers.
+/// The calls of communicators and memory that the fake NCCL recorded, by rank, and its answers.
 struct Fake {
   std::mutex mutex;
-  std::map<int, Names> said;  // of each rank
+  std::map<int, Names> said;  // calls by rank
   std::map<std::uintptr_t, int> rank_of_memory;
-  int refuses = -1;                  // this rank may not register
-  int gives_none = -1;               // this rank gets no memory
-  std::atomic<bool> is_busy{false};  // the GPUs have not done what they were told
+  int refuses = -1;                  // this rank's registrations fail
+  int gives_none = -1;               // this rank's allocations fail
+  std::atomic<bool> is_busy{false};  // the GPUs have not finished their work
   std::uintptr_t next = 1;
   thread_local static inline int rank = 0;
 
@@ -103,13 +103,13 @@ Driver fake_driver() {
 }
 
 using Group = CudaGroup<ThreadGroup>;
-// The context calls it by its address.
+// Not movable: the context calls it by its address.
 static_assert(!std::is_copy_constructible_v<Group::Exchange> &&
               !std::is_move_constructible_v<Group::Exchange>);
 
 struct Net : Sequential<Input<4>, Dense<3>> {};
 
-/// Two replicas with a GPU each, as LocalReplicas makes them.
+/// Two replicas with one GPU each, set up as by LocalReplicas.
 struct Replicas {
   Replicas() {
     fake = &fakes;
@@ -123,7 +123,7 @@ struct Replicas {
     std::optional<CudaContext> context;
     std::vector<std::byte*> buffers;
   };
-  /// body(replica, rank) in the thread of each.
+  /// Runs body(replica, rank) in the thread of each replica.
   template <class Body>
   void each(const Body& body) {
     const testing::Deadline deadline("replicas with memory of NCCL");
@@ -168,7 +168,7 @@ struct Replicas {
   void end() {
     each([&](Replica&, std::size_t r) { Group::Member(group, r).detach(); });
   }
-  /// Of both ranks, which must have said the same.
+  /// The calls of both ranks, which must be equal.
   Names said() {
     Names all = std::move(fakes.said[0]);
     CHECK(all == fakes.said[1]);
@@ -213,7 +213,7 @@ TEST_CASE_METHOD(Replicas, "memory is registered once, before its first exchange
   CHECK(log.lines.empty());
 }
 
-TEST_CASE_METHOD(Replicas, "each rank makes each exchange at once, whether it records or not") {
+TEST_CASE_METHOD(Replicas, "each rank calls NCCL immediately, whether it records a graph or not") {
   graphs[1] = GENERATE(true, false);
   begin(1);
   for (int i = 0; i < 4; ++i) step();
@@ -237,7 +237,7 @@ TEST_CASE_METHOD(Replicas,
     }
   });
   CHECK(stopped == 1);
-  CHECK(fakes.said[0].empty());  // nothing that the update could follow
+  CHECK(fakes.said[0].empty());  // no exchange that the update could follow
   give_buffers();
   end();
 }
@@ -258,7 +258,7 @@ TEST_CASE_METHOD(Replicas, "registrations end before the buffer and before the c
     give_buffers();
     CHECK(said() == Names{"give", "give"});
   }
-  SECTION("after an abort, which ends them itself; the next communicator gets them anew") {
+  SECTION("after an abort, which ends them; the next communicator registers again") {
     group.abort();
     group.reset();
     CHECK(said() == Names{"abort"});
@@ -291,7 +291,7 @@ TEST_CASE_METHOD(Replicas, "registrations end before the buffer and before the c
   }
 }
 
-TEST_CASE_METHOD(Replicas, "all register or none") {
+TEST_CASE_METHOD(Replicas, "all ranks register or none") {
   SECTION("one rank cannot") {
     fakes.refuses = 1;
     begin(2);
@@ -299,13 +299,13 @@ TEST_CASE_METHOD(Replicas, "all register or none") {
     step();
     CHECK(fakes.said[0] == joined({{"register", "register", "deregister", "deregister"}, ::step}));
     CHECK(fakes.said[1] == ::step);
-    step();  // and is not asked each time
+    step();  // and does not try again
     CHECK(fakes.said[1] == joined({::step, ::step}));
     CHECK(log.lines ==
           Names{"nccl: gradient memory is not registered: ncclCommRegister failed: no can do; NCCL "
                 "copies gradients through its own buffers, which is slower"});
   }
-  SECTION("one rank got no such memory") {
+  SECTION("one rank cannot allocate") {
     fakes.gives_none = 1;
     begin(1);
     CHECK(recorder.count("cuMemAlloc_v2") == 1);
@@ -330,7 +330,7 @@ TEST_CASE_METHOD(Replicas, "all register or none") {
   end();
 }
 
-TEST_CASE_METHOD(Replicas, "a single member leaves NCCL alone, unless it is wished for") {
+TEST_CASE_METHOD(Replicas, "a single member does not use NCCL unless it is preferred") {
   for (const bool wished : {false, true}) {
     Group alone(ThreadGroup::Options{.size = 1});
     if (wished) alone.prefer(CudaTransport::nccl);
@@ -349,7 +349,7 @@ TEST_CASE_METHOD(Replicas, "a single member leaves NCCL alone, unless it is wish
   }
 }
 
-TEST_CASE_METHOD(Replicas, "a model's replicas hold gradients and sums in such memory") {
+TEST_CASE_METHOD(Replicas, "a model's replicas hold gradients and sums in NCCL memory") {
   const auto count = [&](const std::string& what) {
     std::ptrdiff_t all = 0;
     for (const auto& [rank, calls] : fakes.said)
@@ -366,7 +366,7 @@ TEST_CASE_METHOD(Replicas, "a model's replicas hold gradients and sums in such m
   CHECK(count("end") == 2);
 }
 
-TEST_CASE_METHOD(Replicas, "where NCCL is not the way the driver gives the memory") {
+TEST_CASE_METHOD(Replicas, "without the NCCL transport the driver allocates the memory") {
   group.prefer(CudaTransport::host);
   begin(2);
   CHECK(said().empty());

@@ -1,6 +1,6 @@
 /// \file
-/// The real NCCL, with one rank on the machine's GPU: that it takes what the group gives it, also
-/// registered memory. What several ranks add up is for machines with several GPUs.
+/// The real NCCL, with one rank on the machine's GPU: it accepts the group's calls, also with
+/// registered memory. Sums over several ranks need a machine with several GPUs.
 #include <catch2/catch_test_macros.hpp>
 #include <cstddef>
 #include <numeric>
@@ -37,7 +37,7 @@ std::vector<T> back(CudaContext& context, const Buffer<T>& buffer) {
 
 }  // namespace
 
-TEST_CASE("the real NCCL does each operation of a group with one member") {
+TEST_CASE("the real NCCL runs each operation of a group with one member") {
   if (!testing::has_gpu()) SKIP("this machine has no GPU that lockstep can use");
   if (!lockstep::detail::cuda::has_nccl()) SKIP("NCCL cannot be loaded");
   const testing::LogLines log;
@@ -80,6 +80,6 @@ TEST_CASE("the real NCCL does each operation of a group with one member") {
     CHECK(back(context, s) == sums);
     CHECK(back(context, all) == x);
   }
-  CHECK(log.lines.empty());  // memory could be registered
+  CHECK(log.lines.empty());  // memory was registered
   member.detach();
 }

@@ -30,8 +30,8 @@ using namespace std::chrono_literals;
 using Ranks = gloo_test::Places<SumOrder::ranks>;
 using Tree = gloo_test::Places<SumOrder::tree>;
 
-/// A faulty network between rank 0 and rank 1: the connection of the two goes through it, and it
-/// flips one bit of the first run of `value`s that it passes on.
+/// A faulty network between ranks 0 and 1: a proxy for their connection that flips one bit of the
+/// first run of `value`s that it forwards.
 class FaultyWire {
  public:
   explicit FaultyWire(float value) {
@@ -46,7 +46,7 @@ class FaultyWire {
 
   bool has_struck() const { return has_struck_; }
 
-  /// The address of rank 0, as rank 1 is to see it. Rank 1, whose own is higher, connects to it.
+  /// The address of rank 0 as rank 1 sees it. Rank 1 connects to it, since its own is higher.
   std::string instead_of(std::string address) {
     if (thread_.joinable()) return address;  // another attempt
     sockaddr_in place{};
@@ -111,7 +111,7 @@ class FaultyWire {
   std::thread thread_;
 };
 
-/// What rank 1 sees of the store.
+/// The store as rank 1 sees it.
 class WiredStore : public gloo_test::MemoryStore {
  public:
   WiredStore(gloo_test::MemoryStore& store, FaultyWire& wire) : store_(store), wire_(wire) {}
@@ -127,7 +127,7 @@ class WiredStore : public gloo_test::MemoryStore {
   FaultyWire& wire_;
 };
 
-/// What the members of a group throw when the wire flips a bit of a run of `value`s.
+/// What the members of a group throw when the network flips a bit of a run of `value`s.
 std::vector<std::exception_ptr> over_a_faulty_wire(
     std::size_t size, float value, const std::function<void(GlooGroup&, std::size_t)>& exchange) {
   gloo_test::MemoryStore store;
@@ -155,9 +155,10 @@ std::vector<std::exception_ptr> over_a_faulty_wire(
 
 }  // namespace
 
-TEST_CASE("a bit that flips on the way between two processes ends the exchange and names both") {
+TEST_CASE("a bit flip between two processes ends the exchange and names both") {
   static constexpr float sent = 12.25f;
-  const auto reduce = [](std::size_t first, std::size_t n) {  // zeros, then what is struck
+  const auto reduce = [](std::size_t first,
+                         std::size_t n) {  // zeros, then the values that are corrupted
     return [=](GlooGroup& group, std::size_t) {
       std::vector<float> x(n, 0.0f);
       std::fill(x.begin() + static_cast<std::ptrdiff_t>(first), x.end(), sent);
@@ -230,7 +231,7 @@ TEST_CASE("GlooGroup that adds in a tree keeps the contract of a collective", "[
   contract::check_collective<Tree>();
 }
 
-TEST_CASE("more numbers than travel at a time are summed, sent and gathered") {
+TEST_CASE("more values than one chunk are reduced, broadcast and gathered") {
   // Odd sizes around several rounds of 8 MB, with more sums than fit into one message.
   for (const std::size_t size : {2u, 3u}) {
     Ranks places(size, contract::no_timeout);
@@ -244,7 +245,7 @@ TEST_CASE("more numbers than travel at a time are summed, sent and gathered") {
   }
 }
 
-TEST_CASE("groups on one mesh exchange beside each other, in other orders in other processes") {
+TEST_CASE("groups on one mesh exchange concurrently, in a different order in each process") {
   constexpr std::size_t size = 3;
   Meshes all(size);
   std::vector<GlooGroup> gradients, layers;
@@ -277,7 +278,7 @@ TEST_CASE("an abort of one group ends the waits of all groups of its mesh, in al
   const contract::Deadline deadline("abort of another group");
   std::thread aborting([&] {
     std::this_thread::sleep_for(20ms);
-    first[2].abort();  // its process is in no operation
+    first[2].abort();  // its process is not in an operation
   });
   const auto errors = gloo_test::in_threads(size - 1, [&](std::size_t r) { second[r].barrier(); });
   aborting.join();
@@ -297,7 +298,7 @@ TEST_CASE("a timeout counts from the last progress, not from the start of the op
   Ranks places(size, 800ms);
   const auto errors =
       contract::run_members(places, "late members", [&](auto& member, std::size_t rank) {
-        std::this_thread::sleep_for(rank * 400ms);  // the last comes after 1,200 ms
+        std::this_thread::sleep_for(rank * 400ms);  // the last one arrives after 1,200 ms
         member.barrier();
       });
   CHECK(contract::first_error(errors) == "");

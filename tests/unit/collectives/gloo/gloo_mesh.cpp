@@ -43,7 +43,8 @@ using namespace std::chrono_literals;
 
 using Meshes = std::vector<std::shared_ptr<GlooMesh>>;
 
-/// Before anybody can read the addresses of a mesh, it connects to all of them and says `words`.
+/// A store that connects to all addresses of a mesh and sends `words` to each, before any process
+/// can read these addresses.
 class Stranger : public MemoryStore {
  public:
   Stranger(std::size_t size, std::string words, std::string mesh = "/0/address/")
@@ -80,7 +81,7 @@ class Stranger : public MemoryStore {
   std::vector<int> connections_;
 };
 
-/// Open now; of these, those that a program would inherit.
+/// The descriptors that are open now, and how many of them a child program would inherit.
 struct Files {
   std::size_t sockets = 0;
   std::multiset<std::string> inherited;
@@ -123,7 +124,7 @@ void check_works(const Meshes& meshes) {
 
 }  // namespace
 
-TEST_CASE("a stranger who comes while a mesh forms is noticed, and the next mesh stands") {
+TEST_CASE("a stranger that connects to a forming mesh is detected; the next attempt succeeds") {
   const std::string request = "GET / HTTP/1.1\r\nHost: 127.0.0.1\r\nAccept: */*\r\n\r\n";
   const std::string random = [] {
     std::string bytes;
@@ -147,12 +148,12 @@ TEST_CASE("a stranger who comes while a mesh forms is noticed, and the next mesh
     CHECK(store.visits() == size * (size - 1));
     for (std::size_t r = 0; r < size; ++r)
       CHECK(store.get("gloo/0/formed/" + std::to_string(r), Clock::now()) != "formed");
-    CHECK(took < 5 * limit);  // one mesh that fails at the limit, and one that stands
+    CHECK(took < 5 * limit);  // one attempt that fails at the limit, and one that succeeds
     if (contract::first_error(errors) == "") check_works(meshes);
   }
 }
 
-TEST_CASE("a stranger who comes to every mesh ends the attempts with an error, not with a hang") {
+TEST_CASE("a stranger in every attempt leads to an error, not to a hang") {
   constexpr std::size_t size = 2;
   const Deadline deadline("strangers in all meshes", 60s);
   Stranger store(size, "", "/address/");
@@ -164,7 +165,7 @@ TEST_CASE("a stranger who comes to every mesh ends the attempts with an error, n
   CHECK(!store.get("gloo/3/formed/0", Clock::now()).has_value());
 }
 
-TEST_CASE("a process of another run, or with another secret, is refused by both sides") {
+TEST_CASE("a process of another run, or with another secret, is rejected by both sides") {
   struct Case {
     std::string run, key;
   };
@@ -185,7 +186,7 @@ TEST_CASE("a process of another run, or with another secret, is refused by both 
   }
 }
 
-TEST_CASE("a process that never comes is named at the limit") {
+TEST_CASE("an absent process is named at the limit") {
   const Deadline deadline("a process that never comes");
   MemoryStore store;
   Meshes meshes(3);
@@ -206,7 +207,7 @@ TEST_CASE("a process that never comes is named at the limit") {
   }
 }
 
-TEST_CASE("the loss of a process ends a mesh that forms, wherever it waits") {
+TEST_CASE("the loss of a process ends the forming of a mesh, wherever it waits") {
   // Rank 1 publishes an address, but never connects: rank 0 listens for it until the limit, or
   // connects to it and waits for its proof.
   struct Store : MemoryStore {
@@ -257,7 +258,7 @@ TEST_CASE("the loss of a process ends a mesh that forms, wherever it waits") {
   }
 }
 
-TEST_CASE("a mesh listens at the ports that it is given") {
+TEST_CASE("a mesh listens on the ports that it is given") {
   constexpr std::size_t size = 4;
   const Deadline deadline("a mesh of ports", 60s);
   std::mt19937 random{std::random_device{}()};
@@ -275,14 +276,14 @@ TEST_CASE("a mesh listens at the ports that it is given") {
     });
     REQUIRE(contract::first_error(errors) == "");
     for (std::size_t r = 0; r < size; ++r) {
-      std::set<int> ports;  // one a peer; a rank that comes late may get one that others have left
+      std::set<int> ports;  // one per peer; a late rank may get one that others have released
       const std::string all = *store.get("gloo/0/address/" + std::to_string(r), Clock::now());
       const std::size_t one = all.size() / (size - 1);
       for (std::size_t at = 0; at < all.size(); at += one) {
         const gloo::transport::tcp::Address published(
             std::vector<char>(all.begin() + static_cast<std::ptrdiff_t>(at),
                               all.begin() + static_cast<std::ptrdiff_t>(at + one)));
-        // At the same place in both families.
+        // At the same offset in both address families.
         ports.insert(ntohs(reinterpret_cast<const sockaddr_in&>(published.getSockaddr()).sin_port));
       }
       CHECK(ports.size() == size - 1);
@@ -291,7 +292,7 @@ TEST_CASE("a mesh listens at the ports that it is given") {
     }
     check_works(meshes);
   }
-  // One port is enough for two machines, also for a second mesh while the first one stands.
+  // One port suffices for two machines, even for a second mesh while the first one is connected.
   MemoryStore pair;
   Meshes two(2), two_more(2);
   const auto errors = in_threads(2, [&](std::size_t r) {
@@ -340,7 +341,7 @@ TEST_CASE("a mesh listens at the ports that it is given") {
 }
 
 TEST_CASE(
-    "a place that cannot be, a limit too short and an address of another machine are refused") {
+    "an invalid rank, a limit that is too short and an address of another machine are refused") {
   MemoryStore store;
   CHECK_THROWS_AS(GlooMesh({.rank = 2, .size = 2}, store), lockstep::UsageError);
   CHECK_THROWS_AS(GlooMesh({.rank = 0, .size = 0}, store), lockstep::UsageError);
@@ -350,7 +351,7 @@ TEST_CASE(
                     lockstep::UsageError);
 }
 
-TEST_CASE("a mesh of one process asks nobody") {
+TEST_CASE("a mesh of one process does not use the store") {
   MemoryStore store;
   GlooGroup group(form_gloo_mesh({}, store), {});
   float x = 3;
@@ -359,7 +360,7 @@ TEST_CASE("a mesh of one process asks nobody") {
   CHECK(x == 3.0f);
 }
 
-TEST_CASE("two meshes of one job stand beside each other") {
+TEST_CASE("two meshes of one job coexist") {
   constexpr std::size_t size = 2;
   MemoryStore store;
   Meshes first(size), second(size);
@@ -372,7 +373,7 @@ TEST_CASE("two meshes of one job stand beside each other") {
   check_works(second);
 }
 
-TEST_CASE("the kernel does not give a connection up before the silence that was set") {
+TEST_CASE("the kernel does not give up a connection before the configured silence") {
   for (const std::chrono::seconds silence : {2s, 200s, std::chrono::seconds(24h)}) {
     CAPTURE(silence.count());
     MemoryStore store;
@@ -398,7 +399,7 @@ TEST_CASE("the kernel does not give a connection up before the silence that was 
   }
 }
 
-TEST_CASE("a program that a worker starts inherits nothing of a mesh, and keeps the caller's") {
+TEST_CASE("a program started by a worker inherits no descriptor of a mesh, but the caller's") {
   const int mine = socket(AF_INET, SOCK_STREAM, 0), my_epoll = epoll_create(1);  // not Gloo's
   for (const char* const address : {"127.0.0.1", "::1"}) {
     if (std::string_view(address) == "::1" && !has_ipv6()) continue;
@@ -421,7 +422,7 @@ TEST_CASE("a program that a worker starts inherits nothing of a mesh, and keeps 
   close(my_epoll);
 }
 
-TEST_CASE("the threads of a mesh and Gloo's take no signal, also while one ends") {
+TEST_CASE("the threads of a mesh and Gloo's block all signals, also while a mesh ends") {
   const auto takers = testing::threads_that_take(SIGINT);
   gloo_test::Meshes all(2);
   CHECK(testing::threads_that_take(SIGINT) == takers);
@@ -429,14 +430,14 @@ TEST_CASE("the threads of a mesh and Gloo's take no signal, also while one ends"
   CHECK(testing::threads_that_take(SIGINT) == takers);
 }
 
-TEST_CASE("a mesh for which the system has no thread left is refused in a sentence") {
+TEST_CASE("a mesh for which no thread can be started is refused with a message") {
   const auto form = [](GlooStore& store) {
     const auto errors = in_threads(2, [&](std::size_t r) {
       GlooMesh({.rank = r, .size = 2, .run = "a test", .limit = 2s}, store);
     });
     return text_of(errors[0]);
   };
-  struct Store : MemoryStore {  // once both have an address, both have Gloo's threads
+  struct Store : MemoryStore {  // once both have published an address, both have Gloo's threads
     std::optional<std::string> get(const std::string& key, Deadline deadline) override {
       auto address = MemoryStore::get(key, deadline);
       const std::scoped_lock lock(mutex);

@@ -1,4 +1,4 @@
-/// What becomes of a group when one of its processes dies, freezes or leaves: real processes.
+/// A group of real processes, one of which dies, freezes or exits.
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/mman.h>
@@ -34,7 +34,7 @@ using Clock = std::chrono::steady_clock;
 using lockstep::GlooGroup;
 using namespace std::chrono_literals;
 
-/// Each key is a file of a folder.
+/// A store in which each key is a file of a folder.
 class FolderStore : public lockstep::GlooStore {
  public:
   explicit FolderStore(std::filesystem::path folder) : folder_(std::move(folder)) {}
@@ -64,7 +64,7 @@ class FolderStore : public lockstep::GlooStore {
 
 enum class Kind { none, lost, aborted, timed_out, other };
 
-/// What a process tells in memory that it shares with the test.
+/// A process' report, in memory shared with the test.
 struct Report {
   std::atomic<bool> is_ready{false};
   std::atomic<int> rounds{0};
@@ -78,11 +78,11 @@ struct Plan {
   std::chrono::milliseconds timeout = 60s;
   std::size_t numbers = 100'000;
   std::chrono::milliseconds silence = 2s;
-  /// What a process does beside its operations.
+  /// What a process does in addition to its operations.
   std::function<void(GlooGroup&)> beside = [](GlooGroup&) {};
 };
 
-/// Processes that exchange without end.
+/// Processes that exchange in an endless loop.
 class Processes {
  public:
   explicit Processes(const Plan& plan) : plan_(plan) {
@@ -103,7 +103,7 @@ class Processes {
     for (std::size_t r = 0; r < plan.size; ++r)
       if (!within(20s, [&] { return reports_[r].is_ready.load(); }))
         throw lockstep::Error("the processes do not come together");
-    std::this_thread::sleep_for(50ms);  // they are in the midst of their operations
+    std::this_thread::sleep_for(50ms);  // all are within their operations now
   }
   Processes(const Processes&) = delete;
   Processes& operator=(const Processes&) = delete;
@@ -125,11 +125,11 @@ class Processes {
   bool has_ended(std::size_t rank, std::chrono::milliseconds limit) const {
     return within(limit, [&] { return reports_[rank].kind != Kind::none; });
   }
-  /// Five more exchanges than `rounds` succeed.
+  /// Waits for five successful exchanges more than `rounds`.
   bool go_on_after(int rounds) const {
     return within(20s, [&] { return reports_[0].rounds >= rounds + 5; });
   }
-  /// The process reported and left by itself, not by a signal.
+  /// The process reported and exited normally, not by a signal.
   bool left_well(std::size_t rank) const {
     siginfo_t info{};
     return within(10s, [&] {
@@ -152,7 +152,7 @@ class Processes {
   }
 
   [[noreturn]] void run(std::size_t rank) {
-    // Those of the test program would run its handlers here.
+    // The signal handlers of the test program would run here otherwise.
     for (const int number : {SIGPIPE, SIGTERM, SIGSEGV, SIGABRT, SIGINT}) ::signal(number, SIG_DFL);
     alarm(60);
     Report& mine = reports_[rank];
@@ -162,7 +162,7 @@ class Processes {
       mine.kind = kind;
     };
     {
-      std::optional<GlooGroup> group;  // for both threads
+      std::optional<GlooGroup> group;  // used by both threads
       std::thread beside;
       try {
         FolderStore store(folder_);
@@ -210,7 +210,7 @@ bool says(const Report& report, std::string_view words) {
 
 }  // namespace
 
-TEST_CASE("when a process is killed, all others know it within a second") {
+TEST_CASE("when a process is killed, all others detect it within a second") {
   for (const std::size_t numbers : {10u, 400'000u})
     for (const int number : {SIGKILL, SIGSEGV, SIGTERM})
       for (std::size_t victim = 0; victim < 3; ++victim) {
@@ -234,7 +234,7 @@ TEST_CASE("when a process is killed, all others know it within a second") {
       }
 }
 
-TEST_CASE("a frozen process ends the others' waits at their deadline, and is named") {
+TEST_CASE("waits for a frozen process end at their deadline and name it") {
   Plan plan;
   plan.timeout = 500ms;
   Processes processes(plan);
@@ -244,7 +244,7 @@ TEST_CASE("a frozen process ends the others' waits at their deadline, and is nam
     REQUIRE(processes.has_ended(r, 5s));
     const Report& report = processes.report(r);
     INFO(report.text);
-    CHECK(report.at - stopped >= 450ms);  // its last sign of life may have come before the signal
+    CHECK(report.at - stopped >= 450ms);  // its last message may have been sent before the signal
     CHECK(report.at - stopped < 2s);
     CHECK((report.kind == Kind::timed_out || report.kind == Kind::aborted));
     if (report.kind == Kind::timed_out) named += says(report, "for replica 1");
@@ -253,11 +253,11 @@ TEST_CASE("a frozen process ends the others' waits at their deadline, and is nam
   CHECK(named >= 1);
 }
 
-TEST_CASE("a process that is stopped for longer than the silence has no dead connection") {
+TEST_CASE("a process suspended for longer than the silence does not have a dead connection") {
   Plan plan;
   plan.size = 2;
   plan.silence = 1s;
-  plan.numbers = 3'000'000;  // more than the buffers of a connection hold
+  plan.numbers = 3'000'000;  // more than a connection's buffers can hold
   Processes processes(plan);
   processes.signal(1, SIGSTOP);
   std::this_thread::sleep_for(2s);
@@ -269,13 +269,13 @@ TEST_CASE("a process that is stopped for longer than the silence has no dead con
   CHECK(processes.report(1).kind == Kind::none);
 }
 
-TEST_CASE("time in which all processes were stopped does not count for the timeout") {
+TEST_CASE("time in which all processes were suspended does not count towards the timeout") {
   Plan plan;
   plan.size = 2;
   plan.timeout = 1s;
   Processes processes(plan);
   processes.signal(1, SIGSTOP);
-  std::this_thread::sleep_for(50ms);  // rank 0 waits for rank 1
+  std::this_thread::sleep_for(50ms);  // now rank 0 waits for rank 1
   processes.signal(0, SIGSTOP);
   std::this_thread::sleep_for(1300ms);
   const int before = processes.report(0).rounds;
@@ -286,7 +286,7 @@ TEST_CASE("time in which all processes were stopped does not count for the timeo
   CHECK(processes.go_on_after(before));
 }
 
-TEST_CASE("an abort from another thread ends a wait for a frozen process at once") {
+TEST_CASE("an abort from another thread ends a wait for a frozen process immediately") {
   Plan plan;
   plan.size = 2;
   plan.beside = [](GlooGroup& group) {
@@ -319,7 +319,7 @@ TEST_CASE("an abort in one process ends the operations of all") {
   }
 }
 
-TEST_CASE("a process that ends by itself is a lost one") {
+TEST_CASE("a process that exits normally counts as lost") {
   Plan plan;
   plan.size = 2;
   plan.beside = [](GlooGroup& group) {

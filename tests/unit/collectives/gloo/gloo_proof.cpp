@@ -12,7 +12,7 @@ using lockstep::detail::GlooHello;
 using lockstep::detail::GlooProof;
 using lockstep::detail::same_proof;
 
-/// With the nonce first, first + 1, ...
+/// A hello whose nonce is first, first + 1, ...
 GlooHello hello(std::uint64_t mesh, std::size_t from, std::size_t to, unsigned char first) {
   GlooHello h = gloo_hello(mesh, from, to);
   for (auto& byte : h.nonce) byte = first++;
@@ -30,12 +30,12 @@ std::string hex(const GlooProof& proof) {
 
 TEST_CASE("a proof is the HMAC-SHA256 of both hellos and the run") {
   // Python: hmac.new(b"a secret of a job", b"lockstep gloo mesh\n" + a + b + b"run 7", sha256),
-  // with a = b"lockstp1" + struct.pack("<QII", 3, 1, 2) + bytes(range(0, 16)) and b alike.
+  // with a = b"lockstp1" + struct.pack("<QII", 3, 1, 2) + bytes(range(0, 16)) and b likewise.
   CHECK(hex(gloo_proof("a secret of a job", "run 7", hello(3, 1, 2, 0), hello(3, 2, 1, 100))) ==
         "2c21c7a9355f01a9f5ddb46e97504ca5b4afebeafb2e033955b442991c63bd0d");
 }
 
-TEST_CASE("a proof holds for nothing but what it was made for") {
+TEST_CASE("a proof is valid only for what it was made for") {
   const GlooProof proof = gloo_proof("key", "run", hello(1, 2, 3, 4), hello(1, 3, 2, 5));
   const auto differs = [&](const GlooProof& other) { return !same_proof(proof, other); };
   CHECK(same_proof(proof, gloo_proof("key", "run", hello(1, 2, 3, 4), hello(1, 3, 2, 5))));
@@ -46,11 +46,11 @@ TEST_CASE("a proof holds for nothing but what it was made for") {
   CHECK(differs(gloo_proof("key", "run", hello(1, 2, 4, 4), hello(1, 4, 2, 5))));
   CHECK(differs(gloo_proof("key", "run", hello(1, 2, 3, 5), hello(1, 3, 2, 5))));
   CHECK(differs(gloo_proof("key", "run", hello(1, 2, 3, 4), hello(1, 3, 2, 6))));
-  // Sent back to who made it.
+  // Reflected to the process that made it.
   CHECK(differs(gloo_proof("key", "run", hello(1, 3, 2, 5), hello(1, 2, 3, 4))));
 }
 
-TEST_CASE("a hello is answered by the other end of the same connection alone") {
+TEST_CASE("a hello is answered only by the other end of the same connection") {
   const GlooHello mine = gloo_hello(7, 1, 2);
   CHECK(gloo_hello(7, 2, 1).answers(mine));
   CHECK(!gloo_hello(8, 2, 1).answers(mine));

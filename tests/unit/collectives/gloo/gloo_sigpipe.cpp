@@ -17,7 +17,7 @@ void write_to_nobody() {
   close(ends[1]);
 }
 
-/// The signal that ended a process which runs `body`, or 0.
+/// The signal that killed a child process running `body`, or 0.
 template <class Body>
 int ended_by(const Body& body) {
   const pid_t child = fork();
@@ -33,7 +33,7 @@ int ended_by(const Body& body) {
 
 }  // namespace
 
-TEST_CASE("a write to a closed connection ends no process while SIGPIPE is blocked") {
+TEST_CASE("a write to a closed connection does not kill the process while SIGPIPE is blocked") {
   CHECK(ended_by([] { write_to_nobody(); }) == SIGPIPE);
   CHECK(ended_by([] {
           const lockstep::detail::SigpipeBlocked blocked;
@@ -49,7 +49,7 @@ TEST_CASE("a write to a closed connection ends no process while SIGPIPE is block
         }) == 0);
 }
 
-TEST_CASE("afterwards SIGPIPE does what it did before") {
+TEST_CASE("afterwards SIGPIPE has its previous effect") {
   CHECK(ended_by([] {
           {
             const lockstep::detail::SigpipeBlocked blocked;

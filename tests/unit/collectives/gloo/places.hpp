@@ -46,7 +46,7 @@ class MemoryStore : public lockstep::GlooStore {
   std::map<std::string, std::string> values_;
 };
 
-/// f(rank) in a thread for each rank; what each threw.
+/// Runs f(rank) in a thread per rank. \return what each threw.
 template <class F>
 std::vector<std::exception_ptr> in_threads(std::size_t size, const F& f) {
   std::vector<std::exception_ptr> errors(size);
@@ -63,7 +63,7 @@ std::vector<std::exception_ptr> in_threads(std::size_t size, const F& f) {
   return errors;
 }
 
-/// The members of one mesh, each as a process would hold it.
+/// The members of one mesh, each as in a process of its own.
 class Meshes {
  public:
   explicit Meshes(std::size_t size) : meshes(size) {
@@ -79,7 +79,7 @@ class Meshes {
   std::vector<std::shared_ptr<lockstep::GlooMesh>> meshes;
 };
 
-/// All places of a group in one process: a maker for the contract of collectives.
+/// All members of a group in one process: a maker for the contract of collectives.
 template <lockstep::SumOrder sum_order, std::size_t most = 8>
 class Places {
  public:

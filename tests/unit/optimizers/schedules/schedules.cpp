@@ -30,7 +30,7 @@ bool refused(const S& schedule) {
 
 }  // namespace
 
-TEST_CASE("an exponential decay multiplies by the same number in the same time") {
+TEST_CASE("an exponential decay multiplies by decay_rate every decay_steps steps") {
   const ls::ExponentialDecay s{0.5, 10, 0.25};
   CHECK(s(0) == 0.5);
   CHECK(near(s(10), 0.125));
@@ -47,7 +47,7 @@ TEST_CASE("an inverse time decay divides by a number that grows with the step") 
   CHECK(ls::InverseTimeDecay{1, 10, 0.5, true}(9) == 1);
 }
 
-TEST_CASE("a polynomial decay ends at its last rate, or begins again") {
+TEST_CASE("a polynomial decay stays at its end rate, or cycles") {
   const ls::PolynomialDecay s{1, 10, 0.2};
   CHECK(s(0) == 1);
   CHECK(near(s(5), 0.6));
@@ -67,7 +67,7 @@ TEST_CASE("a piecewise constant rate changes after its boundaries") {
   CHECK(ls::PiecewiseConstantDecay{{}, {4}}(100) == 4);
 }
 
-TEST_CASE("a cosine decay falls slowly, fast, slowly, and stays") {
+TEST_CASE("a cosine decay falls slowly, fast, slowly, and then stays constant") {
   const ls::CosineDecay s{2, 8, 0.5};
   CHECK(s(0) == 2);
   CHECK(near(s(4), 1.5));
@@ -75,7 +75,7 @@ TEST_CASE("a cosine decay falls slowly, fast, slowly, and stays") {
   CHECK(near(s(9), 1));
 }
 
-TEST_CASE("a warm-up rises in a straight line to the top of the cosine") {
+TEST_CASE("a warmup rises linearly to the start of the cosine") {
   const ls::CosineDecay s{
       .initial_learning_rate = 1, .decay_steps = 8, .warmup_target = 3, .warmup_steps = 4};
   CHECK(s(0) == 1);
@@ -86,7 +86,7 @@ TEST_CASE("a warm-up rises in a straight line to the top of the cosine") {
   CHECK(std::abs(s(12)) < 1e-15);
 }
 
-TEST_CASE("cosine decays begin again, longer and lower each time") {
+TEST_CASE("cosine decays restart, longer and lower each time") {
   const ls::CosineDecayRestarts s{
       .initial_learning_rate = 1, .first_decay_steps = 4, .t_mul = 3, .m_mul = 0.5};
   CHECK(s(0) == 1);
@@ -111,7 +111,7 @@ TEST_CASE("all cosine decays end at the same rate") {
   CHECK(std::abs(s(1999) - 0.5) < 1e-5);
 }
 
-TEST_CASE("each restart begins in its own step, whatever the logarithms round to") {
+TEST_CASE("each restart begins at its exact step, whatever the logarithms round to") {
   for (const double t : {2.0, 3.0, 5.0, 7.0, 10.0}) {
     const ls::CosineDecayRestarts s{.initial_learning_rate = 1, .first_decay_steps = 1, .t_mul = t};
     double begin = 0;
@@ -123,7 +123,7 @@ TEST_CASE("each restart begins in its own step, whatever the logarithms round to
   }
 }
 
-TEST_CASE("a schedule whose numbers cannot be is refused by its name") {
+TEST_CASE("a schedule with invalid parameters is refused by name") {
   CHECK(refused(ls::ExponentialDecay{}));
   CHECK(refused(ls::ExponentialDecay{0.1, 10}));
   CHECK(refused(ls::ExponentialDecay{-0.1, 10, 0.5}));
@@ -144,7 +144,7 @@ TEST_CASE("a schedule whose numbers cannot be is refused by its name") {
   CHECK(refused(ls::CosineDecayRestarts{0.1}));
   CHECK(refused(ls::CosineDecayRestarts{0.1, 10, 0.5}));
   CHECK_FALSE(refused(ls::CosineDecayRestarts{0.1, 10}));
-  const auto minus = static_cast<std::uint64_t>(-1);  // what -1 becomes on its way in
+  const auto minus = static_cast<std::uint64_t>(-1);  // what -1 becomes by conversion
   CHECK(refused(ls::ExponentialDecay{0.1, minus, 0.5}));
   CHECK(refused(ls::InverseTimeDecay{0.1, minus, 0.5}));
   CHECK(refused(ls::PolynomialDecay{0.1, minus}));
@@ -154,7 +154,7 @@ TEST_CASE("a schedule whose numbers cannot be is refused by its name") {
   CHECK(refused(ls::CosineDecayRestarts{0.1, minus}));
 }
 
-TEST_CASE("a schedule tells its numbers, a function only that it is one") {
+TEST_CASE("the description of a schedule has its parameters, that of a function does not") {
   using S = ls::Schedule;
   CHECK(S(0.1).description().empty());
   CHECK(S([](std::uint64_t) { return 0.1; }).description() == "a function");

@@ -20,7 +20,7 @@
 #include "unit/cluster/rendezvous/support.hpp"
 #include "unit/collectives/gloo/places.hpp"
 
-// The thread sanitizer has wrappers of its own around these functions, and needs them.
+// The thread sanitizer wraps these functions itself and needs its wrappers.
 #if defined(__SANITIZE_THREAD__)
 #define LOCKSTEP_HEARS 0
 #elif defined(__has_feature)
@@ -39,7 +39,7 @@ using namespace std::chrono_literals;
 using lockstep::detail::JobGroup;
 using rendezvous_test::Clock;
 
-/// All that this program writes to sockets while one lives.
+/// Records everything that this program writes to sockets during its lifetime.
 class Ear {
  public:
   Ear() {
@@ -47,7 +47,7 @@ class Ear {
     listens_ = true;
   }
   ~Ear() { listens_ = false; }
-  /// Whether any eight bytes of `secret` are among it.
+  /// Whether it contains any eight consecutive bytes of `secret`.
   bool has_heard(std::string_view secret) const {
     const std::scoped_lock lock(mutex_);
     for (std::size_t i = 0; i + 8 <= secret.size(); i += 8)
@@ -98,7 +98,7 @@ ssize_t sendmsg(int file, const msghdr* message, int flags) {
 
 namespace {
 
-/// 128 bytes that no other message has, as many as NCCL's id.
+/// 128 bytes, the size of NCCL's id, that occur in no other message.
 std::string secret_of(unsigned char salt) {
   std::string secret(128, '\0');
   for (std::size_t i = 1; i < secret.size(); ++i)
@@ -106,7 +106,7 @@ std::string secret_of(unsigned char salt) {
   return secret;
 }
 
-/// A job in one process, and a group in each rank.
+/// A job whose ranks are threads of one process, each with a group.
 struct Job {
   explicit Job(std::size_t size, bool has_secret = true, std::chrono::milliseconds timeout = 20s)
       : members(rendezvous_test::join_all(size, lines,
@@ -126,7 +126,7 @@ struct Job {
     return {.channel = channel, .timeout = timeout_};
   }
 
-  /// Each rank calls share_secret with its own bytes; what they have then.
+  /// Each rank calls share_secret with its own bytes. \return their bytes afterwards.
   std::vector<std::string> share(const std::vector<std::string>& own) {
     std::vector<std::string> all = own;
     errors = gloo_test::in_threads(own.size(), [&](std::size_t r) {
@@ -134,7 +134,7 @@ struct Job {
     });
     return all;
   }
-  /// f(rank) in a thread of each rank, and what each threw.
+  /// Runs f(rank) in a thread per rank, and keeps what each threw.
   template <class F>
   void in_each(const F& f) {
     errors = gloo_test::in_threads(groups.size(), f);
@@ -159,11 +159,11 @@ struct Job {
 
 }  // namespace
 
-// Whoever takes GPUs together has no way to give NCCL's id to Gloo.
+// A group of GPUs cannot be built on a bare GlooGroup, which would send NCCL's id unencrypted.
 static_assert(SharesSecrets<HierarchicalGroup<JobGroup>::Member> &&
               !SharesSecrets<HierarchicalGroup<GlooGroup>::Member>);
 
-TEST_CASE("all ranks get the secret of rank 0, one after the other") {
+TEST_CASE("all ranks get the secrets of rank 0, one after the other") {
   for (const std::size_t size : {1u, 2u, 4u}) {
     Job job(size);
     for (unsigned char salt = 1; salt < 4; ++salt) {
@@ -180,7 +180,7 @@ TEST_CASE("all ranks get the secret of rank 0, one after the other") {
   }
 }
 
-TEST_CASE("two groups share secrets at once, each its own") {
+TEST_CASE("two groups share different secrets concurrently") {
   Job job(3);
   std::vector<std::unique_ptr<JobGroup>> others;
   for (std::size_t r = 0; r < 3; ++r)
@@ -203,7 +203,7 @@ TEST_CASE("two groups share secrets at once, each its own") {
   CHECK(second == std::vector<std::string>(3, secret_of(2)));
 }
 
-TEST_CASE("a secret is on no connection in the clear; without the job's secret it is") {
+TEST_CASE("a secret is never sent in the clear, except in a job without a secret") {
   if (LOCKSTEP_HEARS == 0) SKIP("the thread sanitizer listens itself");
   for (const bool has_secret : {true, false}) {
     Job job(2, has_secret);
@@ -211,7 +211,7 @@ TEST_CASE("a secret is on no connection in the clear; without the job's secret i
     const auto all = job.share({secret_of(7), std::string(128, '\0')});
     CHECK(all[1] == secret_of(7));
     CHECK(ear.has_heard(secret_of(7)) == !has_secret);
-    // What goes over Gloo is heard.
+    // The recorder does see what is sent over Gloo.
     std::string numbers[2] = {secret_of(9), std::string(128, '\0')};
     job.in_each([&](std::size_t r) { job.groups[r]->broadcast(numbers[r].data(), 128, 0); });
     CHECK(numbers[1] == secret_of(9));
@@ -219,13 +219,13 @@ TEST_CASE("a secret is on no connection in the clear; without the job's secret i
   }
 }
 
-TEST_CASE("when rank 0 is lost before it shares, all others name it at once") {
+TEST_CASE("when rank 0 is lost before it shares, all others name it immediately") {
   Job job(3);
   std::vector<std::string> own(3, std::string(128, 'x'));
   const auto began = Clock::now();
   job.in_each([&](std::size_t r) {
     if (r == 0) {
-      job.groups[0]->barrier();  // it has come, and dies
+      job.groups[0]->barrier();  // it has arrived, and now dies
       rendezvous_test::Access::kill(*job.members[0]);
     } else {
       job.groups[r]->share_secret(reinterpret_cast<std::byte*>(own[r].data()), own[r].size());
@@ -241,10 +241,10 @@ TEST_CASE("when rank 0 is lost before it shares, all others name it at once") {
   }
 }
 
-TEST_CASE("a rank that does not come to share a secret is named when the timeout is over") {
+TEST_CASE("a rank that does not take part in sharing a secret is named after the timeout") {
   Job job(3, true, 200ms);
   std::string own[3];
-  SECTION("it does not come") {
+  SECTION("it is absent") {
     job.in_each([&](std::size_t r) {
       if (r != 2) job.groups[r]->share_secret(reinterpret_cast<std::byte*>(own[r].data()), 0);
     });
@@ -261,7 +261,7 @@ TEST_CASE("a rank that does not come to share a secret is named when the timeout
     }
     CHECK(is_named);
   }
-  SECTION("rank 0 comes and then hangs") {
+  SECTION("rank 0 arrives and then hangs") {
     job.in_each([&](std::size_t r) {
       if (r == 0)
         job.groups[0]->barrier();
@@ -280,7 +280,7 @@ TEST_CASE("a rank that does not come to share a secret is named when the timeout
   }
 }
 
-TEST_CASE("ranks that call something else, or expect other sizes, are refused") {
+TEST_CASE("ranks that call another operation, or expect another size, are refused") {
   Job job(2);
   std::string own[2] = {secret_of(1), std::string(128, 'x')};
   SECTION("another operation") {

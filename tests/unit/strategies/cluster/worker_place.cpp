@@ -12,7 +12,7 @@ using lockstep::detail::WorkerPlace;
 
 namespace {
 
-/// Of one replica on cores of machine a, as far as not said.
+/// A place of one replica on cores of machine a, unless specified otherwise.
 WorkerPlace place(std::string cores, std::size_t replicas = 1, std::size_t threads = 0,
                   std::string machine = "a", bool binds = true) {
   return {replicas, threads, binds, std::move(machine), std::move(cores), "-", 0};
@@ -21,7 +21,7 @@ std::string cores(std::size_t count) { return std::string(count, '1'); }
 
 }  // namespace
 
-TEST_CASE("a worker's place travels as text") {
+TEST_CASE("a worker's place is sent as text") {
   const WorkerPlace here = WorkerPlace::here(3, 2, true);
   CHECK(here.replicas == 3);
   CHECK(here.threads == 2);
@@ -39,7 +39,7 @@ TEST_CASE("a worker's place travels as text") {
   CHECK(on_gpus->device_names() == std::vector<std::string>{"GPU-1", "GPU-2"});
 }
 
-TEST_CASE("what is no worker's place is refused") {
+TEST_CASE("malformed places are refused") {
   for (const char* text : {"", "2", "2 1 1 machine", "2 1 1 machine 11", "0 1 1 machine 11 -",
                            "two 1 1 machine 11 -", "-1 1 1 machine 11 -", "2 x 1 machine 11 -",
                            "2 1 2 machine 11 -", "2 1 1 machine 11 - more"}) {
@@ -51,7 +51,7 @@ TEST_CASE("what is no worker's place is refused") {
 TEST_CASE("workers that see the same GPUs share them") {
   struct Row {
     const char* what;
-    std::vector<std::pair<std::string, std::size_t>> seen;  // and replicas, if they are said
+    std::vector<std::pair<std::string, std::size_t>> seen;  // and replicas, if specified
     std::vector<std::size_t> replicas, first;
   };
   const std::vector<Row> rows{
@@ -83,7 +83,7 @@ TEST_CASE("workers that see the same GPUs share them") {
   }
 }
 
-TEST_CASE("replicas take devices by name, in whatever order their worker sees them") {
+TEST_CASE("replicas get devices by name, in whatever order their worker sees them") {
   WorkerPlace one = place("11", 2), other = place("11", 2);
   one.devices = "a,b,c,d";
   other.devices = "d,c,b,a";
@@ -93,17 +93,17 @@ TEST_CASE("replicas take devices by name, in whatever order their worker sees th
   CHECK(places[0].device(1) == 1);  // b
   CHECK(places[1].device(0) == 1);  // c
   CHECK(places[1].device(1) == 0);  // d
-  CHECK(places[1].device(2) == 3);  // a, once more
+  CHECK(places[1].device(2) == 3);  // a again
 }
 
-TEST_CASE("workers share cores if their sets meet on one machine") {
+TEST_CASE("workers share cores if their sets intersect on one machine") {
   const WorkerPlace first = place("0011");
   CHECK(first.shares_cores_with(place("001")));
   CHECK_FALSE(first.shares_cores_with(place("11")));
   CHECK_FALSE(first.shares_cores_with(place("0011", 1, 0, "b")));
 }
 
-TEST_CASE("replicas of workers with the same cores count one after the other") {
+TEST_CASE("replicas of workers with the same cores are numbered consecutively") {
   const std::vector<WorkerPlace> places{place("11", 2), place("11", 1, 0, "b"), place("11", 3),
                                         place("0011", 4)};
   const CoreSharers first(places, 0), second(places, 1), third(places, 2), fourth(places, 3);
@@ -113,21 +113,21 @@ TEST_CASE("replicas of workers with the same cores count one after the other") {
   CHECK(second.first == 0);
   CHECK(third.replicas == 5);
   CHECK(third.first == 2);
-  CHECK(fourth.replicas == 4);  // on cores of its own
+  CHECK(fourth.replicas == 4);  // on separate cores
   CHECK(fourth.first == 0);
   for (const auto& sharers : {first, second, third, fourth}) CHECK_FALSE(sharers.is_one_machine);
 }
 
-TEST_CASE("a job on one machine is known, with cores shared or not") {
+TEST_CASE("a job on one machine is recognized, with shared cores or without") {
   const std::vector<WorkerPlace> places{place("1"), place("01")};
   for (const std::size_t rank : {0u, 1u}) {
     CHECK(CoreSharers(places, rank).is_one_machine);
     CHECK(CoreSharers(places, rank).replicas == 1);
-    CHECK_FALSE(CoreSharers(places, rank).bind);  // somebody has bound them
+    CHECK_FALSE(CoreSharers(places, rank).bind);  // the user has bound them
   }
 }
 
-TEST_CASE("replicas are bound where they leave no core free") {
+TEST_CASE("replicas are bound if they leave no core free") {
   struct Row {
     std::size_t cores, workers, replicas, threads;
     bool bind;
@@ -153,7 +153,7 @@ TEST_CASE("replicas are bound where they leave no core free") {
   }
 }
 
-TEST_CASE("nobody is bound if the workers of a machine differ, or one may not be") {
+TEST_CASE("no replica is bound if the workers of a machine differ, or one may not be bound") {
   const WorkerPlace one = place("1111", 1, 2);
   for (const WorkerPlace& other :
        {place("1111", 1, 1), place("0111", 1, 2), place("1111", 1, 2, "a", false)}) {
@@ -163,5 +163,5 @@ TEST_CASE("nobody is bound if the workers of a machine differ, or one may not be
   }
   const std::vector<WorkerPlace> alike{one, one, place("1111", 1, 4, "b")};
   CHECK(CoreSharers(alike, 0).bind);
-  CHECK(CoreSharers(alike, 2).bind);  // it has machine b for itself
+  CHECK(CoreSharers(alike, 2).bind);  // it is alone on machine b
 }
