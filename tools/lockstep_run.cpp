@@ -1,8 +1,8 @@
-// lockstep-run: starts the workers of a job on this machine, and ends them together.
+// lockstep-run: starts the workers of a job on this machine and stops all of them if one fails.
 //
-// Exit code: 0 if all workers ended with 0; else the first failure's code, 128 + n for a worker
-// killed by signal n; 128 + n after signal n to lockstep-run itself (130 after Ctrl-C); 2 if
-// nothing was started, since the command line is wrong.
+// Exit code: 0 if all workers exited with 0; otherwise the code of the first failure, which is
+// 128 + n for a worker killed by signal n; 128 + n after signal n to lockstep-run itself (130 after
+// Ctrl-C); 2 for an invalid command line, before any worker is started.
 #include <poll.h>
 #include <sys/signalfd.h>
 
@@ -41,7 +41,7 @@ Arguments parse(int argc, char** argv) {
   Arguments arguments;
   CLI::App app(
       "lockstep-run -n N PROGRAM ARGS...: starts PROGRAM N times on this machine, as the workers "
-      "of one job, and ends them together.",
+      "of one job, and stops all of them if one fails.",
       "lockstep-run");
   app.add_option("-n,--workers", arguments.workers, "workers to start")
       ->required()
@@ -49,7 +49,7 @@ Arguments parse(int argc, char** argv) {
   app.add_option(
       "--log-dir", arguments.log_folder,
       "write each worker's output to DIR/rank-N.log; default: to stdout and stderr, each "
-      "line behind its rank");
+      "line prefixed with the rank");
   app.prefix_command();
   try {
     app.parse(argc, argv);
@@ -61,13 +61,13 @@ Arguments parse(int argc, char** argv) {
   if (!arguments.command.empty() && arguments.command.front() == "--")
     arguments.command.erase(arguments.command.begin());
   if (arguments.command.empty())
-    throw CLI::ValidationError("PROGRAM", "there is none; name the program that the workers run");
+    throw CLI::ValidationError("PROGRAM", "missing; name the program that the workers run");
   if (arguments.command.front().starts_with('-'))
     throw CLI::ValidationError(arguments.command.front(), "lockstep-run has no such option");
   return arguments;
 }
 
-/// The program as the shell finds it, or else beside lockstep-run.
+/// Path of the program: found as by the shell, or in the folder of lockstep-run.
 std::string find_program(const std::string& name) {
   std::vector<fs::path> places;
   if (name.find('/') != std::string::npos) {
@@ -81,26 +81,27 @@ std::string find_program(const std::string& name) {
     places.push_back(fs::read_symlink("/proc/self/exe", error).parent_path() / name);
   }
   for (const fs::path& place : places) {
-    std::error_code unreadable;  // a folder of PATH may be closed to this user
+    std::error_code unreadable;  // a folder in PATH may be unreadable
     if (fs::is_regular_file(place, unreadable) && ::access(place.c_str(), X_OK) == 0)
       return place.string();
   }
-  throw CLI::ValidationError(name, "it is no program that can be run");
+  throw CLI::ValidationError(name, "not found, or not an executable program");
 }
 
-/// The signals that the launcher reads instead of being interrupted.
+/// The signals that the launcher reads from a descriptor instead of being interrupted.
 class Signals {
  public:
   Signals() {
     sigset_t all;
     sigemptyset(&all);
-    // Signals that nohup or a shell's `&` ignores stay ignored; blocked ones would be read here.
+    // Not the signals that nohup or a shell's `&` ignores: a blocked signal is queued even if
+    // ignored, and would be read here.
     for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2}) {
       struct sigaction now{};
       ::sigaction(signal, nullptr, &now);
       if (now.sa_handler != SIG_IGN) sigaddset(&all, signal);
     }
-    std::signal(SIGCHLD, SIG_DFL);  // where it is ignored, the system keeps no exit codes
+    std::signal(SIGCHLD, SIG_DFL);  // if inherited as ignored, exit codes would be lost
     sigaddset(&all, SIGCHLD);
     ::sigprocmask(SIG_BLOCK, &all, nullptr);
     std::signal(SIGPIPE, SIG_IGN);
@@ -108,7 +109,7 @@ class Signals {
     if (descriptor_.number() < 0) fail("no signalfd");
   }
   int number() const { return descriptor_.number(); }
-  /// The next one that came; 0: none.
+  /// The next pending signal; 0 if there is none.
   int next() const {
     signalfd_siginfo info{};
     return ::read(number(), &info, sizeof info) == sizeof info ? static_cast<int>(info.ssi_signo)
@@ -121,7 +122,12 @@ class Signals {
 
 void log_line(const std::string& text) { write_all(STDERR_FILENO, "lockstep-run: " + text + "\n"); }
 
-/// The workers while they run.
+/// Supervises the workers.
+///
+///   all running --first failure--> time_to_report --> SIGTERM --time_to_end--> SIGKILL
+///        |                         (survivors report and exit)
+///        +--signal n: forwarded--> a second one: time_to_report --> SIGKILL
+///
 class Launcher {
  public:
   Launcher(const Arguments& arguments, const Command& command, const LocalJob& job) {
@@ -141,7 +147,7 @@ class Launcher {
     }
   }
 
-  /// Until all have ended. \returns the exit code.
+  /// Waits until all workers have exited. \returns the exit code.
   int wait(const Signals& signals) {
     while (running()) {
       poll(signals);
@@ -157,10 +163,10 @@ class Launcher {
   }
 
  private:
-  /// The survivors of a failure say what they saw, and end by themselves; if not, they are asked
-  /// to, and then ended.
+  /// After a failure the other workers have time_to_report to report it and exit, then get SIGTERM,
+  /// and SIGKILL after time_to_end.
   static constexpr std::chrono::seconds time_to_report{1}, time_to_end{5};
-  /// The exit code that says that another worker failed: that one, if it ends soon, was the first.
+  /// Exit code of a worker that lost a peer. If the peer exits soon after, it is the first failure.
   static constexpr int peer_lost = 3;
 
   bool running() const {
@@ -180,12 +186,12 @@ class Launcher {
           waited.push_back({stream.number(), POLLIN, 0});
           streams.push_back(&stream);
         }
-    int patience = -1;
+    int timeout = -1;
     if (next_) {
       const auto left = std::chrono::ceil<std::chrono::milliseconds>(*next_ - Clock::now());
-      patience = static_cast<int>(std::max<std::int64_t>(left.count(), 0));
+      timeout = static_cast<int>(std::max<std::int64_t>(left.count(), 0));
     }
-    if (::poll(waited.data(), waited.size(), patience) <= 0) return;
+    if (::poll(waited.data(), waited.size(), timeout) <= 0) return;
     for (std::size_t i = 0; i < streams.size(); ++i)
       if (waited[i + 1].revents != 0) streams[i]->pump();
   }
@@ -193,7 +199,7 @@ class Launcher {
   void interrupt(int signal) {
     send(signal);
     if (signal == SIGUSR1 || signal == SIGUSR2) return;
-    if (interrupted_ != 0) {  // who does not listen to the second one is ended
+    if (interrupted_ != 0) {  // second signal: kill the workers that ignore it
       following_ = SIGKILL;
       next_ = Clock::now() + time_to_report;
     }
@@ -204,7 +210,7 @@ class Launcher {
     std::vector<std::size_t> ended;
     for (std::size_t rank = 0; rank < children_.size(); ++rank)
       if (children_[rank].has_ended()) ended.push_back(rank);
-    const bool all_was_well = code_ == 0;
+    const bool no_failure_before = code_ == 0;
     std::size_t failures = 0;
     for (const std::size_t rank : order_.sorted(std::move(ended))) {
       children_[rank].collect();
@@ -213,10 +219,11 @@ class Launcher {
       ++failures;
       record_failure(rank, code);
     }
-    if (all_was_well && failures > 1 && !order_.known()) in_doubt_ = true;
+    if (no_failure_before && failures > 1 && !order_.known()) in_doubt_ = true;
   }
 
-  /// The first failure gives the code; but one that was lost comes before those that lost it.
+  /// The first failure determines the exit code. A lost worker counts as earlier than the peers that
+  /// lost it, even if they exited before.
   void record_failure(std::size_t rank, int code) {
     if (code_ == 0) {
       next_ = Clock::now() + time_to_report;
@@ -230,24 +237,25 @@ class Launcher {
     culprit_ = rank;
   }
 
-  /// Which worker gives the exit code, and what is known of the order.
+  /// Names the worker that determined the exit code, and the order of failures if known.
   std::string failure_report() const {
     const int status = children_[culprit_].status();
     const std::string code = std::to_string(code_);
-    std::string words = fmt::format("rank {}", culprit_);
+    std::string report = fmt::format("rank {}", culprit_);
     if (WIFSIGNALED(status)) {
       const int signal = WTERMSIG(status);
-      words += fmt::format(" was killed by signal {} ({}), which gives the exit code {}", signal,
-                           ::strsignal(signal), code);
+      report += fmt::format(" was killed by signal {} ({}), which gives the exit code {}", signal,
+                            ::strsignal(signal), code);
     } else {
-      words += before_ || in_doubt_ ? " failed, with exit code " : " failed first, with exit code ";
-      words += code;
+      report +=
+          before_ || in_doubt_ ? " failed, with exit code " : " failed first, with exit code ";
+      report += code;
     }
     if (before_ && !in_doubt_)
-      words += fmt::format(
-          "; before it rank {} ended with exit code {}, which says that another was lost", *before_,
-          peer_lost);
-    return words;
+      report += fmt::format(
+          "; before it rank {} exited with code {}, which means that it lost another worker",
+          *before_, peer_lost);
+    return report;
   }
 
   void escalate() {
@@ -260,9 +268,9 @@ class Launcher {
   std::vector<Child> children_;
   EndOrder order_;
   int interrupted_ = 0, code_ = 0, following_ = 0;
-  std::size_t culprit_ = 0;            ///< who gives the exit code
-  std::optional<std::size_t> before_;  ///< who ended before the culprit, with peer_lost
-  bool in_doubt_ = false;              ///< who of several failed first
+  std::size_t culprit_ = 0;            ///< rank that determined the exit code
+  std::optional<std::size_t> before_;  ///< rank that exited before, with peer_lost
+  bool in_doubt_ = false;              ///< several failed, in unknown order
   std::optional<Clock::time_point> next_;
 };
 

@@ -1,7 +1,7 @@
 /// \file
-/// One worker of lockstep-run, and what it writes (Linux). Invariants: it lies in a process group
-/// of its own, so that a Ctrl-C of the terminal reaches it once, from the launcher; it dies with
-/// the launcher; each line of it comes out whole, behind its rank.
+/// A worker process of lockstep-run and its output (Linux). Invariants: the worker has its own
+/// process group, so that Ctrl-C reaches it only once, through the launcher; it is killed when the
+/// launcher dies; its output is forwarded in whole lines, prefixed with the rank.
 #pragma once
 
 #include <fcntl.h>
@@ -30,13 +30,13 @@
 
 namespace lockstep_run {
 
-/// \throws std::runtime_error with the system's reason, and what to do if a limit is reached.
+/// Throws std::runtime_error with the text of errno, and a remedy if a limit was reached.
 [[noreturn]] inline void fail(const std::string& what) {
   const int error = errno;
   std::string sentence = what + ": " + std::strerror(error);
   if (error == EAGAIN)
     sentence +=
-        ", for the limit on processes and threads is reached; start fewer workers, or raise it "
+        "; the limit on processes and threads is reached: start fewer workers, or raise it "
         "(ulimit -u; in a container pids.max of its cgroup)";
   if (error == EMFILE || error == ENFILE)
     sentence +=
@@ -46,7 +46,7 @@ namespace lockstep_run {
   throw std::runtime_error(sentence);
 }
 
-/// A descriptor that is closed with its owner.
+/// Owner of a file descriptor.
 class Descriptor {
  public:
   Descriptor() = default;
@@ -66,7 +66,7 @@ class Descriptor {
   int number_ = -1;
 };
 
-/// Writes all of `text`; what cannot be written is lost, as the reader is.
+/// Writes all of `text`. Gives up on an error, since the reader is gone then.
 inline void write_all(int to, std::string_view text) {
   while (!text.empty()) {
     const auto n = ::write(to, text.data(), text.size());
@@ -76,7 +76,7 @@ inline void write_all(int to, std::string_view text) {
   }
 }
 
-/// A worker's stdout or stderr, which goes on to the launcher's line by line.
+/// Forwards a worker's stdout or stderr to the launcher's, line by line.
 class Stream {
  public:
   Stream(Descriptor from, int to, std::string prefix)
@@ -84,7 +84,7 @@ class Stream {
 
   int number() const { return from_.number(); }
 
-  /// Passes on what is there. Does not wait.
+  /// Forwards the available lines without blocking.
   void pump() {
     std::array<char, 65536> bytes;
     for (;;) {
@@ -99,7 +99,7 @@ class Stream {
       pass_on();
     }
   }
-  /// Nothing more will come: a line without an end gets one.
+  /// Forwards the rest after the worker exited; terminates an incomplete line.
   void finish() {
     if (number() >= 0) pump();
     if (!rest_.empty()) rest_ += '\n';
@@ -108,10 +108,10 @@ class Stream {
   }
 
  private:
-  static constexpr std::size_t longest_line = 1 << 20;
+  static constexpr std::size_t max_line_bytes = 1 << 20;
 
   void pass_on() {
-    if (rest_.size() > longest_line && rest_.find('\n') == std::string::npos) rest_ += '\n';
+    if (rest_.size() > max_line_bytes && rest_.find('\n') == std::string::npos) rest_ += '\n';
     std::string lines;
     std::size_t first = 0;
     for (auto end = rest_.find('\n'); end != std::string::npos; end = rest_.find('\n', first)) {
@@ -128,10 +128,10 @@ class Stream {
   std::string prefix_, rest_;
 };
 
-/// What a worker is started with.
+/// Command line and environment of a worker.
 struct Command {
   std::string file;                    ///< the program, as a path
-  std::vector<std::string> arguments;  ///< the first is the program's name
+  std::vector<std::string> arguments;  ///< including argv[0]
   std::vector<std::pair<std::string, std::string>> variables;
   std::vector<std::string> unset;
 };
@@ -139,7 +139,7 @@ struct Command {
 /// A running worker.
 class Child {
  public:
-  /// Starts it. Its output goes to `log`, or through pipes if that is empty.
+  /// Starts the worker. Its output goes to the file `log`, or through pipes if `log` is empty.
   Child(std::size_t rank, const Command& command, const std::string& log) {
     Descriptor out, error, out_end, error_end;
     if (log.empty()) {
@@ -156,7 +156,7 @@ class Child {
     arguments.push_back(nullptr);
     const pid_t launcher = ::getpid();
     process_ = ::fork();
-    if (process_ < 0) fail(fmt::format("rank {} cannot be started", rank));
+    if (process_ < 0) fail(fmt::format("cannot start rank {}", rank));
     if (process_ == 0) {
       ::setpgid(0, 0);
       ::prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -173,8 +173,8 @@ class Child {
       sigemptyset(&none);
       ::sigprocmask(SIG_SETMASK, &none, nullptr);
       ::execv(command.file.c_str(), arguments.data());
-      const std::string why = command.file + ": " + std::strerror(errno) + "\n";
-      write_all(STDERR_FILENO, why);
+      const std::string message = command.file + ": " + std::strerror(errno) + "\n";
+      write_all(STDERR_FILENO, message);
       ::_exit(127);
     }
     ::setpgid(process_, process_);
@@ -188,36 +188,36 @@ class Child {
   std::vector<Stream>& streams() { return streams_; }
   pid_t process() const { return process_; }
   bool running() const { return !status_; }
-  /// As waitpid has it; only when it runs no more.
+  /// Status as returned by waitpid. Precondition: !running().
   int status() const { return status_.value(); }
-  /// 128 + n if it was killed by signal n.
+  /// Exit code; 128 + n if killed by signal n.
   int code() const {
     return WIFSIGNALED(status()) ? 128 + WTERMSIG(status()) : WEXITSTATUS(status());
   }
 
-  /// To the worker and what it started.
+  /// Sends a signal to the worker's process group.
   void send(int signal) const {
     if (running()) ::kill(-process_, signal);
   }
-  /// Whether it has ended and was not collected yet.
+  /// Whether the worker has exited but was not collected yet.
   bool has_ended() const {
     siginfo_t info{};
     return running() &&
            ::waitid(P_PID, static_cast<id_t>(process_), &info, WEXITED | WNOHANG | WNOWAIT) == 0 &&
            info.si_pid == process_;
   }
-  /// Takes the status of one that has ended.
+  /// Reaps an exited worker and kills what is left of its process group.
   void collect() {
     int status = 0;
-    if (::waitpid(process_, &status, 0) != process_) fail("a worker cannot be waited for");
+    if (::waitpid(process_, &status, 0) != process_) fail("waitpid failed for a worker");
     status_ = status;
-    ::kill(-process_, SIGKILL);  // what it has left behind
+    ::kill(-process_, SIGKILL);
   }
 
  private:
   static std::pair<Descriptor, Descriptor> pipe() {
     std::array<int, 2> ends{};
-    if (::pipe2(ends.data(), O_CLOEXEC) != 0) fail("no pipe");
+    if (::pipe2(ends.data(), O_CLOEXEC) != 0) fail("cannot create a pipe");
     ::fcntl(ends[0], F_SETFL, O_NONBLOCK);
     return {Descriptor(ends[0]), Descriptor(ends[1])};
   }
@@ -227,13 +227,13 @@ class Child {
   std::vector<Stream> streams_;
 };
 
-/// Tells in which order workers ended, also of those that ended between two looks: epoll keeps the
-/// order of events. Where the system has no descriptors for processes, it knows none.
+/// Determines the order in which workers exited, even between two polls, from the order of epoll
+/// events of their pidfds. Unknown on systems without pidfds.
 class EndOrder {
  public:
   EndOrder() : queue_(::epoll_create1(EPOLL_CLOEXEC)) {}
 
-  /// At once after its start: one that has already ended counts as ending now.
+  /// Call it right after the start: a worker that already exited counts as exiting now.
   void watch(std::size_t rank, const Child& child) {
     const auto opened = ::syscall(SYS_pidfd_open, child.process(), 0);
     known_ = known_ && opened >= 0;
@@ -247,7 +247,7 @@ class EndOrder {
 
   bool known() const { return known_; }
 
-  /// Ranks that have ended, the first one first; in the order of ranks if that is not known.
+  /// Sorts exited ranks by time of exit; leaves them in order of rank if that is unknown.
   std::vector<std::size_t> sorted(std::vector<std::size_t> ended) {
     std::vector<epoll_event> events(processes_.size());
     const int n = known_ && !events.empty() ? ::epoll_wait(queue_.number(), events.data(),
@@ -265,7 +265,7 @@ class EndOrder {
 
  private:
   Descriptor queue_;
-  std::vector<Descriptor> processes_;  // these close on exec by themselves
+  std::vector<Descriptor> processes_;  // pidfds are close-on-exec
   std::vector<std::size_t> reported_;
   bool known_ = true;
 };

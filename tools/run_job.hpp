@@ -1,6 +1,6 @@
 /// \file
-/// What the workers of lockstep-run share: a secret, an id, and ports of this machine. Invariant:
-/// the secret can be read by this user only, and goes with the launcher.
+/// Resources shared by the workers of lockstep-run: a secret, a job id, and ports of this machine.
+/// Invariant: the secret is readable by this user only, and is removed when the launcher exits.
 #pragma once
 
 #include <arpa/inet.h>
@@ -30,7 +30,8 @@ namespace lockstep_run {
 /// `count` random bytes as hexadecimal digits.
 inline std::string random_text(std::size_t count) {
   std::string bytes(count, '\0'), result;
-  if (::getrandom(bytes.data(), count, 0) != static_cast<ssize_t>(count)) fail("no random bytes");
+  if (::getrandom(bytes.data(), count, 0) != static_cast<ssize_t>(count))
+    fail("cannot get random bytes");
   for (const char c : bytes) {
     constexpr std::string_view digits = "0123456789abcdef";
     result += digits[static_cast<unsigned char>(c) >> 4];
@@ -39,9 +40,9 @@ inline std::string random_text(std::size_t count) {
   return result;
 }
 
-/// A new secret where only this user can read it: in a file without a name, which goes with the
-/// launcher, however that ends; where the system has none, in a file of mode 0600 that the
-/// destructor removes.
+/// A random secret that only this user can read: in an anonymous file (memfd), which disappears
+/// with the launcher even if it is killed; otherwise in a file with mode 0600, removed by the
+/// destructor.
 class SecretFile {
  public:
   SecretFile() {
@@ -61,8 +62,8 @@ class SecretFile {
   const std::string& path() const { return path_; }
 
  private:
-  /// The path leads through the launcher's descriptor, not the worker's own: a wrapper may close
-  /// what it does not know, and open another file under the number.
+  /// The path refers to the launcher's descriptor instead of an inherited one: a wrapper script may
+  /// close unknown descriptors and reuse the number for another file.
   bool keep_in_memory(const std::string& secret) {
     memory_ = Descriptor(::memfd_create("lockstep-secret", MFD_CLOEXEC | MFD_ALLOW_SEALING));
     if (memory_.number() < 0) return false;
@@ -72,7 +73,7 @@ class SecretFile {
         ::write(memory_.number(), secret.data(), secret.size()) ==
             static_cast<ssize_t>(secret.size()) &&
         ::fcntl(memory_.number(), F_ADD_SEALS, F_SEAL_WRITE | F_SEAL_GROW | F_SEAL_SHRINK) == 0;
-    // Without the right to read the program nobody looks at its descriptors.
+    // /proc/PID/fd is not accessible if the program file is not readable (not dumpable).
     if (written && ::prctl(PR_GET_DUMPABLE) == 1 && ::access(path_.c_str(), R_OK) == 0) return true;
     memory_.close();
     return false;
@@ -82,8 +83,8 @@ class SecretFile {
   std::string path_;
 };
 
-/// A free port of 127.0.0.1. It stays taken while this lives, except for one who listens there with
-/// SO_REUSEADDR, as the chief of a job does.
+/// Reserves a free port on 127.0.0.1. Only a listener with SO_REUSEADDR, such as the chief of a job,
+/// can bind to it while this object lives.
 class Port {
  public:
   Port() : socket_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
@@ -121,7 +122,7 @@ class LocalJob {
             {"LOCKSTEP_RANK", std::to_string(rank)},
             {"LOCKSTEP_SECRET_FILE", secret_.path()}};
   }
-  /// Variables that would speak of another job.
+  /// Variables to unset, since they may describe another job.
   static std::vector<std::string> foreign_variables() {
     return {"LOCKSTEP_SECRET", "LOCKSTEP_WORLD_SIZE",   "LOCKSTEP_COORDINATOR", "LOCKSTEP_PORT",
             "LOCKSTEP_BIND",   "LOCKSTEP_DATA_ADDRESS", "LOCKSTEP_DATA_PORTS"};

@@ -1,6 +1,6 @@
 /// \file
-/// Training in many processes: MultiWorkerMirrored, and how a process learns who is in its job. Add
-/// a device, as with lockstep.hpp. Links Gloo, and needs Asio and OpenSSL: lockstep::cluster.
+/// Training on several machines: MultiWorkerMirrored, and discovery of the job's members. Include a
+/// device as well, as with lockstep.hpp. Requires Asio, OpenSSL and Gloo (lockstep::cluster).
 #pragma once
 
 #include "lockstep/cluster/cluster_file.hpp"

@@ -1,5 +1,5 @@
 /// \file
-/// The Cpu device with all its kernels: `ls::Cpu`. Link libdnnl and libgomp.
+/// The Cpu device with all its kernels: `ls::Cpu`. Requires libdnnl and libgomp (lockstep::cpu).
 #pragma once
 
 #include "lockstep/core/config.hpp"

@@ -1,6 +1,6 @@
 /// \file
-/// The Cuda device with all its kernels: `ls::Cuda`. NVIDIA's headers are needed to compile it,
-/// with any compiler; its libraries are loaded when first used. Link libdl.
+/// The Cuda device with all its kernels: `ls::Cuda`. Any compiler will do, but NVIDIA's headers are
+/// required; NVIDIA's libraries are loaded at run time, on first use. Link libdl.
 #pragma once
 
 #include "lockstep/collectives/cuda_group.hpp"

@@ -1,7 +1,7 @@
 /// \file
-/// Formatters of fmt for shapes, logs, histories, errors, and the description of a job. Opt-in:
-/// no other header includes this one, since fmt's <fmt/format.h> takes long to compile. Each value
-/// is formatted as a text, so width, alignment and fill work:
+/// fmt formatters for shapes, logs, histories, errors and descriptions of a job. Opt-in: no other
+/// header includes this one, since <fmt/format.h> takes long to compile. Each value is formatted as
+/// a string, so width, alignment and fill work:
 /// \code
 ///   fmt::print("{:>14} {}\n", model.parameters()[0].shape, model.fit(train, {.epochs = 3}));
 ///   try {
@@ -59,7 +59,7 @@ inline std::string formatted(const ResolvedCluster& job) {
 
 inline std::string_view formatted(const Error& error) { return error.what(); }
 
-/// Formats a value as its text.
+/// Formats a value as a string.
 template <class T>
 struct TextFormatter : fmt::formatter<std::string_view> {
   template <class Context>
@@ -92,8 +92,9 @@ template <>
 struct fmt::formatter<lockstep::ResolvedCluster>
     : lockstep::detail::TextFormatter<lockstep::ResolvedCluster> {};
 
-/// The message of any of lockstep's errors. The third argument is that of the formatter of
-/// exceptions in <fmt/std.h>, so that this one, which is more constrained, goes before it.
+/// The message of any lockstep error. The third template argument is that of the formatter for
+/// exceptions in <fmt/std.h>; this partial specialization is more constrained and therefore
+/// preferred.
 template <class E>
   requires std::derived_from<E, lockstep::Error>
 struct fmt::formatter<E, char,

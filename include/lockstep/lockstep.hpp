@@ -1,6 +1,6 @@
 /// \file
-/// Data, layers, models, training, and the strategies of one process. Names no device: add
-/// <lockstep/cpu.hpp> or <lockstep/reference.hpp>.
+/// Data, layers, models, training, and the strategies of one process. Independent of the device:
+/// include <lockstep/cpu.hpp> or <lockstep/reference.hpp> as well.
 #pragma once
 
 #include "lockstep/core/dtype.hpp"

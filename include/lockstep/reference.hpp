@@ -1,6 +1,6 @@
 /// \file
 /// The reference device with all its kernels: `ls::Reference<double>`, `ls::Reference<float>`.
-/// Needs no library.
+/// Requires no library.
 #pragma once
 
 #include "lockstep/core/config.hpp"

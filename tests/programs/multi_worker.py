@@ -636,8 +636,8 @@ class Launcher(Case):
     def test_one_that_lost_a_peer_is_not_named_for_the_one_that_was_lost(self):
         found, says = self.ended_while_it_stood_still((3, 7, 3), 2, 1, 0)
         self.assertEqual(found, 7)
-        self.assertEqual(says, "lockstep-run: rank 1 failed, with exit code 7; before it rank 2 ended with exit code 3, "
-                               "which says that another was lost")
+        self.assertEqual(says, "lockstep-run: rank 1 failed, with exit code 7; before it rank 2 exited with code 3, "
+                               "which means that it lost another worker")
         found, says = self.ended_while_it_stood_still((3, 7, 3), 1, 2, 0)
         self.assertEqual((found, says), (7, "lockstep-run: rank 1 failed first, with exit code 7"))
         found, says = self.ended_while_it_stood_still((3, 3, 3), 1, 2, 0)

@@ -1,5 +1,5 @@
 /// \file
-/// A part of the component cluster: the groups of processes over Gloo.
+/// Part of the component cluster: process groups over Gloo.
 #pragma once
 
 #ifndef LOCKSTEP_SEPARATE_COMPILATION

@@ -1,5 +1,6 @@
 /// \file
-/// A part of the component core: the kernels of the reference device.
+/// Part of the component core: explicit instantiations of the kernels and the step of the reference
+/// device.
 #pragma once
 
 #ifndef LOCKSTEP_SEPARATE_COMPILATION

@@ -1,5 +1,6 @@
 /// \file
-/// A part of the component cpu: the kernels of ls::CpuBFloat16.
+/// Part of the component cpu: explicit instantiations of the kernels and the step of
+/// ls::CpuBFloat16.
 #pragma once
 
 #ifndef LOCKSTEP_SEPARATE_COMPILATION

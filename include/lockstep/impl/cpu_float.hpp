@@ -1,5 +1,5 @@
 /// \file
-/// A part of the component cpu: the kernels of ls::Cpu.
+/// Part of the component cpu: explicit instantiations of the kernels and the step of ls::Cpu.
 #pragma once
 
 #ifndef LOCKSTEP_SEPARATE_COMPILATION

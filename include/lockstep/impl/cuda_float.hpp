@@ -1,5 +1,5 @@
 /// \file
-/// A part of the component cuda: the kernels of ls::Cuda.
+/// Part of the component cuda: explicit instantiations of the kernels and the step of ls::Cuda.
 #pragma once
 
 #ifndef LOCKSTEP_SEPARATE_COMPILATION

@@ -1,5 +1,6 @@
 /// \file
-/// A part of the component cuda: the kernels of ls::CudaFloat16.
+/// Part of the component cuda: explicit instantiations of the kernels and the step of
+/// ls::CudaFloat16.
 #pragma once
 
 #ifndef LOCKSTEP_SEPARATE_COMPILATION

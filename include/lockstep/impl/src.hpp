@@ -1,6 +1,15 @@
 /// \file
-/// The definitions of the component core, for one source file of a program whose units all define
-/// LOCKSTEP_SEPARATE_COMPILATION.
+/// All definitions of the component core. Include it in exactly one source file of a program whose
+/// units all define LOCKSTEP_SEPARATE_COMPILATION. Each component has such a header, which includes
+/// its parts:
+/// \code
+///   src.hpp           core_reference.hpp
+///   src_cpu.hpp       cpu_float.hpp, cpu_bfloat16.hpp
+///   src_cuda.hpp      cuda_float.hpp, cuda_bfloat16.hpp, cuda_float16.hpp
+///   src_cluster.hpp   cluster_gloo.hpp
+/// \endcode
+/// With LOCKSTEP_IN_PARTS the parts are left out: src/ compiles each in a separate unit, in
+/// parallel.
 #pragma once
 
 #ifndef LOCKSTEP_SEPARATE_COMPILATION

@@ -1,6 +1,6 @@
 /// \file
-/// The definitions of the component cpu, for one source file of a program whose units all define
-/// LOCKSTEP_SEPARATE_COMPILATION.
+/// All definitions of the component cpu. Include it in exactly one source file of a program whose
+/// units all define LOCKSTEP_SEPARATE_COMPILATION; see src.hpp.
 #pragma once
 
 #ifndef LOCKSTEP_SEPARATE_COMPILATION
