@@ -1,5 +1,5 @@
-# Defines Gomp::Gomp, the OpenMP runtime that oneDNN uses. The device sets the number of threads in
-# it, so it must be this one with each compiler: clang's libomp beside it would be a second pool.
+# Defines Gomp::Gomp, the OpenMP runtime that oneDNN uses. The device sets its number of threads, so
+# every compiler must link this runtime: clang's libomp would be a second thread pool.
 find_library(Gomp_LIBRARY NAMES libgomp.so.1 gomp)
 mark_as_advanced(Gomp_LIBRARY)
 

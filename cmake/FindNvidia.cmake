@@ -1,5 +1,5 @@
-# Defines Nvidia::headers: the headers of the CUDA driver, NVRTC, cuBLASLt, cuDNN and NCCL. The libraries are
-# loaded by the programs themselves, when first used, so that nothing of NVIDIA's is linked.
+# Defines Nvidia::headers: the headers of the CUDA driver, NVRTC, cuBLASLt, cuDNN and NCCL. Programs
+# load the libraries on first use, so none of them is linked.
 set(nvidia_places /usr/local/cuda /usr/local $ENV{CUDA_HOME} $ENV{CUDA_PATH})
 set(nvidia_wanted)
 set(nvidia_folders)

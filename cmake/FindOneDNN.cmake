@@ -1,5 +1,5 @@
-# Defines OneDNN::OneDNN. Debian's own dnnl-config.cmake asks for OpenCL's headers and links OpenCL
-# into each program; lockstep uses neither.
+# Defines OneDNN::OneDNN. Debian's dnnl-config.cmake requires OpenCL's headers and links OpenCL into
+# each program, which lockstep does not need.
 find_path(OneDNN_INCLUDE_DIR oneapi/dnnl/dnnl.hpp)
 find_library(OneDNN_LIBRARY dnnl)
 mark_as_advanced(OneDNN_INCLUDE_DIR OneDNN_LIBRARY)

@@ -1,5 +1,5 @@
-# Defines RapidJSON::RapidJSON. The package that RapidJSON installs itself defines a target only in
-# some distributions.
+# Defines RapidJSON::RapidJSON. RapidJSON's own package defines a target only in some
+# distributions.
 find_path(RapidJSON_INCLUDE_DIR rapidjson/reader.h)
 mark_as_advanced(RapidJSON_INCLUDE_DIR)
 

@@ -1,6 +1,6 @@
-# lockstep_add_compiled(COMPONENT FOLDER): the compiled form of a component, from the sources in FOLDER: the static library
-# lockstep::compiled for core, lockstep::compiled_cpu and so on for the others. It is compiled when a program links it.
-# Read by the build and by the installed package.
+# lockstep_add_compiled(COMPONENT FOLDER): adds the compiled form of a component, from the sources in FOLDER, as a static
+# library: lockstep::compiled for core, lockstep::compiled_cpu and so on for the others. It is built only if a target links
+# it. Used by the build and by the installed package.
 function(lockstep_compiled_name component result)
   if(component STREQUAL core)
     set(${result} compiled PARENT_SCOPE)
@@ -17,11 +17,12 @@ function(lockstep_add_compiled component folder)
   list(TRANSFORM lockstep_${component}_sources REPLACE "(.+)" "${folder}/\\1.cpp" OUTPUT_VARIABLE sources)
   add_library(lockstep_${name} STATIC EXCLUDE_FROM_ALL ${sources})
   add_library(lockstep::${name} ALIAS lockstep_${name})
-  # Hidden: a library made with lockstep shows nothing of it. What must exist once in a process says so itself.
+  # Hidden, so that a library built with lockstep does not export its symbols. Objects that must be unique in a process have
+  # explicit default visibility.
   set_target_properties(lockstep_${name} PROPERTIES EXPORT_NAME ${name} POSITION_INDEPENDENT_CODE ON
                         CXX_VISIBILITY_PRESET hidden VISIBILITY_INLINES_HIDDEN ON)
   target_compile_definitions(lockstep_${name} PUBLIC LOCKSTEP_SEPARATE_COMPILATION)
-  target_compile_options(lockstep_${name} PRIVATE ${LOCKSTEP_COMPILED_OPTIONS})  # of whoever builds it
+  target_compile_options(lockstep_${name} PRIVATE ${LOCKSTEP_COMPILED_OPTIONS})  # options of the project that builds it
   target_link_libraries(lockstep_${name} PUBLIC lockstep::${component})
   if(NOT component STREQUAL core)
     target_link_libraries(lockstep_${name} PUBLIC lockstep::compiled)

@@ -1,8 +1,8 @@
-# The components of lockstep: the packages that each needs, and the libraries that it links.
-# Read by the build and by the installed package, so that both find the same things.
+# The components of lockstep: required packages and linked libraries. Used by the build and by the
+# installed package, so that both find the same dependencies.
 set(lockstep_components core cpu cluster cuda)
 
-# The sources of their compiled form, in src/.
+# The sources of the compiled form of each component, in src/.
 set(lockstep_core_sources core core_reference)
 set(lockstep_cpu_sources cpu cpu_float cpu_bfloat16)
 set(lockstep_cluster_sources cluster cluster_gloo)

@@ -1,5 +1,5 @@
-# Installs the headers, the CMake package with its components, and a pkg-config module for each; with LOCKSTEP_COMPILED
-# the static libraries of the compiled form, too, and without it their sources, which the package compiles when a program
+# Installs the headers, the CMake package with its components, and a pkg-config module for each component; also the static
+# libraries of the compiled form if LOCKSTEP_COMPILED is on, or else their sources, which the package compiles when a target
 # links them.
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
@@ -42,7 +42,7 @@ if(LOCKSTEP_COMPILED)
 else()
   install(DIRECTORY "${PROJECT_SOURCE_DIR}/src" DESTINATION "${package_dir}" FILES_MATCHING PATTERN "*.cpp")
 endif()
-# Not told by the files that lie there, which may be of an installation before.
+# Not derived from the installed files, which may be left from an earlier installation.
 file(CONFIGURE OUTPUT "${PROJECT_BINARY_DIR}/prebuilt.cmake" CONTENT "set(lockstep_prebuilt @LOCKSTEP_COMPILED@)\n" @ONLY)
 write_basic_package_version_file("${PROJECT_BINARY_DIR}/lockstep-config-version.cmake"
                                  COMPATIBILITY SameMinorVersion ${any_machine})

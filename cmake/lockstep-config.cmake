@@ -1,5 +1,5 @@
-# find_package(lockstep COMPONENTS cpu): makes lockstep::cpu, lockstep::compiled_cpu, and what they stand on. Without
-# COMPONENTS: all of them.
+# find_package(lockstep COMPONENTS cpu): defines lockstep::cpu, lockstep::compiled_cpu and their dependencies. Without
+# COMPONENTS: all components.
 include(CMakeFindDependencyMacro)
 include("${CMAKE_CURRENT_LIST_DIR}/components.cmake")
 include("${CMAKE_CURRENT_LIST_DIR}/compiled.cmake")
@@ -28,7 +28,7 @@ foreach(component IN LISTS lockstep_wanted)
   endif()
 endforeach()
 
-# Every component stands on core.
+# Every component depends on core.
 list(PREPEND lockstep_wanted core)
 list(REMOVE_DUPLICATES lockstep_wanted)
 set(lockstep_module_path "${CMAKE_MODULE_PATH}")
@@ -36,7 +36,7 @@ list(PREPEND CMAKE_MODULE_PATH "${CMAKE_CURRENT_LIST_DIR}")
 foreach(component IN LISTS lockstep_wanted)
   foreach(package IN LISTS lockstep_${component}_packages)
     if(EXISTS "${CMAKE_CURRENT_LIST_DIR}/Find${package}.cmake")
-      find_dependency(${package} MODULE)  # also where CMAKE_FIND_PACKAGE_PREFER_CONFIG is on
+      find_dependency(${package} MODULE)  # even if CMAKE_FIND_PACKAGE_PREFER_CONFIG is on
     else()
       find_dependency(${package})
     endif()

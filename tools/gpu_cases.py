@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Every Catch2 case of some programs in a process of its own: an illegal address on a GPU ends one case, not all after it.
+"""Runs each Catch2 case of some programs in a separate process, since an illegal address on a GPU ends the process.
 
 usage: gpu_cases.py FILE [--kind KIND] [--jobs N] [--seconds N] [--only NAME]... PROGRAM...
 
-FILE is the phase's JSON (gpu_record.py). A case gets --seconds, all of them end at $LOCKSTEP_GPU_UNTIL; a case that was not
-reached is listed as "no time". With --only, the cases of these names, in this order. With --slow, those tagged [.slow] too,
-after all others. Exit code 0: all are ok or skipped; 3: all cases failed, and for the same reason; 1: else."""
+FILE is the phase's JSON (gpu_record.py). The limit of a case is --seconds, that of all of them $LOCKSTEP_GPU_UNTIL; cases
+that were not reached are listed as "no time". --only runs the cases with these names, in this order. --slow also runs cases
+tagged [.slow], after all others. Exit code 0: all cases are ok or skipped; 3: all failed for the same reason; 1: otherwise."""
 
 import argparse
 import concurrent.futures
@@ -18,11 +18,11 @@ from pathlib import Path
 
 import gpu_record
 
-SAVED = 2  # seconds between two looks at the file, at least
+SAVED = 2  # minimum seconds between two writes of the file
 
 
 def cases(program, seconds, spec):
-    """Names, or none and the entry that says why. Catch2 lists hidden cases only by their tag."""
+    """Names of the cases, or none and an entry with the reason. Catch2 lists hidden cases only by their tag."""
     how, reason, took, text = gpu_record.run([program, "--list-tests", "--verbosity", "quiet", *spec], seconds)
     if how == "ok":
         return [line.strip() for line in text.splitlines() if line.strip()], None
@@ -34,13 +34,13 @@ def run(program, name, kind, seconds):
     spec = re.sub(r'([\\,\[\]*"])', r"\\\1", name)
     how, reason, took, text = gpu_record.run([program, spec], seconds)
     if how == "failed" and "g++: not found" in text and not shutil.which("g++"):
-        how, reason = "skipped", "it compiles kernels for the host, and g++ is not there"
+        how, reason = "skipped", "it compiles kernels for the host, and g++ was not found"
     return {"kind": kind, "program": Path(program).name, "name": name, "how": how, "seconds": round(took, 2),
             "reason": reason, "text": "" if how in ("ok", "no time") else text[-gpu_record.KEPT:]}
 
 
 def are_alike(entries):
-    """Whether all failed for one reason, but for its numbers."""
+    """Whether all cases failed for the same reason, ignoring numbers in it."""
     reasons = {(e["how"], re.sub(r"0x[0-9a-f]+|\d+", "#", e["reason"])) for e in entries}
     return len(entries) > 1 and len(reasons) == 1 and not is_good(entries[0])
 

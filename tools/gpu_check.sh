@@ -1,17 +1,17 @@
 #!/usr/bin/env bash
-# Checks lockstep on a machine with a GPU that has neither compilers nor packages, with what `./dev gpu-pack` packed.
+# Checks lockstep on a machine with a GPU but without compilers and packages, with the output of `./dev gpu-pack`.
 #
-# usage: gpu_check.sh PHASE [FOLDER]     FOLDER gets the results; default $OUT, else /tmp/out
+# usage: gpu_check.sh PHASE [FOLDER]     FOLDER: for the results; default $OUT, else /tmp/out
 #
-#   a  versions, three smoke cases, the probe, every test case in a process of its own
+#   a  versions, three smoke cases, the probe, every test case in a separate process
 #   b  steps of mnist_cuda at 1, 8, 50 steps per execution and of ResNet-56 in four precisions; their profiles; ncu
-#   c  the same steps beside PyTorch and JAX
+#   c  the same steps, compared with PyTorch and JAX
 #   d  compute-sanitizer over a short suite
 #
-# Its commands end within 550 seconds (LOCKSTEP_GPU_SECONDS), whatever hangs, and the phase soon after; what it does not reach
-# is listed as "no time". It writes PHASE.json, PHASE.log and, after a and b, cache.tgz: the compiled kernels and, after b, the
-# ways found fastest; the next run unpacks it if it lies in the pack's folder. Exit code 0: all is well; 1: something failed;
-# 3: the smoke cases fail alike, and the rest was not tried.
+# The commands of a phase end within 550 seconds (LOCKSTEP_GPU_SECONDS), even if one hangs; commands that were not reached are
+# listed as "no time". Output: PHASE.json, PHASE.log and, in phases a and b, cache.tgz with the compiled kernels and, in b, the
+# autotuner's results; the next run unpacks it if it is in the pack's folder. Exit code 0: success; 1: something failed; 3: all
+# smoke cases failed for the same reason, and the rest was skipped.
 set -uo pipefail
 begun=$(date +%s)
 
@@ -20,7 +20,7 @@ phase=${1:-}
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 pack=$here
 [[ -e $pack/programs.tgz || -d $pack/bin ]] || pack=$here/../build/gpu
-[[ -e $pack/programs.tgz || -d $pack/bin ]] || { echo "gpu_check.sh: no pack in $here: make one by ./dev gpu-pack" >&2; exit 2; }
+[[ -e $pack/programs.tgz || -d $pack/bin ]] || { echo "gpu_check.sh: no pack in $here; create one with ./dev gpu-pack" >&2; exit 2; }
 pack=$(cd "$pack" && pwd) bin=$pack/bin
 [[ -d $bin ]] || tar xzf "$pack/programs.tgz" -C "$pack" || exit 2
 out=${2:-${OUT:-/tmp/out}}
@@ -31,7 +31,7 @@ json=$out/$phase.json
 export LOCKSTEP_GPU_UNTIL=$((begun + ${LOCKSTEP_GPU_SECONDS:-550})) PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1
 export LOCKSTEP_GOLDEN_DIR=$pack/golden LOCKSTEP_GPU_PACK=$pack
 
-# Those of NVIDIA's Python packages and of the toolkit; the host in their place where the pack has it.
+# Libraries of NVIDIA's Python packages and of the toolkit, or the emulation on the host if the pack contains it.
 folders=$(timeout 20 python3 -c 'import nvidia; print(list(nvidia.__path__)[0])' 2>/dev/null)
 folders=${folders:+$folders/cu13/lib:$folders/cudnn/lib:$folders/nccl/lib:}/usr/local/cuda/lib64:/usr/local/nvidia/lib64:/usr/local/nvidia/lib
 if [[ -d $pack/host ]]; then
@@ -49,7 +49,7 @@ export LOCKSTEP_KERNEL_CACHE=${LOCKSTEP_KERNEL_CACHE:-$pack/cache}
 mkdir -p "$LOCKSTEP_KERNEL_CACHE" 2>/dev/null && [[ -w $LOCKSTEP_KERNEL_CACHE ]] || export LOCKSTEP_KERNEL_CACHE=$work/cache
 [[ ! -e $pack/data/mnist ]] || export LOCKSTEP_MNIST=$pack/data/mnist
 [[ ! -e $pack/golden_full ]] || export LOCKSTEP_GOLDEN_FULL=$pack/golden_full
-[[ $small != small ]] || unset LOCKSTEP_GOLDEN_FULL  # minutes on the host in place of a GPU
+[[ $small != small ]] || unset LOCKSTEP_GOLDEN_FULL  # takes minutes in the emulation on the host
 
 failed=0
 log() { echo "== $(date +%T) $*"; }
@@ -59,33 +59,34 @@ step() {
   while [[ $4 == --* ]]; do more+=("$4" "$5"); set -- "$1" "$2" "$3" "${@:6}"; done
   (cd "$work" && python3 "$here/gpu_record.py" --into "$json" --kind "$1" --name "$2" --seconds "$3" "${more[@]}" "${@:4}") || failed=1
 }
-# try TOOL and the arguments of step, if there is such a tool.
+# try TOOL and the arguments of step: runs the step if TOOL is installed.
 try() {
-  if type -P "$1" >/dev/null; then step "${@:2}"; else log "$3: $1 is not there"; fi
+  if type -P "$1" >/dev/null; then step "${@:2}"; else log "$3: $1 was not found"; fi
 }
 cases() { (cd "$work" && python3 "$here/gpu_cases.py" "$json" "$@"); }
 
-# Libraries of ours that this machine lacks, and only those: ours may be older than what other programs here need.
+# Adds the libraries of the pack that this machine lacks, and only those: the pack may have older versions than other
+# programs here need.
 missing_libraries() {
   local name found=1
   mkdir -p "$work/lib"
   export LD_LIBRARY_PATH=$LD_LIBRARY_PATH:$work/lib
-  while ((found)); do  # those of ours may need others
+  while ((found)); do  # a library of the pack may need others
     found=0
     for name in $(ldd "$bin"/* "$pack"/host/lib/* 2>/dev/null | awk '/not found/ { print $1 }' | sort -u); do
       [[ -e $pack/lib/$name && ! -e $work/lib/$name ]] || continue
-      ln -s "$pack/lib/$name" "$work/lib/" && echo "$name: the pack's is used" && found=1
+      ln -s "$pack/lib/$name" "$work/lib/" && echo "$name: using the version in the pack" && found=1
     done
   done
 }
 
 versions() {
-  local failed  # a missing peer or tool is not a failure
+  local failed  # a missing peer or tool does not fail the phase
   step version pack 5 cat "$pack/version"
   local query=name,driver_version,memory.total,clocks.sm,clocks.max.sm,clocks.mem,ecc.mode.current,compute_mode
   try nvidia-smi version nvidia-smi 30 --as smi nvidia-smi --id=0 --query-gpu=$query --format=csv
   step version machine 20 bash -c 'nproc; uname -srm; head -n 2 /etc/os-release 2>/dev/null; for tool in nvcc ncu compute-sanitizer; do
-    type -P $tool || echo "$tool is not there"; done'
+    type -P $tool || echo "$tool was not found"; done'
   step version libraries 20 bash -c 'IFS=:; for folder in $LD_LIBRARY_PATH; do
     ls -L -d "$folder"/lib{cuda.so.1,nvrtc.so.13,cublasLt.so.13,cudnn.so.9,nccl.so.2} 2>/dev/null; done; true'
   step version PyTorch 60 python3 -c 'import torch
@@ -105,24 +106,24 @@ phase_a() {
   code=$?
   if ((code)); then
     failed=1
-    log "again, with a wait after each command: the error names the kernel"
+    log "again, with LOCKSTEP_CUDA_CHECK=1: errors name the kernel"
     LOCKSTEP_CUDA_CHECK=1 cases --kind smoke --seconds 60 "${only[@]}" "$bin/unit_devices_cuda"
   fi
   if ((code == 3)); then
-    step stop "the smoke cases fail alike: neither the probe nor the other cases were tried" 10 true
+    step stop "all smoke cases failed for the same reason: the probe and the other cases were skipped" 10 true
     return 3
   fi
   step probe gpu_probe 90 --figures "$work/probe.json" --as probe "$bin/gpu_probe" ${small:+--small} --json "$work/probe.json"
   log "every case"
   jobs=$(nproc)
-  # These promise times, so one after the other.
+  # One after the other, since these cases have time limits.
   cases --seconds "${LOCKSTEP_GPU_CASE_SECONDS:-90}" "$bin"/distributed_* || failed=1
   local slow=(--slow)
-  [[ $small != small ]] || slow=()  # hours on the host in place of a GPU
+  [[ $small != small ]] || slow=()  # takes hours in the emulation on the host
   cases "${slow[@]}" --jobs $((jobs < 10 ? jobs : 10)) --seconds "${LOCKSTEP_GPU_CASE_SECONDS:-90}" "$bin"/{unit,golden}_* || failed=1
-  # What was fastest beside nine other processes is measured again.
+  # Discards the autotuner's results: they were measured while nine other processes ran.
   rm -f "$LOCKSTEP_KERNEL_CACHE"/*.winner
-  # What cuDNN says of this GPU: machines without one plan by it.
+  # cuDNN's description of this GPU, for planning on machines without one.
   cp "$work"/*.deviceprop.json "$out/" 2>/dev/null
 }
 
@@ -147,7 +148,7 @@ phase_b() {
   local profile=(--as profile --figures "$work/profile.json") one=(--epochs 1 --progress none --profile "$work/profile.json")
   step profile "mnist_cuda, float32" 60 "${profile[@]}" "$bin/mnist_cuda" "${mnist[@]}" "${one[@]}"
   local halves=(mixed_bfloat16 mixed_float16)
-  [[ $small != small ]] || halves=()  # minutes on the host in place of a GPU
+  [[ $small != small ]] || halves=()  # takes minutes in the emulation on the host
   for n in "${halves[@]}"; do
     step profile "ResNet, $n" 100 "${profile[@]}" "$bin/cifar10_cuda" "${resnet[@]}" --no-augment --precision $n "${one[@]}"
   done
@@ -183,7 +184,7 @@ check() {
   python3 "$here/gpu_table.py" "$json" >"$work/table.md" && cp "$work/table.md" "$out/$phase.md"
   if [[ $phase == [ab] ]]; then
     timeout 20 tar czf "$out/cache.tgz" -C "$(dirname "$LOCKSTEP_KERNEL_CACHE")" "$(basename "$LOCKSTEP_KERNEL_CACHE")"
-    [[ $(stat -c %s "$out/cache.tgz") -lt $((16 << 20)) ]] || rm "$out/cache.tgz"  # more than one file may have on its way back
+    [[ $(stat -c %s "$out/cache.tgz") -lt $((16 << 20)) ]] || rm "$out/cache.tgz"  # limit of a single returned file
   fi
   log "phase $phase ends after $((SECONDS)) s"
   ((code == 3)) && return 3

@@ -1,19 +1,19 @@
 #!/usr/bin/env bash
-# Packs what gpu_check.sh needs on a bare machine with a GPU into build/gpu. `./dev gpu-pack` builds the programs first.
+# Packs the files that gpu_check.sh needs on a bare machine with a GPU into build/gpu. `./dev gpu-pack` builds the programs first.
 #
 # usage: gpu_pack.sh ROOT [--host]       ROOT: the repository, with build/test and build/release
 #
-#   programs.tgz  bin/: tests of the CUDA device, programs and benchmarks for GPUs, stripped; lib/: the libraries that
-#                 they need, all but the C library: used where the machine lacks one
+#   programs.tgz  bin/: tests of the CUDA device, programs and benchmarks for GPUs, stripped; lib/: their libraries
+#                 except the C library, used where the machine lacks one
 #   golden/       Keras' figures for the tests; golden_full/, data/mnist: those of ../shared, or of
 #                 LOCKSTEP_GOLDEN_FULL and LOCKSTEP_MNIST
-#   peers/        benchmarks/peers/gpu.py with what it needs
+#   peers/        benchmarks/peers/gpu.py and its dependencies
 #   gpu_*         the scripts
-#   host/         with --host: the host in place of the driver and of NVRTC; not counted in the size
+#   host/         with --host: emulation of the driver and of NVRTC on the host; not counted in the size
 set -euo pipefail
 
 root=$(cd "$1" && pwd) host=${2:-}
-most=50  # MB: what travels to such a machine is limited
+max_mb=50  # limit of the transfer to such a machine
 test=$root/build/test release=$root/build/release to=$root/build/gpu
 log() { echo "gpu_pack: $*" >&2; }
 
@@ -42,22 +42,22 @@ if [[ -d $mnist ]]; then
   mkdir "$to/data/mnist"
   cp "$mnist"/*-ubyte* "$to/data/mnist/"
 else
-  log "MNIST is not there: the programs use drawn digits (name its folder in LOCKSTEP_MNIST)"
+  log "MNIST was not found: the programs use synthetic digits (set LOCKSTEP_MNIST to its folder)"
 fi
 
 count=$(find "$to/bin" -type f | wc -l)
 tar czf "$to/programs.tgz" -C "$to" bin lib
 rm -r "${to:?}"/{bin,lib}
 size_of() { du -sk --apparent-size "$1" | cut -f 1; }
-# For one slow case, which is skipped without it.
+# Needed by one slow case, which is skipped without it.
 resnet=$full/resnet56.safetensors
-if [[ -e $resnet ]] && (($(size_of "$to") + $(size_of "$resnet") <= most * 1000)); then
+if [[ -e $resnet ]] && (($(size_of "$to") + $(size_of "$resnet") <= max_mb * 1000)); then
   mkdir -p "$to/golden_full"
   cp "$resnet" "$to/golden_full/"
 fi
 size=$(size_of "$to")
-if ((size > most * 1000)); then
-  log "the pack has $((size / 1000)) MB, and at most $most MB travel; leave out some of:"
+if ((size > max_mb * 1000)); then
+  log "the pack has $((size / 1000)) MB, more than the limit of $max_mb MB; remove some of:"
   du -k --apparent-size "$to"/* | sort -rn | head -n 5 >&2
   exit 1
 fi
@@ -66,18 +66,18 @@ if [[ $host == --host ]]; then
   mkdir -p "$to"/host/{lib,store}
   cp "$test"/host_gpu/*.so.* "$to/host/lib/"
   strip -s "$to"/host/lib/*
-  [[ ! -d $test/host_gpu/store ]] || cp -r "$test"/host_gpu/store "$to/host/"  # of an earlier run of gpu_check_slow.py
+  [[ ! -d $test/host_gpu/store ]] || cp -r "$test"/host_gpu/store "$to/host/"  # from an earlier run of gpu_check_slow.py
 fi
 chmod -R u+w "$to"
 
 log "$to: $((size / 1000)) MB, $count programs"
 [[ $host == --host ]] || cat <<TEXT
-On a machine with a GPU, in a folder with build/gpu in it (it needs bash and python3; torch and jax for the peers):
+On a machine with a GPU, in a folder that contains build/gpu (needs bash and python3; torch and jax for phase c):
 
   bash build/gpu/gpu_check.sh a OUT    # versions, three smoke cases, the probe, every test case
-  bash build/gpu/gpu_check.sh b OUT    # steps of the programs;   c: beside PyTorch and JAX;   d: compute-sanitizer
+  bash build/gpu/gpu_check.sh b OUT    # steps of the programs;   c: compared with PyTorch and JAX;   d: compute-sanitizer
 
-Then here, with the files of OUT:
+Then, on this machine, with the files of OUT:
 
   tools/gpu_table.py OUT/*.json --into docs/gpu-results.md
 TEXT

@@ -1,19 +1,19 @@
 #!/usr/bin/env python3
-"""Runs one command of a check on a GPU and writes what came of it into the phase's JSON.
+"""Runs one command of a check on a GPU and adds its result to the phase's JSON.
 
-usage: gpu_record.py --into FILE --begin PHASE COMMAND...        begins the file
+usage: gpu_record.py --into FILE --begin PHASE COMMAND...        creates the file
        gpu_record.py --into FILE --kind KIND --name NAME --seconds N [--figures FILE] [--as FORM] COMMAND...
 
 The file: {"phase", "command", "begun", "small", "entries"}; an entry:
 
   kind     version, smoke, case, probe, steps, profile, peers, sanitizer, stop
-  name     which of its kind; `program` besides for a case
+  name     name within the kind; a case also has `program`
   how      ok, skipped, failed, crashed, timeout, no time, not there
-  seconds  how long it took; `reason` the first line that says what went wrong; `text` the end of the output
+  seconds  duration; `reason`: first line of the output with an error; `text`: end of the output
   figures  [{"name", "value", "unit"}]; a value that is null has a "reason"
 
-A command runs in a process group of its own. At its deadline, N seconds or $LOCKSTEP_GPU_UNTIL (seconds since 1970), when
-the phase ends, the group gets SIGTERM, and is killed two seconds later. Exit code 0: ok or skipped."""
+A command runs in a separate process group. At its deadline, after N seconds or at the end of the phase, $LOCKSTEP_GPU_UNTIL
+(seconds since 1970), the group gets SIGTERM, and SIGKILL two seconds later. Exit code 0: ok or skipped."""
 
 import argparse
 import csv
@@ -29,13 +29,13 @@ import tempfile
 import time
 from pathlib import Path
 
-LEAST = 3  # seconds that are worth a start
+LEAST = 3  # a command is not started with fewer seconds left
 GRACE = 2  # from SIGTERM to SIGKILL
-KEPT = 4000  # characters of output
+KEPT = 4000  # characters of output to keep
 
 
 def left(seconds):
-    """Of a command that may take so many, before the phase ends."""
+    """Seconds left for a command with this limit before the phase ends."""
     until = float(os.environ.get("LOCKSTEP_GPU_UNTIL", "inf"))
     return min(seconds, until - time.time())
 
@@ -55,12 +55,12 @@ def wait(process, seconds):
 
 
 def run(command, seconds, folder=None, environment=None):
-    """how, reason, seconds, output. Whatever hangs or stays behind is killed."""
+    """Returns how, reason, seconds, output. Kills the command if it hangs, and processes that it leaves running."""
     seconds = left(seconds)
     if seconds < LEAST:
-        return "no time", "the phase was over", 0.0, ""
+        return "no time", "the phase ended before", 0.0, ""
     begun = time.monotonic()
-    # A file, not a pipe: a process that survives the kill cannot hold it open.
+    # A file instead of a pipe: a process that survives SIGKILL would keep a pipe open.
     with tempfile.TemporaryFile() as output:
         try:
             process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT,
@@ -71,12 +71,12 @@ def run(command, seconds, folder=None, environment=None):
             code = process.wait(seconds)
         except subprocess.TimeoutExpired:
             code = None
-            # It may have processes in groups of their own, which only it can end.
+            # Only the command can stop processes that it started in other groups.
             kill(process, signal.SIGTERM)
             wait(process, GRACE)
         kill(process)
         if code is None:
-            wait(process, 5)  # not for ever: the kernel holds what a GPU that hangs holds
+            wait(process, 5)  # bounded: a process blocked on a hung GPU cannot be killed
         output.seek(0)
         text = output.read().decode(errors="replace")
     took = time.monotonic() - begun
@@ -91,7 +91,7 @@ def run(command, seconds, folder=None, environment=None):
 
 
 def shown(command):
-    """Without the folders of this run."""
+    """The command without the folders of this run."""
     text = " ".join(" ".join(command).split())
     for folder in (os.environ.get("LOCKSTEP_GPU_PACK"), os.getcwd()):
         text = text.replace(f"{folder}/", "")
@@ -104,7 +104,7 @@ def last_line(text):
 
 
 def why(text):
-    """The line of an output that says what went wrong: what Catch2 caught, was told, or compared; else the last one."""
+    """The line of an output with the error: an exception, message or failed check of Catch2, or else the last line."""
     for found in (r"due to unexpected exception with messages?:\s*\n\s*(.+)", r"due to a fatal error condition:\s*\n\s*(.+)",
                   r"SKIPPED:\s*\n(?:explicitly with messages?:\s*\n)?\s*(.+)", r"FAILED:\s*\n\s*(.+)"):
         match = re.search(found, text)
@@ -113,14 +113,14 @@ def why(text):
     return last_line(text)
 
 
-# What programs report, as figures.
+# Conversion of the programs' reports to figures.
 
 def figure(name, value, unit, reason=None):
     return {"name": name, "value": value, "unit": unit, **({"reason": reason} if reason else {})}
 
 
 def of_report(values):
-    """An example program's --report: a step by the epochs but the first, which compiles, tunes and records."""
+    """An example program's --report. The first epoch is separate, since it compiles, tunes and captures."""
     per_epoch = values["steps"] / len(values["epochs"])
     us = [epoch["seconds"] * 1e6 / per_epoch for epoch in values["epochs"]]
     return [figure("a step, median of the epochs from the second on", statistics.median(us[1:] or us), "us"),
@@ -133,8 +133,8 @@ def of_probe(values):
 
 
 def of_profile(values):
-    """model.profile as JSON: a row a pass of a layer, in the order of the step, with what it reaches where that was reckoned."""
-    all_figures = [figure("a step that is not taken apart", values["step_microseconds"], "us"),
+    """model.profile as JSON: one row per pass of a layer, in order, with its throughput where bytes or FLOPs are known."""
+    all_figures = [figure("a step without profiling", values["step_microseconds"], "us"),
                    figure("the sum of its calls", values["microseconds"], "us"),
                    figure("an event, part of each call", values["event_microseconds"], "us")]
     for number, row in enumerate(values["rows"]):
@@ -155,7 +155,7 @@ def of_peers(values):
 
 
 def of_csv(text):
-    """ncu --csv with a time a kernel; lines that are not its table are passed over."""
+    """ncu --csv with a time per kernel; lines that are not part of the table are skipped."""
     rows = [row for row in csv.reader(io.StringIO(text)) if len(row) > 10]
     columns = [rows[0].index(name) for name in ("Kernel Name", "Metric Name", "Metric Unit", "Metric Value")]
     found = [[row[i] for i in columns] for row in rows[1:]]
@@ -173,7 +173,7 @@ FORMS = {"report": of_report, "probe": of_probe, "profile": of_profile, "peers":
 
 
 def figures_of(form, path, text):
-    """Of the file that a command wrote, else of what it said. None: it has none."""
+    """Figures from the file that a command wrote, or else from its output; None if there are none."""
     try:
         content = Path(path).read_text("utf-8", "replace") if path else text
         return FORMS[form](content if form in ("csv", "smi") else json.loads(content))
@@ -207,7 +207,7 @@ def main():
     parser.add_argument("--kind")
     parser.add_argument("--name")
     parser.add_argument("--seconds", type=float, default=60)
-    parser.add_argument("--figures", help="a file that the command writes; without it, what the command says")
+    parser.add_argument("--figures", help="a file that the command writes; default: its output")
     parser.add_argument("--as", dest="form", choices=FORMS)
     parser.add_argument("command", nargs=argparse.REMAINDER)
     options = parser.parse_args()

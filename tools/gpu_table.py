@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""The tables of docs/gpu-results.md, from the JSON of the phases of gpu_check.sh.
+"""Writes the tables of docs/gpu-results.md from the JSON of the phases of gpu_check.sh.
 
 usage: gpu_table.py FILE.json... [--into docs/gpu-results.md]
 
-Prints Markdown. With --into it goes between the page's lines <!-- gpu_check --> and <!-- /gpu_check -->, in place of what is
-there; figures of the host in place of a GPU are not taken."""
+Prints Markdown. --into replaces the part of the page between the lines <!-- gpu_check --> and <!-- /gpu_check -->; figures
+of the emulation on the host are rejected."""
 
 import argparse
 import json
@@ -34,14 +34,14 @@ def shown(value):
 
 
 def machine(phases):
-    """GPU, driver: as nvidia-smi says, else as the probe does."""
+    """GPU and driver as reported by nvidia-smi, or else by the probe."""
     known = {f["name"]: f["value"] for phase in phases for e in phase["entries"] if e["kind"] in ("version", "probe")
              for f in e.get("figures", [])}
     return known.get("name") or known.get("gpu"), known.get("driver_version")
 
 
 def cases(entries):
-    """How many of each program ended how, then each that is neither ok nor skipped."""
+    """Number of cases per program and result, then each case that is neither ok nor skipped."""
     programs = sorted({e["program"] for e in entries})
     count = {(p, how): sum(e["program"] == p and e["how"] == how for e in entries) for p in programs for how in HOWS}
     used = [how for how in HOWS if any(count[p, how] for p in programs)]
@@ -50,17 +50,17 @@ def cases(entries):
     yield from rows(["program", *used], body)
     bad = [e for e in entries if e["how"] not in ("ok", "skipped", "no time")]
     if bad:
-        yield from rows(["case", "how", "seconds", "what it says"],
+        yield from rows(["case", "how", "seconds", "message"],
                         [[f"{e['program']}: {e['name']}", e["how"], e["seconds"], e["reason"]] for e in bad])
 
 
 def versions(entries):
-    yield from rows(["of", "what it says"], [[e["name"], "; ".join(e["text"].splitlines()) if e["how"] == "ok"
+    yield from rows(["of", "version"], [[e["name"], "; ".join(e["text"].splitlines()) if e["how"] == "ok"
                                               else f"{e['how']}: {e['reason']}"] for e in entries])
 
 
 def commands(entries):
-    """How each command ended, then its figures; a figure that is missing has its reason."""
+    """Result of each command, then its figures; a missing figure has a reason."""
     yield from rows(["what", "how", "seconds", "command"],
                     [[e["name"], e["how"] + (f": {e['reason']}" if e["reason"] else ""), e["seconds"],
                       f"`{e['command']}`" if e.get("command") else ""] for e in entries])
@@ -71,7 +71,7 @@ def commands(entries):
         yield from rows(["of", "what", "figure", "unit"], body)
 
 
-TITLES = {"version": "Versions", "smoke": "Three smoke cases", "case": "Tests, each case in a process of its own",
+TITLES = {"version": "Versions", "smoke": "Three smoke cases", "case": "Tests, each case in a separate process",
           "probe": "Launches, barriers, graphs, copies", "steps": "Steps of the programs", "profile": "Profiles",
           "peers": "PyTorch and JAX", "sanitizer": "compute-sanitizer", "stop": "Stopped early"}
 
@@ -79,7 +79,7 @@ TITLES = {"version": "Versions", "smoke": "Three smoke cases", "case": "Tests, e
 def lines(phases):
     gpu, driver = machine(phases)
     if any(phase["small"] for phase in phases):
-        yield "**The host in place of a GPU, small sizes: no figure here means anything.**"
+        yield "**Emulation on the host with small sizes: the figures are meaningless.**"
         yield ""
     yield f"{gpu or 'GPU not known'}, driver {driver or 'not known'}."
     yield ""
@@ -105,7 +105,7 @@ def main():
     if not options.into:
         return 0
     if any(phase["small"] for phase in phases):
-        print("gpu_table.py: these figures are of the host in place of a GPU: they do not go into a page", file=sys.stderr)
+        print("gpu_table.py: these figures are from the emulation on the host; run gpu_check.sh on a GPU", file=sys.stderr)
         return 1
     page = options.into.read_text("utf-8")
     if page.count(BEGIN) != 1 or page.count(END) != 1:

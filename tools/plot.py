@@ -1,9 +1,8 @@
 #!/usr/bin/env python3
 """Draws the loss and the metrics of training runs, from the reports that the example programs write with --report.
 
-One picture a call, one panel a value: training as a solid line, validation dashed; several reports in several colours.
-SVG is written by this script alone; PNG is the same picture, converted by rsvg-convert. Errors end with 1, a wrong
-command line with 2.
+Writes one picture with a panel per value: training as a solid line, validation dashed, one colour per report. The script
+writes SVG itself; PNG is converted from it by rsvg-convert. Exit code 1: error; 2: wrong command line.
 """
 import argparse
 import json
@@ -17,7 +16,7 @@ from xml.sax.saxutils import escape
 
 COLORS = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#5b4b8a", "#7a7a7a"]  # Okabe and Ito
 INK, GREY, GRID = "#1f2933", "#52606d", "#dde3ea"
-PANEL, SIDE, ABOVE, BELOW, GAP = (430, 270), 62, 44, 44, 24  # a panel's plot and the room around it
+PANEL, SIDE, ABOVE, BELOW, GAP = (430, 270), 62, 44, 44, 24  # size of a panel's plot and its margins
 
 
 class PlotError(Exception):
@@ -25,7 +24,7 @@ class PlotError(Exception):
 
 
 class Run:
-    """A report: its name, and for each value its curves, (training, validation), as lists of (x, y)."""
+    """A report: its name, and the curves (training, validation) of each value as lists of (x, y)."""
 
     def __init__(self, path, by_step):
         self.path = path
@@ -60,22 +59,22 @@ class Run:
         except OSError as error:
             raise PlotError(f"{path}: {error.strerror.lower()}; name a file that was written with --report") from None
         except ValueError as error:
-            raise PlotError(f"{path}: is no JSON ({error}); name a file that was written with --report") from None
+            raise PlotError(f"{path}: is not JSON ({error}); name a file that was written with --report") from None
         epochs = report.get("epochs") if isinstance(report, dict) else None
         if not isinstance(epochs, list) or not all(isinstance(epoch, dict) for epoch in epochs):
             why = f": it ends with the error '{report['error']}'" if isinstance(report, dict) and "error" in report else ""
-            raise PlotError(f"{path}: is no report of a training run, there are no 'epochs' in it{why}; name a file "
+            raise PlotError(f"{path}: is not a report of a training run, as it has no 'epochs'{why}; name a file "
                             "that was written with --report")
         return report
 
     def points(self, key, values, first):
         """None, NaN and infinity leave a gap."""
         if not isinstance(values, list):
-            raise PlotError(f"{self.path}: '{key}' is no list of numbers; name a file that was written with --report")
+            raise PlotError(f"{self.path}: '{key}' is not a list of numbers; name a file that was written with --report")
         found = []
         for x, value in enumerate(values, first):
             if value is not None and (isinstance(value, bool) or not isinstance(value, (int, float))):
-                raise PlotError(f"{self.path}: '{key}' holds {json.dumps(value)}, which is no number; name a file that "
+                raise PlotError(f"{self.path}: '{key}' holds {json.dumps(value)}, which is not a number; name a file that "
                                 "was written with --report")
             found.append((x, value if value is not None and math.isfinite(value) else None))
         return found if any(y is not None for _, y in found) else []
@@ -98,7 +97,7 @@ def text(x, y, what, size=12, color=GREY, anchor="middle", weight="normal"):
 
 
 def panel(left, top, name, runs):
-    """One value of all runs that have it."""
+    """The panel of a value, with the curves of all runs that have it."""
     (width, height), parts = PANEL, []
     curves = [(run, curve) for run in runs for curve in [run.curves.get(name)] if curve]
     points = [p for _, pair in curves for curve in pair for p in curve if p[1] is not None]
@@ -142,7 +141,7 @@ def panel(left, top, name, runs):
 
 
 def legend(runs, left, top):
-    """One line a curve: a stroke and what it is."""
+    """The legend: a stroke and a name per entry."""
     parts, x = [], left
     has_validation = any(curve[1] for run in runs for curve in run.curves.values())
     stems = [run.path.stem for run in runs]
@@ -166,12 +165,12 @@ def picture(runs):
     columns = min(2, len(names))
     rows = (len(names) + columns - 1) // columns
     (width, height), head = PANEL, 36
-    said, end = legend(runs, SIDE, 26)
+    legend_parts, end = legend(runs, SIDE, 26)
     whole = (max(columns * (SIDE + width) + GAP, end), head + rows * (ABOVE + height + BELOW) + 8)
     parts = [f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {whole[0]:g} {whole[1]:g}" width="{whole[0]:g}" '
              f'height="{whole[1]:g}" font-family="Helvetica, Arial, \'DejaVu Sans\', sans-serif">',
              f"<title>{escape(', '.join(names))}</title>",
-             f'<rect width="{whole[0]:g}" height="{whole[1]:g}" rx="8" fill="#ffffff"/>', *said]
+             f'<rect width="{whole[0]:g}" height="{whole[1]:g}" rx="8" fill="#ffffff"/>', *legend_parts]
     for i, name in enumerate(names):
         parts += panel(SIDE + (i % columns) * (SIDE + width), head + ABOVE + (i // columns) * (ABOVE + height + BELOW),
                        name, runs)
@@ -179,9 +178,9 @@ def picture(runs):
 
 
 def write(path, svg):
-    """Whole or not at all, so that a picture that was there is not lost to an error."""
+    """Writes the picture atomically, so that an error does not destroy an existing one."""
     if path.suffix.lower() not in (".svg", ".png"):
-        raise PlotError(f"{path}: a picture is .svg or .png, by the end of its name")
+        raise PlotError(f"{path}: the name of a picture must end in .svg or .png")
     temporary = path.with_name(path.name + f".{os.getpid()}")
     try:
         if path.suffix.lower() == ".svg":

@@ -176,7 +176,7 @@ def test_phase_a(folder):
     bad = pack(folder / "bad", {name: f"caught('cuda: error {i}')" for i, name in enumerate(SMOKE)})
     code, said, found, _ = phase(bad, "a")
     check("smoke cases that fail alike stop the phase",
-          code == 3 and not hows(found, "probe", "case") and "the smoke cases fail alike" in "".join(hows(found, "stop")))
+          code == 3 and not hows(found, "probe", "case") and "all smoke cases failed for the same reason" in "".join(hows(found, "stop")))
     check("they ran again in the checked mode", [("1" in e["text"].splitlines()[0]) for e in found if e["kind"] == "smoke"] == [
         False] * 3 + [True] * 3)
 
@@ -218,7 +218,7 @@ def test_phase_b(folder):
     check(f"kernels by ncu: {said[-900:]}", [(f["name"], f["value"]) for e in found if "ncu" in e["name"] for f in e["figures"]] == [
         ("0: a: gpu__time_duration.sum", 1234.5), ("1: b: gpu__time_duration.sum", 2)])
     check("profiles", [f["name"] for e in found if e["kind"] == "profile" and "ncu" not in e["name"] for f in e.get("figures", [])] == [
-        "a step that is not taken apart", "the sum of its calls", "an event, part of each call", "0 conv2d, forward",
+        "a step without profiling", "the sum of its calls", "an event, part of each call", "0 conv2d, forward",
         "0 conv2d, forward"])
     script(here / "bin/mnist_cuda", "#!/bin/sh\n:\n")
     _, _, found, _ = phase(here, "b")

@@ -137,7 +137,7 @@ def main():
                 must("our steps beside the peers'", figures["cnn-float32, ours: a step"]["value"] > 0, said)
                 must("a peer that is not there", figures["cnn-float32, pytorch-eager: a step"].get("reason"), said)
             else:
-                must("phase d", all(e["kind"] == "sanitizer" for e in entries) and "compute-sanitizer is not there" in said, said)
+                must("phase d", all(e["kind"] == "sanitizer" for e in entries) and "compute-sanitizer was not found" in said, said)
         out = root / "work/out"
         large = [f.name for f in out.iterdir() if f.stat().st_size > 16 << 20]
         must(f"files that cannot come back: {large}", not large)

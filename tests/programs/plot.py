@@ -107,16 +107,16 @@ class Plot(contract.Case):
         good = self.write("good.json", {"epochs": [{"loss": 2}, {"loss": 1}]})
         for name, arguments, says in (
             ("absent", ["nowhere.json"], "nowhere.json: no such file"),
-            ("no JSON", [self.write("x.json", "loss: 1")], "x.json: is no JSON"),
-            ("a list", [self.write("y.json", [1])], "y.json: is no report of a training run"),
-            ("other JSON", [self.write("z.json", {"a": 1})], "z.json: is no report of a training run"),
+            ("no JSON", [self.write("x.json", "loss: 1")], "x.json: is not JSON"),
+            ("a list", [self.write("y.json", [1])], "y.json: is not a report of a training run"),
+            ("other JSON", [self.write("z.json", {"a": 1})], "z.json: is not a report of a training run"),
             ("an error", [self.write("e.json", {"error": "no data"})], "ends with the error 'no data'"),
             ("no epoch", [self.write("n.json", {"epochs": []})], "no finished epoch"),
             ("a text", [self.write("t.json", {"epochs": [{"loss": "low"}]})], "'loss' holds \"low\""),
             ("no number", [self.write("f.json", '{"epochs": [{"loss": NaN}]}')], "no number to draw"),
             ("no steps", [good, "--steps"], "no steps"),
-            ("steps", [self.write("s.json", {"epochs": [], "step_loss": 3}), "--steps"], "'step_loss' is no list"),
-            ("kind", [good, "-o", "a.jpg"], "a.jpg: a picture is .svg or .png"),
+            ("steps", [self.write("s.json", {"epochs": [], "step_loss": 3}), "--steps"], "'step_loss' is not a list"),
+            ("kind", [good, "-o", "a.jpg"], "a.jpg: the name of a picture must end in .svg or .png"),
             ("folder", [good, "-o", "none/a.svg"], "none/a.svg: no such file"),
         ):
             with self.subTest(name):
