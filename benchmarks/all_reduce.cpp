@@ -1,22 +1,22 @@
 /// \file
-/// The all-reduce of a ThreadGroup beside what the memory allows, measured in turn in one run.
+/// Compares the all-reduce of a ThreadGroup with the speed of memory, in turn, in one run.
 ///
 /// In the all-reduce of N threads over n floats, each thread owns n/N elements: it reads them in
 /// all N buffers, adds, and writes the sums to all N. Before each operation every thread writes its
-/// whole buffer, as backward does, so the other parts of it come from that thread's caches; then
-/// all start together, each bound to a core of its own as long as there is one (`--unbound`: the
-/// system places them). A time is from the first begin to the last end. Rows:
+/// whole buffer, as backward does, so others read it from that thread's caches. Then all start
+/// together, each bound to its own core if there are enough (`--unbound`: the system places them).
+/// A time is from the first start to the last end. Rows:
 ///
 /// - `memcpy`: the bound. Each thread copies its part of each buffer to the next buffer (the last
-///   to the first), 4 KB of all of them in turn: as many bytes read and written, each cache line
-///   fetched once and between the same caches. Nothing is added, nobody waits.
-/// - `memcpy, whole`: the same bytes, one whole part after the other: the second copy reads what
-///   the first has written. A weaker bound where a part is larger than a core's cache.
-/// - `sum alone`: the additions of the all-reduce without its two meetings.
-/// - `all-reduce, spins S`: ThreadGroup with `.spins = S`. What it has over `sum alone` is waiting.
+///   to the first), 4 KB of each in turn: as many bytes read and written, each cache line fetched
+///   once and between the same caches, without additions and waits.
+/// - `memcpy, whole`: the same bytes, one whole part after the other, so that the second copy reads
+///   the bytes that the first has written. A weaker bound if a part is larger than a core's cache.
+/// - `sum alone`: the additions of the all-reduce without its two barriers.
+/// - `all-reduce, spins S`: ThreadGroup with `.spins = S`. Its time over `sum alone` is waiting.
 ///
-/// `share` is the median of `memcpy` over the row's. One thread has nothing to exchange: its rows
-/// are the clock's.
+/// `share` is the median of `memcpy` divided by the row's. A single thread exchanges nothing, so
+/// its rows show the clock's overhead.
 #include <fmt/format.h>
 #include <algorithm>
 #include <array>
@@ -61,14 +61,14 @@ class Buffers {
   void fill(std::size_t r) {
     for (std::size_t i = 0; i < n_; ++i) data_[r][i] = static_cast<float>(r + 1);
   }
-  /// Whether buffer r holds the sum over all members of what `fill` wrote.
+  /// Whether buffer r holds the sum of the values that `fill` wrote to all buffers.
   bool is_summed(std::size_t r) const {
     const auto sum = static_cast<float>(data_.size() * (data_.size() + 1) / 2);
     return std::all_of(data_[r], data_[r] + n_, [&](float v) { return v == sum; });
   }
   float* of(std::size_t r) const { return data_[r]; }
 
-  /// The part of thread r, as ThreadGroup cuts it: whole cache lines.
+  /// The part of thread r, as in ThreadGroup: whole cache lines.
   ls::Slice part(std::size_t r) const {
     const ls::Slice lines = ls::slice_of((n_ + line - 1) / line, data_.size(), r);
     const std::size_t first = lines.first * line, end = std::min(n_, first + lines.count * line);
@@ -92,7 +92,7 @@ struct Row {
   measure::Samples us;
 };
 
-/// False if a sum was wrong.
+/// Measures and prints all rows. \returns false if a sum was wrong.
 bool measure_size(const Options& options, std::size_t members, std::size_t n) {
   Buffers buffers(members, n);
   std::vector<Row> rows{{"memcpy", {}}, {"memcpy, whole", {}}, {"sum alone", {}}};
@@ -145,19 +145,19 @@ bool measure_size(const Options& options, std::size_t members, std::size_t n) {
 
 int main(int argc, char** argv) {
   Options options;
-  CLI::App app("The all-reduce of threads beside memcpy of as many bytes", "all_reduce");
+  CLI::App app("Compares the all-reduce of threads with memcpy of as many bytes", "all_reduce");
   app.add_option("--threads", options.threads, "numbers of threads")
       ->delimiter(',')
       ->check(CLI::Range(1, 64));
   app.add_option("--floats", options.sizes, "numbers of elements")
       ->delimiter(',')
       ->check(CLI::Range(1, 1 << 28));
-  app.add_option("--spins", options.spins, "looks before a member sleeps")
+  app.add_option("--spins", options.spins, "polls before a member sleeps")
       ->delimiter(',')
       ->check(CLI::Range(0, 1 << 30));
   app.add_option("--rounds", options.rounds, "operations of each kind")
       ->check(CLI::Range(1, 1 << 30));
-  app.add_flag("!--unbound", options.binds, "leave the threads to the system's scheduler");
+  app.add_flag("!--unbound", options.binds, "do not bind the threads to cores");
   CLI11_PARSE(app, argc, argv);
 
   fmt::print("{}; {} rounds\n", measure::machine(), options.rounds);
@@ -170,5 +170,5 @@ int main(int argc, char** argv) {
         std::fputs("all_reduce: a sum is wrong\n", stderr);
         return 1;
       }
-  fmt::print("other processes took {:.0f} % of the cores\n", neighbours.percent());
+  fmt::print("other processes used {:.0f} % of the cores\n", neighbours.percent());
 }

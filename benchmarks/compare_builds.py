@@ -1,22 +1,22 @@
 #!/usr/bin/env python3
-"""Runs a benchmark of two builds in turn and says whether the second one is slower.
+"""Runs a benchmark of two builds in turn and reports whether the second one is slower.
 
 BEFORE and AFTER are build folders (with bin/BENCHMARK), or git revisions, which are built in
-build/compare/<commit> with the release preset's flags. What follows BENCHMARK goes to it.
+build/compare/<commit> with the release preset's flags. Arguments after BENCHMARK are passed on.
 
-  benchmarks/compare_builds.py v1.0 build/release beside_peers --model mlp
+  benchmarks/compare_builds.py v1.0 build/release peer_workloads --model mlp
   benchmarks/compare_builds.py --rounds 30 HEAD~1 HEAD step_overhead
 
 Each round runs before, after and before again, in an order that changes from round to round, so
-that a change of the machine's load meets both. A figure of a benchmark is
+that a change of the machine's load affects both. A figure of a benchmark is
 
-- each benchmark's real time of Google Benchmark's JSON (it is asked for with `layers`),
-- the median of "step_ms" in a last line of JSON, as the programs beside the peers print,
+- each benchmark's real time in Google Benchmark's JSON (requested for `layers`),
+- the median of "step_ms" in a last line of JSON, as printed by the programs of run.py,
 - the number before "us" of each line "NAME median X us".
 
 Per figure it prints the ratio after/before: the median over the rounds, the ratio of the minima,
 and the 95 % interval of the median by bootstrap. The noise is the same interval of before/before,
-two runs of one program: what a ratio of this machine says if nothing was changed. A figure is
+two runs of one program: the ratios that this machine shows if nothing was changed. A figure is
 slower if its median is beyond --threshold and its whole interval lies above 1 and above the
 interval of the noise. Exit code: 1 if a figure is slower, 2 if nothing could be compared, else 0.
 """
@@ -51,10 +51,10 @@ def parse():
     add("before", help="build folder or git revision")
     add("after", help="build folder or git revision")
     add("benchmark", help="a program of benchmarks/")
-    add("arguments", nargs=argparse.REMAINDER, help="of the benchmark")
+    add("arguments", nargs=argparse.REMAINDER, help="arguments of the benchmark")
     add("--rounds", type=positive, default=15)
-    add("--threshold", type=float, default=1.03, help="ratio that is still fine (1.03)")
-    add("--cpus", type=positive, default=1, help="bind each run to so many CPUs (1)")
+    add("--threshold", type=float, default=1.03, help="largest acceptable ratio (1.03)")
+    add("--cpus", type=positive, default=1, help="number of CPUs to bind each run to (1)")
     add("--lock", type=Path, help="hold an exclusive lock (flock) of this file during each round")
     add("--json", type=Path, help="write every figure to this file")
     options = parser.parse_args()
@@ -85,7 +85,7 @@ def program_of(build, benchmark):
         execute(["cmake", "--build", str(folder), "--target", benchmark], cpus)
     program = folder / "bin" / benchmark
     if not program.is_file():
-        raise Failed(f"there is no {program}; build it first")
+        raise Failed(f"{program} does not exist; build it first")
     return program
 
 
@@ -109,7 +109,7 @@ def run(program, options):
         arguments = ["--benchmark_format=json", *arguments]
     found = figures(execute([str(program), *arguments], options.cpus))
     if not found:
-        raise Failed(f"{program} prints no figure that is known; see --help")
+        raise Failed(f"{program} prints no known figure; see --help")
     return found
 
 
@@ -121,7 +121,7 @@ def interval(logs, seed=1):
 
 
 def compare(before, after, again):
-    """What is said of a figure, from its times in each round: before, after, before again."""
+    """The verdict on a figure, from its times in each round: before, after, before again."""
     own = [math.log(a / math.sqrt(b * c)) for b, a, c in zip(before, after, again)]
     null = [math.log(c / b) for b, c in zip(before, again)]
     return {

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What a program that uses lockstep costs to compile: seconds and peak memory, as a table.
+"""Measures the cost of compiling programs that use lockstep: seconds and peak memory, as a table.
 
 Compiles the given programs (default: examples/quickstart.cpp) and generated stacks of layers to an
 object file, with each compiler. A stack of n layers alternates Dense and ReLU; 'equal' repeats
@@ -10,9 +10,9 @@ exists, else only -Iinclude.
 Seconds are wall time, CPU seconds are user and system time of compiler and children; both are the
 smallest of --repeat runs. MB (10^6 bytes) is the peak resident size of the largest process.
 
-With three sizes of stacks or more it says whether the cost grows at most linearly: whether the
-largest takes at most the user seconds that the line through the two below it says, and a fifth for
-the spread of the figures; that of one compilation is larger, so take --repeat 3.
+With at least three sizes of stacks it reports whether the cost grows at most linearly: whether the
+largest takes at most the user seconds that a line through the two below it predicts, plus a fifth
+for the spread of the figures; a single compilation spreads more, so use --repeat 3.
 """
 
 import argparse
@@ -167,7 +167,7 @@ def growth_lines(options, rows):
                             if (key := (f"{count} layers, {kind}", compiler)) in cost})
             if found:
                 met = "met" if found <= SPREAD else "MISSED"
-                yield (f"{compiler}, {kind}: the largest takes {found:.2f} of what a line says; "
+                yield (f"{compiler}, {kind}: the largest takes {found:.2f} of the linear prediction; "
                        f"at most linear: {met}.")
 
 
@@ -181,7 +181,7 @@ def main():
     compilers = [name for name in options.compilers if shutil.which(name)]
     for name in options.compilers:
         if name not in compilers:
-            print(f"compile_cost.py: {name} is not installed and is left out", file=sys.stderr)
+            print(f"compile_cost.py: {name} is not installed, so it is skipped", file=sys.stderr)
     rows = []
     with tempfile.TemporaryDirectory() as folder:
         sources = [(path.stem, path) for path in options.programs]

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """User seconds and peak memory of the compiler for three programs, in both forms of the library, as rows of the table in
-docs/performance.md: the median of --repeat runs, in turn. MB are 10^6 bytes. A * marks what is above its bound."""
+docs/performance.md: the median of --repeat runs, in turn. MB are 10^6 bytes. A * marks a figure above its bound."""
 import argparse
 import statistics
 import tempfile

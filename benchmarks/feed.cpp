@@ -1,15 +1,16 @@
 /// \file
-/// What data cost a step: the tutorials' CNN inside `fit`, on three feeds in turn.
+/// Measures the cost of loading data per step: the tutorials' CNN inside `fit`, on three feeds in
+/// turn.
 ///
-/// - `one batch`: as many floats as a batch has, again and again: nothing to choose or to scale.
-/// - `feed`: 60,000 images of bytes, shuffled, scaled, and gathered by the thread that trains.
-/// - `prefetch`: the same, two batches ahead in a thread of its own.
+/// - `one batch`: the floats of one batch, repeated: nothing to select or scale.
+/// - `feed`: 60,000 byte images, shuffled, scaled and gathered by the thread that trains.
+/// - `prefetch`: the same, two batches ahead in a separate thread.
 ///
-/// `data us` is the time of a step in which nothing is computed: fetching the batch, callbacks and
-/// logs, in the caller's thread. `share` is its part of the step; `over one batch` is how much
-/// longer the step is than on one batch, which sees also the core that the other thread takes.
-/// `alone` is what the feed takes without a model; so are `images`, the 128 images of a step of
-/// ResNet-56 on CIFAR-10, and `augmented`, the same with the recipe of its tutorial and cutout.
+/// `data us` is the part of a step without computation: fetching the batch, callbacks and logs, in
+/// the caller's thread. `share` is its share of the step; `over one batch` is how much longer the
+/// step is than on one batch, which includes the effect of the other thread's core use. `alone` is
+/// the feed's time without a model, as are `images`, the 128 images of a step of ResNet-56 on
+/// CIFAR-10, and `augmented`, the same with its tutorial's augmentation and cutout.
 ///
 /// Usage: feed [--threads N] [--batch N] [--rounds N] [--steps N] [--warmup N]
 #include <fmt/format.h>
@@ -55,7 +56,7 @@ struct Row {
   }
 };
 
-/// What each batch of a pass of `feed` takes in the thread that asks for it.
+/// Time per batch of a pass of `feed`, in the consumer's thread.
 template <class D>
 Samples batches_of(const D& feed) {
   Samples samples;
@@ -71,7 +72,7 @@ Samples batches_of(const D& feed) {
   return samples;
 }
 
-/// One core may take 5 % of a step of 400 ms for a batch of 128 images of (32, 32, 3).
+/// Bound: one core may spend 5 % of a 400 ms step on a batch of 128 images of (32, 32, 3).
 void print_augmentation() {
   constexpr std::size_t count = 12'800;
   std::vector<std::uint8_t> bytes(count * 3072);
@@ -94,7 +95,7 @@ void print_augmentation() {
 int main(int argc, char** argv) {
   Options o;
   o.rounds = 20;
-  CLI::App app("What data cost a step", "feed");
+  CLI::App app("Cost of loading data per step", "feed");
   app.add_option("--threads", o.threads)->check(CLI::Range(1, 1024));
   o.add_to(app);
   CLI11_PARSE(app, argc, argv);
@@ -125,7 +126,7 @@ int main(int argc, char** argv) {
       alone.add(measure::micros(measure::Clock::now() - begin));
     }
   }
-  fmt::print("other processes took {:.0f} % of the cores\n", neighbours.percent());
+  fmt::print("other processes used {:.0f} % of the cores\n", neighbours.percent());
   fmt::print("{:12} {:>9} {:>9} {:>9} {:>9} {:>12} {:>12}\n", "", "step us", "min", "data us",
              "share", "over one", "of minima");
   for (const Row* row : {&one, &plain, &prefetched}) row->print(one);

@@ -1,11 +1,11 @@
 /// \file
-/// The machine's float32 peak, measured: multiply-adds on registers only, in as many threads as
-/// asked for. A benchmark's share of peak is its FLOP/s over this figure from the same run.
+/// Measures the machine's float32 peak: multiply-adds on registers only, in the given number of
+/// threads. A benchmark's share of peak is its FLOP/s divided by this figure from the same run.
 ///
-/// The widest instruction set that the processor has is chosen at run time. A loop keeps 12
+/// Uses the processor's widest vector instruction set, chosen at run time. A loop keeps 12
 /// accumulators, more than latency times units (4 x 2) on today's cores, and its operands fit into
 /// the 16 registers of AVX2. A multiply-add counts as two operations. All threads start together,
-/// a round's time is that of the slowest, and the best of the rounds is printed.
+/// a round's time is that of the slowest thread, and the best round is printed.
 ///
 /// Usage: fma_peak [--threads N] [--seconds S]   prints {"gflops": x, "isa": "...", "threads": N}
 
@@ -27,7 +27,7 @@
 #endif
 
 /// Defines `name(iterations, value)`: 12 x iterations multiply-adds on vectors of `bytes` bytes.
-/// A macro, since neither templates nor lambdas hand the target attribute down to their vectors.
+/// A macro, since neither templates nor lambdas apply the target attribute to their vectors.
 #define FMA_PEAK_LOOP(name, isa, bytes)                                                        \
   FMA_PEAK_TARGET(isa) float name(long iterations, float value) {                              \
     using Vector = float __attribute__((vector_size(bytes)));                                  \
@@ -91,9 +91,9 @@ struct Options {
   double seconds = 1;
 };
 
-/// GFLOP/s of one round; the threads spin until all of them run. NaN when a sum is wrong.
+/// GFLOP/s of one round; threads spin until all have started. NaN if a sum is wrong.
 double measure(const Loop& loop, int threads, long iterations) {
-  // Each accumulator goes to 0.5, the fixed point of a -> a * 0.5 + 0.25, and stays there.
+  // Each accumulator converges to 0.5, the fixed point of a -> a * 0.5 + 0.25.
   const float expected = 0.5f * static_cast<float>(accumulators * loop.lanes);
   const volatile float one = 1;  // hides the constants from the optimizer
   std::atomic<int> waiting{threads};
@@ -148,7 +148,7 @@ int main(int count, char** arguments) {
     return 2;
   }
   const Loop loop = widest();
-  // A short round wakes the core and says how many iterations fill a round's time.
+  // A short round wakes the core and determines how many iterations fill a round.
   constexpr long probe = 2'000'000;
   const double speed = measure(loop, options.threads, probe);
   const double per_iteration = 2.0 * accumulators * loop.lanes * options.threads;
@@ -158,7 +158,7 @@ int main(int count, char** arguments) {
   for (int round = 0; round < rounds; ++round) {
     const double gflops = measure(loop, options.threads, iterations);
     if (std::isnan(gflops)) {
-      std::fputs("fma_peak: a sum is wrong, so the loop did not do its work\n", stderr);
+      std::fputs("fma_peak: a sum is wrong, so the loop was not executed\n", stderr);
       return 1;
     }
     best = std::max(best, gflops);

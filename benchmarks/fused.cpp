@@ -1,13 +1,14 @@
 /// \file
-/// Fused kernels of the CPU device beside what a plan without them runs, in turn, in one run. A
-/// kernel stays while its ratio is at least 1.2 on a shape that a model uses.
+/// Compares fused kernels of the CPU device with the kernels that a plan without them runs, in
+/// turn, in one run. A fused kernel is kept if its ratio is at least 1.2 on a shape that a model
+/// uses.
 ///
-/// - `pooled`: Conv2D, ReLU and MaxPooling2D in one pass, beside oneDNN's convolution with ReLU,
+/// - `pooled`: Conv2D, ReLU and MaxPooling2D in one pass, against oneDNN's convolution with ReLU,
 ///   our loops for its weight gradient, and our pooling. No gradient of the images.
-/// - `dense`: forward, backward and SGD's update of a dense layer with ReLU, on one thread, beside
-///   oneDNN's and an update behind them. Ours has the gradient of x over x.
-/// - `cross-entropy`: softmax, loss and gradient in one pass, beside oneDNN's softmax and a loop.
-/// - `update`: the optimizer's pass over the tutorials' network, beside the plain loop.
+/// - `dense`: forward, backward and SGD's update of a dense layer with ReLU, on one thread, against
+///   oneDNN's with an update after them. Ours writes the gradient of x over x.
+/// - `cross-entropy`: softmax, loss and gradient in one pass, against oneDNN's softmax and a loop.
+/// - `update`: the optimizer's pass over the tutorials' network, against a plain loop.
 ///
 /// Usage: fused [--threads N] [--batch N] [--rounds N] [--vectors BYTES]
 #include <fmt/format.h>
@@ -40,7 +41,7 @@ struct Options {
   std::size_t vectors = detail::longest_vectors();
 };
 
-/// Memory of the device, filled with numbers of both signs.
+/// Device memory, filled with positive and negative numbers.
 class Memory {
  public:
   explicit Memory(Cpu::Context& context) : context_(context) {}
@@ -69,7 +70,7 @@ class Memory {
   std::vector<std::pair<std::byte*, std::size_t>> blocks_;
 };
 
-/// Ours and theirs in turn. The first call of each turn warms the caches, and is left out.
+/// Times ours and theirs in turn. The first call of each turn warms the caches and does not count.
 template <class Ours, class Theirs>
 void compare(const std::string& what, const Options& options, double flops, const Ours& ours,
              const Theirs& theirs) {
@@ -229,7 +230,7 @@ void update(const char* name, const O& optimizer, const Options& options) {
       [&] { Kernel<Op, Reference<float>>::update(op, {plain_context, size, w, g, slots, {}}); });
 }
 
-/// Beside oneDNN's softmax and a loop that takes the loss and the gradient from it.
+/// Compared with oneDNN's softmax and a loop that computes loss and gradient from its result.
 void crossentropy(int classes, const Options& options) {
   auto context = Cpu{.threads = options.threads}.open(1, 0);
   const auto scope = context.scope();
@@ -281,11 +282,11 @@ void crossentropy(int classes, const Options& options) {
 
 int main(int argc, char** argv) {
   Options options;
-  CLI::App app{"Fused kernels beside the kernels that they replace"};
+  CLI::App app{"Fused kernels compared with the kernels that they replace"};
   app.add_option("--threads", options.threads)->check(CLI::Range(1, 1024));
   app.add_option("--batch", options.batch)->check(CLI::Range(1, 1 << 16));
   app.add_option("--rounds", options.rounds)->check(CLI::Range(1, 1 << 20));
-  app.add_option("--vectors", options.vectors, "bytes; at most those of the processor")
+  app.add_option("--vectors", options.vectors, "bytes; at most the processor's vector width")
       ->check(CLI::IsMember(
           std::vector<std::size_t>{0, detail::vector_bytes, detail::longest_vectors()}));
   CLI11_PARSE(app, argc, argv);

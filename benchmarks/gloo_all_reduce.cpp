@@ -1,12 +1,11 @@
 /// \file
-/// The all-reduce of a GlooGroup between processes on this machine, beside Gloo's own, measured in
-/// turn in one run.
+/// Compares the all-reduce of a GlooGroup between processes on this machine with Gloo's, in turn,
+/// in one run.
 ///
-/// N processes over loopback, each bound to a core as long as there is one. Before each operation
-/// every process writes its whole buffer, as backward does; then all meet at a line in shared
-/// memory and start. A time is from the first begin to the last end; `cpu us` is what all
-/// processes and the threads of Gloo took for one operation, which says more on a busy machine.
-/// Rows:
+/// N processes over loopback, each bound to a core if there are enough. Before each operation every
+/// process writes its whole buffer, as backward does; then all meet at a barrier in shared memory
+/// and start. A time is from the first start to the last end; `cpu us` is the CPU time of all
+/// processes and Gloo's threads per operation, which is more reliable on a busy machine. Rows:
 ///
 /// - `GlooGroup`: lockstep::GlooGroup::all_reduce.
 /// - `gloo ring`, `gloo bcube`: gloo::allreduce over the same kind of connections.
@@ -49,7 +48,7 @@ struct Options {
 constexpr std::size_t max_processes = 16, rows = 3;
 const char* const names[rows] = {"GlooGroup", "gloo ring", "gloo bcube"};
 
-/// What the processes share: a line where they meet, and when each began and ended.
+/// State in shared memory: a barrier, and each process' start and end.
 struct Shared {
   explicit Shared(std::size_t processes) : line(processes) {}
 
@@ -76,7 +75,7 @@ double cpu_micros() {
   return static_cast<double>(t.tv_sec) * 1e6 + static_cast<double>(t.tv_nsec) / 1e3;
 }
 
-/// What one process does. False if a sum was wrong.
+/// Body of each process. \returns false if a sum was wrong.
 bool measure_rank(const Options& options, const std::string& folder, Shared& shared,
                   std::size_t rank, std::size_t size) {
   if (options.binds) measure::bind_to_core(rank);
@@ -139,7 +138,7 @@ bool measure_size(const Options& options, std::size_t size) {
 
 int main(int argc, char** argv) {
   Options options;
-  CLI::App app("The all-reduce of a GlooGroup beside Gloo's own", "gloo_all_reduce");
+  CLI::App app("Compares the all-reduce of a GlooGroup with Gloo's", "gloo_all_reduce");
   app.add_option("--processes", options.processes, "numbers of processes")
       ->delimiter(',')
       ->check(CLI::Range(std::size_t{2}, max_processes));
@@ -148,7 +147,7 @@ int main(int argc, char** argv) {
       ->check(CLI::Range(1, 1 << 28));
   app.add_option("--rounds", options.rounds, "operations of each kind")
       ->check(CLI::Range(1, 1 << 30));
-  app.add_flag("!--unbound", options.binds, "leave the processes to the system's scheduler");
+  app.add_flag("!--unbound", options.binds, "do not bind the processes to cores");
   CLI11_PARSE(app, argc, argv);
 
   fmt::print("{}; {} rounds\n", measure::machine(), options.rounds);

@@ -1,11 +1,11 @@
 /// \file
-/// Times the kernels of the CPU device, one at a time, on the layers of the tutorials' MNIST
-/// program and of ResNet-56 (its 3 x 3 convolutions by the shape of their images, a normalization),
-/// random changes of CIFAR-10's images and layers of larger image networks at batch 64, and
-/// oneDNN's own primitives for some of them. Arguments of a benchmark: threads.
-/// `--benchmark_filter=Conv` picks some. peers/layers.py puts PyTorch's ops and the roofline beside
-/// them, from the counters: floating-point operations, and the bytes of all that a pass must read
-/// and write once. `copy` copies as many bytes as the first layer's features have.
+/// Times single kernels of the CPU device, at batch 64, on the layers of the tutorials' MNIST
+/// program and of ResNet-56 (its 3 x 3 convolutions by image shape, a normalization), on
+/// augmentations of CIFAR-10's images, and on layers of larger image networks; also oneDNN's
+/// primitives for some of them. Argument of a benchmark: threads. `--benchmark_filter=Conv` selects
+/// some. peers/layers.py adds PyTorch's ops and the roofline, computed from the counters:
+/// floating-point operations, and the bytes that a pass must read and write once. `copy` copies as
+/// many bytes as the first layer's features have.
 #include <benchmark/benchmark.h>
 
 #include <cstddef>
@@ -32,7 +32,7 @@ struct Alone {
   void all_gather(const std::byte*, std::size_t, std::byte*) {}
 };
 
-/// Memory of the device for one kernel, filled with numbers that make no kernel's work easier.
+/// Device memory for one kernel, filled with numbers that speed up no kernel.
 class Bench {
  public:
   explicit Bench(int threads) : context(Cpu{.threads = threads}.open(1, 0)) {}
@@ -60,7 +60,7 @@ class Bench {
 
 enum class Timed { forward, backward, backward_without_dx };
 
-void say(benchmark::State& state, double operations, double bytes) {
+void set_counters(benchmark::State& state, double operations, double bytes) {
   using benchmark::Counter;
   state.counters["flop"] = operations;
   state.counters["bytes"] = bytes;
@@ -118,7 +118,8 @@ void run(benchmark::State& state, const O& op, std::size_t in, std::size_t weigh
   const std::size_t read_again = (K::keeps_x ? in : 0) + (K::keeps_y ? out : 0);
   const std::size_t elements = count * (back ? out + dx + read_again : in + out) +
                                weights * (back ? (pass == Timed::backward ? 2 : 1) : 1);
-  say(state, operations, static_cast<double>(elements * sizeof(float) + count * K::saved(op)));
+  set_counters(state, operations,
+               static_cast<double>(elements * sizeof(float) + count * K::saved(op)));
 }
 
 template <class O>
@@ -158,7 +159,7 @@ void copy(benchmark::State& state, std::size_t size) {
     });
     benchmark::ClobberMemory();
   }
-  say(state, 0, static_cast<double>(2 * size * sizeof(float)));
+  set_counters(state, 0, static_cast<double>(2 * size * sizeof(float)));
 }
 
 }  // namespace

@@ -1,6 +1,6 @@
 /// \file
-/// What the benchmarks of threads and processes share: samples, a common start, the head of a
-/// report.
+/// The shared part of benchmarks with threads and processes: samples, a common start, the header of
+/// a report.
 #pragma once
 
 #include <sched.h>
@@ -27,7 +27,7 @@ inline double micros(Clock::duration d) {
   return std::chrono::duration<double, std::micro>(d).count();
 }
 
-/// Times of one thing, in microseconds.
+/// Samples of a time, in microseconds.
 class Samples {
  public:
   void add(double us) { values_.push_back(us); }
@@ -61,9 +61,9 @@ inline void bind_to_core(std::size_t thread) {
     }
 }
 
-/// All threads leave `wait` together. They spin, so that no wake-up enters a measured time; with
-/// more threads than cores they give the core away while they spin, else only after a long time:
-/// the scheduler takes it for an offer to come after others later, within the measured time.
+/// A barrier for starting threads together. Threads spin, so that no measured time includes a
+/// wake-up. With more threads than cores they yield while they spin, otherwise only after a long
+/// time: the scheduler may make a thread that yielded wait later, within the measured time.
 class StartLine {
  public:
   explicit StartLine(std::size_t threads) : threads_(threads) {}
@@ -73,20 +73,19 @@ class StartLine {
       arrived_.store(0, std::memory_order_relaxed);
       starts_.store(start + 1, std::memory_order_release);
     } else {
-      for (int looks = 0; starts_.load(std::memory_order_acquire) == start; ++looks)
-        if (looks >= looks_) std::this_thread::yield();
+      for (int polls = 0; starts_.load(std::memory_order_acquire) == start; ++polls)
+        if (polls >= most_polls_) std::this_thread::yield();
     }
   }
 
  private:
   std::size_t threads_;
-  int looks_ = threads_ <= std::thread::hardware_concurrency() ? 100'000 : 0;
+  int most_polls_ = threads_ <= std::thread::hardware_concurrency() ? 100'000 : 0;
   alignas(64) std::atomic<std::size_t> arrived_{0};
   alignas(64) std::atomic<std::uint64_t> starts_{0};
 };
 
-/// Time of an operation that several threads do together: from the first that begins to the last
-/// that ends.
+/// Time of an operation of several threads, from the first start to the last end.
 class Together {
  public:
   explicit Together(std::size_t threads) : line_(threads), begin_(threads), end_(threads) {}
@@ -118,8 +117,9 @@ class Together {
   std::vector<Mark> begin_, end_;
 };
 
-/// How much of the machine went to other processes while this object lived, in per cent: what says
-/// whether the figures of a run mean something. Children count as own once they were waited for.
+/// Share of the machine's CPU time that other processes used during this object's lifetime, in per
+/// cent: a high share makes the figures of a run meaningless. Child processes count as own after
+/// they have been waited for.
 class Neighbours {
  public:
   double percent() const {
@@ -157,7 +157,7 @@ class Neighbours {
   Ticks before_ = ticks();
 };
 
-/// "2 cores, load 0.10 0.20 0.30": figures of a busy machine say little.
+/// "2 cores, load 0.10 0.20 0.30": a busy machine makes figures unreliable.
 inline std::string machine() {
   std::ifstream file("/proc/loadavg");
   std::string one = "?", five = "?", fifteen = "?";

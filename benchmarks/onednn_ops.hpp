@@ -1,8 +1,7 @@
 /// \file
-/// oneDNN's own primitives for the layers of layers.cpp, as its user would make them: images in
-/// NHWC, weights in the layout that oneDNN likes best, ReLU as a post-op where it can be one.
-/// Through the C++ interface of oneDNN, and nothing of lockstep's but the numbers of an op, so that
-/// the two have no code in common.
+/// oneDNN's primitives for the layers of layers.cpp, as a user of oneDNN would call them: images in
+/// NHWC, weights in oneDNN's preferred layout, ReLU as a post-op where possible. Uses oneDNN's C++
+/// interface, and of lockstep only the ops' numbers, so that the two share no code.
 #pragma once
 
 #include <cstddef>
@@ -19,7 +18,7 @@ namespace onednn_ops {
 
 using dnnl::memory;
 
-/// Version 2 goes through a descriptor of the operation.
+/// oneDNN 2 needs an operation descriptor; oneDNN 3 does not.
 #if DNNL_VERSION_MAJOR >= 3
 #define ONEDNN_DATA(md) md, md
 template <class P, class... A>
@@ -45,7 +44,7 @@ typename P::primitive_desc describe_backward(const dnnl::engine& engine, const H
 #endif
 }
 
-/// Primitives that run one after the other.
+/// A sequence of primitives.
 class Chain {
  public:
   Chain() = default;
@@ -56,7 +55,7 @@ class Chain {
   }
 
   const dnnl::engine& engine() const { return engine_; }
-  /// Memory of this layout, filled with numbers of both signs.
+  /// Memory of this layout, filled with positive and negative numbers.
   memory filled(const memory::desc& desc) const {
     memory made(desc, engine_);
     auto* const values = static_cast<float*>(made.get_data_handle());
@@ -95,7 +94,7 @@ inline dnnl::primitive_attr with_relu(bool relu) {
   return attr;
 }
 
-/// dx from dy, and from y or x, of a function of single elements.
+/// Backward of an element-wise function: dx from dy and from y or x.
 inline void add_eltwise(Chain& chain, dnnl::algorithm which, const memory::desc& md, bool backward,
                         const memory& from, const memory& dy, const memory& to) {
   using dnnl::eltwise_backward, dnnl::eltwise_forward;
@@ -117,7 +116,7 @@ inline Chain eltwise(dnnl::algorithm which, std::size_t size, memory::dim count,
   return chain;
 }
 
-/// Forward: x to y. Backward: dy to dx. Workspace: what forward says of the winners.
+/// Forward: x to y. Backward: dy to dx. The workspace holds the maxima's positions from forward.
 inline void add_pool(Chain& chain, const lockstep::Pooling2DWindow& w, bool maximum,
                      memory::dim count, bool backward, const memory& from, const memory& to) {
   using dnnl::pooling_backward, dnnl::pooling_forward;
@@ -139,7 +138,7 @@ inline void add_pool(Chain& chain, const lockstep::Pooling2DWindow& w, bool maxi
   if (!backward)
     return chain.add(pooling_forward(forward),
                      {{DNNL_ARG_SRC, from}, {DNNL_ARG_DST, to}, {DNNL_ARG_WORKSPACE, winners}});
-  Chain before(chain.engine());  // fills the winners
+  Chain before(chain.engine());  // writes the workspace
   before.add(pooling_forward(forward), {{DNNL_ARG_SRC, chain.filled(in)},
                                         {DNNL_ARG_DST, chain.filled(out)},
                                         {DNNL_ARG_WORKSPACE, winners}});
@@ -162,7 +161,7 @@ inline Chain pool(const lockstep::Pooling2DWindow& w, bool maximum, memory::dim 
   return chain;
 }
 
-/// Normalization by the statistics of the batch, with gamma and beta.
+/// Batch normalization with gamma and beta.
 inline Chain batch_normalization(const lockstep::BatchNormalizationOp& op, memory::dim count,
                                  bool backward) {
   using dnnl::batch_normalization_backward, dnnl::batch_normalization_forward;
@@ -176,7 +175,7 @@ inline Chain batch_normalization(const lockstep::BatchNormalizationOp& op, memor
       {DNNL_ARG_SRC, chain.filled(x)},   {DNNL_ARG_DST, chain.filled(x)},
       {DNNL_ARG_MEAN, chain.filled(c)},  {DNNL_ARG_VARIANCE, chain.filled(c)},
       {DNNL_ARG_SCALE, chain.filled(c)}, {DNNL_ARG_SHIFT, chain.filled(c)}};
-  Chain before(chain.engine());  // makes the statistics
+  Chain before(chain.engine());  // computes the statistics
   (backward ? before : chain).add(batch_normalization_forward(pd), arguments);
   if (!backward) return chain;
   before();
@@ -191,8 +190,8 @@ inline Chain batch_normalization(const lockstep::BatchNormalizationOp& op, memor
   return chain;
 }
 
-/// A convolution, with ReLU and pooling behind it where they are given. Backward makes the gradient
-/// of the weights, and that of the images if it is wanted.
+/// A convolution, optionally followed by ReLU and pooling. Backward computes the gradient of the
+/// weights, and of the images if requested.
 inline Chain convolution(const lockstep::Conv2DOp& op, bool relu,
                          const lockstep::Pooling2DWindow* pooling, memory::dim count, bool backward,
                          bool wants_dx) {
@@ -247,7 +246,7 @@ inline Chain convolution(const lockstep::Conv2DOp& op, bool relu,
   return chain;
 }
 
-/// Backward makes both gradients.
+/// A dense layer. Backward computes both gradients.
 inline Chain dense(const lockstep::DenseOp& op, bool relu, memory::dim count, bool backward) {
   using dnnl::inner_product_backward_data, dnnl::inner_product_backward_weights,
       dnnl::inner_product_forward;

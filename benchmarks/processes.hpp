@@ -1,6 +1,6 @@
 /// \file
-/// What the benchmarks of several processes on this machine share: starting them, memory and lines
-/// where they meet, a folder for their addresses.
+/// The shared part of benchmarks with several processes on this machine: starting them, shared
+/// memory and barriers, a folder for their addresses.
 #pragma once
 
 #include <pthread.h>
@@ -36,7 +36,7 @@ namespace measure {
   throw std::runtime_error(what + ": " + std::strerror(errno));
 }
 
-/// A T that this process shares with those that it forks later.
+/// A T in memory shared with processes forked later.
 template <class T>
 class Shared {
  public:
@@ -44,7 +44,7 @@ class Shared {
   explicit Shared(Arguments&&... arguments) {
     void* const memory =
         mmap(nullptr, sizeof(T), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    if (memory == MAP_FAILED) fail("no shared memory");
+    if (memory == MAP_FAILED) fail("cannot map shared memory");
     value_ = new (memory) T(std::forward<Arguments>(arguments)...);
   }
   Shared(const Shared&) = delete;
@@ -56,8 +56,8 @@ class Shared {
   T* value_;
 };
 
-/// Processes meet here asleep, so that who is done first takes no core from the threads of the
-/// others. In shared memory.
+/// A barrier of processes, in shared memory. Waiting processes sleep, so that the first to arrive
+/// takes no core from the threads of the others.
 class SleepingLine {
  public:
   explicit SleepingLine(std::size_t processes) {
@@ -72,7 +72,7 @@ class SleepingLine {
   pthread_barrier_t line_;
 };
 
-/// Goes with its owner, and all that is in it.
+/// A temporary folder, removed with its contents by the destructor.
 class TemporaryFolder {
  public:
   explicit TemporaryFolder(const std::string& name)
@@ -91,7 +91,7 @@ class TemporaryFolder {
   std::string path_;
 };
 
-/// A store in a folder: a key is a file.
+/// A key-value store in a folder: each key is a file.
 class FolderStore : public lockstep::GlooStore {
  public:
   explicit FolderStore(const std::string& folder) : store_(folder) {}
@@ -107,8 +107,8 @@ class FolderStore : public lockstep::GlooStore {
   gloo::rendezvous::FileStore store_;
 };
 
-/// body(rank) in each of `count` new processes, which end with this one, and after `seconds` at the
-/// latest. True if it returned true in all; if one fails the others are killed.
+/// Runs body(rank) in each of `count` new processes, which end with this one, and after `seconds`
+/// at the latest. \returns whether body returned true in all; if one fails, the others are killed.
 template <class Body>
 bool in_processes(std::size_t count, const Body& body, unsigned seconds = 300) {
   std::fflush(stdout);
@@ -116,7 +116,7 @@ bool in_processes(std::size_t count, const Body& body, unsigned seconds = 300) {
   std::vector<pid_t> children;
   for (std::size_t rank = 0; rank < count; ++rank) {
     const pid_t child = fork();
-    if (child < 0) fail("a process cannot be started");
+    if (child < 0) fail("cannot start a process");
     if (child == 0) {
       prctl(PR_SET_PDEATHSIG, SIGKILL);
       if (getppid() != parent) _exit(1);

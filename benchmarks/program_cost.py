@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""What an example program costs beside its steps: time to its first step, and memory.
+"""Measures the cost of an example program apart from its steps: time to its first step, and memory.
 
 Starts build/release/bin/mnist with one step (and --data, if given), several times:
 
-- start: seconds from before the process is made until it has ended, after reading its data, one
-  step and its report. So an upper bound of the time to the first step.
+- start: seconds from before the process is created until it has ended, after reading its data, one
+  step and its report: an upper bound of the time to the first step.
 - memory: the largest resident size of a run of --steps steps, in MB (10^6 bytes).
 
 Both bounds are printed: 0.3 s, 150 MB. Exit code 1 if one is missed.
@@ -71,13 +71,13 @@ def main():
         print(f"program_cost.py: {error}", file=sys.stderr)
         return 2
     start = statistics.median(starts)
-    said = [(f"start to the end of one step: median {start:.3f} s, {min(starts):.3f} to "
+    verdicts = [(f"start to the end of one step: median {start:.3f} s, {min(starts):.3f} to "
              f"{max(starts):.3f}; at most {SECONDS} s", start <= SECONDS),
             (f"peak resident size of {options.steps} steps: {peak:.0f} MB; at most {MEGABYTES} MB",
              peak <= MEGABYTES)]
-    for what, met in said:
+    for what, met in verdicts:
         print(f"{what}: {'met' if met else 'MISSED'}")
-    return 0 if all(met for _, met in said) else 1
+    return 0 if all(met for _, met in verdicts) else 1
 
 
 if __name__ == "__main__":

@@ -1,21 +1,21 @@
 /// \file
-/// The tutorials' CNN on `Mirrored<Cpu>` with one thread a replica: strong scaling (one global
-/// batch for all replicas), weak scaling (a batch for each), and where the time of a step goes
+/// The tutorials' CNN on `Mirrored<Cpu>` with one thread per replica: strong scaling (one global
+/// batch for all replicas), weak scaling (a batch for each), and the phases of a step
 /// (seed_step.hpp).
 ///
-/// All configurations take their turn in each round, inside `fit`; a round's first steps are left
-/// out. Rows, with the model's batch B (`--batch`):
+/// All configurations run in turn in each round, inside `fit`; a round's first steps do not count.
+/// Rows, with the model's batch B (`--batch`):
 ///
 /// - `one device`: OneDevice, one thread, batch B: T1.
 /// - `strong N`, `weak N`: Mirrored, N replicas, global batch B and N B. `speed-up` is T1/T and N
 ///   T1/T.
 /// - `split N`, `apart N`: N independent one-device models in N threads at once, batch B/N and B,
-///   which wait for nothing and exchange nothing: what the machine itself leaves of strong and weak
-///   scaling. Only as long as each has a core: otherwise they would not run at once.
+///   without waits and exchanges: the machine's own limit on strong and weak scaling. Only if each
+///   has a core: otherwise they would not run at the same time.
 ///
-/// Then the terms of the bounds for two replicas: P is the optimizer's pass alone over as many
-/// parameters, R the exchange of as many bytes alone by two replicas that start together, each
-/// taken in turn with the steps.
+/// Then the terms of the bounds for two replicas: P is the optimizer's pass over as many
+/// parameters, R the exchange of as many bytes by two replicas that start together. Both are
+/// measured alone, in turn with the steps.
 #include <fmt/format.h>
 #include <algorithm>
 #include <array>
@@ -56,7 +56,7 @@ Mirrored mirrored(std::size_t replicas, bool bound) {
   return strategy;
 }
 
-/// `count` one-device models in as many threads at once.
+/// Runs `count` one-device models in as many threads at the same time.
 std::vector<Step> run_apart(std::size_t count, const measure::Images& data, std::size_t batch,
                             const measure::Turns& turns) {
   std::vector<std::vector<Step>> found(count);
@@ -89,7 +89,8 @@ class Terms {
     two_.each([&](const ls::ReplicaContext<ls::Cpu>& r) {
       std::vector<float>& gradients = gradients_[r.local];
       for (int i = 0; i < samples; ++i) {
-        std::fill(gradients.begin(), gradients.end(), 1.0f);  // as backward leaves them
+        std::fill(gradients.begin(), gradients.end(),
+                  1.0f);  // written by this core, as after backward
         together_.time(r.local, exchange, [&] {
           std::array<double, 6> sums{};
           r.exchange.finish(gradients.data(), size, sums.data(), sums.size());
@@ -112,8 +113,8 @@ class Terms {
 
 int main(int argc, char** argv) {
   Options o;
-  CLI::App app("Scaling of Mirrored<Cpu>, one thread a replica", "scaling");
-  app.add_option("--replicas", o.replicas, "from 1 to so many")->check(CLI::Range(1, 64));
+  CLI::App app("Scaling of Mirrored<Cpu>, one thread per replica", "scaling");
+  app.add_option("--replicas", o.replicas, "maximum number of replicas")->check(CLI::Range(1, 64));
   o.add_to(app);
   app.add_flag("--bound", o.bound, "bind each replica of Mirrored to its share of the cores");
   CLI11_PARSE(app, argc, argv);
@@ -152,7 +153,7 @@ int main(int argc, char** argv) {
     terms.measure();
   }
 
-  fmt::print("other processes took {:.0f} % of the cores\n", neighbours.percent());
+  fmt::print("other processes used {:.0f} % of the cores\n", neighbours.percent());
   table.print();
   if (o.replicas >= 2) measure::print_bounds("replicas", table, terms.update, terms.exchange, 1.8);
 }

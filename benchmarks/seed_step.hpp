@@ -1,19 +1,18 @@
 /// \file
-/// What the benchmarks of scaling share: the tutorials' CNN inside `fit`, where the time of its
-/// steps goes, and the bounds on two replicas.
+/// The shared part of the scaling benchmarks: the tutorials' CNN inside `fit`, the phases of its
+/// steps, and the bounds on two replicas.
 ///
-/// A step lasts from the end of one to the end of the next, so nothing of `fit` is left out. Its
+/// A step lasts from the end of the previous step to its own end, so all of `fit` counts. The
 /// phases, in microseconds and as shares of a step, are means over the replicas of a process and
-/// over those steps that last no longer than the median. They are taken without touching the
-/// library, by a strategy around the strategy, an exchange around its exchange and a metric around
-/// Accuracy, and add up to the step:
+/// over the steps that last at most the median. They are measured without changing the library, by
+/// wrappers of the strategy, its exchange and Accuracy, and add up to the step:
 ///
 /// - `wake`: from the call of Session::each to the replica's start in its thread;
 /// - `forward`: clearing, forward, loss and metric;
-/// - `backward`: without the `post` of buckets, a column of its own;
+/// - `backward`: without posting buckets, which is the column `post`;
 /// - `exchange`: from the end of backward to the summed gradients;
 /// - `update`: reading the sums, and the optimizer's pass;
-/// - `join`: from this replica's end to the return of Session::each, so also waiting for others;
+/// - `join`: from this replica's end to the return of Session::each, including the wait for others;
 /// - `rest`: data, callbacks, logs, in the caller's thread.
 #pragma once
 
@@ -41,7 +40,7 @@ namespace measure {
 
 namespace ls = lockstep;
 
-/// Of the command line.
+/// Options of the command line.
 struct Turns {
   static constexpr std::size_t max_steps = 10'000;
 
@@ -72,17 +71,17 @@ struct Step {
   Phases phase{};
 };
 
-/// What one replica did when, in a step.
+/// Time stamps of one replica in a step.
 struct alignas(64) Marks {
   Clock::time_point start, scored, backward_end, exchanged, end;
   Clock::duration posting{};
   bool trains = false;
 };
 
-/// Of the replica that the calling thread computes.
+/// The marks of the calling thread's replica.
 inline thread_local Marks* marks = nullptr;
 
-/// The training steps of a model.
+/// Records the training steps of a model.
 class Recorder {
  public:
   std::vector<Marks> replica;
@@ -170,7 +169,7 @@ struct Timed {
   Session open() const { return {inner, recorder}; }
 };
 
-/// Accuracy, which is computed after the loss, with a mark at its end.
+/// Accuracy, which is computed after the loss, with a time stamp at its end.
 struct TimedAccuracyOp {
   ls::AccuracyOp<std::int32_t> inner;
 };
@@ -203,7 +202,7 @@ ModelOn<S> model_on(const Timed<S>& strategy) {
 }
 inline OneDevice one_device() { return {.on = {.threads = 1}}; }
 
-/// Random examples, as many as MNIST has.
+/// Random examples, 60,000 as in MNIST.
 inline auto images(std::size_t count = 60'000) {
   constexpr std::size_t size = 28 * 28;
   std::vector<std::uint8_t> pixels(count * size);
@@ -217,13 +216,13 @@ inline auto images(std::size_t count = 60'000) {
 }
 using Images = decltype(images());
 
-/// The steps of one call of fit on batches, without the first ones.
+/// The steps of one call of fit, without the warm-up steps.
 template <class S, class Batches>
 std::vector<Step> fit_batches(ModelOn<S>& model, Recorder& recorder, const Batches& data,
                               const Turns& turns) {
   const std::size_t count = turns.warmup + turns.steps;
   recorder.steps.clear();
-  recorder.steps.reserve(count + 1);  // several replicas exchange once more at the epoch's end
+  recorder.steps.reserve(count + 1);  // several replicas exchange again at the end of the epoch
   model.fit(data, {.epochs = 1, .steps_per_epoch = count, .progress = ls::ProgressStyle::none});
   const auto first = recorder.steps.begin() + static_cast<std::ptrdiff_t>(turns.warmup);
   return {first, first + static_cast<std::ptrdiff_t>(turns.steps)};
@@ -246,7 +245,7 @@ struct Row {
     for (const Step& step : steps) s.add(step.us);
     return s;
   }
-  /// Of one of `rounds` rounds.
+  /// Runs one of `rounds` rounds.
   Samples times_in(std::size_t round, std::size_t rounds) const {
     Samples s;
     const std::size_t n = steps.size() / rounds;
@@ -271,7 +270,7 @@ struct Row {
   }
 };
 
-/// All rows, which take their turn in each round; the first is one device.
+/// All rows, measured in turn in each round; the first is one device.
 struct Table {
   std::vector<Row> rows;
   std::size_t rounds = 0;
@@ -289,13 +288,13 @@ struct Table {
     fmt::print("\n");
     for (const Row& row : rows) row.print(rows[0].times().median());
   }
-  /// Of the row of this name.
+  /// Step times of the row of this name.
   Samples times(std::string_view name) const {
     for (const Row& row : rows)
       if (row.name == name) return row.times();
     return {};
   }
-  /// The same, of some rounds.
+  /// The same, of the given rounds only.
   Samples times(std::string_view name, const std::vector<std::size_t>& of_rounds) const {
     Samples s;
     for (const Row& row : rows)
@@ -305,7 +304,7 @@ struct Table {
   }
 };
 
-/// P: the optimizer's pass alone over as many parameters.
+/// P: the optimizer's pass over as many parameters, measured alone.
 class UpdateAlone {
  public:
   void add_to(Samples& samples) {
@@ -325,10 +324,10 @@ class UpdateAlone {
 
 inline const char* verdict(bool is_met) { return is_met ? "met" : "MISSED"; }
 
-/// The bounds on two replicas, with T1 the step of one device, P its optimizer's pass alone and R
-/// the exchange of as many bytes alone. Of medians, of minima, and of the medians of those rounds
-/// in which two models that share nothing were at least 1.9 times as fast as one: in the others the
-/// machine did not have two whole cores.
+/// The bounds on two replicas: T1 is the step of one device, P its optimizer's pass alone, R the
+/// exchange of as many bytes alone. Checked on medians, on minima, and on medians of the rounds in
+/// which two independent models were at least 1.9 times as fast as one: in other rounds the machine
+/// did not have two free cores.
 inline void print_bounds(const char* whose, const Table& table, const Samples& update,
                          const Samples& exchange, double least_weak) {
   fmt::print("\ntwo {}, us\n", whose);

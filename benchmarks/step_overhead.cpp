@@ -1,6 +1,6 @@
-// What a step costs outside of kernels: three Dense(1) on one thread, inside fit, so that the
-// kernels do next to nothing. Prints the time of a step for two devices, and of the same fit
-// without metric.
+// Measures the overhead of a step outside of kernels: three Dense(1) on one thread, inside fit, so
+// that the kernels do almost nothing. Prints the time of a step for two devices, and of the same
+// fit without a metric.
 #include <fmt/format.h>
 #include <algorithm>
 #include <chrono>

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""What one unit of the build costs to compile: user CPU seconds and peak memory.
+"""Measures the cost of compiling one unit of the build: user CPU seconds and peak memory.
 
 Takes the command of the first object whose path matches a regular expression (default: ResNet-56
 of examples/cifar10.cpp in float32) from compile_commands.json of a build folder, gives it
---optimize for its own -O, and compiles it --repeat times; the object is thrown away. User seconds
+--optimize instead of its -O, and compiles it --repeat times; the object is deleted. User seconds
 are those of the compiler and its children, MB (10^6 bytes) the peak resident size of the largest
 process.
 
@@ -60,7 +60,7 @@ def unit(entries, pattern):
 
 
 def changed(words, optimize, target):
-    """The command with another object, and `optimize` in the place of each -O."""
+    """The command with another object, and `optimize` instead of each -O."""
     words = [word for word in words if not re.fullmatch("-O([0-9sgz]|fast)?", word)]
     words[words.index("-o") + 1] = str(target)
     return [words[0], optimize, *words[1:]]
@@ -100,9 +100,9 @@ def main():
           f"| {megabytes:.0f} |")
     print(f"\n{options.optimize}, {options.repeat} compilations; load average "
           f"{os.getloadavg()[0]:.1f} at the end. {first_line([words[0], '--version'])}")
-    said = list(verdict_lines(options.optimize, seconds, megabytes))
-    print("\n".join(said))
-    return 1 if any("MISSED" in line for line in said) else 0
+    verdicts = list(verdict_lines(options.optimize, seconds, megabytes))
+    print("\n".join(verdicts))
+    return 1 if any("MISSED" in line for line in verdicts) else 0
 
 
 if __name__ == "__main__":

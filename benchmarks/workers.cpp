@@ -1,26 +1,26 @@
 /// \file
 /// The tutorials' CNN on `MultiWorkerMirrored<Cpu>`: two processes of one thread each on this
-/// machine, joined as lockstep-run joins them. What they gain, where the time of a step goes
-/// (seed_step.hpp), what heartbeats cost, and how long a job takes to its first step.
+/// machine, joined as lockstep-run joins them. Measures their speed-up, the phases of a step
+/// (seed_step.hpp), the cost of heartbeats, and the time from a job's start to its first step.
 ///
-/// All configurations take their turn in each round, inside `fit`; a round's first steps are left
-/// out. Rows, with the model's batch B (`--batch`), over the steps of all processes that train:
+/// All configurations run in turn in each round, inside `fit`; a round's first steps do not count.
+/// Rows, with the model's batch B (`--batch`), over the steps of all processes that train:
 ///
 /// - `one device`: OneDevice, one thread, batch B, in one process while the other sleeps: T1.
 /// - `strong 2`, `weak 2`: MultiWorkerMirrored, global batch B and 2 B. `speed-up` is T1/T and 2
 ///   T1/T.
-/// - `split 2`, `apart 2`: a one-device model in each process, batch B/2 and B, which have nothing
-///   to do with each other: what the machine itself leaves of strong and weak scaling.
+/// - `split 2`, `apart 2`: an independent one-device model in each process, batch B/2 and B: the
+///   machine's own limit on strong and weak scaling.
 ///
-/// Then the terms of the bounds: P is the optimizer's pass alone over as many parameters, R the
-/// all-reduce of as many bytes by a GlooGroup of the two processes alone, which have just written
-/// them and start together; from the first begin to the last end. Each is taken in turn with the
-/// steps.
+/// Then the terms of the bounds: P is the optimizer's pass over as many parameters, R the
+/// all-reduce of as many bytes by a GlooGroup of the two processes, which have just written them
+/// and start together, from the first start to the last end. Both are measured alone, in turn with
+/// the steps.
 ///
-/// `heartbeats` is the processor time of the rendezvous' threads as a share of the time of
-/// one long `fit`, agreement at its start included. `start-up` is the time from before a job's
-/// first process is started to the end of the last one's first step, of global batch B, for jobs of
-/// one worker and of four in turn.
+/// `heartbeats` is the CPU time of the rendezvous' threads as a share of the time of one long
+/// `fit`, including the agreement at its start. `start-up` is the time from before a job's first
+/// process is started to the end of the last process' first step, with global batch B, for jobs of
+/// one and of four workers in turn.
 #include <fmt/format.h>
 #include <algorithm>
 #include <array>
@@ -69,7 +69,7 @@ struct Options : measure::Turns {
 
 constexpr std::size_t processes = 2;
 
-/// What the processes share.
+/// State in shared memory.
 struct Shared {
   measure::SleepingLine line{processes};
   measure::StartLine start{processes};
@@ -79,7 +79,7 @@ struct Shared {
   std::array<double, processes> beat_share{};
 };
 
-/// As lockstep-run sets it for a worker.
+/// The environment that lockstep-run gives a worker.
 ls::Environment environment_of(const LocalJob& job, std::size_t rank) {
   return [variables = job.variables(rank)](const std::string& name) -> std::optional<std::string> {
     for (const auto& [key, value] : variables)
@@ -100,7 +100,8 @@ class Terms {
     if (rank_ == 0)
       for (int i = 0; i < samples; ++i) one_.add_to(update);
     for (int i = 0; i < samples; ++i) {
-      std::fill(gradients_.begin(), gradients_.end(), 1.0f);  // as backward leaves them
+      std::fill(gradients_.begin(), gradients_.end(),
+                1.0f);  // written by this core, as after backward
       std::array<double, 6> sums{};
       shared_.line.wait();
       shared_.start.wait();
@@ -128,10 +129,10 @@ class Terms {
   measure::UpdateAlone one_;
 };
 
-/// The processor time of the rendezvous' threads: control and log.
+/// CPU time of the rendezvous' threads: control and log.
 class ControlThreads {
  public:
-  /// Outside of `fit` they are the only threads that take no signals.
+  /// Outside of `fit`, they are the only threads that block signals.
   ControlThreads() {
     for (const auto& entry : std::filesystem::directory_iterator("/proc/self/task")) {
       std::ifstream file(entry.path() / "status");
@@ -146,7 +147,7 @@ class ControlThreads {
     }
     if (clocks_.size() != 2)
       throw std::runtime_error(
-          fmt::format("{} threads take no signals; two were expected", clocks_.size()));
+          fmt::format("{} threads block signals; expected two", clocks_.size()));
   }
   double micros() const {
     double sum = 0;
@@ -159,13 +160,14 @@ class ControlThreads {
   }
 
  private:
-  /// Linux' clock of a thread, as pthread_getcpuclockid makes it, here of one that is not ours.
+  /// Bits of Linux' CPU clock of a thread; pthread_getcpuclockid needs a pthread_t, which another
+  /// thread's owner keeps.
   static constexpr unsigned per_thread = 6;
 
   std::vector<clockid_t> clocks_;
 };
 
-/// What one of the two processes does.
+/// Body of each of the two processes.
 class Worker {
  public:
   Worker(const Options& options, const LocalJob& job, const std::string& folder, Shared& shared,
@@ -202,7 +204,7 @@ class Worker {
   }
 
  private:
-  /// All processes begin `part` together; rank 0 gets the steps of all.
+  /// Runs `part` in all processes, which start together; rank 0 gets the steps of all.
   template <class Part>
   std::vector<Step> together(const Part& part) {
     shared_.line.wait();
@@ -253,7 +255,7 @@ class Worker {
   measure::Table table_;
 };
 
-/// A worker of a job as the environment describes it: says when its first step has ended.
+/// A worker of the job that the environment describes; prints when its first step has ended.
 void run_first_step(const Options& o) {
   const Timed<MultiWorker> strategy{{.on = {.threads = 1}}};
   auto model = measure::model_on(strategy);
@@ -326,9 +328,10 @@ int main(int argc, char** argv) {
   Options o;
   CLI::App app("Two processes of MultiWorkerMirrored<Cpu>, one thread each", "workers");
   o.add_to(app);
-  app.add_option("--beat-steps", o.beat_steps, "of the fit that shows what heartbeats cost")
+  app.add_option("--beat-steps", o.beat_steps,
+                 "steps of the fit that measures the cost of heartbeats")
       ->check(CLI::Range(std::size_t{1}, Options::max_steps));
-  app.add_option("--starts", o.starts, "of jobs, to their first step; 0: leave them out")
+  app.add_option("--starts", o.starts, "number of jobs started to measure start-up; 0: none")
       ->check(CLI::Range(0, 1000));
   app.add_flag("--bound", o.bound, "bind each process to a core");
   app.add_flag("--first-step", o.first_step)->group("");
@@ -350,7 +353,7 @@ int main(int argc, char** argv) {
     });
     if (!is_right) return 1;
     if (o.starts > 0) measure_starts(o);
-    fmt::print("other processes took {:.0f} % of the cores\n", neighbours.percent());
+    fmt::print("other processes used {:.0f} % of the cores\n", neighbours.percent());
   } catch (const std::exception& e) {
     std::fputs(fmt::format("workers: {}\n", e.what()).c_str(), stderr);
     return 1;

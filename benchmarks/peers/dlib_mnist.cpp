@@ -1,7 +1,7 @@
 /// \file
-/// The peers' work in dlib, as a C++ user writes it: dnn_trainer for training, the network called
-/// with a range for outputs. Built by setup.sh with dlib's BLAS, OpenBLAS. dlib scales bytes to
-/// [0, 1) itself and needs no accuracy while it trains.
+/// The peers' workload in dlib, as a C++ user writes it: dnn_trainer for training, the network
+/// called with a range for outputs. Built by setup.sh with OpenBLAS. dlib itself scales bytes to
+/// [0, 1) and computes no accuracy during training.
 #include <dlib/dnn.h>
 #include <dlib/revision.h>
 
@@ -55,7 +55,7 @@ void run(const peer::Options& options, const Solver& solver) {
         }
         trainer.train_one_step(x, y);
       }
-      trainer.get_net();  // waits for the step that its own thread computes
+      trainer.get_net();  // waits for the step that dlib's thread computes
       trainer.get_average_loss();
       chunks.end();
     }

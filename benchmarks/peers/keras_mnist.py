@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The peers' work in Keras on TensorFlow, by `fit`, `evaluate` and `predict`.
+"""The peers' workload in Keras on TensorFlow, by `fit`, `evaluate` and `predict`.
 
 The tutorials' CNN has SGD(0.001), the MLP Adam(0.001). Keras' defaults stay, so the step is a tf.function; --jit compiles it with XLA.
 """
@@ -24,7 +24,7 @@ except ImportError as error:
 
 
 class TimeChunks(keras.callbacks.Callback):
-    """An epoch is a chunk. There is no hook for each step, so that Keras waits for none."""
+    """An epoch is a chunk. No per-step hook, so that Keras does not wait for each step."""
 
     def __init__(self, chunks):
         super().__init__()

@@ -1,4 +1,4 @@
-"""What the programs of Keras on TensorFlow share: the models and their data."""
+"""The shared part of the programs of Keras on TensorFlow: the models and their data."""
 
 import keras
 import numpy

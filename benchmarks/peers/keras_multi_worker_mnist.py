@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """The seed step in several processes of TensorFlow: MultiWorkerMirroredStrategy, RING.
 
---batch is the global batch, of which each worker takes its part. Keras 3's `fit` does not take the
-batches of this strategy (TensorFlow 2.21, Keras 3.15), so this is the custom loop of TensorFlow's
+--batch is the global batch, divided among the workers. Keras 3's `fit` does not accept the batches
+of this strategy (TensorFlow 2.21, Keras 3.15), so this is the custom loop of TensorFlow's
 guide on Keras' layers: a tf.function for each step.
 """
 

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Each kernel of the seed step beside oneDNN's primitive, PyTorch's op, and the roofline.
+"""Compares each kernel of the seed step with oneDNN's primitive, PyTorch's op, and the roofline.
 
 Each round runs the machine's peak, benchmarks/layers (ours and oneDNN's) and pytorch_layers.py in
 turn; a figure is the median of the rounds. The roofline is the longer of two times: the kernel's
 floating-point operations at the peak of the run, and the bytes of all that it must read and write
-once at the speed at which as many bytes as the first features are copied. The copy comes from the
-third cache where there is a large one, and what lies in the second one may be faster than it.
+once at the speed of copying as many bytes as the first features have. On a machine with a large L3
+cache the copy runs there, so a kernel whose data fit into L2 may be faster than the roofline.
 """
 
 import argparse
@@ -39,12 +39,12 @@ def parse():
 
 
 def roofline(flop, size, gflops, gigabytes):
-    """Microseconds of so many operations or so many bytes, whichever is longer."""
+    """Microseconds of these operations or these bytes, whichever is longer."""
     return max(flop / gflops, size / gigabytes) * 1e-3
 
 
 def read_layers(text, threads):
-    """Of Google Benchmark's JSON: entries by name, those of so many threads."""
+    """Entries of Google Benchmark's JSON by name, for this number of threads."""
     end = f"/{threads}/real_time"
     return {entry["name"].removesuffix(end): entry for entry in json.loads(text)["benchmarks"]
             if entry["name"].endswith(end)}

@@ -1,5 +1,5 @@
 /// \file
-/// The peers' work in LibTorch, as a C++ user writes it: the loop of pytorch_model.py.
+/// The peers' workload in LibTorch, as a C++ user writes it: the loop of pytorch_model.py.
 /// Built by setup.sh against the libraries of PyPI's torch.
 #include <torch/torch.h>
 

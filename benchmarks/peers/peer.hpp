@@ -1,6 +1,6 @@
 /// \file
-/// What the C++ programs beside run.py share, ours and the peers', as support.py for those in
-/// Python: command line, data, the rule of time and the result line. Standard library only.
+/// The shared part of run.py's C++ programs, ours and the peers', as support.py is for Python:
+/// command line, data, timing and the result line. Uses the standard library only.
 #pragma once
 
 #include <sched.h>
@@ -87,7 +87,7 @@ inline Options parse(int argc, char** argv) {
   return o;
 }
 
-/// Random bytes in MNIST's shape: the speed of a step does not depend on the pictures.
+/// Random bytes in MNIST's shape: the speed of a step does not depend on the images.
 struct Digits {
   std::vector<std::uint8_t> images = std::vector<std::uint8_t>(examples * pixels);
   std::vector<std::int32_t> labels = std::vector<std::int32_t>(examples);
@@ -100,7 +100,7 @@ struct Digits {
   }
 };
 
-/// Times chunks: begin() before the first step, end() when the results are there.
+/// Times chunks: call begin() before the first step, end() when the results are on the host.
 class Chunks {
  public:
   void begin() { start_ = Clock::now(); }
@@ -108,7 +108,7 @@ class Chunks {
     const std::chrono::duration<double, std::milli> time = Clock::now() - start_;
     milliseconds_.push_back(time.count() / chunk);
   }
-  /// Prints the JSON line; the warm-up chunks are left out. `versions` is JSON: "\"torch\": \"2\"".
+  /// Prints the JSON line, without the warm-up chunks. `versions` is JSON: "\"torch\": \"2\"".
   void report(const std::string& program, const Options& o, const std::string& versions) const {
     std::vector<double> timed(milliseconds_.begin() + static_cast<std::ptrdiff_t>(o.warmup / chunk),
                               milliseconds_.end());

@@ -25,7 +25,7 @@ add("--seeds", default="1,2,3", help="separated by commas (1,2,3)")
 add("--depth", type=int, choices=(20, 56), default=20)
 add("--epochs", type=support.positive, default=3)
 add("--batch", type=support.positive, default=128)
-add("--steps", type=int, default=0, help="end an epoch after so many steps, to try the program")
+add("--steps", type=int, default=0, help="end an epoch after this many steps, to try the program")
 add("--threads", type=support.positive, default=1)
 add("--merge", type=Path, help="write the runs of all seeds into this file, rounded")
 add("--lock", type=Path, help="hold a shared lock (flock) of this file during each step, so that "
@@ -136,7 +136,7 @@ def write(path, content):
 
 
 def merged(runs):
-    """What the runs have in common, and the figures of each; seconds are left out."""
+    """The options common to all runs, and the figures of each, without seconds."""
     common = {key: runs[0][key] for key in ("torch", "depth", "batch")}
     for run in runs:
         if {key: run[key] for key in common} != common:

@@ -1,8 +1,7 @@
 #!/usr/bin/env python3
 """The seed step in several processes of PyTorch: DistributedDataParallel over Gloo.
 
-The model and the loop of pytorch_mnist.py; --batch is the global batch, of which each rank takes
-its part. Loss and accuracy are summed over the ranks once for each chunk.
+The model and the loop of pytorch_mnist.py; --batch is the global batch, divided among the ranks. Loss and accuracy are summed over the ranks once for each chunk.
 """
 
 import sys

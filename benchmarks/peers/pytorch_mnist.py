@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The peers' work in PyTorch, as its user writes it: the tutorials' CNN with SGD(0.001), or the MLP
+"""The peers' workload in PyTorch, as its user writes it: the tutorials' CNN with SGD(0.001), or the MLP
 with Adam(0.001)."""
 
 import sys

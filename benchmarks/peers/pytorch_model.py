@@ -1,4 +1,4 @@
-"""What the programs of PyTorch share: the models, their data, and the loops of work."""
+"""The shared part of the programs of PyTorch: the models, their data, and the loops."""
 
 import numpy
 import torch

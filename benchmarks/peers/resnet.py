@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""The step of the CIFAR-10 tutorial's ResNet: `cifar10` beside PyTorch, time and memory.
+"""Compares `cifar10` with PyTorch on the CIFAR-10 tutorial's ResNet: step time and memory.
 
 Each round runs every program once for each thread count, in turn (A B C A B C ...), bound to as
 many CPUs as it has threads. A program makes --steps steps on images of bytes that it standardizes;
 the first half of them warm up. The figure of a round is the median of the others. Memory is the
-peak resident size of the process, and for PyTorch also without what its import takes.
+peak resident size of the process, for PyTorch also without the memory of its import.
 """
 
 import argparse

@@ -10,9 +10,9 @@ MultiWorkerMirroredStrategy with RING.
 
 Each round runs the machine's peak, every program once (A B C A B C ...), and the peak again, so
 that a change of the machine's load meets all of them. A round in which a peak is below 0.9 of the
-best one does not count: another program had a part of the machine. Every program is bound to as many CPUs as it has threads
-in all and is timed by the rule of support.py: chunks of 50 steps inside the training loop. The
-figure of a round is the median of its chunks. How FLOPs and cliffs are counted says tables.py.
+best one does not count: another program used a part of the machine. Every program is bound to as
+many CPUs as it has threads in all and is timed by the rule of support.py: chunks of 50 steps inside the training loop. The
+figure of a round is the median of its chunks. tables.py describes how FLOPs and cliffs are counted.
 """
 
 import argparse
@@ -64,7 +64,7 @@ def parse():
     add("--batch", default="64", help="batch sizes, separated by commas (default: 64)")
     support.add_work(parser)
     add("--ours", type=Path, help="lockstep's program (default, in build/release/bin: mnist; with "
-        "--model, --work beside_peers; with --workers mnist_multi_worker, beside lockstep-run)")
+        "--model, --work peer_workloads; with --workers mnist_multi_worker, next to lockstep-run)")
     add("--data", type=Path, help="folder of real MNIST for lockstep's program; the peers always "
         "train on random bytes of the same size (default: drawn digits)")
     add("--venv", type=Path, default=HERE / ".venv", help="virtual environment of the peers")
@@ -80,7 +80,7 @@ def parse():
     programs = ["ours", *options.peers]
     options.ours = options.ours or (
         REPOSITORY / "build/release/bin" / (
-            "mnist_multi_worker" if many else "beside_peers" if options.other else "mnist"))
+            "mnist_multi_worker" if many else "peer_workloads" if options.other else "mnist"))
     options.only = options.only.split(",") if options.only else programs if many else DEFAULT
     for name in options.only:
         if name not in programs:
@@ -173,7 +173,7 @@ def run_printing(command, cpus):
 def run_peer(options, name, threads, batch):
     command = peer_command(options, name, threads, batch)
     if not Path(command[0]).exists():
-        raise Failed(f"there is no {command[0]}; make it with benchmarks/peers/setup.sh, or name "
+        raise Failed(f"{command[0]} does not exist; create it with benchmarks/peers/setup.sh, or name "
                      "a virtual environment with --venv")
     return run_printing(command, threads * options.workers)
 
@@ -212,7 +212,7 @@ def measure(options, peak_program, failures):
                     record = run_once(options, name, threads, batch, peak_program)
                 except Failed as error:
                     failures[name] = str(error)
-                    print(f"run.py: {name} is left out: {error}", file=sys.stderr)
+                    print(f"run.py: {name} is skipped: {error}", file=sys.stderr)
                     continue
                 records.append({**record, "program": name, "threads": threads, "batch": batch,
                                 "round": number, "load": load})
@@ -263,7 +263,7 @@ def markdown(options, records, failures, rows, peaks):
                 lines.append(f"Threads {threads}, batch {batch}: in {lost} of {options.rounds} "
                              f"rounds the peak was below {tables.WHOLE} of the best; "
                              + ("they are left out." if lost < options.rounds
-                                else "all count nevertheless, and say little."))
+                                else "all count nevertheless, and are unreliable."))
     lines += tables.verdict_lines(options, rows)
     loads = [r["load"] for r in records]
     if loads:
@@ -298,7 +298,7 @@ def main():
             peak_program = build_peak(options, folder)
         except Failed as error:
             failures["peak"] = f"{options.cxx} cannot build it: {error}"
-            print(f"run.py: peak is left out: {failures['peak']}", file=sys.stderr)
+            print(f"run.py: peak is skipped: {failures['peak']}", file=sys.stderr)
         records, failures = measure(options, peak_program, failures)
     rows, peaks = tables.table(options, records)
     print(markdown(options, records, failures, rows, peaks))

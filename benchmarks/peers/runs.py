@@ -1,4 +1,4 @@
-"""How the scripts of benchmarks run programs: bound to CPUs, alone, or with a reason why not."""
+"""Runs programs for the scripts of benchmarks/: bound to CPUs, alone, with the cause of a failure."""
 
 import contextlib
 import fcntl
@@ -7,11 +7,11 @@ import subprocess
 
 
 class Failed(Exception):
-    """A program is missing or did not end well; the text says which and why."""
+    """A program is missing or failed; the text names it and the cause."""
 
 
 def execute(command, count, environment=None, seconds=None):
-    """Runs a program on the first `count` CPUs, for so many seconds at most; returns its standard output."""
+    """Runs a program on the first `count` CPUs, with a time limit in seconds; returns its standard output."""
     cpus = sorted(os.sched_getaffinity(0))[:count]
     try:
         done = subprocess.run(

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Makes the virtual environment of the peer programs, compiles the C++ ones into its bin, and prints what it holds.
-# Usage: benchmarks/peers/setup.sh [--venv DIR]   (default: .venv beside this file; needs 7 GB)
+# Creates the virtual environment of the peer programs, compiles the C++ ones into its bin, and prints the versions.
+# Usage: benchmarks/peers/setup.sh [--venv DIR]   (default: .venv next to this file; needs 7 GB)
 set -eu
 
 here=$(CDPATH= cd -- "$(dirname -- "$0")" && pwd)

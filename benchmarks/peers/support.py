@@ -1,10 +1,10 @@
-"""What the peer programs share: command line, CPU limit, data, and the result line.
+"""The shared part of the peer programs: command line, CPU limit, data, and the result line.
 
 The rule of time is the same for every program, lockstep's included: training runs in chunks (an
 epoch with --steps-per-epoch 50 in Keras' and lockstep's words), a chunk is timed from before its
 first step until its loss and accuracy are numbers on the host, and a step time is the chunk's time
-divided by its steps. So data, forward, backward, update and metrics count, nothing has to look at
-the clock inside a chunk, and no program is slowed by a callback for each step.
+divided by its steps. So data, forward, backward, update and metrics count, no code reads the clock
+inside a chunk, and no program is slowed by a callback for each step.
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""What run.py makes of its records: tables, the bounds that were asked for, and the check for cliffs.
+"""Evaluates run.py's records: tables, the requested bounds, and the check for cliffs.
 
 FLOPs of a step: 2 for each multiply-add. Forward 2*MACs; backward as much again for the gradient
 of each weight, and once more for the gradient of each layer's input, but the first layer has none.
@@ -42,7 +42,7 @@ def asked(options, name, threads):
 
 
 def expectations(times):
-    """What a step of each batch size may be expected to take, by batch size, from its neighbours.
+    """Expected step times by batch size, from the neighbouring sizes.
 
     Between two sizes the time lies on the line through theirs. The largest may take as long an
     example as the size below it, the smallest as long a step as the size above it. One size alone

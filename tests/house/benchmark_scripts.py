@@ -142,7 +142,7 @@ def growth(last):
 
 
 check("linear growth", growth(0.01) == [
-    "g++, different: the largest takes 1.00 of what a line says; at most linear: met."])
+    "g++, different: the largest takes 1.00 of the linear prediction; at most linear: met."])
 check("more than linear growth", "takes 1.67 of" in growth(0.04)[0] and "MISSED" in growth(0.04)[0])
 check("a faster size between is no debt", near(compile_cost.growth({1: 3, 2: 2, 3: 2.2}), 1.1))
 check("two sizes say nothing", compile_cost.growth({10: 3, 50: 4}) is None)

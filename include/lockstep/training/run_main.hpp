@@ -53,9 +53,9 @@ int exit_code_of(Body& body, Arguments... arguments) {
 /// Runs `body` and returns the exit code for `main`.
 ///
 /// The code is 0, or the `int` that `body` returns; 2 after a UsageError, such as an invalid
-/// cluster description; 3 after PeerLost, which tells `lockstep-run` that another worker failed
-/// first; 1 after any other exception. An exception is written to stderr as one line after the
-/// program's name.
+/// cluster description; 3 after PeerLost, from which `lockstep-run` knows that another worker
+/// failed first; 1 after any other exception. An exception is written to stderr as one line after
+/// the program's name.
 /// \code
 ///   int main() {
 ///     return ls::run_main([] { ... });

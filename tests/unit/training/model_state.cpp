@@ -446,7 +446,7 @@ TEST_CASE(
   CHECK(m.weights_sha256() == before);
 }
 
-TEST_CASE("weights that cannot be written leave no file behind") {
+TEST_CASE("weights that cannot be written leave no temporary file") {
   const Folder folder;
   auto m = classifier();
   const std::string path = folder / "missing/w.safetensors";

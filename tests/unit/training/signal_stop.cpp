@@ -24,7 +24,7 @@ int child(Body body) {
   const pid_t pid = ::fork();
   REQUIRE(pid >= 0);
   if (pid == 0) {
-    std::signal(SIGINT, SIG_DFL);  // Catch2 has handlers of its own
+    std::signal(SIGINT, SIG_DFL);  // replaces Catch2's handlers
     std::signal(SIGTERM, SIG_DFL);
     ::alarm(20);
     body();

@@ -250,7 +250,7 @@ class Profiler<Replicas<Net, S, L, O, Ms...>> {
     } catch (...) {
       try {
         restore_snapshot(kept);
-      } catch (...) {  // the device is lost; the exception in flight says why
+      } catch (...) {  // the device is lost; the exception in flight names the cause
       }
       throw;
     }

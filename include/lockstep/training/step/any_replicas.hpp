@@ -92,8 +92,8 @@ class AnyReplicas {
   ~AnyReplicas() = default;
 };
 
-/// Iterates over the batches of a run and executes one step for each. What a step does (train,
-/// evaluate, predict) is up to the derived class; see batches.hpp.
+/// Iterates over the batches of a run and executes one step for each. The derived classes train,
+/// evaluate and predict; see batches.hpp.
 class Steps {
  public:
   virtual void begin(Pass pass, std::uint64_t skip_examples) = 0;

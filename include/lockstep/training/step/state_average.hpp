@@ -74,7 +74,7 @@ class StateAverage {
     ~Rollback() {
       if (average_->is_on_ && !is_committed_) try {
           average_->copy(*state_, average_->before_);
-        } catch (...) {  // the device is lost with its state; the exception in flight says why
+        } catch (...) {  // the device is lost; the exception in flight names the cause
         }
     }
     void commit() { is_committed_ = true; }

@@ -22,7 +22,7 @@ template <class... Layers>
 struct Net : ls::Sequential<ls::Input<8, 8, 2>, Layers...> {};
 
 template <class... Layers>
-std::string told() {
+std::string text_of() {
   return describe_layers<Net<Layers...>>();
 }
 
@@ -94,64 +94,65 @@ struct Tail : ls::Sequential<ls::Input<4>, ls::Dense<3, Options...>> {};
 }  // namespace
 
 TEST_CASE("a signature describes each layer's name, options, output shape and parameters") {
-  CHECK(told<ls::Conv2D<4, ls::kernel(3, 2), ls::same, ls::strides(2, 1),
-                        ls::kernel_regularizer(ls::L2{2e-4})>,
-             ls::ReLU, ls::MaxPooling2D<2>, ls::BatchNormalization<ls::center(false)>, ls::Flatten,
-             ls::Dropout<ls::rate(0.25f)>, ls::Dense<3, ls::no_bias>, ls::LeakyReLU<>>() ==
-        "conv2d (filters 4, kernel (3, 2), strides (2, 1), dilation (1, 1), padding same, bias "
-        "yes) to (4, 8, 4), kernel (3, 2, 2, 4) l2 2e-04, bias (4); "
-        "re_lu to (4, 8, 4); "
-        "max_pooling2d (window (pool (2, 2), strides (2, 2), padding valid)) to (2, 4, 4); "
-        "batch_normalization (momentum 0.99, epsilon 0.001, center no, scale yes, synchronized no) "
-        "to (2, 4, 4), gamma (4), moving_mean (4) not trained, moving_variance (4) not trained; "
-        "flatten (to (32)) to (32); "
-        "dropout (rate 0.25) to (32); "
-        "dense (inputs 32, units 3, bias no, leading ()) to (3), kernel (32, 3); "
-        "leaky_re_lu (slope 0.3) to (3)");
+  CHECK(
+      text_of<ls::Conv2D<4, ls::kernel(3, 2), ls::same, ls::strides(2, 1),
+                         ls::kernel_regularizer(ls::L2{2e-4})>,
+              ls::ReLU, ls::MaxPooling2D<2>, ls::BatchNormalization<ls::center(false)>, ls::Flatten,
+              ls::Dropout<ls::rate(0.25f)>, ls::Dense<3, ls::no_bias>, ls::LeakyReLU<>>() ==
+      "conv2d (filters 4, kernel (3, 2), strides (2, 1), dilation (1, 1), padding same, bias "
+      "yes) to (4, 8, 4), kernel (3, 2, 2, 4) l2 2e-04, bias (4); "
+      "re_lu to (4, 8, 4); "
+      "max_pooling2d (window (pool (2, 2), strides (2, 2), padding valid)) to (2, 4, 4); "
+      "batch_normalization (momentum 0.99, epsilon 0.001, center no, scale yes, synchronized no) "
+      "to (2, 4, 4), gamma (4), moving_mean (4) not trained, moving_variance (4) not trained; "
+      "flatten (to (32)) to (32); "
+      "dropout (rate 0.25) to (32); "
+      "dense (inputs 32, units 3, bias no, leading ()) to (3), kernel (32, 3); "
+      "leaky_re_lu (slope 0.3) to (3)");
 }
 
 TEST_CASE("models that differ in one layer or option only have different signatures") {
   using C = ls::Conv2D<2, 3, ls::same>;
   const std::vector<std::string> all{
-      told<C, ls::ReLU>(),
-      told<C, ls::Tanh>(),
-      told<C, ls::Sigmoid>(),
-      told<C, ls::LeakyReLU<>>(),
-      told<C, ls::LeakyReLU<ls::negative_slope(0.2f)>>(),
-      told<C, ls::Dropout<ls::rate(0.2f)>>(),
-      told<C, ls::Dropout<ls::rate(0.5f)>>(),
-      told<C, ls::RandomFlip<>>(),
-      told<C, ls::RandomFlip<ls::vertical>>(),
-      told<C, ls::RandomCutout<2>>(),
-      told<C, ls::RandomCutout<2, ls::fill_constant(1)>>(),
-      told<C, ls::RandomRotation<ls::factor(0.1)>>(),
-      told<C, ls::RandomRotation<ls::factor(0, 0.1)>>(),
-      told<C, ls::RandomRotation<ls::factor(0.1), ls::fill_wrap>>(),
-      told<C, ls::RandomRotation<ls::factor(0.1), ls::nearest>>(),
-      told<C, ls::MaxPooling2D<2>>(),
-      told<C, ls::AveragePooling2D<2>>(),
-      told<C, ls::MaxPooling2D<3, ls::strides(2), ls::same>>(),
-      told<C, ls::MaxPooling2D<2, ls::strides(2), ls::same>>(),
-      told<C, ls::MaxPooling2D<2, ls::strides(1), ls::same>>(),
-      told<ls::Conv2D<2, 3, ls::same, ls::dilation(2)>>(),
-      told<ls::Conv2D<2, 3, ls::same, ls::strides(2)>>(),
-      told<ls::Conv2D<2, 3, ls::strides(2)>>(),
-      told<ls::Conv2D<2, 3, ls::same, ls::kernel_regularizer(ls::L2{0.01})>>(),
-      told<ls::Conv2D<2, 3, ls::same, ls::kernel_regularizer(ls::L2{0.02})>>(),
-      told<ls::Conv2D<2, 3, ls::same, ls::kernel_regularizer(ls::L1{0.01})>>(),
-      told<ls::Conv2D<2, 3, ls::same, ls::bias_regularizer(ls::L2{0.01})>>(),
-      told<C, ls::BatchNormalization<>>(),
-      told<C, ls::BatchNormalization<ls::momentum(0.9f)>>(),
-      told<C, ls::BatchNormalization<ls::epsilon(1e-5f)>>(),
-      told<C, ls::BatchNormalization<ls::synchronized>>(),
-      told<C, Crop<2, false, 0>>(),
-      told<C, Crop<2, true, 0>>(),
-      told<C, Crop<2, false, 1>>(),
-      told<Crop<2, true, 0>>(),
+      text_of<C, ls::ReLU>(),
+      text_of<C, ls::Tanh>(),
+      text_of<C, ls::Sigmoid>(),
+      text_of<C, ls::LeakyReLU<>>(),
+      text_of<C, ls::LeakyReLU<ls::negative_slope(0.2f)>>(),
+      text_of<C, ls::Dropout<ls::rate(0.2f)>>(),
+      text_of<C, ls::Dropout<ls::rate(0.5f)>>(),
+      text_of<C, ls::RandomFlip<>>(),
+      text_of<C, ls::RandomFlip<ls::vertical>>(),
+      text_of<C, ls::RandomCutout<2>>(),
+      text_of<C, ls::RandomCutout<2, ls::fill_constant(1)>>(),
+      text_of<C, ls::RandomRotation<ls::factor(0.1)>>(),
+      text_of<C, ls::RandomRotation<ls::factor(0, 0.1)>>(),
+      text_of<C, ls::RandomRotation<ls::factor(0.1), ls::fill_wrap>>(),
+      text_of<C, ls::RandomRotation<ls::factor(0.1), ls::nearest>>(),
+      text_of<C, ls::MaxPooling2D<2>>(),
+      text_of<C, ls::AveragePooling2D<2>>(),
+      text_of<C, ls::MaxPooling2D<3, ls::strides(2), ls::same>>(),
+      text_of<C, ls::MaxPooling2D<2, ls::strides(2), ls::same>>(),
+      text_of<C, ls::MaxPooling2D<2, ls::strides(1), ls::same>>(),
+      text_of<ls::Conv2D<2, 3, ls::same, ls::dilation(2)>>(),
+      text_of<ls::Conv2D<2, 3, ls::same, ls::strides(2)>>(),
+      text_of<ls::Conv2D<2, 3, ls::strides(2)>>(),
+      text_of<ls::Conv2D<2, 3, ls::same, ls::kernel_regularizer(ls::L2{0.01})>>(),
+      text_of<ls::Conv2D<2, 3, ls::same, ls::kernel_regularizer(ls::L2{0.02})>>(),
+      text_of<ls::Conv2D<2, 3, ls::same, ls::kernel_regularizer(ls::L1{0.01})>>(),
+      text_of<ls::Conv2D<2, 3, ls::same, ls::bias_regularizer(ls::L2{0.01})>>(),
+      text_of<C, ls::BatchNormalization<>>(),
+      text_of<C, ls::BatchNormalization<ls::momentum(0.9f)>>(),
+      text_of<C, ls::BatchNormalization<ls::epsilon(1e-5f)>>(),
+      text_of<C, ls::BatchNormalization<ls::synchronized>>(),
+      text_of<C, Crop<2, false, 0>>(),
+      text_of<C, Crop<2, true, 0>>(),
+      text_of<C, Crop<2, false, 1>>(),
+      text_of<Crop<2, true, 0>>(),
       // The same layers, connected differently.
-      told<ls::Residual<ls::Sequential<C, ls::ReLU>>>(),
-      told<ls::Residual<C, ls::ReLU>>(),
-      told<C, ls::Residual<ls::ReLU>>(),
+      text_of<ls::Residual<ls::Sequential<C, ls::ReLU>>>(),
+      text_of<ls::Residual<C, ls::ReLU>>(),
+      text_of<C, ls::Residual<ls::ReLU>>(),
   };
   CHECK(std::set<std::string>(all.begin(), all.end()).size() == all.size());
 }
@@ -192,15 +193,16 @@ TEST_CASE("losses that differ in one option only have different signatures") {
 
 TEST_CASE("schedules with equal first rates have different signatures") {
   using ls::detail::describe_optimizer;
-  const auto told = [](ls::Schedule rate) {
+  const auto text_of = [](ls::Schedule rate) {
     return describe_optimizer(ls::SGD{.learning_rate = rate});
   };
-  CHECK(told(0.1) == "sgd, rate 0.1, momentum 0, nesterov 0");
-  CHECK(told(ls::ExponentialDecay{0.1, 10, 0.5}) ==
+  CHECK(text_of(0.1) == "sgd, rate 0.1, momentum 0, nesterov 0");
+  CHECK(text_of(ls::ExponentialDecay{0.1, 10, 0.5}) ==
         "sgd, rate 0.1 by exponential_decay, initial_learning_rate 0.1, decay_steps 10, decay_rate "
         "0.5, staircase 0, momentum 0, nesterov 0");
-  CHECK(told(ls::ExponentialDecay{0.1, 10, 0.5}) != told(ls::ExponentialDecay{0.1, 10, 0.25}));
-  CHECK(told([](std::uint64_t) { return 0.1; }) != told(0.1));
+  CHECK(text_of(ls::ExponentialDecay{0.1, 10, 0.5}) !=
+        text_of(ls::ExponentialDecay{0.1, 10, 0.25}));
+  CHECK(text_of([](std::uint64_t) { return 0.1; }) != text_of(0.1));
 }
 
 TEST_CASE("optimizers that differ in one number or option only have different signatures") {
@@ -311,16 +313,16 @@ TEST_CASE("signatures distinguish builds that round differently, and only those"
 TEST_CASE("signatures distinguish pipelines of equal sizes by the order of their examples") {
   const auto data =
       ls::tensors(std::vector<float>(100), ls::shape(1), std::vector<std::int32_t>(100));
-  const auto told = [](const auto& pipeline) {
+  const auto text_of = [](const auto& pipeline) {
     const auto batched = pipeline | ls::batch(8);
     return ls::detail::fit_signature(ls::detail::described(batched), "none", ls::FitOptions{}, 0, 0,
                                      0.1, false);
   };
-  const auto first = told(data | ls::shard(2, 0));
-  CHECK(first == told(data | ls::shard(2, 0)));
-  CHECK(first != told(data | ls::shard(2, 1)));
-  CHECK(first != told(data | ls::take(50)));
-  CHECK(told(data | ls::shuffle(100)) == told(data | ls::shuffle(100)));
+  const auto first = text_of(data | ls::shard(2, 0));
+  CHECK(first == text_of(data | ls::shard(2, 0)));
+  CHECK(first != text_of(data | ls::shard(2, 1)));
+  CHECK(first != text_of(data | ls::take(50)));
+  CHECK(text_of(data | ls::shuffle(100)) == text_of(data | ls::shuffle(100)));
 }
 
 TEST_CASE("signatures name the size and the first examples of repeated data, next to a digest") {
@@ -344,7 +346,7 @@ TEST_CASE("signatures include sample weights and class weights") {
   const auto data = ls::tensors(std::vector<float>(6), ls::shape(1), std::vector<std::int32_t>(6));
   const auto plain = data | ls::batch(2);
   const auto weighted = data | ls::sample_weights(std::vector<float>(6)) | ls::batch(2);
-  const auto told = [](const auto& train, const auto& validation, ls::ClassWeights classes) {
+  const auto text_of = [](const auto& train, const auto& validation, ls::ClassWeights classes) {
     const ls::FitOptions options{.class_weight = std::move(classes)};
     const auto fields = ls::detail::fit_signature(
         ls::detail::described(train), ls::detail::describe_validation(validation, options), options,
@@ -356,12 +358,12 @@ TEST_CASE("signatures include sample weights and class weights") {
     };
     return std::pair(value("weights"), value("validation"));
   };
-  CHECK(told(plain, 0, {}).first == "none");
-  CHECK(told(plain, 0, {{1, 0.5}, {0, 2}}).first == "class 0 2, class 1 0.5");
-  CHECK(told(plain, 0, {{0, 2}, {1, 0.5}}).first == "class 0 2, class 1 0.5");
-  CHECK(told(weighted, 0, {}).first == "one an example");
-  CHECK(told(weighted, 0, {{3, 0.1}}).first == "one an example, class 3 0.1");
-  CHECK(told(plain, plain, {}).second != told(plain, weighted, {}).second);
+  CHECK(text_of(plain, 0, {}).first == "none");
+  CHECK(text_of(plain, 0, {{1, 0.5}, {0, 2}}).first == "class 0 2, class 1 0.5");
+  CHECK(text_of(plain, 0, {{0, 2}, {1, 0.5}}).first == "class 0 2, class 1 0.5");
+  CHECK(text_of(weighted, 0, {}).first == "one an example");
+  CHECK(text_of(weighted, 0, {{3, 0.1}}).first == "one an example, class 3 0.1");
+  CHECK(text_of(plain, plain, {}).second != text_of(plain, weighted, {}).second);
   using ls::detail::data_signature, ls::detail::described;
   CHECK(data_signature(described(plain), {}) != data_signature(described(weighted), {}));
 }

@@ -19,7 +19,7 @@ import numpy
 
 
 class Fake:
-    """Stands for the modules time, sys and io_utils that Progbar looks at."""
+    """Replaces the modules time, sys and io_utils that Progbar uses."""
 
     def __init__(self):
         self.now = 0.0

@@ -1,8 +1,8 @@
 /// \file
-/// lockstep's part in what peers/run.py compares, beyond the seed step of `mnist`: the tutorials'
-/// CNN with SGD, or an MLP (784-512-512-10) with Adam; trained, evaluated, or asked for outputs.
-/// Prints the line that the peers print. A chunk of 50 steps is one epoch, one call of `evaluate`,
-/// or one call of `predict`.
+/// lockstep's program for peers/run.py, apart from the seed step of `mnist`: the tutorials' CNN
+/// with SGD, or an MLP (784-512-512-10) with Adam, in training, evaluation or prediction. Prints
+/// the same line as the peers. A chunk of 50 steps is one epoch, one call of `evaluate`, or one
+/// call of `predict`.
 #include <memory>
 
 #include <lockstep/core/version.hpp>
