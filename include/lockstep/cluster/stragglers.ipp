@@ -24,7 +24,7 @@ PhaseTimes PhaseClock::read_and_reset(Clock::time_point now) {
 
 namespace detail {
 
-inline double median(std::vector<double> values) {
+inline double median_time(std::vector<double> values) {
   std::sort(values.begin(), values.end());
   const std::size_t n = values.size();
   return (values[(n - 1) / 2] + values[n / 2]) / 2;
@@ -58,7 +58,7 @@ std::string straggler_table(int epoch, std::span<const PhaseTimes> ranks) {
   table += fmt::format("  rank {} works longest", slowest - own.begin());
   own.erase(slowest);
   // Without the slowest: with two ranks the median of both would often be the slowest itself.
-  const double others = own.empty() ? 0 : median(own);
+  const double others = own.empty() ? 0 : median_time(own);
   if (others > 0)
     table +=
         fmt::format(", {:.2f} times {}", longest / others,
