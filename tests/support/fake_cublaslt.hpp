@@ -21,9 +21,9 @@ class FakeCublasLt : public Recorder {
   FakeCublasLt() : table_(recorded()), instead_(table_) { fake = this; }
   ~FakeCublasLt() { fake = nullptr; }
 
-  int ways = 3;                          ///< that the heuristics offer
-  std::size_t workspace = 1000;          ///< that way i wants (i + 1) times
-  std::set<cublasLtEpilogue_t> refused;  ///< for these there is no way
+  int ways = 3;                          ///< number of algorithms that the heuristics return
+  std::size_t workspace = 1000;          ///< algorithm i needs (i + 1) times as many bytes
+  std::set<cublasLtEpilogue_t> refused;  ///< no algorithm supports these
   /// Descriptors created and not destroyed yet.
   int alive = 0;
 

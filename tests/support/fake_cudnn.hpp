@@ -26,15 +26,15 @@ class FakeCudnn : public Recorder {
   FakeCudnn() : table_(recorded()), instead_(table_) { fake = this; }
   ~FakeCudnn() { fake = nullptr; }
 
-  std::int64_t engines = 3;  ///< that the heuristics offer; a plan's JSON is its engine's number
-  std::int64_t workspace = 1000;  ///< that each plan wants
+  std::int64_t engines = 3;  ///< returned by the heuristics; a plan's JSON is its engine's index
+  std::int64_t workspace = 1000;  ///< bytes that each plan needs
   /// Number of descriptors created and not destroyed yet.
   std::size_t alive() const { return alive_.size(); }
   /// Arguments of the last execute: tensor addresses by unique id, and the workspace.
   std::map<std::int64_t, void*> places;
   void* workspace_place = nullptr;
-  cudnnBackendDescriptor_t executed = nullptr;  ///< the plan
-  int engine = -1;                              ///< its engine
+  cudnnBackendDescriptor_t executed = nullptr;  ///< the executed plan
+  int engine = -1;                              ///< engine of that plan
   cudaStream_t stream = nullptr;
   std::function<void()> at_execute{};  ///< called in each execute, after the members above are set
 

@@ -120,7 +120,7 @@ struct Sharing {
 
 /// An update that poisons weights, which exposes a kernel that reads one after its update.
 template <class T>
-struct Spoil {
+struct PoisoningUpdate {
   T* w;
   T* dw;
   std::vector<int> times;
@@ -218,14 +218,14 @@ LayerResult<typename D::real> run_once(const OpOrConstant& constant_or_op, std::
     dy_memory.upload(as<A>(dy));
     io.dy = dy_memory.data();
     auto& dx = sharing.dx_is_x ? x_memory : dx_memory;
-    Spoil<T> spoil{w_memory.data(), dw_memory.data(), std::vector<int>(w.size())};
-    if (K::updates && sharing.dx_is_x) io.update = lockstep::UpdateRef<T>(spoil);
+    PoisoningUpdate<T> update{w_memory.data(), dw_memory.data(), std::vector<int>(w.size())};
+    if (K::updates && sharing.dx_is_x) io.update = lockstep::UpdateRef<T>(update);
     io.dx = options.want_dx ? dx.data() : nullptr;
     io.dx2 = binary ? dx2_memory.data() : nullptr;
     io.dw = w.empty() ? nullptr : dw_memory.data();
     call(Calls::backward);
     if (options.want_dx) result.dx = as<T>(dx.download());
-    if (io.update && spoil.times != std::vector<int>(w.size(), 1))
+    if (io.update && update.times != std::vector<int>(w.size(), 1))
       throw std::logic_error("the kernel does not update each weight exactly once");
     result.dx2 = as<T>(dx2_memory.download());
     result.dw = dw_memory.download();

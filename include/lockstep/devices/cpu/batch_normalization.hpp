@@ -34,9 +34,9 @@ struct BatchNormalizationWorkspace {
   std::size_t scratch_bytes() const { return 0; }
 };
 
-/// The loops of BatchNormalizationKernel on the CPU; `Tail` is the epilogue that is applied in the
-/// same pass over the rows.
-template <class D, NormalizationTail Tail>
+/// The loops of BatchNormalizationKernel on the CPU. The epilogue is applied in the same pass over
+/// the rows.
+template <class D, NormalizationEpilogue epilogue>
 struct CpuBatchNormalizationLoops {
   using T = typename D::real;
   using Op = BatchNormalizationOp;
@@ -64,8 +64,8 @@ struct CpuBatchNormalizationLoops {
     const ChannelAffine<T> affine = channel_affine(op, io, s, workspace);
     each_block(op, io, [&](std::size_t at, std::size_t rows, std::size_t, auto&& run) {
       run([&](auto bytes, std::size_t first, std::size_t last) __attribute__((always_inline)) {
-        block_normalize<bytes.value, Tail>(io.x + at, offset_or_null(io.x2, at), io.y + at, rows,
-                                           channels, first, last, affine);
+        block_normalize<bytes.value, epilogue>(io.x + at, offset_or_null(io.x2, at), io.y + at,
+                                               rows, channels, first, last, affine);
       });
     });
   }
@@ -78,8 +78,9 @@ struct CpuBatchNormalizationLoops {
     each_block(op, io, [&](std::size_t at, std::size_t rows, std::size_t thread, auto&& run) {
       T* const block = workspace.blocks.data() + 3 * thread * channels;  // 2 (channels)
       run([&](auto bytes, std::size_t first, std::size_t last) __attribute__((always_inline)) {
-        block_sums<bytes.value, Tail>(io.x + at, io.y + at, io.dy + at, offset_or_null(io.dx2, at),
-                                      rows, channels, first, last, affine, block, block + channels);
+        block_sums<bytes.value, epilogue>(io.x + at, io.y + at, io.dy + at,
+                                          offset_or_null(io.dx2, at), rows, channels, first, last,
+                                          affine, block, block + channels);
       });
       double* const sum = workspace.threads.data() + thread * size;
       for (std::size_t k = 0; k < 2 * channels; ++k) sum[k] += static_cast<double>(block[k]);
@@ -109,16 +110,16 @@ struct CpuBatchNormalizationLoops {
                                 rounding(s, affine.mean, k) * static_cast<double>(slope[k]));
     }
     // `sums` has stored the masked dy in dx2, so it need not be masked again.
-    const bool masked = Tail == NormalizationTail::add_relu && io.dx2 != nullptr;
+    const bool masked = epilogue == NormalizationEpilogue::add_relu && io.dx2 != nullptr;
     each_block(op, io, [&](std::size_t at, std::size_t rows, std::size_t, auto&& run) {
       run([&](auto bytes, std::size_t first, std::size_t last) __attribute__((always_inline)) {
         if (masked)
-          block_gradient<bytes.value, NormalizationTail::none>(io.x + at, io.y + at, io.dx2 + at,
-                                                               io.dx + at, rows, channels, first,
-                                                               last, affine, slope, shift);
+          block_gradient<bytes.value, NormalizationEpilogue::none>(
+              io.x + at, io.y + at, io.dx2 + at, io.dx + at, rows, channels, first, last, affine,
+              slope, shift);
         else
-          block_gradient<bytes.value, Tail>(io.x + at, io.y + at, io.dy + at, io.dx + at, rows,
-                                            channels, first, last, affine, slope, shift);
+          block_gradient<bytes.value, epilogue>(io.x + at, io.y + at, io.dy + at, io.dx + at, rows,
+                                                channels, first, last, affine, slope, shift);
       });
     });
   }
@@ -193,8 +194,9 @@ struct CpuBatchNormalizationLoops {
 };
 
 /// Base of the CPU's kernels of BatchNormalization, fused or not.
-template <class D, NormalizationTail Tail>
-struct CpuBatchNormalization : BatchNormalizationKernel<D, CpuBatchNormalizationLoops<D, Tail>> {
+template <class D, NormalizationEpilogue epilogue>
+struct CpuBatchNormalization
+    : BatchNormalizationKernel<D, CpuBatchNormalizationLoops<D, epilogue>> {
   static BatchNormalizationWorkspace<typename D::real> workspace(
       const BatchNormalizationOp& op, const typename D::Context& context) {
     const std::size_t channels = op.channels();
@@ -211,7 +213,7 @@ struct CpuBatchNormalization : BatchNormalizationKernel<D, CpuBatchNormalization
 
 template <class P>
 struct Kernel<BatchNormalizationOp, BasicCpu<P>>
-    : detail::CpuBatchNormalization<BasicCpu<P>, detail::NormalizationTail::none> {
+    : detail::CpuBatchNormalization<BasicCpu<P>, detail::NormalizationEpilogue::none> {
   using library_kernel = Kernel;
   using Prepared = detail::BatchNormalizationWorkspace<typename BasicCpu<P>::real>;
 

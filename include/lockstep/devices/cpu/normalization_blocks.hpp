@@ -12,7 +12,7 @@
 namespace lockstep::detail {
 
 /// The epilogue applied to normalized rows in the same pass.
-enum class NormalizationTail { none, relu, add_relu };
+enum class NormalizationEpilogue { none, relu, add_relu };
 
 /// Normalization as an affine function per channel: (x - mean) factor + beta, where factor = gamma
 /// / sqrt(variance + epsilon). Each array is (channels).
@@ -94,8 +94,8 @@ template <class V>
 }
 
 /// y = (x - mean) factor + beta for channels [first, last) of `rows` rows, followed by the epilogue
-/// Tail (+ x2, ReLU). NaN propagates.
-template <std::size_t Width, NormalizationTail Tail, class T, class A>
+/// (+ x2, ReLU). NaN propagates.
+template <std::size_t Width, NormalizationEpilogue epilogue, class T, class A>
 [[gnu::always_inline]] inline void block_normalize(const A* x, [[maybe_unused]] const A* x2, A* y,
                                                    std::size_t rows, std::size_t channels,
                                                    std::size_t first, std::size_t last,
@@ -110,11 +110,11 @@ template <std::size_t Width, NormalizationTail Tail, class T, class A>
     for (std::size_t i = k; i < rows * channels; i += channels) {
       load(v, x + i);
       apply_affine(v, m, f, b);
-      if constexpr (Tail == NormalizationTail::add_relu) {
+      if constexpr (epilogue == NormalizationEpilogue::add_relu) {
         load(v2, x2 + i);
         v += v2;
       }
-      if constexpr (Tail != NormalizationTail::none) v = v < zero ? zero : v;
+      if constexpr (epilogue != NormalizationEpilogue::none) v = v < zero ? zero : v;
       store(y + i, v);
     }
   }
@@ -122,13 +122,13 @@ template <std::size_t Width, NormalizationTail Tail, class T, class A>
 
 /// Masks g by the ReLU: keeps it where the output was positive. The output is recomputed from x, or
 /// read from y if x2 was added.
-template <NormalizationTail Tail, class V, class A>
+template <NormalizationEpilogue epilogue, class V, class A>
 [[gnu::always_inline]] inline void mask(V& g, const V& x, [[maybe_unused]] const A* y, const V& m,
                                         [[maybe_unused]] const V& f, [[maybe_unused]] const V& b) {
   constexpr V zero{};
-  if constexpr (Tail != NormalizationTail::none) {
+  if constexpr (epilogue != NormalizationEpilogue::none) {
     V v = x;
-    if constexpr (Tail == NormalizationTail::relu)
+    if constexpr (epilogue == NormalizationEpilogue::relu)
       apply_affine(v, m, f, b);
     else
       load(v, y);
@@ -137,8 +137,8 @@ template <NormalizationTail Tail, class V, class A>
 }
 
 /// Sums of dy and of dy (x - mean) for channels [first, last) over `rows` rows, with dy masked
-/// according to Tail. With add_relu, also writes the masked dy to dx2, unless dx2 is null.
-template <std::size_t Width, NormalizationTail Tail, class T, class A>
+/// according to the epilogue. With add_relu, also writes the masked dy to dx2, unless dx2 is null.
+template <std::size_t Width, NormalizationEpilogue epilogue, class T, class A>
 [[gnu::always_inline]] inline void block_sums(const A* x, const A* y, const A* dy,
                                               [[maybe_unused]] A* dx2, std::size_t rows,
                                               std::size_t channels, std::size_t first,
@@ -153,8 +153,8 @@ template <std::size_t Width, NormalizationTail Tail, class T, class A>
     const auto load_masked = [&](std::size_t i, V& at, V& gradient) __attribute__((always_inline)) {
       load(at, x + i);
       load(gradient, dy + i);
-      mask<Tail>(gradient, at, y + i, m, f, b);
-      if constexpr (Tail == NormalizationTail::add_relu)
+      mask<epilogue>(gradient, at, y + i, m, f, b);
+      if constexpr (epilogue == NormalizationEpilogue::add_relu)
         if (dx2 != nullptr) store(dx2 + i, gradient);
     };
     std::size_t i = k;
@@ -184,8 +184,8 @@ template <std::size_t Width, NormalizationTail Tail, class T, class A>
 }
 
 /// dx = factor dy - slope (x - mean) - shift for channels [first, last) of `rows` rows, with dy
-/// masked according to Tail.
-template <std::size_t Width, NormalizationTail Tail, class T, class A>
+/// masked according to the epilogue.
+template <std::size_t Width, NormalizationEpilogue epilogue, class T, class A>
 [[gnu::always_inline]] inline void block_gradient(const A* x, const A* y, const A* dy, A* dx,
                                                   std::size_t rows, std::size_t channels,
                                                   std::size_t first, std::size_t last,
@@ -202,7 +202,7 @@ template <std::size_t Width, NormalizationTail Tail, class T, class A>
     for (std::size_t i = k; i < rows * channels; i += channels) {
       load(v, x + i);
       load(g, dy + i);
-      mask<Tail>(g, v, y + i, m, f, b);
+      mask<epilogue>(g, v, y + i, m, f, b);
       g = g * f - (v - m) * s - c;
       store(dx + i, g);
     }

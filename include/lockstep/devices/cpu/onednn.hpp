@@ -161,7 +161,7 @@ class Call {
 /// Primitive attributes: scratchpad supplied by the caller; with `relu`, a ReLU as post-op.
 LOCKSTEP_COLD_DECL Attributes attributes(const Site& at, bool relu = false);
 
-/// A copy between two layouts of one tensor.
+/// A copy of a tensor into another layout or type.
 LOCKSTEP_COLD_DECL Call reorder(const Site& at, const MemoryDesc& from, const MemoryDesc& to,
                                 Scratch& scratch);
 
@@ -211,7 +211,7 @@ LOCKSTEP_COLD_DECL PrimitiveDesc convolution_forward(const Site& at, const Convo
                                                      bool relu, Reject reject);
 LOCKSTEP_COLD_DECL PrimitiveDesc convolution_backward_data(const Site& at, const Convolution& c,
                                                            const PrimitiveDesc& forward);
-/// Without the gradient of the bias: see column_sums.hpp.
+/// Computes dw only; for the bias gradient see column_sums.hpp.
 LOCKSTEP_COLD_DECL PrimitiveDesc convolution_backward_weights(const Site& at, const Convolution& c,
                                                               const PrimitiveDesc& forward,
                                                               Reject reject);
@@ -224,7 +224,7 @@ LOCKSTEP_COLD_DECL PrimitiveDesc inner_product_forward(const Site& at, const Inn
                                                        bool relu);
 LOCKSTEP_COLD_DECL PrimitiveDesc inner_product_backward_data(const Site& at, const InnerProduct& p,
                                                              const PrimitiveDesc& forward);
-/// Without the gradient of the bias: see column_sums.hpp.
+/// Computes dw only; for the bias gradient see column_sums.hpp.
 LOCKSTEP_COLD_DECL PrimitiveDesc inner_product_backward_weights(const Site& at,
                                                                 const InnerProduct& p,
                                                                 const PrimitiveDesc& forward);

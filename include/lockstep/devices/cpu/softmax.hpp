@@ -1,5 +1,5 @@
 /// \file
-/// Softmax and log-softmax over the last axis on the CPU, by oneDNN.
+/// Softmax and log-softmax over the last axis on the CPU, computed by oneDNN.
 #pragma once
 
 #include <cstddef>

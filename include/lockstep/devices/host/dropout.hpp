@@ -41,7 +41,8 @@ struct Kernel<DropoutOp, D> : KernelTraits {
     const std::uint64_t key = mix(mix(io.step.seed, io.key), io.step.pass);
     const std::array<std::uint32_t, 2> words{static_cast<std::uint32_t>(key),
                                              static_cast<std::uint32_t>(key >> 32)};
-    const double threshold = static_cast<double>(op.rate) * 0x1p32;  // a draw below it is dropped
+    const double threshold =
+        static_cast<double>(op.rate) * 0x1p32;  // a word below it drops the element
     const T scale = T(1) / (T(1) - T(op.rate));
     for (std::size_t n = 0; n < io.step.count; ++n) {
       const std::uint64_t ordinal = io.step.first_ordinal + n;

@@ -57,8 +57,8 @@ struct Kernel<LayerNormalizationOp, D> : KernelTraits {
     }
   }
 
-  /// With g = dy gamma and normal = (x - mean) scale: dx = scale (g - mean(g) - normal mean(g
-  /// normal)).
+  /// dx = scale (g - mean(g) - x_hat mean(g x_hat)), where g = dy gamma and x_hat = (x - mean)
+  /// scale.
   static void backward(const LayerNormalizationOp& op, const Io<D>& io, Prepared& sums) {
     const std::size_t channels = op.channels(), rows = io.step.count * op.rows();
     const T* const gamma = op.scale ? io.w : nullptr;  // (channels)

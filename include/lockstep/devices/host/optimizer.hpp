@@ -61,7 +61,7 @@ template <class Op, class D, class Loop>
 struct ElementwiseKernel : KernelTraits {
   using T = typename D::real;
 
-  /// \throws UsageError if the op's rule has no form for op.slots() slots.
+  /// \throws UsageError if the op's rule cannot be called with op.slots() slots.
   static void update(const Op& op, const UpdateIo<D>& io) {
     bool done = false;
     switch (op.slots()) {

@@ -41,7 +41,8 @@ struct Kernel<SpatialDropout2DOp, D> : KernelTraits {
   static void draw(const SpatialDropout2DOp& op, const Io<D>& io) {
     const auto channels = static_cast<std::size_t>(op.in[2]);
     const std::uint64_t key = mix(mix(io.step.seed, io.key), io.step.pass);
-    const double threshold = static_cast<double>(op.rate) * 0x1p32;  // a draw below it is dropped
+    const double threshold =
+        static_cast<double>(op.rate) * 0x1p32;  // a word below it drops the channel
     const T scale = T(1) / (T(1) - T(op.rate));
     T* factor = reinterpret_cast<T*>(io.saved);  // (count, channels)
     for (std::size_t n = 0; n < io.step.count; ++n) {

@@ -68,7 +68,7 @@ struct HostUpSampling2D : KernelTraits {
     const UpSamplingSizes n(op);
     for_ranges(io.device, io.step.count * n.rows, n.grain, [&](Slice part) {
       for (std::size_t r = part.first; r < part.first + part.count; ++r) {
-        const A* const dy = io.dy + r / n.rows * n.rows * n.high * n.wide_row;  // of the image
+        const A* const dy = io.dy + r / n.rows * n.rows * n.high * n.wide_row;  // dy of the image
         for (int c = 0; c < op.in[1]; ++c)
           for (std::size_t k = 0; k < n.channels; k += block)
             gather(op, n, dy, static_cast<int>(r % n.rows), c, k, std::min(block, n.channels - k),

@@ -376,7 +376,7 @@ TEST_CASE("after a fork the parent goes on, and the child trains or throws") {
 }
 
 TEST_CASE("a forked child does not wait for a team that the parent's program formed") {
-  // In a process of its own: here only the program has a parallel region before the fork.
+  // In a child process, so that only the program has run a parallel region before the second fork.
   CHECK(in_child([] {
           int good = 1;
           std::thread([&] {

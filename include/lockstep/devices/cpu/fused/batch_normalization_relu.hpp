@@ -11,12 +11,12 @@ namespace lockstep {
 
 namespace detail {
 
-/// The fused kernel. `Op` has a member `normalization`; `Tail` is the epilogue.
-template <class Op, class D, NormalizationTail Tail>
+/// The fused kernel; `Op` has a member `normalization`.
+template <class Op, class D, NormalizationEpilogue epilogue>
 struct FusedNormalization : KernelTraits {
-  using Base = CpuBatchNormalization<D, Tail>;
+  using Base = CpuBatchNormalization<D, epilogue>;
   using Prepared = typename Base::Prepared;
-  static constexpr bool keeps_x = true, keeps_y = Tail == NormalizationTail::add_relu,
+  static constexpr bool keeps_x = true, keeps_y = epilogue == NormalizationEpilogue::add_relu,
                         handles_recompute = Base::handles_recompute;
   static constexpr bool exchanges(const Op& op) { return Base::exchanges(op.normalization); }
   static constexpr bool updates_state(const Op& op) {
@@ -42,13 +42,13 @@ struct FusedNormalization : KernelTraits {
 template <class P>
 struct Kernel<BatchNormalizationReLUOp, BasicCpu<P>>
     : detail::FusedNormalization<BatchNormalizationReLUOp, BasicCpu<P>,
-                                 detail::NormalizationTail::relu> {
+                                 detail::NormalizationEpilogue::relu> {
   using library_kernel = Kernel;
 };
 template <class P>
 struct Kernel<BatchNormalizationAddReLUOp, BasicCpu<P>>
     : detail::FusedNormalization<BatchNormalizationAddReLUOp, BasicCpu<P>,
-                                 detail::NormalizationTail::add_relu> {
+                                 detail::NormalizationEpilogue::add_relu> {
   using library_kernel = Kernel;
 };
 

@@ -26,7 +26,7 @@ namespace lockstep::detail {
 /// register block reads consecutive tiles of one vector of channels.
 template <class T>
 struct WinogradTileLayout {
-  std::ptrdiff_t capacity = 0;  // tiles
+  std::ptrdiff_t capacity = 0;  // tiles per position
   std::ptrdiff_t stride = 0;    // elements from one position to the next
 
   WinogradTileLayout() = default;
