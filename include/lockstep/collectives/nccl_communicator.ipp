@@ -118,7 +118,7 @@ void NcclCommunicator::exchange(Commands& commands, float* p, std::size_t n, dou
     check(driver().cuStreamWaitEvent(exchange_stream_.get(), computed_.get(), 0),
           "waiting for gradients");
     add(exchange_stream_.get(), p, n, ncclFloat32, sums, m);
-    if (!joins && !commands.measures()) return;
+    if (!joins && !commands.is_profiling()) return;
     reduced_.record(exchange_stream_.get());
     check(driver().cuStreamWaitEvent(stream, reduced_.get(), 0), "waiting for an exchange");
   });

@@ -94,7 +94,7 @@ class Commands {
   /// profile measures them as `name`. Checked mode waits until the stream is idle and throws an
   /// error that contains `name`.
   LOCKSTEP_DECL void run_uncaptured(const std::function<void(CUstream)>& run, const char* name);
-  bool measures() const { return timed_ != nullptr; }
+  bool is_profiling() const { return timed_ != nullptr; }
 
   /// Submits all pending commands to the GPU.
   LOCKSTEP_DECL void flush();
@@ -145,7 +145,8 @@ class Commands {
 
  private:
   static std::uint64_t address(const void* p) { return reinterpret_cast<std::uint64_t>(p); }
-  LOCKSTEP_DECL static Command of(Command::Kind kind, std::initializer_list<std::uint64_t> words);
+  LOCKSTEP_DECL static Command make_command(Command::Kind kind,
+                                            std::initializer_list<std::uint64_t> words);
 
   /// Leaves the command to `flush` if it matches, else runs it.
   LOCKSTEP_DECL void enqueue(Command c);

@@ -131,19 +131,19 @@ void Commands::measure(WorkTimes* times, std::function<CUresult()> wait) {
 }
 
 void Commands::copy_in(CUdeviceptr to, const void* from, std::size_t bytes) {
-  if (bytes > 0) enqueue(of(Command::Kind::copy_in, {to, address(from), bytes}));
+  if (bytes > 0) enqueue(make_command(Command::Kind::copy_in, {to, address(from), bytes}));
 }
 
 void Commands::copy_out(void* to, CUdeviceptr from, std::size_t bytes) {
-  if (bytes > 0) enqueue(of(Command::Kind::copy_out, {address(to), from, bytes}));
+  if (bytes > 0) enqueue(make_command(Command::Kind::copy_out, {address(to), from, bytes}));
 }
 
 void Commands::copy(CUdeviceptr to, CUdeviceptr from, std::size_t bytes) {
-  if (bytes > 0) enqueue(of(Command::Kind::copy, {to, from, bytes}));
+  if (bytes > 0) enqueue(make_command(Command::Kind::copy, {to, from, bytes}));
 }
 
 void Commands::clear(CUdeviceptr p, std::size_t bytes) {
-  if (bytes > 0) enqueue(of(Command::Kind::clear, {p, bytes}));
+  if (bytes > 0) enqueue(make_command(Command::Kind::clear, {p, bytes}));
 }
 
 void Commands::run_uncaptured(const std::function<void(CUstream)>& run, const char* name) {
@@ -195,7 +195,7 @@ std::size_t Commands::graphs() const {
                                                 [](const auto& t) { return t->has_graph(); }));
 }
 
-Command Commands::of(Command::Kind kind, std::initializer_list<std::uint64_t> words) {
+Command Commands::make_command(Command::Kind kind, std::initializer_list<std::uint64_t> words) {
   Command c;
   c.kind = kind;
   std::copy(words.begin(), words.end(), c.words.begin());

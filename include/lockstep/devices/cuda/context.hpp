@@ -1,8 +1,9 @@
 /// \file
 /// One opened GPU: its context, stream, memory and kernels. Invariants: it is used by one thread at
 /// a time, which holds its `scope()`; all work is on one stream, in call order; the host waits only
-/// in `synchronize`, `wait_unchecked`, `upload` and `release`, and when `feed` or `download` runs out of
-/// staging memory; only `synchronize` and `check_errors` report errors that kernels have detected.
+/// in `synchronize`, `wait_unchecked`, `upload` and `release`, and when `feed` or `download` runs
+/// out of staging memory; only `synchronize` and `check_errors` report errors that kernels have
+/// detected.
 #pragma once
 
 #include <chrono>

@@ -59,7 +59,7 @@ KERNEL(backward)(const A* __restrict__ dy, A* __restrict__ dx, i64 n) {
 
 }  // namespace detail::cuda
 
-/// Keeps nothing: backward depends on dy and the shape only.
+/// Backward needs neither x nor y, only dy and the shape.
 template <class Precision>
 struct Kernel<AveragePooling2DOp, BasicCuda<Precision>> : KernelTraits {
   using library_kernel = Kernel;

@@ -159,7 +159,7 @@ class DepthwiseCalls {
 
 }  // namespace detail::cuda
 
-/// Keeps x.
+/// Keeps x for backward.
 template <class Precision>
 struct Kernel<DepthwiseConv2DOp, BasicCuda<Precision>>
     : PreparedKernel<DepthwiseConv2DOp, BasicCuda<Precision>,

@@ -92,7 +92,7 @@ inline Grid global_pooling2d_grid(std::size_t channels, std::size_t images) {
 
 }  // namespace detail::cuda
 
-/// Keeps nothing.
+/// Backward needs neither x nor y.
 template <class Precision>
 struct Kernel<GlobalAveragePooling2DOp, BasicCuda<Precision>> : KernelTraits {
   using library_kernel = Kernel;

@@ -38,8 +38,8 @@ __device__ float direction(const Numbers& lamb, float m, float v) {
 }
 
 // Updates m and v; sums w^2 and direction^2.
-KERNEL(moments)(Numbers lamb, Adjust adjust, float* w, float* g, float* m, float* v, Sums* workspace,
-                i64 n) {
+KERNEL(moments)(Numbers lamb, Adjust adjust, float* w, float* g, float* m, float* v,
+                Sums* workspace, i64 n) {
   double x[2] = {0, 0};
   for (i64 i = INDEX; i < n; i += STRIDE) {
     float weight = w[i], seen = g[i];
@@ -67,7 +67,8 @@ KERNEL(moments)(Numbers lamb, Adjust adjust, float* w, float* g, float* m, float
 }
 
 // w -= rate * |w| / |r| * r; the ratio is 1 if a norm is 0.
-KERNEL(descend)(Numbers lamb, float* w, const float* m, const float* v, const Sums* workspace, i64 n) {
+KERNEL(descend)(Numbers lamb, float* w, const float* m, const float* v, const Sums* workspace,
+                i64 n) {
   const double size = workspace->total[0], length = workspace->total[1];
   const float rate = (float)(lamb.rate * (size > 0 && length > 0 ? size / length : 1.0));
   FOR_EACH(i, n) w[i] -= rate * direction(lamb, m[i], v[i]);

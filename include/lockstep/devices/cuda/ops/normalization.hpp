@@ -38,7 +38,7 @@ KERNEL(backward)(const A* __restrict__ dy, A* __restrict__ dx, const float* __re
 
 }  // namespace detail::cuda
 
-/// Keeps nothing; the statistics are state that training does not change.
+/// Backward needs neither x nor y; the statistics are state that training does not change.
 template <class Precision>
 struct Kernel<NormalizationOp, BasicCuda<Precision>> : KernelTraits {
   using library_kernel = Kernel;

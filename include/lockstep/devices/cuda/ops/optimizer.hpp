@@ -138,7 +138,7 @@ class UpdateRanges {
     // not.
     if (one_decay && decay_ != 0) factors.decay = static_cast<float>(decay_);
     if (one_scale) factors.scale = static_cast<float>(parts.front().scale);
-    ranges_->begin();
+    ranges_->clear();
     for (const UpdateIo<D>& io : parts) {
       if (io.size == 0) continue;
       if (first == nullptr) first = &io;

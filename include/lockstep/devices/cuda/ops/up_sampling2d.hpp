@@ -94,7 +94,7 @@ KERNEL(backward)(const A* __restrict__ dy, A* __restrict__ dx, i64 n) {
 
 }  // namespace detail::cuda
 
-/// Keeps nothing.
+/// Backward needs neither x nor y.
 template <class Precision>
 struct Kernel<UpSampling2DOp, BasicCuda<Precision>> : KernelTraits {
   using library_kernel = Kernel;

@@ -37,7 +37,7 @@ KERNEL(backward)(const A* __restrict__ dy, A* __restrict__ dx, i64 n) {
 
 }  // namespace detail::cuda
 
-/// Keeps nothing.
+/// Backward needs neither x nor y.
 template <class Precision>
 struct Kernel<ZeroPadding2DOp, BasicCuda<Precision>> : KernelTraits {
   using library_kernel = Kernel;

@@ -150,7 +150,7 @@ struct Kernel<Penalty, BasicCuda<Precision>> : KernelTraits {
                       const PenaltyIo<BasicCuda<Precision>>& io) {
     using detail::cuda::SumWorkspace, detail::cuda::PenaltyRange;
     auto& ranges = io.device.template handle<detail::cuda::Ranges<PenaltyRange>>();
-    ranges.begin();
+    ranges.clear();
     std::size_t begin = io.size, end = 0;
     for (const PenaltySegment& s : segments) {
       if (!s.penalty || s.begin == s.end) continue;

@@ -122,7 +122,7 @@ void window_images(const ChangeRowsIo<D>& io, pipeline::Corner first, std::int64
 
 }  // namespace detail::cuda
 
-/// `ls::random_flip_left_right`.
+/// Mirrors images with probability 1/2 (`random_flip_left_right`).
 template <class Precision>
 struct Kernel<pipeline::FlipLeftRight, BasicCuda<Precision>> : KernelTraits {
   using library_kernel = Kernel;
@@ -131,7 +131,7 @@ struct Kernel<pipeline::FlipLeftRight, BasicCuda<Precision>> : KernelTraits {
   }
 };
 
-/// `ls::random_flip_up_down`.
+/// Turns images upside down with probability 1/2 (`random_flip_up_down`).
 template <class Precision>
 struct Kernel<pipeline::FlipUpDown, BasicCuda<Precision>> : KernelTraits {
   using library_kernel = Kernel;

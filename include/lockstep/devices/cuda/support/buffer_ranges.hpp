@@ -16,7 +16,7 @@ namespace lockstep::detail::cuda {
 /// look a range up with the prelude's range_at. One table per range type and context:
 /// `context.handle<Ranges<Range>>()`.
 /// \code
-///   ranges.begin();
+///   ranges.clear();
 ///   ranges.add(...);                                           // in ascending order
 ///   context.launch(..., ranges.upload(context), ranges.count(), ...);
 /// \endcode
@@ -25,7 +25,7 @@ class Ranges {
   static_assert(std::is_trivially_copyable_v<Range>);
 
  public:
-  void begin() { next_.clear(); }
+  void clear() { next_.clear(); }
   void add(const Range& range) { next_.push_back(range); }
   int count() const { return static_cast<int>(next_.size()); }
 

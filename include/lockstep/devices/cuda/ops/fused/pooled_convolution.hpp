@@ -196,8 +196,8 @@ inline constexpr char pooled_convolution_backward_text[] = R"cuda(
 #define AT_ONCE 8  // sums that the block reduces together
 
 KERNEL(backward)(const A* __restrict__ x, const A* __restrict__ dy,
-                 const Winner* __restrict__ winners, float* parts, float* dw, Sums* workspace, int tiles,
-                 int tiles_each) {
+                 const Winner* __restrict__ winners, float* parts, float* dw, Sums* workspace,
+                 int tiles, int tiles_each) {
   __shared__ float part[AT_ONCE * THREADS];
   const int first_filter = blockIdx.y * LANES, f = first_filter + threadIdx.x % LANES;
   float sum[SUMS] = {};
