@@ -1,6 +1,6 @@
 #include "lockstep/fmt.hpp"
 
-#include <fmt/std.h>  // has a formatter of exceptions, too
+#include <fmt/std.h>  // also has a formatter for exceptions
 
 #include <catch2/catch_test_macros.hpp>
 
@@ -11,7 +11,7 @@ TEST_CASE("a shape is formatted as in messages, with width and fill") {
   CHECK(fmt::format("{:.>9}|{:7}|", ls::shape(2, 3), ls::shape(4)) == "...(2, 3)|(4)    |");
 }
 
-TEST_CASE("logs are formatted in their order, with numbers that read back") {
+TEST_CASE("logs are formatted in order, with numbers that read back exactly") {
   ls::Logs logs;
   CHECK(fmt::format("{}", logs).empty());
   logs.set("loss", 0.25);
@@ -30,7 +30,7 @@ TEST_CASE("a history is formatted with the values of all epochs") {
   CHECK(fmt::format("{}", history) == "loss: [0.5, 0.25], val_loss: [1.5]");
 }
 
-TEST_CASE("errors, also a program's own, are formatted as their messages") {
+TEST_CASE("errors, including user-defined ones, are formatted as their messages") {
   struct Own : ls::DataError {
     using DataError::DataError;
   };
@@ -39,7 +39,7 @@ TEST_CASE("errors, also a program's own, are formatted as their messages") {
   CHECK(fmt::format("{}", Own("a.idx", "truncated")) == "a.idx: truncated");
 }
 
-TEST_CASE("a job is formatted as who this process is, and a cluster as JSON") {
+TEST_CASE("a job is formatted as rank and address, and a cluster as JSON") {
   ls::ResolvedCluster job;
   job.world_size = 2;
   CHECK(fmt::format("{}", job) == "an automatic rank of 2");

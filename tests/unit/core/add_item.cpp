@@ -2,7 +2,7 @@
 
 #include <catch2/catch_test_macros.hpp>
 
-TEST_CASE("a list's separator stands between its items only") {
+TEST_CASE("add_item puts the separator between items only") {
   std::string list;
   lockstep::add_item(list, ", ", "loss");
   CHECK(list == "loss");

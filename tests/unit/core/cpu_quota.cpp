@@ -15,7 +15,7 @@ using lockstep::detail::read_cpu_quota;
 
 namespace {
 
-/// Files below a folder of their own.
+/// Files in a temporary folder.
 class Root {
  public:
   explicit Root(const std::map<std::string, std::string>& files) {
@@ -49,7 +49,7 @@ const std::string first =
 
 }  // namespace
 
-TEST_CASE("a quota of version 2 is that of the process' group") {
+TEST_CASE("the quota of cgroup v2 is that of the process' group") {
   const auto cores = [](const std::string& max) {
     return Root({{"proc/self/mountinfo", second},
                  {"proc/self/cgroup", "0::/job\n"},
@@ -68,7 +68,7 @@ TEST_CASE("a quota of version 2 is that of the process' group") {
   CHECK(cores("100000\n") == 0);
 }
 
-TEST_CASE("the smallest quota of the groups above counts") {
+TEST_CASE("the smallest quota of all ancestors counts") {
   const Root root({{"proc/self/mountinfo", second},
                    {"proc/self/cgroup", "0::/a/b/c\n"},
                    {"sys/fs/cgroup/a/cpu.max", "300000 100000\n"},
@@ -79,13 +79,14 @@ TEST_CASE("the smallest quota of the groups above counts") {
   CHECK(root.group() != 0);
 }
 
-TEST_CASE("in a container the mounted group is the container's") {
-  // With a namespace of its own.
+TEST_CASE("in a container the mounted group is that of the container") {
+  // With a cgroup namespace.
   CHECK(Root({{"proc/self/mountinfo", second},
               {"proc/self/cgroup", "0::/\n"},
               {"sys/fs/cgroup/cpu.max", "200000 100000\n"}})
             .cores() == 2);
-  // Without one: paths are the host's, and the mount shows a part of them.
+  // Without a namespace: paths are those of the host, and the mount shows only a part of the
+  // hierarchy.
   const std::string part = "35 30 0:30 /docker/f00 /sys/fs/cgroup ro - cgroup2 cgroup rw\n";
   CHECK(Root({{"proc/self/mountinfo", part},
               {"proc/self/cgroup", "0::/docker/f00/inner\n"},
@@ -99,7 +100,8 @@ TEST_CASE("in a container the mounted group is the container's") {
             .cores() == 5);
 }
 
-TEST_CASE("a group whose path only begins like the mounted one is not part of the mount") {
+TEST_CASE(
+    "a group whose path only has the mount's path as a text prefix is not part of the mount") {
   const std::string part = "35 30 0:30 /docker/f00 /sys/fs/cgroup ro - cgroup2 cgroup rw\n";
   for (const char* group : {"/docker/f00d/inner", "/docker/f00d", "docker"})
     CHECK(Root({{"proc/self/mountinfo", part},
@@ -109,7 +111,7 @@ TEST_CASE("a group whose path only begins like the mounted one is not part of th
               .cores() == 5);
 }
 
-TEST_CASE("a quota of version 1 is read where the cpu controller is mounted") {
+TEST_CASE("the quota of cgroup v1 is read from the mount of the cpu controller") {
   const auto cores = [](const std::string& quota) {
     return Root({{"proc/self/mountinfo", first},
                  {"proc/self/cgroup", "5:cpuset:/set\n4:cpu,cpuacct:/job/one\n"},
@@ -125,14 +127,14 @@ TEST_CASE("a quota of version 1 is read where the cpu controller is mounted") {
   CHECK(cores("-1\n") == 0);
 }
 
-TEST_CASE("without files of control groups there is no quota") {
+TEST_CASE("without control group files there is no quota") {
   CHECK(Root({{"proc/self/status", "x"}, {"proc/self/stat", "y"}}).cores() == 0);
   CHECK(Root({{"proc/self/mountinfo", "nonsense\n - \n - cgroup2\n36 35 - cgroup2 x y"},
               {"proc/self/cgroup", "::\n0:\n0::"}})
             .cores() == 0);
 }
 
-TEST_CASE("cores are counted by the quota as well as by affinity") {
+TEST_CASE("usable cores are limited by quota and affinity") {
   const lockstep::detail::Cores all;
   CHECK(lockstep::detail::usable_cores(all, std::nullopt) == all.count());
   CHECK(lockstep::detail::usable_cores(all, CpuQuota{1, 7}) == 1);

@@ -14,7 +14,7 @@ namespace {
 
 using Bytes = std::vector<unsigned char>;
 
-/// Bit by bit, as RFC 3720 has it.
+/// Bit by bit, as specified in RFC 3720.
 std::uint32_t reference(const unsigned char* p, std::size_t n) {
   std::uint32_t crc = ~0u;
   for (; n > 0; ++p, --n) {
@@ -33,7 +33,7 @@ Bytes random_bytes(std::size_t n) {
 
 }  // namespace
 
-TEST_CASE("CRC32C has the values of RFC 3720") {
+TEST_CASE("CRC32C matches the examples of RFC 3720") {
   Bytes ascending(32);
   std::iota(ascending.begin(), ascending.end(), static_cast<unsigned char>(0));
   const Bytes descending(ascending.rbegin(), ascending.rend());
@@ -45,7 +45,7 @@ TEST_CASE("CRC32C has the values of RFC 3720") {
   CHECK(crc32c(descending.data(), 32) == 0x113F'DB5C);
 }
 
-TEST_CASE("CRC32C is the same by the processor's instruction, by tables and bit by bit") {
+TEST_CASE("CRC32C is equal by instruction, by tables and bit by bit") {
   const Bytes bytes = random_bytes(20'000);
   std::size_t wrong = 0;
   for (std::size_t n = 0; n < 9000; n += n < 100 ? 1 : n % 13 + 1)
@@ -62,7 +62,7 @@ TEST_CASE("CRC32C is the same by the processor's instruction, by tables and bit 
   CHECK(wrong == 0);
 }
 
-TEST_CASE("CRC32C sees each single bit") {
+TEST_CASE("CRC32C detects each single flipped bit") {
   Bytes bytes = random_bytes(5000);
   const std::uint32_t whole = crc32c(bytes.data(), bytes.size());
   std::size_t unseen = 0;

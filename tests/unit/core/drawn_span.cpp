@@ -7,7 +7,7 @@
 using lockstep::drawn_span;
 using lockstep::Philox;
 
-TEST_CASE("a drawn span has its middle at the drawn pixel and ends at the image's edges") {
+TEST_CASE("a drawn span is centred at the drawn pixel and clipped to the image") {
   for (const int size : {1, 2, 3, 8, 20})
     for (const int extent : {1, 5, 16}) {
       std::vector<int> seen(static_cast<std::size_t>(extent));

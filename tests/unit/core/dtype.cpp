@@ -20,7 +20,7 @@ bool agrees(std::string_view name) {
 }
 }  // namespace
 
-TEST_CASE("a C++ type has the dtype of its size and of Keras' name") {
+TEST_CASE("a C++ type has the dtype with its size and Keras' name") {
   CHECK(agrees<bool>("bool"));
   CHECK(agrees<std::uint8_t>("uint8"));
   CHECK(agrees<std::int8_t>("int8"));
@@ -34,7 +34,7 @@ TEST_CASE("a C++ type has the dtype of its size and of Keras' name") {
   CHECK(agrees<double>("float64"));
 }
 
-TEST_CASE("the 16-bit floats, which C++20 lacks, have a size and a name") {
+TEST_CASE("the 16-bit floats, which C++20 lacks, have sizes and names") {
   CHECK(size_of(DType::float16) == 2);
   CHECK(size_of(DType::bfloat16) == 2);
   CHECK(name_of(DType::float16) == "float16");

@@ -11,7 +11,7 @@
 
 namespace ls = lockstep;
 
-TEST_CASE("each kind of error is caught as lockstep::Error") {
+TEST_CASE("each kind of error can be caught as lockstep::Error") {
   STATIC_CHECK(std::is_base_of_v<std::runtime_error, lockstep::Error>);
   STATIC_CHECK(std::is_base_of_v<lockstep::Error, lockstep::UsageError>);
   STATIC_CHECK(std::is_base_of_v<lockstep::Error, lockstep::DeviceError>);
@@ -20,7 +20,7 @@ TEST_CASE("each kind of error is caught as lockstep::Error") {
   CHECK_THROWS_AS(throw lockstep::DataError("a.idx", "truncated"), lockstep::Error);
 }
 
-TEST_CASE("an error about a file says its path first, and keeps it") {
+TEST_CASE("the message of a file error begins with the path, which is also a member") {
   const lockstep::WeightsError error("w.safetensors", "the header is cut off; copy the file again");
   CHECK(std::string(error.what()) == "w.safetensors: the header is cut off; copy the file again");
   CHECK(error.path() == "w.safetensors");
@@ -45,14 +45,14 @@ TEST_CASE("errors format their messages") {
   CHECK(!ls::CollectiveTimeout("replica {} did not come", 2).peer());
 }
 
-TEST_CASE("the braces of a message without arguments are left as they are") {
+TEST_CASE("braces in a message without arguments are kept") {
   const std::string json = R"({"task": {}})";
   CHECK(std::string(ls::UsageError(json).what()) == json);
   CHECK(std::string(ls::UsageError("write {}").what()) == "write {}");
   CHECK(std::string(ls::FileError("a.json", "write {}").what()) == "a.json: write {}");
 }
 
-TEST_CASE("numbers of any type are written whole") {
+TEST_CASE("numbers of any type are formatted without loss") {
   CHECK(std::string(ls::Error("{} {} {}", 0, std::uint8_t{200}, -1).what()) == "0 200 -1");
   CHECK(std::string(ls::Error("{} {}", std::numeric_limits<std::int64_t>::min(),
                               std::numeric_limits<std::uint64_t>::max())
@@ -61,9 +61,9 @@ TEST_CASE("numbers of any type are written whole") {
         "-2147483648 0.5 0.25");
 }
 
-TEST_CASE("numbers in messages have a point in every locale") {
+TEST_CASE("numbers in messages have a decimal point in every locale") {
   const CommaLocale locale;
   CHECK(std::string(ls::Error("{} {} {:.3f}", 1.5, 1234567, 1234.5).what()) ==
         "1.5 1234567 1234.500");
-  CHECK(std::stod("1,5") == 1.5);  // the program's locale is as before
+  CHECK(std::stod("1,5") == 1.5);  // restored the program's locale
 }

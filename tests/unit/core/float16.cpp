@@ -11,7 +11,7 @@ using lockstep::float16;
 
 namespace {
 
-/// The value by the definition of the format, without a cast of bits.
+/// The value by definition of the format, computed without bit casts.
 double value_of(std::uint32_t bits) {
   const double sign = (bits & 0x8000) != 0 ? -1 : 1;
   const int exponent = static_cast<int>(bits >> 10 & 31), fraction = static_cast<int>(bits & 0x3FF);
@@ -29,7 +29,8 @@ static_assert(!std::is_convertible_v<float, float16> && std::is_convertible_v<fl
 static_assert(lockstep::dtype_of<float16> == lockstep::DType::float16);
 static_assert(std::is_same_v<lockstep::detail::ComputedIn<float16>::type, float>);
 
-TEST_CASE("each of the 65536 patterns has the value of float16, and comes back from float") {
+TEST_CASE(
+    "each of the 65536 bit patterns has the value of float16 and survives a round trip through float") {
   for (std::uint32_t bits = 0; bits < 65536; ++bits) {
     const auto half = float16::of_bits(static_cast<std::uint16_t>(bits));
     const float whole = half;
@@ -46,8 +47,8 @@ TEST_CASE("each of the 65536 patterns has the value of float16, and comes back f
   }
 }
 
-TEST_CASE("a float becomes the nearest float16, and of two the even one") {
-  // Positive ones in order, from zero to the largest, whose upper neighbour would be 65536.
+TEST_CASE("a float is rounded to the nearest float16, ties to even") {
+  // In ascending order from zero to the largest, whose upper neighbour would be 65536.
   for (std::uint32_t bits = 0; bits < 0x7C00; ++bits) {
     const double low = value_of(bits), high = bits + 1 < 0x7C00 ? value_of(bits + 1) : 65536;
     const float tie = static_cast<float>((low + high) / 2);
@@ -60,7 +61,7 @@ TEST_CASE("a float becomes the nearest float16, and of two the even one") {
   }
 }
 
-TEST_CASE("what is too large for float16 becomes infinite, what is too small 0, and NaN stays") {
+TEST_CASE("values too large for float16 become infinite, values too small 0, and NaN stays NaN") {
   constexpr float infinity = std::numeric_limits<float>::infinity();
   CHECK(float16(65519.99f).bits == 0x7BFF);
   CHECK(float16(65520.0f).bits == 0x7C00);
@@ -70,7 +71,7 @@ TEST_CASE("what is too large for float16 becomes infinite, what is too small 0, 
   CHECK(float16(0x1p-25f).bits == 0);
   CHECK(float16(-0x1p-25f).bits == 0x8000);
   CHECK(float16(std::numeric_limits<float>::denorm_min()).bits == 0);
-  // Its fraction lies in the lower bits, which are cut off.
+  // All bits of the NaN's fraction are in the lower half, which is dropped.
   CHECK(std::isnan(float(float16(std::bit_cast<float>(std::uint32_t{0x7F800001})))));
   CHECK(std::isnan(float(float16(std::bit_cast<float>(std::uint32_t{0xFFFFFFFF})))));
 }

@@ -17,7 +17,7 @@ TEST_CASE("counts have thousands separators") {
   CHECK(detail::format_count(1'234'567'890) == "1,234,567,890");
 }
 
-TEST_CASE("bytes are in the units of Keras' summary") {
+TEST_CASE("bytes have the units of Keras' summary") {
   CHECK(detail::format_bytes(0) == "0.00 B");
   CHECK(detail::format_bytes(1023) == "1023.00 B");
   CHECK(detail::format_bytes(1024) == "1.00 KB");
@@ -38,11 +38,11 @@ TEST_CASE("JSON strings are escaped") {
   CHECK(detail::json_string("a\"b\\c\n\x01ü") == "\"a\\\"b\\\\c\\u000a\\u0001ü\"");
 }
 
-TEST_CASE("a metric that is no number has no sign") {
+TEST_CASE("a NaN metric is formatted without a sign") {
   CHECK(detail::format_metric(-std::numeric_limits<double>::quiet_NaN()) == "nan");
 }
 
-TEST_CASE("numbers have a point in every locale") {
+TEST_CASE("formatted numbers have a decimal point in every locale") {
   const CommaLocale locale;
   CHECK(detail::format_metric(0.5) == "0.5000");
   CHECK(detail::format_metric(0.0005) == "5.0000e-04");

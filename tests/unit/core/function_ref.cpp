@@ -23,7 +23,7 @@ static_assert(sizeof(Twice) == 2 * sizeof(void*));
 static_assert(std::is_trivially_copyable_v<Twice>);
 static_assert(!std::is_constructible_v<Twice, int>);
 static_assert(!std::is_constructible_v<Twice, void (*)(int)>, "it returns nothing");
-static_assert(!std::is_constructible_v<Twice, int (&)(int)>, "it is no object");
+static_assert(!std::is_constructible_v<Twice, int (&)(int)>, "it is not a object");
 static_assert(std::is_assignable_v<Twice&, Twice>);
 static_assert(!std::is_assignable_v<Twice&, int (*)(int)>, "what is assigned may be a temporary");
 static_assert(!std::is_assignable_v<Twice&, decltype([](int x) { return x; })>);
@@ -31,7 +31,7 @@ static_assert(!std::is_assignable_v<Twice&, decltype([](int x) { return x; })&>)
 
 }  // namespace
 
-TEST_CASE("a temporary is called while its argument lives") {
+TEST_CASE("a temporary can be called during the full expression") {
   CHECK(call([](int x) { return 2 * x; }, 21) == 42);
 }
 
@@ -46,7 +46,7 @@ TEST_CASE("the object itself is called, not a copy") {
   CHECK(adder.total == 3);
 }
 
-TEST_CASE("a constant object is called as such") {
+TEST_CASE("a const object is called as const") {
   struct Which {
     int operator()(int) { return 1; }
     int operator()(int) const { return 2; }
@@ -66,7 +66,7 @@ TEST_CASE("a member function is called on its object") {
   CHECK(Twice(ls::Constant<&Counter::sum>{}, constant)(4) == 7);
 }
 
-TEST_CASE("arguments are passed on as they are, results converted") {
+TEST_CASE("arguments are forwarded unchanged, results are converted") {
   const auto take = [](std::unique_ptr<int> p) { return *p; };
   const ls::FunctionRef<long(std::unique_ptr<int>)> ref = take;
   CHECK(ref(std::make_unique<int>(5)) == 5);
@@ -75,18 +75,18 @@ TEST_CASE("arguments are passed on as they are, results converted") {
     to = 7;
     return 1;
   };
-  const ls::FunctionRef<void(int&)> setter = set;  // what it returns is dropped
+  const ls::FunctionRef<void(int&)> setter = set;  // the result is discarded
   setter(x);
   CHECK(x == 7);
 }
 
-TEST_CASE("one may be empty, and assigned") {
+TEST_CASE("a FunctionRef can be empty and assigned") {
   Twice f;
   CHECK_FALSE(f);
   const auto same = [](int x) { return x; };
   f = Twice(same);
   REQUIRE(f);
-  const Twice copy = f;  // of the reference, which refers to no reference
+  const Twice copy = f;  // refers to the callable, not to f
   f = {};
   CHECK_FALSE(f);
   CHECK(copy(9) == 9);

@@ -9,7 +9,7 @@
 using lockstep::LogLevel;
 
 namespace {
-/// Puts the sink back that was there before.
+/// Restores the previous sink.
 class WithSink {
  public:
   explicit WithSink(lockstep::LogSink sink) : before_(lockstep::set_log(std::move(sink))) {}
@@ -33,7 +33,7 @@ TEST_CASE("a message reaches the sink with its level") {
   CHECK(seen[1].first == LogLevel::info);
 }
 
-TEST_CASE("set_log gives the sink before back") {
+TEST_CASE("set_log returns the previous sink") {
   int first = 0, second = 0;
   const WithSink outer([&](LogLevel, std::string_view) { ++first; });
   {
@@ -53,8 +53,8 @@ TEST_CASE("an empty sink silences the library") {
   CHECK(seen == 0);
 }
 
-TEST_CASE("messages from several threads come one at a time") {
-  int seen = 0;  // not atomic: the sink is never entered twice at once
+TEST_CASE("messages from several threads are serialized") {
+  int seen = 0;  // not atomic: calls of the sink are serialized
   const WithSink sink([&](LogLevel, std::string_view) { ++seen; });
   std::vector<std::thread> threads;
   threads.reserve(4);

@@ -18,7 +18,7 @@ using Words = std::array<std::uint32_t, 4>;
 static_assert(std::uniform_random_bit_generator<Philox>);
 
 namespace {
-/// Chi-square of counts against equal expected counts.
+/// Chi-square statistic of counts with equal expectations.
 double chi_square(const std::vector<int>& counts) {
   const double expected =
       std::accumulate(counts.begin(), counts.end(), 0.0) / static_cast<double>(counts.size());
@@ -27,7 +27,7 @@ double chi_square(const std::vector<int>& counts) {
   return sum;
 }
 
-/// Largest distance between the distribution of `draws` and `cdf` (Kolmogorov-Smirnov).
+/// Kolmogorov-Smirnov distance between the distribution of `draws` and `cdf`.
 template <class Cdf>
 double distance(std::vector<double> draws, Cdf cdf) {
   std::sort(draws.begin(), draws.end());
@@ -49,13 +49,13 @@ std::vector<double> draws(int n, Draw draw) {
   return result;
 }
 
-// A Kolmogorov-Smirnov distance of n draws lies below 1.95 / sqrt(n) but for one case in a
-// thousand; the seeds are fixed, so a test that passes once passes always.
+// The Kolmogorov-Smirnov distance of n draws is below 1.95 / sqrt(n) with probability 0.999. The
+// seeds are fixed, so the result of the test never changes.
 constexpr int many = 100'000;
 const double bound = 1.95 / std::sqrt(static_cast<double>(many));
 }  // namespace
 
-TEST_CASE("Philox gives the known answers of Random123") {
+TEST_CASE("Philox passes the known-answer tests of Random123") {
   CHECK(philox4x32({0, 0, 0, 0}, {0, 0}) ==
         Words{0x6627e8d5u, 0xe169c58du, 0xbc57ac4cu, 0x9b00dbd8u});
   CHECK(philox4x32({~0u, ~0u, ~0u, ~0u}, {~0u, ~0u}) ==
@@ -65,7 +65,7 @@ TEST_CASE("Philox gives the known answers of Random123") {
         Words{0xd16cfe09u, 0x94fdccebu, 0x5001e420u, 0x24126ea1u});
 }
 
-TEST_CASE("a stream walks its counters word by word") {
+TEST_CASE("a stream visits its counters word by word") {
   const std::uint64_t key = 0x299f31d0a4093822u, stream = 0x0370734413198a2eu;
   Philox generator(key, stream, 7);
   for (std::uint32_t block = 7; block < 10; ++block)
@@ -74,7 +74,7 @@ TEST_CASE("a stream walks its counters word by word") {
       CHECK(generator() == word);
 }
 
-TEST_CASE("a draw is known at compile time and depends on key and stream") {
+TEST_CASE("a draw is a constant expression and depends on key and stream") {
   constexpr auto first = [](std::uint64_t key, std::uint64_t stream) {
     return Philox(key, stream)();
   };
@@ -97,7 +97,7 @@ TEST_CASE("mix is splitmix64: the published stream of seed 0") {
   CHECK(mix(0, 2) == 0x06c45d188009454fu);
 }
 
-TEST_CASE("near seeds give far keys") {
+TEST_CASE("nearby seeds give unrelated keys") {
   for (std::uint64_t a = 0; a < 64; ++a) {
     const std::uint64_t flipped =
         mix(1, hash_name("dropout")) ^ mix(1 ^ (std::uint64_t{1} << a), hash_name("dropout"));
@@ -105,7 +105,7 @@ TEST_CASE("near seeds give far keys") {
   }
 }
 
-TEST_CASE("uniform is uniform from 0 up to 1") {
+TEST_CASE("uniform is uniform on [0, 1)") {
   Philox generator(1);
   const auto x = draws(many, [&] { return generator.uniform(); });
   CHECK(*std::min_element(x.begin(), x.end()) >= 0.0);
@@ -157,7 +157,7 @@ TEST_CASE("neighbouring streams are not correlated") {
 }
 
 TEST_CASE("below is uniform over its range") {
-  // Chi-square with 9 (6) degrees of freedom exceeds 27.9 (22.5) in one case in a thousand.
+  // Chi-square with 9 (6) degrees of freedom exceeds 27.9 (22.5) with probability 0.001.
   for (const auto& [n, limit] : {std::pair{10u, 27.9}, std::pair{7u, 22.5}}) {
     Philox generator(7, n);
     std::vector<int> counts(n);
@@ -166,8 +166,8 @@ TEST_CASE("below is uniform over its range") {
   }
 }
 
-TEST_CASE("below has no bias where a remainder would have one") {
-  // Of 3 * 2^30 values, `word % n` draws the first third twice as often as the others.
+TEST_CASE("below is unbiased where a remainder would be biased") {
+  // With n = 3 * 2^30, `word % n` draws values of the first third twice as often as others.
   const std::uint32_t n = 3u << 30;
   Philox generator(8);
   std::vector<int> counts(3);

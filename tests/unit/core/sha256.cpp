@@ -13,7 +13,7 @@ std::span<const std::byte> bytes(std::string_view text) {
 }
 }  // namespace
 
-TEST_CASE("sha-256 meets the examples of FIPS 180") {
+TEST_CASE("sha-256 matches the examples of FIPS 180") {
   CHECK(ls::sha256_hex({}) == "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
   CHECK(ls::sha256_hex(bytes("abc")) ==
         "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
@@ -23,7 +23,7 @@ TEST_CASE("sha-256 meets the examples of FIPS 180") {
         "cdc76e5c9914fb9281a1c7e284d73e67f1809a48a497200e046d39ccc7112cd0");
 }
 
-TEST_CASE("sha-256 does not depend on how the bytes are cut") {
+TEST_CASE("sha-256 does not depend on how the bytes are split") {
   ls::Sha256 sha;
   CHECK(sha.update(bytes("a")).update({}).hex() ==
         "ca978112ca1bbdcafac231b39a23dc4da786eff8147c4e72b9807785afee48bb");

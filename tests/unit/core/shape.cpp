@@ -5,14 +5,14 @@
 using lockstep::shape;
 using lockstep::Shape;
 
-TEST_CASE("a shape without axes is one number") {
+TEST_CASE("a shape without axes is a scalar") {
   CHECK(shape().rank == 0);
   CHECK(shape().size() == 1);
   CHECK(shape().channels() == 1);
   CHECK(to_string(shape()) == "()");
 }
 
-TEST_CASE("size is the product of the extents, and channels are the last of them") {
+TEST_CASE("size is the product of the extents, and channels is the last extent") {
   CHECK(shape(28, 28, 1).size() == 784);
   CHECK(shape(28, 28, 1).channels() == 1);
   CHECK(shape(3, 5, 7, 11).size() == 3 * 5 * 7 * 11);
@@ -26,13 +26,13 @@ TEST_CASE("size does not overflow an int") {
   CHECK(shape(60000, 60000, 3).size() == 10'800'000'000u);
 }
 
-TEST_CASE("shapes of one size but other axes differ") {
+TEST_CASE("shapes of equal size but different axes are not equal") {
   CHECK(shape(4, 1) != shape(4));
   CHECK(shape(2, 3) != shape(3, 2));
   CHECK(shape(2, 3) == shape(2, 3));
 }
 
-TEST_CASE("a shape is written as Keras writes it") {
+TEST_CASE("a shape is formatted as in Keras") {
   CHECK(to_string(shape(26, 26, 32)) == "(26, 26, 32)");
   CHECK(to_string(shape(10)) == "(10)");
   CHECK(to_string(shape(26, 26, 32), "None") == "(None, 26, 26, 32)");
@@ -46,4 +46,4 @@ struct Sized {
 };
 }  // namespace
 
-TEST_CASE("a shape may be a template argument") { CHECK(Sized<shape(5, 5, 3)>::size == 75); }
+TEST_CASE("a shape can be a template argument") { CHECK(Sized<shape(5, 5, 3)>::size == 75); }

@@ -5,7 +5,7 @@
 
 using lockstep::slice_of;
 
-TEST_CASE("the slices of a batch are contiguous, cover it, and the larger ones come first") {
+TEST_CASE("the slices of a batch are contiguous, cover it, and are sorted by size") {
   std::mt19937_64 random(1);
   for (int run = 0; run < 10'000; ++run) {
     const std::size_t total = random() % 5000, parts = 1 + random() % 64;
@@ -22,9 +22,11 @@ TEST_CASE("the slices of a batch are contiguous, cover it, and the larger ones c
   }
 }
 
-TEST_CASE("one part takes the whole batch") { CHECK(slice_of(64, 1, 0) == lockstep::Slice{0, 64}); }
+TEST_CASE("a single part is the whole batch") {
+  CHECK(slice_of(64, 1, 0) == lockstep::Slice{0, 64});
+}
 
-TEST_CASE("with fewer examples than parts the last parts get none") {
+TEST_CASE("with fewer examples than parts the last parts are empty") {
   CHECK(slice_of(2, 4, 1) == lockstep::Slice{1, 1});
   CHECK(slice_of(2, 4, 2) == lockstep::Slice{2, 0});
   CHECK(slice_of(0, 3, 1) == lockstep::Slice{0, 0});

@@ -19,7 +19,7 @@ std::vector<float> counted(std::size_t n) {
 }
 }  // namespace
 
-TEST_CASE("rows follow one another without a gap") {
+TEST_CASE("rows are contiguous") {
   auto values = counted(24);
   const TensorView<float> view(values.data(), 4, shape(2, 3));
   CHECK(view.count() == 4);
@@ -31,7 +31,7 @@ TEST_CASE("rows follow one another without a gap") {
   CHECK(view.elements().size() == 24);
 }
 
-TEST_CASE("rows(first, count) is a view of a part of the batch") {
+TEST_CASE("rows(first, count) is a view of a range of the batch") {
   auto values = counted(24);
   const auto part = TensorView<float>(values.data(), 4, shape(6)).rows(1, 2);
   CHECK(part.count() == 2);
@@ -40,7 +40,7 @@ TEST_CASE("rows(first, count) is a view of a part of the batch") {
   CHECK(part.rows(2, 0).size() == 0);
 }
 
-TEST_CASE("a view writes into the memory that it was given") {
+TEST_CASE("a view writes to the memory it refers to") {
   auto values = counted(6);
   TensorView<float>(values.data(), 2, shape(3)).row(1)[2] = -1.0f;
   CHECK(values[5] == -1.0f);
@@ -55,14 +55,14 @@ TEST_CASE("a view of mutable elements is a view of const ones, and not the rever
   STATIC_CHECK_FALSE(std::is_convertible_v<TensorView<const float>, TensorView<float>>);
 }
 
-TEST_CASE("a span becomes as many examples as it holds") {
+TEST_CASE("a span is viewed as all of its examples") {
   auto values = counted(12);
   const TensorView<float> view(std::span<float>(values), shape(2, 2));
   CHECK(view.count() == 3);
   CHECK(TensorView<float>(std::span<float>(), shape(5)).count() == 0);
 }
 
-TEST_CASE("a span that is not a whole number of examples is refused with its numbers") {
+TEST_CASE("a span that is not a whole number of examples is an error that states both sizes") {
   auto values = counted(13);
   CHECK_THROWS_MATCHES(
       TensorView<float>(std::span<float>(values), shape(2, 2)), lockstep::UsageError,
@@ -70,7 +70,7 @@ TEST_CASE("a span that is not a whole number of examples is refused with its num
                             "(2, 2); check the shape")));
 }
 
-TEST_CASE("a view made of nothing is empty") {
+TEST_CASE("a default view is empty") {
   CHECK(TensorView<double>{}.count() == 0);
   CHECK(TensorView<double>{}.size() == 0);
 }

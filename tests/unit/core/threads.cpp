@@ -15,7 +15,7 @@ using testing::threads_that_take;
 
 namespace {
 
-/// The signals that the calling thread blocks.
+/// The signals blocked in the calling thread.
 std::set<int> blocked() {
   sigset_t now;
   pthread_sigmask(SIG_BLOCK, nullptr, &now);
@@ -27,7 +27,7 @@ std::set<int> blocked() {
 
 }  // namespace
 
-TEST_CASE("a thread blocks what is sent to the process, not its own faults") {
+TEST_CASE("a thread blocks signals to the process, but not its own faults") {
   const std::set<int> before = blocked();
   std::set<int> plain, computing;
   start_thread("test", [&] { plain = blocked(); }).join();
@@ -40,7 +40,7 @@ TEST_CASE("a thread blocks what is sent to the process, not its own faults") {
   CHECK(blocked() == before);
 }
 
-TEST_CASE("a signal to the process is handled by a thread of the program") {
+TEST_CASE("a signal to the process is handled by one of the program's threads") {
   static std::atomic<bool> came = false;
   struct sigaction action{}, old{};
   action.sa_handler = [](int) { came = true; };

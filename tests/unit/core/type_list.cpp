@@ -23,7 +23,7 @@ int special(Constant<op>) {
 int special(const Op& op) { return op.units; }
 }  // namespace
 
-TEST_CASE("a union holds each type once, in the order of first appearance") {
+TEST_CASE("a union has each type once, in order of first appearance") {
   STATIC_CHECK(std::is_same_v<Union<List<int, char, int>, List<char, long, int>, List<>>,
                               List<int, char, long>>);
   STATIC_CHECK(std::is_same_v<Union<>, List<>>);
@@ -37,7 +37,7 @@ TEST_CASE("types that differ in a value are different types") {
   STATIC_CHECK(type_id<int> != type_id<const int>);
 }
 
-TEST_CASE("a type is found by its position, and its position by the type") {
+TEST_CASE("a type is found by index, and its index by type") {
   STATIC_CHECK(std::is_same_v<At<0, int, char, long>, int>);
   STATIC_CHECK(std::is_same_v<At<2, int, char, long>, long>);
   STATIC_CHECK(std::is_same_v<At<1, int, int>, int>);
@@ -46,14 +46,14 @@ TEST_CASE("a type is found by its position, and its position by the type") {
   STATIC_CHECK(index_in<float>(List<>{}) == -1);
 }
 
-TEST_CASE("a class' bare name has neither namespaces nor arguments") {
+TEST_CASE("class_name has neither namespaces nor template arguments") {
   CHECK(class_name<Op>() == "Op");
   CHECK(class_name<Layer<7>>() == "Layer");
   CHECK(class_name<std::vector<int>>() == "vector");
   CHECK(class_name<lockstep::List<lockstep::List<>>>() == "List");
 }
 
-TEST_CASE("a constant goes where its value goes, and to the function for just this value first") {
+TEST_CASE("a Constant converts to its value, and overloads for the Constant are preferred") {
   CHECK(general(Constant<Op{3}>{}) == 3);
   CHECK(special(Constant<Op{3}>{}) == -3);
   CHECK(special(Op{3}) == 3);

@@ -7,7 +7,7 @@
 #error the preprocessor cannot compare versions
 #endif
 
-TEST_CASE("the version as text has the three numbers") {
+TEST_CASE("the version text has all three numbers") {
   CHECK(std::string(LOCKSTEP_VERSION) == std::to_string(LOCKSTEP_VERSION_MAJOR) + "." +
                                              std::to_string(LOCKSTEP_VERSION_MINOR) + "." +
                                              std::to_string(LOCKSTEP_VERSION_PATCH));

@@ -1,4 +1,4 @@
-// AtomicFile: whole or not at all, and nothing left behind on any failure.
+// AtomicFile: complete or absent; no temporary file remains after any failure.
 #include "lockstep/files/atomic_file.hpp"
 
 #include <grp.h>
@@ -38,7 +38,7 @@ std::string content(const std::string& path) {
 }
 }  // namespace
 
-TEST_CASE("an atomic file appears at commit, whole, and replaces the old one") {
+TEST_CASE("an atomic file appears at commit, complete, and replaces the old one") {
   const Folder folder;
   const std::string path = folder / "a.bin";
   std::ofstream(path) << "old";
@@ -54,7 +54,7 @@ TEST_CASE("an atomic file appears at commit, whole, and replaces the old one") {
   CHECK_THROWS_AS(file.commit(), ls::UsageError);
 }
 
-TEST_CASE("an atomic file hands on the permissions and the owner of the file that it replaces") {
+TEST_CASE("an atomic file keeps permissions and owner of the file it replaces") {
   const Folder folder;
   const std::string path = folder / "a.bin";
   const auto facts = [&](const std::string& of) {
@@ -70,7 +70,8 @@ TEST_CASE("an atomic file hands on the permissions and the owner of the file tha
   replace(path);
   const ::mode_t mask = ::umask(0);
   ::umask(mask);
-  CHECK((facts(path).st_mode & 07777) == (0666 & ~mask));  // a new file's are the umask's
+  CHECK((facts(path).st_mode & 07777) == (0666 & ~mask));  // a new file gets its mode from the
+                                                           // umask
   for (const ::mode_t mode : {0600u, 0644u, 0660u, 0444u}) {
     REQUIRE(::chmod(path.c_str(), mode) == 0);
     replace(path);
@@ -80,13 +81,13 @@ TEST_CASE("an atomic file hands on the permissions and the owner of the file tha
   fs::create_symlink("a.bin", folder / "link");
   replace(folder / "link");
   CHECK((facts(path).st_mode & 07777) == 0640);
-  if (::geteuid() != 0) return;  // others may not give files away
+  if (::geteuid() != 0) return;  // only root can change a file's owner
   REQUIRE(::chown(path.c_str(), 4711, 4712) == 0);
   replace(path);
   CHECK(facts(path).st_uid == 4711);
   CHECK(facts(path).st_gid == 4712);
 
-  // A process outside of the file's group: its own group gets no more than everybody.
+  // A process that is not in the file's group: its own group gets the rights of others.
   REQUIRE(::chmod(folder.path.c_str(), 0777) == 0);
   for (const auto& [mode, expected] : {std::pair<::mode_t, ::mode_t>{0660, 0600}, {0664, 0644}}) {
     REQUIRE(::chown(path.c_str(), 4711, 4712) == 0);
@@ -98,14 +99,14 @@ TEST_CASE("an atomic file hands on the permissions and the owner of the file tha
       replace(path);
       return 0;
     });
-    if (status == 1) return;  // a container whose root may not become somebody else
+    if (status == 1) return;  // a container in which root cannot change its user
     REQUIRE(status == 0);
     CHECK(facts(path).st_gid == 4713);
     CHECK((facts(path).st_mode & 07777) == expected);
   }
 }
 
-TEST_CASE("an atomic file that is not committed leaves nothing") {
+TEST_CASE("an atomic file that is not committed leaves no file") {
   const Folder folder;
   {
     ls::AtomicFile file(folder / "a.bin");
@@ -115,7 +116,7 @@ TEST_CASE("an atomic file that is not committed leaves nothing") {
   CHECK(folder.entries() == 0);
 }
 
-TEST_CASE("an atomic file that cannot be written keeps the old content and leaves nothing else") {
+TEST_CASE("a failed write keeps the old content and leaves no other file") {
   const Folder folder;
   const std::string path = folder / "a.bin";
   std::ofstream(path) << "old";
@@ -145,7 +146,7 @@ TEST_CASE("an atomic file that cannot be written keeps the old content and leave
   CHECK(folder.entries() == 1);
 }
 
-TEST_CASE("an atomic file whose rename fails leaves nothing") {
+TEST_CASE("a failed rename leaves no file") {
   const Folder folder;
   const std::string path = folder / "a.bin";
   ls::AtomicFile file(path);
@@ -155,7 +156,7 @@ TEST_CASE("an atomic file whose rename fails leaves nothing") {
   CHECK(folder.entries() == 1);
 }
 
-TEST_CASE("an atomic file refuses a path that cannot be a file, and names it") {
+TEST_CASE("an atomic file rejects paths that cannot be files, and names them") {
   const Folder folder;
   const std::string long_name(300, 'n');
   CHECK_THROWS_WITH(ls::check_writable(folder / "missing/a.bin"),
@@ -171,7 +172,7 @@ TEST_CASE("an atomic file refuses a path that cannot be a file, and names it") {
   CHECK(folder.entries() == 0);
 }
 
-TEST_CASE("a file name of the greatest length can be written") {
+TEST_CASE("a file name of maximum length can be written") {
   const Folder folder;
   const std::string name(255, 'n');
   ls::AtomicFile file(folder / name.c_str());
@@ -180,7 +181,7 @@ TEST_CASE("a file name of the greatest length can be written") {
   CHECK(content(folder / name.c_str()) == "x");
 }
 
-TEST_CASE("an atomic file refuses a FIFO and a link to a device and leaves them as they are") {
+TEST_CASE("an atomic file rejects a FIFO or a link to a device and leaves it unchanged") {
   const Folder folder;
   const std::string fifo = folder / "fifo", link = folder / "null";
   REQUIRE(::mkfifo(fifo.c_str(), 0600) == 0);
@@ -193,7 +194,7 @@ TEST_CASE("an atomic file refuses a FIFO and a link to a device and leaves them 
   CHECK(folder.entries() == 2);
 }
 
-TEST_CASE("an atomic file replaces the file that a link points to and keeps the link") {
+TEST_CASE("an atomic file replaces the target of a link and keeps the link") {
   const Folder folder;
   const std::string path = folder / "inside/a.bin", link = folder / "link",
                     broken = folder / "broken";

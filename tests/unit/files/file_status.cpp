@@ -12,7 +12,7 @@
 using lockstep::file_status;
 using lockstep::FileKind;
 
-TEST_CASE("file_status tells what lies at a path, and follows links") {
+TEST_CASE("file_status returns the kind of a file, and follows links") {
   namespace fs = std::filesystem;
   const fs::path folder =
       fs::temp_directory_path() / ("lockstep_file_status_" + std::to_string(::getpid()));

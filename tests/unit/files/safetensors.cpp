@@ -1,4 +1,4 @@
-// The safetensors reader against hostile files, the writer against the reference writer.
+// The safetensors reader with hostile files; the writer compared with the reference writer.
 #include "lockstep/files/safetensors.hpp"
 #include "lockstep/files/safetensors_header.hpp"
 
@@ -45,11 +45,11 @@ std::string number(std::uint64_t n) {
   std::memcpy(text.data(), &n, 8);
   return text;
 }
-/// A file from its header and the number of bytes after it.
+/// A file with this header and `body` zero bytes.
 std::string file(const std::string& header, std::size_t body) {
   return number(header.size()) + header + std::string(body, '\0');
 }
-/// {"t":{"dtype":...,"shape":...,"data_offsets":...}} and a body.
+/// A file with {"t":{"dtype":...,"shape":...,"data_offsets":...}} and a body.
 std::string tensor(const std::string& dtype, const std::string& shape, const std::string& offsets,
                    std::size_t body) {
   return file(
@@ -74,7 +74,7 @@ const std::string f32 = R"("F32")";
 const std::string good = R"("dtype":"F32","shape":[1],"data_offsets":[0,4])";
 }  // namespace
 
-TEST_CASE("the reference's vector of 84 bytes is read") {
+TEST_CASE("the 84-byte file of the reference's tests is read") {
   const Folder folder;
   const std::string header = R"({"test":{"dtype":"I32","shape":[2,2],"data_offsets":[0,16]}})";
   const std::string whole = file(header, 16);
@@ -89,7 +89,7 @@ TEST_CASE("the reference's vector of 84 bytes is read") {
   CHECK(read.metadata().empty());
 }
 
-TEST_CASE("a file that is cut off anywhere, or goes on, is refused") {
+TEST_CASE("a file that is truncated or extended anywhere is rejected") {
   const Folder folder;
   const std::string whole =
       file(R"({"test":{"dtype":"I32","shape":[2,2],"data_offsets":[0,16]}})", 16);
@@ -102,7 +102,7 @@ TEST_CASE("a file that is cut off anywhere, or goes on, is refused") {
              ContainsSubstring("(bytes follow the last tensor)"));
 }
 
-TEST_CASE("hostile headers are refused, each with its file and cause") {
+TEST_CASE("hostile headers are rejected with file name and cause") {
   const Folder folder;
   const std::string huge = "18446744073709551615";
   const std::string deep = "[[[[[]]]]]", long_name(4097, 'n');
@@ -245,7 +245,7 @@ TEST_CASE("hostile headers are refused, each with its file and cause") {
   }
 }
 
-TEST_CASE("what is odd but allowed is read") {
+TEST_CASE("unusual but valid files are read") {
   const Folder folder;
   const auto accepted = [&](const std::string& bytes) {
     return ls::SafetensorsFile::read(put(folder / "a", bytes)).tensors().size();
@@ -257,7 +257,7 @@ TEST_CASE("what is odd but allowed is read") {
   CHECK(accepted(tensor(R"("F4")", "[4]", "[0,2]", 2)) == 1);
   CHECK(accepted(file("{\"\":{" + good + "}}", 4)) == 1);
   CHECK(accepted(file("{\"größe\":{" + good + "}}", 4)) == 1);
-  // Fields that the format does not know are skipped, as the reference does.
+  // Unknown fields are skipped, as in the reference.
   CHECK(accepted(file("{\"t\":{\"more\":{\"dtype\":\"I8\",\"shape\":[7]}," + good +
                           ",\"last\":[{},null,\"x\",2]}}",
                       4)) == 1);
@@ -276,14 +276,14 @@ TEST_CASE("the number of tensors has a limit") {
                     ContainsSubstring("f: in its header: there are more than 3 tensors"));
 }
 
-TEST_CASE("a smaller limit of the header can be asked for") {
+TEST_CASE("a smaller header limit can be set") {
   const Folder folder;
   const std::string path = put(folder / "a", file("{}      ", 0));
   CHECK_NOTHROW(ls::SafetensorsFile::read(path, 8));
   CHECK_THROWS_WITH(ls::SafetensorsFile::read(path, 7), ContainsSubstring("the limit of 7"));
 }
 
-TEST_CASE("the writer writes the bytes of the reference writer") {
+TEST_CASE("the writer's output is identical to the reference writer's") {
   // safetensors 0.8.0: safetensors.torch.save of these tensors, in another order.
   const std::string header =
       R"({"__metadata__":{"k\"":"v"},"U":{"dtype":"U64","shape":[1],"data_offsets":[0,8]},)"
@@ -337,7 +337,7 @@ TEST_CASE("the writer writes the bytes of the reference writer") {
   CHECK(read.at("flag").bytes.size() == 3);
 }
 
-TEST_CASE("numbers of every kind survive a round trip, bit for bit") {
+TEST_CASE("numbers of every type survive a round trip bit for bit") {
   const Folder folder;
   const std::string path = folder / "a.safetensors";
   const std::vector<double> values{std::numeric_limits<double>::quiet_NaN(),
@@ -347,7 +347,7 @@ TEST_CASE("numbers of every kind survive a round trip, bit for bit") {
   ls::write_safetensors(path, {{"d", ls::DType::float64, {5}, bytes(values)},
                                {"größe \"x\"\n", ls::DType::float32, {1, 1, 1}, bytes(small)}});
   auto read = ls::SafetensorsFile::read(path);
-  const auto moved = std::move(read);  // the spans stay valid
+  const auto moved = std::move(read);  // spans stay valid
   const auto back = moved.values<double>("d");
   REQUIRE(back.size() == values.size());
   CHECK(std::memcmp(back.data(), values.data(), 40) == 0);
@@ -355,7 +355,7 @@ TEST_CASE("numbers of every kind survive a round trip, bit for bit") {
   CHECK(moved.at("größe \"x\"\n").shape == std::vector<std::uint64_t>{1, 1, 1});
 }
 
-TEST_CASE("a value of another type, or of a type that lockstep does not know, is refused by name") {
+TEST_CASE("tensors of another or an unsupported type are rejected by name") {
   const Folder folder;
   const auto read = ls::SafetensorsFile::read(
       put(folder / "a", file(R"({"t":{"dtype":"F32","shape":[1],"data_offsets":[0,4]},)"
@@ -372,7 +372,7 @@ TEST_CASE("a value of another type, or of a type that lockstep does not know, is
   CHECK(read.find("") == nullptr);
 }
 
-TEST_CASE("the writer refuses what no reader would take, and leaves no file") {
+TEST_CASE("the writer rejects invalid tensors and leaves no file") {
   const Folder folder;
   const std::string path = folder / "a.safetensors";
   const std::vector<float> one{1};
@@ -397,7 +397,7 @@ TEST_CASE("the writer refuses what no reader would take, and leaves no file") {
   CHECK(fs::is_empty(folder.path));
 }
 
-TEST_CASE("a path that cannot be read is a file error with the path") {
+TEST_CASE("an unreadable path is a FileError that names it") {
   const Folder folder;
   CHECK_THROWS_AS(ls::SafetensorsFile::read(folder / "none"), ls::FileError);
   CHECK_THROWS_WITH(
@@ -409,7 +409,7 @@ TEST_CASE("a path that cannot be read is a file error with the path") {
                     ContainsSubstring("not a regular file"));
 }
 
-TEST_CASE("the golden files are sound") {
+TEST_CASE("the golden files are valid") {
   int files = 0;
   for (const auto& entry : fs::directory_iterator(LOCKSTEP_GOLDEN_DIR)) {
     if (entry.path().extension() != ".safetensors") continue;
@@ -455,17 +455,17 @@ TEST_CASE("the Python package safetensors reads what lockstep writes") {
             path) == 0);
 }
 
-TEST_CASE("a FIFO is refused at once, without waiting for a writer") {
+TEST_CASE("a FIFO is rejected at once, without waiting for a writer") {
   const Folder folder;
   const std::string path = folder / "fifo";
   REQUIRE(::mkfifo(path.c_str(), 0600) == 0);
-  ::alarm(20);  // ends the test where the reader waits
+  ::alarm(20);  // ends the test if the reader blocks
   CHECK_THROWS_WITH(ls::SafetensorsFile::read(path),
                     ContainsSubstring(path) && ContainsSubstring("not a regular file"));
   ::alarm(0);
 }
 
-TEST_CASE("a file moves with its tensors, and has no copy whose views would be of another file") {
+TEST_CASE("a file can be moved with its tensors, but not copied") {
   const Folder folder;
   static_assert(!std::is_copy_constructible_v<ls::SafetensorsFile> &&
                 !std::is_copy_assignable_v<ls::SafetensorsFile>);

@@ -13,7 +13,7 @@ namespace detail = lockstep::detail;
 constexpr std::size_t buffers = 40;
 using Buffers = std::array<detail::ArenaBuffer, buffers>;
 
-/// Random lives in [0, last] and sizes; some are never used.
+/// Random sizes and lifetimes within [0, last]; some buffers are unused.
 Buffers random_buffers(lockstep::Philox& g, int last) {
   Buffers result{};
   for (auto& b : result) {
@@ -35,7 +35,8 @@ bool overlap(const detail::ArenaBuffer& a, const detail::ArenaBuffer& b) {
 
 }  // namespace
 
-TEST_CASE("buffers that live at the same time never overlap, and all lie on cache lines") {
+TEST_CASE(
+    "buffers that are live at the same time never overlap, and all are aligned to cache lines") {
   lockstep::Philox g(1);
   for (int round = 0; round < 300; ++round) {
     const int last = 1 + static_cast<int>(g.below(30));
@@ -53,7 +54,7 @@ TEST_CASE("buffers that live at the same time never overlap, and all lie on cach
   }
 }
 
-TEST_CASE("memory is never less than what lives at once, and is used again") {
+TEST_CASE("memory is at least the peak of live buffers, and is reused") {
   lockstep::Philox g(2);
   std::size_t taken = 0, without_reuse = 0;
   for (int round = 0; round < 100; ++round) {
@@ -75,13 +76,13 @@ TEST_CASE("memory is never less than what lives at once, and is used again") {
   CHECK(taken * 10 < without_reuse * 8);
 }
 
-TEST_CASE("one buffer after the other takes the same place") {
+TEST_CASE("buffers with disjoint lifetimes share memory") {
   std::array<detail::ArenaBuffer, 10> chain{};
   for (std::size_t i = 0; i < chain.size(); ++i) {
     chain[i].needed_at(static_cast<int>(i), 100);
     chain[i].needed_at(static_cast<int>(i) + 1, 100);
   }
-  // Two neighbours live at once: 2 * 128 bytes are enough for all ten.
+  // At most two neighbours are live at a time, so 2 * 128 bytes suffice for all ten.
   CHECK(detail::pack(chain, 10) == 256);
 }
 

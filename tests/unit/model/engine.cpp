@@ -13,7 +13,7 @@ namespace {
 namespace ls = lockstep;
 using Oracle = ls::Reference<double>;
 
-// What kernels were asked to do.
+// Counts the calls of the kernels.
 struct Calls {
   int prepared = 0, general = 0, special = 0;
   bool wanted_dx = false;
@@ -21,14 +21,14 @@ struct Calls {
 };
 Calls calls;
 
-/// Which memory a kernel gets.
+/// Which pointers of a kernel's operands are set.
 std::vector<bool> seen_by(const ls::Io<Oracle>& io) {
   return {io.x != nullptr,     io.y != nullptr,    io.x2 != nullptr,
           io.saved != nullptr, io.once != nullptr, io.state != nullptr,
           io.w != nullptr,     io.dw != nullptr,   io.dy != nullptr};
 }
 
-/// y = 2 x, and notes whether anybody wants dx.
+/// y = 2 x; records whether dx is needed.
 struct TwiceOp {
   ls::Shape in;
   constexpr ls::Shape out() const { return in; }
@@ -38,7 +38,7 @@ struct Twice : ls::ParameterlessLayer<TwiceOp> {
   static constexpr std::string_view name = "twice";
 };
 
-/// y = w x with one weight; needs to be prepared.
+/// y = w x with one weight; has a Prepared.
 struct GainOp {
   ls::Shape in;
   constexpr ls::Shape out() const { return in; }
@@ -54,7 +54,7 @@ struct Gain {
   static constexpr GainOp op(ls::Shape in) { return {in}; }
 };
 
-/// y = the sum of all x of the group: a layer that exchanges.
+/// y = the sum of all x in the group: a layer that exchanges.
 struct GroupSumOp {
   ls::Shape in;
   constexpr ls::Shape out() const { return ls::shape(1); }
@@ -147,7 +147,7 @@ using In = ls::Input<5>;
 
 }  // namespace
 
-TEST_CASE("gradients of a residual with both branches are those of finite differences") {
+TEST_CASE("gradients of a residual match finite differences") {
   struct Net : ls::Sequential<In, ls::Dense<4>, ls::Tanh,
                               ls::Residual<ls::Sequential<ls::Dense<6>, ls::Tanh, ls::Dense<4>>,
                                            ls::Sequential<ls::Dense<4>, ls::Sigmoid>>,
@@ -186,7 +186,7 @@ TEST_CASE("gradients are right with views at the beginning, in the middle and at
   gradients_are_right<Image>();
 }
 
-TEST_CASE("nobody asks for a gradient that no weight needs") {
+TEST_CASE("gradients that no weight needs are not computed") {
   struct First : ls::Sequential<In, Twice, ls::Dense<2>> {};
   struct Viewed : ls::Sequential<ls::Input<2, 3>, ls::Flatten, Twice, ls::Dense<2>> {};
   struct Behind : ls::Sequential<In, ls::ReLU, ls::Residual<ls::ReLU>, Twice, ls::Dense<2>> {};
@@ -203,7 +203,7 @@ TEST_CASE("nobody asks for a gradient that no weight needs") {
   gradients_are_right<Behind>();
 }
 
-TEST_CASE("memory that a kernel did not declare is null in backward") {
+TEST_CASE("operands that a kernel did not request are null in backward") {
   struct Net : ls::Sequential<In, ls::Dense<4>, Twice, Gain, ls::Dense<2>> {};
   toy::Machine<Net, Oracle> machine(3);
   machine.gradients();
@@ -213,7 +213,7 @@ TEST_CASE("memory that a kernel did not declare is null in backward") {
   CHECK(calls.gain_sees == std::vector{true, false, false, false, false, false, true, true, true});
 }
 
-TEST_CASE("a kernel for shapes of a kind is chosen for these shapes only") {
+TEST_CASE("a kernel restricted to some shapes is chosen for these shapes only") {
   struct Net : ls::Sequential<ls::Input<8>, Twice, ls::Dense<5>, Twice, Twice> {};
   calls = {};
   toy::Machine<Net, Oracle>(2).forward();
@@ -227,8 +227,8 @@ TEST_CASE("a kernel is prepared once for each distinct op and batch size") {
   toy::Machine<Net, Oracle> machine(4);
   machine.gradients();
   machine.gradients();
-  CHECK(calls.prepared == 2);  // of 4 and of 3 numbers
-  machine.examples = 3;        // a ragged last batch
+  CHECK(calls.prepared == 2);  // one for 4 and one for 3 examples
+  machine.examples = 3;        // a smaller last batch
   machine.gradients();
   CHECK(calls.prepared == 4);
   machine.examples = 4;
@@ -236,7 +236,7 @@ TEST_CASE("a kernel is prepared once for each distinct op and batch size") {
   CHECK(calls.prepared == 4);
 }
 
-TEST_CASE("gradients do not depend on the batch sizes that came before") {
+TEST_CASE("gradients do not depend on earlier batch sizes") {
   struct Net : ls::Sequential<In, Gain, ls::Dense<4>, ls::Tanh, Gain, ls::Dense<2>> {};
   toy::Machine<Net, Oracle> fresh(3);
   toy::Machine<Net, Oracle> used(3);
@@ -248,9 +248,9 @@ TEST_CASE("gradients do not depend on the batch sizes that came before") {
   CHECK(used.gradients() == fresh.gradients());
 }
 
-TEST_CASE("a layer reaches the other replicas through the step") {
+TEST_CASE("a layer exchanges with other replicas through the step context") {
   struct Net : ls::Sequential<In, ls::Dense<3>, GroupSum, ls::Dense<1>> {};
-  // Two members that hold the same numbers: a sum is twice one's own.
+  // Two members with equal values: a sum doubles them.
   struct Doubling {
     std::size_t rank() const { return 0; }
     std::size_t size() const { return 2; }
@@ -273,7 +273,7 @@ TEST_CASE("a layer reaches the other replicas through the step") {
   CHECK(std::abs((y[0] - bias) - 2 * (alone[0] - bias)) < 1e-12);
 }
 
-TEST_CASE("an update is called once for each weight, whose gradient is finished by then") {
+TEST_CASE("update is called once for each weight, after its gradient is final") {
   struct Net : ls::Sequential<ls::Input<6>, ls::Dense<8>, ls::ReLU, ls::Residual<ls::Dense<8>>,
                               ls::Dense<3>> {};
   toy::Machine<Net, Oracle> machine(4);
@@ -296,7 +296,7 @@ TEST_CASE("an update is called once for each weight, whose gradient is finished 
   CHECK(seen.value == expected);
 }
 
-TEST_CASE("a model without a step gives its input") {
+TEST_CASE("a model without steps returns its input") {
   struct View : ls::Sequential<ls::Input<2, 3>, ls::Flatten> {};
   toy::Machine<View, Oracle> machine(2);
   CHECK(machine.forward() == machine.x);

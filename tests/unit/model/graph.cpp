@@ -13,7 +13,7 @@ namespace {
 
 namespace ls = lockstep;
 
-// The tutorials' CNN; Keras' own summary says 347,146.
+// The CNN of the tutorials, with 347,146 parameters in Keras' summary.
 struct Cnn : ls::Sequential<ls::Input<28, 28, 1>, ls::Conv2D<32, 3>, ls::ReLU, ls::MaxPooling2D<>,
                             ls::Flatten, ls::Dense<64>, ls::ReLU, ls::Dense<10>> {};
 static_assert(Cnn::parameter_count == 347'146 && Cnn::trainable_count == 347'146);
@@ -47,7 +47,7 @@ struct Head : ls::Dense<5> {
 
 }  // namespace
 
-TEST_CASE("layers are named as Keras names them, the second of a kind with _1") {
+TEST_CASE("layers are named as in Keras, the second of a kind with _1") {
   CHECK(layer_names<Cnn>() == std::vector<std::string>{"conv2d", "re_lu", "max_pooling2d",
                                                        "flatten", "dense", "re_lu_1", "dense_1"});
   CHECK(parameter_names<Cnn>() == std::vector<std::string>{"conv2d/kernel", "conv2d/bias",
@@ -55,7 +55,7 @@ TEST_CASE("layers are named as Keras names them, the second of a kind with _1") 
                                                            "dense_1/kernel", "dense_1/bias"});
 }
 
-TEST_CASE("a layer's own name is counted as Keras counts names") {
+TEST_CASE("custom layer names are numbered as in Keras") {
   struct Net : ls::Sequential<ls::Input<4>, Head, ls::Dense<3>, Head> {};
   CHECK(layer_names<Net>() == std::vector<std::string>{"head", "dense", "head_1"});
   CHECK(parameter_names<Net>() == std::vector<std::string>{"head/kernel", "head/bias",
@@ -79,7 +79,7 @@ TEST_CASE("shapes and offsets of the seed CNN are Keras'") {
   CHECK(infos[0].shape == ls::shape(3, 3, 1, 32));
   CHECK(infos[2].shape == ls::shape(5408, 64));
   CHECK(infos[4].shape == ls::shape(64, 10));
-  std::size_t offset = 0;  // one after the other, no gap
+  std::size_t offset = 0;  // contiguous, without gaps
   for (const auto& info : infos) {
     CHECK(info.offset == offset);
     offset += info.size();
@@ -87,16 +87,16 @@ TEST_CASE("shapes and offsets of the seed CNN are Keras'") {
   CHECK(offset == 347'146);
 }
 
-TEST_CASE("FLOPs of the seed CNN are counted by hand") {
+TEST_CASE("FLOPs of the seed CNN match a manual count") {
   const double conv = 2.0 * 9 * 26 * 26 * 32, dense = 2.0 * 5408 * 64 + 2.0 * 64 * 10;
   CHECK(Cnn::graph.flops == conv + dense);
 }
 
-TEST_CASE("blocks, branches and repetitions count on with one numbering") {
+TEST_CASE("blocks, branches and repetitions share one numbering") {
   CHECK(layer_names<Nested>() == std::vector<std::string>{"dense", "dense_1", "re_lu", "dense_2",
                                                           "re_lu_1", "dense_3", "dense_4", "add",
                                                           "dense_5"});
-  // Without its bias the skip branch has one parameter; Repeat<0, ...> leaves nothing behind.
+  // Without its bias the skip branch has one parameter; Repeat<0, ...> adds nothing.
   CHECK(parameter_names<Nested>() ==
         std::vector<std::string>{"dense/kernel", "dense/bias", "dense_1/kernel", "dense_1/bias",
                                  "dense_2/kernel", "dense_2/bias", "dense_3/kernel", "dense_3/bias",
@@ -104,13 +104,13 @@ TEST_CASE("blocks, branches and repetitions count on with one numbering") {
   CHECK(Nested::parameter_count == 4 * 20 + 16 + 5);
 }
 
-TEST_CASE("equal ops at several places are one op") {
+TEST_CASE("equal ops are stored once") {
   const auto& pool = Nested::graph.pool;
   CHECK(pool.of<ls::DenseOp>().count == 3);  // 4 to 4, 4 to 4 without bias, 4 to 1
   CHECK(pool.of<ls::ReLUOp>().count == 1);
 }
 
-TEST_CASE("a model that is only a view has its input as output") {
+TEST_CASE("the output of a model with only a view is its input") {
   struct View : ls::Sequential<ls::Input<2, 3>, ls::Flatten> {};
   CHECK(View::output_shape == ls::shape(6));
   CHECK(View::parameter_count == 0);

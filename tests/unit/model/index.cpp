@@ -15,7 +15,7 @@ static_assert(!OpenedBy<Times, ValueId> && !OpenedBy<Times, int> && !OpenedBy<Ti
 
 }  // namespace
 
-TEST_CASE("a table has one item for each index, in order") {
+TEST_CASE("a table has one item per index, in order") {
   constexpr Times times = [] {
     Times t;
     for (StepId i{}; i < StepId{3}; ++i) t[i] = 10 * static_cast<int>(i);
@@ -29,7 +29,7 @@ TEST_CASE("a table has one item for each index, in order") {
   CHECK(expected == 30);
 }
 
-TEST_CASE("steps can be walked from the last to the first") {
+TEST_CASE("steps can be iterated in reverse") {
   int seen = 0;
   for (StepId i = before(StepId{3}); exists(i); --i) seen = 10 * seen + static_cast<int>(i);
   CHECK(seen == 210);

@@ -22,7 +22,7 @@ void gradients_are_right() {
   CHECK(testing::relative_error(gradients, machine.numeric_gradients()) < 1e-7);
 }
 
-/// y of each branch as a model of its own, over the same x, with its part of the weights.
+/// Outputs of each branch as a separate model, with the same x and its part of the weights.
 template <class Net>
 std::vector<double> alone(const std::vector<double>& x, const std::vector<double>& weights,
                           std::size_t& offset, std::size_t count) {
@@ -35,7 +35,7 @@ std::vector<double> alone(const std::vector<double>& x, const std::vector<double
 
 }  // namespace
 
-TEST_CASE("branches that are concatenated stand side by side in their order") {
+TEST_CASE("concatenated branches are adjacent, in order") {
   struct Net : ls::Sequential<In, ls::Parallel<ls::Concatenate, ls::Dense<2>, ls::Identity,
                                                ls::Dense<1>, ls::Dense<4>, ls::Dense<3>>> {};
   struct A : ls::Sequential<In, ls::Dense<2>> {};
@@ -61,7 +61,7 @@ TEST_CASE("branches that are concatenated stand side by side in their order") {
   CHECK(y == expected);
 }
 
-TEST_CASE("branches that are added give their sum") {
+TEST_CASE("added branches give their sum") {
   struct Net : ls::Sequential<In, ls::Parallel<ls::Add, ls::Dense<5>, ls::Identity, ls::Dense<5>>> {
   };
   struct A : ls::Sequential<In, ls::Dense<5>> {};
@@ -75,7 +75,7 @@ TEST_CASE("branches that are added give their sum") {
   CHECK(testing::relative_error(y, expected) < 1e-15);
 }
 
-TEST_CASE("two branches that are added are a Residual") {
+TEST_CASE("two added branches equal a Residual") {
   struct Main : ls::Sequential<ls::Dense<5>, ls::Tanh> {};
   struct A : ls::Sequential<In, ls::Residual<Main>, ls::Dense<2>> {};
   struct B : ls::Sequential<In, ls::Parallel<ls::Add, Main, ls::Identity>, ls::Dense<2>> {};
@@ -83,7 +83,7 @@ TEST_CASE("two branches that are added are a Residual") {
   CHECK(ls::detail::describe_layers<A>() == ls::detail::describe_layers<B>());
 }
 
-TEST_CASE("gradients through concatenated branches are those of finite differences") {
+TEST_CASE("gradients through concatenated branches match finite differences") {
   struct OnInput : ls::Sequential<In, ls::Parallel<ls::Concatenate, ls::Identity, ls::Dense<3>>,
                                   ls::Tanh, ls::Dense<2>> {};
   gradients_are_right<OnInput>();
@@ -122,7 +122,7 @@ TEST_CASE("gradients are right through branches in branches, sums of them, and v
   gradients_are_right<Image>();
 }
 
-TEST_CASE("joins are numbered as Keras numbers its layers, and workers compare them") {
+TEST_CASE("merge layers are numbered as in Keras, and compared between workers") {
   struct Net : ls::Sequential<ls::Input<4, 4, 2>,
                               ls::Parallel<ls::Concatenate, ls::Identity, ls::Conv2D<3, 1>>,
                               ls::Parallel<ls::Concatenate, ls::ReLU, ls::ReLU>> {};
@@ -136,7 +136,7 @@ TEST_CASE("joins are numbered as Keras numbers its layers, and workers compare t
 
 namespace {
 
-/// A rule of one's own: the product.
+/// A user-defined rule: the product.
 struct MultiplyOp {
   ls::Shape in;
   constexpr ls::Shape out() const { return in; }
@@ -164,12 +164,12 @@ struct lockstep::Kernel<MultiplyOp, Oracle> : ls::KernelTraits {
   }
 };
 
-TEST_CASE("a rule of one's own joins branches") {
+TEST_CASE("a user-defined rule merges branches") {
   struct Gate : ls::Sequential<ls::Dense<4>, ls::Sigmoid> {};
   struct Net
       : ls::Sequential<In, ls::Dense<4>, ls::Parallel<Multiply, Gate, ls::Tanh>, ls::Dense<2>> {};
   gradients_are_right<Net>();
-  // Nobody but the rule needs these factors after forward.
+  // Only backward of the rule reads these factors.
   struct Factors : ls::Parallel<Multiply, ls::Dense<4>, ls::Dense<4>> {};
   struct Bare : ls::Sequential<In, ls::Dense<4>, Factors, ls::Dense<4>, ls::Dense<2>> {};
   gradients_are_right<Bare>();

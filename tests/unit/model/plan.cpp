@@ -15,14 +15,14 @@ namespace {
 
 namespace ls = lockstep;
 
-// Four layers of 90,300 weights: more than one bucket each.
+// Four layers with 90,300 weights, each more than a bucket.
 struct Wide
     : ls::Sequential<ls::Input<300>, ls::Dense<300>, ls::ReLU, ls::Dense<300>, ls::Dense<300>,
                      ls::Residual<ls::Dense<300>, ls::Dense<300>>, ls::Dense<3>> {};
-// Fused, the first branch's step stands behind the second's, whose weights lie above its own.
+// If fused, the first branch's step comes after the second's, which has higher weights.
 using DenseAdd = toy::Fusing<toy::Rule<ls::DenseOp, ls::AddOp>>;
 
-/// Buckets cover the gradients once, from the end, and a bucket's numbers are final when it is
+/// Buckets cover the gradients exactly once, from the end, and a bucket is final when it is
 /// announced.
 template <class Net, class D>
 void buckets_are_sound(int at_least) {
@@ -40,10 +40,10 @@ void buckets_are_sound(int at_least) {
   });
   CHECK(end == 0);
   CHECK(buckets >= at_least);
-  CHECK(announced == final);  // a NaN, never written, is not equal to itself
+  CHECK(announced == final);  // NaN marks elements that were never written, and NaN != NaN
 }
 
-/// The reference device as one whose activations have two bytes; only its plan is asked for.
+/// The reference device with two-byte activations; only its plan is used.
 struct HalfActivations : ls::Reference<float> {
   using activation = std::int16_t;
   struct Context : ls::Reference<float>::Context {
@@ -60,11 +60,11 @@ struct HalfActivations : ls::Reference<float> {
 template <class TheOp>
 struct lockstep::Kernel<TheOp, HalfActivations> : Kernel<TheOp, Reference<float>> {};
 
-TEST_CASE("buckets cover the flat gradients exactly once, each finished when it is announced") {
+TEST_CASE("buckets cover the flat gradients exactly once and are final when announced") {
   buckets_are_sound<Wide, ls::Reference<float>>(4);
 }
 
-TEST_CASE("buckets are finished in time also when fusion changes the order of the steps") {
+TEST_CASE("buckets are final when announced even if fusion reorders steps") {
   static_assert(ls::detail::PlanOf<Wide, DenseAdd>::plan.steps ==
                 ls::detail::PlanOf<Wide, ls::Reference<float>>::plan.steps - 1);
   buckets_are_sound<Wide, DenseAdd>(4);
@@ -78,7 +78,7 @@ TEST_CASE("a small model has one bucket, a model without weights none") {
   buckets_are_sound<Small, ls::Reference<float>>(1);
 }
 
-TEST_CASE("a plan knows which state each replica changes by its own examples") {
+TEST_CASE("a plan lists the state that replicas update separately") {
   using Own = ls::BatchNormalization<>;
   using Shared = ls::BatchNormalization<ls::synchronized>;
   struct Norms : ls::Sequential<ls::Input<3>, ls::Normalization, Own, ls::Dense<4>, Shared,
@@ -92,7 +92,7 @@ TEST_CASE("a plan knows which state each replica changes by its own examples") {
   struct Adjacent : ls::Sequential<ls::Input<3>, Own, ls::Dense<4>, Own> {};
   constexpr auto& one = ls::detail::PlanOf<Adjacent, ls::Reference<float>>::plan;
   static_assert(one.averages == 1 && one.averaged_size == 14);
-  // The first that exchanges within the step.
+  // The first step that exchanges.
   CHECK(plan.step[plan.exchanges].name == "batch_normalization");
   CHECK(plan.step[plan.exchanges].ordinal == 1);
   struct None : ls::Sequential<ls::Input<3>, ls::Normalization, ls::Dense<4>> {};
@@ -103,14 +103,14 @@ TEST_CASE("the plan of ResNet-164 is a constant within the compilers' default li
   struct ResNet164 : resnet::ResNet<27> {};
   constexpr auto& plan = ls::detail::PlanOf<ResNet164, ls::Reference<float>>::plan;
   static_assert(plan.steps == ResNet164::graph.nodes);
-  // One entry in the table for each distinct op, not for each layer.
+  // One entry in the table per distinct op, not per layer.
   CHECK(plan.pool.of<ls::Conv2DOp>().count == 9);
   CHECK(plan.pool.of<ls::BatchNormalizationOp>().count == 3);
-  // Reuse: the arena is much smaller than all activations and gradients together.
+  // Memory is reused: the arena is much smaller than all activations and gradients.
   CHECK(plan.arena * 3 < plan.arena_unshared * 2);
   CHECK(plan.arena % 64 == 0);
-  // Statistics, one double and four a channel, in whole lines of 64 bytes: 56 layers of 16
-  // channels, 55 of 32 and 55 of 64.
+  // Statistics, one double and four per channel, rounded up to lines of 64 bytes: 56 layers with 16
+  // channels, 55 with 32 and 55 with 64.
   CHECK(plan.once == 56 * 576 + 55 * 1088 + 55 * 2112);
   std::size_t covered = 0;
   for (std::size_t i = 0; i < plan.buckets; ++i) {
@@ -120,7 +120,7 @@ TEST_CASE("the plan of ResNet-164 is a constant within the compilers' default li
   CHECK(covered == ResNet164::trainable_count);
 }
 
-TEST_CASE("the public plan counts the bytes that a model then holds") {
+TEST_CASE("the public plan has the memory sizes of the model at run time") {
   struct Net
       : ls::Sequential<ls::Input<6, 6, 2>, ls::Conv2D<4, 3>, ls::BatchNormalization<>, ls::ReLU,
                        ls::Flatten, ls::Dense<5>, ls::Dropout<ls::rate(0.5f)>, ls::Dense<3>> {};
@@ -140,13 +140,13 @@ TEST_CASE("the public plan counts the bytes that a model then holds") {
   CHECK(use.total() == plan.memory_bytes(7, 2));
 }
 
-TEST_CASE("the public plan lists activations and buckets in the order in which they are made") {
+TEST_CASE("the public plan lists activations and buckets in order of creation") {
   constexpr auto& plan = ls::plan<Wide, ls::Reference<float>>;
   static_assert(plan.activations.size() == 8 && plan.activations[0].layer == "dense" &&
                 plan.activations[2].layer == "dense" && plan.activations[2].ordinal == 1);
   CHECK(plan.activations[7].shape == ls::shape(3));
   CHECK(plan.activations[7].bytes == 12);
-  // The ReLU writes where it reads.
+  // The ReLU works in place.
   CHECK(plan.activations[0].offset == plan.activations[1].offset);
   for (const auto& a : plan.activations) {
     CHECK(a.offset + a.bytes <= plan.example_bytes);
@@ -162,7 +162,7 @@ TEST_CASE("the public plan lists activations and buckets in the order in which t
   CHECK(plan.buckets.front().layer == "dense");
   CHECK(plan.buckets.front().ordinal == 4);
   CHECK(plan.buckets.back().ordinal == 0);
-  // Two layers in one step.
+  // A step with two fused layers.
   constexpr auto& fused = ls::plan<Wide, DenseAdd>;
   static_assert(fused.activations.size() == 7 && fused.activations[5].layers == 2);
 }
@@ -171,7 +171,7 @@ TEST_CASE("the public plan counts FLOPs of all passes and the bytes of an all-re
   struct Plain : ls::Sequential<ls::Input<10>, ls::Dense<20>, ls::Tanh, ls::Dense<5>> {};
   constexpr auto& plan = ls::plan<Plain, ls::Reference<float>>;
   static_assert(plan.flops == 2 * 10 * 20 + 2 * 20 * 5);
-  // The first layer has no gradient of x.
+  // The first layer needs no gradient of x.
   static_assert(plan.backward_flops == 2 * 10 * 20 + 2 * 2 * 20 * 5);
   static_assert(plan.step_flops(3) == 3 * (plan.flops + plan.backward_flops));
   static_assert(plan.wire_bytes(0) == 0 && plan.wire_bytes(1) == 0);
@@ -184,14 +184,14 @@ TEST_CASE("the public plan counts FLOPs of all passes and the bytes of an all-re
   constexpr auto& again = ls::plan<Again, ls::Reference<float>>;
   CHECK(again.flops == plan.flops);
   CHECK(again.step_flops(1) == plan.step_flops(1) + again.recomputed_flops);
-  // Moving statistics, in double, travel with the gradients.
+  // Running statistics, in double, are exchanged with the gradients.
   struct Norm : ls::Sequential<ls::Input<10>, ls::BatchNormalization<>, ls::Dense<5>> {};
   constexpr auto& norm = ls::plan<Norm, ls::Reference<float>>;
   static_assert(norm.averaged_state_bytes == 20 * 8);
   static_assert(norm.wire_bytes(2) == norm.gradient_bytes + 20 * 8);
 }
 
-TEST_CASE("activations in two bytes cost half, with buffers that convert batch and output") {
+TEST_CASE("two-byte activations need half the memory, plus buffers to convert batch and output") {
   struct Net : ls::Sequential<ls::Input<64>, ls::Dense<64>, ls::Tanh, ls::Dense<32>> {};
   constexpr auto& plan = ls::plan<Net, HalfActivations>;
   constexpr auto& full = ls::plan<Net, ls::Reference<float>>;

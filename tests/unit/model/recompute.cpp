@@ -21,7 +21,7 @@ constexpr auto& plan_of() {
   return ls::detail::PlanOf<Net, D>::plan;
 }
 
-/// The same net with its blocks kept and computed again.
+/// The same networks with kept and with recomputed blocks.
 template <template <class...> class Block>
 struct Nets {
   template <int F>
@@ -31,7 +31,7 @@ struct Nets {
       : ls::Sequential<ls::Input<8, 8, 2>, Block<Conv<4>, ls::ReLU, Conv<5>, ls::ReLU>,
                        Block<ls::MaxPooling2D<>, Conv<3>, ls::GELU>, ls::Flatten,
                        Block<ls::Dense<6>, ls::Tanh, ls::Dropout<ls::rate(0.4f)>>, ls::Dense<3>> {};
-  // The block's ends are in place, pooled, or keep y; views lie on the ends.
+  // The edges of the block are in place, pooled, or keep y; views are at the edges.
   struct Ends : ls::Sequential<ls::Input<6, 6, 2>, Conv<4>, Block<ls::ReLU, Conv<4>, ls::ReLU>,
                                ls::ReLU, Block<ls::Dropout<ls::rate(0.3f)>, ls::MaxPooling2D<>>,
                                ls::Sigmoid, Block<ls::Flatten, ls::Dense<4>, ls::Softmax>> {};
@@ -47,7 +47,7 @@ struct Nets {
                        Branch, ls::GlobalAveragePooling2D, ls::Dense<3>> {};
 };
 
-/// The same bits of outputs, gradients and state, for whole and for ragged batches.
+/// Outputs, gradients and state are bit-identical, for full and smaller batches.
 template <class Plain, class Repeated, class D>
 void gives_what_the_kept_values_give() {
   toy::Machine<Plain, D> plain(5);
@@ -75,12 +75,12 @@ void all_nets_give_the_same_bits() {
 
 }  // namespace
 
-TEST_CASE("a block computed again gives the bits of one whose values are kept") {
+TEST_CASE("a recomputed block is bit-identical to a kept one") {
   all_nets_give_the_same_bits<ls::Reference<float>>();
   all_nets_give_the_same_bits<ls::Reference<double>>();
 }
 
-TEST_CASE("a block computed again takes less memory") {
+TEST_CASE("a recomputed block needs less memory") {
   struct Next : Nets<Kept>::Body {};
   struct Kept : ls::Sequential<ls::Input<16, 16, 4>, ls::Repeat<8, Next>> {};
   struct Again : ls::Sequential<ls::Input<16, 16, 4>, ls::Repeat<8, ls::Recompute<Next>>> {};
@@ -90,13 +90,14 @@ TEST_CASE("a block computed again takes less memory") {
   const std::string text = ls::detail::summary_of<Again, ls::Reference<float>>(0);
   CHECK(text.find(" Activations: " + ls::detail::format_bytes(again.arena) + " an example") !=
         std::string::npos);
-  // Of each block's seven steps the last normalization, the sum and the ReLU need not be repeated.
+  // Three of each block's seven steps need not be recomputed: the last normalization, the sum and
+  // the ReLU.
   CHECK(text.find(" Recomputed in backward: 32 of 56 steps, ") != std::string::npos);
   const std::string other = ls::detail::summary_of<Kept, ls::Reference<float>>(0);
   CHECK(other.find("Recomputed") == std::string::npos);
 }
 
-TEST_CASE("a block within a block that is computed again belongs to the outer one") {
+TEST_CASE("nested recomputed blocks belong to the outermost") {
   struct Inner : ls::Recompute<ls::Sequential<ls::Dense<4>, ls::Tanh>> {};
   struct Net : ls::Sequential<ls::Input<4>,
                               ls::Recompute<ls::Sequential<Inner, ls::Dense<3>, ls::Tanh, Inner>>,
@@ -107,7 +108,7 @@ TEST_CASE("a block within a block that is computed again belongs to the outer on
   gives_what_the_kept_values_give<Flat, Net, ls::Reference<float>>();
 }
 
-TEST_CASE("ops are not fused across the ends of a block that is computed again") {
+TEST_CASE("ops are not fused across the edges of a recomputed block") {
   using D = toy::Fusing<toy::Rule<ls::DenseOp, ls::ReLUOp>>;
   struct Net : ls::Sequential<ls::Input<4>, ls::Recompute<ls::Dense<4>>, ls::ReLU,
                               ls::Recompute<ls::Sequential<ls::Dense<4>, ls::ReLU, ls::Dense<3>>>,
@@ -120,7 +121,7 @@ TEST_CASE("ops are not fused across the ends of a block that is computed again")
   CHECK(repeated.gradients() == plain.gradients());
 }
 
-TEST_CASE("replicas that compute again exchange once: synchronized statistics and weights agree") {
+TEST_CASE("recomputing replicas exchange once: synchronized statistics and weights agree") {
   using ls::Reference;
   struct Norm : ls::BatchNormalization<ls::synchronized> {};
   struct Kept : ls::Sequential<ls::Input<4>, ls::Dense<5>, Norm, ls::Tanh, ls::Dense<5>, Norm,

@@ -1,6 +1,6 @@
 /// \file
 /// Devices for the tests of the plan: the reference kernels with fusion rules, and an engine with
-/// weights of its own.
+/// known weights.
 #pragma once
 
 #include <array>
@@ -21,19 +21,19 @@ namespace toy {
 
 namespace ls = lockstep;
 
-/// Two ops, one after the other. One of them may be a Pair again.
+/// Two consecutive ops. Either may be a Pair.
 template <class A, class B>
 struct Pair {
   A first{};
   B second{};
   constexpr Pair() = default;
   constexpr Pair(const A& a, const B& b) : first(a), second(b) {}
-  /// From three ops: the first two make a Pair.
+  /// Three ops: the first two become a Pair.
   template <class X, class Y>
   constexpr Pair(const X& x, const Y& y, const B& b) : first(x, y), second(b) {}
   constexpr ls::Shape out() const { return second.out(); }
   bool operator==(const Pair&) const = default;
-  /// So that a rule for a convolution refuses one kernel size.
+  /// Rejects one kernel size, to test rules for convolutions.
   static constexpr bool fits(const ls::Conv2DOp& op, const ls::ReLUOp&) {
     return op.kernel.height != 1;
   }
@@ -51,7 +51,7 @@ struct Folded {
 };
 template <class A, class B, class... Rest>
 struct Folded<A, B, Rest...> : Folded<Pair<A, B>, Rest...> {};
-/// The rule that joins Ops.
+/// The rule that fuses Ops.
 template <class... Ops>
 using Rule = ls::Fuse<typename Folded<Ops...>::type, Ops...>;
 
@@ -89,7 +89,7 @@ struct Kernel<Op, toy::Fusing<Rules...>> : Kernel<Op, Reference<float>> {
 
  private:
   using Plain = Kernel<Op, Reference<float>>;
-  /// A Pair has nothing prepared to give.
+  /// A Pair has no Prepared.
   template <class... P>
   static void run(const Op& op, const Io<D>& io, const auto& pass, P&... prepared) {
     if constexpr (sizeof...(P) == 0 && requires { typename Plain::Prepared; }) {
@@ -102,7 +102,7 @@ struct Kernel<Op, toy::Fusing<Rules...>> : Kernel<Op, Reference<float>> {
   }
 };
 
-/// Keeps what lies between the two ops, and what each keeps, in `saved`.
+/// Keeps the value between the two ops, and the data saved by each, in `saved`.
 template <class A, class B, class... Rules>
 struct Kernel<toy::Pair<A, B>, toy::Fusing<Rules...>> : KernelTraits {
   using D = toy::Fusing<Rules...>;
@@ -154,7 +154,7 @@ namespace toy {
 template <class Net, class D>
 struct Machine {
   using T = typename D::real;
-  /// A GPU has memory of its own, so it must be current from the beginning.
+  /// A GPU must be current before memory is allocated.
   static auto scope_of(typename D::Context& context) {
     if constexpr (ls::HostDevice<D>)
       return 0;
@@ -182,7 +182,7 @@ struct Machine {
     context.synchronize();
     return result;
   }
-  /// Gradients of sum(c * y); they start as NaN.
+  /// Gradients of sum(c * y), initialized to NaN.
   template <class Ready>
   std::vector<T> gradients(Ready&& ready, ls::UpdateRef<T> update = {}) {
     forward();
@@ -203,7 +203,7 @@ struct Machine {
     context.synchronize();
     return g;
   }
-  /// sum(c * y) with one weight moved by `by`.
+  /// sum(c * y) with one weight increased by `by`.
   double objective(std::size_t weight, T by) {
     std::vector<T> moved = weights;
     moved[weight] += by;
@@ -214,7 +214,7 @@ struct Machine {
     engine.weights().upload(weights.data());
     return sum;
   }
-  /// By central differences.
+  /// Central differences.
   std::vector<double> numeric_gradients() {
     std::vector<double> g(Net::graph.weights);
     const T h = T(1e-5);

@@ -6,7 +6,7 @@
 
 using namespace passes;
 
-TEST_CASE("a bucket is closed as soon as it is large enough, the last with what is left") {
+TEST_CASE("a bucket ends once it is large enough, the last one with the rest") {
   Steps s;
   const ValueId x = s.add(ValueId::batch);
   s.weights(0, 40'000);
@@ -24,7 +24,7 @@ TEST_CASE("a bucket is closed as soon as it is large enough, the last with what 
   CHECK(result.bucket[1].after == a);
 }
 
-TEST_CASE("a bucket waits for a step that was moved before it by fusion") {
+TEST_CASE("a bucket waits for a step that fusion moved before it") {
   Steps s;  // b has the lower weights
   const ValueId x = s.add(ValueId::batch);
   s.weights(70'000, 70'000);
@@ -44,7 +44,7 @@ TEST_CASE("without weights there is no bucket") {
   CHECK(buckets_of(Steps().list, 0).buckets == 0);
 }
 
-TEST_CASE("state that neighbours change by their own examples is one range") {
+TEST_CASE("adjacent state to average is one range") {
   constexpr KernelNeeds own{.updates_state = true};
   constexpr KernelNeeds shared{.exchanges = true, .updates_state = true};
   Steps s;

@@ -10,13 +10,13 @@ namespace {
 
 constexpr Bytes bytes{0, 100, 200, 300, 400};
 
-/// The passes before this one.
+/// The preceding passes.
 template <bool Recomputes>
 struct Passes {
   Steps steps;
   Timetable<size> times = timetable_of(steps.list, steps.needs);
   Sharing<size> sharing = sharing_of(steps.list, steps.needs, Recomputes);
-  /// Refers to the members above.
+  /// The result refers to the members above.
   Lifetimes<size, Recomputes> lifetimes() const {
     return lifetimes_of<Recomputes>(steps.list, steps.needs, times, sharing, bytes);
   }
@@ -28,7 +28,7 @@ bool lives(const ArenaBuffer& buffer, int from, int to) {
 
 }  // namespace
 
-TEST_CASE("a value lives until its reader, or until the backward that reads it") {
+TEST_CASE("a value lives until its last reader, in forward or backward") {
   Steps s;
   const ValueId x = s.add(ValueId::batch);
   const ValueId y = s.add(x, {.keeps_x = true});
@@ -51,7 +51,7 @@ TEST_CASE("a value lives until its reader, or until the backward that reads it")
   CHECK_FALSE(l.gradient(ValueId::batch).used());
 }
 
-TEST_CASE("what a kernel saves lives from forward to backward") {
+TEST_CASE("saved data lives from forward to backward") {
   Steps s;
   s.add(s.add(ValueId::batch, {.saved = 70}));
   const Passes<false> p{s};
@@ -61,7 +61,7 @@ TEST_CASE("what a kernel saves lives from forward to backward") {
   CHECK_FALSE(l.saved(b).used());
 }
 
-TEST_CASE("the second gradient of a value comes by way of a temporary buffer") {
+TEST_CASE("the second gradient of a value is written to a temporary buffer") {
   Steps s;
   const ValueId x = s.add(ValueId::batch), y = s.add(x);
   s.add(y, {}, x);
@@ -76,7 +76,7 @@ TEST_CASE("the second gradient of a value comes by way of a temporary buffer") {
   CHECK(lives(l.gradient(x), 4, 6));
 }
 
-TEST_CASE("a value whose gradient takes its memory, and one in place, are one buffer") {
+TEST_CASE("a value, its in-place result and a gradient written over it are one buffer") {
   Steps s;
   const ValueId x = s.add(ValueId::batch);
   s.add(x, {.dx_in_place = true});
@@ -86,19 +86,19 @@ TEST_CASE("a value whose gradient takes its memory, and one in place, are one bu
   CHECK(lives(l.activation(x), 0, 4));
 }
 
-TEST_CASE("a value that is computed again has two lives and a buffer for each") {
+TEST_CASE("a recomputed value has two lifetimes and a buffer for each") {
   Steps s;
   const ValueId x = s.add(ValueId::batch, {}, ValueId::none, 0);
   const ValueId y = s.add(x, {.keeps_x = true, .saved = 8}, ValueId::none, 0);
   s.add(y);
   const Passes<true> p{s};
   auto l = p.lifetimes();
-  // Times: a, b, c, loss, back c, a again, b again, back b, back a.
+  // Times: a, b, c, loss, back c, recompute a, recompute b, back b, back a.
   CHECK(lives(l.activation(x), 0, 1));
   CHECK(&l.recomputed(x, b) != &l.activation(x));
   CHECK(lives(l.recomputed(x, b), 5, 7));
   CHECK(lives(l.saved_forward(b), 1, 1));
   CHECK(lives(l.saved(b), 6, 7));
-  // Steps of other blocks see the value of forward.
+  // Steps of other blocks read the value of the first forward.
   CHECK(&l.recomputed(y, c) == &l.activation(y));
 }

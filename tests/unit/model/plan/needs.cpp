@@ -26,14 +26,14 @@ TEST_CASE("each value has a producer, the batch has none") {
   for (int v = 1; v <= 5; ++v) CHECK(needs.producer[ValueId{v}] == StepId{v - 1});
 }
 
-TEST_CASE("a value that a residual reads twice has two readers, the output none") {
+TEST_CASE("a value read twice by a residual has two readers, the output none") {
   CHECK(needs.readers[ValueId::batch] == 1);
   CHECK(needs.readers[ValueId{1}] == 2);
   CHECK(needs.readers[ValueId{2}] == 1);
   CHECK(needs.readers[ValueId{5}] == 0);
 }
 
-TEST_CASE("a value has a gradient if a weight lies before it") {
+TEST_CASE("a value has a gradient if a weight precedes it") {
   for (int v = 0; v <= 5; ++v) CHECK(needs.has_gradient[ValueId{v}] == (v > 0));
   // Values: 1 re_lu, 2 tanh, 3 add, 4 dense, 5 re_lu_1.
   struct Late
@@ -53,7 +53,7 @@ TEST_CASE("needs are those of the kernels") {
   CHECK(norm.once > 0);
 }
 
-TEST_CASE("a value is free after its reader if nobody else reads it and its producer lets it go") {
+TEST_CASE("a value is free after its only reader unless its producer keeps it") {
   passes::Steps s;
   const ValueId kept = s.add(ValueId::batch, {.keeps_y = true});
   const ValueId once = s.add(kept);

@@ -27,7 +27,7 @@ Placed place(const Steps& s) {
 
 }  // namespace
 
-TEST_CASE("a step reads where the one before it wrote") {
+TEST_CASE("a step reads where the previous one wrote") {
   Steps s;
   s.add(s.add(s.add(ValueId::batch), {.keeps_x = true}));
   const Placed p = place(s);
@@ -45,7 +45,7 @@ TEST_CASE("a step reads where the one before it wrote") {
   CHECK(p.arena.arena_unshared == 2 * (64 + 128 + 256));
 }
 
-TEST_CASE("no step wants a gradient that its input does not have") {
+TEST_CASE("no step computes a gradient that its input does not have") {
   Steps s;
   const ValueId x = s.add(ValueId::batch), y = s.add(x);
   s.add(y, {}, x);
@@ -58,7 +58,7 @@ TEST_CASE("no step wants a gradient that its input does not have") {
   CHECK_FALSE(p.step[c].wants_dx2);
 }
 
-TEST_CASE("a gradient that is added is written elsewhere first") {
+TEST_CASE("a gradient to be added is first written to a temporary") {
   Steps s;
   const ValueId x = s.add(ValueId::batch), y = s.add(x);
   s.add(y, {}, x);
@@ -71,7 +71,7 @@ TEST_CASE("a gradient that is added is written elsewhere first") {
   CHECK(p.step[c].forward.x2 == p.step[a].forward.y);
 }
 
-TEST_CASE("what is kept once a step lies side by side, in whole lines") {
+TEST_CASE("per-step data is contiguous and aligned to cache lines") {
   Steps s;
   s.add(s.add(s.add(ValueId::batch, {.once = 100}), {}), {.once = 1});
   const Placed p = place(s);
@@ -82,7 +82,7 @@ TEST_CASE("what is kept once a step lies side by side, in whole lines") {
   CHECK(p.arena.once == 64 + 128);
 }
 
-TEST_CASE("a step that runs again saves in another place than in forward") {
+TEST_CASE("a recomputed step saves to a different address than forward") {
   Steps s;
   s.add(s.add(s.add(ValueId::batch, {.saved = 64}, ValueId::none, 0), {.keeps_x = true},
               ValueId::none, 0));
@@ -93,7 +93,7 @@ TEST_CASE("a step that runs again saves in another place than in forward") {
   CHECK(p.step[b].backward.x == p.step[a].backward.y);
 }
 
-TEST_CASE("a layer's draws depend on its name and number") {
+TEST_CASE("random draws of a layer depend on its name and number") {
   Steps s;
   s.add(s.add(ValueId::batch));
   s.list.step[a].name = s.list.step[b].name = "dropout";

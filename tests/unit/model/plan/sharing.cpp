@@ -12,7 +12,7 @@ constexpr KernelNeeds in_place{.in_place = true}, over_x{.dx_in_place = true};
 
 }  // namespace
 
-TEST_CASE("a value lies where it is, unless its step works in place") {
+TEST_CASE("a value has its own memory unless its step works in place") {
   Steps s;
   const ValueId x = s.add(ValueId::batch);
   const ValueId y = s.add(x, in_place), z = s.add(y, in_place);
@@ -24,7 +24,7 @@ TEST_CASE("a value lies where it is, unless its step works in place") {
   CHECK(sharing.memory[last] == last);
 }
 
-TEST_CASE("no step writes over what somebody needs") {
+TEST_CASE("no step overwrites a value that is still needed") {
   const auto is_in_place = [](const Steps& s, ValueId y) {
     return sharing_of(s.list, s.needs, false).memory[y] != y;
   };
@@ -40,11 +40,11 @@ TEST_CASE("no step writes over what somebody needs") {
   const ValueId x = reader.add(ValueId::batch), y = reader.add(x, in_place);
   reader.add(y, {}, x);
   CHECK_FALSE(is_in_place(reader, y));
-  Steps block;  // runs again from x
+  Steps block;  // recomputed from x
   CHECK_FALSE(is_in_place(block, block.add(block.add(ValueId::batch), in_place, ValueId::none, 0)));
 }
 
-TEST_CASE("a gradient takes the memory of a value that nobody else needs") {
+TEST_CASE("a gradient overwrites a value that is no longer needed") {
   Steps s;
   const ValueId x = s.add(ValueId::batch);
   s.add(x, over_x);
@@ -53,7 +53,7 @@ TEST_CASE("a gradient takes the memory of a value that nobody else needs") {
   CHECK_FALSE(sharing_of(s.list, s.needs, true).gradient_overwrites_value[x]);
 }
 
-TEST_CASE("a gradient does not take the memory of a value that shares it or is kept") {
+TEST_CASE("a gradient does not overwrite a value that is shared or kept") {
   const auto takes = [](const Steps& s, ValueId x) {
     return sharing_of(s.list, s.needs, false).gradient_overwrites_value[x];
   };

@@ -1,5 +1,5 @@
 /// \file
-/// Steps for the tests of a plan's passes, made by hand: no network, no device.
+/// Hand-made steps for the tests of plan passes, without a network or device.
 #pragma once
 
 #include <cstddef>
@@ -13,7 +13,7 @@ using namespace lockstep::detail;
 inline constexpr std::size_t size = 8;
 using Bytes = Table<ValueId, std::size_t, size>;
 
-/// Steps and what their kernels need; `add` appends one, whose output is the next value.
+/// Steps and the needs of their kernels. `add` appends a step whose output is the next value.
 struct Steps {
   StepList<size> list;
   Needs<size> needs = [] {
@@ -39,7 +39,7 @@ struct Steps {
     ++list.end;
     return s.out;
   }
-  /// The step that was added last has `count` weights, from `begin` on.
+  /// Gives the last step `count` weights from `begin` on.
   constexpr void weights(std::size_t begin, std::size_t count) {
     PlanStep& s = list.step[before(list.end)];
     s.w = begin;

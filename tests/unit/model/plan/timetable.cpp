@@ -25,7 +25,7 @@ TEST_CASE("a model without steps has the loss only") {
   CHECK(timetable_of(none.list, none.needs).end == 1);
 }
 
-TEST_CASE("of a block, what its backward reads runs again just before it") {
+TEST_CASE("the steps that a block's backward reads are recomputed just before it") {
   Steps s;
   const ValueId first = s.add(ValueId::batch, {}, ValueId::none, 0);
   s.add(s.add(first, {.keeps_x = true}, ValueId::none, 0));
@@ -41,7 +41,7 @@ TEST_CASE("of a block, what its backward reads runs again just before it") {
   CHECK_FALSE(exists(t.segment_begin[a]));
 }
 
-TEST_CASE("a step whose output only the block's forward reads does not run again") {
+TEST_CASE("a step whose output only the block's forward reads is not recomputed") {
   Steps s;
   s.add(s.add(s.add(ValueId::batch, {}, ValueId::none, 0), {}, ValueId::none, 0));
   const Timetable<size> t = timetable_of(s.list, s.needs);
@@ -49,7 +49,7 @@ TEST_CASE("a step whose output only the block's forward reads does not run again
   CHECK_FALSE(t.is_recomputed[b]);
 }
 
-TEST_CASE("a step that saves runs again, and so do those before it in its block") {
+TEST_CASE("a step that saves data is recomputed, with the steps before it in its block") {
   Steps s;
   const ValueId outside = s.add(ValueId::batch);
   const ValueId first = s.add(outside, {}, ValueId::none, 0);
@@ -63,7 +63,7 @@ TEST_CASE("a step that saves runs again, and so do those before it in its block"
   CHECK(t.segment_begin[c] == b);
 }
 
-TEST_CASE("a block's output that it keeps and others read is kept, not computed again") {
+TEST_CASE("a block's output that is kept and read by others is not recomputed") {
   Steps s;
   s.add(s.add(ValueId::batch, {.keeps_y = true}, ValueId::none, 0));
   CHECK_FALSE(timetable_of(s.list, s.needs).is_recomputed[a]);
