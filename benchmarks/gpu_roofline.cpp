@@ -4,8 +4,9 @@
 // A part takes the time of its bytes at the memory's bandwidth or of its FLOPs at the arithmetic's
 // throughput, whichever is longer, and at least the floor of a kernel in a graph; each further
 // launch of the part adds the floor. Precisions differ in what the tensor cores do: TF32 and
-// bfloat16 make products faster, and bfloat16 also reduces the bytes. float16 is as fast as bfloat16,
-// with other launches. Transfers over PCIe and hits in the L2 cache (50 MB) are left out.
+// bfloat16 make products faster, and bfloat16 also reduces the bytes. float16 is as fast as
+// bfloat16, with other launches. Transfers over PCIe and hits in the L2 cache (50 MB) are left
+// out.
 //
 // Exit code 1 if the parts' FLOPs, plus those that they skip, differ from those of the model's
 // graph.

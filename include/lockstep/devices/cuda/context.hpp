@@ -72,7 +72,7 @@ struct CudaOptions {
 /// Memory, stream, kernels and libraries of one replica on a GPU.
 ///
 ///     feed:      host array -> pinned buffer -> copy on the stream -> GPU buffer
-///     download:  GPU -> copy on the stream -> pinned staging -> (after `wait_unchecked`) host array
+///     download:  GPU -> copy on the stream -> pinned staging -> (in wait_unchecked) host array
 class CudaContext {
  public:
   /// Opens the GPU and creates its stream. \throws DeviceError.

@@ -20,8 +20,9 @@ namespace lockstep::detail::cuda {
 [[noreturn]] inline void throw_out_of_pinned_memory(std::size_t bytes) {
   throw OutOfMemory(
       bytes, 0,
-      "cuda: out of memory: {} KiB of pinned host memory are needed, and the driver cannot allocate "
-      "them; use a smaller batch, end other programs, or raise the container's memory limit",
+      "cuda: out of memory: {} KiB of pinned host memory are needed, and the driver cannot "
+      "allocate them; use a smaller batch, end other programs, or raise the container's memory "
+      "limit",
       (bytes + 1023) >> 10);
 }
 

@@ -15,13 +15,15 @@ namespace lockstep {
 namespace detail::cuda {
 
 inline constexpr Source state_mean_source{"state_mean", R"cuda(
-KERNEL(weigh_state)(const float* __restrict__ state, double* __restrict__ sum, double count, i64 n) {
+KERNEL(weigh_state)(const float* __restrict__ state, double* __restrict__ sum, double count,
+                    i64 n) {
   FOR_EACH(i, n) sum[i] = count * state[i];
 }
 KERNEL(add_sums)(double* __restrict__ y, const double* __restrict__ x, i64 n) {
   FOR_EACH(i, n) y[i] += x[i];
 }
-KERNEL(compute_mean)(float* __restrict__ state, const double* __restrict__ sum, double count, i64 n) {
+KERNEL(compute_mean)(float* __restrict__ state, const double* __restrict__ sum, double count,
+                     i64 n) {
   FOR_EACH(i, n) state[i] = (float)(sum[i] / count);
 }
 )cuda"};

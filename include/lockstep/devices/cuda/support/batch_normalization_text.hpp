@@ -16,8 +16,8 @@ inline constexpr char batch_normalization_text[] = R"cuda(
 __device__ inline double scale_of(double variance) { return 1 / sqrt(variance + EPSILON); }
 
 // Converts the moments of a channel to its scale and updates the running statistics.
-__device__ inline void write_statistics(double* once, float* state, double momentum, double rows, double mean,
-                              double squares, int k) {
+__device__ inline void write_statistics(double* once, float* state, double momentum, double rows,
+                                        double mean, double squares, int k) {
   const double variance = squares / rows;
   state[k] = (float)(momentum * state[k] + (1 - momentum) * mean);
   state[CHANNELS + k] = (float)(momentum * state[CHANNELS + k] + (1 - momentum) * variance);

@@ -28,7 +28,8 @@ inline constexpr char histogram_text[] = R"cuda(
 #else
 #define LANES 1
 #endif
-#define SHARE (1024 / LANES < 256 ? 1024 / LANES : 256)  // entries per block, as in the launch below
+// Entries per block, as in the launch below.
+#define SHARE (1024 / LANES < 256 ? 1024 / LANES : 256)
 
 // Writes the state indices of n entries, starting with the first.
 __device__ void find_places(const float* p, const Target* t, i64 first, int n, int* places) {
