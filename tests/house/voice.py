@@ -18,6 +18,35 @@ import tokenize
 
 # Files and folders that are clean and stay clean.
 CHECKED = [
+    ".ci",
+    "cmake",
+    "CMakeLists.txt",
+    "dev",
+    "include/lockstep/cluster",
+    "include/lockstep/concepts",
+    "include/lockstep/core",
+    "include/lockstep/files",
+    "include/lockstep/impl",
+    "include/lockstep/losses",
+    "include/lockstep/metrics",
+    "include/lockstep/model",
+    "include/lockstep/optimizers",
+    "include/lockstep/training",
+    "include/lockstep/cluster.hpp",
+    "include/lockstep/cpu.hpp",
+    "include/lockstep/cuda.hpp",
+    "include/lockstep/fmt.hpp",
+    "include/lockstep/lockstep.hpp",
+    "include/lockstep/reference.hpp",
+    "packaging",
+    "src",
+    "tests/CMakeLists.txt",
+    "tests/unit/core",
+    "tests/unit/files",
+    "tests/unit/metrics",
+    "tests/unit/model",
+    "tests/unit/fmt.cpp",
+    "tools",
 ]
 
 # What a rule applies to: comments and Markdown ("c"), string literals ("m"), code ("i").

@@ -23,7 +23,7 @@ static_assert(sizeof(Twice) == 2 * sizeof(void*));
 static_assert(std::is_trivially_copyable_v<Twice>);
 static_assert(!std::is_constructible_v<Twice, int>);
 static_assert(!std::is_constructible_v<Twice, void (*)(int)>, "it returns nothing");
-static_assert(!std::is_constructible_v<Twice, int (&)(int)>, "it is not a object");
+static_assert(!std::is_constructible_v<Twice, int (&)(int)>, "it is not an object");
 static_assert(std::is_assignable_v<Twice&, Twice>);
 static_assert(!std::is_assignable_v<Twice&, int (*)(int)>, "what is assigned may be a temporary");
 static_assert(!std::is_assignable_v<Twice&, decltype([](int x) { return x; })>);
