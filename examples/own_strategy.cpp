@@ -127,21 +127,21 @@ class Rounded<D>::Session : public ls::SessionOfOneProcess {
   /// Runs body(ReplicaContext) once in each replica's thread.
   template <class Body>
   void each(Body&& body) {
-    state_->each([&](std::size_t i, Seat& seat) {
-      [[maybe_unused]] const auto scope = seat.context->scope();
-      body(ls::ReplicaContext<D>{i, i, ls::CollectiveRef(seat.layers),
-                                 ls::GradientExchange<float>(seat.gradients), *seat.context});
+    state_->each([&](std::size_t i, ReplicaState& replica) {
+      [[maybe_unused]] const auto scope = replica.context->scope();
+      body(ls::ReplicaContext<D>{i, i, ls::CollectiveRef(replica.layers),
+                                 ls::GradientExchange<float>(replica.gradients), *replica.context});
     });
   }
-  std::size_t local_replicas() const { return state_->seats.size(); }
+  std::size_t local_replicas() const { return state_->states.size(); }
   std::size_t replicas() const { return local_replicas(); }
   std::size_t first_replica() const { return 0; }
   std::size_t virtual_shards() const { return 0; }  // one slice per replica
 
  private:
   /// The objects of one replica.
-  struct Seat {
-    Seat(ls::ThreadGroup& of_layers, ls::ThreadGroup& of_gradients, std::size_t i)
+  struct ReplicaState {
+    ReplicaState(ls::ThreadGroup& of_layers, ls::ThreadGroup& of_gradients, std::size_t i)
         : layers(of_layers, i), gradients(ls::ThreadGroup::Member(of_gradients, i)) {}
     ls::ThreadGroup::Member layers;
     RoundedExchange gradients;
@@ -155,21 +155,21 @@ class Rounded<D>::Session : public ls::SessionOfOneProcess {
           errors(options.replicas),
           team(options.replicas) {
       for (std::size_t i = 0; i < options.replicas; ++i)
-        seats.push_back(std::make_unique<Seat>(layers, gradients, i));
+        states.push_back(std::make_unique<ReplicaState>(layers, gradients, i));
       // A device must be opened in the thread that will use it.
-      each([&](std::size_t i, Seat& seat) {
-        seat.context.emplace(options.on.open(options.replicas, i));
+      each([&](std::size_t i, ReplicaState& replica) {
+        replica.context.emplace(options.on.open(options.replicas, i));
       });
     }
 
-    /// Runs f(i, seat) in each thread. An exception in one replica aborts the waits of the others;
+    /// Runs f(i, replica) in each thread. An exception in one replica aborts the waits of the others;
     /// it is rethrown when all have finished, and the session can be used again.
     template <class F>
     void each(const F& f) {
       team.run([&](std::size_t i) {
         errors[i] = nullptr;
         try {
-          f(i, *seats[i]);
+          f(i, *states[i]);
         } catch (...) {
           errors[i] = std::current_exception();
           layers.abort();
@@ -178,7 +178,7 @@ class Rounded<D>::Session : public ls::SessionOfOneProcess {
       });
       if (std::all_of(errors.begin(), errors.end(), [](const auto& e) { return e == nullptr; }))
         return;
-      for (const auto& seat : seats) seat->gradients.reset();
+      for (const auto& replica : states) replica->gradients.reset();
       layers.reset();
       gradients.reset();
       throw_cause();
@@ -206,7 +206,7 @@ class Rounded<D>::Session : public ls::SessionOfOneProcess {
     }
 
     ls::ThreadGroup layers, gradients;  // two channels, so that neither waits for the other
-    std::vector<std::unique_ptr<Seat>> seats;
+    std::vector<std::unique_ptr<ReplicaState>> states;
     std::vector<std::exception_ptr> errors;
     Team team;
   };

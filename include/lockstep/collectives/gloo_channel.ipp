@@ -125,9 +125,9 @@ void GlooChannel::reduce(std::byte* p, std::size_t bytes, GlooSum sum, bool fram
     const auto part_of = [&](std::size_t r) { return all_add ? Slice{0, count} : part(count, r); };
     const Slice own = part_of(rank());
     reserve_scratch(own.count * (size() - 1));
-    std::size_t seat = 0;
+    std::size_t index = 0;
     for (std::size_t r = 0; r < size(); ++r)
-      parts_[r] = r == rank() ? p + at + own.first : scratch_.data() + own.count * seat++;
+      parts_[r] = r == rank() ? p + at + own.first : scratch_.data() + own.count * index++;
     for_each_peer([&](std::size_t r) {
       const Slice theirs = part_of(r);
       receive(r, *peers_[r].scratch, part_kind,

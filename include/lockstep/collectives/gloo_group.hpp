@@ -1,9 +1,9 @@
 /// \file
-/// The collective between processes on CPUs, over Gloo. Invariants: each element is summed by one
-/// owner (small messages, and larger ones of two members: by each member from the same bytes) in
-/// the order of ranks or of a binary tree over them, so all members get the same bits; every wait
-/// ends by an abort from another thread, by the loss of the connection, or at its deadline; after
-/// that the group is over.
+/// The collective between processes on CPUs, over Gloo. Invariants: all members get the same bits,
+/// since each element is summed by one owner in the order of ranks, or of a binary tree over them
+/// (small messages, and larger ones of two members, are summed by each member from the same bytes);
+/// every wait is ended by an abort from any thread, by the loss of a connection, or at its
+/// deadline, and the group cannot be used after that.
 #pragma once
 
 #include <chrono>
@@ -23,31 +23,32 @@ namespace detail {
 class GlooChannel;
 }
 
-/// This process' place in a group of processes. Its operations are called by one thread at a time;
-/// `abort` from any. Copies are the same member. Each group of a mesh has a channel of its own, the
-/// same in all processes, and may be used beside the others.
+/// This process' member of a group of processes. Its operations are called by one thread at a time,
+/// `abort` by any. Copies are the same member. Each group of a mesh has its own channel, the same
+/// in all processes; groups may be used concurrently.
 ///
-/// Up to GlooChannel::small bytes go to all members at once, which add them themselves; of two
-/// members, up to GlooChannel::both_add. More are cut into one part a member, which adds it and
-/// sends the sum to all (reduce-scatter and all-gather, all to all). The sums of `all_reduce`
-/// travel with the first message.
+/// An all-reduce sends up to GlooChannel::small bytes (GlooChannel::both_add with two members) to
+/// all members, each of which adds. Larger data is split into one part per member, which adds the
+/// part and sends the sum to all: reduce-scatter and all-gather by direct exchange. The `sums` of
+/// `all_reduce` travel with the first message.
 ///
 /// \throws CollectiveTimeout if a wait makes no progress for `timeout`, CollectiveAborted after an
-/// abort here or in another process, CollectiveError if a connection is lost, UsageError if the
-/// members' calls differ.
+/// abort in any process, CollectiveError if a connection is lost, UsageError if the members' calls
+/// differ.
 /// \code
 ///   lockstep::GlooGroup group(mesh, {.channel = 0});
 ///   group.all_reduce(gradients, n, sums, 2);
 /// \endcode
 class GlooGroup {
  public:
-  /// What all members of the group give alike.
+  /// Options, equal in all members of the group.
   struct Options {
     std::size_t channel = 0;
     std::chrono::nanoseconds timeout = std::chrono::seconds(30);  ///< without progress
     SumOrder order = SumOrder::ranks;
   };
 
+  /// \throws UsageError if the channel is in use, CollectiveError if the mesh has shut down.
   LOCKSTEP_COLD_DECL GlooGroup(std::shared_ptr<GlooMesh> mesh, const Options& options);
 
   LOCKSTEP_DECL std::size_t rank() const;
@@ -60,6 +61,7 @@ class GlooGroup {
     all_reduce(p, n, nullptr, 0);
   }
 
+  /// Replaces p[0..n) and sums[0..m) with their sums over all members.
   template <class T>
   void all_reduce(T* p, std::size_t n, double* sums, std::size_t m) {
     static_assert(std::is_arithmetic_v<T> && !std::is_same_v<T, bool>,
@@ -67,12 +69,14 @@ class GlooGroup {
     reduce(reinterpret_cast<std::byte*>(p), {n, sizeof(T)}, &detail::sum_parts<T>, sums, m);
   }
 
+  /// Replaces p[0..n) with the root's.
   template <class T>
   void broadcast(T* p, std::size_t n, std::size_t root) {
     static_assert(std::is_trivially_copyable_v<T>);
     send(reinterpret_cast<std::byte*>(p), {n, sizeof(T)}, root);
   }
 
+  /// out[r n..(r + 1) n) becomes p[0..n) of member r.
   template <class T>
   void all_gather(const T* p, std::size_t n, T* out) {
     static_assert(std::is_trivially_copyable_v<T>);
@@ -80,6 +84,7 @@ class GlooGroup {
            reinterpret_cast<std::byte*>(out));
   }
 
+  /// Returns when all members have called it.
   LOCKSTEP_DECL void barrier();
 
  private:

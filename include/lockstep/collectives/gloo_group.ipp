@@ -26,7 +26,8 @@ void GlooGroup::reduce(std::byte* p, Elements elements, detail::GlooSum sum, dou
   c.run({detail::GlooCall::Operation::all_reduce, elements.n, m, 0, elements.size}, [&] {
     const std::size_t bytes = elements.bytes(), tail = m * sizeof(double);
     const bool sends_sums = tail <= c.small;
-    const std::size_t at = sends_sums ? tail : 0;  // first the sums: they need more alignment
+    const std::size_t at =
+        sends_sums ? tail : 0;  // the sums go first, since they need more alignment
     const bool sends_all = at + bytes <= c.small && sends_sums;
     if (sends_sums && m > 0) std::memcpy(c.payload(), sums, tail);
     if (sends_all && bytes > 0) std::memcpy(c.payload() + at, p, bytes);
@@ -49,7 +50,7 @@ void GlooGroup::reduce(std::byte* p, Elements elements, detail::GlooSum sum, dou
 void GlooGroup::send(std::byte* p, Elements elements, std::size_t root) {
   if (root >= size()) {
     abort();
-    throw UsageError("broadcast: no root {} among {} members", root, size());
+    throw UsageError("broadcast: root is {}; it must be below the group's size, {}", root, size());
   }
   if (size() == 1) return;
   detail::GlooChannel& c = *channel_;

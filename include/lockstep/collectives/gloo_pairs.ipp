@@ -235,8 +235,8 @@ void GlooPairs::connect(GlooStore& store) {
     const std::optional<std::string> theirs = store.get(key_of(r), deadline_);
     if (!theirs) fail(r, "it published no address in time");
     if (theirs->size() != mine.size()) fail(r, "its list of addresses has another size");
-    const std::size_t seat = options_.rank - (options_.rank > r ? 1 : 0);
-    const auto first = theirs->begin() + static_cast<std::ptrdiff_t>(seat * bytes);
+    const std::size_t index = options_.rank - (options_.rank > r ? 1 : 0);
+    const auto first = theirs->begin() + static_cast<std::ptrdiff_t>(index * bytes);
     const std::vector<char> address(first, first + static_cast<std::ptrdiff_t>(bytes));
     try {
       add_endpoint(address, r, false);

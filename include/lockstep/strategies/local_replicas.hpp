@@ -101,17 +101,17 @@ class LocalReplicas {
       : first_(first), layers_(&layers), gradients_(&gradients), threads_(count, waits.spins) {
     try {
       for (std::size_t i = 0; i < count; ++i)
-        seats_.push_back(std::make_unique<Seat>(layers, gradients, i, waits.overlap));
+        replicas_.push_back(std::make_unique<ReplicaState>(layers, gradients, i, waits.overlap));
     } catch (const std::system_error& e) {
-      throw_no_thread(seats_.size(), e);
+      throw_no_thread(replicas_.size(), e);
     }
-    run([&](std::size_t i, Seat& seat) {
-      seat.context.emplace(open(i));
+    run([&](std::size_t i, ReplicaState& replica) {
+      replica.context.emplace(open(i));
       if constexpr (has_own_memory) {
-        seat.layers.attach(*seat.context);
-        Member(*gradients_, i).attach(*seat.context);
-        if constexpr (requires { seat.at_end.install_allocator(); })
-          seat.at_end.install_allocator();
+        replica.layers.attach(*replica.context);
+        Member(*gradients_, i).attach(*replica.context);
+        if constexpr (requires { replica.at_end.install_allocator(); })
+          replica.at_end.install_allocator();
       }
     });
   }
@@ -121,28 +121,29 @@ class LocalReplicas {
   ~LocalReplicas() {
     if constexpr (has_own_memory)
       threads_.run([&](std::size_t i) {
-        Seat& seat = *seats_[i];
-        if (!seat.context) return;
-        const auto scope = seat.context->scope();
+        ReplicaState& replica = *replicas_[i];
+        if (!replica.context) return;
+        const auto scope = replica.context->scope();
         Member(*gradients_, i).detach();
-        seat.layers.detach();
+        replica.layers.detach();
       });
   }
 
   /// Runs body(ReplicaContext) in each replica; returns when all have returned. \throws the cause
   /// of the failure, after all have ended.
   void each(FunctionRef<void(const ReplicaContext<D>&)> body) {
-    run([&](std::size_t i, Seat& seat) {
-      [[maybe_unused]] const auto scope = seat.context->scope();
-      const CollectiveRef layers(seat.layers);
+    run([&](std::size_t i, ReplicaState& replica) {
+      [[maybe_unused]] const auto scope = replica.context->scope();
+      const CollectiveRef layers(replica.layers);
       if constexpr (has_own_memory)
-        body(ReplicaContext<D>{i, first_ + i, layers, exchange_of(seat), *seat.context,
-                               CollectiveRef(seat.layers.host())});
+        body(ReplicaContext<D>{i, first_ + i, layers, exchange_of(replica), *replica.context,
+                               CollectiveRef(replica.layers.host())});
       else
-        body(ReplicaContext<D>{i, first_ + i, layers, exchange_of(seat), *seat.context, layers});
+        body(ReplicaContext<D>{i, first_ + i, layers, exchange_of(replica), *replica.context,
+                               layers});
     });
   }
-  std::size_t count() const { return seats_.size(); }
+  std::size_t count() const { return replicas_.size(); }
 
  private:
   using Member = typename Group::Member;
@@ -150,8 +151,8 @@ class LocalReplicas {
   static constexpr bool has_own_memory = !HostDevice<D>;
   static constexpr bool has_own_exchange = requires { typename Group::Exchange; };
 
-  struct Seat {
-    Seat(Group& of_layers, Group& of_gradients, std::size_t index, bool overlap)
+  struct ReplicaState {
+    ReplicaState(Group& of_layers, Group& of_gradients, std::size_t index, bool overlap)
         : layers(of_layers, index), at_end(Member(of_gradients, index)) {
       if (!overlap || has_own_exchange) return;
       const Member gradients(of_gradients, index);
@@ -167,17 +168,17 @@ class LocalReplicas {
     std::optional<typename D::Context> context;
   };
 
-  GradientExchange<typename D::real> exchange_of(Seat& seat) {
+  GradientExchange<typename D::real> exchange_of(ReplicaState& replica) {
     using Reference = GradientExchange<typename D::real>;
-    if (seat.layers.size() == 1) return Reference(alone_);
-    return seat.overlapped ? Reference(*seat.overlapped) : Reference(seat.at_end);
+    if (replica.layers.size() == 1) return Reference(alone_);
+    return replica.overlapped ? Reference(*replica.overlapped) : Reference(replica.at_end);
   }
 
-  /// Runs body(i, seat) in the thread of each replica i.
-  void run(FunctionRef<void(std::size_t, Seat&)> body) {
+  /// Runs body(i, replica) in the thread of each replica i.
+  void run(FunctionRef<void(std::size_t, ReplicaState&)> body) {
     threads_.run([&](std::size_t i) {
       try {
-        body(i, *seats_[i]);
+        body(i, *replicas_[i]);
       } catch (const CollectiveTimeout& e) {
         log(LogLevel::error, e.what());  // now: the replica that hangs may never return
         abort();
@@ -188,7 +189,7 @@ class LocalReplicas {
       }
     });
     if (const std::exception_ptr cause = cause_of_failure(threads_.errors())) {
-      for (const auto& seat : seats_) seat->reset();
+      for (const auto& replica : replicas_) replica->reset();
       layers_->reset();
       gradients_->reset();
       std::rethrow_exception(cause);
@@ -204,7 +205,7 @@ class LocalReplicas {
   std::size_t first_;
   Group* layers_;
   Group* gradients_;
-  std::vector<std::unique_ptr<Seat>> seats_;
+  std::vector<std::unique_ptr<ReplicaState>> replicas_;
   ReplicaThreads threads_;
 };
 
