@@ -1,4 +1,4 @@
-// expect: lockstep::Model: not copied; make another and load its weights
+// expect: lockstep::Model: not copyable; make another and load its weights
 #include "lockstep/data/operations/batch.hpp"
 #include "lockstep/data/sources/tensors.hpp"
 #include "lockstep/layers/dense.hpp"

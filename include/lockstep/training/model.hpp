@@ -63,7 +63,7 @@ class Model : public detail::FaultyModel<typename detail::RealOf<S>::type> {
 /// (`Device::real`).
 /// \code
 ///   ls::Model model{Cnn{}, ls::OneDevice<ls::Cpu>{},
-///   ls::SparseCategoricalCrossentropy{.from_logits = true},
+///                   ls::SparseCategoricalCrossentropy{.from_logits = true},
 ///                   ls::SGD{.learning_rate = 0.001f}, ls::Accuracy{}};
 ///   auto history = model.fit(train, {.epochs = 3});
 /// \endcode
@@ -94,7 +94,7 @@ class Model<Net, S, L, O, Ms...> {
         replicas_(strategy_, seed.value, checked(std::move(loss)), checked(std::move(optimizer)),
                   std::tuple<Ms...>(checked_metric(std::move(metrics))...)) {}
 
-  Model(const Model&) = delete;  // lockstep::Model: not copied; make another and load its weights
+  Model(const Model&) = delete;  // lockstep::Model: not copyable; make another and load its weights
   Model& operator=(const Model&) = delete;
   Model(Model&&) noexcept = default;
   // Not defaulted: assigning member by member would destroy contexts before their memory.

@@ -28,9 +28,9 @@ class Predictions {
   std::span<const T> row(std::size_t i) const& { return view().row(i); }
   std::span<const T> elements() const& { return values_; }
   TensorView<const T> view() const& { return {values_.data(), count(), example_}; }
-  std::span<const T> row(std::size_t) const&& = delete;  // keep it: auto p = model.predict(x)
-  std::span<const T> elements() const&& = delete;        // keep it: auto p = model.predict(x)
-  TensorView<const T> view() const&& = delete;           // keep it: auto p = model.predict(x)
+  std::span<const T> row(std::size_t) const&& = delete;  // store it: auto p = model.predict(x)
+  std::span<const T> elements() const&& = delete;        // store it: auto p = model.predict(x)
+  TensorView<const T> view() const&& = delete;           // store it: auto p = model.predict(x)
 
  private:
   std::vector<T> values_;

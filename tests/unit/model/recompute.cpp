@@ -88,7 +88,7 @@ TEST_CASE("a recomputed block needs less memory") {
   constexpr auto& again = plan_of<Again, ls::Reference<float>>();
   CHECK(again.arena < kept.arena / 2);
   const std::string text = ls::detail::summary_of<Again, ls::Reference<float>>(0);
-  CHECK(text.find(" Activations: " + ls::detail::format_bytes(again.arena) + " an example") !=
+  CHECK(text.find(" Activations: " + ls::detail::format_bytes(again.arena) + " per example") !=
         std::string::npos);
   // Three of each block's seven steps need not be recomputed: the last normalization, the sum and
   // the ReLU.

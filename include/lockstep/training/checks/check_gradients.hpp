@@ -104,10 +104,13 @@ class WeightFunction {
     return found;
   }
 
+  /// The argument of f; change it between calls.
   std::vector<double> weights = std::vector<double>(Net::graph.weights);
 
  private:
+  /// A training step with the same number each time, so that random layers repeat their draws.
   StepContext step() { return {whole_batch(count_), true, seed_, 0, CollectiveRef(group_)}; }
+  /// Forward and loss from the initial state; writes the loss' gradient unless null.
   double run(double* gradient) {
     engine_.weights().upload(weights.data());
     engine_.state().upload(state_.data());
@@ -137,6 +140,7 @@ struct CheckedLayer : Sequential<In, InputOffset, L> {};
 
 }  // namespace detail
 
+/// forward: y = x + w; backward: dw = sum of dy over the examples, dx = dy.
 template <HostDevice D>
 struct Kernel<detail::InputOffsetOp, D> : KernelTraits {
   static void forward(const detail::InputOffsetOp& op, const Io<D>& io) {

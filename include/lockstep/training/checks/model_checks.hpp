@@ -48,6 +48,7 @@ using OpsOfModel = typename Concat<
         std::remove_cvref_t<decltype(std::declval<const O&>().op(0.0, 1))>,
         std::remove_cvref_t<decltype(std::declval<const Ms&>().template op<typename L::target_type>(
             N::output_shape))>...>>::type;
+/// List<Op> of the first op without a kernel on the device; List<void> if all have one.
 template <class N, class S, class L, class O, class... Ms>
 using OpWithoutKernel =
     decltype(first_without_kernel<typename S::device>(OpsOfModel<N, S, L, O, Ms...>{}));
@@ -59,6 +60,8 @@ concept WrongHasDx =
 
 /// Which passes of an op's kernel can be called: both, or the first that is missing.
 enum class Passes { both, no_forward, no_backward, no_has_dx };
+/// Checks the kernel of TheOp on D. A kernel may accept the op as a value, or as Constant<op> for
+/// every op value that occurs in the plan.
 template <auto& plan, class TheOp, class D>
 constexpr Passes passes_of() {
   if constexpr (std::is_same_v<TheOp, ViewOp>) {
@@ -185,6 +188,7 @@ struct ModelVerdict<ModelFault::metric_does_not_fit, N, S, L, O, Ms...> {
                 "lockstep::Model: a metric does not fit the model's output or the loss' targets; "
                 "remove it");
 };
+// A missing kernel: the error of CheckKernel names the op and the device.
 template <class TheOp, class D>
 struct KernelVerdict;
 template <class TheOp, class D>
@@ -192,6 +196,7 @@ struct KernelVerdict<List<TheOp>, D> : CheckKernel<TheOp, D> {};
 template <class N, class S, class L, class O, class... Ms>
 struct ModelVerdict<ModelFault::no_kernel, N, S, L, O, Ms...>
     : KernelVerdict<OpWithoutKernel<N, S, L, O, Ms...>, typename S::device> {};
+// A kernel without a pass: exactly one of the assertions fails.
 template <class Op, class D, Passes Found>
 struct PassVerdict {
   static_assert(Found != Passes::no_forward,
@@ -219,6 +224,7 @@ template <class N, class S, class L, class O, class... Ms>
 struct ModelVerdict<ModelFault::no_state_mean, N, S, L, O, Ms...>
     : CheckKernel<StateMean, typename S::device> {};
 
+// Errors about data, for the member functions of Model.
 template <class D>
 struct CheckBatched {
   static_assert(BatchedDataset<D>,
@@ -234,6 +240,7 @@ struct CheckTargets {
 /// Stands for a missing argument of `ls::Model`.
 struct Missing {};
 
+/// Whether an argument converts to a span of T, such as std::vector<T>.
 template <class Given, class T>
 inline constexpr bool is_in_memory = std::convertible_to<const Given&, std::span<const T>>;
 template <class T, class... Given>

@@ -94,6 +94,7 @@ inline std::string arithmetic_of_build() {
   return describe_arithmetic(fast_math, fused, __VERSION__);
 }
 
+/// Out of line, since model_signature is instantiated for each model.
 LOCKSTEP_COLD_DECL void add_field(Signature& to, const char* name, std::string value);
 
 /// The signature that processes compare when they create a model. `values`: its initial parameters.
@@ -111,7 +112,7 @@ template <class Net, class D, class L, class O, class... Ms>
   add_field(fields, "input", to_string(Net::input_shape));
   add_field(fields, "output", to_string(Net::output_shape));
   add_field(fields, "layers", describe_layers<Net>());
-  add_field(fields, "work of an example", std::to_string(Net::graph.flops) + " FLOP");
+  add_field(fields, "FLOPs per example", std::to_string(Net::graph.flops));
   add_field(fields, "device", std::string(D::name) + " " + std::string(D::precision));
   add_field(fields, "loss", describe_loss(loss));
   add_field(fields, "optimizer", describe_optimizer(optimizer));
@@ -145,6 +146,7 @@ std::optional<std::uint64_t> examples_of_round(const Data& data) {
     return std::nullopt;
 }
 
+/// The properties of `data`; reads indices only, no examples.
 template <class Data>
 DescribedData described(const Data& data) {
   auto order = data.indices(Pass{});
@@ -161,6 +163,7 @@ DescribedData described(const Data& data) {
           sum,         std::move(first),  examples_of_round(data)};
 }
 
+/// A validation set as text: size, batch, frequency, steps; "none" without one.
 LOCKSTEP_COLD_DECL std::string describe_validation(std::optional<std::uint64_t> examples,
                                                    std::size_t batch, bool is_weighted,
                                                    const FitOptions& options);

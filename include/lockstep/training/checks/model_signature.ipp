@@ -15,7 +15,7 @@ std::string describe_update_options(double weight_decay, const UpdateOptions& wi
   };
   add("weight_decay", weight_decay);
   for (const std::string& name : with.exclude_from_weight_decay)
-    result += fmt::format(", not of '{}'", name);
+    result += fmt::format(", without '{}'", name);
   add("clipnorm", with.clipnorm);
   add("global_clipnorm", with.global_clipnorm);
   add("clipvalue", with.clipvalue);
@@ -45,7 +45,7 @@ void add_field(Signature& to, const char* name, std::string value) {
 
 /// The sample weights and class weights as text, class weights by class.
 [[gnu::cold]] inline std::string describe_weights(bool is_weighted, const ClassWeights& classes) {
-  std::string result = is_weighted ? "one an example" : classes.empty() ? "none" : "";
+  std::string result = is_weighted ? "one per example" : classes.empty() ? "none" : "";
   const ClassTable table(classes);  // sorted by class
   for (const auto& [number, weight] : table.all())
     result += fmt::format("{}class {} {}", result.empty() ? "" : ", ", number, json_number(weight));
@@ -54,7 +54,7 @@ void add_field(Signature& to, const char* name, std::string value) {
 
 std::string describe_validation(std::optional<std::uint64_t> examples, std::size_t batch,
                                 bool is_weighted, const FitOptions& options) {
-  return fmt::format("{} examples, batch {}, each {} epochs, steps {}{}", shown_number(examples),
+  return fmt::format("{} examples, batch {}, every {} epochs, steps {}{}", shown_number(examples),
                      batch, options.validation_freq, shown_number(options.validation_steps),
                      is_weighted ? ", weighted" : "");
 }
@@ -78,8 +78,8 @@ Signature fit_signature(const DescribedData& train, std::string validation,
           {"weights", describe_weights(train.is_weighted, options.class_weight)},
           {"epochs", std::to_string(options.epochs)},
           {"initial epoch", std::to_string(options.initial_epoch)},
-          {"steps an epoch", shown_number(options.steps_per_epoch)},
-          {"steps an execution", std::to_string(options.steps_per_execution)},
+          {"steps per epoch", shown_number(options.steps_per_epoch)},
+          {"steps per execution", std::to_string(options.steps_per_execution)},
           {"validation", std::move(validation)},
           {"verify_every", std::to_string(options.verify_every)},
           {"first step", std::to_string(first_step)},

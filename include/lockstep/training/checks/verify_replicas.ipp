@@ -28,11 +28,13 @@ class Digests {
   }
 
   std::size_t replicas() const { return replicas_; }
+  /// The digest of a replica's tensor, as 64 hex digits.
   std::string_view of(std::size_t replica, std::size_t tensor) const {
     constexpr std::size_t width = 64;
     return std::string_view(all_).substr(replica * each_ + sizeof(ReplicaOrigin) + tensor * width,
                                          width);
   }
+  /// Copied out of the bytes, which are not aligned.
   ReplicaOrigin origin(std::size_t replica) const {
     ReplicaOrigin origin;
     std::memcpy(&origin, all_.data() + replica * each_, sizeof origin);
@@ -62,10 +64,13 @@ class Digests {
   }
 
  private:
-  std::size_t replicas_, each_ = 0;
+  std::size_t replicas_, each_ = 0;  // each_: bytes per row
   std::string all_;
 };
 
+/// Throws for `replica`, whose tensor differs from that of `reference`. The message depends on what
+/// the replicas' origins show: set_weights called a different number of times, called with
+/// different values, or a fault of a step.
 [[noreturn]] inline void throw_diverged(const Digests& digests, std::size_t replica,
                                         std::size_t reference, std::size_t tensor,
                                         const NamedBytes& what, std::uint64_t step) {

@@ -32,7 +32,7 @@ struct ProfiledCall {
   double microseconds = 0;
 };
 
-/// One pass of a layer, or of another part of a step.
+/// One row: a pass of a layer, or of another part of a step.
 struct ProfileRow {
   std::string layer;  ///< "conv2d"; "conv2d+re_lu" where one kernel does both; "loss", "optimizer"
   std::string pass;   ///< "forward", "backward", "loss", "update", ...

@@ -130,6 +130,7 @@ void StepTimes::add(const WorkTimes& step) {
   }
 }
 
+// Work of the same kind becomes one row, in the order of its first occurrence.
 void StepTimes::fill(Profile& profile, bool accumulates,
                      FunctionRef<void(ProfileRow&, const Work&)> add_size) const {
   std::vector<Work> works;  // one per row

@@ -72,6 +72,7 @@ void Progress::on_epoch_end(int epoch, const Logs& logs) {
 
 void Progress::on_train_batch_begin(std::size_t batch, const Logs&) { first_ = batch; }
 
+// An execution may have several steps: the hook gets the number of its last batch.
 void Progress::on_train_batch_end(std::size_t batch, const Logs& logs) {
   step_ += batch - first_ + 1;
   const std::uint64_t step = step_ - 1;

@@ -61,7 +61,7 @@ class ProgressBar {
   LOCKSTEP_DECL std::string update(std::uint64_t current, const Logs& logs, double now);
   /// The final text, with the total time. An unknown target becomes `current`.
   LOCKSTEP_DECL std::string finish(std::uint64_t current, const Logs& logs, double now);
-  /// True while the last text did not end its line.
+  /// Whether the last text did not end with a newline.
   bool is_line_open() const { return line_open_; }
 
  private:

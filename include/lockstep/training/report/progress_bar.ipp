@@ -79,6 +79,7 @@ std::string ProgressBar::draw(std::uint64_t current, const Logs& logs, double no
   else
     classic_line(line, current, step_time, now, last);
   add_values(line);
+  // As Keras: backspaces over the last text, then padding with spaces if the new one is shorter.
   std::string text(is_terminal_ ? columns_ : 0, '\b');
   text += is_terminal_ ? '\r' : '\n';
   text += line.text;

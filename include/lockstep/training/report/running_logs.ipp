@@ -16,6 +16,7 @@ std::vector<std::string> log_names(std::initializer_list<std::string_view> wante
   const auto is_weighted = [&](std::size_t i) {
     return i < weighted.size() && weighted.begin()[i];
   };
+  // First the names of unweighted metrics, then those of weighted ones.
   for (const bool now : {false, true})
     for (std::size_t i = 0; i < names.size(); ++i) {
       if (is_weighted(i) != now) continue;

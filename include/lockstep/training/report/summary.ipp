@@ -107,14 +107,14 @@ std::string summary_of(const SummaryFacts& model, std::size_t optimizer_slots) {
   text += count("Optimizer params", model.weights * optimizer_slots);
   text += fmt::format(" Gradients: {}\n", format_bytes(model.gradient_bytes));
   text += fmt::format(
-      " Activations: {} an example ({} without reuse) + {} a step, library scratch not counted\n",
+      " Activations: {} per example ({} without reuse) + {} per step, without library workspace\n",
       format_bytes(model.example_bytes), format_bytes(model.example_bytes_unshared),
       format_bytes(model.step_bytes));
-  text += fmt::format(" Forward pass: {} an example\n", readable_flops(model.flops));
+  text += fmt::format(" Forward pass: {} per example\n", readable_flops(model.flops));
   const int again = model.recomputed_steps;
   const std::size_t steps = model.steps.size();
   if (again > 0)
-    text += fmt::format(" Recomputed in backward: {} of {} steps, {} an example\n", again, steps,
+    text += fmt::format(" Recomputed in backward: {} of {} steps, {} per example\n", again, steps,
                         readable_flops(model.recomputed_flops));
   const std::vector<std::string> fused = fused_names(model);
   for (std::size_t i = 0; i < fused.size(); ++i)

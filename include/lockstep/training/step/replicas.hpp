@@ -395,7 +395,7 @@ class Replicas final : public AnyReplicas {
     use.data = most_data_;
     return use;
   }
-  /// The most examples that a replica computes at a time.
+  /// Maximum number of examples of a slice, for batches of `batch` examples.
   std::size_t largest_slice(std::size_t batch) const { return slice_of(batch, slices(), 0).count; }
   /// Allocates the activation memory for batches of `batch` examples. Called before a data set is
   /// moved to the device, so that the data set takes only what is left.
@@ -495,8 +495,8 @@ class Replicas final : public AnyReplicas {
   Session session_;
   std::vector<std::unique_ptr<Replica>> replicas_;  // after session_, so destroyed before it
   std::uint64_t step_ = 0;
-  std::uint64_t sets_ = 0;  // calls of `set` since the replicas were last compared
-  bool are_equal_ = false;  // compared since the last change of weights
+  std::uint64_t sets_ = 0;  // calls of `set` since the last comparison of the replicas
+  bool are_equal_ = false;  // compared and equal since the last change of weights
   double penalty_ = 0;      // of the last step read
   std::vector<std::size_t> pending_examples_;  // global batch sizes of steps that nobody has read
   std::size_t data_ = 0, most_data_ = 0;       // bytes of resident data: now, and the maximum

@@ -361,8 +361,8 @@ TEST_CASE("signatures include sample weights and class weights") {
   CHECK(text_of(plain, 0, {}).first == "none");
   CHECK(text_of(plain, 0, {{1, 0.5}, {0, 2}}).first == "class 0 2, class 1 0.5");
   CHECK(text_of(plain, 0, {{0, 2}, {1, 0.5}}).first == "class 0 2, class 1 0.5");
-  CHECK(text_of(weighted, 0, {}).first == "one an example");
-  CHECK(text_of(weighted, 0, {{3, 0.1}}).first == "one an example, class 3 0.1");
+  CHECK(text_of(weighted, 0, {}).first == "one per example");
+  CHECK(text_of(weighted, 0, {{3, 0.1}}).first == "one per example, class 3 0.1");
   CHECK(text_of(plain, plain, {}).second != text_of(plain, weighted, {}).second);
   using ls::detail::data_signature, ls::detail::described;
   CHECK(data_signature(described(plain), {}) != data_signature(described(weighted), {}));
