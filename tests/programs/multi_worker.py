@@ -260,10 +260,16 @@ class Failures(Case):
         jobs[2].popen.send_signal(signal.SIGCONT)
         self.assertEqual(jobs[2].wait(10), 3, jobs[2].stderr())
 
-    def test_sigterm_to_one_worker_ends_all_after_the_same_step(self):
-        jobs = self.train(2)
-        jobs[1].popen.send_signal(signal.SIGTERM)
-        self.assertEqual((jobs[1].wait(20), jobs[0].wait(20)), (143, 0), jobs[0].stderr() + jobs[1].stderr())
+    def test_a_signal_to_one_worker_ends_all_after_the_same_step_with_its_exit_code(self):
+        for rank, number, code in ((1, signal.SIGTERM, 143), (0, signal.SIGTERM, 143), (1, signal.SIGINT, 130)):
+            with self.subTest(rank=rank, number=number):
+                self.setUp()
+                weights = self.dir / f"w{rank}-{code}"
+                jobs = self.train(2, "--save", weights)
+                jobs[rank].popen.send_signal(number)
+                codes = [job.wait(20) for job in jobs]
+                self.assertEqual(codes, [code, code], jobs[0].stderr() + jobs[1].stderr())
+                self.assertEqual(len(contract.safetensors(weights)), 6)  # and the weights are saved
 
     def test_a_worker_that_never_comes_is_named_at_the_deadline(self):
         ports = free_ports(3)

@@ -55,7 +55,7 @@ struct Run final : TrainingControl {
   LOCKSTEP_COLD_DECL ~Run() override;
 
   /// This process' requests, without a learning rate.
-  RunRequests requests() const { return {token.stop_requested(), stopped}; }
+  LOCKSTEP_DECL RunRequests requests() const;
   /// This process' requests for the next exchange; a new learning rate is sent once.
   LOCKSTEP_DECL RunRequests pop_requests();
   /// Sets the rate that the last exchange agreed on, so that all processes use the same.
@@ -64,10 +64,9 @@ struct Run final : TrainingControl {
   bool stops_without_peers() const { return token.stop_requested() && place.is_alone; }
   /// The requests to act on after hooks have run. `agreed` must be read right after the exchange,
   /// before the hooks, since a hook may evaluate and thereby exchange again. A process without
-  /// peers acts on its requests after the hooks.
-  RunRequests effective(const RunRequests& agreed) const {
-    return place.is_alone ? requests() : agreed;
-  }
+  /// peers acts on its requests after the hooks. If a signal stopped another process, this process'
+  /// SignalStop reports the signal too.
+  LOCKSTEP_DECL RunRequests effective(const RunRequests& agreed) const;
 
   LOCKSTEP_DECL void stop_training() override;
   LOCKSTEP_DECL bool stop_requested() const override;

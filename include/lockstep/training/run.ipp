@@ -6,6 +6,7 @@
 
 #include "lockstep/core/error.hpp"
 #include "lockstep/optimizers/schedule.hpp"
+#include "lockstep/training/signal_stop.hpp"
 
 namespace lockstep::detail {
 
@@ -30,6 +31,17 @@ Run::Run(AnyReplicas& all, BetweenRuns& between, const std::vector<std::shared_p
 }
 
 Run::~Run() { replicas.note(Phase::idle); }
+
+RunRequests Run::requests() const {
+  const bool stops = token.stop_requested();
+  return {stops, stopped, std::nullopt, stops ? received_signal() : 0};
+}
+
+RunRequests Run::effective(const RunRequests& agreed) const {
+  if (place.is_alone) return requests();
+  if (agreed.stop_now && agreed.signal != 0) adopt_signal(agreed.signal);
+  return agreed;
+}
 
 RunRequests Run::pop_requests() {
   RunRequests popped = requests();

@@ -38,6 +38,12 @@ class SignalStack {
   std::unique_ptr<std::byte[]> memory_;
   std::thread::id thread_;
 };
+
+/// The signal that the process' SignalStop has; 0 if there is none.
+LOCKSTEP_COLD_DECL int received_signal();
+/// A signal stopped another process of the job: the SignalStop of this one reports it and requests
+/// a stop, unless it has a signal already. A signal that this process receives later is its first.
+LOCKSTEP_COLD_DECL void adopt_signal(int signal);
 }  // namespace detail
 
 /// Requests a stop at the first SIGINT or SIGTERM during its lifetime.
@@ -64,7 +70,8 @@ class SignalStop {
   SignalStop& operator=(const SignalStop&) = delete;
 
   std::stop_token token() const { return source_.get_token(); }
-  /// The first signal received; 0 if none.
+  /// The first signal received, by this process or by another of its job whose stop ended `fit`,
+  /// `evaluate` or `predict`; 0 if none.
   LOCKSTEP_COLD_DECL int signal() const;
 
  private:

@@ -85,6 +85,16 @@ void SignalStack::leave() {
   memory_.reset();
 }
 
+int received_signal() { return signal_state.in_use ? signal_state.signal.load() : 0; }
+
+void adopt_signal(int signal) {
+  if (!signal_state.in_use) return;
+  int none = 0;
+  if (!signal_state.signal.compare_exchange_strong(none, signal)) return;
+  const char wake = 0;
+  [[maybe_unused]] const ssize_t n = ::write(signal_state.pipe[1], &wake, 1);
+}
+
 }  // namespace lockstep::detail
 
 namespace lockstep {

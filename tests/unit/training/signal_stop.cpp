@@ -59,6 +59,23 @@ TEST_CASE("the first signal requests a stop and is remembered") {
   }
 }
 
+TEST_CASE("a signal of another process of the job is reported, and does not count as the first") {
+  ls::detail::adopt_signal(SIGTERM);  // nothing listens
+  CHECK(ls::detail::received_signal() == 0);
+  {
+    ls::SignalStop stop;
+    ls::detail::adopt_signal(SIGTERM);
+    CHECK(stop.signal() == SIGTERM);
+    CHECK(ls::detail::received_signal() == SIGTERM);
+    CHECK(stops(stop.token()));
+    ::raise(SIGINT);  // a launcher passes Ctrl-C on to all processes: it does not end this one
+    CHECK(stop.signal() == SIGINT);
+    ls::detail::adopt_signal(SIGTERM);  // this process has a signal of its own
+    CHECK(stop.signal() == SIGINT);
+  }
+  CHECK(ls::detail::received_signal() == 0);
+}
+
 TEST_CASE("a signal to the whole process also requests a stop") {
   ls::SignalStop stop;
   ::kill(::getpid(), SIGINT);

@@ -33,6 +33,9 @@ struct RunRequests {
   bool end_training = false;  ///< from a callback; this epoch is the last one
   /// From a callback; applies from this step's update on.
   std::optional<double> learning_rate{};
+  /// SIGINT or SIGTERM if that is why the stop token was set; 0: another reason. Every process ends
+  /// with the exit code of the signal, not only the one that received it.
+  int signal = 0;
 };
 
 /// Placement of a model: its strategy, and this process' part in the job. Constant during a run.

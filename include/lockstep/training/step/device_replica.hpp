@@ -5,6 +5,8 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
+#include <csignal>
 #include <cstddef>
 #include <optional>
 #include <span>
@@ -74,7 +76,7 @@ class DeviceReplica {
   using T = typename D::real;
   using Context = typename D::Context;
   using Batch = LoadedBatch<T, Target>;
-  static constexpr std::size_t flags = 2;  ///< of RunRequests: stop_now, end_training
+  static constexpr std::size_t flags = 4;  ///< see `flags_of`
   /// The loss, summed over examples, then each metric's state.
   using Sums = std::vector<double>;
 
@@ -159,6 +161,12 @@ class DeviceReplica {
   void begin(WorkPass pass, const char* part) {
     begin_work(*context_,
                {.pass = trains_ ? pass : WorkPass::evaluation, .part = part, .step = step_});
+  }
+  /// The requests that the processes sum.
+  static std::array<double, flags> flags_of(const RunRequests& requests) {
+    const auto flag = [](bool is_set) { return is_set ? 1.0 : 0.0; };
+    return {flag(requests.stop_now), flag(requests.end_training), flag(requests.signal == SIGINT),
+            flag(requests.signal == SIGTERM)};
   }
   // Not inlined: g++ 12 would warn that the rate may be uninitialized.
   [[gnu::noinline]] static double rate_of(const RunRequests& requests, double rate) {
@@ -405,6 +413,7 @@ template <class D, class Target>
 RunRequests DeviceReplica<D, Target>::agreed_requests() const {
   const std::span<const double> asked(last_sums().data() + requests_at_, state_at_ - requests_at_);
   RunRequests result{asked[0] > 0, asked[1] > 0};
+  result.signal = asked[3] > 0 ? SIGTERM : asked[2] > 0 ? SIGINT : 0;
   for (const double rate : asked.subspan(flags))
     if (rate != 0 && !result.learning_rate) result.learning_rate = rate == zero_rate ? 0 : rate;
   return result;
@@ -520,9 +529,9 @@ void DeviceReplica<D, Target>::clear_sums(const RunRequests& requests) {
   if (!std::exchange(sums_are_clear_, false))
     context_->clear(reinterpret_cast<std::byte*>(sums_.data()), sums_.bytes());
   if (!requests.stop_now && !requests.end_training && !requests.learning_rate) return;
-  const double asked[flags] = {requests.stop_now ? 1.0 : 0.0, requests.end_training ? 1.0 : 0.0};
+  const std::array<double, flags> asked = flags_of(requests);
   context_->upload(reinterpret_cast<std::byte*>(sums_.data() + requests_at_),
-                   reinterpret_cast<const std::byte*>(asked), sizeof asked);
+                   reinterpret_cast<const std::byte*>(asked.data()), sizeof asked);
   const double rate =
       requests.learning_rate == 0.0 ? zero_rate : requests.learning_rate.value_or(0);
   context_->upload(reinterpret_cast<std::byte*>(sums_.data() + requests_at_ + flags + first_slice_),
