@@ -1,6 +1,8 @@
 #!/usr/bin/env python3
 """Checks that tests mirror the tree: tests/unit/<path>/<name>.cpp tests include/lockstep/<path>/<name>.hpp, or is in the
-list of the tests of a theme, which are of several headers. Usage: mirror.py REPOSITORY"""
+list of the tests of a theme, which are of several headers. A suite that devices share, tests/unit/devices/<name>.hpp, is
+included by the test of that name of each device except the reference, which the suites compare with.
+Usage: mirror.py REPOSITORY"""
 import pathlib
 import sys
 
@@ -46,6 +48,13 @@ def complaints(headers: set[str], tests: list[str], themes: dict[str, str] = THE
     return found
 
 
+def left_out(suites: list[str], texts: dict[str, str]) -> list[str]:
+    """`suites` are names; `texts` are of the tests of devices, by path below tests/unit."""
+    return [f"tests/unit/{test}.cpp does not include the suite devices/{suite}.hpp" for suite in suites
+            for test, text in sorted(texts.items())
+            if pathlib.PurePath(test).name == suite and f'"unit/devices/{suite}.hpp"' not in text]
+
+
 def names(root: pathlib.Path, pattern: str) -> list[str]:
     return sorted(path.relative_to(root).with_suffix("").as_posix() for path in root.rglob(pattern))
 
@@ -57,12 +66,19 @@ def self_test() -> list[str]:
              if len(complaints(headers, tests, themes)) != 1]
     if complaints({"core/a", "core/c"}, ["core/a", "core/theme"], themes):
         found.append("a right tree has a complaint")
+    texts = {"devices/cpu/a": '#include "unit/devices/a.hpp"', "devices/cuda/ops/a": "", "devices/cpu/b": ""}
+    if left_out(["a"], texts) != ["tests/unit/devices/cuda/ops/a.cpp does not include the suite devices/a.hpp"]:
+        found.append("one complaint expected for a suite that one device leaves out")
     return found
 
 
 def main(root: pathlib.Path) -> None:
     headers = set(names(root / "include/lockstep", "*.hpp"))
-    sys.exit("\n".join(self_test() + complaints(headers, names(root / "tests/unit", "*.cpp"))) or None)
+    units = root / "tests/unit"
+    suites = [path.stem for path in sorted((units / "devices").glob("*.hpp"))]
+    texts = {test: (units / f"{test}.cpp").read_text("utf-8") for test in names(units, "*.cpp")
+             if test.startswith("devices/") and not test.startswith("devices/reference/")}
+    sys.exit("\n".join(self_test() + complaints(headers, names(units, "*.cpp")) + left_out(suites, texts)) or None)
 
 
 if __name__ == "__main__":
