@@ -27,7 +27,7 @@ void train(support::Job& job) {
   ls::Model model{Neuron{}, ls::Seed{options.seed}, support::strategy<Strategy>(options),
                   ls::MeanSquaredError{}, ls::SGD{.learning_rate = options.learning_rate}};
   job.train(model, data, static_cast<decltype(&test)>(nullptr),
-            [&] { model.evaluate(test, {.progress = options.progress}); });
+            [&](const ls::History&) { model.evaluate(test, {.progress = options.progress}); });
 }
 
 }  // namespace

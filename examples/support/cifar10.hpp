@@ -48,7 +48,7 @@ void fit_standardized(Model& model, Job& job, const lockstep::datasets::Splits& 
   };
   std::optional<decltype(read_test())> test;
   if (o.validate) test.emplace(read_test());
-  job.train(model, train, test ? &*test : nullptr, [] {});
+  job.train(model, train, test ? &*test : nullptr, [](const ls::History&) {});
 }
 
 /// Builds the tutorial's pipeline on the options' data, and trains with its schedule.

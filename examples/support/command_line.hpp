@@ -215,10 +215,15 @@ inline Options parse(const Program& program, int argc, char** argv) {
         "slices of a batch, a power of two: equal bits for 1, 2, 4, ... replicas", 1,
         lockstep::virtual_shard_limit);
   }
-  if (program.has_optimizers)
+  if (program.has_optimizers) {
     app.add_option("--optimizer", o.optimizer, "sgd, momentum, adam")
         ->check(CLI::IsMember({"sgd", "momentum", "adam"}))
         ->capture_default_str();
+    add_whole<std::size_t>(app, "--show", o.show,
+                           "after training, print the test accuracy and so many test images with "
+                           "their predictions; implies --validate",
+                           1, 100);
+  }
   if (program.has_depths) {
     app.add_option("--depth", o.depth, "layers of the network: 20, 56")
         ->check(CLI::IsMember({"20", "56"}))
@@ -239,6 +244,7 @@ inline Options parse(const Program& program, int argc, char** argv) {
   o.batch_is_per_replica = program.batch_is_per_replica && batch->count() == 0;
   o.shuffle = !no_shuffle;
   o.augment = !no_augment;
+  if (o.show > 0) o.validate = true;
   using lockstep::ProgressStyle;
   if (quiet || progress == "none") o.progress = ProgressStyle::none;
   if (!quiet && progress == "keras") o.progress = ProgressStyle::keras;

@@ -14,6 +14,7 @@
 #include <lockstep/core/function_ref.hpp>
 #include <lockstep/data/sources/splits.hpp>
 #include <lockstep/training/fit_options.hpp>
+#include <lockstep/training/history.hpp>
 #include <lockstep/training/report/profile.hpp>
 #include <lockstep/training/signal_stop.hpp>
 
@@ -42,22 +43,20 @@ class Job {
     report_.describe(support::describe(model, options_.batch), model.is_chief());
   }
 
-  /// Trains `model` according to the options; `validation` may be null. Calls `after` unless a
-  /// signal interrupted training.
+  /// Trains `model` according to the options; `validation` may be null. Calls `after(history)`
+  /// unless a signal interrupted training.
   template <class Model, class Train, class Validation>
   void train(Model& model, const Train& train, const Validation* validation,
-             lockstep::FunctionRef<void()> after) {
+             lockstep::FunctionRef<void(const lockstep::History&)> after) {
     handle_signals();
     describe(model);
     if (options_.init) model.load_weights(*options_.init);
     std::vector<std::string> digests;  // of all replicas of the job; empty after an error
     const auto fit = [&](const lockstep::FitOptions& options) {
-      if (validation)
-        model.fit(train, *validation, options);
-      else
-        model.fit(train, options);
+      const lockstep::History history =
+          validation ? model.fit(train, *validation, options) : model.fit(train, options);
       digests = model.job_replica_weights_sha256();
-      if (signal() == 0) after();
+      if (signal() == 0) after(history);
     };
     const auto finish = [&](const Recorder& recorder) {
       std::vector<std::string> here = model.replica_weights_sha256();

@@ -2,15 +2,19 @@
 /// The shared part of the MNIST programs: the data, and optimizer and precision of a unit.
 #pragma once
 
+#include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <limits>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include <lockstep/lockstep.hpp>
 #include <lockstep/training/report/profile.hpp>
 
 #include "support/precision.hpp"
+#include "support/predictions.hpp"
 #include "support/units.hpp"
 
 // The build compiles NAME.cpp once for each optimizer and precision.
@@ -47,6 +51,30 @@ inline void check_images(const Options& o, const std::string& part,
                               "{} has no images; pass --data a folder with some", file);
 }
 
+inline auto test_batches(const lockstep::datasets::Images& images, std::size_t batch) {
+  return images | lockstep::rescale(1.0 / 255) | lockstep::batch(batch);
+}
+
+/// Prints the test accuracy, and the first --show test images with their predictions. Each worker
+/// calls it, since the job predicts together; the chief prints.
+template <class Model>
+void show_predictions(Model& model, const Options& o, const lockstep::datasets::Images& test,
+                      double accuracy) {
+  const std::size_t count = std::min<std::size_t>(o.show, *test.size());
+  const auto x = test.features().first(count * test.shape().size());
+  const auto y = test.targets().first(count);
+  const lockstep::datasets::Images shown({x.begin(), x.end()}, test.shape(),  //
+                                         {y.begin(), y.end()}, test.target_shape());
+  const auto logits = model.predict(test_batches(shown, count));
+  if (!model.is_chief()) return;
+  std::vector<ShownDigit> digits;
+  for (std::size_t i = 0; i < count; ++i)
+    digits.push_back({.pixels = x.subspan(i * test.shape().size(), test.shape().size()),
+                      .logits = logits.row(i),
+                      .label = y[i]});
+  print_predictions(o, accuracy, digits);
+}
+
 /// Builds the tutorial's pipeline on the options' data, and trains.
 template <class Model>
 void train_on_mnist(Model& model, Job& job) {
@@ -64,14 +92,16 @@ void train_on_mnist(Model& model, Job& job) {
     throw ls::Error("--skip {} leaves no training image; skip fewer", o.skip);
   const auto train = images | ls::cache | ls::shuffle(o.shuffle ? 10'000 : 1) |
                      (o.steps_per_epoch ? ls::repeat : ls::repeat(1)) | ls::batch(o.batch);
-  const auto read_test = [&] {
-    const auto held_out = source.test();
-    check_images(o, "t10k", held_out);
-    return held_out | ls::rescale(1.0 / 255) | ls::batch(o.batch);
-  };
-  std::optional<decltype(read_test())> test;
-  if (o.validate) test.emplace(read_test());
-  job.train(model, train, test ? &*test : nullptr, [] {});
+  std::optional<ls::datasets::Images> test;
+  std::optional<decltype(test_batches(files, o.batch))> validation;
+  if (o.validate) {
+    test = source.test();
+    check_images(o, "t10k", *test);
+    validation = test_batches(*test, o.batch);
+  }
+  job.train(model, train, validation ? &*validation : nullptr, [&](const ls::History& history) {
+    if (o.show > 0) show_predictions(model, o, *test, history["val_accuracy"].back());
+  });
 }
 
 }  // namespace support

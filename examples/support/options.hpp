@@ -21,7 +21,7 @@ struct Program {
   bool batch_is_per_replica = false;  ///< the default batch is per replica of the job
   double learning_rate = 0.01;
   bool reads_images = true;  ///< --data, --skip, --take, --no-shuffle, --validate, --virtual-shards
-  bool has_optimizers = false;    ///< --optimizer
+  bool has_optimizers = false;    ///< --optimizer, --show
   bool has_depths = false;        ///< --depth, --no-augment
   std::size_t replica_limit = 0;  ///< maximum of --replicas; 0: no such option
   bool counts_devices = false;    ///< uses all GPUs by default: no --threads
@@ -47,6 +47,7 @@ struct Options {
   std::size_t replicas = 1;        ///< of this process; 0: one per GPU
   std::size_t virtual_shards = 0;  ///< 0: one slice per replica
   std::uint64_t verify_every = 0;  ///< 0: never
+  std::size_t show = 0;            ///< test images to print with their predictions
   lockstep::ProgressStyle progress = lockstep::ProgressStyle::automatic;
   std::optional<std::string> cluster, task;  ///< a file, and this process' task in the cluster
   std::chrono::milliseconds stall_timeout{30'000}, idle_timeout{600'000};

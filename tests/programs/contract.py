@@ -369,6 +369,33 @@ class Progress(Case):
         self.assertEqual(run("mnist", *options, "--quiet").stderr, "")
         self.assertEqual(run("mnist", *options, "--data", self.data()).stderr, "")
 
+    def test_shown_images_are_those_of_the_file_with_predictions_and_labels(self):
+        pixels = images(40)[16:]
+        options = ("--data", self.data(), "--epochs", 1, "--show", 7)
+        report, done = self.report("mnist", *options, "--progress", "plain")
+        accuracy, lines = done.stdout.partition("test accuracy: ")[2].split(" %\n\n")
+        self.assertAlmostEqual(float(accuracy), 100 * report["epochs"][-1]["val_accuracy"], delta=0.005)
+        lines = lines.splitlines()
+        self.assertEqual(len(lines), 2 * 8)  # seven lines of four pixels, and the captions
+        for i in range(7):
+            row, column = divmod(i, 5)
+            left = 2 + 16 * column
+            for y, x in itertools.product(range(28), range(28)):
+                dots = ord(lines[8 * row + y // 4][left + x // 2]) - 0x2800
+                bit = [[0x01, 0x08], [0x02, 0x10], [0x04, 0x20], [0x40, 0x80]][y % 4][x % 2]
+                self.assertEqual(dots & bit > 0, pixels[784 * i + 28 * y + x] >= 96, (i, y, x))
+            caption = lines[8 * row + 7][left : left + 14].strip()
+            predicted, _, label = caption.partition(", not ")
+            self.assertEqual(label or predicted, str(i))
+            self.assertNotEqual(label, predicted)
+        self.assertEqual(run("mnist", *options, "--quiet").stdout, "")
+        for line in run("mnist", *options, "--progress", "json").stdout.splitlines():
+            json.loads(line)
+
+    def test_a_few_epochs_of_adam_know_drawn_digits(self):
+        done = run("mnist", "--optimizer", "adam", "--show", 10)  # `./dev mnist`
+        self.assertGreater(float(done.stdout.partition("test accuracy: ")[2].split()[0]), 95)
+
     def test_quickstart_draws_digits_without_data(self):
         done = run("quickstart", cwd=self.dir)
         self.assertEqual(done.returncode, 0, done.stderr)
