@@ -1,4 +1,4 @@
-/// Where the replicas of workers on one machine run, and processes forked from a worker.
+/// The cores of workers on one machine, and processes forked from a worker.
 #include <catch2/catch_test_macros.hpp>
 #include <functional>
 #include <string>
@@ -21,12 +21,12 @@ std::vector<double> numbers_of(const Cores& cores) {
   return result;
 }
 
-/// The cores of each rank's replica while it computes; they are the caller's again afterwards.
+/// The cores of each rank's replica while it computes; the caller's are restored afterwards.
 std::vector<std::vector<double>> cores_of(std::size_t workers,
                                           const std::function<Cores(std::size_t rank)>& allowed,
                                           const ls::MultiWorkerMirrored<ls::Cpu>& strategy) {
   Processes job(workers, [&](Here& here) {
-    here.tell([&] {
+    here.run_and_report([&] {
       allowed(here.rank).bind();
       auto session = ls::MultiWorkerMirrored<ls::Cpu>(strategy).open();
       session.each([&](const ls::ReplicaContext<ls::Cpu>&) { here.give(numbers_of(Cores())); });
@@ -45,13 +45,13 @@ std::vector<std::vector<double>> cores_of(std::size_t workers,
 
 }  // namespace
 
-TEST_CASE("workers whose threads fill the cores get a share each") {
+TEST_CASE("workers whose threads fill the cores get a share of them each") {
   const Cores all;
   const auto seen = cores_of(2, [&](std::size_t) { return all; }, {.bind_cores = true});
   for (std::size_t rank = 0; rank < 2; ++rank) CHECK(seen[rank] == numbers_of(all.share(2, rank)));
 }
 
-TEST_CASE("workers are not bound if they are told not to be") {
+TEST_CASE("workers are not bound if binding is disabled") {
   const Cores all;
   const auto seen = cores_of(2, [&](std::size_t) { return all; }, {.bind_cores = false});
   for (const auto& cores : seen) CHECK(cores == numbers_of(all));
@@ -59,22 +59,22 @@ TEST_CASE("workers are not bound if they are told not to be") {
 
 TEST_CASE("workers that leave cores free are not bound") {
   const Cores all;
-  if (all.count() < 3) SKIP("two workers of one thread leave none of two cores free");
+  if (all.count() < 3) SKIP("two workers of one thread occupy both cores");
   const auto seen = cores_of(2, [&](std::size_t) { return all; }, {.on = {.threads = 1}});
   for (const auto& cores : seen) CHECK(cores == numbers_of(all));
 }
 
-TEST_CASE("a worker that was given cores of its own keeps them all") {
+TEST_CASE("a worker with its own cores keeps all of them") {
   const Cores all;
-  if (all.count() < 2) SKIP("one core cannot be shared out");
+  if (all.count() < 2) SKIP("one core cannot be divided");
   const auto mine = [&](std::size_t rank) { return all.share(2, rank); };
   const auto seen = cores_of(2, mine, {});
   for (std::size_t rank = 0; rank < 2; ++rank) CHECK(seen[rank] == numbers_of(mine(rank)));
 }
 
-TEST_CASE("a process forked from a worker refuses, and the job goes on without it") {
+TEST_CASE("a process forked from a worker is refused, and the job continues without it") {
   Processes job(2, [&](Here& here) {
-    here.tell([&] {
+    here.run_and_report([&] {
       auto session = ls::MultiWorkerMirrored<ls::Cpu>{.on = {.threads = 1}}.open();
       const auto sum = [&] {
         float result = 1;
@@ -95,7 +95,7 @@ TEST_CASE("a process forked from a worker refuses, and the job goes on without i
       if (sum() != 2) throw ls::Error("wrong sum");
       const int child = testing::in_child([&] {
         const bool all = refuses(sum) && refuses([&] { session.agree("fit", {}); });
-        auto ended = std::move(session);  // its end must not reach the other workers
+        auto ended = std::move(session);  // its destructor must not reach the other workers
         return all ? 0 : 1;
       });
       here.give({static_cast<double>(child), sum()});

@@ -14,13 +14,13 @@ using ls::Cuda;
 
 namespace {
 
-/// Two processes of one or two replicas: as Keras, as one replica, and all with the same bits.
+/// Two processes of one or two replicas: equal to Keras, to one replica, and bitwise to each other.
 struct WorkersOnOneGpu {
   template <class Train>
   void operator()(const golden::GoldenFile& file, const std::string& prefix, const Train& train,
                   const golden::Limits& limits, bool) const {
     if (prefix != "sgd/" && prefix != "uneven/") return;
-    // Not on the GPU: this process forks. Only its sizes are asked for.
+    // Not on the GPU, because this process forks. Only the sizes are used.
     const golden::Trained like = train(ls::OneDevice<ls::Reference<float>>{});
     Processes alone(1, [&](Here& here) { here.give(flat(train(ls::OneDevice<Cuda>{}))); }, 300s);
     all_give_the_same(alone);
@@ -49,16 +49,16 @@ struct Words : ls::Sequential<ls::Input<3>, ls::Embedding<4, 2>, ls::Flatten, ls
 
 TEST_CASE("two workers of one or two replicas on one GPU train the small CNN as Keras does") {
   const testing::ForkedGpu gpu;
-  INFO((gpu.is_real() ? "on the GPU" : "on the host in the place of a GPU"));
+  INFO((gpu.is_real() ? "on the GPU" : "on the host instead of a GPU"));
   golden::meets_small_cnn<Cuda>(WorkersOnOneGpu{});
 }
 
-TEST_CASE("a number that an Embedding does not have ends the job, and all say where") {
+TEST_CASE("an index that an Embedding does not have ends the job, and all ranks report where") {
   const testing::ForkedGpu gpu;
   Processes job(2, [](Here&) {
     ls::Model model{Words{}, ls::MultiWorkerMirrored<Cuda>{.replicas = 1, .on = "/gpu:0"},
                     ls::MeanSquaredError{}, ls::SGD{}};
-    // The second example of a batch is the second worker's.
+    // The second example of a batch belongs to the second worker.
     model.fit(ls::tensors(std::vector<float>{0, 1, 2, 3, 2, 9}, ls::shape(3),
                           std::vector<float>{1, 2}, ls::shape(1)) |
                   ls::batch(2),
@@ -66,15 +66,15 @@ TEST_CASE("a number that an Embedding does not have ends the job, and all say wh
   });
   REQUIRE(job.all_end());
   CAPTURE(job.logs());
-  const std::string guilty = job.report(1).what, other = job.report(0).what;
+  const std::string failed = job.report(1).what, other = job.report(0).what;
   CHECK(job.report(1).outcome == Outcome::error);
-  CHECK(guilty.find("no whole number from 0 to 3; check the data") != std::string::npos);
+  CHECK(failed.find("no whole number from 0 to 3; check the data") != std::string::npos);
   CHECK(job.report(0).outcome == Outcome::peer_lost);
   CHECK(job.report(0).lost_rank == 1);
-  CHECK(other.find(guilty) != std::string::npos);
+  CHECK(other.find(failed) != std::string::npos);
 }
 
-TEST_CASE("workers share the GPUs that they see; a worker that names one has one replica") {
+TEST_CASE("workers share the visible GPUs; a worker that names one has one replica") {
   const testing::ForkedGpu gpu;
   for (const bool names : {false, true}) {
     CAPTURE(names);

@@ -1,6 +1,6 @@
 /// \file
-/// How workers with a GPU each come to one NCCL communicator. The GPUs are the host in their place,
-/// and NCCL only notes with which id a rank joins.
+/// How workers with one GPU each join an NCCL communicator. The host stands in for the GPUs, and a
+/// fake NCCL only records the id with which a rank joins.
 #include <algorithm>
 #include <cstddef>
 #include <string>
@@ -18,11 +18,11 @@ namespace cuda = lockstep::detail::cuda;
 
 namespace {
 
-/// Of this process.
+/// The state of this process.
 Here* here = nullptr;
 std::size_t made = 0;                        // ids
 std::vector<std::string> joined;             // with these ids
-void (*when_making)(std::size_t) = nullptr;  // what happens before the n-th id is made
+void (*when_making)(std::size_t) = nullptr;  // called before the n-th id is made
 
 cuda::Driver driver_with_own_gpu() {
   cuda::Driver table = cuda::driver();
@@ -66,7 +66,7 @@ auto open_model() {
                    ls::SGD{}};
 }
 
-/// work() in a process that has a GPU and NCCL.
+/// Runs work() in a process with a GPU and NCCL.
 template <class Work>
 void with_nccl(Here& own, const Work& work) {
   here = &own;
@@ -74,12 +74,12 @@ void with_nccl(Here& own, const Work& work) {
   static const cuda::Nccl nccl_table = noting_nccl();
   const cuda::EntryPoints<cuda::Driver>::Override drivers(driver_table);
   const cuda::EntryPoints<cuda::Nccl>::Override nccls(nccl_table);
-  own.tell(work);
+  own.run_and_report(work);
 }
 
 }  // namespace
 
-TEST_CASE("all ranks of a job join by the id of rank 0, another one for each model") {
+TEST_CASE("all ranks of a job join with the id of rank 0, a new one for each model") {
   const testing::HostGpu gpu;
   Processes job(3, [](Here& own) {
     with_nccl(own, [&] {
@@ -87,7 +87,7 @@ TEST_CASE("all ranks of a job join by the id of rank 0, another one for each mod
         const auto first = open_model();
         const auto second = open_model();
       }
-      const auto third = open_model();  // a new job: the other one has ended
+      const auto third = open_model();  // a new job: the previous one has ended
       std::vector<double> numbers{static_cast<double>(made)};
       for (const std::string& id : joined) numbers.insert(numbers.end(), id.begin(), id.end());
       own.give(numbers);
@@ -112,7 +112,7 @@ TEST_CASE("when rank 0 dies before its id is shared, all others name it") {
   const testing::HostGpu gpu;
   Processes job(3, [](Here& own) {
     when_making = [](std::size_t n) {
-      if (n == 1 && here->becomes_guilty()) ::kill(::getpid(), SIGKILL);
+      if (n == 1 && here->begin_fault()) ::kill(::getpid(), SIGKILL);
     };
     with_nccl(own, [] {
       const auto first = open_model();
@@ -121,12 +121,12 @@ TEST_CASE("when rank 0 dies before its id is shared, all others name it") {
   });
   REQUIRE(job.all_end());
   CAPTURE(job.logs());
-  REQUIRE(job.report(0).is_guilty);
+  REQUIRE(job.report(0).fault_injected);
   for (const std::size_t rank : {1u, 2u}) {
     const Report& report = job.report(rank);
     CAPTURE(rank, report.what.text);
     REQUIRE(report.outcome == Outcome::peer_lost);
     CHECK(report.lost_rank == 0);
-    CHECK(report.told_at - job.report(0).guilty_at < 3s);
+    CHECK(report.reported_at - job.report(0).fault_at < 3s);
   }
 }

@@ -1,5 +1,6 @@
-/// A process of a job dies, freezes, ends or fails: what the others say, and when. Printed: the
-/// times from the fault to the reports; the limits asserted are three times the promise.
+/// A process of a job dies, freezes, exits or fails: the reports of the others and their times.
+/// Prints the times from the fault to the reports. The asserted limits are three times the
+/// guaranteed ones.
 #include "distributed/faults.hpp"
 
 #include <cstdio>
@@ -10,12 +11,12 @@ using namespace distributed;
 namespace {
 
 constexpr std::size_t workers = 4;
-constexpr milliseconds dead{1000}, silent{3000};  // the promises
+constexpr milliseconds dead{1000}, silent{3000};  // guaranteed limits
 
 void run_with(const Fault& plan, milliseconds promise, Times& times, std::size_t replicas = 1) {
   CAPTURE(plan.rank, plan.step, to_string(plan.place), replicas);
   Processes job(workers, [&](Here& own) { train_on(own, plan, replicas); });
-  if (plan.deed == Deed::freeze) {
+  if (plan.kind == FaultKind::freeze) {
     REQUIRE(job.all_end({plan.rank}));
     job.signal(plan.rank, SIGCONT);
   }
@@ -25,39 +26,39 @@ void run_with(const Fault& plan, milliseconds promise, Times& times, std::size_t
   const End& end = job.end(plan.rank);
   const Report& report = job.report(plan.rank);
   CAPTURE(report.what.text, end.status);
-  switch (plan.deed) {
-    case Deed::kill:
-      CHECK((!end.by_itself && end.status == SIGKILL));
+  switch (plan.kind) {
+    case FaultKind::kill:
+      CHECK((!end.exited && end.status == SIGKILL));
       break;
-    case Deed::segv:
-      CHECK((!end.by_itself && end.status == SIGSEGV));
+    case FaultKind::segv:
+      CHECK((!end.exited && end.status == SIGSEGV));
       break;
-    case Deed::abort:
-      CHECK((!end.by_itself && end.status == SIGABRT));
+    case FaultKind::abort:
+      CHECK((!end.exited && end.status == SIGABRT));
       break;
-    case Deed::exit:
-      CHECK((end.by_itself && end.status == 0));
+    case FaultKind::exit:
+      CHECK((end.exited && end.status == 0));
       break;
-    case Deed::freeze:  // it learns that it was given up
+    case FaultKind::freeze:  // it learns about its loss
       CHECK(report.outcome == Outcome::peer_lost);
       CHECK(end.status == 3);
       break;
-    case Deed::fail:
-      CHECK(std::string(report.what) == last_words);
+    case FaultKind::fail:
+      CHECK(std::string(report.what) == failure_text);
       break;
-    case Deed::hang:
-    case Deed::rest:
-    case Deed::reset:
-    case Deed::deaf:
-      FAIL("the process does not end by this; see stalls.cpp");
+    case FaultKind::hang:
+    case FaultKind::rest:
+    case FaultKind::reset:
+    case FaultKind::stop_reading_data:
+      FAIL("this fault does not end the process; see stalls.cpp");
   }
-  if (plan.deed == Deed::fail)
-    CHECK(std::string(job.report(plan.rank == 0 ? 1 : 0).how).find(last_words) !=
+  if (plan.kind == FaultKind::fail)
+    CHECK(std::string(job.report(plan.rank == 0 ? 1 : 0).how).find(failure_text) !=
           std::string::npos);
   CHECK(job.has_no_orphans());
 }
 
-/// A step at which `place` is passed.
+/// A step in which training reaches `place`.
 std::uint64_t step_for(Place place, std::size_t i) {
   return place == Place::evaluation ? steps_of_an_epoch - 1 : i % 6;
 }
@@ -70,17 +71,18 @@ TEST_CASE("every survivor of a killed worker names it within a second, wherever 
   for (std::size_t rank = 0; rank < workers; ++rank)
     for (const Place place : places) {
       const std::chrono::microseconds into_reduce(rank * 400);
-      run_with({rank, step_for(place, i), place, Deed::kill, into_reduce}, dead, times, 1 + i % 2);
+      run_with({rank, step_for(place, i), place, FaultKind::kill, into_reduce}, dead, times,
+               1 + i % 2);
       ++i;
     }
   times.print("killed");
 }
 
-TEST_CASE("every survivor of a frozen worker names it within three seconds; it learns it too") {
+TEST_CASE("every survivor of a frozen worker names it within three seconds; it learns of it too") {
   Times times;
   std::size_t i = 0;
   for (const Place place : {Place::reduce, Place::forward, Place::after_step, Place::optimizer}) {
-    run_with({i, step_for(place, i), place, Deed::freeze}, silent, times);
+    run_with({i, step_for(place, i), place, FaultKind::freeze}, silent, times);
     ++i;
   }
   times.print("frozen");
@@ -88,20 +90,20 @@ TEST_CASE("every survivor of a frozen worker names it within three seconds; it l
 
 TEST_CASE("every survivor names the worker that aborts, crashes or exits") {
   Times times;
-  run_with({3, 2, Place::forward, Deed::abort}, dead, times);
-  run_with({1, 3, Place::after_step, Deed::abort}, dead, times);
-  run_with({2, 5, Place::optimizer, Deed::segv}, dead, times);
-  run_with({0, 4, Place::after_step, Deed::exit}, dead, times);
-  run_with({2, 4, Place::before_step, Deed::exit}, dead, times);
+  run_with({3, 2, Place::forward, FaultKind::abort}, dead, times);
+  run_with({1, 3, Place::after_step, FaultKind::abort}, dead, times);
+  run_with({2, 5, Place::optimizer, FaultKind::segv}, dead, times);
+  run_with({0, 4, Place::after_step, FaultKind::exit}, dead, times);
+  run_with({2, 4, Place::before_step, FaultKind::exit}, dead, times);
   times.print("aborted, crashed, exited");
 }
 
-TEST_CASE("an exception in one worker is thrown there, and its words reach all others") {
+TEST_CASE("an exception in one worker is thrown there, and its message reaches all others") {
   Times times;
   std::size_t rank = 0;
   for (const Place place :
        {Place::after_step, Place::forward, Place::backward, Place::optimizer, Place::evaluation}) {
-    run_with({rank++ % workers, step_for(place, 2), place, Deed::fail}, dead, times, 2);
+    run_with({rank++ % workers, step_for(place, 2), place, FaultKind::fail}, dead, times, 2);
   }
   times.print("threw");
 }
@@ -134,10 +136,10 @@ TEST_CASE(
       REQUIRE(report.outcome == Outcome::peer_lost);
       CHECK(is_victim(report.lost_rank));
       CHECK(std::string(report.lost_address) == job.address(report.lost_rank));
-      times.to_report.push_back(between(began, report.told_at));
+      times.to_report.push_back(between(began, report.reported_at));
       CHECK(times.to_report.back() <= 3 * promise);
-      CHECK((job.end(r).by_itself && job.end(r).status == 3));
-      times.to_end.push_back(between(report.told_at, job.end(r).at));
+      CHECK((job.end(r).exited && job.end(r).status == 3));
+      times.to_end.push_back(between(report.reported_at, job.end(r).at));
       CHECK(times.to_end.back() <= 5s);
     }
     CHECK(job.has_no_orphans());
@@ -147,8 +149,8 @@ TEST_CASE(
 
 TEST_CASE("a worker that is frozen for a second is not lost") {
   Processes job(workers,
-                [](Here& own) { train_on(own, {2, 5, Place::reduce, Deed::freeze}, 1, 20); });
-  REQUIRE(job.until([&] { return job.report(2).is_guilty.load(); }));
+                [](Here& own) { train_on(own, {2, 5, Place::reduce, FaultKind::freeze}, 1, 20); });
+  REQUIRE(job.until([&] { return job.report(2).fault_injected.load(); }));
   std::this_thread::sleep_for(1s);
   job.signal(2, SIGCONT);
   REQUIRE(job.all_end());
@@ -169,8 +171,8 @@ TEST_CASE("every survivor names the killed worker, 200 times at any moment", "[.
     Processes job(workers, [&](Here& own) { train_on(own, none, replicas); });
     REQUIRE(job.until([&] { return job.report(victim).steps > 0; }));
     std::this_thread::sleep_for(std::chrono::microseconds(random() % 100'000));
-    job.report(victim).guilty_at = Clock::now();
-    job.report(victim).is_guilty = true;
+    job.report(victim).fault_at = Clock::now();
+    job.report(victim).fault_injected = true;
     job.signal(victim, SIGKILL);
     REQUIRE(job.all_end());
     CAPTURE(job.logs());

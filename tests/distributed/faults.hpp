@@ -1,5 +1,5 @@
 /// \file
-/// A training job in which one process does something bad at a chosen step and place.
+/// Fault injection: a training job in which one process fails at a chosen step and place.
 #pragma once
 
 #include <sys/epoll.h>
@@ -36,37 +36,37 @@ inline const char* to_string(Place place) {
   return names[static_cast<std::size_t>(place)];
 }
 
-/// What a process does to itself.
-enum class Deed {
+/// The faults that a process can inject into itself.
+enum class FaultKind {
   kill,
   segv,
   abort,
   exit,
   freeze,
   fail,
-  hang,   ///< the thread that trains stands still, the others go on
-  rest,   ///< the same for a time
-  reset,  ///< the connections for data are reset
-  deaf,   ///< nothing more is read from the connections for data
+  hang,               ///< the training thread blocks, the other threads continue
+  rest,               ///< the same for the time `pause`
+  reset,              ///< the data connections are reset
+  stop_reading_data,  ///< the data connections are no longer read
 };
 
 struct Fault {
   std::size_t rank = 0;
   std::uint64_t step = 0;  ///< counted from 0
   Place place = Place::forward;
-  Deed deed = Deed::kill;
-  /// From the end of backward: the gradients of the first layers are on their way then.
+  FaultKind kind = FaultKind::kill;
+  /// The delay after backward, while the gradients of the first layers are in flight.
   std::chrono::microseconds into_reduce{0};
-  std::chrono::seconds nap{0};  ///< of Deed::rest
+  std::chrono::seconds pause{0};  ///< for FaultKind::rest
 };
 
-/// Of this process.
+/// The state of this process.
 inline Here* here = nullptr;
 inline Fault fault;
 
-inline constexpr const char* last_words = "the printer is out of paper";
+inline constexpr const char* failure_text = "the printer is out of paper";
 
-/// Gloo's, in this process: all but those of the rendezvous, which have the chief's port.
+/// Gloo's sockets in this process: all except those of the rendezvous, which use the chief's port.
 inline std::vector<int> data_connections() {
   const auto port = [](int file, auto name_of) {
     sockaddr_in address{};
@@ -85,14 +85,14 @@ inline std::vector<int> data_connections() {
   return found;
 }
 
-/// Both ends see a reset.
+/// Resets a connection for both ends.
 inline void reset(int file) {
   sockaddr none{};
   none.sa_family = AF_UNSPEC;
   ::connect(file, &none, sizeof none);
 }
 
-/// Whoever waits for news of `files` hears of no bytes any more.
+/// Removes `files` from all epoll sets of this process, so that their input is never read.
 inline void stop_reading(const std::vector<int>& files) {
   for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fdinfo")) {
     std::ifstream info(entry.path());
@@ -107,46 +107,46 @@ inline void stop_reading(const std::vector<int>& files) {
   }
 }
 
-inline void commit(Deed deed) {
-  switch (deed) {
-    case Deed::kill:
+inline void inject(FaultKind kind) {
+  switch (kind) {
+    case FaultKind::kill:
       ::kill(::getpid(), SIGKILL);
       break;
-    case Deed::segv:
+    case FaultKind::segv:
       ::raise(SIGSEGV);
       break;
-    case Deed::abort:
+    case FaultKind::abort:
       std::abort();
-    case Deed::exit:
+    case FaultKind::exit:
       std::exit(0);
-    case Deed::freeze:
+    case FaultKind::freeze:
       ::kill(::getpid(), SIGSTOP);
       break;
-    case Deed::fail:
-      throw std::runtime_error(last_words);
-    case Deed::hang:
+    case FaultKind::fail:
+      throw std::runtime_error(failure_text);
+    case FaultKind::hang:
       std::this_thread::sleep_for(std::chrono::hours(24));
       break;
-    case Deed::rest:
-      std::this_thread::sleep_for(fault.nap);
+    case FaultKind::rest:
+      std::this_thread::sleep_for(fault.pause);
       break;
-    case Deed::reset:
+    case FaultKind::reset:
       for (const int file : data_connections()) reset(file);
       break;
-    case Deed::deaf:
+    case FaultKind::stop_reading_data:
       stop_reading(data_connections());
       break;
   }
 }
 
-/// Each place of the training comes by here.
-inline void pass(Place place, std::uint64_t step) {
+/// Called at each place of the training.
+inline void fault_point(Place place, std::uint64_t step) {
   if (here == nullptr || here->rank != fault.rank || step != fault.step) return;
-  if (place == fault.place && here->becomes_guilty()) commit(fault.deed);
+  if (place == fault.place && here->begin_fault()) inject(fault.kind);
   if (place == Place::backward && fault.place == Place::reduce)
     std::thread([] {
       std::this_thread::sleep_for(fault.into_reduce);
-      if (here->becomes_guilty()) commit(fault.deed);
+      if (here->begin_fault()) inject(fault.kind);
     }).detach();
 }
 
@@ -184,11 +184,11 @@ namespace lockstep {
 template <class T>
 struct Kernel<distributed::TrapOp, Reference<T>> : KernelTraits {
   static void forward(const distributed::TrapOp& op, const Io<Reference<T>>& io) {
-    if (io.step.training) distributed::pass(distributed::Place::forward, io.step.step);
+    if (io.step.training) distributed::fault_point(distributed::Place::forward, io.step.step);
     std::copy_n(io.x, io.step.count * op.in.size(), io.y);
   }
   static void backward(const distributed::TrapOp& op, const Io<Reference<T>>& io) {
-    distributed::pass(distributed::Place::backward, io.step.step);
+    distributed::fault_point(distributed::Place::backward, io.step.step);
     if (io.dx != nullptr) std::copy_n(io.dy, io.step.count * op.in.size(), io.dx);
   }
 };
@@ -196,7 +196,7 @@ struct Kernel<distributed::TrapOp, Reference<T>> : KernelTraits {
 template <class T>
 struct Kernel<distributed::Descent::Op, Reference<T>> {
   static void update(const distributed::Descent::Op& op, const UpdateIo<Reference<T>>& io) {
-    distributed::pass(distributed::Place::optimizer, op.step);
+    distributed::fault_point(distributed::Place::optimizer, op.step);
     for (std::size_t i = 0; i < io.size; ++i) io.w[i] -= T(op.rate) * io.g[i];
   }
 };
@@ -205,14 +205,14 @@ struct Kernel<distributed::Descent::Op, Reference<T>> {
 
 namespace distributed {
 
-/// Its gradients, 270 kB, are large enough for a death on their way.
+/// The gradients, 270 kB, are large enough for a fault while they are in flight.
 struct Net : ls::Sequential<ls::Input<2>, Trap, ls::Dense<256>, ls::ReLU, ls::Dense<256>, ls::ReLU,
                             ls::Dense<3>> {};
 
 inline constexpr std::size_t steps_of_an_epoch = 4;
 inline constexpr ls::SparseCategoricalCrossentropy crossentropy{.from_logits = true};
 
-/// Trains, and evaluates after each epoch, for longer than the job lasts.
+/// Trains and evaluates for longer than the job lasts.
 inline void train_on(Here& own, const Fault& plan, std::size_t replicas, int epochs = 1'000'000,
                      const ls::StallLimits& limits = {}) {
   const rlimit no_core{0, 0};
@@ -229,17 +229,18 @@ inline void train_on(Here& own, const Fault& plan, std::size_t replicas, int epo
       .epochs = epochs, .steps_per_epoch = steps_of_an_epoch, .progress = ls::ProgressStyle::none};
   options.callbacks = {ls::LambdaCallback{
       .on_train_batch_begin = [&](std::size_t,
-                                  const ls::Logs&) { pass(Place::before_step, step()); },
+                                  const ls::Logs&) { fault_point(Place::before_step, step()); },
       .on_train_batch_end =
           [&](std::size_t, const ls::Logs&) {
-            pass(Place::after_step, step());
+            fault_point(Place::after_step, step());
             ++own.report.steps;
           },
-      // Of the epoch whose last step was the one before.
+      // The epoch's last step was the one before.
       .on_test_batch_begin = [&](std::size_t,
-                                 const ls::Logs&) { pass(Place::evaluation, step() - 1); },
+                                 const ls::Logs&) { fault_point(Place::evaluation, step() - 1); },
   }};
-  own.tell([&] { model.fit(data | ls::repeat() | ls::batch(32), data | ls::batch(48), options); });
+  own.run_and_report(
+      [&] { model.fit(data | ls::repeat() | ls::batch(32), data | ls::batch(48), options); });
 }
 
 struct Times {
@@ -255,17 +256,17 @@ inline milliseconds between(Clock::time_point a, Clock::time_point b) {
   return std::chrono::duration_cast<milliseconds>(b - a);
 }
 
-/// How the chief's connection ends is for each worker to see: by a reset, or in order.
+/// The cause without " (reset)": some workers see the chief's connection reset, others closed.
 inline std::string cause(const Report& report) {
   const std::string how = report.how;
   return how.substr(0, how.find(" (reset)"));
 }
 
-/// All others have reported `victim`, in time, by the same words, and have ended by themselves.
+/// All others must have reported `victim` in time and with the same message, and have exited.
 inline void survivors_report(Processes& job, std::size_t victim, milliseconds promise,
                              Times& times) {
   const Report& guilty = job.report(victim);
-  REQUIRE(guilty.is_guilty);
+  REQUIRE(guilty.fault_injected);
   const std::size_t first = victim == 0 ? 1 : 0;
   for (std::size_t r = 0; r < job.size(); ++r) {
     if (r == victim) continue;
@@ -276,11 +277,11 @@ inline void survivors_report(Processes& job, std::size_t victim, milliseconds pr
     CHECK(std::string(report.lost_address) == job.address(victim));
     CHECK(cause(report) == cause(job.report(first)));
     if (report.last_step) CHECK(*report.last_step <= report.steps);
-    times.to_report.push_back(between(guilty.guilty_at, report.told_at));
+    times.to_report.push_back(between(guilty.fault_at, report.reported_at));
     CHECK(times.to_report.back() <= 3 * promise);
-    CHECK(job.end(r).by_itself);
+    CHECK(job.end(r).exited);
     CHECK(job.end(r).status == 3);
-    times.to_end.push_back(between(report.told_at, job.end(r).at));
+    times.to_end.push_back(between(report.reported_at, job.end(r).at));
     CHECK(times.to_end.back() <= 5s);
   }
 }

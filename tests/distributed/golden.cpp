@@ -5,7 +5,7 @@ using namespace distributed;
 using ls::Reference;
 
 TEST_CASE(
-    "one to four workers of one or two replicas train the line of the tutorial as one device does, "
+    "one to four workers of one or two replicas fit the tutorial's line as one device does, "
     "and as Keras") {
   golden::meets_linear_regression<Reference<double>>(WorkersCheck<Reference<double>>{});
 }
@@ -14,7 +14,7 @@ TEST_CASE(
     "Keras") {
   golden::meets_small_cnn<Reference<double>>(WorkersCheck<Reference<double>>{});
 }
-TEST_CASE("workers of two replicas train with weights as Keras does") {
+TEST_CASE("workers of two replicas train with sample weights as Keras does") {
   workers_meet_weighted<Reference<double>>();
 }
 TEST_CASE(

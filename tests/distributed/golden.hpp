@@ -1,5 +1,5 @@
 /// \file
-/// The training runs of Keras by real processes: as Keras, as one device, and equal on all ranks.
+/// Golden runs of Keras with real processes: equal to Keras, to one device, and on all ranks.
 #pragma once
 
 #include <algorithm>
@@ -22,7 +22,7 @@ inline std::vector<double> flat(const golden::Trained& run) {
   return all;
 }
 
-/// All have done their work, and given equal numbers.
+/// All ranks must have succeeded with equal results.
 inline void all_give_the_same(Processes& job) {
   REQUIRE(job.all_end());
   for (std::size_t rank = 0; rank < job.size(); ++rank) {
@@ -73,7 +73,7 @@ struct WorkersCheck {
   }
 };
 
-/// Weights of examples and of classes: two and three processes do what Keras does, and all know it.
+/// Sample weights and class weights: two and three processes equal Keras on all ranks.
 template <class D>
 void workers_meet_weighted() {
   const golden::GoldenFile file("weighted");

@@ -9,7 +9,7 @@ using namespace distributed;
 
 namespace {
 
-/// Two workers train as `check` asks, and hold the same numbers.
+/// Two workers train as `check` requires, and end with the same weights.
 template <class D, class Check>
 void two_workers_train_resnet56(const Check& check) {
   golden::meets_resnet56<D>(

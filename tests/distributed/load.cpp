@@ -1,4 +1,4 @@
-/// Workers that get little time, or none for a while, all together: nobody is blamed.
+/// Workers that all get little CPU time, or none for a while: no rank is blamed.
 #include <sched.h>
 #include <sys/resource.h>
 
@@ -18,7 +18,7 @@ using namespace distributed;
 
 namespace {
 
-/// A number in memory that the test and its children have.
+/// A number in memory shared by the test and its children.
 class Shared {
  public:
   Shared()
@@ -37,7 +37,7 @@ class Shared {
   std::atomic<std::uint64_t>* value_;
 };
 
-/// Until `enough` is set; rank 0 asks for the end then, and all leave after the same step.
+/// Trains until `enough` is set. Rank 0 then requests the stop, and all leave after the same step.
 void train_until(Here& own, std::atomic<std::uint64_t>& enough) {
   ls::Model model{line::Classes{}, ls::MultiWorkerMirrored<ls::Reference<float>>{},
                   ls::SparseCategoricalCrossentropy{.from_logits = true},
@@ -59,7 +59,7 @@ std::uint64_t fewest_steps(Processes& job) {
   return fewest;
 }
 
-/// They end when they are told to, after the same step, and nobody has complained.
+/// All ranks must end on request, after the same step, without an error.
 void all_go_on_to_the_end(Processes& job, std::atomic<std::uint64_t>& enough) {
   enough = 1;
   REQUIRE(job.all_end());
@@ -73,7 +73,7 @@ void all_go_on_to_the_end(Processes& job, std::atomic<std::uint64_t>& enough) {
   CHECK(job.has_no_orphans());
 }
 
-/// So that a machine with more cores is as crowded.
+/// Restricts the test to two cores, so that a larger machine is equally crowded.
 bool stay_on_two_cores() {
   cpu_set_t allowed, chosen;
   CPU_ZERO(&chosen);
@@ -83,7 +83,7 @@ bool stay_on_two_cores() {
   return ::sched_setaffinity(0, sizeof chosen, &chosen) == 0;
 }
 
-/// Children that do nothing, all the time.
+/// Child processes that spin.
 class Busy {
  public:
   explicit Busy(std::size_t count) {
@@ -116,8 +116,8 @@ class Busy {
   std::vector<pid_t> children_;
 };
 
-/// LOCKSTEP_STARVED_SECONDS=1800 makes a long test of it: then run this program itself, as ctest
-/// has a limit.
+/// LOCKSTEP_STARVED_SECONDS=1800 makes this a long test. Run the program directly then, because
+/// ctest has a limit.
 std::chrono::seconds starved_for() {
   const char* const given = std::getenv("LOCKSTEP_STARVED_SECONDS");
   return std::chrono::seconds(given ? std::stoul(given) : 15);
@@ -125,8 +125,7 @@ std::chrono::seconds starved_for() {
 
 }  // namespace
 
-TEST_CASE("workers that get only what eight busy processes leave of two cores blame nobody",
-          "[.slow]") {
+TEST_CASE("workers starved by eight busy processes on two cores blame no rank", "[.slow]") {
   const auto time = starved_for();
   Shared enough;
   std::uint64_t steps = 0, most_between = 0;
@@ -135,7 +134,7 @@ TEST_CASE("workers that get only what eight busy processes leave of two cores bl
         2,
         [&](Here& own) {
           if (!stay_on_two_cores() || ::setpriority(PRIO_PROCESS, 0, 19) != 0)
-            throw ls::Error("the process can have no cores or priority of its own");
+            throw ls::Error("the cores or the priority of the process cannot be set");
           train_until(own, *enough);
         },
         time + 60s);
@@ -165,7 +164,7 @@ TEST_CASE("workers that get only what eight busy processes leave of two cores bl
               static_cast<unsigned long long>(most_between));
 }
 
-TEST_CASE("when all workers stand still for five seconds and go on, nobody is blamed") {
+TEST_CASE("when all workers are stopped for five seconds and continue, no rank is blamed") {
   Shared enough;
   Processes job(4, [&](Here& own) { train_until(own, *enough); });
   REQUIRE(job.until([&] { return fewest_steps(job) >= 5; }));
@@ -173,7 +172,7 @@ TEST_CASE("when all workers stand still for five seconds and go on, nobody is bl
   std::this_thread::sleep_for(5s);
   const std::uint64_t before = fewest_steps(job);
   for (std::size_t rank = 0; rank < job.size(); ++rank) job.signal(rank, SIGCONT);
-  // As long again as a wrong verdict would take.
+  // As long as a wrong verdict would take.
   const auto woken = Clock::now();
   REQUIRE(job.until([&] {
     return job.has_ended(0) || (Clock::now() - woken > 3s && fewest_steps(job) > before + 20);
@@ -181,7 +180,7 @@ TEST_CASE("when all workers stand still for five seconds and go on, nobody is bl
   all_go_on_to_the_end(job, *enough);
 }
 
-TEST_CASE("96 workers on one machine are connected with each other in one attempt", "[.slow]") {
+TEST_CASE("the mesh of 96 workers on one machine forms in one attempt", "[.slow]") {
   Processes job(
       96,
       [](Here& own) {

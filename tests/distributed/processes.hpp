@@ -1,6 +1,7 @@
 /// \file
-/// Jobs of real processes for tests. Invariants: a process is forked while the test has one thread
-/// only; nothing outlives the test; a job that does not end in time shows all its stacks and fails.
+/// Jobs of real processes for tests. Invariants: processes are forked while the test has a single
+/// thread; no process outlives the test; a job that misses its deadline prints all stacks and
+/// fails.
 #pragma once
 
 #include <arpa/inet.h>
@@ -43,13 +44,13 @@ namespace distributed {
 namespace ls = lockstep;
 using namespace std::chrono_literals;
 using std::chrono::milliseconds;
-/// The same in all processes of a machine.
+/// Comparable between the processes of a machine.
 using Clock = std::chrono::steady_clock;
 
-/// How a process came out of its work.
+/// The result of a process' work.
 enum class Outcome { none, done, peer_lost, error };
 
-/// A text in shared memory.
+/// Text in shared memory.
 template <std::size_t Size>
 struct Note {
   char text[Size] = {};
@@ -57,13 +58,13 @@ struct Note {
   operator std::string() const { return text; }
 };
 
-/// What a process tells the test, in memory that both have.
+/// A process' report to the test, in shared memory.
 struct Report {
   static constexpr std::size_t most = 1 << 21;
-  std::atomic<std::uint64_t> steps{0};  ///< finished
-  std::atomic<bool> is_guilty{false};   ///< it is about to do what the test wants of it
+  std::atomic<std::uint64_t> steps{0};      ///< finished
+  std::atomic<bool> fault_injected{false};  ///< the fault is about to happen
   std::atomic<Outcome> outcome{Outcome::none};
-  Clock::time_point guilty_at, told_at;
+  Clock::time_point fault_at, reported_at;
   std::size_t lost_rank = 0;
   std::optional<std::uint64_t> last_step;
   Note<128> lost_address;
@@ -72,7 +73,7 @@ struct Report {
   double numbers[most];
 };
 
-/// A process of the job, seen by itself.
+/// A process of the job, from within.
 class Here {
  public:
   Here(std::size_t rank_, std::size_t size_, std::string chief_, Report& report_)
@@ -87,9 +88,9 @@ class Here {
     std::copy(numbers.begin(), numbers.end(), report.numbers);
     report.count = numbers.size();
   }
-  /// work(), and what came of it; the time is taken before anything is destroyed.
+  /// Runs work() and reports its result. The time is recorded before any destructor runs.
   template <class Work>
-  void tell(const Work& work) {
+  void run_and_report(const Work& work) {
     try {
       work();
       note(Outcome::done, "");
@@ -103,18 +104,18 @@ class Here {
       note(Outcome::error, e.what());
     }
   }
-  /// Once: the first replica that comes here does it.
-  bool becomes_guilty() {
-    if (report.is_guilty.exchange(true)) return false;
-    report.guilty_at = Clock::now();
+  /// True for the first caller only: one replica injects the fault.
+  bool begin_fault() {
+    if (report.fault_injected.exchange(true)) return false;
+    report.fault_at = Clock::now();
     return true;
   }
 
  private:
-  /// The first trouble is what counts.
+  /// Only the first error is reported.
   void note(Outcome outcome, std::string_view what) {
     if (report.outcome == Outcome::peer_lost || report.outcome == Outcome::error) return;
-    report.told_at = Clock::now();
+    report.reported_at = Clock::now();
     report.what = what;
     report.outcome = outcome;
   }
@@ -122,12 +123,12 @@ class Here {
 
 /// How a process ended.
 struct End {
-  bool by_itself = false;
-  int status = -1;  ///< exit code, or number of the signal
+  bool exited = false;
+  int status = -1;  ///< exit code or signal number
   Clock::time_point at{};
 };
 
-/// Ports that are free now, all different.
+/// Distinct ports that are free now.
 inline std::vector<std::uint16_t> free_ports(std::size_t count) {
   std::vector<std::uint16_t> ports;
   std::vector<int> files;
@@ -147,19 +148,19 @@ inline std::vector<std::uint16_t> free_ports(std::size_t count) {
   return ports;
 }
 
-/// A job of `size` processes on this machine, each with its TF_CONFIG, that run `work`. What they
-/// print goes into a file for each rank.
+/// A job of `size` processes on this machine, each with its TF_CONFIG, that run `work`. The
+/// output of each rank goes to a file.
 class Processes {
  public:
   using Work = std::function<void(Here&)>;
 
   Processes(std::size_t size, const Work& work, milliseconds limit = 60s)
       : deadline_(Clock::now() + limit) {
-    // A thread that was joined may still be listed for a moment.
+    // A joined thread may still be listed for a moment.
     for (int i = 0; i < 2000 && threads_of_this_process() > 1; ++i)
       std::this_thread::sleep_for(1ms);
     REQUIRE(threads_of_this_process() == 1);
-    // Whom a process leaves behind becomes a child of the test.
+    // Orphans of the processes become children of the test.
     ::prctl(PR_SET_CHILD_SUBREAPER, 1);
     char folder[] = "/tmp/lockstep_job_XXXXXX";
     REQUIRE(::mkdtemp(folder));
@@ -200,8 +201,8 @@ class Processes {
   }
   void signal(std::size_t rank, int number) { ::kill(children_[rank], number); }
 
-  /// Waits until `done()`. \returns false, with the stacks of all processes shown, if it is not
-  /// before the job's deadline.
+  /// Waits until `done()`. Prints the stacks of all processes and returns false at the job's
+  /// deadline.
   template <class Done>
   bool until(const Done& done) {
     while (!done()) {
@@ -218,7 +219,7 @@ class Processes {
     collect();
     return ends_[rank].has_value();
   }
-  /// All processes but those in `without` have ended; false if not before the deadline.
+  /// Waits until all processes except `without` have ended; false at the deadline.
   bool all_end(const std::vector<std::size_t>& without = {}) {
     return until([&] {
       collect();
@@ -230,13 +231,13 @@ class Processes {
   }
   const End& end(std::size_t rank) const { return ends_[rank].value(); }
 
-  /// After all ended: no process that one of them started is left.
+  /// Call after all have ended: true if none of their child processes is left.
   bool has_no_orphans() {
     collect();
     return ::waitpid(-1, nullptr, WNOHANG) < 0 && errno == ECHILD;
   }
 
-  /// What all processes printed.
+  /// The output of all processes.
   std::string logs() const {
     std::string result;
     for (std::size_t rank = 0; rank < size(); ++rank) {
@@ -260,7 +261,7 @@ class Processes {
                         const Work& work, milliseconds limit) {
     ::prctl(PR_SET_PDEATHSIG, SIGKILL);
     ::alarm(static_cast<unsigned>(limit / 1s + 30));
-    // The handlers of the test program are not for its children.
+    // Children must not run the handlers of the test program.
     for (const int number : {SIGSEGV, SIGABRT, SIGTERM, SIGINT, SIGFPE, SIGILL})
       ::signal(number, SIG_DFL);
     const int log = ::open(log_of(rank).c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
@@ -269,7 +270,7 @@ class Processes {
     ::setenv("TF_CONFIG", cluster.tf_config({ls::TaskType::worker, rank}).c_str(), 1);
     ::setenv("LOCKSTEP_SECRET", "a secret of this test, and of no other", 1);
     Here here(rank, size, addresses_[0], reports_[rank]);
-    here.tell([&] { work(here); });
+    here.run_and_report([&] { work(here); });
     std::fflush(nullptr);
     ::_exit(here.report.outcome == Outcome::done ? 0 : 3);
   }
@@ -290,7 +291,7 @@ class Processes {
       ends_[r] = End{false, SIGKILL, Clock::now()};
     }
   }
-  /// All are stopped first: while a debugger holds one, the others would give it up.
+  /// Stops all processes first: while a debugger holds one, the others would declare it lost.
   void show_stacks() {
     for (std::size_t r = 0; r < children_.size(); ++r)
       if (!ends_[r]) ::kill(children_[r], SIGSTOP);
@@ -315,7 +316,7 @@ class Processes {
   std::vector<std::optional<End>> ends_;
 };
 
-/// For a table of times.
+/// Prints count, median, 99th percentile and maximum.
 inline void print_times(const char* what, std::vector<milliseconds> times) {
   std::sort(times.begin(), times.end());
   if (times.empty()) return;
