@@ -1,4 +1,4 @@
-// What a GPU and its driver cost a small step, as a yardstick for lockstep's kernels:
+// The cost of a GPU and its driver for a small step, as a yardstick for lockstep's kernels:
 //
 //   launch     one node of a graph of 200, by blocks and threads, plain and with programmatic
 //              dependent launch

@@ -106,7 +106,7 @@ bool differ(double a, double b) { return std::fabs(a - b) > 1e-9 * b; }
 
 /// False if the FLOPs are wrong.
 template <class Net>
-bool tell(const char* name, std::size_t batch, bool momentum, double bound, const Gpu& gpu) {
+bool print_bound(const char* name, std::size_t batch, bool momentum, double bound, const Gpu& gpu) {
   gpu_work::Step<ls::Cuda> wide(batch);
   wide.model<Net>(momentum);
   gpu_work::Step<ls::CudaBFloat16> half(batch);
@@ -162,7 +162,8 @@ int main(int count, char** arguments) {
       "{:.1f} TB/s, {:.0f} TFLOP/s in float32, {:.0f} in tf32, {:.0f} in bfloat16, {:.1f} us a "
       "launch (assumed). Nothing was measured.\n",
       gpu.terabytes, gpu.float32, gpu.tf32, gpu.bfloat16, gpu.floor);
-  const bool right = tell<Cnn>("The tutorials' CNN, SGD", 64, false, 15, gpu) &&
-                     tell<resnet::ResNet<9>>("ResNet-56, SGD with momentum", 128, true, 1200, gpu);
+  const bool right =
+      print_bound<Cnn>("The tutorials' CNN, SGD", 64, false, 15, gpu) &&
+      print_bound<resnet::ResNet<9>>("ResNet-56, SGD with momentum", 128, true, 1200, gpu);
   return right ? 0 : 1;
 }

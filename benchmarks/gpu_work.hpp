@@ -1,5 +1,5 @@
 /// \file
-/// What the kernels of a training step on a GPU read, write and compute, derived from the plan.
+/// Bytes and FLOPs of the kernels of a training step on a GPU, derived from the plan.
 ///
 /// A part is one pass of one op. Each of its tensors is counted once, as read or written; data that
 /// an earlier part left in a cache are counted too. FLOPs are those of the model's graph: products

@@ -166,7 +166,7 @@ void CudaContext::release(std::byte* p, std::size_t) noexcept {
   detail::cuda::driver().cuCtxPushCurrent(state_->context.get());
   try {
     wait();
-  } catch (...) {  // a pending error says more
+  } catch (...) {  // the pending error is the cause
     commands().abandon();
   }
   auto& all = state_->exchange_allocations;

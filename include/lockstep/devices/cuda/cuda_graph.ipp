@@ -39,7 +39,7 @@ CUgraphNode last_node(CUstream stream) {
   check(driver().cuStreamGetCaptureInfo(stream, &status, nullptr, nullptr, &nodes, &edges, &count),
         "capturing a graph");
   // The stream's dependencies in the capture: after one call there is exactly one node.
-  if (count != 1) throw DeviceError("cuda: a captured kernel has no graph node of its own");
+  if (count != 1) throw DeviceError("cuda: a captured kernel has no separate graph node");
   return nodes[0];
 }
 

@@ -6,7 +6,7 @@
 
 namespace lockstep::detail::cuda {
 
-/// What a text may use:
+/// The functions and macros available to a text:
 ///
 /// - `KERNEL(name)(arguments) {...}`: an entry point; arguments are pointers and numbers. A define
 ///   THREADS bounds the block size, and with it the registers per thread.

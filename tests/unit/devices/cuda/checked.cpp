@@ -94,7 +94,7 @@ TEST_CASE("checked mode names the batch that an evaluation fetches") {
 }
 
 TEST_CASE(
-    "without checked mode the error tells how to find the kernel and does not blame the graph") {
+    "without checked mode the error explains how to find the kernel and does not blame the graph") {
   testing::TestGpu gpu;
   if (gpu.host() == nullptr) SKIP("no kernel is to fail on a real GPU");
   const testing::LogLines log;

@@ -144,7 +144,7 @@ TEST_CASE_METHOD(Fixture, "a segment that diverges runs from its beginning") {
   commands.flush();
   CHECK(commands.segments() == 2);
 
-  // Both segments are stored now; the third command tells which one it is.
+  // Both segments are stored now; the third command decides which one it is.
   for (int round = 0; round < 2; ++round) {
     commands.copy_in(64, host, 64);
     commands.launch(function(1), Grid::over(1000), CUdeviceptr{64}, 1000);
@@ -261,8 +261,9 @@ TEST_CASE_METHOD(Fixture, "short segments are not stored, and the number of segm
   CHECK(commands.segments() == Commands::max_segments);
 }
 
-TEST_CASE_METHOD(Fixture,
-                 "a segment that cannot be captured runs call by call, and one log line says why") {
+TEST_CASE_METHOD(
+    Fixture,
+    "a segment that cannot be captured runs call by call, and one log line gives the reason") {
   const testing::LogLines log;
   step(1);
   commands.flush();

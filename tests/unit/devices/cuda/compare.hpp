@@ -82,7 +82,7 @@ struct Tested {
   using Half = lockstep::CudaBFloat16;
   using Machine =
       TestGpu;  ///< must live while a device is used; `check` and `check_half` create their own
-  /// Of an activation and its gradient, and of a softmax over one class.
+  /// Tolerances for an activation, its gradient, and a softmax over one class.
   static constexpr double activation_error = 1e-6, slope_error = 2e-6, one_class_error = 0;
   static constexpr int shapes = generated_shapes, half_shapes = 6, least_count = 0;
   static Device device() { return {}; }

@@ -23,7 +23,7 @@ using testing::DeviceArray, testing::FakeCublasLt, testing::FakeCudnn, testing::
 
 namespace {
 
-/// Times of three algorithms of a library and of our own product.
+/// Times of three algorithms of a library and our product.
 void add_times(std::vector<float>& times, bool library) {
   testing::add_tuning_times(times, {0.2f, 0.3f, 0.4f, library ? 0.5f : 0.1f});
 }

@@ -48,7 +48,7 @@ KERNEL(minus_number)(int* x) { x[INDEX] -= NUMBER; }
 KERNEL(times_number)(int* x) { x[INDEX] *= NUMBER; }
 )cuda"};
 
-/// What the compiler was asked to compile.
+/// The texts and architectures that the compiler received.
 std::vector<std::string> texts, architectures;
 nvrtcResult (*create)(nvrtcProgram*, const char*, const char*, int, const char* const*,
                       const char* const*) = nullptr;

@@ -1,5 +1,5 @@
 /// \file
-/// Machine code of our own kernels for Hopper, compiled by NVRTC: the instructions that a thread
+/// Machine code of lockstep's kernels for Hopper, compiled by NVRTC: the instructions that a thread
 /// executes per element, and how reductions end. Bounds are some percent above NVRTC 13.0's counts.
 /// `-s` prints each count.
 #include "support/sass.hpp"

@@ -43,7 +43,7 @@ class CudnnTarget {
 /// The three passes: y, dx, dw.
 enum class ConvolutionPass { forward, backward_data, backward_weights };
 
-/// What cuDNN may do for a precision.
+/// The limits on cuDNN's arithmetic for a precision.
 struct CudnnRules {
   cudnnDataType_t type = CUDNN_DATA_FLOAT;  ///< of images, kernels, their gradients and the bias
   bool rounds_inputs = false;               ///< inputs of products may be rounded to TF32

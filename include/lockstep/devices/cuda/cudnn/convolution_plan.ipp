@@ -43,7 +43,7 @@ ConvolutionGraph::ConvolutionGraph(const CudnnTarget& target, const Conv2DOp& op
                                    const CudnnRules& rules, ConvolutionTail tail) {
   const std::int64_t channels = op.channels(), filters = op.filters, rows = op.kernel.height,
                      columns = op.kernel.width;
-  // cuDNN lists sizes as (n, c, h, w), whatever the layout; the strides say NHWC.
+  // cuDNN lists sizes as (n, c, h, w), whatever the layout; the strides encode NHWC.
   const auto image = [&](std::int64_t id, Shape s, cudnnDataType_t type, bool is_virtual) {
     // The alignment of any example if the first has 16 bytes: a slice of a batch can begin
     // anywhere.

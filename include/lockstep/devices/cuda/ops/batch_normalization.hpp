@@ -30,7 +30,7 @@ namespace detail::cuda {
 /// For the moments of all members of a group, whose number is known only at run time.
 struct MomentsBuffer : GrowingBuffer {};
 
-/// What is applied to the normalized rows in the same pass.
+/// The epilogue applied to the normalized rows in the same pass.
 enum class NormalizationTail { none, relu, add_relu };
 
 /// Keeps x and, with an addition, y; `saved_once` is the memory called `once` in the text.

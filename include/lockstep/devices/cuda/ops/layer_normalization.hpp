@@ -78,7 +78,7 @@ KERNEL(backward)(const A* __restrict__ x, const A* __restrict__ dy, A* __restric
 }
 )cuda";
 
-/// A text of its own, because it maps threads to columns instead of rows.
+/// A separate text, because it maps threads to columns instead of rows.
 inline constexpr char layer_normalization_sums_text[] = R"cuda(
 // Gradients of gamma and beta: column sums of dy * normal, and of dy.
 KERNEL(sums)(const A* __restrict__ x, const A* __restrict__ dy, const double* __restrict__ saved,

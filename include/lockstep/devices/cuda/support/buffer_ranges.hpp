@@ -13,7 +13,7 @@
 namespace lockstep::detail::cuda {
 
 /// A table of ranges. `Range` begins with `std::int64_t begin, end` and has no padding. Kernels
-/// look a range up with the prelude's range_at. One table per range type and context:
+/// search it with the prelude's range_at. One table per range type and context:
 /// `context.handle<Ranges<Range>>()`.
 /// \code
 ///   ranges.clear();

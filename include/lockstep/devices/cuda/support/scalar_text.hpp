@@ -12,7 +12,7 @@ namespace lockstep {
 /// Specialise it for a custom activation, loss, metric or optimizer. The primary template is
 /// declared but not defined, so that a concept can test for a specialisation.
 ///
-/// - `functions`: the text. The header of the op's kind says what it must define (pointwise.hpp,
+/// - `functions`: the text. The header of the op's kind lists what it must define (pointwise.hpp,
 ///   loss.hpp, metric.hpp, optimizer.hpp in devices/cuda/ops). It may be placed in a namespace next
 ///   to other texts.
 /// - `defines(op)`: the op's numbers, which the text uses as macros.

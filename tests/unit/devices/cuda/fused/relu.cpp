@@ -112,7 +112,7 @@ TEST_CASE("the bias gradient through a ReLU is correct for many rows and columns
 
 TEST_CASE("our own fused kernels preserve NaN, as TensorFlow's ReLU does") {
   TestGpu gpu;
-  if (gpu.host() == nullptr) SKIP("NVIDIA's libraries have rules of their own");
+  if (gpu.host() == nullptr) SKIP("NVIDIA's libraries have other rules");
   const DenseOp op{4, 3, true};
   auto n = numbers(op, 4, 15, 5);
   n.x[4] = std::numeric_limits<float>::quiet_NaN();
@@ -122,7 +122,7 @@ TEST_CASE("our own fused kernels preserve NaN, as TensorFlow's ReLU does") {
 
 TEST_CASE("a layer needs no more scratch with its ReLU than without") {
   TestGpu gpu;
-  if (gpu.host() == nullptr) SKIP("NVIDIA's libraries say themselves what they need");
+  if (gpu.host() == nullptr) SKIP("NVIDIA's libraries choose their scratch");
   auto context = Cuda{}.open(1, 0);
   const auto scope = context.scope();
   constexpr std::size_t count = 16;

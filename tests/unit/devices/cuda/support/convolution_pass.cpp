@@ -366,7 +366,7 @@ TEST_CASE("a ReLU after a convolution is fused by cuDNN, or by the kernel that a
   CHECK(b.log.lines.empty());
 }
 
-TEST_CASE("a pass that cuDNN refuses runs on our own kernel, and the log says why") {
+TEST_CASE("a pass that cuDNN refuses runs on our own kernel, and the log gives the reason") {
   Bench b;
   b.open();
   b.cudnn.engines = 0;

@@ -41,13 +41,13 @@ struct Bench {
     close();
     context = std::make_unique<CudaContext>(device.open(1, 0));
     scope.reset(new Scope(context->scope()));
-    for (auto* const place : {&x, &y, &dx}) *place = take<A>(64);
-    w = take<float>(64);
-    scratch = take<std::byte>(std::size_t{40} << 20);
-    packed = take<std::byte>(80 + 256);
+    for (auto* const place : {&x, &y, &dx}) *place = allocate<A>(64);
+    w = allocate<float>(64);
+    scratch = allocate<std::byte>(std::size_t{40} << 20);
+    packed = allocate<std::byte>(80 + 256);
   }
   template <class T>
-  T* take(std::size_t n) {
+  T* allocate(std::size_t n) {
     memory.push_back(std::make_unique<TuningMemory>(*context, n * sizeof(T)));
     return memory.back()->template as<T>();
   }
@@ -78,7 +78,7 @@ struct Bench {
 
 constexpr std::size_t runs = 22;  // of each candidate of up to 0.1 ms: tried, timed once, captured
 
-/// Checks d(n, m) = sum over k of a(n, k) * b(k, m), for a, b and d stored as the functions say.
+/// Checks d(n, m) = sum over k of a(n, k) * b(k, m), for a, b and d stored as the functions define.
 template <class Left, class Right>
 void check_product(const FakeCublasLt::Product& p, std::int64_t rows, std::int64_t columns,
                    std::int64_t depth, const Left& left, const Right& right) {
@@ -129,7 +129,7 @@ TEST_CASE("the three products of a dense layer, in single precision") {
   CHECK(p.bias == b.w + 40);
   CHECK(p.compute == CUBLAS_COMPUTE_32F);
   CHECK(p.stream == b.context->stream());
-  CHECK(b.gpu.launches == launches);  // no launch of our own
+  CHECK(b.gpu.launches == launches);  // our kernels launch nothing
 
   const auto data = b.step(DensePass::backward_data);
   data.backward_data(*b.context, b.y, b.w, b.dx, b.scratch, {b.packed});
@@ -301,7 +301,7 @@ TEMPLATE_TEST_CASE("mixed precision multiplies 16-bit operands and writes float 
   b.op = {5, 3, true};
   CHECK(Step::packed_bytes(b.op) == 256 + 256);
   const Step odd = b.step(DensePass::forward);
-  b.packed = b.template take<std::byte>(512);
+  b.packed = b.template allocate<std::byte>(512);
   CHECK(launches_of([&] { odd.forward(*b.context, b.x, b.w, b.y, b.scratch, {b.packed}); }) == 2);
   CHECK(p.bias == b.packed + 256);
   b.op = {5, 8, true};
@@ -365,7 +365,7 @@ TEST_CASE("without a fused bias gradient, our own kernel sums it") {
   CHECK(b.gpu.launches == launches + 1);
 }
 
-TEST_CASE("without cuBLASLt, or if it refuses, our own kernels run and the log says so") {
+TEST_CASE("without cuBLASLt, or if it refuses, our own kernels run, with a log line") {
   Bench<Float32> b;
   b.lt.refused = {CUBLASLT_EPILOGUE_BIAS};
   CHECK_FALSE(b.step(DensePass::forward).by_cublaslt());

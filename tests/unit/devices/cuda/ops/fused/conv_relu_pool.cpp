@@ -114,7 +114,7 @@ TEST_CASE("a pooled convolution without examples has no gradient") {
 
 TEST_CASE("NaN passes through a pooled convolution as through the three ops") {
   TestGpu gpu;
-  if (gpu.host() == nullptr) SKIP("NVIDIA's libraries have rules of their own");
+  if (gpu.host() == nullptr) SKIP("NVIDIA's libraries have other rules");
   const ConvReLUPoolOp op = pooled(Conv2D<8, 2>::op(shape(9, 9, 1)));
   Numbers n = numbers(op, 81, weights_of(op.conv), 2);
   // In one window the first element wins, in others a later one.
