@@ -1,6 +1,12 @@
 /// \file
 /// NVIDIA GPUs as a device. Invariants: a device is a small value that names a GPU and its options;
-/// the driver is not used before `open`.
+/// the GPU is queried when it is opened, not before.
+///
+///                    activations   weights   inputs of products   sums of products
+///     Cuda           float32       float32   float32              float32
+///     CudaTf32       float32       float32   rounded to TF32      float32
+///     CudaBFloat16   bfloat16      float32   bfloat16             float32
+///     CudaFloat16    float16       float32   float16              float32, with loss scaling
 #pragma once
 
 #include <cstddef>

@@ -104,6 +104,9 @@ std::array<Define, N + 1> with_activation(const std::array<Define, N>& defines) 
 
 /// A disk cache of compiled kernels and autotuning results: one file per key, prefixed with the
 /// SHA-256 of its content, so that a damaged file is ignored.
+///
+///     <folder>/<key>.cubin:    [ 64 hex digits of SHA-256 | content ]
+///     <folder>/<key>.winner:   [ 64 hex digits of SHA-256 | name of a candidate ]
 class KernelCache {
  public:
   /// The folder is $LOCKSTEP_KERNEL_CACHE, else lockstep/ in $XDG_CACHE_HOME, else in ~/.cache. An

@@ -93,7 +93,8 @@ struct TuningSizes {
   std::size_t x, w, y, scratch, packed;
 };
 
-/// Random operands for measuring a pass whose activations and packed weights have type A.
+/// Random operands for measuring a pass whose activations and packed weights have type A. x and y
+/// hold the activations of a batch, w float weights, packed the weights as a library reads them.
 template <class A>
 struct TuningBuffers {
   TuningBuffers(CudaContext& c, const TuningSizes& bytes)

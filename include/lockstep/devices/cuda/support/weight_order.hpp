@@ -1,6 +1,8 @@
 /// \file
 /// Conversion of convolution weights to cuDNN's order and type. Invariant: the flat buffer's order
 /// is (taps x in, out), cuDNN's is (out, taps x in).
+///
+///     packed:  [ (out, taps x in) of A, rounded up to 256 bytes | bias (out) of A, likewise ]
 #pragma once
 
 #include <cstddef>
