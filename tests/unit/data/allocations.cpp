@@ -36,7 +36,8 @@ void* operator new(std::size_t size, std::align_val_t alignment) {
   const auto a = static_cast<std::size_t>(alignment);
   return counted(std::aligned_alloc(a, (size + a) / a * a));
 }
-// Out of line: where they are inlined and operator new is not, g++ 12 takes them for mismatched.
+// Out of line: if they are inlined and operator new is not, g++ 12 warns of mismatched new and
+// delete.
 [[gnu::noinline]] void operator delete(void* memory) noexcept { std::free(memory); }
 [[gnu::noinline]] void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
 void operator delete(void* memory, std::align_val_t) noexcept { std::free(memory); }
@@ -46,7 +47,7 @@ namespace ls = lockstep;
 
 namespace {
 
-/// Allocations in all next() of a pass but the first, which fills caches and scratch.
+/// Allocations in all next() calls of a pass but the first, which fills caches and scratch buffers.
 template <class T, class D>
 int allocations_of_a_pass(const D& data) {
   ls::Loader<T, D> loader(data);
@@ -60,7 +61,7 @@ int allocations_of_a_pass(const D& data) {
 
 }  // namespace
 
-TEST_CASE("batches are assembled without an allocation, also across repetitions") {
+TEST_CASE("batches are assembled without allocations, also across repetitions") {
   const auto data =
       support::range(30) | ls::map([](auto& e) { e.x[0] += 1; }) | ls::rescale(0.5) | ls::cache |
       ls::shuffle(20) | ls::repeat(7) |
@@ -90,12 +91,12 @@ TEST_CASE("features as targets cost no allocation per batch") {
   CHECK(allocations_of_a_pass<double>(data) == 0);
 }
 
-TEST_CASE("a loader that works ahead allocates nothing per batch") {
+TEST_CASE("a prefetching loader allocates nothing per batch") {
   const auto data = support::range(500) | ls::shuffle(100) | ls::batch(5) | ls::prefetch(2);
   CHECK(allocations_of_a_pass<float>(data) == 0);
 }
 
-TEST_CASE("weights of examples cost no allocation per batch") {
+TEST_CASE("sample weights cost no allocation per batch") {
   const std::vector<double> weights(60, 0.5);
   const auto data = support::range(30) | ls::concatenate(support::range(30)) |
                     ls::sample_weights(weights) | ls::shuffle(20) | ls::repeat(3) | ls::batch(8);

@@ -21,7 +21,7 @@ namespace ls = lockstep;
 
 namespace {
 
-/// `collect` gives the numbers of one gather of the whole pass.
+/// Checks that `collect` returns the numbers of a single gather of the whole pass.
 template <class D>
 void check_collects(const D& data) {
   for (const ls::Pass pass : {ls::Pass{1, 0}, ls::Pass{5, 2}}) {
@@ -41,8 +41,8 @@ void check_collects(const D& data) {
 
 }  // namespace
 
-TEST_CASE("collect gives the exact numbers of a pass, of any pipeline") {
-  const auto images = support::images(300, ls::shape(3, 2, 1));  // more than a chunk
+TEST_CASE("collect returns the exact numbers of a pass of any pipeline") {
+  const auto images = support::images(300, ls::shape(3, 2, 1));  // more than one chunk
   const auto noise = ls::map([](auto& e, ls::Philox& draws) { e.x[0] += float(draws.normal()); });
   check_collects(images);
   check_collects(images | ls::take(256));
@@ -67,14 +67,14 @@ TEST_CASE("collect chooses a type that holds the features exactly") {
   CHECK(reals.weights.empty());
 }
 
-TEST_CASE("collect has the weights, in the order of the examples") {
+TEST_CASE("collect returns the weights in the order of the examples") {
   const auto all =
       ls::collect(support::range(4) | ls::sample_weights({1., 2., 4., 8.}) | ls::shuffle(4));
   REQUIRE(all.weights.size() == 4);
   for (std::size_t i = 0; i < 4; ++i) CHECK(all.weights[i] == float(1 << all.targets[i]));
 }
 
-TEST_CASE("what was collected makes the same data set again") {
+TEST_CASE("collected arrays make the same data set again") {
   const auto images = support::images(20, ls::shape(3, 2, 1)) | ls::rescale(1.0 / 255);
   const auto all = ls::collect(images);
   const auto again = ls::tensors(all.features, all.shape, all.targets, all.target_shape);

@@ -1,5 +1,5 @@
 /// \file
-/// What all data sets of drawn images promise.
+/// The contract of all synthetic image data sets.
 #pragma once
 
 #include <algorithm>
@@ -13,7 +13,7 @@
 
 namespace drawn {
 
-/// `draw(train, test, seed)`: the data set.
+/// `draw(train, test, seed)` returns the data set.
 template <class Draw>
 void check_seed_and_index(const Draw& draw) {
   const auto few = draw(37, 5, 3).train(), many = draw(90, 5, 3).train();
@@ -25,7 +25,7 @@ void check_seed_and_index(const Draw& draw) {
   CHECK(!std::equal(test.features().begin(), test.features().end(), train.features().begin()));
 }
 
-/// `splits`: 200 examples to train with and 30 others.
+/// `splits`: 200 training examples and 30 test examples.
 template <class Splits>
 void check_classes(const Splits& splits, lockstep::Shape shape) {
   const auto data = splits.train();

@@ -1,5 +1,5 @@
 /// \file
-/// Images for the tests of the operations on images: bytes drawn once, labels their numbers.
+/// Images for the tests of image operations: random bytes, with the number of the image as label.
 #pragma once
 
 #include <cstddef>
@@ -11,7 +11,7 @@
 
 namespace support {
 
-/// `count` images of `shape`, bytes of at least 1, so that padding and holes are seen.
+/// `count` images of `shape` with bytes of at least 1, so that padding and holes can be recognized.
 inline auto images(std::size_t count, lockstep::Shape shape) {
   std::vector<std::uint8_t> x(count * shape.size());
   lockstep::Philox draws(42);
@@ -21,7 +21,7 @@ inline auto images(std::size_t count, lockstep::Shape shape) {
   return lockstep::tensors(x, shape, y);
 }
 
-/// Number [row, column, channel] of image n of some of `shape`.
+/// The value [row, column, channel] of image n in a batch of images of `shape`.
 template <class T>
 T pixel(const std::vector<T>& x, lockstep::Shape shape, std::size_t n, int row, int column,
         int channel) {
@@ -29,8 +29,8 @@ T pixel(const std::vector<T>& x, lockstep::Shape shape, std::size_t n, int row, 
   return x[n * shape.size() + static_cast<std::size_t>(place)];
 }
 
-/// Sum of (seen - expected)^2 / expected: below 2 * cells unless draws are not uniform (for 2 to 81
-/// cells, one run in a thousand is above).
+/// Chi-squared statistic, sum of (seen - expected)^2 / expected: below 2 * cells for uniform draws
+/// (for 2 to 81 cells, exceeded once in a thousand runs).
 inline double chi_squared(const std::vector<int>& seen) {
   double total = 0, sum = 0;
   for (const int n : seen) total += n;

@@ -53,7 +53,7 @@ std::vector<Copied> pass_of(const D& data, ls::Pass pass = {}, std::uint64_t ski
   return rest_of(loader);
 }
 
-/// What replica `index` of `parts` holds of each batch.
+/// The share of replica `index` of `parts` in each batch.
 template <class D>
 std::vector<std::vector<std::int32_t>> held(const D& data, std::size_t parts, std::size_t index) {
   std::vector<std::vector<std::int32_t>> all;
@@ -65,14 +65,14 @@ std::vector<std::vector<std::int32_t>> held(const D& data, std::size_t parts, st
 
 using Parts = std::vector<std::vector<std::int32_t>>;
 
-/// Throws at the twelfth example.
+/// A map that throws at the twelfth example.
 const auto fails_at_eleven = ls::map([](auto& e) {
   if (e.x[0] == 11) throw std::runtime_error("eleven");
 });
 
 }  // namespace
 
-TEST_CASE("batches follow each other through the pass, the last one may be short") {
+TEST_CASE("batches cover the pass in order, and the last one may be short") {
   const auto all = pass_of(range(10) | ls::batch(4));
   REQUIRE(all.size() == 3);
   CHECK(all[0] == Copied{{0, 1, 2, 3}, {0, 1, 2, 3}, 0, 4, 0});
@@ -88,13 +88,13 @@ TEST_CASE("replicas hold the slices of the tf.distribute documentation") {
   CHECK(held(range(4) | ls::batch(4), 5, 4) == Parts{{}});
   CHECK(held(range(12) | ls::batch(4), 2, 0) == Parts{{0, 1}, {4, 5}, {8, 9}});
   CHECK(held(range(12) | ls::batch(4), 2, 1) == Parts{{2, 3}, {6, 7}, {10, 11}});
-  // range(8).batch(4) on three: tf gives 2, 2, 0; lockstep's sizes differ by at most one.
+  // range(8).batch(4) on three: tf yields 2, 2, 0; lockstep's sizes differ by at most one.
   CHECK(held(range(8) | ls::batch(4), 3, 0) == Parts{{0, 1}, {4, 5}});
   CHECK(held(range(8) | ls::batch(4), 3, 1) == Parts{{2}, {6}});
   CHECK(held(range(8) | ls::batch(4), 3, 2) == Parts{{3}, {7}});
 }
 
-TEST_CASE("the shares of a batch join to the batch, with the same random maps") {
+TEST_CASE("the shares of a batch add up to the batch, with the same random maps") {
   auto data =
       range(61) |
       ls::map([](auto& e, ls::Philox& draws) { e.x[0] = static_cast<float>(draws.uniform()); }) |
@@ -119,7 +119,7 @@ TEST_CASE("the shares of a batch join to the batch, with the same random maps") 
   }
 }
 
-TEST_CASE("a pass begun in its middle goes on as the whole pass does") {
+TEST_CASE("a pass begun in the middle continues like the full pass") {
   auto data = range(40) | ls::shuffle(40) | ls::repeat(2) |
               ls::map([](auto& e, ls::Philox& d) { e.x[0] += static_cast<float>(d.uniform()); }) |
               ls::batch(8);
@@ -130,14 +130,14 @@ TEST_CASE("a pass begun in its middle goes on as the whole pass does") {
   CHECK(pass_of(data, {2, 6}, 1'000).empty());
 }
 
-TEST_CASE("prefetch changes nothing but the time") {
+TEST_CASE("prefetch changes only when a batch is assembled") {
   auto data = range(333) | ls::rescale(0.5) | ls::cache | ls::shuffle(50) | ls::batch(7);
   const auto plain = pass_of(data, {1, 4});
   for (const std::size_t depth : {0u, 1u, 2u, 5u, 100u})
     CHECK(pass_of(data | ls::prefetch(depth), {1, 4}) == plain);
 }
 
-TEST_CASE("one loader gives pass after pass, also after a pass that was left early") {
+TEST_CASE("one loader runs several passes, also after a pass was abandoned") {
   auto data = range(100) | ls::shuffle(100) | ls::batch(8);
   auto ahead = data | ls::prefetch(2);
   ls::Loader<float, decltype(ahead)> loader(ahead);
@@ -151,14 +151,15 @@ TEST_CASE("one loader gives pass after pass, also after a pass that was left ear
   }
 }
 
-TEST_CASE("a batch stays whole until the second next() after it") {
+TEST_CASE("a batch stays valid until the second next() after it") {
   const auto check = [](const auto& data) {
     ls::Loader<float, std::decay_t<decltype(data)>> loader(data);
     ls::LoadedBatch<float, std::int32_t> now, before;
     loader.begin({});
     REQUIRE(loader.next(before));
     for (int i = 1; loader.next(now); ++i) {
-      std::this_thread::sleep_for(std::chrono::milliseconds(1));  // time for a thread to overrun
+      // Gives a faulty thread time to overwrite the batch.
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
       REQUIRE(before.x[0] == static_cast<float>(4 * (i - 1)));
       REQUIRE(before.y[3] == 4 * i - 1);
       before = now;
@@ -177,7 +178,7 @@ TEST_CASE("prefetch(k) assembles k batches ahead and no more") {
   loader.begin({});
   for (int taken = 1; taken <= 20; ++taken) {
     REQUIRE(loader.next(batch));
-    if (taken == 1) continue;  // the second place to hold is still free
+    if (taken == 1) continue;  // the second buffer that the caller may hold is still free
     for (int wait = 0; *made < taken + 3 && wait < 2000; ++wait)
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
@@ -201,7 +202,7 @@ TEST_CASE("memory for batches is 64-byte aligned and stays where it is") {
   CHECK(seen.size() == 3);
 }
 
-TEST_CASE("what a pipeline throws comes out of next() in its place, and again until begin()") {
+TEST_CASE("next() throws a pipeline's exception at its batch, and again until begin()") {
   const auto check = [](const auto& data) {
     ls::Loader<float, std::decay_t<decltype(data)>> loader(data);
     ls::LoadedBatch<float, std::int32_t> batch;
@@ -230,17 +231,17 @@ TEST_CASE("a loader may be destroyed at any moment") {
   }
   auto failing = range(30) | fails_at_eleven | ls::batch(5) | ls::prefetch(4);
   ls::Loader<float, decltype(failing)> loader(failing);
-  loader.begin({});  // its exception is never asked for
+  loader.begin({});  // its exception is never collected
 }
 
-TEST_CASE("a batch larger than the data is the data, and takes no more memory") {
+TEST_CASE("a batch larger than the data holds all data and needs no more memory") {
   const auto all = pass_of(range(5) | ls::batch(std::size_t{1} << 60));
   REQUIRE(all.size() == 1);
   CHECK(all[0].y.size() == 5);
   CHECK(pass_of(range(0) | ls::batch(4)).empty());
 }
 
-TEST_CASE("a loader refuses next() before begin() and a share outside of the batch") {
+TEST_CASE("a loader refuses next() before begin() and a share outside the batch") {
   auto data = range(5) | ls::batch(2);
   ls::Loader<float, decltype(data)> loader(data);
   ls::LoadedBatch<float, std::int32_t> batch;
@@ -249,7 +250,7 @@ TEST_CASE("a loader refuses next() before begin() and a share outside of the bat
   CHECK_THROWS_AS(Loader(data, [](std::size_t g) { return ls::Slice{1, g}; }), ls::UsageError);
 }
 
-TEST_CASE("the thread of prefetch takes no signal") {
+TEST_CASE("the prefetch thread blocks signals") {
   const auto takers = testing::threads_that_take(SIGINT);
   auto data = range(64) | ls::batch(4) | ls::prefetch(2);
   ls::Loader<float, decltype(data)> loader(data);

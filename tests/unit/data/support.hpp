@@ -1,5 +1,5 @@
 /// \file
-/// Small data and plain walks for the tests of the data folder.
+/// Small data sets and straightforward traversals for the tests of the data folder.
 #pragma once
 
 #include <zlib.h>
@@ -27,7 +27,7 @@
 
 namespace support {
 
-/// Examples 0 .. n-1, whose one feature and label are their index.
+/// Examples 0 .. n - 1, whose single feature and label equal their index.
 inline auto range(int n) {
   std::vector<float> x(static_cast<std::size_t>(n));
   std::iota(x.begin(), x.end(), 0.0f);
@@ -55,7 +55,7 @@ struct Gathered {
   bool operator==(const Gathered&) const = default;
 };
 
-/// The examples of a pass, in its order.
+/// The examples of a pass, in order.
 template <class T, class D>
 auto gather_all(const D& data, lockstep::Pass pass = {}) {
   std::vector<lockstep::Item> items;
@@ -67,8 +67,9 @@ auto gather_all(const D& data, lockstep::Pass pass = {}) {
   return result;
 }
 
-/// Checks what concepts/dataset.hpp promises of each data set with an end: the order is a function
-/// of (seed, pass), an example of (seed, pass, item), in any company and in any thread.
+/// Checks the contract of concepts/dataset.hpp for a finite data set: the order is a function of
+/// (seed, pass), an example of (seed, pass, item), independent of the rest of the batch and of the
+/// thread.
 template <class D>
 void check_dataset(const D& data) {
   for (const lockstep::Pass pass : {lockstep::Pass{1, 0}, lockstep::Pass{7, 3}}) {
@@ -87,7 +88,7 @@ void check_dataset(const D& data) {
     const std::size_t n = data.shape().size(), m = data.target_shape().size();
     std::vector<lockstep::Item> items;
     for (const std::uint64_t index : order) items.push_back({index, items.size()});
-    const auto gather_reversed = [&] {  // by threes, from the end
+    const auto gather_reversed = [&] {  // three at a time, from the end
       Gathered<float, typename D::target_type> result{std::vector<float>(all.x.size()),
                                                       {all.y.begin(), all.y.end()}};
       std::fill(result.y.begin(), result.y.end(), typename D::target_type(-1));
@@ -114,7 +115,7 @@ void check_dataset(const D& data) {
   }
 }
 
-/// A source that is not in memory and counts the examples that are gathered from it.
+/// A source that is not in memory and counts gathered examples.
 struct Counted {
   using target_type = std::int32_t;
   std::uint64_t count = 10;
@@ -136,7 +137,7 @@ struct Counted {
   }
 };
 
-/// A folder that is gone at the end of the test.
+/// A temporary folder, removed at the end of the test.
 class Folder {
  public:
   Folder() {
@@ -162,7 +163,7 @@ class Folder {
   std::filesystem::path path_;
 };
 
-/// An IDX file of unsigned bytes, as text.
+/// The contents of an IDX file of unsigned bytes.
 inline std::string idx(const std::vector<std::uint32_t>& extents, std::string_view bytes) {
   std::string file{0, 0, 8, static_cast<char>(extents.size())};
   for (const std::uint32_t extent : extents)
@@ -170,7 +171,7 @@ inline std::string idx(const std::vector<std::uint32_t>& extents, std::string_vi
   return file.append(bytes);
 }
 
-/// One gzip member, by zlib.
+/// A gzip member, compressed by zlib.
 inline std::string gzip(const std::string& bytes) {
   z_stream stream{};
   deflateInit2(&stream, 9, Z_DEFLATED, 16 + MAX_WBITS, 8, Z_DEFAULT_STRATEGY);

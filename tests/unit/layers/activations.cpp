@@ -1,5 +1,5 @@
 /// \file
-/// Activations at single points, against published values of their functions.
+/// Activations at single points, against published values of the functions.
 #include <catch2/catch_test_macros.hpp>
 #include <cmath>
 
@@ -17,7 +17,7 @@ bool near(double a, double b) { return std::abs(a - b) <= 1e-15 * std::max(1.0, 
 
 TEST_CASE("GELU is x times the normal distribution function") {
   const ls::GELUOp op{one};
-  // Keras' constant 1 / sqrt(2) is a float, so this holds to seven digits; the golden test asks for
+  // Keras' constant 1 / sqrt(2) is a float, so this holds to seven digits; the golden test checks
   // ten.
   CHECK(std::abs(op.value(1.0) - 0.841344746068542949) < 1e-7);
   CHECK(std::abs(op.value(-2.0) + 2 * 0.022750131948179207) < 1e-7);
@@ -31,7 +31,7 @@ TEST_CASE("Sigmoid, silu, softplus and elu have the values of their formulas at 
   CHECK(near(ls::ELUOp{one}.value(-1.0), -0.632120558828557678));
 }
 
-TEST_CASE("Activations neither overflow nor lose small results far from zero") {
+TEST_CASE("activations neither overflow nor lose small results far from zero") {
   CHECK(ls::SigmoidOp{one}.value(-1e4) == 0);
   CHECK(ls::SigmoidOp{one}.value(1e4) == 1);
   CHECK(ls::SiLUOp{one}.value(-1e4) == 0);

@@ -1,5 +1,5 @@
 /// \file
-/// Layers over steps against their formulas, in double.
+/// Layers over steps, checked against their formulas in double.
 #include "lockstep/layers/along_steps.hpp"
 
 #include <algorithm>
@@ -21,7 +21,7 @@ constexpr std::size_t count = 3;
 constexpr int steps = 11, channels = 4;
 constexpr ls::Shape in = ls::shape(steps, channels);
 
-/// x(n, s, k); `outside` where there is no step s.
+/// x(n, s, k), or `outside` if step s does not exist.
 struct Input {
   std::vector<double> values = testing::normal_values(count * in.size(), 1);
   double at(std::size_t n, int s, int k, double outside = 0) const {
@@ -56,14 +56,14 @@ std::vector<double> forward(const Input& x, const std::vector<double>& w = {}) {
 
 }  // namespace
 
-TEST_CASE("Conv1D is Keras' formula over steps") {
+TEST_CASE("Conv1D follows Keras' formula over steps") {
   const Input x;
   const auto w = testing::normal_values(5 * channels * 6 + 6, 2);
   using Plain = ls::Conv1D<6, 5>;
   CHECK(Plain::op(in).out() == ls::shape(7, 6));
   CHECK(testing::relative_error(forward<Plain>(x, w), convolved<Plain>(x, w, 6, 5, 1, 1, 0)) <
         1e-14);
-  using Same = ls::Conv1D<6, 5, ls::same, ls::strides(2)>;  // 4 steps of padding: 2 in front
+  using Same = ls::Conv1D<6, 5, ls::same, ls::strides(2)>;  // padding: 2 steps on either side
   CHECK(Same::op(in).out() == ls::shape(6, 6));
   CHECK(testing::relative_error(forward<Same>(x, w), convolved<Same>(x, w, 6, 5, 2, 1, 2)) < 1e-14);
   using Wide = ls::Conv1D<6, 5, ls::dilation(2)>;
@@ -71,7 +71,7 @@ TEST_CASE("Conv1D is Keras' formula over steps") {
   CHECK(testing::relative_error(forward<Wide>(x, w), convolved<Wide>(x, w, 6, 5, 1, 2, 0)) < 1e-14);
 }
 
-TEST_CASE("pooling over steps takes the largest and the mean of a window") {
+TEST_CASE("pooling over steps computes the maximum and the mean of a window") {
   const Input x;
   std::vector<double> largest, mean;
   for (std::size_t n = 0; n < count; ++n)
@@ -85,7 +85,7 @@ TEST_CASE("pooling over steps takes the largest and the mean of a window") {
   CHECK(testing::relative_error(forward<ls::AveragePooling1D<3, ls::strides(2)>>(x), mean) < 1e-15);
 }
 
-TEST_CASE("global pooling over steps leaves the channels") {
+TEST_CASE("global pooling over steps keeps the channels") {
   const Input x;
   std::vector<double> largest, mean;
   for (std::size_t n = 0; n < count; ++n)

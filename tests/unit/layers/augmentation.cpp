@@ -1,5 +1,5 @@
 /// \file
-/// What all layers that change images promise, whatever they draw.
+/// The contract of all augmentation layers, whatever they draw.
 #include "lockstep/layers/augmentation.hpp"
 
 #include <catch2/catch_template_test_macros.hpp>
@@ -13,7 +13,7 @@ namespace {
 
 constexpr auto image = ls::shape(6, 7, 3);
 
-// Names without brackets and commas.
+// Aliases: test names must not contain brackets and commas.
 using Translation = ls::RandomTranslation<ls::factor(0.4), ls::factor(0.5)>;
 using Wrapped = ls::RandomTranslation<ls::factor(1), ls::factor(1), ls::fill_wrap, ls::nearest>;
 using Rotation = ls::RandomRotation<ls::factor(0.3)>;
@@ -34,7 +34,7 @@ double product(const std::vector<double>& a, const std::vector<double>& b) {
 #define EACH_LAYER Translation, Wrapped, Rotation, Filled, Flip, Crop, Small, Cutout
 #define EACH_THAT_DRAWS Translation, Wrapped, Rotation, Filled, Flip, Crop, Cutout
 
-TEMPLATE_TEST_CASE("what an example becomes does not depend on how the batch is cut", "",
+TEMPLATE_TEST_CASE("the result for an example does not depend on how the batch is split", "",
                    EACH_LAYER) {
   const auto op = TestType::op(image);
   const auto x = testing::normal_values(7 * image.size(), 4);
@@ -46,7 +46,7 @@ TEMPLATE_TEST_CASE("what an example becomes does not depend on how the batch is 
     parts.insert(parts.end(), rest.begin(), rest.end());
     CHECK(parts == whole);
   }
-  std::vector<float> slices;  // seven of one example
+  std::vector<float> slices;  // seven slices of one example each
   for (std::size_t n = 0; n < 7; ++n) {
     const auto one = forward<float>(op, augmented::row(x, n, 7), {.first_ordinal = 100 + n});
     slices.insert(slices.end(), one.begin(), one.end());
@@ -73,7 +73,8 @@ TEMPLATE_TEST_CASE("draws differ by seed, pass, layer and example", "", EACH_THA
   CHECK_FALSE(alike);
 }
 
-TEMPLATE_TEST_CASE("backward adds what forward took, with the same weights", "", EACH_LAYER) {
+TEMPLATE_TEST_CASE("backward scatters with the same weights that forward gathers with", "",
+                   EACH_LAYER) {
   // Forward is y = W x + fill, so for any c: (W x) . c = x . (W' c).
   const auto op = TestType::op(image);
   constexpr std::size_t count = 9;
@@ -95,13 +96,13 @@ TEMPLATE_TEST_CASE("backward adds what forward took, with the same weights", "",
   CHECK(testing::relative_error(narrow.dx, run.dx) < 1e-6);
 }
 
-TEMPLATE_TEST_CASE("nothing changes outside of training", "", Translation, Wrapped, Rotation,
+TEMPLATE_TEST_CASE("images are unchanged outside training", "", Translation, Wrapped, Rotation,
                    Filled, Flip, Cutout) {
   const auto x = testing::normal_values(3 * image.size(), 5);
   CHECK(forward<double>(TestType::op(image), x, {.training = false}) == x);
 }
 
-TEST_CASE("two numbers of a factor are taken in their order, one number goes both ways") {
+TEST_CASE("two factors are bounds in any order, a single one is symmetric") {
   CHECK(ls::factor(0.3, -0.2) == ls::FactorRange{-0.2f, 0.3f});
   CHECK(ls::RandomRotation<ls::factor(-0.2)>::op(image).factor == ls::FactorRange{-0.2f, 0.2f});
   CHECK(ls::RandomTranslation<ls::factor(0.1), ls::factor(0)>::op(image).columns ==

@@ -1,5 +1,5 @@
 /// \file
-/// What Keras' layers give for the one image whose number i is (37 i mod 101) / 10, recorded by
+/// Outputs of Keras' layers for the image whose number i is (37 i mod 101) / 10, recorded by
 /// record_augmentation.py.
 #pragma once
 
@@ -66,7 +66,7 @@ inline auto flips() {
                                                      : lockstep::horizontal_and_vertical};
   });
 }
-/// Outside of training.
+/// Outside training.
 inline auto crops() {
   return ops<lockstep::RandomCropOp>("crops", [](const Json& row) {
     return lockstep::RandomCropOp{shape_of(row), row["height"].GetInt(), row["width"].GetInt()};

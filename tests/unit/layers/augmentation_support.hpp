@@ -1,5 +1,5 @@
 /// \file
-/// What the tests of layers that change images share.
+/// Shared by the tests of augmentation layers.
 #pragma once
 
 #include <catch2/catch_test_macros.hpp>
@@ -15,7 +15,7 @@ namespace augmented {
 
 namespace ls = lockstep;
 
-/// The image of record_augmentation.py, `count` times.
+/// The image of record_augmentation.py, repeated `count` times.
 inline std::vector<double> recorded_image(ls::Shape in, std::size_t count = 1) {
   std::vector<double> x(count * in.size());
   for (std::size_t i = 0; i < x.size(); ++i)
@@ -31,12 +31,12 @@ std::vector<T> forward(const Op& op, const std::vector<double>& x,
   return testing::run_layer<ls::Reference<T>>(op, count, testing::as<T>(x), {}, nothing, options).y;
 }
 
-/// The stream of example `ordinal` for these options.
+/// The random stream of example `ordinal` for these options.
 inline ls::Philox draws_of(const testing::RunOptions<double>& options, std::uint64_t ordinal) {
   return ls::Philox(ls::mix(ls::mix(options.seed, options.key), options.pass), ordinal);
 }
 
-/// Rows `n` of `values`, which has `count` of them.
+/// Rows `n` of `values`, which has `count` rows.
 template <class T>
 std::vector<T> row(const std::vector<T>& values, std::size_t n, std::size_t count) {
   const std::size_t size = values.size() / count;
@@ -44,7 +44,7 @@ std::vector<T> row(const std::vector<T>& values, std::size_t n, std::size_t coun
   return {from, from + static_cast<std::ptrdiff_t>(size)};
 }
 
-/// Sum of (seen - expected)^2 / expected for equally likely cells.
+/// Chi-squared statistic, sum of (seen - expected)^2 / expected, for equally likely cells.
 inline double chi_squared(const std::vector<int>& seen) {
   double total = 0, sum = 0;
   for (const int n : seen) total += n;

@@ -1,6 +1,6 @@
 /// \file
-/// Conv2DTranspose beside the convolution whose transpose it is, and what it says of itself; its
-/// numbers are judged by the goldens, too.
+/// Conv2DTranspose against the convolution that it transposes, and its declaration. The golden
+/// tests check its numbers, too.
 #include "lockstep/layers/conv2d_transpose.hpp"
 
 #include <catch2/catch_test_macros.hpp>
@@ -54,7 +54,7 @@ TEST_CASE("Conv2DTranspose is the transpose of a convolution") {
       ls::shape(4, 3, 2));
 }
 
-TEST_CASE("the result of Conv2DTranspose has Keras' shape") {
+TEST_CASE("the output of Conv2DTranspose has Keras' shape") {
   using ls::same, ls::strides, ls::output_padding;
   constexpr auto in = ls::shape(4, 5, 2);
   CHECK(ls::Conv2DTranspose<3, 3>::op(in).out() == ls::shape(6, 7, 3));

@@ -1,5 +1,5 @@
 /// \file
-/// What DepthwiseConv2D says of itself; its numbers are judged by the goldens.
+/// The declaration of DepthwiseConv2D; the golden tests check its numbers.
 #include "lockstep/layers/depthwise_conv2d.hpp"
 
 #include <catch2/catch_test_macros.hpp>
@@ -31,7 +31,7 @@ TEST_CASE("the parameters of DepthwiseConv2D have Keras' names, shapes and fans"
   CHECK(Net::graph.flops == 2.0 * 9 * 6 * 6 * 10 + 2.0 * 6 * 6 * 6 * 10);
 }
 
-TEST_CASE("initializers and penalties of DepthwiseConv2D go to the parameter they name") {
+TEST_CASE("initializers and penalties of DepthwiseConv2D apply to the parameter they name") {
   struct Net
       : ls::Sequential<ls::Input<4, 4, 3>,
                        ls::DepthwiseConv2D<3, ls::depthwise_initializer(ls::ConstantValue{2}),
@@ -53,7 +53,7 @@ TEST_CASE("initializers and penalties of DepthwiseConv2D go to the parameter the
   CHECK(!Net::graph.parameter[2].penalty);
 }
 
-TEST_CASE("workers compare the numbers of DepthwiseConv2D") {
+TEST_CASE("the signature covers the options of DepthwiseConv2D") {
   struct Net : ls::Sequential<ls::Input<8, 8, 3>,
                               ls::DepthwiseConv2D<3, ls::depth_multiplier(2), ls::strides(2)>> {};
   CHECK(ls::detail::describe_layers<Net>() ==

@@ -37,7 +37,7 @@ TEST_CASE("Dropout drops its rate of the elements and scales the others") {
   }
 }
 
-TEST_CASE("Dropout treats neighbours in an example and in a batch independently") {
+TEST_CASE("Dropout treats neighbors in an example and in a batch independently") {
   const auto y = dropped(0.5f, 200);
   std::size_t beside = 0, below = 0;
   const std::size_t size = example.size(), n = 199 * size;
@@ -50,7 +50,7 @@ TEST_CASE("Dropout treats neighbours in an example and in a batch independently"
   CHECK(std::abs(static_cast<double>(below) - half) < bound);
 }
 
-TEST_CASE("Dropout's mask does not depend on how the batch is cut") {
+TEST_CASE("Dropout's mask does not depend on how the batch is split") {
   const auto whole = dropped(0.3f, 7, {.first_ordinal = 100});
   for (const std::size_t cut : {1u, 3u, 6u}) {
     auto parts = dropped(0.3f, cut, {.first_ordinal = 100});
@@ -84,7 +84,7 @@ TEST_CASE("Dropout changes nothing outside training or at rate 0") {
   CHECK(run.dx == x);
 }
 
-TEST_CASE("Dropout draws word i % 4 of Philox block i / 4 of the example's stream") {
+TEST_CASE("Dropout reads word i % 4 of Philox block i / 4 of the example's stream") {
   const auto y = dropped(0.5f, 2, {.seed = 11, .pass = 3, .key = 13, .first_ordinal = 5});
   const std::uint64_t key = ls::mix(ls::mix(11, 13), 3);
   for (std::size_t n = 0; n < 2; ++n) {

@@ -20,7 +20,7 @@ const std::vector<double> table{0, 1, 10, 11, 20, 21, 30, 31};
 
 }  // namespace
 
-TEST_CASE("an embedding looks its numbers up, and adds the gradients of equal ones") {
+TEST_CASE("an embedding looks up its indices and sums the gradients of equal ones") {
   const auto run = testing::run_layer<Double>(op, 2, {3, 0, 3, 1, 3, 1}, table,
                                               {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12});
   CHECK(run.y == std::vector<double>{30, 31, 0, 1, 30, 31, 10, 11, 30, 31, 10, 11});
@@ -28,7 +28,7 @@ TEST_CASE("an embedding looks its numbers up, and adds the gradients of equal on
   CHECK(run.dx == std::vector<double>(6, 0));
 }
 
-TEST_CASE("a number that the table does not have is refused") {
+TEST_CASE("an index outside the table is refused") {
   for (const double number : {-1.0, 4.0, 1.5, -0.5, 1e30, std::numeric_limits<double>::quiet_NaN(),
                               std::numeric_limits<double>::infinity()}) {
     CAPTURE(number);
@@ -42,7 +42,7 @@ TEST_CASE("a number that the table does not have is refused") {
   }
 }
 
-TEST_CASE("a vocabulary that float32 cannot count is refused on a device of float32") {
+TEST_CASE("a vocabulary too large for exact float32 indices is refused on a float32 device") {
   constexpr auto large = ls::EmbeddingOp{ls::shape(1), (1 << 24) + 1, 1};
   std::string said;
   try {
@@ -55,7 +55,7 @@ TEST_CASE("a vocabulary that float32 cannot count is refused on a device of floa
         std::string::npos);
 }
 
-TEST_CASE("embeddings begin between -0.05 and 0.05, as Keras' do, unless told otherwise") {
+TEST_CASE("embeddings start between -0.05 and 0.05, as in Keras, unless an option says otherwise") {
   const auto first = [](const ls::Parameter& p) {
     std::vector<double> values(8);
     ls::Philox g(1);

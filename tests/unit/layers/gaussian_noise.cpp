@@ -37,7 +37,7 @@ TEST_CASE("GaussianNoise has mean 0, its standard deviation, and a normal distri
     CHECK(std::abs(sum / n) < 4 / std::sqrt(n));
     CHECK(std::abs(squares / n - 1) < 4 * std::sqrt(2 / n));
     CHECK(std::abs(fourth / n - 3) < 4 * std::sqrt(96 / n));
-    // Kolmogorov and Smirnov's test at 1e-4.
+    // Kolmogorov-Smirnov test at 1e-4.
     std::sort(z.begin(), z.end());
     double distance = 0;
     for (std::size_t i = 0; i < z.size(); ++i) {
@@ -48,7 +48,7 @@ TEST_CASE("GaussianNoise has mean 0, its standard deviation, and a normal distri
   }
 }
 
-TEST_CASE("GaussianNoise of neighbours in an example and in a batch has no correlation") {
+TEST_CASE("GaussianNoise of neighbors in an example and in a batch is uncorrelated") {
   const auto z = noise(1, 100);
   const std::size_t size = example.size(), n = 99 * size;
   double beside = 0, two_on = 0, below = 0, sizes = 0;
@@ -65,7 +65,7 @@ TEST_CASE("GaussianNoise of neighbours in an example and in a batch has no corre
   CHECK(std::abs(sizes) < bound);
 }
 
-TEST_CASE("GaussianNoise does not depend on how the batch is cut") {
+TEST_CASE("GaussianNoise does not depend on how the batch is split") {
   const auto whole = noise(0.3f, 7, {.first_ordinal = 100});
   for (const std::size_t cut : {1u, 3u, 6u}) {
     auto parts = noise(0.3f, cut, {.first_ordinal = 100});
@@ -84,7 +84,7 @@ TEST_CASE("GaussianNoise differs by seed, pass, layer and example") {
   CHECK(noise(0.5f, 2, {.first_ordinal = 2}) != z);
 }
 
-TEST_CASE("GaussianNoise draws pairs of numbers from pairs of the stream's words") {
+TEST_CASE("GaussianNoise draws pairs of numbers from pairs of words of the stream") {
   const auto z = noise(0.5f, 2, {.seed = 11, .pass = 3, .key = 13, .first_ordinal = 5});
   const std::uint64_t key = ls::mix(ls::mix(11, 13), 3);
   for (std::size_t n = 0; n < 2; ++n) {
@@ -99,7 +99,7 @@ TEST_CASE("GaussianNoise draws pairs of numbers from pairs of the stream's words
   }
 }
 
-TEST_CASE("GaussianNoise is added, and passes the gradient") {
+TEST_CASE("GaussianNoise adds to the input and passes the gradient") {
   const auto x = testing::normal_values(2 * example.size(), 5),
              dy = testing::normal_values(2 * example.size(), 6);
   const ls::GaussianNoiseOp op{example, 0.25f};

@@ -43,15 +43,16 @@ Moments moments(const I& init, ls::Fans fans) {
 
 bool near(double a, double b, double tolerance) { return std::abs(a - b) <= tolerance; }
 
-/// Fills its limits, stays inside, and has the moments of the uniform distribution.
+/// Expects values that fill the limits, stay inside, and have the moments of the uniform
+/// distribution.
 bool is_uniform(const Moments& m, double limit) {
   return m.smallest >= -limit && m.largest <= limit && m.smallest < -0.999 * limit &&
          m.largest > 0.999 * limit && near(m.mean, 0, 0.01 * limit) &&
          near(m.deviation, limit / std::sqrt(3.0), 0.01 * limit);
 }
 
-/// Cut at two deviations of the normal distribution that was drawn from, with the wanted deviation
-/// after the cut.
+/// Expects values truncated at two deviations of the underlying normal distribution, with the
+/// requested deviation after truncation.
 bool is_truncated_normal(const Moments& m, double deviation) {
   const double cut = 2 * deviation / 0.87962566103423978;
   return m.smallest >= -cut && m.largest <= cut && m.largest > 0.98 * cut &&
@@ -84,13 +85,13 @@ TEST_CASE("Plain random initializers have Keras' default bounds and moments") {
   CHECK(truncated.smallest >= -0.1);
 }
 
-TEST_CASE("Constant initializers write their constant") {
+TEST_CASE("constant initializers write their constant") {
   CHECK(draw(ls::zeros, ls::shape(3), {}, 3) == std::vector<double>{0, 0, 0});
   CHECK(draw(ls::ones, ls::shape(2), {}, 2) == std::vector<double>{1, 1});
   CHECK(draw(ls::ConstantValue{0.5}, ls::shape(2), {}, 2) == std::vector<double>{0.5, 0.5});
 }
 
-TEST_CASE("An orthogonal initializer gives orthonormal rows or columns, times the gain") {
+TEST_CASE("an orthogonal initializer yields orthonormal rows or columns, times the gain") {
   const auto gram_error = [](ls::Shape shape, std::size_t rows, std::size_t columns, double gain) {
     const auto a = draw(ls::Orthogonal{gain}, shape, {}, rows * columns);
     const bool by_rows = rows < columns;
@@ -112,7 +113,7 @@ TEST_CASE("An orthogonal initializer gives orthonormal rows or columns, times th
   CHECK(gram_error(ls::shape(3, 3, 2, 7), 18, 7, 1) < 1e-12);
 }
 
-TEST_CASE("Initial values are a function of the generator's key alone") {
+TEST_CASE("initial values depend only on the generator's key") {
   const ls::Fans fans{10, 10};
   CHECK(draw(ls::glorot_uniform, ls::shape(50), fans, 50, 1) ==
         draw(ls::glorot_uniform, ls::shape(50), fans, 50, 1));
@@ -120,7 +121,7 @@ TEST_CASE("Initial values are a function of the generator's key alone") {
         draw(ls::glorot_uniform, ls::shape(50), fans, 50, 2));
 }
 
-TEST_CASE("A convolution counts its fans as receptive field times channels") {
+TEST_CASE("a convolution counts its fans as receptive field times channels") {
   const auto p = ls::Conv2D<32, ls::kernel(5, 3)>::parameters(ls::shape(28, 28, 4));
   CHECK(p[0].fans.in == 60);
   CHECK(p[0].fans.out == 480);
@@ -129,7 +130,7 @@ TEST_CASE("A convolution counts its fans as receptive field times channels") {
   CHECK(d[0].fans.out == 10);
 }
 
-TEST_CASE("A layer's kernel starts glorot uniform and its bias at zero, unless an option says so") {
+TEST_CASE("a layer's kernel starts glorot uniform and its bias at zero by default") {
   ls::Philox generator(3);
   std::vector<double> values(640);
   const auto in = ls::shape(64);

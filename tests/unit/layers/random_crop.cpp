@@ -23,7 +23,7 @@ std::vector<double> window(const std::vector<double>& x, const ls::RandomCropOp&
 
 }  // namespace
 
-TEST_CASE("RandomCrop outside of training gives what Keras documents") {
+TEST_CASE("RandomCrop outside training does what Keras documents") {
   const auto crops = recorded::crops();
   REQUIRE(crops.size() == 6);
   for (const auto& [op, y] : crops) {
@@ -37,7 +37,7 @@ TEST_CASE("RandomCrop outside of training gives what Keras documents") {
   }
 }
 
-TEST_CASE("RandomCrop of images that are smaller resizes while training too") {
+TEST_CASE("RandomCrop of smaller images resizes during training too") {
   const auto crops = recorded::crops();
   int smaller = 0;
   for (const auto& [op, y] : crops) {
@@ -48,7 +48,7 @@ TEST_CASE("RandomCrop of images that are smaller resizes while training too") {
   CHECK(smaller == 3);
 }
 
-TEST_CASE("RandomCrop cuts each window equally often, its row drawn first") {
+TEST_CASE("RandomCrop picks each window equally often, with the row drawn first") {
   const ls::RandomCropOp op{ls::shape(7, 6, 2), 4, 4};
   const testing::RunOptions<double> options{.seed = 11, .pass = 3, .key = 13, .first_ordinal = 5};
   constexpr std::size_t count = 600;
@@ -61,10 +61,10 @@ TEST_CASE("RandomCrop cuts each window equally often, its row drawn first") {
     ++seen[row * 3 + column];
     REQUIRE(augmented::row(y, n, count) == window(x, op, row, column));
   }
-  CHECK(augmented::chi_squared(seen) < 31);  // one run in a thousand is above
+  CHECK(augmented::chi_squared(seen) < 31);  // exceeded once in a thousand runs
 }
 
-TEST_CASE("RandomCrop to an image's own size leaves it, to its height moves sideways only") {
+TEST_CASE("RandomCrop to the image size is the identity, to its height shifts sideways only") {
   const auto in = ls::shape(3, 5, 1);
   const auto x = augmented::recorded_image(in);
   CHECK(forward<double>(ls::RandomCropOp{in, 3, 5}, x) == x);

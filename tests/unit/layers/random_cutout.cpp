@@ -23,7 +23,8 @@ std::vector<double> holed(std::vector<double> x, const ls::RandomCutoutOp& op, i
 
 }  // namespace
 
-TEST_CASE("RandomCutout fills the square around a pixel, drawn row first, and stops gradients") {
+TEST_CASE(
+    "RandomCutout fills a square around a random pixel, row drawn first, and stops gradients") {
   const testing::RunOptions<double> options{.seed = 11, .pass = 3, .key = 13, .first_ordinal = 5};
   constexpr std::size_t count = 600;
   for (const int size : {1, 2, 3, 4}) {
@@ -41,11 +42,11 @@ TEST_CASE("RandomCutout fills the square around a pixel, drawn row first, and st
       REQUIRE(augmented::row(run.dx, n, count) ==
               holed(augmented::row(c, n, count), op, row, column, 0));
     }
-    CHECK(augmented::chi_squared(seen) < 44);  // one run in a thousand is above
+    CHECK(augmented::chi_squared(seen) < 44);  // exceeded once in a thousand runs
   }
 }
 
-TEST_CASE("RandomCutout may be larger than the image, and leaves what it does not reach") {
+TEST_CASE("RandomCutout may be larger than the image, and leaves pixels outside it unchanged") {
   const ls::RandomCutoutOp op{ls::shape(3, 3, 1), 2'147'483'647};
   CHECK(forward<double>(op, augmented::recorded_image(op.in)) == std::vector<double>(9, 0.0));
 }

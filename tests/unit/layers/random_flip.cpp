@@ -9,7 +9,7 @@
 namespace ls = lockstep;
 using augmented::forward;
 
-TEST_CASE("RandomFlip throws one fair coin for each image and gives Keras' flipped ones") {
+TEST_CASE("RandomFlip flips each image with probability 1/2, as Keras flips it") {
   const auto flips = recorded::flips();
   constexpr std::size_t count = 400;
   REQUIRE(flips.size() == 6);
@@ -21,7 +21,7 @@ TEST_CASE("RandomFlip throws one fair coin for each image and gives Keras' flipp
     for (std::size_t n = 0; n < count; ++n) {
       const auto one = augmented::row(y, n, count);
       heads += one == flipped ? 1 : 0;
-      REQUIRE((one == flipped || one == x));  // never in one direction of the two
+      REQUIRE((one == flipped || one == x));  // both directions or none
     }
     CHECK(std::abs(heads - 200) < 40);  // four standard deviations
   }

@@ -8,20 +8,20 @@
 namespace ls = lockstep;
 using augmented::forward;
 
-TEST_CASE("RandomTranslation gives Keras' numbers, for each fill and interpolation") {
+TEST_CASE("RandomTranslation matches Keras for each fill mode and interpolation") {
   const auto translations = recorded::translations();
   REQUIRE(translations.size() == 48);
   for (std::size_t i = 0; i < translations.size(); ++i) {
     const auto& [op, y] = translations[i];
     CAPTURE(i, op.in[0], op.rows.lower, op.columns.lower, static_cast<int>(op.fill.mode));
     const auto x = augmented::recorded_image(op.in);
-    // Keras computes where a pixel comes from in float32.
+    // Keras computes source positions in float32.
     CHECK(testing::relative_error(forward<double>(op, x), y) < 2e-6);
     CHECK(testing::relative_error(forward<float>(op, x), y) < 2e-6);
   }
 }
 
-TEST_CASE("RandomTranslation moves down and right by shares of height and width") {
+TEST_CASE("RandomTranslation moves down and right by fractions of height and width") {
   const auto in = ls::shape(4, 5, 1);
   const auto x = augmented::recorded_image(in);
   const ls::RandomTranslationOp op{in, {0.25f, 0.25f}, {0.4f, 0.4f}, ls::fill_constant(-1)};
@@ -47,5 +47,5 @@ TEST_CASE("RandomTranslation draws height, then width, uniformly") {
                                         augmented::recorded_image(in));
     REQUIRE(testing::relative_error(augmented::row(y, n, count), wanted) < 1e-5);
   }
-  CHECK(augmented::chi_squared(cells) < 26);  // one run in a thousand is above
+  CHECK(augmented::chi_squared(cells) < 26);  // exceeded once in a thousand runs
 }

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Runs Keras' own layers that change images, with factors that leave nothing to chance, and prints what they gave as JSON.
+"""Runs Keras' augmentation layers with deterministic factors and prints their outputs as JSON.
 
     pip install keras==3.15.1 tensorflow-cpu jax scipy
     python3 record_augmentation.py > ../../golden/data/keras_augmentation.json
 
-On the TensorFlow backend, but for the fill mode `wrap`, which repeats the image on the numpy backend only. Number i of an
-image is 37 i modulo 101, divided by 10.
+Uses the TensorFlow backend, except for the fill mode `wrap`, which repeats the image on the numpy backend only. Number i
+of an image is 37 i modulo 101, divided by 10.
 """
 
 import json
@@ -16,7 +16,7 @@ import sys
 SHAPES = [(5, 4, 2), (3, 6, 1)]
 FILLS = {"tensorflow": ["reflect", "constant", "nearest"], "numpy": ["wrap"]}
 VALUE = 2.5
-# No half pixels: there, `nearest` depends on rounding.
+# Avoids half pixels, where `nearest` depends on rounding.
 ROTATIONS = [0.1, -0.22, 0.24, 0.43]
 TRANSLATIONS = [(0.13, -0.37), (-0.71, 0.9), (1.0, 0.2)]
 CROPS = [((5, 4, 2), 3, 2), ((3, 6, 1), 4, 4), ((7, 5, 1), 2, 5), ((2, 2, 3), 3, 3), ((4, 9, 1), 5, 3), ((6, 6, 1), 4, 4)]

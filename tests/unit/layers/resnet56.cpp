@@ -8,7 +8,7 @@ namespace {
 
 struct ResNet56 : resnet::ResNet<9> {};
 
-// Keras counts 858,202 trainable and 862,490 in all for the tutorial's program.
+// Keras counts 858,202 trainable and 862,490 total parameters for the tutorial's program.
 static_assert(ResNet56::trainable_count == 858'202);
 static_assert(ResNet56::parameter_count == 862'490);
 static_assert(ResNet56::output_shape == lockstep::shape(10));
@@ -30,7 +30,7 @@ TEST_CASE("ResNet-56 has Keras' names, down to the last block") {
   CHECK(infos.back().name == "dense/bias");
 }
 
-TEST_CASE("moving statistics lie apart from the trained weights") {
+TEST_CASE("moving statistics are stored apart from the trained weights") {
   std::size_t weights = 0, state = 0;
   for (const auto& p : lockstep::detail::parameters_of<ResNet56>()) {
     std::size_t& next = p.trainable ? weights : state;

@@ -1,5 +1,5 @@
 /// \file
-/// What SeparableConv2D says of itself; its numbers are judged by the goldens.
+/// The declaration of SeparableConv2D; the golden tests check its numbers.
 #include "lockstep/layers/separable_conv2d.hpp"
 
 #include <catch2/catch_test_macros.hpp>
@@ -66,7 +66,7 @@ TEST_CASE("SeparableConv2D computes what DepthwiseConv2D and a 1x1 Conv2D comput
   CHECK(both.dw == dw);
 }
 
-TEST_CASE("workers compare the numbers of SeparableConv2D") {
+TEST_CASE("the signature covers the options of SeparableConv2D") {
   struct Net : ls::Sequential<ls::Input<8, 8, 3>, ls::SeparableConv2D<4, 3>> {};
   CHECK(ls::detail::describe_layers<Net>() ==
         "separable_conv2d (depthwise (multiplier 1, kernel (3, 3), strides (1, 1), dilation (1, "

@@ -7,7 +7,7 @@ namespace ls = lockstep;
 
 namespace {
 
-/// Results of a window without padding, counted by sliding it.
+/// Outputs of a window without padding, counted by sliding it.
 int count_valid(int in, int kernel, int stride, int dilation) {
   int results = 0;
   for (int start = 0; start < in; start += stride) {
@@ -18,8 +18,8 @@ int count_valid(int in, int kernel, int stride, int dilation) {
   return results;
 }
 
-/// The least padding with which results start at each stride-th element of the input, found by
-/// trying: the padding in front is half of it, rounded down.
+/// The least padding for which an output starts at each stride-th element of the input, found by
+/// trial. Half of it, rounded down, goes in front.
 int least_padding(int in, int kernel, int stride, int dilation, int results) {
   for (int padding = 0;; ++padding)
     if (count_valid(in + padding, kernel, stride, dilation) >= results) return padding;
@@ -33,7 +33,7 @@ int elements_reached_by_stride(int in, int stride) {
 
 }  // namespace
 
-TEST_CASE("A valid window gives as many results as fit by counting") {
+TEST_CASE("a valid window has as many outputs as fit by counting") {
   for (int in = 1; in <= 20; ++in)
     for (int kernel = 1; kernel <= 5; ++kernel)
       for (int stride = 1; stride <= 4; ++stride)
@@ -47,7 +47,7 @@ TEST_CASE("A valid window gives as many results as fit by counting") {
         }
 }
 
-TEST_CASE("A same window gives one result a stride and pads the least, the odd one behind") {
+TEST_CASE("a same window has one output per stride and the least padding, the odd one last") {
   for (int in = 1; in <= 20; ++in)
     for (int kernel = 1; kernel <= 5; ++kernel)
       for (int stride = 1; stride <= 4; ++stride)

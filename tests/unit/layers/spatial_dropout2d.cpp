@@ -48,7 +48,7 @@ TEST_CASE("SpatialDropout2D drops its rate of the channels") {
   }
 }
 
-TEST_CASE("SpatialDropout2D's channels do not depend on how the batch is cut") {
+TEST_CASE("SpatialDropout2D's channels do not depend on how the batch is split") {
   const auto whole = dropped(0.3f, 7, {.first_ordinal = 100}).y;
   for (const std::size_t cut : {1u, 3u, 6u}) {
     auto parts = dropped(0.3f, cut, {.first_ordinal = 100}).y;
@@ -67,7 +67,7 @@ TEST_CASE("SpatialDropout2D's channels differ by seed, pass, layer and example")
   CHECK(dropped(0.5f, 2, {.first_ordinal = 2}).y != y);
 }
 
-TEST_CASE("SpatialDropout2D asks word k of the example's stream for channel k") {
+TEST_CASE("SpatialDropout2D reads word k of the example's stream for channel k") {
   const auto y = dropped(0.5f, 2, {.seed = 11, .pass = 3, .key = 13, .first_ordinal = 5}).y;
   const std::uint64_t key = ls::mix(ls::mix(11, 13), 3);
   for (std::size_t n = 0; n < 2; ++n) {

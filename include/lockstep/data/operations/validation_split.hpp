@@ -207,7 +207,7 @@ class ValidationSplit {
 /// training.
 ///
 /// Validation runs once through its part in order, with the same batch size, `rescale` and maps.
-/// The split is an argument of its own instead of a field of FitOptions, so only programs that use
+/// The split is a separate argument instead of a field of FitOptions, so only programs that use
 /// it compile the second pipeline.
 /// \throws UsageError unless 0 < fraction < 1.
 /// \code

@@ -14,8 +14,8 @@ using support::pixel;
 
 namespace {
 
-/// How often the square had each pixel as its middle; fails if a hole is anything else. Squares
-/// whose part inside is the same cannot be told apart, so `size` is small enough.
+/// How often the square was centered at each pixel; fails for any other kind of hole. Squares with
+/// the same visible part are indistinguishable, so `size` must be small.
 template <class T>
 std::vector<int> middles(ls::Shape s, int size, T fill, std::size_t count) {
   const auto one = images(1, s);
@@ -43,19 +43,19 @@ std::vector<int> middles(ls::Shape s, int size, T fill, std::size_t count) {
 
 }  // namespace
 
-TEST_CASE("cutout blots out a square around any pixel, each equally often") {
+TEST_CASE("cutout masks a square around any pixel, each equally often") {
   CHECK(support::chi_squared(middles<float>(ls::shape(7, 8, 3), 4, 0, 3000)) < 112);
   CHECK(support::chi_squared(middles<double>(ls::shape(5, 5, 1), 3, -2.5, 2000)) < 50);
   CHECK(support::chi_squared(middles<double>(ls::shape(3, 4, 2), 1, 0, 1000)) < 32);
 }
 
-TEST_CASE("a square larger than the image leaves what it does not reach") {
+TEST_CASE("a square larger than the image leaves pixels outside it unchanged") {
   const auto one = images(1, ls::shape(4, 4, 1));
   const auto x = gather_all<float>(one | ls::cutout(2'147'483'647)).x;
   CHECK(std::count(x.begin(), x.end(), 0.0f) == 16);
 }
 
-TEST_CASE("cutout refuses a square without pixels, and what is no image") {
+TEST_CASE("cutout refuses an empty square and examples that are not images") {
   CHECK_THROWS_MATCHES(
       images(1, ls::shape(4, 4, 1)) | ls::cutout(0), ls::UsageError,
       Catch::Matchers::Message("cutout(0): the square is empty; its side must be at least 1"));

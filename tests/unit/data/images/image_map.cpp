@@ -26,14 +26,14 @@ namespace {
 
 constexpr ls::Shape small = ls::shape(8, 8, 3);
 
-/// The recipe of the CIFAR-10 tutorial, and cutout.
+/// The augmentation of the CIFAR-10 tutorial, plus cutout.
 auto recipe(std::size_t batch) {
   return images(29, small) | ls::cache | ls::shuffle(29) | ls::repeat(2) |
          ls::resize_with_crop_or_pad(12, 12) | ls::random_crop(8, 8) | ls::random_flip_left_right |
          ls::per_image_standardization | ls::cutout(3) | ls::batch(batch);
 }
 
-/// All images of a pass, each global batch gathered by `replicas` that hold a part of it.
+/// All images of a pass, with each global batch gathered in parts by `replicas` replicas.
 template <class T, class D>
 std::vector<T> in_parts(const D& data, std::size_t replicas, ls::Pass pass) {
   std::vector<std::unique_ptr<ls::Loader<T, D>>> loaders;
@@ -55,7 +55,7 @@ std::vector<T> in_parts(const D& data, std::size_t replicas, ls::Pass pass) {
 
 }  // namespace
 
-TEST_CASE("augmented images are the same bits for 1, 2 and 7 replicas, ahead or not") {
+TEST_CASE("augmented images are bit-identical for 1, 2 and 7 replicas, with and without prefetch") {
   const auto alone = in_parts<float>(recipe(16), 1, {7, 3});
   CHECK(alone.size() == 58 * small.size());
   CHECK(alone == in_parts<float>(recipe(16), 2, {7, 3}));
@@ -66,7 +66,7 @@ TEST_CASE("augmented images are the same bits for 1, 2 and 7 replicas, ahead or 
   CHECK(in_parts<double>(recipe(16), 1, {7, 3}) == in_parts<double>(recipe(5), 2, {7, 3}));
 }
 
-TEST_CASE("each operation draws for itself, and one that draws nothing changes no draw") {
+TEST_CASE("random operations draw independently, and a deterministic one changes no draw") {
   const auto one = images(1, small) | ls::repeat(50);
   const auto twice =
       one | ls::random_crop(8, 8, {.padding = 2}) | ls::random_crop(8, 8, {.padding = 2});
@@ -74,7 +74,7 @@ TEST_CASE("each operation draws for itself, and one that draws nothing changes n
   const auto apart = one | ls::random_crop(8, 8, {.padding = 2}) |
                      ls::resize_with_crop_or_pad(8, 8) | ls::random_crop(8, 8, {.padding = 2});
   CHECK(gather_all<float>(twice) == gather_all<float>(apart));
-  // Drawn alike, a crop with its own padding would undo or double the first one each time.
+  // With equal draws, the second crop would always undo or double the shift of the first.
   int same = 0;
   const auto first = gather_all<float>(one | ls::random_crop(8, 8, {.padding = 2})).x;
   const auto both = gather_all<float>(twice).x;
@@ -84,12 +84,12 @@ TEST_CASE("each operation draws for itself, and one that draws nothing changes n
                        both.begin() + static_cast<std::ptrdiff_t>(n * small.size()));
   CHECK(same < 12);
 
-  // A map with a generator before them counts too.
+  // A random map before them counts too.
   const auto moved = one | ls::map([](auto&, ls::Philox&) {}) | ls::random_flip_left_right;
   CHECK(gather_all<float>(moved) != gather_all<float>(one | ls::random_flip_left_right));
 }
 
-TEST_CASE("targets and weights go with their images") {
+TEST_CASE("targets and weights stay with their images") {
   const auto data = images(20, small) | ls::sample_weights(std::vector<double>(20, 0.5)) |
                     ls::random_crop(4, 4) | ls::random_flip_up_down;
   const auto gathered = gather_all<float>(data);

@@ -11,7 +11,7 @@ using support::gather_all;
 
 namespace {
 
-/// tf.image's formula, in long double, one image.
+/// tf.image's formula for one image, in long double.
 std::vector<long double> standardized(const std::vector<double>& x) {
   long double mean = 0, variance = 0;
   for (const double v : x) mean += v;
@@ -36,7 +36,7 @@ double worst(const std::vector<T>& x, const std::vector<long double>& wanted) {
 
 }  // namespace
 
-TEST_CASE("per_image_standardization is tf.image's formula, image by image") {
+TEST_CASE("per_image_standardization follows tf.image's formula for each image") {
   for (const ls::Shape s : {ls::shape(32, 32, 3), ls::shape(3, 3, 1), ls::shape(1, 1, 5)}) {
     const auto data = support::images(4, s);
     const auto before = gather_all<double>(data).x;
@@ -54,7 +54,7 @@ TEST_CASE("per_image_standardization is tf.image's formula, image by image") {
   }
 }
 
-TEST_CASE("numbers that TensorFlow 2.21 gives") {
+TEST_CASE("per_image_standardization matches TensorFlow 2.21") {
   // tf.image.per_image_standardization(tf.reshape(tf.constant(x, tf.float32), [2, 2, 1]))
   const auto meets = [](std::vector<float> x, const std::vector<float>& wanted) {
     const auto y = gather_all<float>(ls::tensors(std::move(x), ls::shape(2, 2, 1), std::vector{0}) |
@@ -74,14 +74,14 @@ TEST_CASE("an image of one color becomes zeros, a nearly constant one is divided
   CHECK(gather_all<float>(flat).x == std::vector<float>(3072, 0.0f));
 
   std::vector<float> x(100, 0.5f);
-  x[0] = 1.0f;  // deviation 0.0497, below 1 / sqrt(100)
+  x[0] = 1.0f;  // standard deviation 0.0497, below 1 / sqrt(100)
   const auto near = ls::tensors(x, ls::shape(10, 10, 1), std::vector{0});
   const auto y = gather_all<double>(near | ls::per_image_standardization).x;
   CHECK(std::abs(y[0] - 4.95) < 1e-13);
   CHECK(std::abs(y[1] + 0.05) < 1e-13);
 }
 
-TEST_CASE("standardized images may be kept by a cache, and need height, width and channels") {
+TEST_CASE("standardized images may be cached, and need height, width and channels") {
   const auto data = support::images(3, ls::shape(8, 8, 3)) | ls::per_image_standardization;
   CHECK(gather_all<float>(data | ls::cache) == gather_all<float>(data));
   CHECK_THROWS_AS(support::range(2) | ls::per_image_standardization, ls::UsageError);

@@ -30,7 +30,7 @@ bool is_window(const std::vector<T>& x, ls::Shape to, std::size_t n, const std::
   return true;
 }
 
-/// How often each window of the one image was cut, row after row of corners.
+/// How often each window of the single image was cropped, in row-major order of corners.
 template <class T>
 std::vector<int> windows_cut(ls::Shape in, ls::Shape to, int padding, T fill, std::uint64_t count,
                              ls::Pass pass) {
@@ -62,27 +62,27 @@ TEST_CASE("random_crop cuts each window of the padded image equally often") {
   CHECK(support::chi_squared(seen) < 50);
 }
 
-TEST_CASE("random_crop without padding stays inside, and may cut an axis only") {
+TEST_CASE("random_crop without padding stays inside the image, and may crop a single axis") {
   const auto seen = windows_cut<double>(ls::shape(7, 4, 1), ls::shape(3, 4, 1), 0, 9, 500, {3, 2});
   REQUIRE(seen.size() == 5);
   CHECK(support::chi_squared(seen) < 18);
 }
 
-TEST_CASE("random_crop fills what lies outside, also where nothing of the image is left") {
-  // Windows of 2 rows from -2 to 1 of an image of one row: its pixel is above, below, or nowhere.
+TEST_CASE("random_crop fills pixels outside the image, even if no image pixel is left") {
+  // Windows of 2 rows at -2 to 1 of a one-row image: its pixel is above, below or outside.
   const auto one = ls::tensors(std::vector{7.f}, ls::shape(1, 1, 1), std::vector{0});
   const auto data = one | ls::repeat(400) | ls::random_crop(2, 1, {.padding = 2, .fill = -0.5});
   const std::vector<double> x = gather_all<double>(data).x;
   std::vector<int> seen(3);
   for (std::size_t n = 0; n < 800; n += 2)
     ++seen[x[n] == 7 && x[n + 1] == -0.5 ? 0 : x[n] == -0.5 && x[n + 1] == 7 ? 1 : 2];
-  // 4 rows and 5 columns of corners; the pixel's column is taken by one of the five.
+  // 4 x 5 corners; one of the five columns contains the pixel.
   CHECK(std::abs(seen[0] - 20) < 18);
   CHECK(std::abs(seen[1] - 20) < 18);
   for (std::size_t n = 0; n < 800; ++n) REQUIRE((x[n] == 7 || x[n] == -0.5));
 }
 
-TEST_CASE("what random_crop draws depends on seed, pass, place and ordinal alone") {
+TEST_CASE("random_crop's draws depend only on seed, pass, position in the pipeline and ordinal") {
   const auto data = images(1, ls::shape(9, 9, 1)) | ls::repeat(64) | ls::random_crop(2, 2);
   const auto drawn = gather_all<float>(data, {1, 0}).x;
   CHECK(drawn == gather_all<float>(data, {1, 0}).x);
@@ -98,7 +98,7 @@ TEST_CASE("what random_crop draws depends on seed, pass, place and ordinal alone
   CHECK(x == std::vector<float>(drawn.end() - 12, drawn.end()));
 }
 
-TEST_CASE("a rescale under random_crop scales the image, one above it the padding too") {
+TEST_CASE("a rescale below random_crop scales the image, one above it the padding too") {
   const auto one = images(1, ls::shape(1, 1, 1));
   const auto under = one | ls::rescale(0, 3) | ls::random_crop(3, 3, {.padding = 1, .fill = 5});
   CHECK(gather_all<double>(under).x == std::vector<double>{5, 5, 5, 5, 3, 5, 5, 5, 5});
@@ -106,7 +106,7 @@ TEST_CASE("a rescale under random_crop scales the image, one above it the paddin
   CHECK(gather_all<double>(above).x == std::vector<double>(9, 3.0));
 }
 
-TEST_CASE("random_crop refuses windows that do not fit, by name") {
+TEST_CASE("random_crop refuses windows that do not fit, and names the cause") {
   const auto data = images(2, ls::shape(4, 6, 3));
   const auto refuses = [](const auto& source, int height, int width, int padding,
                           const std::string& text) {

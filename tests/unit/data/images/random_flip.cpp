@@ -28,7 +28,7 @@ bool is_mirrored(const std::vector<T>& x, std::size_t n, const std::vector<T>& f
   return true;
 }
 
-/// For each of 400 examples, whether it was flipped; anything else fails.
+/// Whether each of 400 examples was flipped; fails for any other change.
 template <class T, class Flip>
 std::vector<bool> flips(ls::Shape s, const Flip& flip, Mirror how, ls::Pass pass = {}) {
   const auto one = images(1, s);
@@ -50,20 +50,20 @@ bool is_a_fair_coin(const std::vector<bool>& thrown) {
 
 }  // namespace
 
-TEST_CASE("random_flip_left_right mirrors half of the images, pixels whole") {
+TEST_CASE("random_flip_left_right mirrors half of the images and keeps pixels intact") {
   const Mirror how = Mirror::left_right;
   CHECK(is_a_fair_coin(flips<float>(ls::shape(3, 5, 3), ls::random_flip_left_right, how)));
   CHECK(is_a_fair_coin(flips<double>(ls::shape(4, 4, 1), ls::random_flip_left_right, how)));
   CHECK(is_a_fair_coin(flips<double>(ls::shape(2, 6, 4), ls::random_flip_left_right, how)));
 }
 
-TEST_CASE("random_flip_up_down mirrors half of the images, rows whole") {
+TEST_CASE("random_flip_up_down mirrors half of the images and keeps rows intact") {
   CHECK(is_a_fair_coin(flips<float>(ls::shape(5, 3, 3), ls::random_flip_up_down, Mirror::up_down)));
   CHECK(
       is_a_fair_coin(flips<double>(ls::shape(4, 4, 1), ls::random_flip_up_down, Mirror::up_down)));
 }
 
-TEST_CASE("coins differ by seed, pass and operation, and not by the type of the device") {
+TEST_CASE("flips differ by seed, pass and operation, but not by the device's type") {
   const ls::Shape s = ls::shape(3, 4, 2);
   const auto first = flips<float>(s, ls::random_flip_left_right, Mirror::left_right);
   CHECK(first == flips<double>(s, ls::random_flip_left_right, Mirror::left_right));
@@ -71,7 +71,7 @@ TEST_CASE("coins differ by seed, pass and operation, and not by the type of the 
   CHECK(first != flips<float>(s, ls::random_flip_left_right, Mirror::left_right, {2, 0}));
   CHECK(first != flips<float>(s, ls::random_flip_up_down, Mirror::up_down));
 
-  // Twice the same operation: the second throws another coin, so some images end up mirrored.
+  // The same operation twice: the second draws independently, so some images end up mirrored.
   const auto one = images(1, s);
   const auto x = gather_all<float>(one | ls::repeat(400) | ls::random_flip_left_right |
                                    ls::random_flip_left_right)
@@ -83,7 +83,7 @@ TEST_CASE("coins differ by seed, pass and operation, and not by the type of the 
   CHECK(both != first);
 }
 
-TEST_CASE("the flips refuse what is no image") {
+TEST_CASE("the flips refuse examples that are not images") {
   CHECK_THROWS_MATCHES(
       support::range(2) | ls::random_flip_left_right, ls::UsageError,
       Catch::Matchers::Message(

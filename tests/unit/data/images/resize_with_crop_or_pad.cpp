@@ -8,7 +8,7 @@
 namespace ls = lockstep;
 using support::gather_all;
 
-TEST_CASE("resize_with_crop_or_pad gives what TensorFlow 2.21 gives") {
+TEST_CASE("resize_with_crop_or_pad matches TensorFlow 2.21") {
   // tf.image.resize_with_crop_or_pad(tf.reshape(tf.range(1, 13), [3, 4, 1]), height, width)
   const auto one = ls::tensors(std::vector<std::uint8_t>{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12},
                                ls::shape(3, 4, 1), std::vector{0});
@@ -26,13 +26,13 @@ TEST_CASE("resize_with_crop_or_pad gives what TensorFlow 2.21 gives") {
   CHECK(to(3, 4) == gather_all<float>(one).x);
 }
 
-TEST_CASE("padded and cropped again is the same, for more images than are copied at a time") {
+TEST_CASE("padding then cropping restores the images, for more images than one block") {
   const auto data = support::images(19, ls::shape(6, 5, 3));
   const auto again = data | ls::resize_with_crop_or_pad(11, 8) | ls::resize_with_crop_or_pad(6, 5);
   CHECK(gather_all<double>(again) == gather_all<double>(data));
 }
 
-TEST_CASE("resize_with_crop_or_pad refuses sizes below 1 and what is no image") {
+TEST_CASE("resize_with_crop_or_pad refuses sizes below 1 and examples that are not images") {
   CHECK_THROWS_MATCHES(
       support::images(1, ls::shape(2, 2, 1)) | ls::resize_with_crop_or_pad(0, 3), ls::UsageError,
       Catch::Matchers::Message("resize_with_crop_or_pad(0, 3): the image is empty; height and "

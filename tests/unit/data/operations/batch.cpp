@@ -30,7 +30,7 @@ TEST_CASE("batch keeps or drops the remainder of a pass") {
   CHECK((range(3) | ls::repeat | ls::batch(4, ls::drop_remainder)).size() == std::nullopt);
 }
 
-TEST_CASE("a pipeline says its batch and how far it works ahead") {
+TEST_CASE("a pipeline reports its batch size and prefetch depth") {
   const auto data = range(10) | ls::batch(4);
   CHECK(data.batch_size() == 4);
   CHECK(data.prefetch_depth() == 0);
@@ -39,7 +39,7 @@ TEST_CASE("a pipeline says its batch and how far it works ahead") {
   static_assert(!ls::BatchedDataset<decltype(range(3))>);
 }
 
-TEST_CASE("a negative count is refused by the call and its remedy, not converted to a huge one") {
+TEST_CASE("a negative count is refused with call and remedy, not converted to a huge one") {
   const auto message_of = [](const auto& call) -> std::string {
     try {
       call();
@@ -87,11 +87,9 @@ TEST_CASE("a negative count is refused by the call and its remedy, not converted
         }).starts_with("generator(-1): "));
   CHECK(message_of([&] { ls::datasets::digits(minus); }).starts_with("digits(-1): "));
   CHECK(message_of([&] { ls::datasets::shapes(9, minus); }).starts_with("shapes(-1): "));
-  // A number without a sign is what it says.
+  // Unsigned numbers are used unchanged.
   CHECK((range(3) | ls::take(std::numeric_limits<std::uint64_t>::max())).size() == 3u);
   CHECK((range(3) | ls::batch(std::numeric_limits<std::size_t>::max())).size() == 3u);
 }
 
-TEST_CASE("a batch of no examples is refused") {
-  CHECK_THROWS_AS(range(3) | ls::batch(0), ls::UsageError);
-}
+TEST_CASE("an empty batch is refused") { CHECK_THROWS_AS(range(3) | ls::batch(0), ls::UsageError); }

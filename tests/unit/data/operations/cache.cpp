@@ -26,13 +26,13 @@ auto counting(std::shared_ptr<std::atomic<int>> calls) {
 }
 }  // namespace
 
-TEST_CASE("what is in memory is not kept twice") {
+TEST_CASE("data in memory are not stored twice") {
   static_assert(std::is_same_v<decltype(range(3) | ls::cache), decltype(range(3))>);
   static_assert(std::is_same_v<decltype(range(3) | ls::take(2) | ls::cache),
                                decltype(range(3) | ls::take(2))>);
 }
 
-TEST_CASE("a cache makes each example once, and copies share it") {
+TEST_CASE("a cache computes each example once, and copies share it") {
   const auto calls = std::make_shared<std::atomic<int>>(0);
   const auto data = range(700) | counting(calls) | ls::cache;
   const auto copy = data | ls::shuffle(700) | ls::batch(7);
@@ -45,7 +45,7 @@ TEST_CASE("a cache makes each example once, and copies share it") {
   CHECK(*calls == 700);
 }
 
-TEST_CASE("a cache keeps only what take and skip select") {
+TEST_CASE("a cache stores only what take and skip select") {
   const auto calls = std::make_shared<std::atomic<int>>(0);
   const auto data = range(100) | counting(calls) | ls::skip(10) | ls::take(5) | ls::cache;
   CHECK(gather_all<float>(data).x == std::vector{10.5f, 11.5f, 12.5f, 13.5f, 14.5f});
@@ -53,7 +53,7 @@ TEST_CASE("a cache keeps only what take and skip select") {
   CHECK(*calls == 5);
 }
 
-TEST_CASE("a cache lies under the rescale, which stays exact in double") {
+TEST_CASE("a cache sits below the rescale, which stays exact in double") {
   const auto data = range(4) | ls::map([](auto& e) { e.x[0] += 1; }) | ls::rescale(0.1) | ls::cache;
   CHECK(gather_all<double>(data).x == std::vector{1 * 0.1, 2 * 0.1, 3 * 0.1, 4 * 0.1});
   const auto twice =
@@ -72,7 +72,7 @@ TEST_CASE("a source that is not in memory is read once") {
   CHECK(gathered == 300);
 }
 
-TEST_CASE("threads that meet at an empty cache fill it once") {
+TEST_CASE("threads that race for an empty cache fill it once") {
   const auto calls = std::make_shared<std::atomic<int>>(0);
   const auto data = range(500) | counting(calls) | ls::cache;
   std::vector<std::vector<float>> results(4);
@@ -85,7 +85,7 @@ TEST_CASE("threads that meet at an empty cache fill it once") {
   for (const auto& result : results) CHECK(result == results[0]);
 }
 
-TEST_CASE("a cache whose filling threw is filled the next time") {
+TEST_CASE("a cache whose fill threw is filled at the next attempt") {
   const auto calls = std::make_shared<std::atomic<int>>(0);
   const auto data = range(20) | ls::map([calls](auto&) {
                       if (++*calls == 15) throw std::runtime_error("once");

@@ -33,7 +33,7 @@ namespace {
 auto from(int first, int n) { return range(first + n) | ls::skip(static_cast<unsigned>(first)); }
 }  // namespace
 
-TEST_CASE("concatenate gives the first data, then the second, as tf.data does") {
+TEST_CASE("concatenate yields the first data, then the second, as tf.data does") {
   const auto data = from(0, 2) | ls::concatenate(from(10, 3)) | ls::concatenate(from(20, 1));
   CHECK(data.size() == 6u);
   CHECK(gather_all<float>(data).x == std::vector{0.f, 1.f, 10.f, 11.f, 12.f, 20.f});
@@ -43,7 +43,7 @@ TEST_CASE("concatenate gives the first data, then the second, as tf.data does") 
   CHECK(gather_all<float>(from(3, 1) | ls::concatenate(range(0))).x == std::vector{3.f});
 }
 
-TEST_CASE("what stands behind concatenate sees one pipeline") {
+TEST_CASE("operations after concatenate see one pipeline") {
   const auto both = from(0, 3) | ls::concatenate(from(10, 3));
   CHECK(gather_all<float>(both | ls::skip(2) | ls::take(2)).x == std::vector{2.f, 10.f});
   CHECK(gather_all<float>(both | ls::rescale(2, 1)).x ==
@@ -55,7 +55,7 @@ TEST_CASE("what stands behind concatenate sees one pipeline") {
   CHECK(shuffled != gather_all<float>(both).x);
 }
 
-TEST_CASE("each side keeps its own maps and element type, a cache holds both") {
+TEST_CASE("each side keeps its maps and element type, and a cache holds both") {
   const auto bytes =
       ls::tensors(std::vector<std::uint8_t>{7, 8}, ls::shape(1), std::vector<std::int32_t>{1, 2});
   const auto data = bytes | ls::rescale(0.5) |
@@ -70,7 +70,7 @@ TEST_CASE("each side keeps its own maps and element type, a cache holds both") {
   CHECK(gathered == 4);
 }
 
-TEST_CASE("two shuffles under a concatenate draw different orders") {
+TEST_CASE("two shuffles below a concatenate draw different orders") {
   const auto half = range(40) | ls::shuffle(40);
   const auto x = gather_all<float>(half | ls::concatenate(half), {5, 2}).x;
   CHECK(std::vector(x.begin(), x.begin() + 40) == gather_all<float>(half, {5, 2}).x);
@@ -78,7 +78,7 @@ TEST_CASE("two shuffles under a concatenate draw different orders") {
   CHECK(std::set(x.begin() + 40, x.end()).size() == 40);
 }
 
-TEST_CASE("a loader starts a concatenation again for each pass, with the same order as a new one") {
+TEST_CASE("a loader restarts a concatenation for each pass, with the order of a new one") {
   const auto data =
       (range(9) | ls::shuffle(9)) | ls::concatenate(from(20, 5) | ls::shuffle(5)) | ls::batch(4);
   ls::Loader<float, std::remove_const_t<decltype(data)>> loader(data);

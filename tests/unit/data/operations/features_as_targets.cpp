@@ -35,7 +35,7 @@ const auto noise = ls::map([](auto& example, ls::Philox& draws) {
 });
 }  // namespace
 
-TEST_CASE("features become the targets, after the operations before and not those after") {
+TEST_CASE("features become the targets after the operations before, not those after") {
   const auto data = images(150, small) | ls::rescale(1.0 / 255) | ls::features_as_targets;
   CHECK(data.target_shape() == small);
   const auto all = gather_all<float>(data);
@@ -52,7 +52,7 @@ TEST_CASE("features become the targets, after the operations before and not thos
   CHECK(scaled.x == all.x);
 }
 
-TEST_CASE("noise and augmentation after it leave the targets clean") {
+TEST_CASE("noise and augmentation after features_as_targets leave the targets clean") {
   const auto clean = images(150, small) | ls::rescale(1.0 / 255) | ls::features_as_targets;
   const auto expected = gather_all<float>(clean);
   const auto noisy = clean | noise;
@@ -69,12 +69,12 @@ TEST_CASE("noise and augmentation after it leave the targets clean") {
   CHECK(augmented.target_shape() == small);
   CHECK(gather_all<float>(augmented).y == expected.y);
 
-  // before it: both get the same draws
+  // before features_as_targets: both have the same draws
   const auto both = gather_all<float>(images(150, small) | noise | ls::features_as_targets);
   CHECK(both.y == both.x);
 }
 
-TEST_CASE("features as targets keep the contract of a data set in any pipeline") {
+TEST_CASE("features as targets satisfy the contract of a data set in any pipeline") {
   const auto clean = images(37, small) | ls::rescale(0.5) | ls::features_as_targets;
   const std::vector<double> weights(37, 0.25);
   const auto bright = [](const auto& example) { return example.x[0] > 60; };
@@ -102,7 +102,7 @@ TEST_CASE("each pair stays together after a shuffle, a shard and a cache") {
   CHECK(std::set(all.features.begin(), all.features.end()).size() == 96);
 }
 
-TEST_CASE("a map before it is called once for each example") {
+TEST_CASE("a map before features_as_targets is called once per example") {
   std::size_t gathered = 0;
   const support::Counted source{.count = 100, .gathered = &gathered};
   gather_all<float>(source | ls::features_as_targets);

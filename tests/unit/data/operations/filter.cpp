@@ -31,7 +31,7 @@ TEST_CASE("filter keeps the examples for which its function is true, in their or
   CHECK(gather_all<float>(range(9) | ls::skip(3) | even | ls::take(2)).x == std::vector{4.f, 6.f});
 }
 
-TEST_CASE("filter sees the features as they are where it stands, also rescaled or mapped") {
+TEST_CASE("filter sees the features at its position, also rescaled or mapped") {
   const auto large = ls::filter([](const auto& example) { return example.x[0] > 5; });
   CHECK(gather_all<float>(range(5) | ls::rescale(2) | large).x == std::vector{6.f, 8.f});
   CHECK(gather_all<float>(range(5) | large | ls::rescale(2)).x.empty());
@@ -39,7 +39,7 @@ TEST_CASE("filter sees the features as they are where it stands, also rescaled o
   CHECK(gather_all<float>(range(5) | plus | large).x == std::vector{6.f, 7.f});
 }
 
-TEST_CASE("its function is asked once for each example, whatever the passes") {
+TEST_CASE("filter calls its function once per example for any number of passes") {
   std::size_t gathered = 0;
   const auto data = support::Counted{10, &gathered} | even;
   CHECK(gathered == 10);

@@ -32,7 +32,7 @@ TEST_CASE("map changes features and targets in place, in float, then widens") {
   CHECK(wide.y == narrow.y);
 }
 
-TEST_CASE("map reaches real targets, and maps run in their order") {
+TEST_CASE("map can change real targets, and maps run in order") {
   const auto line = ls::tensors(std::vector{1.f, 2.f}, ls::shape(1), std::vector{1.f, 2.f});
   const auto data = line | ls::map([](ls::Example<float>& e) {
                       e.y[0] += 1;
@@ -61,8 +61,8 @@ TEST_CASE("a map with a shape writes features of that shape, in float and double
   CHECK(gather_all<double>(data).y == std::vector{7.0, 8.0});
 }
 
-TEST_CASE("draws of a random map depend on seed, pass, map and ordinal, and on nothing else") {
-  const auto data = range(1) | ls::repeat(64) | noise;  // the draw is what remains of x - 0
+TEST_CASE("draws of a random map depend only on seed, pass, map and ordinal") {
+  const auto data = range(1) | ls::repeat(64) | noise;  // x is 0, so the result is the draw
   const auto drawn = gather_all<double>(data, {1, 0}).x;
   CHECK(std::set<double>(drawn.begin(), drawn.end()).size() == 64);
   CHECK(drawn == gather_all<double>(data, {1, 0}).x);
@@ -70,7 +70,7 @@ TEST_CASE("draws of a random map depend on seed, pass, map and ordinal, and on n
   CHECK(drawn != gather_all<double>(data, {1, 1}).x);
   CHECK(drawn != gather_all<double>(data, {2, 0}).x);
 
-  // The ordinal, not the place in the call: the last three alone get the same draws.
+  // Draws depend on the ordinal, not on the position in the call: the last three alone are equal.
   const std::vector<ls::Item> tail{{0, 61}, {0, 62}, {0, 63}};
   std::vector<double> x(3);
   std::vector<std::int32_t> y(3);
@@ -78,7 +78,7 @@ TEST_CASE("draws of a random map depend on seed, pass, map and ordinal, and on n
   CHECK(x == std::vector<double>(drawn.end() - 3, drawn.end()));
 }
 
-TEST_CASE("two random maps draw apart, and a plain map between them changes no draw") {
+TEST_CASE("two random maps draw independently, and a plain map between them changes no draw") {
   const auto first = gather_all<double>(range(1) | ls::repeat(8) | noise).x;
   const auto both = gather_all<double>(range(1) | ls::repeat(8) | noise | noise).x;
   const auto apart =

@@ -14,7 +14,7 @@ using support::order_of;
 using support::range;
 using Order = std::vector<std::uint64_t>;
 
-TEST_CASE("repeat goes round its source, so many times or without end") {
+TEST_CASE("repeat runs through its source a given number of times or forever") {
   CHECK(order_of(range(3) | ls::repeat(2)) == Order{0, 1, 2, 0, 1, 2});
   CHECK((range(3) | ls::repeat(2)).size() == 6u);
   CHECK(order_of(range(2) | ls::repeat, {}, 5) == Order{0, 1, 0, 1, 0});
@@ -25,12 +25,12 @@ TEST_CASE("repeat goes round its source, so many times or without end") {
   CHECK((range(2) | ls::repeat | ls::skip(5)).size() == std::nullopt);
 }
 
-TEST_CASE("a repeat of nothing ends") {
+TEST_CASE("a repeat of an empty source ends") {
   CHECK(order_of(range(0) | ls::repeat).empty());
   CHECK((range(0) | ls::repeat).size() == 0u);
 }
 
-TEST_CASE("shuffle before repeat draws another order each round, each with all examples") {
+TEST_CASE("shuffle before repeat draws a new order each round, each with all examples") {
   const auto data = range(40) | ls::shuffle(40) | ls::repeat(5);
   const Order order = order_of(data, {2, 9});
   REQUIRE(order.size() == 200);
@@ -42,7 +42,7 @@ TEST_CASE("shuffle before repeat draws another order each round, each with all e
   CHECK(rounds.size() == 5);
   CHECK(order == order_of(data, {2, 9}));
   CHECK(order != order_of(data, {2, 10}));
-  // The first round is the pass of the source.
+  // The first round is the source's own pass.
   CHECK(Order(order.begin(), order.begin() + 40) == order_of(range(40) | ls::shuffle(40), {2, 9}));
 }
 
@@ -52,7 +52,7 @@ TEST_CASE("repeat before shuffle mixes the rounds") {
   for (std::uint64_t i = 0; i < 10; ++i) CHECK(std::count(order.begin(), order.end(), i) == 2);
 }
 
-TEST_CASE("a repeat that cannot be is refused") {
+TEST_CASE("an invalid repeat is refused") {
   CHECK_THROWS_AS(range(3) | ls::repeat(0), ls::UsageError);
   CHECK_THROWS_AS(range(3) | ls::repeat(1ull << 63), ls::UsageError);
 }

@@ -17,7 +17,7 @@ auto all_bytes() {
 }
 }  // namespace
 
-TEST_CASE("rescale computes in the type of the device") {
+TEST_CASE("rescale computes in the device's type") {
   const auto data = all_bytes() | ls::rescale(1.0 / 255);
   const auto narrow = support::gather_all<float>(data);
   const auto wide = support::gather_all<double>(data);
@@ -30,7 +30,7 @@ TEST_CASE("rescale computes in the type of the device") {
 }
 
 TEST_CASE("the offset is added after the scale") {
-  // Powers of two: exact in any order of rounding.
+  // Powers of two are exact in any order of operations.
   const auto wide = support::gather_all<double>(all_bytes() | ls::rescale(0.5, -64));
   CHECK(wide.x[0] == -64.0);
   CHECK(wide.x[255] == 63.5);
@@ -38,7 +38,7 @@ TEST_CASE("the offset is added after the scale") {
   CHECK(support::gather_all<float>(twice).x[255] == 128.0f);
 }
 
-TEST_CASE("bytes stay bytes under rescale, cache and take") {
+TEST_CASE("bytes stay bytes below rescale, cache and take") {
   using Bytes = ls::Tensors<std::uint8_t, std::int32_t>;
   const auto kept = all_bytes() | ls::rescale(1.0 / 255) | ls::cache;
   static_assert(std::is_same_v<decltype(kept), const ls::pipeline::Rescale<Bytes>>);
@@ -49,7 +49,7 @@ TEST_CASE("bytes stay bytes under rescale, cache and take") {
         support::gather_all<float>(all_bytes() | ls::rescale(1.0 / 255)));
 }
 
-TEST_CASE("rescale after shuffle and over a source that is not in memory is the same rescale") {
+TEST_CASE("rescale is the same after shuffle and over a source that is not in memory") {
   const auto shuffled = all_bytes() | ls::shuffle(4) | ls::rescale(0.25, 1);
   const auto before = all_bytes() | ls::rescale(0.25, 1) | ls::shuffle(4);
   CHECK(support::gather_all<float>(shuffled, {2, 2}) == support::gather_all<float>(before, {2, 2}));

@@ -33,14 +33,14 @@ using Catch::Matchers::ContainsSubstring;
 
 namespace {
 
-/// 100, 101, 102, ...: of example i 100 + i.
+/// Weights 100, 101, 102, ...: 100 + i for example i.
 std::vector<double> from_100(std::size_t n) {
   std::vector<double> w(n);
   for (std::size_t i = 0; i < n; ++i) w[i] = 100 + static_cast<double>(i);
   return w;
 }
 
-/// The weights of all batches of a pass, as a model gets them; 1 where there are none.
+/// The weights of all batches of a pass, as a model receives them; 1 for unweighted data.
 template <class T, class D>
 std::vector<T> weights_of(const D& batches, ls::Pass pass = {}) {
   ls::Loader<T, D> loader(batches);
@@ -53,9 +53,9 @@ std::vector<T> weights_of(const D& batches, ls::Pass pass = {}) {
   return all;
 }
 
-/// Each example of a pass weighs 100 + its label, whatever its place.
+/// Expects weight 100 + label for each example of a pass, in any order.
 template <class D>
-void weigh_their_labels(const D& data, std::size_t count, ls::Pass pass = {}) {
+void expect_label_weights(const D& data, std::size_t count, ls::Pass pass = {}) {
   static_assert(ls::WeightedDataset<D>);
   const auto batches = data | ls::batch(4);
   std::vector<double> expected;
@@ -72,45 +72,45 @@ void weigh_their_labels(const D& data, std::size_t count, ls::Pass pass = {}) {
 TEST_CASE("examples keep their weights through each operation") {
   const auto data = support::range(10) | ls::sample_weights(from_100(10));
   const auto odd = [](const auto& e) { return e.y[0] % 2 == 1; };
-  weigh_their_labels(data, 10);
-  weigh_their_labels(data | ls::take(7), 7);
-  weigh_their_labels(data | ls::skip(3), 7);
-  weigh_their_labels(data | ls::shard(3, 1), 3);
-  weigh_their_labels(data | ls::filter(odd), 5);
-  weigh_their_labels(data | ls::map([](auto& e) { e.x[0] += 1; }), 10);
-  weigh_their_labels(
+  expect_label_weights(data, 10);
+  expect_label_weights(data | ls::take(7), 7);
+  expect_label_weights(data | ls::skip(3), 7);
+  expect_label_weights(data | ls::shard(3, 1), 3);
+  expect_label_weights(data | ls::filter(odd), 5);
+  expect_label_weights(data | ls::map([](auto& e) { e.x[0] += 1; }), 10);
+  expect_label_weights(
       data | ls::map<ls::shape(2)>(
                  [](std::span<const float> in, std::span<float> out) { out[0] = out[1] = in[0]; }),
       10);
-  weigh_their_labels(data | ls::map([](auto& e) { e.x[0] += 1; }) | ls::cache, 10);
-  weigh_their_labels(data | ls::rescale(2) | ls::cache | ls::take(9), 9);
-  weigh_their_labels(data | ls::repeat(2), 20);
-  weigh_their_labels(data | ls::shuffle(10), 10, {3, 1});
-  weigh_their_labels(data | ls::shuffle(4) | ls::repeat(3) | ls::skip(5), 25, {4, 2});
+  expect_label_weights(data | ls::map([](auto& e) { e.x[0] += 1; }) | ls::cache, 10);
+  expect_label_weights(data | ls::rescale(2) | ls::cache | ls::take(9), 9);
+  expect_label_weights(data | ls::repeat(2), 20);
+  expect_label_weights(data | ls::shuffle(10), 10, {3, 1});
+  expect_label_weights(data | ls::shuffle(4) | ls::repeat(3) | ls::skip(5), 25, {4, 2});
 }
 
-TEST_CASE("weights are those of the examples that the pipeline has where they are given") {
+TEST_CASE("weights match the examples at the point where sample_weights is applied") {
   const auto even = [](const auto& e) { return e.y[0] % 2 == 0; };
   const std::vector<double> of_even{100, 102, 104, 106, 108};
   const auto all = support::range(10);
-  weigh_their_labels(all | ls::filter(even) | ls::sample_weights(of_even), 5);
-  weigh_their_labels(all | ls::shard(2, 0) | ls::sample_weights(of_even) | ls::shuffle(5), 5);
-  weigh_their_labels(all | ls::rescale(0.5) | ls::filter(even) | ls::sample_weights(of_even), 5);
+  expect_label_weights(all | ls::filter(even) | ls::sample_weights(of_even), 5);
+  expect_label_weights(all | ls::shard(2, 0) | ls::sample_weights(of_even) | ls::shuffle(5), 5);
+  expect_label_weights(all | ls::rescale(0.5) | ls::filter(even) | ls::sample_weights(of_even), 5);
   const auto made = ls::generator(10, ls::shape(1), {}, [](std::uint64_t number, auto& example) {
     example.x[0] = static_cast<float>(number);
     example.y[0] = static_cast<std::int32_t>(number);
   });
-  weigh_their_labels(
+  expect_label_weights(
       made | ls::skip(2) | ls::sample_weights({102, 103, 104, 105, 106, 107, 108, 109}), 8);
-  // After a concatenation indices do not rise in the order of the data.
+  // After a concatenation, indices do not ascend in the order of the data.
   const auto rest = support::range(10) | ls::skip(4);
-  weigh_their_labels(rest | ls::concatenate(support::range(4)) |
-                         ls::sample_weights({104, 105, 106, 107, 108, 109, 100, 101, 102, 103}) |
-                         ls::shuffle(10),
-                     10);
+  expect_label_weights(rest | ls::concatenate(support::range(4)) |
+                           ls::sample_weights({104, 105, 106, 107, 108, 109, 100, 101, 102, 103}) |
+                           ls::shuffle(10),
+                       10);
 }
 
-TEST_CASE("of two pipelines each brings its weights") {
+TEST_CASE("each of two pipelines contributes its weights") {
   const auto weighted = support::range(3) | ls::sample_weights({2, 3, 4});
   const auto plain = support::range(2);
   using Weights = std::vector<double>;
@@ -126,7 +126,7 @@ TEST_CASE("of two pipelines each brings its weights") {
         Weights{2, -3, 2});
 }
 
-TEST_CASE("the rows of an example weigh what it does; a window is weighed after it is made") {
+TEST_CASE("rows have the weight of their example, and windows can be weighted") {
   using Weights = std::vector<double>;
   const auto bags =
       ls::tensors(std::vector<float>(6), ls::shape(2), std::vector<float>(6), ls::shape(2)) |
@@ -146,7 +146,7 @@ TEST_CASE("validation_split splits the weights as it splits the examples") {
   CHECK(weights_of<double>(parts.second) == std::vector<double>{107, 108, 109});
 }
 
-TEST_CASE("a worker's share of a batch has its own weights") {
+TEST_CASE("a worker's share of a batch has the matching weights") {
   auto data = support::range(10) | ls::sample_weights(from_100(10)) | ls::batch(4);
   ls::Loader<double, decltype(data)> loader(
       data, [](std::size_t global) { return ls::Slice{global / 2, global - global / 2}; });
@@ -157,7 +157,7 @@ TEST_CASE("a worker's share of a batch has its own weights") {
   CHECK(seen == std::vector<double>{102, 103, 106, 107, 109});
 }
 
-TEST_CASE("batches without weights have no place for them") {
+TEST_CASE("batches without weights have no weight array") {
   auto data = support::range(10) | ls::batch(4);
   ls::Loader<float, decltype(data)> loader(data);
   CHECK_FALSE(loader.is_weighted());
@@ -167,7 +167,7 @@ TEST_CASE("batches without weights have no place for them") {
   CHECK(batch.w == nullptr);
 }
 
-TEST_CASE("weights of float, weights of double, negative ones and 0 are taken as they are") {
+TEST_CASE("weights of float and double, negative and zero, are used unchanged") {
   const auto data = support::range(3);
   const std::vector<float> floats{0.1f, -2, 0};
   CHECK(weights_of<float>(data | ls::sample_weights(floats) | ls::batch(2)) == floats);
@@ -191,7 +191,7 @@ TEST_CASE("weights that do not fit the data are refused") {
                     ContainsSubstring("0 weights for 10 examples"));
 }
 
-/// Has example 0 twice in each pass, and 2 never.
+/// A source with example 0 twice in each pass, and without example 2.
 struct Twice : support::Counted {
   struct Stream {
     std::size_t at = 0;
@@ -205,12 +205,12 @@ struct Twice : support::Counted {
   Stream indices(ls::Pass) const { return {}; }
 };
 
-TEST_CASE("weights of a source that has an example twice in a pass are refused") {
+TEST_CASE("weights are refused if an example occurs twice in a pass") {
   CHECK_THROWS_WITH(Twice{} | ls::sample_weights(std::vector<double>{10, 10, 11, 13}),
                     ContainsSubstring("example 0 occurs more than once"));
 }
 
-TEMPLATE_TEST_CASE("classes weigh what was said, others 1", "", float, double) {
+TEMPLATE_TEST_CASE("classes have their given weights, others 1", "", float, double) {
   using T = TestType;
   const auto weights = [](const auto& data, const ls::ClassWeights& classes) {
     using Data = std::remove_cvref_t<decltype(data)>;
@@ -229,7 +229,7 @@ TEMPLATE_TEST_CASE("classes weigh what was said, others 1", "", float, double) {
   CHECK(weights(support::range(5) | ls::sample_weights({2, 2, 2, 2, 2}) | ls::batch(2), classes) ==
         Weights{0.5, 2, 2, 9, 2});
   const std::vector<float> x(4);
-  // Keras rounds numbers, half to even, and takes the first largest of a row.
+  // Keras rounds numbers half to even, and uses the first maximum of a row.
   CHECK(
       weights(ls::tensors(x, ls::shape(1), std::vector<float>{0, 0.5, 2.51f, 2.5f}, ls::shape(1)) |
                   ls::batch(3),
@@ -240,7 +240,7 @@ TEMPLATE_TEST_CASE("classes weigh what was said, others 1", "", float, double) {
                 classes) == Weights{4.5, 0.25});
 }
 
-TEST_CASE("class weights that make no sense are refused") {
+TEST_CASE("invalid class weights are refused") {
   auto data = support::range(3) | ls::batch(2);
   const auto refuses = [&](const ls::ClassWeights& classes, const char* part) {
     CHECK_THROWS_WITH((ls::Loader<float, decltype(data)>(data, {}, classes)),

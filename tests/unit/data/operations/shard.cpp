@@ -18,7 +18,7 @@ using Order = std::vector<std::uint64_t>;
 
 static_assert(ls::Dataset<ls::pipeline::Shard<ls::Tensors<float, float>>>);
 
-TEST_CASE("shard takes each n-th place, as tf.data does") {
+TEST_CASE("shard keeps every n-th example, as tf.data does") {
   CHECK(order_of(range(10) | ls::shard(3, 0)) == Order{0, 3, 6, 9});
   CHECK(order_of(range(10) | ls::shard(3, 1)) == Order{1, 4, 7});
   CHECK(order_of(range(10) | ls::shard(3, 2)) == Order{2, 5, 8});
@@ -46,7 +46,7 @@ TEST_CASE("shards are disjoint, cover the data, and know their sizes") {
   CHECK((range(3) | ls::repeat | ls::shard(2, 0)).size() == std::nullopt);
 }
 
-TEST_CASE("each pass of a loader starts the shard again") {
+TEST_CASE("each pass of a loader restarts the shard") {
   const auto data = range(11) | ls::shuffle(11) | ls::shard(3, 1) | ls::batch(2);
   ls::Loader<float, std::remove_const_t<decltype(data)>> loader(data);
   ls::LoadedBatch<float, std::int32_t> batch;
@@ -58,7 +58,7 @@ TEST_CASE("each pass of a loader starts the shard again") {
   }
 }
 
-TEST_CASE("a shard that is not there is refused") {
+TEST_CASE("a shard index out of range is refused") {
   CHECK_THROWS_AS(range(3) | ls::shard(0, 0), ls::UsageError);
   CHECK_THROWS_AS(range(3) | ls::shard(2, 2), ls::UsageError);
 }

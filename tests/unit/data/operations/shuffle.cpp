@@ -27,8 +27,8 @@ Order counted(std::uint64_t n) {
   return order;
 }
 
-/// tf.data's buffer on a whole list, written apart from the library: slots are filled from the
-/// front of `waiting`; a slot that stays empty takes the last one.
+/// tf.data's shuffle buffer over a complete list, independent of the library: slots are filled from
+/// the front of `waiting`; an empty slot receives the last element.
 Order naive_shuffle(Order waiting, std::size_t buffer, ls::Philox draws) {
   Order slots, out;
   while (!waiting.empty() && slots.size() < buffer) {
@@ -67,7 +67,7 @@ TEST_CASE("each shuffled pass has each example once") {
   CHECK(order_of(range(0) | ls::shuffle(4)).empty());
 }
 
-TEST_CASE("shuffle plays tf.data's buffer") {
+TEST_CASE("shuffle follows tf.data's buffer") {
   for (const int size : {1, 5, 64, 333})
     for (const std::uint64_t buffer : {1u, 3u, 64u, 1000u}) {
       const ls::Pass pass{5, 2};
@@ -84,18 +84,18 @@ TEST_CASE(
   CHECK(order_of(range(500) | ls::shuffle(1)) == counted(500));
 }
 
-TEST_CASE("a full shuffle gives each order equally often") {
+TEST_CASE("a full shuffle yields each order equally often") {
   std::map<Order, int> seen;
   constexpr int passes = 24 * 500;
   const auto data = range(4) | ls::shuffle(1'000'000);
   for (std::uint64_t pass = 0; pass < passes; ++pass) ++seen[order_of(data, {11, pass})];
   REQUIRE(seen.size() == 24);
-  double chi_squared = 0;  // 23 degrees of freedom: above 49.7 once in a thousand
+  double chi_squared = 0;  // 23 degrees of freedom: exceeds 49.7 once in a thousand runs
   for (const auto& [order, times] : seen) chi_squared += (times - 500.0) * (times - 500.0) / 500.0;
   CHECK(chi_squared < 49.7);
 }
 
-TEST_CASE("a stream that starts again gives what a new one gives") {
+TEST_CASE("a restarted stream equals a new one") {
   const auto data = range(30) | ls::shuffle(7) | ls::take(25);
   auto stream = data.indices({1, 0});
   for (int i = 0; i < 12; ++i) (void)stream.next();
@@ -105,6 +105,6 @@ TEST_CASE("a stream that starts again gives what a new one gives") {
   CHECK(order == order_of(data, {1, 1}));
 }
 
-TEST_CASE("a buffer of no examples is refused") {
+TEST_CASE("an empty buffer is refused") {
   CHECK_THROWS_AS(range(3) | ls::shuffle(0), ls::UsageError);
 }

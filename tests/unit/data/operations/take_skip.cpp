@@ -12,7 +12,7 @@ using support::order_of;
 using support::range;
 using Order = std::vector<std::uint64_t>;
 
-TEST_CASE("take and skip select from the order as it comes to them") {
+TEST_CASE("take and skip select from the order of their source") {
   CHECK(order_of(range(6) | ls::skip(2) | ls::take(3)) == Order{2, 3, 4});
   CHECK(order_of(range(6) | ls::take(3) | ls::skip(2)) == Order{2});
   CHECK(order_of(range(3) | ls::take(0)).empty());
@@ -27,14 +27,14 @@ TEST_CASE("take and skip select from the order as it comes to them") {
   CHECK(order_of(shuffled | ls::skip(20), {4, 1}) == Order(all.begin() + 20, all.end()));
 }
 
-TEST_CASE("sizes follow take and skip") {
+TEST_CASE("sizes account for take and skip") {
   CHECK((range(6) | ls::take(4)).size() == 4u);
   CHECK((range(6) | ls::take(9)).size() == 6u);
   CHECK((range(6) | ls::skip(4)).size() == 2u);
   CHECK((range(6) | ls::skip(9)).size() == 0u);
 }
 
-TEST_CASE("examples stay what they are under take and skip, rescaled or not") {
+TEST_CASE("take and skip leave examples unchanged, rescaled or not") {
   const auto data = range(6) | ls::rescale(2, 1) | ls::skip(2) | ls::take(3);
   CHECK(support::gather_all<float>(data).x == std::vector{5.f, 7.f, 9.f});
   CHECK(support::gather_all<float>(data).y == std::vector<std::int32_t>{2, 3, 4});

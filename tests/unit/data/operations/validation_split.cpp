@@ -16,7 +16,7 @@ namespace {
 std::set<float> set_of(const Floats& x) { return {x.begin(), x.end()}; }
 }  // namespace
 
-TEST_CASE("the last part is cut off before shuffle and repeat, and goes once, in order") {
+TEST_CASE("the last part is split off before shuffle and repeat, and read once, in order") {
   const auto data = range(10) | ls::rescale(2) | ls::shuffle(10) | ls::repeat(3) |
                     ls::rescale(0.5, 1) | ls::batch(4, ls::drop_remainder) | ls::prefetch(2);
   const auto [training, validation] = ls::validation_split(0.3).parts(data);
@@ -24,17 +24,17 @@ TEST_CASE("the last part is cut off before shuffle and repeat, and goes once, in
   CHECK(validation.size() == 3u);
   CHECK(validation.batch_size() == 4);
   CHECK(validation.prefetch_depth() == 2);
-  CHECK(training.size() == 20u);  // 21, without the remainder
+  CHECK(training.size() == 20u);  // 21 minus the remainder
   for (const std::uint64_t pass : {0u, 1u, 2u})
     for (const float x : gather_all<float>(training, {1, pass}).x) CHECK((x >= 1 && x <= 7));
-  // The order is that of a shuffle of the first seven alone.
+  // The order equals that of a shuffle of only the first seven.
   const auto alone = range(10) | ls::take(7) | ls::rescale(1, 1) | ls::shuffle(10) | ls::repeat(3) |
                      ls::batch(4, ls::drop_remainder);
   CHECK(gather_all<float>(training, {4, 2}).x == gather_all<float>(alone, {4, 2}).x);
 }
 
-TEST_CASE("the place of the cut is Keras' floor of n times 1 - fraction, in double") {
-  // int(math.floor(n * (1.0 - f))) in Python; 1.0 - 0.9 is below 0.1, so 10 would give 0.
+TEST_CASE("the split index is Keras' floor of n times 1 - fraction, in double") {
+  // int(math.floor(n * (1.0 - f))) in Python; 1.0 - 0.9 is less than 0.1, so 10 would yield 0.
   for (const auto& [n, fraction, first] : {std::tuple(10, 0.2, 8u),
                                            {10, 0.3, 7u},
                                            {5, 0.5, 2u},
@@ -48,7 +48,7 @@ TEST_CASE("the place of the cut is Keras' floor of n times 1 - fraction, in doub
   }
 }
 
-TEST_CASE("features as targets stand before or after a shuffle") {
+TEST_CASE("features as targets may come before or after a shuffle") {
   const auto check = [](const auto& data) {
     const auto [training, validation] = ls::validation_split(0.3).parts(data);
     CHECK(gather_all<float>(validation).x == Floats{14, 16, 18});
@@ -62,7 +62,7 @@ TEST_CASE("features as targets stand before or after a shuffle") {
   check(data | ls::shuffle(10) | ls::features_as_targets | ls::batch(4));
 }
 
-TEST_CASE("a cache and maps under and over the shuffle serve both parts") {
+TEST_CASE("a cache and maps below and above the shuffle serve both parts") {
   std::size_t gathered = 0;
   const auto plus = ls::map([](auto& example) { example.x[0] += 100; });
   const auto half = ls::map<ls::shape(1)>(

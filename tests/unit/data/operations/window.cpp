@@ -21,7 +21,7 @@ using Floats = std::vector<float>;
 static_assert(ls::Dataset<ls::pipeline::Window<ls::Tensors<std::uint8_t, std::int32_t>>>);
 static_assert(ls::Dataset<ls::pipeline::Unbatch<ls::Tensors<float, double>>>);
 
-TEST_CASE("windows lie where tf.data's lie, without those that are not full") {
+TEST_CASE("windows are tf.data's, without partial ones") {
   // tf.data.Dataset.range(7).window(3, drop_remainder=True), then with shift 1, shift 3 and stride
   // 2
   CHECK(gather_all<float>(range(7) | ls::window(3)).x == Floats{0, 1, 2, 3, 4, 5});
@@ -44,7 +44,7 @@ TEST_CASE("a window stacks features and targets along a new first axis") {
   CHECK(gather_all<float>(data).y == std::vector<std::int32_t>{8, 9});
 }
 
-TEST_CASE("windows are shuffled whole, and unbatch gives their rows back") {
+TEST_CASE("windows are shuffled as units, and unbatch restores their rows") {
   const auto data = range(30) | ls::window(3) | ls::shuffle(10);
   const auto x = gather_all<float>(data, {1, 1}).x;
   REQUIRE(x.size() == 30);
@@ -56,7 +56,7 @@ TEST_CASE("windows are shuffled whole, and unbatch gives their rows back") {
         Floats{0, 2, 4, 6, 8, 10});
 }
 
-TEST_CASE("unbatch takes examples apart row by row, in any order and part") {
+TEST_CASE("unbatch splits examples into rows, in any order and part") {
   const auto whole = ls::tensors(Floats{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12}, ls::shape(3, 2),
                                  std::vector{1, 2, 3, 4, 5, 6}, ls::shape(3));
   const auto rows = whole | ls::rescale(0.5) | ls::unbatch;
@@ -70,7 +70,7 @@ TEST_CASE("unbatch takes examples apart row by row, in any order and part") {
   CHECK((whole | ls::repeat | ls::unbatch).size() == std::nullopt);
 }
 
-TEST_CASE("an example in two windows draws for each, and the same whatever part is gathered") {
+TEST_CASE("an example in two windows draws for each, independent of the gathered part") {
   const auto noisy =
       range(6) |
       ls::map([](auto& e, ls::Philox& draws) { e.x[0] = static_cast<float>(draws.uniform()); }) |
@@ -84,7 +84,7 @@ TEST_CASE("an example in two windows draws for each, and the same whatever part 
   CHECK(x == Floats{all[6], all[7], all[2], all[3]});
 }
 
-TEST_CASE("a loader starts windows and rows again for each pass, after one that was left early") {
+TEST_CASE("a loader restarts windows and rows for each pass, also after an abandoned one") {
   const auto data = range(12) | ls::window(3) | ls::shuffle(4) | ls::unbatch | ls::batch(4);
   ls::Loader<float, std::remove_const_t<decltype(data)>> loader(data);
   ls::LoadedBatch<float, std::int32_t> batch;
@@ -98,11 +98,11 @@ TEST_CASE("a loader starts windows and rows again for each pass, after one that 
   }
 }
 
-TEST_CASE("windows and rows that cannot be are refused") {
+TEST_CASE("invalid windows and rows are refused") {
   CHECK_THROWS_AS(range(3) | ls::window(0), ls::UsageError);
   CHECK_THROWS_AS(range(3) | ls::window(2, {.stride = 0}), ls::UsageError);
   const auto full =
-      ls::tensors(Floats(1), ls::shape(1, 1, 1, 1), std::vector{1});  // no room for an axis
+      ls::tensors(Floats(1), ls::shape(1, 1, 1, 1), std::vector{1});  // already four axes
   CHECK_THROWS_AS(full | ls::window(1), ls::UsageError);
   CHECK_THROWS_AS(range(3) | ls::unbatch, ls::UsageError);  // a label of shape ()
   const auto odd = ls::tensors(Floats(6), ls::shape(3), std::vector<int>(4), ls::shape(2));

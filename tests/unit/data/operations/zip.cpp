@@ -16,7 +16,7 @@ using support::range;
 static_assert(ls::Dataset<ls::pipeline::Zip<ls::Tensors<std::uint8_t, std::int32_t>,
                                             ls::Tensors<float, double>>>);
 
-TEST_CASE("zip has the features of the first and the targets of the second, to the shorter's end") {
+TEST_CASE("zip has the first's features and the second's targets, up to the shorter one") {
   const auto reals = ls::tensors(std::vector{1., 2., 3.}, ls::shape(1),
                                  std::vector{0.1, 0.2, 0.3, 0.4, 0.5, 0.6}, ls::shape(2));
   const auto data = ls::zip(range(9) | ls::skip(4) | ls::rescale(10), reals);
@@ -32,7 +32,7 @@ TEST_CASE("zip has the features of the first and the targets of the second, to t
   CHECK(ls::zip(range(2) | ls::repeat, range(7) | ls::repeat).size() == std::nullopt);
 }
 
-TEST_CASE("a shuffle behind zip keeps the pairs, also beyond one chunk of scratch") {
+TEST_CASE("a shuffle after zip keeps the pairs, also beyond one chunk of scratch") {
   const auto squares = [] {
     std::vector<float> y(200);
     for (std::size_t i = 0; i < y.size(); ++i) y[i] = static_cast<float>(i * i);
@@ -45,7 +45,7 @@ TEST_CASE("a shuffle behind zip keeps the pairs, also beyond one chunk of scratc
   for (std::size_t i = 0; i < 200; ++i) CHECK(all.y[i] == all.x[i] * all.x[i]);
 }
 
-TEST_CASE("two shuffles under a zip are independent, and the same again for the same pass") {
+TEST_CASE("two shuffles below a zip are independent, and reproducible for a pass") {
   const auto half = range(60) | ls::shuffle(60);
   const auto data = ls::zip(half, half);
   const auto all = gather_all<float>(data, {1, 4});
@@ -55,7 +55,7 @@ TEST_CASE("two shuffles under a zip are independent, and the same again for the 
 }
 
 namespace {
-struct Far : support::Counted {  // as if from the middle of 2^32 examples
+struct Far : support::Counted {  // as if its examples began in the middle of 2^32
   struct Stream {
     std::uint64_t index = 0xffffffff;
     std::optional<std::uint64_t> next() { return index++; }
@@ -64,7 +64,7 @@ struct Far : support::Counted {  // as if from the middle of 2^32 examples
 };
 }  // namespace
 
-TEST_CASE("indices that do not fit 32 bits are refused, not cut") {
+TEST_CASE("indices that do not fit in 32 bits are refused, not truncated") {
   auto stream = ls::zip(Far{}, range(3)).indices({});
   CHECK(stream.next() == 0xffffffff00000000u);
   CHECK_THROWS_AS(stream.next(), ls::UsageError);

@@ -24,7 +24,7 @@ using Catch::Matchers::ContainsSubstring;
 
 constexpr std::size_t plane = 1024, record = 3073, whole = 10'000;
 
-/// What the made-up files hold: of image i, channel c, pixel p.
+/// Contents of the synthetic files: image i, channel c, pixel p.
 std::uint8_t value(std::size_t i, std::size_t c, std::size_t p) {
   return static_cast<std::uint8_t>(7 * i + 50 * c + 3 * p + p / 32);
 }
@@ -42,7 +42,7 @@ std::string records(std::size_t count) {
 constexpr std::array names{"data_batch_1.bin", "data_batch_2.bin", "data_batch_3.bin",
                            "data_batch_4.bin", "data_batch_5.bin", "test_batch.bin"};
 
-/// Writes one whole file; the others are links to it.
+/// Writes one complete file; the others are links to it.
 void write_whole(const support::Folder& folder) {
   folder.write(names[0], records(whole));
   for (std::size_t i = 1; i < names.size(); ++i)
@@ -51,7 +51,7 @@ void write_whole(const support::Folder& folder) {
 
 }  // namespace
 
-TEST_CASE("CIFAR-10 is read file after file, with the channels of a pixel together") {
+TEST_CASE("CIFAR-10 is read file by file, with the channels of a pixel adjacent") {
   const support::Folder folder;
   write_whole(folder);
   const auto splits = ls::datasets::cifar10(folder.path());
@@ -73,10 +73,9 @@ TEST_CASE("CIFAR-10 is read file after file, with the channels of a pixel togeth
     }
 }
 
-TEST_CASE("the five files of CIFAR-10 follow each other, each to its last byte") {
+TEST_CASE("the five files of CIFAR-10 are concatenated, each to its last byte") {
   const support::Folder folder;
-  for (int file = 1; file <= 5;
-       ++file) {  // zeros, which take no room on the disk, and a last image
+  for (int file = 1; file <= 5; ++file) {  // a sparse file of zeros, followed by a last image
     const std::string name = "data_batch_" + std::to_string(file) + ".bin";
     std::string last(record, static_cast<char>(200 + file));
     last[0] = static_cast<char>(file);
@@ -95,7 +94,7 @@ TEST_CASE("the five files of CIFAR-10 follow each other, each to its last byte")
   }
 }
 
-TEST_CASE("files that are no CIFAR-10 are refused by name") {
+TEST_CASE("files that are not CIFAR-10 are refused by name") {
   const std::string good = records(3);
   struct Row {
     const char* what;
@@ -137,7 +136,7 @@ TEST_CASE("files that are no CIFAR-10 are refused by name") {
   }
 }
 
-TEST_CASE("a file of CIFAR-10 that is not there is looked for where it often is") {
+TEST_CASE("the error for a missing CIFAR-10 file suggests where it may be") {
   const auto fails = [](const support::Folder& folder, const std::string& fact) {
     const auto splits = ls::datasets::cifar10(folder.path());
     CHECK_THROWS_WITH(splits.test(),
@@ -160,7 +159,7 @@ TEST_CASE("a file of CIFAR-10 that is not there is looked for where it often is"
     fails(packed, "cifar-10-batches-bin");
   }
   {
-    const support::Folder some;  // no file is read if one is not there
+    const support::Folder some;  // nothing is read if a file is missing
     some.write("data_batch_1.bin", "x");
     CHECK_THROWS_WITH(ls::datasets::cifar10(some.path()).train(),
                       ContainsSubstring("data_batch_2.bin"));
@@ -172,7 +171,7 @@ TEST_CASE("a file of CIFAR-10 that is not there is looked for where it often is"
   }
 }
 
-TEST_CASE("a missing folder of CIFAR-10 is an error, or a warning if the caller names others") {
+TEST_CASE("a missing CIFAR-10 folder is an error, or a warning if the caller gives a substitute") {
   const support::Folder folder;
   std::vector<std::string> said;
   const auto before =
@@ -190,7 +189,7 @@ TEST_CASE("a missing folder of CIFAR-10 is an error, or a warning if the caller 
   CHECK_THROWS_WITH(ls::datasets::cifar10(folder / "file"), ContainsSubstring("is not a folder"));
 }
 
-TEST_CASE("real CIFAR-10 arrives byte for byte, with 5,000 images of each class") {
+TEST_CASE("real CIFAR-10 is read byte for byte, with 5,000 images of each class") {
   const char* const folder = std::getenv("LOCKSTEP_CIFAR10");
   if (folder == nullptr) SKIP("set LOCKSTEP_CIFAR10 to the folder of CIFAR-10's binary version");
   const auto splits = ls::datasets::cifar10(folder);
@@ -198,7 +197,7 @@ TEST_CASE("real CIFAR-10 arrives byte for byte, with 5,000 images of each class"
   const auto train = splits.train(), test = splits.test();
   for (const std::int32_t label : train.targets()) ++classes[static_cast<std::size_t>(label)];
   for (const std::size_t count : classes) CHECK(count == 5000);
-  // By numpy, from the files' records r (np.fromfile(name, "u1").reshape(-1, 3073)):
+  // Computed by numpy from the records r of the files (np.fromfile(name, "u1").reshape(-1, 3073)):
   // (r[:, 1:].reshape(-1, 3, 32, 32) / 255).mean((0, 2, 3)) is 0.4914, 0.4822, 0.4465 over the
   // original training files, and within 0.0002 of it over a JPEG-compressed copy.
   std::array<double, 3> sum{};
@@ -206,7 +205,7 @@ TEST_CASE("real CIFAR-10 arrives byte for byte, with 5,000 images of each class"
   const std::array<double, 3> mean{0.4914, 0.4822, 0.4465};
   for (std::size_t c = 0; c < 3; ++c)
     CHECK(std::abs(sum[c] / (255.0 * 50'000 * plane) - mean[c]) < 5e-4);
-  // Each file as it lies on the disk.
+  // Each file on disk.
   const auto check = [&](const ls::datasets::Images& part, std::size_t first, const char* name) {
     CAPTURE(name);
     std::ifstream file(std::filesystem::path(folder) / name, std::ios::binary);

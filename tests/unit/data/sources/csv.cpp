@@ -20,7 +20,7 @@ std::vector<T> listed(std::span<const T> numbers) {
   return {numbers.begin(), numbers.end()};
 }
 
-/// Written by Python's csv.writer with QUOTE_ALL.
+/// The output of Python's csv.writer with QUOTE_ALL.
 const std::string of_python =
     "\"a \"\"quoted\"\", name\",\"b\n"
     "c\",\"d\",\"class\"\r\n"
@@ -54,7 +54,7 @@ TEST_CASE("a table that Python's csv wrote is read, plain and gzip, to the last 
   CHECK_THROWS_AS((ls::read_csv<float, float>(folder / "c.csv")), ls::FileError);
 }
 
-TEST_CASE("header, target column, delimiter and line ends are as the options say") {
+TEST_CASE("header, target column, delimiter and line ends follow the options") {
   const auto by_name = parsed("y, x1 ,x2\n3,1,2\r\n\n6,4,5", {.target = "y"});
   CHECK(listed(by_name.features()) == std::vector{1.f, 2.f, 4.f, 5.f});
   CHECK(listed(by_name.targets()) == std::vector{3, 6});
@@ -70,10 +70,10 @@ TEST_CASE("header, target column, delimiter and line ends are as the options say
         std::vector{1});
 }
 
-TEST_CASE("numbers are the nearest of their type, and missing ones as the options say") {
+TEST_CASE("numbers are rounded to nearest, and missing ones follow the options") {
   const auto data = parsed<float, double>("0.1,1e-50,nan,-inf,1e-320", {.header = false});
   CHECK(data.features()[0] == 0.1f);
-  CHECK(data.features()[1] == 0.f);  // below the smallest float
+  CHECK(data.features()[1] == 0.f);  // underflows in float
   CHECK(std::isnan(data.features()[2]));
   CHECK(data.features()[3] == -HUGE_VALF);
   CHECK(data.targets()[0] == 1e-320);
@@ -189,13 +189,13 @@ TEST_CASE("features are chosen by name, in the order of the names, or dropped") 
                                                 {.header = false, .target = "0", .columns = {"2"}});
   CHECK(listed(bare.features()) == std::vector{2.f, 4.f});
   CHECK(listed(bare.targets()) == std::vector{7, 8});
-  // Words in a column that is left out do no harm, and neither do two columns of one name.
+  // Text in a dropped column is ignored, and so are duplicate names.
   CHECK(listed(parsed("name,a,y\n\"Braund, Mr.\",1,2\n", {.drop = {"name"}}).features()) ==
         std::vector{1.f});
   CHECK(listed(parsed("a,a,y\n1,2,3\n").features()) == std::vector{1.f, 2.f});
 }
 
-TEST_CASE("columns of words become one-hot numbers or indices of a vocabulary") {
+TEST_CASE("text columns become one-hot vectors or vocabulary indices") {
   const std::string table = "sex,age,port,y\nmale,22,S,0\nfemale,38,C,1\nmale,26,Q,1\n";
   const auto data = parsed(table, {.one_hot = {"sex", "port"}});
   CHECK(data.shape() == ls::shape(6));  // female male, age, C Q S
@@ -247,7 +247,7 @@ TEST_CASE("adapted options read another file with the same columns and words") {
   const auto unlabelled = ls::read_csv(folder / "blind.csv", blind);
   CHECK(listed(unlabelled.features()) == std::vector{0.f, 1.f, 30.f});
   CHECK(listed(unlabelled.targets()) == std::vector{7});
-  // The same, where the target is a column of words.
+  // The same with a text column as target.
   folder.write("words.csv", "id,age,port\n1,22,S\n2,38,C\n");
   ls::CsvOptions ports =
       ls::adapt_csv(folder / "words.csv", {.drop = {"id"}, .word_index = {"port"}});

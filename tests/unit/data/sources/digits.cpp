@@ -35,13 +35,13 @@ TEST_CASE("a drawn digit depends on seed and index alone") {
   });
 }
 
-TEST_CASE("drawn digits have the type and the shape of MNIST, and each class in each ten") {
+TEST_CASE("drawn digits have MNIST's type and shape, and each class once in ten images") {
   static_assert(
       std::is_same_v<decltype(ls::datasets::digits()), decltype(ls::datasets::mnist(""))>);
   drawn::check_classes(ls::datasets::digits(200, 30), ls::shape(28, 28, 1));
 }
 
-TEST_CASE("no two drawn digits are alike, and the ink stays off the border") {
+TEST_CASE("no two drawn digits are equal, and the ink stays off the border") {
   const auto data = ls::datasets::digits(300).train();
   std::set<std::vector<std::uint8_t>> seen;
   double border = 0, middle = 0;
@@ -57,7 +57,7 @@ TEST_CASE("no two drawn digits are alike, and the ink stays off the border") {
   CHECK(border < middle / 10);
 }
 
-TEST_CASE("drawn digits can be learned, but not from the mean image of a class") {
+TEST_CASE("drawn digits can be learned, but not from class means") {
   constexpr std::size_t known = 1500, asked = 300;
   const auto data = ls::datasets::digits(known, asked);
   const auto train = data.train(), test = data.test();

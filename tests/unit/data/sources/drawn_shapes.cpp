@@ -21,13 +21,13 @@ TEST_CASE("a drawn shape depends on seed and index alone") {
   });
 }
 
-TEST_CASE("drawn shapes have the type and the shape of CIFAR-10, and each class in each ten") {
+TEST_CASE("drawn shapes have CIFAR-10's type and shape, and each class once in ten images") {
   static_assert(
       std::is_same_v<decltype(ls::datasets::shapes()), decltype(ls::datasets::cifar10(""))>);
   drawn::check_classes(ls::datasets::shapes(200, 30), ls::shape(32, 32, 3));
 }
 
-TEST_CASE("no two drawn shapes are alike, and no class has a colour of its own") {
+TEST_CASE("no two drawn shapes are equal, and color does not reveal the class") {
   const std::size_t count = 2000;
   const auto data = ls::datasets::shapes(count).train();
   std::set<std::vector<std::uint8_t>> seen;
@@ -44,7 +44,7 @@ TEST_CASE("no two drawn shapes are alike, and no class has a colour of its own")
     for (const double channel : own) CHECK(std::abs(channel - 127.5) < 15);
 }
 
-TEST_CASE("each shape has an inside and an outside, and is whole in the circle of its size") {
+TEST_CASE("each shape has an inside and an outside, and fits into the circle of its size") {
   for (std::int32_t label = 0; label < 10; ++label) {
     CAPTURE(label);
     std::size_t inside = 0, beyond = 0;

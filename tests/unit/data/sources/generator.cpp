@@ -12,7 +12,7 @@ using support::gather_all;
 static_assert(ls::Dataset<ls::pipeline::Generator<std::int32_t, ls::detail::Numbered>> &&
               ls::Dataset<ls::pipeline::Generator<float, ls::detail::Numbered>>);
 
-TEST_CASE("a generator's examples are functions of their numbers, in any order") {
+TEST_CASE("a generator's examples depend only on their numbers, in any order") {
   const auto squares = ls::generator<float>(50, ls::shape(2), ls::shape(1),
                                             [offset = 3](std::uint64_t number, auto& example) {
                                               const auto n = static_cast<float>(number);
@@ -31,7 +31,7 @@ TEST_CASE("a generator's examples are functions of their numbers, in any order")
   CHECK(gather_all<float>(squares | ls::cache) == gather_all<float>(squares));
 }
 
-TEST_CASE("a generator may have class labels, and no examples") {
+TEST_CASE("a generator may have class labels or no examples") {
   const auto label = [](std::uint64_t number, ls::Example<>& example) {
     example.x[0] = 0;
     example.y[0] = static_cast<std::int32_t>(number % 3);

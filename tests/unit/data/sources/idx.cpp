@@ -19,7 +19,7 @@ const std::string good = idx({2, 3}, "abcdef");
 std::vector<std::uint8_t> bytes_of(std::string_view text) { return {text.begin(), text.end()}; }
 }  // namespace
 
-TEST_CASE("an IDX file reads the same plain and packed, and the plain one wins") {
+TEST_CASE("an IDX file reads the same plain and gzipped, and the plain one wins") {
   const support::Folder folder;
   folder.write("file.gz", gzip(good));
   CHECK(ls::read_idx(folder / "file", 2).bytes == bytes_of("abcdef"));
@@ -28,7 +28,7 @@ TEST_CASE("an IDX file reads the same plain and packed, and the plain one wins")
   CHECK(ls::read_idx(folder / "file", 2).bytes == bytes_of("ABCDEF"));
 }
 
-TEST_CASE("content decides what is gzip, not the name") {
+TEST_CASE("gzip is recognized by content, not by name") {
   const support::Folder folder;
   folder.write("a", gzip(good));
   folder.write("b.gz", good);
@@ -36,9 +36,10 @@ TEST_CASE("content decides what is gzip, not the name") {
   CHECK(ls::read_idx(folder / "b", 2).bytes == bytes_of("abcdef"));
 }
 
-TEST_CASE("files longer than the reader's buffer arrive whole") {
+TEST_CASE("files longer than the reader's buffer are read completely") {
   std::mt19937 draw(1);
-  std::string noise(300'000, '\0');  // does not compress, so the gzip is longer than a buffer too
+  // Incompressible, so the gzip file is longer than a buffer, too.
+  std::string noise(300'000, '\0');
   for (char& c : noise) c = static_cast<char>(draw());
   const support::Folder folder;
   folder.write("plain", idx({300'000}, noise));
@@ -47,7 +48,7 @@ TEST_CASE("files longer than the reader's buffer arrive whole") {
   CHECK(ls::read_idx(folder / "packed", 1).bytes == bytes_of(noise));
 }
 
-TEST_CASE("gzip members that follow each other are one content, and zeros after them are padding") {
+TEST_CASE("consecutive gzip members are one stream, and zeros after them are padding") {
   const support::Folder folder;
   std::mt19937 draw(2);
   std::string noise(100'000, '\0');
@@ -62,13 +63,13 @@ TEST_CASE("gzip members that follow each other are one content, and zeros after 
     const std::string first = gzip(whole.substr(0, cut)), second = gzip(whole.substr(cut));
     check(first + second);
     check(first + second + gzip("") + std::string(70'000, '\0'));
-    // The second member begins about the end of the reader's buffer.
+    // The second member begins near the end of the reader's buffer.
     for (const std::size_t begin : {65'535u, 65'536u, 65'537u})
       if (first.size() < begin) check(first + std::string(begin - first.size(), '\0') + second);
   }
 }
 
-TEST_CASE("a file of zero examples is a file") {
+TEST_CASE("a file of zero examples is valid") {
   const support::Folder folder;
   folder.write("none", idx({0, 28}, ""));
   CHECK(ls::read_idx(folder / "none", 2).bytes.empty());
@@ -84,7 +85,7 @@ TEST_CASE("bad IDX files are refused with file, fact and remedy") {
   std::string checksum = packed;
   checksum[packed.size() - 5] ^= 1;
   std::string damaged = packed;
-  damaged[10] = static_cast<char>(damaged[10] | 6);  // a type of block that deflate does not have
+  damaged[10] = static_cast<char>(damaged[10] | 6);  // a block type that deflate does not define
   const std::vector<Case> cases{
       {"empty", "", "is empty"},
       {"one byte", "\x1f", "truncated in its IDX header"},
@@ -130,7 +131,7 @@ TEST_CASE("bad IDX files are refused with file, fact and remedy") {
   }
 }
 
-TEST_CASE("paths that are no readable file are refused") {
+TEST_CASE("paths that are not readable files are refused") {
   const support::Folder folder;
   folder.write("file", good);
   std::filesystem::create_directory(folder / "sub");

@@ -17,7 +17,7 @@ using support::idx;
 
 namespace {
 
-/// Two training images of 2 x 3 pixels, and nothing for the test part.
+/// Two training images of 2 x 3 pixels, and no test files.
 void write_tiny(const support::Folder& folder) {
   folder.write("train-images-idx3-ubyte.gz", gzip(idx({2, 2, 3}, "abcdefghijkl")));
   folder.write("train-labels-idx1-ubyte", idx({2}, std::string("\x09\x00", 2)));
@@ -42,7 +42,7 @@ std::string caught(const std::function<void()>& call) {
   return "";
 }
 
-/// Keeps what the library says.
+/// Captures the log lines of the library.
 class Listener {
  public:
   Listener()
@@ -60,7 +60,7 @@ class Listener {
 
 }  // namespace
 
-TEST_CASE("MNIST has the shape of its images, and its test files are not read before test()") {
+TEST_CASE("MNIST has the shape of its images, and test files are not read before test()") {
   const support::Folder folder;
   write_tiny(folder);
   const auto data = ls::datasets::mnist(folder.path());
@@ -75,7 +75,7 @@ TEST_CASE("MNIST has the shape of its images, and its test files are not read be
   CHECK(data.test().size() == 1u);
 }
 
-TEST_CASE("parts of MNIST that do not agree are refused with both files") {
+TEST_CASE("MNIST images and labels that do not match are refused with both file names") {
   const support::Folder folder;
   write_tiny(folder);
   folder.write("train-labels-idx1-ubyte", idx({3}, std::string("\x09\x00\x01", 3)));
@@ -99,7 +99,7 @@ TEST_CASE("labels out of range, images without pixels and swapped files are refu
   CHECK(caught(train).find("an extent of 0") != std::string::npos);
 }
 
-TEST_CASE("a folder that is missing is an error that names it and the digits that need no files") {
+TEST_CASE("the error for a missing folder names it and the digits that need no files") {
   const support::Folder folder;
   const Listener listener;
   const std::string text = caught([&] { ls::datasets::mnist(folder / "mnsit"); });
@@ -109,7 +109,7 @@ TEST_CASE("a folder that is missing is an error that names it and the digits tha
   CHECK(listener.lines.empty());
 }
 
-TEST_CASE("where the caller names other examples, a missing folder is a warning that names both") {
+TEST_CASE("with a substitute, a missing folder is a warning that names both") {
   const support::Folder folder;
   const Listener listener;
   const auto data = ls::datasets::mnist(folder / "none", ls::datasets::digits(70, 30));
@@ -137,11 +137,11 @@ TEST_CASE("a folder that exists is never replaced by drawn digits") {
   CHECK(listener.lines.empty());
 }
 
-TEST_CASE("the real MNIST arrives byte for byte") {
+TEST_CASE("the real MNIST is read byte for byte") {
   const char* folder = std::getenv("LOCKSTEP_MNIST");
   if (!folder) SKIP("set LOCKSTEP_MNIST to a folder with the four MNIST files");
   const auto data = ls::datasets::mnist(folder);
-  // MD5 of the unpacked files of the original distribution.
+  // MD5 of the uncompressed files of the original distribution.
   const auto check = [](const ls::datasets::Images& part, std::uint32_t count,
                         const std::string& images, const std::string& labels) {
     REQUIRE(part.size() == count);

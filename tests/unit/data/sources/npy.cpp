@@ -1,4 +1,4 @@
-// The bytes of good files follow numpy/lib/format.py by hand; numbers are given by their bits.
+// Valid files are written by hand after numpy/lib/format.py; numbers are given by their bits.
 #include "lockstep/data/sources/npy.hpp"
 
 #include <catch2/catch_test_macros.hpp>
@@ -12,7 +12,7 @@ using std::string_literals::operator""s;
 
 namespace {
 
-/// An NPY file with this header, as numpy pads it, and these bytes.
+/// An NPY file with this header, padded as numpy does, and these bytes.
 std::string file(std::string header, const std::string& bytes, int version = 1) {
   const std::size_t start = version == 1 ? 10 : 12;
   header.append(63 - (start + header.size()) % 64, ' ');
@@ -59,7 +59,7 @@ TEST_CASE("each dtype of numbers is read, of either byte order") {
   CHECK(one(">f4", "\x3f\xc0\0\0"s) == 1.5);
   CHECK(one("<f8", "\0\0\0\0\0\0\x04\xc0"s) == -2.5);
   CHECK(one(">f8", "\xc0\x04\0\0\0\0\0\0"s) == -2.5);
-  // IEEE 754 binary16: the largest, the smallest normal and subnormal, -2, infinity, NaN.
+  // IEEE 754 binary16: largest, smallest normal and smallest subnormal number, -2, infinity, NaN.
   CHECK(one("<f2", "\xff\x7b") == 65504);
   CHECK(one("<f2", "\0\x04"s) == 0x1p-14);
   CHECK(one("<f2", "\x01\0"s) == 0x1p-24);
@@ -68,7 +68,7 @@ TEST_CASE("each dtype of numbers is read, of either byte order") {
   CHECK(std::isnan(one("<f2", "\x01\x7e")));
 }
 
-TEST_CASE("versions 1, 2 and 3, keys in any order, and what Python 2 wrote") {
+TEST_CASE("versions 1, 2 and 3, keys in any order, and files of Python 2 are read") {
   for (const int version : {1, 2, 3})
     CHECK(parsed(file(dict("|u1", "(2, 3)"), "abcdef", version)).extents ==
           std::vector<std::size_t>{2, 3});
@@ -78,7 +78,7 @@ TEST_CASE("versions 1, 2 and 3, keys in any order, and what Python 2 wrote") {
   CHECK(parsed(file(dict("|u1", "(0, 7)"), "")).values<float>().empty());
 }
 
-TEST_CASE("Fortran order is turned into C order") {
+TEST_CASE("Fortran order is converted to C order") {
   // numpy.asfortranarray(numpy.arange(24).reshape(2, 3, 4)): element (i, j, k) = 12 i + 4 j + k.
   std::string bytes;
   for (int k = 0; k < 4; ++k)
@@ -90,7 +90,7 @@ TEST_CASE("Fortran order is turned into C order") {
   CHECK(array.values<std::uint8_t>() == counted);
 }
 
-TEST_CASE("two files are a data set, plain or gzip, and bytes stay bytes") {
+TEST_CASE("two files make a data set, plain or gzip, and bytes stay bytes") {
   const support::Folder folder;
   folder.write("x.npy", file(dict("|u1", "(2, 2, 1)"), "\1\2\3\xff"s));
   folder.write("y.npy",
@@ -102,12 +102,12 @@ TEST_CASE("two files are a data set, plain or gzip, and bytes stay bytes") {
   CHECK(gather_all<float>(data).y == std::vector<std::int32_t>{5, 6});
   const auto reals =
       ls::tensors<double, double>(ls::read_npy(folder / "y.npy"), ls::read_npy(folder / "y.npy"));
-  CHECK(reals.shape() == ls::shape(1));  // Keras gives (n) numbers a last axis
+  CHECK(reals.shape() == ls::shape(1));  // Keras adds a last axis to (n)
   CHECK(reals.target_shape() == ls::shape(1));
   CHECK_THROWS_AS(ls::read_npy(folder / "none.npy"), ls::FileError);
 }
 
-TEST_CASE("a file longer than any buffer arrives whole") {
+TEST_CASE("a file longer than any buffer is read completely") {
   const support::Folder folder;
   std::string bytes(200'000, '\0');
   for (std::size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<char>(i * i % 251);
@@ -187,7 +187,7 @@ TEST_CASE("hostile files are refused with file, fact and remedy") {
   }
 }
 
-TEST_CASE("a number that is another one in the asked type is refused with its place") {
+TEST_CASE("a number that the requested type cannot represent is refused with its index") {
   const auto array = [](const char* type, const std::string& bytes) {
     return parsed(file(dict(type, "(2,)"), bytes));
   };
@@ -207,12 +207,12 @@ TEST_CASE("a number that is another one in the asked type is refused with its pl
           array("<f8", "\0\0\0\0\0\0\xf0\x3f\x9c\x75\0\x88\x3c\xe4\x37\x7e"s).values<float>();
         })
             .find("element 1 (dtype <f8) does not fit in a float") != std::string::npos);
-  // 0.1 as a double rounds to the float 0.1f, as astype does.
+  // The double 0.1 rounds to the float 0.1f, as with astype.
   CHECK(array("<f8", "\x9a\x99\x99\x99\x99\x99\xb9\x3f\0\0\0\0\0\0\0\0"s).values<float>() ==
         std::vector{0.1f, 0.f});
 }
 
-TEST_CASE("arrays that are no examples and targets are refused") {
+TEST_CASE("arrays that do not hold examples and targets are refused") {
   const auto array = [](const char* shape, std::size_t bytes) {
     return parsed(file(dict("|u1", shape), std::string(bytes, 'a')));
   };
@@ -228,7 +228,7 @@ TEST_CASE("arrays that are no examples and targets are refused") {
         std::string::npos);
 }
 
-TEST_CASE("labels in a column, as Keras' files have them, are labels") {
+TEST_CASE("labels in a column, as in Keras' files, are labels") {
   const auto labels = parsed(file(dict("|u1", "(3, 1)"), "\x01\x00\x02"s));
   CHECK(ls::detail::npy_shape(labels, true) == ls::Shape{});
   CHECK(ls::detail::npy_shape(labels, false) == ls::shape(1));

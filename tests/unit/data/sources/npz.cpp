@@ -1,5 +1,5 @@
-// The archives that Python's zipfile wrote (as numpy.savez calls it, with force_zip64) are
-// independent of the reader; the damaged ones are built here byte by byte.
+// The valid archives were written by Python's zipfile, called as in numpy.savez (with force_zip64),
+// and are independent of the reader; damaged archives are built here byte by byte.
 #include "lockstep/data/sources/npz.hpp"
 
 #include <catch2/catch_test_macros.hpp>
@@ -43,12 +43,12 @@ std::string little(std::uint64_t number, int bytes) {
   return out;
 }
 
-std::string deflated(const std::string& bytes) {  // the middle of a gzip member
+std::string deflated(const std::string& bytes) {  // a gzip member without header and trailer
   const std::string packed = support::gzip(bytes);
   return packed.substr(10, packed.size() - 18);
 }
 
-/// A zip archive; each member of an entry may be set to what it should not be.
+/// A zip archive. Each field of an entry can be set to an invalid value.
 struct Entry {
   std::string name{"x.npy"}, content{npy("abcdef", "(2, 3)")};
   bool deflate = true;
@@ -106,7 +106,7 @@ TEST_CASE(
   CHECK(support::gather_all<float>(data).y == std::vector<std::int32_t>{7, -8, 9});
 }
 
-TEST_CASE("a comment, other files and no files at all are no fault") {
+TEST_CASE("a comment, other files and an empty archive are accepted") {
   CHECK(opened(Archive{.comment = "written by hand"}.bytes()).array("x").size() == 6);
   const Archive mixed{
       .entries = {{.name = "read.me", .content = "text", .deflate = false}, Entry{}}};
@@ -168,7 +168,7 @@ TEST_CASE("hostile archives are refused with file, fact and remedy") {
   }
 }
 
-TEST_CASE("arrays that are damaged or not there are refused when they are asked for") {
+TEST_CASE("damaged and missing arrays are refused when they are read") {
   struct Case {
     std::string what, bytes, fact;
   };

@@ -7,7 +7,7 @@
 
 namespace ls = lockstep;
 
-TEST_CASE("doubles in memory arrive as the very same doubles, and rounded once in float") {
+TEST_CASE("doubles in memory are gathered unchanged, and rounded once as float") {
   const std::vector<double> x{0.1, 1.0 / 3, 1e300, -2.0}, y{0.7, 1e-300};
   const auto data = ls::tensors(x, ls::shape(2), y);
   static_assert(std::is_same_v<decltype(data)::target_type, float>);
@@ -36,7 +36,7 @@ TEST_CASE(
       REQUIRE(out[i * side + j] == static_cast<float>(x[items[i].index * side + j]));
 }
 
-TEST_CASE("targets may have a shape of their own") {
+TEST_CASE("targets may have their own shape") {
   const auto data = ls::tensors(std::vector{1.f, 2.f}, ls::shape(1),
                                 std::vector{1.f, 2.f, 3.f, 4.f}, ls::shape(2));
   CHECK(data.size() == 2u);
@@ -44,7 +44,7 @@ TEST_CASE("targets may have a shape of their own") {
   CHECK(support::gather_all<float>(data).y == std::vector{1.f, 2.f, 3.f, 4.f});
 }
 
-TEST_CASE("a copy of tensors shares their memory, which outlives the original") {
+TEST_CASE("copies of tensors share memory, which outlives the original") {
   std::vector<float> big(1000, 2.0f);
   auto original = std::make_unique<ls::Tensors<float, float>>(
       ls::tensors(big, ls::shape(1), std::vector<float>(1000)));
