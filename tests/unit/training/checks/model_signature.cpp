@@ -326,20 +326,20 @@ TEST_CASE("signatures distinguish pipelines of equal sizes by the order of their
 }
 
 TEST_CASE("signatures name the size and the first examples of repeated data, next to a digest") {
-  const auto told = [](std::size_t count, const auto& operation) {
+  const auto text_of = [](std::size_t count, const auto& operation) {
     const auto data =
         ls::tensors(std::vector<float>(count), ls::shape(1), std::vector<std::int32_t>(count)) |
         operation | ls::batch(8) | ls::prefetch(2);
     return ls::detail::fit_signature(ls::detail::described(data), "none", ls::FitOptions{}, 0, 0,
                                      0.1, false);
   };
-  const auto endless = told(100, ls::repeat);
+  const auto endless = text_of(100, ls::repeat);
   CHECK(endless[0] == std::pair<std::string, std::string>("training examples", "100, repeated"));
   CHECK(endless[2].first == "order of the examples");
   CHECK(endless[2].second.starts_with("0, 1, 2, 3, ..., digest "));
-  CHECK(told(64, ls::repeat)[0].second == "64, repeated");
-  CHECK(told(64, ls::repeat(2))[0].second == "128");
-  CHECK(told(64, ls::take(2))[2].second.starts_with("0, 1, digest "));
+  CHECK(text_of(64, ls::repeat)[0].second == "64, repeated");
+  CHECK(text_of(64, ls::repeat(2))[0].second == "128");
+  CHECK(text_of(64, ls::take(2))[2].second.starts_with("0, 1, digest "));
 }
 
 TEST_CASE("signatures include sample weights and class weights") {
