@@ -37,7 +37,7 @@ struct Conv2DTransposeOp {
   bool operator==(const Conv2DTransposeOp&) const = default;
 };
 
-/// Made by `output_padding`.
+/// Option created by `output_padding`.
 struct OutputPadding {
   int height = 0, width = 0;
   bool given = false;  ///< false: Keras' default; the numbers are ignored

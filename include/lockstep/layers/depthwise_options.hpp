@@ -9,7 +9,7 @@
 
 namespace lockstep {
 
-/// Made by `depth_multiplier`.
+/// Option created by `depth_multiplier`.
 struct DepthMultiplier {
   int value = 1;
   bool operator==(const DepthMultiplier&) const = default;
@@ -17,7 +17,7 @@ struct DepthMultiplier {
 /// Output channels per input channel: `DepthwiseConv2D<3, ls::depth_multiplier(2)>`.
 constexpr DepthMultiplier depth_multiplier(int value) { return {value}; }
 
-/// Made by `depthwise_initializer` and `pointwise_initializer`.
+/// Options created by `depthwise_initializer` and `pointwise_initializer`.
 template <class I>
 struct DepthwiseInitializer {
   I rule;
@@ -37,7 +37,7 @@ constexpr PointwiseInitializer<I> pointwise_initializer(I rule) {
   return {rule};
 }
 
-/// Made by `depthwise_regularizer` and `pointwise_regularizer`.
+/// Options created by `depthwise_regularizer` and `pointwise_regularizer`.
 template <class R>
 struct DepthwiseRegularizer {
   R rule;

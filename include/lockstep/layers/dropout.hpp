@@ -18,7 +18,7 @@ struct DropoutOp {
   bool operator==(const DropoutOp&) const = default;
 };
 
-/// Made by `rate`, or by a number: `Dropout<0.25>`.
+/// Option created by `rate`, or from a number: `Dropout<0.25>`.
 struct Rate {
   float value = 0.5f;
   constexpr Rate(float share) : value(share) {}

@@ -18,7 +18,7 @@ struct GaussianNoiseOp {
   bool operator==(const GaussianNoiseOp&) const = default;
 };
 
-/// Made by `stddev`, or by a number: `GaussianNoise<0.1>`.
+/// Option created by `stddev`, or from a number: `GaussianNoise<0.1>`.
 struct StandardDeviation {
   float value = 0.1f;
   constexpr StandardDeviation(float deviation) : value(deviation) {}

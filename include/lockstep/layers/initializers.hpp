@@ -121,12 +121,12 @@ struct Orthogonal {
 };
 inline constexpr Orthogonal orthogonal{};
 
-/// Made by `kernel_initializer`.
+/// Option created by `kernel_initializer`.
 template <class I>
 struct KernelInitializer {
   I rule;
 };
-/// Made by `bias_initializer`.
+/// Option created by `bias_initializer`.
 template <class I>
 struct BiasInitializer {
   I rule;

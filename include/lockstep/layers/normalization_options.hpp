@@ -4,15 +4,15 @@
 
 namespace lockstep {
 
-/// Made by `epsilon`.
+/// Option created by `epsilon`.
 struct Epsilon {
   float value = 1e-3f;
 };
-/// Made by `center`.
+/// Option created by `center`.
 struct Center {
   bool on = true;
 };
-/// Made by `scale`.
+/// Option created by `scale`.
 struct Scale {
   bool on = true;
 };

@@ -14,7 +14,7 @@ namespace lockstep {
 enum class Padding : int { valid, same };
 inline constexpr Padding valid = Padding::valid, same = Padding::same;
 
-/// Made by `strides`.
+/// Option created by `strides`.
 struct Strides {
   int height = 1, width = 1;
   bool operator==(const Strides&) const = default;
@@ -23,7 +23,7 @@ struct Strides {
 constexpr Strides strides(int both) { return {both, both}; }
 constexpr Strides strides(int height, int width) { return {height, width}; }
 
-/// Made by `dilation`.
+/// Option created by `dilation`.
 struct Dilation {
   int height = 1, width = 1;
   bool operator==(const Dilation&) const = default;
@@ -32,7 +32,7 @@ struct Dilation {
 constexpr Dilation dilation(int both) { return {both, both}; }
 constexpr Dilation dilation(int height, int width) { return {height, width}; }
 
-/// Made by `kernel`.
+/// Option created by `kernel`.
 struct KernelSize {
   int height = 1, width = 1;
   bool operator==(const KernelSize&) const = default;
@@ -40,7 +40,7 @@ struct KernelSize {
 /// A non-square kernel, height before width: `Conv2D<32, ls::kernel(5, 3)>`.
 constexpr KernelSize kernel(int height, int width) { return {height, width}; }
 
-/// Made by `use_bias`.
+/// Option created by `use_bias`.
 struct UseBias {
   bool on = true;
 };

@@ -30,12 +30,12 @@ concept RegularizerPolicy = requires(const R& r) {
   { r.penalty() } -> std::same_as<Penalty>;
 };
 
-/// Made by `kernel_regularizer`.
+/// Option created by `kernel_regularizer`.
 template <class R>
 struct KernelRegularizer {
   R rule;
 };
-/// Made by `bias_regularizer`.
+/// Option created by `bias_regularizer`.
 template <class R>
 struct BiasRegularizer {
   R rule;

@@ -25,11 +25,11 @@ struct RescalingOp {
   bool operator==(const RescalingOp&) const = default;
 };
 
-/// Made by `factor`.
+/// Option created by `factor`.
 struct Factor {
   float value = 1;
 };
-/// Made by `offset`.
+/// Option created by `offset`.
 struct Offset {
   float value = 0;
 };

@@ -10,7 +10,7 @@
 
 namespace lockstep {
 
-/// Made by `size`.
+/// Option created by `size`.
 struct Factors {
   int height = 2, width = 2;
   bool operator==(const Factors&) const = default;

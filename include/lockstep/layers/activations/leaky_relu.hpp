@@ -25,7 +25,7 @@ struct LeakyReLUOp {
   bool operator==(const LeakyReLUOp&) const = default;
 };
 
-/// Made by `negative_slope`, or by a number: `LeakyReLU<0.2>`.
+/// Option created by `negative_slope`, or from a number: `LeakyReLU<0.2>`.
 struct NegativeSlope {
   float value = 0.3f;
   constexpr NegativeSlope() = default;
