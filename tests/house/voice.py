@@ -85,7 +85,7 @@ IDENTIFIERS = [
     (r"\b(?:say|says|said)_?(?=\s*[(;={])|\b(?:say|said|unsaid)_\w+", "log, write_* or report_*"),
     (r"\b(?:tell|told|tells)_?(?=\s*[(;={])|\b(?:tell|told)_\w+", "notify, pass or warn_*"),
     (r"\b(?:lend|lends|lent)\w*\b", "pass, provide or install_*"),
-    (r"(?<!ls::)(?<![.\w])take\s*\(|->take\s*\(", "pop, read_*, allocate or adopt"),
+    (r"(?<!ls::)(?<!lockstep::)(?<![.\w])take\s*\(|->take\s*\(", "pop, read_*, allocate or adopt"),
     (r"\bbeside_\b|\bbranches_\b|\barrivals?_\b|\bfamily_\b|\bnews_\b", "the term of the field"),
     (r"\blast_words\w*\b|\bLastWords\b", "failure_report or read_notice"),
     (r"\bRoll\b|\bRollEntry\b", "MemberRegistry"),

@@ -221,7 +221,7 @@ TEST_CASE("a profile uses full batches, starting over when the data end") {
   CHECK(profile.examples == 4);
   CHECK(find_row(profile, "dense", "forward")->bytes == 4 * (4 * (64 + 3) + 195));
   CHECK(model.profile(data | batch(64), {.steps = 2}).examples == 10);  // no full batch exists
-  CHECK(testing::refusal<UsageError>([&] { model.profile(data | take(0) | batch(4)); }) ==
+  CHECK(testing::refusal<UsageError>([&] { model.profile(data | lockstep::take(0) | batch(4)); }) ==
         "profile: the data are empty; check take, skip and the files");
 }
 
