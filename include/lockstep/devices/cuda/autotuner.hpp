@@ -39,6 +39,7 @@ class Autotuner {
   LOCKSTEP_COLD_DECL static std::size_t fastest(CudaContext& context, std::size_t count,
                                                 const Run& run);
 
+  /// Runs per graph at most, and measured rounds.
   static constexpr int max_copies = 20, rounds = 5;
   /// Milliseconds. A graph gets fewer copies if it would run longer than `longest_graph`.
   static constexpr float longest_graph = 2, warm_up = 5;
@@ -48,6 +49,7 @@ class Autotuner {
   static inline std::atomic<bool> logged{false};
 
  private:
+  /// One implementation and its best time.
   struct Candidate {
     std::size_t index;
     int copies = max_copies;
@@ -65,6 +67,7 @@ class Autotuner {
 
   /// Times one run to choose the number of copies, then captures them.
   LOCKSTEP_DECL void capture(Candidate& r);
+  /// Enqueues the candidate's runs, for the capture or instead of a graph.
   LOCKSTEP_DECL void run_copies(const Candidate& r);
 
   /// Runs every candidate once, in order, and returns the total time in milliseconds.
@@ -80,8 +83,10 @@ class Autotuner {
   /// Marks the candidate as failed if f throws a DeviceError; an OutOfMemory passes through.
   template <class F>
   void attempt(Candidate& r, const F& f);
+  /// Removes failed candidates, so that later rounds skip them.
   LOCKSTEP_DECL void drop_failed();
 
+  /// Records event i on the stream; creates it on first use.
   LOCKSTEP_DECL void record_event(std::size_t i);
   /// From one event to another; waits for the later one.
   LOCKSTEP_DECL float milliseconds(std::size_t from, std::size_t to);

@@ -24,6 +24,7 @@ struct Grid {
 
   /// One thread per element, up to a limit, for `for (i64 i = INDEX; i < n; i += STRIDE)`.
   LOCKSTEP_DECL static Grid over(std::size_t n, unsigned threads = 256);
+  /// Larger loops give each thread several elements.
   static constexpr std::size_t max_blocks = 1 << 16;
 };
 
@@ -31,6 +32,7 @@ struct Grid {
 /// recording a launch does not allocate.
 class Arguments {
  public:
+  /// Bytes, and number of arguments.
   static constexpr std::size_t capacity = 240, most = 24;
 
   template <class... Ts>
@@ -45,6 +47,7 @@ class Arguments {
   LOCKSTEP_DECL bool operator==(const Arguments& other) const;
 
  private:
+  /// Appends an argument. \throws DeviceError if the buffer is full.
   template <class T>
   void add(const T& value) {
     const std::size_t at = (size_ + alignof(T) - 1) / alignof(T) * alignof(T);

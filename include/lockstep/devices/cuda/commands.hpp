@@ -43,6 +43,7 @@ class TimedCommands;
 /// The command queue of one stream. Used by one thread at a time, with the GPU's context current.
 class Commands {
  public:
+  /// Without `graphs` every segment runs command by command.
   LOCKSTEP_DECL explicit Commands(CUstream stream, bool graphs = true);
   LOCKSTEP_DECL ~Commands();
   Commands(const Commands&) = delete;
@@ -94,6 +95,7 @@ class Commands {
   /// profile measures them as `name`. Checked mode waits until the stream is idle and throws an
   /// error that contains `name`.
   LOCKSTEP_DECL void run_uncaptured(const std::function<void(CUstream)>& run, const char* name);
+  /// Whether `measure` is on.
   bool is_profiling() const { return timed_ != nullptr; }
 
   /// Submits all pending commands to the GPU.
@@ -145,6 +147,7 @@ class Commands {
 
  private:
   static std::uint64_t address(const void* p) { return reinterpret_cast<std::uint64_t>(p); }
+  /// A copy or memset.
   LOCKSTEP_DECL static Command make_command(Command::Kind kind,
                                             std::initializer_list<std::uint64_t> words);
 
@@ -167,6 +170,7 @@ class Commands {
   /// Returns false if there is none.
   template <class Fits>
   bool switch_segment(const Fits& fits);
+  /// A segment that continues with `next`, or that ends after `length` commands.
   LOCKSTEP_DECL bool switch_to_segment_with(const Command& next);
   LOCKSTEP_DECL bool switch_to_segment_of_length(std::size_t length);
 

@@ -165,28 +165,36 @@ class CudaContext {
 
   /// Attributes the following commands to `work`, for errors and profiles.
   LOCKSTEP_DECL void begin_work(const Work& work);
+  /// The work of the last `begin_work`.
   LOCKSTEP_DECL const Work& work() const;
   /// Sends the time of each command to `times`; null turns profiling off.
   LOCKSTEP_DECL void measure_work(WorkTimes* times);
 
+  /// The opened GPU and the options in use: checked mode turns graphs off.
   LOCKSTEP_DECL const Gpu& gpu() const;
   LOCKSTEP_DECL const CudaOptions& options() const;
+  /// The command queue, through which all work of kernels goes.
   LOCKSTEP_DECL detail::cuda::Commands& commands();
+  /// The stream of `commands`; callers that use it directly flush first.
   LOCKSTEP_DECL CUstream stream();
 
+  /// The driver's type for an address in GPU memory.
   static CUdeviceptr address(const void* p) { return reinterpret_cast<CUdeviceptr>(p); }
 
  private:
+  /// Bytes of staging memory at least; feeds per slot between two waits at most.
   static constexpr std::size_t min_staging = 1 << 16, max_feeds = 32;
 
   struct State;
 
+  /// `feed` in bytes.
   LOCKSTEP_DECL const std::byte* feed_bytes(int slot, const std::byte* p, std::size_t bytes);
   LOCKSTEP_DECL detail::cuda::Handles& handles();
 
   /// Reserves pinned memory whose bytes `wait_unchecked` copies to `to`.
   LOCKSTEP_DECL std::byte* staging_for(std::byte* to, std::size_t bytes);
 
+  /// Flushes and waits, with the registered polls. \throws DeviceError.
   LOCKSTEP_DECL void wait();
 
   static std::byte* pointer(CUdeviceptr p) { return reinterpret_cast<std::byte*>(p); }

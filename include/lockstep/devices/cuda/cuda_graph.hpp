@@ -45,6 +45,7 @@ class Graph {
 class GraphExec {
  public:
   GraphExec() = default;
+  /// Instantiates the graph, which may be destroyed afterwards. \throws DeviceError.
   LOCKSTEP_COLD_DECL explicit GraphExec(const Graph& graph);
   LOCKSTEP_DECL ~GraphExec();
   GraphExec(GraphExec&& other) noexcept : graph_(std::exchange(other.graph_, nullptr)) {}

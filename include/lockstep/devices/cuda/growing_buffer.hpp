@@ -23,6 +23,7 @@ class GrowingBuffer {
   LOCKSTEP_DECL CUdeviceptr get(CudaContext& context, std::size_t bytes);
 
  private:
+  /// Replaces the memory. \throws OutOfMemory; the buffer is then empty.
   LOCKSTEP_COLD_DECL void grow(CudaContext& context, std::size_t bytes);
 
   CUdeviceptr memory_ = 0;

@@ -124,6 +124,7 @@ class KernelCache {
 
  private:
   static constexpr std::size_t digest_size = 64;
+  /// The file of a key.
   LOCKSTEP_DECL std::string path_of(const std::string& key) const;
   const char* kind_;
   std::string folder_;
@@ -156,6 +157,7 @@ class Programs {
     std::string_view name;
     CUfunction function;
   };
+  /// A loaded module and the entry points found in it.
   struct Loaded {
     const char *text, *functions;
     std::vector<Define> defines;

@@ -28,10 +28,12 @@ class Stream {
 /// An event that other streams can wait for. With CU_EVENT_DEFAULT it also records a time.
 class Event {
  public:
+  /// Creates the event. \throws DeviceError.
   LOCKSTEP_DECL explicit Event(unsigned flags = CU_EVENT_DISABLE_TIMING);
   LOCKSTEP_DECL ~Event();
   Event(const Event&) = delete;
   Event& operator=(const Event&) = delete;
+  /// Marks the end of all work enqueued on the stream so far.
   LOCKSTEP_DECL void record(CUstream stream);
   CUevent get() const { return event_; }
 

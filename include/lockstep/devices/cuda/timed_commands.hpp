@@ -45,6 +45,7 @@ class TimedCommands {
                                          const std::function<CUresult()>& wait);
 
  private:
+  /// A queued command and the work that it belongs to.
   struct Pending {
     Command command;
     Work work;

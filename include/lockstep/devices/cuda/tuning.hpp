@@ -57,6 +57,7 @@ class TuningCache {
 /// GPU memory for the duration of a measurement; its initial content is undefined.
 class TuningMemory {
  public:
+  /// Allocates the memory. \throws OutOfMemory, on which nothing is measured.
   LOCKSTEP_COLD_DECL TuningMemory(CudaContext& context, std::size_t bytes);
   ~TuningMemory() { context_.release(data_, bytes_); }
   TuningMemory(const TuningMemory&) = delete;

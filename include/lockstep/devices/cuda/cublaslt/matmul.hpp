@@ -44,6 +44,7 @@ class LtMatmul {
 
   /// 0 if cuBLASLt does not support the product.
   std::size_t algorithms() const { return count_; }
+  /// Bytes of workspace that an algorithm needs.
   std::size_t workspace(std::size_t algorithm) const {
     return algorithms_[algorithm].workspaceSize;
   }
@@ -54,11 +55,13 @@ class LtMatmul {
   LOCKSTEP_DECL void run(std::size_t algorithm, const void* left, const void* right, void* bias,
                          void* out, void* workspace, cudaStream_t stream);
 
+  /// Algorithms requested from the heuristics.
   static constexpr int max_algorithms = 8;
   /// Alignment of the bias, in bytes.
   static constexpr std::uintptr_t alignment = 16;
 
  private:
+  /// Owners of cuBLASLt's descriptors.
   struct Description {
     cublasLtMatmulDesc_t value = nullptr;
     Description() = default;

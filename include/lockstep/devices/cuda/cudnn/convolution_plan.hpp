@@ -27,7 +27,9 @@ namespace lockstep::detail::cuda {
 /// writes it).
 class CudnnTarget {
  public:
+  /// The GPU of a handle.
   explicit CudnnTarget(cudnnHandle_t handle) : handle_(handle) {}
+  /// A described GPU. \throws DeviceError if cuDNN rejects the description.
   LOCKSTEP_COLD_DECL explicit CudnnTarget(std::string_view json);
 
   /// Sets the target's attributes on each kind of descriptor.
@@ -64,8 +66,10 @@ enum class ConvolutionTail { none, bias, bias_and_relu };
 ///     forward:  x, w -> convolution -> (sum) -> add bias -> (biased) -> ReLU -> y
 class ConvolutionGraph {
  public:
+  /// Ids of the tensors, by which an execution binds addresses.
   static constexpr std::int64_t x = 1, w = 2, y = 3, bias = 4, sum = 5, biased = 6;
 
+  /// \throws DeviceError if cuDNN does not support the graph.
   LOCKSTEP_COLD_DECL ConvolutionGraph(const CudnnTarget& target, const Conv2DOp& op,
                                       std::int64_t count, ConvolutionPass pass,
                                       const CudnnRules& rules, ConvolutionTail tail);
@@ -73,11 +77,14 @@ class ConvolutionGraph {
   const Descriptor& get() const { return graph_; }
 
  private:
+  /// A tensor of four dimensions with explicit strides.
   LOCKSTEP_DECL static Descriptor tensor(std::int64_t id, cudnnDataType_t type,
                                          std::int64_t alignment,
                                          const std::array<std::int64_t, 4>& sizes,
                                          const std::array<std::int64_t, 4>& steps, bool is_virtual);
+  /// Strides, dilation and padding of the convolution.
   LOCKSTEP_DECL void describe_geometry(const Conv2DOp& op);
+  /// The operation of the pass, which writes tensor `result`.
   LOCKSTEP_DECL void describe_pass(ConvolutionPass pass, std::size_t result);
   /// to = mode(from), or mode(from, other).
   LOCKSTEP_DECL void describe_tail(cudnnPointwiseMode_t mode, std::size_t from,

@@ -32,6 +32,7 @@ class Descriptor {
   LOCKSTEP_DECL Descriptor& operator=(Descriptor&& other) noexcept;
   LOCKSTEP_DECL ~Descriptor();
 
+  /// Each `set` writes an attribute and returns the descriptor. \throws DeviceError.
   LOCKSTEP_DECL Descriptor& set(cudnnBackendAttributeName_t name, std::int64_t value);
   LOCKSTEP_DECL Descriptor& set(cudnnBackendAttributeName_t name,
                                 std::span<const std::int64_t> values);
@@ -47,6 +48,7 @@ class Descriptor {
   LOCKSTEP_DECL Descriptor& set(cudnnBackendAttributeName_t name, const Descriptor& value);
   LOCKSTEP_DECL Descriptor& set(cudnnBackendAttributeName_t name,
                                 const std::vector<Descriptor>& values);
+  /// Freezes the attributes. \throws DeviceError if cuDNN does not support them.
   LOCKSTEP_DECL Descriptor& finalize();
   /// Returns false if cuDNN does not support what is described.
   LOCKSTEP_DECL bool try_finalize();

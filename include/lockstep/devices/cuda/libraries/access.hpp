@@ -42,6 +42,7 @@ class Access {
 
   /// Null if the library is unavailable.
   Handle handle() const { return handle_; }
+  /// The library's version number; 0 if it is unavailable.
   std::size_t version() const { return version_; }
 
   /// Set once the warning has been logged.

@@ -86,6 +86,7 @@ LOCKSTEP_DECL const Driver& driver();
 /// DeviceSyncLock. Capture starts after a second even if a library is still at work.
 class CaptureLock {
  public:
+  /// Longest wait for the other kind of lock.
   static constexpr std::chrono::seconds patience{1};
 
   CaptureLock() : lock_(mutex(), patience) {}

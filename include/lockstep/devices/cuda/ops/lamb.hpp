@@ -77,6 +77,7 @@ KERNEL(descend)(Numbers lamb, float* w, const float* m, const float* v, const Su
 
 }  // namespace detail::cuda
 
+/// Two launches per parameter: moments and norms, then the step.
 template <class Precision>
 struct Kernel<LambOp, BasicCuda<Precision>> : KernelTraits {
   using library_kernel = Kernel;

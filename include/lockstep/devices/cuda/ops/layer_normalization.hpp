@@ -107,6 +107,7 @@ KERNEL(sums)(const A* __restrict__ x, const A* __restrict__ dy, const double* __
 
 }  // namespace detail::cuda
 
+/// Keeps x; saves the statistics of each row.
 template <class Precision>
 struct Kernel<LayerNormalizationOp, BasicCuda<Precision>> : KernelTraits {
   using library_kernel = Kernel;

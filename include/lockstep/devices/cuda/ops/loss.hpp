@@ -118,6 +118,7 @@ struct Kernel<MeanOfOp<LossOp>, BasicCuda<Precision>> : KernelTraits {
   }
 };
 
+/// The text of an element-wise loss is that of its rule.
 template <class Rule>
   requires HasCudaText<Rule>
 struct CudaText<ElementwiseLossOp<Rule>> {

@@ -122,6 +122,7 @@ KERNEL(update)(Rule rule, const Range* __restrict__ ranges, int count, Factors f
 template <class D>
 class UpdateRanges {
  public:
+  /// Fills `ranges`, the table of the context.
   explicit UpdateRanges(Ranges<UpdateRange>& ranges) : ranges_(&ranges) {}
 
   /// Returns false if there is nothing to update.

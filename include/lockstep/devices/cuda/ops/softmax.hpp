@@ -75,6 +75,7 @@ struct SoftmaxKernel : KernelTraits {
 
  private:
   static constexpr Source source{"softmax", softmax_text, rows_functions};
+  /// One team of threads per row.
   template <class... Ts>
   static void launch(const Op& op, const Io<D>& io, const char* entry, const Ts&... pointers) {
     const Rows each(static_cast<std::size_t>(op.in.channels()));

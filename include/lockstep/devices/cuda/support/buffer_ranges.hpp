@@ -25,7 +25,9 @@ class Ranges {
   static_assert(std::is_trivially_copyable_v<Range>);
 
  public:
+  /// Starts a new table.
   void clear() { next_.clear(); }
+  /// Appends a range, which must begin after the last one.
   void add(const Range& range) { next_.push_back(range); }
   int count() const { return static_cast<int>(next_.size()); }
 

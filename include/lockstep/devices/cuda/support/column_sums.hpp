@@ -134,10 +134,12 @@ class ColumnSums {
     if (cut_.launches > 1) add_ = context.kernel(add_parts_source, "add_parts", {});
   }
 
+  /// Space for the partial sums of all ranges.
   std::size_t scratch_bytes() const {
     return cut_.parts == 1 ? 0 : cut_.parts * static_cast<std::size_t>(columns_) * sizeof(float);
   }
 
+  /// Enqueues the sums, without a mask.
   void operator()(CudaContext& context, const A* x, float* sums, std::byte* scratch) const {
     run(context, x, nullptr, sums, scratch);
   }

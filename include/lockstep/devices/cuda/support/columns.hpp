@@ -29,6 +29,7 @@ struct Columns {
   std::size_t channels, lanes;
   /// Blocks needed to cover all channels.
   std::size_t tiles() const { return (channels + lanes - 1) / lanes; }
+  /// Rows that a block covers at a time.
   std::size_t rows() const { return threads / lanes; }
 
   /// The number of parts that the rows are cut into, one per block, for sums in two stages.
@@ -37,6 +38,7 @@ struct Columns {
     return static_cast<int>(
         std::clamp<std::size_t>((of_rows + at_a_time - 1) / at_a_time, 1, most));
   }
+  /// Blocks ordered by part, then by tile.
   Grid grid(int parts) const {
     return {{static_cast<unsigned>(tiles() * static_cast<std::size_t>(parts)), 1, 1},
             {threads, 1, 1}};

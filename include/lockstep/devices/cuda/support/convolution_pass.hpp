@@ -256,6 +256,7 @@ class ConvolutionStep {
   std::size_t packed_gradient_bytes() const {
     return pass_ == ConvolutionPass::backward_weights ? order_.bytes() : 0;
   }
+  /// Whether cuDNN also runs the epilogue.
   bool fuses() const { return fused_ != ConvolutionTail::none; }
   /// The part of the epilogue that cuDNN does not fuse.
   void finish(CudaContext& context, A* to, const float* bias, Shape shape) const {

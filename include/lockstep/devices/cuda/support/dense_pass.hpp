@@ -115,6 +115,7 @@ class DenseStep {
   std::size_t kernel_room() const { return rounded(op_.kernel_size() * sizeof(float)); }
   /// Scratch in front of cuBLASLt's workspace.
   std::size_t staged() const { return kernel_room() + rounded(units() * sizeof(float)); }
+  /// Whether cuBLASLt accepts the address as an operand.
   static bool is_aligned(const void* p) {
     return reinterpret_cast<std::uintptr_t>(p) % LtMatmul::alignment == 0;
   }

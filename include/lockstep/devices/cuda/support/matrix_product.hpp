@@ -212,6 +212,7 @@ struct ProductCut {
     parts = static_cast<int>((s.depth + each - 1) / each);
   }
 
+  /// Limits of a range of the depth, and bytes of partial sums.
   static constexpr std::int64_t shortest = 128, longest = 2048, max_scratch = 64 << 20;
 };
 
@@ -255,6 +256,7 @@ class MatrixProduct {
            (has_tensor_cores ? 2e7 : 2e8);
   }
 
+  /// Space for partial sums, if the depth is split.
   std::size_t scratch_bytes() const {
     return cut_.parts == 1 ? 0 : static_cast<std::size_t>(cut_.parts) * size() * sizeof(float);
   }

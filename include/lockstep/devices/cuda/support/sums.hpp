@@ -25,6 +25,7 @@ class SumWorkspace {
   static constexpr std::size_t bytes =
       sizeof(unsigned) * groups + sizeof(double) * (totals + max_sums * max_blocks);
 
+  /// Allocates the memory and sets it to 0. \throws OutOfMemory.
   LOCKSTEP_COLD_DECL SumWorkspace();
   LOCKSTEP_DECL ~SumWorkspace();
   SumWorkspace(const SumWorkspace&) = delete;

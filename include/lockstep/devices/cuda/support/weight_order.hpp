@@ -95,6 +95,7 @@ class WeightOrder {
 
  private:
   static constexpr std::size_t rounded(std::size_t n) { return (n * sizeof(A) + 255) / 256 * 256; }
+  /// Offset of the bias in packed weights, in bytes.
   std::size_t bias_at() const { return rounded(static_cast<std::size_t>(size_)); }
 
   std::int64_t size_ = 0, filters_ = 0;
