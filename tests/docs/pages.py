@@ -132,6 +132,18 @@ def readme(root):
         yield "README.md: its program is not that of examples/quickstart.cpp"
 
 
+def image(root):
+    """The image of the tutorial installs the packages with which ./dev builds, and no others."""
+    page, dev = root / "docs" / "tutorials" / "multi_worker.md", root / "dev"
+    if not page.exists() or not dev.exists():
+        return
+    packages = re.search(r"^build_packages=\((.*?)\)", dev.read_text("utf-8"), re.MULTILINE | re.DOTALL)
+    shown = re.search(r"^FROM \S+ AS build\n.*?--no-install-recommends((?:[^\n]*\\\n)*[^\n]*)\n", page.read_text("utf-8"),
+                      re.MULTILINE | re.DOTALL)
+    if not packages or not shown or set(packages[1].split()) != set(shown[1].replace("\\", " ").split()):
+        yield "docs/tutorials/multi_worker.md: its image does not install the build_packages of ./dev"
+
+
 def pictures(root):
     done = subprocess.run([sys.executable, "-B", root / "docs" / "pictures" / "make.py", "--check"], capture_output=True,
                           text=True)
@@ -139,7 +151,7 @@ def pictures(root):
         yield f"docs/pictures: {done.stderr.strip()}"
 
 
-CHECKS = (nav, links, snippets, house, names, absent, kernels, readme, pictures)
+CHECKS = (nav, links, snippets, house, names, absent, kernels, readme, image, pictures)
 
 
 def main(root):

@@ -7,7 +7,7 @@ import tempfile
 import pages
 
 GOOD = {
-    "mkdocs.yml": "site_name: x\n\nnav:\n  - Start: index.md\n  - House:\n      - house/core.md\n"
+    "mkdocs.yml": "site_name: x\n\nnav:\n  - Start: index.md\n  - House:\n      - house/core.md\n  - T: tutorials/multi_worker.md\n"
                   "  - A: changelog.md\n  - B: contributing.md\n  - C: security.md\n",
     "CHANGELOG.md": "", "CONTRIBUTING.md": "[docs](docs/index.md)", "SECURITY.md": "",
     "README.md": "```cpp\n#include <x>\nint main() {}\n```\n[pages](docs/index.md)\n",
@@ -17,6 +17,9 @@ GOOD = {
     "docs/house/core.md": "## What it is\n`shape.hpp` `more/rng.hpp`\n<!-- snippet: tests/docs/house.cpp:core -->\n```cpp\nint i;\n```\n",
     "include/lockstep/core/shape.hpp": "struct Shape {};  // not Size",
     "include/lockstep/core/more/rng.hpp": "",
+    "dev": "build_packages=(g++ cmake\n                liba-dev)\nother=(b)\n",
+    "docs/tutorials/multi_worker.md": "# Image\n```dockerfile\nFROM debian:12 AS build\nRUN apt-get install -y --no-install-recommends \\\n"
+                                      "    g++ cmake \\\n    liba-dev\nCOPY . /a\n```\n",
     "examples/quickstart.cpp": "// clang-format off\n#include <x>  // x\n\nint main() {}\n",
     "tests/docs/house.cpp": "{\n  // --8<-- [start:core]\n  int i;\n  // --8<-- [end:core]\n}\n",
 }
@@ -50,6 +53,8 @@ FAULTS = {  # what is found: (check, file, its text before, and after; no text b
     "no row for Huber": (pages.kernels, "include/lockstep/losses/huber.hpp", None,
                          "struct Huber {\n  int i;\n  Rule op(Shape out) const;\n};\n"),
     "no row for Lion": (pages.kernels, "include/lockstep/optimizers/lion.hpp", None, "struct LionOp {\n};\n"),
+    "its image does not install": (pages.image, "dev", "liba-dev", "libb-dev"),
+    "its image does not": (pages.image, "docs/tutorials/multi_worker.md", "cmake ", ""),
     "its program is not that of": (pages.readme, "README.md", "int main", "void main"),
 }
 
