@@ -4,7 +4,7 @@
 #include <type_traits>
 
 // Each negative case violates one requirement of a concept by hiding one member of the archetype: a
-// function or value behind a type of the same name, a type behind a private one.
+// function or value by a type of the same name, a type by a private one.
 namespace {
 
 namespace ls = lockstep;

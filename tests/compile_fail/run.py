@@ -38,14 +38,14 @@ def complaints(code: int, output: str, sentence: str) -> list[str]:
         found.append(f"{len(errors)} errors instead of one")
     where = [n for n, line in enumerate(output.splitlines(), 1) if sentence in line]
     if not where:
-        found.append(f"the output does not say '{sentence}'")
+        found.append(f"the output lacks '{sentence}'")
     elif where[0] > LINES:
         found.append(f"the sentence stands in line {where[0]}, not within the first {LINES}")
     return found
 
 
 def copy_of(header: str, folder: pathlib.Path) -> pathlib.Path:
-    """The file that includes the header, beside which its precompiled form lies."""
+    """The file that includes the header, in the same folder as its precompiled form."""
     return folder / header.replace("/", "_")
 
 
@@ -78,8 +78,8 @@ def main() -> None:
         return
     text = options.case.read_text(encoding="utf-8")
     sentence = sentence_of(text)
-    # Behind a precompiled header files are included in another order, and the way to the error may be longer: what counts
-    # is what users see.
+    # A precompiled header changes the order of includes and may lengthen the path to the error, so a failure is retried
+    # without it, as users compile.
     for flags in (precompiled(text, options.folder) if options.folder else [], []):
         result = subprocess.run([*command, *flags, "-fsyntax-only", options.case], stdout=subprocess.PIPE,
                                 stderr=subprocess.STDOUT, text=True)

@@ -1,4 +1,4 @@
-// expect: lockstep::sample_weights: after a shuffle or repeat, weights cannot be
+// expect: lockstep::sample_weights: after a shuffle or repeat, weights cannot be matched
 #include "lockstep/data/operations/batch.hpp"
 #include "lockstep/data/operations/sample_weights.hpp"
 #include "lockstep/data/operations/shuffle.hpp"

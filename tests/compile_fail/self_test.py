@@ -11,7 +11,7 @@ CASES = {  # name: (source, expected message of the runner; None for a good case
     "good": (GOOD, None),
     "folded": (GOOD.replace("units; give", "units;\n// give", 1), None),
     "compiles": ("// expect: x\nint main() {}\n", "it compiles"),
-    "wrong sentence": (GOOD.replace("expect: ", "expect: not "), "does not say"),
+    "wrong sentence": (GOOD.replace("expect: ", "expect: not "), "the output lacks"),
     "two errors": (GOOD + "int x = undeclared;\n", "2 errors"),
     "no sentence": ("int x = undeclared;\n", "does not begin"),
     "too late": (GOOD.replace("\n", "\n" + "#warning talk\n" * 12, 1), "not within the first"),

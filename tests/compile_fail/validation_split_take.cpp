@@ -1,4 +1,4 @@
-// expect: lockstep::validation_split: an operation between shuffle and batch cannot be
+// expect: lockstep::validation_split: an operation between shuffle and batch cannot be split; put
 #include "lockstep/data/operations/validation_split.hpp"
 
 namespace ls = lockstep;

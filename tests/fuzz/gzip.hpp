@@ -25,7 +25,7 @@ inline std::string deflated(const std::uint8_t* bytes, std::size_t size) {
   return out;
 }
 
-/// What `data` hold, if they are one whole deflate stream without a byte after it.
+/// The content of `data` if it is exactly one complete deflate stream.
 inline std::optional<std::string> inflated(const std::uint8_t* data, std::size_t size) {
   z_stream stream{};
   inflateInit2(&stream, -MAX_WBITS);
@@ -40,7 +40,7 @@ inline std::optional<std::string> inflated(const std::uint8_t* data, std::size_t
   return whole ? std::optional(out) : std::nullopt;
 }
 
-/// What a gzip file of one or more whole members holds; zero bytes may follow each of them.
+/// The content of a gzip file with one or more complete members, each optionally followed by zeros.
 inline std::optional<std::string> gunzipped(const std::string& file) {
   z_stream stream{};
   inflateInit2(&stream, 16 + MAX_WBITS);

@@ -1,5 +1,5 @@
-// Hostile bytes as an IDX file, plain or gzip: refused by a DataError, or as many elements as its
-// extents say, no more than the file can fill. The same bytes packed by gzip: the same answer.
+// Hostile bytes as an IDX file, plain or gzip: rejected by a DataError, or read with the number of
+// elements in its header, bounded by the size of the file. Compressed by gzip: the same result.
 #include "lockstep/data/sources/idx.hpp"
 
 #include <cstddef>

@@ -1,4 +1,4 @@
-// What the fuzzers ask of a parser of hostile text.
+// Properties of parsers of hostile text that the fuzzers check.
 #pragma once
 
 #include <sys/mman.h>

@@ -19,7 +19,7 @@ namespace {
 using namespace lockstep::detail;
 using fuzz::require;
 
-/// What is read is written back as the same bytes.
+/// Checks that a parsed message is serialized to the same bytes.
 template <class Message>
 void round_trip(const Frame& found) {
   if (found.type != Message::type) return;

@@ -1,6 +1,6 @@
-// Hostile bytes as a safetensors file: refused by a WeightsError, or tensors that cover the body
-// without a gap, which the writer's header describes again. Tried twice: as they are, and as header
-// and body, behind the right length.
+// Hostile bytes as a safetensors file: rejected by a WeightsError, or read as tensors that
+// cover the body without gaps and survive a round trip through the writer. Each input is tried
+// twice: as it is, and as header and body after a valid length.
 #include "lockstep/files/safetensors.hpp"
 #include "lockstep/files/safetensors_header.hpp"
 
@@ -27,7 +27,7 @@ bool fit_to_print(std::string_view message) {
   return lockstep::detail::is_utf8(message) && message.size() < 1200;
 }
 
-/// What the writer makes of these tensors is read as the same tensors, if it takes them.
+/// Checks that tensors accepted by the writer are read back unchanged.
 void write_again(const lockstep::SafetensorsFile& file) {
   std::vector<lockstep::SafetensorsEntry> entries;
   std::size_t body = 0;

@@ -32,7 +32,7 @@ TEST_CASE("CudaFloat16 trains the small CNN close to Keras") {
   golden::meets_small_cnn<Half>(NearKeras{});
 }
 TEST_CASE("CudaFloat16 trains the tutorials' CNN on MNIST close to Keras") {
-  if (!testing::has_gpu()) SKIP("the host in the place of a GPU would need an hour");
+  if (!testing::has_gpu()) SKIP("the emulation on the host would need an hour");
   golden::meets_mnist_cnn<Half>(NearKeras{});
 }
 

@@ -13,6 +13,6 @@ TEST_CASE("Cuda trains the small CNN as Keras does") {
   golden::meets_small_cnn<Cuda>();
 }
 TEST_CASE("Cuda trains the tutorials' CNN on MNIST as Keras does") {
-  if (!testing::has_gpu()) SKIP("the host in the place of a GPU would need an hour");
+  if (!testing::has_gpu()) SKIP("the emulation on the host would need an hour");
   golden::meets_mnist_cnn<Cuda>();
 }

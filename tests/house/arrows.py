@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""Checks which header includes which: arrows go one way, folders on one level stay apart, a library's headers appear only
-where the house has a room for it, a file's name has one meaning, and no header needs itself. In the header-only form a header ends with its definitions,
-so that x.hpp must not include y.hpp if y.ipp needs x.hpp: whoever includes x.hpp first would compile y.ipp without it."""
+"""Checks the includes of each header: arrows go one way, folders on one level do not include each other, a library's headers
+are included only in the folders that may use it, a file name has one meaning, and no header includes itself indirectly. In
+the header-only form a header ends with its definitions, so x.hpp must not include y.hpp if y.ipp needs x.hpp: a program that
+includes x.hpp first would compile y.ipp without it."""
 import pathlib
 import re
 import sys
@@ -10,7 +11,7 @@ LEVELS = ["core", "concepts files", "layers losses metrics optimizers data clust
           "model collectives", "strategies", "training"]
 LEVEL = {folder: level for level, row in enumerate(LEVELS) for folder in row.split()}
 UMBRELLAS = {"lockstep.hpp", "cpu.hpp", "reference.hpp", "cuda.hpp", "cluster.hpp", "fmt.hpp"}
-ROOMS = {  # a library's headers: the folders (or file names' beginnings) that may include them
+ROOMS = {  # a library's headers: folders, or prefixes of file names, that may include them
     r"asio": ("cluster/",),
     r"gloo/": ("collectives/gloo",),
     r"(oneapi/)?dnnl": ("devices/cpu/",),
@@ -21,7 +22,7 @@ ROOMS = {  # a library's headers: the folders (or file names' beginnings) that m
     r"cuda|cudnn|cublas|nvrtc": ("devices/cuda/",),
 }
 
-# An op, its concept and its kernels have one name; these are named after two public names that are spelled alike.
+# An op, its concept and its kernels share a name; files in ALIKE are named after different public names with one spelling.
 OPS = {"concepts", "layers", "losses", "metrics", "optimizers", "devices"}
 ALIKE = {"concatenate.hpp", "random_crop.hpp", "random_flip.hpp", "repeat.hpp"}
 
@@ -33,32 +34,32 @@ def complaints(header: str, text: str) -> list[str]:
     found = []
     folder = header.split("/")[0]
     if "/" not in header:
-        return [] if header in UMBRELLAS else ["is no umbrella header; put it into a folder"]
-    if folder == "impl":  # the definitions of a component in one
+        return [] if header in UMBRELLAS else ["is not an umbrella header; move it into a folder"]
+    if folder == "impl":  # includes all definitions of a component
         return []
     if folder not in LEVEL:
-        return [f"lies in the unknown folder {folder}/"]
+        return [f"is in the unknown folder {folder}/"]
     for quote, path in INCLUDE.findall(text):
         target = path.removeprefix("lockstep/").split("/")
         if not path.startswith("lockstep/"):
             if quote == '"':
-                found.append(f'includes "{path}": libraries with <>, our own from "lockstep/" on')
-            found += [f"includes <{path}>, which belongs into {' or '.join(rooms)}"
+                found.append(f'includes "{path}": write <> for libraries, and paths from "lockstep/" for our headers')
+            found += [f"includes <{path}>, which belongs in {' or '.join(rooms)}"
                       for library, rooms in ROOMS.items()
                       if re.match(library, path) and not header.startswith(rooms)]
         elif len(target) == 1 or target[0] not in LEVEL:
-            found.append(f"includes {path}, which is in no folder of the house")
+            found.append(f"includes {path}, which is not in any known folder")
         elif target[0] != folder and LEVEL[target[0]] >= LEVEL[folder]:
             found.append(f"includes {path}: the arrow from {folder}/ to {target[0]}/ is not allowed")
-        # devices/host/ is what all devices over host memory share.
+        # devices/host/ is shared by all devices over host memory.
         elif target[0] == folder == "devices" and len(target) > 2 and target[1] != "host" and \
                 header.split("/")[1] != target[1]:
-            found.append(f"includes {path}: one device does not know another")
+            found.append(f"includes {path}: devices must not depend on each other")
     return found
 
 
 def cycles(files: dict[str, str]) -> list[str]:
-    """Includes by a header, not by its definitions, of what leads back to it. `files`: texts by path."""
+    """Cycles of includes that begin in a header, not in its definitions. `files`: texts by path."""
     includes = {path: [target.removeprefix("lockstep/") for _, target in INCLUDE.findall(text)]
                 for path, text in files.items()}
     found = []
@@ -76,11 +77,11 @@ def cycles(files: dict[str, str]) -> list[str]:
 
 
 def namesakes(headers: list[str]) -> list[str]:
-    """Names of headers that mean one thing in one folder and another elsewhere. `headers`: paths."""
+    """Names of headers with different meanings in different folders. `headers`: paths."""
     folders: dict[str, list[str]] = {}
     for folder, _, name in (header.rpartition("/") for header in headers if header.endswith(".hpp")):
         folders.setdefault(name, []).append(folder)
-    return [f"{name} lies in {' and in '.join(where)}: name each by what it has" for name, where in folders.items()
+    return [f"{name} is in {' and in '.join(where)}: name each after its content" for name, where in folders.items()
             if len(where) > 1 and name not in ALIKE and not OPS.issuperset(folder.split("/")[0] for folder in where)]
 
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Proves arrows.py: allowed includes pass, and each kind of wrong include is found."""
+"""Tests arrows.py: allowed includes pass, and each kind of forbidden include is found."""
 import sys
 
 from arrows import complaints, cycles, namesakes
@@ -23,11 +23,11 @@ WRONG = {
     "training/model.hpp": "#include <oneapi/dnnl/dnnl.hpp>",
     "layers/conv2d.hpp": "#include <omp.h>",
     "strategies/mirrored.hpp": "#include <cuda_runtime.h>",
-    "training/history.hpp": '#include "lockstep/lockstep.hpp"',             # an umbrella from inside
-    "data/sources/digits.hpp": '#include "idx.hpp"',                                # not from the root
+    "training/history.hpp": '#include "lockstep/lockstep.hpp"',             # an umbrella header
+    "data/sources/digits.hpp": '#include "idx.hpp"',                                # not relative to the root
     "devices/cpu/dense.hpp": '#include "lockstep/devices/reference/dense.hpp"',
     "devices/host/loss.hpp": '#include "lockstep/devices/cpu/device.hpp"',
-    "core/error.hpp": "#include <fmt/core.h>",                              # not by the one header that has it
+    "core/error.hpp": "#include <fmt/core.h>",                              # only core/fmt_core.hpp may
     "core/log.ipp": "#include <fmt/format.h>",
     "training/report/summary.ipp": '#include "lockstep/fmt.hpp"',
     "util/strings.hpp": "",                                                 # no such folder

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What the scripts of benchmarks count and conclude, against figures that were made by hand."""
+"""Tests the figures and conclusions of the benchmark scripts with hand-made input."""
 import json
 import math
 import os
@@ -38,11 +38,11 @@ def near(a, b):
     return math.isclose(a, b, rel_tol=1e-9)
 
 
-# FLOPs: the seed step by hand, 64 * (4*194,688 + 6*346,112 + 6*640).
+# FLOPs of the seed step, counted manually: 64 * (4*194,688 + 6*346,112 + 6*640).
 check("FLOPs of the seed step", tables.step_flops("cnn", "fit", 64) == 182_992_896)
 check("FLOPs of a prediction", tables.step_flops("mlp", "predict", 1) == 2 * 668_672)
 
-# Cliffs: 20 us a step and 10 us an example is no cliff; a bump at one size is one there.
+# Cliffs: 20 us per step plus 10 us per example has none; a bump at one size is one.
 line = {size: 20 + 10 * size for size in (1, 8, 32, 61, 64, 256)}
 expected = tables.expectations(line)
 check("inside, a line is expected", all(near(expected[s], line[s]) for s in (8, 32, 61, 64)))
@@ -73,7 +73,7 @@ rows[1]["ratio"]["median"] = 3.9
 check("a bound that is missed", "at least 4: MISSED." in tables.verdict_lines(options, rows)[0])
 
 
-# A round counts if the peaks around it are near the best one.
+# A round counts if the machine peaks before and after it are close to the best one.
 peaked = [{"program": "peak", "threads": 1, "batch": 8, "round": number, "gflops": gflops}
           for number, both in enumerate(((100, 95), (100, 80), (70, 99), (91, 92)))
           for gflops in both]
@@ -84,18 +84,18 @@ check("only they have figures",
       tables.medians(peaked + steps, "ours", 1, 8) == {0: 1.0, 3: 4.0})
 check("without a peak all rounds count", len(tables.medians(steps, "ours", 1, 8)) == 4)
 
-# ResNet: ratios of the same round, memory over all and over what comes after the import.
+# ResNet: ratios of the same round, memory in total and without that of the import.
 runs = [{"program": name, "threads": 1, "round": number,
          "step_ms": {"median": ms * (1 + number), "min": ms}, "resident_bytes": size, **more}
         for number in range(3) for name, ms, size, more in (
             ("ours", 100, 500e6, {}), ("pytorch", 140, 1000e6, {"imported_bytes": 400e6}))]
 ours, theirs = resnet.table(types.SimpleNamespace(threads=[1], only=["ours", "pytorch"]), runs)
-check("a step beside PyTorch's", ours["median_ms"] == 200 and near(ours["speed"], 1.4))
-check("memory beside PyTorch's", near(ours["resident"], 0.5) and near(ours["added"], 500 / 600))
+check("a step compared with PyTorch's", ours["median_ms"] == 200 and near(ours["speed"], 1.4))
+check("memory compared with PyTorch's", near(ours["resident"], 0.5) and near(ours["added"], 500 / 600))
 check("what PyTorch adds", near(theirs["added_mb"], 600) and "speed" not in theirs)
-said = list(resnet.lines([ours, theirs]))
+output = list(resnet.lines([ours, theirs]))
 check("verdicts on speed and memory",
-      [line.split(": ", 1)[1] for line in said if line.startswith("ours")] == [
+      [line.split(": ", 1)[1] for line in output if line.startswith("ours")] == [
           "1.40, at least 1.5: MISSED.", "0.50, at most 0.6: met.", "0.83, at most 0.75: MISSED."])
 
 # On a GPU: ratios of the same round, the most memory of all rounds, verdicts.
@@ -108,20 +108,20 @@ options = gpu.parse(["--work", "resnet-bfloat16", "--only", "ours,pytorch-compil
 ours, theirs = gpu.table(options, runs)
 check("a step on a GPU", ours["median_ms"] == 1 and ours["min_ms"] == 0.5)
 check("memory on a GPU", ours["memory"] == {"gpu": 16e6, "context": 4e6, "planned": 10e6})
-check("a step on a GPU beside PyTorch's", near(theirs["ratio"]["median"], 1.4))
+check("a step on a GPU compared with PyTorch's", near(theirs["ratio"]["median"], 1.4))
 check("verdicts on a GPU", [line.split(": ", 1)[1] for line in gpu.verdicts([ours, theirs])] == [
     "1000.0 us, at most 1200: met.", "20%, at most 5%: MISSED.", "1.40, at least 1.5: MISSED."])
 ours["memory"]["context"] = 5.6e6
 check("memory within the plan on a GPU", "4%, at most 5%: met." in list(gpu.verdicts([ours, theirs]))[1])
 del ours["memory"]["context"]
 check("no verdict on memory without a context's", len(list(gpu.verdicts([ours, theirs]))) == 2)
-said = iter([100, 600, 600, 700])
-gpu.used_bytes = lambda: next(said)
+output = iter([100, 600, 600, 700])
+gpu.used_bytes = lambda: next(output)
 opened = [sys.executable, "-c", "import sys; print('ready', flush=True); sys.stdin.read()"]
 check("what a context takes", gpu.context_bytes(opened) == 500)
 check("a context that cannot be opened", gpu.context_bytes([sys.executable, "-c", "1"]) is None)
 
-# The roofline: a million operations at 100 GFLOP/s last 10 us, 10^5 bytes at 20 GB/s 5 us.
+# The roofline: a million operations at 100 GFLOP/s take 10 us, 10^5 bytes at 20 GB/s take 5 us.
 check("operations bound", near(layers.roofline(1e6, 1e5, 100, 20), 10))
 check("bytes bound", near(layers.roofline(1e6, 1e6, 100, 20), 50))
 entries = layers.read_layers(
@@ -132,7 +132,7 @@ found = {("peak", ""): [90.0, 100.0], ("ours", "a"): [40.0, 20.0, 30.0], ("onedn
          ("work", "a"): (1e6, 1e5), ("ours", "copy"): [50.0, 60.0], ("work", "copy"): (0, 1e6)}
 check("a row of layers", "| a | 30.0 | 60.0 | - | 10.0 | 33% |" in list(layers.lines(found)))
 
-# Compile cost: 3 s and 0.01 s a layer; then four times as much a layer.
+# Compile cost: 3 s plus 0.01 s per layer; then four times as much per layer.
 def growth(last):
     costs = {10: 3.1, 50: 3.5, 150: 3.5 + 100 * last}
     done = [{"program": f"{count} layers, different", "compiler": "g++", "user_seconds": seconds}
@@ -144,15 +144,15 @@ def growth(last):
 check("linear growth", growth(0.01) == [
     "g++, different: the largest takes 1.00 of the linear prediction; at most linear: met."])
 check("more than linear growth", "takes 1.67 of" in growth(0.04)[0] and "MISSED" in growth(0.04)[0])
-check("a faster size between is no debt", near(compile_cost.growth({1: 3, 2: 2, 3: 2.2}), 1.1))
-check("two sizes say nothing", compile_cost.growth({10: 3, 50: 4}) is None)
+check("a faster size in between does not count", near(compile_cost.growth({1: 3, 2: 2, 3: 2.2}), 1.1))
+check("two sizes give no result", compile_cost.growth({10: 3, 50: 4}) is None)
 
-# The cost of a unit: which command, with which object and -O, and what is said of the bounds.
+# The cost of a unit: the command, its object file and -O, and the verdict on the bounds.
 entries = [{"directory": "/b", "command": f"c++ -DX='a b' -O1 -g1 -o x/{name}.o -c {name}.cpp"}
            for name in ("one", "two")]
 name, words, directory = unit_cost.unit(entries, re.compile("two"))
 check("the unit whose object matches", (name, directory) == ("x/two.o", "/b"))
-check("its source is no object", unit_cost.unit(entries, re.compile("cpp$")) is None)
+check("its source is not an object file", unit_cost.unit(entries, re.compile("cpp$")) is None)
 check("its command", unit_cost.changed(words, "-O2", "t.o") == [
     "c++", "-O2", "-DX=a b", "-g1", "-o", "t.o", "-c", "two.cpp"])
 check("bounds of a unit", list(unit_cost.verdict_lines("-O2", 15.1, 700)) == [
@@ -178,18 +178,18 @@ check(f"equal builds are found slower {claims} times of 40", claims <= 2)
 for median, interval, noise, wanted in (
     (1.2, (1.1, 1.3), (0.99, 1.01), True),
     (1.2, (0.9, 1.3), (0.99, 1.01), False),  # its interval holds 1
-    (1.2, (1.1, 1.3), (0.99, 1.15), False),  # two runs of one program differ as much,
-    (1.2, (1.1, 1.3), (0.85, 1.01), False),  # whichever of them is the slower one
+    (1.2, (1.1, 1.3), (0.99, 1.15), False),  # two runs of the same program differ as much,
+    (1.2, (1.1, 1.3), (0.85, 1.01), False),  # in either direction
     (1.02, (1.01, 1.03), (0.99, 1.005), False),
 ):
-    said = compare_builds.is_slower(
+    verdict = compare_builds.is_slower(
         {"median": median, "interval": interval, "noise": noise}, 1.03)
-    check(f"{median}, {interval}, noise {noise}: slower is {wanted}", said == wanted)
+    check(f"{median}, {interval}, noise {noise}: slower is {wanted}", verdict == wanted)
 result = compare_builds.compare(*noisy(1.5, 0.02))
 check("the ratio is that of the builds", 1.47 < result["median"] < 1.53)
 check("the interval holds it", result["interval"][0] < 1.5 < result["interval"][1])
 check("the noise is about 1", result["noise"][0] < 1.02 and result["noise"][1] > 0.98)
-# The interval of a median covers it in about 95 of 100 cases.
+# The confidence interval of a median covers it in about 95 of 100 cases.
 covered = 0
 for seed in range(100):
     low, high = compare_builds.interval(
@@ -201,12 +201,12 @@ check(f"the interval covers in {covered} of 100 cases", covered >= 88)
 check("Google's JSON", compare_builds.figures(
     '{"context": {}, "benchmarks": [{"name": "a", "real_time": 2.5}]}') == {"a": 2.5})
 check("a line of the peers", compare_builds.figures(
-    'said\n{"program": "x", "step_ms": {"median": 1.5, "min": 1}}\n') == {"step": 1.5})
+    'output\n{"program": "x", "step_ms": {"median": 1.5, "min": 1}}\n') == {"step": 1.5})
 check("lines of medians", compare_builds.figures(
     "Cpu, batch 1    median   4.67 us, min   4.54 us a step\n") == {"Cpu, batch 1": 4.67})
 check("no figure", compare_builds.figures("nothing\n") == {})
 
-# The whole script, on two programs that print what they are told.
+# The whole script, with two programs that print given values.
 with tempfile.TemporaryDirectory() as folder:
     for name, value in (("a", 1.0), ("b", 1.5), ("c", 1.0)):
         program = Path(folder) / name / "bin/fake"
@@ -231,7 +231,7 @@ with tempfile.TemporaryDirectory() as folder:
     status, text = code(a, "no such revision", "fake")
     check("neither folder nor revision", status == 2 and "neither a folder nor" in text)
 
-# gpu.py with a peer that gets ready and then runs, one that cannot, and a program of ours.
+# gpu.py with a peer that works, one that fails to start, and a program of lockstep.
 with tempfile.TemporaryDirectory() as folder:
     def script(name, *text):
         path = Path(folder) / name
@@ -259,7 +259,7 @@ with tempfile.TemporaryDirectory() as folder:
     check("gpu.py asks peers for chunks",
           "| cnn-float32 | pytorch-eager | 3000.0 | 2000.0 | 3.00 (3.00..3.00) |" in done.stdout and
           json.loads(figures.read_text())["records"][1]["peak_bytes"] == {"reserved": 2})
-    check("gpu.py says what is left out",
+    check("gpu.py lists what is left out",
           "Left out: cnn-float32, jax-jit (exit code 1: no jax)." in done.stdout)
     script("python", "#!/bin/sh", "sleep 60 & wait")
     began = time.monotonic()
@@ -286,7 +286,7 @@ with tempfile.TemporaryDirectory() as folder:
     check("without a budget there is no share", gpu.left_to_get_ready(gpu.parse([])) == (300, False))
     check("what compiles longest comes last", gpu.PROGRAMS.index("jax-jit") < gpu.PROGRAMS.index("pytorch-compile"))
 
-    # Ended from outside: while a peer gets ready, that peer sleeps with a child, and another one is ready.
+    # Killed while one peer is starting (asleep, with a child process) and another is ready.
     script("python", "#!/bin/sh", 'case "$*" in *"--way graphs"*) sleep 60 & echo $$ $! > ' + f"{folder}/sleeping; wait;; esac",
            """echo '{"ready": true, "versions": {}}'""", f"echo $$ > {folder}/ready", "while read -r chunks; do",
            """echo '{"step_ms": {"median": 3, "min": 2}, "peak_bytes": {}}'; done; sleep 60""")
@@ -318,7 +318,7 @@ with tempfile.TemporaryDirectory() as folder:
         else:
             check("gpu_record.py ends gpu.py", gpu_record.run(command, 6)[0] == "timeout")
         pids = [int(pid) for path in (ready, sleeping) for pid in path.read_text().split()]
-        if by == "SIGKILL":  # gpu.py cannot end what its peers started
+        if by == "SIGKILL":  # gpu.py cannot stop children of its peers
             os.kill(pids.pop(), signal.SIGKILL)
         check(f"gpu.py's peers end with it, by {by}", until(lambda: not any(map(is_running, pids)), 3))
         check("figures are written while a peer gets ready",
@@ -326,7 +326,7 @@ with tempfile.TemporaryDirectory() as folder:
         for pid in filter(is_running, pids):
             os.kill(pid, signal.SIGKILL)
 
-    # Peers that do not end when they are told to, all at once.
+    # Several peers that ignore the request to stop.
     script("python", "#!/bin/sh", """echo '{"ready": true, "versions": {}}'""", "while read -r chunks; do",
            """echo '{"step_ms": {"median": 3, "min": 2}, "peak_bytes": {}}'; done; sleep 60""")
     began = time.monotonic()

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Checks that a program with both forms of the library does not link, with each linker that is installed, that the
-error has the name that says so, and what a source of the definitions says without the macro.
+error shows the name with the remedy, and that the sources of the definitions do not compile without the macro.
 Usage: forms.py INCLUDE_ROOT COMPILER [FLAG...]"""
 import pathlib
 import shutil
@@ -22,18 +22,18 @@ def links(folder: pathlib.Path, command: list[str]) -> list[str]:
         source = folder / f"{name}.cpp"
         source.write_text('#include "lockstep/core/config.hpp"\n' + more)
         for form, flags in {"header_only": [], "compiled": [MACRO]}.items():
-            done, said = run(*command, *flags, "-c", source, "-o", folder / f"{name}.{form}.o")
+            done, output = run(*command, *flags, "-c", source, "-o", folder / f"{name}.{form}.o")
             if not done:
-                return [said]
+                return [output]
     found = []
     linkers = [linker for linker in ("bfd", "gold", "lld") if shutil.which(f"ld.{linker}")]
     for linker in linkers:
         for main in ("header_only", "compiled"):
             for other in ("header_only", "compiled"):
-                done, said = run(*command, f"-fuse-ld={linker}", folder / f"main.{main}.o", folder / f"other.{other}.o",
+                done, output = run(*command, f"-fuse-ld={linker}", folder / f"main.{main}.o", folder / f"other.{other}.o",
                                  "-o", folder / "program")
-                if done != (main == other) or (not done and NAME not in said):
-                    found.append(f"{linker}, {main} with {other}: {said or 'it links'}")
+                if done != (main == other) or (not done and NAME not in output):
+                    found.append(f"{linker}, {main} with {other}: {output or 'it links'}")
     print("linkers:", *linkers)
     return found
 
@@ -44,10 +44,10 @@ def main(root: pathlib.Path, command: list[str]) -> None:
         found = links(pathlib.Path(folder), command)
     sources = sorted(path.relative_to(root).as_posix() for path in root.glob("lockstep/impl/src*.hpp"))
     for header in sources:
-        done, said = run(*command, "-E", "-x", "c++", root / header, "-o", "/dev/null")
+        done, output = run(*command, "-E", "-x", "c++", root / header, "-o", "/dev/null")
         sentence = f"{header}: define LOCKSTEP_SEPARATE_COMPILATION in all units of the program"
-        if done or f'error "{sentence}"' not in " ".join(said.split()).replace("error: ", "error "):
-            found.append(f"{header}: '{sentence}' expected:\n{said}")
+        if done or f'error "{sentence}"' not in " ".join(output.split()).replace("error: ", "error "):
+            found.append(f"{header}: '{sentence}' expected:\n{output}")
     if len(sources) != 4:
         found.append(f"one source for each component expected, not {sources}")
     sys.exit("\n".join(found) or None)

@@ -1,16 +1,16 @@
 #!/usr/bin/env python3
 """Checks that each header compiles alone, in both forms, without output.
 
-Compiled form, where headers only declare, so that what one of them misses does not come with another's definitions: a
-program includes a chain of headers, each of which includes all of those before it. Thus the text of each follows just what
-it includes itself, as if it were alone. What many headers include is precompiled, and stands before those chains only in
-which each header includes it.
-Header-only form: one program that includes all of them. What compiles alone in the one form does so in the other, since
-arrows.py refuses headers that need themselves; what is left are definitions that do not get along with each other, and
-those that are not inline, which the program's symbols show.
+Compiled form, where headers contain only declarations, so that a missing include is not hidden by another header's
+definitions: a program includes a chain of headers, each of which includes all headers before it in the chain. Each is thus
+preceded only by headers that it includes itself, as if it were alone. Frequently included headers are precompiled, and used
+only for chains in which each header includes them.
+Header-only form: one program that includes all headers. A header that compiles alone in the compiled form does so in this
+one, since arrows.py rejects headers that include themselves indirectly; the program shows conflicts between definitions, and
+its symbols show definitions that are not inline.
 
-Usage: headers_alone.py INCLUDE_ROOT [--definitions] [--without FOLDER] COMPILER [FLAG...]; with --definitions the .ipp files,
-too; FOLDER: "cuda" leaves out all that needs NVIDIA's headers"""
+Usage: headers_alone.py INCLUDE_ROOT [--definitions] [--without FOLDER] COMPILER [FLAG...]; --definitions also checks the
+.ipp files; FOLDER: "cuda" omits files that need NVIDIA's headers"""
 import concurrent.futures
 import functools
 import pathlib
@@ -24,7 +24,7 @@ PRECOMPILED = 5
 
 
 class Headers:
-    """The files, as paths below the folder of the includes; what each of them includes, in the compiled form."""
+    """The files, as paths from the include root, and their includes in the compiled form."""
 
     def __init__(self, root: pathlib.Path, files: list[str]):
         self.files = files
@@ -39,11 +39,11 @@ class Headers:
 
     @functools.cache
     def cost(self, file: str) -> int:
-        """About the lines that a compiler reads for it."""
+        """Approximate number of lines that a compiler reads for the file."""
         return sum(self.lines.get(path, 1000) for path in {file} | self.all(file))
 
     def chains(self) -> list[list[str]]:
-        """Each file is in one of them: the fewest chains, by a matching of each file with the next one."""
+        """A minimum number of chains that contain each file once, by a matching of files with their successors."""
         after = {}
 
         def extend(file: str, seen: set[str]) -> bool:
@@ -64,7 +64,7 @@ class Headers:
         return result
 
     def precompiled(self, first: str, choices: list[str]) -> str | None:
-        """The one of the choices with which a chain that begins with `first` costs least."""
+        """The cheapest choice for a chain that begins with `first`."""
         return max(self.all(first) & set(choices), key=lambda path: (self.cost(path), path), default=None)
 
     def worth_precompiling(self, chains: list[list[str]]) -> list[str]:
@@ -115,9 +115,9 @@ def check_each(pool: concurrent.futures.Executor, command: list[str], headers: H
 
 def check_all(command: list[str], headers: list[str], folder: str) -> str:
     unit = f"{folder}/unit.o"
-    said = compile_unit([*command, "-std=c++20", "-O0"], headers, "-c", "-o", unit, "-x", "c++", "-")
-    if said:
-        return said
+    output = compile_unit([*command, "-std=c++20", "-O0"], headers, "-c", "-o", unit, "-x", "c++", "-")
+    if output:
+        return output
     symbols = subprocess.run(["nm", "-C", unit], check=True, stdout=subprocess.PIPE, text=True).stdout
     strong = re.findall(r"^\w+ [TDBRGS] .*", symbols, re.MULTILINE)
     return "\n".join(["not inline in the header-only form, LOCKSTEP_DECL is missing:", *strong]) if strong else ""
@@ -132,7 +132,7 @@ def check_files(root: pathlib.Path, files: list[str], command: list[str]) -> lis
 
 
 def self_test(command: list[str]) -> list[str]:
-    """One header that misses a header of the language, one that misses another one, and a definition that is not inline."""
+    """Headers that lack a standard header, lack another header, or have a definition that is not inline."""
     right = {"a": "#include <cstddef>\ninline std::size_t a() { return 1; }",
              "b": '#include "a.hpp"\ninline auto b() { return a(); }',
              "c": '#include "b.hpp"\ninline auto c() { return b(); }'}

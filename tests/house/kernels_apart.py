@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Checks that a program of the compiled form has no kernel of the library in its object, and that the check finds one
+"""Checks that a program of the compiled form has no kernel of the library in its object file, and that the check finds one
 in the header-only form. Usage: kernels_apart.py SOURCE COMPILER FLAGS..."""
 import pathlib
 import re
@@ -27,9 +27,9 @@ def main(source: str, *command: str) -> None:
     compiled = symbols(source, [*command, "-DLOCKSTEP_SEPARATE_COMPILATION"])
     found = [symbol for symbol in compiled if has_kernel(symbol)]
     if not any(ASKED.search(symbol) for symbol in compiled):
-        found.append("it asks for no kernel of ls::Cpu: is it still a program that trains on it?")
+        found.append("the object references no kernel of ls::Cpu; does the program still train on it?")
     if not any(map(has_kernel, symbols(source, list(command)))):
-        found.append("the header-only form has no kernel: their names have changed")
+        found.append("the header-only form has no kernel; have their names changed?")
     sys.exit("\n".join(found) or None)
 
 

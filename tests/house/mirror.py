@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Checks that tests mirror the tree: tests/unit/<path>/<name>.cpp tests include/lockstep/<path>/<name>.hpp, or is in the
-list of the tests of a theme, which are of several headers. A suite that devices share, tests/unit/devices/<name>.hpp, is
-included by the test of that name of each device except the reference, which the suites compare with.
+"""Checks that tests mirror the tree: tests/unit/<path>/<name>.cpp tests include/lockstep/<path>/<name>.hpp, or is
+listed in THEMES as a test of several headers. A suite shared by devices, tests/unit/devices/<name>.hpp, must be
+included by the test of that name of each device except the reference, which the suites use for comparison.
 Usage: mirror.py REPOSITORY"""
 import pathlib
 import sys
@@ -41,10 +41,10 @@ def complaints(headers: set[str], tests: list[str], themes: dict[str, str] = THE
     found = []
     for test in tests:
         if test not in headers and test not in listed:
-            found.append(f"tests/unit/{test}.cpp: there is no include/lockstep/{test}.hpp; name the test by the header that "
-                         f"it tests, or add it to the themes of {pathlib.Path(__file__).name}")
-    found += [f"the themes have {test}, and there is no such test" for test in sorted(listed - set(tests))]
-    found += [f"the themes have {test}, which is the test of a header" for test in sorted(listed & headers)]
+            found.append(f"tests/unit/{test}.cpp: there is no include/lockstep/{test}.hpp; name the test after its "
+                         f"header, or add it to the themes of {pathlib.Path(__file__).name}")
+    found += [f"THEMES lists {test}, which does not exist" for test in sorted(listed - set(tests))]
+    found += [f"THEMES lists {test}, which is the test of a header" for test in sorted(listed & headers)]
     return found
 
 
@@ -65,10 +65,10 @@ def self_test() -> list[str]:
     found = [f"one complaint expected for {headers}, {tests}" for headers, tests in wrong
              if len(complaints(headers, tests, themes)) != 1]
     if complaints({"core/a", "core/c"}, ["core/a", "core/theme"], themes):
-        found.append("a right tree has a complaint")
+        found.append("a correct tree has a complaint")
     texts = {"devices/cpu/a": '#include "unit/devices/a.hpp"', "devices/cuda/ops/a": "", "devices/cpu/b": ""}
     if left_out(["a"], texts) != ["tests/unit/devices/cuda/ops/a.cpp does not include the suite devices/a.hpp"]:
-        found.append("one complaint expected for a suite that one device leaves out")
+        found.append("one complaint expected for a suite that one device omits")
     return found
 
 

@@ -26,7 +26,7 @@ with tempfile.TemporaryDirectory() as folder:
         return run.stdout
 
     conan("profile", "detect")
-    recipe = pathlib.Path(folder, "lockstep")  # the test package is built beside its source
+    recipe = pathlib.Path(folder, "lockstep")  # the test package is built in its source folder
     for part in ("cmake", "include", "packaging", "src"):
         shutil.copytree(source / part, recipe / part, ignore=shutil.ignore_patterns("build"))
     for part in ("conanfile.py", "CMakeLists.txt", "LICENSE"):

@@ -1,5 +1,5 @@
 # cmake -DSOURCE=DIR -DWORK=DIR -DFEATURES=core,cpu -P vcpkg_port.cmake: runs the overlay port without vcpkg. Its
-# functions are played here by what their documentation says they do.
+# functions are replaced by stand-ins written from their documentation.
 cmake_minimum_required(VERSION 3.22...3.25)
 set(CURRENT_PORT_DIR "${SOURCE}/packaging/vcpkg/ports/lockstep")
 set(CURRENT_PACKAGES_DIR "${WORK}/package")

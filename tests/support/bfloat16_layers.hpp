@@ -172,13 +172,13 @@ void embeds_unrounded_numbers() {
       CHECK(result.y[3 * i + u] == float(lockstep::bfloat16(n.w[at])));
       CHECK(result.dw[at] == float(lockstep::bfloat16(n.dy[3 * i + u])));
     }
-  std::string said;
+  std::string message;
   try {
     run_layer<Half>(op, 2, n.x, n.w, n.dy);
   } catch (const lockstep::UsageError& error) {
-    said = error.what();
+    message = error.what();
   }
-  CHECK(said ==
+  CHECK(message ==
         "embedding: the vocabulary is 5000, but bfloat16 represents whole numbers exactly only up "
         "to 256; use a smaller vocabulary, or make the embedding the first layer");
 }

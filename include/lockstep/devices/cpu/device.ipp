@@ -109,7 +109,7 @@ CpuShare share_cpu(int index, int threads, bool needs_bfloat16, std::size_t repl
   if (shares)
     mine = all.share(sharers, index >= 0 ? static_cast<std::size_t>(index) : replica % sharers);
   const int even = std::max(1, usable / static_cast<int>(sharers));
-  // A quota limits the process as a whole; the number of cores in a share says nothing then.
+  // A quota limits the process as a whole; the number of cores in a share is meaningless then.
   const int cores = mine && !quota ? mine->count() : even;
   const int wanted = threads > 0 ? threads : cores;
   if (omp_get_proc_bind() != omp_proc_bind_false) warn_about_unused_cores(all);
