@@ -26,7 +26,8 @@ class PlotError(Exception):
 class Run:
     """A report: its name, and the curves (training, validation) of each value as lists of (x, y)."""
 
-    def __init__(self, path, by_step):
+    def __init__(self, path, by_step, stroke=2.0):
+        self.stroke = stroke
         self.path = path
         report = self.read(path)
         epochs, self.curves = report["epochs"], {}
@@ -133,7 +134,7 @@ def panel(left, top, name, runs):
             for piece in filter(None, pieces):
                 if len(piece) > 1:
                     line = " ".join(f"{x:.1f},{y:.1f}" for x, y in piece)
-                    parts.append(f'<polyline points="{line}" fill="none" stroke="{color}" stroke-width="2" '
+                    parts.append(f'<polyline points="{line}" fill="none" stroke="{color}" stroke-width="{run.stroke:g}" '
                                  f'stroke-linejoin="round"{dashes}/>')
                 if len(piece) <= 60 and not run.by_step or len(piece) == 1:
                     parts += [f'<circle cx="{x:.1f}" cy="{y:.1f}" r="2.6" fill="{color}"/>' for x, y in piece]
@@ -146,15 +147,15 @@ def legend(runs, left, top):
     has_validation = any(curve[1] for run in runs for curve in run.curves.values())
     stems = [run.path.stem for run in runs]
     names = stems if len(set(stems)) == len(stems) else [str(run.path) for run in runs]
-    entries = [(COLORS[i % len(COLORS)], "", name) for i, name in enumerate(names)] if len(runs) > 1 else []
+    entries = [(COLORS[i % len(COLORS)], "", runs[i].stroke, name) for i, name in enumerate(names)] if len(runs) > 1 else []
     if has_validation or len(runs) == 1:
         color = INK if len(runs) > 1 else COLORS[0]
-        entries.append((color, "", "training"))
+        entries.append((color, "", 2, "training"))
         if has_validation:
-            entries.append((color, ' stroke-dasharray="6 4"', "validation"))
-    for color, dashes, what in entries:
+            entries.append((color, ' stroke-dasharray="6 4"', 2, "validation"))
+    for color, dashes, stroke, what in entries:
         parts.append(f'<line x1="{x}" y1="{top - 4}" x2="{x + 26}" y2="{top - 4}" stroke="{color}" '
-                     f'stroke-width="2"{dashes}/>')
+                     f'stroke-width="{stroke:g}"{dashes}/>')
         parts.append(text(x + 32, top, what, 12.5, INK, "start"))
         x += 32 + 7.5 * len(what) + 24
     return parts, x
@@ -208,10 +209,14 @@ def main():
     parser.add_argument("-o", "--output", type=pathlib.Path, metavar="FILE",
                         help="the picture, .svg or .png; default: the first report's name with .svg")
     parser.add_argument("--steps", action="store_true", help="a point for each step of training instead of each epoch")
+    parser.add_argument("--overlay", action="store_true",
+                        help="draw each report's curves narrower than those before, so that equal curves stay visible")
     options = parser.parse_args()
     try:
         output = options.output or options.reports[0].with_suffix(".svg")
-        write(output, picture([Run(path, options.steps) for path in options.reports]))
+        later = range(len(options.reports) - 1, -1, -1)  # how many curves come after each
+        strokes = [1.5 + 2.5 * count if options.overlay else 2 for count in later]
+        write(output, picture([Run(path, options.steps, stroke) for path, stroke in zip(options.reports, strokes)]))
     except PlotError as error:
         sys.exit(f"plot: {error}")
     print(output)

@@ -79,6 +79,13 @@ class Plot(contract.Case):
         said = xml.parse(self.dir / "both.svg").getroot().itertext()
         self.assertTrue({"a", "b"} <= set(said))
 
+    def test_equal_curves_are_all_visible_with_overlay(self):
+        paths = [self.write(name, {"epochs": [{"loss": 2}, {"loss": 1}]}) for name in ("a.json", "b.json", "c.json")]
+        for options, expected in (((), ["2"] * 3), (("--overlay",), ["6.5", "4", "1.5"])):
+            self.assertEqual(self.plot(*paths, *options, "-o", "c.svg").returncode, 0)
+            lines = xml.parse(self.dir / "c.svg").getroot().iter("{http://www.w3.org/2000/svg}polyline")
+            self.assertEqual([line.get("stroke-width") for line in lines], expected)
+
     def test_gaps_and_single_points(self):
         path = self.write("a.json", {"epochs": [{"loss": 1}, {"loss": None}, {"loss": 3, "val_loss": 2}, {"loss": 4}]})
         self.assertEqual(self.plot(path).returncode, 0)
