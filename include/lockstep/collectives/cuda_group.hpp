@@ -136,13 +136,14 @@ class CudaGroup {
   struct MemberState {
     CudaContext* context = nullptr;
     std::optional<CudaTransport> transport;
-    std::optional<detail::cuda::Event> ready, done;
+    std::optional<detail::cuda::Event> ready, done;  // of the operations of members on one GPU
     std::optional<detail::cuda::NcclCommunicator> nccl;
     bool is_one_process = true;
     detail::cuda::NcclDeviceState* nccl_device = nullptr;
-    std::size_t registered = 0;  // nccl_device->memory.requests() at the last registration
-    std::vector<std::byte> staged;
+    std::size_t registered = 0;     // nccl_device->memory.requests() at the last registration
+    std::vector<std::byte> staged;  // host memory of the host transport
 
+    /// Leaves the communicator; the next operation chooses a transport again.
     void disconnect() {
       transport.reset();
       if (context == nullptr) return;

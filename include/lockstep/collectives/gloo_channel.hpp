@@ -1,17 +1,17 @@
 /// \file
 /// One channel of a Gloo mesh: the wire protocol of one group. Invariants: no member waits for the
-/// data of an operation before all members have proved that they call the same one; no message is
+/// data of an operation before all members have shown that they call the same one; no message is
 /// longer than the buffer that receives it, because the tag of data is derived from the call; data
 /// is compared with the sender's CRC32C before it is used; Gloo no longer accesses a member's
 /// memory when its operation returns or throws; after the first operation of a kind and size
 /// nothing is allocated here.
 ///
-/// Messages of an all-reduce of two members, by kind (an arrow is one message, both directions):
+/// What each member sends to each other one in an all-reduce, by the size of the data:
 ///
-///     up to `small` bytes     frame (call, CRCs, all data)
-///     up to `both_add`        frame (call, CRCs)   part (all data)         both members add
-///     more, per chunk         frame (call, CRCs)   part ──> sum, check     each adds its part
-///                             (the second chunk and later: a check message instead of the frame)
+///     up to `small`      frame: call, data                  all members add everything
+///     up to `both_add`   frame: call, CRC32C; part: data    of two members, both add everything
+///     more, chunk 1      frame: call, CRC32C; part  ──>  sum of the own part; check: its CRC32C
+///           chunk 2...   check: CRC32C;       part  ──>  sum of the own part; check: its CRC32C
 #pragma once
 
 #include <array>
@@ -37,7 +37,9 @@ struct GlooCall {
   std::uint64_t n = 0, m = 0, root = 0, element = 0;
 
   bool operator==(const GlooCall&) const = default;
+  /// The operation's name, for error messages.
   LOCKSTEP_DECL const char* name() const;
+  /// The part of a data message's tag that distinguishes calls; 48 bits of it are used.
   LOCKSTEP_DECL std::uint64_t hash() const;
 };
 
@@ -54,6 +56,7 @@ class GlooChannel {
   /// message would cost more than adding twice as many elements.
   static constexpr std::size_t both_add = std::size_t{512} << 10;
 
+  /// Registers the channel and posts the receives of the first frames.
   LOCKSTEP_DECL GlooChannel(std::shared_ptr<GlooMesh> mesh, std::size_t channel,
                             std::chrono::nanoseconds timeout, SumOrder order);
   GlooChannel(const GlooChannel&) = delete;

@@ -64,6 +64,7 @@ class NcclCommunicator {
   NcclCommunicator(const NcclCommunicator&) = delete;
   NcclCommunicator& operator=(const NcclCommunicator&) = delete;
 
+  /// Replaces p[0..n) and sums[0..m) with their sums, in order on the commands' stream.
   template <class T>
   void all_reduce(Commands& commands, T* p, std::size_t n, double* sums, std::size_t m) {
     constexpr ncclDataType_t type = sizeof(T) == 8 ? ncclFloat64 : ncclFloat32;
@@ -74,7 +75,9 @@ class NcclCommunicator {
   /// Sums the last range of a step; the commands' stream then waits for all posted ranges.
   LOCKSTEP_DECL void finish(Commands& commands, float* p, std::size_t n, double* sums,
                             std::size_t m);
+  /// Replaces p[0..bytes) with the root's.
   LOCKSTEP_DECL void broadcast(Commands& commands, void* p, std::size_t bytes, std::size_t root);
+  /// out[r bytes..(r + 1) bytes) becomes p[0..bytes) of rank r.
   LOCKSTEP_DECL void all_gather(Commands& commands, const void* p, std::size_t bytes, void* out);
 
   /// Registers all of the GPU's NCCL memory with this communicator, which then reduces it in place.
@@ -82,6 +85,7 @@ class NcclCommunicator {
   LOCKSTEP_DECL bool register_memory();
   /// Deregisters the buffer that starts at p; nothing may be in flight in it.
   LOCKSTEP_DECL void deregister(const void* p);
+  /// Deregisters all buffers.
   LOCKSTEP_DECL void deregister_memory();
 
   /// Call it repeatedly while the host waits for the GPU. Throws to end the wait if the group was
@@ -106,20 +110,25 @@ class NcclCommunicator {
   void call_grouped(const char* what, const F& operations);
   /// Polls the non-blocking communicator until `result` is no longer in progress.
   LOCKSTEP_DECL void wait_result(ncclResult_t result, const char* what);
+  /// \throws CollectiveAborted or CollectiveTimeout, after abort_all.
   LOCKSTEP_DECL void check_wait(std::chrono::nanoseconds waited, const char* what);
+  /// Aborts all communicators of this GPU and throws NCCL's error.
   [[noreturn]] LOCKSTEP_COLD_DECL void fail(ncclResult_t result, const char* what);
   /// Aborts all communicators of this GPU in one group, so that NCCL flags all of them before it
   /// frees any.
   LOCKSTEP_DECL void abort_all();
   void remove_from_device() { std::erase(device_->communicators, this); }
+  /// Creates the communicator in non-blocking mode and waits until all ranks have joined.
   LOCKSTEP_COLD_DECL void join(const ncclUniqueId& id, std::size_t size, std::size_t rank);
+
   const std::atomic<bool>* aborted_;
   std::chrono::nanoseconds timeout_;
   NcclDeviceState* device_;
   ncclComm_t communicator_ = nullptr;
   NcclRegistrations registered_;
   Stream exchange_stream_{Urgent{}};  // high priority: its few blocks overtake backward's many
-  Event computed_, reduced_;
+  Event computed_;                    // on the commands' stream: the posted range is written
+  Event reduced_;                     // on the exchange stream: all posted ranges are summed
 };
 
 }  // namespace lockstep::detail::cuda

@@ -23,8 +23,8 @@ namespace lockstep {
 /// tf.distribute.MirroredStrategy: N replicas of the model in this process, one on each device.
 /// Each computes its slice of every batch, and all apply the summed gradients.
 ///
-/// Results equal those of one device up to rounding, for any batch size and any N. The exception is
-/// layers that use per-replica statistics (BatchNormalization without `ls::synchronized`). With
+/// Results equal those of one device up to rounding, for any batch size and any N. The exceptions
+/// are layers with per-replica statistics (BatchNormalization without `ls::synchronized`). With
 /// `virtual_shards`, results are bit-identical for 1, 2, 4, ... replicas.
 /// \code
 ///   ls::Mirrored<ls::Cpu>{.replicas = 4}                          // a quarter of the cores each

@@ -86,7 +86,7 @@ void WorkerJob::subscribe(std::function<void()> abort) {
     return its ? its->progress() : ExchangeProgress{};
   });
   session_->on_loss([this, abort = std::move(abort)](const PeerLost& loss) {
-    if (!waits_) job_->log(LogLevel::error, loss.what());  // it is thrown later, by the next step
+    if (!waits_) job_->log(LogLevel::error, loss.what());  // the next step throws it, maybe late
     abort();
   });
 }
