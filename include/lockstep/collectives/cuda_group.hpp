@@ -288,13 +288,13 @@ class CudaGroup<HostGroup>::Member {
   friend class Exchange;
   static constexpr std::size_t max_members = detail::cuda::max_kernel_members;
 
-  /// What members on one GPU publish to each other for an operation.
+  /// Published by each member on one GPU to the others, for one operation.
   struct Published {
     const void* p;
     void* sums;
     CUevent ready, done;
   };
-  /// What members publish to each other to choose the transport.
+  /// Published by each member to all others, to choose the transport.
   struct Placement {
     std::array<char, 48> gpu{};
     std::uint64_t process = 0;

@@ -6,7 +6,7 @@
 /// memory when its operation returns or throws; after the first operation of a kind and size
 /// nothing is allocated here.
 ///
-/// What each member sends to each other one in an all-reduce, by the size of the data:
+/// The messages from each member to each other one in an all-reduce, by the size of the data:
 ///
 ///     up to `small`      frame: call, data                  all members add everything
 ///     up to `both_add`   frame: call, CRC32C; part: data    of two members, both add everything
@@ -168,7 +168,7 @@ class GlooChannel {
   LOCKSTEP_DECL void send_check(std::size_t r, std::size_t set, Crc crc);
 
   /// Sends each peer the CRC32C of its part: in the frame (then also receives the frames), or in a
-  /// message of its own.
+  /// separate message.
   template <class CrcFor>
   void announce(bool in_frames, const CrcFor& crc_for);
   template <class CrcFor, class Comes>

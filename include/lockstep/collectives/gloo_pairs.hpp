@@ -42,7 +42,7 @@ class GlooMeshError : public CollectiveError {
   LOCKSTEP_COLD_DECL GlooMeshError(std::size_t rank, std::size_t peer, std::string_view fact);
 };
 
-/// What a process needs to know to join a mesh.
+/// The options of a process that joins a mesh.
 struct GlooMeshOptions {
   std::size_t rank = 0, size = 1;
   std::string address = "127.0.0.1";  ///< of this process, as its peers reach it

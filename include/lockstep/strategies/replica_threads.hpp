@@ -37,8 +37,8 @@ class ReplicaThreads {
   ReplicaThreads(const ReplicaThreads&) = delete;
   ReplicaThreads& operator=(const ReplicaThreads&) = delete;
 
-  /// Runs body(i) for all replicas i in parallel; returns when all have. What a body throws is then
-  /// in `errors()`. Does not allocate.
+  /// Runs body(i) for all replicas i in parallel; returns when all have. `errors()` then has
+  /// the exceptions that bodies threw. Does not allocate.
   LOCKSTEP_DECL void run(FunctionRef<void(std::size_t)> body);
 
   /// The exceptions of the last run, by replica; null where there was none.

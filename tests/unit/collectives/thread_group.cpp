@@ -148,7 +148,7 @@ TEST_CASE("a timeout names the operation, the time and all members that did not 
       "needs a longer timeout");
 }
 
-TEST_CASE("members that are one operation behind are distinguished from those that wait") {
+TEST_CASE("members that lag by one operation are distinguished from those that wait") {
   Sleeping maker(3, 40ms);
   const auto errors = run_members(maker, "out of step", [](auto& member, std::size_t rank) {
     member.barrier();

@@ -1,5 +1,5 @@
 /// \file
-/// The gradient of each loss against central differences of its own value, in double.
+/// The gradient of each loss against central differences of its value, in double.
 #include <algorithm>
 #include <catch2/catch_test_macros.hpp>
 #include <cmath>

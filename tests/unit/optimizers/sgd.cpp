@@ -24,7 +24,7 @@ TEST_CASE("SGD's momentum accumulates rate times gradient") {
   CHECK(run.weights() == std::vector<double>{-0.25});
 }
 
-TEST_CASE("SGD with Nesterov's momentum looks one step ahead") {
+TEST_CASE("SGD with Nesterov momentum applies the momentum one step ahead") {
   testing::OptimizerRun<Double, ls::SGD> run(
       {.learning_rate = 0.5, .momentum = 0.5, .nesterov = true}, {1});
   run.apply({1});  // v = -0.5; w += 0.5 v - 0.5

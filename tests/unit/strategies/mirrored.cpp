@@ -184,26 +184,26 @@ TEST_CASE("An absent replica is named when the timeout is over") {
 }
 
 TEST_CASE("A late replica's error is thrown rather than the timeout, which is logged immediately") {
-  std::vector<std::string> said;
+  std::vector<std::string> logged;
   std::atomic<int> lines = 0;
   const auto before = ls::set_log([&](ls::LogLevel, std::string_view text) {
-    said.emplace_back(text);
+    logged.emplace_back(text);
     ++lines;
   });
   auto session = Strategy{.replicas = 2, .timeout = 50ms}.open();
-  std::atomic<bool> told = false;
+  std::atomic<bool> logged_first = false;
   const auto late = [&](const Replica& r) {
     float x = 1;
     if (r.rank == 0) r.group.all_reduce(&x, 1);
     std::this_thread::sleep_for(300ms);
-    told = lines == 1;
+    logged_first = lines == 1;
     throw ls::DeviceError("device 1 is gone");
   };
   CHECK_THROWS_WITH(session.each(late), "device 1 is gone");
   ls::set_log(before);
-  CHECK(told);
-  REQUIRE(said.size() == 1);
-  CHECK_THAT(said[0], ContainsSubstring("waited 50 ms for replica 1"));
+  CHECK(logged_first);
+  REQUIRE(logged.size() == 1);
+  CHECK_THAT(logged[0], ContainsSubstring("waited 50 ms for replica 1"));
 }
 
 TEST_CASE("open reports a device that cannot be opened") {

@@ -47,22 +47,22 @@ class OnGpu {
     Array<T> x(context_, p, n);
     Array<double> s(context_, sums, m);
     member_.all_reduce(x.data(), n, s.data(), m);
-    x.take(p);
-    s.take(sums);
+    x.download(p);
+    s.download(sums);
   }
   template <class T>
   void broadcast(T* p, std::size_t n, std::size_t root) {
     const auto scope = context_.scope();
     Array<T> x(context_, p, n);
     member_.broadcast(x.data(), n, root);
-    x.take(p);
+    x.download(p);
   }
   template <class T>
   void all_gather(const T* p, std::size_t n, T* out) {
     const auto scope = context_.scope();
     Array<T> x(context_, p, n), all(context_, out, n * size());
     member_.all_gather(x.data(), n, all.data());
-    all.take(out);
+    all.download(out);
   }
 
  private:
@@ -73,7 +73,7 @@ class OnGpu {
         : testing::DeviceArray<Cuda, T>(context, n), context_(context), bytes_(n * sizeof(T)) {
       context.upload(bytes(), reinterpret_cast<const std::byte*>(from), bytes_);
     }
-    void take(T* to) {
+    void download(T* to) {
       context_.download(reinterpret_cast<std::byte*>(to), bytes(), bytes_);
       context_.synchronize();
     }

@@ -83,7 +83,7 @@ struct Fixture {
     return std::make_unique<NcclCommunicator>(NcclCommunicator::make_id(), 2, 0, timeout, aborted,
                                               device);
   }
-  Names take() {
+  Names pop_calls() {
     Names calls = recorder.calls();
     recorder.forget();
     return calls;
@@ -95,10 +95,10 @@ struct Fixture {
 TEST_CASE_METHOD(Fixture, "a communicator joins without blocking, by polling") {
   const auto communicator = join();
   CHECK(blocking == 0);
-  CHECK(take() == Names{"ncclGetUniqueId", "cuCtxGetStreamPriorityRange",
-                        "cuStreamCreateWithPriority", "cuEventCreate", "cuEventCreate",
-                        "ncclCommInitRankConfig", "ncclCommGetAsyncError", "ncclCommGetAsyncError",
-                        "ncclCommGetAsyncError"});
+  CHECK(pop_calls() == Names{"ncclGetUniqueId", "cuCtxGetStreamPriorityRange",
+                             "cuStreamCreateWithPriority", "cuEventCreate", "cuEventCreate",
+                             "ncclCommInitRankConfig", "ncclCommGetAsyncError",
+                             "ncclCommGetAsyncError", "ncclCommGetAsyncError"});
 }
 
 TEST_CASE_METHOD(Fixture, "the exchange stream has the highest priority") {
@@ -108,37 +108,38 @@ TEST_CASE_METHOD(Fixture, "the exchange stream has the highest priority") {
 
 TEST_CASE_METHOD(Fixture, "gradients and sums leave in one group") {
   auto communicator = join();
-  take();
+  pop_calls();
   communicator->all_reduce(commands, gradients, 100, sums, 3);
-  CHECK(take() == Names{"ncclGroupStart", "ncclAllReduce", "ncclAllReduce", "ncclGroupEnd"});
+  CHECK(pop_calls() == Names{"ncclGroupStart", "ncclAllReduce", "ncclAllReduce", "ncclGroupEnd"});
   communicator->all_reduce(commands, gradients, 50, sums, 0);
-  CHECK(take() == Names{"ncclGroupStart", "ncclAllReduce", "ncclGroupEnd"});
+  CHECK(pop_calls() == Names{"ncclGroupStart", "ncclAllReduce", "ncclGroupEnd"});
   communicator->broadcast(commands, gradients, 4, 1);
   communicator->all_gather(commands, gradients, 4, gradients);
-  CHECK(take() == Names{"ncclGroupStart", "ncclBroadcast", "ncclGroupEnd", "ncclGroupStart",
-                        "ncclAllGather", "ncclGroupEnd"});
+  CHECK(pop_calls() == Names{"ncclGroupStart", "ncclBroadcast", "ncclGroupEnd", "ncclGroupStart",
+                             "ncclAllGather", "ncclGroupEnd"});
   communicator.reset();
-  CHECK(take() ==
+  CHECK(pop_calls() ==
         Names{"ncclCommDestroy", "cuEventDestroy_v2", "cuEventDestroy_v2", "cuStreamDestroy_v2"});
 }
 
 TEST_CASE_METHOD(Fixture, "gradients are reduced on a separate stream while backward continues") {
   auto communicator = join();
-  take();
+  pop_calls();
   communicator->post(commands, gradients + 50, 50);
-  CHECK(take() == Names{"cuEventRecord", "cuStreamWaitEvent", "ncclGroupStart", "ncclAllReduce",
-                        "ncclGroupEnd"});
+  CHECK(pop_calls() == Names{"cuEventRecord", "cuStreamWaitEvent", "ncclGroupStart",
+                             "ncclAllReduce", "ncclGroupEnd"});
   communicator->finish(commands, gradients, 50, sums, 3);
   // First the exchange stream waits for the commands' stream, then the other way round.
-  CHECK(take() == Names{"cuEventRecord", "cuStreamWaitEvent", "ncclGroupStart", "ncclAllReduce",
-                        "ncclAllReduce", "ncclGroupEnd", "cuEventRecord", "cuStreamWaitEvent"});
+  CHECK(pop_calls() == Names{"cuEventRecord", "cuStreamWaitEvent", "ncclGroupStart",
+                             "ncclAllReduce", "ncclAllReduce", "ncclGroupEnd", "cuEventRecord",
+                             "cuStreamWaitEvent"});
 }
 
 TEST_CASE_METHOD(Fixture, "the wait for an absent peer ends at the deadline") {
   states = {ncclInProgress};
-  const std::string said = refusal<CollectiveTimeout>([&] { join(20ms); });
-  CHECK(said.starts_with("nccl: joining did not finish within 20 ms"));
-  CHECK(said.find("a replica did not arrive") != std::string::npos);
+  const std::string message = refusal<CollectiveTimeout>([&] { join(20ms); });
+  CHECK(message.starts_with("nccl: joining did not finish within 20 ms"));
+  CHECK(message.find("a replica did not arrive") != std::string::npos);
   CHECK(recorder.count("ncclCommAbort") == 1);
   CHECK(recorder.count("ncclCommDestroy") == 0);
 }
@@ -160,8 +161,8 @@ TEST_CASE_METHOD(Fixture, "a wait for the GPU ends by a lost peer, an abort or t
     auto communicator = join();
     communicator->poll(1s);  // all is well
     states = {ncclRemoteError};
-    const std::string said = refusal<CollectiveError>([&] { communicator->poll(1s); });
-    CHECK(said ==
+    const std::string message = refusal<CollectiveError>([&] { communicator->poll(1s); });
+    CHECK(message ==
           "nccl: an exchange failed: remote process exited (rank 1 is gone); NCCL_DEBUG=WARN shows "
           "more");
     CHECK(recorder.count("ncclCommAbort") == 1);
@@ -188,9 +189,9 @@ TEST_CASE_METHOD(Fixture, "all communicators of a GPU are aborted together") {
   auto layers = join();
   auto gradients_of = join();
   states = {ncclRemoteError};
-  take();
+  pop_calls();
   CHECK(refusal<CollectiveError>([&] { layers->poll(1s); }) != "");
-  const Names calls = take();
+  const Names calls = pop_calls();
   CHECK(Names(calls.end() - 4, calls.end()) ==
         Names{"ncclGroupStart", "ncclCommAbort", "ncclCommAbort", "ncclGroupEnd"});
   CHECK(refusal<CollectiveAborted>([&] { gradients_of->poll(1s); }) != "");
@@ -199,10 +200,10 @@ TEST_CASE_METHOD(Fixture, "all communicators of a GPU are aborted together") {
 TEST_CASE_METHOD(Fixture, "an operation that cannot start throws the reason and ends its group") {
   auto communicator = join();
   recorder.fail("ncclAllReduce", ncclInvalidArgument);
-  take();
-  const std::string said = refusal<CollectiveError>(
+  pop_calls();
+  const std::string message = refusal<CollectiveError>(
       [&] { communicator->all_reduce(commands, gradients, 100, sums, 3); });
-  CHECK(said.starts_with("nccl: an all-reduce failed: "));
+  CHECK(message.starts_with("nccl: an all-reduce failed: "));
   CHECK(recorder.count("ncclGroupEnd") == 2);  // of the operation, and of the abort
   CHECK(recorder.count("ncclCommAbort") == 1);
 }
@@ -273,14 +274,14 @@ TEST_CASE_METHOD(InGraphs, "exchanges run immediately, and the work between them
   step();
   CHECK(recorder.count("cuStreamBeginCapture_v2") == 0);
   CHECK(recorder.count("ncclAllReduce") == 3);
-  take();
+  pop_calls();
   step();
   CHECK(recorder.count("cuStreamBeginCapture_v2") == 3);
   CHECK(recorder.count("ncclAllReduce") == 3);
   for (int i = 0; i < 3; ++i) {
-    take();
+    pop_calls();
     step();
-    CHECK(take() == of_graphs);
+    CHECK(pop_calls() == of_graphs);
   }
 }
 
@@ -301,7 +302,7 @@ TEST_CASE_METHOD(InGraphs, "a step that cannot be captured makes the same exchan
   for (const std::size_t n : {1u, 2u, 3u})
     recorder.fail("cuStreamEndCapture", CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, n);
   for (int i = 0; i < 3; ++i) {
-    take();
+    pop_calls();
     step();
     CHECK(recorder.count("ncclAllReduce") == 3);
     CHECK(recorder.count("cuGraphLaunch") == 0);
@@ -318,10 +319,10 @@ TEST_CASE_METHOD(Fixture, "a profile lists exchanges, which are not part of a gr
   int waits = 0;
   commands.measure(&times, [&] { return ++waits, CUDA_SUCCESS; });
   commands.begin_work({.pass = WorkPass::exchange, .part = "gradients"});
-  take();
+  pop_calls();
   communicator->post(commands, gradients, 40);
   // It ran on the exchange stream, which the second event waits for.
-  const Names calls = take();
+  const Names calls = pop_calls();
   const auto at = [&](const char* name) { return std::find(calls.begin(), calls.end(), name); };
   CHECK(std::count(calls.begin(), calls.end(), "cuEventRecordWithFlags") == 2);
   CHECK(std::count(at("ncclAllReduce"), calls.end(), "cuStreamWaitEvent") == 1);

@@ -37,17 +37,17 @@ namespace {
 /// The calls of communicators and memory that the fake NCCL recorded, by rank, and its answers.
 struct Fake {
   std::mutex mutex;
-  std::map<int, Names> said;  // calls by rank
+  std::map<int, Names> calls;  // by rank
   std::map<std::uintptr_t, int> rank_of_memory;
-  int refuses = -1;                  // this rank's registrations fail
-  int gives_none = -1;               // this rank's allocations fail
+  int cannot_register = -1;          // this rank's registrations fail
+  int cannot_allocate = -1;          // this rank's allocations fail
   std::atomic<bool> is_busy{false};  // the GPUs have not finished their work
   std::uintptr_t next = 1;
   thread_local static inline int rank = 0;
 
-  void say(int of, const std::string& what) {
+  void record(int of, const std::string& what) {
     const std::scoped_lock lock(mutex);
-    said[of].push_back(what);
+    calls[of].push_back(what);
   }
 };
 Fake* fake = nullptr;
@@ -61,32 +61,34 @@ Nccl fake_nccl() {
   table.ncclGetUniqueId = [](ncclUniqueId* id) { return *id = {}, ncclSuccess; };
   table.ncclCommInitRankConfig = [](ncclComm_t* c, int, ncclUniqueId, int rank, ncclConfig_t*) {
     *c = reinterpret_cast<ncclComm_t>(static_cast<std::uintptr_t>(rank) + 1);
-    fake->say(rank, "join");
+    fake->record(rank, "join");
     return ncclSuccess;
   };
   table.ncclCommGetAsyncError = [](ncclComm_t, ncclResult_t* state) {
     return *state = ncclSuccess;
   };
-  table.ncclCommAbort = [](ncclComm_t c) { return fake->say(rank_of(c), "abort"), ncclSuccess; };
-  table.ncclCommDestroy = [](ncclComm_t c) { return fake->say(rank_of(c), "end"), ncclSuccess; };
+  table.ncclCommAbort = [](ncclComm_t c) { return fake->record(rank_of(c), "abort"), ncclSuccess; };
+  table.ncclCommDestroy = [](ncclComm_t c) { return fake->record(rank_of(c), "end"), ncclSuccess; };
   table.ncclAllReduce = [](const void*, void*, std::size_t, ncclDataType_t, ncclRedOp_t,
-                           ncclComm_t c,
-                           cudaStream_t) { return fake->say(rank_of(c), "reduce"), ncclSuccess; };
+                           ncclComm_t c, cudaStream_t) {
+    return fake->record(rank_of(c), "reduce"), ncclSuccess;
+  };
   table.ncclMemAlloc = [](void** p, std::size_t) {
-    if (Fake::rank == fake->gives_none) return ncclUnhandledCudaError;
+    if (Fake::rank == fake->cannot_allocate) return ncclUnhandledCudaError;
     const std::scoped_lock lock(fake->mutex);
     *p = reinterpret_cast<void*>(fake->next++ << 21);
-    fake->said[Fake::rank].push_back("take");
+    fake->calls[Fake::rank].push_back("allocate");
     return ncclSuccess;
   };
-  table.ncclMemFree = [](void*) { return fake->say(Fake::rank, "give"), ncclSuccess; };
+  table.ncclMemFree = [](void*) { return fake->record(Fake::rank, "free"), ncclSuccess; };
   table.ncclCommRegister = [](ncclComm_t c, void* p, std::size_t, void** handle) {
-    if (rank_of(c) == fake->refuses) return ncclInvalidArgument;
+    if (rank_of(c) == fake->cannot_register) return ncclInvalidArgument;
     *handle = p;
-    return fake->say(rank_of(c), "register"), ncclSuccess;
+    return fake->record(rank_of(c), "register"), ncclSuccess;
   };
   table.ncclCommDeregister = [](ncclComm_t c, void* handle) {
-    return fake->say(rank_of(c), handle == nullptr ? "forget nothing" : "deregister"), ncclSuccess;
+    return fake->record(rank_of(c), handle == nullptr ? "deregister nothing" : "deregister"),
+           ncclSuccess;
   };
   LOCKSTEP_CUDA_NCCL(LOCKSTEP_RECORD)
   return table;
@@ -145,9 +147,9 @@ struct Replicas {
       Group::Member(group, r).attach(*replica.context);
       replica.exchange.install_allocator();
     });
-    take(buffers);
+    allocate(buffers);
   }
-  void take(std::size_t buffers) {
+  void allocate(std::size_t buffers) {
     each([&](Replica& replica, std::size_t) {
       for (std::size_t i = 0; i < buffers; ++i)
         replica.buffers.push_back(replica.context->allocate_exchanged(4000));
@@ -159,7 +161,7 @@ struct Replicas {
       replica.exchange.finish(nullptr, 10, nullptr, 0);
     });
   }
-  void give_buffers() {
+  void free_buffers() {
     each([](Replica& replica, std::size_t) {
       for (std::byte* const p : replica.buffers) replica.context->release(p, 0);
       replica.buffers.clear();
@@ -169,10 +171,10 @@ struct Replicas {
     each([&](Replica&, std::size_t r) { Group::Member(group, r).detach(); });
   }
   /// The calls of both ranks, which must be equal.
-  Names said() {
-    Names all = std::move(fakes.said[0]);
-    CHECK(all == fakes.said[1]);
-    fakes.said.clear();
+  Names pop_calls() {
+    Names all = std::move(fakes.calls[0]);
+    CHECK(all == fakes.calls[1]);
+    fakes.calls.clear();
     return all;
   }
 
@@ -200,15 +202,15 @@ Names joined(std::initializer_list<Names> lists) {
 
 TEST_CASE_METHOD(Replicas, "memory is registered once, before its first exchange") {
   begin(2);
-  CHECK(said() == Names{"join", "take", "take"});
+  CHECK(pop_calls() == Names{"join", "allocate", "allocate"});
   step();
-  CHECK(said() == joined({{"register", "register"}, ::step}));
+  CHECK(pop_calls() == joined({{"register", "register"}, ::step}));
   step();
-  CHECK(said() == ::step);
-  take(1);
+  CHECK(pop_calls() == ::step);
+  allocate(1);
   step();
-  CHECK(said() == joined({{"take", "register"}, ::step}));
-  give_buffers();
+  CHECK(pop_calls() == joined({{"allocate", "register"}, ::step}));
+  free_buffers();
   end();
   CHECK(log.lines.empty());
 }
@@ -217,8 +219,8 @@ TEST_CASE_METHOD(Replicas, "each rank calls NCCL immediately, whether it records
   graphs[1] = GENERATE(true, false);
   begin(1);
   for (int i = 0; i < 4; ++i) step();
-  CHECK(said() == joined({{"join", "take", "register"}, ::step, ::step, ::step, ::step}));
-  give_buffers();
+  CHECK(pop_calls() == joined({{"join", "allocate", "register"}, ::step, ::step, ::step, ::step}));
+  free_buffers();
   end();
 }
 
@@ -226,7 +228,7 @@ TEST_CASE_METHOD(Replicas,
                  "a replica that fails before its exchange stops the others before theirs") {
   begin(1);
   step();
-  said();
+  pop_calls();
   std::atomic<int> stopped = 0;
   each([&](Replica& replica, std::size_t r) {
     if (r == 1) return group.abort();
@@ -237,38 +239,38 @@ TEST_CASE_METHOD(Replicas,
     }
   });
   CHECK(stopped == 1);
-  CHECK(fakes.said[0].empty());  // no exchange that the update could follow
-  give_buffers();
+  CHECK(fakes.calls[0].empty());  // no exchange that the update could follow
+  free_buffers();
   end();
 }
 
 TEST_CASE_METHOD(Replicas, "registrations end before the buffer and before the communicator") {
   begin(2);
   step();
-  said();
+  pop_calls();
   SECTION("buffers first") {
-    give_buffers();
-    CHECK(said() == Names{"deregister", "give", "deregister", "give"});
+    free_buffers();
+    CHECK(pop_calls() == Names{"deregister", "free", "deregister", "free"});
     end();
-    CHECK(said() == Names{"end"});
+    CHECK(pop_calls() == Names{"end"});
   }
   SECTION("the communicator first") {
     end();
-    CHECK(said() == Names{"deregister", "deregister", "end"});
-    give_buffers();
-    CHECK(said() == Names{"give", "give"});
+    CHECK(pop_calls() == Names{"deregister", "deregister", "end"});
+    free_buffers();
+    CHECK(pop_calls() == Names{"free", "free"});
   }
   SECTION("after an abort, which ends them; the next communicator registers again") {
     group.abort();
     group.reset();
-    CHECK(said() == Names{"abort"});
+    CHECK(pop_calls() == Names{"abort"});
     step();
-    CHECK(said() == joined({{"join", "register", "register"}, ::step}));
+    CHECK(pop_calls() == joined({{"join", "register", "register"}, ::step}));
     group.abort();
-    give_buffers();
-    CHECK(said() == Names{"deregister", "give", "deregister", "give"});
+    free_buffers();
+    CHECK(pop_calls() == Names{"deregister", "free", "deregister", "free"});
     end();
-    CHECK(said() == Names{"abort"});
+    CHECK(pop_calls() == Names{"abort"});
   }
   SECTION("after an abort of the communicators alone") {
     fakes.is_busy = true;
@@ -283,57 +285,57 @@ TEST_CASE_METHOD(Replicas, "registrations end before the buffer and before the c
     });
     fakes.is_busy = false;
     CHECK(thrown == 2);
-    CHECK(said() == Names{"abort"});
-    give_buffers();
-    CHECK(said() == Names{"give", "give"});
+    CHECK(pop_calls() == Names{"abort"});
+    free_buffers();
+    CHECK(pop_calls() == Names{"free", "free"});
     end();
-    CHECK(said().empty());
+    CHECK(pop_calls().empty());
   }
 }
 
 TEST_CASE_METHOD(Replicas, "all ranks register or none") {
   SECTION("one rank cannot") {
-    fakes.refuses = 1;
+    fakes.cannot_register = 1;
     begin(2);
-    fakes.said.clear();
+    fakes.calls.clear();
     step();
-    CHECK(fakes.said[0] == joined({{"register", "register", "deregister", "deregister"}, ::step}));
-    CHECK(fakes.said[1] == ::step);
+    CHECK(fakes.calls[0] == joined({{"register", "register", "deregister", "deregister"}, ::step}));
+    CHECK(fakes.calls[1] == ::step);
     step();  // and does not try again
-    CHECK(fakes.said[1] == joined({::step, ::step}));
+    CHECK(fakes.calls[1] == joined({::step, ::step}));
     CHECK(log.lines ==
           Names{"nccl: gradient memory is not registered: ncclCommRegister failed: no can do; NCCL "
                 "copies gradients through its own buffers, which is slower"});
   }
   SECTION("one rank cannot allocate") {
-    fakes.gives_none = 1;
+    fakes.cannot_allocate = 1;
     begin(1);
     CHECK(recorder.count("cuMemAlloc_v2") == 1);
-    fakes.said.clear();
+    fakes.calls.clear();
     step();
-    CHECK(fakes.said[0] == joined({{"register", "deregister"}, ::step}));
-    CHECK(fakes.said[1] == ::step);
+    CHECK(fakes.calls[0] == joined({{"register", "deregister"}, ::step}));
+    CHECK(fakes.calls[1] == ::step);
     CHECK(log.lines.size() == 1);
-    give_buffers();
+    free_buffers();
     CHECK(recorder.count("cuMemFree_v2") == 1);
   }
   SECTION("an older NCCL has no such functions") {
     table.ncclCommRegister = nullptr;
     begin(2);
     step();
-    CHECK(said() == joined({{"join"}, ::step}));
+    CHECK(pop_calls() == joined({{"join"}, ::step}));
     CHECK(recorder.count("cuMemAlloc_v2") == 4);
     CHECK(log.lines.size() == 1);
     CHECK(log.lines.at(0).find("NCCL is older than 2.19") != std::string::npos);
-    give_buffers();
+    free_buffers();
   }
   end();
 }
 
 TEST_CASE_METHOD(Replicas, "a single member does not use NCCL unless it is preferred") {
-  for (const bool wished : {false, true}) {
+  for (const bool nccl_preferred : {false, true}) {
     Group alone(ThreadGroup::Options{.size = 1});
-    if (wished) alone.prefer(CudaTransport::nccl);
+    if (nccl_preferred) alone.prefer(CudaTransport::nccl);
     Replica replica(alone, 0);
     replica.context.emplace(Cuda{}.open(1, 0));
     const auto scope = replica.context->scope();
@@ -341,36 +343,36 @@ TEST_CASE_METHOD(Replicas, "a single member does not use NCCL unless it is prefe
     replica.exchange.install_allocator();
     std::byte* const p = replica.context->allocate_exchanged(400);
     replica.exchange.finish(reinterpret_cast<float*>(p), 100, nullptr, 0);
-    CHECK(std::exchange(fakes.said[0], {}) ==
-          (wished ? Names{"join", "take", "register", "reduce"} : Names{}));
+    CHECK(std::exchange(fakes.calls[0], {}) ==
+          (nccl_preferred ? Names{"join", "allocate", "register", "reduce"} : Names{}));
     replica.context->release(p, 400);
     Group::Member(alone, 0).detach();
-    fakes.said.clear();
+    fakes.calls.clear();
   }
 }
 
 TEST_CASE_METHOD(Replicas, "a model's replicas hold gradients and sums in NCCL memory") {
   const auto count = [&](const std::string& what) {
     std::ptrdiff_t all = 0;
-    for (const auto& [rank, calls] : fakes.said)
+    for (const auto& [rank, calls] : fakes.calls)
       all += std::count(calls.begin(), calls.end(), what);
     return all;
   };
   {
     Model model{Net{}, Mirrored<Cuda>{}, MeanSquaredError{}, SGD{}};
     CHECK(count("join") == 2);
-    CHECK(count("take") == 4);
-    CHECK(count("give") == 0);
+    CHECK(count("allocate") == 4);
+    CHECK(count("free") == 0);
   }
-  CHECK(count("give") == 4);
+  CHECK(count("free") == 4);
   CHECK(count("end") == 2);
 }
 
 TEST_CASE_METHOD(Replicas, "without the NCCL transport the driver allocates the memory") {
   group.prefer(CudaTransport::host);
   begin(2);
-  CHECK(said().empty());
+  CHECK(pop_calls().empty());
   CHECK(recorder.count("cuMemAlloc_v2") == 4);
-  give_buffers();
+  free_buffers();
   end();
 }

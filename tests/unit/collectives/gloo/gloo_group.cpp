@@ -127,7 +127,7 @@ class WiredStore : public gloo_test::MemoryStore {
   FaultyWire& wire_;
 };
 
-/// What the members of a group throw when the network flips a bit of a run of `value`s.
+/// The exceptions of a group whose network flips a bit of a run of `value`s.
 std::vector<std::exception_ptr> over_a_faulty_wire(
     std::size_t size, float value, const std::function<void(GlooGroup&, std::size_t)>& exchange) {
   gloo_test::MemoryStore store;

@@ -78,8 +78,8 @@ struct Plan {
   std::chrono::milliseconds timeout = 60s;
   std::size_t numbers = 100'000;
   std::chrono::milliseconds silence = 2s;
-  /// What a process does in addition to its operations.
-  std::function<void(GlooGroup&)> beside = [](GlooGroup&) {};
+  /// Runs in a second thread, concurrently with the operations.
+  std::function<void(GlooGroup&)> second_thread = [](GlooGroup&) {};
 };
 
 /// Processes that exchange in an endless loop.
@@ -156,14 +156,14 @@ class Processes {
     for (const int number : {SIGPIPE, SIGTERM, SIGSEGV, SIGABRT, SIGINT}) ::signal(number, SIG_DFL);
     alarm(60);
     Report& mine = reports_[rank];
-    const auto tell = [&](Kind kind, std::string_view what) {
+    const auto report_end = [&](Kind kind, std::string_view what) {
       mine.at = Clock::now();
       what.copy(mine.text, sizeof mine.text - 1);
       mine.kind = kind;
     };
     {
       std::optional<GlooGroup> group;  // used by both threads
-      std::thread beside;
+      std::thread second;
       try {
         FolderStore store(folder_);
         group.emplace(form_gloo_mesh({.rank = rank,
@@ -175,7 +175,7 @@ class Processes {
                       GlooGroup::Options{.timeout = plan_.timeout});
         std::vector<float> x(plan_.numbers, 1.0f);
         group->all_reduce(x.data(), x.size());
-        beside = std::thread([&] { plan_.beside(*group); });
+        second = std::thread([&] { plan_.second_thread(*group); });
         mine.is_ready = true;
         while (true) {
           std::fill(x.begin(), x.end(), 1.0f);
@@ -185,15 +185,15 @@ class Processes {
           ++mine.rounds;
         }
       } catch (const lockstep::CollectiveTimeout& e) {
-        tell(Kind::timed_out, e.what());
+        report_end(Kind::timed_out, e.what());
       } catch (const lockstep::CollectiveAborted& e) {
-        tell(Kind::aborted, e.what());
+        report_end(Kind::aborted, e.what());
       } catch (const lockstep::CollectiveError& e) {
-        tell(Kind::lost, e.what());
+        report_end(Kind::lost, e.what());
       } catch (const std::exception& e) {
-        tell(Kind::other, e.what());
+        report_end(Kind::other, e.what());
       }
-      if (beside.joinable()) beside.join();
+      if (second.joinable()) second.join();
     }
     _exit(0);
   }
@@ -204,7 +204,7 @@ class Processes {
   std::vector<pid_t> children_;
 };
 
-bool says(const Report& report, std::string_view words) {
+bool contains(const Report& report, std::string_view words) {
   return std::string_view(report.text).find(words) != std::string_view::npos;
 }
 
@@ -227,7 +227,7 @@ TEST_CASE("when a process is killed, all others detect it within a second") {
           CHECK((report.kind == Kind::lost || report.kind == Kind::aborted));
           CHECK(report.at - killed < 1s);
           CHECK(processes.left_well(r));
-          if (report.kind == Kind::lost && says(report, "to replica " + std::to_string(victim)))
+          if (report.kind == Kind::lost && contains(report, "to replica " + std::to_string(victim)))
             ++named;
         }
         CHECK(named >= 1);
@@ -247,7 +247,7 @@ TEST_CASE("waits for a frozen process end at their deadline and name it") {
     CHECK(report.at - stopped >= 450ms);  // its last message may have been sent before the signal
     CHECK(report.at - stopped < 2s);
     CHECK((report.kind == Kind::timed_out || report.kind == Kind::aborted));
-    if (report.kind == Kind::timed_out) named += says(report, "for replica 1");
+    if (report.kind == Kind::timed_out) named += contains(report, "for replica 1");
     CHECK(processes.left_well(r));
   }
   CHECK(named >= 1);
@@ -289,7 +289,7 @@ TEST_CASE("time in which all processes were suspended does not count towards the
 TEST_CASE("an abort from another thread ends a wait for a frozen process immediately") {
   Plan plan;
   plan.size = 2;
-  plan.beside = [](GlooGroup& group) {
+  plan.second_thread = [](GlooGroup& group) {
     std::this_thread::sleep_for(700ms);
     if (group.rank() == 0) group.abort();
   };
@@ -306,7 +306,7 @@ TEST_CASE("an abort from another thread ends a wait for a frozen process immedia
 
 TEST_CASE("an abort in one process ends the operations of all") {
   Plan plan;
-  plan.beside = [](GlooGroup& group) {
+  plan.second_thread = [](GlooGroup& group) {
     std::this_thread::sleep_for(100ms);
     if (group.rank() == 1) group.abort();
   };
@@ -322,7 +322,7 @@ TEST_CASE("an abort in one process ends the operations of all") {
 TEST_CASE("a process that exits normally counts as lost") {
   Plan plan;
   plan.size = 2;
-  plan.beside = [](GlooGroup& group) {
+  plan.second_thread = [](GlooGroup& group) {
     std::this_thread::sleep_for(100ms);
     if (group.rank() == 1) _exit(7);
   };
@@ -330,6 +330,6 @@ TEST_CASE("a process that exits normally counts as lost") {
   REQUIRE(processes.has_ended(0, 5s));
   INFO(processes.report(0).text);
   CHECK(processes.report(0).kind == Kind::lost);
-  CHECK(says(processes.report(0), "replica 1"));
+  CHECK(contains(processes.report(0), "replica 1"));
   CHECK(processes.left_well(0));
 }

@@ -63,7 +63,7 @@ std::vector<std::exception_ptr> in_threads(std::size_t size, const F& f) {
   return errors;
 }
 
-/// The members of one mesh, each as in a process of its own.
+/// The members of one mesh, each as in a separate process.
 class Meshes {
  public:
   explicit Meshes(std::size_t size) : meshes(size) {

@@ -140,7 +140,7 @@ struct Job {
     errors = gloo_test::in_threads(groups.size(), f);
   }
   template <class E>
-  std::string said(std::size_t rank) {
+  std::string message_of(std::size_t rank) {
     return rendezvous_test::sentence<E>([&] {
       if (errors[rank]) std::rethrow_exception(errors[rank]);
     });
@@ -233,10 +233,10 @@ TEST_CASE("when rank 0 is lost before it shares, all others name it immediately"
   });
   CHECK(Clock::now() - began < 3s);
   for (const std::size_t r : {1u, 2u}) {
-    const std::string said = job.said<PeerLost>(r);
-    CAPTURE(said);
-    CHECK(said.find("rank 0") != std::string::npos);
-    CHECK(said.find("closed its connection") != std::string::npos);
+    const std::string message = job.message_of<PeerLost>(r);
+    CAPTURE(message);
+    CHECK(message.find("rank 0") != std::string::npos);
+    CHECK(message.find("closed its connection") != std::string::npos);
     CHECK(own[r] == std::string(128, 'x'));
   }
 }
@@ -251,7 +251,7 @@ TEST_CASE("a rank that does not take part in sharing a secret is named after the
     bool is_named = false;
     for (const std::size_t r : {0u, 1u}) {
       REQUIRE(job.errors[r]);
-      CHECK(job.said<CollectiveError>(r) != "no error");
+      CHECK(job.message_of<CollectiveError>(r) != "no error");
       try {
         std::rethrow_exception(job.errors[r]);
       } catch (const CollectiveTimeout& e) {
@@ -269,7 +269,7 @@ TEST_CASE("a rank that does not take part in sharing a secret is named after the
         job.groups[r]->share_secret(reinterpret_cast<std::byte*>(own[r].data()), 0);
     });
     for (const std::size_t r : {1u, 2u}) {
-      CHECK(job.said<CollectiveTimeout>(r).starts_with(
+      CHECK(job.message_of<CollectiveTimeout>(r).starts_with(
           "share_secret: rank 0 did not share its secret: get "));
       try {
         std::rethrow_exception(job.errors[r]);
@@ -290,13 +290,13 @@ TEST_CASE("ranks that call another operation, or expect another size, are refuse
       else
         job.groups[1]->broadcast(own[1].data(), 128, 0);
     });
-    for (const std::size_t r : {0u, 1u}) CHECK(job.said<UsageError>(r) != "no error");
+    for (const std::size_t r : {0u, 1u}) CHECK(job.message_of<UsageError>(r) != "no error");
   }
   SECTION("another size") {
     job.in_each([&](std::size_t r) {
       job.groups[r]->share_secret(reinterpret_cast<std::byte*>(own[r].data()), r == 0 ? 128 : 64);
     });
-    CHECK(job.said<UsageError>(1) ==
+    CHECK(job.message_of<UsageError>(1) ==
           "share_secret: rank 0 shares 128 bytes, rank 1 expects 64; all ranks must make the same "
           "calls in the same order");
   }

@@ -65,7 +65,7 @@ TEST_CASE("workers that see the same GPUs share them") {
        {1, 1, 1, 1},
        {0, 0, 1, 1}},
       {"in another order", {{"a,b", 0}, {"b,a", 0}}, {1, 1}, {0, 1}},
-      {"said", {{"a,b,c,d", 1}, {"a,b,c,d", 3}}, {1, 3}, {0, 1}},
+      {"specified", {{"a,b,c,d", 1}, {"a,b,c,d", 3}}, {1, 3}, {0, 1}},
       {"no devices", {{"-", 2}, {"-", 1}}, {2, 1}, {0, 0}}};
   for (const Row& row : rows) {
     CAPTURE(row.what);
