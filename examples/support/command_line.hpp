@@ -220,7 +220,7 @@ inline Options parse(const Program& program, int argc, char** argv) {
         ->check(CLI::IsMember({"sgd", "momentum", "adam"}))
         ->capture_default_str();
     add_whole<std::size_t>(app, "--show", o.show,
-                           "after training, print the test accuracy and so many test images with "
+                           "after training, print the test accuracy and this many test images with "
                            "their predictions; implies --validate",
                            1, 100);
   }

@@ -51,12 +51,13 @@ inline void check_images(const Options& o, const std::string& part,
                               "{} has no images; pass --data a folder with some", file);
 }
 
+/// The pipeline of the test images.
 inline auto test_batches(const lockstep::datasets::Images& images, std::size_t batch) {
   return images | lockstep::rescale(1.0 / 255) | lockstep::batch(batch);
 }
 
-/// Prints the test accuracy, and the first --show test images with their predictions. Each worker
-/// calls it, since the job predicts together; the chief prints.
+/// Prints the test accuracy, and the first --show test images with their predictions. All workers
+/// must call it, since predict is collective; only the chief prints.
 template <class Model>
 void show_predictions(Model& model, const Options& o, const lockstep::datasets::Images& test,
                       double accuracy) {

@@ -13,10 +13,11 @@ namespace support {
 
 namespace {
 
-constexpr std::size_t side = 28, in_row = 5, ink = 96;  // gray values from here on are drawn
+constexpr std::size_t side = 28, in_row = 5;  // pixels per side, digits per row
+constexpr std::size_t ink = 96;               // smallest gray value drawn as a dot
 
-/// A Braille character has eight dots, numbered down the left column (1, 2, 3, 7) and the right one
-/// (4, 5, 6, 8); dot d is bit d - 1 above U+2800.
+/// Appends the Braille character of the 2 x 4 pixels at (y, x). Its eight dots are numbered down the
+/// left column (1, 2, 3, 7) and the right one (4, 5, 6, 8); dot d is bit d - 1 above U+2800.
 void draw_character(std::string& text, std::span<const std::uint8_t> pixels, std::size_t y,
                     std::size_t x) {
   constexpr unsigned bits[4][2] = {{0x01, 0x08}, {0x02, 0x10}, {0x04, 0x20}, {0x40, 0x80}};
@@ -29,6 +30,7 @@ void draw_character(std::string& text, std::span<const std::uint8_t> pixels, std
   text += static_cast<char>(0x80 | (dots & 0x3F));
 }
 
+/// "3", or "3, not 5" for a wrong prediction.
 std::string caption(const ShownDigit& digit) {
   const auto best = std::max_element(digit.logits.begin(), digit.logits.end());
   const auto predicted = best - digit.logits.begin();

@@ -1,5 +1,5 @@
 /// \file
-/// What a model of digits predicts, printed with pictures of the digits.
+/// Prints the predictions of a digit model, with pictures of the digits.
 #pragma once
 
 #include <cstdint>
@@ -18,11 +18,11 @@ struct ShownDigit {
   std::int32_t label;
 };
 
-/// The digits in rows of five, in Braille characters of 2 x 4 pixels each; below each its
-/// prediction, and its label where they differ.
+/// The digits in rows of five, drawn in Braille characters of 2 x 4 pixels. Below each digit stands
+/// its prediction, and its label if they differ.
 std::string picture(std::span<const ShownDigit> digits);
 
-/// Prints the accuracy and the picture on stdout, unless that belongs to --progress json or none.
+/// Prints the accuracy and the pictures to stdout, except under --progress json and none.
 void print_predictions(const Options& options, double accuracy, std::span<const ShownDigit> digits);
 
 }  // namespace support

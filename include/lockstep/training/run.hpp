@@ -64,8 +64,8 @@ struct Run final : TrainingControl {
   bool stops_without_peers() const { return token.stop_requested() && place.is_alone; }
   /// The requests to act on after hooks have run. `agreed` must be read right after the exchange,
   /// before the hooks, since a hook may evaluate and thereby exchange again. A process without
-  /// peers acts on its requests after the hooks. If a signal stopped another process, this process'
-  /// SignalStop reports the signal too.
+  /// peers acts on its requests after the hooks. If a signal stopped another process, passes the
+  /// signal to this process' SignalStop.
   LOCKSTEP_DECL RunRequests effective(const RunRequests& agreed) const;
 
   LOCKSTEP_DECL void stop_training() override;

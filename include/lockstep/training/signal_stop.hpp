@@ -39,10 +39,12 @@ class SignalStack {
   std::thread::id thread_;
 };
 
-/// The signal that the process' SignalStop has; 0 if there is none.
+/// The signal that the process' SignalStop has received or adopted; 0 if none, or without a
+/// SignalStop.
 LOCKSTEP_COLD_DECL int received_signal();
-/// A signal stopped another process of the job: the SignalStop of this one reports it and requests
-/// a stop, unless it has a signal already. A signal that this process receives later is its first.
+/// Makes this process' SignalStop report a signal that stopped another process of the job, and
+/// request a stop, unless it already has a signal. A signal that this process receives later still
+/// counts as its first.
 LOCKSTEP_COLD_DECL void adopt_signal(int signal);
 }  // namespace detail
 
@@ -70,8 +72,8 @@ class SignalStop {
   SignalStop& operator=(const SignalStop&) = delete;
 
   std::stop_token token() const { return source_.get_token(); }
-  /// The first signal received, by this process or by another of its job whose stop ended `fit`,
-  /// `evaluate` or `predict`; 0 if none.
+  /// The first signal received by this process, or by another process of the job whose signal ended
+  /// `fit`, `evaluate` or `predict`; 0 if none.
   LOCKSTEP_COLD_DECL int signal() const;
 
  private:

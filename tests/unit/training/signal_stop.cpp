@@ -60,7 +60,7 @@ TEST_CASE("the first signal requests a stop and is remembered") {
 }
 
 TEST_CASE("a signal of another process of the job is reported, and does not count as the first") {
-  ls::detail::adopt_signal(SIGTERM);  // nothing listens
+  ls::detail::adopt_signal(SIGTERM);  // ignored without a SignalStop
   CHECK(ls::detail::received_signal() == 0);
   {
     ls::SignalStop stop;
@@ -68,9 +68,9 @@ TEST_CASE("a signal of another process of the job is reported, and does not coun
     CHECK(stop.signal() == SIGTERM);
     CHECK(ls::detail::received_signal() == SIGTERM);
     CHECK(stops(stop.token()));
-    ::raise(SIGINT);  // a launcher passes Ctrl-C on to all processes: it does not end this one
+    ::raise(SIGINT);  // a launcher forwards Ctrl-C to all processes: still the first signal here
     CHECK(stop.signal() == SIGINT);
-    ls::detail::adopt_signal(SIGTERM);  // this process has a signal of its own
+    ls::detail::adopt_signal(SIGTERM);  // ignored: this process has received a signal
     CHECK(stop.signal() == SIGINT);
   }
   CHECK(ls::detail::received_signal() == 0);

@@ -33,8 +33,8 @@ struct RunRequests {
   bool end_training = false;  ///< from a callback; this epoch is the last one
   /// From a callback; applies from this step's update on.
   std::optional<double> learning_rate{};
-  /// SIGINT or SIGTERM if that is why the stop token was set; 0: another reason. Every process ends
-  /// with the exit code of the signal, not only the one that received it.
+  /// SIGINT or SIGTERM if a signal set the stop token, else 0. Exchanged so that every process ends
+  /// with the signal's exit code, not only the one that received the signal.
   int signal = 0;
 };
 

@@ -65,8 +65,8 @@ struct ReplicaPlace {
 ///
 /// The exchange sums one buffer of doubles, sums_:
 ///
-///     | slice 0 | ... | slice n-1 | stop, end | rate of each slice | state | penalty | nonfinite |
-///     0                           requests_at_                     state_at_  `---- local ----'
+///     | slice 0 | ... | slice n-1 | flags | rate of each slice | state | penalty | nonfinite |
+///     0                           requests_at_                 state_at_  `---- local ----'
 ///
 /// A slice's part is zero in all replicas except the one that computed the slice, so the order in
 /// which a collective adds cannot change any sum.
@@ -76,7 +76,7 @@ class DeviceReplica {
   using T = typename D::real;
   using Context = typename D::Context;
   using Batch = LoadedBatch<T, Target>;
-  static constexpr std::size_t flags = 4;  ///< see `flags_of`
+  static constexpr std::size_t flags = 4;  ///< of RunRequests; see flags_of
   /// The loss, summed over examples, then each metric's state.
   using Sums = std::vector<double>;
 
@@ -162,7 +162,7 @@ class DeviceReplica {
     begin_work(*context_,
                {.pass = trains_ ? pass : WorkPass::evaluation, .part = part, .step = step_});
   }
-  /// The requests that the processes sum.
+  /// The requests as numbers that can be summed over processes; above 0 means requested.
   static std::array<double, flags> flags_of(const RunRequests& requests) {
     const auto flag = [](bool is_set) { return is_set ? 1.0 : 0.0; };
     return {flag(requests.stop_now), flag(requests.end_training), flag(requests.signal == SIGINT),
