@@ -145,9 +145,10 @@ TEST_CASE("an old driver is refused for its version, not for the functions it la
   REQUIRE(std::system(
               ("g++ -shared -fPIC -o " + lib + "/libcuda.so.1 " + lib + "/old.cpp").c_str()) == 0);
   setenv("CUDA_HOME", folder, 1);
-  CHECK(refusal<DeviceError>([] { Driver::load(); }) ==
-        "cuda: the driver supports CUDA 12.4, this program needs 13.0; update NVIDIA's driver to "
-        "580 or later");
+  CHECK(
+      refusal<DeviceError>([] { Driver::load(); }) ==
+      "cuda: the driver supports CUDA 12.4 and this program needs 13.0; update NVIDIA's driver to "
+      "580 or later");
   unsetenv("CUDA_HOME");
   std::filesystem::remove_all(folder);
 }
@@ -162,7 +163,7 @@ TEST_CASE("without a driver or library the error names the missing file") {
   const Library libc("libc.so.6", "");
   void (*function)() = nullptr;
   CHECK(refusal<DeviceError>([&] { libc.find(function, "cuTeleport"); }) ==
-        "cuda: libc.so.6 has no function cuTeleport; it is older than this program needs, update "
+        "cuda: libc.so.6 has no function cuTeleport; it is too old for this program, so update "
         "it");
 }
 

@@ -7,7 +7,7 @@ namespace lockstep::detail::cuda {
 CublasLt CublasLt::load() {
   const Library library(
       "libcublasLt.so.13",
-      "install the CUDA toolkit 13 (its part cuBLAS), or set CUDA_HOME to where it is");
+      "install cuBLAS from the CUDA toolkit 13, or set CUDA_HOME to the toolkit's folder");
   CublasLt table;
   LOCKSTEP_CUDA_CUBLASLT(LOCKSTEP_CUDA_FIND)
   return table;

@@ -6,7 +6,7 @@ namespace lockstep::detail::cuda {
 
 Cudnn Cudnn::load() {
   const Library library("libcudnn.so.9",
-                        "install cuDNN 9 for CUDA 13, or set CUDA_HOME to where it is");
+                        "install cuDNN 9 for CUDA 13, or set CUDA_HOME to its folder");
   Cudnn table;
   LOCKSTEP_CUDA_CUDNN(LOCKSTEP_CUDA_FIND)
   return table;

@@ -8,7 +8,7 @@ namespace lockstep::detail::cuda {
 inline void check_version(int version) {
   if (version < min_driver)
     throw DeviceError(
-        "cuda: the driver supports CUDA {}.{}, this program needs 13.0; update NVIDIA's driver to "
+        "cuda: the driver supports CUDA {}.{} and this program needs 13.0; update NVIDIA's driver to "
         "580 or later",
         version / 1000, version % 1000 / 10);
 }

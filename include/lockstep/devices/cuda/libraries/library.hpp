@@ -27,9 +27,8 @@ class Library {
   void find(F& function, const char* name) const {
     void* const symbol = dlsym(handle_, name);
     if (symbol == nullptr)
-      throw DeviceError(
-          "cuda: {} has no function {}; it is older than this program needs, update it", file_,
-          name);
+      throw DeviceError("cuda: {} has no function {}; it is too old for this program, so update it",
+                        file_, name);
     function = reinterpret_cast<F>(symbol);
   }
   /// Sets the function to null if the library is too old to export it; the caller has a fallback.

@@ -7,7 +7,7 @@ namespace lockstep::detail::cuda {
 Nvrtc Nvrtc::load() {
   const Library library(
       "libnvrtc.so.13",
-      "install the CUDA toolkit 13 (its part NVRTC), or set CUDA_HOME to where it is");
+      "install NVRTC from the CUDA toolkit 13, or set CUDA_HOME to the toolkit's folder");
   Nvrtc table;
   LOCKSTEP_CUDA_NVRTC(LOCKSTEP_CUDA_FIND)
   return table;
