@@ -1,9 +1,8 @@
 /// \file
 /// Rank 0's role in the rendezvous: admits the members, keeps the store, monitors every rank, and
-/// decides which rank is lost.
-/// Invariants: each rank has at most one member; the first loss is broadcast to all members, the
-/// lost one included, so that every process names the same rank; a member that has left in an
-/// orderly way is not lost.
+/// decides which rank is lost. Invariants: each rank has at most one member; the first loss is
+/// broadcast to all members, the lost one included, so that every process names the same rank; a
+/// member that has left in an orderly way is not lost.
 #pragma once
 
 #include <asio/io_context.hpp>

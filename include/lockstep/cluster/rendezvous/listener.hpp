@@ -31,7 +31,8 @@ namespace lockstep::detail {
 ///     pending_ --first byte 0x16--> TLS handshake with the job's key --+
 ///       |      --"LKS1"-----------> plain TCP, if there is no secret --+--> Hello --> admit()
 ///       |      --anything else----> closed, logged
-///       |--timeout, or evicted by a newer connection--> closed, logged
+///       |--timeout--> closed, logged
+///       |--evicted by a newer connection--> closed
 class Listener {
  public:
   /// Receives a connection and its Hello, which is unchecked beyond its format.
@@ -50,7 +51,7 @@ class Listener {
 
   /// Listens at `endpoint`. `backlog` is the number of connections that may arrive at once.
   LOCKSTEP_COLD_DECL asio::error_code listen(const tcp::endpoint& endpoint, int backlog);
-  /// True if at least one address is listened on.
+  /// True if `listen` has succeeded at least once.
   bool listening() const { return !acceptors_.empty(); }
   /// True if one of the addresses is IPv4.
   LOCKSTEP_COLD_DECL bool listens_by_ipv4() const;

@@ -71,7 +71,7 @@ struct Refuse {
 struct RetryLater {
   static constexpr FrameType type = FrameType::retry_later;
   enum class AddressFamily : std::uint8_t { any, ipv4, ipv6 };
-  std::string reason{};                       ///< for people
+  std::string reason{};                       ///< for messages
   AddressFamily family = AddressFamily::any;  ///< of the job; any: unchanged
   void write(FrameWriter& to) const { to.bytes(reason).number(static_cast<std::uint8_t>(family)); }
   LOCKSTEP_COLD_DECL void read(FrameReader& from);
@@ -80,9 +80,9 @@ struct RetryLater {
 /// The ranks that have not joined; sent with every heartbeat during the join.
 struct MissingRanks {
   static constexpr FrameType type = FrameType::missing;
-  std::uint32_t count = 0;  ///< how many are missing
+  std::uint32_t count = 0;  ///< the number of missing ranks
   std::uint32_t first = 0;  ///< the first of them
-  std::string names{};      ///< of all, for people
+  std::string names{};      ///< of all, for messages
   void write(FrameWriter& to) const { to.number(count).number(first).bytes(names); }
   LOCKSTEP_COLD_DECL void read(FrameReader& from);
 };
@@ -98,6 +98,7 @@ struct Peers {
 
 /// Random, one per run of a job.
 using RunId = std::array<std::uint8_t, 16>;
+/// Random, known to the ranks of this run only.
 using MeshKey = std::array<std::uint8_t, 32>;
 
 /// All ranks have joined: the receiver's rank and the secrets of this run.
@@ -111,7 +112,7 @@ struct Start {
   LOCKSTEP_COLD_DECL void read(FrameReader& from);
 };
 
-/// Sent every 0.25 s in both directions. Shows that the sender is alive, and how far it is.
+/// Sent every 0.25 s in both directions. Proves that the sender is alive and reports its progress.
 struct Heartbeat {
   static constexpr FrameType type = FrameType::heartbeat;
   WorkerProgress progress{};

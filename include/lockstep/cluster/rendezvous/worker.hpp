@@ -81,7 +81,7 @@ class Worker final : public Role {
   LOCKSTEP_COLD_DECL void refuse_address_family(const LookupResult& found);
   /// Opens a socket and connects.
   LOCKSTEP_COLD_DECL void connect(const tcp::endpoint& endpoint);
-  /// The TCP connection stands: sends the greeting, or starts the TLS handshake.
+  /// The TCP connection is established: sends the greeting, or starts the TLS handshake.
   LOCKSTEP_COLD_DECL void connected_to_chief();
   /// Ends the join if the chief has another secret. Retries if the peer is not a chief at all.
   LOCKSTEP_COLD_DECL void handshake_failed(const asio::error_code& error);
@@ -100,7 +100,7 @@ class Worker final : public Role {
   /// Checks the join deadline, and logs the missing ranks from time to time.
   LOCKSTEP_COLD_DECL void check_join(Clock::time_point now);
 
-  /// Ends the join with Error: the fault is this machine's, so no rank is named.
+  /// Ends the join with Error: the cause is local, so no rank is named.
   LOCKSTEP_COLD_DECL void fail_locally(const std::string& sentence);
   /// A rank's address from the cluster description; empty if unknown.
   LOCKSTEP_COLD_DECL std::string address_of(std::size_t rank) const;

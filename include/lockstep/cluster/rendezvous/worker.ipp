@@ -156,7 +156,7 @@ void Worker::connected_to_chief() {
 void Worker::handshake_failed(const asio::error_code& error) {
   const bool is_tls = error.category() == asio::error::get_ssl_category();
   const int fault = is_tls ? ERR_GET_REASON(static_cast<unsigned long>(error.value())) : 0;
-  // Only a server that holds a secret for this job, as a chief does, checks the proof of ours.
+  // Only a chief derives a key for this job and therefore checks the PSK binder.
   if (fault == SSL_R_SSLV3_ALERT_ILLEGAL_PARAMETER || fault == SSL_R_TLSV1_ALERT_DECRYPT_ERROR)
     return refuse_join(
         fmt::format("the chief at {} and this process do not have the same secret ({}); set "

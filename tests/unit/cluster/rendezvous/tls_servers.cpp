@@ -1,5 +1,5 @@
 /// \file
-/// Servers of other programs that speak TLS at the chief's address.
+/// TLS servers of other programs at the chief's address.
 #include <openssl/evp.h>
 #include <openssl/ssl.h>
 #include <openssl/x509.h>
@@ -25,7 +25,7 @@ lockstep::Secret secret(char c = 's') {
   return lockstep::Secret("0123456789abcdef" + std::string(16, c));
 }
 
-/// A web server's TLS: a certificate that it has signed itself. It closes each connection after the
+/// A TLS server with a self-signed certificate, like a web server. Closes each connection after the
 /// handshake, whether that succeeded or not.
 class TlsServer {
  public:
@@ -54,28 +54,28 @@ class TlsServer {
     thread_.join();
     ::close(socket_);
   }
-  int guests() const { return guests_; }
+  int connections() const { return connections_; }
 
  private:
   void serve() {
-    for (int guest; (guest = ::accept(socket_, nullptr, nullptr)) >= 0; ++guests_) {
+    for (int client; (client = ::accept(socket_, nullptr, nullptr)) >= 0; ++connections_) {
       const timeval limit{1, 0};
-      ::setsockopt(guest, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
+      ::setsockopt(client, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
       const std::unique_ptr<SSL, decltype(&SSL_free)> tls(SSL_new(context_.get()), &SSL_free);
-      SSL_set_fd(tls.get(), guest);
+      SSL_set_fd(tls.get(), client);
       SSL_accept(tls.get());
-      ::shutdown(guest, SHUT_WR);
+      ::shutdown(client, SHUT_WR);
       char rest[256];
-      while (::recv(guest, rest, sizeof rest, 0) > 0) {
+      while (::recv(client, rest, sizeof rest, 0) > 0) {
       }
-      ::close(guest);
+      ::close(client);
     }
   }
 
   std::unique_ptr<SSL_CTX, decltype(&SSL_CTX_free)> context_{SSL_CTX_new(TLS_server_method()),
                                                              &SSL_CTX_free};
   int socket_ = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  std::atomic<int> guests_{0};
+  std::atomic<int> connections_{0};
   std::thread thread_;
 };
 
@@ -86,7 +86,7 @@ int refuse_name(SSL*, int* alert, void*) {
 
 }  // namespace
 
-TEST_CASE("a server of another program that speaks TLS does not end a worker that joins") {
+TEST_CASE("a TLS server of another program does not end a joining worker") {
   struct Row {
     const char* name;
     std::function<void(SSL_CTX*)> change;
@@ -100,7 +100,7 @@ TEST_CASE("a server of another program that speaks TLS does not end a worker tha
        [](SSL_CTX* c) {
          SSL_CTX_set_verify(c, SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT, nullptr);
        }},
-      {"a host name of its own",
+      {"its own host name",
        [](SSL_CTX* c) { SSL_CTX_set_tlsext_servername_callback(c, &refuse_name); }},
   };
   for (const Row& row : rows) {
@@ -116,23 +116,23 @@ TEST_CASE("a server of another program that speaks TLS does not end a worker tha
     std::future<Member> worker;
     {
       const TlsServer server(port, row.change);
-      const auto said = sentence<PeerLost>([&] { join(make(1, 700ms)); });
-      CAPTURE(said);
-      CHECK(said.find("could not be joined within 0.7 s: the peer there ") != std::string::npos);
-      CHECK(said.find("another program has the port") != std::string::npos);
+      const auto message = sentence<PeerLost>([&] { join(make(1, 700ms)); });
+      CAPTURE(message);
+      CHECK(message.find("could not be joined within 0.7 s: the peer there ") != std::string::npos);
+      CHECK(message.find("another program has the port") != std::string::npos);
       CHECK(lines.contain("retrying until the join deadline"));
       worker = std::async(std::launch::async, [&] { return join(make(1)); });
-      for (const int before = server.guests(); server.guests() < before + 2;)
+      for (const int before = server.connections(); server.connections() < before + 2;)
         std::this_thread::sleep_for(5ms);
     }
-    std::vector<Member> members;  // the other program has gone, and the chief comes
+    std::vector<Member> members;  // the other program has exited, and the chief starts
     members.push_back(join(make(0)));
     members.push_back(worker.get());
     leave_all(members);
   }
 }
 
-TEST_CASE("a chief with another secret ends the worker that has the wrong one") {
+TEST_CASE("a worker with a wrong secret is ended by the chief") {
   const Deadline deadline(60s);
   Lines lines;
   const auto port = free_port();
@@ -143,9 +143,9 @@ TEST_CASE("a chief with another secret ends the worker that has the wrong one") 
   };
   auto chief = make(0, 's');
   auto wrong = make(1, 'w');
-  const auto said = sentence<ClusterError>([&] { wrong.get(); });
-  CAPTURE(said);
-  CHECK(said.find("do not have the same secret") != std::string::npos);
+  const auto message = sentence<ClusterError>([&] { wrong.get(); });
+  CAPTURE(message);
+  CHECK(message.find("do not have the same secret") != std::string::npos);
   auto right = make(1, 's');
   std::vector<Member> members;
   members.push_back(chief.get());
