@@ -54,7 +54,7 @@ TEST_CASE("a metric that reads more target values than the loss has is rejected"
     CHECK_THROWS_WITH((ls::Model{Quantiles{}, Double{}, Pinball{}, ls::SGD{}, metric}),
                       ContainsSubstring(std::string(metric.name)) &&
                           ContainsSubstring("3 target values") && ContainsSubstring("pinball") &&
-                          ContainsSubstring("leave"));
+                          ContainsSubstring("remove"));
   };
   rejected(ls::RootMeanSquaredError{});
   rejected(ls::BinaryAccuracy{});
