@@ -1,6 +1,6 @@
 /// \file
 /// Affine transforms of images. Invariant: an op that maps each output pixel to its source position
-/// needs no kernel of its own.
+/// needs no separate kernel.
 #pragma once
 
 #include <concepts>

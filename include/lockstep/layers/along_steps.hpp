@@ -1,6 +1,6 @@
 /// \file
 /// Layers over (steps, channels), computed as layers over images with a single row. Invariant: such
-/// an op has no kernel of its own; on each device the kernel of the image op does the work.
+/// an op has no separate kernel; on each device the kernel of the image op does the work.
 #pragma once
 
 #include <cstddef>

@@ -4,8 +4,8 @@
 ///     forward    x --depthwise--> hidden --1x1--> y       hidden: saved for backward
 ///     backward   dx <--depthwise-- dhidden <--1x1-- dy    dhidden: in scratch
 ///
-/// Invariant: the op has no kernel of its own; on each device the kernels of the two convolutions
-/// do the work.
+/// Invariant: the op has no separate kernel; on each device the kernels of the two convolutions do
+/// the work.
 #pragma once
 
 #include <algorithm>

@@ -32,30 +32,30 @@ TEST_CASE("an index outside the table is refused") {
   for (const double number : {-1.0, 4.0, 1.5, -0.5, 1e30, std::numeric_limits<double>::quiet_NaN(),
                               std::numeric_limits<double>::infinity()}) {
     CAPTURE(number);
-    std::string said;
+    std::string message;
     try {
       testing::run_layer<Double>(op, 1, {0, number, 1}, table, {}, {.training = false});
     } catch (const ls::UsageError& error) {
-      said = error.what();
+      message = error.what();
     }
-    CHECK(said.find("whole numbers from 0 to 3; check the data") != std::string::npos);
+    CHECK(message.find("whole numbers from 0 to 3; check the data") != std::string::npos);
   }
 }
 
 TEST_CASE("a vocabulary too large for exact float32 indices is refused on a float32 device") {
   constexpr auto large = ls::EmbeddingOp{ls::shape(1), (1 << 24) + 1, 1};
-  std::string said;
+  std::string message;
   try {
     testing::run_layer<ls::Reference<float>>(large, 1, {0}, std::vector<float>(large.table_size()),
                                              {}, {.training = false});
   } catch (const ls::UsageError& error) {
-    said = error.what();
+    message = error.what();
   }
-  CHECK(said.find("float32 represents whole numbers exactly only up to 16777216") !=
+  CHECK(message.find("float32 represents whole numbers exactly only up to 16777216") !=
         std::string::npos);
 }
 
-TEST_CASE("embeddings start between -0.05 and 0.05, as in Keras, unless an option says otherwise") {
+TEST_CASE("embeddings start between -0.05 and 0.05, as in Keras, unless an option overrides it") {
   const auto first = [](const ls::Parameter& p) {
     std::vector<double> values(8);
     ls::Philox g(1);

@@ -143,10 +143,10 @@ TEST_CASE("a layer's kernel starts glorot uniform and its bias at zero by defaul
   usual[1].initializer(generator, usual[1].shape, usual[1].fans, bias);
   CHECK(bias == std::vector<double>(10, 0));
 
-  const auto told =
+  const auto chosen =
       ls::Dense<10, ls::ones, ls::bias_initializer(ls::ConstantValue{0.25})>::parameters(in);
-  told[0].initializer(generator, told[0].shape, told[0].fans, values);
-  told[1].initializer(generator, told[1].shape, told[1].fans, bias);
+  chosen[0].initializer(generator, chosen[0].shape, chosen[0].fans, values);
+  chosen[1].initializer(generator, chosen[1].shape, chosen[1].fans, bias);
   CHECK(values == std::vector<double>(640, 1));
   CHECK(bias == std::vector<double>(10, 0.25));
 }

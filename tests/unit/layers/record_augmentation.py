@@ -59,7 +59,7 @@ def flips():
 
 
 def crops():
-    """What RandomCrop is documented to do outside of training is smart_resize."""
+    """Runs smart_resize, which is the documented behavior of RandomCrop outside training."""
     import keras
     for shape, height, width in CROPS:
         resized = keras.preprocessing.image.smart_resize(image(shape)[0], (height, width))

@@ -165,8 +165,8 @@ class ImageWindow : public Mapped<ImageWindow<D, Place>, D> {
   Place place_;
 };
 
-/// The operation behind the image functions and constants: applies `Over<D, Change>` to any source
-/// of unbatched images.
+/// The type of the image functions and constants: applies `Over<D, Change>` to any source of
+/// unbatched images.
 template <template <Dataset, class> class Over, ImageChange Change>
 struct ImageOperation : Operation {
   constexpr explicit ImageOperation(Change c) : change(c) {}

@@ -17,7 +17,7 @@
 
 namespace lockstep {
 
-/// What to do with the last examples of a pass when they do not fill a batch.
+/// Treatment of the last examples of a pass when they do not fill a batch.
 enum class Remainder { keep, drop };
 
 /// The second argument of `batch(n, drop_remainder)`.

@@ -104,7 +104,7 @@ class Map : public Stage<D> {
     }
   }
 
-  // Behind a pointer because a lambda with captures is not assignable, but a Dataset must be.
+  // Held by pointer: a lambda with captures is not assignable, but a Dataset must be.
   std::shared_ptr<const Fn> fn_;
 };
 
@@ -155,7 +155,7 @@ class ShapeMap : public Stage<D> {
     }
   }
 
-  // Behind a pointer because a lambda with captures is not assignable, but a Dataset must be.
+  // Held by pointer: a lambda with captures is not assignable, but a Dataset must be.
   std::shared_ptr<const Fn> fn_;
 };
 

@@ -36,8 +36,8 @@ namespace pipeline {
 template <class D>
 inline constexpr bool is_in_order = Dataset<D> && !BatchedDataset<D> && !is_reordered<D>;
 
-/// Rebuilds a pipeline with its in-order part p replaced by f(p). `kept` says whether shuffle and
-/// repeat are kept. The primary template is for stages that cannot be above a split.
+/// Rebuilds a pipeline with its in-order part p replaced by f(p). `kept`: whether to keep shuffle
+/// and repeat. The primary template is for stages that cannot be above a split.
 template <class D>
 struct Rebuild {
   static constexpr bool possible = is_in_order<D>;

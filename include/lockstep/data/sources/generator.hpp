@@ -77,7 +77,7 @@ class Generator {
 
   std::uint64_t count_;
   Shape shape_, target_shape_;
-  // Behind a pointer because a lambda with captures is not assignable, but a Dataset must be.
+  // Held by pointer: a lambda with captures is not assignable, but a Dataset must be.
   std::shared_ptr<const Fn> fn_;
 };
 

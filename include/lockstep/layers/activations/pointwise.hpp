@@ -1,6 +1,6 @@
 /// \file
-/// Pointwise activations. Invariant: such an op defines its scalar function and derivative, so it
-/// needs no kernel of its own on any host device.
+/// Pointwise activations. Invariant: such an op defines its scalar function and derivative, so host
+/// devices need no separate kernel for it.
 #pragma once
 
 #include <concepts>

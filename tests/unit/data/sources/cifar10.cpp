@@ -173,18 +173,18 @@ TEST_CASE("the error for a missing CIFAR-10 file suggests where it may be") {
 
 TEST_CASE("a missing CIFAR-10 folder is an error, or a warning if the caller gives a substitute") {
   const support::Folder folder;
-  std::vector<std::string> said;
+  std::vector<std::string> lines;
   const auto before =
-      ls::set_log([&](ls::LogLevel, std::string_view text) { said.emplace_back(text); });
+      ls::set_log([&](ls::LogLevel, std::string_view text) { lines.emplace_back(text); });
   const auto data = ls::datasets::cifar10(folder / "nothing", ls::datasets::shapes()).test();
   ls::set_log(before);
   CHECK(data.shape() == ls::shape(32, 32, 3));
-  REQUIRE(said.size() == 1);
-  CHECK_THAT(said[0], ContainsSubstring("nothing") && ContainsSubstring("drawn shapes") &&
-                          ContainsSubstring("CIFAR-10"));
+  REQUIRE(lines.size() == 1);
+  CHECK_THAT(lines[0], ContainsSubstring("nothing") && ContainsSubstring("drawn shapes") &&
+                           ContainsSubstring("CIFAR-10"));
   CHECK_THROWS_WITH(ls::datasets::cifar10(folder / "nothing"),
                     ContainsSubstring("folder not found") && ContainsSubstring("shapes()"));
-  CHECK(said.size() == 1);
+  CHECK(lines.size() == 1);
   folder.write("file", "x");
   CHECK_THROWS_WITH(ls::datasets::cifar10(folder / "file"), ContainsSubstring("is not a folder"));
 }
