@@ -204,13 +204,19 @@ inline Choice choose_source(const Environment& environment, const ClusterArgumen
   return choice;
 }
 
-/// "TF_CONFIG is empty; ", or nothing if it is unset or has a value.
-inline std::string describe_blank_tf_config(const Environment& environment,
+/// "TF_CONFIG is empty; ", and so on for each variable that is set but describes nothing.
+inline std::string describe_empty_variables(const Environment& environment,
                                             const ClusterSettings& settings) {
-  const auto value = environment("TF_CONFIG");
-  const bool is_read = settings.launcher.empty() || settings.launcher == "tf_config";
-  if (!is_read || !value || value->find_first_not_of(json_blanks) != std::string::npos) return {};
-  return value->empty() ? "TF_CONFIG is empty; " : "TF_CONFIG contains only blanks; ";
+  std::string text;
+  for (const char* name :
+       {"TF_CONFIG", "LOCKSTEP_WORLD_SIZE", "LOCKSTEP_RANK", "LOCKSTEP_COORDINATOR"}) {
+    const bool is_read = name != std::string_view("TF_CONFIG") || settings.launcher.empty() ||
+                         settings.launcher == "tf_config";
+    const auto value = environment(name);
+    if (is_read && value && value->find_first_not_of(json_blanks) == std::string::npos)
+      text += fmt::format("{} {}; ", name, value->empty() ? "is empty" : "contains only blanks");
+  }
+  return text;
 }
 
 /// Throws the error for a missing description: what was found, and how to describe a job.
@@ -226,7 +232,7 @@ inline std::string describe_blank_tf_config(const Environment& environment,
                     settings.launcher);
   if (ignored.empty() && settings.rank)
     reasons += "LOCKSTEP_RANK also needs LOCKSTEP_WORLD_SIZE and LOCKSTEP_COORDINATOR; ";
-  reasons += describe_blank_tf_config(environment, settings);
+  reasons += describe_empty_variables(environment, settings);
   throw ClusterError(
       "no cluster is described: {}set TF_CONFIG, or {}, or start the program with lockstep-run, "
       "torchrun, mpirun or srun{}",

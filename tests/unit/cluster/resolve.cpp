@@ -172,6 +172,13 @@ TEST_CASE("without a description the error names TF_CONFIG, unless a single work
             .starts_with("no cluster is described: TF_CONFIG is empty; set TF_CONFIG"));
   CHECK(refusal({{"TF_CONFIG", " \t\n"}})
             .starts_with("no cluster is described: TF_CONFIG contains only blanks; set TF_CONFIG"));
+  CHECK(contains(
+      refusal(
+          {{"LOCKSTEP_WORLD_SIZE", "2"}, {"LOCKSTEP_RANK", ""}, {"LOCKSTEP_COORDINATOR", "a:1"}}),
+      "LOCKSTEP_RANK is empty; set TF_CONFIG"));
+  CHECK(contains(
+      refusal({{"LOCKSTEP_WORLD_SIZE", "2"}, {"LOCKSTEP_RANK", "0"}, {"LOCKSTEP_COORDINATOR", ""}}),
+      "LOCKSTEP_COORDINATOR is empty; set TF_CONFIG"));
   // Another launcher is chosen, so TF_CONFIG is not what is wrong.
   CHECK_FALSE(contains(refusal({{"TF_CONFIG", ""}, {"LOCKSTEP_LAUNCHER", "torchrun"}}),
                        "TF_CONFIG is empty"));
