@@ -141,11 +141,14 @@ Secret read_secret(const Environment& environment, const ResolvedCluster& cluste
   }
   const auto open = detail::reachable_address(cluster);
   if (cluster.world_size == 1 || !open || insecure == "1") return Secret();
+  const auto empty = [&](const char* name) {  // `variable` treats it as unset
+    return environment(name) ? fmt::format(" ({} is empty)", name) : std::string();
+  };
   throw ClusterError(
-      "the job has no secret, and {} can be reached by other machines; write one into a file of "
+      "the job has no secret{}{}, and {} can be reached by other machines; write one into a file of "
       "mode 0600 (openssl rand -hex 32) and set LOCKSTEP_SECRET_FILE to it on all ranks, or set "
       "LOCKSTEP_INSECURE=1 on a network that you trust",
-      *open);
+      empty("LOCKSTEP_SECRET_FILE"), empty("LOCKSTEP_SECRET"), *open);
 }
 
 }  // namespace lockstep

@@ -72,6 +72,10 @@ TEST_CASE("a job that spans machines needs a secret, or LOCKSTEP_INSECURE=1") {
     CHECK(message.find(chief) != std::string::npos);
     CHECK(sentence([&] { read_secret(environment({{"LOCKSTEP_INSECURE", "0"}}), cluster); }) ==
           message);
+    CHECK(message.starts_with("the job has no secret, and "));
+    CHECK(sentence([&] {
+            read_secret(environment({{"LOCKSTEP_SECRET_FILE", ""}}), cluster);
+          }).starts_with("the job has no secret (LOCKSTEP_SECRET_FILE is empty), and "));
     CHECK(read_secret(environment({{"LOCKSTEP_INSECURE", "1"}}), cluster).empty());
     CHECK_FALSE(read_secret(environment({{"LOCKSTEP_SECRET", bytes}}), cluster).empty());
   }
