@@ -380,7 +380,9 @@ class Refusals(Case):
         data = self.data()
         for name, own, says in (("seed", lambda rank: ["--seed", 1 + rank], "seed"),
                                 ("validation", lambda rank: ["--validate"] * rank, "validation"),
-                                ("batch", lambda rank: ["--batch", 64 - rank], "batch")):
+                                ("batch", lambda rank: ["--batch", 64 - rank], "batch"),
+                                ("data", lambda rank: ["--steps-per-epoch", 1, "--take", 64 * (1 + rank)],
+                                 '"training examples": "64, repeated" and "128, repeated"')):
             with self.subTest(name):
                 jobs = self.workers(2, "--data", data, "--epochs", 1, "--quiet", "--threads", 1, own=own)
                 for job in jobs:
