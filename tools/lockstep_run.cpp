@@ -21,6 +21,8 @@
 
 #include <CLI/CLI.hpp>
 
+#include <lockstep/core/version.hpp>
+
 #include "run_child.hpp"
 #include "run_job.hpp"
 
@@ -36,7 +38,7 @@ struct Arguments {
   std::vector<std::string> command;
 };
 
-/// \throws CLI::ParseError, also for --help.
+/// \throws CLI::ParseError, also for --help and --version.
 Arguments parse(int argc, char** argv) {
   Arguments arguments;
   CLI::App app(
@@ -50,11 +52,18 @@ Arguments parse(int argc, char** argv) {
       "--log-dir", arguments.log_folder,
       "write each worker's output to DIR/rank-N.log; default: to stdout and stderr, each "
       "line prefixed with the rank");
+  app.set_version_flag("--version",
+                       fmt::format("lockstep {}\nfmt {}.{}.{}", LOCKSTEP_VERSION,
+                                   FMT_VERSION / 10000, FMT_VERSION / 100 % 100, FMT_VERSION % 100),
+                       "print the versions and exit");
   app.prefix_command();
   try {
     app.parse(argc, argv);
   } catch (const CLI::CallForHelp&) {
     std::fputs(app.help().c_str(), stdout);
+    throw;
+  } catch (const CLI::CallForVersion& version) {
+    std::fputs(fmt::format("{}\n", version.what()).c_str(), stdout);
     throw;
   }
   arguments.command = app.remaining();
@@ -283,7 +292,7 @@ int run(int argc, char** argv) {
                arguments.command,
                {},
                LocalJob::foreign_variables()};
-  } catch (const CLI::CallForHelp&) {
+  } catch (const CLI::Success&) {
     return 0;
   } catch (const CLI::ParseError& error) {
     log_line(error.what());

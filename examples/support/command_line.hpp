@@ -22,6 +22,7 @@
 #include <lockstep/training/report/progress.hpp>
 
 #include "support/options.hpp"
+#include "support/versions.hpp"
 
 namespace support {
 
@@ -135,7 +136,7 @@ inline void check_virtual_shards(const Options& o) {
 
 }  // namespace detail
 
-/// Parses the command line. \throws CLI::ParseError, also for --help.
+/// Parses the command line. \throws CLI::ParseError, also for --help and --version.
 inline Options parse(const Program& program, int argc, char** argv) {
   using detail::add_positive, detail::add_seconds, detail::add_whole, detail::not_empty;
   Options o;
@@ -146,6 +147,7 @@ inline Options parse(const Program& program, int argc, char** argv) {
   bool no_shuffle = false, no_augment = false, quiet = false;
 
   CLI::App app(program.description, program.name);
+  app.set_version_flag("--version", versions(program.has_workers), "print the versions and exit");
   add_whole<int>(app, "--epochs", o.epochs, "epochs", 1)->default_str(std::to_string(o.epochs));
   add_whole<std::uint64_t>(app, "--steps-per-epoch", o.steps_per_epoch,
                            "steps of an epoch; the data are then repeated indefinitely", 1);
@@ -234,6 +236,9 @@ inline Options parse(const Program& program, int argc, char** argv) {
     app.parse(argc, argv);
   } catch (const CLI::CallForHelp&) {
     std::fputs(app.help().c_str(), stdout);
+    throw;
+  } catch (const CLI::CallForVersion& version) {
+    std::fputs(fmt::format("{}\n", version.what()).c_str(), stdout);
     throw;
   }
   if (o.precision != "float32" && !program.has_depths && !program.has_optimizers)

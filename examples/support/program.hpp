@@ -65,7 +65,7 @@ int run(const Program& program, int argc, char** argv, Body&& body) {
   try {
     options = parse(program, argc, argv);
     detail::check_files_differ(options);
-  } catch (const CLI::CallForHelp&) {
+  } catch (const CLI::Success&) {  // --help, --version
     return 0;
   } catch (const CLI::ParseError& error) {
     std::fputs(fmt::format("{}: {}\n", program.name, error.what()).c_str(), stderr);

@@ -10,6 +10,7 @@ import json
 import math
 import os
 import pathlib
+import re
 import resource
 import signal
 import struct
@@ -340,6 +341,22 @@ class Replicas(Case):
                     self.assertIn(option, done.stderr)
                 self.assertFalse(report.exists())
         self.assertIn("1 to 256", run("mnist_mirrored", "--replicas", 257).stderr)
+
+    def test_version(self):
+        cuda = [f"{name}_cuda" for name in ("mnist",) if (BIN / f"{name}_cuda").exists()]
+        for program in ("mnist", "mnist_mirrored", "mnist_multi_worker", "linear_regression", "cifar10", "lockstep-run", *cuda):
+            done = run(program, "--version")
+            self.assertEqual((done.returncode, done.stderr), (0, ""), program)
+            first, libraries = done.stdout.splitlines()
+            header = (EXAMPLES.parent / "include/lockstep/core/version.hpp").read_text()
+            numbers = [re.search(rf"LOCKSTEP_VERSION_{part} (\d+)", header)[1] for part in ("MAJOR", "MINOR", "PATCH")]
+            self.assertEqual(first, "lockstep " + ".".join(numbers))
+            found = dict(entry.split(" ") for entry in libraries.split(", "))
+            self.assertTrue(all(re.match(r"\d+\.\d+", number) for number in found.values()), libraries)
+            self.assertIn("fmt", found)
+            self.assertEqual("Gloo" in found, program == "mnist_multi_worker")
+            self.assertEqual("CUDA" in found, program in cuda)
+            self.assertEqual("oneDNN" in found, program not in (*cuda, "lockstep-run"))
 
     def test_help(self):
         for program, has in (("mnist", "--virtual-shards"), ("mnist_mirrored", "--virtual-shards"),
