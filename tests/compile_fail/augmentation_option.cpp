@@ -1,4 +1,4 @@
-// expect: lockstep::Augmentation: an option does not apply to this layer; it accepts
+// expect: lockstep::Augmentation: an option is not supported; it accepts
 #include "lockstep/layers/random_rotation.hpp"
 #include "lockstep/model/sequential.hpp"
 

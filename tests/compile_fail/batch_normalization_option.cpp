@@ -1,4 +1,4 @@
-// expect: lockstep::BatchNormalization: an option does not apply to it; it accepts
+// expect: lockstep::BatchNormalization: an option is not supported; it accepts
 #include "lockstep/layers/batch_normalization.hpp"
 #include "lockstep/model/sequential.hpp"
 

@@ -1,4 +1,4 @@
-// expect: lockstep::Conv1D: an option does not apply to convolutions;
+// expect: lockstep::Conv1D: an option is not supported;
 #include "lockstep/layers/conv1d.hpp"
 #include "lockstep/model/sequential.hpp"
 

@@ -1,4 +1,4 @@
-// expect: lockstep::Conv2D: an option does not apply to convolutions; it accepts padding,
+// expect: lockstep::Conv2D: an option is not supported; it accepts padding,
 #include "lockstep/layers/conv2d.hpp"
 #include "lockstep/model/sequential.hpp"
 

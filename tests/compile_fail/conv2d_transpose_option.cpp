@@ -1,4 +1,4 @@
-// expect: lockstep::Conv2DTranspose: an option does not apply to it; it accepts padding,
+// expect: lockstep::Conv2DTranspose: an option is not supported; it accepts padding,
 #include "lockstep/layers/conv2d_transpose.hpp"
 #include "lockstep/model/sequential.hpp"
 

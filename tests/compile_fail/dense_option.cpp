@@ -1,4 +1,4 @@
-// expect: lockstep::Dense: an option does not apply to dense layers; it accepts an activation,
+// expect: lockstep::Dense: an option is not supported; it accepts an activation,
 #include "lockstep/layers/dense.hpp"
 #include "lockstep/model/sequential.hpp"
 

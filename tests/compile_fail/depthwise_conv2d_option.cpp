@@ -1,4 +1,4 @@
-// expect: lockstep::DepthwiseConv2D: an option does not apply to it; it accepts padding,
+// expect: lockstep::DepthwiseConv2D: an option is not supported; it accepts padding,
 #include "lockstep/layers/depthwise_conv2d.hpp"
 #include "lockstep/model/sequential.hpp"
 

@@ -1,4 +1,4 @@
-// expect: lockstep::Embedding: an option does not apply to it;
+// expect: lockstep::Embedding: an option is not supported;
 #include "lockstep/layers/embedding.hpp"
 #include "lockstep/model/sequential.hpp"
 

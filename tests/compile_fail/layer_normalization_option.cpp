@@ -1,4 +1,4 @@
-// expect: lockstep::LayerNormalization: an option does not apply to it;
+// expect: lockstep::LayerNormalization: an option is not supported;
 #include "lockstep/layers/layer_normalization.hpp"
 #include "lockstep/model/sequential.hpp"
 

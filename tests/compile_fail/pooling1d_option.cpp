@@ -1,4 +1,4 @@
-// expect: lockstep::Pooling1D: an option does not apply to pooling;
+// expect: lockstep::Pooling1D: an option is not supported;
 #include "lockstep/layers/pooling1d.hpp"
 #include "lockstep/model/sequential.hpp"
 

@@ -1,4 +1,4 @@
-// expect: lockstep::Pooling2D: an option does not apply to pooling; it accepts strides and padding
+// expect: lockstep::Pooling2D: an option is not supported; it accepts strides and padding
 #include "lockstep/layers/max_pooling2d.hpp"
 #include "lockstep/model/sequential.hpp"
 

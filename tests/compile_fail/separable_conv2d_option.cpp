@@ -1,4 +1,4 @@
-// expect: lockstep::SeparableConv2D: an option does not apply to it; it accepts padding,
+// expect: lockstep::SeparableConv2D: an option is not supported; it accepts padding,
 #include "lockstep/layers/separable_conv2d.hpp"
 #include "lockstep/model/sequential.hpp"
 

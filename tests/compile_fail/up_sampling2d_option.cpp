@@ -1,4 +1,4 @@
-// expect: lockstep::UpSampling2D: an option does not apply to it; it accepts ls::nearest
+// expect: lockstep::UpSampling2D: an option is not supported; it accepts ls::nearest
 #include "lockstep/layers/up_sampling2d.hpp"
 #include "lockstep/model/sequential.hpp"
 

@@ -63,8 +63,8 @@ struct CheckAffine {
                 "ls::factor(-0.1, 0.2)>");
   static_assert(
       (is_any_of<Options, Fill, Interpolation> && ...),
-      "lockstep::Augmentation: an option does not apply to this layer; it accepts fill_reflect, "
-      "fill_constant, fill_wrap or fill_nearest, and bilinear or nearest");
+      "lockstep::Augmentation: an option is not supported; it accepts fill_reflect, fill_constant, "
+      "fill_wrap or fill_nearest, and bilinear or nearest");
 };
 
 }  // namespace detail

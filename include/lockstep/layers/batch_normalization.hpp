@@ -50,7 +50,7 @@ template <class... Options>
 struct CheckBatchNormalization {
   static_assert(
       (is_any_of<Options, Momentum, Epsilon, Center, Scale, Synchronized> && ...),
-      "lockstep::BatchNormalization: an option does not apply to it; it accepts momentum, epsilon, "
+      "lockstep::BatchNormalization: an option is not supported; it accepts momentum, epsilon, "
       "center, scale and synchronized");
 };
 }  // namespace detail

@@ -22,8 +22,8 @@ struct CheckConv1D {
                 "Conv1D<filters, 3, ls::strides(2)>");
   static_assert(
       (is_conv2d_option<Options> && ...),
-      "lockstep::Conv1D: an option does not apply to convolutions; it accepts padding, strides, "
-      "dilation, an activation, use_bias, initializers and regularizers");
+      "lockstep::Conv1D: an option is not supported; it accepts padding, strides, dilation, an "
+      "activation, use_bias, initializers and regularizers");
 };
 
 }  // namespace detail

@@ -65,8 +65,8 @@ struct CheckConv2D {
                 "Conv2D<filters, 3, ls::strides(2)>");
   static_assert(
       (is_conv2d_option<Options> && ...),
-      "lockstep::Conv2D: an option does not apply to convolutions; it accepts padding, strides, "
-      "dilation, an activation, use_bias, initializers and regularizers");
+      "lockstep::Conv2D: an option is not supported; it accepts padding, strides, dilation, an "
+      "activation, use_bias, initializers and regularizers");
 };
 }  // namespace detail
 

@@ -109,7 +109,7 @@ struct CheckConv2DTranspose {
                 "1; write Conv2DTranspose<filters, 3, ls::strides(2)>");
   static_assert(
       (is_transpose_option<Options> && ...),
-      "lockstep::Conv2DTranspose: an option does not apply to it; it accepts padding, strides, "
+      "lockstep::Conv2DTranspose: an option is not supported; it accepts padding, strides, "
       "dilation, output_padding, an activation, use_bias, initializers and regularizers");
   static_assert(!positive || is_below(Extra, Numbers.strides),
                 "lockstep::Conv2DTranspose: output_padding must be at least 0 and less than the "

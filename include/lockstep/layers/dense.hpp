@@ -41,10 +41,9 @@ template <int Units, class... Options>
 struct CheckDense {
   static_assert(sizeof(CheckOneActivation<Options...>) > 0);
   static_assert(Units > 0, "lockstep::Dense: units must be at least 1; write Dense<units>");
-  static_assert(
-      (is_affine_option<Options> && ...),
-      "lockstep::Dense: an option does not apply to dense layers; it accepts an activation, "
-      "use_bias, initializers and regularizers");
+  static_assert((is_affine_option<Options> && ...),
+                "lockstep::Dense: an option is not supported; it accepts an activation, use_bias, "
+                "initializers and regularizers");
 };
 }  // namespace detail
 

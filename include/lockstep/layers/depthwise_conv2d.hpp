@@ -73,7 +73,7 @@ struct CheckDepthwiseConv2D {
       "must be at least 1; write DepthwiseConv2D<3, ls::strides(2)>");
   static_assert(
       (is_depthwise_option<Options> && ...),
-      "lockstep::DepthwiseConv2D: an option does not apply to it; it accepts padding, strides, "
+      "lockstep::DepthwiseConv2D: an option is not supported; it accepts padding, strides, "
       "dilation, depth_multiplier, an activation, use_bias, depthwise_initializer, "
       "depthwise_regularizer, and those of the bias");
 };

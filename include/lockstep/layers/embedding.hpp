@@ -28,10 +28,9 @@ struct CheckEmbedding {
   static_assert(Vocabulary > 0 && Units > 0,
                 "lockstep::Embedding: the vocabulary and the units must be at least 1; write "
                 "Embedding<vocabulary, units>");
-  static_assert(
-      ((is_kernel_initializer<Options> || is_kernel_regularizer<Options>) && ...),
-      "lockstep::Embedding: an option does not apply to it; it accepts an initializer and "
-      "kernel_regularizer");
+  static_assert(((is_kernel_initializer<Options> || is_kernel_regularizer<Options>) && ...),
+                "lockstep::Embedding: an option is not supported; it accepts an initializer and "
+                "kernel_regularizer");
 };
 }  // namespace detail
 

@@ -31,8 +31,8 @@ template <class... Options>
 struct CheckLayerNormalization {
   static_assert(
       (is_any_of<Options, Epsilon, Center, Scale> && ...),
-      "lockstep::LayerNormalization: an option does not apply to it; it accepts epsilon, center "
-      "and scale");
+      "lockstep::LayerNormalization: an option is not supported; it accepts epsilon, center and "
+      "scale");
 };
 }  // namespace detail
 

@@ -17,9 +17,8 @@ struct CheckPooling1D {
   static_assert(Pool > 0 && Step.width > 0,
                 "lockstep::Pooling1D: the pool size and the strides must be at least 1; write "
                 "MaxPooling1D<2>");
-  static_assert(
-      (is_any_of<Options, Padding, Strides> && ...),
-      "lockstep::Pooling1D: an option does not apply to pooling; it accepts strides and padding");
+  static_assert((is_any_of<Options, Padding, Strides> && ...),
+                "lockstep::Pooling1D: an option is not supported; it accepts strides and padding");
 };
 
 /// A pooling layer over steps, computed by the 2D pooling op O on single-row images.

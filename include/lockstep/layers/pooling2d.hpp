@@ -40,9 +40,8 @@ struct CheckPooling2D {
   static_assert(Pool.height > 0 && Pool.width > 0 && Step.height > 0 && Step.width > 0,
                 "lockstep::Pooling2D: the pool size and the strides must be at least 1; write "
                 "MaxPooling2D<2>");
-  static_assert(
-      (is_any_of<Options, Padding, Strides> && ...),
-      "lockstep::Pooling2D: an option does not apply to pooling; it accepts strides and padding");
+  static_assert((is_any_of<Options, Padding, Strides> && ...),
+                "lockstep::Pooling2D: an option is not supported; it accepts strides and padding");
 };
 
 /// A pooling layer whose op, TheOp, consists of the window.

@@ -130,7 +130,7 @@ struct CheckSeparableConv2D {
                 "multiplier must be at least 1; write SeparableConv2D<filters, 3>");
   static_assert(
       (is_separable_option<Options> && ...),
-      "lockstep::SeparableConv2D: an option does not apply to it; it accepts padding, strides, "
+      "lockstep::SeparableConv2D: an option is not supported; it accepts padding, strides, "
       "dilation, depth_multiplier, an activation, use_bias, depthwise_initializer, "
       "pointwise_initializer, depthwise_regularizer, pointwise_regularizer, and those of the bias");
 };

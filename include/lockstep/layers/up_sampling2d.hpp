@@ -61,9 +61,9 @@ struct CheckUpSampling2D {
   static_assert(Size.height > 0 && Size.width > 0,
                 "lockstep::UpSampling2D: the factors must be at least 1; write UpSampling2D<2> or "
                 "UpSampling2D<ls::size(2, 3)>");
-  static_assert((is_any_of<Options, Interpolation> && ...),
-                "lockstep::UpSampling2D: an option does not apply to it; it accepts ls::nearest or "
-                "ls::bilinear");
+  static_assert(
+      (is_any_of<Options, Interpolation> && ...),
+      "lockstep::UpSampling2D: an option is not supported; it accepts ls::nearest or ls::bilinear");
 };
 }  // namespace detail
 
