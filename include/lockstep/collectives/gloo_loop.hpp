@@ -65,7 +65,7 @@ class GlooLoop final : public gloo::transport::tcp::Handler {
   /// Enqueues the batch, which must not be in flight, and wakes Gloo's thread. Does not allocate.
   LOCKSTEP_DECL void post(GlooBatch& batch);
 
-  /// Returns when all messages of the batch have been passed to Gloo, before they have arrived.
+  /// Returns when all messages of the batch have been passed to Gloo; they may still be in transit.
   LOCKSTEP_DECL void wait_posted(const GlooBatch& batch);
   /// Gloo's callback, in Gloo's thread: passes all queued batches to Gloo.
   LOCKSTEP_DECL void handleEvents(int) override;
