@@ -41,12 +41,12 @@ LOCKSTEP_COLD_DECL void read_cifar10_file(const std::filesystem::path& path, std
 LOCKSTEP_COLD_DECL Splits cifar10(const std::filesystem::path& folder);
 
 /// Reads CIFAR-10 from `folder`. If the folder does not exist, logs a warning and returns
-/// `otherwise`. A folder that exists but lacks a file is an error.
+/// `fallback`. A folder that exists but lacks a file is an error.
 /// \code
 ///   using namespace lockstep::datasets;
 ///   auto train = cifar10("data/cifar10", shapes()).train();   // <lockstep/data/sources/drawn_shapes.hpp>
 /// \endcode
-LOCKSTEP_COLD_DECL Splits cifar10(const std::filesystem::path& folder, const Splits& otherwise);
+LOCKSTEP_COLD_DECL Splits cifar10(const std::filesystem::path& folder, const Splits& fallback);
 
 }  // namespace lockstep::datasets
 

@@ -102,8 +102,8 @@ Splits cifar10(const std::filesystem::path& folder) {
           [folder] { return detail::read_cifar10(folder, {"test_batch.bin"}); }};
 }
 
-Splits cifar10(const std::filesystem::path& folder, const Splits& otherwise) {
-  return detail::has_data_folder(folder, "CIFAR-10", otherwise) ? cifar10(folder) : otherwise;
+Splits cifar10(const std::filesystem::path& folder, const Splits& fallback) {
+  return detail::has_data_folder(folder, "CIFAR-10", fallback) ? cifar10(folder) : fallback;
 }
 
 }  // namespace lockstep::datasets

@@ -20,9 +20,9 @@ LOCKSTEP_COLD_DECL bool has_data_folder(const std::string& folder, const char* n
 LOCKSTEP_COLD_DECL void expect_data_folder(const std::string& folder, const char* name,
                                            const char* drawn);
 
-/// Whether `folder` exists. If not, logs a warning that `otherwise` is used instead.
+/// Whether `folder` exists. If not, logs a warning that `fallback` is used instead.
 LOCKSTEP_COLD_DECL bool has_data_folder(const std::string& folder, const char* name,
-                                        const Splits& otherwise);
+                                        const Splits& fallback);
 
 }  // namespace lockstep::datasets::detail
 

@@ -27,13 +27,13 @@ void expect_data_folder(const std::string& folder, const char* name, const char*
                     name, drawn);
 }
 
-bool has_data_folder(const std::string& folder, const char* name, const Splits& otherwise) {
+bool has_data_folder(const std::string& folder, const char* name, const Splits& fallback) {
   const bool found = has_data_folder(folder, name);
   if (!found)
     log(LogLevel::warning,
         fmt::format(
             "{}: folder not found; using {} instead of {}; put the real files there to use them",
-            folder, otherwise.name(), name));
+            folder, fallback.name(), name));
   return found;
 }
 

@@ -23,13 +23,13 @@ namespace lockstep::datasets {
 /// \endcode
 LOCKSTEP_COLD_DECL Splits mnist(const std::string& folder);
 
-/// Reads MNIST from `folder`. If the folder does not exist, logs a warning and returns `otherwise`.
+/// Reads MNIST from `folder`. If the folder does not exist, logs a warning and returns `fallback`.
 /// A folder that exists but lacks a file is an error.
 /// \code
 ///   using namespace lockstep::datasets;
 ///   auto train = mnist("data/mnist", digits()).train();
 /// \endcode
-LOCKSTEP_COLD_DECL Splits mnist(const std::string& folder, const Splits& otherwise);
+LOCKSTEP_COLD_DECL Splits mnist(const std::string& folder, const Splits& fallback);
 
 }  // namespace lockstep::datasets
 

@@ -50,8 +50,8 @@ Splits mnist(const std::string& folder) {
   return {"MNIST", part("train"), part("t10k")};
 }
 
-Splits mnist(const std::string& folder, const Splits& otherwise) {
-  return detail::has_data_folder(folder, "MNIST", otherwise) ? mnist(folder) : otherwise;
+Splits mnist(const std::string& folder, const Splits& fallback) {
+  return detail::has_data_folder(folder, "MNIST", fallback) ? mnist(folder) : fallback;
 }
 
 }  // namespace lockstep::datasets
