@@ -13,7 +13,7 @@
 
 namespace lockstep {
 
-/// Returns the value of a variable, or nothing.
+/// Returns the value of a variable, or nullopt.
 using Environment = std::function<std::optional<std::string>(const std::string&)>;
 
 /// The variables of this process.
@@ -21,7 +21,7 @@ LOCKSTEP_COLD_DECL Environment process_environment();
 
 namespace detail {
 
-/// The value of a variable; nothing if it is unset or empty.
+/// The value of a variable; nullopt if it is unset or empty.
 LOCKSTEP_COLD_DECL std::optional<std::string> variable(const Environment& environment,
                                                        const std::string& name);
 
@@ -31,7 +31,7 @@ LOCKSTEP_COLD_DECL std::optional<std::size_t> number_variable(
     const Environment& environment, const std::string& name,
     std::size_t most = std::numeric_limits<std::size_t>::max());
 
-/// The first of `names` that is set; nothing if none is. \throws ClusterError as above.
+/// The first of `names` that is set; nullopt if none is. \throws ClusterError as above.
 LOCKSTEP_COLD_DECL std::optional<std::size_t> number_variable(
     const Environment& environment, std::initializer_list<const char*> names);
 

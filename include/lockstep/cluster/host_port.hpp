@@ -31,7 +31,7 @@ namespace detail {
 /// The longest DNS name, in characters.
 inline constexpr std::size_t max_host_length = 253;
 
-/// The canonical spelling of an IPv6 address, with its zone ("%eth0") if it has one; nothing if
+/// The canonical spelling of an IPv6 address, with its zone ("%eth0") if it has one; nullopt if
 /// `text` is not an IPv6 address.
 LOCKSTEP_COLD_DECL std::optional<std::string> ipv6(std::string_view text);
 

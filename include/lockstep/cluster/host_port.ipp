@@ -45,7 +45,7 @@ std::optional<std::string> ipv6(std::string_view text) {
   return std::string(spelling.data()).append(zone);
 }
 
-/// The fault of a host that is not an IPv6 address; nothing if it is valid.
+/// The fault of a host that is not an IPv6 address; nullopt if it is valid.
 inline std::optional<std::string> host_fault(std::string_view host) {
   if (host.size() > max_host_length)
     return fmt::format("has a host name of {} characters; the maximum is {}", host.size(),

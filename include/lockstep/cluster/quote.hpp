@@ -23,7 +23,7 @@ LOCKSTEP_COLD_DECL std::string quote(std::string_view text);
 /// True for 0 to 9, independent of the locale.
 inline bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
-/// All of `text` as a decimal number without sign or spaces; nothing if it is not one or does not
+/// All of `text` as a decimal number without sign or spaces; nullopt if it is not one or does not
 /// fit.
 template <std::unsigned_integral N>
 std::optional<N> whole_number(std::string_view text) {

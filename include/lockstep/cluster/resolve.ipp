@@ -204,7 +204,7 @@ inline Choice choose_source(const Environment& environment, const ClusterArgumen
   return choice;
 }
 
-/// "TF_CONFIG is empty; ", and so on for each variable that is set but describes nothing.
+/// "TF_CONFIG is empty; " and the like, for each variable that is set but empty or blank.
 inline std::string describe_empty_variables(const Environment& environment,
                                             const ClusterSettings& settings) {
   std::string text;
@@ -294,7 +294,7 @@ inline void apply_rank(ClusterSource& chosen, const ClusterSettings& settings, b
   check_ranks(chosen, "LOCKSTEP_RANK", "the number of chief and workers");
 }
 
-/// The source to use; nothing for a single worker, if that is permitted.
+/// The source to use; nullopt for a single worker, if that is permitted.
 inline std::optional<ClusterSource> find_source(const Environment& environment,
                                                 const ClusterArguments& arguments,
                                                 const ClusterSettings& settings,

@@ -21,7 +21,7 @@ namespace lockstep {
 /// container.
 struct BindAddress {
   std::string host;
-  std::optional<std::uint16_t> port;  ///< nothing: the chief's port
+  std::optional<std::uint16_t> port;  ///< nullopt: the chief's port
   bool operator==(const BindAddress&) const = default;
 };
 
@@ -50,11 +50,11 @@ struct ResolvedCluster {
   std::string source;                         ///< the chosen source: "TF_CONFIG", "torchrun"
   std::string job_id;                         ///< empty: derive it from `description()`
   std::size_t world_size = 1;                 ///< processes that train, including the chief
-  std::optional<std::size_t> rank{};          ///< nothing: the chief assigns one (index "auto")
-  std::optional<HostPort> chief{};            ///< rank 0's address; nothing if the process is alone
+  std::optional<std::size_t> rank{};          ///< nullopt: the chief assigns one (index "auto")
+  std::optional<HostPort> chief{};            ///< rank 0's address; nullopt if the process is alone
   std::optional<BindAddress> bind{};          ///< LOCKSTEP_BIND
   std::optional<std::string> data_address{};  ///< LOCKSTEP_DATA_ADDRESS, an IPv4 or IPv6 address
-  std::optional<PortRange> data_ports{};      ///< LOCKSTEP_DATA_PORTS; nothing: the system chooses
+  std::optional<PortRange> data_ports{};      ///< LOCKSTEP_DATA_PORTS; nullopt: the system chooses
   std::optional<ClusterSpec> cluster{};       ///< all addresses, if the source has them
   std::optional<std::size_t> local_rank{}, local_size{};  ///< on the same machine
   std::chrono::milliseconds rendezvous_timeout{60'000};   ///< LOCKSTEP_RENDEZVOUS_TIMEOUT

@@ -11,7 +11,7 @@
 namespace lockstep::detail {
 
 /// SLURM_JOB_ID, SLURM_STEP_ID, SLURM_PROCID, SLURM_STEP_NUM_TASKS or SLURM_NTASKS,
-/// SLURM_STEP_NODELIST, SLURM_STEP_TASKS_PER_NODE, SLURM_LOCALID, SLURM_NODEID. Nothing outside a
+/// SLURM_STEP_NODELIST, SLURM_STEP_TASKS_PER_NODE, SLURM_LOCALID, SLURM_NODEID. Nullopt outside a
 /// step of several tasks: the shell of a batch script has most of these variables too. The chief
 /// runs on the first host of the list; its port is derived from the job id, as in JAX. \throws
 /// ClusterError for an invalid value.

@@ -25,7 +25,7 @@ struct ClusterSource {
   std::size_t world_size = 0;
   std::optional<std::size_t> rank{};
   std::optional<std::string> chief_host{};
-  std::string empty_host{};  ///< the variable that is set to nothing instead of the chief's host
+  std::string empty_host{};  ///< the variable of the chief's host, if it is empty
   std::optional<std::uint16_t> chief_port{};
   std::optional<std::size_t> local_rank{}, local_size{};
   std::optional<ClusterSpec> cluster{};  ///< if the source has all addresses

@@ -106,7 +106,7 @@ inline void refuse_near_miss(std::string_view key, std::string_view known, std::
   if (same) throw ClusterError("{} has the key {}; write \"{}\"", where, quote(key), known);
 }
 
-/// The value of "index": an integer, an integer as a string, or "auto" (nothing).
+/// The value of "index": an integer, an integer as a string, or "auto" (nullopt).
 inline std::optional<std::size_t> read_index(const JsonValue& value, const std::string& where) {
   constexpr std::string_view remedy = "; write a non-negative integer, or \"auto\"";
   if (value.is_text()) {

@@ -98,7 +98,7 @@ class Chief final : public Role {
   LOCKSTEP_COLD_DECL void redirect_address_family(const std::shared_ptr<Connection>& link,
                                                   const Hello& hello);
 
-  /// Why this worker could not exchange data with the others; nothing if it can.
+  /// Why this worker could not exchange data with the others; nullopt if it can.
   LOCKSTEP_COLD_DECL std::optional<std::string> data_fault(const std::shared_ptr<Connection>& link,
                                                            const Hello& hello,
                                                            const std::string& newcomer) const;
@@ -112,7 +112,7 @@ class Chief final : public Role {
   /// All ranks are here: fixes ranks, data addresses, run id and key, and sends them to all.
   LOCKSTEP_COLD_DECL void start();
 
-  /// The data address of each rank. Nothing, after aborting the join, if some ranks cannot reach
+  /// The data address of each rank. Aborts the join and returns nullopt if some ranks cannot reach
   /// each other.
   LOCKSTEP_COLD_DECL std::optional<std::vector<std::string>> decide_data_addresses();
 

@@ -31,7 +31,7 @@ inline constexpr const char* bind_remedy =
     "; the chief listens at an address of this machine: if others reach it at another one (NAT, "
     "container, Kubernetes), set LOCKSTEP_BIND to its own address, or to 0.0.0.0";
 
-/// Listens on those addresses of `found` that belong to this machine. Nothing if at least one
+/// Listens on those addresses of `found` that belong to this machine. Nullopt if at least one
 /// works.
 LOCKSTEP_COLD_DECL std::optional<ListenFault> listen_at(Listener& listener,
                                                         const LookupResult& found,

@@ -106,7 +106,7 @@ class Control {
   LOCKSTEP_COLD_DECL ExchangeProgress exchange();
   /// \throws the error of the join; PeerLost; CollectiveTimeout after the deadline.
   LOCKSTEP_COLD_DECL Membership wait_joined(milliseconds deadline);
-  /// The verdict, or nothing after the deadline.
+  /// The verdict; nullopt after the deadline.
   LOCKSTEP_COLD_DECL std::optional<LostPeer> wait_verdict(milliseconds deadline);
   /// Returns when all have left, the job has ended, or the deadline has passed.
   LOCKSTEP_COLD_DECL void wait_left(milliseconds deadline);

@@ -42,7 +42,7 @@ LOCKSTEP_COLD_DECL std::vector<std::string> data_addresses(const std::vector<Dat
 struct Unreachable {
   std::size_t near = 0, far = 0;
 };
-/// The first such pair; nothing if all ranks can reach each other.
+/// The first such pair; nullopt if all ranks can reach each other.
 LOCKSTEP_COLD_DECL std::optional<Unreachable> find_unreachable(
     const std::vector<DataPlace>& members, const std::vector<std::string>& addresses);
 

@@ -35,7 +35,7 @@ class Lookup {
   /// Starts the query. An IP address is resolved at once, without a thread.
   LOCKSTEP_COLD_DECL explicit Lookup(HostPort address);
 
-  /// The result; nothing while the resolver is working.
+  /// The result; nullopt while the resolver is working.
   LOCKSTEP_COLD_DECL std::optional<LookupResult> result() const;
 
  private:
@@ -61,7 +61,7 @@ class RepeatedLookup {
   /// No query starts before the first `poll`.
   explicit RepeatedLookup(HostPort address) : address_(std::move(address)) {}
 
-  /// The newest result; nothing before the first. A failed query does not replace addresses that
+  /// The newest result; nullopt before the first. A failed query does not replace addresses that
   /// were found. Starts the next query when it is due.
   LOCKSTEP_COLD_DECL const std::optional<LookupResult>& poll(Clock::time_point now);
   /// The number of queries so far.

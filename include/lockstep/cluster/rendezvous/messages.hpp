@@ -1,6 +1,6 @@
 /// \file
 /// The messages of the rendezvous and their encoding. Invariant: `parse` returns a message whose
-/// lengths and enumerators have been checked, or nothing.
+/// lengths and enumerators have been checked, or nullopt.
 ///
 ///     join     worker: Hello            chief: MissingRanks..., Peers..., Start
 ///                                       chief: Refuse or RetryLater
@@ -191,7 +191,7 @@ struct LostPeer {
 /// The sender leaves the job.
 struct Leave {
   static constexpr FrameType type = FrameType::leave;
-  std::optional<LostPeer> cause{};  ///< the verdict; nothing: the work is done
+  std::optional<LostPeer> cause{};  ///< the verdict; nullopt: the work is done
   LOCKSTEP_COLD_DECL void write(FrameWriter& to) const;
   LOCKSTEP_COLD_DECL void read(FrameReader& from);
 };
@@ -204,7 +204,7 @@ std::string frame(const Message& message) {
   return std::move(writer).finish();
 }
 
-/// The message in `body`; nothing if it is malformed.
+/// The message in `body`; nullopt if it is malformed.
 template <class Message>
 std::optional<Message> parse(std::string_view body) {
   FrameReader reader(body);

@@ -110,7 +110,7 @@ class Rendezvous {
   LOCKSTEP_COLD_DECL void on_exchange(std::function<ExchangeProgress()> progress);
   /// Passes a line to `RendezvousOptions::log` without waiting for it.
   LOCKSTEP_COLD_DECL void log(LogLevel level, std::string_view line);
-  /// The lost peer; nothing if none is known after `wait`.
+  /// The lost peer; nullopt if none is known after `wait`.
   LOCKSTEP_COLD_DECL std::optional<PeerLost> verdict(milliseconds wait = milliseconds(0));
   /// The timeouts of the job, defaults filled in.
   LOCKSTEP_COLD_DECL const ClusterTimeouts& timeouts() const;

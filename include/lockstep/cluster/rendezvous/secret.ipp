@@ -111,7 +111,7 @@ Secret read_secret_file(const std::string& path) {
   return Secret(std::move(bytes), origin);
 }
 
-/// The first address of the job that is reachable from other machines; nothing if all are loopback.
+/// The first address of the job that is reachable from other machines; nullopt if all are loopback.
 inline std::optional<std::string> reachable_address(const ResolvedCluster& cluster) {
   if (cluster.bind && !is_loopback(cluster.bind->host)) return cluster.bind->host;
   if (cluster.chief && !is_loopback(cluster.chief->host)) return to_string(*cluster.chief);

@@ -23,7 +23,7 @@ inline constexpr std::size_t max_join_value_bytes = 768;
 /// that differs.
 LOCKSTEP_COLD_DECL std::string quote_from(std::string_view value, std::size_t difference);
 
-/// The first field in which `a` and `b` differ, as a sentence; nothing if they are equal. `name_a`
+/// The first field in which `a` and `b` differ, as a sentence; nullopt if they are equal. `name_a`
 /// and `name_b` are such as "rank 0 (10.0.0.1:12345)".
 LOCKSTEP_COLD_DECL std::optional<std::string> difference(std::string_view part,
                                                          const std::string& name_a,

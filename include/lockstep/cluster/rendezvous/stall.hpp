@@ -60,9 +60,9 @@ struct Straggler {
   milliseconds waited{0}, limit{0};
 };
 
-/// The slowest rank. The order: idle ranks, while others wait in `reduce`; fewer
+/// The slowest rank, by these criteria in order: idle while others wait in `reduce`; fewer
 /// completed exchanges; not waiting inside an exchange; lower step; earlier phase; awaited by more
-/// ranks; longer without progress. Nothing if no rank is in a loop.
+/// ranks; longer without progress. Nullopt if no rank is in a loop.
 LOCKSTEP_COLD_DECL std::optional<Straggler> find_straggler(const std::vector<RankState>& ranks,
                                                            const StallLimits& limits);
 

@@ -47,7 +47,7 @@ class Store {
   /// Replies to the requests whose deadline has passed.
   LOCKSTEP_COLD_DECL void expire(Clock::time_point now);
 
-  /// When to call `expire` next; nothing if no request waits.
+  /// When to call `expire` next; nullopt if no request waits.
   LOCKSTEP_COLD_DECL std::optional<Clock::time_point> next_deadline() const;
 
   /// True if some rank waits at a barrier that `rank` has not entered.

@@ -120,7 +120,7 @@ class Relay {
     if (::send(to, bytes.data(), static_cast<std::size_t>(n), MSG_NOSIGNAL) != n) end(pair, false);
   }
 
-  /// Nothing until the length of the frame has arrived.
+  /// Nullopt until the length of the frame has arrived.
   static std::optional<std::size_t> place_of(const Cut& cut, std::string_view stream) {
     std::size_t at = cut.from_worker ? lockstep::detail::greeting.size() : 0;
     for (std::size_t frame = 0; frame <= cut.frame; ++frame) {

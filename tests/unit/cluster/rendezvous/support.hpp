@@ -195,7 +195,7 @@ class Stranger {
     return ::send(socket_, bytes.data(), bytes.size(), MSG_NOSIGNAL) ==
            static_cast<ssize_t>(bytes.size());
   }
-  /// All input until the other side closes the connection; nothing after five silent seconds.
+  /// All input until the other side closes the connection; empty after five silent seconds.
   std::string read_all() {
     std::string all;
     std::array<char, 1024> chunk{};
