@@ -123,6 +123,16 @@ def kernels(root):
                         for name in found if name not in rows | {"View", "Weighted"})
 
 
+def environment(root):
+    """The page of the environment variables has those that the library reads, and no others."""
+    texts = [p.read_text("utf-8") for p in (root / "include").rglob("*.?pp")]
+    read = set().union(*(re.findall(r'"(LOCKSTEP_[A-Z_]+)"', text) for text in texts))
+    read |= set(re.findall(r"\$\{(LOCKSTEP_[A-Z_]+):-", (root / "dev").read_text("utf-8")))
+    named = set(re.findall(r"^\| `(LOCKSTEP_[A-Z_]+)` \|", (root / "docs" / "environment.md").read_text("utf-8"), re.MULTILINE))
+    yield from (f"docs/environment.md leaves out {name}" for name in sorted(read - named))
+    yield from (f"docs/environment.md has {name}, which nothing reads" for name in sorted(named - read))
+
+
 def readme(root):
     """The README's program is the quick start but for its comments."""
     def code(text):
@@ -151,7 +161,7 @@ def pictures(root):
         yield f"docs/pictures: {done.stderr.strip()}"
 
 
-CHECKS = (nav, links, snippets, house, names, absent, kernels, readme, image, pictures)
+CHECKS = (nav, links, environment, snippets, house, names, absent, kernels, readme, image, pictures)
 
 
 def main(root):

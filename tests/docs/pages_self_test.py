@@ -7,7 +7,7 @@ import tempfile
 import pages
 
 GOOD = {
-    "mkdocs.yml": "site_name: x\n\nnav:\n  - Start: index.md\n  - House:\n      - house/core.md\n  - T: tutorials/multi_worker.md\n"
+    "mkdocs.yml": "site_name: x\n\nnav:\n  - Start: index.md\n  - House:\n      - house/core.md\n  - T: tutorials/multi_worker.md\n  - E: environment.md\n"
                   "  - A: changelog.md\n  - B: contributing.md\n  - C: security.md\n",
     "CHANGELOG.md": "", "CONTRIBUTING.md": "[docs](docs/index.md)", "SECURITY.md": "",
     "README.md": "```cpp\n#include <x>\nint main() {}\n```\n[pages](docs/index.md)\n",
@@ -17,6 +17,8 @@ GOOD = {
     "docs/house/core.md": "## What it is\n`shape.hpp` `more/rng.hpp`\n<!-- snippet: tests/docs/house.cpp:core -->\n```cpp\nint i;\n```\n",
     "include/lockstep/core/shape.hpp": "struct Shape {};  // not Size",
     "include/lockstep/core/more/rng.hpp": "",
+    "docs/environment.md": "| `LOCKSTEP_PORT` | none | a port |\n",
+    "include/lockstep/core/port.ipp": 'variable("LOCKSTEP_PORT");',
     "dev": "build_packages=(g++ cmake\n                liba-dev)\nother=(b)\n",
     "docs/tutorials/multi_worker.md": "# Image\n```dockerfile\nFROM debian:12 AS build\nRUN apt-get install -y --no-install-recommends \\\n"
                                       "    g++ cmake \\\n    liba-dev\nCOPY . /a\n```\n",
@@ -27,6 +29,8 @@ FAULTS = {  # what is found: (check, file, its text before, and after; no text b
     "nav has none.md, which is no page": (pages.nav, "mkdocs.yml", "index.md", "none.md"),
     "nav leaves out house/core.md": (pages.nav, "mkdocs.yml", "      - house/core.md\n", ""),
     "nav has index.md twice": (pages.nav, "mkdocs.yml", "  - House", "  - Again: index.md\n  - House"),
+    "environment.md leaves out LOCKSTEP_PORT": (pages.environment, "docs/environment.md", "LOCKSTEP_PORT", "LOCKSTEP_RANK"),
+    "environment.md has LOCKSTEP_PORT, which": (pages.environment, "include/lockstep/core/port.ipp", "LOCKSTEP_PORT", "LOCKSTEP_RANK"),
     "the link none.md leads nowhere": (pages.links, "docs/index.md", "house/core.md#what-it-is", "none.md"),
     "the link docs/none.md leads nowhere": (pages.links, "README.md", "docs/index.md", "docs/none.md"),
     "core.md has no heading #what": (pages.links, "docs/index.md", "#what-it-is", "#what"),
