@@ -75,6 +75,7 @@ class GlooChannel;
 ///     failing process: shut_down(cause) ── notice ──> peer: notices_[r]
 ///                      close()          ── FIN ─────> peer: wait ends, read_notice(r),
 ///                                                           shut_down(the same cause)
+///
 /// \code
 ///   auto mesh = lockstep::form_gloo_mesh({.rank = 1, .size = 4, .run = id, .key = secret}, store);
 ///   lockstep::GlooGroup gradients(mesh, {.channel = 0}), layers(mesh, {.channel = 1});

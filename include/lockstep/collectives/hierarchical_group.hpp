@@ -20,12 +20,12 @@ namespace lockstep {
 
 /// A two-level collective: threads of a process first, then processes. `Across` is this process'
 /// member of a group of processes, such as GlooGroup.
-///
+/// \code
 ///     process 0: replicas 0 1      process 1: replicas 2 3      process 2: replica 4
 ///                 \ /                          \ /                          |
 ///               leader  <──── Across ────>   leader  <──── Across ────>   leader
 ///                 / \                          / \                          |
-///
+/// \endcode
 /// An all-reduce sums within each process in the order of its ThreadGroup, then over the processes
 /// in the order of `across`, and broadcasts the result within each process.
 /// \code

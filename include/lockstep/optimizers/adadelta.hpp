@@ -46,6 +46,7 @@ struct AdadeltaOp {
 ///     d = sqrt(b + epsilon) g / sqrt(a + epsilon)
 ///     b = rho b + (1 - rho) d^2
 ///     w -= rate d
+///
 /// \code
 ///   ls::Adadelta{.learning_rate = 1.0}
 /// \endcode

@@ -91,6 +91,7 @@ constexpr std::string_view adam_slot_name(std::size_t i) {
 ///     m += (g - m)(1 - beta_1)
 ///     v += (g^2 - v)(1 - beta_2)
 ///     w -= rate sqrt(1 - beta_2^t) / (1 - beta_1^t) * m / (sqrt(v) + epsilon)
+///
 /// \code
 ///   ls::Adam{.learning_rate = 3e-4}
 /// \endcode

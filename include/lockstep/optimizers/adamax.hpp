@@ -43,6 +43,7 @@ struct AdamaxOp {
 ///     m += (g - m)(1 - beta_1)
 ///     u = max(beta_2 u, |g|)
 ///     w -= rate / (1 - beta_1^t) * m / (u + epsilon)
+///
 /// \code
 ///   ls::Adamax{.learning_rate = 2e-3}
 /// \endcode

@@ -50,6 +50,7 @@ struct FtrlOp {
 ///     z += g + 2 shrinkage w - (n'^p - n^p) / rate w
 ///     w = (clip(z, -l1, l1) - z) / (n'^p / rate + 2 l2')
 ///     n = n'
+///
 /// \code
 ///   ls::Ftrl{.learning_rate = 0.05, .l1_regularization_strength = 0.01}
 /// \endcode

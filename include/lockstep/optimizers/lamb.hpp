@@ -27,6 +27,7 @@ struct LambOp {
 ///
 ///     d = m / (sqrt(v) + epsilon)
 ///     w -= rate |w| / |d| d
+///
 /// \code
 ///   ls::Lamb{.learning_rate = 1e-2, .weight_decay = 0.01}
 /// \endcode

@@ -43,6 +43,7 @@ struct LionOp {
 ///
 ///     w -= rate sign(beta_1 m + (1 - beta_1) g)
 ///     m = beta_2 m + (1 - beta_2) g
+///
 /// \code
 ///   ls::Lion{.learning_rate = 1e-4, .weight_decay = 0.1}
 /// \endcode

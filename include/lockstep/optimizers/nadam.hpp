@@ -43,6 +43,7 @@ struct NadamOp {
 ///
 ///     w -= rate (u(t + 1) m / (1 - U(t + 1)) + (1 - u(t)) g / (1 - U(t)))
 ///          / (sqrt(v / (1 - beta_2^t)) + epsilon)
+///
 /// \code
 ///   ls::Nadam{.learning_rate = 1e-3}
 /// \endcode

@@ -65,6 +65,7 @@ struct RMSpropOp {
 ///     v = rho v + (1 - rho) g^2
 ///     d = rate g / sqrt(v + epsilon)         centered: a = rho a + (1 - rho) g, v - a^2 for v
 ///     w -= d                                 momentum u: m = u m + d, w -= m
+///
 /// \code
 ///   ls::RMSprop{.learning_rate = 1e-3, .momentum = 0.9}
 /// \endcode

@@ -51,6 +51,7 @@ struct SGDOp {
 ///     w -= rate g                            without momentum
 ///     v = m v - rate g, w += v               with momentum m
 ///     v = m v - rate g, w += m v - rate g    with Nesterov momentum
+///
 /// \code
 ///   ls::SGD{.learning_rate = 0.1, .momentum = 0.9, .nesterov = true}
 /// \endcode

@@ -4,12 +4,13 @@
 ///
 /// 8 slices on 1, 2 or 4 replicas give the same bits, because each replica owns a whole subtree of
 /// the tree in which the slices' gradients are added:
-///
+/// \code
 ///     slices      0   1   2   3   4   5   6   7
 ///     tree         \ /     \ /     \ /     \ /
 ///     4 replicas    r0      r1      r2      r3
 ///     2 replicas        r0              r1
 ///     1 replica                 r0
+/// \endcode
 #pragma once
 
 #include <cstddef>
