@@ -214,7 +214,7 @@ def main():
     options = parser.parse_args()
     try:
         output = options.output or options.reports[0].with_suffix(".svg")
-        later = range(len(options.reports) - 1, -1, -1)  # how many curves come after each
+        later = range(len(options.reports) - 1, -1, -1)  # number of curves after each report
         strokes = [1.5 + 2.5 * count if options.overlay else 2 for count in later]
         write(output, picture([Run(path, options.steps, stroke) for path, stroke in zip(options.reports, strokes)]))
     except PlotError as error:
