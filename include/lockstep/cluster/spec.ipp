@@ -90,7 +90,7 @@ void ClusterSpec::check(std::string_view where) const {
   if (!hosts(TaskType::ps).empty())
     throw ClusterError(
         "{} has the job ps: parameter servers train asynchronously, which lockstep does not; "
-        "remove it, the workers exchange gradients themselves",
+        "remove it: the workers exchange gradients themselves",
         where);
   if (world_size() == 0)
     throw ClusterError("{} has no chief and no worker; list at least one worker", where);

@@ -33,7 +33,7 @@ std::optional<ClusterSource> torchrun_source(const Environment& environment) {
     if (*source.chief_port == 65'535 && !variable(environment, "LOCKSTEP_PORT"))
       throw ClusterError(
           "torchrun: its agent listens on MASTER_PORT=65535, and the chief would "
-          "take the port after it; set LOCKSTEP_PORT on all ranks");
+          "use the next port; set LOCKSTEP_PORT on all ranks");
     ++*source.chief_port;
   }
   const auto run = variable(environment, "TORCHELASTIC_RUN_ID");

@@ -101,7 +101,7 @@ class Chief final : public Role {
   /// Why this worker could not exchange data with the others; nullopt if it can.
   LOCKSTEP_COLD_DECL std::optional<std::string> data_fault(const std::shared_ptr<Connection>& link,
                                                            const Hello& hello,
-                                                           const std::string& newcomer) const;
+                                                           const std::string& peer) const;
 
   /// Queues a worker without a rank until the free ranks are known.
   LOCKSTEP_COLD_DECL void queue_unranked(const std::shared_ptr<Connection>& link);

@@ -110,9 +110,9 @@ void Chief::admit(const std::shared_ptr<Connection>& link, const Hello& hello) {
   const std::string source = Listener::source_of(*link);
   const bool any = hello.rank == Hello::any_rank;
   const bool known = !any && hello.rank < members_.size();
-  const std::string newcomer = known ? fmt::format("rank {} ({})", hello.rank, source)
-                               : any ? fmt::format("a worker ({})", source)
-                                     : fmt::format("a worker ({}) of rank {}", source, hello.rank);
+  const std::string peer = known ? fmt::format("rank {} ({})", hello.rank, source)
+                           : any ? fmt::format("a worker ({})", source)
+                                 : fmt::format("a worker ({}) of rank {}", source, hello.rank);
   const auto refuse = [&](const std::string& sentence) {
     listener_.log_source(source, "was refused: " + printable(sentence), Clock::now());
     listener_.send_and_close(link, frame(Refuse{sentence}));
@@ -133,9 +133,9 @@ void Chief::admit(const std::shared_ptr<Connection>& link, const Hello& hello) {
     return refuse(fmt::format(
         "{} belongs to the job {}, but the chief runs the job {}; give all ranks of a job the same "
         "LOCKSTEP_JOB_ID, and each job on a machine its own port",
-        newcomer, quote(hello.job_id), quote(setup_.job_id)));
+        peer, quote(hello.job_id), quote(setup_.job_id)));
   const auto differs =
-      difference("join", setup_.cluster.name(0), setup_.fields, newcomer, hello.fields);
+      difference("join", setup_.cluster.name(0), setup_.fields, peer, hello.fields);
   // With equal explicit ids the process belongs to this job, which therefore cannot start. Without
   // ids it may be a stray process, which must not end the job.
   const bool is_ours = given && hello.job_id_given;
@@ -145,13 +145,13 @@ void Chief::admit(const std::shared_ptr<Connection>& link, const Hello& hello) {
     return abort_join(*differs);
   }
   if (link->remote().protocol() != address_family_) return redirect_address_family(link, hello);
-  if (const auto fault = data_fault(link, hello, newcomer)) return refuse(*fault);
+  if (const auto fault = data_fault(link, hello, peer)) return refuse(*fault);
   if (!any && !known)
-    return refuse(fmt::format("{} is outside this job of {} ranks", newcomer, members_.size()));
+    return refuse(fmt::format("{} is outside this job of {} ranks", peer, members_.size()));
   if (any) {
     if (started_ || members_.missing_count() == 0)
       return refuse(
-          fmt::format("{} is one too many: the job has its {} ranks", newcomer, members_.size()));
+          fmt::format("{} is one too many: all {} ranks have joined", peer, members_.size()));
     members_.unranked().push_back({link, hello.data_address});
   } else {
     Member& member = members_[hello.rank];
@@ -160,7 +160,7 @@ void Chief::admit(const std::shared_ptr<Connection>& link, const Hello& hello) {
       return refuse(fmt::format(
           "{} claims a rank that {} already has: it was assigned to {}; give each process its own "
           "its own",
-          newcomer, name(hello.rank), holder));
+          peer, name(hello.rank), holder));
     }
     members_[hello.rank].data_address = hello.data_address;
     assign_rank(link, hello.rank);
@@ -180,20 +180,19 @@ void Chief::redirect_address_family(const std::shared_ptr<Connection>& link, con
 }
 
 std::optional<std::string> Chief::data_fault(const std::shared_ptr<Connection>& link,
-                                             const Hello& hello,
-                                             const std::string& newcomer) const {
+                                             const Hello& hello, const std::string& peer) const {
   asio::error_code wrong;
   const auto theirs = hello.data_address.empty()
                           ? link->remote().address()
                           : asio::ip::make_address(hello.data_address, wrong);
-  if (wrong) return newcomer + " has a LOCKSTEP_DATA_ADDRESS that is not an address";
+  if (wrong) return peer + " has a LOCKSTEP_DATA_ADDRESS that is not an address";
   const auto& given = setup_.cluster.data_address;
   const bool ipv4 = given ? asio::ip::make_address(*given).is_v4() : address_family_ == tcp::v4();
   if (theirs.is_v4() == ipv4) return std::nullopt;
   return fmt::format(
       "{} would exchange data at {} ({}), but the chief uses {}; set LOCKSTEP_DATA_ADDRESS "
       "on all ranks to addresses of one family",
-      newcomer, theirs.to_string(), address_family_name(theirs), ipv4 ? "IPv4" : "IPv6");
+      peer, theirs.to_string(), address_family_name(theirs), ipv4 ? "IPv4" : "IPv6");
 }
 
 void Chief::queue_unranked(const std::shared_ptr<Connection>& link) {
@@ -266,7 +265,7 @@ void Chief::start() {
     membership.addresses[r] = members_[r].address;
   }
   membership.local_address = (*data)[0];
-  // All addresses of a large job do not fit one frame.
+  // The addresses of a large job do not fit into one frame.
   constexpr std::size_t portion = 128;
   for (std::size_t r = 1; r < members_.size(); ++r) {
     for (std::size_t first = 0; first < members_.size(); first += portion) {

@@ -66,7 +66,7 @@ std::optional<Straggler> find_straggler(const std::vector<RankState>& ranks,
     if (!ranks[r].left && (!slowest || before(r, *slowest))) slowest = r;
   const RankState& rank = ranks[*slowest];
   const bool idle = rank.progress.phase == Phase::idle;
-  // An idle rank delays nobody before another rank waits for it.
+  // An idle rank causes no delay until another rank waits for it.
   return Straggler{*slowest, idle ? std::min(rank.stalled_for, longest_wait) : rank.stalled_for,
                    limit_of(rank.progress, limits)};
 }
