@@ -66,7 +66,7 @@ def parse():
 
 
 def program_of(build, benchmark):
-    """The path of the benchmark in a build folder, or of a revision, which is built."""
+    """The path of the benchmark in a build folder, or in the build of a revision."""
     folder = Path(build)
     if not folder.is_dir():
         git = ["git", "-C", str(REPOSITORY)]
@@ -151,7 +151,7 @@ def measure(options, before, after):
                 for name, value in run(program, options).items():
                     times.setdefault(name, ([], [], []))[place].append(value)
         print(f"round {number + 1} of {options.rounds}", file=sys.stderr)
-    # A figure that only one of the two has cannot be compared.
+    # Skips figures that only one of the two builds has.
     return {name: lists for name, lists in times.items()
             if all(len(values) == options.rounds for values in lists)}
 

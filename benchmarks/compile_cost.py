@@ -117,7 +117,7 @@ def compile_once(command):
     with tempfile.TemporaryFile() as messages:
         started = time.perf_counter()
         process = subprocess.Popen(command, stdout=messages, stderr=messages)
-        # wait4 and not RUSAGE_CHILDREN, whose peak is that of all compilers so far.
+        # wait4, since RUSAGE_CHILDREN's peak is that of all compilers so far.
         _, status, usage = os.wait4(process.pid, 0)
         wall = time.perf_counter() - started
         process.returncode = os.waitstatus_to_exitcode(status)
@@ -148,8 +148,8 @@ def measure(options, name, source, compiler, flags, folder):
 
 
 def growth(cost):
-    """Seconds of the largest size over those of the line, which never falls, through the two
-    below it; from seconds by size. Nothing for fewer than three sizes."""
+    """Seconds of the largest size divided by the prediction of a non-decreasing line through the
+    two sizes below it. None for fewer than three sizes."""
     if len(cost) < 3:
         return None
     first, second, last = sorted(cost)[-3:]
@@ -158,7 +158,7 @@ def growth(cost):
 
 
 def growth_lines(options, rows):
-    """Of stacks of different layers and of equal ones, for each compiler."""
+    """Growth verdicts for stacks of different and of equal layers, for each compiler."""
     cost = {(row["program"], row["compiler"]): row["user_seconds"]
             for row in rows if "error" not in row}
     for compiler in options.compilers:

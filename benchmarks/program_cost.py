@@ -52,7 +52,7 @@ def run(options, steps):
         process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
     except OSError as error:
         raise Failed(f"{options.program}: {error.strerror}; build it with ./dev build") from error
-    # wait4 and not RUSAGE_CHILDREN, whose peak is that of all programs so far.
+    # wait4, since RUSAGE_CHILDREN's peak is that of all programs so far.
     _, status, usage = os.wait4(process.pid, 0)
     seconds = time.perf_counter() - started
     process.returncode = os.waitstatus_to_exitcode(status)

@@ -30,7 +30,7 @@ def data(options):
 
 
 def data_in_order(options):
-    """The first examples, as many as a chunk has, as `evaluate` and `predict` take them."""
+    """The first examples of a chunk's number, as the input of `evaluate` and `predict`."""
     count = support.CHUNK * options.batch
     images, labels = support.images_and_labels(numpy)
     images = (images[:count, ..., None] / 255).astype(numpy.float32)

@@ -72,7 +72,7 @@ def main():
         chunks.end()
     if rank == 0:
         support.report("tensorflow-ring", options, chunks, keras_model.versions())
-        time.sleep(1)  # a worker whose leader has ended first fails
+        time.sleep(1)  # a worker fails if its leader ends first
     os._exit(0)
 
 

@@ -20,8 +20,8 @@
 
 namespace peer {
 
-constexpr std::size_t chunk = 50;         // steps
-constexpr std::size_t examples = 60'000;  // as many as MNIST has
+constexpr std::size_t chunk = 50;         // steps per chunk
+constexpr std::size_t examples = 60'000;  // as MNIST
 constexpr std::size_t pixels = 28 * 28;
 
 struct Options {
@@ -37,7 +37,7 @@ struct Options {
   std::exit(2);
 }
 
-/// Binds the process to the first `count` CPUs that it may use, before a library counts them.
+/// Binds the process to its first `count` CPUs. Call before a library counts the CPUs.
 inline void limit_cpus(int count) {
   cpu_set_t allowed, first;
   CPU_ZERO(&first);

@@ -20,7 +20,7 @@ import support
 parser = argparse.ArgumentParser(description=__doc__)
 add = parser.add_argument
 add("data", type=Path, help="folder with the binary version of CIFAR-10")
-add("out", type=Path, help="folder for the results; seeds that are there are left out")
+add("out", type=Path, help="folder for the results; seeds with results are skipped")
 add("--seeds", default="1,2,3", help="separated by commas (1,2,3)")
 add("--depth", type=int, choices=(20, 56), default=20)
 add("--epochs", type=support.positive, default=3)

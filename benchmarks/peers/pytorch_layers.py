@@ -32,7 +32,7 @@ BATCH = 64
 
 
 def microseconds(call):
-    """The median time of `call`, over as many as take --seconds; at least five."""
+    """Median time of `call` over --seconds, at least five calls."""
     for _ in range(3):
         call()
     times, started = [], time.perf_counter()
@@ -44,7 +44,7 @@ def microseconds(call):
 
 
 def both(op, x, weights, wants_dx):
-    """Forward and backward of op(x, *weights)."""
+    """Times forward and backward of op(x, *weights)."""
     with torch.no_grad():
         forward = microseconds(lambda: op(x, *weights))
     x = x.clone().requires_grad_(wants_dx)
@@ -56,7 +56,7 @@ def both(op, x, weights, wants_dx):
 
 
 def best(op, x, weights, wants_dx=True):
-    """In the faster layout, by the sum of the passes, if x has channels."""
+    """Times in the faster layout, by the sum of the passes, if x has channels."""
     found = [both(op, x, weights, wants_dx)]
     if x.dim() == 4:
         nhwc = x.to(memory_format=torch.channels_last)

@@ -20,7 +20,7 @@ def data():
 
 
 def batches(count, batch):
-    """Index batches of endless shuffled passes; the short rest of a pass is left out."""
+    """Index batches of infinite shuffled passes, without each pass's incomplete last batch."""
     while True:
         order = torch.randperm(count)
         for begin in range(0, count - batch + 1, batch):
@@ -60,7 +60,7 @@ def adam(parameters):
 
 def train(options, model, step_model, x_all, y_all, indices, chunks, results, optimizer_of=sgd):
     """`step_model` computes a step, with the parameters of `model`; `results(loss_sum, correct)`
-    makes numbers on the host of a chunk's results."""
+    copies a chunk's results to the host."""
     optimizer = optimizer_of(model.parameters())
     loss_of = nn.CrossEntropyLoss()
     model.train()
@@ -83,7 +83,7 @@ def train(options, model, step_model, x_all, y_all, indices, chunks, results, op
 
 
 def infer(options, model, x_all, y_all, chunks):
-    """Loss and accuracy, or all outputs, of the first examples, as many as a chunk has."""
+    """Loss and accuracy, or all outputs, of the first examples, one chunk."""
     loss_of = nn.CrossEntropyLoss()
     model.eval()
     with torch.inference_mode():

@@ -15,7 +15,7 @@ import time
 
 import support
 
-EXAMPLES = 10_000  # as many as `cifar10` draws
+EXAMPLES = 10_000  # the number that `cifar10` generates
 
 parser = argparse.ArgumentParser(description=__doc__,
                                  formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -38,7 +38,7 @@ except ImportError as error:
 
 
 def resident_bytes():
-    """The peak of this process."""
+    """Peak resident size of this process."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 

@@ -63,7 +63,7 @@ def decayed(model):
 
 
 def sgd(model, rate):
-    """The tutorial's optimizer; as few passes over the parameters as PyTorch can."""
+    """The tutorial's optimizer, with as few passes over the parameters as PyTorch allows."""
     penalized = decayed(model)
     known = {id(p) for p in penalized}
     others = [p for p in model.parameters() if id(p) not in known]
@@ -77,8 +77,8 @@ def penalty(model):
 
 
 def standardized(images):
-    """Each of [N, 32, 32, 3] bytes to mean 0, divided by max(std, 1/sqrt(3072)); [N, 3, 32, 32]
-    channels last in memory."""
+    """Standardizes images [N, 32, 32, 3] of bytes: (x - mean) / max(std, 1/sqrt(3072)). Returns
+    [N, 3, 32, 32] with channels-last memory."""
     x = images.float().reshape(len(images), -1)
     std = x.std(1, unbiased=False, keepdim=True).clamp_min(3072**-0.5)
     x = (x - x.mean(1, keepdim=True)) / std

@@ -75,7 +75,7 @@ def run_peer(options, name, threads):
 
 
 def measure(options):
-    """Records in the order in which they ran, and why a program is left out."""
+    """Records in the order of the runs, and why programs were skipped."""
     records, failures = [], {}
     for number in range(options.rounds):
         for threads in options.threads:
@@ -96,13 +96,13 @@ def measure(options):
 
 
 def by_round(records, name, threads, value):
-    """The value of each round in which the program ran."""
+    """The figure of each round in which the program ran."""
     return {r["round"]: value(r) for r in records
             if r["program"] == name and r["threads"] == threads}
 
 
 def table(options, records):
-    """One row a program and thread count."""
+    """One row per program and thread count."""
     rows = []
     for threads in options.threads:
         for name in options.only:

@@ -106,14 +106,14 @@ def parse():
 
 
 def work_arguments(options, threads, batch):
-    """As all programs that print the peers' line take them."""
+    """The options of every program that prints the peers' line."""
     work = ["--model", options.model, "--work", options.work] if options.other else []
     return [*work, "--threads", str(threads), "--batch", str(batch),
             "--steps", str(options.steps), "--warmup", str(options.warmup)]
 
 
 def ours_command(options, threads, batch, report):
-    """lockstep's program with an epoch for each chunk."""
+    """Command of lockstep's program, with one epoch per chunk."""
     if options.other:
         return [str(options.ours), *work_arguments(options, threads, batch)]
     epochs = (options.warmup + options.steps) // support.CHUNK
@@ -160,7 +160,7 @@ def peer_command(options, name, threads, batch):
 
 
 def run_printing(command, cpus):
-    """A program that prints the peers' line."""
+    """Runs a program that prints the peers' line."""
     environment = dict(os.environ, TF_CPP_MIN_LOG_LEVEL="2")
     lines = execute(command, cpus, environment).splitlines()
     try:
@@ -234,7 +234,7 @@ def cpu_name():
 
 
 def shown(command):
-    """A command as a user of the repository would type it."""
+    """A command as a user would type it in the repository."""
     return " ".join(command).replace(f"{REPOSITORY}{os.sep}", "")
 
 

@@ -35,7 +35,7 @@ def execute(command, count, environment=None, seconds=None):
 
 @contextlib.contextmanager
 def alone(lock):
-    """Under an exclusive lock of the file `lock`, if one is given."""
+    """Holds an exclusive lock of the file `lock`, if one is given."""
     if not lock:
         yield
         return

@@ -24,7 +24,7 @@ done
 }
 "$venv/bin/python" -m pip install --quiet torch tensorflow-cpu
 
-# The C++ peers, as their users compile them: LibTorch is in the torch package, dlib is Debian's, with OpenBLAS.
+# The C++ peers, compiled as their users do: LibTorch comes from the torch package, dlib from Debian, with OpenBLAS.
 cxx=${CXX:-g++}
 torch=$("$venv/bin/python" -c 'import os, torch; print(os.path.dirname(torch.__file__))')
 "$cxx" -std=c++20 -O3 -march=native "-I$torch/include" "-I$torch/include/torch/csrc/api/include" \

@@ -17,8 +17,8 @@ import subprocess
 import sys
 import time
 
-CHUNK = 50  # steps
-EXAMPLES = 60_000  # as many as MNIST has
+CHUNK = 50  # steps per chunk
+EXAMPLES = 60_000  # as MNIST
 RATE = 0.001
 
 
@@ -30,7 +30,7 @@ def positive(text):
 
 
 def add_work(parser):
-    """For the programs that train, evaluate and predict, with either model."""
+    """Adds the options of programs that train, evaluate and predict, with either model."""
     parser.add_argument("--model", choices=("cnn", "mlp"), default="cnn",
                         help="the tutorials' CNN with SGD, or 784-512-512-10 with Adam")
     parser.add_argument("--work", choices=("fit", "evaluate", "predict"), default="fit")
@@ -61,7 +61,7 @@ def parse(description, add_options=lambda parser: None, workers=1):
 
 
 def set_tensorflow_up():
-    """Before it is imported: Keras on TensorFlow, on the CPU, without its notes."""
+    """Configures Keras before its import: TensorFlow on the CPU, without log messages."""
     os.environ["KERAS_BACKEND"] = "tensorflow"
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     os.environ["CUDA_VISIBLE_DEVICES"] = "-1"
@@ -108,7 +108,7 @@ def limit_cpus(threads, fail):
 
 
 def images_and_labels(numpy):
-    """Random bytes in MNIST's shape: the speed of a step does not depend on the pictures."""
+    """Random bytes in MNIST's shape: the speed of a step does not depend on the images."""
     generator = numpy.random.default_rng(1)
     images = generator.integers(0, 256, (EXAMPLES, 28, 28), dtype=numpy.uint8)
     labels = generator.integers(0, 10, EXAMPLES, dtype=numpy.int64)
@@ -116,7 +116,7 @@ def images_and_labels(numpy):
 
 
 class Chunks:
-    """Times chunks: begin() before the first step, end() when the results are on the host."""
+    """Times chunks: call begin() before the first step, end() when the results are on the host."""
 
     def __init__(self):
         self.milliseconds = []
@@ -140,7 +140,7 @@ def summary(values):
 
 
 def report(program, options, chunks, versions):
-    """Prints the one JSON line; the warm-up chunks are left out."""
+    """Prints the JSON line, without the warm-up chunks."""
     timed = chunks.milliseconds[options.warmup // CHUNK :]
     result = {
         "program": program,

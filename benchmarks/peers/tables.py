@@ -1,20 +1,20 @@
 """Evaluates run.py's records: tables, the requested bounds, and the check for cliffs.
 
-FLOPs of a step: 2 for each multiply-add. Forward 2*MACs; backward as much again for the gradient
-of each weight, and once more for the gradient of each layer's input, but the first layer has none.
-So 4*MACs for the first layer and 6*MACs for each other one, times the batch; 2*MACs without
+FLOPs of a step: 2 per multiply-add. Forward 2*MACs; backward as much again for the weights'
+gradients, and once more for the gradient of each layer's input, which the first layer does not
+need. So 4*MACs for the first layer and 6*MACs for each other one, times the batch; 2*MACs without
 training. Pointwise work, pooling and the update are not counted.
 """
 
 import statistics
 
-# MACs of an example by layer: outputs times the inputs of one.
+# MACs per example by layer: outputs times the inputs of each.
 LAYERS = {
     "cnn": [26 * 26 * 32 * 3 * 3, 13 * 13 * 32 * 64, 64 * 10],
     "mlp": [784 * 512, 512 * 512, 512 * 10],
 }
 
-# Least time over ours, by model, work and program; by threads where it differs.
+# Required ratio of a peer's time to ours, by model, work and program; by threads where it differs.
 ASKED = {
     ("cnn", "fit", "pytorch"): {1: 7, 2: 6},
     ("cnn", "fit", "keras"): {1: 4, 2: 5},
@@ -26,7 +26,7 @@ ASKED = {
     ("cnn", "fit", "tensorflow-ring"): 5,
 }
 CLIFF = 1.3
-WHOLE = 0.9  # least peak of a round over the best one
+WHOLE = 0.9  # smallest peak of an undisturbed round, over the best one
 
 
 def step_flops(model, work, batch):
@@ -44,8 +44,8 @@ def asked(options, name, threads):
 def expectations(times):
     """Expected step times by batch size, from the neighbouring sizes.
 
-    Between two sizes the time lies on the line through theirs. The largest may take as long an
-    example as the size below it, the smallest as long a step as the size above it. One size alone
+    Between two sizes the time is interpolated linearly. The largest size may take as long per
+    example as the size below it, the smallest as long per step as the size above it. A single size
     has no expectation.
     """
     sizes = sorted(times)
@@ -70,21 +70,21 @@ def cliffs(times):
 
 
 def disturbed(records, threads, batch):
-    """Those rounds in which the machine was not whole: in which a peak, before or after the
-    programs, is below WHOLE of the best."""
+    """Rounds disturbed by other programs: a peak, before or after the programs, is below WHOLE of
+    the best."""
     peaks = [r for r in records if r["program"] == "peak" and r["threads"] == threads]
     best = max((r["gflops"] for r in peaks), default=0)
     return {r["round"] for r in peaks if r["batch"] == batch and r["gflops"] < WHOLE * best}
 
 
 def counted(records, threads, batch):
-    """The other rounds; all, if there are none."""
+    """The undisturbed rounds; all rounds if there are none."""
     rounds = {r["round"] for r in records if r["threads"] == threads and r["batch"] == batch}
     return rounds - disturbed(records, threads, batch) or rounds
 
 
 def of(records, name, threads, batch):
-    """The records of a program that count."""
+    """The records of a program in undisturbed rounds."""
     rounds = counted(records, threads, batch)
     return [r for r in records if r["program"] == name and r["threads"] == threads
             and r["batch"] == batch and r["round"] in rounds]
@@ -138,7 +138,7 @@ def table_lines(rows):
 
 
 def verdict_lines(options, rows):
-    """Bounds, and cliffs of ours; minima, too, for cliffs, since other load makes no minimum."""
+    """Bounds, and cliffs of ours. Cliffs are checked on minima, too, which other load affects least."""
     lines = []
     for row in rows:
         bound = asked(options, row["program"], row["threads"])
