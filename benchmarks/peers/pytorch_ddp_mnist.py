@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """The seed step in several processes of PyTorch: DistributedDataParallel over Gloo.
 
-The model and the loop of pytorch_mnist.py; --batch is the global batch, divided among the ranks. Loss and accuracy are summed over the ranks once for each chunk.
+The model and the loop of pytorch_mnist.py; --batch is the global batch, divided among the ranks.
+Loss and accuracy are summed over the ranks once per chunk.
 """
 
 import sys

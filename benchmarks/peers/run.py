@@ -11,8 +11,9 @@ MultiWorkerMirroredStrategy with RING.
 Each round runs the machine's peak, every program once (A B C A B C ...), and the peak again, so
 that a change of the machine's load meets all of them. A round in which a peak is below 0.9 of the
 best one does not count: another program used a part of the machine. Every program is bound to as
-many CPUs as it has threads in all and is timed by the rule of support.py: chunks of 50 steps inside the training loop. The
-figure of a round is the median of its chunks. tables.py describes how FLOPs and cliffs are counted.
+many CPUs as it has threads in all and is timed by the rule of support.py: chunks of 50 steps inside
+the training loop. The figure of a round is the median of its chunks. tables.py describes how FLOPs
+and cliffs are counted.
 """
 
 import argparse
