@@ -67,7 +67,7 @@ struct Callbacks : std::vector<std::shared_ptr<Callback>> {
   Callbacks(const Cs&...) {
     static_assert(sizeof(detail::CallbackByValue<Cs...>) > 0);
   }
-  /// Also accepts pointers to options: std::make_shared<ls::CSVLogger>(...).
+  /// Also accepts pointers to options: `std::make_shared<ls::CSVLogger>(...)`.
   template <detail::InCallbacks... Cs>
     requires((detail::points_to_options<Cs> || ...))
   Callbacks(const Cs&... all) : Base{detail::to_callback(all)...} {}

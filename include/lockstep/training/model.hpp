@@ -143,7 +143,7 @@ class Model<Net, S, L, O, Ms...> {
   }
 
   /// Computes the loss (penalties included) and the metrics over `data`. \returns "loss" and each
-  /// metric. \throws as `fit`.
+  /// metric. Throws as `fit` does.
   template <class Data>
   Logs evaluate(const Data& data, const EvaluateOptions& options = {}) {
     if constexpr (detail::DataFor<Data, typename L::target_type>)
@@ -153,7 +153,7 @@ class Model<Net, S, L, O, Ms...> {
     return {};
   }
 
-  /// Outputs for all examples of `data`, in order; targets are ignored. \throws as `fit`.
+  /// Outputs for all examples of `data`, in order; targets are ignored. Throws as `fit` does.
   template <class Data>
     requires Dataset<Data>
   Predictions<T> predict(const Data& data, const EvaluateOptions& options = {}) {
@@ -166,8 +166,8 @@ class Model<Net, S, L, O, Ms...> {
     return {{}, Net::output_shape};
   }
 
-  /// Outputs for the examples x, (examples, input), computed `batch_size` at a time. \throws
-  /// UsageError if x is not a whole number of examples, or in a job of several processes.
+  /// Outputs for the examples x, (examples, input), computed `batch_size` at a time.
+  /// \throws UsageError if x is not a whole number of examples, or in a job of several processes.
   Predictions<T> predict(std::span<const T> x, std::size_t batch_size = 32) {
     const TensorView<const T> examples = detail::examples_of<Net>("predict", x);
     detail::check_count("predict: batch size", batch_size);
