@@ -185,7 +185,12 @@ def of_program(source):
             continue
         code[m.start():m.end()] = [c if c == "\n" else " " for c in m[0]]
         if m["line"] and not re.match(r"// (?:clang-format|NOLINT)", m[0]):
-            text.add("c", m.start(), re.sub(r"^//[/!]?<? ?", "", m[0]), is_first(source, m.start()))
+            is_own_line = is_first(source, m.start())
+            if is_own_line and m[0].startswith("///<") and text.pieces:  # goes on with the line before
+                kind, first, last, was_own_line = text.pieces.pop()
+                text.pieces.append((kind, first, f"{last}\n{m[0][4:].strip()}", was_own_line))
+            else:
+                text.add("c", m.start(), re.sub(r"^//[/!]?<? ?", "", m[0]), is_own_line)
         elif m["block"]:
             text.add("c", m.start(), m[0].strip("/*!"), False)
         elif m["string"]:
@@ -304,7 +309,7 @@ def read(root, name):
 
 def self_test():
     wrong = {
-        "a.hpp": ["/// in a thread of\n/// its own\n", '// This is no list.\n', 'f("-1 threads cannot be");', "// What is kept.\n",
+        "a.hpp": ["int a;  ///< in the\n        ///< place of\n", "/// in a thread of\n/// its own\n", '// This is no list.\n', 'f("-1 threads cannot be");', "// What is kept.\n",
                   "void settle();", "// it takes NaN for a number", 'g("the file" // x\n  " says 3");', 'R"(\n// beside it\n)"'],
         "a.py": ['"""Said once."""\n', "x = 1  # behind it\n", 'print("so many")\n'],
         "a.md": ["Lies beside it.\n", "```cpp\nf();  // anew\n```\n"],
