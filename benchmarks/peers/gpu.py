@@ -1,17 +1,17 @@
 #!/usr/bin/env python3
-"""Steps on a GPU: `mnist_cuda` and `cifar10_cuda` beside PyTorch and JAX, time and memory. Needs no network.
+"""Steps on a GPU: `mnist_cuda` and `cifar10_cuda` compared with PyTorch and JAX, time and memory. Needs no network.
 
 Models: `cnn`, the tutorials' CNN with SGD, batch 64; `resnet`, ResNet-56 on CIFAR-10's shapes with SGD and momentum, batch
-128. Programs: `ours`; `ours-executions`, with a look at the loss once a chunk; `pytorch-eager`; `pytorch-graphs`, the whole
+128. Programs: `ours`; `ours-executions`, which reads the loss once per chunk; `pytorch-eager`; `pytorch-graphs`, the whole
 step captured as a CUDA graph; `jax-jit`; `pytorch-compile`, model and loss in torch.compile(mode="max-autotune"), the update in
-torch.compile; `pytorch-compile-graphs`, the same captured whole. What cannot run is left out, with the reason.
+torch.compile; `pytorch-compile-graphs`, the same captured whole. Programs that cannot run are left out, with the reason.
 
 Peers get ready once: they compile, tune and warm up. Then each round runs every program in turn (A B C A B C ...) for
 --steps steps; its figure is the median. A step time is that of a chunk of --chunk steps over their number: of an epoch, for
-ours. Peers look at the loss once a chunk, `ours` each step; all data lie on the device. Memory of a peer is its
-allocator's peak; of ours, what the GPU has less while it runs, where nvidia-smi tells it, what an empty context takes of
-that, and the plan's own figure. A peer that is not ready within --patience, or within half of what is left of --budget, is
-left out; all ends within --budget, and the table is made of what there is by then. The file of --json is written anew
+ours. Peers read the loss once per chunk, `ours` after each step; all data lie on the device. Memory of a peer is its
+allocator's peak; of ours, the decrease of free GPU memory while it runs, if nvidia-smi reports it, the share of an empty context,
+and the plan's own figure. A peer that is not ready within --patience, or within half of what is left of --budget, is
+left out; all ends within --budget, and the table is made of what there is by then. The file of --json is rewritten
 after each run of a program. SIGTERM ends the peers, too.
 
 `--device cpu --dry-run` tries the script on a machine without a GPU: a few steps, small batches, and our programs for CPUs.
@@ -48,7 +48,7 @@ PROGRAMS = ("ours", "ours-executions", "pytorch-eager", "pytorch-graphs", "jax-j
 BATCH = {"cnn": 64, "resnet": 128}
 OURS = {"cnn": "mnist", "resnet": "cifar10"}
 WORK = (("cnn", "float32"), ("resnet", "float32"), ("resnet", "bfloat16"))
-# What was asked for: ms of a step of ours at most, and a peer's time over ours at least.
+# The goals: maximum ms of a step of ours, and minimum ratio of a peer's time to ours.
 MOST_MS = {("cnn", "float32"): 0.015, ("resnet", "bfloat16"): 1.2}
 LEAST_RATIO = {("resnet", "bfloat16", "pytorch-compile"): 1.5}
 WARM = 2  # chunks that are not timed
@@ -168,7 +168,7 @@ class Peer:
             self.process.stdin.write(f"{chunks}\n")
             self.process.stdin.flush()
         except OSError:
-            pass  # it has ended: answer() says why
+            pass  # it has ended: answer() reports why
         seconds = left(self.options)
         return {**self.answer(seconds, f"no answer within {seconds:.0f} s"), "versions": self.versions}
 
@@ -194,7 +194,7 @@ def close(peers):
 
 
 def used_bytes():
-    """Of the first GPU; none where nvidia-smi does not tell it."""
+    """Memory in use on the first GPU; none if nvidia-smi does not report it."""
     try:
         done = subprocess.run(["nvidia-smi", "--query-gpu=memory.used", "--format=csv,noheader,nounits",
                                "--id=0"], check=True, capture_output=True, text=True)
@@ -211,7 +211,7 @@ sys.stdin.read()"""
 
 
 def context_bytes(command):
-    """What `command`, a process with an empty context, takes of the GPU; none where nvidia-smi does not tell it."""
+    """GPU memory of `command`, a process with an empty context; none if nvidia-smi does not report it."""
     before = used_bytes()
     if before is None:
         return None
@@ -233,13 +233,13 @@ def watch_memory(found):
         yield
         return
 
-    def look():
+    def sample():
         while not over.wait(0.1):
             now = used_bytes()
             if now is not None:
                 found["gpu"] = max(found.get("gpu", 0), now - before)
 
-    thread = threading.Thread(target=look)
+    thread = threading.Thread(target=sample)
     thread.start()
     try:
         yield
@@ -340,7 +340,7 @@ def table(options, records):
 
 
 def save(options, records, failures):
-    """What there is so far; the file is whole at each moment."""
+    """Writes the results so far; the file is complete at any time."""
     if not options.json:
         return
     failed = [{"work": work, "program": name, "reason": reason} for (work, name), reason in failures.items()]

@@ -1,4 +1,4 @@
-"""What the peers of gpu.py share. A peer gets ready, says so in a line of JSON, and then answers each line of its input, a
+"""Functions shared by the peers of gpu.py. A peer gets ready, reports this in a line of JSON, and then answers each line of its input, a
 number of chunks, by a line of JSON with the times of their steps. So it compiles and tunes once, and the rounds of several
 peers can take turns."""
 

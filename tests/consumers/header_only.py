@@ -27,16 +27,16 @@ def call(*command) -> str:
 
 
 def compiled(compiler: list[str], program: str, *more) -> None:
-    said = call(*compiler, *more, "-o", program)
-    if said:
-        sys.exit(f"{program}:\n{said}")
+    reported = call(*compiler, *more, "-o", program)
+    if reported:
+        sys.exit(f"{program}:\n{reported}")
 
 
 def quickstart(compiler: list[str], examples: pathlib.Path, _: str) -> None:
     compiled(compiler, "./program", examples / "quickstart.cpp", *CPU)
-    said = call("./program")
-    if "Epoch 3/3" not in said or "loss: " not in said:
-        sys.exit(f"three epochs expected:\n{said}")
+    reported = call("./program")
+    if "Epoch 3/3" not in reported or "loss: " not in reported:
+        sys.exit(f"three epochs expected:\n{reported}")
 
 
 def trains(compiler: list[str], examples: pathlib.Path, unit: str, libraries: tuple, start: list[str], *options: str) -> None:
@@ -63,9 +63,9 @@ def two_units(compiler: list[str], *_) -> None:
     """Two units with the same model, and a library that hides a third one."""
     compiled(compiler, "./libdigits.so", "-shared", *HIDDEN, PROJECT / "digits.cpp", *CPU)
     compiled(compiler, "./program", PROJECT / "two_units.cpp", PROJECT / "other_unit.cpp", "./libdigits.so", *CPU)
-    expected, said = "loss falls: yes, slopes are equal: yes\n", call("./program")
-    if not said.endswith(expected):
-        sys.exit(f"'{expected}' expected:\n{said}")
+    expected, reported = "loss falls: yes, slopes are equal: yes\n", call("./program")
+    if not reported.endswith(expected):
+        sys.exit(f"'{expected}' expected:\n{reported}")
     sys.exit(symbols.complaint(pathlib.Path("libdigits.so")) or None)
 
 

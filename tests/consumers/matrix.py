@@ -22,7 +22,7 @@ CPU = ("-ldnnl", "-l:libgomp.so.1", *CORE)
 WIDE = "-march=x86-64-v3" if platform.machine() == "x86_64" else "-mcpu=native"
 HIDDEN = ("-fvisibility=hidden", "-fvisibility-inlines-hidden")
 
-# A program, what it says, and the builds of it: a name and flags.
+# A program, its expected output, and its builds: a name and flags.
 PREDICTING = ("predicting.cpp", "", {"release": ("-O3", "-Wall", "-Wextra", "-Werror")})
 TRAINING = ("training.cpp", "trains: yes", {"debug": ("-D_GLIBCXX_DEBUG", *STRICT)})
 PROCESS_WIDE = ("process_wide.cpp", "log: one, signals: one, errors: one", {"hidden": HIDDEN})
@@ -49,7 +49,7 @@ def call(command: list, **more) -> str:
 
 
 def check(include: str, compiler: str, source: str, expected: str | None, flags: tuple) -> str:
-    """What is wrong; nothing if all is well. A program without an expected output is only compiled."""
+    """The error, or nothing. A program without an expected output is only compiled."""
     command = [compiler, "-std=c++20", f"-I{include}", *flags]
     if expected is None:
         return call([*command, "-c", PROJECT / source, "-o", "/dev/null"])
@@ -58,14 +58,14 @@ def check(include: str, compiler: str, source: str, expected: str | None, flags:
         if source == PROCESS_WIDE[0]:
             speaker = pathlib.Path(folder, "libspeaker.so")
             libraries = (speaker, *CORE)
-            said = call([*command, "-shared", "-fPIC", PROJECT / "speaker.cpp", "-o", speaker, *CORE])
-            if said:
-                return said
-        said = call([*command, PROJECT / source, "-o", program, *libraries])
-        if said:
-            return said
+            reported = call([*command, "-shared", "-fPIC", PROJECT / "speaker.cpp", "-o", speaker, *CORE])
+            if reported:
+                return reported
+        reported = call([*command, PROJECT / source, "-o", program, *libraries])
+        if reported:
+            return reported
         output = call([program], cwd=folder, timeout=120).strip()
-        return "" if output == expected else f"'{expected}' expected, it says:\n{output}\n"
+        return "" if output == expected else f"'{expected}' expected, but the output is:\n{output}\n"
 
 
 def main() -> None:

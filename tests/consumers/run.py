@@ -53,9 +53,9 @@ with tempfile.TemporaryDirectory() as folder:
         expect("(28, 28, 1)", run(tree / "core_program"))
         if name.startswith("cpu"):
             expect("loss falls: yes, slopes are equal: yes", run(tree / "two_units"))
-            said = symbols.complaint(next(tree.glob("libdigits*")))
-            if said:
-                sys.exit(said)
+            reported = symbols.complaint(next(tree.glob("libdigits*")))
+            if reported:
+                sys.exit(reported)
 
     # CMake folds its messages, so that the sentence is compared word by word.
     _, output = configure("unknown", "-DCOMPONENTS=core;gpu", fails=True)

@@ -1,9 +1,9 @@
-"""What a library that is made with lockstep shows of it."""
+"""Checks which symbols of lockstep a library built with it exports."""
 import pathlib
 import re
 import subprocess
 
-# What must exist once in a process. Templates of the standard library stay visible, too.
+# Objects that must be unique in a process. Templates of the standard library also remain visible.
 SHOWN = r"detail::(log_state\(|signal_state$|bound_pool\(|JobSlot::of\(|cuda::CaptureLock::mutex\()"
 
 

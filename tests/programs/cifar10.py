@@ -1,6 +1,6 @@
-"""The contract of the CIFAR-10 programs: options, report, recipe, replicas and workers. Mostly ResNet-20, small batches.
+"""The contract of the CIFAR-10 programs: options, report, recipe, replicas and workers. Mostly ResNet-20 with small batches.
 
-What they share with the MNIST programs is tested there (contract.py, multi_worker.py).
+Behaviour shared with the MNIST programs is tested by contract.py and multi_worker.py.
 """
 
 import hashlib

@@ -313,8 +313,8 @@ class Replicas(Case):
     def test_an_error_in_the_data_ends_all_replicas(self):
         data = self.data(file1=labels(130, first=10))
         report, done = self.report("mnist_mirrored", "--replicas", 3, "--quiet", "--data", data, code=1)
-        told = [line for line in done.stderr.splitlines() if not line.startswith("lockstep: ")]
-        self.assertEqual(len(told), 1, done.stderr)  # beside the log, which may warn of few cores
+        other_lines = [line for line in done.stderr.splitlines() if not line.startswith("lockstep: ")]
+        self.assertEqual(len(other_lines), 1, done.stderr)  # apart from the log, which may warn about few cores
         self.assertIn("train-labels-idx1-ubyte", report["error"])
 
     def test_bad_options_give_exit_code_2_and_name_the_option(self):
@@ -485,13 +485,13 @@ class BadCommandLine(Case):
 
 
 class BadFiles(Case):
-    def fails(self, *arguments, says):
-        """Exit code 1, one line on stderr that says all of `says`, and a report with the error."""
+    def fails(self, *arguments, expected_text):
+        """Exit code 1, one line on stderr with all of `expected_text`, and a report with the error."""
         epochs = [] if "--epochs" in arguments else ["--epochs", 1]
         report, done = self.report("mnist", *epochs, "--quiet", *arguments, code=1)
         self.assertEqual(done.stdout, "")
         self.assertEqual(len(done.stderr.strip().splitlines()), 1, done.stderr)
-        for text in says:
+        for text in expected_text:
             self.assertIn(str(text), done.stderr)
             self.assertIn(str(text), report["error"])
         self.assertEqual(sorted(p.name for p in self.dir.iterdir() if p.name.startswith("report")), ["report.json"])
@@ -499,7 +499,7 @@ class BadFiles(Case):
 
     def test_data(self):
         whole = gzip.compress(images(130))
-        for name, replaced, says in [
+        for name, replaced, expected_text in [
             ("missing", {"file1": None}, ["train-labels-idx1-ubyte"]),
             ("empty", {"file0": b""}, ["train-images-idx3-ubyte"]),
             ("magic", {"file0": labels(130)}, ["train-images-idx3-ubyte"]),
@@ -515,9 +515,9 @@ class BadFiles(Case):
                 data = self.data(**replaced)
                 if "gz" in replaced:
                     (data / (NAMES[0] + ".gz")).write_bytes(replaced["gz"])
-                report = self.fails("--data", data, says=says)
+                report = self.fails("--data", data, expected_text=expected_text)
                 self.assertEqual(report.get("steps", 0), 0)
-        for name, replaced, more, says in [
+        for name, replaced, more, expected_text in [
             ("no images", {"file0": images(0), "file1": labels(0)}, [], ["train-images-idx3-ubyte"]),
             ("no test images", {"file2": images(0), "file3": labels(0)}, ["--validate"], ["t10k-images-idx3-ubyte"]),
             ("size", {"file0": images(130, size=20)}, [], ["train-images-idx3-ubyte", "(20, 20, 1)", "(28, 28, 1)"]),
@@ -527,25 +527,25 @@ class BadFiles(Case):
             with self.subTest(name):
                 self.setUp()
                 data = self.data(**replaced)
-                report = self.fails("--data", data, *more, says=[data, "--data", *says])
+                report = self.fails("--data", data, *more, expected_text=[data, "--data", *expected_text])
                 self.assertNotIn("--skip", report["error"])
                 self.assertNotIn("Input<", report["error"])
                 self.assertEqual(report.get("steps", 0), 0)
         self.setUp()
-        self.fails("--data", self.dir / "nowhere", says=["nowhere"])
-        self.fails("--data", self.data(), "--skip", 130, says=["--skip 130"])
+        self.fails("--data", self.dir / "nowhere", expected_text=["nowhere"])
+        self.fails("--data", self.data(), "--skip", 130, expected_text=["--skip 130"])
 
     def test_test_files_are_read_only_with_validate(self):
         data = self.data(file2=b"broken")
         self.report("mnist", "--epochs", 1, "--quiet", "--data", data)
-        self.fails("--data", data, "--validate", says=["t10k-images-idx3-ubyte"])
+        self.fails("--data", data, "--validate", expected_text=["t10k-images-idx3-ubyte"])
 
     def test_weights(self):
         good = self.dir / "good.safetensors"
         self.report("mnist", "--data", self.data(), "--epochs", 1, "--quiet", "--save", good)
         tensors = {n: (e["dtype"], e["shape"], d) for n, (e, d) in safetensors(good).items()}
         kernel = tensors["dense_1/kernel"]
-        for name, change, says in [
+        for name, change, expected_text in [
             ("missing", {"dense_1/kernel": None}, ["dense_1/kernel"]),
             ("extra", {"dense_2/kernel": kernel}, ["dense_2/kernel"]),
             ("shape", {"dense_1/kernel": ("F32", [10, 64], kernel[2])}, ["dense_1/kernel", "(64, 10)"]),
@@ -554,24 +554,24 @@ class BadFiles(Case):
             with self.subTest(name):
                 bad = self.dir / f"{name}.safetensors"
                 write_safetensors(bad, {n: t for n, t in {**tensors, **change}.items() if t is not None})
-                self.fails("--data", self.dir / "data", "--init", bad, says=[bad, *says])
+                self.fails("--data", self.dir / "data", "--init", bad, expected_text=[bad, *expected_text])
         broken = self.dir / "broken.safetensors"
         broken.write_bytes(good.read_bytes()[:-7])
-        self.fails("--data", self.dir / "data", "--init", broken, says=[broken])
-        self.fails("--data", self.dir / "data", "--init", self.dir / "none", says=["none"])
+        self.fails("--data", self.dir / "data", "--init", broken, expected_text=[broken])
+        self.fails("--data", self.dir / "data", "--init", self.dir / "none", expected_text=["none"])
 
     def test_paths_are_tried_before_training(self):
         data = self.data()
         for path in (self.dir / "no" / "such" / "w", self.dir):
             started = time.monotonic()
-            self.fails("--data", data, "--epochs", 100000, "--save", path, says=[path])
+            self.fails("--data", data, "--epochs", 100000, "--save", path, expected_text=[path])
             self.assertLess(time.monotonic() - started, 60)
         done = run("mnist", "--data", data, "--report", self.dir / "no" / "r.json")
         self.assertEqual(done.returncode, 1)
         self.assertIn("r.json", done.stderr)
 
 
-# The address sanitizer ends a program that asks for too much memory, before it can say so itself.
+# The address sanitizer ends a program that requests too much memory before the program can report it.
 @unittest.skipIf(b"__asan_init" in (BIN / "mnist").read_bytes(), "built with the address sanitizer")
 class Memory(Case):
     def fails_for_want_of_memory(self, program, *arguments, prepare=None):

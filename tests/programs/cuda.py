@@ -61,9 +61,9 @@ def main() -> None:
         run(BIN / "mnist_mirrored_cuda", *one_step)
     else:
         for name in ("mnist_cuda", "mnist_mirrored_cuda"):
-            said = run(BIN / name, *one_step, expect=1)
-            if not said.stderr.startswith(f"{name}: {MISSING}") or said.stderr.count("\n") != 1 or said.stdout:
-                sys.exit(f"{name} does not say what is missing in one sentence: {said.stderr}{said.stdout}")
+            reported = run(BIN / name, *one_step, expect=1)
+            if not reported.stderr.startswith(f"{name}: {MISSING}") or reported.stderr.count("\n") != 1 or reported.stdout:
+                sys.exit(f"{name} does not report what is missing in one sentence: {reported.stderr}{reported.stdout}")
 
     folders = [f for folder in include_folders() for f in ("-isystem", folder)]
     with tempfile.TemporaryDirectory() as folder:
@@ -77,9 +77,9 @@ def main() -> None:
             program = pathlib.Path(folder, compiler.strip("+"))
             run(found, "-std=c++20", *flags, f"-I{HERE.parents[1] / 'include'}", *folders, HERE / "cuda_program.cpp",
                 "-o", program, "-lfmt", "-lz", "-lcrypto", "-ldl", "-lpthread")
-            said = run(program).stdout
-            if not said.startswith("it learns" if has_driver() else MISSING):
-                sys.exit(f"the program made by {compiler} says: {said}")
+            reported = run(program).stdout
+            if not reported.startswith("it learns" if has_driver() else MISSING):
+                sys.exit(f"the program compiled by {compiler} prints: {reported}")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-// What a user of ls::Cuda writes. tests/programs/cuda.py compiles it with each compiler.
+// A program as users of ls::Cuda write it. tests/programs/cuda.py compiles it with each compiler.
 #include <cstdio>
 
 #include <lockstep/cuda.hpp>

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""The scripts that check a GPU, with programs of shell and Python in place of ours: what hangs, crashes or is not reached is
-told apart, the smoke cases can stop a phase, and the table says what the JSON says. gpu_check_slow.py runs the real pack."""
+"""Tests the scripts that check a GPU, with shell and Python stand-ins for the programs: hangs, crashes and skipped commands are
+distinguished, the smoke cases can stop a phase, and the table matches the JSON. gpu_check_slow.py runs the real pack."""
 import json
 import os
 import pathlib
@@ -21,7 +21,7 @@ failures = []
 SMOKE = ("from the second epoch on each step of fit is one graph with the same results, bit by bit",
          "optimizers on the GPU agree with the reference",
          "convolutions of the models' kinds agree with the reference")
-# As Catch2: it lists its cases and runs the one that it is told; a case is a line of Python. Slow ones are hidden.
+# A stand-in for a Catch2 program: lists its cases or runs one by name; a case is a line of Python. Slow cases are hidden.
 PROGRAM = """#!{python}
 import os, re, signal, subprocess, sys, time
 cases = {cases!r}
@@ -66,8 +66,8 @@ def entries(path):
 def run_cases(folder, *arguments, **environment):
     into = folder / "cases.json"
     gpu_record.begin(into, "a", "a command")
-    code, said = run(sys.executable, TOOLS / "gpu_cases.py", into, *arguments, **environment)
-    return code, said, {e["name"]: e for e in entries(into)}
+    code, reported = run(sys.executable, TOOLS / "gpu_cases.py", into, *arguments, **environment)
+    return code, reported, {e["name"]: e for e in entries(into)}
 
 
 def test_cases(folder):
@@ -81,16 +81,16 @@ def test_cases(folder):
         "it hangs": hangs,
         "it is skipped": "print('SKIPPED:\\nexplicitly with message:\\n  no NCCL'); sys.exit(4)"})
     begun = time.monotonic()
-    code, said, found = run_cases(folder, "--seconds", "4", "--jobs", "2", one, folder / "nothing")
+    code, reported, found = run_cases(folder, "--seconds", "4", "--jobs", "2", one, folder / "nothing")
     check("a case that hangs ends", time.monotonic() - begun < 30)
     check("some fail: exit code 1", code == 1)
-    check(f"how each case ended: {said}", {name: e["how"] for name, e in found.items()} == {
+    check(f"how each case ended: {reported}", {name: e["how"] for name, e in found.items()} == {
         "it is fine": "ok", 'a [name], with "signs" * \\': "ok", "it fails": "failed", "it crashes": "crashed",
         "it hangs": "timeout", "it is skipped": "skipped", "the list of its cases": "not there"})
     check("why", [found[name]["reason"] for name in ("it fails", "it crashes", "it is skipped")] == [
         "cuda: waiting for the GPU failed", "SIGSEGV", "no NCCL"])
     check("the output of a failed case is kept", "here is it fails" in found["it fails"]["text"])
-    check("the summary", "7 cases: 1 crashed, 1 failed, 1 not there, 2 ok, 1 skipped, 1 timeout" in said)
+    check("the summary", "7 cases: 1 crashed, 1 failed, 1 not there, 2 ok, 1 skipped, 1 timeout" in reported)
     time.sleep(0.2)
     check("what a case started is killed with it",
           not pathlib.Path("/proc", child.read_text()).exists() or
@@ -127,8 +127,8 @@ def test_catch2(folder):
     if not real.exists():
         print("left out: golden_schedules was not built")
         return
-    code, said, found = run_cases(folder, "--slow", real)
-    check(f"cases of Catch2: {said}", code == 0 and len(found) > 0 and all(e["how"] == "ok" for e in found.values()))
+    code, reported, found = run_cases(folder, "--slow", real)
+    check(f"cases of Catch2: {reported}", code == 0 and len(found) > 0 and all(e["how"] == "ok" for e in found.values()))
     check("each ran alone", all(e["program"] == "golden_schedules" for e in found.values()))
 
 
@@ -145,9 +145,9 @@ def pack(folder, smoke, probe="echo '{\"gpu\": \"one\", \"figures\": []}' > \"$3
 
 def phase(folder, name, **environment):
     begun = time.monotonic()
-    code, said = run("bash", folder / "gpu_check.sh", name, folder / "out", PATH=f"{folder}/tools:{os.environ['PATH']}",
+    code, reported = run("bash", folder / "gpu_check.sh", name, folder / "out", PATH=f"{folder}/tools:{os.environ['PATH']}",
                      LOCKSTEP_GPU_CHECK="small", **environment)
-    return code, said, entries(folder / f"out/{name}.json"), time.monotonic() - begun
+    return code, reported, entries(folder / f"out/{name}.json"), time.monotonic() - begun
 
 
 def hows(found, *kinds):
@@ -161,8 +161,8 @@ def test_phase_a(folder):
     subprocess.run(["tar", "czf", good / "programs.tgz", "-C", good, "bin"], check=True)
     shutil.rmtree(good / "bin")
     script(good / "tools/nvidia-smi", "#!/bin/sh\necho 'name, driver_version'; echo 'A GPU, 580.1'\n")
-    code, said, found, _ = phase(good, "a")
-    check(f"phase a is well: {said}", code == 0)
+    code, reported, found, _ = phase(good, "a")
+    check(f"phase a is well: {reported}", code == 0)
     check("three smoke cases", hows(found, "smoke") == dict.fromkeys(SMOKE, "ok"))
     check("all cases", hows(found, "case") == dict.fromkeys((*SMOKE, "one more", "of golden data", "of a job"), "ok"))
     check("the figures of the probe", [f for e in found if e["kind"] == "probe" for f in e["figures"]] == [
@@ -171,22 +171,22 @@ def test_phase_a(folder):
     text = (good / "out/a.md").read_text("utf-8")
     check(f"the phase's table: {text}", "A GPU, driver 580.1." in text and "`bin/gpu_probe --small --json probe.json`" in text
           and "launch: x | 2.5 | us |" in text and "- (no such call)" in text)
-    check("the log", (good / "out/a.log").read_text("utf-8") == said)
+    check("the log", (good / "out/a.log").read_text("utf-8") == reported)
 
     bad = pack(folder / "bad", {name: f"caught('cuda: error {i}')" for i, name in enumerate(SMOKE)})
-    code, said, found, _ = phase(bad, "a")
+    code, reported, found, _ = phase(bad, "a")
     check("smoke cases that fail alike stop the phase",
           code == 3 and not hows(found, "probe", "case") and "all smoke cases failed for the same reason" in "".join(hows(found, "stop")))
     check("they ran again in the checked mode", [("1" in e["text"].splitlines()[0]) for e in found if e["kind"] == "smoke"] == [
         False] * 3 + [True] * 3)
 
     one = pack(folder / "one", {**dict.fromkeys(SMOKE, "pass"), SMOKE[0]: "caught('this one only')"})
-    code, said, found, _ = phase(one, "a")
+    code, reported, found, _ = phase(one, "a")
     check("a GPU that only the probe names", "one, driver not known." in (one / "out/a.md").read_text("utf-8"))
     check("one smoke case that fails does not", code == 1 and hows(found, "case")["one more"] == "ok")
 
     late = pack(folder / "late", dict.fromkeys(SMOKE, "pass"), "sleep 600")
-    code, said, found, seconds = phase(late, "a", LOCKSTEP_GPU_SECONDS="12")
+    code, reported, found, seconds = phase(late, "a", LOCKSTEP_GPU_SECONDS="12")
     check(f"a phase ends in its time: {seconds:.0f} s", code == 1 and seconds < 40)
     check("what was not reached is listed", hows(found, "probe") == {"gpu_probe": "timeout"}
           and set(hows(found, "case").values()) == {"no time"})
@@ -212,10 +212,10 @@ def test_phase_b(folder):
            '"Metric Name","Metric Unit","Metric Value"'
     script(here / "tools/ncu", "#!/bin/sh\ncat <<'T'\n==PROF== noise\n" + head + "\n" + kernel.format("a", "1,234.5") + "\n"
            + kernel.format("b", "2") + "\nT\n")
-    code, said, found, _ = phase(here, "b")
+    code, reported, found, _ = phase(here, "b")
     steps = hows(found, "steps")
-    check(f"phase b: {said}", code == 1 and list(steps.values()).count("ok") == 7 and steps["ResNet, mixed_float16"] == "failed")
-    check(f"kernels by ncu: {said[-900:]}", [(f["name"], f["value"]) for e in found if "ncu" in e["name"] for f in e["figures"]] == [
+    check(f"phase b: {reported}", code == 1 and list(steps.values()).count("ok") == 7 and steps["ResNet, mixed_float16"] == "failed")
+    check(f"kernels by ncu: {reported[-900:]}", [(f["name"], f["value"]) for e in found if "ncu" in e["name"] for f in e["figures"]] == [
         ("0: a: gpu__time_duration.sum", 1234.5), ("1: b: gpu__time_duration.sum", 2)])
     check("profiles", [f["name"] for e in found if e["kind"] == "profile" and "ncu" not in e["name"] for f in e.get("figures", [])] == [
         "a step without profiling", "the sum of its calls", "an event, part of each call", "0 conv2d, forward",
@@ -238,18 +238,18 @@ def test_table(folder):
     file, page = folder / "a.json", folder / "page.md"
     file.write_text(json.dumps(made), "utf-8")
     page.write_text("before\n<!-- gpu_check -->\nold\n<!-- /gpu_check -->\nafter\n", "utf-8")
-    code, said = run(sys.executable, TOOLS / "gpu_table.py", file, "--into", page)
+    code, reported = run(sys.executable, TOOLS / "gpu_table.py", file, "--into", page)
     text = page.read_text("utf-8")
-    check(f"the table goes into the page: {said}", code == 0 and text.startswith("before\n<!-- gpu_check -->\n\nNVIDIA H200, driver 580.1.")
+    check(f"the table goes into the page: {reported}", code == 0 and text.startswith("before\n<!-- gpu_check -->\n\nNVIDIA H200, driver 580.1.")
           and text.endswith("<!-- /gpu_check -->\nafter\n") and "old" not in text)
     for line in ("| nvidia-smi | one; two |", "| a | 2026-11-23T07:00:00Z | `tools/gpu_check.sh a` |", "| program | ok | crashed | no time |", "| p | 1 | 1 | 0 |",
                  "| all | 1 | 1 | 1 |", "| p: a \\| b | crashed | 2.5 | SIGSEGV |", "|   | w, ours: a step | 20 | us |",
                  "|   | w, ours: memory, gpu | 3 | MB |", "|   | w, jax-jit: a step | - (no jax) | us |"):
         check(f"a line of the table: {line}", line in text.splitlines())
     file.write_text(json.dumps({**made, "small": True}), "utf-8")
-    code, said = run(sys.executable, TOOLS / "gpu_table.py", file, "--into", page)
+    code, reported = run(sys.executable, TOOLS / "gpu_table.py", file, "--into", page)
     check("figures of the host go into no page", code == 1 and page.read_text("utf-8") == text)
-    check("they are marked", "no figure here means anything" in said)
+    check("they are marked", "no figure here means anything" in reported)
 
 
 with tempfile.TemporaryDirectory() as temporary:

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""`./dev gpu-pack` and the phases of gpu_check.sh from end to end, with the host in place of a GPU: the pack alone, in an empty
+"""`./dev gpu-pack` and the phases of gpu_check.sh from end to end, with the emulation of a GPU on the host: the pack alone, in an empty
 root with a shell, Python and the C library, without a compiler and without a network. Kernels are compiled by a run outside
 before, whose compilers' results lie in the pack; with LOCKSTEP_GPU_CHECK_WARM=1 those of an earlier run are used. Each phase
 must end within ten minutes. LOCKSTEP_GPU_CHECK_OUT names a folder that gets the results."""
@@ -72,16 +72,16 @@ def make_root(root):
 
 
 def enter(root, *command, seconds):
-    """Runs in the root, without a network but for the loopback, with a /dev and a /proc of its own."""
+    """Runs in the root, without a network except the loopback, with a private /dev and /proc."""
     mounts = ("mount -t proc proc $0/proc && mount -t tmpfs dev $0/dev && for d in null zero urandom; do touch $0/dev/$d && "
               "mount --bind /dev/$d $0/dev/$d || exit 9; done; ip link set lo up && ln -s /proc/self/fd $0/dev/fd; "
               'exec chroot "$0" /usr/bin/env -i PATH=/usr/bin:/bin HOME=/tmp "$@"')
     return run("unshare", "--mount", "--net", "--pid", "--fork", "--kill-child", "sh", "-c", mounts, root, *command, seconds=seconds)
 
 
-def must(what, holds, said=""):
+def must(what, holds, reported=""):
     if not holds:
-        sys.exit(f"{what}\n{said[-6000:]}")
+        sys.exit(f"{what}\n{reported[-6000:]}")
 
 
 def hows(entries, *kinds):
@@ -93,9 +93,9 @@ def main():
         leave_out("NVIDIA's headers are not here")
     if run("unshare", "--mount", "--net", "--pid", "--fork", "chroot", "/", "true")[0] != 0:
         leave_out("this process may not change its root")
-    code, said, seconds = run(ROOT / "dev", "gpu-pack", "--host", LOCKSTEP_NO_SETUP="1")
-    must("./dev gpu-pack --host fails", code == 0, said)
-    print(f"{seconds:.0f} s: {said.splitlines()[-1]}", flush=True)
+    code, reported, seconds = run(ROOT / "dev", "gpu-pack", "--host", LOCKSTEP_NO_SETUP="1")
+    must("./dev gpu-pack --host fails", code == 0, reported)
+    print(f"{seconds:.0f} s: {reported.splitlines()[-1]}", flush=True)
 
     with tempfile.TemporaryDirectory(dir=os.environ.get("LOCKSTEP_BIG_TMP")) as folder:
         root, warm = pathlib.Path(folder, "root"), pathlib.Path(folder, "warm")
@@ -104,7 +104,7 @@ def main():
         # Outside there is a compiler; what it makes is kept in the pack.
         warm_phases = "" if os.environ.get("LOCKSTEP_GPU_CHECK_WARM") else PHASES
         for phase in warm_phases:
-            code, said, seconds = run("bash", root / "work/gpu/gpu_check.sh", phase, warm, LOCKSTEP_GPU_SECONDS="5000",
+            code, reported, seconds = run("bash", root / "work/gpu/gpu_check.sh", phase, warm, LOCKSTEP_GPU_SECONDS="5000",
                                       LOCKSTEP_GPU_CASE_SECONDS="900", LOCKSTEP_KERNEL_CACHE=str(root / "work/gpu/cache"))
             print(f"outside, phase {phase}: exit code {code} after {seconds:.0f} s", flush=True)
         shutil.rmtree(root / "work/gpu/cache", ignore_errors=True)
@@ -112,37 +112,37 @@ def main():
         must("there is a compiler in the root", not shutil.which("g++", path=f"{root}/usr/bin:{root}/bin"))
 
         for phase in PHASES:
-            code, said, seconds = enter(root, "bash", "/work/gpu/gpu_check.sh", phase, "/work/out", seconds=600)
+            code, reported, seconds = enter(root, "bash", "/work/gpu/gpu_check.sh", phase, "/work/out", seconds=600)
             print(f"in the root, phase {phase}: exit code {code} after {seconds:.0f} s", flush=True)
             made = json.loads((root / f"work/out/{phase}.json").read_text("utf-8"))
             entries = made["entries"]
             print("  ", dict(hows(entries, "case", "smoke", "probe", "steps", "peers")), flush=True)
             must("it is not marked as the host's", made["small"] is True)
-            must(f"phase {phase} has no table", (root / f"work/out/{phase}.md").exists(), said)
+            must(f"phase {phase} has no table", (root / f"work/out/{phase}.md").exists(), reported)
             bad = [e for e in entries if e["how"] not in ("ok", "skipped", "no time") and e["kind"] != "version"]
             must(f"phase {phase} fails", not bad and code in (0, 1),
                  "\n".join(f"{e.get('program')}: {e['name']}: {e['how']}: {e['reason']}\n{e['text'][-800:]}" for e in bad))
             if phase == "a":
-                must("the pack's libraries are not used", "libstdc++.so.6: the pack's is used" in said, said)
-                must("the smoke cases", hows(entries, "smoke") == {"ok": 3}, said)
+                must("the pack's libraries are not used", "libstdc++.so.6: the pack's is used" in reported, reported)
+                must("the smoke cases", hows(entries, "smoke") == {"ok": 3}, reported)
                 cases = hows(entries, "case")
-                must(f"too few cases ran: {cases}", cases["ok"] > 0.8 * cases.total(), said)
+                must(f"too few cases ran: {cases}", cases["ok"] > 0.8 * cases.total(), reported)
                 probe = [f for e in entries if e["kind"] == "probe" for f in e["figures"]]
                 must("the probe", len({f.get("group") for f in probe}) == 5 and any(f["value"] is None for f in probe))
             elif phase == "b":
-                must("steps of the programs", hows(entries, "steps") == {"ok": 8}, said)
-                must("profiles", hows(entries, "profile") == {"ok": 1}, said)
+                must("steps of the programs", hows(entries, "steps") == {"ok": 8}, reported)
+                must("profiles", hows(entries, "profile") == {"ok": 1}, reported)
             elif phase == "c":
                 figures = {f["name"]: f for e in entries if e["kind"] == "peers" for f in e["figures"]}
-                must("our steps beside the peers'", figures["cnn-float32, ours: a step"]["value"] > 0, said)
-                must("a peer that is not there", figures["cnn-float32, pytorch-eager: a step"].get("reason"), said)
+                must("our steps and the peers'", figures["cnn-float32, ours: a step"]["value"] > 0, reported)
+                must("a peer that is not installed", figures["cnn-float32, pytorch-eager: a step"].get("reason"), reported)
             else:
-                must("phase d", all(e["kind"] == "sanitizer" for e in entries) and "compute-sanitizer was not found" in said, said)
+                must("phase d", all(e["kind"] == "sanitizer" for e in entries) and "compute-sanitizer was not found" in reported, reported)
         out = root / "work/out"
         large = [f.name for f in out.iterdir() if f.stat().st_size > 16 << 20]
         must(f"files that cannot come back: {large}", not large)
-        code, said, _ = run(sys.executable, ROOT / "tools/gpu_table.py", *sorted(out.glob("*.json")))
-        must("the table", code == 0 and "### Tests" in said and "### Steps of the programs" in said, said)
+        code, reported, _ = run(sys.executable, ROOT / "tools/gpu_table.py", *sorted(out.glob("*.json")))
+        must("the table", code == 0 and "### Tests" in reported and "### Steps of the programs" in reported, reported)
         keep = os.environ.get("LOCKSTEP_GPU_CHECK_OUT")
         if keep:
             shutil.copytree(out, keep, dirs_exist_ok=True)

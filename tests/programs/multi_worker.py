@@ -21,7 +21,7 @@ import uuid
 import contract
 
 BIN = contract.BIN
-DEADLINE = 60  # of a run that ends by itself, on a machine that does other things too
+DEADLINE = 60  # of a run that ends on its own, on a busy machine
 REPORTED = 3 * 3  # three times the promise for a silent worker
 FOREIGN = re.compile(r"TF_CONFIG|LOCKSTEP_(?!BIN)|SLURM|OMPI|PMI|MASTER_|RANK$|WORLD_SIZE$|LOCAL_|TORCHELASTIC")
 
@@ -63,7 +63,7 @@ class Process:
     def stderr(self):
         return self.err.read_text()
 
-    def last_words(self):
+    def last_line(self):
         return self.stderr().strip().splitlines()[-1]
 
     def kill(self):
@@ -192,7 +192,7 @@ class Results(Case):
                             own=lambda rank: ["--stragglers"] * rank)
         for job in (a, b):
             self.ends(job, 2)
-            self.assertIn("stragglers", job.last_words())
+            self.assertIn("stragglers", job.last_line())
 
     def test_virtual_shards_give_the_same_bits(self):
         options = ["--data", self.data(), "--epochs", 1, "--virtual-shards", 4, "--quiet"]
@@ -228,9 +228,9 @@ class Failures(Case):
             self.assertEqual(job.wait(REPORTED + 5), 3, job.stderr())
         self.assertLess(time.monotonic() - began, REPORTED)
         # How the chief's connection ends is for each worker to see: by a reset, or in order.
-        words = [job.last_words().replace(" (reset)", "") for job in survivors]
+        words = [job.last_line().replace(" (reset)", "") for job in survivors]
         if rank == 0:
-            # Nobody tells the others which step was the last: each knows what the chief told it before.
+            # The last step is not agreed on: each rank knows the last one that the chief sent it.
             steps = [int(re.search(r" is (\d+)$", line)[1]) for line in words]
             self.assertLessEqual(max(steps) - min(steps), 1, words)
             words = [re.sub(r" is \d+$", "", line) for line in words]
@@ -249,7 +249,7 @@ class Failures(Case):
                 for i in others:
                     report = self.report_of(f"r{i}.json")
                     self.assertEqual((report["rank"], report["workers"]), (i, 3))
-                    self.assertIn(report["error"], jobs[i].last_words())
+                    self.assertIn(report["error"], jobs[i].last_line())
                     self.assertGreaterEqual(report["steps"], 2)
 
     def test_a_frozen_worker_is_named_and_ends_when_it_wakes(self):
@@ -277,8 +277,8 @@ class Failures(Case):
                            TF_CONFIG=tf_config(ports, i), LOCKSTEP_RENDEZVOUS_TIMEOUT="2") for i in (0, 2)]
         for job in jobs:
             self.ends(job, 3)
-            self.assertIn("rank 1", job.last_words())
-            self.assertIn(str(ports[1]), job.last_words())
+            self.assertIn("rank 1", job.last_line())
+            self.assertIn(str(ports[1]), job.last_line())
         self.assertIn("rank 1", self.report_of("r0.json")["error"])
         self.assertIn("rank 1", self.report_of("r2.json")["error"])
 
@@ -308,7 +308,7 @@ class Failures(Case):
         os.close(writer)
         worker = self.start(BIN / "mnist_multi_worker", "--quiet", *options, TF_CONFIG=tf_config(ports, 1))
         self.ends(worker, 3)
-        self.assertRegex(worker.last_words(), rf"rank 0 \(127\.0\.0\.1:{ports[0]}\) is alive, but made no progress in a callback "
+        self.assertRegex(worker.last_line(), rf"rank 0 \(127\.0\.0\.1:{ports[0]}\) is alive, but made no progress in a callback "
                                               r"of step \d+ for 2(\.\d)? s; .*; the last step that all ranks finished is \d+")
         self.assertIsNone(chief.popen.poll())  # it stands in a write
 
@@ -332,19 +332,19 @@ class Failures(Case):
             (broken / name).write_bytes((data / name).read_bytes()[:-1])
         a, b = self.workers(2, "--epochs", 1, "--quiet", *self.small, own=lambda rank: ["--data", [data, broken][rank]])
         self.ends(b, 1)
-        self.assertIn("rank 1", b.last_words())
-        self.assertIn("broken", b.last_words())
+        self.assertIn("rank 1", b.last_line())
+        self.assertIn("broken", b.last_line())
         self.ends(a, 3)
-        self.assertIn("rank 1", a.last_words())
+        self.assertIn("rank 1", a.last_line())
 
 
 class Refusals(Case):
-    def refused(self, says, *arguments, **variables):
+    def refused(self, expected_text, *arguments, **variables):
         job = self.start(BIN / "mnist_multi_worker", "--report", self.dir / "no.json", *arguments, **variables)
         self.ends(job, 2)
         self.assertEqual(job.stdout(), "")
-        for text in says:
-            self.assertIn(text, job.last_words())
+        for text in expected_text:
+            self.assertIn(text, job.last_line())
         self.assertFalse((self.dir / "no.json").exists())
 
     def test_no_cluster(self):
@@ -353,7 +353,7 @@ class Refusals(Case):
 
     def test_wrong_descriptions(self):
         good = tf_config([12345, 12346], 0)
-        for name, value, says in (
+        for name, value, expected_text in (
             ("python", good.replace('"', "'"), "TF_CONFIG"),
             ("no port", good.replace(":12346", ""), "worker[1]"),
             ("index", good.replace('"index": 0', '"index": 2'), "task.index"),
@@ -361,7 +361,7 @@ class Refusals(Case):
             ("evaluator", good.replace('"type": "worker"', '"type": "evaluator"'), "evaluator"),
         ):
             with self.subTest(name):
-                self.refused([says], TF_CONFIG=value)
+                self.refused([expected_text], TF_CONFIG=value)
         hosts = self.dir / "hosts.json"
         hosts.write_text('{"worker": ["127.0.0.1:12345"]}')
         self.refused(["--task"], "--cluster", hosts)
@@ -378,7 +378,7 @@ class Refusals(Case):
 
     def test_workers_that_differ_all_end_with_the_same_sentence(self):
         data = self.data()
-        for name, own, says in (("seed", lambda rank: ["--seed", 1 + rank], "seed"),
+        for name, own, expected_text in (("seed", lambda rank: ["--seed", 1 + rank], "seed"),
                                 ("validation", lambda rank: ["--validate"] * rank, "validation"),
                                 ("batch", lambda rank: ["--batch", 64 - rank], "batch"),
                                 ("data", lambda rank: ["--steps-per-epoch", 1, "--take", 64 * (1 + rank)],
@@ -387,9 +387,9 @@ class Refusals(Case):
                 jobs = self.workers(2, "--data", data, "--epochs", 1, "--quiet", "--threads", 1, own=own)
                 for job in jobs:
                     self.ends(job, 2)
-                self.assertEqual(len({job.last_words() for job in jobs}), 1, [j.last_words() for j in jobs])
-                for text in (says, "rank 0", "rank 1"):
-                    self.assertIn(text, jobs[0].last_words())
+                self.assertEqual(len({job.last_line() for job in jobs}), 1, [j.last_line() for j in jobs])
+                for text in (expected_text, "rank 0", "rank 1"):
+                    self.assertIn(text, jobs[0].last_line())
                 self.assertFalse((self.dir / "r0.json").exists())
 
     def test_a_wrong_secret_ends_only_the_newcomer(self):
@@ -407,7 +407,7 @@ class Refusals(Case):
             with self.subTest(variables=variables):
                 stranger = worker(1, **variables)
                 self.ends(stranger, 2)
-                self.assertIn("secret", stranger.last_words())
+                self.assertIn("secret", stranger.last_line())
         self.assertIsNone(chief.popen.poll())
         friend = worker(1, LOCKSTEP_SECRET_FILE=str(self.dir / "right"))
         self.ends(friend, 0)
@@ -436,7 +436,7 @@ class Launcher(Case):
         job.popen.send_signal(signal.SIGHUP)
         job.popen.send_signal(signal.SIGINT)
         self.assertEqual(job.wait(10), 1, job.stderr())
-        self.assertIn("rank 1 failed first, with exit code 1", job.last_words())
+        self.assertIn("rank 1 failed first, with exit code 1", job.last_line())
 
     def test_user_signals_reach_the_workers_and_end_nothing(self):
         job = self.launch(2, "sh", "-c", "trap 'echo heard; exit 0' USR1; echo ready; while :; do sleep 0.1; done")
@@ -472,13 +472,13 @@ class Launcher(Case):
             self.assertEqual((self.dir / "logs" / "a" / f"rank-{rank}.log").read_text(), f"out {rank}\nerr\n")
 
     def test_the_first_failure_gives_the_code_and_ends_all(self):
-        for script, code, says in (("exit 7", 7, "rank 1 failed first, with exit code 7"),
+        for script, code, expected_text in (("exit 7", 7, "rank 1 failed first, with exit code 7"),
                                    ("kill -9 $$", 137, "rank 1 was killed by signal 9"),
                                    ("kill -SEGV $$", 139, "rank 1 was killed by signal 11")):
             with self.subTest(script):
                 job = self.launch(3, "sh", "-c", f"[ $LOCKSTEP_RANK = 1 ] && {script}; sleep 100")
                 self.assertEqual(job.wait(15), code, job.stderr())
-                self.assertIn(says, job.stderr())
+                self.assertIn(expected_text, job.stderr())
                 self.no_process_is_left()
 
     def test_one_that_takes_no_notice_of_sigterm_is_killed(self):
@@ -493,7 +493,7 @@ class Launcher(Case):
                       if b"LOCKSTEP_RANK=2\0" in pathlib.Path(f"/proc/{pid}/environ").read_bytes())
         os.kill(victim, signal.SIGKILL)
         self.assertEqual(job.wait(20), 137, job.stderr())
-        self.assertIn("rank 2 was killed by signal 9", job.last_words())
+        self.assertIn("rank 2 was killed by signal 9", job.last_line())
         for rank in (0, 1):
             self.assertRegex(job.stderr(), rf"\[{rank}\] mnist_multi_worker: rank 2 \(127")
         self.no_process_is_left()
@@ -596,7 +596,7 @@ class Launcher(Case):
             self.ends(job, 0)
 
     def ended_while_it_stood_still(self, codes, *order):
-        """The launcher's exit code and last words after the ranks ended in this order, all between two of its looks."""
+        """The launcher's exit code and last line after the ranks ended in this order, all between two of its polls."""
         go = self.dir / "go"
         go.mkdir(exist_ok=True)
         script = (f"echo ready; while [ ! -e {go}/$LOCKSTEP_RANK ]; do sleep 0.02; done; "
@@ -619,7 +619,7 @@ class Launcher(Case):
         code = job.wait(20)
         for file in go.iterdir():
             file.unlink()
-        return code, job.last_words()
+        return code, job.last_line()
 
     @staticmethod
     def is_worker(pid, rank):
@@ -637,23 +637,23 @@ class Launcher(Case):
     def test_the_one_that_ended_first_is_named_also_if_several_did_between_two_looks(self):
         for order, code in (((2, 0, 1), 12), ((1, 2, 0), 11), ((0, 1, 2), 10)):
             with self.subTest(order):
-                found, says = self.ended_while_it_stood_still((10, 11, 12), *order)
+                found, expected_text = self.ended_while_it_stood_still((10, 11, 12), *order)
                 self.assertEqual(found, code)
-                self.assertEqual(says, f"lockstep-run: rank {order[0]} failed first, with exit code {code}")
+                self.assertEqual(expected_text, f"lockstep-run: rank {order[0]} failed first, with exit code {code}")
 
     def test_one_that_lost_a_peer_is_not_named_for_the_one_that_was_lost(self):
-        found, says = self.ended_while_it_stood_still((3, 7, 3), 2, 1, 0)
+        found, expected_text = self.ended_while_it_stood_still((3, 7, 3), 2, 1, 0)
         self.assertEqual(found, 7)
-        self.assertEqual(says, "lockstep-run: rank 1 failed, with exit code 7; before it rank 2 exited with code 3, "
+        self.assertEqual(expected_text, "lockstep-run: rank 1 failed, with exit code 7; before it rank 2 exited with code 3, "
                                "which means that it lost another worker")
-        found, says = self.ended_while_it_stood_still((3, 7, 3), 1, 2, 0)
-        self.assertEqual((found, says), (7, "lockstep-run: rank 1 failed first, with exit code 7"))
-        found, says = self.ended_while_it_stood_still((3, 3, 3), 1, 2, 0)
-        self.assertEqual((found, says), (3, "lockstep-run: rank 1 failed first, with exit code 3"))
+        found, expected_text = self.ended_while_it_stood_still((3, 7, 3), 1, 2, 0)
+        self.assertEqual((found, expected_text), (7, "lockstep-run: rank 1 failed first, with exit code 7"))
+        found, expected_text = self.ended_while_it_stood_still((3, 3, 3), 1, 2, 0)
+        self.assertEqual((found, expected_text), (3, "lockstep-run: rank 1 failed first, with exit code 3"))
 
     def test_too_many_processes_or_files_are_one_sentence_that_says_what_to_do(self):
         limits = {"--nofile=24": "ulimit -n", "--nproc=1": "ulimit -u"}
-        for limit, says in limits.items():
+        for limit, expected_text in limits.items():
             with self.subTest(limit), tempfile.TemporaryDirectory() as folder:
                 folder = pathlib.Path(folder)
                 folder.chmod(0o755)  # root has no limit of processes, so another user runs it
@@ -661,17 +661,17 @@ class Launcher(Case):
                 program = shutil.copy(BIN / "lockstep-run", folder)
                 job = self.start("prlimit", limit, *other, program, "-n", 20, "/bin/true", ASAN_OPTIONS="detect_leaks=0")
                 self.ends(job, 1)
-                self.assertIn(says, job.stderr())
+                self.assertIn(expected_text, job.stderr())
                 self.assertEqual(len(job.stderr().splitlines()), 1, job.stderr())
 
     def test_wrong_command_lines(self):
-        for arguments, says in ((["-n", "0", "true"], "--workers"), (["-n", "x", "true"], "--workers"), (["true"], "--workers"),
+        for arguments, expected_text in ((["-n", "0", "true"], "--workers"), (["-n", "x", "true"], "--workers"), (["true"], "--workers"),
                                 (["-n", "2"], "PROGRAM"), (["-n", "2", "no-such-program"], "no-such-program"),
                                 (["-n", "2", "--what", "true"], "--what")):
             with self.subTest(arguments):
                 job = self.start(BIN / "lockstep-run", *arguments)
                 self.ends(job, 2)
-                self.assertIn(says, job.stderr())
+                self.assertIn(expected_text, job.stderr())
 
 
 if __name__ == "__main__":

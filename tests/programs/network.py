@@ -1,7 +1,7 @@
 """mnist_multi_worker on several hosts: each is a network namespace with a cable to one switch.
 
 Where that needs rights that this user does not have, the hosts are addresses of the loopback, and what needs a cable to
-pull is left out, with a line that says so. All lies in namespaces of its own: the machine's own network is not touched.
+pull is left out, with a log line. Everything runs in private namespaces, so the machine's network is not touched.
 """
 
 import atexit
@@ -82,7 +82,7 @@ class Namespaces:
     def cut(self, host):
         ip("-n", self.names[host], "link", "set", "cable", "down")
 
-    def mend(self, host):
+    def repair(self, host):
         ip("-n", self.names[host], "link", "set", "cable", "up")
 
     def cut_between(self, a, b):
@@ -168,7 +168,7 @@ class Hosts(Case):
         for job in self.job(hosts, *self.shards, "--quiet"):
             self.ends(job, 2)
             for text in ("10.77.0.1:2222", "secret", "LOCKSTEP_SECRET_FILE", "LOCKSTEP_INSECURE"):
-                self.assertIn(text, job.last_words())
+                self.assertIn(text, job.last_line())
         self.assertLess(time.monotonic() - began, 10)  # nobody has waited for the other
 
     @needs_namespaces
@@ -187,11 +187,11 @@ class Cables(Case):
     def times_to_report(self, jobs, rank):
         """Seconds until each of `jobs` has named `rank`; all end then, with 3."""
         began, times = time.monotonic(), {}
-        said = re.compile(rf"^mnist_multi_worker: rank {rank} \(10\.77\.0\.{rank + 1}:{PORT}\) ", re.MULTILINE)
+        reported = re.compile(rf"^mnist_multi_worker: rank {rank} \(10\.77\.0\.{rank + 1}:{PORT}\) ", re.MULTILINE)
         while len(times) < len(jobs):
             now = time.monotonic() - began
             self.assertLess(now, 3 * SILENT, [job.stderr() for job in jobs])
-            times.update({i: now for i, job in enumerate(jobs) if i not in times and said.search(job.stderr())})
+            times.update({i: now for i, job in enumerate(jobs) if i not in times and reported.search(job.stderr())})
             time.sleep(0.005)
         for job in jobs:
             self.assertEqual(job.wait(5), 3, job.stderr())
@@ -203,9 +203,9 @@ class Cables(Case):
         act(hosts)
         times = self.times_to_report([job for i, job in enumerate(jobs) if i != lost], lost)
         print(f"{what}: named by the three others after {', '.join(f'{t:.2f}' for t in times)} s", flush=True)
-        # The one that hears nobody ends too, and its error says so.
+        # The isolated worker ends too, and reports its isolation.
         self.assertEqual(jobs[lost].wait(5), 3, jobs[lost].stderr())
-        self.assertRegex(jobs[lost].last_words(), rf"^mnist_multi_worker: rank (?!{lost} )\d \(")
+        self.assertRegex(jobs[lost].last_line(), rf"^mnist_multi_worker: rank (?!{lost} )\d \(")
 
     def test_a_host_whose_cable_is_cut_is_named_by_all_others(self):
         self.host_falls_silent("rank 2, cut off", 2, lambda hosts: hosts.cut(2))
@@ -224,12 +224,12 @@ class Cables(Case):
             self.assertEqual(job.wait(30), 3, job.stderr())
         took = time.monotonic() - began
         for job in jobs:
-            words = job.last_words()
+            words = job.last_line()
             for rank in (a, b):
                 self.assertRegex(words, rf"rank {rank} \((worker:{rank}, )?10\.77\.0\.{rank + 1}:{PORT}\)")
             self.assertIn("which is alive too, failed: no data sent over it was acknowledged for", words)
-        self.assertEqual(len({re.sub(r"; the last step.*", "", job.last_words()) for job in jobs}), 1)  # one cause
-        print(f"a cut between ranks {a} and {b}: all ended after {took:.2f} s: {jobs[0].last_words()}", flush=True)
+        self.assertEqual(len({re.sub(r"; the last step.*", "", job.last_line()) for job in jobs}), 1)  # one cause
+        print(f"a cut between ranks {a} and {b}: all ended after {took:.2f} s: {jobs[0].last_line()}", flush=True)
         return took
 
     def test_a_cut_between_two_workers_is_named_as_the_pair(self):
@@ -254,7 +254,7 @@ class Cables(Case):
             self.assertEqual(job.wait(5), 3, job.stderr())
         took = time.monotonic() - began
         self.assertLess(took, 3 * RESET)
-        named = [re.match(r"mnist_multi_worker: (rank \d)", job.last_words()).group(1) for job in jobs]
+        named = [re.match(r"mnist_multi_worker: (rank \d)", job.last_line()).group(1) for job in jobs]
         print(f"{connections} reset on rank {host}: all ended after {took:.2f} s and named {', '.join(named)}", flush=True)
         return named
 
@@ -265,7 +265,7 @@ class Cables(Case):
     def test_a_worker_whose_connection_to_the_chief_is_reset_names_the_chief(self):
         self.assertEqual(self.reset(1, f"dport = {PORT}"), ["rank 1", "rank 0", "rank 1", "rank 1"])
 
-    def test_a_cable_that_is_mended_after_a_second_changes_nothing(self):
+    def test_a_cable_that_is_repaired_after_a_second_changes_nothing(self):
         options = ["--epochs", 30, "--virtual-shards", 4]
         expected = self.digest_of_one(*options)
         hosts = self.hosts(4)
@@ -273,7 +273,7 @@ class Cables(Case):
         hosts.cut(2)
         time.sleep(1)
         self.assertEqual([job.popen.poll() for job in jobs], [None] * 4)
-        hosts.mend(2)
+        hosts.repair(2)
         for job in jobs:
             self.ends(job, 0)
         self.assertEqual(self.report_of("r0.json")["weights_sha256"], expected)

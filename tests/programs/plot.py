@@ -76,8 +76,8 @@ class Plot(contract.Case):
         self.assertEqual([len(panel["lines"]) for panel in panels.values()], [2, 1])
         self.assertNotEqual(panels["loss"]["lines"][0][1], panels["loss"]["lines"][1][1])  # colours
         self.check_curve(panels["loss"]["lines"][1][2], [3, 2.5, 0.5])
-        said = xml.parse(self.dir / "both.svg").getroot().itertext()
-        self.assertTrue({"a", "b"} <= set(said))
+        reported = xml.parse(self.dir / "both.svg").getroot().itertext()
+        self.assertTrue({"a", "b"} <= set(reported))
 
     def test_equal_curves_are_all_visible_with_overlay(self):
         paths = [self.write(name, {"epochs": [{"loss": 2}, {"loss": 1}]}) for name in ("a.json", "b.json", "c.json")]

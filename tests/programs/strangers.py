@@ -58,7 +58,7 @@ def knock(port):
     return socket.create_connection(("127.0.0.1", port), timeout=1)
 
 
-def say(port, words):
+def send_to(port, words):
     with knock(port) as stranger:
         stranger.sendall(words)
         stranger.recv(1)
@@ -79,10 +79,10 @@ def drip(port):
 
 KINDS = {
     "scan": lambda port: knock(port).close(),
-    "http": lambda port: say(port, HTTP),
-    "tls": lambda port: say(port, TLS_HELLO),
-    "random": lambda port: say(port, RANDOM),
-    "lockstep, then random": lambda port: say(port, b"LKS1" + RANDOM[:2000]),
+    "http": lambda port: send_to(port, HTTP),
+    "tls": lambda port: send_to(port, TLS_HELLO),
+    "random": lambda port: send_to(port, RANDOM),
+    "lockstep, then random": lambda port: send_to(port, b"LKS1" + RANDOM[:2000]),
     "hang": hang,
     "drip": drip,
 }

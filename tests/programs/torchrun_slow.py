@@ -37,7 +37,7 @@ class Case(multi_worker.Case):
         self.no_process_is_left()
 
     def fails(self, *launcher):
-        """Rank 1 has no data: it says so, the launcher does not end with 0, and nothing is left."""
+        """Rank 1 has no data: it reports this, the launcher's exit code is not 0, and no process is left."""
         script = f'rank=${{RANK:-$OMPI_COMM_WORLD_RANK}}; [ "$rank" = 1 ] && set -- "$@" --data {self.dir}/nowhere; ' \
                  f'exec {BIN}/mnist_multi_worker --threads 1 --epochs 1 --quiet "$@" 2>{self.dir}/rank-$rank'
         job = self.start(*launcher, "sh", "-c", script)

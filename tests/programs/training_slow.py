@@ -3,7 +3,7 @@
 Skipped unless $LOCKSTEP_CIFAR10 names a folder with the binary version. Takes a quarter of an hour on two free cores.
 PyTorch's runs are recorded in training_pytorch.json, made by
 `benchmarks/peers/pytorch_cifar10.py DIR OUT --merge FILE` (TensorFlow's padding, weight decay 4e-4 on kernels and biases of
-convolutions and of the dense layer, since Keras' L2 has the gradient 2 l2 w). One seed says nothing: they differ by
+convolutions and of the dense layer, since Keras' L2 has the gradient 2 l2 w). A single seed is not meaningful: seeds differ by
 more than our bounds. After the first epochs the moving statistics lag behind (momentum 0.997), so that the accuracy on
 test images means something after the third one only.
 """
@@ -33,7 +33,7 @@ def train(data, seed):
 
 
 def verdict(what, ours, theirs, margin, relative):
-    """Whether the mean of ours lies in the spread of theirs, widened by the margin; says so with both spreads."""
+    """Whether the mean of ours lies in the spread of theirs, widened by the margin, and a report of both spreads."""
     low, high = min(theirs), max(theirs)
     low, high = (low * (1 - margin), high * (1 + margin)) if relative else (low - margin, high + margin)
     good = low <= statistics.mean(ours) <= high

@@ -1,6 +1,6 @@
 """The pages of docs/ are true: each block of them is compiled, run or compared.
 
-A comment on the line before the fence says what is done with the block; one without is a fault:
+A comment on the line before the fence declares how the block is tested; a block without one is an error:
   <!-- snippet: FILE:SECTION --> C++ that docs/site/snippets.py copied from FILE, which must be a unit of the build
   <!-- test: program NAME -->    C++, whole: compiled as examples/quickstart.cpp is, but with -O0; `./dev NAME` runs it
   <!-- test: lines of FILE -->   C++: these lines stand in FILE, an example program, a header that one includes, or a
@@ -8,7 +8,7 @@ A comment on the line before the fence says what is done with the block; one wit
   <!-- test: run -->             shell: run by bash, in a folder of the page with a small data/mnist; must end with 0
   <!-- test: output -->          text: all that the shell block before wrote to stdout
   <!-- test: errors -->          text: all that it wrote to stderr
-  <!-- test: not run -->         needs more than this machine has; the page says that such a block is not run
+  <!-- test: not run -->         needs more than this machine has; the page must state that the block is not run
 Each program of a page must be run by the page. In texts durations are not compared, and decimal fractions may differ a
 little: processors round differently.
 
@@ -32,8 +32,8 @@ import contract
 
 BIN = pathlib.Path(os.environ["LOCKSTEP_BIN"])
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-TOLD = {"architecture.md", "performance.md"}  # pages whose blocks are figures, measured elsewhere
-PAGES = sorted(p for p in (ROOT / "docs").rglob("*.md") if p.name not in TOLD)
+UNTESTED = {"architecture.md", "performance.md"}  # pages whose blocks are figures, measured elsewhere
+PAGES = sorted(p for p in (ROOT / "docs").rglob("*.md") if p.name not in UNTESTED)
 SNIPPET = re.compile(r"<!-- snippet: ([^\s:]+)(?::[\w:]+)? -->")  # tests/docs/pages.py compares the code
 INSTRUCTION = re.compile(r"<!-- test: (program|lines of|run|output|errors|not run)(?: (\S+))? -->")
 LANGUAGES = {"program": ["cpp"], "lines of": ["cpp"], "run": ["sh", "bash"], "output": ["text"], "errors": ["text"],
@@ -111,7 +111,7 @@ def build_commands():
 
 
 def compile_program(source, target):
-    """What the compiler or the linker says if it fails, else nothing."""
+    """The output of the compiler or linker if it fails, else nothing."""
     compiles, links = build_commands()
     unit = target.with_suffix(".o")
     for option, value in (("-o", unit), ("-MF", target.with_suffix(".d")), ("-c", source)):
@@ -162,15 +162,15 @@ class Page:
                 self.fault(block, f"'{block.what}' is not for a block of '{block.language}'")
         self.programs = {b.name: b for b in known if b.what == "program"}
         with concurrent.futures.ThreadPoolExecutor(2) as pool:
-            for block, said in zip(self.programs.values(), pool.map(self.compile, self.programs.values())):
-                if said:
-                    self.fault(block, f"{block.name}.cpp does not compile:\n{said[:4000]}")
+            for block, reported in zip(self.programs.values(), pool.map(self.compile, self.programs.values())):
+                if reported:
+                    self.fault(block, f"{block.name}.cpp does not compile:\n{reported[:4000]}")
         done = None
         for block in known:
             if block.what == "lines of":
                 self.check_lines(block)
             elif block.what == "snippet" and block.name not in units():
-                self.fault(block, f"{block.name} is no unit of the build, so nothing shows that it compiles")
+                self.fault(block, f"{block.name} is not a unit of the build, so it is not known to compile")
             elif block.what == "run":
                 done = self.run(block)
             elif block.what in ("output", "errors"):

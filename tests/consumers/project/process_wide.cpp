@@ -1,5 +1,5 @@
 /// \file
-/// What must exist once in a process, in a program whose library hides its own lockstep.
+/// Objects that must be unique in a process, in a program with a library that hides its copy of lockstep.
 #include <cstdio>
 #include <string>
 #include <string_view>

@@ -40,16 +40,16 @@ static_assert(Device<Cpu> && HostDevice<Cpu> && Cpu::name == "cpu" && Cpu::preci
 
 // Must be the first case: the warning is logged once per process.
 TEST_CASE("more threads than cores give one warning") {
-  std::vector<std::string> said;
+  std::vector<std::string> message;
   const LogSink before = set_log([&](LogLevel level, std::string_view text) {
-    if (level == LogLevel::warning) said.emplace_back(text);
+    if (level == LogLevel::warning) message.emplace_back(text);
   });
   CHECK(Cpu{.threads = cores() + 1}.open(1, 0).threads() == cores() + 1);
   Cpu{.threads = cores() + 1}.open(1, 0);
   set_log(before);
   Cpu{}.open(static_cast<std::size_t>(cores()) + 1, 0);
-  REQUIRE(said.size() == 1);
-  CHECK_THAT(said[0], ContainsSubstring(std::to_string(cores() + 1) + " threads"));
+  REQUIRE(message.size() == 1);
+  CHECK_THAT(message[0], ContainsSubstring(std::to_string(cores() + 1) + " threads"));
 }
 
 TEST_CASE("by default the replicas divide the cores of the process") {
@@ -162,7 +162,7 @@ TEST_CASE("an index beyond the list of devices is an error") {
 }
 
 TEST_CASE("without bfloat16 instructions the error recommends float32") {
-  const auto said = [](bool processor, bool library) -> std::string {
+  const auto message = [](bool processor, bool library) -> std::string {
     try {
       lockstep::detail::check_bfloat16(processor, library);
     } catch (const lockstep::DeviceError& e) {
@@ -170,12 +170,12 @@ TEST_CASE("without bfloat16 instructions the error recommends float32") {
     }
     return "";
   };
-  CHECK(said(true, true).empty());
-  CHECK(said(false, false) ==
+  CHECK(message(true, true).empty());
+  CHECK(message(false, false) ==
         "cpu: this processor has no instructions for bfloat16 (avx512_bf16 or AMX); use ls::Cpu, "
         "which computes in float32");
-  CHECK(said(false, true) == said(false, false));
-  CHECK_THAT(said(true, false),
+  CHECK(message(false, true) == message(false, false));
+  CHECK_THAT(message(true, false),
              ContainsSubstring("ONEDNN_MAX_CPU_ISA") && ContainsSubstring("ls::Cpu"));
   if (lockstep::detail::has_bfloat16_vectors() && lockstep::detail::onednn::has_bfloat16())
     CHECK(CpuBFloat16{.threads = 1}.open(1, 0).threads() == 1);
@@ -283,12 +283,12 @@ TEST_CASE("replicas of several threads throw inside a parallel region and go on 
     }
     return std::to_string(replicas);
   };
-  std::string said;
+  std::string message;
   const auto inside = [&] {
-    if (omp_get_thread_num() == 1) said = run();
+    if (omp_get_thread_num() == 1) message = run();
   };
   GOMP_parallel([](void* f) { (*static_cast<decltype(inside)*>(f))(); },
                 const_cast<void*>(static_cast<const void*>(&inside)), 2, 0);
-  CHECK_THAT(said, ContainsSubstring("inside an OpenMP parallel region"));
+  CHECK_THAT(message, ContainsSubstring("inside an OpenMP parallel region"));
   CHECK(run() == "2");
 }

@@ -273,12 +273,13 @@ TEST_CASE("a primitive planned for one team size does not run with another") {
 
 TEST_CASE("a model used inside a parallel region throws, and goes on outside of it") {
   Trainee<Kernels, ls::Cpu> model({.threads = 2}), same({.threads = 2});
-  std::string said;
+  std::string message;
   in_region([&] {
-    if (omp_get_thread_num() == 1) said = message_of([&] { model.run(); });
+    if (omp_get_thread_num() == 1) message = message_of([&] { model.run(); });
   });
-  CHECK_THAT(said, StartsWith("cpu: the model computes with 2 threads, but OpenMP grants 1 here: "
-                              "inside an OpenMP parallel region"));
+  CHECK_THAT(message,
+             StartsWith("cpu: the model computes with 2 threads, but OpenMP grants 1 here: "
+                        "inside an OpenMP parallel region"));
   CHECK(model.run() == same.run());
 }
 
@@ -289,12 +290,12 @@ TEST_CASE("a model runs in a region of one thread, but not in one of several wit
   CHECK(found == same.run());
   const int levels = omp_get_max_active_levels();
   omp_set_max_active_levels(3);
-  std::string said;
+  std::string message;
   in_region([&] {
-    if (omp_get_thread_num() == 0) said = message_of([&] { model.run(); });
+    if (omp_get_thread_num() == 0) message = message_of([&] { model.run(); });
   });
   omp_set_max_active_levels(levels);
-  CHECK_THAT(said, ContainsSubstring("inside an OpenMP parallel region"));
+  CHECK_THAT(message, ContainsSubstring("inside an OpenMP parallel region"));
 }
 
 TEST_CASE("models created inside a parallel region compute on one thread each") {
@@ -348,10 +349,10 @@ TEST_CASE("training needs little stack, and a smaller one is an error") {
   good = false;
   on_stack_of(empty + ls::detail::min_stack_bytes + 4096, train);
   CHECK(good);
-  std::string said;
-  on_stack_of(32 * 1024, [&] { said = message_of([] { ls::Cpu{}.open(1, 0); }); });
-  CHECK_THAT(said, StartsWith("cpu: the calling thread has ") &&
-                       ContainsSubstring("pthread_attr_setstacksize"));
+  std::string message;
+  on_stack_of(32 * 1024, [&] { message = message_of([] { ls::Cpu{}.open(1, 0); }); });
+  CHECK_THAT(message, StartsWith("cpu: the calling thread has ") &&
+                          ContainsSubstring("pthread_attr_setstacksize"));
 }
 
 TEST_CASE("after a fork the parent goes on, and the child trains or throws") {
@@ -359,8 +360,8 @@ TEST_CASE("after a fork the parent goes on, and the child trains or throws") {
   Trainee<Digits, ls::Cpu> model({.threads = 2});
   in_region([] {});
   CHECK(in_child([&] {  // the parent's model in the thread that forked
-          const std::string said = message_of([&] { model.run(); });
-          return said.find("forked") == std::string::npos ? 1 : 0;
+          const std::string message = message_of([&] { model.run(); });
+          return message.find("forked") == std::string::npos ? 1 : 0;
         }) == 0);
   CHECK(in_child([&] {  // a new model in that thread
           const testing::LogLines log;
@@ -396,9 +397,9 @@ TEST_CASE("a failure to create threads is an error, not the end of the process")
           if (is_root && ::setuid(65534) != 0) return 0;
           const rlimit none{1, 1};
           ::setrlimit(RLIMIT_NPROC, &none);
-          const std::string said = message_of([] { ls::detail::check_thread_creation(3); });
-          return said.starts_with("cpu: cannot create thread ") &&
-                         said.find("ulimit -u") != std::string::npos
+          const std::string message = message_of([] { ls::detail::check_thread_creation(3); });
+          return message.starts_with("cpu: cannot create thread ") &&
+                         message.find("ulimit -u") != std::string::npos
                      ? 0
                      : 1;
         }) == 0);
