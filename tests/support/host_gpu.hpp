@@ -2,10 +2,10 @@
 /// A GPU emulated on the host, for tests on machines without one. It replaces the tables of the
 /// driver and of NVRTC:
 ///
-///   kernel text --nvrtcCompileProgram--> g++ -shared (and, if present, the real NVRTC, as a check)
-///   cuModuleLoadData ------------------> dlopen
-///   cuLaunchKernel --------------------> loops over blocks and threads (HostBlock), on the caller
-///   stream capture, graphs ------------> list of calls
+///     kernel text --nvrtcCompileProgram--> g++ -shared, and the real NVRTC, if present
+///     cuModuleLoadData ------------------> dlopen
+///     cuLaunchKernel --------------------> loops over blocks and threads (HostBlock), synchronous
+///     stream capture, graphs ------------> list of calls
 ///
 /// lockstep's own kernels compute; cuDNN and cuBLASLt are missing. Where the real NVRTC can be
 /// loaded, each text must also compile for sm_80, sm_90a and sm_100 without spilling registers.

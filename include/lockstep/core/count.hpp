@@ -22,7 +22,7 @@ class Count {
   template <std::signed_integral N>
   constexpr Count(N count) : count_(static_cast<std::uint64_t>(count)), is_negative_(count < N{}) {}
 
-  /// The count. \throws UsageError("<call>(-1): <remedy>") if it is negative.
+  /// The count. \throws UsageError "call(-1): remedy" if it is negative.
   constexpr std::uint64_t checked(std::string_view call, std::string_view remedy) const {
     if (is_negative_) throw_negative(call, remedy);
     return count_;

@@ -1,11 +1,11 @@
 /// \file
 /// Precision policies of devices: the type in which activations are stored.
 ///
-///                   activations, dx   weights, dw, optimizer   products       loss scaling
-///   Float32         float             float                    float          no
-///   Tf32            float             float                    TF32 allowed   no
-///   MixedBFloat16   bfloat16          float                    bfloat16       no
-///   MixedFloat16    float16           float                    float16        yes
+///                     activations, dx   weights, dw, optimizer   products       loss scaling
+///     Float32         float             float                    float          no
+///     Tf32            float             float                    TF32 allowed   no
+///     MixedBFloat16   bfloat16          float                    bfloat16       no
+///     MixedFloat16    float16           float                    float16        yes
 ///
 /// Invariant: weights, their gradients, the optimizer's state, running statistics, the loss and all
 /// sums are in IEEE single precision.

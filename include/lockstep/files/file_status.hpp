@@ -1,6 +1,6 @@
 /// \file
 /// Kind and size of the file at a path (POSIX). Invariant: symbolic links are followed. Replaces
-/// <filesystem>, which adds a third of a second to the compile time of each including file.
+/// std::filesystem, which adds a third of a second to the compile time of each including file.
 #pragma once
 
 #include <cstdint>

@@ -60,8 +60,8 @@ inline Shape unstacked(const Shape& shape, const char* what) {
   return result;
 }
 
-/// The windows of `D`: window w holds the examples at positions w * shift + k * stride, k = 0 ..
-/// size - 1.
+/// The windows of `D`: window w holds the examples at positions w * shift + k * stride for k in
+/// [0, size).
 template <Dataset D>
 class Window : public Stage<D> {
   using Target = typename D::target_type;

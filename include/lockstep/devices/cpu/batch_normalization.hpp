@@ -1,11 +1,11 @@
 /// \file
 /// BatchNormalization on the CPU, in hand-written loops, alone or fused with its epilogue.
 ///
-///   thread 0   block | block | block ...   sums of a block: in T, in registers
-///                 \      |      /
-///              sums of the thread, in double
-///                        |
-///              merged in thread order, in double: statistics of the replica
+///     thread 0   block | block | block ...   sums of a block: in T, in registers
+///                   \      |      /
+///                sums of the thread, in double
+///                          |
+///                merged in thread order, in double: statistics of the replica
 ///
 /// Invariants: sums within a block are in the device's type, across blocks and threads in double;
 /// equal sizes and thread counts give equal bits.

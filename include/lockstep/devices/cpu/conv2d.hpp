@@ -1,13 +1,14 @@
 /// \file
 /// Conv2D on the CPU: oneDNN, or hand-written loops where they are faster.
 ///
-///                      float, 3 x 3, stride 1,     float,            otherwise
-///                      16 n channels and filters   1 to 4 channels
-///   forward            Winograd                    oneDNN            oneDNN
-///   kernel gradient    Winograd                    few_channels      oneDNN, column_sums for bias
-///   input gradient     Winograd                    oneDNN            oneDNN
+///                        float, 3 x 3, stride 1,     float,            otherwise
+///                        16 n channels and filters   1 to 4 channels
+///     forward            Winograd                    oneDNN            oneDNN
+///     kernel gradient    Winograd                    few_channels      oneDNN + column_sums
+///     input gradient     Winograd                    oneDNN            oneDNN
 ///
 /// (Exact conditions: WinogradConvolution::fits, FewChannelsGradient::fits.)
+///
 /// Invariants: callers see NHWC images and HWIO kernels. Within a pass the kernel is in oneDNN's
 /// preferred layout and in the type of the images, as a copy in scratch (microseconds, against
 /// milliseconds for the pass). The kernel gradient is summed in the type of the weights.

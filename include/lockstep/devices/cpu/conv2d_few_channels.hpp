@@ -18,7 +18,7 @@ namespace lockstep::detail {
 
 /// dw and db of one Conv2DOp. Scratch of each thread, in whole cache lines:
 ///
-///   | sums of dw (taps, filters) and db (filters), double | zero-padded image, if padding |
+///     | sums of dw (taps, filters) and db (filters), double | zero-padded image, if padding |
 template <class T>
 class FewChannelsGradient {
  public:

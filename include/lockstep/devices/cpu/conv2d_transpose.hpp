@@ -2,8 +2,8 @@
 /// Conv2DTranspose on the CPU, by the passes of the convolution C that maps its output to its
 /// input:
 ///
-///   y = C's input gradient of x (+ bias, in a separate loop)
-///   dx = C's forward pass of dy,  dw = C's kernel gradient with x and dy exchanged
+///     y = C's input gradient of x (+ bias, in a separate loop)
+///     dx = C's forward pass of dy,  dw = C's kernel gradient with x and dy exchanged
 #pragma once
 
 #include <algorithm>

@@ -4,10 +4,10 @@
 /// pass, so that they stay in its core's cache. oneDNN splits the outputs instead, and moves half
 /// of the weights between cores in each pass.
 ///
-///           w (inputs, units)        forward               backward
-///   thread 0 | rows 0 .. m  |        y_0 = x[:, 0..m] w    dw[0..m] = x' dy, dx[:, 0..m] = dy w'
-///   thread 1 | rows m .. n  |        y_1 = x[:, m..n] w    dw[m..n], dx[:, m..n]
-///                                    y = y_0 + y_1 + bias
+///             w (inputs, units)        forward               backward
+///     thread 0 | rows 0 .. m  |        y_0 = x[:, 0..m] w    dw[0..m] = x' dy, dx[:, 0..m] = dy w'
+///     thread 1 | rows m .. n  |        y_1 = x[:, m..n] w    dw[m..n], dx[:, m..n]
+///                                      y = y_0 + y_1 + bias
 ///
 /// Invariant: the threads' partial y are added in thread order.
 #pragma once

@@ -1,11 +1,11 @@
 /// \file
 /// The CPU as a device: oneDNN and the OpenMP thread pool that it computes with.
 ///
-///   BasicCpu            value that a user writes: {index, threads}
-///     | open(replicas, replica)
-///   CpuContext          one per replica: HostMemory, team size, cores, oneDNN engine and stream
-///     | scope()
-///   ThreadScope         while a replica computes: sets and restores OpenMP's settings and affinity
+///     BasicCpu            value that a user writes: {index, threads}
+///       | open(replicas, replica)
+///     CpuContext          one per replica: HostMemory, team size, cores, oneDNN engine and stream
+///       | scope()
+///     ThreadScope         while a replica computes: OpenMP's settings and affinity
 ///
 /// Invariants: memory is the host's, aligned to 64 bytes; a context is used by one thread at a
 /// time, which holds its `scope()`; team size and core binding apply only within that scope.

@@ -1,10 +1,10 @@
 /// \file
 /// Short SIMD vectors for loops over channels, dispatched at run time.
 ///
-///   channels  | 16 floats | 16 floats | 8 floats | rest |      Width, bytes per vector
-///   AVX-512     64          64          32         0           (0: one element at a time)
-///   AVX2        32 32       32 32       32         0
-///   neither     0                                              the scalar loop for all channels
+///     channels  | 16 floats | 16 floats | 8 floats | rest |      Width, bytes per vector
+///     AVX-512     64          64          32         0           (0: one element at a time)
+///     AVX2        32 32       32 32       32         0
+///     neither     0                                              the scalar loop for all channels
 ///
 /// Invariants: no compiler flag is needed, since the program queries the processor; each loop is a
 /// template over the vector length and is compiled once per length, plus once for single elements;

@@ -2,10 +2,10 @@
 /// Wrapper of oneDNN, and the only file that depends on its version, 2.6 or 3.x. It uses the C
 /// interface, whose header compiles fast.
 ///
-///   MemoryDesc ---> PrimitiveDesc ---> Call           made once, in a kernel's prepare()
-///   (tensors)       (oneDNN chose an    | operator()  in each step: binds pointers, checks the
-///                    implementation)    v             team, executes
-///                                      dnnl_primitive_execute
+///     MemoryDesc ---> PrimitiveDesc ---> Call           made once, in a kernel's prepare()
+///     (tensors)       (oneDNN chose an    | operator()  in each step: binds pointers, checks the
+///                      implementation)    v             team, executes
+///                                        dnnl_primitive_execute
 ///
 /// Invariants: running a Call performs no allocation by lockstep; the caller owns all memory,
 /// scratchpad included; oneDNN's errors are thrown as DeviceError; a Call runs with exactly the

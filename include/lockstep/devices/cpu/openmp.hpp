@@ -3,9 +3,9 @@
 /// and the loops of this device share one pool of threads, with g++ and with clang, and no compiler
 /// flag is needed.
 ///
-///   n elements, 4 threads in the context:   | part 0 | part 1 | part 2 | part 3 |
-///   team of 4:                                 t0       t1       t2       t3
-///   team of 2 (the runtime granted fewer):     t0       t1       t0       t1
+///     n elements, 4 threads in the context:   | part 0 | part 1 | part 2 | part 3 |
+///     team of 4:                                 t0       t1       t2       t3
+///     team of 2 (the runtime granted fewer):     t0       t1       t0       t1
 ///
 /// Invariant: the number of parts depends on the context's thread count only, never on the team, so
 /// equal sizes and thread counts give equal bits.

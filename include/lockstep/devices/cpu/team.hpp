@@ -2,9 +2,9 @@
 /// Size of the OpenMP team of the calling thread. OpenMP may silently grant a parallel region fewer
 /// threads than requested; oneDNN then computes only part of the result, or deadlocks.
 ///
-///   team_of(n)      in open(): forms a team once, counts it; the context plans for that size
-///   TeamSettings    in each scope(): sets every value from which OpenMP derives a team size
-///   team_matches(n) before each oneDNN primitive: verifies those values
+///     team_of(n)      in open(): forms a team once, counts it; the context plans for that size
+///     TeamSettings    in each scope(): sets every value from which OpenMP derives a team size
+///     team_matches(n) before each oneDNN primitive: verifies those values
 ///
 /// Invariant: a team is counted before anything is planned for its size, and while a ThreadScope
 /// lives, no setting of the program can change that size (docs/architecture.md, "Threads of the

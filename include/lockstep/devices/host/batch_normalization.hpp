@@ -1,12 +1,12 @@
 /// \file
 /// BatchNormalization on every device over host memory.
 ///
-///   forward (training)               backward
-///   moments of this replica          sums of dy, dy x_hat  (x_hat = (x - mean) scale)
-///     | all-gather if synchronized     |--> dgamma, dbeta  (per replica; the buckets sum them)
-///   mean, scale, running statistics    | all-reduce if synchronized
-///     |                                |
-///   y = x_hat gamma + beta           dx = gamma scale (dy - mean(dy) - x_hat mean(dy x_hat))
+///     forward (training)               backward
+///     moments of this replica          sums of dy, dy x_hat  (x_hat = (x - mean) scale)
+///       | all-gather if synchronized     |--> dgamma, dbeta  (per replica; the buckets sum them)
+///     mean, scale, running statistics    | all-reduce if synchronized
+///       |                                |
+///     y = x_hat gamma + beta           dx = gamma scale (dy - mean(dy) - x_hat mean(dy x_hat))
 ///
 /// Invariants: statistics and sums are in double. With `synchronized`, all replicas use the same
 /// batch statistics and write the same running statistics, even a replica without examples.

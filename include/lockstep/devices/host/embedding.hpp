@@ -51,8 +51,8 @@ struct Kernel<EmbeddingOp, D> : KernelTraits {
 
   /// The positions of a batch's indices, grouped by table row:
   ///
-  ///   positions  | those of row 0 | those of row 1 | ... |
-  ///              0            ends[0]          ends[1]
+  ///     positions  | those of row 0 | those of row 1 | ... |
+  ///                0            ends[0]          ends[1]
   struct Prepared {
     std::vector<std::size_t> positions, ends;
     std::size_t scratch_bytes() const { return 0; }

@@ -3,8 +3,8 @@
 /// an example, i even, is the Box-Muller pair of words i and i + 1 of the Philox stream `ordinal`
 /// under the key mix(mix(seed, layer), pass), in double:
 ///
-///   r = sqrt(-2 log((word_i + 1) / 2^32)),  a = 2 pi word_(i+1) / 2^32
-///   noise_i = stddev r cos a,  noise_(i+1) = stddev r sin a
+///     r = sqrt(-2 log((word_i + 1) / 2^32)),  a = 2 pi word_(i+1) / 2^32
+///     noise_i = stddev r cos a,  noise_(i+1) = stddev r sin a
 ///
 /// All devices follow this rule.
 #pragma once

@@ -2,8 +2,8 @@
 /// Conv2D on the reference device. With taps t, channels k and filters f, for every input pixel i
 /// that tap t of output pixel o reads:
 ///
-///   y[o, f] = b[f] + sum_(t, k) x[i, k] w[t, k, f]
-///   dw[t, k, f] = sum_o x[i, k] dy[o, f],  dx[i, k] = sum_(t, f) w[t, k, f] dy[o, f]
+///     y[o, f] = b[f] + sum_(t, k) x[i, k] w[t, k, f]
+///     dw[t, k, f] = sum_o x[i, k] dy[o, f],  dx[i, k] = sum_(t, f) w[t, k, f] dy[o, f]
 #pragma once
 
 #include <algorithm>

@@ -2,8 +2,8 @@
 /// Softmax and log-softmax on the reference device. Invariant: the largest element of a row is
 /// subtracted first, so that no exponential overflows.
 ///
-///   softmax      y = e^(x - max) / sum e^(x - max)       dx = y (dy - sum dy y)
-///   log-softmax  y = x - max - log sum e^(x - max)       dx = dy - e^y sum dy
+///     softmax      y = e^(x - max) / sum e^(x - max)       dx = y (dy - sum dy y)
+///     log-softmax  y = x - max - log sum e^(x - max)       dx = dy - e^y sum dy
 #pragma once
 
 #include <algorithm>

@@ -4,9 +4,9 @@
 /// pass over the inputs, in blocks, from the last to the first, since forward has read the last
 /// ones most recently. For each block of inputs:
 ///
-///   dw[block] = x[:, block]' dy       tiles of 6 inputs x 64 units
-///   dx[:, block] = dy w[block]'       tiles of 8 examples x 48 inputs; dx may overwrite x
-///   optimizer updates w[block]        while the block is still in the first-level cache
+///     dw[block] = x[:, block]' dy       tiles of 6 inputs x 64 units
+///     dx[:, block] = dy w[block]'       tiles of 8 examples x 48 inputs; dx may overwrite x
+///     optimizer updates w[block]        while the block is still in the first-level cache
 ///
 /// The tiles of one block prefetch the next. Invariant: the products of an element are added in the
 /// order of inputs in y, of examples in dw and of units in dx, for any batch size.

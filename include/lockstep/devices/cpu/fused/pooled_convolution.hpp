@@ -22,14 +22,14 @@ namespace lockstep::detail {
 
 /// The passes of one Conv2DOp under a 2 x 2 pool. Filters are processed in pairs of vectors.
 ///
-///   forward    registers hold the four convolutions of each window of a group
-///                | max over the four, compared with 0
-///              y, and a winner of 4 bits per window and filter: 0 to 3, or no_winner
-///   winners    one vector per group of windows; in each 32-bit lane a filter:
-///              | ... | window 1: second, first vector | window 0: second, first vector |
-///   quads      for each pixel the four pixels of the window that begins there, side by side
-///   backward   registers hold the sums of nine kernel taps; each filter selects its winner's pixel
-///              from the quad, so that no products with zero are computed
+///     forward    registers hold the four convolutions of each window of a group
+///                  | max over the four, compared with 0
+///                y, and a winner of 4 bits per window and filter: 0 to 3, or no_winner
+///     winners    one vector per group of windows; in each 32-bit lane a filter:
+///                | ... | window 1: second, first vector | window 0: second, first vector |
+///     quads      for each pixel the four pixels of the window that begins there, side by side
+///     backward   registers hold the sums of nine kernel taps; each filter selects its winner's
+///                pixel from the quad, so that no products with zero are computed
 template <class T>
 class PooledConvolution {
  public:

@@ -2,8 +2,8 @@
 /// A 3 x 3 convolution by Winograd's transforms: forward, and the input gradient, which is the same
 /// convolution with the kernel flipped and transposed.
 ///
-///   x --B' d B--> v (16, channels, tiles)        kernel --G g G'--> u (16, channels, filters)
-///   m[i] = v[i] u[i]   16 matrix products        y = A' m A + bias
+///     x --B' d B--> v (16, channels, tiles)        kernel --G g G'--> u (16, channels, filters)
+///     m[i] = v[i] u[i]   16 matrix products        y = A' m A + bias
 ///
 /// Invariants: the bits depend neither on the number of threads nor on the other examples; an
 /// infinity or NaN in the images makes all outputs of the tiles that read it NaN.
@@ -24,7 +24,7 @@ enum class WinogradPass { forward, input_gradient };
 /// One pass of one Conv2DOp. Each thread works on a few tiles at a time, from transform to inverse
 /// transform, so that the intermediate values stay in the caches. Scratch:
 ///
-///   | transformed kernel u, shared | thread 0: v, m | thread 1: v, m | ...
+///     | transformed kernel u, shared | thread 0: v, m | thread 1: v, m | ...
 template <class T>
 class WinogradConvolution {
  public:

@@ -1,9 +1,9 @@
 /// \file
 /// Kernel gradient of a 3 x 3 convolution by Winograd's transforms:
 ///
-///   v = B' d B of each tile of x,  e = A dy A' of each tile of dy
-///   s[i] = sum over tiles of v[i]' e[i]   16 matrix products
-///   dw = G' s G                           once, at the end
+///     v = B' d B of each tile of x,  e = A dy A' of each tile of dy
+///     s[i] = sum over tiles of v[i]' e[i]   16 matrix products
+///     dw = G' s G                           once, at the end
 ///
 /// Invariant: each thread sums its own tiles, and the threads' sums are added in thread order, so
 /// equal sizes and thread counts give equal bits.
@@ -20,7 +20,7 @@ namespace lockstep::detail {
 
 /// dw and db of one Conv2DOp for which WinogradConvolution::fits holds. Scratch of each thread:
 ///
-///   | s (16, channels, filters) | sums of dy (filters), double | v of a few tiles | e of these |
+///     | s (16, channels, filters) | sums of dy (filters), double | v of a few tiles | e of these |
 template <class T>
 class WinogradKernelGradient {
  public:

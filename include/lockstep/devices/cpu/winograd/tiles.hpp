@@ -3,10 +3,10 @@
 /// from 4 x 4 pixels with 16 multiplications per channel and filter, instead of 36. This file has
 /// the tiling of an image and the transforms:
 ///
-///        | 1  0 -1  0 |        | 1    0    0   |         | 1  1  1  0 |
-///   B' = | 0  1  1  0 |    G = | 1/2  1/2  1/2 |    A' = | 0  1 -1 -1 |
-///        | 0 -1  1  0 |        | 1/2 -1/2  1/2 |
-///        | 0  1  0 -1 |        | 0    0    1   |
+///          | 1  0 -1  0 |        | 1    0    0   |         | 1  1  1  0 |
+///     B' = | 0  1  1  0 |    G = | 1/2  1/2  1/2 |    A' = | 0  1 -1 -1 |
+///          | 0 -1  1  0 |        | 1/2 -1/2  1/2 |
+///          | 0  1  0 -1 |        | 0    0    1   |
 ///
 /// Source: Lavin and Gray, "Fast Algorithms for Convolutional Neural Networks", 2015. Invariants:
 /// the transforms only add, subtract and halve, so rounding errors are about those of direct
