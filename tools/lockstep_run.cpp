@@ -231,8 +231,8 @@ class Launcher {
     if (no_failure_before && failures > 1 && !order_.known()) in_doubt_ = true;
   }
 
-  /// The first failure determines the exit code. A lost worker counts as earlier than the peers that
-  /// lost it, even if they exited before.
+  /// The first failure determines the exit code. A lost worker counts as earlier than the peers
+  /// that lost it, even if they exited before.
   void record_failure(std::size_t rank, int code) {
     if (code_ == 0) {
       next_ = Clock::now() + time_to_report;

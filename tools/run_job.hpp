@@ -83,8 +83,8 @@ class SecretFile {
   std::string path_;
 };
 
-/// Reserves a free port on 127.0.0.1. Only a listener with SO_REUSEADDR, such as the chief of a job,
-/// can bind to it while this object lives.
+/// Reserves a free port on 127.0.0.1. Only a listener with SO_REUSEADDR, such as the chief of a
+/// job, can bind to it while this object lives.
 class Port {
  public:
   Port() : socket_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
