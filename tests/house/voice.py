@@ -36,6 +36,7 @@ CHECKED = [
     "docs/coming-from-dlib.md",
     "docs/coming-from-keras.md",
     "docs/coming-from-pytorch.md",
+    "docs/gpu.md",
     "docs/house",
     "docs/index.md",
     "docs/plan.md",
