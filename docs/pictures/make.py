@@ -103,9 +103,9 @@ def house():
             picture.text(x + w / 2, top, folder, 15, weight="bold")
             for k, line in enumerate(lines):
                 picture.text(x + w / 2, top + 18 + 14 * k, line, 12 if len(lines) == 1 else 11, GREY)
-        said = [f"{folder}: {', '.join(dict.fromkeys(rooms[folder]))}" for folder in folders if folder in rooms]
-        for k, line in enumerate(said):
-            picture.text(right + 16, y + tall / 2 + 4 + 16 * (k - (len(said) - 1) / 2), line, 12, GREY, "start")
+        labels = [f"{folder}: {', '.join(dict.fromkeys(rooms[folder]))}" for folder in folders if folder in rooms]
+        for k, line in enumerate(labels):
+            picture.text(right + 16, y + tall / 2 + 4 + 16 * (k - (len(labels) - 1) / 2), line, 12, GREY, "start")
     return picture.svg()
 
 
