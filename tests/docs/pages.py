@@ -35,7 +35,7 @@ def nav(root):
     config = (root / "mkdocs.yml").read_text("utf-8")
     entries = re.findall(r"(?:- |: )([\w/-]+\.md)$", config[config.index("\nnav:"):], re.MULTILINE)
     there = {p.relative_to(root / "docs").as_posix() for p in pages(root)} | set(ROOT_PAGES)
-    yield from (f"mkdocs.yml: nav has {e}, which is no page" for e in sorted(set(entries) - there))
+    yield from (f"mkdocs.yml: nav has {e}, which is not a page" for e in sorted(set(entries) - there))
     yield from (f"mkdocs.yml: nav leaves out {e}" for e in sorted(there - set(entries)))
     yield from (f"mkdocs.yml: nav has {e} twice" for e in sorted({e for e in entries if entries.count(e) > 1}))
     yield from (f"mkdocs.yml: there is no {name}" for name in ROOT_PAGES.values() if not (root / name).exists())
@@ -72,10 +72,10 @@ def house(root):
     """The page of each folder names its headers, with their path below the folder."""
     include = root / "include" / "lockstep"
     folders = {p.name for p in include.iterdir() if p.is_dir()}
-    told = {p.stem for p in (root / "docs" / "house").glob("*.md")}
-    yield from (f"include/lockstep/{f}/ has no page docs/house/{f}.md" for f in sorted(folders - told))
-    yield from (f"docs/house/{f}.md is about a folder that is not there" for f in sorted(told - folders))
-    for folder in sorted(folders & told):
+    described = {p.stem for p in (root / "docs" / "house").glob("*.md")}
+    yield from (f"include/lockstep/{f}/ has no page docs/house/{f}.md" for f in sorted(folders - described))
+    yield from (f"docs/house/{f}.md is about a folder that is not there" for f in sorted(described - folders))
+    for folder in sorted(folders & described):
         named = set(re.findall(r"`([\w/]+\.hpp)`", (root / "docs" / "house" / f"{folder}.md").read_text("utf-8")))
         there = {p.relative_to(include / folder).as_posix() for p in (include / folder).rglob("*.hpp")}
         yield from (f"docs/house/{folder}.md does not name {h}: add a line for it" for h in sorted(there - named))
@@ -94,7 +94,7 @@ def names(root):
 
 
 def absent(root):
-    """What pages call missing is not there. Data pipelines do not count: some have the name of a layer."""
+    """Features that pages call missing do not exist. Data pipelines do not count: some have the name of a layer."""
     headers = {p: p.read_text("utf-8") for p in (root / "include" / "lockstep").rglob("*.hpp") if p.parent.name != "data"}
     declared = {name for text in headers.values() for name in re.findall(r"\b(?:struct|class) (\w+)", text)}
     has_kernel = {name for text in headers.values() for name in re.findall(r"\bKernel<(\w+)Op\b", text)}
@@ -105,9 +105,9 @@ def absent(root):
                 yield f"{where}: {name} is called missing, and a header declares it"
         for name in re.findall(r"`(?:ls::)?(\w+)<>`.*\b(?:no kernel yet|no device has|No device has a kernel)", text):
             if name in has_kernel:
-                yield f"{where}: {name} is said to have no kernel, and a header has one"
+                yield f"{where}: {name} has no kernel according to the page, but a header has one"
         if re.search(r"no GPU", text, re.IGNORECASE) and (root / "include" / "lockstep" / "devices" / "cuda").exists():
-            yield f"{where}: it says that there is no GPU, and there is devices/cuda"
+            yield f"{where}: the page states that there is no GPU, but there is devices/cuda"
 
 
 def kernels(root):
@@ -134,7 +134,7 @@ def environment(root):
 
 
 def readme(root):
-    """The README's program is the quick start but for its comments."""
+    """The README's program is the quick start, apart from comments."""
     def code(text):
         return [line for line in (re.sub(r"\s*//.*", "", line) for line in text.splitlines()) if line]
     shown = re.search(r"^```cpp\n(.*?)^```$", (root / "README.md").read_text("utf-8"), re.MULTILINE | re.DOTALL)

@@ -26,7 +26,7 @@ GOOD = {
     "tests/docs/house.cpp": "{\n  // --8<-- [start:core]\n  int i;\n  // --8<-- [end:core]\n}\n",
 }
 FAULTS = {  # what is found: (check, file, its text before, and after; no text before: the whole file; None: no file)
-    "nav has none.md, which is no page": (pages.nav, "mkdocs.yml", "index.md", "none.md"),
+    "nav has none.md, which is not a page": (pages.nav, "mkdocs.yml", "index.md", "none.md"),
     "nav leaves out house/core.md": (pages.nav, "mkdocs.yml", "      - house/core.md\n", ""),
     "nav has index.md twice": (pages.nav, "mkdocs.yml", "  - House", "  - Again: index.md\n  - House"),
     "environment.md leaves out LOCKSTEP_PORT": (pages.environment, "docs/environment.md", "LOCKSTEP_PORT", "LOCKSTEP_RANK"),
@@ -52,7 +52,7 @@ FAULTS = {  # what is found: (check, file, its text before, and after; no text b
     "names old.hpp, which is not in core/": (pages.house, "docs/house/core.md", "`shape.hpp`", "`shape.hpp` `old.hpp`"),
     "ls::Size is in no header": (pages.names, "docs/index.md", "ls::Shape", "ls::Size"),
     "Lstm is called missing": (pages.absent, "include/lockstep/core/shape.hpp", "// not", "struct Lstm {}; //"),
-    "Norm is said to have no kernel": (pages.absent, "include/lockstep/core/shape.hpp", "// not", "struct Kernel<NormOp, D>; //"),
+    "Norm has no kernel according to the page": (pages.absent, "include/lockstep/core/shape.hpp", "// not", "struct Kernel<NormOp, D>; //"),
     "there is no GPU": (pages.absent, "include/lockstep/devices/cuda/a.hpp", None, ""),
     "no row for Huber": (pages.kernels, "include/lockstep/losses/huber.hpp", None,
                          "struct Huber {\n  int i;\n  Rule op(Shape out) const;\n};\n"),
@@ -74,9 +74,9 @@ def complaints(checks, changes):
 
 
 failures = [f"refused: {c}" for c in complaints([c for c in pages.CHECKS if c is not pages.pictures], {})]
-for says, (check, name, before, after) in FAULTS.items():
+for expected, (check, name, before, after) in FAULTS.items():
     changed = after if before is None else GOOD[name].replace(before, after)
     found = complaints([check], {name: changed})
-    if changed == GOOD.get(name) or not any(says in c for c in found):
-        failures.append(f"'{says}' expected, not {found}")
+    if changed == GOOD.get(name) or not any(expected in c for c in found):
+        failures.append(f"'{expected}' expected, not {found}")
 sys.exit("\n".join(failures) or None)

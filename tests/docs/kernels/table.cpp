@@ -162,7 +162,7 @@ int main(int count, char** arguments) {
   std::ifstream file(arguments[1], std::ios::binary);
   const std::string there{std::istreambuf_iterator<char>(file), {}};
   if (there == made) return 0;
-  std::fprintf(stderr, "%s is not what the headers say; write it anew: kernel_table > %s\n",
+  std::fprintf(stderr, "%s does not match the headers; rewrite it: kernel_table > %s\n",
                arguments[1], arguments[1]);
   return 1;
 }
