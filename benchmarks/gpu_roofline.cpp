@@ -76,7 +76,8 @@ const Part* find(const Parts& parts, const Part& like) {
 void print_parts(const Parts& wide, const Parts& half, const Gpu& gpu) {
   fmt::print(
       "| op | pass | times | launches, float32 and bfloat16 | MB, float32 | MB, bfloat16 | MFLOP | "
-      "us, float32 | us, tf32 | us, bfloat16 |\n|---|---|--:|--:|--:|--:|--:|--:|--:|--:|\n");
+      "bound, us, float32 | bound, us, tf32 | bound, us, bfloat16 "
+      "|\n|---|---|--:|--:|--:|--:|--:|--:|--:|--:|\n");
   for (const Part& h : half) {
     const Part* const w = find(wide, h);
     fmt::print("| {} | {} | {} | {}{} | ", h.op, h.pass, h.times,
@@ -133,8 +134,9 @@ bool print_bound(const char* name, std::size_t batch, bool momentum, double boun
 
   fmt::print("\n### {}, batch {}\n\n", name, batch);
   fmt::print(
-      "| precision | launches | MB | GFLOP | us, bytes and FLOPs alone | us, with the floor | us, "
-      "asked | |\n|---|--:|--:|--:|--:|--:|--:|---|\n");
+      "| precision | launches | MB | GFLOP | bound of bytes and FLOPs, us | bound with {:.1f} us a "
+      "launch, us | goal, us | bound and goal |\n|---|--:|--:|--:|--:|--:|--:|---|\n",
+      gpu.floor);
   print_total("float32", total(wide.parts(), gpu, gpu.float32), bound);
   print_total("tf32", total(wide.parts(), gpu, gpu.tf32), bound);
   print_total("bfloat16", total(half.parts(), gpu, gpu.bfloat16), bound);
@@ -149,7 +151,7 @@ bool print_bound(const char* name, std::size_t batch, bool momentum, double boun
 int main(int count, char** arguments) {
   Gpu gpu;
   CLI::App app{
-      "A forecast of steps on a GPU from the plan: bytes, FLOPs, launches. Nothing is measured."};
+      "A lower bound for steps on a GPU from the plan: bytes, FLOPs, launches. Nothing is measured."};
   app.add_option("--terabytes", gpu.terabytes, "of memory a second")->check(CLI::PositiveNumber);
   app.add_option("--float32", gpu.float32, "TFLOP/s")->check(CLI::PositiveNumber);
   app.add_option("--tf32", gpu.tf32, "TFLOP/s")->check(CLI::PositiveNumber);

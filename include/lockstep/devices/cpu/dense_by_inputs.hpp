@@ -26,7 +26,7 @@ namespace lockstep::detail {
 class DenseByInputs {
  public:
   /// Whether this split is the fastest: the threads' partial y must be small relative to the
-  /// weights (docs/performance.md, "Batch sizes", with two threads).
+  /// weights (docs/lab/steps.md, "Small batches on two threads").
   static bool fits(const DenseOp& op, std::size_t count, int threads) {
     return threads > 1 && op.inputs >= 256 &&
            4 * count * static_cast<std::size_t>(threads) <= static_cast<std::size_t>(op.inputs);

@@ -25,7 +25,7 @@ namespace lockstep::detail {
 /// The passes of one DenseOp, optionally followed by a ReLU.
 class DenseTiles {
  public:
-  /// Whether the tiles apply and are the fastest (docs/performance.md, "The seed step").
+  /// Whether the tiles apply and are the fastest (docs/lab/steps.md, "The seed step").
   static bool fits(const DenseOp& op, std::size_t count, int threads) {
     return threads == 1 && has_wide_vectors() && op.units == units && op.inputs % lanes == 0 &&
            op.inputs >= 3136 && count >= 16 && count <= 256;
