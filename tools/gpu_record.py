@@ -134,7 +134,7 @@ def of_probe(values):
 
 def of_profile(values):
     """model.profile as JSON: one row per pass of a layer, in order, with its throughput where bytes or FLOPs are known."""
-    all_figures = [figure("a step without profiling", values["step_microseconds"], "us"),
+    all_figures = [figure("a step without instrumentation", values["step_microseconds"], "us"),
                    figure("the sum of its calls", values["microseconds"], "us"),
                    figure("an event, part of each call", values["event_microseconds"], "us")]
     for number, row in enumerate(values["rows"]):

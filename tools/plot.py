@@ -137,7 +137,7 @@ def panel(left, top, name, runs):
                     parts.append(f'<polyline points="{line}" fill="none" stroke="{color}" stroke-width="{run.stroke:g}" '
                                  f'stroke-linejoin="round"{dashes}/>')
                 if len(piece) <= 60 and not run.by_step or len(piece) == 1:
-                    parts += [f'<circle cx="{x:.1f}" cy="{y:.1f}" r="2.6" fill="{color}"/>' for x, y in piece]
+                    parts += [f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{1.6 + run.stroke / 2:g}" fill="{color}"/>' for x, y in piece]
     return parts
 
 

@@ -24,11 +24,12 @@
 
 namespace support {
 
-std::string versions(bool has_workers) {
+std::string versions([[maybe_unused]] bool has_workers) {
+  const std::string ssl = OPENSSL_VERSION_TEXT;  // "OpenSSL 3.0.19 27 Jan 2026"
   std::vector<std::string> libraries{
       fmt::format("fmt {}.{}.{}", FMT_VERSION / 10000, FMT_VERSION / 100 % 100, FMT_VERSION % 100),
       "RapidJSON " RAPIDJSON_VERSION_STRING, "zlib " ZLIB_VERSION,
-      "OpenSSL " OPENSSL_FULL_VERSION_STR};
+      ssl.substr(0, ssl.find(' ', ssl.find(' ') + 1))};
 #ifdef LOCKSTEP_CUDA
   libraries.push_back(fmt::format("CUDA {}.{}", CUDA_VERSION / 1000, CUDA_VERSION / 10 % 100));
   libraries.push_back(fmt::format("cuDNN {}.{}.{}", CUDNN_MAJOR, CUDNN_MINOR, CUDNN_PATCHLEVEL));

@@ -126,9 +126,9 @@ def kernels(root):
 def environment(root):
     """The page of the environment variables has those that the library reads, and no others."""
     texts = [p.read_text("utf-8") for p in (root / "include").rglob("*.?pp")]
-    read = set().union(*(re.findall(r'"(LOCKSTEP_[A-Z_]+)"', text) for text in texts))
-    read |= set(re.findall(r"\$\{(LOCKSTEP_[A-Z_]+):-", (root / "dev").read_text("utf-8")))
-    named = set(re.findall(r"^\| `(LOCKSTEP_[A-Z_]+)` \|", (root / "docs" / "environment.md").read_text("utf-8"), re.MULTILINE))
+    read = set().union(*(re.findall(r'"(LOCKSTEP_[A-Z0-9_]+)"', text) for text in texts))
+    read |= set(re.findall(r"\$\{(LOCKSTEP_[A-Z0-9_]+):-", (root / "dev").read_text("utf-8")))
+    named = set(re.findall(r"^\| `(LOCKSTEP_[A-Z0-9_]+)` \|", (root / "docs" / "environment.md").read_text("utf-8"), re.MULTILINE))
     yield from (f"docs/environment.md leaves out {name}" for name in sorted(read - named))
     yield from (f"docs/environment.md has {name}, which nothing reads" for name in sorted(named - read))
 

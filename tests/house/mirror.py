@@ -1,9 +1,11 @@
 #!/usr/bin/env python3
 """Checks that tests mirror the tree: tests/unit/<path>/<name>.cpp tests include/lockstep/<path>/<name>.hpp, or is
 listed in THEMES as a test of several headers. A suite shared by devices, tests/unit/devices/<name>.hpp, must be
-included by the test of that name of each device except the reference, which the suites use for comparison.
+included by each test of that name except the reference's, which the suites use for comparison. No name of a test case
+has a character at which CMake splits lists, since ctest would lose the cases after it.
 Usage: mirror.py REPOSITORY"""
 import pathlib
+import re
 import sys
 
 THEMES = {
@@ -55,6 +57,12 @@ def left_out(suites: list[str], texts: dict[str, str]) -> list[str]:
             if pathlib.PurePath(test).name == suite and f'"unit/devices/{suite}.hpp"' not in text]
 
 
+def split_names(texts: dict[str, str]) -> list[str]:
+    """`texts` are of all test sources, by path."""
+    return [f"{path}: the name of a test case must not have [ ] or ;: \"{name}\"" for path, text in sorted(texts.items())
+            for name in re.findall(r'TEST_CASE(?:_METHOD)?\(\s*"([^"]*)"', text) if re.search(r"[\[\];]", name)]
+
+
 def names(root: pathlib.Path, pattern: str) -> list[str]:
     return sorted(path.relative_to(root).with_suffix("").as_posix() for path in root.rglob(pattern))
 
@@ -69,6 +77,8 @@ def self_test() -> list[str]:
     texts = {"devices/cpu/a": '#include "unit/devices/a.hpp"', "devices/cuda/ops/a": "", "devices/cpu/b": ""}
     if left_out(["a"], texts) != ["tests/unit/devices/cuda/ops/a.cpp does not include the suite devices/a.hpp"]:
         found.append("one complaint expected for a suite that one device omits")
+    if len(split_names({"a.cpp": 'TEST_CASE(\n    "a; b") TEST_CASE("from [0, 1)") TEST_CASE("a, b", "[alone]")'})) != 2:
+        found.append("split_names must find two names, those with ; and [")
     return found
 
 
@@ -78,7 +88,9 @@ def main(root: pathlib.Path) -> None:
     suites = [path.stem for path in sorted((units / "devices").glob("*.hpp"))]
     texts = {test: (units / f"{test}.cpp").read_text("utf-8") for test in names(units, "*.cpp")
              if test.startswith("devices/") and not test.startswith("devices/reference/")}
-    sys.exit("\n".join(self_test() + complaints(headers, names(units, "*.cpp")) + left_out(suites, texts)) or None)
+    sources = {path.relative_to(root).as_posix(): path.read_text("utf-8") for path in (root / "tests").rglob("*.?pp")}
+    found = self_test() + split_names(sources) + complaints(headers, names(units, "*.cpp")) + left_out(suites, texts)
+    sys.exit("\n".join(found) or None)
 
 
 if __name__ == "__main__":

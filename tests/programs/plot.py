@@ -85,6 +85,8 @@ class Plot(contract.Case):
             self.assertEqual(self.plot(*paths, *options, "-o", "c.svg").returncode, 0)
             lines = xml.parse(self.dir / "c.svg").getroot().iter("{http://www.w3.org/2000/svg}polyline")
             self.assertEqual([line.get("stroke-width") for line in lines], expected)
+            dots = xml.parse(self.dir / "c.svg").getroot().iter("{http://www.w3.org/2000/svg}circle")
+            self.assertEqual(len({dot.get("r") for dot in dots}), len(set(expected)))
 
     def test_gaps_and_single_points(self):
         path = self.write("a.json", {"epochs": [{"loss": 1}, {"loss": None}, {"loss": 3, "val_loss": 2}, {"loss": 4}]})

@@ -35,7 +35,7 @@ TEST_CASE("the order of insertion does not change the JSON") {
   CHECK(a.json() == b.json());
 }
 
-TEST_CASE("the chief is rank 0 and the workers follow; the evaluator has no rank") {
+TEST_CASE("the chief is rank 0 the workers follow, and the evaluator has no rank") {
   const auto cluster = ClusterSpec{}.chief("a:1").worker("b:1").worker("c:1").evaluator("e:1");
   CHECK(cluster.world_size() == 3);
   CHECK(cluster.rank({TaskType::chief, 0}) == 0);

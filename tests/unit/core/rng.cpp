@@ -105,7 +105,7 @@ TEST_CASE("nearby seeds give unrelated keys") {
   }
 }
 
-TEST_CASE("uniform is uniform on [0, 1)") {
+TEST_CASE("uniform is uniform on 0 to 1") {
   Philox generator(1);
   const auto x = draws(many, [&] { return generator.uniform(); });
   CHECK(*std::min_element(x.begin(), x.end()) >= 0.0);

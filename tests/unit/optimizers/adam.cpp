@@ -42,7 +42,7 @@ TEST_CASE("Adam with amsgrad keeps the largest second moment") {
   CHECK(run.slot(2) == std::vector<double>{2});
 }
 
-TEST_CASE("Adam refuses betas outside [0, 1) and an epsilon that is not positive") {
+TEST_CASE("Adam refuses betas outside 0 to 1 and an epsilon that is not positive") {
   CHECK_NOTHROW(ls::Adam{}.check());
   CHECK_THROWS_AS(ls::Adam{.beta_1 = 1}.check(), ls::UsageError);
   CHECK_THROWS_AS(ls::Adam{.beta_2 = -0.5}.check(), ls::UsageError);

@@ -47,7 +47,7 @@ TEST_CASE("A penalty's gradient enters the update and stays in the gradient") {
   CHECK(run.weights() == std::vector<double>{2 - 1.25, -4 + 0.75, -0.5});
 }
 
-TEST_CASE("SGD refuses a momentum outside [0, 1), and Nesterov without momentum") {
+TEST_CASE("SGD refuses a momentum outside 0 to 1, and Nesterov without momentum") {
   CHECK_NOTHROW(ls::SGD{.momentum = 0.9, .nesterov = true}.check());
   CHECK_NOTHROW(ls::SGD{}.check());
   CHECK_THROWS_AS(ls::SGD{.momentum = 1}.check(), ls::UsageError);

@@ -99,7 +99,7 @@ TEST_CASE("Mirrored runs each replica in its own thread, the same in each call")
   CHECK(std::set<std::thread::id>(first.begin(), first.end()).size() == 3);
 }
 
-TEST_CASE("Mirrored defaults to one replica; with a list, to one on each device") {
+TEST_CASE("Mirrored defaults to one replica, and with a list to one on each device") {
   CHECK(Strategy{}.open().replicas() == 1);
   auto session = Strategy{{watched(7), watched(9)}}.open();
   REQUIRE(session.replicas() == 2);

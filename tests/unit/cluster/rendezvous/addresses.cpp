@@ -191,7 +191,7 @@ TEST_CASE("data addresses are published so that all ranks can reach them") {
   CHECK(found->far == 0);
 }
 
-TEST_CASE("LOCKSTEP_DATA_ADDRESS sets the data address; an invalid one is refused") {
+TEST_CASE("LOCKSTEP_DATA_ADDRESS sets the data address, and an invalid one is refused") {
   const Deadline deadline(60s);
   Lines lines;
   auto members = join_all(3, lines, [](RendezvousOptions& o) {

@@ -81,7 +81,7 @@ TEST_CASE("when any rank dies, every survivor names it within a second") {
   }
 }
 
-TEST_CASE("a rank frozen for a second is not lost; one frozen for good is, and all name it") {
+TEST_CASE("a rank frozen for a second is not lost, but one frozen for good is, and all name it") {
   const Deadline deadline(100s);
   for (const std::size_t victim : {0u, 2u}) {
     CAPTURE(victim);

@@ -27,7 +27,7 @@ TEST_CASE("all lines are written, in order, before a log thread ends") {
   for (std::size_t i = 0; i < message.size(); ++i) CHECK(message[i] == std::to_string(i));
 }
 
-TEST_CASE("a blocked sink blocks no caller; dropped lines are counted") {
+TEST_CASE("a blocked sink blocks no caller, and dropped lines are counted") {
   const testing::Deadline deadline(20s);
   struct Shared {
     std::promise<void> enters, goes_on;

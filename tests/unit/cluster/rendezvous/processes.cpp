@@ -149,7 +149,7 @@ TEST_CASE("any killed process is named by every survivor") {
   print("killed", times);
 }
 
-TEST_CASE("a process stopped for a second continues; one stopped for longer is named") {
+TEST_CASE("a process stopped for a second continues, but one stopped for longer is named") {
   std::vector<milliseconds> times;
   for (std::size_t victim = 0; victim < 4; ++victim) {
     CAPTURE(victim);

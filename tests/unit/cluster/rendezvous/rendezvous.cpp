@@ -267,7 +267,7 @@ TEST_CASE("a wait that cannot complete ends at its deadline and names what is mi
   leave_all(members);
 }
 
-TEST_CASE("ranks that agree continue; a difference stops all with one message") {
+TEST_CASE("ranks that agree continue, and a difference stops all with one message") {
   const Deadline deadline(60s);
   Lines lines;
   auto members = join_all(4, lines);

@@ -66,7 +66,7 @@ TEST_CASE("the slowest rank is the straggler, and its phase sets the limit") {
   }
 }
 
-TEST_CASE("no rank is a straggler while all are idle; a rank that has left never is") {
+TEST_CASE("no rank is a straggler while all are idle, and a rank that has left never is") {
   CHECK_FALSE(find_straggler({at(5, Phase::idle, 3600s), at(0, Phase::idle, 3600s)}, {}));
   std::vector<RankState> ranks{at(5, Phase::forward, 9s), at(3, Phase::reduce, 50s)};
   ranks[1].left = true;

@@ -94,7 +94,7 @@ TEST_CASE("the store refuses values that do not fit, and keeps the others") {
   CHECK(f.reply(0, f.ask(0, Operation::set, "new", std::string(1000, 'x'))).status == Status::ok);
 }
 
-TEST_CASE("a barrier ends when all ranks have entered; one that timed out has not") {
+TEST_CASE("a barrier ends when all ranks have entered, but one that timed out has not") {
   Fixture f;
   const auto a = f.ask(0, Operation::barrier, "b", {}, 0, 100ms);
   const auto b = f.ask(1, Operation::barrier, "b", {}, 0, 500ms);
@@ -143,7 +143,7 @@ TEST_CASE("ranks that differ get one message at once, late ranks too") {
   }
 }
 
-TEST_CASE("a missing field is a difference; long values are shown where they differ") {
+TEST_CASE("a missing field is a difference, and long values are shown where they differ") {
   using Fields = std::vector<lockstep::SignatureField>;
   const Fields two{{"a", "1"}, {"b", "2"}}, one{{"a", "1"}};
   CHECK(difference("fit", "x", two, "y", one)->find("differ in \"b\": \"2\" and nothing") !=

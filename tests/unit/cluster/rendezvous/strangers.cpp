@@ -182,7 +182,7 @@ TEST_CASE("a worker of another job, or for an occupied rank, is refused alone") 
   leave_all(members);
 }
 
-TEST_CASE("with the same secret a job works; without it every connection is refused") {
+TEST_CASE("with the same secret a job works, and without it every connection is refused") {
   const Deadline deadline(60s);
   Lines lines;
   const auto port = free_port();
@@ -319,7 +319,7 @@ TEST_CASE("strangers at many addresses do not flood the log") {
         "a connection from 10.0.0.1 was silent; 295 more from other sources were not logged");
 }
 
-TEST_CASE("without a secret only the hosts of the cluster may connect; with one, any host") {
+TEST_CASE("without a secret only the hosts of the cluster may connect, and with one any host") {
   const Deadline deadline(60s);
   using asio::ip::make_address;
   using lockstep::detail::SourceAllowlist;

@@ -260,7 +260,7 @@ TEST_CASE_METHOD(Replicas, "registrations end before the buffer and before the c
     free_buffers();
     CHECK(pop_calls() == Names{"free", "free"});
   }
-  SECTION("after an abort, which ends them; the next communicator registers again") {
+  SECTION("after an abort, which ends them, and the next communicator registers again") {
     group.abort();
     group.reset();
     CHECK(pop_calls() == Names{"abort"});

@@ -124,7 +124,7 @@ void check_works(const Meshes& meshes) {
 
 }  // namespace
 
-TEST_CASE("a stranger that connects to a forming mesh is detected; the next attempt succeeds") {
+TEST_CASE("a stranger that connects to a forming mesh is detected, and the next attempt succeeds") {
   const std::string request = "GET / HTTP/1.1\r\nHost: 127.0.0.1\r\nAccept: */*\r\n\r\n";
   const std::string random = [] {
     std::string bytes;

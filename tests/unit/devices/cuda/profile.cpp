@@ -109,7 +109,7 @@ TEST_CASE("a profile on a GPU lists each layer's kernels, as many as a step laun
   }
 }
 
-TEST_CASE("times are measured between events; of several steps the median counts") {
+TEST_CASE("times are measured between events, and of several steps the median counts") {
   testing::TestGpu gpu;
   if (gpu.host() == nullptr) SKIP("times are given on the host only");
   auto model = cnn_on(gpu_with({.deterministic = true}));
