@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Measures the cost of compiling programs that use lockstep: seconds and peak memory, as a table.
 
-Compiles the given programs (default: examples/quickstart.cpp) and generated stacks of layers to an
+Compiles the given programs (default: examples/01_quickstart.cpp) and generated stacks of layers to an
 object file, with each compiler. A stack of n layers alternates Dense and ReLU; 'equal' repeats
 Dense<64>, so that few distinct operations are instantiated, 'different' gives each Dense its own
 width. Include paths and definitions are those of build/release/compile_commands.json when that
@@ -36,7 +36,7 @@ def parse():
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     add = parser.add_argument
-    add("programs", nargs="*", type=Path, default=[REPOSITORY / "examples/quickstart.cpp"])
+    add("programs", nargs="*", type=Path, default=[REPOSITORY / "examples/01_quickstart.cpp"])
     add("--layers", default="10,50,150", help="sizes of the stacks; empty: none (10,50,150)")
     add("--compilers", default="g++,clang++", help="separated by commas (g++,clang++)")
     add("--optimize", default="-O2", help="default: -O2; write --optimize=-O0 for another")
@@ -92,7 +92,7 @@ def build_flags(build):
     examples = [e for e in entries if Path(e["file"]).is_relative_to(REPOSITORY / "examples")]
     if not examples:
         return ["-std=c++20", f"-I{REPOSITORY / 'include'}"], f"{database} has no example: -Iinclude"
-    entry = next((e for e in examples if Path(e["file"]).stem == "quickstart"), examples[0])
+    entry = next((e for e in examples if Path(e["file"]).stem == "01_quickstart"), examples[0])
     words = entry.get("arguments") or shlex.split(entry["command"])
     flags, index = [], 1
     while index < len(words):

@@ -33,7 +33,7 @@ def compiled(compiler: list[str], program: str, *more) -> None:
 
 
 def quickstart(compiler: list[str], examples: pathlib.Path, _: str) -> None:
-    compiled(compiler, "./program", examples / "quickstart.cpp", *CPU)
+    compiled(compiler, "./program", examples / "01_quickstart.cpp", *CPU)
     reported = call("./program")
     if "Epoch 3/3" not in reported or "loss: " not in reported:
         sys.exit(f"three epochs expected:\n{reported}")

@@ -39,7 +39,7 @@ with tempfile.TemporaryDirectory() as folder:
         tree = pathlib.Path(folder, name)
         output = run(options.cmake, "-S", project, "-B", tree, "-G", "Ninja", *arguments,
                      f"-DCMAKE_PREFIX_PATH={prefix}", f"-DCMAKE_CXX_COMPILER={options.compiler}",
-                     f"-DQUICKSTART={options.source}/examples/quickstart.cpp", fails=fails)
+                     f"-DQUICKSTART={options.source}/examples/01_quickstart.cpp", fails=fails)
         return tree, output
 
     compiled = "-DFORM=compiled"

@@ -138,8 +138,8 @@ def readme(root):
     def code(text):
         return [line for line in (re.sub(r"\s*//.*", "", line) for line in text.splitlines()) if line]
     shown = re.search(r"^```cpp\n(.*?)^```$", (root / "README.md").read_text("utf-8"), re.MULTILINE | re.DOTALL)
-    if not shown or code(shown[1]) != code((root / "examples" / "quickstart.cpp").read_text("utf-8")):
-        yield "README.md: its program is not that of examples/quickstart.cpp"
+    if not shown or code(shown[1]) != code((root / "examples" / "01_quickstart.cpp").read_text("utf-8")):
+        yield "README.md: its program is not that of examples/01_quickstart.cpp"
 
 
 def image(root):

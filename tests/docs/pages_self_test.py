@@ -12,7 +12,7 @@ GOOD = {
     "CHANGELOG.md": "", "CONTRIBUTING.md": "[docs](docs/index.md)", "SECURITY.md": "",
     "README.md": "```cpp\n#include <x>\nint main() {}\n```\n[pages](docs/index.md)\n",
     "docs/index.md": "# Start\n\n## Two `words`, here\n[core](house/core.md#what-it-is) [up](#two-words-here) "
-                     "[s](../SECURITY.md) [w](https://example.org)\n<!-- snippet: examples/quickstart.cpp:2: -->\n```cpp\n#include <x>  // x\n\nint main() {}\n```\n"
+                     "[s](../SECURITY.md) [w](https://example.org)\n<!-- snippet: examples/01_quickstart.cpp:2: -->\n```cpp\n#include <x>  // x\n\nint main() {}\n```\n"
                      "`ls::Shape`\n```text\n[a](b.md)\n```\n| `Lstm` | **missing** |\n| `Norm<>`: **no kernel yet** |\nNo GPU.\n",
     "docs/house/core.md": "## What it is\n`shape.hpp` `more/rng.hpp`\n<!-- snippet: tests/docs/house.cpp:core -->\n```cpp\nint i;\n```\n",
     "include/lockstep/core/shape.hpp": "struct Shape {};  // not Size",
@@ -22,7 +22,7 @@ GOOD = {
     "dev": "build_packages=(g++ cmake\n                liba-dev)\nother=(b)\n",
     "docs/tutorials/multi_worker.md": "# Image\n```dockerfile\nFROM debian:12 AS build\nRUN apt-get install -y --no-install-recommends \\\n"
                                       "    g++ cmake \\\n    liba-dev\nCOPY . /a\n```\n",
-    "examples/quickstart.cpp": "// clang-format off\n#include <x>  // x\n\nint main() {}\n",
+    "examples/01_quickstart.cpp": "// clang-format off\n#include <x>  // x\n\nint main() {}\n",
     "tests/docs/house.cpp": "{\n  // --8<-- [start:core]\n  int i;\n  // --8<-- [end:core]\n}\n",
 }
 FAULTS = {  # what is found: (check, file, its text before, and after; no text before: the whole file; None: no file)
@@ -36,15 +36,15 @@ FAULTS = {  # what is found: (check, file, its text before, and after; no text b
     "core.md has no heading #what": (pages.links, "docs/index.md", "#what-it-is", "#what"),
     "index.md has no heading #two": (pages.links, "docs/index.md", "#two-words-here", "#two"),
     "../README.md is not part of the site": (pages.links, "docs/index.md", "../SECURITY.md", "../README.md"),
-    "there is no examples/other.cpp": (pages.snippets, "docs/index.md", "quickstart.cpp", "other.cpp"),
-    "examples/quickstart.cpp has no line 9": (pages.snippets, "docs/index.md", ":2:", ":9:"),
+    "there is no examples/other.cpp": (pages.snippets, "docs/index.md", "01_quickstart.cpp", "other.cpp"),
+    "examples/01_quickstart.cpp has no line 9": (pages.snippets, "docs/index.md", ":2:", ":9:"),
     "tests/docs/house.cpp has no section other": (pages.snippets, "docs/house/core.md", ":core", ":other"),
     "tests/docs/house.cpp has no section core": (pages.snippets, "tests/docs/house.cpp", "[end:core]", "[end:all]"),
     "no page shows the section core": (pages.snippets, "docs/house/core.md", None, ""),
     "no snippet: <!-- snippet: examples": (pages.snippets, "docs/index.md", "```cpp", "\n```cpp"),
-    "no snippet: <!-- snippet: x y": (pages.snippets, "docs/index.md", "snippet: examples/quickstart.cpp:2:", "snippet: x y"),
+    "no snippet: <!-- snippet: x y": (pages.snippets, "docs/index.md", "snippet: examples/01_quickstart.cpp:2:", "snippet: x y"),
     'no snippet: --8<-- "a.cpp"': (pages.snippets, "docs/index.md", "Two `words`, here\n", 'Two\n--8<-- "a.cpp"\n'),
-    "index.md: its code differs": (pages.snippets, "examples/quickstart.cpp", "int main", "void main"),
+    "index.md: its code differs": (pages.snippets, "examples/01_quickstart.cpp", "int main", "void main"),
     "core.md: its code differs": (pages.snippets, "docs/house/core.md", "int i;", "  int i;"),
     "core/ has no page docs/house/core.md": (pages.house, "docs/house/core.md", None, None),
     "docs/house/data.md is about a folder that is not there": (pages.house, "docs/house/data.md", None, ""),

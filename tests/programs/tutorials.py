@@ -2,7 +2,7 @@
 
 A comment on the line before the fence declares how the block is tested; a block without one is an error:
   <!-- snippet: FILE:SECTION --> C++ that docs/site/snippets.py copied from FILE, which must be a unit of the build
-  <!-- test: program NAME -->    C++, whole: compiled as examples/quickstart.cpp is, but with -O0; `./dev NAME` runs it
+  <!-- test: program NAME -->    C++, whole: compiled as examples/01_quickstart.cpp is, but with -O0; `./dev NAME` runs it
   <!-- test: lines of FILE -->   C++: these lines stand in FILE, an example program, a header that one includes, or a
                                  NAME.cpp of this page
   <!-- test: run -->             shell: run by bash, in a folder of the page with a small data/mnist; must end with 0
@@ -101,11 +101,11 @@ def is_included(header):
 
 
 def build_commands():
-    """How the build compiles and links examples/quickstart.cpp, as two lists of arguments."""
+    """How the build compiles and links examples/01_quickstart.cpp, as two lists of arguments."""
     tree = BIN.parent
     lines = subprocess.run(["ninja", "-C", tree, "-t", "commands", "quickstart"], check=True, capture_output=True,
                            text=True).stdout.splitlines()
-    compiles = next(line for line in lines if line.endswith("/quickstart.cpp"))
+    compiles = next(line for line in lines if line.endswith("/01_quickstart.cpp"))
     links = next(line for line in lines if " -o bin/quickstart " in line)
     return shlex.split(compiles), [a for a in shlex.split(links) if a not in (":", "&&")]
 
@@ -117,7 +117,7 @@ def compile_program(source, target):
     for option, value in (("-o", unit), ("-MF", target.with_suffix(".d")), ("-c", source)):
         compiles[compiles.index(option) + 1] = str(value)
     links[links.index("-o") + 1] = str(target)
-    links = [str(unit) if a.endswith("quickstart.cpp.o") else a for a in links]
+    links = [str(unit) if a.endswith("01_quickstart.cpp.o") else a for a in links]
     for command in ([*compiles, "-O0"], links):
         done = subprocess.run(command, cwd=BIN.parent, capture_output=True, text=True)
         if done.returncode:
@@ -234,10 +234,10 @@ class SelfCheck(unittest.TestCase):
     def test_a_true_page_passes(self):
         page = (self.program + self.command + block("<!-- test: output -->", "text", "2.0")
                 + block("<!-- test: lines of two.cpp -->", "cpp", '  std::puts("2.0");')
-                + block("<!-- test: lines of examples/quickstart.cpp -->", "cpp", "int main() {")
+                + block("<!-- test: lines of examples/01_quickstart.cpp -->", "cpp", "int main() {")
                 + block("<!-- test: lines of examples/resnet.hpp -->", "cpp", "namespace resnet {")
                 + block("<!-- test: lines of examples/support/strategy.hpp -->", "cpp", "namespace support {")
-                + block("<!-- snippet: examples/quickstart.cpp:2: -->", "cpp", "int main() {")
+                + block("<!-- snippet: examples/01_quickstart.cpp:12: -->", "cpp", "int main() {")
                 + block("<!-- test: run -->", "sh", "./dev none || echo failed >&2")
                 + block("<!-- test: errors -->", "text", "the stand-in for ./dev knows no program 'none'\nfailed"))
         self.assertEqual(faults_of(page), [])

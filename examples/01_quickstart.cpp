@@ -1,3 +1,13 @@
+// Trains a small convolutional network on MNIST, or on drawn digits if there is no data/mnist.
+// Run it with `./dev quickstart`.
+//
+// Expected output:
+//   Epoch 1/3
+//   5/5 - ... - accuracy: ... - loss: ...
+//   Epoch 2/3
+//   5/5 - ... - accuracy: ... - loss: ...
+//   Epoch 3/3
+//   5/5 - ... - accuracy: ... - loss: ...
 // clang-format off
 #include <lockstep/lockstep.hpp>
 #include <lockstep/cpu.hpp>                       // or <lockstep/reference.hpp>: the only line that names a device's backend

@@ -1,5 +1,8 @@
-// The rendezvous without a model: the processes of a job estimate pi together. Run
-// `./dev lockstep-run -n 4 rendezvous`, or start it on several machines with a TF_CONFIG on each.
+// Uses the rendezvous without a model: the processes of a job estimate pi together. Run
+// `./dev lockstep-run -n 2 rendezvous`, or start it on several machines with a TF_CONFIG on each.
+//
+// Expected output:
+//   processes: 2, pi is about 3.14...
 #include <fmt/format.h>
 #include <chrono>
 #include <cstdint>
