@@ -55,8 +55,10 @@ class Job {
     const auto fit = [&](const lockstep::FitOptions& options) {
       const lockstep::History history =
           validation ? model.fit(train, *validation, options) : model.fit(train, options);
+      // Decided before the next exchange: on every worker as long as no signal comes in between.
+      const bool interrupted = signal() != 0;
       digests = model.job_replica_weights_sha256();
-      if (signal() == 0) after(history);
+      if (!interrupted) after(history);
     };
     const auto finish = [&](const Recorder& recorder) {
       std::vector<std::string> here = model.replica_weights_sha256();

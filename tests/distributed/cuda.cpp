@@ -68,7 +68,8 @@ TEST_CASE("an index that an Embedding does not have ends the job, and all ranks 
   CAPTURE(job.logs());
   const std::string failed = job.report(1).what, other = job.report(0).what;
   CHECK(job.report(1).outcome == Outcome::error);
-  CHECK(failed.find("indices must be whole numbers from 0 to 3; check the data") != std::string::npos);
+  CHECK(failed.find("indices must be whole numbers from 0 to 3; check the data") !=
+        std::string::npos);
   CHECK(job.report(0).outcome == Outcome::peer_lost);
   CHECK(job.report(0).lost_rank == 1);
   CHECK(other.find(failed) != std::string::npos);

@@ -78,7 +78,8 @@ TEST_CASE("every survivor of a killed worker names it within a second, wherever 
   times.print("killed");
 }
 
-TEST_CASE("every survivor of a frozen worker names it within three seconds, and it learns of it too") {
+TEST_CASE(
+    "every survivor of a frozen worker names it within three seconds, and it learns of it too") {
   Times times;
   std::size_t i = 0;
   for (const Place place : {Place::reduce, Place::forward, Place::after_step, Place::optimizer}) {

@@ -76,7 +76,7 @@ inline ClusterSpec read_cluster(const JsonValue& value, const std::string& path,
           "{} has the key {}; it must hold only what stands at \"cluster\" in TF_CONFIG: "
           "{{\"worker\":[\"host:port\"]}}",
           path, quote(key));
-    const TaskType type = checked_task_type(key, path + " : the key");
+    const TaskType type = checked_task_type(key, path + ": the key");
     const std::string job = fmt::format("{}{}", where, to_string(type));
     if (hosts.is_text())
       throw ClusterError("{} is a string; write a list: [{}]", job, quote(hosts.text()));

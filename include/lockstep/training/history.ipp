@@ -10,8 +10,8 @@ const std::vector<double>& History::operator[](std::string_view name) const& {
     if (key == name) return values;
     known += (known.empty() ? "" : ", ") + key;
   }
-  throw UsageError("history: no value named '{}'; known: {}", name,
-                   known.empty() ? "none, since no epoch was finished" : known.c_str());
+  throw UsageError("history: no value named '{}'; {}{}", name,
+                   known.empty() ? "no epoch was finished" : "known names: ", known);
 }
 
 bool History::contains(std::string_view name) const {

@@ -309,7 +309,8 @@ TEST_CASE("LOCKSTEP_RANK sets an open rank and must equal a given one") {
                  "task.type is worker, but LOCKSTEP_RANK=0 is the chief"));
 }
 
-TEST_CASE("LOCKSTEP_JOB_ID overrides the launcher's id, and without an id the description is used") {
+TEST_CASE(
+    "LOCKSTEP_JOB_ID overrides the launcher's id, and without an id the description is used") {
   CHECK(resolve(both(sources[4].variables(1, 3), {{"LOCKSTEP_JOB_ID", "mine"}})).job_id == "mine");
   CHECK(resolve(sources[4].variables(1, 3)).job_id == "1.0");
   // The workers of a TF_CONFIG may span several Slurm steps, so a step's id is not the job's.

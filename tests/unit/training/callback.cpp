@@ -224,8 +224,8 @@ TEST_CASE("history holds one value per epoch") {
   CHECK(history.names() == std::vector<std::string>{"loss", "val_loss"});
   CHECK(history.contains("val_loss"));
   CHECK_FALSE(history.contains("accuracy"));
-  CHECK_THROWS_WITH(history["accuracy"],
-                    ContainsSubstring("'accuracy'") && ContainsSubstring("known: loss, val_loss"));
+  CHECK_THROWS_WITH(history["accuracy"], ContainsSubstring("'accuracy'") &&
+                                             ContainsSubstring("known names: loss, val_loss"));
   const std::vector<double>& kept = ls::History(history)["loss"];  // a temporary's: copied
   CHECK(kept.data() != history["loss"].data());
   CHECK(kept == history["loss"]);

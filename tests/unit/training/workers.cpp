@@ -78,6 +78,12 @@ TEST_CASE("each process gets the digests of all replicas of the job, in rank ord
   CHECK(found[0][1] == found[0][2]);
 }
 
+TEST_CASE("the digests of a job of one process are those of its replicas") {
+  ls::Model m{Small{}, ls::Mirrored<Double>{.replicas = 2}, crossentropy, ls::SGD{}};
+  CHECK(m.job_replica_weights_sha256().size() == 2);
+  CHECK(m.job_replica_weights_sha256() == m.replica_weights_sha256());
+}
+
 TEST_CASE("a stop of one process stops all after the same step") {
   for (const bool by_token : {true, false}) {
     std::mutex mutex;

@@ -159,7 +159,7 @@ void Chief::admit(const std::shared_ptr<Connection>& link, const Hello& hello) {
       const std::string holder = hello.rank == 0 ? "the chief itself" : member.address;
       return refuse(fmt::format(
           "{} claims a rank that {} already has: it was assigned to {}; give each process its own "
-          "its own",
+          "rank",
           peer, name(hello.rank), holder));
     }
     members_[hello.rank].data_address = hello.data_address;
@@ -190,7 +190,7 @@ std::optional<std::string> Chief::data_fault(const std::shared_ptr<Connection>& 
   const bool ipv4 = given ? asio::ip::make_address(*given).is_v4() : address_family_ == tcp::v4();
   if (theirs.is_v4() == ipv4) return std::nullopt;
   return fmt::format(
-      "{} would exchange data at {} ({}), but the chief uses {}; set LOCKSTEP_DATA_ADDRESS "
+      "{} would exchange data at {} ({}), but the chief exchanges data over {}; set LOCKSTEP_DATA_ADDRESS "
       "on all ranks to addresses of one family",
       peer, theirs.to_string(), address_family_name(theirs), ipv4 ? "IPv4" : "IPv6");
 }

@@ -173,8 +173,7 @@ void Worker::handshake_failed(const asio::error_code& error) {
         "port");
   if (!is_tls || fault == SSL_R_CERTIFICATE_VERIFY_FAILED)
     return retry_untrusted(
-        "the peer there presents a certificate instead of the job's secret: another "
-        "program has the port");
+        "the peer there did not prove that it has the job's secret: another program has the port");
   retry_untrusted(
       fmt::format("the peer there speaks TLS but is not a chief ({}): another program has the port",
                   error.message()));

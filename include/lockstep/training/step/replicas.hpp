@@ -377,7 +377,7 @@ class Replicas final : public AnyReplicas {
                         mine[r.local].size(), reinterpret_cast<std::byte*>(gathered.data()));
       if (r.local == 0) all = std::move(gathered);
     });
-    session_.note(step_, Phase::callback);
+    session_.note(step_, Phase::idle);  // called between runs
     std::vector<std::string> result;
     for (std::size_t at = 0; at < all.size(); at += mine[0].size())
       result.push_back(all.substr(at, mine[0].size()));

@@ -218,8 +218,10 @@ TEST_CASE("LOCKSTEP_DATA_ADDRESS sets the data address, and an invalid one is re
   other.cluster.data_address = "::1";
   const auto message = sentence<lockstep::ClusterError>([&] { join(other); });
   CAPTURE(message);
-  CHECK(message.find("rank 1 (127.0.0.1) would exchange data at ::1 (IPv6), but the chief uses "
-                     "IPv4") == 0);
+  CHECK(
+      message.find(
+          "rank 1 (127.0.0.1) would exchange data at ::1 (IPv6), but the chief exchanges data over "
+          "IPv4") == 0);
   CHECK(chief.get().find("rank 1 did not join within 1.5 s: a process from 127.0.0.1 was "
                          "refused") == 0);
 }

@@ -178,6 +178,7 @@ TEST_CASE("a worker of another job, or for an occupied rank, is refused alone") 
   members[1] = one.get();
   const auto late = sentence<ClusterError>([&] { join(make(2, "today")); });
   CHECK(late.find("claims a rank that rank 2") != std::string::npos);
+  CHECK(late.find("; give each process its own rank") != std::string::npos);
   in_each(members, [](Rendezvous& job) { job.barrier("work", 5s); });
   leave_all(members);
 }
