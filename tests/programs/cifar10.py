@@ -227,7 +227,7 @@ class BadInput(Case):
     def test_bad_data_is_refused_by_the_file(self):
         whole = (self.folder / FILES[2]).read_bytes()
         for name, content, says in (("missing", None, "cannot be found"), ("short", whole[:-1], "truncated"),
-                                    ("long", whole + b"\0", "more than"), ("label", b"\x0a" + whole[1:], "label 0 is 10")):
+                                    ("long", whole + b"\0", "longer than"), ("label", b"\x0a" + whole[1:], "label 0 is 10")):
             with self.subTest(name):
                 self.fails(self.with_file(FILES[2], content), [FILES[2], says])
         self.fails(self.dir / "nowhere", ["nowhere"])

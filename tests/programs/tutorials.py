@@ -262,7 +262,7 @@ class SelfCheck(unittest.TestCase):
             ("no header", block("<!-- test: lines of examples/none.hpp -->", "cpp", "int x;"), "neither"),
             ("header of another folder", block("<!-- test: lines of examples/support/resnet.hpp -->", "cpp", "int x;"), "neither"),
             ("folder left out", block("<!-- test: lines of examples/strategy.hpp -->", "cpp", "int x;"), "neither"),
-            ("snippet", block("<!-- snippet: docs/other.cpp:all -->", "cpp", "int x;"), "no unit of the build"),
+            ("snippet", block("<!-- snippet: docs/other.cpp:all -->", "cpp", "int x;"), "is not a unit of the build"),
             ("snippet of a text", block("<!-- snippet: examples/mnist.cpp -->", "text", "int x;"), "not for"),
             ("not compiled", block("<!-- test: lines of README.md -->", "cpp", "# lockstep"), "neither"),
         ):

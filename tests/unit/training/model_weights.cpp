@@ -251,7 +251,7 @@ TEST_CASE("class weights are rejected if the targets do not denote those classes
     CHECK_THROWS_WITH(m.fit(classes() | ls::batch(4), options), ContainsSubstring(part));
   };
   rejects({{3, 1.0}}, "class 3 has a weight, but the model's outputs are classes 0 to 2");
-  rejects({{-1, 1.0}}, "class -1");
+  rejects({{-1, 1.0}}, "class is -1");
   rejects({{0, 1.0}, {0, 1.0}}, "class 0 has two weights");
   rejects({{2, infinite}}, "class 2 has weight inf");
   CHECK(m.steps() == 0);
