@@ -187,7 +187,7 @@ class Page:
 
     def check_lines(self, block):
         path = pathlib.PurePosixPath(block.name)
-        if path.parts[:1] == ("examples",) and path.suffix == ".cpp" and (BIN / path.stem).exists():
+        if path.parts[:1] == ("examples",) and path.suffix == ".cpp" and (BIN / re.sub(r"^\d\d_", "", path.stem)).exists():
             text = (ROOT / path).read_text()
         elif path.parts[:1] == ("examples",) and is_included(path.relative_to("examples")):
             text = (ROOT / path).read_text()

@@ -137,7 +137,7 @@ const Row clusters[] = {
     {cluster(R"({"worker":["a:1"],"evaluator":["a:1"]})"),
      R"(cluster.evaluator[0] "a:1" is also worker[0])"},
     {cluster(R"({"workers":["a:1"]})"),
-     R"(TF_CONFIG.cluster: the key "workers" is not a task type; write "worker")"},
+     R"(TF_CONFIG: cluster: the key "workers" is not a task type; write "worker")"},
     {cluster(R"({"Worker":["a:1"]})"), R"("Worker" is not a task type; write "worker")"},
     {cluster(R"({"CHIEF":["a:1"]})"), R"(write "chief")"},
     {cluster(R"({"master":["a:1"]})"), R"("master" is not a task type; write "chief")"},
