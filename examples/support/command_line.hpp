@@ -221,10 +221,12 @@ inline Options parse(const Program& program, int argc, char** argv) {
     app.add_option("--optimizer", o.optimizer, "sgd, momentum, adam")
         ->check(CLI::IsMember({"sgd", "momentum", "adam"}))
         ->capture_default_str();
-    add_whole<std::size_t>(app, "--show", o.show,
-                           "after training, print the test accuracy and this many test images with "
-                           "their predictions; implies --validate",
-                           1, 100);
+    if (!program.has_workers)
+      add_whole<std::size_t>(
+          app, "--show", o.show,
+          "after training, print the test accuracy and this many test images with "
+          "their predictions; implies --validate",
+          1, 100);
   }
   if (program.has_depths) {
     app.add_option("--depth", o.depth, "layers of the network: 20, 56")

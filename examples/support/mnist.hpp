@@ -56,8 +56,12 @@ inline auto test_batches(const lockstep::datasets::Images& images, std::size_t b
   return images | lockstep::rescale(1.0 / 255) | lockstep::batch(batch);
 }
 
-/// Prints the test accuracy, and the first --show test images with their predictions. All workers
-/// must call it, since predict is collective; only the chief prints.
+template <class Model>
+constexpr bool model_has_workers = false;
+template <class Net, class Strategy, class... Rest>
+constexpr bool model_has_workers<lockstep::Model<Net, Strategy, Rest...>> = has_workers<Strategy>;
+
+/// Prints the test accuracy, and the first --show test images with their predictions.
 template <class Model>
 void show_predictions(Model& model, const Options& o, const lockstep::datasets::Images& test,
                       double accuracy) {
@@ -67,7 +71,6 @@ void show_predictions(Model& model, const Options& o, const lockstep::datasets::
   const lockstep::datasets::Images shown({x.begin(), x.end()}, test.shape(),  //
                                          {y.begin(), y.end()}, test.target_shape());
   const auto logits = model.predict(test_batches(shown, count));
-  if (!model.is_chief()) return;
   std::vector<ShownDigit> digits;
   for (std::size_t i = 0; i < count; ++i)
     digits.push_back({.pixels = x.subspan(i * test.shape().size(), test.shape().size()),
@@ -101,7 +104,8 @@ void train_on_mnist(Model& model, Job& job) {
     validation = test_batches(*test, o.batch);
   }
   job.train(model, train, validation ? &*validation : nullptr, [&](const ls::History& history) {
-    if (o.show > 0) show_predictions(model, o, *test, history["val_accuracy"].back());
+    if constexpr (!model_has_workers<Model>)
+      if (o.show > 0) show_predictions(model, o, *test, history["val_accuracy"].back());
   });
 }
 

@@ -21,7 +21,7 @@ struct Program {
   bool batch_is_per_replica = false;  ///< the default batch is per replica of the job
   double learning_rate = 0.01;
   bool reads_images = true;  ///< --data, --skip, --take, --no-shuffle, --validate, --virtual-shards
-  bool has_optimizers = false;    ///< --optimizer, --show
+  bool has_optimizers = false;    ///< --optimizer; --show without workers
   bool has_depths = false;        ///< --depth, --no-augment
   std::size_t replica_limit = 0;  ///< maximum of --replicas; 0: no such option
   bool counts_devices = false;    ///< uses all GPUs by default: no --threads

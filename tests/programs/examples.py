@@ -18,7 +18,7 @@ import contract
 
 EXAMPLES = pathlib.Path(__file__).resolve().parents[2] / "examples"
 MAX_LINES = 80
-WORKERS = {"workers", "rendezvous"}
+WORKERS = {"multi_worker", "rendezvous"}
 
 
 def numbered():
@@ -59,6 +59,10 @@ class Examples(contract.Case):
                 text = path.read_text("utf-8")
                 self.assertLessEqual(len(text.splitlines()), MAX_LINES)
                 self.assertEqual(re.findall(r'^#include "', text, re.MULTILINE), [], "includes a support header")
+
+    def test_no_benchmark_has_the_name_of_an_example(self):
+        names = [path.stem for path in (contract.EXAMPLES.parent / "benchmarks").glob("*.cpp")]
+        self.assertEqual({name_of(path) for path in contract.EXAMPLES.glob("*.cpp")} & set(names), set())
 
     def test_each_prints_what_its_head_promises(self):
         for path in numbered():

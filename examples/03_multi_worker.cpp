@@ -1,6 +1,6 @@
 // Trains one model in several processes, which may run on several machines. Each process runs this
 // program; MultiWorkerMirrored reads its place in the job from the environment (`TF_CONFIG`,
-// torchrun, MPI, Slurm). Run two processes here with `./dev lockstep-run -n 2 workers`.
+// torchrun, MPI, Slurm). Run two processes here with `./dev lockstep-run -n 2 multi_worker`.
 //
 // Expected output:
 //   workers: 2
