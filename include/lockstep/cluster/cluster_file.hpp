@@ -5,7 +5,7 @@
 
 #include <string>
 
-#include "lockstep/cluster/json_document.hpp"
+#include "lockstep/files/json_document.hpp"
 #include "lockstep/cluster/spec.hpp"
 #include "lockstep/core/config.hpp"
 

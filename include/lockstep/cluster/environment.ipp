@@ -4,7 +4,7 @@
 
 #include <cstdlib>
 
-#include "lockstep/cluster/quote.hpp"
+#include "lockstep/core/quote.hpp"
 #include "lockstep/core/error.hpp"
 
 namespace lockstep {

@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "lockstep/cluster/json_document.hpp"
+#include "lockstep/files/json_document.hpp"
 #include "lockstep/cluster/mpi.hpp"
 #include "lockstep/cluster/settings.hpp"
 #include "lockstep/cluster/slurm.hpp"

@@ -7,7 +7,7 @@
 #include <charconv>
 #include <system_error>
 
-#include "lockstep/cluster/quote.hpp"
+#include "lockstep/core/quote.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/fmt_core.hpp"
 

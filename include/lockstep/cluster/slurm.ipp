@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "lockstep/cluster/quote.hpp"
+#include "lockstep/core/quote.hpp"
 #include "lockstep/cluster/slurm_lists.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/fmt_core.hpp"

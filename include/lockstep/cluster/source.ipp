@@ -3,7 +3,7 @@
 #include "lockstep/cluster/source.hpp"
 
 #include "lockstep/cluster/host_port.hpp"
-#include "lockstep/cluster/quote.hpp"
+#include "lockstep/core/quote.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/fmt_core.hpp"
 

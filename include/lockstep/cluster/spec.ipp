@@ -2,7 +2,7 @@
 
 #include "lockstep/cluster/spec.hpp"
 
-#include "lockstep/cluster/quote.hpp"
+#include "lockstep/core/quote.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/fmt_core.hpp"
 

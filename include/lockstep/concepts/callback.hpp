@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "lockstep/concepts/callback_state.hpp"
 #include "lockstep/core/config.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/logs.hpp"
@@ -26,6 +27,7 @@ struct TrainingParams {
   std::optional<std::uint64_t> steps;  ///< steps of an epoch, of `evaluate` or of `predict`; empty
                                        ///< while unknown
   std::uint64_t first_step = 0;        ///< number of the run's first step, counted from 0
+  bool resumed = false;                ///< `fit` continues from a checkpoint
   std::size_t batch_size = 0;          ///< global batch
   int verbose = 1;                     ///< as in Keras: 0 silent, 1 progress bar, 2 one line per
                                        ///< epoch
@@ -111,6 +113,16 @@ class Callback {
   virtual void on_test_batch_end(std::size_t /*batch*/, const Logs&) {}
   virtual void on_predict_batch_begin(std::size_t /*batch*/, const Logs&) {}
   virtual void on_predict_batch_end(std::size_t /*batch*/, const Logs&) {}
+
+  /// Name of this callback's state in a checkpoint; empty, the default: it has no state. A callback
+  /// with a state overrides this function and the next two.
+  virtual std::string_view state_name() const { return {}; }
+  /// Writes the state between two steps, or after an epoch. Called in every process.
+  virtual void save_state(CallbackState&) const {}
+  /// Restores the state of a run that continues from a checkpoint. Called after on_train_begin and,
+  /// if the run continues within an epoch, after its on_epoch_begin. \throws UsageError if the
+  /// state lacks a value.
+  virtual void load_state(const CallbackState&) {}
 
   /// Called by the training loop before a run with the run's control, and after the run with the
   /// returned previous one, since a callback may call evaluate. \returns the

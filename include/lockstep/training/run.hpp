@@ -31,6 +31,9 @@ struct BetweenRuns {
   std::vector<double> totals{};  ///< of the last evaluation or epoch; see RunningLogs::totals
 
   LOCKSTEP_COLD_DECL void set_rate(double rate);
+  /// The same state as part of a checkpoint.
+  LOCKSTEP_COLD_DECL void save(JobState& to) const;
+  LOCKSTEP_COLD_DECL void restore(const JobState& from);
   /// Learning rate of the next step.
   double rate_of(const AnyReplicas& replicas) const {
     return rate ? *rate : replicas.learning_rate();

@@ -6,11 +6,25 @@
 
 #include "lockstep/core/error.hpp"
 #include "lockstep/optimizers/schedule.hpp"
+#include "lockstep/training/checkpoint/job_state.hpp"
 #include "lockstep/training/signal_stop.hpp"
 
 namespace lockstep::detail {
 
 void BetweenRuns::set_rate(double to) { rate = unsent_rate = Schedule(to)(0); }
+
+void BetweenRuns::save(JobState& to) const {
+  to.rate = rate;
+  to.passes = passes;
+  to.totals = totals;
+}
+
+void BetweenRuns::restore(const JobState& from) {
+  rate = from.rate;
+  unsent_rate.reset();  // all processes have the same rate now
+  passes = from.passes;
+  totals = from.totals;
+}
 
 Run::Run(AnyReplicas& all, BetweenRuns& between, const std::vector<std::shared_ptr<Callback>>& user,
          ProgressStyle progress, const std::stop_token& stop)

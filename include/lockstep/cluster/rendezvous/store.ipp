@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "lockstep/cluster/quote.hpp"
+#include "lockstep/core/quote.hpp"
 #include "lockstep/cluster/rendezvous/signature.hpp"
 #include "lockstep/core/fmt_core.hpp"
 

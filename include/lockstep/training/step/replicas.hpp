@@ -28,6 +28,7 @@
 #include "lockstep/training/checks/not_finite.hpp"
 #include "lockstep/training/checks/run_checks.hpp"
 #include "lockstep/training/checks/verify_replicas.hpp"
+#include "lockstep/training/checkpoint/job_state.hpp"
 #include "lockstep/training/parameters.hpp"
 #include "lockstep/training/report/memory_use.hpp"
 #include "lockstep/training/report/running_logs.hpp"
@@ -79,10 +80,13 @@ class Replicas final : public AnyReplicas {
     check_slices<Net, device>(session_.virtual_shards());
     std::vector<T> weights(Net::graph.weights), state(Net::graph.state);
     initialize_parameters<Net, T>(seed_, weights, state);
-    if constexpr (!is_one_process)
-      session_.agree("model", model_signature<Net, device, L, O, Ms...>(
-                                  seed_, session_.virtual_shards(), loss_, optimizer_, metrics_,
-                                  bytes_of(weights, state)));
+    if constexpr (!is_one_process) {
+      Signature fields = signature();
+      // Last, since the values follow from the seed: a different seed is reported as such.
+      add_field(fields, "initial values",
+                describe_values(named_parameters<Net>(), bytes_of(weights, state)));
+      session_.agree("model", fields);
+    }
     const std::span<const UpdateSegment> segments(segments_.get(), segments_of_updates());
     session_.each([&](const ReplicaContext<device>& r) {
       replicas_[r.local] =
@@ -324,6 +328,66 @@ class Replicas final : public AnyReplicas {
     if (first > 0) std::memcpy(weights.data(), bytes.data(), first);
     if (second > 0) std::memcpy(state.data(), bytes.data() + first, second);
     set(weights, state);
+  }
+  [[gnu::cold]] Signature signature() const override {
+    return model_signature<Net, device, L, O, Ms...>(seed_, session_.virtual_shards(), loss_,
+                                                     optimizer_, metrics_);
+  }
+  std::vector<ParameterInfo> parameters() const override { return parameters_of<Net>(); }
+  [[gnu::cold]] void save(JobState& to) const override {
+    const auto bytes_in = [](const std::vector<T>& values) {
+      const auto bytes = std::as_bytes(std::span(values));
+      return std::vector<std::byte>(bytes.begin(), bytes.end());
+    };
+    Replica& replica = *replicas_[0];
+    to.type = dtype_of<T>;
+    to.weights = bytes_in(weights());
+    to.state = bytes_in(state());
+    to.slots.clear();
+    for (std::size_t i = 0; i < replica.slots().size(); ++i)
+      to.slots.emplace_back(slot_name(optimizer_, i), bytes_in(replica.copy_of(replica.slots()[i])));
+    to.steps = step_;
+    to.loss_scale = replica.loss_scale().state();
+    to.seed = seed_;
+    to.replicas = session_.replicas();
+    to.workers = session_.workers();
+    to.signature = signature();
+  }
+  [[gnu::cold]] void load(const JobState& from) override {
+    const auto values_in = [](const std::vector<std::byte>& bytes) {
+      std::vector<T> values(bytes.size() / sizeof(T));
+      if (!values.empty()) std::memcpy(values.data(), bytes.data(), bytes.size());
+      return values;
+    };
+    set(values_in(from.weights), values_in(from.state));
+    session_.each([&](const ReplicaContext<device>& r) {
+      Replica& replica = *replicas_[r.local];
+      for (std::size_t i = 0; i < replica.slots().size(); ++i)
+        replica.slots()[i].upload(values_in(from.slots[i].second).data());
+      r.device.synchronize();
+      replica.restore_loss_scale(from.loss_scale);
+    });
+    step_ = from.steps;
+  }
+  [[gnu::cold]] void broadcast(std::vector<std::byte>& bytes) override {
+    if (is_alone()) return;
+    // One replica of each process holds the bytes; the others receive into memory of their own.
+    std::vector<std::byte> received;
+    session_.each([&](const ReplicaContext<device>& r) {
+      std::uint64_t size = bytes.size();
+      r.host.broadcast(reinterpret_cast<std::byte*>(&size), sizeof size, 0);
+      std::vector<std::byte> copy;
+      if (r.rank == 0)
+        copy = bytes;
+      else
+        copy.resize(static_cast<std::size_t>(size));
+      r.host.broadcast(copy.data(), copy.size(), 0);
+      if (r.local == 0) received = std::move(copy);
+    });
+    bytes = std::move(received);
+  }
+  void agree(std::string_view part, const Signature& fields) override {
+    session_.agree(part, fields);
   }
   /// See TrainingControl. All replicas hold the same gradients and weights, so checking one is
   /// enough.
