@@ -7,9 +7,9 @@
 #include <cstdint>
 #include <unordered_set>
 
-#include "lockstep/core/quote.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/fmt_core.hpp"
+#include "lockstep/core/quote.hpp"
 
 namespace lockstep {
 

@@ -29,7 +29,8 @@ double CallbackState::number(std::string_view name) const {
 const std::vector<double>& CallbackState::numbers(std::string_view name) const {
   const auto found = numbers_.find(name);
   if (found == numbers_.end())
-    throw UsageError("callback state: it has no numbers named '{}'; save_state must set them", name);
+    throw UsageError("callback state: it has no numbers named '{}'; save_state must set them",
+                     name);
   return found->second;
 }
 

@@ -67,7 +67,7 @@ class CollectiveRef {
   /// `collective` must outlive the reference.
   template <class C>
     requires AllReduces<C, float> && AllReduces<C, double> && AllGathers<C, std::byte> &&
-             Broadcasts<C, std::byte>
+                 Broadcasts<C, std::byte>
   explicit CollectiveRef(C& collective) : self_(&collective), operations_(&operations_of<C>) {}
 
   void all_reduce(float* p, std::size_t n) const { operations_->sum_float(self_, p, n); }

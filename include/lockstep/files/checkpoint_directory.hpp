@@ -38,8 +38,8 @@ struct CheckpointFile {
 /// An entry that was read completely and whose checksums match.
 struct CheckpointEntry {
   std::string path;
-  std::string manifest;                                ///< JSON
-  std::map<std::string, std::vector<std::byte>> files; /// by name, without the manifest
+  std::string manifest;                                 ///< JSON
+  std::map<std::string, std::vector<std::byte>> files;  /// by name, without the manifest
 };
 
 /// A directory of checkpoints.

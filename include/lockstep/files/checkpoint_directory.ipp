@@ -108,8 +108,7 @@ inline std::uint32_t write_entry_file(const std::string& path, const CheckpointF
   // An fsync that failed is not repeated: the kernel has dropped the pages that it could not write.
   if (fails("fsync " + file.name) || ::fsync(to.get()) != 0)
     fail_checkpoint(path, "cannot be synced to disk", needed);
-  if (fails("close " + file.name) || !to.close())
-    fail_checkpoint(path, "cannot be closed", needed);
+  if (fails("close " + file.name) || !to.close()) fail_checkpoint(path, "cannot be closed", needed);
   return crc;
 }
 
@@ -165,8 +164,9 @@ void CheckpointDirectory::open_for_writing() {
     const ssize_t n = ::pread(file.get(), text, sizeof text - 1, 0);
     const auto owner = whole_number<std::uint64_t>(
         std::string_view(text, n > 0 ? static_cast<std::size_t>(n) : 0));
-    throw FileError(path_, "another process writes checkpoints here{}; end it, or choose another "
-                           "directory",
+    throw FileError(path_,
+                    "another process writes checkpoints here{}; end it, or choose another "
+                    "directory",
                     owner ? fmt::format(" (process {})", *owner) : std::string());
   }
   const std::string owner = std::to_string(::getpid());
@@ -176,6 +176,7 @@ void CheckpointDirectory::open_for_writing() {
   for (const std::string& name : names_in(path_).value_or(std::vector<std::string>{}))
     if (name.starts_with(entry_prefix) && name.ends_with(temporary_suffix))
       remove_entry(path_ + "/" + name);
+  ::unlink((path_ + "/latest" + std::string(temporary_suffix)).c_str());
   lock_ = ::dup(file.get());  // shares the lock, which ends when both are closed
   if (lock_ < 0) fail_checkpoint(lock, "cannot be kept open");
 }
@@ -189,8 +190,8 @@ std::vector<std::uint64_t> CheckpointDirectory::steps() const {
   }
   for (const std::string& name : *names)
     if (name.starts_with(entry_prefix))
-      if (const auto step = whole_number<std::uint64_t>(
-              std::string_view(name).substr(entry_prefix.size())))
+      if (const auto step =
+              whole_number<std::uint64_t>(std::string_view(name).substr(entry_prefix.size())))
         found.push_back(*step);
   std::sort(found.begin(), found.end());
   return found;
@@ -228,8 +229,8 @@ void CheckpointDirectory::write(std::uint64_t step, const std::vector<Checkpoint
     const bool replaces = ::lstat(entry.c_str(), &facts) == 0;
     if (fails("rename entry"))
       fail_checkpoint(entry, "the temporary entry cannot be renamed to this path", needed);
-    if (replaces && ::renameat2(AT_FDCWD, temporary.c_str(), AT_FDCWD, entry.c_str(),
-                                RENAME_EXCHANGE) == 0) {
+    if (replaces &&
+        ::renameat2(AT_FDCWD, temporary.c_str(), AT_FDCWD, entry.c_str(), RENAME_EXCHANGE) == 0) {
       remove_entry(temporary);
     } else {
       if (replaces) remove(step);  // the file system cannot exchange two folders
@@ -264,8 +265,8 @@ inline void check_manifest(const std::string& path, std::string_view text) {
   const std::size_t tail = before.size() + 8 + after.size();
   if (text.size() < tail) refuse_damaged(path, "the manifest is truncated");
   const std::string_view head = text.substr(0, text.size() - tail);
-  if (text.substr(head.size()) != fmt::format("{}{:08x}{}", before,
-                                              crc32c(head.data(), head.size()), after))
+  if (text.substr(head.size()) !=
+      fmt::format("{}{:08x}{}", before, crc32c(head.data(), head.size()), after))
     refuse_damaged(path, "the manifest does not match its own checksum");
 }
 
@@ -278,8 +279,8 @@ CheckpointEntry CheckpointDirectory::read(std::uint64_t step) const {
   {
     InputFile file(path);
     if (file.size() > limit)
-      refuse_damaged(path, fmt::format("the manifest has {} bytes, more than {}", file.size(),
-                                       limit));
+      refuse_damaged(path,
+                     fmt::format("the manifest has {} bytes, more than {}", file.size(), limit));
     const auto bytes = file.next(static_cast<std::size_t>(file.size()));
     entry.manifest.assign(reinterpret_cast<const char*>(bytes.data()), bytes.size());
   }
@@ -315,7 +316,8 @@ CheckpointEntry CheckpointDirectory::read(std::uint64_t step) const {
 }
 
 void CheckpointDirectory::remove(std::uint64_t step) {
-  const std::string entry = path_of(step), temporary = entry + ".old" + std::string(temporary_suffix);
+  const std::string entry = path_of(step),
+                    temporary = entry + ".old" + std::string(temporary_suffix);
   remove_entry(temporary);
   if (fails("rename old entry") || ::rename(entry.c_str(), temporary.c_str()) != 0)
     fail_checkpoint(entry, "cannot be removed");

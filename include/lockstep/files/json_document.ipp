@@ -9,8 +9,8 @@
 #include <algorithm>
 #include <limits>
 
-#include "lockstep/core/quote.hpp"
 #include "lockstep/core/fmt_core.hpp"
+#include "lockstep/core/quote.hpp"
 
 namespace lockstep::detail {
 
@@ -143,9 +143,7 @@ class JsonHandler : public rapidjson::BaseReaderHandler<rapidjson::UTF8<>, JsonH
                static_cast<std::uint64_t>(value));
   }
   bool Uint64(std::uint64_t value) { return add(JsonKind::natural, value); }
-  bool Double(double value) {
-    return add(JsonKind::fraction, std::bit_cast<std::uint64_t>(value));
-  }
+  bool Double(double value) { return add(JsonKind::fraction, std::bit_cast<std::uint64_t>(value)); }
   bool String(const char* text, std::uint32_t size, bool) {
     const std::uint64_t offset = to_.texts_.size();
     to_.texts_.append(text, size);

@@ -56,8 +56,8 @@ SafetensorsFile SafetensorsFile::read(const std::string& path, std::uint64_t hea
 SafetensorsFile SafetensorsFile::parse(const std::string& path, std::vector<std::byte> content,
                                        std::uint64_t header_limit) {
   constexpr std::size_t prefix = sizeof(std::uint64_t);
-  const auto length = static_cast<std::size_t>(
-      detail::header_length(path, content, content.size(), header_limit));
+  const auto length =
+      static_cast<std::size_t>(detail::header_length(path, content, content.size(), header_limit));
   auto header = detail::parse_safetensors_header(
       path, {reinterpret_cast<const char*>(content.data()) + prefix, length},
       content.size() - prefix - length);

@@ -16,8 +16,8 @@
 #include "lockstep/core/function_ref.hpp"
 #include "lockstep/core/logs.hpp"
 #include "lockstep/core/phase.hpp"
-#include "lockstep/training/checks/model_signature.hpp"
 #include "lockstep/training/checkpoint/checkpoints.hpp"
+#include "lockstep/training/checks/model_signature.hpp"
 #include "lockstep/training/checks/run_checks.hpp"
 #include "lockstep/training/evaluation.hpp"
 #include "lockstep/training/fit_options.hpp"
@@ -116,7 +116,7 @@ class FitLoop {
   std::optional<JobState> resumed_;  // until its epoch has begun
   std::uint64_t examples_ = 0;       // of the current pass so far
   bool ran_out_ = false;             // the data ended before the epoch did
-  bool ends_ = false;               // no further epoch
+  bool ends_ = false;                // no further epoch
 };
 
 /// Stands for absent validation data, so that no evaluation code is compiled.

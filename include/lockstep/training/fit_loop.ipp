@@ -83,8 +83,8 @@ JobState FitLoop::job_state() const {
   replicas_.save(state);
   // The part of the fit's signature that decides which examples a step sees.
   for (const auto& field : signature_)
-    for (const std::string_view name : {"training examples", "global batch", "order of the examples",
-                                        "weights", "steps per epoch"})
+    for (const std::string_view name : {"training examples", "global batch",
+                                        "order of the examples", "weights", "steps per epoch"})
       if (field.first == name) state.signature.push_back(field);
   kept_.save(state);
   return state;
@@ -117,14 +117,14 @@ void FitLoop::resume() {
   log(LogLevel::info,
       fmt::format("checkpoint {}: training continues after {} steps, in epoch {}",
                   options_.checkpoint.directory, replicas_.steps(), first_epoch_ + 1));
-  const bool is_divided_alike = state.replicas == run_.place.replicas || run_.place.virtual_shards > 0;
+  const bool is_divided_alike =
+      state.replicas == run_.place.replicas || run_.place.virtual_shards > 0;
   if (!is_divided_alike)
-    add_item(notes, "; ", fmt::format("it has {} replicas and had {}", run_.place.replicas,
-                                      state.replicas));
+    add_item(notes, "; ",
+             fmt::format("it has {} replicas and had {}", run_.place.replicas, state.replicas));
   if (!notes.empty())
-    log(LogLevel::warning,
-        fmt::format("checkpoint {}: results continue up to rounding only: {}",
-                    options_.checkpoint.directory, notes));
+    log(LogLevel::warning, fmt::format("checkpoint {}: results continue up to rounding only: {}",
+                                       options_.checkpoint.directory, notes));
 }
 
 void FitLoop::restore_callbacks() {

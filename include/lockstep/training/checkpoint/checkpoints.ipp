@@ -63,8 +63,7 @@ class Parts {
 };
 
 /// What the chief found: an entry, none, or an error.
-[[gnu::cold]] inline Parts found_by_chief(
-    FunctionRef<std::optional<CheckpointEntry>()> find) {
+[[gnu::cold]] inline Parts found_by_chief(FunctionRef<std::optional<CheckpointEntry>()> find) {
   Parts message;
   try {
     const std::optional<CheckpointEntry> entry = find();
@@ -121,14 +120,14 @@ JobState load_state(AnyReplicas& replicas, const JobState& job, const std::strin
     return entry;
   });
   if (!notes.empty() && replicas.place().is_chief)
-    log(LogLevel::warning, fmt::format("checkpoint {}: results continue up to rounding only: {}",
-                                       directory, notes));
+    log(LogLevel::warning,
+        fmt::format("checkpoint {}: results continue up to rounding only: {}", directory, notes));
   return std::move(*state);
 }
 
 void save_state(AnyReplicas& replicas, JobState state, const std::string& directory) {
-  Checkpoints checkpoints({.directory = directory, .keep = 0, .asynchronous = false, .required = true},
-                          replicas, {});
+  Checkpoints checkpoints(
+      {.directory = directory, .keep = 0, .asynchronous = false, .required = true}, replicas, {});
   checkpoints.open();
   checkpoints.save(std::move(state));
 }

@@ -4,8 +4,10 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <span>
 
+#include "lockstep/core/finite.hpp"
 #include "lockstep/core/fmt_core.hpp"
 #include "lockstep/core/format_numbers.hpp"
 #include "lockstep/core/version.hpp"
@@ -22,9 +24,9 @@ inline constexpr std::string_view weights_file_name = "weights.safetensors",
 
 /// A double that reads back with the same bits, also if it is not finite.
 [[gnu::cold]] inline std::string exact_number(double value) {
-  if (value != value) return "\"nan\"";
-  if (value > 1.7976931348623157e308) return "\"inf\"";
-  if (value < -1.7976931348623157e308) return "\"-inf\"";
+  if (std::isnan(value)) return "\"nan\"";
+  if (!is_finite(value)) return value > 0 ? "\"inf\"" : "\"-inf\"";
+  if (value == 0 && std::signbit(value)) return "-0.0";  // as an integer it would be 0
   return shortest_number(value);
 }
 [[gnu::cold]] inline std::string exact_numbers(const std::vector<double>& values) {
@@ -96,10 +98,10 @@ EncodedState::EncodedState(const JobState& state, const std::vector<ParameterInf
       "  \"seed\": {},\n  \"rate\": {},\n  \"loss_scale\": {{\"scale\": {}, \"finite_steps\": {}, \"skipped\": {}}},\n  \"passes\": {},\n"
       "  \"totals\": {},\n  \"replicas\": {},\n  \"workers\": {},\n  \"position\": {},\n"
       "  \"callbacks\": [{}],\n  \"signature\": [{}]",
-      checkpoint_format, LOCKSTEP_VERSION, state.steps, state.steps - state.loss_scale.skipped, state.seed,
-      state.rate ? exact_number(*state.rate) : "null", exact_number(state.loss_scale.scale),
-      state.loss_scale.finite_steps, state.loss_scale.skipped, state.passes,
-      exact_numbers(state.totals), state.replicas, state.workers,
+      checkpoint_format, LOCKSTEP_VERSION, state.steps, state.steps - state.loss_scale.skipped,
+      state.seed, state.rate ? exact_number(*state.rate) : "null",
+      exact_number(state.loss_scale.scale), state.loss_scale.finite_steps, state.loss_scale.skipped,
+      state.passes, exact_numbers(state.totals), state.replicas, state.workers,
       state.position ? describe_position(*state.position) : "null", callbacks, fields);
 }
 
@@ -135,10 +137,11 @@ EncodedState::EncodedState(const JobState& state, const std::vector<ParameterInf
 [[gnu::cold]] inline void decode_manifest(const std::string& path, const JsonValue& root,
                                           JobState& to) {
   if (const std::uint64_t format = json_natural(root, "format"); format != checkpoint_format)
-    throw CheckpointError(path,
-                          "the checkpoint has format {}, but this library (version {}) reads format "
-                          "{}; use the version of lockstep that wrote it, {}",
-                          format, LOCKSTEP_VERSION, checkpoint_format, json_text(root, "library"));
+    throw CheckpointError(
+        path,
+        "the checkpoint has format {}, but this library (version {}) reads format "
+        "{}; use the version of lockstep that wrote it, {}",
+        format, LOCKSTEP_VERSION, checkpoint_format, json_text(root, "library"));
   to.steps = json_natural(root, "steps");
   to.seed = json_natural(root, "seed");
   to.passes = json_natural(root, "passes");
@@ -186,8 +189,8 @@ EncodedState::EncodedState(const JobState& state, const std::vector<ParameterInf
           "checkpoint {}: {} was {} and is {} now; continue with the same {}, or start in another "
           "directory",
           path, name, found->second, value, name);
-    notes += fmt::format("{}{} was {} and is {}", notes.empty() ? "" : "; ", name, found->second,
-                         value);
+    notes +=
+        fmt::format("{}{} was {} and is {}", notes.empty() ? "" : "; ", name, found->second, value);
   }
   return notes;
 }

@@ -38,7 +38,8 @@ class RunningLogs {
   struct State {
     std::vector<double> sums;
     double loss = 0, count = 0;
-    std::vector<double> values, steps;  ///< the logs, in the order of the names; empty before a step
+    std::vector<double> values,
+        steps;  ///< the logs, in the order of the names; empty before a step
   };
   LOCKSTEP_COLD_DECL State state() const;
   /// \throws UsageError if the state belongs to other metrics.

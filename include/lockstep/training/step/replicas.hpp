@@ -24,11 +24,11 @@
 #include "lockstep/core/finite.hpp"
 #include "lockstep/core/fmt_core.hpp"
 #include "lockstep/core/slice.hpp"
+#include "lockstep/training/checkpoint/job_state.hpp"
 #include "lockstep/training/checks/model_signature.hpp"
 #include "lockstep/training/checks/not_finite.hpp"
 #include "lockstep/training/checks/run_checks.hpp"
 #include "lockstep/training/checks/verify_replicas.hpp"
-#include "lockstep/training/checkpoint/job_state.hpp"
 #include "lockstep/training/parameters.hpp"
 #include "lockstep/training/report/memory_use.hpp"
 #include "lockstep/training/report/running_logs.hpp"
@@ -345,7 +345,8 @@ class Replicas final : public AnyReplicas {
     to.state = bytes_in(state());
     to.slots.clear();
     for (std::size_t i = 0; i < replica.slots().size(); ++i)
-      to.slots.emplace_back(slot_name(optimizer_, i), bytes_in(replica.copy_of(replica.slots()[i])));
+      to.slots.emplace_back(slot_name(optimizer_, i),
+                            bytes_in(replica.copy_of(replica.slots()[i])));
     to.steps = step_;
     to.loss_scale = replica.loss_scale().state();
     to.seed = seed_;

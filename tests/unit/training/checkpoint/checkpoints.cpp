@@ -15,7 +15,8 @@ using Catch::Matchers::ContainsSubstring;
 namespace {
 
 auto model() {
-  return ls::Model{line::Net{}, line::Double{}, ls::MeanSquaredError{}, ls::SGD{.learning_rate = 0.1}};
+  return ls::Model{line::Net{}, line::Double{}, ls::MeanSquaredError{},
+                   ls::SGD{.learning_rate = 0.1}};
 }
 
 ls::FitOptions options(const ls::CheckpointOptions& checkpoint) {

@@ -17,8 +17,8 @@ namespace {
 using Device = ls::Reference<float>;
 
 struct Net : ls::Sequential<ls::Input<8, 8, 1>, ls::RandomFlip<ls::horizontal>, ls::Conv2D<3, 3>,
-                            ls::BatchNormalization<>, ls::ReLU, ls::Flatten, ls::GaussianNoise<ls::stddev(0.1f)>,
-                            ls::Dropout<ls::rate(0.25f)>,
+                            ls::BatchNormalization<>, ls::ReLU, ls::Flatten,
+                            ls::GaussianNoise<ls::stddev(0.1f)>, ls::Dropout<ls::rate(0.25f)>,
                             ls::Dense<4, ls::kernel_regularizer(ls::L2{1e-3})>> {};
 
 /// 50 random images of 4 classes: epochs of 7 steps, the last one with 2 images.
@@ -38,7 +38,8 @@ auto validation() { return images() | ls::take(20) | ls::batch(10); }
 template <class Optimizer, class Strategy = ls::OneDevice<Device>>
 auto maker(Optimizer optimizer, Strategy strategy = {}) {
   return [=] {
-    return ls::Model{Net{},       ls::Seed{3}, strategy, ls::SparseCategoricalCrossentropy{.from_logits = true},
+    return ls::Model{Net{},     ls::Seed{3},
+                     strategy,  ls::SparseCategoricalCrossentropy{.from_logits = true},
                      optimizer, ls::Accuracy{}};
   };
 }
@@ -103,17 +104,17 @@ TEST_CASE("a crash changes nothing with steps_per_epoch, prefetch and class weig
 }
 
 TEST_CASE("a crash changes nothing with callbacks that have a state, and with validation") {
-  check_resumes(maker(ls::SGD{.learning_rate = 0.05}),
-                [](auto& model, const auto& checkpoint, const auto& extra) {
-                  auto o = options(checkpoint, {});
-                  o.epochs = 6;
-                  o.callbacks = {ls::EarlyStopping{.patience = 1, .restore_best_weights = true},
-                                 ls::EarlyStopping{.monitor = "val_accuracy", .patience = 5},
-                                 ls::ReduceLROnPlateau{.factor = 0.5, .patience = 1, .min_delta = 1},
-                                 ls::LearningRateScheduler{[](int, double rate) { return rate * 0.9; }}};
-                  o.callbacks.insert(o.callbacks.end(), extra.begin(), extra.end());
-                  return model.fit(batches(), validation(), o);
-                });
+  check_resumes(maker(ls::SGD{.learning_rate = 0.05}), [](auto& model, const auto& checkpoint,
+                                                          const auto& extra) {
+    auto o = options(checkpoint, {});
+    o.epochs = 6;
+    o.callbacks = {ls::EarlyStopping{.patience = 1, .restore_best_weights = true},
+                   ls::EarlyStopping{.monitor = "val_accuracy", .patience = 5},
+                   ls::ReduceLROnPlateau{.factor = 0.5, .patience = 1, .min_delta = 1},
+                   ls::LearningRateScheduler{[](int, double rate) { return rate * 0.9; }}};
+    o.callbacks.insert(o.callbacks.end(), extra.begin(), extra.end());
+    return model.fit(batches(), validation(), o);
+  });
 }
 
 TEST_CASE("a crash changes nothing with several steps per execution") {
@@ -143,8 +144,9 @@ TEST_CASE("with virtual shards a run continues on other numbers of replicas with
   std::uint64_t crash = 5;
   for (const std::size_t replicas : {4, 2, 1, 2}) {
     auto model = on(replicas)();
-    CHECK_THROWS_AS(plain(model, checkpoint, ls::Callbacks{std::make_shared<resume::CrashAfter>(crash)}),
-                    resume::Crash);
+    CHECK_THROWS_AS(
+        plain(model, checkpoint, ls::Callbacks{std::make_shared<resume::CrashAfter>(crash)}),
+        resume::Crash);
     crash += 5;
   }
   auto last = on(4)();
@@ -152,7 +154,8 @@ TEST_CASE("with virtual shards a run continues on other numbers of replicas with
   CHECK(weights(last) == weights(quiet));
 }
 
-TEST_CASE("without virtual shards another number of replicas continues up to rounding, and says so") {
+TEST_CASE(
+    "without virtual shards another number of replicas continues up to rounding, and says so") {
   const testing::Folder folder;
   const auto on = [](std::size_t replicas) {
     return maker(ls::SGD{.learning_rate = 0.05}, ls::Mirrored<Device>{.replicas = replicas});
@@ -163,12 +166,14 @@ TEST_CASE("without virtual shards another number of replicas continues up to rou
   const resume::Log lines;
   {
     auto model = on(2)();
-    CHECK_THROWS_AS(plain(model, checkpoint, ls::Callbacks{std::make_shared<resume::CrashAfter>(20)}),
-                    resume::Crash);
+    CHECK_THROWS_AS(
+        plain(model, checkpoint, ls::Callbacks{std::make_shared<resume::CrashAfter>(20)}),
+        resume::Crash);
   }
   auto model = on(1)();
   const auto found = plain(model, checkpoint, ls::Callbacks{});
-  CHECK_THAT(lines.text, ContainsSubstring("results continue up to rounding only: it has 1 replicas and had 2"));
+  CHECK_THAT(lines.text, ContainsSubstring(
+                             "results continue up to rounding only: it has 1 replicas and had 2"));
   REQUIRE(found["loss"].size() == 4);
   // The last epoch was trained in the new model; running statistics are those of a batch now.
   CHECK(std::abs(found["loss"].back() - expected["loss"].back()) < 0.2);
@@ -194,9 +199,10 @@ TEST_CASE("a stop token saves a checkpoint of the last step, from which the run 
     auto o = options(checkpoint, {});
     o.callbacks = {std::make_shared<Stop>(source, stop_at)};
     o.stop = source.get_token();
-    const std::uint64_t before = ls::detail::CheckpointDirectory(folder / "run").steps().empty()
-                                     ? 0
-                                     : ls::detail::CheckpointDirectory(folder / "run").steps().back();
+    const std::uint64_t before =
+        ls::detail::CheckpointDirectory(folder / "run").steps().empty()
+            ? 0
+            : ls::detail::CheckpointDirectory(folder / "run").steps().back();
     model.fit(batches(), o);
     CHECK(model.steps() == before + stop_at);
     CHECK(ls::detail::CheckpointDirectory(folder / "run").steps().back() == model.steps());
@@ -233,21 +239,41 @@ TEST_CASE("another model, optimizer, seed, batch or data set is refused by field
   const auto sgd = ls::SGD{.learning_rate = 0.05};
   refused(maker(ls::SGD{.learning_rate = 0.06}), plain, "optimizer");
   refused(maker(ls::Adam{}), plain, "optimizer");
-  refused([&] { return ls::Model{Net{}, ls::Seed{4}, ls::OneDevice<Device>{},
-                                 ls::SparseCategoricalCrossentropy{.from_logits = true}, sgd, ls::Accuracy{}}; },
-          plain, "seed");
-  refused([&] { return ls::Model{Net{}, ls::Seed{3}, ls::OneDevice<Device>{},
-                                 ls::SparseCategoricalCrossentropy{.from_logits = true}, sgd}; },
-          plain, "metrics");
+  refused(
+      [&] {
+        return ls::Model{Net{},
+                         ls::Seed{4},
+                         ls::OneDevice<Device>{},
+                         ls::SparseCategoricalCrossentropy{.from_logits = true},
+                         sgd,
+                         ls::Accuracy{}};
+      },
+      plain, "seed");
+  refused(
+      [&] {
+        return ls::Model{Net{}, ls::Seed{3}, ls::OneDevice<Device>{},
+                         ls::SparseCategoricalCrossentropy{.from_logits = true}, sgd};
+      },
+      plain, "metrics");
   struct Other : ls::Sequential<ls::Input<8, 8, 1>, ls::Flatten, ls::Dense<4>> {};
-  refused([&] { return ls::Model{Other{}, ls::Seed{3}, ls::OneDevice<Device>{},
-                                 ls::SparseCategoricalCrossentropy{.from_logits = true}, sgd, ls::Accuracy{}}; },
-          plain, "layers");
+  refused(
+      [&] {
+        return ls::Model{Other{},
+                         ls::Seed{3},
+                         ls::OneDevice<Device>{},
+                         ls::SparseCategoricalCrossentropy{.from_logits = true},
+                         sgd,
+                         ls::Accuracy{}};
+      },
+      plain, "layers");
   const auto with = [](auto data) {
-    return [data](auto& model, const auto& c, const auto& extra) { return model.fit(data, options(c, extra)); };
+    return [data](auto& model, const auto& c, const auto& extra) {
+      return model.fit(data, options(c, extra));
+    };
   };
   refused(maker(sgd), with(images() | ls::shuffle(20) | ls::batch(9)), "global batch");
-  refused(maker(sgd), with(images() | ls::take(40) | ls::shuffle(20) | ls::batch(8)), "training examples");
+  refused(maker(sgd), with(images() | ls::take(40) | ls::shuffle(20) | ls::batch(8)),
+          "training examples");
   refused(maker(sgd), with(images() | ls::batch(8)), "order of the examples");
   // Allowed: other epochs, another frequency, other callbacks.
   const auto other = [](auto& model, auto c, const auto&) {
@@ -260,7 +286,8 @@ TEST_CASE("another model, optimizer, seed, batch or data set is refused by field
   CHECK(train(maker(sgd), other, checkpoint).epochs.size() == 5);
 }
 
-TEST_CASE("the newest undamaged checkpoint is used, each damaged one is named, and none is an error") {
+TEST_CASE(
+    "the newest undamaged checkpoint is used, each damaged one is named, and none is an error") {
   const testing::Folder folder;
   const auto make = maker(ls::SGD{.learning_rate = 0.05});
   const ls::CheckpointOptions checkpoint{.directory = folder / "run", .every = 3, .keep = 0};
@@ -276,10 +303,11 @@ TEST_CASE("the newest undamaged checkpoint is used, each damaged one is named, a
   {
     const resume::Log lines;
     CHECK(train(make, plain, checkpoint) == quiet);
-    CHECK_THAT(lines.text, ContainsSubstring(directory.path_of(steps[steps.size() - 1])) &&
-                                ContainsSubstring(directory.path_of(steps[steps.size() - 2])) &&
-                                ContainsSubstring("training continues after " +
-                                                  std::to_string(steps[steps.size() - 3]) + " steps"));
+    CHECK_THAT(lines.text,
+               ContainsSubstring(directory.path_of(steps[steps.size() - 1])) &&
+                   ContainsSubstring(directory.path_of(steps[steps.size() - 2])) &&
+                   ContainsSubstring("training continues after " +
+                                     std::to_string(steps[steps.size() - 3]) + " steps"));
   }
   for (const std::uint64_t step : directory.steps()) damage(step);
   const resume::Log lines;
@@ -299,7 +327,8 @@ TEST_CASE("without resume a directory with checkpoints is refused, and an empty 
 
 TEST_CASE("the newest checkpoints and the best one are kept") {
   const testing::Folder folder;
-  const ls::CheckpointOptions checkpoint{.directory = folder / "run", .keep = 2, .best = "accuracy"};
+  const ls::CheckpointOptions checkpoint{
+      .directory = folder / "run", .keep = 2, .best = "accuracy"};
   auto model = maker(ls::SGD{.learning_rate = 0.05})();
   struct Log : ls::Callback {  // the accuracy is best in epoch 2 of 6
     void on_epoch_end(int epoch, const ls::Logs&) override {
@@ -334,7 +363,7 @@ TEST_CASE("a checkpoint that cannot be written is logged, or ends training if it
     CHECK(model.steps() == (required ? 14 : 28));
     if (!required)
       CHECK_THAT(lines.text, ContainsSubstring("cannot be synced to disk") &&
-                                  ContainsSubstring("training goes on without it"));
+                                 ContainsSubstring("training goes on without it"));
   }
 }
 
@@ -379,7 +408,8 @@ TEST_CASE("save_checkpoint and load_checkpoint continue a loop of one's own") {
   CHECK(second.steps() == 3);
   for (int i = 0; i < 3; ++i) second.train_on_batch(x, y);
   CHECK(resume::state_of(second) == resume::state_of(quiet));
-  CHECK_THROWS_WITH(second.load_checkpoint(folder / "none"), ContainsSubstring("it has no checkpoint"));
+  CHECK_THROWS_WITH(second.load_checkpoint(folder / "none"),
+                    ContainsSubstring("it has no checkpoint"));
   auto other = maker(ls::SGD{})();
   CHECK_THROWS_WITH(other.load_checkpoint(folder / "run"), ContainsSubstring("optimizer was"));
 }

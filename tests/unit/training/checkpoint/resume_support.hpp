@@ -85,7 +85,8 @@ Outcome train(const Make& make, const Fit& fit, const ls::CheckpointOptions& che
 
 /// The same, but the process "crashes" after each of the steps `crashes`, and a new model continues.
 template <class Make, class Fit>
-Outcome train_with_crashes(const Make& make, const Fit& fit, const ls::CheckpointOptions& checkpoint,
+Outcome train_with_crashes(const Make& make, const Fit& fit,
+                           const ls::CheckpointOptions& checkpoint,
                            const std::set<std::uint64_t>& crashes) {
   for (const std::uint64_t step : crashes) {
     try {
