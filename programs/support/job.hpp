@@ -1,5 +1,5 @@
 /// \file
-/// A run of an example program, as its units see it. Includes neither CLI11 nor the JSON library,
+/// A run of a program, as its units see it. Includes neither CLI11 nor the JSON library,
 /// which are slow to compile.
 #pragma once
 
