@@ -184,7 +184,7 @@ inline Options parse(const Program& program, int argc, char** argv) {
                            "steps from one checkpoint to the next, instead of one per epoch", 1)
       ->needs(checkpoint);
   app.add_flag("--resume", o.resume,
-               "continue from the newest checkpoint; start anew if there is none")
+               "continue from the newest checkpoint; start from the beginning if there is none")
       ->needs(checkpoint);
   if (program.has_workers) {
     app.add_option("--cluster", o.cluster,

@@ -9,8 +9,8 @@
 
 namespace lockstep {
 
-/// Keras' ProgbarLogger. `fit` adds a Progress by itself, after all callbacks, unless one is among
-/// them: with this one, callbacks after it write their lines after its.
+/// Keras' ProgbarLogger. `fit` adds a Progress after all callbacks, unless they contain one. With
+/// this callback, those after it write their lines after the progress.
 /// \code
 ///   model.fit(train, {.callbacks = {ls::ProgbarLogger{}, std::make_shared<MyCallback>()}});
 /// \endcode

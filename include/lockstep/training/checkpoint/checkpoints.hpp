@@ -40,8 +40,8 @@ LOCKSTEP_COLD_DECL std::optional<JobState> load_state(
     FunctionRef<std::optional<CheckpointEntry>()> find);
 
 /// The state of the newest undamaged entry of a directory. Collective; only the chief reads. Logs
-/// differences that change results by rounding only. \throws as `decode_state`; FileError if there
-/// is no entry.
+/// differences that change results by rounding only. \throws as `decode_state`; FileError if the
+/// directory has no entry.
 LOCKSTEP_COLD_DECL JobState load_state(AnyReplicas& replicas, const JobState& job,
                                        const std::string& directory);
 

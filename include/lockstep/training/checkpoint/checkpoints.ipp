@@ -62,7 +62,7 @@ class Parts {
   std::size_t at_ = 0;
 };
 
-/// What the chief found: an entry, none, or an error.
+/// Message with the chief's result: an entry, none, or an error.
 [[gnu::cold]] inline Parts found_by_chief(FunctionRef<std::optional<CheckpointEntry>()> find) {
   Parts message;
   try {
@@ -193,7 +193,7 @@ void Checkpoints::save(JobState state) {
     best.set("step", static_cast<double>(*best_step_));
     state.callbacks.emplace_back(best_state_name, std::move(best));
   }
-  // Always in a thread of its own, which blocks signals: a write beyond the limit of file sizes
+  // Always in a separate thread, which blocks signals: a write beyond the limit of file sizes
   // then fails with EFBIG instead of ending the process by SIGXFSZ.
   thread_ = start_thread(
       "checkpoint",

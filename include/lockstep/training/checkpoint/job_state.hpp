@@ -53,7 +53,7 @@ struct JobState {
   std::optional<RunPosition> position{};
   std::vector<std::pair<std::string, CallbackState>> callbacks{};
 
-  /// What must be equal when the job continues; see model_signature and fit_signature.
+  /// Properties that must be equal when the job continues; see model_signature, fit_signature.
   Signature signature{};
   std::size_t replicas = 1, workers = 1;
 };

@@ -91,7 +91,8 @@ class AnyReplicas {
   /// Weights and state as bytes, for callbacks that keep the best ones.
   virtual std::vector<std::byte> copy() const = 0;
   virtual void restore(std::span<const std::byte> copy) = 0;
-  /// What must be equal in all processes of a job, and in a job that continues; see model_signature.
+  /// Properties that must be equal in all processes of a job, and when a job continues; see
+  /// model_signature.
   virtual Signature signature() const = 0;
   virtual std::vector<ParameterInfo> parameters() const = 0;
   /// Writes the model's part of the state: buffers, steps, loss scale, seed, replicas, signature.

@@ -72,20 +72,20 @@ TEST_CASE("a checkpoint in use by another run is refused before the first step")
   CHECK(m.steps() == 0);
 }
 
-TEST_CASE("TrainingParams say that a run continues, and with which step and epoch") {
+TEST_CASE("TrainingParams show that a run continues, and its first step and epoch") {
   const testing::Folder folder;
-  struct Look : ls::Callback {
+  struct Params : ls::Callback {
     void on_train_begin(const ls::Logs&) override { seen = params(); }
     ls::TrainingParams seen;
   };
   const auto run = [&](int epochs) {
-    auto look = std::make_shared<Look>();
+    auto callback = std::make_shared<Params>();
     auto m = model();
     auto o = options({.directory = folder / "run"});
     o.epochs = epochs;
-    o.callbacks = {look};
+    o.callbacks = {callback};
     m.fit(line::points() | ls::batch(5), o);
-    return look->seen;
+    return callback->seen;
   };
   const auto first = run(1), second = run(3);
   CHECK_FALSE(first.resumed);

@@ -155,7 +155,7 @@ TEST_CASE("with virtual shards a run continues on other numbers of replicas with
 }
 
 TEST_CASE(
-    "without virtual shards another number of replicas continues up to rounding, and says so") {
+    "without virtual shards another number of replicas continues up to rounding, with a warning") {
   const testing::Folder folder;
   const auto on = [](std::size_t replicas) {
     return maker(ls::SGD{.learning_rate = 0.05}, ls::Mirrored<Device>{.replicas = replicas});
@@ -390,7 +390,7 @@ TEST_CASE("CSVLogger continues its file, without the lines of epochs that are tr
   CHECK(text(folder / "crashed.csv") == text(folder / "quiet.csv"));
 }
 
-TEST_CASE("save_checkpoint and load_checkpoint continue a loop of one's own") {
+TEST_CASE("save_checkpoint and load_checkpoint continue a custom loop") {
   const testing::Folder folder;
   const resume::Log lines;
   const auto make = maker(ls::Adam{});
