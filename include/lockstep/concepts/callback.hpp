@@ -19,6 +19,8 @@
 
 namespace lockstep {
 
+struct Architecture;
+
 /// The size of a run and its place in the job, known before its first step.
 struct TrainingParams {
   int epochs = 1;                      ///< number of the last epoch, counted from 1
@@ -64,6 +66,8 @@ class TrainingControl {
   /// parameters of gradients and weights. Empty if all are finite.
   virtual std::string not_finite() const = 0;
   virtual const TrainingParams& params() const = 0;
+  /// The layers of the model; see training/export/architecture.hpp.
+  virtual Architecture architecture() const = 0;
 };
 
 /// Base class of callbacks, with Keras' hooks. Epochs and batches are counted from 0.

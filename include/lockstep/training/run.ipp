@@ -67,6 +67,7 @@ bool Run::is_finite() const { return replicas.is_finite(); }
 std::string Run::not_finite() const { return replicas.not_finite(); }
 void Run::set_weights(std::span<const std::byte> copy) { replicas.restore(copy); }
 const TrainingParams& Run::params() const { return numbers; }
+Architecture Run::architecture() const { return replicas.architecture(); }
 
 void Run::end_epoch(int epoch, Logs& logs) {
   is_at_epoch_end = true;

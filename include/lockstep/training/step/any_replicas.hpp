@@ -14,6 +14,7 @@
 
 #include "lockstep/concepts/dataset.hpp"
 #include "lockstep/core/phase.hpp"
+#include "lockstep/training/export/architecture.hpp"
 #include "lockstep/training/report/running_logs.hpp"
 
 namespace lockstep::detail {
@@ -87,6 +88,8 @@ class AnyReplicas {
   virtual void restore(std::span<const std::byte> copy) = 0;
   virtual bool is_finite() const = 0;
   virtual std::string not_finite() const = 0;
+
+  virtual Architecture architecture() const = 0;
 
  protected:
   AnyReplicas() = default;

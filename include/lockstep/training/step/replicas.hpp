@@ -343,6 +343,7 @@ class Replicas final : public AnyReplicas {
         [&](const NamedParameter& p) { return are_finite(weights, p); }, losses, slices_each(),
         penalty_);
   }
+  [[gnu::cold]] Architecture architecture() const override { return lockstep::architecture<Net>(); }
   /// Resets the optimizer's slots and the step count to those of a new model.
   [[gnu::cold]] void reset_optimizer() {
     session_.each(

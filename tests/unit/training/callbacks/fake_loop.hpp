@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "lockstep/training/callbacks/callback_list.hpp"
+#include "lockstep/training/export/architecture.hpp"
 
 namespace callbacks_test {
 
@@ -33,6 +34,7 @@ struct FakeLoop : ls::TrainingControl {
   bool is_finite() const override { return what_is_not_finite.empty(); }
   std::string not_finite() const override { return what_is_not_finite; }
   const ls::TrainingParams& params() const override { return numbers; }
+  ls::Architecture architecture() const override { return {}; }
 
   /// Runs one epoch for each element of `epochs`, until a callback stops. \returns each epoch's
   /// rate.
