@@ -20,6 +20,8 @@
 
 namespace lockstep {
 
+struct Architecture;
+
 /// The size of a run and its place in the job, known before its first step.
 struct TrainingParams {
   int epochs = 1;                      ///< number of the last epoch, counted from 1
@@ -68,6 +70,8 @@ class TrainingControl {
   /// penalties included. Costs a copy from the device; no other process takes part.
   virtual std::vector<NamedTensor> tensors() const = 0;
   virtual const TrainingParams& params() const = 0;
+  /// The layers of the model; see training/export/architecture.hpp.
+  virtual Architecture architecture() const = 0;
 };
 
 /// Base class of callbacks, with Keras' hooks. Epochs and batches are counted from 0.

@@ -68,6 +68,7 @@ std::string Run::not_finite() const { return replicas.not_finite(); }
 std::vector<NamedTensor> Run::tensors() const { return replicas.tensors(); }
 void Run::set_weights(std::span<const std::byte> copy) { replicas.restore(copy); }
 const TrainingParams& Run::params() const { return numbers; }
+Architecture Run::architecture() const { return replicas.architecture(); }
 
 void Run::end_epoch(int epoch, Logs& logs) {
   is_at_epoch_end = true;

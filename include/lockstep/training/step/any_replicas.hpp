@@ -15,6 +15,7 @@
 #include "lockstep/concepts/dataset.hpp"
 #include "lockstep/concepts/named_tensor.hpp"
 #include "lockstep/core/phase.hpp"
+#include "lockstep/training/export/architecture.hpp"
 #include "lockstep/training/report/running_logs.hpp"
 
 namespace lockstep::detail {
@@ -89,6 +90,8 @@ class AnyReplicas {
   virtual bool is_finite() const = 0;
   virtual std::string not_finite() const = 0;
   virtual std::vector<NamedTensor> tensors() const = 0;
+
+  virtual Architecture architecture() const = 0;
 
  protected:
   AnyReplicas() = default;

@@ -347,6 +347,7 @@ class Replicas final : public AnyReplicas {
   [[gnu::cold]] std::vector<NamedTensor> tensors() const override {
     return named_tensors(named_parameters<Net>(), weights(), state(), gradients());
   }
+  [[gnu::cold]] Architecture architecture() const override { return lockstep::architecture<Net>(); }
   /// Resets the optimizer's slots and the step count to those of a new model.
   [[gnu::cold]] void reset_optimizer() {
     session_.each(

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "lockstep/training/callbacks/callback_list.hpp"
+#include "lockstep/training/export/architecture.hpp"
 
 namespace callbacks_test {
 
@@ -34,6 +35,7 @@ struct FakeLoop : ls::TrainingControl {
   std::string not_finite() const override { return what_is_not_finite; }
   std::vector<ls::NamedTensor> tensors() const override { return parameters; }
   const ls::TrainingParams& params() const override { return numbers; }
+  ls::Architecture architecture() const override { return {}; }
 
   /// Runs one epoch for each element of `epochs`, until a callback stops. \returns each epoch's
   /// rate.
