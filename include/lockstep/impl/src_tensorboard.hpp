@@ -11,7 +11,7 @@
 #include "lockstep/tensorboard/event.ipp"
 #include "lockstep/tensorboard/event_file.ipp"
 #include "lockstep/tensorboard/event_writer.ipp"
-#include "lockstep/tensorboard/histogram.ipp"
+#include "lockstep/tensorboard/histogram_buckets.ipp"
 #include "lockstep/tensorboard/model_graph.ipp"
 #include "lockstep/tensorboard/png.ipp"
 #include "lockstep/tensorboard/record.ipp"

@@ -13,7 +13,7 @@
 
 #include "lockstep/lockstep.hpp"
 #include "lockstep/reference.hpp"
-#include "lockstep/tensorboard/histogram.hpp"
+#include "lockstep/tensorboard/histogram_buckets.hpp"
 #include "support/event_reader.hpp"
 #include "support/log_lines.hpp"
 #include "support/temporary_folder.hpp"

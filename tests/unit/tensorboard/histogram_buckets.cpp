@@ -1,4 +1,4 @@
-#include "lockstep/tensorboard/histogram.hpp"
+#include "lockstep/tensorboard/histogram_buckets.hpp"
 
 #include <catch2/catch_test_macros.hpp>
 #include <cmath>
