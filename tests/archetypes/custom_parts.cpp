@@ -68,14 +68,14 @@ static_assert(ls::Strategy<Doubling<Plain>>);
 struct Counting {
   struct Context : ls::Reference<float>::Context {
     std::shared_ptr<std::atomic<std::size_t>> now;
-    explicit Context(std::shared_ptr<std::atomic<std::size_t>> bytes) : now(std::move(bytes)) {}
-    std::byte* allocate(std::size_t bytes) {
-      *now += bytes;
-      return HostMemory::allocate(bytes);
+    explicit Context(std::shared_ptr<std::atomic<std::size_t>> counter) : now(std::move(counter)) {}
+    std::byte* allocate(std::size_t n) {
+      *now += n;
+      return HostMemory::allocate(n);
     }
-    void release(std::byte* p, std::size_t bytes) {
-      *now -= bytes;
-      HostMemory::release(p, bytes);
+    void release(std::byte* p, std::size_t n) {
+      *now -= n;
+      HostMemory::release(p, n);
     }
   };
   using real = float;

@@ -3,7 +3,6 @@
 #include "lockstep/training/weights_file.hpp"
 
 #include <algorithm>
-#include <cstdint>
 #include <utility>
 
 #include "lockstep/core/add_item.hpp"
@@ -13,7 +12,7 @@
 
 namespace lockstep::detail {
 
-[[gnu::cold]] inline std::vector<std::uint64_t> extents_of(const Shape& s) {
+std::vector<std::uint64_t> extents_of(const Shape& s) {
   return {s.extent.begin(), s.extent.begin() + s.rank};
 }
 
