@@ -1,5 +1,6 @@
 #include "lockstep/tensorboard/tensorboard_callback.hpp"
 
+#include <algorithm>
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
@@ -362,4 +363,36 @@ TEST_CASE("invalid options of TensorBoard are rejected") {
   const auto made = [](const ls::TensorBoard& o) { return std::shared_ptr<ls::Callback>(o); };
   CHECK_THROWS_AS(made({.histogram_freq = -1}), ls::UsageError);
   CHECK_THROWS_AS(made({.log_dir = ""}), ls::UsageError);
+}
+
+TEST_CASE("a training that continues from a checkpoint within an epoch continues the charts") {
+  struct Crash : ls::Callback {
+    void on_train_batch_end(std::size_t, const ls::Logs&) override {
+      if (++steps == 8) throw std::runtime_error("crash");
+    }
+    std::size_t steps = 0;
+  };
+  const TemporaryFolder place;
+  const auto data = examples();
+  const auto with = [&](const ls::Callbacks& more) {
+    ls::FitOptions o =
+        options(ls::TensorBoard{.log_dir = place / "logs", .update_freq = "batch"}, 3);
+    o.checkpoint = {.directory = place / "checkpoints", .every = 1};
+    o.callbacks.insert(o.callbacks.end(), more.begin(), more.end());
+    return o;
+  };
+  {
+    auto model = line();
+    CHECK_THROWS_AS(model.fit(data, with({std::make_shared<Crash>()})), std::runtime_error);
+  }
+  auto model = line();
+  model.fit(data, with({}));
+  const auto scalars = testing::scalars_in(place / "logs/train");
+  CHECK(files_in(place / "logs/train") == 2);
+  CHECK(steps_of(scalars.at("epoch_loss")) == std::vector<std::int64_t>{0, 1, 2});
+  std::vector<std::int64_t> steps = steps_of(scalars.at("batch_loss"));
+  CHECK(steps.size() >= 15);  // steps after the last checkpoint were made twice
+  CHECK(std::is_sorted(steps.begin() + 8, steps.end()));
+  steps.erase(std::unique(steps.begin(), steps.end()), steps.end());
+  CHECK(steps == std::vector<std::int64_t>{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15});
 }
