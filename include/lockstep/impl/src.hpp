@@ -7,6 +7,7 @@
 ///   src_cpu.hpp       cpu_float.hpp, cpu_bfloat16.hpp
 ///   src_cuda.hpp      cuda_float.hpp, cuda_bfloat16.hpp, cuda_float16.hpp
 ///   src_cluster.hpp   cluster_gloo.hpp
+///   src_tensorboard.hpp
 /// \endcode
 /// With LOCKSTEP_IN_PARTS the parts are left out: src/ compiles each in a separate unit, in
 /// parallel.
@@ -81,6 +82,8 @@
 #include "lockstep/training/checks/run_checks.ipp"
 #include "lockstep/training/checks/verify_replicas.ipp"
 #include "lockstep/training/evaluation.ipp"
+#include "lockstep/training/export/architecture.ipp"
+#include "lockstep/training/export/op_values.ipp"
 #include "lockstep/training/fit_loop.ipp"
 #include "lockstep/training/history.ipp"
 #include "lockstep/training/parameters.ipp"

@@ -14,7 +14,7 @@ namespace lockstep {
 /// Applies `op` to images (1, steps, channels) and drops the row from its result.
 template <class O>
 struct AlongSteps {
-  static constexpr std::string_view members = "op";
+  static constexpr std::string_view members = "along_steps";
   O op;
   constexpr Shape out() const {
     const Shape o = op.out();

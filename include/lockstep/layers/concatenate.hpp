@@ -8,7 +8,7 @@ namespace lockstep {
 
 /// y[..., k] = x[..., k] for k below x's channels, then x2[..., k - channels].
 struct ConcatenateOp {
-  static constexpr std::string_view members = "in other";
+  static constexpr std::string_view members = "in .other";
   Shape in;       // shape of x
   int other = 1;  // channels of x2; its other extents equal those of x
   constexpr Shape out() const {

@@ -13,7 +13,8 @@ namespace lockstep {
 /// kernel[i, j, k, f], where sh, sw are the strides, dh, dw the dilation, and top, left the
 /// padding.
 struct Conv2DOp {
-  static constexpr std::string_view members = "in filters kernel strides dilation padding bias";
+  static constexpr std::string_view members =
+      "in filters kernel_size strides dilation_rate padding use_bias";
   Shape in;  // (height, width, channels)
   int filters = 1;
   KernelSize kernel;

@@ -13,7 +13,7 @@ namespace lockstep {
 /// over r, c, i, j, k, plus bias[f].
 struct Conv2DTransposeOp {
   static constexpr std::string_view members =
-      "in height width filters kernel strides dilation padding bias";
+      "in .height .width filters kernel_size strides dilation_rate padding use_bias";
   Shape in;                   // (height, width, channels)
   int height = 1, width = 1;  // of the output
   int filters = 1;

@@ -9,7 +9,7 @@ namespace lockstep {
 
 /// y[.., u] = bias[u] + sum over i of x[.., i] * kernel[i, u], for each vector along the last axis.
 struct DenseOp {
-  static constexpr std::string_view members = "inputs units bias leading";
+  static constexpr std::string_view members = ".inputs units use_bias .leading";
   int inputs = 1, units = 1;
   bool bias = true;
   Shape leading{};  ///< all axes but the last

@@ -12,7 +12,8 @@ namespace lockstep {
 /// y[n, r, c, k m + q] = bias[k m + q] + sum over i, j of x[n, r sh + i dh - top, c sw + j dw -
 /// left, k] * kernel[i, j, k, q], for q = 0 .. m - 1: m outputs per channel k.
 struct DepthwiseConv2DOp {
-  static constexpr std::string_view members = "in multiplier kernel strides dilation padding bias";
+  static constexpr std::string_view members =
+      "in depth_multiplier kernel_size strides dilation_rate padding use_bias";
   Shape in;  // (height, width, channels)
   int multiplier = 1;
   KernelSize kernel;

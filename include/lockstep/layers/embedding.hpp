@@ -11,7 +11,7 @@ namespace lockstep {
 
 /// y[n, s, u] = embeddings[x[n, s], u]. x holds integers from 0 to vocabulary - 1.
 struct EmbeddingOp {
-  static constexpr std::string_view members = "in vocabulary units";
+  static constexpr std::string_view members = "in input_dim output_dim";
   Shape in;  // (steps)
   int vocabulary = 1, units = 1;
   constexpr Shape out() const { return shape(in[0], units); }

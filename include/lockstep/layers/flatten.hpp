@@ -11,7 +11,7 @@ namespace lockstep {
 
 /// The same elements with another shape. The plan removes this op: its output aliases its input.
 struct ViewOp {
-  static constexpr std::string_view members = "in to";
+  static constexpr std::string_view members = "in target_shape";
   Shape in, to;
   constexpr Shape out() const { return to; }
   bool operator==(const ViewOp&) const = default;

@@ -13,10 +13,14 @@ namespace lockstep {
 ///     wrap       a b c d | a b c d | a b c d
 ///     nearest    a a a a | a b c d | d d d d
 enum class FillMode : int { reflect, constant, wrap, nearest };
+constexpr std::string_view keras_name(FillMode mode) {
+  constexpr std::string_view names[]{"reflect", "constant", "wrap", "nearest"};
+  return names[static_cast<int>(mode)];
+}
 
 /// Keras' fill_mode and fill_value as one option.
 struct Fill {
-  static constexpr std::string_view members = "mode value";
+  static constexpr std::string_view members = "fill_mode fill_value";
   FillMode mode = FillMode::reflect;
   float value = 0;
   bool operator==(const Fill&) const = default;
@@ -30,5 +34,8 @@ constexpr Fill fill_constant(float value = 0) { return {FillMode::constant, valu
 /// weights the four surrounding pixels by their proximity.
 enum class Interpolation : int { nearest, bilinear };
 inline constexpr Interpolation nearest = Interpolation::nearest, bilinear = Interpolation::bilinear;
+constexpr std::string_view keras_name(Interpolation i) {
+  return i == Interpolation::nearest ? "nearest" : "bilinear";
+}
 
 }  // namespace lockstep

@@ -3,6 +3,7 @@
 /// any order. Each is found by its type.
 #pragma once
 
+#include <string_view>
 #include <type_traits>
 
 #include "lockstep/core/type_list.hpp"
@@ -13,6 +14,8 @@ namespace lockstep {
 /// bottom and the right.
 enum class Padding : int { valid, same };
 inline constexpr Padding valid = Padding::valid, same = Padding::same;
+/// Keras' name of the value, as of all enumerations in this folder.
+constexpr std::string_view keras_name(Padding p) { return p == Padding::same ? "same" : "valid"; }
 
 /// Option created by `strides`.
 struct Strides {

@@ -9,7 +9,7 @@ namespace lockstep {
 
 /// A pooling window over height and width; each channel is pooled independently.
 struct Pooling2DWindow {
-  static constexpr std::string_view members = "in pool strides padding";
+  static constexpr std::string_view members = "in pool_size strides padding";
   Shape in;  // (height, width, channels)
   KernelSize pool{2, 2};
   Strides strides{2, 2};

@@ -10,6 +10,10 @@ namespace lockstep {
 enum class FlipMode : int { horizontal, vertical, horizontal_and_vertical };
 inline constexpr FlipMode horizontal = FlipMode::horizontal, vertical = FlipMode::vertical,
                           horizontal_and_vertical = FlipMode::horizontal_and_vertical;
+constexpr std::string_view keras_name(FlipMode mode) {
+  constexpr std::string_view names[]{"horizontal", "vertical", "horizontal_and_vertical"};
+  return names[static_cast<int>(mode)];
+}
 
 /// Training: x or its mirror image, with probability 1/2 each. Inference: y = x.
 struct RandomFlipOp {

@@ -9,7 +9,7 @@ namespace lockstep {
 /// Training: y[r, c] = x[r - dy, c - dx], with dy drawn uniformly from `rows` times the height and
 /// dx from `columns` times the width. Inference: y = x.
 struct RandomTranslationOp {
-  static constexpr std::string_view members = "in rows columns fill interpolation";
+  static constexpr std::string_view members = "in height_factor width_factor fill interpolation";
   Shape in;  // (height, width, channels)
   FactorRange rows, columns;
   Fill fill = {};

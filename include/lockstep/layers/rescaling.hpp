@@ -9,7 +9,7 @@ namespace lockstep {
 
 /// y = factor * x + offset.
 struct RescalingOp {
-  static constexpr std::string_view members = "in factor offset";
+  static constexpr std::string_view members = "in scale offset";
   static constexpr bool from_y = true;  // backward needs neither x nor y
   Shape in;
   float factor = 1, offset = 0;

@@ -18,7 +18,7 @@ namespace lockstep {
 
 /// y = pointwise(depthwise(x)).
 struct SeparableConv2DOp {
-  static constexpr std::string_view members = "depthwise filters bias";
+  static constexpr std::string_view members = "depthwise filters use_bias";
   DepthwiseConv2DOp depthwise;  // has no bias
   int filters = 1;
   bool bias = true;

@@ -21,7 +21,7 @@ constexpr Edges edges(int top, int bottom, int left, int right) {
 
 /// y[n, top + r, left + c, k] = x[n, r, c, k], and 0 elsewhere.
 struct ZeroPadding2DOp {
-  static constexpr std::string_view members = "in edges";
+  static constexpr std::string_view members = "in padding";
   Shape in;  // (height, width, channels)
   Edges edges;
   constexpr Shape out() const {

@@ -24,6 +24,7 @@
 #include "lockstep/training/checks/model_checks.hpp"
 #include "lockstep/training/checks/run_checks.hpp"
 #include "lockstep/training/evaluation.hpp"
+#include "lockstep/training/export/architecture.hpp"
 #include "lockstep/training/fit_loop.hpp"
 #include "lockstep/training/fit_options.hpp"
 #include "lockstep/training/history.hpp"
@@ -294,6 +295,18 @@ class Model<Net, S, L, O, Ms...> {
     std::vector<T> weights(Net::graph.weights), state(Net::graph.state);
     detail::read_weights(path, parameters(), detail::writable_bytes_of(weights, state));
     replicas_.set(weights, state);
+  }
+  /// Layers, shapes, options and parameters as a plain value; see Architecture.
+  static Architecture architecture() { return lockstep::architecture<Net>(); }
+  /// Writes the architecture as JSON, to go with the weights; only the chief writes. Atomic, as
+  /// save_weights. `tools/keras_model.py` and `tools/torch_model.py` build a Keras or PyTorch model
+  /// from the two files. \throws FileError.
+  /// \code
+  ///   model.save_weights("w.safetensors");
+  ///   model.save_architecture("w.json");
+  /// \endcode
+  void save_architecture(const std::string& path) const {
+    if (is_chief()) detail::write_architecture(path, architecture());
   }
   /// Writes a checkpoint into `directory`, next to those that it has: weights, the optimizer's
   /// buffers, steps, rate. For programs with their own loop; `fit` saves by FitOptions::checkpoint.

@@ -79,11 +79,13 @@ struct Run final : TrainingControl {
   LOCKSTEP_COLD_DECL std::vector<std::byte> weights() const override;
   LOCKSTEP_DECL bool is_finite() const override;
   LOCKSTEP_COLD_DECL std::string not_finite() const override;
+  LOCKSTEP_COLD_DECL std::vector<NamedTensor> tensors() const override;
   LOCKSTEP_COLD_DECL void set_weights(std::span<const std::byte> copy) override;
   LOCKSTEP_COLD_DECL void save_weights(const std::string& path) override;
   LOCKSTEP_COLD_DECL void save_checkpoint(const std::string& directory) override;
   LOCKSTEP_COLD_DECL void swap_averages() override;
   LOCKSTEP_DECL const TrainingParams& params() const override;
+  LOCKSTEP_COLD_DECL Architecture architecture() const override;
 
   /// Calls on_epoch_end of all callbacks. Values that a callback logs are visible to later ones.
   LOCKSTEP_COLD_DECL void end_epoch(int epoch, Logs& logs);

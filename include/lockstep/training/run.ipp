@@ -90,6 +90,7 @@ void Run::log(std::string_view name, double value) {
 std::vector<std::byte> Run::weights() const { return replicas.copy(); }
 bool Run::is_finite() const { return replicas.is_finite(); }
 std::string Run::not_finite() const { return replicas.not_finite(); }
+std::vector<NamedTensor> Run::tensors() const { return replicas.tensors(); }
 void Run::set_weights(std::span<const std::byte> copy) { replicas.restore(copy); }
 void Run::save_weights(const std::string& path) {
   JobState state;
@@ -105,6 +106,7 @@ void Run::save_checkpoint(const std::string& directory) {
 }
 void Run::swap_averages() { replicas.swap_averages(); }
 const TrainingParams& Run::params() const { return numbers; }
+Architecture Run::architecture() const { return replicas.architecture(); }
 
 void Run::end_epoch(int epoch, Logs& logs) {
   is_at_epoch_end = true;

@@ -79,7 +79,7 @@ TEST_CASE("the parameters of Conv2DTranspose have Keras' names, shapes and fans"
   CHECK(Net::graph.parameter[0].fans.in == 6 * 7);
   CHECK(Net::graph.parameter[0].fans.out == 6 * 5);
   CHECK(Net::graph.parameter[0].penalty == ls::Penalty{0, 0.5});
-  CHECK(ls::detail::describe_layers<Net>() ==
-        "conv2d_transpose (height 8, width 8, filters 7, kernel (3, 2), strides (2, 2), dilation "
-        "(1, 1), padding same, bias yes) to (8, 8, 7), kernel (3, 2, 7, 5) l2 0.5, bias (7)");
+  CHECK(
+      ls::detail::describe_layers<Net>() ==
+      "conv2d_transpose (height 8, width 8, filters 7, kernel_size (3, 2), strides (2, 2), dilation_rate (1, 1), padding same, use_bias yes) to (8, 8, 7), kernel (3, 2, 7, 5) l2 0.5, bias (7)");
 }

@@ -56,7 +56,7 @@ TEST_CASE("initializers and penalties of DepthwiseConv2D apply to the parameter 
 TEST_CASE("the signature covers the options of DepthwiseConv2D") {
   struct Net : ls::Sequential<ls::Input<8, 8, 3>,
                               ls::DepthwiseConv2D<3, ls::depth_multiplier(2), ls::strides(2)>> {};
-  CHECK(ls::detail::describe_layers<Net>() ==
-        "depthwise_conv2d (multiplier 2, kernel (3, 3), strides (2, 2), dilation (1, 1), padding "
-        "valid, bias yes) to (3, 3, 6), kernel (3, 3, 3, 2), bias (6)");
+  CHECK(
+      ls::detail::describe_layers<Net>() ==
+      "depthwise_conv2d (depth_multiplier 2, kernel_size (3, 3), strides (2, 2), dilation_rate (1, 1), padding valid, use_bias yes) to (3, 3, 6), kernel (3, 3, 3, 2), bias (6)");
 }

@@ -68,8 +68,7 @@ TEST_CASE("SeparableConv2D computes what DepthwiseConv2D and a 1x1 Conv2D comput
 
 TEST_CASE("the signature covers the options of SeparableConv2D") {
   struct Net : ls::Sequential<ls::Input<8, 8, 3>, ls::SeparableConv2D<4, 3>> {};
-  CHECK(ls::detail::describe_layers<Net>() ==
-        "separable_conv2d (depthwise (multiplier 1, kernel (3, 3), strides (1, 1), dilation (1, "
-        "1), padding valid, bias no), filters 4, bias yes) to (6, 6, 4), depthwise_kernel (3, 3, "
-        "3, 1), pointwise_kernel (1, 1, 3, 4), bias (4)");
+  CHECK(
+      ls::detail::describe_layers<Net>() ==
+      "separable_conv2d (depthwise (depth_multiplier 1, kernel_size (3, 3), strides (1, 1), dilation_rate (1, 1), padding valid, use_bias no), filters 4, use_bias yes) to (6, 6, 4), depthwise_kernel (3, 3, 3, 1), pointwise_kernel (1, 1, 3, 4), bias (4)");
 }

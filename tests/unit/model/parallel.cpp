@@ -126,11 +126,9 @@ TEST_CASE("merge layers are numbered as in Keras, and compared between workers")
   struct Net : ls::Sequential<ls::Input<4, 4, 2>,
                               ls::Parallel<ls::Concatenate, ls::Identity, ls::Conv2D<3, 1>>,
                               ls::Parallel<ls::Concatenate, ls::ReLU, ls::ReLU>> {};
-  CHECK(ls::detail::describe_layers<Net>() ==
-        "conv2d (filters 3, kernel (1, 1), strides (1, 1), dilation (1, 1), padding valid, bias "
-        "yes) to (4, 4, 3), kernel (1, 1, 2, 3), bias (3); concatenate of input and conv2d (other "
-        "3) to (4, 4, 5); re_lu to (4, 4, 5); re_lu_1 of concatenate to (4, 4, 5); concatenate_1 "
-        "of re_lu and re_lu_1 (other 5) to (4, 4, 10)");
+  CHECK(
+      ls::detail::describe_layers<Net>() ==
+      "conv2d (filters 3, kernel_size (1, 1), strides (1, 1), dilation_rate (1, 1), padding valid, use_bias yes) to (4, 4, 3), kernel (1, 1, 2, 3), bias (3); concatenate of input and conv2d (other 3) to (4, 4, 5); re_lu to (4, 4, 5); re_lu_1 of concatenate to (4, 4, 5); concatenate_1 of re_lu and re_lu_1 (other 5) to (4, 4, 10)");
   CHECK(Net::graph.node[1].class_name == "Concatenate");
 }
 

@@ -13,6 +13,7 @@
 #include "lockstep/training/callbacks/csv_logger.hpp"
 #include "lockstep/training/callbacks/early_stopping.hpp"
 #include "lockstep/training/callbacks/lambda_callback.hpp"
+#include "lockstep/training/export/architecture.hpp"
 #include "lockstep/training/fit_options.hpp"
 #include "lockstep/training/history.hpp"
 
@@ -33,7 +34,9 @@ struct Loop : ls::TrainingControl {
   void swap_averages() override {}
   bool is_finite() const override { return true; }
   std::string not_finite() const override { return {}; }
+  std::vector<ls::NamedTensor> tensors() const override { return {}; }
   const ls::TrainingParams& params() const override { return numbers; }
+  ls::Architecture architecture() const override { return {}; }
   bool stopped = false;
   double rate = 0.1;
   ls::TrainingParams numbers;

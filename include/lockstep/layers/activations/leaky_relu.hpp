@@ -9,7 +9,7 @@ namespace lockstep {
 
 /// y = x if x > 0, otherwise slope * x.
 struct LeakyReLUOp {
-  static constexpr std::string_view members = "in slope";
+  static constexpr std::string_view members = "in negative_slope";
   static constexpr bool from_y = true;
   Shape in;
   float slope = 0.3f;  // rounded to float even in float64, as in Keras

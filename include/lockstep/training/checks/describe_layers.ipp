@@ -4,6 +4,9 @@
 
 #include <cstdint>
 #include <cstring>
+#include <type_traits>
+#include <utility>
+#include <variant>
 
 #include "lockstep/core/fmt_core.hpp"
 #include "lockstep/core/format_numbers.hpp"
@@ -20,25 +23,41 @@ namespace lockstep::detail {
   return result;
 }
 
-std::string_view MemberText::next_name() {
-  const std::string_view name = names_.substr(0, names_.find(' '));
-  names_.remove_prefix(name.size() + (name.size() < names_.size() ? 1 : 0));
-  return name;
+/// Appends a value as text: "yes", "0.5", "(filters 32, strides (1, 1))".
+[[gnu::cold]] inline void append_value(std::string& to, const OpValue& value, const Shape& in) {
+  const auto append = [&]<class V>(const V& v) {
+    if constexpr (std::is_same_v<V, bool>) {
+      to += v ? "yes" : "no";
+    } else if constexpr (std::is_floating_point_v<V>) {
+      to += shortest_number(v);
+    } else if constexpr (std::is_integral_v<V>) {
+      to += std::to_string(v);
+    } else if constexpr (std::is_same_v<V, Shape>) {
+      to += to_string(v);
+    } else if constexpr (std::is_same_v<V, std::string>) {
+      to += v;
+    } else if constexpr (std::is_same_v<V, OpValue::Group>) {
+      const char* separator = "(";
+      for (const OpValue& member : v) {
+        if (const Shape* shape = std::get_if<Shape>(&member.value); shape && *shape == in) continue;
+        to += std::exchange(separator, ", ");
+        const std::string_view name = member.name;
+        to += name.substr(name.starts_with('.') ? 1 : 0);
+        if (!name.empty()) to += ' ';
+        append_value(to, member, in);
+      }
+      to += *separator == '(' ? "()" : ")";
+    }
+  };
+  std::visit(append, value.value);
 }
-void MemberText::next() {
-  const std::string_view name = next_name();
-  to_ += is_empty_ ? "(" : ", ";
-  is_empty_ = false;
-  to_ += name;
-  if (!name.empty()) to_ += ' ';
-}
-void MemberText::skip() { next_name(); }
-void MemberText::end() { to_ += is_empty_ ? "()" : ")"; }
 
-void append_number(std::string& to, float value) { to += shortest_number(value); }
-void append_number(std::string& to, double value) { to += shortest_number(value); }
-void append_whole(std::string& to, long long value) { to += std::to_string(value); }
-void append_whole(std::string& to, unsigned long long value) { to += std::to_string(value); }
+/// The values of a node's op in parentheses; empty if it has none.
+[[gnu::cold]] inline std::string describe_op(const DescribedGraph& graph, const Node& node) {
+  std::string result;
+  append_value(result, graph.op(node), graph.shape(node.in0));
+  return result == "()" ? "" : result;
+}
 
 std::string describe_layers(const DescribedGraph& graph) {
   std::string result;
@@ -54,7 +73,7 @@ std::string describe_layers(const DescribedGraph& graph) {
     else if (n.in0 != last)
       result += " of " + value_name(graph.nodes, n.in0);
     last = n.out;
-    if (const std::string op = graph.op(n); !op.empty()) result += " " + op;
+    if (const std::string op = describe_op(graph, n); !op.empty()) result += " " + op;
     result += " to " + to_string(graph.shape(n.out));
     for (; parameter != graph.parameters.end(); ++parameter) {
       if (parameter->layer != n.name || parameter->ordinal != n.ordinal) break;

@@ -13,8 +13,10 @@
 #include <vector>
 
 #include "lockstep/concepts/dataset.hpp"
+#include "lockstep/concepts/named_tensor.hpp"
 #include "lockstep/concepts/strategy.hpp"
 #include "lockstep/core/phase.hpp"
+#include "lockstep/training/export/architecture.hpp"
 #include "lockstep/training/parameters.hpp"
 #include "lockstep/training/report/running_logs.hpp"
 
@@ -106,6 +108,9 @@ class AnyReplicas {
   virtual void agree(std::string_view part, const Signature& fields) = 0;
   virtual bool is_finite() const = 0;
   virtual std::string not_finite() const = 0;
+  virtual std::vector<NamedTensor> tensors() const = 0;
+
+  virtual Architecture architecture() const = 0;
 
  protected:
   AnyReplicas() = default;

@@ -29,6 +29,7 @@
 #include "lockstep/training/checks/not_finite.hpp"
 #include "lockstep/training/checks/run_checks.hpp"
 #include "lockstep/training/checks/verify_replicas.hpp"
+#include "lockstep/training/named_tensors.hpp"
 #include "lockstep/training/parameters.hpp"
 #include "lockstep/training/report/memory_use.hpp"
 #include "lockstep/training/report/running_logs.hpp"
@@ -410,6 +411,10 @@ class Replicas final : public AnyReplicas {
         [&](const NamedParameter& p) { return are_finite(weights, p); }, losses, slices_each(),
         penalty_);
   }
+  [[gnu::cold]] std::vector<NamedTensor> tensors() const override {
+    return named_tensors(named_parameters<Net>(), weights(), state(), gradients());
+  }
+  [[gnu::cold]] Architecture architecture() const override { return lockstep::architecture<Net>(); }
   /// Resets the optimizer's slots and the step count to those of a new model.
   [[gnu::cold]] void reset_optimizer() {
     session_.each(

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "lockstep/training/callbacks/callback_list.hpp"
+#include "lockstep/training/export/architecture.hpp"
 
 namespace callbacks_test {
 
@@ -35,7 +36,9 @@ struct FakeLoop : ls::TrainingControl {
   void swap_averages() override { has_averages = !has_averages; }
   bool is_finite() const override { return what_is_not_finite.empty(); }
   std::string not_finite() const override { return what_is_not_finite; }
+  std::vector<ls::NamedTensor> tensors() const override { return parameters; }
   const ls::TrainingParams& params() const override { return numbers; }
+  ls::Architecture architecture() const override { return {}; }
 
   /// Runs one epoch for each element of `epochs`, until a callback stops. \returns each epoch's
   /// rate.
@@ -63,6 +66,7 @@ struct FakeLoop : ls::TrainingControl {
   int epoch = -1;
   ls::Logs logs;
   std::string what_is_not_finite;
+  std::vector<ls::NamedTensor> parameters;
   ls::TrainingParams numbers;
 };
 

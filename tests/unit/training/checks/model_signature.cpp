@@ -103,16 +103,7 @@ TEST_CASE("a signature describes each layer's name, options, output shape and pa
                          ls::kernel_regularizer(ls::L2{2e-4})>,
               ls::ReLU, ls::MaxPooling2D<2>, ls::BatchNormalization<ls::center(false)>, ls::Flatten,
               ls::Dropout<ls::rate(0.25f)>, ls::Dense<3, ls::no_bias>, ls::LeakyReLU<>>() ==
-      "conv2d (filters 4, kernel (3, 2), strides (2, 1), dilation (1, 1), padding same, bias "
-      "yes) to (4, 8, 4), kernel (3, 2, 2, 4) l2 2e-04, bias (4); "
-      "re_lu to (4, 8, 4); "
-      "max_pooling2d (window (pool (2, 2), strides (2, 2), padding valid)) to (2, 4, 4); "
-      "batch_normalization (momentum 0.99, epsilon 0.001, center no, scale yes, synchronized no) "
-      "to (2, 4, 4), gamma (4), moving_mean (4) not trained, moving_variance (4) not trained; "
-      "flatten (to (32)) to (32); "
-      "dropout (rate 0.25) to (32); "
-      "dense (inputs 32, units 3, bias no, leading ()) to (3), kernel (32, 3); "
-      "leaky_re_lu (slope 0.3) to (3)");
+      "conv2d (filters 4, kernel_size (3, 2), strides (2, 1), dilation_rate (1, 1), padding same, use_bias yes) to (4, 8, 4), kernel (3, 2, 2, 4) l2 2e-04, bias (4); re_lu to (4, 8, 4); max_pooling2d (window (pool_size (2, 2), strides (2, 2), padding valid)) to (2, 4, 4); batch_normalization (momentum 0.99, epsilon 0.001, center no, scale yes, synchronized no) to (2, 4, 4), gamma (4), moving_mean (4) not trained, moving_variance (4) not trained; flatten (target_shape (32)) to (32); dropout (rate 0.25) to (32); dense (inputs 32, units 3, use_bias no, leading ()) to (3), kernel (32, 3); leaky_re_lu (negative_slope 0.3) to (3)");
 }
 
 TEST_CASE("models that differ in one layer or option only have different signatures") {

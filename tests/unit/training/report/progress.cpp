@@ -12,6 +12,7 @@
 #include <string>
 
 #include "golden/recorded.hpp"
+#include "lockstep/training/export/architecture.hpp"
 
 namespace ls = lockstep;
 using ls::ProgressStyle;
@@ -30,7 +31,9 @@ struct Loop : ls::TrainingControl {
   void swap_averages() override {}
   bool is_finite() const override { return true; }
   std::string not_finite() const override { return {}; }
+  std::vector<ls::NamedTensor> tensors() const override { return {}; }
   const ls::TrainingParams& params() const override { return numbers; }
+  ls::Architecture architecture() const override { return {}; }
   ls::TrainingParams numbers;
 };
 

@@ -1,0 +1,265 @@
+#pragma once
+
+#include "lockstep/training/export/architecture.hpp"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cstddef>
+#include <iterator>
+#include <type_traits>
+
+#include "lockstep/core/fmt_core.hpp"
+#include "lockstep/core/format_numbers.hpp"
+#include "lockstep/core/version.hpp"
+#include "lockstep/files/atomic_file.hpp"
+
+namespace lockstep {
+
+const LayerOption::Value* LayerNode::option(std::string_view wanted) const {
+  for (const LayerOption& o : options)
+    if (o.name == wanted) return &o.value;
+  return nullptr;
+}
+
+namespace detail {
+
+/// The options among the members of an op.
+class OptionList {
+ public:
+  /// `prefix` stands before each name.
+  [[gnu::cold]] explicit OptionList(std::vector<LayerOption>& to, std::string prefix = "")
+      : to_(to), prefix_(std::move(prefix)) {}
+
+  /// Adds the members of `op`, those of ops within it first.
+  [[gnu::cold]] void add(const OpValue& op) {
+    if (const auto* members = std::get_if<OpValue::Group>(&op.value))
+      for (std::size_t i = 0; i < members->size(); ++i) add_member((*members)[i], i);
+  }
+
+ private:
+  static bool is_number(const OpValue& v) {
+    return std::holds_alternative<long long>(v.value) ||
+           std::holds_alternative<unsigned long long>(v.value) ||
+           std::holds_alternative<float>(v.value) || std::holds_alternative<double>(v.value);
+  }
+  static bool is_whole(const OpValue& v) {
+    return std::holds_alternative<long long>(v.value) ||
+           std::holds_alternative<unsigned long long>(v.value);
+  }
+  [[gnu::cold]] static double number(const OpValue& v) {
+    return std::visit(
+        [](const auto& value) {
+          using V = std::remove_cvref_t<decltype(value)>;
+          if constexpr (std::is_same_v<V, float>) {
+            // The double of 0.001f in decimal, 0.001, not the double next to the float.
+            const std::string text = shortest_number(value);
+            double result = 0;
+            std::from_chars(text.data(), text.data() + text.size(), result);
+            return result;
+          } else if constexpr (std::is_arithmetic_v<V>) {
+            return static_cast<double>(value);
+          } else {
+            return 0.0;
+          }
+        },
+        v.value);
+  }
+  static std::int64_t whole(const OpValue& v) {
+    const auto* value = std::get_if<long long>(&v.value);
+    return value ? std::int64_t{*value}
+                 : static_cast<std::int64_t>(std::get<unsigned long long>(v.value));
+  }
+
+  [[gnu::cold]] void set(const std::string& name, LayerOption::Value value) {
+    for (LayerOption& o : to_)
+      if (o.name == name) {
+        o.value = std::move(value);
+        return;
+      }
+    to_.push_back({name, std::move(value)});
+  }
+
+  [[gnu::cold]] void add_member(const OpValue& member, std::size_t position) {
+    if (member.name == "in" || member.name.starts_with('.')) return;
+    const std::string name = prefix_ + (member.name.empty() ? fmt::format("option_{}", position)
+                                                            : std::string(member.name));
+    if (const auto* shape = std::get_if<Shape>(&member.value)) {
+      if (!member.name.empty())  // otherwise a shape that the op needs
+        set(name,
+            std::vector<std::int64_t>(shape->extent.begin(), shape->extent.begin() + shape->rank));
+    } else if (const auto* group = std::get_if<OpValue::Group>(&member.value)) {
+      add_group(name, member, *group);
+    } else if (const auto* on = std::get_if<bool>(&member.value)) {
+      set(name, *on);
+    } else if (const auto* text = std::get_if<std::string>(&member.value)) {
+      set(name, *text);
+    } else if (is_whole(member)) {
+      set(name, whole(member));
+    } else if (is_number(member)) {
+      set(name, number(member));
+    }
+  }
+
+  [[gnu::cold]] void add_group(const std::string& name, const OpValue& member,
+                               const OpValue::Group& group) {
+    if (member.name == "along_steps") {
+      along_steps_ = true;
+      add(member);
+    } else if (member.is_op || !std::all_of(group.begin(), group.end(), is_number)) {
+      add(member);
+    } else {
+      // A layer over steps has one extent in Keras; the first, 1, is of the single row.
+      const auto first = group.begin() + (along_steps_ && group.size() == 2 ? 1 : 0);
+      if (std::all_of(first, group.end(), is_whole)) {
+        std::vector<std::int64_t> numbers;
+        std::transform(first, group.end(), std::back_inserter(numbers), whole);
+        set(name, std::move(numbers));
+      } else {
+        std::vector<double> numbers;
+        std::transform(first, group.end(), std::back_inserter(numbers), number);
+        set(name, std::move(numbers));
+      }
+    }
+  }
+
+  std::vector<LayerOption>& to_;
+  std::string prefix_;
+  bool along_steps_ = false;
+};
+
+/// Keras' name of an activation function; the class itself if Keras has none.
+[[gnu::cold]] inline std::string activation_name(std::string_view class_name) {
+  struct Name {
+    std::string_view class_name, name;
+  };
+  static constexpr std::array<Name, 11> names{{{"ELU", "elu"},
+                                               {"GELU", "gelu"},
+                                               {"LeakyReLU", "leaky_relu"},
+                                               {"LogSoftmax", "log_softmax"},
+                                               {"ReLU", "relu"},
+                                               {"ReLU6", "relu6"},
+                                               {"Sigmoid", "sigmoid"},
+                                               {"SiLU", "silu"},
+                                               {"Softmax", "softmax"},
+                                               {"Softplus", "softplus"},
+                                               {"Tanh", "tanh"}}};
+  for (const Name& n : names)
+    if (n.class_name == class_name) return std::string(n.name);
+  return std::string(class_name);
+}
+
+/// Whether a layer works along the last axis, which is an argument in Keras.
+constexpr bool has_axis(std::string_view class_name) {
+  for (const std::string_view one :
+       {"BatchNormalization", "LayerNormalization", "Normalization", "Concatenate"})
+    if (class_name == one) return true;
+  return false;
+}
+
+Architecture architecture_of(const DescribedGraph& graph, std::string_view name) {
+  Architecture result{.name = std::string(name),
+                      .input_shape = graph.shape(ValueId::batch),
+                      .layers = {},
+                      .output = value_name(graph.nodes, graph.output)};
+  auto parameter = graph.parameters.begin();
+  for (const Node& n : graph.nodes) {
+    if (n.is_activation) {
+      LayerNode& layer = result.layers.back();
+      layer.options.push_back({"activation", activation_name(n.class_name)});
+      OptionList(layer.options, "activation_").add(graph.op(n));
+      layer.output_shape = graph.shape(n.out);
+      continue;
+    }
+    LayerNode& layer = result.layers.emplace_back();
+    layer.name = layer_name(n.name, n.ordinal);
+    layer.class_name = n.class_name;
+    for (const ValueId in : {n.in0, n.in1}) {
+      if (!exists(in)) continue;
+      layer.inputs.push_back(value_name(graph.nodes, in));
+      layer.input_shapes.push_back(graph.shape(in));
+    }
+    layer.output_shape = graph.shape(n.out);
+    if (n.class_name != "Flatten") OptionList(layer.options).add(graph.op(n));
+    if (has_axis(n.class_name)) layer.options.push_back({"axis", std::int64_t{-1}});
+    for (; parameter != graph.parameters.end(); ++parameter) {
+      if (parameter->layer != n.name || parameter->ordinal != n.ordinal) break;
+      layer.parameters.push_back(
+          {parameter_name(*parameter), parameter->shape, parameter->trainable});
+    }
+  }
+  return result;
+}
+
+/// Values as the text of a JSON array.
+template <class Values, class ToText>
+[[gnu::cold]] std::string json_array(const Values& values, const ToText& to_text) {
+  std::string text;
+  for (const auto& v : values) text += (text.empty() ? "" : ", ") + to_text(v);
+  return "[" + text + "]";
+}
+[[gnu::cold]] inline std::string json_shape(const Shape& s) {
+  return json_array(std::vector<int>(s.extent.begin(), s.extent.begin() + s.rank),
+                    [](int extent) { return std::to_string(extent); });
+}
+[[gnu::cold]] inline std::string json_value(const LayerOption::Value& value) {
+  return std::visit(
+      []<class V>(const V& v) -> std::string {
+        if constexpr (std::is_same_v<V, bool>)
+          return v ? "true" : "false";
+        else if constexpr (std::is_same_v<V, std::int64_t>)
+          return std::to_string(v);
+        else if constexpr (std::is_same_v<V, double>)
+          return json_number(v);
+        else if constexpr (std::is_same_v<V, std::string>)
+          return json_string(v);
+        else if constexpr (std::is_same_v<V, std::vector<std::int64_t>>)
+          return json_array(v, [](std::int64_t n) { return std::to_string(n); });
+        else
+          return json_array(v, [](double n) { return json_number(n); });
+      },
+      value);
+}
+
+/// One layer as a JSON object on several lines.
+[[gnu::cold]] inline std::string json_layer(const LayerNode& layer) {
+  std::string options, parameters;
+  for (const LayerOption& o : layer.options)
+    options += fmt::format("{}{}: {}", options.empty() ? "" : ", ", json_string(o.name),
+                           json_value(o.value));
+  for (const LayerParameter& p : layer.parameters)
+    parameters += fmt::format("{}\n        {{\"name\": {}, \"shape\": {}, \"trainable\": {}}}",
+                              parameters.empty() ? "" : ",", json_string(p.name),
+                              json_shape(p.shape), p.trainable);
+  return fmt::format(
+      "    {{\"name\": {}, \"class_name\": {},\n"
+      "      \"inputs\": {}, \"input_shapes\": {}, \"output_shape\": {},\n"
+      "      \"config\": {{{}}},\n"
+      "      \"parameters\": [{}]}}",
+      json_string(layer.name), json_string(layer.class_name), json_array(layer.inputs, json_string),
+      json_array(layer.input_shapes, json_shape), json_shape(layer.output_shape), options,
+      parameters);
+}
+
+}  // namespace detail
+
+std::string to_json(const Architecture& architecture) {
+  std::string layers;
+  for (const LayerNode& layer : architecture.layers)
+    layers += (layers.empty() ? "\n" : ",\n") + detail::json_layer(layer);
+  return fmt::format(
+      "{{\n  \"format\": \"lockstep.architecture\",\n  \"format_version\": 1,\n"
+      "  \"library_version\": {},\n  \"name\": {},\n  \"input_shape\": {},\n  \"output\": {},\n"
+      "  \"layers\": [{}\n  ]\n}}\n",
+      detail::json_string(LOCKSTEP_VERSION), detail::json_string(architecture.name),
+      detail::json_shape(architecture.input_shape), detail::json_string(architecture.output),
+      layers);
+}
+
+void detail::write_architecture(const std::string& path, const Architecture& architecture) {
+  AtomicFile file(path);
+  file.write(to_json(architecture));
+  file.commit();
+}
+
+}  // namespace lockstep
