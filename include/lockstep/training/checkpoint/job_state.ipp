@@ -183,9 +183,10 @@ EncodedState::EncodedState(const JobState& state, const std::vector<ParameterInf
   constexpr std::array<std::string_view, 4> rounding = {
       "device", "arithmetic", "the library's arithmetic", "virtual shards"};
   std::string notes;
-  for (const auto& [name, value] : job.signature) {
+  for (const auto& field : job.signature) {  // clang 14 captures no structured binding
+    const auto& [name, value] = field;
     const auto found = std::find_if(saved.signature.begin(), saved.signature.end(),
-                                    [&](const auto& field) { return field.first == name; });
+                                    [&](const auto& other) { return other.first == field.first; });
     if (found == saved.signature.end() || found->second == value) continue;
     if (std::find(rounding.begin(), rounding.end(), name) == rounding.end())
       throw UsageError(
