@@ -113,7 +113,7 @@ class Killed(Case):
         options = self.options(self.worker_epochs)
         quiet = self.quiet("", *options, workers=3)
         # --resume is added by lockstep-run.
-        job = self.job(3, *options, *self.saving()[:-1], launcher=["--max-restarts", 2 * self.worker_kills, "--restart-delay", 0.01])
+        job = self.job(3, *options, *self.saving()[:-1], launcher=["--max-restarts", 2 * self.worker_kills, "--restart-delay", 0])
         with self.subTest(seed=seed):
             for number in range(self.worker_kills):
                 self.await_steps(job)
