@@ -9,9 +9,11 @@ from pathlib import Path
 from compile_cost import REPOSITORY, compile_once
 
 # A program, its definitions, and (user seconds, MB) of its bounds: header-only, compiled.
-MNIST = ("-DLOCKSTEP_OPTIMIZER=sgd", "-DLOCKSTEP_PRECISION=float32", "-DASIO_STANDALONE")
+MNIST = ("-DLOCKSTEP_OPTIMIZER=sgd", "-DLOCKSTEP_PRECISION=float32", "-DLOCKSTEP_MULTI_WORKER",
+         "-DASIO_STANDALONE")
 CIFAR10 = ("-DLOCKSTEP_DEPTH=56", "-DLOCKSTEP_PRECISION=float32")
-SOURCES = {"quickstart": "01_quickstart"}  # others are named like their program
+SOURCES = {"quickstart": "examples/01_quickstart.cpp", "mnist_multi_worker": "programs/mnist.cpp",
+           "cifar10": "programs/cifar10.cpp"}
 UNITS = {"quickstart": ((), (5, 450), (2.5, 350)), "mnist_multi_worker": (MNIST, (15, 800), (4, 450)),
          "cifar10": (CIFAR10, (12, 700), (5, 500))}
 FORMS = {"header-only": (), "compiled": ("-DLOCKSTEP_SEPARATE_COMPILATION",)}
@@ -40,8 +42,8 @@ def main():
                 for form, flags in FORMS.items():
                     _, _, user, peak, code, text = compile_once(
                         [options.compiler, "-std=c++20", options.optimize, f"-I{REPOSITORY / 'include'}",
-                         f"-I{REPOSITORY / 'examples'}", *UNITS[unit][0], *flags, "-c",
-                         str(REPOSITORY / f"examples/{SOURCES.get(unit, unit)}.cpp"), "-o", str(Path(folder, "unit.o"))])
+                         f"-I{REPOSITORY / 'programs'}", *UNITS[unit][0], *flags, "-c",
+                         str(REPOSITORY / SOURCES[unit]), "-o", str(Path(folder, "unit.o"))])
                     if code:
                         raise SystemExit(f"{unit}, {form}: exit code {code}\n{text}")
                     runs.setdefault((unit, form), []).append((user, peak / 1e6))

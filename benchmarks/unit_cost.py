@@ -2,7 +2,7 @@
 """Measures the cost of compiling one unit of the build: user CPU seconds and peak memory.
 
 Takes the command of the first object whose path matches a regular expression (default: ResNet-56
-of examples/cifar10.cpp in float32) from compile_commands.json of a build folder, gives it
+of programs/cifar10.cpp in float32) from compile_commands.json of a build folder, gives it
 --optimize instead of its -O, and compiles it --repeat times; the object is deleted. User seconds
 are those of the compiler and its children, MB (10^6 bytes) the peak resident size of the largest
 process.

@@ -15,7 +15,10 @@ def on_files(files, config):
 
 
 def on_page_markdown(markdown, page, config, files):
-    """Links between the two places: ../../SECURITY.md in docs/tutorials, docs/index.md in the root."""
+    """Links between the two places: ../../SECURITY.md in docs/tutorials, docs/index.md in the root. And | in code in a table,
+    which forges want as \\| and mkdocs shows as it stands."""
+    markdown = re.sub(r"^\|.*", lambda row: re.sub(r"`[^`]*`", lambda code: code[0].replace("\\|", "|"), row[0]), markdown,
+                      flags=re.MULTILINE)
     up = "../" * page.file.src_uri.count("/")
     markdown = re.sub(rf"\]\((?:\.\./)+({'|'.join(map(re.escape, PAGES))})",
                       lambda found: f"]({up}{PAGES[found[1]]}", markdown)

@@ -32,31 +32,31 @@ def compiled(compiler: list[str], program: str, *more) -> None:
         sys.exit(f"{program}:\n{reported}")
 
 
-def quickstart(compiler: list[str], examples: pathlib.Path, _: str) -> None:
-    compiled(compiler, "./program", examples / "01_quickstart.cpp", *CPU)
+def quickstart(compiler: list[str], source: pathlib.Path, _: str) -> None:
+    compiled(compiler, "./program", source / "examples/01_quickstart.cpp", *CPU)
     reported = call("./program")
     if "Epoch 3/3" not in reported or "loss: " not in reported:
         sys.exit(f"three epochs expected:\n{reported}")
 
 
-def trains(compiler: list[str], examples: pathlib.Path, unit: str, libraries: tuple, start: list[str], *options: str) -> None:
+def trains(compiler: list[str], programs: pathlib.Path, name: str, libraries: tuple, start: list[str], *options: str) -> None:
     """The program of one unit. Its other sources are read in front of it, so that the headers are read once."""
-    sources = [source for source in sorted((examples / "support").glob("*.cpp")) if not source.stem.endswith("_main")]
-    sources.append(examples / f"support/{unit.split('_')[0]}_main.cpp")
-    compiled(compiler, "./program", f"-I{examples}", *(word for source in sources for word in ("-include", source)),
-             examples / f"{unit}.cpp", *libraries)
+    sources = [source for source in sorted((programs / "support").glob("*.cpp")) if not source.stem.endswith("_main")]
+    sources.append(programs / f"support/{name}_main.cpp")
+    compiled(compiler, "./program", f"-I{programs}", *(word for source in sources for word in ("-include", source)),
+             programs / f"{name}.cpp", *libraries)
     call(*start, "./program", *STEPS, *options)
     report = pathlib.Path("report.json").read_text("utf-8")
     if '"loss"' not in report:
         sys.exit(f"a report with losses expected:\n{report}")
 
 
-def mnist_multi_worker(compiler: list[str], examples: pathlib.Path, run: str) -> None:
-    trains([*compiler, "-DASIO_STANDALONE"], examples, "mnist_multi_worker", CLUSTER, [run, "-n", "2"])
+def mnist_multi_worker(compiler: list[str], source: pathlib.Path, run: str) -> None:
+    trains([*compiler, "-DASIO_STANDALONE", "-DLOCKSTEP_MULTI_WORKER"], source / "programs", "mnist", CLUSTER, [run, "-n", "2"])
 
 
-def cifar10(compiler: list[str], examples: pathlib.Path, _: str) -> None:
-    trains([*compiler, "-DLOCKSTEP_DEPTH=56"], examples, "cifar10", CPU, [], "--depth", "56", "--batch", "4")
+def cifar10(compiler: list[str], source: pathlib.Path, _: str) -> None:
+    trains([*compiler, "-DLOCKSTEP_DEPTH=56"], source / "programs", "cifar10", CPU, [], "--depth", "56", "--batch", "4")
 
 
 def two_units(compiler: list[str], *_) -> None:
@@ -75,4 +75,4 @@ if __name__ == "__main__":
     source = pathlib.Path(sys.argv[2]).resolve()
     with tempfile.TemporaryDirectory() as folder:
         os.chdir(folder)
-        PROGRAMS[sys.argv[1]]([*sys.argv[4:], "-std=c++20", "-O0", f"-I{source}/include"], source / "examples", sys.argv[3])
+        PROGRAMS[sys.argv[1]]([*sys.argv[4:], "-std=c++20", "-O0", f"-I{source}/include"], source, sys.argv[3])

@@ -12,9 +12,7 @@
 #include <memory>
 #include <optional>
 #include <string>
-#include <string_view>
 #include <thread>
-#include <type_traits>
 #include <vector>
 
 #include "lockstep/cluster/resolve.hpp"
@@ -84,62 +82,6 @@ static_assert(plan.activations[2].layer == "max_pooling2d");
 static_assert(plan.activations[2].bytes == 13 * 13 * 32 * 4);
 // --8<-- [end:plan]
 
-// --8<-- [start:losses]
-/// A custom loss: |p - t|, times q where p is too low and 1 - q where it is too high. Its
-/// best prediction is the q-quantile of the targets.
-struct QuantileRule {
-  double q = 0.5;
-  template <class T>
-  ls::LossTerm<T> operator()(T p, T t) const {
-    const T low = static_cast<T>(q), high = static_cast<T>(1 - q);
-    return p < t ? ls::LossTerm<T>{low * (t - p), -low} : ls::LossTerm<T>{high * (p - t), high};
-  }
-};
-
-struct Quantile {
-  using target_type = float;
-  static constexpr std::string_view name = "quantile";
-  double q = 0.5;
-
-  static constexpr bool accepts(ls::Shape) { return true; }
-  static constexpr ls::Shape target_shape(ls::Shape out) { return out; }
-  constexpr ls::ElementwiseLossOp<QuantileRule> op(ls::Shape out) const {
-    return {out.size(), {q}};
-  }
-};
-
-static_assert(ls::Loss<Quantile>);
-// --8<-- [end:losses]
-
-// --8<-- [start:metrics]
-/// A custom metric: the mean of p - t. State: the sum of differences, elements.
-struct BiasOp {
-  using target_type = float;
-  std::size_t elements = 1;
-  constexpr std::size_t size() const { return elements; }
-  constexpr std::size_t target_size() const { return elements; }
-  template <class T>
-  void example(const T* p, const T* t, double* state) const {
-    for (std::size_t k = 0; k < elements; ++k) state[0] += static_cast<double>(p[k] - t[k]);
-    state[1] += static_cast<double>(elements);
-  }
-};
-
-struct Bias {
-  static constexpr std::string_view name = "bias";
-  static constexpr std::size_t state_size = 2;
-  template <class Target>
-  static constexpr bool accepts(ls::Shape) {
-    return std::is_same_v<Target, float>;
-  }
-  template <class Target>
-  constexpr BiasOp op(ls::Shape out) const {
-    return {out.size()};
-  }
-  double result(const double* state) const { return state[1] > 0 ? state[0] / state[1] : 0; }
-};
-// --8<-- [end:metrics]
-
 namespace {
 
 struct Line : ls::Sequential<ls::Input<1>, ls::Dense<1>> {};
@@ -174,23 +116,6 @@ TEST_CASE("the example of core") {
   CHECK(images.count() == 2);
   CHECK_THROWS_AS(ls::TensorView<const float>({pixels.data(), 785}, image), ls::UsageError);
   // --8<-- [end:core]
-}
-
-TEST_CASE("the examples of losses and metrics") {
-  // --8<-- [start:losses_and_metrics_used]
-  const auto data = line() | ls::shuffle(100) | ls::batch(20);
-  ls::Model model{
-      Line{},
-      ls::OneDevice<ls::Reference<float>>{},
-      Quantile{.q = 0.5},
-      ls::SGD{.learning_rate = ls::CosineDecay{.initial_learning_rate = 0.5, .decay_steps = 1000}},
-      Bias{},
-      ls::MeanOf<ls::Huber>{{.delta = 0.5}}};
-  model.fit(data, {.epochs = 200, .progress = ls::ProgressStyle::none});
-  const ls::Logs found = model.evaluate(data);
-  CHECK(found["loss"] < 0.01);
-  CHECK(std::abs(found["bias"]) < 0.02);
-  // --8<-- [end:losses_and_metrics_used]
 }
 
 TEST_CASE("the example of optimizers") {

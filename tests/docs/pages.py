@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Checks the documentation without mkdocs and without a network: each page is in the site, links lead somewhere, code is
-that of its sources, the page of a folder names all of its headers and no others, names of the library exist and what is called missing does
-not, the picture files are what their script draws, and the README shows the quick start.
+that of its sources, tables are those of the headers, each folder of headers has a page, names of the library exist and what
+is called missing does not, the picture files are what their script draws, and the README shows the quick start.
 Usage: pages.py ROOT"""
 import pathlib
 import re
@@ -10,6 +10,7 @@ import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "docs" / "site"))
 import snippets as snippet_script
+import tables as table_script
 
 ROOT_PAGES = {"changelog.md": "CHANGELOG.md", "contributing.md": "CONTRIBUTING.md", "security.md": "SECURITY.md"}
 FENCE = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
@@ -68,19 +69,25 @@ def snippets(root):
                 yield f"{name}: no page shows the section {section}"
 
 
+def tables(root):
+    """The tables in the pages are what the comments of the headers determine."""
+    yield from table_script.complaints(root)
+
+
 def house(root):
-    """The page of each folder names its headers, with their path below the folder."""
+    """Each folder has a page with a table of its headers. Headers that the text of a page names exist."""
     include = root / "include" / "lockstep"
     folders = {p.name for p in include.iterdir() if p.is_dir()}
     described = {p.stem for p in (root / "docs" / "house").glob("*.md")}
     yield from (f"include/lockstep/{f}/ has no page docs/house/{f}.md" for f in sorted(folders - described))
     yield from (f"docs/house/{f}.md is about a folder that is not there" for f in sorted(described - folders))
     for folder in sorted(folders & described):
-        named = set(re.findall(r"`([\w/]+\.hpp)`", (root / "docs" / "house" / f"{folder}.md").read_text("utf-8")))
-        there = {p.relative_to(include / folder).as_posix() for p in (include / folder).rglob("*.hpp")}
-        yield from (f"docs/house/{folder}.md does not name {h}: add a line for it" for h in sorted(there - named))
-        yield from (f"docs/house/{folder}.md names {h}, which is not in {folder}/" for h in sorted(named - there)
-                    if not h.startswith("tests/") and not (include / h).exists())
+        text = (root / "docs" / "house" / f"{folder}.md").read_text("utf-8")
+        if f"<!-- table: files {folder} -->" not in text:
+            yield f"docs/house/{folder}.md has no table of its headers: add <!-- table: files {folder} --> and <!-- end -->"
+        for header in sorted(set(re.findall(r"`([\w/]+\.hpp)`", text))):
+            if not any((at / header).exists() for at in (include / folder, include, root)):
+                yield f"docs/house/{folder}.md names {header}, which is not in {folder}/"
 
 
 def names(root):
@@ -111,16 +118,17 @@ def absent(root):
 
 
 def kernels(root):
-    """The table of kernels has a row for each op of a layer and of an optimizer, each loss and each metric."""
+    """The tables of kernels have each op of a layer and of an optimizer, each loss and each metric."""
     page = root / "docs" / "kernels.md"
-    rows = set(re.findall(r"^\| (\w+)", page.read_text("utf-8"), re.MULTILINE)) if page.exists() else set()
+    rows = re.findall(r"^\| ([\w, ]+) \|", page.read_text("utf-8"), re.MULTILINE) if page.exists() else ()
+    there = {name for row in rows for name in re.findall(r"\w+", row)} | {"View", "Weighted"}
     has_op = r"struct (\w+) \{(?:(?!^\};).)*? op\(Shape"
     for folder, declaration in (("layers", r"struct (\w+)Op \{"), ("optimizers", r"struct (\w+)Op \{"),
                                 ("losses", has_op), ("metrics", has_op)):
         for header in sorted((root / "include" / "lockstep" / folder).rglob("*.hpp")):
             found = re.findall("^" + declaration, header.read_text("utf-8"), re.MULTILINE | re.DOTALL)
-            yield from (f"docs/kernels.md has no row for {name}: add it to tests/docs/kernels/table.cpp"
-                        for name in found if name not in rows | {"View", "Weighted"})
+            yield from (f"docs/kernels.md leaves out {name}: add it to tests/docs/kernels/table.cpp"
+                        for name in found if name not in there)
 
 
 def environment(root):
@@ -161,7 +169,7 @@ def pictures(root):
         yield f"docs/pictures: {done.stderr.strip()}"
 
 
-CHECKS = (nav, links, environment, snippets, house, names, absent, kernels, readme, image, pictures)
+CHECKS = (nav, links, environment, snippets, tables, house, names, absent, kernels, readme, image, pictures)
 
 
 def main(root):

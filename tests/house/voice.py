@@ -29,6 +29,7 @@ CHECKED = [
     "examples",
     "include",
     "packaging",
+    "programs",
     "README.md",
     "SECURITY.md",
     "src",
@@ -278,7 +279,7 @@ def self_test():
 def sample(root, comments, messages, seed):
     """Prints random comments of C++ files and pages and random messages of at least four words."""
     found = {"c": [], "m": []}
-    for name in files(root, ["include", "src", "tools", "examples", "benchmarks", "tests", "dev"]):
+    for name in files(root, ["include", "src", "tools", "examples", "programs", "benchmarks", "tests", "dev"]):
         for kind, line, text, _ in pieces(pathlib.PurePath(name), read(root, name))[0]:
             is_message = kind == "m" and len(text.split()) >= 4 and not name.startswith("tests")
             if is_message or (kind == "c" and len(text.split()) >= 2):

@@ -4,7 +4,6 @@ Behaviour shared with the MNIST programs is tested by contract.py and multi_work
 """
 
 import hashlib
-import itertools
 import json
 import os
 import pathlib
@@ -16,7 +15,7 @@ import unittest
 
 import contract
 
-BIN, EXAMPLES = contract.BIN, contract.EXAMPLES
+BIN = contract.BIN
 FILES = [f"data_batch_{i}.bin" for i in range(1, 6)] + ["test_batch.bin"]
 RECORD, RECORDS = 3073, 10_000
 SMALL = ["--depth", 20, "--threads", 1, "--quiet"]
@@ -149,11 +148,6 @@ class Recipe(Case):
 
 
 class Replicas(Case):
-    def test_the_programs_differ_in_the_strategy_line_only(self):
-        one, mirrored = ((EXAMPLES / f"{name}.cpp").read_text().splitlines() for name in ("cifar10", "cifar10_mirrored"))
-        self.assertEqual([(a, b) for a, b in itertools.zip_longest(one, mirrored) if a != b],
-                         [(line, line.replace("OneDevice", "Mirrored")) for line in one if "OneDevice" in line])
-
     def test_replicas_that_see_the_same_images_train_as_one_device(self):
         # Each global batch is twice the same images, so that the statistics of a replica are those of the batch.
         first = (self.folder / FILES[0]).read_bytes()

@@ -1,4 +1,4 @@
-"""The example programs' contract: command line, report, exit codes, files.
+"""The contract of the programs: command line, report, exit codes, files.
 
 Runs the programs in $LOCKSTEP_BIN as a user would, with data that it makes itself.
 """
@@ -20,7 +20,7 @@ import time
 import unittest
 
 BIN = pathlib.Path(os.environ["LOCKSTEP_BIN"])
-EXAMPLES = pathlib.Path(__file__).resolve().parents[2] / "examples"
+ROOT = pathlib.Path(__file__).resolve().parents[2]
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's `&` ignores SIGINT, also for what is started here
 NAMES = ["train-images-idx3-ubyte", "train-labels-idx1-ubyte", "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte"]
 
@@ -205,11 +205,6 @@ class Replicas(Case):
         self.assertEqual(set(report["replica_weights_sha256"]), {report["weights_sha256"]})
         return report["weights_sha256"]
 
-    def test_the_mnist_programs_differ_in_the_strategy_line_only(self):
-        one, mirrored = ((EXAMPLES / f"{name}.cpp").read_text().splitlines() for name in ("mnist", "mnist_mirrored"))
-        self.assertEqual([(a, b) for a, b in itertools.zip_longest(one, mirrored) if a != b],
-                         [(line, line.replace("OneDevice", "Mirrored")) for line in one if "OneDevice" in line])
-
     def test_three_replicas_train_as_one_device(self):
         # 130 images: batches of 64, 64 and 2, so that the third replica has no example in the last one.
         options = ["--take", 130, "--epochs", 2, "--threads", 1, "--learning-rate", 0.05, "--quiet"]
@@ -348,7 +343,7 @@ class Replicas(Case):
             done = run(program, "--version")
             self.assertEqual((done.returncode, done.stderr), (0, ""), program)
             first, libraries = done.stdout.splitlines()
-            header = (EXAMPLES.parent / "include/lockstep/core/version.hpp").read_text()
+            header = (ROOT / "include/lockstep/core/version.hpp").read_text()
             numbers = [re.search(rf"LOCKSTEP_VERSION_{part} (\d+)", header)[1] for part in ("MAJOR", "MINOR", "PATCH")]
             self.assertEqual(first, "lockstep " + ".".join(numbers))
             found = dict(entry.split(" ") for entry in libraries.split(", "))
@@ -364,6 +359,25 @@ class Replicas(Case):
             self.assertIn(has, run(program, "--help").stdout)
         self.assertNotIn("--replicas", run("mnist", "--help").stdout)
         self.assertNotIn("--virtual-shards", run("linear_regression", "--help").stdout)
+
+
+class Units(unittest.TestCase):
+    def test_only_units_of_workers_read_the_headers_of_the_cluster(self):
+        tree = BIN.parent
+        units = {path.relative_to(tree).as_posix() for name in ("mnist", "cifar10")
+                 for path in tree.glob(f"programs/CMakeFiles/{name}*.dir/{name}.cpp.o")}
+        lines = subprocess.run(["ninja", "-C", tree, "-t", "deps", *sorted(units)], check=True, capture_output=True,
+                               text=True).stdout.splitlines()
+        reads, unit = set(), None
+        for line in lines:
+            if line and not line.startswith(" "):
+                unit = line.partition(":")[0]
+            elif line.endswith("lockstep/cluster.hpp"):
+                reads.add(unit)
+        workers = {unit for unit in units if "_multi_worker_" in unit}
+        self.assertTrue({"programs/CMakeFiles/mnist_multi_worker_sgd_float32.dir/mnist.cpp.o",
+                         "programs/CMakeFiles/cifar10_multi_worker_56_float32.dir/cifar10.cpp.o"} <= workers, units)
+        self.assertEqual(reads, workers)
 
 
 class Progress(Case):

@@ -7,6 +7,7 @@ Keras and PyTorch are not run here. Of example 11 the test checks the tensors' n
 values, read with Keras' layouts, give the output that the program prints. PyTorch's transpositions are not checked.
 """
 
+import collections
 import math
 import pathlib
 import re
@@ -60,10 +61,13 @@ class Examples(contract.Case):
                 self.assertLessEqual(len(text.splitlines()), MAX_LINES)
                 self.assertEqual(re.findall(r'^#include "', text, re.MULTILINE), [], "includes a support header")
 
-    def test_no_benchmark_has_the_name_of_an_example(self):
-        benchmarks = {path.stem for path in (EXAMPLES.parent / "benchmarks").glob("*.cpp")}
+    def test_benchmarks_programs_and_examples_have_different_names(self):
+        benchmarks, programs, examples = ([re.sub(r"^\d\d_", "", path.stem) for path in (EXAMPLES.parent / folder).glob("*.cpp")]
+                                          for folder in ("benchmarks", "programs", "examples"))
         self.assertIn("workers", benchmarks)
-        self.assertEqual(benchmarks & {re.sub(r"^\d\d_", "", path.stem) for path in EXAMPLES.glob("*.cpp")}, set())
+        self.assertIn("mnist", programs)
+        self.assertIn("quickstart", examples)
+        self.assertEqual([name for name, count in collections.Counter(benchmarks + programs + examples).items() if count > 1], [])
 
     def test_each_prints_what_its_head_promises(self):
         for path in numbered():

@@ -3,8 +3,8 @@
 A comment on the line before the fence declares how the block is tested; a block without one is an error:
   <!-- snippet: FILE:SECTION --> C++ that docs/site/snippets.py copied from FILE, which must be a unit of the build
   <!-- test: program NAME -->    C++, whole: compiled as examples/01_quickstart.cpp is, but with -O0; `./dev NAME` runs it
-  <!-- test: lines of FILE -->   C++: these lines stand in FILE, an example program, a header that one includes, or a
-                                 NAME.cpp of this page
+  <!-- test: lines of FILE -->   C++: these lines stand in FILE, a unit of examples/ or programs/, a header that one of
+                                 programs/ includes, or a NAME.cpp of this page
   <!-- test: run -->             shell: run by bash, in a folder of the page with a small data/mnist; must end with 0
   <!-- test: output -->          text: all that the shell block before wrote to stdout
   <!-- test: errors -->          text: all that it wrote to stderr
@@ -95,9 +95,12 @@ def units():
     return {os.path.relpath(entry["file"], ROOT) for entry in entries}
 
 
-def is_included(header):
-    """Whether an example program includes this header, whose path begins below examples/."""
-    return any(f'#include "{header}"\n' in (ROOT / unit).read_text() for unit in units() if unit.startswith("examples/"))
+def is_shown(path):
+    """Whether pages may show lines of this file: a unit of examples/ or programs/, or a header that one of programs/ includes."""
+    folder, _, header = path.partition("/")
+    if folder == "programs" and header.endswith(".hpp"):
+        return any(f'#include "{header}"\n' in (ROOT / unit).read_text() for unit in units() if unit.startswith("programs/"))
+    return folder in ("examples", "programs") and path in units()
 
 
 def build_commands():
@@ -187,14 +190,12 @@ class Page:
 
     def check_lines(self, block):
         path = pathlib.PurePosixPath(block.name)
-        if path.parts[:1] == ("examples",) and path.suffix == ".cpp" and (BIN / re.sub(r"^\d\d_", "", path.stem)).exists():
-            text = (ROOT / path).read_text()
-        elif path.parts[:1] == ("examples",) and is_included(path.relative_to("examples")):
+        if is_shown(block.name):
             text = (ROOT / path).read_text()
         elif path.suffix == ".cpp" and path.stem in self.programs:
             text = self.programs[path.stem].text
         else:
-            return self.fault(block, f"{block.name} is neither a built example nor a program of this page")
+            return self.fault(block, f"{block.name} is neither built nor a program of this page")
         if "\n" + block.text not in "\n" + text:
             self.fault(block, f"these lines do not stand in {block.name}")
 
@@ -235,8 +236,8 @@ class SelfCheck(unittest.TestCase):
         page = (self.program + self.command + block("<!-- test: output -->", "text", "2.0")
                 + block("<!-- test: lines of two.cpp -->", "cpp", '  std::puts("2.0");')
                 + block("<!-- test: lines of examples/01_quickstart.cpp -->", "cpp", "int main() {")
-                + block("<!-- test: lines of examples/resnet.hpp -->", "cpp", "namespace resnet {")
-                + block("<!-- test: lines of examples/support/strategy.hpp -->", "cpp", "namespace support {")
+                + block("<!-- test: lines of programs/resnet.hpp -->", "cpp", "namespace resnet {")
+                + block("<!-- test: lines of programs/support/strategy.hpp -->", "cpp", "namespace support {")
                 + block("<!-- snippet: examples/01_quickstart.cpp:12: -->", "cpp", "int main() {")
                 + block("<!-- test: run -->", "sh", "./dev none || echo failed >&2")
                 + block("<!-- test: errors -->", "text", "the stand-in for ./dev knows no program 'none'\nfailed"))
@@ -257,13 +258,13 @@ class SelfCheck(unittest.TestCase):
             ("text", self.program + self.command + block(output, "text", "two"), "shown"),
             ("number", self.program + self.command + block(output, "text", "2.1"), "shown"),
             ("no command", block(output, "text", "2.0"), "no command"),
-            ("other lines", block("<!-- test: lines of examples/mnist.cpp -->", "cpp", "int x;"), "do not stand"),
+            ("other lines", block("<!-- test: lines of programs/mnist.cpp -->", "cpp", "int x;"), "do not stand"),
             ("part of a line", self.program + self.command + block("<!-- test: lines of two.cpp -->", "cpp", "std::puts"), "do not"),
-            ("no header", block("<!-- test: lines of examples/none.hpp -->", "cpp", "int x;"), "neither"),
-            ("header of another folder", block("<!-- test: lines of examples/support/resnet.hpp -->", "cpp", "int x;"), "neither"),
-            ("folder left out", block("<!-- test: lines of examples/strategy.hpp -->", "cpp", "int x;"), "neither"),
+            ("no header", block("<!-- test: lines of programs/none.hpp -->", "cpp", "int x;"), "neither"),
+            ("header of another folder", block("<!-- test: lines of programs/support/resnet.hpp -->", "cpp", "int x;"), "neither"),
+            ("folder left out", block("<!-- test: lines of programs/strategy.hpp -->", "cpp", "int x;"), "neither"),
             ("snippet", block("<!-- snippet: docs/other.cpp:all -->", "cpp", "int x;"), "is not a unit of the build"),
-            ("snippet of a text", block("<!-- snippet: examples/mnist.cpp -->", "text", "int x;"), "not for"),
+            ("snippet of a text", block("<!-- snippet: programs/mnist.cpp -->", "text", "int x;"), "not for"),
             ("not compiled", block("<!-- test: lines of README.md -->", "cpp", "# lockstep"), "neither"),
         ):
             with self.subTest(name):

@@ -13,7 +13,7 @@ struct AddOp {
   bool operator==(const AddOp&) const = default;
 };
 
-/// Keras' Add as a rule that merges two branches of equal shapes.
+/// Keras' Add as a rule that merges two branches. Input two equal shapes, output the same shape.
 struct Add {
   static constexpr std::string_view name = "add";
   static constexpr bool accepts(Shape a, Shape b) { return a == b; }

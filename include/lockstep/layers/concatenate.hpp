@@ -19,8 +19,8 @@ struct ConcatenateOp {
   bool operator==(const ConcatenateOp&) const = default;
 };
 
-/// Keras' Concatenate along the last axis, as a rule that merges two branches whose shapes agree in
-/// all other axes.
+/// Keras' Concatenate along the last axis, as a rule that merges two branches. Input (.., a) and
+/// (.., b), output (.., a + b).
 struct Concatenate {
   static constexpr std::string_view name = "concatenate";
   static constexpr bool accepts(Shape a, Shape b) {

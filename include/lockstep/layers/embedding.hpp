@@ -34,10 +34,11 @@ struct CheckEmbedding {
 };
 }  // namespace detail
 
-/// Keras' Embedding(Vocabulary, Units) without masking. Input (steps) of integers from 0 to
-/// Vocabulary - 1 (in float32, exact up to 2^24), output (steps, Units); parameter `embeddings`
-/// (Vocabulary, Units), drawn uniformly from -0.05 to 0.05 unless an initializer is given. Training
-/// and evaluation throw UsageError for any other number, on a GPU at the next synchronization.
+/// Keras' Embedding(Vocabulary, Units) without masking. Input (steps), output (steps, Units);
+/// parameter `embeddings` (Vocabulary, Units), drawn uniformly from -0.05 to 0.05 unless an
+/// initializer is given. Inputs are integers from 0 to Vocabulary - 1 (in float32, exact up to
+/// 2^24). Training and evaluation throw UsageError for any other number, on a GPU at the next
+/// synchronization.
 /// \code
 ///   struct Words : ls::Sequential<ls::Input<80>, ls::Embedding<20'000, 64>,
 ///                                 ls::GlobalAveragePooling1D, ls::Dense<2>> {};

@@ -66,22 +66,23 @@ struct GlobalPooling1DLayer {
 
 }  // namespace detail
 
-/// Keras' MaxPooling1D, by default with strides equal to the pool size, and ls::valid. Input
-/// (steps, c), output (steps', c).
+/// Keras' MaxPooling1D: the maximum of each window of steps. Input (steps, c), output (steps', c).
+/// By default strides equal to the pool size, and ls::valid.
 template <int Pool = 2, auto... Options>
 struct MaxPooling1D : detail::Pooling1DLayer<MaxPooling2DOp, Pool, Options...> {
   static constexpr std::string_view name = "max_pooling1d";
 };
-/// Keras' AveragePooling1D, with the options and shapes of MaxPooling1D.
+/// Keras' AveragePooling1D: the mean of each window of steps. Input (steps, c), output (steps', c).
+/// Options as for MaxPooling1D.
 template <int Pool = 2, auto... Options>
 struct AveragePooling1D : detail::Pooling1DLayer<AveragePooling2DOp, Pool, Options...> {
   static constexpr std::string_view name = "average_pooling1d";
 };
-/// Keras' GlobalMaxPooling1D. Input (steps, c), output (c).
+/// Keras' GlobalMaxPooling1D: the maximum over all steps. Input (steps, c), output (c).
 struct GlobalMaxPooling1D : detail::GlobalPooling1DLayer<GlobalMaxPooling2DOp> {
   static constexpr std::string_view name = "global_max_pooling1d";
 };
-/// Keras' GlobalAveragePooling1D. Input (steps, c), output (c).
+/// Keras' GlobalAveragePooling1D: the mean over all steps. Input (steps, c), output (c).
 struct GlobalAveragePooling1D : detail::GlobalPooling1DLayer<GlobalAveragePooling2DOp> {
   static constexpr std::string_view name = "global_average_pooling1d";
 };

@@ -26,8 +26,8 @@ constexpr Shape reshaped(Shape in, Shape target) {
 
 }  // namespace detail
 
-/// Keras' Reshape. Input of any shape, output `Target`, which must have as many elements; one
-/// extent may be -1 and is inferred. Does not move data.
+/// Keras' Reshape. Input of any shape, output `Target`, which must have as many elements. Moves no
+/// data; one extent of `Target` may be -1 and is inferred.
 /// \code
 ///   Reshape<ls::shape(7, 7, 64)>, Reshape<ls::shape(-1, 64)>
 /// \endcode

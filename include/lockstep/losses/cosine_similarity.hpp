@@ -41,8 +41,8 @@ struct CosineSimilarityOp {
   bool operator==(const CosineSimilarityOp&) const = default;
 };
 
-/// Keras' CosineSimilarity: -1 if prediction and target have the same direction, 1 if they have
-/// opposite directions, 0 if they are orthogonal. Targets have the shape of the predictions.
+/// Keras' CosineSimilarity: -sum p t / (|p| |t|), which is -1 if prediction and target have the same
+/// direction and 1 if they have opposite directions. Targets have the shape of the predictions.
 /// \code
 ///   ls::Model model{Net{}, strategy, ls::CosineSimilarity{}, ls::SGD{}};
 /// \endcode

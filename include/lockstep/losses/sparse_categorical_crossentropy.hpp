@@ -69,8 +69,8 @@ struct SparseCategoricalCrossentropyOp {
   }
 };
 
-/// Keras' SparseCategoricalCrossentropy: targets are class indices, predictions have one value per
-/// class.
+/// Keras' SparseCategoricalCrossentropy: -log p[label]. Targets are class indices, predictions have
+/// one value per class.
 ///
 /// From logits: log(sum exp(p)) - p[label]. From probabilities, as in Keras: p is clipped to
 /// [1e-7, 1 - 1e-7] and normalized again, log(sum p) - log(p[label]). Keras' default for

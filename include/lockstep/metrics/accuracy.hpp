@@ -1,5 +1,6 @@
 /// \file
-/// The fraction of correct predictions. Invariant: of equal maxima the first counts, as in Keras.
+/// The fraction of correct predictions: binary, sparse or categorical, by shape and target type.
+/// Invariant: of equal maxima the first counts, as in Keras.
 #pragma once
 
 #include <concepts>

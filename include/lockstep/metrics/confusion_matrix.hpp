@@ -1,5 +1,6 @@
 /// \file
-/// Confusion matrix. Invariant: of equal maxima the first counts, as in Accuracy.
+/// Confusion matrix, and the balanced accuracy as its value in logs. Invariant: of equal maxima the
+/// first counts, as in Accuracy.
 #pragma once
 
 #include <concepts>

@@ -1,5 +1,5 @@
 /// \file
-/// Any loss as a metric.
+/// Any loss as a metric: its mean over all examples.
 #pragma once
 
 #include <concepts>

@@ -1,5 +1,5 @@
 /// \file
-/// A metric that applies sample weights.
+/// A metric that applies sample weights, like those of Keras' `weighted_metrics`.
 #pragma once
 
 #include <cstddef>

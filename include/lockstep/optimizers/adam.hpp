@@ -86,7 +86,7 @@ constexpr std::string_view adam_slot_name(std::size_t i) {
 }  // namespace detail
 
 /// Keras' Adam (Kingma and Ba, 2014). t is the number of the update, counted from 1. With `amsgrad`
-/// (Reddi et al., 2018) the largest v so far replaces v in the last line.
+/// (Reddi et al., 2018) the largest v so far replaces v in the last formula.
 ///
 ///     m += (g - m)(1 - beta_1)
 ///     v += (g^2 - v)(1 - beta_2)

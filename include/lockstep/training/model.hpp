@@ -393,6 +393,8 @@ class Model<Net, S, L, O, Ms...> {
   std::uint64_t passes() const { return kept_.passes; }
   /// Replicas of the whole job.
   std::size_t replicas() const { return session().replicas(); }
+  /// Replicas of this process.
+  std::size_t local_replicas() const { return session().local_replicas(); }
   /// Processes of the job, and the rank of this one.
   std::size_t workers() const { return session().workers(); }
   std::size_t rank() const { return session().rank(); }

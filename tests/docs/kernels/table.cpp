@@ -1,5 +1,7 @@
 /// \file
 /// Writes docs/kernels.md, from what the compiler knows: which device has a kernel for which op.
+#include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <cstdio>
 #include <fstream>
@@ -8,7 +10,9 @@
 #include <string_view>
 #include <type_traits>
 #include <utility>
+#include <vector>
 
+#include "lockstep/core/add_item.hpp"
 #include "lockstep/cpu.hpp"
 #include "lockstep/cuda.hpp"
 #include "lockstep/devices/compiled_kernels.hpp"
@@ -40,13 +44,39 @@ constexpr bool has_all(ls::List<Ops...>) {
   return (ls::HasKernel<Ops, D> && ...);
 }
 
-template <class Ops, class... Ds>
-void row(std::string& page, std::string_view name, ls::List<Ds...>) {
-  page += "| ";
-  page += name;
-  ((page += has_all<Ds>(Ops{}) ? " | yes" : " | -"), ...);
-  page += " |\n";
-}
+/// The ops of one table, joined where the same devices have them.
+class Table {
+ public:
+  template <class Ops>
+  void add(std::string_view op) {
+    add<Ops>(op, Devices{});
+  }
+
+  std::string text() const {
+    std::string made = "| ops | devices with a kernel |\n|---|---|\n";
+    for (const auto& [devices, ops] : rows_) made += "| " + ops + " | " + devices + " |\n";
+    return made;
+  }
+
+ private:
+  template <class Ops, class... Ds>
+  void add(std::string_view op, ls::List<Ds...>) {
+    constexpr bool has[] = {has_all<Ds>(Ops{})...};
+    std::string devices;
+    for (std::size_t i = 0; i < Devices::size; ++i)
+      if (has[i]) ls::add_item(devices, ", ", device_names[i]);
+    if ((has_all<Ds>(Ops{}) && ...)) devices = "all";
+    if (devices.empty()) devices = "none";
+    const auto same = [&](const auto& row) { return row.first == devices; };
+    const auto found = std::find_if(rows_.begin(), rows_.end(), same);
+    if (found == rows_.end())
+      rows_.emplace_back(devices, op);
+    else
+      found->second += ", " + std::string(op);
+  }
+
+  std::vector<std::pair<std::string, std::string>> rows_;  // devices, ops
+};
 
 template <class Op>
 inline constexpr bool has_row = !std::is_void_v<Op>;
@@ -55,27 +85,15 @@ inline constexpr bool has_row<ls::AlongSteps<Op>> = false;
 
 /// A row for each op, under its name without "Op".
 template <class... Ops>
-void rows(std::string& page, ls::List<Ops...>) {
+void rows(Table& table, ls::List<Ops...>) {
   const auto add = [&]<class Op>() {
     if constexpr (has_row<Op>) {
       std::string_view name = ls::detail::class_name<Op>();
       if (name.ends_with("Op")) name.remove_suffix(2);
-      row<ls::List<Op>>(page, name, Devices{});
+      table.add<ls::List<Op>>(name);
     }
   };
   (add.template operator()<Ops>(), ...);
-}
-
-void table(std::string& page, std::string_view title, std::string_view text) {
-  page += "\n## ";
-  page += title;
-  page += "\n\n";
-  page += text;
-  page += text.empty() ? "| op |" : "\n\n| op |";
-  for (const std::string_view name : device_names) page += " " + std::string(name) + " |";
-  page += "\n|---|";
-  for (std::size_t i = 0; i < Devices::size; ++i) page += "---|";
-  page += "\n";
 }
 
 template <class L>
@@ -84,24 +102,24 @@ template <class M, class Target>
 using MetricOp = decltype(std::declval<const M&>().template op<Target>(ls::Shape{}));
 
 template <class... Losses>
-void loss_rows(std::string& page, ls::List<Losses...>) {
-  (row<ls::List<LossOp<Losses>>>(page, ls::detail::class_name<Losses>(), Devices{}), ...);
+void loss_rows(Table& table, ls::List<Losses...>) {
+  (table.add<ls::List<LossOp<Losses>>>(ls::detail::class_name<Losses>()), ...);
 }
 template <class... Losses>
-void mean_of_row(std::string& page, ls::List<Losses...>) {
-  row<ls::List<ls::MeanOfOp<LossOp<Losses>>...>>(page, "MeanOf, of each loss", Devices{});
+void mean_of_row(Table& table, ls::List<Losses...>) {
+  table.add<ls::List<ls::MeanOfOp<LossOp<Losses>>...>>("MeanOf of each loss");
 }
 
 /// A metric with both kinds of targets, or with numbers only.
 template <class... Metrics>
-void metric_rows(std::string& page, ls::List<Metrics...>) {
+void metric_rows(Table& table, ls::List<Metrics...>) {
   const auto add = [&]<class M>() {
     if constexpr (requires { M::template accepts<std::int32_t>(ls::Shape{}); }) {
       if constexpr (std::is_same_v<MetricOp<M, float>, MetricOp<M, std::int32_t>>)
-        row<ls::List<MetricOp<M, float>>>(page, ls::detail::class_name<M>(), Devices{});
+        table.add<ls::List<MetricOp<M, float>>>(ls::detail::class_name<M>());
       else
-        row<ls::List<MetricOp<M, float>, MetricOp<M, std::int32_t>>>(
-            page, ls::detail::class_name<M>(), Devices{});
+        table.add<ls::List<MetricOp<M, float>, MetricOp<M, std::int32_t>>>(
+            ls::detail::class_name<M>());
     }
   };
   (add.template operator()<Metrics>(), ...);
@@ -120,35 +138,44 @@ using Data = ls::List<ls::GatherRows, ls::pipeline::CentralWindow, ls::pipeline:
                       ls::pipeline::RandomWindow, ls::pipeline::Scaling, ls::pipeline::Standardize>;
 using Passes = ls::List<ls::GradientPass, ls::MovingAverage, ls::Penalty, ls::StateMean>;
 
+std::string section(std::string_view title, std::string_view text, const Table& table) {
+  std::string made = "\n## " + std::string(title) + "\n\n" + std::string(text);
+  return made + (text.empty() ? "" : "\n\n") + table.text();
+}
+
 std::string page() {
-  std::string p =
-      "# Kernels\n\n"
-      "Which device has a kernel for which op. The program `kernel_table` of the tests asks the "
-      "compiler and writes this page; a\ntest compares the two.\n";
-  table(
-      p, "Layers",
-      "Flatten and Reshape are views: the plan drops them. A layer over one dimension is that over "
-      "images, of one row.");
-  rows(p, ls::LayerOps{});
-  table(p, "Fused",
-        "Several layers in one pass, where a device has it. Elsewhere the layers run one by one.");
-  rows(p, Fused{});
-  table(p, "Losses", "");
-  loss_rows(p, Losses{});
-  table(p, "Metrics", "With labels and with numbers as targets, where a metric takes both.");
-  metric_rows(p, Metrics{});
-  mean_of_row(p, Losses{});
-  table(p, "Optimizers", "AdamW is Adam with decay.");
-  rows(p, ls::OptimizerOps{});
-  table(p, "Around the update",
-        "Clipping, penalties' gradients and accumulation; averages of the weights; penalties' "
-        "values; the mean\nof what replicas made of moving statistics.");
-  rows(p, Passes{});
-  table(p, "Data on the device",
-        "Batches of rows that lie there, and a pipeline's operations on them. A device over the "
-        "host's memory needs none:\nthe pipeline itself makes its batches.");
-  rows(p, Data{});
-  return p;
+  Table layers, fused, losses, metrics, optimizers, passes, data;
+  rows(layers, ls::LayerOps{});
+  rows(fused, Fused{});
+  loss_rows(losses, Losses{});
+  metric_rows(metrics, Metrics{});
+  mean_of_row(metrics, Losses{});
+  rows(optimizers, ls::OptimizerOps{});
+  rows(passes, Passes{});
+  rows(data, Data{});
+  std::string devices;
+  for (const std::string_view name : device_names) ls::add_item(devices, ", ", name);
+  return "# Kernels\n\nWhich device has a kernel for which op. The devices are " + devices +
+         ".\nThe test program `kernel_table` asks the compiler and prints this page; a test compares "
+         "the two.\n" +
+         section(
+             "Layers",
+             "Flatten and Reshape are views, which the plan removes. Layers along steps use the "
+             "kernels for images.",
+             layers) +
+         section("Fused", "Several layers in one pass. Elsewhere they run one by one.", fused) +
+         section("Losses", "", losses) +
+         section("Metrics", "For labels and for numbers as targets, if a metric accepts both.",
+                 metrics) +
+         section("Optimizers", "AdamW is Adam with weight decay.", optimizers) +
+         section("Around the update",
+                 "Clipping, gradients of penalties, and accumulation; averages of the weights; "
+                 "values of penalties; means of\nmoving statistics over replicas.",
+                 passes) +
+         section("Data on the device",
+                 "Batches of rows that reside on the device, and operations of a pipeline on them. "
+                 "On devices over host memory, the\npipeline itself makes the batches.",
+                 data);
 }
 
 }  // namespace

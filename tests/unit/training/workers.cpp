@@ -67,6 +67,8 @@ TEST_CASE("each process gets the digests of all replicas of the job, in rank ord
     if (worker.process == 0) kernel[0] += 1;
     m.set_weights("dense_1/kernel", kernel);
     const auto all = m.job_replica_weights_sha256();
+    if (m.local_replicas() != worker.process + 1 || m.replicas() != 3)
+      throw std::logic_error("wrong number of replicas");
     const std::scoped_lock lock(mutex);
     const bool is_here = all.at(worker.process) == m.weights_sha256();
     found.push_back(is_here ? all : std::vector<std::string>{});
@@ -81,6 +83,8 @@ TEST_CASE("each process gets the digests of all replicas of the job, in rank ord
 TEST_CASE("the digests of a job of one process are those of its replicas") {
   ls::Model m{Small{}, ls::Mirrored<Double>{.replicas = 2}, crossentropy, ls::SGD{}};
   CHECK(m.job_replica_weights_sha256().size() == 2);
+  CHECK(m.local_replicas() == 2);
+  CHECK(m.replicas() == 2);
   CHECK(m.job_replica_weights_sha256() == m.replica_weights_sha256());
 }
 

@@ -79,6 +79,7 @@ class FaultyModel {
   void reset_optimizer() {}
   std::uint64_t passes() const { return 0; }
   std::size_t replicas() const { return 1; }
+  std::size_t local_replicas() const { return 1; }
   std::size_t workers() const { return 1; }
   std::size_t rank() const { return 0; }
   bool is_chief() const { return true; }

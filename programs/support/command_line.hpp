@@ -1,5 +1,5 @@
 /// \file
-/// Parses the command line of the example programs. Included only by their main functions, since
+/// Parses the command line of the programs. Included only by their main functions, since
 /// CLI11 takes longer to compile than a network.
 #pragma once
 

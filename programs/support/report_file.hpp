@@ -1,5 +1,5 @@
 /// \file
-/// Writes the JSON report of an example program. Invariant: the file is complete or absent.
+/// Writes the JSON report of a program. Invariant: the file is complete or absent.
 /// Included only by main functions.
 #pragma once
 

@@ -14,10 +14,10 @@
 #include <lockstep/lockstep.hpp>
 #include <lockstep/training/report/profile.hpp>
 
-#include "support/precision.hpp"
+#include "support/build.hpp"
 #include "support/units.hpp"
 
-// The build compiles NAME.cpp once for each depth and precision.
+// The build compiles cifar10.cpp once for each strategy, depth and precision.
 #ifndef LOCKSTEP_DEPTH
 #define LOCKSTEP_DEPTH 56
 #endif

@@ -1,12 +1,18 @@
 /// \file
-/// The device of a unit. The build compiles NAME.cpp once for each precision: for the Cpu, and with
-/// LOCKSTEP_CUDA for GPUs. No other file of the examples' support names a device.
+/// The types that the build selects for a unit: its device, by LOCKSTEP_PRECISION and LOCKSTEP_CUDA,
+/// and its strategy, by LOCKSTEP_MIRRORED or LOCKSTEP_MULTI_WORKER. No other file of support/ names
+/// a device, and only workers.hpp includes the cluster.
 #pragma once
+
+#include <lockstep/lockstep.hpp>
 
 #ifdef LOCKSTEP_CUDA
 #include <lockstep/cuda.hpp>
 #else
 #include <lockstep/cpu.hpp>
+#endif
+#ifdef LOCKSTEP_MULTI_WORKER
+#include "support/workers.hpp"
 #endif
 
 #ifndef LOCKSTEP_PRECISION
@@ -29,5 +35,13 @@ using mixed_bfloat16 = lockstep::CpuBFloat16;
 }  // namespace precision
 
 using Device = precision::LOCKSTEP_PRECISION;
+
+#if defined(LOCKSTEP_MULTI_WORKER)
+using Strategy = lockstep::MultiWorkerMirrored<Device>;  // NAME_multi_worker
+#elif defined(LOCKSTEP_MIRRORED)
+using Strategy = lockstep::Mirrored<Device>;  // NAME_mirrored
+#else
+using Strategy = lockstep::OneDevice<Device>;  // NAME
+#endif
 
 }  // namespace support

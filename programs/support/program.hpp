@@ -1,5 +1,5 @@
 /// \file
-/// The frame of an example program: command line, errors, report, exit code. Invariants: every
+/// The frame of a program: command line, errors, report, exit code. Invariants: every
 /// error becomes one paragraph on stderr; paths are checked before training starts; a requested
 /// report is written even if training fails.
 ///

@@ -13,11 +13,11 @@
 #include <lockstep/lockstep.hpp>
 #include <lockstep/training/report/profile.hpp>
 
-#include "support/precision.hpp"
+#include "support/build.hpp"
 #include "support/predictions.hpp"
 #include "support/units.hpp"
 
-// The build compiles NAME.cpp once for each optimizer and precision.
+// The build compiles mnist.cpp once for each strategy, optimizer and precision.
 #ifndef LOCKSTEP_OPTIMIZER
 #define LOCKSTEP_OPTIMIZER sgd
 #endif
@@ -28,11 +28,22 @@ namespace support {
 constexpr const char* unit_options = "--optimizer " LOCKSTEP_TEXT(
     LOCKSTEP_OPTIMIZER) " --precision " LOCKSTEP_TEXT(LOCKSTEP_PRECISION);
 
-inline lockstep::SGD sgd(const Options& o) { return {.learning_rate = o.learning_rate}; }
-inline lockstep::SGD momentum(const Options& o) {
-  return {.learning_rate = o.learning_rate, .momentum = 0.9};
+/// The values of --optimizer.
+enum class Optimizer { sgd, momentum, adam };
+
+/// The one of the unit that includes this file.
+constexpr Optimizer unit_optimizer = Optimizer::LOCKSTEP_OPTIMIZER;
+
+/// The optimizer with the options' learning rate.
+template <Optimizer kind>
+auto optimizer(const Options& o) {
+  if constexpr (kind == Optimizer::adam)
+    return lockstep::Adam{.learning_rate = o.learning_rate};
+  else if constexpr (kind == Optimizer::momentum)
+    return lockstep::SGD{.learning_rate = o.learning_rate, .momentum = 0.9};
+  else
+    return lockstep::SGD{.learning_rate = o.learning_rate};
 }
-inline lockstep::Adam adam(const Options& o) { return {.learning_rate = o.learning_rate}; }
 
 /// Checks the images' shape and number before training; `part` is "train" or "t10k".
 /// \throws lockstep::DataError naming the folder and the file.

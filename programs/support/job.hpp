@@ -1,5 +1,5 @@
 /// \file
-/// A run of an example program, as its units see it. Includes neither CLI11 nor the JSON library,
+/// A run of a program, as its units see it. Includes neither CLI11 nor the JSON library,
 /// which are slow to compile.
 #pragma once
 
@@ -61,10 +61,10 @@ class Job {
       if (!interrupted) after(history);
     };
     const auto finish = [&](const Recorder& recorder) {
-      std::vector<std::string> here = model.replica_weights_sha256();
+      if (digests.empty()) digests = model.replica_weights_sha256();
       // All replicas of this process; none needs more than the first, which has the largest slices.
-      const std::size_t planned = model.memory().total() * here.size();
-      report_.finish(recorder, std::move(digests.empty() ? here : digests), planned);
+      const std::size_t planned = model.memory().total() * model.local_replicas();
+      report_.finish(recorder, std::move(digests), planned);
     };
     run(model.is_chief(), fit, finish);
     if (options_.save) model.save_weights(*options_.save);

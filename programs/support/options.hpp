@@ -1,5 +1,5 @@
 /// \file
-/// The parsed command line of an example program. Invariants: all values have been checked; no file
+/// The parsed command line of a program. Invariants: all values have been checked; no file
 /// has been opened yet.
 #pragma once
 

@@ -27,7 +27,7 @@ int run_unit(Program program, int argc, char** argv, OptionsOf&& options_of) {
       std::string built;
       for (const auto& entry : units()) built += (built.empty() ? "" : ", ") + entry.first;
       throw NotBuilt(options + ": this program was built with " + built +
-                     " only; add it to the lists in examples/CMakeLists.txt");
+                     " only; add it to the lists in programs/CMakeLists.txt");
     }
     unit->second.train(job);
   });

@@ -1,5 +1,5 @@
 /// \file
-/// The contents of an example program's report; report_file.hpp writes it. Invariant: plain values
+/// The contents of a program's report; report_file.hpp writes it. Invariant: plain values
 /// only, so that the units compile without the JSON library.
 #pragma once
 
@@ -79,8 +79,8 @@ struct Report {
 template <class Model>
 Report::Made describe(const Model& model, std::size_t batch) {
   using D = typename Model::device;
-  using Strategy = std::remove_cvref_t<decltype(model.strategy())>;
-  Report::Made made{.strategy = std::string(Strategy::name),
+  using S = std::remove_cvref_t<decltype(model.strategy())>;
+  Report::Made made{.strategy = std::string(S::name),
                     .device = std::string(D::name),
                     .precision = std::string(D::precision),
                     .threads = model.threads(),
@@ -91,8 +91,8 @@ Report::Made describe(const Model& model, std::size_t batch) {
                     .seed = model.seed(),
                     .first_step = model.steps(),
                     .fused = Model::fused(),
-                    .has_workers = has_workers<Strategy>};
-  if constexpr (has_workers<Strategy>) {
+                    .has_workers = has_workers<S>};
+  if constexpr (has_workers<S>) {
     made.workers = model.workers();
     made.rank = model.rank();
   }
