@@ -24,8 +24,9 @@ class Lockstep(ConanFile):
     topics = ("deep-learning", "distributed-training", "keras", "header-only")
     settings = "os", "arch", "compiler", "build_type"
     # cuda: with the headers of the CUDA toolkit, cuDNN and NCCL that the system has.
-    options = {"header_only": [True, False], "cpu": [True, False], "cluster": [True, False], "cuda": [True, False]}
-    default_options = {"header_only": True, "cpu": True, "cluster": True, "cuda": False}
+    options = {"header_only": [True, False], "cpu": [True, False], "cluster": [True, False],
+               "tensorboard": [True, False], "cuda": [True, False]}
+    default_options = {"header_only": True, "cpu": True, "cluster": True, "tensorboard": True, "cuda": False}
     exports_sources = "CMakeLists.txt", "LICENSE", "cmake/*", "include/*", "src/*"
     test_package_folder = "packaging/conan/test_package"
     no_copy_source = True
@@ -45,6 +46,8 @@ class Lockstep(ConanFile):
         if self.options.cluster:
             self.requires("asio/[>=1.22]")
             self.requires("gloo/[>=0.5]")
+        if self.options.tensorboard:
+            self.requires("protozero/[>=1.7]")
 
     def validate(self):
         check_min_cppstd(self, 20)
@@ -62,7 +65,7 @@ class Lockstep(ConanFile):
             toolchain.cache_variables[f"LOCKSTEP_BUILD_{part}"] = False
         toolchain.cache_variables["LOCKSTEP_INSTALL"] = True
         toolchain.cache_variables["LOCKSTEP_COMPILED"] = not self.options.header_only
-        components = ["core"] + [c for c in ("cpu", "cluster", "cuda") if self.options.get_safe(c)]
+        components = ["core"] + [c for c in ("cpu", "cluster", "tensorboard", "cuda") if self.options.get_safe(c)]
         toolchain.cache_variables["LOCKSTEP_COMPONENTS"] = ";".join(components)
         toolchain.generate()
         CMakeDeps(self).generate()

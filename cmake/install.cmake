@@ -54,5 +54,6 @@ install(FILES "${PROJECT_BINARY_DIR}/lockstep-config-version.cmake" "${PROJECT_B
               "${PROJECT_SOURCE_DIR}/cmake/FindAsio.cmake"
               "${PROJECT_SOURCE_DIR}/cmake/FindGomp.cmake"
               "${PROJECT_SOURCE_DIR}/cmake/FindNvidia.cmake"
+              "${PROJECT_SOURCE_DIR}/cmake/FindProtozero.cmake"
               "${PROJECT_SOURCE_DIR}/cmake/FindRapidJSON.cmake"
         DESTINATION "${package_dir}")

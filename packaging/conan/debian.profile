@@ -13,3 +13,4 @@ openssl/3.0.11
 onednn/2.6.3
 asio/1.22.1
 gloo/0.5.0
+protozero/1.7.1

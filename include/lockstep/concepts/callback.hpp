@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "lockstep/concepts/named_tensor.hpp"
 #include "lockstep/core/config.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/logs.hpp"
@@ -65,6 +66,9 @@ class TrainingControl {
   /// Names the values of the last step that are NaN or infinite: the replica of a loss, the
   /// parameters of gradients and weights. Empty if all are finite.
   virtual std::string not_finite() const = 0;
+  /// Copies of all parameters, in the order of the layers, and of their gradients in the last step,
+  /// penalties included. Costs a copy from the device; no other process takes part.
+  virtual std::vector<NamedTensor> tensors() const = 0;
   virtual const TrainingParams& params() const = 0;
   /// The layers of the model; see training/export/architecture.hpp.
   virtual Architecture architecture() const = 0;

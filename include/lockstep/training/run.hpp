@@ -76,6 +76,7 @@ struct Run final : TrainingControl {
   LOCKSTEP_COLD_DECL std::vector<std::byte> weights() const override;
   LOCKSTEP_DECL bool is_finite() const override;
   LOCKSTEP_COLD_DECL std::string not_finite() const override;
+  LOCKSTEP_COLD_DECL std::vector<NamedTensor> tensors() const override;
   LOCKSTEP_COLD_DECL void set_weights(std::span<const std::byte> copy) override;
   LOCKSTEP_DECL const TrainingParams& params() const override;
   LOCKSTEP_COLD_DECL Architecture architecture() const override;

@@ -65,6 +65,7 @@ void Run::log(std::string_view name, double value) {
 std::vector<std::byte> Run::weights() const { return replicas.copy(); }
 bool Run::is_finite() const { return replicas.is_finite(); }
 std::string Run::not_finite() const { return replicas.not_finite(); }
+std::vector<NamedTensor> Run::tensors() const { return replicas.tensors(); }
 void Run::set_weights(std::span<const std::byte> copy) { replicas.restore(copy); }
 const TrainingParams& Run::params() const { return numbers; }
 Architecture Run::architecture() const { return replicas.architecture(); }

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "lockstep/concepts/dataset.hpp"
+#include "lockstep/concepts/named_tensor.hpp"
 #include "lockstep/core/phase.hpp"
 #include "lockstep/training/export/architecture.hpp"
 #include "lockstep/training/report/running_logs.hpp"
@@ -88,6 +89,7 @@ class AnyReplicas {
   virtual void restore(std::span<const std::byte> copy) = 0;
   virtual bool is_finite() const = 0;
   virtual std::string not_finite() const = 0;
+  virtual std::vector<NamedTensor> tensors() const = 0;
 
   virtual Architecture architecture() const = 0;
 

@@ -28,6 +28,7 @@
 #include "lockstep/training/checks/not_finite.hpp"
 #include "lockstep/training/checks/run_checks.hpp"
 #include "lockstep/training/checks/verify_replicas.hpp"
+#include "lockstep/training/named_tensors.hpp"
 #include "lockstep/training/parameters.hpp"
 #include "lockstep/training/report/memory_use.hpp"
 #include "lockstep/training/report/running_logs.hpp"
@@ -342,6 +343,9 @@ class Replicas final : public AnyReplicas {
         named_parameters<Net>(), [&](const NamedParameter& p) { return are_finite(gradients, p); },
         [&](const NamedParameter& p) { return are_finite(weights, p); }, losses, slices_each(),
         penalty_);
+  }
+  [[gnu::cold]] std::vector<NamedTensor> tensors() const override {
+    return named_tensors(named_parameters<Net>(), weights(), state(), gradients());
   }
   [[gnu::cold]] Architecture architecture() const override { return lockstep::architecture<Net>(); }
   /// Resets the optimizer's slots and the step count to those of a new model.

@@ -33,6 +33,7 @@ struct FakeLoop : ls::TrainingControl {
   }
   bool is_finite() const override { return what_is_not_finite.empty(); }
   std::string not_finite() const override { return what_is_not_finite; }
+  std::vector<ls::NamedTensor> tensors() const override { return parameters; }
   const ls::TrainingParams& params() const override { return numbers; }
   ls::Architecture architecture() const override { return {}; }
 
@@ -60,6 +61,7 @@ struct FakeLoop : ls::TrainingControl {
   int epoch = -1;
   ls::Logs logs;
   std::string what_is_not_finite;
+  std::vector<ls::NamedTensor> parameters;
   ls::TrainingParams numbers;
 };
 

@@ -28,6 +28,7 @@ struct Loop : ls::TrainingControl {
   void set_weights(std::span<const std::byte>) override {}
   bool is_finite() const override { return true; }
   std::string not_finite() const override { return {}; }
+  std::vector<ls::NamedTensor> tensors() const override { return {}; }
   const ls::TrainingParams& params() const override { return numbers; }
   ls::Architecture architecture() const override { return {}; }
   ls::TrainingParams numbers;

@@ -1,0 +1,7 @@
+/// \file
+/// Event files for TensorBoard: the callback `ls::TensorBoard`, and `ls::EventWriter` for custom
+/// values. Include lockstep.hpp as well. Requires protozero (lockstep::tensorboard).
+#pragma once
+
+#include "lockstep/tensorboard/event_writer.hpp"
+#include "lockstep/tensorboard/tensorboard_callback.hpp"

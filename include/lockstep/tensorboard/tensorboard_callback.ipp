@@ -1,0 +1,208 @@
+#pragma once
+
+#include "lockstep/tensorboard/tensorboard_callback.hpp"
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string_view>
+#include <utility>
+
+#include "lockstep/core/error.hpp"
+#include "lockstep/core/log.hpp"
+#include "lockstep/tensorboard/event_writer.hpp"
+#include "lockstep/tensorboard/weight_images.hpp"
+
+namespace lockstep::detail {
+
+/// The steps of a model's life that a run has reached.
+///
+///     fit:            first_step                           now
+///     epoch:               |--- batches 0, 1, ..., i ---|
+struct StepCount {
+  std::uint64_t epoch = 0, now = 0;  // before the epoch, and now
+
+  /// `batch`: index, within its epoch, of the next batch.
+  void begin(std::uint64_t first_step, std::size_t batch) {
+    epoch = first_step - batch;
+    now = first_step;
+  }
+  /// `batch`: index of the last batch. \returns the number of steps before the last call.
+  std::uint64_t advance(std::size_t batch) { return std::exchange(now, epoch + batch + 1); }
+};
+
+class TensorBoardHooks final : public Callback {
+ public:
+  explicit TensorBoardHooks(TensorBoard options) : o_(std::move(options)) {
+    if (o_.histogram_freq < 0)
+      throw UsageError("TensorBoard: histogram_freq is {}; it must be at least 0",
+                       o_.histogram_freq);
+    if (o_.log_dir.empty())
+      throw UsageError("TensorBoard: log_dir is empty; give the name of a folder");
+  }
+  TensorBoardHooks(const TensorBoardHooks&) = delete;
+  TensorBoardHooks& operator=(const TensorBoardHooks&) = delete;
+  ~TensorBoardHooks() override { close(false); }
+
+  void on_train_begin(const Logs&) override {
+    close(false);  // an exception has ended the previous fit
+    if (params().rank != 0) return;
+    train_.emplace(o_.log_dir + "/train");
+    if (!o_.hparams.empty()) {
+      session_.emplace(o_.log_dir);
+      session_->begin_session(o_.hparams);
+      session_->flush();
+    }
+    is_first_batch_ = true;
+    steps_.begin(params().first_step, 0);
+    if (o_.histogram_freq > 0) before_ = control().tensors();
+  }
+
+  void on_epoch_begin(int, const Logs&) override {
+    if (!train_) return;
+    steps_.epoch = steps_.now;
+    steps_at_epoch_ = steps_.now;
+    epoch_start_ = Clock::now();
+  }
+
+  void on_train_batch_begin(std::size_t batch, const Logs&) override {
+    if (!train_) return;
+    if (std::exchange(is_first_batch_, false)) steps_.begin(params().first_step, batch);
+    batch_start_ = Clock::now();
+  }
+
+  void on_train_batch_end(std::size_t batch, const Logs& logs) override {
+    if (!train_) return;
+    const std::uint64_t before = steps_.advance(batch);
+    if (!o_.update_freq.is_due(before, steps_.now)) return;
+    begin_scalars();
+    if (o_.write_steps_per_second)
+      add("batch_steps_per_second",
+          static_cast<double>(steps_.now - before) / seconds_since(batch_start_));
+    for (const auto& [name, value] : logs) add("batch_" + name, value);
+    write_scalars(*train_, steps_.now);
+  }
+
+  void on_epoch_end(int epoch, const Logs& logs) override {
+    if (!train_) return;
+    begin_scalars();
+    for (const auto& [name, value] : logs)
+      if (!name.starts_with(validation_prefix) && name != "learning_rate")
+        add("epoch_" + name, value);
+    add("epoch_learning_rate", control().learning_rate());
+    if (o_.write_steps_per_second)
+      add("epoch_steps_per_second",
+          static_cast<double>(steps_.now - steps_at_epoch_) / seconds_since(epoch_start_));
+    write_scalars(*train_, static_cast<std::uint64_t>(epoch));
+    write_validation(epoch, logs);
+    if (o_.histogram_freq > 0 && epoch % o_.histogram_freq == 0) write_tensors(epoch);
+    train_->flush();
+  }
+
+  void on_test_end(const Logs& logs) override {
+    if (params().rank != 0) return;
+    begin_scalars();
+    for (const auto& [name, value] : logs) add("evaluation_" + name + "_vs_iterations", value);
+    if (EventWriter* const to = validation())
+      write_scalars(*to, train_ ? steps_.now : params().first_step);
+    if (!train_) validation_.reset();
+  }
+
+  void on_train_end(const Logs&) override { close(true); }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  static constexpr std::string_view validation_prefix = "val_";
+
+  static double seconds_since(Clock::time_point begin) {
+    return std::chrono::duration<double>(Clock::now() - begin).count();
+  }
+
+  void begin_scalars() {
+    tags_.clear();
+    values_.clear();
+  }
+  void add(std::string tag, double value) {
+    tags_.push_back(std::move(tag));
+    values_.push_back(value);
+  }
+  /// Writes the scalars that `add` has collected.
+  void write_scalars(EventWriter& to, std::uint64_t step) {
+    if (tags_.empty()) return;
+    scalars_.clear();
+    for (std::size_t i = 0; i < tags_.size(); ++i) scalars_.push_back({tags_[i], values_[i]});
+    to.add_scalars(scalars_, static_cast<std::int64_t>(step));
+  }
+
+  void write_validation(int epoch, const Logs& logs) {
+    begin_scalars();
+    for (const auto& [name, value] : logs)
+      if (name.starts_with(validation_prefix))
+        add("epoch_" + name.substr(validation_prefix.size()), value);
+    if (tags_.empty()) return;
+    EventWriter* const to = validation();
+    if (to == nullptr) return;
+    write_scalars(*to, static_cast<std::uint64_t>(epoch));
+    to->flush();
+  }
+
+  void write_tensors(int epoch) {
+    std::vector<NamedTensor> now = control().tensors();
+    for (std::size_t i = 0; i < now.size(); ++i) {
+      const NamedTensor& t = now[i];
+      train_->add_histogram(t.name + "/histogram", t.values, epoch);
+      if (o_.write_images)
+        if (const WeightImages shown = weight_images(t); !shown.pixels.empty())
+          train_->add_images(t.name + "/image", shown.image, shown.pixels, epoch);
+      if (t.gradient.empty()) continue;
+      train_->add_histogram(t.name + "/gradient/histogram", t.gradient, epoch);
+      std::vector<float>& update = before_[i].values;
+      for (std::size_t k = 0; k < update.size(); ++k) update[k] = t.values[k] - update[k];
+      train_->add_histogram(t.name + "/update/histogram", update, epoch);
+    }
+    before_ = std::move(now);
+  }
+
+  /// The writer of the run "validation"; null if its file cannot be created, which is logged once.
+  EventWriter* validation() {
+    if (!validation_ && !has_failed_) try {
+        validation_.emplace(o_.log_dir + "/validation");
+      } catch (const FileError& error) {
+        has_failed_ = true;
+        log(LogLevel::warning, error.what());
+      }
+    return validation_ ? &*validation_ : nullptr;
+  }
+
+  void close(bool has_succeeded) {
+    if (session_) session_->end_session(has_succeeded);
+    session_.reset();
+    train_.reset();
+    validation_.reset();
+    before_.clear();
+  }
+
+  TensorBoard o_;
+  std::optional<EventWriter> train_, validation_, session_;
+  StepCount steps_;
+  std::uint64_t steps_at_epoch_ = 0;
+  bool is_first_batch_ = true;
+  bool has_failed_ = false;  // the validation file cannot be created
+  Clock::time_point epoch_start_, batch_start_;
+  std::vector<NamedTensor> before_;  // at the last histogram
+  // Collected by add; kept, so that their memory is reused.
+  std::vector<std::string> tags_;
+  std::vector<double> values_;
+  std::vector<Scalar> scalars_;
+};
+
+}  // namespace lockstep::detail
+
+namespace lockstep {
+
+TensorBoard::operator std::shared_ptr<Callback>() const {
+  return std::make_shared<detail::TensorBoardHooks>(*this);
+}
+
+}  // namespace lockstep

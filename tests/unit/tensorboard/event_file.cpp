@@ -1,0 +1,165 @@
+#include "lockstep/tensorboard/event_file.hpp"
+
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/matchers/catch_matchers.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
+#include <csignal>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <regex>
+#include <string>
+#include <vector>
+
+#include "lockstep/core/error.hpp"
+#include "lockstep/tensorboard/event.hpp"
+#include "support/event_reader.hpp"
+#include "support/log_lines.hpp"
+
+namespace {
+
+using Catch::Matchers::ContainsSubstring;
+using lockstep::detail::EventFile;
+
+constexpr double hour = 3600;
+
+/// Bounds the size of files that this process writes; exceeding it is the error EFBIG.
+class FileLimit {
+ public:
+  explicit FileLimit(rlim_t bytes) : handler_(std::signal(SIGXFSZ, SIG_IGN)) {
+    ::getrlimit(RLIMIT_FSIZE, &before_);
+    const rlimit limit{bytes, before_.rlim_max};
+    ::setrlimit(RLIMIT_FSIZE, &limit);
+  }
+  ~FileLimit() {
+    ::setrlimit(RLIMIT_FSIZE, &before_);
+    std::signal(SIGXFSZ, handler_);
+  }
+  FileLimit(const FileLimit&) = delete;
+  FileLimit& operator=(const FileLimit&) = delete;
+
+ private:
+  rlimit before_{};
+  void (*handler_)(int);
+};
+
+std::string event(const std::string& text) {
+  std::string summary;
+  lockstep::detail::append_text(summary, "text", text);
+  return lockstep::detail::summary_event(0, 0, summary);
+}
+
+/// The texts in a folder's files, after the version.
+std::vector<std::string> texts_in(const std::string& folder) {
+  std::vector<std::string> result;
+  for (const auto& e : testing::events_in(folder))
+    for (const auto& v : e.values) result.push_back(v.strings.at(0));
+  return result;
+}
+
+}  // namespace
+
+TEST_CASE("an event file has TensorFlow's name, and its first event is the version") {
+  const testing::EventFolder place;
+  const EventFile file(place / "a/b", hour, 10);
+  const std::string name = std::filesystem::path(file.path()).filename().string();
+  const std::string process = std::to_string(::getpid());
+  CHECK(std::regex_match(
+      name, std::regex("events\\.out\\.tfevents\\.\\d{10}\\.[^/]+\\." + process + "\\.\\d+")));
+  const auto events = testing::events_in(place / "a/b");
+  REQUIRE(events.size() == 1);
+  CHECK(events[0].version == "brain.Event:2");
+}
+
+TEST_CASE("two event files of one folder have different names") {
+  const testing::EventFolder place;
+  const EventFile first(place.path(), hour, 10), second(place.path(), hour, 10);
+  CHECK(first.path() != second.path());
+  CHECK(testing::events_in(place.path()).size() == 2);
+}
+
+TEST_CASE("events are written when the queue is full, when they are old, and at the end") {
+  const testing::EventFolder place;
+  {
+    EventFile file(place.path(), hour, 2);
+    file.append(event("1"));
+    CHECK(texts_in(place.path()).empty());
+    file.append(event("2"));
+    CHECK(texts_in(place.path()).size() == 2);
+    file.append(event("3"));
+    file.flush();
+    CHECK(texts_in(place.path()).size() == 3);
+    file.append(event("4"));
+  }
+  CHECK(texts_in(place.path()) == std::vector<std::string>{"1", "2", "3", "4"});
+  EventFile at_once(place / "at_once", 0, 100);
+  at_once.append(event("5"));
+  CHECK(texts_in(place / "at_once") == std::vector<std::string>{"5"});
+}
+
+TEST_CASE("a killed process keeps its flushed events") {
+  const testing::EventFolder place;
+  const pid_t child = ::fork();
+  if (child == 0) {
+    EventFile file(place.path(), hour, 100);
+    file.append(event("flushed"));
+    file.flush();
+    file.append(event("pending"));
+    ::kill(::getpid(), SIGKILL);
+  }
+  int status = 0;
+  REQUIRE(::waitpid(child, &status, 0) == child);
+  REQUIRE(WIFSIGNALED(status));
+  CHECK(texts_in(place.path()) == std::vector<std::string>{"flushed"});
+}
+
+TEST_CASE("a full disk is logged once, leaves whole records, and the file goes on when it can") {
+  const testing::EventFolder place;
+  testing::LogLines log;
+  EventFile file(place.path(), hour, 1);
+  file.append(event("before"));
+  const auto size = std::filesystem::file_size(file.path());
+  {
+    const FileLimit limit(size + 100);
+    file.append(event(std::string(1000, 'x')));
+    CHECK(std::filesystem::file_size(file.path()) == size);
+    file.append(event(std::string(1000, 'y')));
+    file.append(event("small enough"));
+  }
+  file.append(event("after"));
+  REQUIRE(log.lines.size() == 1);
+  CHECK_THAT(log.lines[0], ContainsSubstring(file.path()) && ContainsSubstring("File too large") &&
+                               ContainsSubstring("training goes on"));
+  CHECK(texts_in(place.path()) == std::vector<std::string>{"before", "small enough", "after"});
+}
+
+TEST_CASE("a file that was created on a full disk begins with the version all the same") {
+  const testing::EventFolder place;
+  testing::LogLines log;
+  std::unique_ptr<EventFile> file;
+  {
+    const FileLimit limit(10);
+    file = std::make_unique<EventFile>(place.path(), hour, 1);
+    file->append(event("lost"));
+    CHECK(std::filesystem::file_size(file->path()) == 0);
+  }
+  file->append(event("after"));
+  CHECK(log.lines.size() == 1);
+  const auto events = testing::events_in(place.path());
+  REQUIRE(events.size() == 2);
+  CHECK(events[0].version == "brain.Event:2");
+  CHECK(texts_in(place.path()) == std::vector<std::string>{"after"});
+}
+
+TEST_CASE("a folder that cannot be created is an error with its name") {
+  const testing::EventFolder place;
+  std::ofstream(place / "file") << "not a folder";
+  CHECK_THROWS_MATCHES(EventFile(place / "file/train", hour, 1), lockstep::FileError,
+                       Catch::Matchers::MessageMatches(ContainsSubstring("file/train") &&
+                                                       ContainsSubstring("cannot be created")));
+  CHECK_THROWS_AS(EventFile(place / "file", hour, 1), lockstep::FileError);
+}

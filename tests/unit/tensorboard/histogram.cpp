@@ -1,0 +1,66 @@
+#include "lockstep/tensorboard/histogram.hpp"
+
+#include <catch2/catch_test_macros.hpp>
+#include <cmath>
+#include <limits>
+#include <vector>
+
+#include "lockstep/core/error.hpp"
+
+namespace ls = lockstep;
+
+namespace {
+constexpr float inf = std::numeric_limits<float>::infinity();
+const float nan = std::nanf("");
+
+double count_of(const std::vector<ls::HistogramBucket>& buckets) {
+  double count = 0;
+  for (const auto& b : buckets) count += b.count;
+  return count;
+}
+}  // namespace
+
+TEST_CASE("a histogram counts values in buckets of equal width") {
+  const std::vector<float> values{0, 1, 1, 2, 3, 3.5f, 4};
+  const std::vector<ls::HistogramBucket> expected{{0, 1, 1}, {1, 2, 2}, {2, 3, 1}, {3, 4, 3}};
+  CHECK(ls::histogram_of(values, 4) == expected);
+}
+
+TEST_CASE("a histogram has 30 adjacent buckets that hold all values") {
+  std::vector<float> values;
+  for (int i = 0; i < 1000; ++i) values.push_back(std::sin(static_cast<float>(i)) * 1e-3f);
+  const auto buckets = ls::histogram_of(values);
+  REQUIRE(buckets.size() == 30);
+  for (std::size_t i = 1; i < 30; ++i) CHECK(buckets[i].left == buckets[i - 1].right);
+  CHECK(count_of(buckets) == 1000);
+  for (const auto& b : buckets) {
+    double expected = 0;
+    for (const float v : values) expected += v >= b.left && v < b.right ? 1 : 0;
+    if (b == buckets.back()) expected += 1;    // the largest value
+    CHECK(std::abs(b.count - expected) <= 1);  // a value at a limit may be rounded across it
+  }
+}
+
+TEST_CASE("equal values have one bucket of width 1") {
+  const std::vector<float> values(5, 0.25f);
+  CHECK(ls::histogram_of(values) == std::vector<ls::HistogramBucket>{{-0.25, 0.75, 5}});
+}
+
+TEST_CASE("a histogram leaves out values that are not finite") {
+  CHECK(ls::histogram_of({}).empty());
+  CHECK(ls::histogram_of(std::vector<float>{nan, inf, -inf}).empty());
+  CHECK(ls::histogram_of(std::vector<float>{nan, 0, inf, 1, -inf}, 2) ==
+        std::vector<ls::HistogramBucket>{{0, 0.5, 1}, {0.5, 1, 1}});
+}
+
+TEST_CASE("a histogram of the whole range of floats does not overflow") {
+  const float most = std::numeric_limits<float>::max();
+  const auto buckets = ls::histogram_of(std::vector<float>{-most, 0, most});
+  CHECK(count_of(buckets) == 3);
+  CHECK(buckets.front().left == -static_cast<double>(most));
+  CHECK(buckets.back().right == static_cast<double>(most));
+}
+
+TEST_CASE("a histogram needs a bucket") {
+  CHECK_THROWS_AS(ls::histogram_of(std::vector<float>{1}, 0), ls::UsageError);
+}
