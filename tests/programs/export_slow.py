@@ -1,8 +1,9 @@
 """Models with all layers of the library in Keras, PyTorch and ONNX, and their weights back.
 
 export_models.cpp writes random models; each must predict the same in the three frameworks, to 1e-5. Keras and PyTorch then
-change the weights and save them, and lockstep must predict with them what they do. Installs the frameworks from PyPI in
-build/<preset>/frameworks, which later runs use again; skipped if that fails.
+change the weights and save them, and lockstep must predict with them what they do. Installs the frameworks from PyPI
+(6 GB) in the virtual environment $LOCKSTEP_FRAMEWORKS, by default build/<preset>/frameworks, which later runs use again;
+skipped if that fails.
 """
 import os
 import pathlib
@@ -14,7 +15,7 @@ import venv
 
 BIN = pathlib.Path(os.environ["LOCKSTEP_BIN"]).resolve()
 TOOLS = pathlib.Path(__file__).resolve().parents[2] / "tools"
-FRAMEWORKS = BIN.parent / "frameworks"
+FRAMEWORKS = pathlib.Path(os.environ.get("LOCKSTEP_FRAMEWORKS", BIN.parent / "frameworks"))
 PACKAGES = ["keras", "jax", "numpy", "safetensors", "onnx", "onnxruntime", "torch"]
 
 
