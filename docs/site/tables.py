@@ -170,7 +170,7 @@ class Catalogue:
             elif folder.startswith("devices/") and name in ops:
                 kernels.append(name)
             else:
-                rows += row(f"`{name}`", re.sub(PLACES, "", header.title()))
+                rows += row(f"`{name}`", re.sub(rf"^`?{name}`?(?: |: )|{PLACES}", "", header.title()))
         if kernels:
             rows += row(f"`{', '.join(kernels)}`", "kernels of the layers and optimizers of these names")
         for subfolder, names in subfolders.items():

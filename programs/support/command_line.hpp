@@ -179,6 +179,17 @@ inline Options parse(const Program& program, int argc, char** argv) {
         ->default_str(program.counts_devices ? "all GPUs" : std::to_string(o.replicas));
   add_whole<std::uint64_t>(app, "--verify-every", o.verify_every,
                            "steps between two comparisons of the replicas' weights", 1);
+  auto* const checkpoint =
+      app.add_option("--checkpoint", o.checkpoint,
+                     "directory for checkpoints; the chief writes one after each epoch and when a "
+                     "signal ends training")
+          ->check(not_empty());
+  add_whole<std::uint64_t>(app, "--checkpoint-every", o.checkpoint_every,
+                           "steps from one checkpoint to the next, instead of one per epoch", 1)
+      ->needs(checkpoint);
+  app.add_flag("--resume", o.resume,
+               "continue from the newest checkpoint; start from the beginning if there is none")
+      ->needs(checkpoint);
   if (program.has_workers) {
     app.add_option("--cluster", o.cluster,
                    "file with the addresses of all workers (JSON, as TF_CONFIG's cluster)")

@@ -72,6 +72,9 @@ void Job::run(bool is_chief, lockstep::FunctionRef<void(const lockstep::FitOptio
                                .steps_per_execution = options_.steps_per_execution,
                                .verify_every = options_.verify_every,
                                .callbacks = {recorder},
+                               .checkpoint = {.directory = options_.checkpoint.value_or(""),
+                                              .every = options_.checkpoint_every,
+                                              .resume = options_.resume},
                                .stop = stop_->token(),
                                .progress = options_.progress};
   options.callbacks.insert(options.callbacks.end(), callbacks_.begin(), callbacks_.end());

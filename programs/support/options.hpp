@@ -52,11 +52,14 @@ struct Options {
   std::string optimizer = "sgd", precision = "float32";
   double learning_rate = 0.01;
   std::uint64_t seed = 1;
-  int threads = 0;                 ///< per replica; 0: cores / replicas
-  std::size_t replicas = 1;        ///< of this process; 0: one per GPU
-  std::size_t virtual_shards = 0;  ///< 0: one slice per replica
-  std::uint64_t verify_every = 0;  ///< 0: never
-  std::size_t show = 0;            ///< test images to print with their predictions
+  int threads = 0;                        ///< per replica; 0: cores / replicas
+  std::size_t replicas = 1;               ///< of this process; 0: one per GPU
+  std::size_t virtual_shards = 0;         ///< 0: one slice per replica
+  std::uint64_t verify_every = 0;         ///< 0: never
+  std::optional<std::string> checkpoint;  ///< directory
+  std::uint64_t checkpoint_every = 0;     ///< steps; 0: each epoch
+  bool resume = false;
+  std::size_t show = 0;  ///< test images to print with their predictions
   lockstep::ProgressStyle progress = lockstep::ProgressStyle::automatic;
   std::optional<std::string> cluster, task;  ///< a file, and this process' task in the cluster
   std::chrono::milliseconds stall_timeout{30'000}, idle_timeout{600'000};

@@ -14,7 +14,10 @@ std::size_t peak_resident_bytes() {
 
 }  // namespace
 
-void Recorder::on_train_begin(const lockstep::Logs&) { has_begun = true; }
+void Recorder::on_train_begin(const lockstep::Logs&) {
+  has_begun = true;
+  first_step = params().first_step;
+}
 void Recorder::on_epoch_begin(int, const lockstep::Logs&) { epoch_start_ = last_ = Clock::now(); }
 void Recorder::on_train_batch_begin(std::size_t step, const lockstep::Logs&) { first_ = step; }
 void Recorder::on_train_batch_end(std::size_t step, const lockstep::Logs& logs) {
@@ -41,6 +44,7 @@ void Report::describe(Made what, bool is_chief) {
 
 void Report::finish(const Recorder& recorder, std::vector<std::string> replica_digests,
                     std::size_t planned_bytes) {
+  if (made) made->first_step = recorder.first_step;
   run = Run{
       recorder.step_loss,         recorder.step_accuracy, recorder.step_ms,      recorder.epochs,
       std::move(replica_digests), planned_bytes,          peak_resident_bytes(), recorder.steps};

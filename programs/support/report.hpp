@@ -24,6 +24,7 @@ class Recorder : public lockstep::Callback {
   std::vector<double> step_loss, step_accuracy, step_ms;
   std::vector<std::vector<std::pair<std::string, double>>> epochs;  ///< logs, plus "seconds"
   std::size_t steps = 0;
+  std::uint64_t first_step = 0;  ///< above 0 in a run that continues from a checkpoint
 
   bool has_begun = false;
 

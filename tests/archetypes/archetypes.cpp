@@ -88,6 +88,9 @@ static_assert(std::is_constructible_v<ls::CollectiveRef, a::Group&> &&
 struct GroupWithoutAllGather : a::Group {
   struct all_gather;
 };
+struct GroupWithoutBroadcast : a::Group {
+  struct broadcast;
+};
 struct GroupWithoutBarrier : a::Group {
   struct barrier;
 };
@@ -100,7 +103,8 @@ static_assert(ls::AllGathers<a::Group, std::byte> && ls::Barriers<a::Group> &&
 static_assert(!ls::AllGathers<GroupWithoutAllGather, std::byte> &&
               !ls::Barriers<GroupWithoutBarrier> &&
               !ls::AllReducesWithSums<GroupWithoutSums, float>);
-static_assert(!std::is_constructible_v<ls::CollectiveRef, GroupWithoutAllGather&>);
+static_assert(!std::is_constructible_v<ls::CollectiveRef, GroupWithoutAllGather&> &&
+              !std::is_constructible_v<ls::CollectiveRef, GroupWithoutBroadcast&>);
 
 // GradientExchange
 struct ExchangeWithoutPost : a::Exchange {

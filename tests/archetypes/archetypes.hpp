@@ -39,6 +39,7 @@ struct Group {
   void all_reduce(double*, std::size_t) {}
   void all_reduce(float*, std::size_t, double*, std::size_t) {}
   void broadcast(float*, std::size_t, std::size_t) {}
+  void broadcast(std::byte*, std::size_t, std::size_t) {}
   void all_gather(const std::byte* p, std::size_t n, std::byte* out) { std::memcpy(out, p, n); }
   void barrier() {}
 };

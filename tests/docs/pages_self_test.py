@@ -102,6 +102,7 @@ struct Cutout {
 """,
     "layers/options.hpp": "/// \\file\n/// Options: a long list of what can be passed to a layer, and of how it is passed.\n/// More.\n",
     "layers/more/window.hpp": "/// \\file\n/// Windows.\n",
+    "layers/join.hpp": "/// \\file\n/// `join` joins layers.\n",
     "devices/a/dense.hpp": "/// \\file\n/// Dense on the CPU.\n",
     "devices/a/loss.hpp": "/// \\file\n/// Losses of a batch (T. Mean et al. 2001) on the CPU. Slow.\n",
     "odd/odd.hpp": """/// \\file
@@ -147,7 +148,7 @@ TABLES = {
     ("layers", "layers"): ["| `Cutout` | unchanged | Masks squares &lt; n; not in Keras |",
                            "| `Dense<Units, P = 2, ...>` | (.., i) → (.., Units) | y[.., u] = bias[u] + x[.., i] * kernel[i, u]; "
                            "parameters `kernel` (i, Units) and `bias` (Units) |"],
-    ("files", "layers"): ["| `options` | Options: a long list of what can be passed to a layer, and of how it is passed |",
+    ("files", "layers"): ["| `join` | joins layers |", "| `options` | Options: a long list of what can be passed to a layer, and of how it is passed |",
                           "| `more/` | `window` |"],
     ("files", "devices/a"): ["| `loss` | Losses of a batch (T. Mean et al. 2001) |",
                              "| `dense` | kernels of the layers and optimizers of these names |"],

@@ -32,8 +32,9 @@ THEMES = {
     "training": "activations augmentation batch_normalization callback mirrored model_fit model_metrics model_state "
                 "model_weights workers",
     "training/callbacks": "in_fit",
+    "training/checkpoint": "resume",
     "training/callbacks/fast_math": "finite",
-    "training/cpu": "mirrored profile replica step_allocations",
+    "training/cpu": "mirrored profile replica resume step_allocations",
 }
 
 

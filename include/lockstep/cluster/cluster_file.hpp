@@ -5,9 +5,9 @@
 
 #include <string>
 
-#include "lockstep/cluster/json_document.hpp"
 #include "lockstep/cluster/spec.hpp"
 #include "lockstep/core/config.hpp"
+#include "lockstep/files/json_document.hpp"
 
 namespace lockstep {
 

@@ -4,8 +4,8 @@
 
 #include <cstdlib>
 
-#include "lockstep/cluster/quote.hpp"
 #include "lockstep/core/error.hpp"
+#include "lockstep/core/quote.hpp"
 
 namespace lockstep {
 

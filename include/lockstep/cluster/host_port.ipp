@@ -7,9 +7,9 @@
 #include <algorithm>
 #include <array>
 
-#include "lockstep/cluster/quote.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/fmt_core.hpp"
+#include "lockstep/core/quote.hpp"
 
 namespace lockstep {
 

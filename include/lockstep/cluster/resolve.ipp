@@ -10,7 +10,6 @@
 #include <utility>
 #include <vector>
 
-#include "lockstep/cluster/json_document.hpp"
 #include "lockstep/cluster/mpi.hpp"
 #include "lockstep/cluster/settings.hpp"
 #include "lockstep/cluster/slurm.hpp"
@@ -20,6 +19,7 @@
 #include "lockstep/cluster/torchrun.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/fmt_core.hpp"
+#include "lockstep/files/json_document.hpp"
 
 namespace lockstep {
 

@@ -4,10 +4,10 @@
 
 #include <string>
 
-#include "lockstep/cluster/quote.hpp"
 #include "lockstep/cluster/slurm_lists.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/fmt_core.hpp"
+#include "lockstep/core/quote.hpp"
 
 namespace lockstep::detail {
 

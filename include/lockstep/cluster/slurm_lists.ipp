@@ -5,9 +5,9 @@
 #include <algorithm>
 
 #include "lockstep/cluster/host_port.hpp"
-#include "lockstep/cluster/quote.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/fmt_core.hpp"
+#include "lockstep/core/quote.hpp"
 
 namespace lockstep::detail {
 

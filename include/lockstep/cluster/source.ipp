@@ -3,9 +3,9 @@
 #include "lockstep/cluster/source.hpp"
 
 #include "lockstep/cluster/host_port.hpp"
-#include "lockstep/cluster/quote.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/fmt_core.hpp"
+#include "lockstep/core/quote.hpp"
 
 namespace lockstep::detail {
 

@@ -2,9 +2,9 @@
 
 #include "lockstep/cluster/spec.hpp"
 
-#include "lockstep/cluster/quote.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/fmt_core.hpp"
+#include "lockstep/core/quote.hpp"
 
 namespace lockstep {
 

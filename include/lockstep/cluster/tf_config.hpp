@@ -8,9 +8,9 @@
 #include <string_view>
 #include <vector>
 
-#include "lockstep/cluster/json_document.hpp"
 #include "lockstep/cluster/spec.hpp"
 #include "lockstep/core/config.hpp"
+#include "lockstep/files/json_document.hpp"
 
 namespace lockstep {
 

@@ -7,9 +7,9 @@
 #include <cstdint>
 #include <unordered_set>
 
-#include "lockstep/cluster/quote.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/fmt_core.hpp"
+#include "lockstep/core/quote.hpp"
 
 namespace lockstep {
 
@@ -161,10 +161,19 @@ inline Task read_task(const JsonValue& value, const std::string& path,
   return task;
 }
 
+/// \throws ClusterError for invalid JSON.
+inline JsonDocument parse_description(std::string_view text, std::string_view name) {
+  try {
+    return JsonDocument(text, name);
+  } catch (const JsonError& e) {
+    throw ClusterError(e.what());
+  }
+}
+
 }  // namespace detail
 
 TfConfig parse_tf_config(std::string_view text, std::string_view name) {
-  const detail::JsonDocument parsed(text, name);
+  const detail::JsonDocument parsed = detail::parse_description(text, name);
   const detail::JsonValue document = parsed.root();
   const std::string where(name);
   if (document.is_text() && document.text().starts_with('{'))
@@ -199,7 +208,7 @@ TfConfig parse_tf_config(std::string_view text, std::string_view name) {
 }
 
 ClusterSpec parse_cluster(std::string_view text, std::string_view name) {
-  const detail::JsonDocument document(text, name);
+  const detail::JsonDocument document = detail::parse_description(text, name);
   const std::string where(name);
   return detail::read_cluster(document.root(), where, where + ": ");
 }

@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "lockstep/concepts/callback_state.hpp"
 #include "lockstep/concepts/named_tensor.hpp"
 #include "lockstep/core/config.hpp"
 #include "lockstep/core/error.hpp"
@@ -29,6 +30,7 @@ struct TrainingParams {
   std::optional<std::uint64_t> steps;  ///< steps of an epoch, of `evaluate` or of `predict`; empty
                                        ///< while unknown
   std::uint64_t first_step = 0;        ///< number of the run's first step, counted from 0
+  bool resumed = false;                ///< `fit` continues from a checkpoint
   std::size_t batch_size = 0;          ///< global batch
   int verbose = 1;                     ///< as in Keras: 0 silent, 1 progress bar, 2 one line per
                                        ///< epoch
@@ -58,6 +60,16 @@ class TrainingControl {
   /// Restores parameters. Call it in every process: `fit` compares the replicas when it begins and
   /// throws if they differ. \throws UsageError if the size of `weights` is not this model's.
   virtual void set_weights(std::span<const std::byte> weights) = 0;
+  /// Writes all parameters to a safetensors file, as Model::save_weights. Only the chief writes, but
+  /// every process calls it. \throws FileError.
+  virtual void save_weights(const std::string& path) = 0;
+  /// Writes a checkpoint into a directory, as Model::save_checkpoint. Only the chief writes, but
+  /// every process calls it. \throws FileError.
+  virtual void save_checkpoint(const std::string& directory) = 0;
+  /// Exchanges the weights with their moving averages (`use_ema`); a second call undoes the first.
+  /// Does nothing before the first update, when there are no averages yet. Call it in every process.
+  /// \throws UsageError if the optimizer keeps no averages.
+  virtual void swap_averages() = 0;
   /// Whether the gradients of the last step and the weights after it are finite; costs one pass
   /// over both. A finite loss does not imply this: the ReLU of oneDNN and cuDNN maps NaN to 0.
   /// Gradients are not checked on a device that scales the loss, since it skips updates that
@@ -119,6 +131,16 @@ class Callback {
   virtual void on_test_batch_end(std::size_t /*batch*/, const Logs&) {}
   virtual void on_predict_batch_begin(std::size_t /*batch*/, const Logs&) {}
   virtual void on_predict_batch_end(std::size_t /*batch*/, const Logs&) {}
+
+  /// Name of this callback's state in a checkpoint; empty, the default: it has no state. A callback
+  /// with a state overrides this function and the next two.
+  virtual std::string_view state_name() const { return {}; }
+  /// Writes the state between two steps, or after an epoch. Called in every process.
+  virtual void save_state(CallbackState&) const {}
+  /// Restores the state of a run that continues from a checkpoint. Called after on_train_begin and,
+  /// if the run continues within an epoch, after its on_epoch_begin. \throws UsageError if the
+  /// state lacks a value.
+  virtual void load_state(const CallbackState&) {}
 
   /// Called by the training loop before a run with the run's control, and after the run with the
   /// returned previous one, since a callback may call evaluate. \returns the

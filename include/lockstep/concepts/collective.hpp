@@ -66,13 +66,17 @@ class CollectiveRef {
  public:
   /// `collective` must outlive the reference.
   template <class C>
-    requires AllReduces<C, float> && AllReduces<C, double> && AllGathers<C, std::byte>
+    requires AllReduces<C, float> && AllReduces<C, double> && AllGathers<C, std::byte> &&
+                 Broadcasts<C, std::byte>
   explicit CollectiveRef(C& collective) : self_(&collective), operations_(&operations_of<C>) {}
 
   void all_reduce(float* p, std::size_t n) const { operations_->sum_float(self_, p, n); }
   void all_reduce(double* p, std::size_t n) const { operations_->sum_double(self_, p, n); }
   void all_gather(const std::byte* p, std::size_t n, std::byte* out) const {
     operations_->gather(self_, p, n, out);
+  }
+  void broadcast(std::byte* p, std::size_t n, std::size_t root) const {
+    operations_->broadcast(self_, p, n, root);
   }
   std::size_t rank() const { return operations_->rank(self_); }
   std::size_t size() const { return operations_->size(self_); }
@@ -82,6 +86,7 @@ class CollectiveRef {
     void (*sum_float)(void*, float*, std::size_t);
     void (*sum_double)(void*, double*, std::size_t);
     void (*gather)(void*, const std::byte*, std::size_t, std::byte*);
+    void (*broadcast)(void*, std::byte*, std::size_t, std::size_t);
     std::size_t (*rank)(void*);
     std::size_t (*size)(void*);
   };
@@ -91,6 +96,9 @@ class CollectiveRef {
       [](void* c, double* p, std::size_t n) { static_cast<C*>(c)->all_reduce(p, n); },
       [](void* c, const std::byte* p, std::size_t n, std::byte* out) {
         static_cast<C*>(c)->all_gather(p, n, out);
+      },
+      [](void* c, std::byte* p, std::size_t n, std::size_t root) {
+        static_cast<C*>(c)->broadcast(p, n, root);
       },
       [](void* c) { return static_cast<C*>(c)->rank(); },
       [](void* c) { return static_cast<C*>(c)->size(); }};

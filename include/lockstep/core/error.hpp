@@ -70,6 +70,12 @@ class WeightsError : public FileError {
   using FileError::FileError;
 };
 
+/// A checkpoint is damaged, or does not belong to the model or the run that it is loaded into.
+class CheckpointError : public FileError {
+ public:
+  using FileError::FileError;
+};
+
 /// A device operation failed, such as a call of a library.
 class DeviceError : public Error {
  public:

@@ -56,6 +56,12 @@ struct SafetensorsEntry {
 namespace detail {
 struct SafetensorsHeader;
 
+/// The content of a file before its tensors' bytes: the length of the header, and the header.
+/// Sorts `tensors` into the order in which their bytes follow. \throws UsageError as below.
+LOCKSTEP_COLD_DECL std::string safetensors_head(const std::string& path,
+                                                std::vector<SafetensorsEntry>& tensors,
+                                                const std::map<std::string, std::string>& metadata);
+
 /// The header of a file with `tensors` in this order. \throws UsageError if a name, the metadata or
 /// the size of a tensor is invalid, or a limit of the reader is exceeded.
 LOCKSTEP_COLD_DECL std::string safetensors_header(
@@ -85,6 +91,12 @@ class SafetensorsFile {
   /// it is not a valid safetensors file.
   LOCKSTEP_COLD_DECL static SafetensorsFile read(const std::string& path,
                                                  std::uint64_t header_limit = import_limit);
+
+  /// The same for a file's content that is already in memory; `path` is used in messages.
+  /// \throws WeightsError if it is not a valid safetensors file.
+  LOCKSTEP_COLD_DECL static SafetensorsFile parse(const std::string& path,
+                                                  std::vector<std::byte> content,
+                                                  std::uint64_t header_limit = import_limit);
 
   const std::string& path() const { return path_; }
   /// Tensors in the order of their offsets.
@@ -116,8 +128,9 @@ class SafetensorsFile {
   }
 
  private:
+  /// `body`: the tensors' bytes, from `first` on.
   LOCKSTEP_COLD_DECL SafetensorsFile(std::string path, detail::SafetensorsHeader header,
-                                     std::vector<std::byte> body);
+                                     std::vector<std::byte> body, std::size_t first = 0);
   [[noreturn]] LOCKSTEP_COLD_DECL void refuse(const SafetensorsTensor& tensor, DType wanted) const;
 
   std::string path_;

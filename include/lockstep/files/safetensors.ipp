@@ -2,67 +2,39 @@
 
 #include "lockstep/files/safetensors.hpp"
 
-#include <fcntl.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <algorithm>
-#include <array>
-#include <cerrno>
-#include <system_error>
 #include <unordered_set>
 #include <utility>
 
 #include "lockstep/core/fmt_core.hpp"
 #include "lockstep/core/format_numbers.hpp"
 #include "lockstep/files/atomic_file.hpp"
+#include "lockstep/files/input_file.hpp"
 #include "lockstep/files/safetensors_header.hpp"
 
 namespace lockstep::detail {
 
-/// A regular file opened for sequential reading.
-class InputFile {
- public:
-  explicit InputFile(const std::string& path)
-      // O_NONBLOCK: opening a FIFO would block until it has a writer; no effect on regular files.
-      : path_(path), descriptor_(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)) {
-    if (descriptor_ < 0) fail("cannot be read", "check the path and its permissions");
-    struct ::stat facts{};
-    if (::fstat(descriptor_, &facts) != 0 || !S_ISREG(facts.st_mode)) {
-      ::close(descriptor_);
-      throw FileError(path_, "it is not a regular file; give the path of a safetensors file");
-    }
-    size_ = static_cast<std::uint64_t>(facts.st_size);
-  }
-  ~InputFile() { ::close(descriptor_); }
-  InputFile(const InputFile&) = delete;
-  InputFile& operator=(const InputFile&) = delete;
-
-  std::uint64_t size() const { return size_; }
-  /// Reads the next `count` bytes. \throws FileError if the file is shorter or cannot be read.
-  std::vector<std::byte> next(std::size_t count) {
-    std::vector<std::byte> bytes(count);
-    for (std::size_t done = 0; done < count;) {
-      // Linux transfers at most 2 GiB per call.
-      const ssize_t n =
-          ::read(descriptor_, bytes.data() + done, std::min(count - done, std::size_t{1} << 30));
-      if (n < 0 && errno == EINTR) continue;
-      if (n < 0) fail("cannot be read", "check the disk");
-      if (n == 0) throw FileError(path_, "it was truncated while it was being read; read it again");
-      done += static_cast<std::size_t>(n);
-    }
-    return bytes;
-  }
-
- private:
-  [[noreturn]] void fail(std::string_view fact, std::string_view remedy) const {
-    throw FileError(path_, "{} ({}); {}", fact, std::generic_category().message(errno), remedy);
-  }
-
-  const std::string& path_;
-  int descriptor_;
-  std::uint64_t size_ = 0;
-};
+/// The length of the header of a file of `size` bytes that begins with `first`.
+/// \throws WeightsError if there is no room for it, or if it exceeds `limit`.
+[[gnu::cold]] inline std::uint64_t header_length(const std::string& path,
+                                                 const std::vector<std::byte>& first,
+                                                 std::uint64_t size, std::uint64_t limit) {
+  const auto refuse = [&path](const std::string& fact) {
+    throw WeightsError(path, "{}; the file is damaged or is not a safetensors file", fact);
+  };
+  std::uint64_t length = 0;
+  if (size < sizeof length)
+    refuse(fmt::format("it has {} bytes, fewer than the 8 of the header length", size));
+  std::memcpy(&length, first.data(), sizeof length);
+  if (length > limit)
+    refuse(fmt::format("its header length is {} bytes, more than the limit of {}", length, limit));
+  const std::uint64_t rest = size - sizeof length;
+  if (length > rest)
+    refuse(fmt::format(
+        "its header length is {} bytes, but the file has only {} more (it is truncated)", length,
+        rest));
+  return length;
+}
 
 }  // namespace lockstep::detail
 
@@ -70,26 +42,26 @@ namespace lockstep {
 
 SafetensorsFile SafetensorsFile::read(const std::string& path, std::uint64_t header_limit) {
   detail::InputFile input(path);
-  const auto refuse = [&path](const std::string& fact) {
-    throw WeightsError(path, "{}; the file is damaged or is not a safetensors file", fact);
-  };
-  std::uint64_t length = 0;
-  if (input.size() < sizeof length)
-    refuse(fmt::format("it has {} bytes, fewer than the 8 of the header length", input.size()));
-  std::memcpy(&length, input.next(sizeof length).data(), sizeof length);
-  if (length > header_limit)
-    refuse(fmt::format("its header length is {} bytes, more than the limit of {}", length,
-                       header_limit));
-  const std::uint64_t rest = input.size() - sizeof length;
-  if (length > rest)
-    refuse(fmt::format(
-        "its header length is {} bytes, but the file has only {} more (it is truncated)", length,
-        rest));
+  constexpr std::size_t prefix = sizeof(std::uint64_t);
+  const std::uint64_t length = detail::header_length(
+      path, input.next(static_cast<std::size_t>(std::min(input.size(), std::uint64_t{prefix}))),
+      input.size(), header_limit);
   const auto text = input.next(static_cast<std::size_t>(length));
+  const std::uint64_t rest = input.size() - prefix - length;
   auto header = detail::parse_safetensors_header(
-      path, {reinterpret_cast<const char*>(text.data()), text.size()}, rest - length);
-  return SafetensorsFile(path, std::move(header),
-                         input.next(static_cast<std::size_t>(rest - length)));
+      path, {reinterpret_cast<const char*>(text.data()), text.size()}, rest);
+  return SafetensorsFile(path, std::move(header), input.next(static_cast<std::size_t>(rest)));
+}
+
+SafetensorsFile SafetensorsFile::parse(const std::string& path, std::vector<std::byte> content,
+                                       std::uint64_t header_limit) {
+  constexpr std::size_t prefix = sizeof(std::uint64_t);
+  const auto length =
+      static_cast<std::size_t>(detail::header_length(path, content, content.size(), header_limit));
+  auto header = detail::parse_safetensors_header(
+      path, {reinterpret_cast<const char*>(content.data()) + prefix, length},
+      content.size() - prefix - length);
+  return SafetensorsFile(path, std::move(header), std::move(content), prefix + length);
 }
 
 const SafetensorsTensor* SafetensorsFile::find(std::string_view name) const {
@@ -119,14 +91,14 @@ void SafetensorsFile::refuse(const SafetensorsTensor& tensor, DType wanted) cons
 }
 
 SafetensorsFile::SafetensorsFile(std::string path, detail::SafetensorsHeader header,
-                                 std::vector<std::byte> body)
+                                 std::vector<std::byte> body, std::size_t first)
     : path_(std::move(path)), body_(std::move(body)), metadata_(std::move(header.metadata)) {
   tensors_.reserve(header.tensors.size());
   for (auto& record : header.tensors)
     tensors_.push_back({std::move(record.name), std::string(record.type->name), record.type->dtype,
                         std::move(record.shape),
                         std::span<const std::byte>(body_).subspan(
-                            static_cast<std::size_t>(record.begin),
+                            first + static_cast<std::size_t>(record.begin),
                             static_cast<std::size_t>(record.end - record.begin))});
   by_name_.resize(tensors_.size());
   for (std::size_t i = 0; i < by_name_.size(); ++i) by_name_[i] = i;
@@ -193,25 +165,26 @@ std::string safetensors_header(const std::string& path,
   return text;
 }
 
+std::string safetensors_head(const std::string& path, std::vector<SafetensorsEntry>& tensors,
+                             const std::map<std::string, std::string>& metadata) {
+  std::sort(tensors.begin(), tensors.end(), [](const auto& a, const auto& b) {
+    const auto *type_a = &safetensors_type(a.dtype), *type_b = &safetensors_type(b.dtype);
+    return type_a != type_b ? type_a > type_b : a.name < b.name;
+  });
+  const std::string header = safetensors_header(path, tensors, metadata);
+  const std::uint64_t length = header.size();
+  return std::string(reinterpret_cast<const char*>(&length), sizeof length) + header;
+}
+
 }  // namespace lockstep::detail
 
 namespace lockstep {
 
 void write_safetensors(const std::string& path, std::vector<SafetensorsEntry> tensors,
                        const std::map<std::string, std::string>& metadata) {
-  std::sort(tensors.begin(), tensors.end(), [](const auto& a, const auto& b) {
-    const auto *type_a = &detail::safetensors_type(a.dtype),
-               *type_b = &detail::safetensors_type(b.dtype);
-    return type_a != type_b ? type_a > type_b : a.name < b.name;
-  });
-  const std::string header = detail::safetensors_header(path, tensors, metadata);
-  std::array<std::byte, 8> length{};
-  const std::uint64_t n = header.size();
-  std::memcpy(length.data(), &n, sizeof n);
-
+  const std::string head = detail::safetensors_head(path, tensors, metadata);
   AtomicFile file(path);
-  file.write(length);
-  file.write(header);
+  file.write(head);
   for (const auto& tensor : tensors) file.write(tensor.bytes);
   file.commit();
 }

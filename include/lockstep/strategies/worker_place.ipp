@@ -6,8 +6,8 @@
 #include <fstream>
 #include <sstream>
 
-#include "lockstep/cluster/quote.hpp"
 #include "lockstep/core/fmt_core.hpp"
+#include "lockstep/core/quote.hpp"
 #include "lockstep/core/slice.hpp"
 
 namespace lockstep::detail {

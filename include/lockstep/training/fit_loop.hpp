@@ -10,11 +10,13 @@
 #include <optional>
 
 #include "lockstep/concepts/device.hpp"
+#include "lockstep/concepts/strategy.hpp"
 #include "lockstep/core/config.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/function_ref.hpp"
 #include "lockstep/core/logs.hpp"
 #include "lockstep/core/phase.hpp"
+#include "lockstep/training/checkpoint/checkpoints.hpp"
 #include "lockstep/training/checks/model_signature.hpp"
 #include "lockstep/training/checks/run_checks.hpp"
 #include "lockstep/training/evaluation.hpp"
@@ -27,13 +29,14 @@ namespace lockstep::detail {
 
 /// One call of `fit`.
 ///
+///     resume: state from the newest checkpoint
 ///     on_train_begin
 ///     for each epoch:
 ///       on_epoch_begin
 ///       for each execution:                 steps_per_execution steps, one hook before and after
-///         on_train_batch_begin; steps; on_train_batch_end; stop?
+///         on_train_batch_begin; steps; on_train_batch_end; checkpoint?; stop?
 ///       validation                          on_test_begin ... on_test_end
-///       on_epoch_end; exchange of requests; stop?
+///       on_epoch_end; exchange of requests; checkpoint?; stop?
 ///     on_train_end
 class FitLoop {
  public:
@@ -50,13 +53,19 @@ class FitLoop {
   /// Number of the pass that the first epoch reads.
   std::uint64_t first_pass() const { return first_pass_; }
 
-  /// Runs the loop. `validation` may be null. `agree()` compares the fit's signature across the
-  /// processes of the job, and throws if it differs.
-  LOCKSTEP_COLD_DECL History run(Steps& train, Steps* validation, FunctionRef<void()> agree);
+  /// Runs the loop. `validation` may be null. `describe()` returns the fit's signature, which the
+  /// processes of the job compare, and which checkpoints contain.
+  LOCKSTEP_COLD_DECL History run(Steps& train, Steps* validation,
+                                 FunctionRef<Signature()> describe);
 
  private:
-  /// Prepares the data, compares signatures and weights across processes, calls on_train_begin.
-  LOCKSTEP_COLD_DECL void begin(Steps& train, FunctionRef<void()> agree);
+  /// Compares signatures and weights across processes, continues from a checkpoint, prepares the
+  /// data, calls on_train_begin.
+  LOCKSTEP_COLD_DECL void begin(Steps& train, FunctionRef<Signature()> describe);
+  /// Loads the newest checkpoint, if there is one, and moves to its position.
+  LOCKSTEP_COLD_DECL void resume();
+  /// Restores the callbacks' states, and the rate, which their hooks may have changed.
+  LOCKSTEP_COLD_DECL void restore_callbacks();
   LOCKSTEP_COLD_DECL void begin_epoch(Steps& train, int epoch);
   /// Trains an epoch, until it ends or a stop is requested. \returns false if no step was made.
   LOCKSTEP_DECL bool train_epoch(Steps& train, int epoch);
@@ -69,8 +78,9 @@ class FitLoop {
   };
   /// Trains the steps of one execution. `done`: steps of this epoch before it.
   LOCKSTEP_DECL Execution execute(Steps& train, std::uint64_t done);
-  /// Reads the sums, verifies the replicas if due, calls on_train_batch_end.
-  LOCKSTEP_DECL void end_execution(const Execution& made, std::uint64_t done);
+  /// Reads the sums, verifies the replicas if due, calls on_train_batch_end, saves a checkpoint if
+  /// due.
+  LOCKSTEP_DECL void end_execution(const Execution& made, int epoch, std::uint64_t done);
   /// Handles the end of the data after `done` steps of an epoch. \throws UsageError if the first
   /// epoch had no data at all.
   LOCKSTEP_COLD_DECL void end_of_data(int epoch, std::uint64_t done);
@@ -79,8 +89,12 @@ class FitLoop {
   LOCKSTEP_COLD_DECL void store_epoch_logs();
   /// Evaluates and adds "val_..." to the epoch's logs, unless the evaluation was stopped.
   LOCKSTEP_COLD_DECL void validate(Steps& validation);
-  /// Calls on_epoch_end and exchanges the requests that it made.
+  /// Calls on_epoch_end and exchanges the requests that it made; saves a checkpoint if due.
   LOCKSTEP_COLD_DECL void end_epoch(int epoch);
+  /// The signature and what a checkpoint needs to know of the model before it is loaded.
+  LOCKSTEP_COLD_DECL JobState job_state() const;
+  /// Saves a checkpoint before step `steps` of an epoch, both counted from 0.
+  LOCKSTEP_COLD_DECL void save_checkpoint(int epoch, std::uint64_t steps);
   void note(Phase phase) { replicas_.note(phase); }
 
   AnyReplicas& replicas_;
@@ -90,14 +104,19 @@ class FitLoop {
   History history_;  // must outlive run_, which holds a pointer to it
   Run run_;
   RunningLogs running_;
-  const std::uint64_t first_pass_;
+  std::uint64_t first_pass_;  // of epoch first_epoch_
+  int first_epoch_;
   // A member, since g++ 12 at -O3 warns of an uninitialized optional if the loop reads it there.
   const std::uint64_t most_steps_;
   std::uint64_t first_update_ = 0;  // minimum of updates() since the start of the run
   Logs logs_;                       // of the last epoch
   RunRequests requests_;            // effective after the last execution or epoch
-  bool ran_out_ = false;            // the data ended before the epoch did
-  bool ends_ = false;               // no further epoch
+  Signature signature_;             // what a checkpoint's job must have in common with this one
+  std::optional<Checkpoints> checkpoints_;
+  std::optional<JobState> resumed_;  // until its epoch has begun
+  std::uint64_t examples_ = 0;       // of the current pass so far
+  bool ran_out_ = false;             // the data ended before the epoch did
+  bool ends_ = false;                // no further epoch
 };
 
 /// Stands for absent validation data, so that no evaluation code is compiled.
@@ -116,21 +135,19 @@ History run_fit(Replicas& replicas, BetweenRuns& kept, const Train& train,
   }
   auto batches = batches_over(replicas, train, "fit: the training", options.class_weight);
   TrainingSteps steps(replicas, batches);
-  const auto agree = [&] {
-    if constexpr (!Replicas::is_one_process)
-      replicas.session().agree(
-          "fit", fit_signature(described(train), describe_validation(validation, options), options,
-                               replicas.steps(), loop.first_pass(), kept.rate_of(replicas),
-                               kept.rate.has_value()));
+  const auto describe = [&] {
+    return fit_signature(described(train), describe_validation(validation, options), options,
+                         replicas.steps(), loop.first_pass(), kept.rate_of(replicas),
+                         kept.rate.has_value());
   };
   if constexpr (validates) {
     if (!validation.size() && !options.validation_steps)
       throw UsageError("fit: the validation data never end; set .validation_steps");
     auto validation_batches = batches_over(replicas, validation, "fit: the validation");
     EvaluationSteps validation_steps(replicas, validation_batches);
-    return loop.run(steps, &validation_steps, agree);
+    return loop.run(steps, &validation_steps, describe);
   } else {
-    return loop.run(steps, nullptr, agree);
+    return loop.run(steps, nullptr, describe);
   }
 }
 

@@ -14,6 +14,7 @@
 #include "lockstep/concepts/callback.hpp"
 #include "lockstep/core/type_list.hpp"
 #include "lockstep/data/operations/class_weights.hpp"
+#include "lockstep/training/checkpoint/checkpoint_options.hpp"
 #include "lockstep/training/report/progress.hpp"
 
 namespace lockstep {
@@ -96,6 +97,7 @@ struct FitOptions {
   /// first epoch; 0: none.
   std::uint64_t verify_every = 0;
   Callbacks callbacks{};
+  CheckpointOptions checkpoint{};
   /// Ends training after the current step (with several processes, after the current execution),
   /// and validation after the current batch.
   std::stop_token stop{};

@@ -13,7 +13,8 @@
 
 namespace lockstep {
 
-/// The logs of each epoch (Keras' History). Cleared when a new training run begins.
+/// The logs of each epoch (Keras' History). Cleared when a new training run begins. A run that
+/// continues from a checkpoint also has the epochs before it.
 /// \code
 ///   auto history = model.fit(train, {.epochs = 3});
 ///   double last = history["loss"].back();          // and history["val_loss"] with validation
@@ -34,6 +35,9 @@ class History : public Callback {
 
   LOCKSTEP_DECL void on_train_begin(const Logs&) override;
   LOCKSTEP_COLD_DECL void on_epoch_end(int number, const Logs& logs) override;
+  std::string_view state_name() const override { return "History"; }
+  LOCKSTEP_COLD_DECL void save_state(CallbackState& state) const override;
+  LOCKSTEP_COLD_DECL void load_state(const CallbackState& state) override;
 
  private:
   LOCKSTEP_COLD_DECL std::vector<double>& values_of(const std::string& name);

@@ -2,6 +2,10 @@
 
 #include "lockstep/training/history.hpp"
 
+#include <cstddef>
+
+#include "lockstep/core/fmt_core.hpp"
+
 namespace lockstep {
 
 const std::vector<double>& History::operator[](std::string_view name) const& {
@@ -34,6 +38,18 @@ void History::on_train_begin(const Logs&) {
 void History::on_epoch_end(int number, const Logs& logs) {
   epoch.push_back(number);
   for (const auto& [name, value] : logs) values_of(name).push_back(value);
+}
+
+void History::save_state(CallbackState& state) const {
+  state.set("epoch", std::vector<double>(epoch.begin(), epoch.end()));
+  for (std::size_t i = 0; i < values_.size(); ++i)  // numbered, since a state is sorted by name
+    state.set(fmt::format("{:04} {}", i, values_[i].first), values_[i].second);
+}
+
+void History::load_state(const CallbackState& state) {
+  for (const double number : state.numbers("epoch")) epoch.push_back(static_cast<int>(number));
+  for (const auto& [key, values] : state.all_numbers())
+    if (key.size() > 5 && key[4] == ' ') values_.emplace_back(key.substr(5), values);
 }
 
 std::vector<double>& History::values_of(const std::string& name) {

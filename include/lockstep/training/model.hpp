@@ -18,6 +18,8 @@
 
 #include "lockstep/core/slice.hpp"
 #include "lockstep/optimizers/schedule.hpp"
+#include "lockstep/training/checkpoint/checkpoints.hpp"
+#include "lockstep/training/checkpoint/job_state.hpp"
 #include "lockstep/training/checks/faulty_model.hpp"
 #include "lockstep/training/checks/model_checks.hpp"
 #include "lockstep/training/checks/run_checks.hpp"
@@ -319,6 +321,35 @@ class Model<Net, S, L, O, Ms...> {
   /// \endcode
   void save_architecture(const std::string& path) const {
     if (is_chief()) detail::write_architecture(path, architecture());
+  }
+  /// Writes a checkpoint into `directory`, next to those that it has: weights, the optimizer's
+  /// buffers, steps, rate. For programs with their own loop; `fit` saves by FitOptions::checkpoint.
+  /// In a job of several processes all call it; only the chief writes. \throws FileError.
+  /// \code
+  ///   model.train_on_batch(x, y);
+  ///   if (model.steps() % 1000 == 0) model.save_checkpoint("run1");
+  /// \endcode
+  void save_checkpoint(const std::string& directory) {
+    replicas_.or_fail([&] {
+      detail::JobState state;
+      replicas_.save(state);
+      kept_.save(state);
+      detail::save_state(replicas_, std::move(state), directory);
+    });
+  }
+  /// Loads the newest undamaged checkpoint of `directory`. In a job of several processes all call
+  /// it; only the chief reads. The model is unchanged after an error.
+  /// \throws UsageError naming the property in which the models differ; CheckpointError naming the
+  /// damaged file or the tensor that does not fit; FileError if the directory has no checkpoint.
+  void load_checkpoint(const std::string& directory) {
+    replicas_.or_fail([&] {
+      detail::JobState job;
+      replicas_.save(job);
+      kept_.save(job);
+      const detail::JobState loaded = detail::load_state(replicas_, job, directory);
+      replicas_.load(loaded);
+      kept_.restore(loaded);
+    });
   }
   /// SHA-256 of the parameters' bytes in the order of their sorted names, as hexadecimal digits.
   /// Equal weights give equal digests.

@@ -31,6 +31,9 @@ struct BetweenRuns {
   std::vector<double> totals{};  ///< of the last evaluation or epoch; see RunningLogs::totals
 
   LOCKSTEP_COLD_DECL void set_rate(double rate);
+  /// The same state as part of a checkpoint.
+  LOCKSTEP_COLD_DECL void save(JobState& to) const;
+  LOCKSTEP_COLD_DECL void restore(const JobState& from);
   /// Learning rate of the next step.
   double rate_of(const AnyReplicas& replicas) const {
     return rate ? *rate : replicas.learning_rate();
@@ -78,6 +81,9 @@ struct Run final : TrainingControl {
   LOCKSTEP_COLD_DECL std::string not_finite() const override;
   LOCKSTEP_COLD_DECL std::vector<NamedTensor> tensors() const override;
   LOCKSTEP_COLD_DECL void set_weights(std::span<const std::byte> copy) override;
+  LOCKSTEP_COLD_DECL void save_weights(const std::string& path) override;
+  LOCKSTEP_COLD_DECL void save_checkpoint(const std::string& directory) override;
+  LOCKSTEP_COLD_DECL void swap_averages() override;
   LOCKSTEP_DECL const TrainingParams& params() const override;
   LOCKSTEP_COLD_DECL Architecture architecture() const override;
 

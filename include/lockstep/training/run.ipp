@@ -2,15 +2,32 @@
 
 #include "lockstep/training/run.hpp"
 
+#include <algorithm>
 #include <utility>
 
 #include "lockstep/core/error.hpp"
 #include "lockstep/optimizers/schedule.hpp"
+#include "lockstep/training/checkpoint/checkpoints.hpp"
+#include "lockstep/training/checkpoint/job_state.hpp"
 #include "lockstep/training/signal_stop.hpp"
+#include "lockstep/training/weights_file.hpp"
 
 namespace lockstep::detail {
 
 void BetweenRuns::set_rate(double to) { rate = unsent_rate = Schedule(to)(0); }
+
+void BetweenRuns::save(JobState& to) const {
+  to.rate = rate;
+  to.passes = passes;
+  to.totals = totals;
+}
+
+void BetweenRuns::restore(const JobState& from) {
+  rate = from.rate;
+  unsent_rate.reset();  // all processes have the same rate now
+  passes = from.passes;
+  totals = from.totals;
+}
 
 Run::Run(AnyReplicas& all, BetweenRuns& between, const std::vector<std::shared_ptr<Callback>>& user,
          ProgressStyle progress, const std::stop_token& stop)
@@ -26,7 +43,12 @@ Run::Run(AnyReplicas& all, BetweenRuns& between, const std::vector<std::shared_p
   numbers.first_step = replicas.steps();
   replicas.clear_requests();
   replicas.discard_pending_steps();
-  if (progress != ProgressStyle::none && place.is_chief) callbacks.add(reports);
+  const auto is_progress = [](const auto& callback) {
+    return dynamic_cast<const Progress*>(callback.get()) != nullptr;
+  };
+  if (progress != ProgressStyle::none && place.is_chief &&
+      std::none_of(user.begin(), user.end(), is_progress))
+    callbacks.add(reports);
   callbacks.set_control(this);
 }
 
@@ -67,6 +89,19 @@ bool Run::is_finite() const { return replicas.is_finite(); }
 std::string Run::not_finite() const { return replicas.not_finite(); }
 std::vector<NamedTensor> Run::tensors() const { return replicas.tensors(); }
 void Run::set_weights(std::span<const std::byte> copy) { replicas.restore(copy); }
+void Run::save_weights(const std::string& path) {
+  JobState state;
+  replicas.save(state);
+  if (place.is_chief)
+    write_weights(path, replicas.parameters(), {state.type, state.weights, state.state});
+}
+void Run::save_checkpoint(const std::string& directory) {
+  JobState state;
+  replicas.save(state);
+  kept.save(state);
+  save_state(replicas, std::move(state), directory);
+}
+void Run::swap_averages() { replicas.swap_averages(); }
 const TrainingParams& Run::params() const { return numbers; }
 Architecture Run::architecture() const { return replicas.architecture(); }
 

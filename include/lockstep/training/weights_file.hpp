@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <span>
 #include <string>
 #include <vector>
@@ -39,6 +40,9 @@ ValueBytes<std::byte> writable_bytes_of(std::vector<T>& weights, std::vector<T>&
   return {dtype_of<T>, std::as_writable_bytes(std::span(weights)),
           std::as_writable_bytes(std::span(state))};
 }
+
+/// A shape as a safetensors file stores it.
+LOCKSTEP_COLD_DECL std::vector<std::uint64_t> extents_of(const Shape& s);
 
 /// Writes all parameters to a file, atomically. \throws FileError.
 LOCKSTEP_COLD_DECL void write_weights(const std::string& path,

@@ -17,7 +17,7 @@
 
 namespace lockstep::detail {
 
-[[gnu::cold]] inline std::vector<std::uint64_t> extents_of(const Shape& s) {
+std::vector<std::uint64_t> extents_of(const Shape& s) {
   return {s.extent.begin(), s.extent.begin() + s.rank};
 }
 

@@ -3,7 +3,7 @@
 #include <catch2/catch_test_macros.hpp>
 #include <string>
 
-#include "lockstep/cluster/quote.hpp"
+#include "lockstep/core/quote.hpp"
 #include "unit/cluster/support.hpp"
 
 using lockstep::HostPort;

@@ -56,6 +56,9 @@ TEST_CASE("a CollectiveRef calls the group that it refers to") {
       for (std::size_t i = 0; i < n; ++i) p[i] *= 3;
     }
     void all_gather(const std::byte* p, std::size_t, std::byte* out) { out[0] = p[1]; }
+    void broadcast(std::byte* p, std::size_t n, std::size_t root) {
+      p[n] = static_cast<std::byte>(root);
+    }
   };
   Doubling group;
   const lockstep::CollectiveRef ref(group);
@@ -69,6 +72,9 @@ TEST_CASE("a CollectiveRef calls the group that it refers to") {
   std::byte all[1] = {};
   ref.all_gather(own, 2, all);
   CHECK(all[0] == std::byte{2});
+  std::byte sent[2] = {};
+  ref.broadcast(sent, 1, 3);
+  CHECK(sent[1] == std::byte{3});
   CHECK(ref.rank() == 3);
   CHECK(ref.size() == 4);
 }

@@ -262,6 +262,7 @@ TEST_CASE("a layer exchanges with other replicas through the step context") {
       std::transform(p, p + n, p, [](double v) { return 2 * v; });
     }
     void all_gather(const std::byte*, std::size_t, std::byte*) {}
+    void broadcast(std::byte*, std::size_t, std::size_t) {}
   };
   toy::Machine<Net, Oracle> machine(2);
   gradients_are_right<Net>();

@@ -8,12 +8,12 @@
 #include <cstdint>
 #include <set>
 
-#include "lockstep/cluster/quote.hpp"
 #include "lockstep/cluster/rendezvous/chief_address.hpp"
 #include "lockstep/cluster/rendezvous/data_address.hpp"
 #include "lockstep/cluster/rendezvous/file_limit.hpp"
 #include "lockstep/cluster/rendezvous/signature.hpp"
 #include "lockstep/core/fmt_core.hpp"
+#include "lockstep/core/quote.hpp"
 
 namespace lockstep::detail {
 

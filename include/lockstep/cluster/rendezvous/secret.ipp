@@ -17,10 +17,10 @@
 #include <utility>
 
 #include "lockstep/cluster/host_port.hpp"
-#include "lockstep/cluster/quote.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/fmt_core.hpp"
 #include "lockstep/core/log.hpp"
+#include "lockstep/core/quote.hpp"
 
 namespace lockstep {
 

@@ -4,9 +4,9 @@
 
 #include <algorithm>
 
-#include "lockstep/cluster/quote.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/fmt_core.hpp"
+#include "lockstep/core/quote.hpp"
 
 namespace lockstep::detail {
 

@@ -6,6 +6,8 @@
 #include <cstddef>
 #include <memory>
 #include <span>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "lockstep/concepts/callback.hpp"
@@ -40,6 +42,14 @@ class CallbackList {
   /// Sets the control of all callbacks added so far, until the list is destroyed.
   LOCKSTEP_DECL void set_control(TrainingControl* control);
 
+  /// Names and states of the callbacks that have one. Equal names are numbered: "EarlyStopping",
+  /// "EarlyStopping 2".
+  using States = std::vector<std::pair<std::string, CallbackState>>;
+  LOCKSTEP_COLD_DECL States states() const;
+  /// Restores the states by name; a callback without one keeps its own. \returns the names of states
+  /// without a callback.
+  LOCKSTEP_COLD_DECL std::vector<std::string> load_states(const States& states);
+
   LOCKSTEP_DECL void on_train_begin(const Logs& logs);
   LOCKSTEP_DECL void on_train_end(const Logs& logs);
   LOCKSTEP_DECL void on_test_begin(const Logs& logs);
@@ -69,6 +79,8 @@ class CallbackList {
     for (const auto& callback : callbacks_) (callback.get()->*hook)(arguments...);
   }
 
+  /// The name of each callback's state; empty for those without one.
+  LOCKSTEP_COLD_DECL std::vector<std::string> state_names() const;
   // From the last to the first, since a callback may be in the list twice.
   LOCKSTEP_DECL void restore_controls();
 

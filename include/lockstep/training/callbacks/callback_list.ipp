@@ -2,6 +2,7 @@
 
 #include "lockstep/training/callbacks/callback_list.hpp"
 
+#include <algorithm>
 #include <string>
 #include <utility>
 
@@ -25,6 +26,41 @@ void CallbackList::add(std::shared_ptr<Callback> callback) {
 void CallbackList::set_control(TrainingControl* control) {
   restore_controls();
   for (const auto& callback : callbacks_) before_.push_back(callback->set_control(control));
+}
+
+std::vector<std::string> CallbackList::state_names() const {
+  std::vector<std::string> names;
+  for (const auto& callback : callbacks_) {
+    const std::string name(callback->state_name());
+    std::string numbered = name;
+    for (int n = 2; !name.empty() && std::count(names.begin(), names.end(), numbered) > 0; ++n)
+      numbered = name + " " + std::to_string(n);
+    names.push_back(std::move(numbered));
+  }
+  return names;
+}
+
+CallbackList::States CallbackList::states() const {
+  const std::vector<std::string> names = state_names();
+  States states;
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    if (names[i].empty()) continue;
+    callbacks_[i]->save_state(states.emplace_back(names[i], CallbackState{}).second);
+  }
+  return states;
+}
+
+std::vector<std::string> CallbackList::load_states(const States& states) {
+  const std::vector<std::string> names = state_names();
+  std::vector<std::string> left;
+  for (const auto& [name, state] : states) {
+    const auto found = std::find(names.begin(), names.end(), name);
+    if (found == names.end())
+      left.push_back(name);
+    else
+      callbacks_[static_cast<std::size_t>(found - names.begin())]->load_state(state);
+  }
+  return left;
 }
 
 void CallbackList::on_train_begin(const Logs& logs) { each(&Callback::on_train_begin, logs); }

@@ -33,10 +33,11 @@ class CSVLoggerHooks final : public Callback {
     close();
     columns_.clear();
     if (params().rank != 0) return;
-    const int how = O_WRONLY | O_CREAT | O_CLOEXEC | (o_.append ? O_APPEND : O_TRUNC);
+    const bool appends = o_.append || params().resumed;
+    const int how = O_WRONLY | O_CREAT | O_CLOEXEC | (appends ? O_APPEND : O_TRUNC);
     file_ = ::open(o_.filename.c_str(), how, 0666);
     if (file_ < 0) fail("cannot be opened for writing");
-    has_header_ = o_.append && ::lseek(file_, 0, SEEK_END) > 0;
+    has_header_ = appends && ::lseek(file_, 0, SEEK_END) > 0;
   }
 
   void on_epoch_end(int epoch, const Logs& logs) override {
@@ -59,6 +60,19 @@ class CSVLoggerHooks final : public Callback {
   }
 
   void on_train_end(const Logs&) override { close(); }
+
+  std::string_view state_name() const override { return "CSVLogger"; }
+  void save_state(CallbackState& state) const override {
+    if (file_ >= 0) state.set("bytes", static_cast<double>(::lseek(file_, 0, SEEK_END)));
+  }
+  /// Removes the lines of epochs after the checkpoint: they will be logged again.
+  void load_state(const CallbackState& state) override {
+    if (file_ < 0 || !state.contains("bytes")) return;
+    const auto bytes = static_cast<::off_t>(state.number("bytes"));
+    if (::lseek(file_, 0, SEEK_END) > bytes && ::ftruncate(file_, bytes) != 0)
+      fail("cannot be truncated");
+    has_header_ = has_header_ && bytes > 0;
+  }
 
  private:
   void choose_columns(const Logs& logs) {

@@ -3,6 +3,7 @@
 #include "lockstep/training/callbacks/early_stopping.hpp"
 
 #include <cstddef>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -41,6 +42,23 @@ class EarlyStoppingHooks final : public Callback {
     if (wait_ < o_.patience || epoch == 0) return;
     stopped_epoch_ = epoch;
     control().stop_training();
+  }
+
+  std::string_view state_name() const override { return "EarlyStopping"; }
+  void save_state(CallbackState& state) const override {
+    state.set("wait", wait_);
+    state.set("best_epoch", best_epoch_);
+    if (stopped_epoch_) state.set("stopped_epoch", *stopped_epoch_);
+    if (best_) state.set("best", *best_);
+    state.set("best_weights", best_weights_);
+  }
+  void load_state(const CallbackState& state) override {
+    wait_ = static_cast<int>(state.number("wait"));
+    best_epoch_ = static_cast<int>(state.number("best_epoch"));
+    if (state.contains("stopped_epoch"))
+      stopped_epoch_ = static_cast<int>(state.number("stopped_epoch"));
+    if (state.contains("best")) best_ = state.number("best");
+    best_weights_ = state.bytes("best_weights");
   }
 
   void on_train_end(const Logs&) override {

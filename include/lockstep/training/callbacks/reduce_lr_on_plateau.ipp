@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <string_view>
 
 #include "lockstep/core/finite.hpp"
 #include "lockstep/core/fmt_core.hpp"
@@ -55,6 +56,18 @@ class ReduceLROnPlateauHooks final : public Callback {
     if (o_.verbose && params().rank == 0)
       log(LogLevel::info, fmt::format("epoch {}: ReduceLROnPlateau reduces the learning rate to {}",
                                       epoch + 1, reduced));
+  }
+
+  std::string_view state_name() const override { return "ReduceLROnPlateau"; }
+  void save_state(CallbackState& state) const override {
+    if (best_) state.set("best", *best_);
+    state.set("cooldown", cooldown_);
+    state.set("wait", wait_);
+  }
+  void load_state(const CallbackState& state) override {
+    if (state.contains("best")) best_ = state.number("best");
+    cooldown_ = static_cast<int>(state.number("cooldown"));
+    wait_ = static_cast<int>(state.number("wait"));
   }
 
  private:

@@ -97,12 +97,12 @@ inline std::string arithmetic_of_build() {
 /// Out of line, since model_signature is instantiated for each model.
 LOCKSTEP_COLD_DECL void add_field(Signature& to, const char* name, std::string value);
 
-/// The signature that processes compare when they create a model. `values`: its initial parameters.
+/// The signature of a model: what processes compare when they create it, without the initial values
+/// of its parameters.
 template <class Net, class D, class L, class O, class... Ms>
 [[gnu::cold]] Signature model_signature(std::uint64_t seed, std::size_t virtual_shards,
                                         const L& loss, const O& optimizer,
-                                        const std::tuple<Ms...>& metrics,
-                                        const ValueBytes<const std::byte>& values) {
+                                        const std::tuple<Ms...>& metrics) {
   std::string of_metrics;
   const auto add = [&](const auto& metric) {
     of_metrics += (of_metrics.empty() ? "" : "; ") + describe_metric(metric);
@@ -121,8 +121,6 @@ template <class Net, class D, class L, class O, class... Ms>
   add_field(fields, "virtual shards", std::to_string(virtual_shards));
   add_field(fields, "arithmetic", arithmetic_of_build());
   add_field(fields, "the library's arithmetic", arithmetic_of_library());
-  // Last, since the values follow from the seed: a different seed is reported as such.
-  add_field(fields, "initial values", describe_values(named_parameters<Net>(), values));
   return fields;
 }
 

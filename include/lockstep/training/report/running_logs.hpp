@@ -34,6 +34,17 @@ class RunningLogs {
   /// the metrics' states.
   LOCKSTEP_COLD_DECL RunningLogs(std::vector<std::string> names, std::size_t sums);
 
+  /// The sums of an epoch, for checkpoints.
+  struct State {
+    std::vector<double> sums;
+    double loss = 0, count = 0;
+    std::vector<double> values,
+        steps;  ///< the logs, in the order of the names; empty before a step
+  };
+  LOCKSTEP_COLD_DECL State state() const;
+  /// \throws UsageError if the state belongs to other metrics.
+  LOCKSTEP_COLD_DECL void restore(const State& state);
+
   /// Starts a new epoch.
   LOCKSTEP_DECL void reset();
   /// Adds a step: the sums over its global batch of `count` examples, and the penalties of the

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "lockstep/core/error.hpp"
 #include "lockstep/core/fmt_core.hpp"
 #include "lockstep/model/graph.hpp"
 
@@ -33,6 +34,27 @@ RunningLogs::RunningLogs(std::vector<std::string> names, std::size_t sums)
       total_(sums),
       results_(names_.size() - 1),
       step_results_(names_.size() - 1) {}
+
+RunningLogs::State RunningLogs::state() const {
+  State state{total_, loss_, count_, {}, {}};
+  if (count_ == 0) return state;
+  for (const std::string& name : names_) {
+    state.values.push_back(logs_[name]);
+    state.steps.push_back(logs_.step(name));
+  }
+  return state;
+}
+
+void RunningLogs::restore(const State& state) {
+  const std::size_t logged = state.values.size();
+  if (state.sums.size() != total_.size() || logged != state.steps.size() ||
+      (logged != 0 && logged != names_.size()))
+    throw UsageError("checkpoint: the logs of its epoch belong to other metrics; use the same");
+  total_ = state.sums;
+  loss_ = state.loss;
+  count_ = state.count;
+  for (std::size_t i = 0; i < logged; ++i) logs_.set(names_[i], state.values[i], state.steps[i]);
+}
 
 void RunningLogs::reset() {
   std::fill(total_.begin(), total_.end(), 0.0);

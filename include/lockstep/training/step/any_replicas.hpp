@@ -14,11 +14,15 @@
 
 #include "lockstep/concepts/dataset.hpp"
 #include "lockstep/concepts/named_tensor.hpp"
+#include "lockstep/concepts/strategy.hpp"
 #include "lockstep/core/phase.hpp"
 #include "lockstep/training/export/architecture.hpp"
+#include "lockstep/training/parameters.hpp"
 #include "lockstep/training/report/running_logs.hpp"
 
 namespace lockstep::detail {
+
+struct JobState;
 
 /// Requests that one process makes and all processes must act on after the same step.
 ///
@@ -75,6 +79,8 @@ class AnyReplicas {
   virtual void verify() = 0;
   /// Copies the weights' exponential moving averages over the weights (Keras' use_ema).
   virtual void overwrite_with_averages() = 0;
+  /// Exchanges weights and averages; see TrainingControl.
+  virtual void swap_averages() = 0;
   /// Reports progress to the strategy, which may forward it to the other processes.
   virtual void note(Phase phase) = 0;
   virtual void end_epoch(int epoch) = 0;
@@ -87,6 +93,19 @@ class AnyReplicas {
   /// Weights and state as bytes, for callbacks that keep the best ones.
   virtual std::vector<std::byte> copy() const = 0;
   virtual void restore(std::span<const std::byte> copy) = 0;
+  /// Properties that must be equal in all processes of a job, and when a job continues; see
+  /// model_signature.
+  virtual Signature signature() const = 0;
+  virtual std::vector<ParameterInfo> parameters() const = 0;
+  /// Writes the model's part of the state: buffers, steps, loss scale, seed, replicas, signature.
+  /// All processes call it; only the chief's `to` is sure to have the buffers.
+  virtual void save(JobState& to) const = 0;
+  /// Restores what `save` wrote, except the signature. All processes call it with the same state.
+  virtual void load(const JobState& from) = 0;
+  /// Replaces `bytes` by those of the chief in all processes. Collective.
+  virtual void broadcast(std::vector<std::byte>& bytes) = 0;
+  /// \throws UsageError in all processes unless all pass the same fields. Collective.
+  virtual void agree(std::string_view part, const Signature& fields) = 0;
   virtual bool is_finite() const = 0;
   virtual std::string not_finite() const = 0;
   virtual std::vector<NamedTensor> tensors() const = 0;

@@ -119,6 +119,7 @@ class DeviceReplica {
   /// of the device's scope. Checks the sum of squares in double, which cannot overflow for floats.
   [[gnu::cold]] bool is_finite();
   const std::vector<Buffer<Context, T>>& slots() const { return slots_; }
+  void restore_loss_scale(const LossScaleState& state) { loss_scale_.restore(state); }
   /// Host copy of a buffer of this replica. May be called between steps, outside of the device's
   /// scope.
   std::vector<T> copy_of(const Buffer<Context, T>& buffer) const;

@@ -18,6 +18,12 @@
 
 namespace lockstep::detail {
 
+/// The state of a loss scale, for checkpoints.
+struct LossScaleState {
+  double scale = 1;
+  std::uint64_t finite_steps = 0, skipped = 0;
+};
+
 /// For devices without loss scaling: a constant scale of 1.
 template <class D>
 class LossScale {
@@ -25,6 +31,8 @@ class LossScale {
   static constexpr std::size_t sums = 0;
   static constexpr double value() { return 1; }
   static constexpr std::uint64_t skipped() { return 0; }
+  static constexpr LossScaleState state() { return {}; }
+  void restore(const LossScaleState&) {}
 };
 
 /// Keras' LossScaleOptimizer (keras/src/optimizers/loss_scale_optimizer.py). One difference: the
@@ -40,6 +48,13 @@ class LossScale<D> {
   double value() const { return scale_; }
   /// Steps so far whose update was skipped because gradients overflowed.
   std::uint64_t skipped() const { return skipped_; }
+
+  LossScaleState state() const { return {scale_, finite_steps_, skipped_}; }
+  void restore(const LossScaleState& state) {
+    scale_ = state.scale;
+    finite_steps_ = state.finite_steps;
+    skipped_ = state.skipped;
+  }
 
   /// Divides the summed gradients by the scale; adds the number of non-finite ones to `nonfinite`,
   /// in device memory.

@@ -24,6 +24,7 @@
 #include "lockstep/core/finite.hpp"
 #include "lockstep/core/fmt_core.hpp"
 #include "lockstep/core/slice.hpp"
+#include "lockstep/training/checkpoint/job_state.hpp"
 #include "lockstep/training/checks/model_signature.hpp"
 #include "lockstep/training/checks/not_finite.hpp"
 #include "lockstep/training/checks/run_checks.hpp"
@@ -80,10 +81,13 @@ class Replicas final : public AnyReplicas {
     check_slices<Net, device>(session_.virtual_shards());
     std::vector<T> weights(Net::graph.weights), state(Net::graph.state);
     initialize_parameters<Net, T>(seed_, weights, state);
-    if constexpr (!is_one_process)
-      session_.agree("model", model_signature<Net, device, L, O, Ms...>(
-                                  seed_, session_.virtual_shards(), loss_, optimizer_, metrics_,
-                                  bytes_of(weights, state)));
+    if constexpr (!is_one_process) {
+      Signature fields = signature();
+      // Last, since the values follow from the seed: a different seed is reported as such.
+      add_field(fields, "initial values",
+                describe_values(named_parameters<Net>(), bytes_of(weights, state)));
+      session_.agree("model", fields);
+    }
     const std::span<const UpdateSegment> segments(segments_.get(), segments_of_updates());
     session_.each([&](const ReplicaContext<device>& r) {
       replicas_[r.local] =
@@ -326,6 +330,69 @@ class Replicas final : public AnyReplicas {
     if (second > 0) std::memcpy(state.data(), bytes.data() + first, second);
     set(weights, state);
   }
+  [[gnu::cold]] Signature signature() const override {
+    return model_signature<Net, device, L, O, Ms...>(seed_, session_.virtual_shards(), loss_,
+                                                     optimizer_, metrics_);
+  }
+  std::vector<ParameterInfo> parameters() const override { return parameters_of<Net>(); }
+  [[gnu::cold]] void save(JobState& to) const override {
+    const auto bytes_in = [](const std::vector<T>& values) {
+      const auto bytes = std::as_bytes(std::span(values));
+      return std::vector<std::byte>(bytes.begin(), bytes.end());
+    };
+    Replica& replica = *replicas_[0];
+    to.type = dtype_of<T>;
+    to.weights = bytes_in(weights());
+    to.state = bytes_in(state());
+    to.slots.clear();
+    for (std::size_t i = 0; i < replica.slots().size(); ++i)
+      to.slots.emplace_back(slot_name(optimizer_, i),
+                            bytes_in(replica.copy_of(replica.slots()[i])));
+    to.steps = step_;
+    to.has_averages_in_weights = has_averages_in_weights_;
+    to.loss_scale = replica.loss_scale().state();
+    to.seed = seed_;
+    to.replicas = session_.replicas();
+    to.workers = session_.workers();
+    to.signature = signature();
+  }
+  [[gnu::cold]] void load(const JobState& from) override {
+    const auto values_in = [](const std::vector<std::byte>& bytes) {
+      std::vector<T> values(bytes.size() / sizeof(T));
+      if (!values.empty()) std::memcpy(values.data(), bytes.data(), bytes.size());
+      return values;
+    };
+    set(values_in(from.weights), values_in(from.state));
+    session_.each([&](const ReplicaContext<device>& r) {
+      Replica& replica = *replicas_[r.local];
+      for (std::size_t i = 0; i < replica.slots().size(); ++i)
+        replica.slots()[i].upload(values_in(from.slots[i].second).data());
+      r.device.synchronize();
+      replica.restore_loss_scale(from.loss_scale);
+    });
+    step_ = from.steps;
+    has_averages_in_weights_ = from.has_averages_in_weights;
+  }
+  [[gnu::cold]] void broadcast(std::vector<std::byte>& bytes) override {
+    if (is_alone()) return;
+    // One replica of each process holds the bytes; the others receive into memory of their own.
+    std::vector<std::byte> received;
+    session_.each([&](const ReplicaContext<device>& r) {
+      std::uint64_t size = bytes.size();
+      r.host.broadcast(reinterpret_cast<std::byte*>(&size), sizeof size, 0);
+      std::vector<std::byte> copy;
+      if (r.rank == 0)
+        copy = bytes;
+      else
+        copy.resize(static_cast<std::size_t>(size));
+      r.host.broadcast(copy.data(), copy.size(), 0);
+      if (r.local == 0) received = std::move(copy);
+    });
+    bytes = std::move(received);
+  }
+  void agree(std::string_view part, const Signature& fields) override {
+    session_.agree(part, fields);
+  }
   /// See TrainingControl. All replicas hold the same gradients and weights, so checking one is
   /// enough.
   bool is_finite() const override { return replicas_[0]->is_finite(); }
@@ -352,15 +419,35 @@ class Replicas final : public AnyReplicas {
   [[gnu::cold]] void reset_optimizer() {
     session_.each(
         [&](const ReplicaContext<device>& r) { replicas_[r.local]->reset_optimizer(optimizer_); });
+    has_averages_in_weights_ = false;
     step_ = 0;
   }
   /// Copies the moving averages over the weights, if the optimizer keeps averages. Call after an
   /// update: before the first one the averages are undefined.
   [[gnu::cold]] void overwrite_with_averages() override {
     if (!options_of(optimizer_).use_ema) return;
+    if (std::exchange(has_averages_in_weights_, false)) {
+      const std::vector<T> averages = weights();
+      each_average([&](const auto&, const auto& average) { average.upload(averages.data()); });
+      return;
+    }
     are_equal_ = false;
     session_.each(
         [&](const ReplicaContext<device>& r) { replicas_[r.local]->overwrite_with_average(); });
+  }
+  [[gnu::cold]] void swap_averages() override {
+    if (!options_of(optimizer_).use_ema)
+      throw UsageError(
+          "swap_averages: the optimizer keeps no averages of the weights; set .with = {{.use_ema = "
+          "true}}");
+    if (updates() == 0) return;
+    has_averages_in_weights_ = !has_averages_in_weights_;
+    are_equal_ = false;
+    const std::vector<T> before = weights(), averages = replicas_[0]->copy_of(average_of(0));
+    each_average([&](auto& replica, const auto& average) {
+      replica.engine().weights().upload(averages.data());
+      average.upload(before.data());
+    });
   }
   /// SHA-256 of the parameters of each replica of this process.
   std::vector<std::string> digests() const {
@@ -439,6 +526,17 @@ class Replicas final : public AnyReplicas {
     }
   }
 
+  /// The buffer of the weights' moving averages, which is the last one.
+  const auto& average_of(std::size_t local) const { return replicas_[local]->slots().back(); }
+  /// Calls f(replica, average) in each local replica's thread, and waits for its device.
+  template <class F>
+  void each_average(const F& f) {
+    session_.each([&](const ReplicaContext<device>& r) {
+      f(*replicas_[r.local], average_of(r.local));
+      r.device.synchronize();
+    });
+  }
+
   /// Compares SHA-256 digests of all tensors across replicas. \throws ReplicasDiverged.
   [[gnu::cold]] void compare(bool optimizer_too) {
     const std::vector<ParameterInfo> infos = parameters_of<Net>();
@@ -501,8 +599,9 @@ class Replicas final : public AnyReplicas {
   std::vector<std::unique_ptr<Replica>> replicas_;  // after session_, so destroyed before it
   std::uint64_t step_ = 0;
   std::uint64_t sets_ = 0;  // calls of `set` since the last comparison of the replicas
-  bool are_equal_ = false;  // compared and equal since the last change of weights
-  double penalty_ = 0;      // of the last step read
+  bool has_averages_in_weights_ = false;  // see swap_averages
+  bool are_equal_ = false;                // compared and equal since the last change of weights
+  double penalty_ = 0;                    // of the last step read
   std::vector<std::size_t> pending_examples_;  // global batch sizes of steps that nobody has read
   std::size_t data_ = 0, most_data_ = 0;       // bytes of resident data: now, and the maximum
   int threads_ = 1;

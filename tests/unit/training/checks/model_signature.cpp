@@ -73,8 +73,12 @@ ls::Signature signature(std::uint64_t seed = 1) {
   using D = ls::Reference<float>;
   std::vector<float> weights(N::graph.weights), state(N::graph.state);
   ls::detail::initialize_parameters<N, float>(seed, weights, state);
-  return ls::detail::model_signature<N, D>(seed, 0, loss, ls::SGD{}, std::tuple(ls::Accuracy{}),
-                                           ls::detail::bytes_of(weights, state));
+  ls::Signature fields =
+      ls::detail::model_signature<N, D>(seed, 0, loss, ls::SGD{}, std::tuple(ls::Accuracy{}));
+  fields.emplace_back("initial values",
+                      ls::detail::describe_values(ls::detail::named_parameters<N>(),
+                                                  ls::detail::bytes_of(weights, state)));
+  return fields;
 }
 
 /// The names of the fields in which two signatures differ.

@@ -1,16 +1,16 @@
 #pragma once
 
-#include "lockstep/cluster/json_document.hpp"
+#include "lockstep/files/json_document.hpp"
 
 #include <rapidjson/error/en.h>
 #include <rapidjson/memorystream.h>
 #include <rapidjson/reader.h>
 
 #include <algorithm>
+#include <limits>
 
-#include "lockstep/cluster/quote.hpp"
-#include "lockstep/core/error.hpp"
 #include "lockstep/core/fmt_core.hpp"
+#include "lockstep/core/quote.hpp"
 
 namespace lockstep::detail {
 
@@ -48,6 +48,49 @@ std::string_view json_kind(const JsonValue& value) {
     default:
       return "a number";
   }
+}
+
+JsonValue json_member(const JsonValue& object, std::string_view key) {
+  if (!object.is_object())
+    throw JsonError("{} is where an object with {} belongs", json_kind(object), quote(key));
+  for (const JsonMember& member : object.members())
+    if (member.key == key) return member.value;
+  throw JsonError("the member {} is missing", quote(key));
+}
+
+/// A member that must be `wanted`, such as "a string".
+[[gnu::cold]] inline JsonValue json_member_of(const JsonValue& object, std::string_view key,
+                                              bool (*is_wanted)(const JsonValue&),
+                                              std::string_view wanted) {
+  const JsonValue value = json_member(object, key);
+  if (!is_wanted(value))
+    throw JsonError("the member {} is {} instead of {}", quote(key), json_kind(value), wanted);
+  return value;
+}
+
+std::string_view json_text(const JsonValue& object, std::string_view key) {
+  return json_member_of(object, key, [](const auto& v) { return v.is_text(); }, "a string").text();
+}
+std::uint64_t json_natural(const JsonValue& object, std::string_view key) {
+  const auto is_natural = [](const JsonValue& v) { return v.kind() == JsonKind::natural; };
+  return json_member_of(object, key, is_natural, "a natural number").natural();
+}
+bool json_boolean(const JsonValue& object, std::string_view key) {
+  const auto is_boolean = [](const JsonValue& v) { return v.kind() == JsonKind::boolean; };
+  return json_member_of(object, key, is_boolean, "a boolean").boolean();
+}
+std::vector<JsonValue> json_list(const JsonValue& object, std::string_view key) {
+  return json_member_of(object, key, [](const auto& v) { return v.is_list(); }, "a list").values();
+}
+double json_double(const JsonValue& value) {
+  constexpr double infinity = std::numeric_limits<double>::infinity();
+  if (value.is_number()) return value.number();
+  if (value.is_text()) {
+    if (value.text() == "nan") return std::numeric_limits<double>::quiet_NaN();
+    if (value.text() == "inf") return infinity;
+    if (value.text() == "-inf") return -infinity;
+  }
+  throw JsonError("{} is where a number belongs", json_kind(value));
 }
 
 /// The common mistake that made the JSON invalid; empty if none fits. `at` is where the parser
@@ -92,7 +135,7 @@ class JsonHandler : public rapidjson::BaseReaderHandler<rapidjson::UTF8<>, JsonH
   explicit JsonHandler(JsonDocument& to) : to_(to) {}
 
   bool Null() { return add(JsonKind::null); }
-  bool Bool(bool) { return add(JsonKind::boolean); }
+  bool Bool(bool value) { return add(JsonKind::boolean, value ? 1 : 0); }
   bool Int(int value) { return Int64(value); }
   bool Uint(unsigned value) { return Uint64(value); }
   bool Int64(std::int64_t value) {
@@ -100,7 +143,7 @@ class JsonHandler : public rapidjson::BaseReaderHandler<rapidjson::UTF8<>, JsonH
                static_cast<std::uint64_t>(value));
   }
   bool Uint64(std::uint64_t value) { return add(JsonKind::natural, value); }
-  bool Double(double) { return add(JsonKind::fraction); }
+  bool Double(double value) { return add(JsonKind::fraction, std::bit_cast<std::uint64_t>(value)); }
   bool String(const char* text, std::uint32_t size, bool) {
     const std::uint64_t offset = to_.texts_.size();
     to_.texts_.append(text, size);
@@ -142,22 +185,23 @@ class JsonHandler : public rapidjson::BaseReaderHandler<rapidjson::UTF8<>, JsonH
   std::uint32_t last_ = none;        // the previous sibling in the innermost one
 };
 
-JsonDocument::JsonDocument(std::string_view text, std::string_view where) {
-  if (text.size() > max_json_bytes)
-    throw ClusterError("{} has {} bytes; the maximum is {}", where, text.size(), max_json_bytes);
+JsonDocument::JsonDocument(std::string_view text, std::string_view where, std::size_t limit) {
+  if (text.size() > limit)
+    throw JsonError("{} has {} bytes; the maximum is {}", where, text.size(), limit);
   if (text.find_first_not_of(json_blanks) == std::string_view::npos)
-    throw ClusterError("{} is empty; write a JSON object", where);
+    throw JsonError("{} is empty; write a JSON object", where);
   if (text.starts_with("\xEF\xBB\xBF"))
-    throw ClusterError("{} begins with a byte order mark; save it as UTF-8 without one", where);
+    throw JsonError("{} begins with a byte order mark; save it as UTF-8 without one", where);
   // The parser treats NUL as the end and would ignore the rest.
   if (text.find('\0') != std::string_view::npos)
-    throw ClusterError("{} contains a NUL byte; write plain UTF-8 text", where);
+    throw JsonError("{} contains a NUL byte; write plain UTF-8 text", where);
   // Iterative: deep nesting cannot overflow the stack.
   rapidjson::MemoryStream stream(text.data(), text.size());
   rapidjson::Reader reader;
   JsonHandler handler(*this);
-  const rapidjson::ParseResult result = reader.Parse < rapidjson::kParseIterativeFlag |
-                                        rapidjson::kParseValidateEncodingFlag > (stream, handler);
+  constexpr unsigned flags = rapidjson::kParseIterativeFlag | rapidjson::kParseFullPrecisionFlag |
+                             rapidjson::kParseValidateEncodingFlag;
+  const rapidjson::ParseResult result = reader.Parse<flags>(stream, handler);
   if (!result.IsError()) return;
   const std::size_t at = std::min(result.Offset(), text.size());
   const std::string_view mistake = json_mistake(text, at);
@@ -165,10 +209,10 @@ JsonDocument::JsonDocument(std::string_view text, std::string_view where) {
       fmt::format("{} is not valid JSON at byte {}, {}{}", where, at + 1,
                   at < text.size() ? "before " : "at its end",
                   at < text.size() ? quote(text.substr(at, 24)) : std::string());
-  if (!mistake.empty()) throw ClusterError("{}: {}", place, mistake);
+  if (!mistake.empty()) throw JsonError("{}: {}", place, mistake);
   std::string fact = rapidjson::GetParseError_En(result.Code());
   if (fact.ends_with('.')) fact.pop_back();
-  throw ClusterError("{}: {}; fix it there", place, fact);
+  throw JsonError("{}: {}; fix it there", place, fact);
 }
 
 }  // namespace lockstep::detail

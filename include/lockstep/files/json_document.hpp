@@ -1,7 +1,7 @@
 /// \file
 /// A parser for untrusted JSON. Invariants: nothing recurses; memory is at most about 64 times the
-/// size of the text, which is at most 1 MiB; invalid text is refused, with the most common mistake
-/// that fits.
+/// size of the text, which is bounded; invalid text is refused, with the most common mistake that
+/// fits.
 ///
 /// The reader is RapidJSON's, because its iterative parser does not recurse and reports repeated
 /// keys, so that they can be refused; nlohmann/json keeps only the last of two equal keys.
@@ -9,6 +9,7 @@
 /// 19.
 #pragma once
 
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -16,10 +17,17 @@
 #include <vector>
 
 #include "lockstep/core/config.hpp"
+#include "lockstep/core/error.hpp"
 
 namespace lockstep::detail {
 
-/// 1 MiB.
+/// A text that is not valid JSON.
+class JsonError : public Error {
+ public:
+  using Error::Error;
+};
+
+/// Default limit of a text: 1 MiB.
 inline constexpr std::size_t max_json_bytes = std::size_t{1} << 20;
 /// The white space of JSON.
 inline constexpr std::string_view json_blanks = " \t\r\n";
@@ -46,8 +54,9 @@ struct JsonMember;
 ///                                                              2 --first--> 3 --next--> 4
 class JsonDocument {
  public:
-  /// Parses `text`. `where` begins the messages. \throws ClusterError
-  LOCKSTEP_COLD_DECL JsonDocument(std::string_view text, std::string_view where);
+  /// Parses `text`, of at most `limit` bytes. `where` begins the messages. \throws JsonError.
+  LOCKSTEP_COLD_DECL JsonDocument(std::string_view text, std::string_view where,
+                                  std::size_t limit = max_json_bytes);
   JsonDocument(const JsonDocument&) = delete;
   JsonDocument& operator=(const JsonDocument&) = delete;
 
@@ -59,7 +68,8 @@ class JsonDocument {
   friend class JsonHandler;
   static constexpr std::uint32_t none = 0xFFFF'FFFF;
 
-  /// `bits`: a number; offset and size of a text; or 1 for a container that is not empty.
+  /// `bits`: a number or boolean; offset and size of a text; or 1 for a container that is not
+  /// empty.
   struct Node {
     std::uint64_t bits;
     std::uint32_t next;  ///< the next sibling; none: this is the last one
@@ -79,6 +89,10 @@ class JsonValue {
   bool is_object() const { return kind() == JsonKind::object; }
   /// True for a list or object without elements.
   bool empty() const { return node().bits == 0; }
+  bool is_number() const {
+    return kind() == JsonKind::natural || kind() == JsonKind::negative ||
+           kind() == JsonKind::fraction;
+  }
 
   /// The decoded text. Precondition: is_text().
   std::string_view text() const {
@@ -89,6 +103,15 @@ class JsonValue {
   std::uint64_t natural() const { return node().bits; }
   /// Precondition: kind() == negative.
   std::int64_t negative() const { return static_cast<std::int64_t>(node().bits); }
+
+  /// Precondition: kind() == boolean.
+  bool boolean() const { return node().bits != 0; }
+  /// Any number as the nearest double. Precondition: is_number().
+  double number() const {
+    return kind() == JsonKind::natural    ? static_cast<double>(natural())
+           : kind() == JsonKind::negative ? static_cast<double>(negative())
+                                          : std::bit_cast<double>(node().bits);
+  }
 
   /// The elements of a list, in order.
   LOCKSTEP_COLD_DECL std::vector<JsonValue> values() const;
@@ -115,8 +138,19 @@ struct JsonMember {
 /// The kind of a value, for messages: "a number", "null".
 LOCKSTEP_COLD_DECL std::string_view json_kind(const JsonValue& value);
 
+/// Members of an object by key. \throws JsonError if `object` is not an object, has no such member,
+/// or has one of another kind.
+LOCKSTEP_COLD_DECL JsonValue json_member(const JsonValue& object, std::string_view key);
+LOCKSTEP_COLD_DECL std::string_view json_text(const JsonValue& object, std::string_view key);
+LOCKSTEP_COLD_DECL std::uint64_t json_natural(const JsonValue& object, std::string_view key);
+LOCKSTEP_COLD_DECL bool json_boolean(const JsonValue& object, std::string_view key);
+LOCKSTEP_COLD_DECL std::vector<JsonValue> json_list(const JsonValue& object, std::string_view key);
+/// A number; also one of the texts "nan", "inf" and "-inf", since JSON has no such numbers.
+/// \throws JsonError for any other value.
+LOCKSTEP_COLD_DECL double json_double(const JsonValue& value);
+
 }  // namespace lockstep::detail
 
 #ifdef LOCKSTEP_HEADER_ONLY
-#include "lockstep/cluster/json_document.ipp"
+#include "lockstep/files/json_document.ipp"
 #endif

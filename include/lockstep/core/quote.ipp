@@ -1,6 +1,6 @@
 #pragma once
 
-#include "lockstep/cluster/quote.hpp"
+#include "lockstep/core/quote.hpp"
 
 namespace lockstep::detail {
 

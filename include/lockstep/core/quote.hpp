@@ -36,5 +36,5 @@ std::optional<N> whole_number(std::string_view text) {
 }  // namespace lockstep::detail
 
 #ifdef LOCKSTEP_HEADER_ONLY
-#include "lockstep/cluster/quote.ipp"
+#include "lockstep/core/quote.ipp"
 #endif

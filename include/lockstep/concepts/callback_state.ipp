@@ -1,0 +1,44 @@
+#pragma once
+
+#include "lockstep/concepts/callback_state.hpp"
+
+#include "lockstep/core/error.hpp"
+
+namespace lockstep {
+
+void CallbackState::set(std::string name, std::vector<double> values) {
+  numbers_.insert_or_assign(std::move(name), std::move(values));
+}
+
+void CallbackState::set(std::string name, std::vector<std::byte> bytes) {
+  bytes_.insert_or_assign(std::move(name), std::move(bytes));
+}
+
+bool CallbackState::contains(std::string_view name) const {
+  return numbers_.find(name) != numbers_.end() || bytes_.find(name) != bytes_.end();
+}
+
+double CallbackState::number(std::string_view name) const {
+  const std::vector<double>& values = numbers(name);
+  if (values.size() != 1)
+    throw UsageError("callback state: '{}' has {} numbers, not one; use numbers()", name,
+                     values.size());
+  return values[0];
+}
+
+const std::vector<double>& CallbackState::numbers(std::string_view name) const {
+  const auto found = numbers_.find(name);
+  if (found == numbers_.end())
+    throw UsageError("callback state: it has no numbers named '{}'; save_state must set them",
+                     name);
+  return found->second;
+}
+
+const std::vector<std::byte>& CallbackState::bytes(std::string_view name) const {
+  const auto found = bytes_.find(name);
+  if (found == bytes_.end())
+    throw UsageError("callback state: it has no bytes named '{}'; save_state must set them", name);
+  return found->second;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,251 @@
+#pragma once
+
+#include "lockstep/training/checkpoint/checkpoints.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <span>
+#include <utility>
+
+#include "lockstep/core/add_item.hpp"
+#include "lockstep/core/error.hpp"
+#include "lockstep/core/fmt_core.hpp"
+#include "lockstep/core/log.hpp"
+#include "lockstep/core/threads.hpp"
+
+namespace lockstep::detail {
+
+std::optional<CheckpointEntry> newest_entry(const CheckpointDirectory& from) {
+  const std::vector<std::uint64_t> steps = from.steps();
+  std::string damaged;
+  for (auto step = steps.rbegin(); step != steps.rend(); ++step) {
+    try {
+      return from.read(*step);
+    } catch (const FileError& e) {  // also CheckpointError
+      log(LogLevel::warning, e.what());
+      add_item(damaged, ", ", from.path_of(*step));
+    }
+  }
+  if (steps.empty()) return std::nullopt;
+  throw CheckpointError(from.path(),
+                        "no checkpoint is undamaged ({} cannot be used); restore one from a copy, "
+                        "or start in another directory",
+                        damaged);
+}
+
+/// A message of named byte strings, which the chief sends to the other processes.
+class Parts {
+ public:
+  void add(std::span<const std::byte> part) {
+    const std::uint64_t size = part.size();
+    const auto* const first = reinterpret_cast<const std::byte*>(&size);
+    bytes.insert(bytes.end(), first, first + sizeof size);
+    bytes.insert(bytes.end(), part.begin(), part.end());
+  }
+  void add(std::string_view text) { add(std::as_bytes(std::span(text.data(), text.size()))); }
+  bool has_next() const { return at_ < bytes.size(); }
+  std::vector<std::byte> next() {
+    std::uint64_t size = 0;
+    std::memcpy(&size, bytes.data() + at_, sizeof size);
+    const auto first = bytes.begin() + static_cast<std::ptrdiff_t>(at_ + sizeof size);
+    at_ += sizeof size + static_cast<std::size_t>(size);
+    return {first, first + static_cast<std::ptrdiff_t>(size)};
+  }
+  std::string next_text() {
+    const std::vector<std::byte> part = next();
+    return {reinterpret_cast<const char*>(part.data()), part.size()};
+  }
+
+  std::vector<std::byte> bytes;
+
+ private:
+  std::size_t at_ = 0;
+};
+
+/// Message with the chief's result: an entry, none, or an error.
+[[gnu::cold]] inline Parts found_by_chief(FunctionRef<std::optional<CheckpointEntry>()> find) {
+  Parts message;
+  try {
+    const std::optional<CheckpointEntry> entry = find();
+    message.add(std::string_view(entry ? "entry" : "none"));
+    if (!entry) return message;
+    message.add(std::string_view(entry->path));
+    message.add(std::string_view(entry->manifest));
+    for (const auto& [name, bytes] : entry->files) {
+      message.add(std::string_view(name));
+      message.add(std::span<const std::byte>(bytes));
+    }
+  } catch (const UsageError& e) {
+    message.add(std::string_view("usage error"));
+    message.add(std::string_view(e.what()));
+  } catch (const std::exception& e) {
+    message.add(std::string_view("error"));
+    message.add(std::string_view(e.what()));
+  }
+  return message;
+}
+
+std::optional<JobState> load_state(AnyReplicas& replicas, const JobState& job, std::string& notes,
+                                   FunctionRef<std::optional<CheckpointEntry>()> find) {
+  const TrainingPlace place = replicas.place();
+  std::optional<CheckpointEntry> entry;
+  if (place.is_alone) {
+    entry = find();
+  } else {
+    Parts message;
+    if (place.is_chief) message = found_by_chief(find);
+    replicas.broadcast(message.bytes);
+    const std::string kind = message.next_text();
+    if (kind == "usage error") throw UsageError(message.next_text());
+    if (kind == "error") throw Error(message.next_text());
+    if (kind == "entry") {
+      entry.emplace();
+      entry->path = message.next_text();
+      entry->manifest = message.next_text();
+      while (message.has_next()) {
+        std::string name = message.next_text();
+        entry->files.emplace(std::move(name), message.next());
+      }
+    }
+  }
+  if (!entry) return std::nullopt;
+  return decode_state(std::move(*entry), replicas.parameters(), job, notes);
+}
+
+JobState load_state(AnyReplicas& replicas, const JobState& job, const std::string& directory) {
+  std::string notes;
+  auto state = load_state(replicas, job, notes, [&] {
+    auto entry = newest_entry(CheckpointDirectory(directory));
+    if (!entry) throw FileError(directory, "it has no checkpoint; check the directory's name");
+    return entry;
+  });
+  if (!notes.empty() && replicas.place().is_chief)
+    log(LogLevel::warning,
+        fmt::format("checkpoint {}: results continue up to rounding only: {}", directory, notes));
+  return std::move(*state);
+}
+
+void save_state(AnyReplicas& replicas, JobState state, const std::string& directory) {
+  Checkpoints checkpoints(
+      {.directory = directory, .keep = 0, .asynchronous = false, .required = true}, false, replicas,
+      {});
+  checkpoints.open();
+  checkpoints.save(std::move(state));
+}
+
+Checkpoints::Checkpoints(const CheckpointOptions& options, bool removes, AnyReplicas& replicas,
+                         const std::vector<std::string>& metrics)
+    : options_(options),
+      removes_(removes),
+      replicas_(replicas),
+      is_chief_(replicas.place().is_chief),
+      parameters_(replicas.parameters()),
+      directory_(options.directory),
+      monitor_("checkpoint", options.best.empty() ? "loss" : options.best, options.mode, 0) {
+  if (!options_.best.empty()) monitor_.begin(metrics);
+}
+
+Checkpoints::~Checkpoints() {
+  if (thread_.joinable()) thread_.join();
+  if (error_) log_error(error_);
+}
+
+std::optional<JobState> Checkpoints::begin(const JobState& job, std::string& notes) {
+  auto state = load_state(replicas_, job, notes, [&]() -> std::optional<CheckpointEntry> {
+    open();
+    if (options_.resume) return newest_entry(directory_);
+    if (const auto steps = directory_.steps(); !steps.empty())
+      throw UsageError(
+          "checkpoint {}: the directory has the checkpoint of a run ({}); resume it, or choose "
+          "another directory",
+          options_.directory, directory_.path_of(steps.back()));
+    return std::nullopt;
+  });
+  if (!state) return state;
+  last_step_ = state->steps;
+  for (const auto& [name, saved] : state->callbacks) {
+    if (name != best_state_name || !saved.contains("value") || !saved.contains("step")) continue;
+    best_ = saved.number("value");
+    best_step_ = static_cast<std::uint64_t>(saved.number("step"));
+  }
+  return state;
+}
+
+void Checkpoints::open() {
+  if (is_chief_) directory_.open_for_writing();
+}
+
+void Checkpoints::note_epoch(const Logs& logs, std::uint64_t steps) {
+  if (options_.best.empty()) return;
+  const auto value = monitor_.value(logs, is_chief_ ? 0 : 1);
+  if (!value || !monitor_.improves(*value, best_)) return;
+  best_ = value;
+  best_step_ = steps;
+}
+
+void Checkpoints::save(JobState state) {
+  wait();
+  last_step_ = state.steps;
+  if (!is_chief_) return;
+  if (best_) {
+    CallbackState best;
+    best.set("value", *best_);
+    best.set("step", static_cast<double>(*best_step_));
+    state.callbacks.emplace_back(best_state_name, std::move(best));
+  }
+  // Always in a separate thread, which blocks signals: a write beyond the limit of file sizes
+  // then fails with EFBIG instead of ending the process by SIGXFSZ.
+  thread_ = start_thread(
+      "checkpoint",
+      [this, best = best_step_, shared = std::make_shared<const JobState>(std::move(state))] {
+        try {
+          write(*shared, best);
+        } catch (...) {
+          error_ = std::current_exception();
+        }
+      });
+  if (!options_.asynchronous) wait();
+}
+
+void Checkpoints::finish(bool has_ended) {
+  wait();
+  if (!removes_ || !has_ended || !is_chief_) return;
+  for (const std::uint64_t step : directory_.steps()) directory_.remove(step);
+}
+
+void Checkpoints::wait() {
+  if (thread_.joinable()) thread_.join();
+  const std::exception_ptr error = std::exchange(error_, nullptr);
+  if (!error) return;
+  if (options_.required) std::rethrow_exception(error);
+  log_error(error);
+}
+
+void Checkpoints::log_error(const std::exception_ptr& error) {
+  try {
+    std::rethrow_exception(error);
+  } catch (const std::exception& e) {
+    log(LogLevel::error, fmt::format("checkpoint: {}; training goes on without it, and the older "
+                                     "checkpoints are kept",
+                                     e.what()));
+  }
+}
+
+void Checkpoints::write(const JobState& state, std::optional<std::uint64_t> best) {
+  const EncodedState encoded(state, parameters_);
+  directory_.write(state.steps, encoded.files(), encoded.description());
+  prune(state.steps, best);
+}
+
+void Checkpoints::prune(std::uint64_t newest, std::optional<std::uint64_t> best) {
+  if (options_.keep == 0) return;
+  std::vector<std::uint64_t> steps = directory_.steps();
+  // Entries after this one are damaged: the run continued from before them.
+  std::erase_if(steps, [&](std::uint64_t step) { return step > newest; });
+  if (steps.size() <= options_.keep) return;
+  steps.resize(steps.size() - options_.keep);
+  for (const std::uint64_t step : steps)
+    if (step != best) directory_.remove(step);
+}
+
+}  // namespace lockstep::detail

@@ -1,0 +1,425 @@
+// A run that crashes at any step and continues from its checkpoints ends with the same bits as one
+// that was never interrupted.
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
+#include <fstream>
+#include <stop_token>
+
+#include "lockstep/reference.hpp"
+#include "resume_support.hpp"
+
+namespace ls = lockstep;
+using Catch::Matchers::ContainsSubstring;
+using resume::train, resume::train_with_crashes;
+
+namespace {
+
+using Device = ls::Reference<float>;
+
+struct Net : ls::Sequential<ls::Input<8, 8, 1>, ls::RandomFlip<ls::horizontal>, ls::Conv2D<3, 3>,
+                            ls::BatchNormalization<>, ls::ReLU, ls::Flatten,
+                            ls::GaussianNoise<ls::stddev(0.1f)>, ls::Dropout<ls::rate(0.25f)>,
+                            ls::Dense<4, ls::kernel_regularizer(ls::L2{1e-3})>> {};
+
+/// 50 random images of 4 classes: epochs of 7 steps, the last one with 2 images.
+auto images() {
+  std::vector<float> x;
+  std::vector<std::int32_t> y;
+  ls::Philox g(5);
+  for (int i = 0; i < 50; ++i) {
+    y.push_back(i % 4);
+    for (int k = 0; k < 64; ++k) x.push_back(static_cast<float>(g.normal() + (k / 16 == i % 4)));
+  }
+  return ls::tensors(x, ls::shape(8, 8, 1), y);
+}
+auto batches() { return images() | ls::shuffle(20) | ls::batch(8); }
+auto validation() { return images() | ls::take(20) | ls::batch(10); }
+
+template <class Optimizer, class Strategy = ls::OneDevice<Device>>
+auto maker(Optimizer optimizer, Strategy strategy = {}) {
+  return [=] {
+    return ls::Model{Net{},     ls::Seed{3},
+                     strategy,  ls::SparseCategoricalCrossentropy{.from_logits = true},
+                     optimizer, ls::Accuracy{}};
+  };
+}
+
+ls::FitOptions options(const ls::CheckpointOptions& checkpoint, const ls::Callbacks& extra) {
+  ls::FitOptions o{.epochs = 4, .checkpoint = checkpoint, .progress = ls::ProgressStyle::none};
+  o.callbacks = extra;
+  return o;
+}
+
+/// Crashes at a few steps of the 28: within epochs, at their ends, twice in a row.
+const std::set<std::uint64_t> crashes{1, 3, 4, 7, 8, 14, 15, 20, 21, 22, 27};
+
+/// Compares the uninterrupted run with the one that crashes.
+template <class Make, class Fit>
+void check_resumes(const Make& make, const Fit& fit, std::uint64_t every = 1) {
+  const testing::Folder folder;
+  const auto quiet = train(make, fit, {});
+  for (const bool asynchronous : {false, true}) {
+    const ls::CheckpointOptions checkpoint{
+        .directory = folder / ("run" + std::to_string(asynchronous)),
+        .every = every,
+        .asynchronous = asynchronous};
+    const resume::Log lines;
+    CHECK(train_with_crashes(make, fit, checkpoint, crashes) == quiet);
+  }
+}
+
+const auto plain = [](auto& model, const auto& checkpoint, const auto& extra) {
+  return model.fit(batches(), options(checkpoint, extra));
+};
+
+}  // namespace
+
+TEST_CASE("a crash at any step changes nothing: augmentation, dropout, noise, running statistics") {
+  check_resumes(maker(ls::SGD{.learning_rate = 0.05, .momentum = 0.9}), plain);
+}
+
+TEST_CASE("a crash changes nothing with Adam, averages, accumulation, clipping and a schedule") {
+  check_resumes(maker(ls::Adam{.learning_rate = ls::ExponentialDecay{0.01, 3, 0.9},
+                               .weight_decay = 1e-3,
+                               .with = {.global_clipnorm = 1,
+                                        .use_ema = true,
+                                        .ema_momentum = 0.9,
+                                        .ema_overwrite_frequency = 5,
+                                        .gradient_accumulation_steps = 2}}),
+                plain);
+}
+
+TEST_CASE("a crash changes nothing when checkpoints are rare, or only at the ends of epochs") {
+  check_resumes(maker(ls::RMSprop{}), plain, 5);
+  check_resumes(maker(ls::RMSprop{}), plain, 0);
+}
+
+TEST_CASE("a crash changes nothing with steps_per_epoch, prefetch and class weights") {
+  check_resumes(maker(ls::Adagrad{}), [](auto& model, const auto& checkpoint, const auto& extra) {
+    auto o = options(checkpoint, extra);
+    o.steps_per_epoch = 7;
+    o.class_weight = {{0, 2.0}, {3, 0.5}};
+    return model.fit(images() | ls::shuffle(20) | ls::repeat | ls::batch(8) | ls::prefetch(2), o);
+  });
+}
+
+TEST_CASE("a crash changes nothing with callbacks that have a state, and with validation") {
+  check_resumes(maker(ls::SGD{.learning_rate = 0.05}), [](auto& model, const auto& checkpoint,
+                                                          const auto& extra) {
+    auto o = options(checkpoint, {});
+    o.epochs = 6;
+    o.callbacks = {ls::EarlyStopping{.patience = 1, .restore_best_weights = true},
+                   ls::EarlyStopping{.monitor = "val_accuracy", .patience = 5},
+                   ls::ReduceLROnPlateau{.factor = 0.5, .patience = 1, .min_delta = 1},
+                   ls::LearningRateScheduler{[](int, double rate) { return rate * 0.9; }}};
+    o.callbacks.insert(o.callbacks.end(), extra.begin(), extra.end());
+    return model.fit(batches(), validation(), o);
+  });
+}
+
+TEST_CASE("a crash changes nothing with several steps per execution") {
+  const testing::Folder folder;
+  const auto make = maker(ls::SGD{.learning_rate = 0.05});
+  const auto fit = [](auto& model, const auto& checkpoint, const auto& extra) {
+    auto o = options(checkpoint, extra);
+    o.steps_per_execution = 3;
+    return model.fit(batches(), o);
+  };
+  const resume::Log lines;
+  // The hook after 3 steps counts one call.
+  CHECK(train_with_crashes(make, fit, {.directory = folder / "run", .every = 4}, {1, 2, 4, 5}) ==
+        train(make, fit, {}));
+}
+
+TEST_CASE("with virtual shards a run continues on other numbers of replicas with the same bits") {
+  const testing::Folder folder;
+  const resume::Log lines;
+  const auto on = [](std::size_t replicas) {
+    return maker(ls::Adam{}, ls::Mirrored<Device>{.replicas = replicas, .virtual_shards = 4});
+  };
+  const auto weights = [](auto& model) { return model.weights_sha256(); };
+  auto quiet = on(1)();
+  plain(quiet, ls::CheckpointOptions{}, ls::Callbacks{});
+  const ls::CheckpointOptions checkpoint{.directory = folder / "run", .every = 1};
+  std::uint64_t crash = 5;
+  for (const std::size_t replicas : {4, 2, 1, 2}) {
+    auto model = on(replicas)();
+    CHECK_THROWS_AS(
+        plain(model, checkpoint, ls::Callbacks{std::make_shared<resume::CrashAfter>(crash)}),
+        resume::Crash);
+    crash += 5;
+  }
+  auto last = on(4)();
+  plain(last, checkpoint, ls::Callbacks{});
+  CHECK(weights(last) == weights(quiet));
+}
+
+TEST_CASE(
+    "without virtual shards another number of replicas continues up to rounding, with a warning") {
+  const testing::Folder folder;
+  const auto on = [](std::size_t replicas) {
+    return maker(ls::SGD{.learning_rate = 0.05}, ls::Mirrored<Device>{.replicas = replicas});
+  };
+  auto quiet = on(2)();
+  const auto expected = plain(quiet, ls::CheckpointOptions{}, ls::Callbacks{});
+  const ls::CheckpointOptions checkpoint{.directory = folder / "run", .every = 1};
+  const resume::Log lines;
+  {
+    auto model = on(2)();
+    CHECK_THROWS_AS(
+        plain(model, checkpoint, ls::Callbacks{std::make_shared<resume::CrashAfter>(20)}),
+        resume::Crash);
+  }
+  auto model = on(1)();
+  const auto found = plain(model, checkpoint, ls::Callbacks{});
+  CHECK_THAT(lines.text, ContainsSubstring(
+                             "results continue up to rounding only: it has 1 replicas and had 2"));
+  REQUIRE(found["loss"].size() == 4);
+  // The last epoch was trained in the new model; running statistics are those of a batch now.
+  CHECK(std::abs(found["loss"].back() - expected["loss"].back()) < 0.2);
+}
+
+TEST_CASE("a stop token saves a checkpoint of the last step, from which the run continues") {
+  const testing::Folder folder;
+  const auto make = maker(ls::Adam{});
+  const auto quiet = train(make, plain, {});
+  const ls::CheckpointOptions checkpoint{.directory = folder / "run"};  // at the ends of epochs
+  const resume::Log lines;
+  for (const std::size_t stop_at : {2, 3, 6}) {
+    std::stop_source source;
+    struct Stop : ls::Callback {
+      Stop(std::stop_source s, std::size_t n) : source(std::move(s)), left(n) {}
+      void on_train_batch_end(std::size_t, const ls::Logs&) override {
+        if (left-- == 1) source.request_stop();
+      }
+      std::stop_source source;
+      std::size_t left;
+    };
+    auto model = make();
+    auto o = options(checkpoint, {});
+    o.callbacks = {std::make_shared<Stop>(source, stop_at)};
+    o.stop = source.get_token();
+    const std::uint64_t before =
+        ls::detail::CheckpointDirectory(folder / "run").steps().empty()
+            ? 0
+            : ls::detail::CheckpointDirectory(folder / "run").steps().back();
+    model.fit(batches(), o);
+    CHECK(model.steps() == before + stop_at);
+    CHECK(ls::detail::CheckpointDirectory(folder / "run").steps().back() == model.steps());
+  }
+  CHECK(train(make, plain, checkpoint) == quiet);
+}
+
+TEST_CASE("a run that has ended is not trained again, and more epochs continue it") {
+  const testing::Folder folder;
+  const auto make = maker(ls::Adam{.with = {.use_ema = true}});
+  const ls::CheckpointOptions checkpoint{.directory = folder / "run"};
+  const resume::Log lines;
+  const auto first = train(make, plain, checkpoint);
+  CHECK(train(make, plain, checkpoint) == first);
+  const auto longer = [](auto& model, const auto& c, const auto& extra) {
+    auto o = options(c, extra);
+    o.epochs = 6;
+    return model.fit(batches(), o);
+  };
+  CHECK(train(make, longer, checkpoint) == train(make, longer, {}));
+}
+
+TEST_CASE("another model, optimizer, seed, batch or data set is refused by field") {
+  const testing::Folder folder;
+  const ls::CheckpointOptions checkpoint{.directory = folder / "run"};
+  const resume::Log lines;
+  train(maker(ls::SGD{.learning_rate = 0.05}), plain, checkpoint);
+  const auto refused = [&](const auto& make, const auto& fit, const char* field) {
+    auto model = make();
+    CHECK_THROWS_WITH(fit(model, checkpoint, ls::Callbacks{}),
+                      ContainsSubstring(std::string(": ") + field + " was "));
+    CHECK(model.steps() == 0);
+  };
+  const auto sgd = ls::SGD{.learning_rate = 0.05};
+  refused(maker(ls::SGD{.learning_rate = 0.06}), plain, "optimizer");
+  refused(maker(ls::Adam{}), plain, "optimizer");
+  refused(
+      [&] {
+        return ls::Model{Net{},
+                         ls::Seed{4},
+                         ls::OneDevice<Device>{},
+                         ls::SparseCategoricalCrossentropy{.from_logits = true},
+                         sgd,
+                         ls::Accuracy{}};
+      },
+      plain, "seed");
+  refused(
+      [&] {
+        return ls::Model{Net{}, ls::Seed{3}, ls::OneDevice<Device>{},
+                         ls::SparseCategoricalCrossentropy{.from_logits = true}, sgd};
+      },
+      plain, "metrics");
+  struct Other : ls::Sequential<ls::Input<8, 8, 1>, ls::Flatten, ls::Dense<4>> {};
+  refused(
+      [&] {
+        return ls::Model{Other{},
+                         ls::Seed{3},
+                         ls::OneDevice<Device>{},
+                         ls::SparseCategoricalCrossentropy{.from_logits = true},
+                         sgd,
+                         ls::Accuracy{}};
+      },
+      plain, "layers");
+  const auto with = [](auto data) {
+    return [data](auto& model, const auto& c, const auto& extra) {
+      return model.fit(data, options(c, extra));
+    };
+  };
+  refused(maker(sgd), with(images() | ls::shuffle(20) | ls::batch(9)), "global batch");
+  refused(maker(sgd), with(images() | ls::take(40) | ls::shuffle(20) | ls::batch(8)),
+          "training examples");
+  refused(maker(sgd), with(images() | ls::batch(8)), "order of the examples");
+  // Allowed: other epochs, another frequency, other callbacks.
+  const auto other = [](auto& model, auto c, const auto&) {
+    c.every = 3;
+    auto o = options(c, {});
+    o.epochs = 5;
+    o.callbacks = {ls::EarlyStopping{.monitor = "loss", .patience = 9}};
+    return model.fit(batches(), o);
+  };
+  CHECK(train(maker(sgd), other, checkpoint).epochs.size() == 5);
+}
+
+TEST_CASE(
+    "the newest undamaged checkpoint is used, each damaged one is named, and none is an error") {
+  const testing::Folder folder;
+  const auto make = maker(ls::SGD{.learning_rate = 0.05});
+  const ls::CheckpointOptions checkpoint{.directory = folder / "run", .every = 3, .keep = 0};
+  const auto quiet = train(make, plain, checkpoint);
+  const ls::detail::CheckpointDirectory directory(folder / "run");
+  const auto steps = directory.steps();
+  REQUIRE(steps.size() > 5);
+  const auto damage = [&](std::uint64_t step) {
+    std::ofstream(directory.path_of(step) + "/weights.safetensors", std::ios::app) << "x";
+  };
+  damage(steps[steps.size() - 1]);
+  damage(steps[steps.size() - 2]);
+  {
+    const resume::Log lines;
+    CHECK(train(make, plain, checkpoint) == quiet);
+    CHECK_THAT(lines.text,
+               ContainsSubstring(directory.path_of(steps[steps.size() - 1])) &&
+                   ContainsSubstring(directory.path_of(steps[steps.size() - 2])) &&
+                   ContainsSubstring("training continues after " +
+                                     std::to_string(steps[steps.size() - 3]) + " steps"));
+  }
+  for (const std::uint64_t step : directory.steps()) damage(step);
+  const resume::Log lines;
+  auto model = make();
+  CHECK_THROWS_WITH(plain(model, checkpoint, ls::Callbacks{}),
+                    ContainsSubstring("no checkpoint is undamaged"));
+}
+
+TEST_CASE("without resume a directory with checkpoints is refused, and an empty one is used") {
+  const testing::Folder folder;
+  const auto make = maker(ls::SGD{});
+  const ls::CheckpointOptions anew{.directory = folder / "run", .resume = false};
+  train(make, plain, anew);
+  auto model = make();
+  CHECK_THROWS_WITH(plain(model, anew, ls::Callbacks{}), ContainsSubstring("resume it, or choose"));
+}
+
+TEST_CASE("the newest checkpoints and the best one are kept") {
+  const testing::Folder folder;
+  const ls::CheckpointOptions checkpoint{
+      .directory = folder / "run", .keep = 2, .best = "accuracy"};
+  auto model = maker(ls::SGD{.learning_rate = 0.05})();
+  struct Log : ls::Callback {  // the accuracy is best in epoch 2 of 6
+    void on_epoch_end(int epoch, const ls::Logs&) override {
+      control().log("score", epoch == 1 ? 2.0 : 1.0 / (1 + epoch));
+    }
+  };
+  auto o = options(checkpoint, {});
+  o.checkpoint.best = "score";
+  o.checkpoint.mode = ls::MonitorMode::max;
+  o.epochs = 6;
+  o.callbacks = {std::make_shared<Log>()};
+  model.fit(batches(), o);
+  CHECK(ls::detail::CheckpointDirectory(folder / "run").steps() ==
+        std::vector<std::uint64_t>{2 * 7, 5 * 7, 6 * 7});
+}
+
+TEST_CASE("a checkpoint that cannot be written is logged, or ends training if it is required") {
+  const auto make = maker(ls::SGD{});
+  for (const bool required : {false, true}) {
+    const testing::Folder folder;
+    const resume::Log lines;
+    ls::detail::checkpoint_fault() = [](std::string_view operation) {
+      return operation == "fsync weights.safetensors" ? EIO : 0;
+    };
+    auto model = make();
+    const ls::CheckpointOptions checkpoint{.directory = folder / "run", .required = required};
+    if (required)
+      CHECK_THROWS_AS(plain(model, checkpoint, ls::Callbacks{}), ls::FileError);
+    else
+      plain(model, checkpoint, ls::Callbacks{});
+    ls::detail::checkpoint_fault() = nullptr;
+    CHECK(model.steps() == (required ? 14 : 28));
+    if (!required)
+      CHECK_THAT(lines.text, ContainsSubstring("cannot be synced to disk") &&
+                                 ContainsSubstring("training goes on without it"));
+  }
+}
+
+TEST_CASE("CSVLogger continues its file, without the lines of epochs that are trained again") {
+  const testing::Folder folder;
+  const auto make = maker(ls::SGD{.learning_rate = 0.05});
+  const auto text = [&](const std::string& path) {
+    std::ifstream in(path);
+    return std::string(std::istreambuf_iterator<char>(in), {});
+  };
+  const auto fit_to = [&](const std::string& path) {
+    return [path](auto& model, const auto& checkpoint, const auto& extra) {
+      auto o = options(checkpoint, {});
+      o.callbacks = {ls::CSVLogger{.filename = path}};
+      o.callbacks.insert(o.callbacks.end(), extra.begin(), extra.end());
+      return model.fit(batches(), o);
+    };
+  };
+  train(make, fit_to(folder / "quiet.csv"), {});
+  const resume::Log lines;
+  // Crashes after the first step of an epoch whose end has no checkpoint yet.
+  train_with_crashes(make, fit_to(folder / "crashed.csv"),
+                     {.directory = folder / "run", .every = 10}, {8, 15, 22});
+  CHECK(text(folder / "crashed.csv") == text(folder / "quiet.csv"));
+}
+
+TEST_CASE("save_checkpoint and load_checkpoint continue a custom loop") {
+  const testing::Folder folder;
+  const resume::Log lines;
+  const auto make = maker(ls::Adam{});
+  const std::vector<float> x(4 * 64, 0.5f);
+  const std::vector<std::int32_t> y{0, 1, 2, 3};
+  auto quiet = make();
+  for (int i = 0; i < 6; ++i) quiet.train_on_batch(x, y);
+  auto first = make();
+  for (int i = 0; i < 3; ++i) first.train_on_batch(x, y);
+  first.set_learning_rate(first.learning_rate());
+  first.clear_learning_rate();
+  first.save_checkpoint(folder / "run");
+  auto second = make();
+  second.load_checkpoint(folder / "run");
+  CHECK(second.steps() == 3);
+  for (int i = 0; i < 3; ++i) second.train_on_batch(x, y);
+  CHECK(resume::state_of(second) == resume::state_of(quiet));
+  CHECK_THROWS_WITH(second.load_checkpoint(folder / "none"),
+                    ContainsSubstring("it has no checkpoint"));
+  auto other = maker(ls::SGD{})();
+  CHECK_THROWS_WITH(other.load_checkpoint(folder / "run"), ContainsSubstring("optimizer was"));
+}
+
+TEST_CASE("the weights of a checkpoint are a file for load_weights") {
+  const testing::Folder folder;
+  auto model = maker(ls::SGD{})();
+  plain(model, ls::CheckpointOptions{.directory = folder / "run"}, ls::Callbacks{});
+  const ls::detail::CheckpointDirectory directory(folder / "run");
+  auto other = maker(ls::Adam{})();
+  other.load_weights(directory.path_of(model.steps()) + "/weights.safetensors");
+  CHECK(other.weights_sha256() == model.weights_sha256());
+}
