@@ -22,9 +22,10 @@ WHAT = {  # what a folder holds: one or two short lines
     "model": "graph, fusion, plan, engine", "collectives": "sums over replicas",
     "strategies": "one device, mirrored, many workers",
     "training": "fit, evaluate, predict, callbacks",
+    "tensorboard": "event files",
 }
 LIBRARY = {"asio": "Asio", "gloo/": "Gloo", "(oneapi/)?dnnl": "oneDNN", "nccl": "NCCL",
-           "cuda|cudnn|cublas|nvrtc": "CUDA", "fmt/core\\.h$": "fmt",
+           "cuda|cudnn|cublas|nvrtc": "CUDA", "fmt/core\\.h$": "fmt", "protozero/": "protozero",
            "omp\\.h": None, "fmt/(?!core\\.h$)": None}  # OpenMP comes with the compiler
 INK, GREY, LINE, CARD = "#1f2933", "#52606d", "#9aa5b1", "#ffffff"
 FILLS = ["#e3e8ee", "#d9e8f5", "#dcefdc", "#fbe9d0", "#f3e0ef", "#e2e0f5", "#f7dfdc"]

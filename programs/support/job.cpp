@@ -8,6 +8,7 @@
 #include <lockstep/core/error.hpp>
 #include <lockstep/core/log.hpp>
 #include <lockstep/files/atomic_file.hpp>
+#include <lockstep/tensorboard/tensorboard_callback.hpp>
 #include <lockstep/training/report/progress.hpp>
 
 namespace support {
@@ -37,7 +38,10 @@ class NoteAtStart : public lockstep::Callback {
 }  // namespace
 
 Job::Job(const Program& program, Options options, Report& report)
-    : options_(std::move(options)), report_(report) {
+    : has_optimizers_(program.has_optimizers),
+      has_depths_(program.has_depths),
+      options_(std::move(options)),
+      report_(report) {
   if (program.has_workers)
     end_by_signals();
   else
@@ -77,6 +81,7 @@ void Job::run(bool is_chief, lockstep::FunctionRef<void(const lockstep::FitOptio
                                               .resume = options_.resume},
                                .stop = stop_->token(),
                                .progress = options_.progress};
+  if (options_.tensorboard) options.callbacks.push_back(tensorboard());
   options.callbacks.insert(options.callbacks.end(), callbacks_.begin(), callbacks_.end());
   if (!is_chief && options_.progress == lockstep::ProgressStyle::json)
     options.callbacks.push_back(std::make_shared<lockstep::Progress>(options_.progress));
@@ -92,6 +97,19 @@ void Job::run(bool is_chief, lockstep::FunctionRef<void(const lockstep::FitOptio
     throw;
   }
   finish(*recorder);
+}
+
+std::shared_ptr<lockstep::Callback> Job::tensorboard() const {
+  lockstep::TensorBoard board{.log_dir = *options_.tensorboard,
+                              .write_steps_per_second = true,
+                              .update_freq = "batch",
+                              .hparams = {{"batch", options_.batch},
+                                          {"learning_rate", options_.learning_rate},
+                                          {"precision", options_.precision},
+                                          {"seed", options_.seed}}};
+  if (has_optimizers_) board.hparams.push_back({"optimizer", options_.optimizer});
+  if (has_depths_) board.hparams.push_back({"depth", options_.depth});
+  return board;
 }
 
 void Job::write_profile(const lockstep::Profile& profile, const std::string& path) {

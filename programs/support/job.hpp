@@ -88,6 +88,10 @@ class Job {
   /// Writes the JSON file, and the table to stderr, since stdout is for progress.
   static void write_profile(const lockstep::Profile& profile, const std::string& path);
 
+  /// The callback of --tensorboard.
+  std::shared_ptr<lockstep::Callback> tensorboard() const;
+
+  const bool has_optimizers_, has_depths_;  // as in Program
   Options options_;
   Report& report_;
   std::vector<std::shared_ptr<lockstep::Callback>> callbacks_;

@@ -22,7 +22,10 @@
 #include "lockstep/lockstep.hpp"
 #include "lockstep/onnx.hpp"
 #include "lockstep/reference.hpp"
+#include "lockstep/tensorboard.hpp"
+#include "support/event_reader.hpp"
 #include "support/run_kernel.hpp"
+#include "support/temporary_folder.hpp"
 
 namespace ls = lockstep;
 
@@ -322,4 +325,20 @@ TEST_CASE("the example of fmt") {
   CHECK(fmt::format("{:>9}|{:.<9}|", ls::shape(28, 28), ls::shape(10)) == " (28, 28)|(10).....|");
   CHECK(fmt::format("{}", ls::UsageError("fit: epochs is {}", 0)) == "fit: epochs is 0");
   // --8<-- [end:formatting]
+}
+
+TEST_CASE("the example of tensorboard") {
+  const TemporaryFolder folder;
+  const std::string logs = folder / "logs";
+  // --8<-- [start:tensorboard]
+  ls::EventWriter writer(logs + "/custom");
+  for (const int step : {1, 2, 3}) writer.add_scalar("queue/length", 0.5 * step, step);
+  writer.add_histogram("weights", std::vector{0.1f, 0.2f, 0.2f}, 3);
+  writer.add_text("note", "a **new** data set", 3);
+  writer.flush();
+  // --8<-- [end:tensorboard]
+  CHECK(testing::scalars_in(logs + "/custom").at("queue/length") ==
+        testing::Points{{1, 0.5f}, {2, 1.0f}, {3, 1.5f}});
+  CHECK(testing::tensors_in(logs + "/custom").at("note").at(3).strings.at(0) ==
+        "a **new** data set");
 }

@@ -7,7 +7,6 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -16,7 +15,6 @@
 #include <stdexcept>
 #include <string>
 #include <string_view>
-#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -114,8 +112,10 @@ inline SummaryValue summary_value_of(protozero::pbf_reader value) {
       if (metadata.tag() == 4)
         v.data_class = metadata.get_enum();
       else
-        for (protozero::pbf_reader data = metadata.get_message(); data.next();)
-          (data.tag() == 1 ? v.plugin : v.plugin_content) = data.get_bytes();
+        for (protozero::pbf_reader data = metadata.get_message(); data.next();) {
+          std::string& to = data.tag() == 1 ? v.plugin : v.plugin_content;
+          to = data.get_bytes();
+        }
   };
   while (value.next()) switch (value.tag()) {
       case 1:
@@ -209,26 +209,5 @@ inline std::map<std::string, std::map<std::int64_t, SummaryValue>> tensors_in(
       if (!v.is_simple) result[v.tag][e.step] = v;
   return result;
 }
-
-/// A new empty folder, removed at the end.
-class EventFolder {
- public:
-  EventFolder() {
-    std::string name = (std::filesystem::temp_directory_path() / "lockstep_events_XXXXXX").string();
-    if (::mkdtemp(name.data()) == nullptr) throw std::runtime_error("no temporary folder");
-    path_ = name;
-  }
-  ~EventFolder() {
-    std::error_code ignored;
-    std::filesystem::remove_all(path_, ignored);
-  }
-  EventFolder(const EventFolder&) = delete;
-  EventFolder& operator=(const EventFolder&) = delete;
-  std::string operator/(const std::string& name) const { return (path_ / name).string(); }
-  std::string path() const { return path_.string(); }
-
- private:
-  std::filesystem::path path_;
-};
 
 }  // namespace testing

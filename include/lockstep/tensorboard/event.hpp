@@ -19,7 +19,7 @@
 #include "lockstep/core/config.hpp"
 #include "lockstep/core/shape.hpp"
 #include "lockstep/tensorboard/graph_node.hpp"
-#include "lockstep/tensorboard/histogram.hpp"
+#include "lockstep/tensorboard/histogram_buckets.hpp"
 #include "lockstep/tensorboard/hparam.hpp"
 
 namespace lockstep::detail {

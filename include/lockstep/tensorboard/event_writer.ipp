@@ -3,7 +3,7 @@
 #include "lockstep/tensorboard/event_writer.hpp"
 
 #include "lockstep/core/error.hpp"
-#include "lockstep/tensorboard/histogram.hpp"
+#include "lockstep/tensorboard/histogram_buckets.hpp"
 #include "lockstep/tensorboard/png.hpp"
 
 namespace lockstep {

@@ -12,6 +12,7 @@
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/log.hpp"
 #include "lockstep/tensorboard/event_writer.hpp"
+#include "lockstep/tensorboard/model_graph.hpp"
 #include "lockstep/tensorboard/weight_images.hpp"
 
 namespace lockstep::detail {
@@ -49,6 +50,7 @@ class TensorBoardHooks final : public Callback {
     close(false);  // an exception has ended the previous fit
     if (params().rank != 0) return;
     train_.emplace(o_.log_dir + "/train");
+    if (o_.write_graph) train_->add_graph(graph_of(control().architecture()));
     if (!o_.hparams.empty()) {
       session_.emplace(o_.log_dir);
       session_->begin_session(o_.hparams);
@@ -68,7 +70,10 @@ class TensorBoardHooks final : public Callback {
 
   void on_train_batch_begin(std::size_t batch, const Logs&) override {
     if (!train_) return;
-    if (std::exchange(is_first_batch_, false)) steps_.begin(params().first_step, batch);
+    if (std::exchange(is_first_batch_, false)) {
+      steps_.begin(params().first_step, batch);
+      steps_at_epoch_ = steps_.now;
+    }
     batch_start_ = Clock::now();
   }
 

@@ -36,7 +36,8 @@ WeightImages weight_images(const NamedTensor& weight, std::size_t most) {
   const double range = static_cast<double>(largest) - static_cast<double>(least);
   const auto grey = [&](float v) -> std::uint8_t {
     if (!is_finite(v) || !(range > 0)) return 0;
-    return static_cast<std::uint8_t>(std::lround(255 * (v - static_cast<double>(least)) / range));
+    return static_cast<std::uint8_t>(
+        std::lround(255 * (static_cast<double>(v) - static_cast<double>(least)) / range));
   };
   WeightImages result{shape(static_cast<int>(extent[0]), static_cast<int>(extent[1]), 1), {}};
   for (std::size_t i = 0; i < std::min(extent[2], most); ++i)

@@ -32,14 +32,14 @@ std::string record(const std::string& event) {
   return hexadecimal(bytes);
 }
 
-constexpr double time = 1700000000.0;
+constexpr double at = 1700000000.0;
 
 /// The only value of a summary.
 testing::SummaryValue only_value(const std::string& summary) {
-  const testing::Event event = testing::event_of(detail::summary_event(time, 7, summary));
+  const testing::Event event = testing::event_of(detail::summary_event(at, 7, summary));
   REQUIRE(event.values.size() == 1);
   CHECK(event.step == 7);
-  CHECK(event.wall_time == time);
+  CHECK(event.wall_time == at);
   return event.values[0];
 }
 
@@ -49,20 +49,20 @@ testing::SummaryValue only_value(const std::string& summary) {
 TEST_CASE("scalars have the bytes of protoc") {
   std::string summary;
   detail::append_scalar(summary, "loss", 0.5);
-  CHECK(record(detail::summary_event(time, 7, summary)) ==
+  CHECK(record(detail::summary_event(at, 7, summary)) ==
         "1a00000000000000129bd82d0900000040fc54d94110072a0d0a0b0a046c6f7373150000003f2c75eab7");
 }
 
 TEST_CASE("scalars as tensors have the bytes of protoc") {
   std::string summary;
   detail::append_tensor_scalar(summary, "loss", 0.5);
-  CHECK(record(detail::summary_event(time, 7, summary)) ==
+  CHECK(record(detail::summary_event(at, 7, summary)) ==
         "300000000000000095f5d05f0900000040fc54d94110072a230a210a046c6f7373420a080112002a040000003f"
         "4a0d0a090a077363616c6172732001e8b83c5e");
 }
 
 TEST_CASE("a file's first record has the bytes of protoc") {
-  CHECK(record(detail::version_event(time)) ==
+  CHECK(record(detail::version_event(at)) ==
         "1800000000000000a37f4b220900000040fc54d9411a0d627261696e2e4576656e743a32eced8f9d");
 }
 
@@ -112,7 +112,7 @@ TEST_CASE("values follow each other in one summary") {
   detail::append_scalar(summary, "a", 1);
   detail::append_text(summary, "b", "text");
   detail::append_scalar(summary, "c", -2.5);
-  const auto event = testing::event_of(detail::summary_event(time, 0, summary));
+  const auto event = testing::event_of(detail::summary_event(at, 0, summary));
   REQUIRE(event.values.size() == 3);
   CHECK(event.values[0].simple_value == 1);
   CHECK(event.values[1].strings.size() == 1);
@@ -124,7 +124,7 @@ TEST_CASE("hyperparameters are numbers, truth values and texts") {
   std::string summary;
   const std::vector<ls::HParam> hparams{
       {"units", 64}, {"rate", 0.0}, {"augment", false}, {"optimizer", "adam"}};
-  detail::append_session_start(summary, hparams, time);
+  detail::append_session_start(summary, hparams, at);
   const auto value = only_value(summary);
   CHECK(value.tag == "_hparams_/session_start_info");
   CHECK(value.plugin == "hparams");
@@ -137,7 +137,7 @@ TEST_CASE("hyperparameters are numbers, truth values and texts") {
   std::vector<std::string> found;
   while (start.next()) {
     if (start.tag() == 5) {
-      CHECK(start.get_double() == time);
+      CHECK(start.get_double() == at);
       continue;
     }
     REQUIRE(start.tag() == 1);
@@ -168,7 +168,7 @@ TEST_CASE("hyperparameters are numbers, truth values and texts") {
 
 TEST_CASE("the end of a session has its status") {
   std::string summary;
-  detail::append_session_end(summary, detail::SessionStatus::failed, time);
+  detail::append_session_end(summary, detail::SessionStatus::failed, at);
   const auto value = only_value(summary);
   CHECK(value.tag == "_hparams_/session_end_info");
   CHECK(hexadecimal(value.plugin_content) ==
@@ -181,7 +181,7 @@ TEST_CASE("a graph has its nodes, their inputs and shapes") {
       {"input", "Input", {}, ls::shape(4), {}},
       {"dense/kernel", "Parameter", {}, std::nullopt, {{"shape", "(4, 2)"}}},
       {"dense/Dense", "Dense", {"input", "dense/kernel"}, ls::shape(2), {}}};
-  const auto event = testing::event_of(detail::graph_event(time, nodes));
+  const auto event = testing::event_of(detail::graph_event(at, nodes));
   protozero::pbf_reader graph(event.graph);
   std::vector<std::string> found;
   bool has_version = false;

@@ -6,6 +6,7 @@
 
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers.hpp>
+#include <catch2/matchers/catch_matchers_exception.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 #include <csignal>
 #include <filesystem>
@@ -19,6 +20,7 @@
 #include "lockstep/tensorboard/event.hpp"
 #include "support/event_reader.hpp"
 #include "support/log_lines.hpp"
+#include "support/temporary_folder.hpp"
 
 namespace {
 
@@ -64,7 +66,7 @@ std::vector<std::string> texts_in(const std::string& folder) {
 }  // namespace
 
 TEST_CASE("an event file has TensorFlow's name, and its first event is the version") {
-  const testing::EventFolder place;
+  const TemporaryFolder place;
   const EventFile file(place / "a/b", hour, 10);
   const std::string name = std::filesystem::path(file.path()).filename().string();
   const std::string process = std::to_string(::getpid());
@@ -76,36 +78,36 @@ TEST_CASE("an event file has TensorFlow's name, and its first event is the versi
 }
 
 TEST_CASE("two event files of one folder have different names") {
-  const testing::EventFolder place;
-  const EventFile first(place.path(), hour, 10), second(place.path(), hour, 10);
+  const TemporaryFolder place;
+  const EventFile first(place / "run", hour, 10), second(place / "run", hour, 10);
   CHECK(first.path() != second.path());
-  CHECK(testing::events_in(place.path()).size() == 2);
+  CHECK(testing::events_in(place / "run").size() == 2);
 }
 
 TEST_CASE("events are written when the queue is full, when they are old, and at the end") {
-  const testing::EventFolder place;
+  const TemporaryFolder place;
   {
-    EventFile file(place.path(), hour, 2);
+    EventFile file(place / "run", hour, 2);
     file.append(event("1"));
-    CHECK(texts_in(place.path()).empty());
+    CHECK(texts_in(place / "run").empty());
     file.append(event("2"));
-    CHECK(texts_in(place.path()).size() == 2);
+    CHECK(texts_in(place / "run").size() == 2);
     file.append(event("3"));
     file.flush();
-    CHECK(texts_in(place.path()).size() == 3);
+    CHECK(texts_in(place / "run").size() == 3);
     file.append(event("4"));
   }
-  CHECK(texts_in(place.path()) == std::vector<std::string>{"1", "2", "3", "4"});
+  CHECK(texts_in(place / "run") == std::vector<std::string>{"1", "2", "3", "4"});
   EventFile at_once(place / "at_once", 0, 100);
   at_once.append(event("5"));
   CHECK(texts_in(place / "at_once") == std::vector<std::string>{"5"});
 }
 
 TEST_CASE("a killed process keeps its flushed events") {
-  const testing::EventFolder place;
+  const TemporaryFolder place;
   const pid_t child = ::fork();
   if (child == 0) {
-    EventFile file(place.path(), hour, 100);
+    EventFile file(place / "run", hour, 100);
     file.append(event("flushed"));
     file.flush();
     file.append(event("pending"));
@@ -114,13 +116,13 @@ TEST_CASE("a killed process keeps its flushed events") {
   int status = 0;
   REQUIRE(::waitpid(child, &status, 0) == child);
   REQUIRE(WIFSIGNALED(status));
-  CHECK(texts_in(place.path()) == std::vector<std::string>{"flushed"});
+  CHECK(texts_in(place / "run") == std::vector<std::string>{"flushed"});
 }
 
 TEST_CASE("a full disk is logged once, leaves whole records, and the file goes on when it can") {
-  const testing::EventFolder place;
+  const TemporaryFolder place;
   testing::LogLines log;
-  EventFile file(place.path(), hour, 1);
+  EventFile file(place / "run", hour, 1);
   file.append(event("before"));
   const auto size = std::filesystem::file_size(file.path());
   {
@@ -134,29 +136,29 @@ TEST_CASE("a full disk is logged once, leaves whole records, and the file goes o
   REQUIRE(log.lines.size() == 1);
   CHECK_THAT(log.lines[0], ContainsSubstring(file.path()) && ContainsSubstring("File too large") &&
                                ContainsSubstring("training goes on"));
-  CHECK(texts_in(place.path()) == std::vector<std::string>{"before", "small enough", "after"});
+  CHECK(texts_in(place / "run") == std::vector<std::string>{"before", "small enough", "after"});
 }
 
 TEST_CASE("a file that was created on a full disk begins with the version all the same") {
-  const testing::EventFolder place;
+  const TemporaryFolder place;
   testing::LogLines log;
   std::unique_ptr<EventFile> file;
   {
     const FileLimit limit(10);
-    file = std::make_unique<EventFile>(place.path(), hour, 1);
+    file = std::make_unique<EventFile>(place / "run", hour, 1);
     file->append(event("lost"));
     CHECK(std::filesystem::file_size(file->path()) == 0);
   }
   file->append(event("after"));
   CHECK(log.lines.size() == 1);
-  const auto events = testing::events_in(place.path());
+  const auto events = testing::events_in(place / "run");
   REQUIRE(events.size() == 2);
   CHECK(events[0].version == "brain.Event:2");
-  CHECK(texts_in(place.path()) == std::vector<std::string>{"after"});
+  CHECK(texts_in(place / "run") == std::vector<std::string>{"after"});
 }
 
 TEST_CASE("a folder that cannot be created is an error with its name") {
-  const testing::EventFolder place;
+  const TemporaryFolder place;
   std::ofstream(place / "file") << "not a folder";
   CHECK_THROWS_MATCHES(EventFile(place / "file/train", hour, 1), lockstep::FileError,
                        Catch::Matchers::MessageMatches(ContainsSubstring("file/train") &&

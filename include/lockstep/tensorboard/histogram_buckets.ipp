@@ -1,6 +1,6 @@
 #pragma once
 
-#include "lockstep/tensorboard/histogram.hpp"
+#include "lockstep/tensorboard/histogram_buckets.hpp"
 
 #include <algorithm>
 
@@ -12,10 +12,11 @@ namespace lockstep {
 std::vector<HistogramBucket> histogram_of(std::span<const float> values, std::size_t buckets) {
   if (buckets == 0) throw UsageError("histogram: buckets is 0; it must be at least 1");
   double least = 0, most = 0, count = 0;
-  for (const float v : values) {
-    if (!detail::is_finite(v)) continue;
-    least = count == 0 ? v : std::min(least, static_cast<double>(v));
-    most = count == 0 ? v : std::max(most, static_cast<double>(v));
+  for (const float value : values) {
+    if (!detail::is_finite(value)) continue;
+    const double v = static_cast<double>(value);
+    least = count == 0 ? v : std::min(least, v);
+    most = count == 0 ? v : std::max(most, v);
     ++count;
   }
   if (count == 0) return {};
@@ -27,8 +28,10 @@ std::vector<HistogramBucket> histogram_of(std::span<const float> values, std::si
     result[i].right = i + 1 == buckets ? most : least + width * static_cast<double>(i + 1);
   }
   for (const float v : values)
-    if (detail::is_finite(v))
-      ++result[std::min(static_cast<std::size_t>((v - least) / width), buckets - 1)].count;
+    if (detail::is_finite(v)) {
+      const auto i = static_cast<std::size_t>((static_cast<double>(v) - least) / width);
+      ++result[std::min(i, buckets - 1)].count;
+    }
   return result;
 }
 

@@ -1,4 +1,4 @@
-#include "lockstep/tensorboard/histogram.hpp"
+#include "lockstep/tensorboard/histogram_buckets.hpp"
 
 #include <catch2/catch_test_macros.hpp>
 #include <cmath>
@@ -11,7 +11,7 @@ namespace ls = lockstep;
 
 namespace {
 constexpr float inf = std::numeric_limits<float>::infinity();
-const float nan = std::nanf("");
+const float not_a_number = std::nanf("");
 
 double count_of(const std::vector<ls::HistogramBucket>& buckets) {
   double count = 0;
@@ -48,8 +48,8 @@ TEST_CASE("equal values have one bucket of width 1") {
 
 TEST_CASE("a histogram leaves out values that are not finite") {
   CHECK(ls::histogram_of({}).empty());
-  CHECK(ls::histogram_of(std::vector<float>{nan, inf, -inf}).empty());
-  CHECK(ls::histogram_of(std::vector<float>{nan, 0, inf, 1, -inf}, 2) ==
+  CHECK(ls::histogram_of(std::vector<float>{not_a_number, inf, -inf}).empty());
+  CHECK(ls::histogram_of(std::vector<float>{not_a_number, 0, inf, 1, -inf}, 2) ==
         std::vector<ls::HistogramBucket>{{0, 0.5, 1}, {0.5, 1, 1}});
 }
 

@@ -30,5 +30,5 @@ LOCKSTEP_COLD_DECL std::vector<HistogramBucket> histogram_of(std::span<const flo
 }  // namespace lockstep
 
 #ifdef LOCKSTEP_HEADER_ONLY
-#include "lockstep/tensorboard/histogram.ipp"
+#include "lockstep/tensorboard/histogram_buckets.ipp"
 #endif
