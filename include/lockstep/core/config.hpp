@@ -3,7 +3,8 @@
 /// it uses. Separately compiled, with LOCKSTEP_SEPARATE_COMPILATION defined in each unit of a
 /// program: headers contain only declarations, and the definitions are compiled once, by a source
 /// file for each component that includes `lockstep/impl/src.hpp`, `src_cpu.hpp`, `src_cluster.hpp`,
-/// `src_tensorboard.hpp` or `src_cuda.hpp`, or by the CMake targets `lockstep::compiled`, `lockstep::compiled_cpu`, ....
+/// `src_tensorboard.hpp` or `src_cuda.hpp`, or by the CMake targets `lockstep::compiled`,
+/// `lockstep::compiled_cpu`, ....
 /// Invariant: a program that mixes both forms does not link.
 ///
 /// The definitions of x.hpp are in x.ipp, in the same folder. In the header-only form the header
