@@ -8,15 +8,12 @@
 #include <vector>
 
 #include "lockstep/core/config.hpp"
-#include "lockstep/core/function_ref.hpp"
+#include "lockstep/onnx/layer_forms.hpp"
 #include "lockstep/training/export/architecture.hpp"
 
 namespace lockstep {
 
 namespace detail {
-
-/// The values of a parameter by name.
-using ParameterValues = FunctionRef<std::vector<float>(const std::string& name)>;
 
 /// The model as the bytes of an ONNX file. \throws UsageError, which names the layer, for a custom
 /// layer or activation.

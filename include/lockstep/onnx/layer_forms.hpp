@@ -4,14 +4,18 @@
 #pragma once
 
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "lockstep/core/config.hpp"
-#include "lockstep/onnx/export_onnx.hpp"
+#include "lockstep/core/function_ref.hpp"
 #include "lockstep/onnx/graph_builder.hpp"
 #include "lockstep/training/export/architecture.hpp"
 
 namespace lockstep::detail {
+
+/// The values of a parameter by name.
+using ParameterValues = FunctionRef<std::vector<float>(const std::string& name)>;
 
 /// Adds the nodes of one layer, and of its activation. \returns its output, which is the input of a
 /// layer that does nothing at inference. \throws UsageError.
