@@ -51,7 +51,7 @@ class OnnxValue {
 
  private:
   friend class OnnxBuilder;
-  std::string& in(Channels form) { return name_[static_cast<std::size_t>(form)]; }
+  std::string& in(Channels layout) { return name_[static_cast<std::size_t>(layout)]; }
 
   std::array<std::string, 2> name_;  ///< by form; empty: not computed
   Shape shape_{};
@@ -61,8 +61,8 @@ class OnnxValue {
 /// A graph under construction.
 class OnnxBuilder {
  public:
-  /// The name of `value` in the form `form`; adds a Transpose if it does not have it yet.
-  LOCKSTEP_COLD_DECL std::string use(OnnxValue& value, Channels form);
+  /// The name of `value` in the form `layout`; adds a Transpose if it does not have it yet.
+  LOCKSTEP_COLD_DECL std::string use(OnnxValue& value, Channels layout);
 
   /// Adds a node with one output. \returns its name, which begins with `scope`.
   LOCKSTEP_COLD_DECL std::string add(std::string_view op, std::string_view scope,

@@ -114,17 +114,17 @@ std::string OnnxBuilder::unique(std::string name) {
   return unique(fmt::format("{}_{}", name, before));
 }
 
-std::string OnnxBuilder::use(OnnxValue& value, Channels form) {
+std::string OnnxBuilder::use(OnnxValue& value, Channels layout) {
   const int rank = value.shape_.rank;
-  if (rank < 2) form = value.channels_;
-  if (std::string& name = value.in(form); !name.empty()) return name;
+  if (rank < 2) layout = value.channels_;
+  if (std::string& name = value.in(layout); !name.empty()) return name;
   const std::string& other = value.in(value.channels_);
   std::vector<std::int64_t> order{0};
-  if (form == Channels::first) order.push_back(rank);
-  for (int axis = 1; axis < rank; ++axis) order.push_back(axis + (form == Channels::last));
-  if (form == Channels::last) order.push_back(1);
+  if (layout == Channels::first) order.push_back(rank);
+  for (int axis = 1; axis < rank; ++axis) order.push_back(axis + (layout == Channels::last));
+  if (layout == Channels::last) order.push_back(1);
   const std::string_view scope = std::string_view(other).substr(0, other.rfind('/'));
-  return value.in(form) = add("Transpose", scope, {other}, {{"perm", order}});
+  return value.in(layout) = add("Transpose", scope, {other}, {{"perm", order}});
 }
 
 std::string OnnxBuilder::add(std::string_view op, std::string_view scope,

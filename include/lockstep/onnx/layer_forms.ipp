@@ -70,9 +70,9 @@ class LayerForm {
             "export_onnx: layer '{}' has the activation {}, which has no form in ONNX; export a "
             "model of the library's layers",
             layer_.name, name);
-      const Channels form = y->channels();
-      const std::string x = graph_.use(*y, form);
-      y = value(pointwise(known->class_name, x, form, "activation_negative_slope"), form);
+      const Channels layout = y->channels();
+      const std::string x = graph_.use(*y, layout);
+      y = value(pointwise(known->class_name, x, layout, "activation_negative_slope"), layout);
     }
     return y;
   }
@@ -88,8 +88,8 @@ class LayerForm {
     if (std::find(identities.begin(), identities.end(), c) != identities.end()) return inputs_[0];
     for (const ActivationName& a : activation_names)
       if (c == a.class_name) {
-        const Channels form = inputs_[0]->channels();
-        return value(pointwise(c, in(form), form, "negative_slope"), form);
+        const Channels layout = inputs_[0]->channels();
+        return value(pointwise(c, in(layout), layout, "negative_slope"), layout);
       }
     if (c == "Conv1D" || c == "Conv2D") return convolution();
     if (c == "DepthwiseConv2D") return value(depthwise("kernel", true), Channels::first);
@@ -151,24 +151,24 @@ class LayerForm {
 
   // Values.
 
-  [[gnu::cold]] std::string in(Channels form, std::size_t i = 0) {
-    return graph_.use(*inputs_[i], form);
+  [[gnu::cold]] std::string in(Channels layout, std::size_t i = 0) {
+    return graph_.use(*inputs_[i], layout);
   }
   const Shape& in_shape() const { return inputs_[0]->shape(); }
-  [[gnu::cold]] Value value(std::string name, Channels form) const {
-    return std::make_shared<OnnxValue>(std::move(name), layer_.output_shape, form);
+  [[gnu::cold]] Value value(std::string name, Channels layout) const {
+    return std::make_shared<OnnxValue>(std::move(name), layer_.output_shape, layout);
   }
   [[gnu::cold]] std::string node(std::string_view op, std::vector<std::string> inputs,
                                  std::initializer_list<OnnxAttribute> attributes = {}) {
     return graph_.add(op, layer_.name, std::move(inputs), attributes);
   }
   /// The axis of the channels.
-  std::int64_t channel_axis(Channels form) const {
-    return form == Channels::first ? 1 : in_shape().rank;
+  std::int64_t channel_axis(Channels layout) const {
+    return layout == Channels::first ? 1 : in_shape().rank;
   }
   /// A constant with one number per channel, to be combined with a value of this form.
-  [[gnu::cold]] std::string per_channel(std::string_view name, Weights w, Channels form) {
-    if (form == Channels::first)
+  [[gnu::cold]] std::string per_channel(std::string_view name, Weights w, Channels layout) {
+    if (layout == Channels::first)
       w.extents.insert(w.extents.end(), static_cast<std::size_t>(in_shape().rank - 1), 1);
     return constant(name, w);
   }
@@ -176,7 +176,7 @@ class LayerForm {
   // Layers.
 
   [[gnu::cold]] std::string pointwise(std::string_view class_name, const std::string& x,
-                                      Channels form, std::string_view slope) {
+                                      Channels layout, std::string_view slope) {
     if (class_name == "ELU") return node("Elu", {x});
     if (class_name == "ReLU") return node("Relu", {x});
     if (class_name == "Sigmoid") return node("Sigmoid", {x});
@@ -194,7 +194,7 @@ class LayerForm {
       const std::string twice = node("Mul", {x, node("Add", {node("Erf", {scaled}), one})});
       return node("Mul", {twice, graph_.constant(layer_.name + "/half", 0.5f)});
     }
-    const std::int64_t axis = form == Channels::first ? 1 : -1;
+    const std::int64_t axis = layout == Channels::first ? 1 : -1;
     return node(class_name == "Softmax" ? "Softmax" : "LogSoftmax", {x}, {{"axis", axis}});
   }
 
@@ -303,11 +303,11 @@ class LayerForm {
                  Channels::first);
   }
   [[gnu::cold]] Value global_pooling(std::string_view op) {
-    const Channels form = inputs_[0]->channels();
+    const Channels layout = inputs_[0]->channels();
     Numbers axes;
     for (int axis = 1; axis < in_shape().rank; ++axis)
-      axes.push_back(axis + (form == Channels::first));
-    return value(node(op, {in(form), graph_.constant(layer_.name + "/axes", axes)},
+      axes.push_back(axis + (layout == Channels::first));
+    return value(node(op, {in(layout), graph_.constant(layer_.name + "/axes", axes)},
                       {{"keepdims", std::int64_t{0}}}),
                  Channels::last);
   }
@@ -339,19 +339,19 @@ class LayerForm {
                  Channels::last);
   }
   [[gnu::cold]] Value normalization() {
-    const Channels form = inputs_[0]->channels();
+    const Channels layout = inputs_[0]->channels();
     Weights deviation = required("variance");
     for (float& v : deviation.values) v = std::max(std::sqrt(v), 1e-7f);
     const std::string centered =
-        node("Sub", {in(form), per_channel("mean", required("mean"), form)});
-    return value(node("Div", {centered, per_channel("deviation", deviation, form)}), form);
+        node("Sub", {in(layout), per_channel("mean", required("mean"), layout)});
+    return value(node("Div", {centered, per_channel("deviation", deviation, layout)}), layout);
   }
 
   [[gnu::cold]] Value rescaling() {
-    const Channels form = inputs_[0]->channels();
+    const Channels layout = inputs_[0]->channels();
     const std::string scale = graph_.constant(layer_.name + "/scale", number("scale"));
     const std::string offset = graph_.constant(layer_.name + "/offset", number("offset"));
-    return value(node("Add", {node("Mul", {in(form), scale}), offset}), form);
+    return value(node("Add", {node("Mul", {in(layout), scale}), offset}), layout);
   }
   [[gnu::cold]] Value embedding() {
     const std::string index =
@@ -398,10 +398,10 @@ class LayerForm {
   }
   [[gnu::cold]] Value zero_padding() {
     const Numbers& p = numbers("padding");  // top, bottom, left, right
-    const Channels form = inputs_[0]->channels();
-    const Numbers edges = form == Channels::first ? Numbers{0, 0, p[0], p[2], 0, 0, p[1], p[3]}
-                                                  : Numbers{0, p[0], p[2], 0, 0, p[1], p[3], 0};
-    return value(node("Pad", {in(form), graph_.constant(layer_.name + "/pads", edges)}), form);
+    const Channels layout = inputs_[0]->channels();
+    const Numbers edges = layout == Channels::first ? Numbers{0, 0, p[0], p[2], 0, 0, p[1], p[3]}
+                                                    : Numbers{0, p[0], p[2], 0, 0, p[1], p[3], 0};
+    return value(node("Pad", {in(layout), graph_.constant(layer_.name + "/pads", edges)}), layout);
   }
   [[gnu::cold]] Value random_crop() {
     const Shape& to = layer_.output_shape;
@@ -419,9 +419,10 @@ class LayerForm {
     // Channels first if that needs no more nodes.
     const bool first = std::any_of(inputs_.begin(), inputs_.end(),
                                    [](const Value& v) { return v->channels() == Channels::first; });
-    const Channels form = first && in_shape().rank > 1 ? Channels::first : Channels::last;
-    if (layer_.class_name == "Add") return value(node("Add", {in(form), in(form, 1)}), form);
-    return value(node("Concat", {in(form), in(form, 1)}, {{"axis", channel_axis(form)}}), form);
+    const Channels layout = first && in_shape().rank > 1 ? Channels::first : Channels::last;
+    if (layer_.class_name == "Add") return value(node("Add", {in(layout), in(layout, 1)}), layout);
+    return value(node("Concat", {in(layout), in(layout, 1)}, {{"axis", channel_axis(layout)}}),
+                 layout);
   }
 
   OnnxBuilder& graph_;
