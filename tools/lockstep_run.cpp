@@ -1,20 +1,17 @@
-// lockstep-run: starts the workers of a job on this machine and stops all of them if one fails.
+// lockstep-run: starts the workers of a job on this machine, stops all of them if one fails, and
+// starts them again if --max-restarts allows it.
 //
-// Exit code: 0 if all workers exited with 0; otherwise the code of the first failure, which is
-// 128 + n for a worker killed by signal n; 128 + n after signal n to lockstep-run itself (130 after
-// Ctrl-C); 2 for an invalid command line, before any worker is started.
+// Exit code: 0 if all workers exited with 0; otherwise the code of the first failure of the last
+// start, which is 128 + n for a worker killed by signal n; 128 + n after signal n to lockstep-run
+// itself (130 after Ctrl-C); 2 for an invalid command line, before any worker is started.
 #include <poll.h>
-#include <sys/signalfd.h>
 
 #include <fmt/format.h>
-#include <algorithm>
 #include <chrono>
 #include <csignal>
-#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
-#include <optional>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -25,16 +22,19 @@
 
 #include "run_child.hpp"
 #include "run_job.hpp"
+#include "run_launcher.hpp"
+#include "run_restart.hpp"
 
 namespace lockstep_run {
 namespace {
 
 namespace fs = std::filesystem;
-using Clock = std::chrono::steady_clock;
 
 struct Arguments {
   std::size_t workers = 0;
   std::string log_folder;
+  std::size_t max_restarts = 0;
+  std::chrono::duration<double> restart_delay{1};
   std::vector<std::string> command;
 };
 
@@ -52,6 +52,20 @@ Arguments parse(int argc, char** argv) {
       "--log-dir", arguments.log_folder,
       "write each worker's output to DIR/rank-N.log; default: to stdout and stderr, each "
       "line prefixed with the rank");
+  app.add_option(
+         "--max-restarts", arguments.max_restarts,
+         "start all workers again, at most this many times, after a worker has crashed: was "
+         "killed, or exited with a code other than 2, 126, 127, 130 and 143. If PROGRAM has "
+         "the option --checkpoint DIR, the new workers continue from the newest checkpoint "
+         "(--resume is added), and a job that fails three times without a newer one ends")
+      ->check(CLI::Range(0, 1'000'000))
+      ->capture_default_str();
+  double delay = arguments.restart_delay.count();
+  app.add_option(
+         "--restart-delay", delay,
+         "seconds until the first restart; each further one waits twice as long, at most 30")
+      ->check(CLI::Range(0.0, 86'400.0))
+      ->capture_default_str();
   app.set_version_flag("--version",
                        fmt::format("lockstep {}\nfmt {}.{}.{}", LOCKSTEP_VERSION,
                                    FMT_VERSION / 10000, FMT_VERSION / 100 % 100, FMT_VERSION % 100),
@@ -66,6 +80,7 @@ Arguments parse(int argc, char** argv) {
     std::fputs(fmt::format("{}\n", version.what()).c_str(), stdout);
     throw;
   }
+  arguments.restart_delay = std::chrono::duration<double>(delay);
   arguments.command = app.remaining();
   if (!arguments.command.empty() && arguments.command.front() == "--")
     arguments.command.erase(arguments.command.begin());
@@ -97,191 +112,36 @@ std::string find_program(const std::string& name) {
   throw CLI::ValidationError(name, "not found, or not an executable program");
 }
 
-/// The signals that the launcher reads from a descriptor instead of being interrupted.
-class Signals {
- public:
-  Signals() {
-    sigset_t all;
-    sigemptyset(&all);
-    // Not the signals that nohup or a shell's `&` ignores: a blocked signal is queued even if
-    // ignored, and would be read here.
-    for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2}) {
-      struct sigaction now{};
-      ::sigaction(signal, nullptr, &now);
-      if (now.sa_handler != SIG_IGN) sigaddset(&all, signal);
-    }
-    std::signal(SIGCHLD, SIG_DFL);  // if inherited as ignored, exit codes would be lost
-    sigaddset(&all, SIGCHLD);
-    ::sigprocmask(SIG_BLOCK, &all, nullptr);
-    std::signal(SIGPIPE, SIG_IGN);
-    descriptor_ = Descriptor(::signalfd(-1, &all, SFD_NONBLOCK | SFD_CLOEXEC));
-    if (descriptor_.number() < 0) fail("no signalfd");
+/// Waits. \returns the signal that ends lockstep-run meanwhile, 0 if none.
+int wait_for_signal(const Signals& signals, std::chrono::milliseconds time) {
+  const auto end = std::chrono::steady_clock::now() + time;
+  for (;;) {
+    while (const int signal = signals.next())
+      if (signal != SIGCHLD && signal != SIGUSR1 && signal != SIGUSR2) return signal;
+    const auto left = end - std::chrono::steady_clock::now();
+    if (left <= std::chrono::milliseconds(0)) return 0;
+    pollfd waited{signals.number(), POLLIN, 0};
+    const auto most = std::chrono::ceil<std::chrono::milliseconds>(left).count();
+    ::poll(&waited, 1, static_cast<int>(most));
   }
-  int number() const { return descriptor_.number(); }
-  /// The next pending signal; 0 if there is none.
-  int next() const {
-    signalfd_siginfo info{};
-    return ::read(number(), &info, sizeof info) == sizeof info ? static_cast<int>(info.ssi_signo)
-                                                               : 0;
+}
+
+/// Starts the job, and again after crashes. \returns the exit code.
+int supervise(const Arguments& arguments, Command command) {
+  const Signals signals;
+  Restarts restarts(arguments.max_restarts, arguments.restart_delay, arguments.command);
+  for (;;) {
+    command.variables = {{"LOCKSTEP_RESTART", std::to_string(restarts.count())}};
+    const LocalJob job(arguments.workers);
+    const Outcome outcome = Launcher(command, job, arguments.log_folder).wait(signals);
+    const Decision next = restarts.after(outcome);
+    if (!next.sentence.empty()) log_line(next.sentence);
+    if (!next.is_restart) return outcome.code;
+    if (const int signal = wait_for_signal(signals, next.delay)) return 128 + signal;
+    command.arguments = resuming(arguments.command);
+    command.appends_to_logs = true;
   }
-
- private:
-  Descriptor descriptor_;
-};
-
-void log_line(const std::string& text) { write_all(STDERR_FILENO, "lockstep-run: " + text + "\n"); }
-
-/// Supervises the workers.
-///
-///   all running --first failure--> time_to_report --> SIGTERM --time_to_end--> SIGKILL
-///        |                         (survivors report and exit)
-///        +--signal n: forwarded--> a second one: time_to_report --> SIGKILL
-///
-class Launcher {
- public:
-  Launcher(const Arguments& arguments, const Command& command, const LocalJob& job) {
-    try {
-      for (std::size_t rank = 0; rank < arguments.workers; ++rank) {
-        Command own = command;
-        own.variables = job.variables(rank);
-        const std::string log = fmt::format("rank-{}.log", rank);
-        children_.emplace_back(
-            rank, own,
-            arguments.log_folder.empty() ? "" : (fs::path(arguments.log_folder) / log).string());
-        order_.watch(rank, children_.back());
-      }
-    } catch (...) {
-      send(SIGKILL);
-      throw;
-    }
-  }
-
-  /// Waits until all workers have exited. \returns the exit code.
-  int wait(const Signals& signals) {
-    while (running()) {
-      poll(signals);
-      while (const int signal = signals.next())
-        if (signal != SIGCHLD) interrupt(signal);
-      reap();
-      escalate();
-    }
-    for (Child& child : children_)
-      for (Stream& stream : child.streams()) stream.finish();
-    if (code_ != 0) log_line(failure_report());
-    return interrupted_ != 0 ? 128 + interrupted_ : code_;
-  }
-
- private:
-  /// After a failure the other workers have time_to_report to report it and exit, then get SIGTERM,
-  /// and SIGKILL after time_to_end.
-  static constexpr std::chrono::seconds time_to_report{1}, time_to_end{5};
-  /// Exit code of a worker that lost a peer. If the peer exits soon after, it is the first failure.
-  static constexpr int peer_lost = 3;
-
-  bool running() const {
-    return std::any_of(children_.begin(), children_.end(),
-                       [](const Child& child) { return child.running(); });
-  }
-  void send(int signal) const {
-    for (const Child& child : children_) child.send(signal);
-  }
-
-  void poll(const Signals& signals) {
-    std::vector<pollfd> waited{{signals.number(), POLLIN, 0}};
-    std::vector<Stream*> streams;
-    for (Child& child : children_)
-      for (Stream& stream : child.streams())
-        if (stream.number() >= 0) {
-          waited.push_back({stream.number(), POLLIN, 0});
-          streams.push_back(&stream);
-        }
-    int timeout = -1;
-    if (next_) {
-      const auto left = std::chrono::ceil<std::chrono::milliseconds>(*next_ - Clock::now());
-      timeout = static_cast<int>(std::max<std::int64_t>(left.count(), 0));
-    }
-    if (::poll(waited.data(), waited.size(), timeout) <= 0) return;
-    for (std::size_t i = 0; i < streams.size(); ++i)
-      if (waited[i + 1].revents != 0) streams[i]->pump();
-  }
-
-  void interrupt(int signal) {
-    send(signal);
-    if (signal == SIGUSR1 || signal == SIGUSR2) return;
-    if (interrupted_ != 0) {  // second signal: kill the workers that ignore it
-      following_ = SIGKILL;
-      next_ = Clock::now() + time_to_report;
-    }
-    if (interrupted_ == 0) interrupted_ = signal;
-  }
-
-  void reap() {
-    std::vector<std::size_t> ended;
-    for (std::size_t rank = 0; rank < children_.size(); ++rank)
-      if (children_[rank].has_ended()) ended.push_back(rank);
-    const bool no_failure_before = code_ == 0;
-    std::size_t failures = 0;
-    for (const std::size_t rank : order_.sorted(std::move(ended))) {
-      children_[rank].collect();
-      const int code = children_[rank].code();
-      if (code == 0 || (interrupted_ != 0 && code == 128 + interrupted_)) continue;
-      ++failures;
-      record_failure(rank, code);
-    }
-    if (no_failure_before && failures > 1 && !order_.known()) in_doubt_ = true;
-  }
-
-  /// The first failure determines the exit code. A lost worker counts as earlier than the peers
-  /// that lost it, even if they exited before.
-  void record_failure(std::size_t rank, int code) {
-    if (code_ == 0) {
-      next_ = Clock::now() + time_to_report;
-      following_ = SIGTERM;
-    } else if (code_ == peer_lost && code != peer_lost && following_ == SIGTERM) {
-      before_ = culprit_;
-    } else {
-      return;
-    }
-    code_ = code;
-    culprit_ = rank;
-  }
-
-  /// Names the worker that determined the exit code, and the order of failures if known.
-  std::string failure_report() const {
-    const int status = children_[culprit_].status();
-    const std::string code = std::to_string(code_);
-    std::string report = fmt::format("rank {}", culprit_);
-    if (WIFSIGNALED(status)) {
-      const int signal = WTERMSIG(status);
-      report += fmt::format(" was killed by signal {} ({}), which gives the exit code {}", signal,
-                            ::strsignal(signal), code);
-    } else {
-      report +=
-          before_ || in_doubt_ ? " failed, with exit code " : " failed first, with exit code ";
-      report += code;
-    }
-    if (before_ && !in_doubt_)
-      report += fmt::format(
-          "; before it rank {} exited with code {}, which means that it lost another worker",
-          *before_, peer_lost);
-    return report;
-  }
-
-  void escalate() {
-    if (!next_ || Clock::now() < *next_) return;
-    send(following_);
-    following_ = SIGKILL;
-    next_ = Clock::now() + time_to_end;
-  }
-
-  std::vector<Child> children_;
-  EndOrder order_;
-  int interrupted_ = 0, code_ = 0, following_ = 0;
-  std::size_t culprit_ = 0;            ///< rank that determined the exit code
-  std::optional<std::size_t> before_;  ///< rank that exited before, with peer_lost
-  bool in_doubt_ = false;              ///< several failed, in unknown order
-  std::optional<Clock::time_point> next_;
-};
+}
 
 int run(int argc, char** argv) {
   Arguments arguments;
@@ -300,9 +160,7 @@ int run(int argc, char** argv) {
   }
   try {
     if (!arguments.log_folder.empty()) fs::create_directories(arguments.log_folder);
-    const Signals signals;
-    const LocalJob job(arguments.workers);
-    return Launcher(arguments, command, job).wait(signals);
+    return supervise(arguments, command);
   } catch (const std::exception& error) {
     log_line(error.what());
     return 1;

@@ -134,6 +134,7 @@ struct Command {
   std::vector<std::string> arguments;  ///< including argv[0]
   std::vector<std::pair<std::string, std::string>> variables;
   std::vector<std::string> unset;
+  bool appends_to_logs = false;  ///< keep the output of an earlier start
 };
 
 /// A running worker.
@@ -146,8 +147,9 @@ class Child {
       std::tie(out, out_end) = pipe();
       std::tie(error, error_end) = pipe();
     } else {
-      out_end = Descriptor(
-          ::open(log.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0666));
+      const int mode = command.appends_to_logs ? 0 : O_TRUNC;
+      out_end =
+          Descriptor(::open(log.c_str(), O_WRONLY | O_CREAT | mode | O_APPEND | O_CLOEXEC, 0666));
       if (out_end.number() < 0) fail(log);
     }
     std::vector<char*> arguments;

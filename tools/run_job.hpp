@@ -114,6 +114,7 @@ class LocalJob {
     for (const Port& port : ports_) cluster_.worker(port.address());
   }
 
+  std::size_t workers() const { return ports_.size(); }
   /// The environment of one worker.
   std::vector<std::pair<std::string, std::string>> variables(std::size_t rank) const {
     return {{"TF_CONFIG", cluster_.tf_config({lockstep::TaskType::worker, rank})},

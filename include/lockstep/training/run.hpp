@@ -67,8 +67,8 @@ struct Run final : TrainingControl {
   bool stops_without_peers() const { return token.stop_requested() && place.is_alone; }
   /// The requests to act on after hooks have run. `agreed` must be read right after the exchange,
   /// before the hooks, since a hook may evaluate and thereby exchange again. A process without
-  /// peers acts on its requests after the hooks. If a signal stopped another process, passes the
-  /// signal to this process' SignalStop.
+  /// peers acts on its requests after the hooks. If a signal stopped the job, passes it to this
+  /// process' SignalStop, so that all report the same.
   LOCKSTEP_DECL RunRequests effective(const RunRequests& agreed) const;
 
   LOCKSTEP_DECL void stop_training() override;
@@ -93,6 +93,7 @@ struct Run final : TrainingControl {
   AnyReplicas& replicas;
   BetweenRuns& kept;
   const std::stop_token& token;
+  const int signal_before;  ///< what the process' SignalStop reported when the run began
   const TrainingPlace place;
   TrainingParams numbers;
   Progress reports;  // must outlive callbacks, which holds a pointer to it

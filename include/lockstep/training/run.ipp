@@ -34,6 +34,7 @@ Run::Run(AnyReplicas& all, BetweenRuns& between, const std::vector<std::shared_p
     : replicas(all),
       kept(between),
       token(stop),
+      signal_before(reported_signal()),
       place(all.place()),
       reports(progress),
       callbacks(user) {
@@ -55,8 +56,10 @@ Run::Run(AnyReplicas& all, BetweenRuns& between, const std::vector<std::shared_p
 Run::~Run() { replicas.note(Phase::idle); }
 
 RunRequests Run::requests() const {
-  const bool stops = token.stop_requested();
-  return {stops, stopped, std::nullopt, stops ? received_signal() : 0};
+  if (!token.stop_requested()) return {false, stopped};
+  // An old signal did not stop this run, unless the token is that of the SignalStop.
+  const int signal = signal_before == 0 ? reported_signal() : reported_signal(token);
+  return {true, stopped, std::nullopt, signal};
 }
 
 RunRequests Run::effective(const RunRequests& agreed) const {

@@ -39,12 +39,13 @@ class SignalStack {
   std::thread::id thread_;
 };
 
-/// The signal that the process' SignalStop has received or adopted; 0 if none, or without a
-/// SignalStop.
-LOCKSTEP_COLD_DECL int received_signal();
-/// Makes this process' SignalStop report a signal that stopped another process of the job, and
-/// request a stop, unless it already has a signal. A signal that this process receives later still
-/// counts as its first.
+/// The signal that the process' SignalStop reports; 0 if none, or without a SignalStop.
+LOCKSTEP_COLD_DECL int reported_signal();
+/// The same, but 0 if `token` is not that of the SignalStop.
+LOCKSTEP_COLD_DECL int reported_signal(const std::stop_token& token);
+/// Makes this process' SignalStop report the signal that stopped the job, even if the process
+/// itself has received another one, and request a stop. A signal that this process receives later
+/// still counts as its first.
 LOCKSTEP_COLD_DECL void adopt_signal(int signal);
 }  // namespace detail
 
@@ -72,8 +73,9 @@ class SignalStop {
   SignalStop& operator=(const SignalStop&) = delete;
 
   std::stop_token token() const { return source_.get_token(); }
-  /// The first signal received by this process, or by another process of the job whose signal ended
-  /// `fit`, `evaluate` or `predict`; 0 if none.
+  /// The signal that ended `fit`, `evaluate` or `predict` of a job of several processes, the same in
+  /// all of them: SIGTERM if several received different ones. Otherwise the first signal received by
+  /// this process; 0 if none.
   LOCKSTEP_COLD_DECL int signal() const;
 
  private:

@@ -10,6 +10,7 @@
 #include <cerrno>
 #include <cstdint>
 #include <ctime>
+#include <mutex>
 #include <string>
 #include <system_error>
 
@@ -22,9 +23,16 @@ namespace lockstep::detail {
 /// destructor.
 struct SignalState {
   std::atomic<bool> in_use{false}, quit{false};
-  std::atomic<int> signal{0};
+  std::atomic<int> signal{0};         // the first one received
+  std::atomic<int> agreed{0};         // the one that stopped the job
   std::atomic<std::int64_t> came{0};  // time of the first signal, in ns; 0: none
   std::array<int, 2> pipe{-1, -1};
+  std::mutex mutex;  // of `token`, which the handler does not use
+  std::stop_token token;
+  int reported() const {
+    const int of_job = agreed;
+    return of_job != 0 ? of_job : signal.load();
+  }
   static_assert(std::atomic<int>::is_always_lock_free &&
                 std::atomic<std::int64_t>::is_always_lock_free);
 };
@@ -85,12 +93,16 @@ void SignalStack::leave() {
   memory_.reset();
 }
 
-int received_signal() { return signal_state.in_use ? signal_state.signal.load() : 0; }
+int reported_signal() { return signal_state.in_use ? signal_state.reported() : 0; }
+
+int reported_signal(const std::stop_token& token) {
+  const std::lock_guard lock(signal_state.mutex);
+  return token == signal_state.token ? reported_signal() : 0;
+}
 
 void adopt_signal(int signal) {
   if (!signal_state.in_use) return;
-  int none = 0;
-  if (!signal_state.signal.compare_exchange_strong(none, signal)) return;
+  signal_state.agreed = signal;
   const char wake = 0;
   [[maybe_unused]] const ssize_t n = ::write(signal_state.pipe[1], &wake, 1);
 }
@@ -118,10 +130,14 @@ SignalStop::~SignalStop() {
   detail::signal_state.quit = true;
   wake();
   thread_.join();
+  {
+    const std::lock_guard lock(detail::signal_state.mutex);
+    detail::signal_state.token = {};
+  }
   detail::signal_state.in_use = false;
 }
 
-int SignalStop::signal() const { return detail::signal_state.signal; }
+int SignalStop::signal() const { return detail::signal_state.reported(); }
 
 void SignalStop::start() {
   auto& state = detail::signal_state;
@@ -132,7 +148,12 @@ void SignalStop::start() {
   }
   state.quit = false;
   state.signal = 0;
+  state.agreed = 0;
   state.came = 0;
+  {
+    const std::lock_guard lock(state.mutex);
+    state.token = token();
+  }
   thread_ = detail::start_thread("signal stop", [source = source_]() mutable { watch(source); });
   stack_.enter();
   struct ::sigaction action{};
@@ -150,7 +171,7 @@ void SignalStop::watch(std::stop_source& source) {
   while (!state.quit) {
     char byte = 0;
     if (::read(state.pipe[0], &byte, 1) < 0 && errno != EINTR) return;
-    if (state.signal != 0) source.request_stop();
+    if (state.reported() != 0) source.request_stop();
   }
 }
 

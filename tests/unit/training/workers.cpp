@@ -1,10 +1,13 @@
 #include <catch2/catch_test_macros.hpp>
+#include <csignal>
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <stdexcept>
 #include <stop_token>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "support/workers.hpp"
@@ -120,6 +123,40 @@ TEST_CASE("a stop of one process stops all after the same step") {
     });
     CHECK(steps == std::vector<std::uint64_t>(3, 4));  // one step after the request
     CHECK(epochs == std::vector<std::size_t>(3, by_token ? 0 : 1));
+  }
+}
+
+TEST_CASE("a stop sends a signal to the other processes only if the signal caused it") {
+  struct Case {
+    bool is_old,
+        is_of_token;  // the signal comes before the run; the run has the SignalStop's token
+    int sent;
+  };
+  for (const Case& c : {Case{true, false, 0}, {true, true, SIGINT}, {false, false, SIGINT}}) {
+    int sent = -1;
+    testing::run_workers<Double>({1, 1}, 0, [&](const auto& worker) {
+      ls::Model m{Small{}, worker, crossentropy, ls::SGD{}};
+      std::stop_source other;
+      std::optional<ls::SignalStop> stop;
+      auto options = line::quiet(5);
+      if (worker.process == 1) {
+        stop.emplace();
+        if (c.is_old) ::raise(SIGINT);
+        options.stop = c.is_of_token ? stop->token() : other.get_token();
+        // The run begins with a stop only in the second case, in which its first step is the last.
+        while (c.is_of_token && !options.stop.stop_requested()) std::this_thread::yield();
+        options.callbacks = {
+            ls::LambdaCallback{.on_train_batch_end = [&](std::size_t b, const ls::Logs&) {
+              if (b == 2 && !c.is_old) ::raise(SIGINT);
+              if (b == 2) other.request_stop();
+              // The processes have agreed on the signal. A new SignalStop shows which one.
+              if (b == 3 || c.is_of_token) stop.emplace();
+            }}};
+      }
+      m.fit(line::classes(40) | ls::batch(4), options);
+      if (worker.process == 1) sent = stop->signal();
+    });
+    CHECK(sent == c.sent);
   }
 }
 

@@ -33,8 +33,8 @@ std::optional<CheckpointEntry> newest_entry(const CheckpointDirectory& from) {
                         damaged);
 }
 
-/// A message of named byte strings, which the chief sends to the other processes.
-class Parts {
+/// A message of byte strings, which the chief sends to the other processes.
+class ChiefMessage {
  public:
   void add(std::span<const std::byte> part) {
     const std::uint64_t size = part.size();
@@ -63,8 +63,9 @@ class Parts {
 };
 
 /// Message with the chief's result: an entry, none, or an error.
-[[gnu::cold]] inline Parts found_by_chief(FunctionRef<std::optional<CheckpointEntry>()> find) {
-  Parts message;
+[[gnu::cold]] inline ChiefMessage found_by_chief(
+    FunctionRef<std::optional<CheckpointEntry>()> find) {
+  ChiefMessage message;
   try {
     const std::optional<CheckpointEntry> entry = find();
     message.add(std::string_view(entry ? "entry" : "none"));
@@ -92,7 +93,7 @@ std::optional<JobState> load_state(AnyReplicas& replicas, const JobState& job, s
   if (place.is_alone) {
     entry = find();
   } else {
-    Parts message;
+    ChiefMessage message;
     if (place.is_chief) message = found_by_chief(find);
     replicas.broadcast(message.bytes);
     const std::string kind = message.next_text();
