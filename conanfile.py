@@ -25,8 +25,9 @@ class Lockstep(ConanFile):
     settings = "os", "arch", "compiler", "build_type"
     # cuda: with the headers of the CUDA toolkit, cuDNN and NCCL that the system has.
     options = {"header_only": [True, False], "cpu": [True, False], "cluster": [True, False],
-               "tensorboard": [True, False], "cuda": [True, False]}
-    default_options = {"header_only": True, "cpu": True, "cluster": True, "tensorboard": True, "cuda": False}
+               "tensorboard": [True, False], "onnx": [True, False], "cuda": [True, False]}
+    default_options = {"header_only": True, "cpu": True, "cluster": True, "tensorboard": True, "onnx": True,
+                       "cuda": False}
     exports_sources = "CMakeLists.txt", "LICENSE", "cmake/*", "include/*", "src/*"
     test_package_folder = "packaging/conan/test_package"
     no_copy_source = True
@@ -46,7 +47,7 @@ class Lockstep(ConanFile):
         if self.options.cluster:
             self.requires("asio/[>=1.22]")
             self.requires("gloo/[>=0.5]")
-        if self.options.tensorboard:
+        if self.options.tensorboard or self.options.onnx:
             self.requires("protozero/[>=1.7]")
 
     def validate(self):
@@ -65,7 +66,7 @@ class Lockstep(ConanFile):
             toolchain.cache_variables[f"LOCKSTEP_BUILD_{part}"] = False
         toolchain.cache_variables["LOCKSTEP_INSTALL"] = True
         toolchain.cache_variables["LOCKSTEP_COMPILED"] = not self.options.header_only
-        components = ["core"] + [c for c in ("cpu", "cluster", "tensorboard", "cuda") if self.options.get_safe(c)]
+        components = ["core"] + [c for c in ("cpu", "cluster", "tensorboard", "onnx", "cuda") if self.options.get_safe(c)]
         toolchain.cache_variables["LOCKSTEP_COMPONENTS"] = ";".join(components)
         toolchain.generate()
         CMakeDeps(self).generate()

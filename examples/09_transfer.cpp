@@ -1,20 +1,18 @@
-// Transfers weights into a part of another model: reads a weights file and sets the tensors that the
-// new model shares with it by name. The new model has its own last layer, and learns a new task from
+// Transfers weights into a part of another model: loads the tensors of a weights file that the new
+// model shares with it, by name. The new model has its own last layer, and learns a new task from
 // few examples. Run it with `./dev transfer`.
 //
 // Expected output:
-//   loaded dense/bias
 //   loaded dense/kernel
+//   loaded dense/bias
 //   the shared layer has the file's weights: yes
 //   accuracy on the new task above 0.8: yes
 #include <fmt/format.h>
 #include <cstdint>
 #include <filesystem>
 #include <string>
-#include <string_view>
 
 #include <lockstep/cpu.hpp>
-#include <lockstep/files/safetensors.hpp>
 #include <lockstep/lockstep.hpp>
 namespace ls = lockstep;
 
@@ -35,16 +33,6 @@ auto new_model(std::uint64_t seed) {
                    ls::Accuracy{}};
 }
 
-/// Sets the parameters below `layer` to those of the file, and leaves all others alone.
-void load_part(auto& model, const std::string& path, std::string_view layer) {
-  const auto file = ls::SafetensorsFile::read(path);
-  for (const ls::SafetensorsTensor& tensor : file.tensors()) {
-    if (!tensor.name.starts_with(layer)) continue;
-    model.set_weights(tensor.name, file.values<float>(tensor.name));  // throws for a wrong size
-    fmt::print("loaded {}\n", tensor.name);
-  }
-}
-
 const auto digits = ls::datasets::digits();
 const auto scale = ls::rescale(1.0f / 255);
 const auto none = ls::ProgressStyle::none;
@@ -61,7 +49,8 @@ int main() {
   ten.save_weights(path);
 
   auto two = new_model<2>(2);
-  load_part(two, path, "dense/");
+  const ls::LoadReport report = two.load_weights(path, {.only = "dense/*"});
+  for (const std::string& name : report.loaded) fmt::print("loaded {}\n", name);
   std::filesystem::remove(path);
   const bool equal = two.weights("dense/kernel") == ten.weights("dense/kernel");
   fmt::print("the shared layer has the file's weights: {}\n", equal ? "yes" : "no");

@@ -1,29 +1,22 @@
-// Saves weights that Keras and PyTorch can load: a safetensors file with Keras' names and layouts.
-// Run it with `./dev weights_in_python FILE`; without FILE it writes weights.safetensors to the
-// temporary directory. Keras uses the tensors as they are:
+// Saves a model for Keras and PyTorch: the weights as safetensors, with Keras' names and layouts, and
+// the architecture as JSON. Run it with `./dev weights_in_python FILE`; without FILE it writes
+// weights.safetensors and weights.json to the temporary directory. Python loads both with the modules
+// of tools/, which also write weights that `model.load_weights` reads:
 //
-//   from safetensors.numpy import load_file
-//   w = load_file("weights.safetensors")
-//   net = keras.Sequential([keras.Input((28, 28, 1)), keras.layers.Conv2D(8, 3, name="conv2d"),
-//                           keras.layers.Flatten(), keras.layers.Dense(10, name="dense")])
-//   for layer in net.layers:
-//       if layer.weights:
-//           layer.set_weights([w[f"{layer.name}/kernel"], w[f"{layer.name}/bias"]])
+//   import keras_model                       # PYTHONPATH=tools; needs keras and safetensors
+//   net = keras_model.load("weights.json", "weights.safetensors")       # a keras.Model
+//   net.predict(images)                      # (examples, 28, 28, 1), as in C++
+//   keras_model.save(net, "trained.safetensors")
 //
-// PyTorch has the axes of a kernel in another order, and flattens channels first:
-//
-//   conv, dense = torch.nn.Conv2d(1, 8, 3), torch.nn.Linear(26 * 26 * 8, 10)
-//   kernel = w["conv2d/kernel"].transpose(3, 2, 0, 1)         # height, width, in, out to out, in, ...
-//   matrix = w["dense/kernel"].reshape(26, 26, 8, 10).transpose(3, 2, 0, 1).reshape(10, -1)
-//   for layer, weight, name in (conv, kernel, "conv2d"), (dense, matrix, "dense"):
-//       layer.load_state_dict({"weight": torch.from_numpy(weight.copy()),
-//                              "bias": torch.from_numpy(w[f"{name}/bias"])})
+//   import torch_model                       # needs torch and safetensors
+//   net = torch_model.load("weights.json", "weights.safetensors")       # a torch.nn.Module
+//   net(torch.from_numpy(images))            # the same axes: channels last
+//   torch_model.save(net, "trained.safetensors")
 //
 // Expected output:
-//   conv2d/bias (8)
-//   conv2d/kernel (3, 3, 1, 8)
-//   dense/bias (10)
-//   dense/kernel (5408, 10)
+//   conv2d (Conv2D): conv2d/kernel (3, 3, 1, 8), conv2d/bias (8)
+//   flatten (Flatten)
+//   dense (Dense): dense/kernel (5408, 10), dense/bias (10)
 //   output for an image of ones: ...
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -32,7 +25,6 @@
 #include <vector>
 
 #include <lockstep/cpu.hpp>
-#include <lockstep/files/safetensors.hpp>
 #include <lockstep/lockstep.hpp>
 namespace ls = lockstep;
 
@@ -52,10 +44,14 @@ int main(int argc, char** argv) {
   const auto train = ls::datasets::digits().train() | ls::take(500) | ls::rescale(1.0f / 255);
   model.fit(train | ls::batch(50), {.epochs = 1, .progress = ls::ProgressStyle::none});
   model.save_weights(path);
+  model.save_architecture(std::filesystem::path(path).replace_extension(".json").string());
 
-  const auto file = ls::SafetensorsFile::read(path);
-  for (const ls::SafetensorsTensor& tensor : file.tensors())
-    fmt::print("{} ({})\n", tensor.name, fmt::join(tensor.shape, ", "));
+  for (const ls::LayerNode& layer : model.architecture().layers) {
+    std::string parameters;
+    for (const ls::LayerParameter& p : layer.parameters)
+      parameters += (parameters.empty() ? ": " : ", ") + p.name + " " + to_string(p.shape);
+    fmt::print("{} ({}){}\n", layer.name, layer.class_name, parameters);
+  }
   // Both Python models must compute these numbers, up to rounding.
   const auto outputs = model.predict(std::vector<float>(28 * 28, 1));
   fmt::print("output for an image of ones: {:.4f}\n", fmt::join(outputs.row(0), " "));

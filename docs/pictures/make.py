@@ -22,7 +22,7 @@ WHAT = {  # what a folder holds: one or two short lines
     "model": "graph, fusion, plan, engine", "collectives": "sums over replicas",
     "strategies": "one device, mirrored, many workers",
     "training": "fit, evaluate, predict, callbacks",
-    "tensorboard": "event files",
+    "tensorboard": "event files", "onnx": "export to ONNX",
 }
 LIBRARY = {"asio": "Asio", "gloo/": "Gloo", "(oneapi/)?dnnl": "oneDNN", "nccl": "NCCL",
            "cuda|cudnn|cublas|nvrtc": "CUDA", "fmt/core\\.h$": "fmt", "protozero/": "protozero",

@@ -162,7 +162,11 @@ inline Options parse(const Program& program, int argc, char** argv) {
   add_whole<std::uint64_t>(app, "--seed", o.seed, "seed of weights, order and noise", 0)
       ->default_str(std::to_string(o.seed));
   app.add_option("--init", o.init, "start from these weights (safetensors)")->check(not_empty());
-  app.add_option("--save", o.save, "write the weights at the end of training (safetensors)")
+  app.add_option("--save", o.save,
+                 "write the weights at the end of training (safetensors), and next to them the "
+                 "architecture (JSON)")
+      ->check(not_empty());
+  app.add_option("--export-onnx", o.export_onnx, "write the model at the end of training (ONNX)")
       ->check(not_empty());
   if (program.counts_devices)
     o.replicas = 0;

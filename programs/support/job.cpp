@@ -64,7 +64,11 @@ void Job::note_drawn(bool is_chief, const lockstep::datasets::Splits& source) {
 
 void Job::run(bool is_chief, lockstep::FunctionRef<void(const lockstep::FitOptions&)> fit,
               lockstep::FunctionRef<void(const Recorder&)> finish) {
-  if (options_.save && is_chief) lockstep::check_writable(*options_.save);
+  if (options_.save && is_chief) {
+    lockstep::check_writable(*options_.save);
+    lockstep::check_writable(architecture_path(*options_.save));
+  }
+  if (options_.export_onnx && is_chief) lockstep::check_writable(*options_.export_onnx);
   if (options_.profile) lockstep::check_writable(*options_.profile);
   auto recorder = std::make_shared<Recorder>();
   lockstep::FitOptions options{.epochs = options_.epochs,

@@ -13,6 +13,7 @@
 #include <lockstep/concepts/callback.hpp>
 #include <lockstep/core/function_ref.hpp>
 #include <lockstep/data/sources/splits.hpp>
+#include <lockstep/onnx.hpp>
 #include <lockstep/training/fit_options.hpp>
 #include <lockstep/training/history.hpp>
 #include <lockstep/training/report/profile.hpp>
@@ -67,7 +68,11 @@ class Job {
       report_.finish(recorder, std::move(digests), planned);
     };
     run(model.is_chief(), fit, finish);
-    if (options_.save) model.save_weights(*options_.save);
+    if (options_.save) {
+      model.save_weights(*options_.save);
+      model.save_architecture(architecture_path(*options_.save));
+    }
+    if (options_.export_onnx) lockstep::export_onnx(model, *options_.export_onnx);
     if (options_.profile && signal() == 0) write_profile(model.profile(train), *options_.profile);
   }
   /// The signal that ended training, or 0.

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include <lockstep/training/report/progress.hpp>
 
@@ -28,9 +29,17 @@ struct Program {
   bool has_workers = false;  ///< --cluster, --task, --stall-timeout, --idle-timeout, --stragglers
 };
 
+/// The file of the architecture that goes with the weights `path`: w.json for w.safetensors, otherwise with
+/// ".json" added.
+inline std::string architecture_path(const std::string& path) {
+  constexpr std::string_view ending = ".safetensors";
+  const bool has_ending = path.size() > ending.size() && path.ends_with(ending);
+  return path.substr(0, path.size() - (has_ending ? ending.size() : 0)) + ".json";
+}
+
 /// The options; see command_line.hpp for their meaning.
 struct Options {
-  std::optional<std::string> data, init, save, report, profile, tensorboard;
+  std::optional<std::string> data, init, save, export_onnx, report, profile, tensorboard;
   int epochs = 1;
   std::optional<std::uint64_t> steps_per_epoch;
   std::uint64_t steps_per_execution = 1;

@@ -48,12 +48,22 @@ inline bool same_file(const std::optional<std::string>& a, const std::optional<s
   return whole(*a) == whole(*b);
 }
 
-/// \throws CLI::ParseError if the report would overwrite the weights.
+/// \throws CLI::ParseError if the report would overwrite the weights, or one file another.
 inline void check_files_differ(const Options& options) {
-  for (const auto& [name, path] : {std::pair("--save", &options.save), {"--init", &options.init}})
-    if (same_file(*path, options.report))
-      throw CLI::ValidationError(std::string(name) + " and --report",
-                                 "both name the file " + **path + "; use two files");
+  std::optional<std::string> architecture;
+  if (options.save) architecture = architecture_path(*options.save);
+  const auto check = [](const char* names, const std::optional<std::string>& a,
+                        const std::optional<std::string>& b) {
+    if (same_file(a, b))
+      throw CLI::ValidationError(names, "both name the file " + *a + "; use two files");
+  };
+  check("--save and --report", options.save, options.report);
+  check("--init and --report", options.init, options.report);
+  check("the architecture of --save and --report", architecture, options.report);
+  check("--export-onnx and --report", options.export_onnx, options.report);
+  check("--export-onnx and --save", options.export_onnx, options.save);
+  check("--export-onnx and --init", options.export_onnx, options.init);
+  check("--export-onnx and the architecture of --save", options.export_onnx, architecture);
 }
 
 }  // namespace detail

@@ -29,6 +29,7 @@ PROCESS_WIDE = ("process_wide.cpp", "log: one, signals: one, errors: one", {"hid
 SMALL = (PREDICTING, TRAINING, PROCESS_WIDE)
 CLUSTER = ("cluster.cpp", None, {"debug": ("-D_GLIBCXX_DEBUG", *STRICT), "release": ("-O3", "-Wall", "-Werror")})
 TENSORBOARD = ("tensorboard.cpp", "writes events: yes", {"debug": ("-D_GLIBCXX_DEBUG", *STRICT), "release": ("-O3", *STRICT)})
+ONNX = ("onnx.cpp", "writes ONNX: yes", {"debug": ("-D_GLIBCXX_DEBUG", *STRICT), "release": ("-O3", *STRICT)})
 LARGE = ((*PREDICTING[:2], {
     **PREDICTING[2],
     "wide vectors": ("-O3", WIDE, *STRICT),
@@ -40,7 +41,7 @@ LARGE = ((*PREDICTING[:2], {
     "assertions": ("-O1", "-D_GLIBCXX_ASSERTIONS", "-D_FORTIFY_SOURCE=2", "-fstack-protector-strong", "-Wall", "-Werror"),
     "without type information": ("-O1", "-fno-rtti", "-Wall", "-Werror"),
     "C++23": ("-std=c++2b", *STRICT),
-}), PROCESS_WIDE, CLUSTER, TENSORBOARD)
+}), PROCESS_WIDE, CLUSTER, TENSORBOARD, ONNX)
 
 
 def call(command: list, **more) -> str:

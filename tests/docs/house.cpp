@@ -20,6 +20,7 @@
 #include "lockstep/data/sources/drawn_shapes.hpp"
 #include "lockstep/fmt.hpp"
 #include "lockstep/lockstep.hpp"
+#include "lockstep/onnx.hpp"
 #include "lockstep/reference.hpp"
 #include "lockstep/tensorboard.hpp"
 #include "support/event_reader.hpp"
@@ -119,6 +120,19 @@ TEST_CASE("the example of core") {
   CHECK(images.count() == 2);
   CHECK_THROWS_AS(ls::TensorView<const float>({pixels.data(), 785}, image), ls::UsageError);
   // --8<-- [end:core]
+}
+
+TEST_CASE("the example of onnx") {
+  ls::Model model{Digits{}, ls::OneDevice<ls::Reference<float>>{},
+                  ls::SparseCategoricalCrossentropy{.from_logits = true}, ls::SGD{}};
+  const auto folder = std::filesystem::temp_directory_path();
+  const std::string path = (folder / ("house." + std::to_string(::getpid()) + ".onnx")).string();
+  // --8<-- [start:onnx]
+  ls::export_onnx(model, path);
+  // Python: onnxruntime.InferenceSession(path).run(["output"], {"input": images})
+  // --8<-- [end:onnx]
+  CHECK(std::filesystem::file_size(path) > sizeof(float) * Digits::parameter_count);
+  std::filesystem::remove(path);
 }
 
 TEST_CASE("the example of optimizers") {

@@ -1,5 +1,6 @@
 // Hostile bytes as a safetensors file: rejected by a WeightsError, or read as tensors that
-// cover the body without gaps and survive a round trip through the writer. Each input is tried
+// cover the body without gaps, survive a round trip through the writer, and can be loaded into a
+// model that has them, and into no other. Each input is tried
 // twice: as it is, and as header and body after a valid length.
 #include "lockstep/files/safetensors.hpp"
 #include "lockstep/files/safetensors_header.hpp"
@@ -12,6 +13,7 @@
 #include <vector>
 
 #include "fuzz/promises.hpp"
+#include "lockstep/training/weights_file.hpp"
 
 using fuzz::require;
 
@@ -47,9 +49,43 @@ void write_again(const lockstep::SafetensorsFile& file) {
   }
 }
 
+/// Loads the file's float32 tensors into parameters of the same shapes, then of another shape.
+void load_part(const lockstep::SafetensorsFile& file, const std::string& path) {
+  std::vector<lockstep::ParameterInfo> parameters;
+  std::size_t size = 0;
+  for (const auto& tensor : file.tensors()) {
+    const std::size_t count = tensor.bytes.size() / sizeof(float);
+    if (tensor.dtype != lockstep::DType::float32 || tensor.shape.size() > 4 || count == 0) continue;
+    lockstep::Shape shape{static_cast<int>(tensor.shape.size())};
+    for (std::size_t axis = 0; axis < tensor.shape.size(); ++axis)
+      shape.extent[axis] = static_cast<int>(tensor.shape[axis]);
+    parameters.push_back({tensor.name, shape, size, true});
+    size += count;
+  }
+  if (parameters.empty()) return;
+  std::vector<float> weights(size), state;
+  const auto values = lockstep::detail::writable_bytes_of(weights, state);
+  const auto report = lockstep::detail::read_weights(path, parameters, values, {.only = "*"});
+  require(report.loaded.size() == parameters.size() && report.missing.empty());
+  require(report.unused.size() == file.tensors().size() - parameters.size());
+  for (const auto& p : parameters)
+    require(std::memcmp(weights.data() + p.offset, file.at(p.name).bytes.data(),
+                        p.size() * sizeof(float)) == 0);
+  parameters.back().shape = lockstep::shape(1, 1, 1, static_cast<int>(size) + 1);
+  weights.resize(2 * size + 1);
+  const auto larger = lockstep::detail::writable_bytes_of(weights, state);
+  try {
+    lockstep::detail::read_weights(path, parameters, larger, {.only = "*"});
+    require(false);
+  } catch (const lockstep::WeightsError& error) {
+    require(fit_to_print(error.what()));
+  }
+}
+
 void read(const void* data, std::size_t size) {
   try {
-    const auto file = lockstep::SafetensorsFile::read(fuzz::as_file(data, size));
+    const std::string path = fuzz::as_file(data, size);
+    const auto file = lockstep::SafetensorsFile::read(path);
     std::uint64_t header = 0;
     std::memcpy(&header, data, sizeof header);
     std::size_t body = 0;
@@ -64,6 +100,7 @@ void read(const void* data, std::size_t size) {
     }
     require(8 + header + body == size);
     write_again(file);
+    load_part(file, path);
   } catch (const lockstep::WeightsError& error) {
     require(fit_to_print(error.what()));
   }

@@ -8,14 +8,15 @@ import re
 import sys
 
 LEVELS = ["core", "concepts files", "layers losses metrics optimizers data cluster", "devices",
-          "model collectives", "strategies", "training", "tensorboard"]
+          "model collectives", "strategies", "training", "tensorboard onnx"]
 LEVEL = {folder: level for level, row in enumerate(LEVELS) for folder in row.split()}
-UMBRELLAS = {"lockstep.hpp", "cpu.hpp", "reference.hpp", "cuda.hpp", "cluster.hpp", "tensorboard.hpp", "fmt.hpp"}
+UMBRELLAS = {"lockstep.hpp", "cpu.hpp", "reference.hpp", "cuda.hpp", "cluster.hpp", "tensorboard.hpp", "onnx.hpp",
+             "fmt.hpp"}
 ROOMS = {  # a library's headers: folders, or prefixes of file names, that may include them
     r"asio": ("cluster/",),
     r"gloo/": ("collectives/gloo",),
     r"(oneapi/)?dnnl": ("devices/cpu/",),
-    r"protozero/": ("tensorboard/",),
+    r"protozero/": ("tensorboard/", "onnx/"),
     r"omp\.h": ("devices/cpu/", "core/openmp_places"),
     r"nccl": ("devices/cuda/", "collectives/nccl"),
     r"fmt/core\.h$": ("core/fmt_core",),

@@ -32,7 +32,7 @@ with tempfile.TemporaryDirectory() as folder:
     for part in ("conanfile.py", "CMakeLists.txt", "LICENSE"):
         shutil.copy(source / part, recipe)
     profile = ("-pr:a", str(recipe / "packaging/conan/debian.profile"))
-    smallest = ("-o", "&:cpu=False", "-o", "&:cluster=False", "-o", "&:tensorboard=False")
+    smallest = ("-o", "&:cpu=False", "-o", "&:cluster=False", "-o", "&:tensorboard=False", "-o", "&:onnx=False")
     has_nvidia = pathlib.Path("/usr/local/cuda/include/cuda.h").exists()
     compiled = (*smallest, "-o", "&:header_only=False")
     for options in ((), smallest, compiled, *([("-o", "&:cuda=True")] if has_nvidia else [])):

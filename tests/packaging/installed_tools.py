@@ -24,3 +24,9 @@ with tempfile.TemporaryDirectory() as prefix:
         sys.exit(f"lockstep-run did not start two workers:\n{output}")
     if "REPORT" not in run(programs / "lockstep-plot", "--help"):
         sys.exit("lockstep-plot does not explain itself")
+    python = pathlib.Path(prefix, "share/lockstep/python")
+    for framework in ("keras", "torch"):  # they need packages, so that they are not run
+        command = programs / f"lockstep-{framework}-model"
+        if command.resolve() != (python / f"{framework}_model.py").resolve() or not (command.stat().st_mode & 0o100):
+            sys.exit(f"{command.name} is not a link to {framework}_model.py, or not executable")
+    run(sys.executable, "-c", f"import sys; sys.path.insert(0, '{python}'); import model_files")

@@ -117,6 +117,27 @@ class Report(Case):
         self.assertEqual(report["weights_sha256"], digest)
         self.assertEqual(report["replica_weights_sha256"], [digest])
 
+    def test_the_architecture_is_next_to_the_weights(self):
+        data = self.data()
+        for weights, architecture in (("w.safetensors", "w.json"), ("w.st", "w.st.json")):
+            path = self.dir / weights
+            self.report("mnist", "--data", data, "--epochs", 1, "--save", path, "--quiet")
+            found = json.loads((self.dir / architecture).read_text("utf-8"))
+            self.assertEqual((found["format"], found["format_version"]), ("lockstep.architecture", 1))
+            self.assertEqual([layer["class_name"] for layer in found["layers"]],
+                             ["Conv2D", "ReLU", "MaxPooling2D", "Flatten", "Dense", "ReLU", "Dense"])
+            parameters = {p["name"]: p["shape"] for layer in found["layers"] for p in layer["parameters"]}
+            self.assertEqual(parameters, {n: e["shape"] for n, (e, _) in safetensors(path).items()})
+
+    def test_export_onnx_writes_the_weights_of_the_end(self):
+        weights, onnx = self.dir / "w.safetensors", self.dir / "w.onnx"
+        self.report("mnist", "--data", self.data(), "--epochs", 1, "--save", weights, "--export-onnx", onnx, "--quiet")
+        written = onnx.read_bytes()
+        for name in ("dense/kernel", "dense_1/bias"):  # the others are transposed
+            self.assertIn(safetensors(weights)[name][1], written)
+        for text in (b"lockstep", b"Conv", b"MaxPool", b"MatMul", b"input", b"output"):
+            self.assertIn(text, written)
+
     def test_a_profile_is_written_and_changes_no_weight(self):
         options = "--data", self.data(), "--epochs", 1, "--threads", 1, "--quiet"
         plain, _ = self.report("mnist", *options)
@@ -452,6 +473,7 @@ class BadCommandLine(Case):
             "--data": [""],
             "--save": [""],
             "--profile": [""],
+            "--export-onnx": [""],
             "--init": [""],
             "--report": [""],
         }.items():
@@ -490,6 +512,13 @@ class BadCommandLine(Case):
                     self.assertIn("--report", done.stderr)
         self.assertEqual(file.read_bytes(), b"kept")
         self.assertEqual(sorted(p.name for p in self.dir.iterdir()), ["link", "w"])
+        for arguments in (("--save", "r.safetensors", "--report", "r.json"), ("--export-onnx", "w", "--report", "w"),
+                          ("--export-onnx", "w", "--save", "link"), ("--export-onnx", "a.json", "--save", "a.safetensors")):
+            with self.subTest(arguments=arguments):
+                done = run("mnist", *arguments, cwd=self.dir)
+                self.assertEqual(done.returncode, 2, done.stderr)
+                self.assertIn(arguments[0], done.stderr)
+                self.assertIn("use two files", done.stderr)
 
     def test_help(self):
         done = run("mnist", "--help")

@@ -3,11 +3,12 @@
 The head's "Expected output" is compared line by line. `...` stands for text that varies, such as times and digits
 that differ between processors. Examples of workers run as two processes.
 
-Keras and PyTorch are not run here. Of example 11 the test checks the tensors' names and shapes, and that the
-values, read with Keras' layouts, give the output that the program prints. PyTorch's transpositions are not checked.
+Keras and PyTorch are not run here but in export_slow.py. Of example 11 the test checks the tensors' names and shapes,
+that the values, read with Keras' layouts, give the output that the program prints, and the architecture next to them.
 """
 
 import collections
+import json
 import math
 import pathlib
 import re
@@ -102,6 +103,8 @@ class Examples(contract.Case):
             rows = w["dense/kernel"][k::10]  # in Keras' order, (place, channel)
             wanted = sum(value * channels[row % 8] for row, value in enumerate(rows)) + w["dense/bias"][k]
             self.assertAlmostEqual(found, wanted, delta=1e-3)
+        architecture = json.loads((self.dir / "w.json").read_text("utf-8"))
+        self.assertEqual({p["name"]: p["shape"] for layer in architecture["layers"] for p in layer["parameters"]}, shapes)
 
 
 if __name__ == "__main__":

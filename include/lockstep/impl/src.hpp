@@ -83,6 +83,7 @@
 #include "lockstep/training/checks/verify_replicas.ipp"
 #include "lockstep/training/evaluation.ipp"
 #include "lockstep/training/export/architecture.ipp"
+#include "lockstep/training/export/load_options.ipp"
 #include "lockstep/training/export/op_values.ipp"
 #include "lockstep/training/fit_loop.ipp"
 #include "lockstep/training/history.ipp"

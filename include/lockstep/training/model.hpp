@@ -296,6 +296,20 @@ class Model<Net, S, L, O, Ms...> {
     detail::read_weights(path, parameters(), detail::writable_bytes_of(weights, state));
     replicas_.set(weights, state);
   }
+  /// Reads a part of a weights file: the parameters that `options` selects, as far as the file has
+  /// them. All others keep their values. \returns what was loaded and what was not. \throws
+  /// UsageError for a pattern that matches no parameter; WeightsError, which names the tensor, for
+  /// a wrong shape or type, and if the file has nothing of what a pattern selects; FileError.
+  /// \code
+  ///   std::cout << model.load_weights("big.safetensors", {.only = "backbone/*"});
+  /// \endcode
+  LoadReport load_weights(const std::string& path, const LoadOptions& options) {
+    std::vector<T> weights = replicas_.weights(), state = replicas_.state();
+    LoadReport report = detail::read_weights(path, parameters(),
+                                             detail::writable_bytes_of(weights, state), options);
+    replicas_.set(weights, state);
+    return report;
+  }
   /// Layers, shapes, options and parameters as a plain value; see Architecture.
   static Architecture architecture() { return lockstep::architecture<Net>(); }
   /// Writes the architecture as JSON, to go with the weights; only the chief writes. Atomic, as

@@ -12,6 +12,7 @@
 
 #include "lockstep/core/config.hpp"
 #include "lockstep/core/dtype.hpp"
+#include "lockstep/training/export/load_options.hpp"
 #include "lockstep/training/parameters.hpp"
 
 namespace lockstep::detail {
@@ -53,6 +54,14 @@ LOCKSTEP_COLD_DECL void write_weights(const std::string& path,
 LOCKSTEP_COLD_DECL void read_weights(const std::string& path,
                                      const std::vector<ParameterInfo>& parameters,
                                      const ValueBytes<std::byte>& values);
+
+/// Reads the parameters that `options` selects into `values`, and leaves the others as they are.
+/// `values` are undefined after an exception. \throws WeightsError for a tensor that has a wrong
+/// shape or dtype, a pattern that matches nothing, or if nothing would be loaded.
+LOCKSTEP_COLD_DECL LoadReport read_weights(const std::string& path,
+                                           const std::vector<ParameterInfo>& parameters,
+                                           const ValueBytes<std::byte>& values,
+                                           const LoadOptions& options);
 
 /// SHA-256 over the tensors' bytes, in the order of their names sorted as byte strings.
 LOCKSTEP_COLD_DECL std::string hash_weights(std::vector<ParameterInfo> parameters,

@@ -11,6 +11,8 @@
 
 #include "lockstep/concepts/dataset.hpp"
 #include "lockstep/core/logs.hpp"
+#include "lockstep/training/export/architecture.hpp"
+#include "lockstep/training/export/load_options.hpp"
 #include "lockstep/training/fit_options.hpp"
 #include "lockstep/training/history.hpp"
 #include "lockstep/training/parameters.hpp"
@@ -59,6 +61,9 @@ class FaultyModel {
   }
   void save_weights(const auto&) const {}
   void load_weights(const auto&) {}
+  LoadReport load_weights(const auto&, const LoadOptions&) { return {}; }
+  static Architecture architecture() { return {}; }
+  void save_architecture(const auto&) const {}
   std::string weights_sha256() const { return {}; }
   std::vector<std::string> replica_weights_sha256() const { return {}; }
   std::vector<std::string> job_replica_weights_sha256() { return {}; }

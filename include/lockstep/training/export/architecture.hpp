@@ -3,6 +3,7 @@
 /// and options are Keras'; the value depends on the network only, not on its weights or device.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -36,7 +37,7 @@ struct LayerParameter {
 /// does not have, its class; an option of its own follows as "activation_negative_slope".
 struct LayerNode {
   std::string name;                 ///< unique: "conv2d_1"
-  std::string class_name;           ///< "Conv2D"
+  std::string class_name;           ///< in Keras: "Conv2D"; of a custom layer its own
   std::vector<std::string> inputs;  ///< names of layers, or "input"
   std::vector<Shape> input_shapes;
   Shape output_shape;
@@ -64,6 +65,22 @@ struct Architecture {
 LOCKSTEP_COLD_DECL std::string to_json(const Architecture& architecture);
 
 namespace detail {
+
+/// The layer and Keras' function of each activation of the library.
+struct ActivationName {
+  std::string_view class_name, name;
+};
+inline constexpr std::array<ActivationName, 11> activation_names{{{"ELU", "elu"},
+                                                                  {"GELU", "gelu"},
+                                                                  {"LeakyReLU", "leaky_relu"},
+                                                                  {"LogSoftmax", "log_softmax"},
+                                                                  {"ReLU", "relu"},
+                                                                  {"ReLU6", "relu6"},
+                                                                  {"Sigmoid", "sigmoid"},
+                                                                  {"SiLU", "silu"},
+                                                                  {"Softmax", "softmax"},
+                                                                  {"Softplus", "softplus"},
+                                                                  {"Tanh", "tanh"}}};
 
 LOCKSTEP_COLD_DECL Architecture architecture_of(const DescribedGraph& graph, std::string_view name);
 

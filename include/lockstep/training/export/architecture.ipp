@@ -3,7 +3,6 @@
 #include "lockstep/training/export/architecture.hpp"
 
 #include <algorithm>
-#include <array>
 #include <charconv>
 #include <cstddef>
 #include <iterator>
@@ -130,23 +129,25 @@ class OptionList {
 
 /// Keras' name of an activation function; the class itself if Keras has none.
 [[gnu::cold]] inline std::string activation_name(std::string_view class_name) {
-  struct Name {
-    std::string_view class_name, name;
-  };
-  static constexpr std::array<Name, 11> names{{{"ELU", "elu"},
-                                               {"GELU", "gelu"},
-                                               {"LeakyReLU", "leaky_relu"},
-                                               {"LogSoftmax", "log_softmax"},
-                                               {"ReLU", "relu"},
-                                               {"ReLU6", "relu6"},
-                                               {"Sigmoid", "sigmoid"},
-                                               {"SiLU", "silu"},
-                                               {"Softmax", "softmax"},
-                                               {"Softplus", "softplus"},
-                                               {"Tanh", "tanh"}}};
-  for (const Name& n : names)
+  for (const ActivationName& n : activation_names)
     if (n.class_name == class_name) return std::string(n.name);
   return std::string(class_name);
+}
+
+/// The class of a layer in Keras; its own class if it is custom. The class of a layer of the library
+/// follows from its op, since a user's class may be derived from it.
+[[gnu::cold]] inline std::string keras_class(const Node& node, const OpValue& op,
+                                             const Shape& out) {
+  if (op.layer.empty()) return std::string(node.class_name);
+  if (op.layer == "View") {
+    if (node.class_name == "Reshape" || out.rank != 1) return "Reshape";
+    return "Flatten";
+  }
+  if (op.layer != "AlongSteps") return std::string(op.layer);
+  const auto& members = std::get<OpValue::Group>(op.value);
+  std::string name(members.front().layer);  // the layer that works on images: "Conv2D"
+  name.replace(name.rfind('2'), 1, "1");
+  return name;
 }
 
 /// Whether a layer works along the last axis, which is an argument in Keras.
@@ -166,22 +167,25 @@ Architecture architecture_of(const DescribedGraph& graph, std::string_view name)
   for (const Node& n : graph.nodes) {
     if (n.is_activation) {
       LayerNode& layer = result.layers.back();
-      layer.options.push_back({"activation", activation_name(n.class_name)});
-      OptionList(layer.options, "activation_").add(graph.op(n));
+      const OpValue op = graph.op(n);
+      layer.options.push_back(
+          {"activation", activation_name(keras_class(n, op, graph.shape(n.out)))});
+      OptionList(layer.options, "activation_").add(op);
       layer.output_shape = graph.shape(n.out);
       continue;
     }
     LayerNode& layer = result.layers.emplace_back();
     layer.name = layer_name(n.name, n.ordinal);
-    layer.class_name = n.class_name;
+    layer.output_shape = graph.shape(n.out);
+    const OpValue op = graph.op(n);
+    layer.class_name = keras_class(n, op, layer.output_shape);
     for (const ValueId in : {n.in0, n.in1}) {
       if (!exists(in)) continue;
       layer.inputs.push_back(value_name(graph.nodes, in));
       layer.input_shapes.push_back(graph.shape(in));
     }
-    layer.output_shape = graph.shape(n.out);
-    if (n.class_name != "Flatten") OptionList(layer.options).add(graph.op(n));
-    if (has_axis(n.class_name)) layer.options.push_back({"axis", std::int64_t{-1}});
+    if (layer.class_name != "Flatten") OptionList(layer.options).add(op);
+    if (has_axis(layer.class_name)) layer.options.push_back({"axis", std::int64_t{-1}});
     for (; parameter != graph.parameters.end(); ++parameter) {
       if (parameter->layer != n.name || parameter->ordinal != n.ordinal) break;
       layer.parameters.push_back(

@@ -14,7 +14,9 @@
 #include <variant>
 #include <vector>
 
+#include "lockstep/concepts/layer.hpp"
 #include "lockstep/core/config.hpp"
+#include "lockstep/core/type_list.hpp"
 #include "lockstep/layers/options.hpp"
 #include "lockstep/training/parameters.hpp"
 
@@ -124,8 +126,18 @@ struct OpValue {
   std::variant<std::monostate, bool, long long, unsigned long long, float, double, std::string,
                Shape, Group>
       value{};
-  bool is_op = false;  ///< a group that is an op within an op, as in SeparableConv2D
+  bool is_op = false;           ///< an op, or an op within an op, as in SeparableConv2D
+  std::string_view layer = {};  ///< Keras' layer of an op of the library: "Conv2D"
 };
+
+/// "Conv2D" for lockstep::Conv2DOp; empty for an op of another namespace.
+template <class O>
+constexpr std::string_view layer_of_op() {
+  constexpr std::string_view whole = pretty_function<O>();
+  constexpr std::string_view name = class_name<O>();
+  if (!whole.substr(whole.find("T = ") + 4).starts_with("lockstep::")) return {};
+  return name.ends_with("Op") ? name.substr(0, name.size() - 2) : name;
+}
 
 /// Adds a member whose name is the next one in `names`, separated by spaces.
 LOCKSTEP_COLD_DECL void add_member(OpValue::Group& to, std::string_view& names, OpValue member);
@@ -158,13 +170,15 @@ OpValue op_value(const V& value) {
     std::string_view names;
     if constexpr (requires { V::members; }) names = V::members;
     each_member(value, [&](const auto& member) { add_member(group, names, op_value(member)); });
-    return {.value = std::move(group), .is_op = requires {value.out();
+    OpValue result{.value = std::move(group)};
+    if constexpr (Op<V>) {
+      result.is_op = true;
+      result.layer = layer_of_op<V>();
+    }
+    return result;
+  } else {
+    return {};
   }
-};
-}  // namespace lockstep::detail
-else {
-  return {};
-}
 }
 
 /// A model's graph without its type.

@@ -148,6 +148,26 @@ TEST_CASE("an architecture has custom layers, whose options without names are nu
         "Cube");
 }
 
+namespace {
+struct Convolution : ls::Conv2D<4, 3> {};
+struct Steps3 : ls::MaxPooling1D<3> {};
+struct Rectifier : ls::ReLU {};
+struct Flat : ls::Flatten {};
+}  // namespace
+
+TEST_CASE("a class derived from a layer has the layer's class") {
+  CHECK(only<Net<Convolution>>().class_name == "Conv2D");
+  CHECK(only<Steps<Steps3>>().class_name == "MaxPooling1D");
+  CHECK(only<Steps<ls::GlobalAveragePooling1D>>().class_name == "GlobalAveragePooling1D");
+  CHECK(only<Net<Rectifier>>().class_name == "ReLU");
+  CHECK(only<Net<Flat>>().class_name == "Flatten");
+  CHECK(only<Net<ls::Reshape<ls::shape(128)>>>().class_name == "Reshape");
+  CHECK(only<Net<ls::Reshape<ls::shape(4, 32)>>>().class_name == "Reshape");
+  CHECK(only<Net<Cube>>().class_name == "Cube");
+  CHECK(value<std::string>(only<Net<ls::Dense<3, ls::activation<Rectifier>>>>(), "activation") ==
+        "relu");
+}
+
 TEST_CASE("an architecture has the connections between layers") {
   using Branches =
       Net<ls::Residual<ls::Conv2D<2, 1>>, ls::Parallel<ls::Concatenate, ls::ReLU, ls::Identity>>;

@@ -1,0 +1,440 @@
+#pragma once
+
+#include "lockstep/onnx/layer_forms.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "lockstep/core/error.hpp"
+#include "lockstep/layers/random_crop.hpp"
+#include "lockstep/layers/sliding_window.hpp"
+
+namespace lockstep::detail {
+
+/// The values of a parameter, and its extents.
+struct Weights {
+  std::vector<std::int64_t> extents;
+  std::vector<float> values;
+
+  std::int64_t operator[](std::size_t axis) const { return extents[axis]; }
+};
+
+/// The same values with axis i of the result being axis order[i].
+[[gnu::cold]] inline Weights transposed(const Weights& w, const std::vector<std::size_t>& order) {
+  Weights result;
+  std::vector<std::size_t> stride(order.size());
+  for (std::size_t i = 0; i < order.size(); ++i) {
+    result.extents.push_back(w.extents[order[i]]);
+    stride[i] = 1;
+    for (std::size_t axis = order[i] + 1; axis < w.extents.size(); ++axis)
+      stride[i] *= static_cast<std::size_t>(w.extents[axis]);
+  }
+  result.values.reserve(w.values.size());
+  std::vector<std::size_t> index(order.size());
+  for (std::size_t n = 0; n < w.values.size(); ++n) {
+    std::size_t from = 0;
+    for (std::size_t i = 0; i < order.size(); ++i) from += index[i] * stride[i];
+    result.values.push_back(w.values[from]);
+    for (std::size_t i = order.size(); i-- > 0;) {
+      if (++index[i] < static_cast<std::size_t>(result.extents[i])) break;
+      index[i] = 0;
+    }
+  }
+  return result;
+}
+
+/// Adds one layer to a graph.
+class LayerForm {
+ public:
+  using Value = std::shared_ptr<OnnxValue>;
+  using Numbers = std::vector<std::int64_t>;
+
+  [[gnu::cold]] LayerForm(OnnxBuilder& graph, const LayerNode& layer,
+                          const std::vector<Value>& inputs, ParameterValues values)
+      : graph_(graph), layer_(layer), inputs_(inputs), values_(values) {}
+
+  [[gnu::cold]] Value add() {
+    Value y = add_class();
+    if (const auto* option = layer_.option("activation")) {
+      const std::string& name = std::get<std::string>(*option);
+      const auto known = std::find_if(activation_names.begin(), activation_names.end(),
+                                      [&](const ActivationName& a) { return a.name == name; });
+      if (known == activation_names.end())
+        throw UsageError(
+            "export_onnx: layer '{}' has the activation {}, which has no form in ONNX; export a "
+            "model of the library's layers",
+            layer_.name, name);
+      const Channels layout = y->channels();
+      const std::string x = graph_.use(*y, layout);
+      y = value(pointwise(known->class_name, x, layout, "activation_negative_slope"), layout);
+    }
+    return y;
+  }
+
+ private:
+  /// Layers that do something in training only.
+  static constexpr std::array<std::string_view, 7> identities{
+      "Dropout",        "SpatialDropout2D",  "GaussianNoise", "RandomFlip",
+      "RandomRotation", "RandomTranslation", "RandomCutout"};
+
+  [[gnu::cold]] Value add_class() {
+    const std::string_view c = layer_.class_name;
+    if (std::find(identities.begin(), identities.end(), c) != identities.end()) return inputs_[0];
+    for (const ActivationName& a : activation_names)
+      if (c == a.class_name) {
+        const Channels layout = inputs_[0]->channels();
+        return value(pointwise(c, in(layout), layout, "negative_slope"), layout);
+      }
+    if (c == "Conv1D" || c == "Conv2D") return convolution();
+    if (c == "DepthwiseConv2D") return value(depthwise("kernel", true), Channels::first);
+    if (c == "SeparableConv2D") return separable();
+    if (c == "Conv2DTranspose") return transposed_convolution();
+    if (c == "Dense") return dense();
+    if (c == "MaxPooling1D" || c == "MaxPooling2D") return pooling("MaxPool");
+    if (c == "AveragePooling1D" || c == "AveragePooling2D") return pooling("AveragePool");
+    if (c.starts_with("GlobalAveragePooling")) return global_pooling("ReduceMean");
+    if (c.starts_with("GlobalMaxPooling")) return global_pooling("ReduceMax");
+    if (c == "BatchNormalization") return batch_normalization();
+    if (c == "LayerNormalization") return layer_normalization();
+    if (c == "Normalization") return normalization();
+    if (c == "Rescaling") return rescaling();
+    if (c == "Embedding") return embedding();
+    if (c == "Flatten" || c == "Reshape") return reshape();
+    if (c == "UpSampling2D") return up_sampling();
+    if (c == "ZeroPadding2D") return zero_padding();
+    if (c == "RandomCrop") return random_crop();
+    if (c == "Add" || c == "Concatenate") return merge();
+    throw UsageError(
+        "export_onnx: layer '{}' is a {}, which has no form in ONNX; export a model of the "
+        "library's layers",
+        layer_.name, layer_.class_name);
+  }
+
+  // Options and parameters of the layer.
+
+  [[gnu::cold]] const Numbers& numbers(std::string_view name) const {
+    return std::get<Numbers>(*layer_.option(name));
+  }
+  [[gnu::cold]] float number(std::string_view name) const {
+    const LayerOption::Value& v = *layer_.option(name);
+    const auto* whole = std::get_if<std::int64_t>(&v);
+    return whole ? static_cast<float>(*whole) : static_cast<float>(std::get<double>(v));
+  }
+  /// A parameter; empty if an option such as use_bias(false) omits it.
+  [[gnu::cold]] Weights weights(std::string_view name) const {
+    const std::string whole = layer_.name + "/" + std::string(name);
+    for (const LayerParameter& p : layer_.parameters)
+      if (p.name == whole)
+        return {Numbers(p.shape.extent.begin(), p.shape.extent.begin() + p.shape.rank),
+                values_(whole)};
+    return {};
+  }
+  /// \throws UsageError if the layer does not have the parameter.
+  [[gnu::cold]] Weights required(std::string_view name) const {
+    Weights w = weights(name);
+    if (w.values.empty())
+      throw UsageError(
+          "export_onnx: layer '{}' has no parameter {}, although its op is that of {}; export a "
+          "model of the library's layers",
+          layer_.name, name, layer_.class_name);
+    return w;
+  }
+  [[gnu::cold]] std::string constant(std::string_view name, const Weights& w) {
+    return graph_.constant(layer_.name + "/" + std::string(name), w.extents, w.values);
+  }
+
+  // Values.
+
+  [[gnu::cold]] std::string in(Channels layout, std::size_t i = 0) {
+    return graph_.use(*inputs_[i], layout);
+  }
+  const Shape& in_shape() const { return inputs_[0]->shape(); }
+  [[gnu::cold]] Value value(std::string name, Channels layout) const {
+    return std::make_shared<OnnxValue>(std::move(name), layer_.output_shape, layout);
+  }
+  [[gnu::cold]] std::string node(std::string_view op, std::vector<std::string> inputs,
+                                 std::initializer_list<OnnxAttribute> attributes = {}) {
+    return graph_.add(op, layer_.name, std::move(inputs), attributes);
+  }
+  /// The axis of the channels.
+  std::int64_t channel_axis(Channels layout) const {
+    return layout == Channels::first ? 1 : in_shape().rank;
+  }
+  /// A constant with one number per channel, to be combined with a value of this form.
+  [[gnu::cold]] std::string per_channel(std::string_view name, Weights w, Channels layout) {
+    if (layout == Channels::first)
+      w.extents.insert(w.extents.end(), static_cast<std::size_t>(in_shape().rank - 1), 1);
+    return constant(name, w);
+  }
+
+  // Layers.
+
+  [[gnu::cold]] std::string pointwise(std::string_view class_name, const std::string& x,
+                                      Channels layout, std::string_view slope) {
+    if (class_name == "ELU") return node("Elu", {x});
+    if (class_name == "ReLU") return node("Relu", {x});
+    if (class_name == "Sigmoid") return node("Sigmoid", {x});
+    if (class_name == "Softplus") return node("Softplus", {x});
+    if (class_name == "Tanh") return node("Tanh", {x});
+    if (class_name == "LeakyReLU") return node("LeakyRelu", {x}, {{"alpha", number(slope)}});
+    if (class_name == "ReLU6")
+      return node("Clip", {x, graph_.constant(layer_.name + "/min", 0.0f),
+                           graph_.constant(layer_.name + "/max", 6.0f)});
+    if (class_name == "SiLU") return node("Mul", {x, node("Sigmoid", {x})});
+    if (class_name == "GELU") {
+      const std::string scaled =
+          node("Mul", {x, graph_.constant(layer_.name + "/inverse_sqrt2", 0.70710678f)});
+      const std::string one = graph_.constant(layer_.name + "/one", 1.0f);
+      const std::string twice = node("Mul", {x, node("Add", {node("Erf", {scaled}), one})});
+      return node("Mul", {twice, graph_.constant(layer_.name + "/half", 0.5f)});
+    }
+    const std::int64_t axis = layout == Channels::first ? 1 : -1;
+    return node(class_name == "Softmax" ? "Softmax" : "LogSoftmax", {x}, {{"axis", axis}});
+  }
+
+  /// The windows of the layer along the axes of an image, or the steps.
+  [[gnu::cold]] std::vector<Window> windows(std::string_view size) const {
+    std::vector<Window> result;
+    const Numbers* dilation = nullptr;
+    if (const auto* option = layer_.option("dilation_rate")) dilation = &std::get<Numbers>(*option);
+    for (std::size_t i = 0; i < numbers(size).size(); ++i)
+      result.push_back({in_shape()[static_cast<int>(i)], static_cast<int>(numbers(size)[i]),
+                        static_cast<int>(numbers("strides")[i]),
+                        dilation ? static_cast<int>((*dilation)[i]) : 1, padding()});
+    return result;
+  }
+  [[gnu::cold]] Padding padding() const {
+    return std::get<std::string>(*layer_.option("padding")) == "same" ? Padding::same
+                                                                      : Padding::valid;
+  }
+  /// ONNX' attribute `pads`: all beginnings, then all ends.
+  [[gnu::cold]] static Numbers pads(const std::vector<Window>& windows) {
+    Numbers result;
+    for (const Window& w : windows) result.push_back(w.before());
+    for (const Window& w : windows) result.push_back(w.after());
+    return result;
+  }
+
+  /// A convolution of channels-first x; `w` has ONNX' layout.
+  [[gnu::cold]] std::string conv(const std::string& x, const std::string& kernel, const Weights& w,
+                                 const std::vector<Window>& at, std::int64_t groups,
+                                 bool has_bias) {
+    std::vector<std::string> inputs{x, constant(kernel, w)};
+    if (const Weights bias = weights("bias"); has_bias && !bias.values.empty())
+      inputs.push_back(constant("bias", bias));
+    Numbers extents(w.extents.begin() + 2, w.extents.end()), strides, dilations;
+    for (const Window& window : at) {
+      strides.push_back(window.stride);
+      dilations.push_back(window.dilation);
+    }
+    return node("Conv", std::move(inputs),
+                {{"kernel_shape", extents},
+                 {"strides", strides},
+                 {"dilations", dilations},
+                 {"pads", pads(at)},
+                 {"group", groups}});
+  }
+  [[gnu::cold]] Value convolution() {
+    const Weights kernel = required("kernel");  // (.., in, out)
+    const std::size_t axes = kernel.extents.size() - 2;
+    std::vector<std::size_t> order{axes + 1, axes};
+    for (std::size_t i = 0; i < axes; ++i) order.push_back(i);
+    return value(conv(in(Channels::first), "kernel", transposed(kernel, order),
+                      windows("kernel_size"), 1, true),
+                 Channels::first);
+  }
+  /// The convolution of each channel on its own.
+  [[gnu::cold]] std::string depthwise(const char* name, bool has_bias) {
+    const Weights kernel = required(name);  // (height, width, channels, multiplier)
+    Weights w = transposed(kernel, {2, 3, 0, 1});
+    const std::int64_t channels = kernel[2];
+    w.extents = {channels * kernel[3], 1, kernel[0], kernel[1]};
+    return conv(in(Channels::first), name, w, windows("kernel_size"), channels, has_bias);
+  }
+  [[gnu::cold]] Value separable() {
+    const std::string x = depthwise("depthwise_kernel", false);
+    const Weights w = transposed(required("pointwise_kernel"), {3, 2, 0, 1});
+    return value(conv(x, "pointwise_kernel", w, {Window{}, Window{}}, 1, true), Channels::first);
+  }
+  [[gnu::cold]] Value transposed_convolution() {
+    // The window of the convolution whose gradient this is moves over the output.
+    std::vector<Window> at = windows("kernel_size");
+    Numbers strides, dilations, extents, output_padding;
+    for (std::size_t i = 0; i < at.size(); ++i) {
+      Window& w = at[i];
+      const int in = w.in;
+      w.in = layer_.output_shape[static_cast<int>(i)];
+      strides.push_back(w.stride);
+      dilations.push_back(w.dilation);
+      extents.push_back(w.kernel);
+      output_padding.push_back(w.in + w.before() + w.after() - (in - 1) * w.stride - w.extent());
+    }
+    const Weights w = transposed(required("kernel"), {3, 2, 0, 1});  // of (height, width, out, in)
+    std::vector<std::string> inputs{in(Channels::first), constant("kernel", w)};
+    if (const Weights bias = weights("bias"); !bias.values.empty())
+      inputs.push_back(constant("bias", bias));
+    return value(node("ConvTranspose", std::move(inputs),
+                      {{"kernel_shape", extents},
+                       {"strides", strides},
+                       {"dilations", dilations},
+                       {"pads", pads(at)},
+                       {"output_padding", output_padding}}),
+                 Channels::first);
+  }
+  [[gnu::cold]] Value dense() {
+    std::string y = node("MatMul", {in(Channels::last), constant("kernel", required("kernel"))});
+    if (const Weights bias = weights("bias"); !bias.values.empty())
+      y = node("Add", {y, constant("bias", bias)});
+    return value(y, Channels::last);
+  }
+
+  [[gnu::cold]] Value pooling(std::string_view op) {
+    const std::vector<Window> at = windows("pool_size");
+    return value(node(op, {in(Channels::first)},
+                      {{"kernel_shape", numbers("pool_size")},
+                       {"strides", numbers("strides")},
+                       {"pads", pads(at)}}),
+                 Channels::first);
+  }
+  [[gnu::cold]] Value global_pooling(std::string_view op) {
+    const Channels layout = inputs_[0]->channels();
+    Numbers axes;
+    for (int axis = 1; axis < in_shape().rank; ++axis)
+      axes.push_back(axis + (layout == Channels::first));
+    return value(node(op, {in(layout), graph_.constant(layer_.name + "/axes", axes)},
+                      {{"keepdims", std::int64_t{0}}}),
+                 Channels::last);
+  }
+
+  [[gnu::cold]] Value batch_normalization() {
+    const std::size_t channels = static_cast<std::size_t>(in_shape().channels());
+    const auto or_else = [&](const char* name, float otherwise) {
+      Weights w = weights(name);
+      if (w.values.empty())
+        w = {{static_cast<std::int64_t>(channels)}, std::vector<float>(channels, otherwise)};
+      return constant(name, w);
+    };
+    const std::string gamma = or_else("gamma", 1), beta = or_else("beta", 0);
+    const std::string mean = or_else("moving_mean", 0), variance = or_else("moving_variance", 1);
+    return value(node("BatchNormalization", {in(Channels::first), gamma, beta, mean, variance},
+                      {{"epsilon", number("epsilon")}}),
+                 Channels::first);
+  }
+  [[gnu::cold]] Value layer_normalization() {
+    const std::size_t channels = static_cast<std::size_t>(in_shape().channels());
+    Weights gamma = weights("gamma");
+    if (gamma.values.empty())
+      gamma = {{static_cast<std::int64_t>(channels)}, std::vector<float>(channels, 1)};
+    std::vector<std::string> inputs{in(Channels::last), constant("gamma", gamma)};
+    if (const Weights beta = weights("beta"); !beta.values.empty())
+      inputs.push_back(constant("beta", beta));
+    return value(node("LayerNormalization", std::move(inputs),
+                      {{"axis", std::int64_t{-1}}, {"epsilon", number("epsilon")}}),
+                 Channels::last);
+  }
+  [[gnu::cold]] Value normalization() {
+    const Channels layout = inputs_[0]->channels();
+    Weights deviation = required("variance");
+    for (float& v : deviation.values) v = std::max(std::sqrt(v), 1e-7f);
+    const std::string centered =
+        node("Sub", {in(layout), per_channel("mean", required("mean"), layout)});
+    return value(node("Div", {centered, per_channel("deviation", deviation, layout)}), layout);
+  }
+
+  [[gnu::cold]] Value rescaling() {
+    const Channels layout = inputs_[0]->channels();
+    const std::string scale = graph_.constant(layer_.name + "/scale", number("scale"));
+    const std::string offset = graph_.constant(layer_.name + "/offset", number("offset"));
+    return value(node("Add", {node("Mul", {in(layout), scale}), offset}), layout);
+  }
+  [[gnu::cold]] Value embedding() {
+    const std::string index =
+        node("Cast", {in(Channels::last)}, {{"to", std::int64_t{7}}});  // int64
+    return value(node("Gather", {constant("embeddings", required("embeddings")), index},
+                      {{"axis", std::int64_t{0}}}),
+                 Channels::last);
+  }
+  [[gnu::cold]] Value reshape() {
+    const Shape& to = layer_.output_shape;
+    Numbers extents{0};  // as in the input: the batch
+    extents.insert(extents.end(), to.extent.begin(), to.extent.begin() + to.rank);
+    return value(
+        node("Reshape", {in(Channels::last), graph_.constant(layer_.name + "/shape", extents)}),
+        Channels::last);
+  }
+
+  /// The factor whose product with `from` is at least `to`: Resize rounds the extent down.
+  static float factor(int from, int to) {
+    const float nearest = static_cast<float>(to) / static_cast<float>(from);
+    return nearest * static_cast<float>(from) < static_cast<float>(to)
+               ? std::nextafter(nearest, 2 * nearest)
+               : nearest;
+  }
+  /// Resizes a channels-first image; `nearest` reads input pixel i / factor. Not by sizes, which
+  /// onnxruntime's optimizer confuses when it moves a Transpose.
+  [[gnu::cold]] std::string resize(const std::string& x, bool nearest, int height, int width,
+                                   const Shape& to) {
+    const std::array<float, 4> factors{1, 1, factor(height, to[0]), factor(width, to[1])};
+    const std::array<std::int64_t, 1> four{4};
+    const std::string scales = graph_.constant(layer_.name + "/scales", four, factors);
+    const std::string_view coordinates = nearest ? "asymmetric" : "half_pixel";
+    const std::string_view mode = nearest ? "nearest" : "linear", rounding = "floor";
+    return node("Resize", {x, "", scales},
+                {{"mode", mode},
+                 {"coordinate_transformation_mode", coordinates},
+                 {"nearest_mode", rounding}});
+  }
+  [[gnu::cold]] Value up_sampling() {
+    const bool nearest = std::get<std::string>(*layer_.option("interpolation")) == "nearest";
+    return value(
+        resize(in(Channels::first), nearest, in_shape()[0], in_shape()[1], layer_.output_shape),
+        Channels::first);
+  }
+  [[gnu::cold]] Value zero_padding() {
+    const Numbers& p = numbers("padding");  // top, bottom, left, right
+    const Channels layout = inputs_[0]->channels();
+    const Numbers edges = layout == Channels::first ? Numbers{0, 0, p[0], p[2], 0, 0, p[1], p[3]}
+                                                    : Numbers{0, p[0], p[2], 0, 0, p[1], p[3], 0};
+    return value(node("Pad", {in(layout), graph_.constant(layer_.name + "/pads", edges)}), layout);
+  }
+  [[gnu::cold]] Value random_crop() {
+    const Shape& to = layer_.output_shape;
+    const ImagePart part = RandomCropOp{in_shape(), to[0], to[1]}.middle();
+    const auto list = [&](const char* name, int first, int second) {
+      return graph_.constant(layer_.name + "/" + name, Numbers{first, second});
+    };
+    const std::string begin = list("begin", part.row, part.column);
+    const std::string end = list("end", part.row + part.height, part.column + part.width);
+    const std::string cut = node("Slice", {in(Channels::first), begin, end, list("axes", 2, 3)});
+    return value(resize(cut, false, part.height, part.width, to), Channels::first);
+  }
+
+  [[gnu::cold]] Value merge() {
+    // Channels first if that needs no more nodes.
+    const bool first = std::any_of(inputs_.begin(), inputs_.end(),
+                                   [](const Value& v) { return v->channels() == Channels::first; });
+    const Channels layout = first && in_shape().rank > 1 ? Channels::first : Channels::last;
+    if (layer_.class_name == "Add") return value(node("Add", {in(layout), in(layout, 1)}), layout);
+    return value(node("Concat", {in(layout), in(layout, 1)}, {{"axis", channel_axis(layout)}}),
+                 layout);
+  }
+
+  OnnxBuilder& graph_;
+  const LayerNode& layer_;
+  const std::vector<Value>& inputs_;
+  ParameterValues values_;
+};
+
+std::shared_ptr<OnnxValue> add_layer(OnnxBuilder& graph, const LayerNode& layer,
+                                     const std::vector<std::shared_ptr<OnnxValue>>& inputs,
+                                     ParameterValues values) {
+  return LayerForm(graph, layer, inputs, values).add();
+}
+
+}  // namespace lockstep::detail

@@ -1,0 +1,198 @@
+// Models with all layers of the library, for tests/programs/export_slow.py, which compares them with Keras, PyTorch and
+// onnxruntime. `export_models FOLDER` writes for each model NAME.json, NAME.safetensors, NAME.onnx and NAME.data, a
+// safetensors file with inputs "x" and predictions "y". `export_models FOLDER back` reads NAME.back and NAME.data, and
+// writes NAME.again with the predictions "y" of the weights in NAME.back.
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <iostream>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "lockstep/core/rng.hpp"
+#include "lockstep/files/safetensors.hpp"
+#include "lockstep/lockstep.hpp"
+#include "lockstep/onnx.hpp"
+#include "lockstep/reference.hpp"
+#include "programs/resnet.hpp"
+
+namespace ls = lockstep;
+
+namespace {
+
+using ls::same;
+using ls::strides;
+
+// Layers, each with its options.
+struct Conv2D
+    : ls::Sequential<ls::Input<9, 8, 3>, ls::Conv2D<4, 3, ls::relu>,
+                     ls::Conv2D<5, ls::kernel(3, 2), same, strides(2, 1), ls::no_bias>,
+                     ls::Conv2D<4, 3, same, ls::dilation(2), ls::elu>,
+                     ls::Conv2D<3, 2, same, strides(2), ls::activation<ls::LeakyReLU<0.1>>>> {};
+struct Conv1D : ls::Sequential<ls::Input<17, 3>, ls::Conv1D<4, 3>,
+                               ls::Conv1D<5, 4, same, strides(2), ls::silu>,
+                               ls::Conv1D<3, 2, ls::dilation(2), ls::no_bias>> {};
+struct Depthwise
+    : ls::Sequential<ls::Input<9, 8, 3>, ls::DepthwiseConv2D<3, ls::depth_multiplier(2), ls::gelu>,
+                     ls::DepthwiseConv2D<ls::kernel(2, 3), same, strides(2), ls::no_bias>,
+                     ls::SeparableConv2D<4, 3, same, ls::depth_multiplier(2), ls::softplus>,
+                     ls::SeparableConv2D<3, 2, ls::no_bias>,
+                     ls::DepthwiseConv2D<2, same, ls::dilation(2)>> {};
+struct Transpose
+    : ls::Sequential<ls::Input<3, 4, 3>, ls::Conv2DTranspose<4, 3>,
+                     ls::Conv2DTranspose<3, 3, same, strides(2), ls::tanh>,
+                     ls::Conv2DTranspose<2, 2, strides(3), ls::no_bias>, ls::MaxPooling2D<4>,
+                     ls::Conv2DTranspose<3, ls::kernel(4, 3), same, strides(2)>> {};
+struct TransposePadded
+    : ls::Sequential<ls::Input<3, 4, 2>,
+                     ls::Conv2DTranspose<3, 3, same, strides(2), ls::output_padding(0, 1)>,
+                     ls::Conv2DTranspose<2, 3, strides(2), ls::output_padding(1)>> {};
+struct Dense
+    : ls::Sequential<ls::Input<4, 6>, ls::Dense<5, ls::sigmoid>, ls::Dense<4, ls::no_bias>,
+                     ls::Flatten, ls::Dense<6, ls::log_softmax>, ls::Dense<3, ls::softmax>> {};
+struct Pooling2D : ls::Sequential<ls::Input<11, 9, 2>, ls::MaxPooling2D<3, strides(2), same>,
+                                  ls::AveragePooling2D<ls::kernel(2, 3), strides(1), same>,
+                                  ls::MaxPooling2D<2, strides(1)>, ls::AveragePooling2D<>> {};
+struct Pooling1D
+    : ls::Sequential<
+          ls::Input<23, 3>, ls::MaxPooling1D<2>, ls::AveragePooling1D<3, same, strides(2)>,
+          ls::MaxPooling1D<3, same, strides(1)>, ls::AveragePooling1D<>,
+          ls::Parallel<ls::Concatenate, ls::GlobalAveragePooling1D, ls::GlobalMaxPooling1D>> {};
+struct GlobalPooling
+    : ls::Sequential<
+          ls::Input<5, 4, 3>, ls::Conv2D<3, 2>,
+          ls::Parallel<ls::Concatenate, ls::GlobalAveragePooling2D, ls::GlobalMaxPooling2D>> {};
+struct Normalizations
+    : ls::Sequential<ls::Input<5, 4, 3>, ls::Normalization, ls::BatchNormalization<>,
+                     ls::LayerNormalization<>, ls::BatchNormalization<ls::center(false)>,
+                     ls::BatchNormalization<ls::scale(false), ls::epsilon(0.01f)>,
+                     ls::LayerNormalization<ls::scale(false)>,
+                     ls::LayerNormalization<ls::center(false), ls::epsilon(0.1f)>,
+                     ls::Reshape<ls::shape(20, 3)>, ls::BatchNormalization<>,
+                     ls::LayerNormalization<>, ls::Flatten, ls::BatchNormalization<>> {};
+struct Activations
+    : ls::Sequential<
+          ls::Input<3, 2, 4>,
+          ls::Parallel<ls::Concatenate, ls::ELU, ls::GELU, ls::LeakyReLU<>, ls::ReLU, ls::ReLU6,
+                       ls::SiLU, ls::Sigmoid, ls::Softmax, ls::LogSoftmax, ls::Softplus, ls::Tanh>,
+          ls::Conv2D<6, 1, ls::leaky_relu>, ls::Softmax, ls::Dense<4, ls::relu6>> {};
+struct Shapes
+    : ls::Sequential<
+          ls::Input<30>, ls::Reshape<ls::shape(3, 2, -1)>, ls::UpSampling2D<>,
+          ls::ZeroPadding2D<ls::edges(0, 1, 2, 3)>, ls::UpSampling2D<ls::size(2, 3), ls::bilinear>,
+          ls::Rescaling<ls::factor(0.5), ls::offset(-1)>, ls::ZeroPadding2D<>, ls::Flatten> {};
+struct TrainingOnly
+    : ls::Sequential<ls::Input<7, 9, 3>, ls::Dropout<0.5>, ls::SpatialDropout2D<ls::rate(0.3f)>,
+                     ls::GaussianNoise<0.2>, ls::RandomFlip<>,
+                     ls::RandomRotation<ls::factor(0.1), ls::nearest>,
+                     ls::RandomTranslation<ls::factor(0.1), ls::factor(0, 0.2), ls::fill_wrap>,
+                     ls::RandomCutout<3>, ls::RandomCrop<4, 6>, ls::RandomCrop<9, 5>> {};
+struct Words : ls::Sequential<ls::Input<5>, ls::Embedding<20, 8>, ls::Conv1D<4, 2>,
+                              ls::GlobalAveragePooling1D, ls::Dense<3>> {};
+struct Nothing : ls::Sequential<ls::Input<4>, ls::Dropout<0.5>> {};
+
+// Whole models.
+struct MnistCnn
+    : ls::Sequential<ls::Input<28, 28, 1>, ls::Conv2D<32, 3>, ls::ReLU, ls::MaxPooling2D<>,
+                     ls::Flatten, ls::Dense<64>, ls::ReLU, ls::Dense<10>> {};
+struct Left : ls::Sequential<ls::DepthwiseConv2D<3, same, ls::relu>, ls::Conv2D<6, 1>,
+                             ls::BatchNormalization<>> {};
+struct Right : ls::Sequential<ls::MaxPooling2D<>, ls::SeparableConv2D<6, 3, same>,
+                              ls::Conv2DTranspose<6, 2, strides(2), ls::relu>> {};
+struct Branches
+    : ls::Sequential<ls::Input<8, 8, 4>, ls::Parallel<ls::Concatenate, Left, Right, ls::Identity>,
+                     ls::Residual<ls::Sequential<ls::Conv2D<16, 3, same>, ls::ReLU>>,
+                     ls::Parallel<ls::Add, ls::Tanh, ls::Identity, ls::Dropout<0.5>>,
+                     ls::UpSampling2D<2, ls::bilinear>, ls::GlobalAveragePooling2D,
+                     ls::Dense<5, ls::softmax>> {};
+
+/// Sets all parameters but kernels, whose initializers are random, to random numbers.
+void draw_parameters(auto& model) {
+  ls::Philox draws(7);
+  for (const ls::ParameterInfo& p : model.parameters()) {
+    if (p.name.ends_with("kernel") || p.name.ends_with("embeddings")) continue;
+    const bool is_scale = p.name.ends_with("gamma") || p.name.ends_with("variance");
+    std::vector<float> values(p.size());
+    for (float& v : values) v = static_cast<float>(draws.uniform() + (is_scale ? 0.5 : -0.5));
+    model.set_weights(p.name, values);
+  }
+}
+
+constexpr std::size_t examples = 3;
+
+std::vector<std::uint64_t> extents(const ls::Shape& s) {
+  std::vector<std::uint64_t> result{examples};
+  result.insert(result.end(), s.extent.begin(), s.extent.begin() + s.rank);
+  return result;
+}
+ls::SafetensorsEntry entry(const char* name, const ls::Shape& shape,
+                           const std::vector<float>& values) {
+  return {name, ls::DType::float32, extents(shape), std::as_bytes(std::span(values))};
+}
+
+template <class Net>
+void run(const std::string& folder, const std::string& name, bool back) {
+  ls::Model model{Net{}, ls::Seed{3}, ls::OneDevice<ls::Reference<float>>{}, ls::MeanSquaredError{},
+                  ls::SGD{}};
+  const std::string path = folder + "/" + name;
+  const auto predict = [&](const std::vector<float>& x) {
+    std::vector<float> y;
+    const auto rows = model.predict(x);
+    y.assign(rows.elements().begin(), rows.elements().end());
+    return y;
+  };
+  if (back) {
+    model.load_weights(path + ".back");
+    const auto y = predict(ls::SafetensorsFile::read(path + ".data").values<float>("x"));
+    ls::write_safetensors(path + ".again", {entry("y", Net::output_shape, y)});
+    return;
+  }
+  draw_parameters(model);
+  std::vector<float> x(examples * Net::input_shape.size());
+  ls::Philox draws(11);
+  for (float& v : x)
+    v = name == "words" ? static_cast<float>(draws.below(20))
+                        : static_cast<float>(2 * draws.uniform() - 1);
+  const auto y = predict(x);
+  ls::write_safetensors(path + ".data",
+                        {entry("x", Net::input_shape, x), entry("y", Net::output_shape, y)});
+  model.save_weights(path + ".safetensors");
+  model.save_architecture(path + ".json");
+  ls::export_onnx(model, path + ".onnx");
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc < 2) {
+    std::cerr << "usage: export_models FOLDER [back]\n";
+    return 2;
+  }
+  const std::string folder = argv[1];
+  const bool back = argc > 2 && argv[2] == std::string_view("back");
+  try {
+    run<Conv2D>(folder, "conv2d", back);
+    run<Conv1D>(folder, "conv1d", back);
+    run<Depthwise>(folder, "depthwise", back);
+    run<Transpose>(folder, "transpose", back);
+    run<TransposePadded>(folder, "transpose_padded", back);
+    run<Dense>(folder, "dense", back);
+    run<Pooling2D>(folder, "pooling2d", back);
+    run<Pooling1D>(folder, "pooling1d", back);
+    run<GlobalPooling>(folder, "global_pooling", back);
+    run<Normalizations>(folder, "normalizations", back);
+    run<Activations>(folder, "activations", back);
+    run<Shapes>(folder, "shapes", back);
+    run<TrainingOnly>(folder, "training_only", back);
+    run<Words>(folder, "words", back);
+    run<Nothing>(folder, "nothing", back);
+    run<MnistCnn>(folder, "mnist_cnn", back);
+    run<resnet::ResNet<3>>(folder, "resnet20", back);
+    run<Branches>(folder, "branches", back);
+  } catch (const std::exception& e) {
+    std::cerr << "export_models: " << e.what() << '\n';
+    return 1;
+  }
+}

@@ -1,0 +1,219 @@
+"""Models with all layers of the library in Keras, PyTorch and ONNX, and their weights back.
+
+export_models.cpp writes random models; each must predict the same in the three frameworks, to 1e-5. Keras and PyTorch then
+change the weights and save them, and lockstep must predict with them what they do. Installs the frameworks from PyPI
+(6 GB) in the virtual environment $LOCKSTEP_FRAMEWORKS, by default build/<preset>/frameworks, which later runs use again;
+skipped if that fails.
+"""
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import unittest
+import venv
+
+BIN = pathlib.Path(os.environ["LOCKSTEP_BIN"]).resolve()
+TOOLS = pathlib.Path(__file__).resolve().parents[2] / "tools"
+FRAMEWORKS = pathlib.Path(os.environ.get("LOCKSTEP_FRAMEWORKS", BIN.parent / "frameworks"))
+PACKAGES = ["keras", "jax", "numpy", "safetensors", "onnx", "onnxruntime", "torch"]
+
+
+def in_frameworks():
+    """Runs this file again with the Python of the frameworks, or skips."""
+    if not (FRAMEWORKS / "installed").exists():
+        venv.create(FRAMEWORKS, with_pip=True)
+        done = subprocess.run([FRAMEWORKS / "bin/python", "-m", "pip", "install", "--quiet", *PACKAGES],
+                              capture_output=True, text=True)
+        if done.returncode != 0:
+            print("skipped: PyPI gives no", ", ".join(PACKAGES), done.stderr.strip().splitlines()[-1])
+            sys.exit(4)
+        (FRAMEWORKS / "installed").touch()
+    environment = {**os.environ, "KERAS_BACKEND": "jax", "LOCKSTEP_IN_FRAMEWORKS": "1", "CUDA_VISIBLE_DEVICES": ""}
+    sys.exit(subprocess.run([FRAMEWORKS / "bin/python", __file__, *sys.argv[1:]], env=environment).returncode)
+
+
+if "LOCKSTEP_IN_FRAMEWORKS" not in os.environ:
+    in_frameworks()
+
+sys.path.insert(0, str(TOOLS))
+import keras  # noqa: E402
+import numpy  # noqa: E402
+import onnx  # noqa: E402
+import onnxruntime  # noqa: E402
+import torch  # noqa: E402
+from safetensors.numpy import load_file, save_file  # noqa: E402
+
+import keras_model  # noqa: E402
+import torch_model  # noqa: E402
+from model_files import ModelFileError  # noqa: E402
+
+MODELS = ["conv2d", "conv1d", "depthwise", "transpose", "transpose_padded", "dense", "pooling2d", "pooling1d",
+          "global_pooling", "normalizations", "activations", "shapes", "training_only", "words", "nothing",
+          "mnist_cnn", "resnet20", "branches"]
+
+
+class Export(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.kept = tempfile.TemporaryDirectory()
+        cls.folder = pathlib.Path(cls.kept.name)
+        subprocess.run(["cmake", "--build", BIN.parent, "--target", "export_models"], check=True, stdout=subprocess.DEVNULL)
+        subprocess.run([BIN / "export_models", cls.folder], check=True)
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.kept.cleanup()
+
+    def file(self, name, suffix):
+        return str(self.folder / f"{name}.{suffix}")
+
+    def both_files(self, name):
+        return self.file(name, "json"), self.file(name, "safetensors")
+
+    def data(self, name):
+        found = load_file(self.file(name, "data"))
+        return found["x"], found["y"]
+
+    def assert_close(self, found, expected):
+        found = numpy.asarray(found)
+        self.assertEqual(found.shape, expected.shape)
+        self.assertGreater(numpy.abs(expected).max(), 0)
+        difference = numpy.abs(found - expected) / numpy.maximum(1, numpy.abs(expected))
+        self.assertLess(difference.max(), 1e-5)
+
+    def check_back(self, predictions):
+        """`predictions` are those of the weights in NAME.back, by NAME."""
+        subprocess.run([BIN / "export_models", self.folder, "back"], check=True)
+        for name, expected in predictions.items():
+            with self.subTest(back=name):
+                self.assert_close(load_file(self.file(name, "again"))["y"], numpy.asarray(expected))
+
+    def assert_changed(self, name, prediction):
+        has_weights = bool(load_file(self.file(name, "safetensors")))
+        self.assertEqual(bool(numpy.abs(numpy.asarray(prediction) - self.data(name)[1]).max() > 1e-3), has_weights)
+
+    def test_keras(self):
+        changed = {}
+        for name in MODELS:
+            with self.subTest(name):
+                x, y = self.data(name)
+                model = keras_model.load(*self.both_files(name))
+                self.assert_close(model.predict(x, verbose=0), y)
+                for layer in model.layers:
+                    for variable in keras_model._variables(layer).values():
+                        variable.assign(variable * 0.9 + 0.01)
+                    if isinstance(layer, keras.layers.Normalization):
+                        layer.finalize_state()
+                changed[name] = keras.ops.convert_to_numpy(model(x, training=False))
+                self.assert_changed(name, changed[name])
+                keras_model.save(model, self.file(name, "back"))
+        self.check_back(changed)
+
+    def test_pytorch(self):
+        changed = {}
+        for name in MODELS:
+            with self.subTest(name), torch.no_grad():
+                x, y = self.data(name)
+                model = torch_model.load(*self.both_files(name))
+                self.assert_close(model(torch.from_numpy(x)), y)
+                for tensor in model.state_dict().values():
+                    if tensor.dtype == torch.float32:
+                        tensor.mul_(0.9).add_(0.01)
+                for module in model.modules():  # lockstep has no scale here that could change
+                    for parameter in module.parameters(recurse=False):
+                        if not parameter.requires_grad:
+                            parameter.sub_(0.01).div_(0.9)
+                changed[name] = model(torch.from_numpy(x)).numpy()
+                self.assert_changed(name, changed[name])
+                torch_model.save(model, self.file(name, "back"))
+        self.check_back(changed)
+
+    def test_pytorch_trains(self):
+        x, _ = self.data("mnist_cnn")
+        model = torch_model.load(*self.both_files("mnist_cnn")).train()
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+        losses = []
+        for _ in range(5):
+            optimizer.zero_grad()
+            loss = torch.nn.functional.cross_entropy(model(torch.from_numpy(x)), torch.tensor([1, 2, 3]))
+            loss.backward()
+            optimizer.step()
+            losses.append(loss.item())
+        self.assertLess(losses[-1], losses[0])
+
+    def test_onnx(self):
+        for name in MODELS:
+            with self.subTest(name):
+                x, y = self.data(name)
+                onnx.checker.check_model(self.file(name, "onnx"), full_check=True)
+                session = onnxruntime.InferenceSession(self.file(name, "onnx"), providers=["CPUExecutionProvider"])
+                self.assertEqual([i.name for i in session.get_inputs()], ["input"])
+                self.assertEqual(session.get_inputs()[0].shape, ["N", *x.shape[1:]])
+                self.assertEqual(session.get_outputs()[0].shape, ["N", *y.shape[1:]])
+                self.assert_close(session.run(["output"], {"input": x})[0], y)
+                self.assert_close(session.run(["output"], {"input": x[:1]})[0], y[:1])  # the batch is free
+
+    def test_onnx_transposes_only_at_the_borders(self):
+        def operators(name):
+            return [node.op_type for node in onnx.load(self.file(name, "onnx")).graph.node]
+        self.assertEqual(operators("mnist_cnn"), ["Transpose", "Conv", "Relu", "MaxPool", "Transpose", "Reshape", "MatMul",
+                                                  "Add", "Relu", "MatMul", "Add", "Identity"])
+        self.assertEqual(operators("resnet20").count("Transpose"), 1)  # the input; the pooling reads channels first
+        self.assertEqual(operators("training_only").count("Transpose"), 2)
+
+    def test_commands(self):
+        def run(tool, *arguments):
+            return subprocess.run([sys.executable, TOOLS / f"{tool}.py", *arguments], capture_output=True, text=True)
+        architecture, weights = self.both_files("training_only")
+        keras_file, back = self.file("training_only", "keras"), self.file("training_only", "command")
+        for arguments in (("load", architecture, weights, keras_file), ("save", keras_file, back)):
+            done = run("keras_model", *arguments)
+            self.assertEqual(done.returncode, 0, done.stderr)
+        architecture, weights = self.both_files("branches")
+        for arguments in (("load", architecture, weights, keras_file), ("save", keras_file, back)):
+            done = run("keras_model", *arguments)
+            self.assertEqual(done.returncode, 0, done.stderr)
+        written, original = load_file(back), load_file(weights)
+        self.assertEqual(set(written), set(original))
+        for name, tensor in original.items():
+            self.assertTrue((written[name] == tensor).all(), name)
+        done = run("torch_model", architecture, weights)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("ConvTranspose2d", done.stdout)
+        for tool, arguments in (("torch_model", ()), ("keras_model", ("load",))):
+            more = () if tool == "torch_model" else (keras_file,)
+            done = run(tool, *arguments, weights, weights, *more)
+            self.assertEqual((done.returncode, done.stdout), (1, ""))
+            self.assertIn(f"{weights}: not JSON", done.stderr)
+            self.assertEqual(len(done.stderr.splitlines()), 1)
+
+    def test_files_that_do_not_fit(self):
+        architecture, weights = self.both_files("dense")
+        tensors = load_file(weights)
+        wrong = {
+            "tensor 'dense/kernel' is missing": {k: v for k, v in tensors.items() if k != "dense/kernel"},
+            "tensor 'dense/bias' has shape [4], but the architecture's is [5]": {**tensors, "dense/bias": tensors["dense/bias"][:4]},
+            "tensor 'extra' is not in the architecture": {**tensors, "extra": tensors["dense/bias"]},
+        }
+        path = self.file("dense", "wrong")
+        for text, content in wrong.items():
+            save_file(content, path)
+            for tool in keras_model, torch_model:
+                with self.subTest(text, tool=tool.__name__), self.assertRaises(ModelFileError) as raised:
+                    tool.load(architecture, path)
+                self.assertIn(text, str(raised.exception))
+        text = pathlib.Path(architecture).read_text("utf-8")
+        for before, after, fact in (('"class_name": "Flatten"', '"class_name": "Flat"', "Flat"),
+                                    ('"activation": "sigmoid"', '"activation": "sigmund"', "sigmund"),
+                                    ('"units": 5', '"units": 7', "dense"), ('"units": 5', '"unit": 5', "dense")):
+            self.assertIn(before, text)
+            pathlib.Path(path).write_text(text.replace(before, after, 1), "utf-8")
+            for tool in keras_model, torch_model:
+                with self.subTest(after, tool=tool.__name__), self.assertRaises(ModelFileError) as raised:
+                    tool.load(path, weights)
+                self.assertIn(fact, str(raised.exception))
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,174 @@
+#include "lockstep/training/export/load_options.hpp"
+
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/matchers/catch_matchers_exception.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
+#include <cstdint>
+#include <span>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "lockstep/files/safetensors.hpp"
+#include "lockstep/lockstep.hpp"
+#include "lockstep/reference.hpp"
+#include "support/temporary_folder.hpp"
+
+namespace {
+
+namespace ls = lockstep;
+using Catch::Matchers::ContainsSubstring;
+using Catch::Matchers::MessageMatches;
+using Names = std::vector<std::string>;
+
+template <int Units>
+struct Net : ls::Sequential<ls::Input<3>, ls::Dense<4, ls::relu>, ls::BatchNormalization<>,
+                            ls::Dense<Units>> {};
+template <int Units>
+auto model(std::uint64_t seed) {
+  return ls::Model{Net<Units>{}, ls::Seed{seed}, ls::OneDevice<ls::Reference<float>>{},
+                   ls::MeanSquaredError{}, ls::SGD{}};
+}
+const Names normalization{"batch_normalization/gamma", "batch_normalization/beta",
+                          "batch_normalization/moving_mean", "batch_normalization/moving_variance"};
+
+/// The names in the order of the model.
+Names names_of(const auto& m) {
+  Names names;
+  for (const ls::ParameterInfo& p : m.parameters()) names.push_back(p.name);
+  return names;
+}
+Names joined(Names a, const Names& b) {
+  a.insert(a.end(), b.begin(), b.end());
+  return a;
+}
+
+/// Writes one vector per name.
+void write(const std::string& path, const Names& names, std::uint64_t size) {
+  const std::vector<float> values(size, 0.5f);
+  std::vector<ls::SafetensorsEntry> tensors;
+  for (const std::string& name : names)
+    tensors.push_back({name, ls::DType::float32, {size}, std::as_bytes(std::span(values))});
+  ls::write_safetensors(path, tensors);
+}
+
+}  // namespace
+
+TEST_CASE("patterns match whole names, also across slashes") {
+  const auto matches = [](const char* pattern, const char* name) {
+    return ls::NamePatterns(pattern).match(name);
+  };
+  CHECK(matches("conv2d/kernel", "conv2d/kernel"));
+  CHECK(!matches("conv2d", "conv2d/kernel"));
+  CHECK(!matches("kernel", "conv2d/kernel"));
+  CHECK(matches("conv2d*", "conv2d_1/kernel"));
+  CHECK(matches("backbone/*", "backbone/block/conv2d/kernel"));
+  CHECK(!matches("backbone/*", "backbone"));
+  CHECK(matches("*/bias", "a/b/bias"));
+  CHECK(matches("*a*b*", "xaxxbx"));
+  CHECK(!matches("*a*b*", "xbxxax"));
+  CHECK(matches("dense_?/kernel", "dense_1/kernel"));
+  CHECK(!matches("dense_?/kernel", "dense_12/kernel"));
+  CHECK(matches("*", ""));
+  CHECK(matches("**", "anything"));
+  CHECK(!matches("", "x"));
+  CHECK(matches("a*ab", "aaaab"));  // the star must take more than the first fit
+  CHECK(!ls::NamePatterns{}.match("x"));
+  CHECK(ls::NamePatterns{"a", "b*"}.match("bc"));
+}
+
+TEST_CASE("load_weights with options loads the selected parameters and leaves the others") {
+  const TemporaryFolder folder;
+  const std::string path = folder / "w.safetensors";
+  const auto source = model<5>(1);
+  source.save_weights(path);
+  auto target = model<5>(2);
+  const auto before = target.weights("dense_1/kernel");
+  const ls::LoadReport report = target.load_weights(path, {.only = {"dense/*", "*moving_mean"}});
+  CHECK(report.loaded == Names{"dense/kernel", "dense/bias", "batch_normalization/moving_mean"});
+  CHECK(report.missing.empty());
+  CHECK(report.skipped.size() == 5);
+  CHECK(report.unused.size() == 5);
+  CHECK(target.weights("dense/kernel") == source.weights("dense/kernel"));
+  CHECK(target.weights("dense_1/kernel") == before);
+
+  auto skipping = model<5>(2);
+  const auto skipped = skipping.load_weights(path, {.skip = "dense_1/*"});
+  CHECK(skipped.loaded == joined({"dense/kernel", "dense/bias"}, normalization));
+  CHECK(skipped.skipped == Names{"dense_1/kernel", "dense_1/bias"});
+  CHECK(skipped.unused.size() == 2);
+  CHECK(skipping.weights("dense_1/kernel") == before);
+
+  auto all = model<5>(2);
+  const auto everything = all.load_weights(path, {.only = "*"});
+  CHECK(everything.loaded == names_of(all));
+  CHECK(everything.unused.empty());
+  CHECK(all.weights_sha256() == source.weights_sha256());
+}
+
+TEST_CASE("a report names what the file lacks and what it has in excess") {
+  const TemporaryFolder folder;
+  const std::string path = folder / "w.safetensors";
+  write(path, {"dense/bias", "other/bias"}, 4);
+  auto target = model<5>(1);
+  const auto report = target.load_weights(path, {.only = "dense/*"});
+  CHECK(report.loaded == Names{"dense/bias"});
+  CHECK(report.missing == Names{"dense/kernel"});
+  CHECK(report.unused == Names{"other/bias"});
+  CHECK(target.weights("dense/bias") == std::vector<float>(4, 0.5f));
+  std::ostringstream text;
+  text << report;
+  CHECK(text.str() ==
+        "loaded 1: dense/bias\n"
+        "missing in the file 1: dense/kernel\n"
+        "not selected 6: batch_normalization/gamma, batch_normalization/beta, "
+        "batch_normalization/moving_mean, batch_normalization/moving_variance, dense_1/kernel, "
+        "dense_1/bias\n"
+        "unused in the file 1: other/bias\n");
+  CHECK(to_string(ls::LoadReport{}) == "loaded 0\n");
+}
+
+TEST_CASE("prefix and strip map the model's names to those of the file") {
+  const TemporaryFolder folder;
+  const std::string path = folder / "w.safetensors";
+  write(path, {"backbone/dense/bias", "bias"}, 4);
+  auto target = model<5>(1);
+  CHECK(target.load_weights(path, {.only = "dense/bias", .prefix = "backbone/"}).unused ==
+        Names{"bias"});
+  CHECK(target.load_weights(path, {.only = "dense/bias", .strip = "dense/"}).unused ==
+        Names{"backbone/dense/bias"});
+  CHECK(target.load_weights(path, {.only = "dense/bias", .strip = "de", .prefix = "backbone/de"})
+            .loaded == Names{"dense/bias"});
+}
+
+TEST_CASE("what cannot be loaded is an error with its name, and changes nothing") {
+  const TemporaryFolder folder;
+  const std::string path = folder / "w.safetensors";
+  model<5>(1).save_weights(path);
+  auto target = model<6>(2);
+  const std::string before = target.weights_sha256();
+  const auto load = [&](const ls::LoadOptions& options) { target.load_weights(path, options); };
+  CHECK_THROWS_MATCHES(
+      load({.only = {"dense/*", "dense_1/*"}}), ls::WeightsError,
+      MessageMatches(ContainsSubstring("tensor 'dense_1/kernel' has shape (4, 5), but the model's "
+                                       "is (4, 6)")));
+  CHECK_THROWS_MATCHES(
+      load({.only = "backbone/*"}), ls::UsageError,
+      MessageMatches(ContainsSubstring(".only has 'backbone/*', which matches no parameter of the "
+                                       "model; its parameters are dense/kernel, dense/bias, ")));
+  CHECK_THROWS_MATCHES(load({.skip = "x"}), ls::UsageError,
+                       MessageMatches(ContainsSubstring(".skip has 'x'")));
+  CHECK_THROWS_MATCHES(
+      load({.only = {"dense/*", "*gamma"}, .strip = "dense/"}), ls::WeightsError,
+      MessageMatches(ContainsSubstring("for the parameters that 'dense/*' selects; it has 8 "
+                                       "tensors, the first is 'batch_normalization/beta'")));
+  CHECK_THROWS_MATCHES(load({.prefix = "x/"}), ls::WeightsError,
+                       MessageMatches(ContainsSubstring("for the 8 selected parameters")));
+  CHECK_THROWS_AS(target.load_weights(folder / "none.safetensors", {.only = "*"}), ls::FileError);
+  const std::vector<double> wide(4);
+  ls::write_safetensors(folder / "f64.safetensors",
+                        {{"dense/bias", ls::DType::float64, {4}, std::as_bytes(std::span(wide))}});
+  CHECK_THROWS_MATCHES(target.load_weights(folder / "f64.safetensors", {.only = "dense/*"}),
+                       ls::WeightsError, MessageMatches(ContainsSubstring("dense/bias")));
+  CHECK(target.weights_sha256() == before);
+}

@@ -1,0 +1,125 @@
+"""The two files of a model: the architecture, JSON that `model.save_architecture` writes, and the weights, safetensors
+with Keras' names and layouts. keras_model.py and torch_model.py use this module."""
+import json
+import math
+import pathlib
+
+FORMAT, VERSION = "lockstep.architecture", 1
+
+
+class ModelFileError(Exception):
+    """A file is missing, damaged, or does not fit the other one."""
+
+
+def _check(holds, path, fact):
+    if not holds:
+        raise ModelFileError(f"{path}: {fact}")
+
+
+def _is_shape(value):
+    return (isinstance(value, list) and len(value) <= 4
+            and all(type(extent) is int and 0 < extent < 2**31 for extent in value))
+
+
+def _is_option(value):
+    return type(value) in (bool, int, float, str) or (
+        isinstance(value, list) and all(type(element) in (int, float) for element in value))
+
+
+def _check_layer(layer, path, known):
+    _check(isinstance(layer, dict), path, f"a layer is not an object but {layer!r:.60}")
+    name = layer.get("name")
+    _check(isinstance(name, str) and name, path, f"a layer has no name: {layer!r:.60}")
+    where = f"{path}: layer '{name}'"
+    _check(name not in known, where, "the name is used twice")
+    _check(isinstance(layer.get("class_name"), str), where, "'class_name' is not a string")
+    inputs = layer.get("inputs")
+    _check(isinstance(inputs, list) and len(inputs) in (1, 2), where, "'inputs' is not a list of one or two names")
+    for source in inputs:
+        _check(isinstance(source, str) and source in known, where,
+               f"the input {source!r:.60} is not a layer that comes before")
+    _check(layer.get("input_shapes") == [known[source] for source in inputs], where,
+           "'input_shapes' are not the output shapes of its inputs")
+    _check(_is_shape(layer.get("output_shape")), where, "'output_shape' is not a list of at most four extents")
+    config = layer.get("config")
+    _check(isinstance(config, dict) and all(_is_option(value) for value in config.values()), where,
+           "'config' is not an object of numbers, strings and lists of numbers")
+    parameters = layer.get("parameters")
+    _check(isinstance(parameters, list), where, "'parameters' is not a list")
+    for parameter in parameters:
+        _check(isinstance(parameter, dict) and isinstance(parameter.get("name"), str)
+               and parameter["name"].startswith(name + "/") and _is_shape(parameter.get("shape"))
+               and isinstance(parameter.get("trainable"), bool), where,
+               f"{parameter!r:.60} is not a parameter with name, shape and trainable")
+    known[name] = layer["output_shape"]
+
+
+def read_architecture(path):
+    """The architecture as a dictionary, after all checks: "name", "input_shape", "output", and "layers", each with
+    "name", "class_name", "inputs", "input_shapes", "output_shape", "config" and "parameters".
+    Raises ModelFileError."""
+    try:
+        found = json.loads(pathlib.Path(path).read_text("utf-8"))
+    except OSError as error:
+        raise ModelFileError(f"{path}: {error.strerror}") from None
+    except (ValueError, RecursionError) as error:
+        raise ModelFileError(f"{path}: not JSON ({error}); write it with model.save_architecture") from None
+    _check(isinstance(found, dict) and found.get("format") == FORMAT, path,
+           f"not an architecture ('format' is not '{FORMAT}'); write it with model.save_architecture")
+    version = found.get("format_version")
+    _check(version == VERSION, path, f"'format_version' is {version!r:.60}, but these tools read {VERSION}; use the tools "
+           "of the lockstep that wrote the file")
+    _check(_is_shape(found.get("input_shape")), path, "'input_shape' is not a list of at most four extents")
+    _check(isinstance(found.get("layers"), list), path, "'layers' is not a list")
+    known = {"input": found["input_shape"]}
+    for layer in found["layers"]:
+        _check_layer(layer, path, known)
+    _check(isinstance(found.get("output"), str) and found["output"] in known, path,
+           f"'output' is {found.get('output')!r:.60}, which is not a layer")
+    return found
+
+
+def read_weights(path, architecture):
+    """The tensors of the architecture's parameters by name, as NumPy arrays of float32. Raises ModelFileError."""
+    from safetensors import SafetensorError
+    from safetensors.numpy import load_file
+    try:
+        tensors = load_file(path)
+    except OSError as error:
+        raise ModelFileError(f"{path}: {error.strerror or error}") from None
+    except SafetensorError as error:
+        raise ModelFileError(f"{path}: not a safetensors file ({error})") from None
+    wanted = {p["name"]: p["shape"] for layer in architecture["layers"] for p in layer["parameters"]}
+    for name, shape in wanted.items():
+        _check(name in tensors, path, f"tensor '{name}' is missing; use the weights of this architecture")
+        _check(list(tensors[name].shape) == shape, path,
+               f"tensor '{name}' has shape {list(tensors[name].shape)}, but the architecture's is {shape}")
+    for name in tensors:
+        _check(name in wanted, path, f"tensor '{name}' is not in the architecture; use the weights of this architecture")
+    return {name: tensor.astype("float32") for name, tensor in tensors.items()}
+
+
+def write_weights(path, tensors):
+    """Writes arrays by name as a file that `model.load_weights` reads."""
+    import numpy
+    from safetensors.numpy import save_file
+    save_file({name: numpy.ascontiguousarray(tensor, dtype="float32") for name, tensor in tensors.items()}, path,
+              metadata={"format": "lockstep"})
+
+
+def window(in_extent, size, stride, dilation, padding):
+    """(output extent, padding before, padding after) of a sliding window along one axis, by TensorFlow's rules."""
+    extent = (size - 1) * dilation + 1
+    if padding != "same":
+        return (in_extent - extent) // stride + 1, 0, 0
+    out = math.ceil(in_extent / stride)
+    total = max((out - 1) * stride + extent - in_extent, 0)
+    return out, total // 2, total - total // 2
+
+
+def crop_of(shape, height, width):
+    """(top, left, height, width) of the largest centered part of an image with the aspect ratio height : width: what
+    RandomCrop resizes outside training."""
+    h = min(max(shape[1] * height // width, 1), shape[0])
+    w = min(max(shape[0] * width // height, 1), shape[1])
+    return (shape[0] - h) // 2, (shape[1] - w) // 2, h, w

@@ -1,0 +1,326 @@
+#!/usr/bin/env python3
+"""Models of lockstep in PyTorch, and their weights back.
+
+As a module:
+    model = torch_model.load("w.json", "w.safetensors")     # a torch.nn.Module that predicts the same
+    torch_model.save(model, "trained.safetensors")          # for model.load_weights in C++
+
+As a command, which prints the model and exits with 1 after an error:
+    torch_model.py w.json w.safetensors
+
+Inputs and outputs have lockstep's axes, channels last: (examples, height, width, channels). Needs torch, numpy and
+safetensors. Augmentation is left out: RandomFlip and its like are the identity, RandomCrop resizes the middle.
+"""
+import argparse
+import sys
+
+import numpy
+import torch
+from torch import nn
+from torch.nn import functional
+
+from model_files import ModelFileError, crop_of, read_architecture, read_weights, window, write_weights
+
+ACTIVATIONS = {"elu": nn.ELU, "gelu": nn.GELU, "relu": nn.ReLU, "relu6": nn.ReLU6, "sigmoid": nn.Sigmoid,
+               "silu": nn.SiLU, "softplus": nn.Softplus, "tanh": nn.Tanh,
+               "softmax": lambda: nn.Softmax(-1), "log_softmax": lambda: nn.LogSoftmax(-1)}
+LAYERS = {"ELU": "elu", "GELU": "gelu", "ReLU": "relu", "ReLU6": "relu6", "Sigmoid": "sigmoid", "SiLU": "silu",
+          "Softplus": "softplus", "Tanh": "tanh", "Softmax": "softmax", "LogSoftmax": "log_softmax"}
+IDENTITIES = {"RandomFlip", "RandomRotation", "RandomTranslation", "RandomCutout"}
+
+
+class Function(nn.Module):
+    """A function as a layer."""
+
+    def __init__(self, function, text):
+        super().__init__()
+        self.function, self.text = function, text
+
+    def forward(self, *inputs):
+        return self.function(*inputs)
+
+    def extra_repr(self):
+        return self.text
+
+
+class ChannelsFirst(nn.Module):
+    """A layer of PyTorch, whose channels are axis 1, for values with channels last. `pads` are added around the image,
+    from the first axis on: (before, after) each; `crop` is cut out of the result: (begin, extent) each."""
+
+    def __init__(self, layer, pads=(), value=0.0, crop=()):
+        super().__init__()
+        self.layer, self.pads, self.value, self.crop = layer, pads, value, crop
+
+    def forward(self, x):
+        x = x.movedim(-1, 1)
+        if any(map(any, self.pads)):
+            x = functional.pad(x, [n for pair in reversed(self.pads) for n in pair], value=self.value)
+        x = self.layer(x)
+        for axis, (begin, extent) in enumerate(self.crop):
+            x = x.narrow(axis + 2, begin, extent)
+        return x.movedim(1, -1)
+
+
+class AveragePooling(nn.Module):
+    """The mean over the part of each window that is inside the image."""
+
+    def __init__(self, size, strides, pads):
+        super().__init__()
+        self.size, self.strides, self.pads = size, strides, [n for pair in reversed(pads) for n in pair]
+
+    def forward(self, x):
+        pool = functional.avg_pool1d if len(self.size) == 1 else functional.avg_pool2d
+        inside = functional.pad(torch.ones_like(x[:1, :1]), self.pads)
+        return pool(functional.pad(x, self.pads), self.size, self.strides) / pool(inside, self.size, self.strides)
+
+
+class Normalization(nn.Module):
+    def __init__(self, channels):
+        super().__init__()
+        self.register_buffer("mean", torch.zeros(channels))
+        self.register_buffer("variance", torch.ones(channels))
+
+    def forward(self, x):
+        return (x - self.mean) / self.variance.sqrt().clamp_min(1e-7)
+
+
+class GaussianNoise(nn.Module):
+    def __init__(self, stddev):
+        super().__init__()
+        self.stddev = stddev
+
+    def forward(self, x):
+        return x + self.stddev * torch.randn_like(x) if self.training else x
+
+
+class Tensor:
+    """A parameter of lockstep, in PyTorch an attribute of a module: the axes in another order, then reshaped."""
+
+    def __init__(self, module, name, order=None):
+        self.module, self.name, self.order = module, name, order
+
+    def set(self, value):
+        tensor = getattr(self.module, self.name)
+        if self.order:
+            value = value.transpose(self.order)
+        with torch.no_grad():
+            tensor.copy_(torch.from_numpy(numpy.array(value)).reshape(tensor.shape))
+
+    def get(self, shape):
+        value = getattr(self.module, self.name).detach().cpu().numpy()
+        if not self.order:
+            return value.reshape(shape)
+        return value.reshape([shape[axis] for axis in self.order]).transpose(numpy.argsort(self.order))
+
+
+def _convolution(layer, kernel, bias, groups=1):
+    """A convolution of channels-first values, without padding, and its tensors by lockstep's names."""
+    config, kernel = layer["config"], next(p for p in layer["parameters"] if p["name"].endswith("/" + kernel))
+    *size, inputs, outputs = kernel["shape"]
+    axes, point = len(size), kernel["name"].endswith("pointwise_kernel")
+    step = [1] * axes if point else config["strides"]
+    gap = [1] * axes if point else config["dilation_rate"]
+    built = (nn.Conv1d, nn.Conv2d)[axes - 1](inputs, outputs * groups, size, step, dilation=gap, groups=groups, bias=bias)
+    order = (axes + 1, axes, *range(axes)) if groups == 1 else (axes, axes + 1, *range(axes))
+    tensors = {kernel["name"].rpartition("/")[2]: Tensor(built, "weight", order)}
+    if bias:
+        tensors["bias"] = Tensor(built, "bias")
+    return built, tensors
+
+
+def _pads(layer, size):
+    config = layer["config"]
+    gaps = config.get("dilation_rate", [1] * len(size))
+    return [window(extent, *numbers, config["padding"])[1:] for extent, *numbers in
+            zip(layer["input_shapes"][0], size, config["strides"], gaps)]
+
+
+def _transposed(layer):
+    config = layer["config"]
+    filters, size, strides, gaps = (config[key] for key in ("filters", "kernel_size", "strides", "dilation_rate"))
+    crop, extra = [], []
+    for axis in (0, 1):
+        out, extent = layer["output_shape"][axis], (size[axis] - 1) * gaps[axis] + 1
+        before = window(out, size[axis], strides[axis], gaps[axis], config["padding"])[1]
+        crop.append((before, out))
+        extra.append(max(0, before + out - (layer["input_shapes"][0][axis] - 1) * strides[axis] - extent))
+    built = nn.ConvTranspose2d(layer["input_shapes"][0][2], filters, size, strides, output_padding=extra, dilation=gaps,
+                               bias=config["use_bias"])
+    tensors = {"kernel": Tensor(built, "weight", (3, 2, 0, 1))}
+    if config["use_bias"]:
+        tensors["bias"] = Tensor(built, "bias")
+    return ChannelsFirst(built, crop=crop), tensors
+
+
+def _normalized(built, config, names):
+    """The scale and the offset; one that lockstep does not have stays 1 or 0."""
+    tensors = {}
+    for name, option, parameter in (("gamma", "scale", "weight"), ("beta", "center", "bias")):
+        if config[option]:
+            tensors[name] = Tensor(built, parameter)
+        else:
+            getattr(built, parameter).requires_grad_(False)
+    return {**tensors, **{name: Tensor(built, own) for name, own in names.items()}}
+
+
+def _crop(layer):
+    height, width = layer["output_shape"][:2]
+    top, left, h, w = crop_of(layer["input_shapes"][0], height, width)
+
+    def resize(x):
+        return functional.interpolate(x[:, :, top:top + h, left:left + w], (height, width), mode="bilinear")
+    return ChannelsFirst(Function(resize, f"the middle {h} x {w} as {height} x {width}"))
+
+
+def _module(layer):
+    """The layer in PyTorch, for values with channels last, and its tensors by the names of lockstep's parameters."""
+    kind, config, shape = layer["class_name"], layer["config"], layer["input_shapes"][0]
+    if kind in ("Conv1D", "Conv2D"):
+        built, tensors = _convolution(layer, "kernel", config["use_bias"])
+        return ChannelsFirst(built, _pads(layer, config["kernel_size"])), tensors
+    if kind == "DepthwiseConv2D":
+        built, tensors = _convolution(layer, "kernel", config["use_bias"], groups=shape[-1])
+        return ChannelsFirst(built, _pads(layer, config["kernel_size"])), tensors
+    if kind == "SeparableConv2D":
+        depthwise, tensors = _convolution(layer, "depthwise_kernel", False, groups=shape[-1])
+        pointwise, more = _convolution(layer, "pointwise_kernel", config["use_bias"])
+        return (ChannelsFirst(nn.Sequential(depthwise, pointwise), _pads(layer, config["kernel_size"])),
+                {**tensors, **more})
+    if kind == "Conv2DTranspose":
+        return _transposed(layer)
+    if kind == "Dense":
+        built = nn.Linear(shape[-1], config["units"], bias=config["use_bias"])
+        tensors = {"kernel": Tensor(built, "weight", (1, 0))}
+        return built, {**tensors, "bias": Tensor(built, "bias")} if config["use_bias"] else tensors
+    if kind == "Embedding":
+        built = nn.Embedding(config["input_dim"], config["output_dim"])
+        return nn.Sequential(Function(lambda x: x.long(), "integers"), built), {"embeddings": Tensor(built, "weight")}
+    if kind == "BatchNormalization":
+        built = {1: nn.BatchNorm1d, 2: nn.BatchNorm1d, 3: nn.BatchNorm2d, 4: nn.BatchNorm3d}[len(shape)](
+            shape[-1], config["epsilon"], 1 - config["momentum"])
+        return ChannelsFirst(built), _normalized(built, config, {"moving_mean": "running_mean",
+                                                                "moving_variance": "running_var"})
+    if kind == "LayerNormalization":
+        built = nn.LayerNorm(shape[-1], config["epsilon"])
+        return built, _normalized(built, config, {})
+    if kind == "Normalization":
+        built = Normalization(shape[-1])
+        return built, {"mean": Tensor(built, "mean"), "variance": Tensor(built, "variance")}
+    return _without_parameters(layer, kind, config, shape), {}
+
+
+def _without_parameters(layer, kind, config, shape):
+    if kind in LAYERS:
+        return ACTIVATIONS[LAYERS[kind]]()
+    if kind == "LeakyReLU":
+        return nn.LeakyReLU(config["negative_slope"])
+    if kind in ("MaxPooling1D", "MaxPooling2D"):
+        pool = (nn.MaxPool1d, nn.MaxPool2d)[len(config["pool_size"]) - 1](config["pool_size"], config["strides"])
+        return ChannelsFirst(pool, _pads(layer, config["pool_size"]), float("-inf"))
+    if kind in ("AveragePooling1D", "AveragePooling2D"):
+        return ChannelsFirst(AveragePooling(config["pool_size"], config["strides"], _pads(layer, config["pool_size"])))
+    if kind.startswith("GlobalAveragePooling"):
+        return Function(lambda x: x.mean(dim=tuple(range(1, x.ndim - 1))), kind)
+    if kind.startswith("GlobalMaxPooling"):
+        return Function(lambda x: x.amax(dim=tuple(range(1, x.ndim - 1))), kind)
+    if kind in ("Flatten", "Reshape"):
+        return Function(lambda x: x.reshape(len(x), *layer["output_shape"]), f"{kind} to {layer['output_shape']}")
+    if kind == "UpSampling2D":
+        return ChannelsFirst(nn.Upsample(scale_factor=tuple(map(float, config["size"])), mode=config["interpolation"]))
+    if kind == "ZeroPadding2D":
+        top, bottom, left, right = config["padding"]
+        return ChannelsFirst(nn.Identity(), ((top, bottom), (left, right)))
+    if kind == "Rescaling":
+        return Function(lambda x: x * config["scale"] + config["offset"], f"x * {config['scale']} + {config['offset']}")
+    if kind == "Dropout":
+        return nn.Dropout(config["rate"])
+    if kind == "SpatialDropout2D":
+        return ChannelsFirst(nn.Dropout2d(config["rate"]))
+    if kind == "GaussianNoise":
+        return GaussianNoise(config["stddev"])
+    if kind == "RandomCrop":
+        return _crop(layer)
+    if kind in IDENTITIES:
+        return nn.Identity()
+    if kind == "Add":
+        return Function(torch.add, kind)
+    if kind == "Concatenate":
+        return Function(lambda a, b: torch.cat((a, b), -1), kind)
+    raise ModelFileError(f"layer '{layer['name']}': {kind} has no form in PyTorch")
+
+
+class Model(nn.Module):
+    """A network of lockstep. `layers` are modules by name."""
+
+    def __init__(self, described):
+        super().__init__()
+        self.described, self.layers, self.tensors = described, nn.ModuleDict(), {}
+        for layer in described["layers"]:
+            try:
+                built, tensors = _module(layer)
+                activation = layer["config"].get("activation")
+                if activation == "leaky_relu":
+                    built = nn.Sequential(built, nn.LeakyReLU(layer["config"]["activation_negative_slope"]))
+                elif activation in ACTIVATIONS:
+                    built = nn.Sequential(built, ACTIVATIONS[activation]())
+                elif activation is not None:
+                    raise ModelFileError(f"layer '{layer['name']}': the activation {activation} has no form in PyTorch")
+            except (KeyError, IndexError, TypeError, ValueError, StopIteration) as error:
+                raise ModelFileError(f"layer '{layer['name']}': its options do not fit ({error!r})") from error
+            self.layers[self.key(layer["name"])] = built
+            for parameter in layer["parameters"]:
+                tensor = tensors.get(parameter["name"].rpartition("/")[2])
+                if tensor is None:
+                    raise ModelFileError(f"layer '{layer['name']}': PyTorch has no parameter '{parameter['name']}'")
+                self.tensors[parameter["name"]] = tensor, parameter["shape"]
+
+    @staticmethod
+    def key(name):
+        return name.replace("/", "_of_")  # a dot would be a submodule
+
+    def forward(self, x):
+        values = {"input": x}
+        for layer in self.described["layers"]:
+            values[layer["name"]] = self.layers[self.key(layer["name"])](*(values[name] for name in layer["inputs"]))
+        return values[self.described["output"]]
+
+
+def load(architecture, weights):
+    """A Model in eval mode with the layers of the file `architecture` (JSON) and the values of the file `weights`
+    (safetensors). Raises ModelFileError if one of them is damaged, or they do not fit.
+
+    >>> model = load("w.json", "w.safetensors")
+    >>> model(torch.from_numpy(images))     # (examples, height, width, channels)
+    """
+    described = read_architecture(architecture)
+    values = read_weights(weights, described)
+    model = Model(described)
+    for name, (tensor, _) in model.tensors.items():
+        try:
+            tensor.set(values[name])
+        except RuntimeError as error:
+            raise ModelFileError(f"{architecture}: parameter '{name}' does not fit the layer's options: {error}") from None
+    return model.eval()
+
+
+def save(model, weights):
+    """Writes the weights of a model from `load`, perhaps trained since, with the names and layouts of lockstep.
+
+    >>> save(model, "trained.safetensors")      # C++: model.load_weights("trained.safetensors")
+    """
+    write_weights(weights, {name: tensor.get(shape) for name, (tensor, shape) in model.tensors.items()})
+
+
+def main():
+    parser = argparse.ArgumentParser(description="Loads a model of lockstep into PyTorch, and prints it.")
+    for name in ("architecture", "weights"):
+        parser.add_argument(name)
+    given = parser.parse_args()
+    try:
+        print(load(given.architecture, given.weights))
+    except ModelFileError as error:
+        sys.exit(f"torch_model: {error}")
+
+
+if __name__ == "__main__":
+    main()
