@@ -212,6 +212,9 @@ inline Options parse(const Program& program, int argc, char** argv) {
       ->check(CLI::IsMember({"keras", "classic", "plain", "json", "none"}));
   app.add_flag("--quiet", quiet, "the same as --progress none");
   app.add_option("--report", o.report, "write a report of the run (JSON)")->check(not_empty());
+  app.add_option("--trace", o.trace,
+                 "write what each replica does in ten steps, for https://ui.perfetto.dev (JSON)")
+      ->check(not_empty());
   if (!program.has_workers)
     app.add_option("--profile", o.profile,
                    "after training, write a profile of a step (JSON), and print its table")

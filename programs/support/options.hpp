@@ -30,7 +30,7 @@ struct Program {
 
 /// The options; see command_line.hpp for their meaning.
 struct Options {
-  std::optional<std::string> data, init, save, report, profile;
+  std::optional<std::string> data, init, save, report, profile, trace;
   int epochs = 1;
   std::optional<std::uint64_t> steps_per_epoch;
   std::uint64_t steps_per_execution = 1;

@@ -48,8 +48,15 @@ inline bool same_file(const std::optional<std::string>& a, const std::optional<s
   return whole(*a) == whole(*b);
 }
 
-/// \throws CLI::ParseError if the report would overwrite the weights.
+/// \throws CLI::ParseError if the report would overwrite the weights, or the trace another file.
 inline void check_files_differ(const Options& options) {
+  for (const auto& [name, path] : {std::pair("--save", &options.save),
+                                   {"--init", &options.init},
+                                   {"--report", &options.report},
+                                   {"--profile", &options.profile}})
+    if (same_file(*path, options.trace))
+      throw CLI::ValidationError(std::string(name) + " and --trace",
+                                 "both name the file " + **path + "; use two files");
   for (const auto& [name, path] : {std::pair("--save", &options.save), {"--init", &options.init}})
     if (same_file(*path, options.report))
       throw CLI::ValidationError(std::string(name) + " and --report",

@@ -7,6 +7,7 @@
 #include "lockstep/core/error.hpp"
 #include "lockstep/optimizers/schedule.hpp"
 #include "lockstep/training/checkpoint/job_state.hpp"
+#include "lockstep/training/report/step_trace.hpp"
 #include "lockstep/training/signal_stop.hpp"
 
 namespace lockstep::detail {
@@ -44,7 +45,13 @@ Run::Run(AnyReplicas& all, BetweenRuns& between, const std::vector<std::shared_p
   callbacks.set_control(this);
 }
 
-Run::~Run() { replicas.note(Phase::idle); }
+Run::~Run() {
+  if (trace) try {  // an exception ends the run
+      replicas.record(nullptr, 0);
+    } catch (...) {  // the device is lost; the exception in flight names the cause
+    }
+  replicas.note(Phase::idle);
+}
 
 RunRequests Run::requests() const {
   const bool stops = token.stop_requested();
@@ -81,6 +88,21 @@ bool Run::is_finite() const { return replicas.is_finite(); }
 std::string Run::not_finite() const { return replicas.not_finite(); }
 void Run::set_weights(std::span<const std::byte> copy) { replicas.restore(copy); }
 const TrainingParams& Run::params() const { return numbers; }
+
+void Run::begin_trace(std::uint64_t steps) {
+  if (trace)
+    throw UsageError(
+        "callback: a trace is active; end it before the next one, and use one ls::Trace");
+  trace = std::make_shared<StepTrace>();
+  replicas.record(trace, steps);
+}
+
+std::string Run::end_trace() {
+  if (!trace) return TrainingControl::end_trace();
+  replicas.record(nullptr, 0);
+  const std::shared_ptr<StepTrace> made = std::move(trace);
+  return trace_of_job(replicas, *made);
+}
 
 void Run::end_epoch(int epoch, Logs& logs) {
   is_at_epoch_end = true;

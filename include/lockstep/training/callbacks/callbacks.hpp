@@ -8,3 +8,4 @@
 #include "lockstep/training/callbacks/learning_rate_scheduler.hpp"
 #include "lockstep/training/callbacks/reduce_lr_on_plateau.hpp"
 #include "lockstep/training/callbacks/terminate_on_nan.hpp"
+#include "lockstep/training/callbacks/trace.hpp"
