@@ -1,14 +1,16 @@
-// Writes a layer: the activation Mish as a rule for one value and its derivative, from which all
-// devices in host memory get their kernels. Checks its gradient against finite differences, and
-// trains a model with it. Run it with `./dev custom_layer`; a layer with parameters and its own
-// kernel is in docs/adding-a-layer.md.
+// Writes a layer with parameters: PReLU, whose slope below zero is learnt. Checks its gradient
+// against finite differences, and learns a slope on two replicas. Run it with `./dev custom_layer`.
 //
 // Expected output:
 //   gradients agree: yes
-//   accuracy above 0.8: yes
+//   learnt slope: 0.300
 #include <fmt/format.h>
-#include <cmath>
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <span>
 #include <string_view>
+#include <vector>
 
 #include <lockstep/cpu.hpp>
 #include <lockstep/lockstep.hpp>
@@ -16,58 +18,61 @@
 #include <lockstep/training/checks/check_gradients.hpp>
 namespace ls = lockstep;
 
-namespace mine {
-
-/// Mish (Misra, 2019): y = x tanh(log(1 + e^x)).
-struct MishOp {
-  static constexpr std::string_view members = "in";
-  static constexpr bool from_y = false;  // derivative() expects x, not y
+// --8<-- [start:op]
+/// y = x if x > 0, else alpha x, with one learnt alpha per channel (He et al., 2015).
+struct PReLUOp {
   ls::Shape in;
   constexpr ls::Shape out() const { return in; }
-  template <class T>
-  T value(T x) const {
-    return x * std::tanh(std::log1p(std::exp(x)));
+  constexpr std::size_t weights() const { return static_cast<std::size_t>(in.channels()); }
+  bool operator==(const PReLUOp&) const = default;
+};
+// --8<-- [end:op] --8<-- [start:layer]
+/// Keras' PReLU with all axes shared except the last. Parameter `alpha` (channels), initially 0.
+struct PReLU {
+  static constexpr std::string_view name = "p_re_lu";
+  static constexpr bool accepts(ls::Shape in) { return in.rank >= 1; }
+  static constexpr std::array<ls::Parameter, 1> parameters(ls::Shape in) {
+    return {ls::Parameter{"alpha", ls::shape(in.channels()), {}, &zeros, {}, true, true}};
   }
-  template <class T>
-  T derivative(T x) const {
-    const T t = std::tanh(std::log1p(std::exp(x)));
-    return t + x * (1 - t * t) / (1 + std::exp(-x));
+  static constexpr PReLUOp op(ls::Shape in) { return {in}; }
+  static void zeros(ls::Philox&, const ls::Shape&, ls::Fans, std::span<double> values) {
+    std::fill(values.begin(), values.end(), 0.0);
   }
-  bool operator==(const MishOp&) const = default;
 };
-
-struct Mish : ls::ParameterlessLayer<MishOp> {
-  static constexpr std::string_view name = "mish";
+// --8<-- [end:layer] --8<-- [start:kernel]
+template <ls::HostDevice D>
+struct ls::Kernel<PReLUOp, D> : ls::KernelTraits {
+  static constexpr bool keeps_x = true;  // backward reads x
+  static void forward(const PReLUOp& op, const ls::Io<D>& io) {
+    for (std::size_t i = 0, c = op.weights(); i < io.step.count * op.in.size(); ++i)
+      io.y[i] = io.x[i] > 0 ? io.x[i] : io.w[i % c] * io.x[i];
+  }
+  static void backward(const PReLUOp& op, const ls::Io<D>& io) {
+    std::fill_n(io.dw, op.weights(), typename D::real(0));
+    for (std::size_t i = 0, c = op.weights(); i < io.step.count * op.in.size(); ++i) {
+      const bool above = io.x[i] > 0;
+      if (!above) io.dw[i % c] += io.dy[i] * io.x[i];
+      // dx is null if no layer before this one has weights.
+      if (io.dx != nullptr) io.dx[i] = above ? io.dy[i] : io.w[i % c] * io.dy[i];
+    }
+  }
 };
+// --8<-- [end:kernel]
 
-static_assert(ls::Layer<Mish> && ls::Pointwise<MishOp>);
-
-}  // namespace mine
-
-namespace {
-
-struct Net
-    : ls::Sequential<ls::Input<28, 28, 1>, ls::Flatten, ls::Dense<32>, mine::Mish, ls::Dense<10>> {
-};
-
-}  // namespace
+struct Slope : ls::Sequential<ls::Input<1>, PReLU> {};
 
 int main() {
-  const double error = ls::check_gradients<ls::Input<4, 3>>(mine::Mish{}).error;
+  const double error = ls::check_gradients<ls::Input<4, 3>>(PReLU{}).error;
   fmt::print("gradients agree: {}\n", error < 1e-8 ? "yes" : "no");
 
-  const auto digits = ls::datasets::digits();
-  const auto scale = ls::rescale(1.0f / 255);
-  ls::Model model{Net{},
-                  ls::Seed{1},
-                  ls::OneDevice<ls::Cpu>{.on = {.threads = 1}},
-                  ls::SparseCategoricalCrossentropy{.from_logits = true},
-                  ls::Adam{.learning_rate = 0.003},
-                  ls::Accuracy{}};
-  model.fit(
-      digits.train() | ls::take(2'000) | scale | ls::cache | ls::shuffle(2'000) | ls::batch(50),
-      {.epochs = 3, .progress = ls::ProgressStyle::none});
-  const auto test = digits.test() | ls::take(500) | scale | ls::batch(100);
-  const double accuracy = model.evaluate(test)["accuracy"];
-  fmt::print("accuracy above 0.8: {}\n", accuracy > 0.8 ? "yes" : "no");
+  std::vector<float> x, y;
+  for (int i = -50; i < 50; ++i) {
+    x.push_back(static_cast<float>(i) / 25);
+    y.push_back(x.back() > 0 ? x.back() : 0.3f * x.back());
+  }
+  const auto data = ls::tensors(x, ls::shape(1), y, ls::shape(1)) | ls::batch(10);
+  ls::Model model{Slope{}, ls::Mirrored<ls::Cpu>{.replicas = 2}, ls::MeanSquaredError{},
+                  ls::SGD{.learning_rate = 0.1}};
+  model.fit(data, {.epochs = 20, .progress = ls::ProgressStyle::none});
+  fmt::print("learnt slope: {:.3f}\n", model.weights("p_re_lu/alpha").front());
 }

@@ -2,7 +2,7 @@
 // other kernels for each device in host memory. Run `./dev custom_device`.
 //
 // Expected output:
-//   weights agree with the Reference within 1e-4: yes
+//   agrees with Reference<double> within 1e-4: yes, two replicas: yes
 #include <fmt/format.h>
 #include <algorithm>
 #include <cmath>
@@ -13,26 +13,24 @@
 #include <lockstep/reference.hpp>
 namespace ls = lockstep;
 
-/// One replica's handle to the device. HostMemory allocates, copies and fills.
-struct MyContext : ls::HostMemory {
-  void add(float* y, const float* x, std::size_t n) {
-    for (std::size_t i = 0; i < n; ++i) y[i] += x[i];
-  }
-  int threads() const { return 1; }
-  void synchronize() {}      // nothing is queued: each call finishes before it returns
-  int scope() { return 0; }  // a guard, while the replica computes; this device needs none
-};
-
+// --8<-- [start:device]
 struct MyDevice {
+  /// One replica's handle to the device. HostMemory allocates, copies and fills.
+  struct Context : ls::HostMemory {
+    void add(float* y, const float* x, std::size_t n) {
+      for (std::size_t i = 0; i < n; ++i) y[i] += x[i];
+    }
+    int threads() const { return 1; }
+    void synchronize() {}      // nothing is queued: each call finishes before it returns
+    int scope() { return 0; }  // a guard, while the replica computes; this device needs none
+  };
   using real = float;          // element type
-  using Context = MyContext;   // returned by `open`
   using fusions = ls::List<>;  // no fused kernels
   static constexpr std::string_view name = "mine", precision = "float32";
   static constexpr bool is_host = true;  // uses the kernels of devices/host
-  bool operator==(const MyDevice&) const = default;
   Context open(std::size_t /*replicas*/, std::size_t /*index*/) const { return {}; }
 };
-
+// --8<-- [end:device] --8<-- [start:kernel]
 template <>
 struct ls::Kernel<ls::DenseOp, MyDevice> : ls::KernelTraits {
   static constexpr bool keeps_x = true;
@@ -46,19 +44,19 @@ struct ls::Kernel<ls::DenseOp, MyDevice> : ls::KernelTraits {
           f(n * units + u, i * units + u, n * inputs + i, i == inputs);
   }
   static void forward(const Op& op, const ls::Io<MyDevice>& io) {
-    std::fill_n(io.y, io.step.count * op.rows() * static_cast<std::size_t>(op.units), 0.0f);
+    std::fill_n(io.y, io.step.count * op.out().size(), 0.0f);
     each(op, io, [&](auto y, auto w, auto x, bool b) { io.y[y] += io.w[w] * (b ? 1 : io.x[x]); });
   }
   static void backward(const Op& op, const ls::Io<MyDevice>& io) {
-    const std::size_t inputs = io.step.count * op.rows() * static_cast<std::size_t>(op.inputs);
     std::fill_n(io.dw, op.weights(), 0.0f);
-    if (io.dx) std::fill_n(io.dx, inputs, 0.0f);  // null if no layer before this has weights
+    if (io.dx) std::fill_n(io.dx, io.step.count * op.in().size(), 0.0f);  // null: not needed
     each(op, io, [&](auto y, auto w, auto x, bool b) {
       io.dw[w] += io.dy[y] * (b ? 1 : io.x[x]);
       if (io.dx && !b) io.dx[x] += io.dy[y] * io.w[w];
     });
   }
 };
+// --8<-- [end:kernel]
 
 struct Net : ls::Sequential<ls::Input<28, 28, 1>, ls::Flatten, ls::Dense<10>, ls::GELU> {};
 
@@ -71,9 +69,12 @@ auto trained(auto strategy) {
 }
 
 int main() {
-  const auto mine = trained(ls::OneDevice<MyDevice>{});
-  const auto expected = trained(ls::OneDevice<ls::Reference<float>>{});
-  const bool agree =
-      std::ranges::equal(mine, expected, [](float a, float b) { return std::abs(a - b) < 1e-4f; });
-  fmt::print("weights agree with the Reference within 1e-4: {}\n", agree ? "yes" : "no");
+  const auto expected = trained(ls::OneDevice<ls::Reference<double>>{});
+  const auto agrees = [&](const auto& weights) {
+    const auto close = [](double a, double b) { return std::abs(a - b) < 1e-4; };
+    return std::ranges::equal(weights, expected, close) ? "yes" : "no";
+  };
+  fmt::print("agrees with Reference<double> within 1e-4: {}, two replicas: {}\n",
+             agrees(trained(ls::OneDevice<MyDevice>{})),
+             agrees(trained(ls::Mirrored<MyDevice>{.replicas = 2})));
 }

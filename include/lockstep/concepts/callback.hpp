@@ -57,6 +57,16 @@ class TrainingControl {
   /// Restores parameters. Call it in every process: `fit` compares the replicas when it begins and
   /// throws if they differ. \throws UsageError if the size of `weights` is not this model's.
   virtual void set_weights(std::span<const std::byte> weights) = 0;
+  /// Writes all parameters to a safetensors file, as Model::save_weights. Only the chief writes, but
+  /// every process calls it. \throws FileError.
+  virtual void save_weights(const std::string& path) = 0;
+  /// Writes a checkpoint into a directory, as Model::save_checkpoint. Only the chief writes, but
+  /// every process calls it. \throws FileError.
+  virtual void save_checkpoint(const std::string& directory) = 0;
+  /// Exchanges the weights with their moving averages (`use_ema`); a second call undoes the first.
+  /// Does nothing before the first update, when there are no averages yet. Call it in every process.
+  /// \throws UsageError if the optimizer keeps no averages.
+  virtual void swap_averages() = 0;
   /// Whether the gradients of the last step and the weights after it are finite; costs one pass
   /// over both. A finite loss does not imply this: the ReLU of oneDNN and cuDNN maps NaN to 0.
   /// Gradients are not checked on a device that scales the loss, since it skips updates that

@@ -11,6 +11,7 @@
 #include "lockstep/core/add_item.hpp"
 #include "lockstep/core/fmt_core.hpp"
 #include "lockstep/core/log.hpp"
+#include "lockstep/training/checkpoint/checkpoint_request.hpp"
 #include "lockstep/training/report/start_line.hpp"
 
 namespace lockstep::detail {
@@ -39,8 +40,17 @@ FitLoop::FitLoop(AnyReplicas& replicas, BetweenRuns& kept, std::optional<std::ui
   run_.numbers.steps = step_count(examples, batch, options_.steps_per_epoch);
   run_.numbers.batch_size = batch;
   run_.callbacks.add(history_);
-  if (options_.checkpoint)
-    checkpoints_.emplace(options_.checkpoint, replicas_, run_.numbers.metrics);
+  const CheckpointRequest* request = nullptr;
+  for (const auto& callback : options_.callbacks)
+    if (const auto* found = dynamic_cast<const CheckpointRequest*>(callback.get())) {
+      if (request != nullptr || options_.checkpoint)
+        throw UsageError(
+            "fit: checkpoints are requested twice; keep one of .checkpoint and BackupAndRestore");
+      request = found;
+    }
+  if (request != nullptr || options_.checkpoint)
+    checkpoints_.emplace(request != nullptr ? request->options() : options_.checkpoint,
+                         request != nullptr && request->removes(), replicas_, run_.numbers.metrics);
 }
 
 FitLoop::~FitLoop() = default;
@@ -55,7 +65,7 @@ History FitLoop::run(Steps& train, Steps* validation, FunctionRef<Signature()> d
     if (validation != nullptr && (epoch + 1) % options_.validation_freq == 0) validate(*validation);
     end_epoch(epoch);
   }
-  if (checkpoints_) checkpoints_->finish();
+  if (checkpoints_) checkpoints_->finish(!requests_.stop_now);
   if (replicas_.updates() > first_update_) replicas_.overwrite_with_averages();
   run_.callbacks.on_train_end(logs_);
   return std::move(history_);
@@ -114,9 +124,8 @@ void FitLoop::resume() {
   run_.numbers.first_step = replicas_.steps();
   run_.numbers.resumed = true;
   if (!run_.place.is_chief) return;
-  log(LogLevel::info,
-      fmt::format("checkpoint {}: training continues after {} steps, in epoch {}",
-                  options_.checkpoint.directory, replicas_.steps(), first_epoch_ + 1));
+  log(LogLevel::info, fmt::format("checkpoint {}: training continues after {} steps, in epoch {}",
+                                  checkpoints_->directory(), replicas_.steps(), first_epoch_ + 1));
   const bool is_divided_alike =
       state.replicas == run_.place.replicas || run_.place.virtual_shards > 0;
   if (!is_divided_alike)
@@ -124,7 +133,7 @@ void FitLoop::resume() {
              fmt::format("it has {} replicas and had {}", run_.place.replicas, state.replicas));
   if (!notes.empty())
     log(LogLevel::warning, fmt::format("checkpoint {}: results continue up to rounding only: {}",
-                                       options_.checkpoint.directory, notes));
+                                       checkpoints_->directory(), notes));
 }
 
 void FitLoop::restore_callbacks() {
@@ -136,7 +145,7 @@ void FitLoop::restore_callbacks() {
   if (!left.empty() && run_.place.is_chief)
     log(LogLevel::warning,
         fmt::format("checkpoint {}: it has the state of {}, but fit has no such callback",
-                    options_.checkpoint.directory, left));
+                    checkpoints_->directory(), left));
   kept_.rate = state.rate;
   kept_.unsent_rate.reset();
 }

@@ -80,6 +80,9 @@ struct Run final : TrainingControl {
   LOCKSTEP_DECL bool is_finite() const override;
   LOCKSTEP_COLD_DECL std::string not_finite() const override;
   LOCKSTEP_COLD_DECL void set_weights(std::span<const std::byte> copy) override;
+  LOCKSTEP_COLD_DECL void save_weights(const std::string& path) override;
+  LOCKSTEP_COLD_DECL void save_checkpoint(const std::string& directory) override;
+  LOCKSTEP_COLD_DECL void swap_averages() override;
   LOCKSTEP_DECL const TrainingParams& params() const override;
   LOCKSTEP_COLD_DECL void begin_trace(std::uint64_t steps) override;
   LOCKSTEP_COLD_DECL std::string end_trace() override;

@@ -2,13 +2,16 @@
 
 #include "lockstep/training/run.hpp"
 
+#include <algorithm>
 #include <utility>
 
 #include "lockstep/core/error.hpp"
 #include "lockstep/optimizers/schedule.hpp"
+#include "lockstep/training/checkpoint/checkpoints.hpp"
 #include "lockstep/training/checkpoint/job_state.hpp"
 #include "lockstep/training/report/step_trace.hpp"
 #include "lockstep/training/signal_stop.hpp"
+#include "lockstep/training/weights_file.hpp"
 
 namespace lockstep::detail {
 
@@ -41,7 +44,12 @@ Run::Run(AnyReplicas& all, BetweenRuns& between, const std::vector<std::shared_p
   numbers.first_step = replicas.steps();
   replicas.clear_requests();
   replicas.discard_pending_steps();
-  if (progress != ProgressStyle::none && place.is_chief) callbacks.add(reports);
+  const auto is_progress = [](const auto& callback) {
+    return dynamic_cast<const Progress*>(callback.get()) != nullptr;
+  };
+  if (progress != ProgressStyle::none && place.is_chief &&
+      std::none_of(user.begin(), user.end(), is_progress))
+    callbacks.add(reports);
   callbacks.set_control(this);
 }
 
@@ -87,6 +95,19 @@ std::vector<std::byte> Run::weights() const { return replicas.copy(); }
 bool Run::is_finite() const { return replicas.is_finite(); }
 std::string Run::not_finite() const { return replicas.not_finite(); }
 void Run::set_weights(std::span<const std::byte> copy) { replicas.restore(copy); }
+void Run::save_weights(const std::string& path) {
+  JobState state;
+  replicas.save(state);
+  if (place.is_chief)
+    write_weights(path, replicas.parameters(), {state.type, state.weights, state.state});
+}
+void Run::save_checkpoint(const std::string& directory) {
+  JobState state;
+  replicas.save(state);
+  kept.save(state);
+  save_state(replicas, std::move(state), directory);
+}
+void Run::swap_averages() { replicas.swap_averages(); }
 const TrainingParams& Run::params() const { return numbers; }
 
 void Run::begin_trace(std::uint64_t steps) {

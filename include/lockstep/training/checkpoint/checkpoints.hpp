@@ -56,9 +56,10 @@ LOCKSTEP_COLD_DECL void save_state(AnyReplicas& replicas, JobState state,
 ///     thread:       encode -> write the entry -> remove entries beyond `keep`
 class Checkpoints {
  public:
-  /// \throws UsageError if an option is invalid.
-  LOCKSTEP_COLD_DECL Checkpoints(const CheckpointOptions& options, AnyReplicas& replicas,
-                                 const std::vector<std::string>& metrics);
+  /// `removes`: when training has ended, the checkpoints are removed. \throws UsageError if an option
+  /// is invalid.
+  LOCKSTEP_COLD_DECL Checkpoints(const CheckpointOptions& options, bool removes,
+                                 AnyReplicas& replicas, const std::vector<std::string>& metrics);
   Checkpoints(const Checkpoints&) = delete;
   Checkpoints& operator=(const Checkpoints&) = delete;
   /// Waits for the thread; logs its error, if any.
@@ -83,17 +84,21 @@ class Checkpoints {
   LOCKSTEP_COLD_DECL void note_epoch(const Logs& logs, std::uint64_t steps);
   /// Saves the state. On all ranks except the chief only notes the step.
   LOCKSTEP_COLD_DECL void save(JobState state);
-  /// Waits until the last checkpoint is on disk. \throws its error if options.required is set,
-  /// otherwise logs it.
-  LOCKSTEP_COLD_DECL void finish();
+  /// Waits until the last checkpoint is on disk. `has_ended`: training has ended and will not be
+  /// continued. \throws the thread's error if options.required is set, otherwise logs it.
+  LOCKSTEP_COLD_DECL void finish(bool has_ended);
+  const std::string& directory() const { return options_.directory; }
 
  private:
+  /// Waits for the thread.
+  LOCKSTEP_COLD_DECL void wait();
   /// Body of the thread.
   LOCKSTEP_COLD_DECL void write(const JobState& state, std::optional<std::uint64_t> best);
   LOCKSTEP_COLD_DECL static void log_error(const std::exception_ptr& error);
   LOCKSTEP_COLD_DECL void prune(std::uint64_t newest, std::optional<std::uint64_t> best);
 
   const CheckpointOptions options_;
+  const bool removes_;
   AnyReplicas& replicas_;
   const bool is_chief_;
   const std::vector<ParameterInfo> parameters_;

@@ -127,14 +127,16 @@ JobState load_state(AnyReplicas& replicas, const JobState& job, const std::strin
 
 void save_state(AnyReplicas& replicas, JobState state, const std::string& directory) {
   Checkpoints checkpoints(
-      {.directory = directory, .keep = 0, .asynchronous = false, .required = true}, replicas, {});
+      {.directory = directory, .keep = 0, .asynchronous = false, .required = true}, false, replicas,
+      {});
   checkpoints.open();
   checkpoints.save(std::move(state));
 }
 
-Checkpoints::Checkpoints(const CheckpointOptions& options, AnyReplicas& replicas,
+Checkpoints::Checkpoints(const CheckpointOptions& options, bool removes, AnyReplicas& replicas,
                          const std::vector<std::string>& metrics)
     : options_(options),
+      removes_(removes),
       replicas_(replicas),
       is_chief_(replicas.place().is_chief),
       parameters_(replicas.parameters()),
@@ -182,7 +184,7 @@ void Checkpoints::note_epoch(const Logs& logs, std::uint64_t steps) {
 }
 
 void Checkpoints::save(JobState state) {
-  finish();
+  wait();
   last_step_ = state.steps;
   if (!is_chief_) return;
   if (best_) {
@@ -202,10 +204,16 @@ void Checkpoints::save(JobState state) {
           error_ = std::current_exception();
         }
       });
-  if (!options_.asynchronous) finish();
+  if (!options_.asynchronous) wait();
 }
 
-void Checkpoints::finish() {
+void Checkpoints::finish(bool has_ended) {
+  wait();
+  if (!removes_ || !has_ended || !is_chief_) return;
+  for (const std::uint64_t step : directory_.steps()) directory_.remove(step);
+}
+
+void Checkpoints::wait() {
   if (thread_.joinable()) thread_.join();
   const std::exception_ptr error = std::exchange(error_, nullptr);
   if (!error) return;

@@ -43,6 +43,7 @@ struct JobState {
   std::vector<std::pair<std::string, std::vector<std::byte>>> slots;  ///< of optimizer and options
   std::uint64_t steps = 0;
   LossScaleState loss_scale{};
+  bool has_averages_in_weights = false;  ///< weights and their averages are exchanged
   std::uint64_t seed = 0;
   // Between runs; see BetweenRuns.
   std::optional<double> rate{};

@@ -95,14 +95,16 @@ EncodedState::EncodedState(const JobState& state, const std::vector<ParameterInf
                           json_string(value));
   description_ = fmt::format(
       "{{\n  \"format\": {},\n  \"library\": \"{}\",\n  \"steps\": {},\n  \"updates\": {},\n"
-      "  \"seed\": {},\n  \"rate\": {},\n  \"loss_scale\": {{\"scale\": {}, \"finite_steps\": {}, \"skipped\": {}}},\n  \"passes\": {},\n"
+      "  \"seed\": {},\n  \"rate\": {},\n  \"loss_scale\": {{\"scale\": {}, \"finite_steps\": {}, "
+      "\"skipped\": {}}},\n  \"has_averages_in_weights\": {},\n  \"passes\": {},\n"
       "  \"totals\": {},\n  \"replicas\": {},\n  \"workers\": {},\n  \"position\": {},\n"
       "  \"callbacks\": [{}],\n  \"signature\": [{}]",
       checkpoint_format, LOCKSTEP_VERSION, state.steps, state.steps - state.loss_scale.skipped,
       state.seed, state.rate ? exact_number(*state.rate) : "null",
       exact_number(state.loss_scale.scale), state.loss_scale.finite_steps, state.loss_scale.skipped,
-      state.passes, exact_numbers(state.totals), state.replicas, state.workers,
-      state.position ? describe_position(*state.position) : "null", callbacks, fields);
+      state.has_averages_in_weights, state.passes, exact_numbers(state.totals), state.replicas,
+      state.workers, state.position ? describe_position(*state.position) : "null", callbacks,
+      fields);
 }
 
 /// Copies the tensors of one flat buffer. `prefix` begins their names in the file.
@@ -144,6 +146,7 @@ EncodedState::EncodedState(const JobState& state, const std::vector<ParameterInf
         format, LOCKSTEP_VERSION, checkpoint_format, json_text(root, "library"));
   to.steps = json_natural(root, "steps");
   to.seed = json_natural(root, "seed");
+  to.has_averages_in_weights = json_boolean(root, "has_averages_in_weights");
   to.passes = json_natural(root, "passes");
   to.totals = numbers_of(root, "totals");
   to.replicas = static_cast<std::size_t>(json_natural(root, "replicas"));

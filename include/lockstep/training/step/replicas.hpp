@@ -351,6 +351,7 @@ class Replicas final : public AnyReplicas {
       to.slots.emplace_back(slot_name(optimizer_, i),
                             bytes_in(replica.copy_of(replica.slots()[i])));
     to.steps = step_;
+    to.has_averages_in_weights = has_averages_in_weights_;
     to.loss_scale = replica.loss_scale().state();
     to.seed = seed_;
     to.replicas = session_.replicas();
@@ -372,6 +373,7 @@ class Replicas final : public AnyReplicas {
       replica.restore_loss_scale(from.loss_scale);
     });
     step_ = from.steps;
+    has_averages_in_weights_ = from.has_averages_in_weights;
   }
   [[gnu::cold]] void broadcast(std::vector<std::byte>& bytes) override {
     if (is_alone()) return;
@@ -466,15 +468,35 @@ class Replicas final : public AnyReplicas {
   [[gnu::cold]] void reset_optimizer() {
     session_.each(
         [&](const ReplicaContext<device>& r) { replicas_[r.local]->reset_optimizer(optimizer_); });
+    has_averages_in_weights_ = false;
     step_ = 0;
   }
   /// Copies the moving averages over the weights, if the optimizer keeps averages. Call after an
   /// update: before the first one the averages are undefined.
   [[gnu::cold]] void overwrite_with_averages() override {
     if (!options_of(optimizer_).use_ema) return;
+    if (std::exchange(has_averages_in_weights_, false)) {
+      const std::vector<T> averages = weights();
+      each_average([&](const auto&, const auto& average) { average.upload(averages.data()); });
+      return;
+    }
     are_equal_ = false;
     session_.each(
         [&](const ReplicaContext<device>& r) { replicas_[r.local]->overwrite_with_average(); });
+  }
+  [[gnu::cold]] void swap_averages() override {
+    if (!options_of(optimizer_).use_ema)
+      throw UsageError(
+          "swap_averages: the optimizer keeps no averages of the weights; set .with = {{.use_ema = "
+          "true}}");
+    if (updates() == 0) return;
+    has_averages_in_weights_ = !has_averages_in_weights_;
+    are_equal_ = false;
+    const std::vector<T> before = weights(), averages = replicas_[0]->copy_of(average_of(0));
+    each_average([&](auto& replica, const auto& average) {
+      replica.engine().weights().upload(averages.data());
+      average.upload(before.data());
+    });
   }
   /// SHA-256 of the parameters of each replica of this process.
   std::vector<std::string> digests() const {
@@ -563,6 +585,17 @@ class Replicas final : public AnyReplicas {
     }
   }
 
+  /// The buffer of the weights' moving averages, which is the last one.
+  const auto& average_of(std::size_t local) const { return replicas_[local]->slots().back(); }
+  /// Calls f(replica, average) in each local replica's thread, and waits for its device.
+  template <class F>
+  void each_average(const F& f) {
+    session_.each([&](const ReplicaContext<device>& r) {
+      f(*replicas_[r.local], average_of(r.local));
+      r.device.synchronize();
+    });
+  }
+
   /// Compares SHA-256 digests of all tensors across replicas. \throws ReplicasDiverged.
   [[gnu::cold]] void compare(bool optimizer_too) {
     const std::vector<ParameterInfo> infos = parameters_of<Net>();
@@ -626,8 +659,9 @@ class Replicas final : public AnyReplicas {
   std::vector<std::unique_ptr<Replica>> replicas_;  // after session_, so destroyed before it
   std::uint64_t step_ = 0;
   std::uint64_t sets_ = 0;  // calls of `set` since the last comparison of the replicas
-  bool are_equal_ = false;  // compared and equal since the last change of weights
-  double penalty_ = 0;      // of the last step read
+  bool has_averages_in_weights_ = false;  // see swap_averages
+  bool are_equal_ = false;                // compared and equal since the last change of weights
+  double penalty_ = 0;                    // of the last step read
   std::vector<std::size_t> pending_examples_;  // global batch sizes of steps that nobody has read
   std::size_t data_ = 0, most_data_ = 0;       // bytes of resident data: now, and the maximum
   int threads_ = 1;

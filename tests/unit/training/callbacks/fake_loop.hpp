@@ -30,6 +30,9 @@ struct FakeLoop : ls::TrainingControl {
   void set_weights(std::span<const std::byte> bytes) override {
     std::memcpy(&epoch, bytes.data(), sizeof epoch);
   }
+  void save_weights(const std::string& path) override { saved.push_back(path); }
+  void save_checkpoint(const std::string& directory) override { saved.push_back(directory + "/"); }
+  void swap_averages() override { has_averages = !has_averages; }
   bool is_finite() const override { return what_is_not_finite.empty(); }
   std::string not_finite() const override { return what_is_not_finite; }
   const ls::TrainingParams& params() const override { return numbers; }
@@ -53,6 +56,8 @@ struct FakeLoop : ls::TrainingControl {
     return rates;
   }
 
+  std::vector<std::string> saved;  // paths; directories end in '/'
+  bool has_averages = false;
   bool stopped = false;
   double rate = 0.1;
   int epoch = -1;

@@ -25,6 +25,9 @@ struct Loop : ls::TrainingControl {
   void log(std::string_view, double) override {}
   std::vector<std::byte> weights() const override { return {}; }
   void set_weights(std::span<const std::byte>) override {}
+  void save_weights(const std::string&) override {}
+  void save_checkpoint(const std::string&) override {}
+  void swap_averages() override {}
   bool is_finite() const override { return true; }
   std::string not_finite() const override { return {}; }
   const ls::TrainingParams& params() const override { return numbers; }

@@ -1,0 +1,51 @@
+/// \file
+/// Saves the model while it trains, under names of one's choice. Invariant: all processes of a job
+/// make the same decision, since their logs are equal; only the chief writes.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "lockstep/concepts/callback.hpp"
+#include "lockstep/core/config.hpp"
+#include "lockstep/training/callbacks/monitor.hpp"
+
+namespace lockstep {
+
+/// Keras' ModelCheckpoint, with its defaults.
+///
+/// `filepath` may contain `{epoch}`, counted from 1, `{batch}` within the epoch and the names of logs,
+/// each with a format: `"epoch-{epoch:02d}-{val_loss:.2f}"`. With `save_weights_only` it is a
+/// safetensors file for Model::load_weights. Otherwise it is a directory, and each save adds a
+/// checkpoint for Model::load_checkpoint to it. To continue a run after a crash, use
+/// FitOptions::checkpoint or BackupAndRestore instead.
+///
+/// With `save_best_only` only those are saved whose monitored value is better than all before and
+/// than `initial_value_threshold`. Source: keras/src/callbacks/model_checkpoint.py.
+/// \code
+///   model.fit(train, test, {.epochs = 100, .callbacks = {lockstep::ModelCheckpoint{
+///       .filepath = "best.safetensors", .monitor = "val_accuracy",
+///       .save_best_only = true, .save_weights_only = true}}});
+/// \endcode
+struct ModelCheckpoint {
+  std::string filepath;
+  std::string monitor = "val_loss";
+  bool verbose = false;  ///< log each save
+  bool save_best_only = false;
+  bool save_weights_only = false;
+  MonitorMode mode = MonitorMode::automatic;
+  std::uint64_t save_freq = 0;  ///< steps from one save to the next; 0: one after each epoch
+  std::optional<double> initial_value_threshold{};
+
+  /// The callback for `fit`. \throws UsageError if an option is invalid. `fit` throws UsageError if
+  /// the mode is automatic and unknown for `monitor`, or if `filepath` contains an unknown name.
+  LOCKSTEP_COLD_DECL operator std::shared_ptr<Callback>() const;
+};
+
+}  // namespace lockstep
+
+#ifdef LOCKSTEP_HEADER_ONLY
+#include "lockstep/training/callbacks/model_checkpoint.ipp"
+#endif

@@ -1,0 +1,115 @@
+#include "lockstep/training/callbacks/swap_ema_weights.hpp"
+
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/matchers/catch_matchers_floating_point.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
+
+#include "unit/training/checkpoint/resume_support.hpp"
+#include "unit/training/model_support.hpp"
+
+namespace {
+
+namespace ls = lockstep;
+using Catch::Matchers::ContainsSubstring;
+using Catch::Matchers::WithinRel;
+
+constexpr double momentum = 0.5;
+
+auto model(bool averages = true) {
+  return ls::Model{
+      line::Net{}, line::Double{}, ls::MeanSquaredError{},
+      ls::SGD{.learning_rate = 0.1, .with = {.use_ema = averages, .ema_momentum = momentum}}};
+}
+
+/// The kernel of line::Net at the ends of epochs and within them.
+struct Kernels : ls::Callback {
+  std::vector<double> training, testing, epochs;
+  double kernel() const {
+    double value = 0;
+    const auto bytes = control().weights();
+    std::memcpy(&value, bytes.data(), sizeof value);  // the kernel is the first parameter
+    return value;
+  }
+  void on_train_batch_end(std::size_t, const ls::Logs&) override { training.push_back(kernel()); }
+  void on_test_batch_end(std::size_t, const ls::Logs&) override { testing.push_back(kernel()); }
+  void on_epoch_end(int, const ls::Logs&) override { epochs.push_back(kernel()); }
+};
+
+auto run(auto& model, const ls::Callbacks& callbacks) {
+  return model.fit(line::points() | ls::batch(10), line::points() | ls::batch(10),
+                   {.epochs = 4, .callbacks = callbacks, .progress = ls::ProgressStyle::none});
+}
+
+/// The averages after each step, computed from the weights after each step.
+std::vector<double> averages_of(const std::vector<double>& weights) {
+  std::vector<double> averages{weights[0]};
+  for (std::size_t i = 1; i < weights.size(); ++i)
+    averages.push_back(momentum * averages.back() + (1 - momentum) * weights[i]);
+  return averages;
+}
+
+void check_equal(const std::vector<double>& found, const std::vector<double>& expected) {
+  REQUIRE(found.size() == expected.size());
+  for (std::size_t i = 0; i < found.size(); ++i)
+    CHECK_THAT(found[i], WithinRel(expected[i], 1e-12));
+}
+
+}  // namespace
+
+TEST_CASE("SwapEMAWeights evaluates with the averages and trains with the weights") {
+  auto plain = std::make_shared<Kernels>(), swapped = std::make_shared<Kernels>();
+  auto a = model(), b = model();
+  run(a, {plain});
+  run(b, {ls::SwapEMAWeights{}, swapped});
+  check_equal(swapped->training, plain->training);
+  check_equal(swapped->testing, averages_of(plain->training));
+  check_equal(swapped->epochs, plain->training);
+  // fit leaves the averages in the model, as without the callback.
+  CHECK(a.weights_sha256() == b.weights_sha256());
+}
+
+TEST_CASE(
+    "SwapEMAWeights with swap_on_epoch shows the averages to callbacks at the end of an epoch") {
+  auto plain = std::make_shared<Kernels>(), swapped = std::make_shared<Kernels>();
+  auto a = model(), b = model();
+  run(a, {plain});
+  run(b, {ls::SwapEMAWeights{.swap_on_epoch = true}, swapped});
+  check_equal(swapped->training, plain->training);
+  check_equal(swapped->epochs, averages_of(plain->training));
+  CHECK(a.weights_sha256() == b.weights_sha256());
+  // The buffers are those of an optimizer that continues.
+  run(a, {});
+  run(b, {});
+  CHECK(a.weights_sha256() == b.weights_sha256());
+}
+
+TEST_CASE("a run that crashes while the averages are in the model continues with the same bits") {
+  const testing::Folder folder;
+  const resume::Log lines;
+  const auto fit = [](auto& m, const auto& checkpoint, const auto& extra) {
+    ls::FitOptions o{.epochs = 4, .checkpoint = checkpoint, .progress = ls::ProgressStyle::none};
+    o.callbacks = {ls::SwapEMAWeights{.swap_on_epoch = true}};
+    o.callbacks.insert(o.callbacks.end(), extra.begin(), extra.end());
+    return m.fit(line::points() | ls::batch(5), line::points() | ls::batch(5), o);
+  };
+  const auto make = [] { return model(); };
+  CHECK(resume::train_with_crashes(make, fit, {.directory = folder / "run"}, {3, 4, 6}) ==
+        resume::train(make, fit, {}));
+}
+
+TEST_CASE("evaluate and predict swap, too") {
+  auto m = model();
+  auto plain = std::make_shared<Kernels>(), swapped = std::make_shared<Kernels>();
+  m.train_on_batch(line::xs(), line::ys());
+  m.train_on_batch(line::xs(), line::ys());
+  m.evaluate(line::points() | ls::batch(10), {.callbacks = {plain}});
+  m.evaluate(line::points() | ls::batch(10), {.callbacks = {ls::SwapEMAWeights{}, swapped}});
+  CHECK(plain->testing != swapped->testing);
+  m.evaluate(line::points() | ls::batch(10), {.callbacks = {plain}});
+  CHECK(plain->testing[0] == plain->testing[1]);
+}
+
+TEST_CASE("SwapEMAWeights refuses an optimizer without averages") {
+  auto m = model(false);
+  CHECK_THROWS_WITH(run(m, {ls::SwapEMAWeights{}}), ContainsSubstring("keeps no averages"));
+}
