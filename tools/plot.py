@@ -27,12 +27,14 @@ class PlotError(Exception):
 class Run:
     """A report: its name, and the curves (training, validation) of each value as lists of (x, y)."""
 
+    entries = ("training", "validation")  # of the legend: solid and dashed
+
     def __init__(self, path, by_step, stroke=2.0):
         self.stroke = stroke
         self.path = path
         report = self.read(path)
         epochs, self.curves = report["epochs"], {}
-        self.by_step = by_step
+        self.by_step, self.axis = by_step, "step" if by_step else "epoch"
         if by_step:
             for key in report:
                 if key.startswith("step_") and key != "step_ms":
@@ -82,6 +84,28 @@ class Run:
         return found if any(y is not None for _, y in found) else []
 
 
+class Scaling:
+    """The throughput of reports with different numbers of replicas, and that of as many times the smallest job."""
+
+    entries, axis, by_step, stroke = ("measured", "proportional"), "replicas", False, 2.0
+
+    def __init__(self, paths):
+        self.path, found = paths[0], {}
+        for path in paths:
+            report = Run.read(path)
+            try:
+                replicas, speed = report["replicas"], 1000 * report["batch"] / report["step_ms"]["median"]
+            except (KeyError, TypeError, ZeroDivisionError):
+                raise PlotError(f"{path}: the report has no 'replicas', 'batch' and 'step_ms'; train a few steps") from None
+            if replicas in found:
+                raise PlotError(f"{path}: another report also has {replicas} replicas; name one for each number")
+            found[replicas] = speed
+        points = sorted(found.items())
+        least, speed = points[0]
+        self.curves = {"examples per second": (points, [(n, speed * n / least) for n, _ in points]),
+                       "share of proportional": ([(n, s * least / (speed * n)) for n, s in points], [])}
+
+
 def ticks(low, high, most):
     """At most `most` round numbers from low to high."""
     step = 10.0 ** math.floor(math.log10((high - low) / most))
@@ -121,7 +145,7 @@ def panel(left, top, name, runs):
     for x in ticks(x_low, x_high, 8):
         if x == round(x):
             parts.append(text(place(x, y_low)[0], top + height + 18, number(x)))
-    parts.append(text(left + width / 2, top + height + 36, "step" if runs[0].by_step else "epoch"))
+    parts.append(text(left + width / 2, top + height + 36, runs[0].axis))
     parts.append(f'<rect x="{left}" y="{top}" width="{width}" height="{height}" fill="none" stroke="#9aa5b1"/>')
     for run, pair in curves:
         color = COLORS[runs.index(run) % len(COLORS)]
@@ -151,9 +175,9 @@ def legend(runs, left, top):
     entries = [(COLORS[i % len(COLORS)], "", runs[i].stroke, name) for i, name in enumerate(names)] if len(runs) > 1 else []
     if has_validation or len(runs) == 1:
         color = INK if len(runs) > 1 else COLORS[0]
-        entries.append((color, "", 2, "training"))
+        entries.append((color, "", 2, runs[0].entries[0]))
         if has_validation:
-            entries.append((color, ' stroke-dasharray="6 4"', 2, "validation"))
+            entries.append((color, ' stroke-dasharray="6 4"', 2, runs[0].entries[1]))
     for color, dashes, stroke, what in entries:
         parts.append(f'<line x1="{x}" y1="{top - 4}" x2="{x + 26}" y2="{top - 4}" stroke="{color}" '
                      f'stroke-width="{stroke:g}"{dashes}/>')
@@ -272,13 +296,21 @@ def main():
                         help="draw each report's curves narrower than those before, so that equal curves stay visible")
     parser.add_argument("--timeline", action="store_true",
                         help="draw a step from a trace (--trace) instead: what each replica does at which time")
+    parser.add_argument("--scaling", action="store_true",
+                        help="draw the throughput by the number of replicas, from a report for each number")
     options = parser.parse_args()
+    if options.scaling and (options.timeline or options.steps or options.overlay):
+        parser.error("--scaling draws one curve, without --timeline, --steps and --overlay")
     if options.timeline and (len(options.reports) > 1 or options.steps or options.overlay):
         parser.error("--timeline draws one trace, without --steps and --overlay")
     try:
         output = options.output or options.reports[0].with_suffix(".svg")
         if options.timeline:
             write(output, timeline(options.reports[0]))
+            print(output)
+            return
+        if options.scaling:
+            write(output, picture([Scaling(options.reports)]))
             print(output)
             return
         later = range(len(options.reports) - 1, -1, -1)  # number of curves after each report

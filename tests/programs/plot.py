@@ -170,6 +170,27 @@ class Plot(contract.Case):
                 self.assertIn(expected, done.stderr)
         self.assertEqual(self.plot(path, path, "--timeline").returncode, 2)
 
+    def test_the_scaling_of_replicas(self):
+        paths = [self.write(f"{n}.json", {"epochs": [], "replicas": n, "batch": batch, "step_ms": {"median": ms}})
+                 for n, batch, ms in ((4, 256, 25), (1, 64, 20), (2, 64, 12.5))]
+        done = self.plot(*paths, "--scaling", "-o", "s.svg")
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        panels = self.panels(self.dir / "s.svg")
+        self.assertEqual(list(panels), ["examples per second", "share of proportional"])
+        measured, proportional = panels["examples per second"]["lines"]
+        self.assertEqual((measured[0], proportional[0]), (False, True))
+        self.check_curve(measured[2], [3200, 5120, 10240])
+        self.check_curve(proportional[2], [3200, 6400, 12800])
+        self.check_curve(panels["share of proportional"]["lines"][0][2], [1, 0.8, 0.8])
+        self.assertTrue({"replicas", "measured", "proportional"} <= set(xml.parse(self.dir / "s.svg").getroot().itertext()))
+        for name, arguments, expected in (("twice", [paths[0], paths[0]], "another report also has 4 replicas"),
+                                          ("no times", [self.write("n.json", {"epochs": []})], "'step_ms'")):
+            with self.subTest(name):
+                done = self.plot(*arguments, "--scaling")
+                self.assertEqual((done.returncode, done.stdout), (1, ""))
+                self.assertIn(expected, done.stderr)
+        self.assertEqual(self.plot(*paths, "--scaling", "--steps").returncode, 2)
+
     def test_help_names_the_commands(self):
         done = subprocess.run([ROOT / "dev", "help"], capture_output=True, text=True)
         for name in ("plot REPORT.json", "docs "):
