@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Draws the loss and the metrics of training runs, from the reports that the example programs write with --report.
+"""Draws the loss and the metrics of training runs, from the reports that the example programs write with --report, or a
+step's timeline, from a trace that they write with --trace.
 
 Writes one picture with a panel per value: training as a solid line, validation dashed, one colour per report. The script
 writes SVG itself; PNG is converted from it by rsvg-convert. Exit code 1: error; 2: wrong command line.
@@ -26,12 +27,14 @@ class PlotError(Exception):
 class Run:
     """A report: its name, and the curves (training, validation) of each value as lists of (x, y)."""
 
+    entries = ("training", "validation")  # of the legend: solid and dashed
+
     def __init__(self, path, by_step, stroke=2.0):
         self.stroke = stroke
         self.path = path
         report = self.read(path)
         epochs, self.curves = report["epochs"], {}
-        self.by_step = by_step
+        self.by_step, self.axis = by_step, "step" if by_step else "epoch"
         if by_step:
             for key in report:
                 if key.startswith("step_") and key != "step_ms":
@@ -81,6 +84,28 @@ class Run:
         return found if any(y is not None for _, y in found) else []
 
 
+class Scaling:
+    """The throughput of reports with different numbers of replicas, and that of as many times the smallest job."""
+
+    entries, axis, by_step, stroke = ("measured", "proportional"), "replicas", False, 2.0
+
+    def __init__(self, paths):
+        self.path, found = paths[0], {}
+        for path in paths:
+            report = Run.read(path)
+            try:
+                replicas, speed = report["replicas"], 1000 * report["batch"] / report["step_ms"]["median"]
+            except (KeyError, TypeError, ZeroDivisionError):
+                raise PlotError(f"{path}: the report has no 'replicas', 'batch' and 'step_ms'; train a few steps") from None
+            if replicas in found:
+                raise PlotError(f"{path}: another report also has {replicas} replicas; name one for each number")
+            found[replicas] = speed
+        points = sorted(found.items())
+        least, speed = points[0]
+        self.curves = {"examples per second": (points, [(n, speed * n / least) for n, _ in points]),
+                       "share of proportional": ([(n, s * least / (speed * n)) for n, s in points], [])}
+
+
 def ticks(low, high, most):
     """At most `most` round numbers from low to high."""
     step = 10.0 ** math.floor(math.log10((high - low) / most))
@@ -120,7 +145,7 @@ def panel(left, top, name, runs):
     for x in ticks(x_low, x_high, 8):
         if x == round(x):
             parts.append(text(place(x, y_low)[0], top + height + 18, number(x)))
-    parts.append(text(left + width / 2, top + height + 36, "step" if runs[0].by_step else "epoch"))
+    parts.append(text(left + width / 2, top + height + 36, runs[0].axis))
     parts.append(f'<rect x="{left}" y="{top}" width="{width}" height="{height}" fill="none" stroke="#9aa5b1"/>')
     for run, pair in curves:
         color = COLORS[runs.index(run) % len(COLORS)]
@@ -150,9 +175,9 @@ def legend(runs, left, top):
     entries = [(COLORS[i % len(COLORS)], "", runs[i].stroke, name) for i, name in enumerate(names)] if len(runs) > 1 else []
     if has_validation or len(runs) == 1:
         color = INK if len(runs) > 1 else COLORS[0]
-        entries.append((color, "", 2, "training"))
+        entries.append((color, "", 2, runs[0].entries[0]))
         if has_validation:
-            entries.append((color, ' stroke-dasharray="6 4"', 2, "validation"))
+            entries.append((color, ' stroke-dasharray="6 4"', 2, runs[0].entries[1]))
     for color, dashes, stroke, what in entries:
         parts.append(f'<line x1="{x}" y1="{top - 4}" x2="{x + 26}" y2="{top - 4}" stroke="{color}" '
                      f'stroke-width="{stroke:g}"{dashes}/>')
@@ -175,6 +200,64 @@ def picture(runs):
     for i, name in enumerate(names):
         parts += panel(SIDE + (i % columns) * (SIDE + width), head + ABOVE + (i // columns) * (ABOVE + height + BELOW),
                        name, runs)
+    return "\n".join([*parts, "</svg>"]) + "\n"
+
+
+def read_trace(path):
+    """The events of a trace, {name, cat, ts, dur, pid, tid, args}, and the names of its threads by (pid, tid)."""
+    try:
+        events = json.loads(path.read_text("utf-8"))["traceEvents"]
+        threads = {(e["pid"], e["tid"]): f"rank {e['pid']}, {e['args']['name']}" for e in events
+                   if e["ph"] == "M" and e["name"] == "thread_name"}
+        events = [e for e in events if e["ph"] == "X"]
+        if not all((e["pid"], e["tid"]) in threads and isinstance(e["ts"], (int, float)) and e["dur"] >= 0 and e["name"]
+                   and isinstance(e["cat"], str) and isinstance(e["args"], dict) for e in events):
+            raise ValueError("an event without a named thread, times and arguments")
+        return events, threads
+    except OSError as error:
+        raise PlotError(f"{path}: {error.strerror.lower()}; name a file that was written with --trace") from None
+    except (ValueError, KeyError, TypeError):
+        raise PlotError(f"{path}: is not a trace; name a file that was written with --trace") from None
+
+
+def timeline(path):
+    """One step of a trace: a row per thread, a box per event. The step is the chief's of median duration."""
+    events, threads = read_trace(path)
+    steps = sorted((e for e in events if (e["pid"], e["name"], e["cat"]) == (0, "step", "loop")), key=lambda e: e["dur"])
+    if not steps:
+        raise PlotError(f"{path}: the trace has no step; trace at least one")
+    number_of_step = steps[len(steps) // 2]["args"]["step"]
+    whole = [e for e in events if (e["name"], e["cat"]) == ("step", "loop") and e["args"]["step"] == number_of_step]
+    begin, end = min(e["ts"] for e in whole), max(e["ts"] + e["dur"] for e in whole)
+    names = {"forward": "forward", "loss": "loss", "backward": "backward", "recompute": "recompute", "exchange": "exchange",
+             "update": "update", "data": "data", "loop": "data, callbacks"}
+    colors = dict(zip(names, COLORS))
+    left, width, row, top = 190, 900, 30, 60
+    rows = sorted(threads)
+    height = top + len(rows) * row + 40
+    title = f"step {number_of_step}, {end - begin:.0f} us"
+    parts = [f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {left + width + 24} {height}" width="{left + width + 24}" '
+             f'height="{height}" font-family="Helvetica, Arial, \'DejaVu Sans\', sans-serif">', f"<title>{title}</title>",
+             f'<rect width="{left + width + 24}" height="{height}" rx="8" fill="#ffffff"/>',
+             text(left, 22, title, 15, INK, "start", "bold")]
+    x = left
+    shown = [e for e in events if e["ts"] < end and e["ts"] + e["dur"] > begin and e["name"] != "step"]
+    for category in dict.fromkeys(c for c in names if any(e["cat"] == c for e in shown)):
+        parts.append(f'<circle cx="{x + 5}" cy="40" r="5" fill="{colors[category]}"/>')
+        parts.append(text(x + 14, 44, names[category], 12, INK, "start"))
+        x += 30 + 7 * len(names[category])
+    for i, thread in enumerate(rows):
+        parts.append(text(left - 10, top + i * row + 18, threads[thread], anchor="end"))
+    for e in sorted(shown, key=lambda e: (e["ts"], -e["dur"])):
+        at = left + (max(e["ts"], begin) - begin) / (end - begin) * width
+        size = (min(e["ts"] + e["dur"], end) - max(e["ts"], begin)) / (end - begin) * width
+        y, is_inner = top + rows.index((e["pid"], e["tid"])) * row, e["name"] in ("bucket", "wait", "sums")
+        shade = ' fill-opacity="0.35"' if e["name"] == "wait" else ""
+        parts.append(f'<rect x="{at:.2f}" y="{y + 12 if is_inner else y + 2}" width="{size:.2f}" '
+                     f'height="{12 if is_inner else 24}" fill="{colors.get(e["cat"], COLORS[-1])}"{shade} stroke="#ffffff" '
+                     f'stroke-width="0.4"><title>{escape(e["name"])}, {escape(e["cat"])}: {e["dur"]:.1f} us</title></rect>')
+    for x in ticks(0, end - begin, 8):
+        parts.append(text(left + x / (end - begin) * width, height - 18, number(x) + (" us" if x == 0 else "")))
     return "\n".join([*parts, "</svg>"]) + "\n"
 
 
@@ -211,9 +294,25 @@ def main():
     parser.add_argument("--steps", action="store_true", help="a point for each step of training instead of each epoch")
     parser.add_argument("--overlay", action="store_true",
                         help="draw each report's curves narrower than those before, so that equal curves stay visible")
+    parser.add_argument("--timeline", action="store_true",
+                        help="draw a step from a trace (--trace) instead: what each replica does at which time")
+    parser.add_argument("--scaling", action="store_true",
+                        help="draw the throughput by the number of replicas, from a report for each number")
     options = parser.parse_args()
+    if options.scaling and (options.timeline or options.steps or options.overlay):
+        parser.error("--scaling draws one curve, without --timeline, --steps and --overlay")
+    if options.timeline and (len(options.reports) > 1 or options.steps or options.overlay):
+        parser.error("--timeline draws one trace, without --steps and --overlay")
     try:
         output = options.output or options.reports[0].with_suffix(".svg")
+        if options.timeline:
+            write(output, timeline(options.reports[0]))
+            print(output)
+            return
+        if options.scaling:
+            write(output, picture([Scaling(options.reports)]))
+            print(output)
+            return
         later = range(len(options.reports) - 1, -1, -1)  # number of curves after each report
         strokes = [1.5 + 2.5 * count if options.overlay else 2 for count in later]
         write(output, picture([Run(path, options.steps, stroke) for path, stroke in zip(options.reports, strokes)]))

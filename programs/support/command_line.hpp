@@ -219,6 +219,9 @@ inline Options parse(const Program& program, int argc, char** argv) {
   app.add_option("--tensorboard", o.tensorboard,
                  "write event files for TensorBoard into this folder, in train/ and validation/")
       ->check(not_empty());
+  app.add_option("--trace", o.trace,
+                 "write what each replica does in ten steps, for https://ui.perfetto.dev (JSON)")
+      ->check(not_empty());
   if (!program.has_workers)
     app.add_option("--profile", o.profile,
                    "after training, write a profile of a step (JSON), and print its table")

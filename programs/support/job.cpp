@@ -9,6 +9,7 @@
 #include <lockstep/core/log.hpp>
 #include <lockstep/files/atomic_file.hpp>
 #include <lockstep/tensorboard/tensorboard_callback.hpp>
+#include <lockstep/training/callbacks/trace.hpp>
 #include <lockstep/training/report/progress.hpp>
 
 namespace support {
@@ -82,6 +83,7 @@ void Job::run(bool is_chief, lockstep::FunctionRef<void(const lockstep::FitOptio
                                .stop = stop_->token(),
                                .progress = options_.progress};
   if (options_.tensorboard) options.callbacks.push_back(tensorboard());
+  if (options_.trace) options.callbacks.push_back(lockstep::Trace{.filename = *options_.trace});
   options.callbacks.insert(options.callbacks.end(), callbacks_.begin(), callbacks_.end());
   if (!is_chief && options_.progress == lockstep::ProgressStyle::json)
     options.callbacks.push_back(std::make_shared<lockstep::Progress>(options_.progress));

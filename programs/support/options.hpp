@@ -39,7 +39,7 @@ inline std::string architecture_path(const std::string& path) {
 
 /// The options; see command_line.hpp for their meaning.
 struct Options {
-  std::optional<std::string> data, init, save, export_onnx, report, profile, tensorboard;
+  std::optional<std::string> data, init, save, export_onnx, report, profile, tensorboard, trace;
   int epochs = 1;
   std::optional<std::uint64_t> steps_per_epoch;
   std::uint64_t steps_per_execution = 1;

@@ -8,6 +8,7 @@
 #pragma once
 
 #include <fmt/format.h>
+#include <array>
 #include <cstddef>
 #include <cstdio>
 #include <exception>
@@ -48,22 +49,24 @@ inline bool same_file(const std::optional<std::string>& a, const std::optional<s
   return whole(*a) == whole(*b);
 }
 
-/// \throws CLI::ParseError if the report would overwrite the weights, or one file another.
+/// \throws CLI::ParseError if one file would overwrite another. Only --save may overwrite --init.
 inline void check_files_differ(const Options& options) {
   std::optional<std::string> architecture;
   if (options.save) architecture = architecture_path(*options.save);
-  const auto check = [](const char* names, const std::optional<std::string>& a,
-                        const std::optional<std::string>& b) {
-    if (same_file(a, b))
-      throw CLI::ValidationError(names, "both name the file " + *a + "; use two files");
-  };
-  check("--save and --report", options.save, options.report);
-  check("--init and --report", options.init, options.report);
-  check("the architecture of --save and --report", architecture, options.report);
-  check("--export-onnx and --report", options.export_onnx, options.report);
-  check("--export-onnx and --save", options.export_onnx, options.save);
-  check("--export-onnx and --init", options.export_onnx, options.init);
-  check("--export-onnx and the architecture of --save", options.export_onnx, architecture);
+  const std::array<std::pair<const char*, const std::optional<std::string>&>, 7> files{
+      {{"--init", options.init},
+       {"--save", options.save},
+       {"the architecture of --save", architecture},
+       {"--export-onnx", options.export_onnx},
+       {"--report", options.report},
+       {"--profile", options.profile},
+       {"--trace", options.trace}}};
+  for (std::size_t i = 0; i < files.size(); ++i)
+    for (std::size_t k = i == 0 ? 2 : i + 1; k < files.size(); ++k)
+      if (same_file(files[i].second, files[k].second))
+        throw CLI::ValidationError(
+            fmt::format("{} and {}", files[i].first, files[k].first),
+            fmt::format("both name the file {}; use two files", *files[k].second));
 }
 
 }  // namespace detail

@@ -138,6 +138,59 @@ class Plot(contract.Case):
         self.assertEqual(self.plot(good, "--smooth").returncode, 2)
         self.assertEqual(list(self.dir.glob("*.svg")), [])
 
+    def test_the_timeline_of_a_step(self):
+        def event(name, category, begin, duration, step=4, thread=0):
+            return {"name": name, "cat": category, "ph": "X", "ts": begin, "dur": duration, "pid": 0, "tid": thread,
+                    "args": {"step": step}}
+
+        names = [{"name": "thread_name", "ph": "M", "pid": 0, "tid": tid, "args": {"name": f"replica {tid}"}} for tid in (0, 3)]
+        events = [event("step", "loop", 100, 200), event("step", "loop", 400, 50, 5), event("step", "loop", 500, 900, 6),
+                  event("dense", "forward", 110, 50), event("dense", "backward", 200, 100, thread=3),
+                  event("late", "forward", 410, 10, 5)]
+        path = self.write("t.json", {"traceEvents": names + events})
+        done = self.plot(path, "--timeline")
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        root = xml.parse(path.with_suffix(".svg")).getroot()
+        self.assertEqual(root.find(SVG + "title").text, "step 4, 200 us")  # of median duration
+        boxes = [b for b in root.iter(SVG + "rect") if b.find(SVG + "title") is not None]
+        self.assertEqual([b.find(SVG + "title").text for b in boxes], ["dense, forward: 50.0 us", "dense, backward: 100.0 us"])
+        (x, width), (x2, width2) = ((float(b.get("x")), float(b.get("width"))) for b in boxes)
+        self.assertAlmostEqual(width2 / width, 2, delta=0.01)
+        self.assertAlmostEqual((x2 - x) / width, 90 / 50, delta=0.01)
+        self.assertNotEqual(boxes[0].get("y"), boxes[1].get("y"))
+        self.assertNotEqual(boxes[0].get("fill"), boxes[1].get("fill"))
+        self.assertTrue({"rank 0, replica 0", "rank 0, replica 3", "forward", "backward"} <= set(root.itertext()))
+        for name, content, expected in (("absent", None, "no such file"), ("list", [1], "is not a trace"),
+                                        ("report", {"epochs": []}, "is not a trace"),
+                                        ("no step", {"traceEvents": names}, "has no step")):
+            with self.subTest(name):
+                wrong = self.dir / "nowhere.json" if content is None else self.write("w.json", content)
+                done = self.plot(wrong, "--timeline")
+                self.assertEqual((done.returncode, done.stdout), (1, ""))
+                self.assertIn(expected, done.stderr)
+        self.assertEqual(self.plot(path, path, "--timeline").returncode, 2)
+
+    def test_the_scaling_of_replicas(self):
+        paths = [self.write(f"{n}.json", {"epochs": [], "replicas": n, "batch": batch, "step_ms": {"median": ms}})
+                 for n, batch, ms in ((4, 256, 25), (1, 64, 20), (2, 64, 12.5))]
+        done = self.plot(*paths, "--scaling", "-o", "s.svg")
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        panels = self.panels(self.dir / "s.svg")
+        self.assertEqual(list(panels), ["examples per second", "share of proportional"])
+        measured, proportional = panels["examples per second"]["lines"]
+        self.assertEqual((measured[0], proportional[0]), (False, True))
+        self.check_curve(measured[2], [3200, 5120, 10240])
+        self.check_curve(proportional[2], [3200, 6400, 12800])
+        self.check_curve(panels["share of proportional"]["lines"][0][2], [1, 0.8, 0.8])
+        self.assertTrue({"replicas", "measured", "proportional"} <= set(xml.parse(self.dir / "s.svg").getroot().itertext()))
+        for name, arguments, expected in (("twice", [paths[0], paths[0]], "another report also has 4 replicas"),
+                                          ("no times", [self.write("n.json", {"epochs": []})], "'step_ms'")):
+            with self.subTest(name):
+                done = self.plot(*arguments, "--scaling")
+                self.assertEqual((done.returncode, done.stdout), (1, ""))
+                self.assertIn(expected, done.stderr)
+        self.assertEqual(self.plot(*paths, "--scaling", "--steps").returncode, 2)
+
     def test_help_names_the_commands(self):
         done = subprocess.run([ROOT / "dev", "help"], capture_output=True, text=True)
         for name in ("plot REPORT.json", "docs "):

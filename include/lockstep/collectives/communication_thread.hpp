@@ -75,10 +75,12 @@ class CommunicationThread {
   void finish(T* p, std::size_t n, double* sums, std::size_t m) {
     {
       std::unique_lock lock(mutex_);
+      const ExchangeOperation wait(posted_ != done_ ? listener_ : nullptr, "wait", 0);
       changed_.wait(lock, [&] { return posted_ == done_; });
       if (error_) std::rethrow_exception(error_);
     }
     try {
+      const ExchangeOperation last(listener_, n > 0 ? "bucket" : "sums", n * sizeof(T));
       member_.all_reduce(p, n, sums, m);
     } catch (...) {
       const std::scoped_lock lock(mutex_);
@@ -95,6 +97,14 @@ class CommunicationThread {
     error_ = nullptr;
   }
 
+  /// Reports the ranges that the background thread exchanges to `background`, the rest to `own`;
+  /// null: no longer. Call it while no range is pending.
+  void observe(ExchangeListener* own, ExchangeListener* background) {
+    const std::scoped_lock lock(mutex_);
+    listener_ = own;
+    background_listener_ = background;
+  }
+
   static constexpr std::size_t capacity = 64;  ///< of the queue, in ranges
 
  private:
@@ -109,10 +119,12 @@ class CommunicationThread {
       changed_.wait(lock, [&] { return stopping_ || done_ < posted_; });
       if (done_ == posted_) return;
       const Range range = queue_[done_ % capacity];
+      ExchangeListener* const listener = background_listener_;
       if (!error_) {
         std::exception_ptr failure;
         lock.unlock();
         try {
+          const ExchangeOperation bucket(listener, "bucket", range.n * sizeof(T));
           background_.all_reduce(range.p, range.n);
         } catch (...) {
           failure = std::current_exception();
@@ -132,6 +144,7 @@ class CommunicationThread {
   std::uint64_t posted_ = 0, done_ = 0;  // done_ <= posted_ <= done_ + capacity
   std::exception_ptr error_;
   bool stopping_ = false;
+  ExchangeListener *listener_ = nullptr, *background_listener_ = nullptr;
   std::thread thread_;  // last member: it uses all others
 };
 

@@ -28,22 +28,29 @@ class ExchangeAtEnd {
   /// Prepends p[0..n) to the pending range: backward fills the buffer from its end to its start. If
   /// p[0..n) is not adjacent, the pending range is sent first. \throws what the collective threw.
   void post(T* p, std::size_t n) {
-    if (n_ > 0 && p + n != p_) member_.all_reduce(p_, std::exchange(n_, 0));
+    if (n_ > 0 && p + n != p_) {
+      const ExchangeOperation bucket(listener_, "bucket", n_ * sizeof(T));
+      member_.all_reduce(p_, std::exchange(n_, 0));
+    }
     p_ = p;
     n_ += n;
   }
   /// All-reduces the pending ranges, p[0..n) and the sums. \throws what the collective threw.
   void finish(T* p, std::size_t n, double* sums, std::size_t m) {
     post(p, n);
+    const ExchangeOperation last(listener_, n_ > 0 ? "bucket" : "sums", n_ * sizeof(T));
     member_.all_reduce(p_, std::exchange(n_, 0), sums, m);
   }
   /// Drops the pending range after an error.
   void reset() { n_ = 0; }
+  /// Reports each all-reduce to `own`; null: no longer.
+  void observe(ExchangeListener* own, ExchangeListener*) { listener_ = own; }
 
  private:
   C member_;
   T* p_ = nullptr;
   std::size_t n_ = 0;  // pending elements from p_ on
+  ExchangeListener* listener_ = nullptr;
 };
 
 }  // namespace lockstep

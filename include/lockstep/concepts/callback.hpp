@@ -84,6 +84,14 @@ class TrainingControl {
   virtual const TrainingParams& params() const = 0;
   /// The layers of the model; see training/export/architecture.hpp.
   virtual Architecture architecture() const = 0;
+  /// Starts to record what this process' replicas do: layers, exchanges, waits, phases of the loop.
+  /// `steps`: how many to reserve memory for. In a job of several processes all call it between the
+  /// same steps. See ls::Trace, which calls both functions. \throws UsageError if a trace is active,
+  /// or if the run cannot record.
+  LOCKSTEP_COLD_DECL virtual void begin_trace(std::uint64_t steps);
+  /// Ends the recording. \returns the trace of the whole job as JSON in Chrome's format; empty in
+  /// processes other than the chief. Collective, as `begin_trace`.
+  LOCKSTEP_COLD_DECL virtual std::string end_trace();
 };
 
 /// Base class of callbacks, with Keras' hooks. Epochs and batches are counted from 0.

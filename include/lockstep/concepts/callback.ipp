@@ -6,6 +6,13 @@ namespace lockstep {
 
 TrainingControl::~TrainingControl() = default;
 
+void TrainingControl::begin_trace(std::uint64_t) {
+  throw UsageError("callback: this run records no trace; use fit, evaluate or predict of a model");
+}
+std::string TrainingControl::end_trace() {
+  throw UsageError("callback: no trace is active; call begin_trace first");
+}
+
 Callback::~Callback() = default;
 
 TrainingControl& Callback::control() const {

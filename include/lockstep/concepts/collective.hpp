@@ -119,6 +119,42 @@ concept ExchangesGradients = requires(E& e, T* p, std::size_t n, double* sums, s
   { e.finish(p, n, sums, m) } -> std::same_as<void>;
 };
 
+/// Notified of an exchange's operations, by the thread that makes them; see GradientExchange.
+class ExchangeListener {
+ public:
+  /// `what`: "bucket" for an all-reduce of `bytes` of gradients, "sums" without gradients, "wait"
+  /// for pending ones.
+  virtual void begin_exchange(const char* what, std::size_t bytes) = 0;
+  virtual void end_exchange() = 0;
+
+ protected:
+  ~ExchangeListener() = default;
+};
+
+/// Reports one operation during its lifetime; does nothing without a listener.
+class ExchangeOperation {
+ public:
+  ExchangeOperation(ExchangeListener* listener, const char* what, std::size_t bytes)
+      : listener_(listener) {
+    if (listener_ != nullptr) listener_->begin_exchange(what, bytes);
+  }
+  ~ExchangeOperation() {
+    if (listener_ != nullptr) listener_->end_exchange();
+  }
+  ExchangeOperation(const ExchangeOperation&) = delete;
+  ExchangeOperation& operator=(const ExchangeOperation&) = delete;
+
+ private:
+  ExchangeListener* listener_;
+};
+
+/// An exchange that reports its operations: those in the replica's thread to `own`, those of a
+/// background thread to `background`, until it gets null pointers. Optional.
+template <class E>
+concept ObservableExchange = requires(E& e, ExchangeListener* listener) {
+  { e.observe(listener, listener) } -> std::same_as<void>;
+};
+
 /// Type-erased reference to the gradient exchange of any strategy.
 template <class T>
 class GradientExchange {
@@ -131,17 +167,27 @@ class GradientExchange {
         post_([](void* e, T* p, std::size_t n) { static_cast<E*>(e)->post(p, n); }),
         finish_([](void* e, T* p, std::size_t n, double* sums, std::size_t m) {
           static_cast<E*>(e)->finish(p, n, sums, m);
+        }),
+        observe_([]([[maybe_unused]] void* e, [[maybe_unused]] ExchangeListener* own,
+                    [[maybe_unused]] ExchangeListener* background) {
+          if constexpr (ObservableExchange<E>) static_cast<E*>(e)->observe(own, background);
         }) {}
 
   void post(T* p, std::size_t n) const { post_(self_, p, n); }
   void finish(T* p, std::size_t n, double* sums, std::size_t m) const {
     finish_(self_, p, n, sums, m);
   }
+  /// Call it in the replica's thread while no range is pending. Does nothing for an exchange that
+  /// does not report.
+  void observe(ExchangeListener* own, ExchangeListener* background) const {
+    observe_(self_, own, background);
+  }
 
  private:
   void* self_;
   void (*post_)(void*, T*, std::size_t);
   void (*finish_)(void*, T*, std::size_t, double*, std::size_t);
+  void (*observe_)(void*, ExchangeListener*, ExchangeListener*);
 };
 
 }  // namespace lockstep

@@ -17,7 +17,7 @@ namespace lockstep {
 
 /// Collects times. A synchronous device calls `begin` when work starts; an asynchronous one reports
 /// each finished call by `add`.
-class WorkTimes final : public WorkListener {
+class WorkTimes : public WorkListener {
  public:
   struct Entry {
     Work work;
@@ -26,8 +26,16 @@ class WorkTimes final : public WorkListener {
     double microseconds = 0;
   };
 
+  WorkTimes() = default;
+  WorkTimes(const WorkTimes&) = default;
+  WorkTimes& operator=(const WorkTimes&) = default;
+  virtual ~WorkTimes() = default;
+
   /// Adds the duration of one call.
-  LOCKSTEP_COLD_DECL void add(const Work& work, std::string_view call, double microseconds);
+  LOCKSTEP_COLD_DECL virtual void add(const Work& work, std::string_view call, double microseconds);
+  /// An asynchronous device calls it before a sequence of `add`: these calls, `microseconds` in
+  /// all and without gaps, have just ended.
+  virtual void begin_calls(double /*microseconds*/) {}
   /// Adds a measurement of two consecutive time stamps of the device's clock with no work in
   /// between.
   LOCKSTEP_COLD_DECL void add_timer_overhead(double microseconds);

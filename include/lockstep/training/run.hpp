@@ -86,6 +86,8 @@ struct Run final : TrainingControl {
   LOCKSTEP_COLD_DECL void swap_averages() override;
   LOCKSTEP_DECL const TrainingParams& params() const override;
   LOCKSTEP_COLD_DECL Architecture architecture() const override;
+  LOCKSTEP_COLD_DECL void begin_trace(std::uint64_t steps) override;
+  LOCKSTEP_COLD_DECL std::string end_trace() override;
 
   /// Calls on_epoch_end of all callbacks. Values that a callback logs are visible to later ones.
   LOCKSTEP_COLD_DECL void end_epoch(int epoch, Logs& logs);
@@ -98,9 +100,10 @@ struct Run final : TrainingControl {
   TrainingParams numbers;
   Progress reports;  // must outlive callbacks, which holds a pointer to it
   CallbackList callbacks;
-  bool stopped = false;          // a callback has called stop_training
-  bool is_at_epoch_end = false;  // log() is allowed
-  Logs added;                    // by log(), since the last on_epoch_end hook
+  bool stopped = false;                // a callback has called stop_training
+  bool is_at_epoch_end = false;        // log() is allowed
+  Logs added;                          // by log(), since the last on_epoch_end hook
+  std::shared_ptr<StepTrace> trace{};  // while one is active
 };
 
 }  // namespace lockstep::detail

@@ -9,6 +9,7 @@
 #include "lockstep/optimizers/schedule.hpp"
 #include "lockstep/training/checkpoint/checkpoints.hpp"
 #include "lockstep/training/checkpoint/job_state.hpp"
+#include "lockstep/training/report/step_trace.hpp"
 #include "lockstep/training/signal_stop.hpp"
 #include "lockstep/training/weights_file.hpp"
 
@@ -53,7 +54,13 @@ Run::Run(AnyReplicas& all, BetweenRuns& between, const std::vector<std::shared_p
   callbacks.set_control(this);
 }
 
-Run::~Run() { replicas.note(Phase::idle); }
+Run::~Run() {
+  if (trace) try {  // an exception ends the run
+      replicas.record(nullptr, 0);
+    } catch (...) {  // the device is lost; the exception in flight names the cause
+    }
+  replicas.note(Phase::idle);
+}
 
 RunRequests Run::requests() const {
   if (!token.stop_requested()) return {false, stopped};
@@ -107,6 +114,21 @@ void Run::save_checkpoint(const std::string& directory) {
 void Run::swap_averages() { replicas.swap_averages(); }
 const TrainingParams& Run::params() const { return numbers; }
 Architecture Run::architecture() const { return replicas.architecture(); }
+
+void Run::begin_trace(std::uint64_t steps) {
+  if (trace)
+    throw UsageError(
+        "callback: a trace is active; end it before the next one, and use one ls::Trace");
+  trace = std::make_shared<StepTrace>();
+  replicas.record(trace, steps);
+}
+
+std::string Run::end_trace() {
+  if (!trace) return TrainingControl::end_trace();
+  replicas.record(nullptr, 0);
+  const std::shared_ptr<StepTrace> made = std::move(trace);
+  return trace_of_job(replicas, *made);
+}
 
 void Run::end_epoch(int epoch, Logs& logs) {
   is_at_epoch_end = true;

@@ -33,6 +33,9 @@ void TimedCommands::run(CUstream stream, bool graphs, const std::function<CUresu
   check(wait(), "waiting for the GPU");
   // Two events in a row: the cost of an event, which each interval contains.
   times_.add_timer_overhead(microseconds(0));
+  double all = 0;
+  for (std::size_t i = 0; i < commands.size(); ++i) all += microseconds(i + 1);
+  times_.begin_calls(all);
   for (std::size_t i = 0; i < commands.size(); ++i)
     times_.add(commands[i].work, commands[i].command.label(), microseconds(i + 1));
 }
@@ -45,6 +48,7 @@ void TimedCommands::run_uncaptured(CUstream stream, const std::function<void(CUs
   run(stream);
   record_event(stream, 1, CU_EVENT_RECORD_DEFAULT);
   check(wait(), "waiting for the GPU");
+  times_.begin_calls(microseconds(0));
   times_.add(work, name, microseconds(0));
 }
 

@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -23,6 +24,8 @@
 namespace lockstep::detail {
 
 struct JobState;
+class StepTrace;
+struct TraceRoundTrip;
 
 /// Requests that one process makes and all processes must act on after the same step.
 ///
@@ -106,6 +109,13 @@ class AnyReplicas {
   virtual void broadcast(std::vector<std::byte>& bytes) = 0;
   /// \throws UsageError in all processes unless all pass the same fields. Collective.
   virtual void agree(std::string_view part, const Signature& fields) = 0;
+  /// Records the work of this process' replicas in `trace`, with memory for `steps` steps; null ends
+  /// it.
+  virtual void record(std::shared_ptr<StepTrace> trace, std::uint64_t steps) = 0;
+  /// The bytes of each process, in rank order. Collective.
+  virtual std::vector<std::vector<std::byte>> gather(std::span<const std::byte> bytes) = 0;
+  /// This process' times of `count` operations that all processes make together. Collective.
+  virtual std::vector<TraceRoundTrip> round_trips(std::size_t count) = 0;
   virtual bool is_finite() const = 0;
   virtual std::string not_finite() const = 0;
   virtual std::vector<NamedTensor> tensors() const = 0;

@@ -33,6 +33,7 @@
 #include "lockstep/training/parameters.hpp"
 #include "lockstep/training/report/memory_use.hpp"
 #include "lockstep/training/report/running_logs.hpp"
+#include "lockstep/training/report/step_trace.hpp"
 #include "lockstep/training/step/any_replicas.hpp"
 #include "lockstep/training/step/replica.hpp"
 #include "lockstep/training/weights_file.hpp"
@@ -126,6 +127,7 @@ class Replicas final : public AnyReplicas {
     const bool alone = is_alone();
     const std::uint64_t step = step_;
     are_equal_ = false;
+    if (trace_ != nullptr) trace_->begin(Phase::forward, step);
     // Counts the step even if a replica's kernel then reports an error: the update has been made.
     struct Counted {
       std::uint64_t& steps;
@@ -150,10 +152,11 @@ class Replicas final : public AnyReplicas {
                      step + 1);
       if (r.local == 0) counted.is_made = true;
       if (waits) replica.wait();
+      if (trace_ != nullptr) begin_work(r.device, {});  // ends the last label without a wait, too
       // In the replica's thread, where an error also ends the other processes.
       if (!alone) replica.throw_device_error();
     });
-    session_.note(step, Phase::callback);
+    enter(step, Phase::callback);
     if (alone && waits) throw_device_errors();
     pending_examples_.push_back(batch.slice.global_count);
   }
@@ -165,7 +168,7 @@ class Replicas final : public AnyReplicas {
 
   /// Computes loss and metrics of `batch`, this process' share; `read_sums` reads them.
   void test(const Batch& batch, RunRequests requests = {}) {
-    session_.note(step_, Phase::evaluation);
+    enter(step_, Phase::evaluation);
     session_.each([&](const ReplicaContext<device>& r) {
       Replica& replica = *replicas_[r.local];
       if (pending_examples_.empty()) replica.clear_pending_sums();
@@ -239,14 +242,14 @@ class Replicas final : public AnyReplicas {
   /// Exchanges requests between steps.
   void exchange_requests(RunRequests requests) override {
     if (is_alone()) return;
-    session_.note(step_, Phase::reduce);
+    enter(step_, Phase::reduce);
     session_.each([&](const ReplicaContext<device>& r) {
       replicas_[r.local]->exchange_requests(requests, r);
     });
-    session_.note(step_, Phase::callback);
+    enter(step_, Phase::callback);
   }
 
-  void note(Phase phase) override { session_.note(step_, phase); }
+  void note(Phase phase) override { enter(step_, phase); }
   void end_epoch(int epoch) override { session_.end_epoch(epoch); }
 
   /// A function from the size of a global batch to the part that this process loads.
@@ -390,6 +393,57 @@ class Replicas final : public AnyReplicas {
     });
     bytes = std::move(received);
   }
+  [[gnu::cold]] void record(std::shared_ptr<StepTrace> trace, std::uint64_t steps) override {
+    if (trace != nullptr)
+      trace->open(session_.local_replicas(), session_.first_replica(), HostDevice<device>,
+                  static_cast<std::size_t>(steps) * events_per_step());
+    else if (trace_ != nullptr)
+      trace_->begin(Phase::idle, step_);
+    if (trace != nullptr) trace_ = trace;  // kept until no context has a lane of it
+    session_.each([&](const ReplicaContext<device>& r) {
+      TraceLane* const lane = trace == nullptr ? nullptr : &trace->replica(r.local);
+      if constexpr (TimesWork<typename device::Context>) r.device.measure_work(lane);
+      if constexpr (HostDevice<device>)
+        r.exchange.observe(lane, lane == nullptr ? nullptr : &trace->background(r.local));
+    });
+    trace_ = std::move(trace);
+  }
+  [[gnu::cold]] std::vector<std::vector<std::byte>> gather(
+      std::span<const std::byte> bytes) override {
+    if (is_alone()) return {{bytes.begin(), bytes.end()}};
+    std::vector<std::vector<std::byte>> result;
+    session_.note(step_, Phase::reduce);
+    session_.each([&](const ReplicaContext<device>& r) {
+      // Only replica 0 of a process has bytes; 0 stands for none, n + 1 for n bytes.
+      const std::uint64_t size = r.local == 0 ? bytes.size() + 1 : 0;
+      std::vector<std::uint64_t> sizes(session_.replicas());
+      r.host.all_gather(reinterpret_cast<const std::byte*>(&size), sizeof size,
+                        reinterpret_cast<std::byte*>(sizes.data()));
+      const auto largest = static_cast<std::size_t>(*std::max_element(sizes.begin(), sizes.end()));
+      std::vector<std::byte> own(largest), all(largest * sizes.size());
+      if (r.local == 0) std::copy(bytes.begin(), bytes.end(), own.begin());
+      r.host.all_gather(own.data(), largest, all.data());
+      if (r.local != 0) return;
+      for (std::size_t i = 0; i < sizes.size(); ++i)
+        if (const auto* const from = all.data() + i * largest; sizes[i] > 0)
+          result.emplace_back(from, from + sizes[i] - 1);
+    });
+    session_.note(step_, Phase::callback);
+    return result;
+  }
+  [[gnu::cold]] std::vector<TraceRoundTrip> round_trips(std::size_t count) override {
+    std::vector<TraceRoundTrip> times(count);
+    session_.each([&](const ReplicaContext<device>& r) {
+      std::vector<std::byte> all(session_.replicas());
+      for (TraceRoundTrip& time : times) {
+        const std::byte one{1};
+        const std::int64_t begin = trace_time();
+        r.host.all_gather(&one, 1, all.data());
+        if (r.local == 0) time = {begin, trace_time()};
+      }
+    });
+    return times;
+  }
   void agree(std::string_view part, const Signature& fields) override {
     session_.agree(part, fields);
   }
@@ -511,6 +565,16 @@ class Replicas final : public AnyReplicas {
   }
   std::size_t slices_each() const { return slices() / session_.replicas(); }
 
+  /// Reports the phase to the strategy, and to the trace if there is one.
+  void enter(std::uint64_t step, Phase phase) {
+    session_.note(step, phase);
+    if (trace_ != nullptr) trace_->begin(phase, step);
+  }
+  /// An upper bound for the labels of a step, with an update within backward and recomputation.
+  std::size_t events_per_step() const {
+    return slices_each() * (6 * static_cast<std::size_t>(PlanOf<Net, device>::plan.steps) + 32);
+  }
+
   /// \throws the first error that a replica's kernels reported. Called after all replicas have
   /// waited: an exception in one replica's thread would abort an exchange that others are still in,
   /// before their update.
@@ -595,6 +659,7 @@ class Replicas final : public AnyReplicas {
   /// On the heap: the replicas hold pointers to the segments, which must survive a move of *this.
   std::unique_ptr<UpdateSegment[]> segments_ =
       std::make_unique<UpdateSegment[]>(static_cast<std::size_t>(Net::graph.parameters) + 1);
+  std::shared_ptr<StepTrace> trace_;  // while one records; before session_, which has its lanes
   Session session_;
   std::vector<std::unique_ptr<Replica>> replicas_;  // after session_, so destroyed before it
   std::uint64_t step_ = 0;
