@@ -9,7 +9,6 @@
 
 #include <fmt/format.h>
 #include <array>
-#include <cstddef>
 #include <cstdio>
 #include <exception>
 #include <filesystem>

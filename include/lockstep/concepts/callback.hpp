@@ -65,11 +65,13 @@ class TrainingControl {
   virtual void save_weights(const std::string& path) = 0;
   /// Writes a checkpoint into a directory, as Model::save_checkpoint. Only the chief writes, but
   /// every process calls it. \throws FileError.
-  virtual void save_checkpoint(const std::string& directory) = 0;
-  /// Exchanges the weights with their moving averages (`use_ema`); a second call undoes the first.
-  /// Does nothing before the first update, when there are no averages yet. Call it in every process.
-  /// \throws UsageError if the optimizer keeps no averages.
-  virtual void swap_averages() = 0;
+  /// `keep`: newest checkpoints to keep in the directory; 0: all.
+  virtual void save_checkpoint(const std::string& directory, std::size_t keep) = 0;
+  /// Exchanges the weights with their moving averages (`use_ema`), so that the model has the averages
+  /// or, with false, the weights again. Does nothing if it has them already, and before the first
+  /// update, when there are no averages yet. Call it in every process. \throws UsageError if the
+  /// optimizer keeps no averages.
+  virtual void swap_averages(bool averages) = 0;
   /// Whether the gradients of the last step and the weights after it are finite; costs one pass
   /// over both. A finite loss does not imply this: the ReLU of oneDNN and cuDNN maps NaN to 0.
   /// Gradients are not checked on a device that scales the loss, since it skips updates that

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <map>
 #include <string>
@@ -38,6 +39,8 @@ class CallbackState {
   LOCKSTEP_COLD_DECL bool contains(std::string_view name) const;
   /// \throws UsageError if there is no single number of this name.
   LOCKSTEP_COLD_DECL double number(std::string_view name) const;
+  /// \throws UsageError if there is no whole number from 0 to 2^53 of this name.
+  LOCKSTEP_COLD_DECL std::uint64_t count(std::string_view name) const;
   /// \throws UsageError if there are no numbers of this name.
   LOCKSTEP_COLD_DECL const std::vector<double>& numbers(std::string_view name) const;
   /// \throws UsageError if there are no bytes of this name.

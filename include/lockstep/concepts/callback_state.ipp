@@ -26,6 +26,15 @@ double CallbackState::number(std::string_view name) const {
   return values[0];
 }
 
+std::uint64_t CallbackState::count(std::string_view name) const {
+  const double value = number(name);
+  if (!(value >= 0 && value <= 0x1p53) ||
+      value != static_cast<double>(static_cast<std::uint64_t>(value)))
+    throw UsageError("callback state: '{}' is {}; it must be a whole number from 0 to 2^53", name,
+                     value);
+  return static_cast<std::uint64_t>(value);
+}
+
 const std::vector<double>& CallbackState::numbers(std::string_view name) const {
   const auto found = numbers_.find(name);
   if (found == numbers_.end())

@@ -49,6 +49,8 @@ class FileError : public Error {
   [[gnu::cold]] FileError(std::string path, fmt::format_string<Args...> fact, Args&&... args)
       : FileError(std::move(path), fmt::string_view(fact),
                   fmt::format_args(fmt::make_format_args(args...))) {}
+  /// An error that another process reported with this message; its path is unknown.
+  explicit FileError(const std::string& what) : Error(what) {}
   const std::string& path() const { return path_; }
 
  protected:

@@ -82,6 +82,8 @@ class CheckpointDirectory {
 
   /// Removes an entry, after renaming it to a temporary name. \throws FileError.
   LOCKSTEP_COLD_DECL void remove(std::uint64_t step);
+  /// Removes all entries. \throws FileError.
+  LOCKSTEP_COLD_DECL void remove_all();
 
   static constexpr std::string_view manifest_name = "manifest.json";
 

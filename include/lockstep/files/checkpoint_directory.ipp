@@ -25,6 +25,7 @@
 
 namespace lockstep::detail {
 
+inline constexpr std::size_t manifest_limit = std::size_t{16} << 20;
 inline constexpr std::string_view entry_prefix = "step-", temporary_suffix = ".tmp";
 
 CheckpointFault& checkpoint_fault() {
@@ -135,8 +136,14 @@ inline std::optional<std::vector<std::string>> names_in(const std::string& path)
   return names;
 }
 
-/// Removes an entry's folder and its files, as far as possible.
+/// Removes an entry's folder and its files, as far as possible; of a link, only the link.
 inline void remove_entry(const std::string& path) {
+  struct ::stat facts{};
+  if (::lstat(path.c_str(), &facts) != 0) return;
+  if (!S_ISDIR(facts.st_mode)) {
+    ::unlink(path.c_str());
+    return;
+  }
   for (const std::string& name : names_in(path).value_or(std::vector<std::string>{}))
     ::unlink((path + "/" + name).c_str());
   ::rmdir(path.c_str());
@@ -153,8 +160,11 @@ std::string CheckpointDirectory::path_of(std::uint64_t step) const {
 void CheckpointDirectory::open_for_writing() {
   if (lock_ >= 0) return;
   if (path_.empty()) throw UsageError("checkpoint: the directory's name is empty; set .directory");
-  if (fails("mkdir directory") || (::mkdir(path_.c_str(), 0777) != 0 && errno != EEXIST))
+  const bool is_new = !fails("mkdir directory") && ::mkdir(path_.c_str(), 0777) == 0;
+  if (!is_new && errno != EEXIST)
     fail_checkpoint(path_, "the checkpoint directory cannot be created");
+  const std::size_t slash = path_.find_last_of('/', path_.find_last_not_of('/'));
+  if (is_new) sync_folder(slash == std::string::npos ? "." : path_.substr(0, slash + 1), "parent");
   struct ::stat facts{};
   if (::stat(path_.c_str(), &facts) != 0)
     throw FileError(path_,
@@ -167,6 +177,8 @@ void CheckpointDirectory::open_for_writing() {
   if (fails("open lock") || !file.is_open())
     fail_checkpoint(path_, "cannot write into the checkpoint directory");
   if (::flock(file.get(), LOCK_EX | LOCK_NB) != 0) {
+    if (errno != EWOULDBLOCK)
+      fail_checkpoint(lock, "cannot be locked; the file system must support locks");
     char text[24] = {};
     const ssize_t n = ::pread(file.get(), text, sizeof text - 1, 0);
     const auto owner = whole_number<std::uint64_t>(
@@ -227,6 +239,9 @@ void CheckpointDirectory::write(std::uint64_t step, const std::vector<Checkpoint
     }
     std::string text = std::move(description) + ",\n  \"files\": [" + list + "],\n";
     text += fmt::format("  \"crc32c\": \"{:08x}\"\n}}\n", crc32c(text.data(), text.size()));
+    if (text.size() > manifest_limit)
+      throw FileError(temporary, "its manifest would have {} bytes, more than {}; save less state",
+                      text.size(), manifest_limit);
     write_entry_file(temporary + "/" + std::string(manifest_name),
                      {std::string(manifest_name), {std::as_bytes(std::span(text))}}, needed);
     sync_folder(temporary, "entry");
@@ -278,7 +293,7 @@ inline void check_manifest(const std::string& path, std::string_view text) {
 }
 
 CheckpointEntry CheckpointDirectory::read(std::uint64_t step) const {
-  constexpr std::size_t limit = std::size_t{16} << 20;
+  constexpr std::size_t limit = manifest_limit;
   CheckpointEntry entry{path_of(step), {}, {}};
   const std::string path = entry.path + "/" + std::string(manifest_name);
   if (::access(path.c_str(), F_OK) != 0 && errno == ENOENT)
@@ -320,6 +335,11 @@ CheckpointEntry CheckpointDirectory::read(std::uint64_t step) const {
     entry.files.emplace(file.name, std::move(bytes));
   }
   return entry;
+}
+
+void CheckpointDirectory::remove_all() {
+  for (const std::uint64_t step : steps()) remove(step);
+  ::unlink((path_ + "/latest").c_str());
 }
 
 void CheckpointDirectory::remove(std::uint64_t step) {

@@ -87,8 +87,8 @@ class FitLoop {
 
   /// Copies the running values to the epoch's logs, without the values of the last step.
   LOCKSTEP_COLD_DECL void store_epoch_logs();
-  /// Evaluates and adds "val_..." to the epoch's logs, unless the evaluation was stopped.
-  LOCKSTEP_COLD_DECL void validate(Steps& validation);
+  /// Evaluates and adds "val_..." to the epoch's logs. \returns false if the evaluation was stopped.
+  LOCKSTEP_COLD_DECL bool validate(Steps& validation);
   /// Calls on_epoch_end and exchanges the requests that it made; saves a checkpoint if due.
   LOCKSTEP_COLD_DECL void end_epoch(int epoch);
   /// The signature and what a checkpoint needs to know of the model before it is loaded.
@@ -115,6 +115,8 @@ class FitLoop {
   std::optional<Checkpoints> checkpoints_;
   std::optional<JobState> resumed_;  // until its epoch has begun
   std::uint64_t examples_ = 0;       // of the current pass so far
+  std::uint64_t epoch_steps_ = 0;    // of the last epoch
+  bool is_interrupted_ = false;      // a stop within validation: the epoch is unfinished
   bool ran_out_ = false;             // the data ended before the epoch did
   bool ends_ = false;                // no further epoch
 };

@@ -62,11 +62,21 @@ History FitLoop::run(Steps& train, Steps* validation, FunctionRef<Signature()> d
     const bool has_trained = train_epoch(train, epoch);
     if (requests_.stop_now || !has_trained) break;  // an unfinished epoch has no logs
     store_epoch_logs();
-    if (validation != nullptr && (epoch + 1) % options_.validation_freq == 0) validate(*validation);
+    if (validation != nullptr && (epoch + 1) % options_.validation_freq == 0 &&
+        !validate(*validation) && checkpoints_) {
+      save_checkpoint(epoch, epoch_steps_);  // a run that continues repeats the validation
+      is_interrupted_ = true;
+      break;
+    }
     end_epoch(epoch);
   }
-  if (checkpoints_) checkpoints_->finish(!requests_.stop_now);
+  if (checkpoints_) {
+    note(Phase::checkpoint);
+    checkpoints_->finish(!requests_.stop_now && !is_interrupted_);
+    note(Phase::callback);
+  }
   if (replicas_.updates() > first_update_) replicas_.overwrite_with_averages();
+  if (resumed_) restore_callbacks();  // no epoch is left to train
   run_.callbacks.on_train_end(logs_);
   return std::move(history_);
 }
@@ -74,10 +84,14 @@ History FitLoop::run(Steps& train, Steps* validation, FunctionRef<Signature()> d
 void FitLoop::begin(Steps& train, FunctionRef<Signature()> describe) {
   const TrainingPlace& place = run_.place;
   first_update_ = replicas_.updates();
-  if (!place.is_one_process || checkpoints_) signature_ = describe();
+  if (!place.is_one_process || checkpoints_) {
+    signature_ = describe();
+    signature_.emplace_back("checkpoints", checkpoints_ ? "yes" : "no");
+  }
   replicas_.agree("fit", signature_);
   examples_ = options_.steps_per_epoch ? examples_before(batch_size_, options_) : 0;
   if (checkpoints_) resume();
+  replicas_.swap_averages(false);
   if (options_.steps_per_epoch) train.begin({replicas_.seed(), first_pass_}, examples_);
   replicas_.verify();
   if (place.replicas > 1 && place.is_chief && options_.progress != ProgressStyle::none)
@@ -182,6 +196,7 @@ bool FitLoop::train_epoch(Steps& train, int epoch) {
       break;
     }
   }
+  epoch_steps_ = done;
   return done > 0;
 }
 
@@ -222,6 +237,7 @@ void FitLoop::end_execution(const Execution& made, int epoch, std::uint64_t done
 
 void FitLoop::save_checkpoint(int epoch, std::uint64_t steps) {
   note(Phase::checkpoint);
+  checkpoints_->wait();  // before the copy, so that only one is in memory
   JobState state = job_state();
   state.position = {.epoch = epoch,
                     .steps = steps,
@@ -259,10 +275,11 @@ void FitLoop::store_epoch_logs() {
   kept_.totals = running_.totals();
 }
 
-void FitLoop::validate(Steps& validation) {
+bool FitLoop::validate(Steps& validation) {
   const Evaluated found = evaluate_over(run_, validation, options_.validation_steps);
-  if (!found.is_complete) return;
+  if (!found.is_complete) return false;
   for (const auto& [name, value] : found.logs) logs_.set("val_" + name, value);
+  return true;
 }
 
 void FitLoop::end_epoch(int epoch) {

@@ -82,8 +82,8 @@ struct Run final : TrainingControl {
   LOCKSTEP_COLD_DECL std::vector<NamedTensor> tensors() const override;
   LOCKSTEP_COLD_DECL void set_weights(std::span<const std::byte> copy) override;
   LOCKSTEP_COLD_DECL void save_weights(const std::string& path) override;
-  LOCKSTEP_COLD_DECL void save_checkpoint(const std::string& directory) override;
-  LOCKSTEP_COLD_DECL void swap_averages() override;
+  LOCKSTEP_COLD_DECL void save_checkpoint(const std::string& directory, std::size_t keep) override;
+  LOCKSTEP_COLD_DECL void swap_averages(bool averages) override;
   LOCKSTEP_DECL const TrainingParams& params() const override;
   LOCKSTEP_COLD_DECL Architecture architecture() const override;
   LOCKSTEP_COLD_DECL void begin_trace(std::uint64_t steps) override;

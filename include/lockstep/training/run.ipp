@@ -105,13 +105,13 @@ void Run::save_weights(const std::string& path) {
   if (place.is_chief)
     write_weights(path, replicas.parameters(), {state.type, state.weights, state.state});
 }
-void Run::save_checkpoint(const std::string& directory) {
+void Run::save_checkpoint(const std::string& directory, std::size_t keep) {
   JobState state;
   replicas.save(state);
   kept.save(state);
-  save_state(replicas, std::move(state), directory);
+  save_state(replicas, std::move(state), directory, keep);
 }
-void Run::swap_averages() { replicas.swap_averages(); }
+void Run::swap_averages(bool averages) { replicas.swap_averages(averages); }
 const TrainingParams& Run::params() const { return numbers; }
 Architecture Run::architecture() const { return replicas.architecture(); }
 

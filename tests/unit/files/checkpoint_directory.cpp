@@ -101,6 +101,7 @@ struct Faults {
 /// Number of operations of a save into a new directory.
 int operations_of_a_save() {
   const testing::Folder folder;
+  fs::create_directory(folder / "run");
   const Faults count(-1);
   CheckpointDirectory to(folder / "run");
   to.open_for_writing();
@@ -351,6 +352,33 @@ TEST_CASE("a second process that writes to the directory is refused") {
                                       std::to_string(::getpid()) + ")"));
   CHECK(is_whole(other, 1));  // it may read
   CHECK_THROWS_AS(save(other, 2), ls::UsageError);
+}
+
+TEST_CASE("other folders and links in the directory are left alone") {
+  const testing::Folder folder;
+  CheckpointDirectory to(folder / "run");
+  to.open_for_writing();
+  fs::create_directory(folder / "run/step-3");  // not the name of an entry
+  save(to, 1);
+  fs::create_directory(folder / "archive");
+  put(folder / "archive/kept", "text");
+  fs::create_directory_symlink(folder / "archive", to.path_of(2));
+  CHECK(to.steps() == std::vector<std::uint64_t>{1, 2});
+  to.remove_all();
+  CHECK(to.steps().empty());
+  CHECK(fs::exists(folder / "run/step-3"));
+  CHECK(content(folder / "archive/kept") == "text");
+  CHECK_FALSE(fs::exists(folder / "run/latest"));
+}
+
+TEST_CASE("a manifest that could not be read again is not written") {
+  const testing::Folder folder;
+  CheckpointDirectory to(folder / "run");
+  to.open_for_writing();
+  save(to, 1);
+  const std::string text = "{\"text\": \"" + std::string(std::size_t{17} << 20, 'x') + "\"";
+  CHECK_THROWS_WITH(to.write(2, {}, text), ContainsSubstring("its manifest would have"));
+  CHECK(to.steps() == std::vector<std::uint64_t>{1});
 }
 
 TEST_CASE("a directory that cannot be used is named before training") {

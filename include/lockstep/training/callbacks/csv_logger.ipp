@@ -68,7 +68,7 @@ class CSVLoggerHooks final : public Callback {
   /// Removes the lines of epochs after the checkpoint: they will be logged again.
   void load_state(const CallbackState& state) override {
     if (file_ < 0 || !state.contains("bytes")) return;
-    const auto bytes = static_cast<::off_t>(state.number("bytes"));
+    const auto bytes = static_cast<::off_t>(state.count("bytes"));
     if (::lseek(file_, 0, SEEK_END) > bytes && ::ftruncate(file_, bytes) != 0)
       fail("cannot be truncated");
     has_header_ = has_header_ && bytes > 0;

@@ -53,10 +53,10 @@ class EarlyStoppingHooks final : public Callback {
     state.set("best_weights", best_weights_);
   }
   void load_state(const CallbackState& state) override {
-    wait_ = static_cast<int>(state.number("wait"));
-    best_epoch_ = static_cast<int>(state.number("best_epoch"));
+    wait_ = static_cast<int>(state.count("wait"));
+    best_epoch_ = static_cast<int>(state.count("best_epoch"));
     if (state.contains("stopped_epoch"))
-      stopped_epoch_ = static_cast<int>(state.number("stopped_epoch"));
+      stopped_epoch_ = static_cast<int>(state.count("stopped_epoch"));
     if (state.contains("best")) best_ = state.number("best");
     best_weights_ = state.bytes("best_weights");
   }

@@ -18,8 +18,8 @@ namespace lockstep {
 ///
 /// `filepath` may contain `{epoch}`, counted from 1, `{batch}` within the epoch and the names of logs,
 /// each with a format: `"epoch-{epoch:02d}-{val_loss:.2f}"`. With `save_weights_only` it is a
-/// safetensors file for Model::load_weights. Otherwise it is a directory, and each save adds a
-/// checkpoint for Model::load_checkpoint to it. To continue a run after a crash, use
+/// safetensors file for Model::load_weights. Otherwise it is the directory of a checkpoint for
+/// Model::load_checkpoint, which the next save under the same name replaces. To continue a run after a crash, use
 /// FitOptions::checkpoint or BackupAndRestore instead.
 ///
 /// With `save_best_only` only those are saved whose monitored value is better than all before and

@@ -17,7 +17,9 @@ namespace lockstep::detail {
 class ModelCheckpointHooks final : public Callback {
  public:
   explicit ModelCheckpointHooks(ModelCheckpoint options)
-      : o_(std::move(options)), monitor_("ModelCheckpoint", o_.monitor, o_.mode, 0) {
+      : o_(std::move(options)),
+        monitor_("ModelCheckpoint", o_.monitor, o_.mode, 0),
+        has_names_(o_.filepath.find('{') != std::string::npos) {
     if (o_.filepath.empty())
       throw UsageError("ModelCheckpoint: filepath is empty; set it to the name of a file");
     best_ = o_.initial_value_threshold;
@@ -48,7 +50,7 @@ class ModelCheckpointHooks final : public Callback {
   }
   void load_state(const CallbackState& state) override {
     if (state.contains("best")) best_ = state.number("best");
-    steps_ = static_cast<std::uint64_t>(state.number("steps"));
+    steps_ = state.count("steps");
   }
 
  private:
@@ -62,7 +64,7 @@ class ModelCheckpointHooks final : public Callback {
     if (o_.save_weights_only)
       control().save_weights(path);
     else
-      control().save_checkpoint(path);
+      control().save_checkpoint(path, has_names_ ? 0 : 1);
     if (o_.verbose && params().rank == 0)
       log(LogLevel::info, fmt::format("epoch {}: saved {}", epoch_ + 1, path));
   }
@@ -109,6 +111,7 @@ class ModelCheckpointHooks final : public Callback {
 
   ModelCheckpoint o_;
   Monitor monitor_;
+  bool has_names_;  // otherwise each save replaces the one before it
   std::optional<double> best_;
   std::uint64_t steps_ = 0;  // since the last save
   std::size_t first_ = 0;    // first batch of the current execution

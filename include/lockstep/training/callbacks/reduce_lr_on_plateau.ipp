@@ -66,8 +66,8 @@ class ReduceLROnPlateauHooks final : public Callback {
   }
   void load_state(const CallbackState& state) override {
     if (state.contains("best")) best_ = state.number("best");
-    cooldown_ = static_cast<int>(state.number("cooldown"));
-    wait_ = static_cast<int>(state.number("wait"));
+    cooldown_ = static_cast<int>(state.count("cooldown"));
+    wait_ = static_cast<int>(state.count("wait"));
   }
 
  private:

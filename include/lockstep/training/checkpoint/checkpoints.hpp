@@ -45,10 +45,10 @@ LOCKSTEP_COLD_DECL std::optional<JobState> load_state(
 LOCKSTEP_COLD_DECL JobState load_state(AnyReplicas& replicas, const JobState& job,
                                        const std::string& directory);
 
-/// Writes one entry, and keeps all others. Collective; only the chief writes. \throws FileError in
-/// the chief.
+/// Writes one entry, and keeps the newest `keep`, or all if it is 0. Collective; only the chief
+/// writes. \throws FileError in the chief.
 LOCKSTEP_COLD_DECL void save_state(AnyReplicas& replicas, JobState state,
-                                   const std::string& directory);
+                                   const std::string& directory, std::size_t keep = 0);
 
 /// The checkpoints of one `fit`.
 ///
@@ -82,6 +82,8 @@ class Checkpoints {
   /// Notes the logs of a finished epoch, after `steps` steps: the checkpoint of this step may become
   /// the best one.
   LOCKSTEP_COLD_DECL void note_epoch(const Logs& logs, std::uint64_t steps);
+  /// Waits for the thread. \throws its error if options.required is set, otherwise logs it.
+  LOCKSTEP_COLD_DECL void wait();
   /// Saves the state. On all ranks except the chief only notes the step.
   LOCKSTEP_COLD_DECL void save(JobState state);
   /// Waits until the last checkpoint is on disk. `has_ended`: training has ended and will not be
@@ -90,8 +92,6 @@ class Checkpoints {
   const std::string& directory() const { return options_.directory; }
 
  private:
-  /// Waits for the thread.
-  LOCKSTEP_COLD_DECL void wait();
   /// Body of the thread.
   LOCKSTEP_COLD_DECL void write(const JobState& state, std::optional<std::uint64_t> best);
   LOCKSTEP_COLD_DECL static void log_error(const std::exception_ptr& error);

@@ -43,10 +43,20 @@ class ChiefMessage {
     bytes.insert(bytes.end(), part.begin(), part.end());
   }
   void add(std::string_view text) { add(std::as_bytes(std::span(text.data(), text.size()))); }
+  /// Replaces the parts by an error.
+  void set_error(std::string_view kind, std::string_view what) {
+    bytes.clear();
+    add(kind);
+    add(what);
+  }
   bool has_next() const { return at_ < bytes.size(); }
+  /// \throws Error if the message is incomplete.
   std::vector<std::byte> next() {
     std::uint64_t size = 0;
-    std::memcpy(&size, bytes.data() + at_, sizeof size);
+    const auto has = [&](std::uint64_t count) { return count <= bytes.size() - at_; };
+    if (has(sizeof size)) std::memcpy(&size, bytes.data() + at_, sizeof size);
+    if (!has(sizeof size) || !has(size) || !has(sizeof size + size))
+      throw Error("checkpoint: the chief's message is incomplete; restart the job");
     const auto first = bytes.begin() + static_cast<std::ptrdiff_t>(at_ + sizeof size);
     at_ += sizeof size + static_cast<std::size_t>(size);
     return {first, first + static_cast<std::ptrdiff_t>(size)};
@@ -76,12 +86,13 @@ class ChiefMessage {
       message.add(std::string_view(name));
       message.add(std::span<const std::byte>(bytes));
     }
+  } catch (const FileError& e) {
+    const bool is_damage = dynamic_cast<const CheckpointError*>(&e) != nullptr;
+    message.set_error(is_damage ? "checkpoint error" : "file error", e.what());
   } catch (const UsageError& e) {
-    message.add(std::string_view("usage error"));
-    message.add(std::string_view(e.what()));
+    message.set_error("usage error", e.what());
   } catch (const std::exception& e) {
-    message.add(std::string_view("error"));
-    message.add(std::string_view(e.what()));
+    message.set_error("error", e.what());
   }
   return message;
 }
@@ -97,6 +108,8 @@ std::optional<JobState> load_state(AnyReplicas& replicas, const JobState& job, s
     if (place.is_chief) message = found_by_chief(find);
     replicas.broadcast(message.bytes);
     const std::string kind = message.next_text();
+    if (kind == "checkpoint error") throw CheckpointError(message.next_text());
+    if (kind == "file error") throw FileError(message.next_text());
     if (kind == "usage error") throw UsageError(message.next_text());
     if (kind == "error") throw Error(message.next_text());
     if (kind == "entry") {
@@ -126,10 +139,11 @@ JobState load_state(AnyReplicas& replicas, const JobState& job, const std::strin
   return std::move(*state);
 }
 
-void save_state(AnyReplicas& replicas, JobState state, const std::string& directory) {
+void save_state(AnyReplicas& replicas, JobState state, const std::string& directory,
+                std::size_t keep) {
   Checkpoints checkpoints(
-      {.directory = directory, .keep = 0, .asynchronous = false, .required = true}, false, replicas,
-      {});
+      {.directory = directory, .keep = keep, .asynchronous = false, .required = true}, false,
+      replicas, {});
   checkpoints.open();
   checkpoints.save(std::move(state));
 }
@@ -167,7 +181,7 @@ std::optional<JobState> Checkpoints::begin(const JobState& job, std::string& not
   for (const auto& [name, saved] : state->callbacks) {
     if (name != best_state_name || !saved.contains("value") || !saved.contains("step")) continue;
     best_ = saved.number("value");
-    best_step_ = static_cast<std::uint64_t>(saved.number("step"));
+    best_step_ = saved.count("step");
   }
   return state;
 }
@@ -196,22 +210,26 @@ void Checkpoints::save(JobState state) {
   }
   // Always in a separate thread, which blocks signals: a write beyond the limit of file sizes
   // then fails with EFBIG instead of ending the process by SIGXFSZ.
-  thread_ = start_thread(
-      "checkpoint",
-      [this, best = best_step_, shared = std::make_shared<const JobState>(std::move(state))] {
-        try {
-          write(*shared, best);
-        } catch (...) {
-          error_ = std::current_exception();
-        }
-      });
+  try {
+    thread_ = start_thread(
+        "checkpoint",
+        [this, best = best_step_, shared = std::make_shared<const JobState>(std::move(state))] {
+          try {
+            write(*shared, best);
+          } catch (...) {
+            error_ = std::current_exception();
+          }
+        });
+  } catch (...) {
+    error_ = std::current_exception();
+  }
   if (!options_.asynchronous) wait();
 }
 
 void Checkpoints::finish(bool has_ended) {
   wait();
   if (!removes_ || !has_ended || !is_chief_) return;
-  for (const std::uint64_t step : directory_.steps()) directory_.remove(step);
+  directory_.remove_all();
 }
 
 void Checkpoints::wait() {
@@ -241,12 +259,11 @@ void Checkpoints::write(const JobState& state, std::optional<std::uint64_t> best
 void Checkpoints::prune(std::uint64_t newest, std::optional<std::uint64_t> best) {
   if (options_.keep == 0) return;
   std::vector<std::uint64_t> steps = directory_.steps();
-  // Entries after this one are damaged: the run continued from before them.
-  std::erase_if(steps, [&](std::uint64_t step) { return step > newest; });
-  if (steps.size() <= options_.keep) return;
-  steps.resize(steps.size() - options_.keep);
-  for (const std::uint64_t step : steps)
-    if (step != best) directory_.remove(step);
+  std::size_t older = 0;  // entries to keep, from the newest back
+  for (auto step = steps.rbegin(); step != steps.rend(); ++step) {
+    // Entries after this one are damaged, or of an optimizer that was reset since.
+    if (*step > newest || (++older > options_.keep && *step != best)) directory_.remove(*step);
+  }
 }
 
 }  // namespace lockstep::detail

@@ -41,14 +41,20 @@ inline constexpr std::string_view weights_file_name = "weights.safetensors",
   return values;
 }
 
+/// Longer lists are tensors of a file: the manifest is read by people.
+inline constexpr std::size_t most_numbers = 16;
+[[gnu::cold]] inline std::span<const std::byte> bytes_of_numbers(
+    const std::vector<double>& values) {
+  return std::as_bytes(std::span(values));
+}
+
 [[gnu::cold]] inline std::string describe_position(const RunPosition& p) {
   return fmt::format(
       "{{\"epoch\": {}, \"steps\": {}, \"pass\": {}, \"examples\": {}, \"first_update\": {}, "
-      "\"has_ended\": {}, \"sums\": {}, \"loss\": {}, \"count\": {}, \"values\": {}, "
+      "\"has_ended\": {}, \"loss\": {}, \"count\": {}, \"values\": {}, "
       "\"step_values\": {}}}",
-      p.epoch, p.steps, p.pass, p.examples, p.first_update, p.has_ended, exact_numbers(p.logs.sums),
-      exact_number(p.logs.loss), exact_number(p.logs.count), exact_numbers(p.logs.values),
-      exact_numbers(p.logs.steps));
+      p.epoch, p.steps, p.pass, p.examples, p.first_update, p.has_ended, exact_number(p.logs.loss),
+      exact_number(p.logs.count), exact_numbers(p.logs.values), exact_numbers(p.logs.steps));
 }
 
 EncodedState::EncodedState(const JobState& state, const std::vector<ParameterInfo>& parameters) {
@@ -74,12 +80,23 @@ EncodedState::EncodedState(const JobState& state, const std::vector<ParameterInf
   }
   add_file(optimizer_file_name, std::move(tensors));
   tensors.clear();
+  // No callback has an empty name, so these names are free.
+  tensors.push_back(
+      {"/totals", DType::float64, {state.totals.size()}, bytes_of_numbers(state.totals)});
+  if (state.position) {
+    const std::vector<double>& sums = state.position->logs.sums;
+    tensors.push_back({"/sums", DType::float64, {sums.size()}, bytes_of_numbers(sums)});
+  }
   std::string callbacks;
   for (const auto& [name, saved] : state.callbacks) {
     std::string numbers;
     for (const auto& [key, list] : saved.all_numbers())
-      numbers += fmt::format("{}{}: {}", numbers.empty() ? "" : ", ", json_string(key),
-                             exact_numbers(list));
+      if (list.size() > most_numbers)
+        tensors.push_back(
+            {name + "/" + key, DType::float64, {list.size()}, bytes_of_numbers(list)});
+      else
+        numbers += fmt::format("{}{}: {}", numbers.empty() ? "" : ", ", json_string(key),
+                               exact_numbers(list));
     for (const auto& [key, bytes] : saved.all_bytes())
       tensors.push_back({name + "/" + key, DType::uint8, {bytes.size()}, bytes});
     callbacks += fmt::format("{}\n    {{\"name\": {}, \"numbers\": {{{}}}}}",
@@ -97,14 +114,13 @@ EncodedState::EncodedState(const JobState& state, const std::vector<ParameterInf
       "{{\n  \"format\": {},\n  \"library\": \"{}\",\n  \"steps\": {},\n  \"updates\": {},\n"
       "  \"seed\": {},\n  \"rate\": {},\n  \"loss_scale\": {{\"scale\": {}, \"finite_steps\": {}, "
       "\"skipped\": {}}},\n  \"has_averages_in_weights\": {},\n  \"passes\": {},\n"
-      "  \"totals\": {},\n  \"replicas\": {},\n  \"workers\": {},\n  \"position\": {},\n"
+      "  \"replicas\": {},\n  \"workers\": {},\n  \"position\": {},\n"
       "  \"callbacks\": [{}],\n  \"signature\": [{}]",
       checkpoint_format, LOCKSTEP_VERSION, state.steps, state.steps - state.loss_scale.skipped,
       state.seed, state.rate ? exact_number(*state.rate) : "null",
       exact_number(state.loss_scale.scale), state.loss_scale.finite_steps, state.loss_scale.skipped,
-      state.has_averages_in_weights, state.passes, exact_numbers(state.totals), state.replicas,
-      state.workers, state.position ? describe_position(*state.position) : "null", callbacks,
-      fields);
+      state.has_averages_in_weights, state.passes, state.replicas, state.workers,
+      state.position ? describe_position(*state.position) : "null", callbacks, fields);
 }
 
 /// Copies the tensors of one flat buffer. `prefix` begins their names in the file.
@@ -123,14 +139,18 @@ EncodedState::EncodedState(const JobState& state, const std::vector<ParameterInf
 
 [[gnu::cold]] inline RunPosition decode_position(const JsonValue& value) {
   RunPosition p;
-  p.epoch = static_cast<int>(std::min<std::uint64_t>(json_natural(value, "epoch"), 0x7FFF'FFFF));
+  const std::uint64_t epoch = json_natural(value, "epoch");
+  if (epoch > 1'000'000'000) throw JsonError("the member \"epoch\" is {}, above 10^9", epoch);
+  p.epoch = static_cast<int>(epoch);
   p.steps = json_natural(value, "steps");
   p.pass = json_natural(value, "pass");
   p.examples = json_natural(value, "examples");
   p.first_update = json_natural(value, "first_update");
   p.has_ended = json_boolean(value, "has_ended");
-  p.logs = {numbers_of(value, "sums"), json_double(json_member(value, "loss")),
-            json_double(json_member(value, "count")), numbers_of(value, "values"),
+  p.logs = {{},
+            json_double(json_member(value, "loss")),
+            json_double(json_member(value, "count")),
+            numbers_of(value, "values"),
             numbers_of(value, "step_values")};
   return p;
 }
@@ -148,7 +168,6 @@ EncodedState::EncodedState(const JobState& state, const std::vector<ParameterInf
   to.seed = json_natural(root, "seed");
   to.has_averages_in_weights = json_boolean(root, "has_averages_in_weights");
   to.passes = json_natural(root, "passes");
-  to.totals = numbers_of(root, "totals");
   to.replicas = static_cast<std::size_t>(json_natural(root, "replicas"));
   to.workers = static_cast<std::size_t>(json_natural(root, "workers"));
   if (const JsonValue rate = json_member(root, "rate"); rate.kind() != JsonKind::null)
@@ -156,6 +175,8 @@ EncodedState::EncodedState(const JobState& state, const std::vector<ParameterInf
   const JsonValue scale = json_member(root, "loss_scale");
   to.loss_scale = {json_double(json_member(scale, "scale")), json_natural(scale, "finite_steps"),
                    json_natural(scale, "skipped")};
+  if (!is_finite(to.loss_scale.scale) || !(to.loss_scale.scale > 0))
+    throw JsonError("the loss scale is {}; it must be finite and above 0", to.loss_scale.scale);
   if (to.loss_scale.skipped > to.steps)
     throw JsonError("the member \"loss_scale\" counts more skipped steps than steps");
   if (const JsonValue position = json_member(root, "position"); position.is_object())
@@ -188,7 +209,14 @@ EncodedState::EncodedState(const JobState& state, const std::vector<ParameterInf
     const auto found = std::find_if(saved.signature.begin(), saved.signature.end(),
                                     [&](const auto& other) { return other.first == field.first; });
     if (found == saved.signature.end() || found->second == value) continue;
-    if (std::find(rounding.begin(), rounding.end(), name) == rounding.end())
+    // The precision, after the device's name, changes more than rounding: loss scaling, for one.
+    const auto precision_of = [](const std::string& device) {
+      return device.substr(std::min(device.find(' '), device.size()));
+    };
+    const bool rounds_only =
+        std::find(rounding.begin(), rounding.end(), name) != rounding.end() &&
+        (name != "device" || precision_of(found->second) == precision_of(value));
+    if (!rounds_only)
       throw UsageError(
           "checkpoint {}: {} was {} and is {} now; continue with the same {}, or start in another "
           "directory",
@@ -210,10 +238,6 @@ JobState decode_state(CheckpointEntry entry, const std::vector<ParameterInfo>& p
     throw CheckpointError(manifest, "{}; it was written by another program or version", e.what());
   }
   notes = check_continues(entry.path, state, job);
-  if (state.totals.size() != job.totals.size() ||
-      (state.position && state.position->logs.sums.size() != job.totals.size()))
-    throw CheckpointError(manifest, "it has sums of {} metrics' states, but the model's have {}",
-                          state.totals.size(), job.totals.size());
   const auto file = [&](std::string_view name) {
     const auto found = entry.files.find(std::string(name));
     if (found == entry.files.end())
@@ -236,14 +260,26 @@ JobState decode_state(CheckpointEntry entry, const std::vector<ParameterInfo>& p
                    true);
     }
     const SafetensorsFile callbacks = file(callbacks_file_name);
+    state.totals = callbacks.values<double>("/totals");
+    if (state.position) state.position->logs.sums = callbacks.values<double>("/sums");
     for (const SafetensorsTensor& tensor : callbacks.tensors())
-      for (auto& [name, saved] : state.callbacks)
-        if (tensor.name.size() > name.size() && tensor.name.starts_with(name + "/"))
-          saved.set(tensor.name.substr(name.size() + 1),
-                    std::vector<std::byte>(tensor.bytes.begin(), tensor.bytes.end()));
+      for (auto& callback : state.callbacks) {
+        const std::string prefix = callback.first + "/";
+        if (tensor.name.size() == prefix.size() || !tensor.name.starts_with(prefix)) continue;
+        const std::string name = tensor.name.substr(prefix.size());
+        if (tensor.dtype == DType::float64)
+          callback.second.set(name, callbacks.values<double>(tensor.name));
+        else
+          callback.second.set(name,
+                              std::vector<std::byte>(tensor.bytes.begin(), tensor.bytes.end()));
+      }
   } catch (const WeightsError& e) {
     throw CheckpointError(manifest, "the checkpoint does not fit the model: {}", e.what());
   }
+  if (state.totals.size() != job.totals.size() ||
+      (state.position && state.position->logs.sums.size() != job.totals.size()))
+    throw CheckpointError(manifest, "it has sums of {} metrics' states, but the model's have {}",
+                          state.totals.size(), job.totals.size());
   return state;
 }
 

@@ -83,7 +83,7 @@ class AnyReplicas {
   /// Copies the weights' exponential moving averages over the weights (Keras' use_ema).
   virtual void overwrite_with_averages() = 0;
   /// Exchanges weights and averages; see TrainingControl.
-  virtual void swap_averages() = 0;
+  virtual void swap_averages(bool averages) = 0;
   /// Reports progress to the strategy, which may forward it to the other processes.
   virtual void note(Phase phase) = 0;
   virtual void end_epoch(int epoch) = 0;

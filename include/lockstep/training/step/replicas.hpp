@@ -489,13 +489,14 @@ class Replicas final : public AnyReplicas {
     session_.each(
         [&](const ReplicaContext<device>& r) { replicas_[r.local]->overwrite_with_average(); });
   }
-  [[gnu::cold]] void swap_averages() override {
+  [[gnu::cold]] void swap_averages(bool averages_in_weights) override {
+    if (averages_in_weights == has_averages_in_weights_) return;
     if (!options_of(optimizer_).use_ema)
       throw UsageError(
           "swap_averages: the optimizer keeps no averages of the weights; set .with = {{.use_ema = "
           "true}}");
     if (updates() == 0) return;
-    has_averages_in_weights_ = !has_averages_in_weights_;
+    has_averages_in_weights_ = averages_in_weights;
     are_equal_ = false;
     const std::vector<T> before = weights(), averages = replicas_[0]->copy_of(average_of(0));
     each_average([&](auto& replica, const auto& average) {

@@ -32,8 +32,10 @@ struct FakeLoop : ls::TrainingControl {
     std::memcpy(&epoch, bytes.data(), sizeof epoch);
   }
   void save_weights(const std::string& path) override { saved.push_back(path); }
-  void save_checkpoint(const std::string& directory) override { saved.push_back(directory + "/"); }
-  void swap_averages() override { has_averages = !has_averages; }
+  void save_checkpoint(const std::string& directory, std::size_t) override {
+    saved.push_back(directory + "/");
+  }
+  void swap_averages(bool averages) override { has_averages = averages; }
   bool is_finite() const override { return what_is_not_finite.empty(); }
   std::string not_finite() const override { return what_is_not_finite; }
   std::vector<ls::NamedTensor> tensors() const override { return parameters; }

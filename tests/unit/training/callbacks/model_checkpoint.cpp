@@ -67,6 +67,21 @@ TEST_CASE("ModelCheckpoint counts steps over epochs") {
   CHECK(steps.loop.saved == Names{"1.3", "2.2"});
 }
 
+TEST_CASE("ModelCheckpoint continues with its best value and its count of steps") {
+  const std::shared_ptr<ls::Callback> first =
+      ls::ModelCheckpoint{.filepath = "{epoch}", .save_best_only = true};
+  FakeLoop loop;
+  loop.run(first, epochs_of({3, 2}));
+  ls::CallbackState state;
+  first->save_state(state);
+  const std::shared_ptr<ls::Callback> second =
+      ls::ModelCheckpoint{.filepath = "{epoch}", .save_best_only = true};
+  second->load_state(state);
+  loop.saved.clear();
+  loop.run(second, epochs_of({2.5, 1.5}));
+  CHECK(loop.saved == Names{"2/"});
+}
+
 TEST_CASE("ModelCheckpoint refuses an empty name, unknown names and formats") {
   CHECK_THROWS_WITH(std::shared_ptr<ls::Callback>(ls::ModelCheckpoint{}),
                     ContainsSubstring("filepath is empty"));
@@ -95,6 +110,7 @@ TEST_CASE("what ModelCheckpoint saved in fit can be loaded") {
   CHECK(weights.weights_sha256() == model.weights_sha256());
   CHECK(all.weights_sha256() == model.weights_sha256());
   CHECK(all.steps() == 6);
+  CHECK(ls::detail::CheckpointDirectory(folder / "run").steps() == std::vector<std::uint64_t>{6});
   weights.load_weights(folder / "w2.safetensors");
   CHECK(weights.weights_sha256() != model.weights_sha256());
 }

@@ -97,6 +97,36 @@ TEST_CASE("a run that crashes while the averages are in the model continues with
         resume::train(make, fit, {}));
 }
 
+TEST_CASE("a model loaded with the averages in its weights trains on its weights") {
+  const testing::Folder folder;
+  const resume::Log lines;
+  auto quiet = model(), saved = model(), loaded = model();
+  run(quiet, {});
+  run(saved,
+      {ls::SwapEMAWeights{.swap_on_epoch = true}, ls::ModelCheckpoint{.filepath = folder / "run"}});
+  loaded.load_checkpoint(folder / "run");
+  const auto again = std::make_shared<Kernels>(), expected = std::make_shared<Kernels>();
+  // The last state that was saved, which fit's end has since changed in `saved`.
+  CHECK(loaded.weights_sha256() == quiet.weights_sha256());
+  run(loaded, {again});
+  CHECK(again->training.size() == 4);
+  // Trained from the averages, the first step would start at another kernel.
+  auto swapped = model();
+  swapped.load_checkpoint(folder / "run");
+  run(swapped, {ls::SwapEMAWeights{.swap_on_epoch = true}, expected});
+  check_equal(expected->training, again->training);
+}
+
+TEST_CASE("one SwapEMAWeights object serves several runs") {
+  auto a = model(), b = model();
+  const std::shared_ptr<ls::Callback> swap = ls::SwapEMAWeights{.swap_on_epoch = true};
+  run(a, {});
+  run(a, {});
+  run(b, {swap});
+  run(b, {swap});
+  CHECK(a.weights_sha256() == b.weights_sha256());
+}
+
 TEST_CASE("evaluate and predict swap, too") {
   auto m = model();
   auto plain = std::make_shared<Kernels>(), swapped = std::make_shared<Kernels>();

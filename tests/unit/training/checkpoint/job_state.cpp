@@ -54,6 +54,7 @@ JobState state() {
   callback.set("wait", 3);
   callback.set("list", std::vector<double>{1e308, -infinity, 0.1});
   callback.set("weights", values(3, 9));
+  callback.set("history", std::vector<double>(1000, 1.0 / 3));
   s.callbacks = {{"EarlyStopping \"a/b\"", callback}, {"Other", {}}};
   s.signature = {{"layers", "dense \\ \"x\""}, {"seed", "1"}, {"device", "cpu"}};
   s.replicas = 4;
@@ -111,6 +112,7 @@ TEST_CASE("a state comes back with the same bits") {
   CHECK(b.callbacks[0].second.number("wait") == 3);
   CHECK(same_bits(b.callbacks[0].second.numbers("list"), a.callbacks[0].second.numbers("list")));
   CHECK(b.callbacks[0].second.bytes("weights") == a.callbacks[0].second.bytes("weights"));
+  CHECK(b.callbacks[0].second.numbers("history") == std::vector<double>(1000, 1.0 / 3));
   CHECK(b.callbacks[1].second.all_numbers().empty());
   CHECK(b.signature == a.signature);
   CHECK(b.replicas == 4);
@@ -138,6 +140,9 @@ TEST_CASE("a field that differs is refused, unless it changes rounding only") {
   std::string notes;
   through_disk(state(), job, &notes);
   CHECK(notes == "device was cpu and is cuda");
+  JobState mixed = state();
+  mixed.signature[2].second = "cpu mixed_bfloat16";
+  CHECK_THROWS_WITH(through_disk(state(), mixed), ContainsSubstring("device was cpu and is"));
   job.signature.emplace_back("a new field", "1");  // not in the checkpoint
   through_disk(state(), job, &notes);
 }
@@ -196,7 +201,9 @@ TEST_CASE("manifests with members of another kind are refused") {
   refused("\"steps\": 12345678901", "\"steps\": -1");
   refused("\"steps\": 12345678901", "\"steps\": \"x\"");
   refused("\"steps\": 12345678901", "\"stepz\": 1");
-  refused("\"totals\": [0.1", "\"totals\": [\"x\"");
+  refused("\"passes\": 4", "\"passes\": [4]");
+  refused("\"epoch\": 3", "\"epoch\": 2000000000");
+  refused("\"scale\": ", "\"scale\": \"nan\", \"other\": ");
   refused("\"skipped\": 3", "\"skipped\": 99999999999999");
   refused("\"has_ended\": true", "\"has_ended\": 1");
   refused("[\"seed\", \"1\"]", "[\"seed\"]");

@@ -65,6 +65,7 @@ void check_resumes(const Make& make, const Fit& fit, std::uint64_t every = 1) {
         .asynchronous = asynchronous};
     const resume::Log lines;
     CHECK(train_with_crashes(make, fit, checkpoint, crashes) == quiet);
+    CHECK_THAT(lines.text, ContainsSubstring("training continues after"));
   }
 }
 
@@ -185,7 +186,7 @@ TEST_CASE("a stop token saves a checkpoint of the last step, from which the run 
   const auto quiet = train(make, plain, {});
   const ls::CheckpointOptions checkpoint{.directory = folder / "run"};  // at the ends of epochs
   const resume::Log lines;
-  for (const std::size_t stop_at : {2, 3, 6}) {
+  for (const std::size_t stop_at : {2, 5, 7}) {  // also the last step of an epoch
     std::stop_source source;
     struct Stop : ls::Callback {
       Stop(std::stop_source s, std::size_t n) : source(std::move(s)), left(n) {}
@@ -208,6 +209,69 @@ TEST_CASE("a stop token saves a checkpoint of the last step, from which the run 
     CHECK(ls::detail::CheckpointDirectory(folder / "run").steps().back() == model.steps());
   }
   CHECK(train(make, plain, checkpoint) == quiet);
+}
+
+TEST_CASE("a stop within validation leaves the epoch unfinished, and the validation is repeated") {
+  const testing::Folder folder;
+  const resume::Log lines;
+  struct StopInTest : ls::Callback {
+    StopInTest(std::stop_source s, int e) : source(std::move(s)), at(e) {}
+    void on_epoch_begin(int number, const ls::Logs&) override { epoch = number; }
+    void on_test_batch_begin(std::size_t, const ls::Logs&) override {
+      if (epoch == at) source.request_stop();
+    }
+    std::stop_source source;
+    int at, epoch = 0;
+  };
+  const auto run = [&](const ls::CheckpointOptions& checkpoint, int stop_in_epoch) {
+    const std::stop_source source;
+    auto model = maker(ls::SGD{.learning_rate = 0.05})();
+    auto o = options(checkpoint, {});
+    o.callbacks = {ls::ReduceLROnPlateau{.factor = 0.5, .patience = 1, .min_delta = 1},
+                   std::make_shared<StopInTest>(source, stop_in_epoch)};
+    o.stop = source.get_token();
+    const auto history = model.fit(batches(), validation(), o);
+    return std::pair(history.epoch.size() == 4 ? history["val_loss"] : std::vector<double>{},
+                     resume::state_of(model));
+  };
+  const auto quiet = run({}, -1);
+  const ls::CheckpointOptions checkpoint{.directory = folder / "run"};
+  for (const int epoch : {1, 3}) CHECK(run(checkpoint, epoch).first.empty());
+  CHECK(run(checkpoint, -1) == quiet);
+}
+
+TEST_CASE("fewer epochs than the checkpoint has still return their history") {
+  const testing::Folder folder;
+  const resume::Log lines;
+  const auto make = maker(ls::SGD{.learning_rate = 0.05});
+  auto model = make();
+  CHECK_THROWS_AS(plain(model, ls::CheckpointOptions{.directory = folder / "run", .every = 1},
+                        ls::Callbacks{std::make_shared<resume::CrashAfter>(24)}),
+                  resume::Crash);
+  auto o = options({.directory = folder / "run", .every = 1}, {});
+  o.epochs = 2;
+  auto second = make();
+  CHECK(second.fit(batches(), o).epoch == std::vector{0, 1, 2});
+}
+
+TEST_CASE("damaged checkpoints do not count among those that are kept") {
+  const testing::Folder folder;
+  const resume::Log lines;
+  const auto make = maker(ls::SGD{.learning_rate = 0.05});
+  auto first = make();
+  CHECK_THROWS_AS(
+      plain(first, ls::CheckpointOptions{.directory = folder / "run", .every = 5, .keep = 2},
+            ls::Callbacks{std::make_shared<resume::CrashAfter>(13)}),
+      resume::Crash);
+  const ls::detail::CheckpointDirectory directory(folder / "run");
+  REQUIRE(directory.steps() == std::vector<std::uint64_t>{5, 10});
+  std::ofstream(directory.path_of(10) + "/weights.safetensors", std::ios::app) << "x";
+  auto second = make();
+  CHECK_THROWS_AS(
+      plain(second, ls::CheckpointOptions{.directory = folder / "run", .every = 3, .keep = 2},
+            ls::Callbacks{std::make_shared<resume::CrashAfter>(8)}),
+      resume::Crash);
+  CHECK(directory.steps() == std::vector<std::uint64_t>{5, 6});
 }
 
 TEST_CASE("a run that has ended is not trained again, and more epochs continue it") {
@@ -341,8 +405,14 @@ TEST_CASE("the newest checkpoints and the best one are kept") {
   o.epochs = 6;
   o.callbacks = {std::make_shared<Log>()};
   model.fit(batches(), o);
-  CHECK(ls::detail::CheckpointDirectory(folder / "run").steps() ==
-        std::vector<std::uint64_t>{2 * 7, 5 * 7, 6 * 7});
+  const ls::detail::CheckpointDirectory directory(folder / "run");
+  CHECK(directory.steps() == std::vector<std::uint64_t>{2 * 7, 5 * 7, 6 * 7});
+  // Also by a run that continues.
+  auto second = maker(ls::SGD{.learning_rate = 0.05})();
+  const resume::Log lines;
+  o.epochs = 8;
+  second.fit(batches(), o);
+  CHECK(directory.steps() == std::vector<std::uint64_t>{2 * 7, 7 * 7, 8 * 7});
 }
 
 TEST_CASE("a checkpoint that cannot be written is logged, or ends training if it is required") {
