@@ -207,11 +207,12 @@ std::vector<std::uint64_t> CheckpointDirectory::steps() const {
     if (errno == ENOENT) return found;
     fail_checkpoint(path_, "the checkpoint directory cannot be read");
   }
-  for (const std::string& name : *names)
-    if (name.starts_with(entry_prefix))
-      if (const auto step =
-              whole_number<std::uint64_t>(std::string_view(name).substr(entry_prefix.size())))
-        found.push_back(*step);
+  for (const std::string& name : *names) {
+    if (!name.starts_with(entry_prefix)) continue;
+    const auto step =
+        whole_number<std::uint64_t>(std::string_view(name).substr(entry_prefix.size()));
+    if (step && path_of(*step) == path_ + "/" + name) found.push_back(*step);
+  }
   std::sort(found.begin(), found.end());
   return found;
 }
