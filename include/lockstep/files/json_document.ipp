@@ -7,7 +7,9 @@
 #include <rapidjson/reader.h>
 
 #include <algorithm>
+#include <charconv>
 #include <limits>
+#include <system_error>
 
 #include "lockstep/core/fmt_core.hpp"
 #include "lockstep/core/quote.hpp"
@@ -136,14 +138,22 @@ class JsonHandler : public rapidjson::BaseReaderHandler<rapidjson::UTF8<>, JsonH
 
   bool Null() { return add(JsonKind::null); }
   bool Bool(bool value) { return add(JsonKind::boolean, value ? 1 : 0); }
-  bool Int(int value) { return Int64(value); }
-  bool Uint(unsigned value) { return Uint64(value); }
-  bool Int64(std::int64_t value) {
-    return add(value < 0 ? JsonKind::negative : JsonKind::natural,
-               static_cast<std::uint64_t>(value));
+  // Numbers come as text: RapidJSON 1.1 converts 0e144 with undefined behaviour in full precision.
+  bool RawNumber(const char* text, std::uint32_t size, bool) {
+    const char* const end = text + size;
+    std::uint64_t natural = 0;
+    if (const auto read = std::from_chars(text, end, natural);
+        read.ec == std::errc() && read.ptr == end)
+      return add(JsonKind::natural, natural);
+    std::int64_t negative = 0;
+    if (const auto read = std::from_chars(text, end, negative);
+        read.ec == std::errc() && read.ptr == end)
+      return add(negative < 0 ? JsonKind::negative : JsonKind::natural,
+                 static_cast<std::uint64_t>(negative));
+    double value = 0;
+    if (std::from_chars(text, end, value).ec != std::errc()) return false;  // beyond a double
+    return add(JsonKind::fraction, std::bit_cast<std::uint64_t>(value));
   }
-  bool Uint64(std::uint64_t value) { return add(JsonKind::natural, value); }
-  bool Double(double value) { return add(JsonKind::fraction, std::bit_cast<std::uint64_t>(value)); }
   bool String(const char* text, std::uint32_t size, bool) {
     const std::uint64_t offset = to_.texts_.size();
     to_.texts_.append(text, size);
@@ -199,7 +209,8 @@ JsonDocument::JsonDocument(std::string_view text, std::string_view where, std::s
   rapidjson::MemoryStream stream(text.data(), text.size());
   rapidjson::Reader reader;
   JsonHandler handler(*this);
-  constexpr unsigned flags = rapidjson::kParseIterativeFlag | rapidjson::kParseFullPrecisionFlag |
+  constexpr unsigned flags = rapidjson::kParseIterativeFlag |
+                             rapidjson::kParseNumbersAsStringsFlag |
                              rapidjson::kParseValidateEncodingFlag;
   const rapidjson::ParseResult result = reader.Parse<flags>(stream, handler);
   if (!result.IsError()) return;
@@ -210,7 +221,9 @@ JsonDocument::JsonDocument(std::string_view text, std::string_view where, std::s
                   at < text.size() ? "before " : "at its end",
                   at < text.size() ? quote(text.substr(at, 24)) : std::string());
   if (!mistake.empty()) throw JsonError("{}: {}", place, mistake);
-  std::string fact = rapidjson::GetParseError_En(result.Code());
+  std::string fact = result.Code() == rapidjson::kParseErrorTermination
+                         ? "the number does not fit 64 bits"
+                         : rapidjson::GetParseError_En(result.Code());
   if (fact.ends_with('.')) fact.pop_back();
   throw JsonError("{}: {}; fix it there", place, fact);
 }
