@@ -106,7 +106,7 @@ class Restarts {
       return {.sentence = fmt::format("{}; no restart is left of --max-restarts {}", ends, most_)};
     const auto delay = next_delay();
     ++count_;
-    std::string continues = "from the start, since the command has no --checkpoint";
+    std::string continues = "without --resume, since the command has no --checkpoint";
     if (directory_)
       continues =
           step ? fmt::format("from step {}", *step) : "from the start, without a checkpoint";

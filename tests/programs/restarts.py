@@ -41,7 +41,7 @@ class Restarts(Case):
                 job = self.launch(2, ["--max-restarts", 3], script + crash + "; [ $LOCKSTEP_RESTART = 0 ] && sleep 100; exit 0")
                 self.ends(job, 0)
                 self.assertEqual(self.own_lines(job),
-                                 [cause + "; restart 1 of 3 in 0.0 s, from the start, since the command has no --checkpoint"])
+                                 [cause + "; restart 1 of 3 in 0.0 s, without --resume, since the command has no --checkpoint"])
                 lines = job.stdout().splitlines()
                 self.assertEqual(sorted(line[:3] for line in lines), ["[0]", "[0]", "[1]", "[1]"])
                 self.assertEqual(len(set(lines)), 4)

@@ -138,8 +138,15 @@ void FitLoop::resume() {
   run_.numbers.first_step = replicas_.steps();
   run_.numbers.resumed = true;
   if (!run_.place.is_chief) return;
-  log(LogLevel::info, fmt::format("checkpoint {}: training continues after {} steps, in epoch {}",
-                                  checkpoints_->directory(), replicas_.steps(), first_epoch_ + 1));
+  const bool has_finished = ends_ || first_epoch_ >= options_.epochs;
+  log(LogLevel::info,
+      has_finished
+          ? fmt::format("checkpoint {}: training ended after {} steps and {} epochs; {}",
+                        checkpoints_->directory(), replicas_.steps(), first_epoch_,
+                        ends_ ? "use another directory to train again"
+                              : "use more epochs to continue, or another directory to train again")
+          : fmt::format("checkpoint {}: training continues after {} steps, in epoch {}",
+                        checkpoints_->directory(), replicas_.steps(), first_epoch_ + 1));
   const bool is_divided_alike =
       state.replicas == run_.place.replicas || run_.place.virtual_shards > 0;
   if (!is_divided_alike)

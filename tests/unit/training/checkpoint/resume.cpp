@@ -280,13 +280,27 @@ TEST_CASE("a run that has ended is not trained again, and more epochs continue i
   const ls::CheckpointOptions checkpoint{.directory = folder / "run"};
   const resume::Log lines;
   const auto first = train(make, plain, checkpoint);
+  CHECK_THAT(lines.text, !ContainsSubstring("training ended"));
   CHECK(train(make, plain, checkpoint) == first);
+  CHECK_THAT(lines.text, ContainsSubstring("training ended after 28 steps and 4 epochs; use more"));
   const auto longer = [](auto& model, const auto& c, const auto& extra) {
     auto o = options(c, extra);
     o.epochs = 6;
     return model.fit(batches(), o);
   };
   CHECK(train(make, longer, checkpoint) == train(make, longer, {}));
+
+  const ls::CheckpointOptions other{.directory = folder / "early"};
+  const auto early = [](auto& model, const auto& c, const auto& extra) {
+    auto o = options(c, extra);
+    o.callbacks = {ls::EarlyStopping{.monitor = "loss", .min_delta = 100, .patience = 1}};
+    return model.fit(batches(), o);
+  };
+  const auto ended = train(make, early, other);
+  CHECK(ended.epochs.size() == 2);
+  CHECK(train(make, early, other) == ended);
+  CHECK_THAT(lines.text,
+             ContainsSubstring("training ended after 14 steps and 2 epochs; use another"));
 }
 
 TEST_CASE("another model, optimizer, seed, batch or data set is refused by field") {
