@@ -161,7 +161,8 @@ class Results(Case):
         self.assertEqual(self.report_of("r0.json")["replicas"], 4)
         report = self.report_of("r0.json")
         self.assertEqual(report["replica_weights_sha256"], [report["weights_sha256"]] * 4)
-        self.assertEqual(sorted(p.name for p in self.dir.iterdir() if p.name[0] in "rw"), ["r0.json", "w0"])
+        self.assertEqual(sorted(p.name for p in self.dir.iterdir() if p.name[0] in "rw"),
+                         ["r0.json", "w0", "w0.json"])
         first, second = ([json.loads(line) for line in p.stdout().splitlines()] for p in (a, b))
         self.assertEqual([e["event"] for e in first], ["train_begin", *["step"] * 3, "epoch_end", "train_end"])
         self.assertEqual([e["event"] for e in second], ["train_begin", "train_end"])

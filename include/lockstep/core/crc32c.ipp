@@ -95,6 +95,8 @@ std::uint64_t Crc32cLanes::word(const unsigned char* p) {
 /// By carry-less multiplication of 512 bits (VPCLMULQDQ), for long data: V. Gopal et al., "Fast CRC
 /// Computation for Generic Polynomials Using PCLMULQDQ Instruction", Intel, 2009.
 class Crc32cFold {
+  typedef long long Lane __attribute__((vector_size(64)));  // nvcc ignores attributes of `using`
+
  public:
   static constexpr std::size_t block = 256, least = 2 * block;
 
@@ -134,9 +136,6 @@ class Crc32cFold {
     std::memcpy(to + 192, &d, 64);
     return at;
   }
-
- private:
-  using Lane [[gnu::vector_size(64)]] = long long;
 };
 #undef LOCKSTEP_MULTIPLY
 #endif

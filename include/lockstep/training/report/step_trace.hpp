@@ -133,7 +133,7 @@ class StepTrace {
 
   /// When recording began.
   std::int64_t begin_time() const { return begin_; }
-  std::size_t dropped() const;
+  LOCKSTEP_COLD_DECL std::size_t dropped() const;
   /// Chrome's trace events of this process, "X" for each event and "M" for names, separated by
   /// commas. `zero`: the time that becomes 0, by this process' clock.
   LOCKSTEP_COLD_DECL std::string to_json(std::size_t rank, std::int64_t zero) const;
