@@ -2,7 +2,9 @@
 
 #include "lockstep/devices/cuda/timed_commands.hpp"
 
+#include <numeric>
 #include <utility>
+#include <vector>
 
 #include "lockstep/devices/cuda/cuda_graph.hpp"
 
@@ -33,11 +35,11 @@ void TimedCommands::run(CUstream stream, bool graphs, const std::function<CUresu
   check(wait(), "waiting for the GPU");
   // Two events in a row: the cost of an event, which each interval contains.
   times_.add_timer_overhead(microseconds(0));
-  double all = 0;
-  for (std::size_t i = 0; i < commands.size(); ++i) all += microseconds(i + 1);
-  times_.begin_calls(all);
+  std::vector<double> of_calls;
+  for (std::size_t i = 0; i < commands.size(); ++i) of_calls.push_back(microseconds(i + 1));
+  times_.begin_calls(std::accumulate(of_calls.begin(), of_calls.end(), 0.0));
   for (std::size_t i = 0; i < commands.size(); ++i)
-    times_.add(commands[i].work, commands[i].command.label(), microseconds(i + 1));
+    times_.add(commands[i].work, commands[i].command.label(), of_calls[i]);
 }
 
 void TimedCommands::run_uncaptured(CUstream stream, const std::function<void(CUstream)>& run,
@@ -48,8 +50,9 @@ void TimedCommands::run_uncaptured(CUstream stream, const std::function<void(CUs
   run(stream);
   record_event(stream, 1, CU_EVENT_RECORD_DEFAULT);
   check(wait(), "waiting for the GPU");
-  times_.begin_calls(microseconds(0));
-  times_.add(work, name, microseconds(0));
+  const double all = microseconds(0);
+  times_.begin_calls(all);
+  times_.add(work, name, all);
 }
 
 GraphExec TimedCommands::capture(CUstream stream, const std::vector<Pending>& commands) {
