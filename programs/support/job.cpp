@@ -67,7 +67,7 @@ void Job::run(bool is_chief, lockstep::FunctionRef<void(const lockstep::FitOptio
               lockstep::FunctionRef<void(const Recorder&)> finish) {
   if (options_.save && is_chief) {
     lockstep::check_writable(*options_.save);
-    lockstep::check_writable(architecture_path(*options_.save));
+    if (options_.saves_architecture) lockstep::check_writable(architecture_path(*options_.save));
   }
   if (options_.export_onnx && is_chief) lockstep::check_writable(*options_.export_onnx);
   if (options_.profile) lockstep::check_writable(*options_.profile);

@@ -70,7 +70,7 @@ class Job {
     run(model.is_chief(), fit, finish);
     if (options_.save) {
       model.save_weights(*options_.save);
-      model.save_architecture(architecture_path(*options_.save));
+      if (options_.saves_architecture) model.save_architecture(architecture_path(*options_.save));
     }
     if (options_.export_onnx) lockstep::export_onnx(model, *options_.export_onnx);
     if (options_.profile && signal() == 0) write_profile(model.profile(train), *options_.profile);

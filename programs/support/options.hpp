@@ -59,6 +59,8 @@ struct Options {
   std::optional<std::string> checkpoint;  ///< directory
   std::uint64_t checkpoint_every = 0;     ///< steps; 0: each epoch
   bool resume = false;
+  /// --save also writes the architecture, unless --report takes the name of that file.
+  bool saves_architecture = true;
   std::size_t show = 0;  ///< test images to print with their predictions
   lockstep::ProgressStyle progress = lockstep::ProgressStyle::automatic;
   std::optional<std::string> cluster, task;  ///< a file, and this process' task in the cluster

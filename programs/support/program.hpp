@@ -48,10 +48,15 @@ inline bool same_file(const std::optional<std::string>& a, const std::optional<s
   return whole(*a) == whole(*b);
 }
 
-/// \throws CLI::ParseError if one file would overwrite another. Only --save may overwrite --init.
-inline void check_files_differ(const Options& options) {
+/// \throws CLI::ParseError if one file would overwrite another. Only --save may overwrite --init, and
+/// a report replaces the architecture: command lines with w.safetensors and w.json are older.
+inline void check_files_differ(Options& options) {
   std::optional<std::string> architecture;
   if (options.save) architecture = architecture_path(*options.save);
+  if (same_file(architecture, options.report)) {
+    architecture.reset();
+    options.saves_architecture = false;
+  }
   const std::array<std::pair<const char*, const std::optional<std::string>&>, 7> files{
       {{"--init", options.init},
        {"--save", options.save},
