@@ -63,7 +63,8 @@ Arguments parse(int argc, char** argv) {
   double delay = arguments.restart_delay.count();
   app.add_option(
          "--restart-delay", delay,
-         "seconds until the first restart; each further one waits twice as long, at most 30")
+         "seconds until a restart; twice as long, at most 30, after each crash without a newer "
+         "checkpoint")
       ->check(CLI::Range(0.0, 86'400.0))
       ->capture_default_str();
   app.set_version_flag("--version",

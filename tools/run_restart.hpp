@@ -67,7 +67,8 @@ struct Decision {
 /// Decides on restarts.
 ///
 ///     crash --> a newer checkpoint since the last crash, or less than 3 crashes without one?
-///         yes: restart, after first_delay * 2^(restarts so far), at most 30 s, plus up to a quarter
+///         yes: restart, after first_delay * 2^(restarts since that checkpoint), at most 30 s, plus
+///              up to a quarter
 ///         no, or no restarts left, or not a crash: the job ends
 ///
 /// The random part keeps jobs that failed together, for example with their file server, from
@@ -97,6 +98,7 @@ class Restarts {
     const std::optional<std::uint64_t> step = directory_ ? newest_step(*directory_) : std::nullopt;
     if (directory_) {
       failures_ = step > failed_at_ ? 1 : failures_ + 1;
+      if (failures_ == 1) doublings_ = 0;
       failed_at_ = step;
       if (failures_ == most_failures_at_a_step)
         return {.sentence = fmt::format("{}; the job failed three times {} and is not restarted",
@@ -129,7 +131,7 @@ class Restarts {
   }
   std::chrono::duration<double> next_delay() {
     const auto longest = std::max(longest_delay, first_delay_);
-    const auto delay = first_delay_ * std::exp2(std::min<double>(static_cast<double>(count_), 60));
+    const auto delay = first_delay_ * std::exp2(std::min(doublings_++, 60));
     std::uniform_real_distribution<double> part(1, 1.25);
     return std::min(delay, longest) * part(random_);
   }
@@ -138,8 +140,9 @@ class Restarts {
   const std::chrono::duration<double> first_delay_;
   const std::optional<std::string> directory_;
   std::size_t count_ = 0;
-  int failures_ = 0;                          // in a row, with the same newest checkpoint
-  std::optional<std::uint64_t> failed_at_{};  // that checkpoint
+  int failures_ = 0;   // in a row, with the same newest checkpoint
+  int doublings_ = 0;  // of the delay, since that checkpoint was written
+  std::optional<std::uint64_t> failed_at_{};
   std::mt19937 random_{std::random_device{}()};
 };
 

@@ -82,30 +82,33 @@ class Case(multi_worker.Case):
             self.assertLess(time.monotonic(), deadline, job.stderr())
             time.sleep(0.005)
 
-
-class Killed(Case):
-    kills, worker_kills, epochs, worker_epochs = 10, 5, 150, 100
-
-    def test_a_run_that_is_killed_again_and_again_ends_with_the_bits_of_a_quiet_one(self):
+    def survives(self, program, options, most_kills):
+        """A run that is killed at random times and resumed ends with the bits of a quiet one."""
         seed = random.randrange(2**32)
         draw = random.Random(seed)
-        options = self.options(self.epochs)
         began = time.monotonic()
-        quiet = self.quiet("mnist", *options)
-        most = 1.6 * (time.monotonic() - began) / self.kills  # fewer than `kills` parts of this length rarely finish
+        quiet = self.quiet(program, *options)
+        longest = 1.6 * (time.monotonic() - began) / most_kills  # fewer than `most_kills` parts of this length rarely finish
         kills = 0
         with self.subTest(seed=seed):
-            while kills < self.kills:
-                job = self.start(BIN / "mnist", *options, *self.saving())
-                time.sleep(draw.uniform(0, most))
+            while kills < most_kills:
+                job = self.start(BIN / program, *options, *self.saving())
+                time.sleep(draw.uniform(0, longest))
                 if job.popen.poll() is not None:
                     break
                 job.popen.kill()
                 self.assertEqual(job.wait(), -signal.SIGKILL)
                 kills += 1
-            self.assertGreaterEqual(kills, self.kills // 2)
-            self.continues(quiet, self.quiet("mnist", *options, *self.saving()))
+            self.assertGreaterEqual(kills, most_kills // 2)
+            self.continues(quiet, self.quiet(program, *options, *self.saving()))
             self.assertEqual([entry.name for entry in self.run_dir.iterdir() if ".tmp" in entry.name], [])
+
+
+class Killed(Case):
+    kills, worker_kills, epochs, worker_epochs = 10, 5, 150, 100
+
+    def test_a_run_that_is_killed_again_and_again_ends_with_the_bits_of_a_quiet_one(self):
+        self.survives("mnist", self.options(self.epochs), self.kills)
 
     def test_a_job_whose_workers_are_killed_is_started_again_and_has_the_bits_of_a_quiet_one(self):
         seed = random.randrange(2**32)

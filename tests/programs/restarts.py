@@ -138,6 +138,13 @@ class Delays(Case):
             self.assertLessEqual(seconds, 0.1 * 2**number * 1.25 + 0.05)
         self.assertGreaterEqual(time.monotonic() - began, sum(waited) - 0.2)
 
+    def test_a_newer_checkpoint_resets_the_wait(self):
+        run = self.dir / "run"
+        job = self.launch(1, ["--max-restarts", 4], 'mkdir -p "$2/step-00000000$LOCKSTEP_RESTART"; exit 1', "--checkpoint", run, delay=0.2)
+        self.ends(job, 1)
+        for line in self.own_lines(job)[:4]:
+            self.assertLessEqual(float(re.search(r" in (\d+\.\d) s,", line)[1]), 0.2 * 1.25 + 0.05)
+
     def test_a_signal_ends_the_wait_at_once(self):
         for number, code in ((signal.SIGINT, 130), (signal.SIGTERM, 143)):
             with self.subTest(number):

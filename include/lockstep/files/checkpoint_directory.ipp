@@ -89,7 +89,8 @@ inline void sync_folder(const std::string& path, std::string_view name) {
 
 /// Writes a file of an entry and syncs it to disk. \returns its CRC32C.
 inline std::uint32_t write_entry_file(const std::string& path, const CheckpointFile& file,
-                                      std::uint64_t needed) {
+                                      std::uint64_t needed,
+                                      std::atomic<std::uint64_t>& bytes_written) {
   if (fails("open " + file.name)) fail_checkpoint(path, "cannot be created", needed);
   Descriptor to(::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
   if (!to.is_open()) fail_checkpoint(path, "cannot be created", needed);
@@ -106,6 +107,7 @@ inline std::uint32_t write_entry_file(const std::string& path, const CheckpointF
       crc = crc32c(bytes.data(), static_cast<std::size_t>(n), crc);
       bytes = bytes.subspan(static_cast<std::size_t>(n));
       written += n;
+      bytes_written += static_cast<std::uint64_t>(n);
       if (written - started < stretch) continue;
       // Lets the disk begin now instead of at fsync; an error is fsync's to report.
       static_cast<void>(
@@ -232,7 +234,8 @@ void CheckpointDirectory::write(std::uint64_t step, const std::vector<Checkpoint
   try {
     std::string list;
     for (const CheckpointFile& file : files) {
-      const std::uint32_t crc = write_entry_file(temporary + "/" + file.name, file, needed);
+      const std::uint32_t crc =
+          write_entry_file(temporary + "/" + file.name, file, needed, bytes_written_);
       std::uint64_t size = 0;
       for (const auto& bytes : file.bytes) size += bytes.size();
       list += fmt::format("{}\n    {{\"name\": {}, \"size\": {}, \"crc32c\": \"{:08x}\"}}",
@@ -244,7 +247,8 @@ void CheckpointDirectory::write(std::uint64_t step, const std::vector<Checkpoint
       throw FileError(temporary, "its manifest would have {} bytes, more than {}; save less state",
                       text.size(), manifest_limit);
     write_entry_file(temporary + "/" + std::string(manifest_name),
-                     {std::string(manifest_name), {std::as_bytes(std::span(text))}}, needed);
+                     {std::string(manifest_name), {std::as_bytes(std::span(text))}}, needed,
+                     bytes_written_);
     sync_folder(temporary, "entry");
     struct ::stat facts{};
     // An entry of this step may be here if it was refused as damaged, so that training resumed from

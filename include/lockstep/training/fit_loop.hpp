@@ -59,6 +59,8 @@ class FitLoop {
                                  FunctionRef<Signature()> describe);
 
  private:
+  LOCKSTEP_COLD_DECL void run_epochs(Steps& train, Steps* validation,
+                                     FunctionRef<Signature()> describe);
   /// Compares signatures and weights across processes, continues from a checkpoint, prepares the
   /// data, calls on_train_begin.
   LOCKSTEP_COLD_DECL void begin(Steps& train, FunctionRef<Signature()> describe);
@@ -116,7 +118,6 @@ class FitLoop {
   std::optional<JobState> resumed_;  // until its epoch has begun
   std::uint64_t examples_ = 0;       // of the current pass so far
   std::uint64_t epoch_steps_ = 0;    // of the last epoch
-  bool is_interrupted_ = false;      // a stop within validation: the epoch is unfinished
   bool ran_out_ = false;             // the data ended before the epoch did
   bool ends_ = false;                // no further epoch
 };

@@ -56,6 +56,17 @@ FitLoop::FitLoop(AnyReplicas& replicas, BetweenRuns& kept, std::optional<std::ui
 FitLoop::~FitLoop() = default;
 
 History FitLoop::run(Steps& train, Steps* validation, FunctionRef<Signature()> describe) {
+  try {
+    run_epochs(train, validation, describe);
+  } catch (...) {
+    // Now: the destructor waits until a checkpoint is on disk.
+    replicas_.fail(std::current_exception());
+    throw;
+  }
+  return std::move(history_);
+}
+
+void FitLoop::run_epochs(Steps& train, Steps* validation, FunctionRef<Signature()> describe) {
   begin(train, describe);
   for (int epoch = first_epoch_; epoch < options_.epochs && !ends_; ++epoch) {
     begin_epoch(train, epoch);
@@ -65,20 +76,19 @@ History FitLoop::run(Steps& train, Steps* validation, FunctionRef<Signature()> d
     if (validation != nullptr && (epoch + 1) % options_.validation_freq == 0 &&
         !validate(*validation) && checkpoints_) {
       save_checkpoint(epoch, epoch_steps_);  // a run that continues repeats the validation
-      is_interrupted_ = true;
+      requests_.stop_now = true;
       break;
     }
     end_epoch(epoch);
   }
   if (checkpoints_) {
     note(Phase::checkpoint);
-    checkpoints_->finish(!requests_.stop_now && !is_interrupted_);
+    checkpoints_->finish(!requests_.stop_now);
     note(Phase::callback);
   }
   if (replicas_.updates() > first_update_) replicas_.overwrite_with_averages();
   if (resumed_) restore_callbacks();  // no epoch is left to train
   run_.callbacks.on_train_end(logs_);
-  return std::move(history_);
 }
 
 void FitLoop::begin(Steps& train, FunctionRef<Signature()> describe) {
@@ -122,6 +132,7 @@ void FitLoop::resume() {
   JobState& state = resumed_.emplace(std::move(*loaded));
   replicas_.load(state);
   kept_.restore(state);
+  state.drop_buffers();
   if (state.position) {
     const RunPosition& at = *state.position;
     first_epoch_ = at.epoch;
@@ -152,9 +163,7 @@ void FitLoop::resume() {
   if (!is_divided_alike)
     add_item(notes, "; ",
              fmt::format("it has {} replicas and had {}", run_.place.replicas, state.replicas));
-  if (!notes.empty())
-    log(LogLevel::warning, fmt::format("checkpoint {}: results continue up to rounding only: {}",
-                                       checkpoints_->directory(), notes));
+  if (!notes.empty()) log_rounding(checkpoints_->directory(), notes);
 }
 
 void FitLoop::restore_callbacks() {
@@ -245,6 +254,7 @@ void FitLoop::end_execution(const Execution& made, int epoch, std::uint64_t done
 void FitLoop::save_checkpoint(int epoch, std::uint64_t steps) {
   note(Phase::checkpoint);
   checkpoints_->wait();  // before the copy, so that only one is in memory
+  if (!run_.place.is_chief) return checkpoints_->skip(replicas_.steps());
   JobState state = job_state();
   state.position = {.epoch = epoch,
                     .steps = steps,

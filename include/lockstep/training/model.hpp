@@ -368,7 +368,7 @@ class Model<Net, S, L, O, Ms...> {
   }
 
   /// A table of layers, shapes, parameters, memory and FLOPs, as Keras' `summary`.
-  std::string summary() const {
+  [[nodiscard]] std::string summary() const {
     return detail::summary_of<Net, device>(detail::slot_count(replicas_.optimizer()));
   }
   /// Profiles a training step by layer, pass and, on a GPU, kernel. Trains a few steps on batches

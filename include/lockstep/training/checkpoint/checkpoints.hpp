@@ -6,7 +6,7 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <exception>
+#include <future>
 #include <memory>
 #include <optional>
 #include <string>
@@ -45,6 +45,9 @@ LOCKSTEP_COLD_DECL std::optional<JobState> load_state(
 LOCKSTEP_COLD_DECL JobState load_state(AnyReplicas& replicas, const JobState& job,
                                        const std::string& directory);
 
+/// Logs that the job continues from a checkpoint with results that are equal up to rounding, and why.
+LOCKSTEP_COLD_DECL void log_rounding(std::string_view directory, std::string_view notes);
+
 /// Writes one entry, and keeps the newest `keep`, or all if it is 0. Collective; only the chief
 /// writes. \throws FileError in the chief.
 LOCKSTEP_COLD_DECL void save_state(AnyReplicas& replicas, JobState state,
@@ -82,19 +85,24 @@ class Checkpoints {
   /// Notes the logs of a finished epoch, after `steps` steps: the checkpoint of this step may become
   /// the best one.
   LOCKSTEP_COLD_DECL void note_epoch(const Logs& logs, std::uint64_t steps);
-  /// Waits for the thread. \throws its error if options.required is set, otherwise logs it.
+  /// Waits for the thread, and notes progress while it writes: a slow disk is not a stalled process.
+  /// \throws its error if options.required is set, otherwise logs it.
   LOCKSTEP_COLD_DECL void wait();
-  /// Saves the state. On all ranks except the chief only notes the step.
+  /// Saves the state. Only the chief does; the other processes call `skip`.
   LOCKSTEP_COLD_DECL void save(JobState state);
-  /// Waits until the last checkpoint is on disk. `has_ended`: training has ended and will not be
-  /// continued. \throws the thread's error if options.required is set, otherwise logs it.
+  /// Notes that the chief saves the state after `steps` steps.
+  void skip(std::uint64_t steps) { last_step_ = steps; }
+  /// Waits until the last checkpoint is on disk. Collective. `has_ended`: training has ended and
+  /// will not be continued. \throws the thread's error if options.required is set, otherwise logs it.
   LOCKSTEP_COLD_DECL void finish(bool has_ended);
   const std::string& directory() const { return options_.directory; }
 
  private:
   /// Body of the thread.
   LOCKSTEP_COLD_DECL void write(const JobState& state, std::optional<std::uint64_t> best);
-  LOCKSTEP_COLD_DECL static void log_error(const std::exception_ptr& error);
+  /// Waits for the thread. \throws its error.
+  LOCKSTEP_COLD_DECL void join();
+  LOCKSTEP_COLD_DECL static void log_error(const std::exception& error);
   LOCKSTEP_COLD_DECL void prune(std::uint64_t newest, std::optional<std::uint64_t> best);
 
   const CheckpointOptions options_;
@@ -106,7 +114,7 @@ class Checkpoints {
   Monitor monitor_;
   std::optional<std::uint64_t> last_step_, best_step_;
   std::optional<double> best_;
-  std::exception_ptr error_;  // of the thread; read after joining it
+  std::future<void> written_;  // the thread's result; valid until `join`
   std::thread thread_;
 };
 

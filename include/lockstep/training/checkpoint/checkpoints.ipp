@@ -3,6 +3,7 @@
 #include "lockstep/training/checkpoint/checkpoints.hpp"
 
 #include <algorithm>
+#include <chrono>
 #include <cstring>
 #include <span>
 #include <utility>
@@ -11,6 +12,7 @@
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/fmt_core.hpp"
 #include "lockstep/core/log.hpp"
+#include "lockstep/core/phase.hpp"
 #include "lockstep/core/threads.hpp"
 
 namespace lockstep::detail {
@@ -107,6 +109,8 @@ std::optional<JobState> load_state(AnyReplicas& replicas, const JobState& job, s
     ChiefMessage message;
     if (place.is_chief) message = found_by_chief(find);
     replicas.broadcast(message.bytes);
+    // A process that throws ends the job, also for those that still receive the message.
+    replicas.agree("checkpoint", {});
     const std::string kind = message.next_text();
     if (kind == "checkpoint error") throw CheckpointError(message.next_text());
     if (kind == "file error") throw FileError(message.next_text());
@@ -133,10 +137,13 @@ JobState load_state(AnyReplicas& replicas, const JobState& job, const std::strin
     if (!entry) throw FileError(directory, "it has no checkpoint; check the directory's name");
     return entry;
   });
-  if (!notes.empty() && replicas.place().is_chief)
-    log(LogLevel::warning,
-        fmt::format("checkpoint {}: results continue up to rounding only: {}", directory, notes));
+  if (!notes.empty() && replicas.place().is_chief) log_rounding(directory, notes);
   return std::move(*state);
+}
+
+void log_rounding(std::string_view directory, std::string_view notes) {
+  log(LogLevel::warning,
+      fmt::format("checkpoint {}: results continue up to rounding only: {}", directory, notes));
 }
 
 void save_state(AnyReplicas& replicas, JobState state, const std::string& directory,
@@ -144,6 +151,7 @@ void save_state(AnyReplicas& replicas, JobState state, const std::string& direct
   Checkpoints checkpoints(
       {.directory = directory, .keep = keep, .asynchronous = false, .required = true}, false,
       replicas, {});
+  if (!replicas.place().is_chief) return;
   checkpoints.open();
   checkpoints.save(std::move(state));
 }
@@ -161,8 +169,11 @@ Checkpoints::Checkpoints(const CheckpointOptions& options, bool removes, AnyRepl
 }
 
 Checkpoints::~Checkpoints() {
-  if (thread_.joinable()) thread_.join();
-  if (error_) log_error(error_);
+  try {
+    join();
+  } catch (const std::exception& e) {
+    log_error(e);
+  }
 }
 
 std::optional<JobState> Checkpoints::begin(const JobState& job, std::string& notes) {
@@ -201,7 +212,6 @@ void Checkpoints::note_epoch(const Logs& logs, std::uint64_t steps) {
 void Checkpoints::save(JobState state) {
   wait();
   last_step_ = state.steps;
-  if (!is_chief_) return;
   if (best_) {
     CallbackState best;
     best.set("value", *best_);
@@ -210,44 +220,56 @@ void Checkpoints::save(JobState state) {
   }
   // Always in a separate thread, which blocks signals: a write beyond the limit of file sizes
   // then fails with EFBIG instead of ending the process by SIGXFSZ.
+  std::promise<void> result;
+  written_ = result.get_future();
+  auto shared = std::make_shared<std::pair<JobState, std::promise<void>>>(std::move(state),
+                                                                          std::move(result));
   try {
-    thread_ = start_thread(
-        "checkpoint",
-        [this, best = best_step_, shared = std::make_shared<const JobState>(std::move(state))] {
-          try {
-            write(*shared, best);
-          } catch (...) {
-            error_ = std::current_exception();
-          }
-        });
+    thread_ = start_thread("checkpoint", [this, best = best_step_, shared] {
+      try {
+        write(shared->first, best);
+        shared->second.set_value();
+      } catch (...) {
+        shared->second.set_exception(std::current_exception());
+      }
+    });
   } catch (...) {
-    error_ = std::current_exception();
+    shared->second.set_exception(std::current_exception());
   }
   if (!options_.asynchronous) wait();
 }
 
 void Checkpoints::finish(bool has_ended) {
   wait();
+  // The other processes have no checkpoint to wait for, but must not succeed without it.
+  if (options_.required) replicas_.agree("checkpoint", {});
   if (!removes_ || !has_ended || !is_chief_) return;
   directory_.remove_all();
 }
 
 void Checkpoints::wait() {
-  if (thread_.joinable()) thread_.join();
-  const std::exception_ptr error = std::exchange(error_, nullptr);
-  if (!error) return;
-  if (options_.required) std::rethrow_exception(error);
-  log_error(error);
+  std::uint64_t before = directory_.bytes_written();
+  while (written_.valid() &&
+         written_.wait_for(std::chrono::seconds(1)) != std::future_status::ready)
+    if (const std::uint64_t now = directory_.bytes_written(); now != std::exchange(before, now))
+      replicas_.note(Phase::checkpoint);
+  try {
+    join();
+  } catch (const std::exception& e) {
+    if (options_.required) throw;
+    log_error(e);
+  }
 }
 
-void Checkpoints::log_error(const std::exception_ptr& error) {
-  try {
-    std::rethrow_exception(error);
-  } catch (const std::exception& e) {
-    log(LogLevel::error, fmt::format("checkpoint: {}; training goes on without it, and the older "
-                                     "checkpoints are kept",
-                                     e.what()));
-  }
+void Checkpoints::join() {
+  if (thread_.joinable()) thread_.join();
+  if (written_.valid()) written_.get();
+}
+
+void Checkpoints::log_error(const std::exception& error) {
+  log(LogLevel::error, fmt::format("checkpoint: {}; training goes on without it, and the older "
+                                   "checkpoints are kept",
+                                   error.what()));
 }
 
 void Checkpoints::write(const JobState& state, std::optional<std::uint64_t> best) {

@@ -56,6 +56,13 @@ struct JobState {
   /// Properties that must be equal when the job continues; see model_signature, fit_signature.
   Signature signature{};
   std::size_t replicas = 1, workers = 1;
+
+  /// Frees the memory of the model's buffers.
+  void drop_buffers() {
+    weights = {};
+    state = {};
+    slots = {};
+  }
 };
 
 /// Encodes a state as an entry of a CheckpointDirectory. The files refer to the memory of `state`

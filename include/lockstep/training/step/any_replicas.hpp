@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <exception>
 #include <memory>
 #include <optional>
 #include <span>
@@ -101,7 +102,7 @@ class AnyReplicas {
   virtual Signature signature() const = 0;
   virtual std::vector<ParameterInfo> parameters() const = 0;
   /// Writes the model's part of the state: buffers, steps, loss scale, seed, replicas, signature.
-  /// All processes call it; only the chief's `to` is sure to have the buffers.
+  /// It is the same in all processes.
   virtual void save(JobState& to) const = 0;
   /// Restores what `save` wrote, except the signature. All processes call it with the same state.
   virtual void load(const JobState& from) = 0;
@@ -116,6 +117,8 @@ class AnyReplicas {
   virtual std::vector<std::vector<std::byte>> gather(std::span<const std::byte> bytes) = 0;
   /// This process' times of `count` operations that all processes make together. Collective.
   virtual std::vector<TraceRoundTrip> round_trips(std::size_t count) = 0;
+  /// Tells the other processes, unless they know, that this one ends with `error`.
+  virtual void fail(const std::exception_ptr& error) = 0;
   virtual bool is_finite() const = 0;
   virtual std::string not_finite() const = 0;
   virtual std::vector<NamedTensor> tensors() const = 0;

@@ -282,15 +282,20 @@ class Replicas final : public AnyReplicas {
     } else {
       try {
         return f();
-      } catch (const PeerLost&) {
-        throw;  // the other processes already know
-      } catch (const std::exception& e) {
-        session_.fail(e.what());
-        throw;
       } catch (...) {
-        session_.fail("unknown exception, not derived from std::exception");
+        fail(std::current_exception());
         throw;
       }
+    }
+  }
+  [[gnu::cold]] void fail(const std::exception_ptr& error) override {
+    try {
+      std::rethrow_exception(error);
+    } catch (const PeerLost&) {  // the other processes already know
+    } catch (const std::exception& e) {
+      session_.fail(e.what());
+    } catch (...) {
+      session_.fail("unknown exception, not derived from std::exception");
     }
   }
 
