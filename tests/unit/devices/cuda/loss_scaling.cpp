@@ -14,6 +14,7 @@
 
 #include "compare.hpp"
 #include "lockstep/lockstep.hpp"
+#include "support/folder.hpp"
 
 using namespace lockstep;
 using namespace testing;
@@ -213,6 +214,40 @@ TEST_CASE("the scale doubles after a number of finite steps, and an overflow res
       scale *= 2, finite = 0;
     CAPTURE(i);
     CHECK(scales[i] == scale);
+  }
+}
+
+TEST_CASE("a checkpoint keeps the scale and the count of finite steps") {
+  const TestGpu gpu;
+  const auto strategy = steady<ScaledHalf<18, 3>>();
+  constexpr int steps = 16;
+  using Scales = std::vector<double>;
+  const auto train = [](auto& training, int count, Scales& scales) {
+    for (int i = 0; i < count; ++i) {
+      training.step();
+      scales.push_back(training.model.loss_scale());
+    }
+  };
+  Training whole{strategy};
+  Scales expected;
+  train(whole, steps, expected);
+  REQUIRE(whole.model.updates() > 0);
+  REQUIRE(whole.model.updates() < steps);  // some were skipped
+  for (const int before : {1, 4, 8, 11}) {
+    CAPTURE(before);
+    const Folder folder;
+    Scales scales;
+    {
+      Training first{strategy};
+      train(first, before, scales);
+      first.model.save_checkpoint(folder / "saved");
+    }
+    Training second{strategy};
+    second.model.load_checkpoint(folder / "saved");
+    train(second, steps - before, scales);
+    CHECK(scales == expected);
+    CHECK(second.weights() == whole.weights());
+    CHECK(second.model.updates() == whole.model.updates());
   }
 }
 
