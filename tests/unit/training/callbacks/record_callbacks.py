@@ -147,7 +147,8 @@ def files():
         dict(mode="max", initial_value_threshold=0.32), dict(save_weights_only=True))]
     cases = [(dict(options, filepath="{epoch:02d}"), kind, 1, 1) for options in best for kind in CURVES]
     cases += [(dict(filepath=name, save_weights_only=weights), "nan", 1, 1) for weights in (False, True)
-              for name in ("same", "{epoch:02d}-{val_loss:.2f}", "{epoch}-{loss:.3e}-{val_loss}", "{epoch}-{batch}", "{acc}")]
+              for name in ("same", "{epoch:02d}-{val_loss:.2f}", "{epoch}-{loss}-{loss:.3e}-{val_loss}", "{epoch}-{batch}",
+                           "{acc}")]
     cases += [(dict(filepath="{epoch:02d}-{val_loss:.2f}"), "gaps", 1, 1)]
     cases += [(dict(filepath="{epoch}.{batch:03d}-{loss:.3f}", save_freq=n), "valley", batches, 2)
               for n in (1, 2, 3, 5, 8, 40) for batches in (1, 5)]
