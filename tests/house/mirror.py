@@ -29,6 +29,7 @@ THEMES = {
     "losses": "gradient_check",
     "optimizers": "rules",
     "strategies/cluster": "job_group worker_place",
+    "tensorboard": "arguments",
     "training": "activations augmentation batch_normalization callback mirrored model_fit model_metrics model_state "
                 "model_weights workers",
     "training/callbacks": "in_fit",

@@ -8,6 +8,7 @@
 #include <stop_token>
 #include <string>
 #include <thread>
+#include <tuple>
 #include <vector>
 
 #include "support/workers.hpp"
@@ -270,6 +271,26 @@ TEST_CASE("a stop at the end of an epoch in one process ends training in all") {
     steps.push_back(m.steps());
   });
   CHECK(steps == std::vector<std::uint64_t>{20, 20});
+}
+
+TEST_CASE("decisions of EarlyStopping and ReduceLROnPlateau in one process apply to all") {
+  std::mutex mutex;
+  std::vector<std::tuple<std::uint64_t, std::size_t, double>> found;  // steps, epochs, rate
+  testing::run_workers<Double>({1, 2, 1}, 0, [&](const auto& worker) {
+    ls::Model m{Small{}, worker, crossentropy, ls::SGD{.learning_rate = 0.25}};
+    auto options = line::quiet(9);
+    // No loss falls by 1000: each epoch except the first one counts.
+    if (worker.process == 1)
+      options.callbacks = {ls::EarlyStopping{.monitor = "loss", .min_delta = 1000, .patience = 3}};
+    if (worker.process == 2)
+      options.callbacks = {ls::ReduceLROnPlateau{
+          .monitor = "loss", .factor = 0.5, .patience = 1, .min_delta = 1000}};
+    const auto history = m.fit(line::classes(40) | ls::batch(4), options);
+    const std::scoped_lock lock(mutex);
+    found.emplace_back(m.steps(), history.epoch.size(), m.learning_rate());
+  });
+  // Epochs 1, 2 and 3 reduce the rate; the last of them stops the training.
+  CHECK(found == std::vector(3, std::tuple<std::uint64_t, std::size_t, double>(40, 4, 0.25 / 8)));
 }
 
 TEST_CASE("a batch in memory is rejected in a job of several processes") {

@@ -24,6 +24,8 @@ namespace lockstep {
 struct BackupAndRestore {
   std::string backup_dir;
   std::uint64_t save_freq = 0;  ///< steps from one checkpoint to the next; 0: one after each epoch
+  /// Keep the checkpoint before the newest one too, for the case that the newest one is damaged.
+  bool double_checkpoint = false;
   bool delete_checkpoint = true;  ///< remove the checkpoints when training has ended
 
   /// The callback for `fit`. \throws UsageError if backup_dir is empty.

@@ -11,7 +11,10 @@ BackupAndRestore::operator std::shared_ptr<Callback>() const {
   if (backup_dir.empty())
     throw UsageError("BackupAndRestore: backup_dir is empty; set it to a directory");
   return std::make_shared<detail::CheckpointRequest>(
-      CheckpointOptions{.directory = backup_dir, .every = save_freq, .keep = 1}, delete_checkpoint);
+      CheckpointOptions{.directory = backup_dir,
+                        .every = save_freq,
+                        .keep = std::size_t{double_checkpoint ? 2u : 1u}},
+      delete_checkpoint);
 }
 
 }  // namespace lockstep

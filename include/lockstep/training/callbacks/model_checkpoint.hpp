@@ -23,7 +23,10 @@ namespace lockstep {
 /// FitOptions::checkpoint or BackupAndRestore instead.
 ///
 /// With `save_best_only` only those are saved whose monitored value is better than all before and
-/// than `initial_value_threshold`. Source: keras/src/callbacks/model_checkpoint.py.
+/// than `initial_value_threshold`. An epoch without the value, such as one without validation, saves
+/// nothing; Keras 3.15 saves it, over the best one if the name is the same. Combines with
+/// `save_freq`, where Keras fails. A callback that serves several fits keeps its best value and its
+/// count of steps. Source: keras/src/callbacks/model_checkpoint.py.
 /// \code
 ///   model.fit(train, test, {.epochs = 100, .callbacks = {lockstep::ModelCheckpoint{
 ///       .filepath = "best.safetensors", .monitor = "val_accuracy",

@@ -10,6 +10,7 @@
 #include "lockstep/core/add_item.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/fmt_core.hpp"
+#include "lockstep/core/format_numbers.hpp"
 #include "lockstep/core/log.hpp"
 
 namespace lockstep::detail {
@@ -27,7 +28,6 @@ class ModelCheckpointHooks final : public Callback {
 
   void on_train_begin(const Logs&) override {
     if (o_.save_best_only) monitor_.begin(params().metrics);
-    steps_ = 0;
   }
   void on_epoch_begin(int epoch, const Logs&) override { epoch_ = epoch; }
   void on_train_batch_begin(std::size_t batch, const Logs&) override { first_ = batch; }
@@ -92,7 +92,8 @@ class ModelCheckpointHooks final : public Callback {
     try {
       if (name == "epoch") return formatted(format, epoch_ + 1);
       if (name == "batch" && batch) return formatted(format, *batch + 1);
-      if (const auto value = logs.get(name)) return formatted(format, *value);
+      if (const auto value = logs.get(name))
+        return format == "{}" ? python_number(*value) : formatted(format, *value);
     } catch (const std::runtime_error& e) {
       throw UsageError(
           "ModelCheckpoint: filepath has the format '{}' ({}); write '{{epoch:02d}}' "
@@ -113,7 +114,7 @@ class ModelCheckpointHooks final : public Callback {
   Monitor monitor_;
   bool has_names_;  // otherwise each save replaces the one before it
   std::optional<double> best_;
-  std::uint64_t steps_ = 0;  // since the last save
+  std::uint64_t steps_ = 0;  // since the last save, also of an earlier fit
   std::size_t first_ = 0;    // first batch of the current execution
   int epoch_ = 0;
 };

@@ -12,7 +12,9 @@ namespace lockstep {
 
 /// Keras' SwapEMAWeights: exchanges the weights with their moving averages for each evaluation and
 /// prediction, or, with `swap_on_epoch`, from the end of an epoch to the begin of the next, so that
-/// callbacks save the averages. The optimizer must keep averages.
+/// callbacks save the averages. The optimizer must keep averages. `fit` leaves the averages in the
+/// model, and `predict` leaves the weights. In Keras 3.15, `fit` with `swap_on_epoch` leaves the
+/// weights if it stops before its last epoch, and `predict` leaves the averages.
 /// Source: keras/src/callbacks/swap_ema_weights.py.
 /// \code
 ///   ls::Model model{Net{}, strategy, loss, ls::Adam{.with = {.use_ema = true}}};

@@ -2,12 +2,14 @@
 /// Decisions of Keras 3.15.1, recorded by record_callbacks.py.
 #pragma once
 
+#include <map>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "golden/recorded.hpp"
 #include "lockstep/training/callbacks/early_stopping.hpp"
+#include "lockstep/training/callbacks/model_checkpoint.hpp"
 #include "lockstep/training/callbacks/reduce_lr_on_plateau.hpp"
 
 namespace recorded {
@@ -73,6 +75,44 @@ inline std::vector<Csv> csv() {
                                     .epochs = {},
                                     .file = text(row["file"])});
     for (const Json& epoch : row["epochs"].GetArray()) one.epochs.push_back(logs(epoch));
+  }
+  return all;
+}
+
+struct Files {
+  lockstep::ModelCheckpoint options;
+  std::vector<double> values;
+  std::size_t batches;  ///< of an epoch
+  int fits;
+  std::vector<std::pair<std::string, std::string>> files;  ///< hook and path
+  std::string error;
+};
+inline std::vector<Files> files() {
+  const auto document = read("callbacks");
+  std::map<std::string, std::vector<double>> curves;
+  for (const Json& row : document["curves"].GetArray()) curves[text(row[0])] = numbers(row[1]);
+  std::vector<Files> all;
+  for (const Json& row : document["files"].GetArray()) {
+    lockstep::ModelCheckpoint options;
+    for (const auto& [name, value] : row["options"].GetObject()) {
+      const std::string option = text(name);
+      if (option == "filepath") options.filepath = text(value);
+      if (option == "monitor") options.monitor = text(value);
+      if (option == "save_best_only") options.save_best_only = value.GetBool();
+      if (option == "save_weights_only") options.save_weights_only = value.GetBool();
+      if (option == "mode") options.mode = mode_of(row["options"]);
+      if (option == "save_freq") options.save_freq = value.GetUint64();
+      if (option == "initial_value_threshold") options.initial_value_threshold = value.GetDouble();
+    }
+    Files& one = all.emplace_back(Files{.options = std::move(options),
+                                        .values = curves.at(text(row["curve"])),
+                                        .batches = row["batches"].GetUint(),
+                                        .fits = row["fits"].GetInt(),
+                                        .files = {},
+                                        .error = {}});
+    for (const Json& file : row["files"].GetArray())
+      one.files.emplace_back(text(file[0]), text(file[1]));
+    if (!row["error"].IsNull()) one.error = text(row["error"]);
   }
   return all;
 }

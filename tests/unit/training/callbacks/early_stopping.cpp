@@ -7,6 +7,7 @@
 
 #include "callbacks_recorded.hpp"
 #include "fake_loop.hpp"
+#include "support/log_lines.hpp"
 
 namespace {
 
@@ -38,6 +39,20 @@ TEST_CASE("EarlyStopping stops and restores where Keras does") {
       CHECK(rates.size() == static_cast<std::size_t>(r.epochs));
       CHECK(loop.epoch == r.weights_of_epoch);
     }
+  }
+}
+
+TEST_CASE("EarlyStopping makes Keras' decisions if the run is interrupted after each epoch") {
+  const testing::LogLines lines;
+  const auto all = recorded::stopping();
+  REQUIRE(all.size() > 100);
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    CAPTURE(i);
+    FakeLoop loop;
+    const auto make = [&] { return std::shared_ptr<ls::Callback>(all[i].options); };
+    const auto rates = loop.run_interrupted(make, epochs_of(all[i].values));
+    CHECK(rates.size() == static_cast<std::size_t>(all[i].epochs));
+    CHECK(loop.epoch == all[i].weights_of_epoch);
   }
 }
 

@@ -61,6 +61,38 @@ struct FakeLoop : ls::TrainingControl {
     return rates;
   }
 
+  /// The same, but after each epoch a new callback of `make()` continues with the state of the one
+  /// before it, as in a run that is interrupted after each epoch.
+  template <class Make>
+  std::vector<double> run_interrupted(const Make& make, const std::vector<ls::Logs>& epochs) {
+    std::vector<double> rates;
+    std::shared_ptr<ls::Callback> callback = make();
+    callback->set_control(this);
+    callback->on_train_begin({});
+    for (std::size_t i = 0; i < epochs.size() && !stopped; ++i) {
+      callback->on_epoch_begin(static_cast<int>(i), {});
+      rates.push_back(rate);
+      epoch = static_cast<int>(i);
+      logs = epochs[i];
+      callback->on_epoch_end(epoch, logs);
+      callback = resumed(callback, make());
+    }
+    callback->on_train_end(logs);
+    callback->set_control(nullptr);
+    return rates;
+  }
+  /// `next`, which continues with the state of `before`.
+  std::shared_ptr<ls::Callback> resumed(const std::shared_ptr<ls::Callback>& before,
+                                        std::shared_ptr<ls::Callback> next) {
+    ls::CallbackState state;
+    before->save_state(state);
+    before->set_control(nullptr);
+    next->set_control(this);
+    next->on_train_begin({});
+    next->load_state(state);
+    return next;
+  }
+
   std::vector<std::string> saved;  // paths; directories end in '/'
   bool has_averages = false;
   bool stopped = false;

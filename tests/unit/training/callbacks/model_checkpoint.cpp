@@ -3,8 +3,10 @@
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 
+#include "callbacks_recorded.hpp"
 #include "fake_loop.hpp"
 #include "support/folder.hpp"
+#include "support/log_lines.hpp"
 #include "unit/training/model_support.hpp"
 
 namespace {
@@ -24,6 +26,61 @@ Names saved_by(const ls::ModelCheckpoint& options, const std::vector<double>& va
   return loop.saved;
 }
 
+using File = std::pair<std::string, std::string>;  // hook and path
+
+/// The files of the run that record_callbacks.py made, each with its hook, and "" or the error.
+/// `is_interrupted`: after each batch and epoch a new callback continues with the state.
+std::pair<std::vector<File>, std::string> files_of(const recorded::Files& r,
+                                                   bool is_interrupted = false) {
+  FakeLoop loop;
+  std::vector<File> files;
+  const auto note = [&](const std::string& hook) {
+    for (std::string path : loop.saved) {
+      CHECK(path.ends_with('/') == !r.options.save_weights_only);
+      if (path.ends_with('/')) path.pop_back();
+      files.emplace_back(hook, path);
+    }
+    loop.saved.clear();
+  };
+  std::shared_ptr<ls::Callback> callback = r.options;
+  callback->set_control(&loop);
+  const auto resume = [&](std::size_t epoch) {
+    if (!is_interrupted) return;
+    callback = loop.resumed(callback, r.options);
+    callback->on_epoch_begin(static_cast<int>(epoch), {});
+  };
+  std::string error;
+  try {
+    for (int fit = 0; fit < r.fits; ++fit) {
+      std::size_t step = 0;
+      callback->on_train_begin({});
+      const std::size_t epochs = r.batches == 1 ? r.values.size() : 3;
+      for (std::size_t epoch = 0; epoch < epochs; ++epoch) {
+        const std::string number = std::to_string(epoch);
+        callback->on_epoch_begin(static_cast<int>(epoch), {});
+        ls::Logs logs;
+        for (std::size_t batch = 0; batch < r.batches; ++batch) {
+          logs.set("loss", r.batches == 1 ? 1 : r.values[step++ % r.values.size()]);
+          callback->on_train_batch_begin(batch, {});
+          callback->on_train_batch_end(batch, logs);
+          note("batch " + number + " " + std::to_string(batch));
+          resume(epoch);
+        }
+        if (r.batches == 1 && r.values[epoch] != recorded::absent)
+          logs.set("val_loss", r.values[epoch]);
+        callback->on_epoch_end(static_cast<int>(epoch), logs);
+        note("epoch " + number);
+        resume(epoch);
+      }
+      callback->on_train_end({});
+    }
+  } catch (const ls::UsageError& e) {
+    error = e.what();
+  }
+  callback->set_control(nullptr);
+  return {files, error};
+}
+
 }  // namespace
 
 TEST_CASE(
@@ -33,6 +90,54 @@ TEST_CASE(
                {0.5, 0.25}) == Names{"m-01-0.50.safetensors", "m-02-0.25.safetensors"});
   CHECK(saved_by({.filepath = "run"}, {0.5, 0.25}) == Names{"run/", "run/"});
   CHECK(saved_by({.filepath = "brace{"}, {1}) == Names{"brace{/"});
+}
+
+TEST_CASE("ModelCheckpoint writes the files that Keras writes, at the same hooks") {
+  const testing::LogLines lines;
+  const auto all = recorded::files();
+  REQUIRE(all.size() > 90);
+  int fails = 0, gaps = 0, errors = 0;
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    const recorded::Files& r = all[i];
+    CAPTURE(i, r.options.filepath, r.options.save_freq);
+    const auto [files, error] = files_of(r);
+    CHECK(files_of(r, true) == std::pair(files, error));
+    std::vector<File> expected = r.files;
+    if (r.error == "TypeError") {  // Keras' save_best_only with save_freq fails in the first epoch
+      ++fails;
+      REQUIRE(r.options.save_best_only);
+      REQUIRE(files.size() >= expected.size());
+      for (std::size_t f = 0; f < expected.size(); ++f) CHECK(files[f] == expected[f]);
+      CHECK(error.empty());
+      continue;
+    }
+    if (r.options.save_best_only)  // Keras also saves epochs without the value
+      gaps += static_cast<int>(std::erase_if(expected, [&](const File& file) {
+        return file.first.starts_with("epoch ") &&
+               r.values.at(std::stoul(file.first.substr(6))) == recorded::absent;
+      }));
+    CHECK(files == expected);
+    CHECK(error.empty() == r.error.empty());
+    errors += r.error == "KeyError";
+  }
+  CHECK(fails == 6);
+  CHECK(gaps > 0);
+  CHECK(errors == 5);
+}
+
+TEST_CASE("ModelCheckpoint combines save_best_only with save_freq, where Keras fails") {
+  const recorded::Files r{.options = {.filepath = "{epoch}.{batch}",
+                                      .monitor = "loss",
+                                      .save_best_only = true,
+                                      .save_freq = 2,
+                                      .initial_value_threshold = 0.3},
+                          .values = {1, 0.5, 0.25, 0.4, 0.2, 0.3, 0.1, 0.1},
+                          .batches = 5,
+                          .fits = 1,
+                          .files = {},
+                          .error = {}};
+  // Steps 2, 4, 6, ... have 0.5, 0.4, 0.3, 0.1, 0.5, 0.4, 0.3; only 0.1 is below the threshold.
+  CHECK(files_of(r).first == std::vector<File>{{"batch 1 2", "2.3"}});
 }
 
 TEST_CASE("ModelCheckpoint with save_best_only saves only improvements") {

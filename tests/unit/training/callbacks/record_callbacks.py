@@ -7,6 +7,7 @@
 The model is a stand-in: its weights are the number of the epoch that has ended, so what was restored shows.
 """
 
+import inspect
 import json
 import os
 import random
@@ -27,12 +28,19 @@ class Model:
         self.stop_training = False
         self.epoch = -1
         self.metrics = []
+        self.saved = []
 
     def get_weights(self):
         return self.epoch
 
     def set_weights(self, weights):
         self.epoch = weights
+
+    def save_weights(self, path, overwrite):
+        self.saved.append(path)
+
+    def save(self, path, overwrite):
+        self.saved.append(path)
 
 
 def run(callback, values, name):
@@ -132,5 +140,61 @@ def csv_files():
                    "epochs": [[[k, float(v)] for k, v in epoch.items()] for epoch in epochs], "file": text}
 
 
-parts = {"stopping": stopping(), "reducing": reducing(), "csv": csv_files()}
+def files():
+    """The files of ModelCheckpoint, each with the hook at which it is written."""
+    best = [dict(save_best_only=True, **more) for more in (
+        {}, dict(mode="min"), dict(mode="max"), dict(initial_value_threshold=0.5),
+        dict(mode="max", initial_value_threshold=0.32), dict(save_weights_only=True))]
+    cases = [(dict(options, filepath="{epoch:02d}"), kind, 1, 1) for options in best for kind in CURVES]
+    cases += [(dict(filepath=name, save_weights_only=weights), "nan", 1, 1) for weights in (False, True)
+              for name in ("same", "{epoch:02d}-{val_loss:.2f}", "{epoch}-{loss}-{loss:.3e}-{val_loss}", "{epoch}-{batch}",
+                           "{acc}")]
+    cases += [(dict(filepath="{epoch:02d}-{val_loss:.2f}"), "gaps", 1, 1)]
+    cases += [(dict(filepath="{epoch}.{batch:03d}-{loss:.3f}", save_freq=n), "valley", batches, 2)
+              for n in (1, 2, 3, 5, 8, 40) for batches in (1, 5)]
+    cases += [(dict(filepath="{epoch}.{batch}", save_freq=n, save_best_only=True, monitor="loss", **more), kind, 5, 1)
+              for n in (2, 4) for kind in ("falls", "valley") for more in ({}, dict(initial_value_threshold=0.4))]
+    for options, kind, batches, fits in cases:
+        keras_options = dict(options, filepath=options["filepath"]
+                             + (".weights.h5" if options.get("save_weights_only") else ".keras"))
+        callback, model, hooks, error = keras.callbacks.ModelCheckpoint(**keras_options), Model(), [], None
+        callback.set_model(model)
+
+        def call(name, hook, *arguments):
+            hook(*arguments)
+            hooks.extend([name, path] for path in model.saved)
+            model.saved.clear()
+
+        try:
+            for _ in range(fits):
+                steps = iter(curve(kind) * 9)
+                callback.on_train_begin()
+                for epoch, value in enumerate(curve(kind) if batches == 1 else range(3)):
+                    callback.on_epoch_begin(epoch)
+                    for batch in range(batches):
+                        logs = {"loss": next(steps) if batches > 1 else 1.0}
+                        call(f"batch {epoch} {batch}", callback.on_train_batch_end, batch, logs)
+                    if batches == 1 and value is not None:
+                        logs["val_loss"] = value
+                    call(f"epoch {epoch}", callback.on_epoch_end, epoch, logs)
+                callback.on_train_end()
+        except (KeyError, TypeError) as exception:
+            error = type(exception).__name__
+        yield {"options": keras_options, "curve": kind, "batches": batches, "fits": fits, "files": hooks, "error": error}
+
+
+def signatures():
+    """The arguments and defaults of each callback, as Python writes them."""
+    for name in sorted(dir(keras.callbacks)):
+        callback = getattr(keras.callbacks, name)
+        if inspect.isclass(callback):
+            for argument in inspect.signature(callback).parameters.values():
+                if argument.kind is not inspect.Parameter.VAR_KEYWORD:
+                    has_default = argument.default is not inspect.Parameter.empty
+                    yield [name, argument.name, repr(argument.default) if has_default else ""]
+            yield [name, "", ""]
+
+
+parts = {"stopping": stopping(), "reducing": reducing(), "csv": csv_files(), "files": files(),
+         "curves": ([kind, curve(kind)] for kind in CURVES), "signatures": signatures()}
 print("{\n" + ",\n".join(f'"{name}": [\n  ' + ",\n  ".join(map(json.dumps, rows)) + "]" for name, rows in parts.items()) + "\n}")

@@ -5,16 +5,18 @@
 
 #include "callbacks_recorded.hpp"
 #include "fake_loop.hpp"
+#include "support/log_lines.hpp"
 
 using namespace callbacks_test;
 
 TEST_CASE("ReduceLROnPlateau gives each epoch the rate that Keras gives it") {
+  const testing::LogLines lines;
   const auto all = recorded::reducing();
   REQUIRE(all.size() > 100);
   for (std::size_t i = 0; i < all.size(); ++i) {
     const recorded::Reducing& r = all[i];
     CAPTURE(i);
-    FakeLoop loop;
+    FakeLoop loop, interrupted;
     std::vector<ls::Logs> epochs;
     for (const double value : r.values)
       epochs.push_back(value == recorded::absent ? logs_of({{"loss", 1}})
@@ -26,6 +28,8 @@ TEST_CASE("ReduceLROnPlateau gives each epoch the rate that Keras gives it") {
       CHECK_THAT(rates[e], Catch::Matchers::WithinRel(r.rates[e], 1e-12));
     }
     CHECK(loop.logs["learning_rate"] == rates.back());  // the rate of this epoch, not of the next
+    const auto make = [&] { return std::shared_ptr<ls::Callback>(r.options); };
+    CHECK(interrupted.run_interrupted(make, epochs) == rates);
   }
 }
 

@@ -1,9 +1,12 @@
 #include "lockstep/training/callbacks/swap_ema_weights.hpp"
 
+#include <algorithm>
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_floating_point.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 
+#include "fit_recorded.hpp"
+#include "named_hooks.hpp"
 #include "unit/training/checkpoint/resume_support.hpp"
 #include "unit/training/model_support.hpp"
 
@@ -48,13 +51,81 @@ std::vector<double> averages_of(const std::vector<double>& weights) {
   return averages;
 }
 
-void check_equal(const std::vector<double>& found, const std::vector<double>& expected) {
+void check_equal(const std::vector<double>& found, const std::vector<double>& expected,
+                 double error = 1e-12) {
   REQUIRE(found.size() == expected.size());
   for (std::size_t i = 0; i < found.size(); ++i)
-    CHECK_THAT(found[i], WithinRel(expected[i], 1e-12));
+    CHECK_THAT(found[i], WithinRel(expected[i], error));
+}
+
+using Kernel = std::pair<std::string, double>;  // of a hook
+
+/// The kernels of the run that record_fit_callbacks.py made.
+std::pair<std::vector<Kernel>, std::vector<double>> kernels_of(const recorded::Averages& r) {
+  std::vector<Kernel> hooks;
+  ls::Callbacks callbacks;
+  if (r.swap_on_epoch) callbacks.push_back(ls::SwapEMAWeights{.swap_on_epoch = *r.swap_on_epoch});
+  callbacks.push_back(std::make_shared<callbacks_test::NamedHooks>(
+      [&](callbacks_test::NamedHooks& self, const std::string& hook, const ls::Logs&) {
+        double value = 0;
+        const auto bytes = self.control().weights();
+        std::memcpy(&value, bytes.data(), sizeof value);
+        hooks.emplace_back(hook, value);
+        if (r.stops && hook == "epoch_end 1") self.control().stop_training();
+      }));
+  auto m = recorded::slope(
+      {.use_ema = true, .ema_momentum = momentum, .ema_overwrite_frequency = r.overwrite});
+  const auto kernel = [&] { return m.weights("dense/kernel")[0]; };
+  const auto data = recorded::slope_data(6);
+  std::vector<double> after;
+  m.fit(data | ls::batch(2), data | ls::batch(3),
+        {.epochs = 3, .callbacks = callbacks, .progress = ls::ProgressStyle::none});
+  after.push_back(kernel());
+  m.train_on_batch(recorded::slope_xs(6), recorded::slope_ys(6));
+  after.push_back(kernel());
+  m.evaluate(data | ls::batch(3), {.callbacks = callbacks});
+  after.push_back(kernel());
+  m.predict(data | ls::batch(3), {.callbacks = callbacks});
+  after.push_back(kernel());
+  return {hooks, after};
 }
 
 }  // namespace
+
+TEST_CASE("at each hook the model has the weights or the averages that it has in Keras") {
+  const auto all = recorded::averages();
+  REQUIRE(all.size() == 12);
+  for (const recorded::Averages& r : all) {
+    CAPTURE(r.swap_on_epoch.has_value(), r.swap_on_epoch.value_or(false), r.overwrite, r.stops);
+    std::vector<Kernel> expected = r.hooks;
+    std::vector<double> expected_after = r.after;
+    if (r.swap_on_epoch.value_or(false)) {
+      // Keras' fit leaves its weights if it is stopped, and its evaluate and predict confuse the
+      // weights with the averages afterwards. Here they do the same as without swap_on_epoch.
+      const auto other = std::find_if(all.begin(), all.end(), [&](const recorded::Averages& o) {
+        return o.swap_on_epoch == false && o.overwrite == r.overwrite && o.stops == r.stops;
+      });
+      REQUIRE(other != all.end());
+      REQUIRE(other->hooks.size() == expected.size());
+      const auto end = std::find_if(expected.begin(), expected.end(),
+                                    [](const Kernel& k) { return k.first == "train_end"; });
+      std::copy(other->hooks.begin() + (end - expected.begin()), other->hooks.end(), end);
+      expected_after = other->after;
+    }
+    if (r.swap_on_epoch) {  // Keras' predict leaves the averages
+      REQUIRE(expected.back().first == "predict_end");
+      expected.back().second = expected_after[3] = expected_after[2];
+    }
+    const auto [hooks, after] = kernels_of(r);
+    REQUIRE(hooks.size() == expected.size());
+    for (std::size_t i = 0; i < hooks.size(); ++i) {
+      CAPTURE(i, hooks[i].first);
+      CHECK(hooks[i].first == expected[i].first);
+      CHECK_THAT(hooks[i].second, WithinRel(expected[i].second, 1e-6));
+    }
+    check_equal(after, expected_after, 1e-6);
+  }
+}
 
 TEST_CASE("SwapEMAWeights evaluates with the averages and trains with the weights") {
   auto plain = std::make_shared<Kernels>(), swapped = std::make_shared<Kernels>();
