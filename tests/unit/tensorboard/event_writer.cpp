@@ -100,6 +100,18 @@ TEST_CASE("images that do not fit their shape are rejected, and the next value i
   CHECK(events[1].values.size() == 1);
 }
 
+TEST_CASE("a restart has its step, and no values") {
+  const TemporaryFolder place;
+  {
+    ls::EventWriter(place / "run").add_restart(12);
+  }
+  const auto events = testing::events_in(place / "run");
+  REQUIRE(events.size() == 2);
+  CHECK(events[1].is_restart);
+  CHECK(events[1].step == 12);
+  CHECK(events[1].values.empty());
+}
+
 TEST_CASE("invalid options of a writer are rejected before a file is created") {
   const TemporaryFolder place;
   CHECK_THROWS_AS(ls::EventWriter(place / "run", {.flush_seconds = -1}), ls::UsageError);
