@@ -97,9 +97,21 @@ json write_custom(const std::string& folder) {
     writer.add_scalar("a/scalar", 0.1 * static_cast<double>(step), step);
     tensors.add_scalar("a/scalar", 0.1 * static_cast<double>(step), step);
   }
+  writer.add_scalar("caf\xE9", 1, 0);  // not UTF-8; a reader would not read on
+  writer.add_histogram("a/constant", std::vector<float>(4, 0.25f), 0);
+  writer.add_histogram("a/nothing", {}, 0);
   writer.add_images("a/image", ls::shape(4, 5, 3), pixels, 7);
   writer.add_text("a/text", text, 8);
   return {{"steps", steps}, {"pixels", pixels}, {"text", text}};
+}
+
+/// A run of 12 files in one second, and one that continues from a checkpoint before its last step.
+void write_continued(const std::string& folder) {
+  for (std::int64_t step = 0; step < 12; ++step)
+    ls::EventWriter(folder).add_scalar("a/scalar", static_cast<double>(step), step);
+  ls::EventWriter writer(folder);
+  writer.add_restart(11);
+  writer.add_scalar("a/scalar", 11.5, 11);
 }
 
 }  // namespace
@@ -111,5 +123,6 @@ int main(int argc, char** argv) {
   }
   const std::string folder = argv[1];
   const json run = train(folder + "/run");
+  write_continued(folder + "/continued");
   std::cout << json{{"run", run}, {"custom", write_custom(folder + "/custom")}} << "\n";
 }

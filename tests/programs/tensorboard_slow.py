@@ -21,6 +21,7 @@ if __name__ == "__main__":
 import numpy  # noqa: E402
 from PIL import Image  # noqa: E402
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator  # noqa: E402
+from tensorboard.plugins.histogram import summary_v2 as histogram_summary  # noqa: E402
 from tensorboard.plugins.hparams import metadata as hparams_metadata  # noqa: E402
 from tensorboard.util import tensor_util  # noqa: E402
 
@@ -73,7 +74,7 @@ class Values(unittest.TestCase):
         found = tensor(self.train, tag)[step]
         values = numpy.array(values, dtype=numpy.float64)
         if values.min() == values.max():
-            numpy.testing.assert_array_equal(found, [[values[0] - 0.5, values[0] + 0.5, values.size]])
+            numpy.testing.assert_array_equal(found, [[values[0], values[0], values.size * (i == 29)] for i in range(30)])
             return
         counts, edges = numpy.histogram(values, bins=30)
         numpy.testing.assert_allclose(found[:, 0], edges[:-1], rtol=1e-12, atol=1e-12 * numpy.abs(edges).max(), err_msg=tag)
@@ -131,6 +132,20 @@ class Values(unittest.TestCase):
         self.assertEqual({s: float(v) for s, v in found.items()}, {s: float(numpy.float32(0.1 * s)) for s in steps})
         self.assertEqual(tensor(events, "a/text")[8].item().decode(), self.custom["text"])
         self.assertEqual(events.SummaryMetadata("a/text").plugin_data.plugin_name, "text")
+
+    def test_a_tag_that_is_not_utf8_is_repaired(self):
+        self.assertEqual(set(read(self.path / "custom").Tags()["scalars"]), {"a/scalar", "caf\ufffd"})
+
+    def test_histograms_without_width_and_without_values_are_those_of_tensorboard(self):
+        events = read(self.path / "custom")
+        for tag, values in (("a/constant", [0.25] * 4), ("a/nothing", [])):
+            summary = histogram_summary.histogram_pb(tag, values)
+            expected = tensor_util.make_ndarray(summary.value[0].tensor)
+            numpy.testing.assert_array_equal(tensor(events, tag)[0], expected, tag)
+
+    def test_a_run_of_several_files_is_read_in_order_and_a_restart_replaces_its_last_step(self):
+        found = [(e.step, e.value) for e in read(self.path / "continued").Scalars("a/scalar")]
+        self.assertEqual(found, [(step, float(step)) for step in range(11)] + [(11, 11.5)])
 
     def test_hyperparameters(self):
         events = read(self.path / "run")

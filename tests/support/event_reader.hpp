@@ -143,6 +143,7 @@ struct Event {
   std::int64_t step = 0;
   std::string version, graph;
   std::vector<SummaryValue> values;
+  bool is_restart = false;  // a SessionLog with the status START
 };
 
 inline Event event_of(const std::string& data) {
@@ -164,6 +165,10 @@ inline Event event_of(const std::string& data) {
       case 5:
         for (protozero::pbf_reader summary = event.get_message(); summary.next(1);)
           e.values.push_back(summary_value_of(summary.get_message()));
+        break;
+      case 7:
+        for (protozero::pbf_reader log = event.get_message(); log.next(1);)
+          e.is_restart = log.get_enum() == 1;
         break;
       default:
         throw std::runtime_error("unknown field of an event");

@@ -1,13 +1,14 @@
 /// \file
 /// The messages of TensorBoard's event files, as bytes in Protocol Buffers' format. Invariants: the
 /// functions depend on their arguments only; field numbers are those of tensorboard/compat/proto
-/// and tensorboard/plugins/hparams.
+/// and tensorboard/plugins/hparams; strings are UTF-8, with U+FFFD for bytes that are not.
 ///
 /// A file is a sequence of events, each in a record; see record.hpp. An event has a summary of one
 /// or more values, or one of the other contents:
 ///
 ///     Event { wall_time, step, Summary { Value { tag, number or tensor, plugin }, ... } }
 ///     Event { wall_time, file version }
+///     Event { wall_time, step, SessionLog { start } }
 ///     Event { wall_time, GraphDef { NodeDef { name, op, inputs, attributes }, ... } }
 #pragma once
 
@@ -48,6 +49,8 @@ LOCKSTEP_DECL std::string summary_event(double wall_time, std::int64_t step,
                                         std::string_view summary);
 /// The first event of each file.
 LOCKSTEP_COLD_DECL std::string version_event(double wall_time);
+/// The run goes on at `step`: earlier values with this step or a later one are obsolete.
+LOCKSTEP_COLD_DECL std::string restart_event(double wall_time, std::int64_t step);
 LOCKSTEP_COLD_DECL std::string graph_event(double wall_time, std::span<const GraphNode> nodes);
 
 }  // namespace lockstep::detail

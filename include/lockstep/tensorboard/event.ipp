@@ -9,13 +9,23 @@
 #include <type_traits>
 #include <variant>
 
+#include "lockstep/files/safetensors_header.hpp"
+#include "lockstep/tensorboard/utf8.hpp"
+
 namespace lockstep::detail {
 
 static_assert(std::endian::native == std::endian::little, "tensor_content is little-endian");
 
 // Field numbers, named after message and field.
 struct EventField {
-  enum Number : std::uint32_t { wall_time = 1, step = 2, file_version = 3, graph = 4, summary = 5 };
+  enum Number : std::uint32_t {
+    wall_time = 1,
+    step = 2,
+    file_version = 3,
+    graph = 4,
+    summary = 5,
+    session_log = 7
+  };
 };
 struct ValueField {
   enum Number : std::uint32_t { tag = 1, simple_value = 2, tensor = 8, metadata = 9 };
@@ -25,6 +35,15 @@ struct TensorField {
 };
 enum class TensorType : std::int32_t { float32 = 1, float64 = 2, text = 7 };
 enum class DataClass : std::int32_t { none = 0, scalar = 1, tensor = 2, blobs = 3 };
+
+/// Writes a field of the type string. Readers stop at an event with a string that is not UTF-8, and
+/// lose the rest of the file.
+inline void add_utf8(protozero::pbf_writer& to, std::uint32_t number, std::string_view text) {
+  if (is_utf8(text))
+    to.add_string(number, text.data(), text.size());
+  else
+    to.add_string(number, to_utf8(text));
+}
 
 /// Writes a TensorShapeProto as field `number` of `to`; -1 is an unknown extent. A pbf_writer drops
 /// a nested message without content, which here means rank 0 or extent 0; add_message keeps it.
@@ -47,7 +66,7 @@ void append_tensor(std::string& summary, std::string_view tag, TensorType type,
                    DataClass data_class, std::string_view plugin_content = {}) {
   protozero::pbf_writer to(summary);
   protozero::pbf_writer value(to, 1);
-  value.add_string(ValueField::tag, tag.data(), tag.size());
+  add_utf8(value, ValueField::tag, tag);
   {
     protozero::pbf_writer tensor(value, ValueField::tensor);
     tensor.add_enum(TensorField::dtype, static_cast<std::int32_t>(type));
@@ -66,7 +85,7 @@ void append_tensor(std::string& summary, std::string_view tag, TensorType type,
 void append_scalar(std::string& summary, std::string_view tag, double value) {
   protozero::pbf_writer to(summary);
   protozero::pbf_writer message(to, 1);
-  message.add_string(ValueField::tag, tag.data(), tag.size());
+  add_utf8(message, ValueField::tag, tag);
   message.add_float(ValueField::simple_value, static_cast<float>(value));
 }
 
@@ -110,7 +129,7 @@ void append_text(std::string& summary, std::string_view tag, std::string_view te
   append_tensor(
       summary, tag, TensorType::text, {},
       [&](protozero::pbf_writer& tensor) {
-        tensor.add_bytes(TensorField::string_val, text.data(), text.size());
+        add_utf8(tensor, TensorField::string_val, text);  // shown as Markdown
       },
       "text", DataClass::tensor);
 }
@@ -131,7 +150,7 @@ void append_session_start(std::string& summary, std::span<const HParam> hparams,
     protozero::pbf_writer start(data, 3);
     for (const HParam& p : hparams) {
       protozero::pbf_writer entry(start, 1);
-      entry.add_string(1, p.name);
+      add_utf8(entry, 1, p.name);
       protozero::pbf_writer value(entry, 2);  // a google.protobuf.Value
       std::visit(
           [&](const auto& v) {
@@ -141,7 +160,7 @@ void append_session_start(std::string& summary, std::span<const HParam> hparams,
             else if constexpr (std::is_same_v<V, bool>)
               value.add_bool(4, v);
             else
-              value.add_string(3, v);
+              add_utf8(value, 3, v);
           },
           p.value.get());
     }
@@ -178,15 +197,24 @@ std::string version_event(double wall_time) {
   return event;
 }
 
+std::string restart_event(double wall_time, std::int64_t step) {
+  std::string event;
+  protozero::pbf_writer to(event);
+  to.add_double(EventField::wall_time, wall_time);
+  to.add_int64(EventField::step, step);
+  protozero::pbf_writer(to, EventField::session_log).add_enum(1, 1);  // status: START
+  return event;
+}
+
 /// Writes a NodeDef, as field 1 of a GraphDef.
 [[gnu::cold]] inline void add_node(protozero::pbf_writer& graph, const GraphNode& node) {
   protozero::pbf_writer to(graph, 1);
-  to.add_string(1, node.name);
-  to.add_string(2, node.op);
-  for (const std::string& input : node.inputs) to.add_string(3, input);
+  add_utf8(to, 1, node.name);
+  add_utf8(to, 2, node.op);
+  for (const std::string& input : node.inputs) add_utf8(to, 3, input);
   for (const auto& [key, text] : node.attributes) {
     protozero::pbf_writer entry(to, 5);
-    entry.add_string(1, key);
+    add_utf8(entry, 1, key);
     protozero::pbf_writer value(entry, 2);  // an AttrValue
     value.add_bytes(2, text);
   }

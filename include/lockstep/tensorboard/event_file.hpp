@@ -1,7 +1,7 @@
 /// \file
-/// An event file that grows. Invariants: each file has a new name; a record reaches the file in one
-/// piece or not at all, unless the process is killed meanwhile; errors never throw after the file
-/// was created.
+/// An event file that grows. Invariants: each file has a new name, which sorts after those of the
+/// files in its folder; a record reaches the file in one piece or not at all, unless the process is
+/// killed meanwhile; errors never throw after the file was created.
 #pragma once
 
 #include <chrono>
@@ -13,7 +13,8 @@
 
 namespace lockstep::detail {
 
-/// Appends events to FOLDER/events.out.tfevents.SECONDS.HOST.PROCESS.NUMBER.
+/// Appends events to FOLDER/events.out.tfevents.SECONDS.HOST.PROCESS.NUMBER. SECONDS is the time,
+/// or one more than in the folder's last name: readers join files in the order of their names.
 ///
 ///     append -> pending_ --flush--> write(2): a killed process loses no flushed event
 ///

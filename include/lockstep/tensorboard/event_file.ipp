@@ -9,7 +9,9 @@
 #include <array>
 #include <atomic>
 #include <cerrno>
+#include <charconv>
 #include <filesystem>
+#include <string_view>
 #include <system_error>
 #include <utility>
 
@@ -24,6 +26,27 @@ namespace lockstep::detail {
 double wall_time() {
   using Seconds = std::chrono::duration<double>;
   return Seconds(std::chrono::system_clock::now().time_since_epoch()).count();
+}
+
+/// The time in whole seconds, or more if a file of the folder has this time or a later one: another
+/// file of this second, or of a host whose clock is ahead.
+[[gnu::cold]] inline long long seconds_after_files_of(const std::string& folder) {
+  constexpr std::string_view prefix = "events.out.tfevents.";
+  constexpr std::size_t digits = 10;
+  constexpr long long most = 9'999'999'999;
+  auto seconds = static_cast<long long>(wall_time());
+  std::error_code error;
+  std::filesystem::directory_iterator file(folder, error);
+  for (; !error && file != std::filesystem::directory_iterator(); file.increment(error)) {
+    const std::string name = file->path().filename().string();
+    if (!name.starts_with(prefix) || name.size() <= prefix.size() + digits) continue;
+    const char* const begin = name.data() + prefix.size();
+    long long other = 0;
+    const auto [end, code] = std::from_chars(begin, begin + digits, other);
+    if (code == std::errc() && end == begin + digits && other < most)
+      seconds = std::max(seconds, other + 1);
+  }
+  return seconds;
 }
 
 EventFile::EventFile(const std::string& folder, double flush_seconds, std::size_t max_queue)
@@ -49,9 +72,10 @@ void EventFile::create(const std::string& folder) {
   if (::gethostname(host.data(), host.size() - 1) != 0 || host[0] == '\0') host = {"localhost"};
   std::replace(host.begin(), host.end(), '/', '_');
   static std::atomic<unsigned> counter{0};
+  const long long seconds = seconds_after_files_of(folder);
   do {
-    path_ = fmt::format("{}/events.out.tfevents.{:010}.{}.{}.{}", folder,
-                        static_cast<long long>(wall_time()), host.data(), ::getpid(), counter++);
+    path_ = fmt::format("{}/events.out.tfevents.{:010}.{}.{}.{}", folder, seconds, host.data(),
+                        ::getpid(), counter++);
     descriptor_ = ::open(path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_APPEND | O_CLOEXEC, 0666);
   } while (descriptor_ < 0 && (errno == EEXIST || errno == EINTR));
   if (descriptor_ < 0)

@@ -69,6 +69,9 @@ class EventWriter {
                                      std::span<const std::uint8_t> pixels, std::int64_t step);
   /// Adds a text; TensorBoard shows it as Markdown.
   LOCKSTEP_COLD_DECL void add_text(std::string_view tag, std::string_view text, std::int64_t step);
+  /// Declares values of the folder's earlier files with this step or a later one obsolete: a run
+  /// continues from a checkpoint.
+  LOCKSTEP_COLD_DECL void add_restart(std::int64_t step);
   /// Adds the graph of a model; the last one counts.
   LOCKSTEP_COLD_DECL void add_graph(std::span<const GraphNode> nodes);
   void add_graph(std::initializer_list<GraphNode> nodes) {

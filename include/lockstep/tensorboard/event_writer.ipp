@@ -59,6 +59,10 @@ void EventWriter::add_text(std::string_view tag, std::string_view text, std::int
   append_summary(step);
 }
 
+void EventWriter::add_restart(std::int64_t step) {
+  file_.append(detail::restart_event(detail::wall_time(), step));
+}
+
 void EventWriter::add_graph(std::span<const GraphNode> nodes) {
   file_.append(detail::graph_event(detail::wall_time(), nodes));
 }

@@ -18,9 +18,9 @@ struct HistogramBucket {
 };
 
 /// The finite values in `buckets` buckets of equal width from the least to the largest value. If
-/// all values are equal, the only bucket is [v - 0.5, v + 0.5]; without finite values there are no
-/// buckets. Source: tensorboard/plugins/histogram/summary_v2.py. \throws UsageError if `buckets` is
-/// 0.
+/// all values are equal, all buckets are [v, v], and the last one has the count; without finite
+/// values all limits and counts are 0. Source: tensorboard/plugins/histogram/summary_v2.py.
+/// \throws UsageError if `buckets` is 0.
 /// \code
 ///   ls::histogram_of(std::vector{0.0f, 1.0f, 1.0f}, 2);  // {0, 0.5, 1}, {0.5, 1, 2}
 /// \endcode

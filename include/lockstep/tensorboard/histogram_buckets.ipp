@@ -19,10 +19,12 @@ std::vector<HistogramBucket> histogram_of(std::span<const float> values, std::si
     most = count == 0 ? v : std::max(most, v);
     ++count;
   }
-  if (count == 0) return {};
-  if (least == most) return {{least - 0.5, least + 0.5, count}};
+  std::vector<HistogramBucket> result(buckets, HistogramBucket{least, least, 0});
+  if (least == most) {
+    result.back().count = count;
+    return result;
+  }
   const double width = (most - least) / static_cast<double>(buckets);
-  std::vector<HistogramBucket> result(buckets);
   for (std::size_t i = 0; i < buckets; ++i) {
     result[i].left = least + width * static_cast<double>(i);
     result[i].right = i + 1 == buckets ? most : least + width * static_cast<double>(i + 1);

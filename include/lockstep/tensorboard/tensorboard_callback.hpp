@@ -30,8 +30,9 @@ namespace lockstep {
 /// gradient of the epoch's last step, and LAYER/WEIGHT/update/histogram, the change of the weight
 /// since the last histogram, or since the beginning of `fit`. Each `fit` and each `evaluate` writes
 /// new files, which TensorBoard joins with earlier ones: a resumed training goes on in the same
-/// charts. Values are in the file after each epoch, and within an epoch after ten events, or at the
-/// first event that is 120 s later. Source: keras/src/callbacks/tensorboard.py.
+/// charts. Values are in the file after each epoch and each evaluation, and within an epoch after
+/// ten events, or at the first event that is 120 s later.
+/// Source: keras/src/callbacks/tensorboard.py.
 /// \code
 ///   model.fit(train, test, {.epochs = 3, .callbacks = {ls::TensorBoard{
 ///       .log_dir = "logs/adam", .histogram_freq = 1, .update_freq = "batch",
@@ -49,7 +50,7 @@ struct TensorBoard {
   std::vector<HParam> hparams{};     ///< a session in the tab "HPARAMS"
 
   /// The callback for `fit` and `evaluate`. \throws UsageError if an option is invalid. `fit`
-  /// throws FileError if the files cannot be created; later errors are logged once.
+  /// throws FileError if the files cannot be created; later errors are logged once for each file.
   LOCKSTEP_COLD_DECL operator std::shared_ptr<Callback>() const;
 };
 

@@ -2,6 +2,7 @@
 
 #include "lockstep/tensorboard/tensorboard_callback.hpp"
 
+#include <algorithm>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -44,25 +45,30 @@ class TensorBoardHooks final : public Callback {
   }
   TensorBoardHooks(const TensorBoardHooks&) = delete;
   TensorBoardHooks& operator=(const TensorBoardHooks&) = delete;
-  ~TensorBoardHooks() override { close(false); }
+  ~TensorBoardHooks() override { close(SessionStatus::failed); }
 
   void on_train_begin(const Logs&) override {
-    close(false);  // an exception has ended the previous fit
+    close(SessionStatus::failed);  // an exception has ended the previous fit
     if (params().rank != 0) return;
+    fit_ = &control();
     train_.emplace(o_.log_dir + "/train");
+    begin_after_checkpoint(*train_);
     if (o_.write_graph) train_->add_graph(graph_of(control().architecture()));
+    train_->flush();
     if (!o_.hparams.empty()) {
       session_.emplace(o_.log_dir);
       session_->begin_session(o_.hparams);
       session_->flush();
     }
     is_first_batch_ = true;
+    is_in_epoch_ = false;
     steps_.begin(params().first_step, 0);
     if (o_.histogram_freq > 0) before_ = control().tensors();
   }
 
   void on_epoch_begin(int, const Logs&) override {
     if (!train_) return;
+    is_in_epoch_ = true;
     steps_.epoch = steps_.now;
     steps_at_epoch_ = steps_.now;
     epoch_start_ = Clock::now();
@@ -91,6 +97,7 @@ class TensorBoardHooks final : public Callback {
 
   void on_epoch_end(int epoch, const Logs& logs) override {
     if (!train_) return;
+    is_in_epoch_ = false;
     begin_scalars();
     for (const auto& [name, value] : logs)
       if (!name.starts_with(validation_prefix) && name != "learning_rate")
@@ -109,12 +116,22 @@ class TensorBoardHooks final : public Callback {
     if (params().rank != 0) return;
     begin_scalars();
     for (const auto& [name, value] : logs) add("evaluation_" + name + "_vs_iterations", value);
-    if (EventWriter* const to = validation())
-      write_scalars(*to, train_ ? steps_.now : params().first_step);
+    // After a fit that an exception has ended, train_ is still open, and steps_ may be old.
+    const bool is_in_fit = train_ && &control() == fit_;
+    if (EventWriter* const to = validation()) {
+      write_scalars(*to,
+                    is_in_fit ? std::max(steps_.now, params().first_step) : params().first_step);
+      to->flush();
+    }
     if (!train_) validation_.reset();
   }
 
-  void on_train_end(const Logs&) override { close(true); }
+  void on_train_end(const Logs&) override {
+    // A run that was interrupted within an epoch has no result, and may continue.
+    const bool was_interrupted = is_in_epoch_ && steps_.now != steps_at_epoch_;
+    if (was_interrupted) session_.reset();
+    close(SessionStatus::succeeded);
+  }
 
  private:
   using Clock = std::chrono::steady_clock;
@@ -173,6 +190,7 @@ class TensorBoardHooks final : public Callback {
   EventWriter* validation() {
     if (!validation_ && !has_failed_) try {
         validation_.emplace(o_.log_dir + "/validation");
+        begin_after_checkpoint(*validation_);
       } catch (const FileError& error) {
         has_failed_ = true;
         log(LogLevel::warning, error.what());
@@ -180,8 +198,16 @@ class TensorBoardHooks final : public Callback {
     return validation_ ? &*validation_ : nullptr;
   }
 
-  void close(bool has_succeeded) {
-    if (session_) session_->end_session(has_succeeded);
+  /// Withdraws the values of steps that the previous run made after the checkpoint. A restart
+  /// counts for all tags, so it is left out where it would withdraw epochs before the checkpoint.
+  void begin_after_checkpoint(EventWriter& to) {
+    const std::uint64_t next = params().first_step + 1;
+    if (params().resumed && static_cast<std::uint64_t>(params().initial_epoch) <= next)
+      to.add_restart(static_cast<std::int64_t>(next));
+  }
+
+  void close(SessionStatus status) {
+    if (session_) session_->end_session(status == SessionStatus::succeeded);
     session_.reset();
     train_.reset();
     validation_.reset();
@@ -192,7 +218,9 @@ class TensorBoardHooks final : public Callback {
   std::optional<EventWriter> train_, validation_, session_;
   StepCount steps_;
   std::uint64_t steps_at_epoch_ = 0;
+  const TrainingControl* fit_ = nullptr;  // of the last fit; only compared
   bool is_first_batch_ = true;
+  bool is_in_epoch_ = false;
   bool has_failed_ = false;  // the validation file cannot be created
   Clock::time_point epoch_start_, batch_start_;
   std::vector<NamedTensor> before_;  // at the last histogram

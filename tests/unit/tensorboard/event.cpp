@@ -66,6 +66,35 @@ TEST_CASE("a file's first record has the bytes of protoc") {
         "1800000000000000a37f4b220900000040fc54d9411a0d627261696e2e4576656e743a32eced8f9d");
 }
 
+TEST_CASE("a restart has the bytes of protoc") {
+  CHECK(hexadecimal(detail::restart_event(at, 7)) == "0900000040fc54d94110073a020801");
+}
+
+TEST_CASE("strings that are not UTF-8 are replaced, since readers would stop at them") {
+  const std::string bad = "caf\xE9", good = "caf\xEF\xBF\xBD";
+  std::string scalar, tensor, text, start;
+  detail::append_scalar(scalar, bad, 1);
+  CHECK(only_value(scalar).tag == good);
+  detail::append_tensor_scalar(tensor, bad, 1);
+  CHECK(only_value(tensor).tag == good);
+  detail::append_text(text, "note", bad);
+  CHECK(only_value(text).strings == std::vector<std::string>{good});
+  const std::vector<ls::HParam> hparams{{bad, bad}};
+  detail::append_session_start(start, hparams, at);
+  const std::vector<ls::GraphNode> nodes{{bad, bad, {bad}, std::nullopt, {{bad, "x"}}}};
+  const auto count = [](const std::string& in, const std::string& what) {
+    std::size_t n = 0;
+    for (std::size_t i = in.find(what); i != in.npos; i = in.find(what, i + 1)) ++n;
+    return n;
+  };
+  const std::string content = only_value(start).plugin_content;
+  CHECK(count(content, good) == 2);
+  CHECK(count(content, "\xE9") == 0);
+  const std::string graph = testing::event_of(detail::graph_event(at, nodes)).graph;
+  CHECK(count(graph, good) == 4);
+  CHECK(count(graph, "\xE9") == 0);
+}
+
 TEST_CASE("a histogram is a tensor of doubles with three columns") {
   std::string summary;
   const std::vector<ls::HistogramBucket> buckets{{0, 0.5, 1}, {0.5, 1, 2}};

@@ -4,6 +4,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers.hpp>
 #include <catch2/matchers/catch_matchers_exception.hpp>
@@ -82,6 +83,28 @@ TEST_CASE("two event files of one folder have different names") {
   const EventFile first(place / "run", hour, 10), second(place / "run", hour, 10);
   CHECK(first.path() != second.path());
   CHECK(testing::events_in(place / "run").size() == 2);
+}
+
+TEST_CASE("files of one folder sort in the order in which they were made") {
+  const TemporaryFolder place;
+  std::vector<std::string> paths;
+  for (int i = 0; i < 12; ++i)  // their numbers go from one digit to two, or from two to three
+    for (int k = 0; k < 10; ++k) paths.push_back(EventFile(place / "run", hour, 10).path());
+  CHECK(std::is_sorted(paths.begin(), paths.end()));
+  CHECK(std::adjacent_find(paths.begin(), paths.end()) == paths.end());
+}
+
+TEST_CASE("a file sorts after those of a host whose clock is ahead") {
+  const TemporaryFolder place;
+  std::filesystem::create_directory(place / "run");
+  const std::string ahead = place / "run/events.out.tfevents.5000000000.zebra.99.7";
+  std::ofstream{ahead};
+  for (const std::string other : {"events.out.tfevents.x", "events.out.tfevents.9999999999.h.1.1",
+                                  "events.out.tfevents.6000.h.1.1", "notes.txt"})
+    std::ofstream{place / "run/" + other};
+  const EventFile file(place / "run", hour, 10);
+  CHECK(file.path() > ahead);
+  CHECK_THAT(file.path(), ContainsSubstring("/events.out.tfevents.5000000001."));
 }
 
 TEST_CASE("events are written when the queue is full, when they are old, and at the end") {

@@ -73,7 +73,8 @@ TEST_CASE("a writer adds histograms, images, texts, graphs and sessions") {
     writer.end_session(true);
   }
   const auto tensors = testing::tensors_in(place / "run");
-  CHECK(tensors.at("h").at(1).doubles() == std::vector<double>{0.5, 1.5, 2});
+  CHECK(tensors.at("h").at(1).shape == std::vector<std::int64_t>{30, 3});
+  CHECK(tensors.at("h").at(1).doubles().back() == 2);
   const auto images = tensors.at("i").at(2).strings;
   REQUIRE(images.size() == 4);
   CHECK(images[0] == "1");
@@ -97,6 +98,18 @@ TEST_CASE("images that do not fit their shape are rejected, and the next value i
   const auto events = testing::events_in(place / "run");
   REQUIRE(events.size() == 2);
   CHECK(events[1].values.size() == 1);
+}
+
+TEST_CASE("a restart has its step, and no values") {
+  const TemporaryFolder place;
+  {
+    ls::EventWriter(place / "run").add_restart(12);
+  }
+  const auto events = testing::events_in(place / "run");
+  REQUIRE(events.size() == 2);
+  CHECK(events[1].is_restart);
+  CHECK(events[1].step == 12);
+  CHECK(events[1].values.empty());
 }
 
 TEST_CASE("invalid options of a writer are rejected before a file is created") {

@@ -41,14 +41,17 @@ TEST_CASE("a histogram has 30 adjacent buckets that hold all values") {
   }
 }
 
-TEST_CASE("equal values have one bucket of width 1") {
+TEST_CASE("equal values are in the last of buckets without width, as in TensorBoard") {
   const std::vector<float> values(5, 0.25f);
-  CHECK(ls::histogram_of(values) == std::vector<ls::HistogramBucket>{{-0.25, 0.75, 5}});
+  CHECK(ls::histogram_of(values, 3) ==
+        std::vector<ls::HistogramBucket>{{0.25, 0.25, 0}, {0.25, 0.25, 0}, {0.25, 0.25, 5}});
+  CHECK(ls::histogram_of(values).size() == 30);
 }
 
 TEST_CASE("a histogram leaves out values that are not finite") {
-  CHECK(ls::histogram_of({}).empty());
-  CHECK(ls::histogram_of(std::vector<float>{not_a_number, inf, -inf}).empty());
+  const std::vector<ls::HistogramBucket> zeros(30, {0, 0, 0});
+  CHECK(ls::histogram_of({}) == zeros);
+  CHECK(ls::histogram_of(std::vector<float>{not_a_number, inf, -inf}) == zeros);
   CHECK(ls::histogram_of(std::vector<float>{not_a_number, 0, inf, 1, -inf}, 2) ==
         std::vector<ls::HistogramBucket>{{0, 0.5, 1}, {0.5, 1, 1}});
 }

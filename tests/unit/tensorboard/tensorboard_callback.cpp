@@ -9,6 +9,7 @@
 #include <map>
 #include <memory>
 #include <stdexcept>
+#include <stop_token>
 #include <string>
 #include <vector>
 
@@ -299,6 +300,65 @@ TEST_CASE("TensorBoard writes an evaluation against the model's steps") {
   CHECK_FALSE(std::filesystem::exists(place / "logs/train"));
 }
 
+TEST_CASE("an evaluation after a fit that failed has the model's steps, and is in the file") {
+  struct Fails : ls::Callback {
+    void on_train_batch_end(std::size_t, const ls::Logs&) override {
+      throw std::runtime_error("enough");
+    }
+  };
+  const TemporaryFolder place;
+  auto model = line();
+  const std::shared_ptr<ls::Callback> callback = ls::TensorBoard{.log_dir = place / "logs"};
+  ls::FitOptions failing = options(callback);
+  failing.callbacks.push_back(std::make_shared<Fails>());
+  CHECK_THROWS_AS(model.fit(examples(), failing), std::runtime_error);
+  model.fit(examples(), {.epochs = 1, .progress = ls::ProgressStyle::none});
+  const auto steps = static_cast<std::int64_t>(model.steps());
+  REQUIRE(steps == 6);
+  model.evaluate(examples(), {.callbacks = {callback}, .progress = ls::ProgressStyle::none});
+  const auto scalars = testing::scalars_in(place / "logs/validation");
+  CHECK(steps_of(scalars.at("evaluation_loss_vs_iterations")) == std::vector<std::int64_t>{steps});
+}
+
+TEST_CASE("the graph, and an evaluation within fit, are in the files at once") {
+  const TemporaryFolder place;
+  const std::shared_ptr<ls::Callback> callback = ls::TensorBoard{.log_dir = place / "logs"};
+  callbacks_test::FakeLoop loop;
+  callback->set_control(&loop);
+  callback->on_train_begin({});
+  REQUIRE(testing::events_in(place / "logs/train").size() == 2);
+  CHECK_FALSE(testing::events_in(place / "logs/train")[1].graph.empty());
+  callback->on_epoch_begin(0, {});
+  callback->on_train_batch_begin(0, {});
+  callback->on_train_batch_end(0, callbacks_test::logs_of({{"loss", 1}}));
+  callback->on_test_begin({});
+  callback->on_test_end(callbacks_test::logs_of({{"loss", 2}}));
+  CHECK(testing::scalars_in(place / "logs/validation").at("evaluation_loss_vs_iterations") ==
+        Points{{1, 2.0f}});
+}
+
+TEST_CASE("a run that is interrupted within an epoch has not ended its session") {
+  struct Stops : ls::Callback {
+    void on_train_batch_end(std::size_t batch, const ls::Logs&) override {
+      if (batch == last) source.request_stop();
+    }
+    std::size_t last = 0;
+    std::stop_source source;
+  };
+  const TemporaryFolder place;
+  auto model = line();
+  const auto stops = std::make_shared<Stops>();
+  stops->last = 2;
+  ls::FitOptions with =
+      options(ls::TensorBoard{.log_dir = place / "logs", .hparams = {{"units", 3}}});
+  with.callbacks.push_back(stops);
+  with.stop = stops->source.get_token();
+  model.fit(examples(), with);
+  REQUIRE(model.steps() == 3);
+  CHECK(testing::tensors_in(place / "logs").contains("_hparams_/session_start_info"));
+  CHECK_FALSE(testing::tensors_in(place / "logs").contains("_hparams_/session_end_info"));
+}
+
 TEST_CASE("only the chief writes for TensorBoard") {
   const TemporaryFolder place;
   callbacks_test::FakeLoop loop;
@@ -338,6 +398,24 @@ TEST_CASE("the epoch of a run that was resumed within it keeps counting its step
   callback->on_train_end({});
   CHECK(testing::scalars_in(place / "logs/train").at("batch_loss") ==
         Points{{14, 1.0f}, {15, 2.0f}});
+}
+
+TEST_CASE("a restart does not withdraw epochs before the checkpoint") {
+  const TemporaryFolder place;
+  const auto restarts = [&](const std::string& folder, int epoch, bool resumed) {
+    callbacks_test::FakeLoop loop;
+    loop.numbers.first_step = 5;
+    loop.numbers.initial_epoch = epoch;
+    loop.numbers.resumed = resumed;
+    loop.run(ls::TensorBoard{.log_dir = folder}, {});
+    std::vector<std::int64_t> steps;
+    for (const auto& event : testing::events_in(folder + "/train"))
+      if (event.is_restart) steps.push_back(event.step);
+    return steps;
+  };
+  CHECK(restarts(place / "resumed", 6, true) == std::vector<std::int64_t>{6});
+  CHECK(restarts(place / "high", 7, true).empty());  // epoch 6 is kept
+  CHECK(restarts(place / "new", 0, false).empty());
 }
 
 TEST_CASE("a folder that cannot be created ends fit at its beginning, later ones do not") {
@@ -394,5 +472,10 @@ TEST_CASE("a training that continues from a checkpoint within an epoch continues
   CHECK(steps.size() >= 15);  // steps after the last checkpoint were made twice
   CHECK(std::is_sorted(steps.begin() + 8, steps.end()));
   steps.erase(std::unique(steps.begin(), steps.end()), steps.end());
+  // Only the second file begins with a restart: from the first step after the checkpoint.
+  std::vector<std::int64_t> restarts;
+  for (const auto& event : testing::events_in(place / "logs/train"))
+    if (event.is_restart) restarts.push_back(event.step);
+  CHECK(restarts == std::vector<std::int64_t>{8});
   CHECK(steps == std::vector<std::int64_t>{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15});
 }
