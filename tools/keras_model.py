@@ -9,16 +9,48 @@ As a command, which exits with 1 after an error:
     keras_model.py load w.json w.safetensors w.keras
     keras_model.py save w.keras trained.safetensors
 
-Needs keras with a backend (JAX, PyTorch or TensorFlow), numpy and safetensors. A slash in a layer's name is a dot in
-Keras. RandomCutout, which Keras does not have, becomes Identity.
+Needs keras with a backend (JAX, PyTorch or TensorFlow), numpy and safetensors. Keras has no slash in a layer's name, and
+PyTorch no dot: they become ">" and "-dot-". RandomCutout, which Keras does not have, becomes Identity. Keras has no
+convolutions with both strides and dilation above 1.
 """
 import argparse
+import importlib.util
+import os
+import pathlib
 import sys
 
-import keras
-import numpy
+sys.path.append(str(pathlib.Path(__file__).resolve().parent))
+from model_files import ModelFileError, crop_of, read_architecture, read_weights, reason, window, write_weights  # noqa: E402
 
-from model_files import ModelFileError, crop_of, read_architecture, read_weights, write_weights
+
+def _arguments():
+    parser = argparse.ArgumentParser(description="Models of lockstep as Keras files, and their weights back.")
+    commands = parser.add_subparsers(dest="command", required=True)
+    to_keras = commands.add_parser("load", help="architecture and weights to a Keras file")
+    for name in ("architecture", "weights", "keras_file"):
+        to_keras.add_argument(name)
+    from_keras = commands.add_parser("save", help="the weights of a Keras file")
+    for name in ("keras_file", "weights"):
+        from_keras.add_argument(name)
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    given = _arguments()  # before the imports, since --help needs no packages
+if "keras" not in sys.modules and "KERAS_BACKEND" not in os.environ and not importlib.util.find_spec("tensorflow"):
+    # TensorFlow is Keras' default, also where it is not installed.
+    for backend in ("jax", "torch"):
+        if importlib.util.find_spec(backend):
+            os.environ["KERAS_BACKEND"] = backend
+            break
+try:
+    import keras
+    import numpy
+    import safetensors  # noqa: F401
+except ImportError as missing:
+    if __name__ != "__main__":
+        raise
+    sys.exit(f"keras_model: {missing}; install keras, numpy, safetensors and one of jax, torch and tensorflow")
 
 # Layers whose options are the arguments of Keras' class of the same name.
 SAME = {"Add", "AveragePooling1D", "AveragePooling2D", "BatchNormalization", "Concatenate", "Conv1D", "Conv2D", "Dense",
@@ -45,6 +77,30 @@ class RandomCrop(keras.layers.RandomCrop):
                                       data_format="channels_last")
 
 
+class _InsideMean:
+    """The mean over the part of each window that is inside the image. Keras' layer also counts the padding with PyTorch as
+    backend, if it is uneven."""
+
+    def call(self, inputs):
+        pads = [window(extent, size, stride, 1, self.padding)[1:]
+                for extent, size, stride in zip(inputs.shape[1:-1], self.pool_size, self.strides)]
+
+        def pool(x):
+            return keras.ops.average_pool(keras.ops.pad(x, [(0, 0), *pads, (0, 0)]), self.pool_size, self.strides, "valid",
+                                          "channels_last")
+        return pool(inputs) / pool(keras.ops.ones_like(inputs))
+
+
+@keras.saving.register_keras_serializable(package="lockstep")
+class AveragePooling1D(_InsideMean, keras.layers.AveragePooling1D):
+    pass
+
+
+@keras.saving.register_keras_serializable(package="lockstep")
+class AveragePooling2D(_InsideMean, keras.layers.AveragePooling2D):
+    pass
+
+
 def _output_padding(layer):
     """Keras' output_padding of a Conv2DTranspose; None if the output has the default extents."""
     config, given = layer["config"], []
@@ -59,9 +115,17 @@ def _output_padding(layer):
     return None if default else tuple(given)
 
 
+def _name_in_keras(name):
+    return name.replace("/", ">").replace(".", "-dot-")
+
+
+def _name_in_lockstep(name):
+    return name.replace(">", "/").replace("-dot-", ".")
+
+
 def _layer(layer):
     """The Keras layer of one layer of an architecture."""
-    kind, config, name = layer["class_name"], dict(layer["config"]), layer["name"].replace("/", ".")
+    kind, config, name = layer["class_name"], dict(layer["config"]), _name_in_keras(layer["name"])
     slope = config.pop("activation_negative_slope", None)
     if "activation" in config and config["activation"] not in ACTIVATIONS:
         raise ModelFileError(f"layer '{layer['name']}': the activation {config['activation']} is not one of Keras")
@@ -86,6 +150,8 @@ def _layer(layer):
         return RandomCrop(**config, name=name)
     if kind == "RandomCutout":
         return keras.layers.Identity(name=name)
+    if kind in ("AveragePooling1D", "AveragePooling2D") and keras.backend.backend() == "torch":
+        return {"AveragePooling1D": AveragePooling1D, "AveragePooling2D": AveragePooling2D}[kind](**config, name=name)
     if kind in FUNCTIONS:
         return keras.layers.Activation(FUNCTIONS[kind], name=name)
     if kind in SAME:
@@ -97,7 +163,41 @@ def _variables(layer):
     """The variables of a Keras layer that lockstep stores, by their names there."""
     if isinstance(layer, keras.layers.Normalization):
         return {"mean": layer.adapt_mean, "variance": layer.adapt_variance}
-    return {v.name: v for v in layer.weights if v.name not in ("seed_generator_state", "count")}
+    found = {}
+    for v in layer.weights:
+        if v.name in found:
+            raise ModelFileError(f"layer '{layer.name}' has two variables called '{v.name}', as no layer of lockstep; split it")
+        if v.name not in ("seed_generator_state", "count"):
+            found[v.name] = v
+    return found
+
+
+def _built(layer, inputs, tensors):
+    """The output of a layer, whose variables get their values. Raises ModelFileError."""
+    where = f"layer '{layer['name']}'"
+    try:
+        built = _layer(layer)
+        output = built(inputs if len(inputs) > 1 else inputs[0])
+    except ModelFileError:
+        raise
+    except Exception as error:  # Keras and its backends raise many kinds
+        raise ModelFileError(f"{where}: {reason(error)}") from error
+    shape = list(output.shape[1:])
+    if shape != layer["output_shape"]:
+        raise ModelFileError(f"{where} has the output shape {shape} in Keras, but {layer['output_shape']} in the file")
+    variables = _variables(built)
+    found = {parameter["name"].removeprefix(f"{layer['name']}/"): parameter for parameter in layer["parameters"]}
+    if found.keys() != variables.keys():
+        raise ModelFileError(f"{where} has the parameters {sorted(variables)} in Keras, but {sorted(found)} in the file")
+    for name, variable in variables.items():
+        value = tensors[found[name]["name"]]
+        if value.shape != tuple(variable.shape):
+            raise ModelFileError(f"{where}: parameter '{name}' has the shape {list(variable.shape)} in Keras, but "
+                                 f"{list(value.shape)} in the file")
+        variable.assign(value)
+    if isinstance(built, keras.layers.Normalization):
+        built.finalize_state()
+    return output
 
 
 def load(architecture, weights):
@@ -110,30 +210,18 @@ def load(architecture, weights):
     described = read_architecture(architecture)
     tensors = read_weights(weights, described)
     values = {"input": keras.Input(described["input_shape"])}
-    for layer in described["layers"]:
-        inputs = [values[source] for source in layer["inputs"]]
-        try:
-            built = _layer(layer)
-            values[layer["name"]] = built(inputs if len(inputs) > 1 else inputs[0])
-        except (TypeError, ValueError, KeyError) as error:
-            raise ModelFileError(f"{architecture}: layer '{layer['name']}': {error}") from error
-        shape = list(values[layer["name"]].shape[1:])
-        if shape != layer["output_shape"]:
-            raise ModelFileError(f"{architecture}: layer '{layer['name']}' has the output shape {shape} in Keras, but "
-                                 f"{layer['output_shape']} in the file")
-        variables = _variables(built)
-        for parameter in layer["parameters"]:
-            variable = variables.get(parameter["name"].rpartition("/")[2])
-            if variable is None:
-                raise ModelFileError(f"{architecture}: Keras' layer has no parameter '{parameter['name']}'")
-            try:
-                variable.assign(tensors[parameter["name"]].reshape(variable.shape))
-            except ValueError as error:
-                raise ModelFileError(f"{architecture}: parameter '{parameter['name']}' does not fit the layer's options: "
-                                     f"{error}") from None
-        if isinstance(built, keras.layers.Normalization):
-            built.finalize_state()
-    return keras.Model(values["input"], values[described["output"]], name=described["name"])
+    axes = keras.config.image_data_format()
+    keras.config.set_image_data_format("channels_last")
+    try:
+        for layer in described["layers"]:
+            values[layer["name"]] = _built(layer, [values[source] for source in layer["inputs"]], tensors)
+        return keras.Model(values["input"], values[described["output"]], name=_name_in_keras(described["name"]))
+    except ModelFileError as error:
+        raise ModelFileError(f"{architecture}: {error}") from error
+    except Exception as error:  # duplicate names, for example
+        raise ModelFileError(f"{architecture}: {reason(error)}") from error
+    finally:
+        keras.config.set_image_data_format(axes)
 
 
 def save(model, weights):
@@ -146,7 +234,7 @@ def save(model, weights):
 
     def add(layers, scope):
         for layer in layers:
-            name = scope + layer.name.replace(".", "/")
+            name = scope + _name_in_lockstep(layer.name)
             if isinstance(layer, keras.Model):
                 add(layer.layers, name + "/")
                 continue
@@ -163,22 +251,15 @@ def save(model, weights):
 
 
 def main():
-    parser = argparse.ArgumentParser(description="Models of lockstep as Keras files, and their weights back.")
-    commands = parser.add_subparsers(dest="command", required=True)
-    to_keras = commands.add_parser("load", help="architecture and weights to a Keras file")
-    for name in ("architecture", "weights", "keras_file"):
-        to_keras.add_argument(name)
-    from_keras = commands.add_parser("save", help="the weights of a Keras file")
-    for name in ("keras_file", "weights"):
-        from_keras.add_argument(name)
-    given = parser.parse_args()
     try:
         if given.command == "load":
             load(given.architecture, given.weights).save(given.keras_file)
         else:
             save(keras.saving.load_model(given.keras_file, compile=False), given.weights)
-    except (ModelFileError, OSError, ValueError) as error:
+    except ModelFileError as error:
         sys.exit(f"keras_model: {error}")
+    except Exception as error:  # whatever Keras raises for its own file
+        sys.exit(f"keras_model: {given.keras_file}: {reason(error)}")
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 with Keras' names and layouts. keras_model.py and torch_model.py use this module."""
 import json
 import math
+import os
 import pathlib
 
 FORMAT, VERSION = "lockstep.architecture", 1
@@ -9,6 +10,11 @@ FORMAT, VERSION = "lockstep.architecture", 1
 
 class ModelFileError(Exception):
     """A file is missing, damaged, or does not fit the other one."""
+
+
+def reason(error):
+    """The text of another library's exception, on one line."""
+    return f"{type(error).__name__}: {' '.join(str(error).split()):.300}"
 
 
 def _check(holds, path, fact):
@@ -51,6 +57,8 @@ def _check_layer(layer, path, known):
                and parameter["name"].startswith(name + "/") and _is_shape(parameter.get("shape"))
                and isinstance(parameter.get("trainable"), bool), where,
                f"{parameter!r:.60} is not a parameter with name, shape and trainable")
+    names = [parameter["name"] for parameter in parameters]
+    _check(len(set(names)) == len(names), where, "two parameters have the same name")
     known[name] = layer["output_shape"]
 
 
@@ -69,6 +77,7 @@ def read_architecture(path):
     version = found.get("format_version")
     _check(version == VERSION, path, f"'format_version' is {version!r:.60}, but these tools read {VERSION}; use the tools "
            "of the lockstep that wrote the file")
+    _check(isinstance(found.get("name"), str), path, "'name' is not a string")
     _check(_is_shape(found.get("input_shape")), path, "'input_shape' is not a list of at most four extents")
     _check(isinstance(found.get("layers"), list), path, "'layers' is not a list")
     known = {"input": found["input_shape"]}
@@ -81,14 +90,13 @@ def read_architecture(path):
 
 def read_weights(path, architecture):
     """The tensors of the architecture's parameters by name, as NumPy arrays of float32. Raises ModelFileError."""
-    from safetensors import SafetensorError
     from safetensors.numpy import load_file
     try:
         tensors = load_file(path)
     except OSError as error:
         raise ModelFileError(f"{path}: {error.strerror or error}") from None
-    except SafetensorError as error:
-        raise ModelFileError(f"{path}: not a safetensors file ({error})") from None
+    except Exception as error:  # SafetensorError, or KeyError for a type that NumPy does not have
+        raise ModelFileError(f"{path}: not a safetensors file that NumPy reads ({reason(error)})") from None
     wanted = {p["name"]: p["shape"] for layer in architecture["layers"] for p in layer["parameters"]}
     for name, shape in wanted.items():
         _check(name in tensors, path, f"tensor '{name}' is missing; use the weights of this architecture")
@@ -100,16 +108,26 @@ def read_weights(path, architecture):
 
 
 def write_weights(path, tensors):
-    """Writes arrays by name as a file that `model.load_weights` reads."""
+    """Writes arrays by name as a file that `model.load_weights` reads. The file is complete or unchanged. Raises
+    ModelFileError."""
     import numpy
-    from safetensors.numpy import save_file
-    save_file({name: numpy.ascontiguousarray(tensor, dtype="float32") for name, tensor in tensors.items()}, path,
-              metadata={"format": "lockstep"})
+    from safetensors.numpy import save
+    content = save({name: numpy.ascontiguousarray(tensor, dtype="float32") for name, tensor in tensors.items()},
+                   metadata={"format": "lockstep"})
+    part = f"{path}.part"
+    try:
+        pathlib.Path(part).write_bytes(content)
+        os.replace(part, path)
+    except OSError as error:
+        pathlib.Path(part).unlink(missing_ok=True)
+        raise ModelFileError(f"{path}: {error.strerror}") from None
 
 
 def window(in_extent, size, stride, dilation, padding):
     """(output extent, padding before, padding after) of a sliding window along one axis, by TensorFlow's rules."""
     extent = (size - 1) * dilation + 1
+    if padding not in ("same", "valid"):
+        raise ModelFileError(f"the padding is {padding!r:.60}, but there are 'same' and 'valid'")
     if padding != "same":
         return (in_extent - extent) // stride + 1, 0, 0
     out = math.ceil(in_extent / stride)

@@ -12,14 +12,34 @@ Inputs and outputs have lockstep's axes, channels last: (examples, height, width
 safetensors. Augmentation is left out: RandomFlip and its like are the identity, RandomCrop resizes the middle.
 """
 import argparse
+import contextlib
+import pathlib
 import sys
 
-import numpy
-import torch
-from torch import nn
-from torch.nn import functional
+sys.path.append(str(pathlib.Path(__file__).resolve().parent))
+from model_files import (ModelFileError, crop_of, read_architecture, read_weights, reason, window,  # noqa: E402
+                         write_weights)
 
-from model_files import ModelFileError, crop_of, read_architecture, read_weights, window, write_weights
+
+def _arguments():
+    parser = argparse.ArgumentParser(description="Loads a model of lockstep into PyTorch, and prints it.")
+    for name in ("architecture", "weights"):
+        parser.add_argument(name)
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    given = _arguments()  # before the imports, since --help needs no packages
+try:
+    import numpy
+    import safetensors  # noqa: F401
+    import torch
+    from torch import nn
+    from torch.nn import functional
+except ImportError as missing:
+    if __name__ != "__main__":
+        raise
+    sys.exit(f"torch_model: {missing}; install torch, numpy and safetensors")
 
 ACTIVATIONS = {"elu": nn.ELU, "gelu": nn.GELU, "relu": nn.ReLU, "relu6": nn.ReLU6, "sigmoid": nn.Sigmoid,
                "silu": nn.SiLU, "softplus": nn.Softplus, "tanh": nn.Tanh,
@@ -103,11 +123,15 @@ class Tensor:
         tensor = getattr(self.module, self.name)
         if self.order:
             value = value.transpose(self.order)
+        # A depthwise kernel's channels and their multiplier are one axis in PyTorch.
+        joined = (value.shape[0] * value.shape[1], 1, *value.shape[2:]) if value.ndim > 2 else None
+        if tuple(tensor.shape) not in (value.shape, joined):
+            raise ValueError(f"its shape {list(value.shape)} is {list(tensor.shape)} in PyTorch")
         with torch.no_grad():
             tensor.copy_(torch.from_numpy(numpy.array(value)).reshape(tensor.shape))
 
     def get(self, shape):
-        value = getattr(self.module, self.name).detach().cpu().numpy()
+        value = getattr(self.module, self.name).detach().float().cpu().numpy()
         if not self.order:
             return value.reshape(shape)
         return value.reshape([shape[axis] for axis in self.order]).transpose(numpy.argsort(self.order))
@@ -219,9 +243,9 @@ def _without_parameters(layer, kind, config, shape):
         return ChannelsFirst(pool, _pads(layer, config["pool_size"]), float("-inf"))
     if kind in ("AveragePooling1D", "AveragePooling2D"):
         return ChannelsFirst(AveragePooling(config["pool_size"], config["strides"], _pads(layer, config["pool_size"])))
-    if kind.startswith("GlobalAveragePooling"):
+    if kind in ("GlobalAveragePooling1D", "GlobalAveragePooling2D"):
         return Function(lambda x: x.mean(dim=tuple(range(1, x.ndim - 1))), kind)
-    if kind.startswith("GlobalMaxPooling"):
+    if kind in ("GlobalMaxPooling1D", "GlobalMaxPooling2D"):
         return Function(lambda x: x.amax(dim=tuple(range(1, x.ndim - 1))), kind)
     if kind in ("Flatten", "Reshape"):
         return Function(lambda x: x.reshape(len(x), *layer["output_shape"]), f"{kind} to {layer['output_shape']}")
@@ -249,40 +273,69 @@ def _without_parameters(layer, kind, config, shape):
     raise ModelFileError(f"layer '{layer['name']}': {kind} has no form in PyTorch")
 
 
+@contextlib.contextmanager
+def _place(where):
+    """Names the place of an exception, of which PyTorch raises many kinds."""
+    try:
+        yield
+    except ModelFileError:
+        raise
+    except Exception as error:
+        raise ModelFileError(f"{where} does not fit: {reason(error)}") from error
+
+
 class Model(nn.Module):
     """A network of lockstep. `layers` are modules by name."""
 
     def __init__(self, described):
         super().__init__()
-        self.described, self.layers, self.tensors = described, nn.ModuleDict(), {}
+        self.described, self.layers, self.tensors, self.keys = described, nn.ModuleDict(), {}, {}
         for layer in described["layers"]:
-            try:
+            name, config = layer["name"], layer["config"]
+            with _place(f"layer '{name}'"):
                 built, tensors = _module(layer)
-                activation = layer["config"].get("activation")
+                activation = config.get("activation")
                 if activation == "leaky_relu":
-                    built = nn.Sequential(built, nn.LeakyReLU(layer["config"]["activation_negative_slope"]))
+                    built = nn.Sequential(built, nn.LeakyReLU(config["activation_negative_slope"]))
                 elif activation in ACTIVATIONS:
                     built = nn.Sequential(built, ACTIVATIONS[activation]())
                 elif activation is not None:
-                    raise ModelFileError(f"layer '{layer['name']}': the activation {activation} has no form in PyTorch")
-            except (KeyError, IndexError, TypeError, ValueError, StopIteration) as error:
-                raise ModelFileError(f"layer '{layer['name']}': its options do not fit ({error!r})") from error
-            self.layers[self.key(layer["name"])] = built
-            for parameter in layer["parameters"]:
-                tensor = tensors.get(parameter["name"].rpartition("/")[2])
-                if tensor is None:
-                    raise ModelFileError(f"layer '{layer['name']}': PyTorch has no parameter '{parameter['name']}'")
-                self.tensors[parameter["name"]] = tensor, parameter["shape"]
+                    raise ModelFileError(f"layer '{name}': the activation {activation} has no form in PyTorch")
+            self.keys[name] = self.key(name)
+            self.layers[self.keys[name]] = built
+            found = [parameter["name"].removeprefix(name + "/") for parameter in layer["parameters"]]
+            if set(found) != set(tensors):
+                raise ModelFileError(f"layer '{name}' has the parameters {sorted(tensors)} in PyTorch, but {sorted(found)} "
+                                     "in the file")
+            for parameter, own in zip(layer["parameters"], found):
+                self.tensors[parameter["name"]] = tensors[own], parameter["shape"]
 
-    @staticmethod
-    def key(name):
-        return name.replace("/", "_of_")  # a dot would be a submodule
+    def key(self, name):
+        """The name of a layer's module, which has no dot and is not an attribute of them."""
+        key = name.replace("/", "_of_").replace(".", "_")
+        while key in self.layers or hasattr(self.layers, key):
+            key += "_"
+        return key
+
+    def layer(self, layer, values):
+        """The output of a layer for the outputs of the layers before."""
+        return self.layers[self.keys[layer["name"]]](*(values[name] for name in layer["inputs"]))
 
     def forward(self, x):
         values = {"input": x}
         for layer in self.described["layers"]:
-            values[layer["name"]] = self.layers[self.key(layer["name"])](*(values[name] for name in layer["inputs"]))
+            values[layer["name"]] = self.layer(layer, values)
         return values[self.described["output"]]
+
+    def check(self):
+        """Raises ModelFileError if a layer does not have the output shape of the file."""
+        values = {"input": torch.zeros(1, *self.described["input_shape"])}
+        for layer in self.described["layers"]:
+            with torch.no_grad(), _place(f"layer '{layer['name']}'"):
+                output = values[layer["name"]] = self.layer(layer, values)
+            if list(output.shape[1:]) != layer["output_shape"]:
+                raise ModelFileError(f"layer '{layer['name']}' has the output shape {list(output.shape[1:])} in PyTorch, but "
+                                     f"{layer['output_shape']} in the file")
 
 
 def load(architecture, weights):
@@ -294,13 +347,15 @@ def load(architecture, weights):
     """
     described = read_architecture(architecture)
     values = read_weights(weights, described)
-    model = Model(described)
-    for name, (tensor, _) in model.tensors.items():
-        try:
-            tensor.set(values[name])
-        except RuntimeError as error:
-            raise ModelFileError(f"{architecture}: parameter '{name}' does not fit the layer's options: {error}") from None
-    return model.eval()
+    try:
+        model = Model(described)
+        for name, (tensor, _) in model.tensors.items():
+            with _place(f"parameter '{name}'"):
+                tensor.set(values[name])
+        model.eval().check()
+    except ModelFileError as error:
+        raise ModelFileError(f"{architecture}: {error}") from error
+    return model
 
 
 def save(model, weights):
@@ -312,10 +367,6 @@ def save(model, weights):
 
 
 def main():
-    parser = argparse.ArgumentParser(description="Loads a model of lockstep into PyTorch, and prints it.")
-    for name in ("architecture", "weights"):
-        parser.add_argument(name)
-    given = parser.parse_args()
     try:
         print(load(given.architecture, given.weights))
     except ModelFileError as error:

@@ -1,10 +1,11 @@
 // Models with all layers of the library, for tests/programs/export_slow.py, which compares them with Keras, PyTorch and
 // onnxruntime. `export_models FOLDER` writes for each model NAME.json, NAME.safetensors, NAME.onnx and NAME.data, a
 // safetensors file with inputs "x" and predictions "y". `export_models FOLDER back` reads NAME.back and NAME.data, and
-// writes NAME.again with the predictions "y" of the weights in NAME.back.
+// writes NAME.again, if there is a NAME.back, with the predictions "y" of the weights in NAME.back.
 #include <cstddef>
 #include <cstdint>
 #include <exception>
+#include <filesystem>
 #include <iostream>
 #include <span>
 #include <string>
@@ -93,6 +94,48 @@ struct Words : ls::Sequential<ls::Input<5>, ls::Embedding<20, 8>, ls::Conv1D<4, 
                               ls::GlobalAveragePooling1D, ls::Dense<3>> {};
 struct Nothing : ls::Sequential<ls::Input<4>, ls::Dropout<0.5>> {};
 
+// Options that meet in one layer, and layers after others that change the order of the axes in ONNX.
+struct StridedDilation  // not in Keras, which has strides or dilation, not both
+    : ls::Sequential<ls::Input<13, 12, 3>, ls::Conv2D<4, 3, same, strides(2), ls::dilation(1, 2)>,
+                     ls::DepthwiseConv2D<2, strides(1, 2), ls::dilation(2, 1)>,
+                     ls::SeparableConv2D<4, 2, same, strides(2), ls::dilation(2)>,
+                     ls::Reshape<ls::shape(-1, 4)>, ls::Conv1D<3, 2, strides(2), ls::dilation(2)>> {
+};
+struct Uneven
+    : ls::Sequential<
+          ls::Input<13, 11, 3>, ls::MaxPooling2D<2, strides(3, 1), same>,
+          ls::AveragePooling2D<ls::kernel(2, 4), strides(3, 2), same>,
+          ls::Conv2DTranspose<4, ls::kernel(3, 2), same, strides(2, 1), ls::use_bias(false)>,
+          ls::Conv2DTranspose<3, ls::kernel(2, 3), ls::dilation(2, 3), ls::relu>,
+          ls::Conv2DTranspose<2, 4, same, strides(3), ls::output_padding(1, 2)>,
+          ls::ZeroPadding2D<ls::edges(1, 0, 0, 2)>, ls::AveragePooling2D<3, strides(4)>> {};
+struct FirstAndLast
+    : ls::Sequential<
+          ls::Input<8, 7, 3>, ls::Conv2D<4, 2, ls::softmax>, ls::Normalization,
+          ls::Rescaling<ls::factor(2), ls::offset(0.5)>, ls::ZeroPadding2D<ls::edges(0, 1, 2, 3)>,
+          ls::LogSoftmax, ls::LayerNormalization<>, ls::Conv2D<4, 1, ls::log_softmax>,
+          ls::Parallel<ls::Concatenate, ls::Identity, ls::BatchNormalization<>, ls::Dense<2>>,
+          ls::UpSampling2D<ls::size(1, 3), ls::bilinear>, ls::Dense<4>, ls::RandomCrop<3, 5>,
+          ls::GlobalMaxPooling2D, ls::BatchNormalization<>, ls::Normalization,
+          ls::Parallel<ls::Add, ls::Identity, ls::Identity>,
+          ls::Parallel<ls::Concatenate, ls::BatchNormalization<>, ls::Identity>, ls::Softmax,
+          ls::Reshape<ls::shape(4, 2)>, ls::Conv1D<3, 2, ls::softmax>, ls::Normalization,
+          ls::LayerNormalization<>, ls::Conv1D<4, 2>, ls::LogSoftmax, ls::BatchNormalization<>,
+          ls::Flatten> {};
+struct FourAxes : ls::Sequential<ls::Input<2, 3, 4, 2>, ls::Normalization, ls::Dense<5, ls::gelu>,
+                                 ls::BatchNormalization<>, ls::LayerNormalization<>,
+                                 ls::Residual<ls::Softmax>, ls::BatchNormalization<>, ls::Softmax,
+                                 ls::Parallel<ls::Concatenate, ls::Identity, ls::Tanh>> {};
+
+// Names that are attributes in Python, or have dots and slashes.
+struct Type : ls::Dense<4> {
+  static constexpr std::string_view name = "type";
+};
+struct Dotted : ls::Dense<3, ls::relu> {
+  static constexpr std::string_view name = "block.1/head";
+};
+struct Names : ls::Sequential<ls::Input<4>, Type, Dotted, Type> {};
+
 // Whole models.
 struct MnistCnn
     : ls::Sequential<ls::Input<28, 28, 1>, ls::Conv2D<32, 3>, ls::ReLU, ls::MaxPooling2D<>,
@@ -144,6 +187,7 @@ void run(const std::string& folder, const std::string& name, bool back) {
     return y;
   };
   if (back) {
+    if (!std::filesystem::exists(path + ".back")) return;  // Keras does not have all models
     model.load_weights(path + ".back");
     const auto y = predict(ls::SafetensorsFile::read(path + ".data").values<float>("x"));
     ls::write_safetensors(path + ".again", {entry("y", Net::output_shape, y)});
@@ -188,6 +232,11 @@ int main(int argc, char** argv) {
     run<TrainingOnly>(folder, "training_only", back);
     run<Words>(folder, "words", back);
     run<Nothing>(folder, "nothing", back);
+    run<StridedDilation>(folder, "strided_dilation", back);
+    run<Uneven>(folder, "uneven", back);
+    run<FirstAndLast>(folder, "first_and_last", back);
+    run<FourAxes>(folder, "four_axes", back);
+    run<Names>(folder, "names", back);
     run<MnistCnn>(folder, "mnist_cnn", back);
     run<resnet::ResNet<3>>(folder, "resnet20", back);
     run<Branches>(folder, "branches", back);

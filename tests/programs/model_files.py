@@ -1,4 +1,5 @@
-"""The architecture file of a model, and its reader tools/model_files.py: hostile files give one clear error.
+"""The architecture file of a model, and its reader tools/model_files.py: hostile files give one clear error. Each layer of
+the library has a form in each exporter.
 
 export_slow.py tests the rest of the Python tools, which need packages.
 """
@@ -7,13 +8,15 @@ import copy
 import json
 import pathlib
 import random
+import re
 import subprocess
 import sys
 import unittest
 
 import contract
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "tools"))
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tools"))
 import model_files  # noqa: E402
 
 
@@ -54,6 +57,9 @@ class Architecture(contract.Case):
                 ("[]", "not an architecture"), ("{}", "'format' is not 'lockstep.architecture'"), ("null", "not an architecture"),
                 (self.changed(lambda a: a.update(format_version=2)), "'format_version' is 2, but these tools read 1"),
                 (self.changed(lambda a: a.pop("format_version")), "'format_version' is None"),
+                (self.changed(lambda a: a.pop("name")), "'name' is not a string"),
+                (self.changed(lambda a: a["layers"][2]["parameters"].extend(a["layers"][2]["parameters"])),
+                 "layer 'dense': two parameters have the same name"),
                 (self.changed(lambda a: a.update(input_shape=[28, 0, 1])), "'input_shape'"),
                 (self.changed(lambda a: a.update(input_shape=[True])), "'input_shape'"),
                 (self.changed(lambda a: a.update(input_shape=[1] * 5)), "'input_shape'"),
@@ -127,6 +133,39 @@ class Architecture(contract.Case):
         self.assertEqual(model_files.window(28, 3, 1, 1, "valid"), (26, 0, 0))
         self.assertEqual(model_files.window(26, 2, 2, 1, "valid"), (13, 0, 0))
         self.assertEqual(model_files.crop_of([5, 8, 3], 4, 4), (0, 1, 5, 5))
+        with self.assertRaisesRegex(model_files.ModelFileError, "the padding is 'full'"):
+            model_files.window(8, 3, 2, 1, "full")
+
+
+class Exporters(unittest.TestCase):
+    """Tests of the exporters that need no packages."""
+
+    def test_each_layer_has_a_form_and_a_case(self):
+        page = (ROOT / "docs/house/layers.md").read_text("utf-8")
+        tables = re.findall(r"<!-- table: (?:layers|activations) .*?<!-- end -->", page, re.DOTALL)
+        layers = {name for table in tables for name in re.findall(r"^\| `(\w+)", table, re.MULTILINE)}
+        self.assertGreater(len(layers), 40)
+        onnx = "".join((ROOT / "include/lockstep" / path).read_text("utf-8")
+                       for path in ("onnx/layer_forms.ipp", "training/export/architecture.hpp"))
+        for where, text, pattern in (
+                ("tools/keras_model.py", (ROOT / "tools/keras_model.py").read_text("utf-8"), '"{}"'),
+                ("tools/torch_model.py", (ROOT / "tools/torch_model.py").read_text("utf-8"), '"{}"'),
+                ("onnx/layer_forms.ipp", onnx, '"{}"'),
+                ("export_models.cpp", (ROOT / "tests/programs/export_models.cpp").read_text("utf-8"), r"ls::{}\b")):
+            missing = {layer for layer in layers if not re.search(pattern.format(layer), text)}
+            self.assertEqual(missing, set(), f"{where} has no form or case of these layers")
+
+    def test_commands_explain_themselves_without_packages(self):
+        for tool, arguments, package in (("keras_model", ["load", "a", "b", "c"], "keras"), ("torch_model", ["a", "b"], "torch")):
+            # -I -S: without installed packages, and without the script's folder.
+            command = [sys.executable, "-I", "-S", ROOT / f"tools/{tool}.py"]
+            done = subprocess.run([*command, "--help"], capture_output=True, text=True)
+            self.assertEqual((done.returncode, done.stderr), (0, ""))
+            self.assertIn("usage:", done.stdout)
+            done = subprocess.run([*command, *arguments], capture_output=True, text=True)
+            self.assertEqual((done.returncode, done.stdout), (1, ""))
+            self.assertEqual(len(done.stderr.splitlines()), 1, done.stderr)
+            self.assertIn(f"install {package}", done.stderr)
 
 
 if __name__ == "__main__":

@@ -13,6 +13,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <initializer_list>
+#include <limits>
 #include <map>
 #include <span>
 #include <string>
@@ -28,6 +29,12 @@ namespace lockstep::detail {
 
 /// The version of the operators, and the first version of the file format that has it.
 inline constexpr std::int64_t onnx_opset = 18, onnx_ir_version = 8;
+
+/// The limit of a protocol buffer, less some room for the messages around the nodes and constants.
+inline constexpr std::size_t most_onnx_bytes =
+    std::size_t{std::numeric_limits<std::int32_t>::max()} - 65'536;
+/// \throws UsageError.
+[[noreturn]] LOCKSTEP_COLD_DECL void refuse_onnx_size(std::size_t bytes);
 
 /// The form of a value with rank 2 or more; they are equal for a vector.
 enum class Channels { last, first };

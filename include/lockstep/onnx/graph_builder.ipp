@@ -5,7 +5,6 @@
 #include <protozero/pbf_writer.hpp>
 
 #include <bit>
-#include <limits>
 #include <type_traits>
 
 #include "lockstep/core/error.hpp"
@@ -170,13 +169,17 @@ std::string OnnxBuilder::constant(const std::string& name, float value) {
   return constant(name, {}, std::span<const float>(&value, 1));
 }
 
+void refuse_onnx_size(std::size_t bytes) {
+  throw UsageError(
+      "export_onnx: the model has {} bytes, but an ONNX file without external data has at most "
+      "2 GiB; use save_weights and save_architecture",
+      bytes);
+}
+
 std::string OnnxBuilder::model(std::string_view name, const Shape& input,
                                const Shape& output) const {
-  if (nodes_.size() + initializers_.size() > std::size_t{std::numeric_limits<int>::max()} - 65'536)
-    throw UsageError(
-        "export_onnx: the model has {} bytes, but an ONNX file without external data has at most "
-        "2 GiB; use save_weights",
-        nodes_.size() + initializers_.size());
+  if (const std::size_t bytes = nodes_.size() + initializers_.size(); bytes > most_onnx_bytes)
+    refuse_onnx_size(bytes);
   std::string graph = nodes_;
   protozero::pbf_writer to_graph(graph);
   add_text(to_graph, GraphField::name, name);

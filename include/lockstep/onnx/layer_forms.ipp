@@ -98,8 +98,9 @@ class LayerForm {
     if (c == "Dense") return dense();
     if (c == "MaxPooling1D" || c == "MaxPooling2D") return pooling("MaxPool");
     if (c == "AveragePooling1D" || c == "AveragePooling2D") return pooling("AveragePool");
-    if (c.starts_with("GlobalAveragePooling")) return global_pooling("ReduceMean");
-    if (c.starts_with("GlobalMaxPooling")) return global_pooling("ReduceMax");
+    if (c == "GlobalAveragePooling1D" || c == "GlobalAveragePooling2D")
+      return global_pooling("ReduceMean");
+    if (c == "GlobalMaxPooling1D" || c == "GlobalMaxPooling2D") return global_pooling("ReduceMax");
     if (c == "BatchNormalization") return batch_normalization();
     if (c == "LayerNormalization") return layer_normalization();
     if (c == "Normalization") return normalization();
@@ -195,7 +196,10 @@ class LayerForm {
       return node("Mul", {twice, graph_.constant(layer_.name + "/half", 0.5f)});
     }
     const std::int64_t axis = layout == Channels::first ? 1 : -1;
-    return node(class_name == "Softmax" ? "Softmax" : "LogSoftmax", {x}, {{"axis", axis}});
+    if (class_name == "Softmax" || class_name == "LogSoftmax")
+      return node(class_name, {x}, {{"axis", axis}});
+    throw UsageError("export_onnx: layer '{}': the activation {} has no form in ONNX", layer_.name,
+                     class_name);
   }
 
   /// The windows of the layer along the axes of an image, or the steps.

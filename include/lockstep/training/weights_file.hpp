@@ -57,7 +57,8 @@ LOCKSTEP_COLD_DECL void read_weights(const std::string& path,
 
 /// Reads the parameters that `options` selects into `values`, and leaves the others as they are.
 /// `values` are undefined after an exception. \throws WeightsError for a tensor that has a wrong
-/// shape or dtype, a pattern that matches nothing, or if nothing would be loaded.
+/// shape or dtype, or if nothing would be loaded; UsageError for a pattern or `strip` that matches
+/// nothing, or a `strip` that gives two parameters the same tensor.
 LOCKSTEP_COLD_DECL LoadReport read_weights(const std::string& path,
                                            const std::vector<ParameterInfo>& parameters,
                                            const ValueBytes<std::byte>& values,

@@ -6,7 +6,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
-#include <set>
+#include <map>
+#include <string>
 #include <utility>
 
 #include "lockstep/core/add_item.hpp"
@@ -78,13 +79,26 @@ void read_weights(const std::string& path, const std::vector<ParameterInfo>& par
   }
 }
 
+/// \throws UsageError for a beginning that no parameter has.
+[[gnu::cold]] inline void check_strip(const std::string& strip,
+                                      const std::vector<ParameterInfo>& parameters) {
+  if (!strip.empty() &&
+      std::none_of(parameters.begin(), parameters.end(),
+                   [&](const ParameterInfo& p) { return p.name.starts_with(strip); }))
+    throw UsageError(
+        "load_weights: .strip is '{}', but no parameter of the model begins with it; .strip is for "
+        "the model's names, .prefix for the file's",
+        strip);
+}
+
 LoadReport read_weights(const std::string& path, const std::vector<ParameterInfo>& parameters,
                         const ValueBytes<std::byte>& values, const LoadOptions& options) {
   check_patterns("only", options.only, parameters);
   check_patterns("skip", options.skip, parameters);
+  check_strip(options.strip, parameters);
   const SafetensorsFile file = SafetensorsFile::read(path);
   LoadReport report;
-  std::set<std::string, std::less<>> used;
+  std::map<std::string, std::string, std::less<>> used;  // by tensor
   for (const ParameterInfo& p : parameters) {
     const bool selected =
         (options.only.empty() || options.only.match(p.name)) && !options.skip.match(p.name);
@@ -98,9 +112,13 @@ LoadReport read_weights(const std::string& path, const std::vector<ParameterInfo
       report.missing.push_back(p.name);
       continue;
     }
+    if (const auto [first, is_new] = used.emplace(name, p.name); !is_new)
+      throw UsageError(
+          "load_weights: with .strip, the parameters '{}' and '{}' have the same tensor '{}' in the "
+          "file; set .only to those that begin with '{}'",
+          first->second, p.name, name, options.strip);
     copy_tensor(file, name, p, values);
     report.loaded.push_back(p.name);
-    used.insert(name);
   }
   for (const SafetensorsTensor& tensor : file.tensors())
     if (!used.contains(tensor.name)) report.unused.push_back(tensor.name);

@@ -11,6 +11,7 @@
 #include <fstream>
 #include <iterator>
 #include <map>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -198,6 +199,12 @@ struct Net : ls::Sequential<ls::Input<8, 9, 2>, Layers...> {};
 struct Cnn : ls::Sequential<ls::Input<28, 28, 1>, ls::Conv2D<4, 3>, ls::ReLU, ls::MaxPooling2D<>,
                             ls::Flatten, ls::Dense<10>> {};
 
+struct InputLayer : ls::Dense<2> {
+  static constexpr std::string_view name = "input";
+};
+struct SecondDense : ls::Dense<3> {
+  static constexpr std::string_view name = "dense_1";
+};
 struct TwiceOp {
   ls::Shape in;
   constexpr ls::Shape out() const { return in; }
@@ -315,6 +322,39 @@ TEST_CASE("layers and activations without a form in ONNX are named") {
                            "export_onnx: layer 'twice' is a Twice, which has no form")));
   CHECK_THROWS_MATCHES((exported<Net<ls::Dense<3, ls::activation<Twice>>>>()), ls::UsageError,
                        MessageMatches(ContainsSubstring("layer 'dense' has the activation Twice")));
+}
+
+TEST_CASE("a name that stands for two values is an error, not a wrong graph") {
+  const auto refused = [](auto exported_net) {
+    CHECK_THROWS_MATCHES(exported_net(), ls::UsageError,
+                         MessageMatches(ContainsSubstring("stands for two layers, or for a layer "
+                                                          "and the model's input")));
+  };
+  refused([] { exported<Net<InputLayer, ls::Residual<ls::ReLU>>>(); });
+  refused([] { exported<Net<ls::Dense<3>, ls::Dense<3>, SecondDense>>(); });
+}
+
+TEST_CASE("a model above 2 GiB is refused before its values are read") {
+  const auto wide = [](int extent) {
+    ls::Architecture a{.name = "Wide",
+                       .input_shape = ls::shape(extent),
+                       .layers = {{.name = "dense",
+                                   .class_name = "Dense",
+                                   .inputs = {"input"},
+                                   .input_shapes = {ls::shape(extent)},
+                                   .output_shape = ls::shape(extent),
+                                   .options = {},
+                                   .parameters = {{"dense/kernel", ls::shape(extent, extent)}}}},
+                       .output = "dense"};
+    ls::detail::onnx_model(a, [](const std::string&) -> std::vector<float> {
+      throw std::logic_error("the values were read");
+    });
+  };
+  CHECK_THROWS_MATCHES(
+      wide(1 << 15), ls::UsageError,
+      MessageMatches(ContainsSubstring("the model has 4294967296 bytes, but an ONNX file") &&
+                     ContainsSubstring("at most 2 GiB; use save_weights and save_architecture")));
+  CHECK_THROWS_AS(wide(23'000), std::logic_error);  // 2.1e9 bytes, below the limit
 }
 
 TEST_CASE("export_onnx writes a complete file or none") {

@@ -40,6 +40,7 @@ class NamePatterns {
 /// \code
 ///   model.load_weights("big.safetensors", {.only = "conv2d*"});
 ///   model.load_weights("big.safetensors", {.skip = {"dense_1/*"}, .prefix = "backbone/"});
+///   model.load_weights("big.safetensors", {.only = "backbone/*", .strip = "backbone/"});
 /// \endcode
 struct LoadOptions {
   NamePatterns only{};   ///< parameters of the model to load; empty: all

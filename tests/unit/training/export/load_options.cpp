@@ -7,6 +7,7 @@
 #include <span>
 #include <sstream>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "lockstep/files/safetensors.hpp"
@@ -42,6 +43,11 @@ Names joined(Names a, const Names& b) {
   a.insert(a.end(), b.begin(), b.end());
   return a;
 }
+
+struct Backbone : ls::Dense<4> {
+  static constexpr std::string_view name = "backbone/dense";
+};
+struct WithHead : ls::Sequential<ls::Input<4>, Backbone, ls::Dense<4>> {};
 
 /// Writes one vector per name.
 void write(const std::string& path, const Names& names, std::uint64_t size) {
@@ -139,6 +145,30 @@ TEST_CASE("prefix and strip map the model's names to those of the file") {
         Names{"backbone/dense/bias"});
   CHECK(target.load_weights(path, {.only = "dense/bias", .strip = "de", .prefix = "backbone/de"})
             .loaded == Names{"dense/bias"});
+}
+
+TEST_CASE("strip applies to names that begin with it, and gives no tensor to two parameters") {
+  const TemporaryFolder folder;
+  const std::string path = folder / "w.safetensors";
+  write(path, {"dense/bias"}, 4);
+  ls::Model target{WithHead{}, ls::OneDevice<ls::Reference<float>>{}, ls::MeanSquaredError{},
+                   ls::SGD{}};
+  const std::string before = target.weights_sha256();
+  // The head is called dense as well, but is not what the file has.
+  CHECK_THROWS_MATCHES(
+      target.load_weights(path, {.strip = "backbone/"}), ls::UsageError,
+      MessageMatches(ContainsSubstring("'backbone/dense/bias' and 'dense/bias' have the same "
+                                       "tensor 'dense/bias' in the file; set .only")));
+  CHECK_THROWS_MATCHES(
+      target.load_weights(path, {.strip = "back_bone/"}), ls::UsageError,
+      MessageMatches(ContainsSubstring(".strip is 'back_bone/', but no parameter of the model")));
+  CHECK(target.weights_sha256() == before);
+  const auto report = target.load_weights(path, {.only = "backbone/*", .strip = "backbone/"});
+  CHECK(report.loaded == Names{"backbone/dense/bias"});
+  CHECK(report.missing == Names{"backbone/dense/kernel"});
+  CHECK(report.skipped == Names{"dense/kernel", "dense/bias"});
+  CHECK(target.weights("backbone/dense/bias") == std::vector<float>(4, 0.5f));
+  CHECK(target.weights("dense/bias") == std::vector<float>(4, 0.0f));
 }
 
 TEST_CASE("what cannot be loaded is an error with its name, and changes nothing") {
