@@ -81,8 +81,6 @@ LOCKSTEP_COLD_DECL std::string to_json(const Profile& profile);
 
 namespace detail {
 
-/// The median of `values`, which must not be empty.
-LOCKSTEP_COLD_DECL double median(std::vector<double> values);
 /// Time of a call per step, from its times in the steps, out of `steps`, in which it occurred.
 /// `mixed`: the call does different work in different steps, so use the mean; a median would ignore
 /// the rarer kind.

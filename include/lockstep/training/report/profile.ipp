@@ -12,6 +12,7 @@
 #include "lockstep/core/add_item.hpp"
 #include "lockstep/core/fmt_core.hpp"
 #include "lockstep/core/format_numbers.hpp"
+#include "lockstep/core/median.hpp"
 #include "lockstep/training/report/summary.hpp"
 
 namespace lockstep {
@@ -105,12 +106,6 @@ std::string to_json(const Profile& profile) {
 }  // namespace lockstep
 
 namespace lockstep::detail {
-
-double median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  const std::size_t half = values.size() / 2;
-  return values.size() % 2 == 1 ? values[half] : (values[half - 1] + values[half]) / 2;
-}
 
 double time_per_step(std::vector<double> came, std::size_t steps, bool mixed) {
   const double all = static_cast<double>(steps), times = static_cast<double>(came.size());
