@@ -58,6 +58,7 @@
 #include "lockstep/files/safetensors_header.ipp"
 #include "lockstep/model/engine.ipp"
 #include "lockstep/model/fusion.ipp"
+#include "lockstep/model/memory_plan.ipp"
 #include "lockstep/optimizers/schedule.ipp"
 #include "lockstep/optimizers/update_options.ipp"
 #include "lockstep/strategies/local_replicas.ipp"
