@@ -90,6 +90,7 @@
 #include "lockstep/training/fit_loop.ipp"
 #include "lockstep/training/history.ipp"
 #include "lockstep/training/parameters.ipp"
+#include "lockstep/training/report/fma_rate.ipp"
 #include "lockstep/training/report/profile.ipp"
 #include "lockstep/training/report/progress.ipp"
 #include "lockstep/training/report/progress_bar.ipp"
