@@ -101,7 +101,7 @@ class Traces(Case):
         path = self.dir / "trace.json"
         for job in self.workers(2, *options, own=lambda rank: ["--trace", path] if rank == 0 else []):
             self.assertIn(job.wait(), (1, 2), job.stderr())
-            self.assertRegex(job.last_line(), "rank 0 .*rank 1 .*differ in 'trace': '10 steps from the usual step' and 'none'")
+            self.assertRegex(job.last_line(), 'rank 0 .*rank 1 .*differ in "trace": "10 steps from the usual step" and "none"')
         self.assertFalse(path.exists())
 
     def test_a_trace_that_cannot_be_written_is_refused(self):

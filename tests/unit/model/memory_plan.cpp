@@ -39,7 +39,7 @@ bool lives(const ls::ArenaRange* b, std::size_t from, std::size_t to, std::size_
   return b != nullptr && b->from == from && b->to == to && b->bytes == bytes;
 }
 
-/// What holds for each plan.
+/// Checks the invariants of each plan.
 template <class Net, class D>
 void check_plan(std::size_t examples) {
   constexpr auto& constant = ls::plan<Net, D>;
