@@ -10,7 +10,7 @@
 namespace lockstep::detail {
 
 /// FLOP/s of `threads` threads that only multiply and add on registers, in the widest vectors of
-/// the processor; a multiply-add counts as two operations. Takes about 30 ms.
+/// the processor; a multiply-add counts as two operations. Takes about 40 ms.
 ///
 /// `in_double`: elements are double, otherwise float. `in_each_thread(body)` calls body() at the
 /// same time in each of the threads. A loop has 12 independent sums, more than a core has in flight
