@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Draws the loss and the metrics of training runs, from the reports that the example programs write with --report, or a
-step's timeline, from a trace that they write with --trace.
+"""Draws the loss and the metrics of training runs, from the reports that the example programs write with --report, the plan
+of their memory from one of these, or a step's timeline from a trace that they write with --trace.
 
 Writes one picture with a panel per value: training as a solid line, validation dashed, one colour per report. The script
 writes SVG itself; PNG is converted from it by rsvg-convert. Exit code 1: error; 2: wrong command line.
@@ -207,12 +207,15 @@ def read_trace(path):
     """The events of a trace, {name, cat, ts, dur, pid, tid, args}, and the names of its threads by (pid, tid)."""
     try:
         events = json.loads(path.read_text("utf-8"))["traceEvents"]
-        threads = {(e["pid"], e["tid"]): f"rank {e['pid']}, {e['args']['name']}" for e in events
+        threads = {(int(e["pid"]), int(e["tid"])): f"rank {e['pid']}, {e['args']['name']}" for e in events
                    if e["ph"] == "M" and e["name"] == "thread_name"}
         events = [e for e in events if e["ph"] == "X"]
-        if not all((e["pid"], e["tid"]) in threads and isinstance(e["ts"], (int, float)) and e["dur"] >= 0 and e["name"]
-                   and isinstance(e["cat"], str) and isinstance(e["args"], dict) for e in events):
-            raise ValueError("an event without a named thread, times and arguments")
+        for e in events:
+            if not ((e["pid"], e["tid"]) in threads and math.isfinite(e["ts"]) and 0 <= e["dur"] < math.inf and e["name"]
+                    and isinstance(e["cat"], str) and isinstance(e["args"], dict)):
+                raise ValueError("an event without a named thread, times and arguments")
+            if (e["name"], e["cat"]) == ("step", "loop") and not (isinstance(e["args"]["step"], int) and e["dur"] > 0):
+                raise ValueError("a step without number or duration")
         return events, threads
     except OSError as error:
         raise PlotError(f"{path}: {error.strerror.lower()}; name a file that was written with --trace") from None
@@ -261,6 +264,99 @@ def timeline(path):
     return "\n".join([*parts, "</svg>"]) + "\n"
 
 
+def read_plan(path):
+    """The memory plan of a report, or a file that has only a plan (to_json of ls::memory_plan)."""
+    try:
+        plan = json.loads(path.read_text("utf-8"))
+        plan = plan.get("memory_plan", plan)
+        times, buffers = plan["times"], plan["buffers"]
+        if not times or not all(isinstance(t, str) for t in times):
+            raise ValueError("no times")
+        for b in buffers:
+            if not (isinstance(b["layer"], str) and isinstance(b["what"], str) and 0 <= b["from"] <= b["to"] < len(times)
+                    and 0 <= b["offset"] and 0 < b["bytes"] and b["offset"] + b["bytes"] <= plan["arena_bytes"]):
+                raise ValueError("a buffer outside of the arena")
+        if any(plan[key] < 0 for key in ("examples", "weight_bytes", "gradient_bytes", "state_bytes", "unshared_bytes")):
+            raise ValueError("a negative size")
+        return plan
+    except OSError as error:
+        raise PlotError(f"{path}: {error.strerror.lower()}; name a file that was written with --report") from None
+    except (ValueError, KeyError, TypeError, AttributeError):
+        raise PlotError(f"{path}: has no memory plan; name a file that was written with --report") from None
+
+
+def size(count):
+    """Bytes as in model.summary()."""
+    power = 0 if count < 1024 else 1 if count < 1024**2 else 2 if count < 1024**3 else 3
+    return f"{count / 1024**power:.{2 if power else 0}f} {'B KB MB GB'.split()[power]}"
+
+
+def memory_map(path):
+    """The arena of a replica: a rectangle per buffer, from its first to its last use and over its addresses."""
+    plan = read_plan(path)
+    times, buffers, arena = plan["times"], plan["buffers"], plan["arena_bytes"]
+    if not buffers:
+        raise PlotError(f"{path}: the plan has no buffer; the model computes nothing")
+    live = [sum(b["bytes"] for b in buffers if b["from"] <= t <= b["to"]) for t in range(len(times))]
+    peak = max(range(len(times)), key=lambda t: live[t])
+    colors = {"output": COLORS[5], "output and gradient": COLORS[3], "gradient": COLORS[4], "second gradient": COLORS[1],
+              "saved": COLORS[2]}
+
+    def kind(b):
+        return b["what"] if b["what"] in colors else b["what"].split(" ")[0].rstrip(",")
+
+    left = max(84, round(3.5 * len(times[0])))  # the first label of the times ends right of it
+    top, width, height = 78, max(640, min(18 * len(times), 1800)), 420
+    every = max(1, math.ceil(13 * len(times) / width))  # labels of times need 13 pixels each
+    shown = range(0, len(times), every)
+    below = 30 + 0.8 * 6.2 * max(len(times[t]) for t in shown)
+    whole = (left + width + 24 + max(130, 6.6 * len(f"at {times[peak]}")), top + height + below)
+    title = f"Memory of a step: {size(arena)} for {plan['examples']} examples"
+
+    def place(time, offset):
+        return left + time / len(times) * width, top + height - offset / arena * height
+
+    parts = [f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {whole[0]:.0f} {whole[1]:.0f}" width="{whole[0]:.0f}" '
+             f'height="{whole[1]:.0f}" font-family="Helvetica, Arial, \'DejaVu Sans\', sans-serif">',
+             f"<title>{escape(title)}</title>", f'<rect width="{whole[0]:.0f}" height="{whole[1]:.0f}" rx="8" fill="#ffffff"/>',
+             text(left, 26, title, 15, INK, "start", "bold"),
+             text(left, 44, f"in use at all times: weights {size(plan['weight_bytes'])}, gradients "
+                            f"{size(plan['gradient_bytes'])}, state {size(plan['state_bytes'])}; without reuse of memory "
+                            f"the arena has {size(plan['unshared_bytes'])}", 11.5, GREY, "start")]
+    x = left
+    for what in dict.fromkeys(k for k in [*colors, *map(kind, buffers)] if any(kind(b) == k for b in buffers)):
+        parts.append(f'<circle cx="{x + 5}" cy="60" r="5" fill="{colors.get(what, COLORS[-1])}"/>')
+        parts.append(text(x + 14, 64, what, 12, INK, "start"))
+        x += 30 + 7 * len(what)
+    unit = next(1024**p for p in (3, 2, 1, 0) if arena >= 1024**p)
+    for y in ticks(0, arena / unit, 6):
+        at = place(0, y * unit)[1]
+        parts.append(f'<line x1="{left}" y1="{at:.1f}" x2="{left + width}" y2="{at:.1f}" stroke="{GRID}"/>')
+        parts.append(text(left - 8, at + 4, f"{number(y)} {size(unit).split(' ')[1]}", anchor="end"))
+    for b in buffers:
+        (x0, y0), (x1, y1) = place(b["from"], b["offset"] + b["bytes"]), place(b["to"] + 1, b["offset"])
+        name = f"{b['layer']} {b['what']}"
+        parts.append(f'<rect x="{x0:.2f}" y="{y0:.3f}" width="{x1 - x0:.2f}" height="{y1 - y0:.3f}" '
+                     f'fill="{colors.get(kind(b), COLORS[-1])}" stroke="#ffffff" stroke-width="0.6"><title>{escape(name)}: '
+                     f"{size(b['bytes'])} at {size(b['offset'])}, from {escape(times[b['from']])} to {escape(times[b['to']])}"
+                     f"</title></rect>")
+        if y1 - y0 >= 12 and x1 - x0 > 24:
+            room = int((x1 - x0) / 6.6)
+            parts.append(text(x0 + 4, (y0 + y1) / 2 + 4, name if len(name) <= room else name[:room - 1] + "…", 10.5, INK, "start"))
+    for t in shown:
+        x, y = place(t + 0.5, 0)
+        parts.append(f'<g transform="translate({x + 4:.1f} {y + 12:.1f}) rotate(-55)">{text(0, 0, times[t], 10.5, GREY, "end")}</g>')
+    parts.append(f'<rect x="{left}" y="{top}" width="{width}" height="{height}" fill="none" stroke="#9aa5b1"/>')
+    # The peak of the addresses, and the time at which most bytes are in use.
+    parts.append(f'<line class="peak" x1="{left}" y1="{top}" x2="{left + width + 6}" y2="{top}" stroke="{INK}" stroke-width="1.6"/>')
+    parts.append(text(left + width + 10, top + 4, f"peak {size(arena)}", 12, INK, "start", "bold"))
+    x, y = place(peak + 0.5, live[peak])
+    parts.append(f'<line x1="{x:.1f}" y1="{top}" x2="{x:.1f}" y2="{top + height}" stroke="{INK}" stroke-dasharray="3 3"/>')
+    parts.append(text(left + width + 10, top + 22, f"in use {size(live[peak])}", 11.5, GREY, "start"))
+    parts.append(text(left + width + 10, top + 38, f"at {times[peak]}", 11.5, GREY, "start"))
+    return "\n".join([*parts, "</svg>"]) + "\n"
+
+
 def write(path, svg):
     """Writes the picture atomically, so that an error does not destroy an existing one."""
     if path.suffix.lower() not in (".svg", ".png"):
@@ -284,6 +380,11 @@ def write(path, svg):
         temporary.unlink(missing_ok=True)
 
 
+def overlay_strokes(count):
+    """Widths of curves that are drawn one over the other, each narrower than those before."""
+    return [1.5 + 2.5 * later for later in range(count - 1, -1, -1)]
+
+
 def main():
     parser = argparse.ArgumentParser(prog="plot", description="Draws the loss and the metrics of training runs.",
                                      allow_abbrev=False)
@@ -298,23 +399,26 @@ def main():
                         help="draw a step from a trace (--trace) instead: what each replica does at which time")
     parser.add_argument("--scaling", action="store_true",
                         help="draw the throughput by the number of replicas, from a report for each number")
+    parser.add_argument("--plan", action="store_true",
+                        help="draw the memory plan of a report: which buffer of a step is where in memory, and when")
     options = parser.parse_args()
     if options.scaling and (options.timeline or options.steps or options.overlay):
         parser.error("--scaling draws one curve, without --timeline, --steps and --overlay")
+    if options.plan and (len(options.reports) > 1 or options.timeline or options.scaling or options.steps or options.overlay):
+        parser.error("--plan draws one report, without --timeline, --scaling, --steps and --overlay")
     if options.timeline and (len(options.reports) > 1 or options.steps or options.overlay):
         parser.error("--timeline draws one trace, without --steps and --overlay")
     try:
         output = options.output or options.reports[0].with_suffix(".svg")
-        if options.timeline:
-            write(output, timeline(options.reports[0]))
+        if options.timeline or options.plan:
+            write(output, (timeline if options.timeline else memory_map)(options.reports[0]))
             print(output)
             return
         if options.scaling:
             write(output, picture([Scaling(options.reports)]))
             print(output)
             return
-        later = range(len(options.reports) - 1, -1, -1)  # number of curves after each report
-        strokes = [1.5 + 2.5 * count if options.overlay else 2 for count in later]
+        strokes = overlay_strokes(len(options.reports)) if options.overlay else [2.0] * len(options.reports)
         write(output, picture([Run(path, options.steps, stroke) for path, stroke in zip(options.reports, strokes)]))
     except PlotError as error:
         sys.exit(f"plot: {error}")

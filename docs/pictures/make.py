@@ -1,12 +1,18 @@
 #!/usr/bin/env python3
-"""Draws the pictures of the documentation: house.svg, the folders and who includes whom, and step.svg, a training step.
+"""Draws the pictures of the documentation: house.svg, the folders and who includes whom; step.svg, a training step; and with
+the functions of `./dev plot` strategies.svg, the curves of README.md, and memory.svg, the memory plan of the same model.
 
-The folders and their order are those that tests/house/arrows.py checks, so that the picture cannot be stale.
-Usage: make.py [--check]; with --check nothing is written, and a picture that differs is an error.
+The folders and their order are those that tests/house/arrows.py checks, so that the picture cannot be stale. The curves and
+the plan are those of the reports in runs/.
+Usage: make.py [--check | --record BIN]; with --check nothing is written, and a picture that differs is an error. --record
+trains with the programs in the folder BIN, about 3 seconds, and writes the parts of their reports that are drawn into runs/.
 """
 import importlib.util
+import json
 import pathlib
+import subprocess
 import sys
+import tempfile
 from xml.sax.saxutils import escape
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -31,11 +37,51 @@ INK, GREY, LINE, CARD = "#1f2933", "#52606d", "#9aa5b1", "#ffffff"
 FILLS = ["#e3e8ee", "#d9e8f5", "#dcefdc", "#fbe9d0", "#f3e0ef", "#e2e0f5", "#f7dfdc"]
 
 
+RUNS = {  # of README.md: name in the picture, command
+    "one_device": ("OneDevice", ["{bin}/mnist"]),
+    "mirrored": ("Mirrored, 2 replicas", ["{bin}/mnist_mirrored", "--replicas", "2"]),
+    "multi_worker": ("MultiWorkerMirrored, 2 processes", ["{bin}/lockstep-run", "-n", "2", "{bin}/mnist_multi_worker"]),
+}
+OPTIONS = ["--optimizer", "adam", "--epochs", "1", "--steps-per-epoch", "100", "--threads", "1", "--quiet"]
+DRAWN = ("epochs", "first_step", "step_loss", "step_accuracy")
+
+
+def module(path):
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    loaded = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(loaded)
+    return loaded
+
+
 def arrows():
-    spec = importlib.util.spec_from_file_location("arrows", ROOT / "tests" / "house" / "arrows.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return module(ROOT / "tests" / "house" / "arrows.py")
+
+
+def record(programs):
+    for name, (_, command) in RUNS.items():
+        with tempfile.TemporaryDirectory() as folder:
+            report = pathlib.Path(folder) / "report.json"
+            subprocess.run([part.format(bin=programs) for part in command] + OPTIONS + ["--report", report], check=True,
+                           cwd=folder)
+            whole = json.loads(report.read_text("utf-8"))
+        keys = (*DRAWN, "memory_plan") if name == "one_device" else DRAWN
+        (HERE / "runs").mkdir(exist_ok=True)
+        (HERE / "runs" / f"{name}.json").write_text(json.dumps({key: whole[key] for key in keys}) + "\n", "utf-8")
+
+
+def strategies():
+    """The losses and accuracies of three strategies, as `./dev plot --steps --overlay` draws them."""
+    plot = module(ROOT / "tools" / "plot.py")
+    runs = []
+    for (name, (title, _)), stroke in zip(RUNS.items(), plot.overlay_strokes(len(RUNS))):
+        runs.append(plot.Run(HERE / "runs" / f"{name}.json", True, stroke))
+        runs[-1].path = pathlib.Path(title)
+    return plot.picture(runs)
+
+
+def memory():
+    """The memory plan, as `./dev plot --plan` draws it."""
+    return module(ROOT / "tools" / "plot.py").memory_map(HERE / "runs" / "one_device.json")
 
 
 class Picture:
@@ -160,10 +206,12 @@ def step():
 
 def main():
     check = sys.argv[1:] == ["--check"]
-    if sys.argv[1:] and not check:
-        sys.exit("usage: make.py [--check]")
+    if sys.argv[1:2] == ["--record"] and len(sys.argv) == 3:
+        record(pathlib.Path(sys.argv[2]).resolve())
+    elif sys.argv[1:] and not check:
+        sys.exit("usage: make.py [--check | --record BIN]")
     stale = []
-    for name, draw in (("house.svg", house), ("step.svg", step)):
+    for name, draw in (("house.svg", house), ("step.svg", step), ("strategies.svg", strategies), ("memory.svg", memory)):
         path, text = HERE / name, draw()
         if check:
             if not path.exists() or path.read_text("utf-8") != text:

@@ -8,11 +8,12 @@
 #include <cstdint>
 #include <optional>
 #include <string>
-#include <type_traits>
 #include <utility>
 #include <vector>
 
 #include <lockstep/concepts/callback.hpp>
+#include <lockstep/core/slice.hpp>
+#include <lockstep/model/memory_plan.hpp>
 
 #include "support/strategy.hpp"
 
@@ -49,6 +50,7 @@ struct Report {
     std::size_t replicas = 0, parameters = 0, trainable_parameters = 0, batch = 0;
     std::uint64_t seed = 0, first_step = 0;
     std::vector<std::string> fused;
+    lockstep::MemoryPlan memory_plan{};  ///< of the largest slice of a batch
     bool has_workers = false;
     std::size_t workers = 0, rank = 0;
   };
@@ -77,22 +79,26 @@ struct Report {
 };
 
 /// Describes a model for the report.
-template <class Model>
-Report::Made describe(const Model& model, std::size_t batch) {
+template <template <class...> class ModelOf, class Net, class S, class... Parts>
+Report::Made describe(const ModelOf<Net, S, Parts...>& model, std::size_t batch) {
+  using Model = ModelOf<Net, S, Parts...>;
   using D = typename Model::device;
-  using S = std::remove_cvref_t<decltype(model.strategy())>;
-  Report::Made made{.strategy = std::string(S::name),
-                    .device = std::string(D::name),
-                    .precision = std::string(D::precision),
-                    .threads = model.threads(),
-                    .replicas = model.replicas(),
-                    .parameters = Model::parameter_count,
-                    .trainable_parameters = Model::trainable_count,
-                    .batch = batch,
-                    .seed = model.seed(),
-                    .first_step = model.steps(),
-                    .fused = Model::fused(),
-                    .has_workers = has_workers<S>};
+  const std::size_t shards = model.strategy().virtual_shards,
+                    slices = shards > 0 ? shards : model.replicas();
+  Report::Made made{
+      .strategy = std::string(S::name),
+      .device = std::string(D::name),
+      .precision = std::string(D::precision),
+      .threads = model.threads(),
+      .replicas = model.replicas(),
+      .parameters = Model::parameter_count,
+      .trainable_parameters = Model::trainable_count,
+      .batch = batch,
+      .seed = model.seed(),
+      .first_step = model.steps(),
+      .fused = Model::fused(),
+      .memory_plan = lockstep::memory_plan<Net, D>(lockstep::slice_of(batch, slices, 0).count),
+      .has_workers = has_workers<S>};
   if constexpr (has_workers<S>) {
     made.workers = model.workers();
     made.rank = model.rank();

@@ -46,6 +46,7 @@ inline nlohmann::json to_json(const Report& report) {
     json["seed"] = made->seed;
     json["first_step"] = made->first_step;
     json["fused"] = made->fused;
+    json["memory_plan"] = nlohmann::json::parse(lockstep::to_json(made->memory_plan));
     if (made->has_workers) {
       json["workers"] = made->workers;
       json["rank"] = made->rank;

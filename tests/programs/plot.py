@@ -4,6 +4,7 @@ The values are read back from the picture, by the labels of its axes.
 """
 
 import json
+import math
 import os
 import pathlib
 import shutil
@@ -162,6 +163,10 @@ class Plot(contract.Case):
         self.assertTrue({"rank 0, replica 0", "rank 0, replica 3", "forward", "backward"} <= set(root.itertext()))
         for name, content, expected in (("absent", None, "no such file"), ("list", [1], "is not a trace"),
                                         ("report", {"epochs": []}, "is not a trace"),
+                                        ("no number", {"traceEvents": [*names, {**events[0], "args": {}}]}, "is not a trace"),
+                                        ("no time", {"traceEvents": [*names, event("step", "loop", math.nan, 1)]}, "is not a trace"),
+                                        ("no duration", {"traceEvents": [*names, event("step", "loop", 1, 0)]}, "is not a trace"),
+                                        ("thread", {"traceEvents": [{**names[0], "tid": "x"}]}, "is not a trace"),
                                         ("no step", {"traceEvents": names}, "has no step")):
             with self.subTest(name):
                 wrong = self.dir / "nowhere.json" if content is None else self.write("w.json", content)
@@ -169,6 +174,79 @@ class Plot(contract.Case):
                 self.assertEqual((done.returncode, done.stdout), (1, ""))
                 self.assertIn(expected, done.stderr)
         self.assertEqual(self.plot(path, path, "--timeline").returncode, 2)
+
+    def rectangles(self, path):
+        """The plan's rectangles as (name, first time, time after the last one, offset, end), by the labels of the axes."""
+        root = xml.parse(path).getroot()
+        units = {"B": 1, "KB": 2**10, "MB": 2**20, "GB": 2**30}
+        labels = [(float(t.get("y")) - 4, t.text.split(" ")) for t in root.findall(SVG + "text") if t.get("text-anchor") == "end"]
+        (y0, (v0, u0)), (y1, (v1, u1)) = labels[0], labels[-1]
+        per_pixel = (float(v1) * units[u1] - float(v0) * units[u0]) / (y0 - y1)
+        places = [g.get("transform") for g in root.iter(SVG + "g")]
+        xs = [float(p.split("(")[1].split(" ")[0]) - 4 for p in places]  # the middle of each time
+        wide = (xs[-1] - xs[0]) / (len(xs) - 1)
+        found = []
+        for r in root.iter(SVG + "rect"):
+            if (title := r.find(SVG + "title")) is None:
+                continue
+            x, y, width, height = (float(r.get(k)) for k in ("x", "y", "width", "height"))
+            times = [round((at - xs[0]) / wide + 0.5, 2) for at in (x, x + width)]
+            found.append((title.text, *times, *((y0 - at) * per_pixel for at in (y + height, y))))
+        return found, [g.find(SVG + "text").text for g in root.iter(SVG + "g")]
+
+    def test_the_memory_plan_of_a_program(self):
+        report, _ = self.report("mnist", "--data", self.data(), "--epochs", 1, "--batch", 50, "--optimizer", "adam", "--quiet")
+        plan = report["memory_plan"]
+        self.assertEqual(plan["examples"], 50)
+        self.assertEqual(plan["weight_bytes"], 4 * report["parameters"])
+        done = self.plot("report.json", "--plan")
+        self.assertEqual((done.returncode, done.stdout, done.stderr), (0, "report.svg\n", ""))
+        found, times = self.rectangles(self.dir / "report.svg")
+        self.assertEqual(times, plan["times"])
+        self.assertEqual(times[0], "conv2d+re_lu+max_pooling2d forward")  # as fused on the CPU
+        self.assertEqual([t for t in times if "backward" in t], [t.replace("forward", "backward") for t in times[2::-1]])
+        self.assertEqual(len(found), len(plan["buffers"]))
+        room = plan["arena_bytes"] / 4000  # of a tenth of a pixel
+        for (name, begin, end, low, high), b in zip(found, plan["buffers"], strict=True):
+            self.assertTrue(name.startswith(f"{b['layer']} {b['what']}: "), name)
+            self.assertEqual((begin, end), (b["from"], b["to"] + 1))
+            self.assertAlmostEqual(low, b["offset"], delta=room)
+            self.assertAlmostEqual(high, b["offset"] + b["bytes"], delta=room)
+        for i, (name, begin, end, low, high) in enumerate(found):
+            for other, begin2, end2, low2, high2 in found[:i]:
+                self.assertTrue(end <= begin2 or end2 <= begin or high <= low2 + room or high2 <= low + room, (name, other))
+        # The model's own figure: the arena is what it allocates, with weights, gradients and Adam's two slots.
+        self.assertAlmostEqual(max(high for *_, high in found), plan["arena_bytes"], delta=room)
+        self.assertGreaterEqual(report["peak_bytes"]["planned"], plan["arena_bytes"] + 4 * plan["weight_bytes"])
+        self.assertLess(report["peak_bytes"]["planned"], plan["arena_bytes"] + 4 * plan["weight_bytes"] + 2**20)
+        svg = (self.dir / "report.svg").read_text()
+        self.assertIn('class="peak"', svg)
+        self.assertIn(f"peak {plan['arena_bytes'] / 2**20:.2f} MB", svg)
+
+    def test_the_memory_plan_of_each_slice_and_what_is_no_plan(self):
+        report, _ = self.report("mnist_mirrored", "--data", self.data(), "--take", 64, "--epochs", 1, "--batch", 63, "--replicas", 2,
+                                "--quiet")
+        self.assertEqual(report["memory_plan"]["examples"], 32)  # of the first replica
+        plan = {"examples": 1, "arena_bytes": 128, "unshared_bytes": 128, "weight_bytes": 0, "gradient_bytes": 0, "state_bytes": 0,
+                "times": ["<a> forward", "loss"],
+                "buffers": [{"layer": '<a> & "b"', "what": "output", "from": 0, "to": 1, "offset": 0, "bytes": 128}]}
+        self.assertEqual(self.plot(self.write("p.json", plan), "--plan").returncode, 0)  # a plan alone
+        found, times = self.rectangles(self.dir / "p.svg")
+        self.assertTrue(found[0][0].startswith('<a> & "b" output: 128 B at 0 B, from <a> forward to loss'), found)
+        for name, content, expected in (("absent", None, "no such file"), ("report", {"epochs": []}, "has no memory plan"),
+                                        ("list", [1], "has no memory plan"), ("no buffer", {**plan, "buffers": []}, "no buffer"),
+                                        ("beyond", {**plan, "arena_bytes": 64}, "has no memory plan"),
+                                        ("late", {**plan, "times": ["loss"]}, "has no memory plan"),
+                                        ("text", {**plan, "weight_bytes": "1"}, "has no memory plan"),
+                                        ("no size", {k: plan[k] for k in plan if k != "state_bytes"}, "has no memory plan")):
+            with self.subTest(name):
+                wrong = self.dir / "nowhere.json" if content is None else self.write("w.json", content)
+                done = self.plot(wrong, "--plan")
+                self.assertEqual((done.returncode, done.stdout), (1, ""))
+                self.assertIn(expected, done.stderr)
+                self.assertEqual(done.stderr.count("\n"), 1)
+        self.assertEqual(self.plot("p.json", "p.json", "--plan").returncode, 2)
+        self.assertEqual(self.plot("p.json", "--plan", "--timeline").returncode, 2)
 
     def test_the_scaling_of_replicas(self):
         paths = [self.write(f"{n}.json", {"epochs": [], "replicas": n, "batch": batch, "step_ms": {"median": ms}})

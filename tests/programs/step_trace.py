@@ -96,6 +96,14 @@ class Traces(Case):
             self.assertEqual(sorted(e["pid"] for e in spans), [0, 1])
             self.assertLessEqual(max(e["ts"] for e in spans), min(e["ts"] + e["dur"] for e in spans) + error)
 
+    def test_a_trace_of_some_workers_is_refused(self):
+        options = "--data", self.data(), "--epochs", 1, "--quiet", *self.small
+        path = self.dir / "trace.json"
+        for job in self.workers(2, *options, own=lambda rank: ["--trace", path] if rank == 0 else []):
+            self.assertIn(job.wait(), (1, 2), job.stderr())
+            self.assertRegex(job.last_line(), 'rank 0 .*rank 1 .*differ in "trace": "10 steps from the usual step" and "none"')
+        self.assertFalse(path.exists())
+
     def test_a_trace_that_cannot_be_written_is_refused(self):
         options = "--data", self.data(), "--quiet"
         done = contract.run("mnist", *options, "--trace", self.dir / "none" / "t.json")

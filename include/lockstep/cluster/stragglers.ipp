@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "lockstep/core/fmt_core.hpp"
+#include "lockstep/core/median.hpp"
 
 namespace lockstep {
 
@@ -23,12 +24,6 @@ PhaseTimes PhaseClock::read_and_reset(Clock::time_point now) {
 }
 
 namespace detail {
-
-inline double median_time(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  const std::size_t n = values.size();
-  return (values[(n - 1) / 2] + values[n / 2]) / 2;
-}
 
 std::string straggler_table(int epoch, std::span<const PhaseTimes> ranks) {
   constexpr auto idle = static_cast<std::size_t>(Phase::idle),
@@ -58,7 +53,7 @@ std::string straggler_table(int epoch, std::span<const PhaseTimes> ranks) {
   table += fmt::format("  rank {} works longest", slowest - own.begin());
   own.erase(slowest);
   // Without the slowest: with two ranks the median of both would often be the slowest itself.
-  const double others = own.empty() ? 0 : median_time(own);
+  const double others = own.empty() ? 0 : median(own);
   if (others > 0)
     table +=
         fmt::format(", {:.2f} times {}", longest / others,

@@ -173,6 +173,11 @@ class CudaContext {
   /// The opened GPU and the options in use: checked mode turns graphs off.
   LOCKSTEP_DECL const Gpu& gpu() const;
   LOCKSTEP_DECL const CudaOptions& options() const;
+  /// For a profile's shares of the peak: that of float32. 0: unknown, as for all precisions that use
+  /// tensor cores.
+  double peak_flops(std::string_view precision) const {
+    return precision == "float32" ? gpu().float32_flops : 0;
+  }
   /// The command queue, through which all work of kernels goes.
   LOCKSTEP_DECL detail::cuda::Commands& commands();
   /// The stream of `commands`; callers that use it directly flush first.

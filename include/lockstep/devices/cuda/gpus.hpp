@@ -23,6 +23,10 @@ struct Gpu {
   std::size_t memory = 0;    ///< total, in bytes
   int major = 0, minor = 0;  ///< compute capability
   int multiprocessors = 0;
+  /// FLOP/s of multiply-adds in float32, without tensor cores, at the clock that the driver names:
+  /// of each multiprocessor 64 in a cycle up to compute capability 8.0, 128 later. Source: CUDA C++
+  /// Programming Guide, throughput of native arithmetic instructions.
+  double float32_flops = 0;
 };
 
 namespace detail::cuda {

@@ -64,6 +64,9 @@ Gpu describe_gpu(int ordinal) {
   gpu.major = ask(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR);
   gpu.minor = ask(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR);
   gpu.multiprocessors = ask(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT);
+  const double lanes = gpu.major * 10 + gpu.minor <= 80 ? 64 : 128;
+  const double hertz = 1e3 * ask(CU_DEVICE_ATTRIBUTE_CLOCK_RATE);
+  gpu.float32_flops = 2 * lanes * gpu.multiprocessors * hertz;
   return gpu;
 }
 

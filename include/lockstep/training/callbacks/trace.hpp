@@ -22,7 +22,8 @@ namespace lockstep {
 /// of the trace, and `otherData` in the file has each rank's offset and the most by which it may be
 /// wrong. The times of a GPU are those of its events, and a traced step waits for each of its parts.
 ///
-/// In a job of several processes all must have the callback, with the same steps. With
+/// In a job of several processes all must have the callback, with the same steps, or `fit` throws
+/// before the first one. With
 /// `steps_per_execution` the trace begins and ends between two executions. If it is the first of the
 /// callbacks, the others' hooks at the end of the last step are not in the trace.
 /// Format: Trace Event Format, Google, 2016.

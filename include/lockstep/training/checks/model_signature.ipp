@@ -4,7 +4,9 @@
 
 #include <utility>
 
+#include "lockstep/core/add_item.hpp"
 #include "lockstep/core/fmt_core.hpp"
+#include "lockstep/training/callbacks/trace_request.hpp"
 
 namespace lockstep::detail {
 
@@ -69,6 +71,15 @@ std::string describe_validation(std::optional<std::uint64_t> examples, std::size
   return fmt::format("{}digest {:016x}", data.first, data.order);
 }
 
+/// The steps of each ls::Trace. Its end is collective, so a process without it would not take part.
+[[gnu::cold]] inline std::string describe_traces(const FitOptions& options) {
+  std::string result;
+  for (const auto& callback : options.callbacks)
+    if (const auto* const trace = dynamic_cast<const TraceRequest*>(callback.get()))
+      add_item(result, "; ", trace->traced_steps());
+  return result.empty() ? "none" : result;
+}
+
 Signature fit_signature(const DescribedData& train, std::string validation,
                         const FitOptions& options, std::uint64_t first_step,
                         std::uint64_t first_pass, double rate, bool is_rate_set) {
@@ -82,6 +93,7 @@ Signature fit_signature(const DescribedData& train, std::string validation,
           {"steps per execution", std::to_string(options.steps_per_execution)},
           {"validation", std::move(validation)},
           {"verify_every", std::to_string(options.verify_every)},
+          {"trace", describe_traces(options)},
           {"first step", std::to_string(first_step)},
           {"first pass", std::to_string(first_pass)},
           {"learning rate", json_number(rate) + (is_rate_set ? ", set" : "")}};

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <array>
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -18,8 +19,11 @@
 #include "lockstep/core/config.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/function_ref.hpp"
+#include "lockstep/core/slice.hpp"
 #include "lockstep/core/work_times.hpp"
+#include "lockstep/devices/host/ranges.hpp"
 #include "lockstep/training/fit_options.hpp"
+#include "lockstep/training/report/fma_rate.hpp"
 #include "lockstep/training/step/replicas.hpp"
 
 namespace lockstep {
@@ -60,19 +64,34 @@ struct Profile {
   /// Overhead of timing on a GPU: the time between two consecutive events, included in each call's
   /// time.
   double event_microseconds = 0;
+  /// FLOP/s that the replica reaches at most, for the shares of the peak. On the CPU measured by this
+  /// profile with the replica's threads, in a loop of multiply-adds on registers, in the element type
+  /// and the widest vectors of the processor; on a GPU from its properties. 0: unknown, as for
+  /// bfloat16 and for tensor cores.
+  double peak_flops = 0;
   std::vector<ProfileRow> rows{};  ///< in the order of the step
 
   /// Sums over all rows.
   double microseconds() const { return sum(&ProfileRow::microseconds); }
   double bytes() const { return sum(&ProfileRow::bytes); }
   double flops() const { return sum(&ProfileRow::flops); }
+  /// FLOP/s of `row` divided by `peak_flops`; 0 if one of them is unknown. Above 1 where an
+  /// algorithm needs fewer operations than `flops` counts.
+  double share_of_peak(const ProfileRow& row) const {
+    return share_of_peak(row.flops, row.microseconds);
+  }
+  /// The same for all rows together.
+  double share_of_peak() const { return share_of_peak(flops(), microseconds()); }
 
  private:
+  double share_of_peak(double flops, double microseconds) const {
+    return peak_flops > 0 && microseconds > 0 ? flops / (1e-6 * microseconds * peak_flops) : 0;
+  }
   LOCKSTEP_DECL double sum(double ProfileRow::* what) const;
 };
 
-/// The table: layer, pass, kernel, calls, time, share of the step, bytes, FLOPs, and both per
-/// second.
+/// The table: layer, pass, kernel, calls, time, share of the step, bytes, FLOPs, both per second, and
+/// the share of the peak if that is known.
 LOCKSTEP_COLD_DECL std::string to_string(const Profile& profile);
 LOCKSTEP_DECL std::ostream& operator<<(std::ostream& out, const Profile& profile);
 
@@ -81,8 +100,6 @@ LOCKSTEP_COLD_DECL std::string to_json(const Profile& profile);
 
 namespace detail {
 
-/// The median of `values`, which must not be empty.
-LOCKSTEP_COLD_DECL double median(std::vector<double> values);
 /// Time of a call per step, from its times in the steps, out of `steps`, in which it occurred.
 /// `mixed`: the call does different work in different steps, so use the mean; a median would ignore
 /// the rarer kind.
@@ -115,6 +132,25 @@ LOCKSTEP_COLD_DECL Profile measure_steps(StepTimes& times, const ProfileOptions&
 /// Starts and stops the timer once, so that a device that cannot time its work throws before the
 /// first step.
 LOCKSTEP_COLD_DECL void check_timer(FunctionRef<void(WorkTimes*)> set_timer);
+
+/// FLOP/s that a context reaches at most; 0: unknown. Its `peak_flops` if it has this member, else
+/// measured on a host device whose kernels compute in D::real; mixed precision has faster
+/// instructions.
+template <class D>
+double peak_flops_of([[maybe_unused]] typename D::Context& context) {
+  if constexpr (requires {
+                  { context.peak_flops(D::precision) } -> std::same_as<double>;
+                }) {
+    return context.peak_flops(D::precision);
+  } else if constexpr (HostDevice<D> && std::same_as<ActivationOf<D>, typename D::real>) {
+    const auto threads = static_cast<std::size_t>(context.threads());
+    return fma_rate(
+        sizeof(typename D::real) == sizeof(double), threads,
+        [&](FunctionRef<void()> body) { for_ranges(context, threads, 1, [&](Slice) { body(); }); });
+  } else {
+    return 0;
+  }
+}
 
 /// Estimates bytes and FLOPs of each pass from the plan.
 template <class Net, class D, class Target>
@@ -245,6 +281,9 @@ class Profiler<Replicas<Net, S, L, O, Ms...>> {
       result.device = device::name;
       result.precision = device::precision;
       fill(times, batch.slice.global_count, result);
+      replicas_.session().each([&](const ReplicaContext<device>& r) {
+        if (r.local == 0) result.peak_flops = peak_flops_of<device>(r.device);
+      });
       restore_snapshot(kept);
       return result;
     } catch (...) {

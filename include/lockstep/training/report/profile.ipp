@@ -12,6 +12,7 @@
 #include "lockstep/core/add_item.hpp"
 #include "lockstep/core/fmt_core.hpp"
 #include "lockstep/core/format_numbers.hpp"
+#include "lockstep/core/median.hpp"
 #include "lockstep/training/report/summary.hpp"
 
 namespace lockstep {
@@ -27,14 +28,15 @@ std::string to_string(const Profile& profile) {
       std::any_of(profile.rows.begin(), profile.rows.end(),
                   [](const ProfileRow& r) { return !r.calls.empty() && !r.calls[0].name.empty(); });
   using Row = detail::TextTable::Row;
+  const bool has_peak = profile.peak_flops > 0;
   const auto shown = [&](Row row) {
-    row.resize(10);
+    row.resize(has_peak ? 11 : 10);
     if (!has_kernels) row.erase(row.begin() + 2);
     return row;
   };
-  detail::TextTable table(
-      shown({"Layer", "Pass", "Kernel", "Calls", "us", "Share", "MB", "GB/s", "MFLOP", "GFLOP/s"}),
-      has_kernels ? 3 : 2, 9);
+  detail::TextTable table(shown({"Layer", "Pass", "Kernel", "Calls", "us", "Share", "MB", "GB/s",
+                                 "MFLOP", "GFLOP/s", "Of peak"}),
+                          has_kernels ? 3 : 2, has_kernels ? 10 : 9);
   const auto time = [&](Row row, double calls, double us) {
     row.push_back(fmt::format("{:.{}f}", calls, calls == std::floor(calls) ? 0 : 2));
     row.push_back(fmt::format("{:.1f}", us));
@@ -45,6 +47,9 @@ std::string to_string(const Profile& profile) {
     row.push_back(amount > 0 ? fmt::format("{:.2f}", amount / 1e6) : "");
     row.push_back(amount > 0 && us > 0 ? fmt::format("{:.1f}", amount / us / 1e3) : "");
   };
+  const auto peak = [](double share) {
+    return share > 0 ? fmt::format("{:.1f} %", 100 * share) : std::string();
+  };
   for (const ProfileRow& r : profile.rows) {
     double calls = 0;
     for (const ProfiledCall& c : r.calls) calls += c.calls;
@@ -52,6 +57,7 @@ std::string to_string(const Profile& profile) {
     auto row = time({r.layer, r.pass, one ? r.calls[0].name : ""}, calls, r.microseconds);
     work(row, r.bytes, r.microseconds);
     work(row, r.flops, r.microseconds);
+    row.push_back(peak(profile.share_of_peak(r)));
     table.add(shown(std::move(row)));
     for (const ProfiledCall& c : r.calls) {
       if (one) break;
@@ -62,6 +68,7 @@ std::string to_string(const Profile& profile) {
   total[3].clear();
   work(total, profile.bytes(), all);
   work(total, profile.flops(), all);
+  total.push_back(peak(profile.share_of_peak()));
   table.add(shown(std::move(total)));
   std::string result = fmt::format(
       "{}, {}, {} examples; the median of {} steps\n{} A step without instrumentation: {:.1f} us\n",
@@ -70,6 +77,9 @@ std::string to_string(const Profile& profile) {
   if (profile.event_microseconds > 0)
     result += fmt::format(" Two consecutive events: {:.2f} us, included in each call's time\n",
                           profile.event_microseconds);
+  if (has_peak)
+    result += fmt::format(" Peak: {:.1f} GFLOP/s, of multiply-adds on registers\n",
+                          profile.peak_flops / 1e9);
   return result;
 }
 
@@ -95,22 +105,16 @@ std::string to_json(const Profile& profile) {
   }
   return fmt::format(
       R"({{"device": {}, "precision": {}, "examples": {}, "steps": {}, "step_microseconds": {}, )"
-      R"("event_microseconds": {}, "microseconds": {}, "rows": [)"
+      R"("event_microseconds": {}, "microseconds": {}, "peak_flops": {}, "rows": [)"
       "\n  {}\n]}}\n",
       json_string(profile.device), json_string(profile.precision), profile.examples, profile.steps,
       json_number(profile.step_microseconds), json_number(profile.event_microseconds),
-      json_number(profile.microseconds()), rows);
+      json_number(profile.microseconds()), json_number(profile.peak_flops), rows);
 }
 
 }  // namespace lockstep
 
 namespace lockstep::detail {
-
-double median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  const std::size_t half = values.size() / 2;
-  return values.size() % 2 == 1 ? values[half] : (values[half - 1] + values[half]) / 2;
-}
 
 double time_per_step(std::vector<double> came, std::size_t steps, bool mixed) {
   const double all = static_cast<double>(steps), times = static_cast<double>(came.size());

@@ -146,7 +146,7 @@ class StepTrace {
   TraceLane loop_;
 };
 
-/// The trace of a job as one JSON object in Chrome's format.
+/// The trace of a job as one JSON object in Chrome's format. Logs a warning if events were dropped.
 /// `events`: StepTrace::to_json of each process; `clocks`: their offsets, the chief's first.
 LOCKSTEP_COLD_DECL std::string trace_json(std::span<const std::string> events,
                                           std::span<const ClockOffset> clocks, std::size_t dropped);

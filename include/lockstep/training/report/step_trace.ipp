@@ -10,6 +10,7 @@
 #include "lockstep/core/add_item.hpp"
 #include "lockstep/core/fmt_core.hpp"
 #include "lockstep/core/format_numbers.hpp"
+#include "lockstep/core/log.hpp"
 
 namespace lockstep::detail {
 
@@ -154,6 +155,11 @@ std::string trace_json(std::span<const std::string> events, std::span<const Cloc
     add_item(offsets, ", ", fmt::format("{:.3f}", static_cast<double>(c.nanoseconds) / 1e3));
     add_item(errors, ", ", fmt::format("{:.3f}", static_cast<double>(c.error) / 1e3));
   }
+  if (dropped > 0)
+    log(LogLevel::warning,
+        fmt::format("trace: {} events are missing, since a thread had more than {}; trace fewer "
+                    "steps",
+                    dropped, TraceLane::limit));
   return fmt::format(
       "{{\"traceEvents\": [\n{}\n],\n\"displayTimeUnit\": \"ms\",\n\"otherData\": "
       "{{\"clock_offset_us\": [{}], \"clock_error_us\": [{}], \"dropped_events\": {}}}}}\n",

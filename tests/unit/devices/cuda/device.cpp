@@ -133,6 +133,16 @@ TEST_CASE_METHOD(Fixture, "a GPU that cannot be used is refused in one sentence"
   }
 }
 
+TEST_CASE_METHOD(Fixture, "the peak of a GPU follows from its multiprocessors and its clock") {
+  // The fake has 100 multiprocessors at 100 kHz.
+  capability = 90;
+  CHECK(gpus()[0].float32_flops == 2 * 128 * 100 * 1e5);
+  capability = 86;
+  CHECK(gpus()[0].float32_flops == 2 * 128 * 100 * 1e5);
+  capability = 80;
+  CHECK(gpus()[0].float32_flops == 2 * 64 * 100 * 1e5);
+}
+
 TEST_CASE("an old driver is refused for its version, not for the functions it lacks") {
   if (has_driver()) SKIP("this machine has a driver");
   // Without a driver the toolkit's folders are searched.

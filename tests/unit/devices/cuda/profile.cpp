@@ -109,6 +109,20 @@ TEST_CASE("a profile on a GPU lists each layer's kernels, as many as a step laun
   }
 }
 
+TEST_CASE("the peak of a profile on a GPU is that of float32, and unknown for tensor cores") {
+  testing::TestGpu gpu;
+  auto model = cnn_on(gpu_with({}));
+  const Profile profile = model.profile(images, labels, {}, {.steps = 1});
+  CHECK(profile.peak_flops == gpus()[0].float32_flops);
+  CHECK(profile.peak_flops > 0);
+  for (const ProfileRow& row : profile.rows)
+    CHECK((profile.share_of_peak(row) > 0) == (row.flops > 0));
+  CHECK(to_string(profile).find(" Peak: ") != std::string::npos);
+  CudaContext context = Cuda{0}.open(1, 0);
+  CHECK(detail::peak_flops_of<Cuda>(context) == profile.peak_flops);
+  CHECK(detail::peak_flops_of<CudaBFloat16>(context) == 0);
+}
+
 TEST_CASE("times are measured between events, and of several steps the median counts") {
   testing::TestGpu gpu;
   if (gpu.host() == nullptr) SKIP("times are given on the host only");

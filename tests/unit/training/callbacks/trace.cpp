@@ -2,15 +2,22 @@
 
 #include <algorithm>
 #include <catch2/catch_test_macros.hpp>
+#include <chrono>
 #include <cmath>
+#include <condition_variable>
+#include <cstdint>
 #include <filesystem>
 #include <fstream>
+#include <limits>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <set>
 #include <sstream>
 #include <stdexcept>
 #include <string>
+#include <thread>
+#include <utility>
 #include <vector>
 
 #include "fake_loop.hpp"
@@ -65,6 +72,57 @@ void check_steps(const TraceFile& file, std::size_t process, std::size_t thread,
   CHECK(steps_of(file.find(process, thread, "loss", "loss")) == steps);
   CHECK(steps_of(file.find(process, thread, "optimizer", "update")) == steps);
 }
+
+/// Two buckets: 91,203 gradients are final after the backward of dense_1, and 900 at the end.
+struct Wide : ls::Sequential<ls::Input<2>, ls::Dense<300>, ls::ReLU, ls::Dense<300>, ls::Dense<3>> {
+};
+
+/// Lets rank 1 begin a step only when rank 0 has finished the backward of that step.
+class Gate {
+ public:
+  void pass(std::uint64_t step) {
+    const std::scoped_lock lock(mutex_);
+    steps_ = step + 1;
+    changed_.notify_all();
+  }
+  void wait_for(std::uint64_t step) {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&] { return steps_ > step; });
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::uint64_t steps_ = 0;
+};
+
+/// A worker that passes the gate when it begins to exchange its last gradients.
+struct WatchedWorker : testing::Worker<Float> {
+  Gate* gate;
+  class Session : public testing::Worker<Float>::Session {
+   public:
+    explicit Session(const WatchedWorker& w)
+        : testing::Worker<Float>::Session(w), gate_(w.process == 0 ? w.gate : nullptr) {}
+    void note(std::uint64_t step, ls::Phase phase) {
+      if (gate_ != nullptr && phase == ls::Phase::reduce) gate_->pass(step);
+    }
+
+   private:
+    Gate* gate_;
+  };
+  Session open() const { return Session(*this); }
+};
+
+/// Holds rank 1 at the gate before each step.
+struct Late : ls::Callback {
+  explicit Late(Gate& g) : gate(g) {}
+  void on_train_batch_begin(std::size_t step, const ls::Logs&) override {
+    if (params().rank == 0) return;
+    gate.wait_for(step);
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));  // rank 0 reaches its wait
+  }
+  Gate& gate;
+};
 
 }  // namespace
 
@@ -198,6 +256,57 @@ TEST_CASE("the processes of a job write one trace, on the chief's clock") {
   }
 }
 
+TEST_CASE("a trace has the buckets that a second thread exchanges, and the wait for a late peer") {
+  const testing::Folder folder;
+  Gate gate;
+  testing::run_workers<Float>({1, 1}, 0, [&](const auto& worker) {
+    auto model = ls::Model{Wide{}, WatchedWorker{{worker}, &gate},
+                           ls::SparseCategoricalCrossentropy{.from_logits = true},
+                           ls::SGD{.learning_rate = 0.01}};
+    ls::FitOptions with = options({.filename = folder / "t.json", .first_step = 1, .steps = 3});
+    with.callbacks.push_back(std::make_shared<Late>(gate));
+    model.fit(batches(8), with);
+  });
+  const TraceFile file = read(folder / "t.json");
+  CHECK(file.thread_names() ==
+        std::vector<std::string>{"0/0 rank 0", "0/0 replica 0", "0/2 exchange of replica 0",
+                                 "1/0 rank 1", "1/0 replica 1", "1/2 exchange of replica 1"});
+  CHECK(file.overlaps() == 0);
+  const double error = 1e-3 + file.errors()[1];
+  const auto end_of = [](const TraceFile::Event& e) { return e.begin + e.duration; };
+  const auto waits = file.find(0, 0, "wait", "exchange"),
+             last = file.find(0, 0, "bucket", "exchange"),
+             first = file.find(0, 2, "bucket", "exchange"),
+             first_of_peer = file.find(1, 2, "bucket", "exchange"),
+             last_of_peer = file.find(1, 0, "bucket", "exchange"),
+             backward = file.find(0, 0, "dense", "backward"),
+             late = file.find(1, 0, "dense", "forward");
+  REQUIRE(waits.size() == 3);
+  for (const auto* const events : {&last, &first, &first_of_peer, &last_of_peer, &backward, &late})
+    REQUIRE(events->size() == 3);
+  for (std::size_t i = 0; i < 3; ++i) {
+    INFO("step " << i + 1);
+    CHECK(waits[i].bytes == 0);
+    CHECK(first[i].bytes == sizeof(float) * 91'203);
+    CHECK(last[i].bytes == sizeof(float) * 900);
+    CHECK(first_of_peer[i].bytes == first[i].bytes);
+    CHECK(last_of_peer[i].bytes == last[i].bytes);
+    // Rank 0: backward, the wait, which ends with the first bucket, and the last bucket.
+    CHECK(end_of(backward[i]) <= waits[i].begin + 1e-3);
+    CHECK(first[i].begin < end_of(waits[i]));
+    CHECK(end_of(first[i]) <= end_of(waits[i]) + 1e-3);
+    CHECK(end_of(waits[i]) <= last[i].begin + 1e-3);
+    // Both ranks, on one clock: rank 1 begins after rank 0's backward, and within its wait. No rank
+    // has a sum before the other has begun it.
+    CHECK(late[i].begin >= end_of(backward[i]) - error);
+    CHECK(late[i].begin >= waits[i].begin - error);
+    CHECK(late[i].begin <= end_of(waits[i]) + error);
+    CHECK(end_of(first[i]) >= first_of_peer[i].begin - error);
+    CHECK(end_of(first_of_peer[i]) >= first[i].begin - error);
+    CHECK(end_of(last[i]) >= last_of_peer[i].begin - error);
+  }
+}
+
 TEST_CASE("a trace ends with an exception, and the model can be used again") {
   struct Thrower : ls::Callback {
     void on_train_batch_end(std::size_t batch, const ls::Logs&) override {
@@ -233,6 +342,72 @@ TEST_CASE("a fit that ends before the first traced step warns, and writes nothin
   CHECK(!std::filesystem::exists(folder / "t.json"));
   REQUIRE(lines.lines.size() == 1);
   CHECK(lines.lines[0].find("training ended after 10 steps") != std::string::npos);
+}
+
+TEST_CASE("a fit that ends where the trace would begin warns, and keeps an earlier file") {
+  const testing::Folder folder;
+  auto model = classifier(ls::OneDevice<Float>{});
+  model.fit(batches(), options({.filename = folder / "t.json", .first_step = 8}));
+  const testing::LogLines lines;
+  model.fit(batches(), options({.filename = folder / "t.json", .first_step = 10}));
+  REQUIRE(lines.lines.size() == 1);
+  CHECK(lines.lines[0].find("nothing was written") != std::string::npos);
+  check_steps(read(folder / "t.json"), 0, 0, {8, 9});
+}
+
+TEST_CASE("a trace of all steps, however many, ends with the fit") {
+  const testing::Folder folder;
+  auto model = classifier(ls::OneDevice<Float>{});
+  model.fit(batches(), options({.filename = folder / "t.json",
+                                .first_step = 7,
+                                .steps = std::numeric_limits<std::uint64_t>::max()}));
+  check_steps(read(folder / "t.json"), 0, 0, {7, 8, 9});
+}
+
+TEST_CASE("a fit that continues traces the second half of the steps that are left") {
+  struct Thrower : ls::Callback {
+    void on_train_batch_end(std::size_t batch, const ls::Logs&) override {
+      if (batch == 7) throw std::runtime_error("no more");
+    }
+  };
+  const testing::Folder folder;
+  const auto with = [&](std::shared_ptr<ls::Callback> callback) {
+    ls::FitOptions result{.callbacks = {std::move(callback)}, .progress = ls::ProgressStyle::none};
+    result.checkpoint = {.directory = folder / "checkpoints", .every = 3};
+    return result;
+  };
+  const testing::LogLines lines;
+  auto first = classifier(ls::OneDevice<Float>{});
+  CHECK_THROWS_AS(first.fit(batches(), with(std::make_shared<Thrower>())), std::runtime_error);
+  auto second = classifier(ls::OneDevice<Float>{});
+  second.fit(batches(), with(ls::Trace{.filename = folder / "t.json"}));  // from step 6 of 10
+  check_steps(read(folder / "t.json"), 0, 0, {8, 9});
+  auto finished = classifier(ls::OneDevice<Float>{});  // keeps the file
+  finished.fit(batches(), with(ls::Trace{.filename = folder / "t.json"}));
+  check_steps(read(folder / "t.json"), 0, 0, {8, 9});
+}
+
+TEST_CASE("a trace of virtual shards has each shard's layers") {
+  const testing::Folder folder;
+  auto model = classifier(ls::OneDevice<Float>{.virtual_shards = 4});
+  model.fit(batches(8), options({.filename = folder / "t.json", .first_step = 1, .steps = 2}));
+  const TraceFile file = read(folder / "t.json");
+  CHECK(file.find(0, 0, "dense", "forward").size() == 2 * 4);
+  CHECK(steps_of(file.find(0, 0, "dense", "backward")) == std::set<std::size_t>{1, 2});
+  CHECK(file.overlaps() == 0);
+}
+
+TEST_CASE("two traces of one fit are refused while both record, and follow each other otherwise") {
+  const testing::Folder folder;
+  auto model = classifier(ls::OneDevice<Float>{});
+  ls::FitOptions with = options({.filename = folder / "a.json", .first_step = 1, .steps = 3});
+  with.callbacks.push_back(ls::Trace{.filename = folder / "b.json", .first_step = 2});
+  CHECK_THROWS_AS(model.fit(batches(), with), ls::UsageError);
+  with.callbacks.back() = ls::Trace{.filename = folder / "b.json", .first_step = 4, .steps = 2};
+  const std::uint64_t before = model.steps();
+  model.fit(batches(), with);
+  check_steps(read(folder / "a.json"), 0, 0, {before + 1, before + 2, before + 3});
+  check_steps(read(folder / "b.json"), 0, 0, {before + 4, before + 5});
 }
 
 TEST_CASE("a control that records no trace throws") {

@@ -337,6 +337,25 @@ TEST_CASE("signatures name the size and the first examples of repeated data, nex
   CHECK(text_of(64, ls::take(2))[2].second.starts_with("0, 1, digest "));
 }
 
+TEST_CASE("signatures include the traced steps, and not the name of the file") {
+  const auto data =
+      ls::tensors(std::vector<float>(6), ls::shape(1), std::vector<std::int32_t>(6)) | ls::batch(2);
+  const auto text_of = [&](std::vector<std::shared_ptr<ls::Callback>> callbacks) {
+    const ls::FitOptions options{.callbacks = std::move(callbacks)};
+    const auto fields =
+        ls::detail::fit_signature(ls::detail::described(data), "none", options, 0, 0, 0.1, false);
+    return std::find_if(fields.begin(), fields.end(),
+                        [](const auto& field) { return field.first == "trace"; })
+        ->second;
+  };
+  CHECK(text_of({}) == "none");
+  CHECK(text_of({std::make_shared<ls::History>()}) == "none");
+  CHECK(text_of({ls::Trace{}}) == "10 steps from the usual step");
+  CHECK(text_of({ls::Trace{.filename = "other"}}) == "10 steps from the usual step");
+  CHECK(text_of({std::make_shared<ls::History>(), ls::Trace{.first_step = 7, .steps = 3}}) ==
+        "3 steps from step 7");
+}
+
 TEST_CASE("signatures include sample weights and class weights") {
   const auto data = ls::tensors(std::vector<float>(6), ls::shape(1), std::vector<std::int32_t>(6));
   const auto plain = data | ls::batch(2);

@@ -36,4 +36,26 @@ TEST_CASE("a profile on the Cpu names fused layers, and separates the update fro
   const ProfileRow* const update = find_row(profile, "optimizer", "update");
   REQUIRE(update != nullptr);
   CHECK(update->microseconds > 0);
+  CHECK(profile.peak_flops > 1e9);
+  for (const ProfileRow& row : profile.rows) {
+    INFO(row.layer << " " << row.pass);
+    CHECK((profile.share_of_peak(row) > 0) == (row.flops > 0));
+    // The backward of a pooled convolution skips the gradients that pooling leaves at 0.
+    if (row.layer.starts_with("dense")) CHECK(profile.share_of_peak(row) <= 1.2);
+  }
+}
+
+TEST_CASE("the peak of a Cpu is that of its threads, and unknown for bfloat16") {
+  using detail::peak_flops_of;
+  Cpu::Context one = Cpu{.threads = 1}.open(1, 0), two = Cpu{.threads = 2}.open(1, 0);
+  double all = 0;
+  for (auto* const context : {&one, &two}) {
+    const auto scope = context->scope();
+    const double peak = peak_flops_of<Cpu>(*context);
+    CHECK(peak > 1e9);
+    CHECK(peak > 0.3 * all);  // on one core two threads are as fast as one
+    all += peak;
+  }
+  const auto scope = one.scope();
+  CHECK(peak_flops_of<CpuBFloat16>(one) == 0);
 }

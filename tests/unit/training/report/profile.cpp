@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <catch2/catch_test_macros.hpp>
+#include <cmath>
 #include <string>
 #include <vector>
 
@@ -74,6 +75,35 @@ TEST_CASE("a profile has each pass of each layer, with the plan's bytes and FLOP
   CHECK(profile.microseconds() == all);
 }
 
+TEST_CASE("a profile has the share of the peak that each row reaches, and all rows together") {
+  auto model = small_on(OneDevice<Float>{});
+  const Profile profile = model.profile(std::span(images).first(5 * 36), std::span(labels).first(5),
+                                        {}, {.steps = 3, .warm_up = 1});
+  CHECK(profile.peak_flops > 1e9);  // 4 lanes x 2 operations at 0.5 GHz, far below any core
+  double weighted = 0;
+  for (const ProfileRow& row : profile.rows) {
+    INFO(row.layer << " " << row.pass);
+    const double share = profile.share_of_peak(row);
+    CHECK((share > 0) == (row.flops > 0));
+    CHECK(share <= 1.2);
+    CHECK(std::abs(share * profile.peak_flops * row.microseconds - 1e6 * row.flops) <=
+          1e-6 * (1 + 1e6 * row.flops));
+    weighted += share * row.microseconds / profile.microseconds();
+  }
+  CHECK(profile.share_of_peak() > 0);
+  CHECK(std::abs(profile.share_of_peak() - weighted) < 1e-9);
+  Profile unknown = profile;
+  unknown.peak_flops = 0;
+  CHECK(unknown.share_of_peak() == 0);
+  // Reference<double> computes in half as many lanes.
+  Model wide{Small{}, OneDevice<Reference<double>>{},
+             SparseCategoricalCrossentropy{.from_logits = true}, SGD{}};
+  const Profile in_double =
+      wide.profile(std::vector<double>(5 * 36), std::span(labels).first(5), {}, {.steps = 1});
+  CHECK(in_double.peak_flops > 0);
+  CHECK(in_double.peak_flops < 0.8 * profile.peak_flops);
+}
+
 TEST_CASE("bytes of an update are estimated if it is one pass, and left out otherwise") {
   const auto bytes = [](const UpdateOptions& with) {
     Model model{Small{}, OneDevice<Float>{}, SparseCategoricalCrossentropy{.from_logits = true},
@@ -127,6 +157,14 @@ TEST_CASE("a profile prints as a table") {
   CHECK(has("│              │          │ clear            │  0.25 │   5.0 │"));
   CHECK(has(" A step without instrumentation: 93.2 us\n"));
   CHECK(has(" Two consecutive events: 1.50 us, included in each call's time\n"));
+  CHECK(table.find("peak") == std::string::npos);
+  profile.peak_flops = 8e12;
+  const std::string with_peak = to_string(profile);
+  for (const std::string line : {"│  5000.0 │  62.5 % │\n", "│  4000.0 │  50.0 % │\n",
+                                 " Peak: 8000.0 GFLOP/s, of multiply-adds on registers\n"}) {
+    INFO(with_peak);
+    CHECK(with_peak.find(line) != std::string::npos);
+  }
   for (ProfileRow& row : profile.rows)  // a device without kernel names
     for (ProfiledCall& c : row.calls) c.name.clear();
   CHECK(to_string(profile).find("┃ Layer        ┃ Pass     ┃ Calls ┃") != std::string::npos);
@@ -137,15 +175,16 @@ TEST_CASE("a profile becomes JSON") {
   profile.rows.push_back({"conv2d+re_lu", "forward", 80, 8e6, 4e8, {{"relu_conv", 1, 80}}});
   profile.rows.push_back(
       {"dense", "backward", 20, 0, 0, {{"cuBLASLt product", 2, 15}, {"clear", 0.25, 5}}});
-  CHECK(to_json(profile) ==
-        "{\"device\": \"cuda\", \"precision\": \"float32\", \"examples\": 64, \"steps\": 10, "
-        "\"step_microseconds\": 93.25, \"event_microseconds\": 1.5, \"microseconds\": 100, "
-        "\"rows\": [\n  {\"layer\": \"conv2d+re_lu\", \"pass\": \"forward\", \"microseconds\": 80, "
-        "\"bytes\": 8e+06, \"flops\": 4e+08, \"calls\": [{\"name\": \"relu_conv\", \"calls\": 1, "
-        "\"microseconds\": 80}]},\n  {\"layer\": \"dense\", \"pass\": \"backward\", "
-        "\"microseconds\": 20, \"bytes\": 0, \"flops\": 0, \"calls\": [{\"name\": \"cuBLASLt "
-        "product\", \"calls\": 2, \"microseconds\": 15}, {\"name\": \"clear\", \"calls\": 0.25, "
-        "\"microseconds\": 5}]}\n]}\n");
+  CHECK(
+      to_json(profile) ==
+      "{\"device\": \"cuda\", \"precision\": \"float32\", \"examples\": 64, \"steps\": 10, "
+      "\"step_microseconds\": 93.25, \"event_microseconds\": 1.5, \"microseconds\": 100, "
+      "\"peak_flops\": 0, \"rows\": [\n  {\"layer\": \"conv2d+re_lu\", \"pass\": \"forward\", \"microseconds\": 80, "
+      "\"bytes\": 8e+06, \"flops\": 4e+08, \"calls\": [{\"name\": \"relu_conv\", \"calls\": 1, "
+      "\"microseconds\": 80}]},\n  {\"layer\": \"dense\", \"pass\": \"backward\", "
+      "\"microseconds\": 20, \"bytes\": 0, \"flops\": 0, \"calls\": [{\"name\": \"cuBLASLt "
+      "product\", \"calls\": 2, \"microseconds\": 15}, {\"name\": \"clear\", \"calls\": 0.25, "
+      "\"microseconds\": 5}]}\n]}\n");
 }
 
 TEST_CASE("a profile leaves the model bit-identical") {

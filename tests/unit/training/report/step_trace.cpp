@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "lockstep/files/json_document.hpp"
+#include "support/log_lines.hpp"
 #include "support/trace_file.hpp"
 
 namespace {
@@ -99,7 +100,10 @@ TEST_CASE("a trace is JSON with a thread for each lane, on the clock that is ask
   const std::int64_t zero = trace.begin_time() - 5'000'000;
   const std::vector<std::string> events{trace.to_json(2, zero)};
   const std::vector<ClockOffset> clocks{{0, 0}, {-1500, 250}};
+  const testing::LogLines log;
   const TraceFile file(ls::detail::trace_json(events, clocks, 7));
+  REQUIRE(log.lines.size() == 1);
+  CHECK(log.lines[0].find("7 events are missing") != std::string::npos);
   CHECK(file.thread_names() == std::vector<std::string>{"2/0 rank 2", "2/0 replica 4",
                                                         "2/3 replica 5",
                                                         "2/4 exchange of replica 5"});
@@ -114,6 +118,17 @@ TEST_CASE("a trace is JSON with a thread for each lane, on the clock that is ask
   CHECK(file.offsets() == std::vector<double>{0, -1.5});
   CHECK(file.errors() == std::vector<double>{0, 0.25});
   CHECK(file.dropped() == 7);
+}
+
+TEST_CASE("names in a trace may have quotes, and layers with such names are found again") {
+  StepTrace trace;
+  trace.open(1, 0, true, 10);
+  const char* const name = "a \"b\"\\c\n\xc3\xa9";
+  trace.replica(0).begin({.pass = ls::WorkPass::forward, .part = name, .step = 1});
+  trace.replica(0).begin(ls::Work{});
+  const std::vector<std::string> events{trace.to_json(0, trace.begin_time())};
+  const TraceFile file(ls::detail::trace_json(events, std::vector<ClockOffset>(1), 0));
+  CHECK(file.find(0, 0, name, "forward").size() == 1);
 }
 
 TEST_CASE("the loop has a separate thread where replicas compute on devices") {

@@ -1,0 +1,104 @@
+#pragma once
+
+#include "lockstep/model/memory_plan.hpp"
+
+#include <algorithm>
+#include <array>
+
+#include "lockstep/core/add_item.hpp"
+#include "lockstep/core/fmt_core.hpp"
+#include "lockstep/core/format_numbers.hpp"
+
+namespace lockstep::detail {
+
+/// Names the buffers of a plan.
+class BufferNames {
+ public:
+  explicit BufferNames(const PlanPasses& passes) : p_(passes) {}
+
+  std::string step(std::size_t i) const { return layers_of(p_.steps[i], p_.nodes); }
+
+  /// Buffer `id` of a kind, in the order of Lifetimes.
+  ArenaRange name(std::size_t kind, std::size_t id) const {
+    constexpr std::array kinds{"output",          "saved",  "gradient", "second gradient",
+                               "second gradient", "output", "saved"};
+    ArenaRange result{is_of_value(kind) ? values(id) : step(id), kinds[kind]};
+    if (kind == 0 && p_.overwrites[id]) result.what = "output and gradient";
+    if (kind == 5) result.what += ", recomputed";
+    if (kind == 6) result.what += " until recomputed";
+    // The gradient of a step's input, before it is added to that of another reader.
+    if (kind == 3) result.layer = value(static_cast<std::size_t>(p_.steps[id].in0));
+    if (kind == 4) result.layer = value(static_cast<std::size_t>(p_.steps[id].in1));
+    return result;
+  }
+
+ private:
+  static bool is_of_value(std::size_t kind) { return kind == 0 || kind == 2 || kind == 5; }
+  std::string value(std::size_t v) const { return step(static_cast<std::size_t>(p_.producer[v])); }
+  /// The steps whose outputs are at the memory of value v.
+  std::string values(std::size_t v) const {
+    std::string result;
+    for (std::size_t w = 0; w < p_.memory.size(); ++w)
+      if (static_cast<std::size_t>(p_.memory[w]) == v && exists(p_.producer[w]))
+        add_item(result, ", ", value(w));
+    return result;
+  }
+
+  const PlanPasses& p_;
+};
+
+void add_passes(MemoryPlan& plan, const PlanPasses& passes, std::size_t arena) {
+  const BufferNames names(passes);
+  const std::size_t steps = passes.steps.size(), size = passes.memory.size();
+  plan.times.resize(static_cast<std::size_t>(passes.end));
+  plan.times[steps] = "loss";
+  std::size_t end = arena * plan.examples;  // then data saved once per step, as place_all has it
+  for (std::size_t i = steps; i-- > 0;) {
+    const std::string name = names.step(i);
+    const auto back = static_cast<std::size_t>(passes.back[i]);
+    plan.times[i] = name + " forward";
+    plan.times[back] = name + " backward";
+    if (passes.is_recomputed[i])
+      plan.times[static_cast<std::size_t>(passes.recompute[i])] = name + " recompute";
+    const std::size_t bytes = round_up(passes.kernel[i].once);
+    if (bytes > 0) plan.buffers.push_back({name, "saved once per step", i, back, end, bytes});
+    end += bytes;
+  }
+  for (std::size_t i = 0; i < passes.buffer.size(); ++i) {
+    const ArenaBuffer& b = passes.buffer[i];
+    if (!b.used() || b.size == 0) continue;
+    ArenaRange& range = plan.buffers.emplace_back(names.name(i / size, i % size));
+    range.from = static_cast<std::size_t>(b.from);
+    range.to = static_cast<std::size_t>(b.to);
+    range.offset = b.offset * plan.examples;
+    range.bytes = b.size * plan.examples;
+  }
+  std::sort(plan.buffers.begin(), plan.buffers.end(), [](const ArenaRange& a, const ArenaRange& b) {
+    return a.from != b.from ? a.from < b.from : a.offset < b.offset;
+  });
+}
+
+}  // namespace lockstep::detail
+
+namespace lockstep {
+
+std::string to_json(const MemoryPlan& plan) {
+  using detail::json_string;
+  std::string times, buffers;
+  for (const std::string& name : plan.times) add_item(times, ", ", json_string(name));
+  for (const ArenaRange& b : plan.buffers)
+    add_item(
+        buffers, ",\n  ",
+        fmt::format(R"({{"layer": {}, "what": {}, "from": {}, "to": {}, "offset": {}, )"
+                    R"("bytes": {}}})",
+                    json_string(b.layer), json_string(b.what), b.from, b.to, b.offset, b.bytes));
+  return fmt::format(
+      R"({{"device": {}, "precision": {}, "examples": {}, "arena_bytes": {}, )"
+      R"("unshared_bytes": {}, "weight_bytes": {}, "gradient_bytes": {}, "state_bytes": {}, )"
+      "\"times\": [{}],\n\"buffers\": [\n  {}\n]}}\n",
+      json_string(plan.device), json_string(plan.precision), plan.examples, plan.arena_bytes,
+      plan.unshared_bytes, plan.weight_bytes, plan.gradient_bytes, plan.state_bytes, times,
+      buffers);
+}
+
+}  // namespace lockstep
