@@ -60,19 +60,18 @@ inline std::string system_message(int error) {
 }  // namespace detail
 
 std::shared_ptr<SharedMemory> SharedMemory::create(const Options& options) {
-  const auto check = [](bool ok, const char* what, int error) {
-    if (!ok) throw Error("shared memory: {} failed: {}", what, detail::system_message(error));
+  const auto check = [](bool ok, const char* what) {
+    if (!ok) throw Error("shared memory: {} failed: {}", what, detail::system_message(errno));
   };
   const int file = ::memfd_create("lockstep-exchange", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-  check(file >= 0, "memfd_create", errno);
+  check(file >= 0, "memfd_create");
   std::shared_ptr<SharedMemory> memory(new SharedMemory(file, options.bytes + page));
-  check(::fchmod(file, 0600) == 0, "fchmod", errno);
-  check(::ftruncate(file, static_cast<off_t>(memory->bytes_)) == 0, "ftruncate", errno);
+  check(::fchmod(file, 0600) == 0, "fchmod");
+  check(::ftruncate(file, static_cast<off_t>(memory->bytes_)) == 0, "ftruncate");
   // Reserved now, because a page that cannot be had later would raise SIGBUS.
-  const int reserved = ::posix_fallocate(file, 0, static_cast<off_t>(memory->bytes_));
-  check(reserved == 0, "posix_fallocate", reserved);
-  check(::fcntl(file, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) == 0, "sealing",
-        errno);
+  errno = ::posix_fallocate(file, 0, static_cast<off_t>(memory->bytes_));
+  check(errno == 0, "posix_fallocate");
+  check(::fcntl(file, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) == 0, "sealing");
   memory->map();
   const detail::SharedMemoryHead head = detail::head_of(options);
   std::memcpy(memory->begin_, &head, sizeof head);
