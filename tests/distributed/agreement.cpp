@@ -508,12 +508,14 @@ TEST_CASE("a worker that dies is named by all others, whichever model they use")
 TEST_CASE("a worker that dies while the data mesh forms is named at once") {
   // Not only after the mesh timeout.
   ::setenv("LOCKSTEP_MESH_TIMEOUT", "20", 1);
+  ::setenv("LOCKSTEP_TRANSPORT", "gloo", 1);
   Processes job(3, [](Here& here) {
     if (here.rank != 2) return here.run_and_report([&] { open_model(1); });
     const auto environment = ls::process_environment();
     const auto cluster = ls::resolve_cluster(environment);
     ls::Rendezvous own({.cluster = cluster, .secret = ls::read_secret(environment, cluster)});
-    own.agree("strategy", {{"virtual shards", "0"}, {"stragglers", "off"}}, 10s);
+    own.agree("strategy", {{"transport", "gloo"}, {"virtual shards", "0"}, {"stragglers", "off"}},
+              10s);
     own.set("place/2", own.get("place/0", 10s));
     // The others wait for a connection from the higher address.
     sockaddr_storage high{};
@@ -527,6 +529,7 @@ TEST_CASE("a worker that dies while the data mesh forms is named at once") {
     ::kill(::getpid(), SIGKILL);
   });
   ::unsetenv("LOCKSTEP_MESH_TIMEOUT");
+  ::unsetenv("LOCKSTEP_TRANSPORT");
   REQUIRE(job.all_end());
   CAPTURE(job.logs());
   for (const std::size_t rank : {0u, 1u}) {
@@ -540,6 +543,7 @@ TEST_CASE("a worker that dies while the data mesh forms is named at once") {
 TEST_CASE("data connections use the address and the ports of the variables") {
   const std::uint16_t first = static_cast<std::uint16_t>(20'000 + ::getpid() % 10'000);
   const auto last = static_cast<std::uint16_t>(first + 30);
+  ::setenv("LOCKSTEP_TRANSPORT", "gloo", 1);
   ::setenv("LOCKSTEP_DATA_ADDRESS", "127.0.0.3", 1);
   ::setenv("LOCKSTEP_DATA_PORTS", fmt::format("{}-{}", first, last).c_str(), 1);
   {
@@ -584,4 +588,5 @@ TEST_CASE("data connections use the address and the ports of the variables") {
   }
   ::unsetenv("LOCKSTEP_DATA_ADDRESS");
   ::unsetenv("LOCKSTEP_DATA_PORTS");
+  ::unsetenv("LOCKSTEP_TRANSPORT");
 }

@@ -1,4 +1,5 @@
-/// A process of a job dies, freezes, exits or fails: the reports of the others and their times.
+/// A process of a job dies, freezes, exits or fails: the reports of the others and their times, over
+/// shared memory and over Gloo.
 /// Prints the times from the fault to the reports. The asserted limits are three times the
 /// guaranteed ones.
 #include "distributed/faults.hpp"
@@ -58,6 +59,9 @@ void run_with(const Fault& plan, milliseconds promise, Times& times, std::size_t
   CHECK(job.has_no_orphans());
 }
 
+/// Both transports, in turn.
+const char* transport_of(std::size_t i) { return i % 2 == 0 ? "shared_memory" : "gloo"; }
+
 /// A step in which training reaches `place`.
 std::uint64_t step_for(Place place, std::size_t i) {
   return place == Place::evaluation ? steps_of_an_epoch - 1 : i % 6;
@@ -71,8 +75,9 @@ TEST_CASE("every survivor of a killed worker names it within a second, wherever 
   for (std::size_t rank = 0; rank < workers; ++rank)
     for (const Place place : places) {
       const std::chrono::microseconds into_reduce(rank * 400);
-      run_with({rank, step_for(place, i), place, FaultKind::kill, into_reduce}, dead, times,
-               1 + i % 2);
+      run_with(
+          {rank, step_for(place, i), place, FaultKind::kill, into_reduce, 0s, transport_of(i / 2)},
+          dead, times, 1 + i % 2);
       ++i;
     }
   times.print("killed");
@@ -83,7 +88,8 @@ TEST_CASE(
   Times times;
   std::size_t i = 0;
   for (const Place place : {Place::reduce, Place::forward, Place::after_step, Place::optimizer}) {
-    run_with({i, step_for(place, i), place, FaultKind::freeze}, silent, times);
+    run_with({i, step_for(place, i), place, FaultKind::freeze, 0us, 0s, transport_of(i)}, silent,
+             times);
     ++i;
   }
   times.print("frozen");
@@ -119,7 +125,7 @@ TEST_CASE(
     const auto is_victim = [&](std::size_t rank) {
       return std::find(victims.begin(), victims.end(), rank) != victims.end();
     };
-    const Fault none{.rank = workers};
+    const Fault none{.rank = workers, .transport = transport_of(victims.front())};
     Processes job(workers, [&](Here& own) { train_on(own, none, 1 + victims.size() % 2); });
     REQUIRE(job.until([&] {
       const bool all_train = job.report(0).steps > 2 && job.report(1).steps > 2 &&
@@ -167,8 +173,9 @@ TEST_CASE("every survivor names the killed worker, 200 times at any moment", "[.
   std::mt19937 random(20);
   for (int kill = 0; kill < 200; ++kill) {
     const std::size_t victim = random() % workers, replicas = 1 + random() % 2;
-    CAPTURE(kill, victim, replicas);
-    const Fault none{.rank = workers};
+    // Three of four kills over shared memory, which cannot notice a death on its own.
+    const Fault none{.rank = workers, .transport = transport_of(kill % 4 == 0)};
+    CAPTURE(kill, victim, replicas, none.transport);
     Processes job(workers, [&](Here& own) { train_on(own, none, replicas); });
     REQUIRE(job.until([&] { return job.report(victim).steps > 0; }));
     std::this_thread::sleep_for(std::chrono::microseconds(random() % 100'000));
@@ -181,4 +188,27 @@ TEST_CASE("every survivor names the killed worker, 200 times at any moment", "[.
     CHECK(job.has_no_orphans());
   }
   times.print("killed at any moment");
+}
+
+TEST_CASE("every survivor names the frozen worker, 20 times at any moment", "[.slow]") {
+  Times times;
+  std::mt19937 random(21);
+  for (std::size_t freeze = 0; freeze < 20; ++freeze) {
+    const std::size_t victim = random() % workers;
+    const Fault none{.rank = workers, .transport = transport_of(freeze % 4 == 0)};
+    CAPTURE(freeze, victim, none.transport);
+    Processes job(workers, [&](Here& own) { train_on(own, none, 1); });
+    REQUIRE(job.until([&] { return job.report(victim).steps > 0; }));
+    std::this_thread::sleep_for(std::chrono::microseconds(random() % 100'000));
+    job.report(victim).fault_at = Clock::now();
+    job.report(victim).fault_injected = true;
+    job.signal(victim, SIGSTOP);
+    REQUIRE(job.all_end({victim}));
+    job.signal(victim, SIGCONT);
+    REQUIRE(job.all_end());
+    CAPTURE(job.logs());
+    survivors_report(job, victim, silent, times);
+    CHECK(job.report(victim).outcome == Outcome::peer_lost);  // it learns about its loss
+  }
+  times.print("frozen at any moment");
 }

@@ -58,6 +58,7 @@ struct Fault {
   /// The delay after backward, while the gradients of the first layers are in flight.
   std::chrono::microseconds into_reduce{0};
   std::chrono::seconds pause{0};  ///< for FaultKind::rest
+  const char* transport = "auto";
 };
 
 /// The state of this process.
@@ -217,6 +218,7 @@ inline void train_on(Here& own, const Fault& plan, std::size_t replicas, int epo
                      const ls::StallLimits& limits = {}) {
   const rlimit no_core{0, 0};
   ::setrlimit(RLIMIT_CORE, &no_core);
+  ::setenv("LOCKSTEP_TRANSPORT", plan.transport, 1);
   here = &own;
   fault = plan;
   ls::Model model{

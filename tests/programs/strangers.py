@@ -149,6 +149,7 @@ class Visited(multi_worker.Case):
         steps = 400
         expected = self.undisturbed(steps)
         for variables in ({}, {"LOCKSTEP_SECRET": SECRET}):
+            variables["LOCKSTEP_TRANSPORT"] = "gloo"  # over shared memory there are fewer ports
             with self.subTest(variables):
                 jobs = [self.worker(0, steps, **variables)]
                 strangers = Strangers(lambda: [job.popen.pid for job in jobs])
@@ -194,7 +195,7 @@ class Visited(multi_worker.Case):
             with self.subTest(name):
                 came = []
                 for _ in range(5):
-                    chief, other = jobs = [self.worker(rank, steps) for rank in range(2)]
+                    chief, other = jobs = [self.worker(rank, steps, LOCKSTEP_TRANSPORT="gloo") for rank in range(2)]
                     # The chief now opens its port for Gloo, and the other one cannot come there yet.
                     with chief.err.open("rb", buffering=0) as log:
                         while b"job of 2 workers" not in os.pread(log.fileno(), 4096, 0):

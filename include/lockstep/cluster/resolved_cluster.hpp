@@ -32,6 +32,13 @@ struct PortRange {
   bool operator==(const PortRange&) const = default;
 };
 
+/// How the processes of a job exchange data.
+enum class Transport {
+  automatic,     ///< over shared memory if all of them run on one machine, else over Gloo
+  gloo,          ///< over TCP connections
+  shared_memory  ///< refused if they run on several machines
+};
+
 /// The program's own description of the job. It takes precedence over the environment.
 struct ClusterArguments {
   std::optional<ClusterSpec> cluster{};
@@ -55,7 +62,8 @@ struct ResolvedCluster {
   std::optional<BindAddress> bind{};          ///< LOCKSTEP_BIND
   std::optional<std::string> data_address{};  ///< LOCKSTEP_DATA_ADDRESS, an IPv4 or IPv6 address
   std::optional<PortRange> data_ports{};      ///< LOCKSTEP_DATA_PORTS; nullopt: the system chooses
-  std::optional<ClusterSpec> cluster{};       ///< all addresses, if the source has them
+  Transport transport = Transport::automatic;             ///< LOCKSTEP_TRANSPORT
+  std::optional<ClusterSpec> cluster{};                   ///< all addresses, if the source has them
   std::optional<std::size_t> local_rank{}, local_size{};  ///< on the same machine
   std::chrono::milliseconds rendezvous_timeout{60'000};   ///< LOCKSTEP_RENDEZVOUS_TIMEOUT
   ClusterTimeouts timeouts{};

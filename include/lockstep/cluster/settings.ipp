@@ -75,6 +75,15 @@ inline std::chrono::milliseconds parse_timeout(
   return std::chrono::milliseconds(static_cast<std::int64_t>(seconds * 1000));
 }
 
+/// \throws ClusterError
+inline Transport parse_transport(std::string_view entry, std::string_view name) {
+  if (entry == "auto") return Transport::automatic;
+  if (entry == "gloo") return Transport::gloo;
+  if (entry == "shared_memory") return Transport::shared_memory;
+  throw ClusterError("{}={} is not a transport; write auto, gloo or shared_memory", name,
+                     quote(entry));
+}
+
 ClusterSettings read_settings(const Environment& environment) {
   ClusterSettings settings;
   if (const auto id = variable(environment, "LOCKSTEP_JOB_ID")) {
@@ -98,6 +107,8 @@ ClusterSettings read_settings(const Environment& environment) {
     settings.data_address = parse_data_address(*entry, "LOCKSTEP_DATA_ADDRESS");
   if (const auto entry = variable(environment, "LOCKSTEP_DATA_PORTS"))
     settings.data_ports = parse_port_range(*entry, "LOCKSTEP_DATA_PORTS");
+  if (const auto entry = variable(environment, "LOCKSTEP_TRANSPORT"))
+    settings.transport = parse_transport(*entry, "LOCKSTEP_TRANSPORT");
   if (const auto entry = variable(environment, "LOCKSTEP_RENDEZVOUS_TIMEOUT"))
     settings.rendezvous_timeout = parse_timeout(*entry, "LOCKSTEP_RENDEZVOUS_TIMEOUT");
   for (const TimeoutRow& row : timeout_rows)

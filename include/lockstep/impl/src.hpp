@@ -17,6 +17,10 @@
 #error "lockstep/impl/src.hpp: define LOCKSTEP_SEPARATE_COMPILATION in all units of the program"
 #endif
 
+#include "lockstep/collectives/shared_barrier.ipp"
+#include "lockstep/collectives/shared_channel.ipp"
+#include "lockstep/collectives/shared_memory.ipp"
+#include "lockstep/collectives/shared_memory_group.ipp"
 #include "lockstep/collectives/thread_group.ipp"
 #include "lockstep/concepts/callback.ipp"
 #include "lockstep/concepts/callback_state.ipp"

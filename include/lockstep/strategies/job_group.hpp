@@ -1,10 +1,11 @@
 /// \file
-/// The processes of a job as a group: data travels over Gloo, secrets through the rendezvous.
-/// Invariant: a secret is never sent over a data connection.
+/// The processes of a job as a group: data travels over Gloo or, on one machine, through shared
+/// memory; secrets travel through the rendezvous. Invariant: a secret is never sent over a data
+/// connection.
 ///
 /// \code
 ///   rank 0     set ---TLS---> chief's store ---TLS---> get     ranks 1, 2, ...
-///   rank 0     <------------- Gloo, plain TCP ------------>    ranks 1, 2, ...
+///   rank 0     <---- Gloo, plain TCP; or shared memory --->    ranks 1, 2, ...
 /// \endcode
 #pragma once
 
@@ -13,8 +14,11 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <utility>
+#include <variant>
 
 #include "lockstep/collectives/gloo_group.hpp"
+#include "lockstep/collectives/shared_memory_group.hpp"
 #include "lockstep/concepts/collective.hpp"
 #include "lockstep/core/config.hpp"
 
@@ -24,19 +28,53 @@ class Rendezvous;
 
 namespace lockstep::detail {
 
-/// A GlooGroup that can share secrets. \throws what GlooGroup throws; `share_secret` also PeerLost.
+/// A group of processes that can share secrets. \throws what GlooGroup and SharedMemoryGroup throw;
+/// `share_secret` also PeerLost.
 /// \code
-///   JobGroup group(mesh, {.channel = 0}, &rendezvous, "secrets of layers");
+///   JobGroup group(GlooGroup(mesh, {.channel = 0}), timeout, &rendezvous, "secrets of layers");
 ///   group.share_secret(id, sizeof id);   // rank 0's, on all ranks
 /// \endcode
-class JobGroup : public GlooGroup {
+class JobGroup {
  public:
+  using Data = std::variant<GlooGroup, SharedMemoryGroup>;
+
   /// `job` must outlive the group; it is null if this process is alone. `name` prefixes the names
-  /// of the secrets in the job's store: unique per group, the same on all ranks.
-  LOCKSTEP_COLD_DECL JobGroup(std::shared_ptr<GlooMesh> mesh, const Options& options,
-                              Rendezvous* job, std::string name);
+  /// of the secrets in the job's store: unique per group, the same on all ranks. `timeout` is that
+  /// of the data's group.
+  LOCKSTEP_COLD_DECL JobGroup(Data data, std::chrono::nanoseconds timeout, Rendezvous* job,
+                              std::string name);
   JobGroup(const JobGroup&) = delete;  // copies would not share the counter of secrets
   JobGroup& operator=(const JobGroup&) = delete;
+
+  std::size_t rank() const {
+    return std::visit([](const auto& group) { return group.rank(); }, data_);
+  }
+  std::size_t size() const {
+    return std::visit([](const auto& group) { return group.size(); }, data_);
+  }
+  void abort() {
+    std::visit([](auto& group) { group.abort(); }, data_);
+  }
+
+  template <class T>
+  void all_reduce(T* p, std::size_t n) {
+    all_reduce(p, n, nullptr, 0);
+  }
+  template <class T>
+  void all_reduce(T* p, std::size_t n, double* sums, std::size_t m) {
+    std::visit([&](auto& group) { group.all_reduce(p, n, sums, m); }, data_);
+  }
+  template <class T>
+  void broadcast(T* p, std::size_t n, std::size_t root) {
+    std::visit([&](auto& group) { group.broadcast(p, n, root); }, data_);
+  }
+  template <class T>
+  void all_gather(const T* p, std::size_t n, T* out) {
+    std::visit([&](auto& group) { group.all_gather(p, n, out); }, data_);
+  }
+  void barrier() {
+    std::visit([](auto& group) { group.barrier(); }, data_);
+  }
 
   /// Replaces p[0..n) with rank 0's. Begins with a barrier, which detects ranks that are absent or
   /// call another operation. After it rank 0 sets the secret immediately, so that only its loss can
@@ -46,13 +84,17 @@ class JobGroup : public GlooGroup {
  private:
   LOCKSTEP_COLD_DECL std::string get(const std::string& name);
 
+  Data data_;
   Rendezvous* job_;
   std::string name_;
   std::chrono::milliseconds timeout_;
   std::uint64_t shared_ = 0;
 };
 
-static_assert(SharesSecrets<JobGroup> && !SharesSecrets<GlooGroup>);
+static_assert(AllReduces<JobGroup, float> && AllReducesWithSums<JobGroup, float> &&
+              Broadcasts<JobGroup, float> && AllGathers<JobGroup, float> && Barriers<JobGroup>);
+static_assert(SharesSecrets<JobGroup> && !SharesSecrets<GlooGroup> &&
+              !SharesSecrets<SharedMemoryGroup>);
 
 }  // namespace lockstep::detail
 

@@ -11,12 +11,11 @@
 
 namespace lockstep::detail {
 
-JobGroup::JobGroup(std::shared_ptr<GlooMesh> mesh, const Options& options, Rendezvous* job,
-                   std::string name)
-    : GlooGroup(std::move(mesh), options),
+JobGroup::JobGroup(Data data, std::chrono::nanoseconds timeout, Rendezvous* job, std::string name)
+    : data_(std::move(data)),
       job_(job),
       name_(std::move(name)),
-      timeout_(std::chrono::ceil<std::chrono::milliseconds>(options.timeout)) {}
+      timeout_(std::chrono::ceil<std::chrono::milliseconds>(timeout)) {}
 
 void JobGroup::share_secret(std::byte* p, std::size_t n) {
   barrier();

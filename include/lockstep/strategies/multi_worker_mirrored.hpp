@@ -115,9 +115,11 @@ struct MultiWorkerMirrored {
         const detail::CoreSharers sharers(places, job.rank());
         const std::size_t threads_here =
             sharers.replicas * detail::threads_of(device, sharers.replicas);
-        job.connect(sharers.bind ? sharers.cores(0) : detail::Cores::of_process());
         detail::WaitPolicy waits = detail::WaitPolicy::for_replicas(sharers.replicas, threads_here);
         waits.overlap = job.overlaps(waits.overlap || !sharers.is_one_machine);
+        // A background thread does not poll, as its core may be needed by others.
+        job.connect(sharers.bind ? sharers.cores(0) : detail::Cores::of_process(),
+                    {.layers = waits.spins, .gradients = waits.overlap ? 0 : waits.spins});
         const ThreadGroup::Options threads{
             .size = mine, .timeout = job.timeout(), .order = job.order(), .spins = waits.spins};
         layers.emplace(job.layers(), job.counts(), threads);

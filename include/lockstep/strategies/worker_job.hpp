@@ -20,11 +20,13 @@
 #include "lockstep/cluster/rendezvous/stall.hpp"
 #include "lockstep/cluster/resolved_cluster.hpp"
 #include "lockstep/cluster/stragglers.hpp"
+#include "lockstep/collectives/shared_memory.hpp"
 #include "lockstep/collectives/sum_members.hpp"
 #include "lockstep/concepts/strategy.hpp"
 #include "lockstep/core/config.hpp"
 #include "lockstep/core/cores.hpp"
 #include "lockstep/core/error.hpp"
+#include "lockstep/core/exchange_progress.hpp"
 #include "lockstep/core/phase.hpp"
 #include "lockstep/strategies/job_group.hpp"
 #include "lockstep/strategies/worker_place.hpp"
@@ -46,7 +48,7 @@ struct WorkerOptions {
 ///
 ///     constructor      join the job                               rendezvous
 ///     exchange_places  where each process runs, its replicas      key-value store
-///     connect          data connections, two groups               Gloo mesh
+///     connect          two groups for data                        shared memory or Gloo mesh
 ///     subscribe        abort the groups when a process is lost
 ///     agree, exchange, note, end_epoch ...                        training
 ///     leave            wait until no peer needs the connections
@@ -61,8 +63,13 @@ class WorkerJob {
   /// Collects where all processes run and how many replicas each has. \throws UsageError, the same
   /// on all ranks, if `virtual_shards` does not fit.
   LOCKSTEP_COLD_DECL void exchange_places(const WorkerPlace& here);
-  /// Connects the processes; Gloo's threads run on `cores`.
-  LOCKSTEP_COLD_DECL void connect(const Cores& cores);
+  /// Polls before a wait sleeps, in the groups of layers and of gradients; for shared memory.
+  struct Spins {
+    int layers = 0, gradients = 0;
+  };
+  /// Connects the processes: over shared memory if all run on one machine and can open it, else
+  /// over Gloo, whose threads run on `cores`.
+  LOCKSTEP_COLD_DECL void connect(const Cores& cores, const Spins& spins);
   /// Whether exchanges overlap with backward: the chief's `mine`, since all processes must send the
   /// same messages. Over a network an exchange mostly waits, on one machine it mostly computes.
   LOCKSTEP_COLD_DECL bool overlaps(bool mine);
@@ -143,6 +150,12 @@ class WorkerJob {
   LOCKSTEP_COLD_DECL void check_shards() const;
   /// The chief logs the members of the job.
   LOCKSTEP_COLD_DECL void log_members() const;
+  /// Null if the processes are to use Gloo: all decide alike. \throws ClusterError on all ranks if
+  /// the job insists on shared memory.
+  LOCKSTEP_COLD_DECL std::shared_ptr<SharedMemory> open_shared_memory();
+  /// Creates the memory (rank 0) or opens it, and reports the result to the others. \return why it
+  /// cannot be used, from the first rank that failed; empty if all have opened it.
+  LOCKSTEP_COLD_DECL std::string share(std::shared_ptr<SharedMemory>& memory);
   LOCKSTEP_COLD_DECL std::shared_ptr<GlooMesh> form_mesh(const Cores& cores);
   /// Throws the cause of a failed exchange, as decided by the chief. After an abort, waits for the
   /// chief's verdict first, which may already be on its way.
@@ -162,8 +175,8 @@ class WorkerJob {
   std::vector<std::size_t> counts_;
   std::optional<std::uint64_t> first_step_;
   bool peers_know_ = false;  // all processes throw this error, so it need not be reported
-  std::shared_ptr<GlooMesh> mesh_;
   std::optional<JobGroup> layers_, gradients_;
+  std::function<ExchangeProgress()> progress_{};
 };
 
 }  // namespace lockstep::detail

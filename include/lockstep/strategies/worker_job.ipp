@@ -24,6 +24,13 @@ class NoStore final : public GlooStore {
   std::optional<std::string> get(const std::string&, Deadline) override { return std::nullopt; }
 };
 
+/// The value of LOCKSTEP_TRANSPORT.
+inline const char* transport_name(Transport transport) {
+  return transport == Transport::gloo            ? "gloo"
+         : transport == Transport::shared_memory ? "shared_memory"
+                                                 : "auto";
+}
+
 WorkerJob::WorkerJob(const WorkerOptions& options)
     : virtual_shards_(options.virtual_shards),
       stragglers_(options.stragglers),
@@ -51,7 +58,8 @@ WorkerJob::~WorkerJob() = default;
 void WorkerJob::exchange_places(const WorkerPlace& here) {
   if (job_)
     job_->agree("strategy",
-                {{"virtual shards", std::to_string(virtual_shards_)},
+                {{"transport", transport_name(where_.transport)},
+                 {"virtual shards", std::to_string(virtual_shards_)},
                  {"stragglers", stragglers_ ? "on" : "off"}},
                 start_timeout());
   if (job_)
@@ -64,12 +72,36 @@ void WorkerJob::exchange_places(const WorkerPlace& here) {
   log_members();
 }
 
-void WorkerJob::connect(const Cores& cores) {
-  mesh_ = form_mesh(cores);
-  layers_.emplace(mesh_, GlooGroup::Options{0, timeout_, order()}, job_,
-                  job_ ? key("secrets of layers") : "");
-  gradients_.emplace(mesh_, GlooGroup::Options{1, timeout_, order()}, job_,
-                     job_ ? key("secrets of gradients") : "");
+void WorkerJob::connect(const Cores& cores, const Spins& spins) {
+  const auto emplace = [&](JobGroup::Data layers, JobGroup::Data gradients) {
+    layers_.emplace(std::move(layers), timeout_, job_, job_ ? key("secrets of layers") : "");
+    gradients_.emplace(std::move(gradients), timeout_, job_,
+                       job_ ? key("secrets of gradients") : "");
+  };
+  if (const std::shared_ptr<SharedMemory> memory = open_shared_memory()) {
+    const auto group = [&](std::size_t channel, int polls) {
+      return SharedMemoryGroup(memory, {.rank = rank(),
+                                        .size = places_.size(),
+                                        .channel = channel,
+                                        .timeout = timeout_,
+                                        .order = order(),
+                                        .spins = polls});
+    };
+    const SharedMemoryGroup layers = group(0, spins.layers), gradients = group(1, spins.gradients);
+    emplace(layers, gradients);
+    progress_ = [layers, gradients] {
+      const ExchangeProgress one = layers.progress(), other = gradients.progress();
+      return ExchangeProgress{one.done + other.done,
+                              one.waits_for ? one.waits_for : other.waits_for};
+    };
+    return;
+  }
+  const std::shared_ptr<GlooMesh> mesh = form_mesh(cores);
+  emplace(GlooGroup(mesh, {0, timeout_, order()}), GlooGroup(mesh, {1, timeout_, order()}));
+  progress_ = [known = std::weak_ptr(mesh)] {
+    const auto its = known.lock();
+    return its ? its->progress() : ExchangeProgress{};
+  };
 }
 
 bool WorkerJob::overlaps(bool mine) {
@@ -81,10 +113,7 @@ bool WorkerJob::overlaps(bool mine) {
 
 void WorkerJob::subscribe(std::function<void()> abort) {
   if (!job_) return;
-  session_->on_exchange([known = std::weak_ptr(mesh_)] {
-    const auto its = known.lock();
-    return its ? its->progress() : ExchangeProgress{};
-  });
+  session_->on_exchange(progress_);
   session_->on_loss([this, abort = std::move(abort)](const PeerLost& loss) {
     if (!waits_) job_->log(LogLevel::error, loss.what());  // the next step throws it, maybe late
     abort();
@@ -159,6 +188,67 @@ void WorkerJob::log_members() const {
     table += fmt::format("\n  {} at {}: {}{}", where_.name(r), job_->address_of(r), counts_[r],
                          counts_[r] == 1 ? " replica" : " replicas");
   log(LogLevel::info, table);
+}
+
+std::shared_ptr<SharedMemory> WorkerJob::open_shared_memory() {
+  if (!job_ || where_.transport == Transport::gloo) return nullptr;
+  std::string reason;
+  std::shared_ptr<SharedMemory> memory;
+  for (const WorkerPlace& place : places_)
+    if (place.machine != places_[0].machine) reason = "the workers run on several machines";
+  const bool is_one_machine = reason.empty();
+  if (is_one_machine && places_.size() > SharedMemoryGroup::max_size)
+    reason = fmt::format("it has at most {} workers", SharedMemoryGroup::max_size);
+  if (reason.empty()) reason = share(memory);
+  if (reason.empty()) return memory;
+  if (where_.transport == Transport::shared_memory) {
+    peers_know_ = true;
+    throw ClusterError(
+        "LOCKSTEP_TRANSPORT=shared_memory: the workers cannot exchange over shared memory: {}; use "
+        "auto or gloo",
+        reason);
+  }
+  if (is_one_machine && rank() == 0)
+    log(LogLevel::info, fmt::format("the workers exchange over Gloo: {}", reason));
+  return nullptr;
+}
+
+std::string WorkerJob::share(std::shared_ptr<SharedMemory>& memory) {
+  const SharedMemory::Options options{.bytes = SharedMemoryGroup::bytes(places_.size(), 2),
+                                      .run{job_->run_id().begin(), job_->run_id().end()},
+                                      .name = key("memory"),
+                                      .key{job_->key().begin(), job_->key().end()}};
+  const auto key_of = [this](std::size_t r) { return key(fmt::format("memory/{}", r)); };
+  constexpr std::string_view ok = "ok ";
+  const auto report = [&](const auto& f) {
+    std::string result;
+    try {
+      result = std::string(ok) + f();
+    } catch (const PeerLost&) {
+      throw;
+    } catch (const Error& e) {
+      result = fmt::format("rank {}: {}", rank(), e.what());
+    }
+    job_->set(key_of(rank()), result);
+  };
+  if (rank() == 0)
+    report([&] {
+      memory = SharedMemory::create(options);
+      return memory->place();
+    });
+  const std::string place = job_->get(key_of(0), start_timeout());
+  if (!place.starts_with(ok)) return place;
+  if (rank() > 0)
+    report([&] {
+      memory = SharedMemory::open(std::string_view(place).substr(ok.size()), options);
+      return std::string();
+    });
+  for (std::size_t r = 1; r < places_.size(); ++r) {
+    const std::string result = job_->get(key_of(r), start_timeout());
+    if (!result.starts_with(ok)) return result;
+  }
+  memory->close_file();
+  return {};
 }
 
 std::shared_ptr<GlooMesh> WorkerJob::form_mesh(const Cores& cores) {

@@ -407,6 +407,23 @@ TEST_CASE(
   }
 }
 
+TEST_CASE("LOCKSTEP_TRANSPORT is auto, gloo or shared_memory, and auto by default") {
+  using lockstep::Transport;
+  const auto transport = [](const char* text) {
+    return resolve(both(tf_config(1, 3), {{"LOCKSTEP_TRANSPORT", text}})).transport;
+  };
+  CHECK(resolve(tf_config(1, 3)).transport == Transport::automatic);
+  CHECK(transport("") == Transport::automatic);
+  CHECK(transport("auto") == Transport::automatic);
+  CHECK(transport("gloo") == Transport::gloo);
+  CHECK(transport("shared_memory") == Transport::shared_memory);
+  for (const char* text : {"Gloo", "shared", "tcp", " auto"})
+    CHECK(refusal({{"LOCKSTEP_TRANSPORT", text}}) ==
+          fmt::format("LOCKSTEP_TRANSPORT=\"{}\" is not a transport; write auto, gloo or "
+                      "shared_memory",
+                      text));
+}
+
 TEST_CASE("LOCKSTEP_RENDEZVOUS_TIMEOUT is in seconds and defaults to 60") {
   using std::chrono::milliseconds;
   const auto timeout = [](const char* text) {

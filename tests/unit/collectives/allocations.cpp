@@ -5,17 +5,20 @@
 
 #include "lockstep/collectives/communication_thread.hpp"
 #include "lockstep/collectives/exchange_at_end.hpp"
+#include "lockstep/collectives/shared_memory.hpp"
+#include "lockstep/collectives/shared_memory_group.hpp"
 #include "lockstep/collectives/thread_group.hpp"
 #include "members.hpp"
 #include "support/allocation_counter.hpp"
 
 namespace {
 
+using lockstep::SharedMemoryGroup;
 using lockstep::SumOrder;
 using lockstep::ThreadGroup;
 
 struct Members {
-  Members(ThreadGroup& group) {
+  explicit Members(ThreadGroup& group) {
     for (std::size_t r = 0; r < group.size(); ++r) members.emplace_back(group, r);
   }
   std::size_t size() const { return members.size(); }
@@ -23,27 +26,49 @@ struct Members {
   std::vector<ThreadGroup::Member> members;
 };
 
+struct SharedMembers {
+  explicit SharedMembers(std::size_t size) {
+    const auto memory =
+        lockstep::SharedMemory::create({.bytes = SharedMemoryGroup::bytes(size, 1)});
+    for (std::size_t r = 0; r < size; ++r)
+      members.emplace_back(memory, SharedMemoryGroup::Options{.rank = r, .size = size});
+  }
+  std::size_t size() const { return members.size(); }
+  SharedMemoryGroup& member(std::size_t rank) { return members[rank]; }
+  std::vector<SharedMemoryGroup> members;
+};
+
+template <class M>
+void check_allocations(M& members) {
+  CHECK(contract::first_error(contract::run_members(
+            members, "operations that take no memory", [&](auto& member, std::size_t) {
+              std::vector<float> x(10'000, 1.0f), all(5 * x.size());
+              double sums[3] = {};
+              const testing::AllocationCounter counter;
+              for (int i = 0; i < 5; ++i) {
+                member.all_reduce(x.data(), x.size());
+                member.all_reduce(x.data(), x.size(), sums, 3);
+                member.broadcast(x.data(), x.size(), 1);
+                member.all_gather(x.data(), x.size(), all.data());
+                member.barrier();
+              }
+              contract::expect(counter.count() == 0, "an operation took memory");
+            })) == "");
+}
+
 }  // namespace
 
 TEST_CASE("an operation of a group of threads takes no memory") {
   for (const SumOrder order : {SumOrder::ranks, SumOrder::tree}) {
     ThreadGroup group({.size = 5, .order = order});
     Members members(group);
-    CHECK(contract::first_error(contract::run_members(
-              members, "operations that take no memory", [&](auto& member, std::size_t) {
-                std::vector<float> x(10'000, 1.0f), all(5 * x.size());
-                double sums[3] = {};
-                const testing::AllocationCounter counter;
-                for (int i = 0; i < 5; ++i) {
-                  member.all_reduce(x.data(), x.size());
-                  member.all_reduce(x.data(), x.size(), sums, 3);
-                  member.broadcast(x.data(), x.size(), 1);
-                  member.all_gather(x.data(), x.size(), all.data());
-                  member.barrier();
-                }
-                contract::expect(counter.count() == 0, "an operation took memory");
-              })) == "");
+    check_allocations(members);
   }
+}
+
+TEST_CASE("an operation of a group in shared memory takes no memory") {
+  SharedMembers members(5);
+  check_allocations(members);
 }
 
 TEST_CASE("posting takes no memory, neither in the replica nor in its communication thread") {

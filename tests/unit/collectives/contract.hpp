@@ -11,6 +11,7 @@
 ///     Maker(std::size_t size, std::chrono::milliseconds timeout);
 ///     std::size_t size() const;
 ///     Member& member(std::size_t rank);              // a stable address
+///     static constexpr bool in_processes = true;     // optional: each member runs in a fork
 ///   };
 /// \endcode
 #pragma once
@@ -88,8 +89,8 @@ void check_gather(Gathering& member, std::uint64_t set, std::size_t n) {
   expect(equal, "all_gather: not the members' numbers by rank");
 }
 
-/// How often each member has reached a barrier.
-using Counts = std::vector<std::atomic<std::uint64_t>>;
+/// How often each member has reached a barrier; shared with members that are processes.
+using Counts = std::vector<std::atomic<std::uint64_t>, Shared<std::atomic<std::uint64_t>>>;
 
 template <class Member>
 void check_barrier(Member& member, Counts& came) {

@@ -4,6 +4,11 @@
 /// formulas in this file; a fault in one member ends all of them.
 #pragma once
 
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -11,6 +16,7 @@
 #include <exception>
 #include <limits>
 #include <memory>
+#include <new>
 #include <random>
 #include <stdexcept>
 #include <string>
@@ -37,12 +43,110 @@ inline void expect(bool holds, const char* what) {
   if (!holds) throw Fault(what);
 }
 
-/// Runs body(member, rank) in a thread per member, except for those in `absent`. \return what each
-/// threw. A fault ends the other members' waits.
+/// Allocates memory that forked processes share with this one.
+template <class T>
+struct Shared {
+  using value_type = T;
+  Shared() = default;
+  template <class U>
+  Shared(const Shared<U>&) {}
+  T* allocate(std::size_t n) {
+    void* const p =
+        ::mmap(nullptr, n * sizeof(T), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (p == MAP_FAILED) throw std::bad_alloc();
+    return static_cast<T*>(p);
+  }
+  void deallocate(T* p, std::size_t n) { ::munmap(p, n * sizeof(T)); }
+  bool operator==(const Shared&) const = default;
+};
+
+/// An exception as a process reports it to its parent.
+struct ReportedError {
+  enum class Type { none, fault, aborted, timed_out, usage, other };
+  Type type = Type::none;
+  char text[500] = {};
+
+  static ReportedError current() {
+    ReportedError report;
+    const auto note = [&](Type type, const char* what) {
+      report.type = type;
+      std::strncpy(report.text, what, sizeof report.text - 1);
+    };
+    try {
+      throw;
+    } catch (const Fault& e) {
+      note(Type::fault, e.what());
+    } catch (const lockstep::CollectiveAborted& e) {
+      note(Type::aborted, e.what());
+    } catch (const lockstep::CollectiveTimeout& e) {
+      note(Type::timed_out, e.what());
+    } catch (const lockstep::UsageError& e) {
+      note(Type::usage, e.what());
+    } catch (const std::exception& e) {
+      note(Type::other, e.what());
+    }
+    return report;
+  }
+  std::exception_ptr error() const {
+    const std::string what = text;
+    switch (type) {
+      case Type::none:
+        return nullptr;
+      case Type::fault:
+        return std::make_exception_ptr(Fault(what));
+      case Type::aborted:
+        return std::make_exception_ptr(lockstep::CollectiveAborted(what));
+      case Type::timed_out:
+        return std::make_exception_ptr(lockstep::CollectiveTimeout(what));
+      case Type::usage:
+        return std::make_exception_ptr(lockstep::UsageError(what));
+      case Type::other:
+        break;
+    }
+    return std::make_exception_ptr(std::runtime_error(what));
+  }
+};
+
+/// `run_members` with a forked process per member.
+template <class Maker, class Body>
+std::vector<std::exception_ptr> run_processes(Maker& maker, const Body& body,
+                                              const std::vector<std::size_t>& absent) {
+  std::vector<ReportedError, Shared<ReportedError>> reports(maker.size());
+  std::vector<::pid_t> children;
+  for (std::size_t rank = 0; rank < maker.size(); ++rank) {
+    if (std::find(absent.begin(), absent.end(), rank) != absent.end()) continue;
+    const ::pid_t child = ::fork();
+    if (child < 0) throw std::runtime_error("no process for a member");
+    if (child == 0) {
+      ::alarm(60);
+      try {
+        body(maker.member(rank), rank);
+      } catch (...) {
+        reports[rank] = ReportedError::current();
+        if (reports[rank].type == ReportedError::Type::fault) maker.member(rank).abort();
+      }
+      ::_exit(0);
+    }
+    children.push_back(child);
+  }
+  bool all_exited = true;
+  for (const ::pid_t child : children) {
+    int status = -1;
+    all_exited = ::waitpid(child, &status, 0) == child && status == 0 && all_exited;
+  }
+  if (!all_exited) throw std::runtime_error("a member's process did not exit normally");
+  std::vector<std::exception_ptr> errors;
+  for (const ReportedError& report : reports) errors.push_back(report.error());
+  return errors;
+}
+
+/// Runs body(member, rank) in a thread per member or, with `in_processes`, a process per member, except for
+/// those in `absent`. \return what each threw. A fault ends the other members' waits.
 template <class Maker, class Body>
 std::vector<std::exception_ptr> run_members(Maker& maker, const char* what, const Body& body,
                                             const std::vector<std::size_t>& absent = {}) {
   const Deadline deadline(what);
+  if constexpr (requires { Maker::in_processes; }) return run_processes(maker, body, absent);
   std::vector<std::exception_ptr> errors(maker.size());
   std::vector<std::thread> threads;
   for (std::size_t rank = 0; rank < maker.size(); ++rank) {

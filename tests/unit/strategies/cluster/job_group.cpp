@@ -119,11 +119,11 @@ struct Job {
         timeout_(timeout) {
     for (std::size_t r = 0; r < size; ++r)
       groups.push_back(
-          std::make_unique<JobGroup>(meshes.meshes[r], options(0), members[r].get(), "secrets"));
+          std::make_unique<JobGroup>(data(r, 0), timeout_, members[r].get(), "secrets"));
   }
   ~Job() { rendezvous_test::leave_all(members); }
-  GlooGroup::Options options(std::size_t channel) const {
-    return {.channel = channel, .timeout = timeout_};
+  JobGroup::Data data(std::size_t rank, std::size_t channel) const {
+    return GlooGroup(meshes.meshes[rank], {.channel = channel, .timeout = timeout_});
   }
 
   /// Each rank calls share_secret with its own bytes. \return their bytes afterwards.
@@ -184,8 +184,8 @@ TEST_CASE("two groups share different secrets concurrently") {
   Job job(3);
   std::vector<std::unique_ptr<JobGroup>> others;
   for (std::size_t r = 0; r < 3; ++r)
-    others.push_back(std::make_unique<JobGroup>(job.meshes.meshes[r], job.options(1),
-                                                job.members[r].get(), "other secrets"));
+    others.push_back(
+        std::make_unique<JobGroup>(job.data(r, 1), 20s, job.members[r].get(), "other secrets"));
   std::vector<std::string> first(3, std::string(128, 'a')), second(3, std::string(128, 'b'));
   first[0] = secret_of(1);
   second[0] = secret_of(2);

@@ -1,0 +1,126 @@
+#pragma once
+
+#include "lockstep/collectives/shared_barrier.hpp"
+
+#include <linux/futex.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <climits>
+#include <ctime>
+
+#include "lockstep/collectives/spin.hpp"
+
+namespace lockstep::detail {
+
+SharedBarrier::SharedBarrier(BarrierState& state, const Options& options)
+    : state_(state), options_(options) {
+  // A deadline, now + timeout, must not overflow.
+  options_.timeout = std::min<std::chrono::nanoseconds>(options.timeout, std::chrono::hours(8760));
+}
+
+SharedBarrier::Result SharedBarrier::wait() {
+  if (has_ended()) return Result::ended;
+  state_.members[rank()].arrivals.store(passed() + 1, std::memory_order_relaxed);
+  if (state_.arrived.fetch_add(1, std::memory_order_acq_rel) + 1 == size()) {
+    state_.arrived.store(0, std::memory_order_relaxed);
+    std::uint32_t expected = phase();
+    if (!state_.word.compare_exchange_strong(expected, (expected + 1) & 0xffffu)) return pass();
+    wake_sleepers();
+    return pass();
+  }
+  const auto has_changed = [&] { return state_.word.load(std::memory_order_acquire) != phase(); };
+  if (spin_until(options_.spins, has_changed)) return pass();
+  waits_.store(true, std::memory_order_relaxed);
+  const Result result = sleep();
+  waits_.store(false, std::memory_order_relaxed);
+  return result;
+}
+
+/// After a change of the word: it advanced, perhaps before it ended, or it ended.
+SharedBarrier::Result SharedBarrier::pass() {
+  if (phase_of(state_.word.load(std::memory_order_acquire)) == phase()) return Result::ended;
+  passed_.fetch_add(1, std::memory_order_relaxed);
+  return Result::passed;
+}
+
+// Time in which the process was suspended (Ctrl-Z, a debugger, a frozen container) does not count:
+// the wait is made in slices of the timeout, and a slice that took far too long is followed by at
+// least one more, in which peers can arrive.
+SharedBarrier::Result SharedBarrier::sleep() {
+  using clock = std::chrono::steady_clock;
+  const auto slice = std::min<std::chrono::nanoseconds>(
+      std::max<std::chrono::nanoseconds>(timeout() / 8, std::chrono::milliseconds(1)),
+      std::chrono::seconds(1));
+  bool was_stopped = false;
+  for (auto left = timeout(); left.count() > 0 || was_stopped;) {
+    const auto begin = clock::now();
+    const auto next = left.count() > 0 ? std::min(slice, left) : slice;
+    if (sleep_until(begin + next)) return pass();
+    was_stopped = clock::now() - begin > 2 * next + std::chrono::milliseconds(100);
+    left -= next;
+  }
+  const std::vector<std::size_t> absent = missing();
+  std::uint32_t expected = phase();
+  const auto rank = static_cast<std::uint32_t>(absent.empty() ? 0 : absent.front());
+  const auto cause = static_cast<std::uint32_t>(BarrierEnd::Cause::timed_out);
+  if (!state_.word.compare_exchange_strong(expected, cause << 24 | rank << 16 | expected))
+    return pass();
+  wake_sleepers();
+  return Result::timed_out;
+}
+
+bool SharedBarrier::sleep_until(std::chrono::steady_clock::time_point deadline) {
+  static_assert(sizeof state_.word == sizeof(std::uint32_t));
+  const auto has_changed = [&] { return state_.word.load() != phase(); };
+  // Sequentially consistent, so that either this thread sees the new word or its writer sees the
+  // sleeper. A sleeper that is killed stays counted, which only costs others a system call.
+  state_.sleepers.fetch_add(1);
+  while (!has_changed()) {
+    const auto left = deadline - std::chrono::steady_clock::now();
+    if (left.count() <= 0) break;
+    const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(left);
+    const std::timespec limit{seconds.count(), std::chrono::nanoseconds(left - seconds).count()};
+    ::syscall(SYS_futex, &state_.word, FUTEX_WAIT, phase(), &limit, nullptr, 0);
+  }
+  state_.sleepers.fetch_sub(1);
+  return has_changed();
+}
+
+void SharedBarrier::wake_sleepers() {
+  if (state_.sleepers.load() > 0)
+    ::syscall(SYS_futex, &state_.word, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
+}
+
+void SharedBarrier::end(BarrierEnd::Cause cause, std::size_t rank) {
+  std::uint32_t word = state_.word.load();
+  const std::uint32_t why =
+      static_cast<std::uint32_t>(cause) << 24 | static_cast<std::uint32_t>(rank) << 16;
+  while (word >> 24 == 0)
+    if (state_.word.compare_exchange_weak(word, why | phase_of(word))) break;
+  wake_sleepers();
+}
+
+BarrierEnd SharedBarrier::end() const {
+  const std::uint32_t word = state_.word.load(std::memory_order_acquire);
+  return {static_cast<BarrierEnd::Cause>(word >> 24), word >> 16 & 0xffu};
+}
+
+std::vector<std::size_t> SharedBarrier::missing() const {
+  const std::uint64_t mine = state_.members[rank()].arrivals.load(std::memory_order_relaxed);
+  std::vector<std::size_t> absent;
+  for (std::size_t r = 0; r < size(); ++r)
+    if (state_.members[r].arrivals.load(std::memory_order_relaxed) < mine) absent.push_back(r);
+  return absent;
+}
+
+ExchangeProgress SharedBarrier::progress() const {
+  ExchangeProgress now{passed(), {}};
+  if (!waits_.load(std::memory_order_relaxed)) return now;
+  const std::vector<std::size_t> absent = missing();
+  if (!absent.empty()) now.waits_for = absent.front();
+  return now;
+}
+
+}  // namespace lockstep::detail

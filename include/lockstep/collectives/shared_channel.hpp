@@ -1,0 +1,124 @@
+/// \file
+/// One channel of a shared memory: the protocol of one group. Invariant: what a member writes before
+/// barrier k of the channel, it writes into its slots of set k mod 2, and others read it between the
+/// barriers k and k + 1; so nothing is overwritten while it is read, and one barrier per chunk
+/// suffices.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+#include "lockstep/collectives/gloo_sum.hpp"
+#include "lockstep/collectives/shared_barrier.hpp"
+#include "lockstep/collectives/shared_memory.hpp"
+#include "lockstep/collectives/sum_members.hpp"
+#include "lockstep/core/config.hpp"
+#include "lockstep/core/slice.hpp"
+
+namespace lockstep::detail {
+
+/// The arguments of an operation; all members' must be equal.
+struct SharedCall {
+  enum class Operation : std::uint64_t { all_reduce, broadcast, all_gather, barrier };
+  Operation operation{};
+  std::uint64_t n = 0, m = 0, root = 0, element = 0, kind = 0;
+
+  bool operator==(const SharedCall&) const = default;
+};
+
+/// One member's end of a channel. An operation writes to its slots, calls `begin`, reads what others
+/// have written, and calls `next` before it reads more.
+///
+///     channel   | BarrierState | member 0 | member 1 | ...
+///     member    | set 0 | set 1 |
+///     set       | call: 1 line | input: chunk bytes | result: its part of a chunk |
+///
+/// An all-reduce of three chunks with more than two members, between the barriers |:
+///
+///     copy in 0 | sum part of 0, copy in 1 | copy out 0, sum part of 1, copy in 2 | ...
+class SharedChannel {
+ public:
+  using Operation = SharedCall::Operation;
+
+  /// Up to this many bytes every member adds everything, which saves a barrier; two members always
+  /// do, since both read as many bytes either way.
+  static constexpr std::size_t all_add = std::size_t{16} << 10;
+  /// Up to this many bytes of `sums` travel with the first chunk.
+  static constexpr std::size_t most_sums = 4096;
+
+  /// Bytes of each member that are exchanged between two barriers.
+  static std::size_t chunk_of(std::size_t size) {
+    return std::clamp((std::size_t{8} << 20) / size, std::size_t{64} << 10, std::size_t{1} << 20) &
+           ~std::size_t{63};
+  }
+  LOCKSTEP_COLD_DECL static std::size_t bytes(std::size_t size);
+
+  LOCKSTEP_COLD_DECL SharedChannel(std::shared_ptr<SharedMemory> memory, std::size_t channel,
+                                   const SharedBarrier::Options& options, SumOrder order);
+
+  std::size_t rank() const { return barrier_.rank(); }
+  std::size_t size() const { return barrier_.size(); }
+  std::size_t chunk() const { return chunk_; }
+  SharedBarrier& barrier() { return barrier_; }
+
+  /// Publishes the call in this member's slot of the next set; call it before the inputs are
+  /// written. \throws CollectiveAborted.
+  LOCKSTEP_DECL void publish(const SharedCall& call);
+  /// Waits until all members have published theirs, and compares them. \throws CollectiveTimeout,
+  /// CollectiveAborted, UsageError in all members if the calls differ.
+  LOCKSTEP_DECL void begin();
+  /// Waits until all members have written their slots of the next set.
+  LOCKSTEP_DECL void next();
+
+  /// This member's input of the set that the next barrier publishes.
+  std::byte* input() { return slot(barrier_.passed(), rank()) + line; }
+  /// The input that member r has published at the last barrier.
+  const std::byte* input_of(std::size_t r) { return slot(barrier_.passed() - 1, r) + line; }
+
+  /// Replaces p[0..bytes) with the sum over the members, whose inputs already contain the first
+  /// `first` bytes at offset `at`. Call it after a barrier.
+  LOCKSTEP_DECL void reduce(std::byte* p, std::size_t bytes, std::size_t first, std::size_t at,
+                            GlooSum sum);
+  /// to[0..bytes) = the sum over the members of their inputs at offset `at`.
+  LOCKSTEP_DECL void add_inputs(std::byte* to, std::size_t bytes, std::size_t at, GlooSum sum);
+
+ private:
+  static constexpr std::size_t line = 64;
+  static constexpr std::size_t result_bytes(std::size_t size, std::size_t chunk) {
+    return (chunk / line + size - 1) / size * line;
+  }
+  /// The part of a chunk of `bytes` that member r adds: whole cache lines.
+  LOCKSTEP_DECL Slice part(std::size_t bytes, std::size_t r) const;
+
+  std::byte* slot(std::uint64_t barrier, std::size_t r) const {
+    return slots_ + (r * 2 + barrier % 2) * slot_;
+  }
+  std::byte* result(std::uint64_t barrier, std::size_t r) const {
+    return slot(barrier, r) + line + chunk_;
+  }
+  const SharedCall& call_of(std::size_t r) const {
+    return *reinterpret_cast<const SharedCall*>(slot(barrier_.passed() - 1, r));
+  }
+
+  LOCKSTEP_DECL void wait(bool is_first);
+  [[noreturn]] LOCKSTEP_COLD_DECL void throw_ended();
+  [[noreturn]] LOCKSTEP_COLD_DECL void throw_timeout(bool is_first);
+  [[noreturn]] LOCKSTEP_COLD_DECL void throw_mismatch(std::size_t other);
+
+  std::shared_ptr<SharedMemory> memory_;
+  SharedBarrier barrier_;
+  SumOrder order_;
+  std::size_t chunk_, slot_;
+  std::byte* slots_;
+  SharedCall call_{};
+  std::array<const std::byte*, BarrierState::max_size> parts_{};
+};
+
+}  // namespace lockstep::detail
+
+#ifdef LOCKSTEP_HEADER_ONLY
+#include "lockstep/collectives/shared_channel.ipp"
+#endif

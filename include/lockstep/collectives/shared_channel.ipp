@@ -1,0 +1,126 @@
+#pragma once
+
+#include "lockstep/collectives/shared_channel.hpp"
+
+#include <cstring>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "lockstep/core/error.hpp"
+#include "lockstep/core/fmt_core.hpp"
+
+namespace lockstep::detail {
+
+static_assert(sizeof(SharedCall) <= 64);
+
+inline const char* name_of(SharedCall::Operation operation) {
+  constexpr std::array names{"all_reduce", "broadcast", "all_gather", "barrier"};
+  return names[static_cast<std::size_t>(operation) % names.size()];
+}
+
+/// "all_reduce of 5 elements of float32"
+inline std::string text_of(const SharedCall& call) {
+  constexpr std::array kinds{"byte", "float", "int", "uint"};
+  return fmt::format("{} of {} elements of {}{}", name_of(call.operation), call.n,
+                     kinds[call.kind % kinds.size()], 8 * call.element);
+}
+
+std::size_t SharedChannel::bytes(std::size_t size) {
+  const std::size_t chunk = chunk_of(size);
+  return sizeof(BarrierState) + 2 * size * (line + chunk + result_bytes(size, chunk));
+}
+
+SharedChannel::SharedChannel(std::shared_ptr<SharedMemory> memory, std::size_t channel,
+                             const SharedBarrier::Options& options, SumOrder order)
+    : memory_(std::move(memory)),
+      barrier_(*reinterpret_cast<BarrierState*>(memory_->data() + channel * bytes(options.size)),
+               options),
+      order_(order),
+      chunk_(chunk_of(options.size)),
+      slot_(line + chunk_ + result_bytes(options.size, chunk_)),
+      slots_(memory_->data() + channel * bytes(options.size) + sizeof(BarrierState)) {}
+
+void SharedChannel::publish(const SharedCall& call) {
+  call_ = call;
+  if (barrier_.has_ended()) throw_ended();
+  std::memcpy(slot(barrier_.passed(), rank()), &call, sizeof call);
+}
+
+void SharedChannel::begin() {
+  wait(true);
+  for (std::size_t r = 0; r < size(); ++r)
+    if (call_of(r) != call_) throw_mismatch(r);
+}
+
+void SharedChannel::next() { wait(false); }
+
+void SharedChannel::reduce(std::byte* p, std::size_t bytes, std::size_t first, std::size_t at,
+                           GlooSum sum) {
+  const bool all_add_this = size() == 2 || bytes <= all_add;
+  for (std::size_t count = first, done = 0; done < bytes; at = 0) {
+    const std::size_t following = std::min(chunk_, bytes - done - count);
+    const Slice own = all_add_this ? Slice{0, count} : part(count, rank());
+    for (std::size_t r = 0; r < size(); ++r) parts_[r] = input_of(r) + at + own.first;
+    std::byte* const to = all_add_this ? p + done : result(barrier_.passed(), rank());
+    sum(to, parts_.data(), size(), own.count, order_);
+    if (following > 0) std::memcpy(input(), p + done + count, following);
+    if (following > 0 || !all_add_this) next();
+    for (std::size_t r = 0; r < size() && !all_add_this; ++r) {
+      const Slice theirs = part(count, r);
+      std::memcpy(p + done + theirs.first, result(barrier_.passed() - 1, r), theirs.count);
+    }
+    done += std::exchange(count, following);
+  }
+}
+
+void SharedChannel::add_inputs(std::byte* to, std::size_t bytes, std::size_t at, GlooSum sum) {
+  for (std::size_t r = 0; r < size(); ++r) parts_[r] = input_of(r) + at;
+  sum(to, parts_.data(), size(), bytes, order_);
+}
+
+Slice SharedChannel::part(std::size_t bytes, std::size_t r) const {
+  const Slice lines = slice_of((bytes + line - 1) / line, size(), r);
+  const std::size_t first = std::min(bytes, lines.first * line);
+  return {first, std::min(bytes, (lines.first + lines.count) * line) - first};
+}
+
+void SharedChannel::wait(bool is_first) {
+  const SharedBarrier::Result result = barrier_.wait();
+  if (result == SharedBarrier::Result::passed) return;
+  if (result == SharedBarrier::Result::timed_out) throw_timeout(is_first);
+  throw_ended();
+}
+
+void SharedChannel::throw_ended() {
+  const BarrierEnd end = barrier_.end();
+  using Cause = BarrierEnd::Cause;
+  throw CollectiveAborted(
+      end.rank, "{}: replica {} stopped because {}", name_of(call_.operation), rank(),
+      end.cause == Cause::timed_out ? fmt::format("a replica did not arrive in time ({})", end.rank)
+      : end.cause == Cause::mismatch ? std::string("the replicas' calls differed")
+                                     : std::string("another replica failed"));
+}
+
+void SharedChannel::throw_timeout(bool is_first) {
+  std::string missing;
+  for (const std::size_t r : barrier_.missing())
+    missing += fmt::format("{}{}", missing.empty() ? "" : ", ", r);
+  throw CollectiveTimeout(
+      barrier_.end().rank,
+      "{}: replica {} waited {} ms for replica {}{}; it hangs, or it needs a longer timeout",
+      name_of(call_.operation), rank(),
+      std::chrono::duration_cast<std::chrono::milliseconds>(barrier_.timeout()).count(), missing,
+      is_first ? ", which did not arrive" : ", which arrived and then stopped");
+}
+
+void SharedChannel::throw_mismatch(std::size_t other) {
+  const SharedCall theirs = call_of(other);
+  barrier_.end(BarrierEnd::Cause::mismatch, other);
+  throw UsageError(
+      "shared memory group: replica {} calls {}, replica {} calls {}; all replicas must make the "
+      "same calls in the same order",
+      other, text_of(theirs), rank(), text_of(call_));
+}
+
+}  // namespace lockstep::detail

@@ -1,0 +1,240 @@
+/// How the workers of one machine exchange: over shared memory, or over Gloo if they cannot.
+#include <sched.h>
+
+#include <fmt/format.h>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <sstream>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "distributed/faults.hpp"
+#include "unit/training/mirrored_support.hpp"
+
+using namespace distributed;
+
+namespace {
+
+constexpr std::string_view memory_name = "memfd:lockstep-exchange";
+
+/// The mappings of the exchange's memory in this process.
+std::size_t mappings() {
+  std::ifstream maps("/proc/self/maps");
+  std::size_t count = 0;
+  for (std::string line; std::getline(maps, line);)
+    count += line.find(memory_name) != std::string::npos;
+  return count;
+}
+
+/// The descriptors of the exchange's memory in this process.
+std::size_t descriptors() {
+  std::size_t count = 0;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
+    std::error_code ignored;
+    const std::string target = std::filesystem::read_symlink(entry.path(), ignored).string();
+    count += target.find(memory_name) != std::string::npos;
+  }
+  return count;
+}
+
+/// Trains, and gives the mappings and data connections during training, those after it, and the
+/// digest of the weights.
+void train(Here& own, const char* transport, std::size_t shards = 0) {
+  ::setenv("LOCKSTEP_TRANSPORT", transport, 1);
+  here = &own;
+  std::vector<double> found;
+  std::string digest;
+  {
+    ls::Model model{replicas::Noisy{},
+                    ls::MultiWorkerMirrored<ls::Reference<float>>{.virtual_shards = shards},
+                    replicas::crossentropy, ls::Adam{.learning_rate = 0.01}};
+    model.fit(line::classes(48) | ls::batch(16), line::quiet(2));
+    found = {static_cast<double>(mappings()), static_cast<double>(descriptors()),
+             static_cast<double>(data_connections().size())};
+    digest = model.weights_sha256();
+  }
+  found.push_back(static_cast<double>(mappings()));
+  found.insert(found.end(), digest.begin(), digest.end());
+  own.give(found);
+}
+
+void all_succeed(Processes& job) {
+  REQUIRE(job.all_end());
+  CAPTURE(job.logs());
+  for (std::size_t rank = 0; rank < job.size(); ++rank) {
+    CAPTURE(rank, job.report(rank).what.text);
+    REQUIRE(job.report(rank).outcome == Outcome::done);
+    CHECK(job.numbers(rank).size() > 4);
+  }
+}
+
+/// A log has line breaks in sentences.
+std::string one_line(const std::string& log) {
+  std::istringstream words(log);
+  std::string line;
+  for (std::string word; words >> word;) line += word + " ";
+  return line;
+}
+
+std::vector<double> digest_of(Processes& job, std::size_t rank) {
+  const auto all = job.numbers(rank);
+  return {all.begin() + 4, all.end()};
+}
+
+/// No file of this process may grow beyond a megabyte, so that it cannot create the memory.
+void limit_files() {
+  ::signal(SIGXFSZ, SIG_IGN);
+  const rlimit limit{1 << 20, 1 << 20};
+  ::setrlimit(RLIMIT_FSIZE, &limit);
+}
+
+/// Runs work() in a child that is process 1 of its own PID namespace, as in a container. \return
+/// whether that was possible.
+template <class Work>
+bool in_pid_namespace(const Work& work) {
+  if (::unshare(CLONE_NEWPID) != 0) return false;
+  const pid_t child = ::fork();
+  if (child == 0) {
+    ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+    work();
+    std::fflush(nullptr);
+    ::_exit(0);
+  }
+  ::waitpid(child, nullptr, 0);
+  return true;
+}
+
+}  // namespace
+
+TEST_CASE("workers of one machine share memory without connections, and train as over Gloo") {
+  for (const auto& [workers, shards] : {std::pair{2u, 0u}, {3u, 0u}, {4u, 8u}}) {
+    CAPTURE(workers, shards);
+    std::vector<double> digest;
+    for (const char* transport : {"gloo", "shared_memory", "auto"}) {
+      CAPTURE(transport);
+      Processes job(workers, [&, shards = shards](Here& own) { train(own, transport, shards); });
+      all_succeed(job);
+      const bool is_shared = transport != std::string_view("gloo");
+      for (std::size_t rank = 0; rank < workers; ++rank) {
+        const auto found = job.numbers(rank);
+        CHECK(found[0] == (is_shared ? 1 : 0));
+        CHECK(found[1] == 0);
+        CHECK(found[2] == (is_shared ? 0 : static_cast<double>(workers - 1)));
+        CHECK(found[3] == 0);
+        if (digest.empty()) digest = digest_of(job, rank);
+        CHECK(digest_of(job, rank) == digest);
+      }
+      CHECK(job.has_no_orphans());
+    }
+  }
+}
+
+TEST_CASE("if rank 0 cannot create the memory, all workers exchange over Gloo and log why") {
+  Processes job(3, [](Here& own) {
+    if (own.rank == 0) limit_files();
+    train(own, "auto");
+  });
+  all_succeed(job);
+  CHECK(one_line(job.logs())
+            .find("the workers exchange over Gloo: rank 0: shared memory: ftruncate failed: "
+                  "File too large") != std::string::npos);
+  for (std::size_t rank = 0; rank < 3; ++rank) {
+    CHECK(job.numbers(rank)[0] == 0);
+    CHECK(job.numbers(rank)[2] == 2);
+    CHECK(digest_of(job, rank) == digest_of(job, 0));
+  }
+}
+
+TEST_CASE("if a worker cannot open the memory, all workers exchange over Gloo and log why") {
+  Processes job(3, [](Here& own) {
+    const auto work = [&] { own.run_and_report([&] { train(own, "auto"); }); };
+    // The other workers look for its process in their own namespace.
+    if (own.rank > 0 || !in_pid_namespace(work)) work();
+  });
+  all_succeed(job);
+  if (job.numbers(0)[0] == 1) SKIP("needs the right to create a PID namespace");
+  CHECK(one_line(job.logs()).find("the workers exchange over Gloo: rank 1: shared memory: ") !=
+        std::string::npos);
+  for (std::size_t rank = 0; rank < 3; ++rank) {
+    CHECK(job.numbers(rank)[0] == 0);
+    CHECK(job.numbers(rank)[2] == 2);
+    CHECK(digest_of(job, rank) == digest_of(job, 0));
+  }
+}
+
+TEST_CASE("a job that insists on shared memory is refused on all ranks if it cannot be had") {
+  Processes job(3, [](Here& own) {
+    if (own.rank == 0) limit_files();
+    train(own, "shared_memory");
+  });
+  REQUIRE(job.all_end());
+  for (std::size_t rank = 0; rank < 3; ++rank) {
+    const std::string what = job.report(rank).what;
+    CAPTURE(rank, what);
+    CHECK(job.report(rank).outcome == Outcome::error);
+    CHECK(
+        what.starts_with("LOCKSTEP_TRANSPORT=shared_memory: the workers cannot exchange over "
+                         "shared memory: rank 0: shared memory: ftruncate failed: "));
+    CHECK(what == std::string(job.report(0).what));
+  }
+  CHECK(job.has_no_orphans());
+}
+
+TEST_CASE("workers with different transports refuse each other with one message") {
+  Processes job(3, [](Here& own) { train(own, own.rank == 2 ? "gloo" : "auto"); });
+  REQUIRE(job.all_end());
+  for (std::size_t rank = 0; rank < 3; ++rank) {
+    const std::string what = job.report(rank).what;
+    CAPTURE(rank, what);
+    CHECK(job.report(rank).outcome == Outcome::error);
+    CHECK(what.find("\"transport\"") != std::string::npos);
+    CHECK(what.find("\"gloo\"") != std::string::npos);
+    CHECK(what.find("\"auto\"") != std::string::npos);
+  }
+}
+
+TEST_CASE("a worker that dies before it opens the memory is named at once") {
+  Processes job(3, [](Here& own) {
+    if (own.rank != 2) return own.run_and_report([&] { train(own, "auto"); });
+    const auto environment = ls::process_environment();
+    const auto cluster = ls::resolve_cluster(environment);
+    ls::Rendezvous rendezvous(
+        {.cluster = cluster, .secret = ls::read_secret(environment, cluster)});
+    rendezvous.agree("strategy",
+                     {{"transport", "auto"}, {"virtual shards", "0"}, {"stragglers", "off"}}, 10s);
+    rendezvous.set("place/2", rendezvous.get("place/0", 10s));
+    rendezvous.get("memory/1", 10s);  // rank 1 has opened it and waits
+    own.begin_fault();
+    ::kill(::getpid(), SIGKILL);
+  });
+  REQUIRE(job.all_end());
+  CAPTURE(job.logs());
+  for (const std::size_t rank : {0u, 1u}) {
+    CAPTURE(rank, job.report(rank).what.text);
+    CHECK(job.report(rank).outcome == Outcome::peer_lost);
+    CHECK(job.report(rank).lost_rank == 2);
+    CHECK(job.report(rank).reported_at - job.report(2).fault_at < 3s);  // guaranteed: 1 s
+  }
+}
+
+TEST_CASE("a model that is opened again a hundred times leaves no descriptor and no mapping") {
+  Processes job(2, [](Here& own) {
+    const auto entries = [] {
+      return std::distance(std::filesystem::directory_iterator("/proc/self/fd"), {});
+    };
+    const auto keeps_open = [] { return ls::MultiWorkerMirrored<ls::Reference<float>>{}.open(); };
+    const auto kept = keeps_open();  // the job goes on
+    keeps_open();
+    const auto before = entries();
+    for (int i = 0; i < 100; ++i) keeps_open();
+    own.give({static_cast<double>(entries() - before), static_cast<double>(mappings())});
+  });
+  REQUIRE(job.all_end());
+  CAPTURE(job.logs());
+  for (std::size_t rank = 0; rank < 2; ++rank) {
+    CAPTURE(rank, job.report(rank).what.text);
+    CHECK(job.numbers(rank) == std::vector<double>{0, 1});
+  }
+}
