@@ -97,7 +97,7 @@ class Restarts {
       return {.sentence = ends + "; the job is not restarted after this exit code"};
     const std::optional<std::uint64_t> step = directory_ ? newest_step(*directory_) : std::nullopt;
     if (directory_) {
-      failures_ = step > failed_at_ ? 1 : failures_ + 1;
+      failures_ = step != failed_at_ ? 1 : failures_ + 1;
       if (failures_ == 1) doublings_ = 0;
       failed_at_ = step;
       if (failures_ == most_failures_at_a_step)

@@ -14,7 +14,6 @@
 ///       step-000001500.tmp/       an entry that is being written, or was when the process ended
 #pragma once
 
-#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -76,8 +75,9 @@ class CheckpointDirectory {
   /// operation, and, if the disk is full, the bytes needed and free.
   LOCKSTEP_COLD_DECL void write(std::uint64_t step, const std::vector<CheckpointFile>& files,
                                 std::string description);
-  /// The bytes that `write` has written in all. Another thread may read it while `write` runs.
-  std::uint64_t bytes_written() const { return bytes_written_; }
+  /// Writes the name of an entry into the file `name`, for people and scripts: "latest", which
+  /// `write` writes, or "best". An error is ignored.
+  LOCKSTEP_COLD_DECL void note(std::string_view name, std::uint64_t step);
 
   /// Reads an entry and checks the sizes and checksums of all of its files.
   /// \throws CheckpointError naming the damaged file; FileError if one cannot be read.
@@ -93,7 +93,6 @@ class CheckpointDirectory {
  private:
   std::string path_;
   int lock_ = -1;
-  std::atomic<std::uint64_t> bytes_written_{0};
 };
 
 /// For tests: called before each operation on the disk with its name, such as "fsync

@@ -89,8 +89,7 @@ inline void sync_folder(const std::string& path, std::string_view name) {
 
 /// Writes a file of an entry and syncs it to disk. \returns its CRC32C.
 inline std::uint32_t write_entry_file(const std::string& path, const CheckpointFile& file,
-                                      std::uint64_t needed,
-                                      std::atomic<std::uint64_t>& bytes_written) {
+                                      std::uint64_t needed) {
   if (fails("open " + file.name)) fail_checkpoint(path, "cannot be created", needed);
   Descriptor to(::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
   if (!to.is_open()) fail_checkpoint(path, "cannot be created", needed);
@@ -107,7 +106,6 @@ inline std::uint32_t write_entry_file(const std::string& path, const CheckpointF
       crc = crc32c(bytes.data(), static_cast<std::size_t>(n), crc);
       bytes = bytes.subspan(static_cast<std::size_t>(n));
       written += n;
-      bytes_written += static_cast<std::uint64_t>(n);
       if (written - started < stretch) continue;
       // Lets the disk begin now instead of at fsync; an error is fsync's to report.
       static_cast<void>(
@@ -197,8 +195,10 @@ void CheckpointDirectory::open_for_writing() {
   for (const std::string& name : names_in(path_).value_or(std::vector<std::string>{}))
     if (name.starts_with(entry_prefix) && name.ends_with(temporary_suffix))
       remove_entry(path_ + "/" + name);
-  ::unlink((path_ + "/latest" + std::string(temporary_suffix)).c_str());
-  lock_ = ::dup(file.get());  // shares the lock, which ends when both are closed
+  for (const char* const name : {"/latest", "/best"})
+    ::unlink((path_ + name + std::string(temporary_suffix)).c_str());
+  lock_ =
+      ::fcntl(file.get(), F_DUPFD_CLOEXEC, 0);  // shares the lock, which ends when both are closed
   if (lock_ < 0) fail_checkpoint(lock, "cannot be kept open");
 }
 
@@ -234,8 +234,7 @@ void CheckpointDirectory::write(std::uint64_t step, const std::vector<Checkpoint
   try {
     std::string list;
     for (const CheckpointFile& file : files) {
-      const std::uint32_t crc =
-          write_entry_file(temporary + "/" + file.name, file, needed, bytes_written_);
+      const std::uint32_t crc = write_entry_file(temporary + "/" + file.name, file, needed);
       std::uint64_t size = 0;
       for (const auto& bytes : file.bytes) size += bytes.size();
       list += fmt::format("{}\n    {{\"name\": {}, \"size\": {}, \"crc32c\": \"{:08x}\"}}",
@@ -247,8 +246,7 @@ void CheckpointDirectory::write(std::uint64_t step, const std::vector<Checkpoint
       throw FileError(temporary, "its manifest would have {} bytes, more than {}; save less state",
                       text.size(), manifest_limit);
     write_entry_file(temporary + "/" + std::string(manifest_name),
-                     {std::string(manifest_name), {std::as_bytes(std::span(text))}}, needed,
-                     bytes_written_);
+                     {std::string(manifest_name), {std::as_bytes(std::span(text))}}, needed);
     sync_folder(temporary, "entry");
     struct ::stat facts{};
     // An entry of this step may be here if it was refused as damaged, so that training resumed from
@@ -270,14 +268,18 @@ void CheckpointDirectory::write(std::uint64_t step, const std::vector<Checkpoint
   }
   sync_folder(path_, "directory");
   // A hint, so it is not synced, and an error is not one of the checkpoint.
-  const std::string latest = path_ + "/latest", next = latest + std::string(temporary_suffix);
-  const std::string line = entry.substr(path_.size() + 1) + "\n";
-  if (fails("write latest")) return;
+  if (!fails("write latest")) note("latest", step);
+}
+
+void CheckpointDirectory::note(std::string_view name, std::uint64_t step) {
+  const std::string path = fmt::format("{}/{}", path_, name),
+                    next = path + std::string(temporary_suffix);
+  const std::string line = path_of(step).substr(path_.size() + 1) + "\n";
   const Descriptor hint(::open(next.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
   if (hint.is_open() &&
       ::write(hint.get(), line.data(), line.size()) == static_cast<ssize_t>(line.size()) &&
-      !fails("rename latest"))
-    static_cast<void>(::rename(next.c_str(), latest.c_str()) == 0);
+      !fails(fmt::format("rename {}", name)))
+    static_cast<void>(::rename(next.c_str(), path.c_str()) == 0);
 }
 
 /// \throws CheckpointError.
@@ -344,7 +346,7 @@ CheckpointEntry CheckpointDirectory::read(std::uint64_t step) const {
 
 void CheckpointDirectory::remove_all() {
   for (const std::uint64_t step : steps()) remove(step);
-  ::unlink((path_ + "/latest").c_str());
+  for (const char* const name : {"/latest", "/best"}) ::unlink((path_ + name).c_str());
 }
 
 void CheckpointDirectory::remove(std::uint64_t step) {

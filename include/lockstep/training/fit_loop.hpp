@@ -93,6 +93,8 @@ class FitLoop {
   LOCKSTEP_COLD_DECL bool validate(Steps& validation);
   /// Calls on_epoch_end and exchanges the requests that it made; saves a checkpoint if due.
   LOCKSTEP_COLD_DECL void end_epoch(int epoch);
+  /// Exchanges the requests of all processes outside of a step.
+  LOCKSTEP_COLD_DECL void exchange_requests();
   /// The signature and what a checkpoint needs to know of the model before it is loaded.
   LOCKSTEP_COLD_DECL JobState job_state() const;
   /// Saves a checkpoint before step `steps` of an epoch, both counted from 0.

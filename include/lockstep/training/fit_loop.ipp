@@ -83,7 +83,12 @@ void FitLoop::run_epochs(Steps& train, Steps* validation, FunctionRef<Signature(
   }
   if (checkpoints_) {
     note(Phase::checkpoint);
-    checkpoints_->finish(!requests_.stop_now);
+    checkpoints_->wait();
+    // All wait for the last checkpoint, and end alike if a signal has come since the last exchange.
+    const bool has_stopped = requests_.stop_now;
+    exchange_requests();
+    requests_.stop_now = requests_.stop_now || has_stopped;
+    if (!requests_.stop_now) checkpoints_->finish();
     note(Phase::callback);
   }
   if (replicas_.updates() > first_update_) replicas_.overwrite_with_averages();
@@ -254,7 +259,10 @@ void FitLoop::end_execution(const Execution& made, int epoch, std::uint64_t done
 void FitLoop::save_checkpoint(int epoch, std::uint64_t steps) {
   note(Phase::checkpoint);
   checkpoints_->wait();  // before the copy, so that only one is in memory
-  if (!run_.place.is_chief) return checkpoints_->skip(replicas_.steps());
+  if (!run_.place.is_chief) {
+    checkpoints_->skip(replicas_.steps());
+    return note(Phase::callback);
+  }
   JobState state = job_state();
   state.position = {.epoch = epoch,
                     .steps = steps,
@@ -273,7 +281,7 @@ void FitLoop::save_checkpoint(int epoch, std::uint64_t steps) {
 }
 
 void FitLoop::end_of_data(int epoch, std::uint64_t done) {
-  if (done == 0 && epoch == first_epoch_)
+  if (done == 0 && epoch == first_epoch_ && !run_.numbers.resumed)
     throw UsageError(
         "fit: no data left for epoch {}; lower .initial_epoch, or add ls::repeat before ls::batch",
         epoch + 1);
@@ -299,13 +307,17 @@ bool FitLoop::validate(Steps& validation) {
   return true;
 }
 
+void FitLoop::exchange_requests() {
+  replicas_.exchange_requests(run_.pop_requests());
+  run_.adopt_agreed_rate();
+  requests_ = run_.effective(replicas_.agreed_requests());
+}
+
 void FitLoop::end_epoch(int epoch) {
   note(Phase::callback);
   run_.end_epoch(epoch, logs_);
   replicas_.end_epoch(epoch);
-  replicas_.exchange_requests(run_.pop_requests());
-  run_.adopt_agreed_rate();
-  requests_ = run_.effective(replicas_.agreed_requests());
+  exchange_requests();
   ends_ = requests_.end_training || ran_out_;
   const bool is_last = ends_ || requests_.stop_now || epoch + 1 == options_.epochs;
   if (checkpoints_) {

@@ -215,6 +215,7 @@ class Model<Net, S, L, O, Ms...> {
   /// if sizes disagree, or in a job of several processes.
   Logs train_on_batch(std::span<const T> x, std::span<const Target> y, std::span<const T> w = {}) {
     replicas_.discard_pending_steps();
+    replicas_.swap_averages(false);  // they are exchanged after an epoch with SwapEMAWeights
     Batch batch = in_memory("train_on_batch", x, y, w);
     batch.slice.pass = kept_.passes;
     replicas_.train(batch, learning_rate());

@@ -173,6 +173,20 @@ TEST_CASE("an entry is read back as it was written, and the newest is named") {
   CHECK(to.steps() == std::vector<std::uint64_t>{12});
 }
 
+TEST_CASE("programs that are started while the directory is locked do not inherit the lock") {
+  const testing::Folder folder;
+  CheckpointDirectory to(folder / "run");
+  to.open_for_writing();
+  int locks = 0;
+  for (const auto& entry : fs::directory_iterator("/proc/self/fd")) {
+    std::error_code error;
+    if (fs::read_symlink(entry.path(), error) != to.path() + "/lock") continue;
+    ++locks;
+    CHECK((::fcntl(std::stoi(entry.path().filename()), F_GETFD) & FD_CLOEXEC) != 0);
+  }
+  CHECK(locks == 1);
+}
+
 TEST_CASE("a process killed at any operation of a save leaves a complete checkpoint") {
   kill_at_each_operation(60);
 }

@@ -18,9 +18,7 @@ namespace lockstep::detail {
 class ModelCheckpointHooks final : public Callback {
  public:
   explicit ModelCheckpointHooks(ModelCheckpoint options)
-      : o_(std::move(options)),
-        monitor_("ModelCheckpoint", o_.monitor, o_.mode, 0),
-        has_names_(o_.filepath.find('{') != std::string::npos) {
+      : o_(std::move(options)), monitor_("ModelCheckpoint", o_.monitor, o_.mode, 0) {
     if (o_.filepath.empty())
       throw UsageError("ModelCheckpoint: filepath is empty; set it to the name of a file");
     best_ = o_.initial_value_threshold;
@@ -64,7 +62,7 @@ class ModelCheckpointHooks final : public Callback {
     if (o_.save_weights_only)
       control().save_weights(path);
     else
-      control().save_checkpoint(path, has_names_ ? 0 : 1);
+      control().save_checkpoint(path, 1);
     if (o_.verbose && params().rank == 0)
       log(LogLevel::info, fmt::format("epoch {}: saved {}", epoch_ + 1, path));
   }
@@ -112,7 +110,6 @@ class ModelCheckpointHooks final : public Callback {
 
   ModelCheckpoint o_;
   Monitor monitor_;
-  bool has_names_;  // otherwise each save replaces the one before it
   std::optional<double> best_;
   std::uint64_t steps_ = 0;  // since the last save, also of an earlier fit
   std::size_t first_ = 0;    // first batch of the current execution

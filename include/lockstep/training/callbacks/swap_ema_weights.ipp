@@ -8,6 +8,10 @@ class SwapEMAWeightsHooks final : public Callback {
  public:
   explicit SwapEMAWeightsHooks(SwapEMAWeights options) : o_(options) {}
 
+  void on_train_begin(const Logs&) override {
+    control().swap_averages(true);  // throws if the optimizer keeps none
+    control().swap_averages(false);
+  }
   void on_epoch_begin(int, const Logs&) override { control().swap_averages(false); }
   void on_epoch_end(int, const Logs&) override {
     if (o_.swap_on_epoch) control().swap_averages(true);

@@ -85,16 +85,14 @@ class Checkpoints {
   /// Notes the logs of a finished epoch, after `steps` steps: the checkpoint of this step may become
   /// the best one.
   LOCKSTEP_COLD_DECL void note_epoch(const Logs& logs, std::uint64_t steps);
-  /// Waits for the thread, and notes progress while it writes: a slow disk is not a stalled process.
-  /// \throws its error if options.required is set, otherwise logs it.
+  /// Waits for the thread. \throws its error if options.required is set, otherwise logs it.
   LOCKSTEP_COLD_DECL void wait();
   /// Saves the state. Only the chief does; the other processes call `skip`.
   LOCKSTEP_COLD_DECL void save(JobState state);
   /// Notes that the chief saves the state after `steps` steps.
   void skip(std::uint64_t steps) { last_step_ = steps; }
-  /// Waits until the last checkpoint is on disk. Collective. `has_ended`: training has ended and
-  /// will not be continued. \throws the thread's error if options.required is set, otherwise logs it.
-  LOCKSTEP_COLD_DECL void finish(bool has_ended);
+  /// Called when training has ended and will not be continued; removes the checkpoints if so asked.
+  LOCKSTEP_COLD_DECL void finish();
   const std::string& directory() const { return options_.directory; }
 
  private:
@@ -112,7 +110,11 @@ class Checkpoints {
   const std::vector<ParameterInfo> parameters_;
   CheckpointDirectory directory_;
   Monitor monitor_;
+  /// Removes entries; logs an error.
+  LOCKSTEP_COLD_DECL static void keep_on_error(FunctionRef<void()> remove);
+
   std::optional<std::uint64_t> last_step_, best_step_;
+  std::optional<std::uint64_t> best_on_disk_;  // used by the thread
   std::optional<double> best_;
   std::future<void> written_;  // the thread's result; valid until `join`
   std::thread thread_;

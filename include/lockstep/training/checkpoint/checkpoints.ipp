@@ -3,7 +3,6 @@
 #include "lockstep/training/checkpoint/checkpoints.hpp"
 
 #include <algorithm>
-#include <chrono>
 #include <cstring>
 #include <span>
 #include <utility>
@@ -12,7 +11,6 @@
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/fmt_core.hpp"
 #include "lockstep/core/log.hpp"
-#include "lockstep/core/phase.hpp"
 #include "lockstep/core/threads.hpp"
 
 namespace lockstep::detail {
@@ -190,8 +188,8 @@ std::optional<JobState> Checkpoints::begin(const JobState& job, std::string& not
   if (!state) return state;
   last_step_ = state->steps;
   for (const auto& [name, saved] : state->callbacks) {
-    if (name != best_state_name || !saved.contains("value") || !saved.contains("step")) continue;
-    best_ = saved.number("value");
+    if (name != best_state_name || !saved.contains(options_.best)) continue;
+    best_ = saved.number(options_.best);
     best_step_ = saved.count("step");
   }
   return state;
@@ -214,7 +212,7 @@ void Checkpoints::save(JobState state) {
   last_step_ = state.steps;
   if (best_) {
     CallbackState best;
-    best.set("value", *best_);
+    best.set(options_.best, *best_);  // by name: another run may monitor another value
     best.set("step", static_cast<double>(*best_step_));
     state.callbacks.emplace_back(best_state_name, std::move(best));
   }
@@ -239,20 +237,12 @@ void Checkpoints::save(JobState state) {
   if (!options_.asynchronous) wait();
 }
 
-void Checkpoints::finish(bool has_ended) {
-  wait();
-  // The other processes have no checkpoint to wait for, but must not succeed without it.
-  if (options_.required) replicas_.agree("checkpoint", {});
-  if (!removes_ || !has_ended || !is_chief_) return;
-  directory_.remove_all();
+void Checkpoints::finish() {
+  if (!removes_ || !is_chief_) return;
+  keep_on_error([&] { directory_.remove_all(); });
 }
 
 void Checkpoints::wait() {
-  std::uint64_t before = directory_.bytes_written();
-  while (written_.valid() &&
-         written_.wait_for(std::chrono::seconds(1)) != std::future_status::ready)
-    if (const std::uint64_t now = directory_.bytes_written(); now != std::exchange(before, now))
-      replicas_.note(Phase::checkpoint);
   try {
     join();
   } catch (const std::exception& e) {
@@ -279,12 +269,26 @@ void Checkpoints::write(const JobState& state, std::optional<std::uint64_t> best
 }
 
 void Checkpoints::prune(std::uint64_t newest, std::optional<std::uint64_t> best) {
+  const std::vector<std::uint64_t> steps = directory_.steps();
+  // The entry of a better value may have failed; then the best one is still that on disk.
+  if (best && std::find(steps.begin(), steps.end(), *best) != steps.end()) {
+    if (best != best_on_disk_) directory_.note("best", *best);
+    best_on_disk_ = best;
+  }
   if (options_.keep == 0) return;
-  std::vector<std::uint64_t> steps = directory_.steps();
   std::size_t older = 0;  // entries to keep, from the newest back
   for (auto step = steps.rbegin(); step != steps.rend(); ++step) {
     // Entries after this one are damaged, or of an optimizer that was reset since.
-    if (*step > newest || (++older > options_.keep && *step != best)) directory_.remove(*step);
+    if (*step > newest || (++older > options_.keep && *step != best_on_disk_))
+      keep_on_error([&] { directory_.remove(*step); });
+  }
+}
+
+void Checkpoints::keep_on_error(FunctionRef<void()> remove) {
+  try {
+    remove();
+  } catch (const FileError& e) {
+    log(LogLevel::warning, fmt::format("checkpoint: {}; an older checkpoint remains", e.what()));
   }
 }
 

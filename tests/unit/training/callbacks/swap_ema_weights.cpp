@@ -213,4 +213,26 @@ TEST_CASE("evaluate and predict swap, too") {
 TEST_CASE("SwapEMAWeights refuses an optimizer without averages") {
   auto m = model(false);
   CHECK_THROWS_WITH(run(m, {ls::SwapEMAWeights{}}), ContainsSubstring("keeps no averages"));
+  // Before training, also without a validation that would use them.
+  CHECK_THROWS_WITH(m.fit(line::points() | ls::batch(10), {.callbacks = {ls::SwapEMAWeights{}},
+                                                           .progress = ls::ProgressStyle::none}),
+                    ContainsSubstring("keeps no averages"));
+  CHECK(m.steps() == 0);
+}
+
+TEST_CASE("a step of a custom loop trains the weights, also if the averages were in the model") {
+  const testing::Folder folder;
+  auto m = model(), loaded = model(), expected = model();
+  m.fit(line::points() | ls::batch(10),
+        {.callbacks = {ls::SwapEMAWeights{.swap_on_epoch = true},
+                       ls::ModelCheckpoint{.filepath = folder / "run"}},
+         .progress = ls::ProgressStyle::none});
+  expected.fit(line::points() | ls::batch(10),
+               {.callbacks = {ls::ModelCheckpoint{.filepath = folder / "plain"}},
+                .progress = ls::ProgressStyle::none});
+  loaded.load_checkpoint(folder / "run");
+  expected.load_checkpoint(folder / "plain");
+  loaded.train_on_batch(line::xs(), line::ys());
+  expected.train_on_batch(line::xs(), line::ys());
+  CHECK(loaded.weights_sha256() == expected.weights_sha256());
 }

@@ -421,12 +421,83 @@ TEST_CASE("the newest checkpoints and the best one are kept") {
   model.fit(batches(), o);
   const ls::detail::CheckpointDirectory directory(folder / "run");
   CHECK(directory.steps() == std::vector<std::uint64_t>{2 * 7, 5 * 7, 6 * 7});
+  const auto best = [&] {
+    std::ifstream file(folder / "run" + "/best");
+    std::string line;
+    std::getline(file, line);
+    return line;
+  };
+  CHECK(best() == "step-000000014");
   // Also by a run that continues.
   auto second = maker(ls::SGD{.learning_rate = 0.05})();
   const resume::Log lines;
   o.epochs = 8;
   second.fit(batches(), o);
   CHECK(directory.steps() == std::vector<std::uint64_t>{2 * 7, 7 * 7, 8 * 7});
+  // A run that monitors another value begins with its own first one.
+  auto third = maker(ls::SGD{.learning_rate = 0.05})();
+  o.checkpoint.best = "loss";
+  o.checkpoint.mode = ls::MonitorMode::min;
+  o.epochs = 9;
+  third.fit(batches(), o);
+  CHECK(best() == "step-000000063");
+}
+
+TEST_CASE("a better checkpoint that cannot be written does not remove the best one") {
+  const testing::Folder folder;
+  const resume::Log lines;
+  static int saves = 0;
+  saves = 0;
+  ls::detail::checkpoint_fault() = [](std::string_view operation) {
+    saves += operation == "mkdir entry";
+    return saves == 3 && operation == "fsync weights.safetensors" ? ENOSPC : 0;
+  };
+  struct Log : ls::Callback {  // best in epoch 3, then in epoch 1
+    void on_epoch_end(int epoch, const ls::Logs&) override {
+      control().log("score", epoch == 2 ? 3.0 : 2.0 / (1 + epoch));
+    }
+  };
+  auto model = maker(ls::SGD{.learning_rate = 0.05})();
+  auto o = options({.directory = folder / "run", .keep = 1, .best = "score"}, {});
+  o.checkpoint.mode = ls::MonitorMode::max;
+  o.epochs = 5;
+  o.callbacks = {std::make_shared<Log>()};
+  model.fit(batches(), o);
+  ls::detail::checkpoint_fault() = nullptr;
+  CHECK(ls::detail::CheckpointDirectory(folder / "run").steps() ==
+        std::vector<std::uint64_t>{7, 5 * 7});
+}
+
+TEST_CASE("an old checkpoint that cannot be removed ends neither training nor its checkpoints") {
+  const testing::Folder folder;
+  const resume::Log lines;
+  ls::detail::checkpoint_fault() = [](std::string_view operation) {
+    return operation == "rename old entry" ? EACCES : 0;
+  };
+  auto model = maker(ls::SGD{.learning_rate = 0.05})();
+  auto o = options({.directory = folder / "run", .keep = 1, .required = true}, {});
+  o.epochs = 3;
+  model.fit(batches(), o);
+  ls::detail::checkpoint_fault() = nullptr;
+  CHECK(ls::detail::CheckpointDirectory(folder / "run").steps() ==
+        std::vector<std::uint64_t>{7, 14, 21});
+  CHECK_THAT(lines.text, ContainsSubstring("step-000000007: cannot be removed") &&
+                             ContainsSubstring("an older checkpoint remains"));
+  CHECK_THAT(lines.text, !ContainsSubstring("training goes on without it"));
+}
+
+TEST_CASE("a run whose data ran out at the end of an epoch has nothing left to resume") {
+  const testing::Folder folder;
+  const resume::Log lines;
+  for (const int start : {1, 2}) {
+    CAPTURE(start);
+    auto model = maker(ls::SGD{.learning_rate = 0.05})();
+    auto o = options({.directory = folder / "run"}, {});
+    o.epochs = 5;
+    o.steps_per_epoch = 7;  // all that there is, once
+    model.fit(batches(), o);
+    CHECK(model.steps() == 7);
+  }
 }
 
 TEST_CASE("a checkpoint that cannot be written is logged, or ends training if it is required") {
