@@ -1,19 +1,22 @@
 /// \file
-/// Compares the all-reduce of a GlooGroup between processes on this machine with Gloo's, in turn,
-/// in one run.
+/// Compares the all-reduces between processes on this machine, in turn, in one run: over shared
+/// memory, by a GlooGroup, by Gloo itself.
 ///
 /// N processes over loopback, each bound to a core if there are enough. Before each operation every
 /// process writes its whole buffer, as backward does; then all meet at a barrier in shared memory
 /// and start. A time is from the first start to the last end; `cpu us` is the CPU time of all
 /// processes and Gloo's threads per operation, which is more reliable on a busy machine. Rows:
 ///
-/// - `GlooGroup`: lockstep::GlooGroup::all_reduce.
+/// - `SharedMemoryGroup`, `GlooGroup`: their all_reduce. The former polls before it sleeps, as a
+///   worker does, if there is a core per process.
 /// - `gloo ring`, `gloo bcube`: gloo::allreduce over the same kind of connections.
+/// - `memcpy`: each process copies the bytes once, from its buffer to another one.
 #include <fmt/format.h>
 #include <algorithm>
 #include <chrono>
 #include <cstddef>
 #include <cstdio>
+#include <cstring>
 #include <ctime>
 #include <memory>
 #include <numeric>
@@ -30,6 +33,9 @@
 
 #include <lockstep/collectives/gloo_group.hpp>
 #include <lockstep/collectives/gloo_mesh.hpp>
+#include <lockstep/collectives/shared_memory_group.hpp>
+#include <lockstep/collectives/spin.hpp>
+#include <lockstep/core/cores.hpp>
 
 #include "measure.hpp"
 #include "processes.hpp"
@@ -45,8 +51,10 @@ struct Options {
   bool binds = true;
 };
 
-constexpr std::size_t max_processes = 16, rows = 3;
-const char* const names[rows] = {"GlooGroup", "gloo ring", "gloo bcube"};
+constexpr std::size_t max_processes = 16;
+enum Row : std::size_t { shared_memory, gloo_group, ring, bcube, copy, rows };
+const char* const names[rows] = {"SharedMemoryGroup", "GlooGroup", "gloo ring", "gloo bcube",
+                                 "memcpy"};
 
 /// State in shared memory: a barrier, and each process' start and end.
 struct Shared {
@@ -82,10 +90,17 @@ bool measure_rank(const Options& options, const std::string& folder, Shared& sha
   measure::FolderStore store(folder);
   ls::GlooGroup group(ls::form_gloo_mesh({.rank = rank, .size = size, .run = "benchmark"}, store),
                       {});
+  ls::SharedMemoryGroup direct(
+      measure::open_memory(store, rank, size),
+      {.rank = rank,
+       .size = size,
+       .spins = size <= static_cast<std::size_t>(ls::detail::usable_cores())
+                    ? ls::detail::short_spins
+                    : 0});
   const auto context = plain_context(folder, rank, size);
   bool is_right = true;
   for (const std::size_t n : options.sizes) {
-    std::vector<float> x(n);
+    std::vector<float> x(n), copied(n);
     gloo::AllreduceOptions plain(context);
     plain.setOutput(x.data(), n);
     plain.setReduceFunction(
@@ -97,11 +112,15 @@ bool measure_rank(const Options& options, const std::string& folder, Shared& sha
         shared.line.wait();
         const double cpu_before = cpu_micros();
         shared.begin[rank] = measure::Clock::now();
-        if (row == 0) {
+        if (row == shared_memory) {
+          direct.all_reduce(x.data(), n);
+        } else if (row == gloo_group) {
           group.all_reduce(x.data(), n);
+        } else if (row == copy) {
+          std::memcpy(copied.data(), x.data(), n * sizeof(float));
         } else {
-          plain.setAlgorithm(row == 1 ? gloo::detail::AllreduceOptionsImpl::RING
-                                      : gloo::detail::AllreduceOptionsImpl::BCUBE);
+          plain.setAlgorithm(row == ring ? gloo::detail::AllreduceOptionsImpl::RING
+                                         : gloo::detail::AllreduceOptionsImpl::BCUBE);
           gloo::allreduce(plain);
         }
         shared.end[rank] = measure::Clock::now();
@@ -113,12 +132,15 @@ bool measure_rank(const Options& options, const std::string& folder, Shared& sha
                                       *std::min_element(shared.begin, shared.begin + size)));
         }
         for (std::size_t i = 0; i < n; ++i)
-          is_right = is_right && x[i] == static_cast<float>(size * (size + 1) / 2 + size * (i % 7));
+          is_right =
+              is_right &&
+              (row == copy ? copied[i] == x[i]
+                           : x[i] == static_cast<float>(size * (size + 1) / 2 + size * (i % 7)));
         shared.line.wait();
       }
     if (rank == 0)
       for (std::size_t row = 0; row < rows; ++row)
-        fmt::print("{:9} {:9}  {:12} {:10.1f} {:10.1f} {:10.1f}\n", size, n * sizeof(float),
+        fmt::print("{:9} {:9}  {:17} {:10.1f} {:10.1f} {:10.1f}\n", size, n * sizeof(float),
                    names[row], us[row].median(), us[row].min(), cpu_us[row].median());
   }
   std::fflush(stdout);
@@ -151,7 +173,7 @@ int main(int argc, char** argv) {
   CLI11_PARSE(app, argc, argv);
 
   fmt::print("{}; {} rounds\n", measure::machine(), options.rounds);
-  fmt::print("{:>9} {:>9}  {:12} {:>10} {:>10} {:>10}\n", "processes", "bytes", "operation",
+  fmt::print("{:>9} {:>9}  {:17} {:>10} {:>10} {:>10}\n", "processes", "bytes", "operation",
              "median us", "min us", "cpu us");
   for (const std::size_t size : options.processes)
     if (!measure_size(options, size)) {

@@ -12,6 +12,7 @@
 #include <fmt/format.h>
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <csignal>
 #include <cstddef>
 #include <cstdio>
@@ -19,6 +20,7 @@
 #include <cstring>
 #include <exception>
 #include <filesystem>
+#include <memory>
 #include <new>
 #include <optional>
 #include <stdexcept>
@@ -29,6 +31,8 @@
 #include <gloo/rendezvous/file_store.h>
 
 #include <lockstep/collectives/gloo_store.hpp>
+#include <lockstep/collectives/shared_memory.hpp>
+#include <lockstep/collectives/shared_memory_group.hpp>
 
 namespace measure {
 
@@ -106,6 +110,20 @@ class FolderStore : public lockstep::GlooStore {
  private:
   gloo::rendezvous::FileStore store_;
 };
+
+/// The memory of a SharedMemoryGroup of `size` processes, whose creator is rank 0.
+inline std::shared_ptr<lockstep::SharedMemory> open_memory(FolderStore& store, std::size_t rank,
+                                                           std::size_t size) {
+  const lockstep::SharedMemory::Options options{.bytes =
+                                                    lockstep::SharedMemoryGroup::bytes(size, 1)};
+  if (rank > 0)
+    return lockstep::SharedMemory::open(
+        store.get("memory", std::chrono::steady_clock::now() + std::chrono::seconds(10)).value(),
+        options);
+  auto memory = lockstep::SharedMemory::create(options);
+  store.set("memory", memory->place());
+  return memory;
+}
 
 /// Runs body(rank) in each of `count` new processes, which end with this one, and after `seconds`
 /// at the latest. \returns whether body returned true in all; if one fails, the others are killed.

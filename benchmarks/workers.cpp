@@ -13,9 +13,9 @@
 ///   machine's own limit on strong and weak scaling.
 ///
 /// Then the terms of the bounds: P is the optimizer's pass over as many parameters, R the
-/// all-reduce of as many bytes by a GlooGroup of the two processes, which have just written them
-/// and start together, from the first start to the last end. Both are measured alone, in turn with
-/// the steps.
+/// all-reduce of as many bytes by a SharedMemoryGroup of the two processes, which have just written
+/// them and start together, from the first start to the last end. Both are measured alone, in turn
+/// with the steps.
 ///
 /// `heartbeats` is the CPU time of the rendezvous' threads as a share of the time of one long
 /// `fit`, including the agreement at its start. `start-up` is the time from before a job's first
@@ -44,7 +44,8 @@
 #include <CLI/CLI.hpp>
 
 #include <lockstep/cluster.hpp>
-#include <lockstep/collectives/gloo_mesh.hpp>
+#include <lockstep/collectives/shared_memory_group.hpp>
+#include <lockstep/collectives/spin.hpp>
 #include <lockstep/cpu.hpp>
 #include <lockstep/lockstep.hpp>
 
@@ -123,8 +124,9 @@ class Terms {
   Shared& shared_;
   std::size_t rank_;
   measure::FolderStore store_;
-  ls::GlooGroup group_{
-      ls::form_gloo_mesh({.rank = rank_, .size = processes, .run = "benchmark"}, store_), {}};
+  ls::SharedMemoryGroup group_{
+      measure::open_memory(store_, rank_, processes),
+      {.rank = rank_, .size = processes, .spins = ls::detail::short_spins}};
   std::vector<float> gradients_ = std::vector<float>(measure::Cnn::parameter_count);
   measure::UpdateAlone one_;
 };

@@ -51,7 +51,7 @@ class SharedChannel {
 
   /// Bytes of each member that are exchanged between two barriers.
   static std::size_t chunk_of(std::size_t size) {
-    return std::clamp((std::size_t{8} << 20) / size, std::size_t{64} << 10, std::size_t{1} << 20) &
+    return std::clamp((std::size_t{8} << 20) / size, std::size_t{64} << 10, std::size_t{2} << 20) &
            ~std::size_t{63};
   }
   LOCKSTEP_COLD_DECL static std::size_t bytes(std::size_t size);
@@ -87,8 +87,9 @@ class SharedChannel {
 
  private:
   static constexpr std::size_t line = 64;
+  /// Room for a member's part of a chunk; two members add everything themselves.
   static constexpr std::size_t result_bytes(std::size_t size, std::size_t chunk) {
-    return (chunk / line + size - 1) / size * line;
+    return size == 2 ? 0 : (chunk / line + size - 1) / size * line;
   }
   /// The part of a chunk of `bytes` that member r adds: whole cache lines.
   LOCKSTEP_DECL Slice part(std::size_t bytes, std::size_t r) const;

@@ -54,7 +54,7 @@ class SharedMemoryGroup {
     int spins = 0;
   };
 
-  /// The size of a memory for groups of `size` members on channels 0 to `channels` - 1: 4 to 34 MB
+  /// The size of a memory for groups of `size` members on channels 0 to `channels` - 1: 8 to 34 MB
   /// per channel.
   LOCKSTEP_COLD_DECL static std::size_t bytes(std::size_t size, std::size_t channels);
 
