@@ -117,7 +117,7 @@ class AnyReplicas {
   virtual std::vector<std::vector<std::byte>> gather(std::span<const std::byte> bytes) = 0;
   /// This process' times of `count` operations that all processes make together. Collective.
   virtual std::vector<TraceRoundTrip> round_trips(std::size_t count) = 0;
-  /// Tells the other processes, unless they know, that this one ends with `error`.
+  /// Notifies the other processes, unless they know, that this one ends with `error`.
   virtual void fail(const std::exception_ptr& error) = 0;
   virtual bool is_finite() const = 0;
   virtual std::string not_finite() const = 0;
