@@ -19,9 +19,10 @@ namespace lockstep::detail {
 
 /// Why a barrier ended for good.
 struct BarrierEnd {
-  enum class Cause : std::uint8_t { none, aborted, timed_out, mismatch };
+  enum class Cause : std::uint8_t { none, aborted, lost, timed_out, mismatch };
   Cause cause = Cause::none;
-  std::size_t rank = 0;  ///< the member that aborted, was waited for, or called something else
+  /// The member that aborted, was lost, was waited for, or called something else.
+  std::size_t rank = 0;
 };
 
 /// The part of a barrier that lies in shared memory. Zero bytes are its initial state.

@@ -97,7 +97,9 @@ void SharedChannel::throw_ended() {
   using Cause = BarrierEnd::Cause;
   throw CollectiveAborted(
       end.rank, "{}: replica {} stopped because {}", name_of(call_.operation), rank(),
-      end.cause == Cause::timed_out ? fmt::format("a replica did not arrive in time ({})", end.rank)
+      end.cause == Cause::lost ? fmt::format("replica {} was lost", end.rank)
+      : end.cause == Cause::timed_out
+          ? fmt::format("a replica did not arrive in time ({})", end.rank)
       : end.cause == Cause::mismatch ? std::string("the replicas' calls differed")
                                      : std::string("another replica failed"));
 }
@@ -106,9 +108,10 @@ void SharedChannel::throw_timeout(bool is_first) {
   std::string missing;
   for (const std::size_t r : barrier_.missing())
     missing += fmt::format("{}{}", missing.empty() ? "" : ", ", r);
+  missing = missing.empty() ? "the last replica to arrive" : "replica " + missing;
   throw CollectiveTimeout(
       barrier_.end().rank,
-      "{}: replica {} waited {} ms for replica {}{}; it hangs, or it needs a longer timeout",
+      "{}: replica {} waited {} ms for {}{}; it hangs, or it needs a longer timeout",
       name_of(call_.operation), rank(),
       std::chrono::duration_cast<std::chrono::milliseconds>(barrier_.timeout()).count(), missing,
       is_first ? ", which did not arrive" : ", which arrived and then stopped");

@@ -7,6 +7,7 @@
 #include <openssl/evp.h>
 #include <openssl/hmac.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -63,13 +64,20 @@ std::shared_ptr<SharedMemory> SharedMemory::create(const Options& options) {
   const auto check = [](bool ok, const char* what) {
     if (!ok) throw Error("shared memory: {} failed: {}", what, detail::system_message(errno));
   };
+  // Beyond the limit ftruncate would raise SIGXFSZ, which ends the process.
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur < options.bytes + page)
+    throw Error("shared memory: it needs {} bytes, but the limit of file sizes (ulimit -f) is {}",
+                options.bytes + page, limit.rlim_cur);
   const int file = ::memfd_create("lockstep-exchange", MFD_CLOEXEC | MFD_ALLOW_SEALING);
   check(file >= 0, "memfd_create");
   std::shared_ptr<SharedMemory> memory(new SharedMemory(file, options.bytes + page));
   check(::fchmod(file, 0600) == 0, "fchmod");
   check(::ftruncate(file, static_cast<off_t>(memory->bytes_)) == 0, "ftruncate");
   // Reserved now, because a page that cannot be had later would raise SIGBUS.
-  errno = ::posix_fallocate(file, 0, static_cast<off_t>(memory->bytes_));
+  do {
+    errno = ::posix_fallocate(file, 0, static_cast<off_t>(memory->bytes_));
+  } while (errno == EINTR);
   check(errno == 0, "posix_fallocate");
   check(::fcntl(file, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) == 0, "sealing");
   memory->map();

@@ -66,6 +66,8 @@ class SharedMemoryGroup {
   LOCKSTEP_DECL std::size_t size() const;
   /// Ends the operations of this group in all processes.
   LOCKSTEP_COLD_DECL void abort();
+  /// The same because member `member` was lost, which the errors of all processes then name.
+  LOCKSTEP_COLD_DECL void lose(std::size_t member);
   /// The finished parts of operations, and the member that a current wait is for.
   LOCKSTEP_COLD_DECL ExchangeProgress progress() const;
 

@@ -35,6 +35,9 @@ std::size_t SharedMemoryGroup::size() const { return channel_->size(); }
 void SharedMemoryGroup::abort() {
   channel_->barrier().end(detail::BarrierEnd::Cause::aborted, rank());
 }
+void SharedMemoryGroup::lose(std::size_t member) {
+  channel_->barrier().end(detail::BarrierEnd::Cause::lost, member);
+}
 ExchangeProgress SharedMemoryGroup::progress() const { return channel_->barrier().progress(); }
 
 void SharedMemoryGroup::reduce(std::byte* p, Elements elements, detail::GlooSum sum, double* sums,

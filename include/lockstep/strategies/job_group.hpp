@@ -56,6 +56,12 @@ class JobGroup {
     std::visit([](auto& group) { group.abort(); }, data_);
   }
 
+  /// The same because the process `rank` was lost.
+  void lose(std::size_t rank) {
+    if (auto* const group = std::get_if<SharedMemoryGroup>(&data_)) return group->lose(rank);
+    abort();
+  }
+
   template <class T>
   void all_reduce(T* p, std::size_t n) {
     all_reduce(p, n, nullptr, 0);

@@ -116,6 +116,8 @@ void WorkerJob::subscribe(std::function<void()> abort) {
   session_->on_exchange(progress_);
   session_->on_loss([this, abort = std::move(abort)](const PeerLost& loss) {
     if (!waits_) job_->log(LogLevel::error, loss.what());  // the next step throws it, maybe late
+    layers_->lose(loss.rank());  // first, since an abort names this process
+    gradients_->lose(loss.rank());
     abort();
   });
 }
@@ -202,6 +204,7 @@ std::shared_ptr<SharedMemory> WorkerJob::open_shared_memory() {
   if (reason.empty()) reason = share(memory);
   if (reason.empty()) return memory;
   if (where_.transport == Transport::shared_memory) {
+    job_->barrier(key("memory is refused"), start_timeout());  // all know it before one leaves
     peers_know_ = true;
     throw ClusterError(
         "LOCKSTEP_TRANSPORT=shared_memory: the workers cannot exchange over shared memory: {}; use "
@@ -224,9 +227,7 @@ std::string WorkerJob::share(std::shared_ptr<SharedMemory>& memory) {
     std::string result;
     try {
       result = std::string(ok) + f();
-    } catch (const PeerLost&) {
-      throw;
-    } catch (const Error& e) {
+    } catch (const std::exception& e) {
       result = fmt::format("rank {}: {}", rank(), e.what());
     }
     job_->set(key_of(rank()), result);

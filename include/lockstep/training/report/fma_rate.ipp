@@ -76,7 +76,7 @@ FmaLoop widest_fma_loop() {
 
 double fma_rate(bool in_double, std::size_t threads,
                 FunctionRef<void(FunctionRef<void()>)> in_each_thread) {
-  using Clock = std::chrono::steady_clock;
+  using SteadyClock = std::chrono::steady_clock;
   constexpr int rounds = 10;
   constexpr double goal = 3e-3;  // seconds of a round; starting a team takes microseconds
   const FmaLoop loop = widest_fma_loop();
@@ -91,9 +91,9 @@ double fma_rate(bool in_double, std::size_t threads,
   const auto seconds_of = [&](auto&& call) {
     double best = std::numeric_limits<double>::infinity();
     for (int round = 0; round < rounds; ++round) {
-      const Clock::time_point begin = Clock::now();
+      const SteadyClock::time_point begin = SteadyClock::now();
       call();
-      best = std::min(best, std::chrono::duration<double>(Clock::now() - begin).count());
+      best = std::min(best, std::chrono::duration<double>(SteadyClock::now() - begin).count());
     }
     return std::max(best, 1e-9);
   };
