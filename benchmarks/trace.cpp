@@ -25,8 +25,8 @@ using measure::Samples;
 /// The times of the steps after a warm-up; traces them if asked to.
 class Turn : public ls::Callback {
  public:
-  Turn(bool traces, std::size_t warmup, std::size_t steps)
-      : traces_(traces), warmup_(warmup), steps_(steps) {}
+  Turn(bool traces, std::size_t warmup, std::size_t count)
+      : traces_(traces), warmup_(warmup), steps_(count) {}
 
   Samples steps, writing;
   std::string json;
