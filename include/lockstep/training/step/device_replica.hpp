@@ -122,7 +122,8 @@ class DeviceReplica {
   void restore_loss_scale(const LossScaleState& state) { loss_scale_.restore(state); }
   /// Host copy of a buffer of this replica. May be called between steps, outside of the device's
   /// scope.
-  std::vector<T> copy_of(const Buffer<Context, T>& buffer) const;
+  template <class E = T>
+  std::vector<E> copy_of(const Buffer<Context, T>& buffer) const;
 
   /// Everything that a training step changes, for `model.profile`.
   struct Snapshot {
@@ -421,10 +422,11 @@ RunRequests DeviceReplica<D, Target>::agreed_requests() const {
 }
 
 template <class D, class Target>
-auto DeviceReplica<D, Target>::copy_of(const Buffer<Context, T>& buffer) const -> std::vector<T> {
+template <class E>
+auto DeviceReplica<D, Target>::copy_of(const Buffer<Context, T>& buffer) const -> std::vector<E> {
   [[maybe_unused]] const auto scope = context_->scope();
-  std::vector<T> host(buffer.size());
-  buffer.download(host.data());
+  std::vector<E> host(buffer.bytes() / sizeof(E));
+  buffer.download(reinterpret_cast<T*>(host.data()));
   context_->synchronize();
   return host;
 }

@@ -344,18 +344,16 @@ class Replicas final : public AnyReplicas {
   }
   std::vector<ParameterInfo> parameters() const override { return parameters_of<Net>(); }
   [[gnu::cold]] void save(JobState& to) const override {
-    const auto bytes_in = [](const std::vector<T>& values) {
-      const auto bytes = std::as_bytes(std::span(values));
-      return std::vector<std::byte>(bytes.begin(), bytes.end());
-    };
     Replica& replica = *replicas_[0];
+    const auto bytes_in = [&](const auto& buffer) {
+      return replica.template copy_of<std::byte>(buffer);
+    };
     to.type = dtype_of<T>;
-    to.weights = bytes_in(weights());
-    to.state = bytes_in(state());
+    to.weights = bytes_in(replica.engine().weights());
+    to.state = bytes_in(replica.engine().state());
     to.slots.clear();
     for (std::size_t i = 0; i < replica.slots().size(); ++i)
-      to.slots.emplace_back(slot_name(optimizer_, i),
-                            bytes_in(replica.copy_of(replica.slots()[i])));
+      to.slots.emplace_back(slot_name(optimizer_, i), bytes_in(replica.slots()[i]));
     to.steps = step_;
     to.has_averages_in_weights = has_averages_in_weights_;
     to.loss_scale = replica.loss_scale().state();
