@@ -46,27 +46,21 @@ struct FakeLoop : ls::TrainingControl {
   /// rate.
   std::vector<double> run(const std::shared_ptr<ls::Callback>& callback,
                           const std::vector<ls::Logs>& epochs) {
-    std::vector<double> rates;
-    callback->set_control(this);
-    callback->on_train_begin({});
-    for (std::size_t i = 0; i < epochs.size() && !stopped; ++i) {
-      callback->on_epoch_begin(static_cast<int>(i), {});
-      rates.push_back(rate);
-      epoch = static_cast<int>(i);
-      logs = epochs[i];
-      callback->on_epoch_end(epoch, logs);
-    }
-    callback->on_train_end(logs);
-    callback->set_control(nullptr);
-    return rates;
+    return run_each(callback, epochs, [](const auto& same) { return same; });
   }
 
   /// The same, but after each epoch a new callback of `make()` continues with the state of the one
   /// before it, as in a run that is interrupted after each epoch.
   template <class Make>
   std::vector<double> run_interrupted(const Make& make, const std::vector<ls::Logs>& epochs) {
+    return run_each(make(), epochs, [&](const auto& before) { return resumed(before, make()); });
+  }
+
+  /// After each epoch goes on with the callback `next(callback)`.
+  template <class Next>
+  std::vector<double> run_each(std::shared_ptr<ls::Callback> callback,
+                               const std::vector<ls::Logs>& epochs, const Next& next) {
     std::vector<double> rates;
-    std::shared_ptr<ls::Callback> callback = make();
     callback->set_control(this);
     callback->on_train_begin({});
     for (std::size_t i = 0; i < epochs.size() && !stopped; ++i) {
@@ -75,7 +69,7 @@ struct FakeLoop : ls::TrainingControl {
       epoch = static_cast<int>(i);
       logs = epochs[i];
       callback->on_epoch_end(epoch, logs);
-      callback = resumed(callback, make());
+      callback = next(callback);
     }
     callback->on_train_end(logs);
     callback->set_control(nullptr);
