@@ -100,12 +100,13 @@ std::string Run::not_finite() const { return replicas.not_finite(); }
 std::vector<NamedTensor> Run::tensors() const { return replicas.tensors(); }
 void Run::set_weights(std::span<const std::byte> copy) { replicas.restore(copy); }
 void Run::save_weights(const std::string& path) {
+  if (!place.is_chief) return;
   JobState state;
   replicas.save(state);
-  if (place.is_chief)
-    write_weights(path, replicas.parameters(), {state.type, state.weights, state.state});
+  write_weights(path, replicas.parameters(), {state.type, state.weights, state.state});
 }
 void Run::save_checkpoint(const std::string& directory, std::size_t keep) {
+  if (!place.is_chief) return;
   JobState state;
   replicas.save(state);
   kept.save(state);
