@@ -105,6 +105,17 @@ bool in_pid_namespace(const Work& work) {
   return true;
 }
 
+/// The chief must have logged `reason`, and all of three workers have used Gloo and agree.
+void all_use_gloo(Processes& job, const std::string& reason) {
+  CHECK(one_line(job.logs()).find("the workers exchange over Gloo: " + reason) !=
+        std::string::npos);
+  for (std::size_t rank = 0; rank < 3; ++rank) {
+    CHECK(job.numbers(rank)[0] == 0);
+    CHECK(job.numbers(rank)[2] == 2);
+    CHECK(digest_of(job, rank) == digest_of(job, 0));
+  }
+}
+
 }  // namespace
 
 TEST_CASE("workers of one machine share memory without connections, and train as over Gloo") {
@@ -136,14 +147,7 @@ TEST_CASE("if rank 0 cannot create the memory, all workers exchange over Gloo an
     train(own, "auto");
   });
   all_succeed(job);
-  CHECK(one_line(job.logs())
-            .find("the workers exchange over Gloo: rank 0: shared memory: it needs ") !=
-        std::string::npos);
-  for (std::size_t rank = 0; rank < 3; ++rank) {
-    CHECK(job.numbers(rank)[0] == 0);
-    CHECK(job.numbers(rank)[2] == 2);
-    CHECK(digest_of(job, rank) == digest_of(job, 0));
-  }
+  all_use_gloo(job, "rank 0: shared memory: it needs ");
 }
 
 TEST_CASE("if a worker cannot open the memory, all workers exchange over Gloo and log why") {
@@ -154,13 +158,7 @@ TEST_CASE("if a worker cannot open the memory, all workers exchange over Gloo an
   });
   all_succeed(job);
   if (job.numbers(0)[0] == 1) SKIP("needs the right to create a PID namespace");
-  CHECK(one_line(job.logs()).find("the workers exchange over Gloo: rank 1: shared memory: ") !=
-        std::string::npos);
-  for (std::size_t rank = 0; rank < 3; ++rank) {
-    CHECK(job.numbers(rank)[0] == 0);
-    CHECK(job.numbers(rank)[2] == 2);
-    CHECK(digest_of(job, rank) == digest_of(job, 0));
-  }
+  all_use_gloo(job, "rank 1: shared memory: ");
 }
 
 TEST_CASE("a job that insists on shared memory is refused on all ranks if it cannot be had") {
