@@ -12,6 +12,7 @@ import pathlib
 import re
 
 from conan import ConanFile
+from conan.errors import ConanInvalidConfiguration
 from conan.tools.build import check_min_cppstd
 from conan.tools.cmake import CMake, CMakeDeps, CMakeToolchain
 from conan.tools.files import copy
@@ -25,8 +26,9 @@ class Lockstep(ConanFile):
     settings = "os", "arch", "compiler", "build_type"
     # cuda: with the headers of the CUDA toolkit, cuDNN and NCCL that the system has.
     options = {"header_only": [True, False], "cpu": [True, False], "cluster": [True, False],
+               "gloo": [True, False],
                "tensorboard": [True, False], "onnx": [True, False], "cuda": [True, False]}
-    default_options = {"header_only": True, "cpu": True, "cluster": True, "tensorboard": True, "onnx": True,
+    default_options = {"header_only": True, "cpu": True, "cluster": True, "gloo": False, "tensorboard": True, "onnx": True,
                        "cuda": False}
     exports_sources = "CMakeLists.txt", "LICENSE", "cmake/*", "include/*", "src/*"
     test_package_folder = "packaging/conan/test_package"
@@ -46,12 +48,15 @@ class Lockstep(ConanFile):
             self.requires("onednn/[>=2.6 <4]")
         if self.options.cluster:
             self.requires("asio/[>=1.22]")
+        if self.options.gloo:
             self.requires("gloo/[>=0.5]")
         if self.options.tensorboard or self.options.onnx:
             self.requires("protozero/[>=1.7]")
 
     def validate(self):
         check_min_cppstd(self, 20)
+        if self.options.gloo and not self.options.cluster:
+            raise ConanInvalidConfiguration("gloo is a data plane of cluster; turn on cluster as well")
 
     def configure(self):
         self.package_type = "header-library" if self.options.header_only else "static-library"
@@ -66,7 +71,7 @@ class Lockstep(ConanFile):
             toolchain.cache_variables[f"LOCKSTEP_BUILD_{part}"] = False
         toolchain.cache_variables["LOCKSTEP_INSTALL"] = True
         toolchain.cache_variables["LOCKSTEP_COMPILED"] = not self.options.header_only
-        components = ["core"] + [c for c in ("cpu", "cluster", "tensorboard", "onnx", "cuda") if self.options.get_safe(c)]
+        components = ["core"] + [c for c in ("cpu", "cluster", "gloo", "tensorboard", "onnx", "cuda") if self.options.get_safe(c)]
         toolchain.cache_variables["LOCKSTEP_COMPONENTS"] = ";".join(components)
         toolchain.generate()
         CMakeDeps(self).generate()

@@ -1,11 +1,12 @@
 # The components of lockstep: required packages and linked libraries. Used by the build and by the
 # installed package, so that both find the same dependencies.
-set(lockstep_components core cpu cluster tensorboard onnx cuda)
+set(lockstep_components core cpu cluster gloo tensorboard onnx cuda)
 
 # The sources of the compiled form of each component, in src/.
 set(lockstep_core_sources core core_reference)
 set(lockstep_cpu_sources cpu cpu_float cpu_bfloat16)
-set(lockstep_cluster_sources cluster cluster_gloo)
+set(lockstep_cluster_sources cluster)
+set(lockstep_gloo_sources gloo)
 set(lockstep_tensorboard_sources tensorboard)
 set(lockstep_onnx_sources onnx)
 set(lockstep_cuda_sources cuda cuda_float cuda_bfloat16 cuda_float16)
@@ -16,8 +17,13 @@ set(lockstep_core_libraries fmt::fmt RapidJSON::RapidJSON ZLIB::ZLIB OpenSSL::Cr
 set(lockstep_cpu_packages OneDNN Gomp)
 set(lockstep_cpu_libraries lockstep::core OneDNN::OneDNN Gomp::Gomp)
 
-set(lockstep_cluster_packages Asio Gloo)
-set(lockstep_cluster_libraries lockstep::core Asio::asio OpenSSL::SSL gloo)
+set(lockstep_cluster_packages Asio)
+set(lockstep_cluster_libraries lockstep::core Asio::asio OpenSSL::SSL)
+
+# Another data plane for cluster, which it is based on.
+set(lockstep_gloo_base cluster)
+set(lockstep_gloo_packages Gloo)
+set(lockstep_gloo_libraries lockstep::cluster gloo)
 
 set(lockstep_tensorboard_packages Protozero)
 set(lockstep_tensorboard_libraries lockstep::core Protozero::Protozero)

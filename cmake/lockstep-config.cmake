@@ -28,7 +28,10 @@ foreach(component IN LISTS lockstep_wanted)
   endif()
 endforeach()
 
-# Every component depends on core.
+# Every component depends on core, some on another one.
+foreach(component IN LISTS lockstep_wanted)
+  list(PREPEND lockstep_wanted ${lockstep_${component}_base})
+endforeach()
 list(PREPEND lockstep_wanted core)
 list(REMOVE_DUPLICATES lockstep_wanted)
 set(lockstep_module_path "${CMAKE_MODULE_PATH}")

@@ -1,6 +1,6 @@
 /// \file
 /// Training on several machines: MultiWorkerMirrored, and discovery of the job's members. Include a
-/// device as well, as with lockstep.hpp. Requires Asio, OpenSSL and Gloo (lockstep::cluster).
+/// device as well, as with lockstep.hpp. Requires Asio and OpenSSL (lockstep::cluster).
 #pragma once
 
 #include "lockstep/cluster/cluster_file.hpp"

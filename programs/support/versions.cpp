@@ -17,8 +17,7 @@
 #elif __has_include(<oneapi/dnnl/dnnl_version.h>)
 #include <oneapi/dnnl/dnnl_version.h>
 #endif
-#if __has_include(<asio/version.hpp>) && __has_include(<gloo/config.h>)
-#include <gloo/config.h>
+#if __has_include(<asio/version.hpp>)
 #include <asio/version.hpp>
 #endif
 
@@ -38,10 +37,8 @@ std::string versions([[maybe_unused]] bool has_workers) {
   libraries.push_back(
       fmt::format("oneDNN {}.{}.{}", DNNL_VERSION_MAJOR, DNNL_VERSION_MINOR, DNNL_VERSION_PATCH));
 #endif
-#ifdef GLOO_VERSION
+#ifdef ASIO_VERSION
   if (has_workers) {
-    libraries.push_back(
-        fmt::format("Gloo {}.{}.{}", GLOO_VERSION_MAJOR, GLOO_VERSION_MINOR, GLOO_VERSION_PATCH));
     libraries.push_back(fmt::format("Asio {}.{}.{}", ASIO_VERSION / 100000,
                                     ASIO_VERSION / 100 % 1000, ASIO_VERSION % 100));
   }

@@ -14,7 +14,7 @@ import symbols
 PROJECT = pathlib.Path(__file__).with_name("project")
 CORE = ("-lfmt", "-lcrypto", "-lz", "-lpthread")
 CPU = ("-ldnnl", "-l:libgomp.so.1", *CORE)
-CLUSTER = ("-lgloo", "-lssl", *CPU)
+CLUSTER = ("-lssl", *CPU)
 STEPS = ("--epochs", "1", "--steps-per-epoch", "2", "--progress", "none", "--report", "report.json")
 HIDDEN = ("-fPIC", "-fvisibility=hidden", "-fvisibility-inlines-hidden")
 

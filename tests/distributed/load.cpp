@@ -7,11 +7,11 @@
 #include <string>
 
 #include "distributed/processes.hpp"
-#include "lockstep/collectives/gloo_mesh.hpp"
 #include "lockstep/lockstep.hpp"
 #include "lockstep/reference.hpp"
 #include "lockstep/strategies/multi_worker_mirrored.hpp"
 #include "lockstep/strategies/shared_job.hpp"
+#include "lockstep/strategies/tcp_plane.hpp"
 #include "unit/training/model_support.hpp"
 
 using namespace distributed;
@@ -180,9 +180,9 @@ TEST_CASE("when all workers are stopped for five seconds and continue, no rank i
   all_go_on_to_the_end(job, *enough);
 }
 
-TEST_CASE("the mesh of 96 workers on one machine forms in one attempt", "[.slow]") {
+TEST_CASE("256 workers on one machine are connected over TCP", "[.slow]") {
   Processes job(
-      96,
+      256,
       [](Here& own) {
         const ls::Environment environment = ls::process_environment();
         auto cluster = ls::resolve_cluster(environment);
@@ -192,17 +192,24 @@ TEST_CASE("the mesh of 96 workers on one machine forms in one attempt", "[.slow]
                                        .secret = ls::read_secret(environment, cluster)};
         });
         ls::Rendezvous& rendezvous = session.rendezvous();
-        ls::GlooMeshOptions options{.rank = rendezvous.rank(),
-                                    .size = rendezvous.size(),
-                                    .address = rendezvous.local_address(),
-                                    .limit = rendezvous.timeouts().mesh};
-        options.run.assign(rendezvous.run_id().begin(), rendezvous.run_id().end());
-        options.key.assign(rendezvous.key().begin(), rendezvous.key().end());
-        ls::detail::RendezvousStore store(session);
+        cluster.transport = ls::Transport::tcp;
+        const std::vector<ls::detail::WorkerPlace> places(
+            rendezvous.size(), ls::detail::WorkerPlace::here(1, 1, false));
+        bool peers_know = false;
+        rendezvous.barrier("all are here", 120s);
         const auto began = Clock::now();
-        const auto mesh = ls::form_gloo_mesh(options, store, 1);
-        own.give({std::chrono::duration<double>(Clock::now() - began).count()});
-        rendezvous.barrier("all have a mesh", 120s);
+        ls::JobGroups groups = ls::Tcp::connect({.where = cluster,
+                                                 .session = session,
+                                                 .places = places,
+                                                 .timeout = 120s,
+                                                 .start_timeout = 120s,
+                                                 .cores = ls::detail::Cores::of_process(),
+                                                 .peers_know = peers_know});
+        const double connected = std::chrono::duration<double>(Clock::now() - began).count();
+        float sum = 1;
+        groups.layers.all_reduce(&sum, 1);
+        own.give({connected, sum});
+        rendezvous.barrier("all are connected", 120s);
         session.leave();
       },
       300s);
@@ -213,6 +220,7 @@ TEST_CASE("the mesh of 96 workers on one machine forms in one attempt", "[.slow]
     CAPTURE(rank, job.report(rank).what.text);
     REQUIRE(job.report(rank).outcome == Outcome::done);
     slowest = std::max(slowest, job.numbers(rank).at(0));
+    CHECK(job.numbers(rank).at(1) == 256);
   }
-  std::printf("96 workers: connected after %.1f s\n", slowest);
+  std::printf("256 workers: connected after %.1f s\n", slowest);
 }

@@ -138,8 +138,8 @@ TEST_CASE("when data connections are reset in an exchange, all name the same ran
   for (const std::size_t rank : {0u, 1u, 3u})
     for (const int into_reduce : {0, 300, 900, 2000}) {
       const Fault plan{
-          rank, 2,     Place::reduce, FaultKind::reset, std::chrono::microseconds(into_reduce),
-          0s,   "gloo"};
+          rank, 2,    Place::reduce, FaultKind::reset, std::chrono::microseconds(into_reduce),
+          0s,   "tcp"};
       CAPTURE(plan.rank, into_reduce);
       Processes job(workers, [&](Here& own) { train_on(own, plan, 1 + rank % 2); });
       all_name_the_same(job, plan, 3 * 1s, times);
@@ -156,8 +156,8 @@ TEST_CASE("a worker that no longer reads ends the exchange at the limit, and the
                                                  {2u, Place::reduce, 100},
                                                  {3u, Place::reduce, 300}}) {
     const Fault plan{
-        rank, 2,     place, FaultKind::stop_reading_data, std::chrono::microseconds(into_reduce),
-        0s,   "gloo"};
+        rank, 2,    place, FaultKind::stop_reading_data, std::chrono::microseconds(into_reduce),
+        0s,   "tcp"};
     CAPTURE(plan.rank, into_reduce);
     Processes job(workers, [&](Here& own) { train_on(own, plan, 1, 1'000'000, two_seconds); });
     all_name_the_same(job, plan, two_seconds.stall + 3 * 1s, times);

@@ -1,4 +1,4 @@
-/// How the workers of one machine exchange: over shared memory, or over Gloo if they cannot.
+/// How the workers of one machine exchange: over shared memory, or over TCP if they cannot.
 #include <sched.h>
 
 #include <fmt/format.h>
@@ -105,33 +105,32 @@ bool in_pid_namespace(const Work& work) {
   return true;
 }
 
-/// The chief must have logged `reason`, and all of three workers have used Gloo and agree.
-void all_use_gloo(Processes& job, const std::string& reason) {
-  CHECK(one_line(job.logs()).find("the workers exchange over Gloo: " + reason) !=
-        std::string::npos);
+/// The chief must have logged `reason`, and all of three workers have used TCP and agree.
+void all_use_tcp(Processes& job, const std::string& reason) {
+  CHECK(one_line(job.logs()).find("the workers exchange over TCP: " + reason) != std::string::npos);
   for (std::size_t rank = 0; rank < 3; ++rank) {
     CHECK(job.numbers(rank)[0] == 0);
-    CHECK(job.numbers(rank)[2] == 2);
+    CHECK(job.numbers(rank)[2] == 4);
     CHECK(digest_of(job, rank) == digest_of(job, 0));
   }
 }
 
 }  // namespace
 
-TEST_CASE("workers of one machine share memory without connections, and train as over Gloo") {
+TEST_CASE("workers of one machine share memory without connections, and train as over TCP") {
   for (const auto& [workers, shards] : {std::pair{2u, 0u}, {3u, 0u}, {4u, 8u}}) {
     CAPTURE(workers, shards);
     std::vector<double> digest;
-    for (const char* transport : {"gloo", "shared_memory", "auto"}) {
+    for (const char* transport : {"tcp", "shared_memory", "auto"}) {
       CAPTURE(transport);
       Processes job(workers, [&, shards = shards](Here& own) { train(own, transport, shards); });
       all_succeed(job);
-      const bool is_shared = transport != std::string_view("gloo");
+      const bool is_shared = transport != std::string_view("tcp");
       for (std::size_t rank = 0; rank < workers; ++rank) {
         const auto found = job.numbers(rank);
         CHECK(found[0] == (is_shared ? 1 : 0));
         CHECK(found[1] == 0);
-        CHECK(found[2] == (is_shared ? 0 : static_cast<double>(workers - 1)));
+        CHECK(found[2] == (is_shared ? 0 : 2.0 * (workers - 1)));
         CHECK(found[3] == 0);
         if (digest.empty()) digest = digest_of(job, rank);
         CHECK(digest_of(job, rank) == digest);
@@ -141,16 +140,16 @@ TEST_CASE("workers of one machine share memory without connections, and train as
   }
 }
 
-TEST_CASE("if rank 0 cannot create the memory, all workers exchange over Gloo and log why") {
+TEST_CASE("if rank 0 cannot create the memory, all workers exchange over TCP and log why") {
   Processes job(3, [](Here& own) {
     if (own.rank == 0) limit_files();
     train(own, "auto");
   });
   all_succeed(job);
-  all_use_gloo(job, "rank 0: shared memory: it needs ");
+  all_use_tcp(job, "rank 0: shared memory: it needs ");
 }
 
-TEST_CASE("if a worker cannot open the memory, all workers exchange over Gloo and log why") {
+TEST_CASE("if a worker cannot open the memory, all workers exchange over TCP and log why") {
   Processes job(3, [](Here& own) {
     const auto work = [&] { own.run_and_report([&] { train(own, "auto"); }); };
     // The other workers look for its process in their own namespace.
@@ -158,7 +157,7 @@ TEST_CASE("if a worker cannot open the memory, all workers exchange over Gloo an
   });
   all_succeed(job);
   if (job.numbers(0)[0] == 1) SKIP("needs the right to create a PID namespace");
-  all_use_gloo(job, "rank 1: shared memory: ");
+  all_use_tcp(job, "rank 1: shared memory: ");
 }
 
 TEST_CASE("a job that insists on shared memory is refused on all ranks if it cannot be had") {
@@ -180,14 +179,14 @@ TEST_CASE("a job that insists on shared memory is refused on all ranks if it can
 }
 
 TEST_CASE("workers with different transports refuse each other with one message") {
-  Processes job(3, [](Here& own) { train(own, own.rank == 2 ? "gloo" : "auto"); });
+  Processes job(3, [](Here& own) { train(own, own.rank == 2 ? "tcp" : "auto"); });
   REQUIRE(job.all_end());
   for (std::size_t rank = 0; rank < 3; ++rank) {
     const std::string what = job.report(rank).what;
     CAPTURE(rank, what);
     CHECK(job.report(rank).outcome == Outcome::error);
     CHECK(what.find("\"transport\"") != std::string::npos);
-    CHECK(what.find("\"gloo\"") != std::string::npos);
+    CHECK(what.find("\"tcp\"") != std::string::npos);
     CHECK(what.find("\"auto\"") != std::string::npos);
   }
 }
@@ -199,8 +198,10 @@ TEST_CASE("a worker that dies before it opens the memory is named at once") {
     const auto cluster = ls::resolve_cluster(environment);
     ls::Rendezvous rendezvous(
         {.cluster = cluster, .secret = ls::read_secret(environment, cluster)});
-    rendezvous.agree("strategy",
-                     {{"transport", "auto"}, {"virtual shards", "0"}, {"stragglers", "off"}}, 10s);
+    rendezvous.agree(
+        "strategy",
+        {{"transport", "auto"}, {"wire", "auto"}, {"virtual shards", "0"}, {"stragglers", "off"}},
+        10s);
     rendezvous.set("place/2", rendezvous.get("place/0", 10s));
     rendezvous.get("memory/1", 10s);  // rank 1 has opened it and waits
     own.begin_fault();

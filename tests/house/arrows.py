@@ -10,7 +10,7 @@ import sys
 LEVELS = ["core", "concepts files", "layers losses metrics optimizers data cluster", "devices",
           "model collectives", "strategies", "training", "tensorboard onnx"]
 LEVEL = {folder: level for level, row in enumerate(LEVELS) for folder in row.split()}
-UMBRELLAS = {"lockstep.hpp", "cpu.hpp", "reference.hpp", "cuda.hpp", "cluster.hpp", "tensorboard.hpp", "onnx.hpp",
+UMBRELLAS = {"lockstep.hpp", "cpu.hpp", "reference.hpp", "cuda.hpp", "cluster.hpp", "gloo.hpp", "tensorboard.hpp", "onnx.hpp",
              "fmt.hpp"}
 ROOMS = {  # a library's headers: folders, or prefixes of file names, that may include them
     r"asio": ("cluster/",),

@@ -370,7 +370,7 @@ class Replicas(Case):
             found = dict(entry.split(" ") for entry in libraries.split(", "))
             self.assertTrue(all(re.match(r"\d+\.\d+", number) for number in found.values()), libraries)
             self.assertIn("fmt", found)
-            self.assertEqual("Gloo" in found, program == "mnist_multi_worker")
+            self.assertEqual("Asio" in found, program == "mnist_multi_worker")
             self.assertEqual("CUDA" in found, program in cuda)
             self.assertEqual("oneDNN" in found, program not in (*cuda, "lockstep-run"))
 

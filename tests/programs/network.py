@@ -253,15 +253,10 @@ class Cables(Case):
         named = []
         for job in jobs:
             code = job.wait(5)
-            # In about one of ten runs Gloo answers a message on a connection that was just reset, in its own thread, where
-            # nobody can catch its exception. The others must still agree on a cause.
-            if code == -signal.SIGABRT and "gloo::IoException" in job.stderr():
-                continue
             self.assertEqual(code, 3, job.stderr())
             named.append(re.match(r"mnist_multi_worker: (rank \d)", job.last_line()).group(1))
         took = time.monotonic() - began
         self.assertLess(took, 3 * RESET)
-        self.assertGreaterEqual(len(named), len(jobs) - 1)
         print(f"{connections} reset on rank {host}: all ended after {took:.2f} s and named {', '.join(named)}", flush=True)
         return named
 
@@ -270,7 +265,7 @@ class Cables(Case):
         self.assertIn(named, [{"rank 0"}, {"rank 2"}])
 
     def test_a_worker_whose_connection_to_the_chief_is_reset_names_the_chief(self):
-        self.assertEqual(self.reset(1, f"dport = {PORT}"), ["rank 1", "rank 0", "rank 1", "rank 1"])  # not Gloo's connections
+        self.assertEqual(self.reset(1, f"dport = {PORT}"), ["rank 1", "rank 0", "rank 1", "rank 1"])  # not those of data
 
     def test_a_cable_that_is_repaired_after_a_second_changes_nothing(self):
         options = ["--epochs", 30, "--virtual-shards", 4]

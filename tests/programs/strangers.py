@@ -149,7 +149,7 @@ class Visited(multi_worker.Case):
         steps = 400
         expected = self.undisturbed(steps)
         for variables in ({}, {"LOCKSTEP_SECRET": SECRET}):
-            variables["LOCKSTEP_TRANSPORT"] = "gloo"  # over shared memory there are fewer ports
+            variables["LOCKSTEP_TRANSPORT"] = "tcp"  # over shared memory there are fewer ports
             with self.subTest(variables):
                 jobs = [self.worker(0, steps, **variables)]
                 strangers = Strangers(lambda: [job.popen.pid for job in jobs])
@@ -188,15 +188,15 @@ class Visited(multi_worker.Case):
         self.assertLess(visited - alone, 0.01)
         self.assertEqual([job.popen.poll() for job in jobs], [None, None])
 
-    def test_strangers_at_gloos_ports_while_the_workers_connect_do_not_change_a_bit(self):
+    def test_strangers_at_data_ports_while_the_workers_connect_do_not_change_a_bit(self):
         steps = 3
         expected = self.undisturbed(steps)
         for name in ("scan", "http", "tls", "random", "hang", "drip"):
             with self.subTest(name):
                 came = []
                 for _ in range(5):
-                    chief, other = jobs = [self.worker(rank, steps, LOCKSTEP_TRANSPORT="gloo") for rank in range(2)]
-                    # The chief now opens its port for Gloo, and the other one cannot come there yet.
+                    chief, other = jobs = [self.worker(rank, steps, LOCKSTEP_TRANSPORT="tcp") for rank in range(2)]
+                    # The chief now opens its port for data, and the other one cannot come there yet.
                     with chief.err.open("rb", buffering=0) as log:
                         while b"job of 2 workers" not in os.pread(log.fileno(), 4096, 0):
                             self.assertIsNone(chief.popen.poll(), chief.stderr())

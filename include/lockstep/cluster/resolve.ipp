@@ -331,6 +331,7 @@ ResolvedCluster resolve_cluster(const Environment& environment, const ClusterArg
   result.data_address = settings.data_address;
   result.data_ports = settings.data_ports;
   result.transport = settings.transport;
+  result.wire = settings.wire;
   result.rendezvous_timeout = settings.rendezvous_timeout;
   result.timeouts = arguments.timeouts;
   for (const detail::TimeoutRow& row : detail::timeout_rows)

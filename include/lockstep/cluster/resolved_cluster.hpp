@@ -34,9 +34,17 @@ struct PortRange {
 
 /// How the processes of a job exchange data.
 enum class Transport {
-  automatic,     ///< over shared memory if all of them run on one machine, else over Gloo
-  gloo,          ///< over TCP connections
+  automatic,     ///< through shared memory if all of them run on one machine, else over TCP
+  tcp,           ///< over TCP connections, also within a machine
   shared_memory  ///< refused if they run on several machines
+};
+
+/// The protection of data on TCP connections.
+enum class WireSecurity {
+  automatic,                 ///< `sealed` between machines, `plain` within one
+  sealed,                    ///< encrypted and authenticated with AES-128-GCM
+  plain,                     ///< a checksum; only within one machine
+  plain_on_trusted_network,  ///< a checksum, also between machines
 };
 
 /// The program's own description of the job. It takes precedence over the environment.
@@ -63,6 +71,7 @@ struct ResolvedCluster {
   std::optional<std::string> data_address{};  ///< LOCKSTEP_DATA_ADDRESS, an IPv4 or IPv6 address
   std::optional<PortRange> data_ports{};      ///< LOCKSTEP_DATA_PORTS; nullopt: the system chooses
   Transport transport = Transport::automatic;             ///< LOCKSTEP_TRANSPORT
+  WireSecurity wire = WireSecurity::automatic;            ///< LOCKSTEP_WIRE
   std::optional<ClusterSpec> cluster{};                   ///< all addresses, if the source has them
   std::optional<std::size_t> local_rank{}, local_size{};  ///< on the same machine
   std::chrono::milliseconds rendezvous_timeout{60'000};   ///< LOCKSTEP_RENDEZVOUS_TIMEOUT

@@ -1,6 +1,6 @@
 /// \file
 /// The variables of lockstep that apply to every source: LOCKSTEP_JOB_ID, _RANK, _PORT,
-/// _COORDINATOR, _BIND, _DATA_ADDRESS, _DATA_PORTS, _TRANSPORT, _LAUNCHER, _RENDEZVOUS_TIMEOUT,
+/// _COORDINATOR, _BIND, _DATA_ADDRESS, _DATA_PORTS, _TRANSPORT, _WIRE, _LAUNCHER, _RENDEZVOUS_TIMEOUT,
 /// and those of timeouts.hpp. Invariant: they do not contradict each other.
 #pragma once
 
@@ -29,6 +29,7 @@ struct ClusterSettings {
   std::optional<std::string> data_address{};
   std::optional<PortRange> data_ports{};
   Transport transport = Transport::automatic;
+  WireSecurity wire = WireSecurity::automatic;
   std::string launcher{};  ///< empty: first complete source
   std::chrono::milliseconds rendezvous_timeout{60'000};
   ClusterTimeouts timeouts{};

@@ -78,10 +78,27 @@ inline std::chrono::milliseconds parse_timeout(
 /// \throws ClusterError
 inline Transport parse_transport(std::string_view entry, std::string_view name) {
   if (entry == "auto") return Transport::automatic;
-  if (entry == "gloo") return Transport::gloo;
+  if (entry == "tcp") return Transport::tcp;
   if (entry == "shared_memory") return Transport::shared_memory;
-  throw ClusterError("{}={} is not a transport; write auto, gloo or shared_memory", name,
+  if (entry == "gloo")
+    throw ClusterError(
+        "{}=gloo: Gloo is chosen in the program, by MultiWorkerMirrored<Cpu, Gloo>; write auto, "
+        "tcp or shared_memory",
+        name);
+  throw ClusterError("{}={} is not a transport; write auto, tcp or shared_memory", name,
                      quote(entry));
+}
+
+/// \throws ClusterError
+inline WireSecurity parse_wire(std::string_view entry, std::string_view name) {
+  if (entry == "auto") return WireSecurity::automatic;
+  if (entry == "sealed") return WireSecurity::sealed;
+  if (entry == "plain") return WireSecurity::plain;
+  if (entry == "plain_on_trusted_network") return WireSecurity::plain_on_trusted_network;
+  throw ClusterError(
+      "{}={} is not known; write auto, sealed, plain, or plain_on_trusted_network if no stranger "
+      "can reach the workers' network",
+      name, quote(entry));
 }
 
 ClusterSettings read_settings(const Environment& environment) {
@@ -109,6 +126,8 @@ ClusterSettings read_settings(const Environment& environment) {
     settings.data_ports = parse_port_range(*entry, "LOCKSTEP_DATA_PORTS");
   if (const auto entry = variable(environment, "LOCKSTEP_TRANSPORT"))
     settings.transport = parse_transport(*entry, "LOCKSTEP_TRANSPORT");
+  if (const auto entry = variable(environment, "LOCKSTEP_WIRE"))
+    settings.wire = parse_wire(*entry, "LOCKSTEP_WIRE");
   if (const auto entry = variable(environment, "LOCKSTEP_RENDEZVOUS_TIMEOUT"))
     settings.rendezvous_timeout = parse_timeout(*entry, "LOCKSTEP_RENDEZVOUS_TIMEOUT");
   for (const TimeoutRow& row : timeout_rows)

@@ -18,6 +18,7 @@
 #include "lockstep/cluster/rendezvous/connection.ipp"
 #include "lockstep/cluster/rendezvous/control.ipp"
 #include "lockstep/cluster/rendezvous/data_address.ipp"
+#include "lockstep/cluster/rendezvous/data_connector.ipp"
 #include "lockstep/cluster/rendezvous/file_limit.ipp"
 #include "lockstep/cluster/rendezvous/frames.ipp"
 #include "lockstep/cluster/rendezvous/listener.ipp"
@@ -48,11 +49,16 @@
 #include "lockstep/cluster/tf_config.ipp"
 #include "lockstep/cluster/timeouts.ipp"
 #include "lockstep/cluster/torchrun.ipp"
+#include "lockstep/collectives/tcp_channel.ipp"
+#include "lockstep/collectives/tcp_group.ipp"
+#include "lockstep/collectives/tcp_health.ipp"
+#include "lockstep/collectives/tcp_link.ipp"
+#include "lockstep/collectives/tcp_mesh.ipp"
+#include "lockstep/collectives/topology.ipp"
+#include "lockstep/collectives/wire.ipp"
+#include "lockstep/strategies/data_plane.ipp"
 #include "lockstep/strategies/job_group.ipp"
 #include "lockstep/strategies/shared_job.ipp"
+#include "lockstep/strategies/tcp_plane.ipp"
 #include "lockstep/strategies/worker_job.ipp"
 #include "lockstep/strategies/worker_place.ipp"
-
-#ifndef LOCKSTEP_IN_PARTS
-#include "lockstep/impl/cluster_gloo.hpp"
-#endif

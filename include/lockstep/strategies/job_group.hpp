@@ -1,11 +1,10 @@
 /// \file
-/// The processes of a job as a group: data travels over Gloo or, on one machine, through shared
-/// memory; secrets travel through the rendezvous. Invariant: a secret is never sent over a data
-/// connection.
+/// The processes of a job as a group: data travels over the job's data plane, secrets through the
+/// rendezvous. Invariant: a secret is never sent over a data connection.
 ///
 /// \code
 ///   rank 0     set ---TLS---> chief's store ---TLS---> get     ranks 1, 2, ...
-///   rank 0     <---- Gloo, plain TCP; or shared memory --->    ranks 1, 2, ...
+///   rank 0     <---- TCP, shared memory, Gloo, MPI ------->    ranks 1, 2, ...
 /// \endcode
 #pragma once
 
@@ -15,10 +14,8 @@
 #include <memory>
 #include <string>
 #include <utility>
-#include <variant>
 
-#include "lockstep/collectives/gloo_group.hpp"
-#include "lockstep/collectives/shared_memory_group.hpp"
+#include "lockstep/collectives/process_group.hpp"
 #include "lockstep/concepts/collective.hpp"
 #include "lockstep/core/config.hpp"
 
@@ -28,59 +25,46 @@ class Rendezvous;
 
 namespace lockstep::detail {
 
-/// A group of processes that can share secrets. \throws what GlooGroup and SharedMemoryGroup throw;
+/// A group of processes that can share secrets. \throws what the data's group throws;
 /// `share_secret` also PeerLost.
 /// \code
-///   JobGroup group(GlooGroup(mesh, {.channel = 0}), timeout, &rendezvous, "secrets of layers");
+///   JobGroup group(ProcessGroup(TcpGroup(mesh, {.channel = 0})), timeout, &rendezvous,
+///                  "secrets of layers");
 ///   group.share_secret(id, sizeof id);   // rank 0's, on all ranks
 /// \endcode
 class JobGroup {
  public:
-  using Data = std::variant<GlooGroup, SharedMemoryGroup>;
-
   /// `job` must outlive the group; it is null if this process is alone. `name` prefixes the names
   /// of the secrets in the job's store: unique per group, the same on all ranks. `timeout` is that
   /// of the data's group.
-  LOCKSTEP_COLD_DECL JobGroup(Data data, std::chrono::nanoseconds timeout, Rendezvous* job,
+  LOCKSTEP_COLD_DECL JobGroup(ProcessGroup data, std::chrono::nanoseconds timeout, Rendezvous* job,
                               std::string name);
   JobGroup(const JobGroup&) = delete;  // copies would not share the counter of secrets
   JobGroup& operator=(const JobGroup&) = delete;
 
-  std::size_t rank() const {
-    return std::visit([](const auto& group) { return group.rank(); }, data_);
-  }
-  std::size_t size() const {
-    return std::visit([](const auto& group) { return group.size(); }, data_);
-  }
-  void abort() {
-    std::visit([](auto& group) { group.abort(); }, data_);
-  }
-
+  std::size_t rank() const { return data_.rank(); }
+  std::size_t size() const { return data_.size(); }
+  void abort() { data_.abort(); }
   /// The same because the process `rank` was lost.
-  void lose(std::size_t rank) {
-    if (auto* const group = std::get_if<SharedMemoryGroup>(&data_)) return group->lose(rank);
-    abort();
-  }
+  void lose(std::size_t rank) { data_.lose(rank); }
 
   template <class T>
   void all_reduce(T* p, std::size_t n) {
-    all_reduce(p, n, nullptr, 0);
+    data_.all_reduce(p, n);
   }
   template <class T>
   void all_reduce(T* p, std::size_t n, double* sums, std::size_t m) {
-    std::visit([&](auto& group) { group.all_reduce(p, n, sums, m); }, data_);
+    data_.all_reduce(p, n, sums, m);
   }
   template <class T>
   void broadcast(T* p, std::size_t n, std::size_t root) {
-    std::visit([&](auto& group) { group.broadcast(p, n, root); }, data_);
+    data_.broadcast(p, n, root);
   }
   template <class T>
   void all_gather(const T* p, std::size_t n, T* out) {
-    std::visit([&](auto& group) { group.all_gather(p, n, out); }, data_);
+    data_.all_gather(p, n, out);
   }
-  void barrier() {
-    std::visit([](auto& group) { group.barrier(); }, data_);
-  }
+  void barrier() { data_.barrier(); }
 
   /// Replaces p[0..n) with rank 0's. Begins with a barrier, which detects ranks that are absent or
   /// call another operation. After it rank 0 sets the secret immediately, so that only its loss can
@@ -90,7 +74,7 @@ class JobGroup {
  private:
   LOCKSTEP_COLD_DECL std::string get(const std::string& name);
 
-  Data data_;
+  ProcessGroup data_;
   Rendezvous* job_;
   std::string name_;
   std::chrono::milliseconds timeout_;
@@ -99,8 +83,7 @@ class JobGroup {
 
 static_assert(AllReduces<JobGroup, float> && AllReducesWithSums<JobGroup, float> &&
               Broadcasts<JobGroup, float> && AllGathers<JobGroup, float> && Barriers<JobGroup>);
-static_assert(SharesSecrets<JobGroup> && !SharesSecrets<GlooGroup> &&
-              !SharesSecrets<SharedMemoryGroup>);
+static_assert(SharesSecrets<JobGroup> && !SharesSecrets<ProcessGroup>);
 
 }  // namespace lockstep::detail
 

@@ -11,7 +11,8 @@
 
 namespace lockstep::detail {
 
-JobGroup::JobGroup(Data data, std::chrono::nanoseconds timeout, Rendezvous* job, std::string name)
+JobGroup::JobGroup(ProcessGroup data, std::chrono::nanoseconds timeout, Rendezvous* job,
+                   std::string name)
     : data_(std::move(data)),
       job_(job),
       name_(std::move(name)),

@@ -22,8 +22,10 @@
 #include "lockstep/core/cores.hpp"
 #include "lockstep/core/function_ref.hpp"
 #include "lockstep/core/threads.hpp"
+#include "lockstep/strategies/data_plane.hpp"
 #include "lockstep/strategies/job_group.hpp"
 #include "lockstep/strategies/local_replicas.hpp"
+#include "lockstep/strategies/tcp_plane.hpp"
 #include "lockstep/strategies/virtual_shards.hpp"
 #include "lockstep/strategies/worker_job.hpp"
 #include "lockstep/strategies/worker_place.hpp"
@@ -41,8 +43,9 @@ namespace lockstep {
 /// \code
 ///   ls::MultiWorkerMirrored<ls::Cpu>{}                   // the job of TF_CONFIG
 ///   ls::MultiWorkerMirrored<ls::Cpu>{.replicas = 2}      // two replicas in each worker
+///   ls::MultiWorkerMirrored<ls::Cpu, ls::Gloo>{}         // data over Gloo
 /// \endcode
-template <Device D>
+template <Device D, DataPlane Data = Tcp>
 struct MultiWorkerMirrored {
   static constexpr bool can_exchange = GroupsReplicas<D>;
   static_assert(
@@ -118,7 +121,7 @@ struct MultiWorkerMirrored {
         detail::WaitPolicy waits = detail::WaitPolicy::for_replicas(sharers.replicas, threads_here);
         waits.overlap = job.overlaps(waits.overlap || !sharers.is_one_machine);
         // A background thread does not poll, as its core may be needed by others.
-        job.connect(sharers.bind ? sharers.cores(0) : detail::Cores::of_process(),
+        job.connect(&Data::connect, sharers.bind ? sharers.cores(0) : detail::Cores::of_process(),
                     {.layers = waits.spins, .gradients = waits.overlap ? 0 : waits.spins});
         const ThreadGroup::Options threads{
             .size = mine, .timeout = job.timeout(), .order = job.order(), .spins = waits.spins};

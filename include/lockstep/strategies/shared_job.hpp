@@ -4,7 +4,7 @@
 /// the same number on all ranks; closing the last model leaves the job.
 ///
 /// \code
-///   model 0   model 1        each: its own mesh, groups, replicas
+///   model 0   model 1        each: its own connections, groups, replicas
 ///       \      /
 ///       SharedJob            one: rendezvous, progress, notification of a loss
 /// \endcode
@@ -20,7 +20,6 @@
 
 #include "lockstep/cluster/rendezvous/rendezvous.hpp"
 #include "lockstep/cluster/resolved_cluster.hpp"
-#include "lockstep/collectives/gloo_store.hpp"
 #include "lockstep/core/config.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/exchange_progress.hpp"
@@ -71,19 +70,6 @@ class JobSession {
   std::shared_ptr<SharedJob> job_;
   std::uint64_t number_ = 0, step_ = 0;
   bool has_left_ = false;
-};
-
-/// The GlooStore over the rendezvous' key-value store.
-class RendezvousStore final : public GlooStore {
- public:
-  explicit RendezvousStore(JobSession& session) : session_(&session) {}
-  LOCKSTEP_COLD_DECL void set(const std::string& key, const std::string& bytes) override;
-  LOCKSTEP_COLD_DECL std::optional<std::string> get(const std::string& key,
-                                                    Deadline deadline) override;
-  LOCKSTEP_COLD_DECL void on_loss(std::function<void()> lost) override;
-
- private:
-  JobSession* session_;
 };
 
 }  // namespace lockstep::detail

@@ -157,23 +157,4 @@ void JobSession::leave() noexcept {
   }
 }
 
-void RendezvousStore::set(const std::string& key, const std::string& bytes) {
-  session_->rendezvous().set(key, bytes);
-}
-
-std::optional<std::string> RendezvousStore::get(const std::string& key, Deadline deadline) {
-  const auto left =
-      std::chrono::ceil<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now());
-  try {
-    return session_->rendezvous().get(key, std::max(left, std::chrono::milliseconds(1)));
-  } catch (const CollectiveTimeout&) {
-    return std::nullopt;
-  }
-}
-
-void RendezvousStore::on_loss(std::function<void()> lost) {
-  if (!lost) return session_->on_loss({});
-  session_->on_loss([lost = std::move(lost)](const PeerLost&) { lost(); });
-}
-
 }  // namespace lockstep::detail

@@ -20,7 +20,6 @@
 #include "lockstep/cluster/rendezvous/stall.hpp"
 #include "lockstep/cluster/resolved_cluster.hpp"
 #include "lockstep/cluster/stragglers.hpp"
-#include "lockstep/collectives/shared_memory.hpp"
 #include "lockstep/collectives/sum_members.hpp"
 #include "lockstep/concepts/strategy.hpp"
 #include "lockstep/core/config.hpp"
@@ -28,6 +27,7 @@
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/exchange_progress.hpp"
 #include "lockstep/core/phase.hpp"
+#include "lockstep/strategies/data_plane.hpp"
 #include "lockstep/strategies/job_group.hpp"
 #include "lockstep/strategies/worker_place.hpp"
 
@@ -48,7 +48,7 @@ struct WorkerOptions {
 ///
 ///     constructor      join the job                               rendezvous
 ///     exchange_places  where each process runs, its replicas      key-value store
-///     connect          two groups for data                        shared memory or Gloo mesh
+///     connect          two groups for data                        Tcp, Gloo, Mpi
 ///     subscribe        abort the groups when a process is lost
 ///     agree, exchange, note, end_epoch ...                        training
 ///     leave            wait until no peer needs the connections
@@ -63,13 +63,13 @@ class WorkerJob {
   /// Collects where all processes run and how many replicas each has. \throws UsageError, the same
   /// on all ranks, if `virtual_shards` does not fit.
   LOCKSTEP_COLD_DECL void exchange_places(const WorkerPlace& here);
-  /// Polls before a wait sleeps, in the groups of layers and of gradients; for shared memory.
+  /// Polls before a wait sleeps, in the groups of layers and of gradients.
   struct Spins {
     int layers = 0, gradients = 0;
   };
-  /// Connects the processes: over shared memory if all run on one machine and can open it, else
-  /// over Gloo, whose threads run on `cores`.
-  LOCKSTEP_COLD_DECL void connect(const Cores& cores, const Spins& spins);
+  /// Connects the processes by a data plane's `connect`, whose threads, if any, run on `cores`.
+  LOCKSTEP_COLD_DECL void connect(JobGroups (*connect)(const JobLinks&), const Cores& cores,
+                                  const Spins& spins);
   /// Whether exchanges overlap with backward: the chief's `mine`, since all processes must send the
   /// same messages. Over a network an exchange mostly waits, on one machine it mostly computes.
   LOCKSTEP_COLD_DECL bool overlaps(bool mine);
@@ -150,13 +150,6 @@ class WorkerJob {
   LOCKSTEP_COLD_DECL void check_shards() const;
   /// The chief logs the members of the job.
   LOCKSTEP_COLD_DECL void log_members() const;
-  /// Null if the processes are to use Gloo: all decide alike. \throws ClusterError on all ranks if
-  /// the job insists on shared memory.
-  LOCKSTEP_COLD_DECL std::shared_ptr<SharedMemory> open_shared_memory();
-  /// Creates the memory (rank 0) or opens it, and reports the result to the others. \return why it
-  /// cannot be used, from the first rank that failed; empty if all have opened it.
-  LOCKSTEP_COLD_DECL std::string share(std::shared_ptr<SharedMemory>& memory);
-  LOCKSTEP_COLD_DECL std::shared_ptr<GlooMesh> form_mesh(const Cores& cores);
   /// Throws the cause of a failed exchange, as decided by the chief. After an abort, waits for the
   /// chief's verdict first, which may already be on its way.
   LOCKSTEP_COLD_DECL void throw_cause(const CollectiveError& e);

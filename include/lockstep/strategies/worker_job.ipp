@@ -8,8 +8,7 @@
 
 #include "lockstep/cluster/rendezvous/rendezvous.hpp"
 #include "lockstep/cluster/resolve.hpp"
-#include "lockstep/collectives/gloo_mesh.hpp"
-#include "lockstep/collectives/gloo_store.hpp"
+#include "lockstep/collectives/self_group.hpp"
 #include "lockstep/core/fmt_core.hpp"
 #include "lockstep/core/log.hpp"
 #include "lockstep/strategies/shared_job.hpp"
@@ -17,18 +16,19 @@
 
 namespace lockstep::detail {
 
-/// The store of a process without peers.
-class NoStore final : public GlooStore {
- public:
-  void set(const std::string&, const std::string&) override {}
-  std::optional<std::string> get(const std::string&, Deadline) override { return std::nullopt; }
-};
-
 /// The value of LOCKSTEP_TRANSPORT.
 inline const char* transport_name(Transport transport) {
-  return transport == Transport::gloo            ? "gloo"
+  return transport == Transport::tcp             ? "tcp"
          : transport == Transport::shared_memory ? "shared_memory"
                                                  : "auto";
+}
+
+/// The value of LOCKSTEP_WIRE.
+inline const char* wire_name(WireSecurity wire) {
+  return wire == WireSecurity::sealed                     ? "sealed"
+         : wire == WireSecurity::plain                    ? "plain"
+         : wire == WireSecurity::plain_on_trusted_network ? "plain_on_trusted_network"
+                                                          : "auto";
 }
 
 WorkerJob::WorkerJob(const WorkerOptions& options)
@@ -59,6 +59,7 @@ void WorkerJob::exchange_places(const WorkerPlace& here) {
   if (job_)
     job_->agree("strategy",
                 {{"transport", transport_name(where_.transport)},
+                 {"wire", wire_name(where_.wire)},
                  {"virtual shards", std::to_string(virtual_shards_)},
                  {"stragglers", stragglers_ ? "on" : "off"}},
                 start_timeout());
@@ -72,36 +73,28 @@ void WorkerJob::exchange_places(const WorkerPlace& here) {
   log_members();
 }
 
-void WorkerJob::connect(const Cores& cores, const Spins& spins) {
-  const auto emplace = [&](JobGroup::Data layers, JobGroup::Data gradients) {
+void WorkerJob::connect(JobGroups (*connect)(const JobLinks&), const Cores& cores,
+                        const Spins& spins) {
+  const auto emplace = [&](ProcessGroup layers, ProcessGroup gradients) {
     layers_.emplace(std::move(layers), timeout_, job_, job_ ? key("secrets of layers") : "");
     gradients_.emplace(std::move(gradients), timeout_, job_,
                        job_ ? key("secrets of gradients") : "");
   };
-  if (const std::shared_ptr<SharedMemory> memory = open_shared_memory()) {
-    const auto group = [&](std::size_t channel, int polls) {
-      return SharedMemoryGroup(memory, {.rank = rank(),
-                                        .size = places_.size(),
-                                        .channel = channel,
-                                        .timeout = timeout_,
-                                        .order = order(),
-                                        .spins = polls});
-    };
-    const SharedMemoryGroup layers = group(0, spins.layers), gradients = group(1, spins.gradients);
-    emplace(layers, gradients);
-    progress_ = [layers, gradients] {
-      const ExchangeProgress one = layers.progress(), other = gradients.progress();
-      return ExchangeProgress{one.done + other.done,
-                              one.waits_for ? one.waits_for : other.waits_for};
-    };
-    return;
-  }
-  const std::shared_ptr<GlooMesh> mesh = form_mesh(cores);
-  emplace(GlooGroup(mesh, {0, timeout_, order()}), GlooGroup(mesh, {1, timeout_, order()}));
-  progress_ = [known = std::weak_ptr(mesh)] {
-    const auto its = known.lock();
-    return its ? its->progress() : ExchangeProgress{};
-  };
+  if (!job_) return emplace(ProcessGroup(SelfGroup()), ProcessGroup(SelfGroup()));
+  exchange([&] {
+    JobGroups groups = connect({.where = where_,
+                                .session = *session_,
+                                .places = places_,
+                                .timeout = timeout_,
+                                .start_timeout = start_timeout(),
+                                .order = order(),
+                                .cores = cores,
+                                .layer_spins = spins.layers,
+                                .gradient_spins = spins.gradients,
+                                .peers_know = peers_know_});
+    emplace(std::move(groups.layers), std::move(groups.gradients));
+    progress_ = std::move(groups.progress);
+  });
 }
 
 bool WorkerJob::overlaps(bool mine) {
@@ -190,86 +183,6 @@ void WorkerJob::log_members() const {
     table += fmt::format("\n  {} at {}: {}{}", where_.name(r), job_->address_of(r), counts_[r],
                          counts_[r] == 1 ? " replica" : " replicas");
   log(LogLevel::info, table);
-}
-
-std::shared_ptr<SharedMemory> WorkerJob::open_shared_memory() {
-  if (!job_ || where_.transport == Transport::gloo) return nullptr;
-  std::string reason;
-  std::shared_ptr<SharedMemory> memory;
-  for (const WorkerPlace& place : places_)
-    if (place.machine != places_[0].machine) reason = "the workers run on several machines";
-  const bool is_one_machine = reason.empty();
-  if (is_one_machine && places_.size() > SharedMemoryGroup::max_size)
-    reason = fmt::format("it has at most {} workers", SharedMemoryGroup::max_size);
-  if (reason.empty()) reason = share(memory);
-  if (reason.empty()) return memory;
-  if (where_.transport == Transport::shared_memory) {
-    job_->barrier(key("memory is refused"), start_timeout());  // all know it before one leaves
-    peers_know_ = true;
-    throw ClusterError(
-        "LOCKSTEP_TRANSPORT=shared_memory: the workers cannot exchange over shared memory: {}; use "
-        "auto or gloo",
-        reason);
-  }
-  if (is_one_machine && rank() == 0)
-    log(LogLevel::info, fmt::format("the workers exchange over Gloo: {}", reason));
-  return nullptr;
-}
-
-std::string WorkerJob::share(std::shared_ptr<SharedMemory>& memory) {
-  const SharedMemory::Options options{.bytes = SharedMemoryGroup::bytes(places_.size(), 2),
-                                      .run{job_->run_id().begin(), job_->run_id().end()},
-                                      .name = key("memory"),
-                                      .key{job_->key().begin(), job_->key().end()}};
-  const auto key_of = [this](std::size_t r) { return key(fmt::format("memory/{}", r)); };
-  constexpr std::string_view ok = "ok ";
-  const auto report = [&](const auto& f) {
-    std::string result;
-    try {
-      result = std::string(ok) + f();
-    } catch (const std::exception& e) {
-      result = fmt::format("rank {}: {}", rank(), e.what());
-    }
-    job_->set(key_of(rank()), result);
-  };
-  if (rank() == 0)
-    report([&] {
-      memory = SharedMemory::create(options);
-      return memory->place();
-    });
-  const std::string place = job_->get(key_of(0), start_timeout());
-  if (!place.starts_with(ok)) return place;
-  if (rank() > 0)
-    report([&] {
-      memory = SharedMemory::open(std::string_view(place).substr(ok.size()), options);
-      return std::string();
-    });
-  for (std::size_t r = 1; r < places_.size(); ++r) {
-    const std::string result = job_->get(key_of(r), start_timeout());
-    if (!result.starts_with(ok)) return result;
-  }
-  memory->close_file();
-  return {};
-}
-
-std::shared_ptr<GlooMesh> WorkerJob::form_mesh(const Cores& cores) {
-  GlooMeshOptions options;
-  if (!job_) {
-    NoStore none;
-    return std::make_shared<GlooMesh>(options, none);
-  }
-  options.rank = job_->rank();
-  options.size = job_->size();
-  options.address = job_->local_address();
-  options.run.assign(job_->run_id().begin(), job_->run_id().end());
-  options.key.assign(job_->key().begin(), job_->key().end());
-  options.limit = job_->timeouts().mesh;
-  options.silence = job_->timeouts().silence;
-  options.name = key("gloo");
-  if (where_.data_ports) options.ports = {where_.data_ports->first, where_.data_ports->last};
-  RendezvousStore store(*session_);
-  const CoreScope scope(cores);
-  return form_gloo_mesh(options, store);
 }
 
 void WorkerJob::throw_cause(const CollectiveError& e) {

@@ -407,7 +407,7 @@ TEST_CASE(
   }
 }
 
-TEST_CASE("LOCKSTEP_TRANSPORT is auto, gloo or shared_memory, and auto by default") {
+TEST_CASE("LOCKSTEP_TRANSPORT is auto, tcp or shared_memory, and auto by default") {
   using lockstep::Transport;
   const auto transport = [](const char* text) {
     return resolve(both(tf_config(1, 3), {{"LOCKSTEP_TRANSPORT", text}})).transport;
@@ -415,11 +415,11 @@ TEST_CASE("LOCKSTEP_TRANSPORT is auto, gloo or shared_memory, and auto by defaul
   CHECK(resolve(tf_config(1, 3)).transport == Transport::automatic);
   CHECK(transport("") == Transport::automatic);
   CHECK(transport("auto") == Transport::automatic);
-  CHECK(transport("gloo") == Transport::gloo);
+  CHECK(transport("tcp") == Transport::tcp);
   CHECK(transport("shared_memory") == Transport::shared_memory);
-  for (const char* text : {"Gloo", "shared", "tcp", " auto"})
+  for (const char* text : {"Tcp", "shared", "mpi", " auto"})
     CHECK(refusal({{"LOCKSTEP_TRANSPORT", text}}) ==
-          fmt::format("LOCKSTEP_TRANSPORT=\"{}\" is not a transport; write auto, gloo or "
+          fmt::format("LOCKSTEP_TRANSPORT=\"{}\" is not a transport; write auto, tcp or "
                       "shared_memory",
                       text));
 }

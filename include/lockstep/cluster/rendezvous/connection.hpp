@@ -75,6 +75,11 @@ class Connection : public std::enable_shared_from_this<Connection> {
   /// Reads and discards all further input, until the peer closes.
   LOCKSTEP_COLD_DECL void discard_input();
 
+  /// The TLS state after `handshake`; null without one.
+  SSL* tls() { return tls_ ? tls_->native_handle() : nullptr; }
+  /// Gives the socket away; otherwise as `close`. \return the descriptor, -1 if it is closed.
+  LOCKSTEP_COLD_DECL int release();
+
   /// Closes the socket at once: no message, no handler call.
   LOCKSTEP_COLD_DECL void close();
 

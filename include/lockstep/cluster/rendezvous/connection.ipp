@@ -92,6 +92,14 @@ void Connection::discard_input() {
                           });
 }
 
+int Connection::release() {
+  if (ended_) return -1;
+  ended_ = true;
+  asio::error_code error;
+  const int socket = socket_.release(error);
+  return error ? -1 : socket;
+}
+
 void Connection::close() {
   if (ended_) return;
   ended_ = true;

@@ -8,6 +8,7 @@
 #include <asio/io_context.hpp>
 #include <asio/ip/tcp.hpp>
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <list>
 #include <memory>
@@ -40,6 +41,9 @@ class Listener {
   /// Receives a line to log.
   using Log = std::function<void(std::string_view)>;
 
+  /// Receives a connection that has proved the job's key, instead of reading its Hello.
+  using Proved = std::function<void(std::shared_ptr<Connection>)>;
+
   static constexpr std::size_t max_pending = 64, max_pending_per_source = 8;
 
   /// `psk` is null for a job without a secret. `timeout` is how long a connection may take to send
@@ -49,12 +53,18 @@ class Listener {
   Listener(const Listener&) = delete;  // handlers hold its address
   Listener& operator=(const Listener&) = delete;
 
+  /// For connections that have no Hello: hands them over after the handshake. `extra` more of them
+  /// may be pending, in all and from one source.
+  LOCKSTEP_COLD_DECL void hand_over_proved(Proved proved, std::size_t extra);
+
   /// Listens at `endpoint`. `backlog` is the number of connections that may arrive at once.
   LOCKSTEP_COLD_DECL asio::error_code listen(const tcp::endpoint& endpoint, int backlog);
   /// True if `listen` has succeeded at least once.
   bool listening() const { return !acceptors_.empty(); }
   /// True if one of the addresses is IPv4.
   LOCKSTEP_COLD_DECL bool listens_by_ipv4() const;
+  /// The port of the first address.
+  LOCKSTEP_COLD_DECL std::uint16_t port() const;
   /// True if connections wait for which the process has no file descriptor.
   bool out_of_files() const { return out_of_files_; }
 
@@ -121,10 +131,12 @@ class Listener {
   milliseconds timeout_;
   SourceAllowlist allowlist_;
   Admit admit_;
+  Proved proved_;
   Log log_;
   StrangerLog strangers_;
   std::vector<Acceptor> acceptors_, paused_;
   std::list<Pending> pending_;  // oldest first
+  std::size_t extra_pending_ = 0;
   bool out_of_files_ = false;
   Clock::time_point next_out_of_files_log_{};
 };

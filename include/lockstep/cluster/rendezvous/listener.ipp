@@ -44,6 +44,16 @@ asio::error_code Listener::listen(const tcp::endpoint& endpoint, int backlog) {
   return {};
 }
 
+void Listener::hand_over_proved(Proved proved, std::size_t extra) {
+  proved_ = std::move(proved);
+  extra_pending_ = extra;
+}
+
+std::uint16_t Listener::port() const {
+  asio::error_code ignored;
+  return acceptors_.empty() ? std::uint16_t{0} : acceptors_[0]->local_endpoint(ignored).port();
+}
+
 bool Listener::listens_by_ipv4() const {
   return std::any_of(acceptors_.begin(), acceptors_.end(), [](const Acceptor& acceptor) {
     asio::error_code ignored;
@@ -174,7 +184,11 @@ void Listener::detect_protocol(const std::shared_ptr<Connection>& connection, ch
   if (first == tls_record && psk_) {
     connection->handshake(
         *psk_, asio::ssl::stream_base::server, [this, connection](const asio::error_code& error) {
-          if (!error) return read_hello(connection);
+          if (!error && !proved_) return read_hello(connection);
+          if (!error) {
+            remove(connection);
+            return proved_(connection);
+          }
           reject(connection, error.category() == asio::error::get_ssl_category()
                                  ? "did not prove that it has the job's secret; refused"
                                  : "");
@@ -243,9 +257,9 @@ void Listener::evict_oldest(const std::string& source) {
     pending_.erase(oldest);
   };
   if (std::count_if(pending_.begin(), pending_.end(), same) >=
-      static_cast<std::ptrdiff_t>(max_pending_per_source))
+      static_cast<std::ptrdiff_t>(max_pending_per_source + extra_pending_))
     drop(std::find_if(pending_.begin(), pending_.end(), same));
-  if (pending_.size() >= max_pending) drop(pending_.begin());
+  if (pending_.size() >= max_pending + extra_pending_) drop(pending_.begin());
 }
 
 }  // namespace lockstep::detail

@@ -37,6 +37,12 @@ class PskContext {
   /// After the handshake: true if both sides proved the key. OpenSSL counts an external key as a
   /// resumed session.
   static bool proved(SSL* connection) { return SSL_session_reused(connection) == 1; }
+  /// After the handshake, at the server: the identity whose key the client has proved.
+  LOCKSTEP_COLD_DECL static std::string identity(SSL* connection);
+  /// After the handshake: n bytes that both sides compute and nobody else knows (RFC 8446, 7.5).
+  /// \return false if OpenSSL fails.
+  LOCKSTEP_COLD_DECL static bool export_key(SSL* connection, std::string_view label,
+                                            unsigned char* out, std::size_t n);
 
  private:
   /// The index under which an SSL_CTX holds its PskContext.

@@ -30,6 +30,20 @@ PskContext::PskContext(Side side, Secret secret, std::string job)
     SSL_CTX_set_psk_find_session_callback(tls, &find_session);
 }
 
+std::string PskContext::identity(SSL* connection) {
+  void* bytes = nullptr;
+  std::size_t size = 0;
+  SSL_SESSION* const session = SSL_get_session(connection);
+  if (!session || SSL_SESSION_get0_ticket_appdata(session, &bytes, &size) != 1) return {};
+  return {static_cast<const char*>(bytes), size};
+}
+
+bool PskContext::export_key(SSL* connection, std::string_view label, unsigned char* out,
+                            std::size_t n) {
+  return SSL_export_keying_material(connection, out, n, label.data(), label.size(), nullptr, 0,
+                                    0) == 1;
+}
+
 int PskContext::slot() {
   static const int index = SSL_CTX_get_ex_new_index(0, nullptr, nullptr, nullptr, nullptr);
   return index;
@@ -49,7 +63,8 @@ SSL_SESSION* PskContext::make_session(SSL* connection, std::string_view job) {
   const bool made = session && cipher &&
                     SSL_SESSION_set1_master_key(session.get(), key.data(), key.size()) == 1 &&
                     SSL_SESSION_set_cipher(session.get(), cipher) == 1 &&
-                    SSL_SESSION_set_protocol_version(session.get(), TLS1_3_VERSION) == 1;
+                    SSL_SESSION_set_protocol_version(session.get(), TLS1_3_VERSION) == 1 &&
+                    SSL_SESSION_set1_ticket_appdata(session.get(), job.data(), job.size()) == 1;
   OPENSSL_cleanse(key.data(), key.size());
   return made ? session.release() : nullptr;
 }

@@ -122,8 +122,9 @@ struct Job {
           std::make_unique<JobGroup>(data(r, 0), timeout_, members[r].get(), "secrets"));
   }
   ~Job() { rendezvous_test::leave_all(members); }
-  JobGroup::Data data(std::size_t rank, std::size_t channel) const {
-    return GlooGroup(meshes.meshes[rank], {.channel = channel, .timeout = timeout_});
+  lockstep::ProcessGroup data(std::size_t rank, std::size_t channel) const {
+    return lockstep::ProcessGroup(
+        GlooGroup(meshes.meshes[rank], {.channel = channel, .timeout = timeout_}));
   }
 
   /// Each rank calls share_secret with its own bytes. \return their bytes afterwards.

@@ -1,0 +1,244 @@
+#pragma once
+
+#include "lockstep/cluster/rendezvous/data_connector.hpp"
+
+#include <openssl/crypto.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <asio/ip/address.hpp>
+#include <cerrno>
+#include <charconv>
+#include <cstring>
+
+#include "lockstep/cluster/rendezvous/clock.hpp"
+#include "lockstep/core/error.hpp"
+#include "lockstep/core/fmt_core.hpp"
+
+namespace lockstep {
+
+/// A connection that this process makes.
+struct DataConnector::Attempt {
+  Attempt(DataConnector& owner, std::size_t peer_rank, std::size_t number,
+          asio::ip::tcp::endpoint where)
+      : peer(peer_rank),
+        index(number),
+        endpoint(std::move(where)),
+        client(detail::PskContext::Side::client, owner.options_.key,
+               owner.identity(owner.options_.rank, peer_rank, number)),
+        timer(owner.io_) {}
+
+  std::size_t peer, index;
+  asio::ip::tcp::endpoint endpoint;
+  detail::PskContext client;
+  detail::Timer timer;
+  std::shared_ptr<detail::Connection> connection{};
+  std::chrono::milliseconds pause{10};
+  std::string fact = "it does not answer";
+};
+
+DataConnector::DataConnector(DataOptions options)
+    : options_(std::move(options)),
+      server_(detail::PskContext::Side::server, options_.key, ""),
+      listener_(
+          io_, &server_, std::chrono::seconds(2), detail::SourceAllowlist({}, true),
+          [](const std::shared_ptr<detail::Connection>&, const detail::Hello&) {}, options_.log),
+      ticks_(io_),
+      end_(io_) {
+  for (const std::size_t peer : options_.peers)
+    for (std::size_t i = 0; i < options_.per_peer && peer > options_.rank; ++i)
+      expected_[identity(peer, options_.rank, i)] = {peer, i};
+  if (!expected_.empty()) listen();
+}
+
+DataConnector::~DataConnector() {
+  listener_.close();
+  for (const auto& attempt : attempts_)
+    if (attempt->connection) attempt->connection->close();
+  attempts_.clear();
+}
+
+std::string DataConnector::identity(std::size_t from, std::size_t to, std::size_t index) const {
+  return fmt::format("{} {}>{} #{}", options_.run, from, to, index);
+}
+
+void DataConnector::listen() {
+  listener_.hand_over_proved(
+      [this](const std::shared_ptr<detail::Connection>& connection) { on_proved(connection); },
+      expected_.size());
+  asio::error_code error;
+  const auto address = asio::ip::make_address(options_.address, error);
+  if (error)
+    throw ClusterError("data connections: '{}' is not an IP address of this machine",
+                       options_.address);
+  const PortRange ports = options_.ports.value_or(PortRange{});
+  for (std::size_t i = 0; i < ports.size(); ++i) {
+    const auto port = static_cast<std::uint16_t>(ports.first + i);
+    error = listener_.listen({address, port}, SOMAXCONN);
+    if (error != asio::error::address_in_use) break;
+  }
+  if (error && options_.ports)
+    throw ClusterError(
+        "data connections: cannot listen at {} on a port from {} to {} ({}); free one, or give the "
+        "workers of a machine a larger range by LOCKSTEP_DATA_PORTS",
+        options_.address, ports.first, ports.last, error.message());
+  if (error)
+    throw ClusterError("data connections: cannot listen at {} ({}); see LOCKSTEP_DATA_ADDRESS",
+                       options_.address, error.message());
+  place_ = fmt::format("{} {}", options_.address, listener_.port());
+}
+
+std::vector<DataConnection> DataConnector::connect(const std::map<std::size_t, std::string>& places,
+                                                   TimePoint deadline) {
+  const auto began = std::chrono::steady_clock::now();
+  for (const auto& [peer, place] : places) {
+    const std::size_t space = place.rfind(' ');
+    asio::error_code error = asio::error::invalid_argument;
+    std::uint16_t port = 0;
+    asio::ip::address address;
+    if (space != std::string::npos) address = asio::ip::make_address(place.substr(0, space), error);
+    const char* const end = place.data() + place.size();
+    if (error || std::from_chars(place.data() + space + 1, end, port).ptr != end)
+      throw CollectiveError(peer, "data connections: replica {} sent '{}', which is not an address",
+                            peer, place);
+    for (std::size_t i = 0; i < options_.per_peer; ++i)
+      attempts_.push_back(
+          std::make_unique<Attempt>(*this, peer, i, asio::ip::tcp::endpoint(address, port)));
+  }
+  const std::size_t all = expected_.size() + attempts_.size();
+  end_.at(deadline, [this] {
+    late_ = true;
+    io_.stop();
+  });
+  for (const auto& attempt : attempts_) start(*attempt);
+  tick();
+  while (connections_.size() < all && !late_ && !cancelled_)
+    if (io_.run_one() == 0) break;
+  if (connections_.size() < all) {
+    if (cancelled_)
+      throw CollectiveAborted(options_.rank,
+                              "data connections: replica {} stopped because another replica failed",
+                              options_.rank);
+    throw_missing(std::chrono::duration_cast<std::chrono::milliseconds>(
+        std::chrono::steady_clock::now() - began));
+  }
+  listener_.close();
+  std::vector<DataConnection> result;
+  for (auto& [place, connection] : connections_) result.push_back(std::move(connection));
+  connections_.clear();
+  return result;
+}
+
+void DataConnector::cancel() {
+  detail::post(io_, [this] { cancelled_ = true; });
+}
+
+void DataConnector::tick() {
+  listener_.tick(detail::Clock::now());
+  ticks_.after(std::chrono::milliseconds(250), [this] { tick(); });
+}
+
+void DataConnector::on_proved(const std::shared_ptr<detail::Connection>& connection) {
+  const std::string name = detail::PskContext::identity(connection->tls());
+  const auto found = expected_.find(name);
+  if (found == expected_.end() ||
+      !keep(*connection, found->second.first, found->second.second, true)) {
+    listener_.log_source(detail::Listener::source_of(*connection),
+                         "asked for a data connection that this run does not have; closed",
+                         detail::Clock::now());
+    connection->close();
+  }
+}
+
+void DataConnector::start(Attempt& attempt) {
+  attempt.connection = std::make_shared<detail::Connection>(asio::ip::tcp::socket(io_));
+  asio::ip::tcp::socket& socket = attempt.connection->socket();
+  asio::error_code error;
+  detail::open_socket(socket, attempt.endpoint.protocol(), options_.silence, error);
+  // From the address that the job has chosen, so that the data take that network.
+  const auto own = asio::ip::make_address(options_.address, error);
+  if (!error && own.is_v4() == attempt.endpoint.address().is_v4()) {
+    asio::error_code ignored;
+    socket.bind({own, 0}, ignored);
+  }
+  if (!socket.is_open()) return retry(attempt, "no socket can be opened");
+  const auto connection = attempt.connection;
+  socket.async_connect(attempt.endpoint, [this, &attempt,
+                                          connection](const asio::error_code& failure) {
+    if (!connection->open()) return;
+    if (failure) return retry(attempt, failure.message());
+    connection->handshake(attempt.client, asio::ssl::stream_base::client,
+                          [this, &attempt](const asio::error_code& refusal) {
+                            if (refusal)
+                              return retry(attempt, "its handshake failed: " + refusal.message());
+                            await_welcome(attempt);
+                          });
+  });
+}
+
+void DataConnector::await_welcome(Attempt& attempt) {
+  const auto connection = attempt.connection;
+  connection->socket().async_wait(
+      asio::ip::tcp::socket::wait_read, [this, &attempt, connection](const asio::error_code&) {
+        if (!connection->open()) return;
+        char byte = 0;
+        if (::recv(connection->socket().native_handle(), &byte, 1, 0) != 1 || byte != welcome)
+          return retry(attempt, "it closed the connection");
+        if (!keep(*connection, attempt.peer, attempt.index, false))
+          retry(attempt, "the keys could not be derived");
+      });
+}
+
+void DataConnector::retry(Attempt& attempt, const std::string& fact) {
+  attempt.fact = fact;
+  attempt.connection->close();
+  attempt.timer.after(attempt.pause, [this, &attempt] { start(attempt); });
+  attempt.pause = std::min(2 * attempt.pause, std::chrono::milliseconds(160));
+}
+
+bool DataConnector::keep(detail::Connection& connection, std::size_t peer, std::size_t index,
+                         bool is_server) {
+  struct {
+    WireKey of_client, of_server;
+  } keys;
+  static_assert(sizeof keys == 56);
+  if (!detail::PskContext::export_key(connection.tls(), "EXPORTER-lockstep data",
+                                      reinterpret_cast<unsigned char*>(&keys), sizeof keys))
+    return false;
+  Descriptor socket(connection.release());
+  if (socket.number() < 0) return false;
+  // The peer reads it after its last TLS record, and sends nothing before.
+  if (is_server && ::send(socket.number(), &welcome, 1, MSG_NOSIGNAL) != 1) return true;
+  connections_.insert_or_assign(
+      Place{peer, index},
+      DataConnection{.rank = peer,
+                     .index = index,
+                     .socket = std::move(socket),
+                     .send_key = is_server ? keys.of_server : keys.of_client,
+                     .receive_key = is_server ? keys.of_client : keys.of_server});
+  OPENSSL_cleanse(&keys, sizeof keys);
+  return true;
+}
+
+void DataConnector::throw_missing(std::chrono::milliseconds waited) const {
+  for (const auto& attempt : attempts_)
+    if (!connections_.contains({attempt->peer, attempt->index}))
+      throw CollectiveError(
+          attempt->peer,
+          "data connections: replica {} could not connect to replica {} at {}:{} within {} ms "
+          "({}); check the network between the two (firewall, routes), LOCKSTEP_DATA_ADDRESS and "
+          "LOCKSTEP_DATA_PORTS",
+          options_.rank, attempt->peer, attempt->endpoint.address().to_string(),
+          attempt->endpoint.port(), waited.count(), attempt->fact);
+  for (const auto& [name, place] : expected_)
+    if (!connections_.contains(place))
+      throw CollectiveError(
+          place.first,
+          "data connections: replica {} did not connect to replica {} at {} within {} ms; check "
+          "the network between the two (firewall, routes), LOCKSTEP_DATA_ADDRESS and "
+          "LOCKSTEP_DATA_PORTS",
+          place.first, options_.rank, place_, waited.count());
+  throw CollectiveError("data connections: none is missing");
+}
+
+}  // namespace lockstep

@@ -1,0 +1,306 @@
+#pragma once
+
+#include "lockstep/collectives/tcp_channel.hpp"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "lockstep/collectives/tcp_mesh.hpp"
+#include "lockstep/core/error.hpp"
+#include "lockstep/core/fmt_core.hpp"
+#include "lockstep/core/slice.hpp"
+
+namespace lockstep::detail {
+
+TcpChannel::TcpChannel(TcpMesh& mesh, std::vector<std::size_t> peers,
+                       std::vector<std::vector<TcpLink>> links)
+    : mesh_(mesh), peers_(std::move(peers)), first_link_(mesh.size()) {
+  for (std::size_t i = 0; i < peers_.size(); ++i) {
+    first_link_[peers_[i]] = links_.size();
+    links_per_peer_ = links[i].size();
+    for (TcpLink& link : links[i])
+      links_.push_back({peers_[i], std::move(link), &link == links[i].data()});
+  }
+  polls_.resize(links_.size() + 1);
+}
+
+std::size_t TcpChannel::rank() const { return mesh_.rank(); }
+std::size_t TcpChannel::size() const { return mesh_.size(); }
+void TcpChannel::abort() { mesh_.abort(); }
+
+std::optional<std::size_t> TcpChannel::waits_for() const {
+  const std::size_t peer = waits_for_.load(std::memory_order_relaxed);
+  return peer == nobody ? std::nullopt : std::optional(peer);
+}
+
+void TcpChannel::claim(std::size_t number, std::chrono::nanoseconds timeout, int spins) {
+  const std::scoped_lock lock(io_);
+  if (std::exchange(claimed_, true))
+    throw UsageError("tcp group: channel {} is in use; give each group of a mesh its own", number);
+  timeout_ = timeout;
+  spins_ = spins;
+}
+
+template <class F>
+void TcpChannel::for_each_stripe(std::size_t peer, std::size_t n, const F& f) {
+  Link* const links = &links_[first_link_[peer]];
+  const std::size_t stripes = std::clamp(n / least_stripe, std::size_t{1}, links_per_peer_);
+  for (std::size_t i = 0; i < stripes; ++i) {
+    const Slice part = slice_of(n, stripes, i);
+    f(links[i].tcp, part.first, part.count);
+  }
+}
+
+void TcpChannel::send(std::size_t peer, const std::byte* p, std::size_t n) {
+  for_each_stripe(peer, n, [&](TcpLink& link, std::size_t first, std::size_t count) {
+    link.send(p + first, count);
+  });
+}
+
+void TcpChannel::receive(std::size_t peer, std::byte* p, std::size_t n) {
+  for_each_stripe(peer, n, [&](TcpLink& link, std::size_t first, std::size_t count) {
+    link.receive(p + first, count);
+  });
+}
+
+void TcpChannel::begin(const CollectiveCall& call) {
+  call_ = call;
+  if (mesh_.is_down()) throw_shutdown();
+  for (Link& link : links_) {
+    link.is_ahead = false;
+    if (!link.first) continue;
+    link.tcp.send_call(call);
+    link.tcp.receive_call();
+  }
+}
+
+void TcpChannel::complete() {
+  int spins = spins_;
+  std::chrono::nanoseconds idle{0};
+  while (true) {
+    bool progress = false;
+    const Link* waiting = nullptr;
+    for (Link& link : links_) {
+      if (link.tcp.writes()) handle(link, link.tcp.write(progress));
+      while (link.tcp.reads()) {
+        const TcpLink::Event event = link.tcp.read(progress);
+        if (event != TcpLink::Event::call) {
+          handle(link, event);
+          break;
+        }
+        check_call(link);
+      }
+      if (!waiting && (link.tcp.reads() || link.tcp.writes())) waiting = &link;
+    }
+    if (!waiting) break;
+    if (progress) {
+      idle = {};
+      spins = spins_;
+      continue;
+    }
+    if (mesh_.is_down()) throw_shutdown();
+    if (spins > 0) {
+      --spins;
+      continue;
+    }
+    if (idle >= timeout_) throw_timeout();
+    waits_for_.store(waiting->rank, std::memory_order_relaxed);
+    idle += wait(timeout_ - idle);
+  }
+  waits_for_.store(nobody, std::memory_order_relaxed);
+  // All members must count alike, but along a tree they do not wait equally often.
+  if (mesh_.options().topology == Topology::direct) mesh_.count_progress();
+}
+
+void TcpChannel::check_call(Link& link) {
+  if (link.tcp.peers_call() == call_) return;
+  Shutdown why = cause(Cause::mismatch, link.rank);
+  why.theirs = link.tcp.peers_call();
+  why.ours = call_;
+  mesh_.shut_down(why);
+  throw_shutdown();
+}
+
+std::chrono::nanoseconds TcpChannel::wait(std::chrono::nanoseconds most) {
+  std::size_t count = 0;
+  bool awaits_notices = false;
+  polls_[count++] = {mesh_.wakeup(), POLLIN, 0};
+  for (Link& link : links_) {
+    const bool is_idle = !link.tcp.reads() && !link.tcp.writes();
+    if (is_idle && (link.is_ahead || !link.first)) continue;
+    awaits_notices = awaits_notices || is_idle;
+    const int events =
+        (link.tcp.writes() ? POLLOUT : 0) | (link.tcp.reads() || is_idle ? POLLIN : 0);
+    polls_[count++] = {link.tcp.socket(), static_cast<short>(events), 0};
+  }
+  const auto before = std::chrono::steady_clock::now();
+  const auto limit = std::min<std::chrono::nanoseconds>(tick, most);
+  (void)::poll(polls_.data(), count,
+               static_cast<int>(std::chrono::ceil<std::chrono::milliseconds>(limit).count()));
+  const auto now = std::chrono::steady_clock::now();
+  if (awaits_notices) look_for_notices();
+  // A process that was suspended (Ctrl-Z, a frozen container) was not waiting.
+  const bool ran = now - before < 10 * tick;
+  if (now >= next_look_) {
+    find_dead(ran && now < next_look_ + 10 * tick);
+    next_look_ = now + tick;
+  }
+  return ran ? now - before : std::chrono::nanoseconds(tick);
+}
+
+void TcpChannel::look_for_notices() {
+  for (Link& link : links_) {
+    if (link.is_ahead || !link.first || link.tcp.reads() || link.tcp.writes()) continue;
+    TcpLink::Event event = TcpLink::Event::none;
+    link.is_ahead = !link.tcp.looks_for_notice(event);
+    if (event != TcpLink::Event::ended) handle(link, event);  // a peer that has finished may close
+  }
+}
+
+void TcpChannel::find_dead(bool ran) {
+  const auto now = std::chrono::steady_clock::now();
+  for (Link& link : links_) {
+    if (!link.tcp.reads() && !link.tcp.writes()) continue;
+    if (!link.tcp.health().is_dead(link.tcp.socket(), now, ran, mesh_.options().silence)) continue;
+    mesh_.shut_down(cause(Cause::dead_link, link.rank));
+    throw_shutdown();
+  }
+}
+
+void TcpChannel::handle(Link& link, TcpLink::Event event) {
+  switch (event) {
+    case TcpLink::Event::none:
+    case TcpLink::Event::call:
+      return;
+    case TcpLink::Event::ended:
+      throw_lost(link);
+    case TcpLink::Event::corrupt:
+      mesh_.shut_down(cause(Cause::corrupt, link.rank));
+      throw_shutdown();
+    case TcpLink::Event::notice:
+      mesh_.shut_down(link.tcp.notice());
+      throw_shutdown();
+  }
+}
+
+Shutdown TcpChannel::cause(Cause why, std::size_t peer) const {
+  return {.cause = why,
+          .rank = static_cast<std::uint32_t>(peer),
+          .by = static_cast<std::uint32_t>(rank())};
+}
+
+void TcpChannel::throw_lost(Link& link) {
+  if (mesh_.is_down()) throw_shutdown();
+  // Calls and notices come over the first connection only.
+  Link& first = links_[first_link_[link.rank]];
+  if (first.tcp.find_notice()) {
+    mesh_.shut_down(first.tcp.notice());
+    throw_shutdown();
+  }
+  mesh_.shut_down(cause(Cause::lost, link.rank));
+  throw CollectiveError(
+      link.rank,
+      "{}: replica {} lost its connection to replica {} ({}); its process ended, or the network "
+      "failed",
+      call_.name(), rank(), link.rank, link.tcp.fact());
+}
+
+void TcpChannel::throw_timeout() {
+  std::string missing;
+  bool arrived = true;
+  const auto add = [&](const Link& link) {
+    missing += fmt::format("{}{}", missing.empty() ? "" : ", ", link.rank);
+  };
+  std::size_t first = nobody;
+  for (Link& link : links_) {
+    if (!link.tcp.awaits_call()) continue;
+    arrived = false;
+    first = std::min(first, link.rank);
+    add(link);
+  }
+  for (Link& link : links_) {
+    if (first != nobody || (!link.tcp.reads() && !link.tcp.writes())) continue;
+    first = link.rank;
+    add(link);
+  }
+  mesh_.shut_down(cause(Cause::timed_out, first));
+  throw CollectiveTimeout(
+      first, "{}: replica {} waited {} ms for replica {}{}; it hangs, or it needs a longer timeout",
+      call_.name(), rank(), std::chrono::duration_cast<std::chrono::milliseconds>(timeout_).count(),
+      missing, arrived ? ", which arrived and then stopped" : ", which did not arrive");
+}
+
+void TcpChannel::throw_shutdown() {
+  const Shutdown end = mesh_.shutdown();
+  if (end.cause == Cause::dead_link)
+    throw LinkFailed(call_.name(), end.rank, end.by,
+                     fmt::format("no data sent over it was acknowledged for {} ms",
+                                 mesh_.options().silence.count()));
+  if (end.cause == Cause::corrupt)
+    throw LinkFailed(call_.name(), end.rank, end.by,
+                     "data arrived that were not sent so (their checksum differs); a network card, "
+                     "a cable or memory is faulty, or somebody changes them");
+  if (end.cause == Cause::mismatch && !std::exchange(threw_mismatch_, true))
+    throw UsageError(
+        "replica {} calls {}, replica {} calls {}; all replicas must make the same calls in the "
+        "same order",
+        end.rank, end.theirs.description(), end.by, end.ours.description());
+  const bool names = end.cause == Cause::lost || end.cause == Cause::timed_out;
+  const std::string_view why = end.cause == Cause::timed_out  ? "a replica did not arrive in time"
+                               : end.cause == Cause::lost     ? "a replica was lost"
+                               : end.cause == Cause::mismatch ? "the replicas' calls differed"
+                                                              : "another replica failed";
+  throw CollectiveAborted(end.rank, "{}: replica {} stopped because {}{}", call_.name(), rank(),
+                          why, names ? fmt::format(" ({})", end.rank) : std::string());
+}
+
+void TcpChannel::end_by_error() {
+  mesh_.shut_down(cause(Cause::aborted, rank()));
+  waits_for_.store(nobody, std::memory_order_relaxed);
+  notify(std::chrono::steady_clock::now() + notice_timeout);
+  for (const auto& channel : mesh_.channels_)
+    if (channel.get() != this) channel->notify_if_idle();
+}
+
+void TcpChannel::end() {
+  mesh_.count_progress();
+  if (mesh_.is_down()) notify_if_idle();
+}
+
+void TcpChannel::notify_if_idle() {
+  const std::unique_lock lock(io_, std::try_to_lock);
+  if (lock.owns_lock()) notify(std::chrono::steady_clock::now());
+}
+
+void TcpChannel::notify(TimePoint deadline) {
+  if (std::exchange(notified_, true)) return;
+  const Shutdown why = mesh_.shutdown();
+  for (Link& link : links_) link.tcp.drop_queues();
+  flush(deadline);
+  for (Link& link : links_)
+    if (link.first && !link.tcp.writes()) link.tcp.queue_notice(why);
+  flush(deadline);
+  for (Link& link : links_) link.tcp.end_sending();
+}
+
+void TcpChannel::flush(TimePoint deadline) {
+  while (true) {
+    std::size_t count = 0;
+    for (Link& link : links_) {
+      bool progress = false;
+      if (!link.tcp.writes()) continue;
+      if (link.tcp.write(progress) != TcpLink::Event::none) {
+        link.tcp.end_sending();  // the peer is gone
+      } else if (link.tcp.writes()) {
+        polls_[count++] = {link.tcp.socket(), POLLOUT, 0};
+      }
+    }
+    const auto left =
+        std::chrono::ceil<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now());
+    if (count == 0 || left.count() <= 0) return;
+    (void)::poll(polls_.data(), count, static_cast<int>(left.count()));
+  }
+}
+
+}  // namespace lockstep::detail

@@ -1,0 +1,31 @@
+/// \file
+/// Ownership of an open file, socket or event.
+#pragma once
+
+#include <unistd.h>
+
+#include <utility>
+
+namespace lockstep {
+
+/// A file descriptor, closed by the destructor. -1: none.
+class Descriptor {
+ public:
+  Descriptor() = default;
+  explicit Descriptor(int number) : number_(number) {}
+  Descriptor(Descriptor&& other) noexcept : number_(std::exchange(other.number_, -1)) {}
+  Descriptor& operator=(Descriptor&& other) noexcept {
+    std::swap(number_, other.number_);
+    return *this;
+  }
+  ~Descriptor() {
+    if (number_ >= 0) ::close(number_);
+  }
+
+  int number() const { return number_; }
+
+ private:
+  int number_ = -1;
+};
+
+}  // namespace lockstep

@@ -1,1 +1,0 @@
-#include "lockstep/impl/cluster_gloo.hpp"

@@ -1,0 +1,219 @@
+#include "lockstep/cluster/rendezvous/data_connector.hpp"
+
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <atomic>
+#include <catch2/catch_test_macros.hpp>
+#include <chrono>
+#include <cstddef>
+#include <cstring>
+#include <exception>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "lockstep/core/error.hpp"
+
+namespace {
+
+using namespace std::chrono_literals;
+using lockstep::DataConnection;
+using lockstep::DataConnector;
+using lockstep::DataOptions;
+using lockstep::Descriptor;
+using lockstep::Secret;
+using Clock = std::chrono::steady_clock;
+
+const Secret key("0123456789abcdef of the run");
+
+DataOptions options_of(std::size_t rank, std::size_t size, const Secret& secret = key) {
+  DataOptions options{.rank = rank, .run = "run 1", .key = secret};
+  for (std::size_t r = 0; r < size; ++r)
+    if (r != rank) options.peers.push_back(r);
+  return options;
+}
+
+std::map<std::size_t, std::string> places_below(
+    std::size_t rank, const std::vector<std::unique_ptr<DataConnector>>& all) {
+  std::map<std::size_t, std::string> places;
+  for (std::size_t r = 0; r < rank; ++r) places[r] = all[r]->place();
+  return places;
+}
+
+struct Result {
+  std::vector<DataConnection> connections;
+  std::exception_ptr error;
+  std::string text() const {
+    if (!error) return "";
+    try {
+      std::rethrow_exception(error);
+    } catch (const std::exception& e) {
+      return e.what();
+    }
+  }
+};
+
+std::vector<Result> connect_all(const std::vector<std::unique_ptr<DataConnector>>& all,
+                                std::chrono::milliseconds limit = 20s) {
+  std::vector<Result> results(all.size());
+  std::vector<std::thread> threads;
+  for (std::size_t r = 0; r < all.size(); ++r)
+    threads.emplace_back([&, r] {
+      try {
+        results[r].connections = all[r]->connect(places_below(r, all), Clock::now() + limit);
+      } catch (...) {
+        results[r].error = std::current_exception();
+      }
+    });
+  for (auto& thread : threads) thread.join();
+  return results;
+}
+
+std::vector<std::unique_ptr<DataConnector>> connectors(std::size_t size) {
+  std::vector<std::unique_ptr<DataConnector>> all;
+  for (std::size_t r = 0; r < size; ++r)
+    all.push_back(std::make_unique<DataConnector>(options_of(r, size)));
+  return all;
+}
+
+sockaddr_in address_of(const std::string& place) {
+  sockaddr_in where{};
+  where.sin_family = AF_INET;
+  where.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  where.sin_port = htons(static_cast<std::uint16_t>(std::stoi(place.substr(place.rfind(' ') + 1))));
+  return where;
+}
+
+/// A connection of a stranger, who sends `bytes`.
+Descriptor stranger(const std::string& place, const std::string& bytes) {
+  Descriptor socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  const sockaddr_in where = address_of(place);
+  if (::connect(socket.number(), reinterpret_cast<const sockaddr*>(&where), sizeof where) == 0)
+    (void)::send(socket.number(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
+  return socket;
+}
+
+}  // namespace
+
+TEST_CASE("workers are connected, both ends of a connection have its keys, and nobody else") {
+  constexpr std::size_t size = 4;
+  const auto all = connectors(size);
+  auto results = connect_all(all);
+  std::map<std::set<std::size_t>, std::map<std::size_t, std::vector<const DataConnection*>>> pairs;
+  std::set<std::string> keys;
+  for (std::size_t r = 0; r < size; ++r) {
+    REQUIRE(results[r].text() == "");
+    REQUIRE(results[r].connections.size() == 2 * (size - 1));
+    for (const DataConnection& connection : results[r].connections) {
+      pairs[{r, connection.rank}][connection.index].push_back(&connection);
+      keys.insert(std::string(connection.send_key->key.begin(), connection.send_key->key.end()));
+      CHECK((::fcntl(connection.socket.number(), F_GETFD) & FD_CLOEXEC) != 0);
+    }
+  }
+  CHECK(keys.size() == 4 * size * (size - 1) / 2);  // one per direction
+  for (const auto& [ranks, by_index] : pairs)
+    for (const auto& [index, ends] : by_index) {
+      REQUIRE(ends.size() == 2);
+      CHECK(ends[0]->send_key->key == ends[1]->receive_key->key);
+      CHECK(ends[0]->send_key->nonce == ends[1]->receive_key->nonce);
+      CHECK(ends[0]->receive_key->key == ends[1]->send_key->key);
+      // no byte of the handshake is left in the connection
+      CHECK(::send(ends[0]->socket.number(), "hello", 5, 0) == 5);
+      char bytes[6] = {};
+      pollfd comes{ends[1]->socket.number(), POLLIN, 0};
+      REQUIRE(::poll(&comes, 1, 5000) == 1);
+      CHECK(::recv(ends[1]->socket.number(), bytes, 5, 0) == 5);
+      CHECK(std::string(bytes) == "hello");
+    }
+}
+
+TEST_CASE("strangers at a data port are closed and keep no worker out") {
+  auto all = connectors(3);
+  std::vector<Descriptor> strangers;
+  const std::string hello("\x16\x03\x01\x00\xff\x01", 6), gloo(24, '\x01');
+  for (const std::size_t r : {0u, 1u})
+    for (int i = 0; i < 30; ++i)
+      for (const std::string& bytes :
+           {std::string("GET / HTTP/1.1\r\n\r\n"), hello, gloo, std::string(), std::string("LKS1")})
+        strangers.push_back(stranger(all[r]->place(), bytes));
+  std::atomic<bool> stops{false};
+  std::thread flood([&] {
+    while (!stops) (void)stranger(all[0]->place(), "noise");
+  });
+  const auto results = connect_all(all);
+  stops = true;
+  flood.join();
+  for (const Result& result : results) CHECK(result.text() == "");
+}
+
+TEST_CASE("a worker with another key, or of another run, gets no connection") {
+  const auto limit = 400ms;
+  for (const bool other_run : {false, true}) {
+    std::vector<std::unique_ptr<DataConnector>> all;
+    std::string lines;
+    std::mutex mutex;
+    DataOptions first = options_of(0, 2);
+    first.log = [&](std::string_view line) {
+      const std::scoped_lock lock(mutex);
+      lines += line;
+    };
+    all.push_back(std::make_unique<DataConnector>(first));
+    DataOptions second = options_of(1, 2, other_run ? key : Secret("fedcba9876543210 of another"));
+    if (other_run) second.run = "run 2";
+    all.push_back(std::make_unique<DataConnector>(second));
+    const auto results = connect_all(all, limit);
+    CHECK(results[0].text().find("replica 1 did not connect to replica 0") != std::string::npos);
+    CHECK(results[1].text().find("replica 1 could not connect to replica 0") != std::string::npos);
+    INFO(lines);
+    CHECK(lines.find(other_run
+                         ? "asked for a data connection that this run does not have"
+                         : "did not prove that it has the job's secret") != std::string::npos);
+  }
+}
+
+TEST_CASE("a worker that does not connect in time is named, and a wait can be cancelled") {
+  const auto all = connectors(2);
+  const auto began = Clock::now();
+  try {
+    (void)all[0]->connect({}, began + 100ms);
+    FAIL("nobody was there");
+  } catch (const lockstep::CollectiveError& e) {
+    CHECK(e.peer() == std::size_t{1});
+  }
+  CHECK(Clock::now() - began >= 100ms);
+  DataConnector waiting(options_of(0, 2));
+  std::thread cancelling([&] {
+    std::this_thread::sleep_for(20ms);
+    waiting.cancel();
+  });
+  CHECK_THROWS_AS(waiting.connect({}, Clock::now() + 60s), lockstep::CollectiveAborted);
+  cancelling.join();
+}
+
+TEST_CASE("a data port is taken from the range, and a range without a free one is refused") {
+  DataOptions options = options_of(0, 2);
+  DataConnector any(options);
+  const int port = ntohs(address_of(any.place()).sin_port);
+  const auto taken = static_cast<std::uint16_t>(port);
+  options.ports = lockstep::PortRange{taken, taken};
+  try {
+    DataConnector second(options);
+    FAIL("the port was free");
+  } catch (const lockstep::ClusterError& e) {
+    CHECK(std::string(e.what()).find("LOCKSTEP_DATA_PORTS") != std::string::npos);
+  }
+  options.ports = lockstep::PortRange{taken, static_cast<std::uint16_t>(taken + 20)};
+  DataConnector third(options);
+  const int next = ntohs(address_of(third.place()).sin_port);
+  CHECK((next > port && next <= port + 20));
+  // the highest rank connects to all others and listens at no port
+  CHECK(DataConnector(options_of(1, 2)).place() == "");
+}
