@@ -329,6 +329,7 @@ ResolvedCluster resolve_cluster(const Environment& environment, const ClusterArg
   ResolvedCluster result;
   result.bind = settings.bind;
   result.data_address = settings.data_address;
+  result.data_interface = settings.data_interface;
   result.data_ports = settings.data_ports;
   result.transport = settings.transport;
   result.rendezvous_timeout = settings.rendezvous_timeout;

@@ -6,6 +6,7 @@
 #include <numeric>
 #include <utility>
 
+#include "lockstep/cluster/rendezvous/file_limit.hpp"
 #include "lockstep/cluster/rendezvous/rendezvous.hpp"
 #include "lockstep/cluster/resolve.hpp"
 #include "lockstep/collectives/gloo_mesh.hpp"
@@ -267,6 +268,8 @@ std::shared_ptr<GlooMesh> WorkerJob::form_mesh(const Cores& cores) {
   options.silence = job_->timeouts().silence;
   options.name = key("gloo");
   if (where_.data_ports) options.ports = {where_.data_ports->first, where_.data_ports->last};
+  check_file_limit(options.size,
+                   fmt::format("the data connections to {} workers", options.size - 1));
   RendezvousStore store(*session_);
   const CoreScope scope(cores);
   return form_gloo_mesh(options, store);

@@ -185,8 +185,8 @@ std::optional<std::string> Chief::data_fault(const std::shared_ptr<Connection>& 
   const bool ipv4 = given ? asio::ip::make_address(*given).is_v4() : address_family_ == tcp::v4();
   if (theirs.is_v4() == ipv4) return std::nullopt;
   return fmt::format(
-      "{} would exchange data at {} ({}), but the chief exchanges data over {}; set LOCKSTEP_DATA_ADDRESS "
-      "on all ranks to addresses of one family",
+      "{} would exchange data at {} ({}), but the chief exchanges data over {}; set "
+      "LOCKSTEP_DATA_ADDRESS, or LOCKSTEP_INTERFACE, on all ranks to addresses of one family",
       peer, theirs.to_string(), address_family_name(theirs), ipv4 ? "IPv4" : "IPv6");
 }
 
