@@ -236,3 +236,27 @@ TEST_CASE("a model that is opened again a hundred times leaves no descriptor and
     CHECK(job.numbers(rank) == std::vector<double>{0, 1});
   }
 }
+
+TEST_CASE("too few open files for the data connections are reported with the number to set") {
+  Processes job(3, [](Here& own) {
+    if (own.rank == 1) {
+      const auto files = std::filesystem::directory_iterator("/proc/self/fd");
+      const auto open = static_cast<rlim_t>(std::distance(begin(files), end(files))) - 1;
+      // Enough for the connection to the chief and the reserve, so that this worker joins.
+      const rlimit limit{open + 1 + 16, open + 1 + 16};
+      ::setrlimit(RLIMIT_NOFILE, &limit);
+    }
+    train(own, "gloo");
+  });
+  REQUIRE(job.all_end());
+  CAPTURE(job.logs());
+  const std::string what(job.report(1).what);
+  CAPTURE(what);
+  CHECK(what.find("the data connections to 2 workers need 3 files in addition to ") == 0);
+  CHECK(what.find("; raise the limit to at least ") != std::string::npos);
+  for (const std::size_t other : {0u, 2u}) {
+    CHECK(job.report(other).outcome == Outcome::peer_lost);
+    CHECK(job.report(other).lost_rank == 1);
+    CHECK(std::string(job.report(other).what).find(what) != std::string::npos);
+  }
+}

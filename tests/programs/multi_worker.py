@@ -283,6 +283,34 @@ class Failures(Case):
         self.assertIn("rank 1", self.report_of("r0.json")["error"])
         self.assertIn("rank 1", self.report_of("r2.json")["error"])
 
+    def test_a_chief_that_is_killed_while_the_job_forms_is_named_at_once(self):
+        ports = free_ports(4)
+        jobs = [self.start(BIN / "mnist_multi_worker", "--quiet", TF_CONFIG=tf_config(ports, i)) for i in (0, 1, 2)]
+        for job in jobs[1:]:
+            self.await_line(job, "the cluster comes from TF_CONFIG")
+        time.sleep(0.7)  # until both have joined
+        jobs[0].kill()
+        began = time.monotonic()
+        for job in jobs[1:]:
+            self.ends(job, 3)
+            self.assertIn(f"rank 0 (127.0.0.1:{ports[0]}) closed its connection before the job started, and nothing listens "
+                          "at its address any more", job.last_line())
+        self.assertLess(time.monotonic() - began, REPORTED)
+
+    def test_a_process_of_another_job_size_ends_itself(self):
+        ports = free_ports(3)
+        environment = {"LOCKSTEP_JOB_ID": "a-job", "LOCKSTEP_RENDEZVOUS_TIMEOUT": "20"}
+        options = ["--data", self.data(), "--epochs", 1, "--quiet", *self.small]
+        chief = self.start(BIN / "mnist_multi_worker", *options, TF_CONFIG=tf_config(ports[:2], 0), **environment)
+        self.await_line(chief, "the cluster comes from TF_CONFIG")
+        stray = self.start(BIN / "mnist_multi_worker", *options, TF_CONFIG=tf_config(ports, 1), **environment)
+        self.ends(stray, 2)
+        self.assertIn('differ in "world size": "2" and "3"', stray.last_line())
+        self.await_line(chief, 'was refused: join: ')
+        worker = self.start(BIN / "mnist_multi_worker", *options, TF_CONFIG=tf_config(ports[:2], 1), **environment)
+        for job in (chief, worker):
+            self.ends(job, 0)
+
     def test_a_signal_ends_a_worker_that_waits_for_others(self):
         for number, code in ((signal.SIGINT, 130), (signal.SIGTERM, 143)):
             for ranks in ([0], [1], [0, 1]):  # of three: one without its chief too
@@ -358,7 +386,7 @@ class Refusals(Case):
             ("python", good.replace('"', "'"), "TF_CONFIG"),
             ("no port", good.replace(":12346", ""), "worker[1]"),
             ("index", good.replace('"index": 0', '"index": 2'), "task.index"),
-            ("ps", good.replace('"worker": [', '"ps": ["127.0.0.1:1"], "worker": ['), "ps"),
+            ("ps", good.replace('"worker": [', '"ps": ["127.0.0.1:1"], "worker": [').replace('"type": "worker"', '"type": "ps"'), "ps"),
             ("evaluator", good.replace('"type": "worker"', '"type": "evaluator"'), "evaluator"),
         ):
             with self.subTest(name):

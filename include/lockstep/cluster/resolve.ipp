@@ -95,7 +95,7 @@ inline std::optional<ClusterSource> tf_config_source(
   // TensorFlow treats {} as "no cluster", and users write it to disable TF_CONFIG.
   if (!config.cluster && !config.task && config.notes.empty()) return std::nullopt;
   ClusterSource source{.name = "TF_CONFIG"};
-  if (!config.cluster || *config.cluster == ClusterSpec{}) {
+  if (!config.cluster || (*config.cluster == ClusterSpec{} && config.other_jobs.empty())) {
     source.missing =
         "TF_CONFIG has no \"cluster\"; write {\"cluster\":{\"worker\":[\"host:port\"]},"
         "\"task\":{\"type\":\"worker\",\"index\":0}}";
@@ -329,6 +329,7 @@ ResolvedCluster resolve_cluster(const Environment& environment, const ClusterArg
   ResolvedCluster result;
   result.bind = settings.bind;
   result.data_address = settings.data_address;
+  result.data_interface = settings.data_interface;
   result.data_ports = settings.data_ports;
   result.transport = settings.transport;
   result.wire = settings.wire;

@@ -69,10 +69,11 @@ struct ResolvedCluster {
   std::optional<HostPort> chief{};            ///< rank 0's address; nullopt if the process is alone
   std::optional<BindAddress> bind{};          ///< LOCKSTEP_BIND
   std::optional<std::string> data_address{};  ///< LOCKSTEP_DATA_ADDRESS, an IPv4 or IPv6 address
-  std::optional<PortRange> data_ports{};      ///< LOCKSTEP_DATA_PORTS; nullopt: the system chooses
-  Transport transport = Transport::automatic;             ///< LOCKSTEP_TRANSPORT
-  WireSecurity wire = WireSecurity::automatic;            ///< LOCKSTEP_WIRE
-  std::optional<ClusterSpec> cluster{};                   ///< all addresses, if the source has them
+  std::optional<std::string> data_interface{};  ///< LOCKSTEP_INTERFACE: a name or a network
+  std::optional<PortRange> data_ports{};       ///< LOCKSTEP_DATA_PORTS; nullopt: the system chooses
+  Transport transport = Transport::automatic;  ///< LOCKSTEP_TRANSPORT
+  WireSecurity wire = WireSecurity::automatic;  ///< LOCKSTEP_WIRE
+  std::optional<ClusterSpec> cluster{};        ///< all addresses, if the source has them
   std::optional<std::size_t> local_rank{}, local_size{};  ///< on the same machine
   std::chrono::milliseconds rendezvous_timeout{60'000};   ///< LOCKSTEP_RENDEZVOUS_TIMEOUT
   ClusterTimeouts timeouts{};

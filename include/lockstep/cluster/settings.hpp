@@ -1,7 +1,7 @@
 /// \file
 /// The variables of lockstep that apply to every source: LOCKSTEP_JOB_ID, _RANK, _PORT,
-/// _COORDINATOR, _BIND, _DATA_ADDRESS, _DATA_PORTS, _TRANSPORT, _WIRE, _LAUNCHER, _RENDEZVOUS_TIMEOUT,
-/// and those of timeouts.hpp. Invariant: they do not contradict each other.
+/// _COORDINATOR, _BIND, _DATA_ADDRESS, _INTERFACE, _DATA_PORTS, _TRANSPORT, _WIRE,
+/// _LAUNCHER, _RENDEZVOUS_TIMEOUT, and those of timeouts.hpp. Invariant: they do not contradict each other.
 #pragma once
 
 #include <chrono>
@@ -26,7 +26,7 @@ struct ClusterSettings {
   std::optional<std::uint16_t> port{};
   std::optional<HostPort> coordinator{};
   std::optional<BindAddress> bind{};
-  std::optional<std::string> data_address{};
+  std::optional<std::string> data_address{}, data_interface{};
   std::optional<PortRange> data_ports{};
   Transport transport = Transport::automatic;
   WireSecurity wire = WireSecurity::automatic;

@@ -50,6 +50,39 @@ inline std::string parse_data_address(std::string_view entry, std::string_view n
   return host;
 }
 
+/// Parses "eth1", "10.0.0.0/8" or "fd00::/8". \throws ClusterError
+inline std::string parse_interface(std::string_view entry, std::string_view name) {
+  const std::string subject = fmt::format("{}={}", name, quote(entry));
+  const auto is_numeric = [](std::string_view host) {
+    return ipv6(host) ||
+           std::all_of(host.begin(), host.end(), [](char c) { return is_digit(c) || c == '.'; });
+  };
+  const auto slash = std::min(entry.find('/'), entry.size());
+  if (slash < entry.size()) {
+    if (!is_numeric(entry.substr(0, slash)))
+      throw ClusterError("{} is not a network; write one such as 10.0.0.0/8 or fd00::/8", subject);
+    const std::string host = checked_host(entry.substr(0, slash), subject);
+    const auto bits = whole_number<std::uint32_t>(entry.substr(slash + 1));
+    const std::uint32_t most = ipv6(host) ? 128 : 32;
+    if (!bits || *bits > most)
+      throw ClusterError("{} is not a network; write a number from 0 to {} after the slash",
+                         subject, most);
+    return fmt::format("{}/{}", host, *bits);
+  }
+  if (is_numeric(entry))
+    throw ClusterError("{} is an address; set LOCKSTEP_DATA_ADDRESS to it, or write a network",
+                       subject);
+  constexpr std::size_t max_name = 15;  // IFNAMSIZ of Linux, without the final zero
+  const bool printable = std::all_of(entry.begin(), entry.end(),
+                                     [](char c) { return c > ' ' && c < 0x7F && c != ','; });
+  if (!printable || entry.size() > max_name)
+    throw ClusterError(
+        "{} is not an interface; write the name of one, such as eth1, or a network, such as "
+        "10.0.0.0/8",
+        subject);
+  return std::string(entry);
+}
+
 /// Parses "5000" or "5000-5010". \throws ClusterError
 inline PortRange parse_port_range(std::string_view entry, std::string_view name) {
   const std::string subject = fmt::format("{}={}", name, quote(entry));
@@ -122,8 +155,23 @@ ClusterSettings read_settings(const Environment& environment) {
     settings.bind = parse_bind(*entry, "LOCKSTEP_BIND");
   if (const auto entry = variable(environment, "LOCKSTEP_DATA_ADDRESS"))
     settings.data_address = parse_data_address(*entry, "LOCKSTEP_DATA_ADDRESS");
-  if (const auto entry = variable(environment, "LOCKSTEP_DATA_PORTS"))
-    settings.data_ports = parse_port_range(*entry, "LOCKSTEP_DATA_PORTS");
+  if (const auto entry = variable(environment, "LOCKSTEP_INTERFACE"))
+    settings.data_interface = parse_interface(*entry, "LOCKSTEP_INTERFACE");
+  if (settings.data_address && settings.data_interface)
+    throw ClusterError(
+        "LOCKSTEP_DATA_ADDRESS={} and LOCKSTEP_INTERFACE={} both choose the address for data; "
+        "unset one of them",
+        *settings.data_address, *settings.data_interface);
+  for (const char* name : {"LOCKSTEP_DATA_PORTS", "LOCKSTEP_PORT_RANGE"}) {
+    const auto entry = variable(environment, name);
+    if (!entry) continue;
+    const PortRange range = parse_port_range(*entry, name);
+    if (settings.data_ports && settings.data_ports != range)
+      throw ClusterError(
+          "LOCKSTEP_DATA_PORTS and LOCKSTEP_PORT_RANGE are two names of one setting, but differ; "
+          "unset one of them");
+    settings.data_ports = range;
+  }
   if (const auto entry = variable(environment, "LOCKSTEP_TRANSPORT"))
     settings.transport = parse_transport(*entry, "LOCKSTEP_TRANSPORT");
   if (const auto entry = variable(environment, "LOCKSTEP_WIRE"))

@@ -45,6 +45,13 @@ LOCKSTEP_COLD_DECL std::string to_string(const Task& task);
 
 namespace detail {
 
+/// The type of that name; nullopt if there is none.
+LOCKSTEP_COLD_DECL std::optional<TaskType> find_task_type(std::string_view name);
+
+/// The type that was probably meant by a name that differs in its case, by a plural, or by at most
+/// two characters; empty if none is close.
+LOCKSTEP_COLD_DECL std::string_view similar_task_type(std::string_view name);
+
 /// The type of that name. \throws ClusterError with the name that was probably meant.
 LOCKSTEP_COLD_DECL TaskType checked_task_type(std::string_view name, std::string_view where);
 }  // namespace detail

@@ -2,6 +2,10 @@
 
 #include "lockstep/cluster/spec.hpp"
 
+#include <algorithm>
+#include <numeric>
+#include <utility>
+
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/fmt_core.hpp"
 #include "lockstep/core/quote.hpp"
@@ -17,21 +21,48 @@ namespace detail {
 
 inline constexpr std::size_t max_hosts = 65'536;
 
-TaskType checked_task_type(std::string_view name, std::string_view where) {
+/// The number of characters to insert, remove or replace to turn `a` into `b` (Levenshtein).
+inline std::size_t edit_distance(std::string_view a, std::string_view b) {
+  std::vector<std::size_t> row(b.size() + 1);
+  std::iota(row.begin(), row.end(), std::size_t{0});
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    std::size_t diagonal = std::exchange(row[0], i + 1);
+    for (std::size_t j = 0; j < b.size(); ++j) {
+      const std::size_t replaced = diagonal + (a[i] == b[j] ? 0 : 1);
+      diagonal = row[j + 1];
+      row[j + 1] = std::min({row[j] + 1, row[j + 1] + 1, replaced});
+    }
+  }
+  return row.back();
+}
+
+std::optional<TaskType> find_task_type(std::string_view name) {
   for (const TaskType type : task_types)
     if (name == to_string(type)) return type;
-  // A wrong case or a plural is a typing error; TensorFlow 1 called the chief "master".
-  std::string meant;
+  return std::nullopt;
+}
+
+std::string_view similar_task_type(std::string_view name) {
+  if (name == "master") return "chief";  // the name of TensorFlow 1
   for (const TaskType type : task_types) {
     const std::string_view word = to_string(type);
     if (name.size() >= word.size() && name.size() <= word.size() + 1 &&
         std::equal(word.begin(), word.end(), name.begin(),
                    [](char a, char b) { return a == b || a - 'a' + 'A' == b; }) &&
         (name.size() == word.size() || name.back() == 's' || name.back() == 'S'))
-      meant = word;
+      return word;
   }
-  if (name == "master") meant = "chief";
-  if (!meant.empty())
+  constexpr std::size_t typing_errors = 2;
+  for (const std::string_view word : {"chief", "worker", "evaluator"})
+    if (name.size() + typing_errors >= word.size() && name.size() <= word.size() + typing_errors &&
+        edit_distance(name, word) <= typing_errors)
+      return word;
+  return {};
+}
+
+TaskType checked_task_type(std::string_view name, std::string_view where) {
+  if (const auto type = find_task_type(name)) return *type;
+  if (const std::string_view meant = similar_task_type(name); !meant.empty())
     throw ClusterError("{} {} is not a task type; write \"{}\"", where, quote(name), meant);
   throw ClusterError("{} {} is not a task type; the types are chief, worker, evaluator and ps",
                      where, quote(name));

@@ -1,6 +1,7 @@
 /// \file
 /// TensorFlow's TF_CONFIG. Invariants: the result is a cluster whose entries are all valid;
-/// messages name an entry by its path in the JSON; unknown keys are reported, not dropped silently.
+/// messages name an entry by its path in the JSON; unknown keys, and jobs that take no part in
+/// training, are reported, not dropped silently.
 #pragma once
 
 #include <optional>
@@ -18,7 +19,9 @@ namespace lockstep {
 struct TfConfig {
   std::optional<ClusterSpec> cluster{};
   std::optional<Task> task{};
-  std::vector<std::string> notes{};  ///< unknown keys, one sentence each
+  /// Jobs that take no part in training, as "ps"; the evaluator's hosts are also in `cluster`.
+  std::vector<std::string> other_jobs{};
+  std::vector<std::string> notes{};  ///< unknown keys and those jobs, one sentence each
 };
 
 /// Parses TF_CONFIG, either part of which may be missing. `ClusterSpec::check` verifies that the
@@ -31,8 +34,9 @@ struct TfConfig {
 LOCKSTEP_COLD_DECL TfConfig parse_tf_config(std::string_view text,
                                             std::string_view name = "TF_CONFIG");
 
-/// Parses a cluster alone, in the syntax of TF_CONFIG's "cluster". `name` begins the messages.
-/// \throws ClusterError
+/// Parses a cluster alone, in the syntax of TF_CONFIG's "cluster". Unlike TF_CONFIG, which other
+/// programs may share, it must not hold unknown jobs. `name` begins the messages. \throws
+/// ClusterError
 LOCKSTEP_COLD_DECL ClusterSpec parse_cluster(std::string_view text, std::string_view name);
 
 }  // namespace lockstep

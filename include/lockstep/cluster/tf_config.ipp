@@ -62,10 +62,24 @@ inline void add_host_map(ClusterSpec& cluster, TaskType type, const JsonValue& o
   for (std::size_t i = 0; i < hosts.size(); ++i) add_host(cluster, type, *hosts[i], i, where);
 }
 
+/// True for a job of TF_CONFIG that takes no part in training, which is noted in `config`. As in
+/// TensorFlow, the hosts of a job without a task type are not checked.
+inline bool note_other_job(std::string_view key, const std::string& path, TfConfig& config) {
+  const auto type = find_task_type(key);
+  if (type == TaskType::chief || type == TaskType::worker) return false;
+  if (!type && !similar_task_type(key).empty()) return false;  // a typing error
+  config.other_jobs.emplace_back(key);
+  config.notes.push_back(fmt::format(
+      "{}: the job {} takes no part in training and is ignored{}", path, quote(key),
+      type == TaskType::ps ? ": workers exchange gradients without parameter servers" : ""));
+  return type != TaskType::evaluator;
+}
+
 /// The value of "cluster". `path` names it ("TF_CONFIG: cluster"); `where` begins the path of its
-/// parts ("TF_CONFIG: cluster.").
+/// parts ("TF_CONFIG: cluster."). Jobs that take no part in training are noted in `config`; null:
+/// they are refused, except for the evaluator.
 inline ClusterSpec read_cluster(const JsonValue& value, const std::string& path,
-                                const std::string& where) {
+                                const std::string& where, TfConfig* config = nullptr) {
   if (!value.is_object())
     throw ClusterError("{} is {}; write an object: {{\"worker\":[\"host:port\"]}}", path,
                        json_kind(value));
@@ -76,6 +90,7 @@ inline ClusterSpec read_cluster(const JsonValue& value, const std::string& path,
           "{} has the key {}; it must hold only what stands at \"cluster\" in TF_CONFIG: "
           "{{\"worker\":[\"host:port\"]}}",
           path, quote(key));
+    if (config && note_other_job(key, path, *config)) continue;
     const TaskType type = checked_task_type(key, path + ": the key");
     const std::string job = fmt::format("{}{}", where, to_string(type));
     if (hosts.is_text())
@@ -130,8 +145,7 @@ inline std::optional<std::size_t> read_index(const JsonValue& value, const std::
 }
 
 /// The value of "task". `path` is "TF_CONFIG: task".
-inline Task read_task(const JsonValue& value, const std::string& path,
-                      std::vector<std::string>& notes) {
+inline Task read_task(const JsonValue& value, const std::string& path, TfConfig& config) {
   if (!value.is_object())
     throw ClusterError("{} is {}; write an object: {{\"type\":\"worker\",\"index\":0}}", path,
                        json_kind(value));
@@ -142,6 +156,13 @@ inline Task read_task(const JsonValue& value, const std::string& path,
       has_type = true;
       if (!part.is_text())
         throw ClusterError("{}.type is {}; write \"worker\" or \"chief\"", path, json_kind(part));
+      const auto& others = config.other_jobs;
+      if (!find_task_type(part.text()) &&
+          std::find(others.begin(), others.end(), part.text()) != others.end())
+        throw ClusterError(
+            "{}.type is {}, a job that takes no part in training; start this process without "
+            "MultiWorkerMirrored, or as a worker",
+            path, quote(part.text()));
       task.type = checked_task_type(part.text(), path + ".type");
     } else if (key == "index") {
       has_index = true;
@@ -149,7 +170,7 @@ inline Task read_task(const JsonValue& value, const std::string& path,
     } else {
       refuse_near_miss(key, "type", path);
       refuse_near_miss(key, "index", path);
-      notes.push_back(
+      config.notes.push_back(
           fmt::format("{}.{} is not known to lockstep and is ignored", path, quote(key)));
     }
   }
@@ -183,15 +204,16 @@ TfConfig parse_tf_config(std::string_view text, std::string_view name) {
     throw ClusterError("{} is {}; write an object: {{\"cluster\":{{...}},\"task\":{{...}}}}", where,
                        detail::json_kind(document));
   TfConfig config;
+  std::optional<detail::JsonValue> task;
   for (const auto& [key, value] : detail::json_members(document, where)) {
     if (key == "cluster" || key == "sparseCluster") {
       if (config.cluster)
         throw ClusterError("{} has both \"cluster\" and \"sparseCluster\"; keep one of them",
                            where);
       const std::string path = fmt::format("{}: {}", where, key);
-      config.cluster = detail::read_cluster(value, path, path + ".");
+      config.cluster = detail::read_cluster(value, path, path + ".", &config);
     } else if (key == "task") {
-      config.task = detail::read_task(value, where + ": task", config.notes);
+      task = value;  // read last: it may name a job of the cluster that takes no part
     } else {
       detail::refuse_near_miss(key, "cluster", where);
       detail::refuse_near_miss(key, "task", where);
@@ -204,6 +226,7 @@ TfConfig parse_tf_config(std::string_view text, std::string_view name) {
           fmt::format("{}: {} is not known to lockstep and is ignored", where, detail::quote(key)));
     }
   }
+  if (task) config.task = detail::read_task(*task, where + ": task", config);
   return config;
 }
 

@@ -21,6 +21,7 @@
 #include "lockstep/cluster/rendezvous/data_connector.ipp"
 #include "lockstep/cluster/rendezvous/file_limit.ipp"
 #include "lockstep/cluster/rendezvous/frames.ipp"
+#include "lockstep/cluster/rendezvous/interfaces.ipp"
 #include "lockstep/cluster/rendezvous/listener.ipp"
 #include "lockstep/cluster/rendezvous/log_thread.ipp"
 #include "lockstep/cluster/rendezvous/lookup.ipp"

@@ -10,6 +10,7 @@
 #include <string>
 #include <utility>
 
+#include "lockstep/cluster/rendezvous/file_limit.hpp"
 #include "lockstep/cluster/rendezvous/rendezvous.hpp"
 #include "lockstep/cluster/resolved_cluster.hpp"
 #include "lockstep/collectives/gloo_group.hpp"
@@ -70,6 +71,8 @@ JobGroups Gloo::connect(const JobLinks& links) {
   options.name = links.key("gloo");
   if (links.where.data_ports)
     options.ports = {links.where.data_ports->first, links.where.data_ports->last};
+  detail::check_file_limit(options.size,
+                           fmt::format("the data connections to {} workers", options.size - 1));
   detail::RendezvousStore store(links.session);
   std::shared_ptr<GlooMesh> mesh;
   {

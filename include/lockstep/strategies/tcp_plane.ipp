@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "lockstep/cluster/rendezvous/data_connector.hpp"
+#include "lockstep/cluster/rendezvous/file_limit.hpp"
 #include "lockstep/cluster/rendezvous/rendezvous.hpp"
 #include "lockstep/cluster/resolved_cluster.hpp"
 #include "lockstep/collectives/shared_memory_group.hpp"
@@ -123,6 +124,8 @@ std::shared_ptr<TcpMesh> connect_tcp(const JobLinks& links) {
                       .key = Secret(std::string(job.key().begin(), job.key().end())),
                       .silence = job.timeouts().silence,
                       .log = [&job](std::string_view line) { job.log(LogLevel::warning, line); }};
+  check_file_limit(options.peers.size() * options.per_peer,
+                   fmt::format("the data connections to {} workers", options.peers.size()));
   DataConnector connector(options);
   const auto key_of = [&](std::size_t r) { return links.key(fmt::format("data/{}", r)); };
   if (!connector.place().empty()) job.set(key_of(mesh.rank), connector.place());

@@ -407,6 +407,48 @@ TEST_CASE(
   }
 }
 
+TEST_CASE("LOCKSTEP_INTERFACE is the name of an interface or a network") {
+  const auto interface = [](const char* text) {
+    return resolve(both(tf_config(1, 3), {{"LOCKSTEP_INTERFACE", text}})).data_interface.value();
+  };
+  for (const char* text : {"eth1", "enp0s31f6", "br-12ab", "eth0:1", "eth0.100", "10.0.0.0/8",
+                           "fd00::/8", "0.0.0.0/0", "::/0"})
+    CHECK(interface(text) == text);
+  CHECK(interface("FD00::0/008") == "fd00::/8");
+  CHECK_FALSE(resolve(tf_config(1, 3)).data_interface);
+  const std::pair<const char*, const char*> wrong[] = {
+      {"10.0.0.7", "LOCKSTEP_INTERFACE=\"10.0.0.7\" is an address; set LOCKSTEP_DATA_ADDRESS"},
+      {"2001:db8:85a3::8a2e:370:7334", "is an address; set LOCKSTEP_DATA_ADDRESS"},
+      {"10.0.0.0/33", "is not a network; write a number from 0 to 32 after the slash"},
+      {"10.0.0.0/", "is not a network; write a number from 0 to 32 after the slash"},
+      {"fd00::/129", "is not a network; write a number from 0 to 128 after the slash"},
+      {"10.0.0/8", "is not a valid IPv4 address"},
+      {"eth0/8", "is not a network; write one such as 10.0.0.0/8 or fd00::/8"},
+      {"/8", "LOCKSTEP_INTERFACE=\"/8\""},
+      {"eth0,eth1", "is not an interface; write the name of one"},
+      {"eth 0", "is not an interface"},
+      {"a_name_of_16_char", "is not an interface"}};
+  for (const auto& [text, says] : wrong) {
+    CAPTURE(text);
+    CHECK(contains(refusal({{"LOCKSTEP_INTERFACE", text}}), says));
+  }
+  CHECK(contains(
+      refusal({{"LOCKSTEP_INTERFACE", "eth0"}, {"LOCKSTEP_DATA_ADDRESS", "10.0.0.1"}}),
+      "LOCKSTEP_DATA_ADDRESS=10.0.0.1 and LOCKSTEP_INTERFACE=eth0 both choose the address for data"));
+}
+
+TEST_CASE("LOCKSTEP_PORT_RANGE is another name of LOCKSTEP_DATA_PORTS") {
+  const auto ports = [](const cluster_test::Variables& variables) {
+    return resolve(both(tf_config(1, 3), variables)).data_ports.value();
+  };
+  CHECK(ports({{"LOCKSTEP_PORT_RANGE", "5000-5010"}}) == lockstep::PortRange{5000, 5010});
+  CHECK(ports({{"LOCKSTEP_PORT_RANGE", "5000"}, {"LOCKSTEP_DATA_PORTS", "5000-5000"}}) ==
+        lockstep::PortRange{5000, 5000});
+  CHECK(contains(refusal({{"LOCKSTEP_PORT_RANGE", "5001"}, {"LOCKSTEP_DATA_PORTS", "5000"}}),
+                 "LOCKSTEP_DATA_PORTS and LOCKSTEP_PORT_RANGE are two names of one setting"));
+  CHECK(contains(refusal({{"LOCKSTEP_PORT_RANGE", "x"}}), "LOCKSTEP_PORT_RANGE=\"x\""));
+}
+
 TEST_CASE("LOCKSTEP_TRANSPORT is auto, tcp or shared_memory, and auto by default") {
   using lockstep::Transport;
   const auto transport = [](const char* text) {
@@ -422,6 +464,20 @@ TEST_CASE("LOCKSTEP_TRANSPORT is auto, tcp or shared_memory, and auto by default
           fmt::format("LOCKSTEP_TRANSPORT=\"{}\" is not a transport; write auto, tcp or "
                       "shared_memory",
                       text));
+}
+
+TEST_CASE("LOCKSTEP_WIRE is auto, sealed, plain or plain_on_trusted_network, and auto by default") {
+  using lockstep::WireSecurity;
+  const auto wire = [](const char* text) {
+    return resolve(both(tf_config(1, 3), {{"LOCKSTEP_WIRE", text}})).wire;
+  };
+  CHECK(resolve(tf_config(1, 3)).wire == WireSecurity::automatic);
+  CHECK(wire("auto") == WireSecurity::automatic);
+  CHECK(wire("sealed") == WireSecurity::sealed);
+  CHECK(wire("plain") == WireSecurity::plain);
+  CHECK(wire("plain_on_trusted_network") == WireSecurity::plain_on_trusted_network);
+  CHECK(contains(refusal({{"LOCKSTEP_WIRE", "none"}}), "LOCKSTEP_WIRE=\"none\" is not known"));
+  CHECK(contains(refusal({{"LOCKSTEP_TRANSPORT", "gloo"}}), "MultiWorkerMirrored<Cpu, Gloo>"));
 }
 
 TEST_CASE("LOCKSTEP_RENDEZVOUS_TIMEOUT is in seconds and defaults to 60") {

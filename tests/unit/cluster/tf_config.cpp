@@ -6,6 +6,7 @@
 #include <fstream>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "lockstep/cluster/cluster_file.hpp"
 #include "lockstep/cluster/resolve.hpp"
@@ -49,11 +50,14 @@ const Row rows[] = {
     {with(R"({"chief":["a:1"]})", place("chief", "0")), 1, 0, R"({"chief":["a:1"]})"},
     {with(R"({"chief":["a:1"],"worker":["b:1"]})", place("worker", R"("auto")")), 2, -1,
      R"({"chief":["a:1"],"worker":["b:1"]})"},
-    // The evaluator is separate.
+    // Jobs that take no part in training. Their hosts are not checked, except for the evaluator's.
+    {with(R"({"ps":["p:1","p:2"],"worker":["a:1","b:1"]})", place("worker", "1")), 2, 1, two, 2},
+    {with(R"({"tester":[17],"worker":["a:1","b:1"],"ps":null})", place("worker", "0")), 2, 0, two,
+     3},
     {with(R"({"evaluator":["e:1"],"worker":["a:1","b:1"]})", place("worker", "1")), 2, 1,
-     R"({"evaluator":["e:1"],"worker":["a:1","b:1"]})"},
+     R"({"evaluator":["e:1"],"worker":["a:1","b:1"]})", 2},
     {with(R"({"evaluator":["e:1"],"chief":["c:1"],"worker":["a:1"]})", place("worker", "0")), 2, 1,
-     R"({"chief":["c:1"],"evaluator":["e:1"],"worker":["a:1"]})"},
+     R"({"chief":["c:1"],"evaluator":["e:1"],"worker":["a:1"]})", 2},
     // Index maps.
     {with(R"({"worker":{"0":"a:1","1":"b:1"}})", place("worker", "1")), 2, 1, two},
     {with(R"({"worker":{"1":"b:1","0":"a:1"}})", place("worker", "1")), 2, 1, two},
@@ -130,6 +134,25 @@ TEST_CASE("unknown keys of TF_CONFIG are named") {
   REQUIRE(config.notes.size() == 2);
   CHECK(config.notes[0] == "TF_CONFIG: \"rpc_layer\" is not known to lockstep and is ignored");
   CHECK(config.notes[1] == "TF_CONFIG: task.\"trial\" is not known to lockstep and is ignored");
+}
+
+TEST_CASE("jobs of TF_CONFIG that take no part in training are named") {
+  const auto config = lockstep::parse_tf_config(
+      R"({"cluster":{"evaluator":["e:1"],"ps":["p:1"],"side car":["s"],"worker":["a:1"]}})");
+  CHECK(config.cluster.value().json() == R"({"evaluator":["e:1"],"worker":["a:1"]})");
+  CHECK(config.other_jobs == std::vector<std::string>{"evaluator", "ps", "side car"});
+  REQUIRE(config.notes.size() == 3);
+  CHECK(config.notes[0] ==
+        "TF_CONFIG: cluster: the job \"evaluator\" takes no part in training and is ignored");
+  CHECK(config.notes[1] ==
+        "TF_CONFIG: cluster: the job \"ps\" takes no part in training and is ignored: workers "
+        "exchange gradients without parameter servers");
+  CHECK(config.notes[2] ==
+        "TF_CONFIG: cluster: the job \"side car\" takes no part in training and is ignored");
+  // A cluster file is lockstep's own, so an unknown job is a mistake.
+  CHECK(cluster_test::sentence([] {
+          lockstep::parse_cluster(R"({"side car":["s:1"],"worker":["a:1"]})", "hosts.json");
+        }).find("hosts.json: the key \"side car\" is not a task type") == 0);
 }
 
 TEST_CASE("hostile JSON uses neither stack nor much memory") {

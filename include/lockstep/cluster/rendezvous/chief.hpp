@@ -33,7 +33,7 @@ namespace lockstep::detail {
 ///     begin()            listen on the chief's address, retry while DNS has none
 ///       |
 ///     JOINING  --Hello--> admit: same job id, same signature, same address family, free rank?
-///       |                   no:  Refuse (ends that worker) or RetryLater (it tries again)
+///       |                   no:  Refuse (ends that worker, not the job) or RetryLater
 ///       |                   yes: MissingRanks to it every heartbeat until all ranks are here
 ///       |--deadline-----> declare_lost(first missing rank)
 ///     start()            assign the free ranks, send Peers and Start to every member
@@ -175,6 +175,7 @@ class Chief final : public Role {
   MemberRegistry members_;
   RepeatedLookup lookup_;
   std::string listen_fault_;        // why listening failed; empty once it works
+  std::string refusal_;             // of a process without a rank of this job; for the deadline
   tcp address_family_ = tcp::v4();  // of all connections of the job
   Timer ticker_, store_timer_, join_timer_, judge_timer_;
   WakeupMonitor wakeups_{Clock::now()};

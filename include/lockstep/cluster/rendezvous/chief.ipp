@@ -116,9 +116,9 @@ void Chief::admit(const std::shared_ptr<Connection>& link, const Hello& hello) {
   const auto refuse = [&](const std::string& sentence) {
     listener_.log_source(source, "was refused: " + printable(sentence), Clock::now());
     listener_.send_and_close(link, frame(Refuse{sentence}));
-    if (known && !started_ && !members_[hello.rank].link)
-      members_[hello.rank].note =
-          fmt::format("a process from {} was refused: {}", source, sentence);
+    if (started_ || (known && members_[hello.rank].link)) return;
+    auto& note = known ? members_[hello.rank].note : refusal_;
+    note = fmt::format("a process from {} was refused: {}", source, sentence);
   };
   const auto put_off = [&](const char* reason) {
     listener_.send_and_close(link, frame(RetryLater{reason}));
@@ -136,14 +136,9 @@ void Chief::admit(const std::shared_ptr<Connection>& link, const Hello& hello) {
         peer, quote(hello.job_id), quote(setup_.job_id)));
   const auto differs =
       difference("join", setup_.cluster.name(0), setup_.fields, peer, hello.fields);
-  // With equal explicit ids the process belongs to this job, which therefore cannot start. Without
-  // ids it may be a stray process, which must not end the job.
-  const bool is_ours = given && hello.job_id_given;
-  if (differs && (started_ || !is_ours)) return refuse(*differs);
-  if (differs) {
-    listener_.send_and_close(link, frame(Refuse{*differs}));
-    return abort_join(*differs);
-  }
+  // It may be a process of an earlier run, even with this job's id, so it must not end the job. If
+  // no other process joins as that rank, the message at the deadline names the difference.
+  if (differs) return refuse(*differs);
   if (link->remote().protocol() != address_family_) return redirect_address_family(link, hello);
   if (const auto fault = data_fault(link, hello, peer)) return refuse(*fault);
   if (!any && !known)
@@ -190,8 +185,8 @@ std::optional<std::string> Chief::data_fault(const std::shared_ptr<Connection>& 
   const bool ipv4 = given ? asio::ip::make_address(*given).is_v4() : address_family_ == tcp::v4();
   if (theirs.is_v4() == ipv4) return std::nullopt;
   return fmt::format(
-      "{} would exchange data at {} ({}), but the chief exchanges data over {}; set LOCKSTEP_DATA_ADDRESS "
-      "on all ranks to addresses of one family",
+      "{} would exchange data at {} ({}), but the chief exchanges data over {}; set "
+      "LOCKSTEP_DATA_ADDRESS, or LOCKSTEP_INTERFACE, on all ranks to addresses of one family",
       peer, theirs.to_string(), address_family_name(theirs), ipv4 ? "IPv4" : "IPv6");
 }
 
@@ -228,10 +223,12 @@ void Chief::check_join(Clock::time_point now) {
     return declare_lost(0, "cannot accept more connections: " + files_sentence());
   if (waited >= deadline) {
     std::string how = "did not join within " + seconds(deadline);
+    const std::string& note = members_[missing.first].note;
     if (missing.count > 1)
       how += "; missing: " + missing.names;
-    else if (!members_[missing.first].note.empty())
-      how += ": " + printable(members_[missing.first].note);
+    else if (!note.empty())
+      how += ": " + printable(note);
+    if (note.empty() && !refusal_.empty()) how += "; " + printable(refusal_);
     return declare_lost(missing.first, how + late_remedy);
   }
   if (now >= next_log_) {

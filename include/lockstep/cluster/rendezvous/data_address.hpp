@@ -18,13 +18,14 @@ namespace lockstep::detail {
 /// "IPv4" or "IPv6".
 LOCKSTEP_COLD_DECL std::string_view address_family_name(const asio::ip::address& address);
 
-/// \throws ClusterError if LOCKSTEP_DATA_ADDRESS is not an address of this machine. Tested by
-/// binding a socket.
-LOCKSTEP_COLD_DECL void check_data_address(const ResolvedCluster& cluster);
+/// Turns LOCKSTEP_INTERFACE into `data_address`. \throws ClusterError if no address of this machine
+/// matches, with the interfaces that exist; or if LOCKSTEP_DATA_ADDRESS is not an address of this
+/// machine, tested by binding a socket.
+LOCKSTEP_COLD_DECL void choose_data_address(ResolvedCluster& cluster);
 
 /// A member as seen by the chief at the start.
 struct DataPlace {
-  std::string given{};            ///< its LOCKSTEP_DATA_ADDRESS; empty: not set
+  std::string given{};            ///< its LOCKSTEP_DATA_ADDRESS or _INTERFACE; empty: not set
   asio::ip::address chief_end{};  ///< the chief's end of its connection
   asio::ip::address member_end{};
 };

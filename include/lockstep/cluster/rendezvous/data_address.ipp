@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <system_error>
 
+#include "lockstep/cluster/rendezvous/interfaces.hpp"
 #include "lockstep/core/error.hpp"
 
 namespace lockstep::detail {
@@ -17,7 +18,17 @@ std::string_view address_family_name(const asio::ip::address& address) {
   return address.is_v4() ? "IPv4" : "IPv6";
 }
 
-void check_data_address(const ResolvedCluster& cluster) {
+void choose_data_address(ResolvedCluster& cluster) {
+  if (cluster.data_interface) {
+    const auto addresses = interface_addresses();
+    // The ranks must agree on a family, and all know the chief's address.
+    const bool prefers_ipv6 = cluster.chief && ipv6(cluster.chief->host).has_value();
+    const auto address = select_address(*cluster.data_interface, addresses, prefers_ipv6);
+    if (!address)
+      throw ClusterError("LOCKSTEP_INTERFACE={} matches no address of this machine; it has {}",
+                         *cluster.data_interface, list_interfaces(addresses));
+    cluster.data_address = address->to_string();
+  }
   if (!cluster.data_address) return;
   const asio::ip::tcp::endpoint place(asio::ip::make_address(*cluster.data_address), 0);
   const int probe = ::socket(place.protocol().family(), SOCK_STREAM | SOCK_CLOEXEC, 0);

@@ -52,8 +52,11 @@ inline JoinSetup make_setup(RendezvousOptions& options) {
 }
 
 RendezvousMember::RendezvousMember(RendezvousOptions options) : setup(make_setup(options)) {
-  check_data_address(setup.cluster);
+  choose_data_address(setup.cluster);
   raise_file_limit();
+  const std::size_t size = setup.cluster.world_size;
+  check_file_limit(setup.cluster.is_chief() ? size : 1,
+                   fmt::format("rendezvous: the connections of a job of {} workers", size));
   setup.log = [this](LogLevel level, std::string_view line) { log(level, line); };
   if (!options.secret.empty())
     psk = std::make_unique<PskContext>(

@@ -1,8 +1,8 @@
 /// \file
 /// The role of every rank but 0: connects to the chief. Invariants: until the job starts, a worker
 /// retries until its deadline whatever answers at the chief's address, unless the chief itself
-/// refuses it; after the start, a broken or silent connection means that the chief is lost, unless
-/// the chief announced its leave.
+/// refuses it, or had admitted it and nothing listens at that address any more; after the start, a
+/// broken or silent connection means that the chief is lost, unless the chief announced its leave.
 #pragma once
 
 #include <asio/io_context.hpp>
@@ -31,6 +31,7 @@ namespace lockstep::detail {
 ///        |--failure, RetryLater, stranger (pause 5 to 200 ms)-----|
 ///                                                                 |--Refuse--> ClusterError
 ///     admitted_:  MissingRanks every heartbeat                    |
+///        |--connection closed--> attempt; refused for restart_grace: PeerLost of the chief
 ///        |--Peers, Start--> started_: heartbeats, requests, replies
 ///        |--deadline--> PeerLost of the chief or of the first missing rank
 ///     started_ --LostPeer--> verdict;  --AllLeft, Leave--> chief_left_
@@ -93,6 +94,12 @@ class Worker final : public Role {
 
   /// Closes this attempt's connection and schedules the next one.
   LOCKSTEP_COLD_DECL void attempt_failed(const std::string& why);
+  /// Nothing listens at the chief's address. A chief that had admitted this worker has then been
+  /// killed: after `restart_grace` it is lost.
+  LOCKSTEP_COLD_DECL void connection_refused();
+  /// The connection closed before the start: remembers how, if the chief had admitted this worker,
+  /// and reconnects.
+  LOCKSTEP_COLD_DECL void admission_ended(const std::string& how);
   /// A short sentence for the errors that users meet most.
   LOCKSTEP_COLD_DECL static std::string connect_error(const asio::error_code& error);
   /// Ends the join with ClusterError: the chief refused this process.
@@ -136,6 +143,9 @@ class Worker final : public Role {
   static constexpr milliseconds min_pause{5}, max_pause{200};
   /// How long after its own deadline a worker waits for the chief's verdict.
   static constexpr milliseconds verdict_grace{1000};
+  /// A chief that restarts within this time of refused connections finds its workers waiting. All
+  /// workers name a killed one within a second, the pause between two attempts included.
+  static constexpr milliseconds restart_grace{750}, restart_pause{50};
 
   asio::io_context& io_;
   Control& control_;
@@ -152,6 +162,8 @@ class Worker final : public Role {
   milliseconds pause_ = min_pause;
   std::string last_failure_ = "no attempt has finished yet";
   std::string last_distrust_;  // logged once
+  std::string chief_end_;      // how the connection of an admission ended; empty: none has ended
+  std::optional<Clock::time_point> refused_since_;  // by every address, since that end
   MissingRanks missing_;
   Membership membership_;
   WakeupMonitor wakeups_{Clock::now()};

@@ -93,7 +93,7 @@ void Worker::attempt() {
   if (next_endpoint_ >= endpoints_.size()) {
     if (!found->error.empty()) last_failure_ = found->error;
     next_endpoint_ = 0;
-    pause_ = std::min(2 * pause_, max_pause);
+    pause_ = std::min(2 * pause_, chief_end_.empty() ? max_pause : restart_pause);
     return retry_after(pause_);
   }
   connect(endpoints_[next_endpoint_++]);
@@ -130,9 +130,11 @@ void Worker::connect(const tcp::endpoint& endpoint) {
   attempt_began_ = Clock::now();
   link_->socket().async_connect(endpoint, [this, link = link_](const asio::error_code& result) {
     if (link != link_ || !link->open()) return;
-    if (result) return attempt_failed(connect_error(result));
     // Without a listener the kernel may connect a loopback socket to itself (simultaneous open).
-    if (link->local() == link->remote()) return attempt_failed("connection refused");
+    const bool to_itself = !result && link->local() == link->remote();
+    if (to_itself || result == asio::error::connection_refused) return connection_refused();
+    refused_since_.reset();
+    if (result) return attempt_failed(connect_error(result));
     connected_to_chief();
   });
 }
@@ -204,6 +206,23 @@ void Worker::send_hello() {
       max_frame_bytes);
 }
 
+void Worker::connection_refused() {
+  const auto now = Clock::now();
+  if (!chief_end_.empty() && !refused_since_) refused_since_ = now;
+  attempt_failed("connection refused");
+  if (refused_since_ && now - *refused_since_ >= restart_grace)
+    declare_chief_lost(fmt::format(
+        "{} before the job started, and nothing listens at its address any more", chief_end_));
+}
+
+void Worker::admission_ended(const std::string& how) {
+  if (admitted_) {
+    chief_end_ = how;
+    pause_ = min_pause;
+  }
+  attempt_failed("it " + how);
+}
+
 void Worker::attempt_failed(const std::string& why) {
   last_failure_ = why;
   admitted_ = false;
@@ -213,7 +232,6 @@ void Worker::attempt_failed(const std::string& why) {
 }
 
 std::string Worker::connect_error(const asio::error_code& error) {
-  if (error == asio::error::connection_refused) return "connection refused";
   if (error == asio::error::timed_out) return "no answer";
   return error.message();
 }
@@ -227,8 +245,10 @@ void Worker::refuse_join(const std::string& sentence) {
 void Worker::check_join(Clock::time_point now) {
   const milliseconds waited = whole_milliseconds(now - join_started_at_);
   const milliseconds deadline = setup_.cluster.rendezvous_timeout;
-  if (!admitted_ && link_ && now - attempt_began_ >= setup_.timeouts.silence)
+  if (!admitted_ && link_ && now - attempt_began_ >= setup_.timeouts.silence) {
+    refused_since_.reset();
     attempt_failed("no answer");
+  }
   if (waited >= deadline && !admitted_ && out_of_files_)
     return fail_locally(fmt::format("rendezvous: no connection to the chief at {}: {}",
                                     to_string(chief_), files_sentence()));
@@ -286,6 +306,7 @@ void Worker::on_frame(FrameType type, std::string_view body) {
     case FrameType::missing:
       return act(parse<MissingRanks>(body), [&](MissingRanks waiting) {
         admitted_ = true;
+        chief_end_.clear();
         missing_ = std::move(waiting);
         missing_.names = printable(missing_.names, max_text_bytes);
       });
@@ -339,7 +360,7 @@ void Worker::on_start(const Start& start) {
 
 void Worker::on_disconnect(const std::string& how) {
   // Before the start the chief may still come back.
-  if (!started_ && !control_.ended()) return attempt_failed("it " + how);
+  if (!started_ && !control_.ended()) return admission_ended(how);
   if (link_) link_->close();
   if (shutting_down_) control_.mark_shut_down();
   if (started_ && !chief_left_ && !shutting_down_) declare_chief_lost(how);
@@ -375,7 +396,7 @@ void Worker::tick() {
         // A chief that was only stopped learns it when it wakes up.
         leave();
       } else {
-        attempt_failed("it " + how);
+        admission_ended(how);
       }
     }
     if (link_ && !leave_sent_) send_heartbeat();

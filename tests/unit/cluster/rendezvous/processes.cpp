@@ -2,122 +2,14 @@
 /// Real processes that are killed, stopped, or end in other ways. Prints the time from the end of a
 /// process to the reports of the survivors. The asserted limits are three times the guaranteed
 /// ones.
-#include <poll.h>
-#include <signal.h>
-#include <sys/prctl.h>
-#include <sys/wait.h>
-#include <unistd.h>
+#include "unit/cluster/rendezvous/processes.hpp"
 
-#include <fmt/format.h>
 #include <algorithm>
-#include <catch2/catch_test_macros.hpp>
-#include <cstdio>
-#include <cstdlib>
-#include <string>
-#include <vector>
-
-#include "unit/cluster/rendezvous/support.hpp"
 
 using namespace rendezvous_test;
 using namespace std::chrono_literals;
 
 namespace {
-
-/// The body of a process' loop, given the number of finished rounds.
-using Work = void (*)(Rendezvous& job, std::uint64_t round);
-
-void idle_work(Rendezvous& job, std::uint64_t round) {
-  job.note_progress(round, Phase::forward);
-  job.barrier("round", 30s);
-  std::this_thread::sleep_for(2ms);
-}
-
-/// A job of processes. Must be created while the test has a single thread. Each process writes
-/// "ready", then one line about its end: "lost RANK HOW" or "error WHAT".
-class Processes {
- public:
-  explicit Processes(std::size_t size, Work work = idle_work) {
-    ::alarm(120);  // no process outlives the test
-    const auto port = free_port();
-    for (std::size_t rank = 0; rank < size; ++rank) {
-      int ends[2];
-      REQUIRE(::pipe(ends) == 0);
-      std::fflush(nullptr);
-      const pid_t pid = ::fork();
-      REQUIRE(pid >= 0);
-      if (pid == 0) {
-        ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-        // Children must not run the handlers of the test program.
-        for (const int number : {SIGSEGV, SIGABRT, SIGTERM}) ::signal(number, SIG_DFL);
-        run(rank, size, port, ends[1], work);
-      }
-      ::close(ends[1]);
-      members_.push_back({pid, ends[0]});
-    }
-    for (std::size_t rank = 0; rank < size; ++rank) REQUIRE(line(rank, 20s) == "ready");
-  }
-  ~Processes() {
-    for (Process& member : members_) {
-      ::kill(member.pid, SIGKILL);
-      ::waitpid(member.pid, nullptr, 0);
-      ::close(member.pipe);
-    }
-    ::alarm(0);
-  }
-
-  void signal(std::size_t rank, int number) { ::kill(members_[rank].pid, number); }
-
-  /// The next line of `rank`; empty if none arrives in time.
-  std::string line(std::size_t rank, milliseconds limit) {
-    Process& member = members_[rank];
-    const auto end = Clock::now() + limit;
-    for (;;) {
-      const auto newline = member.text.find('\n');
-      if (newline != std::string::npos) {
-        std::string result = member.text.substr(0, newline);
-        member.text.erase(0, newline + 1);
-        return result;
-      }
-      const auto left = std::chrono::duration_cast<milliseconds>(end - Clock::now());
-      pollfd ready{member.pipe, POLLIN, 0};
-      if (left < 0ms || ::poll(&ready, 1, static_cast<int>(left.count())) <= 0) return {};
-      char chunk[512];
-      const auto n = ::read(member.pipe, chunk, sizeof chunk);
-      if (n <= 0) return {};
-      member.text.append(chunk, static_cast<std::size_t>(n));
-    }
-  }
-
- private:
-  struct Process {
-    pid_t pid;
-    int pipe;
-    std::string text{};
-  };
-
-  [[noreturn]] static void run(std::size_t rank, std::size_t size, std::uint16_t port, int out,
-                               Work work) {
-    const auto write_line = [out](std::string line) {
-      line += '\n';
-      (void)!::write(out, line.data(), line.size());
-    };
-    try {
-      Lines lines;
-      Rendezvous job(options(rank, size, port, lines));
-      write_line("ready");
-      try {
-        for (std::uint64_t round = 0;; ++round) work(job, round);
-      } catch (const PeerLost& loss) {
-        write_line(fmt::format("lost {} {}", loss.rank(), loss.how()));
-      }
-    } catch (const std::exception& error) {
-      write_line(std::string("error ") + error.what());
-    }
-    ::_exit(3);
-  }
-
-  std::vector<Process> members_;
-};
 
 void print(const char* what, std::vector<milliseconds> times) {
   std::sort(times.begin(), times.end());
@@ -147,6 +39,37 @@ TEST_CASE("any killed process is named by every survivor") {
     }
   }
   print("killed", times);
+}
+
+TEST_CASE("a chief that is killed while the job forms is named by all workers that had joined") {
+  std::vector<milliseconds> times;
+  for (int kill = 0; kill < 5; ++kill) {
+    Processes job(4, 3);  // rank 3 is missing
+    std::this_thread::sleep_for(700ms + kill * 70ms);
+    const auto began = Clock::now();
+    job.kill(0);
+    for (const std::size_t rank : {1u, 2u}) {
+      const std::string line = job.line(rank, 3s);
+      times.push_back(std::chrono::duration_cast<milliseconds>(Clock::now() - began));
+      CAPTURE(line);
+      CHECK(line.find("error rank 0 (127.0.0.1:") == 0);
+      CHECK(line.find(") closed its connection before the job started, and nothing listens at its "
+                      "address any more") != std::string::npos);
+    }
+  }
+  print("chief killed at the join", times);
+}
+
+TEST_CASE("a chief that is killed while the job forms and restarts at once finds its workers") {
+  Processes job(4, 3);
+  for (int restart = 0; restart < 3; ++restart) {
+    std::this_thread::sleep_for(700ms);
+    job.kill(0);
+    std::this_thread::sleep_for(300ms);  // its workers are refused meanwhile
+    job.start(0);
+  }
+  job.start(3);
+  for (std::size_t rank = 0; rank < 4; ++rank) CHECK(job.line(rank, 20s) == "ready");
 }
 
 TEST_CASE("a process stopped for a second continues, but one stopped for longer is named") {
