@@ -17,6 +17,7 @@
 #error "lockstep/impl/src.hpp: define LOCKSTEP_SEPARATE_COMPILATION in all units of the program"
 #endif
 
+#include "lockstep/collectives/shared_allocator.ipp"
 #include "lockstep/collectives/shared_barrier.ipp"
 #include "lockstep/collectives/shared_channel.ipp"
 #include "lockstep/collectives/shared_memory.ipp"

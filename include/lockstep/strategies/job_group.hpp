@@ -21,6 +21,7 @@
 #include "lockstep/collectives/shared_memory_group.hpp"
 #include "lockstep/concepts/collective.hpp"
 #include "lockstep/core/config.hpp"
+#include "lockstep/core/exchange_allocator.hpp"
 
 namespace lockstep {
 class Rendezvous;
@@ -60,6 +61,12 @@ class JobGroup {
   void lose(std::size_t rank) {
     if (auto* const group = std::get_if<SharedMemoryGroup>(&data_)) return group->lose(rank);
     abort();
+  }
+
+  /// Allocates memory that the processes exchange in place; null if the data's group cannot.
+  std::shared_ptr<ExchangeAllocator> exchange_allocator() {
+    auto* const group = std::get_if<SharedMemoryGroup>(&data_);
+    return group ? group->exchange_allocator() : nullptr;
   }
 
   template <class T>

@@ -218,6 +218,7 @@ std::shared_ptr<SharedMemory> WorkerJob::open_shared_memory() {
 
 std::string WorkerJob::share(std::shared_ptr<SharedMemory>& memory) {
   const SharedMemory::Options options{.bytes = SharedMemoryGroup::bytes(places_.size(), 2),
+                                      .heap = SharedMemoryGroup::heap_bytes(places_.size(), 2),
                                       .run{job_->run_id().begin(), job_->run_id().end()},
                                       .name = key("memory"),
                                       .key{job_->key().begin(), job_->key().end()}};
@@ -235,6 +236,7 @@ std::string WorkerJob::share(std::shared_ptr<SharedMemory>& memory) {
   if (rank() == 0)
     report([&] {
       memory = SharedMemory::create(options);
+      SharedMemoryGroup::reserve(*memory, rank(), places_.size(), 2);
       return memory->place();
     });
   const std::string place = job_->get(key_of(0), start_timeout());
@@ -242,6 +244,7 @@ std::string WorkerJob::share(std::shared_ptr<SharedMemory>& memory) {
   if (rank() > 0)
     report([&] {
       memory = SharedMemory::open(std::string_view(place).substr(ok.size()), options);
+      SharedMemoryGroup::reserve(*memory, rank(), places_.size(), 2);
       return std::string();
     });
   for (std::size_t r = 1; r < places_.size(); ++r) {
