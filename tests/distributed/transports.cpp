@@ -210,7 +210,8 @@ TEMPLATE_TEST_CASE("workers sum gradients where they lie, in memory of all, with
       for (std::size_t rank = 0; rank < workers; ++rank) {
         if (transport != std::string_view("gloo")) {
           CHECK(job.numbers(rank)[0] > own + 0.8 * others);
-          CHECK(job.numbers(rank)[0] < own + others + 300);  // sums, and parts of pages
+          // Also sums, and pages that the kernel maps along.
+          CHECK(job.numbers(rank)[0] < own + others + 500);
         }
         if (digest.empty()) digest = digest_of(job, rank);
         CHECK(digest_of(job, rank) == digest);
