@@ -4,11 +4,14 @@
 ///
 /// N processes over loopback, each bound to a core if there are enough. Before each operation every
 /// process writes its whole buffer, as backward does; then all meet at a barrier in shared memory
-/// and start. A time is from the first start to the last end; `cpu us` is the CPU time of all
-/// processes and Gloo's threads per operation, which is more reliable on a busy machine. Rows:
+/// and start: polling if there is a core per process, so that no wake-up is measured. A time is
+/// from the first start to the last end; `cpu us` is the CPU time of all processes and Gloo's
+/// threads per operation, which is more reliable on a busy machine. Rows:
 ///
-/// - `SharedMemoryGroup`, `GlooGroup`: their all_reduce. The former polls before it sleeps, as a
-///   worker does, if there is a core per process.
+/// - `shared, in place`, `shared, copied`: all_reduce of a SharedMemoryGroup, of memory that it has
+///   allocated and of other memory. It polls before it sleeps, as a worker does, if there is a core
+///   per process.
+/// - `GlooGroup`: its all_reduce.
 /// - `gloo ring`, `gloo bcube`: gloo::allreduce over the same kind of connections.
 /// - `memcpy`: each process copies the bytes once, from its buffer to another one.
 #include <fmt/format.h>
@@ -21,6 +24,7 @@
 #include <memory>
 #include <numeric>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include <gloo/allreduce.h>
@@ -35,7 +39,6 @@
 #include <lockstep/collectives/gloo_mesh.hpp>
 #include <lockstep/collectives/shared_memory_group.hpp>
 #include <lockstep/collectives/spin.hpp>
-#include <lockstep/core/cores.hpp>
 
 #include "measure.hpp"
 #include "processes.hpp"
@@ -52,15 +55,16 @@ struct Options {
 };
 
 constexpr std::size_t max_processes = 16;
-enum Row : std::size_t { shared_memory, gloo_group, ring, bcube, copy, rows };
-const char* const names[rows] = {"SharedMemoryGroup", "GlooGroup", "gloo ring", "gloo bcube",
-                                 "memcpy"};
+enum Row : std::size_t { in_place, copied, gloo_group, ring, bcube, copy, rows };
+const char* const names[rows] = {"shared, in place", "shared, copied", "GlooGroup",
+                                 "gloo ring",        "gloo bcube",     "memcpy"};
 
 /// State in shared memory: a barrier, and each process' start and end.
 struct Shared {
-  explicit Shared(std::size_t processes) : line(processes) {}
+  explicit Shared(std::size_t processes) : line(processes), start(processes) {}
 
   measure::SleepingLine line;
+  measure::StartLine start;
   measure::Clock::time_point begin[max_processes], end[max_processes];
   double cpu_us[max_processes] = {};
 };
@@ -86,38 +90,39 @@ double cpu_micros() {
 /// Body of each process. \returns false if a sum was wrong.
 bool measure_rank(const Options& options, const std::string& folder, Shared& shared,
                   std::size_t rank, std::size_t size) {
+  const bool polls = size <= std::thread::hardware_concurrency();
   if (options.binds) measure::bind_to_core(rank);
   measure::FolderStore store(folder);
   ls::GlooGroup group(ls::form_gloo_mesh({.rank = rank, .size = size, .run = "benchmark"}, store),
                       {});
   ls::SharedMemoryGroup direct(
       measure::open_memory(store, rank, size),
-      {.rank = rank,
-       .size = size,
-       .spins = size <= static_cast<std::size_t>(ls::detail::usable_cores())
-                    ? ls::detail::short_spins
-                    : 0});
+      {.rank = rank, .size = size, .spins = polls ? ls::detail::short_spins : 0});
   const auto context = plain_context(folder, rank, size);
   bool is_right = true;
   for (const std::size_t n : options.sizes) {
-    std::vector<float> x(n), copied(n);
+    std::vector<float> own(n), copied_to(n);
+    auto* const shared_x =
+        reinterpret_cast<float*>(direct.exchange_allocator()->allocate(n * sizeof(float)));
     gloo::AllreduceOptions plain(context);
-    plain.setOutput(x.data(), n);
+    plain.setOutput(own.data(), n);
     plain.setReduceFunction(
         static_cast<void (*)(void*, const void*, const void*, std::size_t)>(&gloo::sum<float>));
     measure::Samples us[rows], cpu_us[rows];
     for (int round = -5; round < options.rounds; ++round)
       for (std::size_t row = 0; row < rows; ++row) {
+        float* const x = row == in_place ? shared_x : own.data();
         for (std::size_t i = 0; i < n; ++i) x[i] = static_cast<float>(rank + 1 + i % 7);
         shared.line.wait();
+        if (polls) shared.start.wait();
         const double cpu_before = cpu_micros();
         shared.begin[rank] = measure::Clock::now();
-        if (row == shared_memory) {
-          direct.all_reduce(x.data(), n);
+        if (row == in_place || row == copied) {
+          direct.all_reduce(x, n);
         } else if (row == gloo_group) {
-          group.all_reduce(x.data(), n);
+          group.all_reduce(x, n);
         } else if (row == copy) {
-          std::memcpy(copied.data(), x.data(), n * sizeof(float));
+          std::memcpy(copied_to.data(), x, n * sizeof(float));
         } else {
           plain.setAlgorithm(row == ring ? gloo::detail::AllreduceOptionsImpl::RING
                                          : gloo::detail::AllreduceOptionsImpl::BCUBE);
@@ -134,7 +139,7 @@ bool measure_rank(const Options& options, const std::string& folder, Shared& sha
         for (std::size_t i = 0; i < n; ++i)
           is_right =
               is_right &&
-              (row == copy ? copied[i] == x[i]
+              (row == copy ? copied_to[i] == x[i]
                            : x[i] == static_cast<float>(size * (size + 1) / 2 + size * (i % 7)));
         shared.line.wait();
       }
@@ -142,6 +147,7 @@ bool measure_rank(const Options& options, const std::string& folder, Shared& sha
       for (std::size_t row = 0; row < rows; ++row)
         fmt::print("{:9} {:9}  {:17} {:10.1f} {:10.1f} {:10.1f}\n", size, n * sizeof(float),
                    names[row], us[row].median(), us[row].min(), cpu_us[row].median());
+    direct.exchange_allocator()->release(reinterpret_cast<std::byte*>(shared_x));
   }
   std::fflush(stdout);
   group.barrier();

@@ -114,8 +114,9 @@ class FolderStore : public lockstep::GlooStore {
 /// The memory of a SharedMemoryGroup of `size` processes, whose creator is rank 0.
 inline std::shared_ptr<lockstep::SharedMemory> open_memory(FolderStore& store, std::size_t rank,
                                                            std::size_t size) {
-  const lockstep::SharedMemory::Options options{.bytes =
-                                                    lockstep::SharedMemoryGroup::bytes(size, 1)};
+  const lockstep::SharedMemory::Options options{
+      .bytes = lockstep::SharedMemoryGroup::bytes(size, 1),
+      .heap = lockstep::SharedMemoryGroup::heap_bytes(size, 1)};
   if (rank > 0)
     return lockstep::SharedMemory::open(
         store.get("memory", std::chrono::steady_clock::now() + std::chrono::seconds(10)).value(),

@@ -12,10 +12,12 @@
 /// - `split 2`, `apart 2`: an independent one-device model in each process, batch B/2 and B: the
 ///   machine's own limit on strong and weak scaling.
 ///
+/// `--workers N` starts N processes instead; then there are no bounds.
+///
 /// Then the terms of the bounds: P is the optimizer's pass over as many parameters, R the
-/// all-reduce of as many bytes by a SharedMemoryGroup of the two processes, which have just written
-/// them and start together, from the first start to the last end. Both are measured alone, in turn
-/// with the steps.
+/// all-reduce of as many bytes, in place, by a SharedMemoryGroup of the two processes, which have
+/// just written them and start together, from the first start to the last end. Both are measured
+/// alone, in turn with the steps.
 ///
 /// `heartbeats` is the CPU time of the rendezvous' threads as a share of the time of one long
 /// `fit`, including the agreement at its start. `start-up` is the time from before a job's first
@@ -64,20 +66,22 @@ using measure::Clock, measure::OneDevice, measure::Samples, measure::Step, measu
 using MultiWorker = ls::MultiWorkerMirrored<ls::Cpu>;
 
 struct Options : measure::Turns {
-  std::size_t beat_steps = 2000, starts = 5;
+  std::size_t workers = 2, beat_steps = 2000, starts = 5;
   bool bound = false, first_step = false;
 };
 
-constexpr std::size_t processes = 2;
+constexpr std::size_t most_workers = 8;
 
 /// State in shared memory.
 struct Shared {
-  measure::SleepingLine line{processes};
-  measure::StartLine start{processes};
-  std::array<Clock::time_point, processes> begin, end;
-  std::array<std::array<Step, Options::max_steps>, processes> steps;
-  std::array<std::size_t, processes> step_count{};
-  std::array<double, processes> beat_share{};
+  explicit Shared(std::size_t workers) : line(workers), start(workers) {}
+
+  measure::SleepingLine line;
+  measure::StartLine start;
+  std::array<Clock::time_point, most_workers> begin, end;
+  std::array<std::array<Step, Options::max_steps>, most_workers> steps;
+  std::array<std::size_t, most_workers> step_count{};
+  std::array<double, most_workers> beat_share{};
 };
 
 /// The environment that lockstep-run gives a worker.
@@ -92,8 +96,8 @@ ls::Environment environment_of(const LocalJob& job, std::size_t rank) {
 /// P and R.
 class Terms {
  public:
-  Terms(const std::string& folder, Shared& shared, std::size_t rank)
-      : shared_(shared), rank_(rank), store_(folder) {}
+  Terms(const std::string& folder, Shared& shared, std::size_t rank, std::size_t workers)
+      : shared_(shared), rank_(rank), workers_(workers), store_(folder) {}
 
   Samples update, exchange;  ///< of rank 0
 
@@ -101,19 +105,18 @@ class Terms {
     if (rank_ == 0)
       for (int i = 0; i < samples; ++i) one_.add_to(update);
     for (int i = 0; i < samples; ++i) {
-      std::fill(gradients_.begin(), gradients_.end(),
-                1.0f);  // written by this core, as after backward
+      std::fill_n(gradients_, count, 1.0f);  // written by this core, as after backward
       std::array<double, 6> sums{};
       shared_.line.wait();
       shared_.start.wait();
       shared_.begin[rank_] = Clock::now();
-      group_.all_reduce(gradients_.data(), gradients_.size(), sums.data(), sums.size());
+      group_.all_reduce(gradients_, count, sums.data(), sums.size());
       shared_.end[rank_] = Clock::now();
       shared_.line.wait();
       if (rank_ == 0)
-        exchange.add(
-            measure::micros(*std::max_element(shared_.end.begin(), shared_.end.end()) -
-                            *std::min_element(shared_.begin.begin(), shared_.begin.end())));
+        exchange.add(measure::micros(
+            *std::max_element(shared_.end.data(), shared_.end.data() + workers_) -
+            *std::min_element(shared_.begin.data(), shared_.begin.data() + workers_)));
       shared_.line.wait();
     }
   }
@@ -122,12 +125,16 @@ class Terms {
   static constexpr int samples = 40;
 
   Shared& shared_;
-  std::size_t rank_;
+  std::size_t rank_, workers_;
   measure::FolderStore store_;
   ls::SharedMemoryGroup group_{
-      measure::open_memory(store_, rank_, processes),
-      {.rank = rank_, .size = processes, .spins = ls::detail::short_spins}};
-  std::vector<float> gradients_ = std::vector<float>(measure::Cnn::parameter_count);
+      measure::open_memory(store_, rank_, workers_),
+      {.rank = rank_,
+       .size = workers_,
+       .spins = workers_ <= std::thread::hardware_concurrency() ? ls::detail::short_spins : 0}};
+  static constexpr std::size_t count = measure::Cnn::parameter_count;
+  float* gradients_ =
+      reinterpret_cast<float*>(group_.exchange_allocator()->allocate(count * sizeof(float)));
   measure::UpdateAlone one_;
 };
 
@@ -169,7 +176,7 @@ class ControlThreads {
   std::vector<clockid_t> clocks_;
 };
 
-/// Body of each of the two processes.
+/// Body of each process.
 class Worker {
  public:
   Worker(const Options& options, const LocalJob& job, const std::string& folder, Shared& shared,
@@ -177,11 +184,13 @@ class Worker {
       : o_(options),
         shared_(shared),
         rank_(rank),
-        terms_(folder, shared, rank),
+        terms_(folder, shared, rank, options.workers),
         joined_{{.on = {.threads = 1}, .environment = environment_of(job, rank)}} {}
 
   void run() {
-    const auto add = [this](const char* name, double devices, auto& model,
+    const std::size_t n = o_.workers, part = std::max<std::size_t>(o_.batch / n, 1);
+    const auto all = static_cast<double>(n);
+    const auto add = [this](const std::string& name, double devices, auto& model,
                             measure::Recorder& recorder, std::size_t batch, bool takes_part) {
       const auto turn = [this, &model, &recorder, batch, takes_part] {
         return together([&] {
@@ -193,10 +202,10 @@ class Worker {
     measure::Recorder& alone = *alone_.recorder;
     measure::Recorder& joined = *joined_.recorder;
     add("one device", 1, one_, alone, o_.batch, rank_ == 0);
-    add("strong 2", 1, two_, joined, o_.batch, true);
-    add("weak 2", 2, two_, joined, 2 * o_.batch, true);
-    add("split 2", 1, one_, alone, std::max<std::size_t>(o_.batch / 2, 1), true);
-    add("apart 2", 2, one_, alone, o_.batch, true);
+    add(fmt::format("strong {}", n), 1, two_, joined, o_.batch, true);
+    add(fmt::format("weak {}", n), all, two_, joined, n * o_.batch, true);
+    add(fmt::format("split {}", n), 1, one_, alone, part, true);
+    add(fmt::format("apart {}", n), all, one_, alone, o_.batch, true);
     for (std::size_t round = 0; round < o_.rounds; ++round) {
       table_.turn();
       terms_.measure();
@@ -215,7 +224,7 @@ class Worker {
     shared_.step_count[rank_] = mine.size();
     shared_.line.wait();
     std::vector<Step> all;
-    for (std::size_t r = 0; r < processes && rank_ == 0; ++r) {
+    for (std::size_t r = 0; r < o_.workers && rank_ == 0; ++r) {
       const auto* const first = shared_.steps[r].data();
       all.insert(all.end(), first, first + shared_.step_count[r]);
     }
@@ -236,7 +245,10 @@ class Worker {
 
   void print() const {
     table_.print();
-    measure::print_bounds("workers", table_, terms_.update, terms_.exchange, 1.3);
+    if (o_.workers == 2)
+      measure::print_bounds("workers", table_, terms_.update, terms_.exchange, 1.3);
+    else
+      fmt::print("P {:.1f}, R {:.1f} us\n", terms_.update.median(), terms_.exchange.median());
     constexpr double most = 0.005;
     const auto& share = shared_.beat_share;
     fmt::print("heartbeats: {:.3f} % and {:.3f} % of a step, at most {:.1f} %: {}\n",
@@ -309,18 +321,18 @@ double time_start(std::size_t workers, const Options& o) {
 }
 
 void measure_starts(const Options& o) {
-  constexpr std::size_t most_workers = 4;
+  constexpr std::size_t workers = 4;
   constexpr double most = 1000;
   Samples one, four;
   for (std::size_t i = 0; i < o.starts; ++i) {
     one.add(time_start(1, o));
-    four.add(time_start(most_workers, o));
+    four.add(time_start(workers, o));
   }
   const double more = four.median() - one.median();
   fmt::print(
       "start-up to the first step, ms: one worker {:.0f} (min {:.0f}), {} workers {:.0f} (min "
       "{:.0f}); {:.0f} more, at most {:.0f}: {}\n",
-      one.median(), one.min(), most_workers, four.median(), four.min(), more, most,
+      one.median(), one.min(), workers, four.median(), four.min(), more, most,
       measure::verdict(more <= most));
 }
 
@@ -328,8 +340,10 @@ void measure_starts(const Options& o) {
 
 int main(int argc, char** argv) {
   Options o;
-  CLI::App app("Two processes of MultiWorkerMirrored<Cpu>, one thread each", "workers");
+  CLI::App app("Processes of MultiWorkerMirrored<Cpu>, one thread each", "workers");
   o.add_to(app);
+  app.add_option("--workers", o.workers, "processes")
+      ->check(CLI::Range(std::size_t{2}, most_workers));
   app.add_option("--beat-steps", o.beat_steps,
                  "steps of the fit that measures the cost of heartbeats")
       ->check(CLI::Range(std::size_t{1}, Options::max_steps));
@@ -345,10 +359,10 @@ int main(int argc, char** argv) {
     }
     fmt::print("{}; {} rounds of {} steps\n", measure::machine(), o.rounds, o.steps);
     const measure::Neighbours neighbours;
-    const LocalJob job(processes);
+    const LocalJob job(o.workers);
     const measure::TemporaryFolder folder("workers");
-    const measure::Shared<Shared> shared;
-    const bool is_right = measure::in_processes(processes, [&](std::size_t rank) {
+    const measure::Shared<Shared> shared(o.workers);
+    const bool is_right = measure::in_processes(o.workers, [&](std::size_t rank) {
       if (o.bound) measure::bind_to_core(rank);
       Worker(o, job, folder.path(), *shared, rank).run();
       return true;

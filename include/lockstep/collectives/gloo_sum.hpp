@@ -25,7 +25,10 @@ void sum_parts(std::byte* to, Parts part, std::size_t members, std::size_t bytes
   T sum[sum_block];
   for (std::size_t at = 0; at < n; at += sum_block) {
     const std::size_t count = std::min(sum_block, n - at);
-    add_block(sum, part, members, at, count, order);
+    if (members == 2)
+      add_pair(sum, elements<T>(part[0], at), elements<T>(part[1], at), count);
+    else
+      add_block(sum, part, members, at, count, order);
     std::memcpy(reinterpret_cast<T*>(to) + at, sum, count * sizeof(T));
   }
 }

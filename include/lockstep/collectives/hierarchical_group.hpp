@@ -8,6 +8,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstring>
+#include <memory>
 #include <numeric>
 #include <utility>
 #include <vector>
@@ -15,6 +16,7 @@
 #include "lockstep/collectives/thread_group.hpp"
 #include "lockstep/concepts/collective.hpp"
 #include "lockstep/core/error.hpp"
+#include "lockstep/core/exchange_allocator.hpp"
 
 namespace lockstep {
 
@@ -90,6 +92,14 @@ class HierarchicalGroup<Across>::Member {
     Member member = *this;
     member.local_ = local_.in_background();
     return member;
+  }
+
+  /// Allocates memory that the processes exchange in place; null for all members but the leader,
+  /// since only its memory is exchanged.
+  std::shared_ptr<ExchangeAllocator> exchange_allocator()
+    requires requires(Across& across) { across.exchange_allocator(); }
+  {
+    return is_leader() ? group_->across_->exchange_allocator() : nullptr;
   }
 
   std::size_t rank() const { return group_->first_ + local_.rank(); }

@@ -11,6 +11,7 @@
 
 #include "lockstep/collectives/collective_call.hpp"
 #include "lockstep/concepts/collective.hpp"
+#include "lockstep/core/exchange_allocator.hpp"
 
 namespace lockstep {
 
@@ -35,6 +36,8 @@ class ProcessGroup {
   void abort() { self_->abort(); }
   /// The same because the process `rank` was lost, which a group that can names in its errors.
   void lose(std::size_t rank) { self_->lose(rank); }
+  /// Allocates memory that the processes exchange in place; null if the group cannot.
+  std::shared_ptr<ExchangeAllocator> exchange_allocator() { return self_->exchange_allocator(); }
 
   template <GroupNumber T>
   void all_reduce(T* p, std::size_t n) {
@@ -64,6 +67,7 @@ class ProcessGroup {
     virtual std::size_t size() = 0;
     virtual void abort() = 0;
     virtual void lose(std::size_t rank) = 0;
+    virtual std::shared_ptr<ExchangeAllocator> exchange_allocator() = 0;
     virtual void all_reduce(void* p, detail::Elements elements, double* sums, std::size_t m) = 0;
     virtual void broadcast(std::byte* p, std::size_t n, std::size_t root) = 0;
     virtual void all_gather(const std::byte* p, std::size_t n, std::byte* out) = 0;
@@ -81,6 +85,12 @@ class ProcessGroup {
         group.lose(rank);
       else
         group.abort();
+    }
+    std::shared_ptr<ExchangeAllocator> exchange_allocator() override {
+      if constexpr (requires { group.exchange_allocator(); })
+        return group.exchange_allocator();
+      else
+        return nullptr;
     }
     void all_reduce(void* p, detail::Elements elements, double* sums, std::size_t m) override {
       using Kind = detail::Elements::Kind;

@@ -2,7 +2,7 @@
 /// One channel of a shared memory: the protocol of one group. Invariant: what a member writes before
 /// barrier k of the channel, it writes into its slots of set k mod 2, and others read it between the
 /// barriers k and k + 1; so nothing is overwritten while it is read, and one barrier per chunk
-/// suffices.
+/// suffices. Memory in the heap is accessed by others between two barriers that its owner waits for.
 #pragma once
 
 #include <algorithm>
@@ -12,6 +12,7 @@
 #include <memory>
 
 #include "lockstep/collectives/gloo_sum.hpp"
+#include "lockstep/collectives/shared_allocator.hpp"
 #include "lockstep/collectives/shared_barrier.hpp"
 #include "lockstep/collectives/shared_memory.hpp"
 #include "lockstep/collectives/sum_members.hpp"
@@ -20,12 +21,19 @@
 
 namespace lockstep::detail {
 
-/// The arguments of an operation; all members' must be equal.
+/// The arguments of an operation; all members' must be equal, except for the place.
 struct SharedCall {
   enum class Operation : std::uint64_t { all_reduce, broadcast, all_gather, barrier };
   Operation operation{};
   std::uint64_t n = 0, m = 0, root = 0, element = 0, kind = 0;
+  std::uint64_t place =
+      SharedAllocator::nowhere;  // of the elements in the member's area of the heap
 
+  bool agrees(const SharedCall& o) const {
+    SharedCall same = o;
+    same.place = place;
+    return *this == same;
+  }
   bool operator==(const SharedCall&) const = default;
 };
 
@@ -39,6 +47,10 @@ struct SharedCall {
 /// An all-reduce of three chunks with more than two members, between the barriers |:
 ///
 ///     copy in 0 | sum part of 0, copy in 1 | copy out 0, sum part of 1, copy in 2 | ...
+///
+/// Where all members' elements lie in the heap, nothing is copied:
+///
+///     | sum part, write it to all |
 class SharedChannel {
  public:
   using Operation = SharedCall::Operation;
@@ -55,6 +67,16 @@ class SharedChannel {
            ~std::size_t{63};
   }
   LOCKSTEP_COLD_DECL static std::size_t bytes(std::size_t size);
+  /// Each member's area of the heap; virtual memory until it is allocated. Not a power of two: some
+  /// processors predict the way of the L1 cache from the address modulo 256 MB, and a sum of two
+  /// members took 15 times as long where their numbers lay a multiple of it apart.
+  static std::size_t area_of(std::size_t size) {
+    return (std::min(std::size_t{2} << 30, (std::size_t{32} << 30) / size) & ~(alignment - 1)) +
+           alignment;
+  }
+  /// Reserves the barrier and member `rank`'s slots. \throws Error.
+  LOCKSTEP_COLD_DECL static void reserve(SharedMemory& memory, std::size_t channel,
+                                         std::size_t rank, std::size_t size);
 
   LOCKSTEP_COLD_DECL SharedChannel(std::shared_ptr<SharedMemory> memory, std::size_t channel,
                                    const SharedBarrier::Options& options, SumOrder order);
@@ -63,6 +85,12 @@ class SharedChannel {
   std::size_t size() const { return barrier_.size(); }
   std::size_t chunk() const { return chunk_; }
   SharedBarrier& barrier() { return barrier_; }
+  const std::shared_ptr<SharedAllocator>& exchange_allocator() const { return allocator_; }
+
+  /// The place of p[0..bytes) if it lies in this member's area and summing in place pays.
+  std::uint64_t place_of(const void* p, std::size_t bytes) const {
+    return bytes > all_add ? allocator_->place_of(p, bytes) : SharedAllocator::nowhere;
+  }
 
   /// Publishes the call in this member's slot of the next set; call it before the inputs are
   /// written. \throws CollectiveAborted.
@@ -78,6 +106,11 @@ class SharedChannel {
   /// The input that member r has published at the last barrier.
   const std::byte* input_of(std::size_t r) { return slot(barrier_.passed() - 1, r) + line; }
 
+  /// Whose elements lie in the heap, according to the calls that the last barrier published.
+  enum class InHeap { none, some, all };
+  LOCKSTEP_DECL InHeap find_in_heap(std::size_t bytes);
+  /// Sums the elements of all members where they lie; call it if `find_in_heap` found them all.
+  LOCKSTEP_DECL void reduce_in_place(std::size_t bytes, std::size_t element, SumMembers sum);
   /// Replaces p[0..bytes) with the sum over the members, whose inputs already contain the first
   /// `first` bytes at offset `at`. Call it after a barrier.
   LOCKSTEP_DECL void reduce(std::byte* p, std::size_t bytes, std::size_t first, std::size_t at,
@@ -87,6 +120,7 @@ class SharedChannel {
 
  private:
   static constexpr std::size_t line = 64;
+  static constexpr std::size_t alignment = std::size_t{64} << 10;
   /// Room for a member's part of a chunk; two members add everything themselves.
   static constexpr std::size_t result_bytes(std::size_t size, std::size_t chunk) {
     return size == 2 ? 0 : (chunk / line + size - 1) / size * line;
@@ -105,6 +139,7 @@ class SharedChannel {
   }
 
   LOCKSTEP_DECL void wait(bool is_first);
+  [[noreturn]] LOCKSTEP_COLD_DECL void fail(SharedBarrier::Result result, bool is_first);
   [[noreturn]] LOCKSTEP_COLD_DECL void throw_ended();
   [[noreturn]] LOCKSTEP_COLD_DECL void throw_timeout(bool is_first);
   [[noreturn]] LOCKSTEP_COLD_DECL void throw_mismatch(std::size_t other);
@@ -114,8 +149,10 @@ class SharedChannel {
   SumOrder order_;
   std::size_t chunk_, slot_;
   std::byte* slots_;
+  std::shared_ptr<SharedAllocator> allocator_;
   SharedCall call_{};
   std::array<const std::byte*, BarrierState::max_size> parts_{};
+  std::array<void*, BarrierState::max_size> heap_{};
 };
 
 }  // namespace lockstep::detail

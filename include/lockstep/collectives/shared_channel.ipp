@@ -31,6 +31,14 @@ std::size_t SharedChannel::bytes(std::size_t size) {
   return sizeof(BarrierState) + 2 * size * (line + chunk + result_bytes(size, chunk));
 }
 
+void SharedChannel::reserve(SharedMemory& memory, std::size_t channel, std::size_t rank,
+                            std::size_t size) {
+  std::byte* const begin = memory.data() + channel * bytes(size);
+  const std::size_t member = (bytes(size) - sizeof(BarrierState)) / size;
+  memory.reserve(begin, sizeof(BarrierState));
+  memory.reserve(begin + sizeof(BarrierState) + rank * member, member);
+}
+
 SharedChannel::SharedChannel(std::shared_ptr<SharedMemory> memory, std::size_t channel,
                              const SharedBarrier::Options& options, SumOrder order)
     : memory_(std::move(memory)),
@@ -39,7 +47,9 @@ SharedChannel::SharedChannel(std::shared_ptr<SharedMemory> memory, std::size_t c
       order_(order),
       chunk_(chunk_of(options.size)),
       slot_(line + chunk_ + result_bytes(options.size, chunk_)),
-      slots_(memory_->data() + channel * bytes(options.size) + sizeof(BarrierState)) {}
+      slots_(memory_->data() + channel * bytes(options.size) + sizeof(BarrierState)),
+      allocator_(std::make_shared<SharedAllocator>(memory_, channel * options.size, options.rank,
+                                                   area_of(options.size))) {}
 
 void SharedChannel::publish(const SharedCall& call) {
   call_ = call;
@@ -50,10 +60,28 @@ void SharedChannel::publish(const SharedCall& call) {
 void SharedChannel::begin() {
   wait(true);
   for (std::size_t r = 0; r < size(); ++r)
-    if (call_of(r) != call_) throw_mismatch(r);
+    if (!call_of(r).agrees(call_)) throw_mismatch(r);
 }
 
 void SharedChannel::next() { wait(false); }
+
+SharedChannel::InHeap SharedChannel::find_in_heap(std::size_t bytes) {
+  std::size_t count = 0;
+  for (std::size_t r = 0; r < size(); ++r) {
+    heap_[r] = allocator_->find(r, call_of(r).place, bytes);
+    count += heap_[r] != nullptr;
+  }
+  return count == 0 ? InHeap::none : count == size() ? InHeap::all : InHeap::some;
+}
+
+void SharedChannel::reduce_in_place(std::size_t bytes, std::size_t element, SumMembers sum) {
+  const Slice own = part(bytes, rank());
+  if (own.count > 0) sum(heap_.data(), size(), own.first / element, own.count / element, order_);
+  const SharedBarrier::Result result = barrier_.wait();
+  if (result == SharedBarrier::Result::passed) return;
+  allocator_->make_private();  // a member that stopped may go on writing
+  fail(result, false);
+}
 
 void SharedChannel::reduce(std::byte* p, std::size_t bytes, std::size_t first, std::size_t at,
                            GlooSum sum) {
@@ -62,6 +90,7 @@ void SharedChannel::reduce(std::byte* p, std::size_t bytes, std::size_t first, s
     const std::size_t following = std::min(chunk_, bytes - done - count);
     const Slice own = all_add_this ? Slice{0, count} : part(count, rank());
     for (std::size_t r = 0; r < size(); ++r) parts_[r] = input_of(r) + at + own.first;
+    parts_[rank()] = p + done + own.first;  // the same, perhaps still in the cache
     std::byte* const to = all_add_this ? p + done : result(barrier_.passed(), rank());
     sum(to, parts_.data(), size(), own.count, order_);
     if (following > 0) std::memcpy(input(), p + done + count, following);
@@ -87,7 +116,10 @@ Slice SharedChannel::part(std::size_t bytes, std::size_t r) const {
 
 void SharedChannel::wait(bool is_first) {
   const SharedBarrier::Result result = barrier_.wait();
-  if (result == SharedBarrier::Result::passed) return;
+  if (result != SharedBarrier::Result::passed) fail(result, is_first);
+}
+
+void SharedChannel::fail(SharedBarrier::Result result, bool is_first) {
   if (result == SharedBarrier::Result::timed_out) throw_timeout(is_first);
   throw_ended();
 }

@@ -12,10 +12,21 @@
 namespace lockstep {
 
 using detail::SharedCall;
+using InHeap = detail::SharedChannel::InHeap;
 static_assert(SharedMemoryGroup::max_size == detail::BarrierState::max_size);
 
 std::size_t SharedMemoryGroup::bytes(std::size_t size, std::size_t channels) {
   return channels * detail::SharedChannel::bytes(size);
+}
+
+std::size_t SharedMemoryGroup::heap_bytes(std::size_t size, std::size_t channels) {
+  return channels * size * detail::SharedChannel::area_of(size);
+}
+
+void SharedMemoryGroup::reserve(SharedMemory& memory, std::size_t rank, std::size_t size,
+                                std::size_t channels) {
+  for (std::size_t channel = 0; channel < channels; ++channel)
+    detail::SharedChannel::reserve(memory, channel, rank, size);
 }
 
 SharedMemoryGroup::SharedMemoryGroup(std::shared_ptr<SharedMemory> memory, const Options& options) {
@@ -24,6 +35,12 @@ SharedMemoryGroup::SharedMemoryGroup(std::shared_ptr<SharedMemory> memory, const
         "shared memory group: rank is {}, size is {}; the size must be between 1 and {}, the rank "
         "below it",
         options.rank, options.size, max_size);
+  if (options.channel >= memory->bytes() / bytes(options.size, 1))
+    throw UsageError(
+        "shared memory group: channel {} of {} members does not fit in a memory of {} bytes; give "
+        "it the bytes of all channels",
+        options.channel, options.size, memory->bytes());
+  detail::SharedChannel::reserve(*memory, options.channel, options.rank, options.size);
   channel_ = std::make_shared<detail::SharedChannel>(
       std::move(memory), options.channel,
       detail::SharedBarrier::Options{options.rank, options.size, options.timeout, options.spins},
@@ -32,6 +49,9 @@ SharedMemoryGroup::SharedMemoryGroup(std::shared_ptr<SharedMemory> memory, const
 
 std::size_t SharedMemoryGroup::rank() const { return channel_->rank(); }
 std::size_t SharedMemoryGroup::size() const { return channel_->size(); }
+std::shared_ptr<ExchangeAllocator> SharedMemoryGroup::exchange_allocator() const {
+  return channel_->exchange_allocator();
+}
 void SharedMemoryGroup::abort() {
   channel_->barrier().end(detail::BarrierEnd::Cause::aborted, rank());
 }
@@ -40,21 +60,32 @@ void SharedMemoryGroup::lose(std::size_t member) {
 }
 ExchangeProgress SharedMemoryGroup::progress() const { return channel_->barrier().progress(); }
 
-void SharedMemoryGroup::reduce(std::byte* p, Elements elements, detail::GlooSum sum, double* sums,
+void SharedMemoryGroup::reduce(std::byte* p, Elements elements, Sum sum, double* sums,
                                std::size_t m) {
   detail::SharedChannel& c = *channel_;
   const std::size_t bytes = elements.bytes(), sum_bytes = m * sizeof(double);
   const bool sums_first = sum_bytes <= c.most_sums;
   const std::size_t at = sums_first ? (sum_bytes + 63) / 64 * 64 : 0;
   const std::size_t first = std::min(bytes, c.chunk() - at);
+  const std::uint64_t place = c.place_of(p, bytes);
   c.publish({SharedCall::Operation::all_reduce, elements.n, m, 0, elements.size,
-             static_cast<std::uint64_t>(elements.kind)});
+             static_cast<std::uint64_t>(elements.kind), place});
   if (sums_first && m > 0) std::memcpy(c.input(), sums, sum_bytes);
-  if (first > 0) std::memcpy(c.input() + at, p, first);
+  if (first > 0 && place == detail::SharedAllocator::nowhere) std::memcpy(c.input() + at, p, first);
   c.begin();
+  const InHeap where = c.find_in_heap(bytes);
   auto* const tail = reinterpret_cast<std::byte*>(sums);
   if (sums_first) c.add_inputs(tail, sum_bytes, 0, &detail::sum_parts<double>);
-  c.reduce(p, bytes, first, at, sum);
+  if (where == InHeap::all) {
+    c.reduce_in_place(bytes, elements.size, sum.in_place);
+  } else if (where == InHeap::none) {
+    c.reduce(p, bytes, first, at, sum.copied);
+  } else {  // those in the heap have copied nothing yet
+    const std::size_t again = std::min(bytes, c.chunk());
+    std::memcpy(c.input(), p, again);
+    c.next();
+    c.reduce(p, bytes, again, 0, sum.copied);
+  }
   if (sums_first) return;
   const std::size_t first_sums = std::min(sum_bytes, c.chunk());
   std::memcpy(c.input(), tail, first_sums);

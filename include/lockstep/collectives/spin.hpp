@@ -14,6 +14,8 @@ bool spin_until(int spins, const Done& done) {
     if (done()) return true;
 #if defined(__x86_64__)
     __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    asm volatile("isb" ::: "memory");  // `yield` does not wait on most cores
 #endif
   }
   return done();

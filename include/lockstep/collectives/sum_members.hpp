@@ -36,6 +36,15 @@ void add_two(T* __restrict a, T* __restrict b, std::size_t n) {
     for (std::size_t i = 0; i < n; ++i) a[i] = b[i] = static_cast<T>(a[i] + b[i]);
 }
 
+/// to[i] = a[i] + b[i].
+template <class T>
+void add_pair(T* __restrict to, const T* a, const T* b, std::size_t n) {
+  if (n == sum_block)
+    for (std::size_t i = 0; i < sum_block; ++i) to[i] = static_cast<T>(a[i] + b[i]);
+  else
+    for (std::size_t i = 0; i < n; ++i) to[i] = static_cast<T>(a[i] + b[i]);
+}
+
 /// A pointer to element `at` of a member's part, which is an array of T or of bytes.
 template <class T, class P>
 const T* elements(const P* part, std::size_t at) {

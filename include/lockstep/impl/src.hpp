@@ -18,6 +18,7 @@
 #endif
 
 #include "lockstep/collectives/collective_call.ipp"
+#include "lockstep/collectives/shared_allocator.ipp"
 #include "lockstep/collectives/shared_barrier.ipp"
 #include "lockstep/collectives/shared_channel.ipp"
 #include "lockstep/collectives/shared_memory.ipp"

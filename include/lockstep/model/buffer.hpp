@@ -21,10 +21,10 @@ class Buffer {
   }
   Buffer(Context& context, std::size_t size, Exchanged) : context_(&context), size_(size) {
     if (size_ == 0) return;
+    std::byte* p = nullptr;
     if constexpr (requires { context.allocate_exchanged(bytes()); })
-      adopt(context.allocate_exchanged(bytes()));
-    else
-      adopt(context.allocate(bytes()));
+      p = context.allocate_exchanged(bytes());
+    adopt(p != nullptr ? p : context.allocate(bytes()));
   }
   Buffer(Buffer&& other) noexcept
       : context_(other.context_),

@@ -18,6 +18,7 @@
 #include "lockstep/collectives/process_group.hpp"
 #include "lockstep/concepts/collective.hpp"
 #include "lockstep/core/config.hpp"
+#include "lockstep/core/exchange_allocator.hpp"
 
 namespace lockstep {
 class Rendezvous;
@@ -47,6 +48,9 @@ class JobGroup {
   void abort() { data_.abort(); }
   /// The same because the process `rank` was lost.
   void lose(std::size_t rank) { data_.lose(rank); }
+
+  /// Allocates memory that the processes exchange in place; null if the data's group cannot.
+  std::shared_ptr<ExchangeAllocator> exchange_allocator() { return data_.exchange_allocator(); }
 
   template <class T>
   void all_reduce(T* p, std::size_t n) {

@@ -23,6 +23,7 @@
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/function_ref.hpp"
 #include "lockstep/core/log.hpp"
+#include "lockstep/devices/host/host_memory.hpp"
 #include "lockstep/strategies/replica_threads.hpp"
 
 namespace lockstep::detail {
@@ -88,7 +89,8 @@ using ExchangeOf = typename ExchangeOfGroup<Group, T>::type;
 /// `Group` is the replicas' collective. `Group::Member(group, i)` is the member of local replica i;
 /// `abort()` ends all operations, and `reset()` makes the group usable again. On a device with its
 /// own memory a member also has `attach(context)`, `detach()`, and `host()`, the same member for
-/// host memory. A `Group::Exchange` replaces the exchanges chosen here.
+/// host memory. A member for host memory may have `exchange_allocator()`, from which the context
+/// then allocates gradients. A `Group::Exchange` replaces the exchanges chosen here.
 template <Device D, class Group>
 class LocalReplicas {
  public:
@@ -112,6 +114,8 @@ class LocalReplicas {
         Member(*gradients_, i).attach(*replica.context);
         if constexpr (requires { replica.at_end.install_allocator(); })
           replica.at_end.install_allocator();
+      } else if constexpr (uses_exchange_allocator) {
+        replica.context->set_exchange_allocator(Member(*gradients_, i).exchange_allocator());
       }
     });
   }
@@ -150,6 +154,9 @@ class LocalReplicas {
   using Exchange = detail::ExchangeOf<Group, typename D::real>;
   static constexpr bool has_own_memory = !HostDevice<D>;
   static constexpr bool has_own_exchange = requires { typename Group::Exchange; };
+  static constexpr bool uses_exchange_allocator =
+      UsesExchangeAllocator<typename D::Context> &&
+      requires(Member member) { member.exchange_allocator(); };
 
   struct ReplicaState {
     ReplicaState(Group& of_layers, Group& of_gradients, std::size_t index, bool overlap)

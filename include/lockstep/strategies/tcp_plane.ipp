@@ -27,6 +27,7 @@ namespace detail {
 inline std::string share_memory(const JobLinks& links, std::shared_ptr<SharedMemory>& memory) {
   Rendezvous& job = links.rendezvous();
   const SharedMemory::Options options{.bytes = SharedMemoryGroup::bytes(links.size(), 2),
+                                      .heap = SharedMemoryGroup::heap_bytes(links.size(), 2),
                                       .run{job.run_id().begin(), job.run_id().end()},
                                       .name = links.key("memory"),
                                       .key{job.key().begin(), job.key().end()}};
@@ -44,6 +45,7 @@ inline std::string share_memory(const JobLinks& links, std::shared_ptr<SharedMem
   if (links.rank() == 0)
     report([&] {
       memory = SharedMemory::create(options);
+      SharedMemoryGroup::reserve(*memory, links.rank(), links.size(), 2);
       return memory->place();
     });
   const std::string place = job.get(key_of(0), links.start_timeout);
@@ -51,6 +53,7 @@ inline std::string share_memory(const JobLinks& links, std::shared_ptr<SharedMem
   if (links.rank() > 0)
     report([&] {
       memory = SharedMemory::open(std::string_view(place).substr(ok.size()), options);
+      SharedMemoryGroup::reserve(*memory, links.rank(), links.size(), 2);
       return std::string();
     });
   for (std::size_t r = 1; r < links.size(); ++r) {

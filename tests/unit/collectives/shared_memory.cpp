@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -78,7 +79,7 @@ TEST_CASE("processes that open a shared memory see the same bytes, which are 0 a
   CHECK(holds_in_fork([&] {
     const auto same = SharedMemory::open(place, plain);
     std::memset(same->data(), 7, plain.bytes);
-    return same->data() != memory->data();
+    return true;
   }));
   CHECK(std::all_of(memory->data(), memory->data() + plain.bytes,
                     [](std::byte b) { return b == std::byte{7}; }));
@@ -130,6 +131,91 @@ TEST_CASE("a place that does not lead to sealed memory of this user is refused")
     REQUIRE(::fchown(file_of(*memory), 12345, 0) == 0);
     CHECK(refusal(memory->place(), plain).find("belongs to another user") != std::string::npos);
   }
+}
+
+TEST_CASE("what is not memory is refused before it is opened for reading or writing") {
+  int ends[2];
+  REQUIRE(::pipe(ends) == 0);
+  const std::string pipe = std::to_string(::getpid()) + "/" + std::to_string(ends[0]);
+  CHECK(refusal(pipe, plain).find("is not sealed memory") != std::string::npos);
+  const auto memory = SharedMemory::create(plain);
+  // A descriptor without the right to write leads to the same file, of which another one is opened.
+  const std::string self = "/proc/self/fd/" + std::to_string(file_of(*memory));
+  const int path = ::open(self.c_str(), O_PATH | O_CLOEXEC);
+  CHECK(refusal(std::to_string(::getpid()) + "/" + std::to_string(path), plain).empty());
+  for (const int file : {ends[0], ends[1], path}) ::close(file);
+}
+
+TEST_CASE("the heap is memory of its own, which needs none until it is reserved") {
+  SharedMemory::Options options = plain;
+  options.heap = std::size_t{8} << 30;
+  const auto memory = SharedMemory::create(options);
+  const std::string place = memory->place();
+  REQUIRE(memory->heap_bytes() == options.heap);
+  const auto blocks = [&] {
+    struct stat status{};
+    REQUIRE(::fstat(file_of(*memory), &status) == 0);
+    return status.st_blocks * 512;
+  };
+  CHECK(blocks() <= 3 * 65536);
+  const auto before = blocks();
+  std::byte* const far = memory->heap() + options.heap - 1'000'000;
+  if (!memory->reserve(far, 1'000'000)) SKIP("Linux 5.14 is needed");
+  CHECK(blocks() - before >= 1'000'000);
+  CHECK(blocks() - before <= 1'000'000 + 2 * 65536);
+  std::memset(far, 3, 1'000'000);
+  CHECK(holds_in_fork([&] {
+    const auto same = SharedMemory::open(place, options);
+    std::byte* const p = same->heap() + options.heap - 1'000'000;
+    const bool is_same =
+        std::all_of(p, p + 1'000'000, [](std::byte b) { return b == std::byte{3}; });
+    p[7] = std::byte{9};
+    return is_same;
+  }));
+  CHECK(far[7] == std::byte{9});
+  CHECK(std::all_of(memory->data(), memory->data() + plain.bytes,
+                    [](std::byte b) { return b == std::byte{0}; }));
+  CHECK(refusal(place, plain).find("has another size") != std::string::npos);
+}
+
+TEST_CASE("where files or the address space are limited, there is no heap, and the rest works") {
+  SharedMemory::Options options = plain;
+  options.heap = std::size_t{8} << 30;
+  CHECK(holds_in_fork([&] {
+    const rlimit limit{1 << 20, 1 << 20};
+    ::setrlimit(RLIMIT_FSIZE, &limit);
+    const auto memory = SharedMemory::create(options);
+    const auto same = SharedMemory::open(memory->place(), options);
+    memory->data()[5] = std::byte{5};
+    return memory->heap() == nullptr && same->heap() == nullptr && same->heap_bytes() == 0 &&
+           same->data()[5] == std::byte{5};
+  }));
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+  const auto memory = SharedMemory::create(options);
+  const std::string place = memory->place();
+  CHECK(holds_in_fork([&] {
+    const rlimit limit{std::size_t{4} << 30, std::size_t{4} << 30};
+    ::setrlimit(RLIMIT_AS, &limit);
+    const auto same = SharedMemory::open(place, options);
+    same->data()[6] = std::byte{6};
+    return same->heap() == nullptr && same->heap_bytes() == 0;
+  }));
+  CHECK(memory->data()[6] == std::byte{6});
+#endif
+}
+
+TEST_CASE("a forked child does not inherit the mapping, and does not unmap what lies there") {
+  auto memory = SharedMemory::create(plain);
+  void* const begin = memory->data() - 4096;
+  CHECK(holds_in_fork([&] {
+    unsigned char resident[3];
+    if (::mincore(begin, 4096 * 3, resident) == 0) return false;  // ENOMEM: nothing is mapped
+    auto* const own =
+        ::mmap(begin, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+    memory.reset();
+    *static_cast<char*>(own) = 1;
+    return own == begin;
+  }));
 }
 
 TEST_CASE("a shared memory keeps its size, is private to its user and not passed to programs") {

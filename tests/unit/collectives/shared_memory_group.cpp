@@ -11,6 +11,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <memory>
 #include <optional>
 #include <random>
@@ -22,6 +23,7 @@
 #include "contract.hpp"
 #include "lockstep/collectives/shared_channel.hpp"
 #include "lockstep/collectives/shared_memory.hpp"
+#include "lockstep/collectives/thread_group.hpp"
 
 namespace {
 
@@ -33,10 +35,35 @@ using lockstep::SumOrder;
 
 SharedMemory::Options memory_for(std::size_t size, std::size_t channels = 1) {
   return {.bytes = SharedMemoryGroup::bytes(size, channels),
+          .heap = SharedMemoryGroup::heap_bytes(size, channels),
           .run = "a test",
           .name = "memory",
           .key = "a key"};
 }
+
+/// The members of a group that this process has made. A forked child starts without any, since it
+/// does not inherit the memory of its parent's.
+template <class T>
+class Made {
+ public:
+  explicit Made(std::size_t size) : all_(new std::vector<std::optional<T>>(size)) {}
+  Made(const Made&) = delete;
+  Made& operator=(const Made&) = delete;
+  ~Made() { delete all_; }
+  std::size_t size() const { return all_->size(); }
+  template <class Make>
+  T& get(std::size_t rank, const Make& make) {
+    if (process_ != ::getpid()) all_ = new std::vector<std::optional<T>>(all_->size());
+    process_ = ::getpid();
+    auto& member = (*all_)[rank];
+    if (!member) member.emplace(make());
+    return *member;
+  }
+
+ private:
+  std::vector<std::optional<T>>* all_;
+  ::pid_t process_ = ::getpid();
+};
 
 /// The members are threads that share one mapping, so that the thread sanitizer sees all accesses.
 template <SumOrder sum_order, int spins>
@@ -46,17 +73,20 @@ class Threads {
   static constexpr SumOrder order = sum_order;
   static constexpr bool can_end = true;
 
-  Threads(std::size_t size, std::chrono::milliseconds timeout) {
-    const auto memory = SharedMemory::create(memory_for(size));
+  Threads(std::size_t size, std::chrono::milliseconds timeout)
+      : memory_(SharedMemory::create(memory_for(size))) {
     for (std::size_t r = 0; r < size; ++r)
       members_.emplace_back(
-          memory, SharedMemoryGroup::Options{
-                      .rank = r, .size = size, .timeout = timeout, .order = order, .spins = spins});
+          memory_,
+          SharedMemoryGroup::Options{
+              .rank = r, .size = size, .timeout = timeout, .order = order, .spins = spins});
   }
   std::size_t size() const { return members_.size(); }
   SharedMemoryGroup& member(std::size_t rank) { return members_[rank]; }
+  SharedMemory& memory() { return *memory_; }
 
  private:
+  std::shared_ptr<SharedMemory> memory_;
   std::vector<SharedMemoryGroup> members_;
 };
 using Sleeping = Threads<SumOrder::ranks, 0>;
@@ -76,13 +106,11 @@ class Forks {
       : timeout_(timeout), memory_(SharedMemory::create(memory_for(size))), members_(size) {}
   std::size_t size() const { return members_.size(); }
   SharedMemoryGroup& member(std::size_t rank) {
-    auto& member = members_[rank];
-    if (!member)
-      member.emplace(
+    return members_.get(rank, [&] {
+      return SharedMemoryGroup(
           ::getpid() == creator_ ? memory_ : SharedMemory::open(place_, memory_for(size())),
-          SharedMemoryGroup::Options{
-              .rank = rank, .size = size(), .timeout = timeout_, .order = order, .spins = spins});
-    return *member;
+          {.rank = rank, .size = size(), .timeout = timeout_, .order = order, .spins = spins});
+    });
   }
 
  private:
@@ -90,10 +118,97 @@ class Forks {
   std::shared_ptr<SharedMemory> memory_;
   std::string place_ = memory_->place();
   ::pid_t creator_ = ::getpid();
-  std::vector<std::optional<SharedMemoryGroup>> members_;
+  Made<SharedMemoryGroup> members_;
 };
 using SleepingForks = Forks<SumOrder::ranks, 0>;
 using SpinningTreeForks = Forks<SumOrder::tree, 1000>;
+
+/// Which members of an all-reduce have their numbers in the heap; the calls take turns.
+enum class Where { all, some, changing };
+
+/// A member that moves its numbers to the heap before an all-reduce, and back after it.
+class HeapMember {
+ public:
+  explicit HeapMember(SharedMemoryGroup group, Where where)
+      : group_(std::move(group)), where_(where) {}
+
+  std::size_t rank() const { return group_.rank(); }
+  std::size_t size() const { return group_.size(); }
+  void abort() { group_.abort(); }
+
+  template <class T>
+  void all_reduce(T* p, std::size_t n) {
+    all_reduce(p, n, nullptr, 0);
+  }
+  template <class T>
+  void all_reduce(T* p, std::size_t n, double* sums, std::size_t m) {
+    const bool in_heap = where_ == Where::all || (rank() + calls_) % 2 == 0;
+    if (where_ == Where::changing) ++calls_;
+    if (!in_heap || n == 0) return group_.all_reduce(p, n, sums, m);
+    // Members' numbers lie at different offsets from a cache line, between bytes that must not change.
+    const std::size_t before = (1 + rank() % 5) * sizeof(T), after = 100;
+    const Block block(*group_.exchange_allocator(), before + n * sizeof(T) + after);
+    std::memset(block.p, 0x5a, before + n * sizeof(T) + after);
+    T* const x = reinterpret_cast<T*>(block.p + before);
+    std::memcpy(x, p, n * sizeof(T));
+    group_.all_reduce(x, n, sums, m);
+    std::memcpy(p, x, n * sizeof(T));
+    const auto intact = [&](std::byte* from, std::size_t bytes) {
+      return std::all_of(from, from + bytes, [](std::byte b) { return b == std::byte{0x5a}; });
+    };
+    contract::expect(intact(block.p, before) && intact(block.p + before + n * sizeof(T), after),
+                     "all_reduce: memory beyond the numbers was changed");
+  }
+  template <class T>
+  void broadcast(T* p, std::size_t n, std::size_t root) {
+    group_.broadcast(p, n, root);
+  }
+  template <class T>
+  void all_gather(const T* p, std::size_t n, T* out) {
+    group_.all_gather(p, n, out);
+  }
+  void barrier() { group_.barrier(); }
+
+ private:
+  struct Block {
+    Block(lockstep::ExchangeAllocator& from, std::size_t bytes)
+        : allocator(from), p(from.allocate(bytes)) {
+      // A group that has ended allocates nothing.
+      if (p == nullptr) throw lockstep::CollectiveAborted("no memory after an end");
+    }
+    Block(const Block&) = delete;
+    Block& operator=(const Block&) = delete;
+    ~Block() { allocator.release(p); }
+    lockstep::ExchangeAllocator& allocator;
+    std::byte* p;
+  };
+
+  SharedMemoryGroup group_;
+  Where where_;
+  std::size_t calls_ = 0;
+};
+
+/// `Base`, a group of threads or processes, with numbers in the heap.
+template <class Base, Where where>
+class HeapOf : public Base {
+ public:
+  HeapOf(std::size_t size, std::chrono::milliseconds timeout)
+      : Base(size, timeout), members_(size) {
+    if constexpr (!requires { Base::in_processes; })
+      for (std::size_t r = 0; r < size; ++r) member(r);
+  }
+  HeapMember& member(std::size_t rank) {
+    return members_.get(rank, [&] { return HeapMember(Base::member(rank), where); });
+  }
+
+ private:
+  Made<HeapMember> members_;
+};
+using InPlace = HeapOf<Sleeping, Where::all>;
+using InPlaceTree = HeapOf<Tree, Where::all>;
+using Mixed = HeapOf<Spinning, Where::some>;
+using InPlaceForks = HeapOf<SpinningTreeForks, Where::all>;
+using ChangingForks = HeapOf<SleepingForks, Where::changing>;
 
 /// More than three chunks of each member, in an odd number of elements.
 template <class T>
@@ -204,12 +319,12 @@ class LoopingProcesses {
 }  // namespace
 
 TEMPLATE_TEST_CASE("SharedMemoryGroup keeps the contract of a collective between threads", "",
-                   Sleeping, Spinning, Tree) {
+                   Sleeping, Spinning, Tree, InPlace, InPlaceTree, Mixed) {
   contract::check_collective<TestType>();
 }
 
 TEMPLATE_TEST_CASE("SharedMemoryGroup keeps the contract of a collective between processes", "",
-                   SleepingForks, SpinningTreeForks) {
+                   SleepingForks, SpinningTreeForks, InPlaceForks, ChangingForks) {
   contract::check_collective<TestType>();
 }
 
@@ -219,6 +334,132 @@ TEST_CASE("data of several chunks is exchanged correctly") {
   check_large<std::int8_t, Tree>(3);
   check_large<double, Tree>(5);
   check_large<float, SleepingForks>(3);
+  check_large<float, InPlace>(3);
+  check_large<std::int8_t, Mixed>(5);
+  check_large<double, ChangingForks>(2);
+}
+
+TEST_CASE("rounded sums have the bits of a ThreadGroup, for any size and wherever they lie") {
+  const auto chunk = [](std::size_t size) {
+    return lockstep::detail::SharedChannel::chunk_of(size) / sizeof(float);
+  };
+  for (const std::size_t size : {2u, 3u, 5u, 8u})
+    for (const SumOrder order : {SumOrder::ranks, SumOrder::tree}) {
+      lockstep::ThreadGroup threads({.size = size, .order = order});
+      const auto memory = SharedMemory::create(memory_for(size));
+      std::vector<SharedMemoryGroup> groups;
+      for (std::size_t r = 0; r < size; ++r)
+        groups.emplace_back(memory,
+                            SharedMemoryGroup::Options{.rank = r, .size = size, .order = order});
+      struct {
+        std::vector<SharedMemoryGroup>& groups;
+        std::size_t size() const { return groups.size(); }
+        SharedMemoryGroup& member(std::size_t r) { return groups[r]; }
+      } maker{groups};
+      INFO(size << " members, " << (order == SumOrder::tree ? "tree" : "ranks"));
+      CHECK(contract::first_error(run_members(maker, "bits", [&](auto& group, std::size_t r) {
+              lockstep::ThreadGroup::Member expected(threads, r);
+              std::uint64_t set = 0;
+              for (const std::size_t n :
+                   {std::size_t{4097}, chunk(size) + 1, 2 * chunk(size) + 333})
+                for (const std::size_t m : {1u, 511u, 513u, 2047u}) {
+                  contract::Numbers<float> x(set, n, r), y(set, n, r);
+                  contract::Numbers<double> a(set + 1, m, r), b(set + 1, m, r);
+                  expected.all_reduce(x.data(), n, a.data(), m);
+                  if (set % 3 == 0)
+                    group.all_reduce(y.data(), n, b.data(), m);
+                  else
+                    HeapMember(group, set % 3 == 1 ? Where::all : Where::some)
+                        .all_reduce(y.data(), n, b.data(), m);
+                  ++set;
+                  contract::expect(std::memcmp(x.data(), y.data(), n * sizeof(float)) == 0 &&
+                                       std::memcmp(a.data(), b.data(), m * sizeof(double)) == 0 &&
+                                       y.guards_intact() && b.guards_intact(),
+                                   "not the bits of the group of threads");
+                }
+            })) == "");
+    }
+}
+
+TEST_CASE("a group of 64 members sums in place and copied") {
+  for (const Where where : {Where::all, Where::some}) {
+    constexpr std::size_t size = 64;
+    Sleeping maker(size, contract::no_timeout);
+    CHECK(contract::first_error(run_members(maker, "64 members", [&](auto& group, std::size_t) {
+            HeapMember member(group, where);
+            contract::check_sum<float>(member, SumOrder::ranks, 1, 5001);
+            contract::check_sum_with_sums<float>(member, SumOrder::ranks, 2, 20'001, 3);
+            contract::check_gather<std::int16_t>(member, 3, 101);
+          })) == "");
+  }
+}
+
+TEST_CASE("an all-reduce in the heap is in place: the sum appears in one pass, not in the slots") {
+  constexpr std::size_t n = 100'000;
+  Sleeping maker(2, contract::no_timeout);
+  auto* const slots = reinterpret_cast<const float*>(maker.memory().data());
+  CHECK(contract::first_error(run_members(maker, "in place", [&](auto& group, std::size_t) {
+          auto* const x =
+              reinterpret_cast<float*>(group.exchange_allocator()->allocate(n * sizeof(float)));
+          std::fill_n(x, n, 1.5f);
+          group.all_reduce(x, n);
+          contract::expect(std::count(x, x + n, 3.0f) == n, "not the sum");
+        })) == "");
+  const std::size_t count = maker.memory().bytes() / sizeof(float);
+  CHECK(std::count(slots, slots + count, 1.5f) == 0);
+  CHECK(std::count(slots, slots + count, 3.0f) == 0);
+}
+
+TEST_CASE("after an error no process changes the heap of one that has left") {
+  constexpr std::size_t n = 400'000;
+  struct Report {
+    std::atomic<int> rounds{0};
+    std::atomic<bool> has_ended{false}, is_wrong{false}, may_end{false};
+  };
+  for (int round = 0; round < 12; ++round) {
+    SleepingForks maker(2, contract::no_timeout);
+    std::vector<Report, contract::Shared<Report>> reports(2);
+    std::vector<::pid_t> children;
+    for (std::size_t r = 0; r < 2; ++r) {
+      children.push_back(::fork());
+      if (children.back() != 0) continue;
+      ::alarm(60);
+      auto& group = maker.member(r);
+      auto* const x = reinterpret_cast<std::uint32_t*>(group.exchange_allocator()->allocate(4 * n));
+      std::fill_n(x, n, 1u);
+      try {
+        while (true) {
+          group.all_reduce(x, n);
+          ++reports[r].rounds;
+        }
+      } catch (const lockstep::CollectiveAborted&) {
+      }
+      std::vector<std::uint32_t> left(x, x + n);
+      reports[r].has_ended = true;
+      while (!reports[r].may_end) std::this_thread::sleep_for(1ms);
+      reports[r].is_wrong = !std::equal(left.begin(), left.end(), x);
+      std::fill_n(x, n, 7u);
+      ::_exit(0);
+    }
+    const contract::Deadline deadline("two processes that exchange in place");
+    const auto wait = [&](auto done) {
+      while (!done()) std::this_thread::sleep_for(100us);
+    };
+    wait([&] { return reports[0].rounds > 3 && reports[1].rounds > 3; });
+    std::this_thread::sleep_for(std::chrono::microseconds(137 * round));
+    REQUIRE(::kill(children[1], SIGSTOP) == 0);
+    maker.member(0).abort();
+    wait([&] { return reports[0].has_ended.load(); });
+    REQUIRE(::kill(children[1], SIGCONT) == 0);  // it may still write its part
+    wait([&] { return reports[1].has_ended.load(); });
+    for (std::size_t r = 0; r < 2; ++r) {
+      reports[r].may_end = true;
+      int status = -1;
+      CHECK(::waitpid(children[r], &status, 0) == children[r]);
+      CHECK(status == 0);
+      CHECK_FALSE(reports[r].is_wrong);
+    }
+  }
 }
 
 TEST_CASE("a killed process is named after the timeout by one of the others, which all end") {
@@ -335,6 +576,14 @@ TEST_CASE("an invalid rank or size is refused") {
   const auto memory = SharedMemory::create(memory_for(2));
   for (const auto& [rank, size] : {std::pair{0u, 0u}, {2u, 2u}, {0u, 257u}})
     CHECK_THROWS_AS(SharedMemoryGroup(memory, {.rank = rank, .size = size}), lockstep::UsageError);
+}
+
+TEST_CASE("a channel or size that the memory was not made for is refused") {
+  const auto memory = SharedMemory::create(memory_for(2, 3));
+  CHECK_NOTHROW(SharedMemoryGroup(memory, {.rank = 1, .size = 2, .channel = 2}));
+  for (const auto& [size, channel] : {std::pair{2u, 3u}, {3u, 2u}, {8u, 1u}, {2u, ~0u}})
+    CHECK_THROWS_AS(SharedMemoryGroup(memory, {.size = size, .channel = channel}),
+                    lockstep::UsageError);
 }
 
 TEST_CASE("groups on two channels of a memory do not interfere") {

@@ -3,11 +3,15 @@
 /// bytes, a cache line.
 #pragma once
 
+#include <concepts>
 #include <cstddef>
 #include <cstring>
+#include <memory>
 #include <new>
+#include <utility>
 
 #include "lockstep/core/error.hpp"
+#include "lockstep/core/exchange_allocator.hpp"
 #include "lockstep/core/work.hpp"
 
 namespace lockstep {
@@ -26,7 +30,17 @@ class HostMemory {
           bytes);
     return static_cast<std::byte*>(p);
   }
-  void release(std::byte* p, std::size_t) { ::operator delete(p, alignment); }
+  void release(std::byte* p, std::size_t) {
+    if (allocator_ == nullptr || !allocator_->release(p)) ::operator delete(p, alignment);
+  }
+  /// Memory for a buffer that replicas exchange. \return null to use `allocate`.
+  std::byte* allocate_exchanged(std::size_t bytes) {
+    return allocator_ == nullptr ? nullptr : allocator_->allocate(bytes);
+  }
+  /// Sets the allocator of `allocate_exchanged` for the rest of the context's life; null: none.
+  void set_exchange_allocator(std::shared_ptr<ExchangeAllocator> allocator) {
+    allocator_ = std::move(allocator);
+  }
 
   void upload(std::byte* to, const std::byte* from, std::size_t bytes) { move(to, from, bytes); }
   void download(std::byte* to, const std::byte* from, std::size_t bytes) { move(to, from, bytes); }
@@ -59,6 +73,15 @@ class HostMemory {
     if (bytes > 0) std::memcpy(to, from, bytes);
   }
   WorkListener* listener_ = nullptr;
+  std::shared_ptr<ExchangeAllocator> allocator_{};
 };
+
+namespace detail {
+/// A context that can use such an allocator: one with its own `release` may not know of it.
+template <class C>
+concept UsesExchangeAllocator = std::derived_from<C, HostMemory> && requires {
+  { &C::release } -> std::same_as<void (HostMemory::*)(std::byte*, std::size_t)>;
+};
+}  // namespace detail
 
 }  // namespace lockstep

@@ -281,9 +281,11 @@ DeviceReplica<D, Target>::DeviceReplica(Context& context, const ReplicaPlan<D>& 
       updates_in_backward_(place.updates_by_elements && !plan.has_penalty &&
                            place.is_only_replica && place.slices == 1 && updates_.is_by_parts()),
       pending_sums_(1, std::vector<double>(sums_.size())) {
-  std::size_t depth = 0;
-  for (std::size_t n = 1; n < place.mine; n *= 2) ++depth;
-  partial_gradients_ = make_buffers(context, depth, plan.engine.weights);
+  for (std::size_t n = 1; n < place.mine; n *= 2)
+    if constexpr (HostDevice<D>)  // carry_partial exchanges them
+      partial_gradients_.emplace_back(context, plan.engine.weights, Exchanged{});
+    else
+      partial_gradients_.emplace_back(context, plan.engine.weights);
 }
 template <class D, class Target>
 DeviceReplica<D, Target>::~DeviceReplica() = default;
