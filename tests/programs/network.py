@@ -58,7 +58,7 @@ def remove_namespaces_of_the_dead():
 
 
 def socket_in(namespace):
-    """A socket that belongs to a network namespace, which only a thread of its own enters."""
+    """A socket that belongs to a network namespace, which only a separate thread enters."""
     made = []
 
     def enter():
