@@ -15,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include "lockstep/collectives/self_group.hpp"
 #include "lockstep/cpu.hpp"
 #include "lockstep/layers/layers.hpp"
 #include "onednn_ops.hpp"
@@ -22,15 +23,6 @@
 namespace {
 
 using namespace lockstep;
-
-struct Alone {
-  std::size_t rank() const { return 0; }
-  std::size_t size() const { return 1; }
-  void abort() {}
-  void all_reduce(float*, std::size_t) {}
-  void all_reduce(double*, std::size_t) {}
-  void all_gather(const std::byte*, std::size_t, std::byte*) {}
-};
 
 /// Device memory for one kernel, filled with numbers that speed up no kernel.
 class Bench {
@@ -74,7 +66,7 @@ void run(benchmark::State& state, const O& op, std::size_t in, std::size_t weigh
   constexpr std::size_t count = 64;
   Bench bench(static_cast<int>(state.range(0)));
   const auto scope = bench.context.scope();
-  Alone alone;
+  SelfGroup alone;
   const StepContext step{whole_batch(count), true, 1, 0, CollectiveRef(alone)};
   const std::size_t out = op.out().size();
   Io<Cpu> io{step,

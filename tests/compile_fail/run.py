@@ -6,8 +6,8 @@ follow immediately. The compiler must report exactly one error, and the sentence
 the first ten lines of its output.
 
 With --precompile PATH... instead of a case: precompiles these headers into --folder. A case that
-includes one of them and runs with the same --folder uses the precompiled header, which is much
-faster.
+runs with the same --folder is compiled as a part of the compiled form, whose headers contain only
+declarations, and uses the precompiled header if it includes one, which is much faster.
 """
 import argparse
 import itertools
@@ -17,6 +17,7 @@ import subprocess
 import sys
 
 FLAGS = ["-std=c++20", "-fdiagnostics-color=never"]
+COMPILED = "-DLOCKSTEP_SEPARATE_COMPILATION"
 LINES = 10
 
 
@@ -53,15 +54,15 @@ def precompile(headers: list[str], command: list[str], folder: pathlib.Path) -> 
     folder.mkdir(parents=True, exist_ok=True)
     for header in headers:
         copy_of(header, folder).write_text(f'#include "{header}"\n', encoding="utf-8")
-        subprocess.run([*command, "-x", "c++-header", copy_of(header, folder), "-o",
+        subprocess.run([*command, COMPILED, "-x", "c++-header", copy_of(header, folder), "-o",
                         f"{copy_of(header, folder)}.gch"], check=True)
 
 
 def precompiled(case: str, folder: pathlib.Path) -> list[str]:
-    """The options that use the largest precompiled header of those that the case includes."""
+    """The options of the compiled form that use the largest precompiled header of those that the case includes."""
     copies = (copy_of(header, folder) for header in re.findall(r'^#include "(.+)"', case, re.MULTILINE))
     sizes = {path: pathlib.Path(f"{path}.gch").stat().st_size for path in copies if path.exists()}
-    return ["-include", str(max(sizes, key=sizes.get))] if sizes else []
+    return [COMPILED, *(("-include", str(max(sizes, key=sizes.get))) if sizes else ())]
 
 
 def main() -> None:
@@ -79,7 +80,7 @@ def main() -> None:
     text = options.case.read_text(encoding="utf-8")
     sentence = sentence_of(text)
     # A precompiled header changes the order of includes and may lengthen the path to the error, so a failure is retried
-    # without it, as users compile.
+    # without it, header-only.
     for flags in (precompiled(text, options.folder) if options.folder else [], []):
         result = subprocess.run([*command, *flags, "-fsyntax-only", options.case], stdout=subprocess.PIPE,
                                 stderr=subprocess.STDOUT, text=True)

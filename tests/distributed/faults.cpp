@@ -184,17 +184,22 @@ TEST_CASE(
 }
 
 TEST_CASE("a worker that is frozen for a second is not lost") {
-  Processes job(workers,
-                [](Here& own) { train_on(own, {2, 5, Place::reduce, FaultKind::freeze}, 1, 20); });
-  REQUIRE(job.until([&] { return job.report(2).fault_injected.load(); }));
-  std::this_thread::sleep_for(1s);
-  job.signal(2, SIGCONT);
-  REQUIRE(job.all_end());
-  for (std::size_t r = 0; r < workers; ++r) {
-    CAPTURE(r, job.report(r).what.text);
-    CHECK(job.report(r).outcome == Outcome::done);
-    CHECK(job.report(r).steps == 20 * steps_of_an_epoch);
+  for (int attempt = 0; attempt < 5; ++attempt) {
+    Processes job(
+        workers, [](Here& own) { train_on(own, {2, 5, Place::reduce, FaultKind::freeze}, 1, 20); });
+    REQUIRE(job.until([&] { return job.report(2).fault_injected.load(); }));
+    std::this_thread::sleep_for(1s);
+    job.signal(2, SIGCONT);
+    if (Clock::now() - job.report(2).fault_at > 1300ms) continue;  // this test itself woke up late
+    REQUIRE(job.all_end());
+    for (std::size_t r = 0; r < workers; ++r) {
+      CAPTURE(r, job.report(r).what.text);
+      CHECK(job.report(r).outcome == Outcome::done);
+      CHECK(job.report(r).steps == 20 * steps_of_an_epoch);
+    }
+    return;
   }
+  SKIP("the machine is too busy to end a freeze after a second");
 }
 
 TEST_CASE("every survivor names the killed worker, 200 times at any moment", "[.slow]") {

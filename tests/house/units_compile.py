@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Checks that another compiler accepts the units of a folder, two at a time and without output,
-with the flags of compile_commands.json. Usage: units_compile.py DATABASE FOLDER COMPILER"""
+"""Checks that a compiler accepts the units of a folder, two at a time and without output, with the
+flags of compile_commands.json. Usage: units_compile.py DATABASE FOLDER COMPILER"""
 import concurrent.futures
 import json
 import pathlib
@@ -10,7 +10,9 @@ import sys
 
 
 def check(entry: dict, compiler: str) -> str:
-    command = [compiler, *shlex.split(entry["command"])[1:], "-fsyntax-only"]
+    words = shlex.split(entry["command"])
+    flags = words[next(place for place, word in enumerate(words) if word.startswith("-")):]  # after a cache and the compiler
+    command = [compiler, *flags, "-fsyntax-only"]
     result = subprocess.run(command, cwd=entry["directory"], stdout=subprocess.PIPE,
                             stderr=subprocess.STDOUT, text=True)
     return f"{entry['file']}:\n{result.stdout}" if result.returncode or result.stdout else ""
@@ -22,7 +24,7 @@ def main(database: pathlib.Path, folder: pathlib.Path, compiler: str) -> None:
     with concurrent.futures.ThreadPoolExecutor(2) as pool:
         found = list(filter(None, pool.map(lambda entry: check(entry, compiler), units)))
     print(f"{len(units)} units, {len(found)} with complaints")
-    sys.exit("\n".join(found) or None)
+    sys.exit("\n".join(found) or (None if units else f"there is no unit of {folder}"))
 
 
 if __name__ == "__main__":

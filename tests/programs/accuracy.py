@@ -1,7 +1,7 @@
 """The tutorials' program learns as Keras does: drawn digits always, real MNIST where $LOCKSTEP_MNIST names it.
 
 Keras 3.15 reaches, on real MNIST after 3 epochs with batch 64: SGD(0.001) 0.863, 0.875, 0.872; Adam(0.001) 0.9824,
-0.9818, 0.9821.
+0.9818, 0.9821. One seed; accuracy_slow.py has the others.
 """
 
 import json
@@ -22,7 +22,7 @@ def accuracy(*options):
         return json.loads(report.read_text())["epochs"][-1]["val_accuracy"]
 
 
-def main():
+def main(seeds):
     failures = 0
 
     def expect(what, value, low, high):
@@ -36,11 +36,11 @@ def main():
     if not data:
         print("real MNIST left out: set LOCKSTEP_MNIST to a folder with its files")
         return failures
-    for seed in (1, 2, 3):
+    for seed in seeds:
         expect(f"MNIST, sgd 0.001, seed {seed}", accuracy("--data", data, "--seed", seed), 0.84, 0.90)
         expect(f"MNIST, adam 0.001, seed {seed}", accuracy("--data", data, "--seed", seed, "--optimizer", "adam"), 0.979, 1.0)
     return failures
 
 
 if __name__ == "__main__":
-    sys.exit(main() != 0)
+    sys.exit(main([1]) != 0)

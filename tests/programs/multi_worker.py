@@ -323,7 +323,7 @@ class Failures(Case):
                     for job in reversed(jobs):  # the chief still waits when the other one has gone
                         self.assertIsNone(job.popen.poll(), job.stderr())
                         job.popen.send_signal(number)
-                        self.assertEqual(job.wait(3), code, job.stderr())
+                        self.assertEqual(job.wait(10), code, job.stderr())
                     self.no_process_is_left(0)
 
     def test_a_chief_whose_output_nobody_reads_is_named_by_the_others(self):
@@ -547,7 +547,7 @@ class Launcher(Case):
                 for rank in range(2):
                     self.await_line(job, f"this process is rank {rank} of 3")
                 job.popen.send_signal(number)
-                self.assertEqual(job.wait(5), code, job.stderr())
+                self.assertEqual(job.wait(10), code, job.stderr())
                 self.no_process_is_left(0)
 
     def test_workers_die_with_a_killed_launcher(self):

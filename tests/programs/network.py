@@ -5,11 +5,16 @@ pull is left out, with a log line. Everything runs in private namespaces, so the
 """
 
 import atexit
+import ctypes
+import fcntl
 import json
 import os
 import re
 import signal
+import socket
+import struct
 import subprocess
+import threading
 import time
 import unittest
 
@@ -22,6 +27,9 @@ SECRET = "a secret of this test, and of no other"
 SILENT = 3  # seconds, the promise for a host that falls silent; three times as much is asserted
 RESET = 1  # the same, for a connection that is reset
 CUT = 4  # the same, for a cut between two workers; twice as much is asserted
+# Seconds: a cable that is cut for one on a busy machine. TCP sends again after 0.2, 0.6, 1.4 and 3.0, and after 2 the host is
+# lost.
+REPAIRED = 1.2
 PREFIX = "lockstep-net"
 
 
@@ -49,6 +57,28 @@ def remove_namespaces_of_the_dead():
             remove_namespace(name)
 
 
+def socket_in(namespace):
+    """A socket that belongs to a network namespace, which only a separate thread enters."""
+    made = []
+
+    def enter():
+        library, new_network = ctypes.CDLL(None, use_errno=True), 0x40000000
+        try:
+            with open(f"/run/netns/{namespace}") as file:
+                if library.setns(file.fileno(), new_network) != 0:
+                    raise OSError(ctypes.get_errno(), f"setns to {namespace}")
+            made.append(socket.socket(socket.AF_INET, socket.SOCK_DGRAM))
+        except OSError as error:
+            made.append(error)
+
+    thread = threading.Thread(target=enter)
+    thread.start()
+    thread.join()
+    if isinstance(made[0], OSError):
+        raise made[0]
+    return made[0]
+
+
 class Namespaces:
     """Hosts 10.77.0.1, 10.77.0.2, ... The cable of a host ends in its switch, which has no address."""
 
@@ -56,6 +86,7 @@ class Namespaces:
         self.addresses = [f"10.77.0.{i + 1}" for i in range(count)]
         self.switch = f"{PREFIX}-{os.getpid()}-switch"
         self.names = [f"{PREFIX}-{os.getpid()}-{i}" for i in range(count)]
+        self.sockets = []
         atexit.register(self.remove)  # after Ctrl-C
         try:
             for name in (self.switch, *self.names):
@@ -67,11 +98,14 @@ class Namespaces:
                 ip("-n", name, "address", "add", f"{address}/24", "dev", "cable")
                 ip("-n", name, "link", "set", "lo", "up")
                 ip("-n", name, "link", "set", "cable", "up")
+                self.sockets.append(socket_in(name))
         except BaseException:
             self.remove()
             raise
 
     def remove(self):
+        for end in self.sockets:
+            end.close()
         for name in (*self.names, self.switch):
             remove_namespace(name)
         atexit.unregister(self.remove)
@@ -79,11 +113,17 @@ class Namespaces:
     def command(self, host, *command):
         return ["ip", "netns", "exec", self.names[host], *command]
 
+    def switch_cable(self, host, up):
+        """Without a command, since these start late on a busy machine."""
+        get, set_, form, is_up = 0x8913, 0x8914, "16sh14x", 1  # SIOCGIFFLAGS, SIOCSIFFLAGS, struct ifreq, IFF_UP
+        name, flags = struct.unpack(form, fcntl.ioctl(self.sockets[host], get, struct.pack(form, b"cable", 0)))
+        fcntl.ioctl(self.sockets[host], set_, struct.pack(form, name, flags | is_up if up else flags & ~is_up))
+
     def cut(self, host):
-        ip("-n", self.names[host], "link", "set", "cable", "down")
+        self.switch_cable(host, False)
 
     def repair(self, host):
-        ip("-n", self.names[host], "link", "set", "cable", "up")
+        self.switch_cable(host, True)
 
     def cut_between(self, a, b):
         """Neither of the two receives what the other sends, which goes to no machine; all others hear both."""
@@ -194,7 +234,7 @@ class Cables(Case):
             times.update({i: now for i, job in enumerate(jobs) if i not in times and reported.search(job.stderr())})
             time.sleep(0.005)
         for job in jobs:
-            self.assertEqual(job.wait(5), 3, job.stderr())
+            self.assertEqual(job.wait(10), 3, job.stderr())
         return sorted(times.values())
 
     def host_falls_silent(self, what, lost, act):
@@ -204,7 +244,7 @@ class Cables(Case):
         times = self.times_to_report([job for i, job in enumerate(jobs) if i != lost], lost)
         print(f"{what}: named by the three others after {', '.join(f'{t:.2f}' for t in times)} s", flush=True)
         # The isolated worker ends too, and reports its isolation.
-        self.assertEqual(jobs[lost].wait(5), 3, jobs[lost].stderr())
+        self.assertEqual(jobs[lost].wait(10), 3, jobs[lost].stderr())
         self.assertRegex(jobs[lost].last_line(), rf"^mnist_multi_worker: rank (?!{lost} )\d \(")
 
     def test_a_host_whose_cable_is_cut_is_named_by_all_others(self):
@@ -267,17 +307,33 @@ class Cables(Case):
     def test_a_worker_whose_connection_to_the_chief_is_reset_names_the_chief(self):
         self.assertEqual(self.reset(1, f"dport = {PORT}"), ["rank 1", "rank 0", "rank 1", "rank 1"])  # not those of data
 
+    def repaired_after_a_second(self, options):
+        """For how many seconds the cable was cut. All workers must end well, unless that was too long."""
+        hosts = self.hosts(4)
+        jobs = self.train(hosts, *options)
+        began = time.monotonic()
+        hosts.cut(2)
+        time.sleep(1)
+        still_run = [job.popen.poll() for job in jobs] == [None] * 4
+        hosts.repair(2)
+        lasted = time.monotonic() - began
+        if lasted <= REPAIRED:
+            self.assertTrue(still_run, [job.stderr() for job in jobs])
+            for job in jobs:
+                self.ends(job, 0)
+        for job in jobs:
+            job.kill()
+        hosts.remove()
+        return lasted
+
     def test_a_cable_that_is_repaired_after_a_second_changes_nothing(self):
         options = ["--epochs", 30, "--virtual-shards", 4]
         expected = self.digest_of_one(*options)
-        hosts = self.hosts(4)
-        jobs = self.train(hosts, *options)
-        hosts.cut(2)
-        time.sleep(1)
-        self.assertEqual([job.popen.poll() for job in jobs], [None] * 4)
-        hosts.repair(2)
-        for job in jobs:
-            self.ends(job, 0)
+        cuts = []
+        while not cuts or cuts[-1] > REPAIRED:
+            if len(cuts) == 5:
+                self.skipTest(f"the machine is too busy to repair a cable after a second; it took {cuts} s")
+            cuts.append(self.repaired_after_a_second(options))
         self.assertEqual(self.report_of("r0.json")["weights_sha256"], expected)
 
 

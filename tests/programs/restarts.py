@@ -155,7 +155,7 @@ class Delays(Case):
                 with self.assertRaises(subprocess.TimeoutExpired):
                     job.popen.wait(0.3)
                 job.popen.send_signal(number)
-                self.assertEqual(job.wait(5), code)
+                self.assertEqual(job.wait(10), code)
                 self.assertEqual(len(job.stdout().splitlines()), 1)
 
     def test_a_job_that_a_signal_ended_is_not_started_again(self):

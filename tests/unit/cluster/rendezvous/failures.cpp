@@ -143,20 +143,26 @@ TEST_CASE("the verdict timeout grows with the measured round trip", "[alone]") {
   Lines lines;
   auto members =
       join_all(3, lines, [](RendezvousOptions& o) { o.cluster.timeouts.verdict = 100ms; });
-  const auto all_within = [&](milliseconds least, milliseconds most) {
+  const auto all_within = [&](milliseconds least, milliseconds most, milliseconds limit = 30s) {
     const auto are = [&] {
       return std::all_of(members.begin(), members.end(), [&](const Member& member) {
         return member->verdict_timeout() >= least && member->verdict_timeout() <= most;
       });
     };
-    const auto end = Clock::now() + 30s;
-    while (!are() && Clock::now() < end) std::this_thread::sleep_for(5ms);
-    return Clock::now() < end;
+    for (const auto end = Clock::now() + limit; Clock::now() < end;
+         std::this_thread::sleep_for(5ms))
+      if (are()) return true;
+    return false;
   };
-  CHECK(all_within(101ms, 10s));  // measured
-  // One long round trip concerns all: reports may travel on that link.
-  Access::freeze(*members[2], 900ms);
-  CHECK(all_within(400ms, 10s));
+  CHECK(all_within(101ms, 10s));
+  // One long round trip concerns all: reports may travel on that link. It is not measured if it comes
+  // before the first heartbeat of the rank.
+  bool is_measured = false;
+  for (int freeze = 0; freeze < 5 && !is_measured; ++freeze) {
+    Access::freeze(*members[2], 900ms);
+    is_measured = all_within(400ms, 10s, 3s);
+  }
+  CHECK(is_measured);
   // The sample decays.
   milliseconds peak{0};
   for (const Member& member : members) peak = std::max(peak, member->verdict_timeout());
@@ -197,7 +203,7 @@ TEST_CASE("all ranks name the root cause, not the ranks that left because of it"
       const std::size_t suspect = job.rank() == 1 ? 2 : job.rank() == 3 ? 1 : 3;
       const auto began = Clock::now();
       const PeerLost loss = job.blame(suspect, "connection reset");
-      check_in_thread(Clock::now() - began < 900ms);
+      check_in_thread(Clock::now() - began < 3s);
       const std::scoped_lock lock(mutex);
       named.insert(loss.rank());
     });

@@ -297,15 +297,23 @@ TEST_CASE("a network that silently drops everything is noticed on both sides") {
 
 TEST_CASE("silence that ends within a second does no harm") {
   const Deadline deadline(60s);
-  Job job(true);
-  for (int round = 0; round < 3; ++round) {
-    job.faults.silent = true;
-    std::this_thread::sleep_for(1s);
-    job.faults.silent = false;
-    std::this_thread::sleep_for(400ms);
+  for (int attempt = 0; attempt < 5; ++attempt) {
+    Job job(true);
+    Clock::duration longest{};
+    for (int round = 0; round < 3; ++round) {
+      const auto began = Clock::now();
+      job.faults.silent = true;
+      std::this_thread::sleep_for(1s);
+      job.faults.silent = false;
+      longest = std::max(longest, Clock::now() - began);
+      std::this_thread::sleep_for(400ms);
+    }
+    if (longest > 1300ms) continue;  // this test itself woke up late
+    in_each(job.members, [](Rendezvous& member) { member.barrier("after", 5s); });
+    for (const Member& member : job.members) CHECK_FALSE(member->verdict());
+    return;
   }
-  in_each(job.members, [](Rendezvous& member) { member.barrier("after", 5s); });
-  for (const Member& member : job.members) CHECK_FALSE(member->verdict());
+  SKIP("the machine is too busy to end a silence after a second");
 }
 
 TEST_CASE("many computing threads do not make a rank appear silent") {

@@ -74,12 +74,19 @@ TEST_CASE("a chief that is killed while the job forms and restarts at once finds
 
 TEST_CASE("a process stopped for a second continues, but one stopped for longer is named") {
   std::vector<milliseconds> times;
+  int late = 0;
   for (std::size_t victim = 0; victim < 4; ++victim) {
     CAPTURE(victim);
     Processes job(4);
+    const auto stopped = Clock::now();
     job.signal(victim, SIGSTOP);
     std::this_thread::sleep_for(1s);
     job.signal(victim, SIGCONT);
+    if (Clock::now() - stopped > 1300ms) {  // this test itself woke up late
+      if (++late == 5) SKIP("the machine is too busy to continue a process after a second");
+      --victim;
+      continue;
+    }
     std::this_thread::sleep_for(700ms);
     const auto began = Clock::now();
     job.signal(victim, SIGSTOP);

@@ -129,7 +129,7 @@ TEST_CASE("invalid frames end the connection at once") {
     REQUIRE(stranger.connected());
     stranger.send(bytes);
     CHECK(stranger.was_closed());
-    CHECK(Clock::now() - began < 1s);
+    CHECK(Clock::now() - began < 1900ms);  // a silent one has two seconds
   }
   chief.get();
 }
