@@ -1,6 +1,6 @@
 # The components of lockstep: required packages and linked libraries. Used by the build and by the
 # installed package, so that both find the same dependencies.
-set(lockstep_components core cpu cluster tensorboard onnx cuda)
+set(lockstep_components core cpu cluster tensorboard onnx mpi cuda)
 
 # The sources of the compiled form of each component, in src/.
 set(lockstep_core_sources core core_reference)
@@ -8,6 +8,7 @@ set(lockstep_cpu_sources cpu cpu_float cpu_bfloat16)
 set(lockstep_cluster_sources cluster cluster_gloo)
 set(lockstep_tensorboard_sources tensorboard)
 set(lockstep_onnx_sources onnx)
+set(lockstep_mpi_sources mpi)
 set(lockstep_cuda_sources cuda cuda_float cuda_bfloat16 cuda_float16)
 
 set(lockstep_core_packages fmt RapidJSON ZLIB OpenSSL Threads)
@@ -24,6 +25,9 @@ set(lockstep_tensorboard_libraries lockstep::core Protozero::Protozero)
 
 set(lockstep_onnx_packages Protozero)
 set(lockstep_onnx_libraries lockstep::core Protozero::Protozero)
+
+set(lockstep_mpi_packages MpiLibrary)
+set(lockstep_mpi_libraries lockstep::core MpiLibrary::mpi)
 
 # Headers only: the libraries are loaded when first used.
 set(lockstep_cuda_packages Nvidia)

@@ -12,6 +12,9 @@
 ///     std::size_t size() const;
 ///     Member& member(std::size_t rank);              // a stable address
 ///     static constexpr bool in_processes = true;     // optional: each member runs in a fork
+///     std::size_t own_rank() const;                  // optional: each process runs its own member,
+///     std::vector<ReportedError> gather(const ReportedError&);  // and learns what all report
+///     void abort_all();                              // optional: ends all members' operations
 ///   };
 /// \endcode
 #pragma once
@@ -207,6 +210,7 @@ void for_each_operation(const F& f) {
 
 template <class Maker>
 void abort_all(Maker& maker) {
+  if constexpr (requires { maker.abort_all(); }) return maker.abort_all();
   for (std::size_t r = 0; r < maker.size(); ++r) maker.member(r).abort();
 }
 
