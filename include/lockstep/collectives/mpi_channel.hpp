@@ -12,6 +12,7 @@
 ///     more, each chunk    frame: call; part  ──>  sum of the own part     (the frame once)
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstddef>
@@ -54,14 +55,17 @@ class MpiChannel {
   /// Up to this many bytes per member travel in the frame. MPI libraries send messages of this size
   /// without waiting for the receiver.
   static constexpr std::size_t small = 2048;
-  /// Bytes of each member that are exchanged at a time, so that the timeout applies to progress and
-  /// not to the operation, and MPI's counts, which are ints, suffice.
-  static constexpr std::size_t chunk = std::size_t{4} << 20;
+  /// Bytes of each member that are exchanged at a time: few enough for the cache, and so that the
+  /// timeout applies to progress and not to the operation; MPI's counts, which are ints, suffice.
+  static constexpr std::size_t chunk_of(std::size_t size) {
+    return std::clamp(size << 17, std::size_t{1} << 20, std::size_t{8} << 20);
+  }
   /// Polls that take a few hundred microseconds.
   static constexpr int short_spins = 1000;
-  /// Up to this many received bytes, each member adds everything, which saves a message in a row.
-  /// Two members always do, since both send as many bytes either way.
+  /// Up to this many received bytes, each member adds everything, which saves a message in a row;
+  /// of two members up to the other number, since they send as many bytes either way.
   static constexpr std::size_t all_add = std::size_t{64} << 10;
+  static constexpr std::size_t both_add = std::size_t{128} << 10;
 
   /// Duplicates the communicator; all its processes do so in the same order. \throws
   /// CollectiveTimeout, CollectiveError.
@@ -133,18 +137,23 @@ class MpiChannel {
   }
   /// Member r's part of a chunk: whole cache lines, so that each part is aligned as the first.
   LOCKSTEP_DECL Slice part(std::size_t bytes, std::size_t r) const;
-  LOCKSTEP_DECL void exchange_and_add(std::byte* p, std::size_t bytes, GlooSum sum,
+  /// Bytes, rounded up to cache lines, so that parts of odd sizes are aligned.
+  static std::size_t lines_of(std::size_t bytes) { return (bytes + 63) / 64 * 64; }
+  /// Sets `parts_` to this member's part and those received, one every `distance` bytes.
+  LOCKSTEP_DECL void set_parts(const std::byte* own, const std::byte* others, std::size_t distance);
+  LOCKSTEP_DECL std::size_t place_of(std::size_t r) const;
+  LOCKSTEP_DECL void exchange_and_add(std::byte* p, std::size_t count, GlooSum sum,
                                       bool has_frames);
-  LOCKSTEP_DECL void scatter_and_gather(std::byte* p, std::size_t bytes, GlooSum sum,
+  LOCKSTEP_DECL void scatter_and_gather(std::byte* p, std::size_t count, GlooSum sum,
                                         bool has_frames);
 
   /// Start a transfer, unless it is empty.
   LOCKSTEP_DECL void send(std::size_t peer, const std::byte* p, std::size_t bytes, Tag tag);
   LOCKSTEP_DECL void receive(std::size_t peer, std::byte* p, std::size_t bytes, Tag tag);
 
-  /// Wait for one transfer, for those from index `first` on, and for all.
-  LOCKSTEP_DECL void wait(std::size_t index, bool for_frame = false);
-  LOCKSTEP_DECL void wait_from(std::size_t first);
+  /// Wait for one transfer, for those with the indices [first, end), and for all.
+  LOCKSTEP_DECL void wait_for(std::size_t index, bool for_frame);
+  LOCKSTEP_DECL void wait(std::size_t first, std::size_t end);
   LOCKSTEP_DECL void finish();
   /// Waits until `poll` returns true. \return false at the deadline or after the end of the group,
   /// except by a mismatch if that is ignored.
@@ -163,6 +172,7 @@ class MpiChannel {
 
   MpiTransfers::Owner state_;
   std::size_t rank_, size_;
+  std::size_t chunk_;
   std::chrono::nanoseconds timeout_;
   SumOrder order_;
   int spins_;

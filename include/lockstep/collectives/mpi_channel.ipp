@@ -30,6 +30,7 @@ MpiChannel::MpiChannel(const MpiCommunicator& of, std::chrono::nanoseconds timeo
     : state_(new MpiTransfers(of.rank(), of.size())),
       rank_(of.rank()),
       size_(of.size()),
+      chunk_(chunk_of(size_)),
       // The time waited, up to the timeout and one poll, must not overflow.
       timeout_(std::min<std::chrono::nanoseconds>(timeout, std::chrono::hours(8760))),
       order_(order),
@@ -119,7 +120,7 @@ void MpiChannel::receive_frames() {
   std::exception_ptr error;
   for (std::size_t i = 0; i + 1 < size_ && !error; ++i) {
     try {
-      wait(i, true);
+      wait_for(i, true);
       const std::size_t peer = state_->transfers[i].peer;
       if (call_of(peer) != call_) other = peer;
     } catch (const CollectiveError&) {
@@ -132,75 +133,63 @@ void MpiChannel::receive_frames() {
 }
 
 void MpiChannel::reduce(std::byte* p, std::size_t bytes, GlooSum sum, bool has_frames) {
-  if (size_ == 2 || bytes * (size_ - 1) <= all_add)
-    exchange_and_add(p, bytes, sum, has_frames);
-  else
-    scatter_and_gather(p, bytes, sum, has_frames);
+  if (bytes == 0) return;
+  const bool all_add_this = bytes * (size_ - 1) <= (size_ == 2 ? both_add : all_add);
+  if (all_add_this) return exchange_and_add(p, bytes, sum, has_frames);
+  for (std::size_t at = 0; at < bytes; at += chunk_)
+    scatter_and_gather(p + at, std::min(chunk_, bytes - at), sum, has_frames || at > 0);
 }
 
-void MpiChannel::exchange_and_add(std::byte* p, std::size_t bytes, GlooSum sum, bool has_frames) {
-  for (std::size_t at = 0; at < bytes; at += chunk) {
-    const std::size_t count = std::min(chunk, bytes - at), first = state_->transfers.size();
-    // Parts of odd sizes begin at cache lines.
-    const std::size_t line = (count + 63) / 64 * 64;
-    std::byte* const in = state_->in.reserve(line * (size_ - 1));
-    std::byte* const out = state_->out.reserve(count);
-    std::size_t index = 0;
-    for (std::size_t r = 0; r < size_; ++r) parts_[r] = r == rank_ ? p + at : in + line * index++;
-    for_each_peer([&](std::size_t r) {
-      receive(r, in + line * (r < rank_ ? r : r - 1), count, Tag::part_tag);
-    });
-    std::memcpy(out, p + at, count);
-    for_each_peer([&](std::size_t r) { send(r, out, count, Tag::part_tag); });
-    if (!has_frames) receive_frames();
-    has_frames = true;
-    for (std::size_t i = 0; i + 1 < size_; ++i) wait(first + i);
-    sum(p + at, parts_.data(), size_, count, order_);
-    wait_from(first);  // the next chunk overwrites what is being sent
-    done_.fetch_add(1, std::memory_order_relaxed);
-  }
+void MpiChannel::exchange_and_add(std::byte* p, std::size_t count, GlooSum sum, bool has_frames) {
+  const std::size_t first = state_->transfers.size();
+  std::byte* const in = state_->in.reserve(lines_of(count) * (size_ - 1));
+  std::byte* const out = state_->out.reserve(count);
+  set_parts(p, in, lines_of(count));
+  for_each_peer(
+      [&](std::size_t r) { receive(r, in + lines_of(count) * place_of(r), count, Tag::part_tag); });
+  std::memcpy(out, p, count);
+  for_each_peer([&](std::size_t r) { send(r, out, count, Tag::part_tag); });
+  if (!has_frames) receive_frames();
+  wait(first, first + size_ - 1);
+  sum(p, parts_.data(), size_, count, order_);
+  wait(first, state_->transfers.size());
+  done_.fetch_add(1, std::memory_order_relaxed);
 }
 
-void MpiChannel::scatter_and_gather(std::byte* p, std::size_t bytes, GlooSum sum, bool has_frames) {
-  for (std::size_t at = 0; at < bytes; at += chunk) {
-    const std::size_t count = std::min(chunk, bytes - at), first = state_->transfers.size();
-    const Slice own = part(count, rank_);
-    const std::size_t line = (own.count + 63) / 64 * 64;
-    std::byte* const in = state_->in.reserve(line * (size_ - 1));
-    std::byte* const out = state_->out.reserve(count);
-    std::byte* const sums = state_->sums.reserve(count);
-    std::size_t index = 0;
-    for (std::size_t r = 0; r < size_; ++r)
-      parts_[r] = r == rank_ ? p + at + own.first : in + line * index++;
-    for_each_peer([&](std::size_t r) {
-      receive(r, in + line * (r < rank_ ? r : r - 1), own.count, Tag::part_tag);
-    });
-    const std::size_t parts_end = state_->transfers.size();
-    for_each_peer([&](std::size_t r) {
-      const Slice theirs = part(count, r);
-      receive(r, sums + theirs.first, theirs.count, Tag::sum_tag);
-    });
-    const std::size_t sums_end = state_->transfers.size();
-    std::memcpy(out, p + at, count);
-    for_each_peer([&](std::size_t r) {
-      const Slice theirs = part(count, r);
-      send(r, out + theirs.first, theirs.count, Tag::part_tag);
-    });
-    if (!has_frames) receive_frames();
-    has_frames = true;
-    for (std::size_t i = first; i < parts_end; ++i) wait(i);
-    std::byte* const own_sum = out + own.first;  // sent to nobody so far
-    sum(own_sum, parts_.data(), size_, own.count, order_);
-    for_each_peer([&](std::size_t r) { send(r, own_sum, own.count, Tag::sum_tag); });
-    std::memcpy(p + at + own.first, own_sum, own.count);
-    for (std::size_t i = parts_end; i < sums_end; ++i) {
-      wait(i);
-      const Slice theirs = part(count, state_->transfers[i].peer);
-      std::memcpy(p + at + theirs.first, sums + theirs.first, theirs.count);
-    }
-    wait_from(first);
-    done_.fetch_add(1, std::memory_order_relaxed);
+void MpiChannel::scatter_and_gather(std::byte* p, std::size_t count, GlooSum sum, bool has_frames) {
+  const std::size_t first = state_->transfers.size();
+  const Slice own = part(count, rank_);
+  const std::size_t lines = lines_of(own.count);
+  std::byte* const in = state_->in.reserve(lines * (size_ - 1));
+  std::byte* const out = state_->out.reserve(count);
+  std::byte* const sums = state_->sums.reserve(count);
+  set_parts(p + own.first, in, lines);
+  for_each_peer(
+      [&](std::size_t r) { receive(r, in + lines * place_of(r), own.count, Tag::part_tag); });
+  const std::size_t parts_end = state_->transfers.size();
+  for_each_peer([&](std::size_t r) {
+    const Slice theirs = part(count, r);
+    receive(r, sums + theirs.first, theirs.count, Tag::sum_tag);
+  });
+  const std::size_t sums_end = state_->transfers.size();
+  for_each_peer([&](std::size_t r) {
+    const Slice theirs = part(count, r);
+    std::memcpy(out + theirs.first, p + theirs.first, theirs.count);
+    send(r, out + theirs.first, theirs.count, Tag::part_tag);
+  });
+  if (!has_frames) receive_frames();
+  wait(first, parts_end);
+  std::byte* const own_sum = out + own.first;
+  sum(own_sum, parts_.data(), size_, own.count, order_);
+  for_each_peer([&](std::size_t r) { send(r, own_sum, own.count, Tag::sum_tag); });
+  std::memcpy(p + own.first, own_sum, own.count);
+  for (std::size_t i = parts_end; i < sums_end; ++i) {
+    wait_for(i, false);
+    const Slice theirs = part(count, state_->transfers[i].peer);
+    std::memcpy(p + theirs.first, sums + theirs.first, theirs.count);
   }
+  wait(first, state_->transfers.size());  // the next chunk overwrites these buffers
+  done_.fetch_add(1, std::memory_order_relaxed);
 }
 
 void MpiChannel::copy(const std::byte* from, std::byte* into, std::size_t bytes,
@@ -208,8 +197,7 @@ void MpiChannel::copy(const std::byte* from, std::byte* into, std::size_t bytes,
   const auto is_sender = [&](std::size_t r) {
     return r >= first_sender && r < first_sender + senders;
   };
-  const std::size_t piece = std::max(chunk / senders, std::size_t{64} << 10);
-  bool has_frames = false;
+  const std::size_t piece = std::max(chunk_ / senders, std::size_t{64} << 10);
   for (std::size_t at = 0; at < bytes; at += piece) {
     const std::size_t count = std::min(piece, bytes - at), first = state_->transfers.size();
     std::byte* const in = state_->in.reserve(piece * senders);
@@ -222,16 +210,23 @@ void MpiChannel::copy(const std::byte* from, std::byte* into, std::size_t bytes,
       std::memcpy(out, from + at, count);
       for_each_peer([&](std::size_t r) { send(r, out, count, Tag::part_tag); });
     }
-    if (!has_frames) receive_frames();
-    has_frames = true;
+    if (at == 0) receive_frames();
     for (std::size_t i = first; i < receives_end; ++i) {
-      wait(i);
+      wait_for(i, false);
       const std::size_t sender = state_->transfers[i].peer - first_sender;
       std::memcpy(into + sender * bytes + at, in + sender * piece, count);
     }
-    wait_from(first);
+    wait(first, state_->transfers.size());
     done_.fetch_add(1, std::memory_order_relaxed);
   }
+}
+
+/// The rank of another member among the others.
+std::size_t MpiChannel::place_of(std::size_t r) const { return r < rank_ ? r : r - 1; }
+
+void MpiChannel::set_parts(const std::byte* own, const std::byte* others, std::size_t distance) {
+  for (std::size_t r = 0; r < size_; ++r)
+    parts_[r] = r == rank_ ? own : others + distance * place_of(r);
 }
 
 Slice MpiChannel::part(std::size_t bytes, std::size_t r) const {
@@ -251,12 +246,13 @@ void MpiChannel::send(std::size_t peer, const std::byte* p, std::size_t bytes, T
 void MpiChannel::receive(std::size_t peer, std::byte* p, std::size_t bytes, Tag tag) {
   if (bytes == 0) return;
   MpiTransfers::Transfer& transfer = state_->transfers.emplace_back(MpiTransfers::Transfer{peer});
+  transfer.is_receive = true;
   const int code = MPI_Irecv(p, static_cast<int>(bytes), MPI_BYTE, static_cast<int>(peer), tag,
                              state_->comm, &transfer.request);
   if (code != MPI_SUCCESS) throw_lost(peer, "MPI_Irecv", code);
 }
 
-void MpiChannel::wait(std::size_t index, bool for_frame) {
+void MpiChannel::wait_for(std::size_t index, bool for_frame) {
   MpiTransfers::Transfer& transfer = state_->transfers[index];
   int code = MPI_SUCCESS;
   const auto is_over = [&] {
@@ -273,12 +269,12 @@ void MpiChannel::wait(std::size_t index, bool for_frame) {
   if (code != MPI_SUCCESS) throw_lost(transfer.peer, "MPI_Test", code);
 }
 
-void MpiChannel::wait_from(std::size_t first) {
-  for (std::size_t i = first; i < state_->transfers.size(); ++i) wait(i);
+void MpiChannel::wait(std::size_t first, std::size_t end) {
+  for (std::size_t i = first; i < end; ++i) wait_for(i, false);
 }
 
 void MpiChannel::finish() {
-  wait_from(0);
+  wait(0, state_->transfers.size());
   state_->transfers.clear();
   done_.fetch_add(1, std::memory_order_relaxed);
 }
@@ -347,7 +343,7 @@ void MpiChannel::throw_timeout(std::size_t peer, bool for_frame) {
 void MpiChannel::throw_mismatch(std::size_t other) {
   const MpiCall theirs = call_of(other);
   try {  // the others need this member's frame to report the same
-    for (std::size_t i = size_ - 1; i < 2 * (size_ - 1); ++i) wait(i, true);
+    for (std::size_t i = size_ - 1; i < 2 * (size_ - 1); ++i) wait_for(i, true);
   } catch (const CollectiveError&) {
   }
   end(MpiEnd::Cause::mismatch, other);

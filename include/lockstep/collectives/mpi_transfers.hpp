@@ -47,6 +47,7 @@ class MpiTransfers {
   struct Transfer {
     std::size_t peer = 0;
     MPI_Request request = MPI_REQUEST_NULL;
+    bool is_receive = false;
     bool is_done() const { return request == MPI_REQUEST_NULL; }
     /// \return the error code of MPI.
     int poll() {
@@ -85,6 +86,7 @@ class MpiTransfers {
   /// Whether MPI has finished with the memory, and all messages of the communicator were received.
   LOCKSTEP_COLD_DECL bool is_finished();
   LOCKSTEP_COLD_DECL static void free_finished();
+  LOCKSTEP_COLD_DECL void cancel_receives();
 
   std::mutex notices_mutex_;
   MpiEnd notice_{};

@@ -30,7 +30,9 @@ inline KeptMpiTransfers& kept_mpi_transfers() {
 void MpiTransfers::Release::operator()(MpiTransfers* transfers) const {
   std::unique_ptr<MpiTransfers> owned(transfers);
   if (!mpi_is_active()) return;
-  if (!owned->has_failed && owned->creation == MPI_REQUEST_NULL)
+  if (owned->has_failed)
+    owned->cancel_receives();
+  else if (owned->creation == MPI_REQUEST_NULL)
     owned->send_notices({MpiEnd::Cause::left, static_cast<std::uint32_t>(owned->rank)});
   {
     const std::scoped_lock lock(kept_mpi_transfers().mutex);
@@ -38,6 +40,14 @@ void MpiTransfers::Release::operator()(MpiTransfers* transfers) const {
   }
   drain_mpi_at_exit(&free_finished);
   free_finished();
+}
+
+/// MPI reports receives that are pending when it is finalized.
+void MpiTransfers::cancel_receives() {
+  for (Transfer& transfer : transfers)
+    if (transfer.is_receive && transfer.poll() == MPI_SUCCESS && !transfer.is_done() &&
+        MPI_Cancel(&transfer.request) == MPI_SUCCESS)
+      transfer.poll();
 }
 
 void MpiTransfers::free_finished() {

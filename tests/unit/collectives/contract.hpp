@@ -278,7 +278,8 @@ void check_timeout(Operation operation, std::size_t size, const std::vector<std:
   const auto errors = run_members(
       maker, "waiting for a member that never comes",
       [&](auto& member, std::size_t) { call(member, operation, 100); }, absent);
-  CHECK(Clock::now() - start >= timeout);
+  // Processes start at different times; their own tests measure the waits.
+  if constexpr (!requires { maker.own_rank(); }) CHECK(Clock::now() - start >= timeout);
 
   std::size_t timed_out = 0, came = 0;
   for (const auto& error : errors) {

@@ -100,8 +100,8 @@ TEST_CASE("every member of an MpiGroup gets the sums of all number types") {
 
 TEST_CASE("data of several chunks is exchanged by an MpiGroup") {
   ranks::Members<> members(world().size());
-  constexpr std::size_t bytes = 2 * lockstep::detail::MpiChannel::chunk + 1001;
-  CHECK(first_error(run_members(members, "several chunks", [](auto& member, std::size_t) {
+  const std::size_t bytes = 2 * lockstep::detail::MpiChannel::chunk_of(world().size()) + 1001;
+  CHECK(first_error(run_members(members, "several chunks", [&](auto& member, std::size_t) {
           check_large<float>(member, bytes / sizeof(float));
           check_large<std::uint8_t>(member, bytes);
           check_large<std::int16_t>(member, 16'385 * member.size());
@@ -197,12 +197,18 @@ TEST_CASE("an exception that destroys a member of an MpiGroup ends the others' w
 
 TEST_CASE("a member that does not arrive at an operation over MPI is named", "[two]") {
   ranks::Members<> members(2, 60ms);
-  const auto texts = texts_of(members,
-                              [](auto& member, std::size_t) {
-                                float x = 1;
-                                member.all_reduce(&x, 1);
-                              },
-                              {1});
+  const auto call = [](auto& member, std::size_t) {
+    float x = 1;
+    const auto start = contract::Clock::now();
+    try {
+      member.all_reduce(&x, 1);
+    } catch (const lockstep::CollectiveTimeout& e) {
+      expect(contract::Clock::now() - start >= 60ms, "the wait ended before the timeout");
+      expect(e.peer() == 1u, "the error names another member");
+      throw;
+    }
+  };
+  const auto texts = texts_of(members, call, {1});
   CHECK(texts[0] ==
         "all_reduce: replica 0 waited 60 ms for replica 1, which did not arrive; it hangs, or it "
         "needs a longer timeout");
