@@ -42,7 +42,7 @@ class MpiCommunicator {
 namespace detail {
 
 /// Notes that a group has ended early, so that the exit of this process waits for its peers for
-/// `mpi_exit_limit` at most. Otherwise it waits as MPI_Finalize does.
+/// `mpi_exit_limit_seconds` at most. Otherwise it waits as MPI_Finalize does.
 LOCKSTEP_COLD_DECL void note_mpi_failure();
 inline constexpr int mpi_exit_limit_seconds = 10;
 
