@@ -24,12 +24,13 @@ class Lockstep(ConanFile):
     license = "Apache-2.0"
     topics = ("deep-learning", "distributed-training", "keras", "header-only")
     settings = "os", "arch", "compiler", "build_type"
-    # cuda: with the headers of the CUDA toolkit, cuDNN and NCCL that the system has.
+    # mpi: with the system's MPI, whose mpirun starts the processes; cuda: with the headers of the CUDA toolkit, cuDNN and NCCL
+    # that the system has.
     options = {"header_only": [True, False], "cpu": [True, False], "cluster": [True, False],
-               "gloo": [True, False],
-               "tensorboard": [True, False], "onnx": [True, False], "cuda": [True, False]}
+               "gloo": [True, False], "tensorboard": [True, False], "onnx": [True, False], "mpi": [True, False],
+               "cuda": [True, False]}
     default_options = {"header_only": True, "cpu": True, "cluster": True, "gloo": False, "tensorboard": True, "onnx": True,
-                       "cuda": False}
+                       "mpi": False, "cuda": False}
     exports_sources = "CMakeLists.txt", "LICENSE", "cmake/*", "include/*", "src/*"
     test_package_folder = "packaging/conan/test_package"
     no_copy_source = True
@@ -55,8 +56,9 @@ class Lockstep(ConanFile):
 
     def validate(self):
         check_min_cppstd(self, 20)
-        if self.options.gloo and not self.options.cluster:
-            raise ConanInvalidConfiguration("gloo is a data plane of cluster; turn on cluster as well")
+        for plane in ("gloo", "mpi"):
+            if self.options.get_safe(plane) and not self.options.cluster:
+                raise ConanInvalidConfiguration(f"{plane} is a data plane of cluster; turn on cluster as well")
 
     def configure(self):
         self.package_type = "header-library" if self.options.header_only else "static-library"
@@ -71,7 +73,7 @@ class Lockstep(ConanFile):
             toolchain.cache_variables[f"LOCKSTEP_BUILD_{part}"] = False
         toolchain.cache_variables["LOCKSTEP_INSTALL"] = True
         toolchain.cache_variables["LOCKSTEP_COMPILED"] = not self.options.header_only
-        components = ["core"] + [c for c in ("cpu", "cluster", "gloo", "tensorboard", "onnx", "cuda") if self.options.get_safe(c)]
+        components = ["core"] + [c for c in ("cpu", "cluster", "gloo", "tensorboard", "onnx", "mpi", "cuda") if self.options.get_safe(c)]
         toolchain.cache_variables["LOCKSTEP_COMPONENTS"] = ";".join(components)
         toolchain.generate()
         CMakeDeps(self).generate()

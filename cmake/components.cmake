@@ -1,6 +1,6 @@
 # The components of lockstep: required packages and linked libraries. Used by the build and by the
 # installed package, so that both find the same dependencies.
-set(lockstep_components core cpu cluster gloo tensorboard onnx cuda)
+set(lockstep_components core cpu cluster gloo tensorboard onnx mpi cuda)
 
 # The sources of the compiled form of each component, in src/.
 set(lockstep_core_sources core core_reference)
@@ -9,6 +9,7 @@ set(lockstep_cluster_sources cluster)
 set(lockstep_gloo_sources gloo)
 set(lockstep_tensorboard_sources tensorboard)
 set(lockstep_onnx_sources onnx)
+set(lockstep_mpi_sources mpi)
 set(lockstep_cuda_sources cuda cuda_float cuda_bfloat16 cuda_float16)
 
 set(lockstep_core_packages fmt RapidJSON ZLIB OpenSSL Threads)
@@ -30,6 +31,10 @@ set(lockstep_tensorboard_libraries lockstep::core Protozero::Protozero)
 
 set(lockstep_onnx_packages Protozero)
 set(lockstep_onnx_libraries lockstep::core Protozero::Protozero)
+
+set(lockstep_mpi_packages MpiLibrary)
+set(lockstep_mpi_libraries lockstep::cluster MpiLibrary::mpi)
+set(lockstep_mpi_base cluster)
 
 # Headers only: the libraries are loaded when first used.
 set(lockstep_cuda_packages Nvidia)

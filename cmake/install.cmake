@@ -12,6 +12,11 @@ if(Nvidia_FOUND)
   list(TRANSFORM nvidia_folders PREPEND "-isystem " OUTPUT_VARIABLE nvidia_cflags)
   list(JOIN nvidia_cflags " " nvidia_cflags)
 endif()
+if(TARGET lockstep_mpi)
+  list(TRANSFORM MPI_CXX_INCLUDE_DIRS PREPEND "-isystem " OUTPUT_VARIABLE mpi_cflags)
+  list(JOIN mpi_cflags " " mpi_cflags)
+  list(JOIN MPI_CXX_LIBRARIES " " mpi_libs)
+endif()
 foreach(component IN LISTS lockstep_components)
   install(TARGETS lockstep_${component} EXPORT lockstep_${component})
   install(EXPORT lockstep_${component} NAMESPACE lockstep:: DESTINATION "${package_dir}"
@@ -55,6 +60,7 @@ install(FILES "${PROJECT_BINARY_DIR}/lockstep-config-version.cmake" "${PROJECT_B
               "${PROJECT_SOURCE_DIR}/cmake/FindOneDNN.cmake"
               "${PROJECT_SOURCE_DIR}/cmake/FindAsio.cmake"
               "${PROJECT_SOURCE_DIR}/cmake/FindGomp.cmake"
+              "${PROJECT_SOURCE_DIR}/cmake/FindMpiLibrary.cmake"
               "${PROJECT_SOURCE_DIR}/cmake/FindNvidia.cmake"
               "${PROJECT_SOURCE_DIR}/cmake/FindProtozero.cmake"
               "${PROJECT_SOURCE_DIR}/cmake/FindRapidJSON.cmake"

@@ -331,7 +331,7 @@ TEST_CASE("too few open files for the data connections are reported with the num
   CAPTURE(job.logs());
   const std::string what(job.report(1).what);
   CAPTURE(what);
-  CHECK(what.find("the data connections to 2 workers need 3 files in addition to ") == 0);
+  CHECK(what.find("the data connections to 2 workers need 4 files in addition to ") == 0);
   CHECK(what.find("; raise the limit to at least ") != std::string::npos);
   for (const std::size_t other : {0u, 2u}) {
     CHECK(job.report(other).outcome == Outcome::peer_lost);

@@ -11,12 +11,13 @@ LEVELS = ["core", "concepts files", "layers losses metrics optimizers data clust
           "model collectives", "strategies", "training", "tensorboard onnx"]
 LEVEL = {folder: level for level, row in enumerate(LEVELS) for folder in row.split()}
 UMBRELLAS = {"lockstep.hpp", "cpu.hpp", "reference.hpp", "cuda.hpp", "cluster.hpp", "gloo.hpp", "tensorboard.hpp", "onnx.hpp",
-             "fmt.hpp"}
+             "mpi.hpp", "fmt.hpp"}
 ROOMS = {  # a library's headers: folders, or prefixes of file names, that may include them
     r"asio": ("cluster/",),
     r"gloo/": ("collectives/gloo",),
     r"(oneapi/)?dnnl": ("devices/cpu/",),
     r"protozero/": ("tensorboard/", "onnx/"),
+    r"mpi\.h": ("collectives/mpi_calls",),
     r"omp\.h": ("devices/cpu/", "core/openmp_places"),
     r"nccl": ("devices/cuda/", "collectives/nccl"),
     r"fmt/core\.h$": ("core/fmt_core",),
@@ -26,7 +27,7 @@ ROOMS = {  # a library's headers: folders, or prefixes of file names, that may i
 
 # An op, its concept and its kernels share a name; files in ALIKE are named after different public names with one spelling.
 OPS = {"concepts", "layers", "losses", "metrics", "optimizers", "devices"}
-ALIKE = {"concatenate.hpp", "random_crop.hpp", "random_flip.hpp", "repeat.hpp"}
+ALIKE = {"concatenate.hpp", "mpi.hpp", "random_crop.hpp", "random_flip.hpp", "repeat.hpp"}
 
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)', re.MULTILINE)
 

@@ -8,6 +8,7 @@
 ///   src_cuda.hpp      cuda_float.hpp, cuda_bfloat16.hpp, cuda_float16.hpp
 ///   src_cluster.hpp   cluster_gloo.hpp
 ///   src_tensorboard.hpp
+///   src_mpi.hpp
 /// \endcode
 /// With LOCKSTEP_IN_PARTS the parts are left out: src/ compiles each in a separate unit, in
 /// parallel.

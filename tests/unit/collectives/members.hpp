@@ -43,7 +43,13 @@ inline void expect(bool holds, const char* what) {
   if (!holds) throw Fault(what);
 }
 
-/// Allocates memory that forked processes share with this one.
+/// Maps memory that processes share: those forked later. Tests whose members are started as separate
+/// processes replace it.
+inline void* (*map_shared)(std::size_t bytes) = [](std::size_t bytes) {
+  return ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+};
+
+/// Allocates memory that processes share.
 template <class T>
 struct Shared {
   using value_type = T;
@@ -51,8 +57,7 @@ struct Shared {
   template <class U>
   Shared(const Shared<U>&) {}
   T* allocate(std::size_t n) {
-    void* const p =
-        ::mmap(nullptr, n * sizeof(T), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    void* const p = map_shared(n * sizeof(T));
     if (p == MAP_FAILED) throw std::bad_alloc();
     return static_cast<T*>(p);
   }
@@ -140,13 +145,36 @@ std::vector<std::exception_ptr> run_processes(Maker& maker, const Body& body,
   return errors;
 }
 
-/// Runs body(member, rank) in a thread per member or, with `in_processes`, a process per member, except for
-/// those in `absent`. \return what each threw. A fault ends the other members' waits.
+/// `run_members` in each of the processes that are the members or, with a rank of at least the size,
+/// do not take part. All get the same result.
+template <class Maker, class Body>
+std::vector<std::exception_ptr> run_own_member(Maker& maker, const Body& body,
+                                               const std::vector<std::size_t>& absent) {
+  ReportedError report;
+  const std::size_t rank = maker.own_rank();
+  if (rank < maker.size() && std::find(absent.begin(), absent.end(), rank) == absent.end()) {
+    try {
+      body(maker.member(rank), rank);
+    } catch (...) {
+      report = ReportedError::current();
+      if (report.type == ReportedError::Type::fault) maker.member(rank).abort();
+    }
+  }
+  std::vector<std::exception_ptr> errors;
+  for (const ReportedError& each : maker.gather(report)) errors.push_back(each.error());
+  errors.resize(maker.size());
+  return errors;
+}
+
+/// Runs body(member, rank) in a thread per member or, with `in_processes`, a process per member, or in the processes
+/// that a maker with `own_rank` and `gather` has, except for those in `absent`. \return what each threw. A fault ends
+/// the other members' waits.
 template <class Maker, class Body>
 std::vector<std::exception_ptr> run_members(Maker& maker, const char* what, const Body& body,
                                             const std::vector<std::size_t>& absent = {}) {
   const Deadline deadline(what);
   if constexpr (requires { Maker::in_processes; }) return run_processes(maker, body, absent);
+  if constexpr (requires { maker.own_rank(); }) return run_own_member(maker, body, absent);
   std::vector<std::exception_ptr> errors(maker.size());
   std::vector<std::thread> threads;
   for (std::size_t rank = 0; rank < maker.size(); ++rank) {

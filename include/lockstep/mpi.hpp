@@ -1,0 +1,9 @@
+/// \file
+/// MPI as the data plane between workers, and process groups over MPI, for programs that mpirun
+/// starts. Include it in addition to cluster.hpp. Requires MPI (lockstep::mpi).
+#pragma once
+
+#include "lockstep/cluster.hpp"
+#include "lockstep/collectives/mpi_communicator.hpp"
+#include "lockstep/collectives/mpi_group.hpp"
+#include "lockstep/strategies/mpi_plane.hpp"

@@ -1,0 +1,2 @@
+#define LOCKSTEP_IN_PARTS
+#include "lockstep/impl/src_mpi.hpp"
