@@ -13,6 +13,7 @@
 
 #include "distributed/faults.hpp"
 #include "lockstep/cpu.hpp"
+#include "lockstep/strategies/gloo_plane.hpp"
 #include "unit/training/mirrored_support.hpp"
 
 using namespace distributed;
@@ -43,6 +44,7 @@ std::size_t descriptors() {
 
 /// Trains, and gives the mappings and data connections during training, those after it, and the
 /// digest of the weights.
+template <class Plane = ls::Tcp>
 void train(Here& own, const char* transport, std::size_t shards = 0) {
   ::setenv("LOCKSTEP_TRANSPORT", transport, 1);
   here = &own;
@@ -50,7 +52,7 @@ void train(Here& own, const char* transport, std::size_t shards = 0) {
   std::string digest;
   {
     ls::Model model{replicas::Noisy{},
-                    ls::MultiWorkerMirrored<ls::Reference<float>>{.virtual_shards = shards},
+                    ls::MultiWorkerMirrored<ls::Reference<float>, Plane>{.virtual_shards = shards},
                     replicas::crossentropy, ls::Adam{.learning_rate = 0.01}};
     model.fit(line::classes(48) | ls::batch(16), line::quiet(2));
     found = {static_cast<double>(mappings()), static_cast<double>(descriptors()),
@@ -185,6 +187,27 @@ TEST_CASE("workers of one machine share memory without connections, and train as
         CHECK(digest_of(job, rank) == digest);
       }
       CHECK(job.has_no_orphans());
+    }
+  }
+}
+
+TEST_CASE("sealed or plain, over TCP or Gloo: workers train alike") {
+  for (const std::size_t workers : {2u, 3u}) {
+    CAPTURE(workers);
+    std::vector<double> digest;
+    for (const char* wire : {"sealed", "plain", "plain_on_trusted_network", "gloo"}) {
+      CAPTURE(wire);
+      const bool over_gloo = wire == std::string_view("gloo");
+      Processes job(workers, [&](Here& own) {
+        if (over_gloo) return train<ls::Gloo>(own, "auto");
+        ::setenv("LOCKSTEP_WIRE", wire, 1);
+        train(own, "tcp");
+      });
+      all_succeed(job);
+      for (std::size_t rank = 0; rank < workers; ++rank) {
+        if (digest.empty()) digest = digest_of(job, rank);
+        CHECK(digest_of(job, rank) == digest);
+      }
     }
   }
 }

@@ -14,7 +14,7 @@ THEMES = {
     "collectives": "allocations",
     "collectives/cuda": "cuda_group nccl_communicator nccl_id nccl_memory real_nccl",
     "collectives/gloo": "gloo_group gloo_mesh gloo_processes gloo_proof gloo_sigpipe",
-    "collectives/mpi": "mpi_communicator mpi_group",
+    "collectives/mpi": "mpi_communicator mpi_group mpi_plane",
     "data": "allocations",
     "data/operations": "take_skip",
     "devices/cpu": "allocations along_steps augmentation bfloat16_kernels bfloat16_training concatenate long_sums models "

@@ -1,0 +1,29 @@
+// Run by mpirun with two processes.
+#include "lockstep/strategies/mpi_plane.hpp"
+
+#include <catch2/catch_test_macros.hpp>
+#include <string>
+
+#include "lockstep/lockstep.hpp"
+#include "lockstep/reference.hpp"
+#include "lockstep/strategies/multi_worker_mirrored.hpp"
+#include "ranks.hpp"
+#include "unit/training/mirrored_support.hpp"
+
+namespace {
+
+template <class Strategy>
+std::string trained(const Strategy& strategy) {
+  ls::Model model{replicas::Noisy{}, strategy, replicas::crossentropy,
+                  ls::Adam{.learning_rate = 0.01}};
+  model.fit(line::classes(48) | ls::batch(16), line::quiet(2));
+  return model.weights_sha256();
+}
+
+}  // namespace
+
+TEST_CASE("workers that exchange over MPI train as replicas of one process", "[.plane]") {
+  const std::string expected =
+      trained(ls::Mirrored<ls::Reference<float>>{.replicas = ls::MpiCommunicator::world().size()});
+  CHECK(trained(ls::MultiWorkerMirrored<ls::Reference<float>, ls::Mpi>{}) == expected);
+}
