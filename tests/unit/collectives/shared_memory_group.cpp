@@ -53,8 +53,10 @@ class Made {
   std::size_t size() const { return all_->size(); }
   template <class Make>
   T& get(std::size_t rank, const Make& make) {
-    if (process_ != ::getpid()) all_ = new std::vector<std::optional<T>>(all_->size());
-    process_ = ::getpid();
+    if (process_ != ::getpid()) {
+      all_ = new std::vector<std::optional<T>>(all_->size());
+      process_ = ::getpid();
+    }
     auto& member = (*all_)[rank];
     if (!member) member.emplace(make());
     return *member;
