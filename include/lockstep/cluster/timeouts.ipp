@@ -29,7 +29,7 @@ ClusterTimeouts complete_timeouts(ClusterTimeouts given, std::size_t workers) {
   };
   or_default(given.silence, milliseconds(2000));
   or_default(given.verdict, milliseconds(300));
-  or_default(given.mesh, milliseconds(3000 + 4 * n * n));
+  or_default(given.mesh, milliseconds(10'000 + 4 * n * n));
   or_default(given.leave, milliseconds(10'000));
   return given;
 }
