@@ -10,6 +10,8 @@
 #include "ranks.hpp"
 #include "unit/training/mirrored_support.hpp"
 
+namespace ls = lockstep;
+
 namespace {
 
 template <class Strategy>

@@ -1,6 +1,6 @@
 /// \file
 /// Compares the all-reduces between processes on this machine, in turn, in one run: over shared
-/// memory, by a GlooGroup, by Gloo itself.
+/// memory, over TCP, by a GlooGroup, by Gloo itself.
 ///
 /// N processes over loopback, each bound to a core if there are enough. Before each operation every
 /// process writes its whole buffer, as backward does; then all meet at a barrier in shared memory
@@ -11,6 +11,7 @@
 /// - `shared, in place`, `shared, copied`: all_reduce of a SharedMemoryGroup, of memory that it has
 ///   allocated and of other memory. It polls before it sleeps, as a worker does, if there is a core
 ///   per process.
+/// - `TcpGroup, plain`, `TcpGroup, sealed`: with a CRC32C, and with AES-128-GCM as between machines.
 /// - `GlooGroup`: its all_reduce.
 /// - `gloo ring`, `gloo bcube`: gloo::allreduce over the same kind of connections.
 /// - `memcpy`: each process copies the bytes once, from its buffer to another one.
@@ -21,10 +22,13 @@
 #include <cstdio>
 #include <cstring>
 #include <ctime>
+#include <map>
 #include <memory>
 #include <numeric>
+#include <optional>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include <gloo/allreduce.h>
@@ -35,10 +39,12 @@
 #include <gloo/transport/tcp/device.h>
 #include <CLI/CLI.hpp>
 
+#include <lockstep/cluster/rendezvous/data_connector.hpp>
 #include <lockstep/collectives/gloo_group.hpp>
 #include <lockstep/collectives/gloo_mesh.hpp>
 #include <lockstep/collectives/shared_memory_group.hpp>
 #include <lockstep/collectives/spin.hpp>
+#include <lockstep/collectives/tcp_group.hpp>
 
 #include "measure.hpp"
 #include "processes.hpp"
@@ -55,9 +61,20 @@ struct Options {
 };
 
 constexpr std::size_t max_processes = 16;
-enum Row : std::size_t { in_place, copied, gloo_group, ring, bcube, copy, rows };
-const char* const names[rows] = {"shared, in place", "shared, copied", "GlooGroup",
-                                 "gloo ring",        "gloo bcube",     "memcpy"};
+enum Row : std::size_t {
+  in_place,
+  copied,
+  plain_tcp,
+  sealed_tcp,
+  gloo_group,
+  ring,
+  bcube,
+  copy,
+  rows
+};
+const char* const names[rows] = {"shared, in place", "shared, copied", "TcpGroup, plain",
+                                 "TcpGroup, sealed", "GlooGroup",      "gloo ring",
+                                 "gloo bcube",       "memcpy"};
 
 /// State in shared memory: a barrier, and each process' start and end.
 struct Shared {
@@ -81,6 +98,27 @@ std::shared_ptr<gloo::rendezvous::Context> plain_context(const std::string& fold
   return context;
 }
 
+/// A group over loopback connections of its own.
+ls::TcpGroup tcp_group(measure::FolderStore& store, const std::string& name, std::size_t rank,
+                       std::size_t size, bool sealed, bool polls) {
+  ls::DataOptions options{
+      .rank = rank, .per_peer = 1, .run = name, .key = ls::Secret("the key of a benchmark")};
+  options.peers = ls::detail::peers_of(rank, size, ls::detail::Topology::direct);
+  ls::DataConnector connector(options);
+  const auto deadline = measure::Clock::now() + std::chrono::seconds(30);
+  if (!connector.place().empty()) store.set(fmt::format("{}{}", name, rank), connector.place());
+  std::map<std::size_t, std::string> places;
+  for (std::size_t r = 0; r < rank; ++r)
+    places[r] = store.get(fmt::format("{}{}", name, r), deadline).value();
+  auto connections = connector.connect(places, deadline);
+  if (!sealed)
+    for (ls::DataConnection& connection : connections)
+      connection.send_key = connection.receive_key = std::nullopt;
+  const auto mesh = std::make_shared<ls::TcpMesh>(
+      ls::TcpMesh::Options{.rank = rank, .size = size, .channels = 1}, std::move(connections));
+  return ls::TcpGroup(mesh, {.spins = polls ? 500 : 0});
+}
+
 double cpu_micros() {
   timespec t{};
   clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
@@ -98,6 +136,8 @@ bool measure_rank(const Options& options, const std::string& folder, Shared& sha
   ls::SharedMemoryGroup direct(
       measure::open_memory(store, rank, size),
       {.rank = rank, .size = size, .spins = polls ? ls::detail::short_spins : 0});
+  ls::TcpGroup plain_group = tcp_group(store, "plain tcp", rank, size, false, polls),
+               sealed_group = tcp_group(store, "sealed tcp", rank, size, true, polls);
   const auto context = plain_context(folder, rank, size);
   bool is_right = true;
   for (const std::size_t n : options.sizes) {
@@ -119,6 +159,10 @@ bool measure_rank(const Options& options, const std::string& folder, Shared& sha
         shared.begin[rank] = measure::Clock::now();
         if (row == in_place || row == copied) {
           direct.all_reduce(x, n);
+        } else if (row == plain_tcp) {
+          plain_group.all_reduce(x, n);
+        } else if (row == sealed_tcp) {
+          sealed_group.all_reduce(x, n);
         } else if (row == gloo_group) {
           group.all_reduce(x, n);
         } else if (row == copy) {
@@ -156,7 +200,7 @@ bool measure_rank(const Options& options, const std::string& folder, Shared& sha
 
 bool measure_size(const Options& options, std::size_t size) {
   const measure::Shared<Shared> shared(size);
-  const measure::TemporaryFolder folder("gloo_all_reduce");
+  const measure::TemporaryFolder folder("process_all_reduce");
   return measure::in_processes(size, [&](std::size_t rank) {
     return measure_rank(options, folder.path(), *shared, rank, size);
   });
@@ -166,7 +210,7 @@ bool measure_size(const Options& options, std::size_t size) {
 
 int main(int argc, char** argv) {
   Options options;
-  CLI::App app("Compares the all-reduce of a GlooGroup with Gloo's", "gloo_all_reduce");
+  CLI::App app("Compares the all-reduces between processes of this machine", "process_all_reduce");
   app.add_option("--processes", options.processes, "numbers of processes")
       ->delimiter(',')
       ->check(CLI::Range(std::size_t{2}, max_processes));
@@ -183,7 +227,7 @@ int main(int argc, char** argv) {
              "median us", "min us", "cpu us");
   for (const std::size_t size : options.processes)
     if (!measure_size(options, size)) {
-      std::fputs("gloo_all_reduce: a sum is wrong, or a process failed\n", stderr);
+      std::fputs("process_all_reduce: a sum is wrong, or a process failed\n", stderr);
       return 1;
     }
 }
