@@ -24,7 +24,7 @@ namespace lockstep::detail {
 /// `write` and `read` make progress on them as far as the kernel does without waiting.
 class TcpLink {
  public:
-  LOCKSTEP_COLD_DECL TcpLink(Descriptor socket, const std::optional<WireKey>& send_key,
+  LOCKSTEP_COLD_DECL TcpLink(FileDescriptor socket, const std::optional<WireKey>& send_key,
                              const std::optional<WireKey>& receive_key);
 
   int socket() const { return socket_.number(); }
@@ -97,7 +97,7 @@ class TcpLink {
   LOCKSTEP_COLD_DECL Event fail(std::string fact);
   std::size_t buffered() const { return buffer_end_ - buffer_first_; }
 
-  Descriptor socket_;
+  FileDescriptor socket_;
   Wire sends_, receives_;
   TcpHealth health_;
 

@@ -16,7 +16,7 @@
 
 namespace lockstep::detail {
 
-TcpLink::TcpLink(Descriptor socket, const std::optional<WireKey>& send_key,
+TcpLink::TcpLink(FileDescriptor socket, const std::optional<WireKey>& send_key,
                  const std::optional<WireKey>& receive_key)
     : socket_(std::move(socket)),
       sends_(send_key),

@@ -84,7 +84,7 @@ class TcpMesh {
   void count_progress() { done_.fetch_add(1, std::memory_order_relaxed); }
 
   Options options_;
-  Descriptor wakeup_;
+  FileDescriptor wakeup_;
   mutable std::mutex mutex_;
   detail::Shutdown shutdown_{};
   std::atomic<bool> down_{false};

@@ -20,7 +20,7 @@ struct WireKey {
 struct DataConnection {
   std::size_t rank = 0;   ///< of the peer
   std::size_t index = 0;  ///< among the connections to this peer; the same at both ends
-  Descriptor socket{};
+  FileDescriptor socket{};
   std::optional<WireKey> send_key{}, receive_key{};  ///< empty: records carry a CRC32C only
 };
 

@@ -17,6 +17,7 @@
 #include <system_error>
 
 #include "lockstep/core/crc32c.hpp"
+#include "lockstep/core/file_descriptor.hpp"
 #include "lockstep/core/fmt_core.hpp"
 #include "lockstep/core/format_numbers.hpp"
 #include "lockstep/core/quote.hpp"
@@ -61,29 +62,11 @@ CheckpointFault& checkpoint_fault() {
   throw FileError(path, "{} ({}); {}", fact, std::generic_category().message(code), remedy);
 }
 
-/// A descriptor that closes itself.
-class Descriptor {
- public:
-  explicit Descriptor(int number) : number_(number) {}
-  ~Descriptor() {
-    if (number_ >= 0) ::close(number_);
-  }
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
-  int get() const { return number_; }
-  bool is_open() const { return number_ >= 0; }
-  /// Closes now. \returns false on an error, which a later write-back may cause.
-  bool close() { return ::close(std::exchange(number_, -1)) == 0; }
-
- private:
-  int number_;
-};
-
 /// Syncs a folder to disk. Some file systems cannot and report EINVAL, which is not an error.
 inline void sync_folder(const std::string& path, std::string_view name) {
   const std::string operation = fmt::format("fsync {}", name);
-  const Descriptor folder(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (fails(operation) || !folder.is_open() || (::fsync(folder.get()) != 0 && errno != EINVAL))
+  const FileDescriptor folder(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (fails(operation) || !folder.is_open() || (::fsync(folder.number()) != 0 && errno != EINVAL))
     fail_checkpoint(path, "its folder cannot be synced to disk");
 }
 
@@ -91,7 +74,7 @@ inline void sync_folder(const std::string& path, std::string_view name) {
 inline std::uint32_t write_entry_file(const std::string& path, const CheckpointFile& file,
                                       std::uint64_t needed) {
   if (fails("open " + file.name)) fail_checkpoint(path, "cannot be created", needed);
-  Descriptor to(::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
+  FileDescriptor to(::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
   if (!to.is_open()) fail_checkpoint(path, "cannot be created", needed);
   std::uint32_t crc = 0;
   constexpr std::size_t part = std::size_t{1} << 18;  // stays in the cache for the checksum
@@ -100,7 +83,7 @@ inline std::uint32_t write_entry_file(const std::string& path, const CheckpointF
   for (std::span<const std::byte> bytes : file.bytes) {
     while (!bytes.empty()) {
       if (fails("write " + file.name)) fail_checkpoint(path, "cannot be written", needed);
-      const ssize_t n = ::write(to.get(), bytes.data(), std::min(bytes.size(), part));
+      const ssize_t n = ::write(to.number(), bytes.data(), std::min(bytes.size(), part));
       if (n < 0 && errno == EINTR) continue;
       if (n < 0) fail_checkpoint(path, "cannot be written", needed);
       crc = crc32c(bytes.data(), static_cast<std::size_t>(n), crc);
@@ -109,12 +92,12 @@ inline std::uint32_t write_entry_file(const std::string& path, const CheckpointF
       if (written - started < stretch) continue;
       // Lets the disk begin now instead of at fsync; an error is fsync's to report.
       static_cast<void>(
-          ::sync_file_range(to.get(), started, written - started, SYNC_FILE_RANGE_WRITE));
+          ::sync_file_range(to.number(), started, written - started, SYNC_FILE_RANGE_WRITE));
       started = written;
     }
   }
   // An fsync that failed is not repeated: the kernel has dropped the pages that it could not write.
-  if (fails("fsync " + file.name) || ::fsync(to.get()) != 0)
+  if (fails("fsync " + file.name) || ::fsync(to.number()) != 0)
     fail_checkpoint(path, "cannot be synced to disk", needed);
   if (fails("close " + file.name) || !to.close()) fail_checkpoint(path, "cannot be closed", needed);
   return crc;
@@ -173,14 +156,14 @@ void CheckpointDirectory::open_for_writing() {
   if (!S_ISDIR(facts.st_mode))
     throw FileError(path_, "it is not a directory; choose another path for the checkpoints");
   const std::string lock = path_ + "/lock";
-  Descriptor file(::open(lock.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666));
+  FileDescriptor file(::open(lock.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666));
   if (fails("open lock") || !file.is_open())
     fail_checkpoint(path_, "cannot write into the checkpoint directory");
-  if (::flock(file.get(), LOCK_EX | LOCK_NB) != 0) {
+  if (::flock(file.number(), LOCK_EX | LOCK_NB) != 0) {
     if (errno != EWOULDBLOCK)
       fail_checkpoint(lock, "cannot be locked; the file system must support locks");
     char text[24] = {};
-    const ssize_t n = ::pread(file.get(), text, sizeof text - 1, 0);
+    const ssize_t n = ::pread(file.number(), text, sizeof text - 1, 0);
     const auto owner = whole_number<std::uint64_t>(
         std::string_view(text, n > 0 ? static_cast<std::size_t>(n) : 0));
     throw FileError(path_,
@@ -189,16 +172,16 @@ void CheckpointDirectory::open_for_writing() {
                     owner ? fmt::format(" (process {})", *owner) : std::string());
   }
   const std::string owner = std::to_string(::getpid());
-  if (::ftruncate(file.get(), 0) != 0 ||
-      ::pwrite(file.get(), owner.data(), owner.size(), 0) != static_cast<ssize_t>(owner.size()))
+  if (::ftruncate(file.number(), 0) != 0 ||
+      ::pwrite(file.number(), owner.data(), owner.size(), 0) != static_cast<ssize_t>(owner.size()))
     fail_checkpoint(lock, "cannot be written");
   for (const std::string& name : names_in(path_).value_or(std::vector<std::string>{}))
     if (name.starts_with(entry_prefix) && name.ends_with(temporary_suffix))
       remove_entry(path_ + "/" + name);
   for (const char* const name : {"/latest", "/best"})
     ::unlink((path_ + name + std::string(temporary_suffix)).c_str());
-  lock_ =
-      ::fcntl(file.get(), F_DUPFD_CLOEXEC, 0);  // shares the lock, which ends when both are closed
+  lock_ = ::fcntl(file.number(), F_DUPFD_CLOEXEC,
+                  0);  // shares the lock, which ends when both are closed
   if (lock_ < 0) fail_checkpoint(lock, "cannot be kept open");
 }
 
@@ -275,9 +258,9 @@ void CheckpointDirectory::note(std::string_view name, std::uint64_t step) {
   const std::string path = fmt::format("{}/{}", path_, name),
                     next = path + std::string(temporary_suffix);
   const std::string line = path_of(step).substr(path_.size() + 1) + "\n";
-  const Descriptor hint(::open(next.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
+  const FileDescriptor hint(::open(next.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
   if (hint.is_open() &&
-      ::write(hint.get(), line.data(), line.size()) == static_cast<ssize_t>(line.size()) &&
+      ::write(hint.number(), line.data(), line.size()) == static_cast<ssize_t>(line.size()) &&
       !fails(fmt::format("rename {}", name)))
     static_cast<void>(::rename(next.c_str(), path.c_str()) == 0);
 }

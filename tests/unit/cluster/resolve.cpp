@@ -507,7 +507,7 @@ TEST_CASE("the program's timeouts override the variables, and those the defaults
                                   milliseconds(1)});
   CHECK(resolve(tf_config(1, 3)).timeouts == lockstep::ClusterTimeouts{});
   CHECK(lockstep::detail::complete_timeouts({}, 2) ==
-        lockstep::ClusterTimeouts{milliseconds(2000), milliseconds(300), milliseconds(3016),
+        lockstep::ClusterTimeouts{milliseconds(2000), milliseconds(300), milliseconds(10'016),
                                   milliseconds(10'000)});
   CHECK(lockstep::detail::complete_timeouts({}, 128).mesh > milliseconds(60'000));
   for (const auto& [name, text, range] :

@@ -29,7 +29,7 @@ namespace {
 
 using namespace std::chrono_literals;
 using lockstep::DataConnection;
-using lockstep::Descriptor;
+using lockstep::FileDescriptor;
 using lockstep::TcpGroup;
 using lockstep::TcpMesh;
 using lockstep::detail::RecordHead;
@@ -174,7 +174,7 @@ bool is_harmless(bool sealed, Deed deed, std::size_t victim, std::size_t operati
   std::vector<TcpGroup> groups;
   for (std::size_t r = 0; r < 2; ++r) {
     std::vector<DataConnection> connections;
-    connections.push_back({.rank = 1 - r, .index = 0, .socket = Descriptor(man.end(r))});
+    connections.push_back({.rank = 1 - r, .index = 0, .socket = FileDescriptor(man.end(r))});
     if (sealed) {
       const auto [there, back] = tcp_test::keys_of(0, 1, 0);
       connections[0].send_key = r == 0 ? there : back;

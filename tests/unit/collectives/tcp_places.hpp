@@ -17,7 +17,7 @@
 namespace tcp_test {
 
 using lockstep::DataConnection;
-using lockstep::Descriptor;
+using lockstep::FileDescriptor;
 using lockstep::SumOrder;
 using lockstep::TcpGroup;
 using lockstep::TcpMesh;
@@ -46,8 +46,8 @@ inline std::vector<std::vector<DataConnection>> connect_all(std::size_t size, To
         int ends[2];
         if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0)
           throw std::runtime_error("no pair of sockets");
-        DataConnection one{.rank = b, .index = index, .socket = Descriptor(ends[0])},
-            other{.rank = a, .index = index, .socket = Descriptor(ends[1])};
+        DataConnection one{.rank = b, .index = index, .socket = FileDescriptor(ends[0])},
+            other{.rank = a, .index = index, .socket = FileDescriptor(ends[1])};
         if (sealed) {
           const auto [there, back] = keys_of(a, b, index);
           one.send_key = other.receive_key = there;

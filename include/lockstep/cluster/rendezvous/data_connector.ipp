@@ -205,7 +205,7 @@ bool DataConnector::keep(detail::Connection& connection, std::size_t peer, std::
   if (!detail::PskContext::export_key(connection.tls(), "EXPORTER-lockstep data",
                                       reinterpret_cast<unsigned char*>(&keys), sizeof keys))
     return false;
-  Descriptor socket(connection.release());
+  FileDescriptor socket(connection.release());
   if (socket.number() < 0) return false;
   // The peer reads it after its last TLS record, and sends nothing before.
   if (is_server && ::send(socket.number(), &welcome, 1, MSG_NOSIGNAL) != 1) return true;

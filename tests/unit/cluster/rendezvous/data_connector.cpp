@@ -28,7 +28,7 @@ using namespace std::chrono_literals;
 using lockstep::DataConnection;
 using lockstep::DataConnector;
 using lockstep::DataOptions;
-using lockstep::Descriptor;
+using lockstep::FileDescriptor;
 using lockstep::Secret;
 using Clock = std::chrono::steady_clock;
 
@@ -93,8 +93,8 @@ sockaddr_in address_of(const std::string& place) {
 }
 
 /// A connection of a stranger, who sends `bytes`.
-Descriptor stranger(const std::string& place, const std::string& bytes) {
-  Descriptor socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+FileDescriptor stranger(const std::string& place, const std::string& bytes) {
+  FileDescriptor socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
   const sockaddr_in where = address_of(place);
   if (::connect(socket.number(), reinterpret_cast<const sockaddr*>(&where), sizeof where) == 0)
     (void)::send(socket.number(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
@@ -137,7 +137,7 @@ TEST_CASE("workers are connected, both ends of a connection have its keys, and n
 
 TEST_CASE("strangers at a data port are closed and keep no worker out") {
   auto all = connectors(3);
-  std::vector<Descriptor> strangers;
+  std::vector<FileDescriptor> strangers;
   const std::string hello("\x16\x03\x01\x00\xff\x01", 6), gloo(24, '\x01');
   for (const std::size_t r : {0u, 1u})
     for (int i = 0; i < 30; ++i)
