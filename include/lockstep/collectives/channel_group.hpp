@@ -126,6 +126,7 @@ class ChannelGroup {
     std::byte* const own = all + rank() * stride;
     if (sums_bytes > 0) std::memcpy(own, sums, sums_bytes);
     if (bytes > 0) std::memcpy(own + sums_bytes, p, bytes);
+    std::fill_n(own + each, stride - each, std::byte{0});  // sent along a tree
     const bool direct = topology_ == Topology::direct;
     if (direct)
       for_each_peer([&](std::size_t r) {

@@ -80,6 +80,7 @@ class TcpChannel {
     TcpLink tcp;
     bool first;             ///< of its peer: the one that carries calls and notices
     bool is_ahead = false;  ///< has input of the next operation, or has ended: no notice to await
+    bool is_notified = false;
   };
 
   /// A wait is interrupted this often to look for dead connections.
@@ -94,10 +95,11 @@ class TcpChannel {
   LOCKSTEP_DECL void end();
   /// Sends notices to all peers; waits for connections that do not take them until `deadline`.
   LOCKSTEP_COLD_DECL void notify(TimePoint deadline);
-  LOCKSTEP_COLD_DECL void flush(TimePoint deadline);
 
   template <class F>
   void for_each_stripe(std::size_t peer, std::size_t n, const F& f);
+  /// Whether data of this connection are expected, and the peer's call has been compared.
+  LOCKSTEP_DECL bool may_read(const Link& link) const;
   LOCKSTEP_DECL void check_call(Link& link);
   /// Sleeps until something may have changed. \return the time that counts for the timeout.
   LOCKSTEP_DECL std::chrono::nanoseconds wait(std::chrono::nanoseconds most);

@@ -83,7 +83,7 @@ void TcpChannel::complete() {
     const Link* waiting = nullptr;
     for (Link& link : links_) {
       if (link.tcp.writes()) handle(link, link.tcp.write(progress));
-      while (link.tcp.reads()) {
+      while (may_read(link)) {
         const TcpLink::Event event = link.tcp.read(progress);
         if (event != TcpLink::Event::call) {
           handle(link, event);
@@ -113,6 +113,10 @@ void TcpChannel::complete() {
   if (mesh_.options().topology == Topology::direct) mesh_.count_progress();
 }
 
+bool TcpChannel::may_read(const Link& link) const {
+  return link.tcp.reads() && (link.first || !links_[first_link_[link.rank]].tcp.awaits_call());
+}
+
 void TcpChannel::check_call(Link& link) {
   if (link.tcp.peers_call() == call_) return;
   Shutdown why = cause(Cause::mismatch, link.rank);
@@ -127,12 +131,10 @@ std::chrono::nanoseconds TcpChannel::wait(std::chrono::nanoseconds most) {
   bool awaits_notices = false;
   polls_[count++] = {mesh_.wakeup(), POLLIN, 0};
   for (Link& link : links_) {
-    const bool is_idle = !link.tcp.reads() && !link.tcp.writes();
-    if (is_idle && (link.is_ahead || !link.first)) continue;
-    awaits_notices = awaits_notices || is_idle;
-    const int events =
-        (link.tcp.writes() ? POLLOUT : 0) | (link.tcp.reads() || is_idle ? POLLIN : 0);
-    polls_[count++] = {link.tcp.socket(), static_cast<short>(events), 0};
+    const bool listens = link.first && !link.is_ahead && !link.tcp.reads();
+    awaits_notices = awaits_notices || listens;
+    const int events = (link.tcp.writes() ? POLLOUT : 0) | (may_read(link) || listens ? POLLIN : 0);
+    if (events != 0) polls_[count++] = {link.tcp.socket(), static_cast<short>(events), 0};
   }
   const auto before = std::chrono::steady_clock::now();
   const auto limit = std::min<std::chrono::nanoseconds>(tick, most);
@@ -151,7 +153,7 @@ std::chrono::nanoseconds TcpChannel::wait(std::chrono::nanoseconds most) {
 
 void TcpChannel::look_for_notices() {
   for (Link& link : links_) {
-    if (link.is_ahead || !link.first || link.tcp.reads() || link.tcp.writes()) continue;
+    if (link.is_ahead || !link.first || link.tcp.reads()) continue;
     TcpLink::Event event = TcpLink::Event::none;
     link.is_ahead = !link.tcp.looks_for_notice(event);
     if (event != TcpLink::Event::ended) handle(link, event);  // a peer that has finished may close
@@ -194,6 +196,8 @@ void TcpChannel::throw_lost(Link& link) {
   if (mesh_.is_down()) throw_shutdown();
   // Calls and notices come over the first connection only.
   Link& first = links_[first_link_[link.rank]];
+  pollfd comes{first.tcp.socket(), POLLIN, 0};
+  if (!link.first) (void)::poll(&comes, 1, static_cast<int>(tick.count()));  // it may come later
   if (first.tcp.find_notice()) {
     mesh_.shut_down(first.tcp.notice());
     throw_shutdown();
@@ -258,9 +262,9 @@ void TcpChannel::throw_shutdown() {
 void TcpChannel::end_by_error() {
   mesh_.shut_down(cause(Cause::aborted, rank()));
   waits_for_.store(nobody, std::memory_order_relaxed);
-  notify(std::chrono::steady_clock::now() + notice_timeout);
   for (const auto& channel : mesh_.channels_)
     if (channel.get() != this) channel->notify_if_idle();
+  notify(std::chrono::steady_clock::now() + notice_timeout);
 }
 
 void TcpChannel::end() {
@@ -277,30 +281,26 @@ void TcpChannel::notify(TimePoint deadline) {
   if (std::exchange(notified_, true)) return;
   const Shutdown why = mesh_.shutdown();
   for (Link& link : links_) link.tcp.drop_queues();
-  flush(deadline);
-  for (Link& link : links_)
-    if (link.first && !link.tcp.writes()) link.tcp.queue_notice(why);
-  flush(deadline);
-  for (Link& link : links_) link.tcp.end_sending();
-}
-
-void TcpChannel::flush(TimePoint deadline) {
-  while (true) {
+  // A notice follows the record that is half sent. No link waits for another one.
+  for (bool waits = true; waits;) {
     std::size_t count = 0;
     for (Link& link : links_) {
       bool progress = false;
-      if (!link.tcp.writes()) continue;
-      if (link.tcp.write(progress) != TcpLink::Event::none) {
-        link.tcp.end_sending();  // the peer is gone
-      } else if (link.tcp.writes()) {
-        polls_[count++] = {link.tcp.socket(), POLLOUT, 0};
+      bool gone = link.tcp.write(progress) != TcpLink::Event::none;
+      if (!gone && link.first && !link.is_notified && !link.tcp.writes()) {
+        link.is_notified = true;
+        link.tcp.queue_notice(why);
+        gone = link.tcp.write(progress) != TcpLink::Event::none;
       }
+      if (gone) link.tcp.end_sending();
+      if (link.tcp.writes()) polls_[count++] = {link.tcp.socket(), POLLOUT, 0};
     }
     const auto left =
         std::chrono::ceil<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now());
-    if (count == 0 || left.count() <= 0) return;
-    (void)::poll(polls_.data(), count, static_cast<int>(left.count()));
+    waits = count > 0 && left.count() > 0;
+    if (waits) (void)::poll(polls_.data(), count, static_cast<int>(left.count()));
   }
+  for (Link& link : links_) link.tcp.end_sending();
 }
 
 }  // namespace lockstep::detail

@@ -256,6 +256,40 @@ TEST_CASE("a peer that ends without a word is named, and so is the cause that a 
   CHECK(error_of(second).find("replica") != std::string::npos);
 }
 
+TEST_CASE("a member that can only write still hears why its peer has stopped to read") {
+  int ends[2];
+  REQUIRE(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) == 0);
+  const FileDescriptor peer(ends[1]);
+  std::vector<DataConnection> connections;
+  connections.push_back({.rank = 1, .index = 0, .socket = FileDescriptor(ends[0])});
+  const auto mesh = std::make_shared<TcpMesh>(TcpMesh::Options{.rank = 0, .size = 2, .channels = 1},
+                                              std::move(connections));
+  TcpGroup group(mesh, {.timeout = 60s});
+  constexpr std::size_t n = 16 << 20;
+  lockstep::detail::Wire wire(std::nullopt);
+  const auto send = [&](RecordHead::Kind kind, const auto& content) {
+    std::byte bytes[256];
+    const std::size_t size =
+        wire.write(kind, reinterpret_cast<const std::byte*>(&content), sizeof content, bytes);
+    CHECK(::send(ends[1], bytes, size, 0) == static_cast<ssize_t>(size));
+  };
+  lockstep::detail::CollectiveCall call;
+  call.operation = lockstep::detail::CollectiveCall::Operation::broadcast;
+  call.n = n;
+  call.element = 1;
+  send(RecordHead::Kind::call, call);
+  std::thread peers_end([&] {
+    std::this_thread::sleep_for(20ms);  // the root's socket is full by then
+    send(RecordHead::Kind::notice,
+         lockstep::detail::Shutdown{.cause = TcpMesh::Cause::lost, .rank = 7, .by = 1});
+  });
+  std::vector<std::byte> data(n);
+  const auto began = std::chrono::steady_clock::now();
+  CHECK_THROWS_AS(group.broadcast(data.data(), n, 0), lockstep::CollectiveAborted);
+  CHECK(std::chrono::steady_clock::now() - began < 30s);  // not the timeout
+  peers_end.join();
+}
+
 TEST_CASE("a lost rank is named by all members, whoever heard of it") {
   tcp_test::Places<lockstep::SumOrder::ranks, lockstep::detail::Topology::direct, false> places(
       3, 60s);

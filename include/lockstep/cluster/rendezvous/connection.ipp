@@ -5,6 +5,7 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include <asio/write.hpp>
 
@@ -31,6 +32,7 @@ void open_socket(tcp::socket& socket, const tcp& family, std::chrono::millisecon
     error = asio::error_code(errno, asio::system_category());
   else
     socket.assign(family, handle, error);
+  if (error && handle >= 0) ::close(handle);
   if (!error) set_socket_options(socket.native_handle(), silence);
 }
 

@@ -10,6 +10,7 @@
 #include <cerrno>
 #include <charconv>
 #include <cstring>
+#include <system_error>
 
 #include "lockstep/cluster/rendezvous/clock.hpp"
 #include "lockstep/core/error.hpp"
@@ -98,7 +99,9 @@ std::vector<DataConnection> DataConnector::connect(const std::map<std::size_t, s
     asio::ip::address address;
     if (space != std::string::npos) address = asio::ip::make_address(place.substr(0, space), error);
     const char* const end = place.data() + place.size();
-    if (error || std::from_chars(place.data() + space + 1, end, port).ptr != end)
+    const auto parsed = error ? std::from_chars_result{end, std::errc::invalid_argument}
+                              : std::from_chars(place.data() + space + 1, end, port);
+    if (parsed.ec != std::errc{} || parsed.ptr != end)
       throw CollectiveError(peer, "data connections: replica {} sent '{}', which is not an address",
                             peer, place);
     for (std::size_t i = 0; i < options_.per_peer; ++i)
@@ -202,6 +205,11 @@ bool DataConnector::keep(detail::Connection& connection, std::size_t peer, std::
     WireKey of_client, of_server;
   } keys;
   static_assert(sizeof keys == 56);
+  const struct Wipe {
+    void* p;
+    std::size_t n;
+    ~Wipe() { OPENSSL_cleanse(p, n); }
+  } wipe{&keys, sizeof keys};
   if (!detail::PskContext::export_key(connection.tls(), "EXPORTER-lockstep data",
                                       reinterpret_cast<unsigned char*>(&keys), sizeof keys))
     return false;
@@ -216,7 +224,6 @@ bool DataConnector::keep(detail::Connection& connection, std::size_t peer, std::
                      .socket = std::move(socket),
                      .send_key = is_server ? keys.of_server : keys.of_client,
                      .receive_key = is_server ? keys.of_client : keys.of_server});
-  OPENSSL_cleanse(&keys, sizeof keys);
   return true;
 }
 
