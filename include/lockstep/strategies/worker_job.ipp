@@ -73,7 +73,7 @@ void WorkerJob::exchange_places(const WorkerPlace& here) {
   log_members();
 }
 
-void WorkerJob::connect(JobGroups (*connect)(const JobLinks&), const Cores& cores,
+void WorkerJob::connect(JobGroups (*plane)(const JobLinks&), const Cores& cores,
                         const Spins& spins) {
   const auto emplace = [&](ProcessGroup layers, ProcessGroup gradients) {
     layers_.emplace(std::move(layers), timeout_, job_, job_ ? key("secrets of layers") : "");
@@ -82,16 +82,16 @@ void WorkerJob::connect(JobGroups (*connect)(const JobLinks&), const Cores& core
   };
   if (!job_) return emplace(ProcessGroup(SelfGroup()), ProcessGroup(SelfGroup()));
   exchange([&] {
-    JobGroups groups = connect({.where = where_,
-                                .session = *session_,
-                                .places = places_,
-                                .timeout = timeout_,
-                                .start_timeout = start_timeout(),
-                                .order = order(),
-                                .cores = cores,
-                                .layer_spins = spins.layers,
-                                .gradient_spins = spins.gradients,
-                                .peers_know = peers_know_});
+    JobGroups groups = plane({.where = where_,
+                              .session = *session_,
+                              .places = places_,
+                              .timeout = timeout_,
+                              .start_timeout = start_timeout(),
+                              .order = order(),
+                              .cores = cores,
+                              .layer_spins = spins.layers,
+                              .gradient_spins = spins.gradients,
+                              .peers_know = peers_know_});
     emplace(std::move(groups.layers), std::move(groups.gradients));
     progress_ = std::move(groups.progress);
   });
