@@ -27,8 +27,8 @@ inline KeptMpiTransfers& kept_mpi_transfers() {
   return *kept;
 }
 
-void MpiTransfers::Release::operator()(MpiTransfers* transfers) const {
-  std::unique_ptr<MpiTransfers> owned(transfers);
+void MpiTransfers::Release::operator()(MpiTransfers* released) const {
+  std::unique_ptr<MpiTransfers> owned(released);
   if (!mpi_is_active()) return;
   if (owned->has_failed)
     owned->cancel_receives();
