@@ -26,8 +26,8 @@ struct ClusterTimeouts {
   /// LOCKSTEP_VERDICT_TIMEOUT, 0.3 s plus the measured round trip: how long a failed exchange waits
   /// for the chief to name the cause.
   milliseconds verdict{0};
-  /// LOCKSTEP_MESH_TIMEOUT, 3 s plus 4 ms times the square of the number of workers: the limit of
-  /// one attempt to connect all workers with each other.
+  /// LOCKSTEP_MESH_TIMEOUT, 10 s plus 4 ms times the square of the number of workers: how long a
+  /// worker tries to make its data connections. Over Gloo, the limit of one attempt.
   milliseconds mesh{0};
   /// LOCKSTEP_LEAVE_TIMEOUT, 10 s: how long a worker that has finished waits for the others.
   milliseconds leave{0};
