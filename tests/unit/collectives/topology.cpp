@@ -33,18 +33,21 @@ TEST_CASE("the tree has each rank once, in segments that begin with their leader
 
 TEST_CASE("peers know each other, and connections along a tree grow with the logarithm") {
   for (const Topology topology : {Topology::direct, Topology::tree})
-    for (const std::size_t size : {1u, 2u, 3u, 8u, 100u, 1000u}) {
+    for (const std::size_t size : {1u, 2u, 3u, 8u, 50u, 300u}) {
       CAPTURE(size);
       std::size_t ends = 0;
+      bool mutual = true;
       for (std::size_t rank = 0; rank < size; ++rank) {
         const std::vector<std::size_t> peers = peers_of(rank, size, topology);
         ends += peers.size();
         for (const std::size_t peer : peers) {
+          if (size > 50) continue;
           const auto theirs = peers_of(peer, size, topology);
-          if (size <= 100) CHECK(std::count(theirs.begin(), theirs.end(), rank) == 1);
+          mutual = mutual && std::count(theirs.begin(), theirs.end(), rank) == 1;
         }
-        if (topology == Topology::tree) CHECK(peers.size() <= 12);  // 2 + log2(1000)
+        if (topology == Topology::tree) CHECK(peers.size() <= 11);  // 2 + log2(300)
       }
+      CHECK(mutual);
       if (topology == Topology::direct) CHECK(ends == size * (size - 1));
       if (topology == Topology::tree) CHECK(ends <= 4 * size);  // two connections a worker
     }

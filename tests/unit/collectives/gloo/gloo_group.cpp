@@ -222,7 +222,7 @@ TEST_CASE("a bit flip between two processes ends the exchange and names both") {
 }
 
 TEST_CASE("GlooGroup keeps the contract of a collective") {
-  contract::check_collective<gloo_test::Places<SumOrder::ranks, 5>>();
+  contract::check_collective<gloo_test::Places<SumOrder::ranks, 4>>();
 }
 TEST_CASE("GlooGroup of up to eight keeps the contract of a collective", "[.slow]") {
   contract::check_collective<Ranks>();
