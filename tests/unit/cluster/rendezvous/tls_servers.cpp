@@ -1,5 +1,7 @@
 /// \file
 /// TLS servers of other programs at the chief's address.
+#include <signal.h>
+
 #include <openssl/evp.h>
 #include <openssl/ssl.h>
 #include <openssl/x509.h>
@@ -58,6 +60,11 @@ class TlsServer {
 
  private:
   void serve() {
+    // OpenSSL writes to a worker that may have gone. Only in this thread: lockstep's must not raise it.
+    sigset_t broken_pipe;
+    sigemptyset(&broken_pipe);
+    sigaddset(&broken_pipe, SIGPIPE);
+    ::pthread_sigmask(SIG_BLOCK, &broken_pipe, nullptr);
     for (int client; (client = ::accept(socket_, nullptr, nullptr)) >= 0; ++connections_) {
       const timeval limit{1, 0};
       ::setsockopt(client, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
