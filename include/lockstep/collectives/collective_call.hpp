@@ -39,7 +39,9 @@ struct CollectiveCall {
   bool operator==(const CollectiveCall&) const = default;
   /// The operation's name, for error messages.
   LOCKSTEP_COLD_DECL const char* name() const;
-  /// "all_reduce of 5 elements of 4 bytes".
+  /// "all_reduce of 5 elements of float32".
+  LOCKSTEP_COLD_DECL std::string text() const;
+  /// The same with the number of sums and the root.
   LOCKSTEP_COLD_DECL std::string description() const;
 };
 static_assert(std::has_unique_object_representations_v<CollectiveCall>);

@@ -14,11 +14,17 @@ const char* CollectiveCall::name() const {
   return names[std::min<std::size_t>(static_cast<std::size_t>(operation), names.size() - 1)];
 }
 
+std::string CollectiveCall::text() const {
+  constexpr std::array kinds{"byte", "float", "int", "uint"};
+  return fmt::format("{} of {} elements of {}{}", name(), n,
+                     kinds[static_cast<std::size_t>(kind) % kinds.size()], 8 * element);
+}
+
 std::string CollectiveCall::description() const {
-  std::string text = fmt::format("{} of {} elements of {} bytes", name(), n, element);
-  if (m > 0) text += fmt::format(" with {} sums", m);
-  if (operation == Operation::broadcast) text += fmt::format(" from replica {}", root);
-  return text;
+  std::string all = text();
+  if (m > 0) all += fmt::format(" with {} sums", m);
+  if (operation == Operation::broadcast) all += fmt::format(" from replica {}", root);
+  return all;
 }
 
 }  // namespace lockstep::detail

@@ -11,18 +11,12 @@
 #include <optional>
 #include <vector>
 
+#include "lockstep/collectives/tcp_health.hpp"
 #include "lockstep/core/config.hpp"
 
 namespace lockstep::detail {
 
-/// Watches the sockets of one process' connections. Each is in one of these states:
-///
-///     fine ── retransmits, or probes without an answer ──> stuck ── `limit` ──> dead
-///       ^                                                    |
-///       └──────────────── an acknowledgement ────────────────┘
-///
-/// Over idle connections the kernel sends keepalive probes. TCP_USER_TIMEOUT is not used, because
-/// it also counts the time for which a live peer does not read, as in a suspended job.
+/// Watches the sockets of one process' connections; see TcpHealth.
 class GlooLinks {
  public:
   using Clock = std::chrono::steady_clock;
@@ -52,7 +46,7 @@ class GlooLinks {
     std::size_t rank = 0;
     int descriptor = -1;
     sockaddr_storage here{}, there{};
-    std::optional<Clock::time_point> stuck_since{};  ///< empty: the connection is fine
+    TcpHealth health{};
   };
 
   LOCKSTEP_DECL static std::optional<sockaddr_storage> address_of(int descriptor,
@@ -60,11 +54,6 @@ class GlooLinks {
   /// Whether the descriptor still is this socket: Gloo may have closed it, and the program may have
   /// opened another file that got the same number.
   LOCKSTEP_DECL static bool is_same_socket(const Link& link);
-  /// Sends the first probe after a second without traffic, then up to 100 within the limit. The
-  /// kernel's own limit is longer than that of `find_dead`; it takes effect if nothing calls
-  /// `find_dead`. The kernel accepts at most 127 probes.
-  LOCKSTEP_DECL void keep_alive(int descriptor) const;
-
   std::chrono::milliseconds limit_{0};
   std::vector<Link> links_;
   Clock::time_point last_{};

@@ -22,6 +22,7 @@
 #include <string>
 #include <vector>
 
+#include "lockstep/collectives/collective_call.hpp"
 #include "lockstep/collectives/gloo_sum.hpp"
 #include "lockstep/collectives/mpi_communicator.hpp"
 #include "lockstep/collectives/mpi_transfers.hpp"
@@ -31,22 +32,6 @@
 #include "lockstep/core/slice.hpp"
 
 namespace lockstep::detail {
-
-/// The arguments of an operation; all members' must be equal. Sent as it is in memory, so all
-/// machines of a job have the same byte order.
-struct MpiCall {
-  enum class Operation : std::uint32_t { all_reduce, broadcast, all_gather, barrier };
-  enum class Kind : std::uint32_t { bytes, floats, ints, uints };
-  Operation operation{};
-  Kind kind{};
-  std::uint64_t n = 0, m = 0, root = 0, element = 0;
-
-  bool operator==(const MpiCall&) const = default;
-  /// The operation's name, for error messages.
-  LOCKSTEP_COLD_DECL const char* name() const;
-  /// "all_reduce of 5 elements of float32".
-  LOCKSTEP_COLD_DECL std::string text() const;
-};
 
 /// One member's end of a group. An operation calls `run`, and in its body `send_frames`, then
 /// `receive_frames`, `reduce` or `copy`.
@@ -84,7 +69,7 @@ class MpiChannel {
 
   /// Runs one operation. Any exception ends the group.
   template <class Body>
-  void run(const MpiCall& call, const Body& body) {
+  void run(const CollectiveCall& call, const Body& body) {
     call_ = call;
     if (ended_.load(std::memory_order_acquire) != 0) throw_ended();
     try {
@@ -129,7 +114,7 @@ class MpiChannel {
   std::byte* frame_of(std::size_t r) {
     return r == rank_ ? state_->frame.data() : state_->frames.data() + r * stride;
   }
-  LOCKSTEP_DECL MpiCall call_of(std::size_t r);
+  LOCKSTEP_DECL CollectiveCall call_of(std::size_t r);
   /// Calls f for the other members, beginning with the next rank, so that not all begin with the same.
   template <class F>
   void for_each_peer(const F& f) const {
@@ -176,7 +161,7 @@ class MpiChannel {
   std::chrono::nanoseconds timeout_;
   SumOrder order_;
   int spins_;
-  MpiCall call_{};
+  CollectiveCall call_{};
   std::vector<const std::byte*> parts_;
   std::atomic<std::uint64_t> ended_{0};  ///< cause and rank of an MpiEnd
   std::atomic<std::uint64_t> done_{0};

@@ -14,17 +14,6 @@
 
 namespace lockstep::detail {
 
-const char* MpiCall::name() const {
-  constexpr std::array names{"all_reduce", "broadcast", "all_gather", "barrier"};
-  return names[static_cast<std::size_t>(operation) % names.size()];
-}
-
-std::string MpiCall::text() const {
-  constexpr std::array kinds{"byte", "float", "int", "uint"};
-  return fmt::format("{} of {} elements of {}{}", name(), n,
-                     kinds[static_cast<std::size_t>(kind) % kinds.size()], 8 * element);
-}
-
 MpiChannel::MpiChannel(const MpiCommunicator& of, std::chrono::nanoseconds timeout, SumOrder order,
                        int spins)
     : state_(new MpiTransfers(of.rank(), of.size())),
@@ -36,7 +25,7 @@ MpiChannel::MpiChannel(const MpiCommunicator& of, std::chrono::nanoseconds timeo
       order_(order),
       spins_(spins),
       parts_(size_) {
-  static_assert(sizeof(MpiCall) <= header);
+  static_assert(sizeof(CollectiveCall) <= header);
   std::memset(state_->frame.reserve(stride), 0, stride);
   if (size_ == 1) return;
   state_->frames.reserve(size_ * stride);
@@ -97,8 +86,8 @@ ExchangeProgress MpiChannel::progress() const {
   return now;
 }
 
-MpiCall MpiChannel::call_of(std::size_t r) {
-  MpiCall call;
+CollectiveCall MpiChannel::call_of(std::size_t r) {
+  CollectiveCall call;
   std::memcpy(&call, frame_of(r), sizeof call);
   return call;
 }
@@ -341,7 +330,7 @@ void MpiChannel::throw_timeout(std::size_t peer, bool for_frame) {
 }
 
 void MpiChannel::throw_mismatch(std::size_t other) {
-  const MpiCall theirs = call_of(other);
+  const CollectiveCall theirs = call_of(other);
   try {  // the others need this member's frame to report the same
     for (std::size_t i = size_ - 1; i < 2 * (size_ - 1); ++i) wait_for(i, true);
   } catch (const CollectiveError&) {

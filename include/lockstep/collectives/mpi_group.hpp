@@ -10,6 +10,7 @@
 #include <memory>
 #include <type_traits>
 
+#include "lockstep/collectives/collective_call.hpp"
 #include "lockstep/collectives/gloo_sum.hpp"
 #include "lockstep/collectives/mpi_channel.hpp"
 #include "lockstep/collectives/mpi_communicator.hpp"
@@ -73,21 +74,22 @@ class MpiGroup {
   void all_reduce(T* p, std::size_t n, double* sums, std::size_t m) {
     static_assert(std::is_arithmetic_v<T> && !std::is_same_v<T, bool>,
                   "lockstep::MpiGroup: all_reduce adds numbers; give it an arithmetic type");
-    reduce(reinterpret_cast<std::byte*>(p), elements<T>(n), &detail::sum_parts<T>, sums, m);
+    reduce(reinterpret_cast<std::byte*>(p), detail::elements_of<T>(n), &detail::sum_parts<T>, sums,
+           m);
   }
 
   /// Replaces p[0..n) with the root's.
   template <class T>
   void broadcast(T* p, std::size_t n, std::size_t root) {
     static_assert(std::is_trivially_copyable_v<T>);
-    send(reinterpret_cast<std::byte*>(p), elements<T>(n), root);
+    send(reinterpret_cast<std::byte*>(p), detail::elements_of<T>(n), root);
   }
 
   /// out[r n..(r + 1) n) becomes p[0..n) of member r.
   template <class T>
   void all_gather(const T* p, std::size_t n, T* out) {
     static_assert(std::is_trivially_copyable_v<T>);
-    gather(reinterpret_cast<const std::byte*>(p), elements<T>(n),
+    gather(reinterpret_cast<const std::byte*>(p), detail::elements_of<T>(n),
            reinterpret_cast<std::byte*>(out));
   }
 
@@ -95,26 +97,10 @@ class MpiGroup {
   LOCKSTEP_DECL void barrier();
 
  private:
-  using Kind = detail::MpiCall::Kind;
-  struct Elements {
-    std::size_t n, size;
-    Kind kind;
-    std::size_t bytes() const { return n * size; }
-  };
-
-  template <class T>
-  static constexpr Elements elements(std::size_t n) {
-    return {n, sizeof(T),
-            std::is_floating_point_v<T> ? Kind::floats
-            : !std::is_integral_v<T>    ? Kind::bytes
-            : std::is_signed_v<T>       ? Kind::ints
-                                        : Kind::uints};
-  }
-
-  LOCKSTEP_DECL void reduce(std::byte* p, Elements elements, detail::GlooSum sum, double* sums,
-                            std::size_t m);
-  LOCKSTEP_DECL void send(std::byte* p, Elements elements, std::size_t root);
-  LOCKSTEP_DECL void gather(const std::byte* p, Elements elements, std::byte* out);
+  LOCKSTEP_DECL void reduce(std::byte* p, detail::Elements elements, detail::GlooSum sum,
+                            double* sums, std::size_t m);
+  LOCKSTEP_DECL void send(std::byte* p, detail::Elements elements, std::size_t root);
+  LOCKSTEP_DECL void gather(const std::byte* p, detail::Elements elements, std::byte* out);
 
   std::shared_ptr<detail::MpiChannel> channel_;
 };

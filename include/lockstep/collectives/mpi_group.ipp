@@ -15,10 +15,11 @@ MpiGroup::MpiGroup(const MpiCommunicator& of, const Options& options)
 void MpiGroup::abort() { channel_->end(detail::MpiEnd::Cause::aborted, rank()); }
 void MpiGroup::lose(std::size_t member) { channel_->end(detail::MpiEnd::Cause::lost, member); }
 
-void MpiGroup::reduce(std::byte* p, Elements elements, detail::GlooSum sum, double* sums,
+void MpiGroup::reduce(std::byte* p, detail::Elements elements, detail::GlooSum sum, double* sums,
                       std::size_t m) {
   detail::MpiChannel& c = *channel_;
-  c.run({detail::MpiCall::Operation::all_reduce, elements.kind, elements.n, m, 0, elements.size},
+  c.run({detail::CollectiveCall::Operation::all_reduce, elements.kind, elements.n, m, 0,
+         elements.size},
         [&] {
           const std::size_t bytes = elements.bytes(), tail = m * sizeof(double);
           const bool sends_sums = tail <= c.small;
@@ -42,13 +43,14 @@ void MpiGroup::reduce(std::byte* p, Elements elements, detail::GlooSum sum, doub
         });
 }
 
-void MpiGroup::send(std::byte* p, Elements elements, std::size_t root) {
+void MpiGroup::send(std::byte* p, detail::Elements elements, std::size_t root) {
   if (root >= size()) {
     abort();
     throw UsageError("broadcast: root is {}; it must be below the group's size, {}", root, size());
   }
   detail::MpiChannel& c = *channel_;
-  c.run({detail::MpiCall::Operation::broadcast, elements.kind, elements.n, 0, root, elements.size},
+  c.run({detail::CollectiveCall::Operation::broadcast, elements.kind, elements.n, 0, root,
+         elements.size},
         [&] {
           const std::size_t bytes = elements.bytes();
           const bool is_root = rank() == root, is_small = bytes <= c.small;
@@ -64,10 +66,11 @@ void MpiGroup::send(std::byte* p, Elements elements, std::size_t root) {
         });
 }
 
-void MpiGroup::gather(const std::byte* p, Elements elements, std::byte* out) {
+void MpiGroup::gather(const std::byte* p, detail::Elements elements, std::byte* out) {
   const std::size_t bytes = elements.bytes();
   detail::MpiChannel& c = *channel_;
-  c.run({detail::MpiCall::Operation::all_gather, elements.kind, elements.n, 0, 0, elements.size},
+  c.run({detail::CollectiveCall::Operation::all_gather, elements.kind, elements.n, 0, 0,
+         elements.size},
         [&] {
           if (bytes > 0) std::memmove(out + rank() * bytes, p, bytes);
           if (size() == 1) return;
@@ -82,7 +85,7 @@ void MpiGroup::gather(const std::byte* p, Elements elements, std::byte* out) {
 }
 
 void MpiGroup::barrier() {
-  channel_->run({detail::MpiCall::Operation::barrier}, [&] {
+  channel_->run({detail::CollectiveCall::Operation::barrier}, [&] {
     if (size() == 1) return;
     channel_->send_frames(0);
     channel_->receive_frames();

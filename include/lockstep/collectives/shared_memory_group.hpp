@@ -12,6 +12,7 @@
 #include <memory>
 #include <type_traits>
 
+#include "lockstep/collectives/collective_call.hpp"
 #include "lockstep/collectives/gloo_sum.hpp"
 #include "lockstep/collectives/shared_memory.hpp"
 #include "lockstep/collectives/sum_members.hpp"
@@ -101,7 +102,7 @@ class SharedMemoryGroup {
     static_assert(
         std::is_arithmetic_v<T> && !std::is_same_v<T, bool>,
         "lockstep::SharedMemoryGroup: all_reduce adds numbers; give it an arithmetic type");
-    reduce(reinterpret_cast<std::byte*>(p), elements<T>(n),
+    reduce(reinterpret_cast<std::byte*>(p), detail::elements_of<T>(n),
            {&detail::sum_parts<T>, &detail::sum_members_from<T>}, sums, m);
   }
 
@@ -109,7 +110,7 @@ class SharedMemoryGroup {
   template <class T>
   void broadcast(T* p, std::size_t n, std::size_t root) {
     static_assert(std::is_trivially_copyable_v<T>);
-    send(reinterpret_cast<std::byte*>(p), elements<T>(n), root);
+    send(reinterpret_cast<std::byte*>(p), detail::elements_of<T>(n), root);
   }
 
   /// out[r n..(r + 1) n) becomes p[0..n) of member r. p may be this member's own part of `out`;
@@ -117,7 +118,7 @@ class SharedMemoryGroup {
   template <class T>
   void all_gather(const T* p, std::size_t n, T* out) {
     static_assert(std::is_trivially_copyable_v<T>);
-    gather(reinterpret_cast<const std::byte*>(p), elements<T>(n),
+    gather(reinterpret_cast<const std::byte*>(p), detail::elements_of<T>(n),
            reinterpret_cast<std::byte*>(out));
   }
 
@@ -125,29 +126,15 @@ class SharedMemoryGroup {
   LOCKSTEP_DECL void barrier();
 
  private:
-  enum class Kind : std::uint8_t { bytes, floats, ints, uints };
-  struct Elements {
-    std::size_t n, size;
-    Kind kind;
-    std::size_t bytes() const { return n * size; }
-  };
-
-  template <class T>
-  static constexpr Elements elements(std::size_t n) {
-    return {n, sizeof(T),
-            std::is_floating_point_v<T> ? Kind::floats
-            : !std::is_integral_v<T>    ? Kind::bytes
-            : std::is_signed_v<T>       ? Kind::ints
-                                        : Kind::uints};
-  }
-
   struct Sum {
     detail::GlooSum copied;
     detail::SumMembers in_place;
   };
-  LOCKSTEP_DECL void reduce(std::byte* p, Elements elements, Sum sum, double* sums, std::size_t m);
-  LOCKSTEP_DECL void send(std::byte* p, Elements elements, std::size_t root);
-  LOCKSTEP_DECL void gather(const std::byte* p, Elements elements, std::byte* out);
+
+  LOCKSTEP_DECL void reduce(std::byte* p, detail::Elements elements, Sum sum, double* sums,
+                            std::size_t m);
+  LOCKSTEP_DECL void send(std::byte* p, detail::Elements elements, std::size_t root);
+  LOCKSTEP_DECL void gather(const std::byte* p, detail::Elements elements, std::byte* out);
 
   std::shared_ptr<detail::SharedChannel> channel_;
 };

@@ -60,7 +60,7 @@ void SharedMemoryGroup::lose(std::size_t member) {
 }
 ExchangeProgress SharedMemoryGroup::progress() const { return channel_->barrier().progress(); }
 
-void SharedMemoryGroup::reduce(std::byte* p, Elements elements, Sum sum, double* sums,
+void SharedMemoryGroup::reduce(std::byte* p, detail::Elements elements, Sum sum, double* sums,
                                std::size_t m) {
   detail::SharedChannel& c = *channel_;
   const std::size_t bytes = elements.bytes(), sum_bytes = m * sizeof(double);
@@ -93,7 +93,7 @@ void SharedMemoryGroup::reduce(std::byte* p, Elements elements, Sum sum, double*
   c.reduce(tail, sum_bytes, first_sums, 0, &detail::sum_parts<double>);
 }
 
-void SharedMemoryGroup::send(std::byte* p, Elements elements, std::size_t root) {
+void SharedMemoryGroup::send(std::byte* p, detail::Elements elements, std::size_t root) {
   if (root >= size()) {
     abort();
     throw UsageError("broadcast: root is {}; it must be below the group's size, {}", root, size());
@@ -113,7 +113,7 @@ void SharedMemoryGroup::send(std::byte* p, Elements elements, std::size_t root) 
   } while (at < bytes);
 }
 
-void SharedMemoryGroup::gather(const std::byte* p, Elements elements, std::byte* out) {
+void SharedMemoryGroup::gather(const std::byte* p, detail::Elements elements, std::byte* out) {
   detail::SharedChannel& c = *channel_;
   const std::size_t bytes = elements.bytes();
   c.publish({SharedCall::Operation::all_gather, elements.n, 0, 0, elements.size,

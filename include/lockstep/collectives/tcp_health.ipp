@@ -8,21 +8,23 @@
 
 namespace lockstep::detail {
 
-void TcpHealth::prepare(int socket, std::chrono::milliseconds limit) {
-  const auto set = [socket](int level, int name, int value) {
-    (void)::setsockopt(socket, level, name, &value, sizeof value);
-  };
-  set(IPPROTO_TCP, TCP_NODELAY, 1);
-  set(IPPROTO_TCP, TCP_USER_TIMEOUT, 0);
-  set(SOL_SOCKET, SO_KEEPALIVE, 1);
-  set(IPPROTO_TCP, TCP_KEEPIDLE, 1);
-  // The first probe is sent after a second, then up to 100 within the limit. The kernel's own limit
-  // is longer than that of is_dead; it takes effect if nothing calls is_dead. The kernel accepts at
-  // most 127 probes.
+inline void set_option(int socket, int level, int name, int value) {
+  (void)::setsockopt(socket, level, name, &value, sizeof value);
+}
+
+void TcpHealth::keep_alive(int socket, std::chrono::milliseconds limit) {
+  set_option(socket, SOL_SOCKET, SO_KEEPALIVE, 1);
+  set_option(socket, IPPROTO_TCP, TCP_KEEPIDLE, 1);
   const int seconds = static_cast<int>(limit / std::chrono::seconds(1));
   const int interval = seconds / 100 + 1;
-  set(IPPROTO_TCP, TCP_KEEPINTVL, interval);
-  set(IPPROTO_TCP, TCP_KEEPCNT, seconds / interval + 3);
+  set_option(socket, IPPROTO_TCP, TCP_KEEPINTVL, interval);
+  set_option(socket, IPPROTO_TCP, TCP_KEEPCNT, seconds / interval + 3);
+}
+
+void TcpHealth::prepare(int socket, std::chrono::milliseconds limit) {
+  set_option(socket, IPPROTO_TCP, TCP_NODELAY, 1);
+  set_option(socket, IPPROTO_TCP, TCP_USER_TIMEOUT, 0);
+  keep_alive(socket, limit);
 }
 
 bool TcpHealth::is_dead(int socket, TimePoint now, bool ran, std::chrono::milliseconds limit) {
