@@ -58,7 +58,7 @@ def remove_namespaces_of_the_dead():
 
 
 def in_namespace(namespace, make):
-    """What `make` returns in a network namespace, which only a separate thread enters."""
+    """The result of `make` in a network namespace, which only a separate thread enters."""
     made = []
 
     def enter():

@@ -1,7 +1,6 @@
 """mnist_multi_worker on two hosts whose cable ends in a man in the middle, who counts the frames of the data connections
-and does something to one of them: no sum is ever wrong, and who cannot go on states why, in one sentence.
-
-He corrects the checksums and, after bytes that he took out or put in, the sequence numbers, so that the kernels notice nothing.
+and changes, drops, repeats, delays or cuts one of them: no sum is ever wrong, and a job that cannot go on reports why, in one
+sentence. He corrects the checksums and, after dropped or repeated bytes, the sequence numbers, so that the kernels notice nothing.
 """
 
 import array
@@ -105,7 +104,7 @@ class ManInTheMiddle:
             for end in readable:
                 frame, address = end.recvfrom(1 << 17)
                 if address[2] != OUTGOING:
-                    self.take(frame, self.ends[1 - self.ends.index(end)])
+                    self.forward(frame, self.ends[1 - self.ends.index(end)])
             while self.late and self.late[0][0] <= time.monotonic():
                 self.send(*self.late.pop(0)[1:])
 
@@ -116,7 +115,7 @@ class ManInTheMiddle:
         except OSError:  # the other host is no longer there
             pass
 
-    def take(self, frame, other):
+    def forward(self, frame, other):
         if Segment.is_one(frame):
             segment = Segment(frame)
             if network.PORT not in segment.ports():
@@ -193,18 +192,18 @@ class Tampering(network.Case):
         finally:
             man.close()
             hosts.remove()
-        told = f"{what} {number}: {codes}\n" + "\n".join(job.stderr() for job in jobs)
-        self.assertTrue(set(codes) <= {0, 3}, told)
+        output = f"{what} {number}: {codes}\n" + "\n".join(job.stderr() for job in jobs)
+        self.assertTrue(set(codes) <= {0, 3}, output)
         if codes[0] == 0:
             report = self.report_of("r0.json")  # of the chief, with digests of both
-            self.assertEqual((report["weights_sha256"], len(set(report["replica_weights_sha256"]))), (self.expected, 1), told)
+            self.assertEqual((report["weights_sha256"], len(set(report["replica_weights_sha256"]))), (self.expected, 1), output)
         if codes != [0, 0]:
-            # Who had all results before the other found the fault ends with 0, and logs the cause.
-            self.assertNotEqual(what, "delay", told)
+            # A worker that had all results before its peer found the fault ends with 0, and logs the cause.
+            self.assertNotEqual(what, "delay", output)
             causes = [re.findall(r"^(?:mnist_multi_worker|lockstep: error): (rank \d \(.*?)(?:; the last step.*)?$", job.stderr(),
                                  re.MULTILINE) for job in jobs]
-            self.assertTrue(all(causes), told)
-            self.assertEqual(len(set(causes[0] + causes[1])), 1, told)
+            self.assertTrue(all(causes), output)
+            self.assertEqual(len(set(causes[0] + causes[1])), 1, output)
         self.last = jobs[0].last_line() if codes != [0, 0] else "ended well"
         return codes == [0, 0]
 
