@@ -113,7 +113,7 @@ struct Job {
                                           [&](RendezvousOptions& o) {
                                             if (has_secret)
                                               o.secret =
-                                                  Secret(std::string(32, 's') + "0123456789");
+                                                  Secret("ssssssssssssssssssssssssssssssss0123456789");
                                           })),
         meshes(size),
         timeout_(timeout) {
