@@ -78,7 +78,7 @@ void wait_at_barrier(StoreGroup& member) {
 
 TEST_CASE("StoreGroup keeps the contract of a collective") {
   const EndJobs end;
-  contract::check_collective<Groups<SumOrder::ranks, 3>>();
+  contract::check_collective<Groups<SumOrder::ranks, 4>>();
 }
 
 TEMPLATE_TEST_CASE("StoreGroup of up to eight keeps the contract of a collective", "[.slow]",
