@@ -36,7 +36,7 @@ class HostNccl {
   HostNccl& operator=(const HostNccl&) = delete;
   ~HostNccl() { ::munmap(shared, sizeof(Shared)); }
 
-  /// What follows is called in a process of the job. `rank` is that of its replica.
+  /// Call it first in a process of the job. `rank` is that of its replica.
   static void be(std::size_t rank, std::size_t size) {
     own_rank = rank;
     ranks = size;

@@ -28,7 +28,8 @@ static_assert(DataPlane<StorePlane>);
 
 namespace detail {
 
-/// Whether the devices of all replicas exchange by themselves: each replica has its own.
+/// Whether the devices of all replicas can exchange without the CPUs: each replica has its own
+/// device, all devices are connected, and the additions need no order.
 LOCKSTEP_COLD_DECL bool devices_exchange(std::span<const WorkerPlace> places, SumOrder order);
 
 }  // namespace detail
