@@ -33,6 +33,7 @@
 #include "lockstep/core/rng.hpp"
 #include "lockstep/core/slice.hpp"
 #include "lockstep/devices/cuda/context.hpp"
+#include "lockstep/devices/cuda/growing_buffer.hpp"
 
 namespace lockstep {
 
@@ -128,6 +129,10 @@ class CudaGroup {
   /// transport; it uses NCCL only if that is preferred.
   void prefer(CudaTransport transport) { preferred_ = transport; }
 
+  /// Whether this process has NCCL: then the host's group carries only small data, if each replica
+  /// has its own GPU and the additions need no order.
+  static bool can_connect() { return detail::cuda::has_nccl(); }
+
   class Member;
   class Exchange;
 
@@ -190,8 +195,9 @@ class CudaGroup<HostGroup>::Member {
     member.host_ = host_.in_background();
     return member;
   }
-  /// The same replica's member of the host's group, for host memory.
-  HostMember& host() { return host_; }
+  /// The same replica's member for host memory: in the host's group, or over NCCL for large data.
+  class Host;
+  Host host() { return Host(*this); }
 
   std::size_t rank() const { return host_.rank(); }
   std::size_t size() const { return host_.size(); }
@@ -463,6 +469,66 @@ class CudaGroup<HostGroup>::Member {
   CudaGroup* group_;
   std::size_t local_;
   HostMember host_;
+};
+
+/// The member for host memory, which must not outlive its Member. The host's group may have slow
+/// connections between processes, or send everything through the chief (StoreGroup), so what is
+/// large goes through the GPUs if these are connected by NCCL.
+template <class HostGroup>
+class CudaGroup<HostGroup>::Member::Host {
+ public:
+  explicit Host(Member& member) : member_(&member) {}
+
+  std::size_t rank() const { return member_->rank(); }
+  std::size_t size() const { return member_->size(); }
+  void abort() { member_->abort(); }
+
+  /// In the host's group: its order of additions is defined, NCCL's is not.
+  template <class T>
+  void all_reduce(T* p, std::size_t n) {
+    member_->host_.all_reduce(p, n);
+  }
+  void broadcast(std::byte* p, std::size_t n, std::size_t root) {
+    if (!uses_gpus(n)) return member_->host_.broadcast(p, n, root);
+    const std::size_t most = std::min(n, staged);
+    std::byte* const part = stage(most);
+    for (std::size_t at = 0; at < n; at += most) {
+      const std::size_t bytes = std::min(most, n - at);
+      if (rank() == root) member_->upload(part, p + at, bytes);
+      member_->broadcast(part, bytes, root);
+      if (rank() != root) member_->download(p + at, part, bytes);
+      member_->context().wait_unchecked();
+    }
+  }
+  void all_gather(const std::byte* p, std::size_t n, std::byte* out) {
+    if (!uses_gpus(n * size())) return member_->host_.all_gather(p, n, out);
+    const std::size_t most = std::min(n, std::max<std::size_t>(staged / (size() + 1), 1));
+    std::byte* const own = stage(most * (size() + 1));
+    for (std::size_t at = 0; at < n; at += most) {
+      const std::size_t bytes = std::min(most, n - at);
+      member_->upload(own, p + at, bytes);
+      member_->all_gather(own, bytes, own + most);
+      for (std::size_t r = 0; r < size(); ++r)
+        member_->download(out + r * n + at, own + most + r * bytes, bytes);
+      member_->context().wait_unchecked();
+    }
+  }
+
+ private:
+  /// Bytes of all members that the host's group carries; bytes on the GPU at a time.
+  static constexpr std::size_t small = std::size_t{32} << 10, staged = std::size_t{8} << 20;
+  struct Buffer : detail::cuda::GrowingBuffer {};
+
+  bool uses_gpus(std::size_t bytes) {
+    return bytes > small && !member_->is_alone() && member_->transport() == CudaTransport::nccl &&
+           !member_->state().is_one_process;
+  }
+  std::byte* stage(std::size_t bytes) {
+    CudaContext& context = member_->context();
+    return reinterpret_cast<std::byte*>(context.template handle<Buffer>().get(context, bytes));
+  }
+
+  Member* member_;
 };
 
 /// The exchange of a replica's gradients. With NCCL, ranges are reduced on a separate stream while

@@ -88,8 +88,8 @@ using ExchangeOf = typename ExchangeOfGroup<Group, T>::type;
 ///
 /// `Group` is the replicas' collective. `Group::Member(group, i)` is the member of local replica i;
 /// `abort()` ends all operations, and `reset()` makes the group usable again. On a device with its
-/// own memory a member also has `attach(context)`, `detach()`, and `host()`, the same member for
-/// host memory. A member for host memory may have `exchange_allocator()`, from which the context
+/// own memory a member also has `attach(context)`, `detach()`, and `host()`, a view of the same
+/// member for host memory. A member for host memory may have `exchange_allocator()`, from which the context
 /// then allocates gradients. A `Group::Exchange` replaces the exchanges chosen here.
 template <Device D, class Group>
 class LocalReplicas {
@@ -139,12 +139,14 @@ class LocalReplicas {
     run([&](std::size_t i, ReplicaState& replica) {
       [[maybe_unused]] const auto scope = replica.context->scope();
       const CollectiveRef layers(replica.layers);
-      if constexpr (has_own_memory)
+      if constexpr (has_own_memory) {
+        auto host = replica.layers.host();
         body(ReplicaContext<D>{i, first_ + i, layers, exchange_of(replica), *replica.context,
-                               CollectiveRef(replica.layers.host())});
-      else
+                               CollectiveRef(host)});
+      } else {
         body(ReplicaContext<D>{i, first_ + i, layers, exchange_of(replica), *replica.context,
                                layers});
+      }
     });
   }
   std::size_t count() const { return replicas_.size(); }

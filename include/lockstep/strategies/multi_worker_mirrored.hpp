@@ -11,6 +11,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <vector>
 
 #include "lockstep/cluster/environment.hpp"
@@ -25,6 +26,7 @@
 #include "lockstep/strategies/data_plane.hpp"
 #include "lockstep/strategies/job_group.hpp"
 #include "lockstep/strategies/local_replicas.hpp"
+#include "lockstep/strategies/store_plane.hpp"
 #include "lockstep/strategies/tcp_plane.hpp"
 #include "lockstep/strategies/virtual_shards.hpp"
 #include "lockstep/strategies/worker_job.hpp"
@@ -45,7 +47,7 @@ namespace lockstep {
 ///   ls::MultiWorkerMirrored<ls::Cpu>{.replicas = 2}      // two replicas in each worker
 ///   ls::MultiWorkerMirrored<ls::Cpu, ls::Gloo>{}         // data over Gloo
 /// \endcode
-template <Device D, DataPlane Data = Tcp>
+template <Device D, DataPlane Data = std::conditional_t<HostDevice<D>, Tcp, StorePlane>>
 struct MultiWorkerMirrored {
   static constexpr bool can_exchange = GroupsReplicas<D>;
   static_assert(
@@ -103,7 +105,12 @@ struct MultiWorkerMirrored {
       explicit State(const MultiWorkerMirrored& options)
           : job({options.virtual_shards, options.stragglers, options.stall_limits, options.cluster,
                  options.environment}) {
-        job.exchange_places(job.fail_on_error([&] { return options.place_here(); }));
+        job.exchange_places(job.fail_on_error([&] {
+          detail::WorkerPlace here = options.place_here();
+          if constexpr (requires { Group::can_connect(); })
+            here.devices_connect = Group::can_connect();
+          return here;
+        }));
         job.fail_on_error([&] { start(options); });
       }
       State(const State&) = delete;
@@ -176,8 +183,9 @@ struct MultiWorkerMirrored {
   }
   std::string device_names() const {
     if constexpr (names_devices)
-      if (on.index < 0) return D::available_names();
-    return "-";
+      return on.index < 0 ? D::available_names() : D::available_name(on.index);
+    else
+      return "-";
   }
   bool is_unbound() const {
     if constexpr (can_be_bound)

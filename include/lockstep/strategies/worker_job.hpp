@@ -48,7 +48,7 @@ struct WorkerOptions {
 ///
 ///     constructor      join the job                               rendezvous
 ///     exchange_places  where each process runs, its replicas      key-value store
-///     connect          two groups for data                        Tcp, Gloo, Mpi
+///     connect          two groups for data                        Tcp, Gloo, Mpi, StorePlane
 ///     subscribe        abort the groups when a process is lost
 ///     agree, exchange, note, end_epoch ...                        training
 ///     leave            wait until no peer needs the connections

@@ -25,12 +25,14 @@ struct WorkerPlace {
   /// The index, among the sorted names, of its first replica's device; the next replicas get the
   /// next devices.
   std::size_t first_device = 0;
+  /// Whether its devices can exchange with those of other workers without the help of the CPUs.
+  bool devices_connect = false;
 
   /// The place of this process, with its boot id and affinity mask.
   LOCKSTEP_COLD_DECL static WorkerPlace here(std::size_t replicas, std::size_t threads,
                                              bool may_bind, const std::string& devices = "-");
 
-  /// The form in which it is sent to the other workers: six words separated by spaces.
+  /// The form in which it is sent to the other workers: seven words separated by spaces.
   LOCKSTEP_COLD_DECL std::string text() const;
   /// The inverse of `text`; nullopt if the text is malformed.
   LOCKSTEP_COLD_DECL static std::optional<WorkerPlace> parse(const std::string& text);

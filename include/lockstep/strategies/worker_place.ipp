@@ -22,23 +22,25 @@ WorkerPlace WorkerPlace::here(std::size_t replicas, std::size_t threads, bool ma
 }
 
 std::string WorkerPlace::text() const {
-  return fmt::format("{} {} {} {} {} {}", replicas, threads, binds ? 1 : 0, machine, cores,
-                     devices);
+  return fmt::format("{} {} {} {} {} {} {}", replicas, threads, binds ? 1 : 0, machine, cores,
+                     devices, devices_connect ? 1 : 0);
 }
 
 std::optional<WorkerPlace> WorkerPlace::parse(const std::string& text) {
   std::istringstream words(text);
-  std::string replicas, threads, binds, more;
+  std::string replicas, threads, binds, connect, more;
   WorkerPlace place;
-  words >> replicas >> threads >> binds >> place.machine >> place.cores >> place.devices;
+  words >> replicas >> threads >> binds >> place.machine >> place.cores >> place.devices >> connect;
   if (words.fail() || words >> more) return std::nullopt;
   const auto count = whole_number<std::size_t>(replicas);
   const auto each = whole_number<std::size_t>(threads);
-  if (!count || (*count == 0 && place.devices == "-") || !each || (binds != "0" && binds != "1"))
+  if (!count || (*count == 0 && place.devices == "-") || !each || (binds != "0" && binds != "1") ||
+      (connect != "0" && connect != "1"))
     return std::nullopt;
   place.replicas = *count;
   place.threads = *each;
   place.binds = binds == "1";
+  place.devices_connect = connect == "1";
   return place;
 }
 

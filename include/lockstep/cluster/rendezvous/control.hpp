@@ -113,11 +113,14 @@ class Control {
   /// Returns when the role has shut down, or the deadline has passed.
   LOCKSTEP_COLD_DECL void wait_shut_down(milliseconds deadline);
 
+  /// Wakes all waits, so that those with `aborted` read it.
+  LOCKSTEP_COLD_DECL void wake();
   /// A fresh request id. Must be followed by `wait_reply`, which removes the entry.
   LOCKSTEP_COLD_DECL std::uint64_t open_request();
   /// \throws PeerLost if there is a verdict; UsageError for a request that the store refused;
-  /// CollectiveTimeout after the deadline.
-  LOCKSTEP_COLD_DECL Reply wait_reply(std::uint64_t id, milliseconds deadline);
+  /// CollectiveTimeout after the deadline; CollectiveAborted once `aborted` is true, see `wake`.
+  LOCKSTEP_COLD_DECL Reply wait_reply(std::uint64_t id, milliseconds deadline,
+                                      const std::atomic<bool>* aborted = nullptr);
 
  private:
   /// Applies a change under the lock and wakes all waiting threads.

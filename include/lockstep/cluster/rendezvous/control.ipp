@@ -131,14 +131,23 @@ std::uint64_t Control::open_request() {
   return last_id_;
 }
 
-Reply Control::wait_reply(std::uint64_t id, milliseconds deadline) {
-  wait(deadline, [&] { return verdict_ || pending_[id]; });
+void Control::wake() {
+  change([] {});
+}
+
+Reply Control::wait_reply(std::uint64_t id, milliseconds deadline,
+                          const std::atomic<bool>* aborted) {
+  const auto is_aborted = [&] { return aborted != nullptr && *aborted; };
+  wait(deadline, [&] { return verdict_ || pending_[id] || is_aborted(); });
   const std::scoped_lock lock(mutex_);
   auto reply = std::move(pending_[id]);
   pending_.erase(id);
   if (reply && reply->status == Reply::Status::ok) return std::move(*reply);
   if (reply && reply->status == Reply::Status::error) throw UsageError(reply->value);
   if (verdict_) throw verdict_->error();
+  if (is_aborted()) throw CollectiveAborted("rendezvous: a request was aborted");
+  if (reply && reply->number > 0)
+    throw CollectiveTimeout(static_cast<std::size_t>(reply->number - 1), "{}", reply->value);
   if (reply) throw CollectiveTimeout(reply->value);
   throw CollectiveTimeout("rendezvous: the chief did not answer within {}", seconds(deadline));
 }

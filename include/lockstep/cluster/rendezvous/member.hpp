@@ -13,6 +13,7 @@
 
 #include <asio/executor_work_guard.hpp>
 #include <asio/io_context.hpp>
+#include <atomic>
 #include <chrono>
 #include <functional>
 #include <memory>
@@ -48,7 +49,7 @@ struct RendezvousMember {
   /// Hands a line to the log thread, if there is one.
   LOCKSTEP_COLD_DECL void log(LogLevel level, std::string_view line);
   /// Sends a request to the store and waits for the reply.
-  LOCKSTEP_COLD_DECL Reply call(Request request);
+  LOCKSTEP_COLD_DECL Reply call(Request request, const std::atomic<bool>* aborted = nullptr);
   /// Reports `accusation` to the chief and waits for the verdict. `last_resort` is how the accused
   /// is lost if the chief names no rank within `patience`.
   LOCKSTEP_COLD_DECL PeerLost blame(const Accuse& accusation, std::chrono::milliseconds patience,

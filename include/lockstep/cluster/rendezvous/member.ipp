@@ -121,7 +121,7 @@ void RendezvousMember::log(LogLevel level, std::string_view line) {
   if (log_thread) log_thread->log(level, line);
 }
 
-Reply RendezvousMember::call(Request request) {
+Reply RendezvousMember::call(Request request, const std::atomic<bool>* aborted) {
   if (request.value.size() > max_value_bytes)
     throw UsageError("rendezvous: a value has {} bytes; the maximum is {}", request.value.size(),
                      max_value_bytes);
@@ -134,7 +134,7 @@ Reply RendezvousMember::call(Request request) {
   detail::post(io, [this, request = std::move(request)]() mutable {
     if (!control.ended()) role->submit(std::move(request));
   });
-  return control.wait_reply(id, patience);
+  return control.wait_reply(id, patience, aborted);
 }
 
 PeerLost RendezvousMember::blame(const Accuse& accusation, milliseconds patience,

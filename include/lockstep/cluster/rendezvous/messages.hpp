@@ -127,7 +127,7 @@ struct Heartbeat {
 };
 
 /// The operations of the store.
-enum class Operation : std::uint8_t { set, get, add, barrier, agree };
+enum class Operation : std::uint8_t { set, get, add, barrier, agree, gather };
 
 /// A request to the store.
 struct Request {
@@ -137,7 +137,7 @@ struct Request {
   std::string name{}, value{};
   std::uint64_t number = 0;               ///< the addend of add
   std::chrono::milliseconds deadline{0};  ///< from now
-  std::vector<SignatureField> fields{};   ///< the fields of agree
+  std::vector<SignatureField> fields{};   ///< of agree and gather
   LOCKSTEP_COLD_DECL void write(FrameWriter& to) const;
   LOCKSTEP_COLD_DECL void read(FrameReader& from);
 };
@@ -148,8 +148,8 @@ struct Reply {
   enum class Status : std::uint8_t { ok, timeout, error };
   std::uint64_t id = 0;
   Status status{};
-  std::string value{};  ///< or a sentence, if the status is not ok
-  std::uint64_t number = 0;
+  std::string value{};       ///< or a sentence, if the status is not ok
+  std::uint64_t number = 0;  ///< the sum of add; after a timeout, 1 + the missing rank, or 0
   LOCKSTEP_COLD_DECL void write(FrameWriter& to) const;
   LOCKSTEP_COLD_DECL void read(FrameReader& from);
 };

@@ -103,7 +103,7 @@ void Request::write(FrameWriter& to) const {
 
 void Request::read(FrameReader& from) {
   id = from.number<std::uint64_t>();
-  operation = from.choice(Operation::agree);
+  operation = from.choice(Operation::gather);
   name = from.bytes(max_name_bytes);
   value = from.bytes(max_value_bytes);
   number = from.number<std::uint64_t>();

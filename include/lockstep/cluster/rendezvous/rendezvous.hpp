@@ -5,6 +5,7 @@
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -95,6 +96,16 @@ class Rendezvous {
   /// length; the deadline holds for each 32 KiB of them.
   LOCKSTEP_COLD_DECL void agree(std::string_view part, const std::vector<SignatureField>& fields,
                                 milliseconds deadline);
+  /// The same, and returns the values of all ranks, one after the other in rank order: together at
+  /// most 63 KiB. Fields and value fit into one frame of 64 KiB. Nothing stays in the store.
+  /// \throws CollectiveTimeout with a missing rank as `peer`; CollectiveAborted once `aborted` is
+  /// true and `wake` was called.
+  LOCKSTEP_COLD_DECL std::string gather(std::string_view name,
+                                        const std::vector<SignatureField>& fields,
+                                        std::string_view value, milliseconds deadline,
+                                        const std::atomic<bool>* aborted = nullptr);
+  /// Makes all calls of `gather` read `aborted`. Any thread may call it, callbacks included.
+  LOCKSTEP_COLD_DECL void wake();
 
   // --- failures ---
 

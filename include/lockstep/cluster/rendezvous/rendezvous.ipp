@@ -76,6 +76,17 @@ void Rendezvous::agree(std::string_view part, const std::vector<SignatureField>&
   }
 }
 
+std::string Rendezvous::gather(std::string_view name, const std::vector<SignatureField>& fields,
+                               std::string_view value, milliseconds deadline,
+                               const std::atomic<bool>* aborted) {
+  auto request = detail::make_request(detail::Operation::gather, name, deadline);
+  request.fields = fields;
+  request.value = value;
+  return member_->call(std::move(request), aborted).value;
+}
+
+void Rendezvous::wake() { member_->control.wake(); }
+
 void Rendezvous::note_progress(std::uint64_t step, Phase phase, bool first_step) {
   member_->board.note({step, phase, first_step});
 }

@@ -27,6 +27,7 @@ namespace lockstep::detail {
 ///     get x      replies at once, or waits in pending_gets_ until a set or the deadline
 ///     barrier b  barriers_["barrier b"]: the last arrival completes it for all
 ///     agree b    the same, and each arrival's fields are compared with those of the first
+///     gather b   the same, and each arrival brings a value; all get all values by rank
 class Store {
  public:
   /// Delivers a reply to a rank.
@@ -67,19 +68,22 @@ class Store {
     std::uint64_t id;
     Clock::time_point deadline;
   };
-  /// A barrier or agreement that some ranks have entered.
+  /// A barrier, agreement or gather that some ranks have entered.
   struct Barrier {
     std::list<Waiter> waiters{};  ///< ranks without a reply
     std::set<std::size_t> arrived{};
-    std::size_t first = 0;  ///< the first arrival, whose fields are the reference
+    std::set<std::size_t> timed_out{};  ///< have arrived, and no longer wait
+    std::size_t first = 0;              ///< the first arrival, whose fields are the reference
     std::vector<SignatureField> fields{};
+    std::map<std::size_t, std::string> values{};  ///< of a gather, by rank
     std::optional<std::string> fault{};
   };
 
   /// The three kinds of reply.
   LOCKSTEP_COLD_DECL void reply_ok(std::size_t rank, std::uint64_t id, std::string value = {},
                                    std::uint64_t n = 0);
-  LOCKSTEP_COLD_DECL void reply_timeout(std::size_t rank, std::uint64_t id, std::string sentence);
+  LOCKSTEP_COLD_DECL void reply_timeout(std::size_t rank, std::uint64_t id, std::string sentence,
+                                        std::uint64_t missing = 0);
   LOCKSTEP_COLD_DECL void reply_error(std::size_t rank, std::uint64_t id, std::string sentence);
 
   /// Stores `value` and replies to the gets that wait for it. False if the store is full.
@@ -97,7 +101,11 @@ class Store {
   LOCKSTEP_COLD_DECL std::optional<std::string> compare(
       const std::string& part, const Barrier& barrier, std::size_t rank,
       const std::vector<SignatureField>& fields) const;
-  /// The ranks that have not entered, by name, at most eight.
+  /// Whether the values of a gather fit into a reply.
+  LOCKSTEP_COLD_DECL static bool fit(const Barrier& barrier);
+  /// Whether a rank has not entered. One that has timed out is missing only if no other rank is.
+  LOCKSTEP_COLD_DECL bool is_missing(const Barrier& barrier, std::size_t rank) const;
+  /// The ranks that are missing, by name, at most eight.
   LOCKSTEP_COLD_DECL std::string missing_ranks(const Barrier& barrier) const;
 
   std::size_t world_size_;

@@ -20,6 +20,7 @@ void Store::handle(std::size_t rank, Request request, Clock::time_point now) {
       return add(rank, request);
     case Operation::barrier:
     case Operation::agree:
+    case Operation::gather:
       return enter_barrier(rank, std::move(request), now);
   }
 }
@@ -41,11 +42,15 @@ void Store::expire(Clock::time_point now) {
       const std::string sentence =
           fmt::format("{}: not all ranks arrived before the deadline; missing: {}", m->first,
                       missing_ranks(barrier));
+      std::size_t missing = 0;
+      while (!is_missing(barrier, missing)) ++missing;
       for (const Waiter& waiter : barrier.waiters) {
         if (!due(waiter)) continue;
         // A rank that timed out may enter again.
         barrier.arrived.erase(waiter.rank);
-        reply_timeout(waiter.rank, waiter.id, sentence);
+        barrier.values.erase(waiter.rank);
+        barrier.timed_out.insert(waiter.rank);
+        reply_timeout(waiter.rank, waiter.id, sentence, missing + 1);
       }
       barrier.waiters.remove_if(due);
     }
@@ -73,8 +78,9 @@ void Store::reply_ok(std::size_t rank, std::uint64_t id, std::string value, std:
   answer_(rank, {id, Reply::Status::ok, std::move(value), n});
 }
 
-void Store::reply_timeout(std::size_t rank, std::uint64_t id, std::string sentence) {
-  answer_(rank, {id, Reply::Status::timeout, std::move(sentence), 0});
+void Store::reply_timeout(std::size_t rank, std::uint64_t id, std::string sentence,
+                          std::uint64_t missing) {
+  answer_(rank, {id, Reply::Status::timeout, std::move(sentence), missing});
 }
 
 void Store::reply_error(std::size_t rank, std::uint64_t id, std::string sentence) {
@@ -131,8 +137,10 @@ void Store::add(std::size_t rank, const Request& request) {
 }
 
 void Store::enter_barrier(std::size_t rank, Request request, Clock::time_point now) {
-  const bool agree = request.operation == Operation::agree;
-  const std::string key = fmt::format("{}{}", agree ? "agree " : "barrier ", quote(request.name));
+  const char* const operation = request.operation == Operation::agree    ? "agree "
+                                : request.operation == Operation::gather ? "gather "
+                                                                         : "barrier ";
+  const std::string key = operation + quote(request.name);
   Barrier& barrier = barriers_[key];
   const auto waits = [rank](const Waiter& waiter) { return waiter.rank == rank; };
   if (std::any_of(barrier.waiters.begin(), barrier.waiters.end(), waits))
@@ -141,25 +149,44 @@ void Store::enter_barrier(std::size_t rank, Request request, Clock::time_point n
         fmt::format("{}: {} called it twice; wait for the first call to return", key, name_(rank)));
   const bool first = barrier.arrived.empty();
   barrier.arrived.insert(rank);
+  barrier.timed_out.erase(rank);
   barrier.waiters.push_back({rank, request.id, now + request.deadline});
+  if (!request.value.empty()) barrier.values[rank] = std::move(request.value);
   if (first) {
     barrier.first = rank;
     barrier.fields = std::move(request.fields);
   } else if (!barrier.fault) {
     barrier.fault = compare(request.name, barrier, rank, request.fields);
   }
+  if (!barrier.fault && !fit(barrier))
+    barrier.fault =
+        fmt::format("{}: the values of all ranks have more than {} bytes", key, max_value_bytes);
   const bool complete = barrier.arrived.size() == world_size_;
   if (!complete && !barrier.fault) return;
   // Replying may enter the barrier again, so it is reset first.
   const std::list<Waiter> waiters = std::exchange(barrier.waiters, {});
   const auto fault = barrier.fault;
+  std::string values;
+  for (const auto& [from, value] : barrier.values) values += value;
   if (complete) barriers_.erase(key);
   for (const Waiter& waiter : waiters) {
     if (fault)
       reply_error(waiter.rank, waiter.id, *fault);
     else
-      reply_ok(waiter.rank, waiter.id);
+      reply_ok(waiter.rank, waiter.id, values);
   }
+}
+
+bool Store::fit(const Barrier& barrier) {
+  std::size_t bytes = 0;
+  for (const auto& [rank, value] : barrier.values) bytes += value.size();
+  return bytes <= max_value_bytes;
+}
+
+bool Store::is_missing(const Barrier& barrier, std::size_t rank) const {
+  if (barrier.arrived.contains(rank)) return false;
+  const bool all_have_arrived = barrier.arrived.size() + barrier.timed_out.size() == world_size_;
+  return all_have_arrived || !barrier.timed_out.contains(rank);
 }
 
 std::optional<std::string> Store::compare(const std::string& part, const Barrier& barrier,
@@ -175,7 +202,7 @@ std::string Store::missing_ranks(const Barrier& barrier) const {
   std::string names;
   std::size_t n = 0;
   for (std::size_t r = 0; r < world_size_; ++r) {
-    if (barrier.arrived.contains(r)) continue;
+    if (!is_missing(barrier, r)) continue;
     if (++n <= max_names) names += (n > 1 ? ", " : "") + name_(r);
   }
   if (n > max_names) names += fmt::format(" and {} more", n - max_names);

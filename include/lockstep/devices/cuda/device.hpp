@@ -84,17 +84,15 @@ struct BasicCuda {
     return names;
   }
 
+  /// The UUID of one of them. \throws UsageError if there is no such GPU.
+  static std::string available_name(int gpu) { return detail::cuda::find_gpu(gpu).uuid; }
+
   /// The context of the i-th of `replicas` local replicas. \throws UsageError if there is no such
   /// GPU, DeviceError if it cannot be used.
   Context open(std::size_t, std::size_t i) const {
     const int count = detail::cuda::count_gpus();
     const int ordinal = index >= 0 ? index : static_cast<int>(i % static_cast<std::size_t>(count));
-    if (ordinal >= count)
-      throw UsageError(
-          "cuda: there is no gpu:{} among {}{}:\n{}\nname one of them, or make it visible with "
-          "CUDA_VISIBLE_DEVICES",
-          ordinal, count, count == 1 ? " GPU" : " GPUs", gpu_table(gpus()));
-    const Gpu gpu = detail::cuda::describe_gpu(ordinal);
+    const Gpu gpu = detail::cuda::find_gpu(ordinal);
     detail::cuda::check_capability(gpu);
     detail::cuda::log_gpus();
     return Context(gpu, options);

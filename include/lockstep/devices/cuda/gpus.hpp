@@ -41,6 +41,9 @@ LOCKSTEP_COLD_DECL int count_gpus();
 /// Queries the driver. \throws DeviceError.
 LOCKSTEP_COLD_DECL Gpu describe_gpu(int ordinal);
 
+/// The same for a GPU that the program has named. \throws UsageError if it does not exist.
+LOCKSTEP_COLD_DECL Gpu find_gpu(int ordinal);
+
 /// Rejects a GPU that CUDA 13 does not support. \throws DeviceError.
 LOCKSTEP_COLD_DECL void check_capability(const Gpu& gpu);
 

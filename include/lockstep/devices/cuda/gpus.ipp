@@ -70,6 +70,16 @@ Gpu describe_gpu(int ordinal) {
   return gpu;
 }
 
+Gpu find_gpu(int ordinal) {
+  const int count = count_gpus();
+  if (ordinal >= count)
+    throw UsageError(
+        "cuda: there is no gpu:{} among {}{}:\n{}\nname one of them, or make it visible with "
+        "CUDA_VISIBLE_DEVICES",
+        ordinal, count, count == 1 ? " GPU" : " GPUs", gpu_table(gpus()));
+  return describe_gpu(ordinal);
+}
+
 void check_capability(const Gpu& gpu) {
   if (gpu.major * 10 + gpu.minor < min_capability)
     throw DeviceError(

@@ -114,6 +114,64 @@ TEST_CASE("a barrier ends when all ranks have entered, but one that timed out ha
   CHECK_FALSE(f.store.next_deadline());
 }
 
+TEST_CASE("a gather returns the values of all ranks by rank, and leaves nothing in the store") {
+  Fixture f;
+  const std::string big(20'000, 'x');
+  for (int round = 0; round < 1200; ++round) {  // together more than a store holds
+    const auto c = f.ask(2, Operation::gather, "g", big + "2"),
+               a = f.ask(0, Operation::gather, "g");
+    REQUIRE_FALSE(f.answered(0, a));
+    const auto b = f.ask(1, Operation::gather, "g", "1" + big);
+    for (const auto& [rank, id] : {std::pair{0u, a}, {1u, b}, {2u, c}}) {
+      REQUIRE(f.reply(rank, id).status == Status::ok);
+      REQUIRE(f.reply(rank, id).value == "1" + big + big + "2");
+    }
+    f.replies.clear();
+  }
+  CHECK(f.reply(0, f.ask(0, Operation::set, "x", big)).status == Status::ok);
+}
+
+TEST_CASE("a gather of different fields, or of more than a reply holds, fails for all ranks") {
+  for (const bool is_long : {false, true}) {
+    Fixture f;
+    const auto come = [&](std::size_t rank) {
+      return f.ask(rank, Operation::gather, "g", std::string(is_long ? 30'000 : 1, 'x'), 0, 100ms,
+                   {{"call", !is_long && rank == 2 ? "barrier" : "all_reduce"}});
+    };
+    const auto a = come(0), b = come(1), c = come(2);
+    for (const auto& [rank, id] : {std::pair{0u, a}, {1u, b}, {2u, c}}) {
+      CHECK(f.reply(rank, id).status == Status::error);
+      CHECK(f.reply(rank, id).value.find(
+                is_long ? "gather \"g\": the values of all ranks have more than 64512 bytes"
+                        : "g: rank 0 and rank 2 differ in \"call\"") == 0);
+    }
+  }
+}
+
+TEST_CASE("a timeout names a rank that never came, not one that timed out before") {
+  Fixture f;
+  const auto a = f.ask(0, Operation::gather, "g", "old", 0, 100ms);
+  const auto c = f.ask(2, Operation::gather, "g", "2", 0, 300ms);
+  f.store.expire(f.now + 100ms);
+  f.store.expire(f.now + 300ms);
+  for (const auto& [rank, id] : {std::pair{0u, a}, {2u, c}}) {
+    CHECK(f.reply(rank, id).status == Status::timeout);
+    CHECK(f.reply(rank, id).number == 1 + 1);
+    CHECK(f.reply(rank, id).value.find("missing: rank 1") != std::string::npos);
+  }
+  // The value of a rank that has timed out is forgotten, and it is missing if no other rank is.
+  const auto again = f.ask(0, Operation::gather, "g", "0", 0, 100ms);
+  f.ask(1, Operation::gather, "g", "1", 0, 500ms);
+  f.store.expire(f.now + 100ms);
+  CHECK(f.reply(0, again).number == 1 + 1 + 1);
+  const auto last = f.ask(2, Operation::gather, "g", "2", 0, 200ms);
+  f.store.expire(f.now + 200ms);
+  CHECK(f.reply(2, last).number == 1 + 0);
+  const auto all = f.ask(2, Operation::gather, "g", "two", 0, 500ms);
+  f.ask(0, Operation::gather, "g", "zero", 0, 500ms);
+  CHECK(f.reply(2, all).value == "zero1two");
+}
+
 TEST_CASE("ranks that differ get one message at once, late ranks too") {
   for (const std::size_t odd : {0u, 1u, 2u}) {
     CAPTURE(odd);

@@ -5,8 +5,11 @@
 #include <utility>
 #include <vector>
 
+#include "lockstep/strategies/store_plane.hpp"
+
 using lockstep::detail::Cores;
 using lockstep::detail::CoreSharers;
+using lockstep::detail::devices_exchange;
 using lockstep::detail::share_devices;
 using lockstep::detail::WorkerPlace;
 
@@ -33,16 +36,21 @@ TEST_CASE("a worker's place is sent as text") {
   CHECK(there->machine == here.machine);
   CHECK(there->shares_cores_with(here));
   CHECK_FALSE(WorkerPlace::parse(WorkerPlace::here(1, 0, false).text())->binds);
-  const auto on_gpus = WorkerPlace::parse(WorkerPlace::here(0, 1, false, "GPU-1,GPU-2").text());
+  WorkerPlace connected = WorkerPlace::here(0, 1, false, "GPU-1,GPU-2");
+  connected.devices_connect = true;
+  const auto on_gpus = WorkerPlace::parse(connected.text());
   REQUIRE(on_gpus);
+  CHECK(on_gpus->devices_connect);
+  CHECK_FALSE(there->devices_connect);
   CHECK(on_gpus->replicas == 0);
   CHECK(on_gpus->device_names() == std::vector<std::string>{"GPU-1", "GPU-2"});
 }
 
 TEST_CASE("malformed places are refused") {
-  for (const char* text : {"", "2", "2 1 1 machine", "2 1 1 machine 11", "0 1 1 machine 11 -",
-                           "two 1 1 machine 11 -", "-1 1 1 machine 11 -", "2 x 1 machine 11 -",
-                           "2 1 2 machine 11 -", "2 1 1 machine 11 - more"}) {
+  for (const char* text : {"", "2", "2 1 1 machine", "2 1 1 machine 11", "0 1 1 machine 11 - 0",
+                           "two 1 1 machine 11 - 0", "-1 1 1 machine 11 - 0",
+                           "2 x 1 machine 11 - 0", "2 1 2 machine 11 - 0", "2 1 1 machine 11 -",
+                           "2 1 1 machine 11 - 2", "2 1 1 machine 11 - 0 more"}) {
     CAPTURE(text);
     CHECK_FALSE(WorkerPlace::parse(text));
   }
@@ -116,6 +124,34 @@ TEST_CASE("replicas of workers with the same cores are numbered consecutively") 
   CHECK(fourth.replicas == 4);  // on separate cores
   CHECK(fourth.first == 0);
   for (const auto& sharers : {first, second, third, fourth}) CHECK_FALSE(sharers.is_one_machine);
+}
+
+TEST_CASE("the devices of a job exchange if each replica has its own, and all are connected") {
+  struct Row {
+    const char* what;
+    std::vector<std::pair<std::string, std::size_t>> seen;  // and replicas, if specified
+    bool exchange;
+  };
+  for (const Row& row : {Row{"one each", {{"a", 1}, {"b", 1}}, true},
+                         {"shared out", {{"a,b,c", 0}, {"a,b,c", 0}}, true},
+                         {"in another order", {{"a,b", 0}, {"b,a", 0}}, true},
+                         {"two workers name one", {{"a", 1}, {"a", 1}}, false},
+                         {"more replicas than GPUs", {{"a", 2}, {"b", 1}}, false},
+                         {"one is among those of another", {{"a", 1}, {"a,b", 0}}, false},
+                         {"the cores", {{"-", 1}, {"a", 1}}, false}}) {
+    CAPTURE(row.what);
+    std::vector<WorkerPlace> places;
+    for (const auto& [devices, replicas] : row.seen) {
+      places.push_back(place("11", replicas));
+      places.back().devices = devices;
+      places.back().devices_connect = true;
+    }
+    share_devices(places);
+    CHECK(devices_exchange(places, lockstep::SumOrder::ranks) == row.exchange);
+    CHECK_FALSE(devices_exchange(places, lockstep::SumOrder::tree));
+    places.back().devices_connect = false;
+    CHECK_FALSE(devices_exchange(places, lockstep::SumOrder::ranks));
+  }
 }
 
 TEST_CASE("a job on one machine is recognized, with shared cores or without") {
