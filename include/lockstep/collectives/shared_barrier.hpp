@@ -77,7 +77,7 @@ class SharedBarrier {
   LOCKSTEP_COLD_DECL void end(BarrierEnd::Cause cause, std::size_t rank);
   /// The same with the cause `elsewhere`.
   LOCKSTEP_COLD_DECL void end(const Shutdown& why);
-  /// What a member gave as the cause `elsewhere`; nullopt if it died while it wrote that.
+  /// The details of the cause `elsewhere`; nullopt if the member that wrote them died meanwhile.
   LOCKSTEP_COLD_DECL std::optional<Shutdown> shutdown() const;
 
   bool has_ended() const { return state_.word.load(std::memory_order_acquire) >> 24 != 0; }

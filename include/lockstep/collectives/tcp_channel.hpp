@@ -46,7 +46,7 @@ class TcpChannel {
   /// The rank in the job of the peer that a current wait is for.
   LOCKSTEP_COLD_DECL std::optional<std::size_t> waits_for() const;
 
-  /// Claims the channel for a group. `ended` tells waits why the operations ended by other means than
+  /// Claims the channel for a group. `ended` returns why the operations ended by other means than
   /// this mesh. \throws UsageError if it has a group.
   LOCKSTEP_COLD_DECL void claim(std::size_t number, std::chrono::nanoseconds timeout, int spins,
                                 std::function<std::optional<Shutdown>()> ended = {});

@@ -5,12 +5,14 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "contract.hpp"
 #include "heap_member.hpp"
+#include "lockstep/collectives/thread_group.hpp"
 #include "machine_places.hpp"
 
 namespace {
@@ -60,9 +62,38 @@ using SomeInPlace = InHeap<Machines<SumOrder::ranks, pairs>, Where::changing>;
 
 }  // namespace
 
-TEMPLATE_TEST_CASE("MachineGroup keeps the contract of a collective", "", Halves, Uneven,
-                   TreeInPlace, SomeInPlace) {
+TEST_CASE("MachineGroup keeps the contract of a collective") {
+  contract::check_collective<SomeInPlace>();
+}
+
+TEMPLATE_TEST_CASE("so does it with other layouts and connections", "[.slow]", Halves, Uneven,
+                   TreeInPlace) {
   contract::check_collective<TestType>();
+}
+
+TEMPLATE_TEST_CASE("rounded sums have the bits of a ThreadGroup on any machines", "", Halves,
+                   Uneven, TreeInPlace, SomeInPlace) {
+  for (const std::size_t size : {1u, 2u, 3u, 5u, 6u, 8u}) {
+    INFO(size << " members");
+    lockstep::ThreadGroup threads({.size = size, .order = TestType::order});
+    TestType maker(size, contract::no_timeout);
+    CHECK(contract::first_error(run_members(maker, "bits", [&](auto& group, std::size_t r) {
+            lockstep::ThreadGroup::Member expected(threads, r);
+            std::uint64_t set = 0;
+            for (const std::size_t n : {3u, 4097u, 300'001u})
+              for (const std::size_t m : {0u, 3u, 2047u}) {
+                contract::Numbers<float> x(set, n, r), y(set, n, r);
+                contract::Numbers<double> a(set + 1, m, r), b(set + 1, m, r);
+                expected.all_reduce(x.data(), n, a.data(), m);
+                group.all_reduce(y.data(), n, b.data(), m);
+                ++set;
+                contract::expect(std::memcmp(x.data(), y.data(), n * sizeof(float)) == 0 &&
+                                     std::memcmp(a.data(), b.data(), m * sizeof(double)) == 0 &&
+                                     y.guards_intact() && b.guards_intact(),
+                                 "not the bits of the group of threads");
+              }
+          })) == "");
+  }
 }
 
 TEST_CASE("elements of several segments are summed, in place and copied, with many sums") {
