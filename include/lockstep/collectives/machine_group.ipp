@@ -124,7 +124,7 @@ struct MachineGroup::Member {
   /// Adds the inputs of all members, `bytes` each, to this member's next input. The first
   /// `sums_bytes` are doubles.
   void gather_and_add(detail::ChannelGroup<detail::TcpChannel>& lane, std::size_t bytes,
-                      std::size_t sums_bytes, detail::GlooSum sum) {
+                      std::size_t sums_bytes, detail::SumParts sum) {
     const std::size_t stride = in_lines(bytes), block = most * stride;
     gathered.resize(std::max(gathered.size(), machines * block));
     std::byte* const own = gathered.data() + machine * block;
@@ -163,7 +163,7 @@ struct MachineGroup::Member {
   /// Adds this lane's slice of the elements that all members have staged, in the memory of each
   /// member of the machine.
   void reduce_slice(detail::ChannelGroup<detail::TcpChannel>& lane, std::size_t bytes,
-                    detail::GlooSum sum) {
+                    detail::SumParts sum) {
     const Slice own = part(bytes, lanes, local);
     if (own.count == 0) return;
     const auto slice_in = [&](std::size_t l) { return shared.heap_of(l, bytes) + own.first; };
@@ -259,7 +259,7 @@ ExchangeProgress MachineGroup::progress() const {
   return now;
 }
 
-void MachineGroup::reduce(std::byte* p, detail::Elements elements, detail::GlooSum sum,
+void MachineGroup::reduce(std::byte* p, detail::Elements elements, detail::SumParts sum,
                           double* sums, std::size_t m) {
   Member& own = *member_;
   const std::size_t bytes = elements.bytes(), sums_bytes = m * sizeof(double);

@@ -13,11 +13,11 @@
 #include <memory>
 #include <vector>
 
-#include "lockstep/collectives/gloo_sum.hpp"
 #include "lockstep/collectives/shared_allocator.hpp"
 #include "lockstep/collectives/shared_barrier.hpp"
 #include "lockstep/collectives/shared_memory.hpp"
 #include "lockstep/collectives/sum_members.hpp"
+#include "lockstep/collectives/sum_parts.hpp"
 #include "lockstep/core/config.hpp"
 #include "lockstep/core/slice.hpp"
 
@@ -129,9 +129,9 @@ class SharedChannel {
   /// Replaces p[0..bytes) with the sum over the members, whose inputs already contain the first
   /// `first` bytes at offset `at`. Call it after a barrier.
   LOCKSTEP_DECL void reduce(std::byte* p, std::size_t bytes, std::size_t first, std::size_t at,
-                            GlooSum sum);
+                            SumParts sum);
   /// to[0..bytes) = the sum over the members of their inputs at offset `at`.
-  LOCKSTEP_DECL void add_inputs(std::byte* to, std::size_t bytes, std::size_t at, GlooSum sum);
+  LOCKSTEP_DECL void add_inputs(std::byte* to, std::size_t bytes, std::size_t at, SumParts sum);
 
  private:
   static constexpr std::size_t line = 64;

@@ -86,7 +86,7 @@ void SharedChannel::reduce_in_place(std::size_t bytes, std::size_t element, SumM
 }
 
 void SharedChannel::reduce(std::byte* p, std::size_t bytes, std::size_t first, std::size_t at,
-                           GlooSum sum) {
+                           SumParts sum) {
   const bool all_add_this = size() == 2 || bytes <= all_add;
   for (std::size_t count = first, done = 0; done < bytes; at = 0) {
     const std::size_t following = std::min(chunk_, bytes - done - count);
@@ -105,7 +105,7 @@ void SharedChannel::reduce(std::byte* p, std::size_t bytes, std::size_t first, s
   }
 }
 
-void SharedChannel::add_inputs(std::byte* to, std::size_t bytes, std::size_t at, GlooSum sum) {
+void SharedChannel::add_inputs(std::byte* to, std::size_t bytes, std::size_t at, SumParts sum) {
   for (std::size_t r = 0; r < size(); ++r) parts_[r] = input_of(r) + at;
   sum(to, parts_.data(), size(), bytes, order_);
 }
