@@ -1,6 +1,6 @@
 /// \file
 /// Compares the all-reduces between processes on this machine, in turn, in one run: over shared
-/// memory, over TCP, by a GlooGroup, by Gloo itself.
+/// memory, over TCP, by both as on two machines, by a GlooGroup, by Gloo itself.
 ///
 /// N processes over loopback, each bound to a core if there are enough. Before each operation every
 /// process writes its whole buffer, as backward does; then all meet at a barrier in shared memory
@@ -12,6 +12,8 @@
 ///   allocated and of other memory. It polls before it sleeps, as a worker does, if there is a core
 ///   per process.
 /// - `TcpGroup, plain`, `TcpGroup, sealed`: with a CRC32C, and with AES-128-GCM as between machines.
+/// - `two machines`: a MachineGroup, sealed and in place, of processes that are divided into two halves
+///   as if they were on two machines. Only for an even number of at least four.
 /// - `GlooGroup`: its all_reduce.
 /// - `gloo ring`, `gloo bcube`: gloo::allreduce over the same kind of connections.
 /// - `memcpy`: each process copies the bytes once, from its buffer to another one.
@@ -42,6 +44,7 @@
 #include <lockstep/cluster/rendezvous/data_connector.hpp>
 #include <lockstep/collectives/gloo_group.hpp>
 #include <lockstep/collectives/gloo_mesh.hpp>
+#include <lockstep/collectives/machine_group.hpp>
 #include <lockstep/collectives/shared_memory_group.hpp>
 #include <lockstep/collectives/spin.hpp>
 #include <lockstep/collectives/tcp_group.hpp>
@@ -66,6 +69,7 @@ enum Row : std::size_t {
   copied,
   plain_tcp,
   sealed_tcp,
+  two_machines,
   gloo_group,
   ring,
   bcube,
@@ -73,8 +77,8 @@ enum Row : std::size_t {
   rows
 };
 const char* const names[rows] = {"shared, in place", "shared, copied", "TcpGroup, plain",
-                                 "TcpGroup, sealed", "GlooGroup",      "gloo ring",
-                                 "gloo bcube",       "memcpy"};
+                                 "TcpGroup, sealed", "two machines",   "GlooGroup",
+                                 "gloo ring",        "gloo bcube",     "memcpy"};
 
 /// State in shared memory: a barrier, and each process' start and end.
 struct Shared {
@@ -98,9 +102,9 @@ std::shared_ptr<gloo::rendezvous::Context> plain_context(const std::string& fold
   return context;
 }
 
-/// A group over loopback connections of its own.
-ls::TcpGroup tcp_group(measure::FolderStore& store, const std::string& name, std::size_t rank,
-                       std::size_t size, bool sealed, bool polls) {
+/// Loopback connections of their own.
+std::shared_ptr<ls::TcpMesh> tcp_mesh(measure::FolderStore& store, const std::string& name,
+                                      std::size_t rank, std::size_t size, bool sealed) {
   ls::DataOptions options{
       .rank = rank, .per_peer = 1, .run = name, .key = ls::Secret("the key of a benchmark")};
   options.peers = ls::detail::peers_of(rank, size, ls::detail::Topology::direct);
@@ -114,9 +118,29 @@ ls::TcpGroup tcp_group(measure::FolderStore& store, const std::string& name, std
   if (!sealed)
     for (ls::DataConnection& connection : connections)
       connection.send_key = connection.receive_key = std::nullopt;
-  const auto mesh = std::make_shared<ls::TcpMesh>(
+  return std::make_shared<ls::TcpMesh>(
       ls::TcpMesh::Options{.rank = rank, .size = size, .channels = 1}, std::move(connections));
-  return ls::TcpGroup(mesh, {.spins = polls ? 500 : 0});
+}
+
+ls::TcpGroup tcp_group(measure::FolderStore& store, const std::string& name, std::size_t rank,
+                       std::size_t size, bool sealed, bool polls) {
+  return {tcp_mesh(store, name, rank, size, sealed), {.spins = polls ? 500 : 0}};
+}
+
+bool has_two_machines(std::size_t size) { return size >= 4 && size % 2 == 0; }
+
+/// A group as on two machines; empty if the size has none.
+std::optional<ls::MachineGroup> machine_group(measure::FolderStore& store, std::size_t rank,
+                                              std::size_t size, bool polls) {
+  if (!has_two_machines(size)) return std::nullopt;
+  const std::size_t half = size / 2, machine = rank / half, lane = rank % half;
+  const auto memory = measure::open_memory(store, lane, half, fmt::format("machine {}", machine));
+  const auto mesh = tcp_mesh(store, fmt::format("lane {} machine ", lane), machine, 2, true);
+  return ls::MachineGroup(memory, mesh,
+                          {.layout = {{half, half}},
+                           .rank = rank,
+                           .spins = polls ? ls::detail::short_spins : 0,
+                           .network_spins = polls ? 500 : 0});
 }
 
 double cpu_micros() {
@@ -138,12 +162,17 @@ bool measure_rank(const Options& options, const std::string& folder, Shared& sha
       {.rank = rank, .size = size, .spins = polls ? ls::detail::short_spins : 0});
   ls::TcpGroup plain_group = tcp_group(store, "plain tcp", rank, size, false, polls),
                sealed_group = tcp_group(store, "sealed tcp", rank, size, true, polls);
+  std::optional<ls::MachineGroup> machines = machine_group(store, rank, size, polls);
   const auto context = plain_context(folder, rank, size);
   bool is_right = true;
   for (const std::size_t n : options.sizes) {
     std::vector<float> own(n), copied_to(n);
     auto* const shared_x =
         reinterpret_cast<float*>(direct.exchange_allocator()->allocate(n * sizeof(float)));
+    auto* const machines_x =
+        machines
+            ? reinterpret_cast<float*>(machines->exchange_allocator()->allocate(n * sizeof(float)))
+            : nullptr;
     gloo::AllreduceOptions plain(context);
     plain.setOutput(own.data(), n);
     plain.setReduceFunction(
@@ -151,7 +180,8 @@ bool measure_rank(const Options& options, const std::string& folder, Shared& sha
     measure::Samples us[rows], cpu_us[rows];
     for (int round = -5; round < options.rounds; ++round)
       for (std::size_t row = 0; row < rows; ++row) {
-        float* const x = row == in_place ? shared_x : own.data();
+        if (row == two_machines && !machines) continue;
+        float* const x = row == in_place ? shared_x : row == two_machines ? machines_x : own.data();
         for (std::size_t i = 0; i < n; ++i) x[i] = static_cast<float>(rank + 1 + i % 7);
         shared.line.wait();
         if (polls) shared.start.wait();
@@ -163,6 +193,8 @@ bool measure_rank(const Options& options, const std::string& folder, Shared& sha
           plain_group.all_reduce(x, n);
         } else if (row == sealed_tcp) {
           sealed_group.all_reduce(x, n);
+        } else if (row == two_machines) {
+          machines->all_reduce(x, n);
         } else if (row == gloo_group) {
           group.all_reduce(x, n);
         } else if (row == copy) {
@@ -189,9 +221,11 @@ bool measure_rank(const Options& options, const std::string& folder, Shared& sha
       }
     if (rank == 0)
       for (std::size_t row = 0; row < rows; ++row)
-        fmt::print("{:9} {:9}  {:17} {:10.1f} {:10.1f} {:10.1f}\n", size, n * sizeof(float),
-                   names[row], us[row].median(), us[row].min(), cpu_us[row].median());
+        if (row != two_machines || machines)
+          fmt::print("{:9} {:9}  {:17} {:10.1f} {:10.1f} {:10.1f}\n", size, n * sizeof(float),
+                     names[row], us[row].median(), us[row].min(), cpu_us[row].median());
     direct.exchange_allocator()->release(reinterpret_cast<std::byte*>(shared_x));
+    if (machines) machines->exchange_allocator()->release(reinterpret_cast<std::byte*>(machines_x));
   }
   std::fflush(stdout);
   group.barrier();

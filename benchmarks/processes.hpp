@@ -111,18 +111,19 @@ class FolderStore : public lockstep::GlooStore {
   gloo::rendezvous::FileStore store_;
 };
 
-/// The memory of a SharedMemoryGroup of `size` processes, whose creator is rank 0.
+/// The memory of a group of `size` processes, whose creator is rank 0.
 inline std::shared_ptr<lockstep::SharedMemory> open_memory(FolderStore& store, std::size_t rank,
-                                                           std::size_t size) {
+                                                           std::size_t size,
+                                                           const std::string& name = "memory") {
   const lockstep::SharedMemory::Options options{
       .bytes = lockstep::SharedMemoryGroup::bytes(size, 1),
       .heap = lockstep::SharedMemoryGroup::heap_bytes(size, 1)};
   if (rank > 0)
     return lockstep::SharedMemory::open(
-        store.get("memory", std::chrono::steady_clock::now() + std::chrono::seconds(10)).value(),
+        store.get(name, std::chrono::steady_clock::now() + std::chrono::seconds(10)).value(),
         options);
   auto memory = lockstep::SharedMemory::create(options);
-  store.set("memory", memory->place());
+  store.set(name, memory->place());
   return memory;
 }
 

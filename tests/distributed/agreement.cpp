@@ -513,10 +513,14 @@ TEST_CASE("a worker that dies while the data mesh forms is named at once") {
     const auto environment = ls::process_environment();
     const auto cluster = ls::resolve_cluster(environment);
     ls::Rendezvous own({.cluster = cluster, .secret = ls::read_secret(environment, cluster)});
-    own.agree(
-        "strategy",
-        {{"transport", "tcp"}, {"wire", "auto"}, {"virtual shards", "0"}, {"stragglers", "off"}},
-        10s);
+    own.agree("strategy",
+              {{"transport", "tcp"},
+               {"wire", "auto"},
+               {"connections", "1"},
+               {"interfaces", "1"},
+               {"virtual shards", "0"},
+               {"stragglers", "off"}},
+              10s);
     own.set("place/2", own.get("place/0", 10s));  // the others now wait for its connections
     std::this_thread::sleep_for(500ms);
     here.begin_fault();

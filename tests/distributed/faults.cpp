@@ -45,7 +45,7 @@ constexpr milliseconds dead{1000}, silent{3000};  // guaranteed limits
 
 void run_with(const Fault& plan, milliseconds promise, Times& times, std::size_t replicas = 1) {
   CAPTURE(plan.rank, plan.step, to_string(plan.place), replicas);
-  Processes job(workers, [&](Here& own) { train_on(own, plan, replicas); });
+  Processes job(workers, [&](Here& own) { train_on(own, plan, replicas); }, 60s, plan.machines);
   if (plan.kind == FaultKind::freeze) {
     REQUIRE(job.all_end({plan.rank}));
     job.signal(plan.rank, SIGCONT);
@@ -122,6 +122,14 @@ TEST_CASE(
     ++i;
   }
   times.print("frozen");
+}
+
+TEST_CASE("on two machines every survivor names a worker that is killed or frozen on either") {
+  Times times;
+  run_with({3, 2, Place::reduce, FaultKind::kill, 300us, 0s, "auto", 2}, dead, times);
+  run_with({0, 3, Place::forward, FaultKind::kill, 0us, 0s, "auto", 2}, dead, times);
+  run_with({2, 2, Place::reduce, FaultKind::freeze, 0us, 0s, "auto", 2}, silent, times);
+  times.print("killed or frozen on one of two machines");
 }
 
 TEST_CASE("every survivor names the worker that aborts, crashes or exits") {

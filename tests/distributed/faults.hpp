@@ -59,6 +59,7 @@ struct Fault {
   std::chrono::microseconds into_reduce{0};
   std::chrono::seconds pause{0};  ///< for FaultKind::rest
   const char* transport = "auto";
+  std::size_t machines = 1;
 };
 
 /// The state of this process.

@@ -154,7 +154,9 @@ class Processes {
  public:
   using Work = std::function<void(Here&)>;
 
-  Processes(std::size_t size, const Work& work, milliseconds limit = 60s)
+  /// `machines`: the addresses are those of several hosts, so that the processes see machines of
+  /// `size` / `machines` processes each.
+  Processes(std::size_t size, const Work& work, milliseconds limit = 60s, std::size_t machines = 1)
       : deadline_(Clock::now() + limit) {
     // A joined thread may still be listed for a moment.
     for (int i = 0; i < 2000 && threads_of_this_process() > 1; ++i)
@@ -172,7 +174,8 @@ class Processes {
     reports_ = static_cast<Report*>(memory);
     ls::ClusterSpec cluster;
     for (const std::uint16_t port : free_ports(size)) {
-      addresses_.push_back("127.0.0.1:" + std::to_string(port));
+      addresses_.push_back(
+          fmt::format("127.0.0.{}:{}", 1 + addresses_.size() * machines / size, port));
       cluster.worker(addresses_.back());
     }
     ends_.resize(size);

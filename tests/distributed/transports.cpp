@@ -191,6 +191,79 @@ TEST_CASE("workers of one machine share memory without connections, and train as
   }
 }
 
+TEST_CASE("workers of several machines share memory within each, and train as over TCP") {
+  struct {
+    std::size_t workers, machines, shards;
+    bool is_flat;
+  } const cases[] = {{4, 2, 0, false}, {4, 2, 8, false}, {5, 2, 0, false}, {4, 3, 4, true}};
+  for (const auto& [workers, machines, shards, is_flat] : cases) {
+    CAPTURE(workers, machines, shards);
+    std::vector<double> digest;
+    for (const char* transport : {"tcp", "auto"}) {
+      CAPTURE(transport);
+      Processes job(
+          workers, [&, shards = shards](Here& own) { train(own, transport, shards); }, 60s,
+          machines);
+      all_succeed(job);
+      const bool is_shared = !is_flat && transport != std::string_view("tcp");
+      for (std::size_t rank = 0; rank < workers; ++rank) {
+        const auto found = job.numbers(rank);
+        CAPTURE(rank, job.logs());
+        // With five workers machine 0 has three, of which one sends nothing.
+        const bool has_lane = workers != 5 || rank != 2;
+        CHECK(found[0] == (is_shared ? 2 : 0));
+        CHECK(found[1] == 0);
+        CHECK(found[2] == 2.0 * static_cast<double>(!is_shared ? workers - 1
+                                                    : has_lane ? machines - 1
+                                                               : 0));
+        CHECK(found[3] == 0);
+        if (digest.empty()) digest = digest_of(job, rank);
+        CHECK(digest_of(job, rank) == digest);
+      }
+      CHECK(job.has_no_orphans());
+      if (is_flat && transport == std::string_view("auto"))
+        CHECK(one_line(job.logs())
+                  .find("the workers of a machine exchange over TCP, as machines "
+                        "do: virtual shards") != std::string::npos);
+    }
+  }
+}
+
+TEST_CASE("several connections between two workers share the data") {
+  std::vector<double> digest;
+  for (const char* connections : {"1", "3"}) {
+    Processes job(3, [&](Here& own) {
+      ::setenv("LOCKSTEP_CONNECTIONS", connections, 1);
+      train(own, "tcp");
+    });
+    all_succeed(job);
+    for (std::size_t rank = 0; rank < 3; ++rank) {
+      CHECK(job.numbers(rank)[2] == 4 * std::stod(connections));  // two peers, two groups
+      if (digest.empty()) digest = digest_of(job, rank);
+      CHECK(digest_of(job, rank) == digest);
+    }
+  }
+}
+
+TEST_CASE("if one machine has no memory to share, all machines exchange over TCP") {
+  Processes job(
+      4,
+      [](Here& own) {
+        if (own.rank == 2) limit_files();
+        train(own, "auto");
+      },
+      60s, 2);
+  all_succeed(job);
+  for (std::size_t rank = 0; rank < 4; ++rank) {
+    CHECK(job.numbers(rank)[0] == 0);
+    CHECK(job.numbers(rank)[2] == 6);
+    CHECK(digest_of(job, rank) == digest_of(job, 0));
+  }
+  CHECK(one_line(job.logs())
+            .find("the workers of a machine exchange over TCP, as machines do: "
+                  "rank 2: shared memory: it needs ") != std::string::npos);
+}
+
 TEST_CASE("sealed or plain, over TCP or Gloo: workers train alike") {
   for (const std::size_t workers : {2u, 3u}) {
     CAPTURE(workers);
@@ -300,10 +373,14 @@ TEST_CASE("a worker that dies before it opens the memory is named at once") {
     const auto cluster = ls::resolve_cluster(environment);
     ls::Rendezvous rendezvous(
         {.cluster = cluster, .secret = ls::read_secret(environment, cluster)});
-    rendezvous.agree(
-        "strategy",
-        {{"transport", "auto"}, {"wire", "auto"}, {"virtual shards", "0"}, {"stragglers", "off"}},
-        10s);
+    rendezvous.agree("strategy",
+                     {{"transport", "auto"},
+                      {"wire", "auto"},
+                      {"connections", "1"},
+                      {"interfaces", "1"},
+                      {"virtual shards", "0"},
+                      {"stragglers", "off"}},
+                     10s);
     rendezvous.set("place/2", rendezvous.get("place/0", 10s));
     rendezvous.get("memory/1", 10s);  // rank 1 has opened it and waits
     own.begin_fault();

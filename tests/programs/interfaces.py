@@ -80,6 +80,18 @@ class Interfaces(network.Case):
                     job.kill()
                 hosts.remove()
 
+    def test_the_data_of_a_list_use_all_its_interfaces(self):
+        hosts = self.hosts_of(TwoInterfaces, 2)
+        jobs = self.job(hosts, "--epochs", 1_000_000, "--progress", "json", LOCKSTEP_SECRET=SECRET, LOCKSTEP_INTERFACE="cable,fast")
+        self.await_text(jobs[0], '"step":2,')
+        for host in range(2):
+            data = sorted(c[:2] for c in self.connections(hosts, host) if not c[2])
+            ends = (host + 1, 2 - host)
+            pairs = [tuple(f"10.{net}.0.{end}" for end in ends) for net in (77, 78)]
+            self.assertEqual(data, [pairs[0]] * 2 + [pairs[1]] * 2)  # one over each, for two groups
+        for job in jobs:
+            job.kill()
+
     def test_an_interface_that_does_not_exist_is_refused_with_those_that_do(self):
         hosts = self.hosts_of(TwoInterfaces, 1)
         job = self.start(*hosts.command(0, BIN / "mnist_multi_worker", "--data", self.data_of_test), LOCKSTEP_WORLD_SIZE="2",

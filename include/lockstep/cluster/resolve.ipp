@@ -330,9 +330,11 @@ ResolvedCluster resolve_cluster(const Environment& environment, const ClusterArg
   result.bind = settings.bind;
   result.data_address = settings.data_address;
   result.data_interface = settings.data_interface;
+  result.more_interfaces = settings.more_interfaces;
   result.data_ports = settings.data_ports;
   result.transport = settings.transport;
   result.wire = settings.wire;
+  result.connections = settings.connections;
   result.rendezvous_timeout = settings.rendezvous_timeout;
   result.timeouts = arguments.timeouts;
   for (const detail::TimeoutRow& row : detail::timeout_rows)

@@ -34,7 +34,7 @@ struct PortRange {
 
 /// How the processes of a job exchange data.
 enum class Transport {
-  automatic,     ///< through shared memory if all of them run on one machine, else over TCP
+  automatic,     ///< through shared memory within a machine, over TCP between machines
   tcp,           ///< over TCP connections, also within a machine
   shared_memory  ///< refused if they run on several machines
 };
@@ -70,10 +70,12 @@ struct ResolvedCluster {
   std::optional<BindAddress> bind{};          ///< LOCKSTEP_BIND
   std::optional<std::string> data_address{};  ///< LOCKSTEP_DATA_ADDRESS, an IPv4 or IPv6 address
   std::optional<std::string> data_interface{};  ///< LOCKSTEP_INTERFACE: a name or a network
+  std::vector<std::string> more_interfaces{};   ///< after the first of a list
   std::optional<PortRange> data_ports{};       ///< LOCKSTEP_DATA_PORTS; nullopt: the system chooses
   Transport transport = Transport::automatic;  ///< LOCKSTEP_TRANSPORT
   WireSecurity wire = WireSecurity::automatic;  ///< LOCKSTEP_WIRE
-  std::optional<ClusterSpec> cluster{};        ///< all addresses, if the source has them
+  std::size_t connections = 1;           ///< LOCKSTEP_CONNECTIONS: of each group to each peer
+  std::optional<ClusterSpec> cluster{};  ///< all addresses, if the source has them
   std::optional<std::size_t> local_rank{}, local_size{};  ///< on the same machine
   std::chrono::milliseconds rendezvous_timeout{60'000};   ///< LOCKSTEP_RENDEZVOUS_TIMEOUT
   ClusterTimeouts timeouts{};

@@ -1,7 +1,7 @@
 /// \file
 /// The variables of lockstep that apply to every source: LOCKSTEP_JOB_ID, _RANK, _PORT,
 /// _COORDINATOR, _BIND, _DATA_ADDRESS, _INTERFACE, _DATA_PORTS, _TRANSPORT, _WIRE,
-/// _LAUNCHER, _RENDEZVOUS_TIMEOUT, and those of timeouts.hpp. Invariant: they do not contradict each other.
+/// _CONNECTIONS, _LAUNCHER, _RENDEZVOUS_TIMEOUT, and those of timeouts.hpp. Invariant: they do not contradict each other.
 #pragma once
 
 #include <chrono>
@@ -10,6 +10,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "lockstep/cluster/environment.hpp"
 #include "lockstep/cluster/host_port.hpp"
@@ -27,9 +28,11 @@ struct ClusterSettings {
   std::optional<HostPort> coordinator{};
   std::optional<BindAddress> bind{};
   std::optional<std::string> data_address{}, data_interface{};
+  std::vector<std::string> more_interfaces{};  ///< after the first of a list
   std::optional<PortRange> data_ports{};
   Transport transport = Transport::automatic;
   WireSecurity wire = WireSecurity::automatic;
+  std::size_t connections = 1;
   std::string launcher{};  ///< empty: first complete source
   std::chrono::milliseconds rendezvous_timeout{60'000};
   ClusterTimeouts timeouts{};

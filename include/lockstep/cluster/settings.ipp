@@ -69,6 +69,8 @@ inline std::string parse_interface(std::string_view entry, std::string_view name
                          subject, most);
     return fmt::format("{}/{}", host, *bits);
   }
+  if (entry.empty())
+    throw ClusterError("{} has an empty entry; write interfaces separated by commas", name);
   if (is_numeric(entry))
     throw ClusterError("{} is an address; set LOCKSTEP_DATA_ADDRESS to it, or write a network",
                        subject);
@@ -81,6 +83,20 @@ inline std::string parse_interface(std::string_view entry, std::string_view name
         "10.0.0.0/8",
         subject);
   return std::string(entry);
+}
+
+/// Parses a list of different interfaces, separated by commas. \throws ClusterError
+inline std::vector<std::string> parse_interfaces(std::string_view entry, std::string_view name) {
+  std::vector<std::string> all;
+  for (std::size_t first = 0; first <= entry.size();) {
+    const std::size_t end = std::min(entry.find(',', first), entry.size());
+    std::string one = parse_interface(entry.substr(first, end - first), name);
+    if (std::find(all.begin(), all.end(), one) != all.end())
+      throw ClusterError("{}={} has {} twice; write each interface once", name, quote(entry), one);
+    all.push_back(std::move(one));
+    first = end + 1;
+  }
+  return all;
 }
 
 /// Parses "5000" or "5000-5010". \throws ClusterError
@@ -155,8 +171,11 @@ ClusterSettings read_settings(const Environment& environment) {
     settings.bind = parse_bind(*entry, "LOCKSTEP_BIND");
   if (const auto entry = variable(environment, "LOCKSTEP_DATA_ADDRESS"))
     settings.data_address = parse_data_address(*entry, "LOCKSTEP_DATA_ADDRESS");
-  if (const auto entry = variable(environment, "LOCKSTEP_INTERFACE"))
-    settings.data_interface = parse_interface(*entry, "LOCKSTEP_INTERFACE");
+  if (const auto entry = variable(environment, "LOCKSTEP_INTERFACE")) {
+    std::vector<std::string> all = parse_interfaces(*entry, "LOCKSTEP_INTERFACE");
+    settings.data_interface = all.front();
+    settings.more_interfaces.assign(all.begin() + 1, all.end());
+  }
   if (settings.data_address && settings.data_interface)
     throw ClusterError(
         "LOCKSTEP_DATA_ADDRESS={} and LOCKSTEP_INTERFACE={} both choose the address for data; "
@@ -176,6 +195,21 @@ ClusterSettings read_settings(const Environment& environment) {
     settings.transport = parse_transport(*entry, "LOCKSTEP_TRANSPORT");
   if (const auto entry = variable(environment, "LOCKSTEP_WIRE"))
     settings.wire = parse_wire(*entry, "LOCKSTEP_WIRE");
+  if (const auto entry = variable(environment, "LOCKSTEP_CONNECTIONS")) {
+    constexpr std::size_t most = 16;
+    const auto count = whole_number<std::size_t>(*entry);
+    if (!count || *count < 1 || *count > most)
+      throw ClusterError("LOCKSTEP_CONNECTIONS={} is not valid; write a number from 1 to {}",
+                         quote(*entry), most);
+    settings.connections = *count;
+    if (settings.connections <= settings.more_interfaces.size())
+      throw ClusterError(
+          "LOCKSTEP_CONNECTIONS={} is less than the {} interfaces of LOCKSTEP_INTERFACE; write at "
+          "least one connection for each, or unset it",
+          *count, settings.more_interfaces.size() + 1);
+  } else {
+    settings.connections = settings.more_interfaces.size() + 1;
+  }
   if (const auto entry = variable(environment, "LOCKSTEP_RENDEZVOUS_TIMEOUT"))
     settings.rendezvous_timeout = parse_timeout(*entry, "LOCKSTEP_RENDEZVOUS_TIMEOUT");
   for (const TimeoutRow& row : timeout_rows)

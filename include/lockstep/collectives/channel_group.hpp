@@ -22,8 +22,8 @@
 #include <vector>
 
 #include "lockstep/collectives/channel.hpp"
-#include "lockstep/collectives/gloo_sum.hpp"
 #include "lockstep/collectives/sum_members.hpp"
+#include "lockstep/collectives/sum_parts.hpp"
 #include "lockstep/collectives/topology.hpp"
 #include "lockstep/core/slice.hpp"
 
@@ -48,13 +48,23 @@ class ChannelGroup {
         parts_(channel.size()) {}
 
   /// Replaces p[0..bytes) and the `sums_bytes` at sums, which are doubles, with their sums.
-  void all_reduce(std::byte* p, std::size_t bytes, GlooSum sum, std::byte* sums,
+  void all_reduce(std::byte* p, std::size_t bytes, SumParts sum, std::byte* sums,
                   std::size_t sums_bytes) {
     if (bytes + sums_bytes == 0) return barrier();
     const bool fits = bytes + sums_bytes <= (topology_ == Topology::direct ? small : small_tree);
     if (fits) return reduce_small(p, bytes, sum, sums, sums_bytes);
     reduce(p, bytes, sum);
     reduce(sums, sums_bytes, &sum_parts<double>);
+  }
+
+  /// to[0..bytes) becomes the sum of the members' parts, of which this one has `count`, at `own`;
+  /// `to` may be one of them. With SumOrder::ranks a sum travels from member to member, and each adds
+  /// its parts one after the other; with SumOrder::tree each member's parts are a subtree.
+  void all_reduce_parts(std::byte* to, Parts own, std::size_t count, std::size_t bytes,
+                        SumParts sum) {
+    if (size() > 1 && order_ == SumOrder::ranks) return reduce_chain(to, own, count, bytes, sum);
+    sum(to, own, count, bytes, order_);
+    if (size() > 1) reduce(to, bytes, sum);
   }
 
   void broadcast(std::byte* p, std::size_t bytes, std::size_t root) {
@@ -118,7 +128,7 @@ class ChannelGroup {
     return {first, std::min(bytes, (lines.first + lines.count) * 64) - first};
   }
 
-  void reduce_small(std::byte* p, std::size_t bytes, GlooSum sum, std::byte* sums,
+  void reduce_small(std::byte* p, std::size_t bytes, SumParts sum, std::byte* sums,
                     std::size_t sums_bytes) {
     // The sums come first, since they need more alignment.
     const std::size_t each = sums_bytes + bytes, stride = (each + 63) / 64 * 64;
@@ -147,9 +157,11 @@ class ChannelGroup {
     flood(p, bytes, 0);
   }
 
-  void reduce(std::byte* p, std::size_t bytes, GlooSum sum) {
-    if (topology_ == Topology::tree && order_ == SumOrder::ranks)
-      return reduce_chain(p, bytes, sum);
+  void reduce(std::byte* p, std::size_t bytes, SumParts sum) {
+    if (topology_ == Topology::tree && order_ == SumOrder::ranks) {
+      const std::byte* const own = p;
+      return reduce_chain(p, &own, 1, bytes, sum);
+    }
     for (std::size_t at = 0; at < bytes; at += chunk) {
       const std::size_t count = std::min(chunk, bytes - at);
       topology_ == Topology::direct ? reduce_direct(p + at, count, sum)
@@ -157,7 +169,7 @@ class ChannelGroup {
     }
   }
 
-  void reduce_direct(std::byte* p, std::size_t bytes, GlooSum sum) {
+  void reduce_direct(std::byte* p, std::size_t bytes, SumParts sum) {
     const bool all_add = size() == 2 && bytes <= both_add;
     const auto part_of = [&](std::size_t r) { return all_add ? Slice{0, bytes} : part(bytes, r); };
     const Slice own = part_of(rank());
@@ -182,7 +194,7 @@ class ChannelGroup {
   }
 
   /// Adds the children's sums in the order of SumOrder::tree: own + smallest segment + ...
-  void reduce_tree(std::byte* p, std::size_t bytes, GlooSum sum) {
+  void reduce_tree(std::byte* p, std::size_t bytes, SumParts sum) {
     const std::size_t stride = (bytes + 63) / 64 * 64;
     std::byte* const received = reserve(stride * std::max<std::size_t>(tree_.children.size(), 1));
     for (std::size_t i = 0; i < tree_.children.size(); ++i)
@@ -198,32 +210,41 @@ class ChannelGroup {
   /// In step s rank r gets chunk s of the sum of the ranks before it, and the result of the chunk
   /// that has been to the end of the chain and back since. Two buffers in turn, because a sum is
   /// sent on while the next one arrives.
-  void reduce_chain(std::byte* p, std::size_t bytes, GlooSum sum) {
+  void reduce_chain(std::byte* to, Parts own, std::size_t count, std::size_t bytes, SumParts sum) {
     const std::size_t chunks = (bytes + link_chunk - 1) / link_chunk;
     const std::size_t behind = 2 * (size() - 1 - rank());
     const bool is_first = rank() == 0, is_last = rank() + 1 == size();
     std::byte* const sums = reserve(4 * link_chunk);
+    parts_.resize(std::max(size(), count + 1));
     const auto bytes_of = [&](std::size_t i) {
       return std::min(link_chunk, bytes - i * link_chunk);
     };
     for (std::size_t step = 0; step < chunks + behind; ++step) {
       const bool up = step < chunks, down = step >= behind && step - behind < chunks;
-      std::byte* const own = p + step * link_chunk;
+      const std::size_t at = step * link_chunk, back = (step - behind) * link_chunk;
       std::byte* const received = sums + (step % 2) * 2 * link_chunk;
-      std::byte* const partial = is_last ? own : received + link_chunk;
-      const std::size_t back = step - behind;
+      std::byte* const partial = is_last ? to + at : received + link_chunk;
       if (up && !is_first) channel_.receive(rank() - 1, received, bytes_of(step));
-      if (down && !is_last) channel_.receive(rank() + 1, p + back * link_chunk, bytes_of(back));
+      if (down && !is_last) channel_.receive(rank() + 1, to + back, bytes_of(step - behind));
       channel_.complete();
-      if (up && !is_first) add(partial, received, own, bytes_of(step), sum);
-      if (up && !is_last) channel_.send(rank() + 1, is_first ? own : partial, bytes_of(step));
-      if (down && !is_first) channel_.send(rank() - 1, p + back * link_chunk, bytes_of(back));
+      const std::byte* whole = partial;
+      if (up) {
+        std::size_t parts = 0;
+        if (!is_first) parts_[parts++] = received;
+        for (std::size_t i = 0; i < count; ++i) parts_[parts++] = own[i] + at;
+        if (parts == 1)
+          whole = parts_[0];
+        else
+          sum(partial, parts_.data(), parts, bytes_of(step), SumOrder::ranks);
+      }
+      if (up && !is_last) channel_.send(rank() + 1, whole, bytes_of(step));
+      if (down && !is_first) channel_.send(rank() - 1, to + back, bytes_of(step - behind));
     }
     channel_.complete();
   }
 
   /// to = a + b. `to` may be one of them.
-  void add(std::byte* to, const std::byte* a, const std::byte* b, std::size_t bytes, GlooSum sum) {
+  void add(std::byte* to, const std::byte* a, const std::byte* b, std::size_t bytes, SumParts sum) {
     const std::array<const std::byte*, 2> two{a, b};
     sum(to, two.data(), 2, bytes, SumOrder::ranks);
   }

@@ -23,8 +23,8 @@
 #include <vector>
 
 #include "lockstep/collectives/gloo_mesh.hpp"
-#include "lockstep/collectives/gloo_sum.hpp"
 #include "lockstep/collectives/sum_members.hpp"
+#include "lockstep/collectives/sum_parts.hpp"
 #include "lockstep/core/config.hpp"
 #include "lockstep/core/slice.hpp"
 
@@ -94,7 +94,7 @@ class GlooChannel {
     return frame(r == rank() ? 2 : parity_, r) + header_;
   }
   /// to[0..bytes) = the sum over the members of payload bytes [at, at + bytes).
-  LOCKSTEP_DECL void add_frames(std::byte* to, std::size_t at, std::size_t bytes, GlooSum sum);
+  LOCKSTEP_DECL void add_frames(std::byte* to, std::size_t at, std::size_t bytes, SumParts sum);
 
   /// Sends the call and the first `bytes` of `payload()` to all members: now, or if `later`, when
   /// `reduce` or `copy` has computed the CRC32C of the data that follows.
@@ -114,7 +114,7 @@ class GlooChannel {
   /// exchange everything and both add: as many bytes, half the messages. Receives the frames unless
   /// `frames_received`. The CRC32C of the first chunk's parts travel in the frames, those of later
   /// chunks in separate messages.
-  LOCKSTEP_DECL void reduce(std::byte* p, std::size_t bytes, GlooSum sum, bool frames_received);
+  LOCKSTEP_DECL void reduce(std::byte* p, std::size_t bytes, SumParts sum, bool frames_received);
 
   /// Sends from[0..bytes) to all members if this member is among the `senders` from `first_sender`
   /// on, and receives sender i's data at into + i * bytes unless `into` is null.

@@ -70,7 +70,7 @@ GlooChannel::GlooChannel(std::shared_ptr<GlooMesh> mesh, std::size_t channel,
   }
 }
 
-void GlooChannel::add_frames(std::byte* to, std::size_t at, std::size_t bytes, GlooSum sum) {
+void GlooChannel::add_frames(std::byte* to, std::size_t at, std::size_t bytes, SumParts sum) {
   for (std::size_t r = 0; r < size(); ++r) parts_[r] = payload_of(r) + at;
   sum(to, parts_.data(), size(), bytes, order_);
 }
@@ -117,7 +117,7 @@ void GlooChannel::finish() {
   has_frames_ = true;
 }
 
-void GlooChannel::reduce(std::byte* p, std::size_t bytes, GlooSum sum, bool frames_received) {
+void GlooChannel::reduce(std::byte* p, std::size_t bytes, SumParts sum, bool frames_received) {
   const bool all_add = size() == 2 && bytes <= both_add;
   Range& range = range_of(p, bytes);
   for (std::size_t at = 0; at < bytes; at += chunk) {

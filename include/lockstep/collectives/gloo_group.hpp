@@ -11,8 +11,8 @@
 #include <memory>
 #include <type_traits>
 
-#include "lockstep/collectives/gloo_sum.hpp"
 #include "lockstep/collectives/sum_members.hpp"
+#include "lockstep/collectives/sum_parts.hpp"
 #include "lockstep/concepts/collective.hpp"
 #include "lockstep/core/config.hpp"
 
@@ -93,7 +93,7 @@ class GlooGroup {
     std::size_t bytes() const { return n * size; }
   };
 
-  LOCKSTEP_DECL void reduce(std::byte* p, Elements elements, detail::GlooSum sum, double* sums,
+  LOCKSTEP_DECL void reduce(std::byte* p, Elements elements, detail::SumParts sum, double* sums,
                             std::size_t m);
   LOCKSTEP_DECL void send(std::byte* p, Elements elements, std::size_t root);
   LOCKSTEP_DECL void gather(const std::byte* p, Elements elements, std::byte* out);

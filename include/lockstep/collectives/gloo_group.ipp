@@ -19,7 +19,7 @@ std::size_t GlooGroup::rank() const { return channel_->rank(); }
 std::size_t GlooGroup::size() const { return channel_->size(); }
 void GlooGroup::abort() { channel_->abort(); }
 
-void GlooGroup::reduce(std::byte* p, Elements elements, detail::GlooSum sum, double* sums,
+void GlooGroup::reduce(std::byte* p, Elements elements, detail::SumParts sum, double* sums,
                        std::size_t m) {
   if (size() == 1) return;
   detail::GlooChannel& c = *channel_;

@@ -23,10 +23,10 @@
 #include <vector>
 
 #include "lockstep/collectives/collective_call.hpp"
-#include "lockstep/collectives/gloo_sum.hpp"
 #include "lockstep/collectives/mpi_communicator.hpp"
 #include "lockstep/collectives/mpi_transfers.hpp"
 #include "lockstep/collectives/sum_members.hpp"
+#include "lockstep/collectives/sum_parts.hpp"
 #include "lockstep/core/config.hpp"
 #include "lockstep/core/exchange_progress.hpp"
 #include "lockstep/core/slice.hpp"
@@ -86,7 +86,7 @@ class MpiChannel {
   /// The payload that member r has sent (also its own). Valid after `receive_frames`.
   const std::byte* payload_of(std::size_t r) { return frame_of(r) + header; }
   /// to[0..bytes) = the sum over the members of payload bytes [at, at + bytes).
-  LOCKSTEP_DECL void add_frames(std::byte* to, std::size_t at, std::size_t bytes, GlooSum sum);
+  LOCKSTEP_DECL void add_frames(std::byte* to, std::size_t at, std::size_t bytes, SumParts sum);
 
   /// Sends the call and the first `bytes` of `payload()` to all members.
   LOCKSTEP_DECL void send_frames(std::size_t bytes);
@@ -97,7 +97,7 @@ class MpiChannel {
   /// Replaces p[0..bytes) with the sum over the members: each receives one part from all, adds it,
   /// and sends the sum to all (reduce-scatter, all-gather), or all add everything. Receives the
   /// frames unless `has_frames`.
-  LOCKSTEP_DECL void reduce(std::byte* p, std::size_t bytes, GlooSum sum, bool has_frames);
+  LOCKSTEP_DECL void reduce(std::byte* p, std::size_t bytes, SumParts sum, bool has_frames);
 
   /// Sends from[0..bytes) to all members if this member is among the `senders` from `first_sender`
   /// on, and receives sender i's data at into + i * bytes unless `into` is null. Receives the
@@ -127,9 +127,9 @@ class MpiChannel {
   /// Sets `parts_` to this member's part and those received, one every `distance` bytes.
   LOCKSTEP_DECL void set_parts(const std::byte* own, const std::byte* others, std::size_t distance);
   LOCKSTEP_DECL std::size_t place_of(std::size_t r) const;
-  LOCKSTEP_DECL void exchange_and_add(std::byte* p, std::size_t count, GlooSum sum,
+  LOCKSTEP_DECL void exchange_and_add(std::byte* p, std::size_t count, SumParts sum,
                                       bool has_frames);
-  LOCKSTEP_DECL void scatter_and_gather(std::byte* p, std::size_t count, GlooSum sum,
+  LOCKSTEP_DECL void scatter_and_gather(std::byte* p, std::size_t count, SumParts sum,
                                         bool has_frames);
 
   /// Start a transfer, unless it is empty.

@@ -92,7 +92,7 @@ CollectiveCall MpiChannel::call_of(std::size_t r) {
   return call;
 }
 
-void MpiChannel::add_frames(std::byte* to, std::size_t at, std::size_t bytes, GlooSum sum) {
+void MpiChannel::add_frames(std::byte* to, std::size_t at, std::size_t bytes, SumParts sum) {
   for (std::size_t r = 0; r < size_; ++r) parts_[r] = payload_of(r) + at;
   sum(to, parts_.data(), size_, bytes, order_);
 }
@@ -121,7 +121,7 @@ void MpiChannel::receive_frames() {
   done_.fetch_add(1, std::memory_order_relaxed);
 }
 
-void MpiChannel::reduce(std::byte* p, std::size_t bytes, GlooSum sum, bool has_frames) {
+void MpiChannel::reduce(std::byte* p, std::size_t bytes, SumParts sum, bool has_frames) {
   if (bytes == 0) return;
   const bool all_add_this = bytes * (size_ - 1) <= (size_ == 2 ? both_add : all_add);
   if (all_add_this) return exchange_and_add(p, bytes, sum, has_frames);
@@ -129,7 +129,7 @@ void MpiChannel::reduce(std::byte* p, std::size_t bytes, GlooSum sum, bool has_f
     scatter_and_gather(p + at, std::min(chunk_, bytes - at), sum, has_frames || at > 0);
 }
 
-void MpiChannel::exchange_and_add(std::byte* p, std::size_t count, GlooSum sum, bool has_frames) {
+void MpiChannel::exchange_and_add(std::byte* p, std::size_t count, SumParts sum, bool has_frames) {
   const std::size_t first = state_->transfers.size();
   std::byte* const in = state_->in.reserve(lines_of(count) * (size_ - 1));
   std::byte* const out = state_->out.reserve(count);
@@ -145,7 +145,8 @@ void MpiChannel::exchange_and_add(std::byte* p, std::size_t count, GlooSum sum, 
   done_.fetch_add(1, std::memory_order_relaxed);
 }
 
-void MpiChannel::scatter_and_gather(std::byte* p, std::size_t count, GlooSum sum, bool has_frames) {
+void MpiChannel::scatter_and_gather(std::byte* p, std::size_t count, SumParts sum,
+                                    bool has_frames) {
   const std::size_t first = state_->transfers.size();
   const Slice own = part(count, rank_);
   const std::size_t lines = lines_of(own.count);

@@ -15,7 +15,7 @@ MpiGroup::MpiGroup(const MpiCommunicator& of, const Options& options)
 void MpiGroup::abort() { channel_->end(detail::MpiEnd::Cause::aborted, rank()); }
 void MpiGroup::lose(std::size_t member) { channel_->end(detail::MpiEnd::Cause::lost, member); }
 
-void MpiGroup::reduce(std::byte* p, detail::Elements elements, detail::GlooSum sum, double* sums,
+void MpiGroup::reduce(std::byte* p, detail::Elements elements, detail::SumParts sum, double* sums,
                       std::size_t m) {
   detail::MpiChannel& c = *channel_;
   c.run({detail::CollectiveCall::Operation::all_reduce, elements.kind, elements.n, m, 0,

@@ -10,8 +10,11 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
+#include <type_traits>
 #include <vector>
 
+#include "lockstep/collectives/shutdown.hpp"
 #include "lockstep/core/config.hpp"
 #include "lockstep/core/exchange_progress.hpp"
 
@@ -19,7 +22,8 @@ namespace lockstep::detail {
 
 /// Why a barrier ended for good.
 struct BarrierEnd {
-  enum class Cause : std::uint8_t { none, aborted, lost, timed_out, mismatch };
+  /// `elsewhere`: because of a process on another machine; see SharedBarrier::shutdown.
+  enum class Cause : std::uint8_t { none, aborted, lost, timed_out, mismatch, elsewhere };
   Cause cause = Cause::none;
   /// The member that aborted, was lost, was waited for, or called something else.
   std::size_t rank = 0;
@@ -38,9 +42,13 @@ struct alignas(64) BarrierState {
   alignas(64) std::atomic<std::uint32_t> arrived{0};
   alignas(64) std::atomic<std::uint32_t> sleepers{0};
   std::array<Member, max_size> members{};
+  enum class Known : std::uint32_t { nothing, partly, shutdown };
+  alignas(64) std::atomic<Known> known{Known::nothing};
+  Shutdown shutdown{};  ///< of the cause `elsewhere`
 };
 static_assert(std::atomic<std::uint32_t>::is_always_lock_free &&
-              std::atomic<std::uint64_t>::is_always_lock_free && sizeof(BarrierState) % 64 == 0);
+              std::atomic<std::uint64_t>::is_always_lock_free &&
+              std::is_trivially_copyable_v<Shutdown> && sizeof(BarrierState) % 64 == 0);
 
 /// One member's view of a barrier. The last member to arrive advances the phase and wakes the
 /// others; an abort or a timeout sets the cause instead, after which the phase never changes.
@@ -63,9 +71,14 @@ class SharedBarrier {
   /// Returns when all members have arrived, or the barrier has ended. Everything that a member wrote
   /// before it arrived is visible to those that pass. `timed_out` is returned to one member only; the others
   /// get `ended`. Called by one thread at a time.
-  LOCKSTEP_DECL Result wait();
+  /// The timeout of this wait is longer by `more`.
+  LOCKSTEP_DECL Result wait(std::chrono::nanoseconds more = {});
   /// Ends the barrier in all processes; the first cause wins. Callable from any thread.
   LOCKSTEP_COLD_DECL void end(BarrierEnd::Cause cause, std::size_t rank);
+  /// The same with the cause `elsewhere`.
+  LOCKSTEP_COLD_DECL void end(const Shutdown& why);
+  /// The details of the cause `elsewhere`; nullopt if the member that wrote them died meanwhile.
+  LOCKSTEP_COLD_DECL std::optional<Shutdown> shutdown() const;
 
   bool has_ended() const { return state_.word.load(std::memory_order_acquire) >> 24 != 0; }
   /// The cause; `none` while the barrier can be used.
@@ -86,7 +99,7 @@ class SharedBarrier {
   std::uint32_t phase() const { return static_cast<std::uint32_t>(passed() & 0xffffu); }
 
   LOCKSTEP_DECL Result pass();
-  LOCKSTEP_DECL Result sleep();
+  LOCKSTEP_DECL Result sleep(std::chrono::nanoseconds limit);
   /// Sleeps until the word changes, at most until `deadline`. \return whether it has changed.
   LOCKSTEP_DECL bool sleep_until(std::chrono::steady_clock::time_point deadline);
   LOCKSTEP_DECL void wake_sleepers();

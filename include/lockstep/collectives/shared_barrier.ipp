@@ -22,7 +22,7 @@ SharedBarrier::SharedBarrier(BarrierState& state, const Options& options)
   options_.timeout = std::min<std::chrono::nanoseconds>(options.timeout, std::chrono::hours(8760));
 }
 
-SharedBarrier::Result SharedBarrier::wait() {
+SharedBarrier::Result SharedBarrier::wait(std::chrono::nanoseconds more) {
   if (has_ended()) return Result::ended;
   state_.members[rank()].arrivals.store(passed() + 1, std::memory_order_relaxed);
   if (state_.arrived.fetch_add(1, std::memory_order_acq_rel) + 1 == size()) {
@@ -35,7 +35,7 @@ SharedBarrier::Result SharedBarrier::wait() {
   const auto has_changed = [&] { return state_.word.load(std::memory_order_acquire) != phase(); };
   if (spin_until(options_.spins, has_changed)) return pass();
   waits_.store(true, std::memory_order_relaxed);
-  const Result result = sleep();
+  const Result result = sleep(timeout() + more);
   waits_.store(false, std::memory_order_relaxed);
   return result;
 }
@@ -50,13 +50,13 @@ SharedBarrier::Result SharedBarrier::pass() {
 // Time in which the process was suspended (Ctrl-Z, a debugger, a frozen container) does not count:
 // the wait is made in slices of the timeout, and a slice that took far too long is followed by at
 // least one more, in which peers can arrive.
-SharedBarrier::Result SharedBarrier::sleep() {
+SharedBarrier::Result SharedBarrier::sleep(std::chrono::nanoseconds limit) {
   using clock = std::chrono::steady_clock;
   const auto slice = std::min<std::chrono::nanoseconds>(
-      std::max<std::chrono::nanoseconds>(timeout() / 8, std::chrono::milliseconds(1)),
+      std::max<std::chrono::nanoseconds>(limit / 8, std::chrono::milliseconds(1)),
       std::chrono::seconds(1));
   bool was_stopped = false;
-  for (auto left = timeout(); left.count() > 0 || was_stopped;) {
+  for (auto left = limit; left.count() > 0 || was_stopped;) {
     const auto begin = clock::now();
     const auto next = left.count() > 0 ? std::min(slice, left) : slice;
     if (sleep_until(begin + next)) return pass();
@@ -106,6 +106,23 @@ void SharedBarrier::end(BarrierEnd::Cause cause, std::size_t rank) {
   while (word >> 24 == 0)
     if (state_.word.compare_exchange_weak(word, why | phase_of(word))) break;
   wake_sleepers();
+}
+
+void SharedBarrier::end(const Shutdown& why) {
+  auto none = BarrierState::Known::nothing;
+  if (state_.known.compare_exchange_strong(none, BarrierState::Known::partly)) {
+    state_.shutdown = why;
+    state_.known.store(BarrierState::Known::shutdown, std::memory_order_release);
+  }
+  end(BarrierEnd::Cause::elsewhere, rank());
+}
+
+std::optional<Shutdown> SharedBarrier::shutdown() const {
+  const auto is_known = [&] {
+    return state_.known.load(std::memory_order_acquire) == BarrierState::Known::shutdown;
+  };
+  if (!spin_until(short_spins, is_known)) return std::nullopt;
+  return state_.shutdown;
 }
 
 BarrierEnd SharedBarrier::end() const {

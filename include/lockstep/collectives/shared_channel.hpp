@@ -7,15 +7,17 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <vector>
 
-#include "lockstep/collectives/gloo_sum.hpp"
 #include "lockstep/collectives/shared_allocator.hpp"
 #include "lockstep/collectives/shared_barrier.hpp"
 #include "lockstep/collectives/shared_memory.hpp"
 #include "lockstep/collectives/sum_members.hpp"
+#include "lockstep/collectives/sum_parts.hpp"
 #include "lockstep/core/config.hpp"
 #include "lockstep/core/slice.hpp"
 
@@ -79,10 +81,13 @@ class SharedChannel {
                                          std::size_t rank, std::size_t size);
 
   LOCKSTEP_COLD_DECL SharedChannel(std::shared_ptr<SharedMemory> memory, std::size_t channel,
-                                   const SharedBarrier::Options& options, SumOrder order);
+                                   const SharedBarrier::Options& options, SumOrder order,
+                                   std::vector<std::size_t> names = {});
 
   std::size_t rank() const { return barrier_.rank(); }
   std::size_t size() const { return barrier_.size(); }
+  /// A member's rank in the job, by which errors name it.
+  std::size_t name(std::size_t member) const { return names_.empty() ? member : names_[member]; }
   std::size_t chunk() const { return chunk_; }
   SharedBarrier& barrier() { return barrier_; }
   const std::shared_ptr<SharedAllocator>& exchange_allocator() const { return allocator_; }
@@ -98,13 +103,23 @@ class SharedChannel {
   /// Waits until all members have published theirs, and compares them. \throws CollectiveTimeout,
   /// CollectiveAborted, UsageError in all members if the calls differ.
   LOCKSTEP_DECL void begin();
-  /// Waits until all members have written their slots of the next set.
-  LOCKSTEP_DECL void next();
+  /// Waits until all members have written their slots of the next set; `more` is added to the
+  /// timeout.
+  LOCKSTEP_DECL void next(std::chrono::nanoseconds more = {});
+  /// Why the barrier has ended, as it is known to this member.
+  LOCKSTEP_COLD_DECL Shutdown shutdown() const;
+  /// A mismatch has been reported: later operations throw CollectiveAborted.
+  void note_reported_mismatch() { threw_mismatch_ = true; }
 
   /// This member's input of the set that the next barrier publishes.
   std::byte* input() { return slot(barrier_.passed(), rank()) + line; }
   /// The input that member r has published at the last barrier.
   const std::byte* input_of(std::size_t r) { return slot(barrier_.passed() - 1, r) + line; }
+
+  /// The memory of member r's elements, whose place its call has published at the last barrier.
+  std::byte* heap_of(std::size_t r, std::size_t bytes) const {
+    return allocator_->find(r, call_of(r).place, bytes);
+  }
 
   /// Whose elements lie in the heap, according to the calls that the last barrier published.
   enum class InHeap { none, some, all };
@@ -114,9 +129,9 @@ class SharedChannel {
   /// Replaces p[0..bytes) with the sum over the members, whose inputs already contain the first
   /// `first` bytes at offset `at`. Call it after a barrier.
   LOCKSTEP_DECL void reduce(std::byte* p, std::size_t bytes, std::size_t first, std::size_t at,
-                            GlooSum sum);
+                            SumParts sum);
   /// to[0..bytes) = the sum over the members of their inputs at offset `at`.
-  LOCKSTEP_DECL void add_inputs(std::byte* to, std::size_t bytes, std::size_t at, GlooSum sum);
+  LOCKSTEP_DECL void add_inputs(std::byte* to, std::size_t bytes, std::size_t at, SumParts sum);
 
  private:
   static constexpr std::size_t line = 64;
@@ -138,10 +153,12 @@ class SharedChannel {
     return *reinterpret_cast<const SharedCall*>(slot(barrier_.passed() - 1, r));
   }
 
-  LOCKSTEP_DECL void wait(bool is_first);
-  [[noreturn]] LOCKSTEP_COLD_DECL void fail(SharedBarrier::Result result, bool is_first);
+  LOCKSTEP_DECL void wait(bool is_first, std::chrono::nanoseconds more = {});
+  [[noreturn]] LOCKSTEP_COLD_DECL void fail(SharedBarrier::Result result, bool is_first,
+                                            std::chrono::nanoseconds more = {});
   [[noreturn]] LOCKSTEP_COLD_DECL void throw_ended();
-  [[noreturn]] LOCKSTEP_COLD_DECL void throw_timeout(bool is_first);
+  [[noreturn]] LOCKSTEP_COLD_DECL void throw_timeout(bool is_first,
+                                                     std::chrono::nanoseconds waited);
   [[noreturn]] LOCKSTEP_COLD_DECL void throw_mismatch(std::size_t other);
 
   std::shared_ptr<SharedMemory> memory_;
@@ -150,7 +167,9 @@ class SharedChannel {
   std::size_t chunk_, slot_;
   std::byte* slots_;
   std::shared_ptr<SharedAllocator> allocator_;
-  SharedCall call_{};
+  std::vector<std::size_t> names_;
+  SharedCall call_{}, theirs_{};
+  bool threw_mismatch_ = false;
   std::array<const std::byte*, BarrierState::max_size> parts_{};
   std::array<void*, BarrierState::max_size> heap_{};
 };

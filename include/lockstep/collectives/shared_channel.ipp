@@ -40,7 +40,8 @@ void SharedChannel::reserve(SharedMemory& memory, std::size_t channel, std::size
 }
 
 SharedChannel::SharedChannel(std::shared_ptr<SharedMemory> memory, std::size_t channel,
-                             const SharedBarrier::Options& options, SumOrder order)
+                             const SharedBarrier::Options& options, SumOrder order,
+                             std::vector<std::size_t> names)
     : memory_(std::move(memory)),
       barrier_(*reinterpret_cast<BarrierState*>(memory_->data() + channel * bytes(options.size)),
                options),
@@ -49,7 +50,8 @@ SharedChannel::SharedChannel(std::shared_ptr<SharedMemory> memory, std::size_t c
       slot_(line + chunk_ + result_bytes(options.size, chunk_)),
       slots_(memory_->data() + channel * bytes(options.size) + sizeof(BarrierState)),
       allocator_(std::make_shared<SharedAllocator>(memory_, channel * options.size, options.rank,
-                                                   area_of(options.size))) {}
+                                                   area_of(options.size))),
+      names_(std::move(names)) {}
 
 void SharedChannel::publish(const SharedCall& call) {
   call_ = call;
@@ -63,7 +65,7 @@ void SharedChannel::begin() {
     if (!call_of(r).agrees(call_)) throw_mismatch(r);
 }
 
-void SharedChannel::next() { wait(false); }
+void SharedChannel::next(std::chrono::nanoseconds more) { wait(false, more); }
 
 SharedChannel::InHeap SharedChannel::find_in_heap(std::size_t bytes) {
   std::size_t count = 0;
@@ -84,7 +86,7 @@ void SharedChannel::reduce_in_place(std::size_t bytes, std::size_t element, SumM
 }
 
 void SharedChannel::reduce(std::byte* p, std::size_t bytes, std::size_t first, std::size_t at,
-                           GlooSum sum) {
+                           SumParts sum) {
   const bool all_add_this = size() == 2 || bytes <= all_add;
   for (std::size_t count = first, done = 0; done < bytes; at = 0) {
     const std::size_t following = std::min(chunk_, bytes - done - count);
@@ -103,7 +105,7 @@ void SharedChannel::reduce(std::byte* p, std::size_t bytes, std::size_t first, s
   }
 }
 
-void SharedChannel::add_inputs(std::byte* to, std::size_t bytes, std::size_t at, GlooSum sum) {
+void SharedChannel::add_inputs(std::byte* to, std::size_t bytes, std::size_t at, SumParts sum) {
   for (std::size_t r = 0; r < size(); ++r) parts_[r] = input_of(r) + at;
   sum(to, parts_.data(), size(), bytes, order_);
 }
@@ -114,48 +116,79 @@ Slice SharedChannel::part(std::size_t bytes, std::size_t r) const {
   return {first, std::min(bytes, (lines.first + lines.count) * line) - first};
 }
 
-void SharedChannel::wait(bool is_first) {
-  const SharedBarrier::Result result = barrier_.wait();
-  if (result != SharedBarrier::Result::passed) fail(result, is_first);
+void SharedChannel::wait(bool is_first, std::chrono::nanoseconds more) {
+  const SharedBarrier::Result result = barrier_.wait(more);
+  if (result != SharedBarrier::Result::passed) fail(result, is_first, more);
 }
 
-void SharedChannel::fail(SharedBarrier::Result result, bool is_first) {
-  if (result == SharedBarrier::Result::timed_out) throw_timeout(is_first);
+void SharedChannel::fail(SharedBarrier::Result result, bool is_first,
+                         std::chrono::nanoseconds more) {
+  if (result == SharedBarrier::Result::timed_out)
+    throw_timeout(is_first, barrier_.timeout() + more);
   throw_ended();
+}
+
+/// The same call as it is sent to other machines.
+inline CollectiveCall call_over_network(const SharedCall& call) {
+  return {static_cast<CollectiveCall::Operation>(call.operation),
+          static_cast<Elements::Kind>(call.kind),
+          call.n,
+          call.m,
+          call.root,
+          call.element};
+}
+
+Shutdown SharedChannel::shutdown() const {
+  const BarrierEnd end = barrier_.end();
+  if (end.cause == BarrierEnd::Cause::elsewhere)
+    if (const auto why = barrier_.shutdown()) return *why;
+  using Cause = Shutdown::Cause;
+  return {.cause = end.cause == BarrierEnd::Cause::lost        ? Cause::lost
+                   : end.cause == BarrierEnd::Cause::timed_out ? Cause::timed_out
+                   : end.cause == BarrierEnd::Cause::mismatch  ? Cause::mismatch
+                                                               : Cause::aborted,
+          .rank = static_cast<std::uint32_t>(name(end.rank)),
+          .by = static_cast<std::uint32_t>(name(rank())),
+          .theirs = call_over_network(theirs_),
+          .ours = call_over_network(call_)};
 }
 
 void SharedChannel::throw_ended() {
   const BarrierEnd end = barrier_.end();
   using Cause = BarrierEnd::Cause;
+  if (end.cause == Cause::elsewhere)
+    throw_shutdown(shutdown(), name_of(call_.operation), name(rank()), threw_mismatch_);
+  const std::size_t culprit = name(end.rank);
   throw CollectiveAborted(
-      end.rank, "{}: replica {} stopped because {}", name_of(call_.operation), rank(),
-      end.cause == Cause::lost ? fmt::format("replica {} was lost", end.rank)
+      culprit, "{}: replica {} stopped because {}", name_of(call_.operation), name(rank()),
+      end.cause == Cause::lost ? fmt::format("replica {} was lost", culprit)
       : end.cause == Cause::timed_out
-          ? fmt::format("a replica did not arrive in time ({})", end.rank)
+          ? fmt::format("a replica did not arrive in time ({})", culprit)
       : end.cause == Cause::mismatch ? std::string("the replicas' calls differed")
                                      : std::string("another replica failed"));
 }
 
-void SharedChannel::throw_timeout(bool is_first) {
+void SharedChannel::throw_timeout(bool is_first, std::chrono::nanoseconds waited) {
   std::string missing;
   for (const std::size_t r : barrier_.missing())
-    missing += fmt::format("{}{}", missing.empty() ? "" : ", ", r);
+    missing += fmt::format("{}{}", missing.empty() ? "" : ", ", name(r));
   missing = missing.empty() ? "the last replica to arrive" : "replica " + missing;
   throw CollectiveTimeout(
-      barrier_.end().rank,
+      name(barrier_.end().rank),
       "{}: replica {} waited {} ms for {}{}; it hangs, or it needs a longer timeout",
-      name_of(call_.operation), rank(),
-      std::chrono::duration_cast<std::chrono::milliseconds>(barrier_.timeout()).count(), missing,
+      name_of(call_.operation), name(rank()),
+      std::chrono::duration_cast<std::chrono::milliseconds>(waited).count(), missing,
       is_first ? ", which did not arrive" : ", which arrived and then stopped");
 }
 
 void SharedChannel::throw_mismatch(std::size_t other) {
-  const SharedCall theirs = call_of(other);
+  theirs_ = call_of(other);
+  threw_mismatch_ = true;
   barrier_.end(BarrierEnd::Cause::mismatch, other);
   throw UsageError(
       "shared memory group: replica {} calls {}, replica {} calls {}; all replicas must make the "
       "same calls in the same order",
-      other, text_of(theirs), rank(), text_of(call_));
+      name(other), text_of(theirs_), name(rank()), text_of(call_));
 }
 
 }  // namespace lockstep::detail

@@ -13,9 +13,9 @@
 #include <type_traits>
 
 #include "lockstep/collectives/collective_call.hpp"
-#include "lockstep/collectives/gloo_sum.hpp"
 #include "lockstep/collectives/shared_memory.hpp"
 #include "lockstep/collectives/sum_members.hpp"
+#include "lockstep/collectives/sum_parts.hpp"
 #include "lockstep/concepts/collective.hpp"
 #include "lockstep/core/config.hpp"
 #include "lockstep/core/exchange_allocator.hpp"
@@ -127,7 +127,7 @@ class SharedMemoryGroup {
 
  private:
   struct Sum {
-    detail::GlooSum copied;
+    detail::SumParts copied;
     detail::SumMembers in_place;
   };
 

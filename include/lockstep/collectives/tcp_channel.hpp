@@ -10,6 +10,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstddef>
+#include <functional>
 #include <mutex>
 #include <optional>
 #include <string_view>
@@ -42,11 +43,13 @@ class TcpChannel {
   LOCKSTEP_DECL std::size_t size() const;
   const std::vector<std::size_t>& peers() const { return peers_; }
   LOCKSTEP_COLD_DECL void abort();
-  /// The peer that a current wait is for.
+  /// The rank in the job of the peer that a current wait is for.
   LOCKSTEP_COLD_DECL std::optional<std::size_t> waits_for() const;
 
-  /// Claims the channel for a group. \throws UsageError if it has one.
-  LOCKSTEP_COLD_DECL void claim(std::size_t number, std::chrono::nanoseconds timeout, int spins);
+  /// Claims the channel for a group. `ended` returns why the operations ended by other means than
+  /// this mesh. \throws UsageError if it has a group.
+  LOCKSTEP_COLD_DECL void claim(std::size_t number, std::chrono::nanoseconds timeout, int spins,
+                                std::function<std::optional<Shutdown>()> ended = {});
 
   LOCKSTEP_DECL void send(std::size_t peer, const std::byte* p, std::size_t n);
   LOCKSTEP_DECL void receive(std::size_t peer, std::byte* p, std::size_t n);
@@ -109,7 +112,9 @@ class TcpChannel {
   [[noreturn]] LOCKSTEP_COLD_DECL void throw_shutdown();
   [[noreturn]] LOCKSTEP_COLD_DECL void throw_lost(Link& link);
   [[noreturn]] LOCKSTEP_COLD_DECL void throw_timeout();
-  LOCKSTEP_COLD_DECL Shutdown cause(Cause why, std::size_t rank) const;
+  /// `peer` is a member of the mesh; errors name ranks of the job.
+  LOCKSTEP_COLD_DECL Shutdown cause(Cause why, std::size_t peer) const;
+  LOCKSTEP_COLD_DECL std::size_t here() const;
 
   TcpMesh& mesh_;
   std::vector<std::size_t> peers_;
@@ -119,6 +124,7 @@ class TcpChannel {
   std::vector<pollfd> polls_;
   std::chrono::nanoseconds timeout_{};
   int spins_ = 0;
+  std::function<std::optional<Shutdown>()> ended_;
   bool claimed_ = false, notified_ = false, threw_mismatch_ = false;
   CollectiveCall call_{};
   std::mutex io_;  // held during an operation, and by `notify`

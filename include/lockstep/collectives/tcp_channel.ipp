@@ -27,19 +27,22 @@ TcpChannel::TcpChannel(TcpMesh& mesh, std::vector<std::size_t> peers,
 
 std::size_t TcpChannel::rank() const { return mesh_.rank(); }
 std::size_t TcpChannel::size() const { return mesh_.size(); }
+std::size_t TcpChannel::here() const { return mesh_.name(rank()); }
 void TcpChannel::abort() { mesh_.abort(); }
 
 std::optional<std::size_t> TcpChannel::waits_for() const {
   const std::size_t peer = waits_for_.load(std::memory_order_relaxed);
-  return peer == nobody ? std::nullopt : std::optional(peer);
+  return peer == nobody ? std::nullopt : std::optional(mesh_.name(peer));
 }
 
-void TcpChannel::claim(std::size_t number, std::chrono::nanoseconds timeout, int spins) {
+void TcpChannel::claim(std::size_t number, std::chrono::nanoseconds timeout, int spins,
+                       std::function<std::optional<Shutdown>()> ended) {
   const std::scoped_lock lock(io_);
   if (std::exchange(claimed_, true))
     throw UsageError("tcp group: channel {} is in use; give each group of a mesh its own", number);
   timeout_ = timeout;
   spins_ = spins;
+  ended_ = std::move(ended);
 }
 
 template <class F>
@@ -142,6 +145,8 @@ std::chrono::nanoseconds TcpChannel::wait(std::chrono::nanoseconds most) {
                static_cast<int>(std::chrono::ceil<std::chrono::milliseconds>(limit).count()));
   const auto now = std::chrono::steady_clock::now();
   if (awaits_notices) look_for_notices();
+  if (ended_)
+    if (const auto why = ended_()) mesh_.shut_down(*why);
   // A process that was suspended (Ctrl-Z, a frozen container) was not waiting.
   const bool ran = now - before < 10 * tick;
   if (now >= next_look_) {
@@ -188,8 +193,9 @@ void TcpChannel::handle(Link& link, TcpLink::Event event) {
 
 Shutdown TcpChannel::cause(Cause why, std::size_t peer) const {
   return {.cause = why,
-          .rank = static_cast<std::uint32_t>(peer),
-          .by = static_cast<std::uint32_t>(rank())};
+          .rank = static_cast<std::uint32_t>(mesh_.name(peer)),
+          .by = static_cast<std::uint32_t>(here()),
+          .silence_ms = static_cast<std::uint32_t>(mesh_.options().silence.count())};
 }
 
 void TcpChannel::throw_lost(Link& link) {
@@ -203,18 +209,19 @@ void TcpChannel::throw_lost(Link& link) {
     throw_shutdown();
   }
   mesh_.shut_down(cause(Cause::lost, link.rank));
+  const std::size_t peer = mesh_.name(link.rank);
   throw CollectiveError(
-      link.rank,
+      peer,
       "{}: replica {} lost its connection to replica {} ({}); its process ended, or the network "
       "failed",
-      call_.name(), rank(), link.rank, link.tcp.fact());
+      call_.name(), here(), peer, link.tcp.fact());
 }
 
 void TcpChannel::throw_timeout() {
   std::string missing;
   bool arrived = true;
   const auto add = [&](const Link& link) {
-    missing += fmt::format("{}{}", missing.empty() ? "" : ", ", link.rank);
+    missing += fmt::format("{}{}", missing.empty() ? "" : ", ", mesh_.name(link.rank));
   };
   std::size_t first = nobody;
   for (Link& link : links_) {
@@ -230,33 +237,14 @@ void TcpChannel::throw_timeout() {
   }
   mesh_.shut_down(cause(Cause::timed_out, first));
   throw CollectiveTimeout(
-      first, "{}: replica {} waited {} ms for replica {}{}; it hangs, or it needs a longer timeout",
-      call_.name(), rank(), std::chrono::duration_cast<std::chrono::milliseconds>(timeout_).count(),
+      mesh_.name(first),
+      "{}: replica {} waited {} ms for replica {}{}; it hangs, or it needs a longer timeout",
+      call_.name(), here(), std::chrono::duration_cast<std::chrono::milliseconds>(timeout_).count(),
       missing, arrived ? ", which arrived and then stopped" : ", which did not arrive");
 }
 
 void TcpChannel::throw_shutdown() {
-  const Shutdown end = mesh_.shutdown();
-  if (end.cause == Cause::dead_link)
-    throw LinkFailed(call_.name(), end.rank, end.by,
-                     fmt::format("no data sent over it was acknowledged for {} ms",
-                                 mesh_.options().silence.count()));
-  if (end.cause == Cause::corrupt)
-    throw LinkFailed(call_.name(), end.rank, end.by,
-                     "data arrived that were not sent so (their checksum differs); a network card, "
-                     "a cable or memory is faulty, or somebody changes them");
-  if (end.cause == Cause::mismatch && !std::exchange(threw_mismatch_, true))
-    throw UsageError(
-        "replica {} calls {}, replica {} calls {}; all replicas must make the same calls in the "
-        "same order",
-        end.rank, end.theirs.description(), end.by, end.ours.description());
-  const bool names = end.cause == Cause::lost || end.cause == Cause::timed_out;
-  const std::string_view why = end.cause == Cause::timed_out  ? "a replica did not arrive in time"
-                               : end.cause == Cause::lost     ? "a replica was lost"
-                               : end.cause == Cause::mismatch ? "the replicas' calls differed"
-                                                              : "another replica failed";
-  throw CollectiveAborted(end.rank, "{}: replica {} stopped because {}{}", call_.name(), rank(),
-                          why, names ? fmt::format(" ({})", end.rank) : std::string());
+  detail::throw_shutdown(mesh_.shutdown(), call_.name(), here(), threw_mismatch_);
 }
 
 void TcpChannel::end_by_error() {

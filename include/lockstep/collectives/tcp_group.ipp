@@ -35,7 +35,7 @@ TcpGroup::TcpGroup(std::shared_ptr<TcpMesh> mesh, const Options& options) : mesh
   member_ = std::make_shared<Member>(channel, mesh_->options().topology, options.order);
 }
 
-void TcpGroup::reduce(std::byte* p, detail::Elements elements, detail::GlooSum sum, double* sums,
+void TcpGroup::reduce(std::byte* p, detail::Elements elements, detail::SumParts sum, double* sums,
                       std::size_t m) {
   if (size() == 1) return;
   member_->channel.run(

@@ -47,6 +47,8 @@ class TcpMesh {
     detail::Topology topology = detail::topology_of(size);
     /// A connection over which nothing is acknowledged for this long is dead.
     std::chrono::milliseconds silence = std::chrono::seconds(2);
+    /// The members' ranks in the job, if the mesh connects only some of its processes.
+    std::vector<std::size_t> names{};
   };
 
   /// Every peer of the topology has the same number of connections, a multiple of `channels`.
@@ -59,24 +61,32 @@ class TcpMesh {
   std::size_t rank() const { return options_.rank; }
   std::size_t size() const { return options_.size; }
   const Options& options() const { return options_; }
+  /// A member's rank in the job, by which errors name it.
+  std::size_t name(std::size_t member) const {
+    return options_.names.empty() ? member : options_.names[member];
+  }
 
   /// The progress of all channels.
   LOCKSTEP_COLD_DECL ExchangeProgress progress() const;
 
   /// Ends all operations in all processes. Callable from any thread, any number of times.
   LOCKSTEP_COLD_DECL void abort();
-  /// The same because `rank` was lost.
+  /// The same because `rank` of the job was lost.
   LOCKSTEP_COLD_DECL void lose(std::size_t rank);
+  /// The same because of `why`, which all processes report unless they know an earlier cause.
+  LOCKSTEP_COLD_DECL void end(const detail::Shutdown& why);
+  bool is_down() const { return down_.load(); }
+  /// Why the operations were ended.
+  LOCKSTEP_COLD_DECL detail::Shutdown shutdown() const;
 
  private:
   friend class detail::TcpChannel;
+  friend class MachineGroup;
   friend class TcpGroup;
 
   /// Sets the cause, unless there is one, and wakes all waits of this process. The peers hear of it
   /// from `notify`.
   LOCKSTEP_COLD_DECL void shut_down(const detail::Shutdown& why);
-  bool is_down() const { return down_.load(); }
-  LOCKSTEP_COLD_DECL detail::Shutdown shutdown() const;
   /// Sends the notices of all channels that no operation uses; an operation sends its own.
   LOCKSTEP_COLD_DECL void notify();
   /// Readable from a shutdown on.

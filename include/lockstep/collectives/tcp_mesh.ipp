@@ -30,7 +30,7 @@ TcpMesh::TcpMesh(const Options& options, std::vector<DataConnection> connections
     throw UsageError(
         "tcp mesh: replica {} has {} connections to {} peers; give it as many to each, a multiple "
         "of {}",
-        rank(), connections.size(), peers.size(), options_.channels);
+        name(rank()), connections.size(), peers.size(), options_.channels);
   const std::size_t per_channel = each / options_.channels;
   for (std::size_t channel = 0; channel < options_.channels; ++channel) {
     std::vector<std::vector<detail::TcpLink>> links(peers.size());
@@ -38,8 +38,8 @@ TcpMesh::TcpMesh(const Options& options, std::vector<DataConnection> connections
       for (std::size_t k = 0; k < per_channel; ++k) {
         const auto found = by_place.find({peers[i], channel * per_channel + k});
         if (found == by_place.end())
-          throw UsageError("tcp mesh: replica {} has no connection {} to replica {}", rank(),
-                           channel * per_channel + k, peers[i]);
+          throw UsageError("tcp mesh: replica {} has no connection {} to replica {}", name(rank()),
+                           channel * per_channel + k, name(peers[i]));
         DataConnection& connection = *found->second;
         detail::TcpHealth::prepare(connection.socket.number(), options_.silence);
         links[i].emplace_back(std::move(connection.socket), connection.send_key,
@@ -59,15 +59,18 @@ ExchangeProgress TcpMesh::progress() const {
 }
 
 void TcpMesh::abort() {
-  const auto here = static_cast<std::uint32_t>(rank());
-  shut_down({.cause = Cause::aborted, .rank = here, .by = here});
-  notify();
+  const auto here = static_cast<std::uint32_t>(name(rank()));
+  end({.cause = Cause::aborted, .rank = here, .by = here});
 }
 
 void TcpMesh::lose(std::size_t lost) {
-  shut_down({.cause = Cause::lost,
-             .rank = static_cast<std::uint32_t>(lost),
-             .by = static_cast<std::uint32_t>(rank())});
+  end({.cause = Cause::lost,
+       .rank = static_cast<std::uint32_t>(lost),
+       .by = static_cast<std::uint32_t>(name(rank()))});
+}
+
+void TcpMesh::end(const detail::Shutdown& why) {
+  shut_down(why);
   notify();
 }
 

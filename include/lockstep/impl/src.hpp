@@ -24,6 +24,7 @@
 #include "lockstep/collectives/shared_channel.ipp"
 #include "lockstep/collectives/shared_memory.ipp"
 #include "lockstep/collectives/shared_memory_group.ipp"
+#include "lockstep/collectives/shutdown.ipp"
 #include "lockstep/collectives/thread_group.ipp"
 #include "lockstep/concepts/callback.ipp"
 #include "lockstep/concepts/callback_state.ipp"

@@ -50,6 +50,8 @@
 #include "lockstep/cluster/tf_config.ipp"
 #include "lockstep/cluster/timeouts.ipp"
 #include "lockstep/cluster/torchrun.ipp"
+#include "lockstep/collectives/machine_group.ipp"
+#include "lockstep/collectives/machine_layout.ipp"
 #include "lockstep/collectives/store_group.ipp"
 #include "lockstep/collectives/tcp_channel.ipp"
 #include "lockstep/collectives/tcp_group.ipp"

@@ -1,5 +1,5 @@
 /// \file
-/// The default data plane: TCP between machines, shared memory within one.
+/// The default data plane: TCP between machines, shared memory within each.
 #pragma once
 
 #include <cstddef>
@@ -16,7 +16,9 @@
 namespace lockstep {
 
 /// Workers that all run on one machine exchange through shared memory if they can open it (see
-/// LOCKSTEP_TRANSPORT); others over TCP. A connection is made by a TLS 1.3 handshake with the key of
+/// LOCKSTEP_TRANSPORT). If several machines have several workers each, those of a machine exchange
+/// through shared memory and share the sending to other machines (MachineGroup), provided that their
+/// ranks are neighbors; others exchange over TCP. A connection is made by a TLS 1.3 handshake with the key of
 /// the run; between machines all data are encrypted with keys from it (AES-128-GCM), within one
 /// they carry a checksum only (see LOCKSTEP_WIRE).
 /// \code
@@ -35,8 +37,10 @@ namespace detail {
 /// job insists on shared memory.
 LOCKSTEP_COLD_DECL std::shared_ptr<SharedMemory> open_shared_memory(const JobLinks& links);
 
-/// Connects this process with its peers. \throws CollectiveError, PeerLost.
-LOCKSTEP_COLD_DECL std::shared_ptr<TcpMesh> connect_tcp(const JobLinks& links);
+/// Connects this process with its peers among `members`, which are ranks in increasing order.
+/// \throws CollectiveError, PeerLost.
+LOCKSTEP_COLD_DECL std::shared_ptr<TcpMesh> connect_tcp(const JobLinks& links,
+                                                        const std::vector<std::size_t>& members);
 
 }  // namespace detail
 }  // namespace lockstep

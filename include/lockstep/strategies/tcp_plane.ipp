@@ -2,16 +2,21 @@
 
 #include "lockstep/strategies/tcp_plane.hpp"
 
+#include <algorithm>
 #include <chrono>
 #include <exception>
 #include <map>
+#include <numeric>
 #include <optional>
 #include <utility>
 
+#include "lockstep/cluster/rendezvous/data_address.hpp"
 #include "lockstep/cluster/rendezvous/data_connector.hpp"
 #include "lockstep/cluster/rendezvous/file_limit.hpp"
 #include "lockstep/cluster/rendezvous/rendezvous.hpp"
 #include "lockstep/cluster/resolved_cluster.hpp"
+#include "lockstep/collectives/machine_group.hpp"
+#include "lockstep/collectives/machine_layout.hpp"
 #include "lockstep/collectives/shared_memory_group.hpp"
 #include "lockstep/collectives/tcp_group.hpp"
 #include "lockstep/core/error.hpp"
@@ -23,11 +28,14 @@ namespace lockstep {
 
 namespace detail {
 
-/// Creates or opens the memory. \return why the first rank failed; empty if all have opened it.
-inline std::string share_memory(const JobLinks& links, std::shared_ptr<SharedMemory>& memory) {
+/// Creates or opens the memory of this process' machine, whose processes are `count` ranks from
+/// `first` on. All ranks of the job call it. \return why the first rank failed; empty if all have
+/// opened theirs.
+inline std::string share_memory(const JobLinks& links, std::size_t first, std::size_t count,
+                                bool needs_heap, std::shared_ptr<SharedMemory>& memory) {
   Rendezvous& job = links.rendezvous();
-  const SharedMemory::Options options{.bytes = SharedMemoryGroup::bytes(links.size(), 2),
-                                      .heap = SharedMemoryGroup::heap_bytes(links.size(), 2),
+  const SharedMemory::Options options{.bytes = SharedMemoryGroup::bytes(count, 2),
+                                      .heap = SharedMemoryGroup::heap_bytes(count, 2),
                                       .run{job.run_id().begin(), job.run_id().end()},
                                       .name = links.key("memory"),
                                       .key{job.key().begin(), job.key().end()}};
@@ -42,21 +50,28 @@ inline std::string share_memory(const JobLinks& links, std::shared_ptr<SharedMem
     }
     job.set(key_of(links.rank()), result);
   };
-  if (links.rank() == 0)
+  const auto reserve = [&] {
+    if (needs_heap && memory->heap() == nullptr)
+      throw Error("shared memory: files or the address space are limited");
+    SharedMemoryGroup::reserve(*memory, links.rank() - first, count, 2);
+  };
+  if (links.rank() == first) {
     report([&] {
       memory = SharedMemory::create(options);
-      SharedMemoryGroup::reserve(*memory, links.rank(), links.size(), 2);
+      reserve();
       return memory->place();
     });
-  const std::string place = job.get(key_of(0), links.start_timeout);
-  if (!place.starts_with(ok)) return place;
-  if (links.rank() > 0)
+  } else if (const std::string place = job.get(key_of(first), links.start_timeout);
+             !place.starts_with(ok)) {
+    job.set(key_of(links.rank()), place);
+  } else {
     report([&] {
       memory = SharedMemory::open(std::string_view(place).substr(ok.size()), options);
-      SharedMemoryGroup::reserve(*memory, links.rank(), links.size(), 2);
+      reserve();
       return std::string();
     });
-  for (std::size_t r = 1; r < links.size(); ++r) {
+  }
+  for (std::size_t r = 0; r < links.size(); ++r) {
     const std::string result = job.get(key_of(r), links.start_timeout);
     if (!result.starts_with(ok)) return result;
   }
@@ -73,7 +88,7 @@ std::shared_ptr<SharedMemory> open_shared_memory(const JobLinks& links) {
   const bool is_one_machine = reason.empty();
   if (is_one_machine && links.size() > SharedMemoryGroup::max_size)
     reason = fmt::format("it has at most {} workers", SharedMemoryGroup::max_size);
-  if (reason.empty()) reason = share_memory(links, memory);
+  if (reason.empty()) reason = share_memory(links, 0, links.size(), false, memory);
   if (reason.empty()) return memory;
   if (links.where.transport == Transport::shared_memory) {
     // All know it before one leaves.
@@ -87,6 +102,46 @@ std::shared_ptr<SharedMemory> open_shared_memory(const JobLinks& links) {
   if (is_one_machine && links.rank() == 0)
     log(LogLevel::info, fmt::format("the workers exchange over TCP: {}", reason));
   return nullptr;
+}
+
+/// The machines of a job whose workers exchange within them first.
+struct JobMachines {
+  MachineLayout layout{};
+  std::shared_ptr<SharedMemory> memory{};  ///< of this process' machine
+};
+
+/// Nullopt if all are to use TCP: all decide alike.
+inline std::optional<JobMachines> open_machines(const JobLinks& links) {
+  if (links.where.transport == Transport::tcp) return std::nullopt;
+  std::vector<std::string> names;
+  for (const WorkerPlace& place : links.places) names.push_back(place.machine);
+  std::vector<std::string> distinct = names;
+  std::sort(distinct.begin(), distinct.end());
+  const auto end = std::unique(distinct.begin(), distinct.end());
+  const auto machines = static_cast<std::size_t>(end - distinct.begin());
+  if (machines == 1 || machines == links.size()) return std::nullopt;
+  const auto layout = MachineLayout::of(names);
+  std::string reason;
+  JobMachines found;
+  if (!layout)
+    reason = "the ranks of a machine are not neighbors; start the workers machine by machine";
+  else if (!layout->keeps(links.order))
+    reason =
+        "virtual shards are added in the order of a binary tree, whose parts these machines are "
+        "not; use 2, 4, 8, ... machines with equal numbers of workers";
+  else if (layout->most() > SharedMemoryGroup::max_size)
+    reason = fmt::format("a machine has more than {} workers", SharedMemoryGroup::max_size);
+  if (reason.empty()) {
+    found.layout = *layout;
+    const std::size_t machine = layout->machine_of(links.rank());
+    reason =
+        share_memory(links, layout->first(machine), layout->counts[machine], true, found.memory);
+  }
+  if (reason.empty()) return found;
+  if (links.rank() == 0)
+    log(LogLevel::info,
+        fmt::format("the workers of a machine exchange over TCP, as machines do: {}", reason));
+  return std::nullopt;
 }
 
 /// Whether data between this process and `peer` carry a checksum only.
@@ -111,17 +166,27 @@ inline void check_wire(const JobLinks& links) {
   }
 }
 
-std::shared_ptr<TcpMesh> connect_tcp(const JobLinks& links) {
-  check_wire(links);
+std::shared_ptr<TcpMesh> connect_tcp(const JobLinks& links,
+                                     const std::vector<std::size_t>& members) {
   Rendezvous& job = links.rendezvous();
-  const TcpMesh::Options mesh{
-      .rank = links.rank(), .size = links.size(), .silence = job.timeouts().silence};
+  const auto index_of = [&](std::size_t rank) {
+    return static_cast<std::size_t>(std::lower_bound(members.begin(), members.end(), rank) -
+                                    members.begin());
+  };
+  const TcpMesh::Options mesh{.rank = index_of(links.rank()),
+                              .size = members.size(),
+                              .silence = job.timeouts().silence,
+                              .names = members};
   std::string run;
   for (const std::uint8_t byte : job.run_id()) run += fmt::format("{:02x}", byte);
-  DataOptions options{.rank = mesh.rank,
-                      .peers = peers_of(mesh.rank, mesh.size, mesh.topology),
-                      .per_peer = mesh.channels,
+  std::vector<std::size_t> peers = peers_of(mesh.rank, mesh.size, mesh.topology);
+  for (std::size_t& peer : peers) peer = members[peer];
+  DataOptions options{.rank = links.rank(),
+                      .peers = std::move(peers),
+                      .per_peer = mesh.channels * links.where.connections,
                       .address = job.local_address(),
+                      .more_addresses = more_data_addresses(links.where),
+                      .stripes = links.where.connections,
                       .ports = links.where.data_ports,
                       .run = links.key(run),
                       .key = Secret(std::string(job.key().begin(), job.key().end())),
@@ -131,10 +196,10 @@ std::shared_ptr<TcpMesh> connect_tcp(const JobLinks& links) {
                    fmt::format("the data connections to {} workers", options.peers.size()));
   DataConnector connector(options);
   const auto key_of = [&](std::size_t r) { return links.key(fmt::format("data/{}", r)); };
-  if (!connector.place().empty()) job.set(key_of(mesh.rank), connector.place());
+  if (!connector.place().empty()) job.set(key_of(options.rank), connector.place());
   std::map<std::size_t, std::string> places;
   for (const std::size_t peer : options.peers)
-    if (peer < mesh.rank) places[peer] = job.get(key_of(peer), links.start_timeout);
+    if (peer < options.rank) places[peer] = job.get(key_of(peer), links.start_timeout);
   /// Cancels the wait when a process is lost, while it is in scope.
   struct Watch {
     Watch(JobSession& s, DataConnector& c) : session(s) {
@@ -148,15 +213,22 @@ std::shared_ptr<TcpMesh> connect_tcp(const JobLinks& links) {
     const Watch watch(links.session, connector);
     found = connector.connect(places, std::chrono::steady_clock::now() + job.timeouts().mesh);
   }
-  for (DataConnection& connection : found)
+  for (DataConnection& connection : found) {
     if (is_plain(links, connection.rank))
       connection.send_key = connection.receive_key = std::nullopt;
+    connection.rank = index_of(connection.rank);
+  }
   return std::make_shared<TcpMesh>(mesh, std::move(found));
 }
 
 }  // namespace detail
 
 JobGroups Tcp::connect(const JobLinks& links) {
+  // A round over the connections takes about twenty times as long as a poll of shared memory.
+  constexpr int polls_per_round = 20;
+  const auto sum_of = [](const ExchangeProgress& one, const ExchangeProgress& other) {
+    return ExchangeProgress{one.done + other.done, one.waits_for ? one.waits_for : other.waits_for};
+  };
   if (const auto memory = detail::open_shared_memory(links)) {
     const auto group = [&](std::size_t channel, int polls) {
       return SharedMemoryGroup(memory, {.rank = links.rank(),
@@ -168,18 +240,38 @@ JobGroups Tcp::connect(const JobLinks& links) {
     };
     const SharedMemoryGroup layers = group(0, links.layer_spins),
                             gradients = group(1, links.gradient_spins);
-    return {ProcessGroup(layers), ProcessGroup(gradients), [layers, gradients] {
-              const ExchangeProgress one = layers.progress(), other = gradients.progress();
-              return ExchangeProgress{one.done + other.done,
-                                      one.waits_for ? one.waits_for : other.waits_for};
-            }};
+    return {ProcessGroup(layers), ProcessGroup(gradients),
+            [=] { return sum_of(layers.progress(), gradients.progress()); }};
   }
-  const std::shared_ptr<TcpMesh> mesh = detail::connect_tcp(links);
+  detail::check_wire(links);
+  if (const auto machines = detail::open_machines(links)) {
+    const MachineLayout& layout = machines->layout;
+    const std::size_t lane = links.rank() - layout.first(layout.machine_of(links.rank()));
+    std::shared_ptr<TcpMesh> mesh;
+    if (lane < layout.lanes()) mesh = detail::connect_tcp(links, layout.lane(lane));
+    const auto group = [&](std::size_t channel, int polls) {
+      return MachineGroup(machines->memory, mesh,
+                          {.layout = layout,
+                           .rank = links.rank(),
+                           .channel = channel,
+                           .timeout = links.timeout,
+                           .order = links.order,
+                           .spins = polls,
+                           .network_spins = polls / polls_per_round});
+    };
+    const MachineGroup layers = group(0, links.layer_spins),
+                       gradients = group(1, links.gradient_spins);
+    return {ProcessGroup(layers), ProcessGroup(gradients),
+            [=] { return sum_of(layers.progress(), gradients.progress()); }};
+  }
+  std::vector<std::size_t> all(links.size());
+  std::iota(all.begin(), all.end(), std::size_t{0});
+  const std::shared_ptr<TcpMesh> mesh = detail::connect_tcp(links, all);
   const auto group = [&](std::size_t channel, int polls) {
-    // A round over the connections takes about twenty times as long as a poll of shared memory.
-    return ProcessGroup(TcpGroup(
-        mesh,
-        {.channel = channel, .timeout = links.timeout, .order = links.order, .spins = polls / 20}));
+    return ProcessGroup(TcpGroup(mesh, {.channel = channel,
+                                        .timeout = links.timeout,
+                                        .order = links.order,
+                                        .spins = polls / polls_per_round}));
   };
   return {group(0, links.layer_spins), group(1, links.gradient_spins),
           [known = std::weak_ptr(mesh)] {

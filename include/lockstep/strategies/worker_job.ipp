@@ -60,6 +60,8 @@ void WorkerJob::exchange_places(const WorkerPlace& here) {
     job_->agree("strategy",
                 {{"transport", transport_name(where_.transport)},
                  {"wire", wire_name(where_.wire)},
+                 {"connections", std::to_string(where_.connections)},
+                 {"interfaces", std::to_string(where_.more_interfaces.size() + 1)},
                  {"virtual shards", std::to_string(virtual_shards_)},
                  {"stragglers", stragglers_ ? "on" : "off"}},
                 start_timeout());

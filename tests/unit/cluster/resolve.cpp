@@ -407,6 +407,20 @@ TEST_CASE(
   }
 }
 
+TEST_CASE("LOCKSTEP_CONNECTIONS is a number from 1 to 16") {
+  const auto count = [](const char* text) {
+    return resolve(both(tf_config(1, 3), {{"LOCKSTEP_CONNECTIONS", text}})).connections;
+  };
+  CHECK(resolve(tf_config(1, 3)).connections == 1);
+  CHECK((count("1") == 1 && count("16") == 16));
+  for (const char* text : {"0", "17", "-1", "2x", "two"}) {
+    CAPTURE(text);
+    CHECK(contains(
+        refusal({{"LOCKSTEP_CONNECTIONS", text}}),
+        std::string("LOCKSTEP_CONNECTIONS=\"") + text + "\" is not valid; write a number"));
+  }
+}
+
 TEST_CASE("LOCKSTEP_INTERFACE is the name of an interface or a network") {
   const auto interface = [](const char* text) {
     return resolve(both(tf_config(1, 3), {{"LOCKSTEP_INTERFACE", text}})).data_interface.value();
@@ -416,6 +430,13 @@ TEST_CASE("LOCKSTEP_INTERFACE is the name of an interface or a network") {
     CHECK(interface(text) == text);
   CHECK(interface("FD00::0/008") == "fd00::/8");
   CHECK_FALSE(resolve(tf_config(1, 3)).data_interface);
+  const auto several =
+      resolve(both(tf_config(1, 3), {{"LOCKSTEP_INTERFACE", "eth1,10.0.0.0/8,x"}}));
+  CHECK(several.data_interface == "eth1");
+  CHECK(several.more_interfaces == std::vector<std::string>{"10.0.0.0/8", "x"});
+  CHECK(several.connections == 3);
+  CHECK(contains(refusal({{"LOCKSTEP_INTERFACE", "eth0,eth1"}, {"LOCKSTEP_CONNECTIONS", "1"}}),
+                 "LOCKSTEP_CONNECTIONS=1 is less than the 2 interfaces of LOCKSTEP_INTERFACE"));
   const std::pair<const char*, const char*> wrong[] = {
       {"10.0.0.7", "LOCKSTEP_INTERFACE=\"10.0.0.7\" is an address; set LOCKSTEP_DATA_ADDRESS"},
       {"2001:db8:85a3::8a2e:370:7334", "is an address; set LOCKSTEP_DATA_ADDRESS"},
@@ -425,7 +446,9 @@ TEST_CASE("LOCKSTEP_INTERFACE is the name of an interface or a network") {
       {"10.0.0/8", "is not a valid IPv4 address"},
       {"eth0/8", "is not a network; write one such as 10.0.0.0/8 or fd00::/8"},
       {"/8", "LOCKSTEP_INTERFACE=\"/8\""},
-      {"eth0,eth1", "is not an interface; write the name of one"},
+      {"eth0,", "LOCKSTEP_INTERFACE has an empty entry; write interfaces separated by commas"},
+      {"eth0,eth1,eth0", "LOCKSTEP_INTERFACE=\"eth0,eth1,eth0\" has eth0 twice"},
+      {"eth0,10.0.0.7", "LOCKSTEP_INTERFACE=\"10.0.0.7\" is an address"},
       {"eth 0", "is not an interface"},
       {"a_name_of_16_char", "is not an interface"}};
   for (const auto& [text, says] : wrong) {

@@ -21,6 +21,7 @@
 #include <vector>
 
 #include "contract.hpp"
+#include "heap_member.hpp"
 #include "lockstep/collectives/shared_channel.hpp"
 #include "lockstep/collectives/shared_memory.hpp"
 #include "lockstep/collectives/thread_group.hpp"
@@ -28,7 +29,9 @@
 namespace {
 
 using namespace std::chrono_literals;
+using contract::HeapMember;
 using contract::run_members;
+using contract::Where;
 using lockstep::SharedMemory;
 using lockstep::SharedMemoryGroup;
 using lockstep::SumOrder;
@@ -125,71 +128,6 @@ class Forks {
 using SleepingForks = Forks<SumOrder::ranks, 0>;
 using SpinningTreeForks = Forks<SumOrder::tree, 1000>;
 
-/// Which members of an all-reduce have their numbers in the heap; the calls take turns.
-enum class Where { all, some, changing };
-
-/// A member that moves its numbers to the heap before an all-reduce, and back after it.
-class HeapMember {
- public:
-  explicit HeapMember(SharedMemoryGroup group, Where where)
-      : group_(std::move(group)), where_(where) {}
-
-  std::size_t rank() const { return group_.rank(); }
-  std::size_t size() const { return group_.size(); }
-  void abort() { group_.abort(); }
-
-  template <class T>
-  void all_reduce(T* p, std::size_t n) {
-    all_reduce(p, n, nullptr, 0);
-  }
-  template <class T>
-  void all_reduce(T* p, std::size_t n, double* sums, std::size_t m) {
-    const bool in_heap = where_ == Where::all || (rank() + calls_) % 2 == 0;
-    if (where_ == Where::changing) ++calls_;
-    if (!in_heap || n == 0) return group_.all_reduce(p, n, sums, m);
-    // Members' numbers lie at different offsets from a cache line, between bytes that must not change.
-    const std::size_t before = (1 + rank() % 5) * sizeof(T), after = 100;
-    const Block block(*group_.exchange_allocator(), before + n * sizeof(T) + after);
-    std::memset(block.p, 0x5a, before + n * sizeof(T) + after);
-    T* const x = reinterpret_cast<T*>(block.p + before);
-    std::memcpy(x, p, n * sizeof(T));
-    group_.all_reduce(x, n, sums, m);
-    std::memcpy(p, x, n * sizeof(T));
-    const auto intact = [&](std::byte* from, std::size_t bytes) {
-      return std::all_of(from, from + bytes, [](std::byte b) { return b == std::byte{0x5a}; });
-    };
-    contract::expect(intact(block.p, before) && intact(block.p + before + n * sizeof(T), after),
-                     "all_reduce: memory beyond the numbers was changed");
-  }
-  template <class T>
-  void broadcast(T* p, std::size_t n, std::size_t root) {
-    group_.broadcast(p, n, root);
-  }
-  template <class T>
-  void all_gather(const T* p, std::size_t n, T* out) {
-    group_.all_gather(p, n, out);
-  }
-  void barrier() { group_.barrier(); }
-
- private:
-  struct Block {
-    Block(lockstep::ExchangeAllocator& from, std::size_t bytes)
-        : allocator(from), p(from.allocate(bytes)) {
-      // A group that has ended allocates nothing.
-      if (p == nullptr) throw lockstep::CollectiveAborted("no memory after an end");
-    }
-    Block(const Block&) = delete;
-    Block& operator=(const Block&) = delete;
-    ~Block() { allocator.release(p); }
-    lockstep::ExchangeAllocator& allocator;
-    std::byte* p;
-  };
-
-  SharedMemoryGroup group_;
-  Where where_;
-  std::size_t calls_ = 0;
-};
-
 /// `Base`, a group of threads or processes, with numbers in the heap.
 template <class Base, Where where>
 class HeapOf : public Base {
@@ -199,12 +137,12 @@ class HeapOf : public Base {
     if constexpr (!requires { Base::in_processes; })
       for (std::size_t r = 0; r < size; ++r) member(r);
   }
-  HeapMember& member(std::size_t rank) {
+  HeapMember<SharedMemoryGroup>& member(std::size_t rank) {
     return members_.get(rank, [&] { return HeapMember(Base::member(rank), where); });
   }
 
  private:
-  Made<HeapMember> members_;
+  Made<HeapMember<SharedMemoryGroup>> members_;
 };
 using InPlace = HeapOf<Sleeping, Where::all>;
 using InPlaceTree = HeapOf<Tree, Where::all>;

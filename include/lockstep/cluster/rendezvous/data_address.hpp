@@ -23,6 +23,10 @@ LOCKSTEP_COLD_DECL std::string_view address_family_name(const asio::ip::address&
 /// machine, tested by binding a socket.
 LOCKSTEP_COLD_DECL void choose_data_address(ResolvedCluster& cluster);
 
+/// The addresses of the interfaces after the first one of a list. \throws ClusterError if one has
+/// none, or two have the same.
+LOCKSTEP_COLD_DECL std::vector<std::string> more_data_addresses(const ResolvedCluster& cluster);
+
 /// A member as seen by the chief at the start.
 struct DataPlace {
   std::string given{};            ///< its LOCKSTEP_DATA_ADDRESS or _INTERFACE; empty: not set

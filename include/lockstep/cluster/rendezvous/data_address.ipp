@@ -5,6 +5,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <asio/ip/tcp.hpp>
 #include <cerrno>
 #include <system_error>
@@ -18,17 +19,35 @@ std::string_view address_family_name(const asio::ip::address& address) {
   return address.is_v4() ? "IPv4" : "IPv6";
 }
 
-void choose_data_address(ResolvedCluster& cluster) {
-  if (cluster.data_interface) {
-    const auto addresses = interface_addresses();
-    // The ranks must agree on a family, and all know the chief's address.
-    const bool prefers_ipv6 = cluster.chief && ipv6(cluster.chief->host).has_value();
-    const auto address = select_address(*cluster.data_interface, addresses, prefers_ipv6);
-    if (!address)
-      throw ClusterError("LOCKSTEP_INTERFACE={} matches no address of this machine; it has {}",
-                         *cluster.data_interface, list_interfaces(addresses));
-    cluster.data_address = address->to_string();
+/// \throws ClusterError
+inline std::string address_of_interface(const ResolvedCluster& cluster, const std::string& name) {
+  const auto addresses = interface_addresses();
+  // The ranks must agree on a family, and all know the chief's address.
+  const bool prefers_ipv6 = cluster.chief && ipv6(cluster.chief->host).has_value();
+  const auto address = select_address(name, addresses, prefers_ipv6);
+  if (!address)
+    throw ClusterError("LOCKSTEP_INTERFACE={} matches no address of this machine; it has {}", name,
+                       list_interfaces(addresses));
+  return address->to_string();
+}
+
+std::vector<std::string> more_data_addresses(const ResolvedCluster& cluster) {
+  std::vector<std::string> found;
+  for (const std::string& name : cluster.more_interfaces) {
+    std::string address = address_of_interface(cluster, name);
+    if (address == address_of_interface(cluster, *cluster.data_interface) ||
+        std::find(found.begin(), found.end(), address) != found.end())
+      throw ClusterError(
+          "LOCKSTEP_INTERFACE: {} selects {}, as an entry before it does; write each interface once",
+          name, address);
+    found.push_back(std::move(address));
   }
+  return found;
+}
+
+void choose_data_address(ResolvedCluster& cluster) {
+  if (cluster.data_interface)
+    cluster.data_address = address_of_interface(cluster, *cluster.data_interface);
   if (!cluster.data_address) return;
   const asio::ip::tcp::endpoint place(asio::ip::make_address(*cluster.data_address), 0);
   const int probe = ::socket(place.protocol().family(), SOCK_STREAM | SOCK_CLOEXEC, 0);

@@ -36,9 +36,13 @@ struct DataOptions {
   std::vector<std::size_t> peers{};   ///< this process connects to lower ranks; the others to it
   std::size_t per_peer = 2;           ///< connections to each peer
   std::string address = "127.0.0.1";  ///< of this process, as its peers reach it
-  std::optional<PortRange> ports{};   ///< one of them is used; nullopt: the system chooses
-  std::string run{};                  ///< printable; names the run and these connections in it
-  Secret key{};                       ///< of the run
+  /// Addresses of further interfaces, as many in all processes. The connections to a peer are in
+  /// rows of `stripes`, of which number i uses address i modulo the number of addresses.
+  std::vector<std::string> more_addresses{};
+  std::size_t stripes = 1;
+  std::optional<PortRange> ports{};  ///< one of them is used; nullopt: the system chooses
+  std::string run{};                 ///< printable; names the run and these connections in it
+  Secret key{};                      ///< of the run
   std::chrono::milliseconds silence = std::chrono::seconds(2);  ///< of the sockets, until connected
   std::function<void(std::string_view)> log = [](std::string_view) {};  ///< gets lines on strangers
 };
@@ -84,6 +88,9 @@ class DataConnector {
   LOCKSTEP_COLD_DECL std::string identity(std::size_t from, std::size_t to,
                                           std::size_t index) const;
   LOCKSTEP_COLD_DECL void listen();
+  /// Adds an address to `place_`.
+  LOCKSTEP_COLD_DECL void listen_at(const std::string& address, std::size_t index);
+  LOCKSTEP_COLD_DECL const std::string& address_of(std::size_t connection) const;
   LOCKSTEP_COLD_DECL void on_proved(const std::shared_ptr<detail::Connection>& connection);
   LOCKSTEP_COLD_DECL void start(Attempt& attempt);
   LOCKSTEP_COLD_DECL void await_welcome(Attempt& attempt);

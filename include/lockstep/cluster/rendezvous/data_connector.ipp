@@ -38,6 +38,29 @@ struct DataConnector::Attempt {
   std::string fact = "it does not answer";
 };
 
+namespace detail {
+
+/// The inverse of DataConnector::place: "ADDRESS PORT,ADDRESS PORT"; empty if it is malformed.
+inline std::vector<asio::ip::tcp::endpoint> parse_places(std::string_view places) {
+  std::vector<asio::ip::tcp::endpoint> found;
+  while (true) {
+    const std::string_view place = places.substr(0, places.find(','));
+    const std::size_t space = place.rfind(' ');
+    if (space == std::string_view::npos) return {};
+    asio::error_code error;
+    const auto address = asio::ip::make_address(std::string(place.substr(0, space)), error);
+    std::uint16_t port = 0;
+    const char* const end = place.data() + place.size();
+    const auto parsed = std::from_chars(place.data() + space + 1, end, port);
+    if (error || parsed.ec != std::errc{} || parsed.ptr != end) return {};
+    found.emplace_back(address, port);
+    if (place.size() == places.size()) return found;
+    places.remove_prefix(place.size() + 1);
+  }
+}
+
+}  // namespace detail
+
 DataConnector::DataConnector(DataOptions options)
     : options_(std::move(options)),
       server_(detail::PskContext::Side::server, options_.key, ""),
@@ -67,11 +90,21 @@ void DataConnector::listen() {
   listener_.hand_over_proved(
       [this](const std::shared_ptr<detail::Connection>& connection) { on_proved(connection); },
       expected_.size());
+  listen_at(options_.address, 0);
+  for (std::size_t i = 0; i < options_.more_addresses.size(); ++i)
+    listen_at(options_.more_addresses[i], i + 1);
+}
+
+const std::string& DataConnector::address_of(std::size_t connection) const {
+  const std::size_t i = connection % options_.stripes % (options_.more_addresses.size() + 1);
+  return i == 0 ? options_.address : options_.more_addresses[i - 1];
+}
+
+void DataConnector::listen_at(const std::string& text, std::size_t index) {
   asio::error_code error;
-  const auto address = asio::ip::make_address(options_.address, error);
+  const auto address = asio::ip::make_address(text, error);
   if (error)
-    throw ClusterError("data connections: '{}' is not an IP address of this machine",
-                       options_.address);
+    throw ClusterError("data connections: '{}' is not an IP address of this machine", text);
   const PortRange ports = options_.ports.value_or(PortRange{});
   for (std::size_t i = 0; i < ports.size(); ++i) {
     const auto port = static_cast<std::uint16_t>(ports.first + i);
@@ -82,31 +115,27 @@ void DataConnector::listen() {
     throw ClusterError(
         "data connections: cannot listen at {} on a port from {} to {} ({}); free one, or give the "
         "workers of a machine a larger range by LOCKSTEP_DATA_PORTS",
-        options_.address, ports.first, ports.last, error.message());
+        text, ports.first, ports.last, error.message());
   if (error)
     throw ClusterError("data connections: cannot listen at {} ({}); see LOCKSTEP_DATA_ADDRESS",
-                       options_.address, error.message());
-  place_ = fmt::format("{} {}", options_.address, listener_.port());
+                       text, error.message());
+  place_ += fmt::format("{}{} {}", place_.empty() ? "" : ",", text, listener_.port(index));
 }
 
 std::vector<DataConnection> DataConnector::connect(const std::map<std::size_t, std::string>& places,
                                                    TimePoint deadline) {
   const auto began = std::chrono::steady_clock::now();
   for (const auto& [peer, place] : places) {
-    const std::size_t space = place.rfind(' ');
-    asio::error_code error = asio::error::invalid_argument;
-    std::uint16_t port = 0;
-    asio::ip::address address;
-    if (space != std::string::npos) address = asio::ip::make_address(place.substr(0, space), error);
-    const char* const end = place.data() + place.size();
-    const auto parsed = error ? std::from_chars_result{end, std::errc::invalid_argument}
-                              : std::from_chars(place.data() + space + 1, end, port);
-    if (parsed.ec != std::errc{} || parsed.ptr != end)
-      throw CollectiveError(peer, "data connections: replica {} sent '{}', which is not an address",
-                            peer, place);
+    const auto endpoints = detail::parse_places(place);
+    if (endpoints.size() != options_.more_addresses.size() + 1)
+      throw CollectiveError(
+          peer,
+          "data connections: replica {} sent '{}', which is not an address on each "
+          "of {} interfaces",
+          peer, place, options_.more_addresses.size() + 1);
     for (std::size_t i = 0; i < options_.per_peer; ++i)
-      attempts_.push_back(
-          std::make_unique<Attempt>(*this, peer, i, asio::ip::tcp::endpoint(address, port)));
+      attempts_.push_back(std::make_unique<Attempt>(
+          *this, peer, i, endpoints[i % options_.stripes % endpoints.size()]));
   }
   const std::size_t all = expected_.size() + attempts_.size();
   end_.at(deadline, [this] {
@@ -159,7 +188,7 @@ void DataConnector::start(Attempt& attempt) {
   asio::error_code error;
   detail::open_socket(socket, attempt.endpoint.protocol(), options_.silence, error);
   // From the address that the job has chosen, so that the data take that network.
-  const auto own = asio::ip::make_address(options_.address, error);
+  const auto own = asio::ip::make_address(address_of(attempt.index), error);
   if (!error && own.is_v4() == attempt.endpoint.address().is_v4()) {
     asio::error_code ignored;
     socket.bind({own, 0}, ignored);

@@ -63,8 +63,8 @@ class Listener {
   bool listening() const { return !acceptors_.empty(); }
   /// True if one of the addresses is IPv4.
   LOCKSTEP_COLD_DECL bool listens_by_ipv4() const;
-  /// The port of the first address.
-  LOCKSTEP_COLD_DECL std::uint16_t port() const;
+  /// The port of an address, by default the first one.
+  LOCKSTEP_COLD_DECL std::uint16_t port(std::size_t index = 0) const;
   /// True if connections wait for which the process has no file descriptor.
   bool out_of_files() const { return out_of_files_; }
 

@@ -49,9 +49,10 @@ void Listener::hand_over_proved(Proved proved, std::size_t extra) {
   extra_pending_ = extra;
 }
 
-std::uint16_t Listener::port() const {
+std::uint16_t Listener::port(std::size_t index) const {
   asio::error_code ignored;
-  return acceptors_.empty() ? std::uint16_t{0} : acceptors_[0]->local_endpoint(ignored).port();
+  return index < acceptors_.size() ? acceptors_[index]->local_endpoint(ignored).port()
+                                   : std::uint16_t{0};
 }
 
 bool Listener::listens_by_ipv4() const {

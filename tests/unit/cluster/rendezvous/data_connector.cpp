@@ -103,6 +103,42 @@ FileDescriptor stranger(const std::string& place, const std::string& bytes) {
 
 }  // namespace
 
+TEST_CASE("connections in a row take the interfaces of both ends in turn") {
+  std::vector<std::unique_ptr<DataConnector>> all;
+  for (std::size_t r = 0; r < 2; ++r) {
+    DataOptions options = options_of(r, 2);
+    options.per_peer = 6;
+    options.stripes = 3;
+    options.more_addresses = {"127.0.0.2"};
+    all.push_back(std::make_unique<DataConnector>(options));
+  }
+  const auto results = connect_all(all);
+  for (const Result& result : results) {
+    CHECK(result.text() == "");
+    CHECK(result.connections.size() == 6);
+    for (const DataConnection& connection : result.connections) {
+      sockaddr_in own{}, peer{};
+      socklen_t length = sizeof own;
+      const int file = connection.socket.number();
+      REQUIRE(::getsockname(file, reinterpret_cast<sockaddr*>(&own), &length) == 0);
+      REQUIRE(::getpeername(file, reinterpret_cast<sockaddr*>(&peer), &length) == 0);
+      const std::uint32_t expected = INADDR_LOOPBACK + connection.index % 3 % 2;
+      CAPTURE(connection.index);
+      CHECK(ntohl(own.sin_addr.s_addr) == expected);
+      CHECK(ntohl(peer.sin_addr.s_addr) == expected);
+    }
+  }
+}
+
+TEST_CASE("a peer with another number of interfaces is refused") {
+  std::vector<std::unique_ptr<DataConnector>> all = connectors(1);
+  DataOptions options = options_of(1, 2);
+  options.more_addresses = {"127.0.0.2"};
+  DataConnector other(options);
+  CHECK_THROWS_AS(other.connect({{0, "127.0.0.1 5000"}}, Clock::now() + 1s),
+                  lockstep::CollectiveError);
+}
+
 TEST_CASE("workers are connected, both ends of a connection have its keys, and nobody else") {
   constexpr std::size_t size = 4;
   const auto all = connectors(size);

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "lockstep/cluster/rendezvous/data_address.hpp"
 #include "unit/cluster/rendezvous/support.hpp"
 
 using namespace rendezvous_test;
@@ -67,6 +68,13 @@ TEST_CASE("LOCKSTEP_INTERFACE sets the data address, and one that does not exist
     for (const Member& member : members) CHECK(member->local_address() == "127.0.0.1");
     leave_all(members);
   }
+  lockstep::ResolvedCluster several;
+  several.data_interface = "lo";
+  CHECK(lockstep::detail::more_data_addresses(several).empty());
+  several.more_interfaces = {"127.0.0.0/8"};
+  CHECK(sentence<lockstep::ClusterError>([&] { lockstep::detail::more_data_addresses(several); }) ==
+        "LOCKSTEP_INTERFACE: 127.0.0.0/8 selects 127.0.0.1, as an entry before it does; write each "
+        "interface once");
   for (const char* selector : {"none0", "203.0.113.0/24"}) {
     auto o = options(1, 2, free_port(), lines);
     o.cluster.data_interface = selector;

@@ -15,8 +15,8 @@ namespace lockstep::detail {
 using Parts = const std::byte* const*;
 
 /// `sum_parts` of one element type.
-using GlooSum = void (*)(std::byte* to, Parts part, std::size_t members, std::size_t bytes,
-                         SumOrder order);
+using SumParts = void (*)(std::byte* to, Parts part, std::size_t members, std::size_t bytes,
+                          SumOrder order);
 
 /// to = the sum of the members' parts of `bytes` each. `to` may be one of the parts.
 template <class T>

@@ -1,0 +1,129 @@
+/// \file
+/// The collective between processes on several machines, of which at least one has several processes.
+/// Invariants: data of a machine leaves it once; all members get the same bits, those of ThreadGroup;
+/// what ends the operations of a member ends those of all members that wait for it, with one cause.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <memory>
+#include <type_traits>
+
+#include "lockstep/collectives/collective_call.hpp"
+#include "lockstep/collectives/machine_layout.hpp"
+#include "lockstep/collectives/shared_memory.hpp"
+#include "lockstep/collectives/sum_members.hpp"
+#include "lockstep/collectives/sum_parts.hpp"
+#include "lockstep/collectives/tcp_mesh.hpp"
+#include "lockstep/concepts/collective.hpp"
+#include "lockstep/core/config.hpp"
+#include "lockstep/core/exchange_allocator.hpp"
+#include "lockstep/core/exchange_progress.hpp"
+
+namespace lockstep {
+
+/// This process' member of a group that exchanges through shared memory within a machine and over
+/// TCP between machines. Its operations are called by one thread at a time, `abort` and `progress`
+/// by any. Copies are the same member.
+///
+/// An all-reduce of many bytes is cut into a slice per lane. Process l of each machine reads slice l
+/// of all processes of its machine, adds it over the machines, and writes the sum to the processes of
+/// its machine:
+///
+///     machine 0   rank 0: slice 0 of 0, 1 ──┐   rank 1: slice 1 of 0, 1 ──┐
+///     machine 1   rank 2: slice 0 of 2, 3 ──┘   rank 3: slice 1 of 2, 3 ──┘
+///
+/// With SumOrder::ranks the sum of a slice travels from machine to machine, each of which adds its
+/// processes' values one after the other, and the result travels back; with SumOrder::tree the
+/// machines add their subtrees (ChannelGroup). A few bytes are gathered by the first process of each
+/// machine, which adds all of them. Elements in memory of `exchange_allocator` are read and written
+/// where they lie; others are copied through the shared memory.
+///
+/// \throws what SharedMemoryGroup and TcpGroup throw; errors name ranks of the job.
+/// \code
+///   lockstep::MachineGroup group(memory, mesh, {.layout = {{2, 2}}, .rank = 3});
+///   group.all_reduce(gradients, n, sums, 2);
+/// \endcode
+class MachineGroup {
+ public:
+  /// Options, equal in all members except for the rank and the polls.
+  struct Options {
+    MachineLayout layout{};
+    std::size_t rank = 0, channel = 0;
+    std::chrono::nanoseconds timeout = std::chrono::seconds(30);  ///< without progress
+    SumOrder order = SumOrder::ranks;
+    /// Polls of the shared memory, and rounds over the connections, before a member sleeps.
+    int spins = 0, network_spins = 0;
+  };
+
+  /// `memory` is that of the machine, for as many members as it has processes (SharedMemoryGroup's
+  /// sizes), with a heap. `mesh` connects the member's lane, with the ranks of the layout as names;
+  /// null if the member is in none. \throws UsageError if the layout does not keep the order, or
+  /// memory and mesh do not fit; Error if there is not enough memory.
+  LOCKSTEP_COLD_DECL MachineGroup(std::shared_ptr<SharedMemory> memory,
+                                  std::shared_ptr<TcpMesh> mesh, const Options& options);
+
+  LOCKSTEP_DECL std::size_t rank() const;
+  LOCKSTEP_DECL std::size_t size() const;
+  /// Allocates memory that is exchanged in place.
+  LOCKSTEP_COLD_DECL std::shared_ptr<ExchangeAllocator> exchange_allocator() const;
+  /// Ends the operations of this group on this machine, and of all groups of the mesh.
+  LOCKSTEP_COLD_DECL void abort();
+  /// The same because `rank` was lost, which the errors of all processes then name.
+  LOCKSTEP_COLD_DECL void lose(std::size_t rank);
+  /// The finished parts of operations, and the rank that a current wait is for.
+  LOCKSTEP_COLD_DECL ExchangeProgress progress() const;
+
+  template <class T>
+  void all_reduce(T* p, std::size_t n) {
+    all_reduce(p, n, nullptr, 0);
+  }
+
+  /// Replaces p[0..n) and sums[0..m) with their sums over all members.
+  template <class T>
+  void all_reduce(T* p, std::size_t n, double* sums, std::size_t m) {
+    static_assert(std::is_arithmetic_v<T> && !std::is_same_v<T, bool>,
+                  "lockstep::MachineGroup: all_reduce adds numbers; give it an arithmetic type");
+    reduce(reinterpret_cast<std::byte*>(p), detail::elements_of<T>(n), &detail::sum_parts<T>, sums,
+           m);
+  }
+
+  /// Replaces p[0..n) with the root's.
+  template <class T>
+  void broadcast(T* p, std::size_t n, std::size_t root) {
+    static_assert(std::is_trivially_copyable_v<T>);
+    send(reinterpret_cast<std::byte*>(p), detail::elements_of<T>(n), root);
+  }
+
+  /// out[r n..(r + 1) n) becomes p[0..n) of member r. p may be this member's own part of `out`;
+  /// otherwise they must not overlap.
+  template <class T>
+  void all_gather(const T* p, std::size_t n, T* out) {
+    static_assert(std::is_trivially_copyable_v<T>);
+    gather(reinterpret_cast<const std::byte*>(p), detail::elements_of<T>(n),
+           reinterpret_cast<std::byte*>(out));
+  }
+
+  /// Returns when all members have called it.
+  LOCKSTEP_DECL void barrier();
+
+ private:
+  struct Member;
+
+  LOCKSTEP_DECL void reduce(std::byte* p, detail::Elements elements, detail::SumParts sum,
+                            double* sums, std::size_t m);
+  LOCKSTEP_DECL void send(std::byte* p, detail::Elements elements, std::size_t root);
+  LOCKSTEP_DECL void gather(const std::byte* p, detail::Elements elements, std::byte* out);
+
+  std::shared_ptr<Member> member_;
+};
+
+static_assert(AllReduces<MachineGroup, float> && AllReducesWithSums<MachineGroup, float> &&
+              Broadcasts<MachineGroup, float> && AllGathers<MachineGroup, float> &&
+              Barriers<MachineGroup>);
+
+}  // namespace lockstep
+
+#ifdef LOCKSTEP_HEADER_ONLY
+#include "lockstep/collectives/machine_group.ipp"
+#endif

@@ -1,0 +1,393 @@
+#pragma once
+
+#include "lockstep/collectives/machine_group.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <exception>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "lockstep/collectives/channel_group.hpp"
+#include "lockstep/collectives/shared_channel.hpp"
+#include "lockstep/collectives/tcp_channel.hpp"
+#include "lockstep/core/error.hpp"
+#include "lockstep/core/slice.hpp"
+
+namespace lockstep {
+
+/// An operation is a begin, after which members read what others of the machine have written, work
+/// in lanes, and an end, after which members read what the lanes have written:
+///
+///     publish | begin: compare the machine's calls | lanes: compare with other machines | end
+struct MachineGroup::Member {
+  using Call = detail::CollectiveCall;
+  using Operation = Call::Operation;
+
+  /// Bytes of an all-reduce that are exchanged between two barriers.
+  static constexpr std::size_t segment = std::size_t{16} << 20;
+  static constexpr std::size_t line = 64;
+
+  Member(std::shared_ptr<SharedMemory> memory, std::shared_ptr<TcpMesh> connections,
+         const Options& options)
+      : layout(options.layout),
+        rank(options.rank),
+        size(layout.size()),
+        machine(layout.machine_of(rank)),
+        local(rank - layout.first(machine)),
+        count(layout.counts[machine]),
+        machines(layout.machines()),
+        most(layout.most()),
+        lanes(layout.lanes()),
+        order(options.order),
+        timeout(std::min<std::chrono::nanoseconds>(options.timeout, std::chrono::hours(8760))),
+        shared(std::move(memory), options.channel, {local, count, timeout, options.spins}, order,
+               layout.members(machine)),
+        chunk(detail::SharedChannel::chunk_of(most)),
+        mesh(std::move(connections)),
+        parts(size) {
+    for (std::size_t m = 0; m < machines; ++m) firsts.push_back(layout.first(m));
+  }
+
+  /// The part of `bytes` that lane `lane` of `active` exchanges: whole cache lines.
+  static Slice part(std::size_t bytes, std::size_t active, std::size_t lane) {
+    const Slice all = slice_of((bytes + line - 1) / line, active, lane);
+    const std::size_t first = std::min(bytes, all.first * line);
+    return {first, std::min(bytes, (all.first + all.count) * line) - first};
+  }
+  static std::size_t in_lines(std::size_t bytes) { return (bytes + line - 1) / line * line; }
+
+  /// Up to this many bytes of each member travel in lane 0.
+  std::size_t few() const {
+    using Algorithms = detail::ChannelGroup<detail::TcpChannel>;
+    const bool is_direct = detail::topology_of(machines) == detail::Topology::direct;
+    const std::size_t of_machine = is_direct ? Algorithms::small : Algorithms::small_tree;
+    return std::max(line, of_machine / most / line * line);
+  }
+
+  /// Waits are longer the later they are in an operation, so that who waits for a process that does
+  /// not arrive reports it before those who wait for the waiting one.
+  std::chrono::nanoseconds end_more() const { return timeout / 2; }
+  std::chrono::nanoseconds network_timeout() const { return timeout + timeout / 4; }
+
+  /// Runs body() as one operation. Any exception ends those of all processes.
+  template <class Body>
+  void run(const Call& call, const Body& body) {
+    try {
+      publish(call);
+      body();
+    } catch (...) {
+      end_by_error(std::current_exception());
+      throw;
+    }
+  }
+
+  void publish(const Call& call, std::uint64_t place = detail::SharedAllocator::nowhere) {
+    shared.publish({static_cast<detail::SharedCall::Operation>(call.operation), call.n, call.m,
+                    call.root, call.element, static_cast<std::uint64_t>(call.kind), place});
+  }
+
+  /// Waits for the machine's members: at the begin of an operation, or of its next part.
+  void begin(bool is_first) { is_first ? shared.begin() : shared.next(); }
+  void end() { shared.next(end_more()); }
+
+  /// Runs f(algorithms) in this member's lane.
+  template <class F>
+  void across(const Call& call, const F& f) {
+    network->run(call, [&] { f(*algorithms); });
+  }
+
+  void end_all(const detail::Shutdown& why) {
+    shared.barrier().end(why);
+    if (mesh) mesh->end(why);
+  }
+
+  void end_by_error(const std::exception_ptr& error) {
+    try {
+      std::rethrow_exception(error);
+    } catch (const UsageError&) {
+      shared.note_reported_mismatch();
+    } catch (...) {
+    }
+    end_all(mesh && mesh->is_down()        ? mesh->shutdown()
+            : shared.barrier().has_ended() ? shared.shutdown()
+                                           : because(detail::Shutdown::Cause::aborted, rank));
+  }
+
+  detail::Shutdown because(detail::Shutdown::Cause cause, std::size_t whom) const {
+    return {.cause = cause,
+            .rank = static_cast<std::uint32_t>(whom),
+            .by = static_cast<std::uint32_t>(rank)};
+  }
+
+  /// Adds the inputs of all members, `bytes` each, to this member's next input. The first
+  /// `sums_bytes` are doubles.
+  void gather_and_add(detail::ChannelGroup<detail::TcpChannel>& lane, std::size_t bytes,
+                      std::size_t sums_bytes, detail::SumParts sum) {
+    const std::size_t stride = in_lines(bytes), block = most * stride;
+    gathered.resize(std::max(gathered.size(), machines * block));
+    std::byte* const own = gathered.data() + machine * block;
+    for (std::size_t l = 0; l < count && stride > 0; ++l)
+      std::memcpy(own + l * stride, shared.input_of(l), stride);
+    lane.all_gather(block, gathered.data());
+    network->complete();
+    std::size_t r = 0;
+    for (std::size_t m = 0; m < machines; ++m)
+      for (std::size_t l = 0; l < layout.counts[m]; ++l)
+        parts[r++] = gathered.data() + m * block + l * stride;
+    if (sums_bytes > 0)
+      detail::sum_parts<double>(shared.input(), parts.data(), size, sums_bytes, order);
+    const std::size_t at = in_lines(sums_bytes);
+    for (const std::byte*& p : parts) p += at;
+    if (bytes > at) sum(shared.input() + at, parts.data(), size, bytes - at, order);
+  }
+
+  /// Where the machine's members find p[0..bytes): in place, or a copy.
+  std::uint64_t stage(const std::byte* p, std::size_t bytes) {
+    const auto& heap = *shared.exchange_allocator();
+    const std::uint64_t place = heap.place_of(p, bytes);
+    is_copied = place == detail::SharedAllocator::nowhere;
+    if (!is_copied) return place;
+    if (bytes > copy_room) {
+      if (copy != nullptr) shared.exchange_allocator()->release(copy);
+      copy = shared.exchange_allocator()->allocate(bytes);
+      copy_room = copy == nullptr ? 0 : bytes;
+      if (copy == nullptr)
+        throw Error("machine group: there is not enough shared memory to exchange {} bytes", bytes);
+    }
+    std::memcpy(copy, p, bytes);
+    return heap.place_of(copy, bytes);
+  }
+
+  /// Adds this lane's slice of the elements that all members have staged, in the memory of each
+  /// member of the machine.
+  void reduce_slice(detail::ChannelGroup<detail::TcpChannel>& lane, std::size_t bytes,
+                    detail::SumParts sum) {
+    const Slice own = part(bytes, lanes, local);
+    if (own.count == 0) return;
+    const auto slice_in = [&](std::size_t l) { return shared.heap_of(l, bytes) + own.first; };
+    for (std::size_t l = 0; l < count; ++l) parts[l] = slice_in(l);
+    std::byte* const to = slice_in(local);
+    lane.all_reduce_parts(to, parts.data(), count, own.count, sum);
+    for (std::size_t l = 0; l < count; ++l)
+      if (l != local) std::memcpy(slice_in(l), to, own.count);
+  }
+
+  const MachineLayout layout;
+  const std::size_t rank, size;
+  const std::size_t machine, local, count;  // this process' machine, its place there, its size
+  const std::size_t machines, most, lanes;
+  const SumOrder order;
+  const std::chrono::nanoseconds timeout;
+  std::vector<std::size_t> firsts;  // the rank of each machine's first process
+  detail::SharedChannel shared;
+  const std::size_t chunk;  // of all machines
+  std::shared_ptr<TcpMesh> mesh;
+  detail::TcpChannel* network = nullptr;
+  std::optional<detail::ChannelGroup<detail::TcpChannel>> algorithms;
+  std::vector<const std::byte*> parts;
+  std::vector<std::byte> gathered;
+  std::byte* copy = nullptr;  // in the heap, of elements that are not
+  std::size_t copy_room = 0;
+  bool is_copied = false;
+};
+
+MachineGroup::MachineGroup(std::shared_ptr<SharedMemory> memory, std::shared_ptr<TcpMesh> mesh,
+                           const Options& options) {
+  const MachineLayout& layout = options.layout;
+  const auto is_wrong = [](std::size_t n) { return n < 1 || n > detail::BarrierState::max_size; };
+  if (layout.counts.empty() || std::any_of(layout.counts.begin(), layout.counts.end(), is_wrong) ||
+      options.rank >= layout.size() ||
+      layout.machines() * layout.most() > detail::SharedChannel::chunk_of(layout.most()))
+    throw UsageError(
+        "machine group: rank {} of {} machines with up to {} processes; each machine must have 1 to "
+        "{}, all together at most {}, and the rank must be below their number",
+        options.rank, layout.machines(), layout.counts.empty() ? 0 : layout.most(),
+        detail::BarrierState::max_size, detail::SharedChannel::chunk_of(1) / 32);
+  if (!layout.keeps(options.order))
+    throw UsageError(
+        "machine group: machines that are no subtrees of SumOrder::tree cannot keep that order; "
+        "use a TcpGroup");
+  const std::size_t machine = layout.machine_of(options.rank),
+                    local = options.rank - layout.first(machine), count = layout.counts[machine];
+  const std::size_t channels = memory->bytes() / detail::SharedChannel::bytes(count);
+  if (options.channel >= channels || memory->heap() == nullptr ||
+      memory->heap_bytes() < (options.channel + 1) * count * detail::SharedChannel::area_of(count))
+    throw UsageError(
+        "machine group: channel {} of {} members does not fit in a memory of {} bytes with a heap of "
+        "{}; give it the bytes of all channels",
+        options.channel, count, memory->bytes(), memory->heap_bytes());
+  const bool has_lane = local < layout.lanes();
+  if (has_lane != (mesh != nullptr) ||
+      (mesh && (mesh->size() != layout.machines() || mesh->rank() != machine ||
+                options.channel >= mesh->channels_.size())))
+    throw UsageError(
+        "machine group: the mesh of rank {} must have a member of each of the {} machines, and "
+        "channel {}",
+        options.rank, layout.machines(), options.channel);
+  detail::SharedChannel::reserve(*memory, options.channel, local, count);
+  member_ = std::make_shared<Member>(std::move(memory), std::move(mesh), options);
+  if (!has_lane) return;
+  member_->network = member_->mesh->channels_[options.channel].get();
+  member_->network->claim(options.channel, member_->network_timeout(), options.network_spins,
+                          [own = member_.get()]() -> std::optional<detail::Shutdown> {
+                            if (!own->shared.barrier().has_ended()) return std::nullopt;
+                            return own->shared.shutdown();
+                          });
+  member_->algorithms.emplace(*member_->network, member_->mesh->options().topology, options.order);
+}
+
+std::size_t MachineGroup::rank() const { return member_->rank; }
+std::size_t MachineGroup::size() const { return member_->size; }
+std::shared_ptr<ExchangeAllocator> MachineGroup::exchange_allocator() const {
+  return member_->shared.exchange_allocator();
+}
+void MachineGroup::abort() {
+  member_->end_all(member_->because(detail::Shutdown::Cause::aborted, rank()));
+}
+void MachineGroup::lose(std::size_t lost) {
+  member_->end_all(member_->because(detail::Shutdown::Cause::lost, lost));
+}
+
+ExchangeProgress MachineGroup::progress() const {
+  ExchangeProgress now = member_->shared.barrier().progress();
+  if (now.waits_for)
+    now.waits_for = member_->shared.name(*now.waits_for);
+  else if (member_->network != nullptr)
+    now.waits_for = member_->network->waits_for();
+  return now;
+}
+
+void MachineGroup::reduce(std::byte* p, detail::Elements elements, detail::SumParts sum,
+                          double* sums, std::size_t m) {
+  Member& own = *member_;
+  const std::size_t bytes = elements.bytes(), sums_bytes = m * sizeof(double);
+  const std::size_t few = own.few();
+  const bool sums_first = Member::in_lines(sums_bytes) <= few;
+  const std::size_t at = sums_first ? Member::in_lines(sums_bytes) : 0;
+  const bool fits = sums_first && at + bytes <= few;
+  const std::size_t in_slots = fits ? at + bytes : at;
+  const Member::Call call{
+      Member::Operation::all_reduce, elements.kind, elements.n, m, 0, elements.size};
+  own.run(call, [&] {
+    if (at > 0) std::memcpy(own.shared.input(), sums, sums_bytes);
+    if (fits && bytes > 0) std::memcpy(own.shared.input() + at, p, bytes);
+    std::size_t done = 0;
+    try {
+      do {
+        const std::size_t count = fits ? 0 : std::min(Member::segment, bytes - done);
+        const bool is_first = done == 0, gathers = own.local == 0 && is_first && (fits || at > 0);
+        if (count > 0) own.publish(call, own.stage(p + done, count));
+        own.begin(is_first);
+        if (gathers || (count > 0 && own.local < own.lanes))
+          own.across(call, [&](auto& lane) {
+            if (gathers) own.gather_and_add(lane, in_slots, at > 0 ? sums_bytes : 0, sum);
+            if (count > 0) own.reduce_slice(lane, count, sum);
+          });
+        own.end();
+        if (is_first && at > 0) std::memcpy(sums, own.shared.input_of(0), sums_bytes);
+        if (fits && bytes > 0) std::memcpy(p, own.shared.input_of(0) + at, bytes);
+        if (count > 0 && own.is_copied) std::memcpy(p + done, own.copy, count);
+        done += count;
+      } while (!fits && done < bytes);
+    } catch (...) {
+      if (!fits) own.shared.exchange_allocator()->make_private();  // others may go on writing
+      throw;
+    }
+  });
+  if (!sums_first)
+    reduce(reinterpret_cast<std::byte*>(sums), detail::elements_of<double>(m),
+           &detail::sum_parts<double>, nullptr, 0);
+}
+
+void MachineGroup::send(std::byte* p, detail::Elements elements, std::size_t root) {
+  if (root >= size()) {
+    abort();
+    throw UsageError("broadcast: root is {}; it must be below the group's size, {}", root, size());
+  }
+  Member& own = *member_;
+  const std::size_t bytes = elements.bytes(), few = own.few();
+  const std::size_t home = own.layout.machine_of(root), place = root - own.firsts[home];
+  const bool is_home = home == own.machine, is_root = root == rank();
+  const Member::Call call{
+      Member::Operation::broadcast, elements.kind, elements.n, 0, root, elements.size};
+  own.run(call, [&] {
+    std::size_t at = 0;
+    do {
+      const std::size_t count = std::min(own.chunk, bytes - at);
+      const std::size_t active = count <= few ? 1 : own.lanes;
+      if (is_root && count > 0) std::memcpy(own.shared.input(), p + at, count);
+      own.begin(at == 0);
+      if (own.local < active)
+        own.across(call, [&](auto& lane) {
+          const Slice slice = Member::part(count, active, own.local);
+          std::byte* const from =
+              is_home ? const_cast<std::byte*>(own.shared.input_of(place)) : own.shared.input();
+          lane.broadcast(from + slice.first, slice.count, home);
+        });
+      if (is_home && !is_root && count > 0) std::memcpy(p + at, own.shared.input_of(place), count);
+      own.end();
+      for (std::size_t l = 0; l < active && !is_home; ++l) {
+        const Slice slice = Member::part(count, active, l);
+        if (slice.count > 0)
+          std::memcpy(p + at + slice.first, own.shared.input_of(l) + slice.first, slice.count);
+      }
+      at += count;
+    } while (at < bytes);
+  });
+}
+
+void MachineGroup::gather(const std::byte* p, detail::Elements elements, std::byte* out) {
+  Member& own = *member_;
+  const std::size_t bytes = elements.bytes();
+  // A lane's result, with room for the largest machine at each, must fit in a slot.
+  const std::size_t places = own.machines * own.most, room = own.chunk / places;
+  const std::size_t of_lane = room < Member::line ? room : room / Member::line * Member::line;
+  const std::size_t of_all = room < Member::line ? room : own.lanes * of_lane;
+  const std::size_t few = std::min(own.few(), of_lane);
+  const Member::Call call{
+      Member::Operation::all_gather, elements.kind, elements.n, 0, 0, elements.size};
+  own.run(call, [&] {
+    std::size_t at = 0;
+    do {
+      const std::size_t count = std::min(of_all, bytes - at);
+      const std::size_t active = count <= few ? 1 : own.lanes;
+      if (count > 0) std::memcpy(own.shared.input(), p + at, count);
+      own.begin(at == 0);
+      if (own.local < active)
+        own.across(call, [&](auto& lane) {
+          const Slice slice = Member::part(count, active, own.local);
+          const std::size_t block = own.most * slice.count;
+          std::byte* const all = own.shared.input();
+          for (std::size_t l = 0; l < own.count && slice.count > 0; ++l)
+            std::memcpy(all + own.machine * block + l * slice.count,
+                        own.shared.input_of(l) + slice.first, slice.count);
+          lane.all_gather(block, all);
+        });
+      own.end();
+      for (std::size_t l = 0; l < active; ++l) {
+        const Slice slice = Member::part(count, active, l);
+        for (std::size_t r = 0, m = 0; r < own.size && slice.count > 0; ++r) {
+          if (m + 1 < own.machines && r == own.firsts[m + 1]) ++m;
+          std::memcpy(out + r * bytes + at + slice.first,
+                      own.shared.input_of(l) + (m * own.most + r - own.firsts[m]) * slice.count,
+                      slice.count);
+        }
+      }
+      at += count;
+    } while (at < bytes);
+  });
+}
+
+void MachineGroup::barrier() {
+  Member& own = *member_;
+  const Member::Call call{.operation = Member::Operation::barrier};
+  own.run(call, [&] {
+    own.begin(true);
+    if (own.local == 0) own.across(call, [](auto& lane) { lane.barrier(); });
+    own.end();
+  });
+}
+
+}  // namespace lockstep
