@@ -69,20 +69,18 @@ std::vector<Row> rows() {
   for (const char* way : {"two threads", "two replicas", "two workers"})
     for (const char* waits : {"active", "auto", "passive"})
       all.push_back({way, waits, {{policy, waits}}});
-  all.insert(all.begin() + 1, {"two threads",
-                               "OMP passive",
-                               {{policy, "active"}, {"OMP_WAIT_POLICY", "passive"}}});
+  all.insert(all.begin() + 1,
+             {"two threads", "OMP passive", {{policy, "active"}, {"OMP_WAIT_POLICY", "passive"}}});
   return all;
 }
 
-/// Trains as `way` says and prints the times of the steps.
+/// Trains in the given way and prints the times of the steps.
 template <class S>
 void train(const S& strategy, const Options& o) {
   const Timed<S> timed{strategy};
   auto model = measure::model_on(timed);
   std::string line = "steps";
-  for (const measure::Step& step :
-       fit(model, *timed.recorder, measure::images(10'000), o.batch, o))
+  for (const measure::Step& step : fit(model, *timed.recorder, measure::images(10'000), o.batch, o))
     line += fmt::format(" {:.1f}", step.us);
   fmt::print("{}\n", line);
 }
@@ -214,8 +212,9 @@ int main(int argc, char** argv) {
     fmt::print("{}, {} busy; {} rounds of {} steps\n", measure::machine(), o.busy, o.rounds,
                o.steps);
     std::vector<Row> all = rows();
-    std::erase_if(all, [&](const Row& row) { return row.name().find(o.only) == std::string::npos; });
-    const auto add = [&](Row& row, std::vector<double> Row::*to) {
+    std::erase_if(all,
+                  [&](const Row& row) { return row.name().find(o.only) == std::string::npos; });
+    const auto add = [&](Row& row, std::vector<double> Row::* to) {
       const std::vector<double> steps = turn_of(row, o);
       (row.*to).insert((row.*to).end(), steps.begin(), steps.end());
     };

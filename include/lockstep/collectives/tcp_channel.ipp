@@ -6,8 +6,8 @@
 #include <string>
 #include <utility>
 
-#include "lockstep/collectives/tcp_mesh.hpp"
 #include "lockstep/collectives/spin.hpp"
+#include "lockstep/collectives/tcp_mesh.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/fmt_core.hpp"
 #include "lockstep/core/slice.hpp"

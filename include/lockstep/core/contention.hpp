@@ -17,7 +17,6 @@
 #include <cstdint>
 #include <mutex>
 #include <optional>
-#include <string>
 #include <vector>
 
 #include "lockstep/core/config.hpp"
@@ -37,8 +36,8 @@ LOCKSTEP_COLD_DECL WaitMode parse_wait_mode(const char* value);
 
 /// Time for which thread `thread` of this process was ready to run but had no core; empty if the
 /// thread has ended or the kernel keeps no such statistics. `root` is prepended to the path.
-LOCKSTEP_COLD_DECL std::optional<std::chrono::nanoseconds> read_run_delay(
-    pid_t thread, const std::string& root = "");
+LOCKSTEP_COLD_DECL std::optional<std::chrono::nanoseconds> read_run_delay(pid_t thread,
+                                                                          const char* root = "");
 
 /// Decides from run delays whether cores are contended. It starts at the first delay that matters,
 /// and ends after a calm time, which doubles when the end was premature.

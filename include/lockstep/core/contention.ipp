@@ -15,7 +15,6 @@
 #include <thread>
 
 #include "lockstep/core/error.hpp"
-#include "lockstep/core/fmt_core.hpp"
 #include "lockstep/core/quote.hpp"
 #include "lockstep/core/threads.hpp"
 
@@ -26,15 +25,14 @@ WaitMode parse_wait_mode(const char* value) {
   if (text.empty() || text == "auto") return WaitMode::adaptive;
   if (text == "active") return WaitMode::active;
   if (text == "passive") return WaitMode::passive;
-  throw UsageError("LOCKSTEP_WAIT_POLICY is {}; it must be auto, active or passive",
-                   quote(text));
+  throw UsageError("LOCKSTEP_WAIT_POLICY is {}; it must be auto, active or passive", quote(text));
 }
 
-std::optional<std::chrono::nanoseconds> read_run_delay(pid_t thread, const std::string& root) {
-  const std::string path = fmt::format("{}/proc/self/task/{}/schedstat", root, thread);
-  const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+std::optional<std::chrono::nanoseconds> read_run_delay(pid_t thread, const char* root) {
+  std::array<char, 256> path{}, text{};  // on the stack: called within steps, which do not allocate
+  std::snprintf(path.data(), path.size(), "%s/proc/self/task/%d/schedstat", root, thread);
+  const int file = ::open(path.data(), O_RDONLY | O_CLOEXEC);
   if (file < 0) return std::nullopt;
-  std::array<char, 128> text{};
   const ssize_t count = ::read(file, text.data(), text.size() - 1);
   ::close(file);
   unsigned long long ran = 0, waited = 0;
