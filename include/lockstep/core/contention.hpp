@@ -3,23 +3,30 @@
 /// has a core to itself; where cores are contended, it delays the thread that it waits for.
 ///
 ///     computing thread    watch() once ─┐
-///     before each step    sample() ─────┴─ run delays since the last sample ── ContentionFilter
-///     before each wait    is_contended() <──────────────────────────────────────────┘
+///     before each step    sample() ─────┴─ run delays less idle time ── ContentionFilter
+///     before each wait    is_contended() <─────────────────────────────────────┘
 ///
-/// Invariants: a sample is taken at most every 20 ms and costs at most 0.1 % of the time; without
-/// the kernel's statistics (/proc/PID/task/TID/schedstat) cores count as not contended.
+/// A delay while another core is idle does not count: the scheduler, not a stranger, is its cause.
+/// The idle time is read only after a window with delays, and decides over the next one.
+///
+/// Invariants: samples cost at most 0.1 % of the time; without the kernel's statistics
+/// (/proc/PID/task/TID/schedstat) cores count as not contended.
 #pragma once
 
 #include <sys/types.h>
 
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <mutex>
 #include <optional>
+#include <string>
+#include <string_view>
 #include <vector>
 
 #include "lockstep/core/config.hpp"
+#include "lockstep/core/cores.hpp"
 
 namespace lockstep::detail {
 
@@ -39,6 +46,11 @@ LOCKSTEP_COLD_DECL WaitMode parse_wait_mode(const char* value);
 LOCKSTEP_COLD_DECL std::optional<std::chrono::nanoseconds> read_run_delay(pid_t thread,
                                                                           const char* root = "");
 
+/// The time for which cores were idle, summed over those that `cores` marks with '1', core 0 first,
+/// in the text of /proc/stat, which may be cut off.
+LOCKSTEP_COLD_DECL std::chrono::nanoseconds idle_time(std::string_view stat,
+                                                      std::string_view cores);
+
 /// Decides from run delays whether cores are contended. It starts at the first delay that matters,
 /// and ends after a calm time, which doubles when the end was premature.
 class ContentionFilter {
@@ -50,7 +62,8 @@ class ContentionFilter {
   /// An end is premature if the next contention starts within this many seconds.
   static constexpr double premature = 2;
 
-  /// Adds a window: `share` is the largest run delay of a thread over the window's length.
+  /// Adds a window: `share` is the largest run delay of a thread, less the idle time, over the
+  /// window's length.
   /// \return whether cores are contended.
   LOCKSTEP_COLD_DECL bool update(double share, double seconds);
 
@@ -78,7 +91,8 @@ class Contention {
   /// \throws UsageError if LOCKSTEP_WAIT_POLICY is invalid.
   LOCKSTEP_DECL static Contention& of_process();
 
-  explicit Contention(WaitMode mode) : mode_(mode) {}
+  explicit Contention(WaitMode mode, const Cores& cores = Cores::of_process())
+      : mode_(mode), cores_(cores.bits()) {}
 
   WaitMode mode() const { return mode_; }
   /// Adds the calling thread, once. Allocates the first time only.
@@ -95,6 +109,9 @@ class Contention {
 
   LOCKSTEP_COLD_DECL void add(pid_t thread);
   LOCKSTEP_COLD_DECL void take_sample(Clock::time_point now);
+  /// The largest run delay of a thread since the last call.
+  LOCKSTEP_COLD_DECL std::chrono::nanoseconds largest_delay();
+  LOCKSTEP_COLD_DECL std::chrono::nanoseconds read_idle_time();
   /// Locks, unless a forked child has copied a locked mutex.
   LOCKSTEP_COLD_DECL std::unique_lock<std::mutex> lock();
 
@@ -104,6 +121,9 @@ class Contention {
   Clock::time_point last_{};
   std::vector<Thread> threads_;
   int forks_ = 0;
+  std::string cores_;
+  std::optional<std::chrono::nanoseconds> idle_;  ///< at last_, after a window with delays
+  std::array<char, 32768> stat_{};
   ContentionFilter filter_;
 };
 

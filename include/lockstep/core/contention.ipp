@@ -28,16 +28,48 @@ WaitMode parse_wait_mode(const char* value) {
   throw UsageError("LOCKSTEP_WAIT_POLICY is {}; it must be auto, active or passive", quote(text));
 }
 
-std::optional<std::chrono::nanoseconds> read_run_delay(pid_t thread, const char* root) {
-  std::array<char, 256> path{}, text{};  // on the stack: called within steps, which do not allocate
-  std::snprintf(path.data(), path.size(), "%s/proc/self/task/%d/schedstat", root, thread);
-  const int file = ::open(path.data(), O_RDONLY | O_CLOEXEC);
-  if (file < 0) return std::nullopt;
-  const ssize_t count = ::read(file, text.data(), text.size() - 1);
+/// Reads up to `size` bytes of a file; 0 if it cannot be read. Does not allocate: within steps.
+inline std::size_t read_file(const char* path, char* to, std::size_t size) {
+  const int file = ::open(path, O_RDONLY | O_CLOEXEC);
+  if (file < 0) return 0;
+  std::size_t count = 0;
+  while (count < size) {
+    const ssize_t more = ::read(file, to + count, size - count);
+    if (more <= 0) break;
+    count += static_cast<std::size_t>(more);
+  }
   ::close(file);
+  return count;
+}
+
+std::optional<std::chrono::nanoseconds> read_run_delay(pid_t thread, const char* root) {
+  std::array<char, 256> path{}, text{};
+  std::snprintf(path.data(), path.size(), "%s/proc/self/task/%d/schedstat", root, thread);
+  const std::size_t count = read_file(path.data(), text.data(), text.size() - 1);
   unsigned long long ran = 0, waited = 0;
-  if (count <= 0 || std::sscanf(text.data(), "%llu %llu", &ran, &waited) != 2) return std::nullopt;
+  if (count == 0 || std::sscanf(text.data(), "%llu %llu", &ran, &waited) != 2) return std::nullopt;
   return std::chrono::nanoseconds(waited);
+}
+
+// Lines "cpu3 user nice system idle ...", in hundredths of a second; the first is the sum, "cpu  ...".
+std::chrono::nanoseconds idle_time(std::string_view stat, std::string_view cores) {
+  std::chrono::nanoseconds sum{0};
+  while (stat.starts_with("cpu")) {
+    const std::size_t end = stat.find('\n');
+    if (end == std::string_view::npos) break;
+    std::string_view line = stat.substr(3, end - 3);
+    stat.remove_prefix(end + 1);
+    const auto next = [&line]() -> std::optional<std::uint64_t> {
+      const auto word = line.substr(0, line.find(' '));
+      line.remove_prefix(std::min(line.size(), word.size() + 1));
+      return whole_number<std::uint64_t>(word);
+    };
+    const auto core = next();
+    if (!core || *core >= cores.size() || cores[*core] != '1') continue;
+    for (int skipped = 0; skipped < 3; ++skipped) static_cast<void>(next());
+    if (const auto idle = next()) sum += std::chrono::milliseconds(10 * *idle);
+  }
+  return sum;
 }
 
 bool ContentionFilter::update(double share, double seconds) {
@@ -100,9 +132,7 @@ void Contention::add(pid_t thread) {
   threads_.push_back({thread, read_run_delay(thread)});
 }
 
-void Contention::take_sample(Clock::time_point now) {
-  const std::unique_lock locked(mutex_, std::try_to_lock);
-  if (!locked || now.time_since_epoch().count() < due_.load(std::memory_order_relaxed)) return;
+std::chrono::nanoseconds Contention::largest_delay() {
   std::chrono::nanoseconds most{0};
   for (Thread& thread : threads_) {
     const auto delay = read_run_delay(thread.id);
@@ -110,15 +140,34 @@ void Contention::take_sample(Clock::time_point now) {
     thread.delay = delay;
   }
   std::erase_if(threads_, [](const Thread& thread) { return !thread.delay; });
-  if (last_ != Clock::time_point{}) {
-    const double window = std::chrono::duration<double>(now - last_).count();
-    const double delayed = std::chrono::duration<double>(most).count();
-    contended_flag().store(filter_.update(delayed / window, window), std::memory_order_relaxed);
+  return most;
+}
+
+std::chrono::nanoseconds Contention::read_idle_time() {
+  return idle_time({stat_.data(), read_file("/proc/stat", stat_.data(), stat_.size())}, cores_);
+}
+
+void Contention::take_sample(Clock::time_point now) {
+  const std::unique_lock locked(mutex_, std::try_to_lock);
+  if (!locked || now.time_since_epoch().count() < due_.load(std::memory_order_relaxed)) return;
+  const auto seconds = [](Clock::duration d) { return std::chrono::duration<double>(d).count(); };
+  const double window = seconds(now - last_), delay = seconds(largest_delay());
+  if (idle_) {
+    const auto idle = read_idle_time();
+    const double share = std::max(0.0, delay - seconds(idle - *idle_)) / window;
+    const bool contended = filter_.update(share, window);
+    contended_flag().store(contended, std::memory_order_relaxed);
+    idle_ = contended ? std::optional(idle) : std::nullopt;
+  } else if (last_ != Clock::time_point{}) {
+    static_cast<void>(filter_.update(0, window));
+    if (delay >= ContentionFilter::contended_share * window) idle_ = read_idle_time();
   }
   last_ = now;
+  // /proc/stat counts idle time in units of 10 ms.
+  const auto pause = std::chrono::milliseconds(idle_ ? 200 : 20);
   const Clock::duration cost = Clock::now() - now;
-  const auto pause = std::max<Clock::duration>(std::chrono::milliseconds(20), 1000 * cost);
-  due_.store((now + pause).time_since_epoch().count(), std::memory_order_relaxed);
+  due_.store((now + std::max<Clock::duration>(pause, 1000 * cost)).time_since_epoch().count(),
+             std::memory_order_relaxed);
 }
 
 }  // namespace lockstep::detail

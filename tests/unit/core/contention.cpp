@@ -25,19 +25,24 @@ namespace {
 
 pid_t this_thread() { return static_cast<pid_t>(::syscall(SYS_gettid)); }
 
-/// Contends for a core with another thread until `contention` reports it; false after a minute.
-bool detects_neighbor(Contention& contention) {
+/// Core `index` of this process' cores.
+Cores core(std::size_t index) {
+  const Cores all;
+  return all.share(static_cast<std::size_t>(all.count()), index);
+}
+
+/// Contends for core 0 with another thread until `contention` reports it; false after `limit`.
+bool detects_neighbor(Contention& contention, std::chrono::seconds limit) {
   bool found = false;
   std::thread([&] {
-    const Cores all;
-    all.share(static_cast<std::size_t>(all.count()), 0).bind();
+    core(0).bind();
     std::atomic<bool> ends{false};
     std::thread neighbor([&] {  // inherits the core
       while (!ends.load(std::memory_order_relaxed)) {
       }
     });
     contention.watch();
-    const auto end = std::chrono::steady_clock::now() + 1min;
+    const auto end = std::chrono::steady_clock::now() + limit;
     while (!found && std::chrono::steady_clock::now() < end) found = contention.sample();
     ends = true;
     neighbor.join();
@@ -77,6 +82,20 @@ TEST_CASE("the run delay is the second number of the kernel's statistics, if it 
   std::filesystem::remove_all(root);
 }
 
+TEST_CASE("idle time is summed over the cores of a set") {
+  const std::string stat =
+      "cpu  1000 2 3 6000 5 6 7 8 9 10\n"
+      "cpu0 10 20 30 1000 50 60 70 80 0 0\n"
+      "cpu1 10 20 30 2000 50 60 70 80 0 0\n"
+      "cpu3 10 20 30 3000 50 60 70 80 0 0\n"
+      "intr 12 0 5\n";
+  CHECK(idle_time(stat, "1") == 10s);
+  CHECK(idle_time(stat, "0101") == 50s);
+  CHECK(idle_time(stat, "001") == 0s);
+  CHECK(idle_time(stat.substr(0, stat.find(" 50 60 70 80 0 0\nintr")), "1111") == 30s);
+  CHECK(idle_time("", "11") == 0s);
+}
+
 TEST_CASE("contention starts with the first delay that matters and ends after a calm time") {
   ContentionFilter filter;
   CHECK(!filter.update(0.09, 0.02));
@@ -107,8 +126,8 @@ TEST_CASE("after a premature end contention lasts longer, up to a limit") {
 
 TEST_CASE("a neighbor on the same core is detected, unless the policy is fixed") {
   if (!read_run_delay(this_thread())) SKIP("the kernel keeps no statistics of threads");
-  Contention adaptive(WaitMode::adaptive);
-  CHECK(detects_neighbor(adaptive));
+  Contention adaptive(WaitMode::adaptive, core(0));
+  CHECK(detects_neighbor(adaptive, 60s));
   CHECK(is_contended());
   contended_flag() = false;
   Contention active(WaitMode::active), passive(WaitMode::passive);

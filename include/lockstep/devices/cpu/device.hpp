@@ -166,7 +166,7 @@ struct BasicCpu {
   /// Opens the context of one of `replicas` local replicas. Its team has the size that OpenMP
   /// grants the calling thread; if that is smaller than `threads`, a warning is logged.
   /// \throws UsageError if `threads` is negative or above `thread_limit`, if `index` is out of
-  /// range, or if a thread's stack is too small.
+  /// range, if a thread's stack is too small, or if LOCKSTEP_WAIT_POLICY is invalid.
   /// \throws DeviceError if oneDNN fails, if the system cannot create the threads, or if the
   /// processor has no instructions for the precision.
   Context open(std::size_t replicas, std::size_t replica) const {

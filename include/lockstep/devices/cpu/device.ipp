@@ -94,6 +94,7 @@ void CpuHandles::synchronize() {
 // wanted number of threads, and the team that OpenMP grants.
 CpuShare share_cpu(int index, int threads, bool needs_bfloat16, std::size_t replicas,
                    std::size_t replica) {
+  Contention::of_process();  // refuses an invalid policy now, not in the first step
   if (threads < 0)
     throw UsageError("cpu: Cpu::threads is {}; it must be at least 1, or 0 for all cores", threads);
   if (threads > cpu_thread_limit)

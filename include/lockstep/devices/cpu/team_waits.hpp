@@ -19,6 +19,7 @@
 #include <thread>
 
 #include "lockstep/core/config.hpp"
+#include "lockstep/core/threads.hpp"
 
 namespace lockstep::detail {
 
@@ -38,7 +39,6 @@ class ParkedTeam {
   std::mutex mutex_;
   std::condition_variable changed_;
   bool has_ended_ = false;
-  int forks_;
   std::thread thread_;
 };
 
@@ -59,11 +59,13 @@ class TeamWaits {
   bool are_short() const { return are_short_.load(std::memory_order_relaxed); }
 
  private:
+  using Parked = std::unique_ptr<ParkedTeam, OwningProcess>;
+
   LOCKSTEP_COLD_DECL void change(bool contended, int threads);
 
   std::atomic<bool> are_short_{false};
   std::mutex mutex_;
-  std::unique_ptr<ParkedTeam> parked_;
+  Parked parked_;
 };
 
 }  // namespace lockstep::detail

@@ -7,7 +7,6 @@
 
 #include "lockstep/core/cores.hpp"
 #include "lockstep/core/error.hpp"
-#include "lockstep/core/threads.hpp"
 #include "lockstep/devices/cpu/team.hpp"
 
 namespace lockstep::detail {
@@ -15,19 +14,15 @@ namespace lockstep::detail {
 /// The cores that libgomp counts: those of the process when it was loaded, before any binding.
 inline const int cores_when_loaded = Cores().count();
 
-inline bool is_set(const char* name) {
+inline bool is_in_environment(const char* name) {
   const char* const value = std::getenv(name);
   return value != nullptr && *value != '\0';
 }
 
 ParkedTeam::ParkedTeam(int threads)
-    : forks_(forks()), thread_(start_thread("cpu", [this, threads] { park(threads); })) {}
+    : thread_(start_thread("cpu", [this, threads] { park(threads); })) {}
 
 ParkedTeam::~ParkedTeam() {
-  if (forks() != forks_) {  // the child has a copy of the object, but not the thread
-    thread_.detach();
-    return;
-  }
   {
     const std::scoped_lock lock(mutex_);
     has_ended_ = true;
@@ -58,14 +53,15 @@ std::shared_ptr<TeamWaits> TeamWaits::of_process() {
 }
 
 void TeamWaits::change(bool contended, int threads) {
-  static const bool chosen_by_user = is_set("OMP_WAIT_POLICY") || is_set("GOMP_SPINCOUNT");
+  static const bool chosen_by_user =
+      is_in_environment("OMP_WAIT_POLICY") || is_in_environment("GOMP_SPINCOUNT");
   const std::unique_lock lock(mutex_, std::try_to_lock);
   if (!lock || chosen_by_user || contended == are_short()) return;
   // libgomp manages `threads` at least; the first thread of the parked team is not counted.
   const int parked = std::max(cores_when_loaded - threads + 1, 1);
   if (parked > max_parked) return;
   try {
-    parked_ = contended ? std::make_unique<ParkedTeam>(parked + 1) : nullptr;
+    parked_ = Parked(contended ? new ParkedTeam(parked + 1) : nullptr);
     are_short_.store(contended, std::memory_order_relaxed);
   } catch (const Error&) {
     // Without another thread, waits stay long.
