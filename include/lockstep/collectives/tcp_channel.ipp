@@ -6,6 +6,7 @@
 #include <string>
 #include <utility>
 
+#include "lockstep/collectives/spin.hpp"
 #include "lockstep/collectives/tcp_mesh.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/fmt_core.hpp"
@@ -79,7 +80,7 @@ void TcpChannel::begin(const CollectiveCall& call) {
 }
 
 void TcpChannel::complete() {
-  int spins = spins_;
+  int spins = polls(spins_);
   std::chrono::nanoseconds idle{0};
   while (true) {
     bool progress = false;
@@ -99,7 +100,7 @@ void TcpChannel::complete() {
     if (!waiting) break;
     if (progress) {
       idle = {};
-      spins = spins_;
+      spins = polls(spins_);
       continue;
     }
     if (mesh_.is_down()) throw_shutdown();

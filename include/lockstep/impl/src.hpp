@@ -28,6 +28,7 @@
 #include "lockstep/collectives/thread_group.ipp"
 #include "lockstep/concepts/callback.ipp"
 #include "lockstep/concepts/callback_state.ipp"
+#include "lockstep/core/contention.ipp"
 #include "lockstep/core/cores.ipp"
 #include "lockstep/core/count.ipp"
 #include "lockstep/core/cpu_quota.ipp"

@@ -11,6 +11,7 @@
 #include "lockstep/devices/cpu/onednn.ipp"
 #include "lockstep/devices/cpu/openmp.ipp"
 #include "lockstep/devices/cpu/team.ipp"
+#include "lockstep/devices/cpu/team_waits.ipp"
 
 #ifndef LOCKSTEP_IN_PARTS
 #include "lockstep/impl/cpu_bfloat16.hpp"

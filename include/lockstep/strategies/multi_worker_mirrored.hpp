@@ -144,7 +144,10 @@ struct MultiWorkerMirrored {
             if (sharers.bind) own.index = static_cast<int>(sharers.first + i);
           if constexpr (names_devices)
             if (own.index < 0) own.index = static_cast<int>(places[job.rank()].device(i));
-          return own.open(sharers.replicas, sharers.first + i);
+          auto context = own.open(sharers.replicas, sharers.first + i);
+          if constexpr (requires { context.leave_cores_when_contended(); })
+            if (sharers.bind) context.leave_cores_when_contended();
+          return context;
         });
       }
 

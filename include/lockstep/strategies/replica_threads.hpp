@@ -1,7 +1,7 @@
 /// \file
 /// The threads of a process' replicas. Invariants: replica 0 runs in the calling thread, so that a
 /// single replica needs no other; replica i runs in the same dedicated thread for every call; an
-/// idle thread polls for a short time and then sleeps.
+/// idle thread polls for a short time, unless cores are contended, and then sleeps.
 #pragma once
 
 #include <atomic>
@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "lockstep/core/config.hpp"
+#include "lockstep/core/contention.hpp"
 #include "lockstep/core/function_ref.hpp"
 
 namespace lockstep::detail {
@@ -31,7 +32,8 @@ namespace lockstep::detail {
 class ReplicaThreads {
  public:
   /// `spins` is the number of polls before a thread sleeps.
-  /// \throws DeviceError if a thread cannot be started.
+  /// \throws DeviceError if a thread cannot be started, UsageError if LOCKSTEP_WAIT_POLICY is
+  /// invalid.
   LOCKSTEP_COLD_DECL explicit ReplicaThreads(std::size_t count, int spins = 0);
   ~ReplicaThreads() { stop(); }
   ReplicaThreads(const ReplicaThreads&) = delete;
@@ -52,6 +54,7 @@ class ReplicaThreads {
   LOCKSTEP_COLD_DECL void stop();
 
   int spins_;
+  Contention& contention_ = Contention::of_process();
   std::mutex mutex_;
   std::condition_variable start_, done_;
   FunctionRef<void(std::size_t)> body_;

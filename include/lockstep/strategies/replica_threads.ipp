@@ -3,6 +3,7 @@
 #include "lockstep/strategies/replica_threads.hpp"
 
 #include "lockstep/collectives/spin.hpp"
+#include "lockstep/core/contention.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/threads.hpp"
 
@@ -27,6 +28,8 @@ ReplicaThreads::ReplicaThreads(std::size_t count, int spins) : spins_(spins), er
 }
 
 void ReplicaThreads::run(FunctionRef<void(std::size_t)> body) {
+  contention_.watch();
+  contention_.sample();
   body_ = body;
   running_.store(threads_.size(), std::memory_order_relaxed);
   {
@@ -52,6 +55,7 @@ void ReplicaThreads::run_body(std::size_t index) {
 }
 
 void ReplicaThreads::serve(std::size_t index) {
+  contention_.watch();
   std::uint64_t seen = 0;
   while (true) {
     const auto called = [&] { return generation_.load(std::memory_order_acquire) != seen; };

@@ -12,6 +12,7 @@
 #pragma once
 
 #include <cstddef>
+#include <memory>
 #include <optional>
 #include <string_view>
 #include <type_traits>
@@ -21,6 +22,7 @@
 #include "lockstep/devices/cpu/elements.hpp"
 #include "lockstep/devices/cpu/onednn.hpp"
 #include "lockstep/devices/cpu/openmp.hpp"
+#include "lockstep/devices/cpu/team_waits.hpp"
 #include "lockstep/devices/host/host_memory.hpp"
 #include "lockstep/devices/precision_policy.hpp"
 
@@ -73,7 +75,10 @@ class CpuHandles {
   LOCKSTEP_DECL void synchronize();
   /// For the lifetime of the result, the calling thread computes with `threads()` threads, on the
   /// replica's cores.
-  ThreadScope scope() { return ThreadScope(threads_, cores_); }
+  LOCKSTEP_DECL ThreadScope scope();
+  /// While cores are contended, the replica may compute on all cores of the process: bound to a
+  /// share, it would wait for a stranger's time slices although another core is free.
+  void leave_cores_when_contended() { leaves_cores_ = true; }
 
   dnnl_engine_t engine() const { return engine_.get(); }
   dnnl_stream_t stream() const { return stream_.get(); }
@@ -81,6 +86,8 @@ class CpuHandles {
  private:
   int threads_;
   std::optional<Cores> cores_;
+  bool leaves_cores_ = false;
+  std::shared_ptr<TeamWaits> waits_;
   onednn::Engine engine_;
   onednn::Stream stream_;
 };
@@ -159,7 +166,7 @@ struct BasicCpu {
   /// Opens the context of one of `replicas` local replicas. Its team has the size that OpenMP
   /// grants the calling thread; if that is smaller than `threads`, a warning is logged.
   /// \throws UsageError if `threads` is negative or above `thread_limit`, if `index` is out of
-  /// range, or if a thread's stack is too small.
+  /// range, if a thread's stack is too small, or if LOCKSTEP_WAIT_POLICY is invalid.
   /// \throws DeviceError if oneDNN fails, if the system cannot create the threads, or if the
   /// processor has no instructions for the precision.
   Context open(std::size_t replicas, std::size_t replica) const {

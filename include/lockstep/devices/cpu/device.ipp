@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "lockstep/core/contention.hpp"
 #include "lockstep/core/cpu_quota.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/fmt_core.hpp"
@@ -71,11 +72,19 @@ inline void warn_about_oversubscription(int each, std::size_t replicas, int core
 CpuHandles::CpuHandles(int threads, const std::optional<Cores>& cores)
     : threads_(threads),
       cores_(cores),
+      waits_(TeamWaits::of_process()),
       engine_(onednn::make_engine()),
       stream_(onednn::make_stream(engine_)) {}
 CpuHandles::CpuHandles(CpuHandles&&) noexcept = default;
 CpuHandles& CpuHandles::operator=(CpuHandles&&) noexcept = default;
 CpuHandles::~CpuHandles() = default;
+ThreadScope CpuHandles::scope() {
+  Contention& contention = Contention::of_process();
+  contention.watch();
+  const bool contended = contention.sample();
+  if (threads_ > 1) waits_->follow(contended, threads_);
+  return ThreadScope(threads_, contended && leaves_cores_ ? std::nullopt : cores_);
+}
 void CpuHandles::synchronize() {
   onednn::Site{"synchronize", {}}.check(dnnl_stream_wait(stream()));
 }
@@ -85,6 +94,7 @@ void CpuHandles::synchronize() {
 // wanted number of threads, and the team that OpenMP grants.
 CpuShare share_cpu(int index, int threads, bool needs_bfloat16, std::size_t replicas,
                    std::size_t replica) {
+  Contention::of_process();  // refuses an invalid policy now, not in the first step
   if (threads < 0)
     throw UsageError("cpu: Cpu::threads is {}; it must be at least 1, or 0 for all cores", threads);
   if (threads > cpu_thread_limit)

@@ -12,6 +12,7 @@
 #include <system_error>
 #include <vector>
 
+#include "lockstep/core/contention.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/fmt_core.hpp"
 
@@ -117,6 +118,7 @@ int team_of(int threads) {
     int threads = 1;
     std::mutex mutex{};
     std::size_t stack = min_stack_bytes;
+    Contention& contention = Contention::of_process();
   } count;
   const TeamSettings settings(wanted);
   // Counts the team from within: only a running region knows how many threads the runtime granted,
@@ -127,6 +129,7 @@ int team_of(int threads) {
         const std::scoped_lock lock(c.mutex);
         c.threads = omp_get_num_threads();
         if (omp_get_thread_num() != 0) c.stack = std::min(c.stack, stack_left());
+        c.contention.watch();
       },
       &count, static_cast<unsigned>(wanted), 0);
   if (count.stack < min_stack_bytes)

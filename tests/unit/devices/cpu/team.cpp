@@ -18,7 +18,10 @@
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
+#include <fstream>
 #include <future>
+#include <iterator>
 #include <optional>
 #include <string>
 #include <thread>
@@ -148,6 +151,21 @@ std::string text_of(const Environment& environment) {
   std::string text;
   for (const auto& [key, value] : environment) text += std::string(key) + "=" + value + " ";
   return text;
+}
+
+std::string variable(const char* name) {
+  const char* const value = std::getenv(name);
+  return value == nullptr ? "" : value;
+}
+
+/// Whether this process comes to have `count` threads; false after a minute.
+bool has_threads(std::size_t count) {
+  for (int i = 0; i < 60'000; ++i) {
+    const std::filesystem::directory_iterator tasks("/proc/self/task");
+    if (static_cast<std::size_t>(std::distance(begin(tasks), end(tasks))) == count) return true;
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  return false;
 }
 
 constexpr const char* training = "training has the reference's numbers on one thread and on two";
@@ -403,4 +421,68 @@ TEST_CASE("a failure to create threads is an error, not the end of the process")
                      ? 0
                      : 1;
         }) == 0);
+}
+
+// Run by the case below in processes with the variables that it names.
+TEST_CASE("a team is parked where the policy is passive and OpenMP has none") {
+  const bool is_passive = variable("LOCKSTEP_WAIT_POLICY") == "passive";
+  const ls::detail::Cores all;
+  const auto cores = static_cast<std::size_t>(all.count());
+  const bool parks = is_passive && variable("OMP_WAIT_POLICY").empty() &&
+                     cores <= ls::detail::TeamWaits::max_parked;
+  {
+    auto context = ls::Cpu{.threads = 2}.open(1, 0);
+    const auto waits = ls::detail::TeamWaits::of_process();
+    const auto scope = context.scope();
+    if (!variable("LOCKSTEP_WAIT_POLICY").empty()) CHECK(waits->are_short() == parks);
+    // This thread and its team of two, the parked thread and its team.
+    if (parks) CHECK(has_threads(3 + std::max<std::size_t>(cores - 1, 1)));
+  }
+  if (parks) CHECK(has_threads(2));  // the parked ones end with the last context
+  auto bound = ls::Cpu{.index = 0, .threads = 1}.open(2, 0);
+  const auto count = [&] {
+    const auto scope = bound.scope();
+    return ls::detail::Cores().count();
+  };
+  CHECK(count() == all.share(2, 0).count());
+  bound.leave_cores_when_contended();
+  if (is_passive) CHECK(count() == all.count());
+}
+
+TEST_CASE("teams park under a passive policy only") {
+  constexpr const char* parked = "a team is parked where the policy is passive and OpenMP has none";
+  for (const char* policy : {"active", "passive"})
+    for (const char* openmp : {"", "passive"}) {
+      INFO(policy << " " << openmp);
+      CHECK(in_process(parked, {{"LOCKSTEP_WAIT_POLICY", policy}, {"OMP_WAIT_POLICY", openmp}}) ==
+            0);
+    }
+  CHECK(in_process(parked, {{"LOCKSTEP_WAIT_POLICY", "never"}}) != 0);
+}
+
+// Likewise.
+TEST_CASE("a trained model is written where RESULT_FILE is set") {
+  const Result result = Trainee<Kernels, ls::Cpu>({.threads = 2}).run();
+  CHECK(are_close(result, reference<Kernels>()));
+  std::ofstream file(variable("RESULT_FILE"));
+  file << std::hexfloat << result.loss;
+  for (const double v : result.predicted) file << ' ' << v;
+}
+
+TEST_CASE("results do not depend on how OpenMP's threads wait") {
+  char name[] = "/tmp/lockstep_waits_XXXXXX";
+  const std::filesystem::path folder = ::mkdtemp(name);
+  const auto result_with = [&](const char* policy) {
+    const std::string path = folder / policy;
+    CHECK(in_process("a trained model is written where RESULT_FILE is set",
+                     {{"RESULT_FILE", path.c_str()},
+                      {"LOCKSTEP_WAIT_POLICY", policy},
+                      {"OMP_WAIT_POLICY", ""}}) == 0);
+    std::ifstream file(path);
+    return std::string(std::istreambuf_iterator<char>(file), {});
+  };
+  const std::string active = result_with("active");
+  CHECK(active.size() > 1000);
+  CHECK(result_with("passive") == active);
+  std::filesystem::remove_all(folder);
 }

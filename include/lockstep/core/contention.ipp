@@ -1,0 +1,173 @@
+#pragma once
+
+#include "lockstep/core/contention.hpp"
+
+#include <fcntl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdio>
+#include <cstdlib>
+#include <string_view>
+#include <thread>
+
+#include "lockstep/core/error.hpp"
+#include "lockstep/core/quote.hpp"
+#include "lockstep/core/threads.hpp"
+
+namespace lockstep::detail {
+
+WaitMode parse_wait_mode(const char* value) {
+  const std::string_view text = value == nullptr ? "" : value;
+  if (text.empty() || text == "auto") return WaitMode::adaptive;
+  if (text == "active") return WaitMode::active;
+  if (text == "passive") return WaitMode::passive;
+  throw UsageError("LOCKSTEP_WAIT_POLICY is {}; it must be auto, active or passive", quote(text));
+}
+
+/// Reads up to `size` bytes of a file; 0 if it cannot be read. Does not allocate: within steps.
+inline std::size_t read_file(const char* path, char* to, std::size_t size) {
+  const int file = ::open(path, O_RDONLY | O_CLOEXEC);
+  if (file < 0) return 0;
+  std::size_t count = 0;
+  while (count < size) {
+    const ssize_t more = ::read(file, to + count, size - count);
+    if (more <= 0) break;
+    count += static_cast<std::size_t>(more);
+  }
+  ::close(file);
+  return count;
+}
+
+std::optional<std::chrono::nanoseconds> read_run_delay(pid_t thread, const char* root) {
+  std::array<char, 256> path{}, text{};
+  std::snprintf(path.data(), path.size(), "%s/proc/self/task/%d/schedstat", root, thread);
+  const std::size_t count = read_file(path.data(), text.data(), text.size() - 1);
+  unsigned long long ran = 0, waited = 0;
+  if (count == 0 || std::sscanf(text.data(), "%llu %llu", &ran, &waited) != 2) return std::nullopt;
+  return std::chrono::nanoseconds(waited);
+}
+
+// Lines "cpu3 user nice system idle ...", in hundredths of a second; the first is the sum, "cpu  ...".
+std::chrono::nanoseconds idle_time(std::string_view stat, std::string_view cores) {
+  std::chrono::nanoseconds sum{0};
+  while (stat.starts_with("cpu")) {
+    const std::size_t end = stat.find('\n');
+    if (end == std::string_view::npos) break;
+    std::string_view line = stat.substr(3, end - 3);
+    stat.remove_prefix(end + 1);
+    const auto next = [&line]() -> std::optional<std::uint64_t> {
+      const auto word = line.substr(0, line.find(' '));
+      line.remove_prefix(std::min(line.size(), word.size() + 1));
+      return whole_number<std::uint64_t>(word);
+    };
+    const auto core = next();
+    if (!core || *core >= cores.size() || cores[*core] != '1') continue;
+    for (int skipped = 0; skipped < 3; ++skipped) static_cast<void>(next());
+    if (const auto idle = next()) sum += std::chrono::milliseconds(10 * *idle);
+  }
+  return sum;
+}
+
+bool ContentionFilter::update(double share, double seconds) {
+  if (!is_contended_) {
+    free_ += seconds;
+    if (share < contended_share) return false;
+    patience_ = free_ < premature ? std::min(2 * patience_, max_patience) : min_patience;
+    is_contended_ = true;
+    calm_ = 0;
+  } else if (share >= calm_share) {
+    calm_ = 0;
+  } else if ((calm_ += seconds) >= patience_) {
+    is_contended_ = false;
+    free_ = 0;
+  }
+  return is_contended_;
+}
+
+// Never destroyed: threads may wait until the process ends. Default visibility as for `log_state`.
+[[gnu::visibility("default")]] inline Contention& contention_of_process() {
+  static Contention* const contention = [] {
+    const WaitMode mode = parse_wait_mode(std::getenv("LOCKSTEP_WAIT_POLICY"));
+    contended_flag().store(mode == WaitMode::passive, std::memory_order_relaxed);
+    return new Contention(mode);
+  }();
+  return *contention;
+}
+Contention& Contention::of_process() { return contention_of_process(); }
+
+void Contention::watch() {
+  if (mode_ != WaitMode::adaptive) return;
+  static thread_local pid_t watched = 0;
+  const auto thread = static_cast<pid_t>(::syscall(SYS_gettid));
+  if (watched == thread) return;  // differs in a forked child
+  add(thread);
+  watched = thread;
+}
+
+bool Contention::sample() {
+  if (mode_ != WaitMode::adaptive) return mode_ == WaitMode::passive;
+  const Clock::time_point now = Clock::now();
+  if (now.time_since_epoch().count() >= due_.load(std::memory_order_relaxed)) take_sample(now);
+  return is_contended();
+}
+
+std::unique_lock<std::mutex> Contention::lock() {
+  std::unique_lock lock(mutex_, std::try_to_lock);
+  for (int i = 0; i < 1000 && !lock; ++i) {
+    std::this_thread::yield();
+    static_cast<void>(lock.try_lock());
+  }
+  return lock;
+}
+
+void Contention::add(pid_t thread) {
+  const auto locked = lock();
+  if (!locked) return;
+  if (forks() != forks_) threads_.clear();  // those of the parent
+  forks_ = forks();
+  threads_.push_back({thread, read_run_delay(thread)});
+}
+
+std::chrono::nanoseconds Contention::largest_delay() {
+  std::chrono::nanoseconds most{0};
+  for (Thread& thread : threads_) {
+    const auto delay = read_run_delay(thread.id);
+    if (delay && thread.delay) most = std::max(most, *delay - *thread.delay);
+    thread.delay = delay;
+  }
+  std::erase_if(threads_, [](const Thread& thread) { return !thread.delay; });
+  return most;
+}
+
+std::chrono::nanoseconds Contention::read_idle_time() {
+  return idle_time({stat_.data(), read_file("/proc/stat", stat_.data(), stat_.size())}, cores_);
+}
+
+void Contention::take_sample(Clock::time_point now) {
+  const std::unique_lock locked(mutex_, std::try_to_lock);
+  if (!locked || now.time_since_epoch().count() < due_.load(std::memory_order_relaxed)) return;
+  const auto seconds = [](Clock::duration d) { return std::chrono::duration<double>(d).count(); };
+  const double window = seconds(now - last_), delay = seconds(largest_delay());
+  if (idle_) {
+    const auto idle = read_idle_time();
+    const double share = std::max(0.0, delay - seconds(idle - *idle_)) / window;
+    const bool contended = filter_.update(share, window);
+    contended_flag().store(contended, std::memory_order_relaxed);
+    idle_ = contended ? std::optional(idle) : std::nullopt;
+  } else if (last_ != Clock::time_point{}) {
+    static_cast<void>(filter_.update(0, window));
+    if (delay >= ContentionFilter::contended_share * window) idle_ = read_idle_time();
+  }
+  last_ = now;
+  // /proc/stat counts idle time in units of 10 ms.
+  const auto pause = std::chrono::milliseconds(idle_ ? 200 : 20);
+  const Clock::duration cost = Clock::now() - now;
+  due_.store((now + std::max<Clock::duration>(pause, 1000 * cost)).time_since_epoch().count(),
+             std::memory_order_relaxed);
+}
+
+}  // namespace lockstep::detail
