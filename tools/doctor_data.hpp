@@ -81,7 +81,7 @@ inline Fingerprint fingerprint(const std::string& place) {
   const bool is_file = fs::is_regular_file(root, error);
   const fs::path folder = is_file ? root.parent_path() : root;
   const std::size_t part = std::size_t{64} << (is_file ? 20 : 10);
-  // Of a large data set the samples are spread evenly.
+  // Samples are spread evenly over a large data set.
   const std::size_t stride = (entries.size() + most_sampled - 1) / most_sampled;
   Fingerprint result;
   lockstep::Sha256 all;

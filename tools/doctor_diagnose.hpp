@@ -162,8 +162,8 @@ class Diagnosis {
       if (pair.a != 0 || !pair.is_measured || !seen.insert(host(pair.b).machine).second) continue;
       if (std::abs(pair.clock) - pair.clock_error <= limits_.clock) continue;
       problem(name_of(host(pair.b)),
-              fmt::format("its clock is {:.1f} s {} that of the chief", std::abs(pair.clock),
-                          pair.clock > 0 ? "ahead of" : "behind"),
+              fmt::format("its clock is {:.1f} s {} than that of the chief", std::abs(pair.clock),
+                          pair.clock > 0 ? "later" : "earlier"),
               "start time synchronization on both hosts (chrony, systemd-timesyncd, NTP): logs, "
               "file times and checkpoints on shared storage are misleading until then");
     }
@@ -309,7 +309,7 @@ inline std::vector<Finding> diagnose(const JobFacts& job, const Limits& limits =
   return Diagnosis(job, limits).findings();
 }
 
-/// What to do about a join that failed with this message; "" if the message says it itself.
+/// The remedy for a join that failed with this message; "" if none is known.
 inline std::string join_remedy(std::string_view message) {
   struct Row {
     std::string_view part, remedy;

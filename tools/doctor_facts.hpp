@@ -1,5 +1,5 @@
 /// \file
-/// What lockstep-doctor knows about the hosts and the connections of a job, and its text form, which
+/// The facts of lockstep-doctor on the hosts and the connections of a job, and their text form, which
 /// travels through the store of the rendezvous. Invariant: a text that a peer sent never throws; a
 /// field that it lacks keeps its default.
 #pragma once

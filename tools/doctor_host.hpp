@@ -36,7 +36,7 @@
 
 namespace lockstep_doctor {
 
-/// What the doctor is to look at.
+/// The parts of a host to check, and how.
 struct HostOptions {
   std::string save = ".";     ///< folder where files are to be saved
   bool writes = false;        ///< whether to write a file there
@@ -106,7 +106,7 @@ inline std::string write_fault(const std::string& folder) {
   return fault;
 }
 
-inline void look_at_disk(HostFacts& facts, const HostOptions& options) {
+inline void read_disk(HostFacts& facts, const HostOptions& options) {
   namespace fs = std::filesystem;
   std::error_code error;
   facts.folder = fs::absolute(options.save, error).lexically_normal().string();
@@ -175,7 +175,7 @@ inline void read_gpus(HostFacts& facts, const std::string& output) {
     facts.gpus += fmt::format("{}{} x {}", facts.gpus.empty() ? "" : ", ", count, name);
 }
 
-inline void look_at_gpus(HostFacts& facts, const HostOptions& options) {
+inline void ask_gpus(HostFacts& facts, const HostOptions& options) {
   // Without the driver's device there is nothing to ask, and the program may not be installed.
   if (!std::filesystem::exists("/dev/nvidiactl")) return;
   std::string output;
@@ -186,7 +186,7 @@ inline void look_at_gpus(HostFacts& facts, const HostOptions& options) {
 }
 
 /// All facts that need no other process.
-inline HostFacts look_at_host(const HostOptions& options) {
+inline HostFacts read_host(const HostOptions& options) {
   HostFacts facts;
   std::array<char, 256> name{};
   if (::gethostname(name.data(), name.size() - 1) == 0) facts.host = name.data();
@@ -202,8 +202,8 @@ inline HostFacts look_at_host(const HostOptions& options) {
   rlimit files{};
   if (::getrlimit(RLIMIT_NOFILE, &files) == 0)  // lockstep raises its own limit up to this one
     facts.files = static_cast<std::int64_t>(std::min<rlim_t>(files.rlim_max, 1'000'000'000));
-  look_at_disk(facts, options);
-  look_at_gpus(facts, options);
+  read_disk(facts, options);
+  ask_gpus(facts, options);
   if (!options.data.empty()) {
     Fingerprint data = fingerprint(options.data);
     facts.data = std::move(data.text);

@@ -140,7 +140,7 @@ std::vector<Finding> findings_alone(const std::string& where, const std::string&
 int examine(const Arguments& arguments, const lockstep::ResolvedCluster& cluster,
             const lockstep::Secret& secret, const std::string& origin) {
   const auto began = SteadyClock::now();
-  const auto looking = std::async(std::launch::async, look_at_host, arguments.host).share();
+  const auto looking = std::async(std::launch::async, read_host, arguments.host).share();
   const auto facts = [&] {
     HostFacts host = looking.get();
     host.rank = static_cast<std::int64_t>(cluster.rank.value_or(0));

@@ -44,7 +44,7 @@
 
 namespace lockstep_run {
 
-/// What an agent is to start.
+/// The worker that an agent is to start.
 struct Order {
   std::string folder, secret;
   Command command;  ///< `file` is not used: the agent looks for the program

@@ -131,7 +131,7 @@ class Hosts(Case):
         jobs = self.doctors(2, LOCKSTEP_SECRET_FILE=self.secret(),
                             own=lambda rank: ([], {"LD_PRELOAD": str(shim), "LOCKSTEP_DATA_ADDRESS": "127.0.0.2"} if rank == 1 else {}))
         self.all_end(jobs, 1)
-        self.finding(jobs[0], "^rank 1 ", "its clock is 600.0 s ahead of that of the chief", "NTP")
+        self.finding(jobs[0], "^rank 1 ", "its clock is 600.0 s later than that of the chief", "NTP")
 
     def test_a_full_disk(self):
         full = self.dir / "full"
@@ -234,7 +234,7 @@ class Networks(Case):
                 for i in range(3)]
 
     def drop(self, host, ports, to):
-        """What `host` sends from `ports` to another host is lost."""
+        """Drops packets that `host` sends from `ports` to another host."""
         network.ip("-n", self.hosts.names[host], "rule", "add", "pref", 10, "to", self.hosts.addresses[to], "ipproto", "tcp",
                    "sport", ports, "blackhole")
 

@@ -207,7 +207,8 @@ TEST_CASE("a clock that differs from the chief's is named once for each machine"
     pair_of(job, 0, 2).clock = pair_of(job, 0, 3).clock = seconds;
     pair_of(job, 1, 3).clock = seconds;  // only that to the chief counts
     check_only(job, {true, "rank 2 (host c)",
-                     seconds > 0 ? "600.0 s ahead of that of the chief" : "600.0 s behind", "NTP"});
+                     seconds > 0 ? "600.0 s later than that of the chief" : "600.0 s earlier than",
+                     "NTP"});
     pair_of(job, 0, 2).clock_error = pair_of(job, 0, 3).clock_error = 599.5;
     CHECK(diagnose(job).empty());  // the measurement proves nothing
   }
