@@ -129,7 +129,8 @@ std::vector<Finding> findings_alone(const std::string& where, const std::string&
   std::vector<Finding> findings;
   const auto add = [&](const std::string& what) {
     const std::string remedy = join_remedy(what);
-    findings.push_back({true, where, what, remedy.empty() ? "see above" : remedy});
+    findings.push_back(
+        {true, where, what, remedy.empty() ? "see what the other workers report" : remedy});
   };
   add(message);
   for (const std::string& line : seen) add(line);

@@ -250,7 +250,7 @@ inline std::vector<std::pair<std::string, std::string>> exported_variables(
   const std::vector<std::string> foreign = HostsJob::foreign_variables();
   const auto is_own = [&](const std::string& name) {
     return name.starts_with("LOCKSTEP_") && name != "LOCKSTEP_RSH" &&
-           name != "LOCKSTEP_SECRET_FILE" &&
+           name != "LOCKSTEP_SECRET_FILE" && name != "LOCKSTEP_RESTART" &&
            std::find(foreign.begin(), foreign.end(), name) == foreign.end();
   };
   for (char** entry = environ; *entry; ++entry) {

@@ -115,6 +115,11 @@ class Hosts(Case):
         self.all_end(jobs, 1)
         self.finding(jobs[0], r"^rank 1 \(host ", "; train-labels-idx1-ubyte differs", "copy one data set")
 
+    def test_another_program(self):
+        jobs = self.doctors(2, own=lambda rank: (["--program", BIN / ("lockstep-run" if rank else "lockstep-doctor")], {}))
+        self.all_end(jobs, 1)
+        self.finding(jobs[0], "^rank 1 ", "its program (1 file, ", "same build")
+
     def test_a_data_set_that_a_host_lacks(self):
         jobs = self.doctors(2, own=lambda rank: (["--data", self.dir / "none" if rank == 1 else self.dir], {}))
         self.all_end(jobs, 1)
@@ -148,6 +153,11 @@ class Hosts(Case):
         job = self.start(BIN / "lockstep-doctor", "--save", "/proc")
         self.ends(job, 1)
         self.finding(job, "^rank 0 ", "/proc cannot be written: ", "save elsewhere")
+        for option, value in (("--checkpoint", "/proc/run"), ("--save", "/proc/weights"), ("--checkpoint=/proc/run", "-")):
+            with self.subTest(option):  # of a program
+                job = self.start(BIN / "lockstep-run", "-n", 1, "--check", "program", option, value)
+                self.ends(job, 1)
+                self.assertRegex(job.stdout(), r"problem: rank 0 .*/proc.* cannot be written: ")
 
 
 class Joins(Case):

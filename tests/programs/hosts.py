@@ -136,7 +136,8 @@ class Hosts(Case):
 
     def test_a_job_is_started_again_on_its_hosts(self):
         job = self.launch([*self.hosts, "--max-restarts", 1, "--restart-delay", 0],
-                          'echo start $LOCKSTEP_RESTART; [ $LOCKSTEP_RESTART-$LOCKSTEP_RANK = 0-1 ] && exit 1; [ $LOCKSTEP_RESTART = 1 ] || sleep 100')
+                          'echo start $LOCKSTEP_RESTART; [ $LOCKSTEP_RESTART-$LOCKSTEP_RANK = 0-1 ] && exit 1; [ $LOCKSTEP_RESTART = 1 ] || sleep 100',
+                          LOCKSTEP_RESTART="9")  # of a launcher of this one
         self.ends(job, 0)
         self.assertEqual(job.stdout().count("start 1"), 3)
 
