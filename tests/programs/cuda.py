@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""The programs for GPUs: each compiler takes what a user writes, nothing of NVIDIA's is linked, and a machine without a
-driver gets one sentence and exit code 1. With a GPU they train."""
+"""The programs for GPUs: a compiler accepts what a user writes (cuda_slow.py: the others, too), nothing of NVIDIA's is linked,
+and a machine without a driver gets one sentence and exit code 1. With a GPU they train."""
 import ctypes
 import os
 import pathlib
@@ -41,6 +41,26 @@ def include_folders() -> list[str]:
     return sorted(set(re.findall(r"^Nvidia_\w+_INCLUDE_DIR:PATH=(.+)$", cache, re.MULTILINE)))
 
 
+STRICT = ["-Wall", "-Wextra", "-Wpedantic", "-Wconversion", "-Wshadow", "-Werror"]
+
+
+def compile_and_run(compilers: dict[str, list[str]]) -> None:
+    """A user's program, with the flags of each compiler."""
+    folders = [f for folder in include_folders() for f in ("-isystem", folder)]
+    with tempfile.TemporaryDirectory() as folder:
+        for compiler, flags in compilers.items():
+            found = shutil.which(compiler) or shutil.which(compiler, path="/usr/local/cuda/bin")
+            if not found:
+                print(f"left out: {compiler} is not here")
+                continue
+            program = pathlib.Path(folder, compiler.strip("+"))
+            run(found, "-std=c++20", *flags, f"-I{HERE.parents[1] / 'include'}", *folders, HERE / "cuda_program.cpp",
+                "-o", program, "-lfmt", "-lz", "-lcrypto", "-ldl", "-lpthread")
+            reported = run(program).stdout
+            if not reported.startswith("it learns" if has_driver() else MISSING):
+                sys.exit(f"the program compiled by {compiler} prints: {reported}")
+
+
 def main() -> None:
     if not (BIN / "mnist_cuda").exists():
         print("the programs for GPUs were not built: this machine has no CUDA toolkit")
@@ -65,21 +85,7 @@ def main() -> None:
             if not reported.stderr.startswith(f"{name}: {MISSING}") or reported.stderr.count("\n") != 1 or reported.stdout:
                 sys.exit(f"{name} does not report what is missing in one sentence: {reported.stderr}{reported.stdout}")
 
-    folders = [f for folder in include_folders() for f in ("-isystem", folder)]
-    with tempfile.TemporaryDirectory() as folder:
-        for compiler, flags in {"g++": ["-Wall", "-Wextra", "-Wpedantic", "-Wconversion", "-Wshadow", "-Werror"],
-                                "clang++": ["-Wall", "-Wextra", "-Wpedantic", "-Wconversion", "-Wshadow", "-Werror"],
-                                "nvcc": ["-x", "cu"]}.items():
-            found = shutil.which(compiler) or shutil.which(compiler, path="/usr/local/cuda/bin")
-            if not found:
-                print(f"left out: {compiler} is not here")
-                continue
-            program = pathlib.Path(folder, compiler.strip("+"))
-            run(found, "-std=c++20", *flags, f"-I{HERE.parents[1] / 'include'}", *folders, HERE / "cuda_program.cpp",
-                "-o", program, "-lfmt", "-lz", "-lcrypto", "-ldl", "-lpthread")
-            reported = run(program).stdout
-            if not reported.startswith("it learns" if has_driver() else MISSING):
-                sys.exit(f"the program compiled by {compiler} prints: {reported}")
+    compile_and_run({"g++": STRICT})
 
 
 if __name__ == "__main__":

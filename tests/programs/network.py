@@ -57,8 +57,8 @@ def remove_namespaces_of_the_dead():
             remove_namespace(name)
 
 
-def socket_in(namespace):
-    """A socket that belongs to a network namespace, which only a separate thread enters."""
+def in_namespace(namespace, make):
+    """The result of `make` in a network namespace, which only a separate thread enters."""
     made = []
 
     def enter():
@@ -67,7 +67,7 @@ def socket_in(namespace):
             with open(f"/run/netns/{namespace}") as file:
                 if library.setns(file.fileno(), new_network) != 0:
                     raise OSError(ctypes.get_errno(), f"setns to {namespace}")
-            made.append(socket.socket(socket.AF_INET, socket.SOCK_DGRAM))
+            made.append(make())
         except OSError as error:
             made.append(error)
 
@@ -80,9 +80,10 @@ def socket_in(namespace):
 
 
 class Namespaces:
-    """Hosts 10.77.0.1, 10.77.0.2, ... The cable of a host ends in its switch, which has no address."""
+    """Hosts 10.77.0.1, 10.77.0.2, ... The cable of a host ends in its switch, which has no address; without a bridge, in
+    a port that passes nothing on."""
 
-    def __init__(self, count):
+    def __init__(self, count, bridge=True):
         self.addresses = [f"10.77.0.{i + 1}" for i in range(count)]
         self.switch = f"{PREFIX}-{os.getpid()}-switch"
         self.names = [f"{PREFIX}-{os.getpid()}-{i}" for i in range(count)]
@@ -91,14 +92,15 @@ class Namespaces:
         try:
             for name in (self.switch, *self.names):
                 ip("netns", "add", name)
-            ip("-n", self.switch, "link", "add", "bridge", "up", "type", "bridge")
+            if bridge:
+                ip("-n", self.switch, "link", "add", "bridge", "up", "type", "bridge")
             for i, (name, address) in enumerate(zip(self.names, self.addresses)):
                 ip("-n", self.switch, "link", "add", f"port{i}", "type", "veth", "peer", "name", "cable", "netns", name)
-                ip("-n", self.switch, "link", "set", f"port{i}", "up", "master", "bridge")
+                ip("-n", self.switch, "link", "set", f"port{i}", "up", *(("master", "bridge") if bridge else ()))
                 ip("-n", name, "address", "add", f"{address}/24", "dev", "cable")
                 ip("-n", name, "link", "set", "lo", "up")
                 ip("-n", name, "link", "set", "cable", "up")
-                self.sockets.append(socket_in(name))
+                self.sockets.append(in_namespace(name, lambda: socket.socket(socket.AF_INET, socket.SOCK_DGRAM)))
         except BaseException:
             self.remove()
             raise
@@ -124,6 +126,11 @@ class Namespaces:
 
     def repair(self, host):
         self.switch_cable(host, True)
+
+    def expect_small_frames(self, host):
+        """One segment a frame, and no selective acknowledgements: for who changes segments."""
+        ip("-n", self.names[host], "link", "set", "cable", "gso_max_segs", 1)
+        subprocess.run(self.command(host, "sh", "-c", "echo 0 >/proc/sys/net/ipv4/tcp_sack"), check=True, timeout=20)
 
     def cut_between(self, a, b):
         """Neither of the two receives what the other sends, which goes to no machine; all others hear both."""

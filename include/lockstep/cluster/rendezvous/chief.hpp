@@ -139,6 +139,9 @@ class Chief final : public Role {
   LOCKSTEP_COLD_DECL void declare_lost_if_awaited(std::size_t rank);
   /// "left after step 40", or "left" if the rank never trained.
   LOCKSTEP_COLD_DECL std::string how_left(std::size_t rank) const;
+  /// Whether exchanges with the accused fail because it has left; a link that is dead or changes
+  /// data fails for other reasons.
+  LOCKSTEP_COLD_DECL bool is_explained_by_leave(const Accuse& accuse) const;
 
   /// Records an accusation; the first one arms the timer of `judge`. A rank that lost its own
   /// network accuses all others and is accused by all of them, so one report proves nothing: the

@@ -390,11 +390,14 @@ std::string Chief::how_left(std::size_t rank) const {
   return fmt::format("left after step {}", progress.step);
 }
 
+bool Chief::is_explained_by_leave(const Accuse& accuse) const {
+  return members_[accuse.rank].state.left && !accuse.names_link();
+}
+
 void Chief::add_accusation(std::size_t accuser, const Accuse& of) {
   if (of.rank >= members_.size() || control_.ended()) return;
   if (of.names_link() && (of.other >= members_.size() || of.other == of.rank)) return;
-  // Exchanges fail after an orderly leave: that is the cause, not the network.
-  if (members_[of.rank].state.left) return declare_lost(of.rank, how_left(of.rank));
+  if (is_explained_by_leave(of)) return declare_lost(of.rank, how_left(of.rank));
   accusations_.push_back({accuser, of});
   // The first accusation has armed the timer.
   if (accusations_.size() > 1) return;
@@ -420,7 +423,7 @@ void Chief::judge() {
                                         return accusers_of(a.of.rank) < accusers_of(b.of.rank);
                                       });
   const Accuse& of = worst->of;
-  if (members_[of.rank].state.left) return declare_lost(of.rank, how_left(of.rank));
+  if (is_explained_by_leave(of)) return declare_lost(of.rank, how_left(of.rank));
   if (!of.names_link())
     return declare_lost(of.rank, fmt::format("does not answer: its exchange with {} failed: {}",
                                              name(worst->accuser), printable(of.how, 200)));

@@ -248,6 +248,18 @@ TEST_CASE("a failed connection between two live ranks is reported with both ends
   }
 }
 
+TEST_CASE("a connection that fails is the cause even if the peer has left in the meantime") {
+  Lines lines;
+  auto members = join_all(3, lines);
+  std::thread gone([&] { members[2]->leave(10s); });
+  std::this_thread::sleep_for(200ms);
+  const PeerLost loss =
+      members[1]->blame(lockstep::LinkFailed("gather", 2, 1, "data were changed"));
+  CHECK(loss.how().find("data were changed") != std::string::npos);
+  gone.join();
+  leave_all(members);
+}
+
 TEST_CASE("a silent rank is lost itself, not its link to another") {
   Lines lines;
   auto members = join_all(3, lines, [](RendezvousOptions& o) { o.cluster.timeouts.silence = 1s; });
