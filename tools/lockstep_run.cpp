@@ -1,5 +1,6 @@
-// lockstep-run: starts the workers of a job on this machine, stops all of them if one fails, and
-// starts them again if --max-restarts allows it.
+// lockstep-run: starts the workers of a job, on this machine or on several hosts, stops all of them if
+// one fails, and starts them again if --max-restarts allows it. With --check it starts lockstep-doctor
+// instead.
 //
 // Exit code: 0 if all workers exited with 0; otherwise the code of the first failure of the last
 // start, which is 128 + n for a worker killed by signal n; 128 + n after signal n to lockstep-run
@@ -9,20 +10,29 @@
 #include <fmt/format.h>
 #include <chrono>
 #include <csignal>
+#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <exception>
 #include <filesystem>
+#include <optional>
 #include <sstream>
+#include <stdexcept>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include <CLI/CLI.hpp>
 
 #include <lockstep/core/version.hpp>
 
+#include "run_check.hpp"
 #include "run_child.hpp"
+#include "run_hosts.hpp"
 #include "run_job.hpp"
 #include "run_launcher.hpp"
+#include "run_remote.hpp"
 #include "run_restart.hpp"
 
 namespace lockstep_run {
@@ -32,22 +42,68 @@ namespace fs = std::filesystem;
 
 struct Arguments {
   std::size_t workers = 0;
+  std::vector<std::string> hosts;  ///< of all ranks; empty: all on this machine
+  std::optional<std::uint16_t> port;
+  std::vector<std::pair<std::string, std::string>> exported;
+  bool checks = false;
   std::string log_folder;
   std::size_t max_restarts = 0;
   std::chrono::duration<double> restart_delay{1};
   std::vector<std::string> command;
 };
 
+/// The hosts of all ranks; empty if they run on this machine. \throws CLI::ValidationError
+std::vector<std::string> choose_hosts(const std::string& list, const std::string& file,
+                                      std::size_t workers) {
+  try {
+    if (!list.empty()) return place_workers(parse_hosts(list), workers);
+    if (!file.empty()) return place_workers(read_hostfile(file), workers);
+    if (workers > 0) return {};
+    const std::vector<HostSlots> hosts = hosts_of_scheduler();
+    if (!hosts.empty()) return place_workers(hosts, 0);
+  } catch (const std::exception& error) {
+    throw CLI::ValidationError("hosts", error.what());
+  }
+  throw CLI::ValidationError(
+      "-n", "missing; give the number of workers, or hosts by -H a:2,b:4 or --hostfile FILE");
+}
+
 /// \throws CLI::ParseError, also for --help and --version.
 Arguments parse(int argc, char** argv) {
   Arguments arguments;
   CLI::App app(
-      "lockstep-run -n N PROGRAM ARGS...: starts PROGRAM N times on this machine, as the workers "
-      "of one job, and stops all of them if one fails.",
+      "lockstep-run -n N PROGRAM ARGS...: starts PROGRAM N times on this machine, or on the hosts "
+      "of -H or --hostfile, as the workers of one job, and stops all of them if one fails. In an "
+      "allocation of Slurm (salloc, sbatch) or PBS without -n, -H and --hostfile it starts them on "
+      "its nodes. LOCKSTEP_RSH replaces ssh.",
       "lockstep-run");
-  app.add_option("-n,--workers", arguments.workers, "workers to start")
-      ->required()
+  app.add_option("-n,--workers", arguments.workers,
+                 "workers to start; default: one for each slot of the hosts")
       ->check(CLI::Range(1, 1024));
+  std::string hosts, hostfile;
+  std::vector<std::string> exports;
+  CLI::Option* const list = app.add_option(
+      "-H,--host", hosts,
+      "hosts, each with its number of workers: a:2,b:4. The first one's first worker is the chief. "
+      "Workers on other hosts are started by ssh, without a password, in the same folder; "
+      "lockstep-run must be installed there");
+  app.add_option("--hostfile", hostfile, "file with a line \"HOST slots=N\" for each host")
+      ->excludes(list);
+  app.add_option(
+         "--port", arguments.port,
+         "port of the chief, for jobs on several hosts; default: a random one from 20000 to "
+         "29000")
+      ->check(CLI::Range(1, 65535));
+  app.add_option("-x,--export", exports,
+                 "NAME or NAME=VALUE: an environment variable for the workers on other hosts, "
+                 "which get those named LOCKSTEP_... in any case")
+      ->take_all()
+      ->expected(1)
+      ->allow_extra_args(false);
+  app.add_flag("--check", arguments.checks,
+               "start lockstep-doctor instead of PROGRAM, which may be left out: prints a table of "
+               "the hosts and connections, and each problem with its remedy; exit code 0 if the "
+               "job can train, 1 if not. PROGRAM's --data, --checkpoint and --save are checked");
   app.add_option(
       "--log-dir", arguments.log_folder,
       "write each worker's output to DIR/rank-N.log; default: to stdout and stderr, each "
@@ -85,10 +141,17 @@ Arguments parse(int argc, char** argv) {
   arguments.command = app.remaining();
   if (!arguments.command.empty() && arguments.command.front() == "--")
     arguments.command.erase(arguments.command.begin());
-  if (arguments.command.empty())
+  if (arguments.command.empty() && !arguments.checks)
     throw CLI::ValidationError("PROGRAM", "missing; name the program that the workers run");
-  if (arguments.command.front().starts_with('-'))
+  if (!arguments.command.empty() && arguments.command.front().starts_with('-'))
     throw CLI::ValidationError(arguments.command.front(), "lockstep-run has no such option");
+  if (arguments.checks) arguments.command = doctor_command(arguments.command);
+  arguments.hosts = choose_hosts(hosts, hostfile, arguments.workers);
+  try {
+    if (!arguments.hosts.empty()) arguments.exported = exported_variables(exports);
+  } catch (const std::runtime_error& error) {
+    throw CLI::ValidationError("-x", error.what());
+  }
   return arguments;
 }
 
@@ -130,13 +193,19 @@ int wait_for_signal(const Signals& signals, std::chrono::milliseconds time) {
 /// Starts the job, and again after crashes. \returns the exit code.
 int supervise(const Arguments& arguments, Command command) {
   const Signals signals;
-  Restarts restarts(arguments.max_restarts, arguments.restart_delay, arguments.command);
+  Restarts restarts(arguments.checks ? 0 : arguments.max_restarts, arguments.restart_delay,
+                    arguments.command);
   for (;;) {
     command.variables = {{"LOCKSTEP_RESTART", std::to_string(restarts.count())}};
-    const LocalJob job(arguments.workers);
-    const Outcome outcome = Launcher(command, job, arguments.log_folder).wait(signals);
+    const auto start = [&](const auto& job) {
+      return Launcher(command, job, arguments.log_folder).wait(signals);
+    };
+    const Outcome outcome =
+        arguments.hosts.empty()
+            ? start(LocalJob(arguments.workers))
+            : start(HostsJob(arguments.hosts, arguments.port, arguments.exported));
     const Decision next = restarts.after(outcome);
-    if (!next.sentence.empty()) log_line(next.sentence);
+    if (!next.sentence.empty() && !(arguments.checks && outcome.code == 1)) log_line(next.sentence);
     if (!next.is_restart) return outcome.code;
     if (const int signal = wait_for_signal(signals, next.delay)) return 128 + signal;
     command.arguments = resuming(arguments.command);
@@ -145,14 +214,28 @@ int supervise(const Arguments& arguments, Command command) {
 }
 
 int run(int argc, char** argv) {
+  if (argc == 2 && std::string_view(argv[1]) == "--agent") {
+    try {
+      return run_agent(find_program);
+    } catch (const std::exception& error) {
+      log_line(error.what());
+      return 2;
+    }
+  }
   Arguments arguments;
   Command command;
   try {
     arguments = parse(argc, argv);
-    command = {find_program(arguments.command.front()),
-               arguments.command,
-               {},
-               LocalJob::foreign_variables()};
+    const bool is_local = arguments.hosts.empty();
+    command.arguments = arguments.command;
+    command.unset = is_local ? LocalJob::foreign_variables() : HostsJob::foreign_variables();
+    command.is_output_prefixed = !arguments.checks;
+    try {
+      command.file = find_program(arguments.command.front());
+    } catch (const CLI::ValidationError&) {
+      if (is_local) throw;
+      command.file = arguments.command.front();  // other hosts may have it
+    }
   } catch (const CLI::Success&) {
     return 0;
   } catch (const CLI::ParseError& error) {

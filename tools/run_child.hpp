@@ -1,5 +1,5 @@
 /// \file
-/// A worker process of lockstep-run and its output (Linux). Invariants: the worker has its own
+/// A worker process of lockstep-run, or the one that connects to it, and its output (Linux). Invariants: the worker has its own
 /// process group, so that Ctrl-C reaches it only once, through the launcher; it is killed when the
 /// launcher dies; its output is forwarded in whole lines, prefixed with the rank.
 #pragma once
@@ -135,6 +135,10 @@ struct Command {
   std::vector<std::pair<std::string, std::string>> variables;
   std::vector<std::string> unset;
   bool appends_to_logs = false;  ///< keep the output of an earlier start
+  bool is_output_prefixed = true, are_errors_prefixed = true;  ///< with the rank
+  /// The command starts a worker on another host, which gets this on its standard input, and signals
+  /// after it, as lines "signal 15".
+  std::optional<std::string> order{};
 };
 
 /// A running worker.
@@ -152,6 +156,8 @@ class Child {
           Descriptor(::open(log.c_str(), O_WRONLY | O_CREAT | mode | O_APPEND | O_CLOEXEC, 0666));
       if (out_end.number() < 0) fail(log);
     }
+    Descriptor order_end;
+    if (command.order) std::tie(order_end, order_) = order_pipe(*command.order);
     std::vector<char*> arguments;
     for (const std::string& a : command.arguments)
       arguments.push_back(const_cast<char*>(a.c_str()));
@@ -163,7 +169,8 @@ class Child {
       ::setpgid(0, 0);
       ::prctl(PR_SET_PDEATHSIG, SIGKILL);
       if (::getppid() != launcher) ::_exit(127);
-      const int nothing = ::open("/dev/null", O_RDONLY);
+      const int nothing =
+          order_end.number() >= 0 ? order_end.number() : ::open("/dev/null", O_RDONLY);
       ::dup2(nothing, STDIN_FILENO);
       ::dup2(out_end.number(), STDOUT_FILENO);
       ::dup2(log.empty() ? error_end.number() : out_end.number(), STDERR_FILENO);
@@ -182,8 +189,10 @@ class Child {
     ::setpgid(process_, process_);
     const std::string prefix = fmt::format("[{}] ", rank);
     if (log.empty()) {
-      streams_.emplace_back(std::move(out), STDOUT_FILENO, prefix);
-      streams_.emplace_back(std::move(error), STDERR_FILENO, prefix);
+      streams_.emplace_back(std::move(out), STDOUT_FILENO,
+                            command.is_output_prefixed ? prefix : "");
+      streams_.emplace_back(std::move(error), STDERR_FILENO,
+                            command.are_errors_prefixed ? prefix : "");
     }
   }
 
@@ -197,9 +206,15 @@ class Child {
     return WIFSIGNALED(status()) ? 128 + WTERMSIG(status()) : WEXITSTATUS(status());
   }
 
-  /// Sends a signal to the worker's process group.
-  void send(int signal) const {
-    if (running()) ::kill(-process_, signal);
+  /// Sends a signal to the worker's process group. On another host the agent does that; a second
+  /// SIGKILL ends the connection to a host that does not answer.
+  void send(int signal) {
+    if (!running()) return;
+    const bool is_remote = order_.number() >= 0;
+    if (is_remote && !(signal == SIGKILL && std::exchange(was_killed_, true)))
+      write_all(order_.number(), fmt::format("signal {}\n", signal));
+    else
+      ::kill(-process_, signal);
   }
   /// Whether the worker has exited but was not collected yet.
   bool has_ended() const {
@@ -224,9 +239,26 @@ class Child {
     return {Descriptor(ends[0]), Descriptor(ends[1])};
   }
 
+  /// A pipe that holds `order`, and its writing end, which never blocks.
+  static std::pair<Descriptor, Descriptor> order_pipe(const std::string& order) {
+    std::array<int, 2> ends{};
+    if (::pipe2(ends.data(), O_CLOEXEC) != 0) fail("cannot create a pipe");
+    Descriptor from(ends[0]), to(ends[1]);
+    constexpr std::size_t spare = 4096;  // for signals
+    ::fcntl(ends[1], F_SETPIPE_SZ, static_cast<int>(order.size() + spare));
+    ::fcntl(ends[1], F_SETFL, O_NONBLOCK);
+    if (::write(ends[1], order.data(), order.size()) != static_cast<ssize_t>(order.size()))
+      fail(
+          fmt::format("an order of {} bytes does not fit a pipe; pass fewer variables or arguments",
+                      order.size()));
+    return {std::move(from), std::move(to)};
+  }
+
   pid_t process_ = -1;
   std::optional<int> status_;
   std::vector<Stream> streams_;
+  Descriptor order_;  // of a worker on another host
+  bool was_killed_ = false;
 };
 
 /// Determines the order in which workers exited, even between two polls, from the order of epoll

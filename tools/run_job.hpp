@@ -40,13 +40,13 @@ inline std::string random_text(std::size_t count) {
   return result;
 }
 
-/// A random secret that only this user can read: in an anonymous file (memfd), which disappears
+/// A secret that only this user can read: in an anonymous file (memfd), which disappears
 /// with the launcher even if it is killed; otherwise in a file with mode 0600, removed by the
 /// destructor.
 class SecretFile {
  public:
-  SecretFile() {
-    const std::string secret = random_text(32) + "\n";
+  explicit SecretFile(const std::string& text = random_text(32)) {
+    const std::string secret = text + "\n";
     if (keep_in_memory(secret)) return;
     const char* folder = std::getenv("TMPDIR");
     path_ = std::string(folder && *folder ? folder : "/tmp") + "/lockstep-secret-XXXXXX";
@@ -115,6 +115,8 @@ class LocalJob {
   }
 
   std::size_t workers() const { return ports_.size(); }
+  /// The host of a worker that does not run on this machine: none.
+  std::string host(std::size_t) const { return {}; }
   /// The environment of one worker.
   std::vector<std::pair<std::string, std::string>> variables(std::size_t rank) const {
     return {{"TF_CONFIG", cluster_.tf_config({lockstep::TaskType::worker, rank})},

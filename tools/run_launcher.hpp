@@ -76,12 +76,18 @@ struct Outcome {
 ///
 class Launcher {
  public:
-  /// Starts the workers. With a folder, the output of each goes to a file of its own there.
-  Launcher(const Command& command, const LocalJob& job, const std::string& log_folder) {
+  /// Starts the workers. With a folder, the output of each goes to a file of its own there. A `Job`
+  /// has workers(), variables(rank), and host(rank): "" for a worker on this machine; for another one
+  /// order(rank, command) is the command that starts it there.
+  template <class Job>
+  Launcher(const Command& command, const Job& job, const std::string& log_folder) {
     try {
       for (std::size_t rank = 0; rank < job.workers(); ++rank) {
         Command own = command;
         for (auto& variable : job.variables(rank)) own.variables.push_back(std::move(variable));
+        hosts_.push_back(job.host(rank));
+        if constexpr (requires { job.order(rank, own); })
+          if (!hosts_.back().empty()) own = job.order(rank, own);
         const std::string log = fmt::format("{}/rank-{}.log", log_folder, rank);
         children_.emplace_back(rank, own, log_folder.empty() ? "" : log);
         order_.watch(rank, children_.back());
@@ -125,8 +131,8 @@ class Launcher {
     return std::any_of(children_.begin(), children_.end(),
                        [](const Child& child) { return child.running(); });
   }
-  void send(int signal) const {
-    for (const Child& child : children_) child.send(signal);
+  void send(int signal) {
+    for (Child& child : children_) child.send(signal);
   }
 
   void poll(const Signals& signals) {
@@ -200,6 +206,14 @@ class Launcher {
       report +=
           fmt::format(" failed{}, with exit code {}", before_ || in_doubt_ ? "" : " first", code_);
     }
+    constexpr int no_connection = 255;  // of ssh
+    if (const std::string& host = hosts_[culprit_]; !host.empty())
+      report += code_ == no_connection
+                    ? fmt::format(
+                          "; {} is not reachable by the remote shell, or it lost the "
+                          "connection (ssh {} true)",
+                          host, host)
+                    : fmt::format(" on {}", host);
     if (before_ && !in_doubt_)
       report += fmt::format(
           "; before it rank {} exited with code {}, which means that it lost another worker",
@@ -215,6 +229,7 @@ class Launcher {
   }
 
   std::vector<Child> children_;
+  std::vector<std::string> hosts_;  // by rank; "" for this machine
   EndOrder order_;
   int interrupted_ = 0, code_ = 0, following_ = 0;
   std::size_t culprit_ = 0;            ///< rank that determined the exit code

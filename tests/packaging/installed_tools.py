@@ -22,6 +22,9 @@ with tempfile.TemporaryDirectory() as prefix:
     output = run(programs / "lockstep-run", "-n", "2", "sh", "-c", 'echo "rank $LOCKSTEP_RANK"')
     if sorted(output.splitlines()) != ["[0] rank 0", "[1] rank 1"]:
         sys.exit(f"lockstep-run did not start two workers:\n{output}")
+    report = run(programs / "lockstep-run", "-n", "1", "--check")  # finds lockstep-doctor next to itself
+    if not report.splitlines()[-1].startswith("verdict: ready to train"):
+        sys.exit(f"lockstep-doctor found problems:\n{report}")
     if "REPORT" not in run(programs / "lockstep-plot", "--help"):
         sys.exit("lockstep-plot does not explain itself")
     python = pathlib.Path(prefix, "share/lockstep/python")

@@ -78,6 +78,17 @@ class DataConnector {
   LOCKSTEP_COLD_DECL std::vector<DataConnection> connect(
       const std::map<std::size_t, std::string>& places, TimePoint deadline);
 
+  /// A peer that did not connect in time.
+  struct Missing {
+    std::size_t peer = 0;
+    std::string fact{};  ///< "replica 1 could not connect to replica 0 at ... within 10 ms (...)"
+  };
+  /// The same, but returns the connections that exist at the deadline, and fills `missing` with a
+  /// peer for each that does not. \throws CollectiveAborted after `cancel`.
+  LOCKSTEP_COLD_DECL std::vector<DataConnection> connect(
+      const std::map<std::size_t, std::string>& places, TimePoint deadline,
+      std::vector<Missing>& missing);
+
   /// Ends `connect`. Callable from any thread.
   LOCKSTEP_COLD_DECL void cancel();
 
@@ -100,7 +111,7 @@ class DataConnector {
   LOCKSTEP_COLD_DECL bool keep(detail::Connection& connection, std::size_t peer, std::size_t index,
                                bool is_server);
   LOCKSTEP_COLD_DECL void tick();
-  [[noreturn]] LOCKSTEP_COLD_DECL void throw_missing(std::chrono::milliseconds waited) const;
+  LOCKSTEP_COLD_DECL std::vector<Missing> missing(std::chrono::milliseconds waited) const;
 
   using Place = std::pair<std::size_t, std::size_t>;  // a peer and the index of a connection
 

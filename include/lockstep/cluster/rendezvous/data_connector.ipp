@@ -124,6 +124,19 @@ void DataConnector::listen_at(const std::string& text, std::size_t index) {
 
 std::vector<DataConnection> DataConnector::connect(const std::map<std::size_t, std::string>& places,
                                                    TimePoint deadline) {
+  std::vector<Missing> missing;
+  auto connections = connect(places, deadline, missing);
+  if (!missing.empty())
+    throw CollectiveError(missing[0].peer,
+                          "data connections: {}; check the network between the two (firewall, "
+                          "routes), LOCKSTEP_DATA_ADDRESS and LOCKSTEP_DATA_PORTS",
+                          missing[0].fact);
+  return connections;
+}
+
+std::vector<DataConnection> DataConnector::connect(const std::map<std::size_t, std::string>& places,
+                                                   TimePoint deadline,
+                                                   std::vector<Missing>& missing) {
   const auto began = std::chrono::steady_clock::now();
   for (const auto& [peer, place] : places) {
     const auto endpoints = detail::parse_places(place);
@@ -146,14 +159,12 @@ std::vector<DataConnection> DataConnector::connect(const std::map<std::size_t, s
   tick();
   while (connections_.size() < all && !late_ && !cancelled_)
     if (io_.run_one() == 0) break;
-  if (connections_.size() < all) {
-    if (cancelled_)
-      throw CollectiveAborted(options_.rank,
-                              "data connections: replica {} stopped because another replica failed",
-                              options_.rank);
-    throw_missing(std::chrono::duration_cast<std::chrono::milliseconds>(
-        std::chrono::steady_clock::now() - began));
-  }
+  if (connections_.size() < all && cancelled_)
+    throw CollectiveAborted(options_.rank,
+                            "data connections: replica {} stopped because another replica failed",
+                            options_.rank);
+  missing = this->missing(std::chrono::duration_cast<std::chrono::milliseconds>(
+      std::chrono::steady_clock::now() - began));
   listener_.close();
   std::vector<DataConnection> result;
   for (auto& [place, connection] : connections_) result.push_back(std::move(connection));
@@ -256,25 +267,21 @@ bool DataConnector::keep(detail::Connection& connection, std::size_t peer, std::
   return true;
 }
 
-void DataConnector::throw_missing(std::chrono::milliseconds waited) const {
+std::vector<DataConnector::Missing> DataConnector::missing(std::chrono::milliseconds waited) const {
+  std::vector<Missing> result;
   for (const auto& attempt : attempts_)
     if (!connections_.contains({attempt->peer, attempt->index}))
-      throw CollectiveError(
-          attempt->peer,
-          "data connections: replica {} could not connect to replica {} at {}:{} within {} ms "
-          "({}); check the network between the two (firewall, routes), LOCKSTEP_DATA_ADDRESS and "
-          "LOCKSTEP_DATA_PORTS",
-          options_.rank, attempt->peer, attempt->endpoint.address().to_string(),
-          attempt->endpoint.port(), waited.count(), attempt->fact);
+      result.push_back(
+          {attempt->peer,
+           fmt::format("replica {} could not connect to replica {} at {}:{} within {} ms ({})",
+                       options_.rank, attempt->peer, attempt->endpoint.address().to_string(),
+                       attempt->endpoint.port(), waited.count(), attempt->fact)});
   for (const auto& [name, place] : expected_)
     if (!connections_.contains(place))
-      throw CollectiveError(
-          place.first,
-          "data connections: replica {} did not connect to replica {} at {} within {} ms; check "
-          "the network between the two (firewall, routes), LOCKSTEP_DATA_ADDRESS and "
-          "LOCKSTEP_DATA_PORTS",
-          place.first, options_.rank, place_, waited.count());
-  throw CollectiveError("data connections: none is missing");
+      result.push_back(
+          {place.first, fmt::format("replica {} did not connect to replica {} at {} within {} ms",
+                                    place.first, options_.rank, place_, waited.count())});
+  return result;
 }
 
 }  // namespace lockstep

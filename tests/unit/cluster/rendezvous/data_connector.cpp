@@ -234,6 +234,29 @@ TEST_CASE("a worker that does not connect in time is named, and a wait can be ca
   cancelling.join();
 }
 
+TEST_CASE("a peer that does not connect leaves the connections to the others") {
+  const auto all = connectors(3);
+  std::vector<std::vector<DataConnector::Missing>> missing(2);
+  std::vector<std::size_t> connected(2);
+  std::vector<std::thread> threads;
+  for (const std::size_t r : {0u, 1u})
+    threads.emplace_back([&, r] {
+      // Enough for the two that are there, on a busy machine too.
+      connected[r] =
+          all[r]->connect(places_below(r, all), Clock::now() + 1500ms, missing[r]).size();
+    });
+  for (auto& thread : threads) thread.join();
+  for (const std::size_t r : {0u, 1u}) {
+    CHECK(connected[r] == 2);
+    REQUIRE(missing[r].size() == 2);
+    for (const auto& connection : missing[r]) {
+      CHECK(connection.peer == 2);
+      CHECK(connection.fact.starts_with("replica 2 did not connect to replica " +
+                                        std::to_string(r) + " at 127.0.0.1 "));
+    }
+  }
+}
+
 TEST_CASE("a data port is taken from the range, and a range without a free one is refused") {
   DataOptions options = options_of(0, 2);
   DataConnector any(options);

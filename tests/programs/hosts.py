@@ -1,0 +1,223 @@
+"""lockstep-run on several hosts: -H, --hostfile, Slurm. The remote shell is a script that runs the command here.
+
+The hosts' names end in .invalid, which no network has, so that none of them is this machine.
+"""
+
+import json
+import os
+import re
+import signal
+import time
+import unittest
+
+import multi_worker
+import network
+
+BIN = multi_worker.BIN
+# Like ssh it runs a command line, and passes no variables on. The marker finds what is left over.
+SHELL = """#!/bin/sh
+echo "$@" >>"$(dirname "$0")/calls"
+host=$1
+shift
+[ "$host" = down.invalid ] && echo "ssh: connect to host down.invalid: no route" >&2 && exit 255
+env -i PATH="$PATH" TEST_MARKER="$TEST_MARKER" HOST="$host" sh -c "$*"
+"""
+SRUN = """#!/bin/sh
+echo "$@" >>"$(dirname "$0")/calls"
+while [ "$1" != sh ]; do
+  case $1 in --nodelist=*) host=${1#--nodelist=} ;; esac
+  shift
+done
+exec env -i PATH="$PATH" TEST_MARKER="$TEST_MARKER" HOST="$host" "$@"
+"""
+
+
+class Case(multi_worker.Case):
+    def setUp(self):
+        super().setUp()
+        self.shell = self.script("remote-shell", SHELL)
+
+    def script(self, name, text):
+        path = self.dir / name
+        path.write_text(text)
+        path.chmod(0o755)
+        return path
+
+    def launch(self, options, script, *arguments, **variables):
+        return self.start(BIN / "lockstep-run", *options, "sh", "-c", script, "-", *arguments,
+                          **{"LOCKSTEP_RSH": str(self.shell), **variables})
+
+    def calls(self):
+        return (self.dir / "calls").read_text().splitlines()
+
+
+class Hosts(Case):
+    hosts = ["-H", "a.invalid:2,b.invalid:1"]
+
+    def test_each_host_gets_its_workers_and_they_get_one_job(self):
+        script = 'echo "$HOST|$LOCKSTEP_RANK|$TF_CONFIG|$LOCKSTEP_JOB_ID|$(cat $LOCKSTEP_SECRET_FILE)|$(pwd)|$*|$LOCKSTEP_WIRE|$A|$B|$C"'
+        job = self.launch([*self.hosts, "--port", 4000, "-x", "A=a b", "-x", "B"], script, "x y", "it's",
+                          LOCKSTEP_WIRE="sealed", LOCKSTEP_COORDINATOR="elsewhere:1", B="b", C="c")
+        self.ends(job, 0)
+        lines = dict(re.match(r"\[(\d)\] (.*)", line).groups() for line in job.stdout().splitlines())
+        self.assertEqual(sorted(lines), ["0", "1", "2"])
+        found = {int(rank): line.split("|") for rank, line in lines.items()}
+        workers = ["a.invalid:4000", "a.invalid:4001", "b.invalid:4002"]
+        for rank, (host, own, config, *_, folder, arguments, wire, a, b, c) in found.items():
+            self.assertEqual((host + f":{4000 + rank}", own), (workers[rank], str(rank)))
+            self.assertEqual(json.loads(config), {"cluster": {"worker": workers}, "task": {"type": "worker", "index": rank}})
+            self.assertEqual((arguments, wire, a, b, c), ("x y it's", "sealed", "a b", "b", ""))
+            self.assertEqual(folder, os.getcwd())
+        for part in (3, 4):  # the job's id and the secret
+            self.assertEqual(len({line[part] for line in found.values()}), 1)
+        secret = found[0][4]
+        self.assertRegex(secret, r"^[0-9a-f]{64}$")
+        self.assertNotIn(secret, "\n".join(self.calls()))
+        self.assertEqual(sorted(call.split()[0] for call in self.calls()), ["a.invalid", "a.invalid", "b.invalid"])
+        self.no_process_is_left()
+
+    def test_the_secret_is_not_in_an_environment_or_a_command_line(self):
+        job = self.launch(self.hosts, 'secret=$(cat $LOCKSTEP_SECRET_FILE); for f in /proc/[0-9]*/environ /proc/[0-9]*/cmdline; do '
+                                      'grep -qa "$TEST_MARKER" $f 2>/dev/null && grep -ac "$secret" $f; done; echo searched')
+        self.ends(job, 0)
+        self.assertEqual(job.stdout().count("searched"), 3)
+        self.assertNotRegex(job.stdout(), r"\] [1-9]")
+        self.assertRegex(job.stdout(), r"\] 0\n")  # environments were found
+
+    def test_a_failure_ends_all_and_names_the_host(self):
+        job = self.launch(self.hosts, "[ $LOCKSTEP_RANK = 2 ] && exit 7; sleep 100")
+        self.ends(job, 7)
+        self.assertEqual(job.last_line(), "lockstep-run: rank 2 failed first, with exit code 7 on b.invalid")
+        self.no_process_is_left()
+
+    def test_a_killed_worker_gives_its_signal(self):
+        job = self.launch(self.hosts, "[ $LOCKSTEP_RANK = 1 ] && kill -9 $$; sleep 100")
+        self.ends(job, 137)
+        self.assertIn("rank 1 failed first, with exit code 137 on a.invalid", job.last_line())
+        self.no_process_is_left()
+
+    def test_a_host_that_is_down_is_named(self):
+        job = self.launch(["-H", "a.invalid,down.invalid"], "sleep 100")
+        self.ends(job, 255)
+        self.assertIn("[1] ssh: connect to host down.invalid: no route", job.stderr())
+        self.assertIn("down.invalid is not reachable by the remote shell, or it lost the connection (ssh down.invalid true)",
+                      job.last_line())
+        self.no_process_is_left()
+
+    def test_signals_reach_the_workers_which_end_in_their_own_way(self):
+        for number, code in ((signal.SIGTERM, 143), (signal.SIGINT, 130)):
+            with self.subTest(number):
+                name = signal.Signals(number).name.removeprefix("SIG")
+                job = self.launch(self.hosts, f"trap 'echo saved; exit {code}' {name}; echo ready; while :; do sleep 0.05; done")
+                for rank in range(3):
+                    self.await_text(job, f"[{rank}] ready")
+                job.popen.send_signal(number)
+                self.ends(job, code)
+                self.assertEqual(job.stdout().count("saved"), 3)
+                self.no_process_is_left()
+
+    def test_workers_that_ignore_signals_are_killed(self):
+        job = self.launch(["-H", "a.invalid"], "trap '' TERM; echo ready; while :; do sleep 0.05; done")
+        self.await_text(job, "[0] ready")
+        job.popen.send_signal(signal.SIGTERM)
+        time.sleep(0.5)  # pending signals of one number are one
+        job.popen.send_signal(signal.SIGTERM)
+        self.ends(job, 143)
+        self.no_process_is_left()
+
+    def test_no_worker_outlives_a_launcher_that_is_killed(self):
+        job = self.launch(self.hosts, "trap 'echo ended >>$1; exit' TERM; echo ready; while :; do sleep 0.05; done", self.dir / "ends")
+        for rank in range(3):
+            self.await_text(job, f"[{rank}] ready")
+        job.popen.kill()
+        job.popen.wait(10)
+        self.no_process_is_left(15)
+        self.assertEqual((self.dir / "ends").read_text(), "ended\n" * 3)
+
+    def test_a_job_is_started_again_on_its_hosts(self):
+        job = self.launch([*self.hosts, "--max-restarts", 1, "--restart-delay", 0],
+                          'echo start $LOCKSTEP_RESTART; [ $LOCKSTEP_RESTART-$LOCKSTEP_RANK = 0-1 ] && exit 1; [ $LOCKSTEP_RESTART = 1 ] || sleep 100',
+                          LOCKSTEP_RESTART="9")  # of a launcher of this one
+        self.ends(job, 0)
+        self.assertEqual(job.stdout().count("start 1"), 3)
+
+    def test_logs_and_a_limit_on_the_workers(self):
+        job = self.launch([*self.hosts, "-n", 2, "--log-dir", self.dir / "logs"], "echo on $HOST")
+        self.ends(job, 0)
+        self.assertEqual(sorted(p.name for p in (self.dir / "logs").iterdir()), ["rank-0.log", "rank-1.log"])
+        self.assertEqual((self.dir / "logs/rank-1.log").read_text(), "on a.invalid\n")
+
+    def test_programs_and_folders_that_a_host_lacks_are_named(self):
+        job = self.start(BIN / "lockstep-run", "-H", "a.invalid", "no-such-program", LOCKSTEP_RSH=str(self.shell))
+        self.ends(job, 2)
+        self.assertIn("[0] lockstep-run: no-such-program: not found", job.stderr())
+
+    def test_workers_on_this_machine_need_no_remote_shell(self):
+        job = self.launch(["-H", "127.0.0.1:2"], "echo $LOCKSTEP_RANK; cat $LOCKSTEP_SECRET_FILE")
+        self.ends(job, 0)
+        self.assertEqual(len(job.stdout().splitlines()), 4)
+        self.assertFalse((self.dir / "calls").exists())
+        job = self.launch(["-H", "localhost,a.invalid"], "true")
+        self.assertEqual(job.wait(), 1)
+        self.assertIn("localhost is this machine for each host", job.last_line())
+
+
+class Files(Case):
+    def test_a_host_file(self):
+        file = self.dir / "hosts"
+        file.write_text("# the cluster\na.invalid slots=2 max_slots=4\n\nb.invalid:1   # another\nb.invalid\n")
+        job = self.launch(["--hostfile", file], "echo $HOST")
+        self.ends(job, 0)
+        self.assertEqual(sorted(job.stdout().splitlines()), ["[0] a.invalid", "[1] a.invalid", "[2] b.invalid", "[3] b.invalid"])
+        job = self.launch([], "echo $HOST", PBS_NODEFILE=str(file))
+        self.ends(job, 0)
+        self.assertEqual(len(job.stdout().splitlines()), 4)
+
+    def test_an_allocation_of_slurm_uses_srun(self):
+        self.script("srun", SRUN)
+        variables = {"SLURM_JOB_ID": "7", "SLURM_JOB_NODELIST": "n[1-2].invalid", "SLURM_TASKS_PER_NODE": "2,1",
+                     "PATH": f"{self.dir}:{os.environ['PATH']}", "LOCKSTEP_RSH": ""}
+        job = self.launch([], "echo $HOST $LOCKSTEP_LAUNCHER", **variables)
+        self.ends(job, 0)
+        self.assertEqual(sorted(job.stdout().splitlines()),
+                         ["[0] n1.invalid tf_config", "[1] n1.invalid tf_config", "[2] n2.invalid tf_config"])
+        for call in self.calls():
+            self.assertRegex(call, r"^--nodes=1 --ntasks=1 --nodelist=n[12]\.invalid --overlap --quiet --cpu-bind=none sh -c ")
+        job = self.launch(["-n", 1], "echo here $HOST", **variables)  # -n alone stays on this machine
+        self.ends(job, 0)
+        self.assertEqual(job.stdout(), "[0] here\n")
+
+    def test_wrong_descriptions(self):
+        bad = self.dir / "bad"
+        bad.write_text("a.invalid\nb.invalid cores=2\n")
+        empty = self.dir / "empty"
+        empty.write_text("# nobody\n")
+        for options, words in ((["-H", "a:0"], 'a:0'), (["-H", "a:x"], "a:x"), (["-H", "a b"], "a b"), (["-H", ","], "-H"),
+                               (["-H", "a:2", "-n", 3], "only 2 slots"), (["--hostfile", bad], "bad line 2:"),
+                               (["--hostfile", empty], "names no host"), (["--hostfile", self.dir / "none"], "No such file"),
+                               (["-H", "a", "--hostfile", bad], "excludes"), (["-H", "a", "-x", "NOT_SET"], "-x NOT_SET"),
+                               (["-H", "a", "--port", 70000], "--port"), ([], "-n: missing")):
+            with self.subTest(options):
+                job = self.launch(options, "true")
+                self.ends(job, 2)
+                self.assertIn(words, job.stderr())
+
+
+@network.needs_namespaces
+class Namespaces(Case):
+    def test_workers_on_two_hosts_train_one_model(self):
+        hosts = network.Namespaces(2)
+        self.addCleanup(hosts.remove)
+        self.script("remote-shell", '#!/bin/sh\nhost=$1\nshift\nexec ip netns exec '
+                                    f'{hosts.names[0].rsplit("-", 1)[0]}-$((${{host##*.}} - 1)) sh -c "$*"\n')
+        options = ["--data", self.data(), "--epochs", 1, "--virtual-shards", 2, "--quiet", "--threads", 1]
+        one, _ = self.report("mnist", *options)
+        job = self.start(BIN / "lockstep-run", "-H", ",".join(hosts.addresses), "mnist_multi_worker", *options, "--report",
+                         self.dir / "r.json", LOCKSTEP_RSH=str(self.shell))
+        self.ends(job, 0)
+        report = self.report_of("r.json")
+        self.assertEqual((report["workers"], report["weights_sha256"]), (2, one["weights_sha256"]))
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=1)

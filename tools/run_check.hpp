@@ -1,0 +1,44 @@
+/// \file
+/// `lockstep-run --check`: the command of lockstep-doctor for a program that is to be trained.
+#pragma once
+
+#include <cstddef>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace lockstep_run {
+
+/// The value of the option `name`, in `--name VALUE` or `--name=VALUE`, of a command.
+inline std::optional<std::string> option_value(const std::vector<std::string>& command,
+                                               const std::string& name) {
+  for (std::size_t i = 1; i < command.size(); ++i) {
+    if (command[i] == name && i + 1 < command.size()) return command[i + 1];
+    if (command[i].starts_with(name + "=")) return command[i].substr(name.size() + 1);
+  }
+  return std::nullopt;
+}
+
+/// Checks what the program would use: its data set (--data), where it saves (--checkpoint, --save), and
+/// its own file. A command that is lockstep-doctor itself stays.
+inline std::vector<std::string> doctor_command(const std::vector<std::string>& program) {
+  namespace fs = std::filesystem;
+  constexpr const char* doctor = "lockstep-doctor";
+  if (!program.empty() && fs::path(program[0]).filename() == doctor) return program;
+  std::vector<std::string> command{doctor};
+  const auto add = [&](const char* option, const std::string& value) {
+    command.emplace_back(option);
+    command.push_back(value);
+  };
+  if (const auto data = option_value(program, "--data")) add("--data", *data);
+  if (const auto folder = option_value(program, "--checkpoint"))
+    add("--save", *folder);
+  else if (const auto file = option_value(program, "--save"))
+    add("--save", fs::path(*file).has_parent_path() ? fs::path(*file).parent_path().string() : ".");
+  // A bare name may be in another folder of PATH on each host.
+  if (!program.empty() && program[0].find('/') != std::string::npos) add("--program", program[0]);
+  return command;
+}
+
+}  // namespace lockstep_run

@@ -1,0 +1,323 @@
+/// \file
+/// Workers on other hosts: lockstep-run starts an agent there, by ssh or srun, and sends it an order
+/// over its standard input. Invariants: the secret is in that stream only, never on a command line or in
+/// an environment that others can read; an agent whose stream ends, for whatever reason, ends its worker.
+///
+///     lockstep-run ── ssh host lockstep-run --agent     one per worker
+///        stdin:  order ... "go\n"  then  "signal 15\n"
+///        stdout, stderr, exit code: of the worker
+#pragma once
+
+#include <poll.h>
+#include <unistd.h>
+
+#include <fmt/format.h>
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <chrono>
+#include <csignal>
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <functional>
+#include <map>
+#include <optional>
+#include <random>
+#include <sstream>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <lockstep/cluster/host_port.hpp>
+#include <lockstep/cluster/spec.hpp>
+#include <lockstep/core/quote.hpp>
+
+#include "run_child.hpp"
+#include "run_hosts.hpp"
+#include "run_job.hpp"
+#include "run_launcher.hpp"
+
+namespace lockstep_run {
+
+/// The worker that an agent is to start.
+struct Order {
+  std::string folder, secret;
+  Command command;  ///< `file` is not used: the agent looks for the program
+};
+
+/// "name size\nbytes\n" for each part, "go\n" at the end.
+inline std::string encode(const Order& order) {
+  std::string text = "lockstep-run agent 1\n";
+  const auto add = [&](std::string_view name, std::string_view bytes) {
+    text += fmt::format("{} {}\n{}\n", name, bytes.size(), bytes);
+  };
+  add("folder", order.folder);
+  add("secret", order.secret);
+  for (const auto& argument : order.command.arguments) add("argument", argument);
+  for (const auto& [name, value] : order.command.variables) add("variable", name + "=" + value);
+  for (const auto& name : order.command.unset) add("unset", name);
+  return text + "go\n";
+}
+
+/// Lines and bytes from a descriptor.
+class OrderReader {
+ public:
+  explicit OrderReader(int from) : from_(from) {}
+
+  /// The next line without its end; nullopt at the end of the stream.
+  std::optional<std::string> line() {
+    std::size_t end;
+    while ((end = rest_.find('\n')) == std::string::npos)
+      if (rest_.size() > most || !fill()) return std::nullopt;
+    std::string result = rest_.substr(0, end);
+    rest_.erase(0, end + 1);
+    return result;
+  }
+  /// The next line if it has arrived.
+  std::optional<std::string> line_here() {
+    return rest_.find('\n') == std::string::npos ? std::nullopt : line();
+  }
+  std::optional<std::string> bytes(std::size_t count) {
+    while (rest_.size() < count)
+      if (!fill()) return std::nullopt;
+    std::string result = rest_.substr(0, count);
+    rest_.erase(0, count);
+    return result;
+  }
+  /// Reads once. \returns false at the end of the stream.
+  bool fill() {
+    std::array<char, 65536> some;
+    ssize_t n;
+    do n = ::read(from_, some.data(), some.size());
+    while (n < 0 && errno == EINTR);
+    if (n > 0) rest_.append(some.data(), static_cast<std::size_t>(n));
+    return n > 0;
+  }
+
+  static constexpr std::size_t most = std::size_t{1} << 20;  // bytes of an order
+
+ private:
+  int from_;
+  std::string rest_;
+};
+
+/// \throws std::runtime_error
+inline Order read_order(OrderReader& reader) {
+  if (reader.line() != "lockstep-run agent 1")
+    throw std::runtime_error(
+        "--agent: the order is not of this version; lockstep-run starts this program itself, from "
+        "one version of lockstep on all hosts");
+  Order order;
+  while (const auto head = reader.line()) {
+    if (*head == "go") return order;
+    const std::size_t space = std::min(head->find(' '), head->size() - 1);
+    const auto size = lockstep::detail::whole_number<std::size_t>(head->substr(space + 1));
+    const auto value = size && *size <= OrderReader::most ? reader.bytes(*size) : std::nullopt;
+    if (!value || reader.bytes(1) != "\n") break;
+    const std::string name = head->substr(0, space);
+    const std::size_t equals = std::min(value->find('='), value->size());
+    if (name == "folder") order.folder = *value;
+    if (name == "secret") order.secret = *value;
+    if (name == "argument") order.command.arguments.push_back(*value);
+    if (name == "variable")
+      order.command.variables.emplace_back(value->substr(0, equals),
+                                           value->substr(std::min(equals + 1, value->size())));
+    if (name == "unset") order.command.unset.push_back(*value);
+  }
+  throw std::runtime_error("--agent: the order is incomplete: the connection ended");
+}
+
+/// A word of a POSIX shell.
+inline std::string shell_word(std::string_view text) {
+  std::string word = "'";
+  for (const char c : text) word += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return word + "'";
+}
+
+/// How commands are started on other hosts: LOCKSTEP_RSH, else srun in an allocation of Slurm, else ssh.
+/// \returns the arguments that run the agent on `host`.
+inline std::vector<std::string> agent_command(const std::string& host) {
+  std::error_code error;
+  const std::string own = std::filesystem::read_symlink("/proc/self/exe", error).string();
+  const std::string agent = fmt::format(
+      "if [ -x {0} ]; then exec {0} --agent; else exec lockstep-run --agent; fi", shell_word(own));
+  std::vector<std::string> command;
+  const std::string shell = variable_text("LOCKSTEP_RSH");
+  if (shell.empty() && is_in_allocation())
+    return {"srun",      "--nodes=1", "--ntasks=1",      "--nodelist=" + host,
+            "--overlap", "--quiet",   "--cpu-bind=none", "sh",
+            "-c",        agent};
+  std::istringstream words(shell.empty() ? "ssh -x -o BatchMode=yes -o ConnectTimeout=10 -o "
+                                           "ServerAliveInterval=5 -o ServerAliveCountMax=3"
+                                         : shell);
+  for (std::string word; words >> word;) command.push_back(word);
+  command.push_back(host);
+  command.push_back(agent);
+  return command;
+}
+
+/// A job of workers on several hosts.
+class HostsJob {
+ public:
+  /// `hosts` are those of all ranks. \throws std::runtime_error
+  HostsJob(const std::vector<std::string>& hosts, std::optional<std::uint16_t> port,
+           std::vector<std::pair<std::string, std::string>> exported)
+      : exported_(std::move(exported)),
+        id_("run-" + random_text(8)),
+        secret_text_(random_text(32)),
+        secret_(secret_text_) {
+    std::map<std::string, bool> is_here;
+    for (const std::string& host : hosts)
+      if (!is_here.contains(host)) is_here[host] = is_this_machine(host);
+    const auto loopback = [](const auto& entry) { return lockstep::is_loopback(entry.first); };
+    const bool is_apart = std::any_of(is_here.begin(), is_here.end(),
+                                      [](const auto& entry) { return !entry.second; });
+    if (const auto found = std::find_if(is_here.begin(), is_here.end(), loopback);
+        is_apart && found != is_here.end())
+      throw std::runtime_error(fmt::format(
+          "{} is this machine for each host; write the name by which the other hosts reach it",
+          found->first));
+    const std::uint16_t first = port.value_or(random_port());
+    if (hosts.size() > std::size_t{65536} - first)
+      throw std::runtime_error(
+          fmt::format("--port {}: {} workers do not fit above it", first, hosts.size()));
+    for (std::size_t rank = 0; rank < hosts.size(); ++rank) {
+      cluster_.worker(lockstep::to_string(
+          lockstep::HostPort{hosts[rank], static_cast<std::uint16_t>(first + rank)}));
+      hosts_.push_back(is_here[hosts[rank]] ? "" : hosts[rank]);
+    }
+  }
+
+  std::size_t workers() const { return hosts_.size(); }
+  const std::string& host(std::size_t rank) const { return hosts_[rank]; }
+
+  std::vector<std::pair<std::string, std::string>> variables(std::size_t rank) const {
+    auto variables = exported_;
+    variables.emplace_back("TF_CONFIG", cluster_.tf_config({lockstep::TaskType::worker, rank}));
+    variables.emplace_back("LOCKSTEP_LAUNCHER", "tf_config");
+    variables.emplace_back("LOCKSTEP_JOB_ID", id_);
+    variables.emplace_back("LOCKSTEP_RANK", std::to_string(rank));
+    if (hosts_[rank].empty()) variables.emplace_back("LOCKSTEP_SECRET_FILE", secret_.path());
+    return variables;
+  }
+  /// The command that starts a worker on its host.
+  Command order(std::size_t rank, const Command& command) const {
+    Command remote = command;
+    remote.arguments = agent_command(hosts_[rank]);
+    remote.file = find_in_path(remote.arguments[0]);
+    remote.variables.clear();
+    remote.order = encode(Order{std::filesystem::current_path().string(), secret_text_, command});
+    return remote;
+  }
+  /// Variables to unset, since they may describe another job. Those for networks are meant for this one.
+  static std::vector<std::string> foreign_variables() {
+    return {"LOCKSTEP_SECRET", "LOCKSTEP_WORLD_SIZE", "LOCKSTEP_COORDINATOR", "LOCKSTEP_PORT",
+            "LOCKSTEP_DATA_ADDRESS"};
+  }
+
+ private:
+  /// Below those that the system gives to clients; the chief reports one that is in use.
+  static std::uint16_t random_port() {
+    std::random_device random;
+    return static_cast<std::uint16_t>(std::uniform_int_distribution(20'000, 29'000)(random));
+  }
+  static std::string find_in_path(const std::string& name) {
+    if (name.find('/') != std::string::npos) return name;
+    std::istringstream folders(variable_text("PATH"));
+    for (std::string folder; std::getline(folders, folder, ':');)
+      if (::access((folder + "/" + name).c_str(), X_OK) == 0) return folder + "/" + name;
+    throw std::runtime_error(fmt::format(
+        "{} is not in PATH; install it, or set LOCKSTEP_RSH to another remote shell", name));
+  }
+
+  std::vector<std::pair<std::string, std::string>> exported_;
+  std::string id_, secret_text_;
+  SecretFile secret_;
+  std::vector<std::string> hosts_;
+  lockstep::ClusterSpec cluster_;
+};
+
+/// The variables that workers on all hosts get: LOCKSTEP_..., and those named by -x, as NAME or
+/// NAME=VALUE.
+inline std::vector<std::pair<std::string, std::string>> exported_variables(
+    const std::vector<std::string>& named) {
+  std::vector<std::pair<std::string, std::string>> result;
+  const std::vector<std::string> foreign = HostsJob::foreign_variables();
+  const auto is_own = [&](const std::string& name) {
+    return name.starts_with("LOCKSTEP_") && name != "LOCKSTEP_RSH" &&
+           name != "LOCKSTEP_SECRET_FILE" && name != "LOCKSTEP_RESTART" &&
+           std::find(foreign.begin(), foreign.end(), name) == foreign.end();
+  };
+  for (char** entry = environ; *entry; ++entry) {
+    const std::string text = *entry;
+    const std::size_t equals = std::min(text.find('='), text.size() - 1);
+    if (is_own(text.substr(0, equals)))
+      result.emplace_back(text.substr(0, equals), text.substr(equals + 1));
+  }
+  for (const std::string& text : named) {
+    const std::size_t equals = text.find('=');
+    if (equals != std::string::npos)
+      result.emplace_back(text.substr(0, equals), text.substr(equals + 1));
+    else if (const char* value = std::getenv(text.c_str()))
+      result.emplace_back(text, value);
+    else
+      throw std::runtime_error(fmt::format("-x {}: this variable is not set", text));
+  }
+  return result;
+}
+
+/// Runs one worker for a lockstep-run on another host. \returns the exit code; 128 + n after signal n.
+inline int run_agent(const std::function<std::string(const std::string&)>& find_program) {
+  constexpr std::chrono::seconds time_to_end{5};
+  const Signals signals;
+  OrderReader reader(STDIN_FILENO);
+  Order order = read_order(reader);
+  if (::chdir(order.folder.c_str()) != 0)
+    throw std::runtime_error(
+        fmt::format("{}: {}; lockstep-run starts all workers in its own folder", order.folder,
+                    std::strerror(errno)));
+  if (order.command.arguments.empty())
+    throw std::runtime_error("--agent: the order has no program");
+  order.command.file = find_program(order.command.arguments[0]);
+  order.command.is_output_prefixed = order.command.are_errors_prefixed = false;
+  std::optional<SecretFile> secret;
+  if (!order.secret.empty()) {
+    secret.emplace(order.secret);
+    order.command.variables.emplace_back("LOCKSTEP_SECRET_FILE", secret->path());
+  }
+  Child worker(0, order.command, "");
+  bool is_connected = true;
+  std::optional<std::chrono::steady_clock::time_point> kill_at;
+  while (worker.running()) {
+    std::vector<pollfd> waited{{signals.number(), POLLIN, 0},
+                               {is_connected ? STDIN_FILENO : -1, POLLIN, 0}};
+    for (Stream& stream : worker.streams()) waited.push_back({stream.number(), POLLIN, 0});
+    ::poll(waited.data(), waited.size(), kill_at ? 100 : -1);
+    for (Stream& stream : worker.streams())
+      if (stream.number() >= 0) stream.pump();
+    while (const int signal = signals.next())
+      if (signal != SIGCHLD) worker.send(signal);
+    if (waited[1].revents != 0) is_connected = reader.fill();
+    while (const auto line = reader.line_here()) {
+      const auto signal = lockstep::detail::whole_number<unsigned>(
+          line->starts_with("signal ") ? line->substr(7) : "");
+      if (signal && *signal < 65) worker.send(static_cast<int>(*signal));
+    }
+    const auto now = std::chrono::steady_clock::now();
+    if (!is_connected && !kill_at) {
+      worker.send(SIGTERM);
+      kill_at = now + time_to_end;
+    }
+    if (kill_at && now >= *kill_at) worker.send(SIGKILL);
+    if (worker.has_ended()) worker.collect();
+  }
+  for (Stream& stream : worker.streams()) stream.finish();
+  return worker.code();
+}
+
+}  // namespace lockstep_run
