@@ -1,5 +1,5 @@
 /// \file
-/// The program that `./dev static NAME` puts beside lib/: it starts lib/NAME with the dynamic linker and the libraries of
+/// The program that `./dev static NAME` puts next to lib/: it starts lib/NAME with the dynamic linker and the libraries of
 /// its own folder. It is linked statically, so it runs on a machine without any library. Nothing is allocated.
 ///
 ///     NAME --> lib/ld-linux-x86-64.so.2 --library-path lib --argv0 NAME lib/NAME ARGUMENTS

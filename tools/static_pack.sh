@@ -4,7 +4,7 @@
 #
 # usage: static_pack.sh PROGRAM FOLDER
 #
-#   FOLDER/NAME      starts lib/NAME with the libraries beside it; linked statically (tools/static_launcher.cpp)
+#   FOLDER/NAME      starts lib/NAME with the libraries next to it; linked statically (tools/static_launcher.cpp)
 #   FOLDER/lib       the program, stripped, its libraries, and the dynamic linker
 #   FOLDER/licenses  the licences of the libraries' packages, on a system with dpkg
 set -euo pipefail
@@ -15,9 +15,9 @@ fail() {
   exit 1
 }
 
-# Older C libraries have name resolution in files that no library lists, and a dynamic linker without --argv0.
-glibc=$(getconf GNU_LIBC_VERSION 2>/dev/null) || fail "needs the GNU C library, 2.34 or later"
-[[ $(printf '%s\n' 2.34 "${glibc#* }" | sort -V | head -n 1) == 2.34 ]] || fail "needs glibc 2.34 or later, this is ${glibc#* }"
+# Older C libraries look up names by files that no library lists, or by DNS before /etc/hosts; their dynamic linker lacks --argv0.
+glibc=$(getconf GNU_LIBC_VERSION 2>/dev/null) || fail "needs the GNU C library, 2.35 or later"
+[[ $(printf '%s\n' 2.35 "${glibc#* }" | sort -V | head -n 1) == 2.35 ]] || fail "needs glibc 2.35 or later, this is ${glibc#* }"
 
 # Lines of ldd: "libz.so.1 => /lib/libz.so.1 (0x7f...)", "/lib64/ld-linux-x86-64.so.2 (0x7f...)", "linux-vdso.so.1 (0x7f...)".
 list=$(ldd "$program") || fail "$program is not a dynamically linked program of this machine"

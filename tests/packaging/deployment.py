@@ -81,7 +81,7 @@ class Schemas(unittest.TestCase):
 
 
 class Facts(unittest.TestCase):
-    """What a schema cannot know."""
+    """Facts that a schema cannot have."""
 
     def test_the_manifests_have_no_fault(self):
         for name, documents in manifests.load().items():
@@ -282,7 +282,7 @@ def tf_job(documents):
 
 
 def facts(documents):
-    """What is wrong with the documents of a file apart from their form."""
+    """Faults of the documents of a file, apart from their form."""
     check = {"Job": job, "JobSet": job_set, "TrainJob": train_job, "TFJob": tf_job}[documents[-1]["kind"]]
     yield from check(documents)
 

@@ -47,7 +47,7 @@ def validator(kind):
 
 
 def faults(document):
-    """What a document's schema refuses, as texts."""
+    """Fields and values that a document's schema refuses, as texts."""
     kind = kind_of(document)
     if kind not in SCHEMAS["kinds"]:
         return [f"there is no schema of {kind}"]
