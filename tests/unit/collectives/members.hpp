@@ -226,6 +226,12 @@ inline std::string first_error(const std::vector<std::exception_ptr>& errors) {
   return "";
 }
 
+// The tests are not optimized, and millions of values are computed here.
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC push_options
+#pragma GCC optimize("O2")
+#endif
+
 constexpr std::uint64_t mix(std::uint64_t x) {
   x += 0x9e3779b97f4a7c15u;
   x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
@@ -322,6 +328,10 @@ bool is_sum(const Numbers<T>& x, std::uint64_t set, std::size_t members, lockste
   }
   return x.guards_intact();
 }
+
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC pop_options
+#endif
 
 /// A random pause: none, some yields, a short sleep or a short loop.
 inline void dawdle(std::mt19937_64& draw) {

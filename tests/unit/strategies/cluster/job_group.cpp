@@ -112,8 +112,8 @@ struct Job {
       : members(rendezvous_test::join_all(size, lines,
                                           [&](RendezvousOptions& o) {
                                             if (has_secret)
-                                              o.secret =
-                                                  Secret(std::string(32, 's') + "0123456789");
+                                              o.secret = Secret(
+                                                  "ssssssssssssssssssssssssssssssss0123456789");
                                           })),
         meshes(size),
         timeout_(timeout) {
