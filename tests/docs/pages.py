@@ -60,8 +60,12 @@ def links(root):
 
 
 def snippets(root):
-    """The code in the pages is that of its sources, and each marked section of a source is shown."""
+    """The code in the pages is that of its sources, and each marked section of a source and each manifest is shown."""
     yield from snippet_script.complaints(root)
+    for path in sorted((root / "packaging" / "deployment").glob("*")):
+        name = path.relative_to(root).as_posix()
+        if path.suffix != ".dockerignore" and not any(f"<!-- snippet: {name} -->" in page.read_text("utf-8") for page in pages(root)):
+            yield f"{name}: no page shows it"
     for path in [*(root / "examples").glob("*.cpp"), *(root / "tests" / "docs").glob("*.cpp")]:
         for section in re.findall(r"--8<-- \[start:(\w+)\]", path.read_text("utf-8")):
             name = path.relative_to(root).as_posix()
@@ -153,15 +157,13 @@ def readme(root):
 
 
 def image(root):
-    """The image of the tutorial installs the packages with which ./dev builds, and no others."""
-    page, dev = root / "docs" / "tutorials" / "multi_worker.md", root / "dev"
-    if not page.exists() or not dev.exists():
-        return
+    """The image installs the packages with which ./dev builds, and no others."""
+    page, dev = root / "packaging" / "deployment" / "Dockerfile", root / "dev"
     packages = re.search(r"^build_packages=\((.*?)\)", dev.read_text("utf-8"), re.MULTILINE | re.DOTALL)
     shown = re.search(r"^FROM \S+ AS build\n.*?--no-install-recommends((?:[^\n]*\\\n)*[^\n]*)\n", page.read_text("utf-8"),
                       re.MULTILINE | re.DOTALL)
     if not packages or not shown or set(packages[1].split()) != set(shown[1].replace("\\", " ").split()):
-        yield "docs/tutorials/multi_worker.md: its image does not install the build_packages of ./dev"
+        yield "packaging/deployment/Dockerfile: its image does not install the build_packages of ./dev"
 
 
 def pictures(root):

@@ -22,8 +22,10 @@ GOOD = {
     "docs/environment.md": "| `LOCKSTEP_PORT` | none | a port |\n",
     "include/lockstep/core/port.ipp": 'variable("LOCKSTEP_PORT");',
     "dev": "build_packages=(g++ cmake\n                liba-dev)\nother=(b)\n",
-    "docs/tutorials/multi_worker.md": "# Image\n```dockerfile\nFROM debian:12 AS build\nRUN apt-get install -y --no-install-recommends \\\n"
-                                      "    g++ cmake \\\n    liba-dev\nCOPY . /a\n```\n",
+    "packaging/deployment/Dockerfile": "FROM debian:12 AS build\nRUN apt-get install -y --no-install-recommends \\\n"
+                                       "    g++ cmake \\\n    liba-dev\nCOPY . /a\n",
+    "docs/tutorials/multi_worker.md": "# Image\n<!-- snippet: packaging/deployment/Dockerfile -->\n```dockerfile\nFROM debian:12 AS build\n"
+                                      "RUN apt-get install -y --no-install-recommends \\\n    g++ cmake \\\n    liba-dev\nCOPY . /a\n```\n",
     "examples/01_quickstart.cpp": "// clang-format off\n#include <x>  // x\n\nint main() {}\n",
     "tests/docs/house.cpp": "{\n  // --8<-- [start:core]\n  int i;\n  // --8<-- [end:core]\n}\n",
 }
@@ -66,7 +68,8 @@ FAULTS = {  # what is found: (check, file, its text before, and after; no text b
                          "struct Huber {\n  int i;\n  Rule op(Shape out) const;\n};\n"),
     "leaves out Lion": (pages.kernels, "include/lockstep/optimizers/lion.hpp", None, "struct LionOp {\n};\n"),
     "its image does not install": (pages.image, "dev", "liba-dev", "libb-dev"),
-    "its image does not": (pages.image, "docs/tutorials/multi_worker.md", "cmake ", ""),
+    "its image does not": (pages.image, "packaging/deployment/Dockerfile", "cmake ", ""),
+    "job.yaml: no page shows it": (pages.snippets, "packaging/deployment/job.yaml", None, ""),
     "its program is not that of": (pages.readme, "README.md", "int main", "void main"),
 }
 

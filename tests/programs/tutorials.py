@@ -1,7 +1,8 @@
 """The pages of docs/ are true: each block of them is compiled, run or compared.
 
 A comment on the line before the fence declares how the block is tested; a block without one is an error:
-  <!-- snippet: FILE:SECTION --> C++ that docs/site/snippets.py copied from FILE, which must be a unit of the build
+  <!-- snippet: FILE:SECTION --> C++ that docs/site/snippets.py copied from FILE, which must be a unit of the build; or
+                                 a file of packaging/deployment/, which tests/packaging checks
   <!-- test: program NAME -->    C++, whole: compiled as examples/01_quickstart.cpp is, but with -O0; `./dev NAME` runs it
   <!-- test: lines of FILE -->   C++: these lines stand in FILE, a unit of examples/ or programs/, a header that one of
                                  programs/ includes, or a NAME.cpp of this page
@@ -37,7 +38,7 @@ PAGES = sorted(p for p in (ROOT / "docs").rglob("*.md") if p.name not in UNTESTE
 SNIPPET = re.compile(r"<!-- snippet: ([^\s:]+)(?::[\w:]+)? -->")  # tests/docs/pages.py compares the code
 INSTRUCTION = re.compile(r"<!-- test: (program|lines of|run|output|errors|not run)(?: (\S+))? -->")
 LANGUAGES = {"program": ["cpp"], "lines of": ["cpp"], "run": ["sh", "bash"], "output": ["text"], "errors": ["text"],
-             "not run": ["sh", "cmake", "dockerfile", "yaml", "text", "python", "cpp"], "snippet": ["cpp"]}
+             "not run": ["sh", "cmake", "dockerfile", "yaml", "text", "python", "cpp"], "snippet": ["cpp", "sh", "yaml", "dockerfile"]}
 DURATION = re.compile(r"\b\d+(\.\d+)?(s|ms|us)\b(/step)?")
 FRACTION = re.compile(r"\b\d+\.\d+\b")
 STAND_IN = """#!/usr/bin/env bash
@@ -93,6 +94,11 @@ def units():
     """The files that the build compiles, below the repository's root."""
     entries = json.loads((BIN.parent / "compile_commands.json").read_text())
     return {os.path.relpath(entry["file"], ROOT) for entry in entries}
+
+
+def is_checked(block):
+    """Whether a snippet is known to be right: a unit of the build, or a file of packaging/deployment/, which is never C++."""
+    return block.name in units() if block.language == "cpp" else block.name.startswith("packaging/deployment/")
 
 
 def is_shown(path):
@@ -172,7 +178,7 @@ class Page:
         for block in known:
             if block.what == "lines of":
                 self.check_lines(block)
-            elif block.what == "snippet" and block.name not in units():
+            elif block.what == "snippet" and not is_checked(block):
                 self.fault(block, f"{block.name} is not a unit of the build, so it is not known to compile")
             elif block.what == "run":
                 done = self.run(block)
@@ -264,6 +270,7 @@ class SelfCheck(unittest.TestCase):
             ("header of another folder", block("<!-- test: lines of programs/support/resnet.hpp -->", "cpp", "int x;"), "neither"),
             ("folder left out", block("<!-- test: lines of programs/strategy.hpp -->", "cpp", "int x;"), "neither"),
             ("snippet", block("<!-- snippet: docs/other.cpp:all -->", "cpp", "int x;"), "is not a unit of the build"),
+            ("snippet of a manifest", block("<!-- snippet: docs/other.yaml -->", "yaml", "a: 1"), "is not a unit of the build"),
             ("snippet of a text", block("<!-- snippet: programs/mnist.cpp -->", "text", "int x;"), "not for"),
             ("not compiled", block("<!-- test: lines of README.md -->", "cpp", "# lockstep"), "neither"),
         ):
