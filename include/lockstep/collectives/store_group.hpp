@@ -18,8 +18,8 @@
 #include <type_traits>
 
 #include "lockstep/collectives/collective_call.hpp"
-#include "lockstep/collectives/gloo_sum.hpp"
 #include "lockstep/collectives/sum_members.hpp"
+#include "lockstep/collectives/sum_parts.hpp"
 #include "lockstep/concepts/collective.hpp"
 #include "lockstep/core/config.hpp"
 #include "lockstep/core/exchange_progress.hpp"
@@ -94,7 +94,7 @@ class StoreGroup {
  private:
   struct Member;
 
-  LOCKSTEP_COLD_DECL void reduce(std::byte* p, detail::Elements elements, detail::GlooSum sum,
+  LOCKSTEP_COLD_DECL void reduce(std::byte* p, detail::Elements elements, detail::SumParts sum,
                                  double* sums, std::size_t m);
   LOCKSTEP_COLD_DECL void send(std::byte* p, detail::Elements elements, std::size_t root);
   LOCKSTEP_COLD_DECL void gather(const std::byte* p, detail::Elements elements, std::byte* out);

@@ -107,7 +107,7 @@ ExchangeProgress StoreGroup::progress() const {
   return now;
 }
 
-void StoreGroup::reduce(std::byte* p, detail::Elements elements, detail::GlooSum sum, double* sums,
+void StoreGroup::reduce(std::byte* p, detail::Elements elements, detail::SumParts sum, double* sums,
                         std::size_t m) {
   const Member::Call call{
       Member::Operation::all_reduce, elements.kind, elements.n, m, 0, elements.size};

@@ -53,8 +53,9 @@ TEST_CASE("a chief that is killed while the job forms is named by all workers th
       times.push_back(std::chrono::duration_cast<milliseconds>(Clock::now() - began));
       CAPTURE(line);
       CHECK(line.find("error rank 0 (127.0.0.1:") == 0);
-      CHECK(line.find(") closed its connection before the job started, and nothing listens at its "
-                      "address any more") != std::string::npos);
+      CHECK(line.find(") closed its connection") != std::string::npos);  // sometimes with a reset
+      CHECK(line.find("before the job started, and nothing listens at its address any more") !=
+            std::string::npos);
     }
   }
   print("chief killed at the join", times);
