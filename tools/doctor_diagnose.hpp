@@ -60,6 +60,7 @@ inline bool has_feature(const HostFacts& host, std::string_view feature) {
 class Diagnosis {
  public:
   Diagnosis(const JobFacts& job, const Limits& limits) : job_(job), limits_(limits) {
+    find_silent_hosts();
     find_connections();
     find_clocks();
     find_versions();
@@ -89,18 +90,29 @@ class Diagnosis {
   bool are_apart(const PairFacts& pair) const {
     return host(pair.a).machine != host(pair.b).machine;
   }
+  /// Whether the bandwidth of the pair is that of the link between two machines: it was measured
+  /// alone, as the pair of the first ranks of both. The other pairs share the link.
+  bool is_judged(const PairFacts& pair) const {
+    const auto is_first = [this](std::size_t rank) {
+      return std::none_of(job_.hosts.begin(),
+                          job_.hosts.begin() + static_cast<std::ptrdiff_t>(rank),
+                          [&](const HostFacts& one) { return one.machine == host(rank).machine; });
+    };
+    return are_apart(pair) && is_first(pair.a) && is_first(pair.b);
+  }
   /// Calls f(host) for the first worker of each machine.
   template <class F>
   void for_each_machine(const F& f) const {
     std::set<std::string> seen;
     for (const HostFacts& one : job_.hosts)
-      if (seen.insert(one.machine).second) f(one);
+      if (one.fault.empty() && seen.insert(one.machine).second) f(one);
   }
   /// The value that most workers have; the lowest rank's if there are several.
   template <class T>
   T common(T HostFacts::* member) const {
     std::map<T, std::size_t> counts;
-    for (const HostFacts& one : job_.hosts) ++counts[one.*member];
+    for (const HostFacts& one : job_.hosts)
+      if (one.fault.empty()) ++counts[one.*member];
     T result = job_.hosts[0].*member;
     for (const HostFacts& one : job_.hosts)
       if (counts[one.*member] > counts[result]) result = one.*member;
@@ -113,6 +125,13 @@ class Diagnosis {
                          [&](const HostFacts& one) { return one.*member == value; });
   }
 
+  void find_silent_hosts() {
+    for (const HostFacts& one : job_.hosts)
+      if (!one.fault.empty())
+        problem(name_of(one), one.fault,
+                "see whether a file system or a driver hangs there (df, nvidia-smi, dmesg)");
+  }
+
   void find_connections() {
     for (const HostFacts& one : job_.hosts)
       if (!one.listen_fault.empty())
@@ -120,7 +139,7 @@ class Diagnosis {
                 "free a port, or set LOCKSTEP_PORT_RANGE to a range with a free one");
     std::vector<double> rates;
     for (const PairFacts& pair : job_.pairs)
-      if (pair.is_measured && are_apart(pair)) rates.push_back(std::min(pair.to_a, pair.to_b));
+      if (pair.is_measured && is_judged(pair)) rates.push_back(std::min(pair.to_a, pair.to_b));
     std::sort(rates.begin(), rates.end());
     const double median = rates.size() >= 3 ? rates[rates.size() / 2] : 0;
     for (const PairFacts& pair : job_.pairs) {
@@ -134,7 +153,7 @@ class Diagnosis {
                 "hosts; on hosts with several networks select one by LOCKSTEP_INTERFACE");
         continue;
       }
-      if (!are_apart(pair)) continue;  // measures the processor, not the network
+      if (!is_judged(pair)) continue;
       const double rate = std::min(pair.to_a, pair.to_b);
       const std::string remedy =
           "check the cables, the switch port and the speed that the card has negotiated (ethtool), "
@@ -171,7 +190,7 @@ class Diagnosis {
 
   void find_versions() {
     for (const HostFacts& one : job_.hosts)
-      if (one.version != host(0).version)
+      if (one.fault.empty() && host(0).fault.empty() && one.version != host(0).version)
         problem(name_of(one),
                 fmt::format("it has lockstep {}, the chief has {}", one.version, host(0).version),
                 "install the same version of lockstep on all hosts, and build the program with it");
@@ -251,6 +270,11 @@ class Diagnosis {
       if (!one.gpu_fault.empty())
         problem(name_of(one), fmt::format("nvidia-smi failed: {}", one.gpu_fault),
                 "reload the driver, or restart the host");
+      else if (!one.gpu_doubt.empty())
+        warning(
+            name_of(one), fmt::format("its GPUs are not known: {}", one.gpu_doubt),
+            "run nvidia-smi there: a program that is not installed does no harm, one that hangs "
+            "needs a restart of the host");
       else if (one.gpus != gpus)
         warning(name_of(one),
                 fmt::format("it has {}, most hosts {}", one.gpus.empty() ? "no GPU" : one.gpus,
@@ -273,6 +297,9 @@ class Diagnosis {
       if (!seen.insert(one.machine + '\n' + one.*member + '\n' + one.*fault).second) continue;
       if (!(one.*fault).empty())
         problem(name_of(one), fmt::format("its {} cannot be read: {}", noun, one.*fault), remedy);
+      else if (member == &HostFacts::data && !one.data_doubt.empty())
+        warning(name_of(one), fmt::format("its data set was not compared: {}", one.data_doubt),
+                "compare it yourself, or name a smaller folder by --data");
       else if (one.*member != most && !(most.empty() || (one.*member).empty()))
         problem(name_of(one),
                 fmt::format("its {} ({}) is another one than that of {} ({}){}", noun, one.*member,

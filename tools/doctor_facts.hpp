@@ -33,11 +33,14 @@ struct HostFacts {
   std::int64_t files = -1;       ///< the limit of open files
   std::string gpus, driver;      ///< "2 x NVIDIA H100"; the version of NVIDIA's driver
   std::string gpu_fault;         ///< why nvidia-smi failed
+  std::string gpu_doubt;         ///< why its answer is not known
   std::string data, data_fault;  ///< fingerprint of the data set, "" if none is checked
+  std::string data_doubt;        ///< why it is not known
   std::string data_list;         ///< its first files, as "name size digest", separated by newlines
   std::string program, program_fault;  ///< fingerprint of the program, "" if none is checked
   std::string secret;                  ///< "file", "variable" or "none"
   std::string listen_fault;            ///< why no data connections can be accepted
+  std::string fault;                   ///< why the other facts are not known
 };
 
 /// Calls f(name, member) for each field.
@@ -60,13 +63,16 @@ void for_each_field(Facts& facts, const F& f) {
   f("gpus", facts.gpus);
   f("driver", facts.driver);
   f("gpu_fault", facts.gpu_fault);
+  f("gpu_doubt", facts.gpu_doubt);
   f("data", facts.data);
   f("data_fault", facts.data_fault);
+  f("data_doubt", facts.data_doubt);
   f("data_list", facts.data_list);
   f("program", facts.program);
   f("program_fault", facts.program_fault);
   f("secret", facts.secret);
   f("listen_fault", facts.listen_fault);
+  f("fault", facts.fault);
 }
 
 /// Two workers, a < b, and the connection between them.

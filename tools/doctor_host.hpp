@@ -25,6 +25,7 @@
 #include <sstream>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include <lockstep/core/cores.hpp>
@@ -33,6 +34,7 @@
 
 #include "doctor_data.hpp"
 #include "doctor_facts.hpp"
+#include "doctor_memory.hpp"
 
 namespace lockstep_doctor {
 
@@ -41,7 +43,9 @@ struct HostOptions {
   std::string save = ".";     ///< folder where files are to be saved
   bool writes = false;        ///< whether to write a file there
   std::string data, program;  ///< "" if none is to be checked
-  std::chrono::milliseconds gpu_timeout{2000};
+  std::chrono::milliseconds gpu_timeout{10'000}, data_timeout{10'000};
+  /// All of it. A file system or a driver that hangs may exceed the two above.
+  std::chrono::milliseconds limit{30'000};
 };
 
 inline std::string first_line(const std::string& path) {
@@ -77,17 +81,12 @@ inline std::string known_features(const std::string& flags) {
 inline std::int64_t available_memory() {
   std::int64_t result = -1;
   std::istringstream(value_in("/proc/meminfo", "MemAvailable")) >> result;
-  if (result > 0) result *= 1024;
-  const auto limit = [&](const std::string& most_file, const std::string& used_file) {
-    std::int64_t most = 0, used = 0;
-    std::ifstream most_stream(most_file), used_stream(used_file);
-    if (most_stream >> most && used_stream >> used && most < (std::int64_t{1} << 60) && result >= 0)
-      result = std::min(result, std::max<std::int64_t>(most - used, 0));
-  };
-  limit("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current");
-  limit("/sys/fs/cgroup/memory/memory.limit_in_bytes",
-        "/sys/fs/cgroup/memory/memory.usage_in_bytes");
-  return result;
+  if (result <= 0) return result;
+  result *= 1024;
+  std::ifstream file("/proc/self/cgroup");
+  std::ostringstream groups;
+  groups << file.rdbuf();
+  return std::min(result, memory_of_groups(groups.str(), "/sys/fs/cgroup").value_or(result));
 }
 
 /// Why a file of 64 KiB cannot be written and synchronized in `folder`; "" if it can.
@@ -124,22 +123,28 @@ inline void read_disk(HostFacts& facts, const HostOptions& options) {
   if (options.writes && facts.disk_fault.empty()) facts.disk_fault = write_fault(place.string());
 }
 
-/// Output of a command, without a shell. \returns false if it cannot be run, fails, or takes longer.
-inline bool output_of(const std::vector<std::string>& command, std::chrono::milliseconds timeout,
-                      std::string& output) {
+/// How a command ended.
+enum class Ending { success, failure, not_found, late };
+
+/// Output of a command, without a shell. It is killed after `timeout`. A process that waits for a
+/// driver may not even end then, and is left behind.
+inline Ending output_of(const std::vector<std::string>& command, std::chrono::milliseconds timeout,
+                        std::string& output) {
+  constexpr std::chrono::milliseconds time_to_die{500};
+  constexpr int no_program = 127;
   int ends[2];
-  if (::pipe2(ends, O_CLOEXEC) != 0) return false;
+  if (::pipe2(ends, O_CLOEXEC) != 0) return Ending::failure;
   lockstep::FileDescriptor from(ends[0]), to(ends[1]);
   std::vector<char*> arguments;
   for (const std::string& a : command) arguments.push_back(const_cast<char*>(a.c_str()));
   arguments.push_back(nullptr);
   const pid_t child = ::fork();
-  if (child < 0) return false;
+  if (child < 0) return Ending::failure;
   if (child == 0) {
     ::dup2(to.number(), STDOUT_FILENO);
     ::dup2(to.number(), STDERR_FILENO);
     ::execvp(arguments[0], arguments.data());
-    ::_exit(127);
+    ::_exit(no_program);
   }
   to.close();
   const auto end = std::chrono::steady_clock::now() + timeout;
@@ -154,12 +159,16 @@ inline bool output_of(const std::vector<std::string>& command, std::chrono::mill
     if (n > 0) output.append(bytes.data(), static_cast<std::size_t>(n));
   }
   int status = 0;
-  for (;;) {
-    if (::waitpid(child, &status, WNOHANG) == child) break;
-    if (std::chrono::steady_clock::now() >= end) ::kill(child, SIGKILL);
+  for (bool is_killed = false; ::waitpid(child, &status, WNOHANG) != child;) {
+    const auto now = std::chrono::steady_clock::now();
+    if (now >= end && !std::exchange(is_killed, true)) ::kill(child, SIGKILL);
+    if (now >= end + time_to_die) return Ending::late;
     std::this_thread::sleep_for(std::chrono::milliseconds(2));
   }
-  return WIFEXITED(status) && WEXITSTATUS(status) == 0;
+  if (WIFEXITED(status) && WEXITSTATUS(status) == no_program) return Ending::not_found;
+  if (WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL && std::chrono::steady_clock::now() >= end)
+    return Ending::late;
+  return WIFEXITED(status) && WEXITSTATUS(status) == 0 ? Ending::success : Ending::failure;
 }
 
 /// GPUs and driver from the output of nvidia-smi: lines "name, driver".
@@ -179,19 +188,36 @@ inline void ask_gpus(HostFacts& facts, const HostOptions& options) {
   // Without the driver's device there is nothing to ask, and the program may not be installed.
   if (!std::filesystem::exists("/dev/nvidiactl")) return;
   std::string output;
-  if (output_of({"nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"},
-                options.gpu_timeout, output))
-    return read_gpus(facts, output);
-  facts.gpu_fault = output.empty() ? "it did not answer" : std::string(lines_of(output)[0]);
+  switch (output_of({"nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"},
+                    options.gpu_timeout, output)) {
+    case Ending::success:
+      return read_gpus(facts, output);
+    case Ending::not_found:
+      facts.gpu_doubt = "nvidia-smi is not in PATH";
+      return;
+    case Ending::late:
+      facts.gpu_doubt = fmt::format("nvidia-smi has not answered within {} s",
+                                    options.gpu_timeout.count() / 1000);
+      return;
+    case Ending::failure:
+      break;
+  }
+  facts.gpu_fault = output.empty() ? "it printed nothing" : std::string(lines_of(output)[0]);
 }
 
-/// All facts that need no other process.
-inline HostFacts read_host(const HostOptions& options) {
+/// The name of this host and what does not take time.
+inline HostFacts read_name() {
   HostFacts facts;
   std::array<char, 256> name{};
   if (::gethostname(name.data(), name.size() - 1) == 0) facts.host = name.data();
   facts.machine = first_line("/proc/sys/kernel/random/boot_id");
   facts.version = LOCKSTEP_VERSION;
+  return facts;
+}
+
+/// All facts that need no other process.
+inline HostFacts read_host(const HostOptions& options) {
+  HostFacts facts = read_name();
   facts.cpu = value_in("/proc/cpuinfo", "model name");
   std::string flags = value_in("/proc/cpuinfo", "flags");
   if (flags.empty()) flags = value_in("/proc/cpuinfo", "Features");  // on ARM
@@ -205,13 +231,14 @@ inline HostFacts read_host(const HostOptions& options) {
   read_disk(facts, options);
   ask_gpus(facts, options);
   if (!options.data.empty()) {
-    Fingerprint data = fingerprint(options.data);
+    Fingerprint data = fingerprint(options.data, options.data_timeout);
     facts.data = std::move(data.text);
     facts.data_list = std::move(data.list);
     facts.data_fault = std::move(data.fault);
+    facts.data_doubt = std::move(data.doubt);
   }
   if (!options.program.empty()) {
-    Fingerprint program = fingerprint(options.program);
+    Fingerprint program = fingerprint(options.program, options.data_timeout);
     facts.program = std::move(program.text);
     facts.program_fault = std::move(program.fault);
   }

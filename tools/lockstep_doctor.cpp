@@ -8,12 +8,14 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdio>
+#include <cstdlib>
 #include <future>
 #include <mutex>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include <CLI/CLI.hpp>
@@ -57,9 +59,9 @@ Arguments parse(int argc, char** argv) {
           ->capture_default_str();
   app.add_option("--program", arguments.host.program,
                  "file of the program; its fingerprint must be equal on all hosts");
-  app.add_option("--wait", arguments.wait,
-                 "seconds until all workers must have joined, and have connected to each other; "
-                 "default: LOCKSTEP_RENDEZVOUS_TIMEOUT, else 3")
+  app.add_option(
+         "--wait", arguments.wait,
+         "seconds until all workers must have joined; default: LOCKSTEP_RENDEZVOUS_TIMEOUT, else 3")
       ->check(CLI::Range(0.5, 3600.0));
   double clock = arguments.limits.clock, bandwidth = 8e-6 * arguments.limits.bandwidth,
          round_trip = 1e3 * arguments.limits.round_trip;
@@ -138,12 +140,41 @@ std::vector<Finding> findings_alone(const std::string& where, const std::string&
   return findings;
 }
 
+/// Reads the facts of this host in a thread of its own, which a file system or a driver may hold
+/// forever.
+class HostReader {
+ public:
+  explicit HostReader(const HostOptions& options)
+      : limit_(options.limit), end_(SteadyClock::now() + limit_) {
+    std::packaged_task<HostFacts()> task([options] { return read_host(options); });
+    facts_ = task.get_future().share();
+    std::thread(std::move(task)).detach();
+  }
+
+  bool has_ended() const {
+    return facts_.wait_for(std::chrono::seconds(0)) == std::future_status::ready;
+  }
+  /// Waits until the limit. \returns the name of the host and a fault if the others are not known then.
+  HostFacts facts() const {
+    if (facts_.wait_until(end_) == std::future_status::ready) return facts_.get();
+    HostFacts host = read_name();
+    host.fault = fmt::format("its file systems or drivers have not answered within {} s",
+                             limit_.count() / 1000);
+    return host;
+  }
+
+ private:
+  std::chrono::milliseconds limit_;
+  SteadyClock::time_point end_;
+  std::shared_future<HostFacts> facts_;
+};
+
 int examine(const Arguments& arguments, const lockstep::ResolvedCluster& cluster,
-            const lockstep::Secret& secret, const std::string& origin) {
+            const lockstep::Secret& secret, const std::string& origin, const HostReader& looking) {
   const auto began = SteadyClock::now();
-  const auto looking = std::async(std::launch::async, read_host, arguments.host).share();
+  bool has_joined = false;
   const auto facts = [&] {
-    HostFacts host = looking.get();
+    HostFacts host = looking.facts();
     host.rank = static_cast<std::int64_t>(cluster.rank.value_or(0));
     host.secret = origin;
     return host;
@@ -162,6 +193,7 @@ int examine(const Arguments& arguments, const lockstep::ResolvedCluster& cluster
                               .log = [&](lockstep::LogLevel level, std::string_view line) {
                                 if (level == lockstep::LogLevel::warning) warnings.add(line);
                               }});
+    has_joined = true;
     Examination examination(job, cluster);
     examination.connect(cluster.rendezvous_timeout);
     examination.measure();
@@ -186,7 +218,8 @@ int examine(const Arguments& arguments, const lockstep::ResolvedCluster& cluster
     print(stderr, text + verdict_text(count_problems(findings), 0));
     // Launchers end all workers at the first failure: the others report first.
     constexpr std::chrono::milliseconds grace{1500};
-    std::this_thread::sleep_until(began + cluster.rendezvous_timeout + grace);
+    std::this_thread::sleep_until(has_joined ? SteadyClock::now() + grace
+                                             : began + cluster.rendezvous_timeout + grace);
     return 1;
   }
 }
@@ -211,12 +244,15 @@ int run(int argc, char** argv) {
     print(stderr, fmt::format("lockstep-doctor: {}\n", error.what()));
     return 2;
   }
+  const HostReader looking(arguments.host);
+  int code = 1;
   try {
-    return examine(arguments, cluster, secret, secret_origin(environment, secret));
+    code = examine(arguments, cluster, secret, secret_origin(environment, secret), looking);
   } catch (const std::exception& error) {
     print(stderr, fmt::format("lockstep-doctor: {}\n", error.what()));
-    return 1;
   }
+  if (!looking.has_ended()) std::_Exit(code);  // its thread may use what an ordinary end destroys
+  return code;
 }
 
 }  // namespace
