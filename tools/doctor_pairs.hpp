@@ -1,7 +1,6 @@
 /// \file
 /// Measures the connections of a job: round trip, clock, and bandwidth in both directions. Invariants:
-/// a worker measures one pair at a time, and disjoint pairs run at once; a pair that does not answer
-/// costs at most its deadline.
+/// a worker measures one pair at a time; a pair that does not answer costs at most its deadline.
 #pragma once
 
 #include <poll.h>
@@ -51,6 +50,11 @@ class PairLink {
  public:
   PairLink(int socket, SteadyClock::time_point deadline) : socket_(socket), deadline_(deadline) {}
 
+  void wait_until(SteadyClock::time_point deadline) { deadline_ = deadline; }
+  double seconds_left() const {
+    return std::chrono::duration<double>(deadline_ - SteadyClock::now()).count();
+  }
+
   void send(const void* from, std::size_t n) {
     const auto* p = static_cast<const char*>(from);
     while (n > 0) {
@@ -98,7 +102,7 @@ class PairLink {
 ///
 ///     leader                                         follower
 ///       'p', at most 40 times             ──────>   answers with its clock, in nanoseconds
-///       'e'                               ──────>
+///       'e', the round trip               ──────>
 ///       n, n bytes; n = 16 KiB, 32 KiB    ──────>   answers with 'a' to each
 ///       0, the rate that it has measured  ──────>
 ///       the same                         <──────    the same
@@ -109,12 +113,16 @@ class PairMeter {
   /// appear as a slow link.
   static constexpr double slow = 1e9 / 8;
 
-  PairMeter(int socket, SteadyClock::time_point deadline) : link_(socket, deadline) {}
+  /// A pair whose connection does not answer costs the first; one that stops within a transfer, both.
+  static constexpr std::chrono::milliseconds answer_limit{5'000}, transfer_limit{10'000};
+
+  explicit PairMeter(int socket) : link_(socket, SteadyClock::now() + answer_limit) {}
 
   /// Fills in round trip, clock and bandwidths. \throws std::runtime_error
   void lead(PairFacts& pair) {
     measure_round_trips(pair);
-    pair.to_b = send_parts();
+    link_.wait_until(SteadyClock::now() + transfer_limit);
+    pair.to_b = send_parts(pair.round_trip, link_.seconds_left() / 2);
     pair.to_a = receive_parts();
   }
   /// The other side. \throws std::runtime_error
@@ -123,8 +131,18 @@ class PairMeter {
       const std::int64_t now = wall_clock();
       link_.send(&now, sizeof now);
     }
+    const auto round_trip = link_.receive<double>();
+    link_.wait_until(SteadyClock::now() + transfer_limit);
     receive_parts();
-    send_parts();
+    send_parts(round_trip, link_.seconds_left());
+  }
+
+  /// Whether a part that took `time` gives the rate. A part must be long against the round trip,
+  /// which it contains, and there must be time for the next one, which may take twice as long.
+  static bool is_long_enough(double time, double rate, double round_trip, double seconds_left) {
+    constexpr double long_enough = 0.02, long_enough_if_slow = 0.1, round_trips = 10;
+    const double least = rate < slow ? long_enough_if_slow : long_enough;
+    return time >= std::max(least, round_trips * round_trip) || 4 * time > seconds_left;
   }
 
  private:
@@ -161,13 +179,15 @@ class PairMeter {
     std::nth_element(times.begin(), times.begin() + static_cast<std::ptrdiff_t>(times.size() / 2),
                      times.end());
     pair.round_trip = times[times.size() / 2];
+    link_.send(&pair.round_trip, sizeof pair.round_trip);
   }
 
-  /// Sends twice as many bytes each time, until that takes long enough. \returns bytes per second.
-  double send_parts() {
+  /// Sends twice as many bytes each time, until that takes long enough, for at most `most_seconds`.
+  /// \returns bytes per second.
+  double send_parts(double round_trip, double most_seconds) {
+    const auto start = SteadyClock::now();
     constexpr std::size_t first = std::size_t{16} << 10, most = std::size_t{128} << 20,
                           piece = std::size_t{1} << 20;
-    constexpr double long_enough = 0.02, long_enough_if_slow = 0.1;
     const std::vector<char> bytes(piece);
     double rate = 0;
     for (std::uint64_t n = first; n <= most; n *= 2) {
@@ -178,7 +198,9 @@ class PairMeter {
       link_.receive<char>();
       const double time = seconds(SteadyClock::now() - began);
       rate = static_cast<double>(n) / std::max(time, 1e-9);
-      if (time >= (rate < slow ? long_enough_if_slow : long_enough)) break;
+      if (is_long_enough(time, rate, round_trip,
+                         most_seconds - seconds(SteadyClock::now() - start)))
+        break;
     }
     const std::uint64_t end = 0;
     link_.send(&end, sizeof end);
