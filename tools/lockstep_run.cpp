@@ -8,6 +8,7 @@
 #include <poll.h>
 
 #include <fmt/format.h>
+#include <algorithm>
 #include <chrono>
 #include <csignal>
 #include <cstdint>
@@ -16,6 +17,7 @@
 #include <exception>
 #include <filesystem>
 #include <optional>
+#include <set>
 #include <sstream>
 #include <stdexcept>
 #include <string>
@@ -43,9 +45,11 @@ namespace fs = std::filesystem;
 struct Arguments {
   std::size_t workers = 0;
   std::vector<std::string> hosts;  ///< of all ranks; empty: all on this machine
+  std::set<std::string> here;      ///< those that are this machine
   std::optional<std::uint16_t> port;
   std::vector<std::pair<std::string, std::string>> exported;
   bool checks = false;
+  std::chrono::milliseconds time_to_report{1000};  ///< for the others after a failure
   std::string log_folder;
   std::size_t max_restarts = 0;
   std::chrono::duration<double> restart_delay{1};
@@ -66,6 +70,26 @@ std::vector<std::string> choose_hosts(const std::string& list, const std::string
   }
   throw CLI::ValidationError(
       "-n", "missing; give the number of workers, or hosts by -H a:2,b:4 or --hostfile FILE");
+}
+
+/// All workers of a check report before any is ended: those that miss another one do so at the end of
+/// their wait.
+void prepare_check(Arguments& arguments) {
+  std::optional<std::string> variable;
+  if (const char* value = std::getenv("LOCKSTEP_RENDEZVOUS_TIMEOUT")) variable = value;
+  for (const auto& [name, value] : arguments.exported)
+    if (name == "LOCKSTEP_RENDEZVOUS_TIMEOUT") variable = value;
+  const bool spans_hosts =
+      std::any_of(arguments.hosts.begin(), arguments.hosts.end(),
+                  [&](const std::string& host) { return !arguments.here.contains(host); });
+  const CheckWait wait = check_wait(arguments.command, variable, spans_hosts);
+  if (wait.is_added)
+    arguments.command.insert(arguments.command.end(),
+                             {"--wait", fmt::format("{:g}", wait.seconds)});
+  constexpr std::chrono::seconds spare{5};
+  arguments.time_to_report =
+      std::chrono::ceil<std::chrono::milliseconds>(std::chrono::duration<double>(wait.seconds)) +
+      spare;
 }
 
 /// \throws CLI::ParseError, also for --help and --version.
@@ -95,8 +119,8 @@ Arguments parse(int argc, char** argv) {
          "29000")
       ->check(CLI::Range(1, 65535));
   app.add_option("-x,--export", exports,
-                 "NAME or NAME=VALUE: an environment variable for the workers on other hosts, "
-                 "which get those named LOCKSTEP_... in any case")
+                 "NAME or NAME=VALUE: an environment variable for the workers; those on other "
+                 "hosts get the ones named LOCKSTEP_... in any case")
       ->take_all()
       ->expected(1)
       ->allow_extra_args(false);
@@ -148,10 +172,17 @@ Arguments parse(int argc, char** argv) {
   if (arguments.checks) arguments.command = doctor_command(arguments.command);
   arguments.hosts = choose_hosts(hosts, hostfile, arguments.workers);
   try {
-    if (!arguments.hosts.empty()) arguments.exported = exported_variables(exports);
+    arguments.exported = exported_variables(exports, !arguments.hosts.empty());
   } catch (const std::runtime_error& error) {
     throw CLI::ValidationError("-x", error.what());
   }
+  try {
+    // Names may take long to look up: Ctrl-C ends this process here, and is not yet for workers.
+    arguments.here = hosts_here(arguments.hosts);
+  } catch (const std::runtime_error& error) {
+    throw CLI::ValidationError("hosts", error.what());
+  }
+  if (arguments.checks) prepare_check(arguments);
   return arguments;
 }
 
@@ -165,8 +196,7 @@ std::string find_program(const std::string& name) {
     std::istringstream folders(path ? path : "");
     for (std::string folder; std::getline(folders, folder, ':');)
       places.push_back(fs::path(folder.empty() ? "." : folder) / name);
-    std::error_code error;
-    places.push_back(fs::read_symlink("/proc/self/exe", error).parent_path() / name);
+    places.push_back(own_file().parent_path() / name);
   }
   for (const fs::path& place : places) {
     std::error_code unreadable;  // a folder in PATH may be unreadable
@@ -190,23 +220,34 @@ int wait_for_signal(const Signals& signals, std::chrono::milliseconds time) {
   }
 }
 
+/// 1 if the job cannot train, whatever the reason.
+int code_of_check(const Outcome& outcome) {
+  if (outcome.is_interrupted || outcome.code == 0 || outcome.code == 2) return outcome.code;
+  return 1;
+}
+
 /// Starts the job, and again after crashes. \returns the exit code.
 int supervise(const Arguments& arguments, Command command) {
   const Signals signals;
+  const bool is_local = arguments.hosts.empty();
+  const std::string chief =
+      is_local || arguments.here.contains(arguments.hosts[0]) ? "" : arguments.hosts[0];
   Restarts restarts(arguments.checks ? 0 : arguments.max_restarts, arguments.restart_delay,
-                    arguments.command);
+                    arguments.command, chief);
   for (;;) {
-    command.variables = {{"LOCKSTEP_RESTART", std::to_string(restarts.count())}};
+    command.variables = arguments.exported;
+    command.variables.emplace_back("LOCKSTEP_RESTART", std::to_string(restarts.count()));
     const auto start = [&](const auto& job) {
-      return Launcher(command, job, arguments.log_folder).wait(signals);
+      return Launcher(command, job, arguments.log_folder, arguments.time_to_report).wait(signals);
     };
-    const Outcome outcome =
-        arguments.hosts.empty()
-            ? start(LocalJob(arguments.workers))
-            : start(HostsJob(arguments.hosts, arguments.port, arguments.exported));
+    if (const int signal = wait_for_signal(signals, std::chrono::milliseconds(0)))
+      return 128 + signal;
+    const Outcome outcome = is_local
+                                ? start(LocalJob(arguments.workers))
+                                : start(HostsJob(arguments.hosts, arguments.here, arguments.port));
     const Decision next = restarts.after(outcome);
     if (!next.sentence.empty() && !(arguments.checks && outcome.code == 1)) log_line(next.sentence);
-    if (!next.is_restart) return outcome.code;
+    if (!next.is_restart) return arguments.checks ? code_of_check(outcome) : outcome.code;
     if (const int signal = wait_for_signal(signals, next.delay)) return 128 + signal;
     command.arguments = resuming(arguments.command);
     command.appends_to_logs = true;

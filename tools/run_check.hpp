@@ -2,7 +2,9 @@
 /// `lockstep-run --check`: the command of lockstep-doctor for a program that is to be trained.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
+#include <cstdlib>
 #include <filesystem>
 #include <optional>
 #include <string>
@@ -39,6 +41,22 @@ inline std::vector<std::string> doctor_command(const std::vector<std::string>& p
   // A bare name may be in another folder of PATH on each host.
   if (!program.empty() && program[0].find('/') != std::string::npos) add("--program", program[0]);
   return command;
+}
+
+/// How long the workers of a check wait for each other, and whether the doctor must be told.
+struct CheckWait {
+  double seconds = 3;  ///< the doctor's own default
+  bool is_added = false;
+};
+
+/// `variable` is the value of LOCKSTEP_RENDEZVOUS_TIMEOUT. Workers on other hosts are started by a
+/// remote shell, which takes longer than the doctor's default.
+inline CheckWait check_wait(const std::vector<std::string>& doctor,
+                            const std::optional<std::string>& variable, bool spans_hosts) {
+  constexpr double with_hosts = 15;
+  const auto option = option_value(doctor, "--wait");
+  if (!option && !variable) return spans_hosts ? CheckWait{with_hosts, true} : CheckWait{};
+  return {std::clamp(std::atof((option ? *option : *variable).c_str()), 0.0, 3600.0), false};
 }
 
 }  // namespace lockstep_run

@@ -6,6 +6,7 @@
 
 #include <fcntl.h>
 #include <sys/epoll.h>
+#include <sys/ioctl.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -136,8 +137,8 @@ struct Command {
   std::vector<std::string> unset;
   bool appends_to_logs = false;  ///< keep the output of an earlier start
   bool is_output_prefixed = true, are_errors_prefixed = true;  ///< with the rank
-  /// The command starts a worker on another host, which gets this on its standard input, and signals
-  /// after it, as lines "signal 15".
+  /// The command starts a worker on another host, which gets this on its standard input, and after it
+  /// lines "signal 15", and "alive" every few seconds.
   std::optional<std::string> order{};
 };
 
@@ -210,11 +211,17 @@ class Child {
   /// SIGKILL ends the connection to a host that does not answer.
   void send(int signal) {
     if (!running()) return;
-    const bool is_remote = order_.number() >= 0;
-    if (is_remote && !(signal == SIGKILL && std::exchange(was_killed_, true)))
+    if (is_remote() && !(signal == SIGKILL && std::exchange(was_killed_, true)))
       write_all(order_.number(), fmt::format("signal {}\n", signal));
     else
       ::kill(-process_, signal);
+  }
+  bool is_remote() const { return order_.number() >= 0; }
+  /// Tells the agent of a worker on another host that the launcher lives. Callable from any thread.
+  void send_sign_of_life() const {
+    int unread = 0;  // signals must find room in the pipe
+    if (!is_remote() || ::ioctl(order_.number(), FIONREAD, &unread) != 0 || unread > 0) return;
+    write_all(order_.number(), "alive\n");
   }
   /// Whether the worker has exited but was not collected yet.
   bool has_ended() const {

@@ -10,12 +10,17 @@
 #include <fmt/format.h>
 #include <algorithm>
 #include <chrono>
+#include <condition_variable>
 #include <csignal>
 #include <cstdint>
 #include <cstring>
 #include <filesystem>
+#include <functional>
+#include <mutex>
 #include <optional>
+#include <stop_token>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -68,11 +73,30 @@ struct Outcome {
   std::string failure{};        ///< the first failure as a sentence; empty if there was none
 };
 
+/// Sends a sign of life to workers on other hosts every few seconds, in a thread of its own, since a
+/// terminal or a pager may hold up the launcher's output.
+class SignsOfLife {
+ public:
+  static constexpr std::chrono::seconds interval{3};
+
+  explicit SignsOfLife(const std::vector<Child>& children)
+      : thread_([this, &children](const std::stop_token& stop) {
+          std::unique_lock lock(mutex_);
+          while (!ended_.wait_for(lock, stop, interval, [&] { return stop.stop_requested(); }))
+            for (const Child& child : children) child.send_sign_of_life();
+        }) {}
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable_any ended_;
+  std::jthread thread_;  // ends first
+};
+
 /// Supervises the workers.
 ///
-///   all running --first failure--> time_to_report --> SIGTERM --time_to_end--> SIGKILL
+///   all running --first failure--> time_to_report_ --> SIGTERM --time_to_end--> SIGKILL
 ///        |                         (survivors report and exit)
-///        +--signal n: forwarded--> a second one: time_to_report --> SIGKILL
+///        +--signal n: forwarded--> a second one: time_to_die --> SIGKILL
 ///
 class Launcher {
  public:
@@ -80,7 +104,9 @@ class Launcher {
   /// has workers(), variables(rank), and host(rank): "" for a worker on this machine; for another one
   /// order(rank, command) is the command that starts it there.
   template <class Job>
-  Launcher(const Command& command, const Job& job, const std::string& log_folder) {
+  Launcher(const Command& command, const Job& job, const std::string& log_folder,
+           std::chrono::milliseconds time_to_report = std::chrono::seconds(1))
+      : time_to_report_(time_to_report) {
     try {
       for (std::size_t rank = 0; rank < job.workers(); ++rank) {
         Command own = command;
@@ -100,6 +126,9 @@ class Launcher {
 
   /// Waits until all workers have exited.
   Outcome wait(const Signals& signals) {
+    std::optional<SignsOfLife> signs;
+    if (std::any_of(children_.begin(), children_.end(), std::mem_fn(&Child::is_remote)))
+      signs.emplace(children_);
     while (running()) {
       poll(signals);
       while (const int signal = signals.next())
@@ -121,9 +150,9 @@ class Launcher {
 
  private:
   using Clock = std::chrono::steady_clock;
-  /// After a failure the other workers have time_to_report to report it and exit, then get SIGTERM,
+  /// After a failure the other workers have time_to_report_ to report it and exit, then get SIGTERM,
   /// and SIGKILL after time_to_end.
-  static constexpr std::chrono::seconds time_to_report{1}, time_to_end{5};
+  static constexpr std::chrono::seconds time_to_die{1}, time_to_end{5};
   /// Exit code of a worker that lost a peer. If the peer exits soon after, it is the first failure.
   static constexpr int peer_lost = 3;
 
@@ -159,7 +188,7 @@ class Launcher {
     if (signal == SIGUSR1 || signal == SIGUSR2) return;
     if (interrupted_ != 0) {  // second signal: kill the workers that ignore it
       following_ = SIGKILL;
-      next_ = Clock::now() + time_to_report;
+      next_ = Clock::now() + time_to_die;
     }
     if (interrupted_ == 0) interrupted_ = signal;
   }
@@ -184,7 +213,7 @@ class Launcher {
   /// that lost it, even if they exited before.
   void record_failure(std::size_t rank, int code) {
     if (code_ == 0) {
-      next_ = Clock::now() + time_to_report;
+      next_ = Clock::now() + time_to_report_;
       following_ = SIGTERM;
     } else if (code_ == peer_lost && code != peer_lost && following_ == SIGTERM) {
       before_ = culprit_;
@@ -228,6 +257,7 @@ class Launcher {
     next_ = Clock::now() + time_to_end;
   }
 
+  const std::chrono::milliseconds time_to_report_;
   std::vector<Child> children_;
   std::vector<std::string> hosts_;  // by rank; "" for this machine
   EndOrder order_;

@@ -1,13 +1,14 @@
 /// \file
 /// Workers on other hosts: lockstep-run starts an agent there, by ssh or srun, and sends it an order
 /// over its standard input. Invariants: the secret is in that stream only, never on a command line or in
-/// an environment that others can read; an agent whose stream ends, for whatever reason, ends its worker.
+/// an environment that others can read; an agent whose stream ends or falls silent, for whatever reason, ends its worker.
 ///
 ///     lockstep-run ── ssh host lockstep-run --agent     one per worker
-///        stdin:  order ... "go\n"  then  "signal 15\n"
+///        stdin:  order ... "go\n"  then  "signal 15\n", and "alive\n" every few seconds
 ///        stdout, stderr, exit code: of the worker
 #pragma once
 
+#include <fcntl.h>
 #include <poll.h>
 #include <unistd.h>
 
@@ -23,13 +24,15 @@
 #include <cstring>
 #include <filesystem>
 #include <functional>
-#include <map>
+#include <mutex>
 #include <optional>
 #include <random>
+#include <set>
 #include <sstream>
 #include <stdexcept>
 #include <string>
 #include <string_view>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -52,7 +55,7 @@ struct Order {
 
 /// "name size\nbytes\n" for each part, "go\n" at the end.
 inline std::string encode(const Order& order) {
-  std::string text = "lockstep-run agent 1\n";
+  std::string text = "lockstep-run agent 2\n";
   const auto add = [&](std::string_view name, std::string_view bytes) {
     text += fmt::format("{} {}\n{}\n", name, bytes.size(), bytes);
   };
@@ -89,8 +92,13 @@ class OrderReader {
     rest_.erase(0, count);
     return result;
   }
-  /// Reads once. \returns false at the end of the stream.
+  /// Reads once. \returns false at the end of the stream, and after a silence.
   bool fill() {
+    pollfd waited{from_, POLLIN, 0};
+    int ready;
+    do ready = ::poll(&waited, 1, static_cast<int>(silence.count()));
+    while (ready < 0 && errno == EINTR);
+    if (ready == 0) return false;
     std::array<char, 65536> some;
     ssize_t n;
     do n = ::read(from_, some.data(), some.size());
@@ -100,6 +108,8 @@ class OrderReader {
   }
 
   static constexpr std::size_t most = std::size_t{1} << 20;  // bytes of an order
+  /// The launcher sends a line every few seconds, SignsOfLife::interval.
+  static constexpr std::chrono::milliseconds silence{20'000};
 
  private:
   int from_;
@@ -108,7 +118,7 @@ class OrderReader {
 
 /// \throws std::runtime_error
 inline Order read_order(OrderReader& reader) {
-  if (reader.line() != "lockstep-run agent 1")
+  if (reader.line() != "lockstep-run agent 2")
     throw std::runtime_error(
         "--agent: the order is not of this version; lockstep-run starts this program itself, from "
         "one version of lockstep on all hosts");
@@ -139,49 +149,75 @@ inline std::string shell_word(std::string_view text) {
   return word + "'";
 }
 
+/// The program file of this process. In a folder of `./dev static` the kernel knows only the dynamic
+/// linker, FOLDER/lib/ld-linux..., and the program to start is FOLDER/lockstep-run.
+inline std::filesystem::path own_file() {
+  std::error_code error;
+  const auto file = std::filesystem::read_symlink("/proc/self/exe", error);
+  if (!file.filename().string().starts_with("ld-")) return file;
+  return file.parent_path().parent_path() / "lockstep-run";
+}
+
 /// How commands are started on other hosts: LOCKSTEP_RSH, else srun in an allocation of Slurm, else ssh.
+/// An ssh must not ask, and must notice a host that is gone; ssh takes the first of two values, so
+/// those of LOCKSTEP_RSH come first.
 /// \returns the arguments that run the agent on `host`.
 inline std::vector<std::string> agent_command(const std::string& host) {
-  std::error_code error;
-  const std::string own = std::filesystem::read_symlink("/proc/self/exe", error).string();
-  const std::string agent = fmt::format(
-      "if [ -x {0} ]; then exec {0} --agent; else exec lockstep-run --agent; fi", shell_word(own));
+  const std::string own = own_file().string();
+  const std::string script =
+      "if [ -x \"$0\" ]; then exec \"$0\" --agent; else exec lockstep-run --agent; fi";
   std::vector<std::string> command;
   const std::string shell = variable_text("LOCKSTEP_RSH");
   if (shell.empty() && is_in_allocation())
-    return {"srun",      "--nodes=1", "--ntasks=1",      "--nodelist=" + host,
-            "--overlap", "--quiet",   "--cpu-bind=none", "sh",
-            "-c",        agent};
-  std::istringstream words(shell.empty() ? "ssh -x -o BatchMode=yes -o ConnectTimeout=10 -o "
-                                           "ServerAliveInterval=5 -o ServerAliveCountMax=3"
-                                         : shell);
+    return {"srun",
+            "--nodes=1",
+            "--ntasks=1",
+            "--nodelist=" + host,
+            "--overlap",
+            "--quiet",
+            "--cpu-bind=none",
+            "sh",
+            "-c",
+            script,
+            own};
+  std::istringstream words(shell.empty() ? "ssh -x" : shell);
   for (std::string word; words >> word;) command.push_back(word);
+  if (!command.empty() && std::filesystem::path(command[0]).filename() == "ssh")
+    for (const char* option :
+         {"BatchMode=yes", "ConnectTimeout=10", "ServerAliveInterval=5", "ServerAliveCountMax=3"}) {
+      command.emplace_back("-o");
+      command.emplace_back(option);
+    }
   command.push_back(host);
-  command.push_back(agent);
+  // The login shell there may be another one than a POSIX shell.
+  command.push_back(fmt::format("exec sh -c {} {}", shell_word(script), shell_word(own)));
   return command;
+}
+
+/// Those of `hosts` that are this machine. It looks up names. \throws std::runtime_error for a loopback
+/// address beside other machines
+inline std::set<std::string> hosts_here(const std::vector<std::string>& hosts) {
+  const std::set<std::string> all(hosts.begin(), hosts.end());
+  std::set<std::string> here;
+  for (const std::string& host : all)
+    if (is_this_machine(host)) here.insert(host);
+  const auto loopback = std::find_if(here.begin(), here.end(), [](const std::string& host) {
+    return lockstep::is_loopback(host);
+  });
+  if (here.size() < all.size() && loopback != here.end())
+    throw std::runtime_error(fmt::format(
+        "{} is this machine for each host; write the name by which the other hosts reach it",
+        *loopback));
+  return here;
 }
 
 /// A job of workers on several hosts.
 class HostsJob {
  public:
-  /// `hosts` are those of all ranks. \throws std::runtime_error
-  HostsJob(const std::vector<std::string>& hosts, std::optional<std::uint16_t> port,
-           std::vector<std::pair<std::string, std::string>> exported)
-      : exported_(std::move(exported)),
-        id_("run-" + random_text(8)),
-        secret_text_(random_text(32)),
-        secret_(secret_text_) {
-    std::map<std::string, bool> is_here;
-    for (const std::string& host : hosts)
-      if (!is_here.contains(host)) is_here[host] = is_this_machine(host);
-    const auto loopback = [](const auto& entry) { return lockstep::is_loopback(entry.first); };
-    const bool is_apart = std::any_of(is_here.begin(), is_here.end(),
-                                      [](const auto& entry) { return !entry.second; });
-    if (const auto found = std::find_if(is_here.begin(), is_here.end(), loopback);
-        is_apart && found != is_here.end())
-      throw std::runtime_error(fmt::format(
-          "{} is this machine for each host; write the name by which the other hosts reach it",
-          found->first));
+  /// `hosts` are those of all ranks, `here` those that are this machine. \throws std::runtime_error
+  HostsJob(const std::vector<std::string>& hosts, const std::set<std::string>& here,
+           std::optional<std::uint16_t> port)
+      : id_("run-" + random_text(8)), secret_text_(random_text(32)), secret_(secret_text_) {
     const std::uint16_t first = port.value_or(random_port());
     if (hosts.size() > std::size_t{65536} - first)
       throw std::runtime_error(
@@ -189,7 +225,7 @@ class HostsJob {
     for (std::size_t rank = 0; rank < hosts.size(); ++rank) {
       cluster_.worker(lockstep::to_string(
           lockstep::HostPort{hosts[rank], static_cast<std::uint16_t>(first + rank)}));
-      hosts_.push_back(is_here[hosts[rank]] ? "" : hosts[rank]);
+      hosts_.push_back(here.contains(hosts[rank]) ? "" : hosts[rank]);
     }
   }
 
@@ -197,7 +233,7 @@ class HostsJob {
   const std::string& host(std::size_t rank) const { return hosts_[rank]; }
 
   std::vector<std::pair<std::string, std::string>> variables(std::size_t rank) const {
-    auto variables = exported_;
+    std::vector<std::pair<std::string, std::string>> variables;
     variables.emplace_back("TF_CONFIG", cluster_.tf_config({lockstep::TaskType::worker, rank}));
     variables.emplace_back("LOCKSTEP_LAUNCHER", "tf_config");
     variables.emplace_back("LOCKSTEP_JOB_ID", id_);
@@ -235,17 +271,17 @@ class HostsJob {
         "{} is not in PATH; install it, or set LOCKSTEP_RSH to another remote shell", name));
   }
 
-  std::vector<std::pair<std::string, std::string>> exported_;
   std::string id_, secret_text_;
   SecretFile secret_;
   std::vector<std::string> hosts_;
   lockstep::ClusterSpec cluster_;
 };
 
-/// The variables that workers on all hosts get: LOCKSTEP_..., and those named by -x, as NAME or
-/// NAME=VALUE.
+/// The variables that workers on all hosts get: those named by -x, as NAME or NAME=VALUE; before them
+/// LOCKSTEP_..., if there are other hosts, since workers on this machine have them. \throws
+/// std::runtime_error
 inline std::vector<std::pair<std::string, std::string>> exported_variables(
-    const std::vector<std::string>& named) {
+    const std::vector<std::string>& named, bool spans_hosts) {
   std::vector<std::pair<std::string, std::string>> result;
   const std::vector<std::string> foreign = HostsJob::foreign_variables();
   const auto is_own = [&](const std::string& name) {
@@ -253,7 +289,7 @@ inline std::vector<std::pair<std::string, std::string>> exported_variables(
            name != "LOCKSTEP_SECRET_FILE" && name != "LOCKSTEP_RESTART" &&
            std::find(foreign.begin(), foreign.end(), name) == foreign.end();
   };
-  for (char** entry = environ; *entry; ++entry) {
+  for (char** entry = environ; spans_hosts && *entry; ++entry) {
     const std::string text = *entry;
     const std::size_t equals = std::min(text.find('='), text.size() - 1);
     if (is_own(text.substr(0, equals)))
@@ -261,6 +297,7 @@ inline std::vector<std::pair<std::string, std::string>> exported_variables(
   }
   for (const std::string& text : named) {
     const std::size_t equals = text.find('=');
+    if (equals == 0) throw std::runtime_error(fmt::format("-x {}: the name is missing", text));
     if (equals != std::string::npos)
       result.emplace_back(text.substr(0, equals), text.substr(equals + 1));
     else if (const char* value = std::getenv(text.c_str()))
@@ -271,9 +308,72 @@ inline std::vector<std::pair<std::string, std::string>> exported_variables(
   return result;
 }
 
+/// Reads the launcher's lines and passes its signals to the worker, in a thread of its own, since the
+/// connection may hold up the worker's output. Ends the worker when the stream has ended, or when it
+/// has been silent: a connection may die without an end.
+class Remote {
+ public:
+  Remote(OrderReader& reader, Child& worker) : reader_(reader), worker_(worker) {
+    std::array<int, 2> ends{};
+    if (::pipe2(ends.data(), O_CLOEXEC) != 0) fail("cannot create a pipe");
+    stopped_ = Descriptor(ends[0]);
+    stop_ = Descriptor(ends[1]);
+    thread_ = std::thread([this] { run(); });
+  }
+  ~Remote() {
+    stop_.close();
+    thread_.join();
+  }
+  void send(int signal) {
+    const std::scoped_lock lock(mutex_);
+    worker_.send(signal);
+  }
+  void collect() {
+    const std::scoped_lock lock(mutex_);  // no signal to a process that has its number later
+    worker_.collect();
+  }
+
+ private:
+  static constexpr std::chrono::milliseconds time_to_end{5'000}, time_to_die{2'000};
+
+  void run() {
+    while (const auto line = next_line()) {
+      const auto signal = lockstep::detail::whole_number<unsigned>(
+          line->starts_with("signal ") ? line->substr(7) : "");
+      if (signal && *signal < 65) send(static_cast<int>(*signal));
+    }
+    if (is_stopped(std::chrono::milliseconds(0))) return;
+    send(SIGTERM);
+    if (is_stopped(time_to_end)) return;
+    send(SIGKILL);
+    if (is_stopped(time_to_die)) return;
+    ::_exit(128 + SIGKILL);  // nobody reads the worker's output
+  }
+  /// nullopt at the end of the stream, after a silence, and when this object ends.
+  std::optional<std::string> next_line() {
+    for (;;) {
+      if (auto line = reader_.line_here()) return line;
+      std::array<pollfd, 2> waited{{{STDIN_FILENO, POLLIN, 0}, {stopped_.number(), POLLIN, 0}}};
+      const auto most = static_cast<int>(OrderReader::silence.count());
+      const int ready = ::poll(waited.data(), waited.size(), most);
+      if (ready < 0 && errno == EINTR) continue;
+      if (ready <= 0 || waited[1].revents != 0 || !reader_.fill()) return std::nullopt;
+    }
+  }
+  bool is_stopped(std::chrono::milliseconds time) const {
+    pollfd waited{stopped_.number(), POLLIN, 0};
+    return ::poll(&waited, 1, static_cast<int>(time.count())) > 0;
+  }
+
+  OrderReader& reader_;
+  Child& worker_;
+  std::mutex mutex_;
+  Descriptor stopped_, stop_;
+  std::thread thread_;
+};
+
 /// Runs one worker for a lockstep-run on another host. \returns the exit code; 128 + n after signal n.
 inline int run_agent(const std::function<std::string(const std::string&)>& find_program) {
-  constexpr std::chrono::seconds time_to_end{5};
   const Signals signals;
   OrderReader reader(STDIN_FILENO);
   Order order = read_order(reader);
@@ -291,30 +391,16 @@ inline int run_agent(const std::function<std::string(const std::string&)>& find_
     order.command.variables.emplace_back("LOCKSTEP_SECRET_FILE", secret->path());
   }
   Child worker(0, order.command, "");
-  bool is_connected = true;
-  std::optional<std::chrono::steady_clock::time_point> kill_at;
+  Remote remote(reader, worker);
   while (worker.running()) {
-    std::vector<pollfd> waited{{signals.number(), POLLIN, 0},
-                               {is_connected ? STDIN_FILENO : -1, POLLIN, 0}};
+    std::vector<pollfd> waited{{signals.number(), POLLIN, 0}};
     for (Stream& stream : worker.streams()) waited.push_back({stream.number(), POLLIN, 0});
-    ::poll(waited.data(), waited.size(), kill_at ? 100 : -1);
+    ::poll(waited.data(), waited.size(), -1);
     for (Stream& stream : worker.streams())
       if (stream.number() >= 0) stream.pump();
     while (const int signal = signals.next())
-      if (signal != SIGCHLD) worker.send(signal);
-    if (waited[1].revents != 0) is_connected = reader.fill();
-    while (const auto line = reader.line_here()) {
-      const auto signal = lockstep::detail::whole_number<unsigned>(
-          line->starts_with("signal ") ? line->substr(7) : "");
-      if (signal && *signal < 65) worker.send(static_cast<int>(*signal));
-    }
-    const auto now = std::chrono::steady_clock::now();
-    if (!is_connected && !kill_at) {
-      worker.send(SIGTERM);
-      kill_at = now + time_to_end;
-    }
-    if (kill_at && now >= *kill_at) worker.send(SIGKILL);
-    if (worker.has_ended()) worker.collect();
+      if (signal != SIGCHLD) remote.send(signal);
+    if (worker.has_ended()) remote.collect();
   }
   for (Stream& stream : worker.streams()) stream.finish();
   return worker.code();

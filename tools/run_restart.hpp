@@ -16,6 +16,7 @@
 #include <string>
 #include <string_view>
 #include <system_error>
+#include <utility>
 #include <vector>
 
 #include "run_launcher.hpp"
@@ -78,9 +79,13 @@ class Restarts {
   static constexpr int most_failures_at_a_step = 3;
   static constexpr std::chrono::duration<double> longest_delay{30};
 
+  /// `chief` is the chief's host, "" for this machine. Checkpoints on another one are not looked for.
   Restarts(std::size_t most, std::chrono::duration<double> first_delay,
-           const std::vector<std::string>& command)
-      : most_(most), first_delay_(first_delay), directory_(checkpoint_directory(command)) {}
+           const std::vector<std::string>& command, std::string chief = "")
+      : most_(most),
+        first_delay_(first_delay),
+        chief_(checkpoint_directory(command) ? std::move(chief) : ""),
+        directory_(chief_.empty() ? checkpoint_directory(command) : std::nullopt) {}
 
   /// Restarts so far.
   std::size_t count() const { return count_; }
@@ -109,6 +114,7 @@ class Restarts {
     const auto delay = next_delay();
     ++count_;
     std::string continues = "without --resume, since the command has no --checkpoint";
+    if (!chief_.empty()) continues = fmt::format("from the newest checkpoint on {}", chief_);
     if (directory_)
       continues =
           step ? fmt::format("from step {}", *step) : "from the start, without a checkpoint";
@@ -138,6 +144,7 @@ class Restarts {
 
   const std::size_t most_;
   const std::chrono::duration<double> first_delay_;
+  const std::string chief_;  // "": this machine, or there are no checkpoints
   const std::optional<std::string> directory_;
   std::size_t count_ = 0;
   int failures_ = 0;   // in a row, with the same newest checkpoint
