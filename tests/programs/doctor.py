@@ -174,14 +174,17 @@ class Joins(Case):
     def test_another_version_is_reported(self):
         ports = free_ports(2)
         jobs = [self.start(BIN / "lockstep-doctor", "--wait", SHORT, TF_CONFIG=tf_config(ports, 0))]
-        connection = None
-        for _ in range(400):
+        deadline = time.monotonic() + multi_worker.DEADLINE
+        while True:
             try:
                 connection = socket.create_connection(("127.0.0.1", ports[0]), timeout=10)
                 break
             except ConnectionRefusedError:
                 self.assertIsNone(jobs[0].popen.poll(), jobs[0].stderr())
+                self.assertLess(time.monotonic(), deadline)
                 time.sleep(0.01)
+
+        version = subprocess.run([BIN / "lockstep-doctor", "--version"], capture_output=True, text=True, check=True, timeout=20).stdout.split()[1]
 
         def text(value):
             return struct.pack("<I", len(value)) + value.encode()
@@ -197,7 +200,7 @@ class Joins(Case):
             answer = connection.recv(4096)
         self.assertIn(b"lockstep's version", answer)  # what the other version gets to show
         self.all_end(jobs, 1)
-        self.finding(jobs[0], "^rank 0: rank 1 ", '"0.1.0" and "0.0.9"', "install the same version", output=jobs[0].stderr())
+        self.finding(jobs[0], "^rank 0: rank 1 ", f'"{version}" and "0.0.9"', "install the same version", output=jobs[0].stderr())
 
     def test_a_chief_that_does_not_run(self):
         ports = free_ports(2)
@@ -259,8 +262,9 @@ class Networks(Case):
                          output=jobs[rank].stderr())
 
     def test_a_closed_port_for_data(self):
+        """Longer than the others wait for a worker that has joined."""
         self.drop(1, "30000-30010", 2)
-        jobs = self.start_all(SHORT, LOCKSTEP_PORT_RANGE="30000-30010")
+        jobs = self.start_all(PATIENT, LOCKSTEP_PORT_RANGE="30000-30010")
         self.all_end(jobs, 1)
         self.finding(jobs[0], r"^rank 1 \(host .*\) and rank 2 ", "rank 2 could not connect to rank 1 at 10.77.0.2:30000 within",
                      "LOCKSTEP_PORT_RANGE")

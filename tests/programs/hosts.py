@@ -14,12 +14,32 @@ import multi_worker
 import network
 
 BIN = multi_worker.BIN
+DEADLINE = multi_worker.DEADLINE
 # Like ssh it runs a command line, and passes no variables on. The marker finds what is left over.
 SHELL = """#!/bin/sh
 echo "$@" >>"$(dirname "$0")/calls"
 host=$1
 shift
 [ "$host" = down.invalid ] && echo "ssh: connect to host down.invalid: no route" >&2 && exit 255
+env -i PATH="$PATH" TEST_MARKER="$TEST_MARKER" HOST="$host" sh -c "$*"
+"""
+# A connection whose end nobody sees: `sleep` holds the agent's input open. It is no process of the test.
+DEAD_SHELL = """#!/bin/sh
+folder=$(dirname "$0")
+host=$1
+shift
+mkfifo "$folder/fifo"
+exec 3<&0
+env -i sleep 100 3<&- >"$folder/fifo" 2>/dev/null &
+tee "$folder/input" <&3 >"$folder/fifo" &
+exec 3<&-
+env -i PATH="$PATH" TEST_MARKER="$TEST_MARKER" HOST="$host" sh -c "$*" <"$folder/fifo"
+"""
+SSH = """#!/bin/sh
+echo "$@" >>"$(dirname "$0")/calls"
+while [ "${1#-}" != "$1" ]; do shift 2; done
+host=$1
+shift
 env -i PATH="$PATH" TEST_MARKER="$TEST_MARKER" HOST="$host" sh -c "$*"
 """
 SRUN = """#!/bin/sh
@@ -77,12 +97,16 @@ class Hosts(Case):
         self.no_process_is_left()
 
     def test_the_secret_is_not_in_an_environment_or_a_command_line(self):
-        job = self.launch(self.hosts, 'secret=$(cat $LOCKSTEP_SECRET_FILE); for f in /proc/[0-9]*/environ /proc/[0-9]*/cmdline; do '
-                                      'grep -qa "$TEST_MARKER" $f 2>/dev/null && grep -ac "$secret" $f; done; echo searched')
+        # grep gets the secret from the file, since the other workers find its command line.
+        job = self.launch(self.hosts, 'for p in /proc/[0-9]*; do grep -qa "$TEST_MARKER" $p/environ 2>/dev/null && '
+                                      'cat $p/cmdline $p/environ 2>/dev/null | tr "\\0" "\\n" >$1.$LOCKSTEP_RANK && '
+                                      'grep -acf $LOCKSTEP_SECRET_FILE $1.$LOCKSTEP_RANK; '
+                                      'grep -ax -e --agent $1.$LOCKSTEP_RANK; done; echo searched', self.dir / "words")
         self.ends(job, 0)
         self.assertEqual(job.stdout().count("searched"), 3)
         self.assertNotRegex(job.stdout(), r"\] [1-9]")
-        self.assertRegex(job.stdout(), r"\] 0\n")  # environments were found
+        self.assertRegex(job.stdout(), r"\] 0\n")  # processes were found
+        self.assertIn("] --agent\n", job.stdout())  # and their command lines
 
     def test_a_failure_ends_all_and_names_the_host(self):
         job = self.launch(self.hosts, "[ $LOCKSTEP_RANK = 2 ] && exit 7; sleep 100")
@@ -134,6 +158,50 @@ class Hosts(Case):
         self.no_process_is_left(15)
         self.assertEqual((self.dir / "ends").read_text(), "ended\n" * 3)
 
+    def test_no_worker_outlives_a_connection_that_dies_without_an_end(self):
+        """Its input stays open. The agent waits for 20 seconds."""
+        self.shell = self.script("dead-shell", DEAD_SHELL)
+        job = self.launch(["-H", "a.invalid"], "trap 'echo ended >$1; exit' TERM; echo ready; while :; do sleep 0.05; done", self.dir / "end")
+        self.await_text(job, "[0] ready")
+        self.await_in(lambda: (self.dir / "input").read_text(), job, "\ngo\nalive\n")
+        job.popen.kill()
+        job.popen.wait(10)
+        self.no_process_is_left(DEADLINE)
+        self.assertEqual((self.dir / "end").read_text(), "ended\n")
+
+    def test_an_ssh_with_options_gets_those_that_keep_it_from_asking_too(self):
+        ssh = self.script("ssh", SSH)
+        job = self.launch(["-H", "a.invalid"], "echo on $HOST", LOCKSTEP_RSH=f"{ssh} -p 2200 -o ConnectTimeout=90")
+        self.ends(job, 0)
+        self.assertEqual(job.stdout(), "[0] on a.invalid\n")
+        self.assertRegex(self.calls()[0], r"^-p 2200 -o ConnectTimeout=90 -o BatchMode=yes -o ConnectTimeout=10 -o ServerAliveInterval=5 "
+                                          r"-o ServerAliveCountMax=3 a\.invalid exec sh -c '.*' '/.*/lockstep-run'$")
+
+    def test_checkpoints_on_another_host_are_not_looked_for(self):
+        """A folder of that name on this machine says nothing, so only --max-restarts ends the job."""
+        (self.dir / "run/step-5").mkdir(parents=True)
+        job = self.launch(["-H", "a.invalid", "--max-restarts", 3, "--restart-delay", 0], "exit 1", "--checkpoint", self.dir / "run")
+        self.ends(job, 1)
+        self.assertEqual(job.stderr().count("in 0.0 s, from the newest checkpoint on a.invalid\n"), 3)
+        self.assertTrue(job.last_line().endswith("no restart is left of --max-restarts 3"), job.last_line())
+
+    def test_a_check_lets_all_workers_report(self):
+        """The first failure is the remote shell's, at once; the chief reports at the end of its wait."""
+        job = self.launch(["-H", "a.invalid,down.invalid", "--check"], "true", LOCKSTEP_RENDEZVOUS_TIMEOUT="4")
+        self.ends(job, 1)
+        self.assertIn("problem: rank 0", job.stderr())
+        self.assertIn("verdict: ", job.stderr())
+        self.assertIn("down.invalid is not reachable", job.last_line())
+        self.no_process_is_left()
+
+    def test_a_check_waits_longer_for_other_hosts(self):
+        for options, given, expected in (([], [], "--wait 15"), ([], ["--wait", "4"], "--wait 4"), (["-x", "LOCKSTEP_RENDEZVOUS_TIMEOUT=4"], [], "")):
+            with self.subTest(given):
+                doctor = self.script("lockstep-doctor", '#!/bin/sh\necho "got $*"\n')
+                job = self.start(BIN / "lockstep-run", "-H", "a.invalid", *options, "--check", doctor, *given, LOCKSTEP_RSH=str(self.shell))
+                self.ends(job, 0)
+                self.assertEqual(job.stdout(), f"got {expected}\n")
+
     def test_a_job_is_started_again_on_its_hosts(self):
         job = self.launch([*self.hosts, "--max-restarts", 1, "--restart-delay", 0],
                           'echo start $LOCKSTEP_RESTART; [ $LOCKSTEP_RESTART-$LOCKSTEP_RANK = 0-1 ] && exit 1; [ $LOCKSTEP_RESTART = 1 ] || sleep 100',
@@ -158,7 +226,7 @@ class Hosts(Case):
         self.assertEqual(len(job.stdout().splitlines()), 4)
         self.assertFalse((self.dir / "calls").exists())
         job = self.launch(["-H", "localhost,a.invalid"], "true")
-        self.assertEqual(job.wait(), 1)
+        self.assertEqual(job.wait(), 2)
         self.assertIn("localhost is this machine for each host", job.last_line())
 
 
@@ -187,6 +255,11 @@ class Files(Case):
         self.ends(job, 0)
         self.assertEqual(job.stdout(), "[0] here\n")
 
+    def test_exported_variables_on_this_machine(self):
+        job = self.launch(["-n", 1, "-x", "A=a b", "-x", "B", "-x", "LOCKSTEP_RANK=5"], "echo $A-$B-$LOCKSTEP_RANK", B="b")
+        self.ends(job, 0)
+        self.assertEqual(job.stdout(), "[0] a b-b-0\n")
+
     def test_wrong_descriptions(self):
         bad = self.dir / "bad"
         bad.write_text("a.invalid\nb.invalid cores=2\n")
@@ -196,6 +269,7 @@ class Files(Case):
                                (["-H", "a:2", "-n", 3], "only 2 slots"), (["--hostfile", bad], "bad line 2:"),
                                (["--hostfile", empty], "names no host"), (["--hostfile", self.dir / "none"], "No such file"),
                                (["-H", "a", "--hostfile", bad], "excludes"), (["-H", "a", "-x", "NOT_SET"], "-x NOT_SET"),
+                               (["-n", 1, "-x", "NOT_SET"], "-x NOT_SET"), (["-n", 1, "-x", "=1"], "-x =1"),
                                (["-H", "a", "--port", 70000], "--port"), ([], "-n: missing")):
             with self.subTest(options):
                 job = self.launch(options, "true")

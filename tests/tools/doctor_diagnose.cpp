@@ -1,12 +1,20 @@
 #include "doctor_diagnose.hpp"
 
 #include <catch2/catch_test_macros.hpp>
+#include <chrono>
 #include <cstddef>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
 
+#include "doctor_data.hpp"
 #include "doctor_facts.hpp"
+#include "doctor_host.hpp"
+#include "doctor_memory.hpp"
 #include "doctor_pairs.hpp"
 #include "doctor_table.hpp"
 
@@ -49,6 +57,27 @@ PairFacts& pair_of(JobFacts& job, std::size_t a, std::size_t b) {
   FAIL("no such pair");
   return job.pairs[0];
 }
+
+/// A folder of its own for a test.
+class Folder {
+ public:
+  Folder() {
+    std::string name = (std::filesystem::temp_directory_path() / "lockstep-XXXXXX").string();
+    if (::mkdtemp(name.data()) == nullptr) FAIL("no temporary folder");
+    path_ = name;
+  }
+  Folder(const Folder&) = delete;
+  Folder& operator=(const Folder&) = delete;
+  ~Folder() { std::filesystem::remove_all(path_); }
+  const std::filesystem::path& path() const { return path_; }
+  void write(const std::string& name, const std::string& text) const {
+    std::filesystem::create_directories((path_ / name).parent_path());
+    std::ofstream(path_ / name) << text;
+  }
+
+ private:
+  std::filesystem::path path_;
+};
 
 struct Expected {
   bool is_problem;
@@ -159,6 +188,25 @@ TEST_CASE("each fault of a host is named with its remedy") {
     job.hosts[2].gpu_fault = "Unable to determine the device handle";
     check_only(job, {true, c, "nvidia-smi failed: Unable", "reload the driver"});
   }
+  SECTION("an nvidia-smi that does not answer") {
+    job.hosts[2].gpus.clear();
+    job.hosts[2].gpu_doubt = "nvidia-smi has not answered within 10 s";
+    check_only(job, {false, c, "not known: nvidia-smi has not", "restart of the host"});
+  }
+  SECTION("a data set that takes too long to read") {
+    job.hosts[2].data.clear();
+    job.hosts[2].data_doubt = "/data takes longer than 10 s to read";
+    check_only(job, {false, c, "not compared: /data takes", "smaller folder"});
+  }
+  SECTION("a host that does not report") {
+    HostFacts silent;
+    silent.rank = 2;
+    silent.host = "c";
+    silent.machine = job.hosts[2].machine;
+    silent.fault = "it has not reported on its host within 40 s";
+    job.hosts[2] = silent;
+    check_only(job, {true, c, "has not reported", "hangs there"});
+  }
   SECTION("no secret") {
     for (HostFacts& host : job.hosts) host.secret = "none";
     check_only(job, {false, "the job", "has no secret", "LOCKSTEP_SECRET_FILE"});
@@ -190,6 +238,14 @@ TEST_CASE("each fault of a connection is named with its remedy") {
     job.hosts[3].machine = job.hosts[1].machine;
     CHECK(diagnose(job).empty());
   }
+  SECTION("other pairs of two machines share their link") {
+    job.hosts[1].machine = job.hosts[0].machine;
+    pair.to_a = 10e6 / 8;
+    pair.round_trip = 0.02;
+    CHECK(diagnose(job).empty());
+    pair_of(job, 0, 3).to_a = 10e6 / 8;
+    check_only(job, {true, "rank 0 (host a) and rank 3 (host d)", "transfers 10.0 Mbit/s", "tc"});
+  }
   SECTION("much slower than the others") {
     pair.to_b = 2e7;
     check_only(job, {false, where, "160.0 Mbit/s; the median of all links is 880.0", "ethtool"});
@@ -212,6 +268,68 @@ TEST_CASE("a clock that differs from the chief's is named once for each machine"
     pair_of(job, 0, 2).clock_error = pair_of(job, 0, 3).clock_error = 599.5;
     CHECK(diagnose(job).empty());  // the measurement proves nothing
   }
+}
+
+TEST_CASE("a part is long enough for its rate at ten round trips") {
+  constexpr double gigabyte = 1e9, left = 100;
+  CHECK(PairMeter::is_long_enough(0.02, gigabyte, 1e-4, left));
+  CHECK_FALSE(PairMeter::is_long_enough(0.019, gigabyte, 1e-4, left));
+  CHECK_FALSE(PairMeter::is_long_enough(0.02, 1e6, 1e-4, left));  // slow: may be a busy machine
+  CHECK(PairMeter::is_long_enough(0.1, 1e6, 1e-4, left));
+  CHECK_FALSE(PairMeter::is_long_enough(0.4, gigabyte, 0.05, left));
+  CHECK(PairMeter::is_long_enough(0.5, gigabyte, 0.05, left));
+  CHECK(PairMeter::is_long_enough(0.4, gigabyte, 0.05, 1.5));  // no time for twice as much
+}
+
+TEST_CASE("the page cache of a control group is not used memory") {
+  const Folder root;
+  root.write("a/b/memory.max", "1000\n");
+  root.write("a/b/memory.current", "900\n");
+  root.write("a/b/memory.stat", "anon 300\ninactive_file 400\nactive_file 200\n");
+  CHECK(memory_of_groups("0::/a/b\n", root.path()) == 700);
+  root.write("a/memory.max", "max\n");
+  root.write("a/memory.current", "5000\n");
+  CHECK(memory_of_groups("0::/a/b\n", root.path()) == 700);
+  root.write("memory.max", "2000\n");  // the groups above count too
+  root.write("memory.current", "1500\n");
+  CHECK(memory_of_groups("0::/a/b\n", root.path()) == 500);
+  CHECK(memory_of_groups("0::/of/another/namespace\n", root.path()) == 500);
+  root.write("memory/c/memory.limit_in_bytes", "800\n");
+  root.write("memory/c/memory.usage_in_bytes", "700\n");
+  root.write("memory/c/memory.stat", "total_inactive_file 100\ntotal_active_file 50\n");
+  CHECK(memory_of_groups("4:cpu,memory:/c\n3:cpuset:/x\n", root.path()) == 250);
+  CHECK(memory_of_groups("4:cpu:/c\nnonsense\n", root.path()) == std::nullopt);
+}
+
+TEST_CASE("a data set may have circles of links and folders that are not data") {
+  const Folder root;
+  root.write("data/train/one", "1");
+  root.write("data/two", "22");
+  const std::string plain = fingerprint(root.path() / "data").text;
+  CHECK(plain.starts_with("2 files, "));
+  std::filesystem::create_directory_symlink("..", root.path() / "data/train/up");
+  std::filesystem::create_symlink("itself", root.path() / "data/itself");
+  std::filesystem::create_symlink("nothing", root.path() / "data/broken");
+  root.write("data/lost+found/three", "333");
+  CHECK(fingerprint(root.path() / "data").text == plain);
+  root.write("data/train/four", "4444");
+  CHECK(fingerprint(root.path() / "data").text != plain);
+  root.write("elsewhere/five", "55555");
+  std::filesystem::create_directory_symlink(root.path() / "elsewhere", root.path() / "data/link");
+  CHECK(fingerprint(root.path() / "data").text.starts_with("4 files, "));
+  const Fingerprint late = fingerprint(root.path() / "data", std::chrono::milliseconds(-1));
+  CHECK(late.text.empty());
+  CHECK(late.doubt.find("takes longer") != std::string::npos);
+}
+
+TEST_CASE("a command that hangs, or is not there, is not a failure of it") {
+  std::string output;
+  const std::chrono::seconds long_enough{60};
+  CHECK(output_of({"sh", "-c", "echo out"}, long_enough, output) == Ending::success);
+  CHECK(output == "out\n");
+  CHECK(output_of({"sh", "-c", "exit 3"}, long_enough, output) == Ending::failure);
+  CHECK(output_of({"no-such-program"}, long_enough, output) == Ending::not_found);
+  CHECK(output_of({"sleep", "60"}, std::chrono::milliseconds(20), output) == Ending::late);
 }
 
 TEST_CASE("problems come before warnings and are counted") {
