@@ -8,7 +8,7 @@
 # training ends.
 export LOCKSTEP_SECRET_FILE=$HOME/lockstep.secret
 
-srun --cpus-per-task="$SLURM_CPUS_PER_TASK" --cpu-bind=cores --kill-on-bad-exit=0 \
+srun --cpus-per-task="$SLURM_CPUS_PER_TASK" --cpu-bind=cores --distribution=block --kill-on-bad-exit=0 \
   ./mnist_multi_worker --data mnist --threads "$SLURM_CPUS_PER_TASK" \
   --checkpoint run1 --checkpoint-every 500 --resume
 code=$?

@@ -97,6 +97,7 @@ class Script(unittest.TestCase):
         self.submit(STAND_IN_CODE="0", SLURM_CPUS_PER_TASK="8")
         options = (self.folder / "srun.log").read_text().split()
         self.assertIn("--cpus-per-task=8", options)  # srun does not inherit it from sbatch
+        self.assertIn("--distribution=block", options)  # ranks of a node are neighbors, so they exchange within it
         self.assertEqual(options[options.index("--threads") + 1], "8")
 
 

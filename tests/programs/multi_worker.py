@@ -135,6 +135,14 @@ class Case(contract.Case):
 
 
 class Results(Case):
+    def test_a_chief_with_a_name_is_on_the_machine_of_its_workers(self):
+        address = f"localhost:{free_ports(1)[0]}"
+        jobs = [self.start(BIN / "mnist_multi_worker", "--data", self.data(), "--epochs", 1, "--steps-per-epoch", 2, "--quiet",
+                           LOCKSTEP_WORLD_SIZE="2", LOCKSTEP_RANK=str(rank), LOCKSTEP_COORDINATOR=address,
+                           LOCKSTEP_TRANSPORT="shared_memory") for rank in range(2)]
+        for job in jobs:
+            self.ends(job, 0)
+
     def test_workers_find_the_losses_of_one_process(self):
         options = ["--data", self.data(), "--epochs", 2, "--validate", "--quiet", *self.small]
         one, _ = self.report("mnist", *options)

@@ -121,7 +121,12 @@ std::optional<Shutdown> SharedBarrier::shutdown() const {
   const auto is_known = [&] {
     return state_.known.load(std::memory_order_acquire) == BarrierState::Known::shutdown;
   };
-  if (!spin_until(short_spins, is_known)) return std::nullopt;
+  // Bounded: a process that writes it may be killed. Not `spin_until`, which need not wait.
+  for (int i = 0; i < 1000 && !is_known(); ++i) {
+    if (state_.known.load(std::memory_order_relaxed) == BarrierState::Known::nothing) break;
+    std::this_thread::yield();
+  }
+  if (!is_known()) return std::nullopt;
   return state_.shutdown;
 }
 

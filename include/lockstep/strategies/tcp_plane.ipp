@@ -53,7 +53,10 @@ inline std::string share_memory(const JobLinks& links, std::size_t first, std::s
   const auto reserve = [&] {
     if (needs_heap && memory->heap() == nullptr)
       throw Error("shared memory: files or the address space are limited");
-    SharedMemoryGroup::reserve(*memory, links.rank() - first, count, 2);
+    const std::size_t member = links.rank() - first;
+    SharedMemoryGroup::reserve(*memory, member, count, 2);
+    if (needs_heap && !memory->reserve(memory->heap() + member * SharedChannel::area_of(count), 1))
+      throw Error("shared memory: this system cannot reserve it (MADV_POPULATE_WRITE, Linux 5.14)");
   };
   if (links.rank() == first) {
     report([&] {

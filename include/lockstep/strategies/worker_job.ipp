@@ -152,17 +152,30 @@ std::chrono::milliseconds WorkerJob::start_timeout() const {
 
 std::string WorkerJob::key(std::string_view what) const { return session_->name(what); }
 
+/// A numeric address that all workers of a machine have alike, whatever name the job gives it: the
+/// chief's may be a host name or, with Debian's /etc/hosts, 127.0.1.1.
+inline std::string machine_address(const Rendezvous& job, const ResolvedCluster& where) {
+  const std::string& listed = job.address_of(job.rank());
+  const std::string host = listed.substr(0, listed.rfind(':')), local = job.local_address();
+  const bool is_number =
+      host.starts_with('[') || host.find_first_not_of("0123456789.") == std::string::npos;
+  if (is_number && !where.data_address && !where.data_interface) return host;
+  const bool is_ipv6 = local.find(':') != std::string::npos;
+  if (is_loopback(local)) return is_ipv6 ? "[::1]" : "127.0.0.1";
+  return is_ipv6 ? "[" + local + "]" : local;
+}
+
 std::vector<WorkerPlace> WorkerJob::places_by_rank(const WorkerPlace& here) {
   const auto key_of = [this](std::size_t r) { return key(fmt::format("place/{}", r)); };
-  job_->set(key_of(job_->rank()), here.text());
+  // The boot id alone is not enough: clones of a virtual machine share it, and so do containers.
+  WorkerPlace own = here;
+  own.machine += "@" + machine_address(*job_, where_);
+  job_->set(key_of(job_->rank()), own.text());
   std::vector<WorkerPlace> result;
   for (std::size_t r = 0; r < job_->size(); ++r) {
     const std::string value = job_->get(key_of(r), start_timeout());
     auto place = WorkerPlace::parse(value);
     if (!place) throw ClusterError("rank {} sent a malformed placement: '{}'", r, value);
-    // The boot id alone is not enough: clones of a virtual machine share it, and so do containers.
-    const std::string& address = job_->address_of(r);
-    place->machine += "@" + address.substr(0, address.rfind(':'));
     result.push_back(*place);
   }
   return result;

@@ -12,7 +12,7 @@
 namespace lockstep::detail {
 
 /// The cores that libgomp counts: those of the process when it was loaded, before any binding.
-inline const int cores_when_loaded = Cores().count();
+inline const int cores_when_loaded = Cores::of_process().count();
 
 inline bool is_in_environment(const char* name) {
   const char* const value = std::getenv(name);
