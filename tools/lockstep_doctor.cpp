@@ -140,7 +140,7 @@ std::vector<Finding> findings_alone(const std::string& where, const std::string&
   return findings;
 }
 
-/// Reads the facts of this host in a thread of its own, which a file system or a driver may hold
+/// Reads the facts of this host in a separate thread, which a file system or a driver may hold
 /// forever.
 class HostReader {
  public:

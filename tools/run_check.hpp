@@ -43,7 +43,7 @@ inline std::vector<std::string> doctor_command(const std::vector<std::string>& p
   return command;
 }
 
-/// How long the workers of a check wait for each other, and whether the doctor must be told.
+/// How long the workers of a check wait for each other, and whether an option must pass it to the doctor.
 struct CheckWait {
   double seconds = 3;  ///< the doctor's own default
   bool is_added = false;

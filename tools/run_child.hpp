@@ -217,7 +217,7 @@ class Child {
       ::kill(-process_, signal);
   }
   bool is_remote() const { return order_.number() >= 0; }
-  /// Tells the agent of a worker on another host that the launcher lives. Callable from any thread.
+  /// Reports to the agent of a worker on another host that the launcher lives. Callable from any thread.
   void send_sign_of_life() const {
     int unread = 0;  // signals must find room in the pipe
     if (!is_remote() || ::ioctl(order_.number(), FIONREAD, &unread) != 0 || unread > 0) return;

@@ -73,7 +73,7 @@ struct Outcome {
   std::string failure{};        ///< the first failure as a sentence; empty if there was none
 };
 
-/// Sends a sign of life to workers on other hosts every few seconds, in a thread of its own, since a
+/// Sends a sign of life to workers on other hosts every few seconds, in a separate thread, since a
 /// terminal or a pager may hold up the launcher's output.
 class SignsOfLife {
  public:

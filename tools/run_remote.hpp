@@ -195,7 +195,7 @@ inline std::vector<std::string> agent_command(const std::string& host) {
 }
 
 /// Those of `hosts` that are this machine. It looks up names. \throws std::runtime_error for a loopback
-/// address beside other machines
+/// address if others are other machines
 inline std::set<std::string> hosts_here(const std::vector<std::string>& hosts) {
   const std::set<std::string> all(hosts.begin(), hosts.end());
   std::set<std::string> here;
@@ -308,7 +308,7 @@ inline std::vector<std::pair<std::string, std::string>> exported_variables(
   return result;
 }
 
-/// Reads the launcher's lines and passes its signals to the worker, in a thread of its own, since the
+/// Reads the launcher's lines and passes its signals to the worker, in a separate thread, since the
 /// connection may hold up the worker's output. Ends the worker when the stream has ended, or when it
 /// has been silent: a connection may die without an end.
 class Remote {

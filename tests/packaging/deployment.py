@@ -292,9 +292,10 @@ class Image(unittest.TestCase):
         text = "".join(path.read_text() for path in FOLDER.glob("*.yaml"))
         self.assertEqual(set(re.findall(r"image: (\S+)", text)), {"registry.example/mnist-multi-worker:1"})
         dockerfile = (FOLDER / "Dockerfile").read_text()
-        (name,) = re.findall(r"/lockstep/dev static (\w+)\n", dockerfile)
-        self.assertIn(f"COPY --from=build /lockstep/build/static/{name} /\nENTRYPOINT [\"/{name}\"]\n", dockerfile)
-        self.assertEqual(name, "mnist_multi_worker")
+        built = re.findall(r"/lockstep/dev static ([\w-]+)", dockerfile)
+        self.assertEqual(sorted(built), ["lockstep-doctor", "mnist_multi_worker"])
+        self.assertEqual(sorted(re.findall(r"COPY --from=build /lockstep/build/static/(\S+) /\n", dockerfile)), sorted(built))
+        self.assertTrue(dockerfile.endswith('ENTRYPOINT ["/mnist_multi_worker"]\n'), dockerfile)
         self.assertIn("build\n", (FOLDER / "Dockerfile.dockerignore").read_text())
 
 

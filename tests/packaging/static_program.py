@@ -40,17 +40,20 @@ class Static(unittest.TestCase):
         # A repository whose release preset has built the program; the stand-in for CMake has nothing to do.
         root = pathlib.Path(cls.temporary.name) / "root"
         (root / "build" / "release" / "bin").mkdir(parents=True)
-        (root / "build" / "release" / "bin" / PROGRAM.name).symlink_to(PROGRAM)
+        cls.names = (PROGRAM.name, "lockstep-run", "lockstep-doctor")
+        for name in cls.names:
+            (root / "build" / "release" / "bin" / name).symlink_to(PROGRAM.with_name(name))
         for name in ("dev", "tools", "programs", "examples"):
             (root / name).symlink_to(ROOT / name)
         (root / "bin").mkdir()
         (root / "bin" / "cmake").write_text("#!/bin/sh\n")
         (root / "bin" / "cmake").chmod(0o755)
-        done = subprocess.run([root / "dev", "static", PROGRAM.name], capture_output=True, text=True, timeout=300, env={
-            **without_job(), "LOCKSTEP_NO_SETUP": "1", "PATH": f"{root}/bin:{os.environ['PATH']}"})
-        assert done.returncode == 0, done.stderr
+        for name in cls.names:
+            done = subprocess.run([root / "dev", "static", name], capture_output=True, text=True, timeout=300, env={
+                **without_job(), "LOCKSTEP_NO_SETUP": "1", "PATH": f"{root}/bin:{os.environ['PATH']}"})
+            assert done.returncode == 0, done.stderr
+            assert f"copy the folder build/static/{name}, " in done.stderr, done.stderr
         cls.folder = root / "build" / "static" / PROGRAM.name
-        assert f"copy the folder build/static/{PROGRAM.name}, " in done.stderr, done.stderr
 
     def start(self, *arguments, **variables):
         """Starts the program in the folder as root folder."""
@@ -105,6 +108,20 @@ class Static(unittest.TestCase):
         found = [line.split()[2] for line in listed.splitlines() if "=> /" in line]
         self.assertGreater(len(found), 8, listed)
         self.assertEqual([path for path in found if not path.startswith(f"{moved}/lib/")], [])
+
+    def test_a_launcher_in_a_folder_finds_itself_and_the_doctor_beside_it(self):
+        """The kernel names the dynamic linker as its program."""
+        folder = self.folder.parent / "together"  # as the image has them
+        for name in self.names:
+            shutil.copytree(self.folder.parent / name, folder, dirs_exist_ok=True)
+        shell = folder / "shell"
+        shell.write_text('#!/bin/sh\nshift\necho "$*" >"$0.call"\nenv -i PATH="$PATH" sh -c "$*"\n')
+        shell.chmod(0o755)
+        for options in (["-n", "1"], ["-H", "a.invalid"]):
+            done = subprocess.run([folder / "lockstep-run", *options, "--check", "true"], capture_output=True, text=True, timeout=120,
+                                  env={**without_job(), "LOCKSTEP_RSH": str(shell)})
+            self.assertEqual((done.returncode, done.stdout.splitlines()[-1:]), (0, ["verdict: ready to train"]), done.stderr)
+        self.assertTrue((folder / "shell.call").read_text().endswith(f" '{folder}/lockstep-run'\n"))
 
     def test_only_programs_are_packed(self):
         done = subprocess.run([PACK, PACK, self.folder.parent / "none"], capture_output=True, text=True)

@@ -6,7 +6,9 @@ The hosts' names end in .invalid, which no network has, so that none of them is 
 import json
 import os
 import re
+import shutil
 import signal
+import subprocess
 import time
 import unittest
 
@@ -23,7 +25,7 @@ shift
 [ "$host" = down.invalid ] && echo "ssh: connect to host down.invalid: no route" >&2 && exit 255
 env -i PATH="$PATH" TEST_MARKER="$TEST_MARKER" HOST="$host" sh -c "$*"
 """
-# A connection whose end nobody sees: `sleep` holds the agent's input open. It is no process of the test.
+# A connection whose end nobody sees: `sleep` holds the agent's input open. It has no marker.
 DEAD_SHELL = """#!/bin/sh
 folder=$(dirname "$0")
 host=$1
@@ -41,6 +43,15 @@ while [ "${1#-}" != "$1" ]; do shift 2; done
 host=$1
 shift
 env -i PATH="$PATH" TEST_MARKER="$TEST_MARKER" HOST="$host" sh -c "$*"
+"""
+# A name server that does not answer.
+NAMES = """
+#include <stdio.h>
+#include <unistd.h>
+int getaddrinfo(const char* name, const char* service, const void* hints, void** found) {
+  fprintf(stderr, "looking up %s\\n", name);
+  return sleep(100) + 1;
+}
 """
 SRUN = """#!/bin/sh
 echo "$@" >>"$(dirname "$0")/calls"
@@ -178,7 +189,7 @@ class Hosts(Case):
                                           r"-o ServerAliveCountMax=3 a\.invalid exec sh -c '.*' '/.*/lockstep-run'$")
 
     def test_checkpoints_on_another_host_are_not_looked_for(self):
-        """A folder of that name on this machine says nothing, so only --max-restarts ends the job."""
+        """A folder of that name on this machine means nothing, so only --max-restarts ends the job."""
         (self.dir / "run/step-5").mkdir(parents=True)
         job = self.launch(["-H", "a.invalid", "--max-restarts", 3, "--restart-delay", 0], "exit 1", "--checkpoint", self.dir / "run")
         self.ends(job, 1)
@@ -201,6 +212,19 @@ class Hosts(Case):
                 job = self.start(BIN / "lockstep-run", "-H", "a.invalid", *options, "--check", doctor, *given, LOCKSTEP_RSH=str(self.shell))
                 self.ends(job, 0)
                 self.assertEqual(job.stdout(), f"got {expected}\n")
+
+    def test_a_signal_ends_the_look_up_of_names(self):
+        compiler = shutil.which("cc") or shutil.which("gcc")
+        if not compiler:
+            self.skipTest("needs a C compiler")
+        source, shim = self.dir / "names.c", self.dir / "names.so"
+        source.write_text(NAMES)
+        subprocess.run([compiler, "-shared", "-fPIC", "-o", shim, source], check=True, timeout=120)
+        job = self.launch(self.hosts, "true", LD_PRELOAD=str(shim))
+        self.await_line(job, "looking up a.invalid")
+        job.popen.send_signal(signal.SIGINT)
+        self.assertEqual(job.wait(), -signal.SIGINT)
+        self.no_process_is_left()
 
     def test_a_job_is_started_again_on_its_hosts(self):
         job = self.launch([*self.hosts, "--max-restarts", 1, "--restart-delay", 0],
