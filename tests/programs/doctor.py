@@ -33,6 +33,22 @@ int clock_gettime(clockid_t clock, struct timespec* time) {
 """
 
 
+# Like a firewall that drops the packets of an open connection: a measurement begins with a 'p'.
+LOSS = """
+#define _GNU_SOURCE
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+ssize_t send(int to, const void* bytes, size_t count, int flags) {
+  static int first = -1;
+  const int is_ping = count == 1 && *(const char*)bytes == 'p' && (flags & MSG_DONTWAIT);
+  if (is_ping && first == -1) first = to;
+  if (is_ping && to == first) return 1;
+  return syscall(SYS_sendto, to, bytes, count, flags, NULL, 0);
+}
+"""
+
+
 class Case(multi_worker.Case):
     def secret(self, text="a secret of this test, and of no other"):
         path = self.dir / f"secret-{len(list(self.dir.iterdir()))}"
@@ -102,6 +118,21 @@ class Verdicts(Case):
                 job = self.start(BIN / "lockstep-doctor", *options, **variables)
                 self.ends(job, 2)
                 self.assertIn(words, job.stderr())
+
+
+class Pairs(Case):
+    def test_a_connection_that_does_not_answer_costs_only_its_own_pair(self):
+        """Rank 1 loses what it sends over its first connection; the others wait for the end of that."""
+        compiler = shutil.which("cc") or shutil.which("gcc")
+        if not compiler:
+            self.skipTest("needs a C compiler")
+        source, shim = self.dir / "loss.c", self.dir / "loss.so"
+        source.write_text(LOSS)
+        subprocess.run([compiler, "-shared", "-fPIC", "-o", shim, source], check=True, timeout=120)
+        jobs = self.doctors(4, own=lambda rank: ([], {"LD_PRELOAD": str(shim)} if rank == 1 else {}))
+        self.all_end(jobs, 1)
+        self.finding(jobs[0], "^rank 1 .* and rank 2 ", "it was made, but then: no answer in time", "LOCKSTEP_PORT_RANGE")
+        self.assertEqual(re.findall(r"(?m)^(\d - \d)  none$", jobs[0].stdout()), ["1 - 2"])
 
 
 class Hosts(Case):
