@@ -58,7 +58,7 @@ PairFacts& pair_of(JobFacts& job, std::size_t a, std::size_t b) {
   return job.pairs[0];
 }
 
-/// A folder of its own for a test.
+/// A temporary folder of a test.
 class Folder {
  public:
   Folder() {
