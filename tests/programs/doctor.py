@@ -131,7 +131,7 @@ class Pairs(Case):
         subprocess.run([compiler, "-shared", "-fPIC", "-o", shim, source], check=True, timeout=120)
         jobs = self.doctors(4, own=lambda rank: ([], {"LD_PRELOAD": str(shim)} if rank == 1 else {}))
         self.all_end(jobs, 1)
-        self.finding(jobs[0], "^rank 1 .* and rank 2 ", "it was made, but then: no answer in time", "LOCKSTEP_PORT_RANGE")
+        self.finding(jobs[0], "^rank 1 .* and rank 2 ", "it was made, but then: ", "LOCKSTEP_PORT_RANGE")  # either end gives up first
         self.assertEqual(re.findall(r"(?m)^(\d - \d)  none$", jobs[0].stdout()), ["1 - 2"])
 
 
