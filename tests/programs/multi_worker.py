@@ -136,8 +136,8 @@ class Case(contract.Case):
 
 class Results(Case):
     def test_a_chief_with_a_name_is_on_the_machine_of_its_workers(self):
-        address = f"localhost:{free_ports(1)[0]}"
-        jobs = [self.start(BIN / "mnist_multi_worker", "--data", self.data(), "--epochs", 1, "--steps-per-epoch", 2, "--quiet",
+        address, data = f"localhost:{free_ports(1)[0]}", self.data()
+        jobs = [self.start(BIN / "mnist_multi_worker", "--data", data, "--epochs", 1, "--steps-per-epoch", 2, "--quiet",
                            LOCKSTEP_WORLD_SIZE="2", LOCKSTEP_RANK=str(rank), LOCKSTEP_COORDINATOR=address,
                            LOCKSTEP_TRANSPORT="shared_memory") for rank in range(2)]
         for job in jobs:
@@ -702,7 +702,7 @@ class Launcher(Case):
                 self.assertEqual(len(job.stderr().splitlines()), 1, job.stderr())
 
     def test_wrong_command_lines(self):
-        for arguments, expected_text in ((["-n", "0", "true"], "--workers"), (["-n", "x", "true"], "--workers"), (["true"], "--workers"),
+        for arguments, expected_text in ((["-n", "0", "true"], "--workers"), (["-n", "x", "true"], "--workers"), (["true"], "-n: missing"),
                                 (["-n", "2"], "PROGRAM"), (["-n", "2", "no-such-program"], "no-such-program"),
                                 (["-n", "2", "--what", "true"], "--what")):
             with self.subTest(arguments):

@@ -37,6 +37,8 @@
 
 namespace lockstep {
 
+class ThreadGroup;
+
 /// How data on GPUs reaches the other members.
 ///
 /// - `kernel`: all replicas share one GPU of this process; a kernel sums in its memory.
@@ -520,6 +522,7 @@ class CudaGroup<HostGroup>::Member::Host {
   struct Buffer : detail::cuda::GrowingBuffer {};
 
   bool uses_gpus(std::size_t bytes) {
+    if constexpr (std::is_same_v<HostGroup, ThreadGroup>) return false;  // within one process
     return bytes > small && !member_->is_alone() && member_->transport() == CudaTransport::nccl &&
            !member_->state().is_one_process;
   }

@@ -115,7 +115,7 @@ TEST_CASE("enumerators out of range are refused") {
   beat[8] = static_cast<char>(static_cast<int>(lockstep::last_phase) + 1);
   CHECK_FALSE(parse<Heartbeat>(beat));
   auto request = body_of(frame(Request{}));
-  request[8] = 5;
+  request[8] = static_cast<char>(static_cast<int>(Operation::gather) + 1);
   CHECK_FALSE(parse<Request>(request));
   auto hello = body_of(frame(Hello{}));
   hello[4] = 2;  // a flag
