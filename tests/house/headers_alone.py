@@ -9,8 +9,8 @@ Header-only form: one program that includes all headers. A header that compiles 
 one, since arrows.py rejects headers that include themselves indirectly; the program shows conflicts between definitions, and
 its symbols show definitions that are not inline.
 
-Usage: headers_alone.py INCLUDE_ROOT [--definitions] [--without WORD]... COMPILER [FLAG...]; --definitions also checks the
-.ipp files; files with WORD in their path are left out: "cuda" and "mpi", without the headers of NVIDIA and of MPI"""
+Usage: headers_alone.py INCLUDE_ROOT [--together] [--definitions] [--without WORD]... COMPILER [FLAG...]; --together checks
+the header-only form only, with all headers in one program; --definitions also checks the .ipp files; files with WORD in their path are left out: "cuda" and "mpi", without the headers of NVIDIA and of MPI"""
 import concurrent.futures
 import functools
 import pathlib
@@ -151,13 +151,17 @@ def self_test(command: list[str]) -> list[str]:
 
 
 def main(root: pathlib.Path, command: list[str]) -> None:
-    pattern, left_out = "*.hpp", []
+    pattern, left_out, together = "*.hpp", [], command[0] == "--together"
+    command = command[together:]
     if command[0] == "--definitions":
         pattern, command = "*.[hi]pp", command[1:]
     while command[0] == "--without":  # paths with this word
         left_out, command = [*left_out, command[1]], command[2:]
     files = [path.relative_to(root).as_posix() for path in sorted(root.rglob(pattern)) if path.parent.name != "impl"]
     files = [file for file in files if not any(word in file for word in left_out)]
+    if together:
+        with tempfile.TemporaryDirectory() as folder:
+            sys.exit(check_all([*command, f"-I{root}"], files, folder) or None)
     sys.exit("\n".join(self_test(command) + check_files(root, files, command)) or None)
 
 
