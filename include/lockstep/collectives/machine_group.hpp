@@ -7,7 +7,6 @@
 #include <chrono>
 #include <cstddef>
 #include <memory>
-#include <type_traits>
 
 #include "lockstep/collectives/collective_call.hpp"
 #include "lockstep/collectives/machine_layout.hpp"
@@ -15,6 +14,7 @@
 #include "lockstep/collectives/sum_members.hpp"
 #include "lockstep/collectives/sum_parts.hpp"
 #include "lockstep/collectives/tcp_mesh.hpp"
+#include "lockstep/collectives/typed_collective.hpp"
 #include "lockstep/concepts/collective.hpp"
 #include "lockstep/core/config.hpp"
 #include "lockstep/core/exchange_allocator.hpp"
@@ -37,14 +37,15 @@ namespace lockstep {
 /// processes' values one after the other, and the result travels back; with SumOrder::tree the
 /// machines add their subtrees (ChannelGroup). A few bytes are gathered by the first process of each
 /// machine, which adds all of them. Elements in memory of `exchange_allocator` are read and written
-/// where they lie; others are copied through the shared memory.
+/// where they lie; others are copied through the shared memory. In all_gather, the input may be this
+/// member's own part of the output; otherwise they must not overlap.
 ///
 /// \throws what SharedMemoryGroup and TcpGroup throw; errors name ranks of the job.
 /// \code
 ///   lockstep::MachineGroup group(memory, mesh, {.layout = {{2, 2}}, .rank = 3});
 ///   group.all_reduce(gradients, n, sums, 2);
 /// \endcode
-class MachineGroup {
+class MachineGroup : public detail::TypedCollective<MachineGroup> {
  public:
   /// Options, equal in all members except for the rank and the polls.
   struct Options {
@@ -74,40 +75,11 @@ class MachineGroup {
   /// The finished parts of operations, and the rank that a current wait is for.
   LOCKSTEP_COLD_DECL ExchangeProgress progress() const;
 
-  template <class T>
-  void all_reduce(T* p, std::size_t n) {
-    all_reduce(p, n, nullptr, 0);
-  }
-
-  /// Replaces p[0..n) and sums[0..m) with their sums over all members.
-  template <class T>
-  void all_reduce(T* p, std::size_t n, double* sums, std::size_t m) {
-    static_assert(std::is_arithmetic_v<T> && !std::is_same_v<T, bool>,
-                  "lockstep::MachineGroup: all_reduce adds numbers; give it an arithmetic type");
-    reduce(reinterpret_cast<std::byte*>(p), detail::elements_of<T>(n), &detail::sum_parts<T>, sums,
-           m);
-  }
-
-  /// Replaces p[0..n) with the root's.
-  template <class T>
-  void broadcast(T* p, std::size_t n, std::size_t root) {
-    static_assert(std::is_trivially_copyable_v<T>);
-    send(reinterpret_cast<std::byte*>(p), detail::elements_of<T>(n), root);
-  }
-
-  /// out[r n..(r + 1) n) becomes p[0..n) of member r. p may be this member's own part of `out`;
-  /// otherwise they must not overlap.
-  template <class T>
-  void all_gather(const T* p, std::size_t n, T* out) {
-    static_assert(std::is_trivially_copyable_v<T>);
-    gather(reinterpret_cast<const std::byte*>(p), detail::elements_of<T>(n),
-           reinterpret_cast<std::byte*>(out));
-  }
-
   /// Returns when all members have called it.
   LOCKSTEP_DECL void barrier();
 
  private:
+  friend class detail::TypedCollective<MachineGroup>;
   struct Member;
 
   LOCKSTEP_DECL void reduce(std::byte* p, detail::Elements elements, detail::SumParts sum,

@@ -8,13 +8,13 @@
 #include <chrono>
 #include <cstddef>
 #include <memory>
-#include <type_traits>
 
 #include "lockstep/collectives/collective_call.hpp"
 #include "lockstep/collectives/mpi_channel.hpp"
 #include "lockstep/collectives/mpi_communicator.hpp"
 #include "lockstep/collectives/sum_members.hpp"
 #include "lockstep/collectives/sum_parts.hpp"
+#include "lockstep/collectives/typed_collective.hpp"
 #include "lockstep/concepts/collective.hpp"
 #include "lockstep/core/config.hpp"
 #include "lockstep/core/exchange_progress.hpp"
@@ -41,7 +41,7 @@ namespace lockstep {
 ///   lockstep::MpiGroup group(lockstep::MpiCommunicator::world(), {});
 ///   group.all_reduce(gradients, n, sums, 2);
 /// \endcode
-class MpiGroup {
+class MpiGroup : public detail::TypedCollective<MpiGroup> {
  public:
   /// Options, equal in all members except for the polls.
   struct Options {
@@ -64,39 +64,11 @@ class MpiGroup {
   /// The finished parts of operations, and the member that a current wait is for.
   ExchangeProgress progress() const { return channel_->progress(); }
 
-  template <class T>
-  void all_reduce(T* p, std::size_t n) {
-    all_reduce(p, n, nullptr, 0);
-  }
-
-  /// Replaces p[0..n) and sums[0..m) with their sums over all members.
-  template <class T>
-  void all_reduce(T* p, std::size_t n, double* sums, std::size_t m) {
-    static_assert(std::is_arithmetic_v<T> && !std::is_same_v<T, bool>,
-                  "lockstep::MpiGroup: all_reduce adds numbers; give it an arithmetic type");
-    reduce(reinterpret_cast<std::byte*>(p), detail::elements_of<T>(n), &detail::sum_parts<T>, sums,
-           m);
-  }
-
-  /// Replaces p[0..n) with the root's.
-  template <class T>
-  void broadcast(T* p, std::size_t n, std::size_t root) {
-    static_assert(std::is_trivially_copyable_v<T>);
-    send(reinterpret_cast<std::byte*>(p), detail::elements_of<T>(n), root);
-  }
-
-  /// out[r n..(r + 1) n) becomes p[0..n) of member r.
-  template <class T>
-  void all_gather(const T* p, std::size_t n, T* out) {
-    static_assert(std::is_trivially_copyable_v<T>);
-    gather(reinterpret_cast<const std::byte*>(p), detail::elements_of<T>(n),
-           reinterpret_cast<std::byte*>(out));
-  }
-
   /// Returns when all members have called it.
   LOCKSTEP_DECL void barrier();
 
  private:
+  friend class detail::TypedCollective<MpiGroup>;
   LOCKSTEP_DECL void reduce(std::byte* p, detail::Elements elements, detail::SumParts sum,
                             double* sums, std::size_t m);
   LOCKSTEP_DECL void send(std::byte* p, detail::Elements elements, std::size_t root);

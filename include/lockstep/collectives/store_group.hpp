@@ -15,11 +15,11 @@
 #include <cstddef>
 #include <memory>
 #include <string>
-#include <type_traits>
 
 #include "lockstep/collectives/collective_call.hpp"
 #include "lockstep/collectives/sum_members.hpp"
 #include "lockstep/collectives/sum_parts.hpp"
+#include "lockstep/collectives/typed_collective.hpp"
 #include "lockstep/concepts/collective.hpp"
 #include "lockstep/core/config.hpp"
 #include "lockstep/core/exchange_progress.hpp"
@@ -39,7 +39,7 @@ class Rendezvous;
 ///   lockstep::StoreGroup group(job, {.name = "layers"});
 ///   group.all_gather(&mine, 1, all.data());
 /// \endcode
-class StoreGroup {
+class StoreGroup : public detail::TypedCollective<StoreGroup> {
  public:
   /// Options, equal in all members.
   struct Options {
@@ -59,39 +59,11 @@ class StoreGroup {
   /// The finished rounds. A member that waits does not know for whom, and names itself.
   LOCKSTEP_COLD_DECL ExchangeProgress progress() const;
 
-  template <class T>
-  void all_reduce(T* p, std::size_t n) {
-    all_reduce(p, n, nullptr, 0);
-  }
-
-  /// Replaces p[0..n) and sums[0..m) with their sums over all members.
-  template <class T>
-  void all_reduce(T* p, std::size_t n, double* sums, std::size_t m) {
-    static_assert(std::is_arithmetic_v<T> && !std::is_same_v<T, bool>,
-                  "lockstep::StoreGroup: all_reduce adds numbers; give it an arithmetic type");
-    reduce(reinterpret_cast<std::byte*>(p), detail::elements_of<T>(n), &detail::sum_parts<T>, sums,
-           m);
-  }
-
-  /// Replaces p[0..n) with the root's.
-  template <class T>
-  void broadcast(T* p, std::size_t n, std::size_t root) {
-    static_assert(std::is_trivially_copyable_v<T>);
-    send(reinterpret_cast<std::byte*>(p), detail::elements_of<T>(n), root);
-  }
-
-  /// out[r n..(r + 1) n) becomes p[0..n) of member r.
-  template <class T>
-  void all_gather(const T* p, std::size_t n, T* out) {
-    static_assert(std::is_trivially_copyable_v<T>);
-    gather(reinterpret_cast<const std::byte*>(p), detail::elements_of<T>(n),
-           reinterpret_cast<std::byte*>(out));
-  }
-
   /// Returns when all members have called it.
   LOCKSTEP_COLD_DECL void barrier();
 
  private:
+  friend class detail::TypedCollective<StoreGroup>;
   struct Member;
 
   LOCKSTEP_COLD_DECL void reduce(std::byte* p, detail::Elements elements, detail::SumParts sum,

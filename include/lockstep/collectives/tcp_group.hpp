@@ -7,12 +7,12 @@
 #include <chrono>
 #include <cstddef>
 #include <memory>
-#include <type_traits>
 
 #include "lockstep/collectives/collective_call.hpp"
 #include "lockstep/collectives/sum_members.hpp"
 #include "lockstep/collectives/sum_parts.hpp"
 #include "lockstep/collectives/tcp_mesh.hpp"
+#include "lockstep/collectives/typed_collective.hpp"
 #include "lockstep/concepts/collective.hpp"
 #include "lockstep/core/config.hpp"
 
@@ -30,7 +30,7 @@ namespace lockstep {
 ///   lockstep::TcpGroup group(mesh, {.channel = 0});
 ///   group.all_reduce(gradients, n, sums, 2);
 /// \endcode
-class TcpGroup {
+class TcpGroup : public detail::TypedCollective<TcpGroup> {
  public:
   /// Options, equal in all members of the group except for the polls.
   struct Options {
@@ -51,39 +51,11 @@ class TcpGroup {
   /// The same because `rank` was lost, which the errors of all processes then name.
   void lose(std::size_t rank) { mesh_->lose(rank); }
 
-  template <class T>
-  void all_reduce(T* p, std::size_t n) {
-    all_reduce(p, n, nullptr, 0);
-  }
-
-  /// Replaces p[0..n) and sums[0..m) with their sums over all members.
-  template <class T>
-  void all_reduce(T* p, std::size_t n, double* sums, std::size_t m) {
-    static_assert(std::is_arithmetic_v<T> && !std::is_same_v<T, bool>,
-                  "lockstep::TcpGroup: all_reduce adds numbers; give it an arithmetic type");
-    reduce(reinterpret_cast<std::byte*>(p), detail::elements_of<T>(n), &detail::sum_parts<T>, sums,
-           m);
-  }
-
-  /// Replaces p[0..n) with the root's.
-  template <class T>
-  void broadcast(T* p, std::size_t n, std::size_t root) {
-    static_assert(std::is_trivially_copyable_v<T>);
-    send(reinterpret_cast<std::byte*>(p), detail::elements_of<T>(n), root);
-  }
-
-  /// out[r n..(r + 1) n) becomes p[0..n) of member r.
-  template <class T>
-  void all_gather(const T* p, std::size_t n, T* out) {
-    static_assert(std::is_trivially_copyable_v<T>);
-    gather(reinterpret_cast<const std::byte*>(p), detail::elements_of<T>(n),
-           reinterpret_cast<std::byte*>(out));
-  }
-
   /// Returns when all members have called it.
   LOCKSTEP_DECL void barrier();
 
  private:
+  friend class detail::TypedCollective<TcpGroup>;
   struct Member;
 
   LOCKSTEP_DECL void reduce(std::byte* p, detail::Elements elements, detail::SumParts sum,

@@ -49,6 +49,16 @@ struct JobLinks {
 struct JobGroups {
   ProcessGroup layers, gradients;
   std::function<ExchangeProgress()> progress{};  ///< of both, from any thread
+
+  /// Two groups, each of which counts its own progress.
+  template <class Group>
+  static JobGroups of(const Group& layers, const Group& gradients) {
+    return {ProcessGroup(layers), ProcessGroup(gradients), [layers, gradients] {
+              const ExchangeProgress one = layers.progress(), other = gradients.progress();
+              return ExchangeProgress{one.done + other.done,
+                                      one.waits_for ? one.waits_for : other.waits_for};
+            }};
+  }
 };
 
 /// `P::connect(links)` connects a job of two or more processes; `P::name` is for messages.

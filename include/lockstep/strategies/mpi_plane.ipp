@@ -26,12 +26,8 @@ JobGroups Mpi::connect(const JobLinks& links) {
   const auto group = [&](int polls) {
     return MpiGroup(world, {.timeout = links.timeout, .order = links.order, .spins = polls});
   };
-  const MpiGroup layers = group(links.layer_spins), gradients = group(links.gradient_spins);
-  return {ProcessGroup(layers), ProcessGroup(gradients), [layers, gradients] {
-            const ExchangeProgress one = layers.progress(), other = gradients.progress();
-            return ExchangeProgress{one.done + other.done,
-                                    one.waits_for ? one.waits_for : other.waits_for};
-          }};
+  const auto layers = group(links.layer_spins), gradients = group(links.gradient_spins);
+  return JobGroups::of(layers, gradients);
 }
 
 }  // namespace lockstep

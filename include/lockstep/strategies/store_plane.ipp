@@ -35,12 +35,8 @@ JobGroups StorePlane::connect(const JobLinks& links) {
     return StoreGroup(links.rendezvous(),
                       {.name = links.key(what), .timeout = links.timeout, .order = links.order});
   };
-  const StoreGroup layers = group("layers"), gradients = group("gradients");
-  return {ProcessGroup(layers), ProcessGroup(gradients), [layers, gradients] {
-            const ExchangeProgress one = layers.progress(), other = gradients.progress();
-            return ExchangeProgress{one.done + other.done,
-                                    one.waits_for ? one.waits_for : other.waits_for};
-          }};
+  const auto layers = group("layers"), gradients = group("gradients");
+  return JobGroups::of(layers, gradients);
 }
 
 }  // namespace lockstep

@@ -229,9 +229,6 @@ std::shared_ptr<TcpMesh> connect_tcp(const JobLinks& links,
 JobGroups Tcp::connect(const JobLinks& links) {
   // A round over the connections takes about twenty times as long as a poll of shared memory.
   constexpr int polls_per_round = 20;
-  const auto sum_of = [](const ExchangeProgress& one, const ExchangeProgress& other) {
-    return ExchangeProgress{one.done + other.done, one.waits_for ? one.waits_for : other.waits_for};
-  };
   if (const auto memory = detail::open_shared_memory(links)) {
     const auto group = [&](std::size_t channel, int polls) {
       return SharedMemoryGroup(memory, {.rank = links.rank(),
@@ -241,10 +238,8 @@ JobGroups Tcp::connect(const JobLinks& links) {
                                         .order = links.order,
                                         .spins = polls});
     };
-    const SharedMemoryGroup layers = group(0, links.layer_spins),
-                            gradients = group(1, links.gradient_spins);
-    return {ProcessGroup(layers), ProcessGroup(gradients),
-            [=] { return sum_of(layers.progress(), gradients.progress()); }};
+    const auto layers = group(0, links.layer_spins), gradients = group(1, links.gradient_spins);
+    return JobGroups::of(layers, gradients);
   }
   detail::check_wire(links);
   if (const auto machines = detail::open_machines(links)) {
@@ -262,10 +257,8 @@ JobGroups Tcp::connect(const JobLinks& links) {
                            .spins = polls,
                            .network_spins = polls / polls_per_round});
     };
-    const MachineGroup layers = group(0, links.layer_spins),
-                       gradients = group(1, links.gradient_spins);
-    return {ProcessGroup(layers), ProcessGroup(gradients),
-            [=] { return sum_of(layers.progress(), gradients.progress()); }};
+    const auto layers = group(0, links.layer_spins), gradients = group(1, links.gradient_spins);
+    return JobGroups::of(layers, gradients);
   }
   std::vector<std::size_t> all(links.size());
   std::iota(all.begin(), all.end(), std::size_t{0});
