@@ -123,12 +123,7 @@ class Verdicts(Case):
 class Pairs(Case):
     def test_a_connection_that_does_not_answer_costs_only_its_own_pair(self):
         """Rank 1 loses what it sends over its first connection; the others wait for the end of that."""
-        compiler = shutil.which("cc") or shutil.which("gcc")
-        if not compiler:
-            self.skipTest("needs a C compiler")
-        source, shim = self.dir / "loss.c", self.dir / "loss.so"
-        source.write_text(LOSS)
-        subprocess.run([compiler, "-shared", "-fPIC", "-o", shim, source], check=True, timeout=120)
+        shim = self.library(LOSS)
         jobs = self.doctors(4, own=lambda rank: ([], {"LD_PRELOAD": str(shim)} if rank == 1 else {}))
         self.all_end(jobs, 1)
         self.finding(jobs[0], "^rank 1 .* and rank 2 ", "it was made, but then: ", "LOCKSTEP_PORT_RANGE")  # either end gives up first
@@ -157,12 +152,7 @@ class Hosts(Case):
         self.finding(jobs[0], "^rank 1 ", "none does not exist", "copy one data set")
 
     def test_a_clock_ten_minutes_off(self):
-        compiler = shutil.which("cc") or shutil.which("gcc")
-        if not compiler:
-            self.skipTest("needs a C compiler")
-        source, shim = self.dir / "clock.c", self.dir / "clock.so"
-        source.write_text(CLOCK)
-        subprocess.run([compiler, "-shared", "-fPIC", "-o", shim, source], check=True, timeout=120)
+        shim = self.library(CLOCK)
         # Two workers of one machine have one clock, so rank 1 has an address of its own.
         jobs = self.doctors(2, LOCKSTEP_SECRET_FILE=self.secret(),
                             own=lambda rank: ([], {"LD_PRELOAD": str(shim), "LOCKSTEP_DATA_ADDRESS": "127.0.0.2"} if rank == 1 else {}))

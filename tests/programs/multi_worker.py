@@ -116,6 +116,16 @@ class Case(contract.Case):
             self.assertLess(time.monotonic(), deadline, process.stderr())
             time.sleep(0.01)
 
+    def library(self, source):
+        """C code as a shared library, for LD_PRELOAD."""
+        compiler = shutil.which("cc") or shutil.which("gcc")
+        if not compiler:
+            self.skipTest("needs a C compiler")
+        code, made = self.dir / "preloaded.c", self.dir / "preloaded.so"
+        code.write_text(source)
+        subprocess.run([compiler, "-shared", "-fPIC", "-o", made, code], check=True, timeout=120)
+        return made
+
     def left_over(self):
         """Processes of this test that still live."""
         found = []
