@@ -6,8 +6,8 @@
 ///     before each step    sample() ─────┴─ run delays less idle time ── ContentionFilter
 ///     before each wait    is_contended() <─────────────────────────────────────┘
 ///
-/// A delay while another core is idle does not count: the scheduler, not a stranger, is its cause.
-/// The idle time is read only after a window with delays, and decides over the next one.
+/// A delay while another core of the thread is idle does not count: the scheduler, not a stranger, is
+/// its cause. The idle time is read only after a window with delays, and decides over the next one.
 ///
 /// Invariants: samples cost at most 0.1 % of the time; without the kernel's statistics
 /// (/proc/PID/task/TID/schedstat) cores count as not contended.
@@ -72,10 +72,13 @@ class ContentionFilter {
   double calm_ = 0, free_ = premature, patience_ = min_patience;
 };
 
+/// Whether LOCKSTEP_WAIT_POLICY is "passive".
+LOCKSTEP_COLD_DECL bool waits_passively();
+
 /// Whether the cores of this process are contended, as of the last sample. One value per process;
 /// see `log_state`.
 [[gnu::visibility("default")]] inline std::atomic<bool>& contended_flag() {
-  static std::atomic<bool> flag{false};
+  static std::atomic<bool> flag{waits_passively()};
   return flag;
 }
 inline bool is_contended() { return contended_flag().load(std::memory_order_relaxed); }
@@ -83,7 +86,7 @@ inline bool is_contended() { return contended_flag().load(std::memory_order_rela
 /// The watched threads of this process and their run delays. Callable from any thread.
 /// \code
 ///   Contention& contention = Contention::of_process();
-///   contention.watch();                   // in each computing thread
+///   contention.watch();                   // in each computing thread, before it computes
 ///   const bool sleep = contention.sample();
 /// \endcode
 class Contention {
@@ -91,12 +94,12 @@ class Contention {
   /// \throws UsageError if LOCKSTEP_WAIT_POLICY is invalid.
   LOCKSTEP_DECL static Contention& of_process();
 
-  explicit Contention(WaitMode mode, const Cores& cores = Cores::of_process())
-      : mode_(mode), cores_(cores.bits()) {}
+  explicit Contention(WaitMode mode) : mode_(mode) {}
 
   WaitMode mode() const { return mode_; }
-  /// Adds the calling thread, once. Allocates the first time only.
-  LOCKSTEP_DECL void watch();
+  /// Adds the calling thread, once. It computes on `cores`, or if they are not given on the cores of
+  /// its affinity. Allocates the first time only.
+  LOCKSTEP_DECL void watch(const std::optional<Cores>& cores = std::nullopt);
   /// Takes a sample if one is due. \return whether cores are contended.
   LOCKSTEP_DECL bool sample();
 
@@ -104,14 +107,20 @@ class Contention {
   using Clock = std::chrono::steady_clock;
   struct Thread {
     pid_t id;
-    std::optional<std::chrono::nanoseconds> delay;
+    std::string cores;
+    std::optional<std::chrono::nanoseconds> delay;  ///< in total, at the last sample
+    std::optional<std::chrono::nanoseconds> idle;   ///< of its cores, after a window with delays
+    std::chrono::nanoseconds waited{};              ///< the delay within the last window
   };
 
-  LOCKSTEP_COLD_DECL void add(pid_t thread);
+  /// \return whether the thread was added.
+  LOCKSTEP_COLD_DECL bool add(pid_t thread, const Cores& cores);
   LOCKSTEP_COLD_DECL void take_sample(Clock::time_point now);
-  /// The largest run delay of a thread since the last call.
+  /// The largest run delay of a thread within the last window.
   LOCKSTEP_COLD_DECL std::chrono::nanoseconds largest_delay();
-  LOCKSTEP_COLD_DECL std::chrono::nanoseconds read_idle_time();
+  /// The same, less the idle time of each thread's cores in the window; without the idle time at its
+  /// start a thread has none.
+  LOCKSTEP_COLD_DECL std::chrono::nanoseconds largest_contended_delay();
   /// Locks, unless a forked child has copied a locked mutex.
   LOCKSTEP_COLD_DECL std::unique_lock<std::mutex> lock();
 
@@ -121,8 +130,7 @@ class Contention {
   Clock::time_point last_{};
   std::vector<Thread> threads_;
   int forks_ = 0;
-  std::string cores_;
-  std::optional<std::chrono::nanoseconds> idle_;  ///< at last_, after a window with delays
+  bool weighs_idle_ = false;  ///< the last window had delays
   std::array<char, 32768> stat_{};
   ContentionFilter filter_;
 };

@@ -28,6 +28,11 @@ WaitMode parse_wait_mode(const char* value) {
   throw UsageError("LOCKSTEP_WAIT_POLICY is {}; it must be auto, active or passive", quote(text));
 }
 
+bool waits_passively() {
+  const char* policy = std::getenv("LOCKSTEP_WAIT_POLICY");
+  return policy != nullptr && policy == std::string_view("passive");
+}
+
 /// Reads up to `size` bytes of a file; 0 if it cannot be read. Does not allocate: within steps.
 inline std::size_t read_file(const char* path, char* to, std::size_t size) {
   const int file = ::open(path, O_RDONLY | O_CLOEXEC);
@@ -90,22 +95,22 @@ bool ContentionFilter::update(double share, double seconds) {
 
 // Never destroyed: threads may wait until the process ends. Default visibility as for `log_state`.
 [[gnu::visibility("default")]] inline Contention& contention_of_process() {
-  static Contention* const contention = [] {
-    const WaitMode mode = parse_wait_mode(std::getenv("LOCKSTEP_WAIT_POLICY"));
-    contended_flag().store(mode == WaitMode::passive, std::memory_order_relaxed);
-    return new Contention(mode);
-  }();
+  static Contention* const contention =
+      new Contention(parse_wait_mode(std::getenv("LOCKSTEP_WAIT_POLICY")));
   return *contention;
 }
 Contention& Contention::of_process() { return contention_of_process(); }
 
-void Contention::watch() {
+void Contention::watch(const std::optional<Cores>& cores) {
   if (mode_ != WaitMode::adaptive) return;
   static thread_local pid_t watched = 0;
+  static thread_local bool knows_cores = false;
   const auto thread = static_cast<pid_t>(::syscall(SYS_gettid));
-  if (watched == thread) return;  // differs in a forked child
-  add(thread);
+  const bool is_watched = watched == thread;  // differs in a forked child
+  if (is_watched && (knows_cores || !cores)) return;
+  if (!add(thread, cores ? *cores : Cores())) return;
   watched = thread;
+  knows_cores = cores.has_value();
 }
 
 bool Contention::sample() {
@@ -124,27 +129,41 @@ std::unique_lock<std::mutex> Contention::lock() {
   return lock;
 }
 
-void Contention::add(pid_t thread) {
+bool Contention::add(pid_t thread, const Cores& cores) {
   const auto locked = lock();
-  if (!locked) return;
+  if (!locked) return false;
   if (forks() != forks_) threads_.clear();  // those of the parent
   forks_ = forks();
-  threads_.push_back({thread, read_run_delay(thread)});
+  std::erase_if(threads_, [thread](const Thread& known) { return known.id == thread; });
+  threads_.push_back({thread, cores.bits(), read_run_delay(thread), std::nullopt});
+  return true;
 }
 
 std::chrono::nanoseconds Contention::largest_delay() {
   std::chrono::nanoseconds most{0};
   for (Thread& thread : threads_) {
     const auto delay = read_run_delay(thread.id);
-    if (delay && thread.delay) most = std::max(most, *delay - *thread.delay);
+    thread.waited = delay && thread.delay ? *delay - *thread.delay : std::chrono::nanoseconds(0);
     thread.delay = delay;
+    most = std::max(most, thread.waited);
   }
   std::erase_if(threads_, [](const Thread& thread) { return !thread.delay; });
   return most;
 }
 
-std::chrono::nanoseconds Contention::read_idle_time() {
-  return idle_time({stat_.data(), read_file("/proc/stat", stat_.data(), stat_.size())}, cores_);
+std::chrono::nanoseconds Contention::largest_contended_delay() {
+  const std::string_view stat{stat_.data(), read_file("/proc/stat", stat_.data(), stat_.size())};
+  std::chrono::nanoseconds most{0};
+  const Thread* last = nullptr;
+  for (Thread& thread : threads_) {
+    const auto idle = last != nullptr && last->cores == thread.cores
+                          ? *last->idle
+                          : idle_time(stat, thread.cores);
+    if (thread.idle) most = std::max(most, thread.waited - (idle - *thread.idle));
+    thread.idle = idle;
+    last = &thread;
+  }
+  return most;
 }
 
 void Contention::take_sample(Clock::time_point now) {
@@ -152,19 +171,18 @@ void Contention::take_sample(Clock::time_point now) {
   if (!locked || now.time_since_epoch().count() < due_.load(std::memory_order_relaxed)) return;
   const auto seconds = [](Clock::duration d) { return std::chrono::duration<double>(d).count(); };
   const double window = seconds(now - last_), delay = seconds(largest_delay());
-  if (idle_) {
-    const auto idle = read_idle_time();
-    const double share = std::max(0.0, delay - seconds(idle - *idle_)) / window;
-    const bool contended = filter_.update(share, window);
+  if (weighs_idle_) {
+    const bool contended = filter_.update(seconds(largest_contended_delay()) / window, window);
     contended_flag().store(contended, std::memory_order_relaxed);
-    idle_ = contended ? std::optional(idle) : std::nullopt;
+    weighs_idle_ = contended;
   } else if (last_ != Clock::time_point{}) {
     static_cast<void>(filter_.update(0, window));
-    if (delay >= ContentionFilter::contended_share * window) idle_ = read_idle_time();
+    weighs_idle_ = delay >= ContentionFilter::contended_share * window;
+    if (weighs_idle_) static_cast<void>(largest_contended_delay());  // stores the idle times
   }
   last_ = now;
   // /proc/stat counts idle time in units of 10 ms.
-  const auto pause = std::chrono::milliseconds(idle_ ? 200 : 20);
+  const auto pause = std::chrono::milliseconds(weighs_idle_ ? 200 : 20);
   const Clock::duration cost = Clock::now() - now;
   due_.store((now + std::max<Clock::duration>(pause, 1000 * cost)).time_since_epoch().count(),
              std::memory_order_relaxed);

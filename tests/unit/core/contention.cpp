@@ -31,17 +31,19 @@ Cores core(std::size_t index) {
   return all.share(static_cast<std::size_t>(all.count()), index);
 }
 
-/// Contends for core 0 with another thread until `contention` reports it; false after `limit`.
+/// Contends for core 0 with another thread until `contention` reports it; false after `limit`. The
+/// thread is watched before it is bound, as a replica's.
 bool detects_neighbor(Contention& contention, std::chrono::seconds limit) {
   bool found = false;
   std::thread([&] {
-    core(0).bind();
+    contention.watch();
+    const CoreScope bound(core(0));
     std::atomic<bool> ends{false};
     std::thread neighbor([&] {  // inherits the core
       while (!ends.load(std::memory_order_relaxed)) {
       }
     });
-    contention.watch();
+    contention.watch(core(0));
     const auto end = std::chrono::steady_clock::now() + limit;
     while (!found && std::chrono::steady_clock::now() < end) found = contention.sample();
     ends = true;
@@ -126,7 +128,7 @@ TEST_CASE("after a premature end contention lasts longer, up to a limit") {
 
 TEST_CASE("a neighbor on the same core is detected, unless the policy is fixed") {
   if (!read_run_delay(this_thread())) SKIP("the kernel keeps no statistics of threads");
-  Contention adaptive(WaitMode::adaptive, core(0));
+  Contention adaptive(WaitMode::adaptive);
   CHECK(detects_neighbor(adaptive, 60s));
   CHECK(is_contended());
   contended_flag() = false;

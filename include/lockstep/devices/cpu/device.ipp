@@ -80,7 +80,7 @@ CpuHandles& CpuHandles::operator=(CpuHandles&&) noexcept = default;
 CpuHandles::~CpuHandles() = default;
 ThreadScope CpuHandles::scope() {
   Contention& contention = Contention::of_process();
-  contention.watch();
+  contention.watch(cores_);
   const bool contended = contention.sample();
   if (threads_ > 1) waits_->follow(contended, threads_);
   return ThreadScope(threads_, contended && leaves_cores_ ? std::nullopt : cores_);
