@@ -9,6 +9,7 @@
 #include <atomic>
 #include <catch2/catch_test_macros.hpp>
 #include <cstdio>
+#include <deque>
 #include <list>
 #include <optional>
 #include <string>
@@ -31,7 +32,9 @@ struct Cut {
 class Relay {
  public:
   struct Faults {
-    std::size_t chunk = 4096;         ///< bytes per write
+    std::size_t chunk = 4096;  ///< bytes per write
+    milliseconds delay{0};     ///< in each direction, until `fast` is set
+    std::atomic<bool> fast{false};
     std::atomic<bool> silent{false};  ///< keeps the connections open but forwards nothing
     /// The number of bytes from the worker after which the connection is reset.
     std::atomic<std::size_t> reset_after{~std::size_t{0}};
@@ -65,6 +68,13 @@ class Relay {
     std::string stream{};  ///< in the direction of the cut
   };
 
+  struct Delayed {
+    Clock::time_point at;
+    Pair* pair;
+    int to;
+    std::vector<char> bytes;
+  };
+
   static void close(const Pair& pair) {
     ::close(pair.worker);
     ::close(pair.chief);
@@ -79,6 +89,11 @@ class Relay {
         ready.push_back({pair.open ? pair.chief : -1, events, 0});
       }
       ::poll(ready.data(), ready.size(), 20);
+      while (!delayed_.empty() && (faults_.fast || delayed_.front().at <= Clock::now())) {
+        const Delayed& first = delayed_.front();
+        if (!write(first.to, first.bytes)) end(*first.pair, false);
+        delayed_.pop_front();
+      }
       std::size_t i = 1;
       for (Pair& pair : pairs_) {
         if (pair.open && (ready[i].revents & POLLIN)) pass(pair, pair.worker, pair.chief);
@@ -117,7 +132,15 @@ class Relay {
         return end(pair, true);
       }
     }
-    if (::send(to, bytes.data(), static_cast<std::size_t>(n), MSG_NOSIGNAL) != n) end(pair, false);
+    bytes.resize(static_cast<std::size_t>(n));
+    if (faults_.delay > 0ms && !faults_.fast)
+      return delayed_.push_back({Clock::now() + faults_.delay, &pair, to, std::move(bytes)});
+    if (!write(to, bytes)) end(pair, false);
+  }
+
+  static bool write(int to, const std::vector<char>& bytes) {
+    return ::send(to, bytes.data(), bytes.size(), MSG_NOSIGNAL) ==
+           static_cast<ssize_t>(bytes.size());
   }
 
   /// Nullopt until the length of the frame has arrived.
@@ -150,6 +173,7 @@ class Relay {
   int listener_;
   std::atomic<bool> stop_{false};
   std::list<Pair> pairs_;
+  std::deque<Delayed> delayed_;
   Pair* first_ = nullptr;  ///< the first connection that reached the chief
   std::thread thread_;
 };
@@ -162,8 +186,8 @@ struct Job {
   Relay relay;
   std::vector<Member> members;
 
-  explicit Job(bool secured, std::size_t chunk = 4096)
-      : faults{chunk}, relay(relayed, port, faults) {
+  explicit Job(bool secured, std::size_t chunk = 4096, milliseconds delay = 0ms)
+      : faults{chunk, delay}, relay(relayed, port, faults) {
     std::vector<std::future<Member>> futures;
     for (std::size_t r = 0; r < 3; ++r) {
       auto o = options(r, 3, r == 0 ? port : relayed, lines);
@@ -198,6 +222,16 @@ TEST_CASE("bytes that arrive one at a time give the same result") {
     CHECK(job.members[2]->address_of(1) == "127.0.0.2:1");
     for (const Member& member : job.members) CHECK_FALSE(member->verdict());
   }
+}
+
+TEST_CASE("a join over a slow network is not given up while its handshake goes on") {
+  const Deadline deadline(60s);
+  const auto began = Clock::now();
+  Job job(true, 4096, 600ms);  // four times until a worker is admitted
+  CHECK(Clock::now() - began > 2s);
+  CHECK(job.lines.text().find("closed its connection") == std::string::npos);
+  for (const Member& member : job.members) CHECK_FALSE(member->verdict());
+  job.faults.fast = true;
 }
 
 TEST_CASE("a connection reset inside a frame is a loss that all ranks name") {
