@@ -26,6 +26,7 @@ THEMES = {
     "devices/cuda/fused": "relu",
     "devices/cuda/ops": "losses metrics optimizers",
     "devices/reference": "batch_normalization kernels",
+    "files": "power_loss",
     "layers": "activations gradient_check resnet56",
     "losses": "gradient_check",
     "optimizers": "rules",
