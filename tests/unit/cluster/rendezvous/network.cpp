@@ -35,6 +35,7 @@ class Relay {
     std::size_t chunk = 4096;  ///< bytes per write
     milliseconds delay{0};     ///< in each direction, until `fast` is set
     std::atomic<bool> fast{false};
+    bool records = false;
     std::atomic<bool> silent{false};  ///< keeps the connections open but forwards nothing
     /// The number of bytes from the worker after which the connection is reset.
     std::atomic<std::size_t> reset_after{~std::size_t{0}};
@@ -52,6 +53,11 @@ class Relay {
     REQUIRE(::bind(listener_, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0);
     REQUIRE(::listen(listener_, 16) == 0);
     thread_ = std::thread([this] { run(); });
+  }
+  /// All bytes of the first connection so far, from the worker and from the chief.
+  std::pair<std::string, std::string> recorded() {
+    const std::scoped_lock lock(mutex_);
+    return recorded_;
   }
   ~Relay() {
     stop_ = true;
@@ -119,6 +125,11 @@ class Relay {
     std::vector<char> bytes(faults_.chunk);
     const auto n = ::recv(from, bytes.data(), bytes.size(), 0);
     if (n <= 0) return end(pair, false);
+    if (faults_.records && &pair == first_) {
+      const std::scoped_lock lock(mutex_);
+      (from == pair.worker ? recorded_.first : recorded_.second)
+          .append(bytes.data(), static_cast<std::size_t>(n));
+    }
     if (from == pair.worker) pair.passed += static_cast<std::size_t>(n);
     if (pair.passed >= faults_.reset_after) return end(pair, true);
     if (faults_.cut && &pair == first_ && faults_.cut->from_worker == (from == pair.worker)) {
@@ -174,6 +185,8 @@ class Relay {
   std::atomic<bool> stop_{false};
   std::list<Pair> pairs_;
   std::deque<Delayed> delayed_;
+  std::mutex mutex_;
+  std::pair<std::string, std::string> recorded_;
   Pair* first_ = nullptr;  ///< the first connection that reached the chief
   std::thread thread_;
 };
@@ -232,6 +245,45 @@ TEST_CASE("a join over a slow network is not given up while its handshake goes o
   CHECK(job.lines.text().find("closed its connection") == std::string::npos);
   for (const Member& member : job.members) CHECK_FALSE(member->verdict());
   job.faults.fast = true;
+}
+
+TEST_CASE("a handshake that was recorded admits nobody when it is sent again, to either end") {
+  const Deadline deadline(60s);
+  Lines lines;
+  const std::uint16_t port = free_port(), relayed = free_port();
+  Relay::Faults faults{.records = true};
+  Relay relay(relayed, port, faults);
+  const auto start = [&](std::size_t rank) {
+    auto o = options(rank, 3, rank == 1 ? relayed : port, lines);
+    o.cluster.job_id = "job";
+    o.cluster.cluster = lockstep::ClusterSpec()
+                            .worker(fmt::format("127.0.0.1:{}", port))
+                            .worker("127.0.0.2:1")
+                            .worker("127.0.0.3:1");
+    o.secret = lockstep::Secret("0123456789abcdef");
+    return std::async(std::launch::async, [o] { return join(o); });
+  };
+  auto chief = start(0), one = start(1);  // rank 2 is missing
+  std::pair<std::string, std::string> bytes;
+  for (const auto end = Clock::now() + 10s;
+       (bytes = relay.recorded(), bytes.second.size() < 300) && Clock::now() < end;)
+    std::this_thread::sleep_for(10ms);
+  std::this_thread::sleep_for(300ms);  // the worker is admitted, and waits
+  bytes = relay.recorded();
+  REQUIRE(bytes.first.size() > 300);
+  for (const std::string& sent : {bytes.first, bytes.second}) {
+    Stranger stranger(port);
+    CHECK(stranger.send(sent));
+    const std::string answer = stranger.read_all();
+    CHECK(answer.size() < bytes.second.size());  // not what a member hears
+    CHECK(stranger.was_closed());
+  }
+  auto two = start(2);
+  std::vector<Member> members;
+  for (auto* future : {&chief, &one, &two}) members.push_back(future->get());
+  for (std::size_t r = 0; r < 3; ++r) CHECK(members[r]->rank() == r);
+  for (const Member& member : members) CHECK_FALSE(member->verdict());
+  leave_all(members);
 }
 
 TEST_CASE("a connection reset inside a frame is a loss that all ranks name") {
