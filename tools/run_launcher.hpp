@@ -15,6 +15,7 @@
 #include <cstdint>
 #include <cstring>
 #include <filesystem>
+#include <fstream>
 #include <functional>
 #include <mutex>
 #include <optional>
@@ -63,6 +64,16 @@ class Signals {
 
 inline void log_line(const std::string& text) {
   write_all(STDERR_FILENO, "lockstep-run: " + text + "\n");
+}
+
+/// How often this machine's kernel has killed a process because memory ran out, in the whole system
+/// or in a control group; 0 if unknown.
+inline std::uint64_t out_of_memory_kills() {
+  std::ifstream statistics("/proc/vmstat");
+  std::string name;
+  for (std::uint64_t number = 0; statistics >> name >> number;)
+    if (name == "oom_kill") return number;
+  return 0;
 }
 
 /// How a start of the job ended.
@@ -231,6 +242,9 @@ class Launcher {
     if (WIFSIGNALED(status)) {
       const int signal = WTERMSIG(status);
       report += fmt::format(" was killed by signal {} ({})", signal, ::strsignal(signal));
+      if (signal == SIGKILL && hosts_[culprit_].empty() &&
+          out_of_memory_kills() > out_of_memory_kills_)
+        report += " after memory ran out; give it more memory, or train with a smaller batch";
     } else {
       report +=
           fmt::format(" failed{}, with exit code {}", before_ || in_doubt_ ? "" : " first", code_);
@@ -258,6 +272,7 @@ class Launcher {
   }
 
   const std::chrono::milliseconds time_to_report_;
+  const std::uint64_t out_of_memory_kills_ = out_of_memory_kills();  // before the job
   std::vector<Child> children_;
   std::vector<std::string> hosts_;  // by rank; "" for this machine
   EndOrder order_;

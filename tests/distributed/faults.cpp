@@ -64,6 +64,7 @@ void run_with(const Fault& plan, milliseconds promise, Times& times, std::size_t
       CHECK((!end.exited && end.status == SIGSEGV));
       break;
     case FaultKind::abort:
+    case FaultKind::terminate:
       CHECK((!end.exited && end.status == SIGABRT));
       break;
     case FaultKind::exit:
@@ -80,7 +81,9 @@ void run_with(const Fault& plan, milliseconds promise, Times& times, std::size_t
     case FaultKind::rest:
     case FaultKind::reset:
     case FaultKind::stop_reading_data:
-      FAIL("this fault does not end the process; see stalls.cpp");
+    case FaultKind::wrong_weight:
+    case FaultKind::wrong_gradient:
+      FAIL("this fault does not end the process");
   }
   if (plan.kind == FaultKind::fail)
     CHECK(std::string(job.report(plan.rank == 0 ? 1 : 0).how).find(failure_text) !=
@@ -135,7 +138,7 @@ TEST_CASE("on two machines every survivor names a worker that is killed or froze
 TEST_CASE("every survivor names the worker that aborts, crashes or exits") {
   Times times;
   run_with({3, 2, Place::forward, FaultKind::abort}, dead, times);
-  run_with({1, 3, Place::after_step, FaultKind::abort}, dead, times);
+  run_with({1, 3, Place::after_step, FaultKind::terminate}, dead, times);
   run_with({2, 5, Place::optimizer, FaultKind::segv}, dead, times);
   run_with({0, 4, Place::after_step, FaultKind::exit}, dead, times);
   run_with({2, 4, Place::before_step, FaultKind::exit}, dead, times);
@@ -189,6 +192,53 @@ TEST_CASE(
     CHECK(job.has_no_orphans());
   }
   times.print("two or three killed at once");
+}
+
+TEST_CASE("when all workers of a machine freeze or die, the others name one of them") {
+  for (const int signal : {SIGSTOP, SIGKILL}) {
+    CAPTURE(signal);
+    const milliseconds promise = signal == SIGSTOP ? silent : dead;
+    const Fault none{.rank = workers, .transport = "auto", .machines = 2};
+    Processes job(workers, [&](Here& own) { train_on(own, none, 1); }, 60s, 2);
+    REQUIRE(job.until([&] {
+      bool all_train = true;
+      for (std::size_t r = 0; r < workers; ++r) all_train &= job.report(r).steps > 2;
+      return all_train || job.has_ended(0);
+    }));
+    const auto began = Clock::now();
+    for (const std::size_t rank : {2u, 3u}) job.signal(rank, signal);
+    REQUIRE(job.all_end({2, 3}));
+    CAPTURE(job.logs());
+    for (const std::size_t rank : {0u, 1u}) {
+      const Report& report = job.report(rank);
+      CAPTURE(rank, report.what.text);
+      REQUIRE(report.outcome == Outcome::peer_lost);
+      CHECK(report.lost_rank >= 2);
+      CHECK(std::string(report.lost_address) == job.address(report.lost_rank));
+      CHECK(between(began, report.reported_at) <= 3 * promise);
+    }
+    for (const std::size_t rank : {2u, 3u}) job.signal(rank, SIGCONT);
+    REQUIRE(job.all_end());
+    if (signal == SIGSTOP)
+      for (const std::size_t rank : {2u, 3u}) CHECK(job.report(rank).outcome == Outcome::peer_lost);
+  }
+}
+
+TEST_CASE("a bit that flips in one process is found at the next comparison, and its rank named") {
+  for (const FaultKind kind : {FaultKind::wrong_weight, FaultKind::wrong_gradient}) {
+    CAPTURE(static_cast<int>(kind));
+    Fault plan{kind == FaultKind::wrong_weight ? 0u : 2u, 4, Place::optimizer, kind};
+    plan.verify_every = 3;
+    Processes job(workers, [&](Here& own) { train_on(own, plan, 1); });
+    REQUIRE(job.all_end());
+    for (std::size_t rank = 0; rank < workers; ++rank) {
+      const std::string what = job.report(rank).what;
+      CAPTURE(rank, what);
+      CHECK(what.find(fmt::format("after step 6, replica {0} (rank {0}) holds a different ",
+                                  plan.rank)) != std::string::npos);
+      CHECK(what.find(" than 3 of the 4 replicas") != std::string::npos);
+    }
+  }
 }
 
 TEST_CASE("a worker that is frozen for a second is not lost") {

@@ -7,9 +7,11 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
+#include <exception>
 #include <filesystem>
 #include <fstream>
 #include <stdexcept>
@@ -41,6 +43,7 @@ enum class FaultKind {
   kill,
   segv,
   abort,
+  terminate,  ///< as an exception that leaves a noexcept function does
   exit,
   freeze,
   fail,
@@ -48,6 +51,8 @@ enum class FaultKind {
   rest,               ///< the same for the time `pause`
   reset,              ///< the data connections are reset
   stop_reading_data,  ///< the data connections are no longer read
+  wrong_weight,       ///< a bit of a weight flips in the update
+  wrong_gradient,     ///< a bit of a gradient flips after the all-reduce
 };
 
 struct Fault {
@@ -60,6 +65,7 @@ struct Fault {
   std::chrono::seconds pause{0};  ///< for FaultKind::rest
   const char* transport = "auto";
   std::size_t machines = 1;
+  std::uint64_t verify_every = 0;
 };
 
 /// The state of this process.
@@ -101,6 +107,8 @@ inline void stop_reading(const std::vector<int>& files) {
   for (const int file : files) is_deaf.at(static_cast<std::size_t>(file)) = true;
 }
 
+inline std::atomic<bool> flips_bit{false};
+
 inline void inject(FaultKind kind) {
   switch (kind) {
     case FaultKind::kill:
@@ -111,6 +119,8 @@ inline void inject(FaultKind kind) {
       break;
     case FaultKind::abort:
       std::abort();
+    case FaultKind::terminate:
+      std::terminate();
     case FaultKind::exit:
       std::exit(0);
     case FaultKind::freeze:
@@ -130,7 +140,17 @@ inline void inject(FaultKind kind) {
     case FaultKind::stop_reading_data:
       stop_reading(data_connections());
       break;
+    case FaultKind::wrong_weight:
+    case FaultKind::wrong_gradient:
+      flips_bit = true;
+      break;
   }
+}
+
+/// `value`, unless it is 0, with the highest bit of its mantissa flipped if a fault asks for that.
+inline float perhaps_flipped(float value, FaultKind kind) {
+  if (fault.kind != kind || value == 0 || !flips_bit.exchange(false)) return value;
+  return std::bit_cast<float>(std::bit_cast<std::uint32_t>(value) ^ (1U << 22));
 }
 
 /// Called at each place of the training.
@@ -191,7 +211,11 @@ template <class T>
 struct Kernel<distributed::Descent::Op, Reference<T>> {
   static void update(const distributed::Descent::Op& op, const UpdateIo<Reference<T>>& io) {
     distributed::fault_point(distributed::Place::optimizer, op.step);
-    for (std::size_t i = 0; i < io.size; ++i) io.w[i] -= T(op.rate) * io.g[i];
+    for (std::size_t i = 0; i < io.size; ++i) {
+      const T g = distributed::perhaps_flipped(io.g[i], distributed::FaultKind::wrong_gradient);
+      io.w[i] = distributed::perhaps_flipped(io.w[i] - T(op.rate) * g,
+                                             distributed::FaultKind::wrong_weight);
+    }
   }
 };
 
@@ -220,8 +244,10 @@ inline void train_on(Here& own, const Fault& plan, std::size_t replicas, int epo
       crossentropy, Descent{}};
   const auto data = line::classes(96);
   const auto step = [&own] { return own.report.steps.load(); };
-  ls::FitOptions options{
-      .epochs = epochs, .steps_per_epoch = steps_of_an_epoch, .progress = ls::ProgressStyle::none};
+  ls::FitOptions options{.epochs = epochs,
+                         .steps_per_epoch = steps_of_an_epoch,
+                         .verify_every = plan.verify_every,
+                         .progress = ls::ProgressStyle::none};
   options.callbacks = {ls::LambdaCallback{
       .on_train_batch_begin = [&](std::size_t,
                                   const ls::Logs&) { fault_point(Place::before_step, step()); },

@@ -164,12 +164,15 @@ TEST_CASE("workers starved by eight busy processes on two cores blame no rank", 
               static_cast<unsigned long long>(most_between));
 }
 
-TEST_CASE("when all workers are stopped for five seconds and continue, no rank is blamed") {
+namespace {
+
+/// Stops all workers of a job for `time`.
+void stop_all_for(std::chrono::seconds time) {
   Shared enough;
-  Processes job(4, [&](Here& own) { train_until(own, *enough); });
+  Processes job(4, [&](Here& own) { train_until(own, *enough); }, time + 60s);
   REQUIRE(job.until([&] { return fewest_steps(job) >= 5; }));
   for (std::size_t rank = 0; rank < job.size(); ++rank) job.signal(rank, SIGSTOP);
-  std::this_thread::sleep_for(5s);
+  std::this_thread::sleep_for(time);
   const std::uint64_t before = fewest_steps(job);
   for (std::size_t rank = 0; rank < job.size(); ++rank) job.signal(rank, SIGCONT);
   // As long as a wrong verdict would take.
@@ -178,6 +181,16 @@ TEST_CASE("when all workers are stopped for five seconds and continue, no rank i
     return job.has_ended(0) || (Clock::now() - woken > 3s && fewest_steps(job) > before + 20);
   }));
   all_go_on_to_the_end(job, *enough);
+}
+
+}  // namespace
+
+TEST_CASE("when all workers are stopped for five seconds and continue, no rank is blamed") {
+  stop_all_for(5s);
+}
+
+TEST_CASE("when all workers are stopped for a minute and continue, no rank is blamed", "[.slow]") {
+  stop_all_for(60s);
 }
 
 TEST_CASE("256 workers on one machine are connected over TCP", "[.slow]") {

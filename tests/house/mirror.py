@@ -10,7 +10,7 @@ import sys
 
 THEMES = {
     "cluster": "tf_config_bad tf_config_bad_hosts",
-    "cluster/rendezvous": "addresses failures network processes strangers tls_servers",
+    "cluster/rendezvous": "addresses failures network processes starts strangers tls_servers",
     "collectives": "allocations",
     "collectives/cuda": "cuda_group nccl_communicator nccl_id nccl_memory real_nccl",
     "collectives/gloo": "gloo_group gloo_mesh gloo_processes gloo_proof gloo_sigpipe",
@@ -26,6 +26,7 @@ THEMES = {
     "devices/cuda/fused": "relu",
     "devices/cuda/ops": "losses metrics optimizers",
     "devices/reference": "batch_normalization kernels",
+    "files": "power_loss",
     "layers": "activations gradient_check resnet56",
     "losses": "gradient_check",
     "optimizers": "rules",

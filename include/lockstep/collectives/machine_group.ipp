@@ -256,6 +256,7 @@ ExchangeProgress MachineGroup::progress() const {
     now.waits_for = member_->shared.name(*now.waits_for);
   else if (member_->network != nullptr)
     now.waits_for = member_->network->waits_for();
+  if (member_->network != nullptr) now.moved = member_->network->moved();
   return now;
 }
 

@@ -6,6 +6,7 @@
 #include <string_view>
 #include <utility>
 
+#include "lockstep/collectives/lost_by_others.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/fmt_core.hpp"
 
@@ -27,6 +28,9 @@ void throw_shutdown(const Shutdown& why, const char* operation, std::size_t here
         "replica {} calls {}, replica {} calls {}; all replicas must make the same calls in the "
         "same order",
         why.rank, why.theirs.description(), why.by, why.ours.description());
+  if (why.cause == Cause::lost && why.rank == here)
+    throw LostByOthers(why.rank, "{}: the other replicas have lost this one, replica {}", operation,
+                       here);
   const bool names = why.cause == Cause::lost || why.cause == Cause::timed_out;
   const std::string_view reason = why.cause == Cause::timed_out ? "a replica did not arrive in time"
                                   : why.cause == Cause::lost    ? "a replica was lost"

@@ -45,6 +45,8 @@ class TcpChannel {
   LOCKSTEP_COLD_DECL void abort();
   /// The rank in the job of the peer that a current wait is for.
   LOCKSTEP_COLD_DECL std::optional<std::size_t> waits_for() const;
+  /// Changes whenever bytes were sent or received. From any thread.
+  std::uint64_t moved() const { return moved_.load(std::memory_order_relaxed); }
 
   /// Claims the channel for a group. `ended` returns why the operations ended by other means than
   /// this mesh. \throws UsageError if it has a group.
@@ -131,6 +133,7 @@ class TcpChannel {
   TimePoint next_look_{};
   static constexpr std::size_t nobody = static_cast<std::size_t>(-1);
   std::atomic<std::size_t> waits_for_{nobody};
+  std::atomic<std::uint64_t> moved_{0};
 };
 static_assert(Channel<TcpChannel>);
 

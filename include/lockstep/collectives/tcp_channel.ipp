@@ -99,6 +99,7 @@ void TcpChannel::complete() {
     }
     if (!waiting) break;
     if (progress) {
+      moved_.fetch_add(1, std::memory_order_relaxed);
       idle = {};
       spins = polls(spins_);
       continue;

@@ -53,8 +53,10 @@ TcpMesh::~TcpMesh() = default;
 
 ExchangeProgress TcpMesh::progress() const {
   ExchangeProgress all{done_.load(std::memory_order_relaxed), {}};
-  for (const auto& channel : channels_)
+  for (const auto& channel : channels_) {
     if (!all.waits_for) all.waits_for = channel->waits_for();
+    all.moved += channel->moved();
+  }
   return all;
 }
 

@@ -14,6 +14,8 @@ struct ExchangeProgress {
   /// the rank with the smallest number is the slowest.
   std::uint64_t done = 0;
   std::optional<std::size_t> waits_for{};  ///< the rank whose part is pending
+  /// Changes whenever data of an exchange move. Known to its own process only.
+  std::uint64_t moved = 0;
   bool operator==(const ExchangeProgress&) const = default;
 };
 

@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "lockstep/core/fmt_core.hpp"
+#include "lockstep/core/standard_streams.hpp"
 #include "lockstep/files/file_status.hpp"
 
 namespace lockstep {
@@ -27,6 +28,7 @@ AtomicFile::AtomicFile(std::string path) : path_(std::move(path)) {
                     "it is not a regular file but a device, FIFO or socket, which committing would "
                     "replace; give the name of a file");
   target_ = path_;
+  detail::reserve_standard_streams();
   struct ::stat link{};
   if (::lstat(path_.c_str(), &link) == 0 && S_ISLNK(link.st_mode)) {
     char* const real = ::realpath(path_.c_str(), nullptr);

@@ -21,6 +21,7 @@
 #include "lockstep/core/fmt_core.hpp"
 #include "lockstep/core/format_numbers.hpp"
 #include "lockstep/core/quote.hpp"
+#include "lockstep/core/standard_streams.hpp"
 #include "lockstep/files/input_file.hpp"
 #include "lockstep/files/json_document.hpp"
 
@@ -143,6 +144,7 @@ std::string CheckpointDirectory::path_of(std::uint64_t step) const {
 void CheckpointDirectory::open_for_writing() {
   if (lock_ >= 0) return;
   if (path_.empty()) throw UsageError("checkpoint: the directory's name is empty; set .directory");
+  reserve_standard_streams();
   const bool is_new = !fails("mkdir directory") && ::mkdir(path_.c_str(), 0777) == 0;
   if (!is_new && errno != EEXIST)
     fail_checkpoint(path_, "the checkpoint directory cannot be created");
@@ -212,6 +214,7 @@ void CheckpointDirectory::write(std::uint64_t step, const std::vector<Checkpoint
   for (const CheckpointFile& file : files)
     for (const auto& bytes : file.bytes) needed += bytes.size();
   remove_entry(temporary);
+  bool exchanged = false;
   if (fails("mkdir entry") || ::mkdir(temporary.c_str(), 0777) != 0)
     fail_checkpoint(temporary, "cannot be created", needed);
   try {
@@ -237,10 +240,9 @@ void CheckpointDirectory::write(std::uint64_t step, const std::vector<Checkpoint
     const bool replaces = ::lstat(entry.c_str(), &facts) == 0;
     if (fails("rename entry"))
       fail_checkpoint(entry, "the temporary entry cannot be renamed to this path", needed);
-    if (replaces &&
-        ::renameat2(AT_FDCWD, temporary.c_str(), AT_FDCWD, entry.c_str(), RENAME_EXCHANGE) == 0) {
-      remove_entry(temporary);
-    } else {
+    exchanged = replaces && ::renameat2(AT_FDCWD, temporary.c_str(), AT_FDCWD, entry.c_str(),
+                                        RENAME_EXCHANGE) == 0;
+    if (!exchanged) {
       if (replaces) remove(step);  // the file system cannot exchange two folders
       if (::rename(temporary.c_str(), entry.c_str()) != 0)
         fail_checkpoint(entry, "the temporary entry cannot be renamed to this path", needed);
@@ -250,6 +252,8 @@ void CheckpointDirectory::write(std::uint64_t step, const std::vector<Checkpoint
     throw;
   }
   sync_folder(path_, "directory");
+  // Only now: after a power failure the old entry may have its name again.
+  if (exchanged) remove_entry(temporary);
   // A hint, so it is not synced, and an error is not one of the checkpoint.
   if (!fails("write latest")) note("latest", step);
 }

@@ -41,6 +41,7 @@
 #include "lockstep/core/quote.ipp"
 #include "lockstep/core/sha256.ipp"
 #include "lockstep/core/shape.ipp"
+#include "lockstep/core/standard_streams.ipp"
 #include "lockstep/core/threads.ipp"
 #include "lockstep/core/work.ipp"
 #include "lockstep/core/work_times.ipp"

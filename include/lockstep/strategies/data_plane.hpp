@@ -56,7 +56,8 @@ struct JobGroups {
     return {ProcessGroup(layers), ProcessGroup(gradients), [layers, gradients] {
               const ExchangeProgress one = layers.progress(), other = gradients.progress();
               return ExchangeProgress{one.done + other.done,
-                                      one.waits_for ? one.waits_for : other.waits_for};
+                                      one.waits_for ? one.waits_for : other.waits_for,
+                                      one.moved + other.moved};
             }};
   }
 };

@@ -49,6 +49,7 @@ class SharedJob {
       if (!listener.progress) continue;
       const ExchangeProgress its = listener.progress();
       all.done += its.done;
+      all.moved += its.moved;
       if (!all.waits_for) all.waits_for = its.waits_for;
     }
     return all;

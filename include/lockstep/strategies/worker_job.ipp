@@ -6,8 +6,10 @@
 #include <numeric>
 #include <utility>
 
+#include "lockstep/cluster/rendezvous/clock.hpp"
 #include "lockstep/cluster/rendezvous/rendezvous.hpp"
 #include "lockstep/cluster/resolve.hpp"
+#include "lockstep/collectives/lost_by_others.hpp"
 #include "lockstep/collectives/self_group.hpp"
 #include "lockstep/core/fmt_core.hpp"
 #include "lockstep/core/log.hpp"
@@ -203,8 +205,14 @@ void WorkerJob::log_members() const {
 void WorkerJob::throw_cause(const CollectiveError& e) {
   if (!job_) return;
   if (const auto* link = dynamic_cast<const LinkFailed*>(&e)) throw job_->blame(*link);
-  if (dynamic_cast<const CollectiveAborted*>(&e))
-    if (const auto loss = job_->verdict(job_->verdict_timeout())) throw *loss;
+  if (dynamic_cast<const CollectiveAborted*>(&e)) {
+    // This process finds its loss when its connection to the chief fails, perhaps after the others.
+    const bool by_others = dynamic_cast<const LostByOthers*>(&e) != nullptr;
+    const auto wait = by_others ? job_->timeouts().silence + 2 * heartbeat_interval
+                                : std::chrono::milliseconds(0);
+    if (const auto loss = job_->verdict(job_->verdict_timeout() + wait)) throw *loss;
+    if (by_others) throw job_->blame(rank(), "the other ranks have lost it");
+  }
   if (e.peer() && *e.peer() != rank()) throw job_->blame(*e.peer(), e.what());
 }
 

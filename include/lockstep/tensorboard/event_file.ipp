@@ -18,6 +18,7 @@
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/fmt_core.hpp"
 #include "lockstep/core/log.hpp"
+#include "lockstep/core/standard_streams.hpp"
 #include "lockstep/tensorboard/event.hpp"
 #include "lockstep/tensorboard/record.hpp"
 
@@ -63,6 +64,7 @@ EventFile::~EventFile() {
 }
 
 void EventFile::create(const std::string& folder) {
+  reserve_standard_streams();
   std::error_code error;
   std::filesystem::create_directories(folder, error);
   if (error)

@@ -14,6 +14,7 @@
 #include <string>
 #include <system_error>
 
+#include "lockstep/core/standard_streams.hpp"
 #include "lockstep/core/threads.hpp"
 
 namespace lockstep::detail {
@@ -142,6 +143,7 @@ int SignalStop::signal() const { return detail::signal_state.reported(); }
 void SignalStop::start() {
   auto& state = detail::signal_state;
   if (state.pipe[0] < 0) {
+    detail::reserve_standard_streams();
     if (::pipe(state.pipe.data()) != 0) fail("cannot create a pipe");
     for (const int end : state.pipe) ::fcntl(end, F_SETFD, FD_CLOEXEC);
     ::fcntl(state.pipe[1], F_SETFL, O_NONBLOCK);  // a handler must not block

@@ -54,6 +54,19 @@ TEST_CASE("an atomic file appears at commit, complete, and replaces the old one"
   CHECK_THROWS_AS(file.commit(), ls::UsageError);
 }
 
+TEST_CASE("a file is not written by what the program prints to a closed standard stream") {
+  const Folder folder;
+  const std::string path = folder / "a.bin";
+  CHECK(testing::in_child([&] {
+          for (const int stream : {0, 1, 2}) ::close(stream);
+          ls::AtomicFile file(path);
+          for (const int stream : {1, 2}) static_cast<void>(::write(stream, "progress", 8));
+          file.write("weights");
+          file.commit();
+          return content(path) == "weights" ? 0 : 1;
+        }) == 0);
+}
+
 TEST_CASE("an atomic file keeps permissions and owner of the file it replaces") {
   const Folder folder;
   const std::string path = folder / "a.bin";

@@ -6,6 +6,7 @@
 #include <sys/file.h>
 #include <sys/resource.h>
 
+#include <algorithm>
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 #include <cerrno>
@@ -220,7 +221,7 @@ TEST_CASE("a save replaces a damaged entry of the same step, also if it is kille
 TEST_CASE("a failed operation is reported with the file, and leaves the older entries") {
   const int count = operations_of_a_save();
   const testing::Folder folder;
-  for (const int error : {EIO, ENOSPC, EROFS}) {
+  for (const int error : {EIO, ENOSPC, EROFS, ESTALE}) {
     int reported = 0;
     for (int number = 0; number < count; ++number) {
       const std::string path = folder / ("run" + std::to_string(error) + std::to_string(number));
@@ -239,6 +240,10 @@ TEST_CASE("a failed operation is reported with the file, and leaves the older en
           ++reported;
           CHECK(e.path().starts_with(path));
           CHECK_THAT(e.what(), ContainsSubstring(std::generic_category().message(error)));
+          // The kernel has dropped what it could not write: a second fsync would succeed.
+          const std::string& failed = operations[static_cast<std::size_t>(number)];
+          if (failed.starts_with("fsync"))
+            CHECK(std::count(operations.begin(), operations.end(), failed) == 1);
         }
       }
       INFO("operation " << number);

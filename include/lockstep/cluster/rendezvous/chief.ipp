@@ -438,9 +438,9 @@ void Chief::judge() {
 void Chief::tick() {
   const auto now = Clock::now();
   const bool on_time = wakeups_.on_time(now);
-  stall_timer_.poll(board_, now, on_time);
-  members_[0].state = {board_.read(), stall_timer_.stalled_for(), members_[0].state.left,
-                       control_.exchange()};
+  const ExchangeProgress exchange = control_.exchange();
+  stall_timer_.poll(board_, exchange, now, on_time);
+  members_[0].state = {board_.read(), stall_timer_.stalled_for(), members_[0].state.left, exchange};
   listener_.tick(now);
   for (std::size_t r = 1; r < members_.size(); ++r) {
     Member& member = members_[r];

@@ -34,6 +34,9 @@ LOCKSTEP_COLD_DECL void set_socket_options(int socket, std::chrono::milliseconds
 LOCKSTEP_COLD_DECL void open_socket(tcp::socket& socket, const tcp& family,
                                     std::chrono::milliseconds silence, asio::error_code& error);
 
+/// Reads one byte of a readable socket, with the flags of recv(2). False if there is none.
+LOCKSTEP_COLD_DECL bool receive_byte(tcp::socket& socket, char& byte, int flags = 0);
+
 /// A socket with frames in both directions. Handlers hold a shared_ptr, so the object lives until
 /// the last operation has completed.
 ///

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <asio/write.hpp>
+#include <cerrno>
 
 namespace lockstep::detail {
 
@@ -34,6 +35,13 @@ void open_socket(tcp::socket& socket, const tcp& family, std::chrono::millisecon
     socket.assign(family, handle, error);
   if (error && handle >= 0) ::close(handle);
   if (!error) set_socket_options(socket.native_handle(), silence);
+}
+
+bool receive_byte(tcp::socket& socket, char& byte, int flags) {
+  ssize_t got = 0;
+  do got = ::recv(socket.native_handle(), &byte, 1, flags);
+  while (got < 0 && errno == EINTR);
+  return got == 1;
 }
 
 tcp::endpoint Connection::remote() const {

@@ -225,7 +225,7 @@ void DataConnector::await_welcome(Attempt& attempt) {
       asio::ip::tcp::socket::wait_read, [this, &attempt, connection](const asio::error_code&) {
         if (!connection->open()) return;
         char byte = 0;
-        if (::recv(connection->socket().native_handle(), &byte, 1, 0) != 1 || byte != welcome)
+        if (!detail::receive_byte(connection->socket(), byte) || byte != welcome)
           return retry(attempt, "it closed the connection");
         if (!keep(*connection, attempt.peer, attempt.index, false))
           retry(attempt, "the keys could not be derived");
@@ -256,7 +256,12 @@ bool DataConnector::keep(detail::Connection& connection, std::size_t peer, std::
   FileDescriptor socket(connection.release());
   if (socket.number() < 0) return false;
   // The peer reads it after its last TLS record, and sends nothing before.
-  if (is_server && ::send(socket.number(), &welcome, 1, MSG_NOSIGNAL) != 1) return true;
+  if (is_server) {
+    ssize_t sent = 0;
+    do sent = ::send(socket.number(), &welcome, 1, MSG_NOSIGNAL);
+    while (sent < 0 && errno == EINTR);
+    if (sent != 1) return true;
+  }
   connections_.insert_or_assign(
       Place{peer, index},
       DataConnection{.rank = peer,

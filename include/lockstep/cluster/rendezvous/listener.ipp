@@ -171,9 +171,7 @@ void Listener::on_accepted(const std::shared_ptr<Connection>& connection) {
       tcp::socket::wait_read, [this, connection](const asio::error_code& error) {
         if (!connection->open()) return;
         char first = 0;
-        const auto got =
-            error ? 0 : ::recv(connection->socket().native_handle(), &first, 1, MSG_PEEK);
-        if (got == 1)
+        if (!error && receive_byte(connection->socket(), first, MSG_PEEK))
           detect_protocol(connection, first);
         else
           reject(connection, {});

@@ -58,12 +58,15 @@ SSL_SESSION* PskContext::make_session(SSL* connection, std::string_view job) {
   const SSL_CIPHER* const cipher = SSL_CIPHER_find(connection, aes_128_gcm_sha256.data());
   std::unique_ptr<SSL_SESSION, decltype(&SSL_SESSION_free)> session(SSL_SESSION_new(),
                                                                     &SSL_SESSION_free);
+  // The key does not expire: OpenSSL compares wall-clock times, which may jump during a handshake.
+  constexpr long ten_years = 10L * 365 * 24 * 3600;
   // The key is wiped below.
   auto key = of(connection).secret_.key(job);
   const bool made = session && cipher &&
                     SSL_SESSION_set1_master_key(session.get(), key.data(), key.size()) == 1 &&
                     SSL_SESSION_set_cipher(session.get(), cipher) == 1 &&
                     SSL_SESSION_set_protocol_version(session.get(), TLS1_3_VERSION) == 1 &&
+                    SSL_SESSION_set_timeout(session.get(), ten_years) == 1 &&
                     SSL_SESSION_set1_ticket_appdata(session.get(), job.data(), job.size()) == 1;
   OPENSSL_cleanse(key.data(), key.size());
   return made ? session.release() : nullptr;

@@ -11,6 +11,7 @@
 #include "lockstep/cluster/rendezvous/signature.hpp"
 #include "lockstep/cluster/rendezvous/timer.hpp"
 #include "lockstep/core/fmt_core.hpp"
+#include "lockstep/core/standard_streams.hpp"
 
 namespace lockstep {
 
@@ -31,8 +32,10 @@ inline Request make_request(Operation operation, std::string_view name, millisec
 
 }  // namespace detail
 
-Rendezvous::Rendezvous(RendezvousOptions options)
-    : member_(std::make_unique<detail::RendezvousMember>(std::move(options))) {}
+Rendezvous::Rendezvous(RendezvousOptions options) {
+  detail::reserve_standard_streams();
+  member_ = std::make_unique<detail::RendezvousMember>(std::move(options));
+}
 
 Rendezvous::~Rendezvous() { leave(milliseconds(1000)); }
 

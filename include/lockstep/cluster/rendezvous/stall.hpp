@@ -31,17 +31,20 @@ struct StallLimits {
 
 namespace detail {
 
-/// The time since the training thread of this process last made progress.
+/// The time since this process last made progress: its training thread entered a phase, or data of
+/// an exchange moved. A slow link is not a stall.
 class StallTimer {
  public:
   /// Called at each wake-up of the control thread. `on_time` is false if the thread woke up late;
   /// that interval does not count.
-  LOCKSTEP_COLD_DECL void poll(const ProgressBoard& board, Clock::time_point now, bool on_time);
+  LOCKSTEP_COLD_DECL void poll(const ProgressBoard& board, const ExchangeProgress& exchange,
+                               Clock::time_point now, bool on_time);
   /// The time without progress; 0 right after progress.
   milliseconds stalled_for() const { return stalled_for_; }
 
  private:
   std::uint64_t notes_ = 0;
+  ExchangeProgress exchange_{};
   Clock::time_point last_ = Clock::now();
   milliseconds stalled_for_{0};
 };

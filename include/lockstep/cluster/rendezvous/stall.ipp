@@ -8,13 +8,16 @@ namespace lockstep {
 
 namespace detail {
 
-void StallTimer::poll(const ProgressBoard& board, Clock::time_point now, bool on_time) {
+void StallTimer::poll(const ProgressBoard& board, const ExchangeProgress& exchange,
+                      Clock::time_point now, bool on_time) {
   const std::uint64_t notes = board.notes();
-  if (notes != notes_)
+  const bool moves = exchange.done != exchange_.done || exchange.moved != exchange_.moved;
+  if (notes != notes_ || moves)
     stalled_for_ = milliseconds{0};
   else if (on_time)
     stalled_for_ += whole_milliseconds(now - last_);
   notes_ = notes;
+  exchange_ = exchange;
   last_ = now;
 }
 

@@ -127,7 +127,7 @@ void Worker::connect(const tcp::endpoint& endpoint) {
   out_of_files_ = error == asio::error::no_descriptors;
   if (error) return attempt_failed(error.message());
   link_ = std::make_shared<Connection>(std::move(socket));
-  attempt_began_ = Clock::now();
+  attempt_moved_at_ = Clock::now();
   link_->socket().async_connect(endpoint, [this, link = link_](const asio::error_code& result) {
     if (link != link_ || !link->open()) return;
     // Without a listener the kernel may connect a loopback socket to itself (simultaneous open).
@@ -135,6 +135,7 @@ void Worker::connect(const tcp::endpoint& endpoint) {
     if (to_itself || result == asio::error::connection_refused) return connection_refused();
     refused_since_.reset();
     if (result) return attempt_failed(connect_error(result));
+    attempt_moved_at_ = Clock::now();
     connected_to_chief();
   });
 }
@@ -147,6 +148,7 @@ void Worker::connected_to_chief() {
   link_->handshake(*psk_, asio::ssl::stream_base::client,
                    [this, link = link_](const asio::error_code& error) {
                      if (link != link_) return;
+                     attempt_moved_at_ = Clock::now();
                      if (!error) return send_hello();
                      if (error.category() == asio::error::get_ssl_category() ||
                          error == asio::error::access_denied)
@@ -245,7 +247,7 @@ void Worker::refuse_join(const std::string& sentence) {
 void Worker::check_join(Clock::time_point now) {
   const milliseconds waited = whole_milliseconds(now - join_started_at_);
   const milliseconds deadline = setup_.cluster.rendezvous_timeout;
-  if (!admitted_ && link_ && now - attempt_began_ >= setup_.timeouts.silence) {
+  if (!admitted_ && link_ && now - attempt_moved_at_ >= setup_.timeouts.silence) {
     refused_since_.reset();
     attempt_failed("no answer");
   }
@@ -385,7 +387,7 @@ void Worker::send_heartbeat() {
 void Worker::tick() {
   const auto now = Clock::now();
   const bool on_time = wakeups_.on_time(now);
-  stall_timer_.poll(board_, now, on_time);
+  stall_timer_.poll(board_, control_.exchange(), now, on_time);
   // This thread was late, so a heartbeat may wait unread: grant the chief a new period.
   if (!on_time) last_heard_ = now;
   if (admitted_ && link_ && link_->open()) {

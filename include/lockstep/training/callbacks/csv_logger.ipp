@@ -15,6 +15,7 @@
 
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/format_numbers.hpp"
+#include "lockstep/core/standard_streams.hpp"
 
 namespace lockstep::detail {
 
@@ -33,6 +34,7 @@ class CSVLoggerHooks final : public Callback {
     close();
     columns_.clear();
     if (params().rank != 0) return;
+    reserve_standard_streams();
     const bool appends = o_.append || params().resumed;
     const int how = O_WRONLY | O_CREAT | O_CLOEXEC | (appends ? O_APPEND : O_TRUNC);
     file_ = ::open(o_.filename.c_str(), how, 0666);

@@ -9,6 +9,7 @@
 #include <atomic>
 #include <catch2/catch_test_macros.hpp>
 #include <cstdio>
+#include <deque>
 #include <list>
 #include <optional>
 #include <string>
@@ -31,7 +32,10 @@ struct Cut {
 class Relay {
  public:
   struct Faults {
-    std::size_t chunk = 4096;         ///< bytes per write
+    std::size_t chunk = 4096;  ///< bytes per write
+    milliseconds delay{0};     ///< in each direction, until `fast` is set
+    std::atomic<bool> fast{false};
+    bool records = false;
     std::atomic<bool> silent{false};  ///< keeps the connections open but forwards nothing
     /// The number of bytes from the worker after which the connection is reset.
     std::atomic<std::size_t> reset_after{~std::size_t{0}};
@@ -50,6 +54,11 @@ class Relay {
     REQUIRE(::listen(listener_, 16) == 0);
     thread_ = std::thread([this] { run(); });
   }
+  /// All bytes of the first connection so far, from the worker and from the chief.
+  std::pair<std::string, std::string> recorded() {
+    const std::scoped_lock lock(mutex_);
+    return recorded_;
+  }
   ~Relay() {
     stop_ = true;
     thread_.join();
@@ -63,6 +72,13 @@ class Relay {
     std::size_t passed = 0;
     bool open = true;
     std::string stream{};  ///< in the direction of the cut
+  };
+
+  struct Delayed {
+    Clock::time_point at;
+    Pair* pair;
+    int to;
+    std::vector<char> bytes;
   };
 
   static void close(const Pair& pair) {
@@ -79,6 +95,11 @@ class Relay {
         ready.push_back({pair.open ? pair.chief : -1, events, 0});
       }
       ::poll(ready.data(), ready.size(), 20);
+      while (!delayed_.empty() && (faults_.fast || delayed_.front().at <= Clock::now())) {
+        const Delayed& first = delayed_.front();
+        if (!write(first.to, first.bytes)) end(*first.pair, false);
+        delayed_.pop_front();
+      }
       std::size_t i = 1;
       for (Pair& pair : pairs_) {
         if (pair.open && (ready[i].revents & POLLIN)) pass(pair, pair.worker, pair.chief);
@@ -104,6 +125,11 @@ class Relay {
     std::vector<char> bytes(faults_.chunk);
     const auto n = ::recv(from, bytes.data(), bytes.size(), 0);
     if (n <= 0) return end(pair, false);
+    if (faults_.records && &pair == first_) {
+      const std::scoped_lock lock(mutex_);
+      (from == pair.worker ? recorded_.first : recorded_.second)
+          .append(bytes.data(), static_cast<std::size_t>(n));
+    }
     if (from == pair.worker) pair.passed += static_cast<std::size_t>(n);
     if (pair.passed >= faults_.reset_after) return end(pair, true);
     if (faults_.cut && &pair == first_ && faults_.cut->from_worker == (from == pair.worker)) {
@@ -117,7 +143,15 @@ class Relay {
         return end(pair, true);
       }
     }
-    if (::send(to, bytes.data(), static_cast<std::size_t>(n), MSG_NOSIGNAL) != n) end(pair, false);
+    bytes.resize(static_cast<std::size_t>(n));
+    if (faults_.delay > 0ms && !faults_.fast)
+      return delayed_.push_back({Clock::now() + faults_.delay, &pair, to, std::move(bytes)});
+    if (!write(to, bytes)) end(pair, false);
+  }
+
+  static bool write(int to, const std::vector<char>& bytes) {
+    return ::send(to, bytes.data(), bytes.size(), MSG_NOSIGNAL) ==
+           static_cast<ssize_t>(bytes.size());
   }
 
   /// Nullopt until the length of the frame has arrived.
@@ -150,6 +184,9 @@ class Relay {
   int listener_;
   std::atomic<bool> stop_{false};
   std::list<Pair> pairs_;
+  std::deque<Delayed> delayed_;
+  std::mutex mutex_;
+  std::pair<std::string, std::string> recorded_;
   Pair* first_ = nullptr;  ///< the first connection that reached the chief
   std::thread thread_;
 };
@@ -162,8 +199,8 @@ struct Job {
   Relay relay;
   std::vector<Member> members;
 
-  explicit Job(bool secured, std::size_t chunk = 4096)
-      : faults{chunk}, relay(relayed, port, faults) {
+  explicit Job(bool secured, std::size_t chunk = 4096, milliseconds delay = 0ms)
+      : faults{chunk, delay}, relay(relayed, port, faults) {
     std::vector<std::future<Member>> futures;
     for (std::size_t r = 0; r < 3; ++r) {
       auto o = options(r, 3, r == 0 ? port : relayed, lines);
@@ -198,6 +235,55 @@ TEST_CASE("bytes that arrive one at a time give the same result") {
     CHECK(job.members[2]->address_of(1) == "127.0.0.2:1");
     for (const Member& member : job.members) CHECK_FALSE(member->verdict());
   }
+}
+
+TEST_CASE("a join over a slow network is not given up while its handshake goes on") {
+  const Deadline deadline(60s);
+  const auto began = Clock::now();
+  Job job(true, 4096, 600ms);  // four times until a worker is admitted
+  CHECK(Clock::now() - began > 2s);
+  CHECK(job.lines.text().find("closed its connection") == std::string::npos);
+  for (const Member& member : job.members) CHECK_FALSE(member->verdict());
+  job.faults.fast = true;
+}
+
+TEST_CASE("a handshake that was recorded admits nobody when it is sent again, to either end") {
+  const Deadline deadline(60s);
+  Lines lines;
+  const std::uint16_t port = free_port(), relayed = free_port();
+  Relay::Faults faults{.records = true};
+  Relay relay(relayed, port, faults);
+  const auto start = [&](std::size_t rank) {
+    auto o = options(rank, 3, rank == 1 ? relayed : port, lines);
+    o.cluster.job_id = "job";
+    o.cluster.cluster = lockstep::ClusterSpec()
+                            .worker(fmt::format("127.0.0.1:{}", port))
+                            .worker("127.0.0.2:1")
+                            .worker("127.0.0.3:1");
+    o.secret = lockstep::Secret("0123456789abcdef");
+    return std::async(std::launch::async, [o] { return join(o); });
+  };
+  auto chief = start(0), one = start(1);  // rank 2 is missing
+  std::pair<std::string, std::string> bytes;
+  for (const auto end = Clock::now() + 10s;
+       (bytes = relay.recorded(), bytes.second.size() < 300) && Clock::now() < end;)
+    std::this_thread::sleep_for(10ms);
+  std::this_thread::sleep_for(300ms);  // the worker is admitted, and waits
+  bytes = relay.recorded();
+  REQUIRE(bytes.first.size() > 300);
+  for (const std::string& sent : {bytes.first, bytes.second}) {
+    Stranger stranger(port);
+    CHECK(stranger.send(sent));
+    const std::string answer = stranger.read_all();
+    CHECK(answer.size() < bytes.second.size());  // not what a member hears
+    CHECK(stranger.was_closed());
+  }
+  auto two = start(2);
+  std::vector<Member> members;
+  for (auto* future : {&chief, &one, &two}) members.push_back(future->get());
+  for (std::size_t r = 0; r < 3; ++r) CHECK(members[r]->rank() == r);
+  for (const Member& member : members) CHECK_FALSE(member->verdict());
+  leave_all(members);
 }
 
 TEST_CASE("a connection reset inside a frame is a loss that all ranks name") {

@@ -77,20 +77,40 @@ TEST_CASE("time without progress counts only while the thread ran on schedule") 
   ProgressBoard board;
   StallTimer timer;
   auto now = Clock::now() + 1s;
-  timer.poll(board, now, false);
+  timer.poll(board, {}, now, false);
   CHECK(timer.stalled_for() == 0ms);
-  timer.poll(board, now += 250ms, true);
-  timer.poll(board, now += 250ms, true);
+  timer.poll(board, {}, now += 250ms, true);
+  timer.poll(board, {}, now += 250ms, true);
   CHECK(timer.stalled_for() == 500ms);
-  timer.poll(board, now += 60s, false);
+  timer.poll(board, {}, now += 60s, false);
   CHECK(timer.stalled_for() == 500ms);
   board.note({1, Phase::forward, false});
-  timer.poll(board, now += 250ms, true);
+  timer.poll(board, {}, now += 250ms, true);
   CHECK(timer.stalled_for() == 0ms);
   // Publishing the same step and phase again is progress too.
-  timer.poll(board, now += 250ms, true);
+  timer.poll(board, {}, now += 250ms, true);
   board.note({1, Phase::forward, false});
-  timer.poll(board, now += 250ms, true);
+  timer.poll(board, {}, now += 250ms, true);
+  CHECK(timer.stalled_for() == 0ms);
+}
+
+TEST_CASE("an exchange whose data move is not stalled, however long it lasts") {
+  const ProgressBoard board;
+  StallTimer timer;
+  auto now = Clock::now() + 1s;
+  ExchangeProgress exchange{.done = 3, .waits_for = 1};
+  timer.poll(board, exchange, now, true);
+  for (int i = 0; i < 300; ++i) {
+    ++exchange.moved;
+    timer.poll(board, exchange, now += 250ms, true);
+    CHECK(timer.stalled_for() == 0ms);
+  }
+  timer.poll(board, exchange, now += 250ms, true);
+  exchange.waits_for = 2;  // not progress
+  timer.poll(board, exchange, now += 250ms, true);
+  CHECK(timer.stalled_for() == 500ms);
+  ++exchange.done;
+  timer.poll(board, exchange, now += 250ms, true);
   CHECK(timer.stalled_for() == 0ms);
 }
 

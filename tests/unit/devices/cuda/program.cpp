@@ -1,9 +1,14 @@
 /// \file
 #include "lockstep/devices/cuda/program.hpp"
 
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <catch2/catch_test_macros.hpp>
 #include <cstdlib>
+#include <filesystem>
+#include <fstream>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -12,6 +17,7 @@
 #include "lockstep/cuda.hpp"
 #include "lockstep/lockstep.hpp"
 #include "support/host_gpu.hpp"
+#include "support/kernel_cache.hpp"
 #include "support/refusal.hpp"
 #include "support/run_kernel.hpp"
 
@@ -157,4 +163,63 @@ TEST_CASE("kernels are compiled for the GPU's architecture, with Hopper's extens
   }
   CHECK(architectures ==
         std::vector<std::string>{"sm_75", "sm_80", "sm_89", "sm_90a", "sm_100", "sm_120"});
+}
+
+TEST_CASE("a damaged or unwritable kernel cache is the same as an empty one") {
+  const testing::OwnKernelCache folder;
+  const KernelCache cache(".test");
+  CHECK_FALSE(cache.find("key"));
+  cache.store("key", "machine code");
+  CHECK(cache.find("key") == "machine code");
+  REQUIRE(folder.files().size() == 1);
+  const std::filesystem::path path = folder.files().front();
+  const auto put = [&](const std::string& bytes) {
+    std::ofstream(path, std::ios::binary | std::ios::trunc) << bytes;
+  };
+  std::string whole;
+  std::getline(std::ifstream(path, std::ios::binary), whole);
+  for (std::size_t size = 0; size < whole.size(); ++size) {
+    put(whole.substr(0, size));
+    CHECK_FALSE(cache.find("key"));
+  }
+  for (std::size_t bit = 0; bit < 8 * whole.size(); ++bit) {
+    std::string changed = whole;
+    changed[bit / 8] = static_cast<char>(changed[bit / 8] ^ (1 << bit % 8));
+    put(changed);
+    CHECK_FALSE(cache.find("key"));
+  }
+  cache.store("key", "new code");
+  CHECK(cache.find("key") == "new code");
+
+  put("");  // a file in the way of a folder, also for the superuser
+  const Variable nowhere("LOCKSTEP_KERNEL_CACHE", (path.string() + "/below").c_str());
+  const KernelCache unwritable(".test");
+  unwritable.store("key", "machine code");
+  CHECK_FALSE(unwritable.find("key"));
+}
+
+TEST_CASE("processes that fill one kernel cache at once read whole entries only") {
+  const testing::OwnKernelCache folder;
+  const auto content = [](int i) {
+    return std::string(static_cast<std::size_t>(1 + i * 9973 % 20'000), static_cast<char>('a' + i));
+  };
+  std::vector<pid_t> children;
+  for (int child = 0; child < 3; ++child) {
+    children.push_back(::fork());
+    REQUIRE(children.back() >= 0);
+    if (children.back() > 0) continue;
+    const KernelCache cache(".test");
+    for (int i = 0; i < 60; ++i) {
+      cache.store("key", content((child + i) % 20));
+      const auto found = cache.find("key");
+      if (found && *found != content(found->front() - 'a')) ::_exit(1);
+    }
+    ::_exit(cache.find("key") ? 0 : 2);
+  }
+  for (const pid_t child : children) {
+    int status = -1;
+    REQUIRE(::waitpid(child, &status, 0) == child);
+    CHECK(status == 0);
+  }
+  CHECK(folder.files().size() == 1);  // no temporary file is left
 }
