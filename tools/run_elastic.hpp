@@ -103,6 +103,9 @@ class ElasticLauncher : private Workers {
         done_at_ = Clock::now();
         for (Loss& loss : losses_)
           loss.matters = loss.was_chief && *done_at_ - loss.at < time_to_notice;
+        for (std::size_t other = 0; other < count(); ++other)
+          if (places_[other].starts_at)
+            log_line(fmt::format("rank {} is not started again: the job has ended", other));
         cancel_restarts();
       }
     }

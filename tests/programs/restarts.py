@@ -219,8 +219,8 @@ class Elastic(Case):
         self.await_line(job, "rank 1 was killed by signal 9 (Killed); no restart is left of --max-restarts 1; 2 of 3 workers are left")
         (self.dir / "go").touch()
         self.ends(job, 137)
-        self.assertEqual(job.last_line(), "lockstep-run: rank 2 ended, with exit code 3; no restart is left of --max-restarts 1; "
-                                          "1 of 3 workers is left, fewer than --elastic 2, and the job ends")
+        self.assertEqual(self.own_lines(job)[-1], "rank 2 ended, with exit code 3; no restart is left of --max-restarts 1; "
+                                                  "1 of 3 workers is left, fewer than --elastic 2, and the job ends")
         self.assertEqual(job.stdout(), "[0] told\n")
         self.no_process_is_left()
 
@@ -258,6 +258,13 @@ class Elastic(Case):
                 self.ends(job, expected)
                 self.assertEqual(len([line for line in self.own_lines(job) if "; restart" in line]), restarted)
                 self.assertEqual(self.own_lines(job)[-1], f"rank 1 ended, with exit code {code}, after the job")
+
+    def test_no_worker_is_started_again_after_the_job(self):
+        job = self.launch_elastic(3, 2, ["--max-restarts", 5], "[ $LOCKSTEP_RANK = 1 ] && exit 1; wait_for go", delay=1000)
+        self.await_line(job, "restart 1 of 5")
+        (self.dir / "go").touch()
+        self.ends(job, 0)
+        self.assertEqual(self.own_lines(job)[1:], ["rank 1 is not started again: the job has ended"])
 
     def test_the_same_worker_is_started_again_later_each_time(self):
         script = '[ $LOCKSTEP_RANK = 1 ] && exit 1; [ $LOCKSTEP_RESTART = 0 ] && exit 1; wait_for go'
