@@ -83,7 +83,7 @@ class ElasticLauncher : private Workers {
   };
 
   static constexpr std::chrono::seconds time_to_report{1};
-  /// A worker that lives longer than this is no part of a series of crashes.
+  /// A worker that lives longer than this ends a series of crashes.
   static constexpr std::chrono::seconds time_to_prove{60};
   /// The others notice within this time that the chief died after training, and end with 0.
   static constexpr std::chrono::seconds time_to_notice{3};

@@ -193,12 +193,12 @@ class Workers {
     for (Stream& stream : children_[rank].streams()) stream.finish();
   }
 
-  /// Ends all workers, after the time in which they may end by themselves.
+  /// Ends all workers, after the time in which they may report and exit.
   void end(std::chrono::milliseconds time_to_report) {
     next_ = Clock::now() + time_to_report;
     following_ = SIGTERM;
   }
-  /// Whether workers may still end by themselves, after end().
+  /// Whether that time has not passed yet.
   bool is_time_to_report() const { return following_ == SIGTERM; }
   void escalate() {
     if (!next_ || Clock::now() < *next_) return;

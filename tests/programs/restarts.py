@@ -213,7 +213,7 @@ class Elastic(Case):
 
     def test_too_few_end_all_with_the_first_cause(self):
         script = ('[ $LOCKSTEP_RANK = 1 ] && kill -9 $$; [ $LOCKSTEP_RANK = 2 ] && { wait_for go; exit 3; }; '
-                  'trap "echo told; exit 143" TERM; wait_for never')
+                  'trap "echo heard; exit 143" TERM; wait_for never')
         job = self.launch_elastic(3, 2, ["--max-restarts", 1], script)
         self.await_line(job, "restart 1 of 1, of this worker alone")
         self.await_line(job, "rank 1 was killed by signal 9 (Killed); no restart is left of --max-restarts 1; 2 of 3 workers are left")
@@ -221,7 +221,7 @@ class Elastic(Case):
         self.ends(job, 137)
         self.assertEqual(self.own_lines(job)[-1], "rank 2 ended, with exit code 3; no restart is left of --max-restarts 1; "
                                                   "1 of 3 workers is left, fewer than --elastic 2, and the job ends")
-        self.assertEqual(job.stdout(), "[0] told\n")
+        self.assertEqual(job.stdout(), "[0] heard\n")
         self.no_process_is_left()
 
     def test_a_refused_job_ends_but_a_refused_newcomer_ends_alone(self):
