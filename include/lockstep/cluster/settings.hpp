@@ -1,7 +1,8 @@
 /// \file
 /// The variables of lockstep that apply to every source: LOCKSTEP_JOB_ID, _RANK, _PORT,
 /// _COORDINATOR, _BIND, _DATA_ADDRESS, _INTERFACE, _DATA_PORTS, _TRANSPORT, _WIRE,
-/// _CONNECTIONS, _LAUNCHER, _RENDEZVOUS_TIMEOUT, and those of timeouts.hpp. Invariant: they do not contradict each other.
+/// _CONNECTIONS, _LAUNCHER, _MIN_WORKERS, _ELASTIC_DIRECTORY, _RENDEZVOUS_TIMEOUT, and those of
+/// timeouts.hpp. Invariant: they do not contradict each other.
 #pragma once
 
 #include <chrono>
@@ -12,6 +13,7 @@
 #include <string_view>
 #include <vector>
 
+#include "lockstep/cluster/elastic/elastic_options.hpp"
 #include "lockstep/cluster/environment.hpp"
 #include "lockstep/cluster/host_port.hpp"
 #include "lockstep/cluster/resolved_cluster.hpp"
@@ -33,6 +35,7 @@ struct ClusterSettings {
   Transport transport = Transport::automatic;
   WireSecurity wire = WireSecurity::automatic;
   std::size_t connections = 1;
+  Elastic elastic{};
   std::string launcher{};  ///< empty: first complete source
   std::chrono::milliseconds rendezvous_timeout{60'000};
   ClusterTimeouts timeouts{};

@@ -421,6 +421,21 @@ TEST_CASE("LOCKSTEP_CONNECTIONS is a number from 1 to 16") {
   }
 }
 
+TEST_CASE("LOCKSTEP_MIN_WORKERS makes a job elastic") {
+  CHECK_FALSE(resolve(tf_config(1, 3)).elastic);
+  const lockstep::Elastic elastic =
+      resolve(both(tf_config(1, 3), {{"LOCKSTEP_MIN_WORKERS", "2"},
+                                     {"LOCKSTEP_ELASTIC_DIRECTORY", "/votes"}}))
+          .elastic;
+  CHECK((elastic && elastic.min_workers == 2 && elastic.directory == "/votes"));
+  for (const char* text : {"0", "-1", "2x", "two"}) {
+    CAPTURE(text);
+    CHECK(contains(
+        refusal({{"LOCKSTEP_MIN_WORKERS", text}}),
+        std::string("LOCKSTEP_MIN_WORKERS=\"") + text + "\" is not valid; write the fewest"));
+  }
+}
+
 TEST_CASE("LOCKSTEP_INTERFACE is the name of an interface or a network") {
   const auto interface = [](const char* text) {
     return resolve(both(tf_config(1, 3), {{"LOCKSTEP_INTERFACE", text}})).data_interface.value();
