@@ -1,6 +1,6 @@
 /// \file
-/// What the loss of a worker costs an elastic job: the tutorials' CNN on `MultiWorkerMirrored<Cpu>`, four processes of one thread
-/// each on this machine, which train until this program ends them.
+/// The cost of losing a worker in an elastic job: the tutorials' CNN on `MultiWorkerMirrored<Cpu>`,
+/// four processes of one thread each on this machine, which train until this program ends them.
 ///
 /// In each round a worker is killed, the chief in every other one. Rows, from the kill:
 ///
@@ -9,14 +9,14 @@
 /// - `step`: until the last survivor has ended its next step;
 /// - `all again`: until four workers have ended a step, if the new worker is started with the kill.
 ///
-/// In the first half of the rounds the worker is replaced only after that. Then, from the start of its
-/// process:
+/// In the first half of the rounds the worker is replaced only after that. Then, from the start of
+/// its process:
 ///
 /// - `joined`: until four workers have ended a step;
 /// - `pause`: between two steps of the survivors, because of it.
 ///
-/// `cost` compares the step of two workers in a job that is not elastic and in one that is, in turn in each
-/// round, by the same processes.
+/// `cost` compares the step of two workers in a job that is not elastic and in one that is, in turn
+/// in each round, by the same processes.
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -81,7 +81,7 @@ class Mark {
   std::atomic<std::int64_t> at_{0};
 };
 
-/// What one worker reports, in shared memory.
+/// Reported by one worker, in shared memory.
 struct alignas(64) Place {
   Mark lost, formed, stepped;       ///< `stepped` after `formed`
   std::atomic<std::size_t> size{0};  ///< workers in its last step
@@ -183,7 +183,7 @@ struct Row {
   }
 };
 
-/// Starts, kills and replaces the workers of a job. Has no thread of its own, since it forks.
+/// Starts, kills and replaces the workers of a job. Starts no thread, since it forks.
 class Job {
  public:
   explicit Job(const Options& o) : o_(o) {
@@ -341,7 +341,7 @@ bool measure_cost(const Options& o) {
 
 int main(int argc, char** argv) {
   Options o;
-  CLI::App app("What the loss of a worker costs an elastic job of four processes", "recovery");
+  CLI::App app("The cost of losing a worker in an elastic job of four processes", "recovery");
   o.add_to(app);
   app.add_option("--kills", o.kills, "workers to kill; half of them are replaced at once")
       ->check(CLI::Range(0, 1000));

@@ -106,3 +106,37 @@ class Case(multi_worker.Case):
     def kill(self, *ranks, number=signal.SIGKILL):
         for pid in [self.process_of(rank) for rank in ranks]:
             os.kill(pid, number)
+
+    def await_members(self, job, count):
+        """Until a log line of the launcher's output reports that many workers."""
+        raise NotImplementedError
+
+    def seconds_to_recover(self, job):
+        began = time.monotonic()
+        self.await_step(job, self.last_step(job) + 3, 3 * RECOVERED)
+        return time.monotonic() - began
+
+
+class Workers(Case):
+    def is_the_quiet_run(self, job, steps, losses, digest):
+        self.ends(job, 0)
+        self.assertEqual(self.losses([job]), losses)
+        self.assertEqual(sorted(losses), list(range(steps)))
+        self.assertEqual(self.report_of("job.json")["weights_sha256"], digest)
+        self.no_process_is_left()
+
+    def test_killed_workers_join_again_and_the_losses_stay_the_same(self):
+        steps = 450
+        quiet = self.quiet_run(steps)
+        job = self.launch(steps)
+        self.await_step(job, 10)
+        for ranks in ([2], [0], [1, 3]):  # one, the chief, two at once
+            began = time.monotonic()
+            self.kill(*ranks)
+            self.await_restarts(job, ranks)
+            took = self.seconds_to_recover(job)
+        self.is_the_quiet_run(job, steps, *quiet)
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=1)
