@@ -83,7 +83,7 @@ class Mark {
 
 /// Reported by one worker, in shared memory.
 struct alignas(64) Place {
-  Mark lost, formed, stepped;       ///< `stepped` after `formed`
+  Mark lost, formed, stepped;        ///< `stepped` after `formed`
   std::atomic<std::size_t> size{0};  ///< workers in its last step
 
   void clear() {
@@ -328,10 +328,11 @@ bool measure_cost(const Options& o) {
     (*line).wait();
     if (rank == 0) {
       const double a = plain_steps.median(), b = elastic_steps.median();
-      fmt::print("cost: a step of {} workers takes {:.1f} us (min {:.1f}), elastic {:.1f} us (min "
-                 "{:.1f}): {:+.2f} %, at most {:.0f} %: {}\n",
-                 two, a, plain_steps.min(), b, elastic_steps.min(), 100 * (b / a - 1), 100 * most,
-                 measure::verdict(b <= (1 + most) * a));
+      fmt::print(
+          "cost: a step of {} workers takes {:.1f} us (min {:.1f}), elastic {:.1f} us (min "
+          "{:.1f}): {:+.2f} %, at most {:.0f} %: {}\n",
+          two, a, plain_steps.min(), b, elastic_steps.min(), 100 * (b / a - 1), 100 * most,
+          measure::verdict(b <= (1 + most) * a));
     }
     return true;
   });

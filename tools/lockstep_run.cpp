@@ -192,8 +192,7 @@ Arguments parse(int argc, char** argv) {
   } catch (const std::runtime_error& error) {
     throw CLI::ValidationError("hosts", error.what());
   }
-  const std::size_t workers =
-      arguments.hosts.empty() ? arguments.workers : arguments.hosts.size();
+  const std::size_t workers = arguments.hosts.empty() ? arguments.workers : arguments.hosts.size();
   if (arguments.elastic && *arguments.elastic > workers)
     throw CLI::ValidationError(fmt::format("--elastic {}", *arguments.elastic),
                                fmt::format("the job has only {} workers", workers));

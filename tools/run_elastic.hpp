@@ -133,10 +133,11 @@ class ElasticLauncher : private Workers {
     std::size_t left = 0;
     for (std::size_t other = 0; other < count(); ++other)
       left += child(other).running() || places_[other].starts_at ? 1 : 0;
-    const std::string number = fmt::format("{} of {} workers {} left", left, count(), left == 1 ? "is" : "are");
+    const std::string number =
+        fmt::format("{} of {} workers {} left", left, count(), left == 1 ? "is" : "are");
     if (left < options_.least)
-      return end_all(fmt::format("{}{}; {}, fewer than --elastic {}, and the job ends", ends, reason,
-                                 number, options_.least));
+      return end_all(fmt::format("{}{}; {}, fewer than --elastic {}, and the job ends", ends,
+                                 reason, number, options_.least));
     log_line(fmt::format("{}{}; {}", ends, reason, number));
   }
 
@@ -188,8 +189,8 @@ class ElasticLauncher : private Workers {
   /// first, and of several the lowest rank.
   bool was_chief(std::size_t rank) const {
     for (std::size_t other = 0; other < count(); ++other)
-      if (child(other).running() && std::pair(places_[other].starts, other) <
-                                        std::pair(places_[rank].starts, rank))
+      if (child(other).running() &&
+          std::pair(places_[other].starts, other) < std::pair(places_[rank].starts, rank))
         return false;
     return true;
   }
@@ -207,9 +208,9 @@ class ElasticLauncher : private Workers {
 
   const ElasticOptions options_;
   const Command command_;
-  std::vector<Place> places_;  // by rank
-  std::vector<Loss> losses_;   // in order of time
-  std::size_t restarts_ = 0, starts_ = 0;  // planned, and made
+  std::vector<Place> places_;                 // by rank
+  std::vector<Loss> losses_;                  // in order of time
+  std::size_t restarts_ = 0, starts_ = 0;     // planned, and made
   std::optional<Clock::time_point> done_at_;  // when the first worker ended with 0
   bool is_ending_ = false;
 };

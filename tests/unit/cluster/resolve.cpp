@@ -424,8 +424,8 @@ TEST_CASE("LOCKSTEP_CONNECTIONS is a number from 1 to 16") {
 TEST_CASE("LOCKSTEP_MIN_WORKERS makes a job elastic") {
   CHECK_FALSE(resolve(tf_config(1, 3)).elastic);
   const lockstep::Elastic elastic =
-      resolve(both(tf_config(1, 3), {{"LOCKSTEP_MIN_WORKERS", "2"},
-                                     {"LOCKSTEP_ELASTIC_DIRECTORY", "/votes"}}))
+      resolve(both(tf_config(1, 3),
+                   {{"LOCKSTEP_MIN_WORKERS", "2"}, {"LOCKSTEP_ELASTIC_DIRECTORY", "/votes"}}))
           .elastic;
   CHECK((elastic && elastic.min_workers == 2 && elastic.directory == "/votes"));
   for (const char* text : {"0", "-1", "2x", "two"}) {
