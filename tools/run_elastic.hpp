@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstddef>
+#include <exception>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -163,7 +164,15 @@ class ElasticLauncher : private Workers {
       Command command = at_start(command_, starts_);
       command.arguments = resuming(command.arguments);
       command.appends_to_logs = true;
-      start_again(rank, command);
+      try {
+        start_again(rank, command);
+      } catch (const std::exception& error) {  // a limit of processes or files was reached
+        losses_.push_back({rank, 1, true, false});
+        if (restarts_ < options_.most_restarts)
+          plan_start(rank, error.what());
+        else
+          log_line(error.what());
+      }
     }
   }
 
