@@ -70,6 +70,14 @@ class ElasticJob {
     changed_.notify_all();
     return wait(lock, worker, 0);
   }
+  /// Waits until the workers have made so many exchanges altogether. \throws Killed if the job ends
+  /// before.
+  void wait_for(std::size_t exchanges) {
+    std::unique_lock lock(mutex_);
+    changed_.wait_for(lock, std::chrono::seconds(30),
+                      [&] { return all_ >= exchanges || has_ended(); });
+    if (has_ended()) throw Killed();
+  }
   /// The next generation after number `last`.
   View next(std::size_t worker, std::uint64_t last) {
     std::unique_lock lock(mutex_);
@@ -109,6 +117,7 @@ class ElasticJob {
   void before(std::size_t worker) {
     const std::scoped_lock lock(mutex_);
     ++exchanges_[worker];
+    if (++all_ % 8 == 0) changed_.notify_all();
     if (due(worker, Fault::Kind::dies_before)) throw Killed();
   }
   void after(std::size_t worker) {
@@ -132,7 +141,9 @@ class ElasticJob {
     job_->layers.abort();
     job_->gradients.abort();
   }
+  bool has_ended() const { return job_ && members_.empty(); }
   void form_if_complete() {
+    if (has_ended()) changed_.notify_all();
     if (arrived_.empty() || arrived_.size() < members_.size()) return;
     auto all = members_;
     const auto added = std::exchange(newcomers_, {});
@@ -152,9 +163,10 @@ class ElasticJob {
   View wait(std::unique_lock<std::mutex>& lock, std::size_t worker, std::uint64_t least) {
     const auto rank = [&] { return std::find(ranks_.begin(), ranks_.end(), worker); };
     if (!changed_.wait_for(lock, std::chrono::seconds(30), [&] {
-          return job_ && number_ >= least && rank() != ranks_.end();
+          return (job_ && number_ >= least && rank() != ranks_.end()) || has_ended();
         }))
       throw std::logic_error("no generation was formed");
+    if (has_ended()) throw Killed();  // before it has admitted this worker
     return {job_, number_, static_cast<std::size_t>(rank() - ranks_.begin()), is_new_};
   }
 
@@ -167,7 +179,7 @@ class ElasticJob {
   std::set<std::size_t> arrived_;
   std::shared_ptr<Job> job_;
   std::uint64_t number_ = 0;
-  std::size_t rejections_ = 0;
+  std::size_t rejections_ = 0, all_ = 0;
   std::vector<std::size_t> exchanges_;
 };
 

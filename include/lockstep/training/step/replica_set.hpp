@@ -425,12 +425,16 @@ class ReplicaSet : public AnyReplicas {
         form(exchange, why);
       } catch (...) {
         // The job has ended for this process, but its program may still read the model.
-        replicas_.clear();
-        session_.form_alone(std::current_exception());
-        build();
-        load(own);
+        const std::exception_ptr error = std::current_exception();
+        try {
+          replicas_.clear();
+          session_.form_alone(error);
+          build();
+          load(own);
+        } catch (...) {  // the first error names the cause
+        }
         session_.end();
-        throw;
+        std::rethrow_exception(error);
       }
   }
 

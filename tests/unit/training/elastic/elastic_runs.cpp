@@ -2,9 +2,11 @@
 
 #include <catch2/catch_test_macros.hpp>
 #include <cstddef>
+#include <cstdlib>
 #include <map>
 #include <memory>
 #include <mutex>
+#include <random>
 #include <string>
 #include <vector>
 
@@ -102,13 +104,15 @@ struct Outcome {
 };
 
 Outcome run(std::size_t founders, std::size_t workers, const Plan& plan, std::vector<Fault> faults,
-            std::size_t shards = 8) {
+            std::size_t shards = 8, std::size_t replicas = 1,
+            const std::vector<std::size_t>& joins_at = {}) {
   Outcome outcome;
-  outcome.job = std::make_shared<ElasticJob>(founders, shards, std::move(faults));
+  outcome.job = std::make_shared<ElasticJob>(founders, shards, std::move(faults), replicas);
   outcome.found.resize(workers);
   for (std::size_t w = 0; w < workers; ++w) outcome.hooks.push_back(std::make_shared<Hooks>());
   outcome.have_ended =
       testing::run_elastic<Float>(outcome.job, workers, [&](const auto& worker) {
+        if (worker.worker >= founders) outcome.job->wait_for(joins_at[worker.worker - founders]);
         outcome.found[worker.worker] = train(worker, plan, outcome.hooks[worker.worker]);
       });
   return outcome;
@@ -166,3 +170,58 @@ TEST_CASE("executions of 3 steps fail after") { sweep({.steps_per_execution = 3,
 TEST_CASE("executions of 2 steps, chief dies") { sweep({.steps_per_execution = 2, .has_validation = false, .verify_every = 1}, 0, Fault::Kind::dies_before); }
 TEST_CASE("steps per epoch") { sweep({.steps_per_execution = 2, .steps_per_epoch = 4}, 0, Fault::Kind::dies_after); }
 TEST_CASE("no validation fails after") { sweep({.has_validation = false, .verify_every = 2}, 3, Fault::Kind::fails_after); }
+
+TEST_CASE("random faults and workers that join") {
+  const char* const from = std::getenv("SEED");
+  const char* const n = std::getenv("SEEDS");
+  const std::uint32_t first = from ? static_cast<std::uint32_t>(std::atoi(from)) : 1;
+  const std::uint32_t count = n ? static_cast<std::uint32_t>(std::atoi(n)) : 60;
+  std::map<std::size_t, std::pair<Found, std::shared_ptr<Hooks>>> quiet;
+  std::size_t generations = 0, joined = 0;
+  for (std::uint32_t seed = first; seed < first + count; ++seed) {
+    std::mt19937 random(seed);
+    const auto below = [&](std::size_t n2) { return static_cast<std::size_t>(random() % n2); };
+    const std::size_t which = below(4);
+    const Plan plan = which == 0   ? Plan{}
+                      : which == 1 ? Plan{.steps_per_execution = 3, .verify_every = 1}
+                      : which == 2 ? Plan{.has_validation = false}
+                                   : Plan{.steps_per_execution = 2, .steps_per_epoch = 4};
+    auto& [expected, hooks] = quiet[which];
+    if (!hooks) {
+      hooks = std::make_shared<Hooks>();
+      expected = train(ls::OneDevice<Float>{.virtual_shards = 8}, plan, hooks);
+    }
+    std::vector<Fault> faults;
+    std::vector<std::size_t> joins;
+    const std::size_t deaths = below(4), failures = below(3), newcomers = below(4);
+    const std::size_t spared = below(4), together = below(3);
+    std::size_t at = 1 + below(45);
+    for (std::size_t i = 0; i < deaths; ++i) {
+      if (together != 0) at = 1 + below(45);
+      const std::size_t worker = below(4 + newcomers);
+      if (worker != spared)
+        faults.push_back({worker, at, below(2) ? Fault::Kind::dies_before : Fault::Kind::dies_after});
+    }
+    for (std::size_t i = 0; i < failures; ++i)
+      faults.push_back({below(4), 1 + below(45), Fault::Kind::fails_after});
+    for (std::size_t i = 0; i < newcomers; ++i) joins.push_back(1 + below(150));
+    INFO("seed " << seed);
+    const Outcome outcome = run(4, 4 + newcomers, plan, faults, 8, 1, joins);
+    compare(outcome, 4, expected, *hooks);
+    CHECK(outcome.have_ended[spared]);
+    generations += outcome.job->generations();
+    for (std::size_t w = 4; w < 4 + newcomers; ++w) {
+      if (!outcome.have_ended[w]) continue;
+      ++joined;
+      INFO("newcomer " << w);
+      const Found& found = outcome.found[w];
+      CHECK(found.digest == expected.digest);
+      CHECK(found.steps == expected.steps);
+      if (!found.history.empty()) CHECK(found.history == expected.history);
+      if (!found.tested.empty()) CHECK(found.tested == expected.tested);
+      if (!found.predicted.empty()) CHECK(found.predicted == expected.predicted);
+      CHECK(outcome.hooks[w]->train_begin == outcome.hooks[w]->train_end);
+    }
+  }
+  WARN(generations << " generations, " << joined << " workers joined");
+}
