@@ -91,3 +91,7 @@ class ElasticMember {
 };
 
 }  // namespace lockstep::detail
+
+#ifdef LOCKSTEP_HEADER_ONLY
+#include "lockstep/cluster/elastic/elastic_member.ipp"
+#endif

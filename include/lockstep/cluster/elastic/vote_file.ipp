@@ -36,7 +36,7 @@ void VoteFile::enter(std::uint64_t run) {
   }
   run_ = run;
   const FileDescriptor held = guard();
-  if (::access(votes().c_str(), F_OK) != 0) store(0, {});
+  if (held.is_open() && ::access(votes().c_str(), F_OK) != 0) store(0, {});
   Vote vote;
   load(vote);
 }
