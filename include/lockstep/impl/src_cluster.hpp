@@ -11,6 +11,7 @@
 #include "lockstep/cluster/cluster_file.ipp"
 #include "lockstep/cluster/elastic/assembly.ipp"
 #include "lockstep/cluster/elastic/decision.ipp"
+#include "lockstep/cluster/elastic/elastic_core.ipp"
 #include "lockstep/cluster/elastic/elastic_member.ipp"
 #include "lockstep/cluster/elastic/elastic_messages.ipp"
 #include "lockstep/cluster/elastic/machine_folder.ipp"
