@@ -9,6 +9,17 @@
 #endif
 
 #include "lockstep/cluster/cluster_file.ipp"
+#include "lockstep/cluster/elastic/assembly.ipp"
+#include "lockstep/cluster/elastic/decision.ipp"
+#include "lockstep/cluster/elastic/elastic_core.ipp"
+#include "lockstep/cluster/elastic/elastic_member.ipp"
+#include "lockstep/cluster/elastic/elastic_messages.ipp"
+#include "lockstep/cluster/elastic/machine_folder.ipp"
+#include "lockstep/cluster/elastic/participant.ipp"
+#include "lockstep/cluster/elastic/peer_links.ipp"
+#include "lockstep/cluster/elastic/proposer.ipp"
+#include "lockstep/cluster/elastic/quorum.ipp"
+#include "lockstep/cluster/elastic/vote_file.ipp"
 #include "lockstep/cluster/environment.ipp"
 #include "lockstep/cluster/host_port.ipp"
 #include "lockstep/cluster/mpi.ipp"
