@@ -72,6 +72,7 @@
 #include "lockstep/collectives/topology.ipp"
 #include "lockstep/collectives/wire.ipp"
 #include "lockstep/strategies/data_plane.ipp"
+#include "lockstep/strategies/elastic_job.ipp"
 #include "lockstep/strategies/job_group.ipp"
 #include "lockstep/strategies/shared_job.ipp"
 #include "lockstep/strategies/store_plane.ipp"

@@ -141,7 +141,7 @@ class FitLoop {
   LOCKSTEP_DECL void call_batch_end(std::uint64_t last);
   /// Calls on_epoch_end, unless this process has done so.
   LOCKSTEP_COLD_DECL void call_epoch_end(int epoch);
-  LOCKSTEP_COLD_DECL Standing standing() const;
+  LOCKSTEP_COLD_DECL RunStanding standing() const;
   /// The state at `standing()`.
   LOCKSTEP_COLD_DECL JobState elastic_state();
   LOCKSTEP_COLD_DECL RunPosition position_of(int epoch, std::uint64_t steps) const;

@@ -451,7 +451,7 @@ void FitLoop::run_elastic(Steps& train, Steps* validation, FunctionRef<Signature
   }
 }
 
-Standing FitLoop::standing() const {
+RunStanding FitLoop::standing() const {
   return {.call = elastic_->call(),
           .has_begun = has_begun_ ? 1U : 0U,
           .steps = made_,

@@ -23,7 +23,7 @@
 #include "lockstep/core/config.hpp"
 #include "lockstep/core/function_ref.hpp"
 #include "lockstep/training/checkpoint/job_state.hpp"
-#include "lockstep/training/elastic/standing.hpp"
+#include "lockstep/training/elastic/run_standing.hpp"
 #include "lockstep/training/step/any_replicas.hpp"
 
 namespace lockstep::detail {
@@ -32,7 +32,7 @@ struct BetweenRuns;
 
 /// What a generation continues with.
 struct Recovered {
-  Standing at;                ///< of the donor
+  RunStanding at;                ///< of the donor
   JobState state{};           ///< the donor's; the replicas have its weights already
   bool has_returned = false;  ///< all processes have ended this call; the state is of a later one
   bool is_behind = true;      ///< the donor has made steps that this process has not
@@ -83,7 +83,7 @@ class ElasticRuns {
   /// After a loss, or to admit a process: joins the next generation, and loads the donor's weights,
   /// or `own` if the donor is in a later call. `mine` and `own` are this process' standing and state.
   LOCKSTEP_COLD_DECL Recovered recover(AnyReplicas& replicas, const std::string& why,
-                                       Standing mine, JobState own);
+                                       RunStanding mine, JobState own);
 
   /// A call that is repeated from its beginning unless all processes have its result. `undo` drops
   /// this process' result.
@@ -93,14 +93,14 @@ class ElasticRuns {
  private:
   /// The state of a call that this process has not begun yet.
   struct Pending {
-    Standing at;
+    RunStanding at;
     JobState state;
   };
-  LOCKSTEP_COLD_DECL void set_pending(Standing at, JobState state);
+  LOCKSTEP_COLD_DECL void set_pending(RunStanding at, JobState state);
   /// Gathers the standings and broadcasts the donor's state. \returns the standings; `state` gets
   /// the state unless no process has one.
-  LOCKSTEP_COLD_DECL static std::size_t exchange(AnyReplicas& replicas, Standing mine,
-                                                 const JobState& own, std::vector<Standing>& all,
+  LOCKSTEP_COLD_DECL static std::size_t exchange(AnyReplicas& replicas, RunStanding mine,
+                                                 const JobState& own, std::vector<RunStanding>& all,
                                                  std::optional<JobState>& state);
 
   std::uint64_t call_ = 0, nested_ = 0;

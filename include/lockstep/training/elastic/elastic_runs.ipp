@@ -46,8 +46,8 @@ namespace lockstep::detail {
   return decode_state(std::move(entry), parameters, sizes, notes);
 }
 
-std::size_t ElasticRuns::exchange(AnyReplicas& replicas, Standing mine, const JobState& own,
-                                  std::vector<Standing>& all, std::optional<JobState>& state) {
+std::size_t ElasticRuns::exchange(AnyReplicas& replicas, RunStanding mine, const JobState& own,
+                                  std::vector<RunStanding>& all, std::optional<JobState>& state) {
   state.reset();
   mine.root = replicas.place().first_replica;
   all = read_standings(replicas.gather(std::as_bytes(std::span(&mine, 1))));
@@ -74,7 +74,7 @@ void ElasticRuns::join(AnyReplicas& replicas) {
   JobState own;
   replicas.save(own);
   own.totals.resize(replicas.begin_logs().totals().size());
-  std::vector<Standing> all;
+  std::vector<RunStanding> all;
   std::optional<JobState> state;
   const std::size_t donor = exchange(replicas, {}, own, all, state);
   if (!state) return;
@@ -82,7 +82,7 @@ void ElasticRuns::join(AnyReplicas& replicas) {
   set_pending(all[donor], std::move(*state));
 }
 
-void ElasticRuns::set_pending(Standing at, JobState state) {
+void ElasticRuns::set_pending(RunStanding at, JobState state) {
   at.is_complete = 0;  // this process does not have the result
   pending_ = Pending{at, std::move(state)};
 }
@@ -112,11 +112,11 @@ void ElasticRuns::finish(AnyReplicas& replicas) {
   replicas.gather(std::span(&here, 1));
 }
 
-Recovered ElasticRuns::recover(AnyReplicas& replicas, const std::string& why, Standing mine,
+Recovered ElasticRuns::recover(AnyReplicas& replicas, const std::string& why, RunStanding mine,
                                JobState own) {
   using Clock = std::chrono::steady_clock;
   const Clock::time_point begin = Clock::now();
-  std::vector<Standing> all;
+  std::vector<RunStanding> all;
   std::optional<JobState> state;
   std::size_t donor = 0;
   replicas.reform(why, own, [&] { donor = exchange(replicas, mine, own, all, state); });
@@ -124,7 +124,7 @@ Recovered ElasticRuns::recover(AnyReplicas& replicas, const std::string& why, St
   now.has_returned = now.at.call > mine.call;
   now.is_behind = mine.is_behind(now.at);
   now.are_complete = true;
-  for (const Standing& s : all)
+  for (const RunStanding& s : all)
     now.are_complete = now.are_complete && s.call == mine.call && s.is_complete != 0;
   if (state && now.has_returned)
     set_pending(now.at, std::move(*state));

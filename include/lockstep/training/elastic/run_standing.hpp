@@ -22,7 +22,7 @@ enum class FitPhase : std::uint64_t {
 };
 
 /// How far a process is. All of its members are sent to the other processes as they are.
-struct Standing {
+struct RunStanding {
   /// The collective calls of the model, such as `fit`, so far; the last one has not ended. 0: the
   /// process has just joined, or has only made its model.
   std::uint64_t call = 0;
@@ -33,7 +33,7 @@ struct Standing {
   std::uint64_t root = 0;         ///< rank of the process' first replica
 
   /// Whether `other` has made steps, or its first exchanges, that this process has not.
-  bool is_behind(const Standing& other) const {
+  bool is_behind(const RunStanding& other) const {
     return call < other.call ||
            (call == other.call && (has_begun < other.has_begun || steps < other.steps));
   }
@@ -42,14 +42,14 @@ struct Standing {
 /// The index of the process whose state the job continues with: the latest call, then the most
 /// steps, then the earliest phase, so that each process does what follows a step, then the lowest
 /// rank.
-LOCKSTEP_COLD_DECL std::size_t donor_of(std::span<const Standing> all);
+LOCKSTEP_COLD_DECL std::size_t donor_of(std::span<const RunStanding> all);
 
 /// The standings that the processes sent. \throws Error if one is malformed.
-LOCKSTEP_COLD_DECL std::vector<Standing> read_standings(
+LOCKSTEP_COLD_DECL std::vector<RunStanding> read_standings(
     const std::vector<std::vector<std::byte>>& all);
 
 }  // namespace lockstep::detail
 
 #ifdef LOCKSTEP_HEADER_ONLY
-#include "lockstep/training/elastic/standing.ipp"
+#include "lockstep/training/elastic/run_standing.ipp"
 #endif
