@@ -114,8 +114,7 @@ void ElasticRuns::finish(AnyReplicas& replicas) {
 
 Recovered ElasticRuns::recover(AnyReplicas& replicas, const std::string& why, RunStanding mine,
                                JobState own) {
-  using Clock = std::chrono::steady_clock;
-  const Clock::time_point begin = Clock::now();
+  const auto begin = std::chrono::steady_clock::now();
   std::vector<RunStanding> all;
   std::optional<JobState> state;
   std::size_t donor = 0;
@@ -135,7 +134,7 @@ Recovered ElasticRuns::recover(AnyReplicas& replicas, const std::string& why, Ru
     log(LogLevel::info,
         fmt::format("elastic: {}; recovered in {:.2f} s, continues after step {}",
                     replicas.describe_change(),
-                    std::chrono::duration<double>(Clock::now() - begin).count(),
+                    std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count(),
                     replicas.steps()));
   return now;
 }
