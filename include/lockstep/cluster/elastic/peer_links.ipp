@@ -199,9 +199,11 @@ void PeerLinks::admit(const std::shared_ptr<Connection>& connection, const Hello
 
 bool PeerLinks::introduce(std::size_t index, Link& link, const Hello& hello) {
   if (hello.job_id != hello_.job_id || hello.rank != index) return false;
-  const auto name = [&](std::size_t rank) { return described_.name(rank); };
-  const auto sentence =
-      difference("elastic", name(index), hello.fields, name(hello_.rank), hello_.fields);
+  const bool first = index < hello_.rank;  // the same sentence on both sides
+  const auto sentence = difference("elastic", described_.name(first ? index : hello_.rank),
+                                   first ? hello.fields : hello_.fields,
+                                   described_.name(first ? hello_.rank : index),
+                                   first ? hello_.fields : hello.fields);
   link.introduced = true;
   link.differs = sentence.has_value();
   if (sentence) log_once(index, *sentence);
@@ -331,7 +333,10 @@ void PeerLinks::attempt_failed(std::size_t index, bool refused, const std::strin
 
 void PeerLinks::log_once(std::size_t index, const std::string& what) {
   if (std::exchange(logged_[index], what) != what)
-    events_.log(LogLevel::warning, fmt::format("elastic: {}: {}", described_.name(index), what));
+    events_.log(LogLevel::warning,
+                what.starts_with("elastic: ")
+                    ? what
+                    : fmt::format("elastic: {}: {}", described_.name(index), what));
 }
 
 }  // namespace lockstep::detail

@@ -95,7 +95,7 @@ TEST_CASE("a newcomer with other settings is refused, and the elastic job goes o
   auto newcomer = job.join(1);
   const std::string error = rendezvous_test::sentence<ClusterError>([&] { newcomer.get(); });
   INFO(error);
-  CHECK(error.find("differ in \"wire\": \"sealed\" and \"plain\"") != std::string::npos);
+  CHECK(error.find("differ in \"wire\": \"plain\" and \"sealed\"") != std::string::npos);
   CHECK_FALSE(job[0].has_newcomers());
   check_same(job.next_of({0}), 2, 1);
 }
