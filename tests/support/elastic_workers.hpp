@@ -273,7 +273,11 @@ struct ElasticWorker {
       error_ = std::move(error);
     }
     void end() { has_ended_ = true; }
-    bool is_new(std::size_t rank) const { return view_.is_new[rank]; }
+    bool has_new_members() const {
+      return view_.number > 0 &&
+             std::count(view_.is_new.begin(), view_.is_new.end(), true) > 0;
+    }
+    bool is_new_member() const { return view_.number > 0 && view_.is_new[view_.rank]; }
     std::uint64_t generation() const { return view_.number; }
     void reject_newcomers() { options_.job->reject(view_.is_new); }
     std::string change() const { return "generation " + std::to_string(view_.number); }

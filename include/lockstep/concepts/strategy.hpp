@@ -81,11 +81,13 @@ concept StrategySession =
 ///   `reform` may be called again.
 /// - `form_alone(error)`: after `reform` has thrown: connects this process with itself, so that its
 ///   model can be read. Once `end()` is called, `each` throws `error`.
-/// - `is_new(rank)`: whether that process joined in this generation; `generation()` counts from 0.
+/// - `generation()`: counts from 0. `has_new_members()`: whether processes have joined in this
+///   generation, except in the first; `is_new_member()`: whether this process has. All three may be
+///   called between `reform` and `form`.
 /// - `reject_newcomers()`: the next generation is formed without them.
 /// - `change()`: the last change of the members, for the log.
 template <class S>
-concept ElasticSession = S::can_reform && requires(S& s, std::size_t rank, std::exception_ptr e) {
+concept ElasticSession = S::can_reform && requires(S& s, std::exception_ptr e) {
   { s.is_elastic() } -> std::same_as<bool>;
   { s.has_newcomers() } -> std::same_as<bool>;
   { s.must_reform() } -> std::same_as<bool>;
@@ -93,7 +95,8 @@ concept ElasticSession = S::can_reform && requires(S& s, std::size_t rank, std::
   s.form();
   s.form_alone(e);
   s.end();
-  { s.is_new(rank) } -> std::same_as<bool>;
+  { s.has_new_members() } -> std::same_as<bool>;
+  { s.is_new_member() } -> std::same_as<bool>;
   { s.generation() } -> std::same_as<std::uint64_t>;
   s.reject_newcomers();
   { s.change() } -> std::same_as<std::string>;

@@ -13,6 +13,7 @@
 #include "lockstep/cluster/elastic/elastic_member.hpp"
 #include "lockstep/cluster/elastic/elastic_options.hpp"
 #include "lockstep/cluster/environment.hpp"
+#include "lockstep/cluster/rendezvous/secret.hpp"
 #include "lockstep/cluster/resolved_cluster.hpp"
 #include "lockstep/core/config.hpp"
 
@@ -44,10 +45,14 @@ class ElasticJob {
   LOCKSTEP_COLD_DECL ~ElasticJob();
 
   const Generation& now() const { return now_; }
+  const Secret& secret() const { return secret_; }
   ElasticMember& member() { return *member_; }
   const ElasticMember& member() const { return *member_; }
   /// \throws as ElasticMember::next.
   LOCKSTEP_COLD_DECL void next(const std::string& why);
+  /// See ElasticSession.
+  LOCKSTEP_COLD_DECL bool has_new_members() const;
+  LOCKSTEP_COLD_DECL bool is_new_member() const;
   /// "generation 3 has 3 workers, 1 of them new", for the log.
   LOCKSTEP_COLD_DECL std::string describe() const;
   /// This process alone, as after the end of the job.
@@ -57,6 +62,7 @@ class ElasticJob {
   class Registered;
 
   ResolvedCluster described_;
+  Secret secret_;
   std::unique_ptr<Registered> registered_;
   std::optional<ElasticMember> member_;
   Generation now_;

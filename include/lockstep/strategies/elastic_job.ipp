@@ -48,7 +48,8 @@ class ElasticJob::Registered {
 };
 
 ElasticJob::ElasticJob(const ElasticJobOptions& options)
-    : described_(resolve_cluster(options.environment, options.cluster)) {
+    : described_(resolve_cluster(options.environment, options.cluster)),
+      secret_(read_secret(options.environment, described_)) {
   if (described_.world_size == 1)
     throw UsageError(
         "multi_worker_mirrored: .elastic needs a job of several workers, but the description has "
@@ -64,13 +65,21 @@ ElasticJob::ElasticJob(const ElasticJobOptions& options)
   settings.fits = [shards = options.virtual_shards, each = options.replicas](std::size_t workers) {
     return can_share_slices(shards, workers, each);
   };
-  member_.emplace(described_, read_secret(options.environment, described_), std::move(settings));
+  member_.emplace(described_, secret_, std::move(settings));
   now_ = member_->join();
 }
 
 ElasticJob::~ElasticJob() = default;
 
 void ElasticJob::next(const std::string& why) { now_ = member_->next(why); }
+
+bool ElasticJob::has_new_members() const {
+  return now_.number > 0 && std::count(now_.is_new.begin(), now_.is_new.end(), true) > 0;
+}
+
+bool ElasticJob::is_new_member() const {
+  return now_.number > 0 && now_.is_new[now_.cluster.rank.value_or(0)];
+}
 
 std::string ElasticJob::describe() const {
   const auto added = std::count(now_.is_new.begin(), now_.is_new.end(), true);

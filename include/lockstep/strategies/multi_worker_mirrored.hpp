@@ -140,7 +140,8 @@ struct MultiWorkerMirrored {
     bool has_newcomers() const { return elastic_->job.member().has_newcomers(); }
     bool must_reform() const { return elastic_->job.member().must_reform(); }
     std::uint64_t generation() const { return elastic_ ? elastic_->job.now().number : 0; }
-    bool is_new(std::size_t rank) const { return elastic_->job.now().is_new[rank]; }
+    bool has_new_members() const { return elastic_->job.has_new_members(); }
+    bool is_new_member() const { return elastic_->job.is_new_member(); }
     void reject_newcomers() { elastic_->job.member().reject_newcomers(); }
     std::string change() const { return elastic_->job.describe(); }
     void reform(const std::string& why) {
@@ -151,7 +152,10 @@ struct MultiWorkerMirrored {
     }
     void form() {
       const Generation& now = elastic_->job.now();
-      within([&] { state_.reset(new State(elastic_->options, &now.cluster, now.number == 0)); });
+      within([&] {
+        state_.reset(
+            new State(elastic_->options, &now.cluster, &elastic_->job.secret(), now.number == 0));
+      });
       elastic_->job.member().on_reform([state = state_.get()] {
         state->layers->abort();
         state->gradients->abort();
@@ -162,7 +166,7 @@ struct MultiWorkerMirrored {
       state_.reset();
       elastic_->error = std::move(error);
       const ResolvedCluster alone = elastic_->job.alone();
-      state_.reset(new State(elastic_->options, &alone, false));
+      state_.reset(new State(elastic_->options, &alone, &elastic_->job.secret(), false));
     }
     void end() { elastic_->has_ended = true; }
 
@@ -202,9 +206,10 @@ struct MultiWorkerMirrored {
 
     struct State {
       explicit State(const MultiWorkerMirrored& options,
-                     const ResolvedCluster* generation = nullptr, bool logs_members = true)
+                     const ResolvedCluster* generation = nullptr,
+                     const Secret* secret = nullptr, bool logs_members = true)
           : job({options.virtual_shards, options.stragglers, options.stall_limits, options.cluster,
-                 options.environment, generation, logs_members}) {
+                 options.environment, generation, secret, logs_members}) {
         job.exchange_places(job.fail_on_error([&] {
           detail::WorkerPlace here = options.place_here();
           if constexpr (requires { Group::can_connect(); })

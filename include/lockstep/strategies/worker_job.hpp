@@ -18,6 +18,7 @@
 
 #include "lockstep/cluster/environment.hpp"
 #include "lockstep/cluster/rendezvous/messages.hpp"
+#include "lockstep/cluster/rendezvous/secret.hpp"
 #include "lockstep/cluster/rendezvous/stall.hpp"
 #include "lockstep/cluster/resolved_cluster.hpp"
 #include "lockstep/cluster/stragglers.hpp"
@@ -45,6 +46,7 @@ struct WorkerOptions {
   const Environment& environment;
   /// The members of an elastic job's generation, or this process alone; null: those described.
   const ResolvedCluster* generation = nullptr;
+  const Secret* secret = nullptr;  ///< of the job; null: read it from the environment
   bool logs_members = true;
 };
 

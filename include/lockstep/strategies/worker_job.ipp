@@ -60,7 +60,9 @@ WorkerJob::WorkerJob(const WorkerOptions& options)
   session_ = std::make_unique<JobSession>(where_, options.stall_limits, [&] {
     log_notes();
     return RendezvousOptions{.cluster = where_,
-                             .secret = read_secret(options.environment, where_),
+                             .secret = options.secret != nullptr
+                                           ? *options.secret
+                                           : read_secret(options.environment, where_),
                              .stall_limits = options.stall_limits};
   });
   job_ = &session_->rendezvous();

@@ -466,20 +466,12 @@ class ReplicaSet : public AnyReplicas {
       } catch (const PeerLost& e) {
         why = e.what();
       } catch (const std::exception& e) {
-        if (!has_new_members() || session_.is_new(session_.rank())) throw;
+        if (!session_.has_new_members() || session_.is_new_member()) throw;
         why = e.what();
       }
       // A newcomer that cannot take part must not end every generation that admits it.
-      if (has_new_members()) session_.reject_newcomers();
+      if (session_.has_new_members()) session_.reject_newcomers();
     }
-  }
-  bool has_new_members() const
-    requires can_reform
-  {
-    if (session_.generation() == 0) return false;
-    for (std::size_t r = 0; r < session_.workers(); ++r)
-      if (session_.is_new(r)) return true;
-    return false;
   }
 
   /// Makes the replicas, with the initial weights; the processes compare their models first.
