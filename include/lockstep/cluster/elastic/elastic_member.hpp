@@ -4,38 +4,19 @@
 /// not have the job's secret costs a closed connection and nothing else.
 #pragma once
 
-#include <cstddef>
-#include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
-#include <vector>
 
-#include "lockstep/cluster/elastic/elastic_options.hpp"
-#include "lockstep/cluster/rendezvous/messages.hpp"
+#include "lockstep/cluster/elastic/generation.hpp"
 #include "lockstep/cluster/rendezvous/secret.hpp"
 #include "lockstep/cluster/resolved_cluster.hpp"
 #include "lockstep/core/config.hpp"
 
 namespace lockstep::detail {
 
-/// The workers that train together until one is lost or added.
-struct Generation {
-  std::uint64_t number = 0;
-  /// Ready for a Rendezvous: job id, size, rank, chief, and the addresses by rank.
-  ResolvedCluster cluster{};
-  std::vector<bool> is_new{};         ///< by rank; in generation 0 all are
-  std::vector<std::size_t> former{};  ///< by rank: the rank in the generation before; unless new
-};
-
-/// The arguments of an ElasticMember.
-struct ElasticSettings {
-  Elastic options{};
-  /// What must be equal on all members. A process that differs is refused.
-  std::vector<SignatureField> fields{};
-  /// True if a generation may have this many workers. Empty: any number.
-  std::function<bool(std::size_t workers)> fits{};
-};
+struct ElasticAccess;
+struct ElasticCore;
 
 /// One per process and job. A separate thread answers the other processes, also while the program
 /// computes. The functions may be called from any thread, one at a time.
@@ -86,8 +67,13 @@ class ElasticMember {
   LOCKSTEP_COLD_DECL void leave();
 
  private:
-  struct Core;
-  std::unique_ptr<Core> core_;
+  friend struct ElasticAccess;
+
+  std::unique_ptr<ElasticCore> core_;
 };
 
 }  // namespace lockstep::detail
+
+#ifdef LOCKSTEP_HEADER_ONLY
+#include "lockstep/cluster/elastic/elastic_member.ipp"
+#endif
