@@ -166,9 +166,7 @@ void Participant::on(const Identity&, const Decided& message, Time now) {
     return;
   }
   if (decision.run != decision_.run || decision.number <= decision_.number) return;
-  if (included) return adopt(decision, now);
-  left_out_ = must_reform_ = true;
-  if (waits_) fail(ElasticFailure::Kind::left_out, rank_);
+  adopt(decision, now);
 }
 
 void Participant::on(const Identity&, const Refused& message, Time) {
@@ -482,6 +480,12 @@ void Participant::advance(Time now) {
 }
 
 void Participant::adopt(const Decision& decision, Time now) {
+  const auto rank = decision.rank_of(self_);
+  if (!rank) {  // also as the proposer, of a value that an earlier one had proposed
+    left_out_ = must_reform_ = true;
+    if (waits_) fail(ElasticFailure::Kind::left_out, rank_);
+    return;
+  }
   std::vector<Contact> contacts;
   std::vector<std::uint32_t> former;
   for (const Seat& seat : decision.seats) {
@@ -494,7 +498,7 @@ void Participant::adopt(const Decision& decision, Time now) {
   }
   const bool was_waiting = waits_;
   decision_ = decision;
-  rank_ = decision.rank_of(self_).value();
+  rank_ = *rank;
   members_ = std::move(contacts);
   former_ = std::move(former);
   memory_.enter(decision.run);
