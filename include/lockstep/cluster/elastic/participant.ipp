@@ -66,8 +66,7 @@ void Participant::send(std::size_t to, ElasticMessage message) {
 }
 
 Notice Participant::notice(bool polls) const {
-  const GenerationId lock{lock_run_, 0};
-  return {standing_, polls, in_run() ? generation() : lock, machine_, rejected_};
+  return {standing_, polls, {held_run_, decision_.number}, machine_, rejected_};
 }
 
 void Participant::send_notice(std::size_t to, bool polls) { send(to, notice(polls)); }
@@ -110,7 +109,7 @@ void Participant::on(const Identity& from, const Notice& message, Time now) {
   if (in_run())
     notice_in_run(from, message);
   else
-    notice_while_fresh(from, message, now);
+    notice_while_fresh(message, now);
   if (message.polls) send_notice(from.index, false);
 }
 
@@ -134,35 +133,37 @@ void Participant::notice_in_run(const Identity& from, const Notice& message) {
   if (message.standing == Standing::ending && standing_ == Standing::running) must_reform_ = true;
 }
 
-void Participant::notice_while_fresh(const Identity& from, const Notice& message, Time now) {
+void Participant::notice_while_fresh(const Notice& message, Time now) {
   if (message.standing == Standing::running || message.standing == Standing::ending) {
     running_heard_ = now;
-    running_run_ = message.generation.run;
-    if (lock_owner_ == self_) lock_run_ = 0;
+    hold(message.generation.run);
   }
-  if (message.standing == Standing::left && message.generation.run == running_run_)
-    job_left_ = running_run_ != 0;
-  if (from != lock_owner_ || lock_run_ == 0) return;
-  lock_heard_ = now;
-  if (message.generation.run != lock_run_) lock_run_ = 0;
+  if (message.standing == Standing::left && message.generation.run == held_run_)
+    job_left_ = running_heard_ != Time{};
+}
+
+void Participant::hold(std::uint64_t run) {
+  if (run == held_run_) return;
+  // The run that is given up may have counted on this process.
+  if (held_run_ != 0) self_.incarnation = rules_.random();
+  memory_.enter(run);
+  held_run_ = run;
 }
 
 void Participant::on(const Identity& from, const Form& message, Time now) {
-  const bool running = running_run_ != 0 && now - running_heard_ < rules_.silence;
-  if (from.index == 0 && self_.index != 0 && !in_run() && !running) {
-    lock_run_ = message.run;
-    lock_owner_ = from;
-    lock_heard_ = now;
-  }
+  if (from.index == 0 && self_.index != 0 && !in_run() && !hears_job(now)) hold(message.run);
   send_notice(from.index, false);
+}
+
+bool Participant::hears_job(Time now) const {
+  return running_heard_ != Time{} && now - running_heard_ < rules_.silence;
 }
 
 void Participant::on(const Identity&, const Decided& message, Time now) {
   const Decision& decision = message.decision;
   const bool included = decision.rank_of(self_).has_value();
-  const bool locked_elsewhere = lock_run_ != 0 && lock_run_ != decision.run && decision.number == 0;
   if (!in_run()) {
-    if (included && !locked_elsewhere) adopt(decision, now);
+    if (included && decision.run == held_run_) adopt(decision, now);
     return;
   }
   if (decision.run != decision_.run || decision.number <= decision_.number) return;
@@ -250,7 +251,8 @@ void Participant::tick(Time now) {
   if (last_tick_ != Time{} && late > tolerated_lateness) {
     for (auto* contacts : {&members_, &others_})
       for (Contact& contact : *contacts) contact.heard = std::min(now, contact.heard + late);
-    for (Time* time : {&ended_, &lock_heard_, &running_heard_}) *time += late;
+    ended_ += late;
+    if (running_heard_ != Time{}) running_heard_ += late;
   }
   last_tick_ = now;
   if (!in_run()) return tick_fresh(now);
@@ -265,12 +267,11 @@ void Participant::tick(Time now) {
 // --- before the first generation ---
 
 void Participant::tick_fresh(Time now) {
-  if (lock_run_ != 0 && self_.index != 0 && now - lock_heard_ >= rules_.silence) lock_run_ = 0;
   if (self_.index == 0) form_first(now);
   if (in_run() || !waits_) return;
   if (now >= next_poll_) {
     // A newcomer asks less often than processes that wait for the start.
-    next_poll_ = now + (running_run_ != 0 ? heartbeat_interval : poll_interval);
+    next_poll_ = now + (hears_job(now) ? heartbeat_interval : poll_interval);
     for (std::size_t i = 0; i < rules_.described; ++i) send_notice(i, true);
   }
   if (job_left_ && now - running_heard_ >= rules_.silence)
@@ -290,30 +291,28 @@ bool Participant::is_present(std::size_t index, Time now) const {
 }
 
 void Participant::form_first(Time now) {
-  const bool running = running_run_ != 0 && now - running_heard_ < rules_.silence;
-  bool all = waits_ && !running, locked = lock_run_ != 0;
+  bool all = waits_ && !hears_job(now), held = forming_;
   for (std::size_t i = 1; i < rules_.described; ++i) {
     all = all && is_present(i, now);
-    locked = locked && others_[i].notice.generation.run == lock_run_;
+    held = held && others_[i].notice.generation.run == held_run_;
   }
   if (!all) {
-    lock_run_ = 0;
+    forming_ = false;
     return;
   }
-  if (locked || rules_.described == 1) {
-    Decision first{lock_run_ ? lock_run_ : rules_.random() | 1, 0, rules_.random(), rules_.port()};
-    first.seats.push_back({self_, machine_});
+  if (!forming_) hold(rules_.random() | 1);
+  if (held || rules_.described == 1) {
+    Decision first{held_run_, 0, rules_.random(), rules_.port(), {{self_, machine_}}};
     for (std::uint32_t i = 1; i < rules_.described; ++i)
       first.seats.push_back({{i, others_[i].incarnation}, others_[i].notice.machine});
     for (std::size_t i = 1; i < rules_.described; ++i) send(i, Decided{first});
     return adopt(first, now);
   }
-  if (lock_run_ != 0 && now < next_resend_) return;
-  if (lock_run_ == 0) lock_run_ = rules_.random() | 1;
-  lock_owner_ = self_;
+  if (forming_ && now < next_resend_) return;
+  forming_ = true;
   next_resend_ = now + resend_interval;
   for (std::size_t i = 1; i < rules_.described; ++i)
-    if (others_[i].notice.generation.run != lock_run_) send(i, Form{lock_run_});
+    if (others_[i].notice.generation.run != held_run_) send(i, Form{held_run_});
 }
 
 // --- the end of a generation ---
@@ -501,10 +500,9 @@ void Participant::adopt(const Decision& decision, Time now) {
   rank_ = *rank;
   members_ = std::move(contacts);
   former_ = std::move(former);
-  memory_.enter(decision.run);
   proposer_ = Proposer(Quorum(decision.machines()), static_cast<std::uint32_t>(rank_));
   proposing_ = must_reform_ = false;
-  lock_run_ = 0;
+  forming_ = false;
   standing_ = Standing::running;
   untold_ = true;
   for (std::size_t i = 0; i < others_.size(); ++i) {
@@ -552,9 +550,11 @@ std::vector<Seat> Participant::newcomers(Time now, const std::vector<Seat>& memb
   for (std::uint32_t i = 0; i < others_.size(); ++i) {
     const bool taken = std::any_of(members.begin(), members.end(),
                                    [&](const Seat& seat) { return seat.who.index == i; });
-    if (taken || i == self_.index || !is_present(i, now) || is_rejected(others_[i].incarnation))
+    const Contact& other = others_[i];
+    if (taken || i == self_.index || !is_present(i, now) || is_rejected(other.incarnation) ||
+        other.notice.generation.run != decision_.run)
       continue;
-    result.push_back({{i, others_[i].incarnation}, others_[i].notice.machine});
+    result.push_back({{i, other.incarnation}, other.notice.machine});
   }
   return result;
 }

@@ -60,7 +60,7 @@ struct SimulatedMachine {
   struct Folder {
     std::uint64_t number = 0;
     Vote vote{};
-    std::set<std::uint64_t> users{};  // incarnations of living processes
+    std::set<std::size_t> users{};  // living processes, by index
   };
   MachineId id{};
   std::map<std::uint64_t, Folder> folders{};
@@ -73,9 +73,14 @@ struct SimulatedMachine {
 
 class SimulatedVotes final : public VoteMemory {
  public:
-  SimulatedVotes(SimulatedMachine& machine, std::uint64_t incarnation)
-      : machine_(machine), incarnation_(incarnation) {}
-  void enter(std::uint64_t run) override { machine_.folders[run].users.insert(incarnation_); }
+  SimulatedVotes(SimulatedMachine& machine, std::size_t index) : machine_(machine), index_(index) {}
+  void enter(std::uint64_t run) override {
+    leave();
+    machine_.folders[run].users.insert(index_);
+  }
+  void leave() {
+    for (auto& [run, folder] : machine_.folders) folder.users.erase(index_);
+  }
   std::optional<Vote> change(const GenerationId& generation,
                              const std::function<void(Vote&)>& change) override {
     auto& folder = machine_.folders.at(generation.run);
@@ -88,7 +93,7 @@ class SimulatedVotes final : public VoteMemory {
 
  private:
   SimulatedMachine& machine_;
-  std::uint64_t incarnation_;
+  std::size_t index_;
 };
 
 /// What may happen in a simulation.
@@ -196,7 +201,7 @@ class Simulation {
     rules.patience = milliseconds(8000);
     rules.random = [this] { return random_(); };
     rules.port = [] { return std::uint16_t{1}; };
-    process.votes = std::make_unique<SimulatedVotes>(machine, incarnation);
+    process.votes = std::make_unique<SimulatedVotes>(machine, i);
     process.participant = std::make_unique<Participant>(
         Identity{static_cast<std::uint32_t>(i), incarnation}, machine.id, rules, *process.votes);
     process.participant->join(now_);
@@ -296,10 +301,9 @@ class Simulation {
   void kill(std::size_t i) {
     Process& process = processes_[i];
     if (!process.participant) return;
-    for (auto& [run, folder] : machines_[process.machine].folders) {
-      if (weather_.forgetful) folder.vote = {};
-      folder.users.erase(process.participant->self().incarnation);
-    }
+    process.votes->leave();
+    if (weather_.forgetful)
+      for (auto& [run, folder] : machines_[process.machine].folders) folder.vote = {};
     graveyard_.push_back(std::move(process.participant));  // its own function may be running
     process.entered.reset();
     process.trains = false;
