@@ -1,6 +1,8 @@
 #include "lockstep/cluster/elastic/participant.hpp"
 
 #include <catch2/catch_test_macros.hpp>
+#include <cstddef>
+#include <string>
 
 #include "unit/cluster/elastic/simulation.hpp"
 
