@@ -84,7 +84,7 @@ class Participant {
   // --- what the program does; the outcome of `join` and `next` comes later ---
   LOCKSTEP_COLD_DECL void join(Time now);
   LOCKSTEP_COLD_DECL void next(Time now);
-  LOCKSTEP_COLD_DECL void reject_newcomers();
+  LOCKSTEP_COLD_DECL void reject_newcomers(Time now);
   LOCKSTEP_COLD_DECL void leave();
 
   // --- what happens ---
@@ -124,9 +124,8 @@ class Participant {
     Time heard{}, first_heard{};
     Notice notice{};
   };
-  /// When a newcomer that was not admitted may interrupt the job again.
+  /// Until when newcomers of an index are not proposed: one was not admitted, or failed.
   struct Passed {
-    std::uint64_t incarnation = 0;
     int times = 0;
     Time until{};
   };
@@ -187,6 +186,8 @@ class Participant {
   // --- newcomers ---
   LOCKSTEP_COLD_DECL std::vector<Seat> newcomers(Time now, const std::vector<Seat>& members) const;
   LOCKSTEP_COLD_DECL void update_newcomers(Time now);
+  /// Lets the job run for a while before the next newcomer of this index, each time for longer.
+  LOCKSTEP_COLD_DECL void pass(std::size_t index, Time now);
 
   Identity self_;
   MachineId machine_;

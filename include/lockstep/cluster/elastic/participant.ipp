@@ -42,12 +42,13 @@ void Participant::next(Time now) {
   evaluate(now);
 }
 
-void Participant::reject_newcomers() {
+void Participant::reject_newcomers(Time now) {
   for (const Seat& seat : decision_.seats) {
     if (decision_.number == 0 || seat.former != Seat::newcomer) continue;
     if (is_rejected(seat.who.incarnation)) continue;
     if (rejected_.size() == Notice::max_rejected) rejected_.erase(rejected_.begin());
     rejected_.push_back(seat.who.incarnation);
+    pass(seat.who.index, now);
   }
 }
 
@@ -509,12 +510,7 @@ void Participant::adopt(const Decision& decision, Time now) {
     Contact& other = others_[i];
     if (other.known && decision.rank_of({static_cast<std::uint32_t>(i), other.incarnation}))
       other = {};
-    if (!other.known || other.notice.standing != Standing::fresh) continue;
-    Passed& passed = passed_[i];
-    if (passed.incarnation != other.incarnation) passed = {.incarnation = other.incarnation};
-    constexpr int most = 6;
-    passed.until = now + std::chrono::seconds(1 << passed.times);
-    passed.times = std::min(passed.times + 1, most);
+    if (is_present(i, now)) pass(i, now);
   }
   const auto gone = std::find_if(members_.begin(), members_.end(),
                                  [](const Contact& member) { return member.gone; });
@@ -526,7 +522,7 @@ void Participant::adopt(const Decision& decision, Time now) {
     fail(ElasticFailure::Kind::refused, self_.index,
          "the generation that admitted this process could not be formed; start it again");
   } else {  // cannot be formed: at once to the next one
-    reject_newcomers();
+    reject_newcomers(now);
     begin_end(now);
   }
 }
@@ -552,7 +548,7 @@ std::vector<Seat> Participant::newcomers(Time now, const std::vector<Seat>& memb
                                    [&](const Seat& seat) { return seat.who.index == i; });
     const Contact& other = others_[i];
     if (taken || i == self_.index || !is_present(i, now) || is_rejected(other.incarnation) ||
-        other.notice.generation.run != decision_.run)
+        other.notice.generation.run != decision_.run || now < passed_[i].until)
       continue;
     result.push_back({{i, other.incarnation}, other.notice.machine});
   }
@@ -564,14 +560,21 @@ void Participant::update_newcomers(Time now) {
   if (standing_ != Standing::running || untold_) return;
   std::vector<Seat> added = newcomers(now, decision_.seats);
   std::erase_if(added, [&](const Seat& seat) {
-    const Passed& passed = passed_[seat.who.index];
-    const bool may_not_yet = passed.incarnation == seat.who.incarnation && now < passed.until;
     // One that asks once and disappears does not interrupt the job.
-    return may_not_yet || now - others_[seat.who.index].first_heard < heartbeat_interval;
+    return now - others_[seat.who.index].first_heard < heartbeat_interval;
   });
   if (added.empty()) return;
   has_newcomers_ =
       assemble(decision_.seats, added, rules_.min_workers, rules_.fits).size() > members_.size();
+}
+
+void Participant::pass(std::size_t index, Time now) {
+  constexpr int most = 4;  // 16 s
+  constexpr std::chrono::seconds forgotten{60};
+  Passed& passed = passed_[index];
+  if (now - passed.until >= forgotten) passed = {};
+  passed.until = now + std::chrono::seconds(1 << passed.times);
+  passed.times = std::min(passed.times + 1, most);
 }
 
 }  // namespace lockstep::detail

@@ -283,6 +283,36 @@ TEST_CASE("an elastic job that ends in order leaves nothing on its machine") {
   CHECK(job.machine(0).empty());
 }
 
+TEST_CASE("a newcomer ends when the elastic job does") {
+  Job job(2);
+  job.begin();
+  job.kill(1);
+  job.next_of({0});
+  job.start(1);
+  auto newcomer = job.join(1);
+  REQUIRE(eventually([&] { return job[0].has_newcomers(); }));
+  job[0].leave();
+  job.end(0);
+  const std::string error = rendezvous_test::sentence<ClusterError>([&] { newcomer.get(); });
+  CHECK(error.find("the job has ended before this process was admitted") != std::string::npos);
+}
+
+TEST_CASE("an elastic job uses the bind address and the range of ports") {
+  Job job(2);
+  const auto first = rendezvous_test::free_port();
+  job.describe = [&](lockstep::ResolvedCluster& cluster) {
+    cluster.bind = lockstep::BindAddress{"0.0.0.0", std::nullopt};
+    cluster.data_ports = lockstep::PortRange{first, static_cast<std::uint16_t>(first + 40)};
+  };
+  const auto all = job.begin();
+  check_same(all, 0, 2);
+  CHECK(all[0].cluster.chief->host == "127.0.0.1");
+  CHECK(all[0].cluster.chief->port >= first);
+  CHECK(all[0].cluster.chief->port <= first + 40);
+  CHECK(all[0].cluster.bind->host == "0.0.0.0");
+  form(all);
+}
+
 TEST_CASE("an elastic member needs a description with all addresses") {
   Job job(2, 3);
   CHECK_THROWS_AS(job.start(0), lockstep::UsageError);

@@ -265,7 +265,7 @@ class Simulation {
     in(i, milliseconds(2000), [this, i, id, entry = ++process.entry] {
       Process& late = processes_[i];
       if (late.entered != id || late.trains || late.entry != entry) return;
-      late.participant->reject_newcomers();
+      late.participant->reject_newcomers(now_);
       const Decision& failed = decisions_.at({id.run, id.number});
       const auto rank = failed.rank_of(late.participant->self());
       if (id.number > 0 && rank && failed.seats[*rank].former == Seat::newcomer) return end(i);
