@@ -335,7 +335,6 @@ ResolvedCluster resolve_cluster(const Environment& environment, const ClusterArg
   result.transport = settings.transport;
   result.wire = settings.wire;
   result.connections = settings.connections;
-  result.elastic = settings.elastic;
   result.rendezvous_timeout = settings.rendezvous_timeout;
   result.timeouts = arguments.timeouts;
   for (const detail::TimeoutRow& row : detail::timeout_rows)

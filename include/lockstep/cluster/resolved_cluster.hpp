@@ -10,7 +10,6 @@
 #include <string>
 #include <vector>
 
-#include "lockstep/cluster/elastic/elastic_options.hpp"
 #include "lockstep/cluster/host_port.hpp"
 #include "lockstep/cluster/spec.hpp"
 #include "lockstep/cluster/timeouts.hpp"
@@ -76,7 +75,6 @@ struct ResolvedCluster {
   Transport transport = Transport::automatic;  ///< LOCKSTEP_TRANSPORT
   WireSecurity wire = WireSecurity::automatic;  ///< LOCKSTEP_WIRE
   std::size_t connections = 1;           ///< LOCKSTEP_CONNECTIONS: of each group to each peer
-  Elastic elastic{};                     ///< LOCKSTEP_MIN_WORKERS, LOCKSTEP_ELASTIC_DIRECTORY
   std::optional<ClusterSpec> cluster{};  ///< all addresses, if the source has them
   std::optional<std::size_t> local_rank{}, local_size{};  ///< on the same machine
   std::chrono::milliseconds rendezvous_timeout{60'000};   ///< LOCKSTEP_RENDEZVOUS_TIMEOUT

@@ -210,16 +210,6 @@ ClusterSettings read_settings(const Environment& environment) {
   } else {
     settings.connections = settings.more_interfaces.size() + 1;
   }
-  if (const auto entry = variable(environment, "LOCKSTEP_MIN_WORKERS")) {
-    const auto count = whole_number<std::size_t>(*entry);
-    if (!count || *count < 1)
-      throw ClusterError(
-          "LOCKSTEP_MIN_WORKERS={} is not valid; write the fewest workers that go on after a loss, "
-          "at least 1",
-          quote(*entry));
-    settings.elastic.min_workers = *count;
-  }
-  settings.elastic.directory = variable(environment, "LOCKSTEP_ELASTIC_DIRECTORY").value_or("");
   if (const auto entry = variable(environment, "LOCKSTEP_RENDEZVOUS_TIMEOUT"))
     settings.rendezvous_timeout = parse_timeout(*entry, "LOCKSTEP_RENDEZVOUS_TIMEOUT");
   for (const TimeoutRow& row : timeout_rows)
@@ -236,6 +226,22 @@ ClusterSettings read_settings(const Environment& environment) {
     settings.launcher = *entry;
   }
   return settings;
+}
+
+Elastic elastic_settings(Elastic options, const Environment& environment) {
+  const auto entry = variable(environment, "LOCKSTEP_MIN_WORKERS");
+  if (entry && options.min_workers == 0) {
+    const auto count = whole_number<std::size_t>(*entry);
+    if (!count || *count < 1)
+      throw ClusterError(
+          "LOCKSTEP_MIN_WORKERS={} is not valid; write the fewest workers that go on after a loss, "
+          "at least 1",
+          quote(*entry));
+    options.min_workers = *count;
+  }
+  if (options.directory.empty())
+    options.directory = variable(environment, "LOCKSTEP_ELASTIC_DIRECTORY").value_or("");
+  return options;
 }
 
 }  // namespace lockstep::detail

@@ -20,6 +20,7 @@
 #include "lockstep/cluster/environment.hpp"
 #include "lockstep/cluster/rendezvous/stall.hpp"
 #include "lockstep/cluster/resolved_cluster.hpp"
+#include "lockstep/cluster/settings.hpp"
 #include "lockstep/collectives/hierarchical_group.hpp"
 #include "lockstep/collectives/thread_group.hpp"
 #include "lockstep/concepts/strategy.hpp"
@@ -72,7 +73,7 @@ struct MultiWorkerMirrored {
   /// as Cpu{index} does. The OpenMP threads of the calling thread are bound too, and stay bound.
   bool bind_cores = true;
   bool stragglers = false;  ///< the chief logs each rank's time per phase after each epoch
-  /// Whether the job goes on without the workers that it loses; see docs/elastic.md.
+  /// Whether the job goes on without the workers that it loses; LOCKSTEP_MIN_WORKERS if it is not set.
   Elastic elastic{};
   Environment environment = process_environment();
 
@@ -82,7 +83,8 @@ struct MultiWorkerMirrored {
     /// Whether the job may be elastic: on devices that use the host's memory.
     static constexpr bool can_reform = HostDevice<D> && detail::plane_can_reform<Data>;
 
-    explicit Session(const MultiWorkerMirrored& options) {
+    explicit Session(MultiWorkerMirrored options) {
+      options.elastic = detail::elastic_settings(options.elastic, options.environment);
       if constexpr (can_reform) {
         if (options.elastic) {
           start_elastic(options);
