@@ -46,7 +46,7 @@ void ElasticMember::on_reform(std::function<void()> callback) {
 }
 
 void ElasticMember::reject_newcomers() {
-  detail::post(core_->io, [core = core_.get()] { core->participant.reject_newcomers(); });
+  detail::post(core_->io, [core = core_.get()] { core->participant.reject_newcomers(Clock::now()); });
 }
 
 void ElasticMember::leave() { core_->leave(); }

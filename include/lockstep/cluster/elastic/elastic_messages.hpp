@@ -43,13 +43,13 @@ struct Notice {
   static constexpr std::size_t max_rejected = 64;
   Standing standing = Standing::fresh;
   bool polls = false;            ///< wants a Notice in return
-  GenerationId generation{};     ///< fresh: the run that it is locked on, or 0
+  GenerationId generation{};     ///< fresh: the run whose votes it holds, and 0
   MachineId machine{};
   std::vector<std::uint64_t> rejected{};  ///< incarnations that the sender does not accept
   bool operator==(const Notice&) const = default;
 };
 
-/// Index 0 asks a fresh process to lock itself on a run.
+/// Index 0 asks a fresh process to hold the votes of a run.
 struct Form {
   std::uint64_t run = 0;
   bool operator==(const Form&) const = default;

@@ -25,7 +25,7 @@
 
 namespace lockstep::detail {
 
-/// What the participants of a job have in common.
+/// The settings that the participants of a job share.
 struct ParticipantRules {
   std::size_t described = 1;  ///< processes in the cluster description
   std::size_t min_workers = 1;
@@ -59,13 +59,17 @@ struct Outgoing {
 
 /// The states of a process:
 ///
-///     fresh --Form of index 0--> locked on a run --Decided(generation 0)--> running
-///       |   <--its proposer is gone, or gives up--'                          |  ^
-///       '--------------Decided(generation g), as a newcomer------------------+  |
-///                                                                    next()  v  |  Decided(g + 1)
-///                                                                          ending
+///     fresh --Form of index 0, or a job that runs--> holds the votes of that run on its machine
+///       |<--another run: becomes another process--'                            |
+///       |                                           Decided, of that run only  |
+///       '----------------------------------------------------------------------+--> running
+///                                                           Decided(g + 1) ^          |  next()
+///                                                                          '--ending<-'
 ///
-/// The members that end a generation: all tell each other, also those that have not noticed yet.
+/// A process holds the votes before it can be a member, so that they cannot be removed while a member
+/// of the run lives.
+///
+/// The members that end a generation notify all others, also those that have not noticed yet.
 /// The lowest rank that answers waits until each other rank is ready, gone or silent, assembles the
 /// next generation and has it accepted by a quorum of the machines.
 class Participant {
@@ -77,19 +81,19 @@ class Participant {
   LOCKSTEP_COLD_DECL Participant(Identity self, MachineId machine, ParticipantRules rules,
                                  VoteMemory& memory);
 
-  // --- what the program does; the outcome of `join` and `next` comes later ---
+  // --- calls of the program; the outcome of `join` and `next` comes later ---
   LOCKSTEP_COLD_DECL void join(Time now);
   LOCKSTEP_COLD_DECL void next(Time now);
-  LOCKSTEP_COLD_DECL void reject_newcomers();
+  LOCKSTEP_COLD_DECL void reject_newcomers(Time now);
   LOCKSTEP_COLD_DECL void leave();
 
-  // --- what happens ---
+  // --- events ---
   LOCKSTEP_COLD_DECL void receive(const Letter& letter, Time now);
   /// Nothing listens at the address of this index.
   LOCKSTEP_COLD_DECL void refused(std::size_t index, Time now);
   /// The last connection to the process at this index has ended.
   LOCKSTEP_COLD_DECL void disconnected(std::size_t index, Time now);
-  /// The settings of the process at this index differ; `sentence` says in what.
+  /// The settings of the process at this index differ; `sentence` names the field.
   LOCKSTEP_COLD_DECL void differs(std::size_t index, const std::string& sentence);
   LOCKSTEP_COLD_DECL void tick(Time now);
 
@@ -113,16 +117,15 @@ class Participant {
   milliseconds pace() const { return waits_ ? milliseconds(20) : heartbeat_interval; }
 
  private:
-  /// What was heard from a process.
+  /// The last message of a process.
   struct Contact {
     std::uint64_t incarnation = 0, serial = 0;
     bool known = false, gone = false;
     Time heard{}, first_heard{};
     Notice notice{};
   };
-  /// When a newcomer that was not admitted may interrupt the job again.
+  /// Until when newcomers of an index are not proposed: one was not admitted, or failed.
   struct Passed {
-    std::uint64_t incarnation = 0;
     int times = 0;
     Time until{};
   };
@@ -143,11 +146,15 @@ class Participant {
   LOCKSTEP_COLD_DECL void on(const Identity& from, const Decided& message, Time now);
   LOCKSTEP_COLD_DECL void on(const Identity& from, const Refused& message, Time now);
   LOCKSTEP_COLD_DECL void notice_in_run(const Identity& from, const Notice& message);
-  LOCKSTEP_COLD_DECL void notice_while_fresh(const Identity& from, const Notice& message, Time now);
+  LOCKSTEP_COLD_DECL void notice_while_fresh(const Notice& message, Time now);
   /// True if the sender may ask this machine for a vote; answers it otherwise.
   LOCKSTEP_COLD_DECL bool may_ask(const Identity& from, const GenerationId& asked,
                                   const Ballot& ballot);
 
+  /// Holds the votes of a run from now on, and of no other.
+  LOCKSTEP_COLD_DECL void hold(std::uint64_t run);
+  /// True if a member of a running job has been heard lately.
+  LOCKSTEP_COLD_DECL bool hears_job(Time now) const;
   LOCKSTEP_COLD_DECL Contact& contact(const Identity& from);
   LOCKSTEP_COLD_DECL bool is_rejected(std::uint64_t incarnation) const;
 
@@ -179,6 +186,8 @@ class Participant {
   // --- newcomers ---
   LOCKSTEP_COLD_DECL std::vector<Seat> newcomers(Time now, const std::vector<Seat>& members) const;
   LOCKSTEP_COLD_DECL void update_newcomers(Time now);
+  /// Lets the job run for a while before the next newcomer of this index, each time for longer.
+  LOCKSTEP_COLD_DECL void pass(std::size_t index, Time now);
 
   Identity self_;
   MachineId machine_;
@@ -197,11 +206,10 @@ class Participant {
   Time next_poll_{}, next_resend_{};  // to processes; to machines
 
   // fresh
-  std::uint64_t lock_run_ = 0;  // index 0: the run that it forms
-  Identity lock_owner_{};
-  Time lock_heard_{}, started_{}, running_heard_{};
-  std::uint64_t running_run_ = 0;  // of a job that was heard
-  bool job_left_ = false;          // a member of it has ended its work
+  std::uint64_t held_run_ = 0;  // whose votes this process holds; the only one that it may be in
+  bool forming_ = false;        // index 0: asks the others to hold that run
+  bool job_left_ = false;       // a member of the running job has ended its work
+  Time started_{}, running_heard_{};
 
   // in a run
   Decision decision_;

@@ -24,7 +24,7 @@ Participant::Participant(Identity self, MachineId machine, ParticipantRules rule
       others_(rules_.described),
       passed_(rules_.described) {}
 
-// --- what the program does ---
+// --- calls of the program ---
 
 void Participant::join(Time now) {
   waits_ = true;
@@ -42,12 +42,13 @@ void Participant::next(Time now) {
   evaluate(now);
 }
 
-void Participant::reject_newcomers() {
+void Participant::reject_newcomers(Time now) {
   for (const Seat& seat : decision_.seats) {
     if (decision_.number == 0 || seat.former != Seat::newcomer) continue;
     if (is_rejected(seat.who.incarnation)) continue;
     if (rejected_.size() == Notice::max_rejected) rejected_.erase(rejected_.begin());
     rejected_.push_back(seat.who.incarnation);
+    pass(seat.who.index, now);
   }
 }
 
@@ -66,8 +67,7 @@ void Participant::send(std::size_t to, ElasticMessage message) {
 }
 
 Notice Participant::notice(bool polls) const {
-  const GenerationId lock{lock_run_, 0};
-  return {standing_, polls, in_run() ? generation() : lock, machine_, rejected_};
+  return {standing_, polls, {held_run_, decision_.number}, machine_, rejected_};
 }
 
 void Participant::send_notice(std::size_t to, bool polls) { send(to, notice(polls)); }
@@ -110,7 +110,7 @@ void Participant::on(const Identity& from, const Notice& message, Time now) {
   if (in_run())
     notice_in_run(from, message);
   else
-    notice_while_fresh(from, message, now);
+    notice_while_fresh(message, now);
   if (message.polls) send_notice(from.index, false);
 }
 
@@ -134,41 +134,41 @@ void Participant::notice_in_run(const Identity& from, const Notice& message) {
   if (message.standing == Standing::ending && standing_ == Standing::running) must_reform_ = true;
 }
 
-void Participant::notice_while_fresh(const Identity& from, const Notice& message, Time now) {
+void Participant::notice_while_fresh(const Notice& message, Time now) {
   if (message.standing == Standing::running || message.standing == Standing::ending) {
     running_heard_ = now;
-    running_run_ = message.generation.run;
-    if (lock_owner_ == self_) lock_run_ = 0;
+    hold(message.generation.run);
   }
-  if (message.standing == Standing::left && message.generation.run == running_run_)
-    job_left_ = running_run_ != 0;
-  if (from != lock_owner_ || lock_run_ == 0) return;
-  lock_heard_ = now;
-  if (message.generation.run != lock_run_) lock_run_ = 0;
+  if (message.standing == Standing::left && message.generation.run == held_run_)
+    job_left_ = running_heard_ != Time{};
+}
+
+void Participant::hold(std::uint64_t run) {
+  if (run == held_run_) return;
+  // The run that is given up may have counted on this process.
+  if (held_run_ != 0) self_.incarnation = rules_.random();
+  memory_.enter(run);
+  held_run_ = run;
 }
 
 void Participant::on(const Identity& from, const Form& message, Time now) {
-  const bool running = running_run_ != 0 && now - running_heard_ < rules_.silence;
-  if (from.index == 0 && self_.index != 0 && !in_run() && !running) {
-    lock_run_ = message.run;
-    lock_owner_ = from;
-    lock_heard_ = now;
-  }
+  if (from.index == 0 && self_.index != 0 && !in_run() && !hears_job(now)) hold(message.run);
   send_notice(from.index, false);
+}
+
+bool Participant::hears_job(Time now) const {
+  return running_heard_ != Time{} && now - running_heard_ < rules_.silence;
 }
 
 void Participant::on(const Identity&, const Decided& message, Time now) {
   const Decision& decision = message.decision;
   const bool included = decision.rank_of(self_).has_value();
-  const bool locked_elsewhere = lock_run_ != 0 && lock_run_ != decision.run && decision.number == 0;
   if (!in_run()) {
-    if (included && !locked_elsewhere) adopt(decision, now);
+    if (included && decision.run == held_run_) adopt(decision, now);
     return;
   }
   if (decision.run != decision_.run || decision.number <= decision_.number) return;
-  if (included) return adopt(decision, now);
-  left_out_ = must_reform_ = true;
-  if (waits_) fail(ElasticFailure::Kind::left_out, rank_);
+  adopt(decision, now);
 }
 
 void Participant::on(const Identity&, const Refused& message, Time) {
@@ -252,7 +252,8 @@ void Participant::tick(Time now) {
   if (last_tick_ != Time{} && late > tolerated_lateness) {
     for (auto* contacts : {&members_, &others_})
       for (Contact& contact : *contacts) contact.heard = std::min(now, contact.heard + late);
-    for (Time* time : {&ended_, &lock_heard_, &running_heard_}) *time += late;
+    ended_ += late;
+    if (running_heard_ != Time{}) running_heard_ += late;
   }
   last_tick_ = now;
   if (!in_run()) return tick_fresh(now);
@@ -267,12 +268,11 @@ void Participant::tick(Time now) {
 // --- before the first generation ---
 
 void Participant::tick_fresh(Time now) {
-  if (lock_run_ != 0 && self_.index != 0 && now - lock_heard_ >= rules_.silence) lock_run_ = 0;
   if (self_.index == 0) form_first(now);
   if (in_run() || !waits_) return;
   if (now >= next_poll_) {
     // A newcomer asks less often than processes that wait for the start.
-    next_poll_ = now + (running_run_ != 0 ? heartbeat_interval : poll_interval);
+    next_poll_ = now + (hears_job(now) ? heartbeat_interval : poll_interval);
     for (std::size_t i = 0; i < rules_.described; ++i) send_notice(i, true);
   }
   if (job_left_ && now - running_heard_ >= rules_.silence)
@@ -292,30 +292,28 @@ bool Participant::is_present(std::size_t index, Time now) const {
 }
 
 void Participant::form_first(Time now) {
-  const bool running = running_run_ != 0 && now - running_heard_ < rules_.silence;
-  bool all = waits_ && !running, locked = lock_run_ != 0;
+  bool all = waits_ && !hears_job(now), held = forming_;
   for (std::size_t i = 1; i < rules_.described; ++i) {
     all = all && is_present(i, now);
-    locked = locked && others_[i].notice.generation.run == lock_run_;
+    held = held && others_[i].notice.generation.run == held_run_;
   }
   if (!all) {
-    lock_run_ = 0;
+    forming_ = false;
     return;
   }
-  if (locked || rules_.described == 1) {
-    Decision first{lock_run_ ? lock_run_ : rules_.random() | 1, 0, rules_.random(), rules_.port()};
-    first.seats.push_back({self_, machine_});
+  if (!forming_) hold(rules_.random() | 1);
+  if (held || rules_.described == 1) {
+    Decision first{held_run_, 0, rules_.random(), rules_.port(), {{self_, machine_}}};
     for (std::uint32_t i = 1; i < rules_.described; ++i)
       first.seats.push_back({{i, others_[i].incarnation}, others_[i].notice.machine});
     for (std::size_t i = 1; i < rules_.described; ++i) send(i, Decided{first});
     return adopt(first, now);
   }
-  if (lock_run_ != 0 && now < next_resend_) return;
-  if (lock_run_ == 0) lock_run_ = rules_.random() | 1;
-  lock_owner_ = self_;
+  if (forming_ && now < next_resend_) return;
+  forming_ = true;
   next_resend_ = now + resend_interval;
   for (std::size_t i = 1; i < rules_.described; ++i)
-    if (others_[i].notice.generation.run != lock_run_) send(i, Form{lock_run_});
+    if (others_[i].notice.generation.run != held_run_) send(i, Form{held_run_});
 }
 
 // --- the end of a generation ---
@@ -361,10 +359,10 @@ bool Participant::has_quorum(Time now) {
   const Quorum& quorum = proposer_.quorum();
   std::vector<bool> votes(quorum.size());
   std::size_t lost = members_.size();
-  bool settled = true;
+  bool known = true;
   for (std::size_t r = 0; r < members_.size(); ++r) {
     const Presence vote = voter(r, now);
-    settled = settled && vote != Presence::unknown;
+    known = known && vote != Presence::unknown;
     if (vote != Presence::silent && vote != Presence::gone)
       votes[quorum.machine_of(r)] = true;
     else if (lost == members_.size())
@@ -375,7 +373,7 @@ bool Participant::has_quorum(Time now) {
     return true;
   }
   if (!hopeless_since_) hopeless_since_ = now;
-  if (settled && now - *hopeless_since_ >= hopeless_limit)
+  if (known && now - *hopeless_since_ >= hopeless_limit)
     fail(ElasticFailure::Kind::no_quorum, lost);
   return false;
 }
@@ -391,7 +389,7 @@ void Participant::evaluate(Time now) {
     proposing_ = false;
     return;
   }
-  if (!is_settled(members, patient)) return;
+  if (!all_known(members, patient)) return;
   const auto phase = proposer_.phase();
   const bool stale =
       phase == Proposer::Phase::preparing &&
@@ -482,6 +480,12 @@ void Participant::advance(Time now) {
 }
 
 void Participant::adopt(const Decision& decision, Time now) {
+  const auto rank = decision.rank_of(self_);
+  if (!rank) {  // also as the proposer, of a value that an earlier one had proposed
+    left_out_ = must_reform_ = true;
+    if (waits_) fail(ElasticFailure::Kind::left_out, rank_);
+    return;
+  }
   std::vector<Contact> contacts;
   std::vector<std::uint32_t> former;
   for (const Seat& seat : decision.seats) {
@@ -494,25 +498,19 @@ void Participant::adopt(const Decision& decision, Time now) {
   }
   const bool was_waiting = waits_;
   decision_ = decision;
-  rank_ = decision.rank_of(self_).value();
+  rank_ = *rank;
   members_ = std::move(contacts);
   former_ = std::move(former);
-  memory_.enter(decision.run);
   proposer_ = Proposer(Quorum(decision.machines()), static_cast<std::uint32_t>(rank_));
   proposing_ = must_reform_ = false;
-  lock_run_ = 0;
+  forming_ = false;
   standing_ = Standing::running;
   untold_ = true;
   for (std::size_t i = 0; i < others_.size(); ++i) {
     Contact& other = others_[i];
     if (other.known && decision.rank_of({static_cast<std::uint32_t>(i), other.incarnation}))
       other = {};
-    if (!other.known || other.notice.standing != Standing::fresh) continue;
-    Passed& passed = passed_[i];
-    if (passed.incarnation != other.incarnation) passed = {.incarnation = other.incarnation};
-    constexpr int most = 6;
-    passed.until = now + std::chrono::seconds(1 << passed.times);
-    passed.times = std::min(passed.times + 1, most);
+    if (is_present(i, now)) pass(i, now);
   }
   const auto gone = std::find_if(members_.begin(), members_.end(),
                                  [](const Contact& member) { return member.gone; });
@@ -524,7 +522,7 @@ void Participant::adopt(const Decision& decision, Time now) {
     fail(ElasticFailure::Kind::refused, self_.index,
          "the generation that admitted this process could not be formed; start it again");
   } else {  // cannot be formed: at once to the next one
-    reject_newcomers();
+    reject_newcomers(now);
     begin_end(now);
   }
 }
@@ -548,9 +546,11 @@ std::vector<Seat> Participant::newcomers(Time now, const std::vector<Seat>& memb
   for (std::uint32_t i = 0; i < others_.size(); ++i) {
     const bool taken = std::any_of(members.begin(), members.end(),
                                    [&](const Seat& seat) { return seat.who.index == i; });
-    if (taken || i == self_.index || !is_present(i, now) || is_rejected(others_[i].incarnation))
+    const Contact& other = others_[i];
+    if (taken || i == self_.index || !is_present(i, now) || is_rejected(other.incarnation) ||
+        other.notice.generation.run != decision_.run || now < passed_[i].until)
       continue;
-    result.push_back({{i, others_[i].incarnation}, others_[i].notice.machine});
+    result.push_back({{i, other.incarnation}, other.notice.machine});
   }
   return result;
 }
@@ -560,14 +560,21 @@ void Participant::update_newcomers(Time now) {
   if (standing_ != Standing::running || untold_) return;
   std::vector<Seat> added = newcomers(now, decision_.seats);
   std::erase_if(added, [&](const Seat& seat) {
-    const Passed& passed = passed_[seat.who.index];
-    const bool may_not_yet = passed.incarnation == seat.who.incarnation && now < passed.until;
     // One that asks once and disappears does not interrupt the job.
-    return may_not_yet || now - others_[seat.who.index].first_heard < heartbeat_interval;
+    return now - others_[seat.who.index].first_heard < heartbeat_interval;
   });
   if (added.empty()) return;
   has_newcomers_ =
       assemble(decision_.seats, added, rules_.min_workers, rules_.fits).size() > members_.size();
+}
+
+void Participant::pass(std::size_t index, Time now) {
+  constexpr int most = 4;  // 16 s
+  constexpr std::chrono::seconds forgotten{60};
+  Passed& passed = passed_[index];
+  if (now - passed.until >= forgotten) passed = {};
+  passed.until = now + std::chrono::seconds(1 << passed.times);
+  passed.times = std::min(passed.times + 1, most);
 }
 
 }  // namespace lockstep::detail

@@ -1,7 +1,7 @@
 /// \file
 /// The connections of an elastic job's agreement. Invariants: all functions run on the member's
 /// thread; a letter is delivered only from a process that has proved the job's secret and whose
-/// settings are equal; at most two incoming connections and 64 unsent letters are kept for each
+/// settings are equal; at most two incoming connections and 16 unsent letters are kept for each
 /// described process.
 #pragma once
 
@@ -31,7 +31,7 @@
 
 namespace lockstep::detail {
 
-/// What PeerLinks reports, with the described index of the process.
+/// The reports of PeerLinks, with the described index of the process.
 struct LinkEvents {
   std::function<void(const Letter&)> letter;
   std::function<void(std::size_t index)> refused;       ///< nothing listens there
@@ -93,7 +93,7 @@ class PeerLinks {
     bool all_refused = true;
     Clock::time_point began{};
   };
-  static constexpr std::size_t max_incoming = 2, max_queue = 64;
+  static constexpr std::size_t max_incoming = 2, max_queue = 16;
 
   LOCKSTEP_COLD_DECL void admit(const std::shared_ptr<Connection>& connection, const Hello& hello);
   /// Compares the settings. False if the process does not belong to this job or place.

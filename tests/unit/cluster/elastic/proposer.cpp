@@ -1,6 +1,11 @@
 #include "lockstep/cluster/elastic/proposer.hpp"
 
 #include <catch2/catch_test_macros.hpp>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "unit/cluster/elastic/model.hpp"
 
@@ -63,18 +68,18 @@ TEST_CASE("a refused proposer begins above what refused it") {
   CHECK(proposer.ballot() == Ballot{6, 0});
 }
 
-TEST_CASE("no interleaving of two attempts and two crashes decides two values") {
+TEST_CASE("no interleaving of two attempts and of crashes decides two values") {
   std::size_t states = 0;
   for (const auto& layout : layouts) {
     CAPTURE(name(layout));
-    const Findings found = Model({.machines = layout}).search(no_limit, 1);
+    const std::size_t crashes = layout == layouts.back() ? 0 : 2;  // more in the slow test
+    const Findings found = Model({.machines = layout, .crashes = crashes}).search(no_limit, 16);
     CHECK_FALSE(found.two_values);
     CHECK_FALSE(found.stuck);
-    CHECK(found.states > 100);
     CHECK(found.decided > 0);
     states += found.states;
   }
-  CHECK(states > 10'000);
+  CHECK(states > 50'000);
 }
 
 TEST_CASE("the search finds faults of the protocol") {

@@ -97,6 +97,7 @@ class Job {
     result.cluster = spec_;
     result.rendezvous_timeout = patience;
     result.timeouts.silence = milliseconds(1000);
+    if (describe) describe(result);
     return result;
   }
 
@@ -147,6 +148,7 @@ class Job {
   milliseconds patience{10'000};
   std::function<bool(std::size_t)> fits{};
   std::function<void(std::size_t, ElasticSettings&)> change{};
+  std::function<void(lockstep::ResolvedCluster&)> describe{};
 
  private:
   std::size_t min_workers_;
