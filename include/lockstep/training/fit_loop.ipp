@@ -448,7 +448,12 @@ void FitLoop::run_elastic(Steps& train, Steps* validation, FunctionRef<Signature
     } catch (const Admission&) {
       why = "a worker joins";
     }
-    at = elastic_->recover(replicas_, why, standing(), elastic_state());
+    try {
+      at = elastic_->recover(replicas_, why, standing(), elastic_state());
+    } catch (const Error& e) {
+      if (phase_ != FitPhase::ended) throw;
+      return log(LogLevel::warning, e.what());  // the result is complete; the next call throws
+    }
     if (at->has_returned) return;
   }
 }
