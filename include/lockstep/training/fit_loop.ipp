@@ -210,6 +210,7 @@ void FitLoop::begin_epoch(Steps& train, int epoch) {
   const auto done = static_cast<std::uint64_t>(epoch - first_epoch_);
   const std::uint64_t pass = first_pass_ + (options_.steps_per_epoch ? 0 : done);
   if (std::exchange(continues_, false)) {
+    if (done_ == 0 && execution_.steps == 0) running_.reset();
     train.begin({replicas_.seed(), pass}, examples_);
   } else {
     running_.reset();
@@ -432,7 +433,8 @@ void FitLoop::run_elastic(Steps& train, Steps* validation, FunctionRef<Signature
   ElasticRuns::Entry entry = elastic_->enter(replicas_, kept_);
   if (entry.skip) return;
   std::optional<Recovered> at = std::move(entry.at);
-  if (!at) run_.place = replicas_.place();
+  if (!at) run_.change_workers({}, false);  // `enter` may have joined a generation
+  if (checkpoints_) checkpoints_->set_chief(run_.place.is_chief);
   for (;;) {
     std::string why;
     try {
@@ -446,7 +448,12 @@ void FitLoop::run_elastic(Steps& train, Steps* validation, FunctionRef<Signature
     } catch (const Admission&) {
       why = "a worker joins";
     }
-    at = elastic_->recover(replicas_, why, standing(), elastic_state());
+    try {
+      at = elastic_->recover(replicas_, why, standing(), elastic_state());
+    } catch (const Error& e) {
+      if (phase_ != FitPhase::ended) throw;
+      return log(LogLevel::warning, e.what());  // the result is complete; the next call throws
+    }
     if (at->has_returned) return;
   }
 }
@@ -488,7 +495,8 @@ JobState FitLoop::elastic_state() {
                           static_cast<double>(execution_.steps)});
   extra.set("requests", numbers_of(requests_));
   extra.set("agreed", numbers_of(agreed_));
-  if (hooks_.rate_before) extra.set("rate before", *hooks_.rate_before);
+  extra.set("rate before", hooks_.rate_before ? std::vector<double>{*hooks_.rate_before}
+                                              : std::vector<double>{});
   if (checkpoints_ && checkpoints_->last_step())
     extra.set("last checkpoint", static_cast<double>(*checkpoints_->last_step()));
   state.callbacks.emplace_back(elastic_state_name, std::move(extra));
@@ -525,7 +533,6 @@ void FitLoop::continue_at(Recovered at, FunctionRef<Signature()> describe) {
     requests_ = requests_in(extra.numbers("requests"));
     agreed_ = requests_in(extra.numbers("agreed"));
     running_.restore(p.logs);
-    if (done_ == 0 && execution_.steps == 0) running_.reset();
     kept_.passes = state.passes;
     kept_.totals = state.totals;
     if (repeats_epoch_end && sent_rate_) kept_.unsent_rate = sent_rate_;
@@ -536,15 +543,21 @@ void FitLoop::continue_at(Recovered at, FunctionRef<Signature()> describe) {
   }
   const TrainingPlace place = replicas_.place();
   if (checkpoints_) checkpoints_->set_chief(place.is_chief);
+  const bool is_new_chief = place.is_chief && !was_chief && hooks_.train_begin;
+  if (is_new_chief) hooks_.epoch_end_is_done = false;  // its callbacks write the files from now on
   run_.change_workers({.epoch = epoch_,
                        .batch = static_cast<std::size_t>(done_ + execution_.steps),
                        .step = replicas_.steps(),
                        .was_chief = was_chief,
                        .is_chief = place.is_chief},
                       hooks_.train_begin);
-  if (!has_begun_ || !at.is_behind) return;
+  if (!has_begun_) return;
   if (signature_.empty()) check_signature(state, describe);
-  catch_up(state, extra);
+  if (at.is_behind) catch_up(state, extra);
+  // The donor did not save this state, or the last chief may have been lost before it did.
+  if ((is_new_chief || at.is_behind) && place.is_chief && checkpoints_ && execution_.steps == 0 &&
+      phase_ != FitPhase::ended && checkpoints_->last_step() == replicas_.steps())
+    save_checkpoint(epoch_, done_);
 }
 
 void FitLoop::check_signature(const JobState& state, FunctionRef<Signature()> describe) {
@@ -567,7 +580,8 @@ void FitLoop::catch_up(const JobState& state, const CallbackState& extra) {
     hooks_.train_begin = true;
   } else if (hooks_.batch_begin && execution_.steps == 0) {
     // The donor has made the last step of an execution that failed here.
-    if (extra.contains("rate before")) kept_.rate = extra.number("rate before");
+    const std::vector<double>& rate = extra.numbers("rate before");
+    kept_.rate = rate.empty() ? std::nullopt : std::optional(rate[0]);
     run_.callbacks.on_train_batch_end(static_cast<std::size_t>(done_ - 1), running_.logs());
     hooks_.batch_begin = false;
   }

@@ -1,5 +1,5 @@
 /// \file
-/// Who proposes the next generation, and who is in it. Pure functions. Invariants: the survivors of
+/// The choice of the rank that proposes the next generation, and of its members. Pure functions. Invariants: the survivors of
 /// a generation keep a quorum of the next one without its newcomers, so that newcomers which fail
 /// cannot end the job.
 #pragma once
@@ -15,7 +15,7 @@
 
 namespace lockstep::detail {
 
-/// What a member that ends a generation knows of another member.
+/// The state of a member, as seen by another one that ends the generation.
 enum class Presence : std::uint8_t {
   unknown,  ///< has not answered yet
   busy,     ///< answers, but has not ended the generation
@@ -30,7 +30,7 @@ LOCKSTEP_COLD_DECL std::optional<std::size_t> proposing_rank(const std::vector<P
                                                              bool patient);
 
 /// True if no member has to be waited for.
-LOCKSTEP_COLD_DECL bool is_settled(const std::vector<Presence>& members, bool patient);
+LOCKSTEP_COLD_DECL bool all_known(const std::vector<Presence>& members, bool patient);
 
 /// The largest number of workers up to `available` that the job accepts; 0: none. `fits` may be
 /// empty.

@@ -16,7 +16,7 @@ std::optional<std::size_t> proposing_rank(const std::vector<Presence>& members, 
   return std::nullopt;
 }
 
-bool is_settled(const std::vector<Presence>& members, bool patient) {
+bool all_known(const std::vector<Presence>& members, bool patient) {
   return std::none_of(members.begin(), members.end(), [&](Presence presence) {
     return presence == Presence::unknown || (patient && presence == Presence::busy);
   });

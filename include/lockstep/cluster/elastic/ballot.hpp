@@ -17,7 +17,7 @@ struct Ballot {
   auto operator<=>(const Ballot&) const = default;
 };
 
-/// What a machine has promised and accepted for one generation.
+/// The promise and the vote of a machine for one generation.
 struct Vote {
   Ballot promised{}, accepted{};
   std::string value{};  ///< of the accepted ballot

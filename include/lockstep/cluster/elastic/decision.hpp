@@ -28,7 +28,7 @@ struct Seat {
   bool operator==(const Seat&) const = default;
 };
 
-/// Who trains in a generation, and how its members find each other.
+/// The members of a generation, and the place at which they meet.
 struct Decision {
   std::uint64_t run = 0;     ///< random, not 0; the same in all generations of a run
   std::uint64_t number = 0;  ///< of the generation

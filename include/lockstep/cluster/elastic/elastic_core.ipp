@@ -50,7 +50,7 @@ inline std::string base_job_id(const ResolvedCluster& described) {
   return described.job_id.empty() ? digest_of(described.description()) : described.job_id;
 }
 
-/// What a process says about itself at the beginning of a connection.
+/// The first message of a connection: the process and its settings.
 inline Hello make_hello(const ResolvedCluster& described, const ElasticSettings& settings) {
   check_join_fields(settings.fields);
   const std::size_t rank = *described.rank;
@@ -240,9 +240,9 @@ void ElasticCore::throw_failure(const ElasticFailure& failure) {
                      {});
     case Kind::no_quorum:
       throw PeerLost(failure.rank, address,
-                     "is lost, and the workers that this one reaches are no quorum of the last "
-                     "generation: more than half of it, or half with the machine of its rank 0; if "
-                     "the others are alive they go on, else start the job again from its checkpoint",
+                     "is lost, and this worker cannot reach a quorum of the last generation (more than "
+                     "half of it, or half with the machine of its rank 0); if the others have one "
+                     "they go on, else start the job again from its checkpoint",
                      {});
     case Kind::too_few:
       throw PeerLost(failure.rank, address,

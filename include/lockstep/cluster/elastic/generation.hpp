@@ -25,7 +25,7 @@ struct Generation {
 /// The arguments of an ElasticMember.
 struct ElasticSettings {
   Elastic options{};
-  /// What must be equal on all members. A process that differs is refused.
+  /// Settings that must be equal on all members. A process that differs is refused.
   std::vector<SignatureField> fields{};
   /// True if a generation may have this many workers. Empty: any number.
   std::function<bool(std::size_t workers)> fits{};

@@ -1,5 +1,5 @@
 /// \file
-/// What tells the processes and the machines of an elastic job apart.
+/// The identities of the processes and machines of an elastic job.
 #pragma once
 
 #include <array>

@@ -18,8 +18,8 @@
 
 namespace lockstep::detail {
 
-/// Opens a file whose shared lock says that this process uses the folder around it. The kernel drops
-/// the lock with the process. `flags` may be O_CREAT. Not open if there is no such file or folder.
+/// Opens a file and gets its shared lock, the sign that this process uses the folder around it. The
+/// kernel drops the lock with the process. `flags` may be O_CREAT. Not open if there is no such file or folder.
 /// \throws FileError
 LOCKSTEP_COLD_DECL FileDescriptor open_locked(const std::string& path, int flags);
 /// True if `path` is still the file that is open.

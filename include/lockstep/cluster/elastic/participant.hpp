@@ -25,7 +25,7 @@
 
 namespace lockstep::detail {
 
-/// What the participants of a job have in common.
+/// The settings that the participants of a job share.
 struct ParticipantRules {
   std::size_t described = 1;  ///< processes in the cluster description
   std::size_t min_workers = 1;
@@ -69,7 +69,7 @@ struct Outgoing {
 /// A process holds the votes before it can be a member, so that they cannot be removed while a member
 /// of the run lives.
 ///
-/// The members that end a generation: all tell each other, also those that have not noticed yet.
+/// The members that end a generation notify all others, also those that have not noticed yet.
 /// The lowest rank that answers waits until each other rank is ready, gone or silent, assembles the
 /// next generation and has it accepted by a quorum of the machines.
 class Participant {
@@ -81,19 +81,19 @@ class Participant {
   LOCKSTEP_COLD_DECL Participant(Identity self, MachineId machine, ParticipantRules rules,
                                  VoteMemory& memory);
 
-  // --- what the program does; the outcome of `join` and `next` comes later ---
+  // --- calls of the program; the outcome of `join` and `next` comes later ---
   LOCKSTEP_COLD_DECL void join(Time now);
   LOCKSTEP_COLD_DECL void next(Time now);
   LOCKSTEP_COLD_DECL void reject_newcomers(Time now);
   LOCKSTEP_COLD_DECL void leave();
 
-  // --- what happens ---
+  // --- events ---
   LOCKSTEP_COLD_DECL void receive(const Letter& letter, Time now);
   /// Nothing listens at the address of this index.
   LOCKSTEP_COLD_DECL void refused(std::size_t index, Time now);
   /// The last connection to the process at this index has ended.
   LOCKSTEP_COLD_DECL void disconnected(std::size_t index, Time now);
-  /// The settings of the process at this index differ; `sentence` says in what.
+  /// The settings of the process at this index differ; `sentence` names the field.
   LOCKSTEP_COLD_DECL void differs(std::size_t index, const std::string& sentence);
   LOCKSTEP_COLD_DECL void tick(Time now);
 
@@ -117,7 +117,7 @@ class Participant {
   milliseconds pace() const { return waits_ ? milliseconds(20) : heartbeat_interval; }
 
  private:
-  /// What was heard from a process.
+  /// The last message of a process.
   struct Contact {
     std::uint64_t incarnation = 0, serial = 0;
     bool known = false, gone = false;

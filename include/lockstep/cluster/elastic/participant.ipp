@@ -24,7 +24,7 @@ Participant::Participant(Identity self, MachineId machine, ParticipantRules rule
       others_(rules_.described),
       passed_(rules_.described) {}
 
-// --- what the program does ---
+// --- calls of the program ---
 
 void Participant::join(Time now) {
   waits_ = true;
@@ -359,10 +359,10 @@ bool Participant::has_quorum(Time now) {
   const Quorum& quorum = proposer_.quorum();
   std::vector<bool> votes(quorum.size());
   std::size_t lost = members_.size();
-  bool settled = true;
+  bool known = true;
   for (std::size_t r = 0; r < members_.size(); ++r) {
     const Presence vote = voter(r, now);
-    settled = settled && vote != Presence::unknown;
+    known = known && vote != Presence::unknown;
     if (vote != Presence::silent && vote != Presence::gone)
       votes[quorum.machine_of(r)] = true;
     else if (lost == members_.size())
@@ -373,7 +373,7 @@ bool Participant::has_quorum(Time now) {
     return true;
   }
   if (!hopeless_since_) hopeless_since_ = now;
-  if (settled && now - *hopeless_since_ >= hopeless_limit)
+  if (known && now - *hopeless_since_ >= hopeless_limit)
     fail(ElasticFailure::Kind::no_quorum, lost);
   return false;
 }
@@ -389,7 +389,7 @@ void Participant::evaluate(Time now) {
     proposing_ = false;
     return;
   }
-  if (!is_settled(members, patient)) return;
+  if (!all_known(members, patient)) return;
   const auto phase = proposer_.phase();
   const bool stale =
       phase == Proposer::Phase::preparing &&

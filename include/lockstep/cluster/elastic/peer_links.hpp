@@ -31,7 +31,7 @@
 
 namespace lockstep::detail {
 
-/// What PeerLinks reports, with the described index of the process.
+/// The reports of PeerLinks, with the described index of the process.
 struct LinkEvents {
   std::function<void(const Letter&)> letter;
   std::function<void(std::size_t index)> refused;       ///< nothing listens there

@@ -153,11 +153,16 @@ void ElasticRuns::repeat(AnyReplicas& replicas, BetweenRuns& kept, FunctionRef<v
     } catch (const PeerLost& e) {
       why = e.what();
     }
-    const Recovered now =
-        recover(replicas, why, {.call = call_, .is_complete = is_complete ? 1U : 0U},
-                state_between_calls(replicas, kept));
-    if (now.has_returned) return;
-    if (now.are_complete) continue;
+    try {
+      const Recovered now =
+          recover(replicas, why, {.call = call_, .is_complete = is_complete ? 1U : 0U},
+                  state_between_calls(replicas, kept));
+      if (now.has_returned) return;
+      if (now.are_complete) continue;
+    } catch (const Error& e) {
+      if (!is_complete) throw;
+      return log(LogLevel::warning, e.what());  // the next call throws
+    }
     is_complete = false;
     undo();
   }

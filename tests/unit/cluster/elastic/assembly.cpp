@@ -26,10 +26,10 @@ TEST_CASE("the lowest rank that may be alive proposes, without patience the lowe
   CHECK(proposing_rank({gone, silent, busy, ready}, false) == 3u);
   CHECK(proposing_rank({unknown, ready}, true) == 0u);
   CHECK(proposing_rank({gone, silent}, true) == std::nullopt);
-  CHECK(is_settled({ready, gone, silent}, true));
-  CHECK_FALSE(is_settled({ready, busy}, true));
-  CHECK(is_settled({ready, busy}, false));
-  CHECK_FALSE(is_settled({ready, unknown}, false));
+  CHECK(all_known({ready, gone, silent}, true));
+  CHECK_FALSE(all_known({ready, busy}, true));
+  CHECK(all_known({ready, busy}, false));
+  CHECK_FALSE(all_known({ready, unknown}, false));
 }
 
 TEST_CASE("a generation has as many workers as fit") {

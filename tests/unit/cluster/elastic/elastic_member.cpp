@@ -133,7 +133,7 @@ TEST_CASE("a newcomer with which no generation can be formed is not proposed aga
 TEST_CASE("across machines only a quorum of an elastic generation goes on") {
   const auto no_quorum = [](Job& job, std::size_t index) {
     return rendezvous_test::sentence<PeerLost>([&] { job.next(index).get(); })
-               .find("are no quorum") != std::string::npos;
+               .find("cannot reach a quorum") != std::string::npos;
   };
   SECTION("half with the machine of rank 0") {
     Job job(4);
@@ -171,7 +171,7 @@ TEST_CASE("across machines only a quorum of an elastic generation goes on") {
   }
 }
 
-TEST_CASE("elastic members tell those that have not noticed, and wait for them") {
+TEST_CASE("elastic members notify those that have not noticed, and wait for them") {
   Job job(3);
   job.begin();
   std::atomic<int> calls{0};

@@ -25,7 +25,7 @@ using lockstep::detail::Proposer;
 using lockstep::detail::Quorum;
 using lockstep::detail::Vote;
 
-/// What to explore. `machines` is by rank.
+/// The limits of a search. `machines` is by rank.
 struct Setup {
   std::vector<std::uint8_t> machines{};
   std::size_t attempts = 2;  ///< all calls of `begin` together
@@ -102,7 +102,7 @@ struct ModelState {
   }
 };
 
-/// What the search has found.
+/// The result of a search.
 struct Findings {
   std::size_t states = 0, transitions = 0, decided = 0;
   bool two_values = false;  ///< two different values were decided: a partition would train twice

@@ -96,7 +96,7 @@ class SimulatedVotes final : public VoteMemory {
   std::size_t index_;
 };
 
-/// What may happen in a simulation.
+/// The size of a simulation and its faults.
 struct Weather {
   std::size_t processes = 3, machines = 1, min_workers = 1;
   unsigned loss = 0;               ///< percent of the letters
@@ -346,7 +346,7 @@ class Simulation {
     for (auto& byte : machine.id) byte = static_cast<std::uint8_t>(random_());
   }
 
-  // --- what must hold ---
+  // --- invariants ---
 
   /// At most one generation can do a step: one whose members are all in it.
   void check_one_trains() {

@@ -1,8 +1,13 @@
 #include "lockstep/training/elastic/elastic_runs.hpp"
 
+#include <algorithm>
 #include <catch2/catch_test_macros.hpp>
 #include <cstddef>
 #include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <iterator>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -40,11 +45,27 @@ struct Hooks : ls::Callback {
   }
   void on_epoch_end(int epoch, const ls::Logs&) override { epochs.push_back(epoch); }
 };
-/// Changes the rate in one worker, after each epoch, depending on what it was.
+/// Changes the rate depending on what it was, in all workers or only in the chief.
 struct Decay : ls::Callback {
-  std::size_t worker = 0;
-  bool each = false;
-  void on_epoch_end(int, const ls::Logs&) override { control().set_learning_rate(control().learning_rate() * 0.5); }
+  Decay(bool each_step, bool only_chief) : each_step_(each_step), only_chief_(only_chief) {}
+  void on_train_batch_end(std::size_t, const ls::Logs&) override {
+    if (each_step_) decay(0.9);
+  }
+  void on_epoch_end(int, const ls::Logs&) override { decay(0.5); }
+  void decay(double factor) {
+    if (!only_chief_ || params().rank == 0)
+      control().set_learning_rate(control().learning_rate() * factor);
+  }
+  bool each_step_, only_chief_;
+};
+/// Evaluates within the hooks.
+struct Evaluator : ls::Callback {
+  std::function<void()> evaluate;
+  bool each_step = false;
+  void on_train_batch_end(std::size_t batch, const ls::Logs&) override {
+    if (each_step && batch == 1) evaluate();
+  }
+  void on_epoch_end(int, const ls::Logs&) override { evaluate(); }
 };
 
 struct Found {
@@ -62,6 +83,10 @@ struct Plan {
   bool has_validation = true;
   std::uint64_t verify_every = 0;
   std::optional<std::uint64_t> steps_per_epoch{};
+  bool decays_each_step = false, only_chief_decays = false;
+  int evaluates = 0;       // within the hooks of epochs; 2: also within those of steps
+  std::string folder{};    // of checkpoints, a log
+  int runs = 1;
 };
 
 template <class Strategy>
@@ -71,8 +96,19 @@ Found train(const Strategy& strategy, const Plan& plan, const std::shared_ptr<Ho
   ls::Model m{Full{}, ls::Seed{7}, strategy, replicas::crossentropy, adam, ls::Accuracy{}};
   const auto data = line::classes(40);
   auto options = line::quiet(3);
-  options.callbacks = {hooks, std::make_shared<Decay>(),
+  options.callbacks = {hooks, std::make_shared<Decay>(plan.decays_each_step, plan.only_chief_decays),
                        ls::EarlyStopping{.monitor = "loss", .patience = 5}};
+  if (plan.evaluates > 0) {
+    const auto evaluator = std::make_shared<Evaluator>();
+    evaluator->each_step = plan.evaluates > 1;
+    evaluator->evaluate = [&m, data] { m.evaluate(data | ls::batch(20)); };
+    options.callbacks.push_back(evaluator);
+  }
+  if (!plan.folder.empty()) {
+    options.callbacks.push_back(ls::CSVLogger{.filename = plan.folder + "/log.csv"});
+    options.checkpoint = {.directory = plan.folder + "/checkpoints", .every = 2, .keep = 0,
+                          .best = "loss", .asynchronous = false, .required = true};
+  }
   options.steps_per_execution = plan.steps_per_execution;
   options.verify_every = plan.verify_every;
   options.steps_per_epoch = plan.steps_per_epoch;
@@ -84,6 +120,12 @@ Found train(const Strategy& strategy, const Plan& plan, const std::shared_ptr<Ho
     history = plan.has_validation ? m.fit(train, test, options) : m.fit(train, options);
   else
     history = plan.has_validation ? m.fit(once, test, options) : m.fit(once, options);
+  for (int i = 1; i < plan.runs; ++i) {
+    m.set_learning_rate(0.02);
+    options.checkpoint = {};
+    options.callbacks.erase(options.callbacks.begin());
+    history = m.fit(once, test, options);
+  }
   Found found;
   for (const std::string& name : history.names()) found.history[name] = history[name];
   found.epochs = history.epoch;
@@ -118,6 +160,13 @@ Outcome run(std::size_t founders, std::size_t workers, const Plan& plan, std::ve
   return outcome;
 }
 
+/// Without repetitions: a hook that was interrupted, or that makes exchanges, is called again.
+template <class T>
+std::vector<T> once(std::vector<T> values) {
+  values.erase(std::unique(values.begin(), values.end()), values.end());
+  return values;
+}
+
 /// Compares all founders that reached their end with the quiet run.
 void compare(const Outcome& outcome, std::size_t founders, const Found& quiet,
              const Hooks& quiet_hooks) {
@@ -133,27 +182,77 @@ void compare(const Outcome& outcome, std::size_t founders, const Found& quiet,
     CHECK(found.steps == quiet.steps);
     CHECK(found.rate == quiet.rate);
     const Hooks& hooks = *outcome.hooks[w];
-    CHECK(hooks.batches == quiet_hooks.batches);
-    CHECK(hooks.losses == quiet_hooks.losses);
-    CHECK(hooks.epochs == quiet_hooks.epochs);
+    CHECK(once(hooks.batches) == once(quiet_hooks.batches));
+    CHECK(once(hooks.losses) == once(quiet_hooks.losses));
+    CHECK(once(hooks.epochs) == quiet_hooks.epochs);
     CHECK(hooks.train_begin == 1);
     CHECK(hooks.train_end == 1);
   }
 }
 
+std::string text_of(const std::filesystem::path& path) {
+  std::ifstream in(path);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+/// The files of a run, except what names the number of workers.
+std::map<std::string, std::string> files_in(const std::string& folder) {
+  std::map<std::string, std::string> files;
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(folder))
+    if (entry.is_regular_file() && entry.path().filename() != "manifest.json" &&
+        entry.path().filename() != "callbacks.safetensors" &&
+        entry.path().filename() != "lock")
+      files[std::filesystem::relative(entry.path(), folder)] = text_of(entry.path());
+  return files;
+}
+
+/// A new folder in each run, if the plan has one.
+struct Folder {
+  explicit Folder(Plan& plan) : path(plan.folder) {
+    if (path.empty()) return;
+    std::filesystem::remove_all(path);
+    std::filesystem::create_directories(path);
+  }
+  Folder(const Folder&) = delete;
+  Folder& operator=(const Folder&) = delete;
+  ~Folder() {
+    if (!path.empty()) std::filesystem::remove_all(path);
+  }
+  std::map<std::string, std::string> files() const {
+    return path.empty() ? std::map<std::string, std::string>{} : files_in(path);
+  }
+  std::string path;
+};
+
 /// Sweeps a fault of `victim` over every exchange of a run.
-void sweep(const Plan& plan, std::size_t victim, Fault::Kind kind, std::size_t stride = 1) {
+void sweep(Plan plan, std::size_t victim, Fault::Kind kind, std::size_t stride = 1) {
   const auto quiet_hooks = std::make_shared<Hooks>();
-  const Found quiet =
-      train(ls::OneDevice<Float>{.virtual_shards = 8}, plan, quiet_hooks);
-  const Outcome calm = run(4, 4, plan, {});
-  compare(calm, 4, quiet, *quiet_hooks);
-  const std::size_t last = calm.job->exchanges(victim);
-  for (std::size_t at = 1; at <= last; at += stride) {
+  Found quiet;
+  std::map<std::string, std::string> quiet_files;
+  {
+    const Folder folder(plan);
+    quiet = train(ls::OneDevice<Float>{.virtual_shards = 8}, plan, quiet_hooks);
+    quiet_files = folder.files();
+  }
+  std::size_t last = 0;
+  for (std::size_t at = 0; at <= last; at += at == 0 ? 1 : stride) {
     INFO("exchange " << at << " of " << last);
-    const Outcome outcome = run(4, 4, plan, {{victim, at, kind}});
+    const Folder folder(plan);
+    const Outcome outcome =
+        run(4, 4, plan, at == 0 ? std::vector<Fault>{} : std::vector<Fault>{{victim, at, kind}});
     compare(outcome, 4, quiet, *quiet_hooks);
     CHECK(outcome.have_ended[(victim + 1) % 4]);
+    for (const auto& [name, text] : folder.files()) {
+      INFO(name);
+      CHECK(quiet_files.contains(name));
+      if (name.ends_with("csv")) CHECK(quiet_files[name] == text);
+      CHECK((quiet_files[name] == text));
+    }
+    for (const auto& [name, text] : quiet_files) {
+      INFO(name);
+      CHECK(folder.files().contains(name));
+    }
+    if (at == 0) last = outcome.job->exchanges(victim);
   }
 }
 
@@ -170,6 +269,21 @@ TEST_CASE("executions of 3 steps fail after") { sweep({.steps_per_execution = 3,
 TEST_CASE("executions of 2 steps, chief dies") { sweep({.steps_per_execution = 2, .has_validation = false, .verify_every = 1}, 0, Fault::Kind::dies_before); }
 TEST_CASE("steps per epoch") { sweep({.steps_per_execution = 2, .steps_per_epoch = 4}, 0, Fault::Kind::dies_after); }
 TEST_CASE("no validation fails after") { sweep({.has_validation = false, .verify_every = 2}, 3, Fault::Kind::fails_after); }
+
+TEST_CASE("decay each step") { sweep({.decays_each_step = true}, 2, Fault::Kind::fails_after); }
+TEST_CASE("decay each step, chief") { sweep({.decays_each_step = true}, 0, Fault::Kind::fails_after); }
+TEST_CASE("decay only chief, fails") { sweep({.decays_each_step = true, .only_chief_decays = true}, 0, Fault::Kind::fails_after); }
+TEST_CASE("decay only chief, other fails") { sweep({.decays_each_step = true, .only_chief_decays = true}, 3, Fault::Kind::fails_after); }
+TEST_CASE("decay only chief, other dies") { sweep({.steps_per_execution = 2, .decays_each_step = true, .only_chief_decays = true}, 3, Fault::Kind::dies_before); }
+TEST_CASE("evaluates in epoch end") { sweep({.evaluates = 1}, 1, Fault::Kind::fails_after); }
+TEST_CASE("evaluates in epoch end, chief dies") { sweep({.evaluates = 1}, 0, Fault::Kind::dies_before); }
+TEST_CASE("evaluates in steps") { sweep({.evaluates = 2}, 1, Fault::Kind::fails_after); }
+TEST_CASE("files, chief dies before") { sweep({.folder = "/tmp/lockstep_elastic_files"}, 0, Fault::Kind::dies_before); }
+TEST_CASE("files, chief dies after") { sweep({.folder = "/tmp/lockstep_elastic_files"}, 0, Fault::Kind::dies_after); }
+TEST_CASE("files, chief fails") { sweep({.folder = "/tmp/lockstep_elastic_files"}, 0, Fault::Kind::fails_after); }
+TEST_CASE("files, other fails") { sweep({.steps_per_execution = 2, .folder = "/tmp/lockstep_elastic_files"}, 1, Fault::Kind::fails_after); }
+TEST_CASE("runs") { sweep({.runs = 3}, 1, Fault::Kind::fails_after); }
+TEST_CASE("runs, chief dies") { sweep({.runs = 3}, 0, Fault::Kind::dies_before); }
 
 TEST_CASE("random faults and workers that join") {
   const char* const from = std::getenv("SEED");
