@@ -59,7 +59,8 @@ struct ElasticCore {
   LOCKSTEP_COLD_DECL void publish_error(std::exception_ptr error);
   LOCKSTEP_COLD_DECL void log(LogLevel level, std::string_view line);
   /// Starts `join` or `next` and waits for the outcome, at most for `limit` if there is one.
-  LOCKSTEP_COLD_DECL Generation wait(std::function<void()> start, std::optional<milliseconds> limit);
+  LOCKSTEP_COLD_DECL Generation wait(std::function<void()> start,
+                                     std::optional<milliseconds> limit);
   LOCKSTEP_COLD_DECL Generation generation(const Decision& decision);
   [[noreturn]] LOCKSTEP_COLD_DECL void throw_failure(const ElasticFailure& failure);
   LOCKSTEP_COLD_DECL void leave();

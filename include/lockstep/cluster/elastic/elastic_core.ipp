@@ -62,9 +62,8 @@ inline Hello make_hello(const ResolvedCluster& described, const ElasticSettings&
                   {"min_workers", std::to_string(settings.options.min_workers)},
                   {"silence timeout", fmt::format("{} ms", timeouts.silence.count())}};
   for (const auto& [name, value] : settings.fields)
-    hello.fields.emplace_back(name, value.size() <= max_join_value_bytes
-                                        ? value
-                                        : "sha256 " + digest_of(value));
+    hello.fields.emplace_back(
+        name, value.size() <= max_join_value_bytes ? value : "sha256 " + digest_of(value));
   return hello;
 }
 
@@ -74,7 +73,7 @@ inline std::uint64_t random_number() {
 }
 
 ElasticCore::ElasticCore(const ResolvedCluster& description, const Secret& secret,
-                          ElasticSettings chosen)
+                         ElasticSettings chosen)
     : described(checked_description(description, chosen)),
       settings(std::move(chosen)),
       timeouts(complete_timeouts(described.timeouts, described.world_size)),
@@ -82,18 +81,22 @@ ElasticCore::ElasticCore(const ResolvedCluster& description, const Secret& secre
       votes(folder),
       log_thread([](LogLevel level, std::string_view line) { lockstep::log(level, line); }),
       links(io, described, secret, make_hello(described, settings), timeouts.silence,
-            {.letter = [this](const Letter& letter) {
-               act([&] { participant.receive(letter, Clock::now()); });
-             },
-             .refused = [this](std::size_t index) {
-               act([&] { participant.refused(index, Clock::now()); });
-             },
-             .disconnected = [this](std::size_t index) {
-               act([&] { participant.disconnected(index, Clock::now()); });
-             },
-             .differs = [this](std::size_t index, const std::string& sentence) {
-               act([&] { participant.differs(index, sentence); });
-             },
+            {.letter =
+                 [this](const Letter& letter) {
+                   act([&] { participant.receive(letter, Clock::now()); });
+                 },
+             .refused =
+                 [this](std::size_t index) {
+                   act([&] { participant.refused(index, Clock::now()); });
+                 },
+             .disconnected =
+                 [this](std::size_t index) {
+                   act([&] { participant.disconnected(index, Clock::now()); });
+                 },
+             .differs =
+                 [this](std::size_t index, const std::string& sentence) {
+                   act([&] { participant.differs(index, sentence); });
+                 },
              .log = [this](LogLevel level, std::string_view line) { log(level, line); }}),
       participant({static_cast<std::uint32_t>(*described.rank), random_number()}, folder.id(),
                   {.described = described.world_size,
@@ -169,8 +172,7 @@ void ElasticCore::publish_error(std::exception_ptr error) {
 
 void ElasticCore::log(LogLevel level, std::string_view line) { log_thread.log(level, line); }
 
-Generation ElasticCore::wait(std::function<void()> start,
-                                     std::optional<milliseconds> limit) {
+Generation ElasticCore::wait(std::function<void()> start, std::optional<milliseconds> limit) {
   std::unique_lock lock(mutex);
   result.reset();
   detail::post(io, [this, start = std::move(start)] {
@@ -239,11 +241,12 @@ void ElasticCore::throw_failure(const ElasticFailure& failure) {
       throw PeerLost(index, address, fmt::format("did not join within {}{}", limit, late_remedy),
                      {});
     case Kind::no_quorum:
-      throw PeerLost(failure.rank, address,
-                     "is lost, and this worker cannot reach a quorum of the last generation (more than "
-                     "half of it, or half with the machine of its rank 0); if the others have one "
-                     "they go on, else start the job again from its checkpoint",
-                     {});
+      throw PeerLost(
+          failure.rank, address,
+          "is lost, and this worker cannot reach a quorum of the last generation (more than "
+          "half of it, or half with the machine of its rank 0); if the others have one "
+          "they go on, else start the job again from its checkpoint",
+          {});
     case Kind::too_few:
       throw PeerLost(failure.rank, address,
                      fmt::format("is lost, and within {} too few workers came back; min_workers is "

@@ -30,8 +30,8 @@ void train(ElasticMember& member, const std::function<void(const std::string&)>&
       write(fmt::format("generation {} {} {}", now.number, now.cluster.world_size,
                         *now.cluster.rank));
       for (why = "a newcomer waits";;) {
-        const std::string flags = job.gather("round", {}, member.has_newcomers() ? "1" : "0",
-                                             seconds(30));
+        const std::string flags =
+            job.gather("round", {}, member.has_newcomers() ? "1" : "0", seconds(30));
         if (flags.find('1') != std::string::npos || member.must_reform()) break;
         std::this_thread::sleep_for(milliseconds(2));
       }

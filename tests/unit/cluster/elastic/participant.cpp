@@ -41,7 +41,8 @@ struct Three {
       rules.port = [] { return std::uint16_t{1}; };
       machines[i].id = {static_cast<std::uint8_t>(i + 1)};
       votes[i] = std::make_unique<SimulatedVotes>(machines[i], i);
-      all[i] = std::make_unique<Participant>(Identity{i, 100 + i}, machines[i].id, rules, *votes[i]);
+      all[i] =
+          std::make_unique<Participant>(Identity{i, 100 + i}, machines[i].id, rules, *votes[i]);
       all[i]->join(now);
     }
     run(milliseconds(500));
