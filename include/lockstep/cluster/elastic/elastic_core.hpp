@@ -1,6 +1,6 @@
 /// \file
-/// The implementation of an ElasticMember: its thread and state. Invariants: only that thread touches
-/// the participant, the connections and the votes; the destructor returns in bounded time.
+/// The implementation of an ElasticMember: its thread and state. Invariants: only that thread
+/// touches the participant, the connections and the votes; the destructor returns in bounded time.
 #pragma once
 
 #include <asio/executor_work_guard.hpp>

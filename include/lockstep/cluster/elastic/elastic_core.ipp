@@ -29,8 +29,8 @@ inline ResolvedCluster checked_description(const ResolvedCluster& described,
                                            const ElasticSettings& settings) {
   if (!described.cluster || !described.rank)
     throw UsageError(
-        "elastic: the description of the job ({}) does not have the addresses of all workers and the "
-        "index of this one; describe it by TF_CONFIG, or by a cluster file and a task",
+        "elastic: the description of the job ({}) does not have the addresses of all workers and "
+        "the index of this one; describe it by TF_CONFIG, or by a cluster file and a task",
         described.source);
   if (described.world_size > max_elastic_workers)
     throw UsageError("elastic: the job has {} workers; an elastic job has at most {}",

@@ -66,8 +66,8 @@ struct Outgoing {
 ///                                                           Decided(g + 1) ^          |  next()
 ///                                                                          '--ending<-'
 ///
-/// A process holds the votes before it can be a member, so that they cannot be removed while a member
-/// of the run lives.
+/// A process holds the votes before it can be a member, so that they cannot be removed while a
+/// member of the run lives.
 ///
 /// The members that end a generation notify all others, also those that have not noticed yet.
 /// The lowest rank that answers waits until each other rank is ready, gone or silent, assembles the

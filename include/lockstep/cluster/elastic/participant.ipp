@@ -241,7 +241,8 @@ void Participant::disconnected(std::size_t index, Time now) {
 }
 
 void Participant::differs(std::size_t index, const std::string& sentence) {
-  // A member never ends because of a newcomer, and only index 0 decides before the first generation.
+  // A member never ends because of a newcomer, and only index 0 decides before the first
+  // generation.
   if (in_run() || self_.index == 0)
     send(index, Refused{sentence});
   else if (index == 0 && waits_)

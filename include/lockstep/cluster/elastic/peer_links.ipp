@@ -274,7 +274,8 @@ void PeerLinks::connect(std::size_t index) {
   connection->socket().async_connect(
       endpoint, [this, index, connection](const asio::error_code& result) {
         if (!connection->open() || !find(index, connection.get())) return;
-        // Without a listener the kernel may connect a loopback socket to itself (simultaneous open).
+        // Without a listener the kernel may connect a loopback socket to itself (simultaneous
+        // open).
         const bool to_itself = !result && connection->local() == connection->remote();
         if (to_itself || result == asio::error::connection_refused)
           return attempt_failed(index, true, "");

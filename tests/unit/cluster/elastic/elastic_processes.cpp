@@ -17,8 +17,8 @@ using namespace elastic_test;
 
 namespace {
 
-/// The program of a process: rounds of a gather, in which the members also agree on newcomers. Writes
-/// "generation NUMBER SIZE RANK" for each one that it forms, and "error WHAT" at its end.
+/// The program of a process: rounds of a gather, in which the members also agree on newcomers.
+/// Writes "generation NUMBER SIZE RANK" for each one that it forms, and "error WHAT" at its end.
 void train(ElasticMember& member, const std::function<void(const std::string&)>& write) {
   std::string why;
   for (Generation now = member.join();; now = member.next(why)) {

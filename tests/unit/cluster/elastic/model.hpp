@@ -235,8 +235,8 @@ class Model {
   static bool is_question(const Sent& message) {
     return message.kind == Sent::Kind::prepare || message.kind == Sent::Kind::accept;
   }
-  /// True if the question would change the vote of the machine. Refusals are left out: a proposer may
-  /// begin again without them.
+  /// True if the question would change the vote of the machine. Refusals are left out: a proposer
+  /// may begin again without them.
   bool matters(const ModelState& state, const Sent& message, std::size_t machine) const {
     const Vote& vote = state.votes[machine];
     if (!votes(state, machine)) return false;
@@ -307,8 +307,8 @@ class Model {
     return state;
   }
 
-  /// True if the lowest living rank, undisturbed, does not decide although the living machines are a
-  /// quorum.
+  /// True if the lowest living rank, undisturbed, does not decide although the living machines are
+  /// a quorum.
   bool is_stuck(ModelState state) const {
     std::vector<bool> living(state.votes.size());
     for (std::size_t machine = 0; machine < living.size(); ++machine)

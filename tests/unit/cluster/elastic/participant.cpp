@@ -29,7 +29,8 @@ Weather weather(std::size_t seed, int faults) {
   return result;
 }
 
-/// Three processes on machines of their own. Letters take no time; `drops` selects those that are lost.
+/// Three processes on machines of their own. Letters take no time; `drops` selects those that are
+/// lost.
 struct Three {
   Three() {
     for (std::uint32_t i = 0; i < 3; ++i) {
