@@ -9,6 +9,7 @@
 
 #include "lockstep/cluster/environment.hpp"
 #include "lockstep/cluster/rendezvous/control.hpp"
+#include "lockstep/cluster/rendezvous/file_limit.hpp"
 #include "lockstep/cluster/rendezvous/signature.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/fmt_core.hpp"
@@ -107,6 +108,10 @@ ElasticCore::ElasticCore(const ResolvedCluster& description, const Secret& secre
                    .random = random_number,
                    .port = [this] { return links.reserve_port(); }},
                   votes) {
+  raise_file_limit();
+  check_file_limit(2 * described.world_size,
+                   fmt::format("elastic: the connections of a job of {} workers",
+                               described.world_size));
   links.listen();
   thread = start_thread("elastic", [this] { run(); });
   detail::post(io, [this] { tick(); });

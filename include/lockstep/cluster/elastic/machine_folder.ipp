@@ -133,8 +133,7 @@ bool MachineFolder::open() {
 MachineFolder::~MachineFolder() {
   if (!is_intact() || !lock_alone(file_)) return;
   sweep();
-  ::unlink((path_ + "/machine").c_str());
-  ::rmdir(path_.c_str());  // fails if anything is left
+  remove_folder(path_);
 }
 
 bool MachineFolder::is_intact() const { return is_same_file(file_, path_ + "/machine"); }

@@ -84,7 +84,12 @@ bool Participant::is_rejected(std::uint64_t incarnation) const {
 
 void Participant::receive(const Letter& letter, Time now) {
   const Identity& from = letter.from;
-  if (from.index >= rules_.described || from == self_ || standing_ == Standing::left) return;
+  if (from.index >= rules_.described || from == self_) return;
+  if (standing_ == Standing::left) {  // so that the sender does not wait for this process
+    const auto* const message = std::get_if<Notice>(&letter.message);
+    if (message && message->polls) send_notice(from.index, false);
+    return;
+  }
   std::visit(
       [&](const auto& message) {
         using Message = std::decay_t<decltype(message)>;
