@@ -235,7 +235,8 @@ Generation ElasticCore::generation(const Decision& decision) {
 void ElasticCore::throw_failure(const ElasticFailure& failure) {
   using Kind = ElasticFailure::Kind;
   const Decision& decision = current;
-  const bool is_index = failure.kind == Kind::missing || failure.kind == Kind::refused;
+  const bool is_index = failure.kind == Kind::missing || failure.kind == Kind::not_admitted ||
+                        failure.kind == Kind::refused;
   const std::size_t index = is_index || failure.rank >= decision.seats.size()
                                 ? failure.rank
                                 : decision.seats[failure.rank].who.index;
@@ -270,6 +271,8 @@ void ElasticCore::throw_failure(const ElasticFailure& failure) {
                      "did not answer in time, and the others have gone on without this process; "
                      "start it again, and it joins as a new worker",
                      {});
+    case Kind::not_admitted:
+      throw PeerLost(index, address, printable(failure.sentence, 2000), {});
     case Kind::refused:
       break;
   }

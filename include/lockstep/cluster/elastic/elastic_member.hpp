@@ -53,7 +53,7 @@ class ElasticMember {
   /// the minimum at the rendezvous timeout, or if the others went on without this process.
   LOCKSTEP_COLD_DECL Generation next(const std::string& why);
 
-  /// True if a process waits to be admitted. One atomic load, for each step.
+  /// At rank 0: true if a process waits to be admitted. One atomic load, for each step.
   LOCKSTEP_COLD_DECL bool has_newcomers() const noexcept;
   /// True if a member has ended the current generation, so that this one has to call `next`.
   LOCKSTEP_COLD_DECL bool must_reform() const noexcept;

@@ -92,6 +92,7 @@ struct Decided {
 /// The receiver cannot be a member.
 struct Refused {
   std::string sentence{};
+  bool is_transient = false;  ///< another process at its address may be admitted later
   bool operator==(const Refused&) const = default;
 };
 

@@ -101,10 +101,12 @@ struct LetterCodec {
   static void read(FrameReader& from, Decided& decided) { decided.decision.read(from); }
 
   static void write(FrameWriter& to, const Refused& refused) {
-    to.bytes(std::string_view(refused.sentence).substr(0, max_sentence_bytes));
+    to.bytes(std::string_view(refused.sentence).substr(0, max_sentence_bytes))
+        .flag(refused.is_transient);
   }
   static void read(FrameReader& from, Refused& refused) {
     refused.sentence = from.bytes(max_sentence_bytes);
+    refused.is_transient = from.flag();
   }
 
   /// Reads the alternative with index `kind`.

@@ -44,6 +44,7 @@ struct ElasticFailure {
     too_few,       ///< fewer workers than the minimum, or than fit
     no_agreement,  ///< the proposing rank answers but does not decide
     left_out,      ///< the others have gone on without this process
+    not_admitted,  ///< the process `rank` did not admit this one, but may admit a later one
     refused        ///< this process cannot be a member: `sentence`
   };
   Kind kind = Kind::missing;
@@ -146,7 +147,8 @@ class Participant {
   LOCKSTEP_COLD_DECL void on(const Identity& from, const Decided& message, Time now);
   LOCKSTEP_COLD_DECL void on(const Identity& from, const Refused& message, Time now);
   LOCKSTEP_COLD_DECL void notice_in_run(const Identity& from, const Notice& message);
-  LOCKSTEP_COLD_DECL void notice_while_fresh(const Notice& message, Time now);
+  LOCKSTEP_COLD_DECL void notice_while_fresh(const Identity& from, const Notice& message,
+                                              Time now);
   /// True if the sender may ask this machine for a vote; answers it otherwise.
   LOCKSTEP_COLD_DECL bool may_ask(const Identity& from, const GenerationId& asked,
                                   const Ballot& ballot);
@@ -208,7 +210,7 @@ class Participant {
   // fresh
   std::uint64_t held_run_ = 0;  // whose votes this process holds; the only one that it may be in
   bool forming_ = false;        // index 0: asks the others to hold that run
-  bool job_left_ = false;       // a member of the running job has ended its work
+  std::optional<std::uint32_t> left_by_;  // a member of the running job that has ended its work
   Time started_{}, running_heard_{};
 
   // in a run

@@ -116,7 +116,7 @@ void Participant::on(const Identity& from, const Notice& message, Time now) {
   if (in_run())
     notice_in_run(from, message);
   else
-    notice_while_fresh(message, now);
+    notice_while_fresh(from, message, now);
   if (message.polls) send_notice(from.index, false);
 }
 
@@ -125,8 +125,9 @@ void Participant::notice_in_run(const Identity& from, const Notice& message) {
   const bool fresh = message.standing == Standing::fresh;
   if (fresh && !member) {
     if (is_rejected(from.incarnation))
-      send(from.index, Refused{"a generation with this process could not be formed; start it again "
-                               "once it can reach the other workers"});
+      send(from.index, Refused{"could not form a generation with this process; start it again once "
+                               "it can reach the other workers",
+                               true});
     return;
   }
   if (!fresh && message.generation.run != decision_.run) return;
@@ -141,13 +142,14 @@ void Participant::notice_in_run(const Identity& from, const Notice& message) {
   if (message.standing == Standing::ending && standing_ == Standing::running) must_reform_ = true;
 }
 
-void Participant::notice_while_fresh(const Notice& message, Time now) {
+void Participant::notice_while_fresh(const Identity& from, const Notice& message, Time now) {
   if (message.standing == Standing::running || message.standing == Standing::ending) {
     running_heard_ = now;
     hold(message.generation.run);
   }
-  if (message.standing == Standing::left && message.generation.run == held_run_)
-    job_left_ = running_heard_ != Time{};
+  if (message.standing == Standing::left && message.generation.run == held_run_ &&
+      running_heard_ != Time{})
+    left_by_ = from.index;
 }
 
 void Participant::hold(std::uint64_t run) {
@@ -178,8 +180,12 @@ void Participant::on(const Identity&, const Decided& message, Time now) {
   adopt(decision, now);
 }
 
-void Participant::on(const Identity&, const Refused& message, Time) {
-  if (!in_run() && waits_) fail(ElasticFailure::Kind::refused, self_.index, message.sentence);
+void Participant::on(const Identity& from, const Refused& message, Time) {
+  if (in_run() || !waits_) return;
+  if (message.is_transient)
+    fail(ElasticFailure::Kind::not_admitted, from.index, message.sentence);
+  else
+    fail(ElasticFailure::Kind::refused, self_.index, message.sentence);
 }
 
 bool Participant::may_ask(const Identity& from, const GenerationId& asked, const Ballot& ballot) {
@@ -249,7 +255,7 @@ void Participant::differs(std::size_t index, const std::string& sentence) {
   // A member never ends because of a newcomer, and only index 0 decides before the first
   // generation.
   if (in_run() || self_.index == 0)
-    send(index, Refused{sentence});
+    send(index, Refused{sentence, false});
   else if (index == 0 && waits_)
     fail(ElasticFailure::Kind::refused, self_.index, sentence);
 }
@@ -282,9 +288,9 @@ void Participant::tick_fresh(Time now) {
     next_poll_ = now + (hears_job(now) ? heartbeat_interval : poll_interval);
     for (std::size_t i = 0; i < rules_.described; ++i) send_notice(i, true);
   }
-  if (job_left_ && now - running_heard_ >= rules_.silence)
-    return fail(ElasticFailure::Kind::refused, self_.index,
-                "the job has ended before this process was admitted");
+  if (left_by_ && now - running_heard_ >= rules_.silence)
+    return fail(ElasticFailure::Kind::not_admitted, *left_by_,
+                "has ended the job before this process was admitted");
   if (now - std::max(started_, running_heard_) < rules_.patience) return;
   std::size_t missing = 0;
   while (missing + 1 < rules_.described && (missing == self_.index || is_present(missing, now)))
@@ -526,8 +532,9 @@ void Participant::adopt(const Decision& decision, Time now) {
   } else if (gone == members_.end() || decision.number == 0) {
     finish(decision_);
   } else if (decision_.seats[rank_].former == Seat::newcomer) {
-    fail(ElasticFailure::Kind::refused, self_.index,
-         "the generation that admitted this process could not be formed; start it again");
+    const auto lost = static_cast<std::size_t>(gone - members_.begin());
+    fail(ElasticFailure::Kind::not_admitted, decision_.seats[lost].who.index,
+         "was lost before the generation that admits this process began; start it again");
   } else {  // cannot be formed: at once to the next one
     reject_newcomers(now);
     begin_end(now);
@@ -564,7 +571,8 @@ std::vector<Seat> Participant::newcomers(Time now, const std::vector<Seat>& memb
 
 void Participant::update_newcomers(Time now) {
   has_newcomers_ = false;
-  if (standing_ != Standing::running || untold_) return;
+  // Rank 0 will propose. The others may have passed over other newcomers, and for another time.
+  if (standing_ != Standing::running || untold_ || rank_ != 0) return;
   std::vector<Seat> added = newcomers(now, decision_.seats);
   std::erase_if(added, [&](const Seat& seat) {
     // One that asks once and disappears does not interrupt the job.

@@ -62,7 +62,8 @@ TEST_CASE("an elastic job admits a newcomer at the next generation") {
 
   job.start(1);
   auto newcomer = job.join(1);
-  REQUIRE(eventually([&] { return job[0].has_newcomers() && job[2].has_newcomers(); }));
+  REQUIRE(eventually([&] { return job[0].has_newcomers(); }));
+  CHECK_FALSE(job[2].has_newcomers());  // which does not propose, and may have passed over others
   auto all = job.next_of({0, 2});
   all.push_back(newcomer.get());
   check_same(all, 2, 3);
@@ -77,7 +78,7 @@ TEST_CASE("an elastic job admits a newcomer at the next generation") {
   check_same(job.next_of({0, 1}), 3, 2);
   job.start(2);
   auto second = job.join(2);
-  REQUIRE(eventually([&] { return job[1].has_newcomers(); }));
+  REQUIRE(eventually([&] { return job[0].has_newcomers(); }));
   job.kill(0);
   auto last = job.next_of({1});
   last.push_back(second.get());
@@ -107,7 +108,7 @@ TEST_CASE("a newcomer with which no generation can be formed is not proposed aga
   job.next_of({0, 1});
   job.start(2);
   auto newcomer = job.join(2);
-  REQUIRE(eventually([&] { return job[0].has_newcomers() && job[1].has_newcomers(); }));
+  REQUIRE(eventually([&] { return job[0].has_newcomers(); }));
   job.next_of({0, 1});
   newcomer.get();
 
@@ -295,8 +296,9 @@ TEST_CASE("a newcomer ends when the elastic job does") {
   REQUIRE(eventually([&] { return job[0].has_newcomers(); }));
   job[0].leave();
   job.end(0);
-  const std::string error = rendezvous_test::sentence<ClusterError>([&] { newcomer.get(); });
-  CHECK(error.find("the job has ended before this process was admitted") != std::string::npos);
+  const std::string error =
+      rendezvous_test::sentence<lockstep::PeerLost>([&] { newcomer.get(); });
+  CHECK(error.find("has ended the job before this process was admitted") != std::string::npos);
 }
 
 TEST_CASE("an elastic job uses the bind address and the range of ports") {
