@@ -20,7 +20,7 @@ import network
 BIN = multi_worker.BIN
 RECOVERED = 5  # seconds, the goal from a kill to the next step; three times as much is asserted
 PACE = 10  # milliseconds of a step, of the worker that prints it
-MEMBERS = r"generation \d+ has %d workers"
+MEMBERS = r"generation \d+ has %d workers.*; recovered"
 # fflush is called after each line of --progress json.
 SLEEP = """
 #define _GNU_SOURCE
@@ -135,6 +135,7 @@ class Workers(Case):
         print("missing", sorted(set(losses) - set(found)), job.stderr())
         self.assertEqual({step: losses[step] for step in found}, found)
         self.assertEqual(sorted(losses), list(range(steps)))
+        print(self.report_of("job.json"))
         self.assertEqual(self.report_of("job.json")["weights_sha256"], digest)
         self.no_process_is_left()
 
