@@ -132,10 +132,12 @@ class Workers(Case):
         self.ends(job, 0)
         losses, digest = quiet
         found = self.losses([job])
-        print("missing", sorted(set(losses) - set(found)), job.stderr())
+        # A chief may die after a step and before its line.
+        chiefs = 1 + len(re.findall("rank 0 .* could not|rank 0 .* closed", job.stderr()))
+        self.assertLess(len(losses) - len(found), chiefs, job.stderr())
         self.assertEqual({step: losses[step] for step in found}, found)
         self.assertEqual(sorted(losses), list(range(steps)))
-        print(self.report_of("job.json"))
+        self.assertEqual(len(re.findall('"step":', job.stdout())), len(found))
         self.assertEqual(self.report_of("job.json")["weights_sha256"], digest)
         self.no_process_is_left()
 
