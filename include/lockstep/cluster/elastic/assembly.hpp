@@ -1,7 +1,7 @@
 /// \file
-/// The choice of the rank that proposes the next generation, and of its members. Pure functions. Invariants: the survivors of
-/// a generation keep a quorum of the next one without its newcomers, so that newcomers which fail
-/// cannot end the job.
+/// The choice of the rank that proposes the next generation, and of its members. Pure functions.
+/// Invariants: the survivors of a generation keep a quorum of the next one without its newcomers,
+/// so that newcomers which fail cannot end the job.
 #pragma once
 
 #include <cstddef>
@@ -24,8 +24,8 @@ enum class Presence : std::uint8_t {
   gone      ///< its process does not exist any more, or is not accepted
 };
 
-/// The rank that proposes: the lowest one that may be alive, since a busy one is waited for. Without
-/// patience, the lowest that is ready. Nullopt if there is none.
+/// The rank that proposes: the lowest one that may be alive, since a busy one is waited for.
+/// Without patience, the lowest that is ready. Nullopt if there is none.
 LOCKSTEP_COLD_DECL std::optional<std::size_t> proposing_rank(const std::vector<Presence>& members,
                                                              bool patient);
 

@@ -30,10 +30,10 @@ struct Seat {
 
 /// The members of a generation, and the place at which they meet.
 struct Decision {
-  std::uint64_t run = 0;     ///< random, not 0; the same in all generations of a run
-  std::uint64_t number = 0;  ///< of the generation
-  std::uint64_t nonce = 0;   ///< random; part of the generation's job id
-  std::uint16_t port = 0;    ///< at which rank 0 waits for the others
+  std::uint64_t run = 0;      ///< random, not 0; the same in all generations of a run
+  std::uint64_t number = 0;   ///< of the generation
+  std::uint64_t nonce = 0;    ///< random; part of the generation's job id
+  std::uint16_t port = 0;     ///< at which rank 0 waits for the others
   std::vector<Seat> seats{};  ///< by rank
 
   bool operator==(const Decision&) const = default;

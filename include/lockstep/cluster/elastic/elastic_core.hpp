@@ -1,6 +1,6 @@
 /// \file
-/// The implementation of an ElasticMember: its thread and state. Invariants: only that thread touches
-/// the participant, the connections and the votes; the destructor returns in bounded time.
+/// The implementation of an ElasticMember: its thread and state. Invariants: only that thread
+/// touches the participant, the connections and the votes; the destructor returns in bounded time.
 #pragma once
 
 #include <asio/executor_work_guard.hpp>
@@ -59,7 +59,8 @@ struct ElasticCore {
   LOCKSTEP_COLD_DECL void publish_error(std::exception_ptr error);
   LOCKSTEP_COLD_DECL void log(LogLevel level, std::string_view line);
   /// Starts `join` or `next` and waits for the outcome, at most for `limit` if there is one.
-  LOCKSTEP_COLD_DECL Generation wait(std::function<void()> start, std::optional<milliseconds> limit);
+  LOCKSTEP_COLD_DECL Generation wait(std::function<void()> start,
+                                     std::optional<milliseconds> limit);
   LOCKSTEP_COLD_DECL Generation generation(const Decision& decision);
   [[noreturn]] LOCKSTEP_COLD_DECL void throw_failure(const ElasticFailure& failure);
   LOCKSTEP_COLD_DECL void leave();

@@ -9,6 +9,7 @@
 
 #include "lockstep/cluster/environment.hpp"
 #include "lockstep/cluster/rendezvous/control.hpp"
+#include "lockstep/cluster/rendezvous/file_limit.hpp"
 #include "lockstep/cluster/rendezvous/signature.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/fmt_core.hpp"
@@ -29,8 +30,8 @@ inline ResolvedCluster checked_description(const ResolvedCluster& described,
                                            const ElasticSettings& settings) {
   if (!described.cluster || !described.rank)
     throw UsageError(
-        "elastic: the description of the job ({}) does not have the addresses of all workers and the "
-        "index of this one; describe it by TF_CONFIG, or by a cluster file and a task",
+        "elastic: the description of the job ({}) does not have the addresses of all workers and "
+        "the index of this one; describe it by TF_CONFIG, or by a cluster file and a task",
         described.source);
   if (described.world_size > max_elastic_workers)
     throw UsageError("elastic: the job has {} workers; an elastic job has at most {}",
@@ -62,9 +63,8 @@ inline Hello make_hello(const ResolvedCluster& described, const ElasticSettings&
                   {"min_workers", std::to_string(settings.options.min_workers)},
                   {"silence timeout", fmt::format("{} ms", timeouts.silence.count())}};
   for (const auto& [name, value] : settings.fields)
-    hello.fields.emplace_back(name, value.size() <= max_join_value_bytes
-                                        ? value
-                                        : "sha256 " + digest_of(value));
+    hello.fields.emplace_back(
+        name, value.size() <= max_join_value_bytes ? value : "sha256 " + digest_of(value));
   return hello;
 }
 
@@ -74,7 +74,7 @@ inline std::uint64_t random_number() {
 }
 
 ElasticCore::ElasticCore(const ResolvedCluster& description, const Secret& secret,
-                          ElasticSettings chosen)
+                         ElasticSettings chosen)
     : described(checked_description(description, chosen)),
       settings(std::move(chosen)),
       timeouts(complete_timeouts(described.timeouts, described.world_size)),
@@ -82,18 +82,22 @@ ElasticCore::ElasticCore(const ResolvedCluster& description, const Secret& secre
       votes(folder),
       log_thread([](LogLevel level, std::string_view line) { lockstep::log(level, line); }),
       links(io, described, secret, make_hello(described, settings), timeouts.silence,
-            {.letter = [this](const Letter& letter) {
-               act([&] { participant.receive(letter, Clock::now()); });
-             },
-             .refused = [this](std::size_t index) {
-               act([&] { participant.refused(index, Clock::now()); });
-             },
-             .disconnected = [this](std::size_t index) {
-               act([&] { participant.disconnected(index, Clock::now()); });
-             },
-             .differs = [this](std::size_t index, const std::string& sentence) {
-               act([&] { participant.differs(index, sentence); });
-             },
+            {.letter =
+                 [this](const Letter& letter) {
+                   act([&] { participant.receive(letter, Clock::now()); });
+                 },
+             .refused =
+                 [this](std::size_t index) {
+                   act([&] { participant.refused(index, Clock::now()); });
+                 },
+             .disconnected =
+                 [this](std::size_t index) {
+                   act([&] { participant.disconnected(index, Clock::now()); });
+                 },
+             .differs =
+                 [this](std::size_t index, const std::string& sentence) {
+                   act([&] { participant.differs(index, sentence); });
+                 },
              .log = [this](LogLevel level, std::string_view line) { log(level, line); }}),
       participant({static_cast<std::uint32_t>(*described.rank), random_number()}, folder.id(),
                   {.described = described.world_size,
@@ -104,6 +108,10 @@ ElasticCore::ElasticCore(const ResolvedCluster& description, const Secret& secre
                    .random = random_number,
                    .port = [this] { return links.reserve_port(); }},
                   votes) {
+  raise_file_limit();
+  check_file_limit(2 * described.world_size,
+                   fmt::format("elastic: the connections of a job of {} workers",
+                               described.world_size));
   links.listen();
   thread = start_thread("elastic", [this] { run(); });
   detail::post(io, [this] { tick(); });
@@ -169,8 +177,7 @@ void ElasticCore::publish_error(std::exception_ptr error) {
 
 void ElasticCore::log(LogLevel level, std::string_view line) { log_thread.log(level, line); }
 
-Generation ElasticCore::wait(std::function<void()> start,
-                                     std::optional<milliseconds> limit) {
+Generation ElasticCore::wait(std::function<void()> start, std::optional<milliseconds> limit) {
   std::unique_lock lock(mutex);
   result.reset();
   detail::post(io, [this, start = std::move(start)] {
@@ -239,11 +246,12 @@ void ElasticCore::throw_failure(const ElasticFailure& failure) {
       throw PeerLost(index, address, fmt::format("did not join within {}{}", limit, late_remedy),
                      {});
     case Kind::no_quorum:
-      throw PeerLost(failure.rank, address,
-                     "is lost, and this worker cannot reach a quorum of the last generation (more than "
-                     "half of it, or half with the machine of its rank 0); if the others have one "
-                     "they go on, else start the job again from its checkpoint",
-                     {});
+      throw PeerLost(
+          failure.rank, address,
+          "is lost, and this worker cannot reach a quorum of the last generation (more than "
+          "half of it, or half with the machine of its rank 0); if the others have one "
+          "they go on, else start the job again from its checkpoint",
+          {});
     case Kind::too_few:
       throw PeerLost(failure.rank, address,
                      fmt::format("is lost, and within {} too few workers came back; min_workers is "

@@ -46,7 +46,8 @@ void ElasticMember::on_reform(std::function<void()> callback) {
 }
 
 void ElasticMember::reject_newcomers() {
-  detail::post(core_->io, [core = core_.get()] { core->participant.reject_newcomers(Clock::now()); });
+  detail::post(core_->io,
+               [core = core_.get()] { core->participant.reject_newcomers(Clock::now()); });
 }
 
 void ElasticMember::leave() { core_->leave(); }

@@ -42,8 +42,8 @@ enum class Standing : std::uint8_t {
 struct Notice {
   static constexpr std::size_t max_rejected = 64;
   Standing standing = Standing::fresh;
-  bool polls = false;            ///< wants a Notice in return
-  GenerationId generation{};     ///< fresh: the run whose votes it holds, and 0
+  bool polls = false;         ///< wants a Notice in return
+  GenerationId generation{};  ///< fresh: the run whose votes it holds, and 0
   MachineId machine{};
   std::vector<std::uint64_t> rejected{};  ///< incarnations that the sender does not accept
   bool operator==(const Notice&) const = default;

@@ -13,7 +13,9 @@ namespace lockstep::detail {
 struct LetterCodec {
   static constexpr std::size_t max_value_bytes = 48 * 1024, max_sentence_bytes = 2048;
 
-  static void write(FrameWriter& to, const GenerationId& id) { to.number(id.run).number(id.number); }
+  static void write(FrameWriter& to, const GenerationId& id) {
+    to.number(id.run).number(id.number);
+  }
   static void read(FrameReader& from, GenerationId& id) {
     id.run = from.number<std::uint64_t>();
     id.number = from.number<std::uint64_t>();

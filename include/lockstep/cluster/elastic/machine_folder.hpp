@@ -1,8 +1,8 @@
 /// \file
 /// The folder of this user's elastic jobs on this machine, `lockstep-UID` in /dev/shm. Invariants:
-/// it belongs to this user and nobody else may write to it; the machine's identity is in it, so that
-/// votes and identity can only vanish together; folders of jobs whose processes are all gone are
-/// removed when the next process starts.
+/// it belongs to this user and nobody else may write to it; the machine's identity is in it, so
+/// that votes and identity can only vanish together; folders of jobs whose processes are all gone
+/// are removed when the next process starts.
 ///
 ///     lockstep-1000/machine            the identity; a shared lock of each process
 ///     lockstep-1000/RUN/lock           a shared lock of each member of the run on this machine
@@ -19,7 +19,8 @@
 namespace lockstep::detail {
 
 /// Opens a file and gets its shared lock, the sign that this process uses the folder around it. The
-/// kernel drops the lock with the process. `flags` may be O_CREAT. Not open if there is no such file or folder.
+/// kernel drops the lock with the process. `flags` may be O_CREAT. Not open if there is no such
+/// file or folder.
 /// \throws FileError
 LOCKSTEP_COLD_DECL FileDescriptor open_locked(const std::string& path, int flags);
 /// True if `path` is still the file that is open.
@@ -29,7 +30,8 @@ LOCKSTEP_COLD_DECL bool is_same_file(const FileDescriptor& file, const std::stri
 LOCKSTEP_COLD_DECL bool lock_alone(const FileDescriptor& file);
 /// Removes a folder and the files in it. Errors are ignored.
 LOCKSTEP_COLD_DECL void remove_folder(const std::string& path);
-/// The whole of a file of at most 128 KiB; empty if there is none. \throws FileError if it cannot be read.
+/// The whole of a file of at most 128 KiB; empty if there is none. \throws FileError if it cannot
+/// be read.
 LOCKSTEP_COLD_DECL std::string read_small_file(const std::string& path);
 /// Creates a file that appears with its content; leaves one that exists. \throws FileError
 LOCKSTEP_COLD_DECL void create_file(const std::string& path, std::string_view content);

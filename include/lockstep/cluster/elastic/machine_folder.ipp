@@ -89,9 +89,8 @@ void create_file(const std::string& path, std::string_view content) {
   std::random_device random;
   const std::string draft = fmt::format("{}.{:08x}{:08x}", path, random(), random());
   FileDescriptor file(::open(draft.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
-  const bool written =
-      file.is_open() && ::write(file.number(), content.data(), content.size()) ==
-                            static_cast<ssize_t>(content.size());
+  const bool written = file.is_open() && ::write(file.number(), content.data(), content.size()) ==
+                                             static_cast<ssize_t>(content.size());
   const bool linked = written && ::fsync(file.number()) == 0 &&
                       (::link(draft.c_str(), path.c_str()) == 0 || errno == EEXIST);
   const int error = errno;
@@ -134,8 +133,7 @@ bool MachineFolder::open() {
 MachineFolder::~MachineFolder() {
   if (!is_intact() || !lock_alone(file_)) return;
   sweep();
-  ::unlink((path_ + "/machine").c_str());
-  ::rmdir(path_.c_str());  // fails if anything is left
+  remove_folder(path_);
 }
 
 bool MachineFolder::is_intact() const { return is_same_file(file_, path_ + "/machine"); }
@@ -145,8 +143,7 @@ void MachineFolder::sweep() const {
     const std::string run = path_ + "/" + name;
     struct stat status{};
     if (::lstat(run.c_str(), &status) != 0 || !S_ISDIR(status.st_mode)) continue;
-    const FileDescriptor lock(
-        ::open((run + "/lock").c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW));
+    const FileDescriptor lock(::open((run + "/lock").c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW));
     if (!lock.is_open())
       ::rmdir(run.c_str());  // empty: its process was killed, or creates it again
     else if (lock_alone(lock) && is_same_file(lock, run + "/lock"))

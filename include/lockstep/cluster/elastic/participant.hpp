@@ -30,7 +30,7 @@ struct ParticipantRules {
   std::size_t described = 1;  ///< processes in the cluster description
   std::size_t min_workers = 1;
   std::function<bool(std::size_t)> fits{};
-  milliseconds silence{2000};    ///< after which a process that does not answer is given up
+  milliseconds silence{2000};     ///< after which a process that does not answer is given up
   milliseconds patience{60'000};  ///< the limit of `join` and `next`
   std::function<std::uint64_t()> random{};
   std::function<std::uint16_t()> port{};  ///< a free port for a rendezvous of this process
@@ -66,8 +66,8 @@ struct Outgoing {
 ///                                                           Decided(g + 1) ^          |  next()
 ///                                                                          '--ending<-'
 ///
-/// A process holds the votes before it can be a member, so that they cannot be removed while a member
-/// of the run lives.
+/// A process holds the votes before it can be a member, so that they cannot be removed while a
+/// member of the run lives.
 ///
 /// The members that end a generation notify all others, also those that have not noticed yet.
 /// The lowest rank that answers waits until each other rank is ready, gone or silent, assembles the
@@ -197,12 +197,12 @@ class Participant {
   std::optional<Outcome> outcome_;
   std::uint64_t serial_ = 0;
   Standing standing_ = Standing::fresh;
-  bool waits_ = false;          // for the outcome of join or next
+  bool waits_ = false;  // for the outcome of join or next
   bool has_newcomers_ = false, must_reform_ = false;
-  bool untold_ = false;         // the current generation has not been an outcome
+  bool untold_ = false;  // the current generation has not been an outcome
   bool left_out_ = false;
-  std::vector<Contact> others_;  // by index: processes that are not members
-  std::vector<Passed> passed_;   // by index
+  std::vector<Contact> others_;       // by index: processes that are not members
+  std::vector<Passed> passed_;        // by index
   Time next_poll_{}, next_resend_{};  // to processes; to machines
 
   // fresh

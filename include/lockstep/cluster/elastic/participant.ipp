@@ -55,7 +55,8 @@ void Participant::reject_newcomers(Time now) {
 void Participant::leave() {
   standing_ = Standing::left;
   waits_ = has_newcomers_ = false;
-  for (std::size_t r = 0; r < members_.size(); ++r) send_notice(decision_.seats[r].who.index, false);
+  for (std::size_t r = 0; r < members_.size(); ++r)
+    send_notice(decision_.seats[r].who.index, false);
   for (std::size_t i = 0; i < others_.size(); ++i)
     if (others_[i].known) send_notice(i, false);
 }
@@ -83,7 +84,12 @@ bool Participant::is_rejected(std::uint64_t incarnation) const {
 
 void Participant::receive(const Letter& letter, Time now) {
   const Identity& from = letter.from;
-  if (from.index >= rules_.described || from == self_ || standing_ == Standing::left) return;
+  if (from.index >= rules_.described || from == self_) return;
+  if (standing_ == Standing::left) {  // so that the sender does not wait for this process
+    const auto* const message = std::get_if<Notice>(&letter.message);
+    if (message && message->polls) send_notice(from.index, false);
+    return;
+  }
   std::visit(
       [&](const auto& message) {
         using Message = std::decay_t<decltype(message)>;
@@ -124,7 +130,8 @@ void Participant::notice_in_run(const Identity& from, const Notice& message) {
     return;
   }
   if (!fresh && message.generation.run != decision_.run) return;
-  if (fresh || message.generation.number < decision_.number) return send(from.index, Decided{decision_});
+  if (fresh || message.generation.number < decision_.number)
+    return send(from.index, Decided{decision_});
   if (message.generation.number > decision_.number) {
     if (!message.polls) send_notice(from.index, true);
     return;
@@ -190,8 +197,8 @@ bool Participant::may_ask(const Identity& from, const GenerationId& asked, const
 
 void Participant::on(const Identity& from, const Prepare& message, Time) {
   if (!may_ask(from, message.generation, message.ballot)) return;
-  const auto vote = memory_.change(message.generation,
-                                   [&](Vote& memory) { memory.prepare(message.ballot); });
+  const auto vote =
+      memory_.change(message.generation, [&](Vote& memory) { memory.prepare(message.ballot); });
   if (vote) send(from.index, Promise{message.generation, message.ballot, *vote});
 }
 
@@ -199,9 +206,8 @@ void Participant::on(const Identity& from, const Accept& message, Time) {
   if (!may_ask(from, message.generation, message.ballot)) return;
   const auto value = decode(message.value);
   if (!value || !may_follow(decision_, *value)) return;
-  const auto vote = memory_.change(message.generation, [&](Vote& memory) {
-    memory.accept(message.ballot, message.value);
-  });
+  const auto vote = memory_.change(
+      message.generation, [&](Vote& memory) { memory.accept(message.ballot, message.value); });
   if (vote) send(from.index, Accepted{message.generation, message.ballot, vote->promised});
 }
 
@@ -240,7 +246,8 @@ void Participant::disconnected(std::size_t index, Time now) {
 }
 
 void Participant::differs(std::size_t index, const std::string& sentence) {
-  // A member never ends because of a newcomer, and only index 0 decides before the first generation.
+  // A member never ends because of a newcomer, and only index 0 decides before the first
+  // generation.
   if (in_run() || self_.index == 0)
     send(index, Refused{sentence});
   else if (index == 0 && waits_)
@@ -340,8 +347,8 @@ Presence Participant::voter(std::size_t rank, Time now) const {
   if (member.gone) return Presence::gone;
   // Another process at the same address replaces one that does not answer.
   const Contact& other = others_[decision_.seats[rank].who.index];
-  const bool replaced = other.known && now - other.heard < newcomer_age &&
-                        other.notice.standing == Standing::fresh;
+  const bool replaced =
+      other.known && now - other.heard < newcomer_age && other.notice.standing == Standing::fresh;
   if (replaced && !(heard && member.heard > other.first_heard)) return Presence::gone;
   if (now - std::max(ended_, member.heard) >= rules_.silence) return Presence::silent;
   if (!heard) return Presence::unknown;
@@ -428,8 +435,8 @@ void Participant::propose(const std::vector<Presence>& members, Time now) {
   proposed_ = assemble(survivors, added, rules_.min_workers, rules_.fits);
   if (proposed_.empty() || proposed_.front().who != self_) return;
   proposing_ = true;
-  proposer_.begin(encode(
-      {decision_.run, decision_.number + 1, rules_.random(), rules_.port(), proposed_}));
+  proposer_.begin(
+      encode({decision_.run, decision_.number + 1, rules_.random(), rules_.port(), proposed_}));
   send_phase(now);
 }
 

@@ -26,12 +26,12 @@ PeerLinks::PeerLinks(asio::io_context& io, const ResolvedCluster& described, con
       hello_frame_(frame(hello_)),
       silence_(silence),
       events_(std::move(events)),
-      client_(secret.empty() ? nullptr
-                             : std::make_unique<PskContext>(PskContext::Side::client, secret,
-                                                            hello_.job_id)),
-      server_(secret.empty() ? nullptr
-                             : std::make_unique<PskContext>(PskContext::Side::server, secret,
-                                                            hello_.job_id)),
+      client_(secret.empty()
+                  ? nullptr
+                  : std::make_unique<PskContext>(PskContext::Side::client, secret, hello_.job_id)),
+      server_(secret.empty()
+                  ? nullptr
+                  : std::make_unique<PskContext>(PskContext::Side::server, secret, hello_.job_id)),
       listener_(
           io, server_.get(), silence, SourceAllowlist(described, !secret.empty()),
           [this](const std::shared_ptr<Connection>& connection, const Hello& theirs) {
@@ -56,7 +56,8 @@ void PeerLinks::listen() {
   const HostPort address = own_address();
   const auto began = Clock::now();
   const Lookup lookup(address);
-  while (!lookup.result() && Clock::now() - began < lookup_limit) std::this_thread::sleep_for(pause);
+  while (!lookup.result() && Clock::now() - began < lookup_limit)
+    std::this_thread::sleep_for(pause);
   const LookupResult found = lookup.result().value_or(LookupResult{{}, "no answer", false});
   std::string fault = found.error;
   for (const tcp::endpoint& endpoint : found.endpoints) {
@@ -128,9 +129,8 @@ void PeerLinks::finish() {
 }
 
 bool PeerLinks::finished() const {
-  return std::none_of(peers_.begin(), peers_.end(), [](const Peer& peer) {
-    return peer.outgoing || !peer.incoming.empty();
-  });
+  return std::none_of(peers_.begin(), peers_.end(),
+                      [](const Peer& peer) { return peer.outgoing || !peer.incoming.empty(); });
 }
 
 void PeerLinks::close() {
@@ -200,10 +200,9 @@ void PeerLinks::admit(const std::shared_ptr<Connection>& connection, const Hello
 bool PeerLinks::introduce(std::size_t index, Link& link, const Hello& hello) {
   if (hello.job_id != hello_.job_id || hello.rank != index) return false;
   const bool first = index < hello_.rank;  // the same sentence on both sides
-  const auto sentence = difference("elastic", described_.name(first ? index : hello_.rank),
-                                   first ? hello.fields : hello_.fields,
-                                   described_.name(first ? hello_.rank : index),
-                                   first ? hello_.fields : hello.fields);
+  const auto sentence = difference(
+      "elastic", described_.name(first ? index : hello_.rank), first ? hello.fields : hello_.fields,
+      described_.name(first ? hello_.rank : index), first ? hello_.fields : hello.fields);
   link.introduced = true;
   link.differs = sentence.has_value();
   if (sentence) log_once(index, *sentence);
@@ -272,16 +271,17 @@ void PeerLinks::connect(std::size_t index) {
   peer.connected = false;
   peer.began = Clock::now();
   if (error) return attempt_failed(index, false, error.message());
-  connection->socket().async_connect(endpoint, [this, index,
-                                                connection](const asio::error_code& result) {
-    if (!connection->open() || !find(index, connection.get())) return;
-    // Without a listener the kernel may connect a loopback socket to itself (simultaneous open).
-    const bool to_itself = !result && connection->local() == connection->remote();
-    if (to_itself || result == asio::error::connection_refused)
-      return attempt_failed(index, true, "");
-    if (result) return attempt_failed(index, false, result.message());
-    on_connected(index);
-  });
+  connection->socket().async_connect(
+      endpoint, [this, index, connection](const asio::error_code& result) {
+        if (!connection->open() || !find(index, connection.get())) return;
+        // Without a listener the kernel may connect a loopback socket to itself (simultaneous
+        // open).
+        const bool to_itself = !result && connection->local() == connection->remote();
+        if (to_itself || result == asio::error::connection_refused)
+          return attempt_failed(index, true, "");
+        if (result) return attempt_failed(index, false, result.message());
+        on_connected(index);
+      });
 }
 
 void PeerLinks::on_connected(std::size_t index) {
@@ -301,11 +301,11 @@ void PeerLinks::on_connected(std::size_t index) {
         const bool other_secret = fault == SSL_R_SSLV3_ALERT_ILLEGAL_PARAMETER ||
                                   fault == SSL_R_TLSV1_ALERT_DECRYPT_ERROR;
         const std::string sentence =
-            other_secret
-                ? fmt::format("{} and this process do not have the same secret; set "
-                              "LOCKSTEP_SECRET_FILE to the same secret on all ranks",
-                              described_.name(index))
-                : "did not prove that it has the job's secret (" + error.message() + ")";
+            other_secret ? fmt::format(
+                               "{} and this process do not have the same secret; set "
+                               "LOCKSTEP_SECRET_FILE to the same secret on all ranks",
+                               described_.name(index))
+                         : "did not prove that it has the job's secret (" + error.message() + ")";
         attempt_failed(index, false, sentence);
         if (other_secret) events_.differs(index, sentence);
       });

@@ -1,8 +1,8 @@
 /// \file
 /// The votes of a machine in a file, changed by any of its processes. Invariants: a vote that was
 /// returned survives the process that cast it; the file is replaced as a whole, so that a process
-/// killed at any moment leaves the old vote or the new one; a missing, damaged or foreign file is an
-/// error and never counts as a vote.
+/// killed at any moment leaves the old vote or the new one; a missing, damaged or foreign file is
+/// an error and never counts as a vote.
 #pragma once
 
 #include <cstdint>
@@ -17,8 +17,8 @@
 
 namespace lockstep::detail {
 
-/// The folder of a run on this machine, see MachineFolder. It holds the vote on the successor of one
-/// generation: the first question about a later one replaces it, and earlier ones are closed.
+/// The folder of a run on this machine, see MachineFolder. It holds the vote on the successor of
+/// one generation: the first question about a later one replaces it, and earlier ones are closed.
 class VoteFile final : public VoteMemory {
  public:
   /// `machine` must outlive this object.

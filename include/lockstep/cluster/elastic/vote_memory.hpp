@@ -19,8 +19,8 @@ class VoteMemory {
   VoteMemory& operator=(const VoteMemory&) = delete;
   virtual ~VoteMemory() = default;
 
-  /// Keeps the votes of this run from now on, and those of an earlier one no longer. \throws FileError
-  /// if it cannot.
+  /// Keeps the votes of this run from now on, and those of an earlier one no longer. \throws
+  /// FileError if it cannot.
   virtual void enter(std::uint64_t run) = 0;
   /// Changes the vote on the successor of a generation and returns it, once it is stored. Nullopt
   /// if this machine cannot vote on that any more.

@@ -132,8 +132,9 @@ TEST_CASE("a newcomer with which no generation can be formed is not proposed aga
 
 TEST_CASE("across machines only a quorum of an elastic generation goes on") {
   const auto no_quorum = [](Job& job, std::size_t index) {
-    return rendezvous_test::sentence<PeerLost>([&] { job.next(index).get(); })
-               .find("cannot reach a quorum") != std::string::npos;
+    return rendezvous_test::sentence<PeerLost>([&] {
+             job.next(index).get();
+           }).find("cannot reach a quorum") != std::string::npos;
   };
   SECTION("half with the machine of rank 0") {
     Job job(4);
@@ -262,7 +263,8 @@ TEST_CASE("elastic members with a secret refuse strangers") {
   }
   job.kill(1);
   check_same(job.next_of({0}), 1, 1);
-  const auto right = std::exchange(job.secret, lockstep::Secret("another secret of thirty-two by."));
+  const auto right =
+      std::exchange(job.secret, lockstep::Secret("another secret of thirty-two by."));
   job.start(1);
   std::this_thread::sleep_for(milliseconds(600));
   auto newcomer = job.join(1);

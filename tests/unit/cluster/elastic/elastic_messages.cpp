@@ -56,10 +56,10 @@ TEST_CASE("letters with values out of range are refused") {
   const auto all = letters();
   CHECK_FALSE(with(all[0], kind, 8));
   CHECK_FALSE(with(all[0], kind, -1));
-  CHECK_FALSE(with(all[0], first, 4));      // a standing
-  CHECK_FALSE(with(all[0], first + 1, 2));  // a flag
+  CHECK_FALSE(with(all[0], first, 4));        // a standing
+  CHECK_FALSE(with(all[0], first + 1, 2));    // a flag
   CHECK_FALSE(with(all[0], first + 34, 65));  // more than it has
-  CHECK_FALSE(with(all[1], first, 0));      // a run
+  CHECK_FALSE(with(all[1], first, 0));        // a run
   Notice notice;
   notice.rejected.resize(Notice::max_rejected + 1);
   CHECK_FALSE(parse_letter(body({{}, 1, notice})));

@@ -17,8 +17,8 @@ using namespace elastic_test;
 
 namespace {
 
-/// The program of a process: rounds of a gather, in which the members also agree on newcomers. Writes
-/// "generation NUMBER SIZE RANK" for each one that it forms, and "error WHAT" at its end.
+/// The program of a process: rounds of a gather, in which the members also agree on newcomers.
+/// Writes "generation NUMBER SIZE RANK" for each one that it forms, and "error WHAT" at its end.
 void train(ElasticMember& member, const std::function<void(const std::string&)>& write) {
   std::string why;
   for (Generation now = member.join();; now = member.next(why)) {
@@ -30,8 +30,8 @@ void train(ElasticMember& member, const std::function<void(const std::string&)>&
       write(fmt::format("generation {} {} {}", now.number, now.cluster.world_size,
                         *now.cluster.rank));
       for (why = "a newcomer waits";;) {
-        const std::string flags = job.gather("round", {}, member.has_newcomers() ? "1" : "0",
-                                             seconds(30));
+        const std::string flags =
+            job.gather("round", {}, member.has_newcomers() ? "1" : "0", seconds(30));
         if (flags.find('1') != std::string::npos || member.must_reform()) break;
         std::this_thread::sleep_for(milliseconds(2));
       }

@@ -49,8 +49,8 @@ struct Sent {
 struct ModelState {
   std::vector<Proposer> proposers{};
   std::vector<bool> alive{};
-  std::vector<Vote> votes{};  // by machine
-  std::vector<Sent> sent{};   // sorted
+  std::vector<Vote> votes{};           // by machine
+  std::vector<Sent> sent{};            // sorted
   std::vector<std::string> decided{};  // different values that were decided
   std::size_t attempts = 0, crashes = 0;
   std::array<std::vector<bool>, 4> views{};  // by rank: the living, for `quorum_without_dead`
@@ -225,7 +225,8 @@ class Model {
       proposer.on_promise(0, {}, {{seen, 0}, {}, {}});  // so that no round is begun twice
     }
     // Each attempt has a value of its own: the worst case.
-    const Ballot ballot{std::max(proposer.ballot().round, proposer.seen()) + 1, proposer.ballot().rank};
+    const Ballot ballot{std::max(proposer.ballot().round, proposer.seen()) + 1,
+                        proposer.ballot().rank};
     proposer.begin(std::string(1, static_cast<char>('a' + 4 * ballot.round + ballot.rank)));
     state.send({Sent::Kind::prepare, 0, proposer.ballot(), {}, {}, {}});
     return state;
@@ -234,8 +235,8 @@ class Model {
   static bool is_question(const Sent& message) {
     return message.kind == Sent::Kind::prepare || message.kind == Sent::Kind::accept;
   }
-  /// True if the question would change the vote of the machine. Refusals are left out: a proposer may
-  /// begin again without them.
+  /// True if the question would change the vote of the machine. Refusals are left out: a proposer
+  /// may begin again without them.
   bool matters(const ModelState& state, const Sent& message, std::size_t machine) const {
     const Vote& vote = state.votes[machine];
     if (!votes(state, machine)) return false;
@@ -274,8 +275,8 @@ class Model {
     const auto number = static_cast<std::uint8_t>(machine);
     if (message.kind == Sent::Kind::prepare) {
       vote.prepare(message.asked);
-      state.send({Sent::Kind::promise, number, message.asked, vote.promised, vote.accepted,
-                  vote.value});
+      state.send(
+          {Sent::Kind::promise, number, message.asked, vote.promised, vote.accepted, vote.value});
     } else {
       vote.accept(message.asked, message.value);
       state.send({Sent::Kind::accepted, number, message.asked, vote.promised, {}, {}});
@@ -306,8 +307,8 @@ class Model {
     return state;
   }
 
-  /// True if the lowest living rank, undisturbed, does not decide although the living machines are a
-  /// quorum.
+  /// True if the lowest living rank, undisturbed, does not decide although the living machines are
+  /// a quorum.
   bool is_stuck(ModelState state) const {
     std::vector<bool> living(state.votes.size());
     for (std::size_t machine = 0; machine < living.size(); ++machine)

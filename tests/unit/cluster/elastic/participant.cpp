@@ -29,7 +29,8 @@ Weather weather(std::size_t seed, int faults) {
   return result;
 }
 
-/// Three processes on machines of their own. Letters take no time; `drops` selects those that are lost.
+/// Three processes on machines of their own. Letters take no time; `drops` selects those that are
+/// lost.
 struct Three {
   Three() {
     for (std::uint32_t i = 0; i < 3; ++i) {
@@ -41,7 +42,8 @@ struct Three {
       rules.port = [] { return std::uint16_t{1}; };
       machines[i].id = {static_cast<std::uint8_t>(i + 1)};
       votes[i] = std::make_unique<SimulatedVotes>(machines[i], i);
-      all[i] = std::make_unique<Participant>(Identity{i, 100 + i}, machines[i].id, rules, *votes[i]);
+      all[i] =
+          std::make_unique<Participant>(Identity{i, 100 + i}, machines[i].id, rules, *votes[i]);
       all[i]->join(now);
     }
     run(milliseconds(500));

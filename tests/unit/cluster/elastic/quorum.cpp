@@ -51,7 +51,8 @@ TEST_CASE("any two quorums of a generation have a machine in common") {
         if (quorum.reached(bits(set, quorum.size())) &&
             quorum.reached(bits(sets - 1 - set, quorum.size())))
           FAIL("two disjoint quorums of " << members << " members, layout " << number);
-      if (!quorum.reached(bits(sets - 1, quorum.size()))) FAIL("all machines together must be a quorum");
+      if (!quorum.reached(bits(sets - 1, quorum.size())))
+        FAIL("all machines together must be a quorum");
     }
   }
 }

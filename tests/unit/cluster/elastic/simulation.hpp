@@ -112,7 +112,10 @@ class Simulation {
   using Time = Participant::Time;
 
   Simulation(std::uint64_t seed, Weather weather)
-      : random_(seed), weather_(weather), machines_(weather.machines), processes_(weather.processes) {
+      : random_(seed),
+        weather_(weather),
+        machines_(weather.machines),
+        processes_(weather.processes) {
     for (auto& machine : machines_) reboot(machine);
     for (std::size_t i = 0; i < processes_.size(); ++i) {
       processes_[i].machine = i * machines_.size() / processes_.size();
@@ -150,7 +153,7 @@ class Simulation {
     std::unique_ptr<Participant> participant{};  // null: not running
     Time stopped_until{};
     std::vector<std::function<void()>> held_back{};  // events while it is stopped
-    std::optional<GenerationId> entered{};  // waits in a rendezvous, or trains
+    std::optional<GenerationId> entered{};           // waits in a rendezvous, or trains
     bool trains = false;
     std::uint64_t entry = 0;
   };
@@ -168,9 +171,8 @@ class Simulation {
   }
   /// The same for an event in a process, which is held back while the process is stopped.
   void in(std::size_t i, milliseconds delay, std::function<void()> action) {
-    at(delay, [this, i, life = processes_[i].life, action = std::move(action)] {
-      act(i, life, action);
-    });
+    at(delay,
+       [this, i, life = processes_[i].life, action = std::move(action)] { act(i, life, action); });
   }
   void act(std::size_t i, std::uint64_t life, const std::function<void()>& action) {
     Process& process = processes_[i];
@@ -274,8 +276,7 @@ class Simulation {
   }
   bool is_in(const Seat& seat, const GenerationId& id) const {
     const Process& process = processes_[seat.who.index];
-    return process.participant && process.participant->self() == seat.who &&
-           process.entered == id;
+    return process.participant && process.participant->self() == seat.who && process.entered == id;
   }
   void next(std::size_t i) {
     processes_[i].entered.reset();
@@ -290,7 +291,8 @@ class Simulation {
     bool complete = true, newcomers = false;
     for (const Seat& seat : decision.seats) {
       complete = complete && is_in(seat, *process.entered);
-      if (complete) newcomers = newcomers || processes_[seat.who.index].participant->has_newcomers();
+      if (complete)
+        newcomers = newcomers || processes_[seat.who.index].participant->has_newcomers();
     }
     if (!complete || newcomers || process.participant->must_reform()) next(i);
   }

@@ -107,7 +107,8 @@ class Job {
     settings.fields = {{"wire", "plain"}};
     settings.fits = fits;
     if (change) change(index, settings);
-    members_[index] = std::make_unique<ElasticMember>(described(index), secret, std::move(settings));
+    members_[index] =
+        std::make_unique<ElasticMember>(described(index), secret, std::move(settings));
     return *members_[index];
   }
   ElasticMember& operator[](std::size_t index) { return *members_[index]; }
