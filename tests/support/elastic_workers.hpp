@@ -31,7 +31,7 @@ namespace testing {
 /// Ends a worker, as a signal would.
 struct Killed {};
 
-/// What happens to a worker at its n-th exchange.
+/// A failure of a worker at its n-th exchange.
 struct Fault {
   enum class Kind {
     dies_before,  ///< the exchange fails everywhere
@@ -71,7 +71,7 @@ class ElasticJob {
     changed_.notify_all();
     return wait(lock, worker, 0);
   }
-  /// Waits until the workers have made so many exchanges altogether. \throws Killed if the job ends
+  /// Waits until the workers have made this number of exchanges altogether. \throws Killed if the job ends
   /// before.
   void wait_for(std::size_t exchanges) {
     std::unique_lock lock(mutex_);

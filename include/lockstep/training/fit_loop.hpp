@@ -21,6 +21,7 @@
 #include "lockstep/training/checks/model_signature.hpp"
 #include "lockstep/training/checks/run_checks.hpp"
 #include "lockstep/training/elastic/elastic_runs.hpp"
+#include "lockstep/training/elastic/fit_position.hpp"
 #include "lockstep/training/evaluation.hpp"
 #include "lockstep/training/fit_options.hpp"
 #include "lockstep/training/history.hpp"
@@ -118,7 +119,7 @@ class FitLoop {
 
   /// Thrown between two steps, to admit processes that wait to join.
   struct Admission {};
-  /// Of what a hook may change, before the hooks of an epoch's end.
+  /// State that hooks may change, before those of an epoch's end.
   struct BeforeHooks {
     CallbackList::States callbacks;
     std::optional<double> rate, unsent_rate;
@@ -150,7 +151,7 @@ class FitLoop {
   /// \throws UsageError if this process' fit differs from that of the job that it joins.
   LOCKSTEP_COLD_DECL void check_signature(const JobState& state, FunctionRef<Signature()> describe);
   /// Calls the hooks that a process has missed, or not called yet, and loads the callbacks' states.
-  LOCKSTEP_COLD_DECL void catch_up(const JobState& state, const CallbackState& extra);
+  LOCKSTEP_COLD_DECL void catch_up(const JobState& state, const FitPosition& position);
 
   AnyReplicas& replicas_;
   BetweenRuns& kept_;
