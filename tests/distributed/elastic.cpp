@@ -59,9 +59,12 @@ struct Plan {
 /// The losses of all epochs, of a final evaluation, and all weights.
 template <class Strategy>
 std::vector<double> train(const Strategy& strategy, const Plan& plan, Here* here) {
-  ls::Model model{Net{}, ls::Seed{7}, strategy,
+  ls::Model model{Net{},
+                  ls::Seed{7},
+                  strategy,
                   ls::SparseCategoricalCrossentropy{.from_logits = true},
-                  ls::Adam{.learning_rate = 0.01f}, ls::Accuracy{}};
+                  ls::Adam{.learning_rate = 0.01f},
+                  ls::Accuracy{}};
   const auto data = examples(160);
   const auto test = data | ls::batch(40);
   ls::FitOptions options{.epochs = plan.epochs,
@@ -89,7 +92,8 @@ class Disturbed {
  public:
   Disturbed(const Plan& plan, std::uint32_t seed, milliseconds limit)
       : random_(seed),
-        job_(workers, [plan](Here& here) { work(here, plan); }, limit),
+        job_(
+            workers, [plan](Here& here) { work(here, plan); }, limit),
         were_killed_(workers) {}
 
   std::size_t below(std::size_t n) { return static_cast<std::size_t>(random_() % n); }
@@ -151,13 +155,15 @@ class Disturbed {
     }));
     INFO(job_.logs());
     for (std::size_t r = 0; r < workers; ++r) {
-      if (!job_.has_ended(r) || (were_killed_[r] && job_.report(r).outcome == Outcome::none)) continue;
+      if (!job_.has_ended(r) || (were_killed_[r] && job_.report(r).outcome == Outcome::none))
+        continue;
       CAPTURE(r, std::string(job_.report(r).what));
       CHECK(job_.report(r).outcome == Outcome::done);
       const std::vector<double> found = job_.numbers(r);
       REQUIRE(found.size() >= weights);
       // One that joined after the end of `fit` has the weights only.
-      const auto count = static_cast<std::ptrdiff_t>(found.size() == quiet.size() ? found.size() : weights);
+      const auto count =
+          static_cast<std::ptrdiff_t>(found.size() == quiet.size() ? found.size() : weights);
       CHECK(std::equal(found.end() - count, found.end(), quiet.end() - count));
     }
   }

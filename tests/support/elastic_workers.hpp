@@ -282,8 +282,7 @@ struct ElasticWorker {
     }
     void end() { has_ended_ = true; }
     bool has_new_members() const {
-      return view_.number > 0 &&
-             std::count(view_.is_new.begin(), view_.is_new.end(), true) > 0;
+      return view_.number > 0 && std::count(view_.is_new.begin(), view_.is_new.end(), true) > 0;
     }
     bool is_new_member() const { return view_.number > 0 && view_.is_new[view_.rank]; }
     std::uint64_t generation() const { return view_.number; }

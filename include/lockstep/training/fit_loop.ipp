@@ -459,10 +459,8 @@ void FitLoop::run_elastic(Steps& train, Steps* validation, FunctionRef<Signature
 }
 
 RunStanding FitLoop::standing() const {
-  return {.call = elastic_->call(),
-          .has_begun = has_begun_ ? 1U : 0U,
-          .steps = made_,
-          .phase = phase_};
+  return {
+      .call = elastic_->call(), .has_begun = has_begun_ ? 1U : 0U, .steps = made_, .phase = phase_};
 }
 
 JobState FitLoop::elastic_state() {
@@ -540,9 +538,10 @@ void FitLoop::check_signature(const JobState& state, FunctionRef<Signature()> de
   for (const auto& [name, value] : job_state().signature)
     for (const auto& field : state.signature)
       if (field.first == name && field.second != value)
-        throw UsageError("fit: {} is {} in this worker, but {} in the job that it joins; give all "
-                         "workers the same",
-                         name, value, field.second);
+        throw UsageError(
+            "fit: {} is {} in this worker, but {} in the job that it joins; give all "
+            "workers the same",
+            name, value, field.second);
 }
 
 void FitLoop::catch_up(const JobState& state, const FitPosition& position) {

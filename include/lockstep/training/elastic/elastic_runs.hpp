@@ -32,7 +32,7 @@ struct BetweenRuns;
 
 /// The state that a generation continues with.
 struct Recovered {
-  RunStanding at;                ///< of the donor
+  RunStanding at;             ///< of the donor
   JobState state{};           ///< the donor's; the replicas have its weights already
   bool has_returned = false;  ///< all processes have ended this call; the state is of a later one
   bool is_behind = true;      ///< the donor has made steps that this process has not
@@ -120,8 +120,7 @@ std::invoke_result_t<F> call_together(AnyReplicas& replicas, BetweenRuns& kept, 
     return f();
   }
   std::optional<std::invoke_result_t<F>> result;
-  elastic->repeat(
-      replicas, kept, [&] { result.emplace(f()); }, [&] { result.reset(); });
+  elastic->repeat(replicas, kept, [&] { result.emplace(f()); }, [&] { result.reset(); });
   return result ? std::move(*result) : otherwise();
 }
 

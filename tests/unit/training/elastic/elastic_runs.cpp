@@ -92,8 +92,8 @@ struct Plan {
   std::uint64_t verify_every = 0;
   std::optional<std::uint64_t> steps_per_epoch{};
   bool decays_each_step = false, only_chief_decays = false;
-  int evaluates = 0;       // within the hooks of epochs; 2: also within those of steps
-  std::string folder{};    // of checkpoints, a log
+  int evaluates = 0;     // within the hooks of epochs; 2: also within those of steps
+  std::string folder{};  // of checkpoints, a log
   int runs = 1;
 };
 
@@ -104,7 +104,8 @@ Found train(const Strategy& strategy, const Plan& plan, const std::shared_ptr<Ho
   ls::Model m{Net{}, ls::Seed{7}, strategy, replicas::crossentropy, adam, ls::Accuracy{}};
   const auto data = line::classes(40);
   auto options = line::quiet(3);
-  options.callbacks = {hooks, std::make_shared<Decay>(plan.decays_each_step, plan.only_chief_decays),
+  options.callbacks = {hooks,
+                       std::make_shared<Decay>(plan.decays_each_step, plan.only_chief_decays),
                        ls::EarlyStopping{.monitor = "loss", .patience = 5}};
   if (plan.evaluates > 0) {
     const auto evaluator = std::make_shared<Evaluator>();
@@ -114,8 +115,12 @@ Found train(const Strategy& strategy, const Plan& plan, const std::shared_ptr<Ho
   }
   if (!plan.folder.empty()) {
     options.callbacks.push_back(ls::CSVLogger{.filename = plan.folder + "/log.csv"});
-    options.checkpoint = {.directory = plan.folder + "/checkpoints", .every = 2, .keep = 0,
-                          .best = "loss", .asynchronous = false, .required = true};
+    options.checkpoint = {.directory = plan.folder + "/checkpoints",
+                          .every = 2,
+                          .keep = 0,
+                          .best = "loss",
+                          .asynchronous = false,
+                          .required = true};
   }
   options.steps_per_execution = plan.steps_per_execution;
   options.verify_every = plan.verify_every;
@@ -161,11 +166,10 @@ Outcome run(std::size_t founders, std::size_t workers, const Plan& plan, std::ve
   outcome.job = std::make_shared<ElasticJob>(founders, shards, std::move(faults), replicas);
   outcome.found.resize(workers);
   for (std::size_t w = 0; w < workers; ++w) outcome.hooks.push_back(std::make_shared<Hooks>());
-  outcome.have_ended =
-      testing::run_elastic<Float>(outcome.job, workers, [&](const auto& worker) {
-        if (worker.worker >= founders) outcome.job->wait_for(joins_at[worker.worker - founders]);
-        outcome.found[worker.worker] = train<Net>(worker, plan, outcome.hooks[worker.worker]);
-      });
+  outcome.have_ended = testing::run_elastic<Float>(outcome.job, workers, [&](const auto& worker) {
+    if (worker.worker >= founders) outcome.job->wait_for(joins_at[worker.worker - founders]);
+    outcome.found[worker.worker] = train<Net>(worker, plan, outcome.hooks[worker.worker]);
+  });
   return outcome;
 }
 
@@ -209,8 +213,7 @@ std::map<std::string, std::string> files_in(const std::string& folder) {
   std::map<std::string, std::string> files;
   for (const auto& entry : std::filesystem::recursive_directory_iterator(folder))
     if (entry.is_regular_file() && entry.path().filename() != "manifest.json" &&
-        entry.path().filename() != "callbacks.safetensors" &&
-        entry.path().filename() != "lock")
+        entry.path().filename() != "callbacks.safetensors" && entry.path().filename() != "lock")
       files[std::filesystem::relative(entry.path(), folder)] = text_of(entry.path());
   return files;
 }
@@ -267,9 +270,9 @@ void sweep(Plan plan, std::size_t victim, Fault::Kind kind, std::size_t stride =
 
 /// All plans; every `stride`-th exchange, since each costs a run.
 void sweep_all(std::size_t stride) {
-  const std::string folder = (std::filesystem::temp_directory_path() /
-                              ("lockstep_elastic_" + std::to_string(::getpid())))
-                                 .string();
+  const std::string folder =
+      (std::filesystem::temp_directory_path() / ("lockstep_elastic_" + std::to_string(::getpid())))
+          .string();
   using enum Fault::Kind;
   const Plan executions{.steps_per_execution = 3, .verify_every = 1};
   const Plan steady{.steps_per_execution = 2, .steps_per_epoch = 4};
@@ -327,7 +330,8 @@ void disturb(std::uint32_t first, std::uint32_t count) {
       if (together != 0) at = 1 + below(45);
       const std::size_t worker = below(4 + newcomers);
       if (worker != spared)
-        faults.push_back({worker, at, below(2) == 0 ? Fault::Kind::dies_before : Fault::Kind::dies_after});
+        faults.push_back(
+            {worker, at, below(2) == 0 ? Fault::Kind::dies_before : Fault::Kind::dies_after});
     }
     for (std::size_t i = 0; i < failures; ++i)
       faults.push_back({below(4), 1 + below(45), Fault::Kind::fails_after});
@@ -373,9 +377,9 @@ TEST_CASE("without virtual shards, and with several replicas, results are equal 
   for (const std::size_t shards : {std::size_t{0}, std::size_t{16}}) {
     const Found quiet =
         train<Plain>(ls::OneDevice<Float>{.virtual_shards = shards}, plan, quiet_hooks);
-    const Outcome outcome =
-        run<Plain>(3, 3, plan, {{0, 15, Fault::Kind::dies_after}, {2, 40, Fault::Kind::fails_after}}, shards,
-            2);
+    const Outcome outcome = run<Plain>(
+        3, 3, plan, {{0, 15, Fault::Kind::dies_after}, {2, 40, Fault::Kind::fails_after}}, shards,
+        2);
     CHECK(!outcome.have_ended[0]);
     for (const std::size_t w : {std::size_t{1}, std::size_t{2}}) {
       const Found& found = outcome.found[w];
@@ -390,8 +394,8 @@ TEST_CASE("without virtual shards, and with several replicas, results are equal 
 }
 
 TEST_CASE("after the end of a job a model can be read, and the next call throws") {
-  const auto job = std::make_shared<ElasticJob>(2, 8, std::vector<Fault>{{0, 20, Fault::Kind::dies_before}},
-                                                1, 2);
+  const auto job = std::make_shared<ElasticJob>(
+      2, 8, std::vector<Fault>{{0, 20, Fault::Kind::dies_before}}, 1, 2);
   std::string thrown, again;
   std::uint64_t steps = 0;
   double sum = 0;
