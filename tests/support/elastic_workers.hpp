@@ -31,7 +31,7 @@ namespace testing {
 /// Ends a worker, as a signal would.
 struct Killed {};
 
-/// What happens to a worker at its n-th exchange.
+/// A failure of a worker at its n-th exchange.
 struct Fault {
   enum class Kind {
     dies_before,  ///< the exchange fails everywhere
@@ -46,8 +46,9 @@ struct Fault {
 class ElasticJob {
  public:
   ElasticJob(std::size_t workers, std::size_t virtual_shards, std::vector<Fault> faults = {},
-             std::size_t replicas = 1)
+             std::size_t replicas = 1, std::size_t min_workers = 1)
       : first_(workers),
+        min_workers_(min_workers),
         shards_(virtual_shards),
         replicas_(replicas),
         faults_(std::move(faults)),
@@ -70,7 +71,7 @@ class ElasticJob {
     changed_.notify_all();
     return wait(lock, worker, 0);
   }
-  /// Waits until the workers have made so many exchanges altogether. \throws Killed if the job ends
+  /// Waits until the workers have made this number of exchanges altogether. \throws Killed if the job ends
   /// before.
   void wait_for(std::size_t exchanges) {
     std::unique_lock lock(mutex_);
@@ -146,6 +147,11 @@ class ElasticJob {
     if (has_ended()) changed_.notify_all();
     if (arrived_.empty() || arrived_.size() < members_.size()) return;
     auto all = members_;
+    if (all.size() + newcomers_.size() < min_workers_) {
+      is_over_ = true;
+      changed_.notify_all();
+      return;
+    }
     const auto added = std::exchange(newcomers_, {});
     all.insert(all.end(), added.begin(), added.end());
     ++number_;
@@ -163,14 +169,15 @@ class ElasticJob {
   View wait(std::unique_lock<std::mutex>& lock, std::size_t worker, std::uint64_t least) {
     const auto rank = [&] { return std::find(ranks_.begin(), ranks_.end(), worker); };
     if (!changed_.wait_for(lock, std::chrono::seconds(30), [&] {
-          return (job_ && number_ >= least && rank() != ranks_.end()) || has_ended();
+          return (job_ && number_ >= least && rank() != ranks_.end()) || has_ended() || is_over_;
         }))
       throw std::logic_error("no generation was formed");
+    if (is_over_) throw lockstep::PeerLost(0, "thread", "is lost: too few are left", std::nullopt);
     if (has_ended()) throw Killed();  // before it has admitted this worker
     return {job_, number_, static_cast<std::size_t>(rank() - ranks_.begin()), is_new_};
   }
 
-  const std::size_t first_, shards_, replicas_;
+  const std::size_t first_, min_workers_, shards_, replicas_;
   const std::vector<Fault> faults_;
   std::mutex mutex_;
   std::condition_variable changed_;
@@ -179,6 +186,7 @@ class ElasticJob {
   std::set<std::size_t> arrived_;
   std::shared_ptr<Job> job_;
   std::uint64_t number_ = 0;
+  bool is_over_ = false;
   std::size_t rejections_ = 0, all_ = 0;
   std::vector<std::size_t> exchanges_;
 };
@@ -274,8 +282,7 @@ struct ElasticWorker {
     }
     void end() { has_ended_ = true; }
     bool has_new_members() const {
-      return view_.number > 0 &&
-             std::count(view_.is_new.begin(), view_.is_new.end(), true) > 0;
+      return view_.number > 0 && std::count(view_.is_new.begin(), view_.is_new.end(), true) > 0;
     }
     bool is_new_member() const { return view_.number > 0 && view_.is_new[view_.rank]; }
     std::uint64_t generation() const { return view_.number; }

@@ -99,8 +99,8 @@ class TrainingControl {
 /// Where a run of an elastic job stands after its workers have changed; see
 /// Callback::on_workers_change.
 struct WorkersChange {
-  int epoch = 0;          ///< of the next step, counted from 0
-  std::size_t batch = 0;  ///< the next step within the epoch
+  int epoch = 0;           ///< of the next step, counted from 0
+  std::size_t batch = 0;   ///< the next step within the epoch
   std::uint64_t step = 0;  ///< steps of the model so far
   bool was_chief = false;  ///< params().rank was 0
   bool is_chief = false;   ///< params().rank is 0: this process writes files from now on

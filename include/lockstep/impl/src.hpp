@@ -93,6 +93,7 @@
 #include "lockstep/training/checks/run_checks.ipp"
 #include "lockstep/training/checks/verify_replicas.ipp"
 #include "lockstep/training/elastic/elastic_runs.ipp"
+#include "lockstep/training/elastic/fit_position.ipp"
 #include "lockstep/training/elastic/run_standing.ipp"
 #include "lockstep/training/evaluation.ipp"
 #include "lockstep/training/export/architecture.ipp"

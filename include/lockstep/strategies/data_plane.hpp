@@ -70,7 +70,7 @@ concept DataPlane = requires(const JobLinks& links) {
 
 namespace detail {
 /// Whether a process can leave the connections of a plane and connect with other processes: unless
-/// the plane says `static constexpr bool can_reform = false`.
+/// the plane has `static constexpr bool can_reform = false`.
 template <class P>
 inline constexpr bool plane_can_reform = true;
 template <class P>

@@ -208,8 +208,8 @@ struct MultiWorkerMirrored {
 
     struct State {
       explicit State(const MultiWorkerMirrored& options,
-                     const ResolvedCluster* generation = nullptr,
-                     const Secret* secret = nullptr, bool logs_members = true)
+                     const ResolvedCluster* generation = nullptr, const Secret* secret = nullptr,
+                     bool logs_members = true)
           : job({options.virtual_shards, options.stragglers, options.stall_limits, options.cluster,
                  options.environment, generation, secret, logs_members}) {
         job.exchange_places(job.fail_on_error([&] {
@@ -272,7 +272,7 @@ struct MultiWorkerMirrored {
       std::exception_ptr error{};  // the end of the job for this process
       bool has_ended = false;
     };
-    std::unique_ptr<ElasticState> elastic_;  // null without .elastic; outlives state_
+    std::unique_ptr<ElasticState> elastic_;                // null without .elastic; outlives state_
     std::unique_ptr<State, detail::OwningProcess> state_;  // stable addresses when a session moves
   };
 

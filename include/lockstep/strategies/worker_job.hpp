@@ -50,7 +50,7 @@ struct WorkerOptions {
   bool logs_members = true;
 };
 
-/// What the processes of a job must have in common before they exchange data.
+/// The settings that the processes of a job must have in common.
 LOCKSTEP_COLD_DECL std::vector<SignatureField> settings_fields(const ResolvedCluster& where,
                                                                std::size_t virtual_shards,
                                                                bool stragglers);

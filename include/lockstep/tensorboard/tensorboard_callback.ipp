@@ -76,7 +76,8 @@ class TensorBoardHooks final : public Callback {
     steps_at_epoch_ = steps_.epoch;
     epoch_start_ = batch_start_ = Clock::now();
     train_.emplace(o_.log_dir + "/train");
-    if (const std::uint64_t next = change.step + 1; static_cast<std::uint64_t>(change.epoch) <= next)
+    if (const std::uint64_t next = change.step + 1;
+        static_cast<std::uint64_t>(change.epoch) <= next)
       train_->add_restart(static_cast<std::int64_t>(next));
     train_->flush();
     if (o_.histogram_freq > 0) before_ = control().tensors();

@@ -21,6 +21,7 @@
 #include "lockstep/training/checks/model_signature.hpp"
 #include "lockstep/training/checks/run_checks.hpp"
 #include "lockstep/training/elastic/elastic_runs.hpp"
+#include "lockstep/training/elastic/fit_position.hpp"
 #include "lockstep/training/evaluation.hpp"
 #include "lockstep/training/fit_options.hpp"
 #include "lockstep/training/history.hpp"
@@ -84,8 +85,8 @@ class FitLoop {
   /// Steps without a hook between them (steps_per_execution).
   struct Execution {
     std::uint64_t before = 0;  ///< replicas_.steps() before the first one
-    std::uint64_t steps = 0;  ///< made
-    bool has_data = true;     ///< false: the data ended
+    std::uint64_t steps = 0;   ///< made
+    bool has_data = true;      ///< false: the data ended
   };
   /// Trains the steps of one execution, or the rest of one that a loss has interrupted.
   LOCKSTEP_DECL void execute(Steps& train);
@@ -118,7 +119,7 @@ class FitLoop {
 
   /// Thrown between two steps, to admit processes that wait to join.
   struct Admission {};
-  /// Of what a hook may change, before the hooks of an epoch's end.
+  /// State that hooks may change, before those of an epoch's end.
   struct BeforeHooks {
     CallbackList::States callbacks;
     std::optional<double> rate, unsent_rate;
@@ -126,12 +127,12 @@ class FitLoop {
   /// The hooks that this process has called last.
   struct Hooks {
     bool train_begin = false, train_end = false;
-    int epoch_begin = -1;               // number of the epoch
-    bool batch_begin = false;           // of an execution whose batch_end is to come
-    std::uint64_t batch_end = 0;        // steps of the run after the execution; 0: none yet
-    int epoch_end = -1;                 // begun
-    bool epoch_end_is_done = false;     // and returned from
-    bool batch_end_exchanges = false;   // the hook made a collective call: all repeat it, or none
+    int epoch_begin = -1;              // number of the epoch
+    bool batch_begin = false;          // of an execution whose batch_end is to come
+    std::uint64_t batch_end = 0;       // steps of the run after the execution; 0: none yet
+    int epoch_end = -1;                // begun
+    bool epoch_end_is_done = false;    // and returned from
+    bool batch_end_exchanges = false;  // the hook made a collective call: all repeat it, or none
     bool epoch_end_exchanges = false;
     Logs epoch_logs;                    // after epoch_end
     BeforeHooks before{};               // of epoch_end
@@ -150,7 +151,7 @@ class FitLoop {
   /// \throws UsageError if this process' fit differs from that of the job that it joins.
   LOCKSTEP_COLD_DECL void check_signature(const JobState& state, FunctionRef<Signature()> describe);
   /// Calls the hooks that a process has missed, or not called yet, and loads the callbacks' states.
-  LOCKSTEP_COLD_DECL void catch_up(const JobState& state, const CallbackState& extra);
+  LOCKSTEP_COLD_DECL void catch_up(const JobState& state, const FitPosition& position);
 
   AnyReplicas& replicas_;
   BetweenRuns& kept_;

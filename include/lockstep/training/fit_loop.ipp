@@ -459,47 +459,26 @@ void FitLoop::run_elastic(Steps& train, Steps* validation, FunctionRef<Signature
 }
 
 RunStanding FitLoop::standing() const {
-  return {.call = elastic_->call(),
-          .has_begun = has_begun_ ? 1U : 0U,
-          .steps = made_,
-          .phase = phase_};
-}
-
-/// The name of what a generation needs to know besides the state of a checkpoint.
-inline constexpr std::string_view elastic_state_name = "elastic";
-
-[[gnu::cold]] inline std::vector<double> numbers_of(const RunRequests& requests) {
-  return {requests.stop_now ? 1.0 : 0.0, requests.end_training ? 1.0 : 0.0,
-          static_cast<double>(requests.signal)};
-}
-[[gnu::cold]] inline RunRequests requests_in(const std::vector<double>& numbers) {
-  RunRequests requests;
-  if (numbers.size() != 3) return requests;
-  requests.stop_now = numbers[0] != 0;
-  requests.end_training = numbers[1] != 0;
-  requests.signal = static_cast<int>(numbers[2]);
-  return requests;
+  return {
+      .call = elastic_->call(), .has_begun = has_begun_ ? 1U : 0U, .steps = made_, .phase = phase_};
 }
 
 JobState FitLoop::elastic_state() {
   replicas_.read_sums(running_);  // of the current execution so far
   JobState state = job_state();
   state.position = position_of(epoch_, done_);
-  // A process that is behind calls the hooks of the epoch's end, so it needs the states before.
+  // A process that lacks steps calls the hooks of the epoch's end, so it needs the states before.
   const bool is_before_hooks = phase_ == FitPhase::between && hooks_.epoch_end == epoch_;
   state.callbacks = is_before_hooks ? hooks_.before.callbacks : run_.callbacks.states();
   if (is_before_hooks) state.rate = hooks_.before.rate;
   if (checkpoints_) checkpoints_->add_best(state);
-  CallbackState extra;
-  extra.set("execution", {static_cast<double>(execution_.before),
-                          static_cast<double>(execution_.steps)});
-  extra.set("requests", numbers_of(requests_));
-  extra.set("agreed", numbers_of(agreed_));
-  extra.set("rate before", hooks_.rate_before ? std::vector<double>{*hooks_.rate_before}
-                                              : std::vector<double>{});
-  if (checkpoints_ && checkpoints_->last_step())
-    extra.set("last checkpoint", static_cast<double>(*checkpoints_->last_step()));
-  state.callbacks.emplace_back(elastic_state_name, std::move(extra));
+  FitPosition{.before = execution_.before,
+              .steps = execution_.steps,
+              .requests = requests_,
+              .agreed = agreed_,
+              .rate_before = hooks_.rate_before,
+              .last_checkpoint = checkpoints_ ? checkpoints_->last_step() : std::nullopt}
+      .add_to(state);
   return state;
 }
 
@@ -512,14 +491,9 @@ void FitLoop::continue_at(Recovered at, FunctionRef<Signature()> describe) {
   made_ = at.at.steps;
   phase_ = at.at.phase;
   replicas_.discard_pending_steps();
-  CallbackState extra;
+  FitPosition position;
   if (has_begun_) {
-    if (!state.position || state.callbacks.empty() ||
-        state.callbacks.back().first != elastic_state_name)
-      throw Error("elastic: the state of another worker has no position within fit; all workers "
-                  "must make the same calls in the same order");
-    extra = std::move(state.callbacks.back().second);
-    state.callbacks.pop_back();
+    position = FitPosition::take_from(state);
     const RunPosition& p = *state.position;
     first_epoch_ = epoch_ = p.epoch;
     first_pass_ = p.pass;
@@ -527,11 +501,9 @@ void FitLoop::continue_at(Recovered at, FunctionRef<Signature()> describe) {
     first_update_ = p.first_update;
     ends_ = p.has_ended;
     done_ = p.steps;
-    const std::vector<double>& execution = extra.numbers("execution");
-    execution_ = {.before = static_cast<std::uint64_t>(execution.at(0)),
-                  .steps = static_cast<std::uint64_t>(execution.at(1))};
-    requests_ = requests_in(extra.numbers("requests"));
-    agreed_ = requests_in(extra.numbers("agreed"));
+    execution_ = {.before = position.before, .steps = position.steps};
+    requests_ = position.requests;
+    agreed_ = position.agreed;
     running_.restore(p.logs);
     kept_.passes = state.passes;
     kept_.totals = state.totals;
@@ -553,7 +525,7 @@ void FitLoop::continue_at(Recovered at, FunctionRef<Signature()> describe) {
                       hooks_.train_begin);
   if (!has_begun_) return;
   if (signature_.empty()) check_signature(state, describe);
-  if (at.is_behind) catch_up(state, extra);
+  if (at.is_behind) catch_up(state, position);
   // The donor did not save this state, or the last chief may have been lost before it did.
   if ((is_new_chief || at.is_behind) && place.is_chief && checkpoints_ && execution_.steps == 0 &&
       phase_ != FitPhase::ended && checkpoints_->last_step() == replicas_.steps())
@@ -566,12 +538,13 @@ void FitLoop::check_signature(const JobState& state, FunctionRef<Signature()> de
   for (const auto& [name, value] : job_state().signature)
     for (const auto& field : state.signature)
       if (field.first == name && field.second != value)
-        throw UsageError("fit: {} is {} in this worker, but {} in the job that it joins; give all "
-                         "workers the same",
-                         name, value, field.second);
+        throw UsageError(
+            "fit: {} is {} in this worker, but {} in the job that it joins; give all "
+            "workers the same",
+            name, value, field.second);
 }
 
-void FitLoop::catch_up(const JobState& state, const CallbackState& extra) {
+void FitLoop::catch_up(const JobState& state, const FitPosition& position) {
   if (!hooks_.train_begin) {
     run_.numbers.initial_epoch = first_epoch_;
     run_.numbers.first_step = replicas_.steps();
@@ -580,8 +553,7 @@ void FitLoop::catch_up(const JobState& state, const CallbackState& extra) {
     hooks_.train_begin = true;
   } else if (hooks_.batch_begin && execution_.steps == 0) {
     // The donor has made the last step of an execution that failed here.
-    const std::vector<double>& rate = extra.numbers("rate before");
-    kept_.rate = rate.empty() ? std::nullopt : std::optional(rate[0]);
+    kept_.rate = position.rate_before;
     run_.callbacks.on_train_batch_end(static_cast<std::size_t>(done_ - 1), running_.logs());
     hooks_.batch_begin = false;
   }
@@ -593,11 +565,7 @@ void FitLoop::catch_up(const JobState& state, const CallbackState& extra) {
   if (execution_.steps > 0 && !std::exchange(hooks_.batch_begin, true))
     run_.callbacks.on_train_batch_begin(static_cast<std::size_t>(done_), {});
   run_.callbacks.load_states(state.callbacks);
-  if (checkpoints_)
-    checkpoints_->continue_from(
-        state, extra.contains("last checkpoint")
-                   ? std::optional(extra.count("last checkpoint"))
-                   : std::nullopt);
+  if (checkpoints_) checkpoints_->continue_from(state, position.last_checkpoint);
 }
 
 }  // namespace lockstep::detail

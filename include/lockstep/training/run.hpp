@@ -105,7 +105,7 @@ struct Run final : TrainingControl {
   CallbackList callbacks;
   bool stopped = false;                // a callback has called stop_training
   bool is_at_epoch_end = false;        // log() is allowed
-  bool admits = false;                 // requests tell the others of a process that waits to join
+  bool admits = false;                 // requests report a process that waits to join
   Logs added;                          // by log(), since the last on_epoch_end hook
   std::shared_ptr<StepTrace> trace{};  // while one is active
 };

@@ -95,8 +95,8 @@ class CSVLoggerHooks final : public Callback {
     while (end > 0) {
       const std::size_t before = end > 2 ? text.rfind("\r\n", end - 3) : text.npos;
       const std::size_t first = before == text.npos ? 0 : before + 2;
-      const auto number = whole_number<unsigned>(
-          std::string_view(text).substr(first, text.find_first_of(o_.separator + "\r", first) - first));
+      const auto number = whole_number<unsigned>(std::string_view(text).substr(
+          first, text.find_first_of(o_.separator + "\r", first) - first));
       if (!number || *number < static_cast<unsigned>(epoch)) break;
       end = first;
     }

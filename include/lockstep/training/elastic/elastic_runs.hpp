@@ -8,7 +8,7 @@
 ///                  └ PeerLost: next generation, gather standings, broadcast the donor's state
 ///
 /// A process that joins gets the state when its model is made. It returns at once from the calls
-/// that the job has behind it, and takes part in the current one from the position of the others.
+/// that the job has ended, and takes part in the current one from the position of the others.
 #pragma once
 
 #include <chrono>
@@ -30,9 +30,9 @@ namespace lockstep::detail {
 
 struct BetweenRuns;
 
-/// What a generation continues with.
+/// The state that a generation continues with.
 struct Recovered {
-  RunStanding at;                ///< of the donor
+  RunStanding at;             ///< of the donor
   JobState state{};           ///< the donor's; the replicas have its weights already
   bool has_returned = false;  ///< all processes have ended this call; the state is of a later one
   bool is_behind = true;      ///< the donor has made steps that this process has not
@@ -46,7 +46,7 @@ class ElasticRuns {
   /// Exchanges standings when the model is made. A process that joins a running job gets its state.
   LOCKSTEP_COLD_DECL void join(AnyReplicas& replicas);
 
-  /// Whether a call is under way. A call within a call, by a callback, neither counts nor recovers:
+  /// Whether a call is in progress. A call within a call, by a callback, neither counts nor recovers:
   /// the outer one does.
   bool is_in_call() const { return is_in_call_; }
   /// Calls within calls so far.
@@ -120,8 +120,7 @@ std::invoke_result_t<F> call_together(AnyReplicas& replicas, BetweenRuns& kept, 
     return f();
   }
   std::optional<std::invoke_result_t<F>> result;
-  elastic->repeat(
-      replicas, kept, [&] { result.emplace(f()); }, [&] { result.reset(); });
+  elastic->repeat(replicas, kept, [&] { result.emplace(f()); }, [&] { result.reset(); });
   return result ? std::move(*result) : otherwise();
 }
 

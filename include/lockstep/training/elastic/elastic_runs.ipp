@@ -90,10 +90,10 @@ void ElasticRuns::set_pending(RunStanding at, JobState state) {
 ElasticRuns::Entry ElasticRuns::enter(AnyReplicas& replicas, BetweenRuns& kept) {
   if (replicas.must_reform()) {
     const bool has_joined = pending_.has_value();
-    Recovered now = has_joined
-                        ? recover(replicas, "another worker was lost", pending_->at, pending_->state)
-                        : recover(replicas, "another worker was lost", {.call = call_},
-                                  state_between_calls(replicas, kept));
+    Recovered now =
+        has_joined ? recover(replicas, "another worker was lost", pending_->at, pending_->state)
+                   : recover(replicas, "another worker was lost", {.call = call_},
+                             state_between_calls(replicas, kept));
     if (!now.has_returned && (has_joined || now.at.has_begun != 0))
       set_pending(now.at, std::move(now.state));
   }

@@ -12,7 +12,7 @@
 
 namespace lockstep::detail {
 
-/// What a call of `fit` has done since its last step. A rank that goes back from a later phase to an
+/// The progress of a call of `fit` since its last step. A rank that goes back from a later phase to an
 /// earlier one repeats its exchanges, which lose nothing.
 enum class FitPhase : std::uint64_t {
   executing,  ///< within an execution, or before the hooks after it

@@ -23,9 +23,10 @@ std::vector<RunStanding> read_standings(const std::vector<std::vector<std::byte>
   std::vector<RunStanding> standings(all.size());
   for (std::size_t i = 0; i < all.size(); ++i) {
     if (all[i].size() != sizeof(RunStanding))
-      throw Error("elastic: worker {} sent {} bytes as its standing; use the same version of "
-                  "lockstep on all workers",
-                  i, all[i].size());
+      throw Error(
+          "elastic: worker {} sent {} bytes as its standing; use the same version of "
+          "lockstep on all workers",
+          i, all[i].size());
     std::memcpy(&standings[i], all[i].data(), sizeof(RunStanding));
   }
   return standings;

@@ -80,15 +80,9 @@ class ReplicaSet : public AnyReplicas {
   Session& session() { return session_; }
   const Session& session() const { return session_; }
   TrainingPlace place() const override {
-    return {S::name,
-            session_.replicas(),
-            session_.virtual_shards(),
-            session_.rank(),
-            session_.is_chief(),
-            is_one_process,
-            is_alone(),
-            session_.workers(),
-            session_.first_replica()};
+    return {S::name,         session_.replicas(), session_.virtual_shards(),
+            session_.rank(), session_.is_chief(), is_one_process,
+            is_alone(),      session_.workers(),  session_.first_replica()};
   }
   std::uint64_t seed() const override { return seed_; }
   const O& optimizer() const { return optimizer_; }
@@ -308,8 +302,7 @@ class ReplicaSet : public AnyReplicas {
     return name_not_finite(
         named_parameters<Net>(), [&](const NamedParameter& p) { return are_finite(gradients, p); },
         [&](const NamedParameter& p) { return are_finite(weights, p); }, losses,
-        slices() / session_.replicas(),
-        penalty_);
+        slices() / session_.replicas(), penalty_);
   }
   [[gnu::cold]] std::vector<NamedTensor> tensors() const override {
     return named_tensors(named_parameters<Net>(), weights(), state(), gradients());
@@ -391,7 +384,6 @@ class ReplicaSet : public AnyReplicas {
     const std::size_t mine = worker.count / each;
     return {worker.first + rank % each * mine, mine};
   }
-
 
   ElasticRuns* elastic() override { return elastic_.get(); }
   bool has_newcomers() const override {
@@ -560,8 +552,8 @@ class ReplicaSet : public AnyReplicas {
       std::make_unique<UpdateSegment[]>(static_cast<std::size_t>(Net::graph.parameters) + 1);
   std::shared_ptr<StepTrace> trace_;  // while one records; before session_, which has its lanes
   Session session_;
-  std::unique_ptr<ElasticRuns> elastic_;  // null unless the job is elastic
-  std::vector<Slice> mine_;               // the slices of each local replica
+  std::unique_ptr<ElasticRuns> elastic_;            // null unless the job is elastic
+  std::vector<Slice> mine_;                         // the slices of each local replica
   std::vector<std::unique_ptr<Replica>> replicas_;  // after session_, so destroyed before it
   std::uint64_t step_ = 0;
   std::uint64_t sets_ = 0;  // calls of `set` since the last comparison of the replicas

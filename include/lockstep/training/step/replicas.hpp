@@ -32,13 +32,13 @@ class Replicas final : public ReplicaSet<Net, S, L, O, Ms...> {
   using Base = ReplicaSet<Net, S, L, O, Ms...>;
 
  public:
+  using Base::can_reform;
+  using Base::is_alone;
+  using Base::slices;
   using typename Base::Batch;
   using typename Base::device;
   using typename Base::Replica;
   using typename Base::T;
-  using Base::can_reform;
-  using Base::is_alone;
-  using Base::slices;
 
   /// Opens the strategy, allocates all memory except that of activations, and initializes the
   /// weights from the seed. The processes of the job compare their models first.
@@ -133,7 +133,8 @@ class Replicas final : public ReplicaSet<Net, S, L, O, Ms...> {
       std::vector<T> own(is_alone() ? 0 : most * largest);
       for (std::size_t i = 0; i < mine_[r.local].count; ++i) {
         const Batch part = slice_of_replica(batch, r, i);
-        T* const to = is_alone() ? out.data() + before + part.slice.first * width : &own[i * largest];
+        T* const to =
+            is_alone() ? out.data() + before + part.slice.first * width : &own[i * largest];
         replicas_[r.local]->predict_to(to, part, seed_, r);
       }
       if (is_alone()) return;
@@ -244,7 +245,8 @@ class Replicas final : public ReplicaSet<Net, S, L, O, Ms...> {
   }
   /// An upper bound for the labels of a step, with an update within backward and recomputation.
   std::size_t events_per_step() const {
-    return mine_.front().count * (6 * static_cast<std::size_t>(PlanOf<Net, device>::plan.steps) + 32);
+    return mine_.front().count *
+           (6 * static_cast<std::size_t>(PlanOf<Net, device>::plan.steps) + 32);
   }
 
   /// \throws the first error that a replica's kernels reported. Called after all replicas have
