@@ -10,6 +10,7 @@ import sys
 
 THEMES = {
     "cluster": "tf_config_bad tf_config_bad_hosts",
+    "cluster/elastic": "elastic_processes",
     "cluster/rendezvous": "addresses failures network processes starts strangers tls_servers",
     "collectives": "allocations",
     "collectives/cuda": "cuda_group nccl_communicator nccl_id nccl_memory real_nccl",
