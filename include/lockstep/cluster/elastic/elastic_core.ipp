@@ -109,9 +109,9 @@ ElasticCore::ElasticCore(const ResolvedCluster& description, const Secret& secre
                    .port = [this] { return links.reserve_port(); }},
                   votes) {
   raise_file_limit();
-  check_file_limit(2 * described.world_size,
-                   fmt::format("elastic: the connections of a job of {} workers",
-                               described.world_size));
+  check_file_limit(
+      2 * described.world_size,
+      fmt::format("elastic: the connections of a job of {} workers", described.world_size));
   links.listen();
   thread = start_thread("elastic", [this] { run(); });
   detail::post(io, [this] { tick(); });
