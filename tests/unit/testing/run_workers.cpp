@@ -45,3 +45,19 @@ TEST_CASE("two workers train") {
   CHECK(weights[0] == weights[1]);
   WARN(report.duration.count() << " " << report.packets << " " << report.switches << " " << report.digest);
 }
+
+TEST_CASE("many", "[.many]") {
+  const char* n = std::getenv("N");
+  const std::size_t count = n ? std::stoul(n) : 64;
+  for (int i = 0; i < 4; ++i) {
+    const auto begin = std::chrono::steady_clock::now();
+    const auto report = ls::testing::run_workers(count, [&](ls::testing::Worker& worker) {
+      ls::Model model{Net{}, ls::MultiWorkerMirrored<ls::Reference<float>>{.environment = worker.environment()},
+                      ls::SparseCategoricalCrossentropy{.from_logits = true}, ls::SGD{.learning_rate = 0.1f}};
+      if (worker.rank() == 0) WARN("made " << std::chrono::duration<double>(worker.time()).count());
+      model.fit(data() | ls::batch(12), {.epochs = 2, .callbacks = {}});
+    }, {.seed = 1});
+    const auto took = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+    WARN(took << " s; virtual " << report.duration.count() << " packets " << report.packets << " switches " << report.switches << " digest " << report.digest);
+  }
+}

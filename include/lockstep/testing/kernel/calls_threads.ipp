@@ -33,7 +33,6 @@ void release_lock(const void* lock) {
 /// Locks by trying. \return 0, ETIMEDOUT or the error of `try_lock`.
 template <class TryLock>
 int lock_by_trying(const void* lock, SimTime deadline, TryLock try_lock) {
-  scheduler->preempt_sometimes();
   while (true) {
     const int error = try_lock();
     if (error == 0 || error == EOWNERDEAD) this_thread->locks.push_back(lock);
@@ -115,6 +114,7 @@ int pthread_join(pthread_t handle, void** result) {
 
 int pthread_mutex_lock(pthread_mutex_t* mutex) noexcept {
   if (!this_thread) return LOCKSTEP_NEXT(pthread_mutex_lock)(mutex);
+  scheduler->preempt_sometimes();
   return lock_by_trying(mutex, never,
                         [=] { return LOCKSTEP_NEXT(pthread_mutex_trylock)(mutex); });
 }
@@ -146,6 +146,7 @@ int pthread_mutex_unlock(pthread_mutex_t* mutex) noexcept {
   return error;
 }
 
+// These do not draw from the seed: OpenSSL locks them at times that depend on earlier runs.
 int pthread_rwlock_rdlock(pthread_rwlock_t* lock) noexcept {
   if (!this_thread) return LOCKSTEP_NEXT(pthread_rwlock_rdlock)(lock);
   return lock_by_trying(lock, never,

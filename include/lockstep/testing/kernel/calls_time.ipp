@@ -50,7 +50,10 @@ int gettimeofday(timeval* time, void* zone) noexcept {
 time_t time(time_t* result) noexcept {
   using namespace lockstep::testing::detail;
   if (!this_thread) return LOCKSTEP_NEXT(time)(result);
-  const time_t now = charged_clock(CLOCK_REALTIME) / second;
+  // OpenSSL asks at times that depend on earlier runs, so the first calls are free.
+  constexpr int most_free = 1000;
+  if (++this_thread->free_calls > most_free) scheduler->charge(clock_cost);
+  const time_t now = read_clock(CLOCK_REALTIME) / second;
   if (result != nullptr) *result = now;
   return now;
 }

@@ -61,6 +61,7 @@ struct SimThread {
   void* (*routine)(void*) = nullptr;
   void* argument = nullptr;
   int exit_rounds = 0;
+  int free_calls = 0;  ///< since it last blocked
 };
 
 /// A simulated process: one life of a worker.

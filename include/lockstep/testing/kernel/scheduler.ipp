@@ -199,6 +199,7 @@ bool Scheduler::block(SimTime deadline, const char* what) {
   thread.state = SimThread::State::blocked;
   thread.timed_out = false;
   thread.waits_for = what;
+  thread.free_calls = 0;
   ++thread.waits;
   if (deadline != never)
     schedule(deadline, wakeups_, wake_timed_out, reinterpret_cast<std::uintptr_t>(&thread),
