@@ -2,12 +2,21 @@
 
 #include "lockstep/testing/run_workers.hpp"
 
+#include <fcntl.h>
 #include <sched.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdlib>
+#include <cstring>
 #include <exception>
+#include <map>
 #include <memory>
+#include <optional>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -50,6 +59,26 @@ class OneCore {
   bool bound_ = false;
 };
 
+/// A file with the job's secret, which only this process has.
+class SecretFile {
+ public:
+  SecretFile() : file_(::memfd_create("lockstep-secret", MFD_CLOEXEC)) {
+    constexpr std::string_view secret = "the secret of a simulated cluster";
+    if (file_ < 0 || ::fchmod(file_, 0600) != 0 ||
+        LOCKSTEP_NEXT(write)(file_, secret.data(), secret.size()) !=
+            static_cast<ssize_t>(secret.size()))
+      throw Error("run_workers: no file in memory can be made for the job's secret: {}",
+                  std::strerror(errno));
+  }
+  SecretFile(const SecretFile&) = delete;
+  SecretFile& operator=(const SecretFile&) = delete;
+  ~SecretFile() { LOCKSTEP_NEXT(close)(file_); }
+  std::string path() const { return fmt::format("/proc/self/fd/{}", file_); }
+
+ private:
+  int file_;
+};
+
 /// A run of workers, with its faults.
 class Run : public EventTarget {
  public:
@@ -63,23 +92,31 @@ class Run : public EventTarget {
     simulation = &simulation_;
     scheduler = &simulation_.threads;
     for (std::size_t rank = 0; rank < count_; ++rank) start(rank);
-    for (std::size_t i = 0; i < network_.faults.size(); ++i)
+    for (std::size_t i = 0; i < network_.faults.size(); ++i) {
+      if (network_.faults[i].fault.kind == Fault::Kind::restart) scheduler->hold();
       scheduler->schedule(network_.faults[i].at.count(), *this, 0, i);
+    }
     scheduler->run();
     simulation = nullptr;
     scheduler = nullptr;
   }
 
   void fire(std::uint32_t, std::uint64_t index, std::uint64_t) override {
-    apply(network_.faults[index].fault);
+    const Fault& fault = network_.faults[index].fault;
+    apply(fault);
+    if (fault.kind == Fault::Kind::restart) scheduler->release();
   }
 
-  void apply(const Fault& fault) {
+  /// \throws UsageError if a fault names a rank that the job does not have.
+  void check(const Fault& fault) const {
     for (const auto* ranks : {&fault.first, &fault.second})
       for (const std::size_t rank : *ranks)
         if (rank >= count_)
           throw UsageError("run_workers: a fault names rank {}, but there are {} workers", rank,
                            count_);
+  }
+
+  void apply(const Fault& fault) {
     const std::size_t rank = fault.first.empty() ? 0 : fault.first[0];
     scheduler->note(static_cast<std::uint64_t>(fault.kind), rank);
     switch (fault.kind) {
@@ -171,7 +208,7 @@ class Run : public EventTarget {
          fmt::format(R"({{"cluster":{{"worker":[{}]}},"task":{{"type":"worker","index":{}}}}})",
                      list, rank)},
         {"LOCKSTEP_JOB_ID", "simulated"},
-        {"LOCKSTEP_SECRET", "the secret of a simulated cluster"}};
+        {"LOCKSTEP_SECRET_FILE", secret_.path()}};
     for (const auto& [name, value] : network_.variables) variables[name] = value;
     return [variables = std::move(variables)](
                const std::string& name) -> std::optional<std::string> {
@@ -181,6 +218,7 @@ class Run : public EventTarget {
   }
 
   Network network_;
+  SecretFile secret_;
   Simulation simulation_;
   std::function<void(Worker&)> body_;
   std::size_t count_;
@@ -207,6 +245,7 @@ void Worker::compute(std::chrono::nanoseconds time) const {
 }
 
 void Worker::inject(const Fault& fault) const {
+  detail::current_run->check(fault);
   detail::current_run->apply(fault);
   detail::scheduler->yield();
 }
@@ -220,6 +259,7 @@ Report run_workers(std::size_t count, const std::function<void(Worker&)>& body,
   if (detail::scheduler != nullptr)
     throw UsageError("run_workers: a simulation runs already in this process; run one at a time");
   auto run = std::make_unique<detail::Run>(count, body, network);
+  for (const TimedFault& fault : network.faults) run->check(fault.fault);
   {
     const detail::OneCore one_core;
     detail::current_run = run.get();

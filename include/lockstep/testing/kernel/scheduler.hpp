@@ -105,6 +105,9 @@ class Scheduler {
 
   /// Starts the life of a worker. `body` runs in its first thread.
   SimProcess& start(std::size_t rank, std::function<void()> body);
+  /// While it is held, the simulation goes on although all bodies have ended.
+  void hold() { ++bodies_; }
+  void release();
   /// Adds a thread to the caller's process. \return an error number.
   int create(pthread_t* handle, const pthread_attr_t* attributes, void* (*routine)(void*),
              void* argument);
@@ -180,13 +183,12 @@ class Scheduler {
   void switch_away(SimThread& thread);
   /// The next thread; null if the simulation has ended.
   SimThread* pick();
-  bool is_over();
   void fail(std::string why);
   static void give_turn(std::atomic<std::uint32_t>& turn);
   static void await(std::atomic<std::uint32_t>& turn);
   int launch(SimThread& thread, const pthread_attr_t* attributes);
 
-  SimTime now_ = 0, limit_, over_since_ = never;
+  SimTime now_ = 0, limit_;
   SimRandom random_;
   std::vector<SimMachine> machines_;
   std::vector<std::unique_ptr<SimProcess>> processes_;
@@ -194,7 +196,7 @@ class Scheduler {
   std::vector<SimThread*> runnable_;
   std::priority_queue<Event, std::vector<Event>, std::greater<>> events_;
   std::uint64_t order_ = 0, digest_ = 0xcbf29ce484222325u, notes_ = 0, switches_ = 0;
-  std::size_t bodies_ = 0;  // that have not ended
+  std::size_t bodies_ = 0;  // that have not ended, and holds
   Wakeups wakeups_{*this};
   std::atomic<std::uint32_t> ended_{0};
   std::string failure_;

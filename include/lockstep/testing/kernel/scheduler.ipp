@@ -27,7 +27,7 @@ constexpr std::uint32_t wake_timed_out = 0, wake_ready = 1;
 constexpr SimTime most_debt = 100 * microsecond;
 /// One of so many calls lets another thread run first.
 constexpr std::uint64_t preemption = 16;
-/// Threads of a worker whose body has returned may go on for this time.
+/// Times, of 1 ms, to wait for a lock that a thread outside of the simulation holds.
 constexpr int most_outside_waits = 5000;
 
 pthread_key_t exit_key;
@@ -282,7 +282,7 @@ SimThread* Scheduler::pick() {
       events_.pop();
       event.target->fire(event.kind, event.a, event.b);
     }
-    if (is_over()) return nullptr;
+    if (bodies_ == 0) return nullptr;
     if (!runnable_.empty()) {
       const std::size_t i = random_.below(runnable_.size());
       SimThread* const next = runnable_[i];
@@ -313,7 +313,7 @@ SimThread* Scheduler::pick() {
   return nullptr;
 }
 
-bool Scheduler::is_over() { return bodies_ == 0 && over_since_ <= now_; }
+void Scheduler::release() { --bodies_; }
 
 void Scheduler::fail(std::string why) {
   if (failure_.empty()) failure_ = std::move(why) + report();
@@ -337,7 +337,7 @@ void Scheduler::finish_thread() {
       if (other->state != SimThread::State::finished) other->state = SimThread::State::dead;
     std::erase_if(runnable_, [](SimThread* t) { return t->state == SimThread::State::dead; });
     if (on_exit) on_exit(process);
-    if (--bodies_ == 0) over_since_ = now_;
+    --bodies_;
   }
   for (SimThread* joiner : thread.joiners) wake(*joiner);
   this_thread = nullptr;
@@ -357,7 +357,7 @@ void Scheduler::kill(SimProcess& process) {
   if (process.frozen) thaw(process);  // threads that hold a lock of the whole program run on
   std::erase_if(runnable_, [](SimThread* t) { return t->state == SimThread::State::dead; });
   if (on_exit) on_exit(process);
-  if (--bodies_ == 0) over_since_ = now_;
+  --bodies_;
   if (this_thread != nullptr && this_thread->process == &process) end_doomed();
 }
 
