@@ -93,7 +93,7 @@ class Run : public EventTarget {
     scheduler = &simulation_.threads;
     for (std::size_t rank = 0; rank < count_; ++rank) start(rank);
     for (std::size_t i = 0; i < network_.faults.size(); ++i) {
-      if (network_.faults[i].fault.kind == Fault::Kind::restart) scheduler->hold();
+      if (is_awaited(network_.faults[i].fault)) scheduler->hold();
       scheduler->schedule(network_.faults[i].at.count(), *this, 0, i);
     }
     scheduler->run();
@@ -104,7 +104,12 @@ class Run : public EventTarget {
   void fire(std::uint32_t, std::uint64_t index, std::uint64_t) override {
     const Fault& fault = network_.faults[index].fault;
     apply(fault);
-    if (fault.kind == Fault::Kind::restart) scheduler->release();
+    if (is_awaited(fault)) scheduler->release();
+  }
+
+  /// Whether the run goes on until the fault has happened.
+  static bool is_awaited(const Fault& fault) {
+    return fault.kind == Fault::Kind::restart || fault.kind == Fault::Kind::thaw;
   }
 
   /// \throws UsageError if a fault names a rank that the job does not have.

@@ -132,7 +132,9 @@ SimProcess& Scheduler::start(std::size_t rank, std::function<void()> body) {
   process.rank = rank;
   process.life = static_cast<std::size_t>(std::count_if(
       processes_.begin(), processes_.end() - 1, [&](const auto& p) { return p->rank == rank; }));
-  process.id = 1'000'000 + static_cast<int>(1000 * process.life + rank);
+  // Also differs from those of earlier simulations, whose killed workers still own what they had.
+  static int next_id = 1'000'000;
+  process.id = next_id++;
   auto& thread = *threads_.emplace_back(std::make_unique<SimThread>());
   thread.process = &process;
   thread.body = std::move(body);
@@ -346,6 +348,7 @@ void Scheduler::finish_thread() {
 
 void Scheduler::kill(SimProcess& process) {
   if (!process.alive) return;
+  thaw(process);  // threads that hold a lock of the whole program run on
   process.alive = false;
   for (SimThread* thread : process.threads) {
     if (thread->state == SimThread::State::finished) continue;
@@ -354,7 +357,6 @@ void Scheduler::kill(SimProcess& process) {
     else
       thread->state = SimThread::State::dead;
   }
-  if (process.frozen) thaw(process);  // threads that hold a lock of the whole program run on
   std::erase_if(runnable_, [](SimThread* t) { return t->state == SimThread::State::dead; });
   if (on_exit) on_exit(process);
   --bodies_;
@@ -369,7 +371,9 @@ void Scheduler::end_doomed() {
 }
 
 void Scheduler::freeze(SimProcess& process) {
+  if (!process.alive || process.frozen) return;
   process.frozen = true;
+  --bodies_;  // the others need not wait for it
   std::erase_if(runnable_, [&](SimThread* thread) {
     if (thread->process != &process) return false;
     process.stopped.push_back(thread);
@@ -378,7 +382,9 @@ void Scheduler::freeze(SimProcess& process) {
 }
 
 void Scheduler::thaw(SimProcess& process) {
+  if (!process.frozen) return;
   process.frozen = false;
+  ++bodies_;
   for (SimThread* thread : std::exchange(process.stopped, {}))
     if (thread->state == SimThread::State::runnable) runnable_.push_back(thread);
 }
