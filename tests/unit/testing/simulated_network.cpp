@@ -2,9 +2,11 @@
 
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
+#include <map>
 #include <string>
 #include <vector>
 
+#include "lockstep/testing/kernel/sim_time.hpp"
 #include "unit/testing/jobs.hpp"
 
 using namespace jobs;  // NOLINT: the fixture of this file
@@ -110,6 +112,79 @@ TEST_CASE("a fault of a rank that does not exist is refused") {
   CHECK_THROWS_WITH(run(2, 1, {.faults = {{1s, ls::testing::kill(2)}}}),
                     ContainsSubstring("a fault names rank 2, but there are 2 workers"));
 }
-TEST_CASE("debug", "[.debug]") {
-  ls::testing::run_workers(4, [](ls::testing::Worker& w) { WARN("start"); try { train(strategy_of(w), 100000, {std::make_shared<Steps>(w, 10ms)}); } catch (std::exception& e) { WARN(w.rank() << e.what() << w.time().count()); } }, {.faults = {{1s, ls::testing::kill(0)}}, .limit = 10s});
+namespace {
+
+/// Several faults of all kinds at random times; the last heals the network.
+std::vector<ls::testing::TimedFault> random_faults(ls::testing::detail::SimRandom& random,
+                                                   std::size_t workers) {
+  std::vector<ls::testing::TimedFault> faults;
+  const auto rank = [&] { return static_cast<std::size_t>(random.below(workers)); };
+  const auto time = [&] { return std::chrono::microseconds(random.below(4'000'000)); };
+  for (std::uint64_t i = 0, count = 1 + random.below(6); i < count; ++i) {
+    const std::size_t r = rank();
+    const auto at = random.below(4) == 0 ? time() / 1000 : time();  // or within the join
+    switch (random.below(8)) {
+      case 0:
+        faults.push_back({at, ls::testing::kill(r)});
+        break;
+      case 1:
+        faults.push_back({at, ls::testing::freeze(r)});
+        faults.push_back({at + time(), ls::testing::thaw(r)});
+        break;
+      case 2:
+        faults.push_back({at, ls::testing::cut(r, rank())});
+        break;
+      case 3:
+        faults.push_back({at, ls::testing::partition({r}, {rank(), rank()})});
+        break;
+      case 4:
+        faults.push_back({at, ls::testing::heal()});
+        break;
+      case 5:
+        faults.push_back({at, ls::testing::jump_clock(r, at - 2s)});
+        break;
+      case 6:
+        faults.push_back({at, ls::testing::slow(r, 1 + 30 * random.unit())});
+        break;
+      default:
+        faults.push_back({at, ls::testing::set_loss(0.2 * random.unit())});
+        faults.push_back({at + time(), ls::testing::set_loss(0)});
+    }
+  }
+  faults.push_back({8s, ls::testing::heal()});
+  return faults;
+}
+
+/// Whatever happens: each worker that is not killed ends in bounded time, either with the weights of
+/// an undisturbed run, or with an error that names a peer.
+void check_seed(std::uint64_t seed) {
+  ls::testing::detail::SimRandom random(seed);
+  const std::size_t workers = 2 + random.below(4), steps = 300;
+  static std::map<std::size_t, std::string> expected;
+  if (expected[workers].empty()) expected[workers] = run(workers, steps, {})[0].weights;
+  Network network{.seed = seed,
+                  .latency = std::chrono::microseconds(10 + random.below(20'000)),
+                  .jitter = std::chrono::microseconds(random.below(20'000)),
+                  .faults = random_faults(random, workers)};
+  std::vector<bool> killed(workers);
+  for (const auto& fault : network.faults)
+    if (fault.fault.kind == ls::testing::Fault::Kind::kill) killed[fault.fault.first[0]] = true;
+  const auto ends = run(workers, steps, network);
+  for (std::size_t r = 0; r < workers; ++r) {
+    INFO("seed " << seed << ", rank " << r << " of " << workers << ": " << ends[r].what << " at "
+                 << ends[r].at / 1ms << " ms");
+    if (!killed[r]) CHECK((!ends[r].weights.empty() || ends[r].lost));
+    if (!ends[r].weights.empty()) CHECK(ends[r].weights == expected[workers]);
+    CHECK(ends[r].at < 90s);
+  }
+}
+
+}  // namespace
+
+TEST_CASE("workers end in bounded time with the right weights or an error, whatever happens") {
+  for (std::uint64_t seed = 0; seed < 20; ++seed) check_seed(seed);
+}
+
+TEST_CASE("the same for 1000 seeds", "[.slow]") {
+  for (std::uint64_t seed = 0; seed < 1000; ++seed) check_seed(seed);
 }

@@ -127,7 +127,7 @@ void Worker::connect(const tcp::endpoint& endpoint) {
   out_of_files_ = error == asio::error::no_descriptors;
   if (error) return attempt_failed(error.message());
   link_ = std::make_shared<Connection>(std::move(socket));
-  attempt_began_ = Clock::now();
+  attempt_progress_ = Clock::now();
   link_->socket().async_connect(endpoint, [this, link = link_](const asio::error_code& result) {
     if (link != link_ || !link->open()) return;
     // Without a listener the kernel may connect a loopback socket to itself (simultaneous open).
@@ -140,6 +140,7 @@ void Worker::connect(const tcp::endpoint& endpoint) {
 }
 
 void Worker::connected_to_chief() {
+  attempt_progress_ = Clock::now();
   if (!psk_) {
     link_->send(std::string(greeting));
     return send_hello();
@@ -190,6 +191,7 @@ void Worker::retry_untrusted(const std::string& what) {
 }
 
 void Worker::send_hello() {
+  attempt_progress_ = Clock::now();
   Hello hello{setup_.job_id, !setup_.cluster.job_id.empty(), Hello::any_rank, setup_.fields};
   if (setup_.cluster.rank) hello.rank = static_cast<std::uint32_t>(*setup_.cluster.rank);
   hello.data_address = setup_.cluster.data_address.value_or("");
@@ -245,7 +247,7 @@ void Worker::refuse_join(const std::string& sentence) {
 void Worker::check_join(Clock::time_point now) {
   const milliseconds waited = whole_milliseconds(now - join_started_at_);
   const milliseconds deadline = setup_.cluster.rendezvous_timeout;
-  if (!admitted_ && link_ && now - attempt_began_ >= setup_.timeouts.silence) {
+  if (!admitted_ && link_ && now - attempt_progress_ >= setup_.timeouts.silence) {
     refused_since_.reset();
     attempt_failed("no answer");
   }
