@@ -72,7 +72,7 @@ TEST_CASE("a timer expires in virtual time") {
 TEST_CASE("a pipe blocks and ends") {
   run_workers(1, [](Worker&) {
     int ends[2];
-    REQUIRE(::pipe(ends) == 0);
+    REQUIRE(::pipe2(ends, O_CLOEXEC) == 0);
     std::jthread writer([end = ends[1]] {
       const std::string text(200'000, 'x');
       for (std::size_t done = 0; done < text.size();)

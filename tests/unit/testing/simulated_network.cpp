@@ -114,7 +114,7 @@ TEST_CASE("a fault of a rank that does not exist is refused") {
 }
 namespace {
 
-/// Several faults of all kinds at random times; the last heals the network.
+/// Several faults of all kinds at random times; the last ones heal the network.
 std::vector<ls::testing::TimedFault> random_faults(ls::testing::detail::SimRandom& random,
                                                    std::size_t workers) {
   std::vector<ls::testing::TimedFault> faults;
@@ -144,7 +144,7 @@ std::vector<ls::testing::TimedFault> random_faults(ls::testing::detail::SimRando
         faults.push_back({at, ls::testing::jump_clock(r, at - 2s)});
         break;
       case 6:
-        faults.push_back({at, ls::testing::slow(r, 1 + 30 * random.unit())});
+        faults.push_back({at, ls::testing::slow(r, 1 + 10 * random.unit())});
         break;
       default:
         faults.push_back({at, ls::testing::set_loss(0.2 * random.unit())});
@@ -152,6 +152,7 @@ std::vector<ls::testing::TimedFault> random_faults(ls::testing::detail::SimRando
     }
   }
   faults.push_back({8s, ls::testing::heal()});
+  faults.push_back({8s, ls::testing::set_loss(0)});
   return faults;
 }
 
@@ -179,12 +180,40 @@ void check_seed(std::uint64_t seed) {
   }
 }
 
+/// One worker is killed, frozen or cut off at a random moment of a step: all others name it.
+void check_cause(std::uint64_t seed) {
+  ls::testing::detail::SimRandom random(seed);
+  const std::size_t workers = 3 + random.below(4), rank = random.below(workers);
+  const auto at = std::chrono::microseconds(100'000 + random.below(1'000'000));
+  std::vector<std::size_t> others;
+  for (std::size_t r = 0; r < workers; ++r)
+    if (r != rank) others.push_back(r);
+  const std::uint64_t kind = random.below(3);
+  INFO("seed " << seed << ", " << workers << " workers, fault " << kind << " of rank " << rank);
+  check_named(run(workers, endless,
+                  {.seed = seed,
+                   .latency = std::chrono::microseconds(10 + random.below(5'000)),
+                   .jitter = std::chrono::microseconds(random.below(5'000)),
+                   .faults = {{at, kind == 0   ? ls::testing::kill(rank)
+                                   : kind == 1 ? ls::testing::freeze(rank)
+                                               : ls::testing::partition({rank}, others)}}}),
+              rank, at, kind == 0 ? 1s : 3s);
+}
+
 }  // namespace
+
+TEST_CASE("all survivors name the same worker, whenever it fails") {
+  for (std::uint64_t seed = 0; seed < 15; ++seed) check_cause(seed);
+}
+
+TEST_CASE("all survivors name the same worker, 1000 times", "[.slow]") {
+  for (std::uint64_t seed = 0; seed < 1000; ++seed) check_cause(seed);
+}
 
 TEST_CASE("workers end in bounded time with the right weights or an error, whatever happens") {
   for (std::uint64_t seed = 0; seed < 20; ++seed) check_seed(seed);
 }
 
-TEST_CASE("the same for 1000 seeds", "[.slow]") {
+TEST_CASE("workers end in bounded time, 1000 times", "[.slow]") {
   for (std::uint64_t seed = 0; seed < 1000; ++seed) check_seed(seed);
 }

@@ -27,7 +27,7 @@ namespace {
 
 /// Processor time of a system call.
 constexpr SimTime call_cost = microsecond;
-/// Between two looks at something that only the real kernel knows.
+/// Between two polls of something that only the real kernel knows.
 constexpr SimTime real_pause = millisecond;
 
 /// The file of a simulated descriptor; null if the call goes to the C library.
@@ -174,6 +174,9 @@ int open_pipe(int descriptors[2], int flags) {
 
 #pragma GCC visibility push(default)
 extern "C" {
+
+/// Defined if the program has the undefined-behaviour sanitizer, which tests memory with a pipe.
+[[gnu::weak]] void __ubsan_handle_dynamic_type_cache_miss(void*, std::uintptr_t, std::uintptr_t);
 
 int close(int descriptor) {
   using namespace lockstep::testing::detail;
@@ -365,7 +368,8 @@ int pipe2(int descriptors[2], int flags) noexcept {
 
 int pipe(int descriptors[2]) noexcept {
   using namespace lockstep::testing::detail;
-  return this_thread ? open_pipe(descriptors, 0) : LOCKSTEP_NEXT(pipe)(descriptors);
+  const bool is_real = !this_thread || &__ubsan_handle_dynamic_type_cache_miss != nullptr;
+  return is_real ? LOCKSTEP_NEXT(pipe)(descriptors) : open_pipe(descriptors, 0);
 }
 
 int flock(int descriptor, int operation) noexcept {

@@ -25,7 +25,7 @@ namespace {
 constexpr std::uint32_t wake_timed_out = 0, wake_ready = 1;
 /// Processor time that a thread uses before others see the time pass.
 constexpr SimTime most_debt = 100 * microsecond;
-/// One of so many calls lets another thread run first.
+/// One of 16 calls lets another thread run first.
 constexpr std::uint64_t preemption = 16;
 /// Times, of 1 ms, to wait for a lock that a thread outside of the simulation holds.
 constexpr int most_outside_waits = 5000;
