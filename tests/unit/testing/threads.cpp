@@ -152,9 +152,12 @@ TEST_CASE("a deadlock is reported with what each thread waits for") {
   try {
     run_workers(3, [&](Worker& worker) {
       if (worker.rank() == 0) return;
-      std::unique_lock lock(worker.rank() == 1 ? mutex : other);
-      if (worker.rank() == 1) never.wait(lock);
-      std::jthread second([&] { never.wait(lock); });
+      const auto wait = [&](std::mutex& its) {
+        std::unique_lock lock(its);
+        never.wait(lock);
+      };
+      if (worker.rank() == 1) wait(mutex);
+      std::jthread second([&] { wait(other); });
     });
     FAIL("no exception");
   } catch (const lockstep::Error& e) {

@@ -37,18 +37,17 @@ int lock_by_trying(const void* lock, SimTime deadline, TryLock try_lock) {
     const int error = try_lock();
     if (error == 0 || error == EOWNERDEAD) this_thread->locks.push_back(lock);
     if (error != EBUSY) return error;
-    if (!scheduler->block_in(simulation->waits_at(lock), deadline, "a mutex")) return ETIMEDOUT;
+    if (!simulation->wait_at(lock, deadline, "a mutex")) return ETIMEDOUT;
   }
 }
 
 int wait_for_condition(pthread_cond_t* condition, pthread_mutex_t* mutex, SimTime deadline) {
   // Between the unlock and the wait no other thread runs.
-  auto& queue = simulation->waits_at(condition);
-  queue.push_back(this_thread);
+  simulation->enter_queue(condition);
   LOCKSTEP_NEXT(pthread_mutex_unlock)(mutex);
   release_lock(mutex);
   const bool woken = scheduler->block(deadline, "a condition");
-  std::erase(simulation->waits_at(condition), this_thread);
+  simulation->leave_queue(condition);
   lock_by_trying(mutex, never, [&] { return LOCKSTEP_NEXT(pthread_mutex_trylock)(mutex); });
   return woken ? 0 : ETIMEDOUT;
 }
@@ -64,7 +63,7 @@ long wait_at_futex(const int* address, int operation, int value, const timespec*
   else if (time != nullptr)
     deadline = time_at((operation & FUTEX_CLOCK_REALTIME) != 0 ? CLOCK_REALTIME : CLOCK_MONOTONIC,
                        *time);
-  if (scheduler->block_in(simulation->waits_at(address), deadline, "a futex")) return 0;
+  if (simulation->wait_at(address, deadline, "a futex")) return 0;
   errno = ETIMEDOUT;
   return -1;
 }
@@ -73,7 +72,7 @@ int wait_for_semaphore(sem_t* semaphore, SimTime deadline) {
   scheduler->preempt_sometimes();
   while (LOCKSTEP_NEXT(sem_trywait)(semaphore) != 0) {
     if (errno != EAGAIN) return -1;
-    if (scheduler->block_in(simulation->waits_at(semaphore), deadline, "a semaphore")) continue;
+    if (simulation->wait_at(semaphore, deadline, "a semaphore")) continue;
     errno = ETIMEDOUT;
     return -1;
   }
@@ -212,7 +211,7 @@ int pthread_once(pthread_once_t* control, void (*routine)()) {
     return LOCKSTEP_NEXT(pthread_once)(control, routine);
   auto& onces = simulation->onces;
   while (std::find(onces.begin(), onces.end(), control) != onces.end())
-    scheduler->block_in(simulation->waits_at(control), never, "pthread_once");
+    simulation->wait_at(control, never, "pthread_once");
   struct Running {
     explicit Running(const void* its) : control(its) { simulation->onces.push_back(control); }
     ~Running() {

@@ -21,9 +21,13 @@ struct Simulation {
     threads.on_exit = [this](SimProcess& process) { end(process); };
   }
 
-  /// Threads that wait at an address: of a mutex, a condition, a semaphore, a futex.
-  WaitQueue& waits_at(const void* address) { return waits[address]; }
-  /// The same, without adding a queue.
+  /// Adds the calling thread to those that wait at an address: of a mutex, a condition, a
+  /// semaphore, a futex.
+  void enter_queue(const void* address) { waits[address].push_back(this_thread); }
+  void leave_queue(const void* address);
+  /// Waits there. \return false if the deadline has passed.
+  bool wait_at(const void* address, SimTime deadline, const char* what);
+  /// Wakes up to `most` threads. \return their number.
   std::size_t wake_at(const void* address, std::size_t most);
   /// Closes what the process has open.
   void end(SimProcess& process);

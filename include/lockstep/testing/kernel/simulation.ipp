@@ -10,6 +10,21 @@ namespace lockstep::testing::detail {
 
 Simulation* simulation = nullptr;
 
+void Simulation::leave_queue(const void* address) {
+  // The queue is gone if the last thread in it was woken.
+  const auto found = waits.find(address);
+  if (found == waits.end()) return;
+  std::erase(found->second, this_thread);
+  if (found->second.empty()) waits.erase(found);
+}
+
+bool Simulation::wait_at(const void* address, SimTime deadline, const char* what) {
+  enter_queue(address);
+  const bool woken = threads.block(deadline, what);
+  leave_queue(address);
+  return woken;
+}
+
 std::size_t Simulation::wake_at(const void* address, std::size_t most) {
   const auto found = waits.find(address);
   if (found == waits.end()) return 0;
