@@ -1,7 +1,12 @@
 /// \file
-/// All definitions of the component testing. Include it in exactly one source file of a program, in
-/// either form of the library: it replaces functions of the C library.
+/// All definitions of the component testing. Include it in exactly one source file of a program
+/// whose units all define LOCKSTEP_SEPARATE_COMPILATION; see src.hpp.
 #pragma once
+
+#ifndef LOCKSTEP_SEPARATE_COMPILATION
+#error \
+    "lockstep/impl/src_testing.hpp: define LOCKSTEP_SEPARATE_COMPILATION in all units of the program"
+#endif
 
 #include "lockstep/testing/kernel/calls_sockets.ipp"
 #include "lockstep/testing/kernel/calls_threads.ipp"

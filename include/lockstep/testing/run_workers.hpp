@@ -32,7 +32,7 @@ class Worker {
   std::string address() const;
   /// Virtual time since the start, the same on all workers.
   std::chrono::nanoseconds time() const;
-  /// Uses processor time of this worker: code by itself takes none.
+  /// Uses processor time of this worker: other code takes none.
   void compute(std::chrono::nanoseconds time) const;
   /// Makes a fault happen now.
   void inject(const Fault& fault) const;
@@ -42,7 +42,7 @@ class Worker {
   Environment environment_;
 };
 
-/// What a simulation has done.
+/// The results of a simulation.
 struct Report {
   std::chrono::nanoseconds duration{};  ///< virtual
   std::uint64_t digest = 0;             ///< of all packets and their times: equal for equal runs
@@ -53,8 +53,7 @@ struct Report {
 /// Runs `body` as `count` workers, each on a machine of its own, and returns when all have ended.
 ///
 /// Sockets, clocks, sleeps, threads, locks and condition variables of the bodies are simulated;
-/// files are real. Each worker is a process of its own as far as the library can see, except that
-/// global variables are shared. Code takes no virtual time, except for system calls (1 us) and
+/// files are real. Each worker has its own process id and machine, but global variables are shared. Code takes no virtual time, except for system calls (1 us) and
 /// `Worker::compute`.
 /// \throws the first exception that left a body; Error if no thread can run and nothing is on its
 /// way (a deadlock), or if the limit of virtual time has passed, with a list of the threads;

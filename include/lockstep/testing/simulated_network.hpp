@@ -23,7 +23,7 @@ struct Fault {
 };
 
 /// Ends a worker's process as `kill -9` does: its connections are closed or reset, its files are
-/// unlocked, its threads never run again. What its threads own is not freed.
+/// unlocked, its threads never run again. Their memory is not freed.
 Fault kill(std::size_t rank);
 /// Starts the body of a killed worker, or of one that has returned, again.
 Fault restart(std::size_t rank);

@@ -203,7 +203,7 @@ TEST_CASE("the seed decides the order of threads") {
   CHECK(order(1) != order(2));
 }
 
-TEST_CASE("a killed worker never runs again, and its next life is a process of its own") {
+TEST_CASE("a killed worker never runs again, and its next life is another process") {
   std::vector<std::string> lines;
   run_workers(2, [&](Worker& worker) {
     const auto note = [&](const char* what) {
