@@ -41,7 +41,7 @@ int clock_gettime(clockid_t clock, timespec* time) noexcept {
 
 int gettimeofday(timeval* time, void* zone) noexcept {
   using namespace lockstep::testing::detail;
-  if (!this_thread || time == nullptr) return LOCKSTEP_NEXT(gettimeofday)(time, zone);
+  if (!this_thread) return LOCKSTEP_NEXT(gettimeofday)(time, zone);
   const timespec now = timespec_of(charged_clock(CLOCK_REALTIME));
   *time = {now.tv_sec, now.tv_nsec / 1000};
   return 0;
