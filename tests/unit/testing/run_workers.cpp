@@ -5,14 +5,15 @@
 #include <string>
 #include <vector>
 
+#include "lockstep/core/error.hpp"
+#include "support/log_lines.hpp"
 #include "unit/testing/jobs.hpp"
 
 using namespace jobs;  // NOLINT: the fixture of this file
 using Catch::Matchers::ContainsSubstring;
 
 TEST_CASE("simulated workers train to the bits of as many replicas in one process") {
-  const std::string expected =
-      train(ls::Mirrored<ls::Reference<float>>{.replicas = 4}, 12);
+  const std::string expected = train_replicas(4, 12);
   for (const char* wire : {"auto", "plain_on_trusted_network"})
     for (const auto& end : run(4, 12, {.seed = 3, .variables = {{"LOCKSTEP_WIRE", wire}}}))
       CHECK(end.weights == expected);
@@ -42,7 +43,7 @@ TEST_CASE("a worker with other options is refused on all ranks") {
   std::vector<std::string> errors(3);
   ls::testing::run_workers(3, [&](ls::testing::Worker& worker) {
     try {
-      train(strategy_of(worker), worker.rank() == 1 ? 5 : 6);
+      train(worker, worker.rank() == 1 ? 5 : 6);
     } catch (const ls::UsageError& e) {
       errors[worker.rank()] = e.what();
     }
