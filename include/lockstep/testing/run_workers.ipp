@@ -23,6 +23,7 @@
 #include "lockstep/core/contention.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/fmt_core.hpp"
+#include "lockstep/core/log.hpp"
 #include "lockstep/testing/kernel/next_call.hpp"
 #include "lockstep/testing/kernel/simulation.hpp"
 
@@ -96,7 +97,7 @@ class Run : public EventTarget {
       if (is_awaited(network_.faults[i].fault)) scheduler->hold();
       scheduler->schedule(network_.faults[i].at.count(), *this, 0, i);
     }
-    scheduler->run();
+    scheduler->run([](const std::string& line) { log(LogLevel::warning, line); });
     simulation = nullptr;
     scheduler = nullptr;
   }

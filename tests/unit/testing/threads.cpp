@@ -1,3 +1,6 @@
+#include <dlfcn.h>
+#include <pthread.h>
+
 #include <atomic>
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
@@ -5,6 +8,7 @@
 #include <condition_variable>
 #include <future>
 #include <mutex>
+#include <random>
 #include <semaphore>
 #include <shared_mutex>
 #include <stdexcept>
@@ -14,6 +18,7 @@
 #include <vector>
 
 #include "lockstep/core/error.hpp"
+#include "lockstep/core/log.hpp"
 #include "lockstep/testing/run_workers.hpp"
 
 namespace {
@@ -201,6 +206,46 @@ TEST_CASE("the seed decides the order of threads") {
   CHECK(order(1) == order(1));
   CHECK(order(2) == order(2));
   CHECK(order(1) != order(2));
+}
+
+TEST_CASE("threads of OpenMP are refused") {
+  void* const library = ::dlopen("libgomp.so.1", RTLD_NOW);
+  if (library == nullptr) SKIP("no libgomp");
+  const auto routine =
+      reinterpret_cast<void* (*)(void*)>(::dlsym(library, "omp_get_max_threads"));
+  CHECK_THROWS_WITH(run_workers(2, [&](Worker&) {
+                      pthread_t thread{};
+                      ::pthread_create(&thread, nullptr, routine, nullptr);
+                    }),
+                    ContainsSubstring("starts threads of OpenMP") &&
+                        ContainsSubstring("Cpu{.threads = 1}"));
+}
+
+TEST_CASE("a thread that polls a variable is reported", "[.slow]") {
+  std::atomic<bool> reported{false};
+  std::string line;
+  const auto before = lockstep::set_log([&](lockstep::LogLevel, std::string_view text) {
+    line = text;
+    reported = true;
+  });
+  run_workers(2, [&](Worker& worker) {
+    while (worker.rank() == 1 && !reported) {
+    }
+  });
+  lockstep::set_log(before);
+  CHECK_THAT(line, ContainsSubstring("thread 0 of rank 1 runs for a minute"));
+}
+
+TEST_CASE("the seed decides random devices") {
+  const auto draw = [](std::uint64_t seed) {
+    unsigned number = 0;
+    run_workers(1, [&](Worker&) { number = std::random_device()(); }, {.seed = seed});
+    return number;
+  };
+  CHECK(draw(1) == draw(1));
+  CHECK(draw(1) != draw(2));
+  std::random_device outside;
+  CHECK((outside() != outside() || outside() != outside()));
 }
 
 TEST_CASE("a killed worker never runs again, and its next life is another process") {

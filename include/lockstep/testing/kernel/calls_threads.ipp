@@ -271,6 +271,15 @@ pid_t getpid() noexcept {
   return this_thread ? this_thread->process->id : LOCKSTEP_NEXT(getpid)();
 }
 
+/// std::random_device::operator(), so that the seed decides these numbers as well.
+unsigned lockstep_random_device(void* device) asm("_ZNSt13random_device9_M_getvalEv");
+unsigned lockstep_random_device(void* device) {
+  if (this_thread) return static_cast<unsigned>(simulation->entropy.next());
+  static std::atomic<void*> known{nullptr};
+  return lockstep::testing::detail::next_definition<unsigned(void*)>(
+      known, [] { return ::dlsym(RTLD_NEXT, "_ZNSt13random_device9_M_getvalEv"); })(device);
+}
+
 long syscall(long number, ...) noexcept {
   va_list list;
   va_start(list, number);

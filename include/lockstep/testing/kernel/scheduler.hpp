@@ -118,8 +118,9 @@ class Scheduler {
   void freeze(SimProcess& process);
   void thaw(SimProcess& process);
 
-  /// Runs until all bodies have ended; called by a thread outside of the simulation.
-  void run();
+  /// Runs until all bodies have ended; called by a thread outside of the simulation. Calls `stuck`
+  /// with a sentence if one thread runs for a minute of real time without a system call.
+  void run(const std::function<void(const std::string&)>& stuck);
   /// Why the simulation ended early; empty if it did not.
   const std::string& failure() const { return failure_; }
   /// Whether threads are left, which wait for a turn that they never get.
@@ -186,6 +187,8 @@ class Scheduler {
   void fail(std::string why);
   static void give_turn(std::atomic<std::uint32_t>& turn);
   static void await(std::atomic<std::uint32_t>& turn);
+  /// Gives up after a minute. \return whether the turn has come.
+  static bool await_a_minute(std::atomic<std::uint32_t>& turn);
   int launch(SimThread& thread, const pthread_attr_t* attributes);
 
   SimTime now_ = 0, limit_;
@@ -195,6 +198,8 @@ class Scheduler {
   std::vector<std::unique_ptr<SimThread>> threads_;
   std::vector<SimThread*> runnable_;
   std::priority_queue<Event, std::vector<Event>, std::greater<>> events_;
+  std::atomic<std::uint64_t> calls_{0};  // of the kernel, to notice a thread that makes none
+  std::atomic<SimThread*> running_{nullptr};
   std::uint64_t order_ = 0, digest_ = 0xcbf29ce484222325u, notes_ = 0, switches_ = 0;
   std::size_t bodies_ = 0;  // that have not ended, and holds
   Wakeups wakeups_{*this};

@@ -2,6 +2,7 @@
 
 #include "lockstep/testing/kernel/scheduler.hpp"
 
+#include <dlfcn.h>
 #include <link.h>
 #include <linux/futex.h>
 #include <sys/syscall.h>
@@ -10,6 +11,8 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <ctime>
+#include <string_view>
 #include <utility>
 
 #include "lockstep/core/fmt_core.hpp"
@@ -78,6 +81,16 @@ bool is_static(const void* address) {
   return query.found;
 }
 
+/// Whether a thread is one of OpenMP's, which wait without the C library.
+bool is_of_openmp(void* (*routine)(void*)) {
+  Dl_info info{};
+  if (::dladdr(reinterpret_cast<void*>(routine), &info) == 0 || info.dli_fname == nullptr)
+    return false;
+  const std::string_view file(info.dli_fname);
+  return file.find("libgomp") != file.npos || file.find("libomp") != file.npos ||
+         file.find("libiomp") != file.npos;
+}
+
 bool holds_static_lock(const SimThread& thread) {
   return std::any_of(thread.locks.begin(), thread.locks.end(), is_static);
 }
@@ -101,6 +114,13 @@ void Scheduler::give_turn(std::atomic<std::uint32_t>& turn) {
 void Scheduler::await(std::atomic<std::uint32_t>& turn) {
   while (turn.exchange(0, std::memory_order_acquire) == 0)
     LOCKSTEP_NEXT(syscall)(SYS_futex, &turn, FUTEX_WAIT_PRIVATE, 0, nullptr, nullptr, 0);
+}
+
+bool Scheduler::await_a_minute(std::atomic<std::uint32_t>& turn) {
+  const timespec minute{60, 0};
+  if (turn.exchange(0, std::memory_order_acquire) != 0) return true;
+  LOCKSTEP_NEXT(syscall)(SYS_futex, &turn, FUTEX_WAIT_PRIVATE, 0, &minute, nullptr, 0);
+  return turn.exchange(0, std::memory_order_acquire) != 0;
 }
 
 void Scheduler::wait_for_turn(SimThread& thread) { await(thread.turn); }
@@ -151,6 +171,13 @@ SimProcess& Scheduler::start(std::size_t rank, std::function<void()> body) {
 
 int Scheduler::create(pthread_t* handle, const pthread_attr_t* attributes,
                       void* (*routine)(void*), void* argument) {
+  if (is_of_openmp(routine)) {
+    fail(fmt::format(
+        "rank {} starts threads of OpenMP, which do not wait for their turn; give the device one "
+        "thread, as Cpu{{.threads = 1}} does",
+        this_thread->process->rank));
+    block(never, "OpenMP");
+  }
   auto& thread = *threads_.emplace_back(std::make_unique<SimThread>());
   thread.process = this_thread->process;
   thread.routine = routine;
@@ -235,6 +262,7 @@ std::size_t Scheduler::wake_some(WaitQueue& queue, std::size_t most) {
 }
 
 void Scheduler::charge(SimTime time) {
+  calls_.fetch_add(1, std::memory_order_relaxed);
   SimThread& thread = *this_thread;
   const double slowness = machines_[thread.process->rank].slowness;
   thread.debt += slowness == 1 ? time : static_cast<SimTime>(static_cast<double>(time) * slowness);
@@ -278,6 +306,7 @@ void Scheduler::hand_over() {
 }
 
 SimThread* Scheduler::pick() {
+  calls_.fetch_add(1, std::memory_order_relaxed);
   while (failure_.empty()) {
     while (!events_.empty() && events_.top().at <= now_) {
       const Event event = events_.top();
@@ -290,6 +319,7 @@ SimThread* Scheduler::pick() {
       SimThread* const next = runnable_[i];
       runnable_[i] = runnable_.back();
       runnable_.pop_back();
+      running_.store(next, std::memory_order_relaxed);
       return next;
     }
     if (events_.empty()) {
@@ -321,10 +351,18 @@ void Scheduler::fail(std::string why) {
   if (failure_.empty()) failure_ = std::move(why) + report();
 }
 
-void Scheduler::run() {
-  if (bodies_ > 0) {
-    hand_over();
-    await(ended_);
+void Scheduler::run(const std::function<void(const std::string&)>& stuck) {
+  if (bodies_ == 0) return;
+  hand_over();
+  for (std::uint64_t before = 0; !await_a_minute(ended_);) {
+    const std::uint64_t calls = calls_.load(std::memory_order_relaxed);
+    const SimThread* const thread = running_.load(std::memory_order_relaxed);
+    if (calls == before && thread != nullptr)
+      stuck(fmt::format(
+          "run_workers: thread {} of rank {} runs for a minute without a system call; if it polls a "
+          "variable, no other thread can change it",
+          thread->number, thread->process->rank));
+    before = calls;
   }
 }
 

@@ -17,7 +17,7 @@ namespace lockstep::testing::detail {
 struct Simulation {
   Simulation(std::uint64_t seed, std::size_t machines, SimTime limit,
              const SimNetwork::Options& options)
-      : threads(seed, machines, limit), network(options, machines) {
+      : threads(seed, machines, limit), network(options, machines), entropy(~seed) {
     threads.on_exit = [this](SimProcess& process) { end(process); };
   }
 
@@ -36,6 +36,7 @@ struct Simulation {
   SimNetwork network;
   Descriptors files;
   std::unordered_map<const void*, WaitQueue> waits;
+  SimRandom entropy;               ///< of std::random_device
   std::vector<const void*> onces;  ///< controls of pthread_once whose functions run
 };
 
