@@ -68,9 +68,8 @@ int main(int argc, char** argv) {
                                                            .environment = worker.environment()},
                           ls::SparseCategoricalCrossentropy{.from_logits = true},
                           ls::SGD{.learning_rate = 1e-3}};
-          model.fit(images() | ls::batch(batch), {.epochs = 1,
-                                                  .steps_per_epoch = steps,
-                                                  .progress = ls::ProgressStyle::none});
+          model.fit(images() | ls::batch(batch),
+                    {.epochs = 1, .steps_per_epoch = steps, .progress = ls::ProgressStyle::none});
         },
         {.seed = 1, .variables = {{"LOCKSTEP_WIRE", wire}}});
     fmt::print("{:7} {:9.1f} {:10.3f} {:9} {:9}\n", count, Seconds(Clock::now() - begin).count(),

@@ -13,6 +13,7 @@
 #include "lockstep/testing/kernel/calls_time.ipp"
 #include "lockstep/testing/kernel/file.ipp"
 #include "lockstep/testing/kernel/scheduler.ipp"
+#include "lockstep/testing/kernel/sim_network.ipp"
 #include "lockstep/testing/kernel/simulation.ipp"
 #include "lockstep/testing/kernel/tcp_socket.ipp"
 #include "lockstep/testing/run_workers.ipp"

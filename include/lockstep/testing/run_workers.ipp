@@ -192,8 +192,8 @@ class Run : public EventTarget {
     const auto& all = simulation_.threads.processes();
     const auto life = static_cast<std::size_t>(std::count_if(
         all.begin(), all.end(), [&](const auto& process) { return process->rank == rank; }));
-    auto& worker = *workers_.emplace_back(
-        std::make_unique<Worker>(rank, count_, life, environment_of(rank)));
+    auto& worker =
+        *workers_.emplace_back(std::make_unique<Worker>(rank, count_, life, environment_of(rank)));
     scheduler->start(rank, [this, &worker] {
       try {
         body_(worker);
@@ -207,8 +207,8 @@ class Run : public EventTarget {
     constexpr int port = 12345;
     std::string list;
     for (std::size_t r = 0; r < count_; ++r)
-      list += fmt::format("{}\"{}:{}\"", r == 0 ? "" : ",",
-                          Worker(r, count_, 0, {}).address(), port);
+      list +=
+          fmt::format("{}\"{}:{}\"", r == 0 ? "" : ",", Worker(r, count_, 0, {}).address(), port);
     std::map<std::string, std::string> variables{
         {"TF_CONFIG",
          fmt::format(R"({{"cluster":{{"worker":[{}]}},"task":{{"type":"worker","index":{}}}}})",
@@ -216,11 +216,11 @@ class Run : public EventTarget {
         {"LOCKSTEP_JOB_ID", "simulated"},
         {"LOCKSTEP_SECRET_FILE", secret_.path()}};
     for (const auto& [name, value] : network_.variables) variables[name] = value;
-    return [variables = std::move(variables)](
-               const std::string& name) -> std::optional<std::string> {
-      const auto found = variables.find(name);
-      return found == variables.end() ? std::nullopt : std::optional(found->second);
-    };
+    return
+        [variables = std::move(variables)](const std::string& name) -> std::optional<std::string> {
+          const auto found = variables.find(name);
+          return found == variables.end() ? std::nullopt : std::optional(found->second);
+        };
   }
 
   Network network_;
@@ -258,7 +258,8 @@ void Worker::inject(const Fault& fault) const {
 
 Report run_workers(std::size_t count, const std::function<void(Worker&)>& body,
                    const Network& network) {
-  if (count == 0) throw UsageError("run_workers: the number of workers is 0; it must be at least 1");
+  if (count == 0)
+    throw UsageError("run_workers: the number of workers is 0; it must be at least 1");
   if (!lockstep::detail::waits_passively() || !lockstep::detail::is_contended())
     throw UsageError(
         "run_workers: LOCKSTEP_WAIT_POLICY is not 'passive', so that threads would poll; unset it");

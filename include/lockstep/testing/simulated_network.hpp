@@ -14,7 +14,17 @@ namespace lockstep::testing {
 /// Something that happens to a simulated cluster. Made by the functions below.
 struct Fault {
   enum class Kind {
-    kill, restart, freeze, thaw, cut, heal, slow, jump_clock, loss, latency, jitter
+    kill,
+    restart,
+    freeze,
+    thaw,
+    cut,
+    heal,
+    slow,
+    jump_clock,
+    loss,
+    latency,
+    jitter
   };
   Kind kind{};
   std::vector<std::size_t> first{}, second{};  ///< ranks

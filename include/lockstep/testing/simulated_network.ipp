@@ -12,10 +12,8 @@ Fault freeze(std::size_t rank) { return {.kind = Fault::Kind::freeze, .first = {
 Fault thaw(std::size_t rank) { return {.kind = Fault::Kind::thaw, .first = {rank}}; }
 Fault partition(std::vector<std::size_t> some, std::vector<std::size_t> others) {
   // A factor of 2 stands for both directions.
-  return {.kind = Fault::Kind::cut,
-          .first = std::move(some),
-          .second = std::move(others),
-          .factor = 2};
+  return {
+      .kind = Fault::Kind::cut, .first = std::move(some), .second = std::move(others), .factor = 2};
 }
 Fault cut(std::size_t from, std::size_t to) {
   return {.kind = Fault::Kind::cut, .first = {from}, .second = {to}};
@@ -27,9 +25,7 @@ Fault slow(std::size_t rank, double factor) {
 Fault jump_clock(std::size_t rank, std::chrono::nanoseconds by) {
   return {.kind = Fault::Kind::jump_clock, .first = {rank}, .time = by};
 }
-Fault set_loss(double probability) {
-  return {.kind = Fault::Kind::loss, .factor = probability};
-}
+Fault set_loss(double probability) { return {.kind = Fault::Kind::loss, .factor = probability}; }
 Fault set_latency(std::chrono::nanoseconds latency) {
   return {.kind = Fault::Kind::latency, .time = latency};
 }

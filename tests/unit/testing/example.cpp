@@ -29,10 +29,9 @@ std::string train(const Strategy& strategy, int epochs,
   for (std::size_t i = 0; i < labels.size(); ++i) labels[i] = static_cast<std::int32_t>(i % 3);
   ls::Model model{Net{}, strategy, ls::SparseCategoricalCrossentropy{.from_logits = true},
                   ls::SGD{.learning_rate = 0.1f}};
-  model.fit(ls::tensors(features, ls::shape(4), labels) | ls::batch(12),
-            {.epochs = epochs,
-             .callbacks = std::move(callbacks),
-             .progress = ls::ProgressStyle::none});
+  model.fit(
+      ls::tensors(features, ls::shape(4), labels) | ls::batch(12),
+      {.epochs = epochs, .callbacks = std::move(callbacks), .progress = ls::ProgressStyle::none});
   return model.weights_sha256();
 }
 
@@ -46,12 +45,12 @@ struct StepTime : ls::Callback {
 TEST_CASE("8 machines train the model of 8 replicas, over a slow network") {
   using Strategy = ls::MultiWorkerMirrored<ls::Reference<float>>;
   std::vector<std::string> weights(8);
-  ls::testing::run_workers(
-      8,
-      [&](ls::testing::Worker& worker) {
-        weights[worker.rank()] = train(Strategy{.environment = worker.environment()}, 2);
-      },
-      {.seed = 7, .latency = 20ms, .jitter = 5ms, .loss = 0.01});
+  ls::testing::run_workers(8,
+                           [&](ls::testing::Worker& worker) {
+                             weights[worker.rank()] =
+                                 train(Strategy{.environment = worker.environment()}, 2);
+                           },
+                           {.seed = 7, .latency = 20ms, .jitter = 5ms, .loss = 0.01});
 
   const std::string expected = train(ls::Mirrored<ls::Reference<float>>{.replicas = 8}, 2);
   CHECK(std::all_of(weights.begin(), weights.end(), [&](const auto& w) { return w == expected; }));
@@ -60,18 +59,17 @@ TEST_CASE("8 machines train the model of 8 replicas, over a slow network") {
 TEST_CASE("all workers learn within 1 s that rank 2 has died") {
   using Strategy = ls::MultiWorkerMirrored<ls::Reference<float>>;
   std::size_t reports = 0;
-  ls::testing::run_workers(
-      4,
-      [&](ls::testing::Worker& worker) {
-        try {
-          train(Strategy{.environment = worker.environment()}, 1000,
-                {std::make_shared<StepTime>(worker)});
-        } catch (const ls::PeerLost& e) {
-          CHECK(e.rank() == 2);
-          CHECK(worker.time() <= 6s);
-          ++reports;
-        }
-      },
-      {.faults = {{5s, ls::testing::kill(2)}}});
+  ls::testing::run_workers(4,
+                           [&](ls::testing::Worker& worker) {
+                             try {
+                               train(Strategy{.environment = worker.environment()}, 1000,
+                                     {std::make_shared<StepTime>(worker)});
+                             } catch (const ls::PeerLost& e) {
+                               CHECK(e.rank() == 2);
+                               CHECK(worker.time() <= 6s);
+                               ++reports;
+                             }
+                           },
+                           {.faults = {{5s, ls::testing::kill(2)}}});
   CHECK(reports == 3);
 }

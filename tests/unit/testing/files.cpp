@@ -89,18 +89,20 @@ TEST_CASE("a pipe blocks and ends") {
 }
 
 TEST_CASE("files are real, and a killed worker holds no lock") {
-  const auto path = std::filesystem::temp_directory_path() /
-                    ("lockstep-" + std::to_string(::getpid()) + ".lock");
+  const auto path =
+      std::filesystem::temp_directory_path() / ("lockstep-" + std::to_string(::getpid()) + ".lock");
   std::string order;
-  run_workers(3, [&](Worker& worker) {
-    std::this_thread::sleep_for(worker.rank() * 100ms);
-    const Socket file(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
-    CHECK(::flock(file.fd, LOCK_EX | LOCK_NB) == (worker.rank() == 0 ? 0 : -1));
-    REQUIRE(::flock(file.fd, LOCK_EX) == 0);
-    order += std::to_string(worker.rank());
-    std::this_thread::sleep_for(1s);
-    order += std::to_string(worker.rank());
-  }, {.faults = {{500ms, lockstep::testing::kill(0)}}});
+  run_workers(3,
+              [&](Worker& worker) {
+                std::this_thread::sleep_for(worker.rank() * 100ms);
+                const Socket file(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
+                CHECK(::flock(file.fd, LOCK_EX | LOCK_NB) == (worker.rank() == 0 ? 0 : -1));
+                REQUIRE(::flock(file.fd, LOCK_EX) == 0);
+                order += std::to_string(worker.rank());
+                std::this_thread::sleep_for(1s);
+                order += std::to_string(worker.rank());
+              },
+              {.faults = {{500ms, lockstep::testing::kill(0)}}});
   std::filesystem::remove(path);
   CHECK((order == "01122" || order == "02211"));
 }

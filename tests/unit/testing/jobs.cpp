@@ -52,8 +52,7 @@ std::string train_replicas(std::size_t replicas, std::size_t steps) {
 
 std::string train(const ls::testing::Worker& worker, std::size_t steps,
                   std::chrono::nanoseconds time) {
-  const ls::MultiWorkerMirrored<ls::Reference<float>> strategy{.environment =
-                                                                   worker.environment()};
+  const ls::MultiWorkerMirrored<ls::Reference<float>> strategy{.environment = worker.environment()};
   return train_on(strategy, steps, {std::make_shared<StepTime>(worker, time)});
 }
 

@@ -96,15 +96,16 @@ TEST_CASE("latency and bandwidth take virtual time") {
 
 TEST_CASE("a sender waits for a receiver that does not read") {
   std::chrono::nanoseconds sent_at{};
-  connect_two({},
-              [&](const Socket& socket, Worker&) {
-                std::this_thread::sleep_for(5s);
-                CHECK(receive_everything(socket).size() == 8'000'000);
-              },
-              [&](const Socket& socket, Worker& worker) {
-                send_everything(socket, pattern(8'000'000));
-                sent_at = worker.time();
-              });
+  connect_two(
+      {},
+      [&](const Socket& socket, Worker&) {
+        std::this_thread::sleep_for(5s);
+        CHECK(receive_everything(socket).size() == 8'000'000);
+      },
+      [&](const Socket& socket, Worker& worker) {
+        send_everything(socket, pattern(8'000'000));
+        sent_at = worker.time();
+      });
   CHECK(sent_at >= 5s);
 }
 
@@ -116,43 +117,47 @@ TEST_CASE("connections end as those of Linux") {
     });
   }
   SECTION("the peer closes") {
-    connect_two({}, [](const Socket& socket, Worker&) { CHECK(receive_everything(socket, 3).size() == 3); },
-                [](const Socket& socket, Worker&) {
-                  send_everything(socket, pattern(3));
-                  char byte;
-                  CHECK(::recv(socket.fd, &byte, 1, 0) == 0);
-                });
+    connect_two(
+        {}, [](const Socket& socket, Worker&) { CHECK(receive_everything(socket, 3).size() == 3); },
+        [](const Socket& socket, Worker&) {
+          send_everything(socket, pattern(3));
+          char byte;
+          CHECK(::recv(socket.fd, &byte, 1, 0) == 0);
+        });
   }
   SECTION("the peer closes before it has read everything") {
-    connect_two({}, [](const Socket&, Worker&) { std::this_thread::sleep_for(1s); },
-                [](const Socket& socket, Worker&) {
-                  send_everything(socket, pattern(3));
-                  char byte;
-                  CHECK(::recv(socket.fd, &byte, 1, 0) == -1);
-                  CHECK(errno == ECONNRESET);
-                  CHECK(::send(socket.fd, &byte, 1, MSG_NOSIGNAL) == -1);
-                  CHECK(errno == EPIPE);
-                });
+    connect_two(
+        {}, [](const Socket&, Worker&) { std::this_thread::sleep_for(1s); },
+        [](const Socket& socket, Worker&) {
+          send_everything(socket, pattern(3));
+          char byte;
+          CHECK(::recv(socket.fd, &byte, 1, 0) == -1);
+          CHECK(errno == ECONNRESET);
+          CHECK(::send(socket.fd, &byte, 1, MSG_NOSIGNAL) == -1);
+          CHECK(errno == EPIPE);
+        });
   }
   SECTION("one side shuts down") {
-    connect_two({},
-                [](const Socket& socket, Worker&) {
-                  CHECK(receive_everything(socket).size() == 5);
-                  send_everything(socket, pattern(7));
-                },
-                [](const Socket& socket, Worker&) {
-                  send_everything(socket, pattern(5));
-                  REQUIRE(::shutdown(socket.fd, SHUT_WR) == 0);
-                  CHECK(receive_everything(socket).size() == 7);
-                });
+    connect_two(
+        {},
+        [](const Socket& socket, Worker&) {
+          CHECK(receive_everything(socket).size() == 5);
+          send_everything(socket, pattern(7));
+        },
+        [](const Socket& socket, Worker&) {
+          send_everything(socket, pattern(5));
+          REQUIRE(::shutdown(socket.fd, SHUT_WR) == 0);
+          CHECK(receive_everything(socket).size() == 7);
+        });
   }
   SECTION("the peer is killed") {
-    connect_two({.faults = {{1s, lockstep::testing::kill(0)}}},
-                [](const Socket& socket, Worker&) { receive_everything(socket); },
-                [](const Socket& socket, Worker& worker) {
-                  CHECK(receive_everything(socket).empty());
-                  CHECK((worker.time() >= 1s && worker.time() < 1010ms));
-                });
+    connect_two(
+        {.faults = {{1s, lockstep::testing::kill(0)}}},
+        [](const Socket& socket, Worker&) { receive_everything(socket); },
+        [](const Socket& socket, Worker& worker) {
+          CHECK(receive_everything(socket).empty());
+          CHECK((worker.time() >= 1s && worker.time() < 1010ms));
+        });
   }
   SECTION("an address is in use") {
     run_workers(1, [](Worker&) {
@@ -196,50 +201,55 @@ TEST_CASE("a partition is silence, which timeouts of TCP end") {
     CHECK((ended >= 4s && ended <= 6s));
   }
   SECTION("of a connection that is being made") {
-    run_workers(2, [&](Worker& worker) {
-      if (worker.rank() == 0) return std::this_thread::sleep_for(20s);
-      std::this_thread::sleep_for(2s);
-      const Socket socket(::socket(AF_INET, SOCK_STREAM, 0));
-      socket.set(IPPROTO_TCP, TCP_USER_TIMEOUT, 5000);
-      CHECK(connect_to(socket, 0) == ETIMEDOUT);
-      CHECK((worker.time() >= 6900ms && worker.time() <= 7200ms));
-    }, network);
+    run_workers(
+        2,
+        [&](Worker& worker) {
+          if (worker.rank() == 0) return std::this_thread::sleep_for(20s);
+          std::this_thread::sleep_for(2s);
+          const Socket socket(::socket(AF_INET, SOCK_STREAM, 0));
+          socket.set(IPPROTO_TCP, TCP_USER_TIMEOUT, 5000);
+          CHECK(connect_to(socket, 0) == ETIMEDOUT);
+          CHECK((worker.time() >= 6900ms && worker.time() <= 7200ms));
+        },
+        network);
   }
   SECTION("none, if it heals in time") {
     Network healed = network;
     healed.faults.push_back({3s, lockstep::testing::heal()});
     std::vector<char> received;
-    connect_two(healed,
-                [&](const Socket& socket, Worker&) {
-                  received = receive_everything(socket, 10);
-                  std::this_thread::sleep_for(10s);
-                },
-                [&](const Socket& socket, Worker& worker) {
-                  std::this_thread::sleep_for(1500ms);
-                  send_everything(socket, pattern(10));
-                  std::this_thread::sleep_for(1s);
-                  CHECK(info_of(socket).tcpi_retransmits > 0);
-                  CHECK(info_of(socket).tcpi_last_ack_recv >= 2000);
-                  std::this_thread::sleep_for(3s);
-                  CHECK(info_of(socket).tcpi_retransmits == 0);
-                  CHECK(info_of(socket).tcpi_state == TCP_ESTABLISHED);
-                  CHECK(worker.time() > 5s);
-                });
+    connect_two(
+        healed,
+        [&](const Socket& socket, Worker&) {
+          received = receive_everything(socket, 10);
+          std::this_thread::sleep_for(10s);
+        },
+        [&](const Socket& socket, Worker& worker) {
+          std::this_thread::sleep_for(1500ms);
+          send_everything(socket, pattern(10));
+          std::this_thread::sleep_for(1s);
+          CHECK(info_of(socket).tcpi_retransmits > 0);
+          CHECK(info_of(socket).tcpi_last_ack_recv >= 2000);
+          std::this_thread::sleep_for(3s);
+          CHECK(info_of(socket).tcpi_retransmits == 0);
+          CHECK(info_of(socket).tcpi_state == TCP_ESTABLISHED);
+          CHECK(worker.time() > 5s);
+        });
     CHECK(received == pattern(10));
   }
 }
 
 TEST_CASE("a machine answers for a process that is frozen") {
-  connect_two({.faults = {{1s, lockstep::testing::freeze(0)}, {20s, lockstep::testing::thaw(0)}}},
-              [&](const Socket& socket, Worker&) { CHECK(receive_everything(socket).size() == 10); },
-              [&](const Socket& socket, Worker&) {
-                socket.set(IPPROTO_TCP, TCP_USER_TIMEOUT, 2000);
-                std::this_thread::sleep_for(2s);
-                send_everything(socket, pattern(10));
-                std::this_thread::sleep_for(5s);
-                CHECK(info_of(socket).tcpi_retransmits == 0);
-                CHECK(info_of(socket).tcpi_unacked == 0);
-              });
+  connect_two(
+      {.faults = {{1s, lockstep::testing::freeze(0)}, {20s, lockstep::testing::thaw(0)}}},
+      [&](const Socket& socket, Worker&) { CHECK(receive_everything(socket).size() == 10); },
+      [&](const Socket& socket, Worker&) {
+        socket.set(IPPROTO_TCP, TCP_USER_TIMEOUT, 2000);
+        std::this_thread::sleep_for(2s);
+        send_everything(socket, pattern(10));
+        std::this_thread::sleep_for(5s);
+        CHECK(info_of(socket).tcpi_retransmits == 0);
+        CHECK(info_of(socket).tcpi_unacked == 0);
+      });
 }
 
 TEST_CASE("poll waits for several connections at once") {

@@ -1,6 +1,7 @@
 #include <dlfcn.h>
 #include <pthread.h>
 
+#include <unistd.h>
 #include <atomic>
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
@@ -14,7 +15,6 @@
 #include <stdexcept>
 #include <string>
 #include <thread>
-#include <unistd.h>
 #include <vector>
 
 #include "lockstep/core/error.hpp"
@@ -34,14 +34,17 @@ TEST_CASE("sleeps and clocks show virtual time, and clocks of machines differ") 
   std::vector<std::chrono::nanoseconds> ends(3);
   std::vector<std::chrono::steady_clock::time_point> starts(3);
   const auto real = std::chrono::steady_clock::now();
-  const auto report = run_workers(3, [&](Worker& worker) {
-    const auto wall = std::chrono::system_clock::now();
-    starts[worker.rank()] = std::chrono::steady_clock::now();
-    std::this_thread::sleep_for(worker.rank() * 1h);
-    CHECK(std::chrono::steady_clock::now() - starts[worker.rank()] >= worker.rank() * 1h);
-    CHECK(std::chrono::system_clock::now() - wall < worker.rank() * 1h + 1ms);
-    ends[worker.rank()] = worker.time();
-  }, {.limit = 3h});
+  const auto report = run_workers(
+      3,
+      [&](Worker& worker) {
+        const auto wall = std::chrono::system_clock::now();
+        starts[worker.rank()] = std::chrono::steady_clock::now();
+        std::this_thread::sleep_for(worker.rank() * 1h);
+        CHECK(std::chrono::steady_clock::now() - starts[worker.rank()] >= worker.rank() * 1h);
+        CHECK(std::chrono::system_clock::now() - wall < worker.rank() * 1h + 1ms);
+        ends[worker.rank()] = worker.time();
+      },
+      {.limit = 3h});
   for (const std::size_t rank : {0u, 1u, 2u})
     CHECK((ends[rank] >= rank * 1h && ends[rank] < rank * 1h + 1ms));
   CHECK(report.duration >= 2h);
@@ -60,10 +63,12 @@ TEST_CASE("a loop that waits for a time ends") {
 
 TEST_CASE("computing takes the time that a test gives it, and longer on a slow machine") {
   std::vector<std::chrono::nanoseconds> ends(2);
-  run_workers(2, [&](Worker& worker) {
-    for (int i = 0; i < 10; ++i) worker.compute(10ms);
-    ends[worker.rank()] = worker.time();
-  }, {.faults = {{0s, lockstep::testing::slow(1, 5)}}});
+  run_workers(2,
+              [&](Worker& worker) {
+                for (int i = 0; i < 10; ++i) worker.compute(10ms);
+                ends[worker.rank()] = worker.time();
+              },
+              {.faults = {{0s, lockstep::testing::slow(1, 5)}}});
   CHECK((ends[0] >= 100ms && ends[0] < 101ms));
   CHECK((ends[1] >= 500ms && ends[1] < 505ms));
 }
@@ -175,17 +180,22 @@ TEST_CASE("a deadlock is reported with what each thread waits for") {
 }
 
 TEST_CASE("a run that does not end fails at its limit") {
-  CHECK_THROWS_WITH(run_workers(1, [](Worker&) { while (true) std::this_thread::sleep_for(1s); },
+  CHECK_THROWS_WITH(run_workers(1,
+                                [](Worker&) {
+                                  while (true) std::this_thread::sleep_for(1s);
+                                },
                                 {.limit = 1min}),
                     ContainsSubstring("the limit of virtual time has passed"));
 }
 
 TEST_CASE("the first exception of a body is thrown, and a program may run workers again") {
-  CHECK_THROWS_WITH(run_workers(3, [](Worker& worker) {
-                      std::this_thread::sleep_for(worker.rank() == 1 ? 1s : 2s);
-                      throw std::runtime_error("of rank " + std::to_string(worker.rank()));
-                    }),
-                    "of rank 1");
+  CHECK_THROWS_WITH(
+      run_workers(3,
+                  [](Worker& worker) {
+                    std::this_thread::sleep_for(worker.rank() == 1 ? 1s : 2s);
+                    throw std::runtime_error("of rank " + std::to_string(worker.rank()));
+                  }),
+      "of rank 1");
   CHECK_THROWS_WITH(run_workers(1, [](Worker&) { run_workers(1, [](Worker&) {}); }),
                     ContainsSubstring("a simulation runs already"));
   CHECK_THROWS_WITH(run_workers(0, [](Worker&) {}), ContainsSubstring("must be at least 1"));
@@ -195,12 +205,14 @@ TEST_CASE("the first exception of a body is thrown, and a program may run worker
 TEST_CASE("the seed decides the order of threads") {
   const auto order = [](std::uint64_t seed) {
     std::string names;
-    const auto report = run_workers(8, [&](Worker& worker) {
-      for (int i = 0; i < 4; ++i) {
-        names += static_cast<char>('a' + worker.rank());
-        std::this_thread::yield();
-      }
-    }, {.seed = seed});
+    const auto report = run_workers(8,
+                                    [&](Worker& worker) {
+                                      for (int i = 0; i < 4; ++i) {
+                                        names += static_cast<char>('a' + worker.rank());
+                                        std::this_thread::yield();
+                                      }
+                                    },
+                                    {.seed = seed});
     return names + " " + std::to_string(report.switches);
   };
   CHECK(order(1) == order(1));
@@ -211,14 +223,14 @@ TEST_CASE("the seed decides the order of threads") {
 TEST_CASE("threads of OpenMP are refused") {
   void* const library = ::dlopen("libgomp.so.1", RTLD_NOW);
   if (library == nullptr) SKIP("no libgomp");
-  const auto routine =
-      reinterpret_cast<void* (*)(void*)>(::dlsym(library, "omp_get_max_threads"));
-  CHECK_THROWS_WITH(run_workers(2, [&](Worker&) {
-                      pthread_t thread{};
-                      ::pthread_create(&thread, nullptr, routine, nullptr);
-                    }),
-                    ContainsSubstring("starts threads of OpenMP") &&
-                        ContainsSubstring("Cpu{.threads = 1}"));
+  const auto routine = reinterpret_cast<void* (*)(void*)>(::dlsym(library, "omp_get_max_threads"));
+  CHECK_THROWS_WITH(
+      run_workers(2,
+                  [&](Worker&) {
+                    pthread_t thread{};
+                    ::pthread_create(&thread, nullptr, routine, nullptr);
+                  }),
+      ContainsSubstring("starts threads of OpenMP") && ContainsSubstring("Cpu{.threads = 1}"));
 }
 
 TEST_CASE("a thread that polls a variable is reported", "[.slow]") {
@@ -250,24 +262,30 @@ TEST_CASE("the seed decides random devices") {
 
 TEST_CASE("a killed worker never runs again, and its next life is another process") {
   std::vector<std::string> lines;
-  run_workers(2, [&](Worker& worker) {
-    const auto note = [&](const char* what) {
-      lines.push_back(what + std::to_string(worker.rank()) + "/" + std::to_string(worker.life()));
-    };
-    note("begin ");
-    std::this_thread::sleep_for(2s);
-    note("end ");
-  }, {.faults = {{1s, lockstep::testing::kill(1)}, {5s, lockstep::testing::restart(1)}}});
+  run_workers(2,
+              [&](Worker& worker) {
+                const auto note = [&](const char* what) {
+                  lines.push_back(what + std::to_string(worker.rank()) + "/" +
+                                  std::to_string(worker.life()));
+                };
+                note("begin ");
+                std::this_thread::sleep_for(2s);
+                note("end ");
+              },
+              {.faults = {{1s, lockstep::testing::kill(1)}, {5s, lockstep::testing::restart(1)}}});
   std::sort(lines.begin(), lines.begin() + 2);
-  CHECK(lines == std::vector<std::string>{"begin 0/0", "begin 1/0", "end 0/0", "begin 1/1",
-                                          "end 1/1"});
+  CHECK(lines ==
+        std::vector<std::string>{"begin 0/0", "begin 1/0", "end 0/0", "begin 1/1", "end 1/1"});
 }
 
 TEST_CASE("a frozen worker goes on where it was") {
-  run_workers(2, [&](Worker& worker) {
-    for (int i = 0; i < 4; ++i) std::this_thread::sleep_for(1s);
-    CHECK(worker.time() - (worker.rank() == 1 ? 12500ms : 4000ms) < 1ms);
-  }, {.faults = {{1500ms, lockstep::testing::freeze(1)}, {10500ms, lockstep::testing::thaw(1)}}});
+  run_workers(
+      2,
+      [&](Worker& worker) {
+        for (int i = 0; i < 4; ++i) std::this_thread::sleep_for(1s);
+        CHECK(worker.time() - (worker.rank() == 1 ? 12500ms : 4000ms) < 1ms);
+      },
+      {.faults = {{1500ms, lockstep::testing::freeze(1)}, {10500ms, lockstep::testing::thaw(1)}}});
 }
 
 TEST_CASE("a jump of the system clock leaves the steady clock alone") {

@@ -170,7 +170,8 @@ class Worker final : public Role {
   StallTimer stall_timer_;
   RoundTrip round_trip_;
   Clock::time_point join_started_at_, next_log_, last_heard_;
-  Clock::time_point attempt_progress_;  // the start of the attempt's step: connect, handshake, hello
+  Clock::time_point
+      attempt_progress_;  // the start of the attempt's step: connect, handshake, hello
   bool admitted_ = false, started_ = false, stopped_ = false, out_of_files_ = false;
   bool chief_left_ = false, leave_sent_ = false, shutting_down_ = false;
 };

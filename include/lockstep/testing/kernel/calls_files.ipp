@@ -87,8 +87,7 @@ int poll_files(std::span<pollfd> all, SimTime limit) {
       all[i].revents = 0;
       if (files[i]) {
         const std::uint32_t wanted = static_cast<std::uint16_t>(all[i].events);
-        all[i].revents =
-            static_cast<short>(files[i]->ready() & (wanted | EPOLLERR | EPOLLHUP));
+        all[i].revents = static_cast<short>(files[i]->ready() & (wanted | EPOLLERR | EPOLLHUP));
       } else if (all[i].fd >= Descriptors::first) {
         all[i].revents = POLLNVAL;
       } else if (all[i].fd >= 0) {
@@ -309,8 +308,7 @@ int epoll_wait(int set, epoll_event* events, int most, int milliseconds) {
   return wait_for_events(*epoll, {events, static_cast<std::size_t>(most)}, milliseconds);
 }
 
-int epoll_pwait(int set, epoll_event* events, int most, int milliseconds,
-                const sigset_t* signals) {
+int epoll_pwait(int set, epoll_event* events, int most, int milliseconds, const sigset_t* signals) {
   using namespace lockstep::testing::detail;
   if (!simulated(set)) return LOCKSTEP_NEXT(epoll_pwait)(set, events, most, milliseconds, signals);
   return epoll_wait(set, events, most, milliseconds);
@@ -319,8 +317,8 @@ int epoll_pwait(int set, epoll_event* events, int most, int milliseconds,
 int eventfd(unsigned value, int flags) noexcept {
   using namespace lockstep::testing::detail;
   if (!this_thread) return LOCKSTEP_NEXT(eventfd)(value, flags);
-  auto counter = std::make_shared<SimCounter>(*this_thread->process, value,
-                                              (flags & EFD_SEMAPHORE) != 0);
+  auto counter =
+      std::make_shared<SimCounter>(*this_thread->process, value, (flags & EFD_SEMAPHORE) != 0);
   counter->nonblocking = (flags & EFD_NONBLOCK) != 0;
   return simulation->files.add(std::move(counter));
 }
@@ -354,7 +352,7 @@ int timerfd_settime(int descriptor, int flags, const itimerspec* time,
   if (timer == nullptr) return result_of(-EINVAL);
   if (before != nullptr) *before = {timespec_of(timer->interval()), timespec_of(timer->left())};
   const bool armed = time->it_value.tv_sec != 0 || time->it_value.tv_nsec != 0;
-  timer->set(!armed                          ? never
+  timer->set(!armed                             ? never
              : (flags & TFD_TIMER_ABSTIME) != 0 ? time_at(timer->clock, time->it_value)
                                                 : time_after(span_of(time->it_value)),
              span_of(time->it_interval));

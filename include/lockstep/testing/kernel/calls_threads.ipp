@@ -61,8 +61,8 @@ long wait_at_futex(const int* address, int operation, int value, const timespec*
   if (time != nullptr && (operation & FUTEX_CMD_MASK) == FUTEX_WAIT)
     deadline = time_after(span_of(*time));
   else if (time != nullptr)
-    deadline = time_at((operation & FUTEX_CLOCK_REALTIME) != 0 ? CLOCK_REALTIME : CLOCK_MONOTONIC,
-                       *time);
+    deadline =
+        time_at((operation & FUTEX_CLOCK_REALTIME) != 0 ? CLOCK_REALTIME : CLOCK_MONOTONIC, *time);
   if (simulation->wait_at(address, deadline, "a futex")) return 0;
   errno = ETIMEDOUT;
   return -1;
@@ -95,8 +95,8 @@ using lockstep::testing::detail::time_at;
 using lockstep::testing::detail::wait_for_condition;
 using lockstep::testing::detail::wait_for_semaphore;
 
-int pthread_create(pthread_t* handle, const pthread_attr_t* attributes,
-                   void* (*routine)(void*), void* argument) noexcept {
+int pthread_create(pthread_t* handle, const pthread_attr_t* attributes, void* (*routine)(void*),
+                   void* argument) noexcept {
   if (!this_thread) return LOCKSTEP_NEXT(pthread_create)(handle, attributes, routine, argument);
   return scheduler->create(handle, attributes, routine, argument);
 }
@@ -114,8 +114,7 @@ int pthread_join(pthread_t handle, void** result) {
 int pthread_mutex_lock(pthread_mutex_t* mutex) noexcept {
   if (!this_thread) return LOCKSTEP_NEXT(pthread_mutex_lock)(mutex);
   scheduler->preempt_sometimes();
-  return lock_by_trying(mutex, never,
-                        [=] { return LOCKSTEP_NEXT(pthread_mutex_trylock)(mutex); });
+  return lock_by_trying(mutex, never, [=] { return LOCKSTEP_NEXT(pthread_mutex_trylock)(mutex); });
 }
 
 int pthread_mutex_trylock(pthread_mutex_t* mutex) noexcept {
@@ -148,14 +147,12 @@ int pthread_mutex_unlock(pthread_mutex_t* mutex) noexcept {
 // These do not draw from the seed: OpenSSL locks them at times that depend on earlier runs.
 int pthread_rwlock_rdlock(pthread_rwlock_t* lock) noexcept {
   if (!this_thread) return LOCKSTEP_NEXT(pthread_rwlock_rdlock)(lock);
-  return lock_by_trying(lock, never,
-                        [=] { return LOCKSTEP_NEXT(pthread_rwlock_tryrdlock)(lock); });
+  return lock_by_trying(lock, never, [=] { return LOCKSTEP_NEXT(pthread_rwlock_tryrdlock)(lock); });
 }
 
 int pthread_rwlock_wrlock(pthread_rwlock_t* lock) noexcept {
   if (!this_thread) return LOCKSTEP_NEXT(pthread_rwlock_wrlock)(lock);
-  return lock_by_trying(lock, never,
-                        [=] { return LOCKSTEP_NEXT(pthread_rwlock_trywrlock)(lock); });
+  return lock_by_trying(lock, never, [=] { return LOCKSTEP_NEXT(pthread_rwlock_trywrlock)(lock); });
 }
 
 int pthread_rwlock_tryrdlock(pthread_rwlock_t* lock) noexcept {
@@ -267,9 +264,7 @@ int pthread_setaffinity_np(pthread_t thread, std::size_t size, const cpu_set_t* 
   return this_thread ? 0 : LOCKSTEP_NEXT(pthread_setaffinity_np)(thread, size, cores);
 }
 
-pid_t getpid() noexcept {
-  return this_thread ? this_thread->process->id : LOCKSTEP_NEXT(getpid)();
-}
+pid_t getpid() noexcept { return this_thread ? this_thread->process->id : LOCKSTEP_NEXT(getpid)(); }
 
 /// std::random_device::operator(), so that the seed decides these numbers as well.
 unsigned lockstep_random_device(void* device) asm("_ZNSt13random_device9_M_getvalEv");

@@ -110,7 +110,8 @@ class SimEpoll : public SimFile {
  public:
   using SimFile::SimFile;
   std::uint32_t ready() override;
-  int control(int operation, int descriptor, std::shared_ptr<SimFile> file, const epoll_event* event);
+  int control(int operation, int descriptor, std::shared_ptr<SimFile> file,
+              const epoll_event* event);
   int collect(std::span<epoll_event> to);
   void close() override;
   /// A change of `file`.

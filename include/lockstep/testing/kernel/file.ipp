@@ -13,8 +13,7 @@ std::size_t total_bytes(std::span<const iovec> parts) {
   return n;
 }
 
-std::size_t copy_out(std::span<const iovec> to, std::size_t done, const char* from,
-                     std::size_t n) {
+std::size_t copy_out(std::span<const iovec> to, std::size_t done, const char* from, std::size_t n) {
   std::size_t copied = 0;
   for (const iovec& part : to) {
     if (done >= part.iov_len) {
@@ -84,8 +83,7 @@ void SimTimer::fire(std::uint32_t, std::uint64_t a, std::uint64_t) {
   changed(EPOLLIN);
 }
 
-SimPipeEnd::SimPipeEnd(SimProcess& owner, std::shared_ptr<SimPipe> in,
-                       std::shared_ptr<SimPipe> out)
+SimPipeEnd::SimPipeEnd(SimProcess& owner, std::shared_ptr<SimPipe> in, std::shared_ptr<SimPipe> out)
     : SimFile(owner), in_(std::move(in)), out_(std::move(out)) {
   if (in_) in_->reader = this;
   if (out_) out_->writer = this;
@@ -189,8 +187,8 @@ void SimEpoll::notify(SimFile& file) {
   for (Item& item : items_) {
     if (item.file.get() != &file) continue;
     item.edge = true;
-    fresh = fresh || (!item.disabled &&
-                      (file.ready() & (item.event.events | EPOLLERR | EPOLLHUP)) != 0);
+    fresh = fresh ||
+            (!item.disabled && (file.ready() & (item.event.events | EPOLLERR | EPOLLHUP)) != 0);
   }
   if (fresh) changed(EPOLLIN);
 }

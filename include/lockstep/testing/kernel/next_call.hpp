@@ -24,20 +24,19 @@ F* next_definition(std::atomic<void*>& known, Find find) {
 }  // namespace lockstep::testing::detail
 
 /// The next definition of the function `name`.
-#define LOCKSTEP_NEXT(name)                                                \
-  ([] {                                                                    \
-    static std::atomic<void*> known_next{nullptr};                         \
-    return lockstep::testing::detail::next_definition<decltype(::name)>(   \
-        known_next, [] { return ::dlsym(RTLD_NEXT, #name); });             \
+#define LOCKSTEP_NEXT(name)                                              \
+  ([] {                                                                  \
+    static std::atomic<void*> known_next{nullptr};                       \
+    return lockstep::testing::detail::next_definition<decltype(::name)>( \
+        known_next, [] { return ::dlsym(RTLD_NEXT, #name); });           \
   }())
 
 /// The same for the functions of condition variables, of which x86-64 has an older version.
-#define LOCKSTEP_NEXT_CONDITION(name)                                      \
-  ([] {                                                                    \
-    static std::atomic<void*> known_next{nullptr};                         \
-    return lockstep::testing::detail::next_definition<decltype(::name)>(   \
-        known_next, [] {                                                   \
-          void* const found = ::dlvsym(RTLD_NEXT, #name, "GLIBC_2.3.2");   \
-          return found != nullptr ? found : ::dlsym(RTLD_NEXT, #name);     \
-        });                                                                \
+#define LOCKSTEP_NEXT_CONDITION(name)                                                    \
+  ([] {                                                                                  \
+    static std::atomic<void*> known_next{nullptr};                                       \
+    return lockstep::testing::detail::next_definition<decltype(::name)>(known_next, [] { \
+      void* const found = ::dlvsym(RTLD_NEXT, #name, "GLIBC_2.3.2");                     \
+      return found != nullptr ? found : ::dlsym(RTLD_NEXT, #name);                       \
+    });                                                                                  \
   }())

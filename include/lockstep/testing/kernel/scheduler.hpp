@@ -77,10 +77,10 @@ struct SimProcess {
 
 /// The machine of a rank. It outlives the lives of its worker.
 struct SimMachine {
-  SimTime clock_offset = 0;      ///< of its steady clock
-  SimTime wall_jump = 0;         ///< of its system clock
+  SimTime clock_offset = 0;  ///< of its steady clock
+  SimTime wall_jump = 0;     ///< of its system clock
   double slowness = 1;
-  SimTime link_free = 0;         ///< when its network card has sent what is queued
+  SimTime link_free = 0;  ///< when its network card has sent what is queued
   std::uint16_t next_port = 32768;
 };
 

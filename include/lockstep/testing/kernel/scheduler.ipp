@@ -138,8 +138,7 @@ void Scheduler::note(std::uint64_t a, std::uint64_t b) {
 
 int Scheduler::launch(SimThread& thread, const pthread_attr_t* attributes) {
   thread.number = thread.process->threads.size();
-  const int error =
-      LOCKSTEP_NEXT(pthread_create)(&thread.handle, attributes, run_thread, &thread);
+  const int error = LOCKSTEP_NEXT(pthread_create)(&thread.handle, attributes, run_thread, &thread);
   if (error != 0) return error;
   thread.process->threads.push_back(&thread);
   ++thread.process->unfinished;
@@ -169,8 +168,8 @@ SimProcess& Scheduler::start(std::size_t rank, std::function<void()> body) {
   return process;
 }
 
-int Scheduler::create(pthread_t* handle, const pthread_attr_t* attributes,
-                      void* (*routine)(void*), void* argument) {
+int Scheduler::create(pthread_t* handle, const pthread_attr_t* attributes, void* (*routine)(void*),
+                      void* argument) {
   if (is_of_openmp(routine)) {
     fail(fmt::format(
         "rank {} starts threads of OpenMP, which do not wait for their turn; give the device one "
@@ -252,8 +251,7 @@ std::size_t Scheduler::wake_some(WaitQueue& queue, std::size_t most) {
   std::erase_if(queue, [](const SimThread* t) { return t->state != SimThread::State::blocked; });
   std::size_t count = 0;
   for (; count < most && !queue.empty(); ++count) {
-    const auto chosen =
-        queue.begin() + static_cast<std::ptrdiff_t>(random_.below(queue.size()));
+    const auto chosen = queue.begin() + static_cast<std::ptrdiff_t>(random_.below(queue.size()));
     SimThread* const thread = *chosen;
     queue.erase(chosen);
     wake(*thread);
@@ -434,8 +432,7 @@ bool Scheduler::has_leftovers() const {
 }
 
 std::string Scheduler::report() const {
-  std::string lines =
-      fmt::format("; {} ns of virtual time have passed. The threads are:", now_);
+  std::string lines = fmt::format("; {} ns of virtual time have passed. The threads are:", now_);
   std::size_t count = 0;
   for (const auto& thread : threads_) {
     const auto state = thread->state;
