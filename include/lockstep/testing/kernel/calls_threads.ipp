@@ -275,7 +275,8 @@ unsigned lockstep_random_device(void* device) {
       known, [] { return ::dlsym(RTLD_NEXT, "_ZNSt13random_device9_M_getvalEv"); })(device);
 }
 
-long syscall(long number, ...) noexcept {
+/// Reads six arguments, as the C library's does, of which the caller may have passed fewer.
+[[gnu::no_sanitize_address]] long syscall(long number, ...) noexcept {
   va_list list;
   va_start(list, number);
   long arguments[6];
