@@ -215,7 +215,12 @@ class Run : public EventTarget {
                      list, rank)},
         {"LOCKSTEP_JOB_ID", "simulated"},
         {"LOCKSTEP_SECRET_FILE", secret_.path()}};
-    for (const auto& [name, value] : network_.variables) variables[name] = value;
+    for (const auto& [name, value] : network_.variables) {
+      std::string& own = variables[name] = value;
+      constexpr std::string_view place = "{rank}";
+      for (std::size_t at = 0; (at = own.find(place, at)) != own.npos;)
+        own.replace(at, place.size(), std::to_string(rank));
+    }
     return
         [variables = std::move(variables)](const std::string& name) -> std::optional<std::string> {
           const auto found = variables.find(name);

@@ -75,7 +75,8 @@ struct Network {
   double loss = 0;
   std::vector<TimedFault> faults{};
   std::chrono::nanoseconds limit = std::chrono::hours(1);  ///< a longer run fails
-  /// Environment variables of all workers, in addition to those of the job.
+  /// Environment variables of all workers, in addition to those of the job. "{rank}" in a value
+  /// stands for the worker's rank.
   std::map<std::string, std::string> variables{};
 };
 

@@ -1,5 +1,7 @@
 #include "lockstep/testing/run_workers.hpp"
 
+#include <stdlib.h>  // NOLINT(modernize-deprecated-headers): POSIX
+
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 #include <string>
@@ -49,4 +51,27 @@ TEST_CASE("a worker with other options is refused on all ranks") {
     }
   });
   for (const std::string& error : errors) CHECK_THAT(error, ContainsSubstring("steps"));
+}
+
+TEST_CASE("workers get the variables of the job and those of the test") {
+  std::vector<std::string> values(2);
+  ls::testing::run_workers(
+      2,
+      [&](ls::testing::Worker& worker) {
+        const auto value = [&](const char* name) {
+          return worker.environment()(name).value_or("none");
+        };
+        values[worker.rank()] = value("FOLDER") + " " + value("LOCKSTEP_JOB_ID") + " " + value("X");
+        CHECK_THAT(value("TF_CONFIG"), ContainsSubstring(worker.address() + ":"));
+      },
+      {.variables = {{"FOLDER", "/tmp/{rank}/of-{rank}"}, {"LOCKSTEP_JOB_ID", "mine"}}});
+  CHECK(values[0] == "/tmp/0/of-0 mine none");
+  CHECK(values[1] == "/tmp/1/of-1 mine none");
+}
+
+TEST_CASE("threads that poll are refused") {
+  ::setenv("LOCKSTEP_WAIT_POLICY", "active", 1);
+  CHECK_THROWS_WITH(ls::testing::run_workers(1, [](ls::testing::Worker&) {}),
+                    ContainsSubstring("LOCKSTEP_WAIT_POLICY is not 'passive'"));
+  ::setenv("LOCKSTEP_WAIT_POLICY", "passive", 1);
 }

@@ -137,6 +137,22 @@ TEST_CASE("threads wait for each other in all ways of the standard library") {
   });
 }
 
+TEST_CASE("a worker waits for a mutex of a thread outside of the simulation") {
+  std::mutex mutex;
+  std::atomic<bool> locked{false}, released{false};
+  std::jthread outside([&] {
+    const std::scoped_lock lock(mutex);
+    locked = true;
+    std::this_thread::sleep_for(20ms);
+    released = true;
+  });
+  while (!locked) std::this_thread::yield();
+  run_workers(2, [&](Worker&) {
+    const std::scoped_lock lock(mutex);
+    CHECK(released);
+  });
+}
+
 TEST_CASE("a condition is destroyed by the thread that it has woken") {
   run_workers(1, [](Worker&) {
     for (int i = 0; i < 50; ++i) {

@@ -32,11 +32,18 @@ void release_lock(const void* lock) {
 
 /// Locks by trying. \return 0, ETIMEDOUT or the error of `try_lock`.
 template <class TryLock>
-int lock_by_trying(const void* lock, SimTime deadline, TryLock try_lock) {
+int lock_by_trying(const void* lock, SimTime deadline, TryLock try_lock,
+                   const pthread_mutex_t* mutex = nullptr) {
   while (true) {
     const int error = try_lock();
     if (error == 0 || error == EOWNERDEAD) this_thread->locks.push_back(lock);
     if (error != EBUSY) return error;
+    // A thread outside of the simulation does not wake those inside.
+    if (mutex != nullptr &&
+        !scheduler->is_simulated(__atomic_load_n(&mutex->__data.__owner, __ATOMIC_RELAXED))) {
+      LOCKSTEP_NEXT(usleep)(20);
+      continue;
+    }
     if (!simulation->wait_at(lock, deadline, "a mutex")) return ETIMEDOUT;
   }
 }
@@ -48,7 +55,7 @@ int wait_for_condition(pthread_cond_t* condition, pthread_mutex_t* mutex, SimTim
   release_lock(mutex);
   const bool woken = scheduler->block(deadline, "a condition");
   simulation->leave_queue(condition);
-  lock_by_trying(mutex, never, [&] { return LOCKSTEP_NEXT(pthread_mutex_trylock)(mutex); });
+  lock_by_trying(mutex, never, [&] { return LOCKSTEP_NEXT(pthread_mutex_trylock)(mutex); }, mutex);
   return woken ? 0 : ETIMEDOUT;
 }
 
@@ -114,7 +121,8 @@ int pthread_join(pthread_t handle, void** result) {
 int pthread_mutex_lock(pthread_mutex_t* mutex) noexcept {
   if (!this_thread) return LOCKSTEP_NEXT(pthread_mutex_lock)(mutex);
   scheduler->preempt_sometimes();
-  return lock_by_trying(mutex, never, [=] { return LOCKSTEP_NEXT(pthread_mutex_trylock)(mutex); });
+  const auto try_lock = [=] { return LOCKSTEP_NEXT(pthread_mutex_trylock)(mutex); };
+  return lock_by_trying(mutex, never, try_lock, mutex);
 }
 
 int pthread_mutex_trylock(pthread_mutex_t* mutex) noexcept {

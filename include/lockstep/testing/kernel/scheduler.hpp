@@ -22,6 +22,7 @@
 #include <queue>
 #include <set>
 #include <string>
+#include <unordered_set>
 #include <vector>
 
 #include "lockstep/testing/kernel/sim_time.hpp"
@@ -155,6 +156,9 @@ class Scheduler {
   /// Called by a thread that ends, as the last thing that it does with its turn.
   void finish_thread();
   static void wait_for_turn(SimThread& thread);
+  void add_id(pid_t thread) { ids_.insert(thread); }
+  /// Whether the thread of the real kernel is one of the simulation's.
+  bool is_simulated(pid_t thread) const { return ids_.contains(thread); }
   std::string report() const;
 
  private:
@@ -178,6 +182,8 @@ class Scheduler {
     Scheduler& scheduler_;
   };
 
+  /// Ends its threads, except those that hold a lock of the whole program, and closes its files.
+  void end_process(SimProcess& process);
   void make_runnable(SimThread& thread);
   /// Gives the turn to the next thread, or to the caller of `run`.
   void hand_over();
@@ -205,7 +211,7 @@ class Scheduler {
   Wakeups wakeups_{*this};
   std::atomic<std::uint32_t> ended_{0};
   std::string failure_;
-  int outside_waits_ = 0;
+  std::unordered_set<pid_t> ids_;  // of all threads, also of those that have ended
 };
 
 /// The simulated thread that runs this code; null outside of a simulation.

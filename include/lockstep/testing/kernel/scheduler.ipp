@@ -30,8 +30,6 @@ constexpr std::uint32_t wake_timed_out = 0, wake_ready = 1;
 constexpr SimTime most_debt = 100 * microsecond;
 /// One of 16 calls lets another thread run first.
 constexpr std::uint64_t preemption = 16;
-/// Times, of 1 ms, to wait for a lock that a thread outside of the simulation holds.
-constexpr int most_outside_waits = 5000;
 
 pthread_key_t exit_key;
 
@@ -54,6 +52,7 @@ void* run_thread(void* p) {
   this_thread = thread;
   ::pthread_setspecific(exit_key, thread);
   Scheduler::wait_for_turn(*thread);
+  scheduler->add_id(static_cast<pid_t>(LOCKSTEP_NEXT(syscall)(SYS_gettid)));
   if (thread->routine != nullptr) return thread->routine(thread->argument);
   thread->body();
   return nullptr;
@@ -321,18 +320,6 @@ SimThread* Scheduler::pick() {
       return next;
     }
     if (events_.empty()) {
-      // A lock may belong to a thread outside of the simulation.
-      bool asks = false;
-      for (const auto& thread : threads_)
-        if (thread->state == SimThread::State::blocked &&
-            std::string_view(thread->waits_for) == "a mutex") {
-          asks = true;
-          wake(*thread);
-        }
-      if (asks && ++outside_waits_ < most_outside_waits) {
-        LOCKSTEP_NEXT(usleep)(1000);
-        continue;
-      }
       fail("no thread can run, and nothing is on its way");
     } else if (events_.top().at > limit_) {
       fail("the limit of virtual time has passed");
@@ -369,14 +356,7 @@ void Scheduler::finish_thread() {
   SimProcess& process = *thread.process;
   thread.state = SimThread::State::finished;
   --process.unfinished;
-  if (thread.number == 0 && process.alive) {
-    process.alive = false;
-    for (SimThread* other : process.threads)
-      if (other->state != SimThread::State::finished) other->state = SimThread::State::dead;
-    std::erase_if(runnable_, [](SimThread* t) { return t->state == SimThread::State::dead; });
-    if (on_exit) on_exit(process);
-    --bodies_;
-  }
+  if (thread.number == 0 && process.alive) end_process(process);
   for (SimThread* joiner : thread.joiners) wake(*joiner);
   this_thread = nullptr;
   hand_over();
@@ -384,7 +364,12 @@ void Scheduler::finish_thread() {
 
 void Scheduler::kill(SimProcess& process) {
   if (!process.alive) return;
-  thaw(process);  // threads that hold a lock of the whole program run on
+  thaw(process);
+  end_process(process);
+  if (this_thread != nullptr && this_thread->process == &process) end_doomed();
+}
+
+void Scheduler::end_process(SimProcess& process) {
   process.alive = false;
   for (SimThread* thread : process.threads) {
     if (thread->state == SimThread::State::finished) continue;
@@ -396,7 +381,6 @@ void Scheduler::kill(SimProcess& process) {
   std::erase_if(runnable_, [](SimThread* t) { return t->state == SimThread::State::dead; });
   if (on_exit) on_exit(process);
   --bodies_;
-  if (this_thread != nullptr && this_thread->process == &process) end_doomed();
 }
 
 void Scheduler::end_doomed() {
