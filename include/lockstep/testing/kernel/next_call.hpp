@@ -21,6 +21,15 @@ F* next_definition(std::atomic<void*>& known, Find find) {
   return reinterpret_cast<F*>(found);
 }
 
+inline void* find_condition_function(const char* name) {
+  void* const found = ::dlsym(RTLD_NEXT, name);
+  void* const newer = ::dlvsym(RTLD_NEXT, name, "GLIBC_2.3.2");
+  Dl_info one{}, other{};
+  const bool is_same_library = newer != nullptr && ::dladdr(found, &one) != 0 &&
+                               ::dladdr(newer, &other) != 0 && one.dli_fbase == other.dli_fbase;
+  return is_same_library ? newer : found;
+}
+
 }  // namespace lockstep::testing::detail
 
 /// The next definition of the function `name`.
@@ -31,12 +40,11 @@ F* next_definition(std::atomic<void*>& known, Find find) {
         known_next, [] { return ::dlsym(RTLD_NEXT, #name); });           \
   }())
 
-/// The same for the functions of condition variables, of which x86-64 has an older version.
-#define LOCKSTEP_NEXT_CONDITION(name)                                                    \
-  ([] {                                                                                  \
-    static std::atomic<void*> known_next{nullptr};                                       \
-    return lockstep::testing::detail::next_definition<decltype(::name)>(known_next, [] { \
-      void* const found = ::dlvsym(RTLD_NEXT, #name, "GLIBC_2.3.2");                     \
-      return found != nullptr ? found : ::dlsym(RTLD_NEXT, #name);                       \
-    });                                                                                  \
+/// The same for the functions of condition variables, of which x86-64 has an older version, which
+/// dlsym finds in the C library.
+#define LOCKSTEP_NEXT_CONDITION(name)                                                          \
+  ([] {                                                                                        \
+    static std::atomic<void*> known_next{nullptr};                                             \
+    return lockstep::testing::detail::next_definition<decltype(::name)>(                       \
+        known_next, [] { return lockstep::testing::detail::find_condition_function(#name); }); \
   }())
