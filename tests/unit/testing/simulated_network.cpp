@@ -58,6 +58,22 @@ TEST_CASE("both sides of a partition end within 4 s") {
   }
 }
 
+TEST_CASE("a link that is cut in one direction ends the job within 4 s, with one cause") {
+  struct Link {
+    std::size_t from, to;
+  };
+  for (const auto [from, to] : {Link{1, 2}, Link{3, 1}, Link{0, 2}, Link{2, 0}}) {
+    const auto ends = run(4, endless, {.faults = {{1s, ls::testing::cut(from, to)}}});
+    for (std::size_t r = 0; r < 4; ++r) {
+      INFO("from " << from << " to " << to << ", rank " << r << ": " << ends[r].what);
+      CHECK(ends[r].at <= 5s);
+      CHECK((ends[r].lost == from || ends[r].lost == to));
+      const bool is_apart = from * to == 0 && r == from + to;  // it cannot reach the chief
+      CHECK((is_apart || ends[r].lost == ends[0].lost));
+    }
+  }
+}
+
 TEST_CASE("nobody is lost") {
   const std::string weights = run(3, 300, {})[0].weights;
   REQUIRE(!weights.empty());
