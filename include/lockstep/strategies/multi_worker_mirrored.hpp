@@ -204,8 +204,8 @@ struct MultiWorkerMirrored {
 
     struct State {
       explicit State(const MultiWorkerMirrored& options,
-                     const ResolvedCluster* generation = nullptr, detail::ElasticJob* elastic = nullptr,
-                     bool logs_members = true)
+                     const ResolvedCluster* generation = nullptr,
+                     detail::ElasticJob* elastic = nullptr, bool logs_members = true)
           : job({options.virtual_shards, options.stragglers, options.stall_limits, options.cluster,
                  options.environment, generation, elastic != nullptr ? &elastic->member() : nullptr,
                  elastic != nullptr ? &elastic->secret() : nullptr, logs_members}) {

@@ -48,7 +48,7 @@ struct WorkerOptions {
   /// The members of an elastic job's generation, or this process alone; null: those described.
   const ResolvedCluster* generation = nullptr;
   ElasticMember* member = nullptr;  ///< of an elastic job, which may end the generation
-  const Secret* secret = nullptr;  ///< of the job; null: read it from the environment
+  const Secret* secret = nullptr;   ///< of the job; null: read it from the environment
   bool logs_members = true;
 };
 
