@@ -27,10 +27,10 @@ class Lockstep(ConanFile):
     # mpi: with the system's MPI, whose mpirun starts the processes; cuda: with the headers of the CUDA toolkit, cuDNN and NCCL
     # that the system has.
     options = {"header_only": [True, False], "cpu": [True, False], "cluster": [True, False],
-               "gloo": [True, False], "tensorboard": [True, False], "onnx": [True, False], "mpi": [True, False],
+               "gloo": [True, False], "tensorboard": [True, False], "onnx": [True, False], "testing": [True, False], "mpi": [True, False],
                "cuda": [True, False]}
     default_options = {"header_only": True, "cpu": True, "cluster": True, "gloo": False, "tensorboard": True, "onnx": True,
-                       "mpi": False, "cuda": False}
+                       "testing": False, "mpi": False, "cuda": False}
     exports_sources = "CMakeLists.txt", "LICENSE", "cmake/*", "include/*", "src/*"
     test_package_folder = "packaging/conan/test_package"
     no_copy_source = True
@@ -56,9 +56,9 @@ class Lockstep(ConanFile):
 
     def validate(self):
         check_min_cppstd(self, 20)
-        for plane in ("gloo", "mpi"):
-            if self.options.get_safe(plane) and not self.options.cluster:
-                raise ConanInvalidConfiguration(f"{plane} is a data plane of cluster; turn on cluster as well")
+        for part in ("gloo", "mpi", "testing"):
+            if self.options.get_safe(part) and not self.options.cluster:
+                raise ConanInvalidConfiguration(f"{part} is based on cluster; turn on cluster as well")
 
     def configure(self):
         self.package_type = "header-library" if self.options.header_only else "static-library"
@@ -73,7 +73,7 @@ class Lockstep(ConanFile):
             toolchain.cache_variables[f"LOCKSTEP_BUILD_{part}"] = False
         toolchain.cache_variables["LOCKSTEP_INSTALL"] = True
         toolchain.cache_variables["LOCKSTEP_COMPILED"] = not self.options.header_only
-        components = ["core"] + [c for c in ("cpu", "cluster", "gloo", "tensorboard", "onnx", "mpi", "cuda") if self.options.get_safe(c)]
+        components = ["core"] + [c for c in ("cpu", "cluster", "gloo", "tensorboard", "onnx", "testing", "mpi", "cuda") if self.options.get_safe(c)]
         toolchain.cache_variables["LOCKSTEP_COMPONENTS"] = ";".join(components)
         toolchain.generate()
         CMakeDeps(self).generate()

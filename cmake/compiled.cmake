@@ -22,6 +22,7 @@ function(lockstep_add_compiled component folder)
   set_target_properties(lockstep_${name} PROPERTIES EXPORT_NAME ${name} POSITION_INDEPENDENT_CODE ON
                         CXX_VISIBILITY_PRESET hidden VISIBILITY_INLINES_HIDDEN ON)
   target_compile_definitions(lockstep_${name} PUBLIC LOCKSTEP_SEPARATE_COMPILATION)
+  target_compile_options(lockstep_${name} PRIVATE ${lockstep_${component}_options})
   target_compile_options(lockstep_${name} PRIVATE ${LOCKSTEP_COMPILED_OPTIONS})  # options of the project that builds it
   target_link_libraries(lockstep_${name} PUBLIC lockstep::${component})
   if(DEFINED lockstep_${component}_base)

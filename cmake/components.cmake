@@ -1,6 +1,6 @@
 # The components of lockstep: required packages and linked libraries. Used by the build and by the
 # installed package, so that both find the same dependencies.
-set(lockstep_components core cpu cluster gloo tensorboard onnx mpi cuda)
+set(lockstep_components core cpu cluster gloo tensorboard onnx testing mpi cuda)
 
 # The sources of the compiled form of each component, in src/.
 set(lockstep_core_sources core core_reference)
@@ -9,6 +9,7 @@ set(lockstep_cluster_sources cluster)
 set(lockstep_gloo_sources gloo)
 set(lockstep_tensorboard_sources tensorboard)
 set(lockstep_onnx_sources onnx)
+set(lockstep_testing_sources testing)
 set(lockstep_mpi_sources mpi)
 set(lockstep_cuda_sources cuda cuda_float cuda_bfloat16 cuda_float16)
 
@@ -31,6 +32,13 @@ set(lockstep_tensorboard_libraries lockstep::core Protozero::Protozero)
 
 set(lockstep_onnx_packages Protozero)
 set(lockstep_onnx_libraries lockstep::core Protozero::Protozero)
+
+# Replaces functions of the C library in the program that links its compiled form.
+# The undefined-behaviour sanitizer calls some of these functions to check an object's type.
+set(lockstep_testing_options -fno-sanitize=vptr)
+set(lockstep_testing_packages)
+set(lockstep_testing_libraries lockstep::cluster ${CMAKE_DL_LIBS})
+set(lockstep_testing_base cluster)
 
 set(lockstep_mpi_packages MpiLibrary)
 set(lockstep_mpi_libraries lockstep::cluster MpiLibrary::mpi)

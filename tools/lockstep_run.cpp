@@ -1,9 +1,9 @@
 // lockstep-run: starts the workers of a job, on this machine or on several hosts, stops all of them if
-// one fails, and starts them again if --max-restarts allows it. With --check it starts lockstep-doctor
-// instead.
+// one fails, and starts them again if --max-restarts allows it. With --elastic a failed worker alone is
+// started again. With --check it starts lockstep-doctor instead.
 //
-// Exit code: 0 if all workers exited with 0; otherwise the code of the first failure of the last
-// start, which is 128 + n for a worker killed by signal n; 128 + n after signal n to lockstep-run
+// Exit code: 0 if all workers exited with 0, with --elastic those that were left at the end; otherwise
+// the code of the first failure of the last start, which is 128 + n for a worker killed by signal n; 128 + n after signal n to lockstep-run
 // itself (130 after Ctrl-C); 2 for an invalid command line, before any worker is started.
 #include <poll.h>
 
@@ -31,6 +31,7 @@
 
 #include "run_check.hpp"
 #include "run_child.hpp"
+#include "run_elastic.hpp"
 #include "run_hosts.hpp"
 #include "run_job.hpp"
 #include "run_launcher.hpp"
@@ -51,6 +52,7 @@ struct Arguments {
   bool checks = false;
   std::chrono::milliseconds time_to_report{1000};  ///< for the others after a failure
   std::string log_folder;
+  std::optional<std::size_t> elastic;  ///< workers without which the job ends; nullopt: all
   std::size_t max_restarts = 0;
   std::chrono::duration<double> restart_delay{1};
   std::vector<std::string> command;
@@ -140,11 +142,19 @@ Arguments parse(int argc, char** argv) {
          "(--resume is added), and a job that fails three times without a newer one ends")
       ->check(CLI::Range(0, 1'000'000))
       ->capture_default_str();
+  app.add_option(
+         "--elastic", arguments.elastic,
+         "a worker that crashes does not end the others, which train on if at least this many are "
+         "left; it alone is started again, as --max-restarts allows, and joins them. The workers "
+         "find the number in LOCKSTEP_MIN_WORKERS")
+      ->type_name("MIN")
+      ->check(CLI::Range(1, 1024));
   double delay = arguments.restart_delay.count();
   app.add_option(
          "--restart-delay", delay,
          "seconds until a restart; twice as long, at most 30, after each crash without a newer "
-         "checkpoint")
+         "checkpoint, and with --elastic if the same worker crashed less than a minute after it "
+         "started")
       ->check(CLI::Range(0.0, 86'400.0))
       ->capture_default_str();
   app.set_version_flag("--version",
@@ -182,6 +192,10 @@ Arguments parse(int argc, char** argv) {
   } catch (const std::runtime_error& error) {
     throw CLI::ValidationError("hosts", error.what());
   }
+  const std::size_t workers = arguments.hosts.empty() ? arguments.workers : arguments.hosts.size();
+  if (arguments.elastic && *arguments.elastic > workers)
+    throw CLI::ValidationError(fmt::format("--elastic {}", *arguments.elastic),
+                               fmt::format("the job has only {} workers", workers));
   if (arguments.checks) prepare_check(arguments);
   return arguments;
 }
@@ -224,6 +238,19 @@ int wait_for_signal(const Signals& signals, std::chrono::milliseconds time) {
 int code_of_check(const Outcome& outcome) {
   if (outcome.is_interrupted || outcome.code == 0 || outcome.code == 2) return outcome.code;
   return 1;
+}
+
+/// Starts the job, and single workers of it again. \returns the exit code.
+int supervise_elastic(const Arguments& arguments, Command command) {
+  const Signals signals;
+  command.variables = arguments.exported;
+  command.variables.emplace_back("LOCKSTEP_MIN_WORKERS", std::to_string(*arguments.elastic));
+  const ElasticOptions options{*arguments.elastic, arguments.max_restarts, arguments.restart_delay};
+  const auto run = [&](const auto& job) {
+    return ElasticLauncher(command, job, arguments.log_folder, options).wait(signals);
+  };
+  if (arguments.hosts.empty()) return run(LocalJob(arguments.workers));
+  return run(HostsJob(arguments.hosts, arguments.here, arguments.port));
 }
 
 /// Starts the job, and again after crashes. \returns the exit code.
@@ -285,6 +312,7 @@ int run(int argc, char** argv) {
   }
   try {
     if (!arguments.log_folder.empty()) fs::create_directories(arguments.log_folder);
+    if (arguments.elastic && !arguments.checks) return supervise_elastic(arguments, command);
     return supervise(arguments, command);
   } catch (const std::exception& error) {
     log_line(error.what());

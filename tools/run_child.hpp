@@ -21,6 +21,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <map>
 #include <optional>
 #include <stdexcept>
 #include <string>
@@ -274,12 +275,13 @@ class EndOrder {
  public:
   EndOrder() : queue_(::epoll_create1(EPOLL_CLOEXEC)) {}
 
-  /// Call it right after the start: a worker that already exited counts as exiting now.
+  /// Call it right after each start of a worker: one that already exited counts as exiting now.
   void watch(std::size_t rank, const Child& child) {
+    std::erase(reported_, rank);
     const auto opened = ::syscall(SYS_pidfd_open, child.process(), 0);
     known_ = known_ && opened >= 0;
     if (!known_) return;
-    processes_.emplace_back(static_cast<int>(opened));
+    processes_[rank] = Descriptor(static_cast<int>(opened));  // closing the one before removes it
     epoll_event event{};
     event.events = EPOLLIN | EPOLLET;
     event.data.u64 = rank;
@@ -306,7 +308,7 @@ class EndOrder {
 
  private:
   Descriptor queue_;
-  std::vector<Descriptor> processes_;  // pidfds are close-on-exec
+  std::map<std::size_t, Descriptor> processes_;  // pidfds, by rank; they are close-on-exec
   std::vector<std::size_t> reported_;
   bool known_ = true;
 };

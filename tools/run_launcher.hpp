@@ -1,6 +1,6 @@
 /// \file
 /// Supervises the workers of one start of a job (Linux). Invariants: no worker outlives the launcher;
-/// the first failure determines the exit code.
+/// the first failure determines the exit code. run_elastic.hpp is for jobs that outlive a worker.
 #pragma once
 
 #include <poll.h>
@@ -21,6 +21,7 @@
 #include <optional>
 #include <stop_token>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -97,76 +98,64 @@ class SignsOfLife {
             for (const Child& child : children) child.send_sign_of_life();
         }) {}
 
+  /// While the result lives, no child is used by that thread.
+  std::unique_lock<std::mutex> pause() { return std::unique_lock(mutex_); }
+
  private:
   std::mutex mutex_;
   std::condition_variable_any ended_;
   std::jthread thread_;  // ends first
 };
 
-/// Supervises the workers.
+/// The workers of a job as processes, and how they are ended.
 ///
-///   all running --first failure--> time_to_report_ --> SIGTERM --time_to_end--> SIGKILL
-///        |                         (survivors report and exit)
-///        +--signal n: forwarded--> a second one: time_to_die --> SIGKILL
+///     end() --> SIGTERM --time_to_end--> SIGKILL
+///     signal n: forwarded --> a second one: time_to_die --> SIGKILL
 ///
-class Launcher {
+class Workers {
  public:
+  using Clock = std::chrono::steady_clock;
+
+ protected:
   /// Starts the workers. With a folder, the output of each goes to a file of its own there. A `Job`
   /// has workers(), variables(rank), and host(rank): "" for a worker on this machine; for another one
-  /// order(rank, command) is the command that starts it there.
+  /// order(rank, command) is the command that starts it there. `job` must outlive this object.
   template <class Job>
-  Launcher(const Command& command, const Job& job, const std::string& log_folder,
-           std::chrono::milliseconds time_to_report = std::chrono::seconds(1))
-      : time_to_report_(time_to_report) {
+  Workers(const Command& command, const Job& job, const std::string& log_folder)
+      : make_([&job, log_folder](std::size_t rank, Command own) {
+          for (auto& variable : job.variables(rank)) own.variables.push_back(std::move(variable));
+          if constexpr (requires { job.order(rank, own); })
+            if (!job.host(rank).empty()) own = job.order(rank, own);
+          const std::string log = fmt::format("{}/rank-{}.log", log_folder, rank);
+          return Child(rank, own, log_folder.empty() ? "" : log);
+        }) {
     try {
       for (std::size_t rank = 0; rank < job.workers(); ++rank) {
-        Command own = command;
-        for (auto& variable : job.variables(rank)) own.variables.push_back(std::move(variable));
         hosts_.push_back(job.host(rank));
-        if constexpr (requires { job.order(rank, own); })
-          if (!hosts_.back().empty()) own = job.order(rank, own);
-        const std::string log = fmt::format("{}/rank-{}.log", log_folder, rank);
-        children_.emplace_back(rank, own, log_folder.empty() ? "" : log);
+        children_.push_back(make_(rank, command));
         order_.watch(rank, children_.back());
       }
     } catch (...) {
       send(SIGKILL);
       throw;
     }
-  }
-
-  /// Waits until all workers have exited.
-  Outcome wait(const Signals& signals) {
-    std::optional<SignsOfLife> signs;
     if (std::any_of(children_.begin(), children_.end(), std::mem_fn(&Child::is_remote)))
-      signs.emplace(children_);
-    while (running()) {
-      poll(signals);
-      while (const int signal = signals.next())
-        if (signal != SIGCHLD) interrupt(signal);
-      reap();
-      escalate();
-    }
-    for (Child& child : children_)
-      for (Stream& stream : child.streams()) stream.finish();
-    Outcome outcome{code_};
-    if (code_ != 0) outcome.is_killed = WIFSIGNALED(children_[culprit_].status());
-    if (code_ != 0) outcome.failure = failure_report();
-    if (interrupted_ != 0) {
-      outcome.code = 128 + interrupted_;
-      outcome.is_interrupted = true;
-    }
-    return outcome;
+      signs_.emplace(children_);
+  }
+  Workers(const Workers&) = delete;
+  Workers& operator=(const Workers&) = delete;
+  ~Workers() = default;
+
+  /// Starts a worker that has ended, in the same place of the job.
+  void start_again(std::size_t rank, const Command& command) {
+    Child child = make_(rank, command);
+    const auto pause = signs_ ? signs_->pause() : std::unique_lock<std::mutex>();
+    children_[rank] = std::move(child);
+    order_.watch(rank, children_[rank]);
   }
 
- private:
-  using Clock = std::chrono::steady_clock;
-  /// After a failure the other workers have time_to_report_ to report it and exit, then get SIGTERM,
-  /// and SIGKILL after time_to_end.
-  static constexpr std::chrono::seconds time_to_die{1}, time_to_end{5};
-  /// Exit code of a worker that lost a peer. If the peer exits soon after, it is the first failure.
-  static constexpr int peer_lost = 3;
-
+  std::size_t count() const { return children_.size(); }
+  const Child& child(std::size_t rank) const { return children_[rank]; }
   bool running() const {
     return std::any_of(children_.begin(), children_.end(),
                        [](const Child& child) { return child.running(); });
@@ -175,7 +164,9 @@ class Launcher {
     for (Child& child : children_) child.send(signal);
   }
 
-  void poll(const Signals& signals) {
+  /// Forwards output and signals, until there is something to do: a worker has ended, a signal came,
+  /// or it is `until`, or time for the next step against workers that do not end.
+  void poll(const Signals& signals, std::optional<Clock::time_point> until = {}) {
     std::vector<pollfd> waited{{signals.number(), POLLIN, 0}};
     std::vector<Stream*> streams;
     for (Child& child : children_)
@@ -185,14 +176,75 @@ class Launcher {
           streams.push_back(&stream);
         }
     int timeout = -1;
-    if (next_) {
-      const auto left = std::chrono::ceil<std::chrono::milliseconds>(*next_ - Clock::now());
+    if (next_ && (!until || *next_ < *until)) until = next_;
+    if (until) {
+      const auto left = std::chrono::ceil<std::chrono::milliseconds>(*until - Clock::now());
       timeout = static_cast<int>(std::max<std::int64_t>(left.count(), 0));
     }
-    if (::poll(waited.data(), waited.size(), timeout) <= 0) return;
-    for (std::size_t i = 0; i < streams.size(); ++i)
-      if (waited[i + 1].revents != 0) streams[i]->pump();
+    if (::poll(waited.data(), waited.size(), timeout) > 0)
+      for (std::size_t i = 0; i < streams.size(); ++i)
+        if (waited[i + 1].revents != 0) streams[i]->pump();
+    while (const int signal = signals.next())
+      if (signal != SIGCHLD) interrupt(signal);
   }
+
+  /// Collects the workers that have ended. \returns their ranks in order of their ends, if it is known
+  std::vector<std::size_t> collect() {
+    std::vector<std::size_t> ended;
+    for (std::size_t rank = 0; rank < children_.size(); ++rank)
+      if (children_[rank].has_ended()) ended.push_back(rank);
+    ended = order_.sorted(std::move(ended));
+    for (const std::size_t rank : ended) children_[rank].collect();
+    return ended;
+  }
+  bool is_order_known() const { return order_.known(); }
+
+  /// Forwards the rest of a worker's output.
+  void finish(std::size_t rank) {
+    for (Stream& stream : children_[rank].streams()) stream.finish();
+  }
+
+  /// Ends all workers, after the time in which they may report and exit.
+  void end(std::chrono::milliseconds time_to_report) {
+    next_ = Clock::now() + time_to_report;
+    following_ = SIGTERM;
+  }
+  /// Whether that time has not passed yet.
+  bool is_time_to_report() const { return following_ == SIGTERM; }
+  void escalate() {
+    if (!next_ || Clock::now() < *next_) return;
+    send(following_);
+    following_ = SIGKILL;
+    next_ = Clock::now() + time_to_end;
+  }
+  /// The signal to lockstep-run that ends the job; 0 if none came.
+  int interrupted() const { return interrupted_; }
+
+  /// "rank 2 was killed by signal 9 (Killed)", or "rank 2 VERB, with exit code 7"; with its host.
+  std::string end_of(std::size_t rank, std::string_view verb) const {
+    const int status = children_[rank].status();
+    std::string report = fmt::format("rank {}", rank);
+    if (WIFSIGNALED(status)) {
+      const int signal = WTERMSIG(status);
+      report += fmt::format(" was killed by signal {} ({})", signal, ::strsignal(signal));
+      if (signal == SIGKILL && hosts_[rank].empty() && out_of_memory_kills() > out_of_memory_kills_)
+        report += " after memory ran out; give it more memory, or train with a smaller batch";
+    } else {
+      report += fmt::format(" {}, with exit code {}", verb, children_[rank].code());
+    }
+    constexpr int no_connection = 255;  // of ssh
+    if (const std::string& host = hosts_[rank]; !host.empty())
+      report += children_[rank].code() == no_connection
+                    ? fmt::format(
+                          "; {} is not reachable by the remote shell, or it lost the "
+                          "connection (ssh {} true)",
+                          host, host)
+                    : fmt::format(" on {}", host);
+    return report;
+  }
+
+ private:
+  static constexpr std::chrono::seconds time_to_die{1}, time_to_end{5};
 
   void interrupt(int signal) {
     send(signal);
@@ -204,59 +256,77 @@ class Launcher {
     if (interrupted_ == 0) interrupted_ = signal;
   }
 
+  const std::function<Child(std::size_t, Command)> make_;
+  std::vector<Child> children_;
+  std::vector<std::string> hosts_;  // by rank; "" for this machine
+  const std::uint64_t out_of_memory_kills_ = out_of_memory_kills();  // before the job
+  EndOrder order_;
+  int interrupted_ = 0, following_ = 0;
+  std::optional<Clock::time_point> next_;
+  std::optional<SignsOfLife> signs_;  // ends before the children
+};
+
+/// Exit code of a worker that lost a peer. If the peer exits soon after, it is the first failure.
+constexpr int peer_lost = 3;
+
+/// Supervises a job that ends with its first failure.
+///
+///     all running --first failure--> time_to_report_ --> end of the others
+///                                   (survivors report and exit)
+class Launcher : private Workers {
+ public:
+  template <class Job>
+  Launcher(const Command& command, const Job& job, const std::string& log_folder,
+           std::chrono::milliseconds time_to_report = std::chrono::seconds(1))
+      : Workers(command, job, log_folder), time_to_report_(time_to_report) {}
+
+  /// Waits until all workers have exited.
+  Outcome wait(const Signals& signals) {
+    while (running()) {
+      poll(signals);
+      reap();
+      escalate();
+    }
+    for (std::size_t rank = 0; rank < count(); ++rank) finish(rank);
+    Outcome outcome{code_};
+    if (code_ != 0) outcome.is_killed = WIFSIGNALED(child(culprit_).status());
+    if (code_ != 0) outcome.failure = failure_report();
+    if (interrupted() != 0) {
+      outcome.code = 128 + interrupted();
+      outcome.is_interrupted = true;
+    }
+    return outcome;
+  }
+
+ private:
   void reap() {
-    std::vector<std::size_t> ended;
-    for (std::size_t rank = 0; rank < children_.size(); ++rank)
-      if (children_[rank].has_ended()) ended.push_back(rank);
     const bool no_failure_before = code_ == 0;
     std::size_t failures = 0;
-    for (const std::size_t rank : order_.sorted(std::move(ended))) {
-      children_[rank].collect();
-      const int code = children_[rank].code();
-      if (code == 0 || (interrupted_ != 0 && code == 128 + interrupted_)) continue;
+    for (const std::size_t rank : collect()) {
+      const int code = child(rank).code();
+      if (code == 0 || (interrupted() != 0 && code == 128 + interrupted())) continue;
       ++failures;
       record_failure(rank, code);
     }
-    if (no_failure_before && failures > 1 && !order_.known()) in_doubt_ = true;
+    if (no_failure_before && failures > 1 && !is_order_known()) in_doubt_ = true;
   }
 
   /// The first failure determines the exit code. A lost worker counts as earlier than the peers
   /// that lost it, even if they exited before.
   void record_failure(std::size_t rank, int code) {
-    if (code_ == 0) {
-      next_ = Clock::now() + time_to_report_;
-      following_ = SIGTERM;
-    } else if (code_ == peer_lost && code != peer_lost && following_ == SIGTERM) {
+    if (code_ == 0)
+      end(time_to_report_);
+    else if (code_ == peer_lost && code != peer_lost && is_time_to_report())
       before_ = culprit_;
-    } else {
+    else
       return;
-    }
     code_ = code;
     culprit_ = rank;
   }
 
   /// Names the worker that determined the exit code, and the order of failures if known.
   std::string failure_report() const {
-    const int status = children_[culprit_].status();
-    std::string report = fmt::format("rank {}", culprit_);
-    if (WIFSIGNALED(status)) {
-      const int signal = WTERMSIG(status);
-      report += fmt::format(" was killed by signal {} ({})", signal, ::strsignal(signal));
-      if (signal == SIGKILL && hosts_[culprit_].empty() &&
-          out_of_memory_kills() > out_of_memory_kills_)
-        report += " after memory ran out; give it more memory, or train with a smaller batch";
-    } else {
-      report +=
-          fmt::format(" failed{}, with exit code {}", before_ || in_doubt_ ? "" : " first", code_);
-    }
-    constexpr int no_connection = 255;  // of ssh
-    if (const std::string& host = hosts_[culprit_]; !host.empty())
-      report += code_ == no_connection
-                    ? fmt::format(
-                          "; {} is not reachable by the remote shell, or it lost the "
-                          "connection (ssh {} true)",
-                          host, host)
-                    : fmt::format(" on {}", host);
+    std::string report = end_of(culprit_, before_ || in_doubt_ ? "failed" : "failed first");
     if (before_ && !in_doubt_)
       report += fmt::format(
           "; before it rank {} exited with code {}, which means that it lost another worker",
@@ -264,23 +334,11 @@ class Launcher {
     return report;
   }
 
-  void escalate() {
-    if (!next_ || Clock::now() < *next_) return;
-    send(following_);
-    following_ = SIGKILL;
-    next_ = Clock::now() + time_to_end;
-  }
-
   const std::chrono::milliseconds time_to_report_;
-  const std::uint64_t out_of_memory_kills_ = out_of_memory_kills();  // before the job
-  std::vector<Child> children_;
-  std::vector<std::string> hosts_;  // by rank; "" for this machine
-  EndOrder order_;
-  int interrupted_ = 0, code_ = 0, following_ = 0;
+  int code_ = 0;
   std::size_t culprit_ = 0;            ///< rank that determined the exit code
   std::optional<std::size_t> before_;  ///< rank that exited before, with peer_lost
   bool in_doubt_ = false;              ///< several failed, in unknown order
-  std::optional<Clock::time_point> next_;
 };
 
 }  // namespace lockstep_run

@@ -58,6 +58,28 @@ inline std::optional<std::uint64_t> newest_step(const std::string& directory) {
   return newest;
 }
 
+/// The waits before restarts: `first`, then twice as long each time, at most 30 s, plus up to a quarter.
+/// The random part keeps jobs that failed together, for example with their file server, from starting
+/// together.
+class RestartDelays {
+ public:
+  static constexpr std::chrono::duration<double> longest{30};
+
+  explicit RestartDelays(std::chrono::duration<double> first) : first_(first) {}
+
+  std::chrono::duration<double> next() {
+    const auto delay = first_ * std::exp2(std::min(doublings_++, 60));
+    std::uniform_real_distribution<double> part(1, 1.25);
+    return std::min(delay, std::max(longest, first_)) * part(random_);
+  }
+  void reset() { doublings_ = 0; }
+
+ private:
+  std::chrono::duration<double> first_;
+  int doublings_ = 0;
+  std::mt19937 random_{std::random_device{}()};
+};
+
 /// The decision about a start of the job that has ended.
 struct Decision {
   bool is_restart = false;
@@ -65,25 +87,30 @@ struct Decision {
   std::string sentence{};             ///< the reason, for the log; empty if there was no failure
 };
 
+/// Whether another start may succeed. Not after a refused command (2), a program that cannot be run
+/// (126, 127), and a signal on which a worker has ended in order (130, 143).
+inline bool is_crash(int code, bool is_killed) {
+  if (is_killed) return true;
+  for (const int other : {2, 126, 127, 128 + SIGINT, 128 + SIGTERM})
+    if (code == other) return false;
+  return true;
+}
+
 /// Decides on restarts.
 ///
 ///     crash --> a newer checkpoint since the last crash, or less than 3 crashes without one?
-///         yes: restart, after first_delay * 2^(restarts since that checkpoint), at most 30 s, plus
-///              up to a quarter
+///         yes: restart, after first_delay * 2^(restarts since that checkpoint), as RestartDelays
 ///         no, or no restarts left, or not a crash: the job ends
 ///
-/// The random part keeps jobs that failed together, for example with their file server, from
-/// starting together.
 class Restarts {
  public:
   static constexpr int most_failures_at_a_step = 3;
-  static constexpr std::chrono::duration<double> longest_delay{30};
 
   /// `chief` is the chief's host, "" for this machine. Checkpoints on another one are not looked for.
   Restarts(std::size_t most, std::chrono::duration<double> first_delay,
            const std::vector<std::string>& command, std::string chief = "")
       : most_(most),
-        first_delay_(first_delay),
+        delays_(first_delay),
         chief_(checkpoint_directory(command) ? std::move(chief) : ""),
         directory_(chief_.empty() ? checkpoint_directory(command) : std::nullopt) {}
 
@@ -98,12 +125,12 @@ class Restarts {
                                                              outcome.failure, outcome.code)
                                                : outcome.failure;
     if (most_ == 0) return {.sentence = ends};
-    if (!is_crash(outcome))
+    if (!is_crash(outcome.code, outcome.is_killed))
       return {.sentence = ends + "; the job is not restarted after this exit code"};
     const std::optional<std::uint64_t> step = directory_ ? newest_step(*directory_) : std::nullopt;
     if (directory_) {
       failures_ = step != failed_at_ ? 1 : failures_ + 1;
-      if (failures_ == 1) doublings_ = 0;
+      if (failures_ == 1) delays_.reset();
       failed_at_ = step;
       if (failures_ == most_failures_at_a_step)
         return {.sentence = fmt::format("{}; the job failed three times {} and is not restarted",
@@ -111,7 +138,7 @@ class Restarts {
     }
     if (count_ == most_)
       return {.sentence = fmt::format("{}; no restart is left of --max-restarts {}", ends, most_)};
-    const auto delay = next_delay();
+    const auto delay = delays_.next();
     ++count_;
     std::string continues = "without --resume, since the command has no --checkpoint";
     if (!chief_.empty()) continues = fmt::format("from the newest checkpoint on {}", chief_);
@@ -124,33 +151,17 @@ class Restarts {
   }
 
  private:
-  /// Whether another start may succeed. Not after a refused command (2), a program that cannot be
-  /// run (126, 127), and a signal on which the workers have ended in order (130, 143).
-  static bool is_crash(const Outcome& outcome) {
-    if (outcome.is_killed) return true;
-    for (const int code : {2, 126, 127, 128 + SIGINT, 128 + SIGTERM})
-      if (outcome.code == code) return false;
-    return true;
-  }
   static std::string place(std::optional<std::uint64_t> step) {
     return step ? fmt::format("at step {}", *step) : "before its first checkpoint";
   }
-  std::chrono::duration<double> next_delay() {
-    const auto longest = std::max(longest_delay, first_delay_);
-    const auto delay = first_delay_ * std::exp2(std::min(doublings_++, 60));
-    std::uniform_real_distribution<double> part(1, 1.25);
-    return std::min(delay, longest) * part(random_);
-  }
 
   const std::size_t most_;
-  const std::chrono::duration<double> first_delay_;
+  RestartDelays delays_;
   const std::string chief_;  // "": this machine, or there are no checkpoints
   const std::optional<std::string> directory_;
   std::size_t count_ = 0;
-  int failures_ = 0;   // in a row, with the same newest checkpoint
-  int doublings_ = 0;  // of the delay, since that checkpoint was written
+  int failures_ = 0;  // in a row, with the same newest checkpoint
   std::optional<std::uint64_t> failed_at_{};
-  std::mt19937 random_{std::random_device{}()};
 };
 
 }  // namespace lockstep_run

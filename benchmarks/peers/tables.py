@@ -22,8 +22,8 @@ ASKED = {
     ("mlp", "fit", "keras"): 2,
     ("cnn", "predict", "pytorch"): 3,
     ("cnn", "evaluate", "pytorch"): 3,
-    ("cnn", "fit", "pytorch-ddp"): 4,
-    ("cnn", "fit", "tensorflow-ring"): 5,
+    ("cnn", "fit", "pytorch-ddp"): 12,
+    ("cnn", "fit", "tensorflow-ring"): 15,
 }
 CLIFF = 1.3
 WHOLE = 0.9  # smallest peak of an undisturbed round, over the best one

@@ -29,6 +29,7 @@ WHAT = {  # what a folder holds: one or two short lines
     "strategies": "one device, mirrored, many workers",
     "training": "fit, evaluate, predict, callbacks",
     "tensorboard": "event files", "onnx": "export to ONNX",
+    "testing": "simulated clusters",
 }
 LIBRARY = {"asio": "Asio", "gloo/": "Gloo", "(oneapi/)?dnnl": "oneDNN", "mpi\\.h": "MPI", "nccl": "NCCL",
            "cuda|cudnn|cublas|nvrtc": "CUDA", "fmt/core\\.h$": "fmt", "protozero/": "protozero",

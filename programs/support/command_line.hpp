@@ -196,6 +196,10 @@ inline Options parse(const Program& program, int argc, char** argv) {
         ->check(not_empty());
     app.add_option("--task", o.task, "this process' task in the cluster: worker:1, chief:0")
         ->check(not_empty());
+    add_whole<std::size_t>(app, "--min-workers", o.min_workers,
+                           "the workers that are left after a loss go on if they are this many; "
+                           "default: LOCKSTEP_MIN_WORKERS, else a loss ends the job",
+                           1);
     add_seconds(app, "--stall-timeout", o.stall_timeout,
                 "a worker without progress in forward, backward or reduce is lost after this time");
     add_seconds(app, "--idle-timeout", o.idle_timeout,

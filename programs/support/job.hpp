@@ -59,6 +59,7 @@ class Job {
       // Decided before the next exchange: on every worker as long as no signal comes in between.
       const bool interrupted = signal() != 0;
       digests = model.job_replica_weights_sha256();
+      describe(model);  // members and chief of an elastic job may have changed
       if (!interrupted) after(history);
     };
     const auto finish = [&](const Recorder& recorder) {

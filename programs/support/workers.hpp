@@ -9,7 +9,7 @@
 
 namespace support {
 
-/// Applies --cluster, --task and the timeouts.
+/// Applies --cluster, --task, --min-workers and the timeouts.
 /// \throws lockstep::ClusterError, lockstep::FileError naming the option or the file.
 template <class D>
 void describe_workers(lockstep::MultiWorkerMirrored<D>& strategy, const Options& options) {
@@ -21,6 +21,7 @@ void describe_workers(lockstep::MultiWorkerMirrored<D>& strategy, const Options&
   strategy.cluster.task_name = "--task";
   strategy.cluster.options = "--cluster FILE and --task worker:0";
   strategy.stragglers = options.stragglers;
+  strategy.elastic.min_workers = options.min_workers;
   strategy.stall_limits = {.stall = options.stall_timeout, .idle = options.idle_timeout};
 }
 

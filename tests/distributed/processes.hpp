@@ -157,7 +157,7 @@ class Processes {
   /// `machines`: the addresses are those of several hosts, so that the processes see machines of
   /// `size` / `machines` processes each.
   Processes(std::size_t size, const Work& work, milliseconds limit = 60s, std::size_t machines = 1)
-      : deadline_(Clock::now() + limit) {
+      : deadline_(Clock::now() + limit), work_(work), limit_(limit) {
     // A joined thread may still be listed for a moment.
     for (int i = 0; i < 2000 && threads_of_this_process() > 1; ++i)
       std::this_thread::sleep_for(1ms);
@@ -172,20 +172,16 @@ class Processes {
                                 MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     REQUIRE(memory != MAP_FAILED);
     reports_ = static_cast<Report*>(memory);
-    ls::ClusterSpec cluster;
     for (const std::uint16_t port : free_ports(size)) {
       addresses_.push_back(
           fmt::format("127.0.0.{}:{}", 1 + addresses_.size() * machines / size, port));
-      cluster.worker(addresses_.back());
+      cluster_.worker(addresses_.back());
     }
     ends_.resize(size);
-    std::fflush(nullptr);
+    children_.resize(size);
     for (std::size_t rank = 0; rank < size; ++rank) {
       ::new (reports_ + rank) Report;
-      const pid_t child = ::fork();
-      REQUIRE(child >= 0);
-      if (child == 0) run(rank, size, cluster, work, limit);
-      children_.push_back(child);
+      start(rank);
     }
   }
   Processes(const Processes&) = delete;
@@ -194,6 +190,17 @@ class Processes {
     kill_all();
     ::munmap(reports_, bytes_);
     std::filesystem::remove_all(folder_);
+  }
+
+  /// Starts a process again that has ended; it gets the same address and a new report.
+  void restart(std::size_t rank) {
+    REQUIRE(has_ended(rank));
+    ends_[rank].reset();
+    Report& report = reports_[rank];
+    report.outcome = Outcome::none;
+    report.steps = 0;
+    report.count = 0;
+    start(rank);
   }
 
   std::size_t size() const { return children_.size(); }
@@ -252,6 +259,13 @@ class Processes {
   }
 
  private:
+  void start(std::size_t rank) {
+    std::fflush(nullptr);
+    const pid_t child = ::fork();
+    REQUIRE(child >= 0);
+    if (child == 0) run(rank, children_.size(), cluster_, work_, limit_);
+    children_[rank] = child;
+  }
   static std::size_t threads_of_this_process() {
     const std::filesystem::directory_iterator tasks("/proc/self/task");
     return static_cast<std::size_t>(std::distance(tasks, {}));
@@ -267,7 +281,7 @@ class Processes {
     // Children must not run the handlers of the test program.
     for (const int number : {SIGSEGV, SIGABRT, SIGTERM, SIGINT, SIGFPE, SIGILL})
       ::signal(number, SIG_DFL);
-    const int log = ::open(log_of(rank).c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+    const int log = ::open(log_of(rank).c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
     ::dup2(log, STDOUT_FILENO);
     ::dup2(log, STDERR_FILENO);
     ::setenv("TF_CONFIG", cluster.tf_config({ls::TaskType::worker, rank}).c_str(), 1);
@@ -311,6 +325,9 @@ class Processes {
   }
 
   Clock::time_point deadline_;
+  Work work_;
+  milliseconds limit_;
+  ls::ClusterSpec cluster_;
   std::filesystem::path folder_;
   std::size_t bytes_ = 0;
   Report* reports_ = nullptr;

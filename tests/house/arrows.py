@@ -8,10 +8,10 @@ import re
 import sys
 
 LEVELS = ["core", "concepts files", "layers losses metrics optimizers data cluster", "devices",
-          "model collectives", "strategies", "training", "tensorboard onnx"]
+          "model collectives", "strategies", "training", "tensorboard onnx testing"]
 LEVEL = {folder: level for level, row in enumerate(LEVELS) for folder in row.split()}
 UMBRELLAS = {"lockstep.hpp", "cpu.hpp", "reference.hpp", "cuda.hpp", "cluster.hpp", "gloo.hpp", "tensorboard.hpp", "onnx.hpp",
-             "mpi.hpp", "fmt.hpp"}
+             "mpi.hpp", "testing.hpp", "fmt.hpp"}
 ROOMS = {  # a library's headers: folders, or prefixes of file names, that may include them
     r"asio": ("cluster/",),
     r"gloo/": ("collectives/gloo",),

@@ -10,6 +10,7 @@ import sys
 
 THEMES = {
     "cluster": "tf_config_bad tf_config_bad_hosts",
+    "cluster/elastic": "elastic_processes",
     "cluster/rendezvous": "addresses failures network processes starts strangers tls_servers",
     "collectives": "allocations",
     "collectives/cuda": "cuda_group nccl_communicator nccl_id nccl_memory real_nccl",
@@ -32,6 +33,7 @@ THEMES = {
     "optimizers": "rules",
     "strategies/cluster": "job_group worker_place",
     "tensorboard": "arguments",
+    "testing": "example files jobs sockets threads",
     "training": "activations augmentation batch_normalization callback mirrored model_fit model_metrics model_state "
                 "model_weights workers",
     "training/callbacks": "in_fit",

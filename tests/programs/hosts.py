@@ -129,6 +129,19 @@ class Hosts(Case):
         self.assertIn("rank 1 failed first, with exit code 137 on a.invalid", job.last_line())
         self.no_process_is_left()
 
+    def test_a_worker_of_an_elastic_job_is_started_again_on_its_host(self):
+        script = ('echo "$HOST $LOCKSTEP_RESTART $LOCKSTEP_MIN_WORKERS $TF_CONFIG $LOCKSTEP_JOB_ID $(cat $LOCKSTEP_SECRET_FILE)"; '
+                  '[ $LOCKSTEP_RANK = 2 ] && { [ $LOCKSTEP_RESTART = 0 ] && kill -9 $$; touch "$1"; }; '
+                  'while [ ! -e "$1" ]; do sleep 0.02; done')
+        job = self.launch([*self.hosts, "--elastic", 2, "--max-restarts", 1, "--restart-delay", 0], script, self.dir / "again")
+        self.ends(job, 0)
+        self.assertEqual(job.last_line(), "lockstep-run: rank 2 ended, with exit code 137 on b.invalid; restart 1 of 1, of this worker "
+                                          "alone, in 0.0 s")
+        first, second = (line for line in job.stdout().splitlines() if line.startswith("[2]"))
+        self.assertEqual(first.replace("b.invalid 0 2", "b.invalid 1 2"), second)
+        self.assertEqual(sorted(call.split()[0] for call in self.calls()), ["a.invalid", "a.invalid", "b.invalid", "b.invalid"])
+        self.no_process_is_left()
+
     def test_a_host_that_is_down_is_named(self):
         job = self.launch(["-H", "a.invalid,down.invalid"], "sleep 100")
         self.ends(job, 255)

@@ -138,6 +138,10 @@ class Namespaces:
             ip("-n", self.names[host], "neighbour", "replace", self.addresses[other], "lladdr", "02:00:00:00:00:99",
                "dev", "cable", "nud", "permanent")
 
+    def heal_between(self, a, b):
+        for host, other in ((a, b), (b, a)):
+            ip("-n", self.names[host], "neighbour", "delete", self.addresses[other], "dev", "cable")
+
     def drop_silently(self, host):
         """The cable stays up, but the switch takes nothing from it any more."""
         ip("-n", self.switch, "link", "set", f"port{host}", "nomaster")

@@ -1,6 +1,7 @@
-"""lockstep-run --max-restarts, with shell scripts as the workers.
+"""lockstep-run --max-restarts and --elastic, with shell scripts as the workers.
 
-A script finds in $LOCKSTEP_RESTART how often the job was started before. checkpoints.py restarts programs that train.
+A script finds in $LOCKSTEP_RESTART how often the job, or a worker of it, was started again before. checkpoints.py and
+elastic.py restart programs that train.
 """
 
 import re
@@ -175,6 +176,146 @@ class Delays(Case):
                 job = self.start(BIN / "lockstep-run", "-n", 1, option, value, "true")
                 self.ends(job, 2)
                 self.assertIn(option, job.stderr())
+
+
+class Elastic(Case):
+    """Workers wait for files in the folder $0."""
+
+    awaits = 'wait_for() { while [ ! -e "$0/$1" ]; do sleep 0.02; done; }; '
+
+    def launch_elastic(self, count, least, options, script, *arguments, delay=0):
+        return self.start(BIN / "lockstep-run", "-n", count, "--elastic", least, "--restart-delay", delay, *options, "sh", "-c",
+                          self.awaits + script, self.dir, *arguments)
+
+    def test_a_worker_that_dies_is_started_again_alone_under_the_same_description(self):
+        script = ('echo "$TF_CONFIG" $LOCKSTEP_JOB_ID $(cat $LOCKSTEP_SECRET_FILE) $LOCKSTEP_MIN_WORKERS $LOCKSTEP_RESTART "$@"; '
+                  '[ $LOCKSTEP_RANK = 1 ] || { wait_for again; exit 0; }; [ $LOCKSTEP_RESTART = 0 ] && %s; touch "$0/again"')
+        for crash, cause in (("exit 3", "rank 1 ended, with exit code 3"), ("exit 1", "rank 1 ended, with exit code 1"),
+                             ("kill -9 $$", "rank 1 was killed by signal 9 (Killed)")):
+            with self.subTest(crash):
+                (self.dir / "again").unlink(missing_ok=True)
+                job = self.launch_elastic(3, 2, ["--max-restarts", 3], script % crash, "--checkpoint", "run")
+                self.ends(job, 0)
+                self.assertEqual(self.own_lines(job), [cause + "; restart 1 of 3, of this worker alone, in 0.0 s"])
+                lines = job.stdout().splitlines()
+                self.assertEqual(sorted(line[:3] for line in lines), ["[0]", "[1]", "[1]", "[2]"])
+                first, second = (line[4:].split(" 2 ") for line in lines if line.startswith("[1]"))
+                self.assertEqual(first[0], second[0])  # addresses, job id, secret
+                self.assertEqual((first[1], second[1]), ("0 --checkpoint run", "1 --checkpoint run --resume"))
+                self.no_process_is_left()
+
+    def test_the_others_go_on_if_enough_are_left(self):
+        script = '[ $LOCKSTEP_RANK = 2 ] && exit 7; wait_for go'
+        job = self.launch_elastic(3, 2, [], script)
+        self.await_line(job, "rank 2 ended, with exit code 7; 2 of 3 workers are left")
+        (self.dir / "go").touch()
+        self.ends(job, 0)
+
+    def test_too_few_end_all_with_the_first_cause(self):
+        script = ('[ $LOCKSTEP_RANK = 1 ] && kill -9 $$; [ $LOCKSTEP_RANK = 2 ] && { wait_for go; exit 3; }; '
+                  'trap "echo heard; exit 143" TERM; wait_for never')
+        job = self.launch_elastic(3, 2, ["--max-restarts", 1], script)
+        self.await_line(job, "restart 1 of 1, of this worker alone")
+        self.await_line(job, "rank 1 was killed by signal 9 (Killed); no restart is left of --max-restarts 1; 2 of 3 workers are left")
+        (self.dir / "go").touch()
+        self.ends(job, 137)
+        self.assertEqual(self.own_lines(job)[-1], "rank 2 ended, with exit code 3; no restart is left of --max-restarts 1; "
+                                                  "1 of 3 workers is left, fewer than --elastic 2, and the job ends")
+        self.assertEqual(job.stdout(), "[0] heard\n")
+        self.no_process_is_left()
+
+    def test_a_refused_job_ends_but_a_refused_newcomer_ends_alone(self):
+        job = self.launch_elastic(3, 1, ["--max-restarts", 5], '[ $LOCKSTEP_RANK = 1 ] && exit 2; wait_for never')
+        self.ends(job, 2)
+        self.assertEqual(self.own_lines(job), ["rank 1 ended, with exit code 2; it is not started again after this exit code, "
+                                               "and the job ends"])
+        script = '[ $LOCKSTEP_RANK = 1 ] || { wait_for go; exit 0; }; [ $LOCKSTEP_RESTART = 0 ] && exit 1; exit 2'
+        job = self.launch_elastic(3, 2, ["--max-restarts", 5], script)
+        self.await_line(job, "rank 1 ended, with exit code 2; it is not started again after this exit code; 2 of 3 workers are left")
+        (self.dir / "go").touch()
+        self.ends(job, 0)
+
+    def test_the_chief_matters_at_the_end(self):
+        """It may have died while it wrote the results. It is the lowest rank of the workers that joined first."""
+        for dies, replaced, code in ((0, "none", 5), (1, "none", 0), (0, "0", 0), (1, "0", 5)):
+            with self.subTest(dies=dies, replaced=replaced):
+                for file in self.dir.glob("*"):
+                    file.unlink()
+                script = (f'[ $LOCKSTEP_RANK$LOCKSTEP_RESTART = {replaced}0 ] && exit 1; touch "$0/$LOCKSTEP_RANK"; '
+                          f'wait_for 0; wait_for 1; wait_for 2; [ $LOCKSTEP_RANK = {dies} ] && exit 5; sleep 0.2')
+                options = ["--max-restarts", 1] if replaced == "0" else []
+                job = self.launch_elastic(3, 2, options, script)
+                self.ends(job, code)
+
+    def test_what_fails_after_the_others_have_ended_is_the_result(self):
+        for restarted, code, expected in ((0, 5, 5), (0, 3, 3), (1, 3, 0), (1, 5, 5)):
+            with self.subTest(restarted=restarted, code=code):
+                for file in self.dir.glob("*"):
+                    file.unlink()
+                script = (f'[ $LOCKSTEP_RANK = 1 ] || {{ wait_for 1; exit 0; }}; [ $LOCKSTEP_RESTART = {restarted} ] || exit 1; '
+                          f'touch "$0/1"; sleep 0.2; exit {code}')
+                job = self.launch_elastic(2, 1, ["--max-restarts", 5], script)
+                self.ends(job, expected)
+                self.assertEqual(len([line for line in self.own_lines(job) if "; restart" in line]), restarted)
+                self.assertEqual(self.own_lines(job)[-1], f"rank 1 ended, with exit code {code}, after the job")
+
+    def test_no_worker_is_started_again_after_the_job(self):
+        job = self.launch_elastic(3, 2, ["--max-restarts", 5], "[ $LOCKSTEP_RANK = 1 ] && exit 1; wait_for go", delay=1000)
+        self.await_line(job, "restart 1 of 5")
+        (self.dir / "go").touch()
+        self.ends(job, 0)
+        self.assertEqual(self.own_lines(job)[1:], ["rank 1 is not started again: the job has ended"])
+
+    def test_the_same_worker_is_started_again_later_each_time(self):
+        script = '[ $LOCKSTEP_RANK = 1 ] && exit 1; [ $LOCKSTEP_RESTART = 0 ] && exit 1; wait_for go'
+        job = self.launch_elastic(2, 1, ["--max-restarts", 4], script, delay=0.1)
+        self.await_line(job, "no restart is left")
+        (self.dir / "go").touch()
+        self.ends(job, 0)
+        waited = {rank: [float(seconds) for seconds in re.findall(rf"rank {rank} .* in (\d+\.\d) s", job.stderr())] for rank in (0, 1)}
+        self.assertEqual((len(waited[0]), len(waited[1])), (1, 3))
+        for seconds in waited.values():
+            for number, each in enumerate(seconds):
+                self.assertGreaterEqual(each, 0.1 * 2**number - 0.05)
+                self.assertLessEqual(each, 0.1 * 2**number * 1.25 + 0.05)
+
+    def test_a_signal_ends_all_and_starts_none(self):
+        for number, code in ((signal.SIGINT, 130), (signal.SIGTERM, 143)):
+            with self.subTest(number):
+                script = ('[ $LOCKSTEP_RANK = 1 ] && exit 1; trap "exit 143" TERM; trap "exit 130" INT; echo ready; '
+                          'while :; do sleep 0.02; done')
+                job = self.launch_elastic(3, 1, ["--max-restarts", 3], script, delay=1000)
+                self.await_line(job, "restart 1 of 3")
+                for rank in (0, 2):
+                    self.await_text(job, f"[{rank}] ready")
+                job.popen.send_signal(number)
+                self.assertEqual(job.wait(10), code)
+                self.assertEqual(len(self.own_lines(job)), 1)
+                self.no_process_is_left()
+
+    def test_a_second_ctrl_c_ends_also_those_who_do_not_listen(self):
+        job = self.launch_elastic(2, 1, [], "trap '' INT; echo ready; while :; do sleep 0.1; done")
+        for rank in range(2):
+            self.await_text(job, f"[{rank}] ready")
+        job.popen.send_signal(signal.SIGINT)
+        with self.assertRaises(subprocess.TimeoutExpired):
+            job.popen.wait(0.5)
+        job.popen.send_signal(signal.SIGINT)
+        self.assertEqual(job.wait(10), 130)
+
+    def test_a_worker_that_leaves_on_a_signal_is_not_started_again(self):
+        job = self.launch_elastic(3, 2, ["--max-restarts", 3], "[ $LOCKSTEP_RANK = 1 ] && exit 143; wait_for go")
+        self.await_line(job, "rank 1 ended, with exit code 143; it is not started again after this exit code; 2 of 3 workers are left")
+        (self.dir / "go").touch()
+        self.ends(job, 0)
+
+    def test_wrong_command_lines(self):
+        for least in ("0", "x", "3"):
+            with self.subTest(least):
+                job = self.start(BIN / "lockstep-run", "-n", 2, "--elastic", least, "true")
+                self.ends(job, 2)
+                self.assertIn("--elastic", job.stderr())
+        self.assertIn("the job has only 2 workers", job.stderr())
 
 
 if __name__ == "__main__":

@@ -1,7 +1,8 @@
 /// \file
 /// The variables of lockstep that apply to every source: LOCKSTEP_JOB_ID, _RANK, _PORT,
 /// _COORDINATOR, _BIND, _DATA_ADDRESS, _INTERFACE, _DATA_PORTS, _TRANSPORT, _WIRE,
-/// _CONNECTIONS, _LAUNCHER, _RENDEZVOUS_TIMEOUT, and those of timeouts.hpp. Invariant: they do not contradict each other.
+/// _CONNECTIONS, _LAUNCHER, _RENDEZVOUS_TIMEOUT, _MIN_WORKERS, _ELASTIC_DIRECTORY, and those of
+/// timeouts.hpp. Invariant: they do not contradict each other.
 #pragma once
 
 #include <chrono>
@@ -12,6 +13,7 @@
 #include <string_view>
 #include <vector>
 
+#include "lockstep/cluster/elastic/elastic_options.hpp"
 #include "lockstep/cluster/environment.hpp"
 #include "lockstep/cluster/host_port.hpp"
 #include "lockstep/cluster/resolved_cluster.hpp"
@@ -44,6 +46,10 @@ LOCKSTEP_COLD_DECL void check_job_id(std::string_view id, std::string_view name)
 
 /// Parses the variables. \throws ClusterError that names the variable.
 LOCKSTEP_COLD_DECL ClusterSettings read_settings(const Environment& environment);
+
+/// `options`, with LOCKSTEP_MIN_WORKERS and LOCKSTEP_ELASTIC_DIRECTORY instead of members that are not
+/// set. \throws ClusterError that names the variable.
+LOCKSTEP_COLD_DECL Elastic elastic_settings(Elastic options, const Environment& environment);
 
 }  // namespace lockstep::detail
 

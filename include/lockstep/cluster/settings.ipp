@@ -228,4 +228,20 @@ ClusterSettings read_settings(const Environment& environment) {
   return settings;
 }
 
+Elastic elastic_settings(Elastic options, const Environment& environment) {
+  const auto entry = variable(environment, "LOCKSTEP_MIN_WORKERS");
+  if (entry && options.min_workers == 0) {
+    const auto count = whole_number<std::size_t>(*entry);
+    if (!count || *count < 1)
+      throw ClusterError(
+          "LOCKSTEP_MIN_WORKERS={} is not valid; write the fewest workers that go on after a loss, "
+          "at least 1",
+          quote(*entry));
+    options.min_workers = *count;
+  }
+  if (options.directory.empty())
+    options.directory = variable(environment, "LOCKSTEP_ELASTIC_DIRECTORY").value_or("");
+  return options;
+}
+
 }  // namespace lockstep::detail

@@ -40,7 +40,8 @@ namespace lockstep {
 /// where they lie; others are copied through the shared memory. In all_gather, the input may be this
 /// member's own part of the output; otherwise they must not overlap.
 ///
-/// \throws what SharedMemoryGroup and TcpGroup throw; errors name ranks of the job.
+/// \throws what SharedMemoryGroup and TcpGroup throw; errors name ranks of the job. A timeout may name
+/// a process that itself waits for a late one on another machine; the rendezvous names the late one.
 /// \code
 ///   lockstep::MachineGroup group(memory, mesh, {.layout = {{2, 2}}, .rank = 3});
 ///   group.all_reduce(gradients, n, sums, 2);

@@ -96,6 +96,16 @@ class TrainingControl {
   LOCKSTEP_COLD_DECL virtual std::string end_trace();
 };
 
+/// Where a run of an elastic job stands after its workers have changed; see
+/// Callback::on_workers_change.
+struct WorkersChange {
+  int epoch = 0;           ///< of the next step, counted from 0
+  std::size_t batch = 0;   ///< the next step within the epoch
+  std::uint64_t step = 0;  ///< steps of the model so far
+  bool was_chief = false;  ///< params().rank was 0
+  bool is_chief = false;   ///< params().rank is 0: this process writes files from now on
+};
+
 /// Base class of callbacks, with Keras' hooks. Epochs and batches are counted from 0.
 ///
 /// Order of calls in `fit`:
@@ -141,6 +151,10 @@ class Callback {
   virtual void on_test_batch_end(std::size_t /*batch*/, const Logs&) {}
   virtual void on_predict_batch_begin(std::size_t /*batch*/, const Logs&) {}
   virtual void on_predict_batch_end(std::size_t /*batch*/, const Logs&) {}
+
+  /// Called within a run of an elastic job, in each process that took part before, after workers
+  /// were lost or have joined; see docs/elastic.md.
+  virtual void on_workers_change(const WorkersChange&) {}
 
   /// Name of this callback's state in a checkpoint; empty, the default: it has no state. A callback
   /// with a state overrides this function and the next two.

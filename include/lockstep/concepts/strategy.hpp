@@ -6,6 +6,7 @@
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
+#include <exception>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -65,6 +66,41 @@ concept StrategySession =
       s.end_epoch(0);
       s.fail(std::string());
     };
+
+/// A session whose job may go on with other processes after a loss. A generation is the time between
+/// two changes of its members:
+///
+///     generation 0 ── a worker is lost, or waits to join ── reform(why), form() ── generation 1
+///
+/// - `is_elastic()`: false: a loss ends the job, and no other function of this list is called.
+/// - `has_newcomers()`: a process waits to join. `must_reform()`: a peer has ended the generation.
+///   Both are cheap enough for every step.
+/// - `reform(why)`: leaves the generation at once and agrees with the survivors on the next one. No
+///   exchange is possible until `form()` has returned. \throws if the job cannot go on.
+/// - `form()`: connects the members of the generation. \throws PeerLost if one of them is lost; then
+///   `reform` may be called again.
+/// - `form_alone(error)`: after `reform` has thrown: connects this process with itself, so that its
+///   model can be read. Once `end()` is called, `each` throws `error`.
+/// - `generation()`: counts from 0. `has_new_members()`: whether processes have joined in this
+///   generation, except in the first; `is_new_member()`: whether this process has. All three may be
+///   called between `reform` and `form`.
+/// - `reject_newcomers()`: the next generation is formed without them.
+/// - `change()`: the last change of the members, for the log.
+template <class S>
+concept ElasticSession = S::can_reform && requires(S& s, std::exception_ptr e) {
+  { s.is_elastic() } -> std::same_as<bool>;
+  { s.has_newcomers() } -> std::same_as<bool>;
+  { s.must_reform() } -> std::same_as<bool>;
+  s.reform(std::string());
+  s.form();
+  s.form_alone(e);
+  s.end();
+  { s.has_new_members() } -> std::same_as<bool>;
+  { s.is_new_member() } -> std::same_as<bool>;
+  { s.generation() } -> std::same_as<std::uint64_t>;
+  s.reject_newcomers();
+  { s.change() } -> std::same_as<std::string>;
+};
 
 /// Base class of sessions of a single process, which has no peers.
 struct SessionOfOneProcess {

@@ -157,6 +157,8 @@ class BatchAssembler {
   [[gnu::cold]] ~BatchAssembler();
 
   bool is_weighted() const { return sizes_.is_weighted || !class_weights_.empty(); }
+  /// Replaces the share and allocates the memory for it. Call `begin` before the next batch.
+  [[gnu::cold]] void set_share(Share share);
   /// Starts a pass; stops the thread of the previous one first.
   [[gnu::cold]] void begin(Pass pass, std::uint64_t skip_examples);
   /// The next batch; false at the end of the pass. See Loader::next.
@@ -172,6 +174,7 @@ class BatchAssembler {
 
   /// The slice of a global batch that this worker holds, checked against the batch and the buffers.
   Slice share_of(std::size_t global) const;
+  [[gnu::cold]] void allocate();
   /// Waits for the next ready batch and releases the one before the last; null at the end of the
   /// pass.
   const Batch* acquire();
@@ -238,6 +241,8 @@ class Loader {
   /// Starts a pass and skips its first `skip_examples` examples. A pass in progress is abandoned.
   /// \throws whatever the pipeline throws.
   void begin(Pass pass, std::uint64_t skip_examples = 0) { assembler_.begin(pass, skip_examples); }
+  /// Replaces the share, for a worker whose part of the job changes. Call `begin` before `next`.
+  void set_share(Share share) { assembler_.set_share(std::move(share)); }
 
   /// Writes the next batch of the pass to `out`; returns false at the end of the pass. A batch
   /// stays valid until the second next() after the call that returned it, or until begin(), so a

@@ -24,13 +24,27 @@ BatchAssembler<T, Target>::BatchAssembler(ExampleSource<T, Target>& source, cons
       class_weights_(class_weights),
       largest_(sizes.largest),
       buffers_(sizes.depth + 2) {
-  largest_ = share_of(sizes.largest).count;
+  allocate();
+  items_.reserve(sizes.largest);
+}
+
+template <class T, class Target>
+void BatchAssembler<T, Target>::set_share(Share share) {
+  stop();
+  begun_ = false;
+  share_ = std::move(share);
+  allocate();
+}
+
+template <class T, class Target>
+void BatchAssembler<T, Target>::allocate() {
+  largest_ = sizes_.largest;
+  largest_ = share_of(sizes_.largest).count;
   for (Buffer& buffer : buffers_) {
-    buffer.x = AlignedArray<T>(checked_product(largest_, sizes.x));
-    buffer.y = AlignedArray<Target>(checked_product(largest_, sizes.y));
+    buffer.x = AlignedArray<T>(checked_product(largest_, sizes_.x));
+    buffer.y = AlignedArray<Target>(checked_product(largest_, sizes_.y));
     if (is_weighted()) buffer.w = std::vector<T>(largest_);
   }
-  items_.reserve(sizes.largest);
 }
 
 /// Stops the thread. Waits no longer than it takes to finish the batch being assembled.

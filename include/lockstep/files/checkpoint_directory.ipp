@@ -105,7 +105,7 @@ inline std::uint32_t write_entry_file(const std::string& path, const CheckpointF
 }
 
 /// The names in a folder, without . and ..; nullopt if it cannot be read (errno).
-inline std::optional<std::vector<std::string>> names_in(const std::string& path) {
+inline std::optional<std::vector<std::string>> entry_names_in(const std::string& path) {
   struct Close {
     void operator()(::DIR* folder) const { ::closedir(folder); }
   };
@@ -128,7 +128,7 @@ inline void remove_entry(const std::string& path) {
     ::unlink(path.c_str());
     return;
   }
-  for (const std::string& name : names_in(path).value_or(std::vector<std::string>{}))
+  for (const std::string& name : entry_names_in(path).value_or(std::vector<std::string>{}))
     ::unlink((path + "/" + name).c_str());
   ::rmdir(path.c_str());
 }
@@ -177,7 +177,7 @@ void CheckpointDirectory::open_for_writing() {
   if (::ftruncate(file.number(), 0) != 0 ||
       ::pwrite(file.number(), owner.data(), owner.size(), 0) != static_cast<ssize_t>(owner.size()))
     fail_checkpoint(lock, "cannot be written");
-  for (const std::string& name : names_in(path_).value_or(std::vector<std::string>{}))
+  for (const std::string& name : entry_names_in(path_).value_or(std::vector<std::string>{}))
     if (name.starts_with(entry_prefix) && name.ends_with(temporary_suffix))
       remove_entry(path_ + "/" + name);
   for (const char* const name : {"/latest", "/best"})
@@ -189,7 +189,7 @@ void CheckpointDirectory::open_for_writing() {
 
 std::vector<std::uint64_t> CheckpointDirectory::steps() const {
   std::vector<std::uint64_t> found;
-  const auto names = names_in(path_);
+  const auto names = entry_names_in(path_);
   if (!names) {
     if (errno == ENOENT) return found;
     fail_checkpoint(path_, "the checkpoint directory cannot be read");

@@ -69,6 +69,16 @@ concept DataPlane = requires(const JobLinks& links) {
   { P::connect(links) } -> std::same_as<JobGroups>;
 };
 
+namespace detail {
+/// Whether a process can leave the connections of a plane and connect with other processes: unless
+/// the plane has `static constexpr bool can_reform = false`.
+template <class P>
+inline constexpr bool plane_can_reform = true;
+template <class P>
+  requires requires { P::can_reform; }
+inline constexpr bool plane_can_reform<P> = P::can_reform;
+}  // namespace detail
+
 }  // namespace lockstep
 
 #ifdef LOCKSTEP_HEADER_ONLY

@@ -17,6 +17,7 @@ namespace lockstep {
 /// \endcode
 struct Mpi {
   static constexpr std::string_view name = "mpi";
+  static constexpr bool can_reform = false;  // MPI ends all processes when one is lost
   LOCKSTEP_COLD_DECL static JobGroups connect(const JobLinks& links);
 };
 static_assert(DataPlane<Mpi>);

@@ -7,16 +7,20 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <exception>
 #include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
+#include "lockstep/cluster/elastic/elastic_options.hpp"
 #include "lockstep/cluster/environment.hpp"
 #include "lockstep/cluster/rendezvous/stall.hpp"
 #include "lockstep/cluster/resolved_cluster.hpp"
+#include "lockstep/cluster/settings.hpp"
 #include "lockstep/collectives/hierarchical_group.hpp"
 #include "lockstep/collectives/thread_group.hpp"
 #include "lockstep/concepts/strategy.hpp"
@@ -24,6 +28,7 @@
 #include "lockstep/core/function_ref.hpp"
 #include "lockstep/core/threads.hpp"
 #include "lockstep/strategies/data_plane.hpp"
+#include "lockstep/strategies/elastic_job.hpp"
 #include "lockstep/strategies/job_group.hpp"
 #include "lockstep/strategies/local_replicas.hpp"
 #include "lockstep/strategies/store_plane.hpp"
@@ -68,18 +73,43 @@ struct MultiWorkerMirrored {
   /// as Cpu{index} does. The OpenMP threads of the calling thread are bound too, and stay bound.
   bool bind_cores = true;
   bool stragglers = false;  ///< the chief logs each rank's time per phase after each epoch
+  /// Whether the job goes on without the workers that it loses; LOCKSTEP_MIN_WORKERS if it is not set.
+  Elastic elastic{};
   Environment environment = process_environment();
 
   /// The opened strategy: this process' place in the job, threads, devices, groups.
   class Session {
    public:
-    explicit Session(const MultiWorkerMirrored& options) : state_(new State(options)) {}
+    /// Whether the job may be elastic: on devices that use the host's memory.
+    static constexpr bool can_reform = HostDevice<D> && detail::plane_can_reform<Data>;
+
+    explicit Session(MultiWorkerMirrored options) {
+      options.elastic = detail::elastic_settings(options.elastic, options.environment);
+      if constexpr (can_reform) {
+        if (options.elastic) {
+          start_elastic(options);
+          return;
+        }
+      } else if (options.elastic) {
+        throw UsageError(
+            "multi_worker_mirrored: .elastic needs replicas on CPUs that exchange over ls::Tcp or "
+            "ls::Gloo; leave it out, and let the launcher start the job again from its checkpoint");
+      }
+      state_.reset(new State(options));
+    }
+    Session(Session&&) noexcept = default;
+    Session& operator=(Session&&) noexcept = default;
+    ~Session() {
+      if (elastic_) elastic_->job.member().on_reform({});
+    }
 
     /// Runs `body` in each replica of this process. \throws PeerLost if another process is lost,
     /// otherwise the cause of a failure in this process.
     void each(FunctionRef<void(const ReplicaContext<D>&)> body) {
-      state_.get_deleter().check("multi_worker_mirrored");
-      state_->job.exchange([&] { state_->local->each(body); });
+      within([&] {
+        state_.get_deleter().check("multi_worker_mirrored");
+        state_->job.exchange([&] { state_->local->each(body); });
+      });
     }
     std::size_t local_replicas() const { return state_->local->count(); }
     std::size_t replicas() const { return state_->job.total(); }
@@ -91,20 +121,105 @@ struct MultiWorkerMirrored {
 
     void agree(std::string_view part, const Signature& fields) {
       if (state_->job.is_alone()) return;
-      state_.get_deleter().check("multi_worker_mirrored");
-      state_->job.agree(part, fields);
+      within([&] {
+        state_.get_deleter().check("multi_worker_mirrored");
+        state_->job.agree(part, fields);
+      });
     }
-    void note(std::uint64_t step, Phase phase) { state_->job.note(step, phase); }
-    void end_epoch(int epoch) { state_->job.end_epoch(epoch); }
-    void fail(const std::string& what) { state_->job.fail(what); }
+    void note(std::uint64_t step, Phase phase) {
+      if (state_) state_->job.note(step, phase);
+    }
+    void end_epoch(int epoch) {
+      within([&] { state_->job.end_epoch(epoch); });
+    }
+    void fail(const std::string& what) {
+      if (!state_) return;
+      state_->job.fail(what);
+      if (!elastic_ || elastic_->has_ended || state_->job.peers_know()) return;
+      // The others go on without this process, whatever its program does next.
+      elastic_->job.member().leave();
+      elastic_->error = std::make_exception_ptr(
+          PeerLost(rank(), elastic_->job.now().cluster.name(rank()),
+                   "has left the elastic job because of its error: " + what, std::nullopt));
+      elastic_->has_ended = true;
+    }
+
+    // --- see ElasticSession ---
+
+    bool is_elastic() const { return elastic_ != nullptr; }
+    bool has_newcomers() const { return elastic_->job.member().has_newcomers(); }
+    bool must_reform() const { return elastic_->job.member().must_reform(); }
+    std::uint64_t generation() const { return elastic_ ? elastic_->job.now().number : 0; }
+    bool has_new_members() const { return elastic_->job.has_new_members(); }
+    bool is_new_member() const { return elastic_->job.is_new_member(); }
+    void reject_newcomers() { elastic_->job.member().reject_newcomers(); }
+    std::string change() const { return elastic_->job.describe(); }
+    void reform(const std::string& why) {
+      elastic_->job.member().on_reform({});
+      if (state_) state_->job.leave_at_once();
+      state_.reset();
+      elastic_->job.next(why);
+    }
+    void form() {
+      const Generation& now = elastic_->job.now();
+      within([&] {
+        state_.reset(
+            new State(elastic_->options, &now.cluster, &elastic_->job.secret(), now.number == 0));
+      });
+      elastic_->job.member().on_reform([state = state_.get()] {
+        state->layers->abort();
+        state->gradients->abort();
+      });
+    }
+    void form_alone(std::exception_ptr error) {
+      elastic_->job.member().on_reform({});
+      state_.reset();
+      elastic_->error = std::move(error);
+      const ResolvedCluster alone = elastic_->job.alone();
+      state_.reset(new State(elastic_->options, &alone, &elastic_->job.secret(), false));
+    }
+    void end() { elastic_->has_ended = true; }
 
    private:
+    using Generation = detail::Generation;
+
+    void start_elastic(const MultiWorkerMirrored& options) {
+      elastic_ = std::make_unique<ElasticState>(options);
+      for (;;) try {
+          return form();
+        } catch (const PeerLost& e) {
+          reform(e.what());
+        }
+    }
+    /// Runs f(). In an elastic job, whatever ends an exchange is a loss.
+    template <class F>
+    void within(const F& f) {
+      if constexpr (can_reform) {
+        if (elastic_ && elastic_->has_ended) [[unlikely]]
+          std::rethrow_exception(elastic_->error);
+        try {
+          f();
+        } catch (const CollectiveError& e) {
+          if (!elastic_) throw;
+          throw_loss(e);
+        }
+      } else {
+        f();
+      }
+    }
+    [[noreturn, gnu::cold]] void throw_loss(const CollectiveError& e) {
+      const std::size_t peer = e.peer().value_or(0);
+      throw PeerLost(peer, elastic_->job.now().cluster.name(peer), e.what(), std::nullopt);
+    }
+
     using Group = GroupOn<D, HierarchicalGroup<detail::JobGroup>>;
 
     struct State {
-      explicit State(const MultiWorkerMirrored& options)
+      explicit State(const MultiWorkerMirrored& options,
+                     const ResolvedCluster* generation = nullptr, const Secret* secret = nullptr,
+                     bool logs_members = true)
           : job({options.virtual_shards, options.stragglers, options.stall_limits, options.cluster,
-                 options.environment}) {
+                 options.environment, generation, secret, logs_members}) {
         job.exchange_places(job.fail_on_error([&] {
           detail::WorkerPlace here = options.place_here();
           if constexpr (requires { Group::can_connect(); })
@@ -155,6 +270,17 @@ struct MultiWorkerMirrored {
       std::optional<Group> layers, gradients;
       std::optional<detail::LocalReplicas<D, Group>> local;
     };
+    struct ElasticState {
+      explicit ElasticState(const MultiWorkerMirrored& given)
+          : options(given),
+            job({given.elastic, given.virtual_shards, given.requested_replicas(), given.stragglers,
+                 given.cluster, given.environment}) {}
+      const MultiWorkerMirrored options;
+      detail::ElasticJob job;
+      std::exception_ptr error{};  // the end of the job for this process
+      bool has_ended = false;
+    };
+    std::unique_ptr<ElasticState> elastic_;                // null without .elastic; outlives state_
     std::unique_ptr<State, detail::OwningProcess> state_;  // stable addresses when a session moves
   };
 

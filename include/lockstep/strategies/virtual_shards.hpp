@@ -13,10 +13,12 @@
 /// \endcode
 #pragma once
 
+#include <bit>
 #include <cstddef>
 
 #include "lockstep/core/config.hpp"
 #include "lockstep/core/error.hpp"
+#include "lockstep/core/slice.hpp"
 
 namespace lockstep {
 
@@ -24,6 +26,25 @@ namespace lockstep {
 inline constexpr std::size_t virtual_shard_limit = 4096;
 
 namespace detail {
+
+/// The slices of one of `members` members: the leaves of its subtree if the tree of all slices is
+/// divided as SumOrder::tree divides the members. Members whose number is not a power of two have
+/// unequal numbers of slices: of 8 slices, 3 members compute 2, 2 and 4.
+constexpr Slice subtree_of(std::size_t shards, std::size_t members, std::size_t index) {
+  if (members <= 1) return {0, shards};
+  const std::size_t left = (members + 1) / 2;
+  if (index < left) return subtree_of(shards / 2, left, index);
+  const Slice right = subtree_of(shards / 2, members - left, index - left);
+  return {shards / 2 + right.first, right.count};
+}
+static_assert(subtree_of(8, 3, 0) == Slice{0, 2} && subtree_of(8, 3, 1) == Slice{2, 2} &&
+              subtree_of(8, 3, 2) == Slice{4, 4} && subtree_of(8, 4, 3) == Slice{6, 2});
+
+/// Whether each of `workers` workers gets a subtree that its `each` replicas can share, as in an
+/// elastic job that has lost a worker.
+constexpr bool can_share_slices(std::size_t shards, std::size_t workers, std::size_t each) {
+  return shards == 0 || (std::has_single_bit(each) && std::bit_ceil(workers) * each <= shards);
+}
 
 /// \throws UsageError if `shards` is not a power of two, or `replicas` do not own whole subtrees.
 /// 0 shards: the option is off.

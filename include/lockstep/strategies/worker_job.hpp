@@ -17,6 +17,8 @@
 #include <vector>
 
 #include "lockstep/cluster/environment.hpp"
+#include "lockstep/cluster/rendezvous/messages.hpp"
+#include "lockstep/cluster/rendezvous/secret.hpp"
 #include "lockstep/cluster/rendezvous/stall.hpp"
 #include "lockstep/cluster/resolved_cluster.hpp"
 #include "lockstep/cluster/stragglers.hpp"
@@ -42,7 +44,16 @@ struct WorkerOptions {
   StallLimits stall_limits{};
   const ClusterArguments& cluster;
   const Environment& environment;
+  /// The members of an elastic job's generation, or this process alone; null: those described.
+  const ResolvedCluster* generation = nullptr;
+  const Secret* secret = nullptr;  ///< of the job; null: read it from the environment
+  bool logs_members = true;
 };
+
+/// The settings that the processes of a job must have in common.
+LOCKSTEP_COLD_DECL std::vector<SignatureField> settings_fields(const ResolvedCluster& where,
+                                                               std::size_t virtual_shards,
+                                                               bool stragglers);
 
 /// Call the members in this order:
 ///
@@ -78,6 +89,8 @@ class WorkerJob {
   LOCKSTEP_COLD_DECL void subscribe(std::function<void()> abort);
   /// Call it before the connections close, because peers may still read from them.
   LOCKSTEP_COLD_DECL void leave();
+  /// The same without waiting for the peers, before an elastic job forms its next generation.
+  LOCKSTEP_COLD_DECL void leave_at_once();
 
   /// Runs f(); if it throws, reports the failure to the other processes.
   template <class F>
@@ -125,6 +138,8 @@ class WorkerJob {
   LOCKSTEP_COLD_DECL void end_epoch(int epoch);
   /// Reports that this process fails with the error `what`, unless its peers know.
   LOCKSTEP_COLD_DECL void fail(const std::string& what);
+  /// Whether all processes throw the error that this one has thrown last.
+  bool peers_know() const { return peers_know_; }
 
  private:
   /// For its lifetime the process waits for its peers, so that a loss makes the wait throw, and the
@@ -155,7 +170,7 @@ class WorkerJob {
   LOCKSTEP_COLD_DECL void throw_cause(const CollectiveError& e);
 
   std::size_t virtual_shards_;
-  bool stragglers_;
+  bool stragglers_, is_elastic_, logs_members_, has_left_ = false;
   std::chrono::milliseconds timeout_;
   int exceptions_ = std::uncaught_exceptions();
   std::atomic<bool> waits_{false};

@@ -33,11 +33,25 @@ inline const char* wire_name(WireSecurity wire) {
                                                           : "auto";
 }
 
+std::vector<SignatureField> settings_fields(const ResolvedCluster& where,
+                                            std::size_t virtual_shards, bool stragglers) {
+  return {{"transport", transport_name(where.transport)},
+          {"wire", wire_name(where.wire)},
+          {"connections", std::to_string(where.connections)},
+          {"interfaces", std::to_string(where.more_interfaces.size() + 1)},
+          {"virtual shards", std::to_string(virtual_shards)},
+          {"stragglers", stragglers ? "on" : "off"}};
+}
+
 WorkerJob::WorkerJob(const WorkerOptions& options)
     : virtual_shards_(options.virtual_shards),
       stragglers_(options.stragglers),
+      is_elastic_(options.generation != nullptr),
+      logs_members_(options.logs_members),
       timeout_(options.stall_limits.idle + std::chrono::minutes(1)),
-      where_(resolve_cluster(options.environment, options.cluster)) {
+      where_(options.generation != nullptr
+                 ? *options.generation
+                 : resolve_cluster(options.environment, options.cluster)) {
   const auto log_notes = [&] {
     for (const std::string& note : where_.notes) log(LogLevel::info, note);
   };
@@ -48,7 +62,9 @@ WorkerJob::WorkerJob(const WorkerOptions& options)
   session_ = std::make_unique<JobSession>(where_, options.stall_limits, [&] {
     log_notes();
     return RendezvousOptions{.cluster = where_,
-                             .secret = read_secret(options.environment, where_),
+                             .secret = options.secret != nullptr
+                                           ? *options.secret
+                                           : read_secret(options.environment, where_),
                              .stall_limits = options.stall_limits};
   });
   job_ = &session_->rendezvous();
@@ -59,14 +75,7 @@ WorkerJob::~WorkerJob() = default;
 
 void WorkerJob::exchange_places(const WorkerPlace& here) {
   if (job_)
-    job_->agree("strategy",
-                {{"transport", transport_name(where_.transport)},
-                 {"wire", wire_name(where_.wire)},
-                 {"connections", std::to_string(where_.connections)},
-                 {"interfaces", std::to_string(where_.more_interfaces.size() + 1)},
-                 {"virtual shards", std::to_string(virtual_shards_)},
-                 {"stragglers", stragglers_ ? "on" : "off"}},
-                start_timeout());
+    job_->agree("strategy", settings_fields(where_, virtual_shards_, stragglers_), start_timeout());
   if (job_)
     places_ = places_by_rank(here);
   else
@@ -112,15 +121,22 @@ void WorkerJob::subscribe(std::function<void()> abort) {
   if (!job_) return;
   session_->on_exchange(progress_);
   session_->on_loss([this, abort = std::move(abort)](const PeerLost& loss) {
-    if (!waits_) job_->log(LogLevel::error, loss.what());  // the next step throws it, maybe late
+    // The next step throws it, maybe late; an elastic job goes on.
+    if (!waits_ && !is_elastic_) job_->log(LogLevel::error, loss.what());
     layers_->lose(loss.rank());  // first, since an abort names this process
     gradients_->lose(loss.rank());
     abort();
   });
 }
 
+void WorkerJob::leave_at_once() {
+  if (!job_ || std::exchange(has_left_, true)) return;
+  unsubscribe();
+  job_->leave_at_once();
+}
+
 void WorkerJob::leave() {
-  if (!job_) return;
+  if (!job_ || std::exchange(has_left_, true)) return;
   if (std::uncaught_exceptions() > exceptions_) fail("ended by an exception");
   session_->leave();
   unsubscribe();
@@ -184,7 +200,10 @@ std::vector<WorkerPlace> WorkerJob::places_by_rank(const WorkerPlace& here) {
 }
 
 void WorkerJob::check_shards() const {
-  check_virtual_shards(virtual_shards_, total());
+  if (is_elastic_ && can_share_slices(virtual_shards_, counts_.size(), counts_[0]))
+    check_virtual_shards(virtual_shards_, 1);
+  else
+    check_virtual_shards(virtual_shards_, total());
   if (virtual_shards_ == 0) return;
   for (std::size_t r = 1; r < counts_.size(); ++r)
     if (counts_[r] != counts_[0])
@@ -194,7 +213,7 @@ void WorkerJob::check_shards() const {
 }
 
 void WorkerJob::log_members() const {
-  if (!job_ || job_->rank() != 0 || session_->number() > 0) return;
+  if (!job_ || !logs_members_ || job_->rank() != 0 || session_->number() > 0) return;
   std::string table = fmt::format("job of {} workers, {} replicas:", job_->size(), total());
   for (std::size_t r = 0; r < job_->size(); ++r)
     table += fmt::format("\n  {} at {}: {}{}", where_.name(r), job_->address_of(r), counts_[r],

@@ -66,6 +66,23 @@ class TensorBoardHooks final : public Callback {
     if (o_.histogram_freq > 0) before_ = control().tensors();
   }
 
+  /// Goes on with the runs of a chief that was lost.
+  void on_workers_change(const WorkersChange& change) override {
+    if (train_ || !change.is_chief) return;
+    fit_ = &control();
+    is_first_batch_ = false;
+    is_in_epoch_ = change.batch > 0;
+    steps_.begin(change.step, change.batch);
+    steps_at_epoch_ = steps_.epoch;
+    epoch_start_ = batch_start_ = Clock::now();
+    train_.emplace(o_.log_dir + "/train");
+    if (const std::uint64_t next = change.step + 1;
+        static_cast<std::uint64_t>(change.epoch) <= next)
+      train_->add_restart(static_cast<std::int64_t>(next));
+    train_->flush();
+    if (o_.histogram_freq > 0) before_ = control().tensors();
+  }
+
   void on_epoch_begin(int, const Logs&) override {
     if (!train_) return;
     is_in_epoch_ = true;

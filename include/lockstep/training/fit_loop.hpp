@@ -16,9 +16,12 @@
 #include "lockstep/core/function_ref.hpp"
 #include "lockstep/core/logs.hpp"
 #include "lockstep/core/phase.hpp"
+#include "lockstep/training/callbacks/callback_list.hpp"
 #include "lockstep/training/checkpoint/checkpoints.hpp"
 #include "lockstep/training/checks/model_signature.hpp"
 #include "lockstep/training/checks/run_checks.hpp"
+#include "lockstep/training/elastic/elastic_runs.hpp"
+#include "lockstep/training/elastic/fit_position.hpp"
 #include "lockstep/training/evaluation.hpp"
 #include "lockstep/training/fit_options.hpp"
 #include "lockstep/training/history.hpp"
@@ -38,6 +41,11 @@ namespace lockstep::detail {
 ///       validation                          on_test_begin ... on_test_end
 ///       on_epoch_end; exchange of requests; checkpoint?; stop?
 ///     on_train_end
+///
+/// In an elastic job a loss within the run makes it continue at the position of the donor's state,
+/// see ElasticRuns; the hooks that this process has called for that position are not repeated:
+///
+///     run_epochs ── PeerLost ── recover ── continue_at ── run_epochs
 class FitLoop {
  public:
   /// Checks the options. `examples`: size of the training data; nullopt if they never end.
@@ -61,6 +69,8 @@ class FitLoop {
  private:
   LOCKSTEP_COLD_DECL void run_epochs(Steps& train, Steps* validation,
                                      FunctionRef<Signature()> describe);
+  LOCKSTEP_COLD_DECL void run_elastic(Steps& train, Steps* validation,
+                                      FunctionRef<Signature()> describe);
   /// Compares signatures and weights across processes, continues from a checkpoint, prepares the
   /// data, calls on_train_begin.
   LOCKSTEP_COLD_DECL void begin(Steps& train, FunctionRef<Signature()> describe);
@@ -74,15 +84,19 @@ class FitLoop {
 
   /// Steps without a hook between them (steps_per_execution).
   struct Execution {
-    std::uint64_t before;     ///< replicas_.steps() before the first one
-    std::uint64_t steps = 0;  ///< made
-    bool has_data = true;     ///< false: the data ended
+    std::uint64_t before = 0;  ///< replicas_.steps() before the first one
+    std::uint64_t steps = 0;   ///< made
+    bool has_data = true;      ///< false: the data ended
   };
-  /// Trains the steps of one execution. `done`: steps of this epoch before it.
-  LOCKSTEP_DECL Execution execute(Steps& train, std::uint64_t done);
+  /// Trains the steps of one execution, or the rest of one that a loss has interrupted.
+  LOCKSTEP_DECL void execute(Steps& train);
+  /// Trains one step. A step of an elastic job that throws has either been made, and counts, or has
+  /// left no trace.
+  LOCKSTEP_DECL void run_step(Steps& train, bool waits);
+  LOCKSTEP_DECL void count_step();
   /// Reads the sums, verifies the replicas if due, calls on_train_batch_end, saves a checkpoint if
   /// due.
-  LOCKSTEP_DECL void end_execution(const Execution& made, int epoch, std::uint64_t done);
+  LOCKSTEP_DECL void end_execution(int epoch);
   /// Handles the end of the data after `done` steps of an epoch. \throws UsageError if the first
   /// epoch had no data at all.
   LOCKSTEP_COLD_DECL void end_of_data(int epoch, std::uint64_t done);
@@ -101,6 +115,44 @@ class FitLoop {
   LOCKSTEP_COLD_DECL void save_checkpoint(int epoch, std::uint64_t steps);
   void note(Phase phase) { replicas_.note(phase); }
 
+  // --- of an elastic job ---
+
+  /// Thrown between two steps, to admit processes that wait to join.
+  struct Admission {};
+  /// State that hooks may change, before those of an epoch's end.
+  struct BeforeHooks {
+    CallbackList::States callbacks;
+    std::optional<double> rate, unsent_rate;
+  };
+  /// The hooks that this process has called last.
+  struct Hooks {
+    bool train_begin = false, train_end = false;
+    int epoch_begin = -1;              // number of the epoch
+    bool batch_begin = false;          // of an execution whose batch_end is to come
+    std::uint64_t batch_end = 0;       // steps of the run after the execution; 0: none yet
+    int epoch_end = -1;                // begun
+    bool epoch_end_is_done = false;    // and returned from
+    bool batch_end_exchanges = false;  // the hook made a collective call: all repeat it, or none
+    bool epoch_end_exchanges = false;
+    Logs epoch_logs;                    // after epoch_end
+    BeforeHooks before{};               // of epoch_end
+    std::optional<double> rate_before;  // of batch_end
+  };
+  /// Calls on_train_batch_end, unless this process has done so.
+  LOCKSTEP_DECL void call_batch_end(std::uint64_t last);
+  /// Calls on_epoch_end, unless this process has done so.
+  LOCKSTEP_COLD_DECL void call_epoch_end(int epoch);
+  LOCKSTEP_COLD_DECL RunStanding standing() const;
+  /// The state at `standing()`.
+  LOCKSTEP_COLD_DECL JobState elastic_state();
+  LOCKSTEP_COLD_DECL RunPosition position_of(int epoch, std::uint64_t steps) const;
+  /// Moves to the position that the job continues at.
+  LOCKSTEP_COLD_DECL void continue_at(Recovered at, FunctionRef<Signature()> describe);
+  /// \throws UsageError if this process' fit differs from that of the job that it joins.
+  LOCKSTEP_COLD_DECL void check_signature(const JobState& state, FunctionRef<Signature()> describe);
+  /// Calls the hooks that a process has missed, or not called yet, and loads the callbacks' states.
+  LOCKSTEP_COLD_DECL void catch_up(const JobState& state, const FitPosition& position);
+
   AnyReplicas& replicas_;
   BetweenRuns& kept_;
   const std::size_t batch_size_;
@@ -114,6 +166,10 @@ class FitLoop {
   const std::uint64_t most_steps_;
   std::uint64_t first_update_ = 0;  // minimum of updates() since the start of the run
   Logs logs_;                       // of the last epoch
+  Execution execution_{};           // the current one; no steps between two
+  std::uint64_t done_ = 0;          // steps of the current epoch before it
+  std::uint64_t made_ = 0;          // steps of the run
+  int epoch_ = 0;                   // the current one
   RunRequests requests_;            // effective after the last execution or epoch
   Signature signature_;             // what a checkpoint's job must have in common with this one
   std::optional<Checkpoints> checkpoints_;
@@ -122,6 +178,13 @@ class FitLoop {
   std::uint64_t epoch_steps_ = 0;    // of the last epoch
   bool ran_out_ = false;             // the data ended before the epoch did
   bool ends_ = false;                // no further epoch
+  ElasticRuns* elastic_;             // null: a loss ends the run
+  bool has_begun_ = false;           // all processes have passed `begin`
+  bool continues_ = false;           // within an epoch that has begun, at a position
+  FitPhase phase_ = FitPhase::executing;
+  RunRequests agreed_;               // of the last step
+  std::optional<double> sent_rate_;  // at the end of the last epoch
+  Hooks hooks_;
 };
 
 /// Stands for absent validation data, so that no evaluation code is compiled.

@@ -34,7 +34,13 @@ FitLoop::FitLoop(AnyReplicas& replicas, BetweenRuns& kept, std::optional<std::ui
       running_(replicas.begin_logs()),
       first_pass_(detail::first_pass(kept.passes, options)),
       first_epoch_(options.initial_epoch),
-      most_steps_(options.steps_per_epoch.value_or(std::numeric_limits<std::uint64_t>::max())) {
+      most_steps_(options.steps_per_epoch.value_or(std::numeric_limits<std::uint64_t>::max())),
+      elastic_(replicas.elastic()) {
+  if (elastic_ != nullptr && elastic_->is_in_call()) {
+    elastic_->note_nested_call();
+    elastic_ = nullptr;
+  }
+  run_.admits = elastic_ != nullptr;
   run_.numbers.epochs = options_.epochs;
   run_.numbers.initial_epoch = options_.initial_epoch;
   run_.numbers.steps = step_count(examples, batch, options_.steps_per_epoch);
@@ -57,7 +63,10 @@ FitLoop::~FitLoop() = default;
 
 History FitLoop::run(Steps& train, Steps* validation, FunctionRef<Signature()> describe) {
   try {
-    run_epochs(train, validation, describe);
+    if (elastic_ != nullptr)
+      run_elastic(train, validation, describe);
+    else
+      run_epochs(train, validation, describe);
   } catch (...) {
     // Now: the destructor waits until a checkpoint is on disk.
     replicas_.fail(std::current_exception());
@@ -67,7 +76,7 @@ History FitLoop::run(Steps& train, Steps* validation, FunctionRef<Signature()> d
 }
 
 void FitLoop::run_epochs(Steps& train, Steps* validation, FunctionRef<Signature()> describe) {
-  begin(train, describe);
+  if (!has_begun_) begin(train, describe);
   for (int epoch = first_epoch_; epoch < options_.epochs && !ends_; ++epoch) {
     begin_epoch(train, epoch);
     const bool has_trained = train_epoch(train, epoch);
@@ -93,12 +102,18 @@ void FitLoop::run_epochs(Steps& train, Steps* validation, FunctionRef<Signature(
   }
   if (replicas_.updates() > first_update_) replicas_.overwrite_with_averages();
   if (resumed_) restore_callbacks();  // no epoch is left to train
-  run_.callbacks.on_train_end(logs_);
+  if (!std::exchange(hooks_.train_end, true)) run_.callbacks.on_train_end(logs_);
 }
 
 void FitLoop::begin(Steps& train, FunctionRef<Signature()> describe) {
   const TrainingPlace& place = run_.place;
   first_update_ = replicas_.updates();
+  if (elastic_ != nullptr) {  // it may begin again, or with the state of a job that it has joined
+    first_epoch_ = options_.initial_epoch;
+    first_pass_ = detail::first_pass(kept_.passes, options_);
+    ends_ = false;
+    resumed_.reset();
+  }
   if (!place.is_one_process || checkpoints_) {
     signature_ = describe();
     signature_.emplace_back("checkpoints", checkpoints_ ? "yes" : "no");
@@ -113,7 +128,9 @@ void FitLoop::begin(Steps& train, FunctionRef<Signature()> describe) {
     log(LogLevel::info,
         start_line(place.strategy, place.replicas, place.virtual_shards, batch_size_));
   note(Phase::callback);
-  run_.callbacks.on_train_begin({});
+  if (!hooks_.train_begin) run_.callbacks.on_train_begin({});
+  hooks_.train_begin = has_begun_ = true;
+  epoch_ = first_epoch_;
   if (resumed_ && resumed_->position->steps == 0) restore_callbacks();
 }
 
@@ -187,73 +204,119 @@ void FitLoop::restore_callbacks() {
 
 void FitLoop::begin_epoch(Steps& train, int epoch) {
   note(Phase::callback);
-  run_.callbacks.on_epoch_begin(epoch, {});
-  running_.reset();
+  epoch_ = epoch;
+  if (hooks_.epoch_begin != epoch) run_.callbacks.on_epoch_begin(epoch, {});
+  hooks_.epoch_begin = epoch;
   const auto done = static_cast<std::uint64_t>(epoch - first_epoch_);
   const std::uint64_t pass = first_pass_ + (options_.steps_per_epoch ? 0 : done);
-  if (!options_.steps_per_epoch) {
-    if (!resumed_) examples_ = 0;
+  if (std::exchange(continues_, false)) {
+    if (done_ == 0 && execution_.steps == 0) running_.reset();
     train.begin({replicas_.seed(), pass}, examples_);
+  } else {
+    running_.reset();
+    done_ = 0;
+    if (!options_.steps_per_epoch) {
+      if (!resumed_) examples_ = 0;
+      train.begin({replicas_.seed(), pass}, examples_);
+    }
   }
   kept_.passes = std::max(kept_.passes, pass + 1);  // a hook may have trained on later passes
 }
 
 bool FitLoop::train_epoch(Steps& train, int epoch) {
-  std::uint64_t done = 0;
   if (resumed_) {
-    done = resumed_->position->steps;
+    done_ = resumed_->position->steps;
     running_.restore(resumed_->position->logs);
     restore_callbacks();
   }
-  while (done < most_steps_) {
-    const Execution made = execute(train, done);
-    if (made.steps > 0) {
-      end_execution(made, epoch, done);
-      done += made.steps;
+  while (done_ < most_steps_ && !requests_.end_training && !requests_.stop_now) {
+    execute(train);
+    const bool has_data = execution_.has_data;
+    if (execution_.steps > 0) {
+      end_execution(epoch);
       if (requests_.end_training || requests_.stop_now) break;
+      if (elastic_ != nullptr && requests_.admit) throw Admission{};
     }
-    if (!made.has_data) {
-      end_of_data(epoch, done);
+    if (!has_data) {
+      end_of_data(epoch, done_);
       break;
     }
   }
-  epoch_steps_ = done;
-  return done > 0;
+  epoch_steps_ = done_;
+  return done_ > 0;
 }
 
-FitLoop::Execution FitLoop::execute(Steps& train, std::uint64_t done) {
-  const std::uint64_t most = std::min(options_.steps_per_execution, most_steps_ - done);
-  Execution made{replicas_.steps()};
+void FitLoop::execute(Steps& train) {
+  const std::uint64_t most = std::min(options_.steps_per_execution, most_steps_ - done_);
+  if (execution_.steps == 0) execution_ = {.before = replicas_.steps()};
   first_update_ = std::min(first_update_, replicas_.updates());  // a hook may reset the optimizer
-  while (made.steps < most && (made.steps == 0 || !run_.stops_without_peers())) {
+  while (execution_.steps < most && (execution_.steps == 0 || !run_.stops_without_peers())) {
     note(Phase::data);
-    made.has_data = train.next();
-    if (!made.has_data) break;
-    if (made.steps == 0) run_.callbacks.on_train_batch_begin(static_cast<std::size_t>(done), {});
-    train.run_step(run_.pop_requests(), kept_.rate_of(replicas_), made.steps + 1 == most);
-    run_.adopt_agreed_rate();
-    ++made.steps;
-    examples_ += batch_size_;
+    execution_.has_data = train.next();
+    if (!execution_.has_data) break;
+    if (!std::exchange(hooks_.batch_begin, true))
+      run_.callbacks.on_train_batch_begin(static_cast<std::size_t>(done_), {});
+    run_step(train, execution_.steps + 1 == most);
   }
-  if (made.steps > 0 && made.steps < most) replicas_.wait_for_steps();
-  return made;
+  if (execution_.steps > 0 && execution_.steps < most) replicas_.wait_for_steps();
 }
 
-void FitLoop::end_execution(const Execution& made, int epoch, std::uint64_t done) {
+void FitLoop::run_step(Steps& train, bool waits) {
+  const RunRequests requests = run_.pop_requests();
+  const std::uint64_t before = replicas_.steps();
+  try {
+    train.run_step(requests, kept_.rate_of(replicas_), waits);
+  } catch (const PeerLost&) {
+    if (replicas_.steps() > before)
+      count_step();
+    else
+      kept_.unsent_rate = requests.learning_rate;  // to be sent again
+    throw;
+  }
+  count_step();
+}
+
+void FitLoop::count_step() {
+  run_.adopt_agreed_rate();
+  ++execution_.steps;
+  ++made_;
+  examples_ += batch_size_;
+  phase_ = FitPhase::executing;
+  if (elastic_ != nullptr) agreed_ = replicas_.agreed_requests();
+}
+
+void FitLoop::end_execution(int epoch) {
   replicas_.read_sums(running_);
-  const std::uint64_t each = options_.verify_every;
-  if (each > 0 && made.before / each != replicas_.steps() / each) replicas_.verify();
-  const RunRequests agreed = replicas_.agreed_requests();
-  run_.callbacks.on_train_batch_end(static_cast<std::size_t>(done + made.steps - 1),
-                                    running_.logs());
+  const std::uint64_t each = options_.verify_every, before = execution_.before;
+  if (each > 0 && before / each != replicas_.steps() / each) replicas_.verify();
+  const RunRequests agreed = elastic_ != nullptr ? agreed_ : replicas_.agreed_requests();
+  const std::uint64_t now = done_ + execution_.steps;
+  call_batch_end(now - 1);
   requests_ = run_.effective(agreed);
+  done_ = now;
+  execution_ = {};
+  hooks_.batch_begin = false;
+  phase_ = FitPhase::between;
   // After the last step of an epoch the checkpoint is saved at the epoch's end.
-  const std::uint64_t now = done + made.steps;
-  if (checkpoints_ && now != run_.numbers.steps &&
-      checkpoints_->is_due(made.before, replicas_.steps()))
+  if (checkpoints_ && now != run_.numbers.steps && checkpoints_->is_due(before, replicas_.steps()))
     save_checkpoint(epoch, now);
   else if (checkpoints_ && requests_.stop_now)
     save_checkpoint(epoch, now);
+}
+
+RunPosition FitLoop::position_of(int epoch, std::uint64_t steps) const {
+  RunPosition at{.epoch = epoch,
+                 .steps = steps,
+                 .pass = first_pass_,
+                 .examples = examples_,
+                 .first_update = first_update_,
+                 .has_ended = ends_,
+                 .logs = running_.state()};
+  if (!options_.steps_per_epoch) {
+    at.pass += static_cast<std::uint64_t>(epoch - first_epoch_);
+    if (steps == 0 && execution_.steps == 0) at.examples = 0;
+  }
+  return at;
 }
 
 void FitLoop::save_checkpoint(int epoch, std::uint64_t steps) {
@@ -264,24 +327,14 @@ void FitLoop::save_checkpoint(int epoch, std::uint64_t steps) {
     return note(Phase::callback);
   }
   JobState state = job_state();
-  state.position = {.epoch = epoch,
-                    .steps = steps,
-                    .pass = first_pass_,
-                    .examples = examples_,
-                    .first_update = first_update_,
-                    .has_ended = ends_,
-                    .logs = running_.state()};
-  if (!options_.steps_per_epoch) {
-    state.position->pass += static_cast<std::uint64_t>(epoch - first_epoch_);
-    if (steps == 0) state.position->examples = 0;
-  }
+  state.position = position_of(epoch, steps);
   state.callbacks = run_.callbacks.states();
   checkpoints_->save(std::move(state));
   note(Phase::callback);
 }
 
 void FitLoop::end_of_data(int epoch, std::uint64_t done) {
-  if (done == 0 && epoch == first_epoch_ && !run_.numbers.resumed)
+  if (done == 0 && made_ == 0 && !run_.numbers.resumed)
     throw UsageError(
         "fit: no data left for epoch {}; lower .initial_epoch, or add ls::repeat before ls::batch",
         epoch + 1);
@@ -308,14 +361,21 @@ bool FitLoop::validate(Steps& validation) {
 }
 
 void FitLoop::exchange_requests() {
-  replicas_.exchange_requests(run_.pop_requests());
+  const RunRequests mine = run_.pop_requests();
+  try {
+    replicas_.exchange_requests(mine);
+  } catch (const PeerLost&) {
+    kept_.unsent_rate = mine.learning_rate;  // to be sent again
+    throw;
+  }
+  sent_rate_ = mine.learning_rate;
   run_.adopt_agreed_rate();
   requests_ = run_.effective(replicas_.agreed_requests());
 }
 
 void FitLoop::end_epoch(int epoch) {
   note(Phase::callback);
-  run_.end_epoch(epoch, logs_);
+  call_epoch_end(epoch);
   replicas_.end_epoch(epoch);
   exchange_requests();
   ends_ = requests_.end_training || ran_out_;
@@ -328,6 +388,184 @@ void FitLoop::end_epoch(int epoch) {
       save_checkpoint(epoch + 1, 0);
   }
   ends_ = ends_ || requests_.stop_now;
+  phase_ = FitPhase::epoch_end;
+  epoch_ = epoch + 1;
+  done_ = 0;
+  if (elastic_ != nullptr && requests_.admit && !is_last) throw Admission{};
+}
+
+void FitLoop::call_batch_end(std::uint64_t last) {
+  const auto batch = static_cast<std::size_t>(last);
+  if (elastic_ == nullptr) return run_.callbacks.on_train_batch_end(batch, running_.logs());
+  if (hooks_.batch_end == made_ && !hooks_.batch_end_exchanges) return;
+  hooks_.rate_before = kept_.rate;
+  const std::uint64_t calls = elastic_->nested_calls();
+  run_.callbacks.on_train_batch_end(batch, running_.logs());
+  hooks_.batch_end_exchanges = calls != elastic_->nested_calls();
+  hooks_.batch_end = made_;
+}
+
+void FitLoop::call_epoch_end(int epoch) {
+  if (elastic_ == nullptr) return run_.end_epoch(epoch, logs_);
+  const bool has_called = hooks_.epoch_end == epoch;
+  if (has_called && hooks_.epoch_end_is_done && !hooks_.epoch_end_exchanges) {
+    logs_ = hooks_.epoch_logs;
+    return;
+  }
+  if (has_called) {
+    run_.callbacks.load_states(hooks_.before.callbacks);
+    kept_.rate = hooks_.before.rate;
+    kept_.unsent_rate = hooks_.before.unsent_rate;
+  } else {
+    hooks_.before = {run_.callbacks.states(), kept_.rate, kept_.unsent_rate};
+  }
+  hooks_.epoch_end = epoch;
+  hooks_.epoch_end_is_done = false;
+  const std::uint64_t calls = elastic_->nested_calls();
+  run_.end_epoch(epoch, logs_);
+  hooks_.epoch_end_exchanges = calls != elastic_->nested_calls();
+  hooks_.epoch_end_is_done = true;
+  hooks_.epoch_logs = logs_;
+}
+
+void FitLoop::run_elastic(Steps& train, Steps* validation, FunctionRef<Signature()> describe) {
+  const ElasticRuns::Scope scope(*elastic_);
+  ElasticRuns::Entry entry = elastic_->enter(replicas_, kept_);
+  if (entry.skip) return;
+  std::optional<Recovered> at = std::move(entry.at);
+  if (!at) run_.change_workers({}, false);  // `enter` may have joined a generation
+  if (checkpoints_) checkpoints_->set_chief(run_.place.is_chief);
+  for (;;) {
+    std::string why;
+    try {
+      if (at) continue_at(std::move(*std::exchange(at, std::nullopt)), describe);
+      if (phase_ != FitPhase::ended) run_epochs(train, validation, describe);
+      phase_ = FitPhase::ended;
+      if (!std::exchange(hooks_.train_end, true)) run_.callbacks.on_train_end(logs_);
+      return ElasticRuns::finish(replicas_);
+    } catch (const PeerLost& e) {
+      why = e.what();
+    } catch (const Admission&) {
+      why = "a worker joins";
+    }
+    try {
+      at = elastic_->recover(replicas_, why, standing(), elastic_state());
+    } catch (const Error& e) {
+      if (phase_ != FitPhase::ended) throw;
+      return log(LogLevel::warning, e.what());  // the result is complete; the next call throws
+    }
+    if (at->has_returned) return;
+  }
+}
+
+RunStanding FitLoop::standing() const {
+  return {
+      .call = elastic_->call(), .has_begun = has_begun_ ? 1U : 0U, .steps = made_, .phase = phase_};
+}
+
+JobState FitLoop::elastic_state() {
+  replicas_.read_sums(running_);  // of the current execution so far
+  JobState state = job_state();
+  state.position = position_of(epoch_, done_);
+  // A process that lacks steps calls the hooks of the epoch's end, so it needs the states before.
+  const bool is_before_hooks = phase_ == FitPhase::between && hooks_.epoch_end == epoch_;
+  state.callbacks = is_before_hooks ? hooks_.before.callbacks : run_.callbacks.states();
+  if (is_before_hooks) state.rate = hooks_.before.rate;
+  if (checkpoints_) checkpoints_->add_best(state);
+  FitPosition{.before = execution_.before,
+              .steps = execution_.steps,
+              .requests = requests_,
+              .agreed = agreed_,
+              .rate_before = hooks_.rate_before,
+              .last_checkpoint = checkpoints_ ? checkpoints_->last_step() : std::nullopt}
+      .add_to(state);
+  return state;
+}
+
+void FitLoop::continue_at(Recovered at, FunctionRef<Signature()> describe) {
+  const bool was_chief = run_.place.is_chief;
+  const bool repeats_epoch_end =
+      !at.is_behind && at.phase >= FitPhase::epoch_end && at.at.phase < FitPhase::epoch_end;
+  JobState& state = at.state;
+  has_begun_ = at.at.has_begun != 0;
+  made_ = at.at.steps;
+  phase_ = at.at.phase;
+  replicas_.discard_pending_steps();
+  FitPosition position;
+  if (has_begun_) {
+    position = FitPosition::take_from(state);
+    const RunPosition& p = *state.position;
+    first_epoch_ = epoch_ = p.epoch;
+    first_pass_ = p.pass;
+    examples_ = p.examples;
+    first_update_ = p.first_update;
+    ends_ = p.has_ended;
+    done_ = p.steps;
+    execution_ = {.before = position.before, .steps = position.steps};
+    requests_ = position.requests;
+    agreed_ = position.agreed;
+    running_.restore(p.logs);
+    kept_.passes = state.passes;
+    kept_.totals = state.totals;
+    if (repeats_epoch_end && sent_rate_) kept_.unsent_rate = sent_rate_;
+    if (at.is_behind) kept_.unsent_rate.reset();
+    kept_.rate = kept_.unsent_rate ? kept_.unsent_rate : state.rate;
+    resumed_.reset();
+    continues_ = true;
+  }
+  const TrainingPlace place = replicas_.place();
+  if (checkpoints_) checkpoints_->set_chief(place.is_chief);
+  const bool is_new_chief = place.is_chief && !was_chief && hooks_.train_begin;
+  if (is_new_chief) hooks_.epoch_end_is_done = false;  // its callbacks write the files from now on
+  run_.change_workers({.epoch = epoch_,
+                       .batch = static_cast<std::size_t>(done_ + execution_.steps),
+                       .step = replicas_.steps(),
+                       .was_chief = was_chief,
+                       .is_chief = place.is_chief},
+                      hooks_.train_begin);
+  if (!has_begun_) return;
+  if (signature_.empty()) check_signature(state, describe);
+  if (at.is_behind) catch_up(state, position);
+  // The donor did not save this state, or the last chief may have been lost before it did.
+  if ((is_new_chief || at.is_behind) && place.is_chief && checkpoints_ && execution_.steps == 0 &&
+      phase_ != FitPhase::ended && checkpoints_->last_step() == replicas_.steps())
+    save_checkpoint(epoch_, done_);
+}
+
+void FitLoop::check_signature(const JobState& state, FunctionRef<Signature()> describe) {
+  signature_ = describe();
+  signature_.emplace_back("checkpoints", checkpoints_ ? "yes" : "no");
+  for (const auto& [name, value] : job_state().signature)
+    for (const auto& field : state.signature)
+      if (field.first == name && field.second != value)
+        throw UsageError(
+            "fit: {} is {} in this worker, but {} in the job that it joins; give all "
+            "workers the same",
+            name, value, field.second);
+}
+
+void FitLoop::catch_up(const JobState& state, const FitPosition& position) {
+  if (!hooks_.train_begin) {
+    run_.numbers.initial_epoch = first_epoch_;
+    run_.numbers.first_step = replicas_.steps();
+    run_.numbers.resumed = true;
+    run_.callbacks.on_train_begin({});
+    hooks_.train_begin = true;
+  } else if (hooks_.batch_begin && execution_.steps == 0) {
+    // The donor has made the last step of an execution that failed here.
+    kept_.rate = position.rate_before;
+    run_.callbacks.on_train_batch_end(static_cast<std::size_t>(done_ - 1), running_.logs());
+    hooks_.batch_begin = false;
+  }
+  if (execution_.steps == 0) hooks_.batch_end = made_;
+  if (hooks_.epoch_begin != epoch_ && (done_ > 0 || execution_.steps > 0)) {
+    run_.callbacks.on_epoch_begin(epoch_, {});
+    hooks_.epoch_begin = epoch_;
+  }
+  if (execution_.steps > 0 && !std::exchange(hooks_.batch_begin, true))
+    run_.callbacks.on_train_batch_begin(static_cast<std::size_t>(done_), {});
+  run_.callbacks.load_states(state.callbacks);
+  if (checkpoints_) checkpoints_->continue_from(state, position.last_checkpoint);
 }
 
 }  // namespace lockstep::detail

@@ -47,6 +47,8 @@ void History::save_state(CallbackState& state) const {
 }
 
 void History::load_state(const CallbackState& state) {
+  epoch.clear();  // in an elastic job the run may have logged epochs
+  values_.clear();
   for (const double number : state.numbers("epoch")) epoch.push_back(static_cast<int>(number));
   for (const auto& [key, values] : state.all_numbers())
     if (key.size() > 5 && key[4] == ' ') values_.emplace_back(key.substr(5), values);

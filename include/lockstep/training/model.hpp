@@ -23,6 +23,7 @@
 #include "lockstep/training/checks/faulty_model.hpp"
 #include "lockstep/training/checks/model_checks.hpp"
 #include "lockstep/training/checks/run_checks.hpp"
+#include "lockstep/training/elastic/elastic_runs.hpp"
 #include "lockstep/training/evaluation.hpp"
 #include "lockstep/training/export/architecture.hpp"
 #include "lockstep/training/fit_loop.hpp"
@@ -150,8 +151,11 @@ class Model<Net, S, L, O, Ms...> {
   template <class Data>
   Logs evaluate(const Data& data, const EvaluateOptions& options = {}) {
     if constexpr (detail::DataFor<Data, typename L::target_type>)
-      return replicas_.or_fail(
-          [&] { return detail::run_evaluate(replicas_, kept_, data, options); });
+      return replicas_.or_fail([&] {
+        return detail::call_together(
+            replicas_, kept_, [&] { return detail::run_evaluate(replicas_, kept_, data, options); },
+            [] { return Logs(); });
+      });
     static_assert(detail::explained<Data, typename L::target_type>);
     return {};
   }
@@ -162,8 +166,12 @@ class Model<Net, S, L, O, Ms...> {
   Predictions<T> predict(const Data& data, const EvaluateOptions& options = {}) {
     if constexpr (BatchedDataset<Data>)
       return replicas_.or_fail([&] {
-        return Predictions<T>(detail::run_predict(replicas_, kept_, data, options),
-                              Net::output_shape);
+        return Predictions<T>(
+            detail::call_together(
+                replicas_, kept_,
+                [&] { return detail::run_predict(replicas_, kept_, data, options); },
+                [] { return std::vector<T>(); }),
+            Net::output_shape);
       });
     static_assert(detail::explained<Data, typename Data::target_type>);
     return {{}, Net::output_shape};
@@ -343,14 +351,17 @@ class Model<Net, S, L, O, Ms...> {
   /// \throws UsageError naming the property in which the models differ; CheckpointError naming the
   /// damaged file or the tensor that does not fit; FileError if the directory has no checkpoint.
   void load_checkpoint(const std::string& directory) {
-    replicas_.or_fail([&] {
+    const auto load = [&] {
       detail::JobState job;
       replicas_.save(job);
       kept_.save(job);
       const detail::JobState loaded = detail::load_state(replicas_, job, directory);
       replicas_.load(loaded);
       kept_.restore(loaded);
-    });
+      return true;
+    };
+    replicas_.or_fail(
+        [&] { return detail::call_together(replicas_, kept_, load, [] { return false; }); });
   }
   /// SHA-256 of the parameters' bytes in the order of their sorted names, as hexadecimal digits.
   /// Equal weights give equal digests.
@@ -365,7 +376,11 @@ class Model<Net, S, L, O, Ms...> {
   /// The same for each replica of the job, in rank order. In a job of several processes all must
   /// call it. \throws PeerLost if one of them is lost.
   std::vector<std::string> job_replica_weights_sha256() {
-    return replicas_.or_fail([&] { return replicas_.digests_of_job(); });
+    return replicas_.or_fail([&] {
+      return detail::call_together(
+          replicas_, kept_, [&] { return replicas_.digests_of_job(); },
+          [] { return std::vector<std::string>(); });
+    });
   }
 
   /// A table of layers, shapes, parameters, memory and FLOPs, as Keras' `summary`.

@@ -70,6 +70,9 @@ struct Run final : TrainingControl {
   /// peers acts on its requests after the hooks. If a signal stopped the job, passes it to this
   /// process' SignalStop, so that all report the same.
   LOCKSTEP_DECL RunRequests effective(const RunRequests& agreed) const;
+  /// In an elastic job whose members have changed: updates the place and, if the run has
+  /// begun, calls on_workers_change.
+  LOCKSTEP_COLD_DECL void change_workers(const WorkersChange& change, bool has_begun);
 
   LOCKSTEP_DECL void stop_training() override;
   LOCKSTEP_DECL bool stop_requested() const override;
@@ -96,12 +99,13 @@ struct Run final : TrainingControl {
   BetweenRuns& kept;
   const std::stop_token& token;
   const int signal_before;  ///< what the process' SignalStop reported when the run began
-  const TrainingPlace place;
+  TrainingPlace place;
   TrainingParams numbers;
-  Progress reports;  // must outlive callbacks, which holds a pointer to it
+  Progress reports;  // of the chief; must outlive callbacks, which holds a pointer to it
   CallbackList callbacks;
   bool stopped = false;                // a callback has called stop_training
   bool is_at_epoch_end = false;        // log() is allowed
+  bool admits = false;                 // requests report a process that waits to join
   Logs added;                          // by log(), since the last on_epoch_end hook
   std::shared_ptr<StepTrace> trace{};  // while one is active
 };

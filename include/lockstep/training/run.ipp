@@ -48,7 +48,8 @@ Run::Run(AnyReplicas& all, BetweenRuns& between, const std::vector<std::shared_p
   const auto is_progress = [](const auto& callback) {
     return dynamic_cast<const Progress*>(callback.get()) != nullptr;
   };
-  if (progress != ProgressStyle::none && place.is_chief &&
+  // Any process of an elastic job may become the chief.
+  if (progress != ProgressStyle::none && (place.is_chief || replicas.elastic() != nullptr) &&
       std::none_of(user.begin(), user.end(), is_progress))
     callbacks.add(reports);
   callbacks.set_control(this);
@@ -63,10 +64,11 @@ Run::~Run() {
 }
 
 RunRequests Run::requests() const {
-  if (!token.stop_requested()) return {false, stopped};
+  const bool admit = admits && replicas.has_newcomers();
+  if (!token.stop_requested()) return {.end_training = stopped, .admit = admit};
   // An old signal did not stop this run, unless the token is that of the SignalStop.
   const int signal = signal_before == 0 ? reported_signal() : reported_signal(token);
-  return {true, stopped, std::nullopt, signal};
+  return {true, stopped, std::nullopt, signal, admit};
 }
 
 RunRequests Run::effective(const RunRequests& agreed) const {
@@ -83,6 +85,13 @@ RunRequests Run::pop_requests() {
 void Run::adopt_agreed_rate() {
   if (place.is_alone) return;
   if (const auto rate = replicas.agreed_requests().learning_rate) kept.rate = rate;
+}
+
+void Run::change_workers(const WorkersChange& change, bool has_begun) {
+  place = replicas.place();
+  numbers.rank = static_cast<int>(place.rank);
+  numbers.replicas = static_cast<int>(place.replicas);
+  if (has_begun) callbacks.on_workers_change(change);
 }
 
 void Run::stop_training() { stopped = true; }
@@ -117,6 +126,10 @@ const TrainingParams& Run::params() const { return numbers; }
 Architecture Run::architecture() const { return replicas.architecture(); }
 
 void Run::begin_trace(std::uint64_t steps) {
+  if (replicas.elastic() != nullptr)
+    throw UsageError(
+        "callback: an elastic job cannot be traced, since its workers change; leave out ls::Trace, "
+        "or .elastic");
   if (trace)
     throw UsageError(
         "callback: a trace is active; end it before the next one, and use one ls::Trace");
@@ -133,6 +146,7 @@ std::string Run::end_trace() {
 
 void Run::end_epoch(int epoch, Logs& logs) {
   is_at_epoch_end = true;
+  added.clear();  // a hook that lost a peer may be called again
   callbacks.on_epoch_end(epoch, logs, [&] {
     for (const auto& [name, value] : added) logs.set(name, value);
     added.clear();

@@ -421,6 +421,25 @@ TEST_CASE("LOCKSTEP_CONNECTIONS is a number from 1 to 16") {
   }
 }
 
+TEST_CASE("LOCKSTEP_MIN_WORKERS makes a job elastic") {
+  const auto elastic = [](lockstep::Elastic options, const Variables& variables) {
+    return lockstep::detail::elastic_settings(options, cluster_test::environment(variables));
+  };
+  CHECK_FALSE(elastic({}, {}));
+  const auto set =
+      elastic({}, {{"LOCKSTEP_MIN_WORKERS", "2"}, {"LOCKSTEP_ELASTIC_DIRECTORY", "/votes"}});
+  CHECK((set && set.min_workers == 2 && set.directory == "/votes"));
+  const auto own = elastic({.min_workers = 3, .directory = "/own"},
+                           {{"LOCKSTEP_MIN_WORKERS", "2"}, {"LOCKSTEP_ELASTIC_DIRECTORY", "/v"}});
+  CHECK((own.min_workers == 3 && own.directory == "/own"));
+  for (const char* text : {"0", "-1", "2x", "two"}) {
+    CAPTURE(text);
+    CHECK(contains(
+        cluster_test::sentence([&] { elastic({}, {{"LOCKSTEP_MIN_WORKERS", text}}); }),
+        std::string("LOCKSTEP_MIN_WORKERS=\"") + text + "\" is not valid; write the fewest"));
+  }
+}
+
 TEST_CASE("LOCKSTEP_INTERFACE is the name of an interface or a network") {
   const auto interface = [](const char* text) {
     return resolve(both(tf_config(1, 3), {{"LOCKSTEP_INTERFACE", text}})).data_interface.value();

@@ -44,6 +44,7 @@ enum class FrameType : std::uint16_t {
   leave,        ///< both: leaves, with or without a verdict
   all_left,     ///< chief: all ranks have left
   retry_later,  ///< chief: join again later or over another address family
+  agreement,    ///< both: of an elastic job, see elastic_messages.hpp
 };
 
 /// Builds a frame.

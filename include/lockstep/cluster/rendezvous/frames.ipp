@@ -6,7 +6,7 @@
 
 namespace lockstep::detail {
 
-inline constexpr auto last_frame_type = FrameType::retry_later;
+inline constexpr auto last_frame_type = FrameType::agreement;
 
 FrameWriter::FrameWriter(FrameType type) : bytes_(4, '\0') {
   number(static_cast<std::uint16_t>(type));

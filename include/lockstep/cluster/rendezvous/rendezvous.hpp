@@ -143,11 +143,14 @@ class Rendezvous {
   LOCKSTEP_COLD_DECL void leave() noexcept;
   /// The same with another deadline than `timeouts().leave`.
   LOCKSTEP_COLD_DECL void leave(milliseconds deadline) noexcept;
+  /// The same without waiting, also in the destructor.
+  LOCKSTEP_COLD_DECL void leave_at_once() noexcept;
 
  private:
   friend struct detail::RendezvousAccess;
 
   std::unique_ptr<detail::RendezvousMember> member_;
+  bool waits_ = true;  // for the others, when destroyed
 };
 
 }  // namespace lockstep

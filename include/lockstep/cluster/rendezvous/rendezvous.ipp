@@ -37,7 +37,7 @@ Rendezvous::Rendezvous(RendezvousOptions options) {
   member_ = std::make_unique<detail::RendezvousMember>(std::move(options));
 }
 
-Rendezvous::~Rendezvous() { leave(milliseconds(1000)); }
+Rendezvous::~Rendezvous() { leave(milliseconds(waits_ ? 1000 : 0)); }
 
 std::size_t Rendezvous::rank() const { return member_->membership.rank; }
 std::size_t Rendezvous::size() const { return member_->membership.addresses.size(); }
@@ -132,6 +132,11 @@ PeerLost Rendezvous::blame(const LinkFailed& failure) {
 void Rendezvous::fail(const std::string& what) {
   detail::post(member_->io, [member = member_.get(), what] { member->role->fail(what); });
   member_->control.wait_verdict(verdict_timeout());
+}
+
+void Rendezvous::leave_at_once() noexcept {
+  waits_ = false;
+  leave(milliseconds(0));
 }
 
 void Rendezvous::leave() noexcept { leave(timeouts().leave); }

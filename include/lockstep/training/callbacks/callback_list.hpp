@@ -50,6 +50,7 @@ class CallbackList {
   /// without a callback.
   LOCKSTEP_COLD_DECL std::vector<std::string> load_states(const States& states);
 
+  LOCKSTEP_COLD_DECL void on_workers_change(const WorkersChange& change);
   LOCKSTEP_DECL void on_train_begin(const Logs& logs);
   LOCKSTEP_DECL void on_train_end(const Logs& logs);
   LOCKSTEP_DECL void on_test_begin(const Logs& logs);

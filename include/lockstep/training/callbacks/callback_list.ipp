@@ -63,6 +63,10 @@ std::vector<std::string> CallbackList::load_states(const States& states) {
   return left;
 }
 
+void CallbackList::on_workers_change(const WorkersChange& change) {
+  each(&Callback::on_workers_change, change);
+}
+
 void CallbackList::on_train_begin(const Logs& logs) { each(&Callback::on_train_begin, logs); }
 
 void CallbackList::on_train_end(const Logs& logs) { each(&Callback::on_train_end, logs); }

@@ -15,6 +15,7 @@
 
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/format_numbers.hpp"
+#include "lockstep/core/quote.hpp"
 #include "lockstep/core/standard_streams.hpp"
 
 namespace lockstep::detail {
@@ -33,25 +34,25 @@ class CSVLoggerHooks final : public Callback {
   void on_train_begin(const Logs&) override {
     close();
     columns_.clear();
-    if (params().rank != 0) return;
-    reserve_standard_streams();
-    const bool appends = o_.append || params().resumed;
-    const int how = O_WRONLY | O_CREAT | O_CLOEXEC | (appends ? O_APPEND : O_TRUNC);
-    file_ = ::open(o_.filename.c_str(), how, 0666);
-    if (file_ < 0) fail("cannot be opened for writing");
-    has_header_ = appends && ::lseek(file_, 0, SEEK_END) > 0;
+    first_bytes_ = 0;
+    if (params().rank == 0) open(O_WRONLY, o_.append || params().resumed);
+  }
+
+  /// Goes on with the file of a chief that was lost.
+  void on_workers_change(const WorkersChange& change) override {
+    if (file_ >= 0 || !change.is_chief) return;
+    open(O_RDWR, true);
+    remove_lines_from(change.epoch);
   }
 
   void on_epoch_end(int epoch, const Logs& logs) override {
+    if (columns_.empty()) choose_columns(logs);  // all do, since each may become the chief
     if (file_ < 0) return;
     std::string lines;
-    if (columns_.empty()) {
-      choose_columns(logs);
-      if (!has_header_) {
-        lines = quoted("epoch");
-        for (const std::string& name : columns_) lines += o_.separator + quoted(name);
-        lines += "\r\n";
-      }
+    if (!std::exchange(has_header_, true)) {
+      lines = quoted("epoch");
+      for (const std::string& name : columns_) lines += o_.separator + quoted(name);
+      lines += "\r\n";
     }
     lines += quoted(std::to_string(epoch));
     for (const std::string& name : columns_) {
@@ -77,6 +78,34 @@ class CSVLoggerHooks final : public Callback {
   }
 
  private:
+  void open(int access, bool appends) {
+    reserve_standard_streams();
+    const int how = access | O_CREAT | O_CLOEXEC | (appends ? O_APPEND : O_TRUNC);
+    file_ = ::open(o_.filename.c_str(), how, 0666);
+    if (file_ < 0) fail("cannot be opened for writing");
+    first_bytes_ = appends ? ::lseek(file_, 0, SEEK_END) : 0;
+    has_header_ = first_bytes_ > 0;
+  }
+  /// Removes the lines at the end of the file of `epoch` and later ones, which will be logged again,
+  /// and an incomplete line.
+  void remove_lines_from(int epoch) {
+    std::string text(static_cast<std::size_t>(first_bytes_), '\0');
+    if (::pread(file_, text.data(), text.size(), 0) != static_cast<ssize_t>(text.size()))
+      fail("cannot be read");
+    std::size_t end = text.rfind("\r\n");
+    end = end == text.npos ? 0 : end + 2;
+    while (end > 0) {
+      const std::size_t before = end > 2 ? text.rfind("\r\n", end - 3) : text.npos;
+      const std::size_t first = before == text.npos ? 0 : before + 2;
+      const auto number = whole_number<unsigned>(std::string_view(text).substr(
+          first, text.find_first_of(o_.separator + "\r", first) - first));
+      if (!number || *number < static_cast<unsigned>(epoch)) break;
+      end = first;
+    }
+    if (end < text.size() && ::ftruncate(file_, static_cast<::off_t>(end)) != 0)
+      fail("cannot be truncated");
+    has_header_ = end > 0;
+  }
   void choose_columns(const Logs& logs) {
     for (const auto& [name, value] : logs) columns_.push_back(name);
     std::sort(columns_.begin(), columns_.end());
@@ -112,6 +141,7 @@ class CSVLoggerHooks final : public Callback {
 
   CSVLogger o_;
   int file_ = -1;
+  ::off_t first_bytes_ = 0;  // of the file when it was opened
   bool has_header_ = false;
   std::vector<std::string> columns_;
 };

@@ -95,6 +95,15 @@ class Checkpoints {
   LOCKSTEP_COLD_DECL void finish();
   const std::string& directory() const { return options_.directory; }
 
+  // --- of an elastic job ---
+
+  /// The process that saves from now on opens the directory with its next checkpoint.
+  void set_chief(bool is_chief) { is_chief_ = is_chief; }
+  /// Adds what `continue_from` reads.
+  LOCKSTEP_COLD_DECL void add_best(JobState& state) const;
+  /// Continues as a process that has taken part so far; `last`: see last_step.
+  LOCKSTEP_COLD_DECL void continue_from(const JobState& state, std::optional<std::uint64_t> last);
+
  private:
   /// Body of the thread.
   LOCKSTEP_COLD_DECL void write(const JobState& state, std::optional<std::uint64_t> best);
@@ -106,7 +115,7 @@ class Checkpoints {
   const CheckpointOptions options_;
   const bool removes_;
   AnyReplicas& replicas_;
-  const bool is_chief_;
+  bool is_chief_;
   const std::vector<ParameterInfo> parameters_;
   CheckpointDirectory directory_;
   Monitor monitor_;

@@ -12,6 +12,7 @@
 #include "lockstep/core/fmt_core.hpp"
 #include "lockstep/core/log.hpp"
 #include "lockstep/core/threads.hpp"
+#include "lockstep/training/checkpoint/byte_message.hpp"
 
 namespace lockstep::detail {
 
@@ -33,49 +34,10 @@ std::optional<CheckpointEntry> newest_entry(const CheckpointDirectory& from) {
                         damaged);
 }
 
-/// A message of byte strings, which the chief sends to the other processes.
-class ChiefMessage {
- public:
-  void add(std::span<const std::byte> part) {
-    const std::uint64_t size = part.size();
-    const auto* const first = reinterpret_cast<const std::byte*>(&size);
-    bytes.insert(bytes.end(), first, first + sizeof size);
-    bytes.insert(bytes.end(), part.begin(), part.end());
-  }
-  void add(std::string_view text) { add(std::as_bytes(std::span(text.data(), text.size()))); }
-  /// Replaces the parts by an error.
-  void set_error(std::string_view kind, std::string_view what) {
-    bytes.clear();
-    add(kind);
-    add(what);
-  }
-  bool has_next() const { return at_ < bytes.size(); }
-  /// \throws Error if the message is incomplete.
-  std::vector<std::byte> next() {
-    std::uint64_t size = 0;
-    const auto has = [&](std::uint64_t count) { return count <= bytes.size() - at_; };
-    if (has(sizeof size)) std::memcpy(&size, bytes.data() + at_, sizeof size);
-    if (!has(sizeof size) || !has(size) || !has(sizeof size + size))
-      throw Error("checkpoint: the chief's message is incomplete; restart the job");
-    const auto first = bytes.begin() + static_cast<std::ptrdiff_t>(at_ + sizeof size);
-    at_ += sizeof size + static_cast<std::size_t>(size);
-    return {first, first + static_cast<std::ptrdiff_t>(size)};
-  }
-  std::string next_text() {
-    const std::vector<std::byte> part = next();
-    return {reinterpret_cast<const char*>(part.data()), part.size()};
-  }
-
-  std::vector<std::byte> bytes;
-
- private:
-  std::size_t at_ = 0;
-};
-
 /// Message with the chief's result: an entry, none, or an error.
-[[gnu::cold]] inline ChiefMessage found_by_chief(
+[[gnu::cold]] inline ByteMessage found_by_chief(
     FunctionRef<std::optional<CheckpointEntry>()> find) {
-  ChiefMessage message;
+  ByteMessage message;
   try {
     const std::optional<CheckpointEntry> entry = find();
     message.add(std::string_view(entry ? "entry" : "none"));
@@ -104,7 +66,7 @@ std::optional<JobState> load_state(AnyReplicas& replicas, const JobState& job, s
   if (place.is_alone) {
     entry = find();
   } else {
-    ChiefMessage message;
+    ByteMessage message;
     if (place.is_chief) message = found_by_chief(find);
     replicas.broadcast(message.bytes);
     // A process that throws ends the job, also for those that still receive the message.
@@ -186,13 +148,25 @@ std::optional<JobState> Checkpoints::begin(const JobState& job, std::string& not
     return std::nullopt;
   });
   if (!state) return state;
-  last_step_ = state->steps;
-  for (const auto& [name, saved] : state->callbacks) {
+  continue_from(*state, state->steps);
+  return state;
+}
+
+void Checkpoints::continue_from(const JobState& state, std::optional<std::uint64_t> last) {
+  last_step_ = last;
+  for (const auto& [name, saved] : state.callbacks) {
     if (name != best_state_name || !saved.contains(options_.best)) continue;
     best_ = saved.number(options_.best);
     best_step_ = saved.count("step");
   }
-  return state;
+}
+
+void Checkpoints::add_best(JobState& state) const {
+  if (!best_) return;
+  CallbackState best;
+  best.set(options_.best, *best_);  // by name: another run may monitor another value
+  best.set("step", static_cast<double>(*best_step_));
+  state.callbacks.emplace_back(best_state_name, std::move(best));
 }
 
 void Checkpoints::open() {
@@ -210,12 +184,7 @@ void Checkpoints::note_epoch(const Logs& logs, std::uint64_t steps) {
 void Checkpoints::save(JobState state) {
   wait();
   last_step_ = state.steps;
-  if (best_) {
-    CallbackState best;
-    best.set(options_.best, *best_);  // by name: another run may monitor another value
-    best.set("step", static_cast<double>(*best_step_));
-    state.callbacks.emplace_back(best_state_name, std::move(best));
-  }
+  add_best(state);
   // Always in a separate thread, which blocks signals: a write beyond the limit of file sizes
   // then fails with EFBIG instead of ending the process by SIGXFSZ.
   std::promise<void> result;
@@ -239,7 +208,10 @@ void Checkpoints::save(JobState state) {
 
 void Checkpoints::finish() {
   if (!removes_ || !is_chief_) return;
-  keep_on_error([&] { directory_.remove_all(); });
+  keep_on_error([&] {
+    directory_.open_for_writing();
+    directory_.remove_all();
+  });
 }
 
 void Checkpoints::wait() {
@@ -264,6 +236,7 @@ void Checkpoints::log_error(const std::exception& error) {
 
 void Checkpoints::write(const JobState& state, std::optional<std::uint64_t> best) {
   const EncodedState encoded(state, parameters_);
+  directory_.open_for_writing();  // by a process that has become the chief
   directory_.write(state.steps, encoded.files(), encoded.description());
   prune(state.steps, best);
 }

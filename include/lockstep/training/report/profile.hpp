@@ -299,12 +299,12 @@ class Profiler<Replicas<Net, S, L, O, Ms...>> {
   using Replica = typename All::Replica;
 
   void fill(const StepTimes& times, std::size_t batch, Profile& result) const {
-    for (std::size_t i = 0; i < replicas_.slices_each(); ++i)  // slices of replica 0
+    for (std::size_t i = 0; i < replicas_.mine_[0].count; ++i)  // slices of replica 0
       result.examples += slice_of(batch, replicas_.slices(), i).count;
     const UpdateOptions& with = options_of(replicas_.optimizer());
     const bool accumulates = with.gradient_accumulation_steps > 1;
     const WorkSize<Net, device, typename Replica::Target> size{
-        static_cast<double>(result.examples), static_cast<double>(replicas_.slices_each()),
+        static_cast<double>(result.examples), static_cast<double>(replicas_.mine_[0].count),
         static_cast<double>(L::target_shape(Net::output_shape).size()),
         static_cast<double>(replicas_.optimizer().slots()),
         !accumulates && !with.use_ema && with.clipnorm == 0 && with.global_clipnorm == 0};

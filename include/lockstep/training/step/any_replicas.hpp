@@ -17,6 +17,7 @@
 #include "lockstep/concepts/dataset.hpp"
 #include "lockstep/concepts/named_tensor.hpp"
 #include "lockstep/concepts/strategy.hpp"
+#include "lockstep/core/function_ref.hpp"
 #include "lockstep/core/phase.hpp"
 #include "lockstep/training/export/architecture.hpp"
 #include "lockstep/training/parameters.hpp"
@@ -24,6 +25,7 @@
 
 namespace lockstep::detail {
 
+class ElasticRuns;
 struct JobState;
 class StepTrace;
 struct TraceRoundTrip;
@@ -46,15 +48,19 @@ struct RunRequests {
   /// SIGINT or SIGTERM if a signal set the stop token, else 0. Exchanged so that every process ends
   /// with the signal's exit code, not only the one that received the signal.
   int signal = 0;
+  /// In an elastic job: a process waits to join, and may after this step.
+  bool admit = false;
 };
 
-/// Placement of a model: its strategy, and this process' part in the job. Constant during a run.
+/// Placement of a model: its strategy, and this process' part in the job. Constant during a run, except in an
+/// elastic job.
 struct TrainingPlace {
   std::string_view strategy;
   std::size_t replicas, virtual_shards, rank;
   bool is_chief;
   bool is_one_process;  ///< known at compile time: the strategy never has several processes
   bool is_alone;        ///< known at run time: this process holds all replicas of the job
+  std::size_t workers = 1, first_replica = 0;  ///< processes; rank of this one's first replica
 };
 
 /// All replicas of a model, in this process and in others. Implemented by Replicas only.
@@ -124,6 +130,21 @@ class AnyReplicas {
   virtual std::vector<NamedTensor> tensors() const = 0;
 
   virtual Architecture architecture() const = 0;
+
+  /// Null unless the job is elastic; only then are the functions below called.
+  virtual ElasticRuns* elastic() { return nullptr; }
+  /// See ElasticSession.
+  virtual bool has_newcomers() const { return false; }
+  virtual bool must_reform() const { return false; }
+  virtual std::uint64_t generation() const { return 0; }
+  virtual std::string describe_change() const { return {}; }
+  /// Replaces `bytes` by those of the process whose first replica has the rank `root`. Collective.
+  virtual void broadcast_from(std::size_t, std::vector<std::byte>&) {}
+  /// Joins the next generation of the job, with new replicas, and calls `exchange`; begins again
+  /// with another generation if a process is lost meanwhile. If the job cannot go on, the replicas
+  /// get the state `own`, and the error is thrown.
+  virtual void reform(const std::string& /*why*/, const JobState& /*own*/,
+                      FunctionRef<void()> /*exchange*/) {}
 
  protected:
   AnyReplicas() = default;

@@ -37,6 +37,7 @@ class HostBatches {
         classes_(classes) {}
 
   void begin(Pass pass, std::uint64_t skip_examples = 0) { assembler_.begin(pass, skip_examples); }
+  void set_share(Share share) { assembler_.set_share(std::move(share)); }
   /// This process' share of the next batch of the pass. \returns false at the end of the pass.
   bool next(Batch& out) {
     if (!assembler_.next(out)) return false;
@@ -154,13 +155,23 @@ template <class Replicas, class Batches>
 class StepsOver : public Steps {
  public:
   StepsOver(Replicas& replicas, Batches& batches) : replicas_(replicas), batches_(batches) {}
-  void begin(Pass pass, std::uint64_t skip_examples) final { batches_.begin(pass, skip_examples); }
+  void begin(Pass pass, std::uint64_t skip_examples) final {
+    if constexpr (Replicas::can_reform)
+      if (const std::uint64_t now = replicas_.generation(); now != generation_) {
+        batches_.set_share(replicas_.share());
+        generation_ = now;
+      }
+    batches_.begin(pass, skip_examples);
+  }
   bool next() final { return batches_.next(batch_); }
 
  protected:
   Replicas& replicas_;
   Batches& batches_;
   typename Replicas::Batch batch_;
+
+ private:
+  std::uint64_t generation_ = replicas_.generation();  // of the job when the share was last set
 };
 
 /// Steps of fit.
@@ -169,6 +180,9 @@ class TrainingSteps final : public StepsOver<Replicas, Batches> {
  public:
   using StepsOver<Replicas, Batches>::StepsOver;
   void run_step(const RunRequests& requests, double rate, bool waits) override {
+    if constexpr (Replicas::can_reform)
+      if (this->replicas_.elastic() != nullptr)
+        return this->replicas_.train_elastic(this->batch_, rate, requests);
     this->replicas_.train(this->batch_, rate, requests, waits);
   }
 };

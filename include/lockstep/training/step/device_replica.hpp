@@ -76,7 +76,7 @@ class DeviceReplica {
   using T = typename D::real;
   using Context = typename D::Context;
   using Batch = LoadedBatch<T, Target>;
-  static constexpr std::size_t flags = 4;  ///< of RunRequests; see flags_of
+  static constexpr std::size_t flags = 5;  ///< of RunRequests; see flags_of
   /// The loss, summed over examples, then each metric's state.
   using Sums = std::vector<double>;
 
@@ -168,7 +168,7 @@ class DeviceReplica {
   static std::array<double, flags> flags_of(const RunRequests& requests) {
     const auto flag = [](bool is_set) { return is_set ? 1.0 : 0.0; };
     return {flag(requests.stop_now), flag(requests.end_training), flag(requests.signal == SIGINT),
-            flag(requests.signal == SIGTERM)};
+            flag(requests.signal == SIGTERM), flag(requests.admit)};
   }
   // Not inlined: g++ 12 would warn that the rate may be uninitialized.
   [[gnu::noinline]] static double rate_of(const RunRequests& requests, double rate) {
@@ -418,6 +418,7 @@ RunRequests DeviceReplica<D, Target>::agreed_requests() const {
   const std::span<const double> asked(last_sums().data() + requests_at_, state_at_ - requests_at_);
   RunRequests result{asked[0] > 0, asked[1] > 0};
   result.signal = asked[3] > 0 ? SIGTERM : asked[2] > 0 ? SIGINT : 0;
+  result.admit = asked[4] > 0;
   for (const double rate : asked.subspan(flags))
     if (rate != 0 && !result.learning_rate) result.learning_rate = rate == zero_rate ? 0 : rate;
   return result;
@@ -533,7 +534,8 @@ void DeviceReplica<D, Target>::clear_sums(const RunRequests& requests) {
   begin(WorkPass::exchange, "sums");
   if (!std::exchange(sums_are_clear_, false))
     context_->clear(reinterpret_cast<std::byte*>(sums_.data()), sums_.bytes());
-  if (!requests.stop_now && !requests.end_training && !requests.learning_rate) return;
+  if (!requests.stop_now && !requests.end_training && !requests.learning_rate && !requests.admit)
+    return;
   const std::array<double, flags> asked = flags_of(requests);
   context_->upload(reinterpret_cast<std::byte*>(sums_.data() + requests_at_),
                    reinterpret_cast<const std::byte*>(asked.data()), sizeof asked);

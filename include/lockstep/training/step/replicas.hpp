@@ -6,119 +6,47 @@
 
 #include <algorithm>
 #include <atomic>
-#include <concepts>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <exception>
 #include <memory>
-#include <optional>
-#include <span>
-#include <string>
 #include <tuple>
-#include <type_traits>
 #include <utility>
 #include <vector>
 
 #include "lockstep/concepts/strategy.hpp"
-#include "lockstep/core/finite.hpp"
-#include "lockstep/core/fmt_core.hpp"
 #include "lockstep/core/slice.hpp"
-#include "lockstep/training/checkpoint/job_state.hpp"
-#include "lockstep/training/checks/model_signature.hpp"
-#include "lockstep/training/checks/not_finite.hpp"
-#include "lockstep/training/checks/run_checks.hpp"
-#include "lockstep/training/checks/verify_replicas.hpp"
-#include "lockstep/training/named_tensors.hpp"
-#include "lockstep/training/parameters.hpp"
-#include "lockstep/training/report/memory_use.hpp"
 #include "lockstep/training/report/running_logs.hpp"
 #include "lockstep/training/report/step_trace.hpp"
 #include "lockstep/training/step/any_replicas.hpp"
-#include "lockstep/training/step/replica.hpp"
-#include "lockstep/training/weights_file.hpp"
+#include "lockstep/training/step/replica_set.hpp"
 
 namespace lockstep::detail {
 
 template <class Replicas>
 class Profiler;  // include <lockstep/training/report/profile.hpp> to call model.profile
 
-/// The replicas of a model and the session that runs them.
-///
-/// How a global batch is divided, here for 2 processes with 2 replicas each and 8 virtual shards;
-/// without virtual shards each replica has one slice:
-///
-///     global batch   | 0 | 1 | 2 | 3 | 4 | 5 | 6 | 7 |   slices()      8
-///     replica        |  rank 0 |  1  |  2  |  rank 3  |   slices_each() 2
-///     process        |     share()   |    share()     |   what a process loads
-///
-/// Member functions are called by the thread that owns the model; Session::each runs their bodies
-/// in the replicas' own threads and returns when all have finished.
+/// The replicas of a model and the steps that they make.
 template <class Net, class S, class L, class O, class... Ms>
-class Replicas final : public AnyReplicas {
+class Replicas final : public ReplicaSet<Net, S, L, O, Ms...> {
+  using Base = ReplicaSet<Net, S, L, O, Ms...>;
+
  public:
-  using Network = Net;
-  using Strategy = S;
-  using Loss = L;
-  using device = typename S::device;
-  using T = typename device::real;
-  using Replica = detail::Replica<Net, device, L, O, Ms...>;
-  using Target = typename Replica::Target;
-  using Batch = typename Replica::Batch;
-  using Session = decltype(std::declval<const S&>().open());
-  static constexpr bool is_one_process = std::derived_from<Session, SessionOfOneProcess>;
-  static constexpr bool is_one_replica = std::derived_from<Session, SessionOfOneReplica>;
+  using Base::can_reform;
+  using Base::is_alone;
+  using Base::slices;
+  using typename Base::Batch;
+  using typename Base::device;
+  using typename Base::Replica;
+  using typename Base::T;
 
   /// Opens the strategy, allocates all memory except that of activations, and initializes the
   /// weights from the seed. The processes of the job compare their models first.
   [[gnu::cold]] Replicas(const S& strategy, std::uint64_t seed, L loss, O optimizer,
                          std::tuple<Ms...> metrics)
-      : seed_(seed),
-        loss_(std::move(loss)),
-        optimizer_(std::move(optimizer)),
-        metrics_(std::move(metrics)),
-        session_(strategy.open()),
-        replicas_(session_.local_replicas()) {
-    check_slices<Net, device>(session_.virtual_shards());
-    std::vector<T> weights(Net::graph.weights), state(Net::graph.state);
-    initialize_parameters<Net, T>(seed_, weights, state);
-    if constexpr (!is_one_process) {
-      Signature fields = signature();
-      // Last, since the values follow from the seed: a different seed is reported as such.
-      add_field(fields, "initial values",
-                describe_values(named_parameters<Net>(), bytes_of(weights, state)));
-      session_.agree("model", fields);
-    }
-    const std::span<const UpdateSegment> segments(segments_.get(), segments_of_updates());
-    session_.each([&](const ReplicaContext<device>& r) {
-      replicas_[r.local] =
-          std::make_unique<Replica>(r.device, optimizer_, segments, slices(),
-                                    r.rank * slices_each(), slices_each(), is_one_replica);
-      if (r.local == 0) threads_ = r.device.threads();
-    });
-    set(weights, state);
-    sets_ = 0;
+      : Base(strategy, seed, std::move(loss), std::move(optimizer), std::move(metrics)) {
+    this->start();
   }
-
-  Session& session() { return session_; }
-  const Session& session() const { return session_; }
-  TrainingPlace place() const override {
-    return {S::name,         session_.replicas(), session_.virtual_shards(),
-            session_.rank(), session_.is_chief(), is_one_process,
-            is_alone()};
-  }
-  std::uint64_t seed() const override { return seed_; }
-  const O& optimizer() const { return optimizer_; }
-  const std::tuple<Ms...>& metrics() const { return metrics_; }
-  /// Steps trained so far.
-  std::uint64_t steps() const override { return step_; }
-  /// Steps without those that a loss scale skipped because gradients overflowed.
-  std::uint64_t updates() const override { return step_ - replicas_[0]->loss_scale().skipped(); }
-  /// The optimizer's own rate or schedule for the next step.
-  double learning_rate() const override { return optimizer_.learning_rate(updates()); }
-  double loss_scale() const { return replicas_[0]->loss_scale().value(); }
-  /// Threads of one replica.
-  int threads() const { return threads_; }
 
   /// Trains one step on `batch`, this process' share of the global batch. Without `waits` the call
   /// may return while the devices still compute; a later `wait_for_steps` must follow.
@@ -160,6 +88,19 @@ class Replicas final : public AnyReplicas {
     if (alone && waits) throw_device_errors();
     pending_examples_.push_back(batch.slice.global_count);
   }
+  /// The same in an elastic job, where a step that was made although another replica failed must
+  /// have its sums in the logs.
+  void train_elastic(const Batch& batch, double rate, RunRequests requests) {
+    const std::uint64_t before = step_;
+    const std::size_t pending = pending_examples_.size();
+    try {
+      train(batch, rate, requests);
+    } catch (...) {
+      if (step_ > before && pending_examples_.size() == pending)
+        pending_examples_.push_back(batch.slice.global_count);
+      throw;
+    }
+  }
   /// Waits for all steps that `train` queued without waiting.
   void wait_for_steps() override {
     session_.each([&](const ReplicaContext<device>& r) { replicas_[r.local]->wait(); });
@@ -183,23 +124,30 @@ class Replicas final : public AnyReplicas {
   void predict(const Batch& batch, std::vector<T>& out, RunRequests requests = {}) {
     const std::size_t before = out.size(), width = Net::output_shape.size();
     out.resize(before + batch.slice.global_count * width);
+    // Slices of all replicas, padded to the same number and size.
+    std::size_t most = 0;
+    for (std::size_t r = 0; r < session_.replicas(); ++r)
+      most = std::max(most, this->slices_of(r).count);
     const std::size_t largest = slice_of(batch.slice.global_count, slices(), 0).count * width;
     session_.each([&](const ReplicaContext<device>& r) {
-      std::vector<T> own(is_alone() ? 0 : slices_each() * largest);
-      for (std::size_t i = 0; i < slices_each(); ++i) {
+      std::vector<T> own(is_alone() ? 0 : most * largest);
+      for (std::size_t i = 0; i < mine_[r.local].count; ++i) {
         const Batch part = slice_of_replica(batch, r, i);
-        const Slice rows = slice_of(batch.slice.global_count, slices(), r.rank * slices_each() + i);
-        T* const to = is_alone() ? out.data() + before + rows.first * width : &own[i * largest];
+        T* const to =
+            is_alone() ? out.data() + before + part.slice.first * width : &own[i * largest];
         replicas_[r.local]->predict_to(to, part, seed_, r);
       }
       if (is_alone()) return;
-      std::vector<T> all(slices() * largest);
+      std::vector<T> all(session_.replicas() * own.size());
       r.host.all_gather(reinterpret_cast<const std::byte*>(own.data()), own.size() * sizeof(T),
                         reinterpret_cast<std::byte*>(all.data()));
-      for (std::size_t i = 0; i < slices() && r.local == 0; ++i) {
-        const Slice rows = slice_of(batch.slice.global_count, slices(), i);
-        std::copy_n(all.data() + i * largest, rows.count * width,
-                    out.data() + before + rows.first * width);
+      for (std::size_t of = 0; of < session_.replicas() && r.local == 0; ++of) {
+        const Slice its = this->slices_of(of);
+        for (std::size_t i = 0; i < its.count; ++i) {
+          const Slice rows = slice_of(batch.slice.global_count, slices(), its.first + i);
+          std::copy_n(all.data() + (of * most + i) * largest, rows.count * width,
+                      out.data() + before + rows.first * width);
+        }
       }
     });
     exchange_requests(requests);
@@ -227,11 +175,6 @@ class Replicas final : public AnyReplicas {
     pending_examples_.clear();
   }
 
-  /// Whether all replicas of the job are in this process.
-  bool is_alone() const {
-    return is_one_process || session_.local_replicas() == session_.replicas();
-  }
-
   /// Requests of all processes, as of the last exchange; empty if there is only one process.
   RunRequests agreed_requests() const override {
     return is_alone() ? RunRequests{} : replicas_[0]->agreed_requests();
@@ -252,150 +195,6 @@ class Replicas final : public AnyReplicas {
   void note(Phase phase) override { enter(step_, phase); }
   void end_epoch(int epoch) override { session_.end_epoch(epoch); }
 
-  /// A function from the size of a global batch to the part that this process loads.
-  auto share() const {
-    const std::size_t each = slices_each(), first = session_.first_replica() * each;
-    return [slices = slices(), first,
-            last = first + session_.local_replicas() * each - 1](std::size_t global) {
-      const Slice a = slice_of(global, slices, first), b = slice_of(global, slices, last);
-      return Slice{a.first, b.first + b.count - a.first};
-    };
-  }
-
-  /// \throws ReplicasDiverged unless all replicas hold bit-identical weights and optimizer state.
-  void verify() override {
-    if constexpr (!is_one_replica)
-      if (session_.replicas() > 1) compare(true);
-  }
-  /// The same without the optimizer's state. Within one process, weights that have not changed
-  /// since the last comparison are not compared again; other processes' weights may have changed.
-  void verify_weights() {
-    if constexpr (!is_one_replica)
-      if (session_.replicas() > 1 && !(is_alone() && are_equal_)) compare(false);
-  }
-
-  /// Calls f; if it throws, notifies the other processes before it rethrows.
-  template <class F>
-  std::invoke_result_t<F> or_fail(const F& f) {
-    if constexpr (is_one_process) {
-      return f();
-    } else {
-      try {
-        return f();
-      } catch (...) {
-        fail(std::current_exception());
-        throw;
-      }
-    }
-  }
-  [[gnu::cold]] void fail(const std::exception_ptr& error) override {
-    try {
-      std::rethrow_exception(error);
-    } catch (const PeerLost&) {  // the other processes already know
-    } catch (const std::exception& e) {
-      session_.fail(e.what());
-    } catch (...) {
-      session_.fail("unknown exception, not derived from std::exception");
-    }
-  }
-
-  /// Flat buffers of replica 0; all replicas hold the same values.
-  std::vector<T> weights() const { return weights_of(*replicas_[0]); }
-  std::vector<T> state() const { return state_of(*replicas_[0]); }
-  /// Gradients of the last step, penalties included.
-  std::vector<T> gradients() const {
-    return replicas_[0]->copy_of(replicas_[0]->engine().gradients());
-  }
-  /// Sets the parameters of all replicas of this process.
-  void set(const std::vector<T>& weights, const std::vector<T>& state) {
-    ++sets_;
-    are_equal_ = false;
-    session_.each([&](const ReplicaContext<device>& r) {
-      replicas_[r.local]->engine().weights().upload(weights.data());
-      replicas_[r.local]->engine().state().upload(state.data());
-      r.device.synchronize();
-    });
-  }
-  /// The parameters as bytes: weights, then state.
-  [[gnu::cold]] std::vector<std::byte> copy() const override {
-    const std::vector<T> weights = this->weights(), state = this->state();
-    const std::size_t first = weights.size() * sizeof(T), second = state.size() * sizeof(T);
-    std::vector<std::byte> all(first + second);
-    if (first > 0) std::memcpy(all.data(), weights.data(), first);
-    if (second > 0) std::memcpy(all.data() + first, state.data(), second);
-    return all;
-  }
-  /// \throws UsageError unless `bytes` has the size of this model's parameters.
-  [[gnu::cold]] void restore(std::span<const std::byte> bytes) override {
-    std::vector<T> weights(Net::graph.weights), state(Net::graph.state);
-    const std::size_t first = weights.size() * sizeof(T), second = state.size() * sizeof(T);
-    if (bytes.size() != first + second)
-      throw UsageError(
-          "set_weights: got {} bytes, but this model's parameters have {}; pass what weights() "
-          "returned",
-          bytes.size(), first + second);
-    if (first > 0) std::memcpy(weights.data(), bytes.data(), first);
-    if (second > 0) std::memcpy(state.data(), bytes.data() + first, second);
-    set(weights, state);
-  }
-  [[gnu::cold]] Signature signature() const override {
-    return model_signature<Net, device, L, O, Ms...>(seed_, session_.virtual_shards(), loss_,
-                                                     optimizer_, metrics_);
-  }
-  std::vector<ParameterInfo> parameters() const override { return parameters_of<Net>(); }
-  [[gnu::cold]] void save(JobState& to) const override {
-    Replica& replica = *replicas_[0];
-    const auto bytes_in = [&](const auto& buffer) {
-      return replica.template copy_of<std::byte>(buffer);
-    };
-    to.type = dtype_of<T>;
-    to.weights = bytes_in(replica.engine().weights());
-    to.state = bytes_in(replica.engine().state());
-    to.slots.clear();
-    for (std::size_t i = 0; i < replica.slots().size(); ++i)
-      to.slots.emplace_back(slot_name(optimizer_, i), bytes_in(replica.slots()[i]));
-    to.steps = step_;
-    to.has_averages_in_weights = has_averages_in_weights_;
-    to.loss_scale = replica.loss_scale().state();
-    to.seed = seed_;
-    to.replicas = session_.replicas();
-    to.workers = session_.workers();
-    to.signature = signature();
-  }
-  [[gnu::cold]] void load(const JobState& from) override {
-    const auto values_in = [](const std::vector<std::byte>& bytes) {
-      std::vector<T> values(bytes.size() / sizeof(T));
-      if (!values.empty()) std::memcpy(values.data(), bytes.data(), bytes.size());
-      return values;
-    };
-    set(values_in(from.weights), values_in(from.state));
-    session_.each([&](const ReplicaContext<device>& r) {
-      Replica& replica = *replicas_[r.local];
-      for (std::size_t i = 0; i < replica.slots().size(); ++i)
-        replica.slots()[i].upload(values_in(from.slots[i].second).data());
-      r.device.synchronize();
-      replica.restore_loss_scale(from.loss_scale);
-    });
-    step_ = from.steps;
-    has_averages_in_weights_ = from.has_averages_in_weights;
-  }
-  [[gnu::cold]] void broadcast(std::vector<std::byte>& bytes) override {
-    if (is_alone()) return;
-    // One replica of each process holds the bytes; the others receive into memory of their own.
-    std::vector<std::byte> received;
-    session_.each([&](const ReplicaContext<device>& r) {
-      std::uint64_t size = bytes.size();
-      r.host.broadcast(reinterpret_cast<std::byte*>(&size), sizeof size, 0);
-      std::vector<std::byte> copy;
-      if (r.rank == 0)
-        copy = bytes;
-      else
-        copy.resize(static_cast<std::size_t>(size));
-      r.host.broadcast(copy.data(), copy.size(), 0);
-      if (r.local == 0) received = std::move(copy);
-    });
-    bytes = std::move(received);
-  }
   [[gnu::cold]] void record(std::shared_ptr<StepTrace> trace, std::uint64_t steps) override {
     if (trace != nullptr)
       trace->open(session_.local_replicas(), session_.first_replica(), HostDevice<device>,
@@ -411,128 +210,6 @@ class Replicas final : public AnyReplicas {
     });
     trace_ = std::move(trace);
   }
-  [[gnu::cold]] std::vector<std::vector<std::byte>> gather(
-      std::span<const std::byte> bytes) override {
-    if (is_alone()) return {{bytes.begin(), bytes.end()}};
-    std::vector<std::vector<std::byte>> result;
-    session_.note(step_, Phase::reduce);
-    session_.each([&](const ReplicaContext<device>& r) {
-      // Only replica 0 of a process has bytes; 0 stands for none, n + 1 for n bytes.
-      const std::uint64_t size = r.local == 0 ? bytes.size() + 1 : 0;
-      std::vector<std::uint64_t> sizes(session_.replicas());
-      r.host.all_gather(reinterpret_cast<const std::byte*>(&size), sizeof size,
-                        reinterpret_cast<std::byte*>(sizes.data()));
-      const auto largest = static_cast<std::size_t>(*std::max_element(sizes.begin(), sizes.end()));
-      std::vector<std::byte> own(largest), all(largest * sizes.size());
-      if (r.local == 0) std::copy(bytes.begin(), bytes.end(), own.begin());
-      r.host.all_gather(own.data(), largest, all.data());
-      if (r.local != 0) return;
-      for (std::size_t i = 0; i < sizes.size(); ++i)
-        if (const auto* const from = all.data() + i * largest; sizes[i] > 0)
-          result.emplace_back(from, from + sizes[i] - 1);
-    });
-    session_.note(step_, Phase::callback);
-    return result;
-  }
-  [[gnu::cold]] std::vector<TraceRoundTrip> round_trips(std::size_t count) override {
-    std::vector<TraceRoundTrip> times(count);
-    session_.each([&](const ReplicaContext<device>& r) {
-      std::vector<std::byte> all(session_.replicas());
-      for (TraceRoundTrip& time : times) {
-        const std::byte one{1};
-        const std::int64_t begin = trace_time();
-        r.host.all_gather(&one, 1, all.data());
-        if (r.local == 0) time = {begin, trace_time()};
-      }
-    });
-    return times;
-  }
-  void agree(std::string_view part, const Signature& fields) override {
-    session_.agree(part, fields);
-  }
-  /// See TrainingControl. All replicas hold the same gradients and weights, so checking one is
-  /// enough.
-  bool is_finite() const override { return replicas_[0]->is_finite(); }
-  /// Names the losses, gradients and weights of the last step that are not finite; empty if all
-  /// are. A parameter's weights are named only if its gradients are finite.
-  [[gnu::cold]] std::string not_finite() const override {
-    std::vector<double> losses(slices());
-    for (std::size_t i = 0; i < losses.size(); ++i) losses[i] = replicas_[0]->slice_loss(i);
-    const std::vector<T> gradients = this->gradients(), weights = this->weights();
-    const auto are_finite = [](const std::vector<T>& of, const NamedParameter& p) {
-      const auto* const first = of.data() + p.offset;
-      return std::all_of(first, first + p.shape.size(), [](T v) { return detail::is_finite(v); });
-    };
-    return name_not_finite(
-        named_parameters<Net>(), [&](const NamedParameter& p) { return are_finite(gradients, p); },
-        [&](const NamedParameter& p) { return are_finite(weights, p); }, losses, slices_each(),
-        penalty_);
-  }
-  [[gnu::cold]] std::vector<NamedTensor> tensors() const override {
-    return named_tensors(named_parameters<Net>(), weights(), state(), gradients());
-  }
-  [[gnu::cold]] Architecture architecture() const override { return lockstep::architecture<Net>(); }
-  /// Resets the optimizer's slots and the step count to those of a new model.
-  [[gnu::cold]] void reset_optimizer() {
-    session_.each(
-        [&](const ReplicaContext<device>& r) { replicas_[r.local]->reset_optimizer(optimizer_); });
-    has_averages_in_weights_ = false;
-    step_ = 0;
-  }
-  /// Copies the moving averages over the weights, if the optimizer keeps averages. Call after an
-  /// update: before the first one the averages are undefined.
-  [[gnu::cold]] void overwrite_with_averages() override {
-    if (!options_of(optimizer_).use_ema) return;
-    if (std::exchange(has_averages_in_weights_, false)) {
-      const std::vector<T> averages = weights();
-      each_average([&](const auto&, const auto& average) { average.upload(averages.data()); });
-      return;
-    }
-    are_equal_ = false;
-    session_.each(
-        [&](const ReplicaContext<device>& r) { replicas_[r.local]->overwrite_with_average(); });
-  }
-  [[gnu::cold]] void swap_averages(bool averages_in_weights) override {
-    if (averages_in_weights == has_averages_in_weights_) return;
-    if (!options_of(optimizer_).use_ema)
-      throw UsageError(
-          "swap_averages: the optimizer keeps no averages of the weights; set .with = {{.use_ema = "
-          "true}}");
-    if (updates() == 0) return;
-    has_averages_in_weights_ = averages_in_weights;
-    are_equal_ = false;
-    const std::vector<T> before = weights(), averages = replicas_[0]->copy_of(average_of(0));
-    each_average([&](auto& replica, const auto& average) {
-      replica.engine().weights().upload(averages.data());
-      average.upload(before.data());
-    });
-  }
-  /// SHA-256 of the parameters of each replica of this process.
-  std::vector<std::string> digests() const {
-    const std::vector<ParameterInfo> infos = parameters_of<Net>();
-    std::vector<std::string> result;
-    for (const auto& replica : replicas_)
-      result.push_back(hash_weights(infos, bytes_of(weights_of(*replica), state_of(*replica))));
-    return result;
-  }
-  /// The same of each replica of the job, in rank order. All processes must call it.
-  [[gnu::cold]] std::vector<std::string> digests_of_job() {
-    const std::vector<std::string> mine = digests();
-    if (is_alone()) return mine;
-    std::string all(session_.replicas() * mine[0].size(), '\0');
-    session_.note(step_, Phase::reduce);
-    session_.each([&](const ReplicaContext<device>& r) {
-      std::string gathered(all.size(), '\0');
-      r.host.all_gather(reinterpret_cast<const std::byte*>(mine[r.local].data()),
-                        mine[r.local].size(), reinterpret_cast<std::byte*>(gathered.data()));
-      if (r.local == 0) all = std::move(gathered);
-    });
-    session_.note(step_, Phase::idle);  // called between runs
-    std::vector<std::string> result;
-    for (std::size_t at = 0; at < all.size(); at += mine[0].size())
-      result.push_back(all.substr(at, mine[0].size()));
-    return result;
-  }
   /// Memory of one replica.
   MemoryUse memory() const {
     const Replica& r = *replicas_[0];
@@ -545,15 +222,13 @@ class Replicas final : public AnyReplicas {
     use.data = most_data_;
     return use;
   }
-  /// Maximum number of examples of a slice, for batches of `batch` examples.
-  std::size_t largest_slice(std::size_t batch) const { return slice_of(batch, slices(), 0).count; }
   /// Allocates the activation memory for batches of `batch` examples. Called before a data set is
   /// moved to the device, so that the data set takes only what is left.
   [[gnu::cold]] void prepare(std::size_t batch) {
     session_.each([&](const ReplicaContext<device>& r) {
-      for (std::size_t i = 0; i < slices_each(); ++i)
+      for (std::size_t i = 0; i < mine_[r.local].count; ++i)
         replicas_[r.local]->engine().prepare(
-            slice_of(batch, slices(), r.rank * slices_each() + i).count);
+            slice_of(batch, slices(), mine_[r.local].first + i).count);
     });
   }
   /// Tracks the device memory used by resident data sets, in bytes per device.
@@ -563,12 +238,6 @@ class Replicas final : public AnyReplicas {
  private:
   friend class Profiler<Replicas>;
 
-  /// Slices per global batch: the number of virtual shards, or one slice per replica.
-  std::size_t slices() const {
-    return session_.virtual_shards() > 0 ? session_.virtual_shards() : session_.replicas();
-  }
-  std::size_t slices_each() const { return slices() / session_.replicas(); }
-
   /// Reports the phase to the strategy, and to the trace if there is one.
   void enter(std::uint64_t step, Phase phase) {
     session_.note(step, phase);
@@ -576,7 +245,8 @@ class Replicas final : public AnyReplicas {
   }
   /// An upper bound for the labels of a step, with an update within backward and recomputation.
   std::size_t events_per_step() const {
-    return slices_each() * (6 * static_cast<std::size_t>(PlanOf<Net, device>::plan.steps) + 32);
+    return mine_.front().count *
+           (6 * static_cast<std::size_t>(PlanOf<Net, device>::plan.steps) + 32);
   }
 
   /// \throws the first error that a replica's kernels reported. Called after all replicas have
@@ -594,56 +264,9 @@ class Replicas final : public AnyReplicas {
     }
   }
 
-  /// The buffer of the weights' moving averages, which is the last one.
-  const auto& average_of(std::size_t local) const { return replicas_[local]->slots().back(); }
-  /// Calls f(replica, average) in each local replica's thread, and waits for its device.
-  template <class F>
-  void each_average(const F& f) {
-    session_.each([&](const ReplicaContext<device>& r) {
-      f(*replicas_[r.local], average_of(r.local));
-      r.device.synchronize();
-    });
-  }
-
-  /// Compares SHA-256 digests of all tensors across replicas. \throws ReplicasDiverged.
-  [[gnu::cold]] void compare(bool optimizer_too) {
-    const std::vector<ParameterInfo> infos = parameters_of<Net>();
-    session_.each([&](const ReplicaContext<device>& r) {
-      Replica& replica = *replicas_[r.local];
-      std::vector<std::vector<T>> values{weights_of(replica), state_of(replica)};
-      if (optimizer_too)
-        for (const auto& slot : replica.slots()) values.push_back(replica.copy_of(slot));
-      std::vector<NamedBytes> tensors;
-      const auto add = [&](std::string name, const ParameterInfo& p, const std::vector<T>& flat) {
-        tensors.push_back(
-            {std::move(name), std::as_bytes(std::span(flat).subspan(p.offset, p.size()))});
-      };
-      for (const ParameterInfo& p : infos) {
-        add(p.name, p, values[p.trainable ? 0 : 1]);
-        tensors.back().is_parameter = true;
-      }
-      for (std::size_t i = 2; i < values.size(); ++i)
-        for (const ParameterInfo& p : infos)
-          if (p.trainable)
-            add(fmt::format("{} of {}", slot_name(optimizer_, i - 2), p.name), p, values[i]);
-      verify_equal(r.host, tensors, {session_.rank(), sets_}, step_);
-    });
-    sets_ = 0;
-    are_equal_ = true;
-  }
-
-  /// Fills segments_; \returns their number.
-  [[gnu::cold]] std::size_t segments_of_updates() {
-    using Op = std::remove_cvref_t<decltype(optimizer_.op(0.0, 1))>;
-    bool each = options_of(optimizer_).clipnorm > 0;
-    if constexpr (requires { Op::per_tensor; }) each = each || Op::per_tensor;
-    return update_segments(named_parameters<Net>(), each,
-                           options_of(optimizer_).exclude_from_weight_decay, segments_.get());
-  }
-
   /// A replica's i-th slice of this process' share of the batch.
   Batch slice_of_replica(const Batch& batch, const ReplicaContext<device>& r, std::size_t i) const {
-    const Slice mine = slice_of(batch.slice.global_count, slices(), r.rank * slices_each() + i);
+    const Slice mine = slice_of(batch.slice.global_count, slices(), mine_[r.local].first + i);
     const std::size_t before = mine.first - batch.slice.first;
     Batch part = batch;
     part.slice = batch.slice.with(mine);
@@ -653,27 +276,20 @@ class Replicas final : public AnyReplicas {
     return part;
   }
 
-  static std::vector<T> weights_of(Replica& r) { return r.copy_of(r.engine().weights()); }
-  static std::vector<T> state_of(Replica& r) { return r.copy_of(r.engine().state()); }
-
-  std::uint64_t seed_;
-  L loss_;
-  O optimizer_;
-  std::tuple<Ms...> metrics_;
-  /// On the heap: the replicas hold pointers to the segments, which must survive a move of *this.
-  std::unique_ptr<UpdateSegment[]> segments_ =
-      std::make_unique<UpdateSegment[]>(static_cast<std::size_t>(Net::graph.parameters) + 1);
-  std::shared_ptr<StepTrace> trace_;  // while one records; before session_, which has its lanes
-  Session session_;
-  std::vector<std::unique_ptr<Replica>> replicas_;  // after session_, so destroyed before it
-  std::uint64_t step_ = 0;
-  std::uint64_t sets_ = 0;  // calls of `set` since the last comparison of the replicas
-  bool has_averages_in_weights_ = false;  // see swap_averages
-  bool are_equal_ = false;                // compared and equal since the last change of weights
-  double penalty_ = 0;                    // of the last step read
+  using Base::are_equal_;
+  using Base::loss_;
+  using Base::metrics_;
+  using Base::mine_;
+  using Base::optimizer_;
+  using Base::penalty_;
+  using Base::replicas_;
+  using Base::seed_;
+  using Base::session_;
+  using Base::sets_;
+  using Base::step_;
+  using Base::trace_;
   std::vector<std::size_t> pending_examples_;  // global batch sizes of steps that nobody has read
   std::size_t data_ = 0, most_data_ = 0;       // bytes of resident data: now, and the maximum
-  int threads_ = 1;
 };
 
 }  // namespace lockstep::detail

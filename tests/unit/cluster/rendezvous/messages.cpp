@@ -152,6 +152,6 @@ TEST_CASE("a frame is found as soon as it is complete, an invalid one as soon as
   CHECK(next_frame(std::string("\xFD\xFF\0\0", 4), max_frame_bytes, found) == Framing::wrong);
   CHECK(next_frame(std::string("\xFC\xFF\0\0", 4), max_frame_bytes, found) == Framing::incomplete);
   CHECK(next_frame(std::string("\x02\0\0\0\0\0", 6), max_frame_bytes, found) == Framing::wrong);
-  CHECK(next_frame(std::string("\x02\0\0\0\x0F\0", 6), max_frame_bytes, found) == Framing::wrong);
+  CHECK(next_frame(std::string("\x02\0\0\0\x10\0", 6), max_frame_bytes, found) == Framing::wrong);
   CHECK_THROWS_AS(frame(Refuse{std::string(max_frame_bytes, 'x')}), lockstep::UsageError);
 }

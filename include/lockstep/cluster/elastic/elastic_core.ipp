@@ -1,0 +1,317 @@
+#pragma once
+
+#include "lockstep/cluster/elastic/elastic_core.hpp"
+
+#include <algorithm>
+#include <random>
+#include <span>
+#include <utility>
+
+#include "lockstep/cluster/environment.hpp"
+#include "lockstep/cluster/rendezvous/control.hpp"
+#include "lockstep/cluster/rendezvous/file_limit.hpp"
+#include "lockstep/cluster/rendezvous/signature.hpp"
+#include "lockstep/core/error.hpp"
+#include "lockstep/core/fmt_core.hpp"
+#include "lockstep/core/sha256.hpp"
+#include "lockstep/core/threads.hpp"
+#include "lockstep/core/version.hpp"
+
+namespace lockstep::detail {
+
+/// The folder around that of this user.
+inline std::string votes_directory(const Elastic& options) {
+  if (!options.directory.empty()) return options.directory;
+  return variable(process_environment(), "LOCKSTEP_ELASTIC_DIRECTORY").value_or("/dev/shm");
+}
+
+/// \throws UsageError if the description does not suffice for an elastic job.
+inline ResolvedCluster checked_description(const ResolvedCluster& described,
+                                           const ElasticSettings& settings) {
+  if (!described.cluster || !described.rank)
+    throw UsageError(
+        "elastic: the description of the job ({}) does not have the addresses of all workers and "
+        "the index of this one; describe it by TF_CONFIG, or by a cluster file and a task",
+        described.source);
+  if (described.world_size > max_elastic_workers)
+    throw UsageError("elastic: the job has {} workers; an elastic job has at most {}",
+                     described.world_size, max_elastic_workers);
+  const std::size_t least = settings.options.min_workers;
+  if (least < 1 || least > described.world_size)
+    throw UsageError("elastic: min_workers is {}; it must be from 1 to {}, the number of workers",
+                     least, described.world_size);
+  return described;
+}
+
+inline std::string digest_of(const std::string& text) {
+  return sha256_hex(std::as_bytes(std::span(text)));
+}
+
+inline std::string base_job_id(const ResolvedCluster& described) {
+  return described.job_id.empty() ? digest_of(described.description()) : described.job_id;
+}
+
+/// The first message of a connection: the process and its settings.
+inline Hello make_hello(const ResolvedCluster& described, const ElasticSettings& settings) {
+  check_join_fields(settings.fields);
+  const std::size_t rank = *described.rank;
+  Hello hello{"elastic " + base_job_id(described), true, static_cast<std::uint32_t>(rank), {}};
+  const ClusterTimeouts timeouts = complete_timeouts(described.timeouts, described.world_size);
+  hello.fields = {{"protocol", "lockstep elastic/1"},
+                  {"lockstep's version", LOCKSTEP_VERSION},
+                  {"cluster", digest_of(described.description())},
+                  {"min_workers", std::to_string(settings.options.min_workers)},
+                  {"silence timeout", fmt::format("{} ms", timeouts.silence.count())}};
+  for (const auto& [name, value] : settings.fields)
+    hello.fields.emplace_back(
+        name, value.size() <= max_join_value_bytes ? value : "sha256 " + digest_of(value));
+  return hello;
+}
+
+inline std::uint64_t random_number() {
+  std::random_device random;
+  return std::uint64_t{random()} << 32 | random();
+}
+
+ElasticCore::ElasticCore(const ResolvedCluster& description, const Secret& secret,
+                         ElasticSettings chosen)
+    : described(checked_description(description, chosen)),
+      settings(std::move(chosen)),
+      timeouts(complete_timeouts(described.timeouts, described.world_size)),
+      folder(votes_directory(settings.options)),
+      votes(folder),
+      log_thread([](LogLevel level, std::string_view line) { lockstep::log(level, line); }),
+      links(io, described, secret, make_hello(described, settings), timeouts.silence,
+            {.letter =
+                 [this](const Letter& letter) {
+                   act([&] { participant.receive(letter, Clock::now()); });
+                 },
+             .refused =
+                 [this](std::size_t index) {
+                   act([&] { participant.refused(index, Clock::now()); });
+                 },
+             .disconnected =
+                 [this](std::size_t index) {
+                   act([&] { participant.disconnected(index, Clock::now()); });
+                 },
+             .differs =
+                 [this](std::size_t index, const std::string& sentence) {
+                   act([&] { participant.differs(index, sentence); });
+                 },
+             .log = [this](LogLevel level, std::string_view line) { log(level, line); }}),
+      participant({static_cast<std::uint32_t>(*described.rank), random_number()}, folder.id(),
+                  {.described = described.world_size,
+                   .min_workers = settings.options.min_workers,
+                   .fits = settings.fits,
+                   .silence = timeouts.silence,
+                   .patience = described.rendezvous_timeout,
+                   .random = random_number,
+                   .port = [this] { return links.reserve_port(); }},
+                  votes) {
+  raise_file_limit();
+  check_file_limit(
+      2 * described.world_size,
+      fmt::format("elastic: the connections of a job of {} workers", described.world_size));
+  links.listen();
+  thread = start_thread("elastic", [this] { run(); });
+  detail::post(io, [this] { tick(); });
+}
+
+ElasticCore::~ElasticCore() {
+  leave();
+  detail::post(io, [this] {
+    links.close();
+    io.stop();
+  });
+  thread.join();
+}
+
+template <class Action>
+void ElasticCore::act(Action action) {
+  try {
+    action();
+  } catch (...) {
+    publish_error(std::current_exception());
+  }
+  publish();
+}
+
+void ElasticCore::tick() {
+  const auto now = Clock::now();
+  links.tick(now);
+  act([&] { participant.tick(now); });
+  ticker.after(participant.pace(), [this] { tick(); });
+}
+
+void ElasticCore::publish() {
+  for (const Outgoing& outgoing : participant.take_outgoing())
+    links.send(outgoing.to, outgoing.letter);
+  has_newcomers.store(participant.has_newcomers(), std::memory_order_relaxed);
+  if (!must_reform.exchange(participant.must_reform()) && participant.must_reform()) {
+    const std::scoped_lock lock(callback_mutex);
+    if (callback) callback();
+  }
+  if (auto outcome = participant.take_outcome()) {
+    const std::scoped_lock lock(mutex);
+    if (auto* const decision = std::get_if<Decision>(&*outcome))
+      result = std::move(*decision);
+    else
+      result = std::move(std::get<ElasticFailure>(*outcome));
+    former = participant.former();
+    current = participant.decision();
+    changed.notify_all();
+  }
+}
+
+void ElasticCore::publish_error(std::exception_ptr error) {
+  try {
+    std::rethrow_exception(error);
+  } catch (const std::exception& e) {
+    if (std::exchange(last_error, e.what()) != e.what()) log(LogLevel::error, e.what());
+  }
+  if (!participant.waits()) return;  // asked for a vote, which it does not give
+  const std::scoped_lock lock(mutex);
+  result = std::move(error);
+  changed.notify_all();
+}
+
+void ElasticCore::log(LogLevel level, std::string_view line) { log_thread.log(level, line); }
+
+Generation ElasticCore::wait(std::function<void()> start, std::optional<milliseconds> limit) {
+  std::unique_lock lock(mutex);
+  result.reset();
+  detail::post(io, [this, start = std::move(start)] {
+    act(start);
+    ticker.after(participant.pace(), [this] { tick(); });
+  });
+  const auto done = [this] { return result.has_value(); };
+  if (!limit)
+    changed.wait(lock, done);
+  else if (!changed.wait_for(lock, *limit, done))
+    throw Error("elastic: the agreement on the next generation did not end in time");
+  if (auto* const failure = std::get_if<ElasticFailure>(&*result)) throw_failure(*failure);
+  if (auto* const error = std::get_if<std::exception_ptr>(&*result)) std::rethrow_exception(*error);
+  return generation(std::get<Decision>(*result));
+}
+
+Generation ElasticCore::generation(const Decision& decision) {
+  Generation now;
+  now.number = decision.number;
+  ResolvedCluster& cluster = now.cluster = described;
+  const auto address = [&](std::size_t rank) -> const HostPort& {
+    return described.cluster->address(decision.seats[rank].who.index);
+  };
+  cluster.job_id =
+      fmt::format("{}/{}-{:016x}", base_job_id(described), decision.number, decision.nonce);
+  cluster.world_size = decision.seats.size();
+  cluster.chief = HostPort{address(0).host, decision.port};
+  if (cluster.bind) cluster.bind->port.reset();
+  if (decision.number > 0) {
+    ClusterSpec spec;
+    for (std::size_t r = 0; r < decision.seats.size(); ++r) spec.worker(to_string(address(r)));
+    cluster.cluster = std::move(spec);
+  }
+  // All members are there: one that does not come was lost in this moment.
+  const auto margin = decision.number > 0 ? milliseconds(1000) : milliseconds(8000);
+  const milliseconds each(20);
+  cluster.rendezvous_timeout =
+      std::min(described.rendezvous_timeout,
+               timeouts.silence + margin + each * static_cast<int>(decision.seats.size()));
+  for (std::size_t r = 0; r < decision.seats.size(); ++r) {
+    const bool is_new = decision.seats[r].former == Seat::newcomer;
+    now.is_new.push_back(is_new);
+    now.former.push_back(is_new ? r : std::size_t{former[r]});
+    if (decision.seats[r].who.index == *described.rank) cluster.rank = r;
+  }
+  cluster.notes.clear();
+  const auto added = std::count(now.is_new.begin(), now.is_new.end(), true);
+  if (cluster.rank == std::size_t{0} && decision.number > 0)
+    log(LogLevel::info,
+        fmt::format("elastic: generation {} has {} workers, {} of them new{}{}", decision.number,
+                    decision.seats.size(), added, why.empty() ? "" : ": ", why));
+  return now;
+}
+
+void ElasticCore::throw_failure(const ElasticFailure& failure) {
+  using Kind = ElasticFailure::Kind;
+  const Decision& decision = current;
+  const bool is_index = failure.kind == Kind::missing || failure.kind == Kind::not_admitted ||
+                        failure.kind == Kind::refused;
+  const std::size_t index = is_index || failure.rank >= decision.seats.size()
+                                ? failure.rank
+                                : decision.seats[failure.rank].who.index;
+  const std::string address = to_string(described.cluster->address(index));
+  const std::string limit = seconds(described.rendezvous_timeout);
+  switch (failure.kind) {
+    case Kind::missing:
+      throw PeerLost(index, address, fmt::format("did not join within {}{}", limit, late_remedy),
+                     {});
+    case Kind::no_quorum:
+      throw PeerLost(
+          failure.rank, address,
+          "is lost, and this worker cannot reach a quorum of the last generation (more than "
+          "half of it, or half with the machine of its rank 0); if the others have one "
+          "they go on, else start the job again from its checkpoint",
+          {});
+    case Kind::too_few:
+      throw PeerLost(failure.rank, address,
+                     fmt::format("is lost, and within {} too few workers came back; min_workers is "
+                                 "{}: start lost workers again, or raise "
+                                 "LOCKSTEP_RENDEZVOUS_TIMEOUT",
+                                 limit, settings.options.min_workers),
+                     {});
+    case Kind::no_agreement:
+      throw PeerLost(failure.rank, address,
+                     fmt::format("answers, but did not end the generation within {}; raise "
+                                 "LOCKSTEP_RENDEZVOUS_TIMEOUT if a callback takes longer",
+                                 limit),
+                     {});
+    case Kind::left_out:
+      throw PeerLost(failure.rank, address,
+                     "did not answer in time, and the others have gone on without this process; "
+                     "start it again, and it joins as a new worker",
+                     {});
+    case Kind::not_admitted:
+      throw PeerLost(index, address, printable(failure.sentence, 2000), {});
+    case Kind::refused:
+      break;
+  }
+  throw ClusterError("{}", printable(failure.sentence, 2000));
+}
+
+void ElasticCore::leave() {
+  constexpr milliseconds limit{250}, overdue{1000};
+  std::unique_lock lock(mutex);
+  if (!std::exchange(left_posted, true))
+    detail::post(io, [this, until = Clock::now() + limit] {
+      participant.leave();
+      publish();
+      votes.leave();
+      ticker.cancel();
+      links.finish();
+      wait_closed(until);
+    });
+  changed.wait_for(lock, overdue, [this] { return left; });
+}
+
+void ElasticCore::wait_closed(Clock::time_point until) {
+  if (!links.finished() && Clock::now() < until)
+    return end.after(milliseconds(2), [this, until] { wait_closed(until); });
+  links.close();
+  const std::scoped_lock lock(mutex);
+  left = true;
+  changed.notify_all();
+}
+
+void ElasticCore::run() {
+  for (bool ended = false; !ended;) {
+    try {
+      io.run();
+      ended = true;
+    } catch (...) {
+      publish_error(std::current_exception());
+    }
+  }
+}
+
+}  // namespace lockstep::detail

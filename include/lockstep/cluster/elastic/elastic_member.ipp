@@ -1,0 +1,55 @@
+#pragma once
+
+#include "lockstep/cluster/elastic/elastic_member.hpp"
+
+#include <chrono>
+#include <mutex>
+#include <optional>
+#include <utility>
+
+#include "lockstep/cluster/elastic/elastic_core.hpp"
+#include "lockstep/cluster/rendezvous/clock.hpp"
+#include "lockstep/cluster/rendezvous/timer.hpp"
+
+namespace lockstep::detail {
+
+ElasticMember::ElasticMember(const ResolvedCluster& described, const Secret& secret,
+                             ElasticSettings settings)
+    : core_(std::make_unique<ElasticCore>(described, secret, std::move(settings))) {}
+
+ElasticMember::~ElasticMember() = default;
+
+Generation ElasticMember::join() {
+  return core_->wait([core = core_.get()] { core->participant.join(Clock::now()); }, std::nullopt);
+}
+
+Generation ElasticMember::next(const std::string& why) {
+  constexpr milliseconds margin{5000};
+  return core_->wait(
+      [core = core_.get(), why] {
+        core->why = why;
+        core->participant.next(Clock::now());
+      },
+      core_->described.rendezvous_timeout + margin);
+}
+
+bool ElasticMember::has_newcomers() const noexcept {
+  return core_->has_newcomers.load(std::memory_order_relaxed);
+}
+
+bool ElasticMember::must_reform() const noexcept { return core_->must_reform.load(); }
+
+void ElasticMember::on_reform(std::function<void()> callback) {
+  const std::scoped_lock lock(core_->callback_mutex);
+  core_->callback = std::move(callback);
+  if (core_->must_reform.load() && core_->callback) core_->callback();
+}
+
+void ElasticMember::reject_newcomers() {
+  detail::post(core_->io,
+               [core = core_.get()] { core->participant.reject_newcomers(Clock::now()); });
+}
+
+void ElasticMember::leave() { core_->leave(); }
+
+}  // namespace lockstep::detail

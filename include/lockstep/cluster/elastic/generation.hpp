@@ -1,0 +1,34 @@
+/// \file
+/// A generation of an elastic job, and what its members have in common.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+#include "lockstep/cluster/elastic/elastic_options.hpp"
+#include "lockstep/cluster/rendezvous/messages.hpp"
+#include "lockstep/cluster/resolved_cluster.hpp"
+
+namespace lockstep::detail {
+
+/// The workers that train together until one is lost or added.
+struct Generation {
+  std::uint64_t number = 0;
+  /// Ready for a Rendezvous: job id, size, rank, chief, and the addresses by rank.
+  ResolvedCluster cluster{};
+  std::vector<bool> is_new{};         ///< by rank; in generation 0 all are
+  std::vector<std::size_t> former{};  ///< by rank: the rank in the generation before; unless new
+};
+
+/// The arguments of an ElasticMember.
+struct ElasticSettings {
+  Elastic options{};
+  /// Settings that must be equal on all members. A process that differs is refused.
+  std::vector<SignatureField> fields{};
+  /// True if a generation may have this many workers. Empty: any number.
+  std::function<bool(std::size_t workers)> fits{};
+};
+
+}  // namespace lockstep::detail

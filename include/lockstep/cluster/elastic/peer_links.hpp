@@ -1,0 +1,140 @@
+/// \file
+/// The connections of an elastic job's agreement. Invariants: all functions run on the member's
+/// thread; a letter is delivered only from a process that has proved the job's secret and whose
+/// settings are equal; at most two incoming connections and 16 unsent letters are kept for each
+/// described process.
+#pragma once
+
+#include <asio/io_context.hpp>
+#include <asio/ip/tcp.hpp>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "lockstep/cluster/elastic/elastic_messages.hpp"
+#include "lockstep/cluster/rendezvous/clock.hpp"
+#include "lockstep/cluster/rendezvous/connection.hpp"
+#include "lockstep/cluster/rendezvous/listener.hpp"
+#include "lockstep/cluster/rendezvous/lookup.hpp"
+#include "lockstep/cluster/rendezvous/messages.hpp"
+#include "lockstep/cluster/rendezvous/psk.hpp"
+#include "lockstep/cluster/rendezvous/secret.hpp"
+#include "lockstep/cluster/resolved_cluster.hpp"
+#include "lockstep/core/config.hpp"
+#include "lockstep/core/log.hpp"
+
+namespace lockstep::detail {
+
+/// The reports of PeerLinks, with the described index of the process.
+struct LinkEvents {
+  std::function<void(const Letter&)> letter;
+  std::function<void(std::size_t index)> refused;       ///< nothing listens there
+  std::function<void(std::size_t index)> disconnected;  ///< the last connection has ended
+  /// The settings of that process differ.
+  std::function<void(std::size_t index, const std::string& sentence)> differs;
+  std::function<void(LogLevel, std::string_view)> log;
+};
+
+/// One process' connections to the others, made when there is something to send:
+///
+///     send(letter) --> queued --connect--> TLS or greeting --> Hello, letters -->  the peer admits
+///                        |                                  <-- Hello, letters --
+///                        '--refused by all its addresses--> refused(index)
+///
+/// Both ends send over the connection that has last brought something.
+class PeerLinks {
+ public:
+  /// `hello` describes this process.
+  LOCKSTEP_COLD_DECL PeerLinks(asio::io_context& io, const ResolvedCluster& described,
+                               const Secret& secret, Hello hello, milliseconds silence,
+                               LinkEvents events);
+  PeerLinks(const PeerLinks&) = delete;  // handlers hold its address
+  PeerLinks& operator=(const PeerLinks&) = delete;
+  LOCKSTEP_COLD_DECL ~PeerLinks();
+
+  /// Listens at this process' address, or LOCKSTEP_BIND. Called before the thread runs. \throws
+  /// ClusterError
+  LOCKSTEP_COLD_DECL void listen();
+  /// A free port at that address, which is kept free for a listener of this process until the next
+  /// call. \throws ClusterError
+  LOCKSTEP_COLD_DECL std::uint16_t reserve_port();
+
+  LOCKSTEP_COLD_DECL void send(std::size_t index, const Letter& letter);
+  /// Called from time to time: gives up attempts without an answer.
+  LOCKSTEP_COLD_DECL void tick(Clock::time_point now);
+  /// Flushes and closes what is open, and makes no new connection.
+  LOCKSTEP_COLD_DECL void finish();
+  /// True if all connections have ended.
+  LOCKSTEP_COLD_DECL bool finished() const;
+  LOCKSTEP_COLD_DECL void close();
+
+ private:
+  struct Link {
+    std::shared_ptr<Connection> connection{};
+    bool introduced = false;  ///< has sent its Hello
+    bool differs = false;     ///< its letters are not for this job, except refusals
+    Clock::time_point heard{};
+  };
+  struct Peer {
+    explicit Peer(HostPort where) : lookup(std::move(where)) {}
+    RepeatedLookup lookup;
+    std::optional<Link> outgoing{};
+    bool connected = false;  ///< the outgoing one
+    std::vector<Link> incoming{};
+    std::deque<std::string> queue{};
+    std::vector<tcp::endpoint> endpoints{};
+    std::size_t next_endpoint = 0;
+    bool all_refused = true;
+    Clock::time_point began{};
+  };
+  static constexpr std::size_t max_incoming = 2, max_queue = 16;
+
+  LOCKSTEP_COLD_DECL void admit(const std::shared_ptr<Connection>& connection, const Hello& hello);
+  /// Compares the settings. False if the process does not belong to this job or place.
+  LOCKSTEP_COLD_DECL bool introduce(std::size_t index, Link& link, const Hello& hello);
+  LOCKSTEP_COLD_DECL void on_frame(std::size_t index, const std::shared_ptr<Connection>& connection,
+                                   FrameType type, std::string_view body);
+  LOCKSTEP_COLD_DECL void on_end(std::size_t index, const std::shared_ptr<Connection>& connection);
+  /// The handlers of an established connection.
+  LOCKSTEP_COLD_DECL Connection::FrameHandler frames_of(std::size_t index,
+                                                        std::weak_ptr<Connection> connection);
+  LOCKSTEP_COLD_DECL Connection::EndHandler end_of(std::size_t index,
+                                                   std::weak_ptr<Connection> connection);
+  LOCKSTEP_COLD_DECL Link* find(std::size_t index, const Connection* connection);
+  LOCKSTEP_COLD_DECL Link* best(Peer& peer);
+
+  LOCKSTEP_COLD_DECL void dial(std::size_t index);
+  LOCKSTEP_COLD_DECL void connect(std::size_t index);
+  LOCKSTEP_COLD_DECL void on_connected(std::size_t index);
+  LOCKSTEP_COLD_DECL void on_secure(std::size_t index);
+  /// Tries the next address of the peer, or gives up until the next letter.
+  LOCKSTEP_COLD_DECL void attempt_failed(std::size_t index, bool refused, const std::string& why);
+  LOCKSTEP_COLD_DECL void log_once(std::size_t index, const std::string& what);
+  LOCKSTEP_COLD_DECL HostPort own_address() const;
+
+  asio::io_context& io_;
+  ResolvedCluster described_;
+  Hello hello_;
+  std::string hello_frame_;
+  milliseconds silence_;
+  LinkEvents events_;
+  std::unique_ptr<PskContext> client_, server_;  // null: the job has no secret
+  Listener listener_;
+  std::vector<Peer> peers_;
+  std::vector<std::string> logged_;  // by index: the last problem
+  std::vector<tcp::endpoint> own_endpoints_;
+  std::optional<tcp::socket> reserved_;
+  bool finishing_ = false;
+};
+
+}  // namespace lockstep::detail
+
+#ifdef LOCKSTEP_HEADER_ONLY
+#include "lockstep/cluster/elastic/peer_links.ipp"
+#endif

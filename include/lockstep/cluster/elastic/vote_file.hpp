@@ -1,0 +1,57 @@
+/// \file
+/// The votes of a machine in a file, changed by any of its processes. Invariants: a vote that was
+/// returned survives the process that cast it; the file is replaced as a whole, so that a process
+/// killed at any moment leaves the old vote or the new one; a missing, damaged or foreign file is
+/// an error and never counts as a vote.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+
+#include "lockstep/cluster/elastic/machine_folder.hpp"
+#include "lockstep/cluster/elastic/vote_memory.hpp"
+#include "lockstep/core/config.hpp"
+#include "lockstep/core/file_descriptor.hpp"
+
+namespace lockstep::detail {
+
+/// The folder of a run on this machine, see MachineFolder. It holds the vote on the successor of
+/// one generation: the first question about a later one replaces it, and earlier ones are closed.
+class VoteFile final : public VoteMemory {
+ public:
+  /// `machine` must outlive this object.
+  explicit VoteFile(const MachineFolder& machine) : machine_(machine) {}
+  /// Leaves the run.
+  ~VoteFile() override { leave(); }
+
+  /// \throws FileError if the folder cannot be created, or the vote in it is damaged.
+  LOCKSTEP_COLD_DECL void enter(std::uint64_t run) override;
+  /// Nullopt if the vote on that generation is closed, or another process holds the file for long.
+  /// \throws FileError if the vote cannot be read or stored.
+  LOCKSTEP_COLD_DECL std::optional<Vote> change(const GenerationId& generation,
+                                                const std::function<void(Vote&)>& change) override;
+  /// Ends this process' use of the folder, and removes it after the last process.
+  LOCKSTEP_COLD_DECL void leave();
+
+ private:
+  /// \throws FileError
+  LOCKSTEP_COLD_DECL void store(std::uint64_t number, const Vote& vote) const;
+  /// The number of a generation, and the vote on its successor. \throws FileError
+  LOCKSTEP_COLD_DECL std::uint64_t load(Vote& vote) const;
+  /// Locks the file while it is changed; not open if another process has it for too long.
+  LOCKSTEP_COLD_DECL FileDescriptor guard() const;
+  std::string votes() const { return folder_ + "/votes"; }
+
+  const MachineFolder& machine_;
+  std::uint64_t run_ = 0;
+  std::string folder_;
+  FileDescriptor lock_;
+};
+
+}  // namespace lockstep::detail
+
+#ifdef LOCKSTEP_HEADER_ONLY
+#include "lockstep/cluster/elastic/vote_file.ipp"
+#endif

@@ -1,0 +1,101 @@
+#pragma once
+
+#include "lockstep/strategies/elastic_job.hpp"
+
+#include <algorithm>
+#include <mutex>
+#include <set>
+#include <utility>
+
+#include "lockstep/cluster/rendezvous/secret.hpp"
+#include "lockstep/cluster/resolve.hpp"
+#include "lockstep/core/error.hpp"
+#include "lockstep/core/fmt_core.hpp"
+#include "lockstep/core/log.hpp"
+#include "lockstep/strategies/virtual_shards.hpp"
+#include "lockstep/strategies/worker_job.hpp"
+
+namespace lockstep::detail {
+
+/// The entry of an open model in the list of this process.
+class ElasticJob::Registered {
+ public:
+  explicit Registered(std::string name) : name_(std::move(name)) {
+    const std::scoped_lock lock(list().mutex);
+    if (!list().names.insert(name_).second)
+      throw UsageError(
+          "multi_worker_mirrored: this process has another open model in the elastic job; close it "
+          "first, or leave out .elastic");
+  }
+  Registered(const Registered&) = delete;
+  Registered& operator=(const Registered&) = delete;
+  ~Registered() {
+    const std::scoped_lock lock(list().mutex);
+    list().names.erase(name_);
+  }
+
+ private:
+  struct List {
+    std::mutex mutex;
+    std::set<std::string> names;
+  };
+  /// One per process; see JobSlot::of.
+  [[gnu::visibility("default")]] static List& list() {
+    static List all;
+    return all;
+  }
+  std::string name_;
+};
+
+ElasticJob::ElasticJob(const ElasticJobOptions& options)
+    : described_(resolve_cluster(options.environment, options.cluster)),
+      secret_(read_secret(options.environment, described_)) {
+  if (described_.world_size == 1)
+    throw UsageError(
+        "multi_worker_mirrored: .elastic needs a job of several workers, but the description has "
+        "one; describe all workers (TF_CONFIG, or a hosts file), or leave out .elastic");
+  registered_ = std::make_unique<Registered>(fmt::format(
+      "{} {}", described_.description(), described_.rank ? std::to_string(*described_.rank) : ""));
+  for (const std::string& note : described_.notes) log(LogLevel::info, note);
+  ElasticSettings settings;
+  settings.options = options.elastic;
+  settings.fields = settings_fields(described_, options.virtual_shards, options.stragglers);
+  settings.fields.push_back({"replicas of each worker", std::to_string(options.replicas)});
+  settings.fields.push_back({"min_workers", std::to_string(options.elastic.min_workers)});
+  settings.fits = [shards = options.virtual_shards, each = options.replicas](std::size_t workers) {
+    return can_share_slices(shards, workers, each);
+  };
+  member_.emplace(described_, secret_, std::move(settings));
+  now_ = member_->join();
+}
+
+ElasticJob::~ElasticJob() = default;
+
+void ElasticJob::next(const std::string& why) { now_ = member_->next(why); }
+
+bool ElasticJob::has_new_members() const {
+  return now_.number > 0 && std::count(now_.is_new.begin(), now_.is_new.end(), true) > 0;
+}
+
+bool ElasticJob::is_new_member() const {
+  return now_.number > 0 && now_.is_new[now_.cluster.rank.value_or(0)];
+}
+
+std::string ElasticJob::describe() const {
+  const auto added = std::count(now_.is_new.begin(), now_.is_new.end(), true);
+  std::string text = fmt::format("generation {} has {} workers", now_.number, now_.is_new.size());
+  if (now_.number > 0 && added > 0) text += fmt::format(", {} of them new", added);
+  return text;
+}
+
+ResolvedCluster ElasticJob::alone() const {
+  ResolvedCluster one = described_;
+  one.world_size = 1;
+  one.rank = 0;
+  one.chief.reset();
+  one.cluster.reset();
+  one.notes.clear();
+  return one;
+}
+
+}  // namespace lockstep::detail

@@ -1,0 +1,131 @@
+/// \file
+/// The collective calls of a model in an elastic job: `fit`, `evaluate`, `predict` and a few others.
+/// Invariants: a call ends in all processes or in none; a process that loses a peer within a call
+/// goes on within the same call; the state that a generation continues with is one that a process
+/// had between two steps.
+///
+///     call 1 ── exchanges ── barrier ── call 2 ── exchanges ── barrier ── ...
+///                  └ PeerLost: next generation, gather standings, broadcast the donor's state
+///
+/// A process that joins gets the state when its model is made. It returns at once from the calls
+/// that the job has ended, and takes part in the current one from the position of the others.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "lockstep/core/config.hpp"
+#include "lockstep/core/function_ref.hpp"
+#include "lockstep/training/checkpoint/job_state.hpp"
+#include "lockstep/training/elastic/run_standing.hpp"
+#include "lockstep/training/step/any_replicas.hpp"
+
+namespace lockstep::detail {
+
+struct BetweenRuns;
+
+/// The state that a generation continues with.
+struct Recovered {
+  RunStanding at;             ///< of the donor
+  JobState state{};           ///< the donor's; the replicas have its weights already
+  bool has_returned = false;  ///< all processes have ended this call; the state is of a later one
+  bool is_behind = true;      ///< the donor has made steps that this process has not
+  bool are_complete = false;  ///< all processes have the result of this call
+  FitPhase phase = FitPhase::executing;  ///< of this process
+};
+
+/// The calls of one model, which may move: the replicas are an argument.
+class ElasticRuns {
+ public:
+  /// Exchanges standings when the model is made. A process that joins a running job gets its state.
+  LOCKSTEP_COLD_DECL void join(AnyReplicas& replicas);
+
+  /// Whether a call is in progress. A call within a call, by a callback, neither counts nor recovers:
+  /// the outer one does.
+  bool is_in_call() const { return is_in_call_; }
+  /// Calls within calls so far.
+  std::uint64_t nested_calls() const { return nested_; }
+  void note_nested_call() { ++nested_; }
+  /// The number of the current call.
+  std::uint64_t call() const { return call_; }
+
+  /// A call, for its lifetime.
+  class Scope {
+   public:
+    explicit Scope(ElasticRuns& runs) : runs_(&runs) {
+      runs.is_in_call_ = true;
+      ++runs.call_;
+    }
+    Scope(const Scope&) = delete;
+    Scope& operator=(const Scope&) = delete;
+    ~Scope() { runs_->is_in_call_ = false; }
+
+   private:
+    ElasticRuns* runs_;
+  };
+
+  /// Begins the current call. `skip`: the job has ended it already. `at`: where it continues, if this
+  /// process did not take part so far; the model has the state.
+  struct Entry {
+    bool skip = false;
+    std::optional<Recovered> at{};
+  };
+  LOCKSTEP_COLD_DECL Entry enter(AnyReplicas& replicas, BetweenRuns& kept);
+  /// Waits until all processes have ended the current call. \throws PeerLost.
+  LOCKSTEP_COLD_DECL static void finish(AnyReplicas& replicas);
+
+  /// After a loss, or to admit a process: joins the next generation, and loads the donor's weights,
+  /// or `own` if the donor is in a later call. `mine` and `own` are this process' standing and state.
+  LOCKSTEP_COLD_DECL Recovered recover(AnyReplicas& replicas, const std::string& why,
+                                       RunStanding mine, JobState own);
+
+  /// A call that is repeated from its beginning unless all processes have its result. `undo` drops
+  /// this process' result.
+  LOCKSTEP_COLD_DECL void repeat(AnyReplicas& replicas, BetweenRuns& kept, FunctionRef<void()> run,
+                                 FunctionRef<void()> undo);
+
+ private:
+  /// The state of a call that this process has not begun yet.
+  struct Pending {
+    RunStanding at;
+    JobState state;
+  };
+  LOCKSTEP_COLD_DECL void set_pending(RunStanding at, JobState state);
+  /// Gathers the standings and broadcasts the donor's state. \returns the standings; `state` gets
+  /// the state unless no process has one.
+  LOCKSTEP_COLD_DECL static std::size_t exchange(AnyReplicas& replicas, RunStanding mine,
+                                                 const JobState& own, std::vector<RunStanding>& all,
+                                                 std::optional<JobState>& state);
+
+  std::uint64_t call_ = 0, nested_ = 0;
+  bool is_in_call_ = false;
+  std::optional<Pending> pending_;
+};
+
+/// Calls f(), a collective call of the model: in an elastic job within the rules above. `otherwise()`
+/// is the result in a process that joins after the call.
+template <class F, class Otherwise>
+std::invoke_result_t<F> call_together(AnyReplicas& replicas, BetweenRuns& kept, const F& f,
+                                      const Otherwise& otherwise) {
+  ElasticRuns* const elastic = replicas.elastic();
+  if (elastic == nullptr) return f();
+  if (elastic->is_in_call()) {
+    elastic->note_nested_call();
+    return f();
+  }
+  std::optional<std::invoke_result_t<F>> result;
+  elastic->repeat(replicas, kept, [&] { result.emplace(f()); }, [&] { result.reset(); });
+  return result ? std::move(*result) : otherwise();
+}
+
+}  // namespace lockstep::detail
+
+#ifdef LOCKSTEP_HEADER_ONLY
+#include "lockstep/training/elastic/elastic_runs.ipp"
+#endif

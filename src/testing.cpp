@@ -1,0 +1,1 @@
+#include "lockstep/impl/src_testing.hpp"

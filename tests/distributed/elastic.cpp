@@ -1,0 +1,266 @@
+/// Elastic jobs of real processes: workers are killed at random moments, also several at once, also
+/// the chief, also while the others recover; some are started again. The survivors get the bits of a
+/// run without losses.
+#include <algorithm>
+#include <chrono>
+#include <csignal>
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <memory>
+#include <optional>
+#include <random>
+#include <stdexcept>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "distributed/processes.hpp"
+#include "lockstep/lockstep.hpp"
+#include "lockstep/reference.hpp"
+
+using namespace distributed;
+
+namespace {
+
+using Float = ls::Reference<float>;
+
+struct Net : ls::Sequential<ls::Input<2>, ls::Dense<6>, ls::BatchNormalization<>, ls::ReLU,
+                            ls::Dropout<ls::rate(0.4f)>, ls::Dense<3>> {};
+
+constexpr std::size_t workers = 4;
+
+auto examples(std::size_t count) {
+  std::vector<float> x(2 * count);
+  std::vector<std::int32_t> y(count);
+  for (std::size_t i = 0; i < count; ++i) {
+    x[2 * i] = static_cast<float>(i % 17) / 17.0f;
+    x[2 * i + 1] = static_cast<float>(i % 11) / 11.0f;
+    y[i] = static_cast<std::int32_t>(i % 3);
+  }
+  return ls::tensors(x, ls::shape(2), y);
+}
+
+/// Reports the steps, each of which takes a few milliseconds.
+struct Slow : ls::Callback {
+  Slow(Here* here, milliseconds pause, std::uint64_t fails_at)
+      : here_(here), pause_(pause), fails_at_(fails_at) {}
+  void on_train_batch_end(std::size_t, const ls::Logs&) override {
+    if (here_ != nullptr && ++here_->report.steps == fails_at_ && here_->rank == 3)
+      throw std::runtime_error("its callback failed");
+    std::this_thread::sleep_for(pause_);
+  }
+  Here* here_;
+  milliseconds pause_;
+  std::uint64_t fails_at_;
+};
+
+struct Plan {
+  int epochs = 6;
+  milliseconds pause{2};
+  std::optional<std::uint64_t> fails_at{};  ///< step after which worker 3 throws
+};
+
+/// The losses of all epochs, of a final evaluation, and all weights.
+template <class Strategy>
+std::vector<double> train(const Strategy& strategy, const Plan& plan, Here* here) {
+  ls::Model model{Net{},
+                  ls::Seed{7},
+                  strategy,
+                  ls::SparseCategoricalCrossentropy{.from_logits = true},
+                  ls::Adam{.learning_rate = 0.01f},
+                  ls::Accuracy{}};
+  const auto data = examples(160);
+  const auto test = data | ls::batch(40);
+  ls::FitOptions options{.epochs = plan.epochs,
+                         .callbacks = {std::make_shared<Slow>(here, plan.pause, plan.fails_at.value_or(0))},
+                         .progress = ls::ProgressStyle::none};
+  ls::History history;
+  try {
+    history = model.fit(data | ls::shuffle(64) | ls::batch(16), test, options);
+  } catch (const std::runtime_error& e) {
+    if (std::string(e.what()) != "its callback failed") throw;
+    std::this_thread::sleep_for(5s);  // with the model open
+    throw;
+  }
+  std::vector<double> found;
+  for (const std::string& name : history.names())
+    for (const double value : history[name]) found.push_back(value);
+  for (const auto& [name, value] : model.evaluate(test)) found.push_back(value);
+  for (const auto& p : model.parameters())
+    for (const float w : model.weights(p.name)) found.push_back(static_cast<double>(w));
+  return found;
+}
+
+void work(Here& here, const Plan& plan) {
+  // --8<-- [start:elastic]
+  const ls::MultiWorkerMirrored<Float> strategy{.virtual_shards = 8, .elastic = {.min_workers = 2}};
+  // --8<-- [end:elastic]
+  here.give(train(strategy, plan, &here));
+}
+
+/// A job whose workers are killed and started again.
+class Disturbed {
+ public:
+  Disturbed(const Plan& plan, std::uint32_t seed, milliseconds limit)
+      : random_(seed),
+        job_(
+            workers, [plan](Here& here) { work(here, plan); }, limit),
+        were_killed_(workers) {}
+
+  std::size_t below(std::size_t n) { return static_cast<std::size_t>(random_() % n); }
+  Processes& job() { return job_; }
+  std::vector<std::size_t> alive() {
+    std::vector<std::size_t> all;
+    for (std::size_t r = 0; r < workers; ++r)
+      if (!job_.has_ended(r)) all.push_back(r);
+    return all;
+  }
+  /// Whether a worker that has trained, and so has the job's state, is left without `victims`.
+  bool leaves_state(const std::vector<std::size_t>& victims) {
+    for (const std::size_t r : alive())
+      if (job_.report(r).steps > 0 && std::find(victims.begin(), victims.end(), r) == victims.end())
+        return true;
+    return false;
+  }
+  bool has_finished() {
+    for (std::size_t r = 0; r < workers; ++r)
+      if (job_.report(r).outcome != Outcome::none) return true;
+    return false;
+  }
+  void kill(const std::vector<std::size_t>& victims) {
+    for (const std::size_t r : victims) job_.signal(r, SIGKILL);
+    for (const std::size_t r : victims) {
+      were_killed_[r] = true;
+      REQUIRE(job_.until([&] { return job_.has_ended(r); }));
+    }
+    kills_ += victims.size();
+  }
+  void restart_all() {
+    for (std::size_t r = 0; r < workers; ++r)
+      if (job_.has_ended(r) && job_.report(r).outcome == Outcome::none) job_.restart(r);
+  }
+  /// Waits until a worker has made two more steps, or has ended. \returns how long it took.
+  milliseconds until_training() {
+    const Clock::time_point begin = Clock::now();
+    std::vector<std::uint64_t> before;
+    for (std::size_t r = 0; r < workers; ++r) before.push_back(job_.report(r).steps);
+    REQUIRE(job_.until([&] {
+      if (has_finished()) return true;
+      for (std::size_t r = 0; r < workers; ++r)
+        if (job_.report(r).steps >= before[r] + 2) return true;
+      return false;
+    }));
+    return std::chrono::duration_cast<milliseconds>(Clock::now() - begin);
+  }
+  std::size_t kills() const { return kills_; }
+
+  /// Waits for the workers that were never killed, or else for two, and compares all results.
+  void check(const std::vector<double>& quiet, std::size_t weights) {
+    CHECK(job_.until([&] {
+      std::size_t done = 0;
+      for (std::size_t r = 0; r < workers; ++r) {
+        if (!were_killed_[r] && !job_.has_ended(r)) return false;
+        if (job_.has_ended(r) && job_.report(r).outcome != Outcome::none) ++done;
+      }
+      return done >= 2;
+    }));
+    INFO(job_.logs());
+    for (std::size_t r = 0; r < workers; ++r) {
+      if (!job_.has_ended(r) || (were_killed_[r] && job_.report(r).outcome == Outcome::none))
+        continue;
+      CAPTURE(r, std::string(job_.report(r).what));
+      CHECK(job_.report(r).outcome == Outcome::done);
+      const std::vector<double> found = job_.numbers(r);
+      REQUIRE(found.size() >= weights);
+      // One that joined after the end of `fit` has the weights only.
+      const auto count =
+          static_cast<std::ptrdiff_t>(found.size() == quiet.size() ? found.size() : weights);
+      CHECK(std::equal(found.end() - count, found.end(), quiet.end() - count));
+    }
+  }
+
+ private:
+  std::mt19937 random_;
+  Processes job_;
+  std::vector<bool> were_killed_;
+  std::size_t kills_ = 0;
+};
+
+constexpr std::size_t weights_of_net = 2 * 6 + 6 + 4 * 6 + 6 * 3 + 3;
+
+std::vector<double> quiet_run(const Plan& plan) {
+  return train(ls::OneDevice<Float>{.virtual_shards = 8}, {.epochs = plan.epochs, .pause = 0ms},
+               nullptr);
+}
+
+}  // namespace
+
+TEST_CASE("an elastic job loses its chief and then another worker, which comes back") {
+  const Plan plan{.epochs = 16};
+  const std::vector<double> quiet = quiet_run(plan);
+  Disturbed run(plan, 1, 60s);
+  REQUIRE(run.job().until([&] { return run.job().report(0).steps > 3; }));
+  run.kill({0});
+  const milliseconds first = run.until_training();
+  run.kill({2});
+  run.restart_all();
+  const milliseconds second = run.until_training();
+  run.check(quiet, weights_of_net);
+  CHECK(std::max(first, second) < 15s);  // three times the guaranteed limit
+}
+
+TEST_CASE("an elastic job does not wait for a worker that has thrown and keeps its model") {
+  const Plan plan{.epochs = 6, .fails_at = 12};
+  const std::vector<double> quiet = quiet_run(plan);
+  Disturbed run(plan, 1, 60s);
+  REQUIRE(run.job().all_end({3}));
+  INFO(run.job().logs());
+  for (const std::size_t r : {std::size_t{0}, std::size_t{1}, std::size_t{2}})
+    CHECK(run.job().numbers(r) == quiet);
+  CHECK(!run.job().has_ended(3));
+}
+
+TEST_CASE("20 elastic jobs survive 200 kills", "[.slow]") {
+  const char* const from = std::getenv("LOCKSTEP_TEST_SEED");
+  const auto first = static_cast<std::uint32_t>(from != nullptr ? std::atoi(from) : 1);
+  const Plan plan{.epochs = 400};
+  const std::vector<double> quiet = quiet_run(plan);
+  std::vector<milliseconds> times;
+  std::size_t kills = 0, chiefs = 0, pairs = 0, within = 0;
+  for (std::uint32_t seed = first; seed < first + 20; ++seed) {
+    CAPTURE(seed);
+    Disturbed run(plan, seed, 180s);
+    REQUIRE(run.job().until([&] { return run.job().report(0).steps > 0; }));
+    while (run.kills() < 10 && !run.has_finished()) {
+      std::this_thread::sleep_for(milliseconds(run.below(250)));
+      std::vector<std::size_t> victims = run.alive();
+      const bool is_pair = victims.size() == workers && run.below(3) == 0;
+      if (victims.size() > 2) {
+        std::rotate(victims.begin(),
+                    victims.begin() + static_cast<std::ptrdiff_t>(run.below(victims.size())),
+                    victims.end());
+        victims.resize(is_pair ? 2 : 1);
+        if (!run.leaves_state(victims)) continue;
+        pairs += is_pair ? 1 : 0;
+        chiefs += std::count(victims.begin(), victims.end(), 0) > 0 ? 1 : 0;
+        run.kill(victims);
+      }
+      if (run.below(3) == 0) {  // the next one while they recover
+        ++within;
+        std::this_thread::sleep_for(milliseconds(run.below(80)));
+        if (run.below(2) == 0) run.restart_all();
+        continue;
+      }
+      times.push_back(run.until_training());
+      run.restart_all();
+    }
+    run.check(quiet, weights_of_net);
+    kills += run.kills();
+  }
+  std::printf("%zu kills, %zu of two at once, %zu of worker 0, %zu followed during the recovery\n",
+              kills, pairs, chiefs, within);
+  print_times("training goes on after a kill", times);
+  for (const milliseconds time : times) CHECK(time < 15s);
+}

@@ -1,0 +1,344 @@
+#include "lockstep/cluster/elastic/elastic_member.hpp"
+
+#include <catch2/catch_test_macros.hpp>
+
+#include "unit/cluster/elastic/support.hpp"
+
+using namespace elastic_test;
+
+namespace {
+
+milliseconds since(Clock::time_point began) {
+  return std::chrono::duration_cast<milliseconds>(Clock::now() - began);
+}
+
+/// Forms the generation: each member joins its rendezvous.
+void form(const std::vector<Generation>& all) {
+  std::vector<std::future<std::size_t>> joined;
+  for (const Generation& one : all)
+    joined.push_back(std::async(std::launch::async, [&one] {
+      lockstep::Rendezvous job({.cluster = one.cluster, .secret = {}, .signature = {}});
+      job.barrier("there", seconds(5));
+      return job.rank();
+    }));
+  for (std::size_t i = 0; i < all.size(); ++i) CHECK(joined[i].get() == *all[i].cluster.rank);
+}
+
+}  // namespace
+
+TEST_CASE("elastic members form generation 0, and each next one without the lost") {
+  Job job(4);
+  const auto first = job.begin();
+  check_same(first, 0, 4);
+  for (std::size_t i = 0; i < 4; ++i) CHECK(first[i].cluster.rank == i);
+  CHECK(first[0].is_new == std::vector<bool>(4, true));
+  form(first);
+
+  job.kill(2);
+  const auto began = Clock::now();
+  const auto second = job.next_of({0, 1, 3});
+  CHECK(since(began) < milliseconds(900));  // 15 ms on a quiet machine
+  check_same(second, 1, 3);
+  CHECK(second[0].is_new == std::vector<bool>(3, false));
+  CHECK(second[0].former == std::vector<std::size_t>{0, 1, 3});
+  CHECK(second[0].cluster.job_id != first[0].cluster.job_id);
+  form(second);
+
+  // Two at once, also the chief.
+  job.kill(0);
+  job.kill(3);
+  const auto third = job.next_of({1});
+  check_same(third, 2, 1);
+  CHECK(third[0].former == std::vector<std::size_t>{1});
+  CHECK(third[0].cluster.is_chief());
+}
+
+TEST_CASE("an elastic job admits a newcomer at the next generation") {
+  Job job(3);
+  job.begin();
+  job.kill(1);
+  check_same(job.next_of({0, 2}), 1, 2);
+  CHECK_FALSE(job[0].has_newcomers());
+
+  job.start(1);
+  auto newcomer = job.join(1);
+  REQUIRE(eventually([&] { return job[0].has_newcomers(); }));
+  CHECK_FALSE(job[2].has_newcomers());  // which does not propose, and may have passed over others
+  auto all = job.next_of({0, 2});
+  all.push_back(newcomer.get());
+  check_same(all, 2, 3);
+  CHECK(all[0].is_new == std::vector<bool>{false, false, true});
+  CHECK(all[0].former[1] == 1);
+  CHECK(all[2].cluster.rank == 2u);
+  form(all);
+  CHECK_FALSE(job[0].has_newcomers());
+
+  // The chief is lost while a newcomer waits: one generation does both.
+  job.kill(2);
+  check_same(job.next_of({0, 1}), 3, 2);
+  job.start(2);
+  auto second = job.join(2);
+  REQUIRE(eventually([&] { return job[0].has_newcomers(); }));
+  job.kill(0);
+  auto last = job.next_of({1});
+  last.push_back(second.get());
+  check_same(last, 4, 2);
+  CHECK(last[0].cluster.is_chief());
+}
+
+TEST_CASE("a newcomer with other settings is refused, and the elastic job goes on") {
+  Job job(2);
+  job.begin();
+  job.kill(1);
+  job.next_of({0});
+  job.change = [](std::size_t, ElasticSettings& settings) { settings.fields[0].second = "sealed"; };
+  job.start(1);
+  auto newcomer = job.join(1);
+  const std::string error = rendezvous_test::sentence<ClusterError>([&] { newcomer.get(); });
+  INFO(error);
+  CHECK(error.find("differ in \"wire\": \"plain\" and \"sealed\"") != std::string::npos);
+  CHECK_FALSE(job[0].has_newcomers());
+  check_same(job.next_of({0}), 2, 1);
+}
+
+TEST_CASE("a newcomer with which no generation can be formed is not proposed again") {
+  Job job(3);
+  job.begin();
+  job.kill(2);
+  job.next_of({0, 1});
+  job.start(2);
+  auto newcomer = job.join(2);
+  REQUIRE(eventually([&] { return job[0].has_newcomers(); }));
+  job.next_of({0, 1});
+  newcomer.get();
+
+  job[0].reject_newcomers();  // as do all members, but the proposer also learns it from the others
+  job[1].reject_newcomers();
+  const auto began = Clock::now();
+  const auto without = job.next_of({0, 1});
+  CHECK(since(began) < milliseconds(800));  // does not wait for it
+  check_same(without, 3, 2);
+  const std::string error = rendezvous_test::sentence<PeerLost>([&] { job.next(2).get(); });
+  CHECK(error.find("gone on without this process") != std::string::npos);
+  CHECK_FALSE(job[0].has_newcomers());
+
+  job.end(2);  // another process at that address is another newcomer
+  job.start(2);
+  auto again = job.join(2);
+  REQUIRE(eventually([&] { return job[0].has_newcomers(); }));
+  auto all = job.next_of({0, 1});
+  all.push_back(again.get());
+  check_same(all, 4, 3);
+}
+
+TEST_CASE("across machines only a quorum of an elastic generation goes on") {
+  const auto no_quorum = [](Job& job, std::size_t index) {
+    return rendezvous_test::sentence<PeerLost>([&] {
+             job.next(index).get();
+           }).find("cannot reach a quorum") != std::string::npos;
+  };
+  SECTION("half with the machine of rank 0") {
+    Job job(4);
+    for (std::size_t i = 1; i < 4; ++i) job.separate(i);
+    job.begin();
+    job.kill(2);
+    job.kill(3);
+    check_same(job.next_of({0, 1}), 1, 2);
+  }
+  SECTION("half without the machine of rank 0") {
+    Job job(4);
+    for (std::size_t i = 1; i < 4; ++i) job.separate(i);
+    job.begin();
+    job.kill(0);
+    job.kill(1);
+    auto other = std::async(std::launch::async, [&] { return no_quorum(job, 3); });
+    CHECK(no_quorum(job, 2));
+    CHECK(other.get());
+  }
+  SECTION("a machine votes for its dead processes too") {
+    Job job(4);
+    job.separate(3);
+    job.begin();
+    job.kill(0);
+    job.kill(1);
+    check_same(job.next_of({2, 3}), 1, 2);
+  }
+  SECTION("but not without a living one") {
+    Job job(3);
+    job.separate(2);
+    job.begin();
+    job.kill(0);
+    job.kill(1);
+    CHECK(no_quorum(job, 2));
+  }
+}
+
+TEST_CASE("elastic members notify those that have not noticed, and wait for them") {
+  Job job(3);
+  job.begin();
+  std::atomic<int> calls{0};
+  job[0].on_reform([&] { ++calls; });
+  auto first = job.next(1);
+  auto second = job.next(2);
+  REQUIRE(eventually([&] { return job[0].must_reform(); }));
+  CHECK(eventually([&] { return calls == 1; }));
+  std::this_thread::sleep_for(milliseconds(1300));  // longer than the silence timeout
+  CHECK(first.wait_for(seconds(0)) == std::future_status::timeout);
+  std::vector<Generation> all{job.next(0).get(), first.get(), second.get()};
+  check_same(all, 1, 3);
+  CHECK_FALSE(job[0].must_reform());
+  CHECK(calls == 1);
+}
+
+TEST_CASE("elastic members go on without one that is stopped, which ends when it wakes up") {
+  Job job(3);
+  job.begin();
+  ElasticAccess::freeze(job[0], milliseconds(2500));
+  auto stopped = job.next(0);
+  const auto began = Clock::now();
+  const auto rest = job.next_of({1, 2});
+  CHECK(since(began) >= milliseconds(900));
+  CHECK(since(began) < milliseconds(2300));
+  check_same(rest, 1, 2);
+  CHECK(rest[0].cluster.is_chief());
+  const std::string error = rendezvous_test::sentence<PeerLost>([&] { stopped.get(); });
+  CHECK(error.find("gone on without this process") != std::string::npos);
+}
+
+TEST_CASE("an elastic job below min_workers waits for restarted workers, then ends") {
+  Job job(3, 2);
+  job.patience = milliseconds(2000);
+  job.begin();
+  job.kill(1);
+  job.kill(2);
+  SECTION("nobody comes") {
+    const auto began = Clock::now();
+    const std::string error = rendezvous_test::sentence<PeerLost>([&] { job.next(0).get(); });
+    CHECK(error.find("min_workers is 2") != std::string::npos);
+    CHECK(since(began) < milliseconds(2500));
+  }
+  SECTION("one comes") {
+    auto next = job.next(0);
+    job.start(2);
+    auto newcomer = job.join(2);
+    std::vector<Generation> all{next.get(), newcomer.get()};
+    check_same(all, 1, 2);
+    CHECK(all[0].is_new == std::vector<bool>{false, true});
+  }
+}
+
+TEST_CASE("an elastic generation has a number of workers that fits") {
+  Job job(4);
+  job.fits = [](std::size_t workers) { return workers % 2 == 0; };
+  job.begin();
+  job.kill(3);
+  auto last = job.next(2);
+  const auto two = job.next_of({0, 1});
+  check_same(two, 1, 2);
+  const std::string error = rendezvous_test::sentence<PeerLost>([&] { last.get(); });
+  CHECK(error.find("gone on without this process") != std::string::npos);
+  job.end(2);
+
+  job.start(2);
+  auto one = job.join(2);
+  std::this_thread::sleep_for(milliseconds(700));
+  CHECK_FALSE(job[0].has_newcomers());  // three workers do not fit
+  job.start(3);
+  auto other = job.join(3);
+  REQUIRE(eventually([&] { return job[0].has_newcomers(); }));
+  auto all = job.next_of({0, 1});
+  all.push_back(one.get());
+  all.push_back(other.get());
+  check_same(all, 2, 4);
+}
+
+TEST_CASE("elastic members with a secret refuse strangers") {
+  Job job(2);
+  job.secret = lockstep::Secret("0123456789abcdefghijklmnopqrstuv");
+  job.begin();
+  const auto port = job.described(0).cluster->address(0).port;
+  for (const char* bytes : {"GET / HTTP/1.1\r\n\r\n", "LKS1\x06\0\0\0", "\x16\x03\x01"}) {
+    rendezvous_test::Stranger stranger(port);
+    REQUIRE(stranger.connected());
+    REQUIRE(stranger.send(bytes));
+  }
+  job.kill(1);
+  check_same(job.next_of({0}), 1, 1);
+  const auto right =
+      std::exchange(job.secret, lockstep::Secret("another secret of thirty-two by."));
+  job.start(1);
+  std::this_thread::sleep_for(milliseconds(600));
+  auto newcomer = job.join(1);
+  const std::string error = rendezvous_test::sentence<ClusterError>([&] { newcomer.get(); });
+  CHECK(error.find("do not have the same secret") != std::string::npos);
+  CHECK_FALSE(job[0].has_newcomers());
+}
+
+TEST_CASE("an elastic job that ends in order leaves nothing on its machine") {
+  Job job(2);
+  job.begin();
+  CHECK_FALSE(job.machine(0).empty());
+  job[0].leave();
+  job[1].leave();
+  job.end(0);
+  CHECK_FALSE(job.machine(0).empty());
+  job.end(1);
+  CHECK(job.machine(0).empty());
+}
+
+TEST_CASE("a newcomer ends when the elastic job does") {
+  Job job(2);
+  job.begin();
+  job.kill(1);
+  job.next_of({0});
+  job.start(1);
+  auto newcomer = job.join(1);
+  REQUIRE(eventually([&] { return job[0].has_newcomers(); }));
+  job[0].leave();
+  job.end(0);
+  const std::string error =
+      rendezvous_test::sentence<lockstep::PeerLost>([&] { newcomer.get(); });
+  CHECK(error.find("has ended the job before this process was admitted") != std::string::npos);
+}
+
+TEST_CASE("an elastic job uses the bind address and the range of ports") {
+  Job job(2);
+  const auto first = rendezvous_test::free_port();
+  job.describe = [&](lockstep::ResolvedCluster& cluster) {
+    cluster.bind = lockstep::BindAddress{"0.0.0.0", std::nullopt};
+    cluster.data_ports = lockstep::PortRange{first, static_cast<std::uint16_t>(first + 40)};
+  };
+  const auto all = job.begin();
+  check_same(all, 0, 2);
+  CHECK(all[0].cluster.chief->host == "127.0.0.1");
+  CHECK(all[0].cluster.chief->port >= first);
+  CHECK(all[0].cluster.chief->port <= first + 40);
+  CHECK(all[0].cluster.bind->host == "0.0.0.0");
+  form(all);
+}
+
+TEST_CASE("an elastic member needs a description with all addresses") {
+  Job job(2, 3);
+  CHECK_THROWS_AS(job.start(0), lockstep::UsageError);
+  auto described = job.described(0);
+  described.cluster.reset();
+  CHECK_THROWS_AS(ElasticMember(described, {}, {.options = {.min_workers = 1}}),
+                  lockstep::UsageError);
+  described = job.described(0);
+  described.rank.reset();
+  CHECK_THROWS_AS(ElasticMember(described, {}, {.options = {.min_workers = 1}}),
+                  lockstep::UsageError);
+}
+
+TEST_CASE("an elastic job that does not become complete names the missing worker") {
+  Job job(3);
+  job.patience = milliseconds(600);
+  job.start(0);
+  job.start(1);
+  auto zero = job.join(0), one = job.join(1);
+  for (auto* const joined : {&zero, &one}) {
+    const std::string error = rendezvous_test::sentence<PeerLost>([&] { joined->get(); });
+    CHECK(error.find("rank 2 (") != std::string::npos);
+    CHECK(error.find("did not join within 0.6 s") != std::string::npos);
+  }
+}

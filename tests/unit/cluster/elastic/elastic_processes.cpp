@@ -1,0 +1,205 @@
+// Elastic jobs of real processes, which are killed, stopped and started again.
+#include <poll.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <fmt/format.h>
+#include <catch2/catch_test_macros.hpp>
+#include <cstdio>
+#include <string>
+#include <vector>
+
+#include "unit/cluster/elastic/support.hpp"
+
+using namespace elastic_test;
+
+namespace {
+
+/// The program of a process: rounds of a gather, in which the members also agree on newcomers.
+/// Writes "generation NUMBER SIZE RANK" for each one that it forms, and "error WHAT" at its end.
+void train(ElasticMember& member, const std::function<void(const std::string&)>& write) {
+  std::string why;
+  for (Generation now = member.join();; now = member.next(why)) {
+    bool formed = false;
+    try {
+      lockstep::Rendezvous job({.cluster = now.cluster, .secret = {}, .signature = {}});
+      job.barrier("formed", seconds(5));
+      formed = true;
+      write(fmt::format("generation {} {} {}", now.number, now.cluster.world_size,
+                        *now.cluster.rank));
+      for (why = "a newcomer waits";;) {
+        const std::string flags =
+            job.gather("round", {}, member.has_newcomers() ? "1" : "0", seconds(30));
+        if (flags.find('1') != std::string::npos || member.must_reform()) break;
+        std::this_thread::sleep_for(milliseconds(2));
+      }
+    } catch (const lockstep::Error& error) {
+      why = error.what();
+    }
+    if (formed) continue;
+    if (now.number > 0 && now.is_new[*now.cluster.rank]) throw lockstep::Error(why);
+    member.reject_newcomers();
+  }
+}
+
+/// Must be created while the test has a single thread.
+class ElasticProcesses {
+ public:
+  explicit ElasticProcesses(std::size_t size) : job_(size), members_(size) {
+    job_.patience = milliseconds(20'000);
+    ::alarm(120);  // no process outlives the test
+    for (std::size_t i = 0; i < size; ++i) start(i);
+  }
+  ElasticProcesses(const ElasticProcesses&) = delete;
+  ElasticProcesses& operator=(const ElasticProcesses&) = delete;
+  ~ElasticProcesses() {
+    for (std::size_t i = 0; i < members_.size(); ++i) kill(i);
+    ::alarm(0);
+  }
+
+  void start(std::size_t index) {
+    int ends[2];
+    REQUIRE(::pipe(ends) == 0);
+    std::fflush(nullptr);
+    const pid_t pid = ::fork();
+    REQUIRE(pid >= 0);
+    if (pid == 0) {
+      ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+      for (const int number : {SIGSEGV, SIGABRT, SIGTERM}) ::signal(number, SIG_DFL);
+      lockstep::set_log({});
+      const auto write = [out = ends[1]](std::string line) {
+        line += '\n';
+        (void)!::write(out, line.data(), line.size());
+      };
+      try {
+        train(job_.start(index), write);
+      } catch (const std::exception& error) {
+        write(std::string("error ") + error.what());
+      }
+      ::_exit(3);
+    }
+    ::close(ends[1]);
+    members_[index] = {pid, ends[0], {}};
+  }
+  void kill(std::size_t index) {
+    Process& member = members_[index];
+    if (member.pid == 0) return;
+    ::kill(member.pid, SIGKILL);
+    ::waitpid(member.pid, nullptr, 0);
+    ::close(member.pipe);
+    member = {};
+  }
+  void signal(std::size_t index, int number) { ::kill(members_[index].pid, number); }
+
+  /// The next line of a process; empty if none arrives in time.
+  std::string line(std::size_t index, milliseconds limit = milliseconds(10'000)) {
+    Process& member = members_[index];
+    for (const auto end = Clock::now() + limit;;) {
+      const auto newline = member.text.find('\n');
+      if (newline != std::string::npos) {
+        std::string result = member.text.substr(0, newline);
+        member.text.erase(0, newline + 1);
+        return result;
+      }
+      const auto left = std::chrono::duration_cast<milliseconds>(end - Clock::now());
+      pollfd ready{member.pipe, POLLIN, 0};
+      char chunk[512];
+      if (left < milliseconds(0) || ::poll(&ready, 1, static_cast<int>(left.count())) <= 0)
+        return {};
+      const auto n = ::read(member.pipe, chunk, sizeof chunk);
+      if (n <= 0) return {};
+      member.text.append(chunk, static_cast<std::size_t>(n));
+    }
+  }
+  /// Waits until these have formed a generation of this many workers, at any number.
+  bool trains(const std::vector<std::size_t>& indices, std::size_t workers) {
+    for (const std::size_t index : indices)
+      for (std::string text;;) {
+        text = line(index);
+        INFO(index << ": " << text);
+        if (text.empty() || text.starts_with("error")) return false;
+        if (text.find(fmt::format(" {} ", workers)) != std::string::npos) break;
+      }
+    return true;
+  }
+  const std::string& folder() { return job_.machine(0).path(); }
+
+ private:
+  struct Process {
+    pid_t pid = 0;
+    int pipe = -1;
+    std::string text{};
+  };
+
+  Job job_;
+  std::vector<Process> members_;
+};
+
+}  // namespace
+
+TEST_CASE("an elastic job of processes goes on when some are killed, and takes them back") {
+  ElasticProcesses job(4);
+  REQUIRE(job.trains({0, 1, 2, 3}, 4));
+
+  auto began = Clock::now();
+  const auto within = [&](milliseconds limit) {
+    const auto took = Clock::now() - began;
+    UNSCOPED_INFO("took " << std::chrono::duration_cast<milliseconds>(took).count() << " ms");
+    return took < limit;
+  };
+  job.kill(2);
+  REQUIRE(job.trains({0, 1, 3}, 3));
+  CHECK(within(seconds(5)));
+
+  began = Clock::now();
+  job.kill(0);  // two at once, also the chief
+  job.kill(3);
+  REQUIRE(job.trains({1}, 1));
+  CHECK(within(seconds(5)));
+
+  began = Clock::now();
+  for (const std::size_t index : {0, 2, 3}) job.start(index);
+  REQUIRE(job.trains({0, 1, 2, 3}, 4));
+  CHECK(within(seconds(8)));
+
+  began = Clock::now();
+  job.kill(1);  // the chief, and another one while the rest recovers
+  std::this_thread::sleep_for(milliseconds(15));
+  job.kill(3);
+  REQUIRE(job.trains({0, 2}, 2));
+  CHECK(within(seconds(5)));
+
+  job.signal(0, SIGSTOP);
+  REQUIRE(job.trains({2}, 1));
+  job.signal(0, SIGCONT);
+  const std::string end = job.line(0);
+  CHECK(end.find("gone on without this process") != std::string::npos);
+}
+
+TEST_CASE("an elastic job of processes survives random kills", "[.slow]") {
+  ElasticProcesses job(4);
+  std::mt19937 random(7);
+  std::vector<std::size_t> all{0, 1, 2, 3};
+  REQUIRE(job.trains(all, 4));
+  milliseconds longest{0};
+  for (int round = 0; round < 60; ++round) {
+    CAPTURE(round);
+    const std::size_t first = random() % 4, second = random() % 4;
+    const auto began = Clock::now();
+    job.kill(first);
+    if (round % 3 == 0) std::this_thread::sleep_for(milliseconds(random() % 60));
+    if (round % 2 == 0 && round % 8 != 0) job.kill(second);
+    std::vector<std::size_t> lost{first}, left;
+    if (round % 2 == 0 && round % 8 != 0 && second != first) lost.push_back(second);
+    for (const std::size_t index : all)
+      if (std::find(lost.begin(), lost.end(), index) == lost.end()) left.push_back(index);
+    REQUIRE(job.trains(left, left.size()));
+    longest = std::max(longest, std::chrono::duration_cast<milliseconds>(Clock::now() - began));
+    for (const std::size_t index : lost) job.start(index);
+    REQUIRE(job.trains(all, 4));
+  }
+  WARN("the longest recovery took " << longest.count() << " ms");
+  CHECK(longest < seconds(5));
+}

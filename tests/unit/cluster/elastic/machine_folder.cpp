@@ -1,0 +1,97 @@
+#include "lockstep/cluster/elastic/machine_folder.hpp"
+
+#include <signal.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <catch2/catch_test_macros.hpp>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <string>
+
+#include "lockstep/cluster/elastic/vote_file.hpp"
+#include "lockstep/core/error.hpp"
+
+using namespace lockstep::detail;
+namespace fs = std::filesystem;
+
+namespace {
+
+struct Directory {
+  Directory() { REQUIRE(::mkdtemp(path.data()) != nullptr); }
+  ~Directory() { fs::remove_all(path); }
+  std::string user() const { return path + "/lockstep-" + std::to_string(::geteuid()); }
+  std::string path = "/tmp/lockstep_machine_XXXXXX";
+};
+
+}  // namespace
+
+TEST_CASE("processes of a machine have one identity, which ends with the last of them") {
+  const Directory directory;
+  auto first = std::make_unique<MachineFolder>(directory.path);
+  auto second = std::make_unique<MachineFolder>(directory.path);
+  const MachineId id = first->id();
+  CHECK(second->id() == id);
+  first.reset();
+  CHECK(MachineFolder(directory.path).id() == id);
+  CHECK(second->is_intact());
+  second.reset();
+  CHECK(fs::is_empty(directory.path));
+  CHECK(MachineFolder(directory.path).id() != id);
+}
+
+TEST_CASE("the folder of a run whose processes were killed is removed by the next process") {
+  const Directory directory;
+  std::fflush(nullptr);
+  const pid_t pid = ::fork();
+  REQUIRE(pid >= 0);
+  if (pid == 0) {
+    const MachineFolder machine(directory.path);
+    VoteFile votes(machine);
+    votes.enter(7);
+    ::kill(::getpid(), SIGKILL);
+  }
+  ::waitpid(pid, nullptr, 0);
+  const std::string killed = directory.user() + "/0000000000000007";
+  const std::string living = directory.user() + "/0000000000000008";
+  CHECK(fs::exists(killed + "/votes"));
+  fs::create_directory(directory.user() + "/0000000000000009");  // killed before the lock
+  const MachineFolder machine(directory.path);
+  CHECK_FALSE(fs::exists(killed));
+  CHECK_FALSE(fs::exists(directory.user() + "/0000000000000009"));
+  VoteFile votes(machine);
+  votes.enter(8);
+  const MachineFolder other(directory.path);
+  CHECK(fs::exists(living + "/votes"));
+  votes.leave();
+  CHECK_FALSE(fs::exists(living));
+}
+
+TEST_CASE("a folder that others can access, or that is missing, is refused") {
+  const Directory directory;
+  const auto refusal = [&](const std::string& path) {
+    try {
+      const MachineFolder machine(path);
+    } catch (const lockstep::FileError& error) {
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  CHECK(refusal(directory.path + "/none").find("cannot be created") != std::string::npos);
+  fs::create_directory(directory.user());
+  ::chmod(directory.user().c_str(), 0755);
+  CHECK(refusal(directory.path).find("only this user can access; set LOCKSTEP_ELASTIC_DIRECTORY") !=
+        std::string::npos);
+  fs::remove(directory.user());
+  fs::create_symlink("/tmp", directory.user());
+  CHECK(refusal(directory.path).find("only this user can access") != std::string::npos);
+  fs::remove(directory.user());
+  fs::create_directory(directory.user());
+  ::chmod(directory.user().c_str(), 0700);
+  std::ofstream(directory.user() + "/machine") << "short";
+  CHECK(refusal(directory.path).find("is damaged") != std::string::npos);
+}

@@ -1,0 +1,155 @@
+#include "lockstep/cluster/elastic/vote_file.hpp"
+
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <catch2/catch_test_macros.hpp>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "lockstep/core/error.hpp"
+
+using namespace lockstep::detail;
+namespace fs = std::filesystem;
+
+namespace {
+
+/// A directory for the folders of machines.
+struct Directory {
+  Directory() { REQUIRE(::mkdtemp(path.data()) != nullptr); }
+  ~Directory() { fs::remove_all(path); }
+  std::string user() const { return path + "/lockstep-" + std::to_string(::geteuid()); }
+  std::string path = "/tmp/lockstep_votes_XXXXXX";
+};
+
+constexpr std::uint64_t run = 0x1234;
+
+std::string votes_of(const Directory& directory) {
+  return directory.user() + "/0000000000001234/votes";
+}
+
+/// A process that votes and is killed.
+void die_after(const std::function<void()>& body) {
+  std::fflush(nullptr);
+  const pid_t pid = ::fork();
+  REQUIRE(pid >= 0);
+  if (pid == 0) {
+    ::signal(SIGABRT, SIG_DFL);
+    body();
+    ::kill(::getpid(), SIGKILL);
+  }
+  int status = 0;
+  ::waitpid(pid, &status, 0);
+  REQUIRE(WIFSIGNALED(status));
+}
+
+std::optional<Vote> read(VoteFile& votes, std::uint64_t number) {
+  return votes.change({run, number}, [](Vote&) {});
+}
+
+std::string error_of(const std::function<void()>& f) {
+  try {
+    f();
+  } catch (const lockstep::FileError& error) {
+    return error.what();
+  }
+  return {};
+}
+
+}  // namespace
+
+TEST_CASE("a vote survives the process that cast it, at any moment") {
+  const Directory directory;
+  const MachineFolder machine(directory.path);
+  VoteFile votes(machine);
+  votes.enter(run);
+  die_after([&] {
+    const MachineFolder own(directory.path);
+    VoteFile theirs(own);
+    theirs.enter(run);
+    theirs.change({run, 3}, [](Vote& vote) { vote.prepare({4, 1}); });
+  });
+  CHECK(read(votes, 3) == Vote{{4, 1}, {}, ""});
+  die_after([&] {  // between the promise and the vote
+    const MachineFolder own(directory.path);
+    VoteFile theirs(own);
+    theirs.enter(run);
+    theirs.change({run, 3}, [](Vote& vote) { vote.prepare({5, 0}); });
+    theirs.change({run, 3}, [](Vote& vote) {
+      vote.accept({5, 0}, "lost");
+      ::kill(::getpid(), SIGKILL);
+    });
+  });
+  CHECK(read(votes, 3) == Vote{{5, 0}, {}, ""});
+  die_after([&] {
+    const MachineFolder own(directory.path);
+    VoteFile theirs(own);
+    theirs.enter(run);
+    theirs.change({run, 3}, [](Vote& vote) { vote.accept({6, 2}, std::string(40'000, 'v')); });
+  });
+  CHECK(read(votes, 3) == Vote{{6, 2}, {6, 2}, std::string(40'000, 'v')});
+
+  // A later generation begins without votes, and closes the earlier one.
+  CHECK(read(votes, 4) == Vote{});
+  CHECK_FALSE(read(votes, 3).has_value());
+  CHECK_FALSE(votes.change({run + 1, 4}, [](Vote&) {}).has_value());
+}
+
+TEST_CASE("a damaged, missing or replaced vote is an error and not a vote") {
+  const Directory directory;
+  const MachineFolder machine(directory.path);
+  VoteFile votes(machine);
+  votes.enter(run);
+  votes.change({run, 1}, [](Vote& vote) { vote.accept({1, 1}, "value"); });
+  const std::string path = votes_of(directory);
+  std::string text = read_small_file(path);
+  const auto write = [&](const std::string& content) {
+    std::ofstream(path, std::ios::binary | std::ios::trunc) << content;
+  };
+  for (const std::size_t at : {std::size_t{0}, std::size_t{20}, std::size_t{40}, text.size() - 1}) {
+    std::string damaged = text;
+    damaged[at] = static_cast<char>(damaged[at] ^ 1);
+    write(damaged);
+    CHECK(error_of([&] { read(votes, 1); }).find("is damaged") != std::string::npos);
+  }
+  write(text.substr(0, text.size() / 2));
+  CHECK(error_of([&] { read(votes, 1); }).find("is damaged") != std::string::npos);
+  write(text);
+  CHECK(read(votes, 1)->value == "value");
+  fs::remove(path);
+  CHECK(error_of([&] { read(votes, 1); }).find("is missing") != std::string::npos);
+  write(text);
+  fs::remove_all(directory.user() + "/0000000000001234");
+  CHECK(error_of([&] { read(votes, 1); }).find("was removed") != std::string::npos);
+}
+
+TEST_CASE("processes of a machine change a vote one after the other") {
+  const Directory directory;
+  const MachineFolder machine(directory.path);
+  std::vector<std::thread> threads;
+  for (std::uint32_t rank = 0; rank < 4; ++rank)
+    threads.emplace_back([&, rank] {
+      VoteFile votes(machine);
+      votes.enter(run);
+      for (std::uint32_t round = 1; round <= 25; ++round)
+        while (!votes.change({run, 0}, [&](Vote& vote) {
+          ++vote.promised.round;
+          vote.promised.rank = rank;
+        })) {
+        }
+      votes.change({run, 0}, [](Vote&) {});
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    });
+  VoteFile votes(machine);
+  votes.enter(run);
+  for (auto& thread : threads) thread.join();
+  CHECK(read(votes, 0)->promised.round == 100);
+}

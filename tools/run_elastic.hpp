@@ -1,0 +1,227 @@
+/// \file
+/// Supervises a job whose workers may die and join again: `lockstep-run --elastic`. Invariants: a death
+/// ends no other worker unless fewer than `least` are left; a worker is started again under the
+/// description of the job that all others have; no worker outlives the launcher.
+#pragma once
+
+#include <sys/wait.h>
+
+#include <fmt/format.h>
+#include <algorithm>
+#include <chrono>
+#include <cstddef>
+#include <exception>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "run_child.hpp"
+#include "run_launcher.hpp"
+#include "run_restart.hpp"
+
+namespace lockstep_run {
+
+/// How many workers a job needs, and how often lost ones are started again.
+struct ElasticOptions {
+  std::size_t least = 1;  ///< workers without which the job ends
+  std::size_t most_restarts = 0;
+  std::chrono::duration<double> first_delay{1};
+};
+
+/// Supervises the workers of an elastic job.
+///
+///     running --0--> done: the job has ended, no other worker is started again
+///        ^  \--crash--> waiting: the others go on
+///        |                |  \--no restart is left, or not a crash--> lost
+///        +---- delay -----+
+///
+/// The workers that wait or run are fewer than `least`: all end. So do they if a worker is refused (2,
+/// 126, 127) in its first start, which would be refused again and without which the job does not begin.
+class ElasticLauncher : private Workers {
+ public:
+  /// As Launcher; `command` is that of a first start.
+  template <class Job>
+  ElasticLauncher(Command command, const Job& job, const std::string& log_folder,
+                  const ElasticOptions& options)
+      : Workers(at_start(command, 0), job, log_folder),
+        options_(options),
+        command_(std::move(command)),
+        places_(count(), Place(options.first_delay)) {}
+
+  /// Waits until all workers have ended. \returns the exit code of lockstep-run
+  int wait(const Signals& signals) {
+    while (running() || next_start()) {
+      poll(signals, next_start());
+      if (interrupted() != 0) cancel_restarts();
+      reap();
+      start_due();
+      escalate();
+    }
+    if (interrupted() != 0) return 128 + interrupted();
+    if (!done_at_) return code_of(losses_, [](const Loss&) { return true; });
+    return code_of(losses_, [](const Loss& loss) { return loss.matters; });
+  }
+
+ private:
+  /// One of the job's places, in which workers follow each other.
+  struct Place {
+    explicit Place(std::chrono::duration<double> first_delay) : delays(first_delay) {}
+
+    std::size_t starts = 0;                      ///< of the job until this worker's; 0: the first
+    Clock::time_point began = Clock::now();      ///< of this worker
+    std::optional<Clock::time_point> starts_at;  ///< of the next one
+    RestartDelays delays;
+  };
+  /// A worker that has failed and was not started again.
+  struct Loss {
+    std::size_t rank = 0;
+    int code = 0;
+    bool matters = false;  ///< if others have ended with 0
+    bool was_chief = false;
+    Clock::time_point at = Clock::now();
+  };
+
+  static constexpr std::chrono::seconds time_to_report{1};
+  /// A worker that lives longer than this ends a series of crashes.
+  static constexpr std::chrono::seconds time_to_prove{60};
+  /// The others notice within this time that the chief died after training, and end with 0.
+  static constexpr std::chrono::seconds time_to_notice{3};
+
+  static Command at_start(Command command, std::size_t restarts) {
+    command.variables.emplace_back("LOCKSTEP_RESTART", std::to_string(restarts));
+    return command;
+  }
+
+  void reap() {
+    for (const std::size_t rank : collect()) {
+      finish(rank);
+      const int code = child(rank).code();
+      if (code != 0) {
+        lose(rank, code);
+      } else if (!done_at_) {
+        done_at_ = Clock::now();
+        for (Loss& loss : losses_)
+          loss.matters = loss.was_chief && *done_at_ - loss.at < time_to_notice;
+        for (std::size_t other = 0; other < count(); ++other)
+          if (places_[other].starts_at)
+            log_line(fmt::format("rank {} is not started again: the job has ended", other));
+        cancel_restarts();
+      }
+    }
+  }
+
+  void lose(std::size_t rank, int code) {
+    const bool is_killed = WIFSIGNALED(child(rank).status());
+    const bool is_replacement = places_[rank].starts > 0;
+    // A worker that could not join any more is none of those that have trained.
+    const bool matters = !is_replacement || code != peer_lost;
+    losses_.push_back({rank, code, matters, was_chief(rank)});
+    if (interrupted() != 0 || is_ending_) return;
+    const std::string ends = end_of(rank, "ended");
+    if (done_at_) return log_line(ends + ", after the job");
+    if (is_crash(code, is_killed) && restarts_ < options_.most_restarts)
+      return plan_start(rank, ends);
+    std::string reason;
+    if (!is_crash(code, is_killed))
+      reason = "; it is not started again after this exit code";
+    else if (options_.most_restarts > 0)
+      reason = fmt::format("; no restart is left of --max-restarts {}", options_.most_restarts);
+    const bool is_refused = code == 2 || code == 126 || code == 127;
+    if (is_refused && !is_killed && !is_replacement)
+      return end_all(ends + reason + ", and the job ends");
+    std::size_t left = 0;
+    for (std::size_t other = 0; other < count(); ++other)
+      left += child(other).running() || places_[other].starts_at ? 1 : 0;
+    const std::string number =
+        fmt::format("{} of {} workers {} left", left, count(), left == 1 ? "is" : "are");
+    if (left < options_.least)
+      return end_all(fmt::format("{}{}; {}, fewer than --elastic {}, and the job ends", ends,
+                                 reason, number, options_.least));
+    log_line(fmt::format("{}{}; {}", ends, reason, number));
+  }
+
+  void plan_start(std::size_t rank, const std::string& ends) {
+    Place& place = places_[rank];
+    const auto now = Clock::now();
+    if (now - place.began > time_to_prove) place.delays.reset();
+    const auto delay = std::chrono::ceil<std::chrono::milliseconds>(place.delays.next());
+    place.starts_at = now + delay;
+    ++restarts_;
+    log_line(fmt::format("{}; restart {} of {}, of this worker alone, in {:.1f} s", ends, restarts_,
+                         options_.most_restarts, std::chrono::duration<double>(delay).count()));
+  }
+
+  void start_due() {
+    for (std::size_t rank = 0; rank < count(); ++rank) {
+      Place& place = places_[rank];
+      if (!place.starts_at || Clock::now() < *place.starts_at) continue;
+      place.starts_at.reset();
+      place.starts = ++starts_;
+      place.began = Clock::now();
+      std::erase_if(losses_, [&](const Loss& loss) { return loss.rank == rank; });
+      Command command = at_start(command_, starts_);
+      command.arguments = resuming(command.arguments);
+      command.appends_to_logs = true;
+      try {
+        start_again(rank, command);
+      } catch (const std::exception& error) {  // a limit of processes or files was reached
+        losses_.push_back({rank, 1, true, false});
+        if (restarts_ < options_.most_restarts)
+          plan_start(rank, error.what());
+        else
+          log_line(error.what());
+      }
+    }
+  }
+
+  std::optional<Clock::time_point> next_start() const {
+    std::optional<Clock::time_point> next;
+    for (const Place& place : places_)
+      if (place.starts_at && (!next || *place.starts_at < *next)) next = place.starts_at;
+    return next;
+  }
+
+  void cancel_restarts() {
+    for (Place& place : places_) place.starts_at.reset();
+  }
+
+  void end_all(const std::string& sentence) {
+    log_line(sentence);
+    is_ending_ = true;
+    cancel_restarts();
+    end(time_to_report);
+  }
+
+  /// Whether a worker that has ended was the job's chief: of those in training the one that joined
+  /// first, and of several the lowest rank.
+  bool was_chief(std::size_t rank) const {
+    for (std::size_t other = 0; other < count(); ++other)
+      if (child(other).running() &&
+          std::pair(places_[other].starts, other) < std::pair(places_[rank].starts, rank))
+        return false;
+    return true;
+  }
+
+  /// The code of the first of `losses` that count, which is not that of a worker that lost another
+  /// one, if there are others; 0 if none counts.
+  template <class Counts>
+  static int code_of(const std::vector<Loss>& losses, const Counts& counts) {
+    int code = 0;
+    for (const Loss& loss : losses)
+      if (counts(loss) && (code == 0 || (code == peer_lost && loss.code != peer_lost)))
+        code = loss.code;
+    return code;
+  }
+
+  const ElasticOptions options_;
+  const Command command_;
+  std::vector<Place> places_;                 // by rank
+  std::vector<Loss> losses_;                  // in order of time
+  std::size_t restarts_ = 0, starts_ = 0;     // planned, and made
+  std::optional<Clock::time_point> done_at_;  // when the first worker ended with 0
+  bool is_ending_ = false;
+};
+
+}  // namespace lockstep_run
