@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "fuzz/promises.hpp"
+#include "lockstep/cluster/elastic/elastic_messages.hpp"
 #include "lockstep/cluster/rendezvous/clock.hpp"
 #include "lockstep/cluster/rendezvous/frames.hpp"
 #include "lockstep/cluster/rendezvous/messages.hpp"
@@ -77,6 +78,9 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     round_trip<Leave>(found);
     round_trip<AllLeft>(found);
     round_trip<RetryLater>(found);
+    if (found.type == FrameType::agreement)
+      if (const auto letter = parse_letter(found.body))
+        require(frame(*letter).substr(frame_header) == found.body);
     if (found.type == FrameType::request)
       if (auto request = parse<Request>(found.body)) chief.ask(std::move(*request));
     stream.remove_prefix(found.size);

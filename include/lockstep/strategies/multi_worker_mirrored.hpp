@@ -133,7 +133,15 @@ struct MultiWorkerMirrored {
       within([&] { state_->job.end_epoch(epoch); });
     }
     void fail(const std::string& what) {
-      if (state_) state_->job.fail(what);
+      if (!state_) return;
+      state_->job.fail(what);
+      if (!elastic_ || elastic_->has_ended || state_->job.peers_know()) return;
+      // The others go on without this process, whatever its program does next.
+      elastic_->job.member().leave();
+      elastic_->error = std::make_exception_ptr(
+          PeerLost(rank(), elastic_->job.now().cluster.name(rank()),
+                   "has left the elastic job because of its error: " + what, std::nullopt));
+      elastic_->has_ended = true;
     }
 
     // --- see ElasticSession ---

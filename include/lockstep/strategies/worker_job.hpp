@@ -138,6 +138,8 @@ class WorkerJob {
   LOCKSTEP_COLD_DECL void end_epoch(int epoch);
   /// Reports that this process fails with the error `what`, unless its peers know.
   LOCKSTEP_COLD_DECL void fail(const std::string& what);
+  /// Whether all processes throw the error that this one has thrown last.
+  bool peers_know() const { return peers_know_; }
 
  private:
   /// For its lifetime the process waits for its peers, so that a loss makes the wait throw, and the

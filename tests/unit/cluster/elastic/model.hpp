@@ -240,8 +240,12 @@ class Model {
   bool matters(const ModelState& state, const Sent& message, std::size_t machine) const {
     const Vote& vote = state.votes[machine];
     if (!votes(state, machine)) return false;
-    if (message.kind == Sent::Kind::prepare) return vote.promised < message.asked;
-    return vote.promised <= message.asked && vote.accepted != message.asked;
+    Vote after = vote;
+    if (message.kind == Sent::Kind::prepare)
+      after.prepare(message.asked);
+    else
+      after.accept(message.asked, message.value);
+    return after != vote;
   }
   /// True if the proposer would count the answer.
   bool counts(const ModelState& state, const Sent& message) const {

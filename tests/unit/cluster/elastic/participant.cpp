@@ -32,7 +32,8 @@ Weather weather(std::size_t seed, int faults) {
 /// Three processes on machines of their own. Letters take no time; `drops` selects those that are
 /// lost.
 struct Three {
-  Three() {
+  explicit Three(std::function<bool(const Letter&, std::size_t to)> loses = {})
+      : drops(std::move(loses)) {
     for (std::uint32_t i = 0; i < 3; ++i) {
       ParticipantRules rules;
       rules.described = 3;
@@ -56,7 +57,7 @@ struct Three {
         for (std::size_t i = 0; i < 3; ++i)
           for (auto& outgoing : all[i]->take_outgoing()) {
             moved = true;
-            if (drops && drops(i, outgoing.to)) continue;
+            if (drops && drops(outgoing.letter, outgoing.to)) continue;
             all[outgoing.to]->receive(outgoing.letter, now);
           }
       }
@@ -73,7 +74,7 @@ struct Three {
   std::array<std::unique_ptr<SimulatedVotes>, 3> votes{};
   std::array<std::unique_ptr<Participant>, 3> all{};
   std::array<std::optional<Participant::Outcome>, 3> outcomes{};
-  std::function<bool(std::size_t, std::size_t)> drops{};
+  std::function<bool(const Letter&, std::size_t)> drops{};
   Participant::Time now = Participant::Time(std::chrono::hours(1));
 };
 
@@ -87,7 +88,7 @@ TEST_CASE("of two members that both propose, one decides and the other is left o
     CHECK(*job.decision(i) == *job.decision(0));
   }
   // Ranks 0 and 1 cannot reach each other, and rank 2 votes for the first that asks.
-  job.drops = [](std::size_t from, std::size_t to) { return from + to == 1; };
+  job.drops = [](const Letter& letter, std::size_t to) { return letter.from.index + to == 1; };
   job.outcomes = {};
   for (auto& one : job.all) one->next(job.now);
   job.run(milliseconds(5000));
@@ -106,6 +107,17 @@ TEST_CASE("of two members that both propose, one decides and the other is left o
     }
   }
   CHECK(left_out == 1);
+}
+
+TEST_CASE("a process holds the votes of a run before it can be a member") {
+  // Else they could be removed while a member lives that has not learned of its membership.
+  const Three job([](const Letter& letter, std::size_t to) {
+    return to == 2 && std::holds_alternative<lockstep::detail::Decided>(letter.message);
+  });
+  REQUIRE(job.decision(0));
+  CHECK(job.decision(0)->rank_of(job.all[2]->self()) == 2u);
+  CHECK(job.all[2]->standing() == Standing::fresh);
+  CHECK(job.machines[2].folders.count(job.decision(0)->run) == 1);
 }
 
 TEST_CASE("after random faults one generation trains, and never two") {
