@@ -19,7 +19,7 @@ import network
 
 BIN = multi_worker.BIN
 RECOVERED = 5  # seconds, the goal from a kill to the next step; three times as much is asserted
-PACE = 10  # milliseconds of a step, of the worker that prints it
+PACE = 20  # milliseconds of a step, of the worker that prints it
 MEMBERS = r"generation \d+ has %d workers.*; recovered"
 # fflush is called after each line of --progress json.
 SLEEP = """
@@ -160,7 +160,7 @@ class Workers(Case):
         return self.await_workers(job, 4, seen)
 
     def test_killed_workers_join_again_and_the_losses_stay_the_same(self):
-        steps = 450
+        steps = 240
         quiet = self.quiet_run(steps)
         job = self.launch(steps)
         self.await_step(job, 10)
