@@ -53,18 +53,21 @@ struct Hooks : ls::Callback {
   }
   void on_epoch_end(int epoch, const ls::Logs&) override { epochs.push_back(epoch); }
 };
-/// Changes the rate depending on what it was, in all workers or only in the chief.
+/// Changes the rate depending on what it was.
 struct Decay : ls::Callback {
-  Decay(bool each_step, bool only_chief) : each_step_(each_step), only_chief_(only_chief) {}
+  enum class In { all, chief, last };
+  Decay(bool each_step, In in) : each_step_(each_step), in_(in) {}
   void on_train_batch_end(std::size_t, const ls::Logs&) override {
     if (each_step_) decay(0.9);
   }
   void on_epoch_end(int, const ls::Logs&) override { decay(0.5); }
   void decay(double factor) {
-    if (!only_chief_ || params().rank == 0)
+    const bool is_chief = params().rank == 0, is_last = params().rank == params().replicas - 1;
+    if (in_ == In::all || (in_ == In::chief ? is_chief : is_last))
       control().set_learning_rate(control().learning_rate() * factor);
   }
-  bool each_step_, only_chief_;
+  bool each_step_;
+  In in_;
 };
 /// Evaluates within the hooks.
 struct Evaluator : ls::Callback {
@@ -91,7 +94,8 @@ struct Plan {
   bool has_validation = true;
   std::uint64_t verify_every = 0;
   std::optional<std::uint64_t> steps_per_epoch{};
-  bool decays_each_step = false, only_chief_decays = false;
+  bool decays_each_step = false;
+  Decay::In decays_in = Decay::In::all;
   int evaluates = 0;     // within the hooks of epochs; 2: also within those of steps
   std::string folder{};  // of checkpoints, a log
   int runs = 1;
@@ -104,8 +108,7 @@ Found train(const Strategy& strategy, const Plan& plan, const std::shared_ptr<Ho
   ls::Model m{Net{}, ls::Seed{7}, strategy, replicas::crossentropy, adam, ls::Accuracy{}};
   const auto data = line::classes(40);
   auto options = line::quiet(3);
-  options.callbacks = {hooks,
-                       std::make_shared<Decay>(plan.decays_each_step, plan.only_chief_decays),
+  options.callbacks = {hooks, std::make_shared<Decay>(plan.decays_each_step, plan.decays_in),
                        ls::EarlyStopping{.monitor = "loss", .patience = 5}};
   if (plan.evaluates > 0) {
     const auto evaluator = std::make_shared<Evaluator>();
@@ -277,7 +280,7 @@ void sweep_all(std::size_t stride) {
   const Plan executions{.steps_per_execution = 3, .verify_every = 1};
   const Plan steady{.steps_per_execution = 2, .steps_per_epoch = 4};
   const Plan decays{.decays_each_step = true};
-  const Plan chief_decays{.decays_each_step = true, .only_chief_decays = true};
+  const Plan chief_decays{.decays_each_step = true, .decays_in = Decay::In::chief};
   const Plan files{.folder = folder};
   sweep({}, 2, dies_before, stride);
   sweep({}, 2, dies_after, stride);
@@ -292,6 +295,12 @@ void sweep_all(std::size_t stride) {
   sweep(decays, 0, fails_after, stride);
   sweep(chief_decays, 0, fails_after, stride);
   sweep(chief_decays, 3, dies_before, stride);
+  const Plan last_decays{.decays_each_step = true, .decays_in = Decay::In::last};
+  sweep(last_decays, 1, dies_before, stride);
+  sweep(last_decays, 3, fails_after, stride);
+  sweep(last_decays, 0, dies_after, stride);
+  sweep({.decays_in = Decay::In::last}, 1, fails_after, stride);
+  sweep({.decays_in = Decay::In::last}, 3, fails_after, stride);
   sweep({.evaluates = 1}, 1, fails_after, stride);
   sweep({.evaluates = 1}, 0, dies_before, stride);
   sweep({.evaluates = 2}, 1, fails_after, stride);
