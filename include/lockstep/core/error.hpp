@@ -39,6 +39,17 @@ class UsageError : public Error {
   using Error::Error;
 };
 
+/// A signal asked this worker of an elastic job, and not all of them, to end. It has made its last
+/// step, and the others go on.
+class Evicted : public Error {
+ public:
+  LOCKSTEP_COLD_DECL explicit Evicted(int signal);
+  int signal() const { return signal_; }
+
+ private:
+  int signal_;
+};
+
 /// A file is missing, cannot be read or cannot be written.
 class FileError : public Error {
  public:

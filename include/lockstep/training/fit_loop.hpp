@@ -107,6 +107,11 @@ class FitLoop {
   LOCKSTEP_COLD_DECL bool validate(Steps& validation);
   /// Calls on_epoch_end and exchanges the requests that it made; saves a checkpoint if due.
   LOCKSTEP_COLD_DECL void end_epoch(int epoch);
+  /// The requests of the last exchange. In an elastic job workers that are evicted do not stop the
+  /// others.
+  LOCKSTEP_DECL RunRequests agreed_requests();
+  /// \throws Evicted if this worker is.
+  LOCKSTEP_DECL void leave_if_evicted() const;
   /// Exchanges the requests of all processes outside of a step.
   LOCKSTEP_COLD_DECL void exchange_requests();
   /// The signature and what a checkpoint needs to know of the model before it is loaded.
@@ -183,6 +188,7 @@ class FitLoop {
   bool continues_ = false;           // within an epoch that has begun, at a position
   FitPhase phase_ = FitPhase::executing;
   RunRequests agreed_;               // of the last step
+  bool is_evicted_ = false;          // ends with this step
   std::optional<double> sent_rate_;  // at the end of the last epoch
   Hooks hooks_;
 };

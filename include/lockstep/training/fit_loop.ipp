@@ -3,6 +3,7 @@
 #include "lockstep/training/fit_loop.hpp"
 
 #include <algorithm>
+#include <csignal>
 #include <limits>
 #include <string>
 #include <string_view>
@@ -282,7 +283,20 @@ void FitLoop::count_step() {
   ++made_;
   examples_ += batch_size_;
   phase_ = FitPhase::executing;
-  if (elastic_ != nullptr) agreed_ = replicas_.agreed_requests();
+  if (elastic_ != nullptr) agreed_ = agreed_requests();
+}
+
+RunRequests FitLoop::agreed_requests() {
+  RunRequests agreed = replicas_.agreed_requests();
+  if (elastic_ == nullptr || !run_.is_eviction(agreed)) return agreed;
+  is_evicted_ = is_evicted_ || run_.has_asked_to_stop;
+  agreed.stop_now = false;
+  agreed.signal = 0;
+  return agreed;
+}
+
+void FitLoop::leave_if_evicted() const {
+  if (is_evicted_) throw Evicted(SIGTERM);
 }
 
 void FitLoop::end_execution(int epoch) {
@@ -292,6 +306,7 @@ void FitLoop::end_execution(int epoch) {
   const RunRequests agreed = elastic_ != nullptr ? agreed_ : replicas_.agreed_requests();
   const std::uint64_t now = done_ + execution_.steps;
   call_batch_end(now - 1);
+  leave_if_evicted();
   requests_ = run_.effective(agreed);
   done_ = now;
   execution_ = {};
@@ -370,7 +385,9 @@ void FitLoop::exchange_requests() {
   }
   sent_rate_ = mine.learning_rate;
   run_.adopt_agreed_rate();
-  requests_ = run_.effective(replicas_.agreed_requests());
+  const RunRequests agreed = agreed_requests();
+  leave_if_evicted();
+  requests_ = run_.effective(agreed);
 }
 
 void FitLoop::end_epoch(int epoch) {

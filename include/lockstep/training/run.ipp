@@ -77,8 +77,15 @@ RunRequests Run::effective(const RunRequests& agreed) const {
   return agreed;
 }
 
+bool Run::is_eviction(const RunRequests& agreed) const {
+  if (agreed.terminated == 0 || agreed.stopping != agreed.terminated) return false;
+  const std::size_t each = place.replicas / place.workers;
+  return place.workers - agreed.terminated / each >= place.min_workers;
+}
+
 RunRequests Run::pop_requests() {
   RunRequests popped = requests();
+  has_asked_to_stop = popped.stop_now;
   if (!place.is_one_process) popped.learning_rate = std::exchange(kept.unsent_rate, std::nullopt);
   return popped;
 }

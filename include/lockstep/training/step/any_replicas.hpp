@@ -50,6 +50,8 @@ struct RunRequests {
   int signal = 0;
   /// In an elastic job: a process waits to join, and may after this step.
   bool admit = false;
+  // Only of the agreed requests: replicas with stop_now, and with SIGTERM.
+  std::size_t stopping = 0, terminated = 0;
 };
 
 /// Placement of a model: its strategy, and this process' part in the job. Constant during a run, except in an
@@ -61,6 +63,7 @@ struct TrainingPlace {
   bool is_one_process;  ///< known at compile time: the strategy never has several processes
   bool is_alone;        ///< known at run time: this process holds all replicas of the job
   std::size_t workers = 1, first_replica = 0;  ///< processes; rank of this one's first replica
+  std::size_t min_workers = 1;                 ///< of an elastic job
 };
 
 /// All replicas of a model, in this process and in others. Implemented by Replicas only.

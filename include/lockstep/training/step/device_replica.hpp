@@ -419,6 +419,8 @@ RunRequests DeviceReplica<D, Target>::agreed_requests() const {
   RunRequests result{asked[0] > 0, asked[1] > 0};
   result.signal = asked[3] > 0 ? SIGTERM : asked[2] > 0 ? SIGINT : 0;
   result.admit = asked[4] > 0;
+  result.stopping = static_cast<std::size_t>(asked[0]);
+  result.terminated = static_cast<std::size_t>(asked[3]);
   for (const double rate : asked.subspan(flags))
     if (rate != 0 && !result.learning_rate) result.learning_rate = rate == zero_rate ? 0 : rate;
   return result;

@@ -80,9 +80,11 @@ class ReplicaSet : public AnyReplicas {
   Session& session() { return session_; }
   const Session& session() const { return session_; }
   TrainingPlace place() const override {
-    return {S::name,         session_.replicas(), session_.virtual_shards(),
-            session_.rank(), session_.is_chief(), is_one_process,
-            is_alone(),      session_.workers(),  session_.first_replica()};
+    TrainingPlace here{S::name,         session_.replicas(), session_.virtual_shards(),
+                       session_.rank(), session_.is_chief(), is_one_process,
+                       is_alone(),      session_.workers(),  session_.first_replica()};
+    if constexpr (requires { session_.min_workers(); }) here.min_workers = session_.min_workers();
+    return here;
   }
   std::uint64_t seed() const override { return seed_; }
   const O& optimizer() const { return optimizer_; }
