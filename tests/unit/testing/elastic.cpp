@@ -12,6 +12,7 @@
 #include <filesystem>
 #include <map>
 #include <memory>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <string_view>
@@ -42,6 +43,8 @@ struct Net : ls::Sequential<ls::Input<4>, ls::Dense<6>, ls::BatchNormalization<>
 constexpr std::size_t workers = 4, batches = 20;
 constexpr int epochs = 4;
 constexpr nanoseconds step_time = 60ms;
+/// After the last fault.
+constexpr nanoseconds time_to_end = 90s;
 
 /// What a life of a worker has done.
 struct Life {
@@ -57,6 +60,8 @@ struct Life {
   bool names_peer = false, has_ended = false;
   nanoseconds at{};
 };
+
+using Lives = std::vector<std::unique_ptr<Life>>;
 
 /// MultiWorkerMirrored; the callback sees the generation.
 struct Watched {
@@ -150,13 +155,13 @@ class Machines {
   std::string path_;
 };
 
-/// The lives of a job of four workers, each on a machine of its own. `end` is of the last one.
-std::vector<std::unique_ptr<Life>> run(Network network) {
-  const ::testing::LogLines quiet;
+/// Runs a job of four workers, each on a machine of its own. Fills `lives`, also if it throws.
+void run(Network network, Lives& lives) {
+  std::optional<::testing::LogLines> quiet;
+  if (std::getenv("LOCKSTEP_TEST_LOG") == nullptr) quiet.emplace();
   const Machines machines;
   network.variables["LOCKSTEP_ELASTIC_DIRECTORY"] = machines.of_rank();
   network.variables["LOCKSTEP_RENDEZVOUS_TIMEOUT"] = "20";
-  std::vector<std::unique_ptr<Life>> lives;
   ls::testing::run_workers(
       workers,
       [&](ls::testing::Worker& worker) {
@@ -179,7 +184,6 @@ std::vector<std::unique_ptr<Life>> run(Network network) {
         life.at = worker.time();
       },
       network);
-  return lives;
 }
 
 const std::string& quiet_weights() {
@@ -203,9 +207,23 @@ std::string text_of(const Life& life) {
   return text;
 }
 
+std::string text_of(const Network& network) {
+  constexpr std::array names{"kill",       "restart", "freeze",  "thaw",   "cut", "heal", "slow",
+                             "jump clock", "loss",    "latency", "jitter"};
+  std::string text;
+  for (const auto& [at, fault] : network.faults) {
+    text += "\n" + std::to_string(at / 1us) + " us: " +
+            names[static_cast<std::size_t>(fault.kind)];
+    for (const std::size_t r : fault.first) text += " " + std::to_string(r);
+    if (!fault.second.empty()) text += fault.factor == 2 ? " from and to" : " to";
+    for (const std::size_t r : fault.second) text += " " + std::to_string(r);
+  }
+  return text;
+}
+
 /// What must hold after each run: who finishes has the right bits, and a step is never made by two
 /// groups.
-void check_lives(const std::vector<std::unique_ptr<Life>>& lives, nanoseconds limit) {
+void check_lives(const Lives& lives, nanoseconds limit) {
   struct Steps {
     std::size_t first = batches * epochs, last = 0, size = 0;
     std::map<std::size_t, const Life*> by_rank{};
@@ -253,6 +271,7 @@ class Plan {
     spared_ = random_.below(workers);
     for (std::uint64_t i = 0, count = 1 + random_.below(4); i < count; ++i) add();
     for (const TimedFault& fault : network.faults) last = std::max(last, fault.at);
+    network.limit = last + time_to_end;
   }
 
   Network network{};
@@ -313,11 +332,18 @@ class Plan {
 
 void check_seed(std::uint64_t seed, Totals* totals = nullptr) {
   const Plan plan(seed);
-  const auto lives = run(plan.network);
-  std::string text;
+  std::string text = text_of(plan.network);
+  Lives lives;
+  std::string failure;
+  try {
+    run(plan.network, lives);
+  } catch (const ls::Error& e) {
+    failure = e.what();
+  }
   for (const auto& life : lives) text += "\n" + text_of(*life);
   INFO("seed " << seed << text);
-  check_lives(lives, plan.last + 90s);
+  CHECK(failure == "");
+  check_lives(lives, plan.last + time_to_end);
   if (totals == nullptr) return;
   ++totals->jobs;
   bool any = false;
@@ -345,7 +371,8 @@ TEST_CASE("of an elastic job in two parts, the one with the quorum goes on") {
     std::vector<std::size_t> go_on, end;
   };
   for (const auto& [go_on, end] : {Parts{{0, 1}, {2, 3}}, Parts{{1, 2, 3}, {0}}}) {
-    const auto lives = run({.faults = {{1s, ls::testing::partition(go_on, end)}}});
+    Lives lives;
+    run({.faults = {{1s, ls::testing::partition(go_on, end)}}}, lives);
     std::string text;
     for (const auto& life : lives) text += "\n" + text_of(*life);
     INFO(text);
