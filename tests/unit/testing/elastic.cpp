@@ -42,7 +42,7 @@ struct Net : ls::Sequential<ls::Input<4>, ls::Dense<6>, ls::BatchNormalization<>
 
 constexpr std::size_t workers = 4, batches = 20;
 constexpr int epochs = 4;
-constexpr nanoseconds step_time = 60ms;
+constexpr nanoseconds step_time = 80ms;
 /// After the last fault.
 constexpr nanoseconds time_to_end = 90s;
 
@@ -269,13 +269,17 @@ class Plan {
     network.latency = std::chrono::microseconds(10 + random_.below(5'000));
     network.jitter = std::chrono::microseconds(random_.below(5'000));
     spared_ = random_.below(workers);
-    for (std::uint64_t i = 0, count = 1 + random_.below(4); i < count; ++i) add();
+    if (random_.below(4) == 0)
+      lose_some();
+    else
+      for (std::uint64_t i = 0, count = 1 + random_.below(4); i < count; ++i) add();
     for (const TimedFault& fault : network.faults) last = std::max(last, fault.at);
     network.limit = last + time_to_end;
   }
 
   Network network{};
-  nanoseconds last{};  ///< the time of the last fault
+  nanoseconds last{};       ///< the time of the last fault
+  bool is_harmless = false;  ///< all workers that are not killed must finish
 
  private:
   nanoseconds within(std::uint64_t milliseconds) {
@@ -288,10 +292,24 @@ class Plan {
   /// One worker is not started again, so that the others cannot begin a second run of the job.
   void kill(nanoseconds at, std::size_t r) {
     add(at, ls::testing::kill(r));
-    if (r != spared_ && random_.below(3) != 0) add(at + within(4000), ls::testing::restart(r));
+    if (r != spared_ && random_.below(4) != 0) add(at + within(2500), ls::testing::restart(r));
+  }
+  /// Losses that leave a quorum each time: one worker, or two that are not the chief, and another
+  /// one when they have come back.
+  void lose_some() {
+    is_harmless = true;
+    const nanoseconds first = 500ms + within(1500), second = first + 3500ms + within(1000);
+    const std::size_t r = rank(), other = (r + 1 + random_.below(workers - 1)) % workers;
+    std::vector<std::size_t> victims{r};
+    if (r != 0 && other != 0 && random_.below(2) == 0) victims.push_back(other);
+    for (const std::size_t victim : victims) {
+      add(first, ls::testing::kill(victim));
+      add(first + within(1000), ls::testing::restart(victim));
+    }
+    add(second, ls::testing::kill((r + 1) % workers));
   }
   void add() {
-    const nanoseconds at = within(6000);
+    const nanoseconds at = within(5500);
     const std::size_t r = rank(), other = (r + 1 + random_.below(workers - 1)) % workers;
     switch (random_.below(8)) {
       case 0:
@@ -344,6 +362,9 @@ void check_seed(std::uint64_t seed, Totals* totals = nullptr) {
   INFO("seed " << seed << text);
   CHECK(failure == "");
   check_lives(lives, plan.last + time_to_end);
+  if (plan.is_harmless)
+    for (const auto& life : lives)
+      if (life->has_ended && life->number == 0) CHECK(!life->weights.empty());
   if (totals == nullptr) return;
   ++totals->jobs;
   bool any = false;
