@@ -130,7 +130,7 @@ class Disturbed {
   }
   bool has_finished() {
     for (std::size_t r = 0; r < workers; ++r)
-      if (job_.report(r).outcome != Outcome::none) return true;
+      if (job_.report(r).outcome == Outcome::done) return true;
     return false;
   }
   void kill(const std::vector<std::size_t>& victims) {
@@ -141,9 +141,10 @@ class Disturbed {
     }
     kills_ += victims.size();
   }
+  /// Also those that ended because they waited to join a generation that could not be formed.
   void restart_all() {
     for (std::size_t r = 0; r < workers; ++r)
-      if (job_.has_ended(r) && job_.report(r).outcome == Outcome::none) job_.restart(r);
+      if (was_killed(r)) job_.restart(r);
   }
   /// Waits until a worker has made two more steps, or has ended. \returns how long it took.
   milliseconds until_training() {
@@ -158,6 +159,9 @@ class Disturbed {
     }));
     return std::chrono::duration_cast<milliseconds>(Clock::now() - begin);
   }
+  bool was_killed(std::size_t r) {
+    return were_killed_[r] && job_.has_ended(r) && job_.report(r).outcome != Outcome::done;
+  }
   std::size_t kills() const { return kills_; }
 
   /// Waits for the workers that were never killed, or else for two, and compares all results.
@@ -166,14 +170,14 @@ class Disturbed {
       std::size_t done = 0;
       for (std::size_t r = 0; r < workers; ++r) {
         if (!were_killed_[r] && !job_.has_ended(r)) return false;
-        if (job_.has_ended(r) && job_.report(r).outcome != Outcome::none) ++done;
+        if (job_.has_ended(r) && job_.report(r).outcome == Outcome::done) ++done;
       }
+      if (done < 2) restart_all();
       return done >= 2;
     }));
     INFO(job_.logs());
     for (std::size_t r = 0; r < workers; ++r) {
-      if (!job_.has_ended(r) || (were_killed_[r] && job_.report(r).outcome == Outcome::none))
-        continue;
+      if (!job_.has_ended(r) || was_killed(r)) continue;
       CAPTURE(r, std::string(job_.report(r).what));
       CHECK(job_.report(r).outcome == Outcome::done);
       const std::vector<double> found = job_.numbers(r);
