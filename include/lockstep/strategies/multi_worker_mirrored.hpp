@@ -156,9 +156,10 @@ struct MultiWorkerMirrored {
     std::string change() const { return elastic_->job.describe(); }
     void reform(const std::string& why) {
       elastic_->job.member().on_reform({});
+      const bool has_trained = state_ && state_->job.has_trained();
       if (state_) state_->job.leave_at_once();
       state_.reset();
-      elastic_->job.next(why);
+      elastic_->job.next(why, has_trained);
     }
     void form() {
       const Generation& now = elastic_->job.now();
@@ -199,6 +200,9 @@ struct MultiWorkerMirrored {
           std::rethrow_exception(elastic_->error);
         try {
           f();
+        } catch (const PeerLost& e) {
+          if (elastic_) elastic_->job.blame(e.rank());
+          throw;
         } catch (const CollectiveError& e) {
           if (!elastic_) throw;
           throw_loss(e);

@@ -251,6 +251,7 @@ void WorkerJob::note(std::uint64_t step, Phase phase) {
   if (!job_) return;
   clock_.enter(phase);
   if (!first_step_) first_step_ = step;
+  last_step_ = step;
   session_->note_progress(step, phase, step == first_step_);
 }
 

@@ -432,7 +432,9 @@ void Chief::judge() {
   for (const std::size_t end : {of.rank, of.other})
     if (end != 0 && !members_[end].state.left && members_[end].last_heard <= accused_at_)
       return judge_after(milliseconds(50));
-  declare_lost(of.rank, link_failure(name(of.other), printable(of.how, 200)));
+  // The higher rank, so that an elastic job keeps its chief.
+  const auto [low, high] = std::minmax({std::size_t{of.rank}, std::size_t{of.other}});
+  declare_lost(high, link_failure(name(low), printable(of.how, 200)));
 }
 
 void Chief::tick() {
