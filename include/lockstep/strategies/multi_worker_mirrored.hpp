@@ -99,9 +99,7 @@ struct MultiWorkerMirrored {
     }
     Session(Session&&) noexcept = default;
     Session& operator=(Session&&) noexcept = default;
-    ~Session() {
-      if (elastic_) elastic_->job.member().on_reform({});
-    }
+    ~Session() = default;
 
     /// Runs `body` in each replica of this process. \throws PeerLost if another process is lost,
     /// otherwise the cause of a failure in this process.
@@ -171,9 +169,11 @@ struct MultiWorkerMirrored {
         state->layers->abort();
         state->gradients->abort();
       });
+      state_->member = &elastic_->job.member();
     }
     void form_alone(std::exception_ptr error) {
       elastic_->job.member().on_reform({});
+      elastic_->job.member().leave();  // whatever the error is, the others go on without it
       state_.reset();
       elastic_->error = std::move(error);
       const ResolvedCluster alone = elastic_->job.alone();
@@ -185,7 +185,7 @@ struct MultiWorkerMirrored {
     using Generation = detail::Generation;
 
     void start_elastic(const MultiWorkerMirrored& options) {
-      elastic_ = std::make_unique<ElasticState>(options);
+      elastic_.reset(new ElasticState(options));
       for (;;) try {
           return form();
         } catch (const PeerLost& e) {
@@ -234,7 +234,10 @@ struct MultiWorkerMirrored {
       }
       State(const State&) = delete;
       State& operator=(const State&) = delete;
-      ~State() { job.leave(); }
+      ~State() {
+        if (member) member->on_reform({});
+        job.leave();
+      }
 
       void start(const MultiWorkerMirrored& options) {
         const std::vector<detail::WorkerPlace>& places = job.places();
@@ -270,6 +273,7 @@ struct MultiWorkerMirrored {
         });
       }
 
+      detail::ElasticMember* member = nullptr;  // calls this object when the generation ends
       detail::WorkerJob job;
       std::optional<Group> layers, gradients;
       std::optional<detail::LocalReplicas<D, Group>> local;
@@ -284,8 +288,8 @@ struct MultiWorkerMirrored {
       std::exception_ptr error{};  // the end of the job for this process
       bool has_ended = false;
     };
-    std::unique_ptr<ElasticState> elastic_;                // null without .elastic; outlives state_
-    std::unique_ptr<State, detail::OwningProcess> state_;  // stable addresses when a session moves
+    std::unique_ptr<ElasticState, detail::OwningProcess> elastic_;  // null without .elastic
+    std::unique_ptr<State, detail::OwningProcess> state_;  // a session may move; uses elastic_
   };
 
   /// Joins the job and waits until all processes have joined.
