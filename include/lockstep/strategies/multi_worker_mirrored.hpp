@@ -137,7 +137,7 @@ struct MultiWorkerMirrored {
       // The others go on without this process, whatever its program does next.
       elastic_->job.member().leave();
       elastic_->error = std::make_exception_ptr(
-          PeerLost(rank(), elastic_->job.now().cluster.name(rank()),
+          PeerLost(rank(), elastic_->job.address(rank()),
                    "has left the elastic job because of its error: " + what, std::nullopt));
       elastic_->has_ended = true;
     }
@@ -213,7 +213,7 @@ struct MultiWorkerMirrored {
     }
     [[noreturn, gnu::cold]] void throw_loss(const CollectiveError& e) {
       const std::size_t peer = e.peer().value_or(0);
-      throw PeerLost(peer, elastic_->job.now().cluster.name(peer), e.what(), std::nullopt);
+      throw PeerLost(peer, elastic_->job.address(peer), e.what(), std::nullopt);
     }
 
     using Group = GroupOn<D, HierarchicalGroup<detail::JobGroup>>;

@@ -6,6 +6,7 @@
 #include <numeric>
 #include <utility>
 
+#include "lockstep/cluster/rendezvous/chief_address.hpp"
 #include "lockstep/cluster/rendezvous/clock.hpp"
 #include "lockstep/cluster/rendezvous/rendezvous.hpp"
 #include "lockstep/cluster/resolve.hpp"
@@ -59,14 +60,25 @@ WorkerJob::WorkerJob(const WorkerOptions& options)
     log_notes();
     return;
   }
-  session_ = std::make_unique<JobSession>(where_, options.stall_limits, [&] {
-    log_notes();
-    return RendezvousOptions{.cluster = where_,
-                             .secret = options.secret != nullptr
-                                           ? *options.secret
-                                           : read_secret(options.environment, where_),
-                             .stall_limits = options.stall_limits};
-  });
+  const auto join = [&] {
+    session_ = std::make_unique<JobSession>(where_, options.stall_limits, [&] {
+      log_notes();
+      return RendezvousOptions{.cluster = where_,
+                               .secret = options.secret != nullptr
+                                             ? *options.secret
+                                             : read_secret(options.environment, where_),
+                               .stall_limits = options.stall_limits};
+    });
+  };
+  try {
+    join();
+  } catch (const ClusterError& e) {
+    // After the first generation the description is known to be right, so that another process has
+    // the chief's port.
+    const bool is_transient = !options.logs_members || dynamic_cast<const ListenError*>(&e);
+    if (!is_elastic_ || !is_transient) throw;
+    throw PeerLost(0, to_string(*where_.chief), std::string("cannot be joined: ") + e.what(), std::nullopt);
+  }
   job_ = &session_->rendezvous();
   rank_ = job_->rank();
 }
