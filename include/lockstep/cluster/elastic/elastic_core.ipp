@@ -152,6 +152,9 @@ void ElasticCore::publish() {
     if (callback) callback();
   }
   if (auto outcome = participant.take_outcome()) {
+    if (const auto* const decided = std::get_if<Decision>(&*outcome))
+      links.hand_over_port(decided->rank_of(participant.self()) == std::size_t{0} ? decided->port
+                                                                                  : 0);
     const std::scoped_lock lock(mutex);
     if (auto* const decision = std::get_if<Decision>(&*outcome))
       result = std::move(*decision);
