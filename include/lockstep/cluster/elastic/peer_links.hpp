@@ -124,6 +124,9 @@ class PeerLinks {
   LOCKSTEP_COLD_DECL void attempt_failed(std::size_t index, bool refused, const std::string& why);
   LOCKSTEP_COLD_DECL void log_once(std::size_t index, const std::string& what);
   LOCKSTEP_COLD_DECL HostPort own_address() const;
+  /// Sockets at one port of all addresses of this process; 0: any port. Empty after an error.
+  LOCKSTEP_COLD_DECL std::vector<tcp::socket> bind_all(std::uint16_t port, bool shared,
+                                                       asio::error_code& error);
 
   asio::io_context& io_;
   ResolvedCluster described_;

@@ -200,7 +200,11 @@ Connection::FrameHandler PeerLinks::frames_of(std::size_t index,
 
 Connection::EndHandler PeerLinks::end_of(std::size_t index, std::weak_ptr<Connection> connection) {
   return [this, index, connection](const std::string&) {
-    if (const auto link = connection.lock()) on_end(index, link);
+    const auto ended = connection.lock();
+    if (!ended) return;
+    const Link* const link = find(index, ended.get());
+    if (link && !link->introduced) log_once(index, "closed the connection without a greeting");
+    on_end(index, ended);
   };
 }
 
@@ -264,9 +268,12 @@ void PeerLinks::on_frame(std::size_t index, const std::shared_ptr<Connection>& c
 
 void PeerLinks::on_end(std::size_t index, const std::shared_ptr<Connection>& connection) {
   Peer& peer = peers_[index];
+  const Link* const link = find(index, connection.get());
+  // The participant connects again at once after a loss, but not to a service that is not a peer.
+  const bool was_peer = link && link->introduced;
   if (peer.outgoing && peer.outgoing->connection == connection) peer.outgoing.reset();
-  std::erase_if(peer.incoming, [&](const Link& link) { return link.connection == connection; });
-  if (!best(peer) && !finishing_) events_.disconnected(index);
+  std::erase_if(peer.incoming, [&](const Link& one) { return one.connection == connection; });
+  if (was_peer && !best(peer) && !finishing_) events_.disconnected(index);
 }
 
 // --- new connections ---
