@@ -153,6 +153,8 @@ class Participant {
   LOCKSTEP_COLD_DECL bool may_ask(const Identity& from, const GenerationId& asked,
                                   const Ballot& ballot);
 
+  /// False for a decision that no member can have made.
+  LOCKSTEP_COLD_DECL bool is_possible(const Decision& next) const;
   /// Holds the votes of a run from now on, and of no other.
   LOCKSTEP_COLD_DECL void hold(std::uint64_t run);
   /// True if a member of a running job has been heard lately.
