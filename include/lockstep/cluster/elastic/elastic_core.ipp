@@ -263,6 +263,12 @@ void ElasticCore::throw_failure(const ElasticFailure& failure) {
                                  "LOCKSTEP_RENDEZVOUS_TIMEOUT",
                                  limit, settings.options.min_workers),
                      {});
+    case Kind::no_vote:
+      throw PeerLost(failure.rank, address,
+                     fmt::format("cannot vote for its machine: another process holds the lock of "
+                                 "{}, and may be stopped; continue it (SIGCONT) or kill it",
+                                 failure.sentence),
+                     {});
     case Kind::no_agreement:
       throw PeerLost(failure.rank, address,
                      fmt::format("answers, but did not end the generation within {}; raise "

@@ -42,6 +42,7 @@ struct ElasticFailure {
     missing,       ///< some process did not join in time
     no_quorum,     ///< too few machines of the generation answer
     too_few,       ///< fewer workers than the minimum, or than fit
+    no_vote,       ///< another process of this machine holds its votes: `sentence` is their file
     no_agreement,  ///< the proposing rank answers but does not decide
     left_out,      ///< the others have gone on without this process
     not_admitted,  ///< the process `rank` did not admit this one, but may admit a later one

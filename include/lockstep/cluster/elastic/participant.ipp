@@ -417,6 +417,8 @@ void Participant::evaluate(Time now) {
 }
 
 void Participant::give_up(const std::vector<Presence>& members) {
+  if (const std::string file = memory_.blocked_by(); !file.empty())
+    return fail(ElasticFailure::Kind::no_vote, rank_, file);
   const std::size_t proposing = proposing_rank(members, true).value_or(rank_);
   if (proposing != rank_) return fail(ElasticFailure::Kind::no_agreement, proposing);
   std::size_t lost = 0;
