@@ -190,11 +190,19 @@ Generation ElasticCore::wait(std::function<void()> start, std::optional<millisec
   const auto done = [this] { return result.has_value(); };
   if (!limit)
     changed.wait(lock, done);
-  else if (!changed.wait_for(lock, *limit, done))
-    throw Error("elastic: the agreement on the next generation did not end in time");
-  if (auto* const failure = std::get_if<ElasticFailure>(&*result)) throw_failure(*failure);
-  if (auto* const error = std::get_if<std::exception_ptr>(&*result)) std::rethrow_exception(*error);
-  return generation(std::get<Decision>(*result));
+  else
+    changed.wait_for(lock, *limit, done);
+  if (done()) {
+    if (auto* const failure = std::get_if<ElasticFailure>(&*result)) throw_failure(*failure);
+    if (auto* const decision = std::get_if<Decision>(&*result)) return generation(*decision);
+  }
+  const auto error =
+      done() ? std::get<std::exception_ptr>(*result)
+             : std::make_exception_ptr(
+                   Error("elastic: the agreement on the next generation did not end in time"));
+  lock.unlock();
+  leave();  // the others must not wait for this process, which answers but cannot go on
+  std::rethrow_exception(error);
 }
 
 Generation ElasticCore::generation(const Decision& decision) {
