@@ -140,7 +140,20 @@ void ElasticCore::tick() {
   const auto now = Clock::now();
   links.tick(now);
   act([&] { participant.tick(now); });
+  log_wait(now);
   ticker.after(participant.pace(), [this] { tick(); });
+}
+
+void ElasticCore::log_wait(Clock::time_point now) {
+  if (!participant.waits_for_admission(now)) {
+    wait_logged = now;
+    return;
+  }
+  if (now - wait_logged < wait_log_interval) return;
+  wait_logged = now;
+  log(LogLevel::info,
+      "elastic: the job runs, and this worker waits until it is admitted: between two steps of "
+      "fit, if the job has a place for it and trains with that number of workers");
 }
 
 void ElasticCore::publish() {

@@ -105,6 +105,8 @@ class Participant {
   /// The outcome of the last `join` or `next`, once.
   std::optional<Outcome> take_outcome() { return std::exchange(outcome_, {}); }
   bool waits() const { return waits_; }
+  /// True if a job runs that has not admitted this process yet.
+  bool waits_for_admission(Time now) const { return waits_ && !in_run() && hears_job(now); }
   Standing standing() const { return standing_; }
   const Identity& self() const { return self_; }
   /// The current generation; without seats before the first.
