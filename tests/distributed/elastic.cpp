@@ -77,9 +77,10 @@ std::vector<double> train(const Strategy& strategy, const Plan& plan, Here* here
                   ls::Accuracy{}};
   const auto data = examples(160);
   const auto test = data | ls::batch(40);
-  ls::FitOptions options{.epochs = plan.epochs,
-                         .callbacks = {std::make_shared<Slow>(here, plan.pause, plan.fails_at.value_or(0))},
-                         .progress = ls::ProgressStyle::none};
+  ls::FitOptions options{
+      .epochs = plan.epochs,
+      .callbacks = {std::make_shared<Slow>(here, plan.pause, plan.fails_at.value_or(0))},
+      .progress = ls::ProgressStyle::none};
   ls::History history;
   try {
     history = model.fit(data | ls::shuffle(64) | ls::batch(16), test, options);

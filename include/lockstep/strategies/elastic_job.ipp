@@ -84,12 +84,12 @@ void ElasticJob::next(const std::string& why, bool has_trained) {
   const Action action = failed_.ended(own, has_trained, std::chrono::steady_clock::now());
   if (action != Action::go_on) {
     member_->leave();
-    throw PeerLost(own, address(own),
-                   fmt::format("has left the elastic job, of which {} cannot exchange data although "
-                               "all members live: {}",
-                               action == Action::leave ? "it is the member that" : "some members",
-                               why),
-                   std::nullopt);
+    throw PeerLost(
+        own, address(own),
+        fmt::format("has left the elastic job, of which {} cannot exchange data although "
+                    "all members live: {}",
+                    action == Action::leave ? "it is the member that" : "some members", why),
+        std::nullopt);
   }
   now_ = member_->next(why);
   failed_.begin(now_.is_new.size() == before && !has_new_members());

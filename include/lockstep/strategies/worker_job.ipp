@@ -77,7 +77,8 @@ WorkerJob::WorkerJob(const WorkerOptions& options)
     // the chief's port.
     const bool is_transient = !options.logs_members || dynamic_cast<const ListenError*>(&e);
     if (!is_elastic_ || !is_transient) throw;
-    throw PeerLost(0, to_string(*where_.chief), std::string("cannot be joined: ") + e.what(), std::nullopt);
+    throw PeerLost(0, to_string(*where_.chief), std::string("cannot be joined: ") + e.what(),
+                   std::nullopt);
   }
   job_ = &session_->rendezvous();
   rank_ = job_->rank();

@@ -150,8 +150,7 @@ class Participant {
   LOCKSTEP_COLD_DECL void on(const Identity& from, const Decided& message, Time now);
   LOCKSTEP_COLD_DECL void on(const Identity& from, const Refused& message, Time now);
   LOCKSTEP_COLD_DECL void notice_in_run(const Identity& from, const Notice& message);
-  LOCKSTEP_COLD_DECL void notice_while_fresh(const Identity& from, const Notice& message,
-                                              Time now);
+  LOCKSTEP_COLD_DECL void notice_while_fresh(const Identity& from, const Notice& message, Time now);
   /// True if the sender may ask this machine for a vote; answers it otherwise.
   LOCKSTEP_COLD_DECL bool may_ask(const Identity& from, const GenerationId& asked,
                                   const Ballot& ballot);

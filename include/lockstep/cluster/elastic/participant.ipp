@@ -529,7 +529,8 @@ void Participant::adopt(const Decision& decision, Time now) {
       other = {};
     if (is_present(i, now)) pass(i, now);
   }
-  const auto gone = std::find_if(members_.begin(), members_.end(), [](auto& one) { return one.gone; });
+  const auto gone =
+      std::find_if(members_.begin(), members_.end(), [](auto& one) { return one.gone; });
   if (!was_waiting) {
     must_reform_ = true;  // so that the program asks for it
   } else if (gone == members_.end() || decision.number == 0) {

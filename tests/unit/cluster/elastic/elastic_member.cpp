@@ -308,8 +308,7 @@ TEST_CASE("a newcomer ends when the elastic job does") {
   REQUIRE(eventually([&] { return job[0].has_newcomers(); }));
   job[0].leave();
   job.end(0);
-  const std::string error =
-      rendezvous_test::sentence<lockstep::PeerLost>([&] { newcomer.get(); });
+  const std::string error = rendezvous_test::sentence<lockstep::PeerLost>([&] { newcomer.get(); });
   CHECK(error.find("has ended the job before this process was admitted") != std::string::npos);
 }
 

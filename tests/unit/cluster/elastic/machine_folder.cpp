@@ -99,7 +99,9 @@ TEST_CASE("a process that is stopped or killed while it removes a folder stops n
   const std::string rest = directory.user() + "/0000000000000007.0123456789abcdef";
   fs::create_directory(rest);
   std::ofstream(rest + "/votes") << "x";
-  { const MachineFolder next(directory.path); }
+  {
+    const MachineFolder next(directory.path);
+  }
   CHECK_FALSE(fs::exists(rest));
 }
 

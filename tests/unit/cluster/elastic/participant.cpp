@@ -127,22 +127,22 @@ TEST_CASE("a decision that no member can have made is ignored") {
   Decision wrong = now;
   wrong.number = 1;
   for (std::uint32_t r = 0; r < 3; ++r) wrong.seats[r].former = r;
-  const auto tell = [&](const Decision& decision) {
+  const auto ignores = [&](const Decision& decision) {
     std::uint64_t serial = 1000;
     job.all[1]->receive({{0, 100}, serial, lockstep::detail::Decided{decision}}, job.now);
     return job.all[1]->decision() == now;
   };
   SECTION("an index that is not described") {
     wrong.seats[2] = {{7, 5}, {}, Seat::newcomer};
-    CHECK(tell(wrong));
+    CHECK(ignores(wrong));
     wrong.number = 5;
-    CHECK(tell(wrong));
+    CHECK(ignores(wrong));
   }
   SECTION("a survivor that was not a member") {
     wrong.seats[2].who.incarnation = 5;
-    CHECK(tell(wrong));
+    CHECK(ignores(wrong));
   }
-  SECTION("a possible one") { CHECK_FALSE(tell(wrong)); }
+  SECTION("a possible one") { CHECK_FALSE(ignores(wrong)); }
 }
 
 TEST_CASE("a member whose machine cannot vote names the file") {

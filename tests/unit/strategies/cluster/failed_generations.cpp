@@ -7,7 +7,7 @@ using Failed = lockstep::detail::FailedGenerations;
 using Action = Failed::Action;
 using std::chrono::seconds;
 
-TEST_CASE("the member to blame leaves when the same generation fails twice; then all give up") {
+TEST_CASE("the member to blame leaves when the same generation fails twice, and then all give up") {
   const Failed::Time now{};
   Failed failed(seconds(60));
   const auto fails = [&](std::size_t blamed, std::size_t own, seconds after = seconds(0)) {

@@ -13,7 +13,7 @@
 
 namespace ls = lockstep;
 
-TEST_CASE("a chief's port in use ends a job, but only one generation of an elastic job") {
+TEST_CASE("a chief's port in use ends only one generation of an elastic job") {
   asio::io_context io;
   asio::ip::tcp::acceptor other(io, {asio::ip::make_address("127.0.0.1"), 0});
   ls::ResolvedCluster generation;
