@@ -33,7 +33,7 @@ THEMES = {
     "optimizers": "rules",
     "strategies/cluster": "failed_generations job_group worker_job worker_place",
     "tensorboard": "arguments",
-    "testing": "example files jobs sockets threads",
+    "testing": "elastic example files jobs sockets threads",
     "training": "activations augmentation batch_normalization callback mirrored model_fit model_metrics model_state "
                 "model_weights workers",
     "training/callbacks": "in_fit",

@@ -2,6 +2,8 @@
 
 #include "lockstep/strategies/elastic_job.hpp"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <chrono>
 #include <mutex>
@@ -58,7 +60,8 @@ ElasticJob::ElasticJob(const ElasticJobOptions& options)
         "multi_worker_mirrored: .elastic needs a job of several workers, but the description has "
         "one; describe all workers (TF_CONFIG, or a hosts file), or leave out .elastic");
   registered_ = std::make_unique<Registered>(fmt::format(
-      "{} {}", described_.description(), described_.rank ? std::to_string(*described_.rank) : ""));
+      "{} {} {}", ::getpid(), described_.description(),
+      described_.rank ? std::to_string(*described_.rank) : ""));
   for (const std::string& note : described_.notes) log(LogLevel::info, note);
   ElasticSettings settings;
   settings.options = options.elastic;

@@ -149,6 +149,7 @@ int SimSocket::listen(int backlog) {
   if (state_ != State::fresh) return -EINVAL;
   if (local_.port == 0)
     if (const int error = bind({}); error != 0) return error;
+  if (network_.is_listened_at(*this)) return -EADDRINUSE;
   state_ = State::listening;
   backlog_ = static_cast<std::size_t>(std::max(backlog, 1));
   return 0;
@@ -515,6 +516,8 @@ int SimSocket::set_option(int level, int name, const void* value, socklen_t size
   const SimTime seconds = number * second;
   if (level == SOL_SOCKET && name == SO_KEEPALIVE) {
     keeps_alive_ = number != 0;
+  } else if (level == SOL_SOCKET && name == SO_REUSEADDR) {
+    reuses_ = number != 0;
   } else if (level == SOL_SOCKET && (name == SO_SNDBUF || name == SO_RCVBUF)) {
     const std::size_t bytes = std::max<std::size_t>(2 * static_cast<std::size_t>(number), 4608);
     (name == SO_SNDBUF ? send_buffer_ : receive_buffer_) = bytes;
