@@ -59,9 +59,9 @@ ElasticJob::ElasticJob(const ElasticJobOptions& options)
     throw UsageError(
         "multi_worker_mirrored: .elastic needs a job of several workers, but the description has "
         "one; describe all workers (TF_CONFIG, or a hosts file), or leave out .elastic");
-  registered_ = std::make_unique<Registered>(fmt::format(
-      "{} {} {}", ::getpid(), described_.description(),
-      described_.rank ? std::to_string(*described_.rank) : ""));
+  registered_ = std::make_unique<Registered>(
+      fmt::format("{} {} {}", ::getpid(), described_.description(),
+                  described_.rank ? std::to_string(*described_.rank) : ""));
   for (const std::string& note : described_.notes) log(LogLevel::info, note);
   ElasticSettings settings;
   settings.options = options.elastic;

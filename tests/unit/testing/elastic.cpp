@@ -124,10 +124,9 @@ std::string train(const Strategy& strategy,
   for (std::size_t i = 0; i < y.size(); ++i) y[i] = static_cast<std::int32_t>(i % 3);
   ls::Model model{Net{}, strategy, ls::SparseCategoricalCrossentropy{.from_logits = true},
                   ls::Adam{.learning_rate = 0.01f}};
-  model.fit(ls::tensors(x, ls::shape(4), y) | ls::shuffle(64) | ls::batch(batch),
-            {.epochs = epochs,
-             .callbacks = std::move(callbacks),
-             .progress = ls::ProgressStyle::none});
+  model.fit(
+      ls::tensors(x, ls::shape(4), y) | ls::shuffle(64) | ls::batch(batch),
+      {.epochs = epochs, .callbacks = std::move(callbacks), .progress = ls::ProgressStyle::none});
   return model.weights_sha256();
 }
 
@@ -194,7 +193,7 @@ const std::string& quiet_weights() {
 std::string text_of(const Life& life) {
   std::string text = "worker " + std::to_string(life.worker) + ", life " +
                      std::to_string(life.number) + ": " +
-                     (!life.has_ended           ? std::string("killed")
+                     (!life.has_ended         ? std::string("killed")
                       : !life.weights.empty() ? std::string("finished")
                                               : life.what) +
                      " at " + std::to_string(life.at / 1ms) + " ms;";
@@ -208,12 +207,11 @@ std::string text_of(const Life& life) {
 }
 
 std::string text_of(const Network& network) {
-  constexpr std::array names{"kill",       "restart", "freeze",  "thaw",   "cut", "heal", "slow",
-                             "jump clock", "loss",    "latency", "jitter"};
+  constexpr std::array names{"kill", "restart",    "freeze", "thaw",    "cut",   "heal",
+                             "slow", "jump clock", "loss",   "latency", "jitter"};
   std::string text;
   for (const auto& [at, fault] : network.faults) {
-    text += "\n" + std::to_string(at / 1us) + " us: " +
-            names[static_cast<std::size_t>(fault.kind)];
+    text += "\n" + std::to_string(at / 1us) + " us: " + names[static_cast<std::size_t>(fault.kind)];
     for (const std::size_t r : fault.first) text += " " + std::to_string(r);
     if (!fault.second.empty()) text += fault.factor == 2 ? " from and to" : " to";
     for (const std::size_t r : fault.second) text += " " + std::to_string(r);
@@ -278,7 +276,7 @@ class Plan {
   }
 
   Network network{};
-  nanoseconds last{};       ///< the time of the last fault
+  nanoseconds last{};        ///< the time of the last fault
   bool is_harmless = false;  ///< all workers that are not killed must finish
 
  private:

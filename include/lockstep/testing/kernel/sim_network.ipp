@@ -95,7 +95,8 @@ int SimNetwork::claim(SimSocket& socket, SimAddress& address) {
   }
   auto& users = ports_[{socket.machine_, address.port}];
   for (const SimSocket* user : users) {
-    const bool share = socket.reuses_ && user->reuses_ && user->state_ != SimSocket::State::listening;
+    const bool share =
+        socket.reuses_ && user->reuses_ && user->state_ != SimSocket::State::listening;
     if (!share && (user->local_.ip == address.ip || user->local_.ip == 0 || address.ip == 0))
       return -EADDRINUSE;
   }
