@@ -127,7 +127,7 @@ class Case(multi_worker.Case):
         return time.monotonic() - began
 
     def await_workers(self, job, count, after=0):
-        """Until a log line after the character `after` reports `count` workers. Returns the characters until then."""
+        """Until a log line reports a generation of `count` workers, from the offset `after` on. The offset of its end."""
         deadline = time.monotonic() + multi_worker.DEADLINE
         while True:
             found = re.compile(MEMBERS % count).search(job.stderr(), after)

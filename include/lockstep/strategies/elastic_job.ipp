@@ -5,7 +5,9 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <mutex>
+#include <optional>
 #include <set>
 #include <utility>
 
@@ -51,7 +53,8 @@ class ElasticJob::Registered {
 
 ElasticJob::ElasticJob(const ElasticJobOptions& options)
     : described_(resolve_cluster(options.environment, options.cluster)),
-      secret_(read_secret(options.environment, described_)) {
+      secret_(read_secret(options.environment, described_)),
+      failed_(described_.rendezvous_timeout) {
   if (described_.world_size == 1)
     throw UsageError(
         "multi_worker_mirrored: .elastic needs a job of several workers, but the description has "
@@ -74,7 +77,26 @@ ElasticJob::ElasticJob(const ElasticJobOptions& options)
 
 ElasticJob::~ElasticJob() = default;
 
-void ElasticJob::next(const std::string& why) { now_ = member_->next(why); }
+std::string ElasticJob::address(std::size_t rank) const {
+  return to_string(now_.cluster.cluster->address(rank));
+}
+
+void ElasticJob::next(const std::string& why, bool has_trained) {
+  using Action = FailedGenerations::Action;
+  const std::size_t own = now_.cluster.rank.value_or(0), before = now_.is_new.size();
+  const Action action = failed_.ended(own, has_trained, std::chrono::steady_clock::now());
+  if (action != Action::go_on) {
+    member_->leave();
+    throw PeerLost(
+        own, address(own),
+        fmt::format("has left the elastic job, of which {} cannot exchange data although "
+                    "all members live: {}",
+                    action == Action::leave ? "it is the member that" : "some members", why),
+        std::nullopt);
+  }
+  now_ = member_->next(why);
+  failed_.begin(now_.is_new.size() == before && !has_new_members());
+}
 
 bool ElasticJob::has_new_members() const {
   return now_.number > 0 && std::count(now_.is_new.begin(), now_.is_new.end(), true) > 0;

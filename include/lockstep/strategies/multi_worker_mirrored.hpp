@@ -136,7 +136,7 @@ struct MultiWorkerMirrored {
       // The others go on without this process, whatever its program does next.
       elastic_->job.member().leave();
       elastic_->error = std::make_exception_ptr(
-          PeerLost(rank(), elastic_->job.now().cluster.name(rank()),
+          PeerLost(rank(), elastic_->job.address(rank()),
                    "has left the elastic job because of its error: " + what, std::nullopt));
       elastic_->has_ended = true;
     }
@@ -153,9 +153,10 @@ struct MultiWorkerMirrored {
     void reject_newcomers() { elastic_->job.member().reject_newcomers(); }
     std::string change() const { return elastic_->job.describe(); }
     void reform(const std::string& why) {
+      const bool has_trained = state_ && state_->job.has_trained();
       if (state_) state_->job.leave_at_once();
       state_.reset();
-      elastic_->job.next(why);
+      elastic_->job.next(why, has_trained);
     }
     void form() {
       const Generation& now = elastic_->job.now();
@@ -164,6 +165,7 @@ struct MultiWorkerMirrored {
       });
     }
     void form_alone(std::exception_ptr error) {
+      elastic_->job.member().leave();  // whatever the error is, the others go on without it
       state_.reset();
       elastic_->error = std::move(error);
       const ResolvedCluster alone = elastic_->job.alone();
@@ -175,7 +177,7 @@ struct MultiWorkerMirrored {
     using Generation = detail::Generation;
 
     void start_elastic(const MultiWorkerMirrored& options) {
-      elastic_ = std::make_unique<ElasticState>(options);
+      elastic_.reset(new ElasticState(options));
       for (;;) try {
           return form();
         } catch (const PeerLost& e) {
@@ -190,6 +192,9 @@ struct MultiWorkerMirrored {
           std::rethrow_exception(elastic_->error);
         try {
           f();
+        } catch (const PeerLost& e) {
+          if (elastic_) elastic_->job.blame(e.rank());
+          throw;
         } catch (const CollectiveError& e) {
           if (!elastic_) throw;
           throw_loss(e);
@@ -200,7 +205,7 @@ struct MultiWorkerMirrored {
     }
     [[noreturn, gnu::cold]] void throw_loss(const CollectiveError& e) {
       const std::size_t peer = e.peer().value_or(0);
-      throw PeerLost(peer, elastic_->job.now().cluster.name(peer), e.what(), std::nullopt);
+      throw PeerLost(peer, elastic_->job.address(peer), e.what(), std::nullopt);
     }
 
     using Group = GroupOn<D, HierarchicalGroup<detail::JobGroup>>;
@@ -272,8 +277,8 @@ struct MultiWorkerMirrored {
       std::exception_ptr error{};  // the end of the job for this process
       bool has_ended = false;
     };
-    std::unique_ptr<ElasticState> elastic_;                // null without .elastic; outlives state_
-    std::unique_ptr<State, detail::OwningProcess> state_;  // stable addresses when a session moves
+    std::unique_ptr<ElasticState, detail::OwningProcess> elastic_;  // null without .elastic
+    std::unique_ptr<State, detail::OwningProcess> state_;  // a session may move; uses elastic_
   };
 
   /// Joins the job and waits until all processes have joined.

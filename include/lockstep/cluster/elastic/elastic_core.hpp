@@ -54,6 +54,8 @@ struct ElasticCore {
   template <class Action>
   void act(Action action);
   LOCKSTEP_COLD_DECL void tick();
+  /// Logs from time to time why `join` waits for a job that runs.
+  LOCKSTEP_COLD_DECL void log_wait(Clock::time_point now);
   /// Sends letters, publishes flags and the outcome.
   LOCKSTEP_COLD_DECL void publish();
   LOCKSTEP_COLD_DECL void publish_error(std::exception_ptr error);
@@ -81,6 +83,8 @@ struct ElasticCore {
   Participant participant;  // used by the member's thread only, as are links and votes
   Timer ticker{io}, end{io};
   std::string last_error;
+  Clock::time_point wait_logged = Clock::now();
+  milliseconds wait_log_interval{60'000};
   std::string why;  // of the last `next`
 
   std::atomic<bool> has_newcomers{false}, must_reform{false};

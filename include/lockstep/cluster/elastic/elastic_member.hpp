@@ -1,7 +1,8 @@
 /// \file
 /// A process' part in an elastic job: which processes form the next generation. Invariants: at most
-/// one membership is ever used for a generation; `join` and `next` are bounded; a process that does
-/// not have the job's secret costs a closed connection and nothing else.
+/// one membership is ever used for a generation; `next` is bounded, and so is `join` unless a job runs,
+/// which may admit this process at its next step; a process that does not have the job's secret
+/// costs a closed connection and nothing else.
 #pragma once
 
 #include <functional>
@@ -44,8 +45,9 @@ class ElasticMember {
   /// Leaves unless that has happened.
   LOCKSTEP_COLD_DECL ~ElasticMember();
 
-  /// Waits for generation 0, or until a running job admits this process. \throws PeerLost with the
-  /// missing rank after the rendezvous timeout, ClusterError if this process is refused.
+  /// Waits for generation 0, or, as long as a job runs, until that admits this process, and logs once
+  /// a minute why it waits. \throws PeerLost with the missing rank after the rendezvous timeout,
+  /// ClusterError if this process is refused.
   LOCKSTEP_COLD_DECL Generation join();
 
   /// Agrees on the next generation with the members of the current one, whose session must be
