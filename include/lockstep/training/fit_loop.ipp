@@ -562,12 +562,14 @@ void FitLoop::check_signature(const JobState& state, FunctionRef<Signature()> de
 }
 
 void FitLoop::catch_up(const JobState& state, const FitPosition& position) {
-  if (!hooks_.train_begin) {
+  const bool is_new = !hooks_.train_begin;
+  if (is_new) {
     run_.numbers.initial_epoch = first_epoch_;
     run_.numbers.first_step = replicas_.steps();
     run_.numbers.resumed = true;
     run_.callbacks.on_train_begin({});
     hooks_.train_begin = true;
+    replicas_.load(state);  // the hooks may have set weights
   } else if (hooks_.batch_begin && execution_.steps == 0) {
     // The donor has made the last step of an execution that failed here.
     kept_.rate = position.rate_before;
@@ -581,6 +583,10 @@ void FitLoop::catch_up(const JobState& state, const FitPosition& position) {
   }
   if (execution_.steps > 0 && !std::exchange(hooks_.batch_begin, true))
     run_.callbacks.on_train_batch_begin(static_cast<std::size_t>(done_), {});
+  if (is_new) {  // the rate of the job has those of these hooks already
+    kept_.rate = state.rate;
+    kept_.unsent_rate.reset();
+  }
   run_.callbacks.load_states(state.callbacks);
   if (checkpoints_) checkpoints_->continue_from(state, position.last_checkpoint);
 }
