@@ -16,20 +16,10 @@
 
 #include "lockstep/cluster/elastic/vote_file.hpp"
 #include "lockstep/core/error.hpp"
+#include "unit/cluster/elastic/directory.hpp"
 
 using namespace lockstep::detail;
 namespace fs = std::filesystem;
-
-namespace {
-
-struct Directory {
-  Directory() { REQUIRE(::mkdtemp(path.data()) != nullptr); }
-  ~Directory() { fs::remove_all(path); }
-  std::string user() const { return path + "/lockstep-" + std::to_string(::geteuid()); }
-  std::string path = "/tmp/lockstep_machine_XXXXXX";
-};
-
-}  // namespace
 
 TEST_CASE("processes of a machine have one identity, which ends with the last of them") {
   const Directory directory;

@@ -17,19 +17,12 @@
 #include <vector>
 
 #include "lockstep/core/error.hpp"
+#include "unit/cluster/elastic/directory.hpp"
 
 using namespace lockstep::detail;
 namespace fs = std::filesystem;
 
 namespace {
-
-/// A directory for the folders of machines.
-struct Directory {
-  Directory() { REQUIRE(::mkdtemp(path.data()) != nullptr); }
-  ~Directory() { fs::remove_all(path); }
-  std::string user() const { return path + "/lockstep-" + std::to_string(::geteuid()); }
-  std::string path = "/tmp/lockstep_votes_XXXXXX";
-};
 
 constexpr std::uint64_t run = 0x1234;
 
