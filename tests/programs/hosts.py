@@ -84,9 +84,9 @@ class Hosts(Case):
     hosts = ["-H", "a.invalid:2,b.invalid:1"]
 
     def test_each_host_gets_its_workers_and_they_get_one_job(self):
-        script = 'echo "$HOST|$LOCKSTEP_RANK|$TF_CONFIG|$LOCKSTEP_JOB_ID|$(cat $LOCKSTEP_SECRET_FILE)|$(pwd)|$*|$LOCKSTEP_WIRE|$A|$B|$C"'
+        script = 'echo "$HOST|$LOCKSTEP_RANK|$TF_CONFIG|$LOCKSTEP_JOB_ID|$(cat $LOCKSTEP_SECRET_FILE)|$(pwd)|$*|$LOCKSTEP_WIRE|$A|$B|$C$LOCKSTEP_MIN_WORKERS"'
         job = self.launch([*self.hosts, "--port", 4000, "-x", "A=a b", "-x", "B"], script, "x y", "it's",
-                          LOCKSTEP_WIRE="sealed", LOCKSTEP_COORDINATOR="elsewhere:1", B="b", C="c")
+                          LOCKSTEP_WIRE="sealed", LOCKSTEP_COORDINATOR="elsewhere:1", LOCKSTEP_MIN_WORKERS="1", B="b", C="c")
         self.ends(job, 0)
         lines = dict(re.match(r"\[(\d)\] (.*)", line).groups() for line in job.stdout().splitlines())
         self.assertEqual(sorted(lines), ["0", "1", "2"])
