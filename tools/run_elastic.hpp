@@ -114,7 +114,8 @@ class ElasticLauncher : private Workers {
   /// The first worker has ended with 0.
   void finish_job() {
     done_at_ = Clock::now();
-    for (Loss& loss : losses_) loss.matters = loss.was_chief && *done_at_ - loss.at < time_to_notice;
+    for (Loss& loss : losses_)
+      loss.matters = loss.was_chief && *done_at_ - loss.at < time_to_notice;
     for (std::size_t rank = 0; rank < count(); ++rank)
       if (places_[rank].starts_at)
         log_line(fmt::format("rank {} is not started again: the job has ended", rank));
@@ -135,7 +136,8 @@ class ElasticLauncher : private Workers {
     const bool is_replacement = places_[rank].starts > 0;
     // The launcher has sent SIGTERM to all, or to this one.
     if ((is_ending_ || places_[rank].is_late) && !is_time_to_report()) {
-      if (!is_ending_) log_line(fmt::format("rank {} was ended: it started too late for the job", rank));
+      if (!is_ending_)
+        log_line(fmt::format("rank {} was ended: it started too late for the job", rank));
       return;
     }
     // A worker that could not join any more is none of those that have trained.
