@@ -193,7 +193,7 @@ struct MultiWorkerMirrored {
         try {
           f();
         } catch (const PeerLost& e) {
-          if (elastic_) elastic_->job.blame(e.rank());
+          if (elastic_) elastic_->job.blame(e);
           throw;
         } catch (const CollectiveError& e) {
           if (!elastic_) throw;
