@@ -56,8 +56,9 @@ enum class At {
   prediction
 };
 
-constexpr std::array everywhere{At::step,   At::epoch_end,  At::logged, At::entry,     At::latest,
-                                At::validation, At::nested, At::evaluation, At::prediction};
+constexpr std::array everywhere{At::step,   At::epoch_end,  At::logged,
+                                At::entry,  At::latest,     At::validation,
+                                At::nested, At::evaluation, At::prediction};
 
 constexpr int epochs = 5;
 constexpr std::uint64_t steps = 4;  // of an epoch
@@ -85,8 +86,7 @@ struct Dies : ls::Callback {
     is_in_hook_ = false;
   }
   void on_test_batch_end(std::size_t batch, const ls::Logs&) override {
-    if (batch == 0)
-      die_at(is_over_ ? At::evaluation : is_in_hook_ ? At::nested : At::validation);
+    if (batch == 0) die_at(is_over_ ? At::evaluation : is_in_hook_ ? At::nested : At::validation);
   }
   void on_predict_batch_end(std::size_t batch, const ls::Logs&) override {
     if (batch == 0) die_at(At::prediction);
@@ -95,8 +95,8 @@ struct Dies : ls::Callback {
 
   void die_at(At at) {
     if (here_ == nullptr || plan_.at != at || epoch_ < 1) return;
-    const bool dies = plan_.all_die || (params().rank == 0 &&
-                                        here_->rank + plan_.survivors < plan_.workers);
+    const bool dies =
+        plan_.all_die || (params().rank == 0 && here_->rank + plan_.survivors < plan_.workers);
     // Not after it has been started again.
     if (dies && here_->begin_fault()) ::kill(::getpid(), SIGKILL);
   }
@@ -149,16 +149,15 @@ std::vector<double> train(const Strategy& strategy, const std::string& folder, c
   const auto data = examples(64);
   const auto test = data | ls::batch(32);
   const auto dies = std::make_shared<Dies>(here, plan);
-  ls::FitOptions options{.epochs = epochs,
-                         .callbacks = {dies, ls::CSVLogger{folder + "/log.csv"},
-                                       ls::TensorBoard{.log_dir = folder + "/events",
-                                                       .histogram_freq = 2,
-                                                       .update_freq = "batch"},
-                                       std::make_shared<DiesLogged>(dies)},
-                         .checkpoint = {.directory = folder + "/checkpoints", .every = 3, .keep = 2},
-                         .progress = ls::ProgressStyle::none};
-  if (plan.at == At::nested)
-    dies->evaluate = [&] { model.evaluate(test, {.callbacks = {dies}}); };
+  ls::FitOptions options{
+      .epochs = epochs,
+      .callbacks = {dies, ls::CSVLogger{folder + "/log.csv"},
+                    ls::TensorBoard{
+                        .log_dir = folder + "/events", .histogram_freq = 2, .update_freq = "batch"},
+                    std::make_shared<DiesLogged>(dies)},
+      .checkpoint = {.directory = folder + "/checkpoints", .every = 3, .keep = 2},
+      .progress = ls::ProgressStyle::none};
+  if (plan.at == At::nested) dies->evaluate = [&] { model.evaluate(test, {.callbacks = {dies}}); };
   const ls::History history =
       model.fit(data | ls::shuffle(64) | ls::batch(64 / steps), test, options);
   std::vector<double> found;
@@ -182,8 +181,8 @@ void work(Here& here, const std::string& folder, const Plan& plan) {
 /// Of one process that is not disturbed.
 struct Quiet {
   testing::Folder folder;
-  std::vector<double> results = train(
-      {.virtual_shards = 8, .cluster = {.allow_single = true}}, folder.path(), {}, nullptr);
+  std::vector<double> results =
+      train({.virtual_shards = 8, .cluster = {.allow_single = true}}, folder.path(), {}, nullptr);
 };
 const Quiet& quiet_run() {
   static const Quiet quiet;
@@ -246,8 +245,7 @@ void survives(const Plan& plan) {
   CAPTURE(static_cast<int>(plan.at), plan.is_gloo, plan.all_die);
   const testing::Folder folder;
   const auto& quiet = quiet_run();
-  Processes job(
-      plan.workers, [&](Here& here) { work(here, folder.path(), plan); }, 60s);
+  Processes job(plan.workers, [&](Here& here) { work(here, folder.path(), plan); }, 60s);
   REQUIRE(job.all_end());
   if (plan.all_die) {
     for (std::size_t r = 0; r < plan.workers; ++r) REQUIRE(!job.end(r).exited);
@@ -279,4 +277,28 @@ TEST_CASE("an elastic job over Gloo goes on wherever its chief dies", "[.slow]")
 
 TEST_CASE("an elastic job of which all workers die continues from its checkpoint") {
   survives({.all_die = true});
+}
+
+TEST_CASE("an elastic job with fewer workers than its minimum ends with one sentence on all") {
+  const testing::Folder folder;
+  const Plan plan{.workers = 4, .survivors = 2, .min_workers = 3};
+  Processes job(
+      plan.workers,
+      [&](Here& here) {
+        ::setenv("LOCKSTEP_RENDEZVOUS_TIMEOUT", "2", 1);
+        here.give({static_cast<double>(ls::run_main([&] { work(here, folder.path(), plan); }))});
+      },
+      60s);
+  REQUIRE(job.all_end());
+  const std::string logs = job.logs();
+  INFO(logs);
+  const std::string sentence =
+      ": rank 0 (" + job.address(1) +
+      ") is lost, and within 2 s too few workers came back; "
+      "min_workers is 3: start lost workers again, or raise LOCKSTEP_RENDEZVOUS_TIMEOUT\n";
+  std::size_t count = 0;
+  for (std::size_t at = 0; (at = logs.find(sentence, at)) != logs.npos; ++at) ++count;
+  CHECK(count == 2);
+  for (const std::size_t r : {std::size_t{2}, std::size_t{3}})
+    CHECK(job.numbers(r) == std::vector<double>{3});
 }

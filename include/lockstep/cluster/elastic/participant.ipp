@@ -397,7 +397,7 @@ void Participant::evaluate(Time now) {
   if (standing_ != Standing::ending || !waits_ || !has_quorum(now)) return;
   std::vector<Presence> members;
   for (std::size_t r = 0; r < members_.size(); ++r) members.push_back(presence(r, now));
-  if (now >= deadline_) return give_up(members);
+  if (now >= deadline_) return give_up(members, now);
   // A member that answers is waited for, but not until the deadline.
   const bool patient = now < deadline_ - rules_.patience / 4;
   if (proposing_rank(members, patient) != rank_) {
@@ -416,18 +416,21 @@ void Participant::evaluate(Time now) {
   if (!refused && now >= next_resend_) send_phase(now);
 }
 
-void Participant::give_up(const std::vector<Presence>& members) {
+void Participant::give_up(const std::vector<Presence>& members, Time now) {
   if (const std::string file = memory_.blocked_by(); !file.empty())
     return fail(ElasticFailure::Kind::no_vote, rank_, file);
   const std::size_t proposing = proposing_rank(members, true).value_or(rank_);
-  if (proposing != rank_) return fail(ElasticFailure::Kind::no_agreement, proposing);
+  // A proposer that is ready and has too few cannot decide.
+  const bool could_decide =
+      members[proposing] != Presence::ready || !assembled(members, now).empty();
+  if (proposing != rank_ && could_decide)
+    return fail(ElasticFailure::Kind::no_agreement, proposing);
   std::size_t lost = 0;
   while (lost + 1 < members.size() && members[lost] == Presence::ready) ++lost;
   fail(ElasticFailure::Kind::too_few, lost);
 }
 
-void Participant::propose(const std::vector<Presence>& members, Time now) {
-  proposing_ = false;
+std::vector<Seat> Participant::assembled(const std::vector<Presence>& members, Time now) const {
   std::vector<Seat> survivors;
   std::vector<std::uint64_t> rejected = rejected_;
   for (std::uint32_t r = 0; r < members.size(); ++r) {
@@ -442,7 +445,12 @@ void Participant::propose(const std::vector<Presence>& members, Time now) {
   std::vector<Seat> added = newcomers(now, survivors);
   std::erase_if(added, is_not_accepted);
   std::erase_if(survivors, is_not_accepted);
-  proposed_ = assemble(survivors, added, rules_.min_workers, rules_.fits);
+  return assemble(survivors, added, rules_.min_workers, rules_.fits);
+}
+
+void Participant::propose(const std::vector<Presence>& members, Time now) {
+  proposing_ = false;
+  proposed_ = assembled(members, now);
   if (proposed_.empty() || proposed_.front().who != self_) return;
   proposing_ = true;
   proposer_.begin(

@@ -32,11 +32,13 @@ Weather weather(std::size_t seed, int faults) {
 /// Three processes on machines of their own. Letters take no time; `drops` selects those that are
 /// lost.
 struct Three {
-  explicit Three(std::function<bool(const Letter&, std::size_t to)> loses = {})
+  explicit Three(std::function<bool(const Letter&, std::size_t to)> loses = {},
+                 std::size_t min_workers = 1)
       : drops(std::move(loses)) {
     for (std::uint32_t i = 0; i < 3; ++i) {
       ParticipantRules rules;
       rules.described = 3;
+      rules.min_workers = min_workers;
       rules.silence = milliseconds(1000);
       rules.patience = milliseconds(8000);
       rules.random = [this] { return random(); };
@@ -158,6 +160,21 @@ TEST_CASE("a member whose machine cannot vote names the file") {
   REQUIRE(failure);
   CHECK(failure->kind == ElasticFailure::Kind::no_vote);
   CHECK(failure->sentence == "guard");
+}
+
+TEST_CASE("all members of a generation that becomes too small name the lost one") {
+  Three job({}, 3);
+  job.outcomes = {};
+  job.all[1]->leave();
+  for (const std::size_t i : {std::size_t{0}, std::size_t{2}}) job.all[i]->next(job.now);
+  job.run(milliseconds(9000));
+  for (const std::size_t i : {std::size_t{0}, std::size_t{2}}) {
+    REQUIRE(job.outcomes[i].has_value());
+    const auto* const failure = std::get_if<ElasticFailure>(&*job.outcomes[i]);
+    REQUIRE(failure);
+    CHECK(failure->kind == ElasticFailure::Kind::too_few);
+    CHECK(failure->rank == 1);
+  }
 }
 
 TEST_CASE("after random faults one generation trains, and never two") {
