@@ -178,10 +178,7 @@ class Participant {
   LOCKSTEP_COLD_DECL void evaluate(Time now);
   /// True if the members that may still answer can decide; gives up if they cannot.
   LOCKSTEP_COLD_DECL bool has_quorum(Time now);
-  LOCKSTEP_COLD_DECL void give_up(const std::vector<Presence>& members, Time now);
-  /// The seats of the next generation; empty if there are too few.
-  LOCKSTEP_COLD_DECL std::vector<Seat> assembled(const std::vector<Presence>& members,
-                                                 Time now) const;
+  LOCKSTEP_COLD_DECL void give_up(const std::vector<Presence>& members);
   LOCKSTEP_COLD_DECL void propose(const std::vector<Presence>& members, Time now);
   /// Votes on this machine, and asks the other machines that have not answered.
   LOCKSTEP_COLD_DECL void send_phase(Time now);

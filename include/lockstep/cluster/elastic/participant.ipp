@@ -397,7 +397,7 @@ void Participant::evaluate(Time now) {
   if (standing_ != Standing::ending || !waits_ || !has_quorum(now)) return;
   std::vector<Presence> members;
   for (std::size_t r = 0; r < members_.size(); ++r) members.push_back(presence(r, now));
-  if (now >= deadline_) return give_up(members, now);
+  if (now >= deadline_) return give_up(members);
   // A member that answers is waited for, but not until the deadline.
   const bool patient = now < deadline_ - rules_.patience / 4;
   if (proposing_rank(members, patient) != rank_) {
@@ -416,13 +416,14 @@ void Participant::evaluate(Time now) {
   if (!refused && now >= next_resend_) send_phase(now);
 }
 
-void Participant::give_up(const std::vector<Presence>& members, Time now) {
+void Participant::give_up(const std::vector<Presence>& members) {
   if (const std::string file = memory_.blocked_by(); !file.empty())
     return fail(ElasticFailure::Kind::no_vote, rank_, file);
   const std::size_t proposing = proposing_rank(members, true).value_or(rank_);
-  // A proposer that is ready and has too few cannot decide.
-  const bool could_decide =
-      members[proposing] != Presence::ready || !assembled(members, now).empty();
+  const auto ready =
+      static_cast<std::size_t>(std::count(members.begin(), members.end(), Presence::ready));
+  const bool could_decide = members[proposing] != Presence::ready ||
+                            accepted_size(ready, rules_.min_workers, rules_.fits) > 0;
   if (proposing != rank_ && could_decide)
     return fail(ElasticFailure::Kind::no_agreement, proposing);
   std::size_t lost = 0;
@@ -430,7 +431,8 @@ void Participant::give_up(const std::vector<Presence>& members, Time now) {
   fail(ElasticFailure::Kind::too_few, lost);
 }
 
-std::vector<Seat> Participant::assembled(const std::vector<Presence>& members, Time now) const {
+void Participant::propose(const std::vector<Presence>& members, Time now) {
+  proposing_ = false;
   std::vector<Seat> survivors;
   std::vector<std::uint64_t> rejected = rejected_;
   for (std::uint32_t r = 0; r < members.size(); ++r) {
@@ -445,12 +447,7 @@ std::vector<Seat> Participant::assembled(const std::vector<Presence>& members, T
   std::vector<Seat> added = newcomers(now, survivors);
   std::erase_if(added, is_not_accepted);
   std::erase_if(survivors, is_not_accepted);
-  return assemble(survivors, added, rules_.min_workers, rules_.fits);
-}
-
-void Participant::propose(const std::vector<Presence>& members, Time now) {
-  proposing_ = false;
-  proposed_ = assembled(members, now);
+  proposed_ = assemble(survivors, added, rules_.min_workers, rules_.fits);
   if (proposed_.empty() || proposed_.front().who != self_) return;
   proposing_ = true;
   proposer_.begin(
