@@ -34,22 +34,28 @@ Weather weather(std::size_t seed, int faults) {
 struct Three {
   explicit Three(std::function<bool(const Letter&, std::size_t to)> loses = {},
                  std::size_t min_workers = 1)
-      : drops(std::move(loses)) {
+      : drops(std::move(loses)), least(min_workers) {
     for (std::uint32_t i = 0; i < 3; ++i) {
-      ParticipantRules rules;
-      rules.described = 3;
-      rules.min_workers = min_workers;
-      rules.silence = milliseconds(1000);
-      rules.patience = milliseconds(8000);
-      rules.random = [this] { return random(); };
-      rules.port = [] { return std::uint16_t{1}; };
       machines[i].id = {static_cast<std::uint8_t>(i + 1)};
-      votes[i] = std::make_unique<SimulatedVotes>(machines[i], i);
-      all[i] =
-          std::make_unique<Participant>(Identity{i, 100 + i}, machines[i].id, rules, *votes[i]);
-      all[i]->join(now);
+      start(i, 100 + i);
     }
     run(milliseconds(500));
+  }
+  /// A process, instead of an earlier one.
+  void start(std::uint32_t index, std::uint64_t incarnation) {
+    ParticipantRules rules;
+    rules.described = 3;
+    rules.min_workers = least;
+    rules.silence = milliseconds(1000);
+    rules.patience = milliseconds(8000);
+    rules.random = [this] { return random(); };
+    rules.port = [] { return std::uint16_t{1}; };
+    all[index].reset();
+    votes[index] = std::make_unique<SimulatedVotes>(machines[index], index);
+    all[index] = std::make_unique<Participant>(Identity{index, incarnation}, machines[index].id,
+                                               rules, *votes[index]);
+    outcomes[index].reset();
+    all[index]->join(now);
   }
   void run(milliseconds time) {
     for (const auto end = now + time; now < end; now += milliseconds(10)) {
@@ -77,6 +83,7 @@ struct Three {
   std::array<std::unique_ptr<Participant>, 3> all{};
   std::array<std::optional<Participant::Outcome>, 3> outcomes{};
   std::function<bool(const Letter&, std::size_t)> drops{};
+  std::size_t least = 1;  // workers
   Participant::Time now = Participant::Time(std::chrono::hours(1));
 };
 
