@@ -421,7 +421,12 @@ void Participant::give_up(const std::vector<Presence>& members) {
   if (const std::string file = memory_.blocked_by(); !file.empty())
     return fail(ElasticFailure::Kind::no_vote, rank_, file);
   const std::size_t proposing = proposing_rank(members, true).value_or(rank_);
-  if (proposing != rank_) return fail(ElasticFailure::Kind::no_agreement, proposing);
+  const auto ready =
+      static_cast<std::size_t>(std::count(members.begin(), members.end(), Presence::ready));
+  const bool could_decide = members[proposing] != Presence::ready ||
+                            accepted_size(ready, rules_.min_workers, rules_.fits) > 0;
+  if (proposing != rank_ && could_decide)
+    return fail(ElasticFailure::Kind::no_agreement, proposing);
   std::size_t lost = 0;
   while (lost + 1 < members.size() && members[lost] == Presence::ready) ++lost;
   fail(ElasticFailure::Kind::too_few, lost);

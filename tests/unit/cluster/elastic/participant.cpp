@@ -222,6 +222,21 @@ TEST_CASE("a member whose machine cannot vote names the file") {
   CHECK(failure->sentence == "guard");
 }
 
+TEST_CASE("all members of a generation that becomes too small name the lost one") {
+  Three job({}, 3);
+  job.outcomes = {};
+  job.all[1]->leave();
+  for (const std::size_t i : {std::size_t{0}, std::size_t{2}}) job.all[i]->next(job.now);
+  job.run(milliseconds(9000));
+  for (const std::size_t i : {std::size_t{0}, std::size_t{2}}) {
+    REQUIRE(job.outcomes[i].has_value());
+    const auto* const failure = std::get_if<ElasticFailure>(&*job.outcomes[i]);
+    REQUIRE(failure);
+    CHECK(failure->kind == ElasticFailure::Kind::too_few);
+    CHECK(failure->rank == 1);
+  }
+}
+
 TEST_CASE("after random faults one generation trains, and never two") {
   std::size_t generations = 0, formed = 0;
   for (std::size_t seed = 0; seed < 1000; ++seed) {
