@@ -59,6 +59,7 @@ void PeerLinks::listen() {
   while (!lookup.result() && Clock::now() - began < lookup_limit)
     std::this_thread::sleep_for(pause);
   const LookupResult found = lookup.result().value_or(LookupResult{{}, "no answer", false});
+  const auto found_at = Clock::now();
   std::string fault = found.error;
   for (const tcp::endpoint& endpoint : found.endpoints) {
     constexpr std::size_t burst = 256;  // connections of others at the same moment
@@ -67,7 +68,7 @@ void PeerLinks::listen() {
     do {
       error = listener_.listen(endpoint, static_cast<int>(peers_.size() + burst));
       if (error == asio::error::address_in_use) std::this_thread::sleep_for(pause);
-    } while (error == asio::error::address_in_use && Clock::now() - began < busy_limit);
+    } while (error == asio::error::address_in_use && Clock::now() - found_at < busy_limit);
     if (!error) own_endpoints_.push_back(endpoint);
     if (error) fault = error.message();
   }

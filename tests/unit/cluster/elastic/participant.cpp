@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <initializer_list>
 #include <memory>
 #include <optional>
 #include <string>
@@ -116,6 +117,58 @@ TEST_CASE("of two members that both propose, one decides and the other is left o
     }
   }
   CHECK(left_out == 1);
+}
+
+TEST_CASE("a newcomer that is rejected ends at once if the others wait for another one") {
+  Three job({}, 3);
+  const auto end = [&](std::initializer_list<std::size_t> members) {
+    for (const std::size_t i : members) {
+      job.outcomes[i].reset();
+      job.all[i]->next(job.now);
+    }
+  };
+  job.start(2, 200);
+  end({0, 1});
+  job.run(milliseconds(500));
+  REQUIRE(job.decision(2));
+  CHECK(job.decision(2)->number == 1);
+  for (const std::size_t i : {0, 1}) job.all[i]->reject_newcomers(job.now);
+  end({0, 1, 2});
+  job.run(milliseconds(500));
+  REQUIRE(job.outcomes[2].has_value());
+  const auto* const failure = std::get_if<ElasticFailure>(&*job.outcomes[2]);
+  REQUIRE(failure);
+  CHECK(failure->kind == ElasticFailure::Kind::not_admitted);
+  CHECK(failure->sentence ==
+        "could not form a generation with this process; start it again once it can reach the other "
+        "workers");
+  CHECK_FALSE(job.outcomes[0].has_value());
+  job.start(2, 300);
+  job.run(milliseconds(2000));
+  REQUIRE(job.decision(2));
+  CHECK(job.decision(2)->number == 2);
+  CHECK(*job.decision(0) == *job.decision(2));
+}
+
+TEST_CASE("a newcomer that is rejected stays while the others need its vote") {
+  Three job({}, 2);
+  job.start(2, 200);
+  job.run(milliseconds(300));
+  for (const std::size_t i : {0, 1}) job.all[i]->next(job.now);
+  job.run(milliseconds(500));
+  REQUIRE(job.decision(2));
+  CHECK(job.decision(2)->number == 1);
+  job.outcomes = {};
+  job.start(0, 300);  // rank 0 is lost, and rank 1 is half of a quorum
+  job.all[1]->reject_newcomers(job.now);
+  for (const std::size_t i : {1, 2}) job.all[i]->next(job.now);
+  job.run(milliseconds(1500));
+  REQUIRE(job.decision(1));
+  CHECK(job.decision(1)->rank_of(Identity{0, 300}).has_value());
+  REQUIRE(job.outcomes[2].has_value());
+  const auto* const failure = std::get_if<ElasticFailure>(&*job.outcomes[2]);
+  REQUIRE(failure);
+  CHECK(failure->kind == ElasticFailure::Kind::left_out);
 }
 
 TEST_CASE("a process holds the votes of a run before it can be a member") {
