@@ -232,7 +232,7 @@ class Workers(Case):
 
     def check_random_kills(self, jobs=int(os.environ.get("JOBS", 20)), kills=10):
         """Of one or two workers, also the chief, also while the others recover."""
-        steps = 4500
+        steps = 2400
         quiet = self.quiet_run(steps)
         for number in range(jobs):
             chance = random.Random(number)
