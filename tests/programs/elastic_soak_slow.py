@@ -80,7 +80,7 @@ time_t time(time_t* copy) {
 
 
 def leave_mounts_of_the_system():
-    """What this process mounts ends with it."""
+    """Mounts of this process end with it."""
     new_mounts = 0x20000
     if ctypes.CDLL(None, use_errno=True).unshare(new_mounts) != 0:
         raise OSError(ctypes.get_errno(), "unshare")
@@ -103,7 +103,7 @@ class Worker:
         self.steps = 0  # printed so far
 
     def new_losses(self):
-        """Of the steps that were printed since the last call."""
+        """The losses of the steps that were printed since the last call."""
         self.rest += self.output.read()
         *lines, self.rest = self.rest.split("\n")
         found = losses_in(lines)
