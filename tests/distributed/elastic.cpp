@@ -60,13 +60,14 @@ struct Plan {
   int epochs = 6;
   milliseconds pause{2};
   std::optional<std::uint64_t> fails_at{};  ///< step after which worker 3 throws
+  std::uint64_t seed = 7;
 };
 
 /// The losses of all epochs, of a final evaluation, and all weights.
 template <class Strategy>
 std::vector<double> train(const Strategy& strategy, const Plan& plan, Here* here) {
   ls::Model model{Net{},
-                  ls::Seed{7},
+                  ls::Seed{plan.seed},
                   strategy,
                   ls::SparseCategoricalCrossentropy{.from_logits = true},
                   ls::Adam{.learning_rate = 0.01f},
@@ -97,7 +98,9 @@ void work(Here& here, const Plan& plan) {
   // --8<-- [start:elastic]
   const ls::MultiWorkerMirrored<Float> strategy{.virtual_shards = 8, .elastic = {.min_workers = 2}};
   // --8<-- [end:elastic]
-  here.give(train(strategy, plan, &here));
+  Plan own = plan;
+  if (here.report.fault_injected) own.seed = 8;  // set by the test before it starts it again
+  here.give(train(strategy, own, &here));
 }
 
 /// A job whose workers are killed and started again.
@@ -220,6 +223,22 @@ TEST_CASE("an elastic job does not wait for a worker that has thrown and keeps i
   for (const std::size_t r : {std::size_t{0}, std::size_t{1}, std::size_t{2}})
     CHECK(run.job().numbers(r) == quiet);
   CHECK(!run.job().has_ended(3));
+}
+
+TEST_CASE("an elastic job goes on without a worker that comes back with another model") {
+  const Plan plan{.epochs = 60};
+  const std::vector<double> quiet = quiet_run(plan);
+  Disturbed run(plan, 1, 60s);
+  REQUIRE(run.job().until([&] { return run.job().report(0).steps > 3; }));
+  run.kill({2});
+  run.job().report(2).fault_injected = true;
+  run.restart_all();
+  REQUIRE(run.job().all_end());
+  INFO(run.job().logs());
+  for (const std::size_t r : {std::size_t{0}, std::size_t{1}, std::size_t{3}})
+    CHECK(run.job().numbers(r) == quiet);
+  CHECK(run.job().report(2).outcome == Outcome::error);
+  CHECK(std::string(run.job().report(2).what).find("seed") != std::string::npos);
 }
 
 TEST_CASE("20 elastic jobs survive 200 kills", "[.slow]") {

@@ -45,12 +45,14 @@ namespace lockstep {
 /// Results equal those of one device up to rounding, as with Mirrored. All processes must make the
 /// same calls of `fit`, `evaluate` and `predict`. Several models may be open at once in one job, if
 /// all processes open, use and close them in the same order. When a worker dies, `fit` throws
-/// PeerLost in all others. `open` throws ClusterError if the description is wrong or differs
+/// PeerLost in all others, unless the job is elastic: then they go on without it, from a state that
+/// one of them has in memory, and a worker that is started again joins them. `open` throws ClusterError if the description is wrong or differs
 /// between processes, and PeerLost if not all processes join.
 /// \code
 ///   ls::MultiWorkerMirrored<ls::Cpu>{}                   // the job of TF_CONFIG
 ///   ls::MultiWorkerMirrored<ls::Cpu>{.replicas = 2}      // two replicas in each worker
 ///   ls::MultiWorkerMirrored<ls::Cpu, ls::Gloo>{}         // data over Gloo
+///   ls::MultiWorkerMirrored<ls::Cpu>{.elastic = {.min_workers = 2}}  // survives lost workers
 /// \endcode
 template <Device D, DataPlane Data = std::conditional_t<HostDevice<D>, Tcp, StorePlane>>
 struct MultiWorkerMirrored {
@@ -96,11 +98,6 @@ struct MultiWorkerMirrored {
             "ls::Gloo; leave it out, and let the launcher start the job again from its checkpoint");
       }
       state_.reset(new State(options));
-    }
-    Session(Session&&) noexcept = default;
-    Session& operator=(Session&&) noexcept = default;
-    ~Session() {
-      if (elastic_) elastic_->job.member().on_reform({});
     }
 
     /// Runs `body` in each replica of this process. \throws PeerLost if another process is lost,
@@ -155,7 +152,6 @@ struct MultiWorkerMirrored {
     void reject_newcomers() { elastic_->job.member().reject_newcomers(); }
     std::string change() const { return elastic_->job.describe(); }
     void reform(const std::string& why) {
-      elastic_->job.member().on_reform({});
       if (state_) state_->job.leave_at_once();
       state_.reset();
       elastic_->job.next(why);
@@ -163,20 +159,14 @@ struct MultiWorkerMirrored {
     void form() {
       const Generation& now = elastic_->job.now();
       within([&] {
-        state_.reset(
-            new State(elastic_->options, &now.cluster, &elastic_->job.secret(), now.number == 0));
-      });
-      elastic_->job.member().on_reform([state = state_.get()] {
-        state->layers->abort();
-        state->gradients->abort();
+        state_.reset(new State(elastic_->options, &now.cluster, &elastic_->job, now.number == 0));
       });
     }
     void form_alone(std::exception_ptr error) {
-      elastic_->job.member().on_reform({});
       state_.reset();
       elastic_->error = std::move(error);
       const ResolvedCluster alone = elastic_->job.alone();
-      state_.reset(new State(elastic_->options, &alone, &elastic_->job.secret(), false));
+      state_.reset(new State(elastic_->options, &alone, &elastic_->job, false));
     }
     void end() { elastic_->has_ended = true; }
 
@@ -216,10 +206,11 @@ struct MultiWorkerMirrored {
 
     struct State {
       explicit State(const MultiWorkerMirrored& options,
-                     const ResolvedCluster* generation = nullptr, const Secret* secret = nullptr,
+                     const ResolvedCluster* generation = nullptr, detail::ElasticJob* elastic = nullptr,
                      bool logs_members = true)
           : job({options.virtual_shards, options.stragglers, options.stall_limits, options.cluster,
-                 options.environment, generation, secret, logs_members}) {
+                 options.environment, generation, elastic != nullptr ? &elastic->member() : nullptr,
+                 elastic != nullptr ? &elastic->secret() : nullptr, logs_members}) {
         job.exchange_places(job.fail_on_error([&] {
           detail::WorkerPlace here = options.place_here();
           if constexpr (requires { Group::can_connect(); })

@@ -35,6 +35,7 @@
 
 namespace lockstep::detail {
 
+class ElasticMember;
 class JobSession;
 
 /// The options of MultiWorkerMirrored that concern the job.
@@ -46,6 +47,7 @@ struct WorkerOptions {
   const Environment& environment;
   /// The members of an elastic job's generation, or this process alone; null: those described.
   const ResolvedCluster* generation = nullptr;
+  ElasticMember* member = nullptr;  ///< of an elastic job, which may end the generation
   const Secret* secret = nullptr;  ///< of the job; null: read it from the environment
   bool logs_members = true;
 };
@@ -158,6 +160,8 @@ class WorkerJob {
   LOCKSTEP_COLD_DECL void fail_and_unsubscribe(const std::string& what);
   /// When it returns, the control thread no longer calls this object.
   LOCKSTEP_COLD_DECL void unsubscribe();
+  /// Makes the member of an elastic job end this object's waits when a peer ends the generation.
+  LOCKSTEP_COLD_DECL void watch_generation();
   /// The timeout for a process that has joined to publish its place.
   LOCKSTEP_COLD_DECL std::chrono::milliseconds start_timeout() const;
   LOCKSTEP_COLD_DECL std::string key(std::string_view what) const;
@@ -171,6 +175,7 @@ class WorkerJob {
 
   std::size_t virtual_shards_;
   bool stragglers_, is_elastic_, logs_members_, has_left_ = false;
+  ElasticMember* member_;
   std::chrono::milliseconds timeout_;
   int exceptions_ = std::uncaught_exceptions();
   std::atomic<bool> waits_{false};

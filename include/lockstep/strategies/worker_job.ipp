@@ -6,6 +6,7 @@
 #include <numeric>
 #include <utility>
 
+#include "lockstep/cluster/elastic/elastic_member.hpp"
 #include "lockstep/cluster/rendezvous/clock.hpp"
 #include "lockstep/cluster/rendezvous/rendezvous.hpp"
 #include "lockstep/cluster/resolve.hpp"
@@ -48,6 +49,7 @@ WorkerJob::WorkerJob(const WorkerOptions& options)
       stragglers_(options.stragglers),
       is_elastic_(options.generation != nullptr),
       logs_members_(options.logs_members),
+      member_(options.member),
       timeout_(options.stall_limits.idle + std::chrono::minutes(1)),
       where_(options.generation != nullptr
                  ? *options.generation
@@ -69,9 +71,19 @@ WorkerJob::WorkerJob(const WorkerOptions& options)
   });
   job_ = &session_->rendezvous();
   rank_ = job_->rank();
+  watch_generation();
 }
 
-WorkerJob::~WorkerJob() = default;
+WorkerJob::~WorkerJob() {
+  if (member_ != nullptr) member_->on_reform({});
+}
+
+void WorkerJob::watch_generation() {
+  if (member_ == nullptr) return;
+  member_->on_reform([job = job_] {
+    job->end(0, "or another worker has ended this generation of the elastic job");
+  });
+}
 
 void WorkerJob::exchange_places(const WorkerPlace& here) {
   if (job_)
@@ -148,6 +160,7 @@ void WorkerJob::fail_and_unsubscribe(const std::string& what) {
 }
 
 void WorkerJob::unsubscribe() {
+  if (member_ != nullptr) member_->on_reform({});
   if (session_) session_->unsubscribe();
 }
 

@@ -66,7 +66,7 @@ class TensorBoardHooks final : public Callback {
     if (o_.histogram_freq > 0) before_ = control().tensors();
   }
 
-  /// Goes on with the runs of a chief that was lost.
+  /// Continues the runs of a chief that was lost.
   void on_workers_change(const WorkersChange& change) override {
     if (train_ || !change.is_chief) return;
     fit_ = &control();
@@ -75,11 +75,17 @@ class TensorBoardHooks final : public Callback {
     steps_.begin(change.step, change.batch);
     steps_at_epoch_ = steps_.epoch;
     epoch_start_ = batch_start_ = Clock::now();
-    train_.emplace(o_.log_dir + "/train");
-    if (const std::uint64_t next = change.step + 1;
-        static_cast<std::uint64_t>(change.epoch) <= next)
-      train_->add_restart(static_cast<std::int64_t>(next));
-    train_->flush();
+    try {
+      train_.emplace(o_.log_dir + "/train");
+      const std::uint64_t next = change.step + 1;
+      if (static_cast<std::uint64_t>(change.epoch) <= next)
+        train_->add_restart(static_cast<std::int64_t>(next));
+      train_->flush();
+    } catch (const FileError& error) {  // a job whose workers do not share the folder goes on
+      train_.reset();
+      log(LogLevel::warning, error.what());
+      return;
+    }
     if (o_.histogram_freq > 0) before_ = control().tensors();
   }
 

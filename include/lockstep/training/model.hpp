@@ -117,7 +117,8 @@ class Model<Net, S, L, O, Ms...> {
   /// training only.
   /// \returns the logs of each epoch: "loss", each metric, and with validation "val_loss", ...
   /// \throws UsageError if the data do not fit the model or never end; any exception of the data or
-  /// of a callback; PeerLost if another process of the job fails.
+  /// of a callback; PeerLost if another process of the job fails and the job is not elastic, or too
+  /// few are left.
   template <class Data>
   History fit(const Data& train, const FitOptions& options = {}) {
     if constexpr (detail::DataFor<Data, typename L::target_type>)

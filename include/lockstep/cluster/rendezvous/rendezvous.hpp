@@ -136,6 +136,9 @@ class Rendezvous {
   LOCKSTEP_COLD_DECL PeerLost blame(const LinkFailed& failure);
   /// Reports that this process has failed. The other ranks throw PeerLost with `what`.
   LOCKSTEP_COLD_DECL void fail(const std::string& what);
+  /// Ends this process' waits and exchanges as if `rank` were lost, without a report to the others.
+  /// Any thread may call it.
+  LOCKSTEP_COLD_DECL void end(std::size_t rank, const std::string& how);
 
   /// Announces that this process has finished its work, then waits until all ranks have, a peer is
   /// lost, or the deadline has passed. A rank that needs this process later gets PeerLost: "left

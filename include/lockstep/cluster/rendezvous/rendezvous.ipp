@@ -134,6 +134,11 @@ void Rendezvous::fail(const std::string& what) {
   member_->control.wait_verdict(verdict_timeout());
 }
 
+void Rendezvous::end(std::size_t rank, const std::string& how) {
+  member_->control.declare_lost({static_cast<std::uint32_t>(rank), address_of(rank), how, {}});
+  detail::post(member_->io, [member = member_.get()] { member->control.announce(); });
+}
+
 void Rendezvous::leave_at_once() noexcept {
   waits_ = false;
   leave(milliseconds(0));

@@ -15,6 +15,7 @@
 
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/format_numbers.hpp"
+#include "lockstep/core/log.hpp"
 #include "lockstep/core/quote.hpp"
 #include "lockstep/core/standard_streams.hpp"
 
@@ -38,11 +39,16 @@ class CSVLoggerHooks final : public Callback {
     if (params().rank == 0) open(O_WRONLY, o_.append || params().resumed);
   }
 
-  /// Goes on with the file of a chief that was lost.
+  /// Continues the file of a chief that was lost. A job whose workers do not share it goes on.
   void on_workers_change(const WorkersChange& change) override {
     if (file_ >= 0 || !change.is_chief) return;
-    open(O_RDWR, true);
-    remove_lines_from(change.epoch);
+    try {
+      open(O_RDWR, true);
+      remove_lines_from(change.epoch);
+    } catch (const FileError& e) {
+      log(LogLevel::warning, e.what());
+      close();
+    }
   }
 
   void on_epoch_end(int epoch, const Logs& logs) override {
