@@ -55,6 +55,8 @@ class EarlyStoppingHooks final : public Callback {
   void load_state(const CallbackState& state) override {
     wait_ = static_cast<int>(state.count("wait"));
     best_epoch_ = static_cast<int>(state.count("best_epoch"));
+    stopped_epoch_.reset();  // in an elastic job the run may have these values
+    best_.reset();
     if (state.contains("stopped_epoch"))
       stopped_epoch_ = static_cast<int>(state.count("stopped_epoch"));
     if (state.contains("best")) best_ = state.number("best");

@@ -47,6 +47,7 @@ class ModelCheckpointHooks final : public Callback {
     state.set("steps", static_cast<double>(steps_));
   }
   void load_state(const CallbackState& state) override {
+    best_ = o_.initial_value_threshold;
     if (state.contains("best")) best_ = state.number("best");
     steps_ = state.count("steps");
   }

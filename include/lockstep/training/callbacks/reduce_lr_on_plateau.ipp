@@ -65,6 +65,7 @@ class ReduceLROnPlateauHooks final : public Callback {
     state.set("wait", wait_);
   }
   void load_state(const CallbackState& state) override {
+    best_.reset();
     if (state.contains("best")) best_ = state.number("best");
     cooldown_ = static_cast<int>(state.count("cooldown"));
     wait_ = static_cast<int>(state.count("wait"));
