@@ -3,6 +3,7 @@
 #include "lockstep/training/callbacks/csv_logger.hpp"
 
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -36,7 +37,10 @@ class CSVLoggerHooks final : public Callback {
     close();
     columns_.clear();
     first_bytes_ = 0;
-    if (params().rank == 0) open(O_WRONLY, o_.append || params().resumed);
+    const bool appends = o_.append || params().resumed;
+    struct ::stat facts{};  // of all processes, since each may become the chief
+    earlier_bytes_ = appends && ::stat(o_.filename.c_str(), &facts) == 0 ? facts.st_size : 0;
+    if (params().rank == 0) open(O_WRONLY, appends);
   }
 
   /// Continues the file of a chief that was lost. A job whose workers do not share it goes on.
@@ -73,9 +77,12 @@ class CSVLoggerHooks final : public Callback {
   std::string_view state_name() const override { return "CSVLogger"; }
   void save_state(CallbackState& state) const override {
     if (file_ >= 0) state.set("bytes", static_cast<double>(::lseek(file_, 0, SEEK_END)));
+    if (earlier_bytes_ > 0) state.set("earlier bytes", static_cast<double>(earlier_bytes_));
   }
   /// Removes the lines of epochs after the checkpoint: they will be logged again.
   void load_state(const CallbackState& state) override {
+    earlier_bytes_ =
+        state.contains("earlier bytes") ? static_cast<::off_t>(state.count("earlier bytes")) : 0;
     if (file_ < 0 || !state.contains("bytes")) return;
     const auto bytes = static_cast<::off_t>(state.count("bytes"));
     if (::lseek(file_, 0, SEEK_END) > bytes && ::ftruncate(file_, bytes) != 0)
@@ -93,20 +100,21 @@ class CSVLoggerHooks final : public Callback {
     has_header_ = first_bytes_ > 0;
   }
   /// Removes the lines at the end of the file of `epoch` and later ones, which will be logged again,
-  /// and an incomplete line.
+  /// and an incomplete line, except those of earlier runs.
   void remove_lines_from(int epoch) {
     std::string text(static_cast<std::size_t>(first_bytes_), '\0');
     if (::pread(file_, text.data(), text.size(), 0) != static_cast<ssize_t>(text.size()))
       fail("cannot be read");
+    const auto earlier = std::min(text.size(), static_cast<std::size_t>(earlier_bytes_));
     std::size_t end = text.rfind("\r\n");
-    end = end == text.npos ? 0 : end + 2;
-    while (end > 0) {
+    end = std::max(earlier, end == text.npos ? 0 : end + 2);
+    while (end > earlier) {
       const std::size_t before = end > 2 ? text.rfind("\r\n", end - 3) : text.npos;
       const std::size_t first = before == text.npos ? 0 : before + 2;
       const auto number = whole_number<unsigned>(std::string_view(text).substr(
           first, text.find_first_of(o_.separator + "\r", first) - first));
       if (!number || *number < static_cast<unsigned>(epoch)) break;
-      end = first;
+      end = std::max(earlier, first);
     }
     if (end < text.size() && ::ftruncate(file_, static_cast<::off_t>(end)) != 0)
       fail("cannot be truncated");
@@ -147,7 +155,8 @@ class CSVLoggerHooks final : public Callback {
 
   CSVLogger o_;
   int file_ = -1;
-  ::off_t first_bytes_ = 0;  // of the file when it was opened
+  ::off_t first_bytes_ = 0;    // of the file when it was opened
+  ::off_t earlier_bytes_ = 0;  // of the file before this run, which it continues
   bool has_header_ = false;
   std::vector<std::string> columns_;
 };
