@@ -12,6 +12,7 @@
 #include <optional>
 #include <random>
 #include <stdexcept>
+#include <stop_token>
 #include <string>
 #include <thread>
 #include <vector>
@@ -60,6 +61,7 @@ struct Plan {
   int epochs = 6;
   milliseconds pause{2};
   std::optional<std::uint64_t> fails_at{};  ///< step after which worker 3 throws
+  std::optional<std::uint64_t> stops_at{};  ///< step after which worker 0 is asked to stop
   std::uint64_t seed = 7;
 };
 
@@ -77,6 +79,13 @@ std::vector<double> train(const Strategy& strategy, const Plan& plan, Here* here
   ls::FitOptions options{.epochs = plan.epochs,
                          .callbacks = {std::make_shared<Slow>(here, plan.pause, plan.fails_at.value_or(0))},
                          .progress = ls::ProgressStyle::none};
+  std::stop_source stop;
+  options.stop = stop.get_token();
+  if (here != nullptr && here->rank == 0 && plan.stops_at)
+    options.callbacks.push_back(
+        ls::LambdaCallback{.on_train_batch_end = [&](std::size_t, const ls::Logs&) {
+          if (here->report.steps >= *plan.stops_at) stop.request_stop();
+        }});
   ls::History history;
   try {
     history = model.fit(data | ls::shuffle(64) | ls::batch(16), test, options);
@@ -223,6 +232,18 @@ TEST_CASE("an elastic job does not wait for a worker that has thrown and keeps i
   for (const std::size_t r : {std::size_t{0}, std::size_t{1}, std::size_t{2}})
     CHECK(run.job().numbers(r) == quiet);
   CHECK(!run.job().has_ended(3));
+}
+
+TEST_CASE("an elastic job goes on without a chief that is asked to stop") {
+  const Plan plan{.epochs = 16, .pause = 10ms, .stops_at = 12};
+  const std::vector<double> quiet = quiet_run({.epochs = 16});
+  Disturbed run(plan, 1, 60s);
+  REQUIRE(run.job().all_end());
+  INFO(run.job().logs());
+  for (const std::size_t r : {std::size_t{1}, std::size_t{2}, std::size_t{3}})
+    CHECK(run.job().numbers(r) == quiet);
+  CHECK(run.job().has_ended(0));
+  CHECK(run.job().report(0).steps < run.job().report(1).steps);
 }
 
 TEST_CASE("an elastic job goes on without a worker that comes back with another model") {

@@ -8,6 +8,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <stop_token>
 #include <string>
 
 #include "lockstep/cluster/elastic/elastic_member.hpp"
@@ -49,7 +50,7 @@ class ElasticJob {
   ElasticMember& member() { return *member_; }
   const ElasticMember& member() const { return *member_; }
   /// \throws as ElasticMember::next.
-  LOCKSTEP_COLD_DECL void next(const std::string& why);
+  LOCKSTEP_COLD_DECL void next(const std::string& why, const std::stop_token& stop = {});
   /// See ElasticSession.
   LOCKSTEP_COLD_DECL bool has_new_members() const;
   LOCKSTEP_COLD_DECL bool is_new_member() const;

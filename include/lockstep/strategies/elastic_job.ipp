@@ -71,7 +71,9 @@ ElasticJob::ElasticJob(const ElasticJobOptions& options)
 
 ElasticJob::~ElasticJob() = default;
 
-void ElasticJob::next(const std::string& why) { now_ = member_->next(why); }
+void ElasticJob::next(const std::string& why, const std::stop_token& stop) {
+  now_ = member_->next(why, stop);
+}
 
 bool ElasticJob::has_new_members() const {
   return now_.number > 0 && std::count(now_.is_new.begin(), now_.is_new.end(), true) > 0;

@@ -10,6 +10,7 @@
 #include <exception>
 #include <memory>
 #include <optional>
+#include <stop_token>
 #include <string>
 #include <string_view>
 #include <type_traits>
@@ -114,7 +115,7 @@ struct MultiWorkerMirrored {
     std::size_t virtual_shards() const { return state_->job.virtual_shards(); }
     std::size_t workers() const { return state_->job.counts().size(); }
     std::size_t rank() const { return state_->job.rank(); }
-    bool is_chief() const { return rank() == 0; }
+    bool is_chief() const { return rank() == 0 && !has_left(); }
 
     void agree(std::string_view part, const Signature& fields) {
       if (state_->job.is_alone()) return;
@@ -144,17 +145,23 @@ struct MultiWorkerMirrored {
     // --- see ElasticSession ---
 
     bool is_elastic() const { return elastic_ != nullptr; }
-    bool has_newcomers() const { return elastic_->job.member().has_newcomers(); }
-    bool must_reform() const { return elastic_->job.member().must_reform(); }
+    bool has_newcomers() const { return !has_left() && elastic_->job.member().has_newcomers(); }
+    bool must_reform() const { return !has_left() && elastic_->job.member().must_reform(); }
     std::uint64_t generation() const { return elastic_ ? elastic_->job.now().number : 0; }
     bool has_new_members() const { return elastic_->job.has_new_members(); }
     bool is_new_member() const { return elastic_->job.is_new_member(); }
     void reject_newcomers() { elastic_->job.member().reject_newcomers(); }
     std::string change() const { return elastic_->job.describe(); }
-    void reform(const std::string& why) {
+    void reform(const std::string& why, const std::stop_token& stop = {}) {
       if (state_) state_->job.leave_at_once();
       state_.reset();
-      elastic_->job.next(why);
+      elastic_->job.next(why, stop);
+    }
+    void leave() {
+      elastic_->job.member().leave();
+      elastic_->has_left = true;
+      if (state_) state_->job.leave_at_once();
+      form_alone(nullptr);
     }
     void form() {
       const Generation& now = elastic_->job.now();
@@ -172,6 +179,8 @@ struct MultiWorkerMirrored {
 
    private:
     using Generation = detail::Generation;
+
+    bool has_left() const { return elastic_ && elastic_->has_left; }
 
     void start_elastic(const MultiWorkerMirrored& options) {
       elastic_ = std::make_unique<ElasticState>(options);
@@ -269,7 +278,7 @@ struct MultiWorkerMirrored {
       const MultiWorkerMirrored options;
       detail::ElasticJob job;
       std::exception_ptr error{};  // the end of the job for this process
-      bool has_ended = false;
+      bool has_ended = false, has_left = false;
     };
     std::unique_ptr<ElasticState> elastic_;                // null without .elastic; outlives state_
     std::unique_ptr<State, detail::OwningProcess> state_;  // stable addresses when a session moves

@@ -3,6 +3,7 @@
 /// Invariant: no callback holds a pointer to the control after the call.
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -48,6 +49,9 @@ struct BetweenRuns {
 ///     set_learning_rate()         -> pop_requests() -> exchange -> adopt_agreed_rate()
 ///
 /// A process without peers skips the exchange and acts on its own requests.
+///
+/// In an elastic job the stop tokens of all processes end the run. One that is asked alone leaves the
+/// job: after a second its requests ask to form the next generation, which it does not join.
 struct Run final : TrainingControl {
   /// `user` and `stop` must outlive the run.
   LOCKSTEP_COLD_DECL Run(AnyReplicas& all, BetweenRuns& between,
@@ -65,6 +69,9 @@ struct Run final : TrainingControl {
   LOCKSTEP_DECL void adopt_agreed_rate();
   /// Whether to stop at once. Only a process without peers may: others must agree first.
   bool stops_without_peers() const { return token.stop_requested() && place.is_alone; }
+  /// In an elastic job: whether this process leaves it with the last exchange, since it was asked to
+  /// stop and the others were not.
+  bool leaves() const { return leaves_; }
   /// The requests to act on after hooks have run. `agreed` must be read right after the exchange,
   /// before the hooks, since a hook may evaluate and thereby exchange again. A process without
   /// peers acts on its requests after the hooks. If a signal stopped the job, passes it to this
@@ -108,6 +115,12 @@ struct Run final : TrainingControl {
   bool admits = false;                 // requests report a process that waits to join
   Logs added;                          // by log(), since the last on_epoch_end hook
   std::shared_ptr<StepTrace> trace{};  // while one is active
+
+ private:
+  LOCKSTEP_COLD_DECL bool has_waited_for_others() const;
+
+  mutable std::optional<std::chrono::steady_clock::time_point> asked_{};  // to stop
+  mutable bool leaves_ = false;
 };
 
 }  // namespace lockstep::detail

@@ -68,7 +68,16 @@ RunRequests Run::requests() const {
   if (!token.stop_requested()) return {.end_training = stopped, .admit = admit};
   // An old signal did not stop this run, unless the token is that of the SignalStop.
   const int signal = signal_before == 0 ? reported_signal() : reported_signal(token);
-  return {true, stopped, std::nullopt, signal, admit};
+  return {true, stopped, std::nullopt, signal, has_waited_for_others() || admit};
+}
+
+bool Run::has_waited_for_others() const {
+  constexpr std::chrono::seconds patience{1};  // a signal reaches the processes one after another
+  if (!admits || place.is_alone) return false;
+  const auto now = std::chrono::steady_clock::now();
+  if (!asked_) asked_ = now;
+  leaves_ = leaves_ || now - *asked_ >= patience;
+  return leaves_;
 }
 
 RunRequests Run::effective(const RunRequests& agreed) const {

@@ -177,7 +177,9 @@ void ElasticCore::publish_error(std::exception_ptr error) {
 
 void ElasticCore::log(LogLevel level, std::string_view line) { log_thread.log(level, line); }
 
-Generation ElasticCore::wait(std::function<void()> start, std::optional<milliseconds> limit) {
+Generation ElasticCore::wait(std::function<void()> start, std::optional<milliseconds> limit,
+                             const std::stop_token& stop) {
+  constexpr milliseconds poll{100}, patience{5000};
   std::unique_lock lock(mutex);
   result.reset();
   detail::post(io, [this, start = std::move(start)] {
@@ -185,10 +187,20 @@ Generation ElasticCore::wait(std::function<void()> start, std::optional<millisec
     ticker.after(participant.pace(), [this] { tick(); });
   });
   const auto done = [this] { return result.has_value(); };
-  if (!limit)
-    changed.wait(lock, done);
-  else if (!changed.wait_for(lock, *limit, done))
-    throw Error("elastic: the agreement on the next generation did not end in time");
+  auto until = limit ? Clock::now() + *limit : Clock::time_point::max();
+  for (bool stops = false; !changed.wait_for(lock, poll, done);) {
+    if (!stops && stop.stop_requested()) {
+      stops = true;
+      until = std::min(until, Clock::now() + patience);
+    }
+    if (Clock::now() < until) continue;
+    if (!stops) throw Error("elastic: the agreement on the next generation did not end in time");
+    lock.unlock();
+    leave();
+    throw Error(
+        "elastic: this worker was asked to stop while it waited for other workers, and has left the "
+        "job");
+  }
   if (auto* const failure = std::get_if<ElasticFailure>(&*result)) throw_failure(*failure);
   if (auto* const error = std::get_if<std::exception_ptr>(&*result)) std::rethrow_exception(*error);
   return generation(std::get<Decision>(*result));

@@ -15,6 +15,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <stop_token>
 #include <string>
 #include <type_traits>
 #include <utility>
@@ -51,7 +52,8 @@ class ElasticRuns {
   bool is_in_call() const { return is_in_call_; }
   /// Calls within calls so far.
   std::uint64_t nested_calls() const { return nested_; }
-  void note_nested_call() { ++nested_; }
+  /// \throws UsageError within a hook that a process which joins calls alone.
+  LOCKSTEP_COLD_DECL void note_nested_call();
   /// The number of the current call.
   std::uint64_t call() const { return call_; }
 
@@ -64,10 +66,34 @@ class ElasticRuns {
     }
     Scope(const Scope&) = delete;
     Scope& operator=(const Scope&) = delete;
-    ~Scope() { runs_->is_in_call_ = false; }
+    ~Scope() {
+      runs_->is_in_call_ = false;
+      runs_->stop_ = {};
+    }
 
    private:
     ElasticRuns* runs_;
+  };
+
+  /// Ends the wait for other processes in `recover`.
+  const std::stop_token& stop() const { return stop_; }
+  void set_stop(const std::stop_token& stop) { stop_ = stop; }
+
+  /// Whether hooks may make calls, for its lifetime.
+  class Nesting {
+   public:
+    /// `runs` may be null.
+    Nesting(ElasticRuns* runs, bool is_allowed)
+        : runs_(runs), before_(runs && std::exchange(runs->allows_nested_, is_allowed)) {}
+    Nesting(const Nesting&) = delete;
+    Nesting& operator=(const Nesting&) = delete;
+    ~Nesting() {
+      if (runs_) runs_->allows_nested_ = before_;
+    }
+
+   private:
+    ElasticRuns* runs_;
+    bool before_;
   };
 
   /// Begins the current call. `skip`: the job has ended it already. `at`: where it continues, if this
@@ -104,8 +130,9 @@ class ElasticRuns {
                                                  std::optional<JobState>& state);
 
   std::uint64_t call_ = 0, nested_ = 0;
-  bool is_in_call_ = false;
+  bool is_in_call_ = false, allows_nested_ = true;
   std::optional<Pending> pending_;
+  std::stop_token stop_{};  // of the current `fit`
 };
 
 /// Calls f(), a collective call of the model: in an elastic job within the rules above. `otherwise()`

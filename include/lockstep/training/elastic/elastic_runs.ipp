@@ -87,6 +87,14 @@ void ElasticRuns::set_pending(RunStanding at, JobState state) {
   pending_ = Pending{at, std::move(state)};
 }
 
+void ElasticRuns::note_nested_call() {
+  if (!allows_nested_)
+    throw UsageError(
+        "callback: in an elastic job evaluate, predict and fit are called in on_train_batch_end and "
+        "on_epoch_end only; move the call there");
+  ++nested_;
+}
+
 ElasticRuns::Entry ElasticRuns::enter(AnyReplicas& replicas, BetweenRuns& kept) {
   if (replicas.must_reform()) {
     const bool has_joined = pending_.has_value();

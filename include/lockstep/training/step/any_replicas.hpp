@@ -41,14 +41,15 @@ struct TraceRoundTrip;
 /// Two learning rates cannot be summed: each replica has its own slot for a rate, and the rate of
 /// the lowest rank wins.
 struct RunRequests {
-  bool stop_now = false;      ///< from the stop token; ends the run within the epoch
+  /// From the stop token; ends the run within the epoch. In an elastic job all processes must ask.
+  bool stop_now = false;
   bool end_training = false;  ///< from a callback; this epoch is the last one
   /// From a callback; applies from this step's update on.
   std::optional<double> learning_rate{};
   /// SIGINT or SIGTERM if a signal set the stop token, else 0. Exchanged so that every process ends
   /// with the signal's exit code, not only the one that received the signal.
   int signal = 0;
-  /// In an elastic job: a process waits to join, and may after this step.
+  /// In an elastic job: a process waits to join, or is about to leave, and may after this step.
   bool admit = false;
 };
 
@@ -145,6 +146,8 @@ class AnyReplicas {
   /// get the state `own`, and the error is thrown.
   virtual void reform(const std::string& /*why*/, const JobState& /*own*/,
                       FunctionRef<void()> /*exchange*/) {}
+  /// Leaves the job. The replicas keep their state; this process goes on alone, not as the chief.
+  virtual void leave() {}
 
  protected:
   AnyReplicas() = default;

@@ -302,7 +302,12 @@ class ReplicaSet : public AnyReplicas {
     return name_not_finite(
         named_parameters<Net>(), [&](const NamedParameter& p) { return are_finite(gradients, p); },
         [&](const NamedParameter& p) { return are_finite(weights, p); }, losses,
-        slices() / session_.replicas(), penalty_);
+        [&](std::size_t slice) {
+          std::size_t rank = 0;
+          while (slices_of(rank).first + slices_of(rank).count <= slice) ++rank;
+          return rank;
+        },
+        penalty_);
   }
   [[gnu::cold]] std::vector<NamedTensor> tensors() const override {
     return named_tensors(named_parameters<Net>(), weights(), state(), gradients());
@@ -430,7 +435,21 @@ class ReplicaSet : public AnyReplicas {
       }
   }
 
+  [[gnu::cold]] void leave() override {
+    if constexpr (can_reform) {
+      JobState own;
+      this->save(own);
+      replicas_.clear();
+      session_.leave();
+      build();
+      load(own);
+    }
+  }
+
  protected:
+  /// The number of replicas that must ask for a stop; see RunRequests.
+  std::size_t stopping_replicas() const { return elastic_ ? session_.replicas() : 1; }
+
   /// Makes the replicas. In an elastic job it may call virtual functions of the derived class.
   [[gnu::cold]] void start() {
     if constexpr (can_reform)
@@ -449,7 +468,7 @@ class ReplicaSet : public AnyReplicas {
     for (bool is_formed = why.empty();;) {
       if (!is_formed) {
         replicas_.clear();  // before the session closes their devices
-        session_.reform(why);
+        session_.reform(why, elastic_->stop());
       }
       try {
         if (!std::exchange(is_formed, false)) session_.form();
