@@ -117,7 +117,8 @@ class FitLoop {
 
   // --- of an elastic job ---
 
-  /// Thrown between two steps, to admit processes that wait to join.
+  /// Thrown between two steps, to admit processes that wait to join, or to go on without this one or
+  /// another.
   struct Admission {};
   /// State that hooks may change, before those of an epoch's end.
   struct BeforeHooks {
@@ -135,6 +136,8 @@ class FitLoop {
     bool batch_end_exchanges = false;  // the hook made a collective call: all repeat it, or none
     bool epoch_end_exchanges = false;
     Logs epoch_logs;                    // after epoch_end
+    CallbackList::States between_epochs;      // states after epoch_end, or train_begin
+    std::optional<double> rate_before_epoch;  // before on_epoch_begin
     BeforeHooks before{};               // of epoch_end
     std::optional<double> rate_before;  // of batch_end
   };
@@ -142,12 +145,17 @@ class FitLoop {
   LOCKSTEP_DECL void call_batch_end(std::uint64_t last);
   /// Calls on_epoch_end, unless this process has done so.
   LOCKSTEP_COLD_DECL void call_epoch_end(int epoch);
+  /// Leaves the job; the run ends in this process only.
+  LOCKSTEP_COLD_DECL void leave();
   LOCKSTEP_COLD_DECL RunStanding standing() const;
   /// The state at `standing()`.
   LOCKSTEP_COLD_DECL JobState elastic_state();
   LOCKSTEP_COLD_DECL RunPosition position_of(int epoch, std::uint64_t steps) const;
   /// Moves to the position that the job continues at.
   LOCKSTEP_COLD_DECL void continue_at(Recovered at, FunctionRef<Signature()> describe);
+  /// Undoes what the hooks after an epoch's end did, since the donor has not passed it, or the end of
+  /// the call.
+  LOCKSTEP_COLD_DECL void go_back();
   /// \throws UsageError if this process' fit differs from that of the job that it joins.
   LOCKSTEP_COLD_DECL void check_signature(const JobState& state, FunctionRef<Signature()> describe);
   /// Calls the hooks that a process has missed, or not called yet, and loads the callbacks' states.

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <catch2/catch_test_macros.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
+#include <chrono>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -15,7 +17,9 @@
 #include <memory>
 #include <optional>
 #include <random>
+#include <stop_token>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -27,6 +31,7 @@ namespace {
 
 namespace ls = lockstep;
 using Float = ls::Reference<float>;
+using Catch::Matchers::ContainsSubstring;
 using testing::ElasticJob;
 using testing::Fault;
 
@@ -56,6 +61,12 @@ struct Hooks : ls::Callback {
 /// Changes the rate depending on what it was, in all workers or only in the chief.
 struct Decay : ls::Callback {
   Decay(bool each_step, bool only_chief) : each_step_(each_step), only_chief_(only_chief) {}
+  void on_train_begin(const ls::Logs&) override {
+    if (!only_chief_) decay(0.95);
+  }
+  void on_epoch_begin(int, const ls::Logs&) override {
+    if (!only_chief_) decay(0.8);
+  }
   void on_train_batch_end(std::size_t, const ls::Logs&) override {
     if (each_step_) decay(0.9);
   }
@@ -65,6 +76,38 @@ struct Decay : ls::Callback {
       control().set_learning_rate(control().learning_rate() * factor);
   }
   bool each_step_, only_chief_;
+};
+/// Starts with the weights of the first run.
+struct Weights : ls::Callback {
+  explicit Weights(std::shared_ptr<std::vector<std::byte>> first) : first_(std::move(first)) {}
+  void on_train_begin(const ls::Logs&) override {
+    if (first_->empty()) *first_ = control().weights();
+    control().set_weights(*first_);
+  }
+  std::shared_ptr<std::vector<std::byte>> first_;
+};
+/// Stops after the second epoch.
+struct Stop : ls::Callback {
+  void on_epoch_end(int epoch, const ls::Logs&) override {
+    if (epoch == 1) source.request_stop();
+  }
+  std::stop_source source;
+};
+/// Holds the lock of the checkpoints when the chief is lost, as if that one had hung, for an epoch.
+struct Lock : ls::Callback {
+  explicit Lock(std::string path) : path_(std::move(path)) {}
+  void on_workers_change(const ls::WorkersChange& change) override {
+    if (!change.is_chief) return;
+    held_.emplace(path_);
+    for (int i = 0; i < 400; ++i) try {
+        return held_->open_for_writing();
+      } catch (const ls::detail::DirectoryInUse&) {
+        std::this_thread::sleep_for(std::chrono::milliseconds(5));
+      }
+  }
+  void on_epoch_begin(int, const ls::Logs&) override { held_.reset(); }
+  std::string path_;
+  std::optional<ls::detail::CheckpointDirectory> held_;
 };
 /// Evaluates within the hooks.
 struct Evaluator : ls::Callback {
@@ -95,6 +138,11 @@ struct Plan {
   int evaluates = 0;     // within the hooks of epochs; 2: also within those of steps
   std::string folder{};  // of checkpoints, a log
   int runs = 1;
+  int epochs = 3;
+  bool is_locked = false;  // see Lock
+  bool restores = false;   // the weights of the worst epoch
+  bool stops = false;      // after an epoch
+  std::shared_ptr<std::vector<std::byte>> first_weights{};
 };
 
 template <class Net = Full, class Strategy>
@@ -103,10 +151,20 @@ Found train(const Strategy& strategy, const Plan& plan, const std::shared_ptr<Ho
                       .with = {.use_ema = true, .gradient_accumulation_steps = 2}};
   ls::Model m{Net{}, ls::Seed{7}, strategy, replicas::crossentropy, adam, ls::Accuracy{}};
   const auto data = line::classes(40);
-  auto options = line::quiet(3);
-  options.callbacks = {hooks,
-                       std::make_shared<Decay>(plan.decays_each_step, plan.only_chief_decays),
-                       ls::EarlyStopping{.monitor = "loss", .patience = 5}};
+  auto options = line::quiet(plan.epochs);
+  options.callbacks = {
+      hooks, std::make_shared<Decay>(plan.decays_each_step, plan.only_chief_decays),
+      ls::EarlyStopping{.monitor = "loss",
+                        .patience = 5,
+                        .mode = plan.restores ? ls::MonitorMode::max : ls::MonitorMode::min,
+                        .restore_best_weights = plan.restores}};
+  if (plan.first_weights)
+    options.callbacks.push_back(std::make_shared<Weights>(plan.first_weights));
+  if (plan.stops) {
+    const auto stop = std::make_shared<Stop>();
+    options.callbacks.push_back(stop);
+    options.stop = stop->source.get_token();
+  }
   if (plan.evaluates > 0) {
     const auto evaluator = std::make_shared<Evaluator>();
     evaluator->each_step = plan.evaluates > 1;
@@ -114,7 +172,8 @@ Found train(const Strategy& strategy, const Plan& plan, const std::shared_ptr<Ho
     options.callbacks.push_back(evaluator);
   }
   if (!plan.folder.empty()) {
-    options.callbacks.push_back(ls::CSVLogger{.filename = plan.folder + "/log.csv"});
+    options.callbacks.push_back(
+        ls::CSVLogger{.filename = plan.folder + "/log.csv", .append = true});
     options.checkpoint = {.directory = plan.folder + "/checkpoints",
                           .every = 2,
                           .keep = 0,
@@ -122,6 +181,8 @@ Found train(const Strategy& strategy, const Plan& plan, const std::shared_ptr<Ho
                           .asynchronous = false,
                           .required = true};
   }
+  if (plan.is_locked)
+    options.callbacks.push_back(std::make_shared<Lock>(plan.folder + "/checkpoints"));
   options.steps_per_execution = plan.steps_per_execution;
   options.verify_every = plan.verify_every;
   options.steps_per_epoch = plan.steps_per_epoch;
@@ -199,7 +260,7 @@ void compare(const Outcome& outcome, std::size_t founders, const Found& quiet,
     CHECK(once(hooks.losses) == once(quiet_hooks.losses));
     CHECK(once(hooks.epochs) == quiet_hooks.epochs);
     CHECK(hooks.train_begin == 1);
-    CHECK(hooks.train_end == 1);
+    CHECK(hooks.train_end >= 1);  // again if another worker had not reached the end
   }
 }
 
@@ -211,19 +272,27 @@ std::string text_of(const std::filesystem::path& path) {
 /// The files of a run, except what names the number of workers.
 std::map<std::string, std::string> files_in(const std::string& folder) {
   std::map<std::string, std::string> files;
-  for (const auto& entry : std::filesystem::recursive_directory_iterator(folder))
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(folder)) {
+    const std::string path = std::filesystem::relative(entry.path(), folder);
+    if (entry.path().filename() == "manifest.json") {
+      const std::string text = text_of(entry.path());
+      const std::size_t at = text.find("\"has_ended\"");
+      files[path] = text.substr(at, text.find(',', at) - at);
+    }
     if (entry.is_regular_file() && entry.path().filename() != "manifest.json" &&
         entry.path().filename() != "callbacks.safetensors" && entry.path().filename() != "lock")
-      files[std::filesystem::relative(entry.path(), folder)] = text_of(entry.path());
+      files[path] = text_of(entry.path());
+  }
   return files;
 }
 
 /// A new folder in each run, if the plan has one.
 struct Folder {
-  explicit Folder(Plan& plan) : path(plan.folder) {
+  explicit Folder(const Plan& plan) : path(plan.folder) {
     if (path.empty()) return;
     std::filesystem::remove_all(path);
     std::filesystem::create_directories(path);
+    std::ofstream(path + "/log.csv") << "epoch,loss\r\n0,1\r\n7,2\r\n";  // of an earlier run
   }
   Folder(const Folder&) = delete;
   Folder& operator=(const Folder&) = delete;
@@ -248,7 +317,8 @@ void sweep(Plan plan, std::size_t victim, Fault::Kind kind, std::size_t stride =
   }
   std::size_t last = 0;
   for (std::size_t at = 0; at <= last; at += at == 0 ? 1 : stride) {
-    INFO("exchange " << at << " of " << last);
+    INFO("exchange " << at << " of " << last << ", worker " << victim << ", kind "
+                     << static_cast<int>(kind));
     const Folder folder(plan);
     const Outcome outcome =
         run(4, 4, plan, at == 0 ? std::vector<Fault>{} : std::vector<Fault>{{victim, at, kind}});
@@ -268,11 +338,15 @@ void sweep(Plan plan, std::size_t victim, Fault::Kind kind, std::size_t stride =
   }
 }
 
+std::string folder_of_job() {
+  return (std::filesystem::temp_directory_path() /
+          ("lockstep_elastic_" + std::to_string(::getpid())))
+      .string();
+}
+
 /// All plans; every `stride`-th exchange, since each costs a run.
 void sweep_all(std::size_t stride) {
-  const std::string folder =
-      (std::filesystem::temp_directory_path() / ("lockstep_elastic_" + std::to_string(::getpid())))
-          .string();
+  const std::string folder = folder_of_job();
   using enum Fault::Kind;
   const Plan executions{.steps_per_execution = 3, .verify_every = 1};
   const Plan steady{.steps_per_execution = 2, .steps_per_epoch = 4};
@@ -301,21 +375,29 @@ void sweep_all(std::size_t stride) {
   sweep({.steps_per_execution = 2, .folder = folder}, 1, fails_after, stride);
   sweep({.runs = 3}, 1, fails_after, stride);
   sweep({.runs = 3}, 0, dies_before, stride);
+  const Plan restores{.has_validation = false, .restores = true};
+  const Plan stops{.has_validation = false, .folder = folder, .stops = true};
+  sweep(restores, 1, fails_after, std::min(stride, std::size_t{8}));
+  sweep({.folder = folder, .restores = true}, 2, fails_after, stride);
+  sweep(stops, 0, dies_before, stride);
+  sweep(stops, 0, dies_after, stride);
 }
 
 /// Random faults of several workers, also at once and while the others recover, and workers that
 /// join.
 void disturb(std::uint32_t first, std::uint32_t count) {
   std::map<std::size_t, std::pair<Found, std::shared_ptr<Hooks>>> quiet;
+  const auto first_weights = std::make_shared<std::vector<std::byte>>();
   std::size_t generations = 0, joined = 0;
   for (std::uint32_t seed = first; seed < first + count; ++seed) {
     std::mt19937 random(seed);
     const auto below = [&](std::size_t n) { return static_cast<std::size_t>(random() % n); };
     const std::size_t which = below(4);
-    const Plan plan = which == 0   ? Plan{}
-                      : which == 1 ? Plan{.steps_per_execution = 3, .verify_every = 1}
-                      : which == 2 ? Plan{.has_validation = false}
-                                   : Plan{.steps_per_execution = 2, .steps_per_epoch = 4};
+    Plan plan = which == 0   ? Plan{}
+                : which == 1 ? Plan{.steps_per_execution = 3, .verify_every = 1}
+                : which == 2 ? Plan{.has_validation = false}
+                             : Plan{.steps_per_execution = 2, .steps_per_epoch = 4};
+    plan.first_weights = first_weights;
     auto& [expected, hooks] = quiet[which];
     if (!hooks) {
       hooks = std::make_shared<Hooks>();
@@ -391,6 +473,76 @@ TEST_CASE("without virtual shards, and with several replicas, results are equal 
       if (shards > 0) CHECK(found.digest == quiet.digest);
     }
   }
+}
+
+TEST_CASE("a new chief whose checkpoints are locked by the last one tries again") {
+  const Plan plan{.folder = folder_of_job(), .is_locked = true};
+  const Folder folder(plan);
+  const Outcome outcome = run(2, 2, plan, {{0, 9, Fault::Kind::dies_before}});
+  CHECK(outcome.have_ended[1]);
+  CHECK(ls::detail::CheckpointDirectory(plan.folder + "/checkpoints").steps().back() == 9);
+}
+
+TEST_CASE("a worker that joins with other options of fit is refused, and the others go on") {
+  Plan other;
+  other.epochs = 4;
+  const auto job = std::make_shared<ElasticJob>(2, 8);
+  std::vector<std::uint64_t> steps(3);
+  const auto work = [&](const auto& worker) {
+    if (worker.worker == 2) job->wait_for(10);
+    steps[worker.worker] =
+        train(worker, worker.worker == 2 ? other : Plan{}, std::make_shared<Hooks>()).steps;
+  };
+  CHECK_THROWS_WITH(testing::run_elastic<Float>(job, 3, work),
+                    ContainsSubstring("epochs is 4 in this worker, but 3 in the job"));
+  CHECK(steps == std::vector<std::uint64_t>{9, 9, 0});
+}
+
+TEST_CASE("a hook that a worker calls alone when it joins cannot evaluate in an elastic job") {
+  const auto job = std::make_shared<ElasticJob>(2, 8);
+  const auto work = [&](const auto& worker) {
+    ls::Model m{Plain{}, ls::Seed{7}, worker, replicas::crossentropy, ls::SGD{}, ls::Accuracy{}};
+    const auto data = line::classes(40) | ls::batch(16);
+    auto options = line::quiet(1);
+    options.callbacks = {
+        ls::LambdaCallback{.on_epoch_begin = [&](int, const ls::Logs&) { m.evaluate(data); }}};
+    m.fit(data, options);
+  };
+  CHECK_THROWS_WITH(testing::run_elastic<Float>(job, 2, work), ContainsSubstring("on_epoch_end"));
+}
+
+TEST_CASE("a worker that is asked to stop leaves its elastic job, and the others go on") {
+  const auto job = std::make_shared<ElasticJob>(3, 8);
+  std::vector<std::uint64_t> steps(4);
+  std::vector<std::string> digests(4);
+  std::vector<bool> are_chiefs(4);
+  const auto work = [&](const auto& strategy, std::size_t number, int pause) {
+    ls::Model m{Full{}, ls::Seed{7}, strategy, replicas::crossentropy, ls::SGD{}, ls::Accuracy{}};
+    const auto data = line::classes(40) | ls::batch(16);
+    std::stop_source stop;
+    auto options = line::quiet(50);
+    options.stop = stop.get_token();
+    options.callbacks = {
+        ls::LambdaCallback{.on_train_batch_end = [&](std::size_t, const ls::Logs&) {
+          if (m.steps() > 3 && number == 0) stop.request_stop();
+          std::this_thread::sleep_for(std::chrono::milliseconds(pause));
+        }}};
+    m.fit(data, options);
+    steps[number] = m.steps();
+    are_chiefs[number] = m.is_chief();
+    digests[number] = m.weights_sha256();
+    if (number == 0) m.evaluate(data);
+  };
+  testing::run_elastic<Float>(job, 3, [&](const auto& w) { work(w, w.worker, 15); });
+  work(ls::OneDevice<Float>{.virtual_shards = 8}, 3, 0);
+  CHECK(steps[0] > 4);
+  CHECK(steps[0] < steps[1]);
+  CHECK(are_chiefs == std::vector<bool>{false, true, false, true});
+  for (const std::size_t w : {std::size_t{1}, std::size_t{2}}) {
+    CHECK(steps[w] == 150);
+    CHECK(digests[w] == digests[3]);
+  }
+  CHECK(job->generations() == 1);
 }
 
 TEST_CASE("after the end of a job a model can be read, and the next call throws") {
