@@ -107,7 +107,9 @@ struct Watched {
   class Session : public Inner {
    public:
     explicit Session(const Watched& strategy)
-        : Inner(strategy.inner.open()), place_(strategy.place) {}
+        : Inner(strategy.inner.open()), place_(strategy.place) {
+      mark_formed();
+    }
     template <class Body>
     void each(Body&& body) {
       try {
@@ -123,11 +125,15 @@ struct Watched {
     }
     void form() {
       Inner::form();
+      mark_formed();
+    }
+
+   private:
+    void mark_formed() {
       place_->size = this->workers();
       place_->formed.set();
     }
 
-   private:
     Place* place_;
   };
   Session open() const { return Session(*this); }
@@ -309,6 +315,7 @@ bool measure_cost(const Options& o) {
   const measure::TemporaryFolder folder("recovery");
   const measure::Shared<measure::SleepingLine> line(two);
   return measure::in_processes(two, [&](std::size_t rank) {
+    ls::set_log({});
     const measure::Timed<MultiWorker> plain_strategy{strategy_of(plain_job, rank, "")};
     const measure::Timed<MultiWorker> elastic_strategy{
         strategy_of(elastic_job, rank, folder.path())};

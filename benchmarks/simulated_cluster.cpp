@@ -18,30 +18,10 @@
 #include <lockstep/lockstep.hpp>
 #include <lockstep/testing.hpp>
 
+#include "seed_step.hpp"
+
 namespace ls = lockstep;
 using namespace std::chrono_literals;
-
-namespace {
-
-struct Cnn : ls::Sequential<ls::Input<28, 28, 1>,             //
-                            ls::Conv2D<32, 3>, ls::ReLU,      //
-                            ls::MaxPooling2D<>, ls::Flatten,  //
-                            ls::Dense<64>, ls::ReLU,          //
-                            ls::Dense<10>> {};
-
-auto images() {
-  constexpr std::size_t count = 1024, size = 28 * 28;
-  std::vector<std::uint8_t> pixels(count * size);
-  std::vector<std::int32_t> labels(count);
-  std::uint32_t state = 1;
-  const auto draw = [&] { return (state = state * 1664525 + 1013904223) >> 24; };
-  for (auto& p : pixels) p = static_cast<std::uint8_t>(draw());
-  for (auto& l : labels) l = static_cast<std::int32_t>(draw() % 10);
-  return ls::tensors(std::move(pixels), ls::shape(28, 28, 1), std::move(labels)) |
-         ls::rescale(1.0 / 255) | ls::repeat;
-}
-
-}  // namespace
 
 int main(int argc, char** argv) {
   CLI::App app{"seconds of a simulated cluster that trains the tutorials' CNN"};
@@ -63,12 +43,12 @@ int main(int argc, char** argv) {
     const ls::testing::Report report = ls::testing::run_workers(
         count,
         [&](ls::testing::Worker& worker) {
-          ls::Model model{Cnn{},
+          ls::Model model{measure::Cnn{},
                           ls::MultiWorkerMirrored<ls::Cpu>{.on = {.threads = 1},
                                                            .environment = worker.environment()},
                           ls::SparseCategoricalCrossentropy{.from_logits = true},
                           ls::SGD{.learning_rate = 1e-3}};
-          model.fit(images() | ls::batch(batch),
+          model.fit(measure::images(1024) | ls::batch(batch),
                     {.epochs = 1, .steps_per_epoch = steps, .progress = ls::ProgressStyle::none});
         },
         {.seed = 1, .variables = {{"LOCKSTEP_WIRE", wire}}});

@@ -258,7 +258,7 @@ class Workers {
 
   const std::function<Child(std::size_t, Command)> make_;
   std::vector<Child> children_;
-  std::vector<std::string> hosts_;  // by rank; "" for this machine
+  std::vector<std::string> hosts_;                                   // by rank; "" for this machine
   const std::uint64_t out_of_memory_kills_ = out_of_memory_kills();  // before the job
   EndOrder order_;
   int interrupted_ = 0, following_ = 0;

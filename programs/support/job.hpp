@@ -63,7 +63,10 @@ class Job {
       if (!interrupted) after(history);
     };
     const auto finish = [&](const Recorder& recorder) {
-      if (digests.empty()) digests = model.replica_weights_sha256();
+      try {
+        if (digests.empty()) digests = model.replica_weights_sha256();
+      } catch (const lockstep::PeerLost&) {  // this worker has left its elastic job
+      }
       // All replicas of this process; none needs more than the first, which has the largest slices.
       const std::size_t planned = model.memory().total() * model.local_replicas();
       report_.finish(recorder, std::move(digests), planned);

@@ -62,8 +62,10 @@ inline nlohmann::json to_json(const Report& report) {
       for (const auto& [name, value] : logs) epoch[name] = value;
     }
     if (auto times = step_times(run->step_ms); !times.is_null()) json["step_ms"] = std::move(times);
-    json["weights_sha256"] = run->replica_digests.front();
-    json["replica_weights_sha256"] = run->replica_digests;
+    if (!run->replica_digests.empty()) {  // else this worker has left its job
+      json["weights_sha256"] = run->replica_digests.front();
+      json["replica_weights_sha256"] = run->replica_digests;
+    }
     json["peak_bytes"] = {{"planned", run->planned_bytes}, {"resident", run->resident_bytes}};
   }
   if (report.error) json["error"] = *report.error;

@@ -31,9 +31,9 @@ THEMES = {
     "layers": "activations gradient_check resnet56",
     "losses": "gradient_check",
     "optimizers": "rules",
-    "strategies/cluster": "job_group worker_place",
+    "strategies/cluster": "failed_generations job_group worker_job worker_place",
     "tensorboard": "arguments",
-    "testing": "example files jobs sockets threads",
+    "testing": "elastic example files jobs sockets threads",
     "training": "activations augmentation batch_normalization callback mirrored model_fit model_metrics model_state "
                 "model_weights workers",
     "training/callbacks": "in_fit",

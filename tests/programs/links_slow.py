@@ -6,6 +6,7 @@ import heapq
 import itertools
 import random
 import select
+import subprocess
 import time
 import unittest
 
@@ -113,15 +114,35 @@ class Hosts(Case):
             network.ip("-n", hosts.names[i], "link", "set", "cable", "mtu", mtu)
         self.trains_as_one(self.job(hosts, *OPTIONS, "--quiet", LOCKSTEP_SECRET=network.SECRET))
 
+    def set(self, hosts, name, value):
+        """A setting of the kernel for TCP, on all hosts."""
+        for i in range(len(hosts.addresses)):
+            done = subprocess.run(hosts.command(i, "sh", "-c", f"echo {value} >/proc/sys/net/ipv4/{name}"), capture_output=True,
+                                  text=True, timeout=20)
+            self.assertEqual(done.returncode, 0, done.stderr)
+
     def test_small_buffers_give_the_same_bits(self):
         hosts = self.hosts(4)
-        for i in range(4):
-            for name in ("wmem", "rmem"):
-                done = network.subprocess.run(
-                    hosts.command(i, "sh", "-c", f"echo 4096 8192 16384 >/proc/sys/net/ipv4/tcp_{name}"),
-                    capture_output=True, text=True, timeout=20)
-                self.assertEqual(done.returncode, 0, done.stderr)
+        for name in ("tcp_wmem", "tcp_rmem"):
+            self.set(hosts, name, "4096 8192 16384")
         self.trains_as_one(self.job(hosts, *OPTIONS, "--quiet", LOCKSTEP_SECRET=network.SECRET))
+
+    def test_hosts_with_few_ephemeral_ports_train_or_name_the_cause(self):
+        """A host needs one for its data port, and one for each connection to the same peer."""
+        for ports in (40, 4, 1):
+            with self.subTest(ports=ports):
+                hosts = network.Namespaces(4)
+                try:
+                    self.set(hosts, "ip_local_port_range", f"40001 {40000 + ports}")
+                    jobs = self.job(hosts, *OPTIONS, "--quiet", LOCKSTEP_SECRET=network.SECRET, LOCKSTEP_RENDEZVOUS_TIMEOUT="5")
+                    codes = [job.wait(60) for job in jobs]
+                finally:
+                    hosts.remove()
+                if ports == 40:
+                    self.assertEqual(codes, [0] * 4, [job.stderr() for job in jobs])
+                elif codes != [0] * 4:
+                    for job in jobs:
+                        self.assertRegex(job.last_line(), r"data connections: (replica \d .* within \d+ ms|cannot listen)")
 
     def ends_for_all(self, what, cut, named):
         """All workers end with 3 within the promise for a cut, after `cut(hosts)`; `named` is a pattern of their reports."""

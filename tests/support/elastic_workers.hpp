@@ -93,7 +93,6 @@ class ElasticJob {
   /// The worker's program has ended, by a fault or not.
   void leave(std::size_t worker) {
     const std::scoped_lock lock(mutex_);
-    if (!leavers_.insert(worker).second) return;
     std::erase(members_, worker);
     std::erase(newcomers_, worker);
     arrived_.erase(worker);
@@ -185,7 +184,7 @@ class ElasticJob {
   std::condition_variable changed_;
   std::vector<std::size_t> founders_, newcomers_, members_, ranks_;
   std::vector<bool> is_new_;
-  std::set<std::size_t> arrived_, leavers_;
+  std::set<std::size_t> arrived_;
   std::shared_ptr<Job> job_;
   std::uint64_t number_ = 0;
   bool is_over_ = false;
@@ -258,7 +257,7 @@ struct ElasticWorker {
     std::size_t virtual_shards() const { return options_.job->shards(); }
     std::size_t workers() const { return view_.job->replicas.size(); }
     std::size_t rank() const { return view_.rank; }
-    bool is_chief() const { return rank() == 0 && !has_left_; }
+    bool is_chief() const { return rank() == 0; }
     void agree(std::string_view, const lockstep::Signature&) {
       exchange([&] { state_->across_layers.barrier(); });
     }
@@ -267,15 +266,9 @@ struct ElasticWorker {
     void fail(const std::string&) {}
 
     bool is_elastic() const { return true; }
-    bool has_newcomers() const { return !has_left_ && options_.job->has_newcomers(); }
-    bool must_reform() const { return !has_left_ && options_.job->must_reform(view_.number); }
-    void leave() {
-      options_.job->leave(options_.worker);
-      has_left_ = true;
-      state_.reset();
-      form_alone(nullptr);
-    }
-    void reform(const std::string&, const std::stop_token& = {}) {
+    bool has_newcomers() const { return options_.job->has_newcomers(); }
+    bool must_reform() const { return options_.job->must_reform(view_.number); }
+    void reform(const std::string&, const std::stop_token&) {
       state_.reset();
       view_ = options_.job->next(options_.worker, view_.number);
     }
@@ -327,7 +320,7 @@ struct ElasticWorker {
     ElasticJob::View view_;
     std::unique_ptr<State> state_;
     std::exception_ptr error_;
-    bool has_ended_ = false, has_left_ = false;
+    bool has_ended_ = false;
   };
   Session open() const { return Session(*this); }
 };

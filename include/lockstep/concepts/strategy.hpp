@@ -87,7 +87,6 @@ concept StrategySession =
 ///   generation, except in the first; `is_new_member()`: whether this process has. All three may be
 ///   called between `reform` and `form`.
 /// - `reject_newcomers()`: the next generation is formed without them.
-/// - `leave()`: leaves the job, and connects this process with itself. It is not the chief then.
 /// - `change()`: the last change of the members, for the log.
 template <class S>
 concept ElasticSession = S::can_reform && requires(S& s, std::exception_ptr e) {
@@ -102,7 +101,6 @@ concept ElasticSession = S::can_reform && requires(S& s, std::exception_ptr e) {
   { s.is_new_member() } -> std::same_as<bool>;
   { s.generation() } -> std::same_as<std::uint64_t>;
   s.reject_newcomers();
-  s.leave();
   { s.change() } -> std::same_as<std::string>;
 };
 

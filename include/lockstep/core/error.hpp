@@ -39,6 +39,17 @@ class UsageError : public Error {
   using Error::Error;
 };
 
+/// A signal asked this worker of an elastic job to end, and it has left the job: after a step, if the
+/// others go on, or while it waited for them.
+class Evicted : public Error {
+ public:
+  LOCKSTEP_COLD_DECL explicit Evicted(int signal);
+  int signal() const { return signal_; }
+
+ private:
+  int signal_;
+};
+
 /// A file is missing, cannot be read or cannot be written.
 class FileError : public Error {
  public:

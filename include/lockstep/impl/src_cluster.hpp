@@ -73,6 +73,7 @@
 #include "lockstep/collectives/wire.ipp"
 #include "lockstep/strategies/data_plane.ipp"
 #include "lockstep/strategies/elastic_job.ipp"
+#include "lockstep/strategies/failed_generations.ipp"
 #include "lockstep/strategies/job_group.ipp"
 #include "lockstep/strategies/shared_job.ipp"
 #include "lockstep/strategies/store_plane.ipp"

@@ -17,6 +17,7 @@
 #include "lockstep/cluster/rendezvous/secret.hpp"
 #include "lockstep/cluster/resolved_cluster.hpp"
 #include "lockstep/core/config.hpp"
+#include "lockstep/strategies/failed_generations.hpp"
 
 namespace lockstep::detail {
 
@@ -49,8 +50,14 @@ class ElasticJob {
   const Secret& secret() const { return secret_; }
   ElasticMember& member() { return *member_; }
   const ElasticMember& member() const { return *member_; }
-  /// \throws as ElasticMember::next.
-  LOCKSTEP_COLD_DECL void next(const std::string& why, const std::stop_token& stop = {});
+  /// The address of a member.
+  LOCKSTEP_COLD_DECL std::string address(std::size_t rank) const;
+  /// The rank that a loss names.
+  void blame(std::size_t rank) { failed_.blame(rank); }
+  /// `has_trained`: the current generation has made a step. \throws as ElasticMember::next, and
+  /// PeerLost if generations of the same members fail again and again.
+  LOCKSTEP_COLD_DECL void next(const std::string& why, bool has_trained,
+                               const std::stop_token& stop);
   /// See ElasticSession.
   LOCKSTEP_COLD_DECL bool has_new_members() const;
   LOCKSTEP_COLD_DECL bool is_new_member() const;
@@ -67,6 +74,7 @@ class ElasticJob {
   std::unique_ptr<Registered> registered_;
   std::optional<ElasticMember> member_;
   Generation now_;
+  FailedGenerations failed_;
 };
 
 }  // namespace lockstep::detail

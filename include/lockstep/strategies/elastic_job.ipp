@@ -2,8 +2,12 @@
 
 #include "lockstep/strategies/elastic_job.hpp"
 
+#include <unistd.h>
+
 #include <algorithm>
+#include <chrono>
 #include <mutex>
+#include <optional>
 #include <set>
 #include <utility>
 
@@ -49,13 +53,15 @@ class ElasticJob::Registered {
 
 ElasticJob::ElasticJob(const ElasticJobOptions& options)
     : described_(resolve_cluster(options.environment, options.cluster)),
-      secret_(read_secret(options.environment, described_)) {
+      secret_(read_secret(options.environment, described_)),
+      failed_(described_.rendezvous_timeout) {
   if (described_.world_size == 1)
     throw UsageError(
         "multi_worker_mirrored: .elastic needs a job of several workers, but the description has "
         "one; describe all workers (TF_CONFIG, or a hosts file), or leave out .elastic");
-  registered_ = std::make_unique<Registered>(fmt::format(
-      "{} {}", described_.description(), described_.rank ? std::to_string(*described_.rank) : ""));
+  registered_ = std::make_unique<Registered>(
+      fmt::format("{} {} {}", ::getpid(), described_.description(),
+                  described_.rank ? std::to_string(*described_.rank) : ""));
   for (const std::string& note : described_.notes) log(LogLevel::info, note);
   ElasticSettings settings;
   settings.options = options.elastic;
@@ -71,8 +77,25 @@ ElasticJob::ElasticJob(const ElasticJobOptions& options)
 
 ElasticJob::~ElasticJob() = default;
 
-void ElasticJob::next(const std::string& why, const std::stop_token& stop) {
+std::string ElasticJob::address(std::size_t rank) const {
+  return to_string(now_.cluster.cluster->address(rank));
+}
+
+void ElasticJob::next(const std::string& why, bool has_trained, const std::stop_token& stop) {
+  using Action = FailedGenerations::Action;
+  const std::size_t own = now_.cluster.rank.value_or(0), before = now_.is_new.size();
+  const Action action = failed_.ended(own, has_trained, std::chrono::steady_clock::now());
+  if (action != Action::go_on) {
+    member_->leave();
+    throw PeerLost(
+        own, address(own),
+        fmt::format("has left the elastic job, of which {} cannot exchange data although "
+                    "all members live: {}",
+                    action == Action::leave ? "it is the member that" : "some members", why),
+        std::nullopt);
+  }
   now_ = member_->next(why, stop);
+  failed_.begin(now_.is_new.size() == before && !has_new_members());
 }
 
 bool ElasticJob::has_new_members() const {

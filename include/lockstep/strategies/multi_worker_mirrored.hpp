@@ -115,7 +115,7 @@ struct MultiWorkerMirrored {
     std::size_t virtual_shards() const { return state_->job.virtual_shards(); }
     std::size_t workers() const { return state_->job.counts().size(); }
     std::size_t rank() const { return state_->job.rank(); }
-    bool is_chief() const { return rank() == 0 && !has_left(); }
+    bool is_chief() const { return rank() == 0; }
 
     void agree(std::string_view part, const Signature& fields) {
       if (state_->job.is_alone()) return;
@@ -137,7 +137,7 @@ struct MultiWorkerMirrored {
       // The others go on without this process, whatever its program does next.
       elastic_->job.member().leave();
       elastic_->error = std::make_exception_ptr(
-          PeerLost(rank(), elastic_->job.now().cluster.name(rank()),
+          PeerLost(rank(), elastic_->job.address(rank()),
                    "has left the elastic job because of its error: " + what, std::nullopt));
       elastic_->has_ended = true;
     }
@@ -145,23 +145,19 @@ struct MultiWorkerMirrored {
     // --- see ElasticSession ---
 
     bool is_elastic() const { return elastic_ != nullptr; }
-    bool has_newcomers() const { return !has_left() && elastic_->job.member().has_newcomers(); }
-    bool must_reform() const { return !has_left() && elastic_->job.member().must_reform(); }
+    std::size_t min_workers() const { return elastic_ ? elastic_->options.elastic.min_workers : 1; }
+    bool has_newcomers() const { return elastic_->job.member().has_newcomers(); }
+    bool must_reform() const { return elastic_->job.member().must_reform(); }
     std::uint64_t generation() const { return elastic_ ? elastic_->job.now().number : 0; }
     bool has_new_members() const { return elastic_->job.has_new_members(); }
     bool is_new_member() const { return elastic_->job.is_new_member(); }
     void reject_newcomers() { elastic_->job.member().reject_newcomers(); }
     std::string change() const { return elastic_->job.describe(); }
-    void reform(const std::string& why, const std::stop_token& stop = {}) {
+    void reform(const std::string& why, const std::stop_token& stop) {
+      const bool has_trained = state_ && state_->job.has_trained();
       if (state_) state_->job.leave_at_once();
       state_.reset();
-      elastic_->job.next(why, stop);
-    }
-    void leave() {
-      elastic_->job.member().leave();
-      elastic_->has_left = true;
-      if (state_) state_->job.leave_at_once();
-      form_alone(nullptr);
+      elastic_->job.next(why, has_trained, stop);
     }
     void form() {
       const Generation& now = elastic_->job.now();
@@ -170,6 +166,7 @@ struct MultiWorkerMirrored {
       });
     }
     void form_alone(std::exception_ptr error) {
+      elastic_->job.member().leave();  // whatever the error is, the others go on without it
       state_.reset();
       elastic_->error = std::move(error);
       const ResolvedCluster alone = elastic_->job.alone();
@@ -180,14 +177,12 @@ struct MultiWorkerMirrored {
    private:
     using Generation = detail::Generation;
 
-    bool has_left() const { return elastic_ && elastic_->has_left; }
-
     void start_elastic(const MultiWorkerMirrored& options) {
-      elastic_ = std::make_unique<ElasticState>(options);
+      elastic_.reset(new ElasticState(options));
       for (;;) try {
           return form();
         } catch (const PeerLost& e) {
-          reform(e.what());
+          reform(e.what(), {});
         }
     }
     /// Runs f(). In an elastic job, whatever ends an exchange is a loss.
@@ -198,6 +193,9 @@ struct MultiWorkerMirrored {
           std::rethrow_exception(elastic_->error);
         try {
           f();
+        } catch (const PeerLost& e) {
+          if (elastic_) elastic_->job.blame(e.rank());
+          throw;
         } catch (const CollectiveError& e) {
           if (!elastic_) throw;
           throw_loss(e);
@@ -208,15 +206,15 @@ struct MultiWorkerMirrored {
     }
     [[noreturn, gnu::cold]] void throw_loss(const CollectiveError& e) {
       const std::size_t peer = e.peer().value_or(0);
-      throw PeerLost(peer, elastic_->job.now().cluster.name(peer), e.what(), std::nullopt);
+      throw PeerLost(peer, elastic_->job.address(peer), e.what(), std::nullopt);
     }
 
     using Group = GroupOn<D, HierarchicalGroup<detail::JobGroup>>;
 
     struct State {
       explicit State(const MultiWorkerMirrored& options,
-                     const ResolvedCluster* generation = nullptr, detail::ElasticJob* elastic = nullptr,
-                     bool logs_members = true)
+                     const ResolvedCluster* generation = nullptr,
+                     detail::ElasticJob* elastic = nullptr, bool logs_members = true)
           : job({options.virtual_shards, options.stragglers, options.stall_limits, options.cluster,
                  options.environment, generation, elastic != nullptr ? &elastic->member() : nullptr,
                  elastic != nullptr ? &elastic->secret() : nullptr, logs_members}) {
@@ -278,10 +276,10 @@ struct MultiWorkerMirrored {
       const MultiWorkerMirrored options;
       detail::ElasticJob job;
       std::exception_ptr error{};  // the end of the job for this process
-      bool has_ended = false, has_left = false;
+      bool has_ended = false;
     };
-    std::unique_ptr<ElasticState> elastic_;                // null without .elastic; outlives state_
-    std::unique_ptr<State, detail::OwningProcess> state_;  // stable addresses when a session moves
+    std::unique_ptr<ElasticState, detail::OwningProcess> elastic_;  // null without .elastic
+    std::unique_ptr<State, detail::OwningProcess> state_;  // a session may move; uses elastic_
   };
 
   /// Joins the job and waits until all processes have joined.

@@ -48,7 +48,7 @@ struct WorkerOptions {
   /// The members of an elastic job's generation, or this process alone; null: those described.
   const ResolvedCluster* generation = nullptr;
   ElasticMember* member = nullptr;  ///< of an elastic job, which may end the generation
-  const Secret* secret = nullptr;  ///< of the job; null: read it from the environment
+  const Secret* secret = nullptr;   ///< of the job; null: read it from the environment
   bool logs_members = true;
 };
 
@@ -136,6 +136,8 @@ class WorkerJob {
   LOCKSTEP_COLD_DECL void agree(std::string_view part, const Signature& fields);
   /// Reports progress to the stall detection and to the straggler table.
   LOCKSTEP_DECL void note(std::uint64_t step, Phase phase);
+  /// Whether a step has ended since the processes joined, apart from one that another process sent.
+  bool has_trained() const { return first_step_ && last_step_ > *first_step_ + 1; }
   /// Gathers the time per phase of all ranks; the chief logs the table. Off without `stragglers`.
   LOCKSTEP_COLD_DECL void end_epoch(int epoch);
   /// Reports that this process fails with the error `what`, unless its peers know.
@@ -187,6 +189,7 @@ class WorkerJob {
   std::vector<WorkerPlace> places_;
   std::vector<std::size_t> counts_;
   std::optional<std::uint64_t> first_step_;
+  std::uint64_t last_step_ = 0;
   bool peers_know_ = false;  // all processes throw this error, so it need not be reported
   std::optional<JobGroup> layers_, gradients_;
   std::function<ExchangeProgress()> progress_{};

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "lockstep/cluster/elastic/elastic_member.hpp"
+#include "lockstep/cluster/rendezvous/chief_address.hpp"
 #include "lockstep/cluster/rendezvous/clock.hpp"
 #include "lockstep/cluster/rendezvous/rendezvous.hpp"
 #include "lockstep/cluster/resolve.hpp"
@@ -61,14 +62,26 @@ WorkerJob::WorkerJob(const WorkerOptions& options)
     log_notes();
     return;
   }
-  session_ = std::make_unique<JobSession>(where_, options.stall_limits, [&] {
-    log_notes();
-    return RendezvousOptions{.cluster = where_,
-                             .secret = options.secret != nullptr
-                                           ? *options.secret
-                                           : read_secret(options.environment, where_),
-                             .stall_limits = options.stall_limits};
-  });
+  const auto join = [&] {
+    session_ = std::make_unique<JobSession>(where_, options.stall_limits, [&] {
+      log_notes();
+      return RendezvousOptions{.cluster = where_,
+                               .secret = options.secret != nullptr
+                                             ? *options.secret
+                                             : read_secret(options.environment, where_),
+                               .stall_limits = options.stall_limits};
+    });
+  };
+  try {
+    join();
+  } catch (const ClusterError& e) {
+    // After the first generation the description is known to be right, so that another process has
+    // the chief's port.
+    const bool is_transient = !options.logs_members || dynamic_cast<const ListenError*>(&e);
+    if (!is_elastic_ || !is_transient) throw;
+    throw PeerLost(0, to_string(*where_.chief), std::string("cannot be joined: ") + e.what(),
+                   std::nullopt);
+  }
   job_ = &session_->rendezvous();
   rank_ = job_->rank();
   watch_generation();
@@ -264,6 +277,7 @@ void WorkerJob::note(std::uint64_t step, Phase phase) {
   if (!job_) return;
   clock_.enter(phase);
   if (!first_step_) first_step_ = step;
+  last_step_ = step;
   session_->note_progress(step, phase, step == first_step_);
 }
 

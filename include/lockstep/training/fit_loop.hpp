@@ -93,7 +93,8 @@ class FitLoop {
   /// Trains one step. A step of an elastic job that throws has either been made, and counts, or has
   /// left no trace.
   LOCKSTEP_DECL void run_step(Steps& train, bool waits);
-  LOCKSTEP_DECL void count_step();
+  /// `sent`: the requests that travelled with it.
+  LOCKSTEP_DECL void count_step(const RunRequests& sent);
   /// Reads the sums, verifies the replicas if due, calls on_train_batch_end, saves a checkpoint if
   /// due.
   LOCKSTEP_DECL void end_execution(int epoch);
@@ -117,8 +118,7 @@ class FitLoop {
 
   // --- of an elastic job ---
 
-  /// Thrown between two steps, to admit processes that wait to join, or to go on without this one or
-  /// another.
+  /// Thrown between two steps, to admit processes that wait to join.
   struct Admission {};
   /// State that hooks may change, before those of an epoch's end.
   struct BeforeHooks {
@@ -145,8 +145,6 @@ class FitLoop {
   LOCKSTEP_DECL void call_batch_end(std::uint64_t last);
   /// Calls on_epoch_end, unless this process has done so.
   LOCKSTEP_COLD_DECL void call_epoch_end(int epoch);
-  /// Leaves the job; the run ends in this process only.
-  LOCKSTEP_COLD_DECL void leave();
   LOCKSTEP_COLD_DECL RunStanding standing() const;
   /// The state at `standing()`.
   LOCKSTEP_COLD_DECL JobState elastic_state();

@@ -259,21 +259,21 @@ void FitLoop::run_step(Steps& train, bool waits) {
     train.run_step(requests, kept_.rate_of(replicas_), waits);
   } catch (const PeerLost&) {
     if (replicas_.steps() > before)
-      count_step();
+      count_step(requests);
     else
       kept_.unsent_rate = requests.learning_rate;  // to be sent again
     throw;
   }
-  count_step();
+  count_step(requests);
 }
 
-void FitLoop::count_step() {
+void FitLoop::count_step(const RunRequests& sent) {
   run_.adopt_agreed_rate();
   ++execution_.steps;
   ++made_;
   examples_ += batch_size_;
   phase_ = FitPhase::executing;
-  if (elastic_ != nullptr) agreed_ = replicas_.agreed_requests();
+  if (elastic_ != nullptr) agreed_ = run_.agreed_requests(sent);
 }
 
 void FitLoop::end_execution(int epoch) {
@@ -283,6 +283,7 @@ void FitLoop::end_execution(int epoch) {
   const RunRequests agreed = elastic_ != nullptr ? agreed_ : replicas_.agreed_requests();
   const std::uint64_t now = done_ + execution_.steps;
   call_batch_end(now - 1);
+  run_.leave_if_evicted();
   requests_ = run_.effective(agreed);
   done_ = now;
   execution_ = {};
@@ -362,7 +363,9 @@ void FitLoop::exchange_requests() {
   }
   sent_rate_ = mine.learning_rate;
   run_.adopt_agreed_rate();
-  requests_ = run_.effective(replicas_.agreed_requests());
+  const RunRequests agreed = run_.agreed_requests(mine);
+  run_.leave_if_evicted();
+  requests_ = run_.effective(agreed);
 }
 
 void FitLoop::end_epoch(int epoch) {
@@ -423,9 +426,8 @@ void FitLoop::call_epoch_end(int epoch) {
 }
 
 void FitLoop::run_elastic(Steps& train, Steps* validation, FunctionRef<Signature()> describe) {
-  const ElasticRuns::Scope scope(*elastic_);
+  const ElasticRuns::Scope scope(*elastic_, options_.stop);
   const ElasticRuns::Nesting none(elastic_, false);
-  elastic_->set_stop(options_.stop);
   ElasticRuns::Entry entry = elastic_->enter(replicas_, kept_);
   if (entry.skip) return;
   std::optional<Recovered> at = std::move(entry.at);
@@ -442,11 +444,7 @@ void FitLoop::run_elastic(Steps& train, Steps* validation, FunctionRef<Signature
     } catch (const PeerLost& e) {
       why = e.what();
     } catch (const Admission&) {
-      if (run_.leaves()) {
-        leave();
-        continue;
-      }
-      why = "a worker joins or leaves";
+      why = "a worker joins";
     }
     try {
       at = elastic_->recover(replicas_, why, standing(), elastic_state());
@@ -456,16 +454,6 @@ void FitLoop::run_elastic(Steps& train, Steps* validation, FunctionRef<Signature
     }
     if (at->has_returned) return;
   }
-}
-
-void FitLoop::leave() {
-  log(LogLevel::info,
-      "elastic: this worker was asked to stop and leaves the job; the others go on");
-  if (checkpoints_) checkpoints_->wait();
-  if (checkpoints_) checkpoints_->set_chief(false);
-  replicas_.leave();
-  run_.change_workers({}, false);
-  requests_.stop_now = true;
 }
 
 RunStanding FitLoop::standing() const {

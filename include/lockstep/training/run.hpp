@@ -3,7 +3,6 @@
 /// Invariant: no callback holds a pointer to the control after the call.
 #pragma once
 
-#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -49,9 +48,6 @@ struct BetweenRuns {
 ///     set_learning_rate()         -> pop_requests() -> exchange -> adopt_agreed_rate()
 ///
 /// A process without peers skips the exchange and acts on its own requests.
-///
-/// In an elastic job the stop tokens of all processes end the run. One that is asked alone leaves the
-/// job: after a second its requests ask to form the next generation, which it does not join.
 struct Run final : TrainingControl {
   /// `user` and `stop` must outlive the run.
   LOCKSTEP_COLD_DECL Run(AnyReplicas& all, BetweenRuns& between,
@@ -69,14 +65,17 @@ struct Run final : TrainingControl {
   LOCKSTEP_DECL void adopt_agreed_rate();
   /// Whether to stop at once. Only a process without peers may: others must agree first.
   bool stops_without_peers() const { return token.stop_requested() && place.is_alone; }
-  /// In an elastic job: whether this process leaves it with the last exchange, since it was asked to
-  /// stop and the others were not.
-  bool leaves() const { return leaves_; }
   /// The requests to act on after hooks have run. `agreed` must be read right after the exchange,
   /// before the hooks, since a hook may evaluate and thereby exchange again. A process without
   /// peers acts on its requests after the hooks. If a signal stopped the job, passes it to this
   /// process' SignalStop, so that all report the same.
   LOCKSTEP_DECL RunRequests effective(const RunRequests& agreed) const;
+  /// The requests of all processes, as of the last exchange; `mine` are those that this one sent. If
+  /// SIGTERM asks some workers of an elastic job to end, and enough are left without them, these are
+  /// evicted, and nobody else stops.
+  LOCKSTEP_DECL RunRequests agreed_requests(const RunRequests& mine);
+  /// Called after the hooks that follow an exchange. \throws Evicted if this process is.
+  LOCKSTEP_DECL void leave_if_evicted() const;
   /// In an elastic job whose members have changed: updates the place and, if the run has
   /// begun, calls on_workers_change.
   LOCKSTEP_COLD_DECL void change_workers(const WorkersChange& change, bool has_begun);
@@ -112,15 +111,10 @@ struct Run final : TrainingControl {
   CallbackList callbacks;
   bool stopped = false;                // a callback has called stop_training
   bool is_at_epoch_end = false;        // log() is allowed
+  bool is_evicted = false;             // leaves an elastic job after this step
   bool admits = false;                 // requests report a process that waits to join
   Logs added;                          // by log(), since the last on_epoch_end hook
   std::shared_ptr<StepTrace> trace{};  // while one is active
-
- private:
-  LOCKSTEP_COLD_DECL bool has_waited_for_others() const;
-
-  mutable std::optional<std::chrono::steady_clock::time_point> asked_{};  // to stop
-  mutable bool leaves_ = false;
 };
 
 }  // namespace lockstep::detail

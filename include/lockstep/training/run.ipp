@@ -3,6 +3,7 @@
 #include "lockstep/training/run.hpp"
 
 #include <algorithm>
+#include <csignal>
 #include <utility>
 
 #include "lockstep/core/error.hpp"
@@ -68,22 +69,29 @@ RunRequests Run::requests() const {
   if (!token.stop_requested()) return {.end_training = stopped, .admit = admit};
   // An old signal did not stop this run, unless the token is that of the SignalStop.
   const int signal = signal_before == 0 ? reported_signal() : reported_signal(token);
-  return {true, stopped, std::nullopt, signal, has_waited_for_others() || admit};
-}
-
-bool Run::has_waited_for_others() const {
-  constexpr std::chrono::seconds patience{1};  // a signal reaches the processes one after another
-  if (!admits || place.is_alone) return false;
-  const auto now = std::chrono::steady_clock::now();
-  if (!asked_) asked_ = now;
-  leaves_ = leaves_ || now - *asked_ >= patience;
-  return leaves_;
+  return {true, stopped, std::nullopt, signal, admit};
 }
 
 RunRequests Run::effective(const RunRequests& agreed) const {
   if (place.is_alone) return requests();
   if (agreed.stop_now && agreed.signal != 0) adopt_signal(agreed.signal);
   return agreed;
+}
+
+RunRequests Run::agreed_requests(const RunRequests& mine) {
+  RunRequests agreed = replicas.agreed_requests();
+  if (agreed.terminated == 0 || agreed.stopping != agreed.terminated) return agreed;
+  const std::size_t each = place.replicas / place.workers;
+  const std::size_t left = place.workers - agreed.terminated / each;
+  if (replicas.elastic() == nullptr || left < place.min_workers) return agreed;
+  is_evicted = is_evicted || mine.stop_now;
+  agreed.stop_now = false;
+  agreed.signal = 0;
+  return agreed;
+}
+
+void Run::leave_if_evicted() const {
+  if (is_evicted) throw Evicted(SIGTERM);
 }
 
 RunRequests Run::pop_requests() {

@@ -16,6 +16,8 @@ ProgramFailure current_failure() {
     return {2, e.what()};
   } catch (const PeerLost& e) {
     return {3, e.what()};
+  } catch (const Evicted& e) {
+    return {128 + e.signal(), e.what()};
   } catch (const std::bad_alloc&) {
     return {1, "out of memory; use a smaller batch or a smaller model"};
   } catch (const std::exception& e) {

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "lockstep/cluster/settings.hpp"
 #include "unit/cluster/support.hpp"
 
 namespace {

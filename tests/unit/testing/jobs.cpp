@@ -1,10 +1,16 @@
 #include "unit/testing/jobs.hpp"
 
+#include <poll.h>
+#include <sys/socket.h>
+
 #include <cstdint>
+#include <map>
 #include <memory>
+#include <thread>
 #include <utility>
 
 #include "lockstep/cluster.hpp"
+#include "lockstep/cluster/rendezvous/data_connector.hpp"
 #include "lockstep/lockstep.hpp"
 #include "lockstep/reference.hpp"
 #include "support/log_lines.hpp"
@@ -78,6 +84,36 @@ std::vector<End> run(std::size_t workers, std::size_t steps, const ls::testing::
       network);
   if (report != nullptr) *report = done;
   return ends;
+}
+
+bool waits_for_third(const ls::testing::Network& network) {
+  std::map<std::size_t, std::string> places;
+  char received = 0;
+  ls::testing::run_workers(
+      3,
+      [&](ls::testing::Worker& worker) {
+        const std::size_t rank = worker.rank();
+        if (rank == 2) std::this_thread::sleep_for(3500ms);
+        ls::DataOptions options{.rank = rank, .per_peer = 1, .address = worker.address()};
+        for (std::size_t r = 0; r < 3; ++r)
+          if (r != rank) options.peers.push_back(r);
+        options.run = "run";
+        options.key = ls::Secret("a key of at least sixteen bytes");
+        ls::DataConnector connector(std::move(options));
+        if (!connector.place().empty()) places[rank] = connector.place();
+        std::this_thread::sleep_for(1ms);
+        std::map<std::size_t, std::string> lower(places.begin(), places.lower_bound(rank));
+        const auto all = connector.connect(lower, std::chrono::steady_clock::now() + 10s);
+        for (const ls::DataConnection& connection : all) {
+          if (rank == 0 && connection.rank == 1) ::send(connection.socket.number(), "x", 1, 0);
+          if (rank != 1 || connection.rank != 0) continue;
+          pollfd input{connection.socket.number(), POLLIN, 0};
+          ::poll(&input, 1, 1000);
+          ::recv(connection.socket.number(), &received, 1, 0);
+        }
+      },
+      network);
+  return received == 'x';
 }
 
 }  // namespace jobs

@@ -33,4 +33,8 @@ struct End {
 std::vector<End> run(std::size_t workers, std::size_t steps, const ls::testing::Network& network,
                      ls::testing::Report* report = nullptr);
 
+/// Ranks 0 and 1 make a data connection, rank 2 joins 3.5 s later. \return whether a byte then
+/// passes between ranks 0 and 1.
+bool waits_for_third(const ls::testing::Network& network);
+
 }  // namespace jobs

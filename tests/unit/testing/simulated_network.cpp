@@ -124,6 +124,12 @@ TEST_CASE("a worker that was killed while the others wait for it joins in its ne
   }
 }
 
+TEST_CASE("a lost keepalive probe does not end a data connection that waits for the others") {
+  CHECK(waits_for_third({}));
+  CHECK(waits_for_third(
+      {.faults = {{900ms, ls::testing::partition({0}, {1})}, {1500ms, ls::testing::heal()}}}));
+}
+
 TEST_CASE("a fault of a rank that does not exist is refused") {
   CHECK_THROWS_WITH(run(2, 1, {.faults = {{1s, ls::testing::kill(2)}}}),
                     ContainsSubstring("a fault names rank 2, but there are 2 workers"));

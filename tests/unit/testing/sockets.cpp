@@ -275,3 +275,33 @@ TEST_CASE("poll waits for several connections at once") {
     CHECK((worker.time() >= 11s && worker.time() < 11100ms));
   });
 }
+
+TEST_CASE("an address is shared by sockets that allow it, until one listens") {
+  int plain = 0, reserved = 0, second = 0, listens = 0, third = 0, listens_too = 0;
+  run_workers(1, [&](Worker&) {
+    const sockaddr_in address = address_of(0);
+    const auto bound = [&](const Socket& socket, bool shares) {
+      if (shares) socket.set(SOL_SOCKET, SO_REUSEADDR, 1);
+      return ::bind(socket.fd, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0
+                 ? 0
+                 : errno;
+    };
+    const auto listening = [](const Socket& socket) {
+      return ::listen(socket.fd, 1) == 0 ? 0 : errno;
+    };
+    const Socket a(::socket(AF_INET, SOCK_STREAM, 0)), b(::socket(AF_INET, SOCK_STREAM, 0)),
+        c(::socket(AF_INET, SOCK_STREAM, 0)), d(::socket(AF_INET, SOCK_STREAM, 0));
+    reserved = bound(a, true);
+    plain = bound(b, false);
+    second = bound(c, true);
+    listens = listening(c);
+    third = bound(d, true);
+    listens_too = listening(a);
+  });
+  CHECK(reserved == 0);
+  CHECK(plain == EADDRINUSE);
+  CHECK(second == 0);
+  CHECK(listens == 0);
+  CHECK(third == EADDRINUSE);
+  CHECK(listens_too == EADDRINUSE);
+}

@@ -55,12 +55,14 @@ struct ElasticCore {
   template <class Action>
   void act(Action action);
   LOCKSTEP_COLD_DECL void tick();
+  /// Logs from time to time why `join` waits for a job that runs.
+  LOCKSTEP_COLD_DECL void log_wait(Clock::time_point now);
   /// Sends letters, publishes flags and the outcome.
   LOCKSTEP_COLD_DECL void publish();
   LOCKSTEP_COLD_DECL void publish_error(std::exception_ptr error);
   LOCKSTEP_COLD_DECL void log(LogLevel level, std::string_view line);
-  /// Starts `join` or `next` and waits for the outcome, at most for `limit` if there is one, and for
-  /// 5 s after a stop is requested.
+  /// Starts `join` or `next` and waits for the outcome, at most for `limit` if there is one, and at
+  /// most 5 s after a stop is requested.
   LOCKSTEP_COLD_DECL Generation wait(std::function<void()> start, std::optional<milliseconds> limit,
                                      const std::stop_token& stop = {});
   LOCKSTEP_COLD_DECL Generation generation(const Decision& decision);
@@ -83,11 +85,13 @@ struct ElasticCore {
   Participant participant;  // used by the member's thread only, as are links and votes
   Timer ticker{io}, end{io};
   std::string last_error;
+  Clock::time_point wait_logged = Clock::now();
+  milliseconds wait_log_interval{60'000};
   std::string why;  // of the last `next`
 
   std::atomic<bool> has_newcomers{false}, must_reform{false};
   std::mutex mutex;  // of the next five
-  std::condition_variable changed;
+  std::condition_variable_any changed;
   std::optional<Result> result;
   std::vector<std::uint32_t> former;
   Decision current;  // of the result

@@ -140,7 +140,20 @@ void ElasticCore::tick() {
   const auto now = Clock::now();
   links.tick(now);
   act([&] { participant.tick(now); });
+  log_wait(now);
   ticker.after(participant.pace(), [this] { tick(); });
+}
+
+void ElasticCore::log_wait(Clock::time_point now) {
+  if (!participant.waits_for_admission(now)) {
+    wait_logged = now;
+    return;
+  }
+  if (now - wait_logged < wait_log_interval) return;
+  wait_logged = now;
+  log(LogLevel::info,
+      "elastic: the job runs, and this worker waits until it is admitted: between two steps of "
+      "fit, if the job has a place for it and trains with that number of workers");
 }
 
 void ElasticCore::publish() {
@@ -152,6 +165,9 @@ void ElasticCore::publish() {
     if (callback) callback();
   }
   if (auto outcome = participant.take_outcome()) {
+    if (const auto* const decided = std::get_if<Decision>(&*outcome))
+      links.hand_over_port(decided->rank_of(participant.self()) == std::size_t{0} ? decided->port
+                                                                                  : 0);
     const std::scoped_lock lock(mutex);
     if (auto* const decision = std::get_if<Decision>(&*outcome))
       result = std::move(*decision);
@@ -179,7 +195,7 @@ void ElasticCore::log(LogLevel level, std::string_view line) { log_thread.log(le
 
 Generation ElasticCore::wait(std::function<void()> start, std::optional<milliseconds> limit,
                              const std::stop_token& stop) {
-  constexpr milliseconds poll{100}, patience{5000};
+  constexpr milliseconds patience{5000};
   std::unique_lock lock(mutex);
   result.reset();
   detail::post(io, [this, start = std::move(start)] {
@@ -187,23 +203,25 @@ Generation ElasticCore::wait(std::function<void()> start, std::optional<millisec
     ticker.after(participant.pace(), [this] { tick(); });
   });
   const auto done = [this] { return result.has_value(); };
-  auto until = limit ? Clock::now() + *limit : Clock::time_point::max();
-  for (bool stops = false; !changed.wait_for(lock, poll, done);) {
-    if (!stops && stop.stop_requested()) {
-      stops = true;
-      until = std::min(until, Clock::now() + patience);
-    }
-    if (Clock::now() < until) continue;
-    if (!stops) throw Error("elastic: the agreement on the next generation did not end in time");
-    lock.unlock();
-    leave();
-    throw Error(
-        "elastic: this worker was asked to stop while it waited for other workers, and has left the "
-        "job");
+  constexpr std::chrono::hours no_limit(24 * 365);
+  const auto until = Clock::now() + limit.value_or(no_limit);
+  const bool is_asked = !changed.wait_until(lock, stop, until, done) && stop.stop_requested();
+  if (is_asked) changed.wait_until(lock, std::min(until, Clock::now() + patience), done);
+  if (done()) {
+    if (auto* const failure = std::get_if<ElasticFailure>(&*result)) throw_failure(*failure);
+    if (auto* const decision = std::get_if<Decision>(&*result)) return generation(*decision);
   }
-  if (auto* const failure = std::get_if<ElasticFailure>(&*result)) throw_failure(*failure);
-  if (auto* const error = std::get_if<std::exception_ptr>(&*result)) std::rethrow_exception(*error);
-  return generation(std::get<Decision>(*result));
+  const auto error =
+      done()     ? std::get<std::exception_ptr>(*result)
+      : is_asked ? std::make_exception_ptr(PeerLost(
+                       *described.rank, to_string(described.cluster->address(*described.rank)),
+                       "was asked to stop while it waited for other workers, and has left the job",
+                       {}))
+                 : std::make_exception_ptr(
+                       Error("elastic: the agreement on the next generation did not end in time"));
+  lock.unlock();
+  leave();  // the others must not wait for this process, which answers but cannot go on
+  std::rethrow_exception(error);
 }
 
 Generation ElasticCore::generation(const Decision& decision) {
@@ -271,6 +289,12 @@ void ElasticCore::throw_failure(const ElasticFailure& failure) {
                                  "{}: start lost workers again, or raise "
                                  "LOCKSTEP_RENDEZVOUS_TIMEOUT",
                                  limit, settings.options.min_workers),
+                     {});
+    case Kind::no_vote:
+      throw PeerLost(failure.rank, address,
+                     fmt::format("cannot vote for its machine: another process holds the lock of "
+                                 "{}, and may be stopped; continue it (SIGCONT) or kill it",
+                                 failure.sentence),
                      {});
     case Kind::no_agreement:
       throw PeerLost(failure.rank, address,

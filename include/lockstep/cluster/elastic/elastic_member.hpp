@@ -1,7 +1,8 @@
 /// \file
 /// A process' part in an elastic job: which processes form the next generation. Invariants: at most
-/// one membership is ever used for a generation; `join` and `next` are bounded; a process that does
-/// not have the job's secret costs a closed connection and nothing else.
+/// one membership is ever used for a generation; `next` is bounded, and so is `join` unless a job runs,
+/// which may admit this process at its next step; a process that does not have the job's secret
+/// costs a closed connection and nothing else.
 #pragma once
 
 #include <functional>
@@ -45,14 +46,15 @@ class ElasticMember {
   /// Leaves unless that has happened.
   LOCKSTEP_COLD_DECL ~ElasticMember();
 
-  /// Waits for generation 0, or until a running job admits this process. \throws PeerLost with the
-  /// missing rank after the rendezvous timeout, ClusterError if this process is refused.
+  /// Waits for generation 0, or, as long as a job runs, until that admits this process, and logs once
+  /// a minute why it waits. \throws PeerLost with the missing rank after the rendezvous timeout,
+  /// ClusterError if this process is refused.
   LOCKSTEP_COLD_DECL Generation join();
 
   /// Agrees on the next generation with the members of the current one, whose session must be
   /// closed. `why` appears in the log. \throws PeerLost without a quorum, with fewer workers than
-  /// the minimum at the rendezvous timeout, or if the others went on without this process; Error
-  /// after it has left the job, if that takes more than 5 s after `stop` is requested.
+  /// the minimum at the rendezvous timeout, if the others went on without this process, or if it is
+  /// still waiting 5 s after `stop` is requested, when it leaves the job.
   LOCKSTEP_COLD_DECL Generation next(const std::string& why, const std::stop_token& stop = {});
 
   /// At rank 0: true if a process waits to be admitted. One atomic load, for each step.

@@ -21,14 +21,15 @@ namespace lockstep::detail {
 /// Opens a file and gets its shared lock, the sign that this process uses the folder around it. The
 /// kernel drops the lock with the process. `flags` may be O_CREAT. Not open if there is no such
 /// file or folder.
-/// \throws FileError
+/// \throws FileError, also if another process has the exclusive lock for two seconds.
 LOCKSTEP_COLD_DECL FileDescriptor open_locked(const std::string& path, int flags);
 /// True if `path` is still the file that is open.
 LOCKSTEP_COLD_DECL bool is_same_file(const FileDescriptor& file, const std::string& path);
 /// Exchanges the shared lock for an exclusive one. False if another process has one; the lock is
 /// lost then.
 LOCKSTEP_COLD_DECL bool lock_alone(const FileDescriptor& file);
-/// Removes a folder and the files in it. Errors are ignored.
+/// Removes a folder and the files in it, whose lock this process has: the folder loses its name at
+/// once. Errors are ignored.
 LOCKSTEP_COLD_DECL void remove_folder(const std::string& path);
 /// The whole of a file of at most 128 KiB; empty if there is none. \throws FileError if it cannot
 /// be read.

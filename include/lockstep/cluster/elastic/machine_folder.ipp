@@ -9,10 +9,13 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <chrono>
 #include <cstdint>
+#include <cstdio>
 #include <cstring>
 #include <memory>
 #include <random>
+#include <thread>
 #include <vector>
 
 #include "lockstep/core/error.hpp"
@@ -40,16 +43,23 @@ inline int lock_file(int file, int how) {
 }
 
 FileDescriptor open_locked(const std::string& path, int flags) {
-  for (;;) {
+  constexpr int attempts = 1000;
+  for (int i = 0; i < attempts; ++i) {
     FileDescriptor file(::open(path.c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW | flags, 0600));
     if (!file.is_open() && errno == ENOENT) return file;
     if (!file.is_open()) throw FileError(path, "cannot be opened ({})", std::strerror(errno));
-    // A process that removes the folder has the lock for a moment.
-    if (lock_file(file.number(), LOCK_SH) != 0)
+    if (lock_file(file.number(), LOCK_SH | LOCK_NB) == 0) {
+      if (is_same_file(file, path)) return file;
+    } else if (errno != EWOULDBLOCK) {
       throw FileError(path, "cannot be locked ({}); use a folder on a file system with locks",
                       std::strerror(errno));
-    if (is_same_file(file, path)) return file;
+    } else {  // a process that removes the folder has the lock for a moment
+      std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    }
   }
+  throw FileError(path,
+                  "is locked by a process that removes the folder around it, and may be stopped; "
+                  "continue it (SIGCONT) or kill it");
 }
 
 bool is_same_file(const FileDescriptor& file, const std::string& path) {
@@ -62,9 +72,18 @@ bool lock_alone(const FileDescriptor& file) {
   return lock_file(file.number(), LOCK_EX | LOCK_NB) == 0;
 }
 
-void remove_folder(const std::string& path) {
+/// Removes what remove_folder has left of a folder under its new name.
+inline void remove_renamed(const std::string& path) {
   for (const std::string& name : names_in(path)) ::unlink((path + "/" + name).c_str());
   ::rmdir(path.c_str());
+}
+
+void remove_folder(const std::string& path) {
+  std::random_device random;
+  const std::string removed = fmt::format("{}.{:08x}{:08x}", path, random(), random());
+  // At once: if this process is killed or stopped meanwhile, nobody may find a part of the folder.
+  if (::rename(path.c_str(), removed.c_str()) != 0) return;
+  remove_renamed(removed);
 }
 
 std::string read_small_file(const std::string& path) {
@@ -143,6 +162,10 @@ void MachineFolder::sweep() const {
     const std::string run = path_ + "/" + name;
     struct stat status{};
     if (::lstat(run.c_str(), &status) != 0 || !S_ISDIR(status.st_mode)) continue;
+    if (name.find('.') != std::string::npos) {  // a process was killed while it removed the folder
+      remove_renamed(run);
+      continue;
+    }
     const FileDescriptor lock(::open((run + "/lock").c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW));
     if (!lock.is_open())
       ::rmdir(run.c_str());  // empty: its process was killed, or creates it again

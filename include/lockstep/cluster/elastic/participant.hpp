@@ -42,6 +42,7 @@ struct ElasticFailure {
     missing,       ///< some process did not join in time
     no_quorum,     ///< too few machines of the generation answer
     too_few,       ///< fewer workers than the minimum, or than fit
+    no_vote,       ///< another process of this machine holds its votes: `sentence` is their file
     no_agreement,  ///< the proposing rank answers but does not decide
     left_out,      ///< the others have gone on without this process
     not_admitted,  ///< the process `rank` did not admit this one, but may admit a later one
@@ -104,6 +105,8 @@ class Participant {
   /// The outcome of the last `join` or `next`, once.
   std::optional<Outcome> take_outcome() { return std::exchange(outcome_, {}); }
   bool waits() const { return waits_; }
+  /// True if a job runs that has not admitted this process yet.
+  bool waits_for_admission(Time now) const { return waits_ && !in_run() && hears_job(now); }
   Standing standing() const { return standing_; }
   const Identity& self() const { return self_; }
   /// The current generation; without seats before the first.
@@ -147,12 +150,13 @@ class Participant {
   LOCKSTEP_COLD_DECL void on(const Identity& from, const Decided& message, Time now);
   LOCKSTEP_COLD_DECL void on(const Identity& from, const Refused& message, Time now);
   LOCKSTEP_COLD_DECL void notice_in_run(const Identity& from, const Notice& message);
-  LOCKSTEP_COLD_DECL void notice_while_fresh(const Identity& from, const Notice& message,
-                                              Time now);
+  LOCKSTEP_COLD_DECL void notice_while_fresh(const Identity& from, const Notice& message, Time now);
   /// True if the sender may ask this machine for a vote; answers it otherwise.
   LOCKSTEP_COLD_DECL bool may_ask(const Identity& from, const GenerationId& asked,
                                   const Ballot& ballot);
 
+  /// False for a decision that no member can have made.
+  LOCKSTEP_COLD_DECL bool is_possible(const Decision& next) const;
   /// Holds the votes of a run from now on, and of no other.
   LOCKSTEP_COLD_DECL void hold(std::uint64_t run);
   /// True if a member of a running job has been heard lately.

@@ -169,15 +169,17 @@ bool Participant::hears_job(Time now) const {
   return running_heard_ != Time{} && now - running_heard_ < rules_.silence;
 }
 
+bool Participant::is_possible(const Decision& next) const {
+  for (const Seat& seat : next.seats)
+    if (seat.who.index >= rules_.described) return false;
+  return !in_run() || next.number != decision_.number + 1 || may_follow(decision_, next);
+}
+
 void Participant::on(const Identity&, const Decided& message, Time now) {
-  const Decision& decision = message.decision;
-  const bool included = decision.rank_of(self_).has_value();
-  if (!in_run()) {
-    if (included && decision.run == held_run_) adopt(decision, now);
-    return;
-  }
-  if (decision.run != decision_.run || decision.number <= decision_.number) return;
-  adopt(decision, now);
+  const Decision& next = message.decision;
+  const bool is_news = in_run() ? next.run == decision_.run && next.number > decision_.number
+                                : next.run == held_run_ && next.rank_of(self_);
+  if (is_news && is_possible(next)) adopt(next, now);
 }
 
 void Participant::on(const Identity& from, const Refused& message, Time) {
@@ -211,7 +213,7 @@ void Participant::on(const Identity& from, const Prepare& message, Time) {
 void Participant::on(const Identity& from, const Accept& message, Time) {
   if (!may_ask(from, message.generation, message.ballot)) return;
   const auto value = decode(message.value);
-  if (!value || !may_follow(decision_, *value)) return;
+  if (!value || !may_follow(decision_, *value) || !is_possible(*value)) return;
   const auto vote = memory_.change(
       message.generation, [&](Vote& memory) { memory.accept(message.ballot, message.value); });
   if (vote) send(from.index, Accepted{message.generation, message.ballot, vote->promised});
@@ -222,7 +224,7 @@ void Participant::on(const Identity& from, const Promise& message, Time now) {
   if (!rank || message.generation != generation() || !proposing_) return;
   if (message.vote.accepted.round > 0) {
     const auto value = decode(message.vote.value);
-    if (!value || !may_follow(decision_, *value)) return;
+    if (!value || !may_follow(decision_, *value) || !is_possible(*value)) return;
   }
   const auto before = proposer_.phase();
   proposer_.on_promise(proposer_.quorum().machine_of(*rank), message.asked, message.vote);
@@ -415,6 +417,8 @@ void Participant::evaluate(Time now) {
 }
 
 void Participant::give_up(const std::vector<Presence>& members) {
+  if (const std::string file = memory_.blocked_by(); !file.empty())
+    return fail(ElasticFailure::Kind::no_vote, rank_, file);
   const std::size_t proposing = proposing_rank(members, true).value_or(rank_);
   if (proposing != rank_) return fail(ElasticFailure::Kind::no_agreement, proposing);
   std::size_t lost = 0;
@@ -525,8 +529,8 @@ void Participant::adopt(const Decision& decision, Time now) {
       other = {};
     if (is_present(i, now)) pass(i, now);
   }
-  const auto gone = std::find_if(members_.begin(), members_.end(),
-                                 [](const Contact& member) { return member.gone; });
+  const auto gone =
+      std::find_if(members_.begin(), members_.end(), [](auto& one) { return one.gone; });
   if (!was_waiting) {
     must_reform_ = true;  // so that the program asks for it
   } else if (gone == members_.end() || decision.number == 0) {

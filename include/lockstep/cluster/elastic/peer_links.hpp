@@ -61,9 +61,11 @@ class PeerLinks {
   /// Listens at this process' address, or LOCKSTEP_BIND. Called before the thread runs. \throws
   /// ClusterError
   LOCKSTEP_COLD_DECL void listen();
-  /// A free port at that address, which is kept free for a listener of this process until the next
-  /// call. \throws ClusterError
+  /// A free port at that address. No other process can have it, nor a listener of this one before
+  /// `hand_over_port`. The last eight are kept. \throws ClusterError
   LOCKSTEP_COLD_DECL std::uint16_t reserve_port();
+  /// Allows a listener at that port, and gives up all others.
+  LOCKSTEP_COLD_DECL void hand_over_port(std::uint16_t port);
 
   LOCKSTEP_COLD_DECL void send(std::size_t index, const Letter& letter);
   /// Called from time to time: gives up attempts without an answer.
@@ -93,6 +95,11 @@ class PeerLinks {
     bool all_refused = true;
     Clock::time_point began{};
   };
+  /// A port at all addresses of this process.
+  struct Reserved {
+    std::uint16_t port = 0;
+    std::vector<tcp::socket> sockets{};
+  };
   static constexpr std::size_t max_incoming = 2, max_queue = 16;
 
   LOCKSTEP_COLD_DECL void admit(const std::shared_ptr<Connection>& connection, const Hello& hello);
@@ -117,6 +124,9 @@ class PeerLinks {
   LOCKSTEP_COLD_DECL void attempt_failed(std::size_t index, bool refused, const std::string& why);
   LOCKSTEP_COLD_DECL void log_once(std::size_t index, const std::string& what);
   LOCKSTEP_COLD_DECL HostPort own_address() const;
+  /// Sockets at one port of all addresses of this process; 0: any port. Empty after an error.
+  LOCKSTEP_COLD_DECL std::vector<tcp::socket> bind_all(std::uint16_t port, bool shared,
+                                                       asio::error_code& error);
 
   asio::io_context& io_;
   ResolvedCluster described_;
@@ -129,7 +139,7 @@ class PeerLinks {
   std::vector<Peer> peers_;
   std::vector<std::string> logged_;  // by index: the last problem
   std::vector<tcp::endpoint> own_endpoints_;
-  std::optional<tcp::socket> reserved_;
+  std::vector<Reserved> reserved_;
   bool finishing_ = false;
 };
 

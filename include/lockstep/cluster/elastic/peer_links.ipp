@@ -79,25 +79,53 @@ void PeerLinks::listen() {
         hello_.rank, to_string(address), fault);
 }
 
-std::uint16_t PeerLinks::reserve_port() {
-  const PortRange ports = described_.data_ports.value_or(PortRange{});
-  const tcp::endpoint own = own_endpoints_.front();
-  asio::error_code error;
-  for (std::size_t i = 0; i < ports.size(); ++i) {
-    tcp::socket socket(io_);
+std::vector<tcp::socket> PeerLinks::bind_all(std::uint16_t port, bool shared,
+                                             asio::error_code& error) {
+  std::vector<tcp::socket> sockets;
+  for (const tcp::endpoint& own : own_endpoints_) {
+    tcp::socket& socket = sockets.emplace_back(io_);
     open_socket(socket, own.protocol(), silence_, error);
-    // Two sockets may be bound to one port if both allow it and only one listens.
-    if (!error) socket.set_option(asio::socket_base::reuse_address(true), error);
+    if (!error) socket.set_option(asio::socket_base::reuse_address(shared), error);
     if (!error && own.address().is_v6()) socket.set_option(asio::ip::v6_only(true), error);
-    const auto port = static_cast<std::uint16_t>(ports.first + i);
     if (!error) socket.bind({own.address(), port}, error);
-    if (error) continue;
-    reserved_.emplace(std::move(socket));
-    return reserved_->local_endpoint(error).port();
+    if (!error && port == 0) port = socket.local_endpoint(error).port();
+    if (error) return {};
+  }
+  return sockets;
+}
+
+std::uint16_t PeerLinks::reserve_port() {
+  constexpr std::size_t attempts = 16, most = 8;
+  const bool any = !described_.data_ports;
+  const PortRange ports = described_.data_ports.value_or(PortRange{});
+  // Earlier proposals may still be the ones that are decided.
+  if (reserved_.size() == most) reserved_.erase(reserved_.begin());
+  asio::error_code error;
+  // Shared only if connections of earlier generations have left no other port.
+  for (const bool shared : {false, true})
+    for (std::size_t i = 0; i < (any ? attempts : ports.size()); ++i) {
+      error.clear();
+      auto sockets = bind_all(static_cast<std::uint16_t>(any ? 0 : ports.first + i), shared, error);
+      if (error) continue;
+      reserved_.push_back({sockets.front().local_endpoint(error).port(), std::move(sockets)});
+      return reserved_.back().port;
+    }
+  if (!reserved_.empty()) {
+    reserved_.erase(reserved_.begin());
+    return reserve_port();
   }
   throw ClusterError("elastic: no port of {} is free for the next generation ({}){}",
-                     own.address().to_string(), error.message(),
+                     own_endpoints_.front().address().to_string(), error.message(),
                      described_.data_ports ? "; give LOCKSTEP_PORT_RANGE a wider range" : "");
+}
+
+void PeerLinks::hand_over_port(std::uint16_t port) {
+  std::erase_if(reserved_, [&](const Reserved& one) { return one.port != port; });
+  asio::error_code ignored;
+  // Two sockets may have one port if both allow it and only one of them listens.
+  for (Reserved& one : reserved_)
+    for (tcp::socket& socket : one.sockets)
+      socket.set_option(asio::socket_base::reuse_address(true), ignored);
 }
 
 void PeerLinks::send(std::size_t index, const Letter& letter) {
@@ -136,7 +164,7 @@ bool PeerLinks::finished() const {
 void PeerLinks::close() {
   finishing_ = true;
   listener_.close();
-  reserved_.reset();
+  reserved_.clear();
   for (Peer& peer : peers_) {
     if (peer.outgoing) peer.outgoing->connection->close();
     for (Link& link : peer.incoming) link.connection->close();
@@ -172,7 +200,11 @@ Connection::FrameHandler PeerLinks::frames_of(std::size_t index,
 
 Connection::EndHandler PeerLinks::end_of(std::size_t index, std::weak_ptr<Connection> connection) {
   return [this, index, connection](const std::string&) {
-    if (const auto link = connection.lock()) on_end(index, link);
+    const auto ended = connection.lock();
+    if (!ended) return;
+    const Link* const link = find(index, ended.get());
+    if (link && !link->introduced) log_once(index, "closed the connection without a greeting");
+    on_end(index, ended);
   };
 }
 
@@ -236,9 +268,12 @@ void PeerLinks::on_frame(std::size_t index, const std::shared_ptr<Connection>& c
 
 void PeerLinks::on_end(std::size_t index, const std::shared_ptr<Connection>& connection) {
   Peer& peer = peers_[index];
+  const Link* const link = find(index, connection.get());
+  // The participant connects again at once after a loss, but not to a service that is not a peer.
+  const bool was_peer = link && link->introduced;
   if (peer.outgoing && peer.outgoing->connection == connection) peer.outgoing.reset();
-  std::erase_if(peer.incoming, [&](const Link& link) { return link.connection == connection; });
-  if (!best(peer) && !finishing_) events_.disconnected(index);
+  std::erase_if(peer.incoming, [&](const Link& one) { return one.connection == connection; });
+  if (was_peer && !best(peer) && !finishing_) events_.disconnected(index);
 }
 
 // --- new connections ---

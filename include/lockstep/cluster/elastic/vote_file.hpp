@@ -32,10 +32,14 @@ class VoteFile final : public VoteMemory {
   /// \throws FileError if the vote cannot be read or stored.
   LOCKSTEP_COLD_DECL std::optional<Vote> change(const GenerationId& generation,
                                                 const std::function<void(Vote&)>& change) override;
+  std::string blocked_by() const override { return is_blocked_ ? folder_ + "/guard" : ""; }
   /// Ends this process' use of the folder, and removes it after the last process.
   LOCKSTEP_COLD_DECL void leave();
 
  private:
+  /// Creates the votes of a new run. The first byte of `lock` records that this has happened.
+  /// \throws FileError if the votes of a run in use are missing.
+  LOCKSTEP_COLD_DECL void create_votes() const;
   /// \throws FileError
   LOCKSTEP_COLD_DECL void store(std::uint64_t number, const Vote& vote) const;
   /// The number of a generation, and the vote on its successor. \throws FileError
@@ -48,6 +52,7 @@ class VoteFile final : public VoteMemory {
   std::uint64_t run_ = 0;
   std::string folder_;
   FileDescriptor lock_;
+  bool is_blocked_ = false;  // another process held the guard during the last `change`
 };
 
 }  // namespace lockstep::detail

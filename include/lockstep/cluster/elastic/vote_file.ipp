@@ -25,6 +25,11 @@ namespace lockstep::detail {
 /// The first bytes of a vote file; the last digit is the version.
 inline constexpr std::string_view vote_magic = "lockstep vote 1\n";
 
+inline constexpr const char* removal_remedy =
+    ", so this machine cannot vote any more; exclude it from the cleaning of old files (systemd's "
+    "RemoveIPC=yes empties /dev/shm when the last session of its user ends), or set "
+    "LOCKSTEP_ELASTIC_DIRECTORY to another folder";
+
 void VoteFile::enter(std::uint64_t run) {
   if (run == run_) return;
   leave();
@@ -36,7 +41,7 @@ void VoteFile::enter(std::uint64_t run) {
   }
   run_ = run;
   const FileDescriptor held = guard();
-  if (held.is_open() && ::access(votes().c_str(), F_OK) != 0) store(0, {});
+  if (held.is_open()) create_votes();
   Vote vote;
   load(vote);
 }
@@ -45,11 +50,10 @@ std::optional<Vote> VoteFile::change(const GenerationId& generation,
                                      const std::function<void(Vote&)>& change) {
   if (generation.run != run_) return std::nullopt;
   if (!machine_.is_intact() || !is_same_file(lock_, folder_ + "/lock"))
-    throw FileError(folder_,
-                    "was removed while its job runs, so this machine cannot vote any more; exclude "
-                    "it from the cleaning of old files, or set LOCKSTEP_ELASTIC_DIRECTORY");
+    throw FileError(folder_, "was removed while its job runs{}", removal_remedy);
   const FileDescriptor held = guard();
-  if (!held.is_open()) return std::nullopt;
+  is_blocked_ = !held.is_open();
+  if (is_blocked_) return std::nullopt;
   Vote vote;
   const std::uint64_t stored = load(vote);
   if (stored > generation.number) return std::nullopt;
@@ -58,6 +62,20 @@ std::optional<Vote> VoteFile::change(const GenerationId& generation,
   change(vote);
   if (stored < generation.number || !(vote == before)) store(generation.number, vote);
   return vote;
+}
+
+void VoteFile::create_votes() const {
+  struct stat status{};
+  if (::fstat(lock_.number(), &status) != 0)
+    throw FileError(folder_ + "/lock", "cannot be read ({})", std::strerror(errno));
+  const bool existed = status.st_size > 0;
+  if (::access(votes().c_str(), F_OK) != 0) {
+    if (existed)  // a blank file would forget promises to members that live
+      throw FileError(votes(), "was removed while its job runs{}", removal_remedy);
+    store(0, {});
+  }
+  if (!existed && ::pwrite(lock_.number(), "1", 1, 0) != 1)
+    throw FileError(folder_ + "/lock", "cannot be written ({})", std::strerror(errno));
 }
 
 void VoteFile::leave() {

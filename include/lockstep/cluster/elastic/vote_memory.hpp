@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
+#include <string>
 
 #include "lockstep/cluster/elastic/ballot.hpp"
 #include "lockstep/cluster/elastic/elastic_messages.hpp"
@@ -26,6 +27,8 @@ class VoteMemory {
   /// if this machine cannot vote on that any more.
   virtual std::optional<Vote> change(const GenerationId& generation,
                                      const std::function<void(Vote&)>& change) = 0;
+  /// The file whose lock another process held for too long during the last `change`; empty: none.
+  virtual std::string blocked_by() const { return {}; }
 };
 
 }  // namespace lockstep::detail

@@ -88,7 +88,7 @@ class Chief final : public Role {
   LOCKSTEP_COLD_DECL void listen();
 
   /// Ends the join with `sentence` for this process and for every worker that is connected.
-  LOCKSTEP_COLD_DECL void abort_join(const std::string& sentence);
+  LOCKSTEP_COLD_DECL void abort_join(const std::string& sentence, bool is_listen_fault = false);
   /// Checks a worker's first message and gives the worker its rank, refuses it, or asks it to
   /// retry.
   LOCKSTEP_COLD_DECL void admit(const std::shared_ptr<Connection>& link, const Hello& hello);

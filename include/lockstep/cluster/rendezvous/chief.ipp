@@ -86,7 +86,7 @@ void Chief::listen() {
     return;
   }
   // Only a new DNS answer can help; a port in use, for example, is an error at once.
-  if (!fault->may_pass) return abort_join(fault->sentence);
+  if (!fault->may_pass) return abort_join(fault->sentence, true);
   if (found && listen_fault_ != fault->sentence)
     log(LogLevel::warning, fault->sentence + "; retrying until the join deadline");
   listen_fault_ = fault->sentence;
@@ -95,7 +95,7 @@ void Chief::listen() {
   });
 }
 
-void Chief::abort_join(const std::string& sentence) {
+void Chief::abort_join(const std::string& sentence, bool is_listen_fault) {
   for (Member& member : members_) {
     if (!member.link) continue;
     listener_.send_and_close(member.link, frame(Refuse{sentence}));
@@ -103,7 +103,8 @@ void Chief::abort_join(const std::string& sentence) {
   }
   for (const UnrankedWorker& worker : std::exchange(members_.unranked(), {}))
     listener_.send_and_close(worker.link, frame(Refuse{sentence}));
-  control_.set_join_error(std::make_exception_ptr(ClusterError(sentence)));
+  control_.set_join_error(is_listen_fault ? std::make_exception_ptr(ListenError(sentence))
+                                          : std::make_exception_ptr(ClusterError(sentence)));
 }
 
 void Chief::admit(const std::shared_ptr<Connection>& link, const Hello& hello) {
@@ -218,7 +219,7 @@ void Chief::check_join(Clock::time_point now) {
   const milliseconds waited = whole_milliseconds(now - join_started_at_);
   const milliseconds deadline = setup_.cluster.rendezvous_timeout;
   if (waited >= deadline && !listener_.listening())
-    return abort_join(fmt::format("{} (retried for {})", listen_fault_, seconds(deadline)));
+    return abort_join(fmt::format("{} (retried for {})", listen_fault_, seconds(deadline)), true);
   if (waited >= deadline && listener_.out_of_files())
     return declare_lost(0, "cannot accept more connections: " + files_sentence());
   if (waited >= deadline) {
@@ -432,7 +433,9 @@ void Chief::judge() {
   for (const std::size_t end : {of.rank, of.other})
     if (end != 0 && !members_[end].state.left && members_[end].last_heard <= accused_at_)
       return judge_after(milliseconds(50));
-  declare_lost(of.rank, link_failure(name(of.other), printable(of.how, 200)));
+  // The higher rank, so that an elastic job keeps its chief.
+  const auto [low, high] = std::minmax({std::size_t{of.rank}, std::size_t{of.other}});
+  declare_lost(high, link_failure(name(low), printable(of.how, 200)));
 }
 
 void Chief::tick() {

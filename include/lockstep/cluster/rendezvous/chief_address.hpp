@@ -11,6 +11,7 @@
 #include "lockstep/cluster/rendezvous/listener.hpp"
 #include "lockstep/cluster/rendezvous/lookup.hpp"
 #include "lockstep/core/config.hpp"
+#include "lockstep/core/error.hpp"
 
 namespace lockstep::detail {
 
@@ -21,6 +22,13 @@ LOCKSTEP_COLD_DECL HostPort listening_address(const ResolvedCluster& cluster);
 struct ListenFault {
   std::string sentence;
   bool may_pass = false;  ///< a later DNS answer may help
+};
+
+/// The chief cannot listen. In an elastic job it is another process at the next attempt, or has
+/// another port.
+class ListenError : public ClusterError {
+ public:
+  using ClusterError::ClusterError;
 };
 
 /// The source of that address, for messages.

@@ -2,6 +2,8 @@
 
 #include "lockstep/cluster/rendezvous/data_connector.hpp"
 
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <openssl/crypto.h>
 #include <sys/socket.h>
 
@@ -255,6 +257,10 @@ bool DataConnector::keep(detail::Connection& connection, std::size_t peer, std::
     return false;
   FileDescriptor socket(connection.release());
   if (socket.number() < 0) return false;
+  // The connection is idle until all are made. With a user timeout, Linux would end it as soon as one
+  // keepalive probe is not answered.
+  constexpr int none = 0;
+  (void)::setsockopt(socket.number(), IPPROTO_TCP, TCP_USER_TIMEOUT, &none, sizeof none);
   // The peer reads it after its last TLS record, and sends nothing before.
   if (is_server) {
     ssize_t sent = 0;

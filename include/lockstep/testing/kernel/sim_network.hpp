@@ -56,7 +56,10 @@ class SimNetwork {
   std::shared_ptr<SimSocket> open(SimProcess& owner);
   std::shared_ptr<SimSocket> shared(SimSocket& socket) const { return sockets_.at(&socket); }
   SimSocket* listener_at(std::size_t machine, SimAddress address);
+  /// Sockets may have the same address if all of them allow it (SO_REUSEADDR) and none listens.
   int claim(SimSocket& socket, SimAddress& address);
+  /// Whether another socket listens at the address of this one.
+  bool is_listened_at(const SimSocket& socket) const;
   void release(SimSocket& socket);
   std::uint64_t packets = 0, lost = 0;
 

@@ -94,11 +94,23 @@ int SimNetwork::claim(SimSocket& socket, SimAddress& address) {
     if (address.port == 0) return -EADDRINUSE;
   }
   auto& users = ports_[{socket.machine_, address.port}];
-  for (const SimSocket* user : users)
-    if (user->local_.ip == address.ip || user->local_.ip == 0 || address.ip == 0)
+  for (const SimSocket* user : users) {
+    const bool share =
+        socket.reuses_ && user->reuses_ && user->state_ != SimSocket::State::listening;
+    if (!share && (user->local_.ip == address.ip || user->local_.ip == 0 || address.ip == 0))
       return -EADDRINUSE;
+  }
   users.push_back(&socket);
   return 0;
+}
+
+bool SimNetwork::is_listened_at(const SimSocket& socket) const {
+  const auto found = ports_.find({socket.machine_, socket.local_.port});
+  if (found == ports_.end()) return false;
+  return std::any_of(found->second.begin(), found->second.end(), [&](const SimSocket* user) {
+    return user != &socket && user->state_ == SimSocket::State::listening &&
+           (user->local_.ip == socket.local_.ip || user->local_.ip == 0 || socket.local_.ip == 0);
+  });
 }
 
 void SimNetwork::release(SimSocket& socket) {

@@ -140,7 +140,7 @@ class SimSocket : public SimFile {
 
   // Options.
   std::size_t send_buffer_ = 1 << 20, receive_buffer_ = 1 << 20;
-  bool keeps_alive_ = false, lingers_ = false;
+  bool keeps_alive_ = false, lingers_ = false, reuses_ = false;
   int linger_ = 0;
   SimTime alive_idle_ = 7200 * second, alive_interval_ = 75 * second, user_timeout_ = 0;
   int alive_count_ = 9;

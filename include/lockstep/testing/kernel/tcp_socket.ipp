@@ -149,6 +149,7 @@ int SimSocket::listen(int backlog) {
   if (state_ != State::fresh) return -EINVAL;
   if (local_.port == 0)
     if (const int error = bind({}); error != 0) return error;
+  if (network_.is_listened_at(*this)) return -EADDRINUSE;
   state_ = State::listening;
   backlog_ = static_cast<std::size_t>(std::max(backlog, 1));
   return 0;
@@ -294,7 +295,9 @@ void SimSocket::on_syn(SimSocket& client) {
   const auto known = std::find_if(halves_.begin(), halves_.end(),
                                   [&](const SimSocket* half) { return half->peer_ == &client; });
   SimSocket* half = known == halves_.end() ? nullptr : *known;
-  if (half == nullptr) {
+  if (half != nullptr) {
+    ++half->attempts_;
+  } else {
     if (client.peer_ != nullptr || queue_.size() + halves_.size() >= backlog_ + 1) return;
     half = network_.open(owner()).get();
     half->state_ = State::accepting;
@@ -319,8 +322,10 @@ void SimSocket::become_open() {
   last_received_ = last_ack_ = scheduler->now();
   if (keeps_alive_) arm_alive(last_received_ + alive_idle_);
   if (!accepted) return;
-  smooth_ = scheduler->now() - began_;
-  variation_ = smooth_ / 2;
+  if (attempts_ == 0) {
+    smooth_ = scheduler->now() - began_;
+    variation_ = smooth_ / 2;
+  }
   std::erase(listener_->halves_, this);
   listener_->queue_.push_back(this);
   listener_->changed(EPOLLIN);
@@ -358,6 +363,7 @@ void SimSocket::on_ack(std::uint64_t until, std::uint64_t limit, bool duplicate)
   if (until > acked_) {
     if (sample_begin_ != never && until >= sample_end_) {
       const SimTime sample = now - sample_begin_;
+      if (smooth_ == 0) smooth_ = sample, variation_ = sample;
       const SimTime difference = sample > smooth_ ? sample - smooth_ : smooth_ - sample;
       variation_ += (difference - variation_) / 4;
       smooth_ += (sample - smooth_) / 8;
@@ -375,7 +381,7 @@ void SimSocket::on_ack(std::uint64_t until, std::uint64_t limit, bool duplicate)
       changed(EPOLLOUT);
     }
   } else if (duplicate && is_outstanding() && acked_ >= recover_) {
-    recover_ = sent_ + 1;
+    recover_ = sent_;
     sent_ = acked_;
     fin_sent_ = false;
     sample_begin_ = never;
@@ -403,7 +409,7 @@ void SimSocket::push() {
   if (timer_at_ != never || !(is_outstanding() || out_.end() > sent_)) return;
   outstanding_since_ = scheduler->now();
   // The end of a flight is probed before the timeout.
-  const SimTime probe_after = std::max(2 * smooth_, 10 * millisecond);
+  const SimTime probe_after = smooth_ == 0 ? second : std::max(2 * smooth_, 10 * millisecond);
   arm(scheduler->now() + std::min(probe_after, retransmission_timeout()));
 }
 
@@ -439,7 +445,8 @@ void SimSocket::on_timer() {
   if (state_ != State::open) return;
   const bool zero_window = !is_outstanding() && out_.end() > sent_;
   if (!is_outstanding() && !zero_window) return;
-  if ((user_timeout_ > 0 && now - outstanding_since_ >= user_timeout_) ||
+  const bool has_tried = retransmits_ > 0 || probes_ > 0;
+  if ((user_timeout_ > 0 && has_tried && now - outstanding_since_ >= user_timeout_) ||
       retransmits_ > most_retransmits)
     return fail(ETIMEDOUT);
   sample_begin_ = never;
@@ -509,6 +516,8 @@ int SimSocket::set_option(int level, int name, const void* value, socklen_t size
   const SimTime seconds = number * second;
   if (level == SOL_SOCKET && name == SO_KEEPALIVE) {
     keeps_alive_ = number != 0;
+  } else if (level == SOL_SOCKET && name == SO_REUSEADDR) {
+    reuses_ = number != 0;
   } else if (level == SOL_SOCKET && (name == SO_SNDBUF || name == SO_RCVBUF)) {
     const std::size_t bytes = std::max<std::size_t>(2 * static_cast<std::size_t>(number), 4608);
     (name == SO_SNDBUF ? send_buffer_ : receive_buffer_) = bytes;

@@ -41,16 +41,17 @@ struct TraceRoundTrip;
 /// Two learning rates cannot be summed: each replica has its own slot for a rate, and the rate of
 /// the lowest rank wins.
 struct RunRequests {
-  /// From the stop token; ends the run within the epoch. In an elastic job all processes must ask.
-  bool stop_now = false;
+  bool stop_now = false;      ///< from the stop token; ends the run within the epoch
   bool end_training = false;  ///< from a callback; this epoch is the last one
   /// From a callback; applies from this step's update on.
   std::optional<double> learning_rate{};
   /// SIGINT or SIGTERM if a signal set the stop token, else 0. Exchanged so that every process ends
   /// with the signal's exit code, not only the one that received the signal.
   int signal = 0;
-  /// In an elastic job: a process waits to join, or is about to leave, and may after this step.
+  /// In an elastic job: a process waits to join, and may after this step.
   bool admit = false;
+  // Only of the agreed requests: replicas with stop_now, and with SIGTERM.
+  std::size_t stopping = 0, terminated = 0;
 };
 
 /// Placement of a model: its strategy, and this process' part in the job. Constant during a run, except in an
@@ -62,6 +63,7 @@ struct TrainingPlace {
   bool is_one_process;  ///< known at compile time: the strategy never has several processes
   bool is_alone;        ///< known at run time: this process holds all replicas of the job
   std::size_t workers = 1, first_replica = 0;  ///< processes; rank of this one's first replica
+  std::size_t min_workers = 1;                 ///< of an elastic job
 };
 
 /// All replicas of a model, in this process and in others. Implemented by Replicas only.
@@ -146,8 +148,6 @@ class AnyReplicas {
   /// get the state `own`, and the error is thrown.
   virtual void reform(const std::string& /*why*/, const JobState& /*own*/,
                       FunctionRef<void()> /*exchange*/) {}
-  /// Leaves the job. The replicas keep their state; this process goes on alone, not as the chief.
-  virtual void leave() {}
 
  protected:
   AnyReplicas() = default;

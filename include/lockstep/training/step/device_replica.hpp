@@ -109,8 +109,7 @@ class DeviceReplica {
   /// The loss of each slice of the last step's global batch, summed over examples.
   double slice_loss(std::size_t slice) const { return last_sums()[slice * plan_->sums]; }
   /// Requests that any process made before the last exchange.
-  /// `stops`: the number of replicas that must ask to stop.
-  RunRequests agreed_requests(std::size_t stops = 1) const;
+  RunRequests agreed_requests() const;
   void clear_requests() {
     std::fill_n(last_sums().data() + requests_at_, state_at_ - requests_at_, 0.0);
   }
@@ -415,11 +414,13 @@ auto DeviceReplica<D, Target>::sums(std::size_t i) -> const Sums& {
 }
 
 template <class D, class Target>
-RunRequests DeviceReplica<D, Target>::agreed_requests(std::size_t stops) const {
+RunRequests DeviceReplica<D, Target>::agreed_requests() const {
   const std::span<const double> asked(last_sums().data() + requests_at_, state_at_ - requests_at_);
-  RunRequests result{asked[0] >= static_cast<double>(stops), asked[1] > 0};
+  RunRequests result{asked[0] > 0, asked[1] > 0};
   result.signal = asked[3] > 0 ? SIGTERM : asked[2] > 0 ? SIGINT : 0;
   result.admit = asked[4] > 0;
+  result.stopping = static_cast<std::size_t>(asked[0]);
+  result.terminated = static_cast<std::size_t>(asked[3]);
   for (const double rate : asked.subspan(flags))
     if (rate != 0 && !result.learning_rate) result.learning_rate = rate == zero_rate ? 0 : rate;
   return result;

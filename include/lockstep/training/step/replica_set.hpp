@@ -80,9 +80,11 @@ class ReplicaSet : public AnyReplicas {
   Session& session() { return session_; }
   const Session& session() const { return session_; }
   TrainingPlace place() const override {
-    return {S::name,         session_.replicas(), session_.virtual_shards(),
-            session_.rank(), session_.is_chief(), is_one_process,
-            is_alone(),      session_.workers(),  session_.first_replica()};
+    TrainingPlace here{S::name,         session_.replicas(), session_.virtual_shards(),
+                       session_.rank(), session_.is_chief(), is_one_process,
+                       is_alone(),      session_.workers(),  session_.first_replica()};
+    if constexpr (requires { session_.min_workers(); }) here.min_workers = session_.min_workers();
+    return here;
   }
   std::uint64_t seed() const override { return seed_; }
   const O& optimizer() const { return optimizer_; }
@@ -435,21 +437,7 @@ class ReplicaSet : public AnyReplicas {
       }
   }
 
-  [[gnu::cold]] void leave() override {
-    if constexpr (can_reform) {
-      JobState own;
-      this->save(own);
-      replicas_.clear();
-      session_.leave();
-      build();
-      load(own);
-    }
-  }
-
  protected:
-  /// The number of replicas that must ask for a stop; see RunRequests.
-  std::size_t stopping_replicas() const { return elastic_ ? session_.replicas() : 1; }
-
   /// Makes the replicas. In an elastic job it may call virtual functions of the derived class.
   [[gnu::cold]] void start() {
     if constexpr (can_reform)

@@ -177,8 +177,7 @@ class Replicas final : public ReplicaSet<Net, S, L, O, Ms...> {
 
   /// Requests of all processes, as of the last exchange; empty if there is only one process.
   RunRequests agreed_requests() const override {
-    if (is_alone()) return {};
-    return replicas_[0]->agreed_requests(this->stopping_replicas());
+    return is_alone() ? RunRequests{} : replicas_[0]->agreed_requests();
   }
   void clear_requests() override { replicas_[0]->clear_requests(); }
   /// Drops sums that nobody read because an exception ended their run.

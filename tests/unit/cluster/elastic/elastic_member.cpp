@@ -1,6 +1,18 @@
 #include "lockstep/cluster/elastic/elastic_member.hpp"
 
+#include <sys/socket.h>
+
+#include <asio/io_context.hpp>
+#include <asio/ip/tcp.hpp>
+#include <atomic>
 #include <catch2/catch_test_macros.hpp>
+#include <cstdint>
+#include <filesystem>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <utility>
 
 #include "unit/cluster/elastic/support.hpp"
 
@@ -296,8 +308,7 @@ TEST_CASE("a newcomer ends when the elastic job does") {
   REQUIRE(eventually([&] { return job[0].has_newcomers(); }));
   job[0].leave();
   job.end(0);
-  const std::string error =
-      rendezvous_test::sentence<lockstep::PeerLost>([&] { newcomer.get(); });
+  const std::string error = rendezvous_test::sentence<lockstep::PeerLost>([&] { newcomer.get(); });
   CHECK(error.find("has ended the job before this process was admitted") != std::string::npos);
 }
 
@@ -315,6 +326,102 @@ TEST_CASE("an elastic job uses the bind address and the range of ports") {
   CHECK(all[0].cluster.chief->port <= first + 40);
   CHECK(all[0].cluster.bind->host == "0.0.0.0");
   form(all);
+}
+
+TEST_CASE("elastic members do not wait for one that cannot go on") {
+  Job job(3);
+  for (std::size_t i = 1; i < 3; ++i) job.separate(i);
+  job.begin();
+  std::filesystem::remove_all(job.machine(0).path());
+  auto failed = job.next(0);
+  const auto began = Clock::now();
+  const auto rest = job.next_of({1, 2});
+  CHECK(since(began) < milliseconds(3000));
+  check_same(rest, 1, 2);
+  CHECK_THROWS_AS(failed.get(), lockstep::FileError);
+  job.end(0);
+}
+
+TEST_CASE("the port of an elastic generation is reserved until its chief listens") {
+  using asio::ip::tcp;
+  Job job(2);
+  job.begin();
+  asio::io_context io;
+  const auto listens = [&](std::uint16_t port) {
+    tcp::acceptor acceptor(io, tcp::v4());
+    acceptor.set_option(tcp::acceptor::reuse_address(true));
+    asio::error_code error;
+    acceptor.bind({asio::ip::make_address("127.0.0.1"), port}, error);
+    if (!error) acceptor.listen(1, error);
+    return !error;
+  };
+  std::uint16_t first = 0, second = 0;
+  ElasticAccess::call(job[0], [&](auto& core) {
+    first = core.links.reserve_port();
+    second = core.links.reserve_port();
+    return 0;
+  });
+  CHECK(first != second);
+  CHECK_FALSE(listens(first));  // an earlier proposal may be decided
+  CHECK_FALSE(listens(second));
+  ElasticAccess::call(job[0], [&](auto& core) {
+    core.links.hand_over_port(first);
+    return 0;
+  });
+  CHECK(listens(first));
+  CHECK(listens(second));
+}
+
+TEST_CASE("an elastic member does not connect again and again to another service") {
+  Job job(2);
+  const auto address = job.described(1).cluster->address(1);
+  asio::io_context io;
+  asio::ip::tcp::acceptor acceptor(io, {asio::ip::make_address("127.0.0.1"), address.port});
+  std::atomic<int> connections{0};
+  std::thread service([&] {
+    asio::error_code error;
+    while (!error) {
+      asio::ip::tcp::socket socket(io);
+      acceptor.accept(socket, error);
+      if (!error) ++connections;
+    }
+  });
+  job.patience = milliseconds(700);
+  job.start(0);
+  auto joined = job.join(0);
+  CHECK_THROWS_AS(joined.get(), PeerLost);
+  CHECK(connections > 0);
+  CHECK(connections < 12);  // one for each poll
+  ::shutdown(acceptor.native_handle(), SHUT_RDWR);
+  service.join();
+}
+
+TEST_CASE("a process that a running elastic job does not admit logs why it waits") {
+  std::mutex mutex;
+  std::string lines;
+  auto before = lockstep::set_log([&](lockstep::LogLevel, std::string_view line) {
+    const std::scoped_lock lock(mutex);
+    lines += line;
+  });
+  {
+    Job job(2);
+    job.begin();
+    job.kill(1);
+    job.next_of({0});
+    job.start(1);
+    ElasticAccess::call(job[1], [](auto& core) {
+      core.wait_log_interval = milliseconds(100);
+      return 0;
+    });
+    auto newcomer = job.join(1);
+    CHECK(eventually([&] {
+      const std::scoped_lock lock(mutex);
+      return lines.find("waits until it is admitted") != std::string::npos;
+    }));
+    job.next_of({0});
+    newcomer.get();
+  }
+  lockstep::set_log(std::move(before));
 }
 
 TEST_CASE("an elastic member needs a description with all addresses") {

@@ -1,5 +1,6 @@
 #include "lockstep/cluster/elastic/machine_folder.hpp"
 
+#include <fcntl.h>
 #include <signal.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -15,20 +16,10 @@
 
 #include "lockstep/cluster/elastic/vote_file.hpp"
 #include "lockstep/core/error.hpp"
+#include "unit/cluster/elastic/directory.hpp"
 
 using namespace lockstep::detail;
 namespace fs = std::filesystem;
-
-namespace {
-
-struct Directory {
-  Directory() { REQUIRE(::mkdtemp(path.data()) != nullptr); }
-  ~Directory() { fs::remove_all(path); }
-  std::string user() const { return path + "/lockstep-" + std::to_string(::geteuid()); }
-  std::string path = "/tmp/lockstep_machine_XXXXXX";
-};
-
-}  // namespace
 
 TEST_CASE("processes of a machine have one identity, which ends with the last of them") {
   const Directory directory;
@@ -69,6 +60,39 @@ TEST_CASE("the folder of a run whose processes were killed is removed by the nex
   CHECK(fs::exists(living + "/votes"));
   votes.leave();
   CHECK_FALSE(fs::exists(living));
+}
+
+TEST_CASE("a process that is stopped or killed while it removes a folder stops nobody") {
+  const Directory directory;
+  const std::string folder = directory.path + "/run";
+  fs::create_directory(folder);
+  lockstep::FileDescriptor lock = open_locked(folder + "/lock", O_CREAT);
+  REQUIRE(lock_alone(lock));
+  // A subfolder cannot be unlinked: the removal ends there, as if the process were killed.
+  fs::create_directory(folder + "/rest");
+  remove_folder(folder);
+  CHECK_FALSE(fs::exists(folder));
+  CHECK_FALSE(open_locked(folder + "/lock", O_CREAT).is_open());
+
+  fs::create_directory(folder);  // and if it has only begun
+  lock = open_locked(folder + "/lock", O_CREAT);
+  REQUIRE(lock_alone(lock));
+  std::string error;
+  try {
+    open_locked(folder + "/lock", 0);
+  } catch (const lockstep::FileError& e) {
+    error = e.what();
+  }
+  CHECK(error.find("may be stopped") != std::string::npos);
+
+  const MachineFolder machine(directory.path);
+  const std::string rest = directory.user() + "/0000000000000007.0123456789abcdef";
+  fs::create_directory(rest);
+  std::ofstream(rest + "/votes") << "x";
+  {
+    const MachineFolder next(directory.path);
+  }
+  CHECK_FALSE(fs::exists(rest));
 }
 
 TEST_CASE("a folder that others can access, or that is missing, is refused") {

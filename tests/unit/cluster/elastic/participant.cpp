@@ -120,6 +120,46 @@ TEST_CASE("a process holds the votes of a run before it can be a member") {
   CHECK(job.machines[2].folders.count(job.decision(0)->run) == 1);
 }
 
+TEST_CASE("a decision that no member can have made is ignored") {
+  Three job;
+  REQUIRE(job.decision(1));
+  const Decision now = *job.decision(1);
+  Decision wrong = now;
+  wrong.number = 1;
+  for (std::uint32_t r = 0; r < 3; ++r) wrong.seats[r].former = r;
+  const auto ignores = [&](const Decision& decision) {
+    std::uint64_t serial = 1000;
+    job.all[1]->receive({{0, 100}, serial, lockstep::detail::Decided{decision}}, job.now);
+    return job.all[1]->decision() == now;
+  };
+  SECTION("an index that is not described") {
+    wrong.seats[2] = {{7, 5}, {}, Seat::newcomer};
+    CHECK(ignores(wrong));
+    wrong.number = 5;
+    CHECK(ignores(wrong));
+  }
+  SECTION("a survivor that was not a member") {
+    wrong.seats[2].who.incarnation = 5;
+    CHECK(ignores(wrong));
+  }
+  SECTION("a possible one") { CHECK_FALSE(ignores(wrong)); }
+}
+
+TEST_CASE("a member whose machine cannot vote names the file") {
+  Three job;
+  for (std::size_t i = 0; i < 3; ++i) {
+    job.votes[i]->blocked = "guard";
+    job.all[i]->next(job.now);
+  }
+  job.outcomes = {};
+  job.run(milliseconds(9000));
+  REQUIRE(job.outcomes[0].has_value());
+  const auto* const failure = std::get_if<ElasticFailure>(&*job.outcomes[0]);
+  REQUIRE(failure);
+  CHECK(failure->kind == ElasticFailure::Kind::no_vote);
+  CHECK(failure->sentence == "guard");
+}
+
 TEST_CASE("after random faults one generation trains, and never two") {
   std::size_t generations = 0, formed = 0;
   for (std::size_t seed = 0; seed < 1000; ++seed) {

@@ -83,6 +83,7 @@ class SimulatedVotes final : public VoteMemory {
   }
   std::optional<Vote> change(const GenerationId& generation,
                              const std::function<void(Vote&)>& change) override {
+    if (!blocked.empty()) return std::nullopt;
     auto& folder = machine_.folders.at(generation.run);
     if (folder.number > generation.number) return std::nullopt;
     if (folder.number < generation.number) folder.vote = {};
@@ -90,6 +91,9 @@ class SimulatedVotes final : public VoteMemory {
     change(folder.vote);
     return folder.vote;
   }
+  std::string blocked_by() const override { return blocked; }
+
+  std::string blocked{};  ///< the file whose lock another process holds
 
  private:
   SimulatedMachine& machine_;

@@ -33,6 +33,15 @@ struct ElasticAccess {
       core->ticker.cancel();
     });
   }
+  /// Runs `action` on the member's thread.
+  template <class F>
+  static auto call(ElasticMember& member, F action) {
+    std::packaged_task<decltype(action(*member.core_))()> task(
+        [&] { return action(*member.core_); });
+    auto result = task.get_future();
+    asio::post(member.core_->io, [&] { task(); });
+    return result.get();
+  }
   /// Blocks the member's thread, as in a stopped process.
   static void freeze(ElasticMember& member, std::chrono::milliseconds time) {
     asio::post(member.core_->io, [time] { std::this_thread::sleep_for(time); });

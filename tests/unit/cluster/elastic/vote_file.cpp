@@ -1,5 +1,6 @@
 #include "lockstep/cluster/elastic/vote_file.hpp"
 
+#include <fcntl.h>
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -16,19 +17,12 @@
 #include <vector>
 
 #include "lockstep/core/error.hpp"
+#include "unit/cluster/elastic/directory.hpp"
 
 using namespace lockstep::detail;
 namespace fs = std::filesystem;
 
 namespace {
-
-/// A directory for the folders of machines.
-struct Directory {
-  Directory() { REQUIRE(::mkdtemp(path.data()) != nullptr); }
-  ~Directory() { fs::remove_all(path); }
-  std::string user() const { return path + "/lockstep-" + std::to_string(::geteuid()); }
-  std::string path = "/tmp/lockstep_votes_XXXXXX";
-};
 
 constexpr std::uint64_t run = 0x1234;
 
@@ -129,6 +123,36 @@ TEST_CASE("a damaged, missing or replaced vote is an error and not a vote") {
   write(text);
   fs::remove_all(directory.user() + "/0000000000001234");
   CHECK(error_of([&] { read(votes, 1); }).find("was removed") != std::string::npos);
+}
+
+TEST_CASE("votes that are missing while a member lives are not created again") {
+  const Directory directory;
+  const MachineFolder machine(directory.path);
+  VoteFile votes(machine);
+  votes.enter(run);
+  votes.change({run, 1}, [](Vote& vote) { vote.prepare({4, 1}); });
+  fs::remove(votes_of(directory));
+  VoteFile other(machine);
+  const std::string error = error_of([&] { other.enter(run); });
+  CHECK(error.find("was removed while its job runs") != std::string::npos);
+  CHECK(error.find("RemoveIPC=yes") != std::string::npos);
+  CHECK_FALSE(fs::exists(votes_of(directory)));
+}
+
+TEST_CASE("a process that is stopped while it votes is named as the reason") {
+  const Directory directory;
+  const MachineFolder machine(directory.path);
+  VoteFile votes(machine);
+  votes.enter(run);
+  CHECK(votes.blocked_by().empty());
+  const std::string path = directory.user() + "/0000000000001234/guard";
+  auto other = open_locked(path, O_CREAT);
+  REQUIRE(lock_alone(other));
+  CHECK_FALSE(read(votes, 1).has_value());
+  CHECK(votes.blocked_by() == path);
+  other = {};
+  CHECK(read(votes, 1).has_value());
+  CHECK(votes.blocked_by().empty());
 }
 
 TEST_CASE("processes of a machine change a vote one after the other") {

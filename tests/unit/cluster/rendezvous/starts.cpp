@@ -53,7 +53,8 @@ TEST_CASE("a worker that is killed while the job forms and starts again joins") 
   std::this_thread::sleep_for(300ms);
   job.start(3);
   for (std::size_t rank = 0; rank < 4; ++rank) CHECK(job.line(rank, 20s) == "ready");
-  for (std::size_t rank = 0; rank < 4; ++rank) CHECK(job.line(rank, 100ms).empty());  // none is lost
+  for (std::size_t rank = 0; rank < 4; ++rank)
+    CHECK(job.line(rank, 100ms).empty());  // none is lost
 }
 
 TEST_CASE("workers that start seconds apart join", "[.slow]") {

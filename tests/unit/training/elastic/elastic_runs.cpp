@@ -58,24 +58,27 @@ struct Hooks : ls::Callback {
   }
   void on_epoch_end(int epoch, const ls::Logs&) override { epochs.push_back(epoch); }
 };
-/// Changes the rate depending on what it was, in all workers or only in the chief.
+/// Changes the rate depending on what it was.
 struct Decay : ls::Callback {
-  Decay(bool each_step, bool only_chief) : each_step_(each_step), only_chief_(only_chief) {}
+  enum class In { all, chief, last };
+  Decay(bool each_step, In in) : each_step_(each_step), in_(in) {}
   void on_train_begin(const ls::Logs&) override {
-    if (!only_chief_) decay(0.95);
+    if (in_ == In::all) decay(0.95);
   }
   void on_epoch_begin(int, const ls::Logs&) override {
-    if (!only_chief_) decay(0.8);
+    if (in_ == In::all) decay(0.8);
   }
   void on_train_batch_end(std::size_t, const ls::Logs&) override {
     if (each_step_) decay(0.9);
   }
   void on_epoch_end(int, const ls::Logs&) override { decay(0.5); }
   void decay(double factor) {
-    if (!only_chief_ || params().rank == 0)
+    const bool is_chief = params().rank == 0, is_last = params().rank == params().replicas - 1;
+    if (in_ == In::all || (in_ == In::chief ? is_chief : is_last))
       control().set_learning_rate(control().learning_rate() * factor);
   }
-  bool each_step_, only_chief_;
+  bool each_step_;
+  In in_;
 };
 /// Starts with the weights of the first run.
 struct Weights : ls::Callback {
@@ -134,7 +137,8 @@ struct Plan {
   bool has_validation = true;
   std::uint64_t verify_every = 0;
   std::optional<std::uint64_t> steps_per_epoch{};
-  bool decays_each_step = false, only_chief_decays = false;
+  bool decays_each_step = false;
+  Decay::In decays_in = Decay::In::all;
   int evaluates = 0;     // within the hooks of epochs; 2: also within those of steps
   std::string folder{};  // of checkpoints, a log
   int runs = 1;
@@ -153,7 +157,7 @@ Found train(const Strategy& strategy, const Plan& plan, const std::shared_ptr<Ho
   const auto data = line::classes(40);
   auto options = line::quiet(plan.epochs);
   options.callbacks = {
-      hooks, std::make_shared<Decay>(plan.decays_each_step, plan.only_chief_decays),
+      hooks, std::make_shared<Decay>(plan.decays_each_step, plan.decays_in),
       ls::EarlyStopping{.monitor = "loss",
                         .patience = 5,
                         .mode = plan.restores ? ls::MonitorMode::max : ls::MonitorMode::min,
@@ -351,7 +355,7 @@ void sweep_all(std::size_t stride) {
   const Plan executions{.steps_per_execution = 3, .verify_every = 1};
   const Plan steady{.steps_per_execution = 2, .steps_per_epoch = 4};
   const Plan decays{.decays_each_step = true};
-  const Plan chief_decays{.decays_each_step = true, .only_chief_decays = true};
+  const Plan chief_decays{.decays_each_step = true, .decays_in = Decay::In::chief};
   const Plan files{.folder = folder};
   sweep({}, 2, dies_before, stride);
   sweep({}, 2, dies_after, stride);
@@ -366,6 +370,12 @@ void sweep_all(std::size_t stride) {
   sweep(decays, 0, fails_after, stride);
   sweep(chief_decays, 0, fails_after, stride);
   sweep(chief_decays, 3, dies_before, stride);
+  const Plan last_decays{.decays_each_step = true, .decays_in = Decay::In::last};
+  sweep(last_decays, 1, dies_before, stride);
+  sweep(last_decays, 3, fails_after, stride);
+  sweep(last_decays, 0, dies_after, stride);
+  sweep({.decays_in = Decay::In::last}, 1, fails_after, stride);
+  sweep({.decays_in = Decay::In::last}, 3, fails_after, stride);
   sweep({.evaluates = 1}, 1, fails_after, stride);
   sweep({.evaluates = 1}, 0, dies_before, stride);
   sweep({.evaluates = 2}, 1, fails_after, stride);
@@ -509,40 +519,6 @@ TEST_CASE("a hook that a worker calls alone when it joins cannot evaluate in an 
     m.fit(data, options);
   };
   CHECK_THROWS_WITH(testing::run_elastic<Float>(job, 2, work), ContainsSubstring("on_epoch_end"));
-}
-
-TEST_CASE("a worker that is asked to stop leaves its elastic job, and the others go on") {
-  const auto job = std::make_shared<ElasticJob>(3, 8);
-  std::vector<std::uint64_t> steps(4);
-  std::vector<std::string> digests(4);
-  std::vector<bool> are_chiefs(4);
-  const auto work = [&](const auto& strategy, std::size_t number, int pause) {
-    ls::Model m{Full{}, ls::Seed{7}, strategy, replicas::crossentropy, ls::SGD{}, ls::Accuracy{}};
-    const auto data = line::classes(40) | ls::batch(16);
-    std::stop_source stop;
-    auto options = line::quiet(50);
-    options.stop = stop.get_token();
-    options.callbacks = {
-        ls::LambdaCallback{.on_train_batch_end = [&](std::size_t, const ls::Logs&) {
-          if (m.steps() > 3 && number == 0) stop.request_stop();
-          std::this_thread::sleep_for(std::chrono::milliseconds(pause));
-        }}};
-    m.fit(data, options);
-    steps[number] = m.steps();
-    are_chiefs[number] = m.is_chief();
-    digests[number] = m.weights_sha256();
-    if (number == 0) m.evaluate(data);
-  };
-  testing::run_elastic<Float>(job, 3, [&](const auto& w) { work(w, w.worker, 15); });
-  work(ls::OneDevice<Float>{.virtual_shards = 8}, 3, 0);
-  CHECK(steps[0] > 4);
-  CHECK(steps[0] < steps[1]);
-  CHECK(are_chiefs == std::vector<bool>{false, true, false, true});
-  for (const std::size_t w : {std::size_t{1}, std::size_t{2}}) {
-    CHECK(steps[w] == 150);
-    CHECK(digests[w] == digests[3]);
-  }
-  CHECK(job->generations() == 1);
 }
 
 TEST_CASE("after the end of a job a model can be read, and the next call throws") {

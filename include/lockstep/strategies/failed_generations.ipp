@@ -1,0 +1,24 @@
+#pragma once
+
+#include "lockstep/strategies/failed_generations.hpp"
+
+#include <utility>
+
+namespace lockstep::detail {
+
+FailedGenerations::Action FailedGenerations::ended(std::size_t own, bool has_trained, Time now) {
+  constexpr std::size_t most = 3;
+  const auto blamed = std::exchange(blamed_, std::nullopt);
+  if (has_trained) count_ = 0;
+  if (has_trained || !blamed) return Action::go_on;  // without blame another member has ended it
+  if (count_++ == 0) first_ = now;
+  if (count_ < 2) return Action::go_on;
+  if (blamed == own) return Action::leave;
+  return count_ >= most || now - first_ >= limit_ ? Action::give_up : Action::go_on;
+}
+
+void FailedGenerations::begin(bool same) {
+  if (!same) count_ = 0;
+}
+
+}  // namespace lockstep::detail
