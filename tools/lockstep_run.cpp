@@ -3,8 +3,9 @@
 // started again. With --check it starts lockstep-doctor instead.
 //
 // Exit code: 0 if all workers exited with 0, with --elastic those that were left at the end; otherwise
-// the code of the first failure of the last start, which is 128 + n for a worker killed by signal n; 128 + n after signal n to lockstep-run
-// itself (130 after Ctrl-C); 2 for an invalid command line, before any worker is started.
+// the code of the first failure of the last start, which is 128 + n for a worker killed by signal n;
+// 128 + n after signal n to lockstep-run itself (130 after Ctrl-C); 2 for an invalid command line, before
+// any worker is started.
 #include <poll.h>
 
 #include <fmt/format.h>

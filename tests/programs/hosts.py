@@ -51,6 +51,22 @@ int getaddrinfo(const char* name, const char* service, const void* hints, void**
   return sleep(100) + 1;
 }
 """
+# A name server that takes longer than a worker tries to listen at a busy address, and an address that is busy.
+LATE_NAMES = """
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <errno.h>
+#include <unistd.h>
+int getaddrinfo(const char* name, const char* service, const void* hints, void** found) {
+  if (name[0] == 'l') usleep(1100000);
+  return ((int (*)(const char*, const char*, const void*, void**))dlsym(RTLD_NEXT, "getaddrinfo"))(name, service, hints, found);
+}
+int bind(int socket, const void* address, unsigned size) {
+  static int calls;
+  if (calls++ == 0) return errno = EADDRINUSE, -1;
+  return ((int (*)(int, const void*, unsigned))dlsym(RTLD_NEXT, "bind"))(socket, address, size);
+}
+"""
 SRUN = """#!/bin/sh
 echo "$@" >>"$(dirname "$0")/calls"
 while [ "$1" != sh ]; do
@@ -84,9 +100,9 @@ class Hosts(Case):
     hosts = ["-H", "a.invalid:2,b.invalid:1"]
 
     def test_each_host_gets_its_workers_and_they_get_one_job(self):
-        script = 'echo "$HOST|$LOCKSTEP_RANK|$TF_CONFIG|$LOCKSTEP_JOB_ID|$(cat $LOCKSTEP_SECRET_FILE)|$(pwd)|$*|$LOCKSTEP_WIRE|$A|$B|$C"'
+        script = 'echo "$HOST|$LOCKSTEP_RANK|$TF_CONFIG|$LOCKSTEP_JOB_ID|$(cat $LOCKSTEP_SECRET_FILE)|$(pwd)|$*|$LOCKSTEP_WIRE|$A|$B|$C$LOCKSTEP_MIN_WORKERS"'
         job = self.launch([*self.hosts, "--port", 4000, "-x", "A=a b", "-x", "B"], script, "x y", "it's",
-                          LOCKSTEP_WIRE="sealed", LOCKSTEP_COORDINATOR="elsewhere:1", B="b", C="c")
+                          LOCKSTEP_WIRE="sealed", LOCKSTEP_COORDINATOR="elsewhere:1", LOCKSTEP_MIN_WORKERS="1", B="b", C="c")
         self.ends(job, 0)
         lines = dict(re.match(r"\[(\d)\] (.*)", line).groups() for line in job.stdout().splitlines())
         self.assertEqual(sorted(lines), ["0", "1", "2"])
@@ -141,6 +157,15 @@ class Hosts(Case):
         self.assertEqual(first.replace("b.invalid 0 2", "b.invalid 1 2"), second)
         self.assertEqual(sorted(call.split()[0] for call in self.calls()), ["a.invalid", "a.invalid", "b.invalid", "b.invalid"])
         self.no_process_is_left()
+
+    def test_a_worker_of_an_elastic_job_waits_for_its_port_after_a_slow_lookup(self):
+        """The worker before it on its host may still have the port."""
+        config = {"cluster": {"worker": ["127.0.0.1:1", f"localhost:{multi_worker.free_ports(1)[0]}"]}, "task": {"type": "worker", "index": 1}}
+        job = self.start(BIN / "mnist_multi_worker", "--data", self.data(), "--epochs", 1, TF_CONFIG=json.dumps(config),
+                         LOCKSTEP_MIN_WORKERS="1", LOCKSTEP_RENDEZVOUS_TIMEOUT="0.1", LD_PRELOAD=str(self.library(LATE_NAMES)),
+                         ASAN_OPTIONS="verify_asan_link_order=0")
+        self.ends(job, 3)
+        self.assertIn("rank 0 (127.0.0.1:1) did not join within 0.1 s", job.last_line())
 
     def test_a_host_that_is_down_is_named(self):
         job = self.launch(["-H", "a.invalid,down.invalid"], "sleep 100")

@@ -17,6 +17,7 @@
 #include "lockstep/cluster/rendezvous/secret.hpp"
 #include "lockstep/cluster/resolved_cluster.hpp"
 #include "lockstep/core/config.hpp"
+#include "lockstep/core/error.hpp"
 #include "lockstep/strategies/failed_generations.hpp"
 
 namespace lockstep::detail {
@@ -52,8 +53,8 @@ class ElasticJob {
   const ElasticMember& member() const { return *member_; }
   /// The address of a member.
   LOCKSTEP_COLD_DECL std::string address(std::size_t rank) const;
-  /// The rank that a loss names.
-  void blame(std::size_t rank) { failed_.blame(rank); }
+  /// Takes note of the rank that a loss names.
+  void blame(const PeerLost& loss) { failed_.blame(loss); }
   /// `has_trained`: the current generation has made a step. \throws as ElasticMember::next, and
   /// PeerLost if generations of the same members fail again and again.
   LOCKSTEP_COLD_DECL void next(const std::string& why, bool has_trained,

@@ -7,8 +7,14 @@
 #include <optional>
 
 #include "lockstep/core/config.hpp"
+#include "lockstep/core/error.hpp"
 
 namespace lockstep::detail {
+
+/// How a generation is lost that another member has ended, if this process hears of it before the
+/// verdict: the rank in such a loss is not the one to blame.
+inline constexpr const char* ended_by_another =
+    "or another worker has ended this generation of the elastic job";
 
 /// Counts generations of the same members that ended before they trained. A member that has died
 /// is not in the next generation, so such a failure means that a connection is cut between two
@@ -16,7 +22,10 @@ namespace lockstep::detail {
 ///
 ///     failed, failed again --the rank to blame--> leaves
 ///              '------------the others----------> form the next generation without it
-///     failed for the third time, or for `limit`: all give up
+///     failed for the eighth time, or for `limit`: all give up
+///
+/// The others are more patient, since the rank to blame may learn of a failure only from them, and
+/// then without the cause.
 class FailedGenerations {
  public:
   using Time = std::chrono::steady_clock::time_point;
@@ -24,8 +33,8 @@ class FailedGenerations {
 
   explicit FailedGenerations(std::chrono::milliseconds limit) : limit_(limit) {}
 
-  /// The rank that a loss names.
-  void blame(std::size_t rank) { blamed_ = rank; }
+  /// Takes note of the rank that a loss names.
+  LOCKSTEP_COLD_DECL void blame(const PeerLost& loss);
   /// A generation has ended, in which this process had the rank `own`.
   LOCKSTEP_COLD_DECL Action ended(std::size_t own, bool has_trained, Time now);
   /// The next one begins. `same`: it has the same members.

@@ -6,8 +6,12 @@
 
 namespace lockstep::detail {
 
+void FailedGenerations::blame(const PeerLost& loss) {
+  if (loss.how() != ended_by_another) blamed_ = loss.rank();
+}
+
 FailedGenerations::Action FailedGenerations::ended(std::size_t own, bool has_trained, Time now) {
-  constexpr std::size_t most = 3;
+  constexpr std::size_t most = 8;
   const auto blamed = std::exchange(blamed_, std::nullopt);
   if (has_trained) count_ = 0;
   if (has_trained || !blamed) return Action::go_on;  // without blame another member has ended it

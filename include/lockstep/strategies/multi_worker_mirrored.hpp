@@ -77,7 +77,7 @@ struct MultiWorkerMirrored {
   bool bind_cores = true;
   bool stragglers = false;  ///< the chief logs each rank's time per phase after each epoch
   /// Whether the job goes on without the workers that it loses; LOCKSTEP_MIN_WORKERS if it is not set.
-  Elastic elastic{};
+  Elastic elastic = Elastic();  // with {}, GCC 12 finds an uninitialized string at -O3
   Environment environment = process_environment();
 
   /// The opened strategy: this process' place in the job, threads, devices, groups.
@@ -194,7 +194,7 @@ struct MultiWorkerMirrored {
         try {
           f();
         } catch (const PeerLost& e) {
-          if (elastic_) elastic_->job.blame(e.rank());
+          if (elastic_) elastic_->job.blame(e);
           throw;
         } catch (const CollectiveError& e) {
           if (!elastic_) throw;

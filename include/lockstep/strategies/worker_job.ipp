@@ -15,6 +15,7 @@
 #include "lockstep/collectives/self_group.hpp"
 #include "lockstep/core/fmt_core.hpp"
 #include "lockstep/core/log.hpp"
+#include "lockstep/strategies/failed_generations.hpp"
 #include "lockstep/strategies/shared_job.hpp"
 #include "lockstep/strategies/virtual_shards.hpp"
 
@@ -93,9 +94,7 @@ WorkerJob::~WorkerJob() {
 
 void WorkerJob::watch_generation() {
   if (member_ == nullptr) return;
-  member_->on_reform([job = job_] {
-    job->end(0, "or another worker has ended this generation of the elastic job");
-  });
+  member_->on_reform([job = job_] { job->end(0, ended_by_another); });
 }
 
 void WorkerJob::exchange_places(const WorkerPlace& here) {

@@ -225,6 +225,7 @@ class Participant {
   std::vector<std::uint64_t> rejected_;
   Proposer proposer_;
   bool proposing_ = false;
+  bool releases_ = false;  // rejected members: too few are left, which decide without their votes
   std::vector<Seat> proposed_;
   Time ended_{}, deadline_{}, retry_at_{}, last_tick_{};
   std::optional<Time> hopeless_since_;
