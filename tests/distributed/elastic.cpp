@@ -157,6 +157,12 @@ class Disturbed {
     for (std::size_t r = 0; r < workers; ++r) before.push_back(job_.report(r).steps);
     REQUIRE(job_.until([&] {
       if (has_finished()) return true;
+      // As a launcher does: a worker may be refused because the generation that it joined failed.
+      for (std::size_t r = 0; r < workers; ++r)
+        if (was_killed(r) && job_.report(r).outcome != Outcome::none) {
+          job_.restart(r);
+          before[r] = 0;
+        }
       for (std::size_t r = 0; r < workers; ++r)
         if (job_.report(r).steps >= before[r] + 2) return true;
       return false;
