@@ -138,7 +138,10 @@ class Disturbed {
     return false;
   }
   void kill(const std::vector<std::size_t>& victims) {
-    for (const std::size_t r : victims) job_.signal(r, SIGKILL);
+    for (const std::size_t r : victims) {
+      std::printf("kill %zu after %llu steps\n", r, static_cast<unsigned long long>(job_.report(r).steps.load()));
+      job_.signal(r, SIGKILL);
+    }
     for (const std::size_t r : victims) {
       were_killed_[r] = true;
       REQUIRE(job_.until([&] { return job_.has_ended(r); }));
@@ -160,6 +163,9 @@ class Disturbed {
       // As a launcher does: a worker may be refused because the generation that it joined failed.
       for (std::size_t r = 0; r < workers; ++r)
         if (was_killed(r) && job_.report(r).outcome != Outcome::none) {
+          std::printf("worker %zu after %llu steps: %s\n", r,
+                      static_cast<unsigned long long>(job_.report(r).steps.load()),
+                      job_.report(r).what.text);
           job_.restart(r);
           before[r] = 0;
         }
