@@ -12,6 +12,7 @@
 #include <exception>
 #include <memory>
 #include <mutex>
+#include <new>
 #include <optional>
 #include <set>
 #include <stdexcept>
@@ -242,6 +243,7 @@ struct ElasticWorker {
   std::shared_ptr<ElasticJob> job;
   std::size_t worker = 0;
   D on{};
+  bool fails_alone = false;
 
   class Session {
    public:
@@ -274,6 +276,7 @@ struct ElasticWorker {
     }
     void form() { state_ = std::make_unique<State>(options_, view_); }
     void form_alone(std::exception_ptr error) {
+      if (options_.fails_alone) throw std::bad_alloc();
       view_.job = std::make_shared<Job>(std::vector<std::size_t>{options_.job->replicas()},
                                         options_.job->shards());
       view_.rank = 0;

@@ -109,16 +109,16 @@ struct MultiWorkerMirrored {
         state_->job.exchange([&] { state_->local->each(body); });
       });
     }
-    std::size_t local_replicas() const { return state_->local->count(); }
-    std::size_t replicas() const { return state_->job.total(); }
-    std::size_t first_replica() const { return state_->job.first(); }
-    std::size_t virtual_shards() const { return state_->job.virtual_shards(); }
-    std::size_t workers() const { return state_->job.counts().size(); }
-    std::size_t rank() const { return state_->job.rank(); }
+    std::size_t local_replicas() const { return state().local->count(); }
+    std::size_t replicas() const { return state().job.total(); }
+    std::size_t first_replica() const { return state().job.first(); }
+    std::size_t virtual_shards() const { return state().job.virtual_shards(); }
+    std::size_t workers() const { return state().job.counts().size(); }
+    std::size_t rank() const { return state().job.rank(); }
     bool is_chief() const { return rank() == 0; }
 
     void agree(std::string_view part, const Signature& fields) {
-      if (state_->job.is_alone()) return;
+      if (state().job.is_alone()) return;
       within([&] {
         state_.get_deleter().check("multi_worker_mirrored");
         state_->job.agree(part, fields);
@@ -268,6 +268,11 @@ struct MultiWorkerMirrored {
       std::optional<Group> layers, gradients;
       std::optional<detail::LocalReplicas<D, Group>> local;
     };
+    /// \throws what ended the job of this process, if it could not even go on alone.
+    const State& state() const {
+      if (!state_) [[unlikely]] std::rethrow_exception(elastic_->error);
+      return *state_;
+    }
     struct ElasticState {
       explicit ElasticState(const MultiWorkerMirrored& given)
           : options(given),
