@@ -310,6 +310,25 @@ class Files(Case):
         self.ends(job, 0)
         self.assertEqual(job.stdout(), "[0] here\n")
 
+    def test_where_mpirun_or_srun_starts_the_workers_it_becomes_one_of_them(self):
+        mpi = {"OMPI_COMM_WORLD_RANK": "1", "OMPI_COMM_WORLD_SIZE": "2", "SLURM_JOB_NODELIST": "n[1-2]"}
+        step = {"SLURM_STEP_ID": "0", "SLURM_PROCID": "1", "SLURM_STEP_NUM_TASKS": "2", "SLURM_JOB_NODELIST": "n[1-2]"}
+        for variables in (mpi, step, {"PMI_RANK": "1", "PMI_SIZE": "2"}):
+            with self.subTest(variables):
+                job = self.launch(["-x", "A=b"], 'echo "$$ $A $1$LOCKSTEP_RANK"', "c", **variables)
+                self.ends(job, 0)
+                self.assertEqual(job.stdout(), f"{job.popen.pid} b c\n")
+                job = self.launch(["--max-restarts", 1], "true", **variables)
+                self.ends(job, 2)
+                self.assertRegex(job.last_line(), "--max-restarts: (mpirun|srun) starts the workers here")
+        doctor = self.script("lockstep-doctor", '#!/bin/sh\necho "got $*"\n')
+        job = self.start(BIN / "lockstep-run", "--check", doctor, "--wait", 4, **mpi)
+        self.ends(job, 0)
+        self.assertEqual(job.stdout(), "got --wait 4\n")
+        job = self.launch([], "true", OMPI_COMM_WORLD_RANK="0", OMPI_COMM_WORLD_SIZE="1")
+        self.ends(job, 2)
+        self.assertIn("-n: missing", job.stderr())
+
     def test_exported_variables_on_this_machine(self):
         job = self.launch(["-n", 1, "-x", "A=a b", "-x", "B", "-x", "LOCKSTEP_RANK=5"], "echo $A-$B-$LOCKSTEP_RANK", B="b")
         self.ends(job, 0)
@@ -320,8 +339,11 @@ class Files(Case):
         bad.write_text("a.invalid\nb.invalid cores=2\n")
         empty = self.dir / "empty"
         empty.write_text("# nobody\n")
+        many = self.dir / "many"
+        many.write_text("a.invalid slots=1025\n")
         for options, words in ((["-H", "a:0"], 'a:0'), (["-H", "a:x"], "a:x"), (["-H", "a b"], "a b"), (["-H", ","], "-H"),
                                (["-H", "a:2", "-n", 3], "only 2 slots"), (["--hostfile", bad], "bad line 2:"),
+                               (["--hostfile", many], 'many line 1: "slots=1025": "1025" is not a number'),
                                (["--hostfile", empty], "names no host"), (["--hostfile", self.dir / "none"], "No such file"),
                                (["-H", "a", "--hostfile", bad], "excludes"), (["-H", "a", "-x", "NOT_SET"], "-x NOT_SET"),
                                (["-n", 1, "-x", "NOT_SET"], "-x NOT_SET"), (["-n", 1, "-x", "=1"], "-x =1"),

@@ -22,7 +22,7 @@ Participant::Participant(Identity self, MachineId machine, ParticipantRules rule
       rules_(std::move(rules)),
       memory_(memory),
       others_(rules_.described),
-      passed_(rules_.described) {}
+      pauses_(rules_.described) {}
 
 // --- calls of the program ---
 
@@ -48,7 +48,7 @@ void Participant::reject_newcomers(Time now) {
     if (is_rejected(seat.who.incarnation)) continue;
     if (rejected_.size() == Notice::max_rejected) rejected_.erase(rejected_.begin());
     rejected_.push_back(seat.who.incarnation);
-    pass(seat.who.index, now);
+    pauses_.extend(seat.who.index, now);
   }
 }
 
@@ -536,7 +536,7 @@ void Participant::adopt(const Decision& decision, Time now) {
     Contact& other = others_[i];
     if (other.known && decision.rank_of({static_cast<std::uint32_t>(i), other.incarnation}))
       other = {};
-    if (is_present(i, now)) pass(i, now);
+    if (is_present(i, now)) pauses_.extend(i, now);
   }
   const auto gone =
       std::find_if(members_.begin(), members_.end(), [](auto& one) { return one.gone; });
@@ -575,7 +575,7 @@ std::vector<Seat> Participant::newcomers(Time now, const std::vector<Seat>& memb
                                    [&](const Seat& seat) { return seat.who.index == i; });
     const Contact& other = others_[i];
     if (taken || i == self_.index || !is_present(i, now) || is_rejected(other.incarnation) ||
-        other.notice.generation.run != decision_.run || now < passed_[i].until)
+        other.notice.generation.run != decision_.run || pauses_.is_paused(i, now))
       continue;
     result.push_back({{i, other.incarnation}, other.notice.machine});
   }
@@ -594,15 +594,6 @@ void Participant::update_newcomers(Time now) {
   if (added.empty()) return;
   has_newcomers_ =
       assemble(decision_.seats, added, rules_.min_workers, rules_.fits).size() > members_.size();
-}
-
-void Participant::pass(std::size_t index, Time now) {
-  constexpr int most = 4;  // 16 s
-  constexpr std::chrono::seconds forgotten{60};
-  Passed& passed = passed_[index];
-  if (now - passed.until >= forgotten) passed = {};
-  passed.until = now + std::chrono::seconds(1 << passed.times);
-  passed.times = std::min(passed.times + 1, most);
 }
 
 }  // namespace lockstep::detail

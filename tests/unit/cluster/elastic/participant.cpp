@@ -171,6 +171,22 @@ TEST_CASE("a newcomer that is rejected stays while the others need its vote") {
   CHECK(failure->kind == ElasticFailure::Kind::left_out);
 }
 
+TEST_CASE("newcomers that fail at an address interrupt the job less and less") {
+  using std::chrono::seconds;
+  lockstep::detail::NewcomerPauses pauses(2);
+  Participant::Time now(std::chrono::hours(1));
+  for (const int pause : {1, 2, 4, 8, 16, 16}) {
+    pauses.extend(1, now);
+    CHECK(pauses.is_paused(1, now + seconds(pause) - milliseconds(1)));
+    CHECK_FALSE(pauses.is_paused(0, now));
+    now += seconds(pause);
+    CHECK_FALSE(pauses.is_paused(1, now));
+  }
+  now += seconds(60);
+  pauses.extend(1, now);
+  CHECK_FALSE(pauses.is_paused(1, now + seconds(1)));
+}
+
 TEST_CASE("a process holds the votes of a run before it can be a member") {
   // Else they could be removed while a member lives that has not learned of its membership.
   const Three job([](const Letter& letter, std::size_t to) {
