@@ -144,7 +144,8 @@ class Disturbed {
   }
   void kill(const std::vector<std::size_t>& victims) {
     for (const std::size_t r : victims) {
-      std::printf("kill %zu after %llu steps\n", r, static_cast<unsigned long long>(job_.report(r).steps.load()));
+      std::printf("kill %zu after %llu steps\n", r,
+                  static_cast<unsigned long long>(job_.report(r).steps.load()));
       job_.signal(r, SIGKILL);
     }
     for (const std::size_t r : victims) {
@@ -271,8 +272,7 @@ TEST_CASE("an elastic job does not wait for a worker that has thrown and keeps i
 }
 
 TEST_CASE("SIGTERM ends a worker of an elastic job that waits for others") {
-  Processes job(
-      2, [](Here& here) { work(here, {.epochs = 10000, .handles_signals = true}); }, 40s);
+  Processes job(2, [](Here& here) { work(here, {.epochs = 10000, .handles_signals = true}); }, 40s);
   REQUIRE(job.until([&] { return job.report(0).steps > 3; }));
   job.signal(1, SIGKILL);
   REQUIRE(job.until([&] { return job.has_ended(1); }));

@@ -271,7 +271,8 @@ struct MultiWorkerMirrored {
     };
     /// \throws what ended the job of this process, if it could not even go on alone.
     const State& state() const {
-      if (!state_) [[unlikely]] std::rethrow_exception(elastic_->error);
+      if (!state_) [[unlikely]]
+        std::rethrow_exception(elastic_->error);
       return *state_;
     }
     struct ElasticState {

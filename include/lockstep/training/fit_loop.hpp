@@ -135,11 +135,11 @@ class FitLoop {
     bool epoch_end_is_done = false;    // and returned from
     bool batch_end_exchanges = false;  // the hook made a collective call: all repeat it, or none
     bool epoch_end_exchanges = false;
-    Logs epoch_logs;                    // after epoch_end
+    Logs epoch_logs;                          // after epoch_end
     CallbackList::States between_epochs;      // states after epoch_end, or train_begin
     std::optional<double> rate_before_epoch;  // before on_epoch_begin
-    BeforeHooks before{};               // of epoch_end
-    std::optional<double> rate_before;  // of batch_end
+    BeforeHooks before{};                     // of epoch_end
+    std::optional<double> rate_before;        // of batch_end
   };
   /// Calls on_train_batch_end, unless this process has done so.
   LOCKSTEP_DECL void call_batch_end(std::uint64_t last);
@@ -151,8 +151,8 @@ class FitLoop {
   LOCKSTEP_COLD_DECL RunPosition position_of(int epoch, std::uint64_t steps) const;
   /// Moves to the position that the job continues at.
   LOCKSTEP_COLD_DECL void continue_at(Recovered at, FunctionRef<Signature()> describe);
-  /// Undoes what the hooks after an epoch's end did, since the donor has not passed it, or the end of
-  /// the call.
+  /// Undoes what the hooks did after an epoch's end, or at the end of the call, which the donor has
+  /// not reached.
   LOCKSTEP_COLD_DECL void go_back();
   /// \throws UsageError if this process' fit differs from that of the job that it joins.
   LOCKSTEP_COLD_DECL void check_signature(const JobState& state, FunctionRef<Signature()> describe);

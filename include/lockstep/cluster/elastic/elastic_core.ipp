@@ -212,13 +212,13 @@ Generation ElasticCore::wait(std::function<void()> start, std::optional<millisec
     if (auto* const decision = std::get_if<Decision>(&*result)) return generation(*decision);
   }
   const auto error =
-      done()     ? std::get<std::exception_ptr>(*result)
-      : is_asked ? std::make_exception_ptr(PeerLost(
-                       *described.rank, to_string(described.cluster->address(*described.rank)),
-                       "was asked to stop while it waited for other workers, and has left the job",
-                       {}))
-                 : std::make_exception_ptr(
-                       Error("elastic: the agreement on the next generation did not end in time"));
+      done() ? std::get<std::exception_ptr>(*result)
+      : is_asked
+          ? std::make_exception_ptr(PeerLost(
+                *described.rank, to_string(described.cluster->address(*described.rank)),
+                "was asked to stop while it waited for other workers, and has left the job", {}))
+          : std::make_exception_ptr(
+                Error("elastic: the agreement on the next generation did not end in time"));
   lock.unlock();
   leave();  // the others must not wait for this process, which answers but cannot go on
   std::rethrow_exception(error);

@@ -155,9 +155,7 @@ class ReplicaSet : public AnyReplicas {
   std::vector<T> weights() const { return weights_of(first()); }
   std::vector<T> state() const { return state_of(first()); }
   /// Gradients of the last step, penalties included.
-  std::vector<T> gradients() const {
-    return first().copy_of(first().engine().gradients());
-  }
+  std::vector<T> gradients() const { return first().copy_of(first().engine().gradients()); }
   /// Sets the parameters of all replicas of this process.
   void set(const std::vector<T>& weights, const std::vector<T>& state) {
     ++sets_;
@@ -504,7 +502,8 @@ class ReplicaSet : public AnyReplicas {
 
   /// The first replica of this process. \throws what ended its elastic job, if its state is lost.
   Replica& first() const {
-    if (gone_) [[unlikely]] std::rethrow_exception(gone_);
+    if (gone_) [[unlikely]]
+      std::rethrow_exception(gone_);
     return *replicas_[0];
   }
   /// The buffer of the weights' moving averages, which is the last one.
@@ -569,7 +568,7 @@ class ReplicaSet : public AnyReplicas {
   std::unique_ptr<ElasticRuns> elastic_;            // null unless the job is elastic
   std::vector<Slice> mine_;                         // the slices of each local replica
   std::vector<std::unique_ptr<Replica>> replicas_;  // after session_, so destroyed before it
-  std::exception_ptr gone_{};  // why there are none
+  std::exception_ptr gone_{};                       // why there are none
   std::uint64_t step_ = 0;
   std::uint64_t sets_ = 0;  // calls of `set` since the last comparison of the replicas
   bool has_averages_in_weights_ = false;  // see swap_averages

@@ -34,7 +34,7 @@ void raise_once(int signal, const std::stop_token& token) {
   while (!token.stop_requested()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
 }
 
-/// Forgets the signal of step 5: the workers share a process, in which the other one has adopted it.
+/// Forgets the signal of step 5, which the other worker has adopted in the same process.
 struct Forget : ls::Callback {
   void on_workers_change(const ls::WorkersChange& change) override {
     if (change.step == 5) ls::detail::adopt_signal(0);
@@ -338,8 +338,7 @@ TEST_CASE("SIGTERM at one worker ends it in any call, and the others go on") {
       try {
         m.fit(line::classes(40) | ls::batch(16), test, options);
         const ls::Logs logs = m.evaluate(
-            test,
-            {.callbacks = {ls::LambdaCallback{.on_test_batch_end = in(3)}}, .stop = token});
+            test, {.callbacks = {ls::LambdaCallback{.on_test_batch_end = in(3)}}, .stop = token});
         found[worker.worker] = m.weights_sha256() + " " + std::to_string(logs["loss"]);
       } catch (const ls::Evicted& e) {
         found[worker.worker] = std::to_string(e.signal());
@@ -350,12 +349,13 @@ TEST_CASE("SIGTERM at one worker ends it in any call, and the others go on") {
   }
 }
 
-TEST_CASE("a worker that lacks the step in which a signal stopped the job reports the signal, too") {
+TEST_CASE(
+    "a worker that lacks the step in which a signal stopped the job reports the signal, too") {
   for (std::size_t at = 1; at <= 30; ++at) {
     CAPTURE(at);
     const ls::SignalStop stop;
-    const auto job = std::make_shared<ElasticJob>(
-        2, 8, std::vector<Fault>{{0, at, Fault::Kind::fails_after}});
+    const auto job =
+        std::make_shared<ElasticJob>(2, 8, std::vector<Fault>{{0, at, Fault::Kind::fails_after}});
     std::vector<std::uint64_t> steps(2);
     testing::run_elastic<Float>(job, 2, [&](const auto& worker) {
       ls::Model m{Full{}, ls::Seed{7}, worker, replicas::crossentropy, ls::SGD{}, ls::Accuracy{}};

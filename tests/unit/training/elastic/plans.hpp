@@ -1,5 +1,5 @@
 /// \file
-/// Elastic jobs of emulated workers for tests of their training: models, callbacks, plans of what the
+/// Elastic jobs of emulated workers for tests of training: models, callbacks, plans of what the
 /// workers call, and the comparison with a run without losses.
 #pragma once
 
@@ -257,7 +257,7 @@ std::vector<T> once(std::vector<T> values) {
 
 /// Compares all founders that reached their end with the quiet run.
 inline void compare(const Outcome& outcome, std::size_t founders, const Found& quiet,
-             const Hooks& quiet_hooks) {
+                    const Hooks& quiet_hooks) {
   for (std::size_t w = 0; w < founders; ++w) {
     if (!outcome.have_ended[w]) continue;
     INFO("worker " << w);
