@@ -3,9 +3,11 @@
 // started again. With --check it starts lockstep-doctor instead.
 //
 // Exit code: 0 if all workers exited with 0, with --elastic those that were left at the end; otherwise
-// the code of the first failure of the last start, which is 128 + n for a worker killed by signal n; 128 + n after signal n to lockstep-run
-// itself (130 after Ctrl-C); 2 for an invalid command line, before any worker is started.
+// the code of the first failure of the last start, which is 128 + n for a worker killed by signal n;
+// 128 + n after signal n to lockstep-run itself (130 after Ctrl-C); 2 for an invalid command line, before
+// any worker is started.
 #include <poll.h>
+#include <unistd.h>
 
 #include <fmt/format.h>
 #include <algorithm>
@@ -46,7 +48,8 @@ namespace fs = std::filesystem;
 struct Arguments {
   std::size_t workers = 0;
   std::vector<std::string> hosts;  ///< of all ranks; empty: all on this machine
-  std::set<std::string> here;      ///< those that are this machine
+  bool is_worker = false;      ///< mpirun or srun has started this process as one of the workers
+  std::set<std::string> here;  ///< those that are this machine
   std::optional<std::uint16_t> port;
   std::vector<std::pair<std::string, std::string>> exported;
   bool checks = false;
@@ -72,6 +75,17 @@ std::vector<std::string> choose_hosts(const std::string& list, const std::string
   }
   throw CLI::ValidationError(
       "-n", "missing; give the number of workers, or hosts by -H a:2,b:4 or --hostfile FILE");
+}
+
+/// Refuses the options of a job in a process that `launcher` has started as one of its workers.
+/// \throws CLI::ValidationError
+void check_worker(const CLI::App& app, const std::string& launcher) {
+  for (const char* option : {"--max-restarts", "--elastic", "--log-dir", "--port"})
+    if (app.count(option) > 0)
+      throw CLI::ValidationError(
+          option, fmt::format("{0} starts the workers here, and lockstep-run only becomes one of "
+                              "them: leave out the option, or start lockstep-run without {0}",
+                              launcher));
 }
 
 /// All workers of a check report before any is ended: those that miss another one do so at the end of
@@ -101,7 +115,8 @@ Arguments parse(int argc, char** argv) {
       "lockstep-run -n N PROGRAM ARGS...: starts PROGRAM N times on this machine, or on the hosts "
       "of -H or --hostfile, as the workers of one job, and stops all of them if one fails. In an "
       "allocation of Slurm (salloc, sbatch) or PBS without -n, -H and --hostfile it starts them on "
-      "its nodes. LOCKSTEP_RSH replaces ssh.",
+      "its nodes; where srun or mpirun has started it several times it runs PROGRAM as one worker. "
+      "LOCKSTEP_RSH replaces ssh.",
       "lockstep-run");
   app.add_option("-n,--workers", arguments.workers,
                  "workers to start; default: one for each slot of the hosts")
@@ -180,7 +195,13 @@ Arguments parse(int argc, char** argv) {
   if (!arguments.command.empty() && arguments.command.front().starts_with('-'))
     throw CLI::ValidationError(arguments.command.front(), "lockstep-run has no such option");
   if (arguments.checks) arguments.command = doctor_command(arguments.command);
-  arguments.hosts = choose_hosts(hosts, hostfile, arguments.workers);
+  const std::string launcher = launcher_of_worker();
+  arguments.is_worker =
+      arguments.workers == 0 && hosts.empty() && hostfile.empty() && !launcher.empty();
+  if (arguments.is_worker)
+    check_worker(app, launcher);
+  else
+    arguments.hosts = choose_hosts(hosts, hostfile, arguments.workers);
   try {
     arguments.exported = exported_variables(exports, !arguments.hosts.empty());
   } catch (const std::runtime_error& error) {
@@ -196,7 +217,7 @@ Arguments parse(int argc, char** argv) {
   if (arguments.elastic && *arguments.elastic > workers)
     throw CLI::ValidationError(fmt::format("--elastic {}", *arguments.elastic),
                                fmt::format("the job has only {} workers", workers));
-  if (arguments.checks) prepare_check(arguments);
+  if (arguments.checks && !arguments.is_worker) prepare_check(arguments);
   return arguments;
 }
 
@@ -238,6 +259,17 @@ int wait_for_signal(const Signals& signals, std::chrono::milliseconds time) {
 int code_of_check(const Outcome& outcome) {
   if (outcome.is_interrupted || outcome.code == 0 || outcome.code == 2) return outcome.code;
   return 1;
+}
+
+/// Becomes the program. \throws std::runtime_error
+[[noreturn]] void become(const Arguments& arguments, const Command& command) {
+  for (const auto& [name, value] : arguments.exported) ::setenv(name.c_str(), value.c_str(), 1);
+  std::vector<char*> words;
+  for (const std::string& word : command.arguments)
+    words.push_back(const_cast<char*>(word.c_str()));
+  words.push_back(nullptr);
+  ::execv(command.file.c_str(), words.data());
+  fail(command.file);
 }
 
 /// Starts the job, and single workers of it again. \returns the exit code.
@@ -311,6 +343,7 @@ int run(int argc, char** argv) {
     return 2;
   }
   try {
+    if (arguments.is_worker) become(arguments, command);
     if (!arguments.log_folder.empty()) fs::create_directories(arguments.log_folder);
     if (arguments.elastic && !arguments.checks) return supervise_elastic(arguments, command);
     return supervise(arguments, command);

@@ -9,9 +9,11 @@
 #include <fmt/format.h>
 #include <algorithm>
 #include <chrono>
+#include <csignal>
 #include <cstddef>
 #include <exception>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -37,8 +39,9 @@ struct ElasticOptions {
 ///        |                |  \--no restart is left, or not a crash--> lost
 ///        +---- delay -----+
 ///
-/// The workers that wait or run are fewer than `least`: all end. So do they if a worker is refused (2,
-/// 126, 127) in its first start, which would be refused again and without which the job does not begin.
+/// All workers end if fewer than `least` run or wait, and if one is refused (2, 126, 127) in its first
+/// start: it would be refused again, and the job cannot begin without it. A replacement that exits with 2
+/// is retried: the worker before it may still hold its port.
 class ElasticLauncher : private Workers {
  public:
   /// As Launcher; `command` is that of a first start.
@@ -70,6 +73,7 @@ class ElasticLauncher : private Workers {
     explicit Place(std::chrono::duration<double> first_delay) : delays(first_delay) {}
 
     std::size_t starts = 0;                      ///< of the job until this worker's; 0: the first
+    bool is_late = false;                        ///< ended by the launcher after the job
     Clock::time_point began = Clock::now();      ///< of this worker
     std::optional<Clock::time_point> starts_at;  ///< of the next one
     RestartDelays delays;
@@ -84,9 +88,10 @@ class ElasticLauncher : private Workers {
   };
 
   static constexpr std::chrono::seconds time_to_report{1};
-  /// A worker that lives longer than this ends a series of crashes.
+  /// A worker that lives longer than this ends a series of crashes, and has joined the job.
   static constexpr std::chrono::seconds time_to_prove{60};
-  /// The others notice within this time that the chief died after training, and end with 0.
+  /// The others notice within this time that the chief died after training, and end with 0. All
+  /// workers that have trained end within it after the first one.
   static constexpr std::chrono::seconds time_to_notice{3};
 
   static Command at_start(Command command, std::size_t restarts) {
@@ -100,37 +105,61 @@ class ElasticLauncher : private Workers {
       const int code = child(rank).code();
       if (code != 0) {
         lose(rank, code);
-      } else if (!done_at_) {
-        done_at_ = Clock::now();
-        for (Loss& loss : losses_)
-          loss.matters = loss.was_chief && *done_at_ - loss.at < time_to_notice;
-        for (std::size_t other = 0; other < count(); ++other)
-          if (places_[other].starts_at)
-            log_line(fmt::format("rank {} is not started again: the job has ended", other));
-        cancel_restarts();
+      } else if (!done_at_ && !(is_ending_ && !is_time_to_report())) {
+        finish_job();
       }
     }
+  }
+
+  /// The first worker has ended with 0.
+  void finish_job() {
+    done_at_ = Clock::now();
+    for (Loss& loss : losses_)
+      loss.matters = loss.was_chief && *done_at_ - loss.at < time_to_notice;
+    for (std::size_t rank = 0; rank < count(); ++rank)
+      if (places_[rank].starts_at)
+        log_line(fmt::format("rank {} is not started again: the job has ended", rank));
+    cancel_restarts();
+    if (interrupted() != 0 || is_ending_) return;
+    // A replacement that has not joined yet would wait for a job that does not exist any more.
+    std::set<std::size_t> late;
+    for (std::size_t rank = 0; rank < count(); ++rank)
+      if (places_[rank].starts > 0 && *done_at_ - places_[rank].began < time_to_prove &&
+          child(rank).running() && !was_chief(rank))
+        late.insert(rank);
+    for (const std::size_t rank : late) places_[rank].is_late = true;
+    if (!late.empty()) end(time_to_notice, late);
   }
 
   void lose(std::size_t rank, int code) {
     const bool is_killed = WIFSIGNALED(child(rank).status());
     const bool is_replacement = places_[rank].starts > 0;
+    // The launcher has sent SIGTERM to all, or to this one.
+    if ((is_ending_ || places_[rank].is_late) && !is_time_to_report()) {
+      if (!is_ending_)
+        log_line(fmt::format("rank {} was ended: it started too late for the job", rank));
+      return;
+    }
     // A worker that could not join any more is none of those that have trained.
     const bool matters = !is_replacement || code != peer_lost;
     losses_.push_back({rank, code, matters, was_chief(rank)});
     if (interrupted() != 0 || is_ending_) return;
     const std::string ends = end_of(rank, "ended");
     if (done_at_) return log_line(ends + ", after the job");
-    if (is_crash(code, is_killed) && restarts_ < options_.most_restarts)
-      return plan_start(rank, ends);
+    const bool is_refused = !is_killed && (code == 2 || code == 126 || code == 127);
+    if (is_refused && !is_replacement)
+      return end_all(ends + "; it is not started again after this exit code, and the job ends");
+    go_on_without(rank, ends, is_crash(code, is_killed) || (is_replacement && code == 2));
+  }
+
+  /// Plans another start if it `may_succeed`; otherwise the job ends if too few workers are left.
+  void go_on_without(std::size_t rank, const std::string& ends, bool may_succeed) {
+    if (may_succeed && restarts_ < options_.most_restarts) return plan_start(rank, ends);
     std::string reason;
-    if (!is_crash(code, is_killed))
+    if (!may_succeed)
       reason = "; it is not started again after this exit code";
     else if (options_.most_restarts > 0)
       reason = fmt::format("; no restart is left of --max-restarts {}", options_.most_restarts);
-    const bool is_refused = code == 2 || code == 126 || code == 127;
-    if (is_refused && !is_killed && !is_replacement)
-      return end_all(ends + reason + ", and the job ends");
     std::size_t left = 0;
     for (std::size_t other = 0; other < count(); ++other)
       left += child(other).running() || places_[other].starts_at ? 1 : 0;
@@ -160,18 +189,15 @@ class ElasticLauncher : private Workers {
       place.starts_at.reset();
       place.starts = ++starts_;
       place.began = Clock::now();
-      std::erase_if(losses_, [&](const Loss& loss) { return loss.rank == rank; });
       Command command = at_start(command_, starts_);
       command.arguments = resuming(command.arguments);
       command.appends_to_logs = true;
       try {
         start_again(rank, command);
+        std::erase_if(losses_, [&](const Loss& loss) { return loss.rank == rank; });
       } catch (const std::exception& error) {  // a limit of processes or files was reached
-        losses_.push_back({rank, 1, true, false});
-        if (restarts_ < options_.most_restarts)
-          plan_start(rank, error.what());
-        else
-          log_line(error.what());
+        go_on_without(rank, fmt::format("rank {} cannot be started again: {}", rank, error.what()),
+                      true);
       }
     }
   }
@@ -194,23 +220,27 @@ class ElasticLauncher : private Workers {
     end(time_to_report);
   }
 
-  /// Whether a worker that has ended was the job's chief: of those in training the one that joined
-  /// first, and of several the lowest rank.
+  /// Whether a worker that has ended, or may end, was the job's chief: of those that train or have
+  /// finished the one that joined first, and of several the lowest rank.
   bool was_chief(std::size_t rank) const {
     for (std::size_t other = 0; other < count(); ++other)
-      if (child(other).running() &&
+      if ((child(other).running() || child(other).code() == 0) &&
           std::pair(places_[other].starts, other) < std::pair(places_[rank].starts, rank))
         return false;
     return true;
   }
 
-  /// The code of the first of `losses` that count, which is not that of a worker that lost another
-  /// one, if there are others; 0 if none counts.
+  /// Whether a code is not the failure of a worker itself: it lost another one, or was asked to leave.
+  static bool is_consequence(int code) {
+    return code == peer_lost || code == 128 + SIGINT || code == 128 + SIGTERM;
+  }
+  /// The code of the first of `losses` that count, which is not a consequence if there are others; 0
+  /// if none counts.
   template <class Counts>
   static int code_of(const std::vector<Loss>& losses, const Counts& counts) {
     int code = 0;
     for (const Loss& loss : losses)
-      if (counts(loss) && (code == 0 || (code == peer_lost && loss.code != peer_lost)))
+      if (counts(loss) && (code == 0 || (is_consequence(code) && !is_consequence(loss.code))))
         code = loss.code;
     return code;
   }

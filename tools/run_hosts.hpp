@@ -37,9 +37,18 @@ struct HostSlots {
   std::size_t slots = 1;
 };
 
+/// The number of workers in "node1:4" or "slots=4", which is `subject`. \throws std::runtime_error
+inline std::size_t slot_count(std::string_view text, const std::string& subject) {
+  constexpr std::size_t most = 1024;
+  const auto count = lockstep::detail::whole_number<std::size_t>(text);
+  if (count && *count > 0 && *count <= most) return *count;
+  throw std::runtime_error(fmt::format(
+      "{}: {} is not a number of workers from 1 to {}; an IPv6 address is written in brackets",
+      subject, lockstep::detail::quote(text), most));
+}
+
 /// "node1:4", "[fd00::1]:2" or "node1"; `where` begins the messages. \throws std::runtime_error
 inline HostSlots parse_host(std::string_view entry, const std::string& where) {
-  constexpr std::size_t most_slots = 1024;
   std::string_view host = entry, slots;
   const std::size_t end = entry.starts_with('[') ? entry.find(']') : std::string_view::npos;
   const std::size_t colon = end == std::string_view::npos ? entry.find(':') : entry.find(':', end);
@@ -50,14 +59,7 @@ inline HostSlots parse_host(std::string_view entry, const std::string& where) {
   if (end != std::string_view::npos) host = entry.substr(1, end - 1);
   const std::string subject = fmt::format("{} {}", where, lockstep::detail::quote(entry));
   HostSlots result{lockstep::detail::checked_host(host, subject)};
-  if (colon == std::string_view::npos) return result;
-  const auto count = lockstep::detail::whole_number<std::size_t>(slots);
-  if (!count || *count == 0 || *count > most_slots)
-    throw std::runtime_error(fmt::format(
-        "{} has no number of workers from 1 to {} after the colon; an IPv6 address is written in "
-        "brackets",
-        subject, most_slots));
-  result.slots = *count;
+  if (colon != std::string_view::npos) result.slots = slot_count(slots, subject);
   return result;
 }
 
@@ -89,7 +91,8 @@ inline std::vector<HostSlots> read_hostfile(const std::string& path) {
       if (!word.starts_with("slots="))
         throw std::runtime_error(fmt::format("{} {} is not known; write \"host slots=2\"", where,
                                              lockstep::detail::quote(word)));
-      host.slots = parse_host("host:" + word.substr(6), where).slots;
+      host.slots =
+          slot_count(word.substr(6), fmt::format("{} {}", where, lockstep::detail::quote(word)));
     }
     const auto same = std::find_if(hosts.begin(), hosts.end(),
                                    [&](const HostSlots& other) { return other.host == host.host; });
@@ -115,6 +118,21 @@ inline bool is_in_allocation() {
   const auto step = lockstep::detail::whole_number<std::uint64_t>(variable_text("SLURM_STEP_ID"));
   return !step ||
          *step >= 0xFFFFFFF0U;  // from here on Slurm's own: batch script, interactive shell
+}
+
+/// The launcher that has started this process as one of several workers: "mpirun" or "srun"; "" if
+/// there is none.
+inline std::string launcher_of_worker() {
+  const auto is_one_of_several = [](const char* rank, const char* size) {
+    const auto number = lockstep::detail::whole_number<std::uint64_t>(variable_text(size));
+    return !variable_text(rank).empty() && number && *number > 1;
+  };
+  if (is_one_of_several("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE") ||
+      is_one_of_several("MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_SIZE"))
+    return "mpirun";
+  const bool is_in_step = !variable_text("SLURM_STEP_ID").empty() && !is_in_allocation();
+  if (is_in_step && is_one_of_several("SLURM_PROCID", "SLURM_STEP_NUM_TASKS")) return "srun";
+  return is_one_of_several("PMI_RANK", "PMI_SIZE") ? "mpirun" : "";
 }
 
 /// The hosts of the scheduler's allocation: Slurm's, or of PBS_NODEFILE; empty if there is none.

@@ -127,9 +127,10 @@ class LocalJob {
   }
   /// Variables to unset, since they may describe another job.
   static std::vector<std::string> foreign_variables() {
-    return {"LOCKSTEP_SECRET",    "LOCKSTEP_WORLD_SIZE", "LOCKSTEP_COORDINATOR",
-            "LOCKSTEP_PORT",      "LOCKSTEP_BIND",       "LOCKSTEP_DATA_ADDRESS",
-            "LOCKSTEP_INTERFACE", "LOCKSTEP_DATA_PORTS", "LOCKSTEP_PORT_RANGE"};
+    return {"LOCKSTEP_SECRET",     "LOCKSTEP_WORLD_SIZE", "LOCKSTEP_COORDINATOR",
+            "LOCKSTEP_PORT",       "LOCKSTEP_BIND",       "LOCKSTEP_DATA_ADDRESS",
+            "LOCKSTEP_INTERFACE",  "LOCKSTEP_DATA_PORTS", "LOCKSTEP_PORT_RANGE",
+            "LOCKSTEP_MIN_WORKERS"};
   }
 
  private:

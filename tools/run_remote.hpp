@@ -252,8 +252,8 @@ class HostsJob {
   }
   /// Variables to unset, since they may describe another job. Those for networks are meant for this one.
   static std::vector<std::string> foreign_variables() {
-    return {"LOCKSTEP_SECRET", "LOCKSTEP_WORLD_SIZE", "LOCKSTEP_COORDINATOR", "LOCKSTEP_PORT",
-            "LOCKSTEP_DATA_ADDRESS"};
+    return {"LOCKSTEP_SECRET", "LOCKSTEP_WORLD_SIZE",   "LOCKSTEP_COORDINATOR",
+            "LOCKSTEP_PORT",   "LOCKSTEP_DATA_ADDRESS", "LOCKSTEP_MIN_WORKERS"};
   }
 
  private:

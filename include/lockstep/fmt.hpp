@@ -70,26 +70,27 @@ struct TextFormatter : fmt::formatter<std::string_view> {
 
 }  // namespace lockstep::detail
 
+namespace fmt {
+
 /// "(28, 28, 1)".
 template <>
-struct fmt::formatter<lockstep::Shape> : lockstep::detail::TextFormatter<lockstep::Shape> {};
+struct formatter<lockstep::Shape> : lockstep::detail::TextFormatter<lockstep::Shape> {};
 
 /// "loss: 0.25, accuracy: 0.9".
 template <>
-struct fmt::formatter<lockstep::Logs> : lockstep::detail::TextFormatter<lockstep::Logs> {};
+struct formatter<lockstep::Logs> : lockstep::detail::TextFormatter<lockstep::Logs> {};
 
 /// "loss: [0.5, 0.25], val_loss: [0.75, 0.5]".
 template <>
-struct fmt::formatter<lockstep::History> : lockstep::detail::TextFormatter<lockstep::History> {};
+struct formatter<lockstep::History> : lockstep::detail::TextFormatter<lockstep::History> {};
 
 /// The cluster as JSON, as in TF_CONFIG.
 template <>
-struct fmt::formatter<lockstep::ClusterSpec>
-    : lockstep::detail::TextFormatter<lockstep::ClusterSpec> {};
+struct formatter<lockstep::ClusterSpec> : lockstep::detail::TextFormatter<lockstep::ClusterSpec> {};
 
 /// "rank 1 (worker:1, 10.0.0.2:12345) of 4 by TF_CONFIG".
 template <>
-struct fmt::formatter<lockstep::ResolvedCluster>
+struct formatter<lockstep::ResolvedCluster>
     : lockstep::detail::TextFormatter<lockstep::ResolvedCluster> {};
 
 /// The message of any lockstep error. The third template argument is that of the formatter for
@@ -97,6 +98,7 @@ struct fmt::formatter<lockstep::ResolvedCluster>
 /// preferred.
 template <class E>
   requires std::derived_from<E, lockstep::Error>
-struct fmt::formatter<E, char,
-                      typename std::enable_if<std::is_base_of<std::exception, E>::value>::type>
+struct formatter<E, char, typename std::enable_if<std::is_base_of<std::exception, E>::value>::type>
     : lockstep::detail::TextFormatter<lockstep::Error> {};
+
+}  // namespace fmt

@@ -1,6 +1,8 @@
 #include "lockstep/cuda.hpp"
 
 #include <algorithm>
+#include <catch2/matchers/catch_matchers.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
 #include <cmath>
 #include <vector>
 
@@ -51,6 +53,12 @@ TEST_CASE("two workers of one or two replicas on one GPU train the small CNN as 
   const testing::ForkedGpu gpu;
   INFO((gpu.is_real() ? "on the GPU" : "on the host instead of a GPU"));
   golden::meets_small_cnn<Cuda>(WorkersOnOneGpu{});
+}
+
+TEST_CASE("a job whose replicas are on GPUs cannot be elastic") {
+  const ls::MultiWorkerMirrored<Cuda> strategy{.elastic = {.min_workers = 1}};
+  CHECK_THROWS_WITH(strategy.open(), Catch::Matchers::StartsWith(
+                                         "multi_worker_mirrored: .elastic needs replicas on CPUs"));
 }
 
 TEST_CASE("an index that an Embedding does not have ends the job, and all ranks report where") {

@@ -178,10 +178,10 @@ TEST_CASE("a worker that hangs in a hook between epochs is named by all others")
   for (const Row& row :
        {Row{1, 0, false}, {1, 1, false}, {0, 1, false}, {1, 0, true}, {2, 1, true}, {0, 1, true}}) {
     CAPTURE(row.rank, row.epoch, row.at_end);
-    Processes job(3, [&](Here& here) {
+    Processes job(3, [&](Here& own) {
       const auto hang = [&](bool at_end, int epoch) {
-        if (here.rank != row.rank || at_end != row.at_end || epoch != row.epoch) return;
-        here.begin_fault();
+        if (own.rank != row.rank || at_end != row.at_end || epoch != row.epoch) return;
+        own.begin_fault();
         for (;;) std::this_thread::sleep_for(1s);
       };
       ls::Model model{
@@ -192,7 +192,7 @@ TEST_CASE("a worker that hangs in a hook between epochs is named by all others")
       options.callbacks = {ls::LambdaCallback{
           .on_epoch_begin = [&](int epoch, const ls::Logs&) { hang(false, epoch); },
           .on_epoch_end = [&](int epoch, const ls::Logs&) { hang(true, epoch); }}};
-      here.run_and_report([&] { model.fit(line::classes(24) | ls::batch(8), options); });
+      own.run_and_report([&] { model.fit(line::classes(24) | ls::batch(8), options); });
     });
     REQUIRE(job.all_end({row.rank}));
     CAPTURE(job.logs());

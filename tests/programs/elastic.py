@@ -198,6 +198,19 @@ class Workers(Case):
                 job.popen.send_signal(signal.SIGTERM)
                 self.assertEqual(job.wait(20), 143, job.stderr())
 
+    def check_a_job_of_which_all_workers_die_continues_from_its_checkpoint(self):
+        steps = 300
+        losses, digest = self.quiet_run(steps)
+        job = self.launch(steps, "--checkpoint", self.dir / "run", "--checkpoint-every", 10)
+        self.await_step(job, 100)
+        self.kill(0, 1, 2, 3)
+        self.ends(job, 0)
+        report = self.report_of("job.json")
+        self.assertEqual(report["weights_sha256"], digest)
+        self.assertGreaterEqual(report["first_step"], 50, job.stderr())
+        self.assertEqual(self.losses([job]), losses)
+        self.no_process_is_left()
+
     def check_a_frozen_worker_is_replaced_when_it_wakes(self):
         steps = 1500
         quiet = self.quiet_run(steps)
@@ -219,7 +232,7 @@ class Workers(Case):
 
     def check_random_kills(self, jobs=int(os.environ.get("JOBS", 20)), kills=10):
         """Of one or two workers, also the chief, also while the others recover."""
-        steps = 4500
+        steps = 2400
         quiet = self.quiet_run(steps)
         for number in range(jobs):
             chance = random.Random(number)

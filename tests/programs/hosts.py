@@ -51,6 +51,22 @@ int getaddrinfo(const char* name, const char* service, const void* hints, void**
   return sleep(100) + 1;
 }
 """
+# A name server that takes longer than a worker tries to listen at a busy address, and an address that is busy.
+LATE_NAMES = """
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <errno.h>
+#include <unistd.h>
+int getaddrinfo(const char* name, const char* service, const void* hints, void** found) {
+  if (name[0] == 'l') usleep(1100000);
+  return ((int (*)(const char*, const char*, const void*, void**))dlsym(RTLD_NEXT, "getaddrinfo"))(name, service, hints, found);
+}
+int bind(int socket, const void* address, unsigned size) {
+  static int calls;
+  if (calls++ == 0) return errno = EADDRINUSE, -1;
+  return ((int (*)(int, const void*, unsigned))dlsym(RTLD_NEXT, "bind"))(socket, address, size);
+}
+"""
 SRUN = """#!/bin/sh
 echo "$@" >>"$(dirname "$0")/calls"
 while [ "$1" != sh ]; do
@@ -84,9 +100,9 @@ class Hosts(Case):
     hosts = ["-H", "a.invalid:2,b.invalid:1"]
 
     def test_each_host_gets_its_workers_and_they_get_one_job(self):
-        script = 'echo "$HOST|$LOCKSTEP_RANK|$TF_CONFIG|$LOCKSTEP_JOB_ID|$(cat $LOCKSTEP_SECRET_FILE)|$(pwd)|$*|$LOCKSTEP_WIRE|$A|$B|$C"'
+        script = 'echo "$HOST|$LOCKSTEP_RANK|$TF_CONFIG|$LOCKSTEP_JOB_ID|$(cat $LOCKSTEP_SECRET_FILE)|$(pwd)|$*|$LOCKSTEP_WIRE|$A|$B|$C$LOCKSTEP_MIN_WORKERS"'
         job = self.launch([*self.hosts, "--port", 4000, "-x", "A=a b", "-x", "B"], script, "x y", "it's",
-                          LOCKSTEP_WIRE="sealed", LOCKSTEP_COORDINATOR="elsewhere:1", B="b", C="c")
+                          LOCKSTEP_WIRE="sealed", LOCKSTEP_COORDINATOR="elsewhere:1", LOCKSTEP_MIN_WORKERS="1", B="b", C="c")
         self.ends(job, 0)
         lines = dict(re.match(r"\[(\d)\] (.*)", line).groups() for line in job.stdout().splitlines())
         self.assertEqual(sorted(lines), ["0", "1", "2"])
@@ -141,6 +157,15 @@ class Hosts(Case):
         self.assertEqual(first.replace("b.invalid 0 2", "b.invalid 1 2"), second)
         self.assertEqual(sorted(call.split()[0] for call in self.calls()), ["a.invalid", "a.invalid", "b.invalid", "b.invalid"])
         self.no_process_is_left()
+
+    def test_a_worker_of_an_elastic_job_waits_for_its_port_after_a_slow_lookup(self):
+        """The worker before it on its host may still have the port."""
+        config = {"cluster": {"worker": ["127.0.0.1:1", f"localhost:{multi_worker.free_ports(1)[0]}"]}, "task": {"type": "worker", "index": 1}}
+        job = self.start(BIN / "mnist_multi_worker", "--data", self.data(), "--epochs", 1, TF_CONFIG=json.dumps(config),
+                         LOCKSTEP_MIN_WORKERS="1", LOCKSTEP_RENDEZVOUS_TIMEOUT="0.1", LD_PRELOAD=str(self.library(LATE_NAMES)),
+                         ASAN_OPTIONS="verify_asan_link_order=0")
+        self.ends(job, 3)
+        self.assertIn("rank 0 (127.0.0.1:1) did not join within 0.1 s", job.last_line())
 
     def test_a_host_that_is_down_is_named(self):
         job = self.launch(["-H", "a.invalid,down.invalid"], "sleep 100")
@@ -285,6 +310,25 @@ class Files(Case):
         self.ends(job, 0)
         self.assertEqual(job.stdout(), "[0] here\n")
 
+    def test_where_mpirun_or_srun_starts_the_workers_it_becomes_one_of_them(self):
+        mpi = {"OMPI_COMM_WORLD_RANK": "1", "OMPI_COMM_WORLD_SIZE": "2", "SLURM_JOB_NODELIST": "n[1-2]"}
+        step = {"SLURM_STEP_ID": "0", "SLURM_PROCID": "1", "SLURM_STEP_NUM_TASKS": "2", "SLURM_JOB_NODELIST": "n[1-2]"}
+        for variables in (mpi, step, {"PMI_RANK": "1", "PMI_SIZE": "2"}):
+            with self.subTest(variables):
+                job = self.launch(["-x", "A=b"], 'echo "$$ $A $1$LOCKSTEP_RANK"', "c", **variables)
+                self.ends(job, 0)
+                self.assertEqual(job.stdout(), f"{job.popen.pid} b c\n")
+                job = self.launch(["--max-restarts", 1], "true", **variables)
+                self.ends(job, 2)
+                self.assertRegex(job.last_line(), "--max-restarts: (mpirun|srun) starts the workers here")
+        doctor = self.script("lockstep-doctor", '#!/bin/sh\necho "got $*"\n')
+        job = self.start(BIN / "lockstep-run", "--check", doctor, "--wait", 4, **mpi)
+        self.ends(job, 0)
+        self.assertEqual(job.stdout(), "got --wait 4\n")
+        job = self.launch([], "true", OMPI_COMM_WORLD_RANK="0", OMPI_COMM_WORLD_SIZE="1")
+        self.ends(job, 2)
+        self.assertIn("-n: missing", job.stderr())
+
     def test_exported_variables_on_this_machine(self):
         job = self.launch(["-n", 1, "-x", "A=a b", "-x", "B", "-x", "LOCKSTEP_RANK=5"], "echo $A-$B-$LOCKSTEP_RANK", B="b")
         self.ends(job, 0)
@@ -295,8 +339,11 @@ class Files(Case):
         bad.write_text("a.invalid\nb.invalid cores=2\n")
         empty = self.dir / "empty"
         empty.write_text("# nobody\n")
+        many = self.dir / "many"
+        many.write_text("a.invalid slots=1025\n")
         for options, words in ((["-H", "a:0"], 'a:0'), (["-H", "a:x"], "a:x"), (["-H", "a b"], "a b"), (["-H", ","], "-H"),
                                (["-H", "a:2", "-n", 3], "only 2 slots"), (["--hostfile", bad], "bad line 2:"),
+                               (["--hostfile", many], 'many line 1: "slots=1025": "1025" is not a number'),
                                (["--hostfile", empty], "names no host"), (["--hostfile", self.dir / "none"], "No such file"),
                                (["-H", "a", "--hostfile", bad], "excludes"), (["-H", "a", "-x", "NOT_SET"], "-x NOT_SET"),
                                (["-n", 1, "-x", "NOT_SET"], "-x NOT_SET"), (["-n", 1, "-x", "=1"], "-x =1"),

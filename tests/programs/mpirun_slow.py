@@ -20,6 +20,7 @@ class OpenMpi(torchrun_slow.Case):
 
     def test_two_workers(self):
         self.trains(*self.launcher)
+        self.trains(*self.launcher, torchrun_slow.BIN / "lockstep-run")
 
     def test_a_worker_that_fails_ends_the_job(self):
         self.fails(*self.launcher)

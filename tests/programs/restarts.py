@@ -224,14 +224,35 @@ class Elastic(Case):
         self.assertEqual(job.stdout(), "[0] heard\n")
         self.no_process_is_left()
 
-    def test_a_refused_job_ends_but_a_refused_newcomer_ends_alone(self):
+    def test_the_workers_that_the_launcher_ends_do_not_hide_the_first_failure(self):
+        for code, end, expected in ((3, 143, 3), (3, 0, 3), (143, 143, 7)):
+            with self.subTest(code=code, end=end):
+                script = (f'[ $LOCKSTEP_RANK = 1 ] && exit {code}; [ $LOCKSTEP_RANK = 2 ] && [ {expected} = 7 ] && {{ sleep 0.2; exit 7; }}; '
+                          f'trap "exit {end}" TERM; wait_for never')
+                job = self.launch_elastic(3, 3 if expected == 3 else 2, [], script)
+                self.ends(job, expected)
+                self.assertTrue(self.own_lines(job)[-1].endswith(", and the job ends"), job.stderr())
+
+    def test_a_worker_that_cannot_be_started_again_counts_as_lost(self):
+        script = '[ $LOCKSTEP_RANK = 1 ] && { rm -r "$0/logs"; exit 7; }; wait_for never'
+        job = self.launch_elastic(2, 2, ["--max-restarts", 1, "--log-dir", self.dir / "logs"], script)
+        self.ends(job, 7)
+        self.assertEqual(self.own_lines(job)[1:], [
+            f"rank 1 cannot be started again: {self.dir}/logs/rank-1.log: No such file or directory; no restart is left of "
+            "--max-restarts 1; 1 of 2 workers is left, fewer than --elastic 2, and the job ends"])
+        self.no_process_is_left()
+
+    def test_a_refused_job_ends_but_a_refused_replacement_is_started_again(self):
+        """The worker before it may still have its port."""
         job = self.launch_elastic(3, 1, ["--max-restarts", 5], '[ $LOCKSTEP_RANK = 1 ] && exit 2; wait_for never')
         self.ends(job, 2)
         self.assertEqual(self.own_lines(job), ["rank 1 ended, with exit code 2; it is not started again after this exit code, "
                                                "and the job ends"])
-        script = '[ $LOCKSTEP_RANK = 1 ] || { wait_for go; exit 0; }; [ $LOCKSTEP_RESTART = 0 ] && exit 1; exit 2'
+        script = ('[ $LOCKSTEP_RANK = 1 ] || { wait_for go; exit 0; }; [ $LOCKSTEP_RESTART = 0 ] && exit 1; '
+                  '[ $LOCKSTEP_RESTART = 1 ] && exit 2; exit 127')
         job = self.launch_elastic(3, 2, ["--max-restarts", 5], script)
-        self.await_line(job, "rank 1 ended, with exit code 2; it is not started again after this exit code; 2 of 3 workers are left")
+        self.await_line(job, "rank 1 ended, with exit code 127; it is not started again after this exit code; 2 of 3 workers are left")
+        self.assertIn("rank 1 ended, with exit code 2; restart 2 of 5, of this worker alone, in 0.0 s", self.own_lines(job))
         (self.dir / "go").touch()
         self.ends(job, 0)
 
@@ -265,6 +286,15 @@ class Elastic(Case):
         (self.dir / "go").touch()
         self.ends(job, 0)
         self.assertEqual(self.own_lines(job)[1:], ["rank 1 is not started again: the job has ended"])
+
+    def test_a_worker_that_starts_again_too_late_for_the_job_is_ended(self):
+        """It would wait for a generation. The chief may take its time."""
+        script = ('[ $LOCKSTEP_RANK-$LOCKSTEP_RESTART = 1-0 ] && exit 1; '
+                  '[ $LOCKSTEP_RANK = 1 ] && { trap "exit 143" TERM; touch "$0/again"; wait_for never; }; '
+                  'wait_for again; [ $LOCKSTEP_RANK = 2 ] && exit 0; sleep 3.5')
+        job = self.launch_elastic(3, 2, ["--max-restarts", 5], script)
+        self.ends(job, 0)
+        self.assertEqual(self.own_lines(job)[1:], ["rank 1 was ended: it started too late for the job"])
 
     def test_the_same_worker_is_started_again_later_each_time(self):
         script = '[ $LOCKSTEP_RANK = 1 ] && exit 1; [ $LOCKSTEP_RESTART = 0 ] && exit 1; wait_for go'
@@ -308,6 +338,11 @@ class Elastic(Case):
         self.await_line(job, "rank 1 ended, with exit code 143; it is not started again after this exit code; 2 of 3 workers are left")
         (self.dir / "go").touch()
         self.ends(job, 0)
+
+    def test_a_job_that_ends_with_its_first_failure_is_not_elastic(self):
+        job = self.start(BIN / "lockstep-run", "-n", 1, "sh", "-c", 'echo "-$LOCKSTEP_MIN_WORKERS-"', LOCKSTEP_MIN_WORKERS="2")
+        self.ends(job, 0)
+        self.assertEqual(job.stdout(), "[0] --\n")
 
     def test_wrong_command_lines(self):
         for least in ("0", "x", "3"):

@@ -6,9 +6,9 @@
 ///   src.hpp           core_reference.hpp
 ///   src_cpu.hpp       cpu_float.hpp, cpu_bfloat16.hpp
 ///   src_cuda.hpp      cuda_float.hpp, cuda_bfloat16.hpp, cuda_float16.hpp
-///   src_cluster.hpp   cluster_gloo.hpp
+///   src_cluster.hpp, src_gloo.hpp, src_mpi.hpp, src_testing.hpp
+///   src_onnx.hpp
 ///   src_tensorboard.hpp
-///   src_mpi.hpp
 /// \endcode
 /// With LOCKSTEP_IN_PARTS the parts are left out: src/ compiles each in a separate unit, in
 /// parallel.

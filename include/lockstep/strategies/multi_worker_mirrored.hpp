@@ -46,8 +46,9 @@ namespace lockstep {
 /// same calls of `fit`, `evaluate` and `predict`. Several models may be open at once in one job, if
 /// all processes open, use and close them in the same order. When a worker dies, `fit` throws
 /// PeerLost in all others, unless the job is elastic: then they go on without it, from a state that
-/// one of them has in memory, and a worker that is started again joins them. `open` throws ClusterError if the description is wrong or differs
-/// between processes, and PeerLost if not all processes join.
+/// one of them has in memory, and a worker that is started again joins them. `open` throws
+/// ClusterError if the description is wrong or differs between processes, and PeerLost if not all
+/// processes join.
 /// \code
 ///   ls::MultiWorkerMirrored<ls::Cpu>{}                   // the job of TF_CONFIG
 ///   ls::MultiWorkerMirrored<ls::Cpu>{.replicas = 2}      // two replicas in each worker

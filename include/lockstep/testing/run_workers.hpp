@@ -14,6 +14,10 @@
 #include "lockstep/cluster/environment.hpp"
 #include "lockstep/testing/simulated_network.hpp"
 
+#ifndef LOCKSTEP_SEPARATE_COMPILATION
+#error "lockstep/testing.hpp: link lockstep::compiled_testing instead of lockstep::testing"
+#endif
+
 namespace lockstep::testing {
 
 /// One life of a worker, as its body sees it.
@@ -53,8 +57,8 @@ struct Report {
 /// Runs `body` as `count` workers, each on a machine of its own, and returns when all have ended.
 ///
 /// Sockets, clocks, sleeps, threads, locks and condition variables of the bodies are simulated;
-/// files are real. Each worker has its own process id and machine, but global variables are shared. Code takes no virtual time, except for system calls (1 us) and
-/// `Worker::compute`.
+/// files are real. Each worker has its own process id and machine, but global variables are shared.
+/// Code takes no virtual time, except for system calls (1 us) and `Worker::compute`.
 /// \throws the first exception that left a body; Error if no thread can run and nothing is on its
 /// way (a deadlock), or if the limit of virtual time has passed, with a list of the threads;
 /// UsageError if LOCKSTEP_WAIT_POLICY is not passive, or if a simulation runs already.

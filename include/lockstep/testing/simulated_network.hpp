@@ -39,6 +39,7 @@ Fault kill(std::size_t rank);
 Fault restart(std::size_t rank);
 /// Stops a worker's threads, as SIGSTOP does. Its machine still acknowledges what it receives.
 Fault freeze(std::size_t rank);
+/// Continues a frozen worker, as SIGCONT does.
 Fault thaw(std::size_t rank);
 /// Loses everything between the machines of two sets of ranks, in both directions.
 Fault partition(std::vector<std::size_t> some, std::vector<std::size_t> others);
@@ -50,9 +51,11 @@ Fault heal();
 Fault slow(std::size_t rank, double factor);
 /// Changes the system clock of a worker's machine.
 Fault jump_clock(std::size_t rank, std::chrono::nanoseconds by);
-/// Changes the network from now on; see Network.
+/// Changes Network::loss from now on.
 Fault set_loss(double probability);
+/// Changes Network::latency from now on.
 Fault set_latency(std::chrono::nanoseconds latency);
+/// Changes Network::jitter from now on.
 Fault set_jitter(std::chrono::nanoseconds jitter);
 
 /// A fault and its virtual time, counted from the start.

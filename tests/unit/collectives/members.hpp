@@ -73,8 +73,8 @@ struct ReportedError {
 
   static ReportedError current() {
     ReportedError report;
-    const auto note = [&](Type type, const char* what) {
-      report.type = type;
+    const auto note = [&](Type found, const char* what) {
+      report.type = found;
       std::strncpy(report.text, what, sizeof report.text - 1);
     };
     try {

@@ -386,7 +386,53 @@ void check_seed(std::uint64_t seed, Totals* totals = nullptr) {
   totals->generations += highest + 1;
 }
 
+/// The errors of the workers of a job that calls `body` with its strategy.
+template <class F>
+std::vector<std::string> errors(const F& body) {
+  const ::testing::LogLines quiet;
+  const Machines machines;
+  std::vector<std::string> found(2);
+  ls::testing::run_workers(
+      found.size(),
+      [&](ls::testing::Worker& worker) {
+        Watched::Place place;
+        try {
+          body(Watched{{.elastic = {.min_workers = 1}, .environment = worker.environment()},
+                       &place});
+        } catch (const ls::UsageError& e) {
+          found[worker.rank()] = e.what();
+        }
+      },
+      {.variables = {{"LOCKSTEP_ELASTIC_DIRECTORY", machines.of_rank()}}});
+  return found;
+}
+
 }  // namespace
+
+TEST_CASE("an elastic job refuses a trace, a second open model, and a job of one worker") {
+  for (const std::string& what : errors([](const Watched& strategy) {
+         train(strategy, {ls::Trace{.filename = "unused.json", .first_step = 0}});
+       }))
+    CHECK(what ==
+          "callback: an elastic job cannot be traced, since its workers change; leave out "
+          "ls::Trace, or .elastic");
+  for (const std::string& what : errors([](const Watched& strategy) {
+         const auto open = strategy.open();
+         strategy.open();
+       }))
+    CHECK(what.find("this process has another open model in the elastic job; close it first") !=
+          std::string::npos);
+  const auto alone = ls::ClusterSpec{}.worker("127.0.0.1:1");
+  try {
+    ls::MultiWorkerMirrored<Float>{.cluster = {.cluster = alone, .task = ls::Task{.index = 0}},
+                                   .elastic = {.min_workers = 1}}
+        .open();
+    FAIL("it is not refused");
+  } catch (const ls::UsageError& e) {
+    CHECK(std::string(e.what()).find(".elastic needs a job of several workers") !=
+          std::string::npos);
+  }
+}
 
 TEST_CASE("of an elastic job in two parts, the one with the quorum goes on") {
   struct Parts {

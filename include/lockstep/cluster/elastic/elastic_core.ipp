@@ -251,8 +251,9 @@ Generation ElasticCore::generation(const Decision& decision) {
   const auto added = std::count(now.is_new.begin(), now.is_new.end(), true);
   if (cluster.rank == std::size_t{0} && decision.number > 0)
     log(LogLevel::info,
-        fmt::format("elastic: generation {} has {} workers, {} of them new{}{}", decision.number,
-                    decision.seats.size(), added, why.empty() ? "" : ": ", why));
+        fmt::format("elastic: generation {} has {} workers{}{}{}", decision.number,
+                    decision.seats.size(), added > 0 ? fmt::format(", {} of them new", added) : "",
+                    why.empty() ? "" : ": ", why));
   return now;
 }
 

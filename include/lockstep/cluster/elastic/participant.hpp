@@ -18,6 +18,7 @@
 #include "lockstep/cluster/elastic/decision.hpp"
 #include "lockstep/cluster/elastic/elastic_messages.hpp"
 #include "lockstep/cluster/elastic/identity.hpp"
+#include "lockstep/cluster/elastic/newcomer_pauses.hpp"
 #include "lockstep/cluster/elastic/proposer.hpp"
 #include "lockstep/cluster/elastic/vote_memory.hpp"
 #include "lockstep/cluster/rendezvous/clock.hpp"
@@ -128,11 +129,6 @@ class Participant {
     Time heard{}, first_heard{};
     Notice notice{};
   };
-  /// Until when newcomers of an index are not proposed: one was not admitted, or failed.
-  struct Passed {
-    int times = 0;
-    Time until{};
-  };
 
   bool in_run() const { return !decision_.seats.empty(); }
   GenerationId generation() const { return {decision_.run, decision_.number}; }
@@ -192,8 +188,6 @@ class Participant {
   // --- newcomers ---
   LOCKSTEP_COLD_DECL std::vector<Seat> newcomers(Time now, const std::vector<Seat>& members) const;
   LOCKSTEP_COLD_DECL void update_newcomers(Time now);
-  /// Lets the job run for a while before the next newcomer of this index, each time for longer.
-  LOCKSTEP_COLD_DECL void pass(std::size_t index, Time now);
 
   Identity self_;
   MachineId machine_;
@@ -207,8 +201,8 @@ class Participant {
   bool has_newcomers_ = false, must_reform_ = false;
   bool untold_ = false;  // the current generation has not been an outcome
   bool left_out_ = false;
-  std::vector<Contact> others_;       // by index: processes that are not members
-  std::vector<Passed> passed_;        // by index
+  std::vector<Contact> others_;  // by index: processes that are not members
+  NewcomerPauses pauses_;
   Time next_poll_{}, next_resend_{};  // to processes; to machines
 
   // fresh
@@ -225,6 +219,7 @@ class Participant {
   std::vector<std::uint64_t> rejected_;
   Proposer proposer_;
   bool proposing_ = false;
+  bool releases_ = false;  // rejected members: too few are left, which decide without their votes
   std::vector<Seat> proposed_;
   Time ended_{}, deadline_{}, retry_at_{}, last_tick_{};
   std::optional<Time> hopeless_since_;

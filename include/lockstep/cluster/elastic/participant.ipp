@@ -22,7 +22,7 @@ Participant::Participant(Identity self, MachineId machine, ParticipantRules rule
       rules_(std::move(rules)),
       memory_(memory),
       others_(rules_.described),
-      passed_(rules_.described) {}
+      pauses_(rules_.described) {}
 
 // --- calls of the program ---
 
@@ -48,7 +48,7 @@ void Participant::reject_newcomers(Time now) {
     if (is_rejected(seat.who.incarnation)) continue;
     if (rejected_.size() == Notice::max_rejected) rejected_.erase(rejected_.begin());
     rejected_.push_back(seat.who.incarnation);
-    pass(seat.who.index, now);
+    pauses_.extend(seat.who.index, now);
   }
 }
 
@@ -123,13 +123,13 @@ void Participant::on(const Identity& from, const Notice& message, Time now) {
 void Participant::notice_in_run(const Identity& from, const Notice& message) {
   const bool member = decision_.rank_of(from).has_value();
   const bool fresh = message.standing == Standing::fresh;
-  if (fresh && !member) {
-    if (is_rejected(from.incarnation))
-      send(from.index, Refused{"could not form a generation with this process; start it again once "
-                               "it can reach the other workers",
-                               true});
-    return;
-  }
+  const bool ends = member && message.standing == Standing::ending &&
+                    message.generation.number == decision_.number;
+  if (is_rejected(from.incarnation) && ((fresh && !member) || (ends && releases_)))
+    return send(from.index, Refused{"could not form a generation with this process; start it again "
+                                    "once it can reach the other workers",
+                                    true});
+  if (fresh && !member) return;
   if (!fresh && message.generation.run != decision_.run) return;
   if (fresh || message.generation.number < decision_.number)
     return send(from.index, Decided{decision_});
@@ -139,7 +139,7 @@ void Participant::notice_in_run(const Identity& from, const Notice& message) {
   }
   if (!member) return send(from.index, Decided{decision_});
   if (message.standing == Standing::left) contact(from).gone = true;
-  if (message.standing == Standing::ending && standing_ == Standing::running) must_reform_ = true;
+  if (ends && standing_ == Standing::running) must_reform_ = true;
 }
 
 void Participant::notice_while_fresh(const Identity& from, const Notice& message, Time now) {
@@ -183,11 +183,12 @@ void Participant::on(const Identity&, const Decided& message, Time now) {
 }
 
 void Participant::on(const Identity& from, const Refused& message, Time) {
-  if (in_run() || !waits_) return;
-  if (message.is_transient)
-    fail(ElasticFailure::Kind::not_admitted, from.index, message.sentence);
-  else
-    fail(ElasticFailure::Kind::refused, self_.index, message.sentence);
+  const bool is_new = decision_.number > 0 && standing_ == Standing::ending &&
+                      decision_.rank_of(from) && decision_.seats[rank_].former == Seat::newcomer;
+  if (!waits_ || (in_run() && !is_new)) return;
+  using Kind = ElasticFailure::Kind;
+  fail(message.is_transient ? Kind::not_admitted : Kind::refused,
+       message.is_transient ? from.index : self_.index, message.sentence);
 }
 
 bool Participant::may_ask(const Identity& from, const GenerationId& asked, const Ballot& ballot) {
@@ -335,7 +336,7 @@ void Participant::form_first(Time now) {
 
 void Participant::begin_end(Time now) {
   standing_ = Standing::ending;
-  must_reform_ = proposing_ = false;
+  must_reform_ = proposing_ = releases_ = false;
   ended_ = now;
   hopeless_since_.reset();
   for (Contact& member : members_) member.gone = false;
@@ -420,7 +421,12 @@ void Participant::give_up(const std::vector<Presence>& members) {
   if (const std::string file = memory_.blocked_by(); !file.empty())
     return fail(ElasticFailure::Kind::no_vote, rank_, file);
   const std::size_t proposing = proposing_rank(members, true).value_or(rank_);
-  if (proposing != rank_) return fail(ElasticFailure::Kind::no_agreement, proposing);
+  const auto ready =
+      static_cast<std::size_t>(std::count(members.begin(), members.end(), Presence::ready));
+  const bool could_decide = members[proposing] != Presence::ready ||
+                            accepted_size(ready, rules_.min_workers, rules_.fits) > 0;
+  if (proposing != rank_ && could_decide)
+    return fail(ElasticFailure::Kind::no_agreement, proposing);
   std::size_t lost = 0;
   while (lost + 1 < members.size() && members[lost] == Presence::ready) ++lost;
   fail(ElasticFailure::Kind::too_few, lost);
@@ -430,8 +436,10 @@ void Participant::propose(const std::vector<Presence>& members, Time now) {
   proposing_ = false;
   std::vector<Seat> survivors;
   std::vector<std::uint64_t> rejected = rejected_;
+  std::vector<bool> votes(proposer_.quorum().size());
   for (std::uint32_t r = 0; r < members.size(); ++r) {
     if (members[r] != Presence::ready) continue;
+    votes[proposer_.quorum().machine_of(r)] = true;
     survivors.push_back({decision_.seats[r].who, decision_.seats[r].machine, r});
     const auto& theirs = members_[r].notice.rejected;
     if (r != rank_) rejected.insert(rejected.end(), theirs.begin(), theirs.end());
@@ -443,6 +451,7 @@ void Participant::propose(const std::vector<Presence>& members, Time now) {
   std::erase_if(added, is_not_accepted);
   std::erase_if(survivors, is_not_accepted);
   proposed_ = assemble(survivors, added, rules_.min_workers, rules_.fits);
+  releases_ = proposed_.empty() && proposer_.quorum().reached(votes);
   if (proposed_.empty() || proposed_.front().who != self_) return;
   proposing_ = true;
   proposer_.begin(
@@ -527,7 +536,7 @@ void Participant::adopt(const Decision& decision, Time now) {
     Contact& other = others_[i];
     if (other.known && decision.rank_of({static_cast<std::uint32_t>(i), other.incarnation}))
       other = {};
-    if (is_present(i, now)) pass(i, now);
+    if (is_present(i, now)) pauses_.extend(i, now);
   }
   const auto gone =
       std::find_if(members_.begin(), members_.end(), [](auto& one) { return one.gone; });
@@ -566,7 +575,7 @@ std::vector<Seat> Participant::newcomers(Time now, const std::vector<Seat>& memb
                                    [&](const Seat& seat) { return seat.who.index == i; });
     const Contact& other = others_[i];
     if (taken || i == self_.index || !is_present(i, now) || is_rejected(other.incarnation) ||
-        other.notice.generation.run != decision_.run || now < passed_[i].until)
+        other.notice.generation.run != decision_.run || pauses_.is_paused(i, now))
       continue;
     result.push_back({{i, other.incarnation}, other.notice.machine});
   }
@@ -585,15 +594,6 @@ void Participant::update_newcomers(Time now) {
   if (added.empty()) return;
   has_newcomers_ =
       assemble(decision_.seats, added, rules_.min_workers, rules_.fits).size() > members_.size();
-}
-
-void Participant::pass(std::size_t index, Time now) {
-  constexpr int most = 4;  // 16 s
-  constexpr std::chrono::seconds forgotten{60};
-  Passed& passed = passed_[index];
-  if (now - passed.until >= forgotten) passed = {};
-  passed.until = now + std::chrono::seconds(1 << passed.times);
-  passed.times = std::min(passed.times + 1, most);
 }
 
 }  // namespace lockstep::detail

@@ -59,6 +59,7 @@ void PeerLinks::listen() {
   while (!lookup.result() && Clock::now() - began < lookup_limit)
     std::this_thread::sleep_for(pause);
   const LookupResult found = lookup.result().value_or(LookupResult{{}, "no answer", false});
+  const auto found_at = Clock::now();
   std::string fault = found.error;
   for (const tcp::endpoint& endpoint : found.endpoints) {
     constexpr std::size_t burst = 256;  // connections of others at the same moment
@@ -67,7 +68,7 @@ void PeerLinks::listen() {
     do {
       error = listener_.listen(endpoint, static_cast<int>(peers_.size() + burst));
       if (error == asio::error::address_in_use) std::this_thread::sleep_for(pause);
-    } while (error == asio::error::address_in_use && Clock::now() - began < busy_limit);
+    } while (error == asio::error::address_in_use && Clock::now() - found_at < busy_limit);
     if (!error) own_endpoints_.push_back(endpoint);
     if (error) fault = error.message();
   }
@@ -336,11 +337,14 @@ void PeerLinks::on_connected(std::size_t index) {
         const bool other_secret = fault == SSL_R_SSLV3_ALERT_ILLEGAL_PARAMETER ||
                                   fault == SSL_R_TLSV1_ALERT_DECRYPT_ERROR;
         const std::string sentence =
-            other_secret ? fmt::format(
-                               "{} and this process do not have the same secret; set "
-                               "LOCKSTEP_SECRET_FILE to the same secret on all ranks",
-                               described_.name(index))
-                         : "did not prove that it has the job's secret (" + error.message() + ")";
+            other_secret
+                ? fmt::format(
+                      "{} and this process do not have the same secret; set "
+                      "LOCKSTEP_SECRET_FILE to the same secret on all ranks",
+                      described_.name(index))
+                : fmt::format("{} that it has the job's secret ({})",
+                              is_tls ? "did not prove" : "closed the connection before it proved",
+                              error.message());
         attempt_failed(index, false, sentence);
         if (other_secret) events_.differs(index, sentence);
       });
@@ -367,11 +371,14 @@ void PeerLinks::attempt_failed(std::size_t index, bool refused, const std::strin
 }
 
 void PeerLinks::log_once(std::size_t index, const std::string& what) {
-  if (std::exchange(logged_[index], what) != what)
-    events_.log(LogLevel::warning,
-                what.starts_with("elastic: ")
-                    ? what
-                    : fmt::format("elastic: {}: {}", described_.name(index), what));
+  if (std::exchange(logged_[index], what) == what) return;
+  const std::string name = described_.name(index);
+  std::string line = what.starts_with("elastic: ") ? "" : "elastic: ";
+  if (line.empty() || what.starts_with(name))
+    line += what;
+  else
+    line += name + ": " + what;
+  events_.log(LogLevel::warning, line);
 }
 
 }  // namespace lockstep::detail

@@ -13,9 +13,10 @@
 
 namespace lockstep {
 
-/// Writes what each replica does in `steps` steps of a fit, for https://ui.perfetto.dev,
-/// chrome://tracing or `./dev plot --timeline`: each layer's forward and backward, the loss, the
-/// buckets that are exchanged and the waits for them, the update, data, callbacks, checkpoints.
+/// Writes what each replica does in `steps` steps of a fit: each layer's forward and backward, the
+/// loss, the buckets that are exchanged and the waits for them, the update, data, callbacks,
+/// checkpoints. The file is for https://ui.perfetto.dev, chrome://tracing, and the command
+/// `./dev plot --timeline`.
 ///
 /// Each process of a job is a process of the trace, each replica a thread, as is the thread that
 /// exchanges its gradients. Times are those of the chief's clock: the clocks are compared at the end
@@ -23,9 +24,9 @@ namespace lockstep {
 /// wrong. The times of a GPU are those of its events, and a traced step waits for each of its parts.
 ///
 /// In a job of several processes all must have the callback, with the same steps, or `fit` throws
-/// before the first one. With
-/// `steps_per_execution` the trace begins and ends between two executions. If it is the first of the
-/// callbacks, the others' hooks at the end of the last step are not in the trace.
+/// before the first one. An elastic job is refused. With `steps_per_execution` the trace begins and
+/// ends between two executions. If it is the first of the callbacks, the others' hooks at the end of
+/// the last step are not in the trace.
 /// Format: Trace Event Format, Google, 2016.
 /// \code
 ///   model.fit(train, {.callbacks = {ls::Trace{.filename = "trace.json", .steps = 5}}});

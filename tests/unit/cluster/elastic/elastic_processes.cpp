@@ -160,7 +160,7 @@ TEST_CASE("an elastic job of processes goes on when some are killed, and takes t
   CHECK(within(seconds(5)));
 
   began = Clock::now();
-  for (const std::size_t index : {0, 2, 3}) job.start(index);
+  for (const std::size_t index : {0u, 2u, 3u}) job.start(index);
   REQUIRE(job.trains({0, 1, 2, 3}, 4));
   CHECK(within(seconds(8)));
 

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <initializer_list>
 #include <memory>
 #include <optional>
 #include <string>
@@ -32,22 +33,30 @@ Weather weather(std::size_t seed, int faults) {
 /// Three processes on machines of their own. Letters take no time; `drops` selects those that are
 /// lost.
 struct Three {
-  explicit Three(std::function<bool(const Letter&, std::size_t to)> loses = {})
-      : drops(std::move(loses)) {
+  explicit Three(std::function<bool(const Letter&, std::size_t to)> loses = {},
+                 std::size_t min_workers = 1)
+      : drops(std::move(loses)), least(min_workers) {
     for (std::uint32_t i = 0; i < 3; ++i) {
-      ParticipantRules rules;
-      rules.described = 3;
-      rules.silence = milliseconds(1000);
-      rules.patience = milliseconds(8000);
-      rules.random = [this] { return random(); };
-      rules.port = [] { return std::uint16_t{1}; };
       machines[i].id = {static_cast<std::uint8_t>(i + 1)};
-      votes[i] = std::make_unique<SimulatedVotes>(machines[i], i);
-      all[i] =
-          std::make_unique<Participant>(Identity{i, 100 + i}, machines[i].id, rules, *votes[i]);
-      all[i]->join(now);
+      start(i, 100 + i);
     }
     run(milliseconds(500));
+  }
+  /// A process, instead of an earlier one.
+  void start(std::uint32_t index, std::uint64_t incarnation) {
+    ParticipantRules rules;
+    rules.described = 3;
+    rules.min_workers = least;
+    rules.silence = milliseconds(1000);
+    rules.patience = milliseconds(8000);
+    rules.random = [this] { return random(); };
+    rules.port = [] { return std::uint16_t{1}; };
+    all[index].reset();
+    votes[index] = std::make_unique<SimulatedVotes>(machines[index], index);
+    all[index] = std::make_unique<Participant>(Identity{index, incarnation}, machines[index].id,
+                                               rules, *votes[index]);
+    outcomes[index].reset();
+    all[index]->join(now);
   }
   void run(milliseconds time) {
     for (const auto end = now + time; now < end; now += milliseconds(10)) {
@@ -75,6 +84,7 @@ struct Three {
   std::array<std::unique_ptr<Participant>, 3> all{};
   std::array<std::optional<Participant::Outcome>, 3> outcomes{};
   std::function<bool(const Letter&, std::size_t)> drops{};
+  std::size_t least = 1;  // workers
   Participant::Time now = Participant::Time(std::chrono::hours(1));
 };
 
@@ -107,6 +117,74 @@ TEST_CASE("of two members that both propose, one decides and the other is left o
     }
   }
   CHECK(left_out == 1);
+}
+
+TEST_CASE("a newcomer that is rejected ends at once if the others wait for another one") {
+  Three job({}, 3);
+  const auto end = [&](std::initializer_list<std::size_t> members) {
+    for (const std::size_t i : members) {
+      job.outcomes[i].reset();
+      job.all[i]->next(job.now);
+    }
+  };
+  job.start(2, 200);
+  end({0, 1});
+  job.run(milliseconds(500));
+  REQUIRE(job.decision(2));
+  CHECK(job.decision(2)->number == 1);
+  for (const std::size_t i : {0, 1}) job.all[i]->reject_newcomers(job.now);
+  end({0, 1, 2});
+  job.run(milliseconds(500));
+  REQUIRE(job.outcomes[2].has_value());
+  const auto* const failure = std::get_if<ElasticFailure>(&*job.outcomes[2]);
+  REQUIRE(failure);
+  CHECK(failure->kind == ElasticFailure::Kind::not_admitted);
+  CHECK(failure->sentence ==
+        "could not form a generation with this process; start it again once it can reach the other "
+        "workers");
+  CHECK_FALSE(job.outcomes[0].has_value());
+  job.start(2, 300);
+  job.run(milliseconds(2000));
+  REQUIRE(job.decision(2));
+  CHECK(job.decision(2)->number == 2);
+  CHECK(*job.decision(0) == *job.decision(2));
+}
+
+TEST_CASE("a newcomer that is rejected stays while the others need its vote") {
+  Three job({}, 2);
+  job.start(2, 200);
+  job.run(milliseconds(300));
+  for (const std::size_t i : {0, 1}) job.all[i]->next(job.now);
+  job.run(milliseconds(500));
+  REQUIRE(job.decision(2));
+  CHECK(job.decision(2)->number == 1);
+  job.outcomes = {};
+  job.start(0, 300);  // rank 0 is lost, and rank 1 is half of a quorum
+  job.all[1]->reject_newcomers(job.now);
+  for (const std::size_t i : {1, 2}) job.all[i]->next(job.now);
+  job.run(milliseconds(1500));
+  REQUIRE(job.decision(1));
+  CHECK(job.decision(1)->rank_of(Identity{0, 300}).has_value());
+  REQUIRE(job.outcomes[2].has_value());
+  const auto* const failure = std::get_if<ElasticFailure>(&*job.outcomes[2]);
+  REQUIRE(failure);
+  CHECK(failure->kind == ElasticFailure::Kind::left_out);
+}
+
+TEST_CASE("newcomers that fail at an address interrupt the job less and less") {
+  using std::chrono::seconds;
+  lockstep::detail::NewcomerPauses pauses(2);
+  Participant::Time now(std::chrono::hours(1));
+  for (const int pause : {1, 2, 4, 8, 16, 16}) {
+    pauses.extend(1, now);
+    CHECK(pauses.is_paused(1, now + seconds(pause) - milliseconds(1)));
+    CHECK_FALSE(pauses.is_paused(0, now));
+    now += seconds(pause);
+    CHECK_FALSE(pauses.is_paused(1, now));
+  }
+  now += seconds(60);
+  pauses.extend(1, now);
+  CHECK_FALSE(pauses.is_paused(1, now + seconds(1)));
 }
 
 TEST_CASE("a process holds the votes of a run before it can be a member") {
@@ -158,6 +236,21 @@ TEST_CASE("a member whose machine cannot vote names the file") {
   REQUIRE(failure);
   CHECK(failure->kind == ElasticFailure::Kind::no_vote);
   CHECK(failure->sentence == "guard");
+}
+
+TEST_CASE("all members of a generation that becomes too small name the lost one") {
+  Three job({}, 3);
+  job.outcomes = {};
+  job.all[1]->leave();
+  for (const std::size_t i : {std::size_t{0}, std::size_t{2}}) job.all[i]->next(job.now);
+  job.run(milliseconds(9000));
+  for (const std::size_t i : {std::size_t{0}, std::size_t{2}}) {
+    REQUIRE(job.outcomes[i].has_value());
+    const auto* const failure = std::get_if<ElasticFailure>(&*job.outcomes[i]);
+    REQUIRE(failure);
+    CHECK(failure->kind == ElasticFailure::Kind::too_few);
+    CHECK(failure->rank == 1);
+  }
 }
 
 TEST_CASE("after random faults one generation trains, and never two") {

@@ -2,6 +2,8 @@
 #include "lockstep/strategies/mpi_plane.hpp"
 
 #include <catch2/catch_test_macros.hpp>
+#include <catch2/matchers/catch_matchers.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
 #include <string>
 
 #include "lockstep/lockstep.hpp"
@@ -28,4 +30,12 @@ TEST_CASE("workers that exchange over MPI train as replicas of one process", "[.
   const std::string expected =
       trained(ls::Mirrored<ls::Reference<float>>{.replicas = ls::MpiCommunicator::world().size()});
   CHECK(trained(ls::MultiWorkerMirrored<ls::Reference<float>, ls::Mpi>{}) == expected);
+}
+
+TEST_CASE("a job over MPI cannot be elastic", "[.plane]") {
+  const ls::MultiWorkerMirrored<ls::Reference<float>, ls::Mpi> strategy{
+      .elastic = {.min_workers = 1}};
+  CHECK_THROWS_WITH(strategy.open(), Catch::Matchers::StartsWith(
+                                         "multi_worker_mirrored: .elastic needs replicas on CPUs "
+                                         "that exchange over ls::Tcp or ls::Gloo"));
 }
