@@ -11,6 +11,9 @@ import tempfile
 
 import symbols
 
+sys.path.append(str(pathlib.Path(__file__).parents[1] / "house"))
+import kernels_apart
+
 PROJECT = pathlib.Path(__file__).with_name("project")
 CORE = ("-lfmt", "-lcrypto", "-lz", "-lpthread")
 CPU = ("-ldnnl", "-l:libgomp.so.1", *CORE)
@@ -37,6 +40,8 @@ def quickstart(compiler: list[str], source: pathlib.Path, _: str) -> None:
     reported = call("./program")
     if "Epoch 3/3" not in reported or "loss: " not in reported:
         sys.exit(f"three epochs expected:\n{reported}")
+    if not any(map(kernels_apart.has_kernel, kernels_apart.symbols("./program"))):
+        sys.exit("tests/house/kernels_apart.py finds no kernel in the header-only form; have their names changed?")
 
 
 def trains(compiler: list[str], programs: pathlib.Path, name: str, libraries: tuple, start: list[str], *options: str) -> None:

@@ -12,7 +12,7 @@ import sys
 def check(entry: dict, compiler: str) -> str:
     words = shlex.split(entry["command"])
     flags = words[next(place for place, word in enumerate(words) if word.startswith("-")):]  # after a cache and the compiler
-    command = [compiler, *flags, "-fsyntax-only"]
+    command = [compiler, *(flag for flag in flags if not flag.startswith("--param=")), "-fsyntax-only"]  # g++'s own
     result = subprocess.run(command, cwd=entry["directory"], stdout=subprocess.PIPE,
                             stderr=subprocess.STDOUT, text=True)
     return f"{entry['file']}:\n{result.stdout}" if result.returncode or result.stdout else ""

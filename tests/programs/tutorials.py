@@ -93,7 +93,10 @@ def same_text(shown, found):
 def units():
     """The files that the build compiles, below the repository's root."""
     entries = json.loads((BIN.parent / "compile_commands.json").read_text())
-    return {os.path.relpath(entry["file"], ROOT) for entry in entries}
+    files = {pathlib.Path(entry["file"]) for entry in entries}
+    batched = {BIN.parent / source for file in files if file.parent.name == "batches"  # tests/support/batch.py
+               for source in re.findall(r'^#line 1 "(.+)"$', file.read_text(), re.MULTILINE)}
+    return {os.path.relpath(os.path.realpath(file), os.path.realpath(ROOT)) for file in files | batched}
 
 
 def is_checked(block):

@@ -191,7 +191,7 @@ struct Replicas {
                                           std::make_unique<Replica>(group, 1)};
 };
 
-const Names step{"reduce", "reduce"};
+const Names reduces{"reduce", "reduce"};
 Names joined(std::initializer_list<Names> lists) {
   Names all;
   for (const Names& list : lists) all.insert(all.end(), list.begin(), list.end());
@@ -204,12 +204,12 @@ TEST_CASE_METHOD(Replicas, "memory is registered once, before its first exchange
   begin(2);
   CHECK(pop_calls() == Names{"join", "allocate", "allocate"});
   step();
-  CHECK(pop_calls() == joined({{"register", "register"}, ::step}));
+  CHECK(pop_calls() == joined({{"register", "register"}, reduces}));
   step();
-  CHECK(pop_calls() == ::step);
+  CHECK(pop_calls() == reduces);
   allocate(1);
   step();
-  CHECK(pop_calls() == joined({{"allocate", "register"}, ::step}));
+  CHECK(pop_calls() == joined({{"allocate", "register"}, reduces}));
   free_buffers();
   end();
   CHECK(log.lines.empty());
@@ -219,7 +219,7 @@ TEST_CASE_METHOD(Replicas, "each rank calls NCCL immediately, whether it records
   graphs[1] = GENERATE(true, false);
   begin(1);
   for (int i = 0; i < 4; ++i) step();
-  CHECK(pop_calls() == joined({{"join", "allocate", "register"}, ::step, ::step, ::step, ::step}));
+  CHECK(pop_calls() == joined({{"join", "allocate", "register"}, reduces, reduces, reduces, reduces}));
   free_buffers();
   end();
 }
@@ -265,7 +265,7 @@ TEST_CASE_METHOD(Replicas, "registrations end before the buffer and before the c
     group.reset();
     CHECK(pop_calls() == Names{"abort"});
     step();
-    CHECK(pop_calls() == joined({{"join", "register", "register"}, ::step}));
+    CHECK(pop_calls() == joined({{"join", "register", "register"}, reduces}));
     group.abort();
     free_buffers();
     CHECK(pop_calls() == Names{"deregister", "free", "deregister", "free"});
@@ -299,10 +299,10 @@ TEST_CASE_METHOD(Replicas, "all ranks register or none") {
     begin(2);
     fakes.calls.clear();
     step();
-    CHECK(fakes.calls[0] == joined({{"register", "register", "deregister", "deregister"}, ::step}));
-    CHECK(fakes.calls[1] == ::step);
+    CHECK(fakes.calls[0] == joined({{"register", "register", "deregister", "deregister"}, reduces}));
+    CHECK(fakes.calls[1] == reduces);
     step();  // and does not try again
-    CHECK(fakes.calls[1] == joined({::step, ::step}));
+    CHECK(fakes.calls[1] == joined({reduces, reduces}));
     CHECK(log.lines ==
           Names{"nccl: gradient memory is not registered: ncclCommRegister failed: no can do; NCCL "
                 "copies gradients through its own buffers, which is slower"});
@@ -313,8 +313,8 @@ TEST_CASE_METHOD(Replicas, "all ranks register or none") {
     CHECK(recorder.count("cuMemAlloc_v2") == 1);
     fakes.calls.clear();
     step();
-    CHECK(fakes.calls[0] == joined({{"register", "deregister"}, ::step}));
-    CHECK(fakes.calls[1] == ::step);
+    CHECK(fakes.calls[0] == joined({{"register", "deregister"}, reduces}));
+    CHECK(fakes.calls[1] == reduces);
     CHECK(log.lines.size() == 1);
     free_buffers();
     CHECK(recorder.count("cuMemFree_v2") == 1);
@@ -323,7 +323,7 @@ TEST_CASE_METHOD(Replicas, "all ranks register or none") {
     table.ncclCommRegister = nullptr;
     begin(2);
     step();
-    CHECK(pop_calls() == joined({{"join"}, ::step}));
+    CHECK(pop_calls() == joined({{"join"}, reduces}));
     CHECK(recorder.count("cuMemAlloc_v2") == 4);
     CHECK(log.lines.size() == 1);
     CHECK(log.lines.at(0).find("NCCL is older than 2.19") != std::string::npos);

@@ -98,7 +98,7 @@ TEST_CASE(
   testing::TestGpu gpu;
   if (gpu.host() == nullptr) SKIP("no kernel is to fail on a real GPU");
   const testing::LogLines log;
-  detail::cuda::Commands::logged = false;
+  lockstep::detail::cuda::Commands::logged = false;
   const std::string message = refusal<DeviceError>([&] { train(gpu.host(), "gradient", 4); });
   CHECK(
       message ==
