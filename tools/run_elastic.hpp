@@ -39,9 +39,9 @@ struct ElasticOptions {
 ///        |                |  \--no restart is left, or not a crash--> lost
 ///        +---- delay -----+
 ///
-/// All workers end if fewer than `least` run or wait, and if one is refused (2, 126, 127) in its first
-/// start: it would be refused again, and the job cannot begin without it. A replacement that exits with 2
-/// is retried: the worker before it may still hold its port.
+/// All workers end if fewer than `least` run or wait, and if one is refused (2, 126, 127) in its
+/// first start: it would be refused again, and the job cannot begin without it. A replacement that
+/// exits with 2 is retried: the worker before it may still hold its port.
 class ElasticLauncher : private Workers {
  public:
   /// As Launcher; `command` is that of a first start.
@@ -230,12 +230,13 @@ class ElasticLauncher : private Workers {
     return true;
   }
 
-  /// Whether a code is not the failure of a worker itself: it lost another one, or was asked to leave.
+  /// Whether a code does not report a worker's own failure: it lost another one, or was asked to
+  /// leave.
   static bool is_consequence(int code) {
     return code == peer_lost || code == 128 + SIGINT || code == 128 + SIGTERM;
   }
-  /// The code of the first of `losses` that count, which is not a consequence if there are others; 0
-  /// if none counts.
+  /// The code of the first of `losses` that count, which is not a consequence if there are others;
+  /// 0 if none counts.
   template <class Counts>
   static int code_of(const std::vector<Loss>& losses, const Counts& counts) {
     int code = 0;

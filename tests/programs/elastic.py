@@ -247,6 +247,7 @@ class Workers(Case):
                         for rank in victims:
                             if self.age(rank) > 0:
                                 self.kill(rank)
+                job.wait(3 * multi_worker.DEADLINE)
                 self.is_the_quiet_run(job, steps, quiet)
                 print(f"job {number}: {job.stderr().count('; restart ')} restarts", flush=True)
 

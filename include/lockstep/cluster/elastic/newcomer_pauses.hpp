@@ -1,6 +1,7 @@
 /// \file
-/// How long a job runs before it proposes another newcomer at an address. Invariant: a newcomer that
-/// fails whenever it is admitted interrupts the job less and less, at most every 16 s in the end.
+/// How long a job runs before it proposes another newcomer at an address. Invariant: a newcomer
+/// that fails whenever it is admitted interrupts the job less and less, at most every 16 s in the
+/// end.
 #pragma once
 
 #include <algorithm>
