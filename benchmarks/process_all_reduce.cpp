@@ -114,7 +114,7 @@ std::shared_ptr<ls::TcpMesh> tcp_mesh(measure::FolderStore& store, const std::st
   std::map<std::size_t, std::string> places;
   for (std::size_t r = 0; r < rank; ++r)
     places[r] = store.get(fmt::format("{}{}", name, r), deadline).value();
-  auto connections = connector.connect(places, deadline);
+  auto connections = connector.connect(places, deadline, [] {});
   if (!sealed)
     for (ls::DataConnection& connection : connections)
       connection.send_key = connection.receive_key = std::nullopt;

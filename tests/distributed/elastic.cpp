@@ -5,12 +5,14 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <catch2/matchers/catch_matchers_string.hpp>
 #include <chrono>
 #include <csignal>
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <exception>
 #include <memory>
 #include <optional>
 #include <random>
@@ -64,6 +66,7 @@ struct Plan {
   int epochs = 6;
   milliseconds pause{2};
   std::optional<std::uint64_t> fails_at{};  ///< step after which worker 3 throws
+  bool handles_signals = false;
   std::uint64_t seed = 7;
 };
 
@@ -82,6 +85,8 @@ std::vector<double> train(const Strategy& strategy, const Plan& plan, Here* here
       .epochs = plan.epochs,
       .callbacks = {std::make_shared<Slow>(here, plan.pause, plan.fails_at.value_or(0))},
       .progress = ls::ProgressStyle::none};
+  std::optional<ls::SignalStop> stop;
+  if (plan.handles_signals) options.stop = stop.emplace().token();
   ls::History history;
   try {
     history = model.fit(data | ls::shuffle(64) | ls::batch(16), test, options);
@@ -138,7 +143,11 @@ class Disturbed {
     return false;
   }
   void kill(const std::vector<std::size_t>& victims) {
-    for (const std::size_t r : victims) job_.signal(r, SIGKILL);
+    for (const std::size_t r : victims) {
+      std::printf("kill %zu after %llu steps\n", r,
+                  static_cast<unsigned long long>(job_.report(r).steps.load()));
+      job_.signal(r, SIGKILL);
+    }
     for (const std::size_t r : victims) {
       were_killed_[r] = true;
       REQUIRE(job_.until([&] { return job_.has_ended(r); }));
@@ -157,6 +166,15 @@ class Disturbed {
     for (std::size_t r = 0; r < workers; ++r) before.push_back(job_.report(r).steps);
     REQUIRE(job_.until([&] {
       if (has_finished()) return true;
+      // As a launcher does: a worker may be refused because the generation that it joined failed.
+      for (std::size_t r = 0; r < workers; ++r)
+        if (was_killed(r) && job_.report(r).outcome != Outcome::none) {
+          std::printf("worker %zu after %llu steps: %s\n", r,
+                      static_cast<unsigned long long>(job_.report(r).steps.load()),
+                      job_.report(r).what.text);
+          job_.restart(r);
+          before[r] = 0;
+        }
       for (std::size_t r = 0; r < workers; ++r)
         if (job_.report(r).steps >= before[r] + 2) return true;
       return false;
@@ -198,6 +216,15 @@ class Disturbed {
   Processes job_;
   std::vector<bool> were_killed_;
   std::size_t kills_ = 0;
+};
+
+/// Cannot be opened a second time.
+struct Brittle : Float {
+  static inline bool breaks = false;
+  auto open(std::size_t sharers, std::size_t index) const {
+    if (breaks) throw ls::DeviceError("brittle: broken");
+    return Float::open(sharers, index);
+  }
 };
 
 /// A data plane of which ranks 1 and 2 of three cannot reach each other.
@@ -242,6 +269,41 @@ TEST_CASE("an elastic job does not wait for a worker that has thrown and keeps i
   for (const std::size_t r : {std::size_t{0}, std::size_t{1}, std::size_t{2}})
     CHECK(run.job().numbers(r) == quiet);
   CHECK(!run.job().has_ended(3));
+}
+
+TEST_CASE("SIGTERM ends a worker of an elastic job that waits for others") {
+  Processes job(2, [](Here& here) { work(here, {.epochs = 10000, .handles_signals = true}); }, 40s);
+  REQUIRE(job.until([&] { return job.report(0).steps > 3; }));
+  job.signal(1, SIGKILL);
+  REQUIRE(job.until([&] { return job.has_ended(1); }));
+  std::this_thread::sleep_for(300ms);  // a kill is noticed within 0.1 s
+  const Clock::time_point begin = Clock::now();
+  job.signal(0, SIGTERM);
+  REQUIRE(job.all_end());
+  INFO(job.logs());
+  CHECK(Clock::now() - begin < 15s);  // three times the limit; the rendezvous timeout is 60 s
+  CHECK(std::string(job.report(0).what) ==
+        "this worker has left the elastic job because of signal 15");
+}
+
+TEST_CASE("after the end of its job a session that could not go on alone throws the cause") {
+  Processes job(
+      2,
+      [](Here&) {
+        auto session = ls::MultiWorkerMirrored<Brittle>{.elastic = {.min_workers = 1}}.open();
+        Brittle::breaks = true;
+        try {
+          session.form_alone(
+              std::make_exception_ptr(ls::PeerLost(0, "here", "has ended the job", {})));
+        } catch (const ls::DeviceError&) {
+        }
+        session.rank();
+      },
+      40s);
+  REQUIRE(job.all_end());
+  for (const std::size_t r : {std::size_t{0}, std::size_t{1}})
+    CHECK_THAT(std::string(job.report(r).what),
+               Catch::Matchers::ContainsSubstring("has ended the job"));
 }
 
 TEST_CASE("an elastic job goes on without a worker that comes back with another model") {

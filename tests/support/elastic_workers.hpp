@@ -12,9 +12,11 @@
 #include <exception>
 #include <memory>
 #include <mutex>
+#include <new>
 #include <optional>
 #include <set>
 #include <stdexcept>
+#include <stop_token>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -241,6 +243,7 @@ struct ElasticWorker {
   std::shared_ptr<ElasticJob> job;
   std::size_t worker = 0;
   D on{};
+  bool fails_alone = false;
 
   class Session {
    public:
@@ -267,12 +270,13 @@ struct ElasticWorker {
     bool is_elastic() const { return true; }
     bool has_newcomers() const { return options_.job->has_newcomers(); }
     bool must_reform() const { return options_.job->must_reform(view_.number); }
-    void reform(const std::string&) {
+    void reform(const std::string&, const std::stop_token&) {
       state_.reset();
       view_ = options_.job->next(options_.worker, view_.number);
     }
     void form() { state_ = std::make_unique<State>(options_, view_); }
     void form_alone(std::exception_ptr error) {
+      if (options_.fails_alone) throw std::bad_alloc();
       view_.job = std::make_shared<Job>(std::vector<std::size_t>{options_.job->replicas()},
                                         options_.job->shards());
       view_.rank = 0;

@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <exception>
+#include <stop_token>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -75,8 +76,9 @@ concept StrategySession =
 /// - `is_elastic()`: false: a loss ends the job, and no other function of this list is called.
 /// - `has_newcomers()`: a process waits to join. `must_reform()`: a peer has ended the generation.
 ///   Both are cheap enough for every step.
-/// - `reform(why)`: leaves the generation at once and agrees with the survivors on the next one. No
-///   exchange is possible until `form()` has returned. \throws if the job cannot go on.
+/// - `reform(why, stop)`: leaves the generation at once and agrees with the survivors on the next
+///   one. No exchange is possible until `form()` has returned. \throws if the job cannot go on, or
+///   if it does not within seconds after `stop` has been requested.
 /// - `form()`: connects the members of the generation. \throws PeerLost if one of them is lost; then
 ///   `reform` may be called again.
 /// - `form_alone(error)`: after `reform` has thrown: connects this process with itself, so that its
@@ -91,7 +93,7 @@ concept ElasticSession = S::can_reform && requires(S& s, std::exception_ptr e) {
   { s.is_elastic() } -> std::same_as<bool>;
   { s.has_newcomers() } -> std::same_as<bool>;
   { s.must_reform() } -> std::same_as<bool>;
-  s.reform(std::string());
+  s.reform(std::string(), std::stop_token());
   s.form();
   s.form_alone(e);
   s.end();

@@ -39,8 +39,8 @@ class UsageError : public Error {
   using Error::Error;
 };
 
-/// A signal asked this worker of an elastic job, and not all of them, to end. It has made its last
-/// step, and the others go on.
+/// A signal asked this worker of an elastic job to end, and it has left the job: after a step, if the
+/// others go on, or while it waited for them.
 class Evicted : public Error {
  public:
   LOCKSTEP_COLD_DECL explicit Evicted(int signal);

@@ -29,8 +29,7 @@ ReplicasDiverged::ReplicasDiverged(std::size_t replica, std::string tensor,
     : Error(std::string(sentence)), replica_(replica), tensor_(std::move(tensor)) {}
 
 Evicted::Evicted(int signal)
-    : Error("this worker leaves the elastic job because of signal {}; the others go on", signal),
-      signal_(signal) {}
+    : Error("this worker has left the elastic job because of signal {}", signal), signal_(signal) {}
 
 PeerLost::PeerLost(std::size_t rank, std::string address, std::string how,
                    std::optional<std::uint64_t> last_step)

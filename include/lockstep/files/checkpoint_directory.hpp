@@ -42,6 +42,12 @@ struct CheckpointEntry {
   std::map<std::string, std::vector<std::byte>> files;  /// by name, without the manifest
 };
 
+/// Another process has the lock of the directory.
+class DirectoryInUse : public FileError {
+ public:
+  using FileError::FileError;
+};
+
 /// A directory of checkpoints.
 ///
 /// An entry is written in this order; a process that is killed between any two of the operations

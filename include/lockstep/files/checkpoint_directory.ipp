@@ -168,10 +168,10 @@ void CheckpointDirectory::open_for_writing() {
     const ssize_t n = ::pread(file.number(), text, sizeof text - 1, 0);
     const auto owner = whole_number<std::uint64_t>(
         std::string_view(text, n > 0 ? static_cast<std::size_t>(n) : 0));
-    throw FileError(path_,
-                    "another process writes checkpoints here{}; end it, or choose another "
-                    "directory",
-                    owner ? fmt::format(" (process {})", *owner) : std::string());
+    throw DirectoryInUse(path_,
+                         "another process writes checkpoints here{}; end it, or choose another "
+                         "directory",
+                         owner ? fmt::format(" (process {})", *owner) : std::string());
   }
   const std::string owner = std::to_string(::getpid());
   if (::ftruncate(file.number(), 0) != 0 ||

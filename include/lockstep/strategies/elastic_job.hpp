@@ -8,6 +8,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <stop_token>
 #include <string>
 
 #include "lockstep/cluster/elastic/elastic_member.hpp"
@@ -56,7 +57,8 @@ class ElasticJob {
   void blame(const PeerLost& loss) { failed_.blame(loss); }
   /// `has_trained`: the current generation has made a step. \throws as ElasticMember::next, and
   /// PeerLost if generations of the same members fail again and again.
-  LOCKSTEP_COLD_DECL void next(const std::string& why, bool has_trained);
+  LOCKSTEP_COLD_DECL void next(const std::string& why, bool has_trained,
+                               const std::stop_token& stop);
   /// See ElasticSession.
   LOCKSTEP_COLD_DECL bool has_new_members() const;
   LOCKSTEP_COLD_DECL bool is_new_member() const;

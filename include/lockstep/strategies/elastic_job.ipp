@@ -81,7 +81,7 @@ std::string ElasticJob::address(std::size_t rank) const {
   return to_string(now_.cluster.cluster->address(rank));
 }
 
-void ElasticJob::next(const std::string& why, bool has_trained) {
+void ElasticJob::next(const std::string& why, bool has_trained, const std::stop_token& stop) {
   using Action = FailedGenerations::Action;
   const std::size_t own = now_.cluster.rank.value_or(0), before = now_.is_new.size();
   const Action action = failed_.ended(own, has_trained, std::chrono::steady_clock::now());
@@ -94,7 +94,7 @@ void ElasticJob::next(const std::string& why, bool has_trained) {
                     action == Action::leave ? "it is the member that" : "some members", why),
         std::nullopt);
   }
-  now_ = member_->next(why);
+  now_ = member_->next(why, stop);
   failed_.begin(now_.is_new.size() == before && !has_new_members());
 }
 

@@ -10,6 +10,7 @@
 #include <exception>
 #include <memory>
 #include <optional>
+#include <stop_token>
 #include <string>
 #include <string_view>
 #include <type_traits>
@@ -109,16 +110,16 @@ struct MultiWorkerMirrored {
         state_->job.exchange([&] { state_->local->each(body); });
       });
     }
-    std::size_t local_replicas() const { return state_->local->count(); }
-    std::size_t replicas() const { return state_->job.total(); }
-    std::size_t first_replica() const { return state_->job.first(); }
-    std::size_t virtual_shards() const { return state_->job.virtual_shards(); }
-    std::size_t workers() const { return state_->job.counts().size(); }
-    std::size_t rank() const { return state_->job.rank(); }
+    std::size_t local_replicas() const { return state().local->count(); }
+    std::size_t replicas() const { return state().job.total(); }
+    std::size_t first_replica() const { return state().job.first(); }
+    std::size_t virtual_shards() const { return state().job.virtual_shards(); }
+    std::size_t workers() const { return state().job.counts().size(); }
+    std::size_t rank() const { return state().job.rank(); }
     bool is_chief() const { return rank() == 0; }
 
     void agree(std::string_view part, const Signature& fields) {
-      if (state_->job.is_alone()) return;
+      if (state().job.is_alone()) return;
       within([&] {
         state_.get_deleter().check("multi_worker_mirrored");
         state_->job.agree(part, fields);
@@ -153,11 +154,11 @@ struct MultiWorkerMirrored {
     bool is_new_member() const { return elastic_->job.is_new_member(); }
     void reject_newcomers() { elastic_->job.member().reject_newcomers(); }
     std::string change() const { return elastic_->job.describe(); }
-    void reform(const std::string& why) {
+    void reform(const std::string& why, const std::stop_token& stop) {
       const bool has_trained = state_ && state_->job.has_trained();
       if (state_) state_->job.leave_at_once();
       state_.reset();
-      elastic_->job.next(why, has_trained);
+      elastic_->job.next(why, has_trained, stop);
     }
     void form() {
       const Generation& now = elastic_->job.now();
@@ -182,7 +183,7 @@ struct MultiWorkerMirrored {
       for (;;) try {
           return form();
         } catch (const PeerLost& e) {
-          reform(e.what());
+          reform(e.what(), {});
         }
     }
     /// Runs f(). In an elastic job, whatever ends an exchange is a loss.
@@ -268,6 +269,12 @@ struct MultiWorkerMirrored {
       std::optional<Group> layers, gradients;
       std::optional<detail::LocalReplicas<D, Group>> local;
     };
+    /// \throws what ended the job of this process, if it could not even go on alone.
+    const State& state() const {
+      if (!state_) [[unlikely]]
+        std::rethrow_exception(elastic_->error);
+      return *state_;
+    }
     struct ElasticState {
       explicit ElasticState(const MultiWorkerMirrored& given)
           : options(given),

@@ -214,7 +214,11 @@ std::shared_ptr<TcpMesh> connect_tcp(const JobLinks& links,
   std::vector<DataConnection> found;
   {
     const Watch watch(links.session, connector);
-    found = connector.connect(places, std::chrono::steady_clock::now() + job.timeouts().mesh);
+    found = connector.connect(places, std::chrono::steady_clock::now() + job.timeouts().mesh, [&] {
+      const std::string connected = links.key("data/connected");
+      if (job.add(links.key("data/count"), 1) == members.size()) job.set(connected, "");
+      job.get(connected, links.start_timeout);
+    });
   }
   for (DataConnection& connection : found) {
     if (is_plain(links, connection.rank))

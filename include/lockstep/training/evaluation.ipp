@@ -12,10 +12,12 @@ Evaluated evaluate_over(Run& run, Steps& steps, std::optional<std::uint64_t> mos
   bool stops = run.stops_without_peers();
   for (std::uint64_t b = 0; (!most || b < *most) && !stops && steps.next(); ++b) {
     run.callbacks.on_test_batch_begin(static_cast<std::size_t>(b), {});
-    steps.run_step(run.requests(), 0, true);
-    const RunRequests agreed = replicas.agreed_requests();
+    const RunRequests mine = run.requests();
+    steps.run_step(mine, 0, true);
+    const RunRequests agreed = run.agreed_requests(mine);
     replicas.read_sums(running);
     run.callbacks.on_test_batch_end(static_cast<std::size_t>(b), running.logs());
+    run.leave_if_evicted();
     stops = run.effective(agreed).stop_now;
   }
   run.kept.totals = running.totals();
@@ -29,9 +31,11 @@ void predict_over(Run& run, Steps& steps, std::optional<std::uint64_t> most) {
   bool stops = run.stops_without_peers();
   for (std::uint64_t b = 0; (!most || b < *most) && !stops && steps.next(); ++b) {
     run.callbacks.on_predict_batch_begin(static_cast<std::size_t>(b), {});
-    steps.run_step(run.requests(), 0, true);
-    const RunRequests agreed = run.replicas.agreed_requests();
+    const RunRequests mine = run.requests();
+    steps.run_step(mine, 0, true);
+    const RunRequests agreed = run.agreed_requests(mine);
     run.callbacks.on_predict_batch_end(static_cast<std::size_t>(b), {});
+    run.leave_if_evicted();
     stops = run.effective(agreed).stop_now;
   }
   run.callbacks.on_predict_end({});

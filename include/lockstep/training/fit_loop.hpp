@@ -93,7 +93,8 @@ class FitLoop {
   /// Trains one step. A step of an elastic job that throws has either been made, and counts, or has
   /// left no trace.
   LOCKSTEP_DECL void run_step(Steps& train, bool waits);
-  LOCKSTEP_DECL void count_step();
+  /// `sent`: the requests that travelled with it.
+  LOCKSTEP_DECL void count_step(const RunRequests& sent);
   /// Reads the sums, verifies the replicas if due, calls on_train_batch_end, saves a checkpoint if
   /// due.
   LOCKSTEP_DECL void end_execution(int epoch);
@@ -107,11 +108,6 @@ class FitLoop {
   LOCKSTEP_COLD_DECL bool validate(Steps& validation);
   /// Calls on_epoch_end and exchanges the requests that it made; saves a checkpoint if due.
   LOCKSTEP_COLD_DECL void end_epoch(int epoch);
-  /// The requests of the last exchange. In an elastic job workers that are evicted do not stop the
-  /// others.
-  LOCKSTEP_DECL RunRequests agreed_requests();
-  /// \throws Evicted if this worker is.
-  LOCKSTEP_DECL void leave_if_evicted() const;
   /// Exchanges the requests of all processes outside of a step.
   LOCKSTEP_COLD_DECL void exchange_requests();
   /// The signature and what a checkpoint needs to know of the model before it is loaded.
@@ -139,9 +135,11 @@ class FitLoop {
     bool epoch_end_is_done = false;    // and returned from
     bool batch_end_exchanges = false;  // the hook made a collective call: all repeat it, or none
     bool epoch_end_exchanges = false;
-    Logs epoch_logs;                    // after epoch_end
-    BeforeHooks before{};               // of epoch_end
-    std::optional<double> rate_before;  // of batch_end
+    Logs epoch_logs;                          // after epoch_end
+    CallbackList::States between_epochs;      // states after epoch_end, or train_begin
+    std::optional<double> rate_before_epoch;  // before on_epoch_begin
+    BeforeHooks before{};                     // of epoch_end
+    std::optional<double> rate_before;        // of batch_end
   };
   /// Calls on_train_batch_end, unless this process has done so.
   LOCKSTEP_DECL void call_batch_end(std::uint64_t last);
@@ -153,6 +151,9 @@ class FitLoop {
   LOCKSTEP_COLD_DECL RunPosition position_of(int epoch, std::uint64_t steps) const;
   /// Moves to the position that the job continues at.
   LOCKSTEP_COLD_DECL void continue_at(Recovered at, FunctionRef<Signature()> describe);
+  /// Undoes what the hooks did after an epoch's end, or at the end of the call, which the donor has
+  /// not reached.
+  LOCKSTEP_COLD_DECL void go_back();
   /// \throws UsageError if this process' fit differs from that of the job that it joins.
   LOCKSTEP_COLD_DECL void check_signature(const JobState& state, FunctionRef<Signature()> describe);
   /// Calls the hooks that a process has missed, or not called yet, and loads the callbacks' states.
@@ -188,7 +189,6 @@ class FitLoop {
   bool continues_ = false;           // within an epoch that has begun, at a position
   FitPhase phase_ = FitPhase::executing;
   RunRequests agreed_;               // of the last step
-  bool is_evicted_ = false;          // ends with this step
   std::optional<double> sent_rate_;  // at the end of the last epoch
   Hooks hooks_;
 };

@@ -3,7 +3,6 @@
 #include "lockstep/training/fit_loop.hpp"
 
 #include <algorithm>
-#include <csignal>
 #include <limits>
 #include <string>
 #include <string_view>
@@ -14,23 +13,16 @@
 #include "lockstep/core/log.hpp"
 #include "lockstep/training/checkpoint/checkpoint_request.hpp"
 #include "lockstep/training/report/start_line.hpp"
+#include "lockstep/training/signal_stop.hpp"
 
 namespace lockstep::detail {
-
-[[gnu::cold]] inline const FitOptions& checked(const FitOptions& options,
-                                               std::optional<std::uint64_t> examples) {
-  check_options(options);
-  if (!examples && !options.steps_per_epoch)
-    throw UsageError("fit: the data never end, so an epoch has no end; set .steps_per_epoch");
-  return options;
-}
 
 FitLoop::FitLoop(AnyReplicas& replicas, BetweenRuns& kept, std::optional<std::uint64_t> examples,
                  std::size_t batch, const FitOptions& options)
     : replicas_(replicas),
       kept_(kept),
       batch_size_(batch),
-      options_(checked(options, examples)),
+      options_(checked_options(options, examples)),
       run_(replicas, kept, options.callbacks, options.progress, options.stop),
       running_(replicas.begin_logs()),
       first_pass_(detail::first_pass(kept.passes, options)),
@@ -78,7 +70,8 @@ History FitLoop::run(Steps& train, Steps* validation, FunctionRef<Signature()> d
 
 void FitLoop::run_epochs(Steps& train, Steps* validation, FunctionRef<Signature()> describe) {
   if (!has_begun_) begin(train, describe);
-  for (int epoch = first_epoch_; epoch < options_.epochs && !ends_; ++epoch) {
+  for (int epoch = first_epoch_; epoch < options_.epochs && !ends_ && !requests_.stop_now;
+       ++epoch) {
     begin_epoch(train, epoch);
     const bool has_trained = train_epoch(train, epoch);
     if (requests_.stop_now || !has_trained) break;  // an unfinished epoch has no logs
@@ -133,6 +126,7 @@ void FitLoop::begin(Steps& train, FunctionRef<Signature()> describe) {
   hooks_.train_begin = has_begun_ = true;
   epoch_ = first_epoch_;
   if (resumed_ && resumed_->position->steps == 0) restore_callbacks();
+  if (elastic_ != nullptr) hooks_.between_epochs = run_.callbacks.states();
 }
 
 JobState FitLoop::job_state() const {
@@ -172,15 +166,8 @@ void FitLoop::resume() {
   run_.numbers.first_step = replicas_.steps();
   run_.numbers.resumed = true;
   if (!run_.place.is_chief) return;
-  const bool has_finished = ends_ || first_epoch_ >= options_.epochs;
-  log(LogLevel::info,
-      has_finished
-          ? fmt::format("checkpoint {}: training ended after {} steps and {} epochs; {}",
-                        checkpoints_->directory(), replicas_.steps(), first_epoch_,
-                        ends_ ? "use another directory to train again"
-                              : "use more epochs to continue, or another directory to train again")
-          : fmt::format("checkpoint {}: training continues after {} steps, in epoch {}",
-                        checkpoints_->directory(), replicas_.steps(), first_epoch_ + 1));
+  log(LogLevel::info, resume_line(checkpoints_->directory(), replicas_.steps(), first_epoch_, ends_,
+                                  first_epoch_ >= options_.epochs));
   const bool is_divided_alike =
       state.replicas == run_.place.replicas || run_.place.virtual_shards > 0;
   if (!is_divided_alike)
@@ -206,7 +193,10 @@ void FitLoop::restore_callbacks() {
 void FitLoop::begin_epoch(Steps& train, int epoch) {
   note(Phase::callback);
   epoch_ = epoch;
-  if (hooks_.epoch_begin != epoch) run_.callbacks.on_epoch_begin(epoch, {});
+  if (hooks_.epoch_begin != epoch) {
+    hooks_.rate_before_epoch = kept_.rate;
+    run_.callbacks.on_epoch_begin(epoch, {});
+  }
   hooks_.epoch_begin = epoch;
   const auto done = static_cast<std::uint64_t>(epoch - first_epoch_);
   const std::uint64_t pass = first_pass_ + (options_.steps_per_epoch ? 0 : done);
@@ -269,34 +259,21 @@ void FitLoop::run_step(Steps& train, bool waits) {
     train.run_step(requests, kept_.rate_of(replicas_), waits);
   } catch (const PeerLost&) {
     if (replicas_.steps() > before)
-      count_step();
+      count_step(requests);
     else
       kept_.unsent_rate = requests.learning_rate;  // to be sent again
     throw;
   }
-  count_step();
+  count_step(requests);
 }
 
-void FitLoop::count_step() {
+void FitLoop::count_step(const RunRequests& sent) {
   run_.adopt_agreed_rate();
   ++execution_.steps;
   ++made_;
   examples_ += batch_size_;
   phase_ = FitPhase::executing;
-  if (elastic_ != nullptr) agreed_ = agreed_requests();
-}
-
-RunRequests FitLoop::agreed_requests() {
-  RunRequests agreed = replicas_.agreed_requests();
-  if (elastic_ == nullptr || !run_.is_eviction(agreed)) return agreed;
-  is_evicted_ = is_evicted_ || run_.has_asked_to_stop;
-  agreed.stop_now = false;
-  agreed.signal = 0;
-  return agreed;
-}
-
-void FitLoop::leave_if_evicted() const {
-  if (is_evicted_) throw Evicted(SIGTERM);
+  if (elastic_ != nullptr) agreed_ = run_.agreed_requests(sent);
 }
 
 void FitLoop::end_execution(int epoch) {
@@ -306,7 +283,7 @@ void FitLoop::end_execution(int epoch) {
   const RunRequests agreed = elastic_ != nullptr ? agreed_ : replicas_.agreed_requests();
   const std::uint64_t now = done_ + execution_.steps;
   call_batch_end(now - 1);
-  leave_if_evicted();
+  run_.leave_if_evicted();
   requests_ = run_.effective(agreed);
   done_ = now;
   execution_ = {};
@@ -369,6 +346,7 @@ void FitLoop::store_epoch_logs() {
 }
 
 bool FitLoop::validate(Steps& validation) {
+  const ElasticRuns::Nesting allowed(elastic_, true);
   const Evaluated found = evaluate_over(run_, validation, options_.validation_steps);
   if (!found.is_complete) return false;
   for (const auto& [name, value] : found.logs) logs_.set("val_" + name, value);
@@ -385,8 +363,8 @@ void FitLoop::exchange_requests() {
   }
   sent_rate_ = mine.learning_rate;
   run_.adopt_agreed_rate();
-  const RunRequests agreed = agreed_requests();
-  leave_if_evicted();
+  const RunRequests agreed = run_.agreed_requests(mine);
+  run_.leave_if_evicted();
   requests_ = run_.effective(agreed);
 }
 
@@ -404,7 +382,6 @@ void FitLoop::end_epoch(int epoch) {
         checkpoints_->is_due(last, replicas_.steps()))
       save_checkpoint(epoch + 1, 0);
   }
-  ends_ = ends_ || requests_.stop_now;
   phase_ = FitPhase::epoch_end;
   epoch_ = epoch + 1;
   done_ = 0;
@@ -416,6 +393,7 @@ void FitLoop::call_batch_end(std::uint64_t last) {
   if (elastic_ == nullptr) return run_.callbacks.on_train_batch_end(batch, running_.logs());
   if (hooks_.batch_end == made_ && !hooks_.batch_end_exchanges) return;
   hooks_.rate_before = kept_.rate;
+  const ElasticRuns::Nesting allowed(elastic_, true);
   const std::uint64_t calls = elastic_->nested_calls();
   run_.callbacks.on_train_batch_end(batch, running_.logs());
   hooks_.batch_end_exchanges = calls != elastic_->nested_calls();
@@ -438,15 +416,18 @@ void FitLoop::call_epoch_end(int epoch) {
   }
   hooks_.epoch_end = epoch;
   hooks_.epoch_end_is_done = false;
+  const ElasticRuns::Nesting allowed(elastic_, true);
   const std::uint64_t calls = elastic_->nested_calls();
   run_.end_epoch(epoch, logs_);
   hooks_.epoch_end_exchanges = calls != elastic_->nested_calls();
   hooks_.epoch_end_is_done = true;
   hooks_.epoch_logs = logs_;
+  hooks_.between_epochs = run_.callbacks.states();
 }
 
 void FitLoop::run_elastic(Steps& train, Steps* validation, FunctionRef<Signature()> describe) {
-  const ElasticRuns::Scope scope(*elastic_);
+  const ElasticRuns::Scope scope(*elastic_, options_.stop);
+  const ElasticRuns::Nesting none(elastic_, false);
   ElasticRuns::Entry entry = elastic_->enter(replicas_, kept_);
   if (entry.skip) return;
   std::optional<Recovered> at = std::move(entry.at);
@@ -483,11 +464,16 @@ RunStanding FitLoop::standing() const {
 JobState FitLoop::elastic_state() {
   replicas_.read_sums(running_);  // of the current execution so far
   JobState state = job_state();
+  state.signature = signature_;  // all of it, for processes that join
   state.position = position_of(epoch_, done_);
   // A process that lacks steps calls the hooks of the epoch's end, so it needs the states before.
   const bool is_before_hooks = phase_ == FitPhase::between && hooks_.epoch_end == epoch_;
   state.callbacks = is_before_hooks ? hooks_.before.callbacks : run_.callbacks.states();
   if (is_before_hooks) state.rate = hooks_.before.rate;
+  if (hooks_.epoch_begin == epoch_ && done_ == 0 && execution_.steps == 0) {
+    state.callbacks = hooks_.between_epochs;  // a process that joins calls on_epoch_begin, too
+    state.rate = hooks_.rate_before_epoch;
+  }
   if (checkpoints_) checkpoints_->add_best(state);
   FitPosition{.before = execution_.before,
               .steps = execution_.steps,
@@ -501,8 +487,7 @@ JobState FitLoop::elastic_state() {
 
 void FitLoop::continue_at(Recovered at, FunctionRef<Signature()> describe) {
   const bool was_chief = run_.place.is_chief;
-  const bool repeats_epoch_end =
-      !at.is_behind && at.phase >= FitPhase::epoch_end && at.at.phase < FitPhase::epoch_end;
+  const bool goes_back = !at.is_behind && at.phase >= FitPhase::epoch_end && at.at.phase < at.phase;
   JobState& state = at.state;
   has_begun_ = at.at.has_begun != 0;
   made_ = at.at.steps;
@@ -524,8 +509,8 @@ void FitLoop::continue_at(Recovered at, FunctionRef<Signature()> describe) {
     running_.restore(p.logs);
     kept_.passes = state.passes;
     kept_.totals = state.totals;
-    if (repeats_epoch_end && sent_rate_) kept_.unsent_rate = sent_rate_;
     if (at.is_behind) kept_.unsent_rate.reset();
+    if (goes_back) go_back();
     kept_.rate = kept_.unsent_rate ? kept_.unsent_rate : state.rate;
     resumed_.reset();
     continues_ = true;
@@ -540,7 +525,11 @@ void FitLoop::continue_at(Recovered at, FunctionRef<Signature()> describe) {
                        .was_chief = was_chief,
                        .is_chief = place.is_chief},
                       hooks_.train_begin);
-  if (!has_begun_) return;
+  if (!has_begun_) {
+    if (at.at.call == elastic_->call()) kept_.restore(state);
+    return;
+  }
+  if (requests_.stop_now && requests_.signal != 0) adopt_signal(requests_.signal);
   if (signature_.empty()) check_signature(state, describe);
   if (at.is_behind) catch_up(state, position);
   // The donor did not save this state, or the last chief may have been lost before it did.
@@ -549,16 +538,20 @@ void FitLoop::continue_at(Recovered at, FunctionRef<Signature()> describe) {
     save_checkpoint(epoch_, done_);
 }
 
+void FitLoop::go_back() {
+  run_.callbacks.load_states(hooks_.between_epochs);
+  hooks_.train_end = false;
+  const bool repeats_epoch_end = phase_ < FitPhase::epoch_end;
+  kept_.unsent_rate = repeats_epoch_end ? sent_rate_ : std::nullopt;
+  if (!repeats_epoch_end) return;
+  hooks_.epoch_begin = epoch_;  // it may have begun the next one
+  hooks_.batch_begin = false;
+}
+
 void FitLoop::check_signature(const JobState& state, FunctionRef<Signature()> describe) {
   signature_ = describe();
   signature_.emplace_back("checkpoints", checkpoints_ ? "yes" : "no");
-  for (const auto& [name, value] : job_state().signature)
-    for (const auto& field : state.signature)
-      if (field.first == name && field.second != value)
-        throw UsageError(
-            "fit: {} is {} in this worker, but {} in the job that it joins; give all "
-            "workers the same",
-            name, value, field.second);
+  check_joins(signature_, state.signature);
 }
 
 void FitLoop::catch_up(const JobState& state, const FitPosition& position) {
@@ -588,6 +581,7 @@ void FitLoop::catch_up(const JobState& state, const FitPosition& position) {
     kept_.unsent_rate.reset();
   }
   run_.callbacks.load_states(state.callbacks);
+  hooks_.between_epochs = state.callbacks;
   if (checkpoints_) checkpoints_->continue_from(state, position.last_checkpoint);
 }
 

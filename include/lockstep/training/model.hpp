@@ -154,7 +154,8 @@ class Model<Net, S, L, O, Ms...> {
     if constexpr (detail::DataFor<Data, typename L::target_type>)
       return replicas_.or_fail([&] {
         return detail::call_together(
-            replicas_, kept_, [&] { return detail::run_evaluate(replicas_, kept_, data, options); },
+            replicas_, kept_, options.stop,
+            [&] { return detail::run_evaluate(replicas_, kept_, data, options); },
             [] { return Logs(); });
       });
     static_assert(detail::explained<Data, typename L::target_type>);
@@ -169,7 +170,7 @@ class Model<Net, S, L, O, Ms...> {
       return replicas_.or_fail([&] {
         return Predictions<T>(
             detail::call_together(
-                replicas_, kept_,
+                replicas_, kept_, options.stop,
                 [&] { return detail::run_predict(replicas_, kept_, data, options); },
                 [] { return std::vector<T>(); }),
             Net::output_shape);
@@ -362,7 +363,7 @@ class Model<Net, S, L, O, Ms...> {
       return true;
     };
     replicas_.or_fail(
-        [&] { return detail::call_together(replicas_, kept_, load, [] { return false; }); });
+        [&] { return detail::call_together(replicas_, kept_, {}, load, [] { return false; }); });
   }
   /// SHA-256 of the parameters' bytes in the order of their sorted names, as hexadecimal digits.
   /// Equal weights give equal digests.
@@ -379,7 +380,7 @@ class Model<Net, S, L, O, Ms...> {
   std::vector<std::string> job_replica_weights_sha256() {
     return replicas_.or_fail([&] {
       return detail::call_together(
-          replicas_, kept_, [&] { return replicas_.digests_of_job(); },
+          replicas_, kept_, {}, [&] { return replicas_.digests_of_job(); },
           [] { return std::vector<std::string>(); });
     });
   }

@@ -70,9 +70,12 @@ struct Run final : TrainingControl {
   /// peers acts on its requests after the hooks. If a signal stopped the job, passes it to this
   /// process' SignalStop, so that all report the same.
   LOCKSTEP_DECL RunRequests effective(const RunRequests& agreed) const;
-  /// Whether SIGTERM asks some workers of an elastic job to end, and enough are left without them:
-  /// these leave, and the others go on.
-  LOCKSTEP_DECL bool is_eviction(const RunRequests& agreed) const;
+  /// The requests of all processes, as of the last exchange; `mine` are those that this one sent. If
+  /// SIGTERM asks some workers of an elastic job to end, and enough are left without them, these are
+  /// evicted, and nobody else stops.
+  LOCKSTEP_DECL RunRequests agreed_requests(const RunRequests& mine);
+  /// Called after the hooks that follow an exchange. \throws Evicted if this process is.
+  LOCKSTEP_DECL void leave_if_evicted() const;
   /// In an elastic job whose members have changed: updates the place and, if the run has
   /// begun, calls on_workers_change.
   LOCKSTEP_COLD_DECL void change_workers(const WorkersChange& change, bool has_begun);
@@ -108,7 +111,7 @@ struct Run final : TrainingControl {
   CallbackList callbacks;
   bool stopped = false;                // a callback has called stop_training
   bool is_at_epoch_end = false;        // log() is allowed
-  bool has_asked_to_stop = false;      // in the last exchange
+  bool is_evicted = false;             // leaves an elastic job after this step
   bool admits = false;                 // requests report a process that waits to join
   Logs added;                          // by log(), since the last on_epoch_end hook
   std::shared_ptr<StepTrace> trace{};  // while one is active

@@ -3,6 +3,7 @@
 #include "lockstep/training/run.hpp"
 
 #include <algorithm>
+#include <csignal>
 #include <utility>
 
 #include "lockstep/core/error.hpp"
@@ -77,15 +78,24 @@ RunRequests Run::effective(const RunRequests& agreed) const {
   return agreed;
 }
 
-bool Run::is_eviction(const RunRequests& agreed) const {
-  if (agreed.terminated == 0 || agreed.stopping != agreed.terminated) return false;
+RunRequests Run::agreed_requests(const RunRequests& mine) {
+  RunRequests agreed = replicas.agreed_requests();
+  if (agreed.terminated == 0 || agreed.stopping != agreed.terminated) return agreed;
   const std::size_t each = place.replicas / place.workers;
-  return place.workers - agreed.terminated / each >= place.min_workers;
+  const std::size_t left = place.workers - agreed.terminated / each;
+  if (replicas.elastic() == nullptr || left < place.min_workers) return agreed;
+  is_evicted = is_evicted || mine.stop_now;
+  agreed.stop_now = false;
+  agreed.signal = 0;
+  return agreed;
+}
+
+void Run::leave_if_evicted() const {
+  if (is_evicted) throw Evicted(SIGTERM);
 }
 
 RunRequests Run::pop_requests() {
   RunRequests popped = requests();
-  has_asked_to_stop = popped.stop_now;
   if (!place.is_one_process) popped.learning_rate = std::exchange(kept.unsent_rate, std::nullopt);
   return popped;
 }

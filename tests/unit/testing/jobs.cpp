@@ -103,7 +103,7 @@ bool waits_for_third(const ls::testing::Network& network) {
         if (!connector.place().empty()) places[rank] = connector.place();
         std::this_thread::sleep_for(1ms);
         std::map<std::size_t, std::string> lower(places.begin(), places.lower_bound(rank));
-        const auto all = connector.connect(lower, std::chrono::steady_clock::now() + 10s);
+        const auto all = connector.connect(lower, std::chrono::steady_clock::now() + 10s, [] {});
         for (const ls::DataConnection& connection : all) {
           if (rank == 0 && connection.rank == 1) ::send(connection.socket.number(), "x", 1, 0);
           if (rank != 1 || connection.rank != 0) continue;

@@ -12,6 +12,7 @@
 #include <functional>
 #include <mutex>
 #include <optional>
+#include <stop_token>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -60,9 +61,10 @@ struct ElasticCore {
   LOCKSTEP_COLD_DECL void publish();
   LOCKSTEP_COLD_DECL void publish_error(std::exception_ptr error);
   LOCKSTEP_COLD_DECL void log(LogLevel level, std::string_view line);
-  /// Starts `join` or `next` and waits for the outcome, at most for `limit` if there is one.
-  LOCKSTEP_COLD_DECL Generation wait(std::function<void()> start,
-                                     std::optional<milliseconds> limit);
+  /// Starts `join` or `next` and waits for the outcome, at most for `limit` if there is one, and at
+  /// most 5 s after a stop is requested.
+  LOCKSTEP_COLD_DECL Generation wait(std::function<void()> start, std::optional<milliseconds> limit,
+                                     const std::stop_token& stop = {});
   LOCKSTEP_COLD_DECL Generation generation(const Decision& decision);
   [[noreturn]] LOCKSTEP_COLD_DECL void throw_failure(const ElasticFailure& failure);
   LOCKSTEP_COLD_DECL void leave();
@@ -89,7 +91,7 @@ struct ElasticCore {
 
   std::atomic<bool> has_newcomers{false}, must_reform{false};
   std::mutex mutex;  // of the next five
-  std::condition_variable changed;
+  std::condition_variable_any changed;
   std::optional<Result> result;
   std::vector<std::uint32_t> former;
   Decision current;  // of the result

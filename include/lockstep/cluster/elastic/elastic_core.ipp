@@ -193,7 +193,9 @@ void ElasticCore::publish_error(std::exception_ptr error) {
 
 void ElasticCore::log(LogLevel level, std::string_view line) { log_thread.log(level, line); }
 
-Generation ElasticCore::wait(std::function<void()> start, std::optional<milliseconds> limit) {
+Generation ElasticCore::wait(std::function<void()> start, std::optional<milliseconds> limit,
+                             const std::stop_token& stop) {
+  constexpr milliseconds patience{5000};
   std::unique_lock lock(mutex);
   result.reset();
   detail::post(io, [this, start = std::move(start)] {
@@ -201,18 +203,22 @@ Generation ElasticCore::wait(std::function<void()> start, std::optional<millisec
     ticker.after(participant.pace(), [this] { tick(); });
   });
   const auto done = [this] { return result.has_value(); };
-  if (!limit)
-    changed.wait(lock, done);
-  else
-    changed.wait_for(lock, *limit, done);
+  constexpr std::chrono::hours no_limit(24 * 365);
+  const auto until = Clock::now() + limit.value_or(no_limit);
+  const bool is_asked = !changed.wait_until(lock, stop, until, done) && stop.stop_requested();
+  if (is_asked) changed.wait_until(lock, std::min(until, Clock::now() + patience), done);
   if (done()) {
     if (auto* const failure = std::get_if<ElasticFailure>(&*result)) throw_failure(*failure);
     if (auto* const decision = std::get_if<Decision>(&*result)) return generation(*decision);
   }
   const auto error =
       done() ? std::get<std::exception_ptr>(*result)
-             : std::make_exception_ptr(
-                   Error("elastic: the agreement on the next generation did not end in time"));
+      : is_asked
+          ? std::make_exception_ptr(PeerLost(
+                *described.rank, to_string(described.cluster->address(*described.rank)),
+                "was asked to stop while it waited for other workers, and has left the job", {}))
+          : std::make_exception_ptr(
+                Error("elastic: the agreement on the next generation did not end in time"));
   lock.unlock();
   leave();  // the others must not wait for this process, which answers but cannot go on
   std::rethrow_exception(error);

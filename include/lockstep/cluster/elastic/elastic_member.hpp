@@ -7,6 +7,7 @@
 
 #include <functional>
 #include <memory>
+#include <stop_token>
 #include <string>
 
 #include "lockstep/cluster/elastic/generation.hpp"
@@ -52,8 +53,9 @@ class ElasticMember {
 
   /// Agrees on the next generation with the members of the current one, whose session must be
   /// closed. `why` appears in the log. \throws PeerLost without a quorum, with fewer workers than
-  /// the minimum at the rendezvous timeout, or if the others went on without this process.
-  LOCKSTEP_COLD_DECL Generation next(const std::string& why);
+  /// the minimum at the rendezvous timeout, if the others went on without this process, or if it is
+  /// still waiting 5 s after `stop` is requested, when it leaves the job.
+  LOCKSTEP_COLD_DECL Generation next(const std::string& why, const std::stop_token& stop = {});
 
   /// At rank 0: true if a process waits to be admitted. One atomic load, for each step.
   LOCKSTEP_COLD_DECL bool has_newcomers() const noexcept;

@@ -23,14 +23,14 @@ Generation ElasticMember::join() {
   return core_->wait([core = core_.get()] { core->participant.join(Clock::now()); }, std::nullopt);
 }
 
-Generation ElasticMember::next(const std::string& why) {
+Generation ElasticMember::next(const std::string& why, const std::stop_token& stop) {
   constexpr milliseconds margin{5000};
   return core_->wait(
       [core = core_.get(), why] {
         core->why = why;
         core->participant.next(Clock::now());
       },
-      core_->described.rendezvous_timeout + margin);
+      core_->described.rendezvous_timeout + margin, stop);
 }
 
 bool ElasticMember::has_newcomers() const noexcept {

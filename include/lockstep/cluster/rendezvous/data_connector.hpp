@@ -55,10 +55,14 @@ struct DataOptions {
 ///       one byte: TLS has ended              ────────>
 ///       keys of both directions              ========   the same, exported from the handshake
 ///
+/// Rank a cannot know whether the byte arrives. If b loses the connection before, it connects again,
+/// and the new connection replaces the old one while a still listens.
+///
 /// \code
 ///   lockstep::DataConnector connector({.rank = 1, .peers = {0, 2}, .run = run, .key = key});
 ///   store.set("place 1", connector.place());
-///   auto connections = connector.connect({{0, store.get("place 0")}}, now + 10s);
+///   auto connections = connector.connect({{0, store.get("place 0")}}, now + 10s,
+///                                        [&] { store.barrier("connected"); });
 /// \endcode
 class DataConnector {
  public:
@@ -73,17 +77,19 @@ class DataConnector {
   /// Where peers connect to; empty if none is to.
   const std::string& place() const { return place_; }
 
-  /// Connects to all peers; `places` are those of lower rank. \throws CollectiveError if one does
-  /// not connect in time, CollectiveAborted after `cancel`.
+  /// Connects to all peers; `places` are those of lower rank. Then calls `wait_for_all`, which
+  /// returns when all peers have connected too, and listens until then. \throws CollectiveError if
+  /// a peer does not connect in time, CollectiveAborted after `cancel`, and what `wait_for_all` does.
   LOCKSTEP_COLD_DECL std::vector<DataConnection> connect(
-      const std::map<std::size_t, std::string>& places, TimePoint deadline);
+      const std::map<std::size_t, std::string>& places, TimePoint deadline,
+      const std::function<void()>& wait_for_all);
 
   /// A peer that did not connect in time.
   struct Missing {
     std::size_t peer = 0;
     std::string fact{};  ///< "replica 1 could not connect to replica 0 at ... within 10 ms (...)"
   };
-  /// The same, but returns the connections that exist at the deadline, and fills `missing` with a
+  /// The same without `wait_for_all`, but returns the connections that exist at the deadline, and fills `missing` with a
   /// peer for each that does not. \throws CollectiveAborted after `cancel`.
   LOCKSTEP_COLD_DECL std::vector<DataConnection> connect(
       const std::map<std::size_t, std::string>& places, TimePoint deadline,
@@ -111,6 +117,12 @@ class DataConnector {
   LOCKSTEP_COLD_DECL bool keep(detail::Connection& connection, std::size_t peer, std::size_t index,
                                bool is_server);
   LOCKSTEP_COLD_DECL void tick();
+  /// Connects until all peers are connected or the deadline has passed.
+  LOCKSTEP_COLD_DECL std::vector<Missing> connect_until(
+      const std::map<std::size_t, std::string>& places, TimePoint deadline);
+  /// Accepts connections while f() runs.
+  LOCKSTEP_COLD_DECL void listen_during(const std::function<void()>& f);
+  LOCKSTEP_COLD_DECL std::vector<DataConnection> take_connections();
   LOCKSTEP_COLD_DECL std::vector<Missing> missing(std::chrono::milliseconds waited) const;
 
   using Place = std::pair<std::size_t, std::size_t>;  // a peer and the index of a connection

@@ -13,10 +13,13 @@
 #include <charconv>
 #include <cstring>
 #include <system_error>
+#include <thread>
+#include <utility>
 
 #include "lockstep/cluster/rendezvous/clock.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/fmt_core.hpp"
+#include "lockstep/core/threads.hpp"
 
 namespace lockstep {
 
@@ -125,20 +128,27 @@ void DataConnector::listen_at(const std::string& text, std::size_t index) {
 }
 
 std::vector<DataConnection> DataConnector::connect(const std::map<std::size_t, std::string>& places,
-                                                   TimePoint deadline) {
-  std::vector<Missing> missing;
-  auto connections = connect(places, deadline, missing);
+                                                   TimePoint deadline,
+                                                   const std::function<void()>& wait_for_all) {
+  const std::vector<Missing> missing = connect_until(places, deadline);
   if (!missing.empty())
     throw CollectiveError(missing[0].peer,
                           "data connections: {}; check the network between the two (firewall, "
                           "routes), LOCKSTEP_DATA_ADDRESS and LOCKSTEP_DATA_PORTS",
                           missing[0].fact);
-  return connections;
+  listen_during(wait_for_all);
+  return take_connections();
 }
 
 std::vector<DataConnection> DataConnector::connect(const std::map<std::size_t, std::string>& places,
                                                    TimePoint deadline,
                                                    std::vector<Missing>& missing) {
+  missing = connect_until(places, deadline);
+  return take_connections();
+}
+
+std::vector<DataConnector::Missing> DataConnector::connect_until(
+    const std::map<std::size_t, std::string>& places, TimePoint deadline) {
   const auto began = std::chrono::steady_clock::now();
   for (const auto& [peer, place] : places) {
     const auto endpoints = detail::parse_places(place);
@@ -161,12 +171,35 @@ std::vector<DataConnection> DataConnector::connect(const std::map<std::size_t, s
   tick();
   while (connections_.size() < all && !late_ && !cancelled_)
     if (io_.run_one() == 0) break;
+  end_.cancel();
   if (connections_.size() < all && cancelled_)
     throw CollectiveAborted(options_.rank,
                             "data connections: replica {} stopped because another replica failed",
                             options_.rank);
-  missing = this->missing(std::chrono::duration_cast<std::chrono::milliseconds>(
+  return missing(std::chrono::duration_cast<std::chrono::milliseconds>(
       std::chrono::steady_clock::now() - began));
+}
+
+void DataConnector::listen_during(const std::function<void()>& f) {
+  if (expected_.empty()) return f();
+  struct Running {
+    explicit Running(asio::io_context& context)
+        : io(context),
+          thread(detail::start_thread("data listener", [&io = context] { io.run(); })) {}
+    Running(const Running&) = delete;
+    Running& operator=(const Running&) = delete;
+    ~Running() {
+      io.stop();
+      thread.join();
+    }
+    asio::io_context& io;
+    std::thread thread;
+  };
+  const Running running(io_);
+  f();
+}
+
+std::vector<DataConnection> DataConnector::take_connections() {
   listener_.close();
   std::vector<DataConnection> result;
   for (auto& [place, connection] : connections_) result.push_back(std::move(connection));

@@ -236,7 +236,14 @@ void Checkpoints::log_error(const std::exception& error) {
 
 void Checkpoints::write(const JobState& state, std::optional<std::uint64_t> best) {
   const EncodedState encoded(state, parameters_);
-  directory_.open_for_writing();  // by a process that has become the chief
+  try {
+    directory_.open_for_writing();  // by a process that has become the chief
+  } catch (const DirectoryInUse& e) {
+    if (replicas_.elastic() == nullptr) throw;
+    // The last chief hangs; its end releases the lock.
+    return log(LogLevel::warning,
+               fmt::format("checkpoint: {}; the next checkpoint tries again", e.what()));
+  }
   directory_.write(state.steps, encoded.files(), encoded.description());
   prune(state.steps, best);
 }

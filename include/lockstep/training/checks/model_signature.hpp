@@ -179,6 +179,10 @@ LOCKSTEP_COLD_DECL Signature fit_signature(const DescribedData& train, std::stri
                                            const FitOptions& options, std::uint64_t first_step,
                                            std::uint64_t first_pass, double rate, bool is_rate_set);
 
+/// Compares the signature of a process that joins an elastic job within `fit` with that of the job,
+/// except for what `fit` began with. \throws UsageError.
+LOCKSTEP_COLD_DECL void check_joins(const Signature& mine, const Signature& of_job);
+
 /// The signature that processes compare when `evaluate` or `predict` begins.
 LOCKSTEP_COLD_DECL Signature data_signature(const DescribedData& data,
                                             std::optional<std::uint64_t> steps);

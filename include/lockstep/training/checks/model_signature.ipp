@@ -99,6 +99,17 @@ Signature fit_signature(const DescribedData& train, std::string validation,
           {"learning rate", json_number(rate) + (is_rate_set ? ", set" : "")}};
 }
 
+void check_joins(const Signature& mine, const Signature& of_job) {
+  for (const auto& [name, value] : mine)
+    for (const auto& field : of_job)
+      if (field.first == name && field.second != value && name != "first step" &&
+          name != "first pass" && name != "learning rate")
+        throw UsageError(
+            "fit: {} is {} in this worker, but {} in the job that it joins; give all workers the "
+            "same",
+            name, value, field.second);
+}
+
 Signature data_signature(const DescribedData& data, std::optional<std::uint64_t> steps) {
   return {{"examples", describe_size(data)},
           {"global batch", std::to_string(data.batch)},

@@ -14,12 +14,12 @@ namespace lockstep::detail {
 
 /// Lists replicas whose loss is not finite, then parameters whose gradients, or with finite
 /// gradients whose weights, are not finite, then the penalty. Empty if all values are finite.
-/// `losses` has one value per slice of the batch, `slices_each` of them per replica.
+/// `losses` has one value per slice of the batch; `replica_of(i)` computed the i-th.
 LOCKSTEP_COLD_DECL std::string name_not_finite(
     std::span<const NamedParameter> parameters,
     FunctionRef<bool(const NamedParameter&)> gradient_is_finite,
     FunctionRef<bool(const NamedParameter&)> weight_is_finite, std::span<const double> losses,
-    std::size_t slices_each, double penalty);
+    FunctionRef<std::size_t(std::size_t)> replica_of, double penalty);
 
 }  // namespace lockstep::detail
 

@@ -12,11 +12,11 @@ namespace lockstep::detail {
 std::string name_not_finite(std::span<const NamedParameter> parameters,
                             FunctionRef<bool(const NamedParameter&)> gradient_is_finite,
                             FunctionRef<bool(const NamedParameter&)> weight_is_finite,
-                            std::span<const double> losses, std::size_t slices_each,
-                            double penalty) {
+                            std::span<const double> losses,
+                            FunctionRef<std::size_t(std::size_t)> replica_of, double penalty) {
   std::string replicas, gradients, values, what;
   for (std::size_t i = 0; i < losses.size(); ++i)
-    if (!is_finite(losses[i])) add_item(replicas, ", ", std::to_string(i / slices_each));
+    if (!is_finite(losses[i])) add_item(replicas, ", ", std::to_string(replica_of(i)));
   for (const NamedParameter& p : parameters) {
     if (!p.trainable) continue;
     if (!gradient_is_finite(p))

@@ -46,6 +46,9 @@ void check_slices(std::size_t virtual_shards) {
 
 /// Checks the counts in the options. \throws UsageError for a value below its minimum.
 LOCKSTEP_COLD_DECL void check_options(const FitOptions& o);
+/// The same, and that an epoch ends. `examples`: nullopt if the data never end. \returns the options.
+LOCKSTEP_COLD_DECL const FitOptions& checked_options(const FitOptions& options,
+                                                     std::optional<std::uint64_t> examples);
 
 /// Examples in memory, (examples, input). \throws UsageError if the last example is incomplete.
 template <class Net, class T>

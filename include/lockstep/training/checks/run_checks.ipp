@@ -6,6 +6,14 @@
 
 namespace lockstep::detail {
 
+const FitOptions& checked_options(const FitOptions& options,
+                                  std::optional<std::uint64_t> examples) {
+  check_options(options);
+  if (!examples && !options.steps_per_epoch)
+    throw UsageError("fit: the data never end, so an epoch has no end; set .steps_per_epoch");
+  return options;
+}
+
 void check_options(const FitOptions& o) {
   if (o.epochs < 1) throw UsageError("fit: epochs is {}; it must be at least 1", o.epochs);
   if (o.initial_epoch < 0)

@@ -15,6 +15,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <stop_token>
 #include <string>
 #include <type_traits>
 #include <utility>
@@ -51,23 +52,48 @@ class ElasticRuns {
   bool is_in_call() const { return is_in_call_; }
   /// Calls within calls so far.
   std::uint64_t nested_calls() const { return nested_; }
-  void note_nested_call() { ++nested_; }
+  /// \throws UsageError within a hook that a process which joins calls alone.
+  LOCKSTEP_COLD_DECL void note_nested_call();
   /// The number of the current call.
   std::uint64_t call() const { return call_; }
 
-  /// A call, for its lifetime.
+  /// A call, for its lifetime. `stop` ends its wait for other processes in `recover`.
   class Scope {
    public:
-    explicit Scope(ElasticRuns& runs) : runs_(&runs) {
+    Scope(ElasticRuns& runs, const std::stop_token& stop) : runs_(&runs) {
       runs.is_in_call_ = true;
+      runs.stop_ = stop;
       ++runs.call_;
     }
     Scope(const Scope&) = delete;
     Scope& operator=(const Scope&) = delete;
-    ~Scope() { runs_->is_in_call_ = false; }
+    ~Scope() {
+      runs_->is_in_call_ = false;
+      runs_->stop_ = {};
+    }
 
    private:
     ElasticRuns* runs_;
+  };
+
+  /// That of the current call.
+  const std::stop_token& stop() const { return stop_; }
+
+  /// Whether hooks may make calls, for its lifetime.
+  class Nesting {
+   public:
+    /// `runs` may be null.
+    Nesting(ElasticRuns* runs, bool is_allowed)
+        : runs_(runs), before_(runs && std::exchange(runs->allows_nested_, is_allowed)) {}
+    Nesting(const Nesting&) = delete;
+    Nesting& operator=(const Nesting&) = delete;
+    ~Nesting() {
+      if (runs_) runs_->allows_nested_ = before_;
+    }
+
+   private:
+    ElasticRuns* runs_;
+    bool before_;
   };
 
   /// Begins the current call. `skip`: the job has ended it already. `at`: where it continues, if this
@@ -82,12 +108,14 @@ class ElasticRuns {
 
   /// After a loss, or to admit a process: joins the next generation, and loads the donor's weights,
   /// or `own` if the donor is in a later call. `mine` and `own` are this process' standing and state.
+  /// \throws PeerLost, or Evicted if a signal has come meanwhile.
   LOCKSTEP_COLD_DECL Recovered recover(AnyReplicas& replicas, const std::string& why,
                                        RunStanding mine, JobState own);
 
   /// A call that is repeated from its beginning unless all processes have its result. `undo` drops
   /// this process' result.
-  LOCKSTEP_COLD_DECL void repeat(AnyReplicas& replicas, BetweenRuns& kept, FunctionRef<void()> run,
+  LOCKSTEP_COLD_DECL void repeat(AnyReplicas& replicas, BetweenRuns& kept,
+                                 const std::stop_token& stop, FunctionRef<void()> run,
                                  FunctionRef<void()> undo);
 
  private:
@@ -104,14 +132,16 @@ class ElasticRuns {
                                                  std::optional<JobState>& state);
 
   std::uint64_t call_ = 0, nested_ = 0;
-  bool is_in_call_ = false;
+  bool is_in_call_ = false, allows_nested_ = true;
   std::optional<Pending> pending_;
+  std::stop_token stop_{};
 };
 
-/// Calls f(), a collective call of the model: in an elastic job within the rules above. `otherwise()`
-/// is the result in a process that joins after the call.
+/// Calls f(), a collective call of the model: in an elastic job within the rules above. `stop` ends
+/// its waits for other processes; `otherwise()` is the result in a process that joins after the call.
 template <class F, class Otherwise>
-std::invoke_result_t<F> call_together(AnyReplicas& replicas, BetweenRuns& kept, const F& f,
+std::invoke_result_t<F> call_together(AnyReplicas& replicas, BetweenRuns& kept,
+                                      const std::stop_token& stop, const F& f,
                                       const Otherwise& otherwise) {
   ElasticRuns* const elastic = replicas.elastic();
   if (elastic == nullptr) return f();
@@ -120,7 +150,7 @@ std::invoke_result_t<F> call_together(AnyReplicas& replicas, BetweenRuns& kept, 
     return f();
   }
   std::optional<std::invoke_result_t<F>> result;
-  elastic->repeat(replicas, kept, [&] { result.emplace(f()); }, [&] { result.reset(); });
+  elastic->repeat(replicas, kept, stop, [&] { result.emplace(f()); }, [&] { result.reset(); });
   return result ? std::move(*result) : otherwise();
 }
 

@@ -10,6 +10,7 @@
 #include "lockstep/core/log.hpp"
 #include "lockstep/training/checkpoint/byte_message.hpp"
 #include "lockstep/training/run.hpp"
+#include "lockstep/training/signal_stop.hpp"
 
 namespace lockstep::detail {
 
@@ -87,6 +88,14 @@ void ElasticRuns::set_pending(RunStanding at, JobState state) {
   pending_ = Pending{at, std::move(state)};
 }
 
+void ElasticRuns::note_nested_call() {
+  if (!allows_nested_)
+    throw UsageError(
+        "callback: in an elastic job evaluate, predict and fit are called in on_train_batch_end and "
+        "on_epoch_end only; move the call there");
+  ++nested_;
+}
+
 ElasticRuns::Entry ElasticRuns::enter(AnyReplicas& replicas, BetweenRuns& kept) {
   if (replicas.must_reform()) {
     const bool has_joined = pending_.has_value();
@@ -118,7 +127,14 @@ Recovered ElasticRuns::recover(AnyReplicas& replicas, const std::string& why, Ru
   std::vector<RunStanding> all;
   std::optional<JobState> state;
   std::size_t donor = 0;
-  replicas.reform(why, own, [&] { donor = exchange(replicas, mine, own, all, state); });
+  try {
+    replicas.reform(why, own, [&] { donor = exchange(replicas, mine, own, all, state); });
+  } catch (const PeerLost& e) {
+    const int signal = stop_.stop_requested() ? reported_signal(stop_) : 0;
+    if (signal == 0) throw;
+    log(LogLevel::warning, e.what());
+    throw Evicted(signal);
+  }
   Recovered now{.at = all[donor], .phase = mine.phase};
   now.has_returned = now.at.call > mine.call;
   now.is_behind = mine.is_behind(now.at);
@@ -139,9 +155,9 @@ Recovered ElasticRuns::recover(AnyReplicas& replicas, const std::string& why, Ru
   return now;
 }
 
-void ElasticRuns::repeat(AnyReplicas& replicas, BetweenRuns& kept, FunctionRef<void()> run,
-                         FunctionRef<void()> undo) {
-  const Scope scope(*this);
+void ElasticRuns::repeat(AnyReplicas& replicas, BetweenRuns& kept, const std::stop_token& stop,
+                         FunctionRef<void()> run, FunctionRef<void()> undo) {
+  const Scope scope(*this, stop);
   if (enter(replicas, kept).skip) return;
   bool is_complete = false;
   for (;;) {

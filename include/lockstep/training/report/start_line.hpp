@@ -1,8 +1,9 @@
 /// \file
-/// The log line with which `fit` begins if there are several replicas.
+/// The log lines with which `fit` begins if there are several replicas, or a checkpoint.
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <string>
 #include <string_view>
 
@@ -14,6 +15,11 @@ namespace lockstep::detail {
 /// 21". With virtual shards the counts refer to shards.
 LOCKSTEP_COLD_DECL std::string start_line(std::string_view strategy, std::size_t replicas,
                                           std::size_t virtual_shards, std::size_t batch);
+
+/// Where a run continues from a checkpoint. `has_ended`: a callback or the data ended the run;
+/// `is_over`: no further epoch is asked for.
+LOCKSTEP_COLD_DECL std::string resume_line(std::string_view directory, std::uint64_t steps,
+                                           int epochs, bool has_ended, bool is_over);
 
 }  // namespace lockstep::detail
 

@@ -19,4 +19,15 @@ std::string start_line(std::string_view strategy, std::size_t replicas, std::siz
                      slices - larger, slices - larger == 1 ? " gets " : " get ", size);
 }
 
+std::string resume_line(std::string_view directory, std::uint64_t steps, int epochs, bool has_ended,
+                        bool is_over) {
+  if (!has_ended && !is_over)
+    return fmt::format("checkpoint {}: training continues after {} steps, in epoch {}", directory,
+                       steps, epochs + 1);
+  return fmt::format(
+      "checkpoint {}: training ended after {} steps and {} epochs; {}", directory, steps, epochs,
+      has_ended ? "use another directory to train again"
+                : "use more epochs to continue, or another directory to train again");
+}
+
 }  // namespace lockstep::detail

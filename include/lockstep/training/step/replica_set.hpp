@@ -92,10 +92,10 @@ class ReplicaSet : public AnyReplicas {
   /// Steps trained so far.
   std::uint64_t steps() const override { return step_; }
   /// Steps without those that a loss scale skipped because gradients overflowed.
-  std::uint64_t updates() const override { return step_ - replicas_[0]->loss_scale().skipped(); }
+  std::uint64_t updates() const override { return step_ - first().loss_scale().skipped(); }
   /// The optimizer's own rate or schedule for the next step.
   double learning_rate() const override { return optimizer_.learning_rate(updates()); }
-  double loss_scale() const { return replicas_[0]->loss_scale().value(); }
+  double loss_scale() const { return first().loss_scale().value(); }
   /// Threads of one replica.
   int threads() const { return threads_; }
 
@@ -152,12 +152,10 @@ class ReplicaSet : public AnyReplicas {
   }
 
   /// Flat buffers of replica 0; all replicas hold the same values.
-  std::vector<T> weights() const { return weights_of(*replicas_[0]); }
-  std::vector<T> state() const { return state_of(*replicas_[0]); }
+  std::vector<T> weights() const { return weights_of(first()); }
+  std::vector<T> state() const { return state_of(first()); }
   /// Gradients of the last step, penalties included.
-  std::vector<T> gradients() const {
-    return replicas_[0]->copy_of(replicas_[0]->engine().gradients());
-  }
+  std::vector<T> gradients() const { return first().copy_of(first().engine().gradients()); }
   /// Sets the parameters of all replicas of this process.
   void set(const std::vector<T>& weights, const std::vector<T>& state) {
     ++sets_;
@@ -196,7 +194,7 @@ class ReplicaSet : public AnyReplicas {
   }
   std::vector<ParameterInfo> parameters() const override { return parameters_of<Net>(); }
   [[gnu::cold]] void save(JobState& to) const override {
-    Replica& replica = *replicas_[0];
+    Replica& replica = first();
     const auto bytes_in = [&](const auto& buffer) {
       return replica.template copy_of<std::byte>(buffer);
     };
@@ -290,12 +288,12 @@ class ReplicaSet : public AnyReplicas {
   }
   /// See TrainingControl. All replicas hold the same gradients and weights, so checking one is
   /// enough.
-  bool is_finite() const override { return replicas_[0]->is_finite(); }
+  bool is_finite() const override { return first().is_finite(); }
   /// Names the losses, gradients and weights of the last step that are not finite; empty if all
   /// are. A parameter's weights are named only if its gradients are finite.
   [[gnu::cold]] std::string not_finite() const override {
     std::vector<double> losses(slices());
-    for (std::size_t i = 0; i < losses.size(); ++i) losses[i] = replicas_[0]->slice_loss(i);
+    for (std::size_t i = 0; i < losses.size(); ++i) losses[i] = first().slice_loss(i);
     const std::vector<T> gradients = this->gradients(), weights = this->weights();
     const auto are_finite = [](const std::vector<T>& of, const NamedParameter& p) {
       const auto* const first = of.data() + p.offset;
@@ -304,7 +302,12 @@ class ReplicaSet : public AnyReplicas {
     return name_not_finite(
         named_parameters<Net>(), [&](const NamedParameter& p) { return are_finite(gradients, p); },
         [&](const NamedParameter& p) { return are_finite(weights, p); }, losses,
-        slices() / session_.replicas(), penalty_);
+        [&](std::size_t slice) {
+          std::size_t rank = 0;
+          while (slices_of(rank).first + slices_of(rank).count <= slice) ++rank;
+          return rank;
+        },
+        penalty_);
   }
   [[gnu::cold]] std::vector<NamedTensor> tensors() const override {
     return named_tensors(named_parameters<Net>(), weights(), state(), gradients());
@@ -339,7 +342,7 @@ class ReplicaSet : public AnyReplicas {
     if (updates() == 0) return;
     has_averages_in_weights_ = averages_in_weights;
     are_equal_ = false;
-    const std::vector<T> before = weights(), averages = replicas_[0]->copy_of(average_of(0));
+    const std::vector<T> before = weights(), averages = first().copy_of(average_of(0));
     each_average([&](auto& replica, const auto& average) {
       replica.engine().weights().upload(averages.data());
       average.upload(before.data());
@@ -426,6 +429,8 @@ class ReplicaSet : public AnyReplicas {
           build();
           load(own);
         } catch (...) {  // the first error names the cause
+          replicas_.clear();
+          gone_ = error;
         }
         session_.end();
         std::rethrow_exception(error);
@@ -451,7 +456,7 @@ class ReplicaSet : public AnyReplicas {
     for (bool is_formed = why.empty();;) {
       if (!is_formed) {
         replicas_.clear();  // before the session closes their devices
-        session_.reform(why);
+        session_.reform(why, elastic_->stop());
       }
       try {
         if (!std::exchange(is_formed, false)) session_.form();
@@ -495,6 +500,12 @@ class ReplicaSet : public AnyReplicas {
     sets_ = 0;
   }
 
+  /// The first replica of this process. \throws what ended its elastic job, if its state is lost.
+  Replica& first() const {
+    if (gone_) [[unlikely]]
+      std::rethrow_exception(gone_);
+    return *replicas_[0];
+  }
   /// The buffer of the weights' moving averages, which is the last one.
   const auto& average_of(std::size_t local) const { return replicas_[local]->slots().back(); }
   /// Calls f(replica, average) in each local replica's thread, and waits for its device.
@@ -557,6 +568,7 @@ class ReplicaSet : public AnyReplicas {
   std::unique_ptr<ElasticRuns> elastic_;            // null unless the job is elastic
   std::vector<Slice> mine_;                         // the slices of each local replica
   std::vector<std::unique_ptr<Replica>> replicas_;  // after session_, so destroyed before it
+  std::exception_ptr gone_{};                       // why there are none
   std::uint64_t step_ = 0;
   std::uint64_t sets_ = 0;  // calls of `set` since the last comparison of the replicas
   bool has_averages_in_weights_ = false;  // see swap_averages

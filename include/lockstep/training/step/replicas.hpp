@@ -169,17 +169,17 @@ class Replicas final : public ReplicaSet<Net, S, L, O, Ms...> {
       std::apply([&](const auto&... metric) { (add(metric), ...); }, metrics_);
     };
     for (std::size_t i = 0; i < pending_examples_.size(); ++i) {
-      penalty_ = replicas_[0]->penalty(i);
-      running.add(replicas_[0]->sums(i), pending_examples_[i], penalty_, results);
+      penalty_ = this->first().penalty(i);
+      running.add(this->first().sums(i), pending_examples_[i], penalty_, results);
     }
     pending_examples_.clear();
   }
 
   /// Requests of all processes, as of the last exchange; empty if there is only one process.
   RunRequests agreed_requests() const override {
-    return is_alone() ? RunRequests{} : replicas_[0]->agreed_requests();
+    return is_alone() ? RunRequests{} : this->first().agreed_requests();
   }
-  void clear_requests() override { replicas_[0]->clear_requests(); }
+  void clear_requests() override { this->first().clear_requests(); }
   /// Drops sums that nobody read because an exception ended their run.
   void discard_pending_steps() override { pending_examples_.clear(); }
   /// Exchanges requests between steps.
@@ -212,13 +212,13 @@ class Replicas final : public ReplicaSet<Net, S, L, O, Ms...> {
   }
   /// Memory of one replica.
   MemoryUse memory() const {
-    const Replica& r = *replicas_[0];
+    const Replica& r = this->first();
     MemoryUse use;
     use.weights = Net::graph.weights * sizeof(T);
     use.gradients = use.weights * (1 + r.partial_gradients());
     use.optimizer = use.weights * r.slots().size();
     use.state = Net::graph.state * sizeof(T);
-    use.working = replicas_[0]->engine().working_bytes();
+    use.working = this->first().engine().working_bytes();
     use.data = most_data_;
     return use;
   }

@@ -68,7 +68,7 @@ std::vector<Result> connect_all(const std::vector<std::unique_ptr<DataConnector>
   for (std::size_t r = 0; r < all.size(); ++r)
     threads.emplace_back([&, r] {
       try {
-        results[r].connections = all[r]->connect(places_below(r, all), Clock::now() + limit);
+        results[r].connections = all[r]->connect(places_below(r, all), Clock::now() + limit, [] {});
       } catch (...) {
         results[r].error = std::current_exception();
       }
@@ -101,7 +101,135 @@ FileDescriptor stranger(const std::string& place, const std::string& bytes) {
   return socket;
 }
 
+/// Forwards the bytes of connections to `port`. Closes the first connection instead of forwarding the
+/// byte that says that TLS has ended.
+class Thief {
+ public:
+  explicit Thief(const std::string& place)
+      : target_(address_of(place)), listener_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+    sockaddr_in where{};
+    where.sin_family = AF_INET;
+    where.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    socklen_t length = sizeof where;
+    REQUIRE(::bind(listener_.number(), reinterpret_cast<sockaddr*>(&where), length) == 0);
+    REQUIRE(::listen(listener_.number(), 8) == 0);
+    ::getsockname(listener_.number(), reinterpret_cast<sockaddr*>(&where), &length);
+    place_ = "127.0.0.1 " + std::to_string(ntohs(where.sin_port));
+    thread_ = std::thread([this] { run(); });
+  }
+  Thief(const Thief&) = delete;
+  Thief& operator=(const Thief&) = delete;
+  ~Thief() {
+    stop_ = true;
+    thread_.join();
+  }
+  const std::string& place() const { return place_; }
+  int connections() const { return connections_; }
+
+ private:
+  struct Pair {
+    FileDescriptor client, server;
+    std::string pending{};  // from the server, from the begin of a record
+  };
+
+  void run() {
+    std::vector<Pair> pairs;
+    while (!stop_) {
+      std::vector<pollfd> ready{{listener_.number(), POLLIN, 0}};
+      for (const Pair& pair : pairs)
+        for (const int file : {pair.client.number(), pair.server.number()})
+          ready.push_back({file, POLLIN, 0});
+      ::poll(ready.data(), ready.size(), 10);
+      for (std::size_t i = 0; i < pairs.size(); ++i) {
+        if (ready[1 + 2 * i].revents != 0) from_client(pairs[i]);
+        if (ready[2 + 2 * i].revents != 0) from_server(pairs[i], i == 0);
+      }
+      if (ready[0].revents == 0) continue;
+      FileDescriptor client(::accept4(listener_.number(), nullptr, nullptr, SOCK_CLOEXEC));
+      FileDescriptor server(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+      if (::connect(server.number(), reinterpret_cast<sockaddr*>(&target_), sizeof target_) != 0)
+        continue;  // closes the client's
+      ++connections_;
+      pairs.push_back({std::move(client), std::move(server)});
+    }
+  }
+  static std::string read(FileDescriptor& file) {
+    char bytes[4096];
+    const auto n = ::recv(file.number(), bytes, sizeof bytes, 0);
+    return {bytes, static_cast<std::size_t>(std::max<ssize_t>(n, 0))};
+  }
+  static void close(Pair& pair) {
+    pair.client = FileDescriptor();
+    pair.server = FileDescriptor();
+  }
+  static void from_client(Pair& pair) {
+    const std::string bytes = read(pair.client);
+    if (bytes.empty()) return close(pair);
+    (void)::send(pair.server.number(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
+  }
+  static void from_server(Pair& pair, bool steals) {
+    const std::string bytes = read(pair.server);
+    if (bytes.empty()) return close(pair);
+    pair.pending += bytes;
+    while (!pair.pending.empty()) {
+      constexpr std::size_t header = 5;
+      const bool is_record = pair.pending[0] != 'w';
+      if (!is_record && steals) return close(pair);
+      if (is_record && pair.pending.size() < header) return;
+      const auto byte = [&](std::size_t at) {
+        return static_cast<std::size_t>(static_cast<unsigned char>(pair.pending[at]));
+      };
+      const std::size_t size = is_record ? header + byte(3) * 256 + byte(4) : 1;
+      if (pair.pending.size() < size) return;
+      (void)::send(pair.client.number(), pair.pending.data(), size, MSG_NOSIGNAL);
+      pair.pending.erase(0, size);
+    }
+  }
+
+  sockaddr_in target_;
+  FileDescriptor listener_;
+  std::string place_;
+  std::atomic<bool> stop_{false};
+  std::atomic<int> connections_{0};
+  std::thread thread_;
+};
+
 }  // namespace
+
+TEST_CASE("a connection that is lost after the handshake is made again") {
+  DataOptions options = options_of(0, 2);
+  options.per_peer = 1;
+  DataConnector first(options);
+  options = options_of(1, 2);
+  options.per_peer = 1;
+  DataConnector second(options);
+  Thief thief(first.place());
+
+  std::atomic<int> connected{0};
+  const auto wait_for_all = [&] {
+    ++connected;
+    const auto deadline = Clock::now() + 10s;
+    while (connected < 2) {
+      if (Clock::now() > deadline) throw lockstep::Error("the peer did not connect");
+      std::this_thread::sleep_for(1ms);
+    }
+  };
+  std::vector<DataConnection> server;
+  std::thread thread([&] { server = first.connect({}, Clock::now() + 20s, wait_for_all); });
+  const auto client = second.connect({{0, thief.place()}}, Clock::now() + 20s, wait_for_all);
+  thread.join();
+  CHECK(thief.connections() == 2);
+  REQUIRE(server.size() == 1);
+  REQUIRE(client.size() == 1);
+  CHECK(server[0].send_key.value().key == client[0].receive_key.value().key);
+  // What one end writes the other one reads.
+  REQUIRE(::send(server[0].socket.number(), "w", 1, MSG_NOSIGNAL) == 1);
+  pollfd readable{client[0].socket.number(), POLLIN, 0};
+  REQUIRE(::poll(&readable, 1, 5000) == 1);
+  char byte = 0;
+  CHECK(::recv(client[0].socket.number(), &byte, 1, 0) == 1);
+  CHECK(byte == 'w');
+}
 
 TEST_CASE("connections in a row take the interfaces of both ends in turn") {
   std::vector<std::unique_ptr<DataConnector>> all;
@@ -135,7 +263,7 @@ TEST_CASE("a peer with another number of interfaces is refused") {
   DataOptions options = options_of(1, 2);
   options.more_addresses = {"127.0.0.2"};
   DataConnector other(options);
-  CHECK_THROWS_AS(other.connect({{0, "127.0.0.1 5000"}}, Clock::now() + 1s),
+  CHECK_THROWS_AS(other.connect({{0, "127.0.0.1 5000"}}, Clock::now() + 1s, [] {}),
                   lockstep::CollectiveError);
 }
 
@@ -219,7 +347,7 @@ TEST_CASE("a worker that does not connect in time is named, and a wait can be ca
   const auto all = connectors(2);
   const auto began = Clock::now();
   try {
-    (void)all[0]->connect({}, began + 100ms);
+    (void)all[0]->connect({}, began + 100ms, [] {});
     FAIL("nobody was there");
   } catch (const lockstep::CollectiveError& e) {
     CHECK(e.peer() == std::size_t{1});
@@ -230,7 +358,7 @@ TEST_CASE("a worker that does not connect in time is named, and a wait can be ca
     std::this_thread::sleep_for(20ms);
     waiting.cancel();
   });
-  CHECK_THROWS_AS(waiting.connect({}, Clock::now() + 60s), lockstep::CollectiveAborted);
+  CHECK_THROWS_AS(waiting.connect({}, Clock::now() + 60s, [] {}), lockstep::CollectiveAborted);
   cancelling.join();
 }
 

@@ -185,6 +185,13 @@ TEST_CASE("ModelCheckpoint continues with its best value and its count of steps"
   loop.saved.clear();
   loop.run(second, epochs_of({2.5, 1.5}));
   CHECK(loop.saved == Names{"2/"});
+  // In an elastic job: another worker's state, which has no best value yet.
+  ls::CallbackState none;
+  none.set("steps", 0.0);
+  second->load_state(none);
+  loop.saved.clear();
+  loop.run(second, epochs_of({9}));
+  CHECK(loop.saved == Names{"1/"});
 }
 
 TEST_CASE("ModelCheckpoint refuses an empty name, unknown names and formats") {

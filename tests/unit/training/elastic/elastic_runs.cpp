@@ -4,255 +4,66 @@
 
 #include <algorithm>
 #include <catch2/catch_test_macros.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
+#include <chrono>
 #include <cmath>
+#include <csignal>
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
-#include <fstream>
-#include <functional>
-#include <iterator>
+#include <limits>
 #include <map>
 #include <memory>
-#include <optional>
 #include <random>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
-#include "support/elastic_workers.hpp"
-#include "unit/training/mirrored_support.hpp"
-#include "unit/training/model_support.hpp"
+#include "lockstep/training/signal_stop.hpp"
+#include "unit/training/elastic/plans.hpp"
 
 namespace {
 
-namespace ls = lockstep;
-using Float = ls::Reference<float>;
-using testing::ElasticJob;
-using testing::Fault;
+using namespace plans;
+using Catch::Matchers::ContainsSubstring;
 
-/// With all that a step changes: running statistics, random draws, penalties.
-struct Full : ls::Sequential<ls::Input<2>, ls::Dense<6>, ls::BatchNormalization<>, ls::ReLU,
-                             ls::Dropout<ls::rate(0.4f)>,
-                             ls::Dense<3, ls::kernel_regularizer(ls::L2{0.01})>> {};
-
-/// Without statistics of a replica's own examples.
-struct Plain : ls::Sequential<ls::Input<2>, ls::Dense<6>, ls::ReLU, ls::Dropout<ls::rate(0.4f)>,
-                              ls::Dense<3>> {};
-
-/// Records the hooks of a worker that has been there from the start.
-struct Hooks : ls::Callback {
-  std::vector<std::size_t> batches;
-  std::vector<double> losses;
-  std::vector<int> epochs;
-  int train_begin = 0, train_end = 0;
-  void on_train_begin(const ls::Logs&) override { ++train_begin; }
-  void on_train_end(const ls::Logs&) override { ++train_end; }
-  void on_train_batch_end(std::size_t batch, const ls::Logs& logs) override {
-    batches.push_back(batch);
-    losses.push_back(logs["loss"]);
-  }
-  void on_epoch_end(int epoch, const ls::Logs&) override { epochs.push_back(epoch); }
-};
-/// Changes the rate depending on what it was.
-struct Decay : ls::Callback {
-  enum class In { all, chief, last };
-  Decay(bool each_step, In in) : each_step_(each_step), in_(in) {}
-  void on_train_batch_end(std::size_t, const ls::Logs&) override {
-    if (each_step_) decay(0.9);
-  }
-  void on_epoch_end(int, const ls::Logs&) override { decay(0.5); }
-  void decay(double factor) {
-    const bool is_chief = params().rank == 0, is_last = params().rank == params().replicas - 1;
-    if (in_ == In::all || (in_ == In::chief ? is_chief : is_last))
-      control().set_learning_rate(control().learning_rate() * factor);
-  }
-  bool each_step_;
-  In in_;
-};
-/// Evaluates within the hooks.
-struct Evaluator : ls::Callback {
-  std::function<void()> evaluate;
-  bool each_step = false;
-  void on_train_batch_end(std::size_t batch, const ls::Logs&) override {
-    if (each_step && batch == 1) evaluate();
-  }
-  void on_epoch_end(int, const ls::Logs&) override { evaluate(); }
-};
-
-struct Found {
-  std::string digest;
-  std::map<std::string, std::vector<double>> history;
-  std::vector<int> epochs;
-  std::vector<double> tested, predicted;
-  std::uint64_t steps = 0;
-  double rate = 0;
-  bool operator==(const Found&) const = default;
-};
-
-struct Plan {
-  std::uint64_t steps_per_execution = 1;
-  bool has_validation = true;
-  std::uint64_t verify_every = 0;
-  std::optional<std::uint64_t> steps_per_epoch{};
-  bool decays_each_step = false;
-  Decay::In decays_in = Decay::In::all;
-  int evaluates = 0;     // within the hooks of epochs; 2: also within those of steps
-  std::string folder{};  // of checkpoints, a log
-  int runs = 1;
-};
-
-template <class Net = Full, class Strategy>
-Found train(const Strategy& strategy, const Plan& plan, const std::shared_ptr<Hooks>& hooks) {
-  const ls::Adam adam{.learning_rate = 0.01,
-                      .with = {.use_ema = true, .gradient_accumulation_steps = 2}};
-  ls::Model m{Net{}, ls::Seed{7}, strategy, replicas::crossentropy, adam, ls::Accuracy{}};
-  const auto data = line::classes(40);
-  auto options = line::quiet(3);
-  options.callbacks = {hooks, std::make_shared<Decay>(plan.decays_each_step, plan.decays_in),
-                       ls::EarlyStopping{.monitor = "loss", .patience = 5}};
-  if (plan.evaluates > 0) {
-    const auto evaluator = std::make_shared<Evaluator>();
-    evaluator->each_step = plan.evaluates > 1;
-    evaluator->evaluate = [&m, data] { m.evaluate(data | ls::batch(20)); };
-    options.callbacks.push_back(evaluator);
-  }
-  if (!plan.folder.empty()) {
-    options.callbacks.push_back(ls::CSVLogger{.filename = plan.folder + "/log.csv"});
-    options.checkpoint = {.directory = plan.folder + "/checkpoints",
-                          .every = 2,
-                          .keep = 0,
-                          .best = "loss",
-                          .asynchronous = false,
-                          .required = true};
-  }
-  options.steps_per_execution = plan.steps_per_execution;
-  options.verify_every = plan.verify_every;
-  options.steps_per_epoch = plan.steps_per_epoch;
-  const auto train = data | ls::shuffle(16) | ls::repeat(4) | ls::batch(16);
-  const auto once = data | ls::shuffle(16) | ls::batch(16);
-  const auto test = data | ls::batch(20);
-  ls::History history;
-  if (plan.steps_per_epoch)
-    history = plan.has_validation ? m.fit(train, test, options) : m.fit(train, options);
-  else
-    history = plan.has_validation ? m.fit(once, test, options) : m.fit(once, options);
-  for (int i = 1; i < plan.runs; ++i) {
-    m.set_learning_rate(0.02);
-    options.checkpoint = {};
-    options.callbacks.erase(options.callbacks.begin());
-    history = m.fit(once, test, options);
-  }
-  Found found;
-  for (const std::string& name : history.names()) found.history[name] = history[name];
-  found.epochs = history.epoch;
-  for (const auto& [name, value] : m.evaluate(test)) found.tested.push_back(value);
-  const auto predicted = m.predict(test);
-  for (const auto v : predicted.elements()) found.predicted.push_back(static_cast<double>(v));
-  found.digest = m.weights_sha256();
-  found.steps = m.steps();
-  found.rate = m.learning_rate();
-  return found;
+/// Raises a signal, unless it has been, and waits until it stops the runs with this token.
+void raise_once(int signal, const std::stop_token& token) {
+  if (!token.stop_requested()) std::raise(signal);
+  while (!token.stop_requested()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
 }
 
-struct Outcome {
-  std::vector<Found> found;
-  std::vector<std::shared_ptr<Hooks>> hooks;
-  std::vector<bool> have_ended;
-  std::shared_ptr<ElasticJob> job;
-};
-
-template <class Net = Full>
-Outcome run(std::size_t founders, std::size_t workers, const Plan& plan, std::vector<Fault> faults,
-            std::size_t shards = 8, std::size_t replicas = 1,
-            const std::vector<std::size_t>& joins_at = {}) {
-  Outcome outcome;
-  outcome.job = std::make_shared<ElasticJob>(founders, shards, std::move(faults), replicas);
-  outcome.found.resize(workers);
-  for (std::size_t w = 0; w < workers; ++w) outcome.hooks.push_back(std::make_shared<Hooks>());
-  outcome.have_ended = testing::run_elastic<Float>(outcome.job, workers, [&](const auto& worker) {
-    if (worker.worker >= founders) outcome.job->wait_for(joins_at[worker.worker - founders]);
-    outcome.found[worker.worker] = train<Net>(worker, plan, outcome.hooks[worker.worker]);
-  });
-  return outcome;
-}
-
-/// Without repetitions: a hook that was interrupted, or that makes exchanges, is called again.
-template <class T>
-std::vector<T> once(std::vector<T> values) {
-  values.erase(std::unique(values.begin(), values.end()), values.end());
-  return values;
-}
-
-/// Compares all founders that reached their end with the quiet run.
-void compare(const Outcome& outcome, std::size_t founders, const Found& quiet,
-             const Hooks& quiet_hooks) {
-  for (std::size_t w = 0; w < founders; ++w) {
-    if (!outcome.have_ended[w]) continue;
-    INFO("worker " << w);
-    const Found& found = outcome.found[w];
-    CHECK(found.digest == quiet.digest);
-    CHECK(found.history == quiet.history);
-    CHECK(found.epochs == quiet.epochs);
-    CHECK(found.tested == quiet.tested);
-    CHECK(found.predicted == quiet.predicted);
-    CHECK(found.steps == quiet.steps);
-    CHECK(found.rate == quiet.rate);
-    const Hooks& hooks = *outcome.hooks[w];
-    CHECK(once(hooks.batches) == once(quiet_hooks.batches));
-    CHECK(once(hooks.losses) == once(quiet_hooks.losses));
-    CHECK(once(hooks.epochs) == quiet_hooks.epochs);
-    CHECK(hooks.train_begin == 1);
-    CHECK(hooks.train_end == 1);
+/// Forgets the signal of step 5, which the other worker has adopted in the same process.
+struct Forget : ls::Callback {
+  void on_workers_change(const ls::WorkersChange& change) override {
+    if (change.step == 5) ls::detail::adopt_signal(0);
   }
-}
-
-std::string text_of(const std::filesystem::path& path) {
-  std::ifstream in(path);
-  return {std::istreambuf_iterator<char>(in), {}};
-}
-
-/// The files of a run, except what names the number of workers.
-std::map<std::string, std::string> files_in(const std::string& folder) {
-  std::map<std::string, std::string> files;
-  for (const auto& entry : std::filesystem::recursive_directory_iterator(folder))
-    if (entry.is_regular_file() && entry.path().filename() != "manifest.json" &&
-        entry.path().filename() != "callbacks.safetensors" && entry.path().filename() != "lock")
-      files[std::filesystem::relative(entry.path(), folder)] = text_of(entry.path());
-  return files;
-}
-
-/// A new folder in each run, if the plan has one.
-struct Folder {
-  explicit Folder(Plan& plan) : path(plan.folder) {
-    if (path.empty()) return;
-    std::filesystem::remove_all(path);
-    std::filesystem::create_directories(path);
-  }
-  Folder(const Folder&) = delete;
-  Folder& operator=(const Folder&) = delete;
-  ~Folder() {
-    if (!path.empty()) std::filesystem::remove_all(path);
-  }
-  std::map<std::string, std::string> files() const {
-    return path.empty() ? std::map<std::string, std::string>{} : files_in(path);
-  }
-  std::string path;
 };
 
 /// Sweeps a fault of `victim` over every exchange of a run.
 void sweep(Plan plan, std::size_t victim, Fault::Kind kind, std::size_t stride = 1) {
   const auto quiet_hooks = std::make_shared<Hooks>();
+  const auto before = [&] {
+    Plan first = plan;
+    first.epochs = 1;
+    if (plan.resumes)
+      train(ls::OneDevice<Float>{.virtual_shards = 8}, first, std::make_shared<Hooks>());
+  };
   Found quiet;
   std::map<std::string, std::string> quiet_files;
   {
     const Folder folder(plan);
+    before();
     quiet = train(ls::OneDevice<Float>{.virtual_shards = 8}, plan, quiet_hooks);
     quiet_files = folder.files();
   }
   std::size_t last = 0;
   for (std::size_t at = 0; at <= last; at += at == 0 ? 1 : stride) {
-    INFO("exchange " << at << " of " << last);
+    INFO("exchange " << at << " of " << last << ", worker " << victim << ", kind "
+                     << static_cast<int>(kind));
     const Folder folder(plan);
+    before();
     const Outcome outcome =
         run(4, 4, plan, at == 0 ? std::vector<Fault>{} : std::vector<Fault>{{victim, at, kind}});
     compare(outcome, 4, quiet, *quiet_hooks);
@@ -271,11 +82,15 @@ void sweep(Plan plan, std::size_t victim, Fault::Kind kind, std::size_t stride =
   }
 }
 
+std::string folder_of_job() {
+  return (std::filesystem::temp_directory_path() /
+          ("lockstep_elastic_" + std::to_string(::getpid())))
+      .string();
+}
+
 /// All plans; every `stride`-th exchange, since each costs a run.
 void sweep_all(std::size_t stride) {
-  const std::string folder =
-      (std::filesystem::temp_directory_path() / ("lockstep_elastic_" + std::to_string(::getpid())))
-          .string();
+  const std::string folder = folder_of_job();
   using enum Fault::Kind;
   const Plan executions{.steps_per_execution = 3, .verify_every = 1};
   const Plan steady{.steps_per_execution = 2, .steps_per_epoch = 4};
@@ -301,6 +116,8 @@ void sweep_all(std::size_t stride) {
   sweep(last_decays, 0, dies_after, stride);
   sweep({.decays_in = Decay::In::last}, 1, fails_after, stride);
   sweep({.decays_in = Decay::In::last}, 3, fails_after, stride);
+  sweep({.has_validation = false, .decays_in = Decay::In::begin}, 1, fails_after,
+        std::min(stride, std::size_t{2}));
   sweep({.evaluates = 1}, 1, fails_after, stride);
   sweep({.evaluates = 1}, 0, dies_before, stride);
   sweep({.evaluates = 2}, 1, fails_after, stride);
@@ -310,21 +127,30 @@ void sweep_all(std::size_t stride) {
   sweep({.steps_per_execution = 2, .folder = folder}, 1, fails_after, stride);
   sweep({.runs = 3}, 1, fails_after, stride);
   sweep({.runs = 3}, 0, dies_before, stride);
+  const Plan restores{.has_validation = false, .restores = true};
+  const Plan stops{.has_validation = false, .folder = folder, .stops = true};
+  sweep(restores, 1, fails_after, std::min(stride, std::size_t{8}));
+  sweep({.folder = folder, .restores = true}, 2, fails_after, stride);
+  sweep(stops, 0, dies_before, 1);
+  sweep(stops, 0, dies_after, 1);
+  sweep({.has_validation = false, .folder = folder, .resumes = true}, 1, fails_after, 1);
 }
 
 /// Random faults of several workers, also at once and while the others recover, and workers that
 /// join.
 void disturb(std::uint32_t first, std::uint32_t count) {
   std::map<std::size_t, std::pair<Found, std::shared_ptr<Hooks>>> quiet;
+  const auto first_weights = std::make_shared<std::vector<std::byte>>();
   std::size_t generations = 0, joined = 0;
   for (std::uint32_t seed = first; seed < first + count; ++seed) {
     std::mt19937 random(seed);
     const auto below = [&](std::size_t n) { return static_cast<std::size_t>(random() % n); };
     const std::size_t which = below(4);
-    const Plan plan = which == 0   ? Plan{}
-                      : which == 1 ? Plan{.steps_per_execution = 3, .verify_every = 1}
-                      : which == 2 ? Plan{.has_validation = false}
-                                   : Plan{.steps_per_execution = 2, .steps_per_epoch = 4};
+    Plan plan = which == 0   ? Plan{}
+                : which == 1 ? Plan{.steps_per_execution = 3, .verify_every = 1}
+                : which == 2 ? Plan{.has_validation = false}
+                             : Plan{.steps_per_execution = 2, .steps_per_epoch = 4};
+    plan.first_weights = first_weights;
     auto& [expected, hooks] = quiet[which];
     if (!hooks) {
       hooks = std::make_shared<Hooks>();
@@ -361,6 +187,7 @@ void disturb(std::uint32_t first, std::uint32_t count) {
       if (!found.tested.empty()) CHECK(found.tested == expected.tested);
       if (!found.predicted.empty()) CHECK(found.predicted == expected.predicted);
       CHECK(outcome.hooks[w]->train_begin == outcome.hooks[w]->train_end);
+      if (outcome.hooks[w]->train_begin > 0) CHECK(outcome.hooks[w]->begun == hooks->begun);
     }
   }
   INFO(generations << " generations, " << joined << " workers joined");
@@ -402,6 +229,42 @@ TEST_CASE("without virtual shards, and with several replicas, results are equal 
   }
 }
 
+TEST_CASE("a new chief whose checkpoints are locked by the last one tries again") {
+  const Plan plan{.folder = folder_of_job(), .is_locked = true};
+  const Folder folder(plan);
+  const Outcome outcome = run(2, 2, plan, {{0, 9, Fault::Kind::dies_before}});
+  CHECK(outcome.have_ended[1]);
+  CHECK(ls::detail::CheckpointDirectory(plan.folder + "/checkpoints").steps().back() == 9);
+}
+
+TEST_CASE("a worker that joins with other options of fit is refused, and the others go on") {
+  Plan other;
+  other.epochs = 4;
+  const auto job = std::make_shared<ElasticJob>(2, 8);
+  std::vector<std::uint64_t> steps(3);
+  const auto work = [&](const auto& worker) {
+    if (worker.worker == 2) job->wait_for(10);
+    steps[worker.worker] =
+        train(worker, worker.worker == 2 ? other : Plan{}, std::make_shared<Hooks>()).steps;
+  };
+  CHECK_THROWS_WITH(testing::run_elastic<Float>(job, 3, work),
+                    ContainsSubstring("epochs is 4 in this worker, but 3 in the job"));
+  CHECK(steps == std::vector<std::uint64_t>{9, 9, 0});
+}
+
+TEST_CASE("a hook that a worker calls alone when it joins cannot evaluate in an elastic job") {
+  const auto job = std::make_shared<ElasticJob>(2, 8);
+  const auto work = [&](const auto& worker) {
+    ls::Model m{Plain{}, ls::Seed{7}, worker, replicas::crossentropy, ls::SGD{}, ls::Accuracy{}};
+    const auto data = line::classes(40) | ls::batch(16);
+    auto options = line::quiet(1);
+    options.callbacks = {
+        ls::LambdaCallback{.on_epoch_begin = [&](int, const ls::Logs&) { m.evaluate(data); }}};
+    m.fit(data, options);
+  };
+  CHECK_THROWS_WITH(testing::run_elastic<Float>(job, 2, work), ContainsSubstring("on_epoch_end"));
+}
+
 TEST_CASE("after the end of a job a model can be read, and the next call throws") {
   const auto job = std::make_shared<ElasticJob>(
       2, 8, std::vector<Fault>{{0, 20, Fault::Kind::dies_before}}, 1, 2);
@@ -429,6 +292,104 @@ TEST_CASE("after the end of a job a model can be read, and the next call throws"
   CHECK(again == thrown);
   CHECK(steps > 0);
   CHECK(sum > 0);
+}
+
+TEST_CASE("what ended a job is thrown by a model that could not be kept") {
+  const auto job = std::make_shared<ElasticJob>(
+      2, 8, std::vector<Fault>{{0, 20, Fault::Kind::dies_before}}, 1, 2);
+  std::string thrown;
+  testing::run_elastic<Float>(job, 2, [&](auto worker) {
+    worker.fails_alone = true;
+    ls::Model m{Full{}, ls::Seed{7}, worker, replicas::crossentropy, ls::SGD{}, ls::Accuracy{}};
+    try {
+      m.fit(line::classes(40) | ls::batch(16), line::quiet(9));
+    } catch (const ls::PeerLost&) {
+    }
+    try {
+      m.weights_sha256();
+    } catch (const ls::PeerLost& e) {
+      thrown = e.what();
+    }
+  });
+  CHECK_THAT(thrown, ContainsSubstring("too few are left"));
+}
+
+TEST_CASE("SIGTERM at one worker ends it in any call, and the others go on") {
+  std::string quiet;
+  for (const int where : {0, 1, 2, 3}) {
+    CAPTURE(where);
+    const ls::SignalStop stop;
+    const auto job = std::make_shared<ElasticJob>(3, 8);
+    std::vector<std::string> found(3);
+    testing::run_elastic<Float>(job, 3, [&](const auto& worker) {
+      const bool is_asked = worker.worker == 1;
+      const auto in = [&stop, is_asked, where](int call) {
+        return [&stop, is_asked = is_asked && where == call](std::size_t batch, const ls::Logs&) {
+          if (is_asked && batch == 0) raise_once(SIGTERM, stop.token());
+        };
+      };
+      ls::Model m{Full{}, ls::Seed{7}, worker, replicas::crossentropy, ls::SGD{}, ls::Accuracy{}};
+      const auto test = line::classes(40) | ls::batch(20);
+      const std::stop_token token = is_asked ? stop.token() : std::stop_token();
+      auto options = line::quiet(2);
+      options.stop = token;
+      options.callbacks = {
+          ls::LambdaCallback{.on_train_batch_end = in(1), .on_test_batch_end = in(2)}};
+      try {
+        m.fit(line::classes(40) | ls::batch(16), test, options);
+        const ls::Logs logs = m.evaluate(
+            test, {.callbacks = {ls::LambdaCallback{.on_test_batch_end = in(3)}}, .stop = token});
+        found[worker.worker] = m.weights_sha256() + " " + std::to_string(logs["loss"]);
+      } catch (const ls::Evicted& e) {
+        found[worker.worker] = std::to_string(e.signal());
+      }
+    });
+    if (where == 0) quiet = found[0];
+    CHECK(found == std::vector<std::string>{quiet, where == 0 ? quiet : "15", quiet});
+  }
+}
+
+TEST_CASE(
+    "a worker that lacks the step in which a signal stopped the job reports the signal, too") {
+  for (std::size_t at = 1; at <= 30; ++at) {
+    CAPTURE(at);
+    const ls::SignalStop stop;
+    const auto job =
+        std::make_shared<ElasticJob>(2, 8, std::vector<Fault>{{0, at, Fault::Kind::fails_after}});
+    std::vector<std::uint64_t> steps(2);
+    testing::run_elastic<Float>(job, 2, [&](const auto& worker) {
+      ls::Model m{Full{}, ls::Seed{7}, worker, replicas::crossentropy, ls::SGD{}, ls::Accuracy{}};
+      auto options = line::quiet(3);
+      const bool is_asked = worker.worker == 1;
+      if (is_asked) options.stop = stop.token();
+      const auto ask = [&](std::size_t, const ls::Logs&) {
+        if (is_asked && m.steps() == 4) ls::detail::adopt_signal(SIGINT);
+        while (is_asked && m.steps() == 4 && !stop.token().stop_requested())
+          std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      };
+      options.callbacks = {ls::LambdaCallback{.on_train_batch_end = ask}};
+      if (!is_asked) options.callbacks.push_back(std::make_shared<Forget>());
+      m.fit(line::classes(40) | ls::batch(16), options);
+      steps[worker.worker] = m.steps();
+    });
+    CHECK(steps == std::vector<std::uint64_t>{5, 5});
+    CHECK(stop.signal() == SIGINT);
+  }
+}
+
+TEST_CASE("a loss that is not finite names the replica of three with unequal slices") {
+  const auto job = std::make_shared<ElasticJob>(3, 8);
+  const auto work = [&](const auto& worker) {
+    std::vector<float> x(32, 0.5f);
+    x[2 * 14] = std::numeric_limits<float>::infinity();  // in the last of 8 slices
+    const auto data = ls::tensors(x, ls::shape(2), std::vector<std::int32_t>(16));
+    ls::Model m{Plain{}, ls::Seed{7}, worker, replicas::crossentropy, ls::SGD{}, ls::Accuracy{}};
+    auto options = line::quiet();
+    options.callbacks = {ls::TerminateOnNaN{.raise_error = true}};
+    m.fit(data | ls::batch(16), options);
+  };
+  CHECK_THROWS_WITH(testing::run_elastic<Float>(job, 3, work),
+                    ContainsSubstring("the loss of replica 2;"));
 }
 
 TEST_CASE("a job continues with the latest call, the most steps and the earliest phase") {
