@@ -219,7 +219,8 @@ TEST_CASE_METHOD(Replicas, "each rank calls NCCL immediately, whether it records
   graphs[1] = GENERATE(true, false);
   begin(1);
   for (int i = 0; i < 4; ++i) step();
-  CHECK(pop_calls() == joined({{"join", "allocate", "register"}, reduces, reduces, reduces, reduces}));
+  CHECK(pop_calls() ==
+        joined({{"join", "allocate", "register"}, reduces, reduces, reduces, reduces}));
   free_buffers();
   end();
 }
@@ -299,7 +300,8 @@ TEST_CASE_METHOD(Replicas, "all ranks register or none") {
     begin(2);
     fakes.calls.clear();
     step();
-    CHECK(fakes.calls[0] == joined({{"register", "register", "deregister", "deregister"}, reduces}));
+    CHECK(fakes.calls[0] ==
+          joined({{"register", "register", "deregister", "deregister"}, reduces}));
     CHECK(fakes.calls[1] == reduces);
     step();  // and does not try again
     CHECK(fakes.calls[1] == joined({reduces, reduces}));
