@@ -89,7 +89,10 @@ class FaultyWire {
         strike(bytes, got);
         for (std::size_t sent = 0; sent < got;) {
           const auto m = ::send(ends_[1 - from].fd, bytes.data() + sent, got - sent, MSG_NOSIGNAL);
-          if (m <= 0) return;
+          if (m <= 0) {  // that end was reset, and the other one has to hear of it
+            for (const pollfd& end : ends_) ::shutdown(end.fd, SHUT_RDWR);
+            return;
+          }
           sent += static_cast<std::size_t>(m);
         }
       }
