@@ -105,9 +105,7 @@ std::vector<double> train(const Strategy& strategy, const Plan& plan, Here* here
 }
 
 void work(Here& here, const Plan& plan) {
-  // --8<-- [start:elastic]
   const ls::MultiWorkerMirrored<Float> strategy{.virtual_shards = 8, .elastic = {.min_workers = 2}};
-  // --8<-- [end:elastic]
   Plan own = plan;
   if (here.report.fault_injected) own.seed = 8;  // set by the test before it starts it again
   here.give(train(strategy, own, &here));

@@ -3,6 +3,19 @@
 
 using namespace distributed;
 
+namespace {
+
+/// The example of docs/elastic.md; elastic.cpp tests what it does.
+[[maybe_unused]] ls::MultiWorkerMirrored<ls::Cpu> elastic() {
+  // --8<-- [start:elastic]
+  const ls::MultiWorkerMirrored<ls::Cpu> strategy{.virtual_shards = 8,
+                                                  .elastic = {.min_workers = 2}};
+  // --8<-- [end:elastic]
+  return strategy;
+}
+
+}  // namespace
+
 TEST_CASE(
     "one to four workers of one or two replicas on Cpu train the small CNN as one device does, and "
     "as Keras") {
