@@ -4,6 +4,7 @@ The hosts' names end in .invalid, which no network has, so that none of them is 
 """
 
 import json
+import random
 import os
 import re
 import signal
@@ -160,7 +161,8 @@ class Hosts(Case):
 
     def test_a_worker_of_an_elastic_job_waits_for_its_port_after_a_slow_lookup(self):
         """The worker before it on its host may still have the port."""
-        config = {"cluster": {"worker": ["127.0.0.1:1", f"localhost:{multi_worker.free_ports(1)[0]}"]}, "task": {"type": "worker", "index": 1}}
+        port = random.randrange(20000, 30000)  # no connection of another test takes it during the lookup
+        config = {"cluster": {"worker": ["127.0.0.1:1", f"localhost:{port}"]}, "task": {"type": "worker", "index": 1}}
         job = self.start(BIN / "mnist_multi_worker", "--data", self.data(), "--epochs", 1, TF_CONFIG=json.dumps(config),
                          LOCKSTEP_MIN_WORKERS="1", LOCKSTEP_RENDEZVOUS_TIMEOUT="0.1", LD_PRELOAD=str(self.library(LATE_NAMES)),
                          ASAN_OPTIONS="verify_asan_link_order=0")
