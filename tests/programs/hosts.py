@@ -4,8 +4,8 @@ The hosts' names end in .invalid, which no network has, so that none of them is 
 """
 
 import json
-import random
 import os
+import random
 import re
 import signal
 import time
