@@ -12,6 +12,7 @@
 #include <cerrno>
 #include <charconv>
 #include <cstring>
+#include <exception>
 #include <system_error>
 #include <thread>
 #include <utility>
@@ -184,19 +185,29 @@ void DataConnector::listen_during(const std::function<void()>& f) {
   if (expected_.empty()) return f();
   struct Running {
     explicit Running(asio::io_context& context)
-        : io(context),
-          thread(detail::start_thread("data listener", [&io = context] { io.run(); })) {}
+        : io(context), thread(detail::start_thread("data listener", [this] { run(); })) {}
     Running(const Running&) = delete;
     Running& operator=(const Running&) = delete;
-    ~Running() {
+    ~Running() { stop(); }
+    void run() {
+      try {
+        io.run();
+      } catch (...) {
+        error = std::current_exception();
+      }
+    }
+    void stop() {
       io.stop();
-      thread.join();
+      if (thread.joinable()) thread.join();
     }
     asio::io_context& io;
+    std::exception_ptr error{};
     std::thread thread;
   };
-  const Running running(io_);
+  Running running(io_);
   f();
+  running.stop();
+  if (running.error) std::rethrow_exception(running.error);
 }
 
 std::vector<DataConnection> DataConnector::take_connections() {
