@@ -43,14 +43,18 @@ with tempfile.TemporaryDirectory() as folder:
         return tree, output
 
     compiled = "-DFORM=compiled"
+    simulated = "survivors name the lost worker: yes, same seed, same run: yes, another seed, another run: yes"
     for name, arguments in {"core": ["-DCOMPONENTS=core"], "cpu": ["-DCOMPONENTS=core;cpu"],
                             "cpu-compiled": ["-DCOMPONENTS=core;cpu", compiled],
+                            "testing-compiled": ["-DCOMPONENTS=core;testing", compiled],
                             "subdirectory": ["-DCOMPONENTS=cpu", f"-DLOCKSTEP_SOURCE={options.source}"],
                             "subdirectory-compiled": ["-DCOMPONENTS=core", compiled, "-DLOCKSTEP_COMPONENTS=core",
                                                        f"-DLOCKSTEP_SOURCE={options.source}"]}.items():
         tree, _ = configure(name, *arguments)
         run(options.cmake, "--build", tree)
         expect("(28, 28, 1)", run(tree / "core_program"))
+        if name.startswith("testing"):
+            expect(simulated, run(tree / "simulated_job"))
         if name.startswith("cpu"):
             expect("loss falls: yes, slopes are equal: yes", run(tree / "two_units"))
             reported = symbols.complaint(next(tree.glob("libdigits*")))
@@ -66,24 +70,32 @@ with tempfile.TemporaryDirectory() as folder:
         environment = {"PKG_CONFIG_PATH": str(prefix / "share/pkgconfig"), "PATH": "/usr/bin:/bin"}
         program = pathlib.Path(folder, "program")
 
-        def build(module: str) -> None:
-            flags = run("pkg-config", "--cflags", "--libs", module, env=environment).split()
-            run(options.compiler, "-std=c++20", project / "core_program.cpp", "-o", program, *flags)
-            expect("(28, 28, 1)", run(program))
+        def flags_of(module: str) -> list[str]:
+            return run("pkg-config", "--cflags", "--libs", module, env=environment).split()
+
+        def build(module: str, source: str = "core_program", text: str = "(28, 28, 1)") -> None:
+            run(options.compiler, "-std=c++20", project / f"{source}.cpp", "-o", program,
+                *flags_of(module))
+            expect(text, run(program))
 
         build("lockstep-cpu")
+        expect("link lockstep::compiled_testing instead of lockstep::testing",
+               run(options.compiler, "-std=c++20", "-E", project / "simulated_job.cpp", "-o", program,
+                   *flags_of("lockstep-testing"), fails=True))
 
         # The static library built by the package, in another prefix.
         prefix, tree = pathlib.Path(folder, "compiled"), pathlib.Path(folder, "package")
-        run(options.cmake, "-S", options.source, "-B", tree, "-G", "Ninja", "-DLOCKSTEP_COMPONENTS=core",
+        run(options.cmake, "-S", options.source, "-B", tree, "-G", "Ninja", "-DLOCKSTEP_COMPONENTS=core;testing",
             "-DLOCKSTEP_COMPILED=ON", f"-DCMAKE_CXX_COMPILER={options.compiler}", f"-DCMAKE_INSTALL_PREFIX={prefix}",
             "-DCMAKE_INSTALL_LIBDIR=lib", *(f"-DLOCKSTEP_BUILD_{part}=OFF" for part in ("TESTS", "EXAMPLES", "BENCHMARKS")))
         run(options.cmake, "--build", tree)
         run(options.cmake, "--install", tree)
         environment["PKG_CONFIG_PATH"] = str(prefix / "share/pkgconfig")
         build("lockstep-compiled")
-        tree, _ = configure("prebuilt", "-DCOMPONENTS=core", compiled)
+        build("lockstep-compiled-testing", "simulated_job", simulated)
+        tree, _ = configure("prebuilt", "-DCOMPONENTS=core;testing", compiled)
         run(options.cmake, "--build", tree)
         expect("(28, 28, 1)", run(tree / "core_program"))
+        expect(simulated, run(tree / "simulated_job"))
         if next(tree.glob("liblockstep*"), None):
             sys.exit("the package has the static library, and the program compiled it again")

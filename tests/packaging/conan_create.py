@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Runs `conan create` with the libraries of this Debian, for what is the default, core alone in both forms, and cuda."""
+"""Runs `conan create` with the libraries of this Debian, for what is the default, core alone in both forms, testing, and cuda."""
 import os
 import pathlib
 import shutil
@@ -35,13 +35,16 @@ with tempfile.TemporaryDirectory() as folder:
     smallest = ("-o", "&:cpu=False", "-o", "&:cluster=False", "-o", "&:tensorboard=False", "-o", "&:onnx=False")
     has_nvidia = pathlib.Path("/usr/local/cuda/include/cuda.h").exists()
     compiled = (*smallest, "-o", "&:header_only=False")
-    for options in ((), smallest, compiled, *([("-o", "&:cuda=True")] if has_nvidia else [])):
+    testing = ("-o", "&:cpu=False", "-o", "&:testing=True")
+    for options in ((), smallest, compiled, testing, *([("-o", "&:cuda=True")] if has_nvidia else [])):
         output = conan("create", str(recipe), *profile, *options)
         if "slope 2.000" not in output:
             sys.exit(f"the test program did not run:\n{output}")
         installs_cpu = "lockstep-cpu-targets.cmake" in output
         installs_cuda = "lockstep-cuda-targets.cmake" in output
+        if ("lockstep-testing-targets.cmake" in output) != (options == testing):
+            sys.exit(f"wrong components with {options}:\n{output}")
         if ("liblockstep_compiled.a" in output) != (options == compiled):
             sys.exit(f"wrong form with {options}:\n{output}")
-        if installs_cpu == (options in (smallest, compiled)) or installs_cuda != ("&:cuda=True" in options):
+        if installs_cpu == ("&:cpu=False" in options) or installs_cuda != ("&:cuda=True" in options):
             sys.exit(f"wrong components with {options}:\n{output}")

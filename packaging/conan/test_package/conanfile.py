@@ -17,6 +17,8 @@ class TestPackage(ConanFile):
         toolchain = CMakeToolchain(self)
         lockstep = self.dependencies[self.tested_reference_str]
         toolchain.cache_variables["LOCKSTEP_FORM"] = "core" if lockstep.options.header_only else "compiled"
+        if lockstep.options.testing:
+            toolchain.cache_variables["LOCKSTEP_COMPONENTS"] = "core;testing"
         toolchain.generate()
 
     def build(self):
