@@ -132,7 +132,7 @@ TEST_CASE("a newcomer that is rejected ends at once if the others wait for anoth
   job.run(milliseconds(500));
   REQUIRE(job.decision(2));
   CHECK(job.decision(2)->number == 1);
-  for (const std::size_t i : {0, 1}) job.all[i]->reject_newcomers(job.now);
+  for (const std::size_t i : {0u, 1u}) job.all[i]->reject_newcomers(job.now);
   end({0, 1, 2});
   job.run(milliseconds(500));
   REQUIRE(job.outcomes[2].has_value());
@@ -154,14 +154,14 @@ TEST_CASE("a newcomer that is rejected stays while the others need its vote") {
   Three job({}, 2);
   job.start(2, 200);
   job.run(milliseconds(300));
-  for (const std::size_t i : {0, 1}) job.all[i]->next(job.now);
+  for (const std::size_t i : {0u, 1u}) job.all[i]->next(job.now);
   job.run(milliseconds(500));
   REQUIRE(job.decision(2));
   CHECK(job.decision(2)->number == 1);
   job.outcomes = {};
   job.start(0, 300);  // rank 0 is lost, and rank 1 is half of a quorum
   job.all[1]->reject_newcomers(job.now);
-  for (const std::size_t i : {1, 2}) job.all[i]->next(job.now);
+  for (const std::size_t i : {1u, 2u}) job.all[i]->next(job.now);
   job.run(milliseconds(1500));
   REQUIRE(job.decision(1));
   CHECK(job.decision(1)->rank_of(Identity{0, 300}).has_value());
