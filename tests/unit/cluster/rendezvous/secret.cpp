@@ -191,13 +191,13 @@ TEST_CASE("a core dump does not contain the secret") {
       end = access[0] == 'r' && access[1] == 'w' ? to : from;
     }
     if (!line.starts_with("VmFlags:") || begin == end) continue;
-    std::string bytes(end - begin, '\0');
+    std::string content(end - begin, '\0');
     memory.clear();
     memory.seekg(static_cast<std::streamoff>(begin));
-    memory.read(bytes.data(), static_cast<std::streamsize>(bytes.size()));
-    bytes.resize(static_cast<std::size_t>(std::max<std::streamsize>(memory.gcount(), 0)));
+    memory.read(content.data(), static_cast<std::streamsize>(content.size()));
+    content.resize(static_cast<std::size_t>(std::max<std::streamsize>(memory.gcount(), 0)));
     std::size_t& count = line.find(" dd") == std::string::npos ? dumped : left_out;
-    for (std::size_t at = 0; (at = bytes.find(pattern, at)) != std::string::npos; ++at) ++count;
+    for (std::size_t at = 0; (at = content.find(pattern, at)) != std::string::npos; ++at) ++count;
   }
   ::kill(child, SIGKILL);
   ::waitpid(child, nullptr, 0);

@@ -167,10 +167,10 @@ TEST_CASE("kernels are compiled for the GPU's architecture, with Hopper's extens
 
 TEST_CASE("a damaged or unwritable kernel cache is the same as an empty one") {
   const testing::OwnKernelCache folder;
-  const KernelCache cache(".test");
-  CHECK_FALSE(cache.find("key"));
-  cache.store("key", "machine code");
-  CHECK(cache.find("key") == "machine code");
+  const KernelCache kernels(".test");
+  CHECK_FALSE(kernels.find("key"));
+  kernels.store("key", "machine code");
+  CHECK(kernels.find("key") == "machine code");
   REQUIRE(folder.files().size() == 1);
   const std::filesystem::path path = folder.files().front();
   const auto put = [&](const std::string& bytes) {
@@ -180,16 +180,16 @@ TEST_CASE("a damaged or unwritable kernel cache is the same as an empty one") {
   std::getline(std::ifstream(path, std::ios::binary), whole);
   for (std::size_t size = 0; size < whole.size(); ++size) {
     put(whole.substr(0, size));
-    CHECK_FALSE(cache.find("key"));
+    CHECK_FALSE(kernels.find("key"));
   }
   for (std::size_t bit = 0; bit < 8 * whole.size(); ++bit) {
     std::string changed = whole;
     changed[bit / 8] = static_cast<char>(changed[bit / 8] ^ (1 << bit % 8));
     put(changed);
-    CHECK_FALSE(cache.find("key"));
+    CHECK_FALSE(kernels.find("key"));
   }
-  cache.store("key", "new code");
-  CHECK(cache.find("key") == "new code");
+  kernels.store("key", "new code");
+  CHECK(kernels.find("key") == "new code");
 
   put("");  // a file in the way of a folder, also for the superuser
   const Variable nowhere("LOCKSTEP_KERNEL_CACHE", (path.string() + "/below").c_str());
@@ -208,13 +208,13 @@ TEST_CASE("processes that fill one kernel cache at once read whole entries only"
     children.push_back(::fork());
     REQUIRE(children.back() >= 0);
     if (children.back() > 0) continue;
-    const KernelCache cache(".test");
+    const KernelCache kernels(".test");
     for (int i = 0; i < 60; ++i) {
-      cache.store("key", content((child + i) % 20));
-      const auto found = cache.find("key");
+      kernels.store("key", content((child + i) % 20));
+      const auto found = kernels.find("key");
       if (found && *found != content(found->front() - 'a')) ::_exit(1);
     }
-    ::_exit(cache.find("key") ? 0 : 2);
+    ::_exit(kernels.find("key") ? 0 : 2);
   }
   for (const pid_t child : children) {
     int status = -1;
