@@ -1,17 +1,13 @@
 // Elastic jobs of real processes, which are killed, stopped and started again.
-#include <poll.h>
 #include <signal.h>
-#include <sys/prctl.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include <fmt/format.h>
 #include <catch2/catch_test_macros.hpp>
-#include <cstdio>
 #include <string>
 #include <vector>
 
 #include "unit/cluster/elastic/support.hpp"
+#include "unit/cluster/rendezvous/processes.hpp"
 
 using namespace elastic_test;
 
@@ -45,74 +41,25 @@ void train(ElasticMember& member, const std::function<void(const std::string&)>&
 }
 
 /// Must be created while the test has a single thread.
-class ElasticProcesses {
+class ElasticProcesses : public rendezvous_test::LineProcesses {
  public:
-  explicit ElasticProcesses(std::size_t size) : job_(size), members_(size) {
+  explicit ElasticProcesses(std::size_t size)
+      : LineProcesses(size,
+                      [this](std::size_t index, const Write& write) {
+                        lockstep::set_log({});
+                        train(job_.start(index), write);
+                      }),
+        job_(size) {
     job_.patience = milliseconds(20'000);
-    ::alarm(120);  // no process outlives the test
     for (std::size_t i = 0; i < size; ++i) start(i);
   }
+
   ElasticProcesses(const ElasticProcesses&) = delete;
   ElasticProcesses& operator=(const ElasticProcesses&) = delete;
-  ~ElasticProcesses() {
-    for (std::size_t i = 0; i < members_.size(); ++i) kill(i);
-    ::alarm(0);
-  }
+  ~ElasticProcesses() { kill_all(); }  // before their folders are removed
 
-  void start(std::size_t index) {
-    int ends[2];
-    REQUIRE(::pipe(ends) == 0);
-    std::fflush(nullptr);
-    const pid_t pid = ::fork();
-    REQUIRE(pid >= 0);
-    if (pid == 0) {
-      ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-      for (const int number : {SIGSEGV, SIGABRT, SIGTERM}) ::signal(number, SIG_DFL);
-      lockstep::set_log({});
-      const auto write = [out = ends[1]](std::string line) {
-        line += '\n';
-        (void)!::write(out, line.data(), line.size());
-      };
-      try {
-        train(job_.start(index), write);
-      } catch (const std::exception& error) {
-        write(std::string("error ") + error.what());
-      }
-      ::_exit(3);
-    }
-    ::close(ends[1]);
-    members_[index] = {pid, ends[0], {}};
-  }
-  void kill(std::size_t index) {
-    Process& member = members_[index];
-    if (member.pid == 0) return;
-    ::kill(member.pid, SIGKILL);
-    ::waitpid(member.pid, nullptr, 0);
-    ::close(member.pipe);
-    member = {};
-  }
-  void signal(std::size_t index, int number) { ::kill(members_[index].pid, number); }
-
-  /// The next line of a process; empty if none arrives in time.
-  std::string line(std::size_t index, milliseconds limit = milliseconds(10'000)) {
-    Process& member = members_[index];
-    for (const auto end = Clock::now() + limit;;) {
-      const auto newline = member.text.find('\n');
-      if (newline != std::string::npos) {
-        std::string result = member.text.substr(0, newline);
-        member.text.erase(0, newline + 1);
-        return result;
-      }
-      const auto left = std::chrono::duration_cast<milliseconds>(end - Clock::now());
-      pollfd ready{member.pipe, POLLIN, 0};
-      char chunk[512];
-      if (left < milliseconds(0) || ::poll(&ready, 1, static_cast<int>(left.count())) <= 0)
-        return {};
-      const auto n = ::read(member.pipe, chunk, sizeof chunk);
-      if (n <= 0) return {};
-      member.text.append(chunk, static_cast<std::size_t>(n));
-    }
-  }
+  /// The next line of a process; empty if none arrives in 10 s.
+  std::string line(std::size_t index) { return LineProcesses::line(index, seconds(10)); }
   /// Waits until these have formed a generation of this many workers, at any number.
   bool trains(const std::vector<std::size_t>& indices, std::size_t workers) {
     for (const std::size_t index : indices)
@@ -124,17 +71,9 @@ class ElasticProcesses {
       }
     return true;
   }
-  const std::string& folder() { return job_.machine(0).path(); }
 
  private:
-  struct Process {
-    pid_t pid = 0;
-    int pipe = -1;
-    std::string text{};
-  };
-
   Job job_;
-  std::vector<Process> members_;
 };
 
 }  // namespace

@@ -1,5 +1,5 @@
 /// \file
-/// A job of real processes, which can be killed, stopped and started again.
+/// Real processes, which can be killed, stopped and started again.
 #pragma once
 
 #include <poll.h>
@@ -13,45 +13,35 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
-#include <cstdlib>
+#include <exception>
+#include <functional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "unit/cluster/rendezvous/support.hpp"
 
 namespace rendezvous_test {
 
-/// The body of a process' loop, given the number of finished rounds.
-using Work = void (*)(Rendezvous& job, std::uint64_t round);
-
-inline void idle_work(Rendezvous& job, std::uint64_t round) {
-  job.note_progress(round, Phase::forward);
-  job.barrier("round", seconds(30));
-  std::this_thread::sleep_for(milliseconds(2));
-}
-
-/// A job of processes. Must be created while the test has a single thread. Each process writes
-/// "ready", then one line about its end: "lost RANK HOW" or "error WHAT".
-class Processes {
+/// Processes that write lines to the test. Must be created while the test has a single thread.
+class LineProcesses {
  public:
-  explicit Processes(std::size_t size, Work work = idle_work) : Processes(size, size, work) {
-    for (std::size_t rank = 0; rank < size; ++rank) REQUIRE(line(rank, seconds(20)) == "ready");
-  }
-  /// Starts only the first `started` ranks, and does not wait for them.
-  Processes(std::size_t size, std::size_t started, Work work = idle_work)
-      : work_(work), members_(size) {
+  using Write = std::function<void(std::string)>;
+  using Program = std::function<void(std::size_t index, const Write& write)>;
+
+  /// A process runs `program`. The exception that leaves it is the last line: "error WHAT".
+  LineProcesses(std::size_t size, Program program) : program_(std::move(program)), members_(size) {
     ::alarm(120);  // no process outlives the test
-    for (std::size_t rank = 0; rank < started; ++rank) start(rank);
   }
-  Processes(const Processes&) = delete;
-  Processes& operator=(const Processes&) = delete;
-  ~Processes() {
-    for (std::size_t rank = 0; rank < members_.size(); ++rank) kill(rank);
+  LineProcesses(const LineProcesses&) = delete;
+  LineProcesses& operator=(const LineProcesses&) = delete;
+  ~LineProcesses() {
+    kill_all();
     ::alarm(0);
   }
 
-  /// Starts the process of `rank`, which must not run.
-  void start(std::size_t rank) {
+  /// Starts a process, which must not run.
+  void start(std::size_t index) {
     int ends[2];
     REQUIRE(::pipe(ends) == 0);
     std::fflush(nullptr);
@@ -61,25 +51,28 @@ class Processes {
       ::prctl(PR_SET_PDEATHSIG, SIGKILL);
       // Children must not run the handlers of the test program.
       for (const int number : {SIGSEGV, SIGABRT, SIGTERM}) ::signal(number, SIG_DFL);
-      run(rank, members_.size(), port_, ends[1], work_);
+      run(index, ends[1]);
     }
     ::close(ends[1]);
-    members_[rank] = {pid, ends[0]};
+    members_[index] = {pid, ends[0]};
   }
-  /// Ends the process of `rank`, if it runs.
-  void kill(std::size_t rank) {
-    Process& member = members_[rank];
+  /// Ends a process, if it runs.
+  void kill(std::size_t index) {
+    Process& member = members_[index];
     if (member.pid == 0) return;
     ::kill(member.pid, SIGKILL);
     ::waitpid(member.pid, nullptr, 0);
     ::close(member.pipe);
     member = {};
   }
-  void signal(std::size_t rank, int number) { ::kill(members_[rank].pid, number); }
+  void kill_all() {
+    for (std::size_t index = 0; index < members_.size(); ++index) kill(index);
+  }
+  void signal(std::size_t index, int number) { ::kill(members_[index].pid, number); }
 
-  /// The next line of `rank`; empty if none arrives in time.
-  std::string line(std::size_t rank, milliseconds limit) {
-    Process& member = members_[rank];
+  /// The next line of a process; empty if none arrives in time.
+  std::string line(std::size_t index, milliseconds limit) {
+    Process& member = members_[index];
     const auto end = Clock::now() + limit;
     for (;;) {
       const auto newline = member.text.find('\n');
@@ -106,30 +99,53 @@ class Processes {
     std::string text{};
   };
 
-  [[noreturn]] static void run(std::size_t rank, std::size_t size, std::uint16_t port, int out,
-                               Work work) {
-    const auto write_line = [out](std::string line) {
+  [[noreturn]] void run(std::size_t index, int out) const {
+    const auto write = [out](std::string line) {
       line += '\n';
       (void)!::write(out, line.data(), line.size());
     };
     try {
-      Lines lines;
-      Rendezvous job(options(rank, size, port, lines));
-      write_line("ready");
-      try {
-        for (std::uint64_t round = 0;; ++round) work(job, round);
-      } catch (const PeerLost& loss) {
-        write_line(fmt::format("lost {} {}", loss.rank(), loss.how()));
-      }
+      program_(index, write);
     } catch (const std::exception& error) {
-      write_line(std::string("error ") + error.what());
+      write(std::string("error ") + error.what());
     }
     ::_exit(3);
   }
 
-  Work work_;
-  std::uint16_t port_ = free_port();
+  Program program_;
   std::vector<Process> members_;
+};
+
+/// The body of a process' loop, given the number of finished rounds.
+using Work = void (*)(Rendezvous& job, std::uint64_t round);
+
+inline void idle_work(Rendezvous& job, std::uint64_t round) {
+  job.note_progress(round, Phase::forward);
+  job.barrier("round", seconds(30));
+  std::this_thread::sleep_for(milliseconds(2));
+}
+
+/// The processes of a job. Each writes "ready", then one line about its end: "lost RANK HOW" or
+/// "error WHAT".
+class Processes : public LineProcesses {
+ public:
+  explicit Processes(std::size_t size, Work work = idle_work) : Processes(size, size, work) {
+    for (std::size_t rank = 0; rank < size; ++rank) REQUIRE(line(rank, seconds(20)) == "ready");
+  }
+  /// Starts only the first `started` ranks, and does not wait for them.
+  Processes(std::size_t size, std::size_t started, Work work = idle_work)
+      : LineProcesses(size, [size, port = free_port(), work](std::size_t rank, const Write& write) {
+          Lines lines;
+          Rendezvous job(options(rank, size, port, lines));
+          write("ready");
+          try {
+            for (std::uint64_t round = 0;; ++round) work(job, round);
+          } catch (const PeerLost& loss) {
+            write(fmt::format("lost {} {}", loss.rank(), loss.how()));
+          }
+        }) {
+    for (std::size_t rank = 0; rank < started; ++rank) start(rank);
+  }
 };
 
 }  // namespace rendezvous_test
