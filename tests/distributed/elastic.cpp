@@ -57,6 +57,8 @@ struct Slow : ls::Callback {
       throw std::runtime_error("its callback failed");
     std::this_thread::sleep_for(pause_);
   }
+
+ private:
   Here* here_;
   milliseconds pause_;
   std::uint64_t fails_at_;

@@ -112,6 +112,8 @@ struct Dies : ls::Callback {
 struct DiesLogged : ls::Callback {
   explicit DiesLogged(std::shared_ptr<Dies> dies) : dies_(std::move(dies)) {}
   void on_epoch_end(int, const ls::Logs&) override { dies_->die_at(At::logged); }
+
+ private:
   std::shared_ptr<Dies> dies_;
 };
 

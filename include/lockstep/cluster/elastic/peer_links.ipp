@@ -194,13 +194,13 @@ PeerLinks::Link* PeerLinks::best(Peer& peer) {
 
 Connection::FrameHandler PeerLinks::frames_of(std::size_t index,
                                               std::weak_ptr<Connection> connection) {
-  return [this, index, connection](FrameType type, std::string_view body) {
+  return [this, index, connection = std::move(connection)](FrameType type, std::string_view body) {
     if (const auto link = connection.lock()) on_frame(index, link, type, body);
   };
 }
 
 Connection::EndHandler PeerLinks::end_of(std::size_t index, std::weak_ptr<Connection> connection) {
-  return [this, index, connection](const std::string&) {
+  return [this, index, connection = std::move(connection)](const std::string&) {
     const auto ended = connection.lock();
     if (!ended) return;
     const Link* const link = find(index, ended.get());

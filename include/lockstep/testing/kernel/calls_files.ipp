@@ -3,10 +3,8 @@
 /// simulated thread reads from a real descriptor, or locks, takes no virtual time.
 #pragma once
 
-#include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
-#include <stdarg.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/file.h>
@@ -16,6 +14,8 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
+#include <cstdarg>
 #include <span>
 #include <vector>
 
@@ -175,6 +175,7 @@ int open_pipe(int descriptors[2], int flags) {
 extern "C" {
 
 /// Defined if the program has the undefined-behaviour sanitizer, which tests memory with a pipe.
+// NOLINTNEXTLINE(bugprone-reserved-identifier,readability-identifier-naming): the sanitizer's
 [[gnu::weak]] void __ubsan_handle_dynamic_type_cache_miss(void*, std::uintptr_t, std::uintptr_t);
 
 int close(int descriptor) {
@@ -202,6 +203,7 @@ ssize_t read(int descriptor, void* to, std::size_t n) {
   return read_file(*file, {&part, 1});
 }
 
+// NOLINTNEXTLINE(bugprone-reserved-identifier,readability-identifier-naming): the C library's
 ssize_t __read_chk(int descriptor, void* to, std::size_t n, std::size_t) {
   return read(descriptor, to, n);
 }
@@ -266,6 +268,7 @@ int poll(pollfd* all, nfds_t count, int milliseconds) {
   return poll_files({all, count}, milliseconds < 0 ? never : milliseconds * millisecond);
 }
 
+// NOLINTNEXTLINE(bugprone-reserved-identifier,readability-identifier-naming): the C library's
 int __poll_chk(pollfd* all, nfds_t count, int milliseconds, std::size_t) {
   return poll(all, count, milliseconds);
 }

@@ -3,13 +3,13 @@
 #pragma once
 
 #include <arpa/inet.h>
-#include <errno.h>
 #include <ifaddrs.h>
 #include <net/if.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
 
+#include <cerrno>
 #include <cstdlib>
 #include <cstring>
 #include <string>
@@ -243,6 +243,7 @@ ssize_t recv(int descriptor, void* to, std::size_t n, int flags) {
   return receive(*as_socket(file), {&part, 1}, flags);
 }
 
+// NOLINTNEXTLINE(bugprone-reserved-identifier,readability-identifier-naming): the C library's
 ssize_t __recv_chk(int descriptor, void* to, std::size_t n, std::size_t, int flags) {
   return recv(descriptor, to, n, flags);
 }

@@ -4,17 +4,17 @@
 /// tried, so that a thread that would wait can give its turn away.
 #pragma once
 
-#include <errno.h>
 #include <linux/futex.h>
 #include <pthread.h>
 #include <sched.h>
 #include <semaphore.h>
-#include <stdarg.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <climits>
+#include <cstdarg>
 
 #include "lockstep/testing/kernel/next_call.hpp"
 #include "lockstep/testing/kernel/simulation.hpp"

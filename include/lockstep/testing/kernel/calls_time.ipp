@@ -2,10 +2,11 @@
 /// Clocks and sleeps of the simulated kernel.
 #pragma once
 
-#include <errno.h>
 #include <sys/time.h>
-#include <time.h>
+#include <time.h>  // NOLINT(modernize-deprecated-headers): POSIX
 #include <unistd.h>
+
+#include <cerrno>
 
 #include "lockstep/testing/kernel/next_call.hpp"
 #include "lockstep/testing/kernel/simulation.hpp"

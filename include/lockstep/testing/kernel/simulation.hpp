@@ -2,7 +2,7 @@
 /// The state of a simulation: its threads, its network, its descriptors and its locks.
 #pragma once
 
-#include <time.h>
+#include <time.h>  // NOLINT(modernize-deprecated-headers): POSIX
 
 #include <memory>
 #include <unordered_map>

@@ -1,8 +1,7 @@
 // Elastic jobs of real processes, which are killed, stopped and started again.
-#include <signal.h>
-
 #include <fmt/format.h>
 #include <catch2/catch_test_macros.hpp>
+#include <csignal>
 #include <string>
 #include <vector>
 
