@@ -66,8 +66,8 @@ ElasticJob::ElasticJob(const ElasticJobOptions& options)
   ElasticSettings settings;
   settings.options = options.elastic;
   settings.fields = settings_fields(described_, options.virtual_shards, options.stragglers);
-  settings.fields.push_back({"replicas of each worker", std::to_string(options.replicas)});
-  settings.fields.push_back({"min_workers", std::to_string(options.elastic.min_workers)});
+  settings.fields.emplace_back("replicas of each worker", std::to_string(options.replicas));
+  settings.fields.emplace_back("min_workers", std::to_string(options.elastic.min_workers));
   settings.fits = [shards = options.virtual_shards, each = options.replicas](std::size_t workers) {
     return can_share_slices(shards, workers, each);
   };
