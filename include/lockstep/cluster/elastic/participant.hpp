@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "lockstep/cluster/elastic/assembly.hpp"
+#include "lockstep/cluster/elastic/contact.hpp"
 #include "lockstep/cluster/elastic/decision.hpp"
 #include "lockstep/cluster/elastic/elastic_messages.hpp"
 #include "lockstep/cluster/elastic/identity.hpp"
@@ -122,14 +123,6 @@ class Participant {
   milliseconds pace() const { return waits_ ? milliseconds(20) : heartbeat_interval; }
 
  private:
-  /// The last message of a process.
-  struct Contact {
-    std::uint64_t incarnation = 0, serial = 0;
-    bool known = false, gone = false;
-    Time heard{}, first_heard{};
-    Notice notice{};
-  };
-
   bool in_run() const { return !decision_.seats.empty(); }
   GenerationId generation() const { return {decision_.run, decision_.number}; }
   LOCKSTEP_COLD_DECL void send(std::size_t to, ElasticMessage message);
@@ -147,6 +140,8 @@ class Participant {
   LOCKSTEP_COLD_DECL void on(const Identity& from, const Refused& message, Time now);
   LOCKSTEP_COLD_DECL void notice_in_run(const Identity& from, const Notice& message);
   LOCKSTEP_COLD_DECL void notice_while_fresh(const Identity& from, const Notice& message, Time now);
+  /// After a pause in which this process did not run: the others may have been heard meanwhile.
+  LOCKSTEP_COLD_DECL void excuse_pause(Time now);
   /// True if the sender may ask this machine for a vote; answers it otherwise.
   LOCKSTEP_COLD_DECL bool may_ask(const Identity& from, const GenerationId& asked,
                                   const Ballot& ballot);
@@ -163,7 +158,6 @@ class Participant {
   // --- before the first generation ---
   LOCKSTEP_COLD_DECL void tick_fresh(Time now);
   LOCKSTEP_COLD_DECL void form_first(Time now);
-  LOCKSTEP_COLD_DECL bool is_present(std::size_t index, Time now) const;
 
   // --- the end of a generation ---
   LOCKSTEP_COLD_DECL void begin_end(Time now);

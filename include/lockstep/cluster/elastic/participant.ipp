@@ -8,8 +8,6 @@ namespace lockstep::detail {
 
 /// Between two requests to a process that has not answered, and to a machine.
 inline constexpr milliseconds poll_interval{100}, resend_interval{100};
-/// A newcomer is proposed while it has repeated its request within this time.
-inline constexpr milliseconds newcomer_age{1000};
 /// How long a generation without a quorum waits before it ends.
 inline constexpr milliseconds hopeless_limit{1000};
 /// A participant that runs later than this may itself have caused the silence that it observes.
@@ -73,7 +71,7 @@ Notice Participant::notice(bool polls) const {
 
 void Participant::send_notice(std::size_t to, bool polls) { send(to, notice(polls)); }
 
-Participant::Contact& Participant::contact(const Identity& from) {
+Contact& Participant::contact(const Identity& from) {
   const auto rank = decision_.rank_of(from);
   return rank ? members_[*rank] : others_[from.index];
 }
@@ -90,24 +88,8 @@ void Participant::receive(const Letter& letter, Time now) {
     if (message && message->polls) send_notice(from.index, false);
     return;
   }
-  std::visit(
-      [&](const auto& message) {
-        using Message = std::decay_t<decltype(message)>;
-        constexpr bool in_order = std::is_same_v<Message, Notice> || std::is_same_v<Message, Form>;
-        Contact& sender = contact(from);
-        if (sender.incarnation != from.incarnation) sender = {.incarnation = from.incarnation};
-        if (in_order && letter.serial <= sender.serial) return;
-        sender.serial = std::max(sender.serial, letter.serial);
-        sender.heard = now;
-        if (!sender.known) sender.first_heard = now;
-        sender.gone = false;
-        if constexpr (std::is_same_v<Message, Notice>) {
-          sender.known = true;
-          sender.notice = message;
-        }
-        on(from, message, now);
-      },
-      letter.message);
+  if (!contact(from).take(letter, now)) return;
+  std::visit([&](const auto& message) { on(from, message, now); }, letter.message);
   evaluate(now);
   update_newcomers(now);
 }
@@ -264,13 +246,7 @@ void Participant::differs(std::size_t index, const std::string& sentence) {
 }
 
 void Participant::tick(Time now) {
-  const auto late = now - last_tick_ - pace();
-  if (last_tick_ != Time{} && late > tolerated_lateness) {
-    for (auto* contacts : {&members_, &others_})
-      for (Contact& contact : *contacts) contact.heard = std::min(now, contact.heard + late);
-    ended_ += late;
-    if (running_heard_ != Time{}) running_heard_ += late;
-  }
+  excuse_pause(now);
   last_tick_ = now;
   if (!in_run()) return tick_fresh(now);
   if (standing_ == Standing::ending && now >= next_poll_) {
@@ -279,6 +255,16 @@ void Participant::tick(Time now) {
   }
   evaluate(now);
   update_newcomers(now);
+}
+
+void Participant::excuse_pause(Time now) {
+  const auto late = now - last_tick_ - pace();
+  if (last_tick_ == Time{} || late <= tolerated_lateness) return;
+  last_tick_ = now;
+  for (auto* contacts : {&members_, &others_})
+    for (Contact& contact : *contacts) contact.excuse(late, now);
+  ended_ += late;
+  if (running_heard_ != Time{}) running_heard_ += late;
 }
 
 // --- before the first generation ---
@@ -296,21 +282,16 @@ void Participant::tick_fresh(Time now) {
                 "has ended the job before this process was admitted");
   if (now - std::max(started_, running_heard_) < rules_.patience) return;
   std::size_t missing = 0;
-  while (missing + 1 < rules_.described && (missing == self_.index || is_present(missing, now)))
+  while (missing + 1 < rules_.described &&
+         (missing == self_.index || others_[missing].is_fresh(now)))
     ++missing;
   fail(ElasticFailure::Kind::missing, missing);
-}
-
-bool Participant::is_present(std::size_t index, Time now) const {
-  const Contact& other = others_[index];
-  return other.known && other.notice.standing == Standing::fresh &&
-         now - other.heard < newcomer_age;
 }
 
 void Participant::form_first(Time now) {
   bool all = waits_ && !hears_job(now), held = forming_;
   for (std::size_t i = 1; i < rules_.described; ++i) {
-    all = all && is_present(i, now);
+    all = all && others_[i].is_fresh(now);
     held = held && others_[i].notice.generation.run == held_run_;
   }
   if (!all) {
@@ -337,7 +318,7 @@ void Participant::form_first(Time now) {
 void Participant::begin_end(Time now) {
   standing_ = Standing::ending;
   must_reform_ = proposing_ = releases_ = false;
-  ended_ = now;
+  ended_ = last_tick_ = now;
   hopeless_since_.reset();
   for (Contact& member : members_) member.gone = false;
   next_poll_ = now + poll_interval;
@@ -356,9 +337,8 @@ Presence Participant::voter(std::size_t rank, Time now) const {
   if (member.gone) return Presence::gone;
   // Another process at the same address replaces one that does not answer.
   const Contact& other = others_[decision_.seats[rank].who.index];
-  const bool replaced =
-      other.known && now - other.heard < newcomer_age && other.notice.standing == Standing::fresh;
-  if (replaced && !(heard && member.heard > other.first_heard)) return Presence::gone;
+  const bool answers = heard && member.heard > other.first_heard;
+  if (other.is_fresh(now) && !answers) return Presence::gone;
   if (now - std::max(ended_, member.heard) >= rules_.silence) return Presence::silent;
   if (!heard) return Presence::unknown;
   return member.notice.standing == Standing::ending && member.notice.generation == generation()
@@ -395,7 +375,9 @@ bool Participant::has_quorum(Time now) {
 }
 
 void Participant::evaluate(Time now) {
-  if (standing_ != Standing::ending || !waits_ || !has_quorum(now)) return;
+  if (standing_ != Standing::ending || !waits_) return;
+  excuse_pause(now);
+  if (!has_quorum(now)) return;
   std::vector<Presence> members;
   for (std::size_t r = 0; r < members_.size(); ++r) members.push_back(presence(r, now));
   if (now >= deadline_) return give_up(members);
@@ -536,7 +518,7 @@ void Participant::adopt(const Decision& decision, Time now) {
     Contact& other = others_[i];
     if (other.known && decision.rank_of({static_cast<std::uint32_t>(i), other.incarnation}))
       other = {};
-    if (is_present(i, now)) pauses_.extend(i, now);
+    if (other.is_fresh(now)) pauses_.extend(i, now);
   }
   const auto gone =
       std::find_if(members_.begin(), members_.end(), [](auto& one) { return one.gone; });
@@ -574,7 +556,7 @@ std::vector<Seat> Participant::newcomers(Time now, const std::vector<Seat>& memb
     const bool taken = std::any_of(members.begin(), members.end(),
                                    [&](const Seat& seat) { return seat.who.index == i; });
     const Contact& other = others_[i];
-    if (taken || i == self_.index || !is_present(i, now) || is_rejected(other.incarnation) ||
+    if (taken || i == self_.index || !other.is_fresh(now) || is_rejected(other.incarnation) ||
         other.notice.generation.run != decision_.run || pauses_.is_paused(i, now))
       continue;
     result.push_back({{i, other.incarnation}, other.notice.machine});

@@ -30,12 +30,12 @@ Weather weather(std::size_t seed, int faults) {
   return result;
 }
 
-/// Three processes on machines of their own. Letters take no time; `drops` selects those that are
-/// lost.
+/// Three processes, by default on machines of their own. Letters take no time; `drops` selects those
+/// that are lost.
 struct Three {
   explicit Three(std::function<bool(const Letter&, std::size_t to)> loses = {},
-                 std::size_t min_workers = 1)
-      : drops(std::move(loses)), least(min_workers) {
+                 std::size_t min_workers = 1, bool on_one_machine = false)
+      : drops(std::move(loses)), least(min_workers), one_machine(on_one_machine) {
     for (std::uint32_t i = 0; i < 3; ++i) {
       machines[i].id = {static_cast<std::uint8_t>(i + 1)};
       start(i, 100 + i);
@@ -52,9 +52,10 @@ struct Three {
     rules.random = [this] { return random(); };
     rules.port = [] { return std::uint16_t{1}; };
     all[index].reset();
-    votes[index] = std::make_unique<SimulatedVotes>(machines[index], index);
-    all[index] = std::make_unique<Participant>(Identity{index, incarnation}, machines[index].id,
-                                               rules, *votes[index]);
+    SimulatedMachine& machine = machines[one_machine ? 0 : index];
+    votes[index] = std::make_unique<SimulatedVotes>(machine, index);
+    all[index] = std::make_unique<Participant>(Identity{index, incarnation}, machine.id, rules,
+                                               *votes[index]);
     outcomes[index].reset();
     all[index]->join(now);
   }
@@ -85,6 +86,7 @@ struct Three {
   std::array<std::optional<Participant::Outcome>, 3> outcomes{};
   std::function<bool(const Letter&, std::size_t)> drops{};
   std::size_t least = 1;  // workers
+  bool one_machine = false;
   Participant::Time now = Participant::Time(std::chrono::hours(1));
 };
 
@@ -169,6 +171,35 @@ TEST_CASE("a newcomer that is rejected stays while the others need its vote") {
   const auto* const failure = std::get_if<ElasticFailure>(&*job.outcomes[2]);
   REQUIRE(failure);
   CHECK(failure->kind == ElasticFailure::Kind::left_out);
+}
+
+TEST_CASE("a job whose machine was suspended does not take its members for silent") {
+  Three job({}, 1, true);
+  job.outcomes = {};
+  for (const std::size_t i : {0, 1}) job.all[i]->next(job.now);  // rank 2 is still busy
+  job.run(milliseconds(300));
+  job.now += std::chrono::seconds(5);
+  // A letter arrives before the first tick.
+  job.all[1]->tick(job.now);
+  for (auto& outgoing : job.all[1]->take_outgoing())
+    if (outgoing.to == 0) job.all[0]->receive(outgoing.letter, job.now);
+  job.run(milliseconds(300));
+  CHECK_FALSE(job.outcomes[0].has_value());
+  job.all[2]->next(job.now);
+  job.run(milliseconds(300));
+  REQUIRE(job.decision(2));
+  CHECK(job.decision(2)->seats.size() == 3);
+}
+
+TEST_CASE("a generation that ends just before a tick is followed at once") {
+  Three job;
+  job.outcomes = {};
+  job.now += milliseconds(249);
+  for (auto& one : job.all) one->next(job.now);
+  job.now += milliseconds(25);
+  job.run(milliseconds(50));
+  REQUIRE(job.decision(0));
+  CHECK(job.decision(0)->seats.size() == 3);
 }
 
 TEST_CASE("newcomers that fail at an address interrupt the job less and less") {
