@@ -167,9 +167,9 @@ struct MultiWorkerMirrored {
       });
     }
     void form_alone(std::exception_ptr error) {
+      elastic_->error = std::move(error);
       elastic_->job.member().leave();  // whatever the error is, the others go on without it
       state_.reset();
-      elastic_->error = std::move(error);
       const ResolvedCluster alone = elastic_->job.alone();
       state_.reset(new State(elastic_->options, &alone, &elastic_->job, false));
     }

@@ -37,6 +37,10 @@ namespace detail {
 /// job insists on shared memory.
 LOCKSTEP_COLD_DECL std::shared_ptr<SharedMemory> open_shared_memory(const JobLinks& links);
 
+/// Waits until all `members` have called it: each has its connections to the others. \throws PeerLost.
+LOCKSTEP_COLD_DECL void wait_for_connected(const JobLinks& links,
+                                           const std::vector<std::size_t>& members);
+
 /// Connects this process with its peers among `members`, which are ranks in increasing order.
 /// \throws CollectiveError, PeerLost.
 LOCKSTEP_COLD_DECL std::shared_ptr<TcpMesh> connect_tcp(const JobLinks& links,

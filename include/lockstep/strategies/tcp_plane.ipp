@@ -169,6 +169,18 @@ inline void check_wire(const JobLinks& links) {
   }
 }
 
+void wait_for_connected(const JobLinks& links, const std::vector<std::size_t>& members) {
+  Rendezvous& job = links.rendezvous();
+  // Each lane of machines counts its own members.
+  const auto key_of = [&](std::string_view what) {
+    return links.key(fmt::format("data/{}/{}", what, members.front()));
+  };
+  const std::string connected = key_of("connected");
+  if (job.add(key_of("count"), 1) == members.size()) job.set(connected, "");
+  // Longer than the others try: one that fails names the peer that it misses.
+  job.get(connected, links.start_timeout + job.timeouts().mesh);
+}
+
 std::shared_ptr<TcpMesh> connect_tcp(const JobLinks& links,
                                      const std::vector<std::size_t>& members) {
   Rendezvous& job = links.rendezvous();
@@ -214,11 +226,8 @@ std::shared_ptr<TcpMesh> connect_tcp(const JobLinks& links,
   std::vector<DataConnection> found;
   {
     const Watch watch(links.session, connector);
-    found = connector.connect(places, std::chrono::steady_clock::now() + job.timeouts().mesh, [&] {
-      const std::string connected = links.key("data/connected");
-      if (job.add(links.key("data/count"), 1) == members.size()) job.set(connected, "");
-      job.get(connected, links.start_timeout);
-    });
+    found = connector.connect(places, std::chrono::steady_clock::now() + job.timeouts().mesh,
+                              [&] { wait_for_connected(links, members); });
   }
   for (DataConnection& connection : found) {
     if (is_plain(links, connection.rank))

@@ -458,6 +458,20 @@ TEST_CASE("of an elastic job in two parts, the one with the quorum goes on") {
   }
 }
 
+TEST_CASE("of two elastic workers that lose sight of each other the higher rank leaves") {
+  Lives lives;
+  run({.faults = {{1s, ls::testing::partition({1}, {2})}}}, lives);
+  std::string text;
+  for (const auto& life : lives) text += "\n" + text_of(*life);
+  INFO(text);
+  check_lives(lives, 40s);
+  for (const auto& life : lives)
+    if (life->worker != 2)
+      CHECK(!life->weights.empty());
+    else
+      CHECK(life->what.find("it is the member that cannot exchange data") != std::string::npos);
+}
+
 TEST_CASE("an elastic job has the bits of a quiet run, or ends, whatever happens") {
   for (std::uint64_t seed = 0; seed < 10; ++seed) check_seed(seed);
 }

@@ -89,8 +89,8 @@ class DataConnector {
     std::size_t peer = 0;
     std::string fact{};  ///< "replica 1 could not connect to replica 0 at ... within 10 ms (...)"
   };
-  /// The same without `wait_for_all`, but returns the connections that exist at the deadline, and fills `missing` with a
-  /// peer for each that does not. \throws CollectiveAborted after `cancel`.
+  /// The same without `wait_for_all`, but returns the connections that exist at the deadline, and
+  /// fills `missing` with a peer for each that does not. \throws CollectiveAborted after `cancel`.
   LOCKSTEP_COLD_DECL std::vector<DataConnection> connect(
       const std::map<std::size_t, std::string>& places, TimePoint deadline,
       std::vector<Missing>& missing);

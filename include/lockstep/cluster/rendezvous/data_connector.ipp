@@ -164,10 +164,7 @@ std::vector<DataConnector::Missing> DataConnector::connect_until(
           *this, peer, i, endpoints[i % options_.stripes % endpoints.size()]));
   }
   const std::size_t all = expected_.size() + attempts_.size();
-  end_.at(deadline, [this] {
-    late_ = true;
-    io_.stop();
-  });
+  end_.at(deadline, [this] { late_ = true; });
   for (const auto& attempt : attempts_) start(*attempt);
   tick();
   while (connections_.size() < all && !late_ && !cancelled_)
