@@ -149,8 +149,9 @@ class Chief final : public Role {
   LOCKSTEP_COLD_DECL void add_accusation(std::size_t accuser, const Accuse& of);
   /// Runs `judge` after `time`, unless a verdict exists by then.
   LOCKSTEP_COLD_DECL void judge_after(Clock::duration time);
-  /// The rank with the most distinct accusers is lost; the earliest accusation breaks a tie. For a
-  /// failed link between two ranks, waits until both have sent a heartbeat or one is lost.
+  /// The rank with the most distinct accusers is lost. In a tie it is the higher of two that accuse
+  /// each other, else the one that was accused first. For a failed link between two ranks, waits
+  /// until both have sent a heartbeat or one is lost.
   LOCKSTEP_COLD_DECL void judge();
 
   // --- time ---

@@ -419,10 +419,18 @@ void Chief::judge() {
       if (a.of.rank == rank) accusers.insert(a.accuser);
     return accusers.size();
   };
-  const auto worst = std::max_element(accusations_.begin(), accusations_.end(),
-                                      [&](const Accusation& a, const Accusation& b) {
-                                        return accusers_of(a.of.rank) < accusers_of(b.of.rank);
-                                      });
+  auto worst = std::max_element(accusations_.begin(), accusations_.end(),
+                                [&](const Accusation& a, const Accusation& b) {
+                                  return accusers_of(a.of.rank) < accusers_of(b.of.rank);
+                                });
+  // Of two that accuse each other the higher one, so that an elastic job keeps its chief.
+  const auto counter =
+      std::find_if(accusations_.begin(), accusations_.end(), [&](const Accusation& a) {
+        return a.accuser == worst->of.rank && a.of.rank == worst->accuser;
+      });
+  if (counter != accusations_.end() && counter->of.rank > worst->of.rank &&
+      accusers_of(counter->of.rank) == accusers_of(worst->of.rank))
+    worst = counter;
   const Accuse& of = worst->of;
   if (is_explained_by_leave(of)) return declare_lost(of.rank, how_left(of.rank));
   if (!of.names_link())
@@ -433,7 +441,6 @@ void Chief::judge() {
   for (const std::size_t end : {of.rank, of.other})
     if (end != 0 && !members_[end].state.left && members_[end].last_heard <= accused_at_)
       return judge_after(milliseconds(50));
-  // The higher rank, so that an elastic job keeps its chief.
   const auto [low, high] = std::minmax({std::size_t{of.rank}, std::size_t{of.other}});
   declare_lost(high, link_failure(name(low), printable(of.how, 200)));
 }

@@ -224,6 +224,20 @@ TEST_CASE("a failed exchange between two live ranks is attributed to the accused
   leave_all(members);
 }
 
+TEST_CASE("of two live ranks that accuse each other the higher one is lost") {
+  const Deadline deadline(60s);
+  Lines lines;
+  auto members = join_all(3, lines);
+  std::thread first([&] { members[2]->blame(0, "could not connect"); });
+  std::this_thread::sleep_for(30ms);
+  const PeerLost loss = members[0]->blame(2, "did not connect");
+  first.join();
+  CHECK(loss.rank() == 2);
+  CHECK(loss.how().find("failed: did not connect") != std::string::npos);
+  for (Member& member : members) CHECK(member->verdict(3s)->rank() == 2);
+  leave_all(members);
+}
+
 TEST_CASE("a failed connection between two live ranks is reported with both ends") {
   for (const std::size_t other : {0u, 1u}) {  // including a link to the chief
     Lines lines;
