@@ -316,7 +316,7 @@ TEST_CASE("what ended a job is thrown by a model that could not be kept") {
 
 TEST_CASE("SIGTERM at one worker ends it in any call, and the others go on") {
   std::string quiet;
-  for (const int where : {0, 1, 2, 3}) {
+  for (const int where : {0, 1, 2, 3, 4}) {
     CAPTURE(where);
     const ls::SignalStop stop;
     const auto job = std::make_shared<ElasticJob>(3, 8);
@@ -339,7 +339,11 @@ TEST_CASE("SIGTERM at one worker ends it in any call, and the others go on") {
         m.fit(line::classes(40) | ls::batch(16), test, options);
         const ls::Logs logs = m.evaluate(
             test, {.callbacks = {ls::LambdaCallback{.on_test_batch_end = in(3)}}, .stop = token});
-        found[worker.worker] = m.weights_sha256() + " " + std::to_string(logs["loss"]);
+        const auto outputs = m.predict(
+            test,
+            {.callbacks = {ls::LambdaCallback{.on_predict_batch_end = in(4)}}, .stop = token});
+        found[worker.worker] = m.weights_sha256() + " " + std::to_string(logs["loss"]) + " " +
+                               std::to_string(outputs.elements().size());
       } catch (const ls::Evicted& e) {
         found[worker.worker] = std::to_string(e.signal());
       }
