@@ -13,7 +13,6 @@
 #include <cstddef>
 #include <exception>
 #include <optional>
-#include <set>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -73,7 +72,7 @@ class ElasticLauncher : private Workers {
     explicit Place(std::chrono::duration<double> first_delay) : delays(first_delay) {}
 
     std::size_t starts = 0;                      ///< of the job until this worker's; 0: the first
-    bool is_late = false;                        ///< ended by the launcher after the job
+    bool may_be_late = false;                    ///< to join the job, which has ended
     Clock::time_point began = Clock::now();      ///< of this worker
     std::optional<Clock::time_point> starts_at;  ///< of the next one
     RestartDelays delays;
@@ -90,8 +89,7 @@ class ElasticLauncher : private Workers {
   static constexpr std::chrono::seconds time_to_report{1};
   /// A worker that lives longer than this ends a series of crashes, and has joined the job.
   static constexpr std::chrono::seconds time_to_prove{60};
-  /// The others notice within this time that the chief died after training, and end with 0. All
-  /// workers that have trained end within it after the first one.
+  /// The others notice within this time that the chief died after training, and end with 0.
   static constexpr std::chrono::seconds time_to_notice{3};
 
   static Command at_start(Command command, std::size_t restarts) {
@@ -109,6 +107,7 @@ class ElasticLauncher : private Workers {
         finish_job();
       }
     }
+    end_late();
   }
 
   /// The first worker has ended with 0.
@@ -120,23 +119,27 @@ class ElasticLauncher : private Workers {
       if (places_[rank].starts_at)
         log_line(fmt::format("rank {} is not started again: the job has ended", rank));
     cancel_restarts();
-    if (interrupted() != 0 || is_ending_) return;
-    // A replacement that has not joined yet would wait for a job that does not exist any more.
-    std::set<std::size_t> late;
     for (std::size_t rank = 0; rank < count(); ++rank)
-      if (places_[rank].starts > 0 && *done_at_ - places_[rank].began < time_to_prove &&
-          child(rank).running() && !was_chief(rank))
-        late.insert(rank);
-    for (const std::size_t rank : late) places_[rank].is_late = true;
-    if (!late.empty()) end(time_to_notice, late);
+      places_[rank].may_be_late = places_[rank].starts > 0 &&
+                                  *done_at_ - places_[rank].began < time_to_prove &&
+                                  !was_chief(rank);
+  }
+
+  /// A replacement that has not joined yet would wait for a job that does not exist any more. One that
+  /// has joined cannot be told from it, and has as long as the others took after the job, once more.
+  void end_late() {
+    if (!done_at_ || interrupted() != 0 || is_ending_ || ends_late_ || !running()) return;
+    for (std::size_t rank = 0; rank < count(); ++rank)
+      if (child(rank).running() && !places_[rank].may_be_late) return;
+    ends_late_ = true;
+    end(std::max<Clock::duration>(time_to_notice, Clock::now() - *done_at_));
   }
 
   void lose(std::size_t rank, int code) {
     const bool is_killed = WIFSIGNALED(child(rank).status());
     const bool is_replacement = places_[rank].starts > 0;
-    // The launcher has sent SIGTERM to all, or to this one.
-    if ((is_ending_ || places_[rank].is_late) && !is_time_to_report()) {
-      if (!is_ending_)
+    if ((is_ending_ || ends_late_) && !is_time_to_report()) {  // the launcher has sent SIGTERM
+      if (ends_late_)
         log_line(fmt::format("rank {} was ended: it started too late for the job", rank));
       return;
     }
@@ -252,7 +255,7 @@ class ElasticLauncher : private Workers {
   std::vector<Loss> losses_;                  // in order of time
   std::size_t restarts_ = 0, starts_ = 0;     // planned, and made
   std::optional<Clock::time_point> done_at_;  // when the first worker ended with 0
-  bool is_ending_ = false;
+  bool is_ending_ = false, ends_late_ = false;
 };
 
 }  // namespace lockstep_run

@@ -20,7 +20,6 @@
 #include <functional>
 #include <mutex>
 #include <optional>
-#include <set>
 #include <stop_token>
 #include <string>
 #include <string_view>
@@ -206,18 +205,16 @@ class Workers {
     for (Stream& stream : children_[rank].streams()) stream.finish();
   }
 
-  /// Ends all workers, or those of `ranks`, after the time in which they may report and exit.
-  void end(std::chrono::milliseconds time_to_report, std::set<std::size_t> ranks = {}) {
+  /// Ends all workers, after the time in which they may report and exit.
+  void end(Clock::duration time_to_report) {
     next_ = Clock::now() + time_to_report;
     following_ = SIGTERM;
-    ended_ = std::move(ranks);
   }
   /// Whether that time has not passed yet.
   bool is_time_to_report() const { return following_ == SIGTERM; }
   void escalate() {
     if (!next_ || Clock::now() < *next_) return;
-    for (std::size_t rank = 0; rank < children_.size(); ++rank)
-      if (ended_.empty() || ended_.contains(rank)) children_[rank].send(following_);
+    send(following_);
     following_ = SIGKILL;
     next_ = Clock::now() + time_to_end;
   }
@@ -255,7 +252,6 @@ class Workers {
     if (signal == SIGUSR1 || signal == SIGUSR2) return;
     if (interrupted_ != 0) {  // second signal: kill the workers that ignore it
       following_ = SIGKILL;
-      ended_.clear();
       next_ = Clock::now() + time_to_die;
     }
     if (interrupted_ == 0) interrupted_ = signal;
@@ -267,7 +263,6 @@ class Workers {
   const std::uint64_t out_of_memory_kills_ = out_of_memory_kills();  // before the job
   EndOrder order_;
   int interrupted_ = 0, following_ = 0;
-  std::set<std::size_t> ended_;  // those that get the next signal; empty: all
   std::optional<Clock::time_point> next_;
   std::optional<SignsOfLife> signs_;  // ends before the children
 };

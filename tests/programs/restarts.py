@@ -288,13 +288,18 @@ class Elastic(Case):
         self.assertEqual(self.own_lines(job)[1:], ["rank 1 is not started again: the job has ended"])
 
     def test_a_worker_that_starts_again_too_late_for_the_job_is_ended(self):
-        """It would wait for a generation. The chief may take its time."""
-        script = ('[ $LOCKSTEP_RANK-$LOCKSTEP_RESTART = 1-0 ] && exit 1; '
-                  '[ $LOCKSTEP_RANK = 1 ] && { trap "exit 143" TERM; touch "$0/again"; wait_for never; }; '
-                  'wait_for again; [ $LOCKSTEP_RANK = 2 ] && exit 0; sleep 3.5')
-        job = self.launch_elastic(3, 2, ["--max-restarts", 5], script)
-        self.ends(job, 0)
-        self.assertEqual(self.own_lines(job)[1:], ["rank 1 was ended: it started too late for the job"])
+        """It would wait for a generation. The chief may take its time, and a worker that has joined as long as the chief."""
+        for chief, end, code, line in (("", "sleep 100 & wait", 0, "rank 1 was ended: it started too late for the job"),
+                                       ("sleep 3.2;", "wait_for ended; exit 9", 9, "rank 1 ended, with exit code 9, after the job")):
+            with self.subTest(line):
+                for file in self.dir.glob("*"):
+                    file.unlink()
+                script = ('[ $LOCKSTEP_RANK-$LOCKSTEP_RESTART = 1-0 ] && exit 1; '
+                          f'[ $LOCKSTEP_RANK = 1 ] && {{ trap "exit 143" TERM; touch "$0/again"; {end}; }}; '
+                          f'wait_for again; [ $LOCKSTEP_RANK = 2 ] && exit 0; {chief} touch "$0/ended"')
+                job = self.launch_elastic(3, 2, ["--max-restarts", 5], script)
+                self.ends(job, code)
+                self.assertEqual(self.own_lines(job)[1:], [line])
 
     def test_the_same_worker_is_started_again_later_each_time(self):
         script = '[ $LOCKSTEP_RANK = 1 ] && exit 1; [ $LOCKSTEP_RESTART = 0 ] && exit 1; wait_for go'
