@@ -286,6 +286,28 @@ TEST_CASE("SIGTERM ends a worker of an elastic job that waits for others") {
         "this worker has left the elastic job because of signal 15");
 }
 
+TEST_CASE("SIGTERM ends a worker that waits for an elastic job to begin") {
+  Processes job(
+      2,
+      [](Here& here) {
+        if (here.rank == 0) std::this_thread::sleep_for(20s);
+        const ls::SignalStop stop;
+        here.report.steps = 1;
+        work(here, {});
+      },
+      40s);
+  REQUIRE(job.until([&] { return job.report(1).steps > 0; }));
+  std::this_thread::sleep_for(200ms);
+  const Clock::time_point begin = Clock::now();
+  job.signal(1, SIGTERM);
+  REQUIRE(job.until([&] { return job.has_ended(1); }));
+  INFO(job.logs());
+  CHECK(Clock::now() - begin < 5s);  // five times the limit
+  CHECK(std::string(job.report(1).what) ==
+        "this worker has left the elastic job because of signal 15");
+  job.signal(0, SIGKILL);
+}
+
 TEST_CASE("after the end of its job a session that could not go on alone throws the cause") {
   Processes job(
       2,

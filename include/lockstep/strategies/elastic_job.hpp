@@ -18,6 +18,8 @@
 #include "lockstep/cluster/resolved_cluster.hpp"
 #include "lockstep/core/config.hpp"
 #include "lockstep/core/error.hpp"
+#include "lockstep/core/log.hpp"
+#include "lockstep/core/stop_of_process.hpp"
 #include "lockstep/strategies/failed_generations.hpp"
 
 namespace lockstep::detail {
@@ -41,7 +43,7 @@ struct ElasticJobOptions {
 class ElasticJob {
  public:
   /// Waits for the other workers. \throws UsageError if the process has an open model in this job;
-  /// and as ElasticMember does.
+  /// Evicted if a signal comes; and as ElasticMember does.
   LOCKSTEP_COLD_DECL explicit ElasticJob(const ElasticJobOptions& options);
   ElasticJob(const ElasticJob&) = delete;
   ElasticJob& operator=(const ElasticJob&) = delete;
@@ -59,6 +61,18 @@ class ElasticJob {
   /// PeerLost if generations of the same members fail again and again.
   LOCKSTEP_COLD_DECL void next(const std::string& why, bool has_trained,
                                const std::stop_token& stop);
+  /// Calls f(). \throws Evicted instead of PeerLost if the process' SignalStop reports a signal.
+  template <class F>
+  static void or_evicted(const F& f) {
+    try {
+      f();
+    } catch (const PeerLost& e) {
+      const int signal = stop_of_process.signal();
+      if (signal == 0) throw;
+      log(LogLevel::warning, e.what());
+      throw Evicted(signal);
+    }
+  }
   /// See ElasticSession.
   LOCKSTEP_COLD_DECL bool has_new_members() const;
   LOCKSTEP_COLD_DECL bool is_new_member() const;

@@ -72,7 +72,7 @@ ElasticJob::ElasticJob(const ElasticJobOptions& options)
     return can_share_slices(shards, workers, each);
   };
   member_.emplace(described_, secret_, std::move(settings));
-  now_ = member_->join();
+  or_evicted([&] { now_ = member_->join(stop_of_process.token()); });
 }
 
 ElasticJob::~ElasticJob() = default;

@@ -27,6 +27,7 @@
 #include "lockstep/concepts/strategy.hpp"
 #include "lockstep/core/cores.hpp"
 #include "lockstep/core/function_ref.hpp"
+#include "lockstep/core/stop_of_process.hpp"
 #include "lockstep/core/threads.hpp"
 #include "lockstep/strategies/data_plane.hpp"
 #include "lockstep/strategies/elastic_job.hpp"
@@ -180,11 +181,14 @@ struct MultiWorkerMirrored {
 
     void start_elastic(const MultiWorkerMirrored& options) {
       elastic_.reset(new ElasticState(options));
-      for (;;) try {
-          return form();
-        } catch (const PeerLost& e) {
-          reform(e.what(), {});
-        }
+      const auto start = [&] {
+        for (;;) try {
+            return form();
+          } catch (const PeerLost& e) {
+            reform(e.what(), detail::stop_of_process.token());
+          }
+      };
+      detail::ElasticJob::or_evicted(start);
     }
     /// Runs f(). In an elastic job, whatever ends an exchange is a loss.
     template <class F>

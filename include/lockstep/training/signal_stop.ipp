@@ -10,11 +10,11 @@
 #include <cerrno>
 #include <cstdint>
 #include <ctime>
-#include <mutex>
 #include <string>
 #include <system_error>
 
 #include "lockstep/core/standard_streams.hpp"
+#include "lockstep/core/stop_of_process.hpp"
 #include "lockstep/core/threads.hpp"
 
 namespace lockstep::detail {
@@ -28,8 +28,6 @@ struct SignalState {
   std::atomic<int> agreed{0};         // the one that stopped the job
   std::atomic<std::int64_t> came{0};  // time of the first signal, in ns; 0: none
   std::array<int, 2> pipe{-1, -1};
-  std::mutex mutex;  // of `token`, which the handler does not use
-  std::stop_token token;
   int reported() const {
     const int of_job = agreed;
     return of_job != 0 ? of_job : signal.load();
@@ -97,8 +95,7 @@ void SignalStack::leave() {
 int reported_signal() { return signal_state.in_use ? signal_state.reported() : 0; }
 
 int reported_signal(const std::stop_token& token) {
-  const std::lock_guard lock(signal_state.mutex);
-  return token == signal_state.token ? reported_signal() : 0;
+  return token == stop_of_process.token() ? reported_signal() : 0;
 }
 
 void adopt_signal(int signal) {
@@ -131,10 +128,7 @@ SignalStop::~SignalStop() {
   detail::signal_state.quit = true;
   wake();
   thread_.join();
-  {
-    const std::lock_guard lock(detail::signal_state.mutex);
-    detail::signal_state.token = {};
-  }
+  detail::stop_of_process.set({}, nullptr);
   detail::signal_state.in_use = false;
 }
 
@@ -152,10 +146,7 @@ void SignalStop::start() {
   state.signal = 0;
   state.agreed = 0;
   state.came = 0;
-  {
-    const std::lock_guard lock(state.mutex);
-    state.token = token();
-  }
+  detail::stop_of_process.set(token(), [] { return detail::reported_signal(); });
   thread_ = detail::start_thread("signal stop", [source = source_]() mutable { watch(source); });
   stack_.enter();
   struct ::sigaction action{};

@@ -62,9 +62,9 @@ struct ElasticCore {
   LOCKSTEP_COLD_DECL void publish_error(std::exception_ptr error);
   LOCKSTEP_COLD_DECL void log(LogLevel level, std::string_view line);
   /// Starts `join` or `next` and waits for the outcome, at most for `limit` if there is one, and at
-  /// most 5 s after a stop is requested.
+  /// most for `patience` after a stop is requested.
   LOCKSTEP_COLD_DECL Generation wait(std::function<void()> start, std::optional<milliseconds> limit,
-                                     const std::stop_token& stop = {});
+                                     const std::stop_token& stop, milliseconds patience);
   LOCKSTEP_COLD_DECL Generation generation(const Decision& decision);
   [[noreturn]] LOCKSTEP_COLD_DECL void throw_failure(const ElasticFailure& failure);
   LOCKSTEP_COLD_DECL void leave();

@@ -194,8 +194,7 @@ void ElasticCore::publish_error(std::exception_ptr error) {
 void ElasticCore::log(LogLevel level, std::string_view line) { log_thread.log(level, line); }
 
 Generation ElasticCore::wait(std::function<void()> start, std::optional<milliseconds> limit,
-                             const std::stop_token& stop) {
-  constexpr milliseconds patience{5000};
+                             const std::stop_token& stop, milliseconds patience) {
   std::unique_lock lock(mutex);
   result.reset();
   detail::post(io, [this, start = std::move(start)] {

@@ -47,9 +47,9 @@ class ElasticMember {
   LOCKSTEP_COLD_DECL ~ElasticMember();
 
   /// Waits for generation 0, or, as long as a job runs, until that admits this process, and logs once
-  /// a minute why it waits. \throws PeerLost with the missing rank after the rendezvous timeout,
-  /// ClusterError if this process is refused.
-  LOCKSTEP_COLD_DECL Generation join();
+  /// a minute why it waits. \throws PeerLost with the missing rank after the rendezvous timeout, or
+  /// at once if `stop` is requested, when it leaves the job; ClusterError if this process is refused.
+  LOCKSTEP_COLD_DECL Generation join(const std::stop_token& stop = {});
 
   /// Agrees on the next generation with the members of the current one, whose session must be
   /// closed. `why` appears in the log. \throws PeerLost without a quorum, with fewer workers than

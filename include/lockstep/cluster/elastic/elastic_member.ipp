@@ -19,18 +19,19 @@ ElasticMember::ElasticMember(const ResolvedCluster& described, const Secret& sec
 
 ElasticMember::~ElasticMember() = default;
 
-Generation ElasticMember::join() {
-  return core_->wait([core = core_.get()] { core->participant.join(Clock::now()); }, std::nullopt);
+Generation ElasticMember::join(const std::stop_token& stop) {
+  return core_->wait([core = core_.get()] { core->participant.join(Clock::now()); }, std::nullopt,
+                     stop, milliseconds(0));
 }
 
 Generation ElasticMember::next(const std::string& why, const std::stop_token& stop) {
-  constexpr milliseconds margin{5000};
+  constexpr milliseconds margin{5000}, patience{5000};
   return core_->wait(
       [core = core_.get(), why] {
         core->why = why;
         core->participant.next(Clock::now());
       },
-      core_->described.rendezvous_timeout + margin, stop);
+      core_->described.rendezvous_timeout + margin, stop, patience);
 }
 
 bool ElasticMember::has_newcomers() const noexcept {
