@@ -13,6 +13,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
+#include <filesystem>
 #include <memory>
 #include <optional>
 #include <random>
@@ -25,6 +26,7 @@
 #include "distributed/processes.hpp"
 #include "lockstep/lockstep.hpp"
 #include "lockstep/reference.hpp"
+#include "support/temporary_folder.hpp"
 
 using namespace distributed;
 
@@ -70,6 +72,7 @@ struct Plan {
   std::optional<std::uint64_t> fails_at{};  ///< step after which worker 3 throws
   bool handles_signals = false;
   std::uint64_t seed = 7;
+  std::string votes{};  ///< each worker votes in a folder of its own, as on another machine
 };
 
 /// The losses of all epochs, of a final evaluation, and all weights.
@@ -107,7 +110,9 @@ std::vector<double> train(const Strategy& strategy, const Plan& plan, Here* here
 }
 
 void work(Here& here, const Plan& plan) {
-  const ls::MultiWorkerMirrored<Float> strategy{.virtual_shards = 8, .elastic = {.min_workers = 2}};
+  ls::MultiWorkerMirrored<Float> strategy{.virtual_shards = 8, .elastic = {.min_workers = 2}};
+  if (!plan.votes.empty())
+    strategy.elastic = {.min_workers = 1, .directory = plan.votes + std::to_string(here.rank)};
   Plan own = plan;
   if (here.report.fault_injected) own.seed = 8;  // set by the test before it starts it again
   here.give(train(strategy, own, &here));
@@ -284,6 +289,31 @@ TEST_CASE("SIGTERM ends a worker of an elastic job that waits for others") {
   CHECK(Clock::now() - begin < 15s);  // three times the limit; the rendezvous timeout is 60 s
   CHECK(std::string(job.report(0).what) ==
         "this worker has left the elastic job because of signal 15");
+}
+
+TEST_CASE("SIGTERM at one of two machines ends the job if the other one could not go on alone") {
+  const TemporaryFolder folder;
+  for (const char* const votes : {"votes0", "votes1"})
+    std::filesystem::create_directory(folder / votes);
+  const Plan plan{.epochs = 10000, .handles_signals = true, .votes = folder / "votes"};
+  for (const std::size_t asked : {std::size_t{0}, std::size_t{1}}) {
+    CAPTURE(asked);
+    Processes job(2, [&](Here& here) { work(here, plan); }, 40s);
+    REQUIRE(job.until([&] { return job.report(1).steps > 3; }));
+    job.signal(asked, SIGTERM);
+    REQUIRE(job.until([&] { return job.has_ended(asked); }));
+    if (asked == 0) REQUIRE(job.all_end());
+    const std::uint64_t steps = job.report(0).steps;
+    INFO(job.logs());
+    CAPTURE(std::string(job.report(0).what), std::string(job.report(1).what));
+    if (asked == 0) {
+      CHECK(job.report(0).outcome == Outcome::done);
+      CHECK(job.report(1).outcome == Outcome::done);
+    } else {
+      CHECK(std::string(job.report(1).what).ends_with("because of signal 15"));
+      CHECK(job.until([&] { return job.report(0).steps > steps + 5; }));
+    }
+  }
 }
 
 TEST_CASE("SIGTERM ends a worker that waits for an elastic job to begin") {

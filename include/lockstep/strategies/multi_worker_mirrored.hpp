@@ -148,6 +148,7 @@ struct MultiWorkerMirrored {
 
     bool is_elastic() const { return elastic_ != nullptr; }
     std::size_t min_workers() const { return elastic_ ? elastic_->options.elastic.min_workers : 1; }
+    bool is_one_machine() const { return !elastic_ || elastic_->job.now().is_one_machine; }
     bool has_newcomers() const { return elastic_->job.member().has_newcomers(); }
     bool must_reform() const { return elastic_->job.member().must_reform(); }
     std::uint64_t generation() const { return elastic_ ? elastic_->job.now().number : 0; }

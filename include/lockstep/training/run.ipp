@@ -69,7 +69,7 @@ RunRequests Run::requests() const {
   if (!token.stop_requested()) return {.end_training = stopped, .admit = admit};
   // An old signal did not stop this run, unless the token is that of the SignalStop.
   const int signal = signal_before == 0 ? reported_signal() : reported_signal(token);
-  return {true, stopped, std::nullopt, signal, admit};
+  return {true, stopped, std::nullopt, signal, admit, signal == SIGTERM && place.is_chief};
 }
 
 RunRequests Run::effective(const RunRequests& agreed) const {
@@ -83,7 +83,11 @@ RunRequests Run::agreed_requests(const RunRequests& mine) {
   if (agreed.terminated == 0 || agreed.stopping != agreed.terminated) return agreed;
   const std::size_t each = place.replicas / place.workers;
   const std::size_t left = place.workers - agreed.terminated / each;
-  if (replicas.elastic() == nullptr || left < place.min_workers) return agreed;
+  // Those that leave do not vote; see Quorum.
+  const bool is_half_with_chief = 2 * left == place.workers && !agreed.chief_terminated;
+  const bool can_go_on =
+      place.is_one_machine || 2 * left > place.workers || is_half_with_chief;
+  if (replicas.elastic() == nullptr || left < place.min_workers || !can_go_on) return agreed;
   is_evicted = is_evicted || mine.stop_now;
   agreed.stop_now = false;
   agreed.signal = 0;

@@ -251,6 +251,8 @@ Generation ElasticCore::generation(const Decision& decision) {
     now.is_new.push_back(is_new);
     now.former.push_back(is_new ? r : std::size_t{former[r]});
     if (decision.seats[r].who.index == *described.rank) cluster.rank = r;
+    now.is_one_machine =
+        now.is_one_machine && decision.seats[r].machine == decision.seats[0].machine;
   }
   cluster.notes.clear();
   const auto added = std::count(now.is_new.begin(), now.is_new.end(), true);

@@ -20,6 +20,7 @@ struct Generation {
   ResolvedCluster cluster{};
   std::vector<bool> is_new{};         ///< by rank; in generation 0 all are
   std::vector<std::size_t> former{};  ///< by rank: the rank in the generation before; unless new
+  bool is_one_machine = true;         ///< any member decides about the next one; see Quorum
 };
 
 /// The arguments of an ElasticMember.

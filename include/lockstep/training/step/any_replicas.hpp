@@ -50,6 +50,7 @@ struct RunRequests {
   int signal = 0;
   /// In an elastic job: a process waits to join, and may after this step.
   bool admit = false;
+  bool chief_terminated = false;  ///< SIGTERM asks rank 0 to end
   // Only of the agreed requests: replicas with stop_now, and with SIGTERM.
   std::size_t stopping = 0, terminated = 0;
 };
@@ -64,6 +65,7 @@ struct TrainingPlace {
   bool is_alone;        ///< known at run time: this process holds all replicas of the job
   std::size_t workers = 1, first_replica = 0;  ///< processes; rank of this one's first replica
   std::size_t min_workers = 1;                 ///< of an elastic job
+  bool is_one_machine = true;                  ///< the same
 };
 
 /// All replicas of a model, in this process and in others. Implemented by Replicas only.

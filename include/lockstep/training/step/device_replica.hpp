@@ -164,11 +164,14 @@ class DeviceReplica {
     begin_work(*context_,
                {.pass = trains_ ? pass : WorkPass::evaluation, .part = part, .step = step_});
   }
-  /// The requests as numbers that can be summed over processes; above 0 means requested.
+  /// The requests as numbers that can be summed over processes; above 0 means requested. The sum of
+  /// SIGTERM has a fraction if rank 0 is among those that it asks to end.
   static std::array<double, flags> flags_of(const RunRequests& requests) {
+    constexpr double fraction = 0x1p-20;  // its sum over the replicas of rank 0 is less than 1
     const auto flag = [](bool is_set) { return is_set ? 1.0 : 0.0; };
     return {flag(requests.stop_now), flag(requests.end_training), flag(requests.signal == SIGINT),
-            flag(requests.signal == SIGTERM), flag(requests.admit)};
+            flag(requests.signal == SIGTERM) + fraction * flag(requests.chief_terminated),
+            flag(requests.admit)};
   }
   // Not inlined: g++ 12 would warn that the rate may be uninitialized.
   [[gnu::noinline]] static double rate_of(const RunRequests& requests, double rate) {
@@ -421,6 +424,7 @@ RunRequests DeviceReplica<D, Target>::agreed_requests() const {
   result.admit = asked[4] > 0;
   result.stopping = static_cast<std::size_t>(asked[0]);
   result.terminated = static_cast<std::size_t>(asked[3]);
+  result.chief_terminated = asked[3] > static_cast<double>(result.terminated);
   for (const double rate : asked.subspan(flags))
     if (rate != 0 && !result.learning_rate) result.learning_rate = rate == zero_rate ? 0 : rate;
   return result;

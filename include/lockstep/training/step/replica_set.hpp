@@ -83,7 +83,10 @@ class ReplicaSet : public AnyReplicas {
     TrainingPlace here{S::name,         session_.replicas(), session_.virtual_shards(),
                        session_.rank(), session_.is_chief(), is_one_process,
                        is_alone(),      session_.workers(),  session_.first_replica()};
-    if constexpr (requires { session_.min_workers(); }) here.min_workers = session_.min_workers();
+    if constexpr (requires { session_.min_workers(); }) {
+      here.min_workers = session_.min_workers();
+      here.is_one_machine = session_.is_one_machine();
+    }
     return here;
   }
   std::uint64_t seed() const override { return seed_; }
