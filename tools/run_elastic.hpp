@@ -143,8 +143,10 @@ class ElasticLauncher : private Workers {
         log_line(fmt::format("rank {} was ended: it started too late for the job", rank));
       return;
     }
-    // A worker that could not join any more is none of those that have trained.
-    const bool matters = !is_replacement || code != peer_lost;
+    // A worker that could not join any more is none of those that have trained, and one that was asked
+    // to leave has nothing to do after the job unless it is the chief.
+    const bool has_left = !is_killed && (code == 128 + SIGINT || code == 128 + SIGTERM);
+    const bool matters = !(is_replacement && code == peer_lost) && !(has_left && !was_chief(rank));
     losses_.push_back({rank, code, matters, was_chief(rank)});
     if (interrupted() != 0 || is_ending_) return;
     const std::string ends = end_of(rank, "ended");

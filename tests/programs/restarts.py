@@ -269,7 +269,7 @@ class Elastic(Case):
                 self.ends(job, code)
 
     def test_what_fails_after_the_others_have_ended_is_the_result(self):
-        for restarted, code, expected in ((0, 5, 5), (0, 3, 3), (1, 3, 0), (1, 5, 5)):
+        for restarted, code, expected in ((0, 5, 5), (0, 3, 3), (1, 3, 0), (1, 5, 5), (0, 143, 0)):
             with self.subTest(restarted=restarted, code=code):
                 for file in self.dir.glob("*"):
                     file.unlink()

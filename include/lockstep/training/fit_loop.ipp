@@ -439,6 +439,8 @@ void FitLoop::run_elastic(Steps& train, Steps* validation, FunctionRef<Signature
       if (at) continue_at(std::move(*std::exchange(at, std::nullopt)), describe);
       if (phase_ != FitPhase::ended) run_epochs(train, validation, describe);
       phase_ = FitPhase::ended;
+      // Again, since the chief may have been lost before it did so.
+      if (checkpoints_ && !requests_.stop_now) checkpoints_->finish();
       if (!std::exchange(hooks_.train_end, true)) run_.callbacks.on_train_end(logs_);
       return ElasticRuns::finish(replicas_);
     } catch (const PeerLost& e) {

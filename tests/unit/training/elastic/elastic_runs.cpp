@@ -237,6 +237,24 @@ TEST_CASE("a new chief whose checkpoints are locked by the last one tries again"
   CHECK(ls::detail::CheckpointDirectory(plan.folder + "/checkpoints").steps().back() == 9);
 }
 
+TEST_CASE("the backup of a job is removed at its end, also if the chief dies before it does so") {
+  const std::string folder = folder_of_job();
+  bool has_ended = false;
+  for (std::size_t at = 1; !has_ended; ++at) {
+    CAPTURE(at);
+    const auto job =
+        std::make_shared<ElasticJob>(2, 8, std::vector<Fault>{{0, at, Fault::Kind::dies_after}});
+    has_ended = testing::run_elastic<Float>(job, 2, [&](const auto& worker) {
+      ls::Model m{Plain{}, ls::Seed{7}, worker, replicas::crossentropy, ls::SGD{}, ls::Accuracy{}};
+      auto options = line::quiet(1);
+      options.callbacks = {ls::BackupAndRestore{.backup_dir = folder}};
+      m.fit(line::classes(40) | ls::batch(16), options);
+    })[0];
+    CHECK(ls::detail::CheckpointDirectory(folder).steps().empty());
+    std::filesystem::remove_all(folder);
+  }
+}
+
 TEST_CASE("a worker that joins with other options of fit is refused, and the others go on") {
   Plan other;
   other.epochs = 4;
