@@ -72,7 +72,7 @@ struct Plan {
   std::optional<std::uint64_t> fails_at{};  ///< step after which worker 3 throws
   bool handles_signals = false;
   std::uint64_t seed = 7;
-  std::string votes{};  ///< each worker votes in a folder of its own, as on another machine
+  std::string votes{};  ///< each worker votes in a separate folder, as on another machine
 };
 
 /// The losses of all epochs, of a final evaluation, and all weights.

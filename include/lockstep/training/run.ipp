@@ -85,8 +85,7 @@ RunRequests Run::agreed_requests(const RunRequests& mine) {
   const std::size_t left = place.workers - agreed.terminated / each;
   // Those that leave do not vote; see Quorum.
   const bool is_half_with_chief = 2 * left == place.workers && !agreed.chief_terminated;
-  const bool can_go_on =
-      place.is_one_machine || 2 * left > place.workers || is_half_with_chief;
+  const bool can_go_on = place.is_one_machine || 2 * left > place.workers || is_half_with_chief;
   if (replicas.elastic() == nullptr || left < place.min_workers || !can_go_on) return agreed;
   is_evicted = is_evicted || mine.stop_now;
   agreed.stop_now = false;
