@@ -22,7 +22,7 @@ inline constexpr const char* ended_by_another =
 ///
 ///     failed, failed again --the rank to blame--> leaves
 ///              '------------the others----------> form the next generation without it
-///     failed for the eighth time, or for `limit`: all give up
+///     failed for the eighth time, or for the third and after `limit`: all give up
 ///
 /// The others are more patient, since the rank to blame may learn of a failure only from them, and
 /// then without the cause.

@@ -32,6 +32,7 @@ TEST_CASE("the member to blame leaves when the same generation fails twice, and 
   }
   SECTION("too late") {
     CHECK(fails(2, 1) == Action::go_on);
+    CHECK(fails(2, 1, seconds(60)) == Action::go_on);  // rank 2 leaves now
     CHECK(fails(2, 1, seconds(60)) == Action::give_up);
   }
   SECTION("other members, a step, or no blame") {
