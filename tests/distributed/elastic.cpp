@@ -338,6 +338,24 @@ TEST_CASE("SIGTERM ends a worker that waits for an elastic job to begin") {
   job.signal(0, SIGKILL);
 }
 
+TEST_CASE("an elastic job begins after a signal that came before it") {
+  Processes job(
+      2,
+      [](Here& here) {
+        const ls::SignalStop stop;
+        ls::detail::adopt_signal(SIGINT);
+        while (!stop.token().stop_requested()) std::this_thread::sleep_for(1ms);
+        work(here, {.epochs = 1});
+      },
+      40s);
+  REQUIRE(job.all_end());
+  INFO(job.logs());
+  for (const std::size_t r : {std::size_t{0}, std::size_t{1}}) {
+    CAPTURE(r, std::string(job.report(r).what));
+    CHECK(job.report(r).outcome == Outcome::done);
+  }
+}
+
 TEST_CASE("after the end of its job a session that could not go on alone throws the cause") {
   Processes job(
       2,

@@ -21,10 +21,10 @@ class StopOfProcess {
     const std::scoped_lock lock(mutex_);
     return signal_ != nullptr ? signal_() : 0;
   }
-  void set(std::stop_token token, int (*signal)()) {
+  void set(std::stop_token token, int (*reported)()) {
     const std::scoped_lock lock(mutex_);
     token_ = std::move(token);
-    signal_ = signal;
+    signal_ = reported;
   }
 
  private:

@@ -13,6 +13,9 @@
 
 namespace lockstep::detail {
 
+/// How long a process that was asked to stop waits for the others, which may be there soon.
+inline constexpr milliseconds time_to_leave{5000};
+
 ElasticMember::ElasticMember(const ResolvedCluster& described, const Secret& secret,
                              ElasticSettings settings)
     : core_(std::make_unique<ElasticCore>(described, secret, std::move(settings))) {}
@@ -20,18 +23,19 @@ ElasticMember::ElasticMember(const ResolvedCluster& described, const Secret& sec
 ElasticMember::~ElasticMember() = default;
 
 Generation ElasticMember::join(const std::stop_token& stop) {
+  // A program may make a model after an earlier signal, with workers that have got it, too.
   return core_->wait([core = core_.get()] { core->participant.join(Clock::now()); }, std::nullopt,
-                     stop, milliseconds(0));
+                     stop, stop.stop_requested() ? time_to_leave : milliseconds(0));
 }
 
 Generation ElasticMember::next(const std::string& why, const std::stop_token& stop) {
-  constexpr milliseconds margin{5000}, patience{5000};
+  constexpr milliseconds margin{5000};
   return core_->wait(
       [core = core_.get(), why] {
         core->why = why;
         core->participant.next(Clock::now());
       },
-      core_->described.rendezvous_timeout + margin, stop, patience);
+      core_->described.rendezvous_timeout + margin, stop, time_to_leave);
 }
 
 bool ElasticMember::has_newcomers() const noexcept {
