@@ -3,6 +3,7 @@
 #include "lockstep/strategies/worker_job.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <numeric>
 #include <utility>
 
@@ -225,10 +226,14 @@ std::vector<WorkerPlace> WorkerJob::places_by_rank(const WorkerPlace& here) {
 }
 
 void WorkerJob::check_shards() const {
-  if (is_elastic_ && can_share_slices(virtual_shards_, counts_.size(), counts_[0]))
-    check_virtual_shards(virtual_shards_, 1);
-  else
-    check_virtual_shards(virtual_shards_, total());
+  const std::size_t each = counts_[0], least = std::bit_ceil(counts_.size()) * each;
+  check_virtual_shards(virtual_shards_, is_elastic_ ? each : total());
+  if (is_elastic_ && !can_share_slices(virtual_shards_, counts_.size(), each))
+    throw UsageError(
+        "virtual_shards: {} slices cannot be shared by {} workers of an elastic job, of {} each; "
+        "use at least {}, or fewer workers",
+        virtual_shards_, counts_.size(),
+        each == 1 ? "one replica" : fmt::format("{} replicas", each), least);
   if (virtual_shards_ == 0) return;
   for (std::size_t r = 1; r < counts_.size(); ++r)
     if (counts_[r] != counts_[0])

@@ -57,7 +57,8 @@ struct Report {
 /// Runs `body` as `count` workers, each on a machine of its own, and returns when all have ended.
 ///
 /// Sockets, clocks, sleeps, threads, locks and condition variables of the bodies are simulated;
-/// files are real. Each worker has its own process id and machine, but global variables are shared.
+/// files are real. Each worker has its own process id and machine, with a folder for the votes of an
+/// elastic job, but global variables are shared.
 /// Code takes no virtual time, except for system calls (1 us) and `Worker::compute`.
 /// \throws the first exception that left a body; Error if no thread can run and nothing is on its
 /// way (a deadlock), or if the limit of virtual time has passed, with a list of the threads;

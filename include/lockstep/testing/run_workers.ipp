@@ -13,10 +13,12 @@
 #include <cstdlib>
 #include <cstring>
 #include <exception>
+#include <filesystem>
 #include <map>
 #include <memory>
 #include <optional>
 #include <string_view>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -80,14 +82,46 @@ class SecretFile {
   int file_;
 };
 
+/// A folder for each machine, in which the processes of an elastic job vote: with one folder for all
+/// of them, the machines would count as one.
+class VoteFolders {
+ public:
+  explicit VoteFolders(std::size_t machines) {
+    namespace fs = std::filesystem;
+    std::error_code error;
+    const fs::path memory = "/dev/shm";  // as in a real job
+    const bool is_writable = ::access(memory.c_str(), W_OK | X_OK) == 0;
+    path_ = ((is_writable ? memory : fs::temp_directory_path(error)) / "lockstep-simulated.XXXXXX")
+                .string();
+    if (error || ::mkdtemp(path_.data()) == nullptr)
+      throw Error("run_workers: no folder can be made for the machines' votes: {}",
+                  error ? error.message() : std::strerror(errno));
+    for (std::size_t i = 0; i < machines; ++i)
+      if (!fs::create_directory(of(i), error))
+        throw Error("run_workers: {} cannot be created: {}", of(i), error.message());
+  }
+  VoteFolders(const VoteFolders&) = delete;
+  VoteFolders& operator=(const VoteFolders&) = delete;
+  ~VoteFolders() {
+    std::error_code ignored;
+    std::filesystem::remove_all(path_, ignored);
+  }
+  std::string of(std::size_t machine) const { return fmt::format("{}/{}", path_, machine); }
+
+ private:
+  std::string path_;
+};
+
 /// A run of workers, with its faults.
 class Run : public EventTarget {
  public:
-  Run(std::size_t count, std::function<void(Worker&)> body, Network network)
+  Run(std::size_t count, std::function<void(Worker&)> body, Network network,
+      const VoteFolders& votes)
       : network_(std::move(network)),
         simulation_(network_.seed, count, network_.limit.count(), options_of(network_)),
         body_(std::move(body)),
-        count_(count) {}
+        count_(count),
+        votes_(votes) {}
 
   void run() {
     simulation = &simulation_;
@@ -214,7 +248,8 @@ class Run : public EventTarget {
          fmt::format(R"({{"cluster":{{"worker":[{}]}},"task":{{"type":"worker","index":{}}}}})",
                      list, rank)},
         {"LOCKSTEP_JOB_ID", "simulated"},
-        {"LOCKSTEP_SECRET_FILE", secret_.path()}};
+        {"LOCKSTEP_SECRET_FILE", secret_.path()},
+        {"LOCKSTEP_ELASTIC_DIRECTORY", votes_.of(rank)}};
     for (const auto& [name, value] : network_.variables) {
       std::string& own = variables[name] = value;
       constexpr std::string_view place = "{rank}";
@@ -233,6 +268,7 @@ class Run : public EventTarget {
   Simulation simulation_;
   std::function<void(Worker&)> body_;
   std::size_t count_;
+  const VoteFolders& votes_;
   std::vector<std::unique_ptr<Worker>> workers_;
   std::exception_ptr error_;
 };
@@ -270,7 +306,8 @@ Report run_workers(std::size_t count, const std::function<void(Worker&)>& body,
         "run_workers: LOCKSTEP_WAIT_POLICY is not 'passive', so that threads would poll; unset it");
   if (detail::scheduler != nullptr)
     throw UsageError("run_workers: a simulation runs already in this process; run one at a time");
-  auto run = std::make_unique<detail::Run>(count, body, network);
+  const detail::VoteFolders votes(count);  // removed also if `run` is not
+  auto run = std::make_unique<detail::Run>(count, body, network, votes);
   for (const TimedFault& fault : network.faults) run->check(fault.fault);
   {
     const detail::OneCore one_core;

@@ -9,7 +9,6 @@
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
-#include <filesystem>
 #include <map>
 #include <memory>
 #include <optional>
@@ -17,7 +16,6 @@
 #include <stdexcept>
 #include <string>
 #include <string_view>
-#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -131,36 +129,10 @@ std::string train(const Strategy& strategy,
   return model.weights_sha256();
 }
 
-/// Folders for the votes of each machine, in memory where there is /dev/shm.
-class Machines {
- public:
-  Machines() {
-    const std::filesystem::path memory = "/dev/shm";
-    path_ = ((std::filesystem::exists(memory) ? memory : std::filesystem::temp_directory_path()) /
-             "lockstep-test.XXXXXX")
-                .string();
-    if (::mkdtemp(path_.data()) == nullptr) throw std::runtime_error("no folder can be made");
-    for (std::size_t r = 0; r < workers; ++r)
-      std::filesystem::create_directory(path_ + "/" + std::to_string(r));
-  }
-  Machines(const Machines&) = delete;
-  Machines& operator=(const Machines&) = delete;
-  ~Machines() {
-    std::error_code ignored;
-    std::filesystem::remove_all(path_, ignored);
-  }
-  std::string of_rank() const { return path_ + "/{rank}"; }
-
- private:
-  std::string path_;
-};
-
 /// Runs a job of four workers, each on a machine of its own. Fills `lives`, also if it throws.
 void run(Network network, Lives& lives) {
   std::optional<::testing::LogLines> quiet;
   if (std::getenv("LOCKSTEP_TEST_LOG") == nullptr) quiet.emplace();
-  const Machines machines;
-  network.variables["LOCKSTEP_ELASTIC_DIRECTORY"] = machines.of_rank();
   network.variables["LOCKSTEP_RENDEZVOUS_TIMEOUT"] = "20";
   ls::testing::run_workers(
       workers,
@@ -390,26 +362,21 @@ void check_seed(std::uint64_t seed, Totals* totals = nullptr) {
 template <class F>
 std::vector<std::string> errors(const F& body) {
   const ::testing::LogLines quiet;
-  const Machines machines;
   std::vector<std::string> found(2);
-  ls::testing::run_workers(
-      found.size(),
-      [&](ls::testing::Worker& worker) {
-        Watched::Place place;
-        try {
-          body(Watched{{.elastic = {.min_workers = 1}, .environment = worker.environment()},
-                       &place});
-        } catch (const ls::UsageError& e) {
-          found[worker.rank()] = e.what();
-        }
-      },
-      {.variables = {{"LOCKSTEP_ELASTIC_DIRECTORY", machines.of_rank()}}});
+  ls::testing::run_workers(found.size(), [&](ls::testing::Worker& worker) {
+    Watched::Place place;
+    try {
+      body(Watched{{.elastic = {.min_workers = 1}, .environment = worker.environment()}, &place});
+    } catch (const ls::UsageError& e) {
+      found[worker.rank()] = e.what();
+    }
+  });
   return found;
 }
 
 }  // namespace
 
-TEST_CASE("an elastic job refuses a trace, a second open model, and a job of one worker") {
+TEST_CASE("an elastic job refuses a trace, a second open model, too few slices, and one worker") {
   for (const std::string& what : errors([](const Watched& strategy) {
          train(strategy, {ls::Trace{.filename = "unused.json", .first_step = 0}});
        }))
@@ -427,6 +394,12 @@ TEST_CASE("an elastic job refuses a trace, a second open model, and a job of one
        }))
     CHECK(what.find("this process has another open model in the elastic job; close it first") !=
           std::string::npos);
+  for (const std::string& what : errors([](Watched strategy) {
+         strategy.base.virtual_shards = 1;
+         strategy.open();
+       }))
+    CHECK(what.find("1 slices cannot be shared by 2 workers of an elastic job, of one replica "
+                    "each; use at least 2, or fewer workers") != std::string::npos);
   const auto alone = ls::ClusterSpec{}.worker("127.0.0.1:1");
   try {
     ls::MultiWorkerMirrored<Float>{.cluster = {.cluster = alone, .task = ls::Task{.index = 0}},
