@@ -58,7 +58,8 @@ ElasticJob::ElasticJob(const ElasticJobOptions& options)
   if (described_.world_size == 1)
     throw UsageError(
         "multi_worker_mirrored: .elastic needs a job of several workers, but the description has "
-        "one; describe all workers (TF_CONFIG, or a hosts file), or leave out .elastic");
+        "one; describe all workers (TF_CONFIG, or a hosts file), or leave out .elastic and "
+        "LOCKSTEP_MIN_WORKERS");
   registered_ = std::make_unique<Registered>(
       fmt::format("{} {} {}", ::getpid(), described_.description(),
                   described_.rank ? std::to_string(*described_.rank) : ""));

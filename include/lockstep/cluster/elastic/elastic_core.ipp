@@ -38,8 +38,10 @@ inline ResolvedCluster checked_description(const ResolvedCluster& described,
                      described.world_size, max_elastic_workers);
   const std::size_t least = settings.options.min_workers;
   if (least < 1 || least > described.world_size)
-    throw UsageError("elastic: min_workers is {}; it must be from 1 to {}, the number of workers",
-                     least, described.world_size);
+    throw UsageError(
+        "elastic: min_workers (in the program, or LOCKSTEP_MIN_WORKERS) is {}; it must be from 1 to "
+        "{}, the number of workers",
+        least, described.world_size);
   return described;
 }
 

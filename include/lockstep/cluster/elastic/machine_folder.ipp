@@ -133,14 +133,15 @@ bool MachineFolder::open() {
   constexpr const char* remedy =
       "; set LOCKSTEP_ELASTIC_DIRECTORY to a folder that all workers of this machine may write to";
   if (::mkdir(path_.c_str(), 0700) != 0 && errno != EEXIST)
-    throw FileError(path_, "cannot be created ({}){}", std::strerror(errno), remedy);
+    throw ClusterError("elastic: {} cannot be created ({}){}", path_, std::strerror(errno), remedy);
   struct stat status{};
   if (::lstat(path_.c_str(), &status) != 0) {
     if (errno == ENOENT) return false;
-    throw FileError(path_, "cannot be read ({}){}", std::strerror(errno), remedy);
+    throw ClusterError("elastic: {} cannot be read ({}){}", path_, std::strerror(errno), remedy);
   }
   if (!S_ISDIR(status.st_mode) || status.st_uid != ::geteuid() || (status.st_mode & 077) != 0)
-    throw FileError(path_, "is not a folder that only this user can access{}", remedy);
+    throw ClusterError("elastic: {} is not a folder that only this user can access{}", path_,
+                       remedy);
   std::random_device random;
   std::string id;
   while (id.size() < id_.size()) id += static_cast<char>(random());

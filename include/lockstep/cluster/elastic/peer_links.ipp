@@ -215,9 +215,11 @@ void PeerLinks::admit(const std::shared_ptr<Connection>& connection, const Hello
   if (finishing_) return connection->close();
   if (index >= peers_.size() || index == hello_.rank || !introduce(index, link, hello))
     return listener_.send_and_close(
-        connection, frame(Refuse{fmt::format("the process at {} is rank {} of another job, or has "
-                                             "the same rank",
-                                             to_string(own_address()), hello_.rank)}));
+        connection,
+        frame(Refuse{fmt::format(
+            "the process at {} is rank {} of another job, or has the same rank; give all workers "
+            "one description and ranks of their own, and all or none LOCKSTEP_MIN_WORKERS",
+            to_string(own_address()), hello_.rank)}));
   connection->set_handlers(frames_of(index, connection), end_of(index, connection));
   connection->send(hello_frame_);
   std::vector<Link>& incoming = peers_[index].incoming;

@@ -100,11 +100,15 @@ TEST_CASE("a folder that others can access, or that is missing, is refused") {
   const auto refusal = [&](const std::string& path) {
     try {
       const MachineFolder machine(path);
-    } catch (const lockstep::FileError& error) {
+    } catch (const lockstep::UsageError& error) {  // no restart helps
       return std::string(error.what());
+    } catch (const lockstep::FileError& error) {
+      return "damage: " + std::string(error.what());
     }
     return std::string();
   };
+  CHECK(refusal(directory.path + "/none").find("elastic: " + directory.path + "/none/lockstep-") ==
+        0);
   CHECK(refusal(directory.path + "/none").find("cannot be created") != std::string::npos);
   fs::create_directory(directory.user());
   ::chmod(directory.user().c_str(), 0755);
@@ -118,4 +122,5 @@ TEST_CASE("a folder that others can access, or that is missing, is refused") {
   ::chmod(directory.user().c_str(), 0700);
   std::ofstream(directory.user() + "/machine") << "short";
   CHECK(refusal(directory.path).find("is damaged") != std::string::npos);
+  CHECK(refusal(directory.path).find("damage: ") == 0);
 }
