@@ -226,13 +226,19 @@ class ElasticLauncher : private Workers {
   }
 
   /// Whether a worker that has ended, or may end, was the job's chief: of those that train or have
-  /// finished the one that joined first, and of several the lowest rank.
+  /// finished the one that joined first, and of several the lowest rank. If all have been started
+  /// again they may have formed the job from the start, so that it may also be the lowest of all.
   bool was_chief(std::size_t rank) const {
-    for (std::size_t other = 0; other < count(); ++other)
-      if ((child(other).running() || child(other).code() == 0) &&
-          std::pair(places_[other].starts, other) < std::pair(places_[rank].starts, rank))
-        return false;
-    return true;
+    bool was_first = true;
+    bool was_lowest = std::all_of(places_.begin(), places_.end(),
+                                  [](const Place& place) { return place.starts > 0; });
+    for (std::size_t other = 0; other < count(); ++other) {
+      if (!child(other).running() && child(other).code() != 0) continue;
+      was_lowest = was_lowest && other >= rank;
+      was_first = was_first &&
+                  std::pair(places_[other].starts, other) >= std::pair(places_[rank].starts, rank);
+    }
+    return was_first || was_lowest;
   }
 
   /// Whether a code does not report a worker's own failure: it lost another one, or was asked to

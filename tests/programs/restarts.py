@@ -257,14 +257,15 @@ class Elastic(Case):
         self.ends(job, 0)
 
     def test_the_chief_matters_at_the_end(self):
-        """It may have died while it wrote the results. It is the lowest rank of the workers that joined first."""
-        for dies, replaced, code in ((0, "none", 5), (1, "none", 0), (0, "0", 0), (1, "0", 5)):
+        """It may have died while it wrote the results. It is the lowest rank of the workers that joined first, or of all."""
+        for dies, replaced, code in ((0, "none", 5), (1, "none", 0), (0, "0", 0), (1, "0", 5), (0, "012", 5)):
             with self.subTest(dies=dies, replaced=replaced):
                 for file in self.dir.glob("*"):
                     file.unlink()
-                script = (f'[ $LOCKSTEP_RANK$LOCKSTEP_RESTART = {replaced}0 ] && exit 1; touch "$0/$LOCKSTEP_RANK"; '
+                script = (f'[ $LOCKSTEP_RESTART = 0 ] && case {replaced} in *$LOCKSTEP_RANK*) '
+                          '[ $LOCKSTEP_RANK = 2 ] || sleep 0.3; exit 1;; esac; touch "$0/$LOCKSTEP_RANK"; '
                           f'wait_for 0; wait_for 1; wait_for 2; [ $LOCKSTEP_RANK = {dies} ] && exit 5; sleep 0.2')
-                options = ["--max-restarts", 1] if replaced == "0" else []
+                options = [] if replaced == "none" else ["--max-restarts", len(replaced)]
                 job = self.launch_elastic(3, 2, options, script)
                 self.ends(job, code)
 
