@@ -149,7 +149,7 @@ class Soak(checkpoints.Case):
             TF_CONFIG=json.dumps({"cluster": {"worker": addresses}, "task": {"type": "worker", "index": host}}),
             LOCKSTEP_MIN_WORKERS="1", LOCKSTEP_ELASTIC_DIRECTORY=str(self.dir / f"votes{host}"), LOCKSTEP_SECRET=network.SECRET,
             LOCKSTEP_RENDEZVOUS_TIMEOUT="20", LOCKSTEP_SILENCE_TIMEOUT=str(SILENCE), LD_PRELOAD=str(self.preloaded),
-            TEST_PACE=str(PACE), TEST_CLOCK=str(self.clocks[host]), ASAN_OPTIONS="verify_asan_link_order=0"))
+            TEST_PACE=str(PACE), TEST_CLOCK=str(self.clocks[host])))
 
     def tend(self, starts=True):
         """Reads what the workers have printed, and starts those again that have ended. \\returns the number of new steps."""

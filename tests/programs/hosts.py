@@ -164,8 +164,7 @@ class Hosts(Case):
         port = random.randrange(20000, 30000)  # no connection of another test takes it during the lookup
         config = {"cluster": {"worker": ["127.0.0.1:1", f"localhost:{port}"]}, "task": {"type": "worker", "index": 1}}
         job = self.start(BIN / "mnist_multi_worker", "--data", self.data(), "--epochs", 1, TF_CONFIG=json.dumps(config),
-                         LOCKSTEP_MIN_WORKERS="1", LOCKSTEP_RENDEZVOUS_TIMEOUT="0.1", LD_PRELOAD=str(self.library(LATE_NAMES)),
-                         ASAN_OPTIONS="verify_asan_link_order=0")
+                         LOCKSTEP_MIN_WORKERS="1", LOCKSTEP_RENDEZVOUS_TIMEOUT="0.1", LD_PRELOAD=str(self.library(LATE_NAMES)))
         self.ends(job, 3)
         self.assertIn("rank 0 (127.0.0.1:1) did not join within 0.1 s", job.last_line())
 

@@ -50,6 +50,8 @@ class Process:
     def __init__(self, folder, name, command, variables, inherited=()):
         self.out, self.err = folder / f"{name}.out", folder / f"{name}.err"
         environment = {k: v for k, v in os.environ.items() if not FOREIGN.match(k)}
+        # The address sanitizer refuses a preloaded library, which comes before its own.
+        environment["ASAN_OPTIONS"] = f"{os.environ.get('ASAN_OPTIONS', '')}:verify_asan_link_order=0"
         with self.out.open("wb") as out, self.err.open("wb") as err:
             self.popen = subprocess.Popen([str(a) for a in command], stdout=out, stderr=err, stdin=subprocess.DEVNULL,
                                           env={**environment, **variables}, start_new_session=True, pass_fds=inherited)
