@@ -19,10 +19,10 @@ phase=${1:-}
 [[ $phase == [abcd] && $# -le 2 ]] || { echo "usage: gpu_check.sh a|b|c|d [FOLDER]" >&2; exit 2; }
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 pack=$here
-[[ -e $pack/programs.tgz || -d $pack/bin ]] || pack=$here/../build/gpu
-[[ -e $pack/programs.tgz || -d $pack/bin ]] || { echo "gpu_check.sh: no pack in $here; create one with ./dev gpu-pack" >&2; exit 2; }
+[[ -e $pack/programs.tar.xz || -d $pack/bin ]] || pack=$here/../build/gpu
+[[ -e $pack/programs.tar.xz || -d $pack/bin ]] || { echo "gpu_check.sh: no pack in $here; create one with ./dev gpu-pack" >&2; exit 2; }
 pack=$(cd "$pack" && pwd) bin=$pack/bin
-[[ -d $bin ]] || tar xzf "$pack/programs.tgz" -C "$pack" || exit 2
+[[ -d $bin ]] || python3 -m tarfile -e "$pack/programs.tar.xz" "$pack" || exit 2
 out=${2:-${OUT:-/tmp/out}}
 mkdir -p "$out" && out=$(cd "$out" && pwd) || exit 2
 work=$(mktemp -d)

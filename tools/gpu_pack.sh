@@ -3,13 +3,13 @@
 #
 # usage: gpu_pack.sh ROOT [--host]       ROOT: the repository, with build/test and build/release
 #
-#   programs.tgz  bin/: tests of the CUDA device, programs and benchmarks for GPUs, stripped; lib/: their libraries
-#                 except the C library, used where the machine lacks one
-#   golden/       Keras' figures for the tests; golden_full/, data/mnist: those of ../shared, or of
-#                 LOCKSTEP_GOLDEN_FULL and LOCKSTEP_MNIST
-#   peers/        benchmarks/peers/gpu.py and its dependencies
-#   gpu_*         the scripts
-#   host/         with --host: emulation of the driver and of NVRTC on the host; not counted in the size
+#   programs.tar.xz  bin/: tests of the CUDA device, programs and benchmarks for GPUs, stripped; lib/: their libraries
+#                    except the C library, used where the machine lacks one
+#   golden/          Keras' figures for the tests; golden_full/, data/mnist: those of ../shared, or of
+#                    LOCKSTEP_GOLDEN_FULL and LOCKSTEP_MNIST
+#   peers/           benchmarks/peers/gpu.py and its dependencies
+#   gpu_*            the scripts
+#   host/            with --host: emulation of the driver and of NVRTC on the host; not counted in the size
 set -euo pipefail
 
 root=$(cd "$1" && pwd) host=${2:-}
@@ -46,7 +46,8 @@ else
 fi
 
 count=$(find "$to/bin" -type f | wc -l)
-tar czf "$to/programs.tgz" -C "$to" bin lib
+# The programs have much code in common, further apart than gzip can refer back.
+tar cf - -C "$to" bin lib | xz --lzma2=preset=1,dict=64MiB >"$to/programs.tar.xz"
 rm -r "${to:?}"/{bin,lib}
 size_of() { du -sk --apparent-size "$1" | cut -f 1; }
 # Needed by one slow case, which is skipped without it.

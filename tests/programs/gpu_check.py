@@ -158,7 +158,7 @@ def test_phase_a(folder):
     probe = """[ "$1" = --small ] && echo '{"gpu": "a GPU", "figures": [{"group": "launch", "name": "x", "unit": "us", "value": 2.5},
     {"group": "barrier", "name": "y", "unit": "us", "value": null, "reason": "no such call"}]}' > "$3\""""
     good = pack(folder / "good", dict.fromkeys(SMOKE, "pass"), probe)
-    subprocess.run(["tar", "czf", good / "programs.tgz", "-C", good, "bin"], check=True)
+    shutil.make_archive(str(good / "programs"), "xztar", good, "bin")
     shutil.rmtree(good / "bin")
     script(good / "tools/nvidia-smi", "#!/bin/sh\necho 'name, driver_version'; echo 'A GPU, 580.1'\n")
     code, reported, found, _ = phase(good, "a")

@@ -4,6 +4,7 @@ root with a shell, Python and the C library, without a compiler and without a ne
 before, whose compilers' results lie in the pack; with LOCKSTEP_GPU_CHECK_WARM=1 those of an earlier run are used. Each phase
 must end within ten minutes. LOCKSTEP_GPU_CHECK_OUT names a folder that gets the results."""
 import collections
+import importlib.util
 import json
 import os
 import pathlib
@@ -64,6 +65,7 @@ def make_root(root):
             copy(found, root)
     python = pathlib.Path(sys.executable).resolve()
     copy(python, root)
+    copy(importlib.util.find_spec("_lzma").origin, root)  # unpacks the programs
     (root / "usr/bin/python3").unlink(missing_ok=True)
     (root / "usr/bin/python3").symlink_to(python)
     library = pathlib.Path(sysconfig.get_paths()["stdlib"])
