@@ -31,7 +31,7 @@ THEMES = {
     "layers": "activations gradient_check resnet56",
     "losses": "gradient_check",
     "optimizers": "rules",
-    "strategies/cluster": "failed_generations job_group worker_job worker_place",
+    "strategies/cluster": "failed_generations job_group tcp_plane worker_job worker_place",
     "tensorboard": "arguments",
     "testing": "elastic example files jobs sockets threads",
     "training": "activations augmentation batch_normalization callback mirrored model_fit model_metrics model_state "

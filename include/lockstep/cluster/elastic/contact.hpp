@@ -1,10 +1,9 @@
 /// \file
-/// What a process knows about another one: its last messages.
+/// Another process, as its last messages describe it.
 #pragma once
 
 #include <algorithm>
 #include <cstdint>
-#include <type_traits>
 #include <variant>
 
 #include "lockstep/cluster/elastic/elastic_messages.hpp"
@@ -25,7 +24,7 @@ struct Contact {
   Notice notice{};
 
   /// Takes note of a letter. False if a later one has overtaken it.
-  bool take(const Letter& letter, Time now) {
+  bool note(const Letter& letter, Time now) {
     const bool in_order = std::holds_alternative<Notice>(letter.message) ||
                           std::holds_alternative<Form>(letter.message);
     if (incarnation != letter.from.incarnation) *this = {.incarnation = letter.from.incarnation};

@@ -88,7 +88,7 @@ void Participant::receive(const Letter& letter, Time now) {
     if (message && message->polls) send_notice(from.index, false);
     return;
   }
-  if (!contact(from).take(letter, now)) return;
+  if (!contact(from).note(letter, now)) return;
   std::visit([&](const auto& message) { on(from, message, now); }, letter.message);
   evaluate(now);
   update_newcomers(now);
