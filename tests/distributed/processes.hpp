@@ -259,7 +259,7 @@ class Processes {
   }
 
  private:
-  // The thread sanitizer starts a thread of its own with the program's first one.
+  // The thread sanitizer adds a thread when the program starts its first one.
 #if defined(__SANITIZE_THREAD__)
   static constexpr std::size_t most_threads = 2;
 #else
