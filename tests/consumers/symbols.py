@@ -4,7 +4,7 @@ import re
 import subprocess
 
 # Objects that must be unique in a process. Templates of the standard library also remain visible.
-SHOWN = r"detail::(log_state\(|signal_state$|bound_pool\(|JobSlot::of\(|cuda::CaptureLock::mutex\(|conten(ded_flag|tion_of_process)\()"
+SHOWN = r"detail::(log_state\(|signal_state$|stop_of_process$|bound_pool\(|JobSlot::of\(|cuda::CaptureLock::mutex\(|conten(ded_flag|tion_of_process)\()"
 
 
 def complaint(library: pathlib.Path) -> str:
