@@ -215,8 +215,9 @@ Arguments parse(int argc, char** argv) {
   }
   const std::size_t workers = arguments.hosts.empty() ? arguments.workers : arguments.hosts.size();
   if (arguments.elastic && *arguments.elastic > workers)
-    throw CLI::ValidationError(fmt::format("--elastic {}", *arguments.elastic),
-                               fmt::format("the job has only {} workers", workers));
+    throw CLI::ValidationError(
+        fmt::format("--elastic {}", *arguments.elastic),
+        fmt::format("the job has only {} workers; write at most that", workers));
   if (arguments.checks && !arguments.is_worker) prepare_check(arguments);
   return arguments;
 }

@@ -101,7 +101,9 @@ inline std::vector<HostSlots> read_hostfile(const std::string& path) {
     else
       same->slots += host.slots;
   }
-  if (hosts.empty()) throw std::runtime_error(fmt::format("{} names no host", path));
+  if (hosts.empty())
+    throw std::runtime_error(
+        fmt::format("{} names no host; write a line \"host slots=2\" for each", path));
   return hosts;
 }
 

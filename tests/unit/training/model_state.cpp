@@ -108,6 +108,7 @@ TEST_CASE("misuse throws a UsageError that states the fact and the remedy") {
       ls::tensors(std::vector<double>(4), ls::shape(2), std::vector<double>(2), ls::shape(1));
   const auto two_targets =
       ls::tensors(std::vector<double>(2), ls::shape(1), std::vector<double>(4), ls::shape(2));
+  const auto one_target = ls::tensors(std::vector<double>(2), ls::shape(1), std::vector<double>(2));
   const auto wrong_label =
       ls::tensors(std::vector<float>(6), ls::shape(2), std::vector<std::int32_t>{0, 2, 3});
   const auto negative =
@@ -121,6 +122,9 @@ TEST_CASE("misuse throws a UsageError that states the fact and the remedy") {
        [&] { model().predict(two_wide | ls::batch(2)); }},
       {"data: the targets have shape (2), but the model expects (1)",
        [&] { model().evaluate(two_targets | ls::batch(2)); }},
+      {"data: the targets have shape (), but the model expects (1); give that shape where the data "
+       "are made",
+       [&] { model().evaluate(one_target | ls::batch(2)); }},
       {"example 2 of the batch has label 3, but the model's outputs are classes 0 to 2",
        [&] { classifier().fit(wrong_label | ls::batch(3), quiet()); }},
       {"has label -1", [&] { classifier().evaluate(negative | ls::batch(1)); }},
