@@ -262,6 +262,11 @@ class Diagnosis {
                             format_bytes(static_cast<std::uint64_t>(limits_.disk))),
                 remedy);
     }
+    for (const HostFacts& one : job_.hosts)
+      if (!one.votes_fault.empty() && seen.insert(one.machine + '\n' + one.votes_fault).second)
+        problem(name_of(one), one.votes_fault,
+                "an elastic job keeps its votes there: a folder on a file system with locks, the "
+                "same for all workers of this user on a machine");
   }
 
   void find_gpus() {

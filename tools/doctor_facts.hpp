@@ -30,6 +30,7 @@ struct HostFacts {
   std::string folder;            ///< where files are to be saved
   std::int64_t disk = -1;        ///< free there
   std::string disk_fault;        ///< why no file can be written there
+  std::string votes_fault;       ///< why the worker cannot vote in an elastic job
   std::int64_t files = -1;       ///< the limit of open files
   std::string gpus, driver;      ///< "2 x NVIDIA H100"; the version of NVIDIA's driver
   std::string gpu_fault;         ///< why nvidia-smi failed
@@ -59,6 +60,7 @@ void for_each_field(Facts& facts, const F& f) {
   f("folder", facts.folder);
   f("disk", facts.disk);
   f("disk_fault", facts.disk_fault);
+  f("votes_fault", facts.votes_fault);
   f("files", facts.files);
   f("gpus", facts.gpus);
   f("driver", facts.driver);

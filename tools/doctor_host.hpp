@@ -28,6 +28,8 @@
 #include <utility>
 #include <vector>
 
+#include <lockstep/cluster/elastic/machine_folder.hpp>
+#include <lockstep/cluster/settings.hpp>
 #include <lockstep/core/cores.hpp>
 #include <lockstep/core/file_descriptor.hpp>
 #include <lockstep/core/version.hpp>
@@ -121,6 +123,17 @@ inline void read_disk(HostFacts& facts, const HostOptions& options) {
   else
     facts.disk_fault = std::strerror(errno);
   if (options.writes && facts.disk_fault.empty()) facts.disk_fault = write_fault(place.string());
+}
+
+/// Uses the folder for votes as the elastic job that LOCKSTEP_MIN_WORKERS asks for would do.
+inline void try_votes(HostFacts& facts) {
+  try {
+    const auto options = lockstep::detail::elastic_settings({}, lockstep::process_environment());
+    if (options)
+      const lockstep::detail::MachineFolder folder(lockstep::detail::votes_directory(options));
+  } catch (const std::exception& error) {
+    facts.votes_fault = error.what();
+  }
 }
 
 /// How a command ended.
@@ -229,6 +242,7 @@ inline HostFacts read_host(const HostOptions& options) {
   if (::getrlimit(RLIMIT_NOFILE, &files) == 0)  // lockstep raises its own limit up to this one
     facts.files = static_cast<std::int64_t>(std::min<rlim_t>(files.rlim_max, 1'000'000'000));
   read_disk(facts, options);
+  try_votes(facts);
   ask_gpus(facts, options);
   if (!options.data.empty()) {
     Fingerprint data = fingerprint(options.data, options.data_timeout);

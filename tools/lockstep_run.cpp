@@ -297,6 +297,8 @@ int supervise(const Arguments& arguments, Command command) {
   for (;;) {
     command.variables = arguments.exported;
     command.variables.emplace_back("LOCKSTEP_RESTART", std::to_string(restarts.count()));
+    if (arguments.elastic)  // of a check
+      command.variables.emplace_back("LOCKSTEP_MIN_WORKERS", std::to_string(*arguments.elastic));
     const auto start = [&](const auto& job) {
       return Launcher(command, job, arguments.log_folder, arguments.time_to_report).wait(signals);
     };

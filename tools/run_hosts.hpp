@@ -16,6 +16,7 @@
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <memory>
 #include <sstream>
@@ -77,6 +78,8 @@ inline std::vector<HostSlots> parse_hosts(const std::string& list) {
 /// as in PBS_NODEFILE, has the sum of its slots. \throws std::runtime_error
 inline std::vector<HostSlots> read_hostfile(const std::string& path) {
   std::ifstream file(path);
+  if (std::filesystem::is_directory(path))
+    throw std::runtime_error(fmt::format("{} is a folder; write the name of a host file", path));
   if (!file) throw std::runtime_error(fmt::format("{}: {}", path, std::strerror(errno)));
   std::vector<HostSlots> hosts;
   std::size_t number = 0;

@@ -180,6 +180,12 @@ class Hosts(Case):
                 self.ends(job, 1)
                 self.assertRegex(job.stdout(), r"problem: rank 0 .*/proc.* cannot be written: ")
 
+    def test_a_folder_for_votes_that_cannot_be_used(self):
+        job = self.start(BIN / "lockstep-run", "-n", 2, "--elastic", 1, "--check", "program", LOCKSTEP_ELASTIC_DIRECTORY="/proc",
+                         LOCKSTEP_RENDEZVOUS_TIMEOUT=PATIENT)
+        self.ends(job, 1)
+        self.finding(job, "^rank 0 ", "elastic: /proc/lockstep-", "a file system with locks")
+
 
 class Joins(Case):
     def test_a_wrong_secret_is_reported_at_both_ends(self):

@@ -345,7 +345,7 @@ class Files(Case):
         for options, words in ((["-H", "a:0"], 'a:0'), (["-H", "a:x"], "a:x"), (["-H", "a b"], "a b"), (["-H", ","], "-H"),
                                (["-H", "a:2", "-n", 3], "only 2 slots"), (["--hostfile", bad], "bad line 2:"),
                                (["--hostfile", many], 'many line 1: "slots=1025": "1025" is not a number'),
-                               (["--hostfile", empty], "names no host"), (["--hostfile", self.dir / "none"], "No such file"),
+                               (["--hostfile", empty], "names no host"), (["--hostfile", self.dir], "is a folder"), (["--hostfile", self.dir / "none"], "No such file"),
                                (["-H", "a", "--hostfile", bad], "excludes"), (["-H", "a", "-x", "NOT_SET"], "-x NOT_SET"),
                                (["-n", 1, "-x", "NOT_SET"], "-x NOT_SET"), (["-n", 1, "-x", "=1"], "-x =1"),
                                (["-H", "a", "--port", 70000], "--port"), ([], "-n: missing")):

@@ -141,6 +141,10 @@ TEST_CASE("each fault of a host is named with its remedy") {
     job.hosts[2].disk_fault = "Read-only file system";
     check_only(job, {true, c, "/save cannot be written: Read-only", "save elsewhere"});
   }
+  SECTION("no folder for votes") {
+    job.hosts[2].votes_fault = "elastic: /votes/lockstep-0 cannot be created (Permission denied)";
+    check_only(job, {true, c, "/votes/lockstep-0 cannot be created", "elastic job"});
+  }
   SECTION("few files") {
     job.hosts[2].files = 256;
     check_only(job, {false, c, "may open 256 files", "ulimit"});

@@ -63,7 +63,8 @@ int exit_code_of(Body& body, Arguments... arguments) {
 /// \endcode
 /// A body that accepts a std::stop_token gets the token of a SignalStop. The exit code is then 130
 /// after SIGINT and 143 after SIGTERM, unless the body fails. A worker that is still joining its
-/// job reacts to the first signal in its first step; a second signal ends the process at once.
+/// job reacts to the first signal in its first step, that of an elastic job at once; a second signal
+/// ends the process.
 /// \code
 ///   int main(int argc, char** argv) {
 ///     return ls::run_main([&](std::stop_token stop) {

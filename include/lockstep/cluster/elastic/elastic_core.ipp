@@ -19,12 +19,6 @@
 
 namespace lockstep::detail {
 
-/// The folder around that of this user.
-inline std::string votes_directory(const Elastic& options) {
-  if (!options.directory.empty()) return options.directory;
-  return variable(process_environment(), "LOCKSTEP_ELASTIC_DIRECTORY").value_or("/dev/shm");
-}
-
 /// \throws UsageError if the description does not suffice for an elastic job.
 inline ResolvedCluster checked_description(const ResolvedCluster& described,
                                            const ElasticSettings& settings) {

@@ -12,6 +12,7 @@
 #include <string>
 #include <string_view>
 
+#include "lockstep/cluster/elastic/elastic_options.hpp"
 #include "lockstep/cluster/elastic/identity.hpp"
 #include "lockstep/core/config.hpp"
 #include "lockstep/core/file_descriptor.hpp"
@@ -36,6 +37,9 @@ LOCKSTEP_COLD_DECL void remove_folder(const std::string& path);
 LOCKSTEP_COLD_DECL std::string read_small_file(const std::string& path);
 /// Creates a file that appears with its content; leaves one that exists. \throws FileError
 LOCKSTEP_COLD_DECL void create_file(const std::string& path, std::string_view content);
+
+/// The folder around that of this user.
+LOCKSTEP_COLD_DECL std::string votes_directory(const Elastic& options);
 
 /// This process' use of the folder.
 class MachineFolder {

@@ -18,6 +18,7 @@
 #include <thread>
 #include <vector>
 
+#include "lockstep/cluster/environment.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/fmt_core.hpp"
 
@@ -116,6 +117,11 @@ void create_file(const std::string& path, std::string_view content) {
   if (file.is_open()) ::unlink(draft.c_str());
   if (!linked && error != ENOENT)
     throw FileError(path, "cannot be created ({})", std::strerror(error));
+}
+
+std::string votes_directory(const Elastic& options) {
+  if (!options.directory.empty()) return options.directory;
+  return variable(process_environment(), "LOCKSTEP_ELASTIC_DIRECTORY").value_or("/dev/shm");
 }
 
 MachineFolder::MachineFolder(const std::string& directory)
