@@ -186,8 +186,10 @@ void disturb(std::uint32_t first, std::uint32_t count) {
       if (!found.history.empty()) CHECK(found.history == expected.history);
       if (!found.tested.empty()) CHECK(found.tested == expected.tested);
       if (!found.predicted.empty()) CHECK(found.predicted == expected.predicted);
-      CHECK(outcome.hooks[w]->train_begin == outcome.hooks[w]->train_end);
-      if (outcome.hooks[w]->train_begin > 0) CHECK(outcome.hooks[w]->begun == hooks->begun);
+      const Hooks& called = *outcome.hooks[w];
+      CHECK(called.train_begin <= called.train_end);  // as in `compare`
+      CHECK((called.train_begin > 0) == (called.train_end > 0));
+      if (called.train_begin > 0) CHECK(called.begun == hooks->begun);
     }
   }
   INFO(generations << " generations, " << joined << " workers joined");
