@@ -38,14 +38,15 @@ struct HostSlots {
   std::size_t slots = 1;
 };
 
-/// The number of workers in "node1:4" or "slots=4", which is `subject`. \throws std::runtime_error
-inline std::size_t slot_count(std::string_view text, const std::string& subject) {
+/// The number of workers in "node1:4" or "slots=4", which is `subject`; `hint` ends the message.
+/// \throws std::runtime_error
+inline std::size_t slot_count(std::string_view text, const std::string& subject,
+                              std::string_view hint) {
   constexpr std::size_t most = 1024;
   const auto count = lockstep::detail::whole_number<std::size_t>(text);
   if (count && *count > 0 && *count <= most) return *count;
-  throw std::runtime_error(fmt::format(
-      "{}: {} is not a number of workers from 1 to {}; an IPv6 address is written in brackets",
-      subject, lockstep::detail::quote(text), most));
+  throw std::runtime_error(fmt::format("{}: {} is not a number of workers from 1 to {}{}", subject,
+                                       lockstep::detail::quote(text), most, hint));
 }
 
 /// "node1:4", "[fd00::1]:2" or "node1"; `where` begins the messages. \throws std::runtime_error
@@ -60,7 +61,8 @@ inline HostSlots parse_host(std::string_view entry, const std::string& where) {
   if (end != std::string_view::npos) host = entry.substr(1, end - 1);
   const std::string subject = fmt::format("{} {}", where, lockstep::detail::quote(entry));
   HostSlots result{lockstep::detail::checked_host(host, subject)};
-  if (colon != std::string_view::npos) result.slots = slot_count(slots, subject);
+  if (colon != std::string_view::npos)
+    result.slots = slot_count(slots, subject, "; an IPv6 address is written in brackets");
   return result;
 }
 
@@ -94,8 +96,8 @@ inline std::vector<HostSlots> read_hostfile(const std::string& path) {
       if (!word.starts_with("slots="))
         throw std::runtime_error(fmt::format("{} {} is not known; write \"host slots=2\"", where,
                                              lockstep::detail::quote(word)));
-      host.slots =
-          slot_count(word.substr(6), fmt::format("{} {}", where, lockstep::detail::quote(word)));
+      host.slots = slot_count(word.substr(6),
+                              fmt::format("{} {}", where, lockstep::detail::quote(word)), "");
     }
     const auto same = std::find_if(hosts.begin(), hosts.end(),
                                    [&](const HostSlots& other) { return other.host == host.host; });
