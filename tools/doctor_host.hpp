@@ -28,8 +28,8 @@
 #include <utility>
 #include <vector>
 
+#include <lockstep/cluster/elastic/elastic_options.hpp>
 #include <lockstep/cluster/elastic/machine_folder.hpp>
-#include <lockstep/cluster/settings.hpp>
 #include <lockstep/core/cores.hpp>
 #include <lockstep/core/file_descriptor.hpp>
 #include <lockstep/core/version.hpp>
@@ -45,6 +45,7 @@ struct HostOptions {
   std::string save = ".";     ///< folder where files are to be saved
   bool writes = false;        ///< whether to write a file there
   std::string data, program;  ///< "" if none is to be checked
+  lockstep::Elastic elastic;  ///< whether and where there are votes
   std::chrono::milliseconds gpu_timeout{10'000}, data_timeout{10'000};
   /// All of it. A file system or a driver that hangs may exceed the two above.
   std::chrono::milliseconds limit{30'000};
@@ -125,12 +126,11 @@ inline void read_disk(HostFacts& facts, const HostOptions& options) {
   if (options.writes && facts.disk_fault.empty()) facts.disk_fault = write_fault(place.string());
 }
 
-/// Uses the folder for votes as the elastic job that LOCKSTEP_MIN_WORKERS asks for would do.
-inline void try_votes(HostFacts& facts) {
+/// Uses the folder for votes as an elastic job would do.
+inline void try_votes(HostFacts& facts, const lockstep::Elastic& options) {
+  if (!options) return;
   try {
-    const auto options = lockstep::detail::elastic_settings({}, lockstep::process_environment());
-    if (options)
-      const lockstep::detail::MachineFolder folder(lockstep::detail::votes_directory(options));
+    const lockstep::detail::MachineFolder folder(lockstep::detail::votes_directory(options));
   } catch (const std::exception& error) {
     facts.votes_fault = error.what();
   }
@@ -242,7 +242,7 @@ inline HostFacts read_host(const HostOptions& options) {
   if (::getrlimit(RLIMIT_NOFILE, &files) == 0)  // lockstep raises its own limit up to this one
     facts.files = static_cast<std::int64_t>(std::min<rlim_t>(files.rlim_max, 1'000'000'000));
   read_disk(facts, options);
-  try_votes(facts);
+  try_votes(facts, options.elastic);
   ask_gpus(facts, options);
   if (!options.data.empty()) {
     Fingerprint data = fingerprint(options.data, options.data_timeout);

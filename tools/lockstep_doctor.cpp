@@ -24,6 +24,7 @@
 #include <lockstep/cluster/rendezvous/rendezvous.hpp>
 #include <lockstep/cluster/rendezvous/secret.hpp>
 #include <lockstep/cluster/resolve.hpp>
+#include <lockstep/cluster/settings.hpp>
 #include <lockstep/core/error.hpp>
 #include <lockstep/core/version.hpp>
 
@@ -238,6 +239,11 @@ int run(int argc, char** argv) {
     else if (!lockstep::detail::variable(environment, "LOCKSTEP_RENDEZVOUS_TIMEOUT"))
       cluster.rendezvous_timeout = std::chrono::seconds(3);
     secret = lockstep::read_secret(environment, cluster);
+    arguments.host.elastic = lockstep::detail::elastic_settings({}, environment);
+    const std::size_t least = arguments.host.elastic.min_workers;
+    if (cluster.world_size > 1 && least > cluster.world_size)
+      throw lockstep::ClusterError("LOCKSTEP_MIN_WORKERS={} is more than the {} workers of the job",
+                                   least, cluster.world_size);
   } catch (const CLI::Success&) {
     return 0;
   } catch (const std::exception& error) {

@@ -126,7 +126,7 @@ class ElasticLauncher : private Workers {
   }
 
   /// A replacement that has not joined yet would wait for a job that does not exist any more. One that
-  /// has joined cannot be distinguished from it, so each has as long as the others took after the job.
+  /// has joined cannot be distinguished from it, so each has as long after the job as the others took.
   void end_late() {
     if (!done_at_ || interrupted() != 0 || is_ending_ || ends_late_ || !running()) return;
     for (std::size_t rank = 0; rank < count(); ++rank)

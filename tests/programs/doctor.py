@@ -113,7 +113,9 @@ class Verdicts(Case):
         for options, variables, words in ((["--wait", "x"], {}, "--wait"), (["stray"], {}, "stray"),
                                           ([], {"TF_CONFIG": "{"}, "TF_CONFIG"),
                                           ([], {"LOCKSTEP_WORLD_SIZE": "2", "LOCKSTEP_RANK": "0",
-                                                "LOCKSTEP_COORDINATOR": "10.1.2.3:1000"}, "LOCKSTEP_SECRET_FILE")):
+                                                "LOCKSTEP_COORDINATOR": "10.1.2.3:1000"}, "LOCKSTEP_SECRET_FILE"),
+                                          ([], {"LOCKSTEP_MIN_WORKERS": "x"}, "LOCKSTEP_MIN_WORKERS"),
+                                          ([], {"TF_CONFIG": tf_config([1, 2], 0), "LOCKSTEP_MIN_WORKERS": "3"}, "the 2 workers")):
             with self.subTest(words):
                 job = self.start(BIN / "lockstep-doctor", *options, **variables)
                 self.ends(job, 2)

@@ -98,7 +98,7 @@ struct MultiWorkerMirrored {
       } else if (options.elastic) {
         throw UsageError(
             "multi_worker_mirrored: .elastic needs replicas on CPUs that exchange over ls::Tcp or "
-            "ls::Gloo; leave it and LOCKSTEP_MIN_WORKERS out, and let the launcher start the job again "
+            "ls::Gloo; leave out .elastic and LOCKSTEP_MIN_WORKERS, and let the launcher start the job again "
             "from its checkpoint (lockstep-run --max-restarts)");
       }
       state_.reset(new State(options));

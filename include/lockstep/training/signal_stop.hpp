@@ -18,6 +18,7 @@
 
 #include "lockstep/core/config.hpp"
 #include "lockstep/core/error.hpp"
+#include "lockstep/core/stop_of_process.hpp"  // outlives a SignalStop that is a global variable
 
 namespace lockstep {
 

@@ -258,12 +258,14 @@ void Participant::tick(Time now) {
 }
 
 void Participant::excuse_pause(Time now) {
-  const auto late = now - last_tick_ - pace();
-  if (last_tick_ == Time{} || late <= tolerated_lateness) return;
+  // The tolerated part counts, or silence would never end for one that always runs late.
+  const auto late = now - last_tick_ - pace() - tolerated_lateness;
+  if (last_tick_ == Time{} || late <= Time::duration{}) return;
   last_tick_ = now;
   for (auto* contacts : {&members_, &others_})
     for (Contact& contact : *contacts) contact.excuse(late, now);
   ended_ += late;
+  if (hopeless_since_) *hopeless_since_ += late;
   if (running_heard_ != Time{}) running_heard_ += late;
 }
 

@@ -218,7 +218,7 @@ void PeerLinks::admit(const std::shared_ptr<Connection>& connection, const Hello
         connection,
         frame(Refuse{fmt::format(
             "the process at {} is rank {} of another job, or has the same rank; give all workers "
-            "one description and ranks of their own, and all or none LOCKSTEP_MIN_WORKERS",
+            "one description and distinct ranks, and set LOCKSTEP_MIN_WORKERS on all or on none",
             to_string(own_address()), hello_.rank)}));
   connection->set_handlers(frames_of(index, connection), end_of(index, connection));
   connection->send(hello_frame_);

@@ -424,13 +424,16 @@ void Chief::judge() {
                                   return accusers_of(a.of.rank) < accusers_of(b.of.rank);
                                 });
   // Of two that accuse each other the higher one, so that an elastic job keeps its chief.
+  const std::size_t rank = worst->of.rank;
   const auto counter =
       std::find_if(accusations_.begin(), accusations_.end(), [&](const Accusation& a) {
-        return a.accuser == worst->of.rank && a.of.rank == worst->accuser;
+        return a.accuser == rank && a.of.rank > rank &&
+               accusers_of(a.of.rank) == accusers_of(rank) &&
+               std::any_of(accusations_.begin(), accusations_.end(), [&](const Accusation& b) {
+                 return b.accuser == a.of.rank && b.of.rank == rank;
+               });
       });
-  if (counter != accusations_.end() && counter->of.rank > worst->of.rank &&
-      accusers_of(counter->of.rank) == accusers_of(worst->of.rank))
-    worst = counter;
+  if (counter != accusations_.end() && !is_explained_by_leave(worst->of)) worst = counter;
   const Accuse& of = worst->of;
   if (is_explained_by_leave(of)) return declare_lost(of.rank, how_left(of.rank));
   if (!of.names_link())

@@ -191,6 +191,35 @@ TEST_CASE("a job whose machine was suspended does not take its members for silen
   CHECK(job.decision(2)->seats.size() == 3);
 }
 
+TEST_CASE("a suspended machine does not use up the time that a lost quorum has to come back") {
+  bool is_cut = false;
+  Three job([&](const Letter&, std::size_t) { return is_cut; });
+  job.outcomes = {};
+  is_cut = true;
+  for (auto& one : job.all) one->next(job.now);
+  job.run(milliseconds(1300));
+  job.now += std::chrono::seconds(5);
+  is_cut = false;
+  job.run(milliseconds(1000));
+  REQUIRE(job.decision(0));
+  CHECK(job.decision(0)->seats.size() >= 2);
+}
+
+TEST_CASE("members that always run late notice that another one is silent") {
+  Three job;
+  job.outcomes = {};
+  job.drops = [](const Letter& letter, std::size_t to) {
+    return letter.from.index == 2 || to == 2;
+  };
+  for (const std::size_t i : {0, 1}) job.all[i]->next(job.now);
+  for (int step = 0; step < 12; ++step) {  // 6 of the 8 s that an agreement may take
+    job.run(milliseconds(10));
+    job.now += milliseconds(490);
+  }
+  REQUIRE(job.decision(0));
+  CHECK(job.decision(0)->seats.size() == 2);
+}
+
 TEST_CASE("a generation that ends just before a tick is followed at once") {
   Three job;
   job.outcomes = {};
