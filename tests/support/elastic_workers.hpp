@@ -81,6 +81,11 @@ class ElasticJob {
                       [&] { return all_ >= exchanges || has_ended(); });
     if (has_ended()) throw Killed();
   }
+  /// Waits until a worker waits to join.
+  void wait_for_newcomer() {
+    std::unique_lock lock(mutex_);
+    changed_.wait_for(lock, std::chrono::seconds(30), [&] { return !newcomers_.empty(); });
+  }
   /// The next generation after number `last`.
   View next(std::size_t worker, std::uint64_t last) {
     std::unique_lock lock(mutex_);

@@ -263,7 +263,7 @@ TEST_CASE("a worker that joins with other options of fit is refused, and the oth
   const auto job = std::make_shared<ElasticJob>(2, 8);
   std::vector<std::uint64_t> steps(3);
   const auto work = [&](const auto& worker) {
-    if (worker.worker == 2) job->wait_for(10);
+    if (worker.worker != 2) job->wait_for_newcomer();
     steps[worker.worker] =
         train(worker, worker.worker == 2 ? other : Plan{}, std::make_shared<Hooks>()).steps;
   };
