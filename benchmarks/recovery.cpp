@@ -35,6 +35,7 @@
 #include <optional>
 #include <random>
 #include <stdexcept>
+#include <stop_token>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -119,9 +120,9 @@ struct Watched {
         throw;
       }
     }
-    void reform(const std::string& why) {
+    void reform(const std::string& why, const std::stop_token& stop) {
       place_->lost.set();
-      Inner::reform(why);
+      Inner::reform(why, stop);
     }
     void form() {
       Inner::form();
@@ -138,6 +139,8 @@ struct Watched {
   };
   Session open() const { return Session(*this); }
 };
+
+static_assert(ls::ElasticSession<Watched<MultiWorker>::Session>);
 
 /// The environment that lockstep-run gives a worker.
 ls::Environment environment_of(const LocalJob& job, std::size_t rank) {
