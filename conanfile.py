@@ -4,9 +4,9 @@ static libraries of the compiled form, too.
     conan create . -pr:a packaging/conan/debian.profile          # on Debian, with its libraries
     conan create . -s compiler.cppstd=20 -o "&:cluster=False" --build=missing
 
-Conan Center has no Gloo, and its oneDNN is not built with OpenMP by default. Name what your system
-has in the profile, and CMake finds it there, as debian.profile does. That way is tested; the second,
-with all libraries from Conan Center, is not.
+Conan Center's oneDNN is not built with OpenMP by default. Name what your system has in the profile,
+and CMake finds it there, as debian.profile does. That way is tested; the second, with all libraries
+from Conan Center, is not.
 """
 import pathlib
 import re
@@ -27,9 +27,9 @@ class Lockstep(ConanFile):
     # mpi: with the system's MPI, whose mpirun starts the processes; cuda: with the headers of the CUDA toolkit, cuDNN and NCCL
     # that the system has.
     options = {"header_only": [True, False], "cpu": [True, False], "cluster": [True, False],
-               "gloo": [True, False], "tensorboard": [True, False], "onnx": [True, False], "testing": [True, False], "mpi": [True, False],
+               "tensorboard": [True, False], "onnx": [True, False], "testing": [True, False], "mpi": [True, False],
                "cuda": [True, False]}
-    default_options = {"header_only": True, "cpu": True, "cluster": True, "gloo": False, "tensorboard": True, "onnx": True,
+    default_options = {"header_only": True, "cpu": True, "cluster": True, "tensorboard": True, "onnx": True,
                        "testing": False, "mpi": False, "cuda": False}
     exports_sources = "CMakeLists.txt", "LICENSE", "cmake/*", "include/*", "src/*"
     test_package_folder = "packaging/conan/test_package"
@@ -49,14 +49,12 @@ class Lockstep(ConanFile):
             self.requires("onednn/[>=2.6 <4]")
         if self.options.cluster:
             self.requires("asio/[>=1.22]")
-        if self.options.gloo:
-            self.requires("gloo/[>=0.5]")
         if self.options.tensorboard or self.options.onnx:
             self.requires("protozero/[>=1.7]")
 
     def validate(self):
         check_min_cppstd(self, 20)
-        for part in ("gloo", "mpi", "testing"):
+        for part in ("mpi", "testing"):
             if self.options.get_safe(part) and not self.options.cluster:
                 raise ConanInvalidConfiguration(f"{part} is based on cluster; turn on cluster as well")
 
@@ -73,7 +71,7 @@ class Lockstep(ConanFile):
             toolchain.cache_variables[f"LOCKSTEP_BUILD_{part}"] = False
         toolchain.cache_variables["LOCKSTEP_INSTALL"] = True
         toolchain.cache_variables["LOCKSTEP_COMPILED"] = not self.options.header_only
-        components = ["core"] + [c for c in ("cpu", "cluster", "gloo", "tensorboard", "onnx", "testing", "mpi", "cuda") if self.options.get_safe(c)]
+        components = ["core"] + [c for c in ("cpu", "cluster", "tensorboard", "onnx", "testing", "mpi", "cuda") if self.options.get_safe(c)]
         toolchain.cache_variables["LOCKSTEP_COMPONENTS"] = ";".join(components)
         toolchain.generate()
         CMakeDeps(self).generate()

@@ -21,6 +21,7 @@
 
 #include <CLI/CLI.hpp>
 
+#include <lockstep/checkpoints.hpp>
 #include <lockstep/cpu.hpp>
 #include <lockstep/files/safetensors.hpp>
 #include <lockstep/lockstep.hpp>

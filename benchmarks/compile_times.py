@@ -14,8 +14,8 @@ MNIST = ("-DLOCKSTEP_OPTIMIZER=sgd", "-DLOCKSTEP_PRECISION=float32", "-DLOCKSTEP
 CIFAR10 = ("-DLOCKSTEP_DEPTH=56", "-DLOCKSTEP_PRECISION=float32")
 SOURCES = {"quickstart": "examples/01_quickstart.cpp", "mnist_multi_worker": "programs/mnist.cpp",
            "cifar10": "programs/cifar10.cpp"}
-UNITS = {"quickstart": ((), (5, 450), (2.5, 350)), "mnist_multi_worker": (MNIST, (15, 800), (4, 450)),
-         "cifar10": (CIFAR10, (12, 700), (5, 500))}
+UNITS = {"quickstart": ((), (8, 500), (2.5, 330)), "mnist_multi_worker": (MNIST, (25, 1000), (4.5, 430)),
+         "cifar10": (CIFAR10, (13, 650), (4.5, 430))}
 FORMS = {"header-only": (), "compiled": ("-DLOCKSTEP_SEPARATE_COMPILATION",)}
 
 

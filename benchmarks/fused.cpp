@@ -221,7 +221,7 @@ void update(const char* name, const O& optimizer, const Options& options) {
   float* const w = memory.floats(size);
   float* const g = memory.floats(size);
   std::array<float*, max_slots> slots{};
-  for (std::size_t i = 0; i < optimizer.slots(); ++i)
+  for (std::size_t i = 0; i < optimizer.slot_count(); ++i)
     slots[i] = reinterpret_cast<float*>(memory.bytes(size * sizeof(float)));
   using Op = std::remove_cvref_t<decltype(op)>;
   compare(

@@ -1,6 +1,6 @@
 /// \file
 /// Compares the all-reduces between processes on this machine, in turn, in one run: over shared
-/// memory, over TCP, by both as on two machines, by a GlooGroup, by Gloo itself.
+/// memory, over TCP, by both as on two machines, and by Gloo.
 ///
 /// N processes over loopback, each bound to a core if there are enough. Before each operation every
 /// process writes its whole buffer, as backward does; then all meet at a barrier in shared memory
@@ -14,8 +14,8 @@
 /// - `TcpGroup, plain`, `TcpGroup, sealed`: with a CRC32C, and with AES-128-GCM as between machines.
 /// - `two machines`: a MachineGroup, sealed and in place, of processes that are divided into two halves
 ///   as if they were on two machines. Only for an even number of at least four.
-/// - `GlooGroup`: its all_reduce.
-/// - `gloo ring`, `gloo bcube`: gloo::allreduce over the same kind of connections.
+/// - `gloo ring`: gloo::allreduce over Gloo's TCP connections, unencrypted. Only if the benchmark was
+///   built with Gloo.
 /// - `memcpy`: each process copies the bytes once, from its buffer to another one.
 #include <fmt/format.h>
 #include <algorithm>
@@ -33,17 +33,17 @@
 #include <utility>
 #include <vector>
 
+#ifdef BENCHMARK_HAS_GLOO
 #include <gloo/allreduce.h>
 #include <gloo/math.h>
 #include <gloo/rendezvous/context.h>
 #include <gloo/rendezvous/file_store.h>
 #include <gloo/rendezvous/prefix_store.h>
 #include <gloo/transport/tcp/device.h>
+#endif
 #include <CLI/CLI.hpp>
 
 #include <lockstep/cluster/rendezvous/data_connector.hpp>
-#include <lockstep/collectives/gloo_group.hpp>
-#include <lockstep/collectives/gloo_mesh.hpp>
 #include <lockstep/collectives/machine_group.hpp>
 #include <lockstep/collectives/shared_memory_group.hpp>
 #include <lockstep/collectives/spin.hpp>
@@ -64,21 +64,10 @@ struct Options {
 };
 
 constexpr std::size_t max_processes = 16;
-enum Row : std::size_t {
-  in_place,
-  copied,
-  plain_tcp,
-  sealed_tcp,
-  two_machines,
-  gloo_group,
-  ring,
-  bcube,
-  copy,
-  rows
-};
-const char* const names[rows] = {"shared, in place", "shared, copied", "TcpGroup, plain",
-                                 "TcpGroup, sealed", "two machines",   "GlooGroup",
-                                 "gloo ring",        "gloo bcube",     "memcpy"};
+enum Row : std::size_t { in_place, copied, plain_tcp, sealed_tcp, two_machines, ring, copy, rows };
+const char* const names[rows] = {
+    "shared, in place", "shared, copied", "TcpGroup, plain", "TcpGroup, sealed",
+    "two machines",     "gloo ring",      "memcpy"};
 
 /// State in shared memory: a barrier, and each process' start and end.
 struct Shared {
@@ -90,17 +79,46 @@ struct Shared {
   double cpu_us[max_processes] = {};
 };
 
-std::shared_ptr<gloo::rendezvous::Context> plain_context(const std::string& folder,
-                                                         std::size_t rank, std::size_t size) {
-  gloo::rendezvous::FileStore files(folder);
-  gloo::rendezvous::PrefixStore store("plain", files);
-  auto device = gloo::transport::tcp::CreateDevice("127.0.0.1");
-  auto context =
-      std::make_shared<gloo::rendezvous::Context>(static_cast<int>(rank), static_cast<int>(size));
-  context->setTimeout(std::chrono::seconds(30));
-  context->connectFullMesh(store, device);
-  return context;
-}
+#ifdef BENCHMARK_HAS_GLOO
+/// Gloo's own ring all-reduce, a peer of ours.
+class GlooRing {
+ public:
+  static constexpr bool exists = true;
+
+  GlooRing(const std::string& folder, std::size_t rank, std::size_t size)
+      : context_(std::make_shared<gloo::rendezvous::Context>(static_cast<int>(rank),
+                                                             static_cast<int>(size))) {
+    gloo::rendezvous::FileStore files(folder);
+    gloo::rendezvous::PrefixStore store("gloo", files);
+    auto device = gloo::transport::tcp::CreateDevice("127.0.0.1");
+    context_->setTimeout(std::chrono::seconds(30));
+    context_->connectFullMesh(store, device);
+  }
+
+  /// Sets the numbers that `all_reduce` sums.
+  void set(float* x, std::size_t n) {
+    options_.emplace(context_);
+    options_->setAlgorithm(gloo::detail::AllreduceOptionsImpl::RING);
+    options_->setOutput(x, n);
+    options_->setReduceFunction(
+        static_cast<void (*)(void*, const void*, const void*, std::size_t)>(&gloo::sum<float>));
+  }
+  void all_reduce() { gloo::allreduce(*options_); }
+
+ private:
+  std::shared_ptr<gloo::rendezvous::Context> context_;
+  std::optional<gloo::AllreduceOptions> options_;
+};
+#else
+/// Stands in for Gloo's ring where Gloo is not installed; its row is left out.
+struct GlooRing {
+  static constexpr bool exists = false;
+
+  GlooRing(const std::string&, std::size_t, std::size_t) {}
+  void set(float*, std::size_t) {}
+  void all_reduce() {}
+};
+#endif
 
 /// Loopback connections of their own.
 std::shared_ptr<ls::TcpMesh> tcp_mesh(measure::FolderStore& store, const std::string& name,
@@ -155,15 +173,16 @@ bool measure_rank(const Options& options, const std::string& folder, Shared& sha
   const bool polls = size <= std::thread::hardware_concurrency();
   if (options.binds) measure::bind_to_core(rank);
   measure::FolderStore store(folder);
-  ls::GlooGroup group(ls::form_gloo_mesh({.rank = rank, .size = size, .run = "benchmark"}, store),
-                      {});
   ls::SharedMemoryGroup direct(
       measure::open_memory(store, rank, size),
       {.rank = rank, .size = size, .spins = polls ? ls::detail::short_spins : 0});
   ls::TcpGroup plain_group = tcp_group(store, "plain tcp", rank, size, false, polls),
                sealed_group = tcp_group(store, "sealed tcp", rank, size, true, polls);
   std::optional<ls::MachineGroup> machines = machine_group(store, rank, size, polls);
-  const auto context = plain_context(folder, rank, size);
+  GlooRing gloo_ring(folder, rank, size);
+  const auto is_measured = [&](std::size_t row) {
+    return row == two_machines ? machines.has_value() : row != ring || GlooRing::exists;
+  };
   bool is_right = true;
   for (const std::size_t n : options.sizes) {
     std::vector<float> own(n), copied_to(n);
@@ -173,14 +192,11 @@ bool measure_rank(const Options& options, const std::string& folder, Shared& sha
         machines
             ? reinterpret_cast<float*>(machines->exchange_allocator()->allocate(n * sizeof(float)))
             : nullptr;
-    gloo::AllreduceOptions plain(context);
-    plain.setOutput(own.data(), n);
-    plain.setReduceFunction(
-        static_cast<void (*)(void*, const void*, const void*, std::size_t)>(&gloo::sum<float>));
+    gloo_ring.set(own.data(), n);
     measure::Samples us[rows], cpu_us[rows];
     for (int round = -5; round < options.rounds; ++round)
       for (std::size_t row = 0; row < rows; ++row) {
-        if (row == two_machines && !machines) continue;
+        if (!is_measured(row)) continue;
         float* const x = row == in_place ? shared_x : row == two_machines ? machines_x : own.data();
         for (std::size_t i = 0; i < n; ++i) x[i] = static_cast<float>(rank + 1 + i % 7);
         shared.line.wait();
@@ -195,14 +211,10 @@ bool measure_rank(const Options& options, const std::string& folder, Shared& sha
           sealed_group.all_reduce(x, n);
         } else if (row == two_machines) {
           machines->all_reduce(x, n);
-        } else if (row == gloo_group) {
-          group.all_reduce(x, n);
-        } else if (row == copy) {
-          std::memcpy(copied_to.data(), x, n * sizeof(float));
+        } else if (row == ring) {
+          gloo_ring.all_reduce();
         } else {
-          plain.setAlgorithm(row == ring ? gloo::detail::AllreduceOptionsImpl::RING
-                                         : gloo::detail::AllreduceOptionsImpl::BCUBE);
-          gloo::allreduce(plain);
+          std::memcpy(copied_to.data(), x, n * sizeof(float));
         }
         shared.end[rank] = measure::Clock::now();
         shared.cpu_us[rank] = cpu_micros() - cpu_before;
@@ -221,14 +233,14 @@ bool measure_rank(const Options& options, const std::string& folder, Shared& sha
       }
     if (rank == 0)
       for (std::size_t row = 0; row < rows; ++row)
-        if (row != two_machines || machines)
+        if (is_measured(row))
           fmt::print("{:9} {:9}  {:17} {:10.1f} {:10.1f} {:10.1f}\n", size, n * sizeof(float),
                      names[row], us[row].median(), us[row].min(), cpu_us[row].median());
     direct.exchange_allocator()->release(reinterpret_cast<std::byte*>(shared_x));
     if (machines) machines->exchange_allocator()->release(reinterpret_cast<std::byte*>(machines_x));
   }
   std::fflush(stdout);
-  group.barrier();
+  shared.line.wait();
   return is_right;
 }
 

@@ -20,19 +20,20 @@
 #include <cstring>
 #include <exception>
 #include <filesystem>
+#include <fstream>
+#include <iterator>
 #include <memory>
 #include <new>
 #include <optional>
 #include <stdexcept>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
-#include <gloo/rendezvous/file_store.h>
-
-#include <lockstep/collectives/gloo_store.hpp>
 #include <lockstep/collectives/shared_memory.hpp>
 #include <lockstep/collectives/shared_memory_group.hpp>
+#include <lockstep/files/atomic_file.hpp>
 
 namespace measure {
 
@@ -96,19 +97,27 @@ class TemporaryFolder {
 };
 
 /// A key-value store in a folder: each key is a file.
-class FolderStore : public lockstep::GlooStore {
+class FolderStore {
  public:
-  explicit FolderStore(const std::string& folder) : store_(folder) {}
-  void set(const std::string& key, const std::string& bytes) override {
-    store_.set(key, std::vector<char>(bytes.begin(), bytes.end()));
+  explicit FolderStore(const std::string& folder) : folder_(folder) {}
+  void set(const std::string& key, const std::string& bytes) {
+    lockstep::AtomicFile file((folder_ / key).string());
+    file.write(bytes);
+    file.commit();
   }
-  std::optional<std::string> get(const std::string& key, Deadline) override {
-    const std::vector<char> bytes = store_.get(key);
-    return std::string(bytes.begin(), bytes.end());
+  /// Waits until a process has set the key. \returns nullopt if none has by the deadline.
+  std::optional<std::string> get(const std::string& key,
+                                 std::chrono::steady_clock::time_point deadline) {
+    while (!std::filesystem::exists(folder_ / key)) {
+      if (std::chrono::steady_clock::now() > deadline) return std::nullopt;
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    std::ifstream file(folder_ / key, std::ios::binary);
+    return std::string(std::istreambuf_iterator<char>(file), {});
   }
 
  private:
-  gloo::rendezvous::FileStore store_;
+  std::filesystem::path folder_;
 };
 
 /// The memory of a group of `size` processes, whose creator is rank 0.

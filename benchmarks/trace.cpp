@@ -14,6 +14,8 @@
 
 #include <CLI/CLI.hpp>
 
+#include <lockstep/trace.hpp>
+
 #include "seed_step.hpp"
 
 namespace {

@@ -1,12 +1,11 @@
 # The components of lockstep: required packages and linked libraries. Used by the build and by the
 # installed package, so that both find the same dependencies.
-set(lockstep_components core cpu cluster gloo tensorboard onnx testing mpi cuda)
+set(lockstep_components core cpu cluster tensorboard onnx testing mpi cuda)
 
 # The sources of the compiled form of each component, in src/.
 set(lockstep_core_sources core core_reference)
 set(lockstep_cpu_sources cpu cpu_float cpu_bfloat16)
 set(lockstep_cluster_sources cluster)
-set(lockstep_gloo_sources gloo)
 set(lockstep_tensorboard_sources tensorboard)
 set(lockstep_onnx_sources onnx)
 set(lockstep_testing_sources testing)
@@ -22,11 +21,6 @@ set(lockstep_cpu_libraries lockstep::core OneDNN::OneDNN Gomp::Gomp)
 set(lockstep_cluster_packages Asio)
 set(lockstep_cluster_libraries lockstep::core Asio::asio OpenSSL::SSL)
 
-# Another data plane for cluster, which it is based on.
-set(lockstep_gloo_base cluster)
-set(lockstep_gloo_packages Gloo)
-set(lockstep_gloo_libraries lockstep::cluster gloo)
-
 set(lockstep_tensorboard_packages Protozero)
 set(lockstep_tensorboard_libraries lockstep::core Protozero::Protozero)
 
@@ -40,6 +34,7 @@ set(lockstep_testing_packages)
 set(lockstep_testing_libraries lockstep::cluster ${CMAKE_DL_LIBS})
 set(lockstep_testing_base cluster)
 
+# Another data plane for cluster, which it is based on.
 set(lockstep_mpi_packages MpiLibrary)
 set(lockstep_mpi_libraries lockstep::cluster MpiLibrary::mpi)
 set(lockstep_mpi_base cluster)

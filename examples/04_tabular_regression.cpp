@@ -41,7 +41,7 @@ int main() {
   write_table(path);
   // The word of `side` becomes two features, one for each value that the column has.
   const auto table = ls::read_csv<float, float>(
-      path.string(), {.target = "rent", .drop = {"id"}, .one_hot = {"side"}, .check_finite = true});
+      path.string(), {.target = "rent", .drop = {"id"}, .one_hot = {"side"}});
   std::filesystem::remove(path);
   const auto data = table | ls::cache | ls::shuffle(600) | ls::batch(30);
 

@@ -146,6 +146,15 @@ class Diagnosis {
       if (!host(pair.a).listen_fault.empty() || !host(pair.b).listen_fault.empty()) continue;
       const std::string where =
           fmt::format("{} and {}", name_of(host(pair.a)), name_of(host(pair.b)));
+      if (!pair.is_measured && pair.round_trip > 0 && pair.fault.ends_with(no_answer)) {
+        problem(
+            where,
+            fmt::format("small messages pass between them, and large ones do not: {}", pair.fault),
+            "frames of full size are lost on the way: one of the hosts has a larger MTU than the "
+            "network between them; compare `ip link` of both, try `ping -M do -s 8972 HOST` (1472 "
+            "for an MTU of 1500), and set one that all pass: ip link set dev eth0 mtu 1500");
+        continue;
+      }
       if (!pair.is_measured) {
         problem(where, fmt::format("there is no data connection between them: {}", pair.fault),
                 "a firewall or a route is in the way: allow TCP between the two hosts in both "

@@ -77,12 +77,15 @@ void for_each_field(Facts& facts, const F& f) {
   f("fault", facts.fault);
 }
 
+/// The end of a pair's fault if its connection was made but did not answer in time.
+inline constexpr const char* no_answer = "no answer in time";
+
 /// Two workers, a < b, and the connection between them.
 struct PairFacts {
   std::size_t a = 0, b = 0;
   bool is_measured = false;
   std::string fault{};        ///< why not
-  double round_trip = 0;      ///< seconds, the median
+  double round_trip = 0;      ///< seconds, the median; also if only large messages are lost
   double to_b = 0, to_a = 0;  ///< bytes per second
   double clock = 0;           ///< seconds that b's clock is ahead of a's
   double clock_error = 0;     ///< at most this many seconds

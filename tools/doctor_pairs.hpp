@@ -88,7 +88,7 @@ class PairLink {
     if (n < 0 && errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR)
       throw std::runtime_error(std::strerror(errno));
     const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline_ - SteadyClock::now());
-    if (left.count() <= 0) throw std::runtime_error("no answer in time");
+    if (left.count() <= 0) throw std::runtime_error(no_answer);
     pollfd waited{socket_, event, 0};
     ::poll(&waited, 1, static_cast<int>(left.count()));
     return false;
@@ -121,7 +121,9 @@ class PairMeter {
   /// Fills in round trip, clock and bandwidths. \throws std::runtime_error
   void lead(PairFacts& pair) {
     measure_round_trips(pair);
-    link_.wait_until(SteadyClock::now() + transfer_limit);
+    // Less than the follower waits, which would close the connection: that would look like its end.
+    constexpr std::chrono::milliseconds margin{1'000};
+    link_.wait_until(SteadyClock::now() + transfer_limit - margin);
     pair.to_b = send_parts(pair.round_trip, link_.seconds_left() / 2);
     pair.to_a = receive_parts();
   }

@@ -218,7 +218,14 @@ Arguments parse(int argc, char** argv) {
     throw CLI::ValidationError(
         fmt::format("--elastic {}", *arguments.elastic),
         fmt::format("the job has only {} workers; write at most that", workers));
+  if (arguments.elastic)
+    arguments.exported.emplace_back("LOCKSTEP_MIN_WORKERS", std::to_string(*arguments.elastic));
   if (arguments.checks && !arguments.is_worker) prepare_check(arguments);
+  try {
+    ends_job(SIGUSR1);
+  } catch (const lockstep::UsageError& error) {
+    throw CLI::ValidationError("environment", error.what());
+  }
   return arguments;
 }
 
@@ -247,7 +254,10 @@ int wait_for_signal(const Signals& signals, std::chrono::milliseconds time) {
   const auto end = std::chrono::steady_clock::now() + time;
   for (;;) {
     while (const int signal = signals.next())
-      if (signal != SIGCHLD && signal != SIGUSR1 && signal != SIGUSR2) return signal;
+      if (ends_job(signal)) {
+        Output::drop_excess();
+        return signal;
+      }
     const auto left = end - std::chrono::steady_clock::now();
     if (left <= std::chrono::milliseconds(0)) return 0;
     pollfd waited{signals.number(), POLLIN, 0};
@@ -274,10 +284,8 @@ int code_of_check(const Outcome& outcome) {
 }
 
 /// Starts the job, and single workers of it again. \returns the exit code.
-int supervise_elastic(const Arguments& arguments, Command command) {
-  const Signals signals;
+int supervise_elastic(const Arguments& arguments, Command command, const Signals& signals) {
   command.variables = arguments.exported;
-  command.variables.emplace_back("LOCKSTEP_MIN_WORKERS", std::to_string(*arguments.elastic));
   const ElasticOptions options{*arguments.elastic, arguments.max_restarts, arguments.restart_delay};
   const auto run = [&](const auto& job) {
     return ElasticLauncher(command, job, arguments.log_folder, options).wait(signals);
@@ -287,8 +295,7 @@ int supervise_elastic(const Arguments& arguments, Command command) {
 }
 
 /// Starts the job, and again after crashes. \returns the exit code.
-int supervise(const Arguments& arguments, Command command) {
-  const Signals signals;
+int supervise(const Arguments& arguments, Command command, const Signals& signals) {
   const bool is_local = arguments.hosts.empty();
   const std::string chief =
       is_local || arguments.here.contains(arguments.hosts[0]) ? "" : arguments.hosts[0];
@@ -297,8 +304,6 @@ int supervise(const Arguments& arguments, Command command) {
   for (;;) {
     command.variables = arguments.exported;
     command.variables.emplace_back("LOCKSTEP_RESTART", std::to_string(restarts.count()));
-    if (arguments.elastic)  // of a check
-      command.variables.emplace_back("LOCKSTEP_MIN_WORKERS", std::to_string(*arguments.elastic));
     const auto start = [&](const auto& job) {
       return Launcher(command, job, arguments.log_folder, arguments.time_to_report).wait(signals);
     };
@@ -348,12 +353,20 @@ int run(int argc, char** argv) {
   try {
     if (arguments.is_worker) become(arguments, command);
     if (!arguments.log_folder.empty()) fs::create_directories(arguments.log_folder);
-    if (arguments.elastic && !arguments.checks) return supervise_elastic(arguments, command);
-    return supervise(arguments, command);
   } catch (const std::exception& error) {
     log_line(error.what());
     return 1;
   }
+  const Signals signals;
+  int code = 1;
+  try {
+    code = arguments.elastic && !arguments.checks ? supervise_elastic(arguments, command, signals)
+                                                  : supervise(arguments, command, signals);
+  } catch (const std::exception& error) {
+    log_line(error.what());
+  }
+  if (!wait_for_output(signals)) ::_exit(code);  // the thread of the output would wait for ever
+  return code;
 }
 
 }  // namespace

@@ -386,7 +386,7 @@ def overlay_strokes(count):
 
 
 def main():
-    parser = argparse.ArgumentParser(prog="plot", description="Draws the loss and the metrics of training runs.",
+    parser = argparse.ArgumentParser(prog="lockstep-plot", description="Draws the loss and the metrics of training runs.",
                                      allow_abbrev=False)
     parser.add_argument("reports", nargs="+", type=pathlib.Path, metavar="REPORT.json",
                         help="a report of an example program (--report); several are drawn into one picture")
@@ -421,7 +421,7 @@ def main():
         strokes = overlay_strokes(len(options.reports)) if options.overlay else [2.0] * len(options.reports)
         write(output, picture([Run(path, options.steps, stroke) for path, stroke in zip(options.reports, strokes)]))
     except PlotError as error:
-        sys.exit(f"plot: {error}")
+        sys.exit(f"lockstep-plot: {error}")
     print(output)
 
 

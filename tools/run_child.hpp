@@ -1,7 +1,7 @@
 /// \file
 /// A worker process of lockstep-run, or the one that connects to it, and its output (Linux). Invariants: the worker has its own
 /// process group, so that Ctrl-C reaches it only once, through the launcher; it is killed when the
-/// launcher dies; its output is forwarded in whole lines, prefixed with the rank.
+/// launcher dies.
 #pragma once
 
 #include <fcntl.h>
@@ -22,113 +22,18 @@
 #include <cstdlib>
 #include <cstring>
 #include <map>
+#include <memory>
 #include <optional>
-#include <stdexcept>
 #include <string>
-#include <string_view>
 #include <tuple>
 #include <utility>
 #include <vector>
 
+#include "run_descriptor.hpp"
+#include "run_output.hpp"
+#include "run_secret.hpp"
+
 namespace lockstep_run {
-
-/// Throws std::runtime_error with the text of errno, and a remedy if a limit was reached.
-[[noreturn]] inline void fail(const std::string& what) {
-  const int error = errno;
-  std::string sentence = what + ": " + std::strerror(error);
-  if (error == EAGAIN)
-    sentence +=
-        "; the limit on processes and threads is reached: start fewer workers, or raise it "
-        "(ulimit -u; in a container pids.max of its cgroup)";
-  if (error == EMFILE || error == ENFILE)
-    sentence +=
-        "; start fewer workers, raise the limit (ulimit -n), or use --log-dir, which needs "
-        "fewer files";
-  if (error == ENOMEM) sentence += "; start fewer workers, or end other programs";
-  throw std::runtime_error(sentence);
-}
-
-/// Owner of a file descriptor.
-class Descriptor {
- public:
-  Descriptor() = default;
-  explicit Descriptor(int number) : number_(number) {}
-  Descriptor(Descriptor&& other) noexcept : number_(std::exchange(other.number_, -1)) {}
-  Descriptor& operator=(Descriptor&& other) noexcept {
-    std::swap(number_, other.number_);
-    return *this;
-  }
-  ~Descriptor() {
-    if (number_ >= 0) ::close(number_);
-  }
-  int number() const { return number_; }
-  void close() { Descriptor() = std::move(*this); }
-
- private:
-  int number_ = -1;
-};
-
-/// Writes all of `text`. Gives up on an error, since the reader is gone then.
-inline void write_all(int to, std::string_view text) {
-  while (!text.empty()) {
-    const auto n = ::write(to, text.data(), text.size());
-    if (n < 0 && errno == EINTR) continue;
-    if (n < 0) return;
-    text.remove_prefix(static_cast<std::size_t>(n));
-  }
-}
-
-/// Forwards a worker's stdout or stderr to the launcher's, line by line.
-class Stream {
- public:
-  Stream(Descriptor from, int to, std::string prefix)
-      : from_(std::move(from)), to_(to), prefix_(std::move(prefix)) {}
-
-  int number() const { return from_.number(); }
-
-  /// Forwards the available lines without blocking.
-  void pump() {
-    std::array<char, 65536> bytes;
-    for (;;) {
-      const auto n = ::read(from_.number(), bytes.data(), bytes.size());
-      if (n < 0 && errno == EINTR) continue;
-      if (n < 0 && errno == EAGAIN) break;
-      if (n <= 0) {
-        from_.close();
-        break;
-      }
-      rest_.append(bytes.data(), static_cast<std::size_t>(n));
-      pass_on();
-    }
-  }
-  /// Forwards the rest after the worker exited; terminates an incomplete line.
-  void finish() {
-    if (number() >= 0) pump();
-    if (!rest_.empty()) rest_ += '\n';
-    pass_on();
-    from_.close();
-  }
-
- private:
-  static constexpr std::size_t max_line_bytes = 1 << 20;
-
-  void pass_on() {
-    if (rest_.size() > max_line_bytes && rest_.find('\n') == std::string::npos) rest_ += '\n';
-    std::string lines;
-    std::size_t first = 0;
-    for (auto end = rest_.find('\n'); end != std::string::npos; end = rest_.find('\n', first)) {
-      lines += prefix_;
-      lines.append(rest_, first, end + 1 - first);
-      first = end + 1;
-    }
-    rest_.erase(0, first);
-    write_all(to_, lines);
-  }
-
-  Descriptor from_;
-  int to_;
-  std::string prefix_, rest_;
-};
 
 /// Command line and environment of a worker.
 struct Command {
@@ -138,14 +43,17 @@ struct Command {
   std::vector<std::string> unset;
   bool appends_to_logs = false;  ///< keep the output of an earlier start
   bool is_output_prefixed = true, are_errors_prefixed = true;  ///< with the rank
-  /// The command starts a worker on another host, which gets this on its standard input, and after it
-  /// lines "signal 15", and "alive" every few seconds.
+  /// The command starts a worker on another host, which gets this on its standard input, then the
+  /// secret and "go", and after it lines "signal 15", and "alive" every few seconds.
   std::optional<std::string> order{};
+  std::shared_ptr<const SecretText> secret{};  ///< of an order
 };
 
-/// A running worker.
+/// A worker: planned, running, or ended.
 class Child {
  public:
+  /// A worker that is started later.
+  Child() = default;
   /// Starts the worker. Its output goes to the file `log`, or through pipes if `log` is empty.
   Child(std::size_t rank, const Command& command, const std::string& log) {
     Descriptor out, error, out_end, error_end;
@@ -154,12 +62,14 @@ class Child {
       std::tie(error, error_end) = pipe();
     } else {
       const int mode = command.appends_to_logs ? 0 : O_TRUNC;
-      out_end =
-          Descriptor(::open(log.c_str(), O_WRONLY | O_CREAT | mode | O_APPEND | O_CLOEXEC, 0666));
+      // A folder that comes from elsewhere may have a link, or a FIFO, at which open would wait.
+      const int how = O_WRONLY | O_CREAT | mode | O_APPEND | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK;
+      out_end = Descriptor(::open(log.c_str(), how, 0666));
       if (out_end.number() < 0) fail(log);
+      ::fcntl(out_end.number(), F_SETFL, O_APPEND);
     }
-    Descriptor order_end;
-    if (command.order) std::tie(order_end, order_) = order_pipe(*command.order);
+    Descriptor order;
+    if (command.order) std::tie(order, order_) = order_pipe(command);
     std::vector<char*> arguments;
     for (const std::string& a : command.arguments)
       arguments.push_back(const_cast<char*>(a.c_str()));
@@ -171,15 +81,14 @@ class Child {
       ::setpgid(0, 0);
       ::prctl(PR_SET_PDEATHSIG, SIGKILL);
       if (::getppid() != launcher) ::_exit(127);
-      const int nothing =
-          order_end.number() >= 0 ? order_end.number() : ::open("/dev/null", O_RDONLY);
+      const int nothing = order.number() >= 0 ? order.number() : ::open("/dev/null", O_RDONLY);
       ::dup2(nothing, STDIN_FILENO);
       ::dup2(out_end.number(), STDOUT_FILENO);
       ::dup2(log.empty() ? error_end.number() : out_end.number(), STDERR_FILENO);
       if (nothing > STDERR_FILENO) ::close(nothing);
       for (const std::string& name : command.unset) ::unsetenv(name.c_str());
       for (const auto& [name, value] : command.variables) ::setenv(name.c_str(), value.c_str(), 1);
-      std::signal(SIGPIPE, SIG_DFL);
+      for (const int number : {SIGPIPE, SIGXFSZ}) std::signal(number, SIG_DFL);
       sigset_t none;
       sigemptyset(&none);
       ::sigprocmask(SIG_SETMASK, &none, nullptr);
@@ -201,6 +110,11 @@ class Child {
   std::vector<Stream>& streams() { return streams_; }
   pid_t process() const { return process_; }
   bool running() const { return !status_; }
+  bool is_planned() const { return process_ < 0 && running(); }
+  /// A planned worker counts as ended by the signal.
+  void cancel(int signal) {
+    if (is_planned()) status_ = signal;
+  }
   /// Status as returned by waitpid. Precondition: !running().
   int status() const { return status_.value(); }
   /// Exit code; 128 + n if killed by signal n.
@@ -211,13 +125,19 @@ class Child {
   /// Sends a signal to the worker's process group. On another host the agent does that; a second
   /// SIGKILL ends the connection to a host that does not answer.
   void send(int signal) {
-    if (!running()) return;
+    if (!running() || is_planned()) return;
     if (is_remote() && !(signal == SIGKILL && std::exchange(was_killed_, true)))
       write_all(order_.number(), fmt::format("signal {}\n", signal));
     else
       ::kill(-process_, signal);
   }
   bool is_remote() const { return order_.number() >= 0; }
+  /// Whether the connection to another host stands: only then its remote shell reads the order.
+  bool has_answered() const {
+    int unread = 0;
+    return ::ioctl(order_.number(), FIONREAD, &unread) != 0 ||
+           static_cast<std::size_t>(unread) < order_size_;
+  }
   /// Reports to the agent of a worker on another host that the launcher lives. Callable from any thread.
   void send_sign_of_life() const {
     int unread = 0;  // signals must find room in the pipe
@@ -227,16 +147,17 @@ class Child {
   /// Whether the worker has exited but was not collected yet.
   bool has_ended() const {
     siginfo_t info{};
-    return running() &&
+    return process_ >= 0 && running() &&
            ::waitid(P_PID, static_cast<id_t>(process_), &info, WEXITED | WNOHANG | WNOWAIT) == 0 &&
            info.si_pid == process_;
   }
-  /// Reaps an exited worker and kills what is left of its process group.
+  /// Kills what is left of an exited worker's process group and reaps the worker. In this order:
+  /// until the worker is reaped, no other process or group can have its number.
   void collect() {
+    ::kill(-process_, SIGKILL);
     int status = 0;
     if (::waitpid(process_, &status, 0) != process_) fail("waitpid failed for a worker");
     status_ = status;
-    ::kill(-process_, SIGKILL);
   }
 
  private:
@@ -247,25 +168,33 @@ class Child {
     return {Descriptor(ends[0]), Descriptor(ends[1])};
   }
 
-  /// A pipe that holds `order`, and its writing end, which never blocks.
-  static std::pair<Descriptor, Descriptor> order_pipe(const std::string& order) {
+  /// A pipe that holds the order, and its writing end, which never blocks.
+  std::pair<Descriptor, Descriptor> order_pipe(const Command& command) {
     std::array<int, 2> ends{};
     if (::pipe2(ends.data(), O_CLOEXEC) != 0) fail("cannot create a pipe");
     Descriptor from(ends[0]), to(ends[1]);
     constexpr std::size_t spare = 4096;  // for signals
-    ::fcntl(ends[1], F_SETPIPE_SZ, static_cast<int>(order.size() + spare));
+    const std::string_view secret = command.secret ? command.secret->text() : "";
+    const std::string head = fmt::format("{}secret {}\n", *command.order, secret.size());
+    order_size_ = head.size() + secret.size() + std::string_view(order_end).size();
+    ::fcntl(ends[1], F_SETPIPE_SZ, static_cast<int>(order_size_ + spare));
     ::fcntl(ends[1], F_SETFL, O_NONBLOCK);
-    if (::write(ends[1], order.data(), order.size()) != static_cast<ssize_t>(order.size()))
-      fail(
-          fmt::format("an order of {} bytes does not fit a pipe; pass fewer variables or arguments",
-                      order.size()));
+    for (const std::string_view part :
+         {std::string_view(head), secret, std::string_view(order_end)})
+      if (::write(ends[1], part.data(), part.size()) != static_cast<ssize_t>(part.size()))
+        fail(fmt::format(
+            "an order of {} bytes does not fit a pipe; pass fewer variables or arguments",
+            order_size_));
     return {std::move(from), std::move(to)};
   }
+
+  static constexpr const char* order_end = "\ngo\n";
 
   pid_t process_ = -1;
   std::optional<int> status_;
   std::vector<Stream> streams_;
-  Descriptor order_;  // of a worker on another host
+  Descriptor order_;            // of a worker on another host
+  std::size_t order_size_ = 0;  // bytes
   bool was_killed_ = false;
 };
 

@@ -145,7 +145,7 @@ class ElasticLauncher : private Workers {
     }
     // A worker that could not join any more is none of those that have trained, and one that was asked
     // to leave has nothing to do after the job unless it is the chief.
-    const bool has_left = !is_killed && (code == 128 + SIGINT || code == 128 + SIGTERM);
+    const bool has_left = !is_killed && is_end_by_signal(code);
     const bool matters = !(is_replacement && code == peer_lost) && !(has_left && !was_chief(rank));
     losses_.push_back({rank, code, matters, was_chief(rank)});
     if (interrupted() != 0 || is_ending_) return;
@@ -243,9 +243,7 @@ class ElasticLauncher : private Workers {
 
   /// Whether a code does not report a worker's own failure: it lost another one, or was asked to
   /// leave.
-  static bool is_consequence(int code) {
-    return code == peer_lost || code == 128 + SIGINT || code == 128 + SIGTERM;
-  }
+  static bool is_consequence(int code) { return code == peer_lost || is_end_by_signal(code); }
   /// The code of the first of `losses` that count, which is not a consequence if there are others;
   /// 0 if none counts.
   template <class Counts>

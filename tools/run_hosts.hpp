@@ -145,6 +145,12 @@ inline std::string launcher_of_worker() {
 /// The hosts of the scheduler's allocation: Slurm's, or of PBS_NODEFILE; empty if there is none.
 /// \throws std::runtime_error
 inline std::vector<HostSlots> hosts_of_scheduler() {
+  // First: in a batch script SLURM_JOB_NODELIST has the hosts of the first component.
+  if (!variable_text("SLURM_JOB_NODELIST_HET_GROUP_0").empty())
+    throw std::runtime_error(
+        "this allocation of Slurm has several components (SLURM_JOB_NODELIST_HET_GROUP_0 is set), "
+        "whose hosts are not read; start the program with srun --het-group=0,1, or name the hosts by "
+        "-H a:2,b:4 and set LOCKSTEP_RSH=ssh");
   if (is_in_allocation()) {
     const lockstep::detail::HostList nodes(variable_text("SLURM_JOB_NODELIST"),
                                            "SLURM_JOB_NODELIST");

@@ -24,6 +24,7 @@
 #include <lockstep/cluster/spec.hpp>
 
 #include "run_child.hpp"
+#include "run_secret.hpp"
 
 namespace lockstep_run {
 
@@ -45,14 +46,14 @@ inline std::string random_text(std::size_t count) {
 /// destructor.
 class SecretFile {
  public:
-  explicit SecretFile(const std::string& text = random_text(32)) {
-    const std::string secret = text + "\n";
+  explicit SecretFile(std::string_view secret) {
     if (keep_in_memory(secret)) return;
     const char* folder = std::getenv("TMPDIR");
     path_ = std::string(folder && *folder ? folder : "/tmp") + "/lockstep-secret-XXXXXX";
     const Descriptor file(::mkstemp(path_.data()));
     if (file.number() < 0) fail(path_);
     write_all(file.number(), secret);
+    write_all(file.number(), "\n");
   }
   SecretFile(const SecretFile&) = delete;
   SecretFile& operator=(const SecretFile&) = delete;
@@ -64,7 +65,7 @@ class SecretFile {
  private:
   /// The path refers to the launcher's descriptor instead of an inherited one: a wrapper script may
   /// close unknown descriptors and reuse the number for another file.
-  bool keep_in_memory(const std::string& secret) {
+  bool keep_in_memory(std::string_view secret) {
     memory_ = Descriptor(::memfd_create("lockstep-secret", MFD_CLOEXEC | MFD_ALLOW_SEALING));
     if (memory_.number() < 0) return false;
     path_ = fmt::format("/proc/{}/fd/{}", ::getpid(), memory_.number());
@@ -72,6 +73,7 @@ class SecretFile {
         ::fchmod(memory_.number(), 0600) == 0 &&
         ::write(memory_.number(), secret.data(), secret.size()) ==
             static_cast<ssize_t>(secret.size()) &&
+        ::write(memory_.number(), "\n", 1) == 1 &&
         ::fcntl(memory_.number(), F_ADD_SEALS, F_SEAL_WRITE | F_SEAL_GROW | F_SEAL_SHRINK) == 0;
     // /proc/PID/fd is not accessible if the program file is not readable (not dumpable).
     if (written && ::prctl(PR_GET_DUMPABLE) == 1 && ::access(path_.c_str(), R_OK) == 0) return true;
@@ -136,7 +138,7 @@ class LocalJob {
  private:
   std::vector<Port> ports_;
   std::string id_;
-  SecretFile secret_;
+  SecretFile secret_{SecretText().text()};
   lockstep::ClusterSpec cluster_;
 };
 

@@ -9,17 +9,21 @@
 
 #include <fmt/format.h>
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <condition_variable>
 #include <csignal>
 #include <cstddef>
 #include <cstdint>
+#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <functional>
+#include <map>
 #include <mutex>
 #include <optional>
+#include <random>
 #include <stop_token>
 #include <string>
 #include <string_view>
@@ -27,8 +31,11 @@
 #include <utility>
 #include <vector>
 
+#include <lockstep/core/stop_signals.hpp>
+
 #include "run_child.hpp"
 #include "run_job.hpp"
+#include "run_output.hpp"
 
 namespace lockstep_run {
 
@@ -48,7 +55,7 @@ class Signals {
     std::signal(SIGCHLD, SIG_DFL);  // if inherited as ignored, exit codes would be lost
     sigaddset(&all, SIGCHLD);
     ::sigprocmask(SIG_BLOCK, &all, nullptr);
-    std::signal(SIGPIPE, SIG_IGN);
+    for (const int number : {SIGPIPE, SIGXFSZ}) std::signal(number, SIG_IGN);
     descriptor_ = Descriptor(::signalfd(-1, &all, SFD_NONBLOCK | SFD_CLOEXEC));
     if (descriptor_.number() < 0) fail("no signalfd");
   }
@@ -65,7 +72,36 @@ class Signals {
 };
 
 inline void log_line(const std::string& text) {
-  write_all(STDERR_FILENO, "lockstep-run: " + text + "\n");
+  Output::of(STDERR_FILENO).write("lockstep-run: " + text + "\n");
+}
+
+/// Whether a signal to lockstep-run ends the job, after the workers have received it too: SIGUSR1
+/// and SIGUSR2 only if the workers handle them so.
+inline bool ends_job(int signal) {
+  if (signal != SIGUSR1 && signal != SIGUSR2) return signal != SIGCHLD;
+  static const std::vector<int> handled =
+      lockstep::detail::handled_signals(std::getenv("LOCKSTEP_STOP_SIGNALS"));
+  return std::find(handled.begin(), handled.end(), signal) != handled.end();
+}
+
+/// Waits until all output is written, at most until a signal comes; a second if one has come
+/// already.
+/// \returns false if nobody reads the rest.
+inline bool wait_for_output(const Signals& signals) {
+  const bool has_come = Output::is_dropping_excess();
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(1);
+  while (!Output::are_written()) {
+    std::array<pollfd, 2> waited{
+        {{signals.number(), POLLIN, 0}, {Output::changes().number(), POLLIN, 0}}};
+    const auto left =
+        std::chrono::ceil<std::chrono::milliseconds>(end - std::chrono::steady_clock::now());
+    if (has_come && left.count() <= 0) return false;
+    ::poll(waited.data(), waited.size(), has_come ? static_cast<int>(left.count()) : -1);
+    Output::clear_changes();
+    while (const int signal = signals.next())
+      if (ends_job(signal)) return false;
+  }
+  return true;
 }
 
 /// How often this machine's kernel has killed a process because memory ran out, in the whole system
@@ -113,6 +149,13 @@ class SignsOfLife {
 ///     end() --> SIGTERM --time_to_end--> SIGKILL
 ///     signal n: forwarded --> a second one: time_to_die --> SIGKILL
 ///
+/// Connections to other hosts are limited: an sshd refuses some of more than ten that have not
+/// authenticated yet (MaxStartups).
+///
+///     planned --fewer than most_unanswered to the host--> started --> the remote shell reads its order
+///        ^                                                  |
+///        +---- 255 before that, at most most_attempts ------+
+///
 class Workers {
  public:
   using Clock = std::chrono::steady_clock;
@@ -133,14 +176,15 @@ class Workers {
     try {
       for (std::size_t rank = 0; rank < job.workers(); ++rank) {
         hosts_.push_back(job.host(rank));
-        children_.push_back(make_(rank, command));
-        order_.watch(rank, children_.back());
+        children_.emplace_back();
       }
+      for (std::size_t rank = 0; rank < job.workers(); ++rank) plan(rank, command);
+      start_planned();
     } catch (...) {
       send(SIGKILL);
       throw;
     }
-    if (std::any_of(children_.begin(), children_.end(), std::mem_fn(&Child::is_remote)))
+    if (std::any_of(hosts_.begin(), hosts_.end(), [](const auto& host) { return !host.empty(); }))
       signs_.emplace(children_);
   }
   Workers(const Workers&) = delete;
@@ -149,10 +193,9 @@ class Workers {
 
   /// Starts a worker that has ended, in the same place of the job.
   void start_again(std::size_t rank, const Command& command) {
-    Child child = make_(rank, command);
-    const auto pause = signs_ ? signs_->pause() : std::unique_lock<std::mutex>();
-    children_[rank] = std::move(child);
-    order_.watch(rank, children_[rank]);
+    if (hosts_[rank].empty()) return start(rank, command);
+    replace(rank, Child());
+    plan(rank, command);
   }
 
   std::size_t count() const { return children_.size(); }
@@ -168,25 +211,34 @@ class Workers {
   /// Forwards output and signals, until there is something to do: a worker has ended, a signal came,
   /// or it is `until`, or time for the next step against workers that do not end.
   void poll(const Signals& signals, std::optional<Clock::time_point> until = {}) {
-    std::vector<pollfd> waited{{signals.number(), POLLIN, 0}};
+    try {
+      start_planned();
+    } catch (...) {
+      send(SIGKILL);
+      throw;
+    }
+    std::vector<pollfd> waited{{signals.number(), POLLIN, 0},
+                               {Output::changes().number(), POLLIN, 0}};
     std::vector<Stream*> streams;
     for (Child& child : children_)
       for (Stream& stream : child.streams())
-        if (stream.number() >= 0) {
+        if (stream.is_wanted()) {
           waited.push_back({stream.number(), POLLIN, 0});
           streams.push_back(&stream);
         }
     int timeout = -1;
     if (next_ && (!until || *next_ < *until)) until = next_;
+    if (const auto start = next_connection(); start && (!until || *start < *until)) until = start;
     if (until) {
       const auto left = std::chrono::ceil<std::chrono::milliseconds>(*until - Clock::now());
       timeout = static_cast<int>(std::max<std::int64_t>(left.count(), 0));
     }
-    if (::poll(waited.data(), waited.size(), timeout) > 0)
-      for (std::size_t i = 0; i < streams.size(); ++i)
-        if (waited[i + 1].revents != 0) streams[i]->pump();
+    const bool is_ready = ::poll(waited.data(), waited.size(), timeout) > 0;
+    Output::clear_changes();
     while (const int signal = signals.next())
       if (signal != SIGCHLD) interrupt(signal);
+    for (std::size_t i = 0; is_ready && i < streams.size(); ++i)
+      if (waited[i + 2].revents != 0) streams[i]->pump();
   }
 
   /// Collects the workers that have ended. \returns their ranks in order of their ends, if it is known
@@ -196,6 +248,8 @@ class Workers {
       if (children_[rank].has_ended()) ended.push_back(rank);
     ended = order_.sorted(std::move(ended));
     for (const std::size_t rank : ended) children_[rank].collect();
+    std::erase_if(ended, [this](std::size_t rank) { return connects_again(rank); });
+    collect_others();
     return ended;
   }
   bool is_order_known() const { return order_.known(); }
@@ -215,6 +269,7 @@ class Workers {
   void escalate() {
     if (!next_ || Clock::now() < *next_) return;
     send(following_);
+    cancel_planned(following_);
     following_ = SIGKILL;
     next_ = Clock::now() + time_to_end;
   }
@@ -233,7 +288,6 @@ class Workers {
     } else {
       report += fmt::format(" {}, with exit code {}", verb, children_[rank].code());
     }
-    constexpr int no_connection = 255;  // of ssh
     if (const std::string& host = hosts_[rank]; !host.empty())
       report += children_[rank].code() == no_connection
                     ? fmt::format(
@@ -246,10 +300,94 @@ class Workers {
 
  private:
   static constexpr std::chrono::seconds time_to_die{1}, time_to_end{5};
+  static constexpr std::size_t most_unanswered = 8;             ///< connections to a host
+  static constexpr int most_attempts = 3, no_connection = 255;  ///< exit code of ssh
+  static constexpr std::chrono::duration<double> time_to_connect{0.3};
+  /// How often the launcher checks whether hosts have answered.
+  static constexpr std::chrono::milliseconds time_to_check{20};
+
+  /// A start to be made.
+  struct Start {
+    std::size_t rank;
+    Command command;
+    Clock::time_point at = Clock::now();  ///< not before
+  };
+
+  void plan(std::size_t rank, const Command& command) {
+    planned_.push_back({rank, command});
+    attempts_[rank] = 0;
+  }
+  void cancel_planned(int signal) {
+    for (Child& child : children_) child.cancel(signal);
+  }
+  void start(std::size_t rank, const Command& command) {
+    replace(rank, make_(rank, command));
+    order_.watch(rank, children_[rank]);
+  }
+  void replace(std::size_t rank, Child child) {
+    const auto pause = signs_ ? signs_->pause() : std::unique_lock<std::mutex>();
+    children_[rank] = std::move(child);
+  }
+  bool is_ending() const { return interrupted_ != 0 || next_.has_value(); }
+
+  /// Starts planned workers, as far as their hosts have answered.
+  void start_planned() {
+    if (planned_.empty() || is_ending()) return;
+    std::map<std::string, std::size_t> unanswered;
+    for (std::size_t rank = 0; rank < children_.size(); ++rank)
+      if (const Child& child = children_[rank];
+          child.is_remote() && child.running() && !child.has_answered())
+        ++unanswered[hosts_[rank]];
+    std::vector<Start> later;
+    for (Start& start : std::exchange(planned_, {})) {
+      const std::string& host = hosts_[start.rank];
+      if (Clock::now() < start.at || (!host.empty() && unanswered[host] == most_unanswered)) {
+        later.push_back(std::move(start));
+        continue;
+      }
+      if (!host.empty()) ++unanswered[host];
+      ++attempts_[start.rank];
+      this->start(start.rank, start.command);
+      if (!host.empty()) commands_[start.rank] = std::move(start.command);
+    }
+    planned_ = std::move(later);
+  }
+  /// When to call start_planned again; nullopt if there is nothing to start.
+  std::optional<Clock::time_point> next_connection() const {
+    if (planned_.empty() || is_ending()) return std::nullopt;
+    return Clock::now() + time_to_check;
+  }
+  /// Plans another connection for a worker whose remote shell has ended before it read the order.
+  bool connects_again(std::size_t rank) {
+    const Child& child = children_[rank];
+    if (!child.is_remote() || child.code() != no_connection || child.has_answered() ||
+        is_ending() || attempts_[rank] >= most_attempts)
+      return false;
+    finish(rank);
+    const auto delay = time_to_connect * attempts_[rank] * part_(random_);
+    log_line(fmt::format("rank {}: {} did not accept the connection; attempt {} of {}", rank,
+                         hosts_[rank], attempts_[rank] + 1, most_attempts));
+    planned_.push_back(
+        {rank, commands_[rank], Clock::now() + std::chrono::ceil<Clock::duration>(delay)});
+    replace(rank, Child());
+    return true;
+  }
+  /// Reaps processes that lockstep-run has inherited, as process 1 of a container.
+  void collect_others() const {
+    for (;;) {
+      siginfo_t info{};
+      if (::waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) != 0 || info.si_pid == 0) return;
+      for (const Child& child : children_)
+        if (child.running() && child.process() == info.si_pid) return;
+      ::waitpid(info.si_pid, nullptr, 0);
+    }
+  }
 
   void interrupt(int signal) {
     send(signal);
-    if (signal == SIGUSR1 || signal == SIGUSR2) return;
+    if (!ends_job(signal)) return;
+    cancel_planned(signal);
+    Output::drop_excess();
     if (interrupted_ != 0) {  // second signal: kill the workers that ignore it
       following_ = SIGKILL;
       next_ = Clock::now() + time_to_die;
@@ -259,12 +397,17 @@ class Workers {
 
   const std::function<Child(std::size_t, Command)> make_;
   std::vector<Child> children_;
-  std::vector<std::string> hosts_;                                   // by rank; "" for this machine
+  std::vector<std::string> hosts_;  // by rank; "" for this machine
+  std::vector<Start> planned_;
+  std::map<std::size_t, Command> commands_;  // of workers on other hosts, by rank
+  std::map<std::size_t, int> attempts_;      // by rank
   const std::uint64_t out_of_memory_kills_ = out_of_memory_kills();  // before the job
   EndOrder order_;
   int interrupted_ = 0, following_ = 0;
   std::optional<Clock::time_point> next_;
-  std::optional<SignsOfLife> signs_;  // ends before the children
+  std::mt19937 random_{std::random_device{}()};
+  std::uniform_real_distribution<double> part_{1, 2};  // launchers that failed together part
+  std::optional<SignsOfLife> signs_;                   // ends before the children
 };
 
 /// Exit code of a worker that lost a peer. If the peer exits soon after, it is the first failure.

@@ -10,6 +10,7 @@
 
 #include <fcntl.h>
 #include <poll.h>
+#include <string.h>  // NOLINT(modernize-deprecated-headers): explicit_bzero
 #include <unistd.h>
 
 #include <fmt/format.h>
@@ -24,6 +25,7 @@
 #include <cstring>
 #include <filesystem>
 #include <functional>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <random>
@@ -44,30 +46,36 @@
 #include "run_hosts.hpp"
 #include "run_job.hpp"
 #include "run_launcher.hpp"
+#include "run_output.hpp"
+#include "run_secret.hpp"
 
 namespace lockstep_run {
 
+constexpr std::string_view order_head = "lockstep-run agent 3";
+constexpr std::size_t spare_lines = 8;
+
 /// The worker that an agent is to start.
 struct Order {
-  std::string folder, secret;
-  Command command;  ///< `file` is not used: the agent looks for the program
+  std::string folder;
+  Command command;                       ///< `file` is not used: the agent looks for the program
+  std::unique_ptr<SecretFile> secret{};  ///< on the agent's side; null if the job has none
 };
 
-/// "name size\nbytes\n" for each part, "go\n" at the end.
+/// "name size\nbytes\n" for each part except the secret; Child adds that, and "go\n" at the end.
+/// The first lines may get lost: a start-up file of the host may read some.
 inline std::string encode(const Order& order) {
-  std::string text = "lockstep-run agent 2\n";
+  std::string text = std::string(spare_lines, '\n') + std::string(order_head) + "\n";
   const auto add = [&](std::string_view name, std::string_view bytes) {
     text += fmt::format("{} {}\n{}\n", name, bytes.size(), bytes);
   };
   add("folder", order.folder);
-  add("secret", order.secret);
   for (const auto& argument : order.command.arguments) add("argument", argument);
   for (const auto& [name, value] : order.command.variables) add("variable", name + "=" + value);
   for (const auto& name : order.command.unset) add("unset", name);
-  return text + "go\n";
+  return text;
 }
 
-/// Lines and bytes from a descriptor.
+/// Lines and bytes from a descriptor. They may be secret.
 class OrderReader {
  public:
   explicit OrderReader(int from) : from_(from) {}
@@ -75,23 +83,26 @@ class OrderReader {
   /// The next line without its end; nullopt at the end of the stream.
   std::optional<std::string> line() {
     std::size_t end;
-    while ((end = rest_.find('\n')) == std::string::npos)
-      if (rest_.size() > most || !fill()) return std::nullopt;
-    std::string result = rest_.substr(0, end);
-    rest_.erase(0, end + 1);
+    while ((end = rest().find('\n')) == std::string_view::npos)
+      if (rest().size() > most || !fill()) return std::nullopt;
+    std::string result(rest().substr(0, end));
+    begin_ += end + 1;
     return result;
   }
   /// The next line if it has arrived.
   std::optional<std::string> line_here() {
-    return rest_.find('\n') == std::string::npos ? std::nullopt : line();
+    return rest().find('\n') == std::string_view::npos ? std::nullopt : line();
   }
-  std::optional<std::string> bytes(std::size_t count) {
-    while (rest_.size() < count)
+  /// Valid until the next call.
+  std::optional<std::string_view> bytes(std::size_t count) {
+    while (rest().size() < count)
       if (!fill()) return std::nullopt;
-    std::string result = rest_.substr(0, count);
-    rest_.erase(0, count);
+    const std::string_view result = rest().substr(0, count);
+    begin_ += count;
     return result;
   }
+  /// Wipes what has been read. Call it after the order.
+  void wipe() { ::explicit_bzero(pages_.data(), begin_); }
   /// Reads once. \returns false at the end of the stream, and after a silence.
   bool fill() {
     pollfd waited{from_, POLLIN, 0};
@@ -99,11 +110,14 @@ class OrderReader {
     do ready = ::poll(&waited, 1, static_cast<int>(silence.count()));
     while (ready < 0 && errno == EINTR);
     if (ready == 0) return false;
-    std::array<char, 65536> some;
+    if (end_ == pages_.size()) {
+      std::memmove(pages_.data(), pages_.data() + begin_, end_ - begin_);
+      end_ -= std::exchange(begin_, 0);
+    }
     ssize_t n;
-    do n = ::read(from_, some.data(), some.size());
+    do n = ::read(from_, pages_.data() + end_, pages_.size() - end_);
     while (n < 0 && errno == EINTR);
-    if (n > 0) rest_.append(some.data(), static_cast<std::size_t>(n));
+    if (n > 0) end_ += static_cast<std::size_t>(n);
     return n > 0;
   }
 
@@ -112,32 +126,51 @@ class OrderReader {
   static constexpr std::chrono::milliseconds silence{20'000};
 
  private:
+  std::string_view rest() const { return {pages_.data() + begin_, end_ - begin_}; }
+
   int from_;
-  std::string rest_;
+  SecretPages pages_{2 * most};
+  std::size_t begin_ = 0, end_ = 0;  // of what was not consumed yet
 };
 
 /// \throws std::runtime_error
 inline Order read_order(OrderReader& reader) {
-  if (reader.line() != "lockstep-run agent 2")
-    throw std::runtime_error(
-        "--agent: the order is not of this version; lockstep-run starts this program itself, from "
-        "one version of lockstep on all hosts");
+  std::optional<std::string> first = reader.line();
+  for (std::size_t i = 0; i < spare_lines && first == ""; ++i) first = reader.line();
+  if (first != order_head) {
+    std::array<char, 256> host{};
+    ::gethostname(host.data(), host.size() - 1);
+    throw std::runtime_error(fmt::format(
+        "--agent: the order of lockstep-run does not begin with \"{}\"; either lockstep is another "
+        "version on this host, or something here reads standard input before this program, such as "
+        "a start-up file (~/.bashrc): on the launcher's host, 'echo x | ssh {} cat' must print x",
+        order_head, host.data()));
+  }
   Order order;
   while (const auto head = reader.line()) {
-    if (*head == "go") return order;
+    if (*head == "go") {
+      reader.wipe();
+      return order;
+    }
     const std::size_t space = std::min(head->find(' '), head->size() - 1);
     const auto size = lockstep::detail::whole_number<std::size_t>(head->substr(space + 1));
-    const auto value = size && *size <= OrderReader::most ? reader.bytes(*size) : std::nullopt;
-    if (!value || reader.bytes(1) != "\n") break;
+    const auto read = size && *size <= OrderReader::most ? reader.bytes(*size) : std::nullopt;
+    if (!read) break;
     const std::string name = head->substr(0, space);
-    const std::size_t equals = std::min(value->find('='), value->size());
-    if (name == "folder") order.folder = *value;
-    if (name == "secret") order.secret = *value;
-    if (name == "argument") order.command.arguments.push_back(*value);
+    if (name == "secret") {
+      if (!read->empty()) order.secret = std::make_unique<SecretFile>(*read);
+      if (reader.bytes(1) != "\n") break;
+      continue;
+    }
+    const std::string value(*read);
+    if (reader.bytes(1) != "\n") break;
+    const std::size_t equals = std::min(value.find('='), value.size());
+    if (name == "folder") order.folder = value;
+    if (name == "argument") order.command.arguments.push_back(value);
     if (name == "variable")
-      order.command.variables.emplace_back(value->substr(0, equals),
-                                           value->substr(std::min(equals + 1, value->size())));
-    if (name == "unset") order.command.unset.push_back(*value);
+      order.command.variables.emplace_back(value.substr(0, equals),
+                                           value.substr(std::min(equals + 1, value.size())));
+    if (name == "unset") order.command.unset.push_back(value);
   }
   throw std::runtime_error("--agent: the order is incomplete: the connection ended");
 }
@@ -217,7 +250,9 @@ class HostsJob {
   /// `hosts` are those of all ranks, `here` those that are this machine. \throws std::runtime_error
   HostsJob(const std::vector<std::string>& hosts, const std::set<std::string>& here,
            std::optional<std::uint16_t> port)
-      : id_("run-" + random_text(8)), secret_text_(random_text(32)), secret_(secret_text_) {
+      : id_("run-" + random_text(8)),
+        secret_text_(std::make_shared<SecretText>()),
+        secret_(secret_text_->text()) {
     const std::uint16_t first = port.value_or(random_port());
     if (hosts.size() > std::size_t{65536} - first)
       throw std::runtime_error(
@@ -247,7 +282,8 @@ class HostsJob {
     remote.arguments = agent_command(hosts_[rank]);
     remote.file = find_in_path(remote.arguments[0]);
     remote.variables.clear();
-    remote.order = encode(Order{std::filesystem::current_path().string(), secret_text_, command});
+    remote.order = encode(Order{std::filesystem::current_path().string(), command});
+    remote.secret = secret_text_;
     return remote;
   }
   /// Variables to unset, since they may describe another job. Those for networks are meant for this one.
@@ -271,7 +307,8 @@ class HostsJob {
         "{} is not in PATH; install it, or set LOCKSTEP_RSH to another remote shell", name));
   }
 
-  std::string id_, secret_text_;
+  std::string id_;
+  std::shared_ptr<const SecretText> secret_text_;
   SecretFile secret_;
   std::vector<std::string> hosts_;
   lockstep::ClusterSpec cluster_;
@@ -325,6 +362,7 @@ class Remote {
     thread_.join();
   }
   void send(int signal) {
+    if (ends_job(signal)) Output::drop_excess();
     const std::scoped_lock lock(mutex_);
     worker_.send(signal);
   }
@@ -385,24 +423,30 @@ inline int run_agent(const std::function<std::string(const std::string&)>& find_
     throw std::runtime_error("--agent: the order has no program");
   order.command.file = find_program(order.command.arguments[0]);
   order.command.is_output_prefixed = order.command.are_errors_prefixed = false;
-  std::optional<SecretFile> secret;
-  if (!order.secret.empty()) {
-    secret.emplace(order.secret);
-    order.command.variables.emplace_back("LOCKSTEP_SECRET_FILE", secret->path());
-  }
+  if (order.secret)
+    order.command.variables.emplace_back("LOCKSTEP_SECRET_FILE", order.secret->path());
   Child worker(0, order.command, "");
   Remote remote(reader, worker);
   while (worker.running()) {
-    std::vector<pollfd> waited{{signals.number(), POLLIN, 0}};
-    for (Stream& stream : worker.streams()) waited.push_back({stream.number(), POLLIN, 0});
-    ::poll(waited.data(), waited.size(), -1);
+    std::vector<pollfd> waited{{signals.number(), POLLIN, 0},
+                               {Output::changes().number(), POLLIN, 0}};
     for (Stream& stream : worker.streams())
-      if (stream.number() >= 0) stream.pump();
+      if (stream.is_wanted()) waited.push_back({stream.number(), POLLIN, 0});
+    ::poll(waited.data(), waited.size(), -1);
+    Output::clear_changes();
     while (const int signal = signals.next())
       if (signal != SIGCHLD) remote.send(signal);
+    for (Stream& stream : worker.streams())
+      if (stream.is_wanted()) stream.pump();
     if (worker.has_ended()) remote.collect();
   }
   for (Stream& stream : worker.streams()) stream.finish();
+  // While nobody reads the output, the other thread ends this process with the connection.
+  while (!Output::are_written()) {
+    pollfd waited{Output::changes().number(), POLLIN, 0};
+    ::poll(&waited, 1, -1);
+    Output::clear_changes();
+  }
   return worker.code();
 }
 

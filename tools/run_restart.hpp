@@ -19,6 +19,8 @@
 #include <utility>
 #include <vector>
 
+#include <lockstep/core/stop_signals.hpp>
+
 #include "run_launcher.hpp"
 
 namespace lockstep_run {
@@ -87,13 +89,19 @@ struct Decision {
   std::string sentence{};             ///< the reason, for the log; empty if there was no failure
 };
 
+/// Whether a worker that exited with this code has ended in order because of a signal.
+inline bool is_end_by_signal(int code) {
+  return std::any_of(lockstep::detail::stop_signals.begin(), lockstep::detail::stop_signals.end(),
+                     [code](int signal) { return code == 128 + signal; });
+}
+
 /// Whether another start may succeed. Not after a refused command (2), a program that cannot be run
-/// (126, 127), and a signal on which a worker has ended in order (130, 143).
+/// (126, 127), and a signal on which a worker has ended in order (130, 143, 129).
 inline bool is_crash(int code, bool is_killed) {
   if (is_killed) return true;
-  for (const int other : {2, 126, 127, 128 + SIGINT, 128 + SIGTERM})
+  for (const int other : {2, 126, 127})
     if (code == other) return false;
-  return true;
+  return !is_end_by_signal(code);
 }
 
 /// Decides on restarts.

@@ -31,7 +31,7 @@ WHAT = {  # what a folder holds: one or two short lines
     "tensorboard": "event files", "onnx": "export to ONNX",
     "testing": "simulated clusters",
 }
-LIBRARY = {"asio": "Asio", "gloo/": "Gloo", "(oneapi/)?dnnl": "oneDNN", "mpi\\.h": "MPI", "nccl": "NCCL",
+LIBRARY = {"asio": "Asio", "(oneapi/)?dnnl": "oneDNN", "mpi\\.h": "MPI", "nccl": "NCCL",
            "cuda|cudnn|cublas|nvrtc": "CUDA", "fmt/core\\.h$": "fmt", "protozero/": "protozero",
            "omp\\.h": None, "fmt/(?!core\\.h$)": None}  # OpenMP comes with the compiler
 INK, GREY, LINE, CARD = "#1f2933", "#52606d", "#9aa5b1", "#ffffff"

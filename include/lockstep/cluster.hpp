@@ -3,6 +3,8 @@
 /// device as well, as with lockstep.hpp. Requires Asio and OpenSSL (lockstep::cluster).
 #pragma once
 
+#include "lockstep/core/compiler.hpp"
+
 #include "lockstep/cluster/cluster_file.hpp"
 #include "lockstep/cluster/rendezvous/rendezvous.hpp"
 #include "lockstep/cluster/resolve.hpp"

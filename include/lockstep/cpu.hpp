@@ -2,6 +2,8 @@
 /// The Cpu device with all its kernels: `ls::Cpu`. Requires libdnnl and libgomp (lockstep::cpu).
 #pragma once
 
+#include "lockstep/core/compiler.hpp"
+
 #include "lockstep/core/config.hpp"
 #include "lockstep/devices/cpu/add.hpp"
 #include "lockstep/devices/cpu/average_pooling2d.hpp"
@@ -19,6 +21,7 @@
 #include "lockstep/devices/cpu/max_pooling2d.hpp"
 #include "lockstep/devices/cpu/optimizer.hpp"
 #include "lockstep/devices/cpu/pointwise.hpp"
+#include "lockstep/devices/cpu/smooth_activations.hpp"
 #include "lockstep/devices/cpu/softmax.hpp"
 #include "lockstep/devices/cpu/up_sampling2d.hpp"
 #include "lockstep/devices/host/kernels.hpp"

@@ -3,6 +3,8 @@
 /// required; NVIDIA's libraries are loaded at run time, on first use. Link libdl.
 #pragma once
 
+#include "lockstep/core/compiler.hpp"
+
 #include "lockstep/collectives/cuda_group.hpp"
 #include "lockstep/core/config.hpp"
 #include "lockstep/devices/cuda/device.hpp"

@@ -12,6 +12,8 @@
 /// \endcode
 #pragma once
 
+#include "lockstep/core/compiler.hpp"
+
 #include "lockstep/core/fmt_core.hpp"
 
 #include <fmt/format.h>

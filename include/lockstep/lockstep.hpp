@@ -3,6 +3,8 @@
 /// include <lockstep/cpu.hpp> or <lockstep/reference.hpp> as well.
 #pragma once
 
+#include "lockstep/core/compiler.hpp"
+
 #include "lockstep/core/dtype.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/log.hpp"
@@ -28,6 +30,7 @@
 #include "lockstep/data/operations/sample_weights.hpp"
 #include "lockstep/data/operations/shard.hpp"
 #include "lockstep/data/operations/shuffle.hpp"
+#include "lockstep/data/operations/shuffle_once.hpp"
 #include "lockstep/data/operations/skip.hpp"
 #include "lockstep/data/operations/take.hpp"
 #include "lockstep/data/operations/validation_split.hpp"

@@ -3,6 +3,8 @@
 /// starts. Include it in addition to cluster.hpp. Requires MPI (lockstep::mpi).
 #pragma once
 
+#include "lockstep/core/compiler.hpp"
+
 #include "lockstep/cluster.hpp"
 #include "lockstep/collectives/mpi_communicator.hpp"
 #include "lockstep/collectives/mpi_group.hpp"

@@ -3,4 +3,6 @@
 /// (lockstep::onnx).
 #pragma once
 
+#include "lockstep/core/compiler.hpp"
+
 #include "lockstep/onnx/export_onnx.hpp"

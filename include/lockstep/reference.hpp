@@ -3,6 +3,8 @@
 /// Requires no library.
 #pragma once
 
+#include "lockstep/core/compiler.hpp"
+
 #include "lockstep/core/config.hpp"
 #include "lockstep/devices/host/kernels.hpp"
 #include "lockstep/devices/reference/add.hpp"

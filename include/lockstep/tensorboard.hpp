@@ -3,5 +3,7 @@
 /// values. Include lockstep.hpp as well. Requires protozero (lockstep::tensorboard).
 #pragma once
 
+#include "lockstep/core/compiler.hpp"
+
 #include "lockstep/tensorboard/event_writer.hpp"
 #include "lockstep/tensorboard/tensorboard_callback.hpp"

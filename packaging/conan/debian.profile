@@ -1,5 +1,5 @@
-# For Debian 12 with the packages of the README: what Conan need not build, since the system has it.
-# conan create . -pr:a packaging/conan/debian.profile
+# For Debian 12 with the packages that ./dev installs: what Conan need not build, since the system has it.
+# conan create . -pr:a packaging/conan/debian.profile, and the same option for conan install in a program's folder
 include(default)
 
 [settings]
@@ -12,5 +12,4 @@ zlib/1.2.13
 openssl/3.0.11
 onednn/2.6.3
 asio/1.22.1
-gloo/0.5.0
 protozero/1.7.1

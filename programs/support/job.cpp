@@ -5,11 +5,13 @@
 #include <csignal>
 #include <cstdio>
 
+#include <lockstep/checkpoints.hpp>
 #include <lockstep/core/error.hpp>
 #include <lockstep/core/log.hpp>
 #include <lockstep/files/atomic_file.hpp>
+#include <lockstep/files/safetensors.hpp>
 #include <lockstep/tensorboard/tensorboard_callback.hpp>
-#include <lockstep/training/callbacks/trace.hpp>
+#include <lockstep/trace.hpp>
 #include <lockstep/training/report/progress.hpp>
 
 namespace support {
@@ -19,7 +21,7 @@ namespace {
 /// Makes signals end the process at once. Used until a job of several processes trains: until then
 /// the process waits for others, and has nothing to save.
 void end_by_signals() {
-  for (const int signal : {SIGINT, SIGTERM})
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP})
     if (std::signal(signal, [](int n) { ::_exit(128 + n); }) == SIG_IGN)
       std::signal(signal, SIG_IGN);  // nohup, or a shell's `&`
 }
@@ -51,6 +53,15 @@ Job::Job(const Program& program, Options options, Report& report)
 
 void Job::handle_signals() {
   if (!stop_) stop_.emplace();
+}
+
+void Job::check_float32(const std::string& path) {
+  const auto file = lockstep::SafetensorsFile::read(path);
+  for (const lockstep::SafetensorsTensor& tensor : file.tensors())
+    if (tensor.dtype != lockstep::DType::float32)
+      throw lockstep::WeightsError(path,
+                                   "tensor '{}' is {}, but --init reads F32; convert the file",
+                                   tensor.name, tensor.dtype_name);
 }
 
 void Job::add(std::shared_ptr<lockstep::Callback> callback) {

@@ -51,7 +51,10 @@ class Job {
              lockstep::FunctionRef<void(const lockstep::History&)> after) {
     handle_signals();
     describe(model);
-    if (options_.init) model.load_weights(*options_.init);
+    if (options_.init) {
+      check_float32(*options_.init);
+      model.load_weights(*options_.init);
+    }
     std::vector<std::string> digests;  // of all replicas of the job; empty after an error
     const auto fit = [&](const lockstep::FitOptions& options) {
       const lockstep::History history =
@@ -85,6 +88,9 @@ class Job {
  private:
   /// Makes signals stop training instead of the process.
   void handle_signals();
+  /// \throws WeightsError for a tensor of another type: --init reads what --save writes, while
+  /// load_weights converts.
+  static void check_float32(const std::string& path);
   /// The part of `train` that does not depend on the model. `finish` fills the report, even after
   /// an error.
   void run(bool is_chief, lockstep::FunctionRef<void(const lockstep::FitOptions&)> fit,

@@ -4,7 +4,7 @@
 /// report is written even if training fails.
 ///
 /// Exit codes: 0 success; 1 an error; 2 an invalid command line or cluster description; 3 another
-/// process of the job failed, left or never joined; 130, 143 after SIGINT, SIGTERM.
+/// process of the job failed, left or never joined; 130, 143, 129 after SIGINT, SIGTERM, SIGHUP.
 #pragma once
 
 #include <fmt/format.h>
@@ -78,6 +78,7 @@ inline void check_files_differ(Options& options) {
 /// Runs `body(Job&)`. \returns the exit code for main.
 template <class Body>
 int run(const Program& program, int argc, char** argv, Body&& body) {
+  lockstep::detail::ignore_file_size_signal();
   Options options;
   try {
     options = parse(program, argc, argv);

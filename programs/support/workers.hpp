@@ -4,6 +4,7 @@
 #pragma once
 
 #include <lockstep/cluster.hpp>
+#include <lockstep/elastic.hpp>
 
 #include "support/options.hpp"
 

@@ -250,7 +250,7 @@ struct OptimizerWithoutName : a::Descent {
   struct name;
 };
 struct OptimizerWithoutSlots : a::Descent {
-  struct slots;
+  struct slot_count;
 };
 struct OptimizerWithoutSlotName : a::Descent {
   struct slot_name;

@@ -137,7 +137,7 @@ struct DescentOp {
 };
 struct Descent {
   static constexpr std::string_view name = "descent";
-  std::size_t slots() const { return 0; }
+  std::size_t slot_count() const { return 0; }
   std::string_view slot_name(std::size_t) const { return ""; }
   double learning_rate(std::uint64_t) const { return 0.1; }
   DescentOp op(double rate, std::uint64_t) const { return {rate}; }

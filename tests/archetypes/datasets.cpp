@@ -21,6 +21,7 @@
 
 #include <cstdint>
 #include <span>
+#include <vector>
 
 namespace lockstep {
 namespace {
@@ -63,6 +64,9 @@ static_assert(Dataset<pipeline::Take<Tensors<float, float>>>);
 static_assert(Dataset<Tensors<std::uint8_t, std::int32_t>> && Dataset<Tensors<float, float>> &&
               Dataset<Tensors<double, double>>);
 static_assert(pipeline::GathersScaled<Tensors<std::uint8_t, std::int32_t>, float>);
+
+// The concept has more than one answer, see ImageOperation.
+static_assert(!Dataset<std::vector<float>> && !Dataset<int> && Dataset<Tensors<float, float>>);
 
 }  // namespace
 }  // namespace lockstep

@@ -1,4 +1,4 @@
-// expect: lockstep::Model: a metric does not fit the model's output or the loss' targets;
+// expect: lockstep::Model: 'M', a metric, does not fit the model's output or the loss' targets;
 #include "lockstep/data/operations/batch.hpp"
 #include "lockstep/data/sources/tensors.hpp"
 #include "lockstep/layers/activations/relu.hpp"

@@ -1,4 +1,4 @@
-// expect: lockstep::Model: the loss expects labels and the data have real values, or the
+// expect: lockstep::Model: the loss expects real-valued targets, but the data have class labels; use
 #include "lockstep/data/operations/batch.hpp"
 #include "lockstep/data/sources/tensors.hpp"
 #include "lockstep/layers/dense.hpp"

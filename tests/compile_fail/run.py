@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Checks that a program fails to compile, and how.
 
-The case begins with `// expect: <sentence>`; a long sentence continues in the comment lines that
-follow immediately. The compiler must report exactly one error, and the sentence must appear within
+A case may begin with `// flags: <options of the compiler>`. Then follows `// expect: <sentence>`; a
+long sentence continues in the comment lines that follow immediately. The compiler must report exactly one error, and the sentence must appear within
 the first ten lines of its output.
 
 With --precompile PATH... instead of a case: precompiles these headers into --folder. A case that
@@ -22,10 +22,15 @@ FIRST = "lockstep/concepts/kernel.hpp"
 LINES = 10
 
 
+def flags_of(case: str) -> list[str]:
+    first = case.splitlines()[0]
+    return first.removeprefix("// flags: ").split() if first.startswith("// flags: ") else []
+
+
 def sentence_of(case: str) -> str:
     comment = [line[2:].strip() for line in
                itertools.takewhile(lambda line: line.startswith("//"), case.splitlines())]
-    text = " ".join(comment)
+    text = " ".join(comment[len(flags_of(case)) > 0:])
     if not text.startswith("expect: "):
         sys.exit("the case does not begin with '// expect: <sentence>'")
     return text.removeprefix("expect: ")
@@ -84,7 +89,7 @@ def main() -> None:
     # A precompiled header changes the order of includes and may lengthen the path to the error, so a failure is retried
     # without it, header-only.
     for flags in (precompiled(text, options.folder) if options.folder else [], []):
-        result = subprocess.run([*command, *flags, "-fsyntax-only", options.case], stdout=subprocess.PIPE,
+        result = subprocess.run([*command, *flags, *flags_of(text), "-fsyntax-only", options.case], stdout=subprocess.PIPE,
                                 stderr=subprocess.STDOUT, text=True)
         found = complaints(result.returncode, result.stdout, sentence)
         if not found:

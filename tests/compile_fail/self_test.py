@@ -13,6 +13,7 @@ CASES = {  # name: (source, expected message of the runner; None for a good case
     "compiles": ("// expect: x\nint main() {}\n", "it compiles"),
     "wrong sentence": (GOOD.replace("expect: ", "expect: not "), "the output lacks"),
     "two errors": (GOOD + "int x = undeclared;\n", "2 errors"),
+    "flags": ("// flags: -DOWN\n" + GOOD.replace("static_assert", "#ifdef OWN\nstatic_assert") + "#endif\n", None),
     "no sentence": ("int x = undeclared;\n", "does not begin"),
     "too late": (GOOD.replace("\n", "\n" + "#warning talk\n" * 12, 1), "not within the first"),
 }

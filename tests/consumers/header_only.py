@@ -12,6 +12,7 @@ import tempfile
 import symbols
 
 sys.path.append(str(pathlib.Path(__file__).parents[1] / "house"))
+import compile_memory
 import kernels_apart
 
 PROJECT = pathlib.Path(__file__).with_name("project")
@@ -19,6 +20,7 @@ CORE = ("-lfmt", "-lcrypto", "-lz", "-lpthread")
 CPU = ("-ldnnl", "-l:libgomp.so.1", *CORE)
 CLUSTER = ("-lssl", *CPU)
 STEPS = ("--epochs", "1", "--steps-per-epoch", "2", "--progress", "none", "--report", "report.json")
+QUICKSTART_MEGABYTES = 690
 HIDDEN = ("-fPIC", "-fvisibility=hidden", "-fvisibility-inlines-hidden")
 
 
@@ -36,7 +38,8 @@ def compiled(compiler: list[str], program: str, *more) -> None:
 
 
 def quickstart(compiler: list[str], source: pathlib.Path, _: str) -> None:
-    compiled(compiler, "./program", source / "examples/01_quickstart.cpp", *CPU)
+    compile_memory.compile_within(QUICKSTART_MEGABYTES, [*compiler, "-O2", "-o", "./program",
+                                                         str(source / "examples/01_quickstart.cpp"), *CPU])
     reported = call("./program")
     if "Epoch 3/3" not in reported or "loss: " not in reported:
         sys.exit(f"three epochs expected:\n{reported}")
@@ -74,7 +77,37 @@ def two_units(compiler: list[str], *_) -> None:
     sys.exit(symbols.complaint(pathlib.Path("libdigits.so")) or None)
 
 
-PROGRAMS = {function.__name__: function for function in (quickstart, mnist_multi_worker, cifar10, two_units)}
+MISSING = """checkpoint: checkpoint: this program was built without checkpoints; add #include <lockstep/checkpoints.hpp>
+"""
+NOT_ELASTIC = MISSING + """elastic: multi_worker_mirrored: .elastic or LOCKSTEP_MIN_WORKERS is set, but this program was built \
+without elastic training; add #include <lockstep/elastic.hpp>
+"""
+MADE = "checkpoint: made, after 2 steps\ncallbacks: made, after 2 steps\n"
+
+
+def asks_for_features(compiler: list[str], expected: str, has_features: bool, *flags: str) -> None:
+    compiled(compiler, "./program", *flags, PROJECT / "features.cpp", "-lssl", *CORE)
+    reported = call("./program")
+    if reported != expected:
+        sys.exit(f"expected:\n{expected}reported:\n{reported}")
+    if any(map(symbols.of_feature, kernels_apart.symbols("./program"))) != has_features:
+        sys.exit("the program " + ("has no code of its features" if has_features else "has code of features it does not include"))
+
+
+def without_features(compiler: list[str], *_) -> None:
+    asks_for_features(compiler, MISSING, False)
+
+
+def without_elastic(compiler: list[str], *_) -> None:
+    asks_for_features(compiler, NOT_ELASTIC, False, "-DELASTIC", "-DASIO_STANDALONE")
+
+
+def with_features(compiler: list[str], *_) -> None:
+    asks_for_features(compiler, MADE, True, "-DWITH_FEATURES")
+
+
+PROGRAMS = {function.__name__: function for function in
+            (quickstart, without_features, without_elastic, with_features, mnist_multi_worker, cifar10, two_units)}
 
 if __name__ == "__main__":
     source = pathlib.Path(sys.argv[2]).resolve()

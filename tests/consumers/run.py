@@ -74,8 +74,7 @@ with tempfile.TemporaryDirectory() as folder:
             return run("pkg-config", "--cflags", "--libs", module, env=environment).split()
 
         def build(module: str, source: str = "core_program", text: str = "(28, 28, 1)") -> None:
-            run(options.compiler, "-std=c++20", project / f"{source}.cpp", "-o", program,
-                *flags_of(module))
+            run(options.compiler, project / f"{source}.cpp", "-o", program, *flags_of(module))  # with -std=c++20
             expect(text, run(program))
 
         build("lockstep-cpu")

@@ -1,10 +1,18 @@
-"""Checks which symbols of lockstep a library built with it exports."""
+"""Checks which symbols of lockstep a program or a library built with it has."""
 import pathlib
 import re
 import subprocess
 
 # Objects that must be unique in a process. Templates of the standard library also remain visible.
 SHOWN = r"detail::(log_state\(|signal_state$|stop_of_process$|bound_pool\(|JobSlot::of\(|cuda::CaptureLock::mutex\(|conten(ded_flag|tion_of_process)\()"
+
+
+FEATURE = re.compile(r"lockstep::detail::(CheckpointWriter|StepRecorder|RecoveringRuns)::")
+
+
+def of_feature(symbol: str) -> bool:
+    """Whether a line of nm is the code of a feature that a program has only if it includes its header."""
+    return bool(FEATURE.search(symbol))
 
 
 def complaint(library: pathlib.Path) -> str:

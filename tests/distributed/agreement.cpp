@@ -1,6 +1,7 @@
 /// Agreement of all processes of a job: on results, on the end of training, on refused differences.
 
 #include <fmt/format.h>
+#include <algorithm>
 #include <filesystem>
 #include <functional>
 #include <memory>
@@ -8,8 +9,11 @@
 #include <string_view>
 #include <vector>
 
+#include "distributed/places.hpp"
 #include "distributed/processes.hpp"
+#include "lockstep/checkpoints.hpp"
 #include "lockstep/strategies/multi_worker_mirrored.hpp"
+#include "support/folder.hpp"
 #include "unit/training/mirrored_support.hpp"
 
 using namespace distributed;
@@ -271,6 +275,185 @@ TEST_CASE("learning rates that differ only in the ninth digit are refused too") 
   is_refused(2, 1, {.rate = 0.100000001}, "\"optimizer\"", "rate 0.100000001", "rate 0.1");
 }
 
+namespace {
+
+/// The examples of one rank, as files in which something differs would give them.
+struct Examples {
+  std::vector<float> x = std::vector<float>(48);
+  std::vector<std::int32_t> y = std::vector<std::int32_t>(24);
+  std::vector<double> w = std::vector<double>(24, 1);
+  Examples() {
+    for (std::size_t i = 0; i < x.size(); ++i) x[i] = 0.1f * static_cast<float>(i);
+    for (std::size_t i = 0; i < y.size(); ++i) y[i] = static_cast<std::int32_t>(i % 3);
+  }
+  Examples& reverse() {
+    std::reverse(x.begin(), x.end());
+    std::reverse(y.begin(), y.end());
+    return *this;
+  }
+  auto data() const {
+    return ls::tensors(x, ls::shape(2), y) | ls::sample_weights(w) | ls::batch(8);
+  }
+};
+
+auto small_model() {
+  return ls::Model{line::Classes{}, ls::MultiWorkerMirrored<Reference<float>>{},
+                   replicas::crossentropy, ls::SGD{.learning_rate = 0.1}};
+}
+
+/// All ranks call `use` with the same data except rank 1; the error names `field` and the remedy.
+void data_are_refused(const Examples& odd, const std::string& field,
+                      const std::function<void(const Examples&)>& use) {
+  is_refused(
+      2, 1, [&](Here& here) { use(here.rank == 1 ? odd : Examples()); }, field, "digest",
+      "each worker must read the whole data set, in the same order");
+}
+
+void fits(const Examples& examples) { small_model().fit(examples.data(), line::quiet()); }
+
+}  // namespace
+
+TEST_CASE("workers whose data differ in order, features, labels or weights refuse to train") {
+  Examples labels, dark, weights;
+  labels.y[23] = 0;
+  std::fill(dark.x.begin(), dark.x.end(), 0.0f);
+  weights.w.back() = 3;
+  data_are_refused(Examples().reverse(), "\"features of the examples\"", fits);
+  data_are_refused(dark, "\"features of the examples\"", fits);
+  data_are_refused(labels, "\"targets of the examples\"", fits);
+  data_are_refused(weights, "\"weights of the examples\"", fits);
+}
+
+TEST_CASE("workers compare the data of evaluate, predict and validation") {
+  const auto odd = Examples().reverse();
+  const std::string features = "\"features of the examples\"";
+  data_are_refused(odd, features, [](const Examples& e) { small_model().evaluate(e.data()); });
+  data_are_refused(odd, features, [](const Examples& e) { small_model().predict(e.data()); });
+  data_are_refused(odd, "\"features of the validation examples\"", [](const Examples& e) {
+    small_model().fit(Examples().data(), e.data(), line::quiet());
+  });
+}
+
+TEST_CASE("predict reads no targets, and generators may differ: the job goes on with a warning") {
+  Processes job(2, [](Here& here) {
+    here.run_and_report([&] {
+      auto model = small_model();
+      Examples labels;
+      if (here.rank == 1) labels.y.assign(24, 2);
+      model.predict(labels.data());
+      const auto own = [rank = here.rank](std::uint64_t n, auto& e) {
+        e.x[0] = e.x[1] = static_cast<float>(n + 100 * rank);
+        e.y[0] = 0;
+      };
+      for (int i = 0; i < 2; ++i)
+        model.fit(ls::generator(24, ls::shape(2), {}, own) | ls::batch(8), line::quiet());
+    });
+  });
+  all_succeed(job);
+  const std::string log = job.logs(), warning = "the generators of the workers give different";
+  const auto at = log.find(warning);
+  CHECK(at != std::string::npos);
+  CHECK(log.find(warning, at + 1) == std::string::npos);
+}
+
+namespace {
+
+struct OneOutput : ls::Sequential<ls::Input<2>, ls::Dense<1>> {};
+/// The loss of a program whose option is a member.
+struct Quantile {
+  using target_type = float;
+  static constexpr std::string_view name = "quantile";
+  float q = 0.5f;
+  static constexpr bool accepts(ls::Shape) { return true; }
+  static constexpr ls::Shape target_shape(ls::Shape out) { return out; }
+  ls::MeanSquaredErrorOp op(ls::Shape out) const { return ls::MeanSquaredError{}.op(out); }
+};
+
+}  // namespace
+
+TEST_CASE("options of custom losses are compared") {
+  is_refused(
+      2, 1,
+      [](Here& here) {
+        ls::Model model{OneOutput{}, ls::MultiWorkerMirrored<Reference<float>>{},
+                        Quantile{.q = here.rank == 1 ? 0.1f : 0.9f}, ls::SGD{}};
+      },
+      "\"loss\"", "options (0.1)", "options (0.9)");
+}
+
+TEST_CASE("the rate of a step is that of the chief's schedule, on all workers") {
+  // Rank 0's boundary applies to all, also to an optimizer of a function that returns 0.
+  const auto rates = [](std::uint64_t boundary) {
+    return [boundary](std::uint64_t step) {
+      return step == 2 ? 0.0 : step < boundary ? 0.1 : 0.01;
+    };
+  };
+  const auto train = [&](const auto& strategy, std::uint64_t boundary) {
+    ls::Model model{line::Classes{}, strategy, replicas::crossentropy,
+                    ls::SGD{.learning_rate = rates(boundary)}};
+    model.fit(Examples().data(), line::quiet(3));
+    return model.weights("dense/kernel");
+  };
+  const std::vector<double> one = train(ls::OneDevice<Reference<double>>{}, 5);
+  Processes job(3, [&](Here& here) {
+    here.run_and_report([&] {
+      here.give(
+          train(ls::MultiWorkerMirrored<Reference<double>>{.replicas = 2}, here.rank == 0 ? 5 : 3));
+    });
+  });
+  all_succeed(job);
+  for (std::size_t rank = 0; rank < job.size(); ++rank) {
+    CHECK(job.numbers(rank) == job.numbers(0));
+    CHECK(replicas::distance(job.numbers(rank), one) < 1e-12);
+  }
+  CHECK(job.logs().find("in step 3 the function of this worker gives 0.01, and that of rank 0 "
+                        "gives 0.1") != std::string::npos);
+}
+
+TEST_CASE("weights that a hook changes on one rank only end fit with one message, at its end too") {
+  for (const int epoch : {0, 1}) {
+    CAPTURE(epoch);
+    Disagreement refused(2, [=](Here& here) {
+      auto model = small_model();
+      auto options = line::quiet(2);
+      options.callbacks = {ls::LambdaCallback{.on_epoch_end = [&](int e, const ls::Logs&) {
+        if (here.rank == 1 && e == epoch)
+          model.set_weights("dense/bias", std::vector<float>(8, 0.5f));
+      }}};
+      model.fit(Examples().data(), options);
+    });
+    for (const std::string& sentence : refused.sentences) {
+      CAPTURE(sentence);
+      CHECK(sentence.find("holds a different dense/") != sentence.npos);
+      CHECK(sentence.find("after step 6") != sentence.npos);
+    }
+  }
+}
+
+TEST_CASE("checkpoints after different steps are refused, since all workers compare weights then") {
+  const testing::Folder folder;
+  const auto body = [&](Here& here) {
+    auto options = line::quiet();
+    options.checkpoint = {.directory = folder / "run", .every = here.rank == 1 ? 3u : 2u};
+    auto model = small_model();
+    model.fit(line::classes(24) | ls::batch(8), options);
+  };
+  is_refused(2, 1, body, "\"checkpoints\"", "every 3 steps", "every 2 steps");
+}
+
+TEST_CASE("a callback that writes files in the chief only is refused in an elastic job") {
+  const testing::Folder folder;
+  const auto body = [&](Here& here) {
+    ls::Model model{line::Classes{},
+                    ls::MultiWorkerMirrored<Reference<float>>{.elastic = {.min_workers = 1}},
+                    replicas::crossentropy, ls::SGD{.learning_rate = 0.1}};
+    auto options = line::quiet();
+    if (here.rank == 0) options.callbacks = {ls::CSVLogger{folder / "log.csv"}};
+    model.fit(line::classes(24) | ls::batch(8), options);
+  };
+  is_refused(2, 0, body, "\"callbacks that write files\"", "\"CSVLogger\"", "\"none\"");
+}
+
 TEST_CASE("when one worker's options are invalid, all workers report it at once") {
   Disagreement refused(3, one_chooses(1, {.virtual_shards = 6}));
   for (const std::string& sentence : refused.sentences) {
@@ -521,7 +704,7 @@ TEST_CASE("a worker that dies while the data mesh forms is named at once") {
                {"virtual shards", "0"},
                {"stragglers", "off"}},
               10s);
-    own.set("place/2", own.get("place/0", 10s));  // the others now wait for its connections
+    send_place(own);  // the others now wait for its connections
     std::this_thread::sleep_for(500ms);
     here.begin_fault();
     ::kill(::getpid(), SIGKILL);

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "distributed/faults.hpp"
+#include "lockstep/checkpoints.hpp"
 #include "lockstep/files/checkpoint_directory.hpp"
 #include "support/folder.hpp"
 #include "unit/training/mirrored_support.hpp"

@@ -17,6 +17,7 @@
 #include "distributed/host_nccl.hpp"
 #include "distributed/processes.hpp"
 #include "golden/mirrored.hpp"
+#include "lockstep/checkpoints.hpp"
 #include "lockstep/cuda.hpp"
 #include "lockstep/lockstep.hpp"
 #include "lockstep/reference.hpp"

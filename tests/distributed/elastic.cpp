@@ -388,8 +388,11 @@ TEST_CASE("an elastic job goes on without a worker that comes back with another 
   INFO(run.job().logs());
   for (const std::size_t r : {std::size_t{0}, std::size_t{1}, std::size_t{3}})
     CHECK(run.job().numbers(r) == quiet);
-  CHECK(run.job().report(2).outcome == Outcome::error);
-  CHECK(std::string(run.job().report(2).what).find("seed") != std::string::npos);
+  INFO(std::string(run.job().report(2).what));
+  // On a busy machine it may hear first that the others have left.
+  const Outcome outcome = run.job().report(2).outcome;
+  CHECK((outcome == Outcome::error || outcome == Outcome::peer_lost));
+  CHECK(run.job().logs().find("differ in \"seed\": \"7\" and \"8\"") != std::string::npos);
 }
 
 TEST_CASE("two members that cannot connect do not stop the rest of an elastic job") {

@@ -1,6 +1,6 @@
-/// Elastic jobs of real processes on ls::Cpu, over ls::Tcp and ls::Gloo, whose chief dies again and
-/// again: the next one continues checkpoints, CSVLogger's lines and TensorBoard's events. Evaluations
-/// and predictions, too few workers, and a job that starts again from its checkpoint.
+/// Elastic jobs of real processes on ls::Cpu, whose chief dies again and again: the next one continues
+/// checkpoints, CSVLogger's lines and TensorBoard's events. Evaluations and predictions, too few
+/// workers, and a job that starts again from its checkpoint.
 #include <unistd.h>
 
 #include <algorithm>
@@ -18,9 +18,9 @@
 #include <vector>
 
 #include "distributed/processes.hpp"
+#include "lockstep/checkpoints.hpp"
 #include "lockstep/cpu.hpp"
 #include "lockstep/files/checkpoint_directory.hpp"
-#include "lockstep/gloo.hpp"
 #include "lockstep/lockstep.hpp"
 #include "lockstep/tensorboard.hpp"
 #include "support/event_reader.hpp"
@@ -33,15 +33,7 @@ namespace {
 struct Net : ls::Sequential<ls::Input<6, 6, 1>, ls::Conv2D<2, 3>, ls::BatchNormalization<>,
                             ls::ReLU, ls::Flatten, ls::Dropout<ls::rate(0.4f)>, ls::Dense<3>> {};
 
-/// Either data plane, so that the model is compiled once.
-struct Either {
-  static constexpr std::string_view name = "either";
-  static inline bool is_gloo = false;
-  static ls::JobGroups connect(const ls::JobLinks& links) {
-    return is_gloo ? ls::Gloo::connect(links) : ls::Tcp::connect(links);
-  }
-};
-using Strategy = ls::MultiWorkerMirrored<ls::Cpu, Either>;
+using Strategy = ls::MultiWorkerMirrored<ls::Cpu>;
 
 /// Where a chief dies.
 enum class At {
@@ -53,7 +45,8 @@ enum class At {
   validation,  ///< within fit
   nested,      ///< in an evaluation by a hook
   evaluation,  ///< after fit
-  prediction
+  prediction,
+  frozen  ///< at an epoch's end; it does not die, but wakes after the others have ended
 };
 
 constexpr std::array everywhere{At::step,   At::epoch_end,  At::logged,
@@ -65,8 +58,8 @@ constexpr std::uint64_t steps = 4;  // of an epoch
 
 struct Plan {
   At at = At::step;
-  bool is_gloo = false;
-  bool all_die = false;  ///< in the same step
+  bool all_die = false;      ///< in the same step
+  bool only_events = false;  ///< no callback but TensorBoard writes
   std::size_t workers = 3;
   std::size_t survivors = 1;  ///< the others die when they are the chief
   std::size_t min_workers = 1;
@@ -81,6 +74,7 @@ struct Dies : ls::Callback {
   }
   void on_epoch_end(int, const ls::Logs&) override {
     die_at(At::epoch_end);
+    die_at(At::frozen);
     is_in_hook_ = true;
     if (evaluate) evaluate();
     is_in_hook_ = false;
@@ -98,7 +92,7 @@ struct Dies : ls::Callback {
     const bool dies =
         plan_.all_die || (params().rank == 0 && here_->rank + plan_.survivors < plan_.workers);
     // Not after it has been started again.
-    if (dies && here_->begin_fault()) ::kill(::getpid(), SIGKILL);
+    if (dies && here_->begin_fault()) ::kill(::getpid(), at == At::frozen ? SIGSTOP : SIGKILL);
   }
   std::function<void()> evaluate;
 
@@ -153,12 +147,19 @@ std::vector<double> train(const Strategy& strategy, const std::string& folder, c
   const auto dies = std::make_shared<Dies>(here, plan);
   ls::FitOptions options{
       .epochs = epochs,
-      .callbacks = {dies, ls::CSVLogger{folder + "/log.csv"},
+      .callbacks = {dies,
+                    ls::ModelCheckpoint{.filepath = folder + "/last.safetensors",
+                                        .monitor = "loss",
+                                        .save_weights_only = true},
+                    ls::ModelCheckpoint{.filepath = folder + "/last", .monitor = "loss"},
+                    ls::CSVLogger{folder + "/log.csv"},
                     ls::TensorBoard{
                         .log_dir = folder + "/events", .histogram_freq = 2, .update_freq = "batch"},
                     std::make_shared<DiesLogged>(dies)},
       .checkpoint = {.directory = folder + "/checkpoints", .every = 3, .keep = 2},
       .progress = ls::ProgressStyle::none};
+  if (plan.at == At::frozen) options.checkpoint = {};  // whose lock it would keep
+  if (plan.only_events) options.callbacks = {dies, ls::TensorBoard{.log_dir = folder + "/events"}};
   if (plan.at == At::nested) dies->evaluate = [&] { model.evaluate(test, {.callbacks = {dies}}); };
   const ls::History history =
       model.fit(data | ls::shuffle(64) | ls::batch(64 / steps), test, options);
@@ -175,7 +176,6 @@ std::vector<double> train(const Strategy& strategy, const std::string& folder, c
 }
 
 void work(Here& here, const std::string& folder, const Plan& plan) {
-  Either::is_gloo = plan.is_gloo;
   ::setenv("LOCKSTEP_MIN_WORKERS", std::to_string(plan.min_workers).c_str(), 1);
   here.give(train({.virtual_shards = 8}, folder, plan, &here));
 }
@@ -207,9 +207,21 @@ std::map<std::string, testing::Points> shown(const std::string& folder) {
   return result;
 }
 
+/// Files that hooks have written, except events.
+std::map<std::string, std::string> written_by_hooks(const std::string& folder) {
+  std::map<std::string, std::string> files;
+  for (const char* const name : {"log.csv", "last.safetensors", "last/latest"})
+    files[name] = testing::bytes_of_file(folder + "/" + name);
+  const ls::detail::CheckpointDirectory last(folder + "/last");
+  for (const std::uint64_t step : last.steps())
+    files[std::to_string(step)] =
+        testing::bytes_of_file(last.path_of(step) + "/weights.safetensors");
+  return files;
+}
+
 void check_files(const testing::Folder& folder) {
   const std::string quiet = quiet_run().folder.path(), found = folder.path();
-  CHECK(testing::bytes_of_file(found + "/log.csv") == testing::bytes_of_file(quiet + "/log.csv"));
+  CHECK((written_by_hooks(found) == written_by_hooks(quiet)));
 
   ls::detail::CheckpointDirectory directory(found + "/checkpoints");
   CHECK(directory.steps() == std::vector<std::uint64_t>{18, epochs * steps});
@@ -244,7 +256,7 @@ void check_files(const testing::Folder& folder) {
 
 /// The results of the last worker, and the files, are those of a quiet run.
 void survives(const Plan& plan) {
-  CAPTURE(static_cast<int>(plan.at), plan.is_gloo, plan.all_die);
+  CAPTURE(static_cast<int>(plan.at), plan.all_die);
   const testing::Folder folder;
   const auto& quiet = quiet_run();
   Processes job(plan.workers, [&](Here& here) { work(here, folder.path(), plan); }, 60s);
@@ -271,10 +283,40 @@ TEST_CASE("the next chief of an elastic job continues its files, wherever the la
   for (const At at : everywhere) survives({.at = at});
 }
 
-TEST_CASE("an elastic job over Gloo goes on without its chief") { survives({.is_gloo = true}); }
+TEST_CASE("a frozen chief that wakes after its job changes no file") {
+  const testing::Folder folder;
+  const auto& quiet = quiet_run();
+  const Plan plan{.at = At::frozen, .survivors = 2};
+  Processes job(plan.workers, [&](Here& here) { work(here, folder.path(), plan); }, 60s);
+  REQUIRE(job.all_end({0}));
+  CHECK(!job.has_ended(0));
+  for (const std::size_t r : {std::size_t{1}, std::size_t{2}})
+    CHECK(job.numbers(r) == quiet.results);
+  const auto before = written_by_hooks(folder.path());
+  CHECK((before == written_by_hooks(quiet.folder.path())));
+  job.signal(0, SIGCONT);
+  REQUIRE(job.all_end());
+  INFO(job.logs());
+  CHECK((written_by_hooks(folder.path()) == before));
+}
 
-TEST_CASE("an elastic job over Gloo goes on wherever its chief dies", "[.slow]") {
-  for (const At at : everywhere) survives({.at = at, .is_gloo = true});
+TEST_CASE("a frozen chief that wakes after its job adds no epoch to its events") {
+  const testing::Folder folder;
+  const Plan plan{.at = At::frozen, .only_events = true, .survivors = 2};
+  const auto epochs_in_files = [&] {
+    std::size_t count = 0;
+    for (const testing::Event& e : testing::events_in(folder / "events/train"))
+      for (const testing::SummaryValue& v : e.values) count += v.tag == "epoch_loss";
+    return count;
+  };
+  Processes job(plan.workers, [&](Here& here) { work(here, folder.path(), plan); }, 60s);
+  REQUIRE(job.all_end({0}));
+  CHECK(!job.has_ended(0));
+  CHECK(epochs_in_files() == epochs);
+  job.signal(0, SIGCONT);
+  REQUIRE(job.all_end());
+  INFO(job.logs());
+  CHECK(epochs_in_files() == epochs);
 }
 
 TEST_CASE("an elastic job of which all workers die continues from its checkpoint") {

@@ -181,7 +181,7 @@ struct Trap {
 /// w -= 0.01 g.
 struct Descent {
   static constexpr std::string_view name = "descent";
-  std::size_t slots() const { return 0; }
+  std::size_t slot_count() const { return 0; }
   std::string_view slot_name(std::size_t) const { return ""; }
   double learning_rate(std::uint64_t) const { return 0.01; }
   struct Op {

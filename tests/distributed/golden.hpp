@@ -59,8 +59,8 @@ struct WorkersCheck {
         CAPTURE(prefix, workers, replicas);
         Processes job(
             workers,
-            [&](Here& here) {
-              here.give(flat(train(
+            [&](Here& own) {
+              own.give(flat(train(
                   ls::MultiWorkerMirrored<D>{.replicas = replicas, .on = golden::single<D>()})));
             },
             300s);
@@ -82,13 +82,13 @@ void workers_meet_weighted() {
       CAPTURE(prefix, workers);
       Processes job(
           workers,
-          [&](Here& here) {
+          [&](Here& own) {
             std::vector<double> all;
             for (const auto& [name, values] : golden::weighted_run(
                      file, prefix,
                      ls::MultiWorkerMirrored<D>{.replicas = 2, .on = golden::single<D>()}))
               all.insert(all.end(), values.begin(), values.end());
-            here.give(all);
+            own.give(all);
           },
           300s);
       all_give_the_same(job);

@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "distributed/faults.hpp"
+#include "distributed/places.hpp"
 #include "lockstep/cpu.hpp"
-#include "lockstep/strategies/gloo_plane.hpp"
 #include "unit/training/mirrored_support.hpp"
 
 using namespace distributed;
@@ -44,7 +44,6 @@ std::size_t descriptors() {
 
 /// Trains, and gives the mappings and data connections during training, those after it, and the
 /// digest of the weights.
-template <class Plane = ls::Tcp>
 void train(Here& own, const char* transport, std::size_t shards = 0) {
   ::setenv("LOCKSTEP_TRANSPORT", transport, 1);
   here = &own;
@@ -52,7 +51,7 @@ void train(Here& own, const char* transport, std::size_t shards = 0) {
   std::string digest;
   {
     ls::Model model{replicas::Noisy{},
-                    ls::MultiWorkerMirrored<ls::Reference<float>, Plane>{.virtual_shards = shards},
+                    ls::MultiWorkerMirrored<ls::Reference<float>>{.virtual_shards = shards},
                     replicas::crossentropy, ls::Adam{.learning_rate = 0.01}};
     model.fit(line::classes(48) | ls::batch(16), line::quiet(2));
     found = {static_cast<double>(mappings()), static_cast<double>(descriptors()),
@@ -264,15 +263,13 @@ TEST_CASE("if one machine has no memory to share, all machines exchange over TCP
                   "rank 2: shared memory: it needs ") != std::string::npos);
 }
 
-TEST_CASE("sealed or plain, over TCP or Gloo: workers train alike") {
+TEST_CASE("sealed or plain: workers train alike over TCP") {
   for (const std::size_t workers : {2u, 3u}) {
     CAPTURE(workers);
     std::vector<double> digest;
-    for (const char* wire : {"sealed", "plain", "plain_on_trusted_network", "gloo"}) {
+    for (const char* wire : {"sealed", "plain", "plain_on_trusted_network"}) {
       CAPTURE(wire);
-      const bool over_gloo = wire == std::string_view("gloo");
       Processes job(workers, [&](Here& own) {
-        if (over_gloo) return train<ls::Gloo>(own, "auto");
         ::setenv("LOCKSTEP_WIRE", wire, 1);
         train(own, "tcp");
       });
@@ -381,8 +378,9 @@ TEST_CASE("a worker that dies before it opens the memory is named at once") {
                       {"virtual shards", "0"},
                       {"stragglers", "off"}},
                      10s);
-    rendezvous.set("place/2", rendezvous.get("place/0", 10s));
-    rendezvous.get("memory/1", 10s);  // rank 1 has opened it and waits
+    send_place(rendezvous);
+    rendezvous.get("memory/0", 10s);
+    std::this_thread::sleep_for(300ms);  // rank 1 has opened it and waits
     own.begin_fault();
     ::kill(::getpid(), SIGKILL);
   });

@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <string>
 
+#include "lockstep/checkpoints.hpp"
 #include "lockstep/lockstep.hpp"
 #include "lockstep/reference.hpp"
 

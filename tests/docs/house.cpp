@@ -12,12 +12,14 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <vector>
 
 #include "lockstep/cluster/resolve.hpp"
 #include "lockstep/data/sources/csv.hpp"
 #include "lockstep/data/sources/drawn_shapes.hpp"
+#include "lockstep/data/sources/npy.hpp"
 #include "lockstep/fmt.hpp"
 #include "lockstep/lockstep.hpp"
 #include "lockstep/onnx.hpp"
@@ -186,6 +188,27 @@ TEST_CASE("the example of augmentation") {
   CHECK(train.shape() == ls::shape(32, 32, 3));
 }
 
+TEST_CASE("the example of numpy's arrays") {
+  const std::filesystem::path folder =
+      std::filesystem::temp_directory_path() / ("lockstep_npy_" + std::to_string(::getpid()));
+  std::filesystem::create_directory(folder);
+  const auto write = [&](const char* name, std::string header, std::string_view data) {
+    header.resize(117, ' ');
+    std::ofstream(folder / name) << std::string_view("\x93NUMPY\1\0\x76\0", 10) << header << '\n'
+                                 << data;
+  };
+  write("images.npy", "{'descr': '|u1', 'fortran_order': False, 'shape': (2, 1, 2)}", "abcd");
+  write("labels.npy", "{'descr': '|u1', 'fortran_order': False, 'shape': (2,)}", "\1\2");
+  const std::filesystem::path images = folder / "images.npy", labels = folder / "labels.npy";
+  // --8<-- [start:npy]
+  const auto train =
+      ls::tensors<std::uint8_t, std::int32_t>(ls::read_npy(images), ls::read_npy(labels));
+  // --8<-- [end:npy]
+  CHECK(train.shape() == ls::shape(1, 2));
+  CHECK(train.targets()[1] == 2);
+  std::filesystem::remove_all(folder);
+}
+
 TEST_CASE("the example of a table") {
   const std::filesystem::path folder =
       std::filesystem::temp_directory_path() / ("lockstep_table_" + std::to_string(::getpid()));
@@ -194,9 +217,8 @@ TEST_CASE("the example of a table") {
   std::ofstream(train_file) << "id,sex,age,port,fare\n1,male,22,S,7.25\n2,female,38,C,71.28\n";
   std::ofstream(test_file) << "port,fare,age,sex\nC,8.05,35,male\n";
   // --8<-- [start:table]
-  const ls::CsvOptions options = ls::adapt_csv(
-      train_file,
-      {.target = "fare", .drop = {"id"}, .one_hot = {"sex", "port"}, .check_finite = true});
+  const ls::CsvOptions options =
+      ls::adapt_csv(train_file, {.target = "fare", .drop = {"id"}, .one_hot = {"sex", "port"}});
   const auto train = ls::read_csv<float, float>(train_file, options);
   const auto test = ls::read_csv<float, float>(test_file, options);  // whatever its columns' order
   // --8<-- [end:table]

@@ -7,7 +7,8 @@
 #include <vector>
 
 #include "fuzz/promises.hpp"
-#include "lockstep/training/checkpoint/job_state.hpp"
+#include "lockstep/training/checkpoint/encoded_state.hpp"
+#include "support/state_layout.hpp"
 
 using fuzz::require;
 using lockstep::detail::JobState;
@@ -21,7 +22,7 @@ JobState job() {
   JobState state;
   state.weights.resize(2 * sizeof(float));
   state.state.resize(sizeof(float));
-  state.slots = {{"momentum", std::vector<std::byte>(2 * sizeof(float))}};
+  state.slot_values = {{"momentum", std::vector<std::byte>(2 * sizeof(float))}};
   state.totals = {0, 1};
   state.position.emplace().logs.sums = {0, 2};
   state.signature = {{"layers", "dense"}, {"device", "cpu float32"}};
@@ -47,10 +48,11 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const JobState expected = job();
   std::string notes;
   try {
-    JobState state = decode_state(entry_of(expected, text), parameters, expected, notes);
+    const auto layout = testing::layout_of(expected);
+    JobState state = decode_state(entry_of(expected, text), parameters, layout, notes);
     require(state.loss_scale.scale > 0 && state.loss_scale.skipped <= state.steps);
     require(!state.position || state.position->epoch >= 0);
-    const JobState again = decode_state(entry_of(state, ""), parameters, expected, notes);
+    const JobState again = decode_state(entry_of(state, ""), parameters, layout, notes);
     require(again.steps == state.steps && again.seed == state.seed);
     require(again.signature == state.signature && again.passes == state.passes);
     require(again.callbacks.size() == state.callbacks.size());

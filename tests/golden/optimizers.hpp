@@ -3,6 +3,7 @@
 /// replica and with several.
 #pragma once
 
+#include <algorithm>
 #include <catch2/catch_test_macros.hpp>
 #include <cstddef>
 #include <string>
@@ -57,7 +58,7 @@ inline std::vector<double> row(const std::vector<double>& table, std::size_t i, 
 
 template <class D, class O>
 void meets_optimizer(const std::string& name, const O& optimizer,
-                     const std::vector<Sharing>& sharings) {
+                     const std::vector<Sharing>& sharings, double least_tolerance = 0) {
   DYNAMIC_SECTION(name) {
     using T = typename D::real;
     const GoldenFile file("optimizers");
@@ -77,8 +78,9 @@ void meets_optimizer(const std::string& name, const O& optimizer,
         for (std::size_t i = 0; i < s.examples; ++i)
           for (const double g : row(gradients, step, w0.size())) batch.push_back(static_cast<T>(g));
         model.train_on_batch(batch, std::vector<T>(s.examples));
-        CHECK(testing::relative_error(model.weights("dense/kernel"),
-                                      row(expected, step, w0.size())) < tolerance<D>);
+        CHECK(
+            testing::relative_error(model.weights("dense/kernel"), row(expected, step, w0.size())) <
+            std::max(tolerance<D>, least_tolerance));
       }
     }
   }
@@ -90,13 +92,14 @@ void meets_optimizers(const std::vector<Sharing>& sharings = all_sharings) {
     meets_optimizer<D>(name, optimizer, sharings);
   };
   using ls::SGD, ls::Adam, ls::RMSprop;
-  // 0.1f: Keras rounds weight decays and initial values to float32, also in float64.
+  // 0.1f, 0.9f: Keras on TensorFlow, which recorded the data, rounds these options to float32, also
+  // in float64, and Nadam's 0.96. Keras on JAX and PyTorch does not.
   meets("sgd", SGD{.learning_rate = 0.01});
-  meets("sgd_momentum", SGD{.learning_rate = 0.01, .momentum = 0.9});
-  meets("sgd_nesterov", SGD{.learning_rate = 0.01, .momentum = 0.9, .nesterov = true});
+  meets("sgd_momentum", SGD{.learning_rate = 0.01, .momentum = 0.9f});
+  meets("sgd_nesterov", SGD{.learning_rate = 0.01, .momentum = 0.9f, .nesterov = true});
   meets("sgd_weight_decay", SGD{.learning_rate = 0.01, .weight_decay = 0.1f});
   meets("sgd_accumulate3",
-        SGD{.learning_rate = 0.01, .momentum = 0.9, .with = {.gradient_accumulation_steps = 3}});
+        SGD{.learning_rate = 0.01, .momentum = 0.9f, .with = {.gradient_accumulation_steps = 3}});
   meets("clipnorm", SGD{.learning_rate = 0.01, .with = {.clipnorm = 1}});
   meets("global_clipnorm", SGD{.learning_rate = 0.01, .with = {.global_clipnorm = 1}});
   meets("clipvalue", SGD{.learning_rate = 0.01, .with = {.clipvalue = 0.5}});
@@ -110,7 +113,7 @@ void meets_optimizers(const std::vector<Sharing>& sharings = all_sharings) {
   meets("adagrad", ls::Adagrad{.learning_rate = 0.01});
   meets("adadelta", ls::Adadelta{.learning_rate = 0.1});
   meets("adamax", ls::Adamax{.learning_rate = 0.01});
-  meets("nadam", ls::Nadam{.learning_rate = 0.01});
+  meets_optimizer<D>("nadam", ls::Nadam{.learning_rate = 0.01}, sharings, 1e-7);
   meets("lion", ls::Lion{.learning_rate = 0.01});
   meets("lamb", ls::Lamb{.learning_rate = 0.01});
   meets("ftrl", ls::Ftrl{.learning_rate = 0.01, .initial_accumulator_value = 0.1f});

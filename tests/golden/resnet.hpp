@@ -113,7 +113,7 @@ void meets_resnet56(const Check& check, std::size_t steps = 4) {
       file,
       [&](const auto& strategy) {
         return trained<ResNet56>(file, "", strategy, data | ls::take(16 * steps) | ls::batch(16),
-                                 crossentropy, ls::SGD{.learning_rate = 0.0001, .momentum = 0.9},
+                                 crossentropy, ls::SGD{.learning_rate = 0.0001, .momentum = 0.9f},
                                  ls::Accuracy{});
       },
       resnet_limits<D>);

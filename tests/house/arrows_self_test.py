@@ -12,8 +12,9 @@ ALLOWED = {
     "devices/cpu/device.hpp": '#include "lockstep/devices/cpu/onednn.hpp"',
     "cluster/rendezvous.hpp": "#include <asio.hpp>\n",
     "core/fmt_core.hpp": "#include <fmt/core.h>",
-    "fmt.hpp": "#include <fmt/format.h>",
-    "lockstep.hpp": '#include "lockstep/training/model.hpp"',
+    "fmt.hpp": '#include "lockstep/core/compiler.hpp"\n#include <fmt/format.h>',
+    "lockstep.hpp": '#include "lockstep/core/compiler.hpp"\n\n#include "lockstep/training/model.hpp"',
+    "core/compiler.hpp": '#include "lockstep needs C++20"',
 }
 WRONG = {
     "core/shape.hpp": '#include "lockstep/concepts/layer.hpp"',             # upwards
@@ -32,6 +33,8 @@ WRONG = {
     "training/report/summary.ipp": '#include "lockstep/fmt.hpp"',
     "util/strings.hpp": "",                                                 # no such folder
     "everything.hpp": "",
+    "cpu.hpp": '#include "lockstep/core/config.hpp"\n#include "lockstep/core/compiler.hpp"',
+    "core/config.hpp": '#include "lockstep needs C++20"',
 }
 
 failures = [f"{header}: refused: {complaints(header, text)}"

@@ -14,15 +14,14 @@ THEMES = {
     "cluster/rendezvous": "addresses failures network processes starts strangers tls_servers",
     "collectives": "allocations",
     "collectives/cuda": "cuda_group nccl_communicator nccl_id nccl_memory real_nccl",
-    "collectives/gloo": "gloo_group gloo_mesh gloo_processes gloo_proof gloo_sigpipe",
     "collectives/mpi": "mpi_communicator mpi_group mpi_plane",
     "data": "allocations",
     "data/operations": "take_skip",
-    "devices/cpu": "allocations along_steps augmentation bfloat16_kernels bfloat16_training concatenate long_sums models "
-                   "noise recompute separable_conv2d",
+    "devices/cpu": "allocations along_steps augmentation bfloat16_kernels bfloat16_training concatenate long_sums losses "
+                   "models nan noise recompute separable_conv2d shapes",
     "devices/cpu/fused": "activation_option rules",
     "devices/cuda": "bfloat16_layers bfloat16_products checked executions float16_layers gpu_figures gpu_time graphs "
-                    "host_gpu launches loss_scaling models packed_weights profile resident_rows sass training",
+                    "host_gpu launches loss_scaling models nan packed_weights profile resident_rows sass training",
     "devices/cuda/cudnn": "device_properties",
     "devices/cuda/fused": "relu",
     "devices/cuda/ops": "losses metrics optimizers",
@@ -37,8 +36,10 @@ THEMES = {
     "training": "activations augmentation batch_normalization callback mirrored model_fit model_metrics model_state "
                 "model_weights workers",
     "training/callbacks": "in_fit",
+    "training/checks": "one_definition_other",
     "training/checkpoint": "resume",
     "training/callbacks/fast_math": "finite",
+    "training/elastic": "random_jobs",
     "training/cpu": "mirrored profile replica resume step_allocations",
 }
 

@@ -2,6 +2,7 @@
 """Runs `conan create` with the libraries of this Debian, for what is the default, core alone in both forms, testing, and cuda."""
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
@@ -32,6 +33,7 @@ with tempfile.TemporaryDirectory() as folder:
     for part in ("conanfile.py", "CMakeLists.txt", "LICENSE"):
         shutil.copy(source / part, recipe)
     profile = ("-pr:a", str(recipe / "packaging/conan/debian.profile"))
+    blocks = dict(re.findall(r"^```(cmake|ini)\n(.*?)^```", (source / "docs/index.md").read_text("utf-8"), re.MULTILINE | re.DOTALL))
     smallest = ("-o", "&:cpu=False", "-o", "&:cluster=False", "-o", "&:tensorboard=False", "-o", "&:onnx=False")
     has_nvidia = pathlib.Path("/usr/local/cuda/include/cuda.h").exists()
     compiled = (*smallest, "-o", "&:header_only=False")
@@ -40,6 +42,15 @@ with tempfile.TemporaryDirectory() as folder:
         output = conan("create", str(recipe), *profile, *options)
         if "slope 2.000" not in output:
             sys.exit(f"the test program did not run:\n{output}")
+        if not options:  # the consumer of docs/index.md
+            consumer = pathlib.Path(folder, "consumer")
+            consumer.mkdir()
+            (consumer / "conanfile.txt").write_text(blocks["ini"])
+            (consumer / "CMakeLists.txt").write_text(blocks["cmake"])
+            (consumer / "app.cpp").write_text("#include <lockstep/core/version.hpp>\nint main() {}\n")
+            conan("install", str(consumer), *profile)
+            subprocess.run(["cmake", "--preset", "conan-release"], cwd=consumer, check=True)
+            subprocess.run(["cmake", "--build", "--preset", "conan-release"], cwd=consumer, check=True)
         installs_cpu = "lockstep-cpu-targets.cmake" in output
         installs_cuda = "lockstep-cuda-targets.cmake" in output
         if ("lockstep-testing-targets.cmake" in output) != (options == testing):

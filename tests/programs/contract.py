@@ -613,6 +613,26 @@ class BadFiles(Case):
         self.assertEqual(done.returncode, 1)
         self.assertIn("r.json", done.stderr)
 
+    def test_a_path_that_stands_for_an_open_file_is_refused_before_training(self):
+        data = self.data()
+        log = self.dir / "run.log"
+        for path in ("/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"):
+            with self.subTest(path), open(log, "w") as out:
+                done = subprocess.run([BIN / "mnist", "--data", data, "--epochs", "100000", "--quiet", "--save", path], stdout=out,
+                                      stderr=subprocess.PIPE, text=True, timeout=60)
+                self.assertEqual(done.returncode, 1, done.stderr)
+                self.assertIn(f"{path}: it stands for a file that this process has open", done.stderr)
+        self.assertEqual(log.read_text(), "")
+
+    def test_weights_beyond_the_limit_of_file_sizes_are_an_error(self):
+        path = self.dir / "limited" / "w.safetensors"
+        path.parent.mkdir()
+        done = subprocess.run(["bash", "-c", 'ulimit -f 100; exec "$@"', "-", BIN / "mnist", "--data", self.data(), "--epochs", "1",
+                               "--quiet", "--save", path], capture_output=True, text=True, timeout=60)
+        self.assertEqual(done.returncode, 1, done.stderr)
+        self.assertIn(f"{path}: cannot be written (File too large); raise the limit of file sizes (ulimit -f)", done.stderr)
+        self.assertEqual(list(path.parent.iterdir()), [])
+
 
 # The address sanitizer ends a program that requests too much memory before the program can report it.
 @unittest.skipIf(b"__asan_init" in (BIN / "mnist").read_bytes(), "built with the address sanitizer")

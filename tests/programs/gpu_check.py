@@ -188,7 +188,8 @@ def test_phase_a(folder):
     late = pack(folder / "late", dict.fromkeys(SMOKE, "pass"), "sleep 600")
     code, reported, found, seconds = phase(late, "a", LOCKSTEP_GPU_SECONDS="12")
     check(f"a phase ends in its time: {seconds:.0f} s", code == 1 and seconds < 40)
-    check("what was not reached is listed", hows(found, "probe") == {"gpu_probe": "timeout"}
+    # On a busy machine the smoke cases may take all of the time.
+    check("what was not reached is listed", hows(found, "probe") in ({"gpu_probe": "timeout"}, {"gpu_probe": "no time"})
           and set(hows(found, "case").values()) == {"no time"})
 
 

@@ -5,6 +5,7 @@ The hosts' names end in .invalid, which no network has, so that none of them is 
 
 import json
 import os
+import pathlib
 import random
 import re
 import signal
@@ -42,6 +43,29 @@ while [ "${1#-}" != "$1" ]; do shift 2; done
 host=$1
 shift
 env -i PATH="$PATH" TEST_MARKER="$TEST_MARKER" HOST="$host" sh -c "$*"
+"""
+# An sshd refuses connections while ten have not authenticated yet. It takes a moment.
+BUSY_SSHD = """#!/bin/sh
+folder=$(dirname "$0")/open
+mkdir -p "$folder"
+touch "$folder/$$"
+if [ $(ls "$folder" | wc -l) -gt 10 ]; then
+  rm "$folder/$$"
+  echo "kex_exchange_identification: read: Connection reset by peer" >&2
+  exit 255
+fi
+sleep 0.1
+rm "$folder/$$"
+shift
+exec sh -c "$*"
+"""
+# The first two connections to b.invalid are refused.
+MOODY_SSHD = """#!/bin/sh
+echo "$@" >>"$(dirname "$0")/calls"
+host=$1
+shift
+[ $host = b.invalid ] && [ $(grep -c "^b" "$(dirname "$0")/calls") -le 2 ] && exit 255
+HOST=$host exec sh -c "$*"
 """
 # A name server that does not answer.
 NAMES = """
@@ -164,9 +188,9 @@ class Hosts(Case):
         port = random.randrange(20000, 30000)  # no connection of another test takes it during the lookup
         config = {"cluster": {"worker": ["127.0.0.1:1", f"localhost:{port}"]}, "task": {"type": "worker", "index": 1}}
         job = self.start(BIN / "mnist_multi_worker", "--data", self.data(), "--epochs", 1, TF_CONFIG=json.dumps(config),
-                         LOCKSTEP_MIN_WORKERS="1", LOCKSTEP_RENDEZVOUS_TIMEOUT="0.1", LD_PRELOAD=str(self.library(LATE_NAMES)))
+                         LOCKSTEP_MIN_WORKERS="1", LOCKSTEP_RENDEZVOUS_TIMEOUT="2", LD_PRELOAD=str(self.library(LATE_NAMES)))
         self.ends(job, 3)
-        self.assertIn("rank 0 (127.0.0.1:1) did not join within 0.1 s", job.last_line())
+        self.assertIn("rank 0 (127.0.0.1:1) did not join within 2 s", job.last_line())
 
     def test_a_host_that_is_down_is_named(self):
         job = self.launch(["-H", "a.invalid,down.invalid"], "sleep 100")
@@ -174,6 +198,82 @@ class Hosts(Case):
         self.assertIn("[1] ssh: connect to host down.invalid: no route", job.stderr())
         self.assertIn("down.invalid is not reachable by the remote shell, or it lost the connection (ssh down.invalid true)",
                       job.last_line())
+        self.assertEqual(len([call for call in self.calls() if call.startswith("down")]), 3)
+        self.no_process_is_left()
+
+    def test_many_workers_start_on_a_host(self):
+        self.shell = self.script("busy-sshd", BUSY_SSHD)
+        job = self.launch(["-H", "a.invalid:32"], "echo $LOCKSTEP_RANK")
+        self.ends(job, 0)
+        self.assertEqual(sorted(job.stdout().splitlines()), sorted(f"[{i}] {i}" for i in range(32)))
+        self.assertEqual(job.stderr(), "")
+
+    def test_a_connection_that_is_refused_is_tried_again(self):
+        self.shell = self.script("moody-sshd", MOODY_SSHD)
+        job = self.launch(["-H", "a.invalid,b.invalid"], "echo on $HOST")
+        self.ends(job, 0)
+        self.assertEqual(sorted(job.stdout().splitlines()), ["[0] on a.invalid", "[1] on b.invalid"])
+        self.assertEqual(job.stderr(), "".join(f"lockstep-run: rank 1: b.invalid did not accept the connection; attempt {n} of 3\n"
+                                               for n in (2, 3)))
+
+    def test_a_worker_that_has_started_is_not_started_twice(self):
+        job = self.launch(["-H", "a.invalid"], "exit 255")
+        self.ends(job, 255)
+        self.assertEqual(len(self.calls()), 1)
+
+    def test_a_signal_ends_a_job_whose_workers_wait_for_connections(self):
+        self.shell = self.script("slow-sshd", '#!/bin/sh\nfolder=$(dirname "$0")\necho "$@" >>"$folder/calls"\n'
+                                              'while [ ! -e "$folder/end" ]; do sleep 0.05; done\nexit 255\n')
+        job = self.launch(["-H", "a.invalid:10"], "true")
+        self.await_in(lambda: str(len(self.calls())) if (self.dir / "calls").exists() else "", job, "8")
+        job.popen.send_signal(signal.SIGTERM)
+        time.sleep(0.1)
+        (self.dir / "end").touch()
+        self.assertEqual(job.wait(15), 143)
+        self.assertEqual(len(self.calls()), 8)
+        self.no_process_is_left()
+
+    def test_a_start_up_file_may_read_a_line(self):
+        shell = '#!/bin/sh\nshift\nexec sh -c "READS $*"\n'
+        self.shell = self.script("reading-shell", shell.replace("READS", "read line; read line;"))
+        job = self.launch(["-H", "a.invalid"], "echo ready")
+        self.ends(job, 0)
+        self.assertEqual(job.stdout(), "[0] ready\n")
+        self.shell = self.script("reading-shell", shell.replace("READS", "head -n 20 >/dev/null;"))
+        job = self.launch(["-H", "a.invalid"], "echo ready")
+        self.ends(job, 2)
+        self.assertIn("something here reads standard input before this program", job.stderr())
+
+    def test_no_page_that_a_core_dump_has_holds_the_secret(self):
+        job = self.launch(self.hosts, 'cat $LOCKSTEP_SECRET_FILE >"$1"; echo ready; sleep 100', self.dir / "secret")
+        self.await_in(lambda: str(job.stdout().count("\n")), job, "3")
+        secret = (self.dir / "secret").read_bytes().strip()
+        self.assertRegex(secret, rb"^[0-9a-f]{64}$")
+        commands = {pid: pathlib.Path(f"/proc/{pid}/cmdline").read_bytes() for pid in self.left_over()}
+        launched = [pid for pid, words in commands.items() if words.split(b"\0")[0].endswith(b"lockstep-run")]
+        self.assertEqual(len(launched), 4)
+        for pid in launched:
+            memory = self.dumped(pid)
+            self.assertIn(self.marker.encode(), memory)  # of its environment: the pages were found
+            self.assertEqual(memory.count(secret), 0, commands[pid])
+        job.popen.send_signal(signal.SIGTERM)
+        self.ends(job, 143)
+
+    def dumped(self, pid):
+        """Private memory of a process, without the pages that are excluded from core dumps."""
+        found = b""
+        with open(f"/proc/{pid}/smaps", encoding="utf-8") as maps, open(f"/proc/{pid}/mem", "rb", buffering=0) as memory:
+            for block in re.findall(r"^([0-9a-f]+)-([0-9a-f]+) rw.p .*\n(?:[A-Z].*\n)*?VmFlags:(.*)\n", maps.read(), re.MULTILINE):
+                first, last = (int(address, 16) for address in block[:2])
+                if "dd" not in block[2].split():
+                    memory.seek(first)
+                    found += memory.read(last - first)
+        return found
+
+    def test_output_that_nobody_reads_does_not_hold_up_signals(self):
+        job, _ = multi_worker.Launcher.flood(self, *self.hosts, LOCKSTEP_RSH=str(self.shell))
+        job.popen.send_signal(signal.SIGTERM)
+        self.assertEqual(job.wait(15), 143, job.stderr())
         self.no_process_is_left()
 
     def test_signals_reach_the_workers_which_end_in_their_own_way(self):
@@ -329,6 +429,15 @@ class Files(Case):
         job = self.launch([], "true", OMPI_COMM_WORLD_RANK="0", OMPI_COMM_WORLD_SIZE="1")
         self.ends(job, 2)
         self.assertIn("-n: missing", job.stderr())
+
+    def test_a_heterogeneous_allocation_is_refused_by_name(self):
+        groups = {"SLURM_JOB_NODELIST_HET_GROUP_0": "a.invalid,b.invalid", "SLURM_JOB_NODELIST_HET_GROUP_1": "c.invalid"}
+        # A batch script has the variables of the first component, too.
+        for first in ({}, {"SLURM_JOB_ID": "1", "SLURM_JOB_NODELIST": "a.invalid,b.invalid", "SLURM_TASKS_PER_NODE": "1(x2)"}):
+            with self.subTest(**first):
+                job = self.launch([], "true", **groups, **first)
+                self.ends(job, 2)
+                self.assertIn("SLURM_JOB_NODELIST_HET_GROUP_0 is set", job.stderr())
 
     def test_exported_variables_on_this_machine(self):
         job = self.launch(["-n", 1, "-x", "A=a b", "-x", "B", "-x", "LOCKSTEP_RANK=5"], "echo $A-$B-$LOCKSTEP_RANK", B="b")

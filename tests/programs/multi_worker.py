@@ -3,6 +3,7 @@
 Every wait has a deadline, ports are free ones, and what a test has started ends with it.
 """
 
+import array
 import fcntl
 import json
 import math
@@ -14,6 +15,7 @@ import signal
 import socket
 import subprocess
 import tempfile
+import termios
 import time
 import unittest
 import uuid
@@ -23,7 +25,28 @@ import contract
 BIN = contract.BIN
 DEADLINE = 60  # of a run that ends on its own, on a busy machine
 REPORTED = 3 * 3  # three times the promise for a silent worker
-FOREIGN = re.compile(r"TF_CONFIG|LOCKSTEP_(?!BIN)|SLURM|OMPI|PMI|MASTER_|RANK$|WORLD_SIZE$|LOCAL_|TORCHELASTIC")
+FOREIGN = re.compile(r"TF_CONFIG|LOCKSTEP_(?!BIN)|SLURM|OMPI|PMI|MASTER_|RANK$|WORLD_SIZE$|LOCAL_|TORCHELASTIC|PET_")
+
+
+# Reports a signal to a process, or to its group, that waitpid has reaped.
+REAPED = """
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <sys/types.h>
+#include <unistd.h>
+static pid_t reaped[64];
+static unsigned count;
+pid_t waitpid(pid_t process, int* status, int options) {
+  pid_t found = ((pid_t (*)(pid_t, int*, int))dlsym(RTLD_NEXT, "waitpid"))(process, status, options);
+  if (found > 0) reaped[count++ % 64] = found;
+  return found;
+}
+int kill(pid_t process, int signal) {
+  for (unsigned i = 0; i < count; ++i)
+    if (process == reaped[i] || process == -reaped[i]) write(2, "reaped\\n", 7);
+  return ((int (*)(pid_t, int))dlsym(RTLD_NEXT, "kill"))(process, signal);
+}
+"""
 
 
 def free_ports(count):
@@ -238,9 +261,10 @@ class Results(Case):
 
 
 class Failures(Case):
-    def train(self, count, *arguments):
+    def train(self, count, *arguments, **variables):
         """Workers that train until something happens."""
-        jobs = self.workers(count, "--data", self.data(), "--epochs", 1_000_000, "--progress", "json", *self.small, *arguments)
+        jobs = self.workers(count, "--data", self.data(), "--epochs", 1_000_000, "--progress", "json", *self.small, *arguments,
+                            **variables)
         self.await_text(jobs[0], '"step":2,')
         return jobs
 
@@ -282,11 +306,12 @@ class Failures(Case):
         self.assertEqual(jobs[2].wait(10), 3, jobs[2].stderr())
 
     def test_a_signal_to_one_worker_ends_all_after_the_same_step_with_its_exit_code(self):
-        for rank, number, code in ((1, signal.SIGTERM, 143), (0, signal.SIGTERM, 143), (1, signal.SIGINT, 130)):
+        for rank, number, code in ((1, signal.SIGTERM, 143), (0, signal.SIGTERM, 143), (1, signal.SIGINT, 130),
+                                   (1, signal.SIGHUP, 129), (0, signal.SIGUSR1, 138)):
             with self.subTest(rank=rank, number=number):
                 self.setUp()
                 weights = self.dir / f"w{rank}-{code}"
-                jobs = self.train(2, "--save", weights)
+                jobs = self.train(2, "--save", weights, LOCKSTEP_STOP_SIGNALS="USR1")
                 jobs[rank].popen.send_signal(number)
                 codes = [job.wait(20) for job in jobs]
                 self.assertEqual(codes, [code, code], jobs[0].stderr() + jobs[1].stderr())
@@ -347,7 +372,7 @@ class Failures(Case):
                     self.no_process_is_left(0)
 
     def test_a_chief_whose_output_nobody_reads_is_named_by_the_others(self):
-        options = ["--data", self.data(), "--epochs", 1_000_000, *self.small, "--idle-timeout", 2]
+        options = ["--data", self.data(), "--epochs", 1_000_000, *self.small, "--idle-timeout", 5]
         ports = free_ports(2)
         reader, writer = os.pipe()
         self.addCleanup(os.close, reader)
@@ -358,7 +383,7 @@ class Failures(Case):
         worker = self.start(BIN / "mnist_multi_worker", "--quiet", *options, TF_CONFIG=tf_config(ports, 1))
         self.ends(worker, 3)
         self.assertRegex(worker.last_line(), rf"rank 0 \(127\.0\.0\.1:{ports[0]}\) is alive, but made no progress in a callback "
-                                              r"of step \d+ for 2(\.\d)? s; .*; the last step that all ranks finished is \d+")
+                                              r"of step \d+ for 5(\.\d)? s; .*; the last step that all ranks finished is \d+")
         self.assertIsNone(chief.popen.poll())  # it stands in a write
 
     def test_the_report_of_a_worker_without_a_number_has_the_one_it_got(self):
@@ -454,7 +479,7 @@ class Refusals(Case):
         chief = worker(0, LOCKSTEP_SECRET_FILE=str(self.dir / "right"))
         for variables in ({"LOCKSTEP_SECRET_FILE": str(self.dir / "wrong")}, {}):
             with self.subTest(variables=variables):
-                stranger = worker(1, **variables)
+                stranger = worker(1, LOCKSTEP_RENDEZVOUS_TIMEOUT="3", **variables)
                 self.ends(stranger, 2)
                 self.assertIn("secret", stranger.last_line())
         self.assertIsNone(chief.popen.poll())
@@ -495,6 +520,81 @@ class Launcher(Case):
         self.assertEqual(job.wait(10), 0)
         self.assertEqual(sorted(job.stdout().split()), ["[0]", "[0]", "[1]", "[1]", "heard", "heard", "ready", "ready"])
 
+    def test_a_user_signal_ends_the_job_if_the_workers_stop_on_it(self):
+        job = self.launch(2, "--max-restarts", 1, "sh", "-c", "trap 'exit 138' USR1; echo ready; while :; do sleep 0.1; done",
+                          LOCKSTEP_STOP_SIGNALS="USR1")
+        self.await_text(job, "[0] ready")
+        self.await_text(job, "[1] ready")
+        job.popen.send_signal(signal.SIGUSR1)
+        self.assertEqual(job.wait(10), 138)
+        self.assertNotIn("lockstep-run:", job.stderr())
+        job = self.launch(1, "true", LOCKSTEP_STOP_SIGNALS="ALRM")
+        self.ends(job, 2)
+        self.assertIn('LOCKSTEP_STOP_SIGNALS: "ALRM" is not USR1 or USR2', job.last_line())
+
+    def flood(self, *options, script="while :; do echo 0123456789; done", **variables):
+        """A job whose output nobody reads, when its pipe is full, and the reading end."""
+        reader, writer = os.pipe()
+        self.addCleanup(os.close, reader)
+        fcntl.fcntl(writer, fcntl.F_SETPIPE_SZ, 4096)
+        job = self.start("bash", "-c", f'exec "$@" >&{writer}', "-", BIN / "lockstep-run", *options, "sh", "-c", script,
+                         inherited=[writer], **variables)
+        os.close(writer)
+        unread, before = array.array("i", [0]), -1
+        deadline = time.monotonic() + DEADLINE
+        while unread[0] == 0 or unread[0] != before:
+            self.assertLess(time.monotonic(), deadline)
+            before = unread[0]
+            time.sleep(0.2)
+            fcntl.ioctl(reader, termios.FIONREAD, unread)
+        return job, reader
+
+    def test_output_that_nobody_reads_does_not_hold_up_signals(self):
+        for number, code in ((signal.SIGTERM, 143), (signal.SIGINT, 130), (signal.SIGHUP, 129)):
+            with self.subTest(number):
+                job, _ = self.flood("-n", 2)
+                job.popen.send_signal(number)
+                self.assertEqual(job.wait(10), code, job.stderr())
+                self.no_process_is_left()
+
+    def test_output_that_nobody_reads_does_not_hold_up_the_end_of_workers(self):
+        script = 'if [ $LOCKSTEP_RANK = 1 ]; then while [ ! -e "$0" ]; do sleep 0.02; done; exit 7; fi; while :; do echo 0123456789; done'
+        job, reader = self.flood("-n", 2, script=script.replace("$0", str(self.dir / "end")))
+        (self.dir / "end").touch()
+        self.await_line(job, "lockstep-run: rank 1 failed first, with exit code 7\n")
+        while len(self.left_over()) > 1:
+            time.sleep(0.02)
+        self.assertIsNone(job.popen.poll())  # its reader may come back
+        text = b""
+        while part := os.read(reader, 65536):
+            text += part
+        self.ends(job, 7)
+        self.assertEqual(set(text.splitlines()[:-1]), {b"[0] 0123456789"})
+
+    def test_all_output_arrives_in_order(self):
+        job = self.launch(2, "sh", "-c", "i=0; while [ $i -lt 20000 ]; do i=$((i+1)); echo $i; done")
+        self.ends(job, 0)
+        for rank in (0, 1):
+            lines = [line[4:] for line in job.stdout().splitlines() if line.startswith(f"[{rank}]")]
+            self.assertEqual(lines, [str(i) for i in range(1, 20001)])
+
+    def test_no_signal_goes_to_a_process_that_is_reaped(self):
+        """Another process may have its number then."""
+        job = self.launch(2, "sh", "-c", "sleep 0.1 & exit 0", LD_PRELOAD=str(self.library(REAPED)))
+        self.ends(job, 0)
+        self.assertEqual(job.stderr(), "")
+
+    def test_as_process_1_it_reaps_orphans(self):
+        alone = ["unshare", *(() if os.geteuid() == 0 else ("-Ur",)), "-pf", "--mount-proc"]
+        if subprocess.run([*alone, "true"], capture_output=True).returncode != 0:
+            self.skipTest("this user cannot make a PID namespace")
+        script = ('for i in 1 2 3 4 5; do (setsid sh -c \'echo >>"$0"\' "$0" &); done; '
+                  'for i in $(seq 500); do left=$(cat /proc/[0-9]*/status 2>/dev/null | grep -c "^State:.Z"); '
+                  '[ $left = 0 ] && [ "$(wc -l <"$0")" = 5 ] && break; sleep 0.01; done; echo $left left')
+        job = self.start(*alone, BIN / "lockstep-run", "-n", 1, "sh", "-c", script, self.dir / "ends")
+        self.ends(job, 0)
+        self.assertEqual(job.stdout(), "[0] 0 left\n")
+
     def test_output_has_the_rank_and_children_have_the_job(self):
         script = 'echo $LOCKSTEP_RANK $LOCKSTEP_JOB_ID $LOCKSTEP_LAUNCHER; stat -Lc %a $LOCKSTEP_SECRET_FILE >&2; ' \
                  'echo "$TF_CONFIG"; echo "$LOCKSTEP_SECRET_FILE"; printf unfinished'
@@ -519,6 +619,23 @@ class Launcher(Case):
         self.assertEqual((job.stdout(), job.stderr()), ("", ""))
         for rank in range(2):
             self.assertEqual((self.dir / "logs" / "a" / f"rank-{rank}.log").read_text(), f"out {rank}\nerr\n")
+
+    def test_a_log_is_not_written_through_a_link(self):
+        precious = self.dir / "precious"
+        precious.write_text("precious line 1\n")
+        (self.dir / "logs").mkdir()
+        (self.dir / "logs" / "rank-1.log").symlink_to("../precious")
+        job = self.launch(2, "--log-dir", self.dir / "logs", "echo")
+        self.ends(job, 1)
+        self.assertIn("rank-1.log", job.stderr())
+        self.assertEqual(precious.read_text(), "precious line 1\n")
+
+    def test_a_fifo_instead_of_a_log_does_not_hold_up_the_job(self):
+        (self.dir / "logs").mkdir()
+        os.mkfifo(self.dir / "logs" / "rank-1.log")
+        job = self.launch(2, "--log-dir", self.dir / "logs", "echo")
+        self.ends(job, 1)
+        self.assertIn("rank-1.log: No such device or address", job.stderr())
 
     def test_the_first_failure_gives_the_code_and_ends_all(self):
         for script, code, expected_text in (("exit 7", 7, "rank 1 failed first, with exit code 7"),

@@ -222,6 +222,15 @@ class Hosts(Case):
                 self.assertIn(text, job.last_line())
         self.assertLess(time.monotonic() - began, 10)  # nobody has waited for the other
 
+    def test_an_openssl_configuration_that_allows_no_cipher_of_128_bits_is_named(self):
+        configuration = self.dir / "openssl.cnf"
+        configuration.write_text("openssl_conf = all\n[all]\nssl_conf = ssl\n[ssl]\nsystem_default = tls\n[tls]\n"
+                                 "CipherString = DEFAULT@SECLEVEL=4\n")
+        for job in self.job(Loopback(2), *self.shards, "--quiet", LOCKSTEP_SECRET=SECRET, OPENSSL_CONF=str(configuration)):
+            self.ends(job, 2)
+            for text in ("SECLEVEL=4", "OPENSSL_CONF"):
+                self.assertIn(text, job.last_line())
+
     @needs_namespaces
     def test_hosts_that_trust_their_network_need_no_secret(self):
         for job in self.job(self.hosts(2), *self.shards, "--quiet", LOCKSTEP_INSECURE="1"):

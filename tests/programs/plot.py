@@ -110,7 +110,7 @@ class Plot(contract.Case):
         (self.dir / "b.png").write_text("kept")
         done = self.plot(path, "-o", "b.png", environment={"PATH": str(tools)})
         self.assertEqual(done.returncode, 1)
-        self.assertRegex(done.stderr, r"^plot: b\.png: PNG needs the program rsvg-convert.*librsvg2-bin")
+        self.assertRegex(done.stderr, r"^lockstep-plot: b\.png: PNG needs the program rsvg-convert.*librsvg2-bin")
         self.assertEqual((self.dir / "b.png").read_text(), "kept")
 
     def test_what_is_no_report_is_refused(self):
@@ -132,7 +132,7 @@ class Plot(contract.Case):
             with self.subTest(name):
                 done = self.plot(*arguments)
                 self.assertEqual((done.returncode, done.stdout), (1, ""))
-                self.assertTrue(done.stderr.startswith("plot: "), done.stderr)
+                self.assertTrue(done.stderr.startswith("lockstep-plot: "), done.stderr)
                 self.assertIn(says, done.stderr)
                 self.assertEqual(done.stderr.count("\n"), 1)
         self.assertEqual(self.plot().returncode, 2)

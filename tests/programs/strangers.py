@@ -1,7 +1,4 @@
-"""A job of mnist_multi_worker while strangers knock at its ports: they change nothing.
-
-A well-formed header of Gloo's own protocol, in the moment in which the workers connect, is left out: see SECURITY.md.
-"""
+"""A job of mnist_multi_worker while strangers knock at its ports: they change nothing."""
 
 import os
 import pathlib

@@ -36,6 +36,16 @@ class Case(multi_worker.Case):
         self.assertEqual(report["weights_sha256"], expected)
         self.no_process_is_left()
 
+    def trains_twice_at_once(self, *launchers):
+        """Jobs of two launchers on this machine, none of which disturbs the other."""
+        expected = self.report("mnist", *self.options)[0]["weights_sha256"]
+        jobs = [self.start(*launcher, BIN / "mnist_multi_worker", "--report", self.dir / f"job{i}.json", *self.options)
+                for i, launcher in enumerate(launchers)]
+        for i, job in enumerate(jobs):
+            self.ends(job, 0)
+            self.assertEqual(self.report_of(f"job{i}.json")["weights_sha256"], expected)
+        self.no_process_is_left()
+
     def fails(self, *launcher):
         """Rank 1 has no data: it reports this, the launcher's exit code is not 0, and no process is left."""
         script = f'rank=${{RANK:-$OMPI_COMM_WORLD_RANK}}; [ "$rank" = 1 ] && set -- "$@" --data {self.dir}/nowhere; ' \
@@ -52,6 +62,10 @@ class Torchrun(Case):
 
     def test_with_a_port_that_is_given(self):
         self.trains(*self.launcher("--master-addr", "127.0.0.1", "--master-port", multi_worker.free_ports(1)[0]))
+
+    def test_two_jobs_with_neighboring_ports(self):
+        first = multi_worker.free_ports(1)[0]
+        self.trains_twice_at_once(*(self.launcher("--master-addr", "127.0.0.1", "--master-port", first + i) for i in range(2)))
 
     def test_standalone(self):
         self.trains(*self.launcher("--standalone"), LOCKSTEP_SECRET="a secret of this test, and of no other")

@@ -38,7 +38,7 @@ PAGES = sorted(p for p in (ROOT / "docs").rglob("*.md") if p.name not in UNTESTE
 SNIPPET = re.compile(r"<!-- snippet: ([^\s:]+)(?::[\w:]+)? -->")  # tests/docs/pages.py compares the code
 INSTRUCTION = re.compile(r"<!-- test: (program|lines of|run|output|errors|not run)(?: (\S+))? -->")
 LANGUAGES = {"program": ["cpp"], "lines of": ["cpp"], "run": ["sh", "bash"], "output": ["text"], "errors": ["text"],
-             "not run": ["sh", "cmake", "dockerfile", "yaml", "text", "python", "cpp"], "snippet": ["cpp", "sh", "yaml", "dockerfile"]}
+             "not run": ["sh", "cmake", "dockerfile", "yaml", "text", "ini", "python", "cpp"], "snippet": ["cpp", "sh", "yaml", "dockerfile"]}
 DURATION = re.compile(r"\b\d+(\.\d+)?(s|ms|us)\b(/step)?")
 FRACTION = re.compile(r"\b\d+\.\d+\b")
 STAND_IN = """#!/usr/bin/env bash

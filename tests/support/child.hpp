@@ -8,7 +8,9 @@
 #include <chrono>
 #include <csignal>
 #include <cstddef>
+#include <cstdio>
 #include <cstdlib>
+#include <exception>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -25,6 +27,8 @@ int in_child(const Body& body) {
     int status = 99;
     try {
       status = body();
+    } catch (const std::exception& error) {
+      std::fprintf(stderr, "%s\n", error.what());
     } catch (...) {
     }
     ::_exit(status);

@@ -55,7 +55,7 @@ class Recorder {
   std::map<std::string, std::vector<std::pair<std::size_t, int>>> failures_;
 };
 
-namespace detail {
+namespace recording {
 
 /// A function that records its name and forwards to the original entry.
 template <class Tag, class F>
@@ -83,14 +83,14 @@ void record(F& entry, const char* name) {
   entry = &Recorded<Tag, F>::call;
 }
 
-}  // namespace detail
+}  // namespace recording
 }  // namespace testing
 
 /// Use in a function: wraps one function of `table` in a recorder; for LIST macros (see
 /// libraries/library.hpp).
 #define LOCKSTEP_RECORD_QUOTE(name) #name
-#define LOCKSTEP_RECORD(name)                                              \
-  {                                                                        \
-    struct Tag {};                                                         \
-    testing::detail::record<Tag>(table.name, LOCKSTEP_RECORD_QUOTE(name)); \
+#define LOCKSTEP_RECORD(name)                                                 \
+  {                                                                           \
+    struct Tag {};                                                            \
+    testing::recording::record<Tag>(table.name, LOCKSTEP_RECORD_QUOTE(name)); \
   }

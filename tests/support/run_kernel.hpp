@@ -102,7 +102,7 @@ struct LayerResult {
   std::vector<T> y, dx, dx2, dw, state;
 };
 
-namespace detail {
+namespace once {
 
 template <class O>
 struct OpOf {
@@ -242,7 +242,7 @@ bool same_bits(const std::vector<T>& a, const std::vector<T>& b) {
          (a.empty() || std::memcmp(a.data(), b.data(), a.size() * sizeof(T)) == 0);
 }
 
-}  // namespace detail
+}  // namespace once
 
 /// Forward and backward of one op, or of a `Constant<op>`, over `count` examples: x (count, in), w
 /// the weights in the plan's order, dy (count, out). If the kernel supports running in place or
@@ -259,17 +259,17 @@ LayerResult<typename D::real> run_layer(const OpOrConstant& op, std::size_t coun
                                         const std::vector<typename D::real>& dy,
                                         const RunOptions<typename D::real>& options = {},
                                         const D& device = {}) {
-  using K = lockstep::Kernel<typename detail::OpOf<OpOrConstant>::type, D>;
+  using K = lockstep::Kernel<typename once::OpOf<OpOrConstant>::type, D>;
   static_assert(!K::in_place || !K::keeps_x, "an in-place kernel cannot keep x");
-  const auto result = detail::run_once<D>(op, count, x, w, dy, options, {}, device);
+  const auto result = once::run_once<D>(op, count, x, w, dy, options, {}, device);
   if constexpr (K::in_place) {
-    const auto again = detail::run_once<D>(op, count, x, w, dy, options, {.y_is_x = true}, device);
-    if (!detail::same_bits(result.y, again.y) || !detail::same_bits(result.dx, again.dx))
+    const auto again = once::run_once<D>(op, count, x, w, dy, options, {.y_is_x = true}, device);
+    if (!once::same_bits(result.y, again.y) || !once::same_bits(result.dx, again.dx))
       throw std::logic_error("the kernel gives different results if y aliases x");
   }
   if constexpr (K::dx_in_place) {
-    const auto again = detail::run_once<D>(op, count, x, w, dy, options, {.dx_is_x = true}, device);
-    if (!detail::same_bits(result.dw, again.dw) || !detail::same_bits(result.dx, again.dx))
+    const auto again = once::run_once<D>(op, count, x, w, dy, options, {.dx_is_x = true}, device);
+    if (!once::same_bits(result.dw, again.dw) || !once::same_bits(result.dx, again.dx))
       throw std::logic_error("the kernel gives different results if dx aliases x");
   }
   return result;

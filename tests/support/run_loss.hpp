@@ -20,11 +20,13 @@ struct LossResult {
 };
 
 /// The sum over `count` examples and the gradient of sum * scale. `weight`: per example, or empty.
+/// `before`: the sum that the kernel adds to.
 template <class D, class Op>
 LossResult<typename D::real> run_loss(
     const Op& op, std::size_t count, const std::vector<typename D::real>& prediction,
     const std::vector<lockstep::target_as<typename Op::target_type, typename D::real>>& target,
-    double scale, const D& device = {}, const std::vector<typename D::real>& weight = {}) {
+    double scale, const D& device = {}, const std::vector<typename D::real>& weight = {},
+    double before = 1) {
   using T = typename D::real;
   using Target = lockstep::target_as<typename Op::target_type, T>;
   auto context = device.open(1, 0);
@@ -34,11 +36,11 @@ LossResult<typename D::real> run_loss(
   DeviceArray<D, double> sum(context, 1);
   LossResult<T> result;
   const auto run = [&](T* gradient) {
-    sum.upload({1});  // the kernel must add to the previous value
+    sum.upload({before});
     lockstep::detail::run_kernel<D>(op, lockstep::LossIo<D, typename Op::target_type>{
                                             context, count, p.data(), t.data(), gradient, scale,
                                             sum.data(), weight.empty() ? nullptr : w.data()});
-    return sum.download()[0] - 1;
+    return sum.download()[0] - before;
   };
   result.sum = run(g.data());
   result.gradient = g.download();

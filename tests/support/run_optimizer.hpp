@@ -28,7 +28,7 @@ class OptimizerRun {
         w_(context_, weights),
         g_(context_, weights.size()),
         size_(weights.size()) {
-    for (std::size_t i = 0; i < optimizer_.slots(); ++i) {
+    for (std::size_t i = 0; i < optimizer_.slot_count(); ++i) {
       double start = 0;
       if constexpr (requires { optimizer_.slot_start(i); }) start = optimizer_.slot_start(i);
       slots_.push_back(std::make_unique<DeviceArray<D, T>>(

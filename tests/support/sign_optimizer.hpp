@@ -13,7 +13,7 @@ namespace testing {
 /// Scalar only: the rule cannot be called with vectors.
 struct SignOp {
   double rate = 0.1;
-  std::size_t slots() const { return 0; }
+  std::size_t slot_count() const { return 0; }
   template <class T>
   struct Rule {
     T rate;
@@ -27,7 +27,7 @@ struct SignOp {
 struct Sign {
   static constexpr std::string_view name = "sign";
   lockstep::Schedule learning_rate = 0.1;
-  std::size_t slots() const { return 0; }
+  std::size_t slot_count() const { return 0; }
   static constexpr std::string_view slot_name(std::size_t) { return ""; }
   SignOp op(double rate, std::uint64_t) const { return {rate}; }
 };

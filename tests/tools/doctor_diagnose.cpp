@@ -227,6 +227,17 @@ TEST_CASE("each fault of a connection is named with its remedy") {
   const std::string where = "rank 1 (host b) and rank 3 (host d)";
   JobFacts job = healthy();
   PairFacts& pair = pair_of(job, 1, 3);
+  SECTION("frames of full size are lost") {
+    pair.is_measured = false;
+    pair.fault = "it was made, but then: no answer in time";
+    check_only(job,
+               {true, where, "small messages pass between them, and large ones do not", "MTU"});
+  }
+  SECTION("a peer that ends while the link is measured") {
+    pair.is_measured = false;
+    pair.fault = "it was made, but then: the connection was closed";
+    check_only(job, {true, where, "there is no data connection", "firewall"});
+  }
   SECTION("a closed port") {
     pair.is_measured = false;
     pair.fault = "rank 3 could not connect to rank 1 at 10.0.0.2:5000";

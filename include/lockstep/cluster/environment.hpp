@@ -1,6 +1,6 @@
 /// \file
-/// Environment variables as a function, so that tests need no setenv. Invariant: an empty variable
-/// counts as unset.
+/// Environment variables as a function, so that tests need no setenv. Invariants: an empty variable
+/// counts as unset; so does one that Kubernetes sets for a Service of the same name.
 #pragma once
 
 #include <functional>
@@ -21,7 +21,11 @@ LOCKSTEP_COLD_DECL Environment process_environment();
 
 namespace detail {
 
-/// The value of a variable; nullopt if it is unset or empty.
+/// True for "tcp://10.0.0.1:80" in a variable NAME_PORT: Kubernetes sets it in each pod for a Service
+/// called NAME, so LOCKSTEP_PORT for a Service "lockstep" and MASTER_PORT for one called "master".
+LOCKSTEP_COLD_DECL bool is_service_port(const std::string& name, const std::string& value);
+
+/// The value of a variable; nullopt if it is unset, empty, or that of a Service.
 LOCKSTEP_COLD_DECL std::optional<std::string> variable(const Environment& environment,
                                                        const std::string& name);
 

@@ -18,9 +18,14 @@ Environment process_environment() {
 
 namespace detail {
 
+bool is_service_port(const std::string& name, const std::string& value) {
+  return name.ends_with("_PORT") && (value.starts_with("tcp://") || value.starts_with("udp://") ||
+                                     value.starts_with("sctp://"));
+}
+
 std::optional<std::string> variable(const Environment& environment, const std::string& name) {
   auto value = environment(name);
-  return value && value->empty() ? std::nullopt : value;
+  return value && (value->empty() || is_service_port(name, *value)) ? std::nullopt : value;
 }
 
 std::optional<std::size_t> number_variable(const Environment& environment, const std::string& name,

@@ -8,14 +8,14 @@
 #include <array>
 
 #include "lockstep/core/error.hpp"
-#include "lockstep/core/fmt_core.hpp"
+#include "lockstep/core/format_text.hpp"
 #include "lockstep/core/quote.hpp"
 
 namespace lockstep {
 
 std::string to_string(const HostPort& address) {
   const bool brackets = address.host.find(':') != std::string::npos;
-  return fmt::format("{}{}{}{}", brackets ? "[" : "", address.host, brackets ? "]:" : ":",
+  return format_text("{}{}{}{}", brackets ? "[" : "", address.host, brackets ? "]:" : ":",
                      address.port);
 }
 
@@ -48,7 +48,7 @@ std::optional<std::string> ipv6(std::string_view text) {
 /// The fault of a host that is not an IPv6 address; nullopt if it is valid.
 inline std::optional<std::string> host_fault(std::string_view host) {
   if (host.size() > max_host_length)
-    return fmt::format("has a host name of {} characters; the maximum is {}", host.size(),
+    return format_text("has a host name of {} characters; the maximum is {}", host.size(),
                        max_host_length);
   const bool numeric =
       std::all_of(host.begin(), host.end(), [](char c) { return is_digit(c) || c == '.'; });
@@ -63,7 +63,7 @@ inline std::optional<std::string> host_fault(std::string_view host) {
       if (label == 0) return "has a host name with an empty label; remove the extra dot";
       label = 0;
     } else if (!letter && !is_digit(c) && c != '-' && c != '_') {
-      return fmt::format(
+      return format_text(
           "has {} in its host name; a host name has letters, digits, '-', '_' and '.'",
           quote(std::string_view(&c, 1)));
     } else if (c == '-' && label == 0) {
@@ -129,7 +129,7 @@ std::uint16_t checked_port(std::string_view port, const std::string& subject) {
 
 HostPort parse_host_port(std::string_view entry, std::string_view where) {
   using detail::quote;
-  const std::string subject = fmt::format("{} {}", where, quote(entry));
+  const std::string subject = format_text("{} {}", where, quote(entry));
   const auto refuse = [&subject](std::string_view fact, std::string_view remedy) {
     throw ClusterError("{} {}; write {}", subject, fact, quote(remedy));
   };
@@ -156,26 +156,26 @@ HostPort parse_host_port(std::string_view entry, std::string_view where) {
       throw ClusterError("{} has a '[' without ']'; write \"[address]:port\"", subject);
     host = entry.substr(0, close + 1);
     const auto rest = entry.substr(close + 1);
-    if (rest.empty()) refuse("has no port", fmt::format("{}:12345", entry));
+    if (rest.empty()) refuse("has no port", format_text("{}:12345", entry));
     if (rest.front() != ':')
       throw ClusterError("{} has no ':' after its ']'; write \"[address]:port\"", subject);
     port = rest.substr(1);
     if (host.find(':') == std::string_view::npos)
       refuse("has brackets, which only IPv6 needs",
-             fmt::format("{}{}", host.substr(1, close - 1), rest));
+             format_text("{}{}", host.substr(1, close - 1), rest));
   } else {
     const auto colon = entry.find(':');
     if (colon == std::string_view::npos) {
       if (std::all_of(entry.begin(), entry.end(), detail::is_digit))
-        refuse("is only a port", fmt::format("host:{}", entry));
-      refuse("has no port", fmt::format("{}:12345", entry));
+        refuse("is only a port", format_text("host:{}", entry));
+      refuse("has no port", format_text("{}:12345", entry));
     }
     if (entry.rfind(':') != colon) detail::refuse_bare_ipv6(entry, subject);
     host = entry.substr(0, colon);
     port = entry.substr(colon + 1);
   }
-  if (host.empty()) refuse("has no host", fmt::format("host{}", entry));
-  if (port.empty()) refuse("has no port", fmt::format("{}12345", entry));
+  if (host.empty()) refuse("has no host", format_text("host{}", entry));
+  if (port.empty()) refuse("has no port", format_text("{}12345", entry));
   HostPort result{detail::checked_host(host, subject), detail::checked_port(port, subject)};
   if (result.host == "0.0.0.0" || result.host == "::")
     throw ClusterError(

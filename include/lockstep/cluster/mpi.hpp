@@ -1,7 +1,9 @@
 /// \file
 /// The variables of Open MPI, and those of MPICH, Intel MPI, MVAPICH and PMIx. None of them holds
 /// the address of rank 0: that comes from MASTER_ADDR or LOCKSTEP_COORDINATOR, or all ranks run on
-/// one machine.
+/// one machine, or in an allocation of Slurm, on whose first node mpirun starts rank 0. The job id,
+/// from which the chief's port is derived, is Open MPI's own, or the process that has started all
+/// ranks of the machine.
 #pragma once
 
 #include <optional>

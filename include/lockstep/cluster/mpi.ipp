@@ -2,36 +2,35 @@
 
 #include "lockstep/cluster/mpi.hpp"
 
-#include <charconv>
 #include <cstdint>
+#include <string>
+
+#include "lockstep/cluster/launcher_process.hpp"
+#include "lockstep/cluster/slurm.hpp"
+#include "lockstep/core/format_text.hpp"
 
 namespace lockstep::detail {
 
-/// A number that all processes of one mpirun share, from Open MPI's job name:
-/// "1531576320.0;tcp://10.96.0.1:34911" (version 4), "prterun-host-1234@1" (version 5).
-inline std::optional<std::uint64_t> open_mpi_job(const Environment& environment) {
-  if (const auto uri = variable(environment, "OMPI_MCA_orte_hnp_uri")) {
-    std::uint64_t number = 0;
-    const auto [end, error] = std::from_chars(uri->data(), uri->data() + uri->size(), number);
-    if (error == std::errc{} && end != uri->data()) return number;
-  }
-  if (const auto space = variable(environment, "PMIX_NAMESPACE")) {
-    std::uint64_t hash = 14'695'981'039'346'656'037U;  // FNV-1a, which is portable
-    for (const char c : *space) hash = (hash ^ static_cast<unsigned char>(c)) * 1'099'511'628'211U;
-    return hash ^ (hash >> 32);
-  }
-  return std::nullopt;
+/// A text that all processes of one mpirun share, and no others, from Open MPI's job name:
+/// "1531576320.0;tcp://10.96.0.1:34911" and "1531576321" (version 4, whose number is a multiple of
+/// 65,536), "prterun-host-1234@1" (version 5). Empty if there is none.
+inline std::string open_mpi_job(const Environment& environment) {
+  const std::string uri = variable(environment, "OMPI_MCA_orte_hnp_uri").value_or("");
+  const std::string space = variable(environment, "PMIX_NAMESPACE").value_or("");
+  if (uri.empty() && space.empty()) return {};
+  return format_text("mpirun-{:016x}", stable_hash(format_text("{} {}", uri, space)));
 }
 
-/// Sets host and port of the chief from the variables; if all ranks run on one machine, from that.
-inline void find_mpi_chief(ClusterSource& source, const Environment& environment,
-                           std::optional<std::uint64_t> job) {
+/// Sets host and ports of the chief from the variables; if all ranks run on one machine, from that.
+inline void find_mpi_chief(ClusterSource& source, const Environment& environment) {
   read_host(source, environment, "MASTER_ADDR");
-  if (source.chief_host) source.chief_port = std::uint16_t{29'500};
-  if (!source.chief_host && source.local_size == source.world_size) {
+  if (source.chief_host)
+    source.chief_port = std::uint16_t{29'500};
+  else if (source.local_size == source.world_size)
     source.chief_host = "127.0.0.1";
-    if (job) source.chief_port = job_port(*job);
-  }
+  else if (source.empty_host.empty())
+    use_first_node(source, environment);
+  derive_ports(source);
   read_port(source, environment, "MASTER_PORT");
 }
 
@@ -51,13 +50,33 @@ std::optional<ClusterSource> open_mpi_source(const Environment& environment) {
   source.local_rank = number_variable(environment, "OMPI_COMM_WORLD_LOCAL_RANK");
   source.local_size = number_variable(environment, "OMPI_COMM_WORLD_LOCAL_SIZE");
   check_ranks(source, "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE");
-  find_mpi_chief(source, environment, open_mpi_job(environment));
+  source.job_id = open_mpi_job(environment);
+  find_mpi_chief(source, environment);
   return source;
 }
 
+/// The id of a job of PMI, whose variables have none: the launcher's process if all ranks run on this
+/// machine, else the scheduler's number.
+/// Empty if there is neither.
+inline std::string pmi_job(const ClusterSource& source, const Environment& environment,
+                           const char* rank_name) {
+  if (source.local_size == source.world_size)
+    if (const auto process = launcher_process(rank_name))
+      return format_text("mpiexec-{}", *process);
+  // mpiexec starts its proxies as a step, of which two may run in one job.
+  const std::string step = variable(environment, "SLURM_STEP_ID").value_or("");
+  for (const char* name :
+       {"PMIX_NAMESPACE", "PALS_APID", "FLUX_JOB_ID", "SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID"})
+    if (const auto id = variable(environment, name))
+      return format_text("mpiexec-{:016x}", stable_hash(format_text("{} {} {}", name, *id, step)));
+  return {};
+}
+
 std::optional<ClusterSource> pmi_source(const Environment& environment) {
-  const auto rank =
-      number_variable(environment, {"PMI_RANK", "PMIX_RANK", "MV2_COMM_WORLD_RANK", "PALS_RANKID"});
+  const char* rank_name = "PMI_RANK";
+  for (const char* name : {"PALS_RANKID", "MV2_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK"})
+    if (variable(environment, name)) rank_name = name;
+  const auto rank = number_variable(environment, std::string(rank_name));
   const auto world = number_variable(environment, {"PMI_SIZE", "MV2_COMM_WORLD_SIZE"});
   if (!rank && !world) return std::nullopt;
   ClusterSource source{.name = "PMI"};
@@ -76,7 +95,8 @@ std::optional<ClusterSource> pmi_source(const Environment& environment) {
   source.local_size =
       number_variable(environment, {"MPI_LOCALNRANKS", "MV2_COMM_WORLD_LOCAL_SIZE"});
   check_ranks(source, "the rank", "the size");
-  find_mpi_chief(source, environment, std::nullopt);
+  source.job_id = pmi_job(source, environment, rank_name);
+  find_mpi_chief(source, environment);
   return source;
 }
 

@@ -6,6 +6,13 @@
 ///     ClusterArguments -> LOCKSTEP_WORLD_SIZE -> TF_CONFIG -> torchrun -> Open MPI -> Slurm -> PMI
 ///     (the program)       `-------------- LOCKSTEP_LAUNCHER picks one of the last five --------'
 ///          first complete source wins; a later complete one must agree with it
+///
+/// The exception is a launcher inside a launcher, as in `srun torchrun`. The variables do not show
+/// which one is inside, but its processes are at least as many:
+///
+///     node 0             node 1
+///     Slurm rank 0       Slurm rank 1        the outer launcher: a world of 2, 1 on each node
+///     torchrun 0   1     torchrun 2   3      the inner one: a world of 4, 2 on each node; it wins
 #pragma once
 
 #include "lockstep/cluster/environment.hpp"

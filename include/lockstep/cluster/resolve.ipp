@@ -18,7 +18,7 @@
 #include "lockstep/cluster/tf_config.hpp"
 #include "lockstep/cluster/torchrun.hpp"
 #include "lockstep/core/error.hpp"
-#include "lockstep/core/fmt_core.hpp"
+#include "lockstep/core/format_text.hpp"
 #include "lockstep/files/json_document.hpp"
 
 namespace lockstep {
@@ -54,7 +54,7 @@ inline std::string cluster_remedy(const ClusterArguments& arguments) {
 /// The same for the task.
 inline std::string task_remedy(const ClusterArguments& arguments) {
   return arguments.options.empty() ? "name it in the program (.cluster = {.task = task})"
-                                   : fmt::format("give {} worker:0", arguments.task_name);
+                                   : format_text("give {} worker:0", arguments.task_name);
 }
 
 /// The source for a cluster and this process' task in it, if that is known.
@@ -75,7 +75,7 @@ inline ClusterSource spec_source(std::string name, const ClusterSpec& cluster,
       throw ClusterError("{} is {}, but LOCKSTEP_RANK=0 is the chief; unset LOCKSTEP_RANK",
                          places.type, to_string(task->type));
   } else if (!lockstep_rank) {
-    source.missing = fmt::format(
+    source.missing = format_text(
         "{} has a cluster, but no task for this process; write "
         "\"task\":{{\"type\":\"worker\",\"index\":0}} into TF_CONFIG, or {}, or set LOCKSTEP_RANK",
         source.name, places.task_remedy);
@@ -112,9 +112,12 @@ inline std::optional<ClusterSource> tf_config_source(
 /// Applies LOCKSTEP_COORDINATOR and LOCKSTEP_PORT, then notes whether the chief's address is
 /// missing.
 inline void apply_settings(ClusterSource& source, const ClusterSettings& settings) {
+  if (settings.coordinator || settings.port) source.more_ports.clear();
   if (settings.coordinator) {
+    source.chief_list.clear();
+    source.compares_chief_host = true;
     if (source.cluster && source.cluster->address(0) != *settings.coordinator)
-      source.notes.push_back(fmt::format("LOCKSTEP_COORDINATOR {} replaces the chief's address {}",
+      source.notes.push_back(format_text("LOCKSTEP_COORDINATOR {} replaces the chief's address {}",
                                          to_string(*settings.coordinator),
                                          to_string(source.cluster->address(0))));
     source.chief_host = settings.coordinator->host;
@@ -125,22 +128,35 @@ inline void apply_settings(ClusterSource& source, const ClusterSettings& setting
   if (!source.chief_host)
     source.missing =
         source.empty_host.empty()
-            ? fmt::format(
+            ? format_text(
                   "{} gives no address for rank 0; set LOCKSTEP_COORDINATOR=HOST:PORT on all ranks",
                   source.name)
-            : fmt::format(
+            : format_text(
                   "{}: {} is empty; set it to the host of rank 0 on all ranks, or set "
                   "LOCKSTEP_COORDINATOR=HOST:PORT",
                   source.name, source.empty_host);
   else if (!source.chief_port)
     source.missing =
-        fmt::format("{} gives no port for rank 0; set LOCKSTEP_PORT on all ranks", source.name);
+        format_text("{} gives no port for rank 0; set LOCKSTEP_PORT on all ranks", source.name);
 }
 
 /// "rank 1 of 4"
 inline std::string describe_rank(const ClusterSource& source) {
-  if (!source.rank) return fmt::format("an automatic rank of {}", source.world_size);
-  return fmt::format("rank {} of {}", *source.rank, source.world_size);
+  if (!source.rank) return format_text("an automatic rank of {}", source.world_size);
+  return format_text("rank {} of {}", *source.rank, source.world_size);
+}
+
+/// Whether the launcher `inner` was started by the processes of `outer`: a rank of `outer` is shared
+/// by several processes of the node, or `inner` has more processes, or as many with ranks of its own.
+/// Only launchers count the processes of a node: a larger number that was typed into variables or
+/// TF_CONFIG proves nothing.
+inline bool was_started_by(const ClusterSource& outer, const ClusterSource& inner) {
+  if (!inner.local_size || outer.name == "LOCKSTEP_WORLD_SIZE") return false;
+  if (outer.local_size && *outer.local_size != *inner.local_size)
+    return *outer.local_size < *inner.local_size;
+  if (outer.cluster || inner.cluster) return false;
+  if (outer.world_size == inner.world_size) return inner.has_own_ranks && outer.rank != inner.rank;
+  return outer.world_size < inner.world_size;
 }
 
 /// Two complete sources must agree. \throws ClusterError that names both.
@@ -158,87 +174,19 @@ inline void refuse_contradiction(const ClusterSource& chosen, const ClusterSourc
 struct Choice {
   std::optional<ClusterSource> source{};
   std::vector<std::string> ignored{};  ///< one reason per ignored source
+  std::vector<std::string> notes{};    ///< about launchers that started the chosen one
   bool several = false;                ///< an ignored source has several processes
 };
 
-/// Reads the sources of the environment in order and chooses the first complete one. An invalid
-/// source before it is an error; an invalid one after it is only noted. With LOCKSTEP_LAUNCHER, all
-/// other launchers are skipped.
-inline Choice choose_source(const Environment& environment, const ClusterArguments& arguments,
-                            const ClusterSettings& settings) {
-  struct Reader {
-    std::string_view launcher;
-    std::function<std::optional<ClusterSource>()> read;
-  };
-  const std::vector<Reader> readers{
-      {"", [&] { return lockstep_source(environment); }},
-      {"tf_config", [&] { return tf_config_source(environment, arguments, settings.rank); }},
-      {"torchrun", [&] { return torchrun_source(environment); }},
-      {"mpi", [&] { return open_mpi_source(environment); }},
-      {"slurm", [&] { return slurm_source(environment); }},
-      {settings.launcher == "mpi" ? "mpi" : "pmi", [&] { return pmi_source(environment); }}};
-  Choice choice;
-  auto& chosen = choice.source;
-  for (const Reader& reader : readers) {
-    const bool picked = !settings.launcher.empty();
-    if (picked && (chosen || reader.launcher != settings.launcher)) continue;
-    std::optional<ClusterSource> source;
-    try {
-      source = reader.read();
-    } catch (const ClusterError& error) {
-      if (!chosen) throw;
-      choice.ignored.emplace_back(error.what());
-      continue;
-    }
-    if (!source) continue;
-    apply_settings(*source, settings);
-    if (!source->missing.empty()) {
-      choice.ignored.push_back(source->missing);
-      choice.several = choice.several || source->world_size > 1;
-    } else if (chosen) {
-      refuse_contradiction(*chosen, *source);
-    } else {
-      chosen = std::move(source);
-    }
-  }
-  return choice;
-}
-
-/// "TF_CONFIG is empty; " and the like, for each variable that is set but empty or blank.
-inline std::string describe_empty_variables(const Environment& environment,
-                                            const ClusterSettings& settings) {
-  std::string text;
-  for (const char* name :
-       {"TF_CONFIG", "LOCKSTEP_WORLD_SIZE", "LOCKSTEP_RANK", "LOCKSTEP_COORDINATOR"}) {
-    const bool is_read = name != std::string_view("TF_CONFIG") || settings.launcher.empty() ||
-                         settings.launcher == "tf_config";
-    const auto value = environment(name);
-    if (is_read && value && value->find_first_not_of(json_blanks) == std::string::npos)
-      text += fmt::format("{} {}; ", name, value->empty() ? "is empty" : "contains only blanks");
-  }
-  return text;
-}
-
-/// Throws the error for a missing description: what was found, and how to describe a job.
-[[noreturn]] inline void throw_no_cluster(const Environment& environment,
-                                          const ClusterSettings& settings,
-                                          const ClusterArguments& arguments,
-                                          const std::vector<std::string>& ignored) {
-  std::string reasons;
-  for (const std::string& reason : ignored) reasons += fmt::format("{}; ", reason);
-  if (ignored.empty() && !settings.launcher.empty())
-    reasons =
-        fmt::format("LOCKSTEP_LAUNCHER={} is set, but the variables of that launcher are not; ",
-                    settings.launcher);
-  if (ignored.empty() && settings.rank)
-    reasons += "LOCKSTEP_RANK also needs LOCKSTEP_WORLD_SIZE and LOCKSTEP_COORDINATOR; ";
-  reasons += describe_empty_variables(environment, settings);
-  throw ClusterError(
-      "no cluster is described: {}set TF_CONFIG, or {}, or start the program with lockstep-run, "
-      "torchrun, mpirun or srun{}",
-      reasons, cluster_remedy(arguments),
-      arguments.options.empty() ? "; .cluster = {.allow_single = true} permits a single worker"
-                                : "");
+/// Keeps that of two complete sources whose processes are the workers. \throws ClusterError if they
+/// contradict each other.
+inline void merge_source(Choice& choice, ClusterSource other) {
+  ClusterSource& chosen = *choice.source;
+  const bool replaces = was_started_by(chosen, other);
+  if (!replaces && !was_started_by(other, chosen)) return refuse_contradiction(chosen, other);
+  if (replaces) std::swap(chosen, other);
+  choice.notes.push_back(format_text("{} ({}) has started {}, whose processes are the workers",
+                                     other.name, describe_rank(other), chosen.name));
 }
 
 /// Derives local rank and size by comparing the hosts of the cluster, all loopback names counting
@@ -260,6 +208,94 @@ inline void count_local(ClusterSource& source) {
   source.local_size = size;
 }
 
+/// Reads the sources of the environment in order and chooses the first complete one. An invalid
+/// source before it is an error; an invalid one after it is only noted. With LOCKSTEP_LAUNCHER, all
+/// other launchers are skipped.
+inline Choice choose_source(const Environment& environment, const ClusterArguments& arguments,
+                            const ClusterSettings& settings) {
+  struct Reader {
+    std::string_view launcher;
+    std::function<std::optional<ClusterSource>()> read;
+  };
+  const std::vector<Reader> readers{
+      {"", [&] { return lockstep_source(environment); }},
+      {"tf_config", [&] { return tf_config_source(environment, arguments, settings.rank); }},
+      {"torchrun", [&] { return torchrun_source(environment); }},
+      {"mpi", [&] { return open_mpi_source(environment); }},
+      {"slurm", [&] { return slurm_source(environment); }},
+      {settings.launcher == "mpi" ? "mpi" : "pmi", [&] { return pmi_source(environment); }}};
+  Choice choice;
+  auto& chosen = choice.source;
+  std::vector<ClusterSource> incomplete;
+  for (const Reader& reader : readers) {
+    const bool picked = !settings.launcher.empty();
+    if (picked && (chosen || reader.launcher != settings.launcher)) continue;
+    std::optional<ClusterSource> source;
+    try {
+      source = reader.read();
+    } catch (const ClusterError& error) {
+      if (!chosen) throw;
+      choice.ignored.emplace_back(error.what());
+      continue;
+    }
+    if (!source) continue;
+    apply_settings(*source, settings);
+    count_local(*source);
+    if (!source->missing.empty()) {
+      choice.ignored.push_back(source->missing);
+      choice.several = choice.several || source->world_size > 1;
+      incomplete.push_back(std::move(*source));
+    } else if (chosen) {
+      merge_source(choice, std::move(*source));
+    } else {
+      chosen = std::move(source);
+    }
+  }
+  // Several processes would take one rank of the launcher that started theirs.
+  for (const ClusterSource& inner : incomplete)
+    if (chosen && inner.rank && was_started_by(*chosen, inner))
+      throw ClusterError("{}; {} ({}) has started it", inner.missing, chosen->name,
+                         describe_rank(*chosen));
+  return choice;
+}
+
+/// "TF_CONFIG is empty; " and the like, for each variable that is set but empty or blank.
+inline std::string describe_empty_variables(const Environment& environment,
+                                            const ClusterSettings& settings) {
+  std::string text;
+  for (const char* name :
+       {"TF_CONFIG", "LOCKSTEP_WORLD_SIZE", "LOCKSTEP_RANK", "LOCKSTEP_COORDINATOR"}) {
+    const bool is_read = name != std::string_view("TF_CONFIG") || settings.launcher.empty() ||
+                         settings.launcher == "tf_config";
+    const auto value = environment(name);
+    if (is_read && value && value->find_first_not_of(json_blanks) == std::string::npos)
+      text += format_text("{} {}; ", name, value->empty() ? "is empty" : "contains only blanks");
+  }
+  return text;
+}
+
+/// Throws the error for a missing description: what was found, and how to describe a job.
+[[noreturn]] inline void throw_no_cluster(const Environment& environment,
+                                          const ClusterSettings& settings,
+                                          const ClusterArguments& arguments,
+                                          const std::vector<std::string>& ignored) {
+  std::string reasons;
+  for (const std::string& reason : ignored) reasons += format_text("{}; ", reason);
+  if (ignored.empty() && !settings.launcher.empty())
+    reasons =
+        format_text("LOCKSTEP_LAUNCHER={} is set, but the variables of that launcher are not; ",
+                    settings.launcher);
+  if (ignored.empty() && settings.rank)
+    reasons += "LOCKSTEP_RANK also needs LOCKSTEP_WORLD_SIZE and LOCKSTEP_COORDINATOR; ";
+  reasons += describe_empty_variables(environment, settings);
+  throw ClusterError(
+      "no cluster is described: {}set TF_CONFIG, or {}, or start the program with lockstep-run, "
+      "torchrun, mpirun or srun{}",
+      reasons, cluster_remedy(arguments),
+      arguments.options.empty() ? "; .cluster = {.allow_single = true} permits a single worker"
+                                : "");
+}
+
 /// Notes a cluster that mixes loopback and other addresses: "localhost" is a different machine on
 /// each host.
 inline void warn_about_loopback(const ClusterSource& source, std::vector<std::string>& notes) {
@@ -270,7 +306,7 @@ inline void warn_about_loopback(const ClusterSource& source, std::vector<std::st
     if (!kind) kind = r;
   }
   if (near && far)
-    notes.push_back(fmt::format(
+    notes.push_back(format_text(
         "{}: {} is at {}, which every machine resolves to itself, but {} is at {}; if they are two "
         "machines, write addresses that all reach",
         source.name, to_string(source.cluster->task(*near)),
@@ -283,7 +319,7 @@ inline void apply_rank(ClusterSource& chosen, const ClusterSettings& settings, b
                        std::vector<std::string>& notes) {
   if (!settings.rank || chosen.rank == settings.rank) return;
   if (rank_argument) {
-    notes.push_back(fmt::format("LOCKSTEP_RANK={} is ignored: {} gives {}", *settings.rank,
+    notes.push_back(format_text("LOCKSTEP_RANK={} is ignored: {} gives {}", *settings.rank,
                                 chosen.name, describe_rank(chosen)));
     return;
   }
@@ -292,6 +328,19 @@ inline void apply_rank(ClusterSource& chosen, const ClusterSettings& settings, b
                        *settings.rank, chosen.name, describe_rank(chosen));
   chosen.rank = settings.rank;
   check_ranks(chosen, "LOCKSTEP_RANK", "the number of chief and workers");
+}
+
+/// Notes the variables that Kubernetes sets for a Service, and which `variable` ignores.
+inline void note_service_variables(const Environment& environment,
+                                   std::vector<std::string>& notes) {
+  for (const char* name : {"LOCKSTEP_PORT", "MASTER_PORT", "PET_MASTER_PORT"}) {
+    const auto value = environment(name);
+    if (value && is_service_port(name, *value))
+      notes.push_back(format_text(
+          "ignored: {}={}, which Kubernetes sets for a Service; enableServiceLinks: false in the "
+          "pod's spec leaves it out",
+          name, quote(*value)));
+  }
 }
 
 /// The source to use; nullopt for a single worker, if that is permitted.
@@ -317,8 +366,9 @@ inline std::optional<ClusterSource> find_source(const Environment& environment,
   // If a launcher started several processes, training each of them alone is never intended.
   const bool alone = arguments.allow_single && !choice.several && settings.launcher.empty();
   if (!choice.source && !alone) throw_no_cluster(environment, settings, arguments, choice.ignored);
+  notes.insert(notes.end(), choice.notes.begin(), choice.notes.end());
   for (const std::string& reason : choice.ignored)
-    notes.push_back(fmt::format("ignored: {}", reason));
+    notes.push_back(format_text("ignored: {}", reason));
   return std::move(choice.source);
 }
 
@@ -341,6 +391,7 @@ ResolvedCluster resolve_cluster(const Environment& environment, const ClusterArg
     if (auto& time = result.timeouts.*row.member; time == std::chrono::milliseconds(0))
       time = settings.timeouts.*row.member;
   result.job_id = settings.job_id;
+  detail::note_service_variables(environment, result.notes);
   auto source = detail::find_source(environment, arguments, settings, result.notes);
   if (!source) {
     result.source = "single process";
@@ -351,21 +402,25 @@ ResolvedCluster resolve_cluster(const Environment& environment, const ClusterArg
   }
   detail::apply_rank(*source, settings, arguments.task.has_value(), result.notes);
   detail::count_local(*source);
+  detail::check_chief_node(*source);
   detail::warn_about_loopback(*source, result.notes);
   if (result.job_id.empty() && !source->job_id.empty()) {
-    detail::check_job_id(source->job_id, fmt::format("{}: the job's id", source->name));
+    detail::check_job_id(source->job_id, format_text("{}: the job's id", source->name));
     result.job_id = source->job_id;
   }
   result.world_size = source->world_size;
   result.rank = source->rank;
   if (source->chief_host && source->chief_port)
     result.chief = HostPort{*source->chief_host, *source->chief_port};
+  result.more_ports = source->more_ports;
+  result.compares_chief_host = source->compares_chief_host;
+  if (!result.bind) result.bind = source->bind;
   result.local_rank = source->local_rank;
   result.local_size = source->local_size;
   result.notes.insert(result.notes.begin(), source->notes.begin(), source->notes.end());
   result.notes.insert(
       result.notes.begin(),
-      fmt::format("the cluster comes from {}: this process is {}, the chief is at {}", source->name,
+      format_text("the cluster comes from {}: this process is {}, the chief is at {}", source->name,
                   detail::describe_rank(*source),
                   result.chief ? to_string(*result.chief) : std::string("no address")));
   result.source = std::move(source->name);

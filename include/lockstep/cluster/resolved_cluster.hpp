@@ -62,13 +62,17 @@ struct ClusterArguments {
 
 /// The job and this process' place in it.
 struct ResolvedCluster {
-  std::string source;                         ///< the chosen source: "TF_CONFIG", "torchrun"
-  std::string job_id;                         ///< empty: derive it from `description()`
-  std::size_t world_size = 1;                 ///< processes that train, including the chief
-  std::optional<std::size_t> rank{};          ///< nullopt: the chief assigns one (index "auto")
-  std::optional<HostPort> chief{};            ///< rank 0's address; nullopt if the process is alone
-  std::optional<BindAddress> bind{};          ///< LOCKSTEP_BIND
-  std::optional<std::string> data_address{};  ///< LOCKSTEP_DATA_ADDRESS, an IPv4 or IPv6 address
+  std::string source;                 ///< the chosen source: "TF_CONFIG", "torchrun"
+  std::string job_id;                 ///< empty: derive it from `description()`
+  std::size_t world_size = 1;         ///< processes that train, including the chief
+  std::optional<std::size_t> rank{};  ///< nullopt: the chief assigns one (index "auto")
+  std::optional<HostPort> chief{};    ///< rank 0's address; nullopt if the process is alone
+  /// Other ports of the chief, for a port that the launcher's job number gives: it listens at the
+  /// first free one of `chief`'s and these, and workers ask all of them.
+  std::vector<std::uint16_t> more_ports{};
+  bool compares_chief_host = true;    ///< false: `description()` leaves out the chief's host
+  std::optional<BindAddress> bind{};  ///< LOCKSTEP_BIND
+  std::optional<std::string> data_address{};    ///< LOCKSTEP_DATA_ADDRESS, an IPv4 or IPv6 address
   std::optional<std::string> data_interface{};  ///< LOCKSTEP_INTERFACE: a name or a network
   std::vector<std::string> more_interfaces{};   ///< after the first of a list
   std::optional<PortRange> data_ports{};       ///< LOCKSTEP_DATA_PORTS; nullopt: the system chooses

@@ -2,22 +2,35 @@
 
 #include "lockstep/cluster/resolved_cluster.hpp"
 
-#include "lockstep/core/fmt_core.hpp"
+#include "lockstep/core/format_text.hpp"
 
 namespace lockstep {
 
+namespace detail {
+
+/// Removes the zones of IPv6 addresses, "%eth0" in "[fe80::1%eth0]:80": each machine has its own.
+inline std::string without_zones(std::string text) {
+  for (auto zone = text.find('%'); zone != std::string::npos; zone = text.find('%', zone))
+    text.erase(zone, text.find(']', zone) - zone);
+  return text;
+}
+
+}  // namespace detail
+
 std::string ResolvedCluster::description() const {
-  if (cluster) return cluster->json();
-  return fmt::format("{{\"chief\":\"{}\",\"world_size\":{}}}",
-                     chief ? to_string(*chief) : std::string(), world_size);
+  if (cluster) return detail::without_zones(cluster->json());
+  std::string place = chief ? to_string(*chief) : std::string();
+  if (chief && !compares_chief_host) place = format_text(":{}", chief->port);
+  return format_text("{{\"chief\":\"{}\",\"world_size\":{}}}", detail::without_zones(place),
+                     world_size);
 }
 
 std::string ResolvedCluster::name(std::size_t which) const {
   if (cluster)
-    return fmt::format("rank {} ({}, {})", which, to_string(cluster->task(which)),
+    return format_text("rank {} ({}, {})", which, to_string(cluster->task(which)),
                        to_string(cluster->address(which)));
-  if (which == 0 && chief) return fmt::format("rank 0 ({})", to_string(*chief));
-  return fmt::format("rank {}", which);
+  if (which == 0 && chief) return format_text("rank 0 ({})", to_string(*chief));
+  return format_text("rank {}", which);
 }
 
 }  // namespace lockstep

@@ -8,7 +8,7 @@
 #include <system_error>
 
 #include "lockstep/core/error.hpp"
-#include "lockstep/core/fmt_core.hpp"
+#include "lockstep/core/format_text.hpp"
 #include "lockstep/core/quote.hpp"
 
 namespace lockstep::detail {
@@ -24,7 +24,7 @@ void check_job_id(std::string_view id, std::string_view name) {
 
 /// Parses "ADDRESS", "ADDRESS:PORT", "[::]:PORT" or "::". \throws ClusterError
 inline BindAddress parse_bind(std::string_view entry, std::string_view name) {
-  const std::string subject = fmt::format("{}={}", name, quote(entry));
+  const std::string subject = format_text("{}={}", name, quote(entry));
   const auto colon = entry.rfind(':');
   // A colon may belong to a bare IPv6 address.
   if (colon == std::string_view::npos || entry.ends_with(']') || ipv6(entry))
@@ -36,7 +36,7 @@ inline BindAddress parse_bind(std::string_view entry, std::string_view name) {
 /// Parses "10.0.0.7" or "fd00::7". The address is not resolved, so it must be numeric. \throws
 /// ClusterError
 inline std::string parse_data_address(std::string_view entry, std::string_view name) {
-  const std::string subject = fmt::format("{}={}", name, quote(entry));
+  const std::string subject = format_text("{}={}", name, quote(entry));
   const std::string host = checked_host(entry, subject);
   const bool numeric = ipv6(host) || std::all_of(host.begin(), host.end(),
                                                  [](char c) { return is_digit(c) || c == '.'; });
@@ -52,7 +52,7 @@ inline std::string parse_data_address(std::string_view entry, std::string_view n
 
 /// Parses "eth1", "10.0.0.0/8" or "fd00::/8". \throws ClusterError
 inline std::string parse_interface(std::string_view entry, std::string_view name) {
-  const std::string subject = fmt::format("{}={}", name, quote(entry));
+  const std::string subject = format_text("{}={}", name, quote(entry));
   const auto is_numeric = [](std::string_view host) {
     return ipv6(host) ||
            std::all_of(host.begin(), host.end(), [](char c) { return is_digit(c) || c == '.'; });
@@ -67,7 +67,7 @@ inline std::string parse_interface(std::string_view entry, std::string_view name
     if (!bits || *bits > most)
       throw ClusterError("{} is not a network; write a number from 0 to {} after the slash",
                          subject, most);
-    return fmt::format("{}/{}", host, *bits);
+    return format_text("{}/{}", host, *bits);
   }
   if (entry.empty())
     throw ClusterError("{} has an empty entry; write interfaces separated by commas", name);
@@ -101,7 +101,7 @@ inline std::vector<std::string> parse_interfaces(std::string_view entry, std::st
 
 /// Parses "5000" or "5000-5010". \throws ClusterError
 inline PortRange parse_port_range(std::string_view entry, std::string_view name) {
-  const std::string subject = fmt::format("{}={}", name, quote(entry));
+  const std::string subject = format_text("{}={}", name, quote(entry));
   const auto dash = std::min(entry.find('-'), entry.size());
   PortRange range;
   range.first = range.last = checked_port(entry.substr(0, dash), subject);
@@ -129,11 +129,6 @@ inline Transport parse_transport(std::string_view entry, std::string_view name) 
   if (entry == "auto") return Transport::automatic;
   if (entry == "tcp") return Transport::tcp;
   if (entry == "shared_memory") return Transport::shared_memory;
-  if (entry == "gloo")
-    throw ClusterError(
-        "{}=gloo: Gloo is chosen in the program, by MultiWorkerMirrored<Cpu, Gloo>; write auto, "
-        "tcp or shared_memory",
-        name);
   throw ClusterError("{}={} is not a transport; write auto, tcp or shared_memory", name,
                      quote(entry));
 }

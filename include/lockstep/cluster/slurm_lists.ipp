@@ -6,7 +6,7 @@
 
 #include "lockstep/cluster/host_port.hpp"
 #include "lockstep/core/error.hpp"
-#include "lockstep/core/fmt_core.hpp"
+#include "lockstep/core/format_text.hpp"
 #include "lockstep/core/quote.hpp"
 
 namespace lockstep::detail {
@@ -38,7 +38,7 @@ class SlurmScanner {
     return true;
   }
   void expect(char c) {
-    if (!consume(c)) fail(fmt::format("lacks a '{}'", std::string_view(&c, 1)));
+    if (!consume(c)) fail(format_text("lacks a '{}'", std::string_view(&c, 1)));
   }
   void advance() { ++at_; }
   /// The digits from here on; may be empty.

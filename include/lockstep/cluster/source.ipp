@@ -2,9 +2,11 @@
 
 #include "lockstep/cluster/source.hpp"
 
+#include <algorithm>
+
 #include "lockstep/cluster/host_port.hpp"
 #include "lockstep/core/error.hpp"
-#include "lockstep/core/fmt_core.hpp"
+#include "lockstep/core/format_text.hpp"
 #include "lockstep/core/quote.hpp"
 
 namespace lockstep::detail {
@@ -32,19 +34,52 @@ void check_ranks(const ClusterSource& source, std::string_view rank_name,
 void read_host(ClusterSource& source, const Environment& environment, const std::string& name) {
   if (const auto host = variable(environment, name))
     source.chief_host =
-        checked_host(*host, fmt::format("{}: {}={}", source.name, name, quote(*host)));
+        checked_host(*host, format_text("{}: {}={}", source.name, name, quote(*host)));
   else if (environment(name))
     source.empty_host = name;
 }
 
 void read_port(ClusterSource& source, const Environment& environment, const std::string& name) {
-  if (const auto port = variable(environment, name))
-    source.chief_port =
-        checked_port(*port, fmt::format("{}: {}={}", source.name, name, quote(*port)));
+  const auto port = variable(environment, name);
+  if (!port) return;
+  source.chief_port =
+      checked_port(*port, format_text("{}: {}={}", source.name, name, quote(*port)));
+  source.more_ports.clear();
 }
 
 std::uint16_t job_port(std::uint64_t job) {
   return static_cast<std::uint16_t>(job % 4096 + 61'440);
+}
+
+std::uint64_t stable_hash(std::string_view text) {
+  std::uint64_t hash = 14'695'981'039'346'656'037U;
+  for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 1'099'511'628'211U;
+  return hash ^ (hash >> 32);
+}
+
+void derive_ports(ClusterSource& source) {
+  constexpr std::size_t others = 3;
+  if (source.job_id.empty()) return;
+  for (int i = 0; source.more_ports.size() < others; ++i) {
+    const std::uint16_t port = job_port(stable_hash(format_text("{}/{}", source.job_id, i)));
+    const auto& known = source.more_ports;
+    if (!source.chief_port)
+      source.chief_port = port;
+    else if (port != source.chief_port &&
+             std::find(known.begin(), known.end(), port) == known.end())
+      source.more_ports.push_back(port);
+  }
+}
+
+void check_chief_node(const ClusterSource& source) {
+  if (source.rank != std::size_t{0} || source.node.empty() || source.chief_list.empty() ||
+      source.world_size == 1 || source.node == source.chief_host)
+    return;
+  throw ClusterError(
+      "{}: rank 0 is on {}, not on {}, the first host of {}; set LOCKSTEP_COORDINATOR={}:{} on all "
+      "ranks",
+      source.name, source.node, *source.chief_host, source.chief_list, source.node,
+      *source.chief_port);
 }
 
 }  // namespace lockstep::detail

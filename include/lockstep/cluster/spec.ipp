@@ -7,14 +7,14 @@
 #include <utility>
 
 #include "lockstep/core/error.hpp"
-#include "lockstep/core/fmt_core.hpp"
+#include "lockstep/core/format_text.hpp"
 #include "lockstep/core/quote.hpp"
 
 namespace lockstep {
 
 std::string to_string(const Task& task) {
-  return task.index ? fmt::format("{}:{}", to_string(task.type), *task.index)
-                    : fmt::format("{}:auto", to_string(task.type));
+  return task.index ? format_text("{}:{}", to_string(task.type), *task.index)
+                    : format_text("{}:auto", to_string(task.type));
 }
 
 namespace detail {
@@ -81,8 +81,8 @@ ClusterSpec& ClusterSpec::add(TaskType type, std::string_view host_port, std::st
   if (places_.size() == detail::max_hosts)
     throw ClusterError("{}{}: the cluster has more than {} hosts, the maximum", where,
                        to_string(type), detail::max_hosts);
-  const std::string here = fmt::format("{}[{}]", to_string(type), job.size());
-  HostPort address = parse_host_port(host_port, fmt::format("{}{}", where, here));
+  const std::string here = format_text("{}[{}]", to_string(type), job.size());
+  HostPort address = parse_host_port(host_port, format_text("{}{}", where, here));
   const auto [place, added] = places_.try_emplace(to_string(address), here);
   if (!added)
     throw ClusterError("{}{} {} is also {}; give each task its own port", where, here,
@@ -144,7 +144,7 @@ Task ClusterSpec::check(Task task, std::string_view type_at, std::string_view in
     throw ClusterError("{} is {}, but cluster has no {}; write \"{}\", or add the job to cluster",
                        type_at, name, name, to_string(chief_task().type));
   if (task.index && *task.index >= job.size()) {
-    const std::string last = fmt::format(" to {}", job.size() - 1);
+    const std::string last = format_text(" to {}", job.size() - 1);
     throw ClusterError("{} {} is out of range: cluster.{} has {}{}; write 0{}", index_at,
                        *task.index, name, job.size(), job.size() == 1 ? " host" : " hosts",
                        job.size() == 1 ? "" : last);
@@ -162,9 +162,9 @@ std::string ClusterSpec::json() const {
   std::string result = "{";
   for (const TaskType type : task_types) {
     if (hosts(type).empty()) continue;
-    result += fmt::format("{}{}\":[", result.size() > 1 ? ",\"" : "\"", to_string(type));
+    result += format_text("{}{}\":[", result.size() > 1 ? ",\"" : "\"", to_string(type));
     for (const HostPort& address : hosts(type))
-      result += fmt::format("{}{}\"", &address == &hosts(type).front() ? "\"" : ",\"",
+      result += format_text("{}{}\"", &address == &hosts(type).front() ? "\"" : ",\"",
                             to_string(address));
     result += ']';
   }
@@ -173,7 +173,7 @@ std::string ClusterSpec::json() const {
 
 std::string ClusterSpec::tf_config(const Task& task) const {
   const std::string index = task.index ? std::to_string(*task.index) : "\"auto\"";
-  return fmt::format("{{\"cluster\":{},\"task\":{{\"index\":{},\"type\":\"{}\"}}}}", json(), index,
+  return format_text("{{\"cluster\":{},\"task\":{{\"index\":{},\"type\":\"{}\"}}}}", json(), index,
                      to_string(task.type));
 }
 
@@ -182,9 +182,9 @@ std::string ClusterSpec::table(std::optional<std::size_t> here) const {
   for (std::size_t r = 0; r < world_size(); ++r) {
     const std::string number = std::to_string(r), name = to_string(task(r));
     result.append(4 - std::min<std::size_t>(4, number.size()), ' ');
-    result += fmt::format("{}  {}", number, name);
+    result += format_text("{}  {}", number, name);
     result.append(14 - std::min<std::size_t>(13, name.size()), ' ');
-    result += fmt::format("{}{}{}\n", to_string(address(r)), r == 0 ? "  chief" : "",
+    result += format_text("{}{}{}\n", to_string(address(r)), r == 0 ? "  chief" : "",
                           here == r ? "  (this process)" : "");
   }
   return result;

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <vector>
 
-#include "lockstep/core/fmt_core.hpp"
+#include "lockstep/core/format_text.hpp"
 #include "lockstep/core/median.hpp"
 
 namespace lockstep {
@@ -33,30 +33,30 @@ std::string straggler_table(int epoch, std::span<const PhaseTimes> ranks) {
     if (p != idle &&
         std::any_of(ranks.begin(), ranks.end(), [&](const PhaseTimes& t) { return t[p] > 0; }))
       columns.push_back(p);
-  std::string table = fmt::format("epoch {}, seconds per rank:\n  rank", epoch + 1);
+  std::string table = format_text("epoch {}, seconds per rank:\n  rank", epoch + 1);
   for (const std::size_t p : columns)
-    table += fmt::format("{:>12}", to_string(static_cast<Phase>(p)));
+    table += format_text("{:>12}", to_string(static_cast<Phase>(p)));
   table += "   own work\n";
   std::vector<double> own;
   for (std::size_t r = 0; r < ranks.size(); ++r) {
-    table += fmt::format("{:6}", r);
+    table += format_text("{:6}", r);
     double work = 0;
     for (const std::size_t p : columns) {
-      table += fmt::format("{:12.3f}", ranks[r][p]);
+      table += format_text("{:12.3f}", ranks[r][p]);
       if (p != reduce) work += ranks[r][p];
     }
-    table += fmt::format("{:11.3f}\n", work);
+    table += format_text("{:11.3f}\n", work);
     own.push_back(work);
   }
   const auto slowest = std::max_element(own.begin(), own.end());
   const double longest = *slowest;
-  table += fmt::format("  rank {} works longest", slowest - own.begin());
+  table += format_text("  rank {} works longest", slowest - own.begin());
   own.erase(slowest);
   // Without the slowest: with two ranks the median of both would often be the slowest itself.
   const double others = own.empty() ? 0 : median(own);
   if (others > 0)
     table +=
-        fmt::format(", {:.2f} times {}", longest / others,
+        format_text(", {:.2f} times {}", longest / others,
                     own.size() == 1 ? "as long as the other rank" : "the median of the others");
   return table;
 }

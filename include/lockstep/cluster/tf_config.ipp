@@ -8,7 +8,7 @@
 #include <unordered_set>
 
 #include "lockstep/core/error.hpp"
-#include "lockstep/core/fmt_core.hpp"
+#include "lockstep/core/format_text.hpp"
 #include "lockstep/core/quote.hpp"
 
 namespace lockstep {
@@ -37,7 +37,7 @@ inline void add_host(ClusterSpec& cluster, TaskType type, const JsonValue& value
 /// {"0": "host:port", "1": ...}: appends the hosts by index. \throws ClusterError for a gap.
 inline void add_host_map(ClusterSpec& cluster, TaskType type, const JsonValue& object,
                          std::string_view where) {
-  const std::string path = fmt::format("{}{}", where, to_string(type));
+  const std::string path = format_text("{}{}", where, to_string(type));
   const auto members = json_members(object, path);
   std::vector<const JsonValue*> hosts(members.size());
   std::optional<std::size_t> outside;
@@ -69,7 +69,7 @@ inline bool note_other_job(std::string_view key, const std::string& path, TfConf
   if (type == TaskType::chief || type == TaskType::worker) return false;
   if (!type && !similar_task_type(key).empty()) return false;  // a typing error
   config.other_jobs.emplace_back(key);
-  config.notes.push_back(fmt::format(
+  config.notes.push_back(format_text(
       "{}: the job {} takes no part in training and is ignored{}", path, quote(key),
       type == TaskType::ps ? ": workers exchange gradients without parameter servers" : ""));
   return type != TaskType::evaluator;
@@ -92,7 +92,7 @@ inline ClusterSpec read_cluster(const JsonValue& value, const std::string& path,
           path, quote(key));
     if (config && note_other_job(key, path, *config)) continue;
     const TaskType type = checked_task_type(key, path + ": the key");
-    const std::string job = fmt::format("{}{}", where, to_string(type));
+    const std::string job = format_text("{}{}", where, to_string(type));
     if (hosts.is_text())
       throw ClusterError("{} is a string; write a list: [{}]", job, quote(hosts.text()));
     if (!hosts.is_list() && !hosts.is_object())
@@ -171,7 +171,7 @@ inline Task read_task(const JsonValue& value, const std::string& path, TfConfig&
       refuse_near_miss(key, "type", path);
       refuse_near_miss(key, "index", path);
       config.notes.push_back(
-          fmt::format("{}.{} is not known to lockstep and is ignored", path, quote(key)));
+          format_text("{}.{} is not known to lockstep and is ignored", path, quote(key)));
     }
   }
   if (!has_type)
@@ -210,7 +210,7 @@ TfConfig parse_tf_config(std::string_view text, std::string_view name) {
       if (config.cluster)
         throw ClusterError("{} has both \"cluster\" and \"sparseCluster\"; keep one of them",
                            where);
-      const std::string path = fmt::format("{}: {}", where, key);
+      const std::string path = format_text("{}: {}", where, key);
       config.cluster = detail::read_cluster(value, path, path + ".", &config);
     } else if (key == "task") {
       task = value;  // read last: it may name a job of the cluster that takes no part
@@ -223,7 +223,7 @@ TfConfig parse_tf_config(std::string_view text, std::string_view name) {
             "{{\"cluster\":{{{}:[...]}},\"task\":{{...}}}}",
             where, detail::quote(key), detail::quote(key));
       config.notes.push_back(
-          fmt::format("{}: {} is not known to lockstep and is ignored", where, detail::quote(key)));
+          format_text("{}: {} is not known to lockstep and is ignored", where, detail::quote(key)));
     }
   }
   if (task) config.task = detail::read_task(*task, where + ": task", config);

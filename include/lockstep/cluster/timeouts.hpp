@@ -27,7 +27,7 @@ struct ClusterTimeouts {
   /// for the chief to name the cause.
   milliseconds verdict{0};
   /// LOCKSTEP_MESH_TIMEOUT, 10 s plus 4 ms times the square of the number of workers: how long a
-  /// worker tries to make its data connections. Over Gloo, the limit of one attempt.
+  /// worker tries to make its data connections.
   milliseconds mesh{0};
   /// LOCKSTEP_LEAVE_TIMEOUT, 10 s: how long a worker that has finished waits for the others.
   milliseconds leave{0};

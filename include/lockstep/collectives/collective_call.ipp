@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <array>
 
-#include "lockstep/core/fmt_core.hpp"
+#include "lockstep/core/format_text.hpp"
 
 namespace lockstep::detail {
 
@@ -16,14 +16,14 @@ const char* CollectiveCall::name() const {
 
 std::string CollectiveCall::text() const {
   constexpr std::array kinds{"byte", "float", "int", "uint"};
-  return fmt::format("{} of {} elements of {}{}", name(), n,
+  return format_text("{} of {} elements of {}{}", name(), n,
                      kinds[static_cast<std::size_t>(kind) % kinds.size()], 8 * element);
 }
 
 std::string CollectiveCall::description() const {
   std::string all = text();
-  if (m > 0) all += fmt::format(" with {} sums", m);
-  if (operation == Operation::broadcast) all += fmt::format(" from replica {}", root);
+  if (m > 0) all += format_text(" with {} sums", m);
+  if (operation == Operation::broadcast) all += format_text(" from replica {}", root);
   return all;
 }
 

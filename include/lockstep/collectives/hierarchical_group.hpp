@@ -21,7 +21,7 @@
 namespace lockstep {
 
 /// A two-level collective: threads of a process first, then processes. `Across` is this process'
-/// member of a group of processes, such as GlooGroup.
+/// member of a group of processes, such as TcpGroup.
 /// \code
 ///     process 0: replicas 0 1      process 1: replicas 2 3      process 2: replica 4
 ///                 \ /                          \ /                          |

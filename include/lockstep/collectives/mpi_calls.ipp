@@ -3,7 +3,7 @@
 #include "lockstep/collectives/mpi_calls.hpp"
 
 #include "lockstep/core/error.hpp"
-#include "lockstep/core/fmt_core.hpp"
+#include "lockstep/core/format_text.hpp"
 
 namespace lockstep::detail {
 
@@ -11,7 +11,7 @@ std::string mpi_error_text(int code) {
   char text[MPI_MAX_ERROR_STRING + 1] = {};
   int length = 0;
   if (MPI_Error_string(code, text, &length) != MPI_SUCCESS || length == 0)
-    return fmt::format("MPI error {}", code);
+    return format_text("MPI error {}", code);
   return text;
 }
 

@@ -10,7 +10,7 @@
 
 #include "lockstep/collectives/spin.hpp"
 #include "lockstep/core/error.hpp"
-#include "lockstep/core/fmt_core.hpp"
+#include "lockstep/core/format_text.hpp"
 
 namespace lockstep::detail {
 
@@ -297,9 +297,9 @@ void MpiChannel::throw_ended() {
   using Cause = MpiEnd::Cause;
   throw CollectiveAborted(
       std::size_t{why.rank}, "{}: replica {} stopped because {}", call_.name(), rank_,
-      why.cause == Cause::lost ? fmt::format("replica {} was lost", why.rank)
+      why.cause == Cause::lost ? format_text("replica {} was lost", why.rank)
       : why.cause == Cause::timed_out
-          ? fmt::format("a replica did not arrive in time ({})", why.rank)
+          ? format_text("a replica did not arrive in time ({})", why.rank)
       : why.cause == Cause::mismatch ? std::string("the replicas' calls differed")
                                      : std::string("another replica failed"));
 }
@@ -322,7 +322,7 @@ void MpiChannel::throw_timeout(std::size_t peer, bool for_frame) {
       MpiTransfers::Transfer& frame = state_->transfers[i];
       is_missing = frame.peer == r && frame.poll() == MPI_SUCCESS && !frame.is_done();
     }
-    if (is_missing) missing += fmt::format("{}{}", missing.empty() ? "" : ", ", r);
+    if (is_missing) missing += format_text("{}{}", missing.empty() ? "" : ", ", r);
   }
   throw CollectiveTimeout(
       peer, "{}: replica {} waited {} ms for replica {}{}; it hangs, or it needs a longer timeout",

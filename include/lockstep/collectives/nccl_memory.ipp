@@ -2,7 +2,7 @@
 
 #include "lockstep/collectives/nccl_memory.hpp"
 
-#include "lockstep/core/fmt_core.hpp"
+#include "lockstep/core/format_text.hpp"
 
 namespace lockstep::detail::cuda {
 
@@ -31,7 +31,7 @@ void NcclMemory::free(std::byte* p) noexcept {
 void NcclMemory::warn_once(const char* why, const char* more) {
   if (!warned.exchange(true))
     log(LogLevel::warning,
-        fmt::format(
+        format_text(
             "nccl: gradient memory is not registered: {}{}; NCCL copies gradients through its own "
             "buffers, which is slower",
             why, more));

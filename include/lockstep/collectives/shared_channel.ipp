@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "lockstep/core/error.hpp"
-#include "lockstep/core/fmt_core.hpp"
+#include "lockstep/core/format_text.hpp"
 
 namespace lockstep::detail {
 
@@ -22,7 +22,7 @@ inline const char* name_of(SharedCall::Operation operation) {
 /// "all_reduce of 5 elements of float32"
 inline std::string text_of(const SharedCall& call) {
   constexpr std::array kinds{"byte", "float", "int", "uint"};
-  return fmt::format("{} of {} elements of {}{}", name_of(call.operation), call.n,
+  return format_text("{} of {} elements of {}{}", name_of(call.operation), call.n,
                      kinds[call.kind % kinds.size()], 8 * call.element);
 }
 
@@ -161,9 +161,9 @@ void SharedChannel::throw_ended() {
   const std::size_t culprit = name(end.rank);
   throw CollectiveAborted(
       culprit, "{}: replica {} stopped because {}", name_of(call_.operation), name(rank()),
-      end.cause == Cause::lost ? fmt::format("replica {} was lost", culprit)
+      end.cause == Cause::lost ? format_text("replica {} was lost", culprit)
       : end.cause == Cause::timed_out
-          ? fmt::format("a replica did not arrive in time ({})", culprit)
+          ? format_text("a replica did not arrive in time ({})", culprit)
       : end.cause == Cause::mismatch ? std::string("the replicas' calls differed")
                                      : std::string("another replica failed"));
 }
@@ -171,7 +171,7 @@ void SharedChannel::throw_ended() {
 void SharedChannel::throw_timeout(bool is_first, std::chrono::nanoseconds waited) {
   std::string missing;
   for (const std::size_t r : barrier_.missing())
-    missing += fmt::format("{}{}", missing.empty() ? "" : ", ", name(r));
+    missing += format_text("{}{}", missing.empty() ? "" : ", ", name(r));
   missing = missing.empty() ? "the last replica to arrive" : "replica " + missing;
   throw CollectiveTimeout(
       name(barrier_.end().rank),

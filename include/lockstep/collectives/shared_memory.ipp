@@ -19,7 +19,7 @@
 #include <utility>
 
 #include "lockstep/core/error.hpp"
-#include "lockstep/core/fmt_core.hpp"
+#include "lockstep/core/format_text.hpp"
 #include "lockstep/core/quote.hpp"
 
 namespace lockstep {
@@ -42,7 +42,7 @@ inline SharedMemoryHead head_of(const SharedMemory::Options& options) {
   head.heap = options.heap;
   const std::string_view key =
       options.key.empty() ? "lockstep: a job without a secret" : std::string_view(options.key);
-  const std::string text = fmt::format("lockstep shared memory\n{} {} {} {}\n{}\n", head.layout,
+  const std::string text = format_text("lockstep shared memory\n{} {} {} {}\n{}\n", head.layout,
                                        head.bytes, head.heap, options.name.size(), options.name) +
                            options.run;
   unsigned int length = 0;
@@ -101,7 +101,7 @@ std::shared_ptr<SharedMemory> SharedMemory::open(std::string_view place, const O
       throw Error("shared memory: {} is not a place; expected 'PID/FD'", detail::quote(place));
     return *value;
   };
-  const std::string path = fmt::format("/proc/{}/fd/{}", number(place.substr(0, slash)),
+  const std::string path = format_text("/proc/{}/fd/{}", number(place.substr(0, slash)),
                                        number(place.substr(slash + 1)));
   const auto opened = [&](const std::string& what, int flags) {
     const int file = ::open(what.c_str(), flags | O_CLOEXEC);
@@ -121,7 +121,7 @@ std::shared_ptr<SharedMemory> SharedMemory::open(std::string_view place, const O
   const auto size = static_cast<std::size_t>(status.st_size);
   if (size != memory->file_bytes()) memory->heap_bytes_ = 0;
   check(size == memory->file_bytes(), "has another size");
-  const int file = opened(fmt::format("/proc/self/fd/{}", memory->file_), O_RDWR);
+  const int file = opened(format_text("/proc/self/fd/{}", memory->file_), O_RDWR);
   ::close(std::exchange(memory->file_, file));
   constexpr int seals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
   const int found = ::fcntl(file, F_GET_SEALS);
@@ -145,7 +145,7 @@ SharedMemory::~SharedMemory() {
   close_file();
 }
 
-std::string SharedMemory::place() const { return fmt::format("{}/{}", ::getpid(), file_); }
+std::string SharedMemory::place() const { return format_text("{}/{}", ::getpid(), file_); }
 
 void SharedMemory::close_file() {
   if (file_ >= 0) ::close(std::exchange(file_, -1));

@@ -8,7 +8,7 @@
 
 #include "lockstep/collectives/lost_by_others.hpp"
 #include "lockstep/core/error.hpp"
-#include "lockstep/core/fmt_core.hpp"
+#include "lockstep/core/format_text.hpp"
 
 namespace lockstep::detail {
 
@@ -18,7 +18,7 @@ void throw_shutdown(const Shutdown& why, const char* operation, std::size_t here
   if (why.cause == Cause::dead_link)
     throw LinkFailed(
         operation, why.rank, why.by,
-        fmt::format("no data sent over it was acknowledged for {} ms", why.silence_ms));
+        format_text("no data sent over it was acknowledged for {} ms", why.silence_ms));
   if (why.cause == Cause::corrupt)
     throw LinkFailed(operation, why.rank, why.by,
                      "data arrived that were not sent so (their checksum differs); a network card, "
@@ -37,7 +37,7 @@ void throw_shutdown(const Shutdown& why, const char* operation, std::size_t here
                                   : why.cause == Cause::mismatch ? "the replicas' calls differed"
                                                                  : "another replica failed";
   throw CollectiveAborted(why.rank, "{}: replica {} stopped because {}{}", operation, here, reason,
-                          names ? fmt::format(" ({})", why.rank) : std::string());
+                          names ? format_text(" ({})", why.rank) : std::string());
 }
 
 }  // namespace lockstep::detail

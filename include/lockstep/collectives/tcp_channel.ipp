@@ -9,7 +9,7 @@
 #include "lockstep/collectives/spin.hpp"
 #include "lockstep/collectives/tcp_mesh.hpp"
 #include "lockstep/core/error.hpp"
-#include "lockstep/core/fmt_core.hpp"
+#include "lockstep/core/format_text.hpp"
 #include "lockstep/core/slice.hpp"
 
 namespace lockstep::detail {
@@ -223,7 +223,7 @@ void TcpChannel::throw_timeout() {
   std::string missing;
   bool arrived = true;
   const auto add = [&](const Link& link) {
-    missing += fmt::format("{}{}", missing.empty() ? "" : ", ", mesh_.name(link.rank));
+    missing += format_text("{}{}", missing.empty() ? "" : ", ", mesh_.name(link.rank));
   };
   std::size_t first = nobody;
   for (Link& link : links_) {

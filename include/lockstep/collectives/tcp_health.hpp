@@ -23,11 +23,9 @@ class TcpHealth {
  public:
   using TimePoint = std::chrono::steady_clock::time_point;
 
-  /// Sends a probe over an idle connection after a second, then up to 100 within the limit. The
-  /// kernel's own limit is longer than that of `is_dead`; it takes effect if nothing calls
-  /// `is_dead`. The kernel accepts at most 127 probes.
-  LOCKSTEP_DECL static void keep_alive(int socket, std::chrono::milliseconds limit);
-  /// The same, and no delay of small messages.
+  /// Small messages are not delayed. An idle connection sends a probe after a second, then up to 100
+  /// within the limit. The kernel's own limit is longer than that of `is_dead`; it takes effect if
+  /// nothing calls `is_dead`. The kernel accepts at most 127 probes.
   LOCKSTEP_COLD_DECL static void prepare(int socket, std::chrono::milliseconds limit);
 
   /// Call it several times a second while a transfer waits. `ran`: the caller was not suspended

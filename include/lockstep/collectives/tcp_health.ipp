@@ -12,19 +12,15 @@ inline void set_option(int socket, int level, int name, int value) {
   (void)::setsockopt(socket, level, name, &value, sizeof value);
 }
 
-void TcpHealth::keep_alive(int socket, std::chrono::milliseconds limit) {
+void TcpHealth::prepare(int socket, std::chrono::milliseconds limit) {
+  set_option(socket, IPPROTO_TCP, TCP_NODELAY, 1);
+  set_option(socket, IPPROTO_TCP, TCP_USER_TIMEOUT, 0);
   set_option(socket, SOL_SOCKET, SO_KEEPALIVE, 1);
   set_option(socket, IPPROTO_TCP, TCP_KEEPIDLE, 1);
   const int seconds = static_cast<int>(limit / std::chrono::seconds(1));
   const int interval = seconds / 100 + 1;
   set_option(socket, IPPROTO_TCP, TCP_KEEPINTVL, interval);
   set_option(socket, IPPROTO_TCP, TCP_KEEPCNT, seconds / interval + 3);
-}
-
-void TcpHealth::prepare(int socket, std::chrono::milliseconds limit) {
-  set_option(socket, IPPROTO_TCP, TCP_NODELAY, 1);
-  set_option(socket, IPPROTO_TCP, TCP_USER_TIMEOUT, 0);
-  keep_alive(socket, limit);
 }
 
 bool TcpHealth::is_dead(int socket, TimePoint now, bool ran, std::chrono::milliseconds limit) {

@@ -11,7 +11,7 @@
 
 #include "lockstep/collectives/tcp_channel.hpp"
 #include "lockstep/core/error.hpp"
-#include "lockstep/core/fmt_core.hpp"
+#include "lockstep/core/format_text.hpp"
 
 namespace lockstep {
 

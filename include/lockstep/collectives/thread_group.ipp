@@ -9,7 +9,7 @@
 
 #include "lockstep/collectives/spin.hpp"
 #include "lockstep/core/error.hpp"
-#include "lockstep/core/fmt_core.hpp"
+#include "lockstep/core/format_text.hpp"
 #include "lockstep/core/slice.hpp"
 
 namespace lockstep {
@@ -113,7 +113,7 @@ void ThreadGroup::throw_timeout(std::size_t rank) {
   std::string missing;
   for (std::size_t r = 0; r < size(); ++r)
     if (members_[r].arrivals.load(std::memory_order_relaxed) < mine)
-      missing += fmt::format("{}{}", missing.empty() ? "" : ", ", r);
+      missing += format_text("{}{}", missing.empty() ? "" : ", ", r);
   throw CollectiveTimeout(
       "{}: replica {} waited {} ms for replica {}, which did not arrive; it hangs, or it needs a "
       "longer timeout",

@@ -18,25 +18,32 @@
 #include "lockstep/core/config.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/logs.hpp"
+#include "lockstep/core/port.hpp"
 
 namespace lockstep {
 
 struct Architecture;
 
+namespace detail {
+class CheckpointWriter;  // in <lockstep/checkpoints.hpp>
+class StepRecorder;      // in <lockstep/trace.hpp>
+}  // namespace detail
+
 /// The size of a run and its place in the job, known before its first step.
 struct TrainingParams {
-  int epochs = 1;                      ///< number of the last epoch, counted from 1
-  int initial_epoch = 0;               ///< first epoch, counted from 0
-  std::optional<std::uint64_t> steps;  ///< steps of an epoch, of `evaluate` or of `predict`; empty
-                                       ///< while unknown
-  std::uint64_t first_step = 0;        ///< number of the run's first step, counted from 0
-  bool resumed = false;                ///< `fit` continues from a checkpoint
-  std::size_t batch_size = 0;          ///< global batch
-  int verbose = 1;                     ///< as in Keras: 0 silent, 1 progress bar, 2 one line per
-                                       ///< epoch
-  std::vector<std::string> metrics;    ///< names in the logs, "loss" first
-  int rank = 0;                        ///< rank of this process in the job
-  int replicas = 1;                    ///< number of replicas in the whole job
+  int epochs = 1;                        ///< number of the last epoch, counted from 1
+  int initial_epoch = 0;                 ///< first epoch, counted from 0
+  std::optional<std::uint64_t> steps{};  ///< steps of an epoch, of `evaluate` or of `predict`;
+                                         ///< empty while unknown
+  std::uint64_t first_step = 0;          ///< number of the run's first step, counted from 0
+  bool resumed = false;                  ///< `fit` continues from a checkpoint
+  std::size_t batch_size = 0;            ///< global batch
+  int verbose = 1;                       ///< as in Keras: 0 silent, 1 progress bar, 2 one line per
+                                         ///< epoch
+  std::vector<std::string> metrics{};    ///< names in the logs, "loss" first
+  bool has_validation = false;           ///< `fit` also logs these names with "val_"
+  int rank = 0;                          ///< rank of this process in the job
+  int replicas = 1;                      ///< number of replicas in the whole job
 };
 
 /// The operations that a callback may perform on the run it observes. Implemented by the training
@@ -65,15 +72,27 @@ class TrainingControl {
   virtual void save_weights(const std::string& path) = 0;
   /// Writes a checkpoint into a directory, as Model::save_checkpoint. Only the chief writes, but
   /// every process calls it. \throws FileError.
-  /// `keep`: newest checkpoints to keep in the directory; 0: all.
-  virtual void save_checkpoint(const std::string& directory, std::size_t keep) = 0;
+  /// `keep`: newest checkpoints to keep in the directory; 0: all. Needs <lockstep/checkpoints.hpp>.
+  template <class Feature = detail::CheckpointWriter>
+  void save_checkpoint(const std::string& directory, std::size_t keep) {
+    static_assert(detail::Complete<Feature>,
+                  "lockstep::TrainingControl: save_checkpoint needs #include "
+                  "<lockstep/checkpoints.hpp>");
+    write_checkpoint(directory, keep);
+  }
+  virtual void write_checkpoint(const std::string& directory, std::size_t keep) = 0;
   /// Exchanges the weights with their moving averages (`use_ema`), so that the model has the averages
   /// or, with false, the weights again. Does nothing if it has them already, and before the first
   /// update, when there are no averages yet. Call it in every process. \throws UsageError if the
   /// optimizer keeps no averages.
   virtual void swap_averages(bool averages) = 0;
+  /// In an elastic job, an exchange with all workers, after which the chief writes a file. A chief
+  /// that was frozen, and replaced meanwhile, does not write then. Call it in every process. Does
+  /// nothing in other jobs. \throws PeerLost if the workers have changed; the run handles that.
+  LOCKSTEP_COLD_DECL virtual void check_membership();
   /// Whether the gradients of the last step and the weights after it are finite; costs one pass
-  /// over both. A finite loss does not imply this: the ReLU of oneDNN and cuDNN maps NaN to 0.
+  /// over both. A finite loss does not imply this: backward or the update may overflow, and cuDNN's
+  /// ReLU may map NaN to 0.
   /// Gradients are not checked on a device that scales the loss, since it skips updates that
   /// overflow.
   virtual bool is_finite() const = 0;
@@ -84,13 +103,23 @@ class TrainingControl {
   /// penalties included. Costs a copy from the device; no other process takes part.
   virtual std::vector<NamedTensor> tensors() const = 0;
   virtual const TrainingParams& params() const = 0;
+  /// Whether the logs of an epoch may have a value of this name: one of `params().metrics`, one of
+  /// these with "val_" if there is validation data, or one that a callback may add.
+  LOCKSTEP_COLD_DECL virtual bool may_log(std::string_view name) const;
   /// The layers of the model; see training/export/architecture.hpp.
   virtual Architecture architecture() const = 0;
   /// Starts to record what this process' replicas do: layers, exchanges, waits, phases of the loop.
   /// `steps`: how many to reserve memory for. In a job of several processes all call it between the
   /// same steps. See ls::Trace, which calls both functions. \throws UsageError if a trace is active,
   /// or if the run cannot record.
-  LOCKSTEP_COLD_DECL virtual void begin_trace(std::uint64_t steps);
+  /// Needs <lockstep/trace.hpp>.
+  template <class Feature = detail::StepRecorder>
+  void begin_trace(std::uint64_t steps) {
+    static_assert(detail::Complete<Feature>,
+                  "lockstep::TrainingControl: begin_trace needs #include <lockstep/trace.hpp>");
+    start_trace(steps);
+  }
+  LOCKSTEP_COLD_DECL virtual void start_trace(std::uint64_t steps);
   /// Ends the recording. \returns the trace of the whole job as JSON in Chrome's format; empty in
   /// processes other than the chief. Collective, as `begin_trace`.
   LOCKSTEP_COLD_DECL virtual std::string end_trace();
@@ -155,6 +184,10 @@ class Callback {
   /// Called within a run of an elastic job, in each process that took part before, after workers
   /// were lost or have joined; see docs/elastic.md.
   virtual void on_workers_change(const WorkersChange&) {}
+
+  /// Whether on_epoch_end may add a value of this name with `control().log`. If no callback of a fit
+  /// may, names that fit does not log are reported before training.
+  virtual bool may_log(std::string_view /*name*/) const { return true; }
 
   /// Name of this callback's state in a checkpoint; empty, the default: it has no state. A callback
   /// with a state overrides this function and the next two.

@@ -6,9 +6,11 @@ namespace lockstep {
 
 TrainingControl::~TrainingControl() = default;
 
-void TrainingControl::begin_trace(std::uint64_t) {
+void TrainingControl::start_trace(std::uint64_t) {
   throw UsageError("callback: this run records no trace; use fit, evaluate or predict of a model");
 }
+void TrainingControl::check_membership() {}
+bool TrainingControl::may_log(std::string_view) const { return true; }
 std::string TrainingControl::end_trace() {
   throw UsageError("callback: no trace is active; call begin_trace first");
 }

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -35,6 +36,9 @@ class CallbackState {
   void set(std::string name, double value) { set(std::move(name), std::vector<double>{value}); }
   LOCKSTEP_COLD_DECL void set(std::string name, std::vector<double> values);
   LOCKSTEP_COLD_DECL void set(std::string name, std::vector<std::byte> bytes);
+  /// The same without a copy: an elastic job saves the states before the hooks of each step.
+  LOCKSTEP_COLD_DECL void set(std::string name,
+                              std::shared_ptr<const std::vector<std::byte>> bytes);
 
   LOCKSTEP_COLD_DECL bool contains(std::string_view name) const;
   /// \throws UsageError if there is no single number of this name.
@@ -45,9 +49,12 @@ class CallbackState {
   LOCKSTEP_COLD_DECL const std::vector<double>& numbers(std::string_view name) const;
   /// \throws UsageError if there are no bytes of this name.
   LOCKSTEP_COLD_DECL const std::vector<std::byte>& bytes(std::string_view name) const;
+  /// The same, shared with the state.
+  LOCKSTEP_COLD_DECL std::shared_ptr<const std::vector<std::byte>> shared_bytes(
+      std::string_view name) const;
 
   using Numbers = std::map<std::string, std::vector<double>, std::less<>>;
-  using Bytes = std::map<std::string, std::vector<std::byte>, std::less<>>;
+  using Bytes = std::map<std::string, std::shared_ptr<const std::vector<std::byte>>, std::less<>>;
   const Numbers& all_numbers() const { return numbers_; }
   const Bytes& all_bytes() const { return bytes_; }
 

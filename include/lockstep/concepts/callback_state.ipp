@@ -11,6 +11,10 @@ void CallbackState::set(std::string name, std::vector<double> values) {
 }
 
 void CallbackState::set(std::string name, std::vector<std::byte> bytes) {
+  set(std::move(name), std::make_shared<const std::vector<std::byte>>(std::move(bytes)));
+}
+
+void CallbackState::set(std::string name, std::shared_ptr<const std::vector<std::byte>> bytes) {
   bytes_.insert_or_assign(std::move(name), std::move(bytes));
 }
 
@@ -44,6 +48,11 @@ const std::vector<double>& CallbackState::numbers(std::string_view name) const {
 }
 
 const std::vector<std::byte>& CallbackState::bytes(std::string_view name) const {
+  return *shared_bytes(name);
+}
+
+std::shared_ptr<const std::vector<std::byte>> CallbackState::shared_bytes(
+    std::string_view name) const {
   const auto found = bytes_.find(name);
   if (found == bytes_.end())
     throw UsageError("callback state: it has no bytes named '{}'; save_state must set them", name);

@@ -40,6 +40,8 @@ struct LossIo {
 /// - `target_shape(out)`: shape of one target.
 /// - `op(out)`: a plain value; Kernel<Op, Device> has `static void run(const Op&, const
 ///   LossIo<Device, target_type>&)`.
+/// - optional `numbers()`: pairs (name, number) of options that the processes of a job compare, for
+///   a type whose members are not numbers, arrays of numbers and texts; those are compared anyway.
 template <class L>
 concept Loss = Copyable<L> && requires(const L& loss, Shape out) {
   typename L::target_type;

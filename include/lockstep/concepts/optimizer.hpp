@@ -34,7 +34,7 @@ struct UpdateIo {
   std::size_t size;
   T* w;
   T* g;                            ///< in: gradient of the loss; out: including the penalty's
-  std::array<T*, max_slots> slot;  ///< only the first slots() are set
+  std::array<T*, max_slots> slot;  ///< only the first slot_count() are set
   Penalty penalty;
   double decay = 0, scale = 1, limit = std::numeric_limits<double>::infinity();
 
@@ -126,7 +126,7 @@ concept SumsAllPenalties = requires(std::span<const PenaltySegment> all, const P
 
 /// An optimizer declaration: an aggregate of options.
 ///
-/// - `name`; `slots()`: number of state buffers, filled with 0, or with `slot_start(i)` if that
+/// - `name`; `slot_count()`: number of state buffers, filled with 0, or with `slot_start(i)` if that
 ///   member exists; `slot_name(i)`.
 /// - `learning_rate`: a Schedule.
 /// - `op(rate, step)`: the values of one update; `step` counts updates from 1. Kernel<Op, Device>
@@ -136,7 +136,7 @@ concept SumsAllPenalties = requires(std::span<const PenaltySegment> all, const P
 template <class O>
 concept Optimizer = Copyable<O> && requires(const O& optimizer, std::size_t i, std::uint64_t step) {
   { O::name } -> std::convertible_to<std::string_view>;
-  { optimizer.slots() } -> std::same_as<std::size_t>;
+  { optimizer.slot_count() } -> std::same_as<std::size_t>;
   { optimizer.slot_name(i) } -> std::convertible_to<std::string_view>;
   { optimizer.learning_rate(step) } -> std::same_as<double>;
   optimizer.op(0.1, step);
@@ -147,7 +147,7 @@ concept Optimizer = Copyable<O> && requires(const O& optimizer, std::size_t i, s
 /// overload for each number of slots.
 template <class O>
 concept ElementwiseUpdate = requires(const O& op) {
-  { op.slots() } -> std::same_as<std::size_t>;
+  { op.slot_count() } -> std::same_as<std::size_t>;
   op.template rule<double>();
 };
 

@@ -32,8 +32,19 @@ struct ReplicaContext {
   CollectiveRef host = group;  ///< channel of the same group for host memory
 };
 
-/// Settings that must be equal in all processes of a job, as (name, value) pairs.
+/// Settings that must be equal in all processes of a job, as (name, value) pairs. The name of a
+/// field about the data ends with "examples".
 using Signature = std::vector<std::pair<std::string, std::string>>;
+
+namespace detail {
+/// The remedy for a field of a Signature that differs between processes.
+constexpr std::string_view remedy_of_difference(std::string_view field) {
+  return field.ends_with("examples")
+             ? "each worker must read the whole data set, in the same order: lockstep divides the "
+               "batches, so do not split the data by rank, and sort lists of files"
+             : "start all ranks with the same program, options and data";
+}
+}  // namespace detail
 
 /// An opened strategy.
 ///

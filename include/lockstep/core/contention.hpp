@@ -15,9 +15,9 @@
 
 #include <sys/types.h>
 
-#include <array>
 #include <atomic>
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <mutex>
 #include <optional>
@@ -50,6 +50,9 @@ LOCKSTEP_COLD_DECL std::optional<std::chrono::nanoseconds> read_run_delay(pid_t 
 /// in the text of /proc/stat, which may be cut off.
 LOCKSTEP_COLD_DECL std::chrono::nanoseconds idle_time(std::string_view stat,
                                                       std::string_view cores);
+
+/// Bytes that suffice for the lines of `cores` cores in /proc/stat, with ten numbers each.
+constexpr std::size_t stat_bytes(std::size_t cores) { return 256 * (cores + 1); }
 
 /// Decides from run delays whether cores are contended. It starts at the first delay that matters,
 /// and ends after a calm time, which doubles when the end was premature.
@@ -94,7 +97,7 @@ class Contention {
   /// \throws UsageError if LOCKSTEP_WAIT_POLICY is invalid.
   LOCKSTEP_DECL static Contention& of_process();
 
-  explicit Contention(WaitMode mode) : mode_(mode) {}
+  LOCKSTEP_COLD_DECL explicit Contention(WaitMode mode);
 
   WaitMode mode() const { return mode_; }
   /// Adds the calling thread, once. It computes on `cores`, or if they are not given on the cores of
@@ -131,7 +134,7 @@ class Contention {
   std::vector<Thread> threads_;
   int forks_ = 0;
   bool weighs_idle_ = false;  ///< the last window had delays
-  std::array<char, 32768> stat_{};
+  std::vector<char> stat_;
   ContentionFilter filter_;
 };
 

@@ -151,6 +151,10 @@ std::chrono::nanoseconds Contention::largest_delay() {
   return most;
 }
 
+Contention::Contention(WaitMode mode)
+    : mode_(mode),
+      stat_(stat_bytes(static_cast<std::size_t>(std::max(1L, ::sysconf(_SC_NPROCESSORS_CONF))))) {}
+
 std::chrono::nanoseconds Contention::largest_contended_delay() {
   const std::string_view stat{stat_.data(), read_file("/proc/stat", stat_.data(), stat_.size())};
   std::chrono::nanoseconds most{0};

@@ -9,7 +9,7 @@
 #include <string_view>
 #include <utility>
 
-#include "lockstep/core/fmt_core.hpp"
+#include "lockstep/core/format_text.hpp"
 
 namespace lockstep::detail {
 
@@ -19,7 +19,7 @@ class CpuQuotaReader {
   explicit CpuQuotaReader(std::string root) : root_(std::move(root)) {}
 
   std::optional<CpuQuota> read() {
-    const std::string mounts = content(fmt::format("{}/proc/self/mountinfo", root_));
+    const std::string mounts = content(format_text("{}/proc/self/mountinfo", root_));
     for (std::string_view rest = mounts; !rest.empty();) add_mount(next_line(rest));
     return found_;
   }
@@ -67,12 +67,12 @@ class CpuQuotaReader {
     const std::string_view type = word(line.substr(dash + 3), 0);
     const bool is_second = type == "cgroup2";
     if (!is_second && (type != "cgroup" || !lists_cpu(word(line.substr(dash + 3), 2)))) return;
-    add_groups(std::string(word(line, 3)), fmt::format("{}{}", root_, word(line, 4)), is_second);
+    add_groups(std::string(word(line, 3)), format_text("{}{}", root_, word(line, 4)), is_second);
   }
   /// Reads the quotas of the process' own group and all of its ancestors up to the mount point.
   void add_groups(const std::string& mounted, const std::string& point, bool is_second) {
     std::string group;
-    const std::string groups = content(fmt::format("{}/proc/self/cgroup", root_));
+    const std::string groups = content(format_text("{}/proc/self/cgroup", root_));
     for (std::string_view rest = groups; !rest.empty();) {
       const std::string_view line = next_line(rest);  // "4:cpu,cpuacct:/path"
       const auto names = line.find(':'), path = line.find(':', names + 1);
@@ -80,17 +80,17 @@ class CpuQuotaReader {
       const std::string_view list = line.substr(names + 1, path - names - 1);
       if (is_second ? list.empty() : lists_cpu(list)) group = line.substr(path + 1);
     }
-    if (mounted != "/" && (group == mounted || group.starts_with(fmt::format("{}/", mounted))))
+    if (mounted != "/" && (group == mounted || group.starts_with(format_text("{}/", mounted))))
       group.erase(0, mounted.size());
     if (group.find("/..") != group.npos) group.clear();  // outside of the namespace
     while (true) {
-      const std::string folder = fmt::format("{}{}", point, group);
+      const std::string folder = format_text("{}{}", point, group);
       if (is_second) {
-        const std::string max = content(fmt::format("{}/cpu.max", folder));
+        const std::string max = content(format_text("{}/cpu.max", folder));
         add_quota(word(first_line(max), 0), word(first_line(max), 1), folder);
       } else {
-        const std::string quota = content(fmt::format("{}/cpu.cfs_quota_us", folder)),
-                          period = content(fmt::format("{}/cpu.cfs_period_us", folder));
+        const std::string quota = content(format_text("{}/cpu.cfs_quota_us", folder)),
+                          period = content(format_text("{}/cpu.cfs_period_us", folder));
         add_quota(first_line(quota), first_line(period), folder);
       }
       if (group.empty() || group == "/") return;

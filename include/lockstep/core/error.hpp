@@ -9,10 +9,11 @@
 #include <stdexcept>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <utility>
 
 #include "lockstep/core/config.hpp"
-#include "lockstep/core/fmt_core.hpp"
+#include "lockstep/core/format_text.hpp"
 
 namespace lockstep {
 
@@ -23,14 +24,11 @@ namespace lockstep {
 class Error : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
-  /// Formats the message with fmt. Braces in a text without arguments are left as they are.
+  /// Formats the message by format_text. Braces in a text without values are left as they are.
   template <class... Args>
     requires(sizeof...(Args) > 0)
-  [[gnu::cold]] Error(fmt::format_string<Args...> message, Args&&... args)
-      : Error(fmt::string_view(message), fmt::format_args(fmt::make_format_args(args...))) {}
-
- protected:
-  LOCKSTEP_COLD_DECL Error(fmt::string_view message, fmt::format_args args);
+  [[gnu::cold]] Error(FormatText<Args...> message, const Args&... args)
+      : std::runtime_error(format_text<Args...>(message, args...)) {}
 };
 
 /// The caller passed an invalid option, size or name, or called functions in the wrong order.
@@ -57,15 +55,11 @@ class FileError : public Error {
   LOCKSTEP_COLD_DECL FileError(std::string path, std::string_view fact);
   template <class... Args>
     requires(sizeof...(Args) > 0)
-  [[gnu::cold]] FileError(std::string path, fmt::format_string<Args...> fact, Args&&... args)
-      : FileError(std::move(path), fmt::string_view(fact),
-                  fmt::format_args(fmt::make_format_args(args...))) {}
+  [[gnu::cold]] FileError(std::string path, FormatText<Args...> fact, const Args&... args)
+      : FileError(std::move(path), std::string_view(format_text<Args...>(fact, args...))) {}
   /// An error that another process reported with this message; its path is unknown.
   explicit FileError(const std::string& what) : Error(what) {}
   const std::string& path() const { return path_; }
-
- protected:
-  LOCKSTEP_COLD_DECL FileError(std::string path, fmt::string_view fact, fmt::format_args args);
 
  private:
   std::string path_;
@@ -99,11 +93,9 @@ class DeviceError : public Error {
 class OutOfMemory : public DeviceError {
  public:
   template <class... Args>
-  [[gnu::cold]] OutOfMemory(std::size_t bytes, std::size_t free,
-                            fmt::format_string<Args...> message, Args&&... args)
-      : DeviceError(fmt::string_view(message), fmt::format_args(fmt::make_format_args(args...))),
-        bytes_(bytes),
-        free_(free) {}
+  [[gnu::cold]] OutOfMemory(std::size_t bytes, std::size_t free, FormatText<Args...> message,
+                            const Args&... args)
+      : DeviceError(format_text<Args...>(message, args...)), bytes_(bytes), free_(free) {}
   /// Bytes requested, and bytes free.
   std::size_t bytes() const { return bytes_; }
   std::size_t free() const { return free_; }
@@ -117,10 +109,8 @@ class CollectiveError : public Error {
  public:
   using Error::Error;
   template <class... Args>
-  [[gnu::cold]] CollectiveError(std::size_t peer, fmt::format_string<Args...> message,
-                                Args&&... args)
-      : Error(fmt::string_view(message), fmt::format_args(fmt::make_format_args(args...))),
-        peer_(peer) {}
+  [[gnu::cold]] CollectiveError(std::size_t peer, FormatText<Args...> message, const Args&... args)
+      : Error(format_text<Args...>(message, args...)), peer_(peer) {}
   /// The rank that failed or did not arrive, if known.
   const std::optional<std::size_t>& peer() const { return peer_; }
 

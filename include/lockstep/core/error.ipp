@@ -4,15 +4,9 @@
 
 #include <utility>
 
-#include "lockstep/core/fmt_core.hpp"
+#include "lockstep/core/format_text.hpp"
 
 namespace lockstep {
-
-Error::Error(fmt::string_view message, fmt::format_args args)
-    : std::runtime_error(fmt::vformat(message, args)) {}
-
-FileError::FileError(std::string path, fmt::string_view fact, fmt::format_args args)
-    : FileError(std::move(path), fmt::vformat(fact, args)) {}
 
 FileError::FileError(std::string path, std::string_view fact)
     : Error("{}: {}", path, fact), path_(std::move(path)) {}
@@ -41,10 +35,10 @@ PeerLost::PeerLost(std::size_t rank, std::string address, std::string how,
 
 std::string PeerLost::sentence(std::size_t rank, const std::string& address, const std::string& how,
                                std::optional<std::uint64_t> last_step) {
-  std::string result = fmt::format("rank {}", rank);
-  if (!address.empty()) result += fmt::format(" ({})", address);
+  std::string result = format_text("rank {}", rank);
+  if (!address.empty()) result += format_text(" ({})", address);
   result += " " + how;
-  if (last_step) result += fmt::format("; the last step that all ranks finished is {}", *last_step);
+  if (last_step) result += format_text("; the last step that all ranks finished is {}", *last_step);
   return result;
 }
 

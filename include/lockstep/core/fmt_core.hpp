@@ -1,6 +1,6 @@
 /// \file
-/// The part of fmt that all headers may use: <fmt/core.h> or, from fmt 11 on, where it lacks
-/// fmt::format, <fmt/format.h>. Invariant: no header includes more of fmt, except the opt-in
+/// The part of fmt with which format_text is implemented: <fmt/core.h> or, from fmt 11 on, where it
+/// lacks fmt::format, <fmt/format.h>. Invariant: no header includes more of fmt, except the opt-in
 /// lockstep/fmt.hpp.
 #pragma once
 

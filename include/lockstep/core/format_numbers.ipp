@@ -8,28 +8,28 @@
 #include <cstddef>
 
 #include "lockstep/core/finite.hpp"
-#include "lockstep/core/fmt_core.hpp"
+#include "lockstep/core/format_text.hpp"
 
 namespace lockstep::detail {
 
 std::string format_metric(double value) {
   if (is_nan(value)) return "nan";
-  return std::abs(value) > 1e-3 ? fmt::format("{:.4f}", value) : fmt::format("{:.4e}", value);
+  return std::abs(value) > 1e-3 ? format_text("{:.4f}", value) : format_text("{:.4e}", value);
 }
 
 std::string format_eta(double seconds) {
   const double hours = std::floor(seconds / 3600),
                minutes = std::floor(std::fmod(seconds, 3600) / 60),
                rest = std::trunc(std::fmod(seconds, 60));
-  if (seconds > 3600) return fmt::format("{:.0f}:{:02.0f}:{:02.0f}", hours, minutes, rest);
-  if (seconds > 60) return fmt::format("{:.0f}:{:02.0f}", minutes, rest);
-  return fmt::format("{:.0f}s", std::trunc(seconds));
+  if (seconds > 3600) return format_text("{:.0f}:{:02.0f}:{:02.0f}", hours, minutes, rest);
+  if (seconds > 60) return format_text("{:.0f}:{:02.0f}", minutes, rest);
+  return format_text("{:.0f}s", std::trunc(seconds));
 }
 
 std::string format_step_time(double seconds) {
-  if (seconds >= 1 || seconds == 0) return fmt::format("{:.0f}s/step", seconds);
-  if (seconds >= 1e-3) return fmt::format("{:.0f}ms/step", seconds * 1e3);
-  return fmt::format("{:.0f}us/step", seconds * 1e6);
+  if (seconds >= 1 || seconds == 0) return format_text("{:.0f}s/step", seconds);
+  if (seconds >= 1e-3) return format_text("{:.0f}ms/step", seconds * 1e3);
+  return format_text("{:.0f}us/step", seconds * 1e6);
 }
 
 std::string format_count(std::uint64_t count) {
@@ -46,7 +46,7 @@ std::string format_bytes(std::uint64_t bytes) {
     size /= 1024;
     unit = larger;
   }
-  return fmt::format("{:.2f} {}", size, unit);
+  return format_text("{:.2f} {}", size, unit);
 }
 
 template <class T>
@@ -78,7 +78,7 @@ std::string json_string(std::string_view text) {
     if (c == '"' || c == '\\')
       (result += '\\') += c;
     else if (static_cast<unsigned char>(c) < 0x20)
-      result += fmt::format("\\u{:04x}", static_cast<unsigned>(c));
+      result += format_text("\\u{:04x}", static_cast<unsigned>(c));
     else
       result += c;
   }

@@ -7,7 +7,7 @@
 #include <string>
 #include <utility>
 
-#include "lockstep/core/fmt_core.hpp"
+#include "lockstep/core/format_text.hpp"
 
 namespace lockstep::detail {
 
@@ -17,7 +17,7 @@ struct LogState {
     const char* kind = level == LogLevel::error     ? "error: "
                        : level == LogLevel::warning ? "warning: "
                                                     : "";
-    std::fputs(fmt::format("lockstep: {}{}\n", kind, text).c_str(), stderr);
+    std::fputs(format_text("lockstep: {}{}\n", kind, text).c_str(), stderr);
   };
 };
 

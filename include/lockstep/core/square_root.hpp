@@ -15,9 +15,10 @@ template <std::floating_point T>
 void sqrt_in_place(T& v) {
   v = std::sqrt(v);
 }
-/// The enclosing function must be compiled for the vector's instruction set.
+/// The enclosing function must be compiled for the vector's instruction set. g++'s
+/// -finstrument-functions compiles a function apart, too, unless it is excluded.
 template <class V>
-[[gnu::always_inline]] inline void sqrt_in_place(V& v) {
+[[gnu::always_inline, gnu::no_instrument_function]] inline void sqrt_in_place(V& v) {
 #if defined(__x86_64__) && !defined(__clang__)  // clang checks for AVX here, before inlining
   if constexpr (std::same_as<std::remove_cvref_t<decltype(v[0])>, float>)
     asm("vsqrtps %0, %0" : "+x"(v));

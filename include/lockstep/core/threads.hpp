@@ -1,11 +1,12 @@
 /// \file
-/// Creation of lockstep's own threads. Invariants: they do not receive signals sent to the process;
-/// signals raised by a fault in the thread itself are never blocked; failure to start a thread is
-/// reported in one sentence.
+/// Creation of lockstep's own threads, and the end of threads by POSIX. Invariants: own threads do
+/// not receive signals sent to the process; signals raised by a fault in the thread itself are never
+/// blocked; failure to start a thread is reported in one sentence.
 #pragma once
 
 #include <signal.h>  // NOLINT(modernize-deprecated-headers): POSIX
 
+#include <exception>
 #include <functional>
 #include <string_view>
 #include <system_error>
@@ -35,6 +36,26 @@ class SignalsBlocked {
 [[noreturn]] LOCKSTEP_COLD_DECL void throw_thread_error(std::string_view place,
                                                         const std::system_error& error);
 
+/// Defers pthread_cancel in the current thread for the lifetime of the object, except in `point`.
+/// Destructors wait for other threads, and must not be unwound.
+class CancellationDeferred {
+ public:
+  LOCKSTEP_DECL CancellationDeferred();
+  CancellationDeferred(const CancellationDeferred&) = delete;
+  CancellationDeferred& operator=(const CancellationDeferred&) = delete;
+  LOCKSTEP_DECL ~CancellationDeferred();
+
+  /// Ends the thread, by unwinding its stack, if it was cancelled.
+  LOCKSTEP_DECL static void point();
+
+ private:
+  int before_ = 0;
+  bool outer_;
+};
+
+/// As std::current_exception, but an Error if pthread_exit or pthread_cancel unwinds the stack.
+LOCKSTEP_COLD_DECL std::exception_ptr current_error();
+
 /// Number of forks (without exec) between the process of the first call and this one.
 LOCKSTEP_DECL int forks();
 
@@ -47,6 +68,7 @@ class OwningProcess {
   LOCKSTEP_DECL void check(std::string_view place) const;
   template <class T>
   void operator()(T* object) const {
+    const CancellationDeferred deferred;
     if (forks() == forks_) delete object;
   }
 

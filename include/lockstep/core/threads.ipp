@@ -12,19 +12,46 @@
 namespace lockstep::detail {
 
 sigset_t asynchronous_signals() {
-  sigset_t signals;
-  sigfillset(&signals);
+  sigset_t mask;
+  sigfillset(&mask);
   for (const int fault : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS})
-    sigdelset(&signals, fault);
-  return signals;
+    sigdelset(&mask, fault);
+  return mask;
 }
 
 SignalsBlocked::SignalsBlocked() {
-  const sigset_t signals = asynchronous_signals();
-  pthread_sigmask(SIG_BLOCK, &signals, &before_);
+  const sigset_t mask = asynchronous_signals();
+  pthread_sigmask(SIG_BLOCK, &mask, &before_);
 }
 
 SignalsBlocked::~SignalsBlocked() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+
+/// Whether `CancellationDeferred` has disabled the cancellation of this thread.
+inline thread_local bool is_cancellation_deferred = false;
+
+CancellationDeferred::CancellationDeferred() : outer_(is_cancellation_deferred) {
+  pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &before_);
+  if (before_ == PTHREAD_CANCEL_ENABLE) is_cancellation_deferred = true;
+}
+
+CancellationDeferred::~CancellationDeferred() {
+  is_cancellation_deferred = outer_;
+  pthread_setcancelstate(before_, nullptr);
+}
+
+void CancellationDeferred::point() {
+  if (!is_cancellation_deferred) return;
+  pthread_setcancelstate(PTHREAD_CANCEL_ENABLE, nullptr);
+  pthread_testcancel();
+  pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, nullptr);
+}
+
+std::exception_ptr current_error() {
+  if (std::exception_ptr error = std::current_exception()) return error;
+  return std::make_exception_ptr(
+      Error("a thread that ran a callback, a layer or a data operation was ended by pthread_exit "
+            "or pthread_cancel; return from the function instead"));
+}
 
 void throw_thread_error(std::string_view place, const std::system_error& error) {
   throw Error(

@@ -5,7 +5,7 @@
 #include <array>
 #include <cstddef>
 
-#include "lockstep/core/fmt_core.hpp"
+#include "lockstep/core/format_text.hpp"
 
 namespace lockstep {
 
@@ -22,9 +22,9 @@ std::string name_of(const Work& work) {
 std::string describe(const Work& work) {
   if (work.pass == WorkPass::none) return "";
   const bool is_layer = work.layers != nullptr;
-  std::string result = fmt::format("{}{}{} ({}", is_layer ? " of layer '" : " of the ",
+  std::string result = format_text("{}{}{} ({}", is_layer ? " of layer '" : " of the ",
                                    name_of(work), is_layer ? "'" : "", to_string(work.pass));
-  if (work.pass != WorkPass::evaluation) result += fmt::format(", step {}", work.step);
+  if (work.pass != WorkPass::evaluation) result += format_text(", step {}", work.step);
   return result + ")";
 }
 

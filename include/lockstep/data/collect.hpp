@@ -33,7 +33,7 @@ struct Collected {
 ///
 /// `T` is the type of the numbers: double by default if the features are double, otherwise float,
 /// which represents bytes exactly. Labels are std::int32_t. `pass` holds seed and epoch, as `fit`
-/// counts them.
+/// counts them; `predict` reads the default one, so that its rows match those of `collect(data)`.
 /// \throws UsageError if a pass never ends, and whatever the pipeline throws.
 /// \code
 ///   const auto test = lockstep::collect(images | lockstep::rescale(1.0 / 255));

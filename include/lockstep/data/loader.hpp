@@ -182,6 +182,7 @@ class BatchAssembler {
   /// stop() is called.
   [[gnu::cold]] void run();
   void advance();
+  void publish(bool more, std::exception_ptr error);
   bool assemble(Buffer& buffer);
   [[gnu::cold]] void weigh(Buffer& buffer, std::span<const Item> items);
   [[gnu::cold]] void stop();

@@ -2,6 +2,8 @@
 
 #include "lockstep/data/loader.hpp"
 
+#include <cxxabi.h>
+
 #include <algorithm>
 
 #include "lockstep/core/error.hpp"
@@ -125,9 +127,17 @@ void BatchAssembler<T, Target>::advance() {
   std::exception_ptr error;
   try {
     more = assemble(buffers_[assembled_ % buffers_.size()]);
+  } catch (const abi::__forced_unwind&) {
+    publish(false, current_error());
+    throw;
   } catch (...) {
     error = std::current_exception();
   }
+  publish(more, std::move(error));
+}
+
+template <class T, class Target>
+void BatchAssembler<T, Target>::publish(bool more, std::exception_ptr error) {
   const std::scoped_lock lock(mutex_);
   error_ = std::move(error);
   finished_ = !more;
@@ -164,6 +174,7 @@ void BatchAssembler<T, Target>::weigh(Buffer& buffer, std::span<const Item> item
 template <class T, class Target>
 void BatchAssembler<T, Target>::stop() {
   if (!thread_.joinable()) return;
+  const CancellationDeferred deferred;
   {
     const std::scoped_lock lock(mutex_);
     stopped_ = true;

@@ -60,11 +60,29 @@ inline constexpr std::size_t random_maps = [] {
     return std::size_t{0};
 }();
 
+/// Whether a generator computes the examples, features or targets.
+template <class D>
+inline constexpr bool is_generated = [] {
+  if constexpr (requires { D::generated; })
+    return static_cast<bool>(D::generated);
+  else
+    return false;
+}();
+
 /// Whether the pipeline contains a shuffle or a repeat.
 template <class D>
 inline constexpr bool is_reordered = [] {
   if constexpr (requires { D::reordered; })
     return static_cast<bool>(D::reordered);
+  else
+    return false;
+}();
+
+/// Whether the order of the examples differs from pass to pass.
+template <class D>
+inline constexpr bool is_shuffled = [] {
+  if constexpr (requires { D::shuffled; })
+    return static_cast<bool>(D::shuffled);
   else
     return false;
 }();
@@ -177,6 +195,8 @@ class Stage {
   static constexpr bool in_memory = is_in_memory<D>;
   static constexpr std::size_t random_map_count = random_maps<D>;
   static constexpr bool reordered = is_reordered<D>;
+  static constexpr bool shuffled = is_shuffled<D>;
+  static constexpr bool generated = is_generated<D>;
 
   explicit Stage(D source) : source_(std::move(source)) {}
 

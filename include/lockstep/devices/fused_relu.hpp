@@ -60,7 +60,7 @@ constexpr const DenseOp& before_relu(const DenseReLUOp& op) { return op.dense; }
 
 /// Base of the kernels for ConvReLUOp and DenseReLUOp. `Calls` is the prepared state of the
 /// unfused op, built with its ReLU enabled. Backward needs y only for its sign: dy passes where
-/// y > 0.
+/// y is positive or NaN.
 template <class Op, class D, class Calls>
 struct FusedReLUKernel : KernelTraits {
   using Prepared = Calls;

@@ -35,8 +35,8 @@ namespace lockstep {
 class AtomicFile {
  public:
   /// Creates the temporary file. \throws FileError if the folder does not exist or cannot be
-  /// written to, if `path`, after following links, exists and is not a regular file, or if it is a
-  /// dangling link.
+  /// written to, if `path`, after following links, exists and is not a regular file, if it is a
+  /// dangling link, or if it stands for an open file, as /dev/stdout does.
   LOCKSTEP_DECL explicit AtomicFile(std::string path);
   LOCKSTEP_DECL ~AtomicFile();
   AtomicFile(const AtomicFile&) = delete;
@@ -46,6 +46,9 @@ class AtomicFile {
   LOCKSTEP_DECL void write(std::span<const std::byte> bytes);
   LOCKSTEP_DECL void write(std::string_view text);
 
+  /// Syncs the data to disk; `commit`, which does so otherwise, then only renames the file.
+  /// \throws FileError, after removing the temporary file.
+  LOCKSTEP_DECL void sync();
   /// Syncs the data to disk, renames the file to `path` and syncs the folder. \throws FileError,
   /// after removing the temporary file.
   LOCKSTEP_DECL void commit();

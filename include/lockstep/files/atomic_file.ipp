@@ -13,7 +13,7 @@
 #include <system_error>
 #include <utility>
 
-#include "lockstep/core/fmt_core.hpp"
+#include "lockstep/core/format_text.hpp"
 #include "lockstep/core/standard_streams.hpp"
 #include "lockstep/files/file_status.hpp"
 
@@ -26,6 +26,10 @@ AtomicFile::AtomicFile(std::string path) : path_(std::move(path)) {
   if (found == FileKind::other)
     throw FileError(path_,
                     "it is not a regular file but a device, FIFO or socket, which committing would "
+                    "replace; give the name of a file");
+  if (detail::names_open_file(path_))
+    throw FileError(path_,
+                    "it stands for a file that this process has open, which committing would "
                     "replace; give the name of a file");
   target_ = path_;
   detail::reserve_standard_streams();
@@ -45,7 +49,7 @@ AtomicFile::AtomicFile(std::string path) : path_(std::move(path)) {
   const bool replaces = ::stat(target_.c_str(), &old) == 0;
   static std::atomic<unsigned> counter{0};
   do {
-    temporary_ = fmt::format("{}/.lockstep-{}-{}.tmp", folder_, ::getpid(), counter++);
+    temporary_ = format_text("{}/.lockstep-{}-{}.tmp", folder_, ::getpid(), counter++);
     descriptor_ =
         ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, replaces ? 0600 : 0666);
   } while (descriptor_ < 0 && (errno == EEXIST || errno == EINTR));
@@ -72,11 +76,15 @@ void AtomicFile::write(std::string_view text) {
   write(std::as_bytes(std::span(text.data(), text.size())));
 }
 
-void AtomicFile::commit() {
+void AtomicFile::sync() {
   require_open();
   if (::fsync(descriptor_) != 0) fail("cannot be synced to disk", "check the disk");
   if (::close(std::exchange(descriptor_, -1)) != 0)
     fail("cannot be closed", "free disk space, or choose another folder");
+}
+
+void AtomicFile::commit() {
+  if (descriptor_ >= 0 || temporary_.empty()) sync();
   if (::rename(temporary_.c_str(), target_.c_str()) != 0)
     fail("the temporary file cannot be renamed to this path", "check the folder's permissions");
   temporary_.clear();
@@ -113,6 +121,7 @@ void AtomicFile::require_open() const {
 void AtomicFile::fail(std::string_view fact, std::string_view remedy) {
   const int code = errno;
   drop();
+  if (code == EFBIG) remedy = "raise the limit of file sizes (ulimit -f)";
   throw FileError(path_, "{} ({}); {}", fact, std::generic_category().message(code), remedy);
 }
 

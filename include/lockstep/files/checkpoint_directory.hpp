@@ -26,6 +26,7 @@
 
 #include "lockstep/core/config.hpp"
 #include "lockstep/core/error.hpp"
+#include "lockstep/core/function_ref.hpp"
 
 namespace lockstep::detail {
 
@@ -65,6 +66,8 @@ class CheckpointDirectory {
   LOCKSTEP_COLD_DECL ~CheckpointDirectory();
 
   const std::string& path() const { return path_; }
+  /// Whether `open_for_writing` has succeeded.
+  bool is_open() const { return lock_ >= 0; }
   LOCKSTEP_COLD_DECL std::string path_of(std::uint64_t step) const;
 
   /// Creates the directory if only its last component is missing, locks it, checks that it can be
@@ -85,9 +88,14 @@ class CheckpointDirectory {
   /// `write` writes, or "best". An error is ignored.
   LOCKSTEP_COLD_DECL void note(std::string_view name, std::uint64_t step);
 
-  /// Reads an entry and checks the sizes and checksums of all of its files.
+  /// Called with an entry that has its manifest only, and the name and size of a file. Throws if this
+  /// is more than the reader expects.
+  using SizeCheck =
+      FunctionRef<void(const CheckpointEntry& entry, std::string_view file, std::uint64_t size)>;
+  /// Reads an entry and checks the sizes and checksums of all of its files. `check` is called for all
+  /// of them before memory is allocated for the first.
   /// \throws CheckpointError naming the damaged file; FileError if one cannot be read.
-  LOCKSTEP_COLD_DECL CheckpointEntry read(std::uint64_t step) const;
+  LOCKSTEP_COLD_DECL CheckpointEntry read(std::uint64_t step, const SizeCheck& check = {}) const;
 
   /// Removes an entry, after renaming it to a temporary name. \throws FileError.
   LOCKSTEP_COLD_DECL void remove(std::uint64_t step);

@@ -18,8 +18,8 @@
 
 #include "lockstep/core/crc32c.hpp"
 #include "lockstep/core/file_descriptor.hpp"
-#include "lockstep/core/fmt_core.hpp"
 #include "lockstep/core/format_numbers.hpp"
+#include "lockstep/core/format_text.hpp"
 #include "lockstep/core/quote.hpp"
 #include "lockstep/core/standard_streams.hpp"
 #include "lockstep/files/input_file.hpp"
@@ -53,7 +53,7 @@ CheckpointFault& checkpoint_fault() {
     struct ::statvfs disk{};
     const std::string folder = path.substr(0, path.rfind('/'));
     if (needed > 0 && ::statvfs(folder.c_str(), &disk) == 0)
-      remedy = fmt::format("the checkpoint needs {} bytes and the disk has {} free; {}", needed,
+      remedy = format_text("the checkpoint needs {} bytes and the disk has {} free; {}", needed,
                            std::uint64_t{disk.f_bavail} * disk.f_frsize, remedy);
   } else if (code == EACCES || code == EROFS || code == EPERM) {
     remedy = "choose a directory that you may write to";
@@ -65,7 +65,7 @@ CheckpointFault& checkpoint_fault() {
 
 /// Syncs a folder to disk. Some file systems cannot and report EINVAL, which is not an error.
 inline void sync_folder(const std::string& path, std::string_view name) {
-  const std::string operation = fmt::format("fsync {}", name);
+  const std::string operation = format_text("fsync {}", name);
   const FileDescriptor folder(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (fails(operation) || !folder.is_open() || (::fsync(folder.number()) != 0 && errno != EINVAL))
     fail_checkpoint(path, "its folder cannot be synced to disk");
@@ -133,12 +133,22 @@ inline void remove_entry(const std::string& path) {
   ::rmdir(path.c_str());
 }
 
+/// \throws FileError unless the file has nothing but the number of a process: a hard link to another
+/// file must not be overwritten.
+[[gnu::cold]] inline void check_lock_file(const FileDescriptor& file, const std::string& path) {
+  char text[24] = {};
+  const ssize_t n = ::pread(file.number(), text, sizeof text, 0);
+  const std::string_view found(text, n > 0 ? static_cast<std::size_t>(n) : 0);
+  if (n < 0 || found.size() == sizeof text || found.find_first_not_of("0123456789") != found.npos)
+    throw FileError(path, "it is not a lock file, which has the number of a process; move it away");
+}
+
 CheckpointDirectory::~CheckpointDirectory() {
   if (lock_ >= 0) ::close(lock_);
 }
 
 std::string CheckpointDirectory::path_of(std::uint64_t step) const {
-  return fmt::format("{}/{}{:09}", path_, entry_prefix, step);
+  return format_text("{}/{}{:09}", path_, entry_prefix, step);
 }
 
 void CheckpointDirectory::open_for_writing() {
@@ -158,12 +168,20 @@ void CheckpointDirectory::open_for_writing() {
   if (!S_ISDIR(facts.st_mode))
     throw FileError(path_, "it is not a directory; choose another path for the checkpoints");
   const std::string lock = path_ + "/lock";
-  FileDescriptor file(::open(lock.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666));
+  // The directory may come from elsewhere: a link here must not make another file be written.
+  FileDescriptor file(::open(lock.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666));
+  if (!file.is_open() && errno == ELOOP)
+    throw FileError(lock, "it is a symbolic link instead of a lock file; remove it");
   if (fails("open lock") || !file.is_open())
     fail_checkpoint(path_, "cannot write into the checkpoint directory");
-  if (::flock(file.number(), LOCK_EX | LOCK_NB) != 0) {
+  if (fails("lock") || ::flock(file.number(), LOCK_EX | LOCK_NB) != 0) {
     if (errno != EWOULDBLOCK)
-      fail_checkpoint(lock, "cannot be locked; the file system must support locks");
+      throw FileError(
+          lock,
+          "cannot be locked ({}), and only one process may write checkpoints here; mount "
+          "the file system with locks (Lustre: -o flock), or choose a directory on "
+          "another one",
+          std::generic_category().message(errno));
     char text[24] = {};
     const ssize_t n = ::pread(file.number(), text, sizeof text - 1, 0);
     const auto owner = whole_number<std::uint64_t>(
@@ -171,8 +189,9 @@ void CheckpointDirectory::open_for_writing() {
     throw DirectoryInUse(path_,
                          "another process writes checkpoints here{}; end it, or choose another "
                          "directory",
-                         owner ? fmt::format(" (process {})", *owner) : std::string());
+                         owner ? format_text(" (process {})", *owner) : std::string());
   }
+  check_lock_file(file, lock);
   const std::string owner = std::to_string(::getpid());
   if (::ftruncate(file.number(), 0) != 0 ||
       ::pwrite(file.number(), owner.data(), owner.size(), 0) != static_cast<ssize_t>(owner.size()))
@@ -223,11 +242,11 @@ void CheckpointDirectory::write(std::uint64_t step, const std::vector<Checkpoint
       const std::uint32_t crc = write_entry_file(temporary + "/" + file.name, file, needed);
       std::uint64_t size = 0;
       for (const auto& bytes : file.bytes) size += bytes.size();
-      list += fmt::format("{}\n    {{\"name\": {}, \"size\": {}, \"crc32c\": \"{:08x}\"}}",
+      list += format_text("{}\n    {{\"name\": {}, \"size\": {}, \"crc32c\": \"{:08x}\"}}",
                           list.empty() ? "" : ",", json_string(file.name), size, crc);
     }
     std::string text = std::move(description) + ",\n  \"files\": [" + list + "],\n";
-    text += fmt::format("  \"crc32c\": \"{:08x}\"\n}}\n", crc32c(text.data(), text.size()));
+    text += format_text("  \"crc32c\": \"{:08x}\"\n}}\n", crc32c(text.data(), text.size()));
     if (text.size() > manifest_limit)
       throw FileError(temporary, "its manifest would have {} bytes, more than {}; save less state",
                       text.size(), manifest_limit);
@@ -259,13 +278,14 @@ void CheckpointDirectory::write(std::uint64_t step, const std::vector<Checkpoint
 }
 
 void CheckpointDirectory::note(std::string_view name, std::uint64_t step) {
-  const std::string path = fmt::format("{}/{}", path_, name),
+  const std::string path = format_text("{}/{}", path_, name),
                     next = path + std::string(temporary_suffix);
   const std::string line = path_of(step).substr(path_.size() + 1) + "\n";
-  const FileDescriptor hint(::open(next.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
+  ::unlink(next.c_str());  // and not through a link
+  const FileDescriptor hint(::open(next.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
   if (hint.is_open() &&
       ::write(hint.number(), line.data(), line.size()) == static_cast<ssize_t>(line.size()) &&
-      !fails(fmt::format("rename {}", name)))
+      !fails(format_text("rename {}", name)))
     static_cast<void>(::rename(next.c_str(), path.c_str()) == 0);
 }
 
@@ -282,11 +302,11 @@ inline void check_manifest(const std::string& path, std::string_view text) {
   if (text.size() < tail) refuse_damaged(path, "the manifest is truncated");
   const std::string_view head = text.substr(0, text.size() - tail);
   if (text.substr(head.size()) !=
-      fmt::format("{}{:08x}{}", before, crc32c(head.data(), head.size()), after))
+      format_text("{}{:08x}{}", before, crc32c(head.data(), head.size()), after))
     refuse_damaged(path, "the manifest does not match its own checksum");
 }
 
-CheckpointEntry CheckpointDirectory::read(std::uint64_t step) const {
+CheckpointEntry CheckpointDirectory::read(std::uint64_t step, const SizeCheck& check) const {
   constexpr std::size_t limit = manifest_limit;
   CheckpointEntry entry{path_of(step), {}, {}};
   const std::string path = entry.path + "/" + std::string(manifest_name);
@@ -296,7 +316,7 @@ CheckpointEntry CheckpointDirectory::read(std::uint64_t step) const {
     InputFile file(path);
     if (file.size() > limit)
       refuse_damaged(path,
-                     fmt::format("the manifest has {} bytes, more than {}", file.size(), limit));
+                     format_text("the manifest has {} bytes, more than {}", file.size(), limit));
     const auto bytes = file.next(static_cast<std::size_t>(file.size()));
     entry.manifest.assign(reinterpret_cast<const char*>(bytes.data()), bytes.size());
   }
@@ -314,17 +334,19 @@ CheckpointEntry CheckpointDirectory::read(std::uint64_t step) const {
   } catch (const JsonError& e) {
     throw CheckpointError(path, "{}; it was written by another program or version", e.what());
   }
+  for (const Listed& file : listed)
+    if (check) check(entry, file.name, file.size);
   for (const Listed& file : listed) {
     const std::string name = entry.path + "/" + file.name;
     if (file.name.find('/') != std::string::npos || file.name.starts_with('.'))
-      refuse_damaged(path, fmt::format("the file name {} is not allowed", quote(file.name)));
+      refuse_damaged(path, format_text("the file name {} is not allowed", quote(file.name)));
     if (::access(name.c_str(), F_OK) != 0 && errno == ENOENT)
       refuse_damaged(name, "the file is missing");
     InputFile input(name);
     if (input.size() != file.size)
-      refuse_damaged(name, fmt::format("it has {} bytes instead of {}", input.size(), file.size));
+      refuse_damaged(name, format_text("it has {} bytes instead of {}", input.size(), file.size));
     auto bytes = input.next(static_cast<std::size_t>(file.size));
-    if (fmt::format("{:08x}", crc32c(bytes.data(), bytes.size())) != file.crc)
+    if (format_text("{:08x}", crc32c(bytes.data(), bytes.size())) != file.crc)
       refuse_damaged(name, "its content does not match its checksum");
     entry.files.emplace(file.name, std::move(bytes));
   }

@@ -26,6 +26,12 @@ struct FileStatus {
 /// \endcode
 LOCKSTEP_COLD_DECL FileStatus file_status(const std::string& path);
 
+namespace detail {
+/// Whether `path` stands for a file that this process has open, as /dev/stdout, /dev/fd/3 and
+/// /proc/self/fd/3 do, also through links.
+LOCKSTEP_COLD_DECL bool names_open_file(std::string path);
+}  // namespace detail
+
 }  // namespace lockstep
 
 #ifdef LOCKSTEP_HEADER_ONLY

@@ -2,6 +2,10 @@
 
 #include "lockstep/files/json_document.hpp"
 
+// X11 defines Bool, the name of a member function of RapidJSON's handlers.
+#pragma push_macro("Bool")
+#undef Bool
+
 #include <rapidjson/error/en.h>
 #include <rapidjson/memorystream.h>
 #include <rapidjson/reader.h>
@@ -11,7 +15,7 @@
 #include <limits>
 #include <system_error>
 
-#include "lockstep/core/fmt_core.hpp"
+#include "lockstep/core/format_text.hpp"
 #include "lockstep/core/quote.hpp"
 
 namespace lockstep::detail {
@@ -217,7 +221,7 @@ JsonDocument::JsonDocument(std::string_view text, std::string_view where, std::s
   const std::size_t at = std::min(result.Offset(), text.size());
   const std::string_view mistake = json_mistake(text, at);
   const std::string place =
-      fmt::format("{} is not valid JSON at byte {}, {}{}", where, at + 1,
+      format_text("{} is not valid JSON at byte {}, {}{}", where, at + 1,
                   at < text.size() ? "before " : "at its end",
                   at < text.size() ? quote(text.substr(at, 24)) : std::string());
   if (!mistake.empty()) throw JsonError("{}: {}", place, mistake);
@@ -229,3 +233,5 @@ JsonDocument::JsonDocument(std::string_view text, std::string_view where, std::s
 }
 
 }  // namespace lockstep::detail
+
+#pragma pop_macro("Bool")

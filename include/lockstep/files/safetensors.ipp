@@ -6,13 +6,30 @@
 #include <unordered_set>
 #include <utility>
 
-#include "lockstep/core/fmt_core.hpp"
 #include "lockstep/core/format_numbers.hpp"
+#include "lockstep/core/format_text.hpp"
 #include "lockstep/files/atomic_file.hpp"
 #include "lockstep/files/input_file.hpp"
 #include "lockstep/files/safetensors_header.hpp"
 
 namespace lockstep::detail {
+
+/// Name and remedy of another known format that begins with `first`; empty if unknown.
+[[gnu::cold]] inline std::string_view other_format(const std::vector<std::byte>& first) {
+  const std::string_view begin(reinterpret_cast<const char*>(first.data()), first.size());
+  if (begin.starts_with("\x89HDF\r\n"))
+    return "it is an HDF5 file, as Keras writes for .h5; write safetensors with "
+           "tools/keras_model.py save";
+  if (begin.starts_with("PK\x03\x04"))
+    return "it is a zip archive, such as a .keras file, a .pt file of PyTorch or an .npz file; "
+           "write safetensors with tools/keras_model.py save, or with torch_model.save of tools/";
+  if (begin.starts_with("\x80\x02") || begin.starts_with("\x80\x04"))
+    return "it is a pickle of Python, such as an old .pt file of PyTorch; write safetensors with "
+           "torch_model.save of tools/";
+  if (begin.starts_with("\x93NUMPY"))
+    return "it is a file of NumPy; write safetensors with the package safetensors.numpy";
+  return {};
+}
 
 /// The length of the header of a file of `size` bytes that begins with `first`.
 /// \throws WeightsError if there is no room for it, or if it exceeds `limit`.
@@ -24,13 +41,17 @@ namespace lockstep::detail {
   };
   std::uint64_t length = 0;
   if (size < sizeof length)
-    refuse(fmt::format("it has {} bytes, fewer than the 8 of the header length", size));
+    refuse(format_text("it has {} bytes, fewer than the 8 of the header length", size));
   std::memcpy(&length, first.data(), sizeof length);
+  // Only of a length that is wrong: 640 begins as a pickle does.
+  if (length > std::min(limit, size - sizeof length))
+    if (const std::string_view other = other_format(first); !other.empty())
+      throw WeightsError(path, "{}", other);
   if (length > limit)
-    refuse(fmt::format("its header length is {} bytes, more than the limit of {}", length, limit));
+    refuse(format_text("its header length is {} bytes, more than the limit of {}", length, limit));
   const std::uint64_t rest = size - sizeof length;
   if (length > rest)
-    refuse(fmt::format(
+    refuse(format_text(
         "its header length is {} bytes, but the file has only {} more (it is truncated)", length,
         rest));
   return length;
@@ -119,7 +140,7 @@ std::string safetensors_header(const std::string& path,
   for (const auto& [key, value] : metadata) {
     metadata_bytes += key.size() + value.size();
     if (!is_utf8(key) || !is_utf8(value))
-      refuse(fmt::format("metadata {} is not UTF-8; encode it", show_name(key)));
+      refuse(format_text("metadata {} is not UTF-8; encode it", show_name(key)));
     text += text.size() == 1 ? "\"__metadata__\":{" : ",";
     text += json_string(key) + ":" + json_string(value);
   }
@@ -134,14 +155,14 @@ std::string safetensors_header(const std::string& path,
     const std::string name = "tensor " + show_name(tensor.name);
     if (tensor.name == "__metadata__" || tensor.name.size() > SafetensorsLimits{}.name ||
         tensor.name.find('\0') != std::string::npos || !is_utf8(tensor.name))
-      refuse(fmt::format(
+      refuse(format_text(
           "{} cannot have this name; use UTF-8 without NUL, at most 4 KiB, not __metadata__",
           name));
     if (!names.insert(tensor.name).second)
-      refuse(fmt::format("{} occurs twice; give each tensor its own name", name));
+      refuse(format_text("{} occurs twice; give each tensor its own name", name));
     const auto bits = bits_of(tensor.shape, type.bits);
     if (!bits || *bits / 8 != tensor.bytes.size())
-      refuse(fmt::format("{} has {} bytes, which does not match its shape and type; check both",
+      refuse(format_text("{} has {} bytes, which does not match its shape and type; check both",
                          name, tensor.bytes.size()));
     // One += per part: for "," + std::string, g++ 12 warns about an overlap that cannot occur.
     if (text.size() > 1) text += ",";
@@ -153,7 +174,7 @@ std::string safetensors_header(const std::string& path,
       if (axis > 0) text += ",";
       text += std::to_string(tensor.shape[axis]);
     }
-    text += fmt::format("],\"data_offsets\":[{},{}]}}", offset, offset + tensor.bytes.size());
+    text += format_text("],\"data_offsets\":[{},{}]}}", offset, offset + tensor.bytes.size());
     offset += tensor.bytes.size();
   }
   if (tensors.size() > SafetensorsLimits{}.tensors)

@@ -2,6 +2,10 @@
 
 #include "lockstep/files/safetensors_header.hpp"
 
+// X11 defines Bool, the name of a member function of RapidJSON's handlers.
+#pragma push_macro("Bool")
+#undef Bool
+
 #include <rapidjson/error/error.h>
 #include <rapidjson/memorystream.h>
 #include <rapidjson/reader.h>
@@ -14,8 +18,8 @@
 #include <unordered_set>
 #include <utility>
 
-#include "lockstep/core/fmt_core.hpp"
 #include "lockstep/core/format_numbers.hpp"
+#include "lockstep/core/format_text.hpp"
 
 namespace lockstep::detail {
 
@@ -88,7 +92,7 @@ std::string show_name(std::string_view name) {
     if (byte(i) == 0x7F)
       text += "\\u007f";
     else if (byte(i) == 0xC2 && byte(i + 1) < 0xA0)
-      text += fmt::format("\\u{:04x}", byte(++i));
+      text += format_text("\\u{:04x}", byte(++i));
     else
       text += quoted[i];
   }
@@ -138,8 +142,8 @@ class SafetensorsSax : public rapidjson::BaseReaderHandler<rapidjson::UTF8<>, Sa
     if (error == std::errc{} && end == digits + length) return count(number);
     if (*digits == '-' &&
         std::string_view(digits, length).find_first_of(".eE") == std::string::npos)
-      fail(fmt::format("{}a negative number where a count is expected", where()));
-    fail(fmt::format("{}a number with a fraction or an exponent, or of 2^64 or more", where()));
+      fail(format_text("{}a negative number where a count is expected", where()));
+    fail(format_text("{}a number with a fraction or an exponent, or of 2^64 or more", where()));
   }
   bool String(const char* text, unsigned length, bool) {
     const std::string_view value(text, length);
@@ -150,7 +154,7 @@ class SafetensorsSax : public rapidjson::BaseReaderHandler<rapidjson::UTF8<>, Sa
       header_.metadata[key_] = value;
     } else if (place_ == Place::tensor && key_ == "dtype") {
       tensor().type = safetensors_type(value);
-      if (!tensor().type) fail(fmt::format("{}the dtype {} is unknown", where(), show_name(value)));
+      if (!tensor().type) fail(format_text("{}the dtype {} is unknown", where(), show_name(value)));
     } else {
       return scalar("a string");
     }
@@ -179,7 +183,7 @@ class SafetensorsSax : public rapidjson::BaseReaderHandler<rapidjson::UTF8<>, Sa
     std::string name(text, length);
     check_text(name);
     if (!keys_.back().insert(name).second)
-      fail(fmt::format("{}duplicate key {}", where(), show_name(name)));
+      fail(format_text("{}duplicate key {}", where(), show_name(name)));
     if (place_ == Place::root) check_name(name);
     if (place_ == Place::metadata) count_metadata(name.size());
     key_ = std::move(name);
@@ -189,9 +193,9 @@ class SafetensorsSax : public rapidjson::BaseReaderHandler<rapidjson::UTF8<>, Sa
     keys_.pop_back();
     if (leave_ignored()) return true;
     if (place_ == Place::tensor) {
-      if (!tensor().type) fail(fmt::format("{}it has no dtype", where()));
-      if (!has_shape_) fail(fmt::format("{}it has no shape", where()));
-      if (!has_offsets_) fail(fmt::format("{}it has no data_offsets", where()));
+      if (!tensor().type) fail(format_text("{}it has no dtype", where()));
+      if (!has_shape_) fail(format_text("{}it has no shape", where()));
+      if (!has_offsets_) fail(format_text("{}it has no data_offsets", where()));
     }
     place_ = place_ == Place::root ? Place::nothing : Place::root;
     return true;
@@ -216,7 +220,7 @@ class SafetensorsSax : public rapidjson::BaseReaderHandler<rapidjson::UTF8<>, Sa
     if (leave_ignored()) return true;
     if (place_ == Place::offsets) {
       if (offsets_.size() != 2)
-        fail(fmt::format("{}data_offsets has {} numbers, not two", where(), offsets_.size()));
+        fail(format_text("{}data_offsets has {} numbers, not two", where(), offsets_.size()));
       tensor().begin = offsets_[0];
       tensor().end = offsets_[1];
     }
@@ -245,7 +249,7 @@ class SafetensorsSax : public rapidjson::BaseReaderHandler<rapidjson::UTF8<>, Sa
   }
   void deeper() {
     if (++depth_ > limits_.depth)
-      fail(fmt::format("{}nested deeper than {} levels", where(), limits_.depth));
+      fail(format_text("{}nested deeper than {} levels", where(), limits_.depth));
   }
   /// Skips the object or array in an unknown field, as the reference does.
   void ignore(const char* what) {
@@ -265,19 +269,19 @@ class SafetensorsSax : public rapidjson::BaseReaderHandler<rapidjson::UTF8<>, Sa
   void expect_unknown_field(const char* what) {
     if (place_ == Place::tensor && key_ != "dtype" && key_ != "shape" && key_ != "data_offsets")
       return;
-    const std::string found = fmt::format("{}{} where ", where(), what);
+    const std::string found = format_text("{}{} where ", where(), what);
     switch (place_) {
       case Place::nothing:
       case Place::root:
-        fail(fmt::format("{}a tensor description is expected, at key {}", found, show_name(key_)));
+        fail(format_text("{}a tensor description is expected, at key {}", found, show_name(key_)));
       case Place::metadata:
-        fail(fmt::format("{}a string is expected, at key {}", found, show_name(key_)));
+        fail(format_text("{}a string is expected, at key {}", found, show_name(key_)));
       case Place::tensor:
-        fail(fmt::format("{}its {} is expected", found, key_));
+        fail(format_text("{}its {} is expected", found, key_));
       case Place::shape:
-        fail(fmt::format("{}an extent of its shape is expected", found));
+        fail(format_text("{}an extent of its shape is expected", found));
       case Place::offsets:
-        fail(fmt::format("{}one of its data_offsets is expected", found));
+        fail(format_text("{}one of its data_offsets is expected", found));
     }
   }
   /// Rejects unpaired surrogates: RapidJSON decodes an escaped low surrogate on its own to invalid
@@ -287,17 +291,17 @@ class SafetensorsSax : public rapidjson::BaseReaderHandler<rapidjson::UTF8<>, Sa
   }
   void check_name(const std::string& name) {
     if (name.size() > limits_.name)
-      fail(fmt::format("in its header: the name {} is longer than {} bytes", show_name(name),
+      fail(format_text("in its header: the name {} is longer than {} bytes", show_name(name),
                        limits_.name));
     if (name.find('\0') != std::string::npos)
-      fail(fmt::format("in its header: the name {} contains a NUL", show_name(name)));
+      fail(format_text("in its header: the name {} contains a NUL", show_name(name)));
     if (name != "__metadata__" && header_.tensors.size() == limits_.tensors)
-      fail(fmt::format("in its header: there are more than {} tensors", limits_.tensors));
+      fail(format_text("in its header: there are more than {} tensors", limits_.tensors));
   }
   void count_metadata(std::size_t bytes) {
     metadata_bytes_ += bytes;
     if (metadata_bytes_ > limits_.metadata)
-      fail(fmt::format("in __metadata__: more than {} bytes", limits_.metadata));
+      fail(format_text("in __metadata__: more than {} bytes", limits_.metadata));
   }
 
   const std::string& path_;
@@ -324,7 +328,7 @@ SafetensorsHeader parse_safetensors_header(const std::string& path, std::string_
   const auto result = reader.Parse<rapidjson::kParseNumbersAsStringsFlag>(stream, sax);
   if (result.IsError())
     sax.fail(
-        fmt::format("its header is not valid JSON at byte {} of the header", result.Offset() + 1));
+        format_text("its header is not valid JSON at byte {} of the header", result.Offset() + 1));
 
   auto& tensors = header.tensors;
   std::sort(tensors.begin(), tensors.end(), [](const auto& a, const auto& b) {
@@ -333,11 +337,11 @@ SafetensorsHeader parse_safetensors_header(const std::string& path, std::string_
   std::uint64_t covered = 0;
   for (const auto& tensor : tensors) {
     const auto tensor_is = [&](const std::string& fact) {
-      sax.fail(fmt::format("tensor {}: {}", show_name(tensor.name), fact));
+      sax.fail(format_text("tensor {}: {}", show_name(tensor.name), fact));
     };
-    const std::string offsets = fmt::format("its data_offsets [{}, {}]", tensor.begin, tensor.end);
+    const std::string offsets = format_text("its data_offsets [{}, {}]", tensor.begin, tensor.end);
     if (tensor.begin != covered)
-      tensor_is(fmt::format("{} leave a gap or overlap: the tensors before it end at {}", offsets,
+      tensor_is(format_text("{} leave a gap or overlap: the tensors before it end at {}", offsets,
                             covered));
     if (tensor.end < tensor.begin) tensor_is(offsets + " end before they begin");
     covered = tensor.end;
@@ -345,14 +349,16 @@ SafetensorsHeader parse_safetensors_header(const std::string& path, std::string_
     if (!bits) tensor_is("its shape has 2^64 bits or more");
     if (*bits % 8 != 0) tensor_is("its elements do not fill whole bytes");
     if (*bits / 8 != tensor.end - tensor.begin)
-      tensor_is(fmt::format("{} hold {} bytes, but its shape and dtype need {}", offsets,
+      tensor_is(format_text("{} hold {} bytes, but its shape and dtype need {}", offsets,
                             tensor.end - tensor.begin, *bits / 8));
   }
   if (covered != body)
-    sax.fail(fmt::format("its tensors cover {} bytes, but the file has {} after the header {}",
+    sax.fail(format_text("its tensors cover {} bytes, but the file has {} after the header {}",
                          covered, body,
                          covered > body ? "(it is truncated)" : "(bytes follow the last tensor)"));
   return header;
 }
 
 }  // namespace lockstep::detail
+
+#pragma pop_macro("Bool")

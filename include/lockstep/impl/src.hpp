@@ -6,7 +6,7 @@
 ///   src.hpp           core_reference.hpp
 ///   src_cpu.hpp       cpu_float.hpp, cpu_bfloat16.hpp
 ///   src_cuda.hpp      cuda_float.hpp, cuda_bfloat16.hpp, cuda_float16.hpp
-///   src_cluster.hpp, src_gloo.hpp, src_mpi.hpp, src_testing.hpp
+///   src_cluster.hpp, src_mpi.hpp, src_testing.hpp
 ///   src_onnx.hpp
 ///   src_tensorboard.hpp
 /// \endcode
@@ -35,6 +35,7 @@
 #include "lockstep/core/crc32c.ipp"
 #include "lockstep/core/error.ipp"
 #include "lockstep/core/format_numbers.ipp"
+#include "lockstep/core/format_text.ipp"
 #include "lockstep/core/log.ipp"
 #include "lockstep/core/logs.ipp"
 #include "lockstep/core/openmp_places.ipp"
@@ -42,6 +43,7 @@
 #include "lockstep/core/sha256.ipp"
 #include "lockstep/core/shape.ipp"
 #include "lockstep/core/standard_streams.ipp"
+#include "lockstep/core/stop_signals.ipp"
 #include "lockstep/core/threads.ipp"
 #include "lockstep/core/work.ipp"
 #include "lockstep/core/work_times.ipp"
@@ -64,6 +66,7 @@
 #include "lockstep/files/file_status.ipp"
 #include "lockstep/files/input_file.ipp"
 #include "lockstep/files/json_document.ipp"
+#include "lockstep/files/make_folders.ipp"
 #include "lockstep/files/safetensors.ipp"
 #include "lockstep/files/safetensors_header.ipp"
 #include "lockstep/model/engine.ipp"
@@ -76,6 +79,7 @@
 #include "lockstep/strategies/virtual_shards.ipp"
 #include "lockstep/training/callbacks/backup_and_restore.ipp"
 #include "lockstep/training/callbacks/callback_list.ipp"
+#include "lockstep/training/callbacks/csv_log_text.ipp"
 #include "lockstep/training/callbacks/csv_logger.ipp"
 #include "lockstep/training/callbacks/early_stopping.ipp"
 #include "lockstep/training/callbacks/lambda_callback.ipp"
@@ -85,16 +89,18 @@
 #include "lockstep/training/callbacks/reduce_lr_on_plateau.ipp"
 #include "lockstep/training/callbacks/swap_ema_weights.ipp"
 #include "lockstep/training/callbacks/terminate_on_nan.ipp"
-#include "lockstep/training/callbacks/trace.ipp"
-#include "lockstep/training/checkpoint/checkpoints.ipp"
-#include "lockstep/training/checkpoint/job_state.ipp"
+#include "lockstep/training/callbacks/trace_callback.ipp"
+#include "lockstep/training/checkpoint/checkpoint_writer.ipp"
+#include "lockstep/training/checkpoint/encoded_state.ipp"
+#include "lockstep/training/checks/describe_data.ipp"
 #include "lockstep/training/checks/describe_layers.ipp"
 #include "lockstep/training/checks/model_signature.ipp"
 #include "lockstep/training/checks/not_finite.ipp"
+#include "lockstep/training/checks/one_definition.ipp"
 #include "lockstep/training/checks/run_checks.ipp"
 #include "lockstep/training/checks/verify_replicas.ipp"
-#include "lockstep/training/elastic/elastic_runs.ipp"
-#include "lockstep/training/elastic/fit_position.ipp"
+#include "lockstep/training/elastic/model_boundary.ipp"
+#include "lockstep/training/elastic/recovering_runs.ipp"
 #include "lockstep/training/elastic/run_standing.ipp"
 #include "lockstep/training/evaluation.ipp"
 #include "lockstep/training/export/architecture.ipp"
@@ -109,7 +115,7 @@
 #include "lockstep/training/report/progress_bar.ipp"
 #include "lockstep/training/report/running_logs.ipp"
 #include "lockstep/training/report/start_line.ipp"
-#include "lockstep/training/report/step_trace.ipp"
+#include "lockstep/training/report/step_recorder.ipp"
 #include "lockstep/training/report/summary.ipp"
 #include "lockstep/training/run.ipp"
 #include "lockstep/training/run_main.ipp"

@@ -2,6 +2,8 @@
 /// A linear transform of the inputs, as the first layer of a model.
 #pragma once
 
+#include <type_traits>
+
 #include "lockstep/layers/activations/pointwise.hpp"
 #include "lockstep/layers/options.hpp"
 
@@ -25,23 +27,29 @@ struct RescalingOp {
   bool operator==(const RescalingOp&) const = default;
 };
 
-/// Option created by `factor`.
+/// Option created by `factor`, or from a number.
 struct Factor {
   float value = 1;
+  constexpr Factor(float scale) : value(scale) {}
+  constexpr Factor(double scale) : value(static_cast<float>(scale)) {}
+  constexpr Factor(int scale) : value(static_cast<float>(scale)) {}
 };
-/// Option created by `offset`.
+/// Option created by `offset`, or from a number.
 struct Offset {
   float value = 0;
+  constexpr Offset(float plus = 0) : value(plus) {}
+  constexpr Offset(double plus) : value(static_cast<float>(plus)) {}
+  constexpr Offset(int plus) : value(static_cast<float>(plus)) {}
 };
 /// The factor of Rescaling.
-constexpr Factor factor(double value) { return {static_cast<float>(value)}; }
+constexpr Factor factor(double value) { return {value}; }
 /// The offset of Rescaling.
-constexpr Offset offset(double value) { return {static_cast<float>(value)}; }
+constexpr Offset offset(double value) { return {value}; }
 
 /// Keras' Rescaling(scale, offset): y = factor * x + offset. Shape unchanged. `ls::rescale` does
 /// the same in data pipelines.
 /// \code
-///   Rescaling<ls::factor(1 / 127.5), ls::offset(-1)>
+///   Rescaling<1 / 127.5, -1>   // or Rescaling<ls::factor(1 / 127.5), ls::offset(-1)>
 /// \endcode
 template <Factor Scale, Offset Plus = Offset{}>
 struct Rescaling : ParameterlessLayer<RescalingOp> {
@@ -49,6 +57,7 @@ struct Rescaling : ParameterlessLayer<RescalingOp> {
   static constexpr RescalingOp op(Shape in) { return {in, Scale.value, Plus.value}; }
 };
 
-static_assert(Layer<Rescaling<factor(0.5)>> && Pointwise<RescalingOp>);
+static_assert(Layer<Rescaling<factor(0.5)>> && Pointwise<RescalingOp> &&
+              std::is_same_v<Rescaling<1 / 127.5, -1>, Rescaling<factor(1 / 127.5), offset(-1)>>);
 
 }  // namespace lockstep

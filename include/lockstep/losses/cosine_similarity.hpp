@@ -18,25 +18,28 @@ struct CosineSimilarityOp {
 
   constexpr std::size_t size() const { return elements; }
   constexpr std::size_t target_size() const { return elements; }
+  static constexpr double least = 1e-7;
 
   template <class T>
   double example(const T* p, const T* t, T* g, double scale) const {
-    constexpr T least = T(1e-7);
     double pp = 0, tt = 0, pt = 0;
     for (std::size_t k = 0; k < elements; ++k) {
       pp += static_cast<double>(p[k]) * static_cast<double>(p[k]);
       tt += static_cast<double>(t[k]) * static_cast<double>(t[k]);
       pt += static_cast<double>(p[k]) * static_cast<double>(t[k]);
     }
-    const T p_norm = static_cast<T>(std::sqrt(pp)), t_norm = static_cast<T>(std::sqrt(tt));
-    const T p_size = p_norm < least ? least : p_norm, t_size = t_norm < least ? least : t_norm;
-    const T cosine = static_cast<T>(pt) / (p_size * t_size);
+    // In double, where products of the norms of float vectors neither overflow nor underflow.
+    const double p_norm = std::sqrt(pp), t_norm = std::sqrt(tt);
+    const double p_size = p_norm < least ? least : p_norm, t_size = t_norm < least ? least : t_norm;
+    const double cosine = pt / p_size / t_size;
     if (g != nullptr) {
-      const T along = p_norm < least ? T(0) : cosine / p_size;
+      const double along = p_norm < least ? 0 : cosine / p_size;
       for (std::size_t k = 0; k < elements; ++k)
-        g[k] = static_cast<T>(scale) * (along * p[k] - t[k] / t_size) / p_size;
+        g[k] = static_cast<T>(
+            scale * (along * static_cast<double>(p[k]) - static_cast<double>(t[k]) / t_size) /
+            p_size);
     }
-    return -static_cast<double>(cosine);
+    return -cosine;
   }
   bool operator==(const CosineSimilarityOp&) const = default;
 };

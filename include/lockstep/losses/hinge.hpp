@@ -14,7 +14,7 @@ struct HingeRule {
   template <class T>
   LossTerm<T> operator()(T p, T t) const {
     const T sign = t == 0 ? T(-1) : t, margin = 1 - sign * p;
-    return {margin < 0 ? T(0) : margin, margin < 0 ? T(0) : -sign};
+    return {margin < 0 ? T(0) : margin, margin < 0 ? T(0) : margin >= 0 ? -sign : margin};
   }
   bool operator==(const HingeRule&) const = default;
 };

@@ -22,7 +22,7 @@ struct HuberRule {
   LossTerm<T> operator()(T p, T t) const {
     const T d = static_cast<T>(delta), e = p - t, size = std::abs(e);
     if (size <= d) return {T(0.5) * e * e, e};
-    return {d * size - T(0.5) * d * d, e < 0 ? -d : d};
+    return {d * (size - T(0.5) * d), e > 0 ? d : e < 0 ? -d : e};  // propagates NaN
   }
   bool operator==(const HuberRule&) const = default;
 };

@@ -10,13 +10,17 @@
 
 namespace lockstep {
 
-/// One element of LogCosh, with e = p - t: log(cosh(e)), computed without overflow as
-/// |e| + log(1 + exp(-2 |e|)) - log 2. Its derivative is tanh(e).
+/// One element of LogCosh, with e = p - t: log(cosh(e)), computed as log(1 + 2 sinh(e / 2)^2) for
+/// |e| < 1, which keeps the digits of small results, and without overflow as
+/// |e| + log(1 + exp(-2 |e|)) - log 2 otherwise. Its derivative is tanh(e).
 struct LogCoshRule {
   template <class T>
   LossTerm<T> operator()(T p, T t) const {
     const T e = p - t, size = std::abs(e);
-    return {size + std::log1p(std::exp(-2 * size)) - std::numbers::ln2_v<T>, std::tanh(e)};
+    const T half = std::sinh(size < 1 ? e / 2 : T(0));
+    return {size < 1 ? std::log1p(2 * half * half)
+                     : size + std::log1p(std::exp(-2 * size)) - std::numbers::ln2_v<T>,
+            std::tanh(e)};
   }
   bool operator==(const LogCoshRule&) const = default;
 };

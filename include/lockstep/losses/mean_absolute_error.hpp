@@ -14,7 +14,7 @@ struct AbsoluteErrorRule {
   template <class T>
   LossTerm<T> operator()(T p, T t) const {
     const T e = p - t;
-    return {std::abs(e), static_cast<T>((e > 0) - (e < 0))};
+    return {std::abs(e), e > 0 ? T(1) : e < 0 ? T(-1) : e == 0 ? T(0) : e};  // propagates NaN
   }
   bool operator==(const AbsoluteErrorRule&) const = default;
 };

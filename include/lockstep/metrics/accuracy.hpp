@@ -1,6 +1,7 @@
 /// \file
 /// The fraction of correct predictions: binary, sparse or categorical, by shape and target type.
-/// Invariant: of equal maxima the first counts, as in Keras.
+/// Invariants: of equal maxima the first counts, as in Keras; comparisons with a NaN output are
+/// false, so only the loss shows a NaN.
 #pragma once
 
 #include <concepts>

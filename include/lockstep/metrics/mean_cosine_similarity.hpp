@@ -29,7 +29,7 @@ struct MeanCosineSimilarityOp {
       tt += static_cast<double>(t[k]) * static_cast<double>(t[k]);
       pt += static_cast<double>(p[k]) * static_cast<double>(t[k]);
     }
-    state[0] += weight * pt / (std::max(std::sqrt(pp), 1e-7) * std::max(std::sqrt(tt), 1e-7));
+    state[0] += weight * (pt / std::max(std::sqrt(pp), 1e-7) / std::max(std::sqrt(tt), 1e-7));
     state[1] += weight;
   }
 };

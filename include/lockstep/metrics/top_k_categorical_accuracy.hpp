@@ -13,7 +13,7 @@
 #include "lockstep/concepts/metric.hpp"
 #include "lockstep/core/count.hpp"
 #include "lockstep/core/finite.hpp"
-#include "lockstep/core/fmt_core.hpp"
+#include "lockstep/core/format_text.hpp"
 
 namespace lockstep {
 
@@ -57,7 +57,7 @@ struct TopKCategoricalAccuracy {
   std::size_t k = 5;
 
   /// \throws UsageError if k is 0.
-  void check() const { detail::check_count(fmt::format("{} k", name), k); }
+  void check() const { detail::check_count(format_text("{} k", name), k); }
   /// The options, which the processes of a job compare.
   std::array<std::pair<std::string_view, double>, 1> numbers() const {
     return {{{"k", static_cast<double>(k)}}};

@@ -10,7 +10,7 @@
 #include <utility>
 
 #include "lockstep/concepts/layer.hpp"
-#include "lockstep/core/fmt_core.hpp"
+#include "lockstep/core/format_text.hpp"
 #include "lockstep/core/type_list.hpp"
 #include "lockstep/model/index.hpp"
 
@@ -58,7 +58,7 @@ struct Node {
 
 /// "conv2d", "conv2d_1".
 [[gnu::cold]] inline std::string layer_name(std::string_view name, int ordinal) {
-  return ordinal > 0 ? fmt::format("{}_{}", name, ordinal) : std::string(name);
+  return ordinal > 0 ? format_text("{}_{}", name, ordinal) : std::string(name);
 }
 
 /// A parameter of the model.

@@ -6,8 +6,8 @@
 #include <array>
 
 #include "lockstep/core/add_item.hpp"
-#include "lockstep/core/fmt_core.hpp"
 #include "lockstep/core/format_numbers.hpp"
+#include "lockstep/core/format_text.hpp"
 
 namespace lockstep::detail {
 
@@ -89,10 +89,10 @@ std::string to_json(const MemoryPlan& plan) {
   for (const ArenaRange& b : plan.buffers)
     add_item(
         buffers, ",\n  ",
-        fmt::format(R"({{"layer": {}, "what": {}, "from": {}, "to": {}, "offset": {}, )"
+        format_text(R"({{"layer": {}, "what": {}, "from": {}, "to": {}, "offset": {}, )"
                     R"("bytes": {}}})",
                     json_string(b.layer), json_string(b.what), b.from, b.to, b.offset, b.bytes));
-  return fmt::format(
+  return format_text(
       R"({{"device": {}, "precision": {}, "examples": {}, "arena_bytes": {}, )"
       R"("unshared_bytes": {}, "weight_bytes": {}, "gradient_bytes": {}, "state_bytes": {}, )"
       "\"times\": [{}],\n\"buffers\": [\n  {}\n]}}\n",

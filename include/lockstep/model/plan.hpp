@@ -226,10 +226,12 @@ struct NetworkPlan {
     return example_bytes * batch + step_bytes;
   }
   /// State of an optimizer with `slots` slots: SGD 0, with momentum 1; Adam 2.
-  constexpr std::size_t optimizer_bytes(std::size_t slots) const { return slots * weight_bytes; }
+  constexpr std::size_t optimizer_bytes(std::size_t slot_count) const {
+    return slot_count * weight_bytes;
+  }
   /// Total memory of the replica.
-  constexpr std::size_t memory_bytes(std::size_t batch, std::size_t slots) const {
-    return weight_bytes + gradient_bytes + state_bytes + optimizer_bytes(slots) +
+  constexpr std::size_t memory_bytes(std::size_t batch, std::size_t slot_count) const {
+    return weight_bytes + gradient_bytes + state_bytes + optimizer_bytes(slot_count) +
            arena_bytes(batch) + converted_example_bytes * batch;
   }
   /// FLOPs of a training step, for `batch` examples.

@@ -8,7 +8,7 @@
 #include <type_traits>
 
 #include "lockstep/core/error.hpp"
-#include "lockstep/core/fmt_core.hpp"
+#include "lockstep/core/format_text.hpp"
 #include "lockstep/core/version.hpp"
 
 namespace lockstep::detail {
@@ -110,7 +110,7 @@ enum class OnnxType : std::int32_t { float32 = 1, int64 = 7 };
 std::string OnnxBuilder::unique(std::string name) {
   const int before = names_[name]++;
   if (before == 0) return name;
-  return unique(fmt::format("{}_{}", name, before));
+  return unique(format_text("{}_{}", name, before));
 }
 
 std::string OnnxBuilder::use(OnnxValue& value, Channels layout) {
@@ -129,7 +129,7 @@ std::string OnnxBuilder::use(OnnxValue& value, Channels layout) {
 std::string OnnxBuilder::add(std::string_view op, std::string_view scope,
                              std::vector<std::string> inputs,
                              std::initializer_list<OnnxAttribute> attributes) {
-  std::string output = unique(fmt::format("{}/{}", scope, op));
+  std::string output = unique(format_text("{}/{}", scope, op));
   add_named(op, output, inputs, attributes);
   return output;
 }

@@ -20,7 +20,7 @@ namespace lockstep {
 struct AdadeltaOp {
   double rate = 0.001, rho = 0.95, epsilon = 1e-7;
 
-  constexpr std::size_t slots() const { return 2; }
+  constexpr std::size_t slot_count() const { return 2; }
 
   template <class T>
   struct Rule {
@@ -65,7 +65,7 @@ struct Adadelta {
       throw UsageError("adadelta rho {}: must be in [0, 1); 0.95 is usual", rho);
     detail::check_epsilon(name, epsilon);
   }
-  static constexpr std::size_t slots() { return 2; }
+  static constexpr std::size_t slot_count() { return 2; }
   static constexpr std::string_view slot_name(std::size_t i) {
     return i == 0 ? "accumulated_grad" : "accumulated_delta_var";
   }

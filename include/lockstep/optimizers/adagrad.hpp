@@ -22,7 +22,7 @@ namespace lockstep {
 struct AdagradOp {
   double rate = 0.001, epsilon = 1e-7;
 
-  constexpr std::size_t slots() const { return 1; }
+  constexpr std::size_t slot_count() const { return 1; }
 
   template <class T>
   struct Rule {
@@ -60,7 +60,7 @@ struct Adagrad {
                        initial_accumulator_value);
     detail::check_epsilon(name, epsilon);
   }
-  static constexpr std::size_t slots() { return 1; }
+  static constexpr std::size_t slot_count() { return 1; }
   static constexpr std::string_view slot_name(std::size_t) { return "accumulator"; }
   double slot_start(std::size_t) const { return initial_accumulator_value; }
   /// The hyperparameters except the rate, which the processes of a job compare.

@@ -25,27 +25,30 @@ struct AdamOp {
   double rate = 0.001, beta_1 = 0.9, beta_2 = 0.999, epsilon = 1e-7;
   bool amsgrad = false;
 
-  constexpr std::size_t slots() const { return amsgrad ? 3 : 2; }
+  constexpr std::size_t slot_count() const { return amsgrad ? 3 : 2; }
 
   template <class T>
   struct Rule {
     T rate, rest_1, rest_2, epsilon;
-    // V is T or a SIMD vector of T.
+    // V is T or a SIMD vector of T. Not instrumented: see square_root.hpp.
     template <class V>
-    [[gnu::always_inline]] void operator()(V& w, const V& g, V& m, V& v) const {
+    [[gnu::always_inline, gnu::no_instrument_function]] void operator()(V& w, const V& g, V& m,
+                                                                        V& v) const {
       m += (g - m) * rest_1;
       v += (g * g - v) * rest_2;
       descend(w, m, v);
     }
     template <class V>
-    [[gnu::always_inline]] void operator()(V& w, const V& g, V& m, V& v, V& largest) const {
+    [[gnu::always_inline, gnu::no_instrument_function]] void operator()(V& w, const V& g, V& m,
+                                                                        V& v, V& largest) const {
       m += (g - m) * rest_1;
       v += (g * g - v) * rest_2;
       largest = largest > v ? largest : v;
       descend(w, m, largest);
     }
     template <class V>
-    [[gnu::always_inline]] void descend(V& w, const V& m, const V& v) const {
+    [[gnu::always_inline, gnu::no_instrument_function]] void descend(V& w, const V& m,
+                                                                     const V& v) const {
       V root = v;
       detail::sqrt_in_place(root);
       w -= rate * m / (root + epsilon);
@@ -109,7 +112,7 @@ struct Adam {
     detail::check_update_options(name, weight_decay, with);
     detail::check_adam(name, beta_1, beta_2, epsilon);
   }
-  std::size_t slots() const { return amsgrad ? 3 : 2; }
+  std::size_t slot_count() const { return amsgrad ? 3 : 2; }
   static constexpr std::string_view slot_name(std::size_t i) { return detail::adam_slot_name(i); }
   /// The hyperparameters except the rate, which the processes of a job compare.
   std::array<std::pair<std::string_view, double>, 4> numbers() const {

@@ -18,7 +18,7 @@ namespace lockstep {
 struct AdamaxOp {
   double rate = 0.001, beta_1 = 0.9, beta_2 = 0.999, epsilon = 1e-7;
 
-  constexpr std::size_t slots() const { return 2; }
+  constexpr std::size_t slot_count() const { return 2; }
 
   template <class T>
   struct Rule {
@@ -59,7 +59,7 @@ struct Adamax {
     detail::check_update_options(name, weight_decay, with);
     detail::check_adam(name, beta_1, beta_2, epsilon);
   }
-  static constexpr std::size_t slots() { return 2; }
+  static constexpr std::size_t slot_count() { return 2; }
   static constexpr std::string_view slot_name(std::size_t i) {
     return i == 0 ? "momentum" : "norm";
   }

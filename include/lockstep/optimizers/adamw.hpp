@@ -31,7 +31,7 @@ struct AdamW {
     detail::check_update_options(name, weight_decay, with);
     detail::check_adam(name, beta_1, beta_2, epsilon);
   }
-  std::size_t slots() const { return amsgrad ? 3 : 2; }
+  std::size_t slot_count() const { return amsgrad ? 3 : 2; }
   static constexpr std::string_view slot_name(std::size_t i) { return detail::adam_slot_name(i); }
   /// The hyperparameters except the rate and the decay, which the processes of a job compare.
   std::array<std::pair<std::string_view, double>, 4> numbers() const {

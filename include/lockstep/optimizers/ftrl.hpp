@@ -21,7 +21,7 @@ namespace lockstep {
 struct FtrlOp {
   double rate = 0.001, power = 0.5, l1 = 0, l2 = 0, shrinkage = 0;
 
-  constexpr std::size_t slots() const { return 2; }
+  constexpr std::size_t slot_count() const { return 2; }
 
   template <class T>
   struct Rule {
@@ -74,7 +74,7 @@ struct Ftrl {
       if (what != "learning_rate_power" && (!(value >= 0) || !detail::is_finite(value)))
         throw UsageError("ftrl {} {}: must be finite and not negative", what, value);
   }
-  static constexpr std::size_t slots() { return 2; }
+  static constexpr std::size_t slot_count() { return 2; }
   static constexpr std::string_view slot_name(std::size_t i) {
     return i == 0 ? "accumulator" : "linear";
   }

@@ -43,7 +43,7 @@ struct Lamb {
     detail::check_update_options(name, weight_decay, with);
     detail::check_adam(name, beta_1, beta_2, epsilon);
   }
-  static constexpr std::size_t slots() { return 2; }
+  static constexpr std::size_t slot_count() { return 2; }
   static constexpr std::string_view slot_name(std::size_t i) { return detail::adam_slot_name(i); }
   /// The hyperparameters except the rate, which the processes of a job compare.
   std::array<std::pair<std::string_view, double>, 3> numbers() const {

@@ -20,7 +20,7 @@ namespace lockstep {
 struct LionOp {
   double rate = 0.001, beta_1 = 0.9, beta_2 = 0.99;
 
-  constexpr std::size_t slots() const { return 1; }
+  constexpr std::size_t slot_count() const { return 1; }
 
   template <class T>
   struct Rule {
@@ -61,7 +61,7 @@ struct Lion {
       if (!(beta >= 0 && beta < 1))
         throw UsageError("lion beta {}: must be in [0, 1); 0.9 and 0.99 are usual", beta);
   }
-  static constexpr std::size_t slots() { return 1; }
+  static constexpr std::size_t slot_count() { return 1; }
   static constexpr std::string_view slot_name(std::size_t) { return "momentum"; }
   /// The hyperparameters except the rate, which the processes of a job compare.
   std::array<std::pair<std::string_view, double>, 2> numbers() const {

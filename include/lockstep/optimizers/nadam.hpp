@@ -19,7 +19,7 @@ namespace lockstep {
 struct NadamOp {
   double of_m = 0, of_g = 0, root = 1, beta_1 = 0.9, beta_2 = 0.999, epsilon = 1e-7;
 
-  constexpr std::size_t slots() const { return 2; }
+  constexpr std::size_t slot_count() const { return 2; }
 
   template <class T>
   struct Rule {
@@ -59,7 +59,7 @@ struct Nadam {
     detail::check_update_options(name, weight_decay, with);
     detail::check_adam(name, beta_1, beta_2, epsilon);
   }
-  static constexpr std::size_t slots() { return 2; }
+  static constexpr std::size_t slot_count() { return 2; }
   static constexpr std::string_view slot_name(std::size_t i) { return detail::adam_slot_name(i); }
   /// The hyperparameters except the rate, which the processes of a job compare.
   std::array<std::pair<std::string_view, double>, 3> numbers() const {
@@ -77,10 +77,8 @@ struct Nadam {
   }
 
  private:
-  /// u(t). Keras rounds 0.96 to float32 here even when it computes in float64, but not in U(t).
-  double factor(double t) const {
-    return beta_1 * (1 - 0.5 * std::pow(static_cast<double>(0.96f), t));
-  }
+  /// u(t).
+  double factor(double t) const { return beta_1 * (1 - 0.5 * std::pow(0.96, t)); }
   /// U(step). The loop ends after 1000 factors, where 0.96^t no longer changes 1 - 0.96^t / 2.
   double product_of_factors(std::uint64_t step) const {
     double product = 1, power = 1;

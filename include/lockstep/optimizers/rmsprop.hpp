@@ -22,7 +22,7 @@ struct RMSpropOp {
   double rate = 0.001, rho = 0.9, momentum = 0, epsilon = 1e-7;
   bool centered = false;
 
-  constexpr std::size_t slots() const {
+  constexpr std::size_t slot_count() const {
     return std::size_t{1} + (momentum > 0 ? 1 : 0) + (centered ? 1 : 0);
   }
 
@@ -86,7 +86,7 @@ struct RMSprop {
         throw UsageError("rmsprop rho or momentum {}: must be in [0, 1); 0.9 is usual", part);
     detail::check_epsilon(name, epsilon);
   }
-  std::size_t slots() const { return op(0, 1).slots(); }
+  std::size_t slot_count() const { return op(0, 1).slot_count(); }
   std::string_view slot_name(std::size_t i) const {
     return i == 0 ? "velocity" : i == 1 && momentum > 0 ? "momentum" : "average_gradient";
   }

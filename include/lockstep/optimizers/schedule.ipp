@@ -2,7 +2,7 @@
 
 #include "lockstep/optimizers/schedule.hpp"
 
-#include "lockstep/core/fmt_core.hpp"
+#include "lockstep/core/format_text.hpp"
 
 namespace lockstep {
 
@@ -22,7 +22,7 @@ Schedule::~Schedule() = default;
 double Schedule::operator()(std::uint64_t step) const {
   if (!function_) return constant_;
   const double rate = function_(step);
-  if (!is_rate(rate)) throw_bad_rate(rate, fmt::format(" in step {}", step));
+  if (!is_rate(rate)) throw_bad_rate(rate, format_text(" in step {}", step));
   return rate;
 }
 

@@ -22,7 +22,7 @@ struct SGDOp {
   double rate = 0.01, momentum = 0;
   bool nesterov = false;
 
-  constexpr std::size_t slots() const { return momentum > 0 ? 1 : 0; }
+  constexpr std::size_t slot_count() const { return momentum > 0 ? 1 : 0; }
 
   template <class T>
   struct Rule {
@@ -72,16 +72,13 @@ struct SGD {
     if (nesterov && momentum == 0)
       throw UsageError("sgd nesterov: needs momentum; write .momentum = 0.9 too");
   }
-  std::size_t slots() const { return momentum > 0 ? 1 : 0; }
+  std::size_t slot_count() const { return momentum > 0 ? 1 : 0; }
   static constexpr std::string_view slot_name(std::size_t) { return "momentum"; }
   /// The hyperparameters except the rate, which the processes of a job compare.
   std::array<std::pair<std::string_view, double>, 2> numbers() const {
     return {{{"momentum", momentum}, {"nesterov", nesterov ? 1 : 0}}};
   }
-  /// Rounds the momentum to float32, as Keras does even when it computes in float64.
-  SGDOp op(double rate, std::uint64_t) const {
-    return {rate, static_cast<double>(static_cast<float>(momentum)), nesterov};
-  }
+  SGDOp op(double rate, std::uint64_t) const { return {rate, momentum, nesterov}; }
 };
 
 static_assert(Optimizer<SGD> && ElementwiseUpdate<SGDOp>);

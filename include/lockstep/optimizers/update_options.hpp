@@ -41,7 +41,8 @@ class NameList {
 /// - `clipvalue`: clips each element to [-clipvalue, clipvalue].
 ///   At most one of the three may be set; 0 means off. They apply to the gradient of the global
 ///   batch, including penalties.
-/// - `exclude_from_weight_decay`: parameters whose name contains one of these do not decay.
+/// - `exclude_from_weight_decay`: parameters whose name contains one of these do not decay. A text
+///   that no parameter of the model nor of the library's layers contains is an error.
 /// - `use_ema`: keeps average = ema_momentum average + (1 - ema_momentum) w after each step (w
 ///   after the first). The averages overwrite the weights every `ema_overwrite_frequency` updates
 ///   (0: never) and when `fit` ends.

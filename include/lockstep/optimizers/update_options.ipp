@@ -6,7 +6,7 @@
 
 #include "lockstep/core/count.hpp"
 #include "lockstep/core/finite.hpp"
-#include "lockstep/core/fmt_core.hpp"
+#include "lockstep/core/format_text.hpp"
 
 namespace lockstep {
 
@@ -55,8 +55,8 @@ void check_update_options(std::string_view name, double weight_decay, const Upda
   require(o.use_ema || o.ema_overwrite_frequency == 0, name, " ema_overwrite_frequency ",
           static_cast<double>(o.ema_overwrite_frequency),
           ": there is no average; write .use_ema = true");
-  check_count(fmt::format("{} gradient_accumulation_steps", name), o.gradient_accumulation_steps);
-  check_count(fmt::format("{} ema_overwrite_frequency", name), o.ema_overwrite_frequency, 0);
+  check_count(format_text("{} gradient_accumulation_steps", name), o.gradient_accumulation_steps);
+  check_count(format_text("{} ema_overwrite_frequency", name), o.ema_overwrite_frequency, 0);
 }
 
 }  // namespace lockstep::detail

@@ -14,7 +14,6 @@
 #include "lockstep/collectives/process_group.hpp"
 #include "lockstep/collectives/sum_members.hpp"
 #include "lockstep/core/config.hpp"
-#include "lockstep/core/cores.hpp"
 #include "lockstep/core/exchange_progress.hpp"
 #include "lockstep/strategies/worker_place.hpp"
 
@@ -34,7 +33,6 @@ struct JobLinks {
   std::chrono::milliseconds timeout{};             ///< of an exchange without progress
   std::chrono::milliseconds start_timeout{};       ///< of a peer's next step while connecting
   SumOrder order = SumOrder::ranks;
-  detail::Cores cores;                      ///< for background threads
   int layer_spins = 0, gradient_spins = 0;  ///< polls before a wait sleeps, if cores are free
   bool& peers_know;  ///< set it before an error that all ranks throw, and that none need report
 

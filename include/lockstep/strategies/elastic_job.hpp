@@ -18,11 +18,19 @@
 #include "lockstep/cluster/resolved_cluster.hpp"
 #include "lockstep/core/config.hpp"
 #include "lockstep/core/error.hpp"
-#include "lockstep/core/log.hpp"
-#include "lockstep/core/stop_of_process.hpp"
+#include "lockstep/core/port.hpp"
 #include "lockstep/strategies/failed_generations.hpp"
 
 namespace lockstep::detail {
+
+class ElasticPort;  // of training/elastic
+#ifdef LOCKSTEP_SEPARATE_COMPILATION
+template <>
+const ElasticPort* port<ElasticPort>();
+#endif
+
+/// \throws UsageError if the program does not include what models do in an elastic job.
+LOCKSTEP_COLD_DECL void check_elastic_is_included();
 
 /// The options of MultiWorkerMirrored that concern the membership.
 struct ElasticJobOptions {
@@ -61,18 +69,6 @@ class ElasticJob {
   /// PeerLost if generations of the same members fail again and again.
   LOCKSTEP_COLD_DECL void next(const std::string& why, bool has_trained,
                                const std::stop_token& stop);
-  /// Calls f(). \throws Evicted instead of PeerLost if the process' SignalStop reports a signal.
-  template <class F>
-  static void or_evicted(const F& f) {
-    try {
-      f();
-    } catch (const PeerLost& e) {
-      const int signal = stop_of_process.signal();
-      if (signal == 0) throw;
-      log(LogLevel::warning, e.what());
-      throw Evicted(signal);
-    }
-  }
   /// See ElasticSession.
   LOCKSTEP_COLD_DECL bool has_new_members() const;
   LOCKSTEP_COLD_DECL bool is_new_member() const;

@@ -14,8 +14,9 @@
 #include "lockstep/cluster/rendezvous/secret.hpp"
 #include "lockstep/cluster/resolve.hpp"
 #include "lockstep/core/error.hpp"
-#include "lockstep/core/fmt_core.hpp"
+#include "lockstep/core/format_text.hpp"
 #include "lockstep/core/log.hpp"
+#include "lockstep/core/stop_of_process.hpp"
 #include "lockstep/strategies/virtual_shards.hpp"
 #include "lockstep/strategies/worker_job.hpp"
 
@@ -51,6 +52,13 @@ class ElasticJob::Registered {
   std::string name_;
 };
 
+void check_elastic_is_included() {
+  if (port<ElasticPort>() == nullptr)
+    throw UsageError(
+        "multi_worker_mirrored: .elastic or LOCKSTEP_MIN_WORKERS is set, but this program was built "
+        "without elastic training; add #include <lockstep/elastic.hpp>");
+}
+
 ElasticJob::ElasticJob(const ElasticJobOptions& options)
     : described_(resolve_cluster(options.environment, options.cluster)),
       secret_(read_secret(options.environment, described_)),
@@ -61,7 +69,7 @@ ElasticJob::ElasticJob(const ElasticJobOptions& options)
         "one; describe all workers (TF_CONFIG, or a hosts file), or leave out .elastic and "
         "LOCKSTEP_MIN_WORKERS");
   registered_ = std::make_unique<Registered>(
-      fmt::format("{} {} {}", ::getpid(), described_.description(),
+      format_text("{} {} {}", ::getpid(), described_.description(),
                   described_.rank ? std::to_string(*described_.rank) : ""));
   for (const std::string& note : described_.notes) log(LogLevel::info, note);
   ElasticSettings settings;
@@ -73,7 +81,8 @@ ElasticJob::ElasticJob(const ElasticJobOptions& options)
     return can_share_slices(shards, workers, each);
   };
   member_.emplace(described_, secret_, std::move(settings));
-  or_evicted([&] { now_ = member_->join(stop_of_process.token()); });
+  or_evicted([&] { now_ = member_->join(stop_of_process.token()); },
+             [] { return stop_of_process.signal(); });
 }
 
 ElasticJob::~ElasticJob() = default;
@@ -90,7 +99,7 @@ void ElasticJob::next(const std::string& why, bool has_trained, const std::stop_
     member_->leave();
     throw PeerLost(
         own, address(own),
-        fmt::format("has left the elastic job, of which {} cannot exchange data although "
+        format_text("has left the elastic job, of which {} cannot exchange data although "
                     "all members live: {}",
                     action == Action::leave ? "it is the member that" : "some members", why),
         std::nullopt);
@@ -109,8 +118,8 @@ bool ElasticJob::is_new_member() const {
 
 std::string ElasticJob::describe() const {
   const auto added = std::count(now_.is_new.begin(), now_.is_new.end(), true);
-  std::string text = fmt::format("generation {} has {} workers", now_.number, now_.is_new.size());
-  if (now_.number > 0 && added > 0) text += fmt::format(", {} of them new", added);
+  std::string text = format_text("generation {} has {} workers", now_.number, now_.is_new.size());
+  if (now_.number > 0 && added > 0) text += format_text(", {} of them new", added);
   return text;
 }
 

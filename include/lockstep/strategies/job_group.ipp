@@ -7,7 +7,7 @@
 
 #include "lockstep/cluster/rendezvous/rendezvous.hpp"
 #include "lockstep/core/error.hpp"
-#include "lockstep/core/fmt_core.hpp"
+#include "lockstep/core/format_text.hpp"
 
 namespace lockstep::detail {
 
@@ -21,7 +21,7 @@ JobGroup::JobGroup(ProcessGroup data, std::chrono::nanoseconds timeout, Rendezvo
 void JobGroup::share_secret(std::byte* p, std::size_t n) {
   barrier();
   if (size() == 1) return;
-  const std::string name = fmt::format("{} {}", name_, shared_++);
+  const std::string name = format_text("{} {}", name_, shared_++);
   if (rank() == 0) return job_->set(name, {reinterpret_cast<const char*>(p), n});
   const std::string secret = get(name);
   if (secret.size() != n) {

@@ -185,6 +185,13 @@ class LocalReplicas {
 
   /// Runs body(i, replica) in the thread of each replica i.
   void run(FunctionRef<void(std::size_t, ReplicaState&)> body) {
+    struct Reset {  // also if pthread_exit ends the calling thread
+      LocalReplicas& all;
+      bool has_ended = false;
+      ~Reset() {
+        if (!has_ended) all.reset();
+      }
+    } guard{*this};
     threads_.run([&](std::size_t i) {
       try {
         body(i, *replicas_[i]);
@@ -197,12 +204,18 @@ class LocalReplicas {
         throw;
       }
     });
+    guard.has_ended = true;
     if (const std::exception_ptr cause = cause_of_failure(threads_.errors())) {
-      for (const auto& replica : replicas_) replica->reset();
-      layers_->reset();
-      gradients_->reset();
+      reset();
       std::rethrow_exception(cause);
     }
+  }
+
+  /// After an abort. Call it while no body runs.
+  void reset() {
+    for (const auto& replica : replicas_) replica->reset();
+    layers_->reset();
+    gradients_->reset();
   }
 
   void abort() {

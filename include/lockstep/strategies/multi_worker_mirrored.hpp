@@ -25,7 +25,6 @@
 #include "lockstep/collectives/hierarchical_group.hpp"
 #include "lockstep/collectives/thread_group.hpp"
 #include "lockstep/concepts/strategy.hpp"
-#include "lockstep/core/cores.hpp"
 #include "lockstep/core/function_ref.hpp"
 #include "lockstep/core/stop_of_process.hpp"
 #include "lockstep/core/threads.hpp"
@@ -54,7 +53,7 @@ namespace lockstep {
 /// \code
 ///   ls::MultiWorkerMirrored<ls::Cpu>{}                   // the job of TF_CONFIG
 ///   ls::MultiWorkerMirrored<ls::Cpu>{.replicas = 2}      // two replicas in each worker
-///   ls::MultiWorkerMirrored<ls::Cpu, ls::Gloo>{}         // data over Gloo
+///   ls::MultiWorkerMirrored<ls::Cpu, ls::Mpi>{}          // data over MPI
 ///   ls::MultiWorkerMirrored<ls::Cpu>{.elastic = {.min_workers = 2}}  // survives lost workers
 /// \endcode
 template <Device D, DataPlane Data = std::conditional_t<HostDevice<D>, Tcp, StorePlane>>
@@ -79,6 +78,7 @@ struct MultiWorkerMirrored {
   bool bind_cores = true;
   bool stragglers = false;  ///< the chief logs each rank's time per phase after each epoch
   /// Whether the job goes on without the workers that it loses; LOCKSTEP_MIN_WORKERS if it is not set.
+  /// Needs <lockstep/elastic.hpp>.
   Elastic elastic = Elastic();  // with {}, GCC 12 finds an uninitialized string at -O3
   Environment environment = process_environment();
 
@@ -92,14 +92,15 @@ struct MultiWorkerMirrored {
       options.elastic = detail::elastic_settings(options.elastic, options.environment);
       if constexpr (can_reform) {
         if (options.elastic) {
+          detail::check_elastic_is_included();
           start_elastic(options);
           return;
         }
       } else if (options.elastic) {
         throw UsageError(
-            "multi_worker_mirrored: .elastic needs replicas on CPUs that exchange over ls::Tcp or "
-            "ls::Gloo; leave out .elastic and LOCKSTEP_MIN_WORKERS, and let the launcher start the job again "
-            "from its checkpoint (lockstep-run --max-restarts)");
+            "multi_worker_mirrored: .elastic needs replicas on CPUs that exchange over ls::Tcp; "
+            "leave out .elastic and LOCKSTEP_MIN_WORKERS, and let the launcher start the "
+            "job again from its checkpoint (lockstep-run --max-restarts)");
       }
       state_.reset(new State(options));
     }
@@ -190,7 +191,7 @@ struct MultiWorkerMirrored {
             reform(e.what(), detail::stop_of_process.token());
           }
       };
-      detail::ElasticJob::or_evicted(start);
+      detail::or_evicted(start, [] { return detail::stop_of_process.signal(); });
     }
     /// Runs f(). In an elastic job, whatever ends an exchange is a loss.
     template <class F>
@@ -248,7 +249,7 @@ struct MultiWorkerMirrored {
         detail::WaitPolicy waits = detail::WaitPolicy::for_replicas(sharers.replicas, threads_here);
         waits.overlap = job.overlaps(waits.overlap || !sharers.is_one_machine);
         // A background thread does not poll, as its core may be needed by others.
-        job.connect(&Data::connect, sharers.bind ? sharers.cores(0) : detail::Cores::of_process(),
+        job.connect(&Data::connect,
                     {.layers = waits.spins, .gradients = waits.overlap ? 0 : waits.spins});
         const ThreadGroup::Options threads{
             .size = mine, .timeout = job.timeout(), .order = job.order(), .spins = waits.spins};

@@ -40,7 +40,8 @@ class ReplicaThreads {
   ReplicaThreads& operator=(const ReplicaThreads&) = delete;
 
   /// Runs body(i) for all replicas i in parallel; returns when all have. `errors()` then has
-  /// the exceptions that bodies threw. Does not allocate.
+  /// the exceptions that bodies threw. Does not allocate. \throws DeviceError if a body has ended
+  /// its thread in an earlier run, by pthread_exit.
   LOCKSTEP_DECL void run(FunctionRef<void(std::size_t)> body);
 
   /// The exceptions of the last run, by replica; null where there was none.
@@ -49,6 +50,9 @@ class ReplicaThreads {
  private:
   /// Runs the body of one replica and stores its exception.
   LOCKSTEP_DECL void run_body(std::size_t index);
+  /// Counts the body of a thread as finished.
+  LOCKSTEP_DECL void finish_body();
+  LOCKSTEP_DECL void wait_for_bodies();
   /// The loop of a thread.
   LOCKSTEP_DECL void serve(std::size_t index);
   LOCKSTEP_COLD_DECL void stop();
@@ -61,6 +65,7 @@ class ReplicaThreads {
   std::atomic<std::uint64_t> generation_{0};
   std::atomic<std::size_t> running_{0};
   bool stopping_ = false;
+  std::atomic<bool> has_lost_thread_{false};
   std::vector<std::exception_ptr> errors_;
   std::vector<std::thread> threads_;  // threads_[i] is that of replica i + 1
 };

@@ -2,6 +2,8 @@
 
 #include "lockstep/strategies/replica_threads.hpp"
 
+#include <cxxabi.h>
+
 #include "lockstep/collectives/spin.hpp"
 #include "lockstep/core/contention.hpp"
 #include "lockstep/core/error.hpp"
@@ -28,6 +30,9 @@ ReplicaThreads::ReplicaThreads(std::size_t count, int spins) : spins_(spins), er
 }
 
 void ReplicaThreads::run(FunctionRef<void(std::size_t)> body) {
+  if (has_lost_thread_)
+    throw DeviceError(
+        "mirrored: the thread of a replica was ended by pthread_exit; create the model again");
   contention_.watch();
   contention_.sample();
   body_ = body;
@@ -37,7 +42,14 @@ void ReplicaThreads::run(FunctionRef<void(std::size_t)> body) {
     generation_.fetch_add(1, std::memory_order_release);
   }
   start_.notify_all();
+  struct Wait {  // also if pthread_exit ends the calling thread: the bodies use its stack
+    ReplicaThreads& threads;
+    ~Wait() { threads.wait_for_bodies(); }
+  } wait{*this};
   run_body(0);
+}
+
+void ReplicaThreads::wait_for_bodies() {
   const auto all_done = [&] { return running_.load(std::memory_order_acquire) == 0; };
   if (spin_until(spins_, all_done)) return;
   std::unique_lock lock(mutex_);
@@ -48,6 +60,13 @@ void ReplicaThreads::run_body(std::size_t index) {
   std::exception_ptr error;
   try {
     body_(index);
+  } catch (const abi::__forced_unwind&) {
+    errors_[index] = current_error();
+    if (index > 0) {
+      has_lost_thread_ = true;
+      finish_body();
+    }
+    throw;
   } catch (...) {
     error = std::current_exception();
   }
@@ -66,13 +85,16 @@ void ReplicaThreads::serve(std::size_t index) {
     }
     ++seen;
     run_body(index);
-    if (running_.fetch_sub(1, std::memory_order_acq_rel) == 1) {
-      {
-        const std::scoped_lock lock(mutex_);
-      }  // the lock ensures that run() has not checked running_ yet, or is asleep: no lost wakeup
-      done_.notify_one();
-    }
+    finish_body();
   }
+}
+
+void ReplicaThreads::finish_body() {
+  if (running_.fetch_sub(1, std::memory_order_acq_rel) > 1) return;
+  {
+    const std::scoped_lock lock(mutex_);
+  }  // the lock ensures that run() has not checked running_ yet, or is asleep: no lost wakeup
+  done_.notify_one();
 }
 
 void ReplicaThreads::stop() {

@@ -11,7 +11,7 @@
 #include <optional>
 #include <utility>
 
-#include "lockstep/core/fmt_core.hpp"
+#include "lockstep/core/format_text.hpp"
 
 namespace lockstep::detail {
 
@@ -76,12 +76,18 @@ struct JobSlot {
   /// function when the layout of a job changes.
   [[gnu::visibility("default")]] static std::shared_ptr<JobSlot> of(const ResolvedCluster& where) {
     static std::mutex mutex;
-    static std::map<std::string, std::shared_ptr<JobSlot>> slots;
+    static std::map<std::string, std::shared_ptr<JobSlot>> jobs;
     const std::string key =
-        fmt::format("{} {} {} {} {}", ::getpid(), where.rank ? std::to_string(*where.rank) : "auto",
+        format_text("{} {} {} {} {}", ::getpid(), where.rank ? std::to_string(*where.rank) : "auto",
                     where.job_id, where.chief ? to_string(*where.chief) : "", where.description());
     const std::scoped_lock lock(mutex);
-    auto& slot = slots[key];
+    // An elastic job has another description in each generation.
+    std::erase_if(jobs, [](const auto& entry) {
+      if (entry.second.use_count() > 1) return false;
+      const std::scoped_lock last(entry.second->mutex);  // its last owner's writes come before
+      return entry.second->job.expired();
+    });
+    auto& slot = jobs[key];
     if (!slot) slot = std::make_shared<JobSlot>();
     return slot;
   }
@@ -116,7 +122,7 @@ JobSession::~JobSession() {
 Rendezvous& JobSession::rendezvous() { return job_->rendezvous_; }
 
 std::string JobSession::name(std::string_view what) const {
-  return number_ == 0 ? std::string(what) : fmt::format("model {}/{}", number_, what);
+  return number_ == 0 ? std::string(what) : format_text("model {}/{}", number_, what);
 }
 
 void JobSession::note_progress(std::uint64_t step, Phase phase, bool first_step) {

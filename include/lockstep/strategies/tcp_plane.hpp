@@ -22,8 +22,8 @@ namespace lockstep {
 /// the run; between machines all data are encrypted with keys from it (AES-128-GCM), within one
 /// they carry a checksum only (see LOCKSTEP_WIRE).
 /// \code
-///   ls::MultiWorkerMirrored<ls::Cpu>{}            // over ls::Tcp
-///   ls::MultiWorkerMirrored<ls::Cpu, ls::Gloo>{}  // over Gloo; needs lockstep::gloo
+///   ls::MultiWorkerMirrored<ls::Cpu>{}           // over ls::Tcp
+///   ls::MultiWorkerMirrored<ls::Cpu, ls::Mpi>{}  // over MPI; needs lockstep::mpi
 /// \endcode
 struct Tcp {
   static constexpr std::string_view name = "tcp";
@@ -37,7 +37,8 @@ namespace detail {
 /// job insists on shared memory.
 LOCKSTEP_COLD_DECL std::shared_ptr<SharedMemory> open_shared_memory(const JobLinks& links);
 
-/// Waits until all `members` have called it: each has its connections to the others. \throws PeerLost.
+/// Waits until all `members` have called it: each has its connections to the others.
+/// \throws PeerLost.
 LOCKSTEP_COLD_DECL void wait_for_connected(const JobLinks& links,
                                            const std::vector<std::size_t>& members);
 

@@ -13,6 +13,7 @@
 #include "lockstep/cluster/rendezvous/data_address.hpp"
 #include "lockstep/cluster/rendezvous/data_connector.hpp"
 #include "lockstep/cluster/rendezvous/file_limit.hpp"
+#include "lockstep/cluster/rendezvous/gather_texts.hpp"
 #include "lockstep/cluster/rendezvous/rendezvous.hpp"
 #include "lockstep/cluster/resolved_cluster.hpp"
 #include "lockstep/collectives/machine_group.hpp"
@@ -20,7 +21,7 @@
 #include "lockstep/collectives/shared_memory_group.hpp"
 #include "lockstep/collectives/tcp_group.hpp"
 #include "lockstep/core/error.hpp"
-#include "lockstep/core/fmt_core.hpp"
+#include "lockstep/core/format_text.hpp"
 #include "lockstep/core/log.hpp"
 #include "lockstep/strategies/shared_job.hpp"
 
@@ -39,16 +40,14 @@ inline std::string share_memory(const JobLinks& links, std::size_t first, std::s
                                       .run{job.run_id().begin(), job.run_id().end()},
                                       .name = links.key("memory"),
                                       .key{job.key().begin(), job.key().end()}};
-  const auto key_of = [&](std::size_t r) { return links.key(fmt::format("memory/{}", r)); };
+  const std::string place_key = links.key(format_text("memory/{}", first));
   constexpr std::string_view ok = "ok ";
   const auto report = [&](const auto& f) {
-    std::string result;
     try {
-      result = std::string(ok) + f();
+      return std::string(ok) + f();
     } catch (const std::exception& e) {
-      result = fmt::format("rank {}: {}", links.rank(), e.what());
+      return format_text("rank {}: {}", links.rank(), e.what());
     }
-    job.set(key_of(links.rank()), result);
   };
   const auto reserve = [&] {
     if (needs_heap && memory->heap() == nullptr)
@@ -58,26 +57,25 @@ inline std::string share_memory(const JobLinks& links, std::size_t first, std::s
     if (needs_heap && !memory->reserve(memory->heap() + member * SharedChannel::area_of(count), 1))
       throw Error("shared memory: this system cannot reserve it (MADV_POPULATE_WRITE, Linux 5.14)");
   };
+  std::string own;
   if (links.rank() == first) {
-    report([&] {
+    own = report([&] {
       memory = SharedMemory::create(options);
       reserve();
       return memory->place();
     });
-  } else if (const std::string place = job.get(key_of(first), links.start_timeout);
-             !place.starts_with(ok)) {
-    job.set(key_of(links.rank()), place);
+    job.set(place_key, own);
   } else {
-    report([&] {
-      memory = SharedMemory::open(std::string_view(place).substr(ok.size()), options);
-      reserve();
-      return std::string();
-    });
+    own = job.get(place_key, links.start_timeout);
+    if (own.starts_with(ok))
+      own = report([&] {
+        memory = SharedMemory::open(std::string_view(own).substr(ok.size()), options);
+        reserve();
+        return std::string();
+      });
   }
-  for (std::size_t r = 0; r < links.size(); ++r) {
-    const std::string result = job.get(key_of(r), links.start_timeout);
+  for (const std::string& result : gather_texts(job, links.key("memory"), own, links.start_timeout))
     if (!result.starts_with(ok)) return result;
-  }
   memory->close_file();
   return {};
 }
@@ -90,7 +88,7 @@ std::shared_ptr<SharedMemory> open_shared_memory(const JobLinks& links) {
     if (place.machine != links.places[0].machine) reason = "the workers run on several machines";
   const bool is_one_machine = reason.empty();
   if (is_one_machine && links.size() > SharedMemoryGroup::max_size)
-    reason = fmt::format("it has at most {} workers", SharedMemoryGroup::max_size);
+    reason = format_text("it has at most {} workers", SharedMemoryGroup::max_size);
   if (reason.empty()) reason = share_memory(links, 0, links.size(), false, memory);
   if (reason.empty()) return memory;
   if (links.where.transport == Transport::shared_memory) {
@@ -103,7 +101,7 @@ std::shared_ptr<SharedMemory> open_shared_memory(const JobLinks& links) {
         reason);
   }
   if (is_one_machine && links.rank() == 0)
-    log(LogLevel::info, fmt::format("the workers exchange over TCP: {}", reason));
+    log(LogLevel::info, format_text("the workers exchange over TCP: {}", reason));
   return nullptr;
 }
 
@@ -133,7 +131,7 @@ inline std::optional<JobMachines> open_machines(const JobLinks& links) {
         "virtual shards are added in the order of a binary tree, whose parts these machines are "
         "not; use 2, 4, 8, ... machines with equal numbers of workers";
   else if (layout->most() > SharedMemoryGroup::max_size)
-    reason = fmt::format("a machine has more than {} workers", SharedMemoryGroup::max_size);
+    reason = format_text("a machine has more than {} workers", SharedMemoryGroup::max_size);
   if (reason.empty()) {
     found.layout = *layout;
     const std::size_t machine = layout->machine_of(links.rank());
@@ -143,7 +141,7 @@ inline std::optional<JobMachines> open_machines(const JobLinks& links) {
   if (reason.empty()) return found;
   if (links.rank() == 0)
     log(LogLevel::info,
-        fmt::format("the workers of a machine exchange over TCP, as machines do: {}", reason));
+        format_text("the workers of a machine exchange over TCP, as machines do: {}", reason));
   return std::nullopt;
 }
 
@@ -173,7 +171,7 @@ void wait_for_connected(const JobLinks& links, const std::vector<std::size_t>& m
   Rendezvous& job = links.rendezvous();
   // Each lane of machines counts its own members.
   const auto key_of = [&](std::string_view what) {
-    return links.key(fmt::format("data/{}/{}", what, members.front()));
+    return links.key(format_text("data/{}/{}", what, members.front()));
   };
   const std::string connected = key_of("connected");
   if (job.add(key_of("count"), 1) == members.size()) job.set(connected, "");
@@ -193,7 +191,7 @@ std::shared_ptr<TcpMesh> connect_tcp(const JobLinks& links,
                               .silence = job.timeouts().silence,
                               .names = members};
   std::string run;
-  for (const std::uint8_t byte : job.run_id()) run += fmt::format("{:02x}", byte);
+  for (const std::uint8_t byte : job.run_id()) run += format_text("{:02x}", byte);
   std::vector<std::size_t> peers = peers_of(mesh.rank, mesh.size, mesh.topology);
   for (std::size_t& peer : peers) peer = members[peer];
   DataOptions options{.rank = links.rank(),
@@ -208,9 +206,9 @@ std::shared_ptr<TcpMesh> connect_tcp(const JobLinks& links,
                       .silence = job.timeouts().silence,
                       .log = [&job](std::string_view line) { job.log(LogLevel::warning, line); }};
   check_file_limit(options.peers.size() * options.per_peer,
-                   fmt::format("the data connections to {} workers", options.peers.size()));
+                   format_text("the data connections to {} workers", options.peers.size()));
   DataConnector connector(options);
-  const auto key_of = [&](std::size_t r) { return links.key(fmt::format("data/{}", r)); };
+  const auto key_of = [&](std::size_t r) { return links.key(format_text("data/{}", r)); };
   if (!connector.place().empty()) job.set(key_of(options.rank), connector.place());
   std::map<std::size_t, std::string> places;
   for (const std::size_t peer : options.peers)

@@ -25,7 +25,6 @@
 #include "lockstep/collectives/sum_members.hpp"
 #include "lockstep/concepts/strategy.hpp"
 #include "lockstep/core/config.hpp"
-#include "lockstep/core/cores.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/exchange_progress.hpp"
 #include "lockstep/core/phase.hpp"
@@ -61,7 +60,7 @@ LOCKSTEP_COLD_DECL std::vector<SignatureField> settings_fields(const ResolvedClu
 ///
 ///     constructor      join the job                               rendezvous
 ///     exchange_places  where each process runs, its replicas      key-value store
-///     connect          two groups for data                        Tcp, Gloo, Mpi, StorePlane
+///     connect          two groups for data                        Tcp, Mpi, StorePlane
 ///     subscribe        abort the groups when a process is lost
 ///     agree, exchange, note, end_epoch ...                        training
 ///     leave            wait until no peer needs the connections
@@ -80,9 +79,8 @@ class WorkerJob {
   struct Spins {
     int layers = 0, gradients = 0;
   };
-  /// Connects the processes by a data plane's `connect`, whose threads, if any, run on `cores`.
-  LOCKSTEP_COLD_DECL void connect(JobGroups (*connect)(const JobLinks&), const Cores& cores,
-                                  const Spins& spins);
+  /// Connects the processes by a data plane's `connect`.
+  LOCKSTEP_COLD_DECL void connect(JobGroups (*connect)(const JobLinks&), const Spins& spins);
   /// Whether exchanges overlap with backward: the chief's `mine`, since all processes must send the
   /// same messages. Over a network an exchange mostly waits, on one machine it mostly computes.
   LOCKSTEP_COLD_DECL bool overlaps(bool mine);

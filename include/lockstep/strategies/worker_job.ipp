@@ -10,11 +10,12 @@
 #include "lockstep/cluster/elastic/elastic_member.hpp"
 #include "lockstep/cluster/rendezvous/chief_address.hpp"
 #include "lockstep/cluster/rendezvous/clock.hpp"
+#include "lockstep/cluster/rendezvous/gather_texts.hpp"
 #include "lockstep/cluster/rendezvous/rendezvous.hpp"
 #include "lockstep/cluster/resolve.hpp"
 #include "lockstep/collectives/lost_by_others.hpp"
 #include "lockstep/collectives/self_group.hpp"
-#include "lockstep/core/fmt_core.hpp"
+#include "lockstep/core/format_text.hpp"
 #include "lockstep/core/log.hpp"
 #include "lockstep/strategies/failed_generations.hpp"
 #include "lockstep/strategies/shared_job.hpp"
@@ -111,8 +112,7 @@ void WorkerJob::exchange_places(const WorkerPlace& here) {
   log_members();
 }
 
-void WorkerJob::connect(JobGroups (*plane)(const JobLinks&), const Cores& cores,
-                        const Spins& spins) {
+void WorkerJob::connect(JobGroups (*plane)(const JobLinks&), const Spins& spins) {
   const auto emplace = [&](ProcessGroup layers, ProcessGroup gradients) {
     layers_.emplace(std::move(layers), timeout_, job_, job_ ? key("secrets of layers") : "");
     gradients_.emplace(std::move(gradients), timeout_, job_,
@@ -126,7 +126,6 @@ void WorkerJob::connect(JobGroups (*plane)(const JobLinks&), const Cores& cores,
                               .timeout = timeout_,
                               .start_timeout = start_timeout(),
                               .order = order(),
-                              .cores = cores,
                               .layer_spins = spins.layers,
                               .gradient_spins = spins.gradients,
                               .peers_know = peers_know_});
@@ -210,16 +209,13 @@ inline std::string machine_address(const Rendezvous& job, const ResolvedCluster&
 }
 
 std::vector<WorkerPlace> WorkerJob::places_by_rank(const WorkerPlace& here) {
-  const auto key_of = [this](std::size_t r) { return key(fmt::format("place/{}", r)); };
   // The boot id alone is not enough: clones of a virtual machine share it, and so do containers.
   WorkerPlace own = here;
   own.machine += "@" + machine_address(*job_, where_);
-  job_->set(key_of(job_->rank()), own.text());
   std::vector<WorkerPlace> result;
-  for (std::size_t r = 0; r < job_->size(); ++r) {
-    const std::string value = job_->get(key_of(r), start_timeout());
-    auto place = WorkerPlace::parse(value);
-    if (!place) throw ClusterError("rank {} sent a malformed placement: '{}'", r, value);
+  for (const std::string& text : gather_texts(*job_, key("places"), own.text(), start_timeout())) {
+    auto place = WorkerPlace::parse(text);
+    if (!place) throw ClusterError("rank {} sent a malformed placement: '{}'", result.size(), text);
     result.push_back(*place);
   }
   return result;
@@ -233,7 +229,7 @@ void WorkerJob::check_shards() const {
         "virtual_shards: {} slices cannot be shared by {} workers of an elastic job, of {} each; "
         "use at least {}, or fewer workers",
         virtual_shards_, counts_.size(),
-        each == 1 ? "one replica" : fmt::format("{} replicas", each), least);
+        each == 1 ? "one replica" : format_text("{} replicas", each), least);
   if (virtual_shards_ == 0) return;
   for (std::size_t r = 1; r < counts_.size(); ++r)
     if (counts_[r] != counts_[0])
@@ -244,9 +240,9 @@ void WorkerJob::check_shards() const {
 
 void WorkerJob::log_members() const {
   if (!job_ || !logs_members_ || job_->rank() != 0 || session_->number() > 0) return;
-  std::string table = fmt::format("job of {} workers, {} replicas:", job_->size(), total());
+  std::string table = format_text("job of {} workers, {} replicas:", job_->size(), total());
   for (std::size_t r = 0; r < job_->size(); ++r)
-    table += fmt::format("\n  {} at {}: {}{}", where_.name(r), job_->address_of(r), counts_[r],
+    table += format_text("\n  {} at {}: {}{}", where_.name(r), job_->address_of(r), counts_[r],
                          counts_[r] == 1 ? " replica" : " replicas");
   log(LogLevel::info, table);
 }

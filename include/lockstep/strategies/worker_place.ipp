@@ -6,7 +6,7 @@
 #include <fstream>
 #include <sstream>
 
-#include "lockstep/core/fmt_core.hpp"
+#include "lockstep/core/format_text.hpp"
 #include "lockstep/core/quote.hpp"
 #include "lockstep/core/slice.hpp"
 
@@ -22,7 +22,7 @@ WorkerPlace WorkerPlace::here(std::size_t replicas, std::size_t threads, bool ma
 }
 
 std::string WorkerPlace::text() const {
-  return fmt::format("{} {} {} {} {} {} {}", replicas, threads, binds ? 1 : 0, machine, cores,
+  return format_text("{} {} {} {} {} {} {}", replicas, threads, binds ? 1 : 0, machine, cores,
                      devices, devices_connect ? 1 : 0);
 }
 

@@ -16,7 +16,7 @@
 #include <utility>
 
 #include "lockstep/core/error.hpp"
-#include "lockstep/core/fmt_core.hpp"
+#include "lockstep/core/format_text.hpp"
 #include "lockstep/core/log.hpp"
 #include "lockstep/core/standard_streams.hpp"
 #include "lockstep/tensorboard/event.hpp"
@@ -76,7 +76,7 @@ void EventFile::create(const std::string& folder) {
   static std::atomic<unsigned> counter{0};
   const long long seconds = seconds_after_files_of(folder);
   do {
-    path_ = fmt::format("{}/events.out.tfevents.{:010}.{}.{}.{}", folder, seconds, host.data(),
+    path_ = format_text("{}/events.out.tfevents.{:010}.{}.{}.{}", folder, seconds, host.data(),
                         ::getpid(), counter++);
     descriptor_ = ::open(path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_APPEND | O_CLOEXEC, 0666);
   } while (descriptor_ < 0 && (errno == EEXIST || errno == EINTR));
@@ -110,9 +110,10 @@ void EventFile::fail(std::size_t done, int code) {
   pending_.resize(written_ == 0 ? version_ : 0);
   if (std::exchange(has_failed_, true)) return;
   log(LogLevel::warning,
-      fmt::format("tensorboard: {} cannot be written ({}), so events are lost while training goes "
-                  "on; free disk space",
-                  path_, std::generic_category().message(code)));
+      format_text("tensorboard: {} cannot be written ({}), so events are lost while training goes "
+                  "on; {}",
+                  path_, std::generic_category().message(code),
+                  code == EFBIG ? "raise the limit of file sizes (ulimit -f)" : "free disk space"));
 }
 
 }  // namespace lockstep::detail

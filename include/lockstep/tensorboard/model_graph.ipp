@@ -11,7 +11,7 @@
 #include <variant>
 
 #include "lockstep/core/add_item.hpp"
-#include "lockstep/core/fmt_core.hpp"
+#include "lockstep/core/format_text.hpp"
 
 namespace lockstep {
 
@@ -24,10 +24,10 @@ namespace detail {
         if constexpr (std::same_as<V, std::vector<std::int64_t>> ||
                       std::same_as<V, std::vector<double>>) {
           std::string text;
-          for (const auto element : v) add_item(text, ", ", fmt::format("{}", element));
+          for (const auto element : v) add_item(text, ", ", format_text("{}", element));
           return "(" + text + ")";
         } else {
-          return fmt::format("{}", v);
+          return format_text("{}", v);
         }
       },
       value);

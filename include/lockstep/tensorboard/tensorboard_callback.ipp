@@ -15,6 +15,7 @@
 #include "lockstep/tensorboard/event_writer.hpp"
 #include "lockstep/tensorboard/model_graph.hpp"
 #include "lockstep/tensorboard/weight_images.hpp"
+#include "lockstep/training/callbacks/fenced_callback.hpp"
 
 namespace lockstep::detail {
 
@@ -34,7 +35,7 @@ struct StepCount {
   std::uint64_t advance(std::size_t batch) { return std::exchange(now, epoch + batch + 1); }
 };
 
-class TensorBoardHooks final : public Callback {
+class TensorBoardHooks final : public FencedCallback {
  public:
   explicit TensorBoardHooks(TensorBoard options) : o_(std::move(options)) {
     if (o_.histogram_freq < 0)
@@ -47,6 +48,8 @@ class TensorBoardHooks final : public Callback {
   TensorBoardHooks& operator=(const TensorBoardHooks&) = delete;
   ~TensorBoardHooks() override { close(SessionStatus::failed); }
 
+  bool may_log(std::string_view) const override { return false; }
+  std::string described_writes() const override { return "TensorBoard"; }
   void on_train_begin(const Logs&) override {
     close(SessionStatus::failed);  // an exception has ended the previous fit
     if (params().rank != 0) return;
@@ -68,7 +71,12 @@ class TensorBoardHooks final : public Callback {
 
   /// Continues the runs of a chief that was lost.
   void on_workers_change(const WorkersChange& change) override {
-    if (train_ || !change.is_chief) return;
+    if (train_) {  // the run may have gone back
+      is_in_epoch_ = change.batch > 0;
+      steps_.begin(change.step, change.batch);
+      return;
+    }
+    if (!change.is_chief) return;
     fit_ = &control();
     is_first_batch_ = false;
     is_in_epoch_ = change.batch > 0;
@@ -119,6 +127,7 @@ class TensorBoardHooks final : public Callback {
   }
 
   void on_epoch_end(int epoch, const Logs& logs) override {
+    control().check_membership();  // a chief that was frozen meanwhile writes no epoch again
     if (!train_) return;
     is_in_epoch_ = false;
     begin_scalars();

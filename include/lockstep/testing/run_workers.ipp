@@ -24,7 +24,7 @@
 
 #include "lockstep/core/contention.hpp"
 #include "lockstep/core/error.hpp"
-#include "lockstep/core/fmt_core.hpp"
+#include "lockstep/core/format_text.hpp"
 #include "lockstep/core/log.hpp"
 #include "lockstep/testing/kernel/next_call.hpp"
 #include "lockstep/testing/kernel/simulation.hpp"
@@ -76,7 +76,7 @@ class SecretFile {
   SecretFile(const SecretFile&) = delete;
   SecretFile& operator=(const SecretFile&) = delete;
   ~SecretFile() { LOCKSTEP_NEXT(close)(file_); }
-  std::string path() const { return fmt::format("/proc/self/fd/{}", file_); }
+  std::string path() const { return format_text("/proc/self/fd/{}", file_); }
 
  private:
   int file_;
@@ -106,7 +106,7 @@ class VoteFolders {
     std::error_code ignored;
     std::filesystem::remove_all(path_, ignored);
   }
-  std::string of(std::size_t machine) const { return fmt::format("{}/{}", path_, machine); }
+  std::string of(std::size_t machine) const { return format_text("{}/{}", path_, machine); }
 
  private:
   std::string path_;
@@ -242,10 +242,10 @@ class Run : public EventTarget {
     std::string list;
     for (std::size_t r = 0; r < count_; ++r)
       list +=
-          fmt::format("{}\"{}:{}\"", r == 0 ? "" : ",", Worker(r, count_, 0, {}).address(), port);
+          format_text("{}\"{}:{}\"", r == 0 ? "" : ",", Worker(r, count_, 0, {}).address(), port);
     std::map<std::string, std::string> variables{
         {"TF_CONFIG",
-         fmt::format(R"({{"cluster":{{"worker":[{}]}},"task":{{"type":"worker","index":{}}}}})",
+         format_text(R"({{"cluster":{{"worker":[{}]}},"task":{{"type":"worker","index":{}}}}})",
                      list, rank)},
         {"LOCKSTEP_JOB_ID", "simulated"},
         {"LOCKSTEP_SECRET_FILE", secret_.path()},
@@ -280,7 +280,7 @@ Run* current_run = nullptr;
 
 std::string Worker::address() const {
   const std::uint32_t ip = detail::SimNetwork::address_of(rank_);
-  return fmt::format("{}.{}.{}.{}", ip >> 24, ip >> 16 & 255, ip >> 8 & 255, ip & 255);
+  return format_text("{}.{}.{}.{}", ip >> 24, ip >> 16 & 255, ip >> 8 & 255, ip & 255);
 }
 
 std::chrono::nanoseconds Worker::time() const {

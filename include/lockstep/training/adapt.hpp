@@ -11,7 +11,7 @@
 
 #include "lockstep/concepts/dataset.hpp"
 #include "lockstep/core/error.hpp"
-#include "lockstep/core/fmt_core.hpp"
+#include "lockstep/core/format_text.hpp"
 
 namespace lockstep {
 
@@ -63,16 +63,25 @@ Moments moments(const D& data) {
 /// \endcode
 template <class Model, Dataset D>
 void adapt(Model& model, const D& data, std::string_view layer = "normalization") {
-  if (!Model::is_first(layer))
+  if (!Model::is_first(layer)) {
+    const auto parameters = model.parameters();
+    const std::string prefix = format_text("{}/", layer);
+    if (std::none_of(parameters.begin(), parameters.end(),
+                     [&](const auto& p) { return p.name.starts_with(prefix); }))
+      throw UsageError(
+          "adapt: the model has no layer {}; put ls::Normalization after Input, or pass the name "
+          "of the model's Normalization",
+          layer);
     throw UsageError(
         "adapt: {} is not the model's first layer, so the moments of the data are not those of its "
         "input; set its mean and variance with set_weights",
         layer);
+  }
   const Moments m = moments(data);
   using T = typename Model::T;
   const auto give = [&](const char* name, const std::vector<double>& values) {
     const std::vector<T> converted(values.begin(), values.end());
-    model.set_weights(fmt::format("{}/{}", layer, name), converted);
+    model.set_weights(format_text("{}/{}", layer, name), converted);
   };
   give("mean", m.mean);
   give("variance", m.variance);

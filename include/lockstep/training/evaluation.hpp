@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -30,6 +31,15 @@ struct Evaluated {
 LOCKSTEP_DECL Evaluated evaluate_over(Run& run, Steps& steps, std::optional<std::uint64_t> most);
 LOCKSTEP_DECL void predict_over(Run& run, Steps& steps, std::optional<std::uint64_t> most);
 
+/// Compares the data of all processes. Collective. \throws UsageError in all of them.
+template <class T, class Data>
+void compare_data(AnyReplicas& replicas, std::string_view part, const Data& data,
+                  const EvaluateOptions& options, bool has_targets = true) {
+  if (replicas.place().is_alone) return;
+  Signature fields = data_signature(described<T>(data, options.steps), options.steps, has_targets);
+  compare_signatures(replicas, part, fields);
+}
+
 /// `Model::evaluate`: checks the data, compares signatures and weights, evaluates.
 template <class Replicas, class Data>
 Logs run_evaluate(Replicas& replicas, BetweenRuns& kept, const Data& data,
@@ -41,7 +51,7 @@ Logs run_evaluate(Replicas& replicas, BetweenRuns& kept, const Data& data,
   run.numbers.steps = step_count(data.size(), data.batch_size(), options.steps);
   run.numbers.batch_size = data.batch_size();
   if constexpr (!Replicas::is_one_process)
-    replicas.session().agree("evaluate", data_signature(described(data), options.steps));
+    compare_data<typename Replicas::T>(replicas, "evaluate", data, options);
   replicas.verify_weights();
   EvaluationSteps steps(replicas, batches);
   return evaluate_over(run, steps, options.steps).logs;
@@ -58,7 +68,7 @@ std::vector<typename Replicas::T> run_predict(Replicas& replicas, BetweenRuns& k
   run.numbers.steps = step_count(data.size(), data.batch_size(), options.steps);
   run.numbers.batch_size = data.batch_size();
   if constexpr (!Replicas::is_one_process)
-    replicas.session().agree("predict", data_signature(described(data), options.steps));
+    compare_data<typename Replicas::T>(replicas, "predict", data, options, false);
   replicas.verify_weights();
   PredictionSteps steps(replicas, loader);
   predict_over(run, steps, options.steps);

@@ -2,6 +2,8 @@
 
 #include "lockstep/training/evaluation.hpp"
 
+#include "lockstep/core/threads.hpp"
+
 namespace lockstep::detail {
 
 Evaluated evaluate_over(Run& run, Steps& steps, std::optional<std::uint64_t> most) {
@@ -11,6 +13,7 @@ Evaluated evaluate_over(Run& run, Steps& steps, std::optional<std::uint64_t> mos
   steps.begin({replicas.seed(), 0}, 0);
   bool stops = run.stops_without_peers();
   for (std::uint64_t b = 0; (!most || b < *most) && !stops && steps.next(); ++b) {
+    CancellationDeferred::point();
     run.callbacks.on_test_batch_begin(static_cast<std::size_t>(b), {});
     const RunRequests mine = run.requests();
     steps.run_step(mine, 0, true);
@@ -27,9 +30,10 @@ Evaluated evaluate_over(Run& run, Steps& steps, std::optional<std::uint64_t> mos
 
 void predict_over(Run& run, Steps& steps, std::optional<std::uint64_t> most) {
   run.callbacks.on_predict_begin({});
-  steps.begin({run.replicas.seed(), 0}, 0);
+  steps.begin(Pass{}, 0);  // as `collect` does
   bool stops = run.stops_without_peers();
   for (std::uint64_t b = 0; (!most || b < *most) && !stops && steps.next(); ++b) {
+    CancellationDeferred::point();
     run.callbacks.on_predict_batch_begin(static_cast<std::size_t>(b), {});
     const RunRequests mine = run.requests();
     steps.run_step(mine, 0, true);

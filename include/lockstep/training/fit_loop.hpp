@@ -7,6 +7,7 @@
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 
 #include "lockstep/concepts/device.hpp"
@@ -17,7 +18,7 @@
 #include "lockstep/core/logs.hpp"
 #include "lockstep/core/phase.hpp"
 #include "lockstep/training/callbacks/callback_list.hpp"
-#include "lockstep/training/checkpoint/checkpoints.hpp"
+#include "lockstep/training/checkpoint/fit_checkpoints.hpp"
 #include "lockstep/training/checks/model_signature.hpp"
 #include "lockstep/training/checks/run_checks.hpp"
 #include "lockstep/training/elastic/elastic_runs.hpp"
@@ -42,8 +43,12 @@ namespace lockstep::detail {
 ///       on_epoch_end; exchange of requests; checkpoint?; stop?
 ///     on_train_end
 ///
-/// In an elastic job a loss within the run makes it continue at the position of the donor's state,
-/// see ElasticRuns; the hooks that this process has called for that position are not repeated:
+/// In an elastic job each step and each end of an epoch is a boundary: a point right after an
+/// exchange, before any hook. After a loss all processes go back to the latest boundary that one of
+/// them has passed, with the weights and the callbacks' states from before the hooks, and run on:
+///
+///     step ─┬─ on_train_batch_end ── validation ── on_epoch_end ── requests ─┬─ checkpoint ── ...
+///        boundary                                                         boundary
 ///
 ///     run_epochs ── PeerLost ── recover ── continue_at ── run_epochs
 class FitLoop {
@@ -69,11 +74,15 @@ class FitLoop {
  private:
   LOCKSTEP_COLD_DECL void run_epochs(Steps& train, Steps* validation,
                                      FunctionRef<Signature()> describe);
+  /// Ends the run after its last exchange: averages, on_train_end.
+  LOCKSTEP_COLD_DECL void end_run();
   LOCKSTEP_COLD_DECL void run_elastic(Steps& train, Steps* validation,
                                       FunctionRef<Signature()> describe);
   /// Compares signatures and weights across processes, continues from a checkpoint, prepares the
   /// data, calls on_train_begin.
   LOCKSTEP_COLD_DECL void begin(Steps& train, FunctionRef<Signature()> describe);
+  /// Adds the fields that follow from the run's place and checkpoints.
+  LOCKSTEP_COLD_DECL void complete_signature();
   /// Loads the newest checkpoint, if there is one, and moves to its position.
   LOCKSTEP_COLD_DECL void resume();
   /// Restores the callbacks' states, and the rate, which their hooks may have changed.
@@ -106,11 +115,16 @@ class FitLoop {
   LOCKSTEP_COLD_DECL void store_epoch_logs();
   /// Evaluates and adds "val_..." to the epoch's logs. \returns false if the evaluation was stopped.
   LOCKSTEP_COLD_DECL bool validate(Steps& validation);
+  /// In the chief, logs one warning per run if gradients or weights are not finite.
+  LOCKSTEP_COLD_DECL void warn_if_not_finite(int epoch);
   /// Calls on_epoch_end and exchanges the requests that it made; saves a checkpoint if due.
   LOCKSTEP_COLD_DECL void end_epoch(int epoch);
+  LOCKSTEP_COLD_DECL void save_after_epoch();
   /// Exchanges the requests of all processes outside of a step.
   LOCKSTEP_COLD_DECL void exchange_requests();
-  /// The signature and what a checkpoint needs to know of the model before it is loaded.
+  /// The part of the fit's signature that decides which examples a step sees.
+  LOCKSTEP_COLD_DECL void add_order_of_examples(Signature& to) const;
+  /// The model's state, with what a checkpoint of this fit has in addition.
   LOCKSTEP_COLD_DECL JobState job_state() const;
   /// Saves a checkpoint before step `steps` of an epoch, both counted from 0.
   LOCKSTEP_COLD_DECL void save_checkpoint(int epoch, std::uint64_t steps);
@@ -120,44 +134,33 @@ class FitLoop {
 
   /// Thrown between two steps, to admit processes that wait to join.
   struct Admission {};
-  /// State that hooks may change, before those of an epoch's end.
-  struct BeforeHooks {
-    CallbackList::States callbacks;
-    std::optional<double> rate, unsent_rate;
+  /// Hooks of the run's beginning that this process has called last.
+  struct Begun {
+    bool train = false;
+    int epoch = -1;                          // its number
+    std::optional<std::uint64_t> execution;  // boundaries before it
   };
-  /// The hooks that this process has called last.
-  struct Hooks {
-    bool train_begin = false, train_end = false;
-    int epoch_begin = -1;              // number of the epoch
-    bool batch_begin = false;          // of an execution whose batch_end is to come
-    std::uint64_t batch_end = 0;       // steps of the run after the execution; 0: none yet
-    int epoch_end = -1;                // begun
-    bool epoch_end_is_done = false;    // and returned from
-    bool batch_end_exchanges = false;  // the hook made a collective call: all repeat it, or none
-    bool epoch_end_exchanges = false;
-    Logs epoch_logs;                          // after epoch_end
-    CallbackList::States between_epochs;      // states after epoch_end, or train_begin
-    std::optional<double> rate_before_epoch;  // before on_epoch_begin
-    BeforeHooks before{};                     // of epoch_end
-    std::optional<double> rate_before;        // of batch_end
+  /// The run at the last boundary, from before the hooks that follow; without the model's buffers,
+  /// which ModelBoundary has.
+  struct Boundary {
+    std::uint64_t number = 0;
+    JobState state{};
+    std::optional<double> unsent_rate{};
+    bool stopped = false;
   };
-  /// Calls on_train_batch_end, unless this process has done so.
-  LOCKSTEP_DECL void call_batch_end(std::uint64_t last);
-  /// Calls on_epoch_end, unless this process has done so.
-  LOCKSTEP_COLD_DECL void call_epoch_end(int epoch);
+  /// Nothing unless the job is elastic.
+  LOCKSTEP_DECL void note_boundary();
   LOCKSTEP_COLD_DECL RunStanding standing() const;
-  /// The state at `standing()`.
+  /// The model's current state, with the rest as at the last boundary.
   LOCKSTEP_COLD_DECL JobState elastic_state();
   LOCKSTEP_COLD_DECL RunPosition position_of(int epoch, std::uint64_t steps) const;
-  /// Moves to the position that the job continues at.
+  /// Moves to the boundary that the job continues at.
   LOCKSTEP_COLD_DECL void continue_at(Recovered at, FunctionRef<Signature()> describe);
-  /// Undoes what the hooks did after an epoch's end, or at the end of the call, which the donor has
-  /// not reached.
-  LOCKSTEP_COLD_DECL void go_back();
+  LOCKSTEP_COLD_DECL void move_to(const RunPosition& position, const FitPosition& within);
   /// \throws UsageError if this process' fit differs from that of the job that it joins.
   LOCKSTEP_COLD_DECL void check_signature(const JobState& state, FunctionRef<Signature()> describe);
-  /// Calls the hooks that a process has missed, or not called yet, and loads the callbacks' states.
-  LOCKSTEP_COLD_DECL void catch_up(const JobState& state, const FitPosition& position);
+  /// Calls the hooks of beginnings before the boundary, unless this process has called them last.
+  LOCKSTEP_COLD_DECL void call_begin_hooks();
 
   AnyReplicas& replicas_;
   BetweenRuns& kept_;
@@ -174,23 +177,25 @@ class FitLoop {
   Logs logs_;                       // of the last epoch
   Execution execution_{};           // the current one; no steps between two
   std::uint64_t done_ = 0;          // steps of the current epoch before it
-  std::uint64_t made_ = 0;          // steps of the run
+  std::uint64_t boundaries_ = 0;    // passed: steps and ends of epochs of the run
   int epoch_ = 0;                   // the current one
   RunRequests requests_;            // effective after the last execution or epoch
   Signature signature_;             // what a checkpoint's job must have in common with this one
-  std::optional<Checkpoints> checkpoints_;
+  std::unique_ptr<FitCheckpoints> checkpoints_;  // null: the fit saves none
   std::optional<JobState> resumed_;  // until its epoch has begun
   std::uint64_t examples_ = 0;       // of the current pass so far
   std::uint64_t epoch_steps_ = 0;    // of the last epoch
   bool ran_out_ = false;             // the data ended before the epoch did
   bool ends_ = false;                // no further epoch
+  bool has_warned_ = false;          // of values that are not finite
   ElasticRuns* elastic_;             // null: a loss ends the run
   bool has_begun_ = false;           // all processes have passed `begin`
   bool continues_ = false;           // within an epoch that has begun, at a position
-  FitPhase phase_ = FitPhase::executing;
+  bool is_after_epoch_ = false;      // at the boundary of an epoch's end
+  bool is_complete_ = false;         // the run waits for the other processes
   RunRequests agreed_;               // of the last step
-  std::optional<double> sent_rate_;  // at the end of the last epoch
-  Hooks hooks_;
+  Begun begun_;
+  Boundary boundary_;
 };
 
 /// Stands for absent validation data, so that no evaluation code is compiled.
@@ -210,7 +215,10 @@ History run_fit(Replicas& replicas, BetweenRuns& kept, const Train& train,
   auto batches = batches_over(replicas, train, "fit: the training", options.class_weight);
   TrainingSteps steps(replicas, batches);
   const auto describe = [&] {
-    return fit_signature(described(train), describe_validation(validation, options), options,
+    using T = typename Replicas::T;
+    std::optional<DescribedData> validated;
+    if constexpr (validates) validated = described<T>(validation, options.validation_steps);
+    return fit_signature(described<T>(train, options.steps_per_epoch), validated, options,
                          replicas.steps(), loop.first_pass(), kept.rate_of(replicas),
                          kept.rate.has_value());
   };

@@ -9,8 +9,9 @@
 #include <utility>
 
 #include "lockstep/core/add_item.hpp"
-#include "lockstep/core/fmt_core.hpp"
+#include "lockstep/core/format_text.hpp"
 #include "lockstep/core/log.hpp"
+#include "lockstep/core/threads.hpp"
 #include "lockstep/training/checkpoint/checkpoint_request.hpp"
 #include "lockstep/training/report/start_line.hpp"
 #include "lockstep/training/signal_stop.hpp"
@@ -30,7 +31,7 @@ FitLoop::FitLoop(AnyReplicas& replicas, BetweenRuns& kept, std::optional<std::ui
       most_steps_(options.steps_per_epoch.value_or(std::numeric_limits<std::uint64_t>::max())),
       elastic_(replicas.elastic()) {
   if (elastic_ != nullptr && elastic_->is_in_call()) {
-    elastic_->note_nested_call();
+    elastic_->check_nested_call();
     elastic_ = nullptr;
   }
   run_.admits = elastic_ != nullptr;
@@ -48,13 +49,15 @@ FitLoop::FitLoop(AnyReplicas& replicas, BetweenRuns& kept, std::optional<std::ui
       request = found;
     }
   if (request != nullptr || options_.checkpoint)
-    checkpoints_.emplace(request != nullptr ? request->options() : options_.checkpoint,
-                         request != nullptr && request->removes(), replicas_, run_.numbers.metrics);
+    checkpoints_ = checkpoint_port().make(
+        request != nullptr ? request->options() : options_.checkpoint,
+        request != nullptr && request->removes(), replicas_, run_.numbers.metrics);
 }
 
 FitLoop::~FitLoop() = default;
 
 History FitLoop::run(Steps& train, Steps* validation, FunctionRef<Signature()> describe) {
+  run_.numbers.has_validation = validation != nullptr;
   try {
     if (elastic_ != nullptr)
       run_elastic(train, validation, describe);
@@ -62,7 +65,7 @@ History FitLoop::run(Steps& train, Steps* validation, FunctionRef<Signature()> d
       run_epochs(train, validation, describe);
   } catch (...) {
     // Now: the destructor waits until a checkpoint is on disk.
-    replicas_.fail(std::current_exception());
+    replicas_.fail(current_error());
     throw;
   }
   return std::move(history_);
@@ -70,6 +73,7 @@ History FitLoop::run(Steps& train, Steps* validation, FunctionRef<Signature()> d
 
 void FitLoop::run_epochs(Steps& train, Steps* validation, FunctionRef<Signature()> describe) {
   if (!has_begun_) begin(train, describe);
+  if (is_after_epoch_) save_after_epoch();
   for (int epoch = first_epoch_; epoch < options_.epochs && !ends_ && !requests_.stop_now;
        ++epoch) {
     begin_epoch(train, epoch);
@@ -94,15 +98,21 @@ void FitLoop::run_epochs(Steps& train, Steps* validation, FunctionRef<Signature(
     if (!requests_.stop_now) checkpoints_->finish();
     note(Phase::callback);
   }
+  replicas_.verify();
+  end_run();
+}
+
+void FitLoop::end_run() {
   if (replicas_.updates() > first_update_) replicas_.overwrite_with_averages();
   if (resumed_) restore_callbacks();  // no epoch is left to train
-  if (!std::exchange(hooks_.train_end, true)) run_.callbacks.on_train_end(logs_);
+  run_.callbacks.on_train_end(logs_);
 }
 
 void FitLoop::begin(Steps& train, FunctionRef<Signature()> describe) {
   const TrainingPlace& place = run_.place;
   first_update_ = replicas_.updates();
   if (elastic_ != nullptr) {  // it may begin again, or with the state of a job that it has joined
+    elastic_->boundary().clear();
     first_epoch_ = options_.initial_epoch;
     first_pass_ = detail::first_pass(kept_.passes, options_);
     ends_ = false;
@@ -110,11 +120,14 @@ void FitLoop::begin(Steps& train, FunctionRef<Signature()> describe) {
   }
   if (!place.is_one_process || checkpoints_) {
     signature_ = describe();
-    signature_.emplace_back("checkpoints", checkpoints_ ? "yes" : "no");
+    complete_signature();
   }
-  replicas_.agree("fit", signature_);
+  compare_signatures(replicas_, "fit", signature_);
   examples_ = options_.steps_per_epoch ? examples_before(batch_size_, options_) : 0;
-  if (checkpoints_) resume();
+  if (checkpoints_) {
+    checkpoints_->warn_if_never_logged(run_);
+    resume();
+  }
   replicas_.swap_averages(false);
   if (options_.steps_per_epoch) train.begin({replicas_.seed(), first_pass_}, examples_);
   replicas_.verify();
@@ -122,21 +135,33 @@ void FitLoop::begin(Steps& train, FunctionRef<Signature()> describe) {
     log(LogLevel::info,
         start_line(place.strategy, place.replicas, place.virtual_shards, batch_size_));
   note(Phase::callback);
-  if (!hooks_.train_begin) run_.callbacks.on_train_begin({});
-  hooks_.train_begin = has_begun_ = true;
+  if (!std::exchange(begun_.train, true)) run_.callbacks.on_train_begin({});
   epoch_ = first_epoch_;
   if (resumed_ && resumed_->position->steps == 0) restore_callbacks();
-  if (elastic_ != nullptr) hooks_.between_epochs = run_.callbacks.states();
+  if (resumed_) return;  // within an epoch, whose hook comes first
+  has_begun_ = true;
+  note_boundary();
+}
+
+void FitLoop::complete_signature() {
+  signature_.emplace_back("checkpoints", checkpoints_ ? checkpoints_->described() : "none");
+  if (replicas_.elastic() != nullptr)
+    signature_.emplace_back("callbacks that write files", describe_writes(options_));
+}
+
+void FitLoop::add_order_of_examples(Signature& to) const {
+  for (const auto& field : signature_)
+    for (const std::string_view name :
+         {"training examples", "global batch", "order of the examples", "weights",
+          "steps per epoch", "features of the examples", "targets of the examples",
+          "weights of the examples"})
+      if (field.first == name) to.push_back(field);
 }
 
 JobState FitLoop::job_state() const {
   JobState state;
   replicas_.save(state);
-  // The part of the fit's signature that decides which examples a step sees.
-  for (const auto& field : signature_)
-    for (const std::string_view name : {"training examples", "global batch",
-                                        "order of the examples", "weights", "steps per epoch"})
-      if (field.first == name) state.signature.push_back(field);
+  add_order_of_examples(state.signature);
   kept_.save(state);
   return state;
 }
@@ -144,7 +169,10 @@ JobState FitLoop::job_state() const {
 void FitLoop::resume() {
   note(Phase::checkpoint);
   std::string notes;
-  std::optional<JobState> loaded = checkpoints_->begin(job_state(), notes);
+  StateLayout job = replicas_.layout();
+  add_order_of_examples(job.signature);
+  job.totals = kept_.totals.size();
+  std::optional<JobState> loaded = checkpoints_->begin(job, notes);
   if (!loaded) return;
   JobState& state = resumed_.emplace(std::move(*loaded));
   replicas_.load(state);
@@ -172,8 +200,8 @@ void FitLoop::resume() {
       state.replicas == run_.place.replicas || run_.place.virtual_shards > 0;
   if (!is_divided_alike)
     add_item(notes, "; ",
-             fmt::format("it has {} replicas and had {}", run_.place.replicas, state.replicas));
-  if (!notes.empty()) log_rounding(checkpoints_->directory(), notes);
+             format_text("it has {} replicas and had {}", run_.place.replicas, state.replicas));
+  if (!notes.empty()) log(LogLevel::warning, rounding_line(checkpoints_->directory(), notes));
 }
 
 void FitLoop::restore_callbacks() {
@@ -184,7 +212,7 @@ void FitLoop::restore_callbacks() {
     if (name != best_state_name) add_item(left, ", ", name);
   if (!left.empty() && run_.place.is_chief)
     log(LogLevel::warning,
-        fmt::format("checkpoint {}: it has the state of {}, but fit has no such callback",
+        format_text("checkpoint {}: it has the state of {}, but fit has no such callback",
                     checkpoints_->directory(), left));
   kept_.rate = state.rate;
   kept_.unsent_rate.reset();
@@ -193,11 +221,8 @@ void FitLoop::restore_callbacks() {
 void FitLoop::begin_epoch(Steps& train, int epoch) {
   note(Phase::callback);
   epoch_ = epoch;
-  if (hooks_.epoch_begin != epoch) {
-    hooks_.rate_before_epoch = kept_.rate;
-    run_.callbacks.on_epoch_begin(epoch, {});
-  }
-  hooks_.epoch_begin = epoch;
+  if (begun_.epoch != epoch) run_.callbacks.on_epoch_begin(epoch, {});
+  begun_.epoch = epoch;
   const auto done = static_cast<std::uint64_t>(epoch - first_epoch_);
   const std::uint64_t pass = first_pass_ + (options_.steps_per_epoch ? 0 : done);
   if (std::exchange(continues_, false)) {
@@ -219,6 +244,8 @@ bool FitLoop::train_epoch(Steps& train, int epoch) {
     done_ = resumed_->position->steps;
     running_.restore(resumed_->position->logs);
     restore_callbacks();
+    has_begun_ = true;
+    note_boundary();
   }
   while (done_ < most_steps_ && !requests_.end_training && !requests_.stop_now) {
     execute(train);
@@ -242,11 +269,14 @@ void FitLoop::execute(Steps& train) {
   if (execution_.steps == 0) execution_ = {.before = replicas_.steps()};
   first_update_ = std::min(first_update_, replicas_.updates());  // a hook may reset the optimizer
   while (execution_.steps < most && (execution_.steps == 0 || !run_.stops_without_peers())) {
+    CancellationDeferred::point();
     note(Phase::data);
     execution_.has_data = train.next();
     if (!execution_.has_data) break;
-    if (!std::exchange(hooks_.batch_begin, true))
+    if (const std::uint64_t before = boundaries_ - execution_.steps; begun_.execution != before) {
       run_.callbacks.on_train_batch_begin(static_cast<std::size_t>(done_), {});
+      begun_.execution = before;
+    }
     run_step(train, execution_.steps + 1 == most);
   }
   if (execution_.steps > 0 && execution_.steps < most) replicas_.wait_for_steps();
@@ -255,13 +285,11 @@ void FitLoop::execute(Steps& train) {
 void FitLoop::run_step(Steps& train, bool waits) {
   const RunRequests requests = run_.pop_requests();
   const std::uint64_t before = replicas_.steps();
+  if (elastic_ != nullptr) elastic_->boundary().pause();
   try {
     train.run_step(requests, kept_.rate_of(replicas_), waits);
   } catch (const PeerLost&) {
-    if (replicas_.steps() > before)
-      count_step(requests);
-    else
-      kept_.unsent_rate = requests.learning_rate;  // to be sent again
+    if (replicas_.steps() > before) count_step(requests);
     throw;
   }
   count_step(requests);
@@ -270,25 +298,26 @@ void FitLoop::run_step(Steps& train, bool waits) {
 void FitLoop::count_step(const RunRequests& sent) {
   run_.adopt_agreed_rate();
   ++execution_.steps;
-  ++made_;
+  ++boundaries_;
   examples_ += batch_size_;
-  phase_ = FitPhase::executing;
   if (elastic_ != nullptr) agreed_ = run_.agreed_requests(sent);
 }
 
 void FitLoop::end_execution(int epoch) {
   replicas_.read_sums(running_);
+  note_boundary();
   const std::uint64_t each = options_.verify_every, before = execution_.before;
   if (each > 0 && before / each != replicas_.steps() / each) replicas_.verify();
   const RunRequests agreed = elastic_ != nullptr ? agreed_ : replicas_.agreed_requests();
   const std::uint64_t now = done_ + execution_.steps;
-  call_batch_end(now - 1);
+  {
+    const ElasticRuns::Nesting allowed(elastic_, true);
+    run_.callbacks.on_train_batch_end(static_cast<std::size_t>(now - 1), running_.logs());
+  }
   run_.leave_if_evicted();
   requests_ = run_.effective(agreed);
   done_ = now;
   execution_ = {};
-  hooks_.batch_begin = false;
-  phase_ = FitPhase::between;
   // After the last step of an epoch the checkpoint is saved at the epoch's end.
   if (checkpoints_ && now != run_.numbers.steps && checkpoints_->is_due(before, replicas_.steps()))
     save_checkpoint(epoch, now);
@@ -313,6 +342,7 @@ RunPosition FitLoop::position_of(int epoch, std::uint64_t steps) const {
 
 void FitLoop::save_checkpoint(int epoch, std::uint64_t steps) {
   note(Phase::checkpoint);
+  replicas_.verify();    // a hook may have changed the weights
   checkpoints_->wait();  // before the copy, so that only one is in memory
   if (!run_.place.is_chief) {
     checkpoints_->skip(replicas_.steps());
@@ -326,13 +356,13 @@ void FitLoop::save_checkpoint(int epoch, std::uint64_t steps) {
 }
 
 void FitLoop::end_of_data(int epoch, std::uint64_t done) {
-  if (done == 0 && made_ == 0 && !run_.numbers.resumed)
+  if (done == 0 && boundaries_ == 0 && !run_.numbers.resumed)
     throw UsageError(
         "fit: no data left for epoch {}; lower .initial_epoch, or add ls::repeat before ls::batch",
         epoch + 1);
   if (!options_.steps_per_epoch) return;
   log(LogLevel::warning,
-      fmt::format(
+      format_text(
           "fit: the data ran out in epoch {} after step {}, so training ends; add ls::repeat "
           "before ls::batch",
           epoch + 1, done));
@@ -355,74 +385,70 @@ bool FitLoop::validate(Steps& validation) {
 
 void FitLoop::exchange_requests() {
   const RunRequests mine = run_.pop_requests();
-  try {
-    replicas_.exchange_requests(mine);
-  } catch (const PeerLost&) {
-    kept_.unsent_rate = mine.learning_rate;  // to be sent again
-    throw;
-  }
-  sent_rate_ = mine.learning_rate;
+  replicas_.exchange_requests(mine);
   run_.adopt_agreed_rate();
   const RunRequests agreed = run_.agreed_requests(mine);
   run_.leave_if_evicted();
   requests_ = run_.effective(agreed);
 }
 
+void FitLoop::warn_if_not_finite(int epoch) {
+  // A run that is about to stop has had its message, from TerminateOnNaN.
+  if (has_warned_ || !run_.place.is_chief || run_.stop_requested() || replicas_.is_finite()) return;
+  const std::string what = replicas_.not_finite();
+  if (what.empty()) return;  // is_finite() sums squares, which overflow for large doubles
+  has_warned_ = true;
+  log(LogLevel::warning,
+      format_text("fit: not finite after epoch {}: {}; search the data for NaN (.check_finite of "
+                  "read_csv), lower the learning rate, or clip the gradients; "
+                  "ls::TerminateOnNaN{{}} ends training at the first such step and names it",
+                  epoch + 1, what));
+}
+
 void FitLoop::end_epoch(int epoch) {
   note(Phase::callback);
-  call_epoch_end(epoch);
+  warn_if_not_finite(epoch);
+  replicas_.verify();  // before hooks save the weights
+  {
+    const ElasticRuns::Nesting allowed(elastic_, true);
+    run_.end_epoch(epoch, logs_);
+  }
   replicas_.end_epoch(epoch);
   exchange_requests();
   ends_ = requests_.end_training || ran_out_;
-  const bool is_last = ends_ || requests_.stop_now || epoch + 1 == options_.epochs;
-  if (checkpoints_) {
-    checkpoints_->note_epoch(logs_, replicas_.steps());
-    const std::uint64_t last = checkpoints_->last_step().value_or(0);
-    if (is_last || checkpoints_->is_due_after_epochs() ||
-        checkpoints_->is_due(last, replicas_.steps()))
-      save_checkpoint(epoch + 1, 0);
-  }
-  phase_ = FitPhase::epoch_end;
+  if (checkpoints_) checkpoints_->note_epoch(logs_, replicas_.steps());
+  ++boundaries_;
   epoch_ = epoch + 1;
   done_ = 0;
-  if (elastic_ != nullptr && requests_.admit && !is_last) throw Admission{};
+  note_boundary();
+  save_after_epoch();
 }
 
-void FitLoop::call_batch_end(std::uint64_t last) {
-  const auto batch = static_cast<std::size_t>(last);
-  if (elastic_ == nullptr) return run_.callbacks.on_train_batch_end(batch, running_.logs());
-  if (hooks_.batch_end == made_ && !hooks_.batch_end_exchanges) return;
-  hooks_.rate_before = kept_.rate;
-  const ElasticRuns::Nesting allowed(elastic_, true);
-  const std::uint64_t calls = elastic_->nested_calls();
-  run_.callbacks.on_train_batch_end(batch, running_.logs());
-  hooks_.batch_end_exchanges = calls != elastic_->nested_calls();
-  hooks_.batch_end = made_;
+void FitLoop::save_after_epoch() {
+  is_after_epoch_ = false;
+  if (!checkpoints_) return;
+  const bool is_last = ends_ || requests_.stop_now || epoch_ == options_.epochs;
+  const std::uint64_t last = checkpoints_->last_step().value_or(0);
+  if (is_last || checkpoints_->is_due_after_epochs() ||
+      checkpoints_->is_due(last, replicas_.steps()))
+    save_checkpoint(epoch_, 0);
 }
 
-void FitLoop::call_epoch_end(int epoch) {
-  if (elastic_ == nullptr) return run_.end_epoch(epoch, logs_);
-  const bool has_called = hooks_.epoch_end == epoch;
-  if (has_called && hooks_.epoch_end_is_done && !hooks_.epoch_end_exchanges) {
-    logs_ = hooks_.epoch_logs;
-    return;
-  }
-  if (has_called) {
-    run_.callbacks.load_states(hooks_.before.callbacks);
-    kept_.rate = hooks_.before.rate;
-    kept_.unsent_rate = hooks_.before.unsent_rate;
-  } else {
-    hooks_.before = {run_.callbacks.states(), kept_.rate, kept_.unsent_rate};
-  }
-  hooks_.epoch_end = epoch;
-  hooks_.epoch_end_is_done = false;
-  const ElasticRuns::Nesting allowed(elastic_, true);
-  const std::uint64_t calls = elastic_->nested_calls();
-  run_.end_epoch(epoch, logs_);
-  hooks_.epoch_end_exchanges = calls != elastic_->nested_calls();
-  hooks_.epoch_end_is_done = true;
-  hooks_.epoch_logs = logs_;
-  hooks_.between_epochs = run_.callbacks.states();
+void FitLoop::note_boundary() {
+  if (elastic_ == nullptr) return;
+  boundary_ = {.number = boundaries_, .unsent_rate = kept_.unsent_rate, .stopped = run_.stopped};
+  JobState& state = boundary_.state;
+  kept_.save(state);
+  state.position = position_of(epoch_, done_);
+  state.callbacks = run_.callbacks.states();
+  if (checkpoints_) checkpoints_->add_best(state);
+  elastic_->add_position(
+      state, {.before = execution_.before,
+              .steps = execution_.steps,
+              .requests = requests_,
+              .agreed = agreed_,
+              .last_checkpoint = checkpoints_ ? checkpoints_->last_step() : std::nullopt});
+  elastic_->boundary().mark(replicas_);
 }
 
 void FitLoop::run_elastic(Steps& train, Steps* validation, FunctionRef<Signature()> describe) {
@@ -431,17 +457,14 @@ void FitLoop::run_elastic(Steps& train, Steps* validation, FunctionRef<Signature
   ElasticRuns::Entry entry = elastic_->enter(replicas_, kept_);
   if (entry.skip) return;
   std::optional<Recovered> at = std::move(entry.at);
-  if (!at) run_.change_workers({}, false);  // `enter` may have joined a generation
+  if (!at) run_.change_place();  // `enter` may have joined a generation
   if (checkpoints_) checkpoints_->set_chief(run_.place.is_chief);
   for (;;) {
     std::string why;
     try {
       if (at) continue_at(std::move(*std::exchange(at, std::nullopt)), describe);
-      if (phase_ != FitPhase::ended) run_epochs(train, validation, describe);
-      phase_ = FitPhase::ended;
-      // Again, since the chief may have been lost before it did so.
-      if (checkpoints_ && !requests_.stop_now) checkpoints_->finish();
-      if (!std::exchange(hooks_.train_end, true)) run_.callbacks.on_train_end(logs_);
+      run_epochs(train, validation, describe);
+      is_complete_ = true;
       return ElasticRuns::finish(replicas_);
     } catch (const PeerLost& e) {
       why = e.what();
@@ -451,7 +474,11 @@ void FitLoop::run_elastic(Steps& train, Steps* validation, FunctionRef<Signature
     try {
       at = elastic_->recover(replicas_, why, standing(), elastic_state());
     } catch (const Error& e) {
-      if (phase_ != FitPhase::ended) throw;
+      if (!is_complete_) throw;
+      if (elastic_->has_rolled_back()) {
+        run_.callbacks.load_states(boundary_.state.callbacks);
+        end_run();
+      }
       return log(LogLevel::warning, e.what());  // the result is complete; the next call throws
     }
     if (at->has_returned) return;
@@ -459,132 +486,103 @@ void FitLoop::run_elastic(Steps& train, Steps* validation, FunctionRef<Signature
 }
 
 RunStanding FitLoop::standing() const {
-  return {
-      .call = elastic_->call(), .has_begun = has_begun_ ? 1U : 0U, .steps = made_, .phase = phase_};
+  return {.call = elastic_->call(), .has_begun = has_begun_ ? 1U : 0U, .boundaries = boundaries_};
 }
 
 JobState FitLoop::elastic_state() {
-  replicas_.read_sums(running_);  // of the current execution so far
-  JobState state = job_state();
-  state.signature = signature_;  // all of it, for processes that join
-  state.position = position_of(epoch_, done_);
-  // A process that lacks steps calls the hooks of the epoch's end, so it needs the states before.
-  const bool is_before_hooks = phase_ == FitPhase::between && hooks_.epoch_end == epoch_;
-  state.callbacks = is_before_hooks ? hooks_.before.callbacks : run_.callbacks.states();
-  if (is_before_hooks) state.rate = hooks_.before.rate;
-  if (hooks_.epoch_begin == epoch_ && done_ == 0 && execution_.steps == 0) {
-    state.callbacks = hooks_.between_epochs;  // a process that joins calls on_epoch_begin, too
-    state.rate = hooks_.rate_before_epoch;
+  if (!has_begun_) return job_state();
+  if (boundary_.number != boundaries_) {  // within an execution, so no hook has been called since
+    replicas_.read_sums(running_);
+    note_boundary();
   }
-  if (checkpoints_) checkpoints_->add_best(state);
-  FitPosition{.before = execution_.before,
-              .steps = execution_.steps,
-              .requests = requests_,
-              .agreed = agreed_,
-              .rate_before = hooks_.rate_before,
-              .last_checkpoint = checkpoints_ ? checkpoints_->last_step() : std::nullopt}
-      .add_to(state);
+  JobState state = boundary_.state;
+  replicas_.save(state);
+  state.signature = signature_;  // all of it, for processes that join
   return state;
+}
+
+void FitLoop::move_to(const RunPosition& position, const FitPosition& within) {
+  first_epoch_ = epoch_ = position.epoch;
+  first_pass_ = position.pass;
+  examples_ = position.examples;
+  first_update_ = position.first_update;
+  ends_ = position.has_ended;
+  done_ = position.steps;
+  execution_ = {.before = within.before, .steps = within.steps};
+  requests_ = within.requests;
+  agreed_ = within.agreed;
+  running_.restore(position.logs);
+  resumed_.reset();
+  ran_out_ = false;
+  continues_ = true;
+  is_after_epoch_ = boundaries_ > 0 && done_ == 0 && execution_.steps == 0;
 }
 
 void FitLoop::continue_at(Recovered at, FunctionRef<Signature()> describe) {
   const bool was_chief = run_.place.is_chief;
-  const bool goes_back = !at.is_behind && at.phase >= FitPhase::epoch_end && at.at.phase < at.phase;
   JobState& state = at.state;
   has_begun_ = at.at.has_begun != 0;
-  made_ = at.at.steps;
-  phase_ = at.at.phase;
+  boundaries_ = at.at.boundaries;
+  is_complete_ = false;
   replicas_.discard_pending_steps();
-  FitPosition position;
-  if (has_begun_) {
-    position = FitPosition::take_from(state);
-    const RunPosition& p = *state.position;
-    first_epoch_ = epoch_ = p.epoch;
-    first_pass_ = p.pass;
-    examples_ = p.examples;
-    first_update_ = p.first_update;
-    ends_ = p.has_ended;
-    done_ = p.steps;
-    execution_ = {.before = position.before, .steps = position.steps};
-    requests_ = position.requests;
-    agreed_ = position.agreed;
-    running_.restore(p.logs);
-    kept_.passes = state.passes;
-    kept_.totals = state.totals;
-    if (at.is_behind) kept_.unsent_rate.reset();
-    if (goes_back) go_back();
-    kept_.rate = kept_.unsent_rate ? kept_.unsent_rate : state.rate;
-    resumed_.reset();
-    continues_ = true;
-  }
-  const TrainingPlace place = replicas_.place();
-  if (checkpoints_) checkpoints_->set_chief(place.is_chief);
-  const bool is_new_chief = place.is_chief && !was_chief && hooks_.train_begin;
-  if (is_new_chief) hooks_.epoch_end_is_done = false;  // its callbacks write the files from now on
-  run_.change_workers({.epoch = epoch_,
-                       .batch = static_cast<std::size_t>(done_ + execution_.steps),
-                       .step = replicas_.steps(),
-                       .was_chief = was_chief,
-                       .is_chief = place.is_chief},
-                      hooks_.train_begin);
+  run_.change_place();
+  const bool is_chief = run_.place.is_chief;
+  if (checkpoints_) checkpoints_->set_chief(is_chief);
   if (!has_begun_) {
-    if (at.at.call == elastic_->call()) kept_.restore(state);
+    if (at.is_behind && at.at.call == elastic_->call()) kept_.restore(state);
     return;
   }
-  if (requests_.stop_now && requests_.signal != 0) adopt_signal(requests_.signal);
+  const FitPosition position = elastic_->take_position(state);
+  move_to(*state.position, position);
   if (signature_.empty()) check_signature(state, describe);
-  if (at.is_behind) catch_up(state, position);
-  // The donor did not save this state, or the last chief may have been lost before it did.
-  if ((is_new_chief || at.is_behind) && place.is_chief && checkpoints_ && execution_.steps == 0 &&
-      phase_ != FitPhase::ended && checkpoints_->last_step() == replicas_.steps())
-    save_checkpoint(epoch_, done_);
+  const bool is_new = !begun_.train;
+  elastic_->boundary().mark(replicas_);
+  call_begin_hooks();
+  run_.callbacks.load_states(state.callbacks);
+  if (checkpoints_) checkpoints_->continue_from(state, position.last_checkpoint);
+  elastic_->boundary().roll_back(replicas_);  // the hooks may have set weights
+  kept_.restore(state);
+  if (!at.is_behind) {
+    kept_.unsent_rate = boundary_.unsent_rate;
+    run_.stopped = boundary_.stopped;
+  }
+  if (!is_new)
+    run_.callbacks.on_workers_change({.epoch = epoch_,
+                                      .batch = static_cast<std::size_t>(done_ + execution_.steps),
+                                      .step = replicas_.steps(),
+                                      .was_chief = was_chief,
+                                      .is_chief = is_chief});
+  if (requests_.stop_now && requests_.signal != 0) adopt_signal(requests_.signal);
+  note_boundary();
 }
 
-void FitLoop::go_back() {
-  run_.callbacks.load_states(hooks_.between_epochs);
-  hooks_.train_end = false;
-  const bool repeats_epoch_end = phase_ < FitPhase::epoch_end;
-  kept_.unsent_rate = repeats_epoch_end ? sent_rate_ : std::nullopt;
-  if (!repeats_epoch_end) return;
-  hooks_.epoch_begin = epoch_;  // it may have begun the next one
-  hooks_.batch_begin = false;
+void FitLoop::call_begin_hooks() {
+  if (!std::exchange(begun_.train, true)) {
+    run_.numbers.initial_epoch = first_epoch_;
+    run_.numbers.first_step = replicas_.steps();
+    run_.numbers.resumed = run_.numbers.resumed || boundaries_ > 0;
+    run_.callbacks.on_train_begin({});
+  }
+  if (done_ == 0 && execution_.steps == 0) {  // the epoch begins after the boundary
+    begun_.epoch = -1;
+    begun_.execution.reset();
+    return;
+  }
+  if (std::exchange(begun_.epoch, epoch_) != epoch_) run_.callbacks.on_epoch_begin(epoch_, {});
+  const std::uint64_t before = boundaries_ - execution_.steps;
+  if (execution_.steps == 0) {
+    begun_.execution.reset();
+  } else if (begun_.execution != before) {
+    run_.callbacks.on_train_batch_begin(static_cast<std::size_t>(done_), {});
+    begun_.execution = before;
+  }
 }
 
 void FitLoop::check_signature(const JobState& state, FunctionRef<Signature()> describe) {
   signature_ = describe();
-  signature_.emplace_back("checkpoints", checkpoints_ ? "yes" : "no");
+  remove_generated(signature_);
+  complete_signature();
   check_joins(signature_, state.signature);
-}
-
-void FitLoop::catch_up(const JobState& state, const FitPosition& position) {
-  const bool is_new = !hooks_.train_begin;
-  if (is_new) {
-    run_.numbers.initial_epoch = first_epoch_;
-    run_.numbers.first_step = replicas_.steps();
-    run_.numbers.resumed = true;
-    run_.callbacks.on_train_begin({});
-    hooks_.train_begin = true;
-    replicas_.load(state);  // the hooks may have set weights
-  } else if (hooks_.batch_begin && execution_.steps == 0) {
-    // The donor has made the last step of an execution that failed here.
-    kept_.rate = position.rate_before;
-    run_.callbacks.on_train_batch_end(static_cast<std::size_t>(done_ - 1), running_.logs());
-    hooks_.batch_begin = false;
-  }
-  if (execution_.steps == 0) hooks_.batch_end = made_;
-  if (hooks_.epoch_begin != epoch_ && (done_ > 0 || execution_.steps > 0)) {
-    run_.callbacks.on_epoch_begin(epoch_, {});
-    hooks_.epoch_begin = epoch_;
-  }
-  if (execution_.steps > 0 && !std::exchange(hooks_.batch_begin, true))
-    run_.callbacks.on_train_batch_begin(static_cast<std::size_t>(done_), {});
-  if (is_new) {  // the rate of the job has those of these hooks already
-    kept_.rate = state.rate;
-    kept_.unsent_rate.reset();
-  }
-  run_.callbacks.load_states(state.callbacks);
-  hooks_.between_epochs = state.callbacks;
-  if (checkpoints_) checkpoints_->continue_from(state, position.last_checkpoint);
 }
 
 }  // namespace lockstep::detail

@@ -97,7 +97,7 @@ struct FitOptions {
   /// first epoch; 0: none.
   std::uint64_t verify_every = 0;
   Callbacks callbacks{};
-  CheckpointOptions checkpoint{};
+  CheckpointOptions checkpoint{};  ///< needs <lockstep/checkpoints.hpp>
   /// Ends training after the current step (with several processes, after the current execution),
   /// and validation after the current batch.
   std::stop_token stop{};

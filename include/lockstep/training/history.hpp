@@ -35,6 +35,7 @@ class History : public Callback {
 
   LOCKSTEP_DECL void on_train_begin(const Logs&) override;
   LOCKSTEP_COLD_DECL void on_epoch_end(int number, const Logs& logs) override;
+  bool may_log(std::string_view) const override { return false; }
   std::string_view state_name() const override { return "History"; }
   LOCKSTEP_COLD_DECL void save_state(CallbackState& state) const override;
   LOCKSTEP_COLD_DECL void load_state(const CallbackState& state) override;

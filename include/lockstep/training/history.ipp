@@ -4,7 +4,7 @@
 
 #include <cstddef>
 
-#include "lockstep/core/fmt_core.hpp"
+#include "lockstep/core/format_text.hpp"
 
 namespace lockstep {
 
@@ -43,7 +43,7 @@ void History::on_epoch_end(int number, const Logs& logs) {
 void History::save_state(CallbackState& state) const {
   state.set("epoch", std::vector<double>(epoch.begin(), epoch.end()));
   for (std::size_t i = 0; i < values_.size(); ++i)  // numbered, since a state is sorted by name
-    state.set(fmt::format("{:04} {}", i, values_[i].first), values_[i].second);
+    state.set(format_text("{:04} {}", i, values_[i].first), values_[i].second);
 }
 
 void History::load_state(const CallbackState& state) {

@@ -16,12 +16,14 @@
 #include <utility>
 #include <vector>
 
+#include "lockstep/core/port.hpp"
 #include "lockstep/core/slice.hpp"
+#include "lockstep/core/threads.hpp"
+#include "lockstep/core/type_list.hpp"
 #include "lockstep/optimizers/schedule.hpp"
-#include "lockstep/training/checkpoint/checkpoints.hpp"
-#include "lockstep/training/checkpoint/job_state.hpp"
 #include "lockstep/training/checks/faulty_model.hpp"
 #include "lockstep/training/checks/model_checks.hpp"
+#include "lockstep/training/checks/one_definition.hpp"
 #include "lockstep/training/checks/run_checks.hpp"
 #include "lockstep/training/elastic/elastic_runs.hpp"
 #include "lockstep/training/evaluation.hpp"
@@ -41,12 +43,19 @@
 namespace lockstep {
 
 /// The seed of a model: of its initial weights, the order of its data, dropout and augmentation.
+/// Models without a seed all have seed 1: two of the same network have equal weights and draw equal
+/// numbers. Give each member of an ensemble, and each of several runs, its own seed.
 /// \code
 ///   ls::Model model{Cnn{}, ls::Seed{7}, ls::OneDevice<ls::Cpu>{}, loss, optimizer};
 /// \endcode
 struct Seed {
   std::uint64_t value = 1;
 };
+
+namespace detail {
+template <class Replicas>
+struct ModelCheckpoints;  // in <lockstep/checkpoints.hpp>
+}  // namespace detail
 
 /// Instantiated for invalid arguments: emits one error; its members do nothing.
 template <class Net, class S, class L, class O, class... Ms>
@@ -94,7 +103,7 @@ class Model<Net, S, L, O, Ms...> {
       : Model(net, Seed{}, std::move(strategy), std::move(loss), std::move(optimizer),
               std::move(metrics)...) {}
   [[gnu::cold]] explicit Model(Net, Seed seed, S strategy, L loss, O optimizer, Ms... metrics)
-      : strategy_(std::move(strategy)),
+      : strategy_((detail::check_one_definition<Net>(), std::move(strategy))),
         replicas_(strategy_, seed.value, checked(std::move(loss)), checked(std::move(optimizer)),
                   std::tuple<Ms...>(checked_metric(std::move(metrics))...)) {}
 
@@ -121,6 +130,7 @@ class Model<Net, S, L, O, Ms...> {
   /// few are left.
   template <class Data>
   History fit(const Data& train, const FitOptions& options = {}) {
+    const detail::CancellationDeferred deferred;
     if constexpr (detail::DataFor<Data, typename L::target_type>)
       return replicas_.or_fail([&] {
         return detail::run_fit(replicas_, kept_, train, detail::NoValidation{}, options);
@@ -131,6 +141,7 @@ class Model<Net, S, L, O, Ms...> {
   template <class Data, class Validation>
     requires(!std::same_as<Validation, FitOptions>)
   History fit(const Data& train, const Validation& validation, const FitOptions& options = {}) {
+    const detail::CancellationDeferred deferred;
     if constexpr (detail::DataFor<Data, typename L::target_type> &&
                   detail::DataFor<Validation, typename L::target_type>)
       return replicas_.or_fail(
@@ -143,7 +154,7 @@ class Model<Net, S, L, O, Ms...> {
       });
     static_assert(detail::explained<Data, typename L::target_type>);
     if constexpr (!requires { Validation::is_split; })
-      static_assert(detail::explained<Validation, typename L::target_type>);
+      static_assert(sizeof(detail::ValidationVerdict<Validation, typename L::target_type>) > 0);
     return {};
   }
 
@@ -151,6 +162,7 @@ class Model<Net, S, L, O, Ms...> {
   /// metric. Throws as `fit` does.
   template <class Data>
   Logs evaluate(const Data& data, const EvaluateOptions& options = {}) {
+    const detail::CancellationDeferred deferred;
     if constexpr (detail::DataFor<Data, typename L::target_type>)
       return replicas_.or_fail([&] {
         return detail::call_together(
@@ -166,6 +178,7 @@ class Model<Net, S, L, O, Ms...> {
   template <class Data>
     requires Dataset<Data>
   Predictions<T> predict(const Data& data, const EvaluateOptions& options = {}) {
+    const detail::CancellationDeferred deferred;
     if constexpr (BatchedDataset<Data>)
       return replicas_.or_fail([&] {
         return Predictions<T>(
@@ -182,6 +195,7 @@ class Model<Net, S, L, O, Ms...> {
   /// Outputs for the examples x, (examples, input), computed `batch_size` at a time.
   /// \throws UsageError if x is not a whole number of examples, or in a job of several processes.
   Predictions<T> predict(std::span<const T> x, std::size_t batch_size = 32) {
+    const detail::CancellationDeferred deferred;
     const TensorView<const T> examples = detail::examples_of<Net>("predict", x);
     detail::check_count("predict: batch size", batch_size);
     check_alone("predict");
@@ -224,6 +238,7 @@ class Model<Net, S, L, O, Ms...> {
   /// `sample_weight`, one per example. \returns loss and metrics of this batch. \throws UsageError
   /// if sizes disagree, or in a job of several processes.
   Logs train_on_batch(std::span<const T> x, std::span<const Target> y, std::span<const T> w = {}) {
+    const detail::CancellationDeferred deferred;
     replicas_.discard_pending_steps();
     replicas_.swap_averages(false);  // they are exchanged after an epoch with SwapEMAWeights
     Batch batch = in_memory("train_on_batch", x, y, w);
@@ -234,6 +249,7 @@ class Model<Net, S, L, O, Ms...> {
   }
   /// Loss and metrics of a batch in memory, without a training step; see train_on_batch.
   Logs test_on_batch(std::span<const T> x, std::span<const Target> y, std::span<const T> w = {}) {
+    const detail::CancellationDeferred deferred;
     replicas_.discard_pending_steps();
     replicas_.test(in_memory("test_on_batch", x, y, w));
     return batch_logs();
@@ -292,7 +308,9 @@ class Model<Net, S, L, O, Ms...> {
   }
 
   /// Writes all parameters to a safetensors file, with Keras' names and shapes; only the chief
-  /// writes. Atomic: a reader sees either the old file or the new one. \throws FileError.
+  /// writes. Atomic: a reader sees either the old file or the new one. Waits for no other process,
+  /// so that a program may call it in the chief alone: `fit` has compared the weights of all
+  /// processes at its end. \throws FileError.
   void save_weights(const std::string& path) const {
     if (is_chief())
       detail::write_weights(path, parameters(),
@@ -333,37 +351,35 @@ class Model<Net, S, L, O, Ms...> {
   void save_architecture(const std::string& path) const {
     if (is_chief()) detail::write_architecture(path, architecture());
   }
-  /// Writes a checkpoint into `directory`, next to those that it has: weights, the optimizer's
-  /// buffers, steps, rate. For programs with their own loop; `fit` saves by FitOptions::checkpoint.
-  /// In a job of several processes all call it; only the chief writes. \throws FileError.
+  /// Writes a checkpoint into `directory`: weights, the optimizer's buffers, steps, rate. Keeps the
+  /// newest `keep` checkpoints there, or all if it is 0, as CheckpointOptions::keep does. For
+  /// programs with their own loop; `fit` saves by FitOptions::checkpoint. In a job of several
+  /// processes all call it, and compare their weights; only the chief writes. Needs
+  /// <lockstep/checkpoints.hpp>. \throws FileError, ReplicasDiverged.
   /// \code
   ///   model.train_on_batch(x, y);
   ///   if (model.steps() % 1000 == 0) model.save_checkpoint("run1");
   /// \endcode
-  void save_checkpoint(const std::string& directory) {
-    replicas_.or_fail([&] {
-      detail::JobState state;
-      replicas_.save(state);
-      kept_.save(state);
-      detail::save_state(replicas_, std::move(state), directory);
-    });
+  template <class Feature = detail::ModelCheckpoints<detail::Replicas<Net, S, L, O, Ms...>>>
+  void save_checkpoint(const std::string& directory, std::size_t keep = CheckpointOptions{}.keep) {
+    if constexpr (detail::Complete<Feature>)
+      replicas_.or_fail([&] { Feature::save(replicas_, kept_, directory, keep); });
+    else
+      static_assert(detail::always_false<Feature>,
+                    "lockstep::Model: save_checkpoint needs #include <lockstep/checkpoints.hpp>");
   }
   /// Loads the newest undamaged checkpoint of `directory`. In a job of several processes all call
-  /// it; only the chief reads. The model is unchanged after an error.
+  /// it; only the chief reads. The model is unchanged after an error. Needs
+  /// <lockstep/checkpoints.hpp>.
   /// \throws UsageError naming the property in which the models differ; CheckpointError naming the
   /// damaged file or the tensor that does not fit; FileError if the directory has no checkpoint.
+  template <class Feature = detail::ModelCheckpoints<detail::Replicas<Net, S, L, O, Ms...>>>
   void load_checkpoint(const std::string& directory) {
-    const auto load = [&] {
-      detail::JobState job;
-      replicas_.save(job);
-      kept_.save(job);
-      const detail::JobState loaded = detail::load_state(replicas_, job, directory);
-      replicas_.load(loaded);
-      kept_.restore(loaded);
-      return true;
-    };
-    replicas_.or_fail(
-        [&] { return detail::call_together(replicas_, kept_, {}, load, [] { return false; }); });
+    if constexpr (detail::Complete<Feature>)
+      replicas_.or_fail([&] { Feature::load(replicas_, kept_, directory); });
+    else
+      static_assert(detail::always_false<Feature>,
+                    "lockstep::Model: load_checkpoint needs #include <lockstep/checkpoints.hpp>");
   }
   /// SHA-256 of the parameters' bytes in the order of their sorted names, as hexadecimal digits.
   /// Equal weights give equal digests.

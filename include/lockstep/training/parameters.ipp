@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "lockstep/core/error.hpp"
-#include "lockstep/core/fmt_core.hpp"
+#include "lockstep/core/format_text.hpp"
 
 namespace lockstep::detail {
 
@@ -16,7 +16,7 @@ std::string value_name(std::span<const Node> nodes, ValueId value) {
 }
 
 std::string parameter_name(const NamedParameter& p) {
-  return fmt::format("{}/{}", layer_name(p.layer, p.ordinal), p.name);
+  return format_text("{}/{}", layer_name(p.layer, p.ordinal), p.name);
 }
 
 std::vector<ParameterInfo> parameters_of(std::span<const NamedParameter> parameters) {

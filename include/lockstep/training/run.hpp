@@ -71,14 +71,13 @@ struct Run final : TrainingControl {
   /// process' SignalStop, so that all report the same.
   LOCKSTEP_DECL RunRequests effective(const RunRequests& agreed) const;
   /// The requests of all processes, as of the last exchange; `mine` are those that this one sent. If
-  /// SIGTERM asks some workers of an elastic job to end, and enough are left without them, also to
-  /// agree on the next generation, these are evicted, and nobody else stops.
+  /// a signal other than SIGINT asks some workers of an elastic job to end, and enough are left
+  /// without them, also to agree on the next generation, these are evicted, and nobody else stops.
   LOCKSTEP_DECL RunRequests agreed_requests(const RunRequests& mine);
   /// Called after the hooks that follow an exchange. \throws Evicted if this process is.
   LOCKSTEP_DECL void leave_if_evicted() const;
-  /// In an elastic job whose members have changed: updates the place and, if the run has
-  /// begun, calls on_workers_change.
-  LOCKSTEP_COLD_DECL void change_workers(const WorkersChange& change, bool has_begun);
+  /// In an elastic job whose members have changed: updates the place.
+  LOCKSTEP_COLD_DECL void change_place();
 
   LOCKSTEP_DECL void stop_training() override;
   LOCKSTEP_DECL bool stop_requested() const override;
@@ -91,11 +90,13 @@ struct Run final : TrainingControl {
   LOCKSTEP_COLD_DECL std::vector<NamedTensor> tensors() const override;
   LOCKSTEP_COLD_DECL void set_weights(std::span<const std::byte> copy) override;
   LOCKSTEP_COLD_DECL void save_weights(const std::string& path) override;
-  LOCKSTEP_COLD_DECL void save_checkpoint(const std::string& directory, std::size_t keep) override;
+  LOCKSTEP_COLD_DECL void write_checkpoint(const std::string& directory, std::size_t keep) override;
   LOCKSTEP_COLD_DECL void swap_averages(bool averages) override;
+  LOCKSTEP_COLD_DECL void check_membership() override;
   LOCKSTEP_DECL const TrainingParams& params() const override;
+  LOCKSTEP_COLD_DECL bool may_log(std::string_view name) const override;
   LOCKSTEP_COLD_DECL Architecture architecture() const override;
-  LOCKSTEP_COLD_DECL void begin_trace(std::uint64_t steps) override;
+  LOCKSTEP_COLD_DECL void start_trace(std::uint64_t steps) override;
   LOCKSTEP_COLD_DECL std::string end_trace() override;
 
   /// Calls on_epoch_end of all callbacks. Values that a callback logs are visible to later ones.
@@ -111,7 +112,7 @@ struct Run final : TrainingControl {
   CallbackList callbacks;
   bool stopped = false;                // a callback has called stop_training
   bool is_at_epoch_end = false;        // log() is allowed
-  bool is_evicted = false;             // leaves an elastic job after this step
+  int evicted_by = 0;                  // the signal; leaves an elastic job after this step
   bool admits = false;                 // requests report a process that waits to join
   Logs added;                          // by log(), since the last on_epoch_end hook
   std::shared_ptr<StepTrace> trace{};  // while one is active

@@ -7,9 +7,11 @@
 #include <utility>
 
 #include "lockstep/core/error.hpp"
+#include "lockstep/core/port.hpp"
 #include "lockstep/optimizers/schedule.hpp"
-#include "lockstep/training/checkpoint/checkpoints.hpp"
+#include "lockstep/training/checkpoint/fit_checkpoints.hpp"
 #include "lockstep/training/checkpoint/job_state.hpp"
+#include "lockstep/training/elastic/elastic_runs.hpp"
 #include "lockstep/training/report/step_trace.hpp"
 #include "lockstep/training/signal_stop.hpp"
 #include "lockstep/training/weights_file.hpp"
@@ -69,13 +71,19 @@ RunRequests Run::requests() const {
   if (!token.stop_requested()) return {.end_training = stopped, .admit = admit};
   // An old signal did not stop this run, unless the token is that of the SignalStop.
   const int signal = signal_before == 0 ? reported_signal() : reported_signal(token);
-  return {true, stopped, std::nullopt, signal, admit, signal == SIGTERM && place.is_chief};
+  const bool is_termination = signal != 0 && signal != SIGINT;
+  return {true, stopped, std::nullopt, signal, admit, is_termination && place.is_chief};
 }
 
 RunRequests Run::effective(const RunRequests& agreed) const {
-  if (place.is_alone) return requests();
   if (agreed.stop_now && agreed.signal != 0) adopt_signal(agreed.signal);
-  return agreed;
+  if (!place.is_alone) return agreed;
+  RunRequests all = requests();
+  // The last worker of an elastic job acts on what the others have agreed to.
+  all.stop_now = all.stop_now || agreed.stop_now;
+  all.end_training = all.end_training || agreed.end_training;
+  if (all.signal == 0) all.signal = agreed.signal;
+  return all;
 }
 
 RunRequests Run::agreed_requests(const RunRequests& mine) {
@@ -87,14 +95,14 @@ RunRequests Run::agreed_requests(const RunRequests& mine) {
   const bool is_half_with_chief = 2 * left == place.workers && !agreed.chief_terminated;
   const bool can_go_on = place.is_one_machine || 2 * left > place.workers || is_half_with_chief;
   if (replicas.elastic() == nullptr || left < place.min_workers || !can_go_on) return agreed;
-  is_evicted = is_evicted || mine.stop_now;
+  if (mine.stop_now) evicted_by = mine.signal;
   agreed.stop_now = false;
   agreed.signal = 0;
   return agreed;
 }
 
 void Run::leave_if_evicted() const {
-  if (is_evicted) throw Evicted(SIGTERM);
+  if (evicted_by != 0) throw Evicted(evicted_by);
 }
 
 RunRequests Run::pop_requests() {
@@ -107,11 +115,10 @@ void Run::adopt_agreed_rate() {
   if (const auto rate = replicas.agreed_requests().learning_rate) kept.rate = rate;
 }
 
-void Run::change_workers(const WorkersChange& change, bool has_begun) {
+void Run::change_place() {
   place = replicas.place();
   numbers.rank = static_cast<int>(place.rank);
   numbers.replicas = static_cast<int>(place.replicas);
-  if (has_begun) callbacks.on_workers_change(change);
 }
 
 void Run::stop_training() { stopped = true; }
@@ -129,23 +136,39 @@ std::string Run::not_finite() const { return replicas.not_finite(); }
 std::vector<NamedTensor> Run::tensors() const { return replicas.tensors(); }
 void Run::set_weights(std::span<const std::byte> copy) { replicas.restore(copy); }
 void Run::save_weights(const std::string& path) {
-  if (!place.is_chief) return;
+  if (!place.is_chief) return check_membership();
   JobState state;
   replicas.save(state);
-  write_weights(path, replicas.parameters(), {state.type, state.weights, state.state});
+  write_weights(path, replicas.parameters(), {state.type, state.weights, state.state},
+                [this] { check_membership(); });
 }
-void Run::save_checkpoint(const std::string& directory, std::size_t keep) {
+void Run::write_checkpoint(const std::string& directory, std::size_t keep) {
+  const CheckpointPort& port = checkpoint_port();
+  check_membership();
   if (!place.is_chief) return;
   JobState state;
   replicas.save(state);
   kept.save(state);
-  save_state(replicas, std::move(state), directory, keep);
+  port.save(replicas, std::move(state), directory, keep);
+}
+void Run::check_membership() {
+  // Hooks that a process calls alone, when it joins, write nothing.
+  if (ElasticRuns* const elastic = replicas.elastic(); elastic && elastic->allows_nested())
+    ElasticRuns::finish(replicas);
 }
 void Run::swap_averages(bool averages) { replicas.swap_averages(averages); }
 const TrainingParams& Run::params() const { return numbers; }
+bool Run::may_log(std::string_view name) const {
+  const auto is_logged = [&](std::string_view own) {
+    return std::find(numbers.metrics.begin(), numbers.metrics.end(), own) != numbers.metrics.end();
+  };
+  return is_logged(name) ||
+         (numbers.has_validation && name.starts_with("val_") && is_logged(name.substr(4))) ||
+         callbacks.may_log(name);
+}
 Architecture Run::architecture() const { return replicas.architecture(); }
 
-void Run::begin_trace(std::uint64_t steps) {
+void Run::start_trace(std::uint64_t steps) {
   if (replicas.elastic() != nullptr)
     throw UsageError(
         "callback: an elastic job cannot be traced, since its workers change; leave out ls::Trace, "
@@ -153,7 +176,11 @@ void Run::begin_trace(std::uint64_t steps) {
   if (trace)
     throw UsageError(
         "callback: a trace is active; end it before the next one, and use one ls::Trace");
-  trace = std::make_shared<StepTrace>();
+  const TracePort* const traces = port<TracePort>();
+  if (traces == nullptr)
+    throw UsageError(
+        "callback: this program was built without traces; add #include <lockstep/trace.hpp>");
+  trace = traces->make();
   replicas.record(trace, steps);
 }
 
@@ -161,7 +188,7 @@ std::string Run::end_trace() {
   if (!trace) return TrainingControl::end_trace();
   replicas.record(nullptr, 0);
   const std::shared_ptr<StepTrace> made = std::move(trace);
-  return trace_of_job(replicas, *made);
+  return made->gathered(replicas);
 }
 
 void Run::end_epoch(int epoch, Logs& logs) {

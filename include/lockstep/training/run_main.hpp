@@ -3,6 +3,8 @@
 /// leaves `run_main`.
 #pragma once
 
+#include <cxxabi.h>
+
 #include <concepts>
 #include <stop_token>
 #include <string>
@@ -31,6 +33,10 @@ struct ProgramFailure {
 LOCKSTEP_COLD_DECL ProgramFailure current_failure();
 
 namespace detail {
+/// Ignores SIGXFSZ, unless the program handles it: a write beyond `ulimit -f` then fails with an
+/// error that names the limit, instead of ending the process.
+LOCKSTEP_COLD_DECL void ignore_file_size_signal();
+
 /// Writes the current exception to stderr, as "program: message". \returns the exit code.
 LOCKSTEP_COLD_DECL int report_failure();
 
@@ -55,16 +61,16 @@ int exit_code_of(Body& body, Arguments... arguments) {
 /// The code is 0, or the `int` that `body` returns; 2 after a UsageError, such as an invalid
 /// cluster description; 3 after PeerLost, from which `lockstep-run` knows that another worker
 /// failed first; 1 after any other exception. An exception is written to stderr as one line after
-/// the program's name.
+/// the program's name. SIGXFSZ is ignored, so that a file beyond `ulimit -f` is such an exception.
 /// \code
 ///   int main() {
 ///     return ls::run_main([] { ... });
 ///   }
 /// \endcode
 /// A body that accepts a std::stop_token gets the token of a SignalStop. The exit code is then 130
-/// after SIGINT and 143 after SIGTERM, unless the body fails. A worker that is still joining its
-/// job reacts to the first signal in its first step, that of an elastic job at once; a second signal
-/// ends the process.
+/// after SIGINT, 143 after SIGTERM and 129 after SIGHUP, unless the body fails. A worker that is
+/// still joining its job reacts to the first signal in its first step, that of an elastic job at
+/// once; a second signal ends the process.
 /// \code
 ///   int main(int argc, char** argv) {
 ///     return ls::run_main([&](std::stop_token stop) {
@@ -76,9 +82,12 @@ int exit_code_of(Body& body, Arguments... arguments) {
 /// \endcode
 template <class Body>
 int run_main(Body&& body) {
+  detail::ignore_file_size_signal();
   if constexpr (detail::MainBody<Body&>) {
     try {
       return detail::exit_code_of(body);
+    } catch (const abi::__forced_unwind&) {  // pthread_exit
+      throw;
     } catch (...) {
       return detail::report_failure();
     }
@@ -87,6 +96,8 @@ int run_main(Body&& body) {
       const SignalStop stop;
       const int code = detail::exit_code_of(body, stop.token());
       return code == 0 && stop.signal() != 0 ? 128 + stop.signal() : code;
+    } catch (const abi::__forced_unwind&) {
+      throw;
     } catch (...) {
       return detail::report_failure();
     }

@@ -3,6 +3,7 @@
 #include "lockstep/training/run_main.hpp"
 
 #include <cerrno>
+#include <csignal>
 #include <cstdio>
 #include <exception>
 #include <new>
@@ -30,6 +31,13 @@ ProgramFailure current_failure() {
 }  // namespace lockstep
 
 namespace lockstep::detail {
+
+void ignore_file_size_signal() {
+  struct ::sigaction now{};
+  if (::sigaction(SIGXFSZ, nullptr, &now) == 0 && (now.sa_flags & SA_SIGINFO) == 0 &&
+      now.sa_handler == SIG_DFL)
+    ::signal(SIGXFSZ, SIG_IGN);
+}
 
 int report_failure() {
   const ProgramFailure failure = current_failure();

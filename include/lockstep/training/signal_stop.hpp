@@ -1,5 +1,5 @@
 /// \file
-/// SIGINT and SIGTERM as a stop token (POSIX). Invariants: the handler calls async-signal-safe
+/// SIGINT, SIGTERM and SIGHUP as a stop token (POSIX). Invariants: the handler calls async-signal-safe
 /// functions and lock-free atomics only; at most one SignalStop exists in a process; its destructor
 /// restores the previous handlers; an ignored signal stays ignored.
 ///
@@ -19,6 +19,7 @@
 #include "lockstep/core/config.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/stop_of_process.hpp"  // outlives a SignalStop that is a global variable
+#include "lockstep/core/stop_signals.hpp"
 
 namespace lockstep {
 
@@ -50,7 +51,9 @@ LOCKSTEP_COLD_DECL int reported_signal(const std::stop_token& token);
 LOCKSTEP_COLD_DECL void adopt_signal(int signal);
 }  // namespace detail
 
-/// Requests a stop at the first SIGINT or SIGTERM during its lifetime.
+/// Requests a stop at the first SIGINT, SIGTERM or SIGHUP during its lifetime. SIGHUP arrives when a
+/// terminal closes or an ssh connection ends. LOCKSTEP_STOP_SIGNALS=USR1 adds SIGUSR1, for schedulers
+/// that send it before a time limit; USR2 and USR1,USR2 are possible as well.
 ///
 /// A second signal ends the process as if there were no handler; the same signal again within 50 ms
 /// does not count. A signal that is ignored when the object is created stays ignored: `nohup`, and
@@ -66,8 +69,8 @@ LOCKSTEP_COLD_DECL void adopt_signal(int signal);
 /// \endcode
 class SignalStop {
  public:
-  /// \throws UsageError if the process already has one, Error if the system is out of descriptors
-  /// or threads.
+  /// \throws UsageError if the process already has one or LOCKSTEP_STOP_SIGNALS is invalid, Error if
+  /// the system is out of descriptors or threads.
   LOCKSTEP_COLD_DECL SignalStop();
   LOCKSTEP_COLD_DECL ~SignalStop();
   SignalStop(const SignalStop&) = delete;
@@ -80,8 +83,6 @@ class SignalStop {
   LOCKSTEP_COLD_DECL int signal() const;
 
  private:
-  static constexpr std::array<int, 2> signals{SIGINT, SIGTERM};
-
   LOCKSTEP_COLD_DECL void start();
   /// Body of the thread. Checks the state, not the byte read: an earlier SignalStop may have left a
   /// byte in the pipe.
@@ -92,7 +93,8 @@ class SignalStop {
   std::stop_source source_;
   std::thread thread_;
   detail::SignalStack stack_;
-  std::array<struct ::sigaction, 2> before_{};
+  /// By stop signal; SIG_IGN for those that are not handled.
+  std::array<struct ::sigaction, detail::stop_signals.size()> before_{};
 };
 
 }  // namespace lockstep

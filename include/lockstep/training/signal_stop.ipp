@@ -6,12 +6,15 @@
 #include <pthread.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <cstdint>
+#include <cstdlib>
 #include <ctime>
 #include <string>
 #include <system_error>
+#include <vector>
 
 #include "lockstep/core/standard_streams.hpp"
 #include "lockstep/core/stop_of_process.hpp"
@@ -122,8 +125,9 @@ SignalStop::SignalStop() {
 }
 
 SignalStop::~SignalStop() {
-  for (std::size_t i = 0; i < signals.size(); ++i)
-    if (before_[i].sa_handler != SIG_IGN) ::sigaction(signals[i], &before_[i], nullptr);
+  for (std::size_t i = 0; i < before_.size(); ++i)
+    if (before_[i].sa_handler != SIG_IGN)
+      ::sigaction(detail::stop_signals[i], &before_[i], nullptr);
   stack_.leave();
   detail::signal_state.quit = true;
   wake();
@@ -136,6 +140,7 @@ int SignalStop::signal() const { return detail::signal_state.reported(); }
 
 void SignalStop::start() {
   auto& state = detail::signal_state;
+  const std::vector<int> handled = detail::handled_signals(std::getenv("LOCKSTEP_STOP_SIGNALS"));
   if (state.pipe[0] < 0) {
     detail::reserve_standard_streams();
     if (::pipe(state.pipe.data()) != 0) fail("cannot create a pipe");
@@ -153,9 +158,12 @@ void SignalStop::start() {
   action.sa_handler = &detail::on_stop_signal;
   action.sa_flags = SA_RESTART | SA_ONSTACK;
   action.sa_mask = detail::asynchronous_signals();
-  for (std::size_t i = 0; i < signals.size(); ++i) {
-    ::sigaction(signals[i], nullptr, &before_[i]);
-    if (before_[i].sa_handler != SIG_IGN) ::sigaction(signals[i], &action, nullptr);
+  for (std::size_t i = 0; i < before_.size(); ++i) {
+    const int signal = detail::stop_signals[i];
+    ::sigaction(signal, nullptr, &before_[i]);
+    if (std::find(handled.begin(), handled.end(), signal) == handled.end())
+      before_[i].sa_handler = SIG_IGN;
+    if (before_[i].sa_handler != SIG_IGN) ::sigaction(signal, &action, nullptr);
   }
 }
 

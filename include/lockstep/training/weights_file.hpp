@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <string>
 #include <vector>
@@ -44,13 +45,16 @@ ValueBytes<std::byte> writable_bytes_of(std::vector<T>& weights, std::vector<T>&
 /// A shape as a safetensors file stores it.
 LOCKSTEP_COLD_DECL std::vector<std::uint64_t> extents_of(const Shape& s);
 
-/// Writes all parameters to a file, atomically. \throws FileError.
+/// Writes all parameters to a file, atomically; `before_rename` may be null. \throws FileError.
 LOCKSTEP_COLD_DECL void write_weights(const std::string& path,
                                       const std::vector<ParameterInfo>& parameters,
-                                      const ValueBytes<const std::byte>& values);
+                                      const ValueBytes<const std::byte>& values,
+                                      const std::function<void()>& before_rename = {});
 
-/// Reads all parameters into `values`, whose contents are undefined after an exception.
-/// \throws WeightsError for a tensor that is missing, unknown, or has a wrong shape or dtype.
+/// Reads all parameters into `values`, whose contents are undefined after an exception. Tensors of
+/// F16, BF16, F32 and F64 are converted: exactly, except from F64 to float, which rounds.
+/// \throws WeightsError for a tensor that is missing, unknown, of another dtype or shape, or has a
+/// finite value beyond the range of the elements.
 LOCKSTEP_COLD_DECL void read_weights(const std::string& path,
                                      const std::vector<ParameterInfo>& parameters,
                                      const ValueBytes<std::byte>& values);

@@ -3,17 +3,25 @@
 #include "lockstep/training/weights_file.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <functional>
+#include <limits>
 #include <map>
+#include <optional>
 #include <string>
 #include <utility>
 
 #include "lockstep/core/add_item.hpp"
+#include "lockstep/core/bfloat16.hpp"
 #include "lockstep/core/error.hpp"
-#include "lockstep/core/fmt_core.hpp"
+#include "lockstep/core/finite.hpp"
+#include "lockstep/core/float16.hpp"
+#include "lockstep/core/format_text.hpp"
 #include "lockstep/core/sha256.hpp"
+#include "lockstep/files/atomic_file.hpp"
 #include "lockstep/files/safetensors.hpp"
 
 namespace lockstep::detail {
@@ -23,11 +31,18 @@ std::vector<std::uint64_t> extents_of(const Shape& s) {
 }
 
 void write_weights(const std::string& path, const std::vector<ParameterInfo>& parameters,
-                   const ValueBytes<const std::byte>& values) {
+                   const ValueBytes<const std::byte>& values,
+                   const std::function<void()>& before_rename) {
   std::vector<SafetensorsEntry> tensors;
   for (const ParameterInfo& p : parameters)
     tensors.push_back({p.name, values.type, extents_of(p.shape), values.of(p)});
-  write_safetensors(path, std::move(tensors), {{"format", "lockstep"}});
+  const std::string head = safetensors_head(path, tensors, {{"format", "lockstep"}});
+  AtomicFile file(path);
+  file.write(head);
+  for (const SafetensorsEntry& tensor : tensors) file.write(tensor.bytes);
+  file.sync();
+  if (before_rename) before_rename();
+  file.commit();
 }
 
 [[noreturn, gnu::cold]] inline void refuse_tensor(const SafetensorsFile& file,
@@ -36,18 +51,67 @@ void write_weights(const std::string& path, const std::vector<ParameterInfo>& pa
   throw WeightsError(file.path(), "tensor '{}' {}", tensor, fact);
 }
 
+/// Converts unaligned elements of type From. \returns the first finite value that To cannot hold.
+template <class From, class To>
+[[gnu::cold]] std::optional<double> convert_elements(std::span<const std::byte> from,
+                                                     std::span<std::byte> to) {
+  for (std::size_t i = 0; i < to.size() / sizeof(To); ++i) {
+    From value;
+    std::memcpy(&value, from.data() + i * sizeof(From), sizeof(From));
+    const auto wide = static_cast<double>(value);
+    if (is_finite(wide) && std::abs(wide) > static_cast<double>(std::numeric_limits<To>::max()))
+      return wide;
+    const auto converted = static_cast<To>(value);
+    std::memcpy(to.data() + i * sizeof(To), &converted, sizeof(To));
+  }
+  return std::nullopt;
+}
+
+/// Writes a tensor's values as elements of `type`, float32 or float64: exact from a smaller type,
+/// otherwise rounded. \throws WeightsError for another type, or a value beyond the range.
+[[gnu::cold]] inline void convert_tensor(const SafetensorsFile& file, const SafetensorsTensor& from,
+                                         DType type, std::span<std::byte> to) {
+  const auto convert = [&]<class From>(From) {
+    return type == DType::float64 ? convert_elements<From, double>(from.bytes, to)
+                                  : convert_elements<From, float>(from.bytes, to);
+  };
+  std::optional<double> beyond;
+  if (from.dtype == DType::float16)
+    beyond = convert(float16{});
+  else if (from.dtype == DType::bfloat16)
+    beyond = convert(bfloat16{});
+  else if (from.dtype == DType::float32)
+    beyond = convert(float{});
+  else if (from.dtype == DType::float64)
+    beyond = convert(double{});
+  else
+    refuse_tensor(file, from.name,
+                  format_text("is {}, but weights are F16, BF16, F32 or F64; convert the file",
+                              from.dtype_name));
+  if (beyond)
+    refuse_tensor(
+        file, from.name,
+        format_text("has the value {}, which is beyond the range of {}; train in float64, "
+                    "or scale the weights",
+                    *beyond, name_of(type)));
+}
+
 /// Copies the tensor `name` to a parameter's values. \throws WeightsError.
 [[gnu::cold]] inline void copy_tensor(const SafetensorsFile& file, const std::string& name,
                                       const ParameterInfo& p, const ValueBytes<std::byte>& values) {
-  const std::span<const std::byte> found = file.bytes(name, values.type);
-  if (const auto& shape = file.at(name).shape; shape != extents_of(p.shape)) {
+  const SafetensorsTensor& found = file.at(name);
+  if (const auto& shape = found.shape; shape != extents_of(p.shape)) {
     std::string extents;
     for (const std::uint64_t extent : shape) add_item(extents, ", ", std::to_string(extent));
     refuse_tensor(file, name,
-                  fmt::format("has shape ({}), but the model's is {}; use this model's weights",
+                  format_text("has shape ({}), but the model's is {}; use this model's weights",
                               extents, to_string(p.shape)));
   }
-  std::copy(found.begin(), found.end(), values.of(p).begin());
+  const std::span<std::byte> to = values.of(p);
+  if (found.dtype == values.type)
+    std::copy(found.bytes.begin(), found.bytes.end(), to.begin());
+  else
+    convert_tensor(file, found, values.type, to);
 }
 
 void read_weights(const std::string& path, const std::vector<ParameterInfo>& parameters,

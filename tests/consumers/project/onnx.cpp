@@ -9,10 +9,12 @@
 
 namespace ls = lockstep;
 
-struct Line : ls::Sequential<ls::Input<4, 4, 1>, ls::Conv2D<2, 3, ls::relu>, ls::Flatten, ls::Dense<1>> {};
+struct Line
+    : ls::Sequential<ls::Input<4, 4, 1>, ls::Conv2D<2, 3, ls::relu>, ls::Flatten, ls::Dense<1>> {};
 
 int main(int, char** argv) {
-  ls::Model model{Line{}, ls::OneDevice<ls::Reference<float>>{}, ls::MeanSquaredError{}, ls::SGD{.learning_rate = 0.1}};
+  ls::Model model{Line{}, ls::OneDevice<ls::Reference<float>>{}, ls::MeanSquaredError{},
+                  ls::SGD{.learning_rate = 0.1}};
   const std::string path = argv[0];
   ls::export_onnx(model, path + ".onnx");
   model.save_architecture(path + ".json");

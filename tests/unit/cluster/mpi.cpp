@@ -1,7 +1,15 @@
 #include "lockstep/cluster/mpi.hpp"
 
-#include <catch2/catch_test_macros.hpp>
+#include <sys/wait.h>
+#include <unistd.h>
 
+#include <algorithm>
+#include <catch2/catch_test_macros.hpp>
+#include <cstdint>
+#include <set>
+#include <string>
+
+#include "lockstep/cluster/launcher_process.hpp"
 #include "lockstep/cluster/resolve.hpp"
 #include "unit/cluster/support.hpp"
 
@@ -36,7 +44,8 @@ TEST_CASE("Open MPI on two machines needs the chief's address") {
   CHECK(job.local_rank == 0);
   CHECK(job.local_size == 2);
   CHECK(job.chief == lockstep::HostPort{"node0", 12'345});
-  CHECK(job.job_id.empty());
+  CHECK(job.job_id.starts_with("mpirun-"));
+  CHECK(job.more_ports.empty());
   CHECK(resolve(two_machines, {{"MASTER_ADDR", "node0"}}).chief ==
         lockstep::HostPort{"node0", 29'500});
   CHECK(resolve(two_machines, {{"MASTER_ADDR", "node0"}, {"MASTER_PORT", "1"}}).chief ==
@@ -47,8 +56,24 @@ TEST_CASE("Open MPI on two machines needs the chief's address") {
 
 TEST_CASE("Open MPI on one machine needs no address: loopback, and a port from the job number") {
   const Variables one{{"OMPI_COMM_WORLD_LOCAL_SIZE", "4"}, {"OMPI_COMM_WORLD_LOCAL_RANK", "2"}};
-  CHECK(resolve(two_machines, one).chief ==
-        lockstep::HostPort{"127.0.0.1", 1'531'576'320 % 4'096 + 61'440});
+  // Numbers of five real runs of Open MPI 4.1.4: multiples of 65,536.
+  std::set<std::uint16_t> ports;
+  std::set<std::string> ids;
+  for (const char* number : {"959774720", "883556352", "899350528", "906100736", "848035840"}) {
+    Variables four = one;
+    four["OMPI_MCA_orte_hnp_uri"] = std::string(number) + ".0;tcp://10.96.0.1:34911";
+    const auto found = resolve(two_machines, four);
+    CHECK(found.chief->host == "127.0.0.1");
+    CHECK(found.chief->port >= 61'440);
+    ports.insert(found.chief->port);
+    ids.insert(found.job_id);
+    // Where the chief listens if another program has the port.
+    CHECK(found.more_ports.size() == 3);
+    for (const std::uint16_t port : found.more_ports)
+      CHECK((port >= 61'440 && port != found.chief->port));
+  }
+  CHECK(ports.size() == 5);
+  CHECK(ids.size() == 5);
   // Open MPI 5 has a job name instead of a number.
   Variables five = one;
   five["OMPI_MCA_orte_hnp_uri"] = "";
@@ -63,6 +88,71 @@ TEST_CASE("Open MPI on one machine needs no address: loopback, and a port from t
         std::string::npos);
   five["LOCKSTEP_PORT"] = "7000";
   CHECK(resolve(two_machines, five).chief == lockstep::HostPort{"127.0.0.1", 7'000});
+}
+
+TEST_CASE("mpirun in an allocation of Slurm has rank 0 on the first node") {
+  const Variables slurm{{"SLURM_JOB_ID", "7"}, {"SLURM_JOB_NODELIST", "n[1-3]"}};
+  const auto job = resolve(two_machines, slurm);
+  CHECK(job.chief->host == "n1");
+  CHECK(job.job_id.starts_with("mpirun-"));
+  CHECK(resolve({{"PMI_RANK", "1"}, {"PMI_SIZE", "6"}}, slurm).chief->host == "n1");
+  CHECK(resolve({{"PMI_RANK", "1"}, {"PMI_SIZE", "6"}}, slurm).job_id.starts_with("mpiexec-"));
+  Variables first = slurm;
+  first["OMPI_COMM_WORLD_RANK"] = "0";
+  first["SLURMD_NODENAME"] = "n1";
+  CHECK(resolve(two_machines, first).is_chief());
+  first["SLURMD_NODENAME"] = "n3";
+  CHECK(refusal(two_machines, first)
+            .find("Open MPI: rank 0 is on n3, not on n1, the first host of SLURM_JOB_NODELIST; set "
+                  "LOCKSTEP_COORDINATOR=n3:") == 0);
+  first["MASTER_ADDR"] = "n3";
+  CHECK(resolve(two_machines, first).chief->host == "n3");
+
+  // mpiexec passes on SLURMD_NODENAME of the machine where it runs: this machine's own name counts.
+  char name[256] = {};
+  REQUIRE(::gethostname(name, sizeof name - 1) == 0);
+  const std::string own = std::string(name).substr(0, std::string(name).find('.'));
+  const auto placed = [&](const std::string& nodes) {
+    Variables all = slurm;
+    all.insert({{"PMI_RANK", "0"}, {"PMI_SIZE", "6"}, {"SLURMD_NODENAME", "another"}});
+    all["SLURM_JOB_NODELIST"] = nodes;
+    return all;
+  };
+  CHECK(resolve(placed(own + ",another")).is_chief());
+  CHECK(refusal(placed("another," + own)).find("PMI: rank 0 is on " + own + ", not on another") ==
+        0);
+}
+
+TEST_CASE("the launcher of PMI is the nearest process without its variables, through shells too") {
+  int out[2], in[2];
+  REQUIRE((::pipe(out) == 0 && ::pipe(in) == 0));
+  // The outer shell stands for mpiexec, the others for a wrapper and a worker.
+  const pid_t launcher = ::fork();
+  if (launcher == 0) {
+    ::dup2(out[1], 1);
+    ::dup2(in[0], 0);
+    ::close(in[1]);
+    ::execl("/bin/sh", "sh", "-c",
+            "PMI_RANK=1 sh -c \"sh -c 'echo \\$\\$; read end; :'; :\"; :", nullptr);
+    ::_exit(1);
+  }
+  ::close(out[1]);
+  std::string worker(32, '\0');
+  worker.resize(
+      static_cast<std::size_t>(std::max<ssize_t>(0, ::read(out[0], worker.data(), worker.size()))));
+  REQUIRE(worker.ends_with('\n'));
+  worker.pop_back();
+  const auto found = lockstep::detail::launcher_process("PMI_RANK", worker);
+  // This process has no such variable.
+  const auto none = lockstep::detail::launcher_process("PMI_RANK");
+  ::close(in[1]);
+  ::close(in[0]);
+  ::waitpid(launcher, nullptr, 0);
+  ::close(out[0]);
+  REQUIRE(found);
+  CHECK(found->starts_with(std::to_string(launcher) + "-"));
+  CHECK(found->back() != '-');
+  CHECK_FALSE(none);
 }
 
 TEST_CASE("one rank alone needs no address") {

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <catch2/catch_test_macros.hpp>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "lockstep/cluster/settings.hpp"
@@ -120,6 +121,129 @@ TEST_CASE("two sources that differ in rank or world size are refused, and both a
       }
     }
   }
+}
+
+namespace {
+
+/// A launcher's process in a world, of which `local_size` are on this node.
+Variables launched(const Source& source, std::size_t rank, std::size_t world,
+                   std::size_t local_size) {
+  Variables variables = source.variables(rank, world);
+  const std::string name = source.name, local = number(local_size);
+  if (name == "torchrun") variables["LOCAL_WORLD_SIZE"] = local;
+  if (name == "Open MPI") variables["OMPI_COMM_WORLD_LOCAL_SIZE"] = local;
+  if (name == "PMI") variables["MPI_LOCALNRANKS"] = local;
+  if (name == "Slurm") {
+    const std::size_t nodes = world / local_size;
+    variables["SLURM_STEP_NODELIST"] = nodes == 1 ? "s1" : fmt::format("s[1-{}]", nodes);
+    variables["SLURM_STEP_TASKS_PER_NODE"] = fmt::format("{}(x{})", local_size, nodes);
+    variables["SLURM_NODEID"] = number(rank / local_size);
+  }
+  if (name == "TF_CONFIG") {
+    ClusterSpec cluster;
+    for (std::size_t i = 0; i < world; ++i)
+      cluster.worker(fmt::format("10.0.0.{}:{}", i / local_size + 1, i + 1));
+    variables["TF_CONFIG"] = cluster.tf_config({TaskType::worker, rank});
+  }
+  return variables;
+}
+
+}  // namespace
+
+TEST_CASE("of a launcher inside a launcher, the inner one's processes are the workers") {
+  // The outer launcher has one process on each of 3 nodes. Each starts an inner one with 2, which
+  // spans all nodes, or only its own.
+  for (const Source& outer : sources) {
+    for (const Source& inner : sources) {
+      if (outer.name == inner.name || *outer.launcher == '\0' || *inner.launcher == '\0') continue;
+      CAPTURE(outer.name, inner.name);
+      for (std::size_t rank = 0; rank < 6; ++rank) {
+        const auto job =
+            resolve(both(launched(inner, rank, 6, 2), launched(outer, rank / 2, 3, 1)));
+        CHECK(job.source == inner.name);
+        CHECK(job.rank == rank);
+        CHECK(job.world_size == 6);
+        CHECK(contains(job.notes.at(1),
+                       fmt::format("{} (rank {} of 3) has started {}, whose processes are the",
+                                   outer.name, rank / 2, inner.name)));
+        const auto own =
+            resolve(both(launched(inner, rank % 2, 2, 2), launched(outer, rank / 2, 3, 1)));
+        CHECK(own.source == inner.name);
+        CHECK(own.rank == rank % 2);
+      }
+      // One process more on one of the nodes: on the others, only the world is larger. TF_CONFIG
+      // counts no processes.
+      const auto more = both(launched(inner, 3, 4, 1), launched(outer, 2, 3, 1));
+      if (&outer == &sources[1] || &inner == &sources[1])
+        CHECK(contains(refusal(more), "LOCKSTEP_LAUNCHER="));
+      else
+        CHECK(resolve(more).rank == 3);
+      // Equal sizes with other ranks are a contradiction.
+      const auto equal = both(launched(inner, 1, 3, 1), launched(outer, 2, 3, 1));
+      CHECK(contains(refusal(equal), "LOCKSTEP_LAUNCHER="));
+      // The exception is torchrun, which sorts the nodes in another way than srun.
+      const auto by_agent = both(equal, {{"TORCHELASTIC_RUN_ID", "none"}});
+      if (std::string_view(inner.name) == "torchrun" && &outer != &sources[1])
+        CHECK(resolve(by_agent).rank == 1);
+      else if (std::string_view(outer.name) != "torchrun" || &inner == &sources[1])
+        CHECK(contains(refusal(by_agent), "LOCKSTEP_LAUNCHER="));
+    }
+  }
+  const auto agreed =
+      resolve(both(both(launched(sources[2], 2, 3, 1), launched(sources[4], 2, 3, 1)),
+                   {{"TORCHELASTIC_RUN_ID", "none"}}));
+  CHECK(agreed.source == "torchrun");
+  CHECK(agreed.notes.size() == 1);
+}
+
+TEST_CASE("an inner launcher without an address is an error, not a reason to take the outer one") {
+  auto variables = both(launched(sources[5], 4, 6, 2), launched(sources[4], 2, 3, 1));
+  variables.erase("MASTER_ADDR");
+  CHECK(refusal(variables) ==
+        "PMI gives no address for rank 0; set LOCKSTEP_COORDINATOR=HOST:PORT on all ranks; Slurm "
+        "(rank 2 of 3) has started it");
+  variables["SLURM_JOB_NODELIST"] = "s[1-3]";
+  CHECK(resolve(variables).source == "PMI");
+}
+
+TEST_CASE("variables that Kubernetes sets for a Service of the same name are noted and ignored") {
+  // Services `lockstep`, `master` and `pet-master`.
+  for (const char* name : {"LOCKSTEP_PORT", "MASTER_PORT", "PET_MASTER_PORT"}) {
+    CAPTURE(name);
+    for (const char* value :
+         {"tcp://10.96.3.7:12345", "udp://10.96.3.7:53", "sctp://[fd00::1]:1"}) {
+      const auto job = resolve(both(sources[2].variables(1, 3), {{name, value}}));
+      CHECK(job.chief == lockstep::HostPort{"t", 29'500});
+      CHECK(contains(job.notes.at(1), fmt::format("ignored: {}=\"{}\", which Kubernetes sets for a "
+                                                  "Service",
+                                                  name, value)));
+    }
+  }
+  CHECK(resolve(both(sources[1].variables(1, 3), {{"LOCKSTEP_SERVICE_HOST", "10.96.3.7"},
+                                                  {"LOCKSTEP_SERVICE_PORT", "12345"},
+                                                  {"LOCKSTEP_PORT_12345_TCP_PORT", "12345"}}))
+            .notes.size() == 1);
+  CHECK(contains(refusal({{"LOCKSTEP_PORT", "http://10.96.3.7"}}), "LOCKSTEP_PORT has the port"));
+}
+
+TEST_CASE("link-local addresses are equal on machines whose interfaces have other names") {
+  const auto described = [](const char* zone) {
+    return resolve(
+        {{"TF_CONFIG",
+          fmt::format(R"({{"cluster":{{"worker":["[fe80::1%{0}]:1","[fe80::2%{0}]:1"]}},)"
+                      R"("task":{{"type":"worker","index":1}}}})",
+                      zone)}});
+  };
+  CHECK(described("eth0").description() == described("enp1s0").description());
+  CHECK(described("eth0").description() == R"({"worker":["[fe80::1]:1","[fe80::2]:1"]})");
+  CHECK(described("eth0").chief->host == "fe80::1%eth0");
+  const auto coordinator = [](const char* address) {
+    return resolve({{"LOCKSTEP_WORLD_SIZE", "2"},
+                    {"LOCKSTEP_RANK", "1"},
+                    {"LOCKSTEP_COORDINATOR", address}})
+        .description();
+  };
+  CHECK(coordinator("[fe80::1%eth0]:1") == coordinator("[fe80::1%enp1s0]:1"));
 }
 
 TEST_CASE("LOCKSTEP_LAUNCHER selects one of two contradictory sources") {
@@ -520,7 +644,6 @@ TEST_CASE("LOCKSTEP_WIRE is auto, sealed, plain or plain_on_trusted_network, and
   CHECK(wire("plain") == WireSecurity::plain);
   CHECK(wire("plain_on_trusted_network") == WireSecurity::plain_on_trusted_network);
   CHECK(contains(refusal({{"LOCKSTEP_WIRE", "none"}}), "LOCKSTEP_WIRE=\"none\" is not known"));
-  CHECK(contains(refusal({{"LOCKSTEP_TRANSPORT", "gloo"}}), "MultiWorkerMirrored<Cpu, Gloo>"));
 }
 
 TEST_CASE("LOCKSTEP_RENDEZVOUS_TIMEOUT is in seconds and defaults to 60") {

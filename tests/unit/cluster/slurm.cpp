@@ -1,6 +1,9 @@
 #include "lockstep/cluster/slurm.hpp"
 
 #include <catch2/catch_test_macros.hpp>
+#include <cstdio>
+#include <fstream>
+#include <string>
 
 #include "lockstep/cluster/resolve.hpp"
 #include "unit/cluster/support.hpp"
@@ -42,6 +45,48 @@ TEST_CASE("a Slurm step describes rank, world size, first host, and a port from 
   CHECK(resolve(step, {{"LOCKSTEP_PORT", "7000"}}).chief->port == 7'000);
   CHECK(resolve(step, {{"SLURM_NODEID", "2"}, {"SLURM_LOCALID", "0"}, {"SLURM_PROCID", "4"}})
             .local_size == 1);
+}
+
+TEST_CASE("two steps of a Slurm job have another port in common with none but themselves") {
+  const auto two = resolve(step), three = resolve(step, {{"SLURM_STEP_ID", "3"}});
+  CHECK(two.chief == three.chief);
+  CHECK(two.job_id != three.job_id);
+  REQUIRE(two.more_ports.size() == 3);
+  CHECK(two.more_ports != three.more_ports);
+  CHECK(resolve(step, {{"LOCKSTEP_PORT", "7000"}}).more_ports.empty());
+}
+
+TEST_CASE("with --distribution=arbitrary, rank 0 is on the first host of SLURM_HOSTFILE") {
+  const std::string path = "slurm-hostfile.txt";
+  const auto chief = [&](const char* text, const char* distribution = "arbitrary") {
+    std::ofstream(path) << text;
+    return resolve(step, {{"SLURM_HOSTFILE", path}, {"SLURM_DISTRIBUTION", distribution}})
+        .chief->host;
+  };
+  CHECK(chief("login\nRack01n1\nRack01n1\nRack02n1\nRack02n1\n") == "login");
+  CHECK(chief("# by hand\n\n  login*1\r\nRack01n1\n") == "login");
+  CHECK(chief("Rack[02,01]n1,login\n") == "rack02n1");
+  CHECK(chief("") == "rack01n1");
+  CHECK(chief("login\n", "block") == "rack01n1");
+  std::remove(path.c_str());
+  // This node cannot read it.
+  CHECK(
+      resolve(step, {{"SLURM_HOSTFILE", path}, {"SLURM_DISTRIBUTION", "arbitrary"}}).chief->host ==
+      "rack01n1");
+}
+
+TEST_CASE("rank 0 on another node than the first of the list names the remedy") {
+  const Variables third{{"SLURM_PROCID", "0"}, {"SLURMD_NODENAME", "login"}};
+  CHECK(refusal(third) ==
+        "Slurm: rank 0 is on login, not on rack01n1, the first host of SLURM_STEP_NODELIST; set "
+        "LOCKSTEP_COORDINATOR=login:62055 on all ranks");
+  Variables bound = third;
+  bound["LOCKSTEP_BIND"] = "0.0.0.0";
+  CHECK(refusal(bound).starts_with("Slurm: rank 0 is on login"));
+  bound["LOCKSTEP_COORDINATOR"] = "login:62055";
+  CHECK(resolve(step, bound).chief->host == "login");
+  CHECK(resolve(step, {{"SLURM_PROCID", "0"}, {"SLURMD_NODENAME", "Rack01n1"}}).is_chief());
+  CHECK(resolve(step, {{"SLURM_PROCID", "0"}, {"SLURMD_NODENAME", ""}}).is_chief());
 }
 
 TEST_CASE("a step that is smaller than its job uses its own task count") {

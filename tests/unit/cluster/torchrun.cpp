@@ -40,22 +40,101 @@ TEST_CASE("torchrun's variables describe rank, world size, chief, local rank and
   CHECK(job.chief == lockstep::HostPort{"node0", 29'500});
   CHECK_FALSE(job.cluster);
   CHECK_FALSE(job.is_chief());
-  CHECK(job.description() == R"({"chief":"node0:29500","world_size":4})");
+  // The ranks may call rank 0's host by different names.
+  CHECK(job.description() == R"({"chief":":29500","world_size":4})");
   CHECK(job.name(0) == "rank 0 (node0:29500)");
   CHECK(job.name(2) == "rank 2");
 }
 
 TEST_CASE("the chief leaves MASTER_PORT to torchrun's agent if the agent listens there") {
-  CHECK(resolve(torchrun, {{"TORCHELASTIC_USE_AGENT_STORE", "True"}}).chief->port == 29'501);
+  const Variables agent{{"TORCHELASTIC_USE_AGENT_STORE", "True"}};
+  const auto with_agent = [&](Variables changes) {
+    changes.insert(agent.begin(), agent.end());
+    return resolve(torchrun, changes);
+  };
   CHECK(resolve(torchrun, {{"TORCHELASTIC_USE_AGENT_STORE", "False"}}).chief->port == 29'500);
-  CHECK(resolve(torchrun, {{"TORCHELASTIC_USE_AGENT_STORE", "True"}, {"LOCKSTEP_PORT", "7000"}})
-            .chief->port == 7'000);
-  CHECK(refusal({{"TORCHELASTIC_USE_AGENT_STORE", "True"}, {"MASTER_PORT", "65535"}})
-            .find("set LOCKSTEP_PORT on all ranks") != std::string::npos);
-  CHECK(resolve(torchrun, {{"TORCHELASTIC_USE_AGENT_STORE", "True"},
-                           {"MASTER_PORT", "65535"},
-                           {"LOCKSTEP_PORT", "7000"}})
-            .chief->port == 7'000);
+  // Not the next port: it may be the agent of another job.
+  const auto one = with_agent({}), next = with_agent({{"MASTER_PORT", "29501"}});
+  for (const auto& job : {one, next}) {
+    CHECK(job.chief->port >= 61'440);
+    CHECK(job.more_ports.size() == 3);
+  }
+  CHECK(one.chief->port != next.chief->port);
+  CHECK(one.job_id == "run-7@port-29500");
+  CHECK(next.job_id == "run-7@port-29501");
+  CHECK(with_agent({{"TORCHELASTIC_RUN_ID", "none"}}).job_id == "port-29500");
+  CHECK(with_agent({{"MASTER_PORT", "65535"}}).chief->port >= 61'440);
+  const auto given = with_agent({{"LOCKSTEP_PORT", "7000"}});
+  CHECK(given.chief->port == 7'000);
+  CHECK(given.more_ports.empty());
+}
+
+TEST_CASE("PyTorchJob's rank 0 has localhost or no address: with a secret it listens everywhere") {
+  const Variables worker{{"RANK", "1"},
+                         {"WORLD_SIZE", "2"},
+                         {"MASTER_ADDR", "mnist-master-0"},
+                         {"MASTER_PORT", "23456"}};
+  const auto master = [&](const char* address, Variables more = {{"LOCKSTEP_SECRET", "s"}}) {
+    Variables variables = worker;
+    variables["RANK"] = "0";
+    variables["MASTER_ADDR"] = address;
+    return resolve(variables, more);
+  };
+  for (const char* address : {"localhost", "127.0.0.1", ""}) {
+    CAPTURE(address);
+    const auto job = master(address);
+    CHECK(job.bind == lockstep::BindAddress{"0.0.0.0", {}});
+    CHECK(job.chief->port == 23'456);
+    CHECK(job.description() == resolve(worker).description());
+    CHECK(job.notes.at(1).find("it listens at all addresses") != std::string::npos);
+  }
+  CHECK_FALSE(master("localhost", {}).bind);  // without a secret only this machine may connect
+  CHECK_FALSE(master("mnist-master-0").bind);
+  CHECK_FALSE(resolve(worker, {{"LOCKSTEP_SECRET", "s"}}).bind);
+  CHECK(master("localhost", {{"LOCKSTEP_SECRET", "s"}, {"LOCKSTEP_BIND", "10.0.0.1"}}).bind->host ==
+        "10.0.0.1");
+  const auto bound = master("", {{"LOCKSTEP_BIND", "0.0.0.0"}});
+  CHECK(bound.bind->host == "0.0.0.0");
+  CHECK(bound.description() == resolve(worker).description());
+  // torchrun with a static rendezvous, which passes on each node's own --master-addr.
+  const Variables agent{{"LOCKSTEP_SECRET", "s"}, {"TORCHELASTIC_USE_AGENT_STORE", "True"}};
+  const auto chief = master("localhost", agent), other = resolve(worker, agent);
+  CHECK(chief.bind == lockstep::BindAddress{"0.0.0.0", {}});
+  CHECK(chief.job_id == other.job_id);
+  CHECK(chief.chief->port == other.chief->port);
+  CHECK(chief.more_ports == other.more_ports);
+  // torchrun on one machine.
+  CHECK_FALSE(master("localhost", {{"LOCKSTEP_SECRET", "s"}, {"LOCAL_WORLD_SIZE", "2"}}).bind);
+}
+
+TEST_CASE("the variables of Kubeflow Trainer describe one worker a node") {
+  const Variables pet{{"PET_NNODES", "4"},
+                      {"PET_NPROC_PER_NODE", "1"},
+                      {"PET_NODE_RANK", "2"},
+                      {"PET_MASTER_ADDR", "mnist-node-0-0.mnist"},
+                      {"PET_MASTER_PORT", "29400"}};
+  const auto job = resolve(pet);
+  CHECK(job.world_size == 4);
+  CHECK(job.rank == 2);
+  CHECK(job.chief == lockstep::HostPort{"mnist-node-0-0.mnist", 29'400});
+  CHECK(job.notes.size() == 1);
+  CHECK(resolve(pet, {{"PET_NPROC_PER_NODE", "auto"}})
+            .notes.at(1)
+            .find("PET_NPROC_PER_NODE=\"auto\" is ignored") != std::string::npos);
+  CHECK(resolve(pet, {{"PET_NODE_RANK", "0"}, {"LOCKSTEP_LAUNCHER", "torchrun"}}).is_chief());
+  // torchrun has started this process, and has read them.
+  auto both = torchrun;
+  both.insert(pet.begin(), pet.end());
+  CHECK(resolve(both).rank == 3);
+  const auto refused = [&](const Variables& changes) {
+    return cluster_test::sentence([&] { resolve(pet, changes); });
+  };
+  CHECK(refused({{"PET_NNODES", "1:4"}}).find("PET_NNODES=\"1:4\" is a range") !=
+        std::string::npos);
+  CHECK(
+      refused({{"PET_NODE_RANK", "4"}}).find("PET_NODE_RANK=4 is out of range for PET_NNODES=4") !=
+      std::string::npos);
+  CHECK(refused({{"PET_NODE_RANK", ""}}).starts_with("no cluster is described"));
 }
 
 TEST_CASE("torchrun's defaults: port 29500, and no job id if the id is none") {

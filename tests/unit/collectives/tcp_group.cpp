@@ -43,3 +43,60 @@ TEMPLATE_TEST_CASE("TcpGroup keeps the contract of a collective", "", Plain, Sea
                    Striped) {
   contract::check_collective<TestType>();
 }
+
+TEST_CASE("groups on one mesh exchange concurrently, in a different order in each process") {
+  constexpr std::size_t size = 3;
+  const auto meshes = tcp_test::connect_meshes(size);
+  std::vector<TcpGroup> gradients, layers;
+  for (const auto& mesh : meshes) {
+    gradients.emplace_back(mesh, TcpGroup::Options{.channel = 0});
+    layers.emplace_back(mesh, TcpGroup::Options{.channel = 1, .order = SumOrder::tree});
+  }
+  const contract::Deadline deadline("two channels");
+  const auto errors = tcp_test::in_threads(2 * size, [&](std::size_t i) {
+    const std::size_t r = i / 2;
+    if (i % 2 == 0)
+      for (std::uint64_t k = 0; k < 50; ++k)
+        contract::check_sum<float>(gradients[r], SumOrder::ranks, k, 30'000);
+    if (r == 1) std::this_thread::sleep_for(20ms);
+    if (i % 2 == 1)
+      for (std::uint64_t k = 0; k < 50; ++k)
+        contract::check_sum<float>(layers[r], SumOrder::tree, 1000 + k, 7 + 3000 * (k % 3));
+  });
+  CHECK(contract::first_error(errors) == "");
+}
+
+TEST_CASE("an abort of one group ends the waits of all groups of its mesh, in all processes") {
+  constexpr std::size_t size = 3;
+  const auto meshes = tcp_test::connect_meshes(size);
+  std::vector<TcpGroup> first, second;
+  for (const auto& mesh : meshes) {
+    first.emplace_back(mesh, TcpGroup::Options{.channel = 0});
+    second.emplace_back(mesh, TcpGroup::Options{.channel = 1});
+  }
+  const contract::Deadline deadline("abort of another group");
+  const auto errors = tcp_test::in_threads(size, [&](std::size_t r) {
+    if (r < 2) return second[r].barrier();
+    std::this_thread::sleep_for(20ms);
+    first[2].abort();  // its process is not in an operation
+  });
+  CHECK(!errors[2]);
+  for (const std::size_t r : {0u, 1u}) CHECK(contract::is<lockstep::CollectiveAborted>(errors[r]));
+}
+
+TEST_CASE("two groups of a mesh on one channel are refused") {
+  const auto meshes = tcp_test::connect_meshes(2);
+  const TcpGroup group(meshes[0], {.channel = 0});
+  CHECK_THROWS_AS(TcpGroup(meshes[0], {.channel = 0}), lockstep::UsageError);
+  CHECK_THROWS_AS(TcpGroup(meshes[0], {.channel = 2}), lockstep::UsageError);
+  CHECK_NOTHROW(TcpGroup(meshes[0], {.channel = 1}));
+}
+
+TEST_CASE("a timeout counts from the last progress, not from the start of the operation") {
+  Plain places(4, 800ms);
+  const auto errors = run_members(places, "late members", [](TcpGroup& member, std::size_t rank) {
+    std::this_thread::sleep_for(rank * 400ms);  // the last one arrives after 1,200 ms
+    member.barrier();
+  });
+  CHECK(contract::first_error(errors) == "");
+}

@@ -271,23 +271,25 @@ TEST_CASE("a member that can only write still hears why its peer has stopped to 
     std::byte bytes[256];
     const std::size_t size =
         wire.write(kind, reinterpret_cast<const std::byte*>(&content), sizeof content, bytes);
-    CHECK(::send(ends[1], bytes, size, 0) == static_cast<ssize_t>(size));
+    return ::send(ends[1], bytes, size, 0) == static_cast<ssize_t>(size);
   };
   lockstep::detail::CollectiveCall call;
   call.operation = lockstep::detail::CollectiveCall::Operation::broadcast;
   call.n = n;
   call.element = 1;
-  send(RecordHead::Kind::call, call);
+  REQUIRE(send(RecordHead::Kind::call, call));
+  bool has_sent = false;
   std::thread peers_end([&] {
     std::this_thread::sleep_for(20ms);  // the root's socket is full by then
-    send(RecordHead::Kind::notice,
-         lockstep::detail::Shutdown{.cause = TcpMesh::Cause::lost, .rank = 7, .by = 1});
+    has_sent = send(RecordHead::Kind::notice,
+                    lockstep::detail::Shutdown{.cause = TcpMesh::Cause::lost, .rank = 7, .by = 1});
   });
   std::vector<std::byte> data(n);
   const auto began = std::chrono::steady_clock::now();
   CHECK_THROWS_AS(group.broadcast(data.data(), n, 0), lockstep::CollectiveAborted);
   CHECK(std::chrono::steady_clock::now() - began < 30s);  // not the timeout
   peers_end.join();
+  CHECK(has_sent);
 }
 
 TEST_CASE("a lost rank is named by all members, whoever heard of it") {

@@ -6,8 +6,10 @@
 
 #include <chrono>
 #include <cstddef>
+#include <exception>
 #include <memory>
 #include <stdexcept>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -58,6 +60,34 @@ inline std::vector<std::vector<DataConnection>> connect_all(std::size_t size, To
       }
     }
   return all;
+}
+
+/// Runs f(i) in `count` threads. \return what each threw.
+template <class F>
+std::vector<std::exception_ptr> in_threads(std::size_t count, const F& f) {
+  std::vector<std::exception_ptr> errors(count);
+  std::vector<std::thread> threads;
+  for (std::size_t i = 0; i < count; ++i)
+    threads.emplace_back([&, i] {
+      try {
+        f(i);
+      } catch (...) {
+        errors[i] = std::current_exception();
+      }
+    });
+  for (std::thread& thread : threads) thread.join();
+  return errors;
+}
+
+/// The meshes of all ranks in one process, with two channels and the connections of `connect_all`.
+inline std::vector<std::shared_ptr<TcpMesh>> connect_meshes(std::size_t size) {
+  auto connections = connect_all(size, Topology::direct, 2, false);
+  std::vector<std::shared_ptr<TcpMesh>> meshes;
+  for (std::size_t r = 0; r < size; ++r)
+    meshes.push_back(std::make_shared<TcpMesh>(
+        TcpMesh::Options{.rank = r, .size = size, .topology = Topology::direct},
+        std::move(connections[r])));
+  return meshes;
 }
 
 /// All members of a group in one process: a maker for the contract of collectives.

@@ -12,6 +12,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <limits>
 #include <string>
 #include <thread>
 
@@ -96,6 +97,17 @@ TEST_CASE("idle time is summed over the cores of a set") {
   CHECK(idle_time(stat, "001") == 0s);
   CHECK(idle_time(stat.substr(0, stat.find(" 50 60 70 80 0 0\nintr")), "1111") == 30s);
   CHECK(idle_time("", "11") == 0s);
+}
+
+TEST_CASE("the buffer for /proc/stat holds the lines of any number of cores") {
+  const std::string longest = " " + std::to_string(std::numeric_limits<std::uint64_t>::max());
+  std::string stat;
+  for (std::size_t core = 0; core <= 4096; ++core) {
+    stat += core == 0 ? "cpu " : "cpu" + std::to_string(core - 1);
+    for (int i = 0; i < 10; ++i) stat += longest;
+    stat += '\n';
+  }
+  CHECK(stat.size() <= lockstep::detail::stat_bytes(4096));
 }
 
 TEST_CASE("contention starts with the first delay that matters and ends after a calm time") {

@@ -6,10 +6,12 @@
 #include <algorithm>
 #include <catch2/catch_template_test_macros.hpp>
 #include <cmath>
+#include <concepts>
 #include <cstddef>
 
 #include "lockstep/layers/layers.hpp"
 #include "lockstep/reference.hpp"
+#include "support/exact_activations.hpp"
 #include "support/kernel_numbers.hpp"
 
 namespace testing {
@@ -57,6 +59,20 @@ TEMPLATE_TEST_CASE("each activation is accurate within narrow ranges", "", ReLU,
     CHECK(y_error < Tested::activation_error * std::max(1.0, std::abs(centre)));
     CHECK(dx_error < Tested::slope_error);
   }
+}
+
+TEMPLATE_TEST_CASE("each activation is accurate from denormal numbers to overflow", "", ReLU, ReLU6,
+                   LeakyReLU<>, ELU, GELU, SiLU, Sigmoid, Tanh, Softplus) {
+  [[maybe_unused]] Tested::Machine machine;
+  is_exact<TestType>({std::same_as<TestType, GELU> ? Tested::gelu_error : 1e-6, 1e-6, 2e-38},
+                     Tested::device());
+}
+
+TEMPLATE_TEST_CASE("each activation in bfloat16 is accurate from denormal numbers to overflow", "",
+                   ReLU, ReLU6, LeakyReLU<>, ELU, GELU, SiLU, Sigmoid, Tanh, Softplus) {
+  Tested::need_half();
+  [[maybe_unused]] Tested::Machine machine;
+  is_exact<TestType>({half_tolerance, 2 * half_tolerance, 2e-38}, Tested::half());
 }
 
 TEST_CASE("the gradient of ReLU6 is zero at both ends") {

@@ -69,7 +69,7 @@ Shared<D> run_shared(const lockstep::BatchNormalizationOp& op,
     append(all.result.dx, p.dx);
     std::transform(p.dw.begin(), p.dw.end(), all.result.dw.begin(), all.result.dw.begin(),
                    std::plus<>{});
-    all.equal_states = all.equal_states && detail::same_bits(p.state, all.result.state);
+    all.equal_states = all.equal_states && once::same_bits(p.state, all.result.state);
   }
   return all;
 }

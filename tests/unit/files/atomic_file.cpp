@@ -8,6 +8,7 @@
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 #include <csignal>
+#include <cstdio>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -154,7 +155,7 @@ TEST_CASE("a failed write keeps the old content and leaves no other file") {
   }
   std::signal(SIGXFSZ, handler);
   CHECK_THAT(message, ContainsSubstring(path) && ContainsSubstring("File too large") &&
-                          ContainsSubstring("free disk space"));
+                          ContainsSubstring("raise the limit of file sizes (ulimit -f)"));
   CHECK(content(path) == "old");
   CHECK(folder.entries() == 1);
 }
@@ -205,6 +206,24 @@ TEST_CASE("an atomic file rejects a FIFO or a link to a device and leaves it unc
   CHECK(fs::is_fifo(fifo));
   CHECK(fs::read_symlink(link) == "/dev/null");
   CHECK(folder.entries() == 2);
+}
+
+TEST_CASE("an atomic file is not written to a path that stands for an open file") {
+  const Folder folder;
+  const std::string path = folder / "run.log";
+  std::FILE* const open = std::fopen(path.c_str(), "w");
+  REQUIRE(open != nullptr);
+  const std::string number = std::to_string(::fileno(open));
+  fs::create_symlink("/dev/fd/" + number, folder / "link");  // as /dev/stdout
+  for (const std::string& name :
+       {"/dev/fd/" + number, "/proc/self/fd/" + number,
+        "/proc/" + std::to_string(::getpid()) + "/fd/" + number, folder / "link"})
+    CHECK_THROWS_WITH(ls::AtomicFile(name), ContainsSubstring(name + ": it stands for a file"));
+  std::fputs("kept", open);
+  std::fclose(open);
+  CHECK(content(path) == "kept");
+  CHECK(folder.entries() == 2);
+  CHECK_NOTHROW(ls::check_writable(path));
 }
 
 TEST_CASE("an atomic file replaces the target of a link and keeps the link") {

@@ -249,7 +249,7 @@ TEST_CASE("a failed operation is reported with the file, and leaves the older en
       INFO("operation " << number);
       CHECK(is_whole(to, 1));
       for (const std::uint64_t step : to.steps()) CHECK(is_whole(to, step));
-      if (number > 1) {  // the directory was opened
+      if (number > 2) {  // the directory was opened
         save(to, 3);
         CHECK(is_whole(to, 3));
         for (const std::string& name : names(path)) CHECK(name.find("tmp") == std::string::npos);
@@ -385,6 +385,52 @@ TEST_CASE("a second process that writes to the directory is refused") {
                                       std::to_string(::getpid()) + ")"));
   CHECK(is_whole(other, 1));  // it may read
   CHECK_THROWS_AS(save(other, 2), ls::UsageError);
+}
+
+TEST_CASE("a link in a directory that comes from elsewhere writes no other file") {
+  const testing::Folder folder;
+  const std::string precious = folder / "precious";
+  const auto open = [&] { CheckpointDirectory(folder / "run").open_for_writing(); };
+  open();
+  put(precious, "precious line 1\n");
+  fs::remove(folder / "run/lock");
+  fs::create_symlink("../precious", folder / "run/lock");
+  CHECK_THROWS_WITH(open(), ContainsSubstring("run/lock: it is a symbolic link"));
+  fs::remove(folder / "run/lock");
+  fs::create_symlink("../new", folder / "run/lock");
+  CHECK_THROWS_AS(open(), ls::FileError);
+  CHECK_FALSE(fs::exists(folder / "new"));
+  fs::remove(folder / "run/lock");
+  fs::create_hard_link(precious, folder / "run/lock");
+  CHECK_THROWS_WITH(open(), ContainsSubstring("run/lock: it is not a lock file"));
+  CHECK(content(precious) == "precious line 1\n");
+  fs::remove(folder / "run/lock");
+  put(folder / "run/lock", "31423");  // of a process that has ended
+
+  CheckpointDirectory to(folder / "run");
+  to.open_for_writing();
+  for (const char* const name : {"latest.tmp", "best.tmp"})  // while the run goes on
+    fs::create_symlink("../precious", folder / (std::string("run/") + name));
+  save(to, 1);
+  to.note("best", 1);
+  CHECK(content(precious) == "precious line 1\n");
+  for (const char* const name : {"latest", "best"}) {
+    CHECK_FALSE(fs::is_symlink(folder / (std::string("run/") + name)));
+    CHECK(content(folder / (std::string("run/") + name)) == "step-000000001\n");
+  }
+}
+
+TEST_CASE("a file system without locks is named with what to do") {
+  const testing::Folder folder;
+  ls::detail::checkpoint_fault() = [](std::string_view operation) {
+    return operation == "lock" ? ENOSYS : 0;
+  };
+  CheckpointDirectory to(folder / "run");
+  CHECK_THROWS_WITH(to.open_for_writing(),
+                    ContainsSubstring("Function not implemented") &&
+                        ContainsSubstring("-o flock") &&
+                        ContainsSubstring("choose a directory on another one"));
+  ls::detail::checkpoint_fault() = nullptr;
 }
 
 TEST_CASE("other folders and links in the directory are left alone") {

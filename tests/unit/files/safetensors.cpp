@@ -263,6 +263,15 @@ TEST_CASE("unusual but valid files are read") {
                       4)) == 1);
 }
 
+TEST_CASE("a header length that begins as another format's magic number is read") {
+  const Folder folder;
+  for (const std::size_t length : {0x0280u, 0x0480u, 0x4B50u, 0x4889u}) {  // pickle, zip, HDF5
+    std::string header = R"({"t":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}})";
+    header.resize(length, ' ');
+    CHECK(ls::SafetensorsFile::read(put(folder / "w", file(header, 4))).contains("t"));
+  }
+}
+
 TEST_CASE("the number of tensors has a limit") {
   CHECK(ls::detail::SafetensorsLimits{}.tensors == 1'048'576);
   std::string header = R"({"__metadata__":{})";

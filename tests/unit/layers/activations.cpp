@@ -1,9 +1,13 @@
 /// \file
 /// Activations at single points, against published values of the functions.
+#include <catch2/catch_template_test_macros.hpp>
 #include <catch2/catch_test_macros.hpp>
 #include <cmath>
+#include <concepts>
 
 #include "lockstep/layers/layers.hpp"
+#include "lockstep/reference.hpp"
+#include "support/exact_activations.hpp"
 
 namespace ls = lockstep;
 
@@ -17,10 +21,9 @@ bool near(double a, double b) { return std::abs(a - b) <= 1e-15 * std::max(1.0, 
 
 TEST_CASE("GELU is x times the normal distribution function") {
   const ls::GELUOp op{one};
-  // Keras' constant 1 / sqrt(2) is a float, so this holds to seven digits; the golden test checks
-  // ten.
-  CHECK(std::abs(op.value(1.0) - 0.841344746068542949) < 1e-7);
-  CHECK(std::abs(op.value(-2.0) + 2 * 0.022750131948179207) < 1e-7);
+  CHECK(near(op.value(1.0), 0.841344746068542949));
+  CHECK(near(op.value(-2.0), -2 * 0.022750131948179207));
+  CHECK(std::abs(op.value(-10.0) * 1e23 + 7.619853024160527) < 1e-12);
   CHECK(op.value(0.0) == 0);
 }
 
@@ -41,19 +44,28 @@ TEST_CASE("activations neither overflow nor lose small results far from zero") {
   CHECK(ls::GELUOp{one}.value(-40.0) == 0);
 }
 
+TEMPLATE_TEST_CASE("the reference's activations are accurate from denormal numbers to overflow", "",
+                   ls::ReLU, ls::ReLU6, ls::LeakyReLU<>, ls::ELU, ls::GELU, ls::SiLU, ls::Sigmoid,
+                   ls::Tanh, ls::Softplus) {
+  constexpr bool gelu = std::same_as<TestType, ls::GELU>;
+  testing::is_exact<TestType, ls::Reference<float>>({gelu ? 2e-5 : 1e-6, 1e-6, 2e-38});
+  // GELU's factor of 1e2 to 1e3 is the condition of erfc at -x / sqrt(2).
+  testing::is_exact<TestType, ls::Reference<double>>({gelu ? 1e-12 : 1e-15, 4e-15, 1e-307});
+}
+
 TEST_CASE("LeakyReLU has the slope of Keras' layer unless another is given") {
   CHECK(near(ls::LeakyReLU<>::op(one).slope, 0.3f));
   CHECK(near(ls::LeakyReLU<ls::negative_slope(0.25f)>::op(one).value(-2.0), -0.5));
 }
 
-TEST_CASE("ReLU and ReLU6 keep NaN, whose gradient is 0, and clip other numbers") {
+TEST_CASE("ReLU and ReLU6 keep NaN, which passes its gradient, and clip other numbers") {
   const ls::ReLUOp relu{one};
   const ls::ReLU6Op relu6{one};
   const double nan = std::nan("");
   CHECK(std::isnan(relu.value(nan)));
   CHECK(std::isnan(relu6.value(nan)));
-  CHECK(relu.derivative(nan) == 0);
-  CHECK(relu6.derivative(nan) == 0);
+  CHECK(relu.derivative(nan) == 1);
+  CHECK(relu6.derivative(nan) == 1);
   CHECK(relu.value(-1.0) == 0);
   CHECK(relu.value(7.0) == 7);
   CHECK(relu6.value(-1.0) == 0);

@@ -6,6 +6,7 @@
 
 #include "lockstep/losses/losses.hpp"
 #include "lockstep/reference.hpp"
+#include "support/exact_losses.hpp"
 #include "support/run_loss.hpp"
 
 namespace ls = lockstep;
@@ -43,6 +44,13 @@ TEST_CASE("log cosh of large differences does not overflow") {
   CHECK(near(run(ls::LogCosh{}, {1e4}, {0}).sum, 1e4 - std::log(2.0)));
   CHECK(run(ls::LogCosh{}, {-1e4}, {0}).gradient.at(0) == -1);
   CHECK(std::abs(run(ls::LogCosh{}, {3}, {3}).sum) < 1e-15);
+}
+
+TEST_CASE("losses and metrics are accurate from the smallest to the largest numbers") {
+  testing::losses_are_exact<ls::Reference<float>>(1e-6);
+  testing::losses_are_exact<Double>(1e-13);
+  testing::rows_are_exact<ls::Reference<float>>(1e-6);
+  testing::rows_are_exact<Double>(1e-13);
 }
 
 TEST_CASE("hinge treats the target 0 as -1, and is 0 beyond the margin") {

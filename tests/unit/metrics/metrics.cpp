@@ -137,6 +137,19 @@ TEST_CASE("top k finds the class among the k largest, ties included, NaN never")
                                {1}) == 0);
 }
 
+TEST_CASE("a NaN output makes means NaN, and is above no threshold and no number") {
+  const ls::Shape two = ls::shape(2);
+  for (const std::vector<double>& p : {std::vector<double>{none, 0.2}, {0.2, none}}) {
+    CHECK(std::isnan(metric_value<D, float>(ls::RootMeanSquaredError{}, two, p, {0, 1})));
+    CHECK(std::isnan(metric_value<D, float>(ls::MeanCosineSimilarity{}, two, p, {0, 1})));
+    CHECK(std::isnan(metric_value<D, float>(ls::MeanOf<ls::MeanAbsoluteError>{}, two, p, {0, 1})));
+    CHECK(metric_value<D, Label>(ls::Accuracy{}, two, p, {0}) == 1);
+    CHECK(metric_value<D, float>(ls::Precision{}, two, p, {1, 1}) == 0);
+    CHECK(metric_value<D, float>(ls::Recall{}, two, p, {1, 1}) == 0);
+    CHECK(metric_value<D, float>(ls::BinaryAccuracy{}, two, p, {0, 0}) == 1);
+  }
+}
+
 TEST_CASE("the area under a curve is that of Keras' thresholds") {
   for (const std::uint64_t seed : {1u, 2u, 3u}) {
     const Answers a(301, seed);

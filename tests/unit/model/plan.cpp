@@ -135,7 +135,7 @@ TEST_CASE("the public plan has the memory sizes of the model at run time") {
   CHECK(use.weights == plan.weight_bytes);
   CHECK(use.gradients == plan.gradient_bytes);
   CHECK(use.state == plan.state_bytes);
-  CHECK(use.optimizer == plan.optimizer_bytes(ls::Adam{}.slots()));
+  CHECK(use.optimizer == plan.optimizer_bytes(ls::Adam{}.slot_count()));
   CHECK(use.working == plan.arena_bytes(7));
   CHECK(use.total() == plan.memory_bytes(7, 2));
 }

@@ -51,8 +51,8 @@ TEST_CASE("Adam refuses betas outside 0 to 1 and an epsilon that is not positive
 }
 
 TEST_CASE("Adam names its slots as Keras does") {
-  CHECK(ls::Adam{}.slots() == 2);
-  CHECK(ls::Adam{.amsgrad = true}.slots() == 3);
+  CHECK(ls::Adam{}.slot_count() == 2);
+  CHECK(ls::Adam{.amsgrad = true}.slot_count() == 3);
   CHECK(ls::Adam::slot_name(0) == "momentum");
   CHECK(ls::Adam::slot_name(1) == "velocity");
   CHECK(ls::Adam::slot_name(2) == "velocity_hat");

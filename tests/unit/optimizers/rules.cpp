@@ -34,7 +34,8 @@ bool refused(const O& optimizer, const std::string& word) {
 template <class O>
 std::vector<std::string> slots_of(const O& optimizer) {
   std::vector<std::string> names;
-  for (std::size_t i = 0; i < optimizer.slots(); ++i) names.emplace_back(optimizer.slot_name(i));
+  for (std::size_t i = 0; i < optimizer.slot_count(); ++i)
+    names.emplace_back(optimizer.slot_name(i));
   return names;
 }
 using Names = std::vector<std::string>;
@@ -135,7 +136,7 @@ TEST_CASE("Nadam's product of momenta equals its closed form") {
     product *= 0.8 * (1 - 0.5 * std::pow(0.96, static_cast<double>(t)));
     if (t % 100 != 1) continue;
     // of_g = (1 - u(t)) / (1 - U(t)) for a rate of 1
-    const double u = 0.8 * (1 - 0.5 * std::pow(static_cast<double>(0.96f), static_cast<double>(t)));
+    const double u = 0.8 * (1 - 0.5 * std::pow(0.96, static_cast<double>(t)));
     CHECK(near(nadam.op(1, t).of_g, (1 - u) / (1 - product)));
   }
   CHECK(slots_of(nadam) == Names{"momentum", "velocity"});

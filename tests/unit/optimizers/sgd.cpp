@@ -57,14 +57,14 @@ TEST_CASE("SGD refuses a momentum outside 0 to 1, and Nesterov without momentum"
 }
 
 TEST_CASE("SGD has a slot only with momentum") {
-  CHECK(ls::SGD{}.slots() == 0);
-  CHECK(ls::SGD{.momentum = 0.9}.slots() == 1);
+  CHECK(ls::SGD{}.slot_count() == 0);
+  CHECK(ls::SGD{.momentum = 0.9}.slot_count() == 1);
   CHECK(ls::SGD::slot_name(0) == "momentum");
 }
 
 namespace {
 struct TwoSlots {
-  std::size_t slots() const { return 2; }
+  std::size_t slot_count() const { return 2; }
   template <class T>
   auto rule() const {
     return [](T& w, T g) { w -= g; };

@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "lockstep/checkpoints.hpp"
 #include "lockstep/lockstep.hpp"
 #include "lockstep/reference.hpp"
 #include "lockstep/tensorboard/histogram_buckets.hpp"

@@ -24,6 +24,7 @@
 #include "lockstep/reference.hpp"
 #include "lockstep/testing.hpp"
 #include "lockstep/testing/kernel/sim_time.hpp"
+#include "lockstep/trace.hpp"
 #include "support/log_lines.hpp"
 
 namespace ls = lockstep;

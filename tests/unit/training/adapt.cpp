@@ -103,4 +103,8 @@ TEST_CASE("moments are saved with a model, and training does not change them") {
   CHECK(message([&] {
           ls::adapt(model, data(), "dense");
         }).find("dense is not the model's first") != std::string::npos);
+  CHECK(message([&] {
+          ls::adapt(model, data(), "normalisation");
+        }).find("the model has no layer normalisation; put ls::Normalization after Input") !=
+        std::string::npos);
 }

@@ -30,7 +30,7 @@ struct Loop : ls::TrainingControl {
   std::vector<std::byte> weights() const override { return {}; }
   void set_weights(std::span<const std::byte>) override {}
   void save_weights(const std::string&) override {}
-  void save_checkpoint(const std::string&, std::size_t) override {}
+  void write_checkpoint(const std::string&, std::size_t) override {}
   void swap_averages(bool) override {}
   bool is_finite() const override { return true; }
   std::string not_finite() const override { return {}; }

@@ -23,14 +23,16 @@ struct Table : ls::Sequential<ls::Input<4>, ls::Dense<8, ls::relu>, ls::Dense<3>
 
 struct Ended {
   std::uint64_t steps = 0;
-  std::string message;
-  bool operator==(const Ended&) const = default;
+  std::string message;  // errors
+  std::vector<std::string> warnings;
+  double loss = 0, evaluated = 0;  // of the last epoch; of an example without NaN
 };
 
-/// 24 examples in batches of four, three epochs. `spoil(x)` may change the data; the weights of
-/// `layer`, unless empty, are set to NaN before training.
+/// 24 examples in batches of four, three epochs. `nan_at`: the number of x that is NaN. The weights
+/// of `layer`, unless empty, are set to NaN before training.
 template <class Net, class Strategy>
-Ended train(const Strategy& strategy, std::size_t nan_at, const std::string& layer = {}) {
+Ended train(const Strategy& strategy, std::size_t nan_at, const std::string& layer = {},
+            bool terminates = true) {
   using T = typename Strategy::device::real;
   constexpr T nan = std::numeric_limits<T>::quiet_NaN();
   constexpr std::size_t count = 24;
@@ -48,12 +50,18 @@ Ended train(const Strategy& strategy, std::size_t nan_at, const std::string& lay
       model.set_weights(p.name, std::vector<T>(p.size(), nan));
   const auto before = ls::set_log([&](ls::LogLevel level, std::string_view text) {
     if (level == ls::LogLevel::error) ended.message += text;
+    if (level == ls::LogLevel::warning) ended.warnings.emplace_back(text);
   });
-  model.fit(
-      ls::tensors(x, Net::input_shape, y) | ls::batch(4),
-      {.epochs = 3, .callbacks = {ls::TerminateOnNaN{}}, .progress = ls::ProgressStyle::none});
-  ls::set_log(before);
+  const auto data = ls::tensors(x, Net::input_shape, y) | ls::batch(4);
+  ls::FitOptions options{.epochs = 3, .progress = ls::ProgressStyle::none};
+  if (terminates) options.callbacks = {ls::TerminateOnNaN{}};
+  const auto history = model.fit(data, options);
   ended.steps = model.steps();
+  if (!terminates) {
+    ended.loss = history["loss"].back();
+    ended.evaluated = model.evaluate(data, {.steps = 1})["loss"];
+  }
+  ls::set_log(before);
   return ended;
 }
 inline constexpr std::size_t nowhere = static_cast<std::size_t>(-1);

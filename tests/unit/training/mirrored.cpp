@@ -1,9 +1,12 @@
 #include <fmt/format.h>
+#include <pthread.h>
+#include <unistd.h>
 #include <algorithm>
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 #include <cmath>
+#include <functional>
 #include <memory>
 #include <new>
 #include <stop_token>
@@ -30,8 +33,40 @@ struct Trapped
     : ls::Sequential<ls::Input<2>, ls::Dense<300>, Trap, ls::Dense<300>, Trap, ls::Dense<3>> {};
 
 struct Untrap {
-  ~Untrap() { Trap::when = Trap::When::never; }
+  ~Untrap() {
+    Trap::when = Trap::When::never;
+    Trap::exits = false;
+  }
 };
+
+/// How a thread that runs `body` ended.
+struct ThreadEnd {
+  bool returned = false, is_unwound = false, is_cancelled = false;
+};
+template <class Body>
+ThreadEnd run_in_thread(const Body& body) {
+  struct Call {
+    const Body& body;
+    ThreadEnd end{};
+  } call{body};
+  pthread_t thread{};
+  REQUIRE(::pthread_create(
+              &thread, nullptr,
+              [](void* argument) -> void* {
+                struct Unwinding {
+                  ThreadEnd& end;
+                  ~Unwinding() { end.is_unwound = true; }
+                } unwinding{static_cast<Call*>(argument)->end};
+                static_cast<Call*>(argument)->body();
+                static_cast<Call*>(argument)->end.returned = true;
+                return nullptr;
+              },
+              &call) == 0);
+  void* result = nullptr;
+  REQUIRE(::pthread_join(thread, &result) == 0);
+  call.end.is_cancelled = result == PTHREAD_CANCELED;
+  return call.end;
+}
 
 }  // namespace
 
@@ -244,10 +279,15 @@ TEST_CASE("with three or more replicas the one that differs from the majority is
   CHECK_THAT(found(2, 0), ContainsSubstring("1: ") && ContainsSubstring("than replica 0; a step"));
 }
 
-TEST_CASE("without verify_every the next fit detects a divergence") {
+TEST_CASE("without verify_every the end of the epoch and the next fit detect a divergence") {
   ls::Model m{Small{}, Mirrored<double>{.replicas = 2}, crossentropy,
               Unfair{.lies_at = 5, .liar = 1}};
-  CHECK_NOTHROW(m.fit(line::classes(40) | ls::batch(4), line::quiet()));
+  std::size_t hooks = 0;
+  auto options = line::quiet(2);
+  options.callbacks = {ls::LambdaCallback{.on_epoch_end = [&](int, const ls::Logs&) { ++hooks; }}};
+  CHECK_THROWS_AS(m.fit(line::classes(40) | ls::batch(4), options), ls::ReplicasDiverged);
+  CHECK(m.steps() == 10);  // the divergence is of step 5
+  CHECK(hooks == 0);       // no hook has saved these weights
   const auto digests = m.replica_weights_sha256();
   CHECK(digests[0] != digests[1]);
   CHECK_THROWS_AS(m.fit(line::classes(40) | ls::batch(4), line::quiet()), ls::ReplicasDiverged);
@@ -271,6 +311,85 @@ TEST_CASE("an error in a kernel of one replica ends fit, once, and a new model t
       ls::Model fresh{Trapped{}, strategy, crossentropy, ls::SGD{}};
       CHECK_NOTHROW(fresh.fit(data, line::quiet()));
     }
+}
+
+TEST_CASE("pthread_cancel and pthread_exit end the thread that trains, and nothing else") {
+  const auto check = [](const auto& strategy) {
+    ls::Model m{Small{}, strategy, crossentropy, ls::SGD{}};
+    const auto data = line::classes(40) | ls::batch(4);
+    const auto endless = line::classes(40) | ls::repeat() | ls::batch(4) | ls::prefetch(2);
+    const auto end_by = [&](const std::function<void()>& act, bool is_cancelled) {
+      const std::uint64_t before = m.steps();
+      const ThreadEnd end = run_in_thread([&] {
+        auto options = line::quiet();
+        options.steps_per_epoch = 1000;
+        options.callbacks = {
+            ls::LambdaCallback{.on_train_batch_end = [&](std::size_t batch, const ls::Logs&) {
+              if (batch == 2) act();
+            }}};
+        m.fit(endless, options);
+      });
+      CHECK_FALSE(end.returned);
+      CHECK(end.is_unwound);
+      CHECK(end.is_cancelled == is_cancelled);
+      CHECK(m.steps() == before + 3);
+      CHECK_NOTHROW(m.fit(data, line::quiet()));
+    };
+    end_by([] { ::pthread_exit(nullptr); }, false);
+    end_by(
+        [] {
+          ::pthread_cancel(::pthread_self());
+          ::usleep(1);  // a cancellation point, which fit defers to the end of the step
+        },
+        true);
+    // The loop of evaluate, and a program that has disabled cancellation itself.
+    const ThreadEnd evaluating = run_in_thread([&] {
+      ::pthread_cancel(::pthread_self());
+      m.evaluate(data);
+    });
+    CHECK((!evaluating.returned && evaluating.is_cancelled));
+    const ThreadEnd disabled = run_in_thread([&] {
+      int before = 0;
+      ::pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &before);
+      ::pthread_cancel(::pthread_self());
+      m.fit(data, line::quiet());
+    });
+    CHECK(disabled.returned);
+    // In the thread of prefetch, which the program does not own.
+    const auto ends_thread = line::classes(40) | ls::map([](auto&) { ::pthread_exit(nullptr); }) |
+                             ls::batch(4) | ls::prefetch(2);
+    CHECK_THROWS_WITH(m.fit(ends_thread, line::quiet()), ContainsSubstring("pthread_exit"));
+    CHECK_NOTHROW(m.fit(data, line::quiet()));
+  };
+  check(ls::OneDevice<Double>{});
+  check(Mirrored<double>{.replicas = 3});
+}
+
+TEST_CASE("pthread_exit in a kernel ends its replica's thread, and fit of the others") {
+  const Untrap untrap;
+  Trap::exits = true;
+  Trap::step = 2;
+  const auto data = line::classes(40) | ls::batch(10);
+  for (const std::size_t guilty : {0u, 2u}) {
+    Trap::guilty = guilty;
+    Trap::when = Trap::When::backward;
+    ls::Model m{Trapped{}, Mirrored<double>{.replicas = 3}, crossentropy, ls::SGD{}};
+    std::string error;
+    const ThreadEnd end = run_in_thread([&] {
+      try {
+        m.fit(data, line::quiet());
+      } catch (const ls::Error& e) {
+        error = e.what();
+      }
+    });
+    CHECK(end.returned == (guilty > 0));  // replica 0 runs in the calling thread
+    CHECK((error.find("pthread_exit") != std::string::npos) == (guilty > 0));
+    Trap::when = Trap::When::never;
+    if (guilty == 0)
+      CHECK_NOTHROW(m.fit(data, line::quiet()));
+    else
+      CHECK_THROWS_WITH(m.fit(data, line::quiet()), ContainsSubstring("create the model again"));
+  }
 }
 
 TEST_CASE("the next fit detects an update that failed in one replica, even after loading weights") {

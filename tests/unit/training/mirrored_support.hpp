@@ -3,6 +3,8 @@
 /// and an optimizer that fail in one replica, an optimizer that updates one replica differently.
 #pragma once
 
+#include <pthread.h>
+
 #include <algorithm>
 #include <array>
 #include <atomic>
@@ -53,13 +55,16 @@ struct Trap {
   struct Sprung {};
   enum class When { never, forward, backward };
   static inline std::atomic<When> when = When::never;
+  static inline std::atomic<bool> exits = false;  // by pthread_exit instead of an exception
   static inline std::atomic<std::size_t> guilty = 0;
   static inline std::atomic<std::uint64_t> step = 0;
   /// Rank of the calling thread's replica.
   static inline thread_local std::size_t rank = 0;
   static void spring(const ls::StepContext& at, When now) {
     rank = at.group.rank();
-    if (when == now && rank == guilty && at.step == step) throw Sprung();
+    if (when != now || rank != guilty || at.step != step) return;
+    if (exits) ::pthread_exit(nullptr);
+    throw Sprung();
   }
 };
 
@@ -68,7 +73,7 @@ struct Unfair {
   static constexpr std::string_view name = "unfair";
   std::uint64_t lies_at = 0;
   std::size_t liar = 0;
-  std::size_t slots() const { return 0; }
+  std::size_t slot_count() const { return 0; }
   std::string_view slot_name(std::size_t) const { return ""; }
   double learning_rate(std::uint64_t) const { return 0.01; }
   struct Op {
@@ -84,7 +89,7 @@ struct Fragile {
   static constexpr std::string_view name = "fragile";
   static inline std::atomic<bool> fails = false;
   std::size_t guilty = 1;
-  std::size_t slots() const { return 1; }
+  std::size_t slot_count() const { return 1; }
   std::string_view slot_name(std::size_t) const { return "momentum"; }
   double learning_rate(std::uint64_t) const { return 0.01; }
   struct Op {

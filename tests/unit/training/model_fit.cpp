@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <catch2/catch_test_macros.hpp>
 #include <memory>
+#include <numeric>
 #include <stop_token>
 #include <string>
 #include <vector>
@@ -11,6 +12,8 @@ namespace {
 
 using namespace line;  // NOLINT: the fixture of this file
 using Strings = std::vector<std::string>;
+
+struct Identity : ls::Sequential<ls::Input<1>, ls::Reshape<ls::shape(1)>> {};
 
 std::size_t occurrences(const Strings& hooks, const std::string& what) {
   return static_cast<std::size_t>(std::count(hooks.begin(), hooks.end(), what));
@@ -176,6 +179,22 @@ TEST_CASE("train_on_batch and test_on_batch are one step of fit and of evaluate"
   CHECK(near(m.train_on_batch(xs(), ys())["loss"], hand.step(0, 10, 0.1)));
   CHECK(m.steps() == 1);
   CHECK(near(m.weights("dense/kernel")[0], hand.w));
+}
+
+TEST_CASE("predict returns shuffled data in the order of collect, whatever the model's seed") {
+  for (const std::uint64_t seed : {1u, 7u}) {
+    ls::Model m{Identity{}, ls::Seed{seed}, ls::OneDevice<ls::Reference<float>>{},
+                ls::MeanSquaredError{}, ls::SGD{}};
+    std::vector<float> x(40);
+    std::iota(x.begin(), x.end(), 0.0f);
+    const auto data =
+        ls::tensors(x, ls::shape(1), x, ls::shape(1)) | ls::shuffle(40) | ls::batch(6);
+    const auto predicted = m.predict(data);
+    const auto collected = ls::collect(data);
+    CHECK(std::equal(collected.targets.begin(), collected.targets.end(),
+                     predicted.elements().begin(), predicted.elements().end()));
+    CHECK(collected.targets != x);
+  }
 }
 
 TEST_CASE("predict keeps the order of the data and computes the same forward pass") {

@@ -1,5 +1,8 @@
 #include <unistd.h>
 #include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
 
 #include <catch2/catch_test_macros.hpp>
 #include <filesystem>
@@ -69,6 +72,9 @@ struct Watched : ls::Reference<float> {
   Context open(std::size_t, std::size_t) const { return {}; }
 };
 
+/// One output per pixel: Flatten was forgotten.
+struct Pixels : ls::Sequential<ls::Input<2, 2, 1>, ls::Dense<1>> {};
+
 }  // namespace
 
 TEST_CASE("misuse throws a UsageError that states the fact and the remedy") {
@@ -125,6 +131,16 @@ TEST_CASE("misuse throws a UsageError that states the fact and the remedy") {
       {"data: the targets have shape (), but the model expects (1); give that shape where the data "
        "are made",
        [&] { model().evaluate(one_target | ls::batch(2)); }},
+      {"data: the targets have shape (1), but the model expects (2, 2, 1); put Flatten or "
+       "GlobalAveragePooling2D before the last layer",
+       [&] {
+         ls::Model m{Pixels{}, ls::OneDevice<ls::Reference<float>>{}, ls::BinaryCrossentropy{},
+                     ls::SGD{}};
+         m.fit(ls::tensors(std::vector<float>(4), ls::shape(2, 2, 1), std::vector<float>(1),
+                           ls::shape(1)) |
+                   ls::batch(1),
+               quiet());
+       }},
       {"example 2 of the batch has label 3, but the model's outputs are classes 0 to 2",
        [&] { classifier().fit(wrong_label | ls::batch(3), quiet()); }},
       {"has label -1", [&] { classifier().evaluate(negative | ls::batch(1)); }},
@@ -426,9 +442,9 @@ TEST_CASE(
       {{kernel, tensor("dense/bias", {1, 8}), kernel1, bias1},
        "'dense/bias'",
        "has shape (1, 8), but the model's is (8)"},
-      {{kernel, bias, tensor("dense_1/kernel", {8, 3}, ls::DType::float64), bias1},
+      {{kernel, bias, tensor("dense_1/kernel", {8, 3}, ls::DType::int32), bias1},
        "'dense_1/kernel'",
-       "F64"},
+       "is I32, but weights are F16, BF16, F32 or F64"},
   };
   auto m = classifier();
   const std::string before = m.weights_sha256();
@@ -448,6 +464,72 @@ TEST_CASE(
   CHECK(contains(message<ls::FileError>([&] { m.load_weights(folder / "none.safetensors"); }),
                  "none.safetensors"));
   CHECK(m.weights_sha256() == before);
+}
+
+TEST_CASE("weights of 16 and 64 bits are converted, exactly or rounded to nearest") {
+  const Folder folder;
+  const std::vector<ls::ParameterInfo> kernel{classifier().parameters()[0]};  // (2, 8)
+  const auto load = [&]<class T, class Bits>(T, ls::DType type, std::vector<Bits> bits) {
+    const std::vector<Bits> row = bits;
+    bits.insert(bits.end(), row.begin(), row.end());
+    ls::write_safetensors(folder / "w.safetensors",
+                          {{"dense/kernel", type, {2, 8}, std::as_bytes(std::span(bits))}});
+    std::vector<T> all(16), part(16), none;
+    ls::detail::read_weights(folder / "w.safetensors", kernel,
+                             ls::detail::writable_bytes_of(all, none));
+    ls::detail::read_weights(folder / "w.safetensors", kernel,
+                             ls::detail::writable_bytes_of(part, none), {.only = "dense/*"});
+    CHECK(std::memcmp(all.data(), part.data(), 16 * sizeof(T)) == 0);
+    CHECK(std::memcmp(all.data(), all.data() + 8, 8 * sizeof(T)) == 0);
+    all.resize(8);
+    return all;
+  };
+  const auto check = [](const auto& found, const std::vector<double>& expected) {
+    REQUIRE(found.size() == 8);
+    for (std::size_t i = 0; i < 7; ++i) {
+      CAPTURE(i);
+      CHECK(static_cast<double>(found[i]) == expected[i]);
+      CHECK(std::signbit(found[i]) == std::signbit(expected[i]));
+    }
+    CHECK(std::isnan(found[7]));
+  };
+  constexpr double infinite = std::numeric_limits<double>::infinity();
+  // IEEE 754 binary16, bfloat16.
+  const std::vector<std::uint16_t> half{0x3C00, 0xC000, 0x3555, 0x0001,
+                                        0x7BFF, 0x8000, 0xFC00, 0x7E00},
+      brain{0x3F80, 0xC000, 0x3EAB, 0x0001, 0x7F7F, 0x8000, 0xFF80, 0x7FC0};
+  const std::vector<double> halves{1, -2, 0.333251953125, 0x1p-24, 65504, -0.0, -infinite},
+      brains{1, -2, 0.333984375, 0x1p-133, 0x1.FEp127, -0.0, -infinite};
+  check(load(float{}, ls::DType::float16, half), halves);
+  check(load(double{}, ls::DType::float16, half), halves);
+  check(load(float{}, ls::DType::bfloat16, brain), brains);
+  check(load(double{}, ls::DType::bfloat16, brain), brains);
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  const std::vector<float> single{1, 0.1f, 0x1p-149f, -0.0f, 3, 4, -5, static_cast<float>(nan)};
+  check(load(double{}, ls::DType::float32, single), {1, 0x1.99999ap-4, 0x1p-149, -0.0, 3, 4, -5});
+  // To the nearest float, ties to even: 1 + 2^-24 and 1 + 3 * 2^-24.
+  std::vector<double> wide{0.1, 1 + 0x1p-24, 1 + 0x1.8p-23, 0x1p-150, -0.0, -infinite, 1e38, nan};
+  check(load(float{}, ls::DType::float64, wide),
+        {0x1.99999ap-4, 1, 1 + 0x1p-22, 0, -0.0, -infinite, 0x1.2ced32p126});
+  wide[2] = 1e300;
+  CHECK(
+      contains(message<ls::WeightsError>([&] { load(float{}, ls::DType::float64, wide); }),
+               "tensor 'dense/kernel' has the value 1e+300, which is beyond the range of float32"));
+}
+
+TEST_CASE("files of other programs are named, with what to do") {
+  const Folder folder;
+  auto m = classifier();
+  const auto text = [&](const std::string& begin) {
+    std::ofstream(folder / "w", std::ios::binary) << begin << std::string(100, '\x01');
+    return message<ls::WeightsError>([&] { m.load_weights(folder / "w"); });
+  };
+  CHECK(contains(text("\x89HDF\r\n\x1a\n"),
+                 "it is an HDF5 file, as Keras writes for .h5; write "
+                 "safetensors with tools/keras_model.py save"));
+  CHECK(contains(text("PK\x03\x04"), "it is a zip archive, such as a .keras file"));
+  CHECK(contains(text("\x80\x02}q"), "it is a pickle of Python"));
+  CHECK(contains(text("\x93NUMPY\x01"), "it is a file of NumPy"));
 }
 
 TEST_CASE("weights that cannot be written leave no temporary file") {

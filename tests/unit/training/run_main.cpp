@@ -1,15 +1,22 @@
 // run_main: exit codes and signals in this process, output in a child process.
 #include "lockstep/training/run_main.hpp"
 
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <catch2/catch_test_macros.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
 #include <chrono>
+#include <csignal>
 #include <new>
 #include <thread>
 
+#include "lockstep/files/atomic_file.hpp"
+#include "support/folder.hpp"
+
 namespace ls = lockstep;
+using Catch::Matchers::ContainsSubstring;
 
 namespace {
 struct Ended {
@@ -97,4 +104,35 @@ TEST_CASE("a body with a stop token finishes after a signal, with the signal's e
           until_stopped(stop);
           throw ls::Error("cannot save");
         }).code == 1);
+}
+
+TEST_CASE("a file beyond the limit of file sizes is an error of run_main, not a signal") {
+  const testing::Folder folder;
+  const auto write = [&](rlim_t most) {
+    return [&folder, most] {
+      const rlimit limit{most, most};
+      ::setrlimit(RLIMIT_FSIZE, &limit);
+      ls::AtomicFile file(folder / "w");
+      file.write(std::string(5000, 'x'));
+      file.commit();
+    };
+  };
+  const Ended over = program(write(1000)), within = program(write(10'000));
+  CHECK(over.code == 1);
+  CHECK_THAT(over.stderr_text,
+             ContainsSubstring("File too large") && ContainsSubstring("ulimit -f"));
+  CHECK(within.code == 0);
+  // A handler of the program stays.
+  CHECK(program([] {
+          struct sigaction now{};
+          ::sigaction(SIGXFSZ, nullptr, &now);
+          return now.sa_handler == SIG_IGN ? 4 : 5;
+        }).code == 4);
+  const auto before = std::signal(SIGXFSZ, [](int) {});
+  CHECK(program([] {
+          struct sigaction now{};
+          ::sigaction(SIGXFSZ, nullptr, &now);
+          return now.sa_handler == SIG_IGN ? 4 : 5;
+        }).code == 5);
+  std::signal(SIGXFSZ, before);
 }

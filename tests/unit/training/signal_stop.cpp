@@ -49,7 +49,7 @@ int child(Body body) {
 }  // namespace
 
 TEST_CASE("the first signal requests a stop and is remembered") {
-  for (const int signal : {SIGINT, SIGTERM}) {
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) {
     ls::SignalStop stop;
     CHECK(stop.signal() == 0);
     CHECK_FALSE(stop.token().stop_requested());
@@ -57,6 +57,28 @@ TEST_CASE("the first signal requests a stop and is remembered") {
     CHECK(stop.signal() == signal);
     CHECK(stops(stop.token()));
   }
+}
+
+TEST_CASE("LOCKSTEP_STOP_SIGNALS adds signals, and only those") {
+  const int status = child([] {
+    ::setenv("LOCKSTEP_STOP_SIGNALS", "USR2,SIGUSR1", 1);
+    for (const int signal : {SIGUSR1, SIGUSR2}) {
+      ls::SignalStop stop;
+      ::raise(signal);
+      if (!stops(stop.token()) || stop.signal() != signal) ::_exit(90);
+    }
+    ::setenv("LOCKSTEP_STOP_SIGNALS", "USR2", 1);
+    ls::SignalStop stop;
+    ::raise(SIGUSR1);
+  });
+  REQUIRE(WIFSIGNALED(status));
+  CHECK(WTERMSIG(status) == SIGUSR1);
+  using ls::detail::handled_signals;
+  CHECK(handled_signals(nullptr) == std::vector{SIGINT, SIGTERM, SIGHUP});
+  CHECK(handled_signals("") == handled_signals(nullptr));
+  for (const char* wrong : {"USR3", "USR1 ", "usr1", ",", "USR1,,USR2", "10", "KILL"})
+    CHECK_THROWS_WITH(handled_signals(wrong),
+                      Catch::Matchers::ContainsSubstring("write one of them"));
 }
 
 TEST_CASE("the signal that stopped the job is reported, whatever this process receives") {
@@ -146,10 +168,12 @@ TEST_CASE("the previous handlers are restored") {
 TEST_CASE("a signal that is ignored stays ignored") {  // nohup, or a shell's `&`
   const int status = child([] {
     std::signal(SIGINT, SIG_IGN);
+    std::signal(SIGHUP, SIG_IGN);
     {
       ls::SignalStop stop;
       ::raise(SIGINT);
       ::raise(SIGINT);
+      ::raise(SIGHUP);
       std::this_thread::sleep_for(20ms);
       if (stop.signal() != 0 || stop.token().stop_requested()) ::_exit(90);
       ::raise(SIGTERM);

@@ -55,8 +55,12 @@ struct ElasticCore {
   template <class Action>
   void act(Action action);
   LOCKSTEP_COLD_DECL void tick();
-  /// Logs from time to time why `join` waits for a job that runs.
+  /// Logs from time to time why `join` waits: for a job that runs, or for processes.
   LOCKSTEP_COLD_DECL void log_wait(Clock::time_point now);
+  LOCKSTEP_COLD_DECL void log_missing(Clock::time_point now);
+  /// Tries to listen, until the join's deadline. False if this process does not listen yet.
+  LOCKSTEP_COLD_DECL bool try_listen(Clock::time_point now);
+  LOCKSTEP_COLD_DECL void end_join(const std::string& sentence);
   /// Sends letters, publishes flags and the outcome.
   LOCKSTEP_COLD_DECL void publish();
   LOCKSTEP_COLD_DECL void publish_error(std::exception_ptr error);
@@ -86,15 +90,18 @@ struct ElasticCore {
   Timer ticker{io}, end{io};
   std::string last_error;
   Clock::time_point wait_logged = Clock::now();
-  milliseconds wait_log_interval{60'000};
-  std::string why;  // of the last `next`
+  milliseconds wait_log_interval{60'000}, missing_log_interval = join_log_interval;
+  Clock::time_point made = Clock::now(), missing_logged = made;
+  std::function<void()> held_back;  // the start of `join`, until this process listens
+  std::string why;                  // of the last `next`
 
   std::atomic<bool> has_newcomers{false}, must_reform{false};
-  std::mutex mutex;  // of the next five
+  std::mutex mutex;  // of the next six
   std::condition_variable_any changed;
   std::optional<Result> result;
   std::vector<std::uint32_t> former;
-  Decision current;  // of the result
+  Decision current;                      // of the result
+  std::string secret_fault, link_fault;  // if the result is that a process is missing
   bool left = false, left_posted = false;
   std::mutex callback_mutex;
   std::function<void()> callback;

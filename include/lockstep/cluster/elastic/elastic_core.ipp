@@ -12,7 +12,7 @@
 #include "lockstep/cluster/rendezvous/file_limit.hpp"
 #include "lockstep/cluster/rendezvous/signature.hpp"
 #include "lockstep/core/error.hpp"
-#include "lockstep/core/fmt_core.hpp"
+#include "lockstep/core/format_text.hpp"
 #include "lockstep/core/sha256.hpp"
 #include "lockstep/core/threads.hpp"
 #include "lockstep/core/version.hpp"
@@ -57,7 +57,7 @@ inline Hello make_hello(const ResolvedCluster& described, const ElasticSettings&
                   {"lockstep's version", LOCKSTEP_VERSION},
                   {"cluster", digest_of(described.description())},
                   {"min_workers", std::to_string(settings.options.min_workers)},
-                  {"silence timeout", fmt::format("{} ms", timeouts.silence.count())}};
+                  {"silence timeout", format_text("{} ms", timeouts.silence.count())}};
   for (const auto& [name, value] : settings.fields)
     hello.fields.emplace_back(
         name, value.size() <= max_join_value_bytes ? value : "sha256 " + digest_of(value));
@@ -107,8 +107,15 @@ ElasticCore::ElasticCore(const ResolvedCluster& description, const Secret& secre
   raise_file_limit();
   check_file_limit(
       2 * described.world_size,
-      fmt::format("elastic: the connections of a job of {} workers", described.world_size));
-  links.listen();
+      format_text("elastic: the connections of a job of {} workers", described.world_size));
+  // A name in DNS or /etc/hosts is found in a moment; the thread waits for others.
+  constexpr milliseconds lookup_limit{250}, lookup_pause{1};
+  auto fault = links.listen();
+  while (fault && fault->may_pass && Clock::now() - made < lookup_limit) {
+    std::this_thread::sleep_for(lookup_pause);
+    fault = links.listen();
+  }
+  if (fault && !fault->may_pass) throw ClusterError("{}", fault->sentence);
   thread = start_thread("elastic", [this] { run(); });
   detail::post(io, [this] { tick(); });
 }
@@ -135,8 +142,15 @@ void ElasticCore::act(Action action) {
 void ElasticCore::tick() {
   const auto now = Clock::now();
   links.tick(now);
-  act([&] { participant.tick(now); });
+  if (try_listen(now)) {
+    if (const auto start = std::exchange(held_back, nullptr)) act(start);
+    act([&] { participant.tick(now); });
+  }
+  // Index 0 goes on waiting, as a chief does.
+  if (*described.rank != 0 && participant.waits_for(now))
+    if (const std::string* const sentence = links.secret_fault(true)) end_join(*sentence);
   log_wait(now);
+  log_missing(now);
   ticker.after(participant.pace(), [this] { tick(); });
 }
 
@@ -152,6 +166,47 @@ void ElasticCore::log_wait(Clock::time_point now) {
       "fit, if the job has a place for it and trains with that number of workers");
 }
 
+bool ElasticCore::try_listen(Clock::time_point now) {
+  if (links.listening()) return true;
+  const auto fault = links.listen();
+  if (!fault) return true;
+  const bool is_late = now - made >= described.rendezvous_timeout;
+  if (fault->may_pass && !is_late) {
+    if (std::exchange(last_error, fault->sentence) != fault->sentence)
+      log(LogLevel::warning, fault->sentence + "; retrying until the join deadline");
+    return false;
+  }
+  end_join(fault->sentence);
+  return false;
+}
+
+void ElasticCore::end_join(const std::string& sentence) {
+  const std::scoped_lock lock(mutex);
+  result = std::make_exception_ptr(ClusterError("{}", sentence));
+  changed.notify_all();
+}
+
+void ElasticCore::log_missing(Clock::time_point now) {
+  const auto waiting = links.listening() ? participant.waits_for(now) : std::nullopt;
+  if (!waiting || waiting->count == 0) {
+    if (!held_back) missing_logged = now;
+    return;
+  }
+  if (now - missing_logged < missing_log_interval) return;
+  missing_logged = now;
+  std::string names;
+  for (const std::uint32_t index : waiting->listed) {
+    names += (names.empty() ? "" : ", ") + described.name(index);
+    if (const std::string& fault = links.fault(index); !fault.empty())
+      names += " (" + printable(fault, 200) + ")";
+  }
+  if (waiting->count > waiting->listed.size())
+    names += format_text(" and {} more", waiting->count - waiting->listed.size());
+  log(LogLevel::info,
+      format_text("elastic: waiting for {}: {} of {}", names, seconds(participant.waited(now)),
+                  seconds(described.rendezvous_timeout)));
+}
+
 void ElasticCore::publish() {
   for (const Outgoing& outgoing : participant.take_outgoing())
     links.send(outgoing.to, outgoing.letter);
@@ -165,6 +220,12 @@ void ElasticCore::publish() {
       links.hand_over_port(decided->rank_of(participant.self()) == std::size_t{0} ? decided->port
                                                                                   : 0);
     const std::scoped_lock lock(mutex);
+    const auto* const failure = std::get_if<ElasticFailure>(&*outcome);
+    if (failure && failure->kind == ElasticFailure::Kind::missing) {
+      const std::string* const fault = links.secret_fault(false);
+      secret_fault = fault ? *fault : std::string();
+      link_fault = links.fault(failure->rank);
+    }
     if (auto* const decision = std::get_if<Decision>(&*outcome))
       result = std::move(*decision);
     else
@@ -194,7 +255,10 @@ Generation ElasticCore::wait(std::function<void()> start, std::optional<millisec
   std::unique_lock lock(mutex);
   result.reset();
   detail::post(io, [this, start = std::move(start)] {
-    act(start);
+    if (links.listening())
+      act(start);
+    else
+      held_back = start;
     ticker.after(participant.pace(), [this] { tick(); });
   });
   const auto done = [this] { return result.has_value(); };
@@ -227,7 +291,7 @@ Generation ElasticCore::generation(const Decision& decision) {
     return described.cluster->address(decision.seats[rank].who.index);
   };
   cluster.job_id =
-      fmt::format("{}/{}-{:016x}", base_job_id(described), decision.number, decision.nonce);
+      format_text("{}/{}-{:016x}", base_job_id(described), decision.number, decision.nonce);
   cluster.world_size = decision.seats.size();
   cluster.chief = HostPort{address(0).host, decision.port};
   if (cluster.bind) cluster.bind->port.reset();
@@ -254,8 +318,8 @@ Generation ElasticCore::generation(const Decision& decision) {
   const auto added = std::count(now.is_new.begin(), now.is_new.end(), true);
   if (cluster.rank == std::size_t{0} && decision.number > 0)
     log(LogLevel::info,
-        fmt::format("elastic: generation {} has {} workers{}{}{}", decision.number,
-                    decision.seats.size(), added > 0 ? fmt::format(", {} of them new", added) : "",
+        format_text("elastic: generation {} has {} workers{}{}{}", decision.number,
+                    decision.seats.size(), added > 0 ? format_text(", {} of them new", added) : "",
                     why.empty() ? "" : ": ", why));
   return now;
 }
@@ -272,8 +336,12 @@ void ElasticCore::throw_failure(const ElasticFailure& failure) {
   const std::string limit = seconds(described.rendezvous_timeout);
   switch (failure.kind) {
     case Kind::missing:
-      throw PeerLost(index, address, fmt::format("did not join within {}{}", limit, late_remedy),
-                     {});
+      if (!secret_fault.empty()) throw ClusterError("{}", secret_fault);
+      throw PeerLost(
+          index, address,
+          format_text("did not join within {}{}{}", limit,
+                      link_fault.empty() ? "" : ": " + printable(link_fault, 200), late_remedy),
+          {});
     case Kind::no_quorum:
       throw PeerLost(
           failure.rank, address,
@@ -283,20 +351,20 @@ void ElasticCore::throw_failure(const ElasticFailure& failure) {
           {});
     case Kind::too_few:
       throw PeerLost(failure.rank, address,
-                     fmt::format("is lost, and within {} too few workers came back; min_workers is "
+                     format_text("is lost, and within {} too few workers came back; min_workers is "
                                  "{}: start lost workers again, or raise "
                                  "LOCKSTEP_RENDEZVOUS_TIMEOUT",
                                  limit, settings.options.min_workers),
                      {});
     case Kind::no_vote:
       throw PeerLost(failure.rank, address,
-                     fmt::format("cannot vote for its machine: another process holds the lock of "
+                     format_text("cannot vote for its machine: another process holds the lock of "
                                  "{}, and may be stopped; continue it (SIGCONT) or kill it",
                                  failure.sentence),
                      {});
     case Kind::no_agreement:
       throw PeerLost(failure.rank, address,
-                     fmt::format("answers, but did not end the generation within {}; raise "
+                     format_text("answers, but did not end the generation within {}; raise "
                                  "LOCKSTEP_RENDEZVOUS_TIMEOUT if a callback takes longer",
                                  limit),
                      {});

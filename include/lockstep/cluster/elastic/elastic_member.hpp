@@ -48,8 +48,8 @@ class ElasticMember {
 
   /// Waits for generation 0, or, as long as a job runs, until that admits this process, and logs once
   /// a minute why it waits. \throws PeerLost with the missing rank after the rendezvous timeout, or
-  /// if `stop` is requested, when it leaves the job, at once, or after 5 s if a stop was already requested;
-  /// ClusterError if this process is refused.
+  /// if `stop` is requested, when it leaves the job, at once, or after 5 s if a stop was already
+  /// requested; ClusterError if this process is refused.
   LOCKSTEP_COLD_DECL Generation join(const std::stop_token& stop = {});
 
   /// Agrees on the next generation with the members of the current one, whose session must be

@@ -3,12 +3,13 @@
 /// `agreement`. Invariant: a decoded message has checked lengths and enumerators.
 ///
 ///     all      Notice: where the sender is; wanted in return if it polls
-///     start    index 0: Form              others: Notice with that run; index 0: Decided
+///     start    index 0: Form, MissingMembers     others: Notice with that run; index 0: Decided
 ///     decide   proposer: Prepare          machines: Promise
 ///              proposer: Accept           machines: Accepted       proposer: Decided
 ///     refuse   a member, or index 0: Refused
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -55,6 +56,14 @@ struct Form {
   bool operator==(const Form&) const = default;
 };
 
+/// Index 0, to the processes that have come: the described processes that have not.
+struct MissingMembers {
+  static constexpr std::size_t max_listed = 8;
+  std::uint32_t count = 0;
+  std::vector<std::uint32_t> listed{};  ///< the lowest indexes
+  bool operator==(const MissingMembers&) const = default;
+};
+
 /// First phase: asks a machine for its promise.
 struct Prepare {
   GenerationId generation{};
@@ -96,8 +105,8 @@ struct Refused {
   bool operator==(const Refused&) const = default;
 };
 
-using ElasticMessage =
-    std::variant<Notice, Form, Prepare, Promise, Accept, Accepted, Decided, Refused>;
+using ElasticMessage = std::variant<Notice, Form, MissingMembers, Prepare, Promise, Accept,
+                                    Accepted, Decided, Refused>;
 
 /// A message and who sent it. Serial numbers grow, so that what is overtaken is dropped.
 struct Letter {

@@ -60,6 +60,18 @@ struct LetterCodec {
     read(from, prepare.ballot);
   }
 
+  static void write(FrameWriter& to, const MissingMembers& missing) {
+    to.number(missing.count).number(static_cast<std::uint8_t>(missing.listed.size()));
+    for (const std::uint32_t index : missing.listed) to.number(index);
+  }
+  static void read(FrameReader& from, MissingMembers& missing) {
+    missing.count = from.number<std::uint32_t>();
+    const std::size_t listed = from.number<std::uint8_t>();
+    from.require(listed <= MissingMembers::max_listed);
+    for (std::size_t i = 0; i < listed && i < MissingMembers::max_listed; ++i)
+      missing.listed.push_back(from.number<std::uint32_t>());
+  }
+
   static void write(FrameWriter& to, const Promise& promise) {
     write(to, promise.generation);
     write(to, promise.asked);

@@ -7,7 +7,7 @@
 
 namespace lockstep {
 
-/// Whether and how a job survives the loss of workers.
+/// Whether and how a job survives the loss of workers. The program includes <lockstep/elastic.hpp>.
 struct Elastic {
   std::size_t min_workers = 0;  ///< the fewest that train; 0: off, a lost worker ends the job
   /// Folder for the votes of this machine's processes, which must be the same for all of them.

@@ -20,7 +20,7 @@
 
 #include "lockstep/cluster/environment.hpp"
 #include "lockstep/core/error.hpp"
-#include "lockstep/core/fmt_core.hpp"
+#include "lockstep/core/format_text.hpp"
 
 namespace lockstep::detail {
 
@@ -81,7 +81,7 @@ inline void remove_renamed(const std::string& path) {
 
 void remove_folder(const std::string& path) {
   std::random_device random;
-  const std::string removed = fmt::format("{}.{:08x}{:08x}", path, random(), random());
+  const std::string removed = format_text("{}.{:08x}{:08x}", path, random(), random());
   // At once: if this process is killed or stopped meanwhile, nobody may find a part of the folder.
   if (::rename(path.c_str(), removed.c_str()) != 0) return;
   remove_renamed(removed);
@@ -107,7 +107,7 @@ std::string read_small_file(const std::string& path) {
 
 void create_file(const std::string& path, std::string_view content) {
   std::random_device random;
-  const std::string draft = fmt::format("{}.{:08x}{:08x}", path, random(), random());
+  const std::string draft = format_text("{}.{:08x}{:08x}", path, random(), random());
   FileDescriptor file(::open(draft.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
   const bool written = file.is_open() && ::write(file.number(), content.data(), content.size()) ==
                                              static_cast<ssize_t>(content.size());
@@ -125,7 +125,7 @@ std::string votes_directory(const Elastic& options) {
 }
 
 MachineFolder::MachineFolder(const std::string& directory)
-    : path_(fmt::format("{}/lockstep-{}", directory, static_cast<std::uint64_t>(::geteuid()))) {
+    : path_(format_text("{}/lockstep-{}", directory, static_cast<std::uint64_t>(::geteuid()))) {
   while (!open()) {
   }
   const std::string text = read_small_file(path_ + "/machine");

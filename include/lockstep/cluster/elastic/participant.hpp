@@ -21,6 +21,7 @@
 #include "lockstep/cluster/elastic/identity.hpp"
 #include "lockstep/cluster/elastic/newcomer_pauses.hpp"
 #include "lockstep/cluster/elastic/proposer.hpp"
+#include "lockstep/cluster/elastic/roll_call.hpp"
 #include "lockstep/cluster/elastic/vote_memory.hpp"
 #include "lockstep/cluster/rendezvous/clock.hpp"
 #include "lockstep/core/config.hpp"
@@ -70,6 +71,10 @@ struct Outgoing {
 ///                                                           Decided(g + 1) ^          |  next()
 ///                                                                          '--ending<-'
 ///
+/// A fresh process asks index 0, and the others one by one, less and less often: a job may run
+/// without index 0. Members connect to each other while the job runs, since all of them talk when a
+/// generation ends.
+///
 /// A process holds the votes before it can be a member, so that they cannot be removed while a
 /// member of the run lives.
 ///
@@ -109,6 +114,9 @@ class Participant {
   bool waits() const { return waits_; }
   /// True if a job runs that has not admitted this process yet.
   bool waits_for_admission(Time now) const { return waits_ && !in_run() && hears_job(now); }
+  /// The processes without which the first generation cannot begin; nullopt if this one does not
+  /// wait for it.
+  LOCKSTEP_COLD_DECL std::optional<MissingMembers> waits_for(Time now) const;
   Standing standing() const { return standing_; }
   const Identity& self() const { return self_; }
   /// The current generation; without seats before the first.
@@ -119,7 +127,8 @@ class Participant {
   bool has_newcomers() const { return has_newcomers_; }
   /// True if the program has to call `next`.
   bool must_reform() const { return must_reform_; }
-  /// The interval of `tick`.
+  /// The interval of `tick`, and the time since `join`.
+  milliseconds waited(Time now) const { return whole_milliseconds(now - started_); }
   milliseconds pace() const { return waits_ ? milliseconds(20) : heartbeat_interval; }
 
  private:
@@ -132,6 +141,7 @@ class Participant {
 
   LOCKSTEP_COLD_DECL void on(const Identity& from, const Notice& message, Time now);
   LOCKSTEP_COLD_DECL void on(const Identity& from, const Form& message, Time now);
+  LOCKSTEP_COLD_DECL void on(const Identity& from, const MissingMembers& message, Time now);
   LOCKSTEP_COLD_DECL void on(const Identity& from, const Prepare& message, Time now);
   LOCKSTEP_COLD_DECL void on(const Identity& from, const Promise& message, Time now);
   LOCKSTEP_COLD_DECL void on(const Identity& from, const Accept& message, Time now);
@@ -158,6 +168,8 @@ class Participant {
   // --- before the first generation ---
   LOCKSTEP_COLD_DECL void tick_fresh(Time now);
   LOCKSTEP_COLD_DECL void form_first(Time now);
+  /// The processes that have not come, as index 0 knows them.
+  LOCKSTEP_COLD_DECL MissingMembers missing(Time now) const;
 
   // --- the end of a generation ---
   LOCKSTEP_COLD_DECL void begin_end(Time now);
@@ -203,6 +215,7 @@ class Participant {
   std::uint64_t held_run_ = 0;  // whose votes this process holds; the only one that it may be in
   bool forming_ = false;        // index 0: asks the others to hold that run
   std::optional<std::uint32_t> left_by_;  // a member of the running job that has ended its work
+  RollCall roll_call_;
   Time started_{}, running_heard_{};
 
   // in a run
@@ -217,6 +230,7 @@ class Participant {
   std::vector<Seat> proposed_;
   Time ended_{}, deadline_{}, retry_at_{}, last_tick_{};
   std::optional<Time> hopeless_since_;
+  std::size_t connected_ = 0;  // ranks below this one that have had a letter in this generation
 };
 
 }  // namespace lockstep::detail

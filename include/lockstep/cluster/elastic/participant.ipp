@@ -20,13 +20,15 @@ Participant::Participant(Identity self, MachineId machine, ParticipantRules rule
       rules_(std::move(rules)),
       memory_(memory),
       others_(rules_.described),
-      pauses_(rules_.described) {}
+      pauses_(rules_.described),
+      roll_call_(rules_.described, self.index) {}
 
 // --- calls of the program ---
 
 void Participant::join(Time now) {
   waits_ = true;
   started_ = now;
+  roll_call_.begin(now);
   if (untold_) finish(decision_);
   tick(now);
 }
@@ -147,6 +149,10 @@ void Participant::on(const Identity& from, const Form& message, Time now) {
   send_notice(from.index, false);
 }
 
+void Participant::on(const Identity& from, const MissingMembers& message, Time now) {
+  if (from.index == 0) roll_call_.note(message, now);
+}
+
 bool Participant::hears_job(Time now) const {
   return running_heard_ != Time{} && now - running_heard_ < rules_.silence;
 }
@@ -253,6 +259,9 @@ void Participant::tick(Time now) {
     next_poll_ = now + poll_interval;
     poll_members();
   }
+  // One connection a pair, made by the higher rank.
+  if (standing_ == Standing::running && connected_ < rank_)
+    send_notice(decision_.seats[connected_++].who.index, false);
   evaluate(now);
   update_newcomers(now);
 }
@@ -277,17 +286,29 @@ void Participant::tick_fresh(Time now) {
   if (now >= next_poll_) {
     // A newcomer asks less often than processes that wait for the start.
     next_poll_ = now + (hears_job(now) ? heartbeat_interval : poll_interval);
-    for (std::size_t i = 0; i < rules_.described; ++i) send_notice(i, true);
+    for (std::size_t i = 0; i < rules_.described && hears_job(now); ++i) send_notice(i, true);
+    if (!hears_job(now)) {
+      send_notice(0, true);
+      const auto next =
+          roll_call_.next(now, [&](std::size_t i) { return others_[i].is_fresh(now); });
+      if (next) send_notice(*next, true);
+    }
   }
   if (left_by_ && now - running_heard_ >= rules_.silence)
     return fail(ElasticFailure::Kind::not_admitted, *left_by_,
                 "has ended the job before this process was admitted");
   if (now - std::max(started_, running_heard_) < rules_.patience) return;
-  std::size_t missing = 0;
-  while (missing + 1 < rules_.described &&
-         (missing == self_.index || others_[missing].is_fresh(now)))
-    ++missing;
-  fail(ElasticFailure::Kind::missing, missing);
+  const MissingMembers absent = missing(now);
+  fail(ElasticFailure::Kind::missing, absent.listed.empty() ? 0 : absent.listed.front());
+}
+
+MissingMembers Participant::missing(Time now) const {
+  return roll_call_.missing(now, [&](std::size_t i) { return others_[i].is_fresh(now); });
+}
+
+std::optional<MissingMembers> Participant::waits_for(Time now) const {
+  if (!waits_ || in_run() || hears_job(now)) return std::nullopt;
+  return missing(now);
 }
 
 void Participant::form_first(Time now) {
@@ -298,6 +319,12 @@ void Participant::form_first(Time now) {
   }
   if (!all) {
     forming_ = false;
+    if (!waits_ || hears_job(now) || !roll_call_.is_report_due(now)) return;
+    for (std::size_t i = 1; i < rules_.described; ++i) {
+      if (!others_[i].is_fresh(now)) continue;
+      send(i, missing(now));
+      roll_call_.has_reported(now);
+    }
     return;
   }
   if (!forming_) hold(rules_.random() | 1);
@@ -509,6 +536,7 @@ void Participant::adopt(const Decision& decision, Time now) {
   const bool was_waiting = waits_;
   decision_ = decision;
   rank_ = *rank;
+  connected_ = 0;
   members_ = std::move(contacts);
   former_ = std::move(former);
   proposer_ = Proposer(Quorum(decision.machines()), static_cast<std::uint32_t>(rank_));

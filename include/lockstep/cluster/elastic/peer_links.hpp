@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "lockstep/cluster/elastic/elastic_messages.hpp"
+#include "lockstep/cluster/rendezvous/chief_address.hpp"
 #include "lockstep/cluster/rendezvous/clock.hpp"
 #include "lockstep/cluster/rendezvous/connection.hpp"
 #include "lockstep/cluster/rendezvous/listener.hpp"
@@ -45,7 +46,7 @@ struct LinkEvents {
 ///
 ///     send(letter) --> queued --connect--> TLS or greeting --> Hello, letters -->  the peer admits
 ///                        |                                  <-- Hello, letters --
-///                        '--refused by all its addresses--> refused(index)
+///                        '--refused by its addresses------> refused(index)
 ///
 /// Both ends send over the connection that has last brought something.
 class PeerLinks {
@@ -58,9 +59,10 @@ class PeerLinks {
   PeerLinks& operator=(const PeerLinks&) = delete;
   LOCKSTEP_COLD_DECL ~PeerLinks();
 
-  /// Listens at this process' address, or LOCKSTEP_BIND. Called before the thread runs. \throws
-  /// ClusterError
-  LOCKSTEP_COLD_DECL void listen();
+  /// Listens at this process' address, or LOCKSTEP_BIND. Nullopt if it does; otherwise a later call
+  /// may succeed once the host name is resolved.
+  LOCKSTEP_COLD_DECL std::optional<ListenFault> listen();
+  bool listening() const { return !own_endpoints_.empty(); }
   /// A free port at that address. No other process can have it, nor a listener of this one before
   /// `hand_over_port`. The last eight are kept. \throws ClusterError
   LOCKSTEP_COLD_DECL std::uint16_t reserve_port();
@@ -68,6 +70,11 @@ class PeerLinks {
   LOCKSTEP_COLD_DECL void hand_over_port(std::uint16_t port);
 
   LOCKSTEP_COLD_DECL void send(std::size_t index, const Letter& letter);
+  /// Why the last attempt to connect to that process failed; empty if it did not.
+  const std::string& fault(std::size_t index) const { return peers_[index].fault; }
+  /// The answer of a process that seems to have another secret, if none has proved this one; null
+  /// without one. `lasting`: it has gone on for long.
+  LOCKSTEP_COLD_DECL const std::string* secret_fault(bool lasting) const;
   /// Called from time to time: gives up attempts without an answer.
   LOCKSTEP_COLD_DECL void tick(Clock::time_point now);
   /// Flushes and closes what is open, and makes no new connection.
@@ -92,7 +99,9 @@ class PeerLinks {
     std::deque<std::string> queue{};
     std::vector<tcp::endpoint> endpoints{};
     std::size_t next_endpoint = 0;
-    bool all_refused = true;
+    bool any_refused = false, any_failed = false;
+    OtherSecret other_secret{};
+    std::string fault{};
     Clock::time_point began{};
   };
   /// A port at all addresses of this process.
@@ -121,7 +130,9 @@ class PeerLinks {
   LOCKSTEP_COLD_DECL void on_connected(std::size_t index);
   LOCKSTEP_COLD_DECL void on_secure(std::size_t index);
   /// Tries the next address of the peer, or gives up until the next letter.
-  LOCKSTEP_COLD_DECL void attempt_failed(std::size_t index, bool refused, const std::string& why);
+  LOCKSTEP_COLD_DECL void attempt_failed(std::size_t index, const std::string& why);
+  LOCKSTEP_COLD_DECL void attempt_refused(std::size_t index);
+  LOCKSTEP_COLD_DECL void try_next(std::size_t index);
   LOCKSTEP_COLD_DECL void log_once(std::size_t index, const std::string& what);
   LOCKSTEP_COLD_DECL HostPort own_address() const;
   /// Sockets at one port of all addresses of this process; 0: any port. Empty after an error.
@@ -138,9 +149,10 @@ class PeerLinks {
   Listener listener_;
   std::vector<Peer> peers_;
   std::vector<std::string> logged_;  // by index: the last problem
+  RepeatedLookup own_lookup_;
   std::vector<tcp::endpoint> own_endpoints_;
   std::vector<Reserved> reserved_;
-  bool finishing_ = false;
+  bool finishing_ = false, has_met_peer_ = false;
 };
 
 }  // namespace lockstep::detail

@@ -2,19 +2,18 @@
 
 #include "lockstep/cluster/elastic/peer_links.hpp"
 
-#include <openssl/err.h>
-#include <openssl/ssl.h>
 #include <sys/socket.h>
 
 #include <algorithm>
 #include <asio/ip/v6_only.hpp>
+#include <cerrno>
 #include <thread>
 #include <utility>
 
 #include "lockstep/cluster/rendezvous/control.hpp"
 #include "lockstep/cluster/rendezvous/signature.hpp"
 #include "lockstep/core/error.hpp"
-#include "lockstep/core/fmt_core.hpp"
+#include "lockstep/core/format_text.hpp"
 
 namespace lockstep::detail {
 
@@ -38,9 +37,11 @@ PeerLinks::PeerLinks(asio::io_context& io, const ResolvedCluster& described, con
             admit(connection, theirs);
           },
           [this](std::string_view line) { events_.log(LogLevel::warning, line); }),
-      logged_(described.world_size) {
+      logged_(described.world_size),
+      own_lookup_(own_address()) {
   for (std::size_t i = 0; i < described.world_size; ++i)
     peers_.emplace_back(described.cluster->address(i));
+  listener_.expect_peers(described.world_size);
 }
 
 PeerLinks::~PeerLinks() { close(); }
@@ -51,18 +52,26 @@ HostPort PeerLinks::own_address() const {
   return {described_.bind->host, described_.bind->port.value_or(described.port)};
 }
 
-void PeerLinks::listen() {
-  constexpr milliseconds lookup_limit{10'000}, busy_limit{1000}, pause{10};
+std::optional<ListenFault> PeerLinks::listen() {
+  constexpr milliseconds busy_limit{1000}, pause{10};
+  constexpr std::size_t burst = 256;  // connections of others at the same moment
   const HostPort address = own_address();
-  const auto began = Clock::now();
-  const Lookup lookup(address);
-  while (!lookup.result() && Clock::now() - began < lookup_limit)
-    std::this_thread::sleep_for(pause);
-  const LookupResult found = lookup.result().value_or(LookupResult{{}, "no answer", false});
+  const auto& found = own_lookup_.poll(Clock::now());
+  const auto fault_of = [&](const std::string& why, bool may_pass) {
+    return ListenFault{
+        format_text("elastic: rank {} cannot listen at its address {} ({}); each worker of an "
+                    "elastic job listens there: correct the address, free the port, or set "
+                    "LOCKSTEP_BIND to the address of this machine, such as 0.0.0.0",
+                    hello_.rank, to_string(address), why),
+        may_pass};
+  };
+  if (!found) return fault_of("its host name has not been resolved yet", true);
+  std::string fault = found->error;
+  bool is_elsewhere = true;  // no address of the name is one of this machine
   const auto found_at = Clock::now();
-  std::string fault = found.error;
-  for (const tcp::endpoint& endpoint : found.endpoints) {
-    constexpr std::size_t burst = 256;  // connections of others at the same moment
+  for (const tcp::endpoint& endpoint : listening_endpoints(
+           *found, described_, address.host, format_text("elastic: rank {}'s host", hello_.rank),
+           server_ != nullptr, events_.log)) {
     asio::error_code error;
     // A process that was killed a moment ago may still have the address.
     do {
@@ -71,13 +80,19 @@ void PeerLinks::listen() {
     } while (error == asio::error::address_in_use && Clock::now() - found_at < busy_limit);
     if (!error) own_endpoints_.push_back(endpoint);
     if (error) fault = error.message();
+    is_elsewhere = is_elsewhere && error.value() == EADDRNOTAVAIL;
   }
-  if (own_endpoints_.empty())
-    throw ClusterError(
-        "elastic: rank {} cannot listen at its address {} ({}); each worker of an elastic job "
-        "listens there: correct the address, free the port, or set LOCKSTEP_BIND to the address of "
-        "this machine, such as 0.0.0.0",
-        hello_.rank, to_string(address), fault);
+  if (listening()) return std::nullopt;
+  // Only a new DNS answer can help.
+  return fault_of(fault, is_elsewhere && !found->numeric);
+}
+
+const std::string* PeerLinks::secret_fault(bool lasting) const {
+  for (const Peer& peer : peers_)
+    if (!has_met_peer_ && !peer.other_secret.sentence().empty() &&
+        (!lasting || peer.other_secret.lasts()))
+      return &peer.other_secret.sentence();
+  return nullptr;
 }
 
 std::vector<tcp::socket> PeerLinks::bind_all(std::uint16_t port, bool shared,
@@ -142,7 +157,7 @@ void PeerLinks::tick(Clock::time_point now) {
   for (std::size_t i = 0; i < peers_.size(); ++i) {
     Peer& peer = peers_[i];
     if (peer.outgoing && !peer.outgoing->introduced && now - peer.began >= silence_)
-      attempt_failed(i, false, "no answer");
+      attempt_failed(i, "no answer");
     else if (!peer.outgoing && !peer.queue.empty())
       dial(i);
   }
@@ -216,7 +231,7 @@ void PeerLinks::admit(const std::shared_ptr<Connection>& connection, const Hello
   if (index >= peers_.size() || index == hello_.rank || !introduce(index, link, hello))
     return listener_.send_and_close(
         connection,
-        frame(Refuse{fmt::format(
+        frame(Refuse{format_text(
             "the process at {} is rank {} of another job, or has the same rank; give all workers "
             "one description and distinct ranks, and set LOCKSTEP_MIN_WORKERS on all or on none",
             to_string(own_address()), hello_.rank)}));
@@ -238,7 +253,9 @@ bool PeerLinks::introduce(std::size_t index, Link& link, const Hello& hello) {
   const auto sentence = difference(
       "elastic", described_.name(first ? index : hello_.rank), first ? hello.fields : hello_.fields,
       described_.name(first ? hello_.rank : index), first ? hello_.fields : hello.fields);
-  link.introduced = true;
+  link.introduced = has_met_peer_ = true;
+  peers_[index].fault.clear();
+  peers_[index].other_secret.clear();
   link.differs = sentence.has_value();
   if (sentence) log_once(index, *sentence);
   return true;
@@ -288,8 +305,11 @@ void PeerLinks::dial(std::size_t index) {
   if (!found) return;  // `tick` calls again
   peer.endpoints = found->endpoints;
   peer.next_endpoint = 0;
-  peer.all_refused = !peer.endpoints.empty();
-  if (peer.endpoints.empty()) log_once(index, found->error);
+  peer.any_refused = peer.any_failed = false;
+  if (peer.endpoints.empty()) {
+    peer.any_failed = true;
+    peer.fault = found->error;
+  }
   connect(index);
 }
 
@@ -297,8 +317,8 @@ void PeerLinks::connect(std::size_t index) {
   Peer& peer = peers_[index];
   if (peer.next_endpoint >= peer.endpoints.size()) {
     peer.queue.clear();
-    if (peer.all_refused) events_.refused(index);
-    return;
+    if (!peer.any_failed && peer.any_refused) return events_.refused(index);
+    return log_once(index, peer.fault);
   }
   const tcp::endpoint endpoint = peer.endpoints[peer.next_endpoint++];
   tcp::socket socket(io_);
@@ -308,18 +328,23 @@ void PeerLinks::connect(std::size_t index) {
   peer.outgoing = Link{connection, false, false, Clock::now()};
   peer.connected = false;
   peer.began = Clock::now();
-  if (error) return attempt_failed(index, false, error.message());
-  connection->socket().async_connect(
-      endpoint, [this, index, connection](const asio::error_code& result) {
-        if (!connection->open() || !find(index, connection.get())) return;
-        // Without a listener the kernel may connect a loopback socket to itself (simultaneous
-        // open).
-        const bool to_itself = !result && connection->local() == connection->remote();
-        if (to_itself || result == asio::error::connection_refused)
-          return attempt_failed(index, true, "");
-        if (result) return attempt_failed(index, false, result.message());
-        on_connected(index);
-      });
+  if (error) return attempt_failed(index, error.message());
+  connection->socket().async_connect(endpoint, [this, index,
+                                                connection](const asio::error_code& result) {
+    if (!connection->open() || !find(index, connection.get())) return;
+    // Without a listener the kernel may connect a loopback socket to itself (simultaneous
+    // open).
+    const bool to_itself = !result && connection->local() == connection->remote();
+    if (to_itself || result == asio::error::connection_refused) return attempt_refused(index);
+    // One of the addresses of localhost, for example, of a machine without IPv6.
+    if (result == asio::error::network_unreachable || result == asio::error::host_unreachable ||
+        result.value() == EADDRNOTAVAIL || result == asio::error::address_family_not_supported) {
+      if (!peers_[index].any_refused) peers_[index].fault = result.message();
+      return try_next(index);
+    }
+    if (result) return attempt_failed(index, result.message());
+    on_connected(index);
+  });
 }
 
 void PeerLinks::on_connected(std::size_t index) {
@@ -334,21 +359,20 @@ void PeerLinks::on_connected(std::size_t index) {
         if (!find(index, connection.get())) return;
         if (!error) return on_secure(index);
         const bool is_tls = error.category() == asio::error::get_ssl_category();
-        const int fault = is_tls ? ERR_GET_REASON(static_cast<unsigned long>(error.value())) : 0;
-        // Only a process that derives a key for this job checks the PSK binder.
-        const bool other_secret = fault == SSL_R_SSLV3_ALERT_ILLEGAL_PARAMETER ||
-                                  fault == SSL_R_TLSV1_ALERT_DECRYPT_ERROR;
-        const std::string sentence =
-            other_secret
-                ? fmt::format(
-                      "{} and this process do not have the same secret; set "
-                      "LOCKSTEP_SECRET_FILE to the same secret on all ranks",
-                      described_.name(index))
-                : fmt::format("{} that it has the job's secret ({})",
-                              is_tls ? "did not prove" : "closed the connection before it proved",
-                              error.message());
-        attempt_failed(index, false, sentence);
-        if (other_secret) events_.differs(index, sentence);
+        OtherSecret& other_secret = peers_[index].other_secret;
+        std::string fault = format_text(
+            "{} that it has the job's secret ({})",
+            is_tls ? "did not prove" : "closed the connection before it proved", error.message());
+        if (is_alert_of_other_secret(error)) {
+          fault = format_text(
+              "{} and this process do not have the same secret; set LOCKSTEP_SECRET_FILE to the same "
+              "secret on all ranks",
+              described_.name(index));
+          other_secret.note(Clock::now(), fault);
+        } else if (is_tls) {
+          other_secret.clear();
+        }
+        attempt_failed(index, fault);
       });
 }
 
@@ -363,12 +387,22 @@ void PeerLinks::on_secure(std::size_t index) {
   connection->start(frames_of(index, connection), end_of(index, connection), max_frame_bytes);
 }
 
-void PeerLinks::attempt_failed(std::size_t index, bool refused, const std::string& why) {
+void PeerLinks::attempt_failed(std::size_t index, const std::string& why) {
+  peers_[index].any_failed = true;
+  peers_[index].fault = why;
+  try_next(index);
+}
+
+void PeerLinks::attempt_refused(std::size_t index) {
   Peer& peer = peers_[index];
-  peer.all_refused = peer.all_refused && refused;
-  peer.outgoing->connection->close();
-  peer.outgoing.reset();
-  if (!why.empty()) log_once(index, why);
+  peer.any_refused = true;
+  if (!peer.any_failed) peer.fault = "connection refused";
+  try_next(index);
+}
+
+void PeerLinks::try_next(std::size_t index) {
+  peers_[index].outgoing->connection->close();
+  peers_[index].outgoing.reset();
   connect(index);
 }
 

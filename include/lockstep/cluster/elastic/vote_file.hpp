@@ -1,8 +1,8 @@
 /// \file
 /// The votes of a machine in a file, changed by any of its processes. Invariants: a vote that was
-/// returned survives the process that cast it; the file is replaced as a whole, so that a process
-/// killed at any moment leaves the old vote or the new one; a missing, damaged or foreign file is
-/// an error and never counts as a vote.
+/// returned survives the process that cast it; a process killed at any moment leaves the old vote or
+/// the new one; a vote needs no space, so that a full file system does not end a job; a missing,
+/// damaged or foreign file is an error and never counts as a vote.
 #pragma once
 
 #include <cstdint>
@@ -19,6 +19,11 @@ namespace lockstep::detail {
 
 /// The folder of a run on this machine, see MachineFolder. It holds the vote on the successor of
 /// one generation: the first question about a later one replaces it, and earlier ones are closed.
+/// The file has its full size from the start:
+/// \code
+///   0      the record: magic, which slot, its size and checksum, checksum of the record
+///   4 KiB  slot 0, then slot 1, of 60 KiB each: a vote is written to the other slot, then the record
+/// \endcode
 class VoteFile final : public VoteMemory {
  public:
   /// `machine` must outlive this object.
@@ -40,10 +45,16 @@ class VoteFile final : public VoteMemory {
   /// Creates the votes of a new run. The first byte of `lock` records that this has happened.
   /// \throws FileError if the votes of a run in use are missing.
   LOCKSTEP_COLD_DECL void create_votes() const;
+  struct Stored {
+    std::uint64_t number = 0;  ///< of a generation
+    Vote vote{};               ///< on its successor
+    std::uint32_t slot = 0;
+  };
+  LOCKSTEP_COLD_DECL std::string encoded(const Stored& stored) const;
+  /// Writes to the slot of `stored`. \throws FileError
+  LOCKSTEP_COLD_DECL void store(const Stored& stored) const;
   /// \throws FileError
-  LOCKSTEP_COLD_DECL void store(std::uint64_t number, const Vote& vote) const;
-  /// The number of a generation, and the vote on its successor. \throws FileError
-  LOCKSTEP_COLD_DECL std::uint64_t load(Vote& vote) const;
+  LOCKSTEP_COLD_DECL Stored load() const;
   /// Locks the file while it is changed; not open if another process has it for too long.
   LOCKSTEP_COLD_DECL FileDescriptor guard() const;
   std::string votes() const { return folder_ + "/votes"; }

@@ -7,8 +7,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <array>
 #include <cerrno>
 #include <chrono>
+#include <cstddef>
 #include <cstring>
 #include <string_view>
 #include <thread>
@@ -17,13 +20,50 @@
 #include "lockstep/cluster/rendezvous/frames.hpp"
 #include "lockstep/core/crc32c.hpp"
 #include "lockstep/core/error.hpp"
-#include "lockstep/core/fmt_core.hpp"
+#include "lockstep/core/format_text.hpp"
 #include "lockstep/files/atomic_file.hpp"
 
 namespace lockstep::detail {
 
 /// The first bytes of a vote file; the last digit is the version.
-inline constexpr std::string_view vote_magic = "lockstep vote 1\n";
+inline constexpr std::string_view vote_magic = "lockstep vote 2\n";
+inline constexpr std::size_t vote_page = 4096, vote_slot = 60 * 1024;
+
+/// The beginning of a vote file. It lies within one page, which is written as a whole.
+struct VoteRecord {
+  std::array<char, vote_magic.size()> magic{};
+  std::uint32_t slot = 0, size = 0, sum = 0;
+  std::uint32_t own_sum = 0;  // of what stands before it
+
+  std::uint32_t sum_before() const { return crc32c(this, offsetof(VoteRecord, own_sum)); }
+  std::string_view bytes() const { return {reinterpret_cast<const char*>(this), sizeof *this}; }
+};
+
+inline VoteRecord vote_record(std::uint32_t slot, std::string_view body) {
+  VoteRecord record{.slot = slot,
+                    .size = static_cast<std::uint32_t>(body.size()),
+                    .sum = crc32c(body.data(), body.size())};
+  std::copy(vote_magic.begin(), vote_magic.end(), record.magic.begin());
+  record.own_sum = record.sum_before();
+  return record;
+}
+
+inline std::size_t slot_offset(std::uint32_t slot) { return vote_page + slot * vote_slot; }
+
+/// Overwrites a part of a file and syncs it. \throws FileError
+inline void overwrite(const FileDescriptor& file, const std::string& path, std::string_view bytes,
+                      std::size_t offset) {
+  while (!bytes.empty()) {
+    const auto n =
+        ::pwrite(file.number(), bytes.data(), bytes.size(), static_cast<::off_t>(offset));
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0) throw FileError(path, "cannot be written ({})", std::strerror(errno));
+    bytes.remove_prefix(static_cast<std::size_t>(n));
+    offset += static_cast<std::size_t>(n);
+  }
+  if (::fdatasync(file.number()) != 0)
+    throw FileError(path, "cannot be written ({})", std::strerror(errno));
+}
 
 inline constexpr const char* removal_remedy =
     ", so this machine cannot vote any more; exclude it from the cleaning of old files (systemd's "
@@ -33,7 +73,7 @@ inline constexpr const char* removal_remedy =
 void VoteFile::enter(std::uint64_t run) {
   if (run == run_) return;
   leave();
-  folder_ = fmt::format("{}/{:016x}", machine_.path(), run);
+  folder_ = format_text("{}/{:016x}", machine_.path(), run);
   while (!lock_.is_open()) {  // the last process of an earlier attempt may be removing the folder
     if (::mkdir(folder_.c_str(), 0700) != 0 && errno != EEXIST)
       throw FileError(folder_, "cannot be created ({})", std::strerror(errno));
@@ -42,8 +82,7 @@ void VoteFile::enter(std::uint64_t run) {
   run_ = run;
   const FileDescriptor held = guard();
   if (held.is_open()) create_votes();
-  Vote vote;
-  load(vote);
+  (void)load();
 }
 
 std::optional<Vote> VoteFile::change(const GenerationId& generation,
@@ -54,14 +93,13 @@ std::optional<Vote> VoteFile::change(const GenerationId& generation,
   const FileDescriptor held = guard();
   is_blocked_ = !held.is_open();
   if (is_blocked_) return std::nullopt;
-  Vote vote;
-  const std::uint64_t stored = load(vote);
-  if (stored > generation.number) return std::nullopt;
-  const Vote before = vote;
-  if (stored < generation.number) vote = {};
-  change(vote);
-  if (stored < generation.number || !(vote == before)) store(generation.number, vote);
-  return vote;
+  const Stored before = load();
+  if (before.number > generation.number) return std::nullopt;
+  Stored now{generation.number, {}, before.slot ^ 1};
+  if (before.number == generation.number) now.vote = before.vote;
+  change(now.vote);
+  if (before.number < generation.number || !(now.vote == before.vote)) store(now);
+  return now.vote;
 }
 
 void VoteFile::create_votes() const {
@@ -72,7 +110,13 @@ void VoteFile::create_votes() const {
   if (::access(votes().c_str(), F_OK) != 0) {
     if (existed)  // a blank file would forget promises to members that live
       throw FileError(votes(), "was removed while its job runs{}", removal_remedy);
-    store(0, {});
+    const std::string body = encoded({});
+    std::string file(slot_offset(2), '\0');
+    file.replace(0, sizeof(VoteRecord), vote_record(0, body).bytes());
+    file.replace(slot_offset(0), body.size(), body);
+    AtomicFile draft(votes());
+    draft.write(std::string_view(file));
+    draft.commit();
   }
   if (!existed && ::pwrite(lock_.number(), "1", 1, 0) != 1)
     throw FileError(folder_ + "/lock", "cannot be written ({})", std::strerror(errno));
@@ -85,43 +129,51 @@ void VoteFile::leave() {
   run_ = 0;
 }
 
-void VoteFile::store(std::uint64_t number, const Vote& vote) const {
+std::string VoteFile::encoded(const Stored& stored) const {
   FrameWriter writer(FrameType::agreement);
-  writer.number(run_).number(number);
-  for (const Ballot& ballot : {vote.promised, vote.accepted})
+  writer.number(run_).number(stored.number);
+  for (const Ballot& ballot : {stored.vote.promised, stored.vote.accepted})
     writer.number(ballot.round).number(ballot.rank);
-  writer.bytes(vote.value);
-  const std::string body = std::move(writer).finish();
-  const std::uint32_t sum = crc32c(body.data(), body.size());
-  AtomicFile file(votes());
-  file.write(vote_magic);
-  file.write(body);
-  file.write(std::string_view(reinterpret_cast<const char*>(&sum), sizeof sum));
-  file.commit();
+  writer.bytes(stored.vote.value);
+  return std::move(writer).finish();
 }
 
-std::uint64_t VoteFile::load(Vote& vote) const {
+void VoteFile::store(const Stored& stored) const {
+  const std::string body = encoded(stored);
+  if (body.size() > vote_slot)
+    throw FileError(votes(), "cannot hold a vote of {} bytes; it has room for {}", body.size(),
+                    vote_slot);
+  const FileDescriptor file(::open(votes().c_str(), O_WRONLY | O_CLOEXEC | O_NOFOLLOW));
+  if (!file.is_open()) throw FileError(votes(), "cannot be opened ({})", std::strerror(errno));
+  overwrite(file, votes(), body, slot_offset(stored.slot));
+  overwrite(file, votes(), vote_record(stored.slot, body).bytes(), 0);
+}
+
+VoteFile::Stored VoteFile::load() const {
   const std::string text = read_small_file(votes());
-  std::uint32_t sum = 0;
-  constexpr std::size_t around = vote_magic.size() + frame_header + sizeof sum;
-  const bool whole = text.size() >= around && text.starts_with(vote_magic);
-  std::string_view body = text;
-  if (whole) {
-    std::memcpy(&sum, text.data() + text.size() - sizeof sum, sizeof sum);
-    body = body.substr(vote_magic.size(), text.size() - vote_magic.size() - sizeof sum);
-  }
-  const bool intact = whole && crc32c(body.data(), body.size()) == sum;
-  FrameReader reader(intact ? body.substr(frame_header) : std::string_view());
-  const auto run = reader.number<std::uint64_t>(), number = reader.number<std::uint64_t>();
-  for (Ballot* ballot : {&vote.promised, &vote.accepted}) {
+  VoteRecord record;
+  const bool is_whole = text.size() == slot_offset(2);
+  if (is_whole) std::memcpy(&record, text.data(), sizeof record);
+  const bool is_record = is_whole && record.bytes().starts_with(vote_magic) &&
+                         record.own_sum == record.sum_before() && record.slot < 2 &&
+                         record.size >= frame_header && record.size <= vote_slot;
+  const std::string_view body =
+      is_record ? std::string_view(text).substr(slot_offset(record.slot), record.size)
+                : std::string_view();
+  const bool is_intact = is_record && crc32c(body.data(), body.size()) == record.sum;
+  FrameReader reader(is_intact ? body.substr(frame_header) : std::string_view());
+  Stored stored{.slot = record.slot};
+  const auto run = reader.number<std::uint64_t>();
+  stored.number = reader.number<std::uint64_t>();
+  for (Ballot* ballot : {&stored.vote.promised, &stored.vote.accepted}) {
     ballot->round = reader.number<std::uint32_t>();
     ballot->rank = reader.number<std::uint32_t>();
   }
-  vote.value = reader.bytes(max_frame_bytes);
+  stored.vote.value = reader.bytes(max_frame_bytes);
   if (!reader.finished() || run != run_)
     throw FileError(votes(), "{}; this machine cannot vote in its job any more",
                     text.empty() ? "is missing" : "is damaged");
-  return number;
+  return stored;
 }
 
 FileDescriptor VoteFile::guard() const {

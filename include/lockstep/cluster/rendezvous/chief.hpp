@@ -176,6 +176,7 @@ class Chief final : public Role {
   const JoinSetup& setup_;
   Listener listener_;
   Store store_;
+  bool is_secured_;
   MemberRegistry members_;
   RepeatedLookup lookup_;
   std::string listen_fault_;        // why listening failed; empty once it works

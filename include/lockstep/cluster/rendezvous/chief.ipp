@@ -12,7 +12,7 @@
 #include "lockstep/cluster/rendezvous/data_address.hpp"
 #include "lockstep/cluster/rendezvous/file_limit.hpp"
 #include "lockstep/cluster/rendezvous/signature.hpp"
-#include "lockstep/core/fmt_core.hpp"
+#include "lockstep/core/format_text.hpp"
 #include "lockstep/core/quote.hpp"
 
 namespace lockstep::detail {
@@ -30,6 +30,7 @@ Chief::Chief(asio::io_context& io, Control& control, const ProgressBoard& board,
           setup.cluster.world_size,
           [this](std::size_t rank, Reply reply) { answer(rank, std::move(reply)); },
           [this](std::size_t rank) { return name(rank); }),
+      is_secured_(psk != nullptr),
       members_(setup),
       lookup_(setup.cluster.chief ? listening_address(setup.cluster) : HostPort{}),
       ticker_(io),
@@ -38,6 +39,7 @@ Chief::Chief(asio::io_context& io, Control& control, const ProgressBoard& board,
       judge_timer_(io) {}
 
 void Chief::begin() {
+  listener_.expect_peers(members_.size());
   join_started_at_ = next_log_ = Clock::now();
   next_log_ += join_log_interval;
   if (members_.size() == 1) start();
@@ -78,9 +80,9 @@ void Chief::listen() {
   std::optional<ListenFault> fault;
   if (!found)
     fault = ListenFault{
-        fmt::format("{}: its host name has not been resolved yet", chief_place(setup_)), true};
+        format_text("{}: its host name has not been resolved yet", chief_place(setup_)), true};
   else
-    fault = listen_at(listener_, *found, setup_);
+    fault = listen_at(listener_, *found, setup_, is_secured_);
   if (!fault) {
     address_family_ = listener_.listens_by_ipv4() ? tcp::v4() : tcp::v6();
     return;
@@ -111,15 +113,15 @@ void Chief::admit(const std::shared_ptr<Connection>& link, const Hello& hello) {
   const std::string source = Listener::source_of(*link);
   const bool any = hello.rank == Hello::any_rank;
   const bool known = !any && hello.rank < members_.size();
-  const std::string peer = known ? fmt::format("rank {} ({})", hello.rank, source)
-                           : any ? fmt::format("a worker ({})", source)
-                                 : fmt::format("a worker ({}) of rank {}", source, hello.rank);
-  const auto refuse = [&](const std::string& sentence) {
+  const std::string peer = known ? format_text("rank {} ({})", hello.rank, source)
+                           : any ? format_text("a worker ({})", source)
+                                 : format_text("a worker ({}) of rank {}", source, hello.rank);
+  const auto refuse = [&](const std::string& sentence, Refuse::Reason reason = {}) {
     listener_.log_source(source, "was refused: " + printable(sentence), Clock::now());
-    listener_.send_and_close(link, frame(Refuse{sentence}));
+    listener_.send_and_close(link, frame(Refuse{sentence, reason}));
     if (started_ || (known && members_[hello.rank].link)) return;
     auto& note = known ? members_[hello.rank].note : refusal_;
-    note = fmt::format("a process from {} was refused: {}", source, sentence);
+    note = format_text("a process from {} was refused: {}", source, sentence);
   };
   const auto put_off = [&](const char* reason) {
     listener_.send_and_close(link, frame(RetryLater{reason}));
@@ -131,10 +133,12 @@ void Chief::admit(const std::shared_ptr<Connection>& link, const Hello& hello) {
     return put_off("its previous job has not ended yet");
   const bool given = !setup_.cluster.job_id.empty();
   if ((given || hello.job_id_given) && hello.job_id != setup_.job_id)
-    return refuse(fmt::format(
-        "{} belongs to the job {}, but the chief runs the job {}; give all ranks of a job the same "
-        "LOCKSTEP_JOB_ID, and each job on a machine its own port",
-        peer, quote(hello.job_id), quote(setup_.job_id)));
+    return refuse(
+        format_text(
+            "{} belongs to the job {}, but the chief runs the job {}; give all ranks of a job the same "
+            "LOCKSTEP_JOB_ID, and each job on a machine its own port",
+            peer, quote(hello.job_id), quote(setup_.job_id)),
+        Refuse::Reason::other_job);
   const auto differs =
       difference("join", setup_.cluster.name(0), setup_.fields, peer, hello.fields);
   // It may be a process of an earlier run, even with this job's id, so it must not end the job. If
@@ -143,17 +147,17 @@ void Chief::admit(const std::shared_ptr<Connection>& link, const Hello& hello) {
   if (link->remote().protocol() != address_family_) return redirect_address_family(link, hello);
   if (const auto fault = data_fault(link, hello, peer)) return refuse(*fault);
   if (!any && !known)
-    return refuse(fmt::format("{} is outside this job of {} ranks", peer, members_.size()));
+    return refuse(format_text("{} is outside this job of {} ranks", peer, members_.size()));
   if (any) {
     if (started_ || members_.missing_count() == 0)
       return refuse(
-          fmt::format("{} is one too many: all {} ranks have joined", peer, members_.size()));
+          format_text("{} is one too many: all {} ranks have joined", peer, members_.size()));
     members_.unranked().push_back({link, hello.data_address});
   } else {
     Member& member = members_[hello.rank];
     if (hello.rank == 0 || started_ || member.link) {
       const std::string holder = hello.rank == 0 ? "the chief itself" : member.address;
-      return refuse(fmt::format(
+      return refuse(format_text(
           "{} claims a rank that {} already has: it was assigned to {}; give each process its own "
           "rank",
           peer, name(hello.rank), holder));
@@ -167,12 +171,12 @@ void Chief::admit(const std::shared_ptr<Connection>& link, const Hello& hello) {
 
 void Chief::redirect_address_family(const std::shared_ptr<Connection>& link, const Hello& hello) {
   const bool ipv4 = address_family_ == tcp::v4();
-  const std::string reason = fmt::format("it connected over {}, but this job uses {}",
+  const std::string reason = format_text("it connected over {}, but this job uses {}",
                                          ipv4 ? "IPv6" : "IPv4", ipv4 ? "IPv4" : "IPv6");
   listener_.send_and_close(link, frame(RetryLater{reason, ipv4 ? RetryLater::AddressFamily::ipv4
                                                                : RetryLater::AddressFamily::ipv6}));
   if (!started_ && hello.rank < members_.size() && !members_[hello.rank].link)
-    members_[hello.rank].note = fmt::format("from {} {}", Listener::source_of(*link), reason);
+    members_[hello.rank].note = format_text("from {} {}", Listener::source_of(*link), reason);
 }
 
 std::optional<std::string> Chief::data_fault(const std::shared_ptr<Connection>& link,
@@ -181,11 +185,11 @@ std::optional<std::string> Chief::data_fault(const std::shared_ptr<Connection>& 
   const auto theirs = hello.data_address.empty()
                           ? link->remote().address()
                           : asio::ip::make_address(hello.data_address, wrong);
-  if (wrong) return peer + " has a LOCKSTEP_DATA_ADDRESS that is not an address";
+  if (wrong) return peer + " has a data address that is not an address";
   const auto& given = setup_.cluster.data_address;
   const bool ipv4 = given ? asio::ip::make_address(*given).is_v4() : address_family_ == tcp::v4();
   if (theirs.is_v4() == ipv4) return std::nullopt;
-  return fmt::format(
+  return format_text(
       "{} would exchange data at {} ({}), but the chief exchanges data over {}; set "
       "LOCKSTEP_DATA_ADDRESS, or LOCKSTEP_INTERFACE, on all ranks to addresses of one family",
       peer, theirs.to_string(), address_family_name(theirs), ipv4 ? "IPv4" : "IPv6");
@@ -219,7 +223,7 @@ void Chief::check_join(Clock::time_point now) {
   const milliseconds waited = whole_milliseconds(now - join_started_at_);
   const milliseconds deadline = setup_.cluster.rendezvous_timeout;
   if (waited >= deadline && !listener_.listening())
-    return abort_join(fmt::format("{} (retried for {})", listen_fault_, seconds(deadline)), true);
+    return abort_join(format_text("{} (retried for {})", listen_fault_, seconds(deadline)), true);
   if (waited >= deadline && listener_.out_of_files())
     return declare_lost(0, "cannot accept more connections: " + files_sentence());
   if (waited >= deadline) {
@@ -235,7 +239,7 @@ void Chief::check_join(Clock::time_point now) {
   if (now >= next_log_) {
     next_log_ += join_log_interval;
     log(LogLevel::info,
-        fmt::format("waiting for {}: {} of {}", missing.names, seconds(waited), seconds(deadline)));
+        format_text("waiting for {}: {} of {}", missing.names, seconds(waited), seconds(deadline)));
   }
   members_.send_to_all(frame(missing));
 }
@@ -286,9 +290,17 @@ std::optional<std::vector<std::string>> Chief::decide_data_addresses() {
     places[r] = {members_[r].data_address, members_[r].link->local().address(),
                  members_[r].link->remote().address()};
   auto addresses = data_addresses(places);
+  if (const auto shared = find_shared_address(places, addresses))
+    log(LogLevel::warning,
+        format_text(
+            "{} and {} would both exchange data at {}, but the latter connects from {}, so "
+            "addresses are translated between them (NAT, published ports of containers); set LOCKSTEP_BIND=0.0.0.0 "
+            "and LOCKSTEP_DATA_ADDRESS on each to the address at which the others reach it",
+            name(shared->first), name(shared->second), addresses[shared->second],
+            places[shared->second].member_end.to_string()));
   const auto fault = find_unreachable(places, addresses);
   if (!fault) return addresses;
-  abort_join(fmt::format(
+  abort_join(format_text(
       "{} would exchange data at a loopback address, which {} on another machine cannot reach; set "
       "LOCKSTEP_DATA_ADDRESS to an address that all reach, or unset it",
       name(fault->near), name(fault->far)));
@@ -343,8 +355,8 @@ void Chief::on_disconnect(std::size_t rank, const std::string& how) {
   if (shutting_down_) return check_shut_down();
   if (!started_) {
     member.link.reset();
-    member.note = fmt::format("it connected from {}, but {}", member.address, how);
-    log(LogLevel::info, fmt::format("{} {} before the start; it may reconnect", name(rank), how));
+    member.note = format_text("it connected from {}, but {}", member.address, how);
+    log(LogLevel::info, format_text("{} {} before the start; it may reconnect", name(rank), how));
   } else if (!member.state.left) {
     declare_lost(rank, how);
   }
@@ -388,7 +400,7 @@ void Chief::declare_lost_if_awaited(std::size_t rank) {
 std::string Chief::how_left(std::size_t rank) const {
   const WorkerProgress progress = rank == 0 ? board_.read() : members_[rank].state.progress;
   if (progress == WorkerProgress{}) return "left";
-  return fmt::format("left after step {}", progress.step);
+  return format_text("left after step {}", progress.step);
 }
 
 bool Chief::is_explained_by_leave(const Accuse& accuse) const {
@@ -437,7 +449,7 @@ void Chief::judge() {
   const Accuse& of = worst->of;
   if (is_explained_by_leave(of)) return declare_lost(of.rank, how_left(of.rank));
   if (!of.names_link())
-    return declare_lost(of.rank, fmt::format("does not answer: its exchange with {} failed: {}",
+    return declare_lost(of.rank, format_text("does not answer: its exchange with {} failed: {}",
                                              name(worst->accuser), printable(of.how, 200)));
   // A heartbeat since the accusation proves that an end is alive. If none arrives, that rank is
   // lost through its silence, and the link is innocent.
@@ -462,7 +474,7 @@ void Chief::tick() {
     if (!on_time) member.last_heard = now;
     if (!member.state.left && now - member.last_heard >= setup_.timeouts.silence &&
         !control_.ended()) {
-      const std::string how = fmt::format("was silent for {}", seconds(setup_.timeouts.silence));
+      const std::string how = format_text("was silent for {}", seconds(setup_.timeouts.silence));
       if (started_)
         declare_lost(r, how);
       else
@@ -497,16 +509,16 @@ void Chief::check_stall(Clock::time_point now) {
     return;
   }
   const WorkerProgress& at = states[straggler->rank].progress;
-  const std::string where = fmt::format("made no progress in {} of step {} for {}",
+  const std::string where = format_text("made no progress in {} of step {} for {}",
                                         to_string(at.phase), at.step, seconds(straggler->waited));
   if (straggler->waited >= straggler->limit)
     return declare_lost(
         straggler->rank,
-        fmt::format("is alive, but {}; inspect it (gdb -p), or raise the limits (StallLimits)",
+        format_text("is alive, but {}; inspect it (gdb -p), or raise the limits (StallLimits)",
                     where));
   if (now < next_stall_log_) return;
   next_stall_log_ = now + stall_log_interval;
-  log(LogLevel::warning, fmt::format("{} {}; the job ends after {}", name(straggler->rank), where,
+  log(LogLevel::warning, format_text("{} {}; the job ends after {}", name(straggler->rank), where,
                                      seconds(straggler->limit)));
 }
 

@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-#include "lockstep/core/fmt_core.hpp"
+#include "lockstep/core/format_text.hpp"
 
 namespace lockstep::detail {
 
@@ -14,8 +14,8 @@ inline constexpr milliseconds lateness_limit{250};
 
 std::string seconds(milliseconds time) {
   const auto tenths = static_cast<std::uint64_t>((time.count() + 50) / 100);
-  if (tenths % 10 == 0) return fmt::format("{} s", tenths / 10);
-  return fmt::format("{}.{} s", tenths / 10, tenths % 10);
+  if (tenths % 10 == 0) return format_text("{} s", tenths / 10);
+  return format_text("{}.{} s", tenths / 10, tenths % 10);
 }
 
 milliseconds whole_milliseconds(Clock::duration time) {

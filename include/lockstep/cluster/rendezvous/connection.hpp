@@ -80,6 +80,8 @@ class Connection : public std::enable_shared_from_this<Connection> {
 
   /// The TLS state after `handshake`; null without one.
   SSL* tls() { return tls_ ? tls_->native_handle() : nullptr; }
+  /// At a server, also during the handshake: true once the client has proved its key.
+  bool has_proved_key() { return tls_ && PskContext::proved(tls_->native_handle()); }
   /// Gives the socket away; otherwise as `close`. \return the descriptor, -1 if it is closed.
   LOCKSTEP_COLD_DECL int release();
 

@@ -4,7 +4,7 @@
 
 #include <utility>
 
-#include "lockstep/core/fmt_core.hpp"
+#include "lockstep/core/format_text.hpp"
 
 namespace lockstep::detail {
 
@@ -17,7 +17,7 @@ std::string printable(std::string_view text, std::size_t longest) {
 }
 
 std::string link_failure(std::string_view other, std::string_view how) {
-  return fmt::format(
+  return format_text(
       "is alive, but its connection to {}, which is alive too, failed: {}; check the network "
       "between the two (cable, network card, firewall, MTU)",
       other, how);
@@ -142,8 +142,8 @@ Reply Control::wait_reply(std::uint64_t id, milliseconds deadline,
   const std::scoped_lock lock(mutex_);
   auto reply = std::move(pending_[id]);
   pending_.erase(id);
-  if (reply && reply->status == Reply::Status::ok) return std::move(*reply);
-  if (reply && reply->status == Reply::Status::error) throw UsageError(reply->value);
+  if (reply && reply->status == Reply::Code::ok) return std::move(*reply);
+  if (reply && reply->status == Reply::Code::error) throw UsageError(reply->value);
   if (verdict_) throw verdict_->error();
   if (is_aborted()) throw CollectiveAborted("rendezvous: a request was aborted");
   if (reply && reply->number > 0)

@@ -45,6 +45,11 @@ std::vector<std::string> more_data_addresses(const ResolvedCluster& cluster) {
   return found;
 }
 
+inline bool is_any(const std::string& host) {
+  asio::error_code wrong;
+  return asio::ip::make_address(host, wrong).is_unspecified() && !wrong;
+}
+
 void choose_data_address(ResolvedCluster& cluster) {
   if (cluster.data_interface)
     cluster.data_address = address_of_interface(cluster, *cluster.data_interface);
@@ -55,11 +60,32 @@ void choose_data_address(ResolvedCluster& cluster) {
       probe >= 0 && ::bind(probe, place.data(), static_cast<socklen_t>(place.size())) == 0;
   const int error = errno;
   if (probe >= 0) ::close(probe);
-  if (!is_ours)
+  // The process listens at all addresses, and a host's published ports lead there.
+  const bool is_of_host = error == EADDRNOTAVAIL && cluster.bind && is_any(cluster.bind->host);
+  if (!is_ours && !is_of_host)
     throw ClusterError(
-        "LOCKSTEP_DATA_ADDRESS={} cannot be bound ({}); write an address that this machine "
-        "has (ip address)",
+        "LOCKSTEP_DATA_ADDRESS={} cannot be bound ({}); write an address that this machine has (ip "
+        "address), or set LOCKSTEP_BIND=0.0.0.0 too, if that is the address of a host which passes "
+        "connections on to this machine (published ports of a container)",
         *cluster.data_address, std::generic_category().message(error));
+}
+
+/// The address of this machine from which packets go to `peer`; empty if there is no route.
+inline std::string source_address(const asio::ip::address& peer) {
+  asio::ip::tcp::endpoint place(peer, 9);  // any port: no packet is sent
+  const int probe = ::socket(place.protocol().family(), SOCK_DGRAM | SOCK_CLOEXEC, 0);
+  auto size = static_cast<socklen_t>(place.capacity());
+  const bool found = probe >= 0 &&
+                     ::connect(probe, place.data(), static_cast<socklen_t>(place.size())) == 0 &&
+                     ::getsockname(probe, place.data(), &size) == 0;
+  if (probe >= 0) ::close(probe);
+  return found && !place.address().is_loopback() ? place.address().to_string() : std::string();
+}
+
+/// Unspecified if the member did not send it.
+inline asio::ip::address own_address(const DataPlace& member) {
+  asio::error_code wrong;
+  return asio::ip::make_address(member.given, wrong);
 }
 
 std::vector<std::string> data_addresses(const std::vector<DataPlace>& members) {
@@ -68,6 +94,10 @@ std::vector<std::string> data_addresses(const std::vector<DataPlace>& members) {
   for (std::size_t r = 1; r < members.size() && far.empty(); ++r)
     if (!members[r].chief_end.is_loopback() && !members[r].chief_end.is_unspecified())
       far = members[r].chief_end.to_string();
+  // A proxy on the chief's machine connects from there, wherever the member is.
+  for (std::size_t r = 1; r < members.size() && far.empty(); ++r)
+    if (const auto own = own_address(members[r]); !own.is_unspecified() && !own.is_loopback())
+      far = source_address(own);
   const bool one_machine = far.empty();
   for (std::size_t r = 0; r < members.size(); ++r) {
     const DataPlace& member = members[r];
@@ -83,6 +113,17 @@ std::vector<std::string> data_addresses(const std::vector<DataPlace>& members) {
       result.push_back("");
   }
   return result;
+}
+
+std::optional<SharedAddress> find_shared_address(const std::vector<DataPlace>& members,
+                                                 const std::vector<std::string>& addresses) {
+  for (std::size_t r = 1; r < members.size(); ++r) {
+    const auto& from = members[r].member_end;
+    if (addresses[r].empty() || from.is_loopback() || from.to_string() == addresses[r]) continue;
+    for (std::size_t other = 0; other < members.size(); ++other)
+      if (other != r && addresses[other] == addresses[r]) return SharedAddress{other, r};
+  }
+  return std::nullopt;
 }
 
 std::optional<Unreachable> find_unreachable(const std::vector<DataPlace>& members,

@@ -19,7 +19,7 @@
 
 #include "lockstep/cluster/rendezvous/clock.hpp"
 #include "lockstep/core/error.hpp"
-#include "lockstep/core/fmt_core.hpp"
+#include "lockstep/core/format_text.hpp"
 #include "lockstep/core/threads.hpp"
 
 namespace lockstep {
@@ -89,16 +89,21 @@ DataConnector::~DataConnector() {
 }
 
 std::string DataConnector::identity(std::size_t from, std::size_t to, std::size_t index) const {
-  return fmt::format("{} {}>{} #{}", options_.run, from, to, index);
+  return format_text("{} {}>{} #{}", options_.run, from, to, index);
 }
 
 void DataConnector::listen() {
   listener_.hand_over_proved(
-      [this](const std::shared_ptr<detail::Connection>& connection) { on_proved(connection); },
-      expected_.size());
+      [this](const std::shared_ptr<detail::Connection>& connection) { on_proved(connection); });
+  listener_.expect_peers(expected_.size());
   listen_at(options_.address, 0);
   for (std::size_t i = 0; i < options_.more_addresses.size(); ++i)
     listen_at(options_.more_addresses[i], i + 1);
+  // A proxy on this machine, such as a sidecar, may pass connections on to the loopback address.
+  const auto address = asio::ip::make_address(options_.address);
+  const auto loopback = address.is_v4() ? asio::ip::address(asio::ip::address_v4::loopback())
+                                        : asio::ip::address(asio::ip::address_v6::loopback());
+  if (!address.is_loopback()) (void)listener_.listen({loopback, listener_.port()}, SOMAXCONN);
 }
 
 const std::string& DataConnector::address_of(std::size_t connection) const {
@@ -111,10 +116,14 @@ void DataConnector::listen_at(const std::string& text, std::size_t index) {
   const auto address = asio::ip::make_address(text, error);
   if (error)
     throw ClusterError("data connections: '{}' is not an IP address of this machine", text);
+  const auto any = address.is_v4() ? asio::ip::address(asio::ip::address_v4::any())
+                                   : asio::ip::address(asio::ip::address_v6::any());
   const PortRange ports = options_.ports.value_or(PortRange{});
   for (std::size_t i = 0; i < ports.size(); ++i) {
     const auto port = static_cast<std::uint16_t>(ports.first + i);
     error = listener_.listen({address, port}, SOMAXCONN);
+    if (error.value() == EADDRNOTAVAIL)  // of a host that passes its ports on
+      error = listener_.listen({any, port}, SOMAXCONN);
     if (error != asio::error::address_in_use) break;
   }
   if (error && options_.ports)
@@ -125,7 +134,7 @@ void DataConnector::listen_at(const std::string& text, std::size_t index) {
   if (error)
     throw ClusterError("data connections: cannot listen at {} ({}); see LOCKSTEP_DATA_ADDRESS",
                        text, error.message());
-  place_ += fmt::format("{}{} {}", place_.empty() ? "" : ",", text, listener_.port(index));
+  place_ += format_text("{}{} {}", place_.empty() ? "" : ",", text, listener_.port(index));
 }
 
 std::vector<DataConnection> DataConnector::connect(const std::map<std::size_t, std::string>& places,
@@ -325,13 +334,13 @@ std::vector<DataConnector::Missing> DataConnector::missing(std::chrono::millisec
     if (!connections_.contains({attempt->peer, attempt->index}))
       result.push_back(
           {attempt->peer,
-           fmt::format("replica {} could not connect to replica {} at {}:{} within {} ms ({})",
+           format_text("replica {} could not connect to replica {} at {}:{} within {} ms ({})",
                        options_.rank, attempt->peer, attempt->endpoint.address().to_string(),
                        attempt->endpoint.port(), waited.count(), attempt->fact)});
   for (const auto& [name, place] : expected_)
     if (!connections_.contains(place))
       result.push_back(
-          {place.first, fmt::format("replica {} did not connect to replica {} at {} within {} ms",
+          {place.first, format_text("replica {} did not connect to replica {} at {} within {} ms",
                                     place.first, options_.rank, place_, waited.count())});
   return result;
 }

@@ -10,7 +10,7 @@
 #include <memory>
 
 #include "lockstep/core/error.hpp"
-#include "lockstep/core/fmt_core.hpp"
+#include "lockstep/core/format_text.hpp"
 
 namespace lockstep::detail {
 
@@ -24,7 +24,7 @@ void raise_file_limit() {
 std::string files_sentence() {
   rlimit limit{};
   if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return "raise the limit of open files (ulimit -n)";
-  return fmt::format("the process may open {} files; raise the limit (ulimit -n)",
+  return format_text("the process may open {} files; raise the limit (ulimit -n)",
                      static_cast<std::uint64_t>(limit.rlim_cur));
 }
 

@@ -1,8 +1,8 @@
 /// \file
 /// Admission: accepts connections, and hands over those that prove that they belong to the job.
 /// Invariants: a connection must send its Hello within the timeout, however it behaves until then;
-/// at most 64 connections are pending, 8 from one source. The oldest one is closed for a new one,
-/// so that hanging strangers cannot keep a worker out.
+/// at most 64 connections are pending, 8 from one source, and one more for each expected peer. A new
+/// one replaces the least promising one, so that strangers cannot keep a worker out.
 #pragma once
 
 #include <asio/io_context.hpp>
@@ -53,9 +53,10 @@ class Listener {
   Listener(const Listener&) = delete;  // handlers hold its address
   Listener& operator=(const Listener&) = delete;
 
-  /// For connections that have no Hello: hands them over after the handshake. `extra` more of them
-  /// may be pending, in all and from one source.
-  LOCKSTEP_COLD_DECL void hand_over_proved(Proved proved, std::size_t extra);
+  /// For connections that have no Hello: hands them over after the handshake.
+  LOCKSTEP_COLD_DECL void hand_over_proved(Proved proved);
+  /// Peers may connect all at once, also from one source: that many more may be pending.
+  void expect_peers(std::size_t peers) { expected_peers_ = peers; }
 
   /// Listens at `endpoint`. `backlog` is the number of connections that may arrive at once.
   LOCKSTEP_COLD_DECL asio::error_code listen(const tcp::endpoint& endpoint, int backlog);
@@ -96,7 +97,7 @@ class Listener {
     std::shared_ptr<Connection> connection;
     std::string source;
     Clock::time_point since;
-    bool closing = false;
+    bool closing = false, is_described = false, has_spoken = false;
   };
   using Acceptor = std::shared_ptr<tcp::acceptor>;
 
@@ -123,8 +124,14 @@ class Listener {
                                  std::string_view fact);
   /// Forgets a connection without closing it.
   LOCKSTEP_COLD_DECL void remove(const std::shared_ptr<Connection>& connection);
-  /// Closes the oldest pending connection if `source`, or all sources, are at the limit.
-  LOCKSTEP_COLD_DECL void evict_oldest(const std::string& source);
+  /// Closes the least promising pending connection if `source`, or all sources, are at the limit:
+  /// the oldest of those with the lowest rank.
+  /// \code
+  ///   proved the key > from a described host > has sent something > silent
+  /// \endcode
+  LOCKSTEP_COLD_DECL void make_room(const std::string& source);
+  /// That rank. A worker's first message arrives with its connection.
+  LOCKSTEP_COLD_DECL int rank_of(Pending& pending);
 
   asio::io_context& io_;
   PskContext* psk_;
@@ -136,8 +143,9 @@ class Listener {
   StrangerLog strangers_;
   std::vector<Acceptor> acceptors_, paused_;
   std::list<Pending> pending_;  // oldest first
-  std::size_t extra_pending_ = 0;
+  std::size_t expected_peers_ = 0;
   bool out_of_files_ = false;
+  bool is_crowded_ = false;  // the limit was reached: described hosts are resolved
   Clock::time_point next_out_of_files_log_{};
 };
 

@@ -14,7 +14,7 @@
 #include <utility>
 
 #include "lockstep/cluster/rendezvous/file_limit.hpp"
-#include "lockstep/core/fmt_core.hpp"
+#include "lockstep/core/format_text.hpp"
 
 namespace lockstep::detail {
 
@@ -44,10 +44,7 @@ asio::error_code Listener::listen(const tcp::endpoint& endpoint, int backlog) {
   return {};
 }
 
-void Listener::hand_over_proved(Proved proved, std::size_t extra) {
-  proved_ = std::move(proved);
-  extra_pending_ = extra;
-}
+void Listener::hand_over_proved(Proved proved) { proved_ = std::move(proved); }
 
 std::uint16_t Listener::port(std::size_t index) const {
   asio::error_code ignored;
@@ -153,7 +150,7 @@ void Listener::log_out_of_files(int error) {
   out_of_files_ = true;
   if (now < next_out_of_files_log_) return;
   next_out_of_files_log_ = now + join_log_interval;
-  log_(fmt::format("a connection cannot be accepted ({}): {}",
+  log_(format_text("a connection cannot be accepted ({}): {}",
                    std::generic_category().message(error), files_sentence()));
 }
 
@@ -164,9 +161,12 @@ void Listener::on_accepted(const std::shared_ptr<Connection>& connection) {
                Clock::now());
     return connection->close();
   }
-  // Strangers that hang must not keep a worker out.
-  evict_oldest(source);
-  pending_.push_back({connection, source, Clock::now()});
+  make_room(source);
+  pending_.push_back(
+      {.connection = connection,
+       .source = source,
+       .since = Clock::now(),
+       .is_described = is_crowded_ && allowlist_.describes(connection->remote().address())});
   connection->socket().async_wait(
       tcp::socket::wait_read, [this, connection](const asio::error_code& error) {
         if (!connection->open()) return;
@@ -234,7 +234,7 @@ void Listener::refuse(const std::shared_ptr<Connection>& connection, std::string
                       std::string_view sentence) {
   log_source(source_of(*connection), fact, Clock::now());
   remove(connection);
-  send_and_close(connection, frame(Refuse{std::string(sentence)}));
+  send_and_close(connection, frame(Refuse{std::string(sentence), Refuse::Reason::other_secret}));
   // Unread input would turn the close into a reset, which discards the refusal on its way.
   connection->discard_input();
 }
@@ -249,16 +249,36 @@ void Listener::remove(const std::shared_ptr<Connection>& connection) {
   pending_.remove_if([&](const Pending& n) { return n.connection == connection; });
 }
 
-void Listener::evict_oldest(const std::string& source) {
-  const auto same = [&](const Pending& n) { return n.source == source; };
-  const auto drop = [&](std::list<Pending>::iterator oldest) {
-    oldest->connection->close();
-    pending_.erase(oldest);
+int Listener::rank_of(Pending& pending) {
+  Connection& connection = *pending.connection;
+  char first = 0;
+  pending.has_spoken =
+      pending.has_spoken || connection.tls() || receive_byte(connection.socket(), first, MSG_PEEK);
+  return 4 * connection.has_proved_key() + 2 * pending.is_described + pending.has_spoken;
+}
+
+void Listener::make_room(const std::string& source) {
+  const auto is_same = [&](const Pending& n) { return n.source == source; };
+  const auto drop_lowest = [&](const auto& is_candidate) {
+    is_crowded_ = true;
+    auto lowest = pending_.end();
+    int rank = 0;
+    for (auto i = pending_.begin(); i != pending_.end(); ++i) {
+      if (!is_candidate(*i)) continue;
+      const int own = rank_of(*i);
+      if (lowest != pending_.end() && own >= rank) continue;
+      lowest = i;
+      rank = own;
+      if (rank == 0) break;
+    }
+    lowest->connection->close();
+    pending_.erase(lowest);
   };
-  if (std::count_if(pending_.begin(), pending_.end(), same) >=
-      static_cast<std::ptrdiff_t>(max_pending_per_source + extra_pending_))
-    drop(std::find_if(pending_.begin(), pending_.end(), same));
-  if (pending_.size() >= max_pending + extra_pending_) drop(pending_.begin());
+  if (std::count_if(pending_.begin(), pending_.end(), is_same) >=
+      static_cast<std::ptrdiff_t>(max_pending_per_source + expected_peers_))
+    drop_lowest(is_same);
+  if (pending_.size() >= max_pending + expected_peers_)
+    drop_lowest([](const Pending&) { return true; });
 }
 
 }  // namespace lockstep::detail

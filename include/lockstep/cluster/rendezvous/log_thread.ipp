@@ -4,7 +4,7 @@
 
 #include <chrono>
 
-#include "lockstep/core/fmt_core.hpp"
+#include "lockstep/core/format_text.hpp"
 #include "lockstep/core/threads.hpp"
 
 namespace lockstep::detail {
@@ -48,7 +48,7 @@ void LogThread::run(State& state) {
     state.lines.pop_front();
     if (state.lines.empty() && state.dropped > 0)
       state.lines.emplace_back(LogLevel::warning,
-                               fmt::format("{} lines were dropped; the log is read too slowly",
+                               format_text("{} lines were dropped; the log is read too slowly",
                                            std::exchange(state.dropped, 0)));
     lock.unlock();
     state.sink(level, line);

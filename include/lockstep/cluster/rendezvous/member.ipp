@@ -14,7 +14,7 @@
 #include "lockstep/cluster/rendezvous/signature.hpp"
 #include "lockstep/cluster/rendezvous/timer.hpp"
 #include "lockstep/cluster/rendezvous/worker.hpp"
-#include "lockstep/core/fmt_core.hpp"
+#include "lockstep/core/format_text.hpp"
 #include "lockstep/core/sha256.hpp"
 #include "lockstep/core/threads.hpp"
 #include "lockstep/core/version.hpp"
@@ -29,7 +29,7 @@ inline std::string digest(const std::string& text) {
 /// The first frame is short, so long values are compared by digest.
 inline std::string short_value(const std::string& value) {
   if (value.size() <= max_join_value_bytes) return value;
-  return fmt::format("sha256 {} of {} bytes", digest(value), value.size());
+  return format_text("sha256 {} of {} bytes", digest(value), value.size());
 }
 
 /// Completes the options: timeouts, job id, and the fields to compare at the join.
@@ -45,7 +45,7 @@ inline JoinSetup make_setup(RendezvousOptions& options) {
                   {"world size", std::to_string(options.cluster.world_size)},
                   {"cluster", short_value(description)}};
   for (const TimeoutRow& row : timeout_rows)
-    setup.fields.emplace_back(row.variable, fmt::format("{} ms", (timeouts.*row.member).count()));
+    setup.fields.emplace_back(row.variable, format_text("{} ms", (timeouts.*row.member).count()));
   for (auto& [field, value] : options.signature)
     setup.fields.emplace_back(std::move(field), short_value(value));
   return setup;
@@ -56,7 +56,7 @@ RendezvousMember::RendezvousMember(RendezvousOptions options) : setup(make_setup
   raise_file_limit();
   const std::size_t size = setup.cluster.world_size;
   check_file_limit(setup.cluster.is_chief() ? size : 1,
-                   fmt::format("rendezvous: the connections of a job of {} workers", size));
+                   format_text("rendezvous: the connections of a job of {} workers", size));
   setup.log = [this](LogLevel level, std::string_view line) { log(level, line); };
   if (!options.secret.empty())
     psk = std::make_unique<PskContext>(

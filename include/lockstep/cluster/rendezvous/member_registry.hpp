@@ -24,7 +24,7 @@ struct MemberEntry {
   std::shared_ptr<Connection> link{};  ///< null: the chief itself, or not connected
   std::string address{};
   std::string note{};          ///< why the last attempt to join failed
-  std::string data_address{};  ///< the member's LOCKSTEP_DATA_ADDRESS; may be empty
+  std::string data_address{};  ///< of its Hello; may be empty
   Clock::time_point last_heard{};
   RankState state{};
   RoundTrip round_trip{};

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "lockstep/core/fmt_core.hpp"
+#include "lockstep/core/format_text.hpp"
 
 namespace lockstep::detail {
 
@@ -17,7 +17,7 @@ MemberRegistry::MemberRegistry(const JoinSetup& setup)
 std::string MemberRegistry::name(std::size_t rank) const {
   if (setup_.cluster.cluster || rank == 0 || members_[rank].address.empty())
     return setup_.cluster.name(rank);
-  return fmt::format("rank {} ({})", rank, members_[rank].address);
+  return format_text("rank {} ({})", rank, members_[rank].address);
 }
 
 std::size_t MemberRegistry::missing_count() const {
@@ -44,7 +44,7 @@ MissingRanks MemberRegistry::missing_ranks() const {
     if (!note.empty()) result.names += " (" + printable(note, max_note_length) + ")";
   }
   if (ranks.size() > max_names)
-    result.names += fmt::format(" and {} more", ranks.size() - max_names);
+    result.names += format_text(" and {} more", ranks.size() - max_names);
   return result;
 }
 

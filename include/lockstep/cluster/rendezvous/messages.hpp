@@ -53,7 +53,8 @@ struct Hello {
   bool job_id_given = false;  ///< false: derived from the cluster description
   std::uint32_t rank = any_rank;
   std::vector<SignatureField> fields{};
-  std::string data_address{};  ///< LOCKSTEP_DATA_ADDRESS; empty: the chief chooses
+  /// LOCKSTEP_DATA_ADDRESS, or the sender's end of this connection; empty: a loopback address.
+  std::string data_address{};
 
   LOCKSTEP_COLD_DECL void write(FrameWriter& to) const;
   LOCKSTEP_COLD_DECL void read(FrameReader& from);
@@ -62,9 +63,12 @@ struct Hello {
 /// The worker cannot join this job; `sentence` is its error.
 struct Refuse {
   static constexpr FrameType type = FrameType::refuse;
+  /// After the last two, the chief of the worker's own job may have another port.
+  enum class Reason : std::uint8_t { definite, other_job, other_secret };
   std::string sentence{};
-  void write(FrameWriter& to) const { to.bytes(sentence); }
-  void read(FrameReader& from) { sentence = from.bytes(max_text_bytes); }
+  Reason reason{};
+  LOCKSTEP_COLD_DECL void write(FrameWriter& to) const;
+  LOCKSTEP_COLD_DECL void read(FrameReader& from);
 };
 
 /// The worker cannot join now. It retries until its deadline.
@@ -145,9 +149,9 @@ struct Request {
 /// The reply to the request with the same id.
 struct Reply {
   static constexpr FrameType type = FrameType::reply;
-  enum class Status : std::uint8_t { ok, timeout, error };
+  enum class Code : std::uint8_t { ok, timeout, error };
   std::uint64_t id = 0;
-  Status status{};
+  Code status{};
   std::string value{};       ///< or a sentence, if the status is not ok
   std::uint64_t number = 0;  ///< the sum of add; after a timeout, 1 + the missing rank, or 0
   LOCKSTEP_COLD_DECL void write(FrameWriter& to) const;

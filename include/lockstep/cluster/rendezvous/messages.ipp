@@ -39,6 +39,18 @@ void Hello::read(FrameReader& from) {
   from.require(!data_address.empty());
 }
 
+void Refuse::write(FrameWriter& to) const {
+  to.bytes(sentence);
+  if (reason != Reason::definite) to.number(static_cast<std::uint8_t>(reason));
+}
+
+void Refuse::read(FrameReader& from) {
+  sentence = from.bytes(max_text_bytes);
+  if (!from.has_more()) return;
+  reason = from.choice(Reason::other_secret);
+  from.require(reason != Reason::definite);
+}
+
 void RetryLater::read(FrameReader& from) {
   reason = from.bytes(max_text_bytes);
   family = from.choice(AddressFamily::ipv6);
@@ -117,7 +129,7 @@ void Reply::write(FrameWriter& to) const {
 
 void Reply::read(FrameReader& from) {
   id = from.number<std::uint64_t>();
-  status = from.choice(Status::error);
+  status = from.choice(Code::error);
   value = from.bytes(max_value_bytes);
   number = from.number<std::uint64_t>();
 }

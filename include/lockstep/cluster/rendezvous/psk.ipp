@@ -2,6 +2,9 @@
 
 #include "lockstep/cluster/rendezvous/psk.hpp"
 
+#include <openssl/err.h>
+#include <openssl/ssl.h>
+
 #include <array>
 #include <memory>
 #include <utility>
@@ -9,6 +12,12 @@
 #include "lockstep/core/error.hpp"
 
 namespace lockstep::detail {
+
+bool is_alert_of_other_secret(const asio::error_code& error) {
+  if (error.category() != asio::error::get_ssl_category()) return false;
+  const int reason = ERR_GET_REASON(static_cast<unsigned long>(error.value()));
+  return reason == SSL_R_SSLV3_ALERT_ILLEGAL_PARAMETER || reason == SSL_R_TLSV1_ALERT_DECRYPT_ERROR;
+}
 
 PskContext::PskContext(Side side, Secret secret, std::string job)
     : secret_(std::move(secret)),
@@ -23,7 +32,15 @@ PskContext::PskContext(Side side, Secret secret, std::string job)
   SSL_CTX_set_session_cache_mode(tls, SSL_SESS_CACHE_OFF);
   if (SSL_CTX_set_ciphersuites(tls, "TLS_AES_128_GCM_SHA256") != 1 ||
       SSL_CTX_set_num_tickets(tls, 0) != 1 || SSL_CTX_set_ex_data(tls, slot(), this) != 1)
-    throw Error("rendezvous: OpenSSL refused TLS 1.3 with AES-128-GCM; check its configuration");
+    throw ClusterError(
+        "rendezvous: OpenSSL refused TLS 1.3 with AES-128-GCM; check its configuration");
+  constexpr int level_of_128_bits = 3;
+  if (const int level = SSL_CTX_get_security_level(tls); level > level_of_128_bits)
+    throw ClusterError(
+        "rendezvous: OpenSSL's configuration on this machine has security level {} (CipherString = "
+        "...@SECLEVEL={}), which allows no cipher of 128 bits, as lockstep's connections use; lower "
+        "it to {}, or set OPENSSL_CONF to a file that does for this process",
+        level, level, level_of_128_bits);
   if (side == Side::client)
     SSL_CTX_set_psk_use_session_callback(tls, &use_session);
   else

@@ -10,7 +10,7 @@
 #include "lockstep/cluster/rendezvous/member.hpp"
 #include "lockstep/cluster/rendezvous/signature.hpp"
 #include "lockstep/cluster/rendezvous/timer.hpp"
-#include "lockstep/core/fmt_core.hpp"
+#include "lockstep/core/format_text.hpp"
 #include "lockstep/core/standard_streams.hpp"
 
 namespace lockstep {
@@ -126,7 +126,7 @@ PeerLost Rendezvous::blame(const LinkFailed& failure) {
   return member_->blame(
       {static_cast<std::uint32_t>(peer), failure.fact(), static_cast<std::uint32_t>(other)},
       verdict_timeout() + timeouts().silence + 2 * detail::heartbeat_interval,
-      detail::link_failure(fmt::format("rank {}", other), detail::printable(failure.fact())));
+      detail::link_failure(format_text("rank {}", other), detail::printable(failure.fact())));
 }
 
 void Rendezvous::fail(const std::string& what) {

@@ -18,7 +18,7 @@
 
 #include "lockstep/cluster/host_port.hpp"
 #include "lockstep/core/error.hpp"
-#include "lockstep/core/fmt_core.hpp"
+#include "lockstep/core/format_text.hpp"
 #include "lockstep/core/log.hpp"
 #include "lockstep/core/quote.hpp"
 
@@ -82,7 +82,7 @@ std::array<unsigned char, 32> Secret::key(std::string_view job) const {
 namespace detail {
 
 Secret read_secret_file(const std::string& path) {
-  const std::string origin = fmt::format("LOCKSTEP_SECRET_FILE={}", quote(path));
+  const std::string origin = format_text("LOCKSTEP_SECRET_FILE={}", quote(path));
   // O_NONBLOCK: opening a FIFO must not hang.
   const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (file < 0) throw ClusterError("{} cannot be read: {}", origin, std::strerror(errno));
@@ -142,7 +142,7 @@ Secret read_secret(const Environment& environment, const ResolvedCluster& cluste
   const auto open = detail::reachable_address(cluster);
   if (cluster.world_size == 1 || !open || insecure == "1") return Secret();
   const auto empty = [&](const char* name) {  // `variable` treats it as unset
-    return environment(name) ? fmt::format(" ({} is empty)", name) : std::string();
+    return environment(name) ? format_text(" ({} is empty)", name) : std::string();
   };
   throw ClusterError(
       "the job has no secret{}{}, and {} can be reached by other machines; write one into a file of "

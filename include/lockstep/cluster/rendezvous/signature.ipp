@@ -4,8 +4,9 @@
 
 #include <algorithm>
 
+#include "lockstep/concepts/strategy.hpp"
 #include "lockstep/core/error.hpp"
-#include "lockstep/core/fmt_core.hpp"
+#include "lockstep/core/format_text.hpp"
 #include "lockstep/core/quote.hpp"
 
 namespace lockstep::detail {
@@ -31,7 +32,7 @@ std::string quote_from(std::string_view value, std::size_t difference) {
   if (from == difference) from = difference - lead / 2;
   if (name > max_item_name) return "..." + quote(value.substr(from));
   return std::string(cut) +
-         quote(fmt::format("{} ... {}", value.substr(item, name), value.substr(from)));
+         quote(format_text("{} ... {}", value.substr(item, name), value.substr(from)));
 }
 
 std::optional<std::string> difference(std::string_view part, const std::string& name_a,
@@ -50,10 +51,8 @@ std::optional<std::string> difference(std::string_view part, const std::string& 
     const auto value_at = [at](const std::string* value) {
       return value ? quote_from(*value, at) : std::string("nothing");
     };
-    return fmt::format(
-        "{}: {} and {} differ in {}: {} and {}; start all ranks with the same program, options and "
-        "data",
-        part, name_a, name_b, quote(field), value_at(x), value_at(y));
+    return format_text("{}: {} and {} differ in {}: {} and {}; {}", part, name_a, name_b,
+                       quote(field), value_at(x), value_at(y), remedy_of_difference(field));
   };
   for (const auto& [name, value] : a) {
     const std::string* const other = value_of(b, name);

@@ -1,7 +1,7 @@
 /// \file
-/// The sources from which a chief without a secret accepts connections: the hosts of the cluster
-/// description. Invariants: every source is allowed if there is a secret, a bind address, or no
-/// list of hosts; no call waits for the resolver.
+/// The sources from which a chief without a secret accepts connections, and which any chief prefers:
+/// the hosts of the cluster description. Invariants: every source is allowed if there is a secret, a
+/// bind address, or no list of hosts; no call waits for the resolver.
 #pragma once
 
 #include <asio/ip/address.hpp>
@@ -23,6 +23,9 @@ class SourceAllowlist {
 
   /// False for an unknown source, and while its host has not been resolved.
   LOCKSTEP_COLD_DECL bool allows(const asio::ip::address& source);
+  /// True if `source` belongs to a host of the description. After the first question the hosts are
+  /// resolved, also those of a job with a secret.
+  LOCKSTEP_COLD_DECL bool describes(const asio::ip::address& source);
 
   /// Called every heartbeat. Resolves hosts that have no address, and all hosts after an unknown
   /// source, because a restarted host may have a new address. At most once in 5 s for each host.
@@ -47,7 +50,7 @@ class SourceAllowlist {
   LOCKSTEP_COLD_DECL static asio::ip::address plain(const asio::ip::address& address);
 
   std::vector<Host> hosts_;
-  bool stranger_ = false;
+  bool filters_, resolves_, stranger_ = false;
 };
 
 }  // namespace lockstep::detail

@@ -7,9 +7,10 @@
 
 namespace lockstep::detail {
 
-SourceAllowlist::SourceAllowlist(const ResolvedCluster& cluster, bool secret) {
-  // With a bind address (NAT, containers) sources have addresses that the description cannot name.
-  if (secret || cluster.bind || !cluster.cluster || cluster.world_size < 2) return;
+SourceAllowlist::SourceAllowlist(const ResolvedCluster& cluster, bool secret)
+    // With a bind address (NAT, containers) sources have addresses that the description cannot name.
+    : filters_(!secret && !cluster.bind), resolves_(filters_) {
+  if (!cluster.cluster || cluster.world_size < 2) return;
   for (std::size_t r = 0; r < cluster.world_size; ++r) {
     const HostPort& address = cluster.cluster->address(r);
     const auto same = [&](const Host& host) { return host.address.host == address.host; };
@@ -18,14 +19,19 @@ SourceAllowlist::SourceAllowlist(const ResolvedCluster& cluster, bool secret) {
 }
 
 bool SourceAllowlist::allows(const asio::ip::address& source) {
-  const bool known = hosts_.empty() ||
-                     std::any_of(hosts_.begin(), hosts_.end(),
+  return !filters_ || hosts_.empty() || describes(source);
+}
+
+bool SourceAllowlist::describes(const asio::ip::address& source) {
+  const bool known = std::any_of(hosts_.begin(), hosts_.end(),
                                  [&](const Host& host) { return contains(host, plain(source)); });
+  resolves_ = true;
   stranger_ = stranger_ || !known;
   return known;
 }
 
 void SourceAllowlist::tick(Clock::time_point now) {
+  if (!resolves_) return;
   bool asked = false;
   for (Host& host : hosts_) {
     const bool wanted = stranger_ || answered_without(host);

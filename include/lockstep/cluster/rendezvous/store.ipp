@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "lockstep/cluster/rendezvous/signature.hpp"
-#include "lockstep/core/fmt_core.hpp"
+#include "lockstep/core/format_text.hpp"
 #include "lockstep/core/quote.hpp"
 
 namespace lockstep::detail {
@@ -32,7 +32,7 @@ void Store::expire(Clock::time_point now) {
       continue;
     }
     reply_timeout(i->rank, i->id,
-                  fmt::format("get {}: no rank set it before the deadline", quote(i->name)));
+                  format_text("get {}: no rank set it before the deadline", quote(i->name)));
     i = pending_gets_.erase(i);
   }
   for (auto m = barriers_.begin(); m != barriers_.end();) {
@@ -40,7 +40,7 @@ void Store::expire(Clock::time_point now) {
     const auto due = [now](const Waiter& waiter) { return waiter.deadline <= now; };
     if (std::any_of(barrier.waiters.begin(), barrier.waiters.end(), due)) {
       const std::string sentence =
-          fmt::format("{}: not all ranks arrived before the deadline; missing: {}", m->first,
+          format_text("{}: not all ranks arrived before the deadline; missing: {}", m->first,
                       missing_ranks(barrier));
       std::size_t missing = 0;
       while (!is_missing(barrier, missing)) ++missing;
@@ -75,16 +75,16 @@ bool Store::awaited(std::size_t rank) const {
 }
 
 void Store::reply_ok(std::size_t rank, std::uint64_t id, std::string value, std::uint64_t n) {
-  answer_(rank, {id, Reply::Status::ok, std::move(value), n});
+  answer_(rank, {id, Reply::Code::ok, std::move(value), n});
 }
 
 void Store::reply_timeout(std::size_t rank, std::uint64_t id, std::string sentence,
                           std::uint64_t missing) {
-  answer_(rank, {id, Reply::Status::timeout, std::move(sentence), missing});
+  answer_(rank, {id, Reply::Code::timeout, std::move(sentence), missing});
 }
 
 void Store::reply_error(std::size_t rank, std::uint64_t id, std::string sentence) {
-  answer_(rank, {id, Reply::Status::error, std::move(sentence), 0});
+  answer_(rank, {id, Reply::Code::error, std::move(sentence), 0});
 }
 
 bool Store::put(const std::string& name, std::string value) {
@@ -108,7 +108,7 @@ bool Store::put(const std::string& name, std::string value) {
 void Store::set(std::size_t rank, Request& request) {
   if (!put(request.name, std::move(request.value)))
     return reply_error(rank, request.id,
-                       fmt::format("set {}: the store is full; it holds at most {} bytes",
+                       format_text("set {}: the store is full; it holds at most {} bytes",
                                    quote(request.name), max_bytes));
   reply_ok(rank, request.id);
 }
@@ -126,13 +126,13 @@ void Store::add(std::size_t rank, const Request& request) {
     const auto number = whole_number<std::uint64_t>(found->second);
     if (!number)
       return reply_error(rank, request.id,
-                         fmt::format("add {}: its value {} is not a number", quote(request.name),
+                         format_text("add {}: its value {} is not a number", quote(request.name),
                                      quote(found->second)));
     sum += *number;
   }
   if (!put(request.name, std::to_string(sum)))
     return reply_error(rank, request.id,
-                       fmt::format("add {}: the store is full", quote(request.name)));
+                       format_text("add {}: the store is full", quote(request.name)));
   reply_ok(rank, request.id, {}, sum);
 }
 
@@ -146,7 +146,7 @@ void Store::enter_barrier(std::size_t rank, Request request, Clock::time_point n
   if (std::any_of(barrier.waiters.begin(), barrier.waiters.end(), waits))
     return reply_error(
         rank, request.id,
-        fmt::format("{}: {} called it twice; wait for the first call to return", key, name_(rank)));
+        format_text("{}: {} called it twice; wait for the first call to return", key, name_(rank)));
   const bool first = barrier.arrived.empty();
   barrier.arrived.insert(rank);
   barrier.timed_out.erase(rank);
@@ -160,7 +160,7 @@ void Store::enter_barrier(std::size_t rank, Request request, Clock::time_point n
   }
   if (!barrier.fault && !fit(barrier))
     barrier.fault =
-        fmt::format("{}: the values of all ranks have more than {} bytes", key, max_value_bytes);
+        format_text("{}: the values of all ranks have more than {} bytes", key, max_value_bytes);
   const bool complete = barrier.arrived.size() == world_size_;
   if (!complete && !barrier.fault) return;
   // Replying may enter the barrier again, so it is reset first.
@@ -205,7 +205,7 @@ std::string Store::missing_ranks(const Barrier& barrier) const {
     if (!is_missing(barrier, r)) continue;
     if (++n <= max_names) names += (n > 1 ? ", " : "") + name_(r);
   }
-  if (n > max_names) names += fmt::format(" and {} more", n - max_names);
+  if (n > max_names) names += format_text(" and {} more", n - max_names);
   return names;
 }
 

@@ -4,7 +4,7 @@
 
 #include <utility>
 
-#include "lockstep/core/fmt_core.hpp"
+#include "lockstep/core/format_text.hpp"
 
 namespace lockstep::detail {
 
@@ -28,11 +28,11 @@ std::string StrangerLog::line(const std::string& source, std::string_view fact,
     return {};
   }
   ++lines_;
-  std::string result = fmt::format("a connection from {} {}", source, fact);
-  if (seen.more > 0) result += fmt::format(" (and {} more from there)", seen.more);
+  std::string result = format_text("a connection from {} {}", source, fact);
+  if (seen.more > 0) result += format_text(" (and {} more from there)", seen.more);
   if (left_out_ > 0)
     result +=
-        fmt::format("; {} more from other sources were not logged", std::exchange(left_out_, 0));
+        format_text("; {} more from other sources were not logged", std::exchange(left_out_, 0));
   seen = {now, 0};
   return result;
 }

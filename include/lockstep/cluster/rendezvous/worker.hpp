@@ -75,7 +75,8 @@ class Worker final : public Role {
   /// Tries the chief's addresses in turn, then starts over after a pause that doubles.
   LOCKSTEP_COLD_DECL void attempt();
 
-  /// The addresses of the job's family. While that is unknown all of them, IPv4 first.
+  /// The addresses of the job's family. While that is unknown all of them, IPv4 first. Then the same
+  /// with the job's other ports.
   LOCKSTEP_COLD_DECL std::vector<tcp::endpoint> preferred_endpoints(
       const std::vector<tcp::endpoint>& endpoints) const;
   /// Ends the join: on this machine the chief's host has no address of the job's family.
@@ -162,7 +163,9 @@ class Worker final : public Role {
   milliseconds pause_ = min_pause;
   std::string last_failure_ = "no attempt has finished yet";
   std::string last_distrust_;  // logged once
-  std::string chief_end_;      // how the connection of an admission ended; empty: none has ended
+  std::string other_job_;      // how the chief of another job refused this process
+  OtherSecret other_secret_;
+  std::string chief_end_;  // how the connection of an admission ended; empty: none has ended
   std::optional<Clock::time_point> refused_since_;  // by every address, since that end
   MissingRanks missing_;
   Membership membership_;

@@ -8,7 +8,7 @@
 
 #include "lockstep/cluster/rendezvous/file_limit.hpp"
 #include "lockstep/core/error.hpp"
-#include "lockstep/core/fmt_core.hpp"
+#include "lockstep/core/format_text.hpp"
 
 namespace lockstep::detail {
 
@@ -107,13 +107,16 @@ std::vector<tcp::endpoint> Worker::preferred_endpoints(
         ipv4 == (address_family_ == RetryLater::AddressFamily::ipv4))
       std::copy_if(endpoints.begin(), endpoints.end(), std::back_inserter(result),
                    [&](const tcp::endpoint& e) { return e.address().is_v4() == ipv4; });
+  const std::size_t addresses = result.size();
+  for (const std::uint16_t port : setup_.cluster.more_ports)
+    for (std::size_t i = 0; i < addresses; ++i) result.emplace_back(result[i].address(), port);
   return result;
 }
 
 void Worker::refuse_address_family(const LookupResult& found) {
   const bool ipv4 = address_family_ == RetryLater::AddressFamily::ipv4;
   const char *theirs = ipv4 ? "IPv4" : "IPv6", *mine = ipv4 ? "IPv6" : "IPv4";
-  refuse_join(fmt::format(
+  refuse_join(format_text(
       "the chief's host {} has only the {} address {} here, but the job uses {}; give it an {} "
       "address on this machine too, or all ranks one family: set LOCKSTEP_BIND on the chief to its "
       "{} address",
@@ -149,7 +152,10 @@ void Worker::connected_to_chief() {
                    [this, link = link_](const asio::error_code& error) {
                      if (link != link_) return;
                      attempt_moved_at_ = Clock::now();
-                     if (!error) return send_hello();
+                     if (!error) {
+                       other_secret_.clear();
+                       return send_hello();
+                     }
                      if (error.category() == asio::error::get_ssl_category() ||
                          error == asio::error::access_denied)
                        return handshake_failed(error);
@@ -160,12 +166,18 @@ void Worker::connected_to_chief() {
 void Worker::handshake_failed(const asio::error_code& error) {
   const bool is_tls = error.category() == asio::error::get_ssl_category();
   const int fault = is_tls ? ERR_GET_REASON(static_cast<unsigned long>(error.value())) : 0;
-  // Only a chief derives a key for this job and therefore checks the PSK binder.
-  if (fault == SSL_R_SSLV3_ALERT_ILLEGAL_PARAMETER || fault == SSL_R_TLSV1_ALERT_DECRYPT_ERROR)
-    return refuse_join(
-        fmt::format("the chief at {} and this process do not have the same secret ({}); set "
+  if (is_alert_of_other_secret(error)) {
+    other_secret_.note(
+        Clock::now(),
+        format_text("the chief at {} and this process do not have the same secret ({}); set "
                     "LOCKSTEP_SECRET_FILE to the same secret on all ranks",
                     to_string(chief_), error.message()));
+    return retry_untrusted(
+        format_text("it does not have the same secret as this process ({}), or another program has "
+                    "the port; set LOCKSTEP_SECRET_FILE to the same secret on all ranks",
+                    error.message()));
+  }
+  other_secret_.clear();
   if (fault == SSL_R_WRONG_VERSION_NUMBER)
     return retry_untrusted(
         "the peer there does not speak TLS: another program has the port, or the "
@@ -179,14 +191,15 @@ void Worker::handshake_failed(const asio::error_code& error) {
     return retry_untrusted(
         "the peer there did not prove that it has the job's secret: another program has the port");
   retry_untrusted(
-      fmt::format("the peer there speaks TLS but is not a chief ({}): another program has the port",
+      format_text("the peer there speaks TLS but is not a chief ({}): another program has the port",
                   error.message()));
 }
 
 void Worker::retry_untrusted(const std::string& what) {
-  if (std::exchange(last_distrust_, what) != what)
+  // With other ports to ask, another job's chief at one of them is nothing unusual.
+  if (setup_.cluster.more_ports.empty() && std::exchange(last_distrust_, what) != what)
     setup_.log(LogLevel::warning,
-               fmt::format("the chief at {}: {}; retrying until the join deadline",
+               format_text("the chief at {}: {}; retrying until the join deadline",
                            to_string(chief_), what));
   attempt_failed(what);
 }
@@ -194,7 +207,9 @@ void Worker::retry_untrusted(const std::string& what) {
 void Worker::send_hello() {
   Hello hello{setup_.job_id, !setup_.cluster.job_id.empty(), Hello::any_rank, setup_.fields};
   if (setup_.cluster.rank) hello.rank = static_cast<std::uint32_t>(*setup_.cluster.rank);
-  hello.data_address = setup_.cluster.data_address.value_or("");
+  const auto own_end = link_->local().address();
+  hello.data_address =
+      setup_.cluster.data_address.value_or(own_end.is_loopback() ? "" : own_end.to_string());
   link_->send(frame(hello));
   // Frames of an earlier attempt must not act on the current one.
   const auto link = std::weak_ptr(link_);
@@ -213,7 +228,7 @@ void Worker::connection_refused() {
   if (!chief_end_.empty() && !refused_since_) refused_since_ = now;
   attempt_failed("connection refused");
   if (refused_since_ && now - *refused_since_ >= restart_grace)
-    declare_chief_lost(fmt::format(
+    declare_chief_lost(format_text(
         "{} before the job started, and nothing listens at its address any more", chief_end_));
 }
 
@@ -251,12 +266,15 @@ void Worker::check_join(Clock::time_point now) {
     refused_since_.reset();
     attempt_failed("no answer");
   }
+  if (other_secret_.lasts() || (waited >= deadline && !other_secret_.sentence().empty()))
+    return refuse_join(other_secret_.sentence());
   if (waited >= deadline && !admitted_ && out_of_files_)
-    return fail_locally(fmt::format("rendezvous: no connection to the chief at {}: {}",
+    return fail_locally(format_text("rendezvous: no connection to the chief at {}: {}",
                                     to_string(chief_), files_sentence()));
   if (waited >= deadline && !admitted_)
-    return declare_chief_lost(fmt::format("could not be joined within {}: {}{}", seconds(deadline),
-                                          last_failure_, late_remedy));
+    return declare_chief_lost(
+        format_text("could not be joined within {}: {}{}{}", seconds(deadline), last_failure_,
+                    other_job_.empty() ? "" : "; " + other_job_, late_remedy));
   // The chief's deadline may be slightly later. A worker that gave up first would be named as
   // missing, so wait for the chief's verdict.
   if (waited >= deadline + verdict_grace) {
@@ -267,9 +285,9 @@ void Worker::check_join(Clock::time_point now) {
   if (now < next_log_) return;
   next_log_ += join_log_interval;
   setup_.log(LogLevel::info,
-             admitted_ ? fmt::format("waiting for {}: {} of {}", missing_.names, seconds(waited),
+             admitted_ ? format_text("waiting for {}: {} of {}", missing_.names, seconds(waited),
                                      seconds(deadline))
-                       : fmt::format("waiting for the chief at {}: {} of {}; {}", to_string(chief_),
+                       : format_text("waiting for the chief at {}: {} of {}; {}", to_string(chief_),
                                      seconds(waited), seconds(deadline), last_failure_));
 }
 
@@ -297,18 +315,28 @@ void Worker::on_frame(FrameType type, std::string_view body) {
         control_.note_round_trip(round_trip_.longest() + round_trip_.longest_of_peer());
       });
     case FrameType::refuse:
-      return act(parse<Refuse>(body),
-                 [&](const Refuse& r) { refuse_join(printable(r.sentence, max_text_bytes)); });
+      return act(parse<Refuse>(body), [&](const Refuse& r) {
+        std::string sentence = printable(r.sentence, max_text_bytes);
+        if (r.reason == Refuse::Reason::definite || setup_.cluster.more_ports.empty())
+          return refuse_join(sentence);
+        if (r.reason == Refuse::Reason::other_secret) {
+          other_secret_.note(Clock::now(), sentence);
+          return attempt_failed("turned away: " + sentence);
+        }
+        other_job_ = std::move(sentence);
+        attempt_failed("turned away: another job has the port");
+      });
     case FrameType::retry_later:
       return act(parse<RetryLater>(body), [&](const RetryLater& later) {
         if (started_) return on_disconnect("sent a message that does not match the job's state");
         if (later.family != RetryLater::AddressFamily::any) address_family_ = later.family;
-        attempt_failed(fmt::format("turned away: {}", printable(later.reason)));
+        attempt_failed(format_text("turned away: {}", printable(later.reason)));
       });
     case FrameType::missing:
       return act(parse<MissingRanks>(body), [&](MissingRanks waiting) {
         admitted_ = true;
         chief_end_.clear();
+        other_secret_.clear();
         missing_ = std::move(waiting);
         missing_.names = printable(missing_.names, max_text_bytes);
       });
@@ -322,7 +350,7 @@ void Worker::on_frame(FrameType type, std::string_view body) {
       return act(parse<Start>(body), [&](const Start& start) { on_start(start); });
     case FrameType::reply:
       return act(parse<Reply>(body), [&](Reply reply) {
-        if (reply.status != Reply::Status::ok) reply.value = printable(reply.value, max_text_bytes);
+        if (reply.status != Reply::Code::ok) reply.value = printable(reply.value, max_text_bytes);
         control_.set_reply(std::move(reply));
       });
     case FrameType::verdict:
@@ -392,7 +420,7 @@ void Worker::tick() {
   if (!on_time) last_heard_ = now;
   if (admitted_ && link_ && link_->open()) {
     if (!chief_left_ && !control_.ended() && now - last_heard_ >= setup_.timeouts.silence) {
-      const std::string how = fmt::format("was silent for {}", seconds(setup_.timeouts.silence));
+      const std::string how = format_text("was silent for {}", seconds(setup_.timeouts.silence));
       if (started_) {
         declare_chief_lost(how);
         // A chief that was only stopped learns it when it wakes up.

@@ -57,9 +57,8 @@ struct Cutout {
 /// \code
 ///   auto train = images | lockstep::per_image_standardization | lockstep::cutout(8);
 /// \endcode
-inline pipeline::ImageOperation<pipeline::ImageMap, pipeline::Cutout> cutout(
-    int size, CutoutOptions options = {}) {
-  return pipeline::ImageOperation<pipeline::ImageMap, pipeline::Cutout>({size, options.fill});
+inline pipeline::ImageOperation<pipeline::Cutout> cutout(int size, CutoutOptions options = {}) {
+  return pipeline::ImageOperation<pipeline::Cutout>({size, options.fill});
 }
 
 }  // namespace lockstep

@@ -165,9 +165,18 @@ class ImageWindow : public Mapped<ImageWindow<D, Place>, D> {
   Place place_;
 };
 
-/// The type of the image functions and constants: applies `Over<D, Change>` to any source of
-/// unbatched images.
-template <template <Dataset, class> class Over, ImageChange Change>
+/// A change that cuts a window, see ImageWindow.
+template <class Change>
+concept CutsWindow = ImageChange<Change> && requires(const Change& change) {
+  change.height;
+  change.width;
+  change.fill;
+};
+
+/// The type of the image functions and constants: applies an ImageWindow or an ImageMap to any
+/// source of unbatched images. Not a template of those two: g++ 12 evaluates a concept in a
+/// template template parameter once, and then has that answer for all types.
+template <ImageChange Change>
 struct ImageOperation : Operation {
   constexpr explicit ImageOperation(Change c) : change(c) {}
   Change change;
@@ -180,8 +189,10 @@ struct ImageOperation : Operation {
         "batch");
     if constexpr (BatchedDataset<D>)
       return source;
+    else if constexpr (CutsWindow<Change>)
+      return ImageWindow<D, Change>(std::move(source), change);
     else
-      return Over<D, Change>(std::move(source), change);
+      return ImageMap<D, Change>(std::move(source), change);
   }
 };
 

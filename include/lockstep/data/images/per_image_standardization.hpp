@@ -59,7 +59,6 @@ struct Standardize {
 /// \code
 ///   auto train = cifar | lockstep::per_image_standardization | lockstep::batch(128);
 /// \endcode
-inline constexpr pipeline::ImageOperation<pipeline::ImageMap, pipeline::Standardize>
-    per_image_standardization{{}};
+inline constexpr pipeline::ImageOperation<pipeline::Standardize> per_image_standardization{{}};
 
 }  // namespace lockstep

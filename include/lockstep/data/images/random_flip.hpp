@@ -69,11 +69,9 @@ struct FlipUpDown {
 /// \code
 ///   auto train = images | lockstep::random_flip_left_right;
 /// \endcode
-inline constexpr pipeline::ImageOperation<pipeline::ImageMap, pipeline::FlipLeftRight>
-    random_flip_left_right{{}};
+inline constexpr pipeline::ImageOperation<pipeline::FlipLeftRight> random_flip_left_right{{}};
 
 /// Mirrors each image top to bottom with probability 1/2 (`tf.image.random_flip_up_down`).
-inline constexpr pipeline::ImageOperation<pipeline::ImageMap, pipeline::FlipUpDown>
-    random_flip_up_down{{}};
+inline constexpr pipeline::ImageOperation<pipeline::FlipUpDown> random_flip_up_down{{}};
 
 }  // namespace lockstep

@@ -83,6 +83,8 @@ class Concatenate : public Stage<A> {
   static constexpr bool in_memory = is_in_memory<A> && is_in_memory<B>;
   static constexpr std::size_t random_map_count = std::max(random_maps<A>, random_maps<B>);
   static constexpr bool reordered = is_reordered<A> || is_reordered<B>;
+  static constexpr bool shuffled = is_shuffled<A> || is_shuffled<B>;
+  static constexpr bool generated = is_generated<A> || is_generated<B>;
 
   /// \throws UsageError if the shapes differ or the first pipeline is infinite.
   Concatenate(A first, B second) : Stage<A>(std::move(first)), second_(std::move(second)) {

@@ -29,9 +29,9 @@ namespace pipeline {
 using IndexList = std::shared_ptr<const std::vector<std::uint64_t>>;
 
 /// The stream over an IndexList.
-class Listed {
+class ListStream {
  public:
-  explicit Listed(IndexList list) : list_(std::move(list)) {}
+  explicit ListStream(IndexList list) : list_(std::move(list)) {}
   std::optional<std::uint64_t> next() {
     if (at_ == list_->size()) return std::nullopt;
     return (*list_)[at_++];
@@ -43,16 +43,16 @@ class Listed {
   std::size_t at_ = 0;
 };
 
-/// The examples of `D` whose indices are in a list.
+/// The examples of `D` whose indices are in a list, in its order.
 template <Dataset D>
-class Filter : public Selection<D> {
+class Listed : public Selection<D> {
  public:
-  Filter(D source, IndexList kept) : Selection<D>(std::move(source)), kept_(std::move(kept)) {}
-  std::optional<std::uint64_t> size() const { return kept_->size(); }
-  Listed indices(Pass) const { return Listed(kept_); }
+  Listed(D source, IndexList list) : Selection<D>(std::move(source)), list_(std::move(list)) {}
+  std::optional<std::uint64_t> size() const { return list_->size(); }
+  ListStream indices(Pass) const { return ListStream(list_); }
 
  private:
-  IndexList kept_;
+  IndexList list_;
 };
 
 /// The indices of `source` whose examples satisfy `keep`.
@@ -101,7 +101,7 @@ struct FilterOperation : Operation {
     } else {
       const IndexList kept = indices_where(source, keep);
       return apply_under_rescale(std::move(source), [&](auto inner) {
-        return Filter<decltype(inner)>(std::move(inner), kept);
+        return Listed<decltype(inner)>(std::move(inner), kept);
       });
     }
   }

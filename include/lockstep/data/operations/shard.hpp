@@ -77,7 +77,10 @@ struct ShardOperation : Operation {
   auto apply(D source) const {
     static_assert(!BatchedDataset<D>,
                   "lockstep::shard: the pipeline is already batched; put shard before batch");
-    if constexpr (BatchedDataset<D>)
+    static_assert(!is_shuffled<D> || BatchedDataset<D>,
+                  "lockstep::shard: a shuffle before shard would select other examples in "
+                  "each pass; put shard before shuffle, or use shuffle_once");
+    if constexpr (BatchedDataset<D> || is_shuffled<D>)
       return source;
     else
       return apply_under_rescale(std::move(source), [n = count, i = index](auto inner) {

@@ -78,6 +78,7 @@ template <Dataset D>
 class Shuffle : public Selection<D> {
  public:
   static constexpr bool reordered = true;
+  static constexpr bool shuffled = true;
 
   /// \throws UsageError if `buffer` is 0 or exceeds 2^32 - 1.
   Shuffle(D source, std::uint64_t buffer) : Selection<D>(std::move(source)) {
@@ -124,7 +125,8 @@ struct ShuffleOperation : Operation {
 /// example in its slot.
 ///
 /// A `buffer` at least as large as the data is a full shuffle: every order is equally likely. Only
-/// indices are buffered, 8 bytes per example.
+/// indices are buffered, 8 bytes per example. Put take, skip and shard before shuffle; for a random
+/// part of the data, put `shuffle_once` before them.
 /// \throws UsageError if `buffer` is negative, or, when applied to a source, 0.
 /// \code
 ///   auto train = images | lockstep::shuffle(10'000) | lockstep::batch(64);

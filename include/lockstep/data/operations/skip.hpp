@@ -65,7 +65,10 @@ struct SkipOperation : Operation {
   auto apply(D source) const {
     static_assert(!BatchedDataset<D>,
                   "lockstep::skip: the pipeline is already batched; put skip before batch");
-    if constexpr (BatchedDataset<D>)
+    static_assert(!is_shuffled<D> || BatchedDataset<D>,
+                  "lockstep::skip: a shuffle before skip would drop other examples in each "
+                  "pass; put skip before shuffle, or use shuffle_once");
+    if constexpr (BatchedDataset<D> || is_shuffled<D>)
       return source;
     else
       return apply_under_rescale(std::move(source), [n = count](auto inner) {
@@ -77,6 +80,7 @@ struct SkipOperation : Operation {
 }  // namespace pipeline
 
 /// Drops the first `count` examples of each pass (tf.data's `skip`); a shorter pass becomes empty.
+/// Put skip before shuffle.
 /// \throws UsageError if `count` is negative.
 /// \code
 ///   auto rest = train | lockstep::skip(5'000);

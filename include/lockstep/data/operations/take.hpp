@@ -41,7 +41,10 @@ struct TakeOperation : Operation {
   auto apply(D source) const {
     static_assert(!BatchedDataset<D>,
                   "lockstep::take: the pipeline is already batched; put take before batch");
-    if constexpr (BatchedDataset<D>)
+    static_assert(!is_shuffled<D> || BatchedDataset<D>,
+                  "lockstep::take: a shuffle before take would select other examples in "
+                  "each pass; put take before shuffle, or use shuffle_once");
+    if constexpr (BatchedDataset<D> || is_shuffled<D>)
       return source;
     else
       return apply_under_rescale(std::move(source), [n = count](auto inner) {
@@ -52,7 +55,8 @@ struct TakeOperation : Operation {
 
 }  // namespace pipeline
 
-/// Keeps the first `count` examples of each pass (tf.data's `take`), or all if there are fewer.
+/// Keeps the first `count` examples of each pass (tf.data's `take`), or all if there are fewer. Put
+/// take before shuffle.
 /// \throws UsageError if `count` is negative.
 /// \code
 ///   auto few = train | lockstep::take(1'000);

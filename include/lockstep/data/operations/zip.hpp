@@ -58,6 +58,8 @@ class Zip {
   using element_type = typename ValueOf<A>::type;
   static constexpr std::size_t random_map_count = std::max(random_maps<A>, random_maps<B>);
   static constexpr bool reordered = is_reordered<A> || is_reordered<B>;
+  static constexpr bool shuffled = is_shuffled<A> || is_shuffled<B>;
+  static constexpr bool generated = is_generated<A> || is_generated<B>;
   static constexpr bool in_memory = is_in_memory<A> && is_in_memory<B>;
 
   Zip(A features, B targets) : features_(std::move(features)), targets_(std::move(targets)) {}

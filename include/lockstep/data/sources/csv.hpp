@@ -70,11 +70,18 @@ class CsvNumbers {
   /// The number in a field, or `.missing` for an empty one.
   template <class T>
   T number(const CsvColumn& column, std::string_view field) const {
-    const auto value = field.empty() ? missing<T>(column) : csv_number<T>(field);
+    const auto value = field.empty() ? missing<T>(column) : csv_value<T>(field);
     if (!value) refuse<T>(column, field);
     if constexpr (std::floating_point<T>)
+      if (csv_rounds_integer(field, *value))
+        table_.refuse(column,
+                      "{} is an integer that {} would round; {}exclude the column with .drop, or "
+                      "write a number with a decimal point",
+                      shown_name(field), std::same_as<T, float> ? "float" : "double",
+                      std::same_as<T, float> ? "use read_csv<double, ...>, " : "");
+    if constexpr (std::floating_point<T>)
       if (options_.check_finite && !is_finite(*value))
-        table_.refuse(column, "{} is not finite; correct the line or remove .check_finite",
+        table_.refuse(column, "{} is not finite; correct the line, or set .check_finite = false",
                       field.empty() ? ".missing" : shown_name(field));
     return *value;
   }
@@ -119,8 +126,9 @@ class CsvNumbers {
                     shown_name(field));
     table_.refuse(
         column,
-        "{} is not a number; list a text column in .one_hot or .word_index, exclude it with .drop, "
-        "or check the header and the delimiter",
+        "{} is not a number; list a text column in .one_hot or .word_index, list a word for "
+        "missing values in .missing_words, exclude the column with .drop, or check the header and the "
+        "delimiter",
         shown_name(field));
   }
 
@@ -162,8 +170,9 @@ inline std::string_view csv_text(const std::vector<std::uint8_t>& bytes) {
 ///
 /// `Target` std::int32_t reads class labels of shape (); the label of a text target is its word's
 /// number. float or double reads real values, of shape (1), or (words) if `.one_hot` lists the
-/// target. Spaces around a field are ignored. "nan" and "inf" are numbers unless `.check_finite` is
-/// set. With `.missing`, an empty text field is the word "".
+/// target. Integral values may be written as reals ("1.0"); an integer that its type would round is
+/// an error, as in `read_npy`. Spaces around a field are ignored. "nan" and "inf" are errors unless
+/// `.check_finite` is false. With `.missing`, a missing text field is the word "".
 /// \throws FileError if the file cannot be read; DataError, with line, column (from 1) and column
 /// name, for a field that is not a number of its type, an unknown word, a missing field without
 /// `.missing`, a line of a different length, or a misplaced quote; UsageError for contradictory

@@ -3,12 +3,16 @@
 /// nearest value of its type, in every locale.
 ///
 /// Not part of <lockstep/lockstep.hpp>.
-/// Source: RFC 4180 (quotes, line ends), extended to any delimiter; blank lines are skipped.
+/// Source: RFC 4180 (quotes, line ends), extended to any delimiter; blank lines are skipped, and
+/// blanks around quotes.
 #pragma once
 
 #include <charconv>
+#include <cmath>
 #include <concepts>
 #include <cstddef>
+#include <cstdint>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <string>
@@ -40,6 +44,11 @@ class CsvFields {
   /// Moves past a line end: LF, CR or CR LF.
   LOCKSTEP_DECL void end_line();
 
+  /// Moves past spaces and tabs, except those that are the delimiter.
+  LOCKSTEP_DECL void skip_blanks();
+
+  LOCKSTEP_DECL bool at_end_of_field() const;
+
   /// The field at the current position.
   LOCKSTEP_DECL std::string_view field(std::size_t column);
 
@@ -52,6 +61,13 @@ class CsvFields {
   std::size_t at_ = 0, line_ = 0, next_number_ = 1;
   std::vector<std::unique_ptr<std::string>> unquoted_;  // fields that had doubled quotes
 };
+
+/// The delimiters of common files, which messages suggest.
+inline constexpr std::string_view csv_delimiters = ",;\t|";
+
+/// The one of `csv_delimiters`, except `besides`, that occurs most often in `line`; nothing if none
+/// does.
+LOCKSTEP_COLD_DECL std::optional<char> csv_delimiter_in(std::string_view line, char besides);
 
 /// Whether the decimal number `field` is less than 1 in magnitude, for any exponent.
 LOCKSTEP_COLD_DECL bool csv_is_below_one(std::string_view field);
@@ -73,6 +89,31 @@ std::optional<T> csv_number(std::string_view field) {
   }
   if (error != std::errc{}) return std::nullopt;
   return value;
+}
+
+/// Parses `field` as a T. An integer may be written as a real number without a fraction, such as
+/// "1.0" or "1e3".
+template <class T>
+std::optional<T> csv_value(std::string_view field) {
+  const auto value = csv_number<T>(field);
+  if constexpr (std::integral<T>) {
+    if (value) return value;
+    const auto real = csv_number<double>(field);
+    if (real && *real == std::trunc(*real) && *real >= double{std::numeric_limits<T>::min()} &&
+        *real <= double{std::numeric_limits<T>::max()})
+      return static_cast<T>(*real);
+  }
+  return value;
+}
+
+/// Whether `field` is an integer, in digits only, other than `value`.
+LOCKSTEP_DECL bool csv_is_other_integer(std::string_view field, double value);
+
+/// Whether `field` is an integer, in digits only, that T has rounded to `value`.
+template <std::floating_point T>
+bool csv_rounds_integer(std::string_view field, T value) {
+  return field.size() > std::size_t{std::numeric_limits<T>::digits10} &&
+         csv_is_other_integer(field, static_cast<double>(value));
 }
 
 /// `field` without leading and trailing spaces and tabs.

@@ -5,13 +5,19 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "lockstep/core/format_text.hpp"
 #include "lockstep/files/byte_reader.hpp"
 
 namespace lockstep::detail {
 
 CsvFields::CsvFields(std::string_view text, const std::string& path, char delimiter)
     : text_(text), path_(path), delimiter_(delimiter) {
-  if (text_.substr(0, 3) == "\xef\xbb\xbf") at_ = 3;  // byte order mark
+  if (text_.starts_with("\xff\xfe") || text_.starts_with("\xfe\xff"))
+    throw DataError(path_, "is UTF-16 text; save it as UTF-8");
+  if (text_.starts_with("PK\3\4"))
+    throw DataError(path_,
+                    "is a zip archive, as .xlsx files are; extract it, or export the table as CSV");
+  if (text_.starts_with("\xef\xbb\xbf")) at_ = 3;  // byte order mark
 }
 
 bool CsvFields::next_line(std::vector<std::string_view>& fields) {
@@ -43,11 +49,22 @@ void CsvFields::end_line() {
   ++next_number_;
 }
 
+void CsvFields::skip_blanks() {
+  while (at_ < text_.size() && (text_[at_] == ' ' || text_[at_] == '\t') &&
+         text_[at_] != delimiter_)
+    ++at_;
+}
+
+bool CsvFields::at_end_of_field() const {
+  return at_ == text_.size() || text_[at_] == delimiter_ || text_[at_] == '\n' ||
+         text_[at_] == '\r';
+}
+
 std::string_view CsvFields::field(std::size_t column) {
-  if (at_ < text_.size() && text_[at_] == '"') return quoted(column);
   const std::size_t begin = at_;
-  while (at_ < text_.size() && text_[at_] != delimiter_ && text_[at_] != '\n' &&
-         text_[at_] != '\r') {
+  skip_blanks();
+  if (at_ < text_.size() && text_[at_] == '"') return quoted(column);
+  while (!at_end_of_field()) {
     if (text_[at_] == '"')
       refuse(next_number_, column, {},
              "a quote inside an unquoted field; quote the whole field and double the quotes in it");
@@ -70,9 +87,16 @@ std::string_view CsvFields::quoted(std::size_t column) {
   }
   const std::string_view inside = text_.substr(begin, at_ - begin);
   ++at_;
-  if (at_ < text_.size() && text_[at_] != delimiter_ && text_[at_] != '\n' && text_[at_] != '\r')
+  skip_blanks();
+  if (!at_end_of_field()) {
+    if (csv_delimiters.find(text_[at_]) != std::string_view::npos)
+      refuse(next_number_, column, {},
+             format_text("{} after the closing quote, but .delimiter is {}; set .delimiter to the "
+                         "character that separates the columns",
+                         shown_name(text_.substr(at_, 1)), shown_name({&delimiter_, 1})));
     refuse(next_number_, column, {},
            "text after the closing quote; double the quotes inside a quoted field");
+  }
   if (!doubled) return inside;
   unquoted_.push_back(std::make_unique<std::string>());
   std::string& plain = *unquoted_.back();
@@ -100,6 +124,25 @@ bool csv_is_below_one(std::string_view field) {
   const auto places = static_cast<std::int64_t>(point) - static_cast<std::int64_t>(first);
   // Less than 1 exactly if the decimal exponent of the leading digit is negative.
   return (places > 0 ? places - 1 : places) + exponent < 0;
+}
+
+std::optional<char> csv_delimiter_in(std::string_view line, char besides) {
+  std::optional<char> found;
+  std::ptrdiff_t most = 0;
+  for (const char candidate : csv_delimiters) {
+    const auto count = std::count(line.begin(), line.end(), candidate);
+    if (candidate == besides || count <= most) continue;
+    found = candidate;
+    most = count;
+  }
+  return found;
+}
+
+bool csv_is_other_integer(std::string_view field, double value) {
+  std::string_view digits = field.substr(field.starts_with('-') || field.starts_with('+') ? 1 : 0);
+  if (digits.find_first_not_of("0123456789") != digits.npos) return false;
+  digits.remove_prefix(std::min(digits.find_first_not_of('0'), digits.size() - 1));
+  return digits != format_text("{:.0f}", std::abs(value));
 }
 
 std::string_view csv_trimmed(std::string_view field) {

@@ -16,7 +16,7 @@
 
 #include "lockstep/core/config.hpp"
 #include "lockstep/core/error.hpp"
-#include "lockstep/core/fmt_core.hpp"
+#include "lockstep/core/format_text.hpp"
 #include "lockstep/data/sources/csv_fields.hpp"
 
 namespace lockstep {
@@ -25,9 +25,13 @@ namespace lockstep {
 /// number from 0 ("2").
 struct CsvOptions {
   char delimiter = ',';
-  bool header = true;                  ///< the first line names the columns
-  std::string target{};                ///< the target column; empty: the last
-  std::optional<double> missing{};     ///< the value of an empty field; unset: an error
+  /// Whether the first line names the columns. Unset: it does; a first line of numbers only, or with
+  /// a number such as 5.1, is an error.
+  std::optional<bool> header{};
+  std::string target{};             ///< the target column; empty: the last
+  std::optional<double> missing{};  ///< the value of a missing field; unset: an error
+  /// Fields to treat as missing, in addition to empty ones.
+  std::vector<std::string> missing_words{};
   std::vector<std::string> columns{};  ///< the features, in this order; empty: all but the target
   std::vector<std::string> drop{};     ///< columns to ignore
   /// Text columns to encode as one-hot vectors over their vocabulary.
@@ -39,7 +43,7 @@ struct CsvOptions {
   /// Whether to accept words outside the vocabulary: as a zero vector in `one_hot`, as the size of
   /// the vocabulary in `word_index`.
   bool unknown_words = false;
-  bool check_finite = false;  ///< whether nan and inf are errors
+  bool check_finite = true;  ///< whether nan and inf, also as `.missing`, are errors
 };
 
 namespace detail {
@@ -73,9 +77,9 @@ class CsvTable {
   /// The field of a column; empty if the value is missing and `.missing` is set.
   LOCKSTEP_DECL std::string_view field(const CsvColumn& column) const;
   template <class... Args>
-  [[noreturn, gnu::cold]] void refuse(const CsvColumn& column, fmt::format_string<Args...> fact,
-                                      Args&&... args) const {
-    refuse_with(column, fmt::vformat(fact, fmt::make_format_args(args...)));
+  [[noreturn, gnu::cold]] void refuse(const CsvColumn& column, FormatText<Args...> fact,
+                                      const Args&... args) const {
+    refuse_with(column, format_text<Args...>(fact, args...));
   }
   const std::string& path() const { return lines_.path(); }
 
@@ -84,6 +88,12 @@ class CsvTable {
                                                    std::string_view fact) const;
   /// Index, from 0, of the column that `name` identifies.
   LOCKSTEP_DECL std::size_t column_index(const std::string& name) const;
+
+  bool has_header() const { return options_.header.value_or(true); }
+
+  /// Refuses a first line of numbers only, or with a number such as 5.1 that is not a plain integer,
+  /// unless `.header` is set.
+  LOCKSTEP_COLD_DECL void check_header() const;
 
   /// Chooses target and features from the options.
   LOCKSTEP_DECL void choose_columns();

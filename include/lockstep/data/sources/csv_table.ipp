@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "lockstep/core/add_item.hpp"
-#include "lockstep/core/fmt_core.hpp"
+#include "lockstep/core/format_text.hpp"
 #include "lockstep/files/byte_reader.hpp"
 
 namespace lockstep::detail {
@@ -23,10 +23,14 @@ CsvTable::CsvTable(std::string_view text, const std::string& path, const CsvOpti
     throw UsageError("read_csv: both .columns and .drop are given; remove one of them");
   if (!lines_.next_line(fields_)) throw DataError(path, "has no lines; it needs at least one");
   for (const std::string_view field : fields_) names_.emplace_back(csv_trimmed(field));
-  if (names_.size() < 2)
+  if (names_.size() < 2) {
+    const auto other = csv_delimiter_in(names_[0], options.delimiter);
     throw DataError(
-        path, "has one column, but an example needs features and a target; check the delimiter {}",
-        shown_name({&options.delimiter, 1}));
+        path, "has one column, but an example needs features and a target; {} the delimiter {}{}",
+        other ? "replace" : "check", shown_name({&options.delimiter, 1}),
+        other ? format_text(" by {}", shown_name({&*other, 1})) : "");
+  }
+  check_header();
   choose_columns();
   for (const std::string& name : options.one_hot) set_words(name, CsvColumn::Kind::one_hot);
   for (const std::string& name : options.word_index) set_words(name, CsvColumn::Kind::word_index);
@@ -44,11 +48,11 @@ CsvTable::CsvTable(std::string_view text, const std::string& path, const CsvOpti
 
 bool CsvTable::next() {
   const bool is_first_line = std::exchange(at_first_line_, false);
-  if ((!is_first_line || options_.header) && !lines_.next_line(fields_)) return false;
+  if ((!is_first_line || has_header()) && !lines_.next_line(fields_)) return false;
   if (fields_.size() != names_.size())
     lines_.refuse(
         lines_.line(), std::min(fields_.size(), names_.size()) + 1, {},
-        fmt::format(
+        format_text(
             "the line has {} columns, but the first has {}; give every line the same number",
             fields_.size(), names_.size()));
   return true;
@@ -56,19 +60,21 @@ bool CsvTable::next() {
 
 std::string_view CsvTable::field(const CsvColumn& column) const {
   const std::string_view found = csv_trimmed(fields_[column.index]);
-  if (found.empty() && !options_.missing)
-    refuse(column, "a value is missing; set .missing to the value to use instead");
-  return found;
+  const auto& words = options_.missing_words;
+  if (!found.empty() && std::find(words.begin(), words.end(), found) == words.end()) return found;
+  if (!options_.missing)
+    refuse(column, "a value is missing{}; set .missing to the value to use instead",
+           found.empty() ? "" : format_text(": {} is in .missing_words", shown_name(found)));
+  return {};
 }
 
 void CsvTable::refuse_with(const CsvColumn& column, std::string_view fact) const {
   lines_.refuse(lines_.line(), column.index + 1,
-                options_.header ? std::string_view(names_[column.index]) : std::string_view(),
-                fact);
+                has_header() ? std::string_view(names_[column.index]) : std::string_view(), fact);
 }
 
 std::size_t CsvTable::column_index(const std::string& name) const {
-  if (!options_.header) {
+  if (!has_header()) {
     const auto index = csv_number<std::uint32_t>(name);
     if (!index || *index >= names_.size())
       throw DataError(path(),
@@ -89,9 +95,31 @@ std::size_t CsvTable::column_index(const std::string& name) const {
   return static_cast<std::size_t>(found - names_.begin());
 }
 
+void CsvTable::check_header() const {
+  if (options_.header) return;
+  std::size_t numbers = 0, empty = 0;
+  std::string_view real;  // the first number that is not a plain integer, which names no column
+  for (const std::string_view name : names_) {
+    if (name.empty()) ++empty;
+    if (!csv_number<double>(name)) continue;
+    ++numbers;
+    if (real.empty() && name.find_first_of("0123456789") != name.npos &&
+        name.find_first_not_of("0123456789") != name.npos)
+      real = name;
+  }
+  const bool has_only_numbers = numbers > 0 && numbers + empty == names_.size();
+  if (has_only_numbers || !real.empty())
+    throw DataError(
+        path(),
+        "line {}: the first line has {}; set .header = false if it is an example, or "
+        ".header = true if it names the columns",
+        lines_.line(),
+        has_only_numbers ? "only numbers" : format_text("the number {}", shown_name(real)));
+}
+
 void CsvTable::choose_columns() {
   const auto name_of = [&](std::size_t index) {
-    return options_.header ? names_[index] : std::to_string(index);
+    return has_header() ? names_[index] : std::to_string(index);
   };
   target_.index = options_.target.empty() ? names_.size() - 1 : column_index(options_.target);
   target_.name = name_of(target_.index);
@@ -108,14 +136,21 @@ void CsvTable::choose_columns() {
     features_.push_back({claim(name, ".columns"), name});
   for (const std::string& name : options_.drop) claim(name, ".drop");
   if (options_.columns.empty())
-    for (std::size_t index = 0; index < names_.size(); ++index)
-      if (index != target_.index && !is_used[index]) features_.push_back({index, name_of(index)});
+    for (std::size_t index = 0; index < names_.size(); ++index) {
+      if (index == target_.index || is_used[index]) continue;
+      if (has_header() && names_[index].empty())
+        throw DataError(path(),
+                        "column {} has no name, as the row numbers that pandas writes; leave it "
+                        "out with .drop = {{\"\"}}, or name it",
+                        index + 1);
+      features_.push_back({index, name_of(index)});
+    }
   if (features_.empty())
     throw DataError(path(), "has no columns left for the features; drop fewer");
 }
 
 bool CsvTable::is_left_out(const std::string& name) const {
-  return options_.header && !options_.columns.empty() && options_.vocabulary.contains(name) &&
+  return has_header() && !options_.columns.empty() && options_.vocabulary.contains(name) &&
          std::find(names_.begin(), names_.end(), name) == names_.end();
 }
 

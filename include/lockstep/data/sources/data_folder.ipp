@@ -4,7 +4,7 @@
 
 #include <system_error>
 
-#include "lockstep/core/fmt_core.hpp"
+#include "lockstep/core/format_text.hpp"
 #include "lockstep/core/log.hpp"
 #include "lockstep/files/file_status.hpp"
 
@@ -31,7 +31,7 @@ bool has_data_folder(const std::string& folder, const char* name, const Splits& 
   const bool found = has_data_folder(folder, name);
   if (!found)
     log(LogLevel::warning,
-        fmt::format(
+        format_text(
             "{}: folder not found; using {} instead of {}; put the real files there to use them",
             folder, fallback.name(), name));
   return found;

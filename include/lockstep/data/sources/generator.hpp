@@ -43,6 +43,7 @@ template <class Target, class Fn>
 class Generator {
  public:
   using target_type = Target;
+  static constexpr bool generated = true;
 
   Generator(std::uint64_t count, Shape shape, Shape target_shape, Fn fn)
       : count_(count),

@@ -6,7 +6,7 @@
 #include <system_error>
 #include <utility>
 
-#include "lockstep/core/fmt_core.hpp"
+#include "lockstep/core/format_text.hpp"
 #include "lockstep/files/byte_reader.hpp"
 #include "lockstep/files/file_status.hpp"
 
@@ -23,7 +23,7 @@ inline void read_header(ByteReader& file, std::uint8_t* out, std::size_t count) 
 namespace lockstep {
 
 IdxBytes read_idx(const std::string& path, int rank) {
-  const std::string packed = fmt::format("{}.gz", path);
+  const std::string packed = format_text("{}.gz", path);
   const auto is_there = [](const std::string& p) {
     const FileKind kind = file_status(p).kind;
     return kind != FileKind::missing && kind != FileKind::unknown;
@@ -39,7 +39,7 @@ IdxBytes read_idx(const std::string& path, int rank) {
   const std::array<std::uint8_t, 4> expected{0, 0, 0x08, static_cast<std::uint8_t>(rank)};
   if (magic != expected) {
     const auto listed = [](const std::array<std::uint8_t, 4>& bytes) {
-      return fmt::format("{} {} {} {}", bytes[0], bytes[1], bytes[2], bytes[3]);
+      return format_text("{} {} {} {}", bytes[0], bytes[1], bytes[2], bytes[3]);
     };
     throw DataError(
         file.path(),

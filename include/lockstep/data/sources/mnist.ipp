@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "lockstep/core/fmt_core.hpp"
+#include "lockstep/core/format_text.hpp"
 #include "lockstep/data/sources/data_folder.hpp"
 #include "lockstep/data/sources/idx.hpp"
 #include "lockstep/data/sources/tensors.hpp"
@@ -17,8 +17,8 @@ namespace lockstep::datasets::detail {
 
 /// Reads one part of MNIST; `name` is "train" or "t10k".
 inline Images read_mnist(const std::string& folder, const std::string& name) {
-  IdxBytes images = read_idx(fmt::format("{}/{}-images-idx3-ubyte", folder, name), 3);
-  const IdxBytes labels = read_idx(fmt::format("{}/{}-labels-idx1-ubyte", folder, name), 1);
+  IdxBytes images = read_idx(format_text("{}/{}-images-idx3-ubyte", folder, name), 3);
+  const IdxBytes labels = read_idx(format_text("{}/{}-labels-idx1-ubyte", folder, name), 1);
   const std::size_t count = images.extents[0];
   if (labels.extents[0] != count)
     throw DataError(labels.path,

@@ -7,7 +7,7 @@
 #include <string_view>
 #include <type_traits>
 
-#include "lockstep/core/fmt_core.hpp"
+#include "lockstep/core/format_text.hpp"
 #include "lockstep/files/byte_reader.hpp"
 
 namespace lockstep {
@@ -54,9 +54,9 @@ class NpyHeader {
 
  private:
   template <class... Args>
-  [[noreturn]] void refuse(fmt::format_string<Args...> fact, Args&&... args) const {
+  [[noreturn]] void refuse(FormatText<Args...> fact, const Args&... args) const {
     throw DataError(array_.path, "{}; save the array again with numpy.save",
-                    fmt::vformat(fact, fmt::make_format_args(args...)));
+                    format_text<Args...>(fact, args...));
   }
   void mark_seen(bool& seen) const {
     if (seen) refuse("its header has a duplicate key");
@@ -176,13 +176,13 @@ NpyArray parse_npy(std::span<const std::uint8_t> file, std::string path) {
   if (file.size() < 10) refuse("is truncated in its NPY header");
   const int major = file[6], minor = file[7];
   if (major < 1 || major > 3 || minor != 0)
-    refuse(fmt::format("has NPY version {}.{}, but only 1.0, 2.0 and 3.0 are supported", major,
+    refuse(format_text("has NPY version {}.{}, but only 1.0, 2.0 and 3.0 are supported", major,
                        minor));
   const std::size_t start = major == 1 ? 10 : 12;
   if (file.size() < start) refuse("is truncated in its NPY header");
   const std::uint64_t length = npy_bits(file.data() + 8, start - 8, false);
   if (length > 10'000)  // numpy's own limit
-    refuse(fmt::format("declares a header of {} bytes, more than the limit of 10000", length));
+    refuse(format_text("declares a header of {} bytes, more than the limit of 10000", length));
   if (length > file.size() - start) refuse("is truncated in its NPY header");
   NpyHeader({reinterpret_cast<const char*>(file.data()) + start, static_cast<std::size_t>(length)},
             array)
@@ -198,7 +198,7 @@ NpyArray parse_npy(std::span<const std::uint8_t> file, std::string path) {
     needed *= extent;
   }
   if (needed > data) refuse("is truncated: its header declares more elements than it has");
-  if (needed < data) refuse(fmt::format("has {} bytes after the array's data", data - needed));
+  if (needed < data) refuse(format_text("has {} bytes after the array's data", data - needed));
   array.bytes.assign(file.end() - static_cast<std::ptrdiff_t>(data), file.end());
   return array;
 }

@@ -21,7 +21,7 @@
 
 #include "lockstep/core/config.hpp"
 #include "lockstep/core/error.hpp"
-#include "lockstep/core/fmt_core.hpp"
+#include "lockstep/core/format_text.hpp"
 #include "lockstep/data/sources/npy.hpp"
 
 namespace lockstep {
@@ -55,8 +55,8 @@ class NpzFile {
   };
 
   template <class... Args>
-  [[noreturn, gnu::cold]] void refuse(fmt::format_string<Args...> fact, Args&&... args) const {
-    refuse_with(fmt::vformat(fact, fmt::make_format_args(args...)));
+  [[noreturn, gnu::cold]] void refuse(FormatText<Args...> fact, const Args&... args) const {
+    refuse_with(format_text<Args...>(fact, args...));
   }
   [[noreturn]] LOCKSTEP_COLD_DECL void refuse_with(const std::string& fact) const;
   /// The little-endian number of `size` bytes at `at`, which must lie within the file.

@@ -8,7 +8,7 @@
 #include <limits>
 #include <new>
 
-#include "lockstep/core/fmt_core.hpp"
+#include "lockstep/core/format_text.hpp"
 #include "lockstep/files/byte_reader.hpp"
 
 namespace lockstep {
@@ -39,7 +39,7 @@ NpyArray NpzFile::array(std::string_view name) const {
     throw DataError(path_, "has no array {}; it has {}", detail::shown_name(name),
                     has.empty() ? "none" : has);
   }
-  const std::string where = fmt::format("{}, array {}", path_, detail::shown_name(entry->name));
+  const std::string where = format_text("{}, array {}", path_, detail::shown_name(entry->name));
   const auto packed = std::span(bytes_).subspan(entry->begin, entry->packed);
   if (entry->method == stored) return checked(packed, *entry, where);
   return checked(inflated(packed, *entry, where), *entry, where);

@@ -47,10 +47,11 @@ struct CpuBatchNormalizationLoops {
     std::fill(workspace.threads.begin(), workspace.threads.end(), 0.0);
     each_block(op, io, [&](std::size_t at, std::size_t rows, std::size_t thread, auto&& run) {
       T* const block = workspace.blocks.data() + 3 * thread * channels;  // 3 (channels)
-      run([=](auto bytes, std::size_t first, std::size_t last) __attribute__((always_inline)) {
-        block_moments<bytes.value>(io.x + at, rows, channels, first, last, block, block + channels,
-                                   block + 2 * channels);
-      });
+      run([=](auto bytes, std::size_t first, std::size_t last)
+              __attribute__((always_inline, no_instrument_function)) {
+                block_moments<bytes.value>(io.x + at, rows, channels, first, last, block,
+                                           block + channels, block + 2 * channels);
+              });
       merge_block(workspace.threads.data() + thread * size, rows, block, channels);
     });
     to[0] = 0;
@@ -63,7 +64,8 @@ struct CpuBatchNormalizationLoops {
     const std::size_t channels = op.channels();
     const ChannelAffine<T> affine = channel_affine(op, io, s, workspace);
     each_block(op, io, [&](std::size_t at, std::size_t rows, std::size_t, auto&& run) {
-      run([&](auto bytes, std::size_t first, std::size_t last) __attribute__((always_inline)) {
+      run([&](auto bytes, std::size_t first,
+              std::size_t last) __attribute__((always_inline, no_instrument_function)) {
         block_normalize<bytes.value, epilogue>(io.x + at, offset_or_null(io.x2, at), io.y + at,
                                                rows, channels, first, last, affine);
       });
@@ -77,11 +79,12 @@ struct CpuBatchNormalizationLoops {
     std::fill(workspace.threads.begin(), workspace.threads.end(), 0.0);
     each_block(op, io, [&](std::size_t at, std::size_t rows, std::size_t thread, auto&& run) {
       T* const block = workspace.blocks.data() + 3 * thread * channels;  // 2 (channels)
-      run([&](auto bytes, std::size_t first, std::size_t last) __attribute__((always_inline)) {
-        block_sums<bytes.value, epilogue>(io.x + at, io.y + at, io.dy + at,
-                                          offset_or_null(io.dx2, at), rows, channels, first, last,
-                                          affine, block, block + channels);
-      });
+      run([&](auto bytes, std::size_t first, std::size_t last)
+              __attribute__((always_inline, no_instrument_function)) {
+                block_sums<bytes.value, epilogue>(io.x + at, io.y + at, io.dy + at,
+                                                  offset_or_null(io.dx2, at), rows, channels, first,
+                                                  last, affine, block, block + channels);
+              });
       double* const sum = workspace.threads.data() + thread * size;
       for (std::size_t k = 0; k < 2 * channels; ++k) sum[k] += static_cast<double>(block[k]);
     });
@@ -112,7 +115,8 @@ struct CpuBatchNormalizationLoops {
     // `sums` has stored the masked dy in dx2, so it need not be masked again.
     const bool masked = epilogue == NormalizationEpilogue::add_relu && io.dx2 != nullptr;
     each_block(op, io, [&](std::size_t at, std::size_t rows, std::size_t, auto&& run) {
-      run([&](auto bytes, std::size_t first, std::size_t last) __attribute__((always_inline)) {
+      run([&](auto bytes, std::size_t first,
+              std::size_t last) __attribute__((always_inline, no_instrument_function)) {
         if (masked)
           block_gradient<bytes.value, NormalizationEpilogue::none>(
               io.x + at, io.y + at, io.dx2 + at, io.dx + at, rows, channels, first, last, affine,
@@ -176,20 +180,20 @@ struct CpuBatchNormalizationLoops {
   static void each_block(const Op& op, const Io<D>& io, const Body& body) {
     const std::size_t channels = op.channels(), block = rows_of_block(channels);
     const std::size_t vectors = longest_vectors<ActivationOf<D>>();
-    parallel_ranges(io.device.threads(), io.step.count * op.rows(), parallel_grain(channels),
-                    [&](Slice rows, std::size_t thread) {
-                      for (std::size_t row = rows.first; row < rows.first + rows.count;
-                           row += block)
-                        body(row * channels, std::min(block, rows.first + rows.count - row), thread,
-                             [&](const auto& loop) {
-                               for_channels_of<T>(vectors, static_cast<int>(channels),
-                                                  [&](auto bytes, int first, int last)
-                                                      __attribute__((always_inline)) {
-                                                        loop(bytes, static_cast<std::size_t>(first),
-                                                             static_cast<std::size_t>(last));
-                                                      });
-                             });
-                    });
+    parallel_ranges(
+        io.device.threads(), io.step.count * op.rows(), parallel_grain(channels),
+        [&](Slice rows, std::size_t thread) {
+          for (std::size_t row = rows.first; row < rows.first + rows.count; row += block)
+            body(row * channels, std::min(block, rows.first + rows.count - row), thread,
+                 [&](const auto& loop) {
+                   for_channels_of<T>(vectors, static_cast<int>(channels),
+                                      [&](auto bytes, int first, int last)
+                                          __attribute__((always_inline, no_instrument_function)) {
+                                            loop(bytes, static_cast<std::size_t>(first),
+                                                 static_cast<std::size_t>(last));
+                                          });
+                 });
+        });
   }
 };
 

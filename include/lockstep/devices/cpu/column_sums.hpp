@@ -16,8 +16,9 @@ namespace lockstep::detail {
 /// sums[k] += the sum over rows of x (rows, columns), for columns k in [first, last). Two
 /// accumulators per vector hide the latency of an addition.
 template <std::size_t Width, class A>
-[[gnu::always_inline]] inline void add_rows(const A* x, std::size_t rows, std::size_t columns,
-                                            std::size_t first, std::size_t last, double* sums) {
+[[gnu::always_inline, gnu::no_instrument_function]] inline void add_rows(
+    const A* x, std::size_t rows, std::size_t columns, std::size_t first, std::size_t last,
+    double* sums) {
   using T = typename ComputedIn<A>::type;
   using V = Lanes<T, Width>;
   constexpr std::size_t lanes = lanes_of<T, Width>, tall = 16;
@@ -68,10 +69,11 @@ template <class A, class T>
       const std::size_t count = std::min(block, mine.first + mine.count - row);
       for_channels_of<typename ComputedIn<A>::type>(
           longest_vectors<A>(), columns,
-          [&](auto bytes, std::size_t first, std::size_t last) __attribute__((always_inline)) {
-            add_rows<bytes.value>(x + row * columns, count, columns, first, last,
-                                  sums + index * stride);
-          });
+          [&](auto bytes, std::size_t first, std::size_t last)
+              __attribute__((always_inline, no_instrument_function)) {
+                add_rows<bytes.value>(x + row * columns, count, columns, first, last,
+                                      sums + index * stride);
+              });
     }
   });
   for (std::size_t k = 0; k < columns; ++k) {

@@ -9,6 +9,10 @@
 ///
 /// (Exact conditions: WinogradConvolution::fits, FewChannelsGradient::fits.)
 ///
+/// oneDNN's ReLU maps NaN to 0. So it follows a convolution only after a check that the inputs
+/// cannot make a NaN; otherwise, or if the check reads more than our own ReLU would, `rectify`
+/// follows the convolution.
+///
 /// Invariants: callers see NHWC images and HWIO kernels. Within a pass the kernel is in oneDNN's
 /// preferred layout and in the type of the images, as a copy in scratch (microseconds, against
 /// milliseconds for the pass). The kernel gradient is summed in the type of the weights.
@@ -17,6 +21,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstring>
+#include <limits>
 #include <string_view>
 #include <type_traits>
 #include <utility>
@@ -25,6 +30,7 @@
 #include "lockstep/devices/cpu/column_sums.hpp"
 #include "lockstep/devices/cpu/conv2d_few_channels.hpp"
 #include "lockstep/devices/cpu/device.hpp"
+#include "lockstep/devices/cpu/elements.hpp"
 #include "lockstep/devices/cpu/onednn.hpp"
 #include "lockstep/devices/cpu/winograd/convolution.hpp"
 #include "lockstep/devices/cpu/winograd/kernel_gradient.hpp"
@@ -52,7 +58,7 @@ class ConvolutionCalls {
     const onednn::Site at{depthwise ? "depthwise_conv2d" : "conv2d", op.out(), context.engine()};
     const auto n = static_cast<std::ptrdiff_t>(count);
     if (!mixed && !depthwise && WinogradConvolution<T>::fits(op))
-      prepare_winograd(op, context.threads(), relu);
+      prepare_winograd(op, context.threads());
     else
       prepare_onednn(op, at, n, context.threads(), relu, depthwise);
     if (!relu) return;
@@ -62,7 +68,7 @@ class ConvolutionCalls {
   }
 
   std::size_t scratch_bytes() const {
-    return std::max(forward_scratch_.bytes(), backward_scratch_.bytes());
+    return std::max({forward_scratch_.bytes(), relu_scratch_.bytes(), backward_scratch_.bytes()});
   }
 
   void forward(const Conv2DOp& op, const Io<D>& io) {
@@ -70,10 +76,18 @@ class ConvolutionCalls {
     const T* const bias = op.bias ? io.w + kernel_size_ : nullptr;
     if constexpr (!mixed)
       if (winograd_)
-        return winograd_(io.step.count, io.x, io.w, bias, winograd_relu_, io.y,
+        return winograd_(io.step.count, io.x, io.w, bias, bool(mask_), io.y,
                          io.scratch + winograd_scratch_);
     const dnnl_stream_t stream = io.device.stream();
+    const int threads = io.device.threads();
+    if (relu_forward_ && are_moderate(threads, io.x, io.step.count * op.in.size()) &&
+        are_moderate(threads, io.w, kernel_size_ + (op.bias ? filters_of(op) : 0)))
+      return relu_forward_(stream, io.scratch,
+                           {io.x, pack_relu_.pack(stream, io.scratch, io.w), io.y, bias});
     forward_(stream, io.scratch, {io.x, pack_forward_.pack(stream, io.scratch, io.w), io.y, bias});
+    if (mask_)
+      rectify(threads, io.y, io.y, io.step.count * op.out().size(),
+              std::numeric_limits<float>::infinity());
   }
 
   void backward(const Conv2DOp& op, const Io<D>& io) {
@@ -103,12 +117,11 @@ class ConvolutionCalls {
         return winograd_dw_(io.step.count, io.x, dy, io.dw, db,
                             io.scratch + winograd_backward_scratch_);
     }
-    // oneDNN leaves the gradient of unused taps unwritten; the masked dy, which is the last buffer
-    // in scratch, must be kept.
-    if (has_unused_taps_) {
-      std::memset(io.scratch, 0, mask_ ? masked_ : backward_scratch_.bytes());
-      std::fill_n(io.dw, kernel_size_, T(0));
-    }
+    // In bfloat16 oneDNN 2.6 multiplies parts of its scratchpad that it has not written by 0, and
+    // leaves the gradient of unused taps unwritten. The masked dy, which is the last buffer in
+    // scratch, must be kept.
+    if constexpr (mixed) std::memset(io.scratch, 0, mask_ ? masked_ : backward_scratch_.bytes());
+    if (has_unused_taps_) std::fill_n(io.dw, kernel_size_, T(0));
     void* const dw = unpack_.destination(io.scratch, io.dw);
     backward_weights_(stream, io.scratch, {io.x, dy, dw});
     unpack_.unpack(stream, io.scratch, io.dw);
@@ -130,15 +143,15 @@ class ConvolutionCalls {
   }
 
  private:
-  enum class Pass { forward, weights, data };
+  enum class Pass { forward, relu_forward, weights, data };
+  static std::size_t filters_of(const Conv2DOp& op) { return static_cast<std::size_t>(op.filters); }
 
   /// Sets up Winograd's transforms for all passes. Both backward passes use the same scratch, one
   /// after the other.
-  void prepare_winograd(const Conv2DOp& op, int threads, bool relu) {
+  void prepare_winograd(const Conv2DOp& op, int threads) {
     winograd_ = {op, WinogradPass::forward, threads, longest_vectors()};
     winograd_dx_ = {op, WinogradPass::input_gradient, threads, longest_vectors()};
     winograd_dw_ = {op, threads, longest_vectors()};
-    winograd_relu_ = relu;
     winograd_scratch_ = forward_scratch_.add(winograd_.scratch_bytes());
     winograd_backward_scratch_ =
         backward_scratch_.add(std::max(winograd_dx_.scratch_bytes(), winograd_dw_.scratch_bytes()));
@@ -174,11 +187,13 @@ class ConvolutionCalls {
     const auto fastest = [&](Pass pass) {
       const auto make = [&](dnnl_format_tag_t tag) {
         c.w = kernel(pass == Pass::weights ? real : type, tag);
-        return pass == Pass::forward
-                   ? onednn::convolution_forward(at, c, relu, rejected_for_forward(op))
-               : pass == Pass::weights
-                   ? onednn::convolution_backward_weights(at, c, hint, rejected_for_weights(op))
-                   : onednn::convolution_backward_data(at, c, hint);
+        return pass == Pass::forward || pass == Pass::relu_forward
+                   ? onednn::convolution_forward(at, c, pass == Pass::relu_forward,
+                                                 rejected_for_forward(op))
+               : pass == Pass::weights ? onednn::convolution_backward_weights(
+                                             at, c, hint, rejected_for_weights(op, depthwise))
+                                       : onednn::convolution_backward_data(
+                                             at, c, hint, rejected_for_input(op, depthwise));
       };
       if (pass == Pass::weights && !depthwise && strided_pointwise_with_tail(op))
         return make(in_order);
@@ -189,13 +204,23 @@ class ConvolutionCalls {
     };
 
     // Forward: x, packed kernel, bias -> y.
-    const PrimitiveDesc pd = fastest(Pass::forward);
-    const MemoryDesc w(at, pd, dnnl_query_weights_md);
-    forward_ = Call(
-        at, pd,
-        {{DNNL_ARG_SRC, c.x}, {DNNL_ARG_WEIGHTS, w}, {DNNL_ARG_DST, c.y}, {DNNL_ARG_BIAS, c.bias}},
-        forward_scratch_);
-    pack_forward_ = onednn::LayoutChange(at, plain, w, forward_scratch_);
+    const auto prepare_forward = [&](Pass pass, Call& call, onednn::LayoutChange& pack,
+                                     onednn::Scratch& scratch) {
+      const PrimitiveDesc pd = fastest(pass);
+      const MemoryDesc w(at, pd, dnnl_query_weights_md);
+      call = Call(at, pd,
+                  {{DNNL_ARG_SRC, c.x},
+                   {DNNL_ARG_WEIGHTS, w},
+                   {DNNL_ARG_DST, c.y},
+                   {DNNL_ARG_BIAS, c.bias}},
+                  scratch);
+      pack = onednn::LayoutChange(at, plain, w, scratch);
+    };
+    prepare_forward(Pass::forward, forward_, pack_forward_, forward_scratch_);
+    // Our own ReLU reads and writes y, the check reads x and the kernel.
+    const std::size_t count = static_cast<std::size_t>(n);
+    if (relu && count * op.in.size() + kernel_size_ < 2 * count * op.out().size())
+      prepare_forward(Pass::relu_forward, relu_forward_, pack_relu_, relu_scratch_);
 
     // Kernel gradient: x, dy -> dw, unpacked; the bias gradient is a column sum of dy.
     if (!mixed && !depthwise && FewChannelsGradient<T>::fits(op)) {
@@ -236,13 +261,32 @@ class ConvolutionCalls {
   }
   /// Implementations to avoid for the weight gradient. A bug of oneDNN 2.6's AMX code in bfloat16:
   /// channels beyond the last whole block of 16 are wrong.
-  static onednn::Reject rejected_for_weights(const Conv2DOp& op) {
-    if (op.channels() <= 32 || op.channels() % 16 == 0) return onednn::reject_none;
+  /// Its AVX-512 code reads beyond the images if the kernel is dilated. That of depthwise
+  /// convolutions is wrong then, for any number of channels.
+  static onednn::Reject rejected_for_weights(const Conv2DOp& op, bool depthwise) {
+    if (depthwise && op.dilation != Dilation{1, 1})
+      return [](std::string_view name) {
+        return name.starts_with("jit:avx512_core_amx") || name.starts_with("jit_bf16:") ||
+               name == "jit_dw:avx512_core_bf16";
+      };
+    if (op.channels() % 16 == 0) return onednn::reject_none;
+    if (op.dilation != Dilation{1, 1})
+      return [](std::string_view name) {
+        return name.starts_with("jit:avx512_core_amx") || name.starts_with("jit_bf16:");
+      };
+    if (op.channels() <= 32) return onednn::reject_none;
     return [](std::string_view name) { return name.starts_with("jit:avx512_core_amx"); };
   }
+  /// Implementations to avoid for the input gradient. A bug of oneDNN 2.6's AVX-512 code in
+  /// bfloat16: with an odd number of filters, 1 x 1 kernels are wrong for some numbers of pixels.
+  /// A depthwise convolution has one filter in each group.
+  static onednn::Reject rejected_for_input(const Conv2DOp& op, bool depthwise) {
+    if (op.kernel != KernelSize{1, 1} || (!depthwise && op.filters % 2 == 0))
+      return onednn::reject_none;
+    return [](std::string_view name) { return name.starts_with("jit_bf16_1x1"); };
+  }
   /// Whether each kernel tap reads at least one pixel; a tap that always falls into the padding
-  /// does not. In bfloat16 oneDNN initializes neither the gradient of such taps nor their part of
-  /// its scratchpad.
+  /// does not. In bfloat16 oneDNN does not initialize the gradient of such taps.
   static bool uses_all_taps(const Conv2DOp& op) {
     for (const Window& w : {op.rows(), op.columns()})
       for (int tap = 0; tap < w.kernel; ++tap) {
@@ -257,11 +301,10 @@ class ConvolutionCalls {
   FewChannelsGradient<T> few_channels_;
   WinogradConvolution<T> winograd_, winograd_dx_;
   WinogradKernelGradient<T> winograd_dw_;
-  bool winograd_relu_ = false;
   std::size_t winograd_scratch_ = 0, winograd_backward_scratch_ = 0;
-  onednn::Call forward_, mask_, backward_weights_, backward_data_;
-  onednn::LayoutChange pack_forward_, unpack_, pack_backward_;
-  onednn::Scratch forward_scratch_, backward_scratch_;
+  onednn::Call forward_, relu_forward_, mask_, backward_weights_, backward_data_;
+  onednn::LayoutChange pack_forward_, pack_relu_, unpack_, pack_backward_;
+  onednn::Scratch forward_scratch_, relu_scratch_, backward_scratch_;
   std::size_t kernel_size_ = 0;                        // elements of w before the bias
   std::size_t masked_ = 0, sums_ = 0, bias_sums_ = 0;  // offsets in scratch, bytes
   bool has_unused_taps_ = false;

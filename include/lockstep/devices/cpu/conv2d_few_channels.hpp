@@ -55,7 +55,8 @@ class FewChannelsGradient {
     parallel_ranges(static_cast<int>(threads_), count, 1, [&](Slice examples, std::size_t index) {
       double* const mine = sums_of(index);
       T* const padded = reinterpret_cast<T*>(mine + sums);
-      run_with_vectors_of(vectors(op), [&](auto bytes) __attribute__((always_inline)) {
+      run_with_vectors_of(vectors(op), [&](auto bytes) __attribute__((always_inline,
+                                                                      no_instrument_function)) {
         for (std::size_t n = examples.first; n < examples.first + examples.count; ++n)
           add_example<bytes.value>(op, x + n * op.in.size(), dy + n * op.out().size(),
                                    y == nullptr ? nullptr : y + n * op.out().size(), mine, padded);
@@ -104,8 +105,8 @@ class FewChannelsGradient {
   }
 
   template <std::size_t Width>
-  [[gnu::always_inline]] inline void add_example(const Conv2DOp& op, const T* image, const T* dy,
-                                                 const T* y, double* sums, T* padded) const {
+  [[gnu::always_inline, gnu::no_instrument_function]] inline void add_example(
+      const Conv2DOp& op, const T* image, const T* dy, const T* y, double* sums, T* padded) const {
     const T* const x = with_border(op, image, padded);
     for (int f = 0; f < op.filters; f += lanes_of<T, Width>)
       for (std::size_t tap = 0; tap < taps_.size(); tap += at_once)
@@ -116,8 +117,11 @@ class FewChannelsGradient {
   /// tap. Indices beyond the last tap repeat it and discard the sum: cheaper than another pass over
   /// dy with fewer taps.
   template <std::size_t Width>
-  [[gnu::always_inline]] inline void add_taps(const Conv2DOp& op, const T* x, const T* dy,
-                                              const T* y, std::size_t tap, double* sums) const {
+  [[gnu::always_inline, gnu::no_instrument_function]] inline void add_taps(const Conv2DOp& op,
+                                                                           const T* x, const T* dy,
+                                                                           const T* y,
+                                                                           std::size_t tap,
+                                                                           double* sums) const {
     using V = Lanes<T, Width>;
     const T* at[at_once];
     for (std::size_t t = 0; t < at_once; ++t)
@@ -137,7 +141,7 @@ class FewChannelsGradient {
           if (y != nullptr) {
             V activation;
             load(activation, y + out + c * filters);
-            gradient = activation > T(0) ? gradient : V{};
+            gradient = activation <= T(0) ? V{} : gradient;  // NaN passes it
           }
           bias_sum += gradient;
 #pragma GCC unroll 9

@@ -8,12 +8,14 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <limits>
 #include <type_traits>
 
 #include "lockstep/concepts/kernel.hpp"
 #include "lockstep/devices/cpu/column_sums.hpp"
 #include "lockstep/devices/cpu/dense_by_inputs.hpp"
 #include "lockstep/devices/cpu/device.hpp"
+#include "lockstep/devices/cpu/elements.hpp"
 #include "lockstep/devices/cpu/fused/dense_tiles.hpp"
 #include "lockstep/devices/cpu/onednn.hpp"
 #include "lockstep/layers/dense.hpp"
@@ -67,6 +69,9 @@ class InnerProductCalls {
     forward_(stream, io.scratch,
              {io.x, pack_forward_.pack(stream, io.scratch, io.w), io.y,
               op.bias ? io.w + op.kernel_size() : nullptr});
+    if (mask_)
+      rectify(io.device.threads(), io.y, io.y, io.step.count * op.out().size(),
+              std::numeric_limits<float>::infinity());
   }
 
   /// Writes io.dw and, unless it is null, io.dx. DenseTiles calls io.update for each block of
@@ -126,7 +131,7 @@ class InnerProductCalls {
         .w = {at, type, {op.units, op.inputs}, layout},
         .bias = op.bias ? MemoryDesc(at, real, {op.units}, dnnl_a) : MemoryDesc(),
         .y = {at, type, {n, op.units}, dnnl_ab}};
-    const auto forward = onednn::inner_product_forward(at, p, relu);
+    const auto forward = onednn::inner_product_forward(at, p);
     const MemoryDesc w(at, forward, dnnl_query_weights_md);
     forward_ = Call(
         at, forward,
@@ -134,8 +139,7 @@ class InnerProductCalls {
         forward_scratch_);
     pack_forward_ = onednn::LayoutChange(at, plain, w, forward_scratch_);
 
-    const auto hint = onednn::inner_product_forward(at, p, false);
-    const auto data = onednn::inner_product_backward_data(at, p, hint);
+    const auto data = onednn::inner_product_backward_data(at, p, forward);
     const MemoryDesc w_back(at, data, dnnl_query_weights_md);
     backward_data_ = Call(
         at, data, {{DNNL_ARG_DIFF_SRC, p.x}, {DNNL_ARG_WEIGHTS, w_back}, {DNNL_ARG_DIFF_DST, p.y}},
@@ -143,7 +147,7 @@ class InnerProductCalls {
     pack_backward_ = onednn::LayoutChange(at, plain, w_back, backward_scratch_);
 
     p.w = {at, real, {op.units, op.inputs}, layout};
-    const auto weights = onednn::inner_product_backward_weights(at, p, hint);
+    const auto weights = onednn::inner_product_backward_weights(at, p, forward);
     const MemoryDesc dw(at, weights, dnnl_query_diff_weights_md);
     backward_weights_ = Call(
         at, weights, {{DNNL_ARG_SRC, p.x}, {DNNL_ARG_DIFF_DST, p.y}, {DNNL_ARG_DIFF_WEIGHTS, dw}},

@@ -67,7 +67,7 @@ class DenseByInputs {
                 float* scratch) const {
     const auto units = static_cast<std::size_t>(op.units), size = count * units;
     if (relu_) {
-      for (std::size_t i = 0; i < size; ++i) scratch[i] = y[i] > 0 ? dy[i] : 0.0f;
+      for (std::size_t i = 0; i < size; ++i) scratch[i] = y[i] <= 0 ? 0.0f : dy[i];
       dy = scratch;
     }
     for_inputs(op, at, [&](Slice in, std::size_t) {

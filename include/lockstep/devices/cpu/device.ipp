@@ -10,7 +10,7 @@
 #include "lockstep/core/contention.hpp"
 #include "lockstep/core/cpu_quota.hpp"
 #include "lockstep/core/error.hpp"
-#include "lockstep/core/fmt_core.hpp"
+#include "lockstep/core/format_text.hpp"
 #include "lockstep/core/log.hpp"
 #include "lockstep/core/openmp_places.hpp"
 
@@ -31,7 +31,7 @@ inline void warn_about_unused_cores(const Cores& allowed) {
   static std::atomic_flag logged;
   if (setting == nullptr || logged.test_and_set()) return;
   log(LogLevel::warning,
-      fmt::format(
+      format_text(
           "cpu: {}={} restricts OpenMP's threads to {} of {} cores; unset it to compute on all of "
           "them",
           setting, std::getenv(setting), allowed.count(), all));
@@ -53,7 +53,7 @@ inline void warn_about_smaller_team(int each, int wanted) {
   static std::atomic_flag logged;
   if (logged.test_and_set()) return;
   log(LogLevel::warning,
-      fmt::format("cpu: OpenMP grants {}{} instead of {}, and the model computes with {}: {}", each,
+      format_text("cpu: OpenMP grants {}{} instead of {}, and the model computes with {}: {}", each,
                   each == 1 ? " thread" : " threads", wanted, each == 1 ? "that one" : "these",
                   team_shortfall(wanted)));
 }
@@ -62,7 +62,7 @@ inline void warn_about_oversubscription(int each, std::size_t replicas, int core
   static std::atomic_flag logged;
   if (logged.test_and_set()) return;
   log(LogLevel::warning,
-      fmt::format(
+      format_text(
           "cpu: {}{}{}{}{} on the {} cores of this process will be slow; use fewer replicas, or "
           "set Cpu::threads to 0",
           replicas, replicas == 1 ? " replica with " : " replicas with ", each,

@@ -38,33 +38,34 @@ inline constexpr int lanes_of = static_cast<int>(sizeof(Lanes<T, Bytes>) / sizeo
 
 // Vectors are passed by reference: by value, the calling convention differs with and without AVX.
 template <class V, class T>
-[[gnu::always_inline]] inline void load(V& v, const T* p) {
+[[gnu::always_inline, gnu::no_instrument_function]] inline void load(V& v, const T* p) {
   std::memcpy(&v, p, sizeof v);
 }
 template <class V, class T>
-[[gnu::always_inline]] inline void store(T* p, const V& v) {
+[[gnu::always_inline, gnu::no_instrument_function]] inline void store(T* p, const V& v) {
   std::memcpy(p, &v, sizeof v);
 }
 
 // Widening: a bfloat16 is the upper half of a float, so zeros are interleaved below each element.
 template <class V>
-[[gnu::always_inline]] inline void load(V& v, const bfloat16* p) {
+[[gnu::always_inline, gnu::no_instrument_function]] inline void load(V& v, const bfloat16* p) {
   if constexpr (std::is_same_v<V, float>) {
     v = *p;
   } else {
     constexpr std::size_t n = sizeof(V) / 4;
     Lanes<std::uint16_t, 2 * n> halves;
     std::memcpy(&halves, p, sizeof halves);
-    [&]<std::size_t... I>(std::index_sequence<I...>) __attribute__((always_inline)) {
-      const auto whole =
-          __builtin_shufflevector(halves, decltype(halves){}, (I % 2 == 0 ? n + I / 2 : I / 2)...);
-      std::memcpy(&v, &whole, sizeof v);
-    }(std::make_index_sequence<2 * n>{});
+    [&]<std::size_t... I>(std::index_sequence<I...>)
+        __attribute__((always_inline, no_instrument_function)) {
+          const auto whole = __builtin_shufflevector(halves, decltype(halves){},
+                                                     (I % 2 == 0 ? n + I / 2 : I / 2)...);
+          std::memcpy(&v, &whole, sizeof v);
+        }(std::make_index_sequence<2 * n>{});
   }
 }
 // Rounds to nearest, ties to even; keeps NaN quiet.
 template <class V>
-[[gnu::always_inline]] inline void store(bfloat16* p, const V& v) {
+[[gnu::always_inline, gnu::no_instrument_function]] inline void store(bfloat16* p, const V& v) {
   if constexpr (std::is_same_v<V, float>) {
     *p = bfloat16(v);
   } else {
@@ -83,16 +84,18 @@ template <class V>
     const auto even = bits + (0x7FFF + ((bits >> 16) & 1));
     bits = (bits & 0x7FFFFFFF) > 0x7F800000 ? bits | 0x400000 : even;
     std::memcpy(&both, &bits, sizeof v);
-    [&]<std::size_t... I>(std::index_sequence<I...>) __attribute__((always_inline)) {
-      halves = __builtin_shufflevector(both, both, (2 * I + 1)...);
-    }(std::make_index_sequence<n>{});
+    [&]<std::size_t... I>(std::index_sequence<I...>)
+        __attribute__((always_inline, no_instrument_function)) {
+          halves = __builtin_shufflevector(both, both, (2 * I + 1)...);
+        }(std::make_index_sequence<n>{});
     std::memcpy(p, &halves, sizeof halves);
   }
 }
 
 /// sums[i] += v[i].
 template <class T, class V>
-[[gnu::always_inline]] inline void add_lanes(double* sums, const V& v) {
+[[gnu::always_inline, gnu::no_instrument_function]] inline void add_lanes(double* sums,
+                                                                          const V& v) {
   constexpr std::size_t n = sizeof(V) / sizeof(T);
   T part[n];
   store(part, v);
@@ -101,7 +104,8 @@ template <class T, class V>
 
 /// v[i] = p[which[i]], where each which[i] is below 4. Reads a whole vector from p.
 template <class V, class T, class Which>
-[[gnu::always_inline]] inline void choose(V& v, const T* p, const Which& which) {
+[[gnu::always_inline, gnu::no_instrument_function]] inline void choose(V& v, const T* p,
+                                                                       const Which& which) {
 #if defined(__clang__)
   v = p[0] - V{};
   for (int k = 1; k < 4; ++k) v = which == k ? p[k] - V{} : v;
@@ -178,7 +182,9 @@ void run_with_vectors_of(std::size_t bytes, const Loop& loop) {
 /// loop(Bytes<0>, k, channels) for the rest; k is 0 if `vectors` is false. The loop must be
 /// always_inline.
 template <class T, class N, class Loop>
-[[gnu::always_inline]] inline void for_channels(bool vectors, N channels, const Loop& loop) {
+[[gnu::always_inline, gnu::no_instrument_function]] inline void for_channels(bool vectors,
+                                                                             N channels,
+                                                                             const Loop& loop) {
   const N k = vectors ? channels - channels % static_cast<N>(lanes_of<T, vector_bytes>) : 0;
   if (k > 0) run_with_vectors(loop, N(0), k);
   if (k < channels) loop(Bytes<0>{}, k, channels);
@@ -187,15 +193,18 @@ template <class T, class N, class Loop>
 /// As for_channels, with vectors of `bytes` bytes, which the processor must support; the rest uses
 /// the shorter vectors, then single elements.
 template <class T, class N, class Loop>
-[[gnu::always_inline]] inline void for_channels_of(std::size_t bytes, N channels,
-                                                   const Loop& loop) {
+[[gnu::always_inline, gnu::no_instrument_function]] inline void for_channels_of(std::size_t bytes,
+                                                                                N channels,
+                                                                                const Loop& loop) {
   if constexpr (wide_vector_bytes != vector_bytes) {
     const N k = channels - channels % static_cast<N>(lanes_of<T, wide_vector_bytes>);
     if (bytes == wide_vector_bytes && k > 0) {
       run_with_wide_vectors(loop, N(0), k);
       if (k == channels) return;
       const auto rest = [&](auto width, N first, N last)
-                            __attribute__((always_inline)) { loop(width, k + first, k + last); };
+                            __attribute__((always_inline, no_instrument_function)) {
+                              loop(width, k + first, k + last);
+                            };
       return for_channels<T>(true, channels - k, rest);
     }
   }

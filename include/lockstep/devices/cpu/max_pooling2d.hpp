@@ -2,7 +2,7 @@
 /// MaxPooling2D on the CPU, in hand-written loops: oneDNN 2.6 is many times slower on NHWC images
 /// (benchmarks/layers.cpp). Invariants: forward saves the index of the winning tap, in one byte per
 /// output if the window has at most 256 taps, otherwise in four; among equal maxima the first in
-/// row-major order wins.
+/// row-major order wins, and the last NaN wins over all others.
 #pragma once
 
 #include <algorithm>
@@ -32,18 +32,19 @@ static_assert(std::endian::native == std::endian::little,
 ///     lanes (int32)   | t0 0 0 0 | t1 0 0 0 | t2 0 0 0 | ...
 ///     memory          | t0 | t1 | t2 | ...
 template <std::size_t Width>
-[[gnu::always_inline]] inline void store_winners(std::byte* p,
-                                                 const Lanes<std::int32_t, Width>& taps) {
+[[gnu::always_inline, gnu::no_instrument_function]] inline void store_winners(
+    std::byte* p, const Lanes<std::int32_t, Width>& taps) {
   Lanes<std::uint8_t, Width> bytes;
   std::memcpy(&bytes, &taps, sizeof bytes);
-  [&]<std::size_t... I>(std::index_sequence<I...>) __attribute__((always_inline)) {
-    store(p, __builtin_shufflevector(bytes, bytes, (4 * I)...));
-  }(std::make_index_sequence<Width / 4>{});
+  [&]<std::size_t... I>(std::index_sequence<I...>)
+      __attribute__((always_inline, no_instrument_function)) {
+        store(p, __builtin_shufflevector(bytes, bytes, (4 * I)...));
+      }(std::make_index_sequence<Width / 4>{});
 }
 /// Loads the winning taps of one vector of channels into 32-bit lanes.
 template <std::size_t Width>
-[[gnu::always_inline]] inline void load_winners(Lanes<std::int32_t, Width>& taps,
-                                                const std::byte* p) {
+[[gnu::always_inline, gnu::no_instrument_function]] inline void load_winners(
+    Lanes<std::int32_t, Width>& taps, const std::byte* p) {
   using Pairs = Lanes<std::uint64_t, Width>;
   std::uint64_t packed = 0;
   std::memcpy(&packed, p, Width / 4);
@@ -57,7 +58,8 @@ template <std::size_t Width>
 /// Calls f(first row, last row, first column, last column) for a window; with constants if it is a
 /// whole 2 x 2 window, so that the compiler unrolls the loop over its taps.
 template <std::size_t Width, class F>
-[[gnu::always_inline]] inline void with_taps_of(const PoolingTaps& taps, const F& f) {
+[[gnu::always_inline, gnu::no_instrument_function]] inline void with_taps_of(
+    const PoolingTaps& taps, const F& f) {
   if (Width > 0 && taps.first_row == 0 && taps.last_row == 2 && taps.first_column == 0 &&
       taps.last_column == 2)
     f(0, 2, 0, 2);
@@ -69,85 +71,86 @@ template <std::size_t Width, class F>
 /// right, in, out) for each vector of channels of each window, where `in` is the offset of tap
 /// (0, 0) in x and `out` the offset in y.
 template <std::size_t Width, class T, class Visit>
-[[gnu::always_inline]] inline void for_each_pool(const Pooling2DWindow& window, Slice examples,
-                                                 int first, int last, const Visit& visit) {
+[[gnu::always_inline, gnu::no_instrument_function]] inline void for_each_pool(
+    const Pooling2DWindow& window, Slice examples, int first, int last, const Visit& visit) {
   const int channels = window.in[2];
-  for_each_window(window, examples, [&](const PoolingTaps& taps) __attribute__((always_inline)) {
-    with_taps_of<Width>(
-        taps, [&](int top, int bottom, int left, int right) __attribute__((always_inline)) {
+  for_each_window(
+      window, examples,
+      [&](const PoolingTaps& taps) __attribute__((always_inline, no_instrument_function)) {
+        with_taps_of<Width>(taps, [&](int top, int bottom, int left, int right) __attribute__((
+                                      always_inline, no_instrument_function)) {
           for (int k = first; k < last; k += lanes_of<T, Width>)
             visit(top, bottom, left, right, taps.in * channels + k, taps.out * channels + k);
         });
-  });
+      });
 }
 
 /// Writes y and the winners for channels [first, last) of `examples`.
 template <std::size_t Width, class A>
-[[gnu::always_inline]] inline void max_pool_forward(const Pooling2DWindow& window,
-                                                    bool bytes_suffice, Slice examples, int first,
-                                                    int last, const A* x, A* y,
-                                                    std::byte* winners) {
+[[gnu::always_inline, gnu::no_instrument_function]] inline void max_pool_forward(
+    const Pooling2DWindow& window, bool bytes_suffice, Slice examples, int first, int last,
+    const A* x, A* y, std::byte* winners) {
   using T = typename ComputedIn<A>::type;
   using I = Lanes<std::int32_t, Width>;
   const int width = window.in[1], pool_width = window.pool.width;
   const std::ptrdiff_t channels = window.in[2];
-  for_each_pool<Width, T>(window, examples, first, last,
-                          [&](int top, int bottom, int left, int right, std::ptrdiff_t in,
-                              std::ptrdiff_t out) __attribute__((always_inline)) {
-                            Lanes<T, Width> best, v;
-                            load(best, x + in + (top * width + left) * channels);
-                            I winner = I{} + (top * pool_width + left);
-                            for (int i = top; i < bottom; ++i)
-                              for (int j = left; j < right; ++j) {
-                                load(v, x + in + (i * width + j) * channels);
-                                const auto better = v > best;
-                                best = better ? v : best;
-                                winner = better ? I{} + (i * pool_width + j) : winner;
-                              }
-                            store(y + out, best);
-                            if constexpr (Width > 0)
-                              store_winners<Width>(winners + out, winner);
-                            else if (bytes_suffice)
-                              winners[out] = static_cast<std::byte>(winner);
-                            else
-                              store(winners + 4 * out, winner);
-                          });
+  for_each_pool<Width, T>(
+      window, examples, first, last,
+      [&](int top, int bottom, int left, int right, std::ptrdiff_t in, std::ptrdiff_t out)
+          __attribute__((always_inline, no_instrument_function)) {
+            Lanes<T, Width> best, v;
+            load(best, x + in + (top * width + left) * channels);
+            I winner = I{} + (top * pool_width + left);
+            for (int i = top; i < bottom; ++i)
+              for (int j = left; j < right; ++j) {
+                load(v, x + in + (i * width + j) * channels);
+                const auto better = (v > best) | (v != v);
+                best = better ? v : best;
+                winner = better ? I{} + (i * pool_width + j) : winner;
+              }
+            store(y + out, best);
+            if constexpr (Width > 0)
+              store_winners<Width>(winners + out, winner);
+            else if (bytes_suffice)
+              winners[out] = static_cast<std::byte>(winner);
+            else
+              store(winners + 4 * out, winner);
+          });
 }
 
 /// Adds dy to dx at the winners, or stores it if each input pixel has only one writer. The type of
 /// dx may differ from that of dy.
 template <std::size_t Width, class A, class To>
-[[gnu::always_inline]] inline void max_pool_backward(const Pooling2DWindow& window,
-                                                     bool bytes_suffice, bool only_writer,
-                                                     Slice examples, int first, int last,
-                                                     const A* dy, To* dx,
-                                                     const std::byte* winners) {
+[[gnu::always_inline, gnu::no_instrument_function]] inline void max_pool_backward(
+    const Pooling2DWindow& window, bool bytes_suffice, bool only_writer, Slice examples, int first,
+    int last, const A* dy, To* dx, const std::byte* winners) {
   using T = typename ComputedIn<A>::type;
   using V = Lanes<T, Width>;
   using I = Lanes<std::int32_t, Width>;
   const int width = window.in[1], pool_width = window.pool.width;
   const std::ptrdiff_t channels = window.in[2];
-  for_each_pool<Width, T>(window, examples, first, last,
-                          [&](int top, int bottom, int left, int right, std::ptrdiff_t in,
-                              std::ptrdiff_t out) __attribute__((always_inline)) {
-                            V gradient;
-                            I winner;
-                            load(gradient, dy + out);
-                            if constexpr (Width > 0)
-                              load_winners<Width>(winner, winners + out);
-                            else if (bytes_suffice)
-                              winner = static_cast<I>(winners[out]);
-                            else
-                              load(winner, winners + 4 * out);
-                            for (int i = top; i < bottom; ++i)
-                              for (int j = left; j < right; ++j) {
-                                To* const p = dx + in + (i * width + j) * channels;
-                                V sum{};
-                                if (!only_writer) load(sum, p);
-                                sum += winner == I{} + (i * pool_width + j) ? gradient : V{};
-                                store(p, sum);
-                              }
-                          });
+  for_each_pool<Width, T>(
+      window, examples, first, last,
+      [&](int top, int bottom, int left, int right, std::ptrdiff_t in, std::ptrdiff_t out)
+          __attribute__((always_inline, no_instrument_function)) {
+            V gradient;
+            I winner;
+            load(gradient, dy + out);
+            if constexpr (Width > 0)
+              load_winners<Width>(winner, winners + out);
+            else if (bytes_suffice)
+              winner = static_cast<I>(winners[out]);
+            else
+              load(winner, winners + 4 * out);
+            for (int i = top; i < bottom; ++i)
+              for (int j = left; j < right; ++j) {
+                To* const p = dx + in + (i * width + j) * channels;
+                V sum{};
+                if (!only_writer) load(sum, p);
+                sum += winner == I{} + (i * pool_width + j) ? gradient : V{};
+                store(p, sum);
+              }
+          });
 }
 
 }  // namespace detail
@@ -169,12 +172,13 @@ struct Kernel<MaxPooling2DOp, BasicCpu<P>> : KernelTraits {
   static void forward(const MaxPooling2DOp& op, const Io<D>& io, Prepared&) {
     detail::parallel_ranges(
         io.device.threads(), io.step.count, grain(op), [&](Slice examples, std::size_t) {
-          detail::for_channels<T>(
-              use_vectors(op), op.window.in[2],
-              [&](auto bytes, int first, int last) __attribute__((always_inline)) {
-                detail::max_pool_forward<bytes.value>(op.window, bytes_suffice(op), examples, first,
-                                                      last, io.x, io.y, io.saved);
-              });
+          detail::for_channels<T>(use_vectors(op), op.window.in[2],
+                                  [&](auto bytes, int first, int last)
+                                      __attribute__((always_inline, no_instrument_function)) {
+                                        detail::max_pool_forward<bytes.value>(
+                                            op.window, bytes_suffice(op), examples, first, last,
+                                            io.x, io.y, io.saved);
+                                      });
         });
   }
 
@@ -184,12 +188,13 @@ struct Kernel<MaxPooling2DOp, BasicCpu<P>> : KernelTraits {
         op.window, io, sums, [&](std::size_t n, Slice examples, bool only_writer, auto* dx) {
           const A* const dy = io.dy + n * op.out().size();
           const std::byte* const winners = io.saved + n * saved(op);
-          detail::for_channels<T>(
-              use_vectors(op), op.window.in[2],
-              [&](auto bytes, int first, int last) __attribute__((always_inline)) {
-                detail::max_pool_backward<bytes.value>(op.window, bytes_suffice(op), only_writer,
-                                                       examples, first, last, dy, dx, winners);
-              });
+          detail::for_channels<T>(use_vectors(op), op.window.in[2],
+                                  [&](auto bytes, int first, int last)
+                                      __attribute__((always_inline, no_instrument_function)) {
+                                        detail::max_pool_backward<bytes.value>(
+                                            op.window, bytes_suffice(op), only_writer, examples,
+                                            first, last, dy, dx, winners);
+                                      });
         });
   }
 

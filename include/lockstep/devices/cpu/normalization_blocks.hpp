@@ -33,9 +33,9 @@ constexpr std::size_t rows_at_once = 16;
 /// sums of deviations and of squared deviations from it. The sum of deviations corrects `middle`
 /// when blocks are merged in double.
 template <std::size_t Width, class T, class A>
-[[gnu::always_inline]] inline void block_moments(const A* x, std::size_t rows, std::size_t channels,
-                                                 std::size_t first, std::size_t last, T* middle,
-                                                 T* distances, T* squares) {
+[[gnu::always_inline, gnu::no_instrument_function]] inline void block_moments(
+    const A* x, std::size_t rows, std::size_t channels, std::size_t first, std::size_t last,
+    T* middle, T* distances, T* squares) {
   using V = Lanes<T, Width>;
   // Per vector of channels: pass 1 computes the mean, pass 2 the deviations from it. Rows alternate
   // between two accumulators, which hides the latency of an addition.
@@ -88,18 +88,18 @@ template <std::size_t Width, class T, class A>
 /// v = (v - mean) factor + beta. Forward and backward share this function so that both round alike,
 /// and the mask of backward is exactly that of forward.
 template <class V>
-[[gnu::always_inline]] inline void apply_affine(V& v, const V& mean, const V& factor,
-                                                const V& beta) {
+[[gnu::always_inline, gnu::no_instrument_function]] inline void apply_affine(V& v, const V& mean,
+                                                                             const V& factor,
+                                                                             const V& beta) {
   v = (v - mean) * factor + beta;
 }
 
 /// y = (x - mean) factor + beta for channels [first, last) of `rows` rows, followed by the epilogue
 /// (+ x2, ReLU). NaN propagates.
 template <std::size_t Width, NormalizationEpilogue epilogue, class T, class A>
-[[gnu::always_inline]] inline void block_normalize(const A* x, [[maybe_unused]] const A* x2, A* y,
-                                                   std::size_t rows, std::size_t channels,
-                                                   std::size_t first, std::size_t last,
-                                                   const ChannelAffine<T>& affine) {
+[[gnu::always_inline, gnu::no_instrument_function]] inline void block_normalize(
+    const A* x, [[maybe_unused]] const A* x2, A* y, std::size_t rows, std::size_t channels,
+    std::size_t first, std::size_t last, const ChannelAffine<T>& affine) {
   using V = Lanes<T, Width>;
   constexpr V zero{};
   for (std::size_t k = first; k < last; k += lanes_of<T, Width>) {
@@ -120,11 +120,14 @@ template <std::size_t Width, NormalizationEpilogue epilogue, class T, class A>
   }
 }
 
-/// Masks g by the ReLU: keeps it where the output was positive. The output is recomputed from x, or
-/// read from y if x2 was added.
+/// Masks g by the ReLU: keeps it where the output was positive or NaN. The output is recomputed from
+/// x, or read from y if x2 was added.
 template <NormalizationEpilogue epilogue, class V, class A>
-[[gnu::always_inline]] inline void mask(V& g, const V& x, [[maybe_unused]] const A* y, const V& m,
-                                        [[maybe_unused]] const V& f, [[maybe_unused]] const V& b) {
+[[gnu::always_inline, gnu::no_instrument_function]] inline void mask(V& g, const V& x,
+                                                                     [[maybe_unused]] const A* y,
+                                                                     const V& m,
+                                                                     [[maybe_unused]] const V& f,
+                                                                     [[maybe_unused]] const V& b) {
   constexpr V zero{};
   if constexpr (epilogue != NormalizationEpilogue::none) {
     V v = x;
@@ -132,31 +135,31 @@ template <NormalizationEpilogue epilogue, class V, class A>
       apply_affine(v, m, f, b);
     else
       load(v, y);
-    g = v > zero ? g : zero;
+    g = v <= zero ? zero : g;
   }
 }
 
 /// Sums of dy and of dy (x - mean) for channels [first, last) over `rows` rows, with dy masked
 /// according to the epilogue. With add_relu, also writes the masked dy to dx2, unless dx2 is null.
 template <std::size_t Width, NormalizationEpilogue epilogue, class T, class A>
-[[gnu::always_inline]] inline void block_sums(const A* x, const A* y, const A* dy,
-                                              [[maybe_unused]] A* dx2, std::size_t rows,
-                                              std::size_t channels, std::size_t first,
-                                              std::size_t last, const ChannelAffine<T>& affine,
-                                              T* sum_dy, T* sum_dy_xhat) {
+[[gnu::always_inline, gnu::no_instrument_function]] inline void block_sums(
+    const A* x, const A* y, const A* dy, [[maybe_unused]] A* dx2, std::size_t rows,
+    std::size_t channels, std::size_t first, std::size_t last, const ChannelAffine<T>& affine,
+    T* sum_dy, T* sum_dy_xhat) {
   using V = Lanes<T, Width>;
   for (std::size_t k = first; k < last; k += lanes_of<T, Width>) {
     V m, f, b, v, g, v2, g2, all{}, all_products{};
     load(m, affine.mean + k);
     load(f, affine.factor + k);
     load(b, affine.beta + k);
-    const auto load_masked = [&](std::size_t i, V& at, V& gradient) __attribute__((always_inline)) {
-      load(at, x + i);
-      load(gradient, dy + i);
-      mask<epilogue>(gradient, at, y + i, m, f, b);
-      if constexpr (epilogue == NormalizationEpilogue::add_relu)
-        if (dx2 != nullptr) store(dx2 + i, gradient);
-    };
+    const auto load_masked = [&](std::size_t i, V& at, V& gradient)
+                                 __attribute__((always_inline, no_instrument_function)) {
+                                   load(at, x + i);
+                                   load(gradient, dy + i);
+                                   mask<epilogue>(gradient, at, y + i, m, f, b);
+                                   if constexpr (epilogue == NormalizationEpilogue::add_relu)
+                                     if (dx2 != nullptr) store(dx2 + i, gradient);
+                                 };
     std::size_t i = k;
     for (std::size_t first_row = 0; first_row < rows; first_row += rows_at_once) {
       const std::size_t count = std::min(rows_at_once, rows - first_row);
@@ -186,11 +189,10 @@ template <std::size_t Width, NormalizationEpilogue epilogue, class T, class A>
 /// dx = factor dy - slope (x - mean) - shift for channels [first, last) of `rows` rows, with dy
 /// masked according to the epilogue.
 template <std::size_t Width, NormalizationEpilogue epilogue, class T, class A>
-[[gnu::always_inline]] inline void block_gradient(const A* x, const A* y, const A* dy, A* dx,
-                                                  std::size_t rows, std::size_t channels,
-                                                  std::size_t first, std::size_t last,
-                                                  const ChannelAffine<T>& affine, const T* slope,
-                                                  const T* shift) {
+[[gnu::always_inline, gnu::no_instrument_function]] inline void block_gradient(
+    const A* x, const A* y, const A* dy, A* dx, std::size_t rows, std::size_t channels,
+    std::size_t first, std::size_t last, const ChannelAffine<T>& affine, const T* slope,
+    const T* shift) {
   using V = Lanes<T, Width>;
   for (std::size_t k = first; k < last; k += lanes_of<T, Width>) {
     V m, f, b, s, c, v, g;

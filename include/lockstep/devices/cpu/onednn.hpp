@@ -40,8 +40,8 @@ using Owner = std::unique_ptr<T, Destroy<destroy>>;
 using Engine = Owner<dnnl_engine, dnnl_engine_destroy>;
 using Stream = Owner<dnnl_stream, dnnl_stream_destroy>;
 using Attributes = Owner<dnnl_primitive_attr, dnnl_primitive_attr_destroy>;
-using PostOps = Owner<dnnl_post_ops, dnnl_post_ops_destroy>;
 using PrimitiveDesc = Owner<dnnl_primitive_desc, dnnl_primitive_desc_destroy>;
+using PostOps = Owner<dnnl_post_ops, dnnl_post_ops_destroy>;
 using Primitive = Owner<dnnl_primitive, dnnl_primitive_destroy>;
 
 /// The op that oneDNN's objects belong to, for error messages: its name and the shape of its
@@ -158,7 +158,8 @@ class Call {
   std::unique_ptr<State, Delete> state_;
 };
 
-/// Primitive attributes: scratchpad supplied by the caller; with `relu`, a ReLU as post-op.
+/// Primitive attributes: scratchpad supplied by the caller; with `relu`, a ReLU as post-op, which
+/// maps NaN to 0.
 LOCKSTEP_COLD_DECL Attributes attributes(const Site& at, bool relu = false);
 
 /// A copy of a tensor into another layout or type.
@@ -210,7 +211,8 @@ struct Convolution {
 LOCKSTEP_COLD_DECL PrimitiveDesc convolution_forward(const Site& at, const Convolution& c,
                                                      bool relu, Reject reject);
 LOCKSTEP_COLD_DECL PrimitiveDesc convolution_backward_data(const Site& at, const Convolution& c,
-                                                           const PrimitiveDesc& forward);
+                                                           const PrimitiveDesc& forward,
+                                                           Reject reject);
 /// Computes dw only; for the bias gradient see column_sums.hpp.
 LOCKSTEP_COLD_DECL PrimitiveDesc convolution_backward_weights(const Site& at, const Convolution& c,
                                                               const PrimitiveDesc& forward,
@@ -220,8 +222,7 @@ LOCKSTEP_COLD_DECL PrimitiveDesc convolution_backward_weights(const Site& at, co
 struct InnerProduct {
   MemoryDesc x, w, bias, y;
 };
-LOCKSTEP_COLD_DECL PrimitiveDesc inner_product_forward(const Site& at, const InnerProduct& p,
-                                                       bool relu);
+LOCKSTEP_COLD_DECL PrimitiveDesc inner_product_forward(const Site& at, const InnerProduct& p);
 LOCKSTEP_COLD_DECL PrimitiveDesc inner_product_backward_data(const Site& at, const InnerProduct& p,
                                                              const PrimitiveDesc& forward);
 /// Computes dw only; for the bias gradient see column_sums.hpp.
@@ -245,7 +246,8 @@ struct Eltwise {
 LOCKSTEP_COLD_DECL Eltwise eltwise(const Site& at, const EltwiseFunction& f, const MemoryDesc& data,
                                    Scratch& scratch);
 
-/// The backward pass of a ReLU. Arguments: (y, dy, dx).
+/// The backward pass of a ReLU: dx = dy where y is positive or NaN, otherwise 0 dy. Arguments: (y,
+/// dy, dx).
 LOCKSTEP_COLD_DECL Call relu_mask(const Site& at, const MemoryDesc& data, Scratch& scratch);
 
 LOCKSTEP_COLD_DECL PrimitiveDesc softmax_forward(const Site& at, dnnl_alg_kind_t which,

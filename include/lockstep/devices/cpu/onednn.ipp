@@ -216,8 +216,7 @@ PrimitiveDesc convolution_forward(const Site& at, const Convolution& c, bool rel
 }
 
 PrimitiveDesc convolution_backward_data(const Site& at, const Convolution& c,
-                                        const PrimitiveDesc& forward) {
-  constexpr Reject reject = reject_none;
+                                        const PrimitiveDesc& forward, Reject reject) {
   LOCKSTEP_ONEDNN_BACKWARD(convolution, dilated_convolution_backward_data,
                            convolution_backward_data, forward, dnnl_convolution_direct, c.x.get(),
                            c.w.get(), c.y.get(), c.strides, c.dilates, c.before, c.after);
@@ -231,10 +230,10 @@ PrimitiveDesc convolution_backward_weights(const Site& at, const Convolution& c,
                            c.after);
 }
 
-PrimitiveDesc inner_product_forward(const Site& at, const InnerProduct& p, bool relu) {
+PrimitiveDesc inner_product_forward(const Site& at, const InnerProduct& p) {
   constexpr Reject reject = reject_none;
   LOCKSTEP_ONEDNN_FORWARD(inner_product, inner_product_forward, inner_product_forward,
-                          attributes(at, relu), p.x.get(), p.w.get(), p.bias.get(), p.y.get());
+                          attributes(at), p.x.get(), p.w.get(), p.bias.get(), p.y.get());
 }
 
 PrimitiveDesc inner_product_backward_data(const Site& at, const InnerProduct& p,

@@ -1,24 +1,23 @@
 /// \file
-/// Pointwise activations on the CPU, by oneDNN's element-wise primitives. An activation that is not
-/// listed here, such as a user-defined one, runs in the loops of devices/host. oneDNN's ReLU and
-/// ReLU6 map NaN to 0.
+/// Pointwise activations on the CPU, by oneDNN's element-wise primitives; see also
+/// smooth_activations.hpp. An activation in neither, such as a user-defined one, runs in the loops
+/// of devices/host. The forward passes of ReLU and ReLU6 are hand-written loops, since oneDNN's map
+/// NaN to 0.
 #pragma once
 
 #include <cstddef>
+#include <limits>
 #include <type_traits>
 
 #include "lockstep/concepts/kernel.hpp"
 #include "lockstep/devices/cpu/device.hpp"
+#include "lockstep/devices/cpu/elements.hpp"
 #include "lockstep/devices/cpu/onednn.hpp"
 #include "lockstep/devices/host/pointwise.hpp"
-#include "lockstep/layers/activations/elu.hpp"
-#include "lockstep/layers/activations/gelu.hpp"
 #include "lockstep/layers/activations/leaky_relu.hpp"
 #include "lockstep/layers/activations/relu.hpp"
 #include "lockstep/layers/activations/relu6.hpp"
 #include "lockstep/layers/activations/sigmoid.hpp"
-#include "lockstep/layers/activations/silu.hpp"
-#include "lockstep/layers/activations/softplus.hpp"
 #include "lockstep/layers/activations/tanh.hpp"
 
 namespace lockstep {
@@ -34,28 +33,23 @@ inline onednn::EltwiseFunction eltwise_function(const LeakyReLUOp& op) {
 inline onednn::EltwiseFunction eltwise_function(const ReLU6Op&) {
   return {dnnl_eltwise_clip_v2_use_dst_for_bwd, 0, 6};
 }
-inline onednn::EltwiseFunction eltwise_function(const ELUOp&) {
-  return {dnnl_eltwise_elu_use_dst_for_bwd, 1};
-}
 inline onednn::EltwiseFunction eltwise_function(const TanhOp&) {
   return {dnnl_eltwise_tanh_use_dst_for_bwd};
 }
 inline onednn::EltwiseFunction eltwise_function(const SigmoidOp&) {
   return {dnnl_eltwise_logistic_use_dst_for_bwd};
 }
-inline onednn::EltwiseFunction eltwise_function(const SiLUOp&) { return {dnnl_eltwise_swish, 1}; }
-inline onednn::EltwiseFunction eltwise_function(const GELUOp&) { return {dnnl_eltwise_gelu_erf}; }
-inline onednn::EltwiseFunction eltwise_function(const SoftplusOp&) {
-  return {dnnl_eltwise_soft_relu, 1};
-}
 
 /// Whether oneDNN has a primitive for O.
 template <class O>
 concept HasEltwise = requires(const O& op) { eltwise_function(op); };
 
-/// Whether backward reads y rather than x. oneDNN's softplus needs x.
+/// The largest result of a ReLU with forward passes of lockstep's own; 0 for other activations.
 template <class O>
-inline constexpr bool eltwise_from_y = O::from_y && !std::is_same_v<O, SoftplusOp>;
+inline constexpr float rectified_up_to =
+    std::is_same_v<O, ReLU6Op>  ? 6.0f
+    : std::is_same_v<O, ReLUOp> ? std::numeric_limits<float>::infinity()
+                                : 0.0f;
 
 /// Prepared state: both passes and their scratch.
 struct EltwiseCalls {
@@ -71,7 +65,7 @@ struct Kernel<O, BasicCpu<P>> : KernelTraits {
   using library_kernel = Kernel;
   using D = BasicCpu<P>;
   using Prepared = detail::EltwiseCalls;
-  static constexpr bool keeps_y = detail::eltwise_from_y<O>, keeps_x = !keeps_y, in_place = keeps_y;
+  static constexpr bool keeps_y = O::from_y, keeps_x = !keeps_y, in_place = keeps_y;
 
   static Prepared prepare(const O& op, typename D::Context& context, std::size_t count) {
     Prepared prepared;
@@ -86,9 +80,13 @@ struct Kernel<O, BasicCpu<P>> : KernelTraits {
         prepared.scratch);
     return prepared;
   }
-  static void forward(const O&, const Io<D>& io, Prepared& prepared) {
+  static void forward(const O& op, const Io<D>& io, Prepared& prepared) {
     if (io.step.count == 0) return;
-    prepared.calls.forward(io.device.stream(), io.scratch, {io.x, io.y});
+    constexpr float most = detail::rectified_up_to<O>;
+    if constexpr (most > 0)
+      detail::rectify(io.device.threads(), io.x, io.y, io.step.count * op.in.size(), most);
+    else
+      prepared.calls.forward(io.device.stream(), io.scratch, {io.x, io.y});
   }
   static void backward(const O&, const Io<D>& io, Prepared& prepared) {
     if (io.step.count == 0 || io.dx == nullptr) return;
@@ -96,6 +94,6 @@ struct Kernel<O, BasicCpu<P>> : KernelTraits {
   }
 };
 
-static_assert(HasKernel<ReLUOp, Cpu> && HasKernel<GELUOp, Cpu>);
+static_assert(HasKernel<ReLUOp, Cpu> && HasKernel<TanhOp, Cpu>);
 
 }  // namespace lockstep

@@ -25,8 +25,8 @@ struct PoolingTaps {
 
 /// Calls body(PoolingTaps) for each window of `examples`, in row-major order.
 template <class Body>
-[[gnu::always_inline]] inline void for_each_window(const Pooling2DWindow& window, Slice examples,
-                                                   const Body& body) {
+[[gnu::always_inline, gnu::no_instrument_function]] inline void for_each_window(
+    const Pooling2DWindow& window, Slice examples, const Body& body) {
   const Window rows = window.rows(), columns = window.columns();
   const int height = rows.out(), width = columns.out();
   for (std::size_t n = examples.first; n < examples.first + examples.count; ++n)

@@ -14,7 +14,7 @@
 
 #include "lockstep/core/contention.hpp"
 #include "lockstep/core/error.hpp"
-#include "lockstep/core/fmt_core.hpp"
+#include "lockstep/core/format_text.hpp"
 
 namespace lockstep::detail {
 
@@ -152,7 +152,7 @@ std::string team_shortfall(int threads) {
            "thread starts, use exec, create and use the model in a new std::thread, or set "
            "Cpu::threads to 1";
   if (omp_get_thread_limit() < threads)
-    return fmt::format("OMP_THREAD_LIMIT is {}; unset it, or set Cpu::threads to at most that",
+    return format_text("OMP_THREAD_LIMIT is {}; unset it, or set Cpu::threads to at most that",
                        omp_get_thread_limit());
   return "the OpenMP runtime grants no more; set Cpu::threads to that number";
 }

@@ -19,8 +19,10 @@ namespace detail {
 
 /// Bilinear forward: writes channels [first, last) of `rows` of y, which count over all examples.
 template <std::size_t Width, class T>
-[[gnu::always_inline]] inline void blend_rows(const UpSampling2DOp& op, Slice rows, int first,
-                                              int last, const T* x, T* y) {
+[[gnu::always_inline, gnu::no_instrument_function]] inline void blend_rows(const UpSampling2DOp& op,
+                                                                           Slice rows, int first,
+                                                                           int last, const T* x,
+                                                                           T* y) {
   using V = Lanes<T, Width>;
   const UpSamplingSizes n(op);
   const int width = op.in[1] * op.size.width;
@@ -52,8 +54,8 @@ template <std::size_t Width, class T>
 
 /// Bilinear backward: scatters each dy of channels [first, last) to its four input pixels.
 template <std::size_t Width, class T>
-[[gnu::always_inline]] inline void spread_images(const UpSampling2DOp& op, Slice examples,
-                                                 int first, int last, const T* dy, T* dx) {
+[[gnu::always_inline, gnu::no_instrument_function]] inline void spread_images(
+    const UpSampling2DOp& op, Slice examples, int first, int last, const T* dy, T* dx) {
   using V = Lanes<T, Width>;
   const UpSamplingSizes n(op);
   const std::size_t height = n.rows * n.high;
@@ -73,11 +75,12 @@ template <std::size_t Width, class T>
         load(gradient, pixel + k);
         lower = gradient * down.part;
         upper = gradient - lower;
-        const auto add = [&](T* to, const V& all, T part) __attribute__((always_inline)) {
-          load(sum, to);
-          sum += all * part;
-          store(to, sum);
-        };
+        const auto add = [&](T* to, const V& all, T part)
+                             __attribute__((always_inline, no_instrument_function)) {
+                               load(sum, to);
+                               sum += all * part;
+                               store(to, sum);
+                             };
         // Sequential read-modify-writes: at the border, two of the four are the same pixel.
         add(above + low + k, upper, 1 - from.part);
         add(above + high + k, upper, from.part);
@@ -145,7 +148,8 @@ struct Kernel<UpSampling2DOp, BasicCpu<P>> : KernelTraits {
     const detail::UpSamplingSizes n(op);
     io.device.for_ranges(io.step.count * n.rows * n.high, n.grain * n.high, [&](Slice rows) {
       detail::for_channels<T>(detail::has_vectors(), op.in[2],
-                              [&](auto bytes, int first, int last) __attribute__((always_inline)) {
+                              [&](auto bytes, int first,
+                                  int last) __attribute__((always_inline, no_instrument_function)) {
                                 detail::blend_rows<bytes.value>(op, rows, first, last, io.x, io.y);
                               });
     });
@@ -159,10 +163,11 @@ struct Kernel<UpSampling2DOp, BasicCpu<P>> : KernelTraits {
     io.device.for_ranges(io.step.count, n.grain / n.rows + 1, [&](Slice examples) {
       std::fill_n(io.dx + examples.first * size, examples.count * size, T(0));
       detail::for_channels<T>(detail::has_vectors(), op.in[2],
-                              [&](auto bytes, int first, int last) __attribute__((always_inline)) {
-                                detail::spread_images<bytes.value>(op, examples, first, last, io.dy,
-                                                                   io.dx);
-                              });
+                              [&](auto bytes, int first, int last)
+                                  __attribute__((always_inline, no_instrument_function)) {
+                                    detail::spread_images<bytes.value>(op, examples, first, last,
+                                                                       io.dy, io.dx);
+                                  });
     });
   }
 };

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "lockstep/core/fmt_core.hpp"
+#include "lockstep/core/format_text.hpp"
 #include "lockstep/core/log.hpp"
 
 namespace lockstep::detail::cuda {
@@ -72,7 +72,7 @@ void Autotuner::capture(Candidate& r) {
     context_.commands().abandon();
     if (!logged.exchange(true))
       log(LogLevel::info,
-          fmt::format(
+          format_text(
               "cuda: an autotuning candidate cannot be captured as a graph and is measured call by "
               "call: {}",
               error.what()));

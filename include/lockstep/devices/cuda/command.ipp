@@ -2,7 +2,7 @@
 
 #include "lockstep/devices/cuda/command.hpp"
 
-#include "lockstep/core/fmt_core.hpp"
+#include "lockstep/core/format_text.hpp"
 
 namespace lockstep::detail::cuda {
 
@@ -29,7 +29,7 @@ bool Command::is_like(const Command& other) const {
 }
 
 std::string Command::title() const {
-  return kind == Kind::kernel ? fmt::format("kernel '{}'", label()) : label();
+  return kind == Kind::kernel ? format_text("kernel '{}'", label()) : label();
 }
 
 std::string Command::label() const {

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "lockstep/core/fmt_core.hpp"
+#include "lockstep/core/format_text.hpp"
 #include "lockstep/core/log.hpp"
 #include "lockstep/devices/cuda/cuda_graph.hpp"
 #include "lockstep/devices/cuda/timed_commands.hpp"
@@ -61,7 +61,7 @@ class Segment {
     graph_ = Graph();
     if (!Commands::logged.exchange(true))
       log(LogLevel::warning,
-          fmt::format("cuda: {} calls cannot be launched as one graph and run one by one, which is "
+          format_text("cuda: {} calls cannot be launched as one graph and run one by one, which is "
                       "slower: {}",
                       commands.size(), why));
   }

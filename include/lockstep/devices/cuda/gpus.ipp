@@ -7,7 +7,7 @@
 #include <charconv>
 #include <cstdlib>
 
-#include "lockstep/core/fmt_core.hpp"
+#include "lockstep/core/format_text.hpp"
 #include "lockstep/core/log.hpp"
 
 namespace lockstep::detail::cuda {
@@ -103,7 +103,7 @@ int parse_gpu(std::string_view name) {
 void log_gpus() {
   static std::atomic_flag logged;
   if (!logged.test_and_set())
-    log(LogLevel::info, fmt::format("cuda: the GPUs are\n{}", gpu_table(gpus())));
+    log(LogLevel::info, format_text("cuda: the GPUs are\n{}", gpu_table(gpus())));
 }
 
 }  // namespace lockstep::detail::cuda
@@ -120,7 +120,7 @@ std::vector<Gpu> gpus() {
 std::string gpu_table(const std::vector<Gpu>& gpus) {
   std::string table;
   for (const Gpu& gpu : gpus)
-    table += fmt::format("{}gpu:{}  {}  sm_{}{}  {} MiB  {}", table.empty() ? "" : "\n",
+    table += format_text("{}gpu:{}  {}  sm_{}{}  {} MiB  {}", table.empty() ? "" : "\n",
                          gpu.ordinal, gpu.name, gpu.major, gpu.minor, gpu.memory >> 20, gpu.uuid);
   return table;
 }

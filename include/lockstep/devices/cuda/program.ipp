@@ -2,7 +2,9 @@
 
 #include "lockstep/devices/cuda/program.hpp"
 
+#include <fcntl.h>
 #include <unistd.h>
+#include <cerrno>
 #include <charconv>
 #include <cmath>
 #include <cstdio>
@@ -11,9 +13,11 @@
 #include <fstream>
 #include <iterator>
 #include <limits>
+#include <string_view>
 #include <system_error>
 
-#include "lockstep/core/fmt_core.hpp"
+#include "lockstep/core/file_descriptor.hpp"
+#include "lockstep/core/format_text.hpp"
 #include "lockstep/core/sha256.hpp"
 #include "lockstep/devices/cuda/libraries/nvrtc.hpp"
 #include "lockstep/devices/cuda/prelude.hpp"
@@ -22,10 +26,10 @@ namespace lockstep::detail::cuda {
 
 std::string Define::line() const {
   if (!is_real_)
-    return fmt::format("#define {} ({}{})\n", name_, whole_,
+    return format_text("#define {} ({}{})\n", name_, whole_,
                        whole_ > std::numeric_limits<int>::max() ? "LL" : "");
   if (real_ - real_ == 0) return hexadecimal();
-  return fmt::format("#define {} (({}1.0f / 0.0f))\n", name_, real_ > 0 ? "" : "-");
+  return format_text("#define {} (({}1.0f / 0.0f))\n", name_, real_ > 0 ? "" : "-");
 }
 
 std::string Define::hexadecimal() const {
@@ -33,7 +37,7 @@ std::string Define::hexadecimal() const {
   const double size = real_ < 0 ? -real_ : real_;
   const auto end =
       std::to_chars(digits.data(), digits.data() + digits.size(), size, std::chars_format::hex);
-  return fmt::format("#define {} ({}0x{}f)\n", name_, std::signbit(real_) ? "-" : "",
+  return format_text("#define {} ({}0x{}f)\n", name_, std::signbit(real_) ? "-" : "",
                      std::string(digits.data(), end.ptr));
 }
 
@@ -41,9 +45,9 @@ KernelCache::KernelCache(const char* kind) : kind_(kind) {
   if (const char* const own = std::getenv("LOCKSTEP_KERNEL_CACHE")) {
     folder_ = own;
   } else if (const char* const cache = std::getenv("XDG_CACHE_HOME"); cache && *cache) {
-    folder_ = fmt::format("{}/lockstep", cache);
+    folder_ = format_text("{}/lockstep", cache);
   } else if (const char* const home = std::getenv("HOME"); home && *home) {
-    folder_ = fmt::format("{}/.cache/lockstep", home);
+    folder_ = format_text("{}/.cache/lockstep", home);
   }
 }
 
@@ -63,15 +67,21 @@ void KernelCache::store(const std::string& key, const std::string& content) cons
   std::error_code error;
   std::filesystem::create_directories(folder_, error);
   // Unique per process, so that two processes that compile the same kernel do not mix their bytes.
-  const std::string part = fmt::format("{}/{}.part.{}", folder_, key, ::getpid());
-  {
-    std::ofstream file(part, std::ios::binary);
-    file << digest(content) << content;
-    file.close();
-    if (!file) {
-      std::filesystem::remove(part, error);
-      return;
-    }
+  const std::string part = format_text("{}/{}.part.{}", folder_, key, ::getpid());
+  std::filesystem::remove(part, error);  // of a process that was killed, or a link
+  FileDescriptor file(::open(part.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
+  if (!file.is_open()) return;
+  std::string all = digest(content);
+  all += content;
+  std::string_view rest = all;
+  for (ssize_t n = 0; !rest.empty() && n >= 0;) {
+    n = ::write(file.number(), rest.data(), rest.size());
+    if (n > 0) rest.remove_prefix(static_cast<std::size_t>(n));
+    if (n < 0 && errno == EINTR) n = 0;
+  }
+  if (!file.close() || !rest.empty()) {
+    std::filesystem::remove(part, error);
+    return;
   }
   std::filesystem::rename(part, path_of(key), error);
   if (error) std::filesystem::remove(part, error);
@@ -82,7 +92,7 @@ std::string KernelCache::digest(std::string_view content) {
 }
 
 std::string KernelCache::path_of(const std::string& key) const {
-  return fmt::format("{}/{}{}", folder_, key, kind_);
+  return format_text("{}/{}{}", folder_, key, kind_);
 }
 
 std::string whole_text(const Source& source, std::span<const Define> defines) {
@@ -128,7 +138,7 @@ inline std::string compile(const Source& source, const std::string& all,
 /// The architecture that NVRTC compiles for. Compute capability 9.0 gets `sm_90a`, which adds
 /// instructions that only Hopper has; machine code does not run on later GPUs anyway.
 inline std::string architecture_of(int capability) {
-  return fmt::format("sm_{}{}", capability, capability == 90 ? "a" : "");
+  return format_text("sm_{}{}", capability, capability == 90 ? "a" : "");
 }
 
 Programs::Programs(int capability) : architecture_(architecture_of(capability)) {}
@@ -168,7 +178,7 @@ Programs::Loaded& Programs::load(const Source& source, std::span<const Define> d
   check(nvrtc().nvrtcVersion(&major, &minor), "reading NVRTC's version");
   // Everything that determines the machine code: text, architecture, compiler version, name.
   const std::string key = KernelCache::digest(
-      fmt::format("{}\n{} {}.{} {}", all, architecture_, major, minor, source.name));
+      format_text("{}\n{} {}.{} {}", all, architecture_, major, minor, source.name));
   std::optional<std::string> code = cache_.find(key);
   if (!code) {
     code = compile(source, all, architecture_);

@@ -2,7 +2,7 @@
 
 #include "lockstep/devices/cuda/tuning.hpp"
 
-#include "lockstep/core/fmt_core.hpp"
+#include "lockstep/core/format_text.hpp"
 #include "lockstep/devices/cuda/autotuner.hpp"
 
 namespace lockstep::detail::cuda {
@@ -41,7 +41,7 @@ std::size_t TuningCache::measure(CudaContext& context, std::string_view work, st
 std::string TuningCache::key_of(const CudaContext& context, std::string_view work) {
   const Gpu& gpu = context.gpu();
   // GPUs of one name can differ in their number of multiprocessors (MIG).
-  return fmt::format("{}, {}, {} SMs", work, gpu.name, gpu.multiprocessors);
+  return format_text("{}, {}, {} SMs", work, gpu.name, gpu.multiprocessors);
 }
 
 TuningMemory::TuningMemory(CudaContext& context, std::size_t bytes)

@@ -61,10 +61,10 @@ template <class Op, class D, class Loop>
 struct ElementwiseKernel : KernelTraits {
   using T = typename D::real;
 
-  /// \throws UsageError if the op's rule cannot be called with op.slots() slots.
+  /// \throws UsageError if the op's rule cannot be called with op.slot_count() slots.
   static void update(const Op& op, const UpdateIo<D>& io) {
     bool done = false;
-    switch (op.slots()) {
+    switch (op.slot_count()) {
       case 0:
         done = run(op, io, std::make_index_sequence<0>{});
         break;
@@ -87,7 +87,7 @@ struct ElementwiseKernel : KernelTraits {
       throw UsageError(
           "optimizer: the rule cannot be called with {} slots; add operator()(T& w, T g, T&... "
           "slot) with that many slots",
-          op.slots());
+          op.slot_count());
   }
 
  private:

@@ -1,7 +1,7 @@
 /// \file
 /// MaxPooling2D on the reference device. Invariants: forward saves the index of the winning tap,
 /// in one byte per output if the window has at most 256 taps, otherwise in four; among equal
-/// maxima the first in row-major order wins.
+/// maxima the first in row-major order wins, and the last NaN wins over all others.
 #pragma once
 
 #include <algorithm>
@@ -9,6 +9,7 @@
 #include <cstring>
 
 #include "lockstep/concepts/kernel.hpp"
+#include "lockstep/core/finite.hpp"
 #include "lockstep/devices/reference/device.hpp"
 #include "lockstep/devices/reference/pooling2d.hpp"
 #include "lockstep/layers/max_pooling2d.hpp"
@@ -29,7 +30,7 @@ struct Kernel<MaxPooling2DOp, Reference<T>> : KernelTraits {
       int winner = -1;
       T best{};
       taps([&](int tap, std::size_t in) {
-        if (winner >= 0 && !(x[in] > best)) return;
+        if (winner >= 0 && !(x[in] > best) && !detail::is_nan(x[in])) return;
         winner = tap;
         best = x[in];
       });

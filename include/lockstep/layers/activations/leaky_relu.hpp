@@ -12,7 +12,7 @@ struct LeakyReLUOp {
   static constexpr std::string_view members = "in negative_slope";
   static constexpr bool from_y = true;
   Shape in;
-  float slope = 0.3f;  // rounded to float even in float64, as in Keras
+  float slope = 0.3f;
   constexpr Shape out() const { return in; }
   template <class T>
   T value(T x) const {

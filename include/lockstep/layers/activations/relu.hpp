@@ -6,7 +6,7 @@
 
 namespace lockstep {
 
-/// y = max(x, 0); NaN stays NaN, as in TensorFlow.
+/// y = max(x, 0); NaN stays NaN, as in Keras, and passes its gradient, as in PyTorch.
 struct ReLUOp {
   static constexpr bool from_y = true;
   Shape in;
@@ -17,7 +17,7 @@ struct ReLUOp {
   }
   template <class T>
   T derivative(T y) const {
-    return y > 0 ? T(1) : T(0);
+    return y <= 0 ? T(0) : T(1);
   }
   bool operator==(const ReLUOp&) const = default;
 };

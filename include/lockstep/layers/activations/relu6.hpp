@@ -6,7 +6,7 @@
 
 namespace lockstep {
 
-/// y = min(max(x, 0), 6); NaN stays NaN, as in TensorFlow.
+/// y = min(max(x, 0), 6); NaN stays NaN, as in Keras, and passes its gradient, as in PyTorch.
 struct ReLU6Op {
   static constexpr bool from_y = true;
   Shape in;
@@ -17,7 +17,7 @@ struct ReLU6Op {
   }
   template <class T>
   T derivative(T y) const {
-    return y > 0 && y < 6 ? T(1) : T(0);
+    return y <= 0 || y >= 6 ? T(0) : T(1);
   }
   bool operator==(const ReLU6Op&) const = default;
 };

@@ -8,14 +8,17 @@
 
 namespace lockstep {
 
-/// y = x / (1 + exp(-x)).
+/// y = x / (1 + exp(-x)). For x < 0 it is x e^2 / (1 + e^2) with e = exp(x / 2), since exp(-x)
+/// overflows before y underflows.
 struct SiLUOp {
   static constexpr bool from_y = false;
   Shape in;
   constexpr Shape out() const { return in; }
   template <class T>
   T value(T x) const {
-    return x / (1 + std::exp(-x));
+    if (x > 0) return x / (1 + std::exp(-x));
+    const T e = std::exp(x / 2);
+    return x * e / (1 + e * e) * e;
   }
   template <class T>
   T derivative(T x) const {

@@ -8,7 +8,7 @@
 #include "lockstep/core/count.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/finite.hpp"
-#include "lockstep/core/fmt_core.hpp"
+#include "lockstep/core/format_text.hpp"
 
 namespace lockstep::detail {
 
@@ -27,7 +27,7 @@ inline void check_not_below_0(std::string_view schedule, std::string_view what, 
 /// \throws UsageError if a number of steps was negative before its conversion, or below `least`.
 inline void check_steps(std::string_view schedule, std::string_view what, std::uint64_t steps,
                         std::uint64_t least = 1) {
-  check_count(fmt::format("{} {}", schedule, what), steps, least);
+  check_count(format_text("{} {}", schedule, what), steps, least);
 }
 
 }  // namespace lockstep::detail

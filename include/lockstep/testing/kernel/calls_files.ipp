@@ -273,9 +273,9 @@ int __poll_chk(pollfd* all, nfds_t count, int milliseconds, std::size_t) {
   return poll(all, count, milliseconds);
 }
 
-int ppoll(pollfd* all, nfds_t count, const timespec* time, const sigset_t* signals) {
+int ppoll(pollfd* all, nfds_t count, const timespec* time, const sigset_t* mask) {
   using namespace lockstep::testing::detail;
-  if (!this_thread) return LOCKSTEP_NEXT(ppoll)(all, count, time, signals);
+  if (!this_thread) return LOCKSTEP_NEXT(ppoll)(all, count, time, mask);
   return poll_files({all, count}, time == nullptr ? never : span_of(*time));
 }
 
@@ -311,9 +311,9 @@ int epoll_wait(int set, epoll_event* events, int most, int milliseconds) {
   return wait_for_events(*epoll, {events, static_cast<std::size_t>(most)}, milliseconds);
 }
 
-int epoll_pwait(int set, epoll_event* events, int most, int milliseconds, const sigset_t* signals) {
+int epoll_pwait(int set, epoll_event* events, int most, int milliseconds, const sigset_t* mask) {
   using namespace lockstep::testing::detail;
-  if (!simulated(set)) return LOCKSTEP_NEXT(epoll_pwait)(set, events, most, milliseconds, signals);
+  if (!simulated(set)) return LOCKSTEP_NEXT(epoll_pwait)(set, events, most, milliseconds, mask);
   return epoll_wait(set, events, most, milliseconds);
 }
 

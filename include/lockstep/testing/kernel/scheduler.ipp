@@ -15,7 +15,7 @@
 #include <string_view>
 #include <utility>
 
-#include "lockstep/core/fmt_core.hpp"
+#include "lockstep/core/format_text.hpp"
 #include "lockstep/testing/kernel/next_call.hpp"
 
 namespace lockstep::testing::detail {
@@ -160,7 +160,7 @@ SimProcess& Scheduler::start(std::size_t rank, std::function<void()> body) {
   if (const int error = launch(thread, nullptr); error != 0) {
     --bodies_;
     process.alive = false;
-    fail(fmt::format("rank {}: no thread can be started ({})", rank, std::strerror(error)));
+    fail(format_text("rank {}: no thread can be started ({})", rank, std::strerror(error)));
   } else {
     ::pthread_detach(thread.handle);
   }
@@ -170,7 +170,7 @@ SimProcess& Scheduler::start(std::size_t rank, std::function<void()> body) {
 int Scheduler::create(pthread_t* handle, const pthread_attr_t* attributes, void* (*routine)(void*),
                       void* argument) {
   if (is_of_openmp(routine)) {
-    fail(fmt::format(
+    fail(format_text(
         "rank {} starts threads of OpenMP, which do not wait for their turn; give the device one "
         "thread, as Cpu{{.threads = 1}} does",
         this_thread->process->rank));
@@ -343,7 +343,7 @@ void Scheduler::run(const std::function<void(const std::string&)>& stuck) {
     const std::uint64_t calls = calls_.load(std::memory_order_relaxed);
     const SimThread* const thread = running_.load(std::memory_order_relaxed);
     if (calls == before && thread != nullptr)
-      stuck(fmt::format(
+      stuck(format_text(
           "run_workers: thread {} of rank {} runs for a minute without a system call; if it polls a "
           "variable, no other thread can change it",
           thread->number, thread->process->rank));
@@ -416,20 +416,20 @@ bool Scheduler::has_leftovers() const {
 }
 
 std::string Scheduler::report() const {
-  std::string lines = fmt::format("; {} ns of virtual time have passed. The threads are:", now_);
+  std::string lines = format_text("; {} ns of virtual time have passed. The threads are:", now_);
   std::size_t count = 0;
   for (const auto& thread : threads_) {
     const auto state = thread->state;
     if (state == SimThread::State::finished || state == SimThread::State::dead) continue;
     if (++count > 100) continue;
-    lines += fmt::format("\n  rank {}, thread {}: {}{}", thread->process->rank, thread->number,
+    lines += format_text("\n  rank {}, thread {}: {}{}", thread->process->rank, thread->number,
                          state == SimThread::State::blocked   ? "waits for "
                          : state == SimThread::State::delayed ? "computes"
                                                               : "can run",
                          state == SimThread::State::blocked ? thread->waits_for : "");
     if (thread->process->frozen) lines += " (frozen)";
   }
-  if (count > 100) lines += fmt::format("\n  and {} more", count - 100);
+  if (count > 100) lines += format_text("\n  and {} more", count - 100);
   return lines;
 }
 

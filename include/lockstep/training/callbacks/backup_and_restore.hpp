@@ -9,6 +9,7 @@
 
 #include "lockstep/concepts/callback.hpp"
 #include "lockstep/core/config.hpp"
+#include "lockstep/training/checkpoint/checkpoint_writer.hpp"
 
 namespace lockstep {
 

@@ -7,6 +7,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -49,6 +50,9 @@ class CallbackList {
   /// Restores the states by name; a callback without one keeps its own. \returns the names of states
   /// without a callback.
   LOCKSTEP_COLD_DECL std::vector<std::string> load_states(const States& states);
+
+  /// Whether one of the callbacks may log a value of this name.
+  LOCKSTEP_COLD_DECL bool may_log(std::string_view name) const;
 
   LOCKSTEP_COLD_DECL void on_workers_change(const WorkersChange& change);
   LOCKSTEP_DECL void on_train_begin(const Logs& logs);

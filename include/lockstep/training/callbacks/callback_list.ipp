@@ -63,6 +63,11 @@ std::vector<std::string> CallbackList::load_states(const States& states) {
   return left;
 }
 
+bool CallbackList::may_log(std::string_view name) const {
+  return std::any_of(callbacks_.begin(), callbacks_.end(),
+                     [&](const auto& callback) { return callback->may_log(name); });
+}
+
 void CallbackList::on_workers_change(const WorkersChange& change) {
   each(&Callback::on_workers_change, change);
 }

@@ -13,9 +13,13 @@ namespace lockstep {
 
 /// Keras' CSVLogger: a header, then one line per epoch.
 ///
-/// The columns are "epoch" and the values sorted by name, as in Keras' files. Columns val_... exist
-/// even if the first epoch has no validation; a value that an epoch does not log is NA. An existing
-/// file is overwritten or, with `append`, continued, with a header only if the file is empty.
+/// The columns are "epoch" and the values sorted by name, as in Keras' files: those of the first
+/// epoch and, with validation data, val_... of each metric, even if the first epoch has no
+/// validation. Keras adds columns val_... also without validation data. A value that an epoch does
+/// not log is NA; one that only later epochs log has no column, which a warning reports.
+///
+/// An existing file is overwritten or, with `append` and when `fit` continues from a checkpoint,
+/// continued under its own header, after removing a torn last line.
 /// Source: keras/src/callbacks/csv_logger.py.
 /// \code
 ///   model.fit(train, test, {.epochs = 3, .callbacks = {lockstep::CSVLogger{"training.csv"}}});
@@ -26,7 +30,8 @@ struct CSVLogger {
   bool append = false;          ///< continue an existing file
 
   /// The callback for `fit`. \throws UsageError if the separator is not one character. `fit` throws
-  /// FileError if the file cannot be written.
+  /// FileError before the first step if the file cannot be written, and UsageError if the file to be
+  /// continued has no header, or lacks a column of a value that `fit` logs.
   LOCKSTEP_COLD_DECL operator std::shared_ptr<Callback>() const;
 };
 

@@ -18,7 +18,8 @@ namespace lockstep {
 ///
 /// With a `baseline`, only epochs that are also better than the baseline reset the count. With
 /// `restore_best_weights`, the parameters are those of the best epoch after training, even if
-/// training ends for another reason. In a job of several processes, all must have the callback.
+/// training ends for another reason. NaN is never the best value; Keras keeps a first value that is
+/// NaN for ever. In a job of several processes, all must have the callback.
 /// Source: keras/src/callbacks/early_stopping.py.
 /// \code
 ///   model.fit(train, test, {.epochs = 100, .callbacks = {lockstep::EarlyStopping{

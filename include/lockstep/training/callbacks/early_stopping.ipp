@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "lockstep/core/fmt_core.hpp"
+#include "lockstep/core/format_text.hpp"
 #include "lockstep/core/log.hpp"
 
 namespace lockstep::detail {
@@ -21,17 +21,16 @@ class EarlyStoppingHooks final : public Callback {
   }
 
   void on_train_begin(const Logs&) override {
-    monitor_.begin(params().metrics);
+    monitor_.begin(control());
     wait_ = 0;
     stopped_epoch_.reset();
     best_.reset();
-    best_weights_.clear();
+    best_weights_ = no_weights();
   }
 
   void on_epoch_end(int epoch, const Logs& logs) override {
     const auto current = monitor_.value(logs, params().rank);
     if (!current || epoch < o_.start_from_epoch) return;
-    if (best_weights_.empty()) keep(epoch);
     ++wait_;
     if (monitor_.improves(*current, best_)) {
       best_ = current;
@@ -44,6 +43,7 @@ class EarlyStoppingHooks final : public Callback {
     control().stop_training();
   }
 
+  bool may_log(std::string_view) const override { return false; }
   std::string_view state_name() const override { return "EarlyStopping"; }
   void save_state(CallbackState& state) const override {
     state.set("wait", wait_);
@@ -60,25 +60,34 @@ class EarlyStoppingHooks final : public Callback {
     if (state.contains("stopped_epoch"))
       stopped_epoch_ = static_cast<int>(state.count("stopped_epoch"));
     if (state.contains("best")) best_ = state.number("best");
-    best_weights_ = state.bytes("best_weights");
+    best_weights_ = state.shared_bytes("best_weights");
   }
 
   void on_train_end(const Logs&) override {
     const bool is_verbose = o_.verbose && params().rank == 0;
     if (stopped_epoch_ && is_verbose)
-      log(LogLevel::info, fmt::format("epoch {}: early stopping", *stopped_epoch_ + 1));
-    if (best_weights_.empty()) return;
+      log(LogLevel::info, format_text("epoch {}: early stopping", *stopped_epoch_ + 1));
+    if (o_.restore_best_weights && !best_ && wait_ > 0 && params().rank == 0)
+      log(LogLevel::warning,
+          format_text("EarlyStopping: '{}' was NaN in each epoch, so there is no best one; the "
+                      "weights stay those of the last epoch",
+                      o_.monitor));
+    if (best_weights_->empty()) return;
     if (is_verbose)
       log(LogLevel::info,
-          fmt::format("restored the weights of the best epoch, {}", best_epoch_ + 1));
-    control().set_weights(best_weights_);
-    best_weights_.clear();
+          format_text("restored the weights of the best epoch, {}", best_epoch_ + 1));
+    control().set_weights(*best_weights_);
+    best_weights_ = no_weights();
   }
 
  private:
+  static std::shared_ptr<const std::vector<std::byte>> no_weights() {
+    return std::make_shared<const std::vector<std::byte>>();
+  }
   void keep(int epoch) {
     best_epoch_ = epoch;
-    if (o_.restore_best_weights) best_weights_ = control().weights();
+    if (o_.restore_best_weights)
+      best_weights_ = std::make_shared<const std::vector<std::byte>>(control().weights());
   }
 
   EarlyStopping o_;
@@ -86,7 +95,7 @@ class EarlyStoppingHooks final : public Callback {
   int wait_ = 0, best_epoch_ = 0;
   std::optional<int> stopped_epoch_;
   std::optional<double> best_;
-  std::vector<std::byte> best_weights_;
+  std::shared_ptr<const std::vector<std::byte>> best_weights_ = no_weights();  // also of states
 };
 
 }  // namespace lockstep::detail

@@ -10,6 +10,7 @@ class LambdaHooks final : public Callback {
  public:
   explicit LambdaHooks(LambdaCallback hooks) : hooks_(std::move(hooks)) {}
 
+  bool may_log(std::string_view) const override { return false; }
   void on_train_begin(const Logs& logs) override { call(hooks_.on_train_begin, logs); }
   void on_train_end(const Logs& logs) override { call(hooks_.on_train_end, logs); }
   void on_test_begin(const Logs& logs) override { call(hooks_.on_test_begin, logs); }

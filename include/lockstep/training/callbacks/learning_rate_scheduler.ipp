@@ -2,10 +2,11 @@
 
 #include "lockstep/training/callbacks/learning_rate_scheduler.hpp"
 
+#include <string_view>
 #include <utility>
 
 #include "lockstep/core/error.hpp"
-#include "lockstep/core/fmt_core.hpp"
+#include "lockstep/core/format_text.hpp"
 #include "lockstep/core/log.hpp"
 
 namespace lockstep::detail {
@@ -21,11 +22,12 @@ class LearningRateSchedulerHooks final : public Callback {
     const double rate = o_.schedule(epoch, control().learning_rate());
     control().set_learning_rate(rate);
     if (o_.verbose && params().rank == 0)
-      log(LogLevel::info, fmt::format("epoch {}: the learning rate is {}", epoch + 1, rate));
+      log(LogLevel::info, format_text("epoch {}: the learning rate is {}", epoch + 1, rate));
   }
   void on_epoch_end(int, const Logs&) override {
     control().log("learning_rate", control().learning_rate());
   }
+  bool may_log(std::string_view name) const override { return name == "learning_rate"; }
 
  private:
   LearningRateScheduler o_;

@@ -1,6 +1,6 @@
 /// \file
-/// The value that a callback monitors, and whether it improved. Invariant: a missing value or NaN
-/// is never an improvement on an existing value.
+/// The value that a callback monitors, and whether it improved. Invariant: a missing value or NaN is
+/// never an improvement, not even as the first value.
 #pragma once
 
 #include <optional>
@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "lockstep/concepts/callback.hpp"
 #include "lockstep/core/config.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/logs.hpp"
@@ -30,11 +31,15 @@ class Monitor {
   /// Call before each fit; `metrics` are the names that fit itself logs. \throws UsageError if the
   /// mode is automatic and unknown for the name; lists the names if none matches.
   LOCKSTEP_COLD_DECL void begin(const std::vector<std::string>& metrics);
+  /// The same, and warns if the run will never log the value.
+  LOCKSTEP_COLD_DECL void begin(const TrainingControl& run);
+  /// Rank 0 logs a warning if neither fit nor a callback will log the value.
+  LOCKSTEP_COLD_DECL void warn_if_never_logged(const TrainingControl& run);
   /// The monitored value, or nullopt if the logs lack it; rank 0 then logs a warning, once per fit.
   LOCKSTEP_COLD_DECL std::optional<double> value(const Logs& logs, int rank);
 
-  /// Whether `value` is better than `reference` by more than min_delta; true if there is no
-  /// reference.
+  /// Whether `value` is better than `reference` by more than min_delta. NaN is never better, and any
+  /// other value is better than none or NaN. Keras 3.15 keeps a first value that is NaN for ever.
   LOCKSTEP_COLD_DECL bool improves(double value, std::optional<double> reference) const;
 
  private:

@@ -7,7 +7,7 @@
 
 #include "lockstep/core/add_item.hpp"
 #include "lockstep/core/finite.hpp"
-#include "lockstep/core/fmt_core.hpp"
+#include "lockstep/core/format_text.hpp"
 #include "lockstep/core/log.hpp"
 
 namespace lockstep::detail {
@@ -28,7 +28,7 @@ void Monitor::begin(const std::vector<std::string>& metrics) {
   bool is_known = false;
   for (const std::string& metric : metrics) {
     add_item(of_training, ", ", metric);
-    add_item(of_validation, ", ", fmt::format("val_{}", metric));
+    add_item(of_validation, ", ", format_text("val_{}", metric));
     is_known = is_known || name_ == metric || name_ == "val_" + metric;
   }
   if (!is_known)
@@ -41,6 +41,23 @@ void Monitor::begin(const std::vector<std::string>& metrics) {
       callback_, name_);
 }
 
+void Monitor::begin(const TrainingControl& run) {
+  begin(run.params().metrics);
+  warn_if_never_logged(run);
+}
+
+void Monitor::warn_if_never_logged(const TrainingControl& run) {
+  if (run.may_log(name_) || run.params().rank != 0 || std::exchange(has_warned_, true)) return;
+  std::string known;
+  for (const std::string& metric : run.params().metrics) add_item(known, ", ", metric);
+  log(LogLevel::warning,
+      format_text(
+          "{}: no epoch will log a value named '{}'; {}", callback_, name_,
+          name_.starts_with("val_") && !run.params().has_validation
+              ? format_text("pass validation data to fit, or set .monitor to one of {}", known)
+              : format_text("set .monitor to one of {}", known)));
+}
+
 std::optional<double> Monitor::value(const Logs& logs, int rank) {
   const auto found = logs.get(name_);
   if (found || rank != 0 || std::exchange(has_warned_, true)) return found;
@@ -51,7 +68,7 @@ std::optional<double> Monitor::value(const Logs& logs, int rank) {
     has_validation = has_validation || name.starts_with("val_");
   }
   log(LogLevel::warning,
-      fmt::format("{}: the logs have no value named '{}', only {}{}", callback_, name_, known,
+      format_text("{}: the logs have no value named '{}', only {}{}", callback_, name_, known,
                   name_.starts_with("val_") && !has_validation
                       ? "; pass validation data to fit and validate in each epoch "
                         "(.validation_freq = 1), or set .monitor"
@@ -60,7 +77,8 @@ std::optional<double> Monitor::value(const Logs& logs, int rank) {
 }
 
 bool Monitor::improves(double value, std::optional<double> reference) const {
-  if (!reference) return true;
+  if (is_nan(value)) return false;
+  if (!reference || is_nan(*reference)) return true;
   return mode_ == MonitorMode::max ? value - min_delta_ > *reference
                                    : value + min_delta_ < *reference;
 }

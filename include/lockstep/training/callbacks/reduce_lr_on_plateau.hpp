@@ -16,7 +16,8 @@ namespace lockstep {
 /// epochs in which the value did not improve on the best so far by more than `min_delta`.
 ///
 /// The next `cooldown` epochs do not count. A reduction overrides the optimizer's schedule for the
-/// rest of the training (Keras raises an error instead). Adds the rate to each epoch's logs as
+/// rest of the training (Keras raises an error instead). NaN is never the best value, as in
+/// EarlyStopping. Adds the rate to each epoch's logs as
 /// "learning_rate". Source: keras/src/callbacks/reduce_lr_on_plateau.py.
 /// \code
 ///   model.fit(train, test, {.epochs = 50, .callbacks = {lockstep::ReduceLROnPlateau{

@@ -7,7 +7,7 @@
 #include <string_view>
 
 #include "lockstep/core/finite.hpp"
-#include "lockstep/core/fmt_core.hpp"
+#include "lockstep/core/format_text.hpp"
 #include "lockstep/core/log.hpp"
 
 namespace lockstep::detail {
@@ -29,7 +29,7 @@ class ReduceLROnPlateauHooks final : public Callback {
   }
 
   void on_train_begin(const Logs&) override {
-    monitor_.begin(params().metrics);
+    monitor_.begin(control());
     best_.reset();
     cooldown_ = wait_ = 0;
   }
@@ -54,10 +54,11 @@ class ReduceLROnPlateauHooks final : public Callback {
     cooldown_ = o_.cooldown;
     wait_ = 0;
     if (o_.verbose && params().rank == 0)
-      log(LogLevel::info, fmt::format("epoch {}: ReduceLROnPlateau reduces the learning rate to {}",
+      log(LogLevel::info, format_text("epoch {}: ReduceLROnPlateau reduces the learning rate to {}",
                                       epoch + 1, reduced));
   }
 
+  bool may_log(std::string_view name) const override { return name == "learning_rate"; }
   std::string_view state_name() const override { return "ReduceLROnPlateau"; }
   void save_state(CallbackState& state) const override {
     if (best_) state.set("best", *best_);

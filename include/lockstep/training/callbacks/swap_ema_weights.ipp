@@ -2,6 +2,8 @@
 
 #include "lockstep/training/callbacks/swap_ema_weights.hpp"
 
+#include <string_view>
+
 namespace lockstep::detail {
 
 class SwapEMAWeightsHooks final : public Callback {
@@ -20,6 +22,7 @@ class SwapEMAWeightsHooks final : public Callback {
   void on_test_end(const Logs&) override { control().swap_averages(false); }
   void on_predict_begin(const Logs&) override { control().swap_averages(true); }
   void on_predict_end(const Logs&) override { control().swap_averages(false); }
+  bool may_log(std::string_view) const override { return false; }
 
  private:
   SwapEMAWeights o_;

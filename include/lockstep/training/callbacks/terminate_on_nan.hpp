@@ -13,8 +13,8 @@ namespace lockstep {
 /// Keras' TerminateOnNaN: stops training after the first step (or execution of several steps) whose
 /// loss is NaN or infinite.
 ///
-/// Unlike Keras, also checks the gradients of the step and the weights after it, since some ReLUs
-/// hide NaN from the loss; the check costs one pass over both per step. The log line names the
+/// Unlike Keras, also checks the gradients of the step and the weights after it, which may overflow
+/// after a finite loss; the check costs one pass over both per step. The log line names the
 /// execution's last step, the replica whose loss is not finite, and the parameters whose gradients
 /// or weights are not. With `raise_error`, `fit` throws an Error with the same text instead.
 /// Source: keras/src/callbacks/terminate_on_nan.py.

@@ -5,10 +5,11 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <string_view>
 
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/finite.hpp"
-#include "lockstep/core/fmt_core.hpp"
+#include "lockstep/core/format_text.hpp"
 #include "lockstep/core/log.hpp"
 
 namespace lockstep::detail {
@@ -28,13 +29,14 @@ class TerminateOnNaNHooks final : public Callback {
     const std::string where = control().not_finite();
     // Everything is finite after all: is_finite() sums squares, which overflow for large doubles.
     if (detail::is_finite(loss) && where.empty()) return;
-    std::string what = fmt::format("step {} (epoch {}, batch {}): the loss is {}", step_,
+    std::string what = format_text("step {} (epoch {}, batch {}): the loss is {}", step_,
                                    epoch_ + 1, batch + 1, loss);
     if (!where.empty()) what += "; not finite: " + where;
     if (o_.raise_error) throw Error("{}; lower the learning rate, or clip the gradients", what);
     if (params().rank == 0) log(LogLevel::error, what + "; training ends");
     control().stop_training();
   }
+  bool may_log(std::string_view) const override { return false; }
 
  private:
   TerminateOnNaN o_;

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 
 #include "lockstep/concepts/callback.hpp"
 
@@ -14,6 +15,7 @@ class TraceRequest : public Callback {
  public:
   /// The traced steps as text: "10 steps from step 20".
   virtual std::string traced_steps() const = 0;
+  bool may_log(std::string_view) const override { return false; }
 };
 
 }  // namespace lockstep::detail

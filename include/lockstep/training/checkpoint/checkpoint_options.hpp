@@ -18,7 +18,8 @@ namespace lockstep {
 /// same steps as one that was never interrupted; with as many replicas, or with `virtual_shards` on
 /// any number of them, it gets the same bits. Only the chief reads and writes: the processes need no
 /// common file system. Besides the regular ones, `fit` saves a checkpoint when its stop token ends
-/// it.
+/// it. The program includes <lockstep/checkpoints.hpp>; without it `fit` throws UsageError before the
+/// first step.
 /// \code
 ///   model.fit(train, {.epochs = 100, .checkpoint = {.directory = "run1", .every = 500}});
 /// \endcode

@@ -3,6 +3,7 @@
 /// first step; the callback has no hooks.
 #pragma once
 
+#include <string_view>
 #include <utility>
 
 #include "lockstep/concepts/callback.hpp"
@@ -18,6 +19,7 @@ class CheckpointRequest final : public Callback {
   const CheckpointOptions& options() const { return options_; }
   /// Whether the checkpoints are removed when training has ended.
   bool removes() const { return removes_; }
+  bool may_log(std::string_view) const override { return false; }
 
  private:
   CheckpointOptions options_;

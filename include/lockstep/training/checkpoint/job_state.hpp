@@ -1,24 +1,19 @@
 /// \file
-/// The state of a training job as one value, which can be saved, loaded and sent. Invariants: a job
-/// that continues from it makes the same steps as one that never stopped; the value does not depend
-/// on the number of replicas or processes; a file that does not fit the model is refused with the
-/// name of the tensor or field, before the model changes.
+/// The state of a training job as one value. Invariants: a job that continues from it makes the same
+/// steps as one that never stopped; the value does not depend on the number of replicas or
+/// processes.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
-#include <string_view>
 #include <utility>
 #include <vector>
 
 #include "lockstep/concepts/callback_state.hpp"
 #include "lockstep/concepts/strategy.hpp"
-#include "lockstep/core/config.hpp"
 #include "lockstep/core/dtype.hpp"
-#include "lockstep/files/checkpoint_directory.hpp"
-#include "lockstep/training/parameters.hpp"
 #include "lockstep/training/report/running_logs.hpp"
 #include "lockstep/training/step/loss_scale.hpp"
 
@@ -40,7 +35,8 @@ struct JobState {
   // The model: flat buffers on the host, with the elements of `type`.
   DType type = DType::float32;
   std::vector<std::byte> weights, state;
-  std::vector<std::pair<std::string, std::vector<std::byte>>> slots;  ///< of optimizer and options
+  std::vector<std::pair<std::string, std::vector<std::byte>>>
+      slot_values;  ///< of optimizer and options
   std::uint64_t steps = 0;
   LossScaleState loss_scale{};
   bool has_averages_in_weights = false;  ///< weights and their averages are exchanged
@@ -61,39 +57,24 @@ struct JobState {
   void drop_buffers() {
     weights = {};
     state = {};
-    slots = {};
+    slot_values = {};
   }
 };
 
-/// Encodes a state as an entry of a CheckpointDirectory. The files refer to the memory of `state`
-/// and of this object, which must outlive their use.
-class EncodedState {
- public:
-  LOCKSTEP_COLD_DECL EncodedState(const JobState& state,
-                                  const std::vector<ParameterInfo>& parameters);
-  EncodedState(const EncodedState&) = delete;
-  EncodedState& operator=(const EncodedState&) = delete;
+/// The description of a model's buffers that a state must fit, without the buffers.
+struct StateLayout {
+  DType type = DType::float32;
+  std::size_t weights = 0, state = 0;     ///< bytes
+  std::vector<std::string> slot_names{};  ///< each slot has as many bytes as the weights
+  std::size_t totals = 0;                 ///< see JobState::totals
+  Signature signature{};                  ///< see JobState::signature
 
-  const std::vector<CheckpointFile>& files() const { return files_; }
-  const std::string& description() const { return description_; }
-
- private:
-  std::vector<std::string> heads_;  // of the safetensors files
-  std::vector<CheckpointFile> files_;
-  std::string description_;
+  std::size_t buffers() const { return 2 + slot_names.size(); }
 };
 
-/// Decodes an entry for a job that continues. `job` is the state of that job before its next step:
-/// its signature, the type of its elements, the names and sizes of its buffers. `notes` gets the
-/// differences that change results by rounding only, for the log. \throws UsageError naming the first
-/// field of the signature that differs; CheckpointError naming the member or tensor that is missing
-/// or wrong.
-LOCKSTEP_COLD_DECL JobState decode_state(CheckpointEntry entry,
-                                         const std::vector<ParameterInfo>& parameters,
-                                         const JobState& job, std::string& notes);
+/// The buffers of a state: weights, state, slots.
+inline std::vector<std::byte>& buffer_of(JobState& state, std::size_t i) {
+  return i == 0 ? state.weights : i == 1 ? state.state : state.slot_values[i - 2].second;
+}
 
 }  // namespace lockstep::detail
-
-#ifdef LOCKSTEP_HEADER_ONLY
-#include "lockstep/training/checkpoint/job_state.ipp"
-#endif

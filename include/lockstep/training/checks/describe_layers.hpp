@@ -28,8 +28,8 @@ std::string describe_layers() {
   return describe_layers(described_graph<Net>());
 }
 
-/// A 64-bit hash of `values`, whose elements have `element` bytes each. Not cryptographic.
-LOCKSTEP_COLD_DECL std::uint64_t checksum(std::span<const std::byte> values, std::size_t element);
+/// The members of a loss, metric or optimizer: ", options (0.9, yes)"; empty if it has none.
+LOCKSTEP_COLD_DECL std::string describe_members(const OpValue& value);
 
 /// The first value and the checksum of each parameter. Detects different initializers, and math
 /// libraries that round differently.

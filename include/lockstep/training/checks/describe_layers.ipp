@@ -8,15 +8,15 @@
 #include <utility>
 #include <variant>
 
-#include "lockstep/core/fmt_core.hpp"
+#include "lockstep/core/digest64.hpp"
 #include "lockstep/core/format_numbers.hpp"
-#include "lockstep/core/rng.hpp"
+#include "lockstep/core/format_text.hpp"
 
 namespace lockstep::detail {
 
 /// A parameter's shape, regularizer, and whether it is trainable.
 [[gnu::cold]] inline std::string describe_parameter(const NamedParameter& p) {
-  std::string result = fmt::format("{} {}", p.name, to_string(p.shape));
+  std::string result = format_text("{} {}", p.name, to_string(p.shape));
   if (p.penalty.l1 != 0) result += " l1 " + shortest_number(p.penalty.l1);
   if (p.penalty.l2 != 0) result += " l2 " + shortest_number(p.penalty.l2);
   if (!p.trainable) result += " not trained";
@@ -66,9 +66,9 @@ std::string describe_layers(const DescribedGraph& graph) {
   for (const Node& n : graph.nodes) {
     if (!result.empty()) result += "; ";
     result += layer_name(n.name, n.ordinal);
-    if (n.is_activation) result += fmt::format("'s {}", n.class_name);
+    if (n.is_activation) result += format_text("'s {}", n.class_name);
     if (exists(n.in1))
-      result += fmt::format(" of {} and {}", value_name(graph.nodes, n.in0),
+      result += format_text(" of {} and {}", value_name(graph.nodes, n.in0),
                             value_name(graph.nodes, n.in1));
     else if (n.in0 != last)
       result += " of " + value_name(graph.nodes, n.in0);
@@ -83,14 +83,10 @@ std::string describe_layers(const DescribedGraph& graph) {
   return result;
 }
 
-std::uint64_t checksum(std::span<const std::byte> values, std::size_t element) {
-  std::uint64_t sum = values.size() / element;
-  for (; !values.empty(); values = values.subspan(element)) {
-    std::uint64_t word = 0;
-    std::memcpy(&word, values.data(), element);
-    sum = mix(sum, word);
-  }
-  return sum;
+std::string describe_members(const OpValue& value) {
+  std::string result;
+  append_value(result, value, Shape{});
+  return result.empty() || result == "()" ? "" : ", options " + result;
 }
 
 /// The first value as text; empty if there are no values.
@@ -109,8 +105,8 @@ std::string describe_values(std::span<const NamedParameter> parameters,
     const std::span<const std::byte> own = values.of(p);
     const std::string first =
         values.type == DType::float32 ? first_of<float>(own) : first_of<double>(own);
-    result += fmt::format("{}{} {}, checksum {:016x}", result.empty() ? "" : "; ", p.name, first,
-                          checksum(own, size_of(values.type)));
+    result += format_text("{}{} {}, checksum {:016x}", result.empty() ? "" : "; ", p.name, first,
+                          Digest64().add(own).value());
   }
   return result;
 }

@@ -182,12 +182,23 @@ struct ModelVerdict<ModelFault::loss_does_not_fit, N, S, L, O, Ms...> {
                 "lockstep::Model: the loss does not fit the model's output; end the model with the "
                 "layer that the loss expects, such as Flatten and Dense<classes>");
 };
-template <class N, class S, class L, class O, class... Ms>
-struct ModelVerdict<ModelFault::metric_does_not_fit, N, S, L, O, Ms...> {
-  static_assert((MetricOf<Ms, typename L::target_type, N::output_shape> && ...),
-                "lockstep::Model: a metric does not fit the model's output or the loss' targets; "
-                "remove it");
+template <class M, class Target>
+struct MetricDoesNotFit {
+  static_assert(always_false<M>,
+                "lockstep::Model: 'M', a metric, does not fit the model's output or the loss' "
+                "targets; use one for this task, such as Accuracy for classes, or remove it");
 };
+/// The error for the first metric that does not fit.
+template <class Target, Shape output, class M, class... Ms>
+auto metric_does_not_fit() {
+  if constexpr (MetricOf<M, Target, output>)
+    return metric_does_not_fit<Target, output, Ms...>();
+  else
+    return MetricDoesNotFit<M, Target>{};
+}
+template <class N, class S, class L, class O, class... Ms>
+struct ModelVerdict<ModelFault::metric_does_not_fit, N, S, L, O, Ms...>
+    : decltype(metric_does_not_fit<typename L::target_type, N::output_shape, Ms...>()) {};
 // A missing kernel: the error of CheckKernel names the op and the device.
 template <class TheOp, class D>
 struct KernelVerdict;
@@ -232,9 +243,13 @@ struct CheckBatched {
 };
 template <class D, class Target>
 struct CheckTargets {
-  static_assert(std::same_as<typename D::target_type, Target>,
-                "lockstep::Model: the loss expects labels and the data have real values, or the "
-                "reverse; change the loss or the targets");
+  static_assert(std::same_as<typename D::target_type, Target> || std::integral<Target>,
+                "lockstep::Model: the loss expects real-valued targets, but the data have class "
+                "labels; use SparseCategoricalCrossentropy, or targets of type float");
+  static_assert(std::same_as<typename D::target_type, Target> || !std::integral<Target>,
+                "lockstep::Model: the loss expects class labels, but the data have real-valued "
+                "targets; use CategoricalCrossentropy for one-hot targets, MeanSquaredError for "
+                "numbers, or labels of type std::int32_t");
 };
 
 /// Stands for a missing argument of `ls::Model`.
@@ -263,6 +278,18 @@ template <class D, class Target>
 struct DataVerdict<D, Target, true> {
   static_assert(sizeof(CheckTargets<D, Target>) > 0);
 };
+/// The second argument of `fit`, if it is neither a data set nor options.
+template <class Given>
+struct CheckValidation {
+  static_assert(!std::is_arithmetic_v<Given>,
+                "lockstep::Model: the second argument of fit is a number; write {.epochs = 3}");
+};
+template <class Given, class Target>
+struct ValidationVerdict : DataVerdict<Given, Target> {};
+template <class Given, class Target>
+  requires std::is_arithmetic_v<Given>
+struct ValidationVerdict<Given, Target> : CheckValidation<Given> {};
+
 template <class D, class Target>
 inline constexpr bool explained = sizeof(DataVerdict<D, Target>) > 0;
 

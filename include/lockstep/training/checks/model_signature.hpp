@@ -11,29 +11,41 @@
 #include <string>
 #include <string_view>
 #include <tuple>
+#include <type_traits>
 #include <utility>
 
 #include "lockstep/concepts/dataset.hpp"
 #include "lockstep/concepts/strategy.hpp"
 #include "lockstep/core/config.hpp"
-#include "lockstep/core/fmt_core.hpp"
 #include "lockstep/core/format_numbers.hpp"
+#include "lockstep/core/format_text.hpp"
 #include "lockstep/core/rng.hpp"
 #include "lockstep/data/operations/class_weights.hpp"
 #include "lockstep/metrics/weighted.hpp"
+#include "lockstep/training/checks/describe_data.hpp"
 #include "lockstep/training/checks/describe_layers.hpp"
+#include "lockstep/training/export/op_values.hpp"
 #include "lockstep/training/fit_options.hpp"
+#include "lockstep/training/step/any_replicas.hpp"
 #include "lockstep/training/step/updates.hpp"
 
 namespace lockstep::detail {
 
-/// The hyperparameters that a loss or optimizer lists in `numbers()`; others are not compared.
+/// The options of a loss, metric or optimizer: what its `numbers()` lists or, without that
+/// function, the members of a plain aggregate, for an optimizer those of its op, since its own may
+/// be schedules. Options of other types are compared only if they have `numbers()`.
 template <class N>
 std::string describe_numbers(const N& named) {
   std::string result;
-  if constexpr (requires { named.numbers(); })
+  if constexpr (requires { named.numbers(); }) {
     for (const auto& [name, value] : named.numbers())
-      result += fmt::format(", {} {}", name, json_number(value));
+      result += format_text(", {} {}", name, json_number(value));
+  } else if constexpr (requires { named.op(1.0, 1); }) {
+    result = describe_members(op_value(named.op(1.0, 1)));
+  } else if constexpr (!std::is_empty_v<N>) {
+    constexpr bool is_described = sizeof(N) == 1 && requires { named.from_logits; };
+    if constexpr (!is_described) result = describe_members(op_value(named));
+  }
   return result;
 }
 
@@ -44,10 +56,10 @@ LOCKSTEP_COLD_DECL std::string describe_update_options(double weight_decay,
 /// "sgd, rate 0.1, momentum 0.9".
 template <class O>
 std::string describe_optimizer(const O& optimizer) {
-  std::string result = fmt::format("{}, rate {}", O::name, json_number(optimizer.learning_rate(0)));
+  std::string result = format_text("{}, rate {}", O::name, json_number(optimizer.learning_rate(0)));
   if constexpr (requires { optimizer.learning_rate.description(); })
     if (const std::string& schedule = optimizer.learning_rate.description(); !schedule.empty())
-      result += fmt::format(" by {}", schedule);
+      result += format_text(" by {}", schedule);
   return result + describe_numbers(optimizer) +
          describe_update_options(weight_decay_of(optimizer), options_of(optimizer));
 }
@@ -124,68 +136,36 @@ template <class Net, class D, class L, class O, class... Ms>
   return fields;
 }
 
-/// The properties of a data set that are compared.
-struct DescribedData {
-  std::optional<std::uint64_t> examples;  ///< nullopt: the data never end
-  std::size_t batch;                      ///< global batch size
-  bool is_weighted;                       ///< has sample weights
-  std::uint64_t order;  ///< hash of the first 64 indices of a pass, to detect a different order
-  std::string first;    ///< the first indices of a pass, for messages: "5, 17, 3, 8, ..., "
-  std::optional<std::uint64_t> round{};  ///< examples per round of an endless `repeat`
-};
-
-/// The examples of a pass, or of one round where `repeat` makes the pass endless.
-template <class Data>
-std::optional<std::uint64_t> examples_of_round(const Data& data) {
-  if (const auto examples = data.size()) return examples;
-  if constexpr (requires { data.upstream(); })
-    return examples_of_round(data.upstream());
-  else
-    return std::nullopt;
-}
-
-/// The properties of `data`; reads indices only, no examples.
-template <class Data>
-DescribedData described(const Data& data) {
-  auto order = data.indices(Pass{});
-  std::uint64_t sum = 0;
-  std::string first;
-  for (int i = 0; i < 64; ++i) {
-    const auto index = order.next();
-    if (!index) break;
-    sum = mix(sum, *index);
-    if (i < 4) first += std::to_string(*index) + ", ";
-    if (i == 4) first += "..., ";
-  }
-  return {data.size(), data.batch_size(), WeightedDataset<Data>,
-          sum,         std::move(first),  examples_of_round(data)};
-}
-
 /// A validation set as text: size, batch, frequency, steps; "none" without one.
-LOCKSTEP_COLD_DECL std::string describe_validation(std::optional<std::uint64_t> examples,
-                                                   std::size_t batch, bool is_weighted,
+LOCKSTEP_COLD_DECL std::string describe_validation(const std::optional<DescribedData>& data,
                                                    const FitOptions& options);
-template <class Validation>
-std::string describe_validation(const Validation& data, const FitOptions& options) {
-  if constexpr (requires { data.batch_size(); })
-    return describe_validation(data.size(), data.batch_size(), WeightedDataset<Validation>,
-                               options);
-  else
-    return "none";
-}
 
-/// The signature that processes compare when `fit` begins. `validation`: from describe_validation.
-LOCKSTEP_COLD_DECL Signature fit_signature(const DescribedData& train, std::string validation,
+/// The signature that processes compare when `fit` begins.
+LOCKSTEP_COLD_DECL Signature fit_signature(const DescribedData& train,
+                                           const std::optional<DescribedData>& validation,
                                            const FitOptions& options, std::uint64_t first_step,
                                            std::uint64_t first_pass, double rate, bool is_rate_set);
+
+/// The writes of a fit's FencedCallbacks; "none" without any.
+LOCKSTEP_COLD_DECL std::string describe_writes(const FitOptions& options);
+
+/// Compares a call's fields across processes, then removes the one about generated examples, whose
+/// difference is a warning. Collective. \throws UsageError in all processes if another field
+/// differs.
+LOCKSTEP_COLD_DECL void compare_signatures(AnyReplicas& replicas, std::string_view part,
+                                           Signature& fields);
+/// Removes the field about generated examples. \returns its value, empty without one.
+LOCKSTEP_COLD_DECL std::string remove_generated(Signature& fields);
 
 /// Compares the signature of a process that joins an elastic job within `fit` with that of the job,
 /// except for what `fit` began with. \throws UsageError.
 LOCKSTEP_COLD_DECL void check_joins(const Signature& mine, const Signature& of_job);
 
-/// The signature that processes compare when `evaluate` or `predict` begins.
+/// The signature that processes compare when `evaluate` begins, or `predict`, which reads no
+/// targets.
 LOCKSTEP_COLD_DECL Signature data_signature(const DescribedData& data,
-                                            std::optional<std::uint64_t> steps);
+                                            std::optional<std::uint64_t> steps,
+                                            bool has_targets = true);
 
 }  // namespace lockstep::detail
 

@@ -4,7 +4,7 @@
 
 #include "lockstep/core/add_item.hpp"
 #include "lockstep/core/finite.hpp"
-#include "lockstep/core/fmt_core.hpp"
+#include "lockstep/core/format_text.hpp"
 #include "lockstep/training/parameters.hpp"
 
 namespace lockstep::detail {
@@ -24,9 +24,9 @@ std::string name_not_finite(std::span<const NamedParameter> parameters,
     else if (!weight_is_finite(p))
       add_item(values, ", ", parameter_name(p));
   }
-  if (!replicas.empty()) add_item(what, "; ", fmt::format("the loss of replica {}", replicas));
-  if (!gradients.empty()) add_item(what, "; ", fmt::format("the gradients of {}", gradients));
-  if (!values.empty()) add_item(what, "; ", fmt::format("the weights of {}", values));
+  if (!replicas.empty()) add_item(what, "; ", format_text("the loss of replica {}", replicas));
+  if (!gradients.empty()) add_item(what, "; ", format_text("the gradients of {}", gradients));
+  if (!values.empty()) add_item(what, "; ", format_text("the weights of {}", values));
   if (!is_finite(penalty)) add_item(what, "; ", "the penalties");
   return what;
 }

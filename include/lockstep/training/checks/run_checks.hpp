@@ -110,8 +110,12 @@ LOCKSTEP_COLD_DECL void check_not_empty(std::optional<std::uint64_t> examples, c
 template <class Net, class L, BatchedDataset Data>
 void check_data(const Data& data, const char* what) {
   check_examples<Net>(data);
-  check_shape("targets", data.target_shape(), L::target_shape(Net::output_shape),
-              "change the last layer or the targets");
+  constexpr Shape expected = L::target_shape(Net::output_shape);
+  check_shape("targets", data.target_shape(), expected,
+              data.target_shape().rank < expected.rank
+                  ? "put Flatten or GlobalAveragePooling2D before the last layer, or change the "
+                    "targets"
+                  : "change the last layer or the targets");
   check_not_empty(data.size(), what);
 }
 

@@ -2,7 +2,7 @@
 
 #include "lockstep/training/checks/run_checks.hpp"
 
-#include "lockstep/core/fmt_core.hpp"
+#include "lockstep/core/format_text.hpp"
 
 namespace lockstep::detail {
 
@@ -66,7 +66,7 @@ void check_class_weights(const ClassWeights& weights, const Shape& target, bool 
 
 void check_ends(const char* call, std::optional<std::uint64_t> examples,
                 std::optional<std::uint64_t> steps) {
-  if (steps) check_count(fmt::format("{}: steps", call), *steps, 0);
+  if (steps) check_count(format_text("{}: steps", call), *steps, 0);
   if (!examples && !steps) throw UsageError("{}: the data never end; set .steps", call);
 }
 

@@ -29,6 +29,10 @@ struct ReplicaOrigin {
   std::uint64_t sets = 0;  ///< calls of set_weights and load_weights since the last comparison
 };
 
+/// Whether all replicas of `group` pass the same digest. Collective; every replica gets the same
+/// answer.
+LOCKSTEP_COLD_DECL bool have_equal_digests(const CollectiveRef& group, std::uint64_t digest);
+
 /// Compares the tensors' SHA-256 digests in one all-gather. Collective: all replicas of `group`
 /// call it with their own values of the same tensors. \throws ReplicasDiverged naming the first
 /// replica and tensor that differ from the majority's or, without a majority, from replica 0's.

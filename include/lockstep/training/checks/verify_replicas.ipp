@@ -2,9 +2,10 @@
 
 #include "lockstep/training/checks/verify_replicas.hpp"
 
+#include <algorithm>
 #include <string_view>
 
-#include "lockstep/core/fmt_core.hpp"
+#include "lockstep/core/format_text.hpp"
 #include "lockstep/core/sha256.hpp"
 
 namespace lockstep::detail {
@@ -79,15 +80,15 @@ class Digests {
   for (std::size_t r = 1; r < digests.replicas(); ++r)
     has_ranks |= digests.origin(r).rank != digests.origin(0).rank;
   const auto name = [&](std::size_t r) {
-    return fmt::format("replica {}{}", r,
-                       has_ranks ? fmt::format(" (rank {})", digests.origin(r).rank) : "");
+    return format_text("replica {}{}", r,
+                       has_ranks ? format_text(" (rank {})", digests.origin(r).rank) : "");
   };
   const std::size_t equal = digests.equal_to(reference, tensor), all = digests.replicas();
-  std::string sentence = fmt::format(
+  std::string sentence = format_text(
       "replicas: after step {}, {} holds a different {} than {}; ", step, name(replica), what.name,
-      2 * equal > all ? fmt::format("{} of the {} replicas", equal, all) : name(reference));
+      2 * equal > all ? format_text("{} of the {} replicas", equal, all) : name(reference));
   if (what.is_parameter && origin.sets != other.sets)
-    sentence += fmt::format(
+    sentence += format_text(
         "set_weights or load_weights was called {} times on rank {} and {} times on rank {} since "
         "the weights were last equal: call it in all processes, with the same values",
         origin.sets, origin.rank, other.sets, other.rank);
@@ -100,6 +101,13 @@ class Digests {
         "a step that failed midway, or a kernel, changed one replica only: create a new model, and "
         "run with verify_every = 1 to find the first such step";
   throw ReplicasDiverged(replica, what.name, sentence);
+}
+
+bool have_equal_digests(const CollectiveRef& group, std::uint64_t digest) {
+  std::vector<std::uint64_t> all(group.size());
+  group.all_gather(reinterpret_cast<const std::byte*>(&digest), sizeof digest,
+                   reinterpret_cast<std::byte*>(all.data()));
+  return std::all_of(all.begin(), all.end(), [&](std::uint64_t other) { return other == digest; });
 }
 
 void verify_equal(const CollectiveRef& group, const std::vector<NamedBytes>& tensors,

@@ -1,29 +1,34 @@
 /// \file
 /// The collective calls of a model in an elastic job: `fit`, `evaluate`, `predict` and a few others.
 /// Invariants: a call ends in all processes or in none; a process that loses a peer within a call
-/// goes on within the same call; the state that a generation continues with is one that a process
-/// had between two steps.
+/// goes on within the same call; the state that a generation continues with is that of the latest
+/// boundary that a process has passed, from before the hooks that follow the boundary.
 ///
 ///     call 1 ── exchanges ── barrier ── call 2 ── exchanges ── barrier ── ...
-///                  └ PeerLost: next generation, gather standings, broadcast the donor's state
+///                  └ PeerLost: next generation, gather standings, go back to the boundary,
+///                              broadcast the donor's state if a process has not passed it
 ///
 /// A process that joins gets the state when its model is made. It returns at once from the calls
 /// that the job has ended, and takes part in the current one from the position of the others.
+///
+/// An interface that <lockstep/elastic.hpp> implements.
 #pragma once
 
-#include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <stop_token>
 #include <string>
 #include <type_traits>
 #include <utility>
-#include <vector>
 
-#include "lockstep/core/config.hpp"
+#include "lockstep/core/error.hpp"
 #include "lockstep/core/function_ref.hpp"
+#include "lockstep/core/port.hpp"
 #include "lockstep/training/checkpoint/job_state.hpp"
+#include "lockstep/training/elastic/fit_position.hpp"
+#include "lockstep/training/elastic/model_boundary.hpp"
 #include "lockstep/training/elastic/run_standing.hpp"
 #include "lockstep/training/step/any_replicas.hpp"
 
@@ -36,26 +41,39 @@ struct Recovered {
   RunStanding at;             ///< of the donor
   JobState state{};           ///< the donor's; the replicas have its weights already
   bool has_returned = false;  ///< all processes have ended this call; the state is of a later one
-  bool is_behind = true;      ///< the donor has made steps that this process has not
+  bool is_behind = true;      ///< the donor has passed a boundary that this process has not
   bool are_complete = false;  ///< all processes have the result of this call
-  FitPhase phase = FitPhase::executing;  ///< of this process
 };
 
-/// The calls of one model, which may move: the replicas are an argument.
+/// The calls of one model, which may move: the replicas are an argument. Implemented by
+/// RecoveringRuns.
 class ElasticRuns {
  public:
+  ElasticRuns(const ElasticRuns&) = delete;
+  ElasticRuns& operator=(const ElasticRuns&) = delete;
+  virtual ~ElasticRuns() = default;
+
   /// Exchanges standings when the model is made. A process that joins a running job gets its state.
-  LOCKSTEP_COLD_DECL void join(AnyReplicas& replicas);
+  virtual void join(AnyReplicas& replicas) = 0;
 
   /// Whether a call is in progress. A call within a call, by a callback, neither counts nor recovers:
   /// the outer one does.
   bool is_in_call() const { return is_in_call_; }
-  /// Calls within calls so far.
-  std::uint64_t nested_calls() const { return nested_; }
+  /// Whether the current hook may make exchanges.
+  bool allows_nested() const { return allows_nested_; }
   /// \throws UsageError within a hook that a process which joins calls alone.
-  LOCKSTEP_COLD_DECL void note_nested_call();
+  void check_nested_call() const {
+    if (!allows_nested_) [[unlikely]]
+      throw UsageError(
+          "callback: in an elastic job evaluate, predict and fit are called in on_train_batch_end "
+          "and on_epoch_end only; move the call there");
+  }
   /// The number of the current call.
   std::uint64_t call() const { return call_; }
+  /// The model at the last boundary of the current call.
+  ModelBoundary& boundary() { return boundary_; }
+  /// Whether the last `recover` went back to it, also if that then threw.
+  bool has_rolled_back() const { return has_rolled_back_; }
 
   /// A call, for its lifetime. `stop` ends its wait for other processes in `recover`.
   class Scope {
@@ -70,6 +88,7 @@ class ElasticRuns {
     ~Scope() {
       runs_->is_in_call_ = false;
       runs_->stop_ = {};
+      runs_->boundary_.clear();
     }
 
    private:
@@ -102,40 +121,61 @@ class ElasticRuns {
     bool skip = false;
     std::optional<Recovered> at{};
   };
-  LOCKSTEP_COLD_DECL Entry enter(AnyReplicas& replicas, BetweenRuns& kept);
-  /// Waits until all processes have ended the current call. \throws PeerLost.
-  LOCKSTEP_COLD_DECL static void finish(AnyReplicas& replicas);
+  virtual Entry enter(AnyReplicas& replicas, BetweenRuns& kept) = 0;
+  /// An exchange of all processes, as at the end of a call. \throws PeerLost.
+  static void finish(AnyReplicas& replicas) {
+    const std::byte here{1};
+    replicas.gather({&here, 1});
+  }
 
-  /// After a loss, or to admit a process: joins the next generation, and loads the donor's weights,
-  /// or `own` if the donor is in a later call. `mine` and `own` are this process' standing and state.
+  /// After a loss, or to admit a process: joins the next generation. `mine` and `own` are this
+  /// process' standing and state. Unless the call has ended in all processes, they go back to the
+  /// boundary, and a process that has not passed the donor's gets its state.
   /// \throws PeerLost, or Evicted if a signal has come meanwhile.
-  LOCKSTEP_COLD_DECL Recovered recover(AnyReplicas& replicas, const std::string& why,
-                                       RunStanding mine, JobState own);
+  virtual Recovered recover(AnyReplicas& replicas, const std::string& why, RunStanding mine,
+                            JobState own) = 0;
 
   /// A call that is repeated from its beginning unless all processes have its result. `undo` drops
   /// this process' result.
-  LOCKSTEP_COLD_DECL void repeat(AnyReplicas& replicas, BetweenRuns& kept,
-                                 const std::stop_token& stop, FunctionRef<void()> run,
-                                 FunctionRef<void()> undo);
+  virtual void repeat(AnyReplicas& replicas, BetweenRuns& kept, const std::stop_token& stop,
+                      FunctionRef<void()> run, FunctionRef<void()> undo) = 0;
 
- private:
-  /// The state of a call that this process has not begun yet.
-  struct Pending {
-    RunStanding at;
-    JobState state;
-  };
-  LOCKSTEP_COLD_DECL void set_pending(RunStanding at, JobState state);
-  /// Gathers the standings and broadcasts the donor's state. \returns the standings; `state` gets
-  /// the state unless no process has one.
-  LOCKSTEP_COLD_DECL static std::size_t exchange(AnyReplicas& replicas, RunStanding mine,
-                                                 const JobState& own, std::vector<RunStanding>& all,
-                                                 std::optional<JobState>& state);
+  /// Adds a position of `fit` to a state, and takes it out again. \throws Error if there is none.
+  virtual void add_position(JobState& to, const FitPosition& position) const = 0;
+  virtual FitPosition take_position(JobState& from) const = 0;
 
-  std::uint64_t call_ = 0, nested_ = 0;
-  bool is_in_call_ = false, allows_nested_ = true;
-  std::optional<Pending> pending_;
+ protected:
+  ElasticRuns() = default;
+
+  std::uint64_t call_ = 0;
+  bool is_in_call_ = false, allows_nested_ = true, has_rolled_back_ = false;
+  ModelBoundary boundary_;
   std::stop_token stop_{};
 };
+
+/// Makes the calls of an elastic job; see port.
+class ElasticPort {
+ public:
+  virtual std::unique_ptr<ElasticRuns> make() const = 0;
+
+ protected:
+  ~ElasticPort() = default;
+};
+
+#ifdef LOCKSTEP_SEPARATE_COMPILATION
+template <>
+const ElasticPort* port<ElasticPort>();
+#endif
+
+/// \throws UsageError if the program does not include elastic training.
+[[gnu::cold]] inline std::unique_ptr<ElasticRuns> make_elastic_runs() {
+  const ElasticPort* const found = port<ElasticPort>();
+  if (found == nullptr)
+    throw UsageError(
+        "model: the strategy is elastic, but this program was built without elastic training; add "
+        "#include <lockstep/elastic.hpp>");
+  return found->make();
+}
 
 /// Calls f(), a collective call of the model: in an elastic job within the rules above. `stop` ends
 /// its waits for other processes; `otherwise()` is the result in a process that joins after the call.
@@ -146,7 +186,7 @@ std::invoke_result_t<F> call_together(AnyReplicas& replicas, BetweenRuns& kept,
   ElasticRuns* const elastic = replicas.elastic();
   if (elastic == nullptr) return f();
   if (elastic->is_in_call()) {
-    elastic->note_nested_call();
+    elastic->check_nested_call();
     return f();
   }
   std::optional<std::invoke_result_t<F>> result;
@@ -155,7 +195,3 @@ std::invoke_result_t<F> call_together(AnyReplicas& replicas, BetweenRuns& kept,
 }
 
 }  // namespace lockstep::detail
-
-#ifdef LOCKSTEP_HEADER_ONLY
-#include "lockstep/training/elastic/elastic_runs.ipp"
-#endif

@@ -11,7 +11,7 @@ namespace lockstep::detail {
 
 std::size_t donor_of(std::span<const RunStanding> all) {
   const auto merit = [](const RunStanding& s) {
-    return std::tuple(s.call, s.has_begun, s.steps, ~static_cast<std::uint64_t>(s.phase));
+    return std::tuple(s.call, s.has_begun, s.boundaries);
   };
   std::size_t best = 0;
   for (std::size_t i = 1; i < all.size(); ++i)

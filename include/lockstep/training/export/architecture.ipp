@@ -8,8 +8,8 @@
 #include <iterator>
 #include <type_traits>
 
-#include "lockstep/core/fmt_core.hpp"
 #include "lockstep/core/format_numbers.hpp"
+#include "lockstep/core/format_text.hpp"
 #include "lockstep/core/version.hpp"
 #include "lockstep/files/atomic_file.hpp"
 
@@ -81,7 +81,7 @@ class OptionList {
 
   [[gnu::cold]] void add_member(const OpValue& member, std::size_t position) {
     if (member.name == "in" || member.name.starts_with('.')) return;
-    const std::string name = prefix_ + (member.name.empty() ? fmt::format("option_{}", position)
+    const std::string name = prefix_ + (member.name.empty() ? format_text("option_{}", position)
                                                             : std::string(member.name));
     if (const auto* shape = std::get_if<Shape>(&member.value)) {
       if (!member.name.empty())  // otherwise a shape that the op needs
@@ -229,13 +229,13 @@ template <class Values, class ToText>
 [[gnu::cold]] inline std::string json_layer(const LayerNode& layer) {
   std::string options, parameters;
   for (const LayerOption& o : layer.options)
-    options += fmt::format("{}{}: {}", options.empty() ? "" : ", ", json_string(o.name),
+    options += format_text("{}{}: {}", options.empty() ? "" : ", ", json_string(o.name),
                            json_value(o.value));
   for (const LayerParameter& p : layer.parameters)
-    parameters += fmt::format("{}\n        {{\"name\": {}, \"shape\": {}, \"trainable\": {}}}",
+    parameters += format_text("{}\n        {{\"name\": {}, \"shape\": {}, \"trainable\": {}}}",
                               parameters.empty() ? "" : ",", json_string(p.name),
                               json_shape(p.shape), p.trainable);
-  return fmt::format(
+  return format_text(
       "    {{\"name\": {}, \"class_name\": {},\n"
       "      \"inputs\": {}, \"input_shapes\": {}, \"output_shape\": {},\n"
       "      \"config\": {{{}}},\n"
@@ -251,7 +251,7 @@ std::string to_json(const Architecture& architecture) {
   std::string layers;
   for (const LayerNode& layer : architecture.layers)
     layers += (layers.empty() ? "\n" : ",\n") + detail::json_layer(layer);
-  return fmt::format(
+  return format_text(
       "{{\n  \"format\": \"lockstep.architecture\",\n  \"format_version\": 1,\n"
       "  \"library_version\": {},\n  \"name\": {},\n  \"input_shape\": {},\n  \"output\": {},\n"
       "  \"layers\": [{}\n  ]\n}}\n",

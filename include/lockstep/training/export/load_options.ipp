@@ -7,7 +7,7 @@
 #include <ostream>
 
 #include "lockstep/core/add_item.hpp"
-#include "lockstep/core/fmt_core.hpp"
+#include "lockstep/core/format_text.hpp"
 
 namespace lockstep {
 namespace detail {
@@ -49,7 +49,7 @@ std::string to_string(const LoadReport& report) {
     std::string list;
     for (const std::string& name : names) add_item(list, ", ", name);
     if (!names.empty() || what == "loaded")
-      text += fmt::format("{} {}{}{}\n", what, names.size(), names.empty() ? "" : ": ", list);
+      text += format_text("{} {}{}{}\n", what, names.size(), names.empty() ? "" : ": ", list);
   };
   add("loaded", report.loaded);
   add("missing in the file", report.missing);

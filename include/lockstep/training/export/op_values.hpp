@@ -67,6 +67,13 @@ constexpr bool each_is_one_member(std::index_sequence<I...>) {
           ...);
 }
 
+/// Whether T has more than sizeof...(I) members, as if the next one is a type to which AnyMember
+/// does not convert without ambiguity, such as std::optional.
+template <class T, std::size_t... I>
+constexpr bool has_further_member(std::index_sequence<I...>) {
+  return requires { T{AnyMemberOf<T, I>{}..., {}}; };
+}
+
 /// Whether each_member can visit T: an aggregate without bases and C arrays, with one to ten
 /// members.
 template <class T>
@@ -76,7 +83,8 @@ constexpr bool is_plain() {
   else if constexpr (member_count<T>() == 0 || member_count<T>() > most_members)
     return false;
   else
-    return each_is_one_member<T>(std::make_index_sequence<member_count<T>()>{});
+    return each_is_one_member<T>(std::make_index_sequence<member_count<T>()>{}) &&
+           !has_further_member<T>(std::make_index_sequence<member_count<T>()>{});
 }
 
 /// Calls `f` with each member of a plain aggregate, in order. C++20 has no reflection, hence one

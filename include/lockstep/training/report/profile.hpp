@@ -159,7 +159,7 @@ struct WorkSize {
   static constexpr double element = sizeof(typename D::real), activation = sizeof(ActivationOf<D>);
   double examples, slices;  ///< of a replica, per step
   double targets;           ///< elements per example
-  double slots;             ///< of the optimizer
+  double slot_count;        ///< of the optimizer
   bool one_update;          ///< the update is a single pass over weights and slots
 
   void add_to(ProfileRow& row, const Work& work) const {
@@ -214,7 +214,7 @@ struct WorkSize {
       return HostDevice<D> ? 0 : examples * (element * x + sizeof(Target) * targets);
     if (part == "output") return examples * converted * y;
     if (part == "loss") return examples * (2 * element * y + sizeof(Target) * targets);
-    if (part == "optimizer" && one_update) return element * w * (3 + 2 * slots);
+    if (part == "optimizer" && one_update) return element * w * (3 + 2 * slot_count);
     return 0;
   }
 };
@@ -306,7 +306,7 @@ class Profiler<Replicas<Net, S, L, O, Ms...>> {
     const WorkSize<Net, device, typename Replica::Target> size{
         static_cast<double>(result.examples), static_cast<double>(replicas_.mine_[0].count),
         static_cast<double>(L::target_shape(Net::output_shape).size()),
-        static_cast<double>(replicas_.optimizer().slots()),
+        static_cast<double>(replicas_.optimizer().slot_count()),
         !accumulates && !with.use_ema && with.clipnorm == 0 && with.global_clipnorm == 0};
     times.fill(result, accumulates,
                [&](ProfileRow& row, const Work& work) { size.add_to(row, work); });

@@ -10,8 +10,8 @@
 #include <utility>
 
 #include "lockstep/core/add_item.hpp"
-#include "lockstep/core/fmt_core.hpp"
 #include "lockstep/core/format_numbers.hpp"
+#include "lockstep/core/format_text.hpp"
 #include "lockstep/core/median.hpp"
 #include "lockstep/training/report/summary.hpp"
 
@@ -38,17 +38,17 @@ std::string to_string(const Profile& profile) {
                                  "MFLOP", "GFLOP/s", "Of peak"}),
                           has_kernels ? 3 : 2, has_kernels ? 10 : 9);
   const auto time = [&](Row row, double calls, double us) {
-    row.push_back(fmt::format("{:.{}f}", calls, calls == std::floor(calls) ? 0 : 2));
-    row.push_back(fmt::format("{:.1f}", us));
-    row.push_back(fmt::format("{:.1f} %", all > 0 ? 100 * us / all : 0));
+    row.push_back(format_text("{:.{}f}", calls, calls == std::floor(calls) ? 0 : 2));
+    row.push_back(format_text("{:.1f}", us));
+    row.push_back(format_text("{:.1f} %", all > 0 ? 100 * us / all : 0));
     return row;
   };
   const auto work = [&](Row& row, double amount, double us) {
-    row.push_back(amount > 0 ? fmt::format("{:.2f}", amount / 1e6) : "");
-    row.push_back(amount > 0 && us > 0 ? fmt::format("{:.1f}", amount / us / 1e3) : "");
+    row.push_back(amount > 0 ? format_text("{:.2f}", amount / 1e6) : "");
+    row.push_back(amount > 0 && us > 0 ? format_text("{:.1f}", amount / us / 1e3) : "");
   };
   const auto peak = [](double share) {
-    return share > 0 ? fmt::format("{:.1f} %", 100 * share) : std::string();
+    return share > 0 ? format_text("{:.1f} %", 100 * share) : std::string();
   };
   for (const ProfileRow& r : profile.rows) {
     double calls = 0;
@@ -70,15 +70,15 @@ std::string to_string(const Profile& profile) {
   work(total, profile.flops(), all);
   total.push_back(peak(profile.share_of_peak()));
   table.add(shown(std::move(total)));
-  std::string result = fmt::format(
+  std::string result = format_text(
       "{}, {}, {} examples; the median of {} steps\n{} A step without instrumentation: {:.1f} us\n",
       profile.device, profile.precision, profile.examples, profile.steps, table.str(),
       profile.step_microseconds);
   if (profile.event_microseconds > 0)
-    result += fmt::format(" Two consecutive events: {:.2f} us, included in each call's time\n",
+    result += format_text(" Two consecutive events: {:.2f} us, included in each call's time\n",
                           profile.event_microseconds);
   if (has_peak)
-    result += fmt::format(" Peak: {:.1f} GFLOP/s, of multiply-adds on registers\n",
+    result += format_text(" Peak: {:.1f} GFLOP/s, of multiply-adds on registers\n",
                           profile.peak_flops / 1e9);
   return result;
 }
@@ -94,16 +94,16 @@ std::string to_json(const Profile& profile) {
     std::string calls;
     for (const ProfiledCall& c : r.calls)
       add_item(calls, ", ",
-               fmt::format(R"({{"name": {}, "calls": {}, "microseconds": {}}})",
+               format_text(R"({{"name": {}, "calls": {}, "microseconds": {}}})",
                            json_string(c.name), json_number(c.calls), json_number(c.microseconds)));
     add_item(
         rows, ",\n  ",
-        fmt::format(R"({{"layer": {}, "pass": {}, "microseconds": {}, "bytes": {}, "flops": {}, )"
+        format_text(R"({{"layer": {}, "pass": {}, "microseconds": {}, "bytes": {}, "flops": {}, )"
                     R"("calls": [{}]}})",
                     json_string(r.layer), json_string(r.pass), json_number(r.microseconds),
                     json_number(r.bytes), json_number(r.flops), calls));
   }
-  return fmt::format(
+  return format_text(
       R"({{"device": {}, "precision": {}, "examples": {}, "steps": {}, "step_microseconds": {}, )"
       R"("event_microseconds": {}, "microseconds": {}, "peak_flops": {}, "rows": [)"
       "\n  {}\n]}}\n",

@@ -48,6 +48,7 @@ class Progress : public Callback {
 
   LOCKSTEP_COLD_DECL void on_train_begin(const Logs&) override;
   LOCKSTEP_COLD_DECL void on_train_end(const Logs&) override;
+  LOCKSTEP_COLD_DECL void on_workers_change(const WorkersChange& change) override;
   LOCKSTEP_COLD_DECL void on_epoch_begin(int epoch, const Logs&) override;
   LOCKSTEP_COLD_DECL void on_epoch_end(int epoch, const Logs& logs) override;
   LOCKSTEP_DECL void on_train_batch_begin(std::size_t batch, const Logs&) override;
@@ -56,6 +57,7 @@ class Progress : public Callback {
   LOCKSTEP_COLD_DECL void on_test_begin(const Logs&) override;
   LOCKSTEP_DECL void on_test_batch_end(std::size_t batch, const Logs& logs) override;
   LOCKSTEP_COLD_DECL void on_test_end(const Logs& logs) override;
+  bool may_log(std::string_view) const override { return false; }
   LOCKSTEP_COLD_DECL void on_predict_begin(const Logs&) override;
   LOCKSTEP_DECL void on_predict_batch_end(std::size_t batch, const Logs&) override;
   LOCKSTEP_COLD_DECL void on_predict_end(const Logs&) override;
@@ -82,7 +84,10 @@ class Progress : public Callback {
   std::optional<ProgressBar> bar_;
   std::optional<std::uint64_t> target_;  // steps of an epoch, once known
   std::uint64_t seen_ = 0, step_ = 0;    // steps of the epoch; number of the next step of the run
-  std::size_t first_ = 0;                // first batch of the current execution
+  std::optional<std::uint64_t> epoch_step_{};  // number of the epoch's first step
+  // An elastic job calls hooks again after a loss; these have been reported, also by another chief.
+  std::uint64_t reported_ = 0;  // steps of the run
+  std::optional<int> reported_epoch_{};
   int epoch_ = 0;
   bool in_fit_ = false;
   const Logs nothing_;  // a prediction has no logs

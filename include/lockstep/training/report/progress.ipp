@@ -5,10 +5,11 @@
 #include <time.h>  // NOLINT(modernize-deprecated-headers): POSIX
 #include <unistd.h>
 
+#include <algorithm>
 #include <utility>
 
-#include "lockstep/core/fmt_core.hpp"
 #include "lockstep/core/format_numbers.hpp"
+#include "lockstep/core/format_text.hpp"
 
 namespace lockstep {
 
@@ -38,13 +39,15 @@ Progress::~Progress() {
 void Progress::on_train_begin(const Logs&) {
   in_fit_ = true;
   target_ = params().steps;
-  step_ = params().first_step;
+  step_ = reported_ = params().first_step;
+  reported_epoch_.reset();
+  epoch_step_.reset();
   if (style_ != ProgressStyle::json) return;
   const auto& p = params();
   std::string line =
-      fmt::format(R"({{"event":"train_begin","rank":{},"replicas":{})", p.rank, p.replicas);
+      format_text(R"({{"event":"train_begin","rank":{},"replicas":{})", p.rank, p.replicas);
   if (p.steps && p.epochs >= p.initial_epoch)
-    line += fmt::format(R"(,"steps":{})",
+    line += format_text(R"(,"steps":{})",
                         *p.steps * static_cast<std::uint64_t>(p.epochs - p.initial_epoch));
   write_json(line);
 }
@@ -57,30 +60,43 @@ void Progress::on_train_end(const Logs&) {
 
 void Progress::on_epoch_begin(int epoch, const Logs&) {
   epoch_ = epoch;
+  epoch_step_.reset();
   if (!has_bar()) return;
   begin_bar();
-  if (params().epochs > 1) sink_(fmt::format("Epoch {}/{}\n", epoch + 1, params().epochs));
+  if (params().epochs > 1) sink_(format_text("Epoch {}/{}\n", epoch + 1, params().epochs));
 }
 
 void Progress::on_epoch_end(int epoch, const Logs& logs) {
   if (has_bar()) end_bar(logs);
-  if (!is_json_chief()) return;
-  std::string line = fmt::format(R"({{"event":"epoch_end","epoch":{})", epoch);
+  const bool is_repeated = epoch <= reported_epoch_;
+  if (!is_repeated) reported_epoch_ = epoch;
+  if (is_repeated || !is_json_chief()) return;
+  std::string line = format_text(R"({{"event":"epoch_end","epoch":{})", epoch);
   for (const auto& [name, value] : logs) add_json(line, name, value);
   write_json(line);
 }
 
-void Progress::on_train_batch_begin(std::size_t batch, const Logs&) { first_ = batch; }
+void Progress::on_train_batch_begin(std::size_t batch, const Logs&) {
+  if (!epoch_step_) epoch_step_ = step_ - batch;
+}
 
 // An execution may have several steps: the hook gets the number of its last batch.
 void Progress::on_train_batch_end(std::size_t batch, const Logs& logs) {
-  step_ += batch - first_ + 1;
+  step_ = epoch_step_.value_or(0) + batch + 1;
   const std::uint64_t step = step_ - 1;
   if (has_bar()) move_bar(batch, logs);
-  if (!is_json_chief()) return;
-  std::string line = fmt::format(R"({{"event":"step","step":{},"epoch":{})", step, epoch_);
+  const bool is_repeated = step_ <= reported_;
+  reported_ = std::max(reported_, step_);
+  if (is_repeated || !is_json_chief()) return;
+  std::string line = format_text(R"({{"event":"step","step":{},"epoch":{})", step, epoch_);
   for (const auto& entry : logs) add_json(line, entry.first, logs.step(entry.first));
   write_json(line);
+}
+
+void Progress::on_workers_change(const WorkersChange& change) {
+  in_fit_ = true;
+  step_ = change.step;
+  epoch_step_ = change.step - change.batch;
 }
 
 void Progress::on_test_begin(const Logs&) { begin_alone(); }
@@ -110,7 +126,7 @@ double Progress::seconds() {
 }
 
 void Progress::add_json(std::string& line, std::string_view name, double value) {
-  line += fmt::format(",{}:{}", detail::json_string(name), detail::json_number(value));
+  line += format_text(",{}:{}", detail::json_string(name), detail::json_number(value));
 }
 
 void Progress::write_json(std::string& line) { sink_(line += "}\n"); }

@@ -6,8 +6,8 @@
 #include <cstdio>
 #include <cstdlib>
 
-#include "lockstep/core/fmt_core.hpp"
 #include "lockstep/core/format_numbers.hpp"
+#include "lockstep/core/format_text.hpp"
 
 namespace lockstep::detail {
 
@@ -119,7 +119,7 @@ bool ProgressBar::has_target() const { return target_ && *target_ > 0; }
 
 std::string ProgressBar::count(std::uint64_t current) const {
   const std::string target = std::to_string(*target_);
-  return fmt::format("{:{}}/{}", current, target.size(), target);
+  return format_text("{:{}}/{}", current, target.size(), target);
 }
 
 std::size_t ProgressBar::filled(std::uint64_t current, std::size_t width) const {
@@ -128,7 +128,7 @@ std::size_t ProgressBar::filled(std::uint64_t current, std::size_t width) const 
 }
 
 std::string ProgressBar::unknown(std::uint64_t current) {
-  return fmt::format("{:7}/Unknown", current);
+  return format_text("{:7}/Unknown", current);
 }
 
 std::string ProgressBar::eta(std::uint64_t current, double step_time) const {
@@ -157,7 +157,7 @@ void ProgressBar::keras_line(Line& line, std::uint64_t current, double step_time
   line.add({" "});
   add_coloured(
       line, "1m",
-      has_target() && !last ? eta(current, step_time) : fmt::format("{:.0f}s", now - start_));
+      has_target() && !last ? eta(current, step_time) : format_text("{:.0f}s", now - start_));
   line.add({" ", detail::format_step_time(step_time)});
 }
 
@@ -176,13 +176,13 @@ void ProgressBar::classic_line(Line& line, std::uint64_t current, double step_ti
     line.add({" - ETA: ", eta(current, step_time)});
   else
     line.add(
-        {" - ", fmt::format("{:.0f}s", now - start_), " ", detail::format_step_time(step_time)});
+        {" - ", format_text("{:.0f}s", now - start_), " ", detail::format_step_time(step_time)});
 }
 
 std::string ProgressBar::plain_line(std::uint64_t current, double step_time, double now) {
   if (!has_target()) return {};
   Line line;
-  line.add({count(current), " - ", fmt::format("{:.0f}s", now - start_), " - ",
+  line.add({count(current), " - ", format_text("{:.0f}s", now - start_), " - ",
             detail::format_step_time(step_time)});
   add_values(line);
   line.add({"\n"});

@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "lockstep/core/error.hpp"
-#include "lockstep/core/fmt_core.hpp"
+#include "lockstep/core/format_text.hpp"
 #include "lockstep/model/graph.hpp"
 
 namespace lockstep::detail {
@@ -24,7 +24,7 @@ std::vector<std::string> log_names(std::initializer_list<std::string_view> wante
       const std::string plain(wanted.begin()[i]);
       names[i] = plain;
       for (int n = now ? 0 : 1; std::count(names.begin(), names.end(), names[i]) > 1; ++n)
-        names[i] = layer_name(now ? fmt::format("weighted_{}", plain) : plain, n);
+        names[i] = layer_name(now ? format_text("weighted_{}", plain) : plain, n);
     }
   return names;
 }

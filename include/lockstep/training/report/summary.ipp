@@ -6,8 +6,8 @@
 #include <array>
 #include <utility>
 
-#include "lockstep/core/fmt_core.hpp"
 #include "lockstep/core/format_numbers.hpp"
+#include "lockstep/core/format_text.hpp"
 #include "lockstep/training/parameters.hpp"
 
 namespace lockstep::detail {
@@ -59,7 +59,7 @@ inline std::string readable_flops(double flops) {
   static constexpr std::array<const char*, 4> units{"FLOPs", "kFLOPs", "MFLOPs", "GFLOPs"};
   std::size_t unit = 0;
   for (; flops >= 1000 && unit + 1 < units.size(); ++unit) flops /= 1000;
-  return fmt::format("{:.{}f} {}", flops, unit == 0 ? 0 : 2, units[unit]);
+  return format_text("{:.{}f} {}", flops, unit == 0 ? 0 : 2, units[unit]);
 }
 
 std::vector<std::string> fused_names(const SummaryFacts& model) {
@@ -98,28 +98,28 @@ std::string summary_of(const SummaryFacts& model, std::size_t optimizer_slots) {
     table.add(std::move(row));
   }
   const auto count = [&](const char* what, std::size_t n) {
-    return fmt::format(" {}: {} ({})\n", what, format_count(n), format_bytes(n * model.element));
+    return format_text(" {}: {} ({})\n", what, format_count(n), format_bytes(n * model.element));
   };
   std::string text = table.str();
   text += count("Total params", model.weights + model.state);
   text += count("Trainable params", model.weights);
   text += count("Non-trainable params", model.state);
   text += count("Optimizer params", model.weights * optimizer_slots);
-  text += fmt::format(" Gradients: {}\n", format_bytes(model.gradient_bytes));
-  text += fmt::format(
+  text += format_text(" Gradients: {}\n", format_bytes(model.gradient_bytes));
+  text += format_text(
       " Activations: {} per example ({} without reuse) + {} per step, without library workspace\n",
       format_bytes(model.example_bytes), format_bytes(model.example_bytes_unshared),
       format_bytes(model.step_bytes));
-  text += fmt::format(" Forward pass: {} per example\n", readable_flops(model.flops));
+  text += format_text(" Forward pass: {} per example\n", readable_flops(model.flops));
   const int again = model.recomputed_steps;
   const std::size_t steps = model.steps.size();
   if (again > 0)
-    text += fmt::format(" Recomputed in backward: {} of {} steps, {} per example\n", again, steps,
+    text += format_text(" Recomputed in backward: {} of {} steps, {} per example\n", again, steps,
                         readable_flops(model.recomputed_flops));
   const std::vector<std::string> fused = fused_names(model);
   for (std::size_t i = 0; i < fused.size(); ++i)
     text +=
-        fmt::format("{}{}", i == 0 ? fmt::format(" Fused on {}: ", model.device) : ", ", fused[i]);
+        format_text("{}{}", i == 0 ? format_text(" Fused on {}: ", model.device) : ", ", fused[i]);
   if (!fused.empty()) text += "\n";
   return text;
 }

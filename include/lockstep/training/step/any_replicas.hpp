@@ -27,6 +27,7 @@ namespace lockstep::detail {
 
 class ElasticRuns;
 struct JobState;
+struct StateLayout;
 class StepTrace;
 struct TraceRoundTrip;
 
@@ -39,19 +40,21 @@ struct TraceRoundTrip;
 ///     process 2  {}           --+
 ///
 /// Two learning rates cannot be summed: each replica has its own slot for a rate, and the rate of
-/// the lowest rank wins.
+/// the lowest rank wins. Without such a request all use the rate that the chief's schedule gives.
 struct RunRequests {
   bool stop_now = false;      ///< from the stop token; ends the run within the epoch
   bool end_training = false;  ///< from a callback; this epoch is the last one
   /// From a callback; applies from this step's update on.
   std::optional<double> learning_rate{};
-  /// SIGINT or SIGTERM if a signal set the stop token, else 0. Exchanged so that every process ends
-  /// with the signal's exit code, not only the one that received the signal.
+  /// One of the stop_signals if a signal set the stop token, else 0. Exchanged so that every process
+  /// ends with the signal's exit code, not only the one that received the signal.
   int signal = 0;
   /// In an elastic job: a process waits to join, and may after this step.
   bool admit = false;
-  bool chief_terminated = false;  ///< SIGTERM asks rank 0 to end
-  // Only of the agreed requests: replicas with stop_now, and with SIGTERM.
+  bool chief_terminated = false;  ///< a signal other than SIGINT asks rank 0 to end
+  /// From rank 0: the rate of this step, unless all processes are known to have the same.
+  std::optional<double> chief_rate{};
+  // Only of the agreed requests: replicas with stop_now, and with a signal other than SIGINT.
   std::size_t stopping = 0, terminated = 0;
 };
 
@@ -96,6 +99,7 @@ class AnyReplicas {
   virtual void overwrite_with_averages() = 0;
   /// Exchanges weights and averages; see TrainingControl.
   virtual void swap_averages(bool averages) = 0;
+  virtual bool has_averages_in_weights() const = 0;
   /// Reports progress to the strategy, which may forward it to the other processes.
   virtual void note(Phase phase) = 0;
   virtual void end_epoch(int epoch) = 0;
@@ -117,6 +121,12 @@ class AnyReplicas {
   virtual void save(JobState& to) const = 0;
   /// Restores what `save` wrote, except the signature. All processes call it with the same state.
   virtual void load(const JobState& from) = 0;
+  /// Type, names and sizes of the buffers, and the signature; costs no copy of the buffers.
+  virtual StateLayout layout() const = 0;
+  /// Replaces a buffer, in the order of the layout, by what `fill` writes.
+  virtual void set_buffer(std::size_t buffer, FunctionRef<void(std::span<std::byte>)> fill) = 0;
+  /// Restores what `save` wrote, except the buffers and the signature.
+  virtual void load_facts(const JobState& from) = 0;
   /// Replaces `bytes` by those of the chief in all processes. Collective.
   virtual void broadcast(std::vector<std::byte>& bytes) = 0;
   /// \throws UsageError in all processes unless all pass the same fields. Collective.
@@ -145,6 +155,9 @@ class AnyReplicas {
   virtual std::string describe_change() const { return {}; }
   /// Replaces `bytes` by those of the process whose first replica has the rank `root`. Collective.
   virtual void broadcast_from(std::size_t, std::vector<std::byte>&) {}
+  /// Sends `size` bytes `from` the same process `to` the others; null discards them. Collective.
+  virtual void broadcast_from(std::size_t, std::size_t /*size*/, const std::byte* /*from*/,
+                              std::byte* /*to*/) {}
   /// Joins the next generation of the job, with new replicas, and calls `exchange`; begins again
   /// with another generation if a process is lost meanwhile. If the job cannot go on, the replicas
   /// get the state `own`, and the error is thrown.

@@ -17,8 +17,10 @@
 #include "lockstep/concepts/loaded_batch.hpp"
 #include "lockstep/concepts/optimizer.hpp"
 #include "lockstep/concepts/strategy.hpp"
+#include "lockstep/core/digest64.hpp"
 #include "lockstep/core/finite.hpp"
 #include "lockstep/core/function_ref.hpp"
+#include "lockstep/core/stop_signals.hpp"
 #include "lockstep/model/engine.hpp"
 #include "lockstep/training/step/any_replicas.hpp"
 #include "lockstep/training/step/loss_scale.hpp"
@@ -44,7 +46,7 @@ struct ReplicaPlace {
   std::size_t first, mine;   ///< this replica's slices: [first, first + mine)
   bool is_only_replica;      ///< no exchange changes its gradients
   bool updates_by_elements;  ///< the optimizer updates each element from its own gradient only
-  std::size_t slots;         ///< buffers of the optimizer and of its options; see slot_count
+  std::size_t slot_count;    ///< buffers of the optimizer and of its options; see slot_count
   std::size_t own_slots;     ///< buffers of the optimizer alone
   const UpdateOptions& options;
   double weight_decay;
@@ -76,7 +78,9 @@ class DeviceReplica {
   using T = typename D::real;
   using Context = typename D::Context;
   using Batch = LoadedBatch<T, Target>;
-  static constexpr std::size_t flags = 5;  ///< of RunRequests; see flags_of
+  /// Of RunRequests, see flags_of: the chief's rate, then the signals follow the others.
+  static constexpr std::size_t chief_rate_flag = 4, signal_flags = 5,
+                               flags = signal_flags + stop_signals.size();
   /// The loss, summed over examples, then each metric's state.
   using Sums = std::vector<double>;
 
@@ -110,6 +114,8 @@ class DeviceReplica {
   double slice_loss(std::size_t slice) const { return last_sums()[slice * plan_->sums]; }
   /// Requests that any process made before the last exchange.
   RunRequests agreed_requests() const;
+  /// The rate of the step whose sums were exchanged last, if this process proposes `rate`.
+  double agreed_rate(double rate) const { return rate_of(agreed_requests(), rate); }
   void clear_requests() {
     std::fill_n(last_sums().data() + requests_at_, state_at_ - requests_at_, 0.0);
   }
@@ -118,17 +124,28 @@ class DeviceReplica {
   /// Whether all weights and gradients are finite; see TrainingControl. Call between steps, outside
   /// of the device's scope. Checks the sum of squares in double, which cannot overflow for floats.
   [[gnu::cold]] bool is_finite();
-  const std::vector<Buffer<Context, T>>& slots() const { return slots_; }
+  const std::vector<Buffer<Context, T>>& slot_buffers() const { return slots_; }
   void restore_loss_scale(const LossScaleState& state) { loss_scale_.restore(state); }
   /// Host copy of a buffer of this replica. May be called between steps, outside of the device's
   /// scope.
   template <class E = T>
   std::vector<E> copy_of(const Buffer<Context, T>& buffer) const;
 
+  /// Adds a buffer's values to `digest`. Call between steps, outside of the device's scope.
+  void add_to(Digest64& digest, const Buffer<Context, T>& buffer) const {
+    if constexpr (HostDevice<D>) {
+      context_->synchronize();
+      digest.add(std::as_bytes(std::span<const T>(buffer.data(), buffer.size())));
+    } else {
+      const std::vector<T> values = copy_of(buffer);
+      digest.add(std::as_bytes(std::span<const T>(values)));
+    }
+  }
+
   /// Everything that a training step changes, for `model.profile`.
   struct Snapshot {
     std::vector<T> weights, state, gradients;
-    std::vector<std::vector<T>> slots;
+    std::vector<std::vector<T>> slot_values;
     LossScale<D> loss_scale;
   };
   [[gnu::cold]] Snapshot snapshot() const;
@@ -164,18 +181,24 @@ class DeviceReplica {
     begin_work(*context_,
                {.pass = trains_ ? pass : WorkPass::evaluation, .part = part, .step = step_});
   }
-  /// The requests as numbers that can be summed over processes; above 0 means requested. The sum of
-  /// SIGTERM has a fraction if rank 0 is among those that it asks to end.
+  /// The requests as numbers that can be summed over processes; above 0 means requested.
   static std::array<double, flags> flags_of(const RunRequests& requests) {
-    constexpr double fraction = 0x1p-20;  // its sum over the replicas of rank 0 is less than 1
     const auto flag = [](bool is_set) { return is_set ? 1.0 : 0.0; };
-    return {flag(requests.stop_now), flag(requests.end_training), flag(requests.signal == SIGINT),
-            flag(requests.signal == SIGTERM) + fraction * flag(requests.chief_terminated),
-            flag(requests.admit)};
+    std::array<double, flags> asked{flag(requests.stop_now), flag(requests.end_training),
+                                    flag(requests.admit), flag(requests.chief_terminated),
+                                    encoded_rate(requests.chief_rate)};
+    for (std::size_t i = 0; i < stop_signals.size(); ++i)
+      asked[signal_flags + i] = flag(requests.signal == stop_signals[i]);
+    return asked;
+  }
+  /// A rate in the sums: 0 stands for none.
+  static double encoded_rate(const std::optional<double>& rate) {
+    return rate == 0.0 ? zero_rate : rate.value_or(0);
   }
   // Not inlined: g++ 12 would warn that the rate may be uninitialized.
   [[gnu::noinline]] static double rate_of(const RunRequests& requests, double rate) {
-    return requests.learning_rate.value_or(rate);
+    if (requests.learning_rate) return *requests.learning_rate;
+    return requests.chief_rate.value_or(rate);
   }
 
  private:
@@ -270,7 +293,7 @@ DeviceReplica<D, Target>::DeviceReplica(Context& context, const ReplicaPlan<D>& 
     : plan_(&plan),
       context_(&context),
       engine_(context, plan.engine),
-      slots_(make_buffers(context, place.slots, plan.engine.weights)),
+      slots_(make_buffers(context, place.slot_count, plan.engine.weights)),
       updates_(context, place.options, place.weight_decay, place.segments,
                slots_.data() + place.own_slots),
       own_slots_(place.own_slots),
@@ -420,11 +443,16 @@ template <class D, class Target>
 RunRequests DeviceReplica<D, Target>::agreed_requests() const {
   const std::span<const double> asked(last_sums().data() + requests_at_, state_at_ - requests_at_);
   RunRequests result{asked[0] > 0, asked[1] > 0};
-  result.signal = asked[3] > 0 ? SIGTERM : asked[2] > 0 ? SIGINT : 0;
-  result.admit = asked[4] > 0;
+  result.admit = asked[2] > 0;
+  result.chief_terminated = asked[3] > 0;
+  if (const double rate = asked[chief_rate_flag]; rate != 0)
+    result.chief_rate = rate == zero_rate ? 0 : rate;
   result.stopping = static_cast<std::size_t>(asked[0]);
-  result.terminated = static_cast<std::size_t>(asked[3]);
-  result.chief_terminated = asked[3] > static_cast<double>(result.terminated);
+  for (std::size_t i = 0; i < stop_signals.size(); ++i) {
+    const double count = asked[signal_flags + i];
+    if (count > 0) result.signal = result.signal == 0 ? stop_signals[i] : SIGTERM;
+    if (stop_signals[i] != SIGINT) result.terminated += static_cast<std::size_t>(count);
+  }
   for (const double rate : asked.subspan(flags))
     if (rate != 0 && !result.learning_rate) result.learning_rate = rate == zero_rate ? 0 : rate;
   return result;
@@ -447,7 +475,7 @@ auto DeviceReplica<D, Target>::snapshot() const -> Snapshot {
                 copy_of(engine_.gradients()),
                 {},
                 loss_scale_};
-  for (const auto& slot : slots_) kept.slots.push_back(copy_of(slot));
+  for (const auto& slot : slots_) kept.slot_values.push_back(copy_of(slot));
   return kept;
 }
 
@@ -456,7 +484,7 @@ void DeviceReplica<D, Target>::restore_snapshot(const Snapshot& kept) {
   engine_.weights().upload(kept.weights.data());
   engine_.state().upload(kept.state.data());
   engine_.gradients().upload(kept.gradients.data());
-  for (std::size_t i = 0; i < slots_.size(); ++i) slots_[i].upload(kept.slots[i].data());
+  for (std::size_t i = 0; i < slots_.size(); ++i) slots_[i].upload(kept.slot_values[i].data());
   loss_scale_ = kept.loss_scale;
 }
 
@@ -540,13 +568,15 @@ void DeviceReplica<D, Target>::clear_sums(const RunRequests& requests) {
   begin(WorkPass::exchange, "sums");
   if (!std::exchange(sums_are_clear_, false))
     context_->clear(reinterpret_cast<std::byte*>(sums_.data()), sums_.bytes());
-  if (!requests.stop_now && !requests.end_training && !requests.learning_rate && !requests.admit)
+  const bool has_chief_rate = requests.chief_rate && first_slice_ == 0;
+  if (!requests.stop_now && !requests.end_training && !requests.learning_rate && !requests.admit &&
+      !has_chief_rate)
     return;
-  const std::array<double, flags> asked = flags_of(requests);
+  std::array<double, flags> asked = flags_of(requests);
+  if (!has_chief_rate) asked[chief_rate_flag] = 0;  // the first replica of the job alone sends it
   context_->upload(reinterpret_cast<std::byte*>(sums_.data() + requests_at_),
                    reinterpret_cast<const std::byte*>(asked.data()), sizeof asked);
-  const double rate =
-      requests.learning_rate == 0.0 ? zero_rate : requests.learning_rate.value_or(0);
+  const double rate = encoded_rate(requests.learning_rate);
   context_->upload(reinterpret_cast<std::byte*>(sums_.data() + requests_at_ + flags + first_slice_),
                    reinterpret_cast<const std::byte*>(&rate), sizeof rate);
   wait();

@@ -51,8 +51,8 @@ class Replica : public DeviceReplica<D, target_as<typename L::target_type, typen
               .mine = mine,
               .is_only_replica = is_only_replica,
               .updates_by_elements = updates_by_elements,
-              .slots = slot_count(optimizer),
-              .own_slots = optimizer.slots(),
+              .slot_count = slot_count(optimizer),
+              .own_slots = optimizer.slot_count(),
               .options = options_of(optimizer),
               .weight_decay = weight_decay_of(optimizer),
               .segments = segments}) {
@@ -189,7 +189,7 @@ class Replica : public DeviceReplica<D, target_as<typename L::target_type, typen
   /// Fills the slots with the optimizer's initial values, if those are not 0.
   [[gnu::cold]] void start_slots([[maybe_unused]] const O& optimizer) {
     if constexpr (requires { optimizer.slot_start(0); }) {
-      for (std::size_t i = 0; i < optimizer.slots(); ++i)
+      for (std::size_t i = 0; i < optimizer.slot_count(); ++i)
         this->slots_[i].upload(
             std::vector<T>(Net::graph.weights, static_cast<T>(optimizer.slot_start(i))).data());
       this->context_->synchronize();

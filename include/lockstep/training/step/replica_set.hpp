@@ -5,6 +5,7 @@
 #pragma once
 
 #include <algorithm>
+#include <atomic>
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
@@ -20,9 +21,11 @@
 #include <vector>
 
 #include "lockstep/concepts/strategy.hpp"
+#include "lockstep/core/digest64.hpp"
 #include "lockstep/core/finite.hpp"
-#include "lockstep/core/fmt_core.hpp"
+#include "lockstep/core/format_text.hpp"
 #include "lockstep/core/slice.hpp"
+#include "lockstep/core/threads.hpp"
 #include "lockstep/strategies/virtual_shards.hpp"
 #include "lockstep/training/checkpoint/job_state.hpp"
 #include "lockstep/training/checks/model_signature.hpp"
@@ -138,7 +141,7 @@ class ReplicaSet : public AnyReplicas {
       try {
         return f();
       } catch (...) {
-        fail(std::current_exception());
+        fail(current_error());
         throw;
       }
     }
@@ -161,6 +164,7 @@ class ReplicaSet : public AnyReplicas {
   std::vector<T> gradients() const { return first().copy_of(first().engine().gradients()); }
   /// Sets the parameters of all replicas of this process.
   void set(const std::vector<T>& weights, const std::vector<T>& state) {
+    about_to_change();
     ++sets_;
     are_equal_ = false;
     session_.each([&](const ReplicaContext<device>& r) {
@@ -204,9 +208,9 @@ class ReplicaSet : public AnyReplicas {
     to.type = dtype_of<T>;
     to.weights = bytes_in(replica.engine().weights());
     to.state = bytes_in(replica.engine().state());
-    to.slots.clear();
-    for (std::size_t i = 0; i < replica.slots().size(); ++i)
-      to.slots.emplace_back(slot_name(optimizer_, i), bytes_in(replica.slots()[i]));
+    to.slot_values.clear();
+    for (std::size_t i = 0; i < replica.slot_buffers().size(); ++i)
+      to.slot_values.emplace_back(slot_name(optimizer_, i), bytes_in(replica.slot_buffers()[i]));
     to.steps = step_;
     to.has_averages_in_weights = has_averages_in_weights_;
     to.loss_scale = replica.loss_scale().state();
@@ -215,19 +219,46 @@ class ReplicaSet : public AnyReplicas {
     to.workers = session_.workers();
     to.signature = signature();
   }
+  [[gnu::cold]] StateLayout layout() const override {
+    StateLayout its{dtype_of<T>, Net::graph.weights * sizeof(T), Net::graph.state * sizeof(T)};
+    for (std::size_t i = 0; i < first().slot_buffers().size(); ++i)
+      its.slot_names.emplace_back(slot_name(optimizer_, i));
+    its.signature = signature();
+    return its;
+  }
   [[gnu::cold]] void load(const JobState& from) override {
-    const auto values_in = [](const std::vector<std::byte>& bytes) {
-      std::vector<T> values(bytes.size() / sizeof(T));
-      if (!values.empty()) std::memcpy(values.data(), bytes.data(), bytes.size());
-      return values;
+    const auto copy_of = [](const std::vector<std::byte>& bytes) {
+      return [&bytes](std::span<std::byte> to) {
+        if (!to.empty()) std::memcpy(to.data(), bytes.data(), to.size());
+      };
     };
-    set(values_in(from.weights), values_in(from.state));
+    set_buffer(0, copy_of(from.weights));
+    set_buffer(1, copy_of(from.state));
+    for (std::size_t i = 0; i < from.slot_values.size(); ++i)
+      set_buffer(2 + i, copy_of(from.slot_values[i].second));
+    load_facts(from);
+  }
+  [[gnu::cold]] void set_buffer(std::size_t buffer,
+                                FunctionRef<void(std::span<std::byte>)> fill) override {
+    about_to_change();
+    ++sets_;
+    are_equal_ = false;
+    std::vector<T> values(buffer == 1 ? Net::graph.state : Net::graph.weights);
+    fill(std::as_writable_bytes(std::span(values)));
     session_.each([&](const ReplicaContext<device>& r) {
       Replica& replica = *replicas_[r.local];
-      for (std::size_t i = 0; i < replica.slots().size(); ++i)
-        replica.slots()[i].upload(values_in(from.slots[i].second).data());
+      if (buffer == 0)
+        replica.engine().weights().upload(values.data());
+      else if (buffer == 1)
+        replica.engine().state().upload(values.data());
+      else
+        replica.slot_buffers()[buffer - 2].upload(values.data());
       r.device.synchronize();
-      replica.restore_loss_scale(from.loss_scale);
+    });
+  }
+  [[gnu::cold]] void load_facts(const JobState& from) override {
+    session_.each([&](const ReplicaContext<device>& r) {
+      replicas_[r.local]->restore_loss_scale(from.loss_scale);
     });
     step_ = from.steps;
     has_averages_in_weights_ = from.has_averages_in_weights;
@@ -235,20 +266,27 @@ class ReplicaSet : public AnyReplicas {
   [[gnu::cold]] void broadcast(std::vector<std::byte>& bytes) override { broadcast_from(0, bytes); }
   [[gnu::cold]] void broadcast_from(std::size_t root, std::vector<std::byte>& bytes) override {
     if (is_alone()) return;
-    // One replica of each process holds the bytes; the others receive into memory of their own.
-    std::vector<std::byte> received;
+    std::uint64_t size = bytes.size();
+    auto* const first = reinterpret_cast<std::byte*>(&size);
+    broadcast_from(root, sizeof size, first, first);
+    const bool is_root = root == session_.first_replica();
+    if (!is_root) bytes.resize(static_cast<std::size_t>(size));
+    broadcast_from(root, bytes.size(), bytes.data(), bytes.data());
+  }
+  [[gnu::cold]] void broadcast_from(std::size_t root, std::size_t size, const std::byte* from,
+                                    std::byte* to) override {
+    if (is_alone()) return;
+    constexpr std::size_t most = std::size_t{1} << 20;  // bounds the memory of each replica
     session_.each([&](const ReplicaContext<device>& r) {
-      std::uint64_t size = bytes.size();
-      r.host.broadcast(reinterpret_cast<std::byte*>(&size), sizeof size, root);
-      std::vector<std::byte> copy;
-      if (r.rank == root)
-        copy = bytes;
-      else
-        copy.resize(static_cast<std::size_t>(size));
-      r.host.broadcast(copy.data(), copy.size(), root);
-      if (r.local == 0) received = std::move(copy);
+      std::vector<std::byte> part(std::min(most, size));
+      for (std::size_t at = 0; at < size; at += part.size()) {
+        part.resize(std::min(most, size - at));
+        if (r.rank == root) std::copy_n(from + at, part.size(), part.data());
+        r.host.broadcast(part.data(), part.size(), root);
+        const bool keeps = r.local == 0 && r.rank != root && to != nullptr;
+        if (keeps) std::copy(part.begin(), part.end(), to + at);
+      }
     });
-    bytes = std::move(received);
   }
   [[gnu::cold]] std::vector<std::vector<std::byte>> gather(
       std::span<const std::byte> bytes) override {
@@ -318,6 +356,7 @@ class ReplicaSet : public AnyReplicas {
   [[gnu::cold]] Architecture architecture() const override { return lockstep::architecture<Net>(); }
   /// Resets the optimizer's slots and the step count to those of a new model.
   [[gnu::cold]] void reset_optimizer() {
+    about_to_change();
     session_.each(
         [&](const ReplicaContext<device>& r) { replicas_[r.local]->reset_optimizer(optimizer_); });
     has_averages_in_weights_ = false;
@@ -327,6 +366,7 @@ class ReplicaSet : public AnyReplicas {
   /// update: before the first one the averages are undefined.
   [[gnu::cold]] void overwrite_with_averages() override {
     if (!options_of(optimizer_).use_ema) return;
+    about_to_change();
     if (std::exchange(has_averages_in_weights_, false)) {
       const std::vector<T> averages = weights();
       each_average([&](const auto&, const auto& average) { average.upload(averages.data()); });
@@ -351,6 +391,7 @@ class ReplicaSet : public AnyReplicas {
       average.upload(before.data());
     });
   }
+  bool has_averages_in_weights() const override { return has_averages_in_weights_; }
   /// SHA-256 of the parameters of each replica of this process.
   std::vector<std::string> digests() const {
     const std::vector<ParameterInfo> infos = parameters_of<Net>();
@@ -441,11 +482,16 @@ class ReplicaSet : public AnyReplicas {
   }
 
  protected:
+  /// In an elastic job, lets a hook's change of the model be undone.
+  void about_to_change() {
+    if constexpr (can_reform)
+      if (elastic_) elastic_->boundary().before_change(*this);
+  }
   /// Makes the replicas. In an elastic job it may call virtual functions of the derived class.
   [[gnu::cold]] void start() {
     if constexpr (can_reform)
       if (session_.is_elastic()) {
-        elastic_ = std::make_unique<ElasticRuns>();
+        elastic_ = make_elastic_runs();
         form([&] { elastic_->join(*this); }, "");
         return;
       }
@@ -510,7 +556,9 @@ class ReplicaSet : public AnyReplicas {
     return *replicas_[0];
   }
   /// The buffer of the weights' moving averages, which is the last one.
-  const auto& average_of(std::size_t local) const { return replicas_[local]->slots().back(); }
+  const auto& average_of(std::size_t local) const {
+    return replicas_[local]->slot_buffers().back();
+  }
   /// Calls f(replica, average) in each local replica's thread, and waits for its device.
   template <class F>
   void each_average(const F& f) {
@@ -520,14 +568,30 @@ class ReplicaSet : public AnyReplicas {
     });
   }
 
-  /// Compares SHA-256 digests of all tensors across replicas. \throws ReplicasDiverged.
+  /// Compares all tensors across replicas: one number for each replica and, only if these differ,
+  /// the SHA-256 of each tensor, which finds the first difference. \throws ReplicasDiverged.
   [[gnu::cold]] void compare(bool optimizer_too) {
+    std::atomic<bool> are_equal = true;
+    session_.each([&](const ReplicaContext<device>& r) {
+      Replica& replica = *replicas_[r.local];
+      Digest64 digest;
+      replica.add_to(digest, replica.engine().weights());
+      replica.add_to(digest, replica.engine().state());
+      if (optimizer_too)
+        for (const auto& slot : replica.slot_buffers()) replica.add_to(digest, slot);
+      if (!have_equal_digests(r.host, digest.value())) are_equal = false;
+    });
+    if (!are_equal) find_difference(optimizer_too);
+    sets_ = 0;
+    are_equal_ = true;
+  }
+  [[gnu::cold]] void find_difference(bool optimizer_too) {
     const std::vector<ParameterInfo> infos = parameters_of<Net>();
     session_.each([&](const ReplicaContext<device>& r) {
       Replica& replica = *replicas_[r.local];
       std::vector<std::vector<T>> values{weights_of(replica), state_of(replica)};
       if (optimizer_too)
-        for (const auto& slot : replica.slots()) values.push_back(replica.copy_of(slot));
+        for (const auto& slot : replica.slot_buffers()) values.push_back(replica.copy_of(slot));
       std::vector<NamedBytes> tensors;
       const auto add = [&](std::string name, const ParameterInfo& p, const std::vector<T>& flat) {
         tensors.push_back(
@@ -540,11 +604,9 @@ class ReplicaSet : public AnyReplicas {
       for (std::size_t i = 2; i < values.size(); ++i)
         for (const ParameterInfo& p : infos)
           if (p.trainable)
-            add(fmt::format("{} of {}", slot_name(optimizer_, i - 2), p.name), p, values[i]);
+            add(format_text("{} of {}", slot_name(optimizer_, i - 2), p.name), p, values[i]);
       verify_equal(r.host, tensors, {session_.rank(), sets_}, step_);
     });
-    sets_ = 0;
-    are_equal_ = true;
   }
 
   /// Fills segments_; \returns their number.

@@ -15,8 +15,10 @@
 #include <vector>
 
 #include "lockstep/concepts/strategy.hpp"
+#include "lockstep/core/log.hpp"
 #include "lockstep/core/slice.hpp"
 #include "lockstep/training/report/running_logs.hpp"
+#include "lockstep/training/report/start_line.hpp"
 #include "lockstep/training/report/step_trace.hpp"
 #include "lockstep/training/step/any_replicas.hpp"
 #include "lockstep/training/step/replica_set.hpp"
@@ -55,6 +57,10 @@ class Replicas final : public ReplicaSet<Net, S, L, O, Ms...> {
     const bool alone = is_alone();
     const std::uint64_t step = step_;
     are_equal_ = false;
+    // A function of the step may differ between processes, or round differently on their machines.
+    if (!alone && session_.is_chief() && !has_constant_rate()) requests.chief_rate = rate;
+    double agreed = rate;
+    this->about_to_change();
     if (trace_ != nullptr) trace_->begin(Phase::forward, step);
     // Counts the step even if a replica's kernel then reports an error: the update has been made.
     struct Counted {
@@ -75,10 +81,12 @@ class Replicas final : public ReplicaSet<Net, S, L, O, Ms...> {
                                                     : r.local == 0;
                              if (notes) session_.note(step, phase);
                            });
-      replica.update(optimizer_,
-                     alone ? rate : replica.agreed_requests().learning_rate.value_or(rate),
-                     step + 1);
-      if (r.local == 0) counted.is_made = true;
+      const double used = alone ? rate : replica.agreed_rate(rate);
+      replica.update(optimizer_, used, step + 1);
+      if (r.local == 0) {
+        counted.is_made = true;
+        agreed = used;
+      }
       if (waits) replica.wait();
       if (trace_ != nullptr) begin_work(r.device, {});  // ends the last label without a wait, too
       // In the replica's thread, where an error also ends the other processes.
@@ -87,6 +95,9 @@ class Replicas final : public ReplicaSet<Net, S, L, O, Ms...> {
     enter(step, Phase::callback);
     if (alone && waits) throw_device_errors();
     pending_examples_.push_back(batch.slice.global_count);
+    if (agreed != rate && !this->first().agreed_requests().learning_rate &&
+        !std::exchange(has_other_rate_, true))
+      log(LogLevel::warning, other_rate_line(step, rate, agreed));
   }
   /// The same in an elastic job, where a step that was made although another replica failed must
   /// have its sums in the logs.
@@ -203,10 +214,9 @@ class Replicas final : public ReplicaSet<Net, S, L, O, Ms...> {
       trace_->begin(Phase::idle, step_);
     if (trace != nullptr) trace_ = trace;  // kept until no context has a lane of it
     session_.each([&](const ReplicaContext<device>& r) {
-      TraceLane* const lane = trace == nullptr ? nullptr : &trace->replica(r.local);
-      if constexpr (TimesWork<typename device::Context>) r.device.measure_work(lane);
-      if constexpr (HostDevice<device>)
-        r.exchange.observe(lane, lane == nullptr ? nullptr : &trace->background(r.local));
+      const StepTrace::Lanes lanes = trace ? trace->lanes(r.local) : StepTrace::Lanes();
+      if constexpr (TimesWork<typename device::Context>) r.device.measure_work(lanes.work);
+      if constexpr (HostDevice<device>) r.exchange.observe(lanes.own, lanes.background);
     });
     trace_ = std::move(trace);
   }
@@ -216,7 +226,7 @@ class Replicas final : public ReplicaSet<Net, S, L, O, Ms...> {
     MemoryUse use;
     use.weights = Net::graph.weights * sizeof(T);
     use.gradients = use.weights * (1 + r.partial_gradients());
-    use.optimizer = use.weights * r.slots().size();
+    use.optimizer = use.weights * r.slot_buffers().size();
     use.state = Net::graph.state * sizeof(T);
     use.working = this->first().engine().working_bytes();
     use.data = most_data_;
@@ -237,6 +247,13 @@ class Replicas final : public ReplicaSet<Net, S, L, O, Ms...> {
 
  private:
   friend class Profiler<Replicas>;
+
+  bool has_constant_rate() const {
+    if constexpr (requires { this->optimizer_.learning_rate.is_constant(); })
+      return optimizer_.learning_rate.is_constant();
+    else
+      return false;
+  }
 
   /// Reports the phase to the strategy, and to the trace if there is one.
   void enter(std::uint64_t step, Phase phase) {
@@ -289,6 +306,7 @@ class Replicas final : public ReplicaSet<Net, S, L, O, Ms...> {
   using Base::step_;
   using Base::trace_;
   std::vector<std::size_t> pending_examples_;  // global batch sizes of steps that nobody has read
+  bool has_other_rate_ = false;                // the warning has been logged
   std::size_t data_ = 0, most_data_ = 0;       // bytes of resident data: now, and the maximum
 };
 

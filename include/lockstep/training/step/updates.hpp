@@ -55,14 +55,14 @@ double weight_decay_of(const O& optimizer) {
 template <class O>
 std::size_t slot_count(const O& optimizer) {
   const UpdateOptions& with = options_of(optimizer);
-  return optimizer.slots() + (with.gradient_accumulation_steps > 1 ? 1 : 0) +
+  return optimizer.slot_count() + (with.gradient_accumulation_steps > 1 ? 1 : 0) +
          (with.use_ema ? 1 : 0);
 }
 /// Name of the i-th buffer, for messages.
 template <class O>
 std::string_view slot_name(const O& optimizer, std::size_t i) {
-  if (i < optimizer.slots()) return optimizer.slot_name(i);
-  return i == optimizer.slots() && options_of(optimizer).gradient_accumulation_steps > 1
+  if (i < optimizer.slot_count()) return optimizer.slot_name(i);
+  return i == optimizer.slot_count() && options_of(optimizer).gradient_accumulation_steps > 1
              ? "accumulated_gradient"
              : "moving_average";
 }

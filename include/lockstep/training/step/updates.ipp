@@ -2,6 +2,7 @@
 
 #include "lockstep/training/step/updates.hpp"
 
+#include <initializer_list>
 #include <string>
 #include <string_view>
 
@@ -11,6 +12,15 @@ namespace lockstep::detail {
 
 inline bool name_contains(const NamedParameter& p, std::string_view text) {
   return parameter_name(p).find(text) != std::string::npos;
+}
+
+/// Whether a layer of the library may have a parameter with such a name, so that models with
+/// different layers can share a list.
+inline bool is_usual_name(std::string_view text) {
+  for (const std::string_view name :
+       {"kernel", "bias", "gamma", "beta", "embeddings", "depthwise_kernel", "pointwise_kernel"})
+    if (name.find(text) != std::string_view::npos) return true;
+  return false;
 }
 
 std::size_t update_segments(std::span<const NamedParameter> parameters, bool each,
@@ -28,7 +38,7 @@ std::size_t update_segments(std::span<const NamedParameter> parameters, bool eac
       ++next;
   }
   for (const std::string& text : no_decay) {
-    bool found = false;
+    bool found = is_usual_name(text);
     for (const NamedParameter& p : parameters) found |= p.trainable && name_contains(p, text);
     if (!found)
       throw UsageError(

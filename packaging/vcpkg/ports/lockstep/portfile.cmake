@@ -8,7 +8,7 @@ endif()
 get_filename_component(SOURCE_PATH "${CURRENT_PORT_DIR}/../../../.." ABSOLUTE)
 
 set(components core)
-foreach(feature IN ITEMS cpu cluster gloo tensorboard onnx testing mpi cuda)
+foreach(feature IN ITEMS cpu cluster tensorboard onnx testing mpi cuda)
   if(feature IN_LIST FEATURES)
     list(APPEND components ${feature})
   endif()

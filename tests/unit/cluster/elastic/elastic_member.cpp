@@ -1,6 +1,8 @@
 #include "lockstep/cluster/elastic/elastic_member.hpp"
 
+#include <sys/mount.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include <asio/io_context.hpp>
 #include <asio/ip/tcp.hpp>
@@ -8,12 +10,15 @@
 #include <catch2/catch_test_macros.hpp>
 #include <cstdint>
 #include <filesystem>
+#include <fstream>
 #include <mutex>
 #include <string>
 #include <string_view>
 #include <thread>
 #include <utility>
 
+#include "support/child.hpp"
+#include "support/mount_namespace.hpp"
 #include "unit/cluster/elastic/support.hpp"
 
 using namespace elastic_test;
@@ -278,8 +283,8 @@ TEST_CASE("elastic members with a secret refuse strangers") {
   check_same(job.next_of({0}), 1, 1);
   const auto right =
       std::exchange(job.secret, lockstep::Secret("another secret of thirty-two by."));
+  job.patience = milliseconds(600);
   job.start(1);
-  std::this_thread::sleep_for(milliseconds(600));
   auto newcomer = job.join(1);
   const std::string error = rendezvous_test::sentence<ClusterError>([&] { newcomer.get(); });
   CHECK(error.find("do not have the same secret") != std::string::npos);
@@ -418,6 +423,8 @@ TEST_CASE("a process that a running elastic job does not admit logs why it waits
       const std::scoped_lock lock(mutex);
       return lines.find("waits until it is admitted") != std::string::npos;
     }));
+    // On a busy machine it may count as silent for a moment, and would not be admitted.
+    CHECK(eventually([&] { return job[0].has_newcomers(); }));
     job.next_of({0});
     newcomer.get();
   }
@@ -435,6 +442,82 @@ TEST_CASE("an elastic member needs a description with all addresses") {
   described.rank.reset();
   CHECK_THROWS_AS(ElasticMember(described, {}, {.options = {.min_workers = 1}}),
                   lockstep::UsageError);
+}
+
+TEST_CASE("an elastic member waits for its own name as for the others, until the deadline") {
+  Job job(2);
+  job.patience = milliseconds(400);
+  job.describe = [](lockstep::ResolvedCluster& cluster) {
+    cluster.cluster =
+        lockstep::ClusterSpec().worker("no-such-host.invalid:2222").worker("127.0.0.1:2223");
+  };
+  const auto began = Clock::now();
+  job.start(0);
+  auto zero = job.join(0);
+  const std::string error = rendezvous_test::sentence<ClusterError>([&] { zero.get(); });
+  CHECK(error.find("rank 0 cannot listen at its address no-such-host.invalid:2222") !=
+        std::string::npos);
+  CHECK(Clock::now() - began >= job.patience);
+}
+
+TEST_CASE("an elastic member waits while its own name has the address of another machine") {
+  // As after the start of a pod: the name has its earlier address for a while.
+  const Folder folder;
+  constexpr int no_namespace = 77;
+  const int status = testing::in_child([&] {
+    const std::string hosts = folder.path() + "/hosts";
+    std::ofstream(hosts) << "192.0.2.99 lockstep-own-name\n";
+    if (!testing::enter_mount_namespace() ||
+        ::mount(hosts.c_str(), "/etc/hosts", "", MS_BIND, nullptr) != 0)
+      return no_namespace;
+    Job job(1);
+    job.patience = milliseconds(30'000);
+    job.describe = [](lockstep::ResolvedCluster& cluster) {
+      const auto port = std::to_string(cluster.cluster->address(0).port);
+      cluster.cluster = lockstep::ClusterSpec().worker("lockstep-own-name:" + port);
+    };
+    job.start(0);
+    auto zero = job.join(0);
+    std::ofstream(hosts) << "127.0.0.1 lockstep-own-name\n";  // in place: the file is mounted
+    return zero.get().number == 0 ? 0 : 2;
+  });
+  if (status == no_namespace) SKIP("this user cannot make a mount namespace");
+  CHECK(status == 0);
+}
+
+TEST_CASE("elastic members that wait for the first generation log who is missing and why") {
+  std::mutex mutex;
+  std::string lines;
+  auto before = lockstep::set_log([&](lockstep::LogLevel, std::string_view line) {
+    const std::scoped_lock lock(mutex);
+    lines += line;
+  });
+  const auto contain = [&](const std::string& part) {
+    return eventually([&] {
+      const std::scoped_lock lock(mutex);
+      return lines.find(part) != std::string::npos;
+    });
+  };
+  {
+    Job job(3);
+    std::vector<std::future<Generation>> all;
+    const auto start = [&](std::size_t index) {
+      job.start(index);
+      ElasticAccess::call(job[index], [](auto& core) {
+        core.missing_log_interval = milliseconds(50);
+        return 0;
+      });
+      all.push_back(job.join(index));
+    };
+    start(1);
+    CHECK(contain("elastic: waiting for rank 0 (worker:0, "));
+    CHECK(contain(") (connection refused): "));
+    start(0);
+    CHECK(contain("elastic: waiting for rank 2 (worker:2, "));
+    start(2);
+    check_same(Job::get(all), 0, 3);
+  }
+  lockstep::set_log(std::move(before));
 }
 
 TEST_CASE("an elastic job that does not become complete names the missing worker") {

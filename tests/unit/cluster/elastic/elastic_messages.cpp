@@ -23,9 +23,10 @@ std::vector<Letter> letters() {
   const Vote vote{{3, 1}, {2, 0}, encode(decision(3))};
   std::vector<Letter> result;
   for (ElasticMessage message : std::initializer_list<ElasticMessage>{
-           Notice{Standing::ending, true, id, {1, 2}, {5, 6}}, Form{9}, Prepare{id, {1, 2}},
-           Promise{id, {1, 2}, vote}, Accept{id, {1, 2}, encode(decision(2))},
-           Accepted{id, {1, 2}, {3, 0}}, Decided{decision(4)}, Refused{"other settings", true}})
+           Notice{Standing::ending, true, id, {1, 2}, {5, 6}}, Form{9},
+           MissingMembers{9, {1, 70'000}}, Prepare{id, {1, 2}}, Promise{id, {1, 2}, vote},
+           Accept{id, {1, 2}, encode(decision(2))}, Accepted{id, {1, 2}, {3, 0}},
+           Decided{decision(4)}, Refused{"other settings", true}})
     result.push_back({{11, 12}, 13, message});
   return result;
 }

@@ -57,8 +57,8 @@ class ElasticProcesses : public rendezvous_test::LineProcesses {
   ElasticProcesses& operator=(const ElasticProcesses&) = delete;
   ~ElasticProcesses() { kill_all(); }  // before their folders are removed
 
-  /// The next line of a process; empty if none arrives in 10 s.
-  std::string line(std::size_t index) { return LineProcesses::line(index, seconds(10)); }
+  /// The next line of a process; empty if none arrives in 30 s.
+  std::string line(std::size_t index) { return LineProcesses::line(index, seconds(30)); }
   /// Waits until these have formed a generation of this many workers, at any number.
   bool trains(const std::vector<std::size_t>& indices, std::size_t workers) {
     for (const std::size_t index : indices)
@@ -89,30 +89,32 @@ TEST_CASE("an elastic job of processes goes on when some are killed, and takes t
   };
   job.kill(2);
   REQUIRE(job.trains({0, 1, 3}, 3));
-  CHECK(within(seconds(5)));
+  CHECK(within(seconds(15)));
 
   began = Clock::now();
   job.kill(0);  // two at once, also the chief
   job.kill(3);
   REQUIRE(job.trains({1}, 1));
-  CHECK(within(seconds(5)));
+  CHECK(within(seconds(15)));
 
   began = Clock::now();
   for (const std::size_t index : {0u, 2u, 3u}) job.start(index);
   REQUIRE(job.trains({0, 1, 2, 3}, 4));
-  CHECK(within(seconds(8)));
+  CHECK(within(seconds(20)));
 
   began = Clock::now();
   job.kill(1);  // the chief, and another one while the rest recovers
   std::this_thread::sleep_for(milliseconds(15));
   job.kill(3);
   REQUIRE(job.trains({0, 2}, 2));
-  CHECK(within(seconds(5)));
+  CHECK(within(seconds(15)));
 
   job.signal(0, SIGSTOP);
   REQUIRE(job.trains({2}, 1));
   job.signal(0, SIGCONT);
-  const std::string end = job.line(0);
+  std::string end = job.line(0);
+  while (end.starts_with("generation")) end = job.line(0);  // of before, if it formed two
+  INFO(end);
   CHECK(end.find("gone on without this process") != std::string::npos);
 }
 

@@ -1,5 +1,6 @@
 #include "lockstep/cluster/elastic/participant.hpp"
 
+#include <algorithm>
 #include <array>
 #include <catch2/catch_test_macros.hpp>
 #include <chrono>
@@ -9,9 +10,11 @@
 #include <initializer_list>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <variant>
+#include <vector>
 
 #include "unit/cluster/elastic/simulation.hpp"
 
@@ -176,7 +179,7 @@ TEST_CASE("a newcomer that is rejected stays while the others need its vote") {
 TEST_CASE("a job whose machine was suspended does not take its members for silent") {
   Three job({}, 1, true);
   job.outcomes = {};
-  for (const std::size_t i : {0, 1}) job.all[i]->next(job.now);  // rank 2 is still busy
+  for (const std::size_t i : {0u, 1u}) job.all[i]->next(job.now);  // rank 2 is still busy
   job.run(milliseconds(300));
   job.now += std::chrono::seconds(5);
   // A letter arrives before the first tick.
@@ -211,7 +214,7 @@ TEST_CASE("members that always run late notice that another one is silent") {
   job.drops = [](const Letter& letter, std::size_t to) {
     return letter.from.index == 2 || to == 2;
   };
-  for (const std::size_t i : {0, 1}) job.all[i]->next(job.now);
+  for (const std::size_t i : {0u, 1u}) job.all[i]->next(job.now);
   for (int step = 0; step < 12; ++step) {  // 6 of the 8 s that an agreement may take
     job.run(milliseconds(10));
     job.now += milliseconds(490);
@@ -245,6 +248,47 @@ TEST_CASE("newcomers that fail at an address interrupt the job less and less") {
   now += seconds(60);
   pauses.extend(1, now);
   CHECK_FALSE(pauses.is_paused(1, now + seconds(1)));
+}
+
+TEST_CASE("the processes of a large job meet at index 0, and connect to each other later") {
+  constexpr std::uint32_t size = 64;
+  Random random{5};
+  SimulatedMachine machine{.id = {1}};
+  std::vector<std::unique_ptr<SimulatedVotes>> votes;
+  std::vector<std::unique_ptr<Participant>> all;
+  Participant::Time now(std::chrono::hours(1));
+  std::set<std::pair<std::size_t, std::size_t>> pairs;  // the connections
+  std::size_t formed = 0;
+  const auto run = [&](milliseconds time) {
+    for (const auto end = now + time; now < end; now += milliseconds(10)) {
+      for (auto& one : all) one->tick(now);
+      for (std::uint32_t i = 0; i < all.size(); ++i)
+        for (auto& outgoing : all[i]->take_outgoing()) {
+          pairs.insert(std::minmax<std::size_t>(i, outgoing.to));
+          if (outgoing.to < all.size()) all[outgoing.to]->receive(outgoing.letter, now);
+        }
+      for (auto& one : all) formed += one->take_outcome().has_value();
+    }
+  };
+  for (std::uint32_t i = 0; i < size; ++i) {
+    ParticipantRules rules{.described = size};
+    rules.random = [&] { return random(); };
+    rules.port = [] { return std::uint16_t{1}; };
+    votes.push_back(std::make_unique<SimulatedVotes>(machine, i));
+    all.push_back(
+        std::make_unique<Participant>(Identity{i, 100 + i}, machine.id, rules, *votes[i]));
+    all[i]->join(now);
+    if (i + 2 < size) continue;
+    run(milliseconds(1500));
+    if (i + 2 == size)
+      for (const auto& one : all)
+        CHECK(one->waits_for(now) == lockstep::detail::MissingMembers{1, {size - 1}});
+    // Each with index 0, and a search a second.
+    if (i + 2 == size) CHECK(pairs.size() < 3 * size);
+  }
+  CHECK(formed == size);
+  run(milliseconds(1000));
+  CHECK(pairs.size() == size * (size - 1) / 2);
 }
 
 TEST_CASE("a process holds the votes of a run before it can be a member") {

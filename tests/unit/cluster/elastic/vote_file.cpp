@@ -2,21 +2,27 @@
 
 #include <fcntl.h>
 #include <signal.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <catch2/catch_test_macros.hpp>
+#include <cerrno>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <functional>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "lockstep/core/error.hpp"
+#include "support/child.hpp"
+#include "support/mount_namespace.hpp"
 #include "unit/cluster/elastic/directory.hpp"
 
 using namespace lockstep::detail;
@@ -108,7 +114,8 @@ TEST_CASE("a damaged, missing or replaced vote is an error and not a vote") {
   const auto write = [&](const std::string& content) {
     std::ofstream(path, std::ios::binary | std::ios::trunc) << content;
   };
-  for (const std::size_t at : {std::size_t{0}, std::size_t{20}, std::size_t{40}, text.size() - 1}) {
+  constexpr std::size_t record = 0, slot = 64 * 1024;  // the first vote after the creation
+  for (const std::size_t at : {record, record + 20, record + 31, slot, slot + 20}) {
     std::string damaged = text;
     damaged[at] = static_cast<char>(damaged[at] ^ 1);
     write(damaged);
@@ -123,6 +130,48 @@ TEST_CASE("a damaged, missing or replaced vote is an error and not a vote") {
   write(text);
   fs::remove_all(directory.user() + "/0000000000001234");
   CHECK(error_of([&] { read(votes, 1); }).find("was removed") != std::string::npos);
+}
+
+TEST_CASE("a vote needs no space") {
+  const Directory directory;
+  const MachineFolder machine(directory.path);
+  VoteFile votes(machine);
+  votes.enter(run);
+  struct stat before{}, after{};
+  REQUIRE(::stat(votes_of(directory).c_str(), &before) == 0);
+  for (std::uint32_t round = 1; round < 5; ++round) {
+    const std::string value(40'000, static_cast<char>('a' + round));
+    votes.change({run, 1}, [&](Vote& vote) { vote.accept({round, 1}, value); });
+    CHECK(read(votes, 1)->value == value);
+  }
+  REQUIRE(::stat(votes_of(directory).c_str(), &after) == 0);
+  CHECK(after.st_ino == before.st_ino);
+  CHECK(after.st_size == before.st_size);
+  CHECK(after.st_blocks == before.st_blocks);
+}
+
+TEST_CASE("a machine whose file system is full can vote") {
+  const Directory directory;
+  constexpr int no_namespace = 77;
+  const int status = testing::in_child([&] {
+    if (!testing::enter_mount_namespace() ||
+        ::mount("none", directory.path.c_str(), "tmpfs", 0, "size=1m") != 0)
+      return no_namespace;
+    const MachineFolder machine(directory.path);
+    VoteFile votes(machine);
+    votes.enter(run);
+    const lockstep::FileDescriptor filler(
+        ::open((directory.path + "/filler").c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600));
+    const std::string page(4096, 'x');
+    while (::write(filler.number(), page.data(), page.size()) > 0) {
+    }
+    const std::string value(40'000, 'v');
+    const bool is_full = errno == ENOSPC;
+    votes.change({run, 3}, [&](Vote& vote) { vote.accept({6, 2}, value); });
+    return is_full && read(votes, 3)->value == value ? 0 : 2;
+  });
+  if (status == no_namespace) SKIP("this user cannot make a mount namespace");
+  CHECK(status == 0);
 }
 
 TEST_CASE("votes that are missing while a member lives are not created again") {

@@ -3,12 +3,17 @@
 #include <ifaddrs.h>
 
 #include <fmt/format.h>
+#include <algorithm>
 #include <catch2/catch_test_macros.hpp>
 #include <set>
 #include <string>
+#include <string_view>
 #include <vector>
 
+#include "lockstep/cluster/rendezvous/chief_address.hpp"
 #include "lockstep/cluster/rendezvous/data_address.hpp"
+#include "lockstep/cluster/rendezvous/data_connector.hpp"
+#include "lockstep/cluster/rendezvous/interfaces.hpp"
 #include "lockstep/cluster/rendezvous/lookup.hpp"
 #include "unit/cluster/rendezvous/hosts.hpp"
 #include "unit/cluster/rendezvous/support.hpp"
@@ -189,6 +194,82 @@ TEST_CASE("data addresses are published so that all ranks can reach them") {
   REQUIRE(found);
   CHECK(found->near == 2);
   CHECK(found->far == 0);
+
+  // Sidecars accept the workers' connections and make others, from 127.0.0.6 to the chief's address or
+  // from 127.0.0.1 to 127.0.0.1: only the workers know their places.
+  const std::vector<DataPlace> meshed{{}, place("10.0.0.2", "10.0.0.1", "127.0.0.6")};
+  CHECK(data_addresses(meshed) == Addresses{"10.0.0.1", "10.0.0.2"});
+  CHECK_FALSE(find_unreachable(meshed, data_addresses(meshed)));
+  const std::vector<DataPlace> hidden{{.given = "10.0.0.1"},
+                                      place("10.0.0.2", "127.0.0.1", "127.0.0.1")};
+  CHECK(data_addresses(hidden) == Addresses{"10.0.0.1", "10.0.0.2"});
+  const auto interfaces = lockstep::detail::interface_addresses();
+  const auto own = std::find_if(interfaces.begin(), interfaces.end(), [](const auto& one) {
+    return one.address.is_v4() && !one.address.is_loopback();
+  });
+  if (own != interfaces.end()) {  // the chief's own address is the one of its route to the worker
+    const std::string here = own->address.to_string();
+    CHECK(data_addresses({{}, place(here.c_str(), "127.0.0.1", "127.0.0.1"), near}) ==
+          Addresses{here, here, here});
+  }
+}
+
+TEST_CASE("workers in NAT that would use one data address are named") {
+  using asio::ip::make_address;
+  using lockstep::detail::DataPlace;
+  using lockstep::detail::find_shared_address;
+  const auto place = [](const char* given, const char* member_end) {
+    return DataPlace{given, make_address("172.17.0.2"), make_address(member_end)};
+  };
+  const auto found =
+      find_shared_address({{}, place("172.17.0.2", "10.0.0.2")}, {"172.17.0.2", "172.17.0.2"});
+  REQUIRE(found);
+  CHECK(found->first == 0);
+  CHECK(found->second == 1);
+  // On the chief's machine; with other addresses.
+  CHECK_FALSE(find_shared_address({{}, place("172.17.0.2", "172.17.0.2"), place("", "127.0.0.1")},
+                                  {"172.17.0.2", "172.17.0.2", "172.17.0.2"}));
+  CHECK_FALSE(find_shared_address({{}, place("10.0.0.9", "10.0.0.2")}, {"172.17.0.2", "10.0.0.9"}));
+}
+
+TEST_CASE("a chief whose own name is a loopback address here listens where others reach it") {
+  using lockstep::ClusterSpec;
+  using lockstep::detail::listening_endpoints;
+  using lockstep::detail::tcp;
+  const auto endpoint = [](const char* address) {
+    return tcp::endpoint(asio::ip::make_address(address), 12345);
+  };
+  const lockstep::detail::LookupResult debian{{endpoint("127.0.1.1")}, "", false};
+  lockstep::ResolvedCluster cluster;
+  cluster.world_size = 2;
+  cluster.cluster = ClusterSpec().worker("n1:12345").worker("n2:12345");
+  std::string line;
+  const auto result = [&](const char* host, bool is_secured, const auto& found) {
+    line.clear();
+    return listening_endpoints(found, cluster, host, "the chief's host", is_secured,
+                               [&](lockstep::LogLevel, std::string_view text) { line = text; });
+  };
+  using Endpoints = std::vector<tcp::endpoint>;
+  CHECK(result("n1", true, debian) == Endpoints{endpoint("0.0.0.0")});
+  CHECK(line.find("the chief's host n1 is a loopback address on this machine (127.0.1.1), so it "
+                  "listens at all addresses") == 0);
+  const lockstep::detail::LookupResult both{
+      {endpoint("::1"), endpoint("127.0.1.1"), endpoint("127.0.0.2")}, "", false};
+  CHECK(result("n1", true, both) == Endpoints{endpoint("::"), endpoint("0.0.0.0")});
+  CHECK(result("n1", false, debian) == debian.endpoints);  // no secret: not reachable for strangers
+  CHECK(line.find("set LOCKSTEP_BIND=0.0.0.0") != std::string::npos);
+  CHECK(result("127.0.1.1", true, debian) == debian.endpoints);
+  CHECK(line.empty());
+  lockstep::detail::LookupResult right = debian;
+  right.endpoints.push_back(endpoint("10.0.0.1"));
+  CHECK(result("n1", true, right) == right.endpoints);
+  cluster.cluster = ClusterSpec().worker("n1:12345").worker("n1:12346");  // one machine
+  CHECK(result("n1", true, debian) == debian.endpoints);
+  cluster.cluster.reset();  // LOCKSTEP_COORDINATOR: the others may be anywhere
+  CHECK(result("n1", true, debian) == Endpoints{endpoint("0.0.0.0")});
+  cluster.local_size = 2;
+  CHECK(result("n1", true, debian) == debian.endpoints);
+  CHECK(line.empty());
 }
 
 TEST_CASE("LOCKSTEP_DATA_ADDRESS sets the data address, and an invalid one is refused") {
@@ -208,6 +289,13 @@ TEST_CASE("LOCKSTEP_DATA_ADDRESS sets the data address, and an invalid one is re
   CHECK(sentence<lockstep::ClusterError>([&] {
           join(foreign);
         }).find("LOCKSTEP_DATA_ADDRESS=192.0.2.99 cannot be bound (") == 0);
+  // It may be the address of a host that passes connections on to all addresses of this one.
+  const std::string run_key = "0123456789abcdef of the run";
+  foreign.cluster.bind = lockstep::BindAddress{"0.0.0.0", std::nullopt};
+  CHECK_NOTHROW(lockstep::detail::choose_data_address(foreign.cluster));
+  const lockstep::DataConnector connector(
+      {.peers = {1}, .address = "192.0.2.99", .run = "run", .key = lockstep::Secret(run_key)});
+  CHECK(connector.place().find("192.0.2.99 ") == 0);
 
   if (!has_ipv6()) return;
   const auto port = free_port();

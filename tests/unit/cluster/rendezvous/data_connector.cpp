@@ -301,11 +301,11 @@ TEST_CASE("workers are connected, both ends of a connection have its keys, and n
 TEST_CASE("strangers at a data port are closed and keep no worker out") {
   auto all = connectors(3);
   std::vector<FileDescriptor> strangers;
-  const std::string hello("\x16\x03\x01\x00\xff\x01", 6), gloo(24, '\x01');
+  const std::string hello("\x16\x03\x01\x00\xff\x01", 6), ones(24, '\x01');
   for (const std::size_t r : {0u, 1u})
     for (int i = 0; i < 30; ++i)
       for (const std::string& bytes :
-           {std::string("GET / HTTP/1.1\r\n\r\n"), hello, gloo, std::string(), std::string("LKS1")})
+           {std::string("GET / HTTP/1.1\r\n\r\n"), hello, ones, std::string(), std::string("LKS1")})
         strangers.push_back(stranger(all[r]->place(), bytes));
   std::atomic<bool> stops{false};
   std::thread flood([&] {

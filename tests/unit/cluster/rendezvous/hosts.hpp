@@ -1,10 +1,8 @@
 /// \file
-/// Members of a job with a custom /etc/hosts: each is a process with its own mount namespace. Needs
-/// root.
+/// Members of a job with a custom /etc/hosts: each is a process with its own mount namespace.
 #pragma once
 
 #include <fcntl.h>
-#include <sched.h>
 #include <signal.h>
 #include <sys/mount.h>
 #include <sys/prctl.h>
@@ -19,6 +17,7 @@
 #include <string_view>
 #include <vector>
 
+#include "support/mount_namespace.hpp"
 #include "unit/cluster/rendezvous/support.hpp"
 
 namespace rendezvous_test {
@@ -92,7 +91,7 @@ class Guest {
 
   static bool possible() {
     const pid_t pid = ::fork();
-    if (pid == 0) ::_exit(::unshare(CLONE_NEWNS) == 0 ? 0 : 1);
+    if (pid == 0) ::_exit(testing::enter_mount_namespace() ? 0 : 1);
     int status = 1;
     ::waitpid(pid, &status, 0);
     return status == 0;
@@ -100,8 +99,7 @@ class Guest {
 
  private:
   static bool enter(const Hosts& hosts) {
-    return ::unshare(CLONE_NEWNS) == 0 &&
-           ::mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) == 0 &&
+    return testing::enter_mount_namespace() &&
            ::mount(hosts.path().c_str(), "/etc/hosts", nullptr, MS_BIND, nullptr) == 0;
   }
 

@@ -76,6 +76,14 @@ TEST_CASE("messages survive a round trip") {
   CHECK(later->reason == "not now");
   CHECK(later->family == RetryLater::AddressFamily::ipv6);
 
+  CHECK(body_of(frame(Refuse{"x"})) == std::string("\x01\0\0\0x", 5));
+  for (const auto reason : {Refuse::Reason::definite, Refuse::Reason::other_secret}) {
+    const auto refusal = parse<Refuse>(body_of(frame(Refuse{"no", reason})));
+    REQUIRE(refusal);
+    CHECK(refusal->sentence == "no");
+    CHECK(refusal->reason == reason);
+  }
+
   const auto beat = parse<Heartbeat>(body_of(frame(Heartbeat{{1ull << 40, Phase::reduce, true},
                                                              std::chrono::milliseconds(99),
                                                              {7, 5},

@@ -9,12 +9,14 @@
 
 #include <algorithm>
 #include <catch2/catch_test_macros.hpp>
+#include <chrono>
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
 #include <random>
 #include <string>
 
+#include "lockstep/cluster/rendezvous/psk.hpp"
 #include "unit/cluster/support.hpp"
 
 using cluster_test::environment;
@@ -62,6 +64,23 @@ TEST_CASE("the key of a job is HKDF-SHA256 of the secret and the job id") {
   CHECK(Secret(bytes).key("job") == key);
   CHECK(Secret(bytes).key("jobs") != key);
   CHECK(Secret(bytes + "0").key("job") != key);
+}
+
+TEST_CASE("answers without proof count as another secret only if they go on for ten seconds") {
+  using std::chrono::seconds;
+  lockstep::detail::OtherSecret answers;
+  const auto now = std::chrono::steady_clock::now();
+  CHECK(answers.sentence().empty());
+  CHECK_FALSE(answers.lasts());
+  answers.note(now, "first");
+  answers.note(now + seconds(9), "second");
+  CHECK(answers.sentence() == "second");
+  CHECK_FALSE(answers.lasts());
+  answers.note(now + seconds(10), "third");
+  CHECK(answers.lasts());
+  answers.clear();  // another kind of answer
+  answers.note(now + seconds(15), "fourth");
+  CHECK_FALSE(answers.lasts());
 }
 
 TEST_CASE("a job that spans machines needs a secret, or LOCKSTEP_INSECURE=1") {

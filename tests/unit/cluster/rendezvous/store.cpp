@@ -10,7 +10,7 @@
 
 using namespace lockstep::detail;
 using namespace std::chrono_literals;
-using Status = Reply::Status;
+using Status = Reply::Code;
 
 namespace {
 

@@ -1,11 +1,23 @@
 /// \file
 /// Strangers: connections that do not belong to the job. They are refused without an effect on it.
+#include <openssl/bio.h>
+#include <openssl/ssl.h>
+
+#include <asio/io_context.hpp>
+#include <asio/post.hpp>
 #include <catch2/catch_test_macros.hpp>
+#include <future>
+#include <iterator>
 #include <list>
+#include <memory>
 #include <random>
 #include <string>
+#include <string_view>
+#include <thread>
 #include <vector>
 
+#include "lockstep/cluster/rendezvous/listener.hpp"
+#include "lockstep/cluster/rendezvous/psk.hpp"
 #include "lockstep/cluster/rendezvous/source_allowlist.hpp"
 #include "lockstep/cluster/rendezvous/stranger_log.hpp"
 #include "unit/cluster/rendezvous/support.hpp"
@@ -79,6 +91,65 @@ TEST_CASE("strangers of any kind do not keep a job from starting and running") {
     CHECK(lines.contain("a connection from 127.0.0.1 "));
     leave_all(members);
   }
+}
+
+namespace {
+
+/// The client's side of a TLS handshake, in memory: its messages travel when the test wants.
+class SlowClient {
+ public:
+  explicit SlowClient(lockstep::detail::PskContext& context)
+      : ssl_(::SSL_new(context.tls().native_handle()), &::SSL_free) {
+    ::SSL_set_connect_state(ssl_.get());
+    ::SSL_set_bio(ssl_.get(), ::BIO_new(::BIO_s_mem()), ::BIO_new(::BIO_s_mem()));
+  }
+  /// Continues with `input`. \return the bytes to send.
+  std::string answer(std::string_view input) {
+    ::BIO_write(::SSL_get_rbio(ssl_.get()), input.data(), static_cast<int>(input.size()));
+    ::SSL_do_handshake(ssl_.get());
+    std::string output(4096, '\0');
+    const int n = ::BIO_read(::SSL_get_wbio(ssl_.get()), output.data(), 4096);
+    output.resize(n > 0 ? static_cast<std::size_t>(n) : 0);
+    return output;
+  }
+  bool is_done() const { return ::SSL_is_init_finished(ssl_.get()) == 1; }
+
+ private:
+  std::unique_ptr<SSL, decltype(&::SSL_free)> ssl_;
+};
+
+}  // namespace
+
+TEST_CASE("strangers do not keep out a worker whose handshake takes long") {
+  using namespace lockstep::detail;
+  using Side = PskContext::Side;
+  const Deadline deadline(60s);
+  PskContext server(Side::server, secret(), ""), client(Side::client, secret(), "job");
+  asio::io_context io;
+  std::promise<void> proved;
+  const auto refuse = [](const std::shared_ptr<Connection>&, const Hello&) {};
+  Listener listener(io, &server, 30s, SourceAllowlist({}, true), refuse, [](std::string_view) {});
+  listener.hand_over_proved([&](const std::shared_ptr<Connection>&) { proved.set_value(); });
+  REQUIRE_FALSE(listener.listen({asio::ip::address_v4::loopback(), 0}, 1000));
+  std::thread thread([&] { io.run(); });
+  const auto port = listener.port();
+  Stranger worker(port);
+  SlowClient handshake(client);
+  worker.send(handshake.answer(""));
+  // From the same source, as through one NAT: silent ones before the server has read that message,
+  // then ones that begin a handshake.
+  std::list<Stranger> strangers;
+  for (int i = 0; i < 40; ++i) strangers.emplace_back(port);
+  CHECK(strangers.front().was_closed());
+  const std::string flight = worker.read_some();
+  CHECK_FALSE(flight.empty());
+  for (int i = 0; i < 40; ++i) strangers.emplace_back(port).send(tls_hello);
+  CHECK(std::next(strangers.begin(), 40)->was_closed());
+  worker.send(handshake.answer(flight));
+  CHECK(handshake.is_done());
+  CHECK(proved.get_future().wait_for(10s) == std::future_status::ready);
+  asio::post(io, [&] { listener.close(); });
+  thread.join();
 }
 
 TEST_CASE("a connection that stays silent or is too slow is closed after two seconds") {
@@ -187,8 +258,8 @@ TEST_CASE("with the same secret a job works, and without it every connection is 
   const Deadline deadline(60s);
   Lines lines;
   const auto port = free_port();
-  const auto make = [&](std::size_t rank, lockstep::Secret s) {
-    auto o = options(rank, 3, port, lines);
+  const auto make = [&](std::size_t rank, lockstep::Secret s, milliseconds limit = 20s) {
+    auto o = options(rank, 3, port, lines, limit);
     o.cluster.job_id = "job";
     o.secret = std::move(s);
     return o;
@@ -196,7 +267,7 @@ TEST_CASE("with the same secret a job works, and without it every connection is 
   auto chief = std::async(std::launch::async, [&] { return join(make(0, secret())); });
   std::this_thread::sleep_for(300ms);
   using lockstep::ClusterError;
-  const auto wrong = sentence<ClusterError>([&] { join(make(1, secret('t'))); });
+  const auto wrong = sentence<ClusterError>([&] { join(make(1, secret('t'), 300ms)); });
   CHECK(wrong.find("do not have the same secret") != std::string::npos);
   CHECK(lines.contain("did not prove that it has the job's secret"));
   const auto none = sentence<ClusterError>([&] { join(make(1, {})); });
@@ -215,7 +286,7 @@ TEST_CASE("with the same secret a job works, and without it every connection is 
   in_each(members, [](Rendezvous& job) {
     job.set(std::to_string(job.rank()), std::string(60'000, 'x'));
     job.barrier("work", 5s);
-    CHECK(job.get("1", 5s).size() == 60'000);
+    check_in_thread(job.get("1", 5s).size() == 60'000);
   });
   Access::kill(*members[1]);
   CHECK(members[2]->verdict(3s)->rank() == 1);
@@ -335,7 +406,12 @@ TEST_CASE("without a secret only the hosts of the cluster may connect, and with 
     CHECK(allowlist.allows(make_address(member)));
   for (const char* stranger : {"10.0.0.3", "127.0.0.1", "fd00::4", "::1"})
     CHECK_FALSE(allowlist.allows(make_address(stranger)));
-  CHECK(SourceAllowlist(cluster, true).allows(make_address("10.0.0.3")));
+  SourceAllowlist preferred(cluster, true);  // with a secret: the hosts are only preferred
+  CHECK(preferred.allows(make_address("10.0.0.3")));
+  CHECK_FALSE(preferred.describes(make_address("10.0.0.3")));
+  preferred.tick(Clock::now());
+  CHECK(preferred.describes(make_address("10.0.0.2")));
+  CHECK_FALSE(preferred.describes(make_address("10.0.0.3")));
   cluster.bind = lockstep::BindAddress{"0.0.0.0", std::nullopt};
   CHECK(SourceAllowlist(cluster, false).allows(make_address("10.0.0.3")));
   cluster.bind.reset();

@@ -68,7 +68,7 @@ inline sockaddr_in loopback(std::uint16_t port) {
 
 /// A free port below the ephemeral range.
 inline std::uint16_t free_port() {
-  static std::mt19937 random{std::random_device{}()};
+  thread_local std::mt19937 random{std::random_device{}()};
   for (;;) {
     const auto port = std::uniform_int_distribution<std::uint16_t>(12'000, 31'000)(random);
     const int s = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
@@ -194,6 +194,12 @@ class Stranger {
   bool send(std::string_view bytes) {
     return ::send(socket_, bytes.data(), bytes.size(), MSG_NOSIGNAL) ==
            static_cast<ssize_t>(bytes.size());
+  }
+  /// Returns the bytes that have arrived, at least one; empty after five silent seconds or at the end.
+  std::string read_some() {
+    std::array<char, 4096> chunk{};
+    const ssize_t n = ::recv(socket_, chunk.data(), chunk.size(), 0);
+    return {chunk.data(), n > 0 ? static_cast<std::size_t>(n) : 0};
   }
   /// All input until the other side closes the connection; empty after five silent seconds.
   std::string read_all() {

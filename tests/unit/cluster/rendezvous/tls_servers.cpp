@@ -8,12 +8,19 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <array>
+#include <asio/buffer.hpp>
+#include <asio/io_context.hpp>
+#include <asio/ip/tcp.hpp>
+#include <asio/write.hpp>
 #include <atomic>
 #include <catch2/catch_test_macros.hpp>
 #include <functional>
+#include <future>
 #include <memory>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "unit/cluster/rendezvous/support.hpp"
 
@@ -139,12 +146,42 @@ TEST_CASE("a TLS server of another program does not end a joining worker") {
   }
 }
 
-TEST_CASE("a worker with a wrong secret is ended by the chief") {
+TEST_CASE("alerts from the chief's address do not end a worker that joins later") {
+  // Anyone there can send these bytes: a TLS record with illegal_parameter or decrypt_error.
+  for (const char alert : {'\x2f', '\x33'}) {
+    const Deadline deadline(60s);
+    Lines lines;
+    const auto port = free_port();
+    auto o = options(1, 2, port, lines);
+    o.secret = secret();
+    std::future<Member> worker;
+    {
+      asio::io_context io;
+      asio::ip::tcp::acceptor impostor(io, {asio::ip::address_v4::loopback(), port});
+      worker = std::async(std::launch::async, [o] { return join(o); });
+      for (int answers = 0; answers < 2; ++answers) {
+        auto victim = impostor.accept();
+        std::array<char, 4096> hello{};
+        victim.read_some(asio::buffer(hello));
+        asio::write(victim, asio::buffer(std::string{'\x15', '\x03', '\x03', 0, 2, 2, alert}));
+      }
+    }
+    auto first = o;
+    first.cluster.rank = 0;
+    std::vector<Member> members;  // the impostor is gone, and the chief starts
+    members.push_back(join(first));
+    members.push_back(worker.get());
+    CHECK(lines.contain("it does not have the same secret as this process"));
+    leave_all(members);
+  }
+}
+
+TEST_CASE("a worker with a wrong secret ends at its deadline with the reason") {
   const Deadline deadline(60s);
   Lines lines;
   const auto port = free_port();
   const auto make = [&](std::size_t rank, char c) {
-    auto o = options(rank, 2, port, lines);
+    auto o = options(rank, 2, port, lines, c == 'w' ? 1000ms : 20000ms);
     o.secret = secret(c);
     return std::async(std::launch::async, [o] { return join(o); });
   };

@@ -79,10 +79,13 @@ class Members {
   static inline const std::size_t max_size = processes();
   static constexpr lockstep::SumOrder order = sum_order;
   static constexpr bool can_end = true;
+  /// The timeout also limits how much later than another a process may construct its group.
+  static constexpr std::chrono::milliseconds timeout_under_load{400};
 
   explicit Members(std::size_t size, std::chrono::milliseconds timeout = std::chrono::minutes(1))
       : size_(size), comm_(size) {
     if (size > max_size) throw std::logic_error("mpirun has started too few processes");
+    MPI_Barrier(MPI_COMM_WORLD);
     if (own_rank() < size)
       own_.emplace(lockstep::MpiCommunicator(comm_.get()),
                    lockstep::MpiGroup::Options{.timeout = timeout, .order = order, .spins = spins});

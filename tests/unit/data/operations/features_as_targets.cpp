@@ -94,8 +94,8 @@ TEST_CASE("features as targets satisfy the contract of a data set in any pipelin
 }
 
 TEST_CASE("each pair stays together after a shuffle, a shard and a cache") {
-  const auto data = support::range(200) | ls::features_as_targets | ls::cache | ls::shuffle(200) |
-                    ls::shard(2, 1) | ls::batch(32, ls::drop_remainder);
+  const auto data = support::range(200) | ls::features_as_targets | ls::cache | ls::shard(2, 1) |
+                    ls::shuffle(100) | ls::batch(32, ls::drop_remainder);
   const auto all = ls::collect(data, {3, 4});
   REQUIRE(all.count == 96);
   CHECK(all.targets == all.features);

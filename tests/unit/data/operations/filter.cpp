@@ -16,7 +16,7 @@ namespace ls = lockstep;
 using support::gather_all;
 using support::range;
 
-static_assert(ls::Dataset<ls::pipeline::Filter<ls::Tensors<float, float>>>);
+static_assert(ls::Dataset<ls::pipeline::Listed<ls::Tensors<float, float>>>);
 
 namespace {
 const auto even = ls::filter([](const auto& example) { return example.y[0] % 2 == 0; });

@@ -86,7 +86,7 @@ TEST_CASE("examples keep their weights through each operation") {
   expect_label_weights(data | ls::rescale(2) | ls::cache | ls::take(9), 9);
   expect_label_weights(data | ls::repeat(2), 20);
   expect_label_weights(data | ls::shuffle(10), 10, {3, 1});
-  expect_label_weights(data | ls::shuffle(4) | ls::repeat(3) | ls::skip(5), 25, {4, 2});
+  expect_label_weights(data | ls::skip(5) | ls::shuffle(4) | ls::repeat(5), 25, {4, 2});
 }
 
 TEST_CASE("weights match the examples at the point where sample_weights is applied") {

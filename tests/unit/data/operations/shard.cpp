@@ -35,7 +35,7 @@ TEST_CASE("shards are disjoint, cover the data, and know their sizes") {
     for (const std::uint64_t count : {1u, 2u, 3u, 7u, 30u}) {
       Order all;
       for (std::uint64_t i = 0; i < count; ++i) {
-        const auto part = range(examples) | ls::shuffle(64) | ls::shard(count, i);
+        const auto part = range(examples) | ls::shard(count, i) | ls::shuffle(64);
         const Order order = order_of(part, {1, 2});
         CHECK(part.size() == order.size());
         all.insert(all.end(), order.begin(), order.end());
@@ -47,7 +47,7 @@ TEST_CASE("shards are disjoint, cover the data, and know their sizes") {
 }
 
 TEST_CASE("each pass of a loader restarts the shard") {
-  const auto data = range(11) | ls::shuffle(11) | ls::shard(3, 1) | ls::batch(2);
+  const auto data = range(11) | ls::shard(3, 1) | ls::shuffle(11) | ls::batch(2);
   ls::Loader<float, std::remove_const_t<decltype(data)>> loader(data);
   ls::LoadedBatch<float, std::int32_t> batch;
   for (const std::uint64_t number : {0u, 1u}) {

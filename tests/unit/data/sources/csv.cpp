@@ -71,7 +71,8 @@ TEST_CASE("header, target column, delimiter and line ends follow the options") {
 }
 
 TEST_CASE("numbers are rounded to nearest, and missing ones follow the options") {
-  const auto data = parsed<float, double>("0.1,1e-50,nan,-inf,1e-320", {.header = false});
+  const auto data =
+      parsed<float, double>("0.1,1e-50,nan,-inf,1e-320", {.header = false, .check_finite = false});
   CHECK(data.features()[0] == 0.1f);
   CHECK(data.features()[1] == 0.f);  // underflows in float
   CHECK(std::isnan(data.features()[2]));
@@ -99,12 +100,41 @@ TEST_CASE("hostile tables are refused with file, line, column and remedy") {
       {"nothing", "", "has no line"},
       {"blank lines", "\n\r\n\n", "has no lines"},
       {"one column", "a\n1\n", "has one column"},
-      {"another delimiter", "a;b\n1;2\n", "has one column"},
+      {"another delimiter", "a;b\n1;2\n", "replace the delimiter ',' by ';'"},
+      {"another delimiter after quotes", "\"fixed acidity\";\"quality\"\n7.4;5\n",
+       "line 1, column 1: ';' after the closing quote, but .delimiter is ','"},
+      {"UTF-16",
+       std::string("\xff\xfe"
+                   "a\0,\0b\0\n\0",
+                   10),
+       "is UTF-16 text; save it as UTF-8"},
+      {"UTF-16, big-endian", std::string("\xfe\xff\0a\0,\0b\0\n", 10), "is UTF-16 text"},
+      {"a zip archive", "PK\3\4, 5\n", "is a zip archive"},
+      {"numbers as header", "0.0,0.0,0\n0.1,0.2,1\n0.2,0.4,2\n",
+       "line 1: the first line has only numbers; set .header = false"},
+      {"numbers and a missing value as header", "\n0.0,,0\n0.1,0.2,1\n", "line 2: the first line"},
+      {"numbers and a word as header", "5.1,3.5,1.4,0.2,Iris-setosa\n4.9,3.0,1.4,0.2,Iris-setosa\n",
+       "line 1: the first line has the number '5.1'; set .header = false"},
+      {"a negative number as header", "M,-3\nF,4\n", "the first line has the number '-3'"},
+      {"row numbers of pandas", ",a,b,y\n0,1,2,3\n", "column 1 has no name"},
+      {"a column without a name", "a, ,y\n1,2,3\n", "column 2 has no name"},
+      {"a word for a missing value", "a,b\nNA,2\n",
+       "list a word for missing values in .missing_words"},
+      {"a word without .missing",
+       "a,b\nNULL,2\n",
+       "line 2, column 1 ('a'): a value is missing: 'NULL' is in .missing_words; set .missing",
+       {.missing_words = {"NULL"}}},
+      {"an integer that float rounds", "a,b\n16777217,2\n",
+       "line 2, column 1 ('a'): '16777217' is an integer that float would round"},
+      {"a negative one", "a,b\n-16777217,2\n", "'-16777217' is an integer"},
+      {"a large one", "a,b\n9007199254740993,2\n", "would round; use read_csv<double, ...>"},
       {"a text", "a,b\n1,2\n3,four\n",
        "line 3, column 2 ('b'): 'four' is not an integer; list a text target"},
       {"a header as data", "a,b\n1,2\n", "line 1, column 1: 'a' is not a number", bare},
       {"a real label", "a,b\n1,2.5\n", "line 2, column 2 ('b'): '2.5' is not a 32-bit integer"},
       {"a label beyond 32 bits", "a,b\n1,2147483648\n", "'2147483648' is not a 32-bit integer"},
+      {"a real label beyond 32 bits", "a,b\n1,2147483648.0\n", "is not a 32-bit integer"},
+      {"NaN as a label", "a,b\n1,nan\n", "'nan' is not a 32-bit integer"},
       {"a number beyond float", "a,b\n1e39,1\n",
        "line 2, column 1 ('a'): '1e39' is out of the range of float"},
       {"a number beyond all", "a,b\n1e5000,1\n", "line 2, column 1 ('a'): '1e5000'"},
@@ -149,15 +179,13 @@ TEST_CASE("hostile tables are refused with file, line, column and remedy") {
        "a,b\n",
        "has no data lines to build a vocabulary for column 'a'",
        {.word_index = {"a"}}},
-      {"NaN",
-       "a,b\n1,2\nnan,3\n",
-       "line 3, column 1 ('a'): 'nan' is not finite",
-       {.check_finite = true}},
-      {"infinity", "a,b\n-inf,2\n", "column 1 ('a'): '-inf' is not", {.check_finite = true}},
+      {"NaN", "a,b\n1,2\nnan,3\n",
+       "line 3, column 1 ('a'): 'nan' is not finite; correct the line, or set .check_finite"},
+      {"infinity", "a,b\n-inf,2\n", "column 1 ('a'): '-inf' is not"},
       {"NaN for a missing value",
        "a,b\n,2\n",
        "column 1 ('a'): .missing is not finite",
-       {.missing = std::nan(""), .check_finite = true}},
+       {.missing = std::nan("")}},
       {"no such target", "a,b\n1,2\n", "no column 'c'; its columns are 'a', 'b'", {.target = "c"}},
       {"two such targets", "a,a\n1,2\n", "has two columns named 'a'", {.target = "a"}},
       {"a target beyond", "1,2\n", "0 to 1, not '2'", {.header = false, .target = "2"}},
@@ -176,6 +204,70 @@ TEST_CASE("hostile tables are refused with file, line, column and remedy") {
       for (const char letter : text) CHECK((letter >= ' ' && letter <= '~'));
     }
   }
+}
+
+TEST_CASE("a first line of numbers is read as .header specifies") {
+  const std::string table = "0.0,0.1,0\n0.1,0.2,1\n";
+  CHECK(parsed(table, {.header = false}).size() == 2u);
+  CHECK(parsed(table, {.header = true}).size() == 1u);
+  CHECK(parsed("1,b\n2,3\n").size() == 1u);
+  const support::Folder folder;
+  folder.write("bare.csv", table);
+  CHECK_THROWS_WITH(ls::adapt_csv(folder / "bare.csv"),
+                    Catch::Matchers::ContainsSubstring("the first line has only numbers"));
+  CHECK(ls::adapt_csv(folder / "bare.csv", {.header = false}).columns ==
+        std::vector<std::string>{"0", "1"});
+}
+
+TEST_CASE("a column without a name is read only if the options name it") {
+  const std::string table = ",a,y\n7,1,2\n8,3,4\n";
+  CHECK(listed(parsed(table, {.drop = {""}}).features()) == std::vector{1.f, 3.f});
+  CHECK(listed(parsed(table, {.columns = {"", "a"}}).features()) ==
+        std::vector{7.f, 1.f, 8.f, 3.f});
+  CHECK(listed(parsed(table, {.target = "", .drop = {""}}).targets()) == std::vector{2, 4});
+}
+
+TEST_CASE("words for missing values count as empty fields") {
+  const ls::CsvOptions options{.missing = -1, .missing_words = {"NA", "NULL", "?"}};
+  const auto data = parsed("a,b,y\nNA,2,1\n 3 , NULL,0\n5,\"?\",NA\n", options);
+  CHECK(listed(data.features()) == std::vector{-1.f, 2.f, 3.f, -1.f, 5.f, -1.f});
+  CHECK(listed(data.targets()) == std::vector{1, 0, -1});
+  const auto words =
+      parsed("a,y\nNA,1\nx,2\n,3\n", {.missing = 0, .missing_words = {"NA"}, .word_index = {"a"}});
+  CHECK(listed(words.features()) == std::vector{0.f, 1.f, 0.f});  // the words "" and "x"
+}
+
+TEST_CASE("labels and bytes may be written as real numbers without a fraction") {
+  CHECK(listed(parsed("a,y\n1,0.0\n1,1.000000000000000000e+00\n1,-2.\n1,1e3\n").targets()) ==
+        std::vector{0, 1, -2, 1000});
+  CHECK(listed(parsed<std::uint8_t>("a,y\n255.0,1\n").features()) ==
+        std::vector<std::uint8_t>{255});
+}
+
+TEST_CASE("blanks around quotes are ignored, except a tab that is the delimiter") {
+  const auto data = parsed("a, \"b, c\" ,y\n1, \"2\", 0\n\t\"3\"\t, 4 ,1\n");
+  CHECK(listed(data.features()) == std::vector{1.f, 2.f, 3.f, 4.f});
+  CHECK(listed(data.targets()) == std::vector{0, 1});
+  const auto tabs = parsed("a\tb\ty\n\t\"2\"\t1\n", {.delimiter = '\t', .missing = 9});
+  CHECK(listed(tabs.features()) == std::vector{9.f, 2.f});
+}
+
+TEST_CASE("integers are read exactly or refused") {
+  CHECK(listed(parsed("a,y\n16777216,1\n16777218,1\n33554436,1\n16777217.0,1\n").features()) ==
+        std::vector{16777216.f, 16777218.f, 33554436.f, 16777216.f});
+  CHECK(listed(parsed<double>("a,y\n16777217,1\n").features()) == std::vector{16777217.});
+  CHECK_THROWS_WITH(parsed<double>("a,y\n9007199254740993,1\n"),
+                    Catch::Matchers::ContainsSubstring("that double would round; exclude"));
+  // Beyond 64 bits, too.
+  CHECK_THROWS_WITH(parsed<double>("a,y\n18446744073709551615,1\n"),
+                    Catch::Matchers::ContainsSubstring("that double would round"));
+  CHECK_THROWS_WITH(parsed("a,y\n-18446744073709551617,1\n"),
+                    Catch::Matchers::ContainsSubstring("that float would round"));
+  CHECK(listed(
+            parsed<double>("a,y\n18446744073709551616,1\n-000000000000000000000,1\n").features()) ==
+        std::vector{18446744073709551616., -0.});
+  // Columns whose names are years, or words that are read as numbers.
+  CHECK(listed(parsed("2019,nan,y\n1,2,3\n").features()) == std::vector{1.f, 2.f});
 }
 
 TEST_CASE("features are chosen by name, in the order of the names, or dropped") {

@@ -23,7 +23,7 @@ std::vector<std::vector<typename D::real>> updated(const O& optimizer, std::size
   for (std::uint64_t step = 0; step < 3; ++step)
     run.apply(as<T>(as<float>(normal_values(size, 2 + step))), penalty);
   std::vector<std::vector<T>> result{run.weights(), run.gradient()};
-  for (std::size_t i = 0; i < optimizer.slots(); ++i) result.push_back(run.slot(i));
+  for (std::size_t i = 0; i < optimizer.slot_count(); ++i) result.push_back(run.slot(i));
   return result;
 }
 

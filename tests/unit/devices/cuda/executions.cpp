@@ -94,9 +94,9 @@ TEST_CASE("resident data and several steps per execution do not change a bit of 
   CHECK(std::vector(together.last.begin(), together.last.begin() + 3) ==
         std::vector<std::size_t>{2, 5, 7});
   if (gpu.host() == nullptr) SKIP("launches and copies are counted on the host only");
-  // And two batches of validation.
-  CHECK(resident.graphs[4] - resident.graphs[3] == 8 + 2);
-  CHECK(together.graphs[4] - together.graphs[3] == 3 + 2);
+  // And two batches of validation, and fit's check of the weights for NaN.
+  CHECK(resident.graphs[4] - resident.graphs[3] == 8 + 2 + 1);
+  CHECK(together.graphs[4] - together.graphs[3] == 3 + 2 + 1);
   // The host sends row indices only: 4 bytes each, 30 and 7 of them.
   CHECK(resident.copied[4] - resident.copied[3] == 37 * 4);
   CHECK(plain.copied[4] - plain.copied[3] == 37 * (72 + 1) * 4);

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "compare.hpp"
+#include "lockstep/checkpoints.hpp"
 #include "lockstep/lockstep.hpp"
 #include "support/folder.hpp"
 

@@ -18,7 +18,7 @@
 
 #include "lockstep/collectives/hierarchical_group.hpp"
 #include "unit/cluster/rendezvous/support.hpp"
-#include "unit/collectives/gloo/places.hpp"
+#include "unit/collectives/tcp_places.hpp"
 
 // The thread sanitizer wraps these functions itself and needs its wrappers.
 #if defined(__SANITIZE_THREAD__)
@@ -115,7 +115,7 @@ struct Job {
                                               o.secret = Secret(
                                                   "ssssssssssssssssssssssssssssssss0123456789");
                                           })),
-        meshes(size),
+        meshes(tcp_test::connect_meshes(size)),
         timeout_(timeout) {
     for (std::size_t r = 0; r < size; ++r)
       groups.push_back(
@@ -124,13 +124,13 @@ struct Job {
   ~Job() { rendezvous_test::leave_all(members); }
   lockstep::ProcessGroup data(std::size_t rank, std::size_t channel) const {
     return lockstep::ProcessGroup(
-        GlooGroup(meshes.meshes[rank], {.channel = channel, .timeout = timeout_}));
+        TcpGroup(meshes[rank], {.channel = channel, .timeout = timeout_}));
   }
 
   /// Each rank calls share_secret with its own bytes. \return their bytes afterwards.
   std::vector<std::string> share(const std::vector<std::string>& own) {
     std::vector<std::string> all = own;
-    errors = gloo_test::in_threads(own.size(), [&](std::size_t r) {
+    errors = tcp_test::in_threads(own.size(), [&](std::size_t r) {
       groups[r]->share_secret(reinterpret_cast<std::byte*>(all[r].data()), all[r].size());
     });
     return all;
@@ -138,7 +138,7 @@ struct Job {
   /// Runs f(rank) in a thread per rank, and keeps what each threw.
   template <class F>
   void in_each(const F& f) {
-    errors = gloo_test::in_threads(groups.size(), f);
+    errors = tcp_test::in_threads(groups.size(), f);
   }
   template <class E>
   std::string message_of(std::size_t rank) {
@@ -150,7 +150,7 @@ struct Job {
   const rendezvous_test::Deadline deadline{60s};
   rendezvous_test::Lines lines;
   std::vector<rendezvous_test::Member> members;
-  gloo_test::Meshes meshes;
+  std::vector<std::shared_ptr<TcpMesh>> meshes;
   std::vector<std::unique_ptr<JobGroup>> groups;
   std::vector<std::exception_ptr> errors;
 
@@ -160,9 +160,9 @@ struct Job {
 
 }  // namespace
 
-// A group of GPUs cannot be built on a bare GlooGroup, which would send NCCL's id unencrypted.
+// A group of GPUs cannot be built on a bare TcpGroup, which would send NCCL's id unencrypted.
 static_assert(SharesSecrets<HierarchicalGroup<JobGroup>::Member> &&
-              !SharesSecrets<HierarchicalGroup<GlooGroup>::Member>);
+              !SharesSecrets<HierarchicalGroup<TcpGroup>::Member>);
 
 TEST_CASE("all ranks get the secrets of rank 0, one after the other") {
   for (const std::size_t size : {1u, 2u, 4u}) {
@@ -193,7 +193,7 @@ TEST_CASE("two groups share different secrets concurrently") {
   const auto share = [](JobGroup& group, std::string& s) {
     group.share_secret(reinterpret_cast<std::byte*>(s.data()), s.size());
   };
-  const auto errors = gloo_test::in_threads(6, [&](std::size_t i) {
+  const auto errors = tcp_test::in_threads(6, [&](std::size_t i) {
     if (i < 3)
       share(*job.groups[i], first[i]);
     else
@@ -212,7 +212,7 @@ TEST_CASE("a secret is never sent in the clear, except in a job without a secret
     const auto all = job.share({secret_of(7), std::string(128, '\0')});
     CHECK(all[1] == secret_of(7));
     CHECK(ear.has_heard(secret_of(7)) == !has_secret);
-    // The recorder does see what is sent over Gloo.
+    // The recorder does see what is sent over a data connection.
     std::string numbers[2] = {secret_of(9), std::string(128, '\0')};
     job.in_each([&](std::size_t r) { job.groups[r]->broadcast(numbers[r].data(), 128, 0); });
     CHECK(numbers[1] == secret_of(9));

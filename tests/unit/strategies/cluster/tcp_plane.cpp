@@ -44,7 +44,6 @@ TEST_CASE("a worker waits for those of its lane, whatever those of another lane 
                                  .session = session,
                                  .places = places,
                                  .start_timeout = 5s,
-                                 .cores = {},
                                  .peers_know = peers_know};
         if (rank == 2) {  // the last one
           for (int i = 0; i < 5000 && done < 2; ++i) std::this_thread::sleep_for(1ms);

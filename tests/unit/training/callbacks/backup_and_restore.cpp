@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "fit_recorded.hpp"
+#include "lockstep/checkpoints.hpp"
 #include "named_hooks.hpp"
 #include "unit/training/checkpoint/resume_support.hpp"
 #include "unit/training/model_support.hpp"

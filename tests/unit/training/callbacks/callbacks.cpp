@@ -4,6 +4,7 @@
 #include <set>
 
 #include "arguments.hpp"
+#include "lockstep/checkpoints.hpp"
 
 namespace {
 

@@ -4,6 +4,7 @@
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
+#include <cmath>
 
 #include "callbacks_recorded.hpp"
 #include "fake_loop.hpp"
@@ -22,6 +23,16 @@ std::vector<ls::Logs> epochs_of(const std::vector<double>& values) {
   return epochs;
 }
 
+/// Keras 3.15 takes a first value that is NaN for the best one, so that the next one is the first of
+/// `patience`: a difference.
+int epochs_of(const recorded::Stopping& r) {
+  const double first = r.values.at(static_cast<std::size_t>(r.options.start_from_epoch));
+  return r.epochs - (std::isnan(first) ? 1 : 0);
+}
+int weights_of(const recorded::Stopping& r) {
+  return std::min(r.weights_of_epoch, epochs_of(r) - 1);
+}
+
 }  // namespace
 
 TEST_CASE("EarlyStopping stops and restores where Keras does") {
@@ -36,8 +47,8 @@ TEST_CASE("EarlyStopping stops and restores where Keras does") {
       CAPTURE(i, is_automatic);
       FakeLoop loop;
       const auto rates = loop.run(options, epochs_of(r.values));
-      CHECK(rates.size() == static_cast<std::size_t>(r.epochs));
-      CHECK(loop.epoch == r.weights_of_epoch);
+      CHECK(rates.size() == static_cast<std::size_t>(epochs_of(r)));
+      CHECK(loop.epoch == weights_of(r));
     }
   }
 }
@@ -51,9 +62,39 @@ TEST_CASE("EarlyStopping makes Keras' decisions if the run is interrupted after 
     FakeLoop loop;
     const auto make = [&] { return std::shared_ptr<ls::Callback>(all[i].options); };
     const auto rates = loop.run_interrupted(make, epochs_of(all[i].values));
-    CHECK(rates.size() == static_cast<std::size_t>(all[i].epochs));
-    CHECK(loop.epoch == all[i].weights_of_epoch);
+    CHECK(rates.size() == static_cast<std::size_t>(epochs_of(all[i])));
+    CHECK(loop.epoch == weights_of(all[i]));
   }
+}
+
+TEST_CASE("NaN is never EarlyStopping's best value, at the beginning or later") {
+  const testing::LogLines lines;
+  const double nan = recorded::nan;
+  const auto stops_after = [&](const std::vector<double>& values, ls::MonitorMode mode) {
+    FakeLoop loop;
+    const ls::EarlyStopping options{.patience = 3, .mode = mode, .restore_best_weights = true};
+    const std::size_t epochs = loop.run(options, epochs_of(values)).size();
+    FakeLoop interrupted;
+    const auto make = [&] { return std::shared_ptr<ls::Callback>(options); };
+    CHECK(interrupted.run_interrupted(make, epochs_of(values)).size() == epochs);
+    CHECK(interrupted.epoch == loop.epoch);
+    return std::pair(epochs, loop.epoch);  // and the epoch of the weights
+  };
+  using Stop = std::pair<std::size_t, int>;
+  constexpr auto min = ls::MonitorMode::min, max = ls::MonitorMode::max;
+  // Keras 3.15: after 4 epochs, with the weights of the first.
+  CHECK(stops_after({nan, 9, 8, 7, 6, 5, 4, 3, 2, 1}, min) == Stop{10, 9});
+  CHECK(stops_after({nan, 1, 2, 3, 4, 5, 6}, max) == Stop{7, 6});
+  CHECK(stops_after({nan, nan, 9, 10, 11, 12, 1}, min) == Stop{6, 2});
+  CHECK(stops_after({9, nan, 8, nan, nan, nan, 1}, min) == Stop{6, 2});
+  CHECK(lines.lines.empty());
+  CHECK(stops_after({nan, nan, nan, nan, nan}, min) == Stop{3, 2});  // no best one
+  REQUIRE(lines.lines.size() == 2);
+  CHECK_THAT(lines.lines[0], ContainsSubstring("'val_loss' was NaN in each epoch"));
+  FakeLoop loop;  // a baseline that is NaN is none
+  CHECK(
+      loop.run(ls::EarlyStopping{.patience = 2, .baseline = nan}, epochs_of({3, 2, 1, 0})).size() ==
+      4);
 }
 
 TEST_CASE("EarlyStopping starts over with each fit") {
@@ -71,6 +112,7 @@ TEST_CASE("the automatic mode recognizes by name values that should rise") {
     FakeLoop loop;
     std::vector<ls::Logs> epochs;
     for (const double value : {0.1, 0.2, 0.3, 0.2, 0.2}) epochs.push_back(logs_of({{name, value}}));
+    loop.callbacks_log = true;
     CHECK(loop.run(ls::EarlyStopping{.monitor = name}, epochs).size() == 4);
   }
 }
@@ -80,9 +122,22 @@ TEST_CASE("EarlyStopping warns once, listing the logged names, if its value is m
   const auto before =
       ls::set_log([&](ls::LogLevel, std::string_view text) { messages.emplace_back(text); });
   FakeLoop().run(ls::EarlyStopping{}, epochs_of({recorded::absent, recorded::absent}));
-  FakeLoop().run(ls::EarlyStopping{.monitor = "val_accuracy"}, epochs_of({1, 2}));
+  FakeLoop logs;
+  logs.callbacks_log = true;
+  logs.run(ls::EarlyStopping{.monitor = "val_accuracy"}, epochs_of({1, 2}));
+  // Before the first epoch, where fit knows it.
+  FakeLoop none;
+  none.numbers.has_validation = false;
+  none.run(ls::EarlyStopping{}, {});
+  none.run(ls::EarlyStopping{.monitor = "val_accuracy"}, {});
+  none.numbers.rank = 1;
+  none.run(ls::EarlyStopping{}, {});
   ls::set_log(before);
-  REQUIRE(messages.size() == 2);
+  REQUIRE(messages.size() == 4);
+  CHECK(messages[2] ==
+        "EarlyStopping: no epoch will log a value named 'val_loss'; pass validation "
+        "data to fit, or set .monitor to one of loss");
+  CHECK_THAT(messages[3], ContainsSubstring("no epoch will log a value named 'val_accuracy'"));
   CHECK_THAT(messages[1],
              ContainsSubstring("'val_accuracy'") &&
                  ContainsSubstring("only loss, val_loss; set .monitor to one of them"));

@@ -2,6 +2,7 @@
 /// A fake training loop for testing callbacks: its weights are the number of the last epoch.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstring>
 #include <memory>
@@ -32,7 +33,7 @@ struct FakeLoop : ls::TrainingControl {
     std::memcpy(&epoch, bytes.data(), sizeof epoch);
   }
   void save_weights(const std::string& path) override { saved.push_back(path); }
-  void save_checkpoint(const std::string& directory, std::size_t) override {
+  void write_checkpoint(const std::string& directory, std::size_t) override {
     saved.push_back(directory + "/");
   }
   void swap_averages(bool averages) override { has_averages = averages; }
@@ -40,6 +41,15 @@ struct FakeLoop : ls::TrainingControl {
   std::string not_finite() const override { return what_is_not_finite; }
   std::vector<ls::NamedTensor> tensors() const override { return parameters; }
   const ls::TrainingParams& params() const override { return numbers; }
+  bool may_log(std::string_view name) const override {
+    if (callbacks_log) return true;
+    const auto is_metric = [&](std::string_view own) {
+      return std::find(numbers.metrics.begin(), numbers.metrics.end(), own) !=
+             numbers.metrics.end();
+    };
+    return is_metric(name) ||
+           (numbers.has_validation && name.starts_with("val_") && is_metric(name.substr(4)));
+  }
   ls::Architecture architecture() const override { return {}; }
 
   /// Runs one epoch for each element of `epochs`, until a callback stops. \returns each epoch's
@@ -95,7 +105,8 @@ struct FakeLoop : ls::TrainingControl {
   ls::Logs logs;
   std::string what_is_not_finite;
   std::vector<ls::NamedTensor> parameters;
-  ls::TrainingParams numbers;
+  ls::TrainingParams numbers{.metrics = {"loss"}, .has_validation = true};
+  bool callbacks_log = false;  // values of any name
 };
 
 inline ls::Logs logs_of(const std::vector<std::pair<const char*, double>>& values) {

@@ -33,6 +33,19 @@ TEST_CASE("ReduceLROnPlateau gives each epoch the rate that Keras gives it") {
   }
 }
 
+TEST_CASE("NaN is never ReduceLROnPlateau's best value") {
+  const auto rates = [](const std::vector<double>& values) {
+    std::vector<ls::Logs> epochs;
+    for (const double value : values) epochs.push_back(logs_of({{"val_loss", value}}));
+    return FakeLoop().run(ls::ReduceLROnPlateau{.factor = 0.5, .patience = 2}, epochs);
+  };
+  const double nan = recorded::nan;
+  // Keras 3.15 halves the rate every second epoch.
+  CHECK(rates({nan, 9, 8, 7, 6, 5}) == std::vector<double>(6, 0.1));
+  CHECK(rates({9, 8, nan, 7, nan, 6}) == std::vector<double>(6, 0.1));
+  CHECK(rates({9, nan, nan, 8}) == std::vector<double>{0.1, 0.1, 0.1, 0.05});
+}
+
 TEST_CASE("ReduceLROnPlateau rejects invalid options") {
   const auto make = [](const ls::ReduceLROnPlateau& options) {
     return std::shared_ptr<ls::Callback>(options);

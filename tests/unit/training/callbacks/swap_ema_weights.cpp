@@ -6,6 +6,7 @@
 #include <catch2/matchers/catch_matchers_string.hpp>
 
 #include "fit_recorded.hpp"
+#include "lockstep/checkpoints.hpp"
 #include "named_hooks.hpp"
 #include "unit/training/checkpoint/resume_support.hpp"
 #include "unit/training/model_support.hpp"

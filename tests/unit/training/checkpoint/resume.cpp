@@ -2,11 +2,15 @@
 // that was never interrupted.
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
+#include <cstdio>
+#include <filesystem>
 #include <fstream>
 #include <stop_token>
 
+#include "lockstep/core/crc32c.hpp"
 #include "lockstep/reference.hpp"
 #include "resume_support.hpp"
+#include "support/peak_memory.hpp"
 
 namespace ls = lockstep;
 using Catch::Matchers::ContainsSubstring;
@@ -353,6 +357,10 @@ TEST_CASE("another model, optimizer, seed, batch or data set is refused by field
   refused(maker(sgd), with(images() | ls::take(40) | ls::shuffle(20) | ls::batch(8)),
           "training examples");
   refused(maker(sgd), with(images() | ls::batch(8)), "order of the examples");
+  const auto negated = images() | ls::map([](auto& e) { e.x[0] = -e.x[0] - 1; });
+  refused(maker(sgd), with(negated | ls::shuffle(20) | ls::batch(8)), "features of the examples");
+  const auto relabelled = images() | ls::map([](auto& e) { e.y[0] = (e.y[0] + 1) % 4; });
+  refused(maker(sgd), with(relabelled | ls::shuffle(20) | ls::batch(8)), "targets of the examples");
   // Allowed: other epochs, another frequency, other callbacks.
   const auto other = [](auto& model, auto c, const auto&) {
     c.every = 3;
@@ -545,6 +553,33 @@ TEST_CASE("CSVLogger continues its file, without the lines of epochs that are tr
   CHECK(text(folder / "crashed.csv") == text(folder / "quiet.csv"));
 }
 
+TEST_CASE("CSVLogger keeps its columns when fit resumes in an epoch with validation") {
+  const testing::Folder folder;
+  const resume::Log lines;
+  const auto make = maker(ls::SGD{.learning_rate = 0.05});
+  const auto fit_to = [&](const std::string& path) {
+    return [path](auto& model, const auto& checkpoint, const auto& extra) {
+      auto o = options(checkpoint, {});
+      o.validation_freq = 2;
+      o.callbacks = {ls::LearningRateScheduler{[](int, double rate) { return rate * 0.5; }},
+                     ls::CSVLogger{.filename = path}};
+      o.callbacks.insert(o.callbacks.end(), extra.begin(), extra.end());
+      return model.fit(batches(), batches(), o);
+    };
+  };
+  train(make, fit_to(folder / "quiet.csv"), {});
+  // In epoch 1, which has validation and is the first that the process sees; epochs have 7 steps.
+  train_with_crashes(make, fit_to(folder / "crashed.csv"),
+                     {.directory = folder / "run", .every = 3, .asynchronous = false}, {10});
+  const auto text = [](const std::string& path) {
+    std::ifstream in(path, std::ios::binary);
+    return std::string(std::istreambuf_iterator<char>(in), {});
+  };
+  const std::string quiet = text(folder / "quiet.csv");
+  CHECK(quiet.starts_with("epoch,accuracy,learning_rate,loss,val_accuracy,val_loss\r\n0,"));
+  CHECK(text(folder / "crashed.csv") == quiet);
+}
+
 TEST_CASE("save_checkpoint and load_checkpoint continue a custom loop") {
   const testing::Folder folder;
   const resume::Log lines;
@@ -567,6 +602,84 @@ TEST_CASE("save_checkpoint and load_checkpoint continue a custom loop") {
                     ContainsSubstring("it has no checkpoint"));
   auto other = maker(ls::SGD{})();
   CHECK_THROWS_WITH(other.load_checkpoint(folder / "run"), ContainsSubstring("optimizer was"));
+}
+
+TEST_CASE("save_checkpoint keeps as many checkpoints as fit does") {
+  const testing::Folder folder;
+  auto model = maker(ls::SGD{})();
+  const std::vector<float> x(4 * 64, 0.5f);
+  const std::vector<std::int32_t> y{0, 1, 2, 3};
+  for (int i = 0; i < 6; ++i) {
+    model.train_on_batch(x, y);
+    model.save_checkpoint(folder / "run");
+    model.save_checkpoint(folder / "one", 1);
+    model.save_checkpoint(folder / "all", 0);
+  }
+  using Steps = std::vector<std::uint64_t>;
+  const auto steps = [&](const char* name) {
+    return ls::detail::CheckpointDirectory(folder / name).steps();
+  };
+  CHECK(steps("run") == Steps{4, 5, 6});
+  CHECK(steps("one") == Steps{6});
+  CHECK(steps("all") == Steps{1, 2, 3, 4, 5, 6});
+}
+
+TEST_CASE("a manifest that lists more bytes than the model can have is refused before it is read") {
+  const testing::Folder folder;
+  const resume::Log lines;
+  auto model = maker(ls::SGD{})();
+  model.save_checkpoint(folder / "run");
+  const std::string entry = folder / "run/step-000000000/";
+  const auto text = [&](const std::string& path) {
+    std::ifstream in(path);
+    return std::string(std::istreambuf_iterator<char>(in), {});
+  };
+  const std::string before = text(entry + "manifest.json");
+  constexpr std::uintmax_t huge = 3'000'000'000;  // in a sparse file
+  for (const std::string name : {"weights", "optimizer", "callbacks", "unknown"}) {
+    CAPTURE(name);
+    const std::string file = name + ".safetensors";
+    std::string changed = before;
+    const std::size_t listed = changed.find(name == "unknown" ? "weights.s" : file);
+    REQUIRE(listed != std::string::npos);
+    if (name == "unknown") changed.replace(listed, 7, name);
+    const std::size_t size = changed.find("\"size\": ", listed) + 8;
+    changed.replace(size, changed.find(',', size) - size, std::to_string(huge));
+    std::string head = changed.substr(0, changed.rfind("  \"crc32c\": \""));
+    char sum[9];
+    std::snprintf(sum, sizeof sum, "%08x", ls::detail::crc32c(head.data(), head.size()));
+    std::ofstream(entry + "manifest.json") << head << "  \"crc32c\": \"" << sum << "\"\n}\n";
+    const bool is_new = !std::filesystem::exists(entry + file);
+    if (is_new) std::ofstream(entry + file) << "x";
+    const auto size_before = std::filesystem::file_size(entry + file);
+    std::filesystem::resize_file(entry + file, huge);
+    CHECK_THROWS_AS(model.load_checkpoint(folder / "run"), ls::CheckpointError);
+    CHECK_THAT(lines.text, ContainsSubstring("it lists \"" + file + "\" with 3000000000 bytes"));
+    // Another model is named by the difference, as with the right sizes.
+    auto other = maker(ls::Adam{})();
+    CHECK_THROWS_WITH(other.load_checkpoint(folder / "run"), ContainsSubstring("optimizer was"));
+    std::filesystem::resize_file(entry + file, size_before);
+    if (is_new) std::filesystem::remove(entry + file);
+  }
+  std::ofstream(entry + "manifest.json") << before;
+  CHECK_NOTHROW(model.load_checkpoint(folder / "run"));
+}
+
+// Files of 24 MB are read, compared with their checksums, and copied in parts.
+TEST_CASE("saving and loading a checkpoint copy the state at most once, in addition to the files") {
+  struct Wide : ls::Sequential<ls::Input<1000>, ls::Dense<2000>, ls::Dense<2>> {};
+  const testing::Folder folder;
+  ls::Model model{Wide{}, ls::OneDevice<Device>{}, ls::MeanSquaredError{}, ls::Adam{}};
+  const std::int64_t weights = 4 * 2'006'002, state = 3 * weights, noise = 2 << 20;
+  const auto peak_of = [&](const auto& run) -> std::int64_t {
+    const auto before = testing::begin_peak();
+    run();
+    return before ? testing::memory_of_this_process("VmHWM") - *before : 0;
+  };
+  CHECK(peak_of([&] { model.save_checkpoint(folder / "run"); }) < state + noise);
+  CHECK(peak_of([&] { model.load_checkpoint(folder / "run"); }) < state + 2 * weights + noise);
+  CHECK(peak_of([&] { model.save_weights(folder / "w.safetensors"); }) < weights + noise);
+  CHECK(peak_of([&] { model.load_weights(folder / "w.safetensors"); }) < 2 * weights + noise);
 }
 
 TEST_CASE("the weights of a checkpoint are a file for load_weights") {

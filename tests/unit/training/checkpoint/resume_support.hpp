@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "lockstep/checkpoints.hpp"
 #include "lockstep/lockstep.hpp"
 #include "support/folder.hpp"
 

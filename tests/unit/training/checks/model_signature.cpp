@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <array>
 #include <catch2/catch_test_macros.hpp>
+#include <functional>
+#include <optional>
 #include <set>
 #include <span>
 #include <string>
@@ -10,8 +12,10 @@
 #include <utility>
 #include <vector>
 
+#include "lockstep/core/digest64.hpp"
 #include "lockstep/lockstep.hpp"
 #include "lockstep/reference.hpp"
+#include "lockstep/trace.hpp"
 
 namespace {
 
@@ -271,12 +275,73 @@ TEST_CASE("metrics that differ in one option only have different signatures") {
   CHECK(std::set<std::string>(all.begin(), all.end()).size() == all.size());
 }
 
+namespace {
+
+/// Losses, a metric and an optimizer of a program, without numbers().
+struct Quantile {
+  static constexpr std::string_view name = "quantile";
+  double q = 0.5;
+  bool is_strict = false;
+};
+struct WithoutMembers {
+  static constexpr std::string_view name = "without";
+};
+struct Optional {
+  static constexpr std::string_view name = "optional";
+  double q = 0.5;
+  std::optional<double> other{};
+};
+struct Function {
+  static constexpr std::string_view name = "function";
+  std::function<double()> f{};
+  double q = 0.5;
+};
+struct Named {
+  static constexpr std::string_view name = "named";
+  std::optional<double> q{};
+  std::array<std::pair<std::string_view, double>, 1> numbers() const {
+    return {{{"quantile", q.value_or(0)}}};
+  }
+};
+struct SlowStep {
+  double factor;
+};
+struct Slow {
+  static constexpr std::string_view name = "slow";
+  ls::Schedule learning_rate = 0.1;
+  double factor = 0.5;
+  SlowStep op(double rate, std::uint64_t) const { return {rate * factor}; }
+};
+
+}  // namespace
+
+TEST_CASE("options of custom losses, metrics and optimizers are part of the signature") {
+  using ls::detail::describe_loss, ls::detail::describe_metric, ls::detail::describe_optimizer;
+  CHECK(describe_loss(Quantile{.q = 0.9}) == "quantile, options (0.9, no)");
+  CHECK(describe_loss(Quantile{.is_strict = true}) == "quantile, options (0.5, yes)");
+  CHECK(describe_metric(Quantile{.q = 0.9}) == "quantile, options (0.9, no)");
+  CHECK(describe_loss(WithoutMembers{}) == "without");
+  // Members of other types are not seen, nor those next to one that AnyMember cannot initialize.
+  CHECK(describe_loss(Optional{.q = 0.9}) == "optional, options (0.9, )");
+  CHECK(describe_loss(Function{.q = 0.9}) == "function");
+  CHECK(describe_loss(Named{.q = 0.9}) == "named, quantile 0.9");
+  CHECK(describe_optimizer(Slow{.factor = 0.25}).starts_with("slow, rate 0.1, options (0.25)"));
+}
+
+TEST_CASE("the descriptions of the library's losses and metrics have not changed") {
+  using ls::detail::describe_loss, ls::detail::describe_metric;
+  CHECK(describe_loss(loss) == "sparse_categorical_crossentropy, from logits");
+  CHECK(describe_loss(ls::MeanSquaredError{}) == "mean_squared_error");
+  CHECK(describe_loss(ls::Poisson{}) == "poisson");
+  CHECK(describe_metric(ls::Accuracy{}) == "accuracy");
+  CHECK(describe_metric(ls::RootMeanSquaredError{}) == "root_mean_squared_error");
+  CHECK(describe_metric(ls::ConfusionMatrix<3>{}) == "confusion_matrix");
+}
+
 TEST_CASE("signatures differ if one bit of one initial value differs") {
   std::vector<float> values(1000, 0.5f);
   values[3] = 0.25f;
-  const auto sum_of = [&] {
-    return ls::detail::checksum(std::as_bytes(std::span(values)), sizeof(float));
-  };
+  const auto sum_of = [&] { return ls::Digest64().add(std::as_bytes(std::span(values))).value(); };
   const auto sum = sum_of();
   for (const std::size_t i : {0u, 1u, 998u, 999u}) {
     const float before = std::exchange(values[i], 0.50000006f);
@@ -310,8 +375,8 @@ TEST_CASE("signatures distinguish pipelines of equal sizes by the order of their
       ls::tensors(std::vector<float>(100), ls::shape(1), std::vector<std::int32_t>(100));
   const auto text_of = [](const auto& pipeline) {
     const auto batched = pipeline | ls::batch(8);
-    return ls::detail::fit_signature(ls::detail::described(batched), "none", ls::FitOptions{}, 0, 0,
-                                     0.1, false);
+    return ls::detail::fit_signature(ls::detail::described<float>(batched), {}, ls::FitOptions{}, 0,
+                                     0, 0.1, false);
   };
   const auto first = text_of(data | ls::shard(2, 0));
   CHECK(first == text_of(data | ls::shard(2, 0)));
@@ -325,7 +390,7 @@ TEST_CASE("signatures name the size and the first examples of repeated data, nex
     const auto data =
         ls::tensors(std::vector<float>(count), ls::shape(1), std::vector<std::int32_t>(count)) |
         operation | ls::batch(8) | ls::prefetch(2);
-    return ls::detail::fit_signature(ls::detail::described(data), "none", ls::FitOptions{}, 0, 0,
+    return ls::detail::fit_signature(ls::detail::described<float>(data), {}, ls::FitOptions{}, 0, 0,
                                      0.1, false);
   };
   const auto endless = text_of(100, ls::repeat);
@@ -342,8 +407,8 @@ TEST_CASE("signatures include the traced steps, and not the name of the file") {
       ls::tensors(std::vector<float>(6), ls::shape(1), std::vector<std::int32_t>(6)) | ls::batch(2);
   const auto text_of = [&](std::vector<std::shared_ptr<ls::Callback>> callbacks) {
     const ls::FitOptions options{.callbacks = std::move(callbacks)};
-    const auto fields =
-        ls::detail::fit_signature(ls::detail::described(data), "none", options, 0, 0, 0.1, false);
+    const auto fields = ls::detail::fit_signature(ls::detail::described<float>(data), {}, options,
+                                                  0, 0, 0.1, false);
     return std::find_if(fields.begin(), fields.end(),
                         [](const auto& field) { return field.first == "trace"; })
         ->second;
@@ -362,9 +427,11 @@ TEST_CASE("signatures include sample weights and class weights") {
   const auto weighted = data | ls::sample_weights(std::vector<float>(6)) | ls::batch(2);
   const auto text_of = [](const auto& train, const auto& validation, ls::ClassWeights classes) {
     const ls::FitOptions options{.class_weight = std::move(classes)};
-    const auto fields = ls::detail::fit_signature(
-        ls::detail::described(train), ls::detail::describe_validation(validation, options), options,
-        0, 0, 0.1, false);
+    std::optional<ls::detail::DescribedData> described;
+    if constexpr (requires { validation.size(); })
+      described = ls::detail::described<float>(validation);
+    const auto fields = ls::detail::fit_signature(ls::detail::described<float>(train), described,
+                                                  options, 0, 0, 0.1, false);
     const auto value = [&](std::string_view name) {
       return std::find_if(fields.begin(), fields.end(),
                           [&](const auto& field) { return field.first == name; })
@@ -379,5 +446,6 @@ TEST_CASE("signatures include sample weights and class weights") {
   CHECK(text_of(weighted, 0, {{3, 0.1}}).first == "one per example, class 3 0.1");
   CHECK(text_of(plain, plain, {}).second != text_of(plain, weighted, {}).second);
   using ls::detail::data_signature, ls::detail::described;
-  CHECK(data_signature(described(plain), {}) != data_signature(described(weighted), {}));
+  CHECK(data_signature(described<float>(plain), {}) !=
+        data_signature(described<float>(weighted), {}));
 }

@@ -4,6 +4,7 @@
 #include "lockstep/training/step/replica.hpp"
 
 #include <catch2/catch_test_macros.hpp>
+#include <cmath>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -110,4 +111,26 @@ TEST_CASE("TerminateOnNaN detects NaN that the loss hides after the same step on
   INFO(message);
   CHECK(message.find("step 1 (epoch 1, batch 1)") != message.npos);
   CHECK(message.find("conv2d/kernel") != message.npos);
+}
+
+TEST_CASE("one NaN in the data makes losses NaN, and fit warns once and names the weights") {
+  const auto check = [](const auto& strategy) {
+    const std::size_t at = 13 * 4 + 2;  // in the fourth batch
+    const auto ended = hidden_nan::train<hidden_nan::Table>(strategy, at, {}, false);
+    CHECK(ended.steps == 18);
+    CHECK(std::isnan(ended.loss));
+    CHECK(std::isnan(ended.evaluated));
+    REQUIRE(ended.warnings.size() == 1);
+    INFO(ended.warnings[0]);
+    for (const char* part : {"not finite after epoch 1: ", "dense/kernel", "dense_1/bias",
+                             ".check_finite", "ls::TerminateOnNaN{} ends training"})
+      CHECK(ended.warnings[0].find(part) != std::string::npos);
+    // TerminateOnNaN has reported it already.
+    CHECK(hidden_nan::train<hidden_nan::Table>(strategy, at).warnings.empty());
+    CHECK(hidden_nan::train<hidden_nan::Table>(strategy, hidden_nan::nowhere, {}, false)
+              .warnings.empty());
+  };
+  check(ls::OneDevice<ls::Reference<float>>{});
+  check(ls::OneDevice<ls::Cpu>{});
+  check(ls::Mirrored<ls::Cpu>{.replicas = 2});
 }

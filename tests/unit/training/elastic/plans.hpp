@@ -22,6 +22,7 @@
 #include <utility>
 #include <vector>
 
+#include "lockstep/checkpoints.hpp"
 #include "support/elastic_workers.hpp"
 #include "unit/training/mirrored_support.hpp"
 #include "unit/training/model_support.hpp"
@@ -307,7 +308,10 @@ struct Folder {
     if (path.empty()) return;
     std::filesystem::remove_all(path);
     std::filesystem::create_directories(path);
-    std::ofstream(path + "/log.csv") << "epoch,loss\r\n0,1\r\n7,2\r\n";  // of an earlier run
+    const std::string more = plan.has_validation ? ",0.5,1" : "";  // of an earlier run
+    std::ofstream(path + "/log.csv")
+        << "epoch,accuracy,loss" << (plan.has_validation ? ",val_accuracy,val_loss" : "")
+        << "\r\n0,0.5,1" << more << "\r\n7,0.5,2" << more << "\r\n";
   }
   Folder(const Folder&) = delete;
   Folder& operator=(const Folder&) = delete;

@@ -195,10 +195,10 @@ TEST_CASE("what cannot be loaded is an error with its name, and changes nothing"
   CHECK_THROWS_MATCHES(load({.prefix = "x/"}), ls::WeightsError,
                        MessageMatches(ContainsSubstring("for the 8 selected parameters")));
   CHECK_THROWS_AS(target.load_weights(folder / "none.safetensors", {.only = "*"}), ls::FileError);
-  const std::vector<double> wide(4);
-  ls::write_safetensors(folder / "f64.safetensors",
-                        {{"dense/bias", ls::DType::float64, {4}, std::as_bytes(std::span(wide))}});
-  CHECK_THROWS_MATCHES(target.load_weights(folder / "f64.safetensors", {.only = "dense/*"}),
+  const std::vector<std::int32_t> whole(4);
+  ls::write_safetensors(folder / "i32.safetensors",
+                        {{"dense/bias", ls::DType::int32, {4}, std::as_bytes(std::span(whole))}});
+  CHECK_THROWS_MATCHES(target.load_weights(folder / "i32.safetensors", {.only = "dense/*"}),
                        ls::WeightsError, MessageMatches(ContainsSubstring("dense/bias")));
   CHECK(target.weights_sha256() == before);
 }

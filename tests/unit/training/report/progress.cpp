@@ -27,7 +27,7 @@ struct Loop : ls::TrainingControl {
   std::vector<std::byte> weights() const override { return {}; }
   void set_weights(std::span<const std::byte>) override {}
   void save_weights(const std::string&) override {}
-  void save_checkpoint(const std::string&, std::size_t) override {}
+  void write_checkpoint(const std::string&, std::size_t) override {}
   void swap_averages(bool) override {}
   bool is_finite() const override { return true; }
   std::string not_finite() const override { return {}; }
@@ -228,6 +228,41 @@ TEST_CASE("the json style writes one object per line, with the values of the ste
 {"event":"epoch_end","epoch":1,"loss":0.1,"accuracy":0.5,"val_\"x\"":null}
 {"event":"train_end"}
 )");
+}
+
+TEST_CASE("hooks that an elastic job calls again add no line to json") {
+  Run run(ProgressStyle::json, 2, 2);
+  run.loop.numbers.rank = 1;  // it becomes the chief
+  run.progress.on_train_begin({});
+  run.progress.on_epoch_begin(0, {});
+  run.batch(0);
+  run.loop.numbers.rank = 0;
+  run.text.clear();
+  const auto change = [&](std::uint64_t step) {
+    ls::WorkersChange now;
+    now.batch = static_cast<std::size_t>(step);
+    now.step = step;
+    run.progress.on_workers_change(now);
+  };
+  const auto steps = [&] {
+    std::size_t count = 0;
+    for (auto at = run.text.find("\"step\""); at != run.text.npos;
+         at = run.text.find("\"step\"", at + 1))
+      ++count;
+    return count;
+  };
+  change(1);
+  run.progress.on_train_batch_end(0, run.logs);  // again
+  CHECK(steps() == 0);
+  run.batch(1);
+  const std::size_t once = steps();
+  CHECK(once > 0);
+  run.progress.on_epoch_end(0, run.logs);
+  const std::string text = run.text;
+  change(2);
+  run.progress.on_train_batch_end(1, run.logs);  // again
+  run.progress.on_epoch_end(0, run.logs);
+  CHECK(run.text == text);
 }
 
 TEST_CASE("a rank other than the chief writes only json's train_begin and train_end") {

@@ -108,6 +108,9 @@ TEST_CASE("weights decay by rate times decay before the update, except excluded 
   CHECK(near(train_with({.exclude_from_weight_decay = {"kern"}}), 0.5 - 0.1 * g.d_w, b));
   CHECK(near(train_with({.exclude_from_weight_decay = {"dense/"}}), 0.5 - 0.1 * g.d_w,
              -0.25 - 0.1 * g.d_b));
+  // A list for several models: this one has no normalization.
+  CHECK(near(train_with({.exclude_from_weight_decay = {"bias", "gamma", "beta"}}), w,
+             -0.25 - 0.1 * g.d_b));
   CHECK_THROWS_WITH(train_with({.exclude_from_weight_decay = {"bias", "gama"}}),
                     ContainsSubstring("no parameter's name contains 'gama'"));
 }

@@ -1,6 +1,6 @@
 /// \file
-/// Conv2D fused with a ReLU. Backward masks dy by y > 0, so the convolution's output before the
-/// ReLU is never stored. oneDNN's ReLU maps NaN to 0.
+/// Conv2D fused with a ReLU. Backward masks dy by y, so the convolution's output before the ReLU is
+/// never stored. NaN propagates.
 #pragma once
 
 #include "lockstep/devices/cpu/conv2d.hpp"

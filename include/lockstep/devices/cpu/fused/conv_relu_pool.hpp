@@ -1,7 +1,7 @@
 /// \file
 /// The first layers of an image network in one pass: Conv2D over 1 to 4 channels, ReLU and 2 x 2
 /// MaxPooling2D. Invariants: the input is the batch itself, so no input gradient is computed; NaN
-/// becomes 0, as in oneDNN's ReLU.
+/// propagates in both passes.
 #pragma once
 
 #include <cstddef>

@@ -1,6 +1,6 @@
 /// \file
-/// Dense fused with a ReLU. Backward masks dy by y > 0, so the product before the ReLU is never
-/// stored. oneDNN's ReLU maps NaN to 0; the hand-written loops propagate it.
+/// Dense fused with a ReLU. Backward masks dy by y, so the product before the ReLU is never stored.
+/// NaN propagates.
 #pragma once
 
 #include "lockstep/devices/cpu/dense.hpp"

@@ -45,14 +45,15 @@ class DenseTiles {
 
   /// y (count, units) = x (count, inputs) w (inputs, units) + bias, which follows w.
   void forward(const float* x, const float* w, float* y) const {
-    run_with_wide_vectors([&](auto) __attribute__((always_inline)) { forward_all(x, w, y); });
+    run_with_wide_vectors(
+        [&](auto) __attribute__((always_inline, no_instrument_function)) { forward_all(x, w, y); });
   }
 
   /// Writes dw (inputs, units), followed by the bias gradient, and dx (count, inputs) unless it is
   /// null; dx may alias x. Calls `update` for each part of dw once that part is final.
   void backward(const float* x, const float* w, const float* y, const float* dy, float* dx,
                 float* dw, float* scratch, const UpdateRef<float>& update) const {
-    run_with_wide_vectors([&](auto) __attribute__((always_inline)) {
+    run_with_wide_vectors([&](auto) __attribute__((always_inline, no_instrument_function)) {
       backward_all(x, w, y, dy, dx, dw, scratch, update);
     });
   }
@@ -66,7 +67,9 @@ class DenseTiles {
                                   block = width * lanes;  // inputs per block in backward
   static constexpr std::ptrdiff_t line = 16;              // floats per cache line
 
-  [[gnu::always_inline]] inline void forward_all(const float* x, const float* w, float* y) const {
+  [[gnu::always_inline, gnu::no_instrument_function]] inline void forward_all(const float* x,
+                                                                              const float* w,
+                                                                              float* y) const {
     for (std::ptrdiff_t n = 0; n < count_; ++n)
       for (std::ptrdiff_t u = 0; u < units; ++u)
         y[n * units + u] = bias_ ? w[inputs_ * units + u] : 0.0f;
@@ -74,7 +77,7 @@ class DenseTiles {
       const std::ptrdiff_t size = std::min(depth, inputs_ - i);
       const bool is_last = i + size == inputs_;
       std::ptrdiff_t n = 0, tile = 0;
-      const auto tiles = [&](auto rows) __attribute__((always_inline)) {
+      const auto tiles = [&](auto rows) __attribute__((always_inline, no_instrument_function)) {
         constexpr int R = rows.value;
         for (; n + R <= count_; n += R, ++tile) {
           // The tiles of this block prefetch the next one: first its w, then its x.
@@ -97,7 +100,7 @@ class DenseTiles {
   struct Prefetch {
     const float* at;
     std::ptrdiff_t step;
-    [[gnu::always_inline]] void next() {
+    [[gnu::always_inline, gnu::no_instrument_function]] void next() {
       __builtin_prefetch(at, 0, 2);
       at += step;
     }
@@ -105,9 +108,8 @@ class DenseTiles {
 
   /// y (R, units) += x (R, size) w (size, units).
   template <int R>
-  [[gnu::always_inline]] inline void forward_tile(const float* x, const float* w,
-                                                  std::ptrdiff_t size, float* y,
-                                                  Prefetch prefetch) const {
+  [[gnu::always_inline, gnu::no_instrument_function]] inline void forward_tile(
+      const float* x, const float* w, std::ptrdiff_t size, float* y, Prefetch prefetch) const {
     V sum[std::size_t{R}][4];
 #pragma GCC unroll 6
     for (int r = 0; r < R; ++r)
@@ -126,9 +128,9 @@ class DenseTiles {
 
   /// Rank-1 update: sum (R, W vectors) += a column of a (R, `row` floats apart) times a row of b.
   template <int R, int W>
-  [[gnu::always_inline]] static inline void add_products(const float* a, std::ptrdiff_t row,
-                                                         const float* b,
-                                                         V (&sum)[std::size_t{R}][std::size_t{W}]) {
+  [[gnu::always_inline, gnu::no_instrument_function]] static inline void add_products(
+      const float* a, std::ptrdiff_t row, const float* b,
+      V (&sum)[std::size_t{R}][std::size_t{W}]) {
     V values[std::size_t{W}];
 #pragma GCC unroll 4
     for (int v = 0; v < W; ++v) load(values[v], b + v * lanes);
@@ -140,12 +142,11 @@ class DenseTiles {
     }
   }
 
-  [[gnu::always_inline]] inline void backward_all(const float* x, const float* w, const float* y,
-                                                  const float* dy, float* dx, float* dw,
-                                                  float* scratch,
-                                                  const UpdateRef<float>& update) const {
+  [[gnu::always_inline, gnu::no_instrument_function]] inline void backward_all(
+      const float* x, const float* w, const float* y, const float* dy, float* dx, float* dw,
+      float* scratch, const UpdateRef<float>& update) const {
     if (relu_) {
-      for (std::ptrdiff_t i = 0; i < count_ * units; ++i) scratch[i] = y[i] > 0 ? dy[i] : 0.0f;
+      for (std::ptrdiff_t i = 0; i < count_ * units; ++i) scratch[i] = y[i] <= 0 ? 0.0f : dy[i];
       dy = scratch;
     }
     // Scratch: masked dy | dy in panels of R examples, each (units, R) | w of a block, transposed |
@@ -154,12 +155,13 @@ class DenseTiles {
     float* const transposed = panels + count_ * units;
     float* const rest = transposed + units * block;
     // dy in panels, so that input_tile reads the R examples of a unit from consecutive memory.
-    for_each_panel([&](auto rows, std::ptrdiff_t n) __attribute__((always_inline)) {
-      constexpr std::ptrdiff_t R = rows.value;
-      for (std::ptrdiff_t u = 0; u < units; ++u)
-        for (std::ptrdiff_t r = 0; r < R; ++r)
-          panels[n * units + u * R + r] = dy[(n + r) * units + u];
-    });
+    for_each_panel([&](auto rows, std::ptrdiff_t n)
+                       __attribute__((always_inline, no_instrument_function)) {
+                         constexpr std::ptrdiff_t R = rows.value;
+                         for (std::ptrdiff_t u = 0; u < units; ++u)
+                           for (std::ptrdiff_t r = 0; r < R; ++r)
+                             panels[n * units + u * R + r] = dy[(n + r) * units + u];
+                       });
     if (bias_) {
       float* const db = dw + inputs_ * units;
       double sum[units] = {};
@@ -185,7 +187,8 @@ class DenseTiles {
       for (; r < size; r += 2)
         weight_tile<2>(x + i + r, dy, dw + (i + r) * units, {x + next, inputs_});
       if (dx != nullptr) {
-        for_each_panel([&](auto rows, std::ptrdiff_t n) __attribute__((always_inline)) {
+        for_each_panel([&](auto rows, std::ptrdiff_t n) __attribute__((always_inline,
+                                                                       no_instrument_function)) {
           constexpr int R = rows.value;
           float* const to = dx + n * inputs_ + i;
           input_tile<R>(panels + n * units, transposed, size == block ? to : rest,
@@ -200,8 +203,8 @@ class DenseTiles {
 
   /// dw (R, units) = x (count, R)^T dy (count, units).
   template <int R>
-  [[gnu::always_inline]] inline void weight_tile(const float* x, const float* dy, float* dw,
-                                                 Prefetch prefetch) const {
+  [[gnu::always_inline, gnu::no_instrument_function]] inline void weight_tile(
+      const float* x, const float* dy, float* dw, Prefetch prefetch) const {
     V sum[std::size_t{R}][4] = {};
     for (std::ptrdiff_t n = 0; n < count_; ++n) {
       prefetch.next();
@@ -217,7 +220,8 @@ class DenseTiles {
 
   /// Calls visit(Constant<R>, n) for panels of examples [n, n + R), whose dx is one tile.
   template <class Visit>
-  [[gnu::always_inline]] inline void for_each_panel(const Visit& visit) const {
+  [[gnu::always_inline, gnu::no_instrument_function]] inline void for_each_panel(
+      const Visit& visit) const {
     std::ptrdiff_t n = 0;
     for (; n + 24 / width <= count_; n += 24 / width) visit(Constant<int{24 / width}>{}, n);
     for (; n + 2 <= count_; n += 2) visit(Constant<2>{}, n);
@@ -226,8 +230,8 @@ class DenseTiles {
 
   /// dx (R, block) = dy (units, R)^T w (units, block).
   template <int R>
-  [[gnu::always_inline]] inline void input_tile(const float* dy, const float* w, float* dx,
-                                                std::ptrdiff_t row) const {
+  [[gnu::always_inline, gnu::no_instrument_function]] inline void input_tile(
+      const float* dy, const float* w, float* dx, std::ptrdiff_t row) const {
     V sum[std::size_t{R}][std::size_t{width}] = {};
     for (std::ptrdiff_t u = 0; u < units; ++u) {
       add_products<R, width>(dy, 1, w, sum);
@@ -241,8 +245,8 @@ class DenseTiles {
   }
 
   /// Transposes w (size, units) into (units, block), in squares of lanes x lanes.
-  [[gnu::always_inline]] inline void transpose_block(const float* w, std::ptrdiff_t size,
-                                                     float* to) const {
+  [[gnu::always_inline, gnu::no_instrument_function]] inline void transpose_block(
+      const float* w, std::ptrdiff_t size, float* to) const {
     for (std::ptrdiff_t i = 0; i < size; i += lanes)
       for (std::ptrdiff_t u = 0; u < units; u += lanes) {
         V row[lanes];
@@ -256,7 +260,7 @@ class DenseTiles {
   /// In-register transpose: swaps the off-diagonal S x S blocks of each 2 S x 2 S square, then
   /// recurses with S / 2.
   template <int S>
-  [[gnu::always_inline]] static inline void exchange(V (&row)[lanes]) {
+  [[gnu::always_inline, gnu::no_instrument_function]] static inline void exchange(V (&row)[lanes]) {
     if constexpr (S > 0) {
 #pragma GCC unroll 16
       for (int r = 0; r < lanes; ++r)
@@ -265,7 +269,8 @@ class DenseTiles {
     }
   }
   template <int S, std::size_t... I>
-  [[gnu::always_inline]] static inline void exchange(V& a, V& b, std::index_sequence<I...>) {
+  [[gnu::always_inline, gnu::no_instrument_function]] static inline void exchange(
+      V& a, V& b, std::index_sequence<I...>) {
     const V first = __builtin_shufflevector(a, b, ((I & S) == 0 ? I : I - S + lanes)...);
     b = __builtin_shufflevector(a, b, ((I & S) == 0 ? I + S : I + lanes)...);
     a = first;

@@ -1,10 +1,11 @@
 /// \file
 /// Convolution over images of few channels, ReLU and 2 x 2 max pooling in one pass of hand-written
 /// loops, so that the convolution's output is never stored (benchmarks/fused.cpp). Invariants:
-/// among equal maxima the first in row-major order wins, as in max pooling alone; a window without
-/// a positive element has no winner, which makes a separate ReLU mask unnecessary; examples are
-/// summed in chunks that do not depend on the number of threads, hence neither do the gradients'
-/// bits. A processor without the vectors of lanes.hpp runs plain loops: an alternative path through
+/// among equal maxima the first in row-major order wins and NaN wins over all others, as in max
+/// pooling alone; a window without a positive element or NaN has no winner, which makes a separate
+/// ReLU mask unnecessary; examples are summed in chunks that do not depend on the number of threads,
+/// hence neither do the gradients' bits. Images and kernels that cannot make a NaN skip the
+/// comparisons for it, which would double the time of forward. A processor without the vectors of lanes.hpp runs plain loops: an alternative path through
 /// oneDNN would add 12 % to the compile time of every program.
 #pragma once
 
@@ -14,6 +15,8 @@
 #include <utility>
 #include <vector>
 
+#include "lockstep/core/finite.hpp"
+#include "lockstep/devices/cpu/elements.hpp"
 #include "lockstep/devices/cpu/lanes.hpp"
 #include "lockstep/devices/cpu/openmp.hpp"
 #include "lockstep/layers/conv2d.hpp"
@@ -74,6 +77,9 @@ class PooledConvolution {
   /// columns, filters) and the winners.
   void forward(std::size_t count, const T* x, const T* kernel, const T* bias, T* y,
                std::byte* winners, std::byte* scratch) const {
+    const bool is_moderate =
+        are_moderate(1, kernel, op_.kernel_size()) &&
+        (bias == nullptr || are_moderate(1, bias, static_cast<std::size_t>(op_.filters)));
     parallel_ranges(static_cast<int>(threads_), count, 1, [&](Slice examples, std::size_t index) {
       T* const padded = reinterpret_cast<T*>(scratch) + index * padded_size();
       for (std::size_t n = examples.first; n < examples.first + examples.count; ++n) {
@@ -81,11 +87,18 @@ class PooledConvolution {
         T* const result = y + n * out_size();
         if (bytes_ == 0)
           plain_forward(image, kernel, bias, result, winners + n * out_size());
+        else if (is_moderate && are_moderate(1, x + n * op_.in.size(), op_.in.size()))
+          run_with_vectors_of(
+              bytes_, [&](auto bytes) __attribute__((always_inline, no_instrument_function)) {
+                image_forward<bytes.value>(image, kernel, bias, result,
+                                           winners_of<bytes.value>(winners, n));
+              });
         else
-          run_with_vectors_of(bytes_, [&](auto bytes) __attribute__((always_inline)) {
-            image_forward<bytes.value>(image, kernel, bias, result,
-                                       winners_of<bytes.value>(winners, n));
-          });
+          run_with_vectors_of(
+              bytes_, [&](auto bytes) __attribute__((always_inline, no_instrument_function)) {
+                careful_forward<bytes.value>(image, kernel, bias, result,
+                                             winners_of<bytes.value>(winners, n));
+              });
       }
     });
   }
@@ -109,10 +122,11 @@ class PooledConvolution {
           if (bytes_ == 0)
             plain_backward(image, gradient, winners + n * out_size(), sum);
           else
-            run_with_vectors_of(bytes_, [&](auto bytes) __attribute__((always_inline)) {
-              image_backward<bytes.value>(image, gradient, winners_of<bytes.value>(winners, n), sum,
-                                          padded + padded_size());
-            });
+            run_with_vectors_of(
+                bytes_, [&](auto bytes) __attribute__((always_inline, no_instrument_function)) {
+                  image_backward<bytes.value>(image, gradient, winners_of<bytes.value>(winners, n),
+                                              sum, padded + padded_size());
+                });
         }
       }
     });
@@ -192,7 +206,8 @@ class PooledConvolution {
 
   /// Calls visit(Constant<N>, c) for groups of windows [c, c + N) of a row.
   template <std::size_t Width, class Visit>
-  [[gnu::always_inline]] static inline void for_each_group(int columns, const Visit& visit) {
+  [[gnu::always_inline, gnu::no_instrument_function]] static inline void for_each_group(
+      int columns, const Visit& visit) {
     constexpr int N = windows_at_once<Width>;
     int c = 0;
     for (; c + N <= columns; c += N) visit(Constant<N>{}, c);
@@ -201,23 +216,24 @@ class PooledConvolution {
   }
 
   template <std::size_t Width>
-  [[gnu::always_inline]] inline void image_forward(const T* x, const T* kernel, const T* bias, T* y,
-                                                   std::byte* winners) const {
+  [[gnu::always_inline, gnu::no_instrument_function]] inline void image_forward(
+      const T* x, const T* kernel, const T* bias, T* y, std::byte* winners) const {
     const std::ptrdiff_t filters = op_.filters;
     for (int f = 0; f < filters; f += 2 * lanes<Width>)
       for (int r = 0; r < rows_; ++r)
-        for_each_group<Width>(columns_, [&](auto n, int c) __attribute__((always_inline)) {
-          forward_windows<Width, n.value>(
-              x + 2 * (r * down_ + c * right_), kernel + f, bias == nullptr ? bias : bias + f,
-              y + (static_cast<std::ptrdiff_t>(r) * columns_ + c) * filters + f, winners);
-          winners += Width;
-        });
+        for_each_group<Width>(
+            columns_, [&](auto n, int c) __attribute__((always_inline, no_instrument_function)) {
+              forward_windows<Width, n.value>(
+                  x + 2 * (r * down_ + c * right_), kernel + f, bias == nullptr ? bias : bias + f,
+                  y + (static_cast<std::ptrdiff_t>(r) * columns_ + c) * filters + f, winners);
+              winners += Width;
+            });
   }
 
   /// y and winners of N adjacent windows, for two vectors of filters.
   template <std::size_t Width, int N>
-  [[gnu::always_inline]] inline void forward_windows(const T* x, const T* kernel, const T* bias,
-                                                     T* y, std::byte* winners) const {
+  [[gnu::always_inline, gnu::no_instrument_function]] inline void forward_windows(
+      const T* x, const T* kernel, const T* bias, T* y, std::byte* winners) const {
     using V = Lanes<T, Width>;
     const std::ptrdiff_t filters = op_.filters;
     V first{}, second{};
@@ -267,10 +283,48 @@ class PooledConvolution {
     store(winners, all);
   }
 
+  /// As image_forward, with comparisons that propagate NaN, one convolution after the other.
   template <std::size_t Width>
-  [[gnu::always_inline]] inline void image_backward(const T* x, const T* dy,
-                                                    const std::byte* winners, double* sums,
-                                                    T* quads) const {
+  [[gnu::always_inline, gnu::no_instrument_function]] inline void careful_forward(
+      const T* x, const T* kernel, const T* bias, T* y, std::byte* winners) const {
+    using V = Lanes<T, Width>;
+    const std::ptrdiff_t filters = op_.filters;
+    for (int f = 0; f < filters; f += 2 * lanes<Width>)
+      for (int r = 0; r < rows_; ++r)
+        for_each_group<Width>(columns_, [&](auto count, int c) __attribute__((
+                                            always_inline, no_instrument_function)) {
+          Winners<Width> all{};
+          for (int i = 2 * count.value - 1; i >= 0; --i) {
+            const std::ptrdiff_t column = c + i / 2, filter = f + i % 2 * lanes<Width>;
+            V best{};
+            Winners<Width> winner = Winners<Width>{} + no_winner;
+            for (int p = 0; p < 4; ++p) {
+              const T* const pixel =
+                  x + 2 * (r * down_ + column * right_) + p % 2 * right_ + p / 2 * down_;
+              const T* weights = kernel + filter;
+              V sum{}, weight;
+              if (bias != nullptr) load(sum, bias + filter);
+              for (const std::size_t tap : taps_) {
+                load(weight, weights);
+                weights += filters;
+                sum += pixel[tap] * weight;
+              }
+              winner = sum > best ? Winners<Width>{} + p : winner;
+              best = sum > best ? sum : best;
+              winner = sum != sum ? Winners<Width>{} + p : winner;
+              best = sum != sum ? sum : best;
+            }
+            all = all << 4 | winner;
+            store(y + (r * std::ptrdiff_t{columns_} + column) * filters + filter, best);
+          }
+          store(winners, all);
+          winners += Width;
+        });
+  }
+
+  template <std::size_t Width>
+  [[gnu::always_inline, gnu::no_instrument_function]] inline void image_backward(
+      const T* x, const T* dy, const std::byte* winners, double* sums, T* quads) const {
     const std::ptrdiff_t filters = op_.filters, row = groups<Width>() * std::ptrdiff_t{Width};
     make_quads<Width>(x, quads);
     for (int f = 0; f < filters; f += 2 * lanes<Width>) {
@@ -283,7 +337,8 @@ class PooledConvolution {
 
   /// quads[4 i ...] = pixels i, i + right, i + down, i + down + right of x: a 4-way interleave.
   template <std::size_t Width>
-  [[gnu::always_inline]] inline void make_quads(const T* x, T* quads) const {
+  [[gnu::always_inline, gnu::no_instrument_function]] inline void make_quads(const T* x,
+                                                                             T* quads) const {
     using V = Lanes<T, Width>;
     const std::ptrdiff_t pixels = height_ * width_ * op_.channels() - down_ - right_;
     std::ptrdiff_t i = 0;
@@ -293,18 +348,19 @@ class PooledConvolution {
       load(b, x + i + right_);
       load(c, x + i + down_);
       load(d, x + i + down_ + right_);
-      [&]<std::size_t... I>(std::index_sequence<I...>) __attribute__((always_inline)) {
-        constexpr std::size_t n = sizeof...(I), h = n / 2;
-        // Interleaves single elements of two vectors, then pairs of elements.
-        const V ab = __builtin_shufflevector(a, b, (I / 2 + I % 2 * n)...);
-        const V cd = __builtin_shufflevector(c, d, (I / 2 + I % 2 * n)...);
-        const V ab2 = __builtin_shufflevector(a, b, (h + I / 2 + I % 2 * n)...);
-        const V cd2 = __builtin_shufflevector(c, d, (h + I / 2 + I % 2 * n)...);
-        a = __builtin_shufflevector(ab, cd, (I / 4 * 2 + I % 2 + I % 4 / 2 * n)...);
-        b = __builtin_shufflevector(ab, cd, (h + I / 4 * 2 + I % 2 + I % 4 / 2 * n)...);
-        c = __builtin_shufflevector(ab2, cd2, (I / 4 * 2 + I % 2 + I % 4 / 2 * n)...);
-        d = __builtin_shufflevector(ab2, cd2, (h + I / 4 * 2 + I % 2 + I % 4 / 2 * n)...);
-      }(std::make_index_sequence<lanes<Width>>{});
+      [&]<std::size_t... I>(std::index_sequence<I...>)
+          __attribute__((always_inline, no_instrument_function)) {
+            constexpr std::size_t n = sizeof...(I), h = n / 2;
+            // Interleaves single elements of two vectors, then pairs of elements.
+            const V ab = __builtin_shufflevector(a, b, (I / 2 + I % 2 * n)...);
+            const V cd = __builtin_shufflevector(c, d, (I / 2 + I % 2 * n)...);
+            const V ab2 = __builtin_shufflevector(a, b, (h + I / 2 + I % 2 * n)...);
+            const V cd2 = __builtin_shufflevector(c, d, (h + I / 2 + I % 2 * n)...);
+            a = __builtin_shufflevector(ab, cd, (I / 4 * 2 + I % 2 + I % 4 / 2 * n)...);
+            b = __builtin_shufflevector(ab, cd, (h + I / 4 * 2 + I % 2 + I % 4 / 2 * n)...);
+            c = __builtin_shufflevector(ab2, cd2, (I / 4 * 2 + I % 2 + I % 4 / 2 * n)...);
+            d = __builtin_shufflevector(ab2, cd2, (h + I / 4 * 2 + I % 2 + I % 4 / 2 * n)...);
+          }(std::make_index_sequence<lanes<Width>>{});
       store(quads + 4 * i, a);
       store(quads + 4 * i + lanes<Width>, b);
       store(quads + 4 * i + 2 * lanes<Width>, c);
@@ -318,8 +374,11 @@ class PooledConvolution {
   /// on, and the bias gradient along with the first tap. Indices beyond the last tap repeat it and
   /// discard the sum.
   template <std::size_t Width>
-  [[gnu::always_inline]] inline void add_taps(const T* x, const T* dy, const std::byte* winners,
-                                              std::size_t tap, int half, double* sums) const {
+  [[gnu::always_inline, gnu::no_instrument_function]] inline void add_taps(const T* x, const T* dy,
+                                                                           const std::byte* winners,
+                                                                           std::size_t tap,
+                                                                           int half,
+                                                                           double* sums) const {
     using V = Lanes<T, Width>;
     constexpr std::size_t vectors = backward_vectors<Width>;
     const std::ptrdiff_t filters = op_.filters;
@@ -328,15 +387,16 @@ class PooledConvolution {
     const T* at[taps_at_once];
     for (std::size_t t = 0; t < taps_at_once; ++t)
       at[t] = x + 4 * taps_[std::min(tap + t, taps_.size() - 1)];
-    const auto add = [&](std::size_t row, V(&values)[vectors]) __attribute__((always_inline)) {
+    const auto add = [&](std::size_t row, V(&values)[vectors])
+                         __attribute__((always_inline, no_instrument_function)) {
 #pragma GCC unroll 2
-      for (std::size_t v = 0; v < vectors; ++v) {
-        add_lanes<T>(sums + static_cast<std::ptrdiff_t>(row) * filters +
-                         (half + static_cast<int>(v)) * lanes<Width>,
-                     values[v]);
-        values[v] = V{};
-      }
-    };
+                           for (std::size_t v = 0; v < vectors; ++v) {
+                             add_lanes<T>(sums + static_cast<std::ptrdiff_t>(row) * filters +
+                                              (half + static_cast<int>(v)) * lanes<Width>,
+                                          values[v]);
+                             values[v] = V{};
+                           }
+                         };
     int bias_terms = 0, terms = 0;
     for (int r = 0; r < rows_; ++r)
       for (int first = 0, left = 0; first < columns_; first += max_bias_terms) {
@@ -376,11 +436,10 @@ class PooledConvolution {
 
   /// Adds the products of one window at offset `in`. The lowest bits of `all` are its winners.
   template <std::size_t Width, std::size_t Vectors>
-  [[gnu::always_inline]] inline void add_window(const T* const (&at)[taps_at_once],
-                                                std::ptrdiff_t in, const T* dy,
-                                                const Winners<Width>& all, int half,
-                                                Lanes<T, Width> (&sum)[taps_at_once][Vectors],
-                                                Lanes<T, Width> (&bias_sum)[Vectors]) const {
+  [[gnu::always_inline, gnu::no_instrument_function]] inline void add_window(
+      const T* const (&at)[taps_at_once], std::ptrdiff_t in, const T* dy, const Winners<Width>& all,
+      int half, Lanes<T, Width> (&sum)[taps_at_once][Vectors],
+      Lanes<T, Width> (&bias_sum)[Vectors]) const {
     using V = Lanes<T, Width>;
     V gradient[Vectors];
     Winners<Width> winner[Vectors];  // arbitrary where there is no winner: the gradient is 0
@@ -416,7 +475,7 @@ class PooledConvolution {
           sum += pixel[tap] * *k;
           k += op_.filters;
         }
-        if (!(sum > best)) continue;
+        if (!(sum > best) && !is_nan(sum)) continue;
         best = sum;
         *winners = static_cast<std::byte>(p);
       }

@@ -24,7 +24,7 @@ namespace detail {
 /// v = e^v for v <= 0, within 2 ulp. Results below the smallest normal number are 0; NaN
 /// propagates. Range reduction to e^v = 2^n e^r and a polynomial in r (Cephes' expf).
 template <class V>
-[[gnu::always_inline]] inline void exponential(V& v) {
+[[gnu::always_inline, gnu::no_instrument_function]] inline void exponential(V& v) {
   constexpr std::size_t width = sizeof(V);
   using Int = Lanes<std::int32_t, width>;
   using Word = Lanes<std::uint32_t, width>;
@@ -48,8 +48,8 @@ template <class V>
 /// Loss of one row of `size` logits, and its gradient unless g is null; the vectorized form of
 /// SparseCategoricalCrossentropyOp::example.
 template <std::size_t Width>
-[[gnu::always_inline]] inline double softmax_row(const float* p, std::size_t size,
-                                                 std::size_t label, float* g, double scale) {
+[[gnu::always_inline, gnu::no_instrument_function]] inline double softmax_row(
+    const float* p, std::size_t size, std::size_t label, float* g, double scale) {
   using V = Lanes<float, Width>;
   constexpr std::size_t step = lanes_of<float, Width>;
   // Pass 1: the maximum. [0, whole) in vectors, the rest one by one, as in the passes below.
@@ -134,14 +134,16 @@ struct Kernel<SparseCategoricalCrossentropyOp, BasicCpu<P>> : KernelTraits {
                               return op.example(p, label, g, scale);
                             });
             else
-              detail::run_with_vectors_of(vectors, [&](auto bytes) __attribute__((always_inline)) {
-                sums[i] = add(io, first, last, size,
-                              [&](const float* p, const std::int32_t* label, float* g, double scale)
-                                  __attribute__((always_inline)) {
-                                    return detail::softmax_row<bytes.value>(
-                                        p, size, static_cast<std::size_t>(*label), g, scale);
-                                  });
-              });
+              detail::run_with_vectors_of(
+                  vectors, [&](auto bytes) __attribute__((always_inline, no_instrument_function)) {
+                    sums[i] =
+                        add(io, first, last, size,
+                            [&](const float* p, const std::int32_t* label, float* g, double scale)
+                                __attribute__((always_inline, no_instrument_function)) {
+                                  return detail::softmax_row<bytes.value>(
+                                      p, size, static_cast<std::size_t>(*label), g, scale);
+                                });
+                  });
           }
         });
     for (std::size_t i = 0; i < parts; ++i) *io.sum += sums[i];
@@ -152,8 +154,9 @@ struct Kernel<SparseCategoricalCrossentropyOp, BasicCpu<P>> : KernelTraits {
 
   /// Weighted sum of row(...) over examples [first, last).
   template <class Row>
-  [[gnu::always_inline]] static double add(const LossIo<D, std::int32_t>& io, std::size_t first,
-                                           std::size_t last, std::size_t size, const Row& row) {
+  [[gnu::always_inline, gnu::no_instrument_function]] static double add(
+      const LossIo<D, std::int32_t>& io, std::size_t first, std::size_t last, std::size_t size,
+      const Row& row) {
     double sum = 0;
     for (std::size_t n = first; n < last; ++n) {
       const double weight = io.weight == nullptr ? 1 : static_cast<double>(io.weight[n]);

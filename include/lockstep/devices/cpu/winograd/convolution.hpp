@@ -73,28 +73,31 @@ class WinogradConvolution {
                                static_cast<std::size_t>(filters_ / lanes());
     // Phase 1: all threads transform the kernel, which every tile needs.
     parallel_ranges(static_cast<int>(threads_), blocks, 4, [&](Slice mine, std::size_t) {
-      run_with_vectors_of(bytes_, [&](auto bytes) __attribute__((always_inline)) {
-        for (std::size_t i = mine.first; i < mine.first + mine.count; ++i)
-          transform_kernel<bytes.value>(kernel, static_cast<int>(i), u);
-      });
+      run_with_vectors_of(bytes_,
+                          [&](auto bytes) __attribute__((always_inline, no_instrument_function)) {
+                            for (std::size_t i = mine.first; i < mine.first + mine.count; ++i)
+                              transform_kernel<bytes.value>(kernel, static_cast<int>(i), u);
+                          });
     });
     // Phase 2: each thread transforms, multiplies and transforms back a range of the tiles.
-    parallel_ranges(static_cast<int>(threads_), count * tiles_.size(), 16,
-                    [&](Slice all, std::size_t index) {
-                      T* const v = u + kernel_size() + index * workspace_size();
-                      T* const m = in_place() ? v : v + from_.size();
-                      const auto capacity = static_cast<std::size_t>(from_.capacity);
-                      for (std::size_t done = 0; done < all.count; done += capacity) {
-                        const Slice tiles{all.first + done, std::min(capacity, all.count - done)};
-                        tiles_.pixels(bytes_, tiles, x, from_, v);
-                        run_with_vectors_of(bytes_, [&](auto bytes) __attribute__((always_inline)) {
-                          multiply<bytes.value>(static_cast<std::ptrdiff_t>(tiles.count), v, u, m);
-                        });
-                        run_with_vectors_of(bytes_, [&](auto bytes) __attribute__((always_inline)) {
-                          tiles_.template results<bytes.value>(tiles, to_, m, bias, relu, y);
-                        });
-                      }
-                    });
+    parallel_ranges(
+        static_cast<int>(threads_), count * tiles_.size(), 16, [&](Slice all, std::size_t index) {
+          T* const v = u + kernel_size() + index * workspace_size();
+          T* const m = in_place() ? v : v + from_.size();
+          const auto capacity = static_cast<std::size_t>(from_.capacity);
+          for (std::size_t done = 0; done < all.count; done += capacity) {
+            const Slice tiles{all.first + done, std::min(capacity, all.count - done)};
+            tiles_.pixels(bytes_, tiles, x, from_, v);
+            run_with_vectors_of(
+                bytes_, [&](auto bytes) __attribute__((always_inline, no_instrument_function)) {
+                  multiply<bytes.value>(static_cast<std::ptrdiff_t>(tiles.count), v, u, m);
+                });
+            run_with_vectors_of(
+                bytes_, [&](auto bytes) __attribute__((always_inline, no_instrument_function)) {
+                  tiles_.template results<bytes.value>(tiles, to_, m, bias, relu, y);
+                });
+          }
+        });
   }
 
  private:
@@ -114,7 +117,9 @@ class WinogradConvolution {
   /// u = G g G' for one block of lanes x lanes channels and filters. Layout of u: (16,
   /// filters / lanes, channels, lanes).
   template <std::size_t Width>
-  [[gnu::always_inline]] inline void transform_kernel(const T* kernel, int block, T* u) const {
+  [[gnu::always_inline, gnu::no_instrument_function]] inline void transform_kernel(const T* kernel,
+                                                                                   int block,
+                                                                                   T* u) const {
     using V = Lanes<T, Width>;
     constexpr int lanes = lanes_of<T, Width>;
     const int filter = block / (channels_ / lanes) * lanes,
@@ -155,8 +160,8 @@ class WinogradConvolution {
   }
   /// G g for three values: (a, (a + b + c) / 2, (a - b + c) / 2, c).
   template <class V>
-  [[gnu::always_inline]] static inline void expand(const V& a, const V& b, const V& c, V& first,
-                                                   V& second, V& third, V& fourth) {
+  [[gnu::always_inline, gnu::no_instrument_function]] static inline void expand(
+      const V& a, const V& b, const V& c, V& first, V& second, V& third, V& fourth) {
     const V ends = a + c;
     first = a;
     second = (ends + b) * T(0.5);
@@ -166,7 +171,9 @@ class WinogradConvolution {
 
   /// m = v u: one matrix product for each of the 16 positions.
   template <std::size_t Width>
-  [[gnu::always_inline]] inline void multiply(std::ptrdiff_t tiles, T* v, const T* u, T* m) const {
+  [[gnu::always_inline, gnu::no_instrument_function]] inline void multiply(std::ptrdiff_t tiles,
+                                                                           T* v, const T* u,
+                                                                           T* m) const {
     if constexpr (Width == 64) {
       if (vectors_ == 4) return multiply_vectors<Width, 4>(tiles, v, u, m);
       if (vectors_ == 1) return multiply_vectors<Width, 1>(tiles, v, u, m);
@@ -174,8 +181,8 @@ class WinogradConvolution {
     multiply_vectors<Width, 2>(tiles, v, u, m);
   }
   template <std::size_t Width, int Vectors>
-  [[gnu::always_inline]] inline void multiply_vectors(std::ptrdiff_t tiles, T* v, const T* u,
-                                                      T* m) const {
+  [[gnu::always_inline, gnu::no_instrument_function]] inline void multiply_vectors(
+      std::ptrdiff_t tiles, T* v, const T* u, T* m) const {
     constexpr int lanes = lanes_of<T, Width>, unit = sums<Width> / Vectors;
     // The last block of tiles may be partial; it multiplies zeros for the missing ones.
     const std::ptrdiff_t padded = (tiles + unit - 1) / unit * unit;
@@ -195,7 +202,9 @@ class WinogradConvolution {
   }
   /// One register block of the product: Tiles tiles times Vectors vectors of filters.
   template <std::size_t Width, int Tiles, int Vectors>
-  [[gnu::always_inline]] inline void multiply_block(const T* v, const T* u, T* m) const {
+  [[gnu::always_inline, gnu::no_instrument_function]] inline void multiply_block(const T* v,
+                                                                                 const T* u,
+                                                                                 T* m) const {
     using V = Lanes<T, Width>;
     constexpr int lanes = lanes_of<T, Width>;
     const std::ptrdiff_t next = static_cast<std::ptrdiff_t>(channels_) * lanes;

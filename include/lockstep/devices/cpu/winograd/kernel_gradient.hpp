@@ -61,22 +61,25 @@ class WinogradKernelGradient {
           for (std::size_t done = 0; done < all.count; done += capacity) {
             const Slice tiles{all.first + done, std::min(capacity, all.count - done)};
             tiles_.pixels(bytes_, tiles, x, pixels_, v);
-            run_with_vectors_of(bytes_, [&](auto bytes) __attribute__((always_inline)) {
-              tiles_.template gradients<bytes.value>(tiles, dy, gradients_, e, sum_dy);
-            });
-            run_with_vectors_of(bytes_, [&](auto bytes) __attribute__((always_inline)) {
-              multiply<bytes.value>(static_cast<std::ptrdiff_t>(tiles.count), v, e, sums);
-            });
+            run_with_vectors_of(
+                bytes_, [&](auto bytes) __attribute__((always_inline, no_instrument_function)) {
+                  tiles_.template gradients<bytes.value>(tiles, dy, gradients_, e, sum_dy);
+                });
+            run_with_vectors_of(
+                bytes_, [&](auto bytes) __attribute__((always_inline, no_instrument_function)) {
+                  multiply<bytes.value>(static_cast<std::ptrdiff_t>(tiles.count), v, e, sums);
+                });
           }
         });
     // Merge and inverse transform: threads split the channels, so each dw has one writer.
     const auto channels = static_cast<std::size_t>(channels_);
     parallel_ranges(static_cast<int>(threads_), channels, 8, [&](Slice mine, std::size_t) {
-      run_with_vectors_of(bytes_, [&](auto bytes) __attribute__((always_inline)) {
-        for (std::size_t c = mine.first; c < mine.first + mine.count; ++c)
-          for (int f = 0; f < filters_; f += lanes_of<T, bytes.value>)
-            transform_back<bytes.value>(static_cast<int>(c), f, workspaces, parts, dw);
-      });
+      run_with_vectors_of(
+          bytes_, [&](auto bytes) __attribute__((always_inline, no_instrument_function)) {
+            for (std::size_t c = mine.first; c < mine.first + mine.count; ++c)
+              for (int f = 0; f < filters_; f += lanes_of<T, bytes.value>)
+                transform_back<bytes.value>(static_cast<int>(c), f, workspaces, parts, dw);
+          });
     });
     for (int f = 0; db != nullptr && f < filters_; ++f) {
       double sum = 0;
@@ -109,8 +112,9 @@ class WinogradKernelGradient {
   /// sums (16, filters / lanes, channels, lanes) += v' e: one matrix product for each of the 16
   /// positions.
   template <std::size_t Width>
-  [[gnu::always_inline]] inline void multiply(std::ptrdiff_t tiles, const T* v, const T* e,
-                                              T* sums) const {
+  [[gnu::always_inline, gnu::no_instrument_function]] inline void multiply(std::ptrdiff_t tiles,
+                                                                           const T* v, const T* e,
+                                                                           T* sums) const {
     constexpr int lanes = lanes_of<T, Width>;
     constexpr int of_pairs = Width == 64 ? 8 : 4, of_singles = 16;
     for (int i = 0; i < 16; ++i) {
@@ -132,8 +136,8 @@ class WinogradKernelGradient {
   }
   /// One register block of the product: Channels channels times Vectors vectors of filters.
   template <std::size_t Width, int Channels, int Vectors>
-  [[gnu::always_inline]] inline void multiply_block(std::ptrdiff_t tiles, const T* v, const T* e,
-                                                    T* sums) const {
+  [[gnu::always_inline, gnu::no_instrument_function]] inline void multiply_block(
+      std::ptrdiff_t tiles, const T* v, const T* e, T* sums) const {
     using V = Lanes<T, Width>;
     constexpr int lanes = lanes_of<T, Width>;
     V sum[std::size_t{Channels}][std::size_t{Vectors}] = {};
@@ -159,8 +163,8 @@ class WinogradKernelGradient {
 
   /// dw = G' s G for one channel and one vector of filters, with s summed over the threads' parts.
   template <std::size_t Width>
-  [[gnu::always_inline]] inline void transform_back(int channel, int filter, const T* workspaces,
-                                                    std::size_t parts, T* dw) const {
+  [[gnu::always_inline, gnu::no_instrument_function]] inline void transform_back(
+      int channel, int filter, const T* workspaces, std::size_t parts, T* dw) const {
     using V = Lanes<T, Width>;
     constexpr int lanes = lanes_of<T, Width>;
     const std::ptrdiff_t position = static_cast<std::ptrdiff_t>(channels_) * filters_;
@@ -191,8 +195,8 @@ class WinogradKernelGradient {
   }
   /// G' s for four values: (a + (b + c) / 2, (b - c) / 2, (b + c) / 2 + d).
   template <class V>
-  [[gnu::always_inline]] static inline void contract(const V& a, const V& b, const V& c, const V& d,
-                                                     V& first, V& second, V& third) {
+  [[gnu::always_inline, gnu::no_instrument_function]] static inline void contract(
+      const V& a, const V& b, const V& c, const V& d, V& first, V& second, V& third) {
     const V half = (b + c) * T(0.5);
     first = a + half;
     second = (b - c) * T(0.5);

@@ -60,18 +60,20 @@ class WinogradTiles {
   /// bytes.
   void pixels(std::size_t bytes, Slice tiles, const T* x, const WinogradTileLayout<T>& layout,
               T* v) const {
-    run_with_vectors_of(bytes, [&](auto length) __attribute__((always_inline)) {
-      transform_pixels<length.value>(tiles, x, layout, v);
-    });
+    run_with_vectors_of(bytes,
+                        [&](auto length) __attribute__((always_inline, no_instrument_function)) {
+                          transform_pixels<length.value>(tiles, x, layout, v);
+                        });
   }
 
   /// y = A' m A + bias for each tile, written to y (count, out); bias may be null.
   template <std::size_t Width>
-  [[gnu::always_inline]] inline void results(Slice tiles, const WinogradTileLayout<T>& layout,
-                                             const T* m, const T* bias, bool relu, T* y) const {
+  [[gnu::always_inline, gnu::no_instrument_function]] inline void results(
+      Slice tiles, const WinogradTileLayout<T>& layout, const T* m, const T* bias, bool relu,
+      T* y) const {
     using V = Lanes<T, Width>;
     const std::ptrdiff_t channels = out_[2];
-    for_each_row(tiles, [&](const Row& row) __attribute__((always_inline)) {
+    for_each_row(tiles, [&](const Row& row) __attribute__((always_inline, no_instrument_function)) {
       const bool second_row = 2 * row.y + 1 < out_[0];
       for (std::ptrdiff_t c = 0; c < channels; c += lanes_of<T, Width>) {
         V start{};
@@ -88,11 +90,12 @@ class WinogradTiles {
             side[0][i] = p[0] + p[1] + p[2];
             side[1][i] = p[1] - p[2] - p[3];
           }
-          const auto put = [&](int r, int at, const V& value) __attribute__((always_inline)) {
-            const V sum = value + start;
-            store(to + (r * out_[1] + 2 * t + at) * channels,
-                  relu ? (sum < T(0) ? V{} : sum) : sum);  // propagates NaN
-          };
+          const auto put = [&](int r, int at, const V& value)
+                               __attribute__((always_inline, no_instrument_function)) {
+                                 const V sum = value + start;
+                                 store(to + (r * out_[1] + 2 * t + at) * channels,
+                                       relu ? (sum < T(0) ? V{} : sum) : sum);  // propagates NaN
+                               };
           const bool second = 2 * (row.x + t) + 1 < out_[1];
           put(0, 0, side[0][0] + side[0][1] + side[0][2]);
           if (second) put(0, 1, side[1][0] + side[1][1] + side[1][2]);
@@ -107,12 +110,11 @@ class WinogradTiles {
   /// e = A d A' for the 2 x 2 gradients d of each tile in dy (count, out); adds their sums to db
   /// (channels). A float accumulates at most 16 tiles before its sum is added in double.
   template <std::size_t Width>
-  [[gnu::always_inline]] inline void gradients(Slice tiles, const T* dy,
-                                               const WinogradTileLayout<T>& layout, T* e,
-                                               double* db) const {
+  [[gnu::always_inline, gnu::no_instrument_function]] inline void gradients(
+      Slice tiles, const T* dy, const WinogradTileLayout<T>& layout, T* e, double* db) const {
     using V = Lanes<T, Width>;
     const std::ptrdiff_t channels = out_[2];
-    for_each_row(tiles, [&](const Row& row) __attribute__((always_inline)) {
+    for_each_row(tiles, [&](const Row& row) __attribute__((always_inline, no_instrument_function)) {
       const bool second_row = 2 * row.y + 1 < out_[0];
       for (std::ptrdiff_t c = 0; c < channels; c += lanes_of<T, Width>) {
         const T* upper =
@@ -159,12 +161,11 @@ class WinogradTiles {
 
  private:
   template <std::size_t Width>
-  [[gnu::always_inline]] inline void transform_pixels(Slice tiles, const T* x,
-                                                      const WinogradTileLayout<T>& layout,
-                                                      T* v) const {
+  [[gnu::always_inline, gnu::no_instrument_function]] inline void transform_pixels(
+      Slice tiles, const T* x, const WinogradTileLayout<T>& layout, T* v) const {
     using V = Lanes<T, Width>;
     const std::ptrdiff_t channels = in_[2];
-    for_each_row(tiles, [&](const Row& row) __attribute__((always_inline)) {
+    for_each_row(tiles, [&](const Row& row) __attribute__((always_inline, no_instrument_function)) {
       for (std::ptrdiff_t c = 0; c < channels; c += lanes_of<T, Width>) {
         // Rows of pixels outside of the image read zeros, with a step of 0.
         const T* from[4];
@@ -175,19 +176,20 @@ class WinogradTiles {
           from[i] = inside ? x + (row.image * in_[0] + r) * in_[1] * channels + c : zeros;
           step[i] = inside ? channels : 0;
         }
-        const auto column = [&](int at, V(&d)[4]) __attribute__((always_inline)) {
-          if (at < 0 || at >= in_[1]) {
-            d[0] = d[1] = d[2] = d[3] = V{};
-            return;
-          }
-          V p[4];
+        const auto column = [&](int at, V(&d)[4])
+                                __attribute__((always_inline, no_instrument_function)) {
+                                  if (at < 0 || at >= in_[1]) {
+                                    d[0] = d[1] = d[2] = d[3] = V{};
+                                    return;
+                                  }
+                                  V p[4];
 #pragma GCC unroll 4
-          for (int i = 0; i < 4; ++i) load(p[i], from[i] + at * step[i]);
-          d[0] = p[0] - p[2];
-          d[1] = p[1] + p[2];
-          d[2] = p[2] - p[1];
-          d[3] = p[1] - p[3];
-        };
+                                  for (int i = 0; i < 4; ++i) load(p[i], from[i] + at * step[i]);
+                                  d[0] = p[0] - p[2];
+                                  d[1] = p[1] + p[2];
+                                  d[2] = p[2] - p[1];
+                                  d[3] = p[1] - p[3];
+                                };
         T* to = v + c * layout.capacity + row.at * lanes_of<T, Width>;
         int at = 2 * row.x - left_;
         V first[4], second[4], third[4], fourth[4];
@@ -222,7 +224,8 @@ class WinogradTiles {
   };
   /// Calls visit(Row) for the rows that make up `tiles`, which may begin and end within a row.
   template <class Visit>
-  [[gnu::always_inline]] inline void for_each_row(Slice tiles, const Visit& visit) const {
+  [[gnu::always_inline, gnu::no_instrument_function]] inline void for_each_row(
+      Slice tiles, const Visit& visit) const {
     Row row{static_cast<std::ptrdiff_t>(tiles.first / size()),
             static_cast<int>(tiles.first % size()) / columns_,
             static_cast<int>(tiles.first % size()) % columns_, 0, 0};

@@ -6,7 +6,7 @@
 #include <atomic>
 #include <cstddef>
 
-#include "lockstep/core/fmt_core.hpp"
+#include "lockstep/core/format_text.hpp"
 #include "lockstep/core/log.hpp"
 #include "lockstep/devices/cuda/libraries/cublaslt.hpp"
 #include "lockstep/devices/cuda/libraries/cudnn.hpp"
@@ -29,7 +29,7 @@ class Access {
     } catch (const DeviceError& error) {
       handle_ = nullptr;
       if (!logged.exchange(true))
-        log(LogLevel::warning, fmt::format("{}; {} run on lockstep's own kernels, which are slower",
+        log(LogLevel::warning, format_text("{}; {} run on lockstep's own kernels, which are slower",
                                            error.what(), Library::work));
     }
   }

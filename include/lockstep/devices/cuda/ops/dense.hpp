@@ -8,7 +8,7 @@
 #include <string>
 
 #include "lockstep/concepts/kernel.hpp"
-#include "lockstep/core/fmt_core.hpp"
+#include "lockstep/core/format_text.hpp"
 #include "lockstep/devices/cuda/device.hpp"
 #include "lockstep/devices/cuda/support/dense_backward.hpp"
 #include "lockstep/devices/cuda/support/dense_pass.hpp"
@@ -90,7 +90,7 @@ class DenseCalls {
 
   /// The key of the autotuning result.
   static std::string describe(const DenseOp& op, CudaContext& context, std::size_t count) {
-    return fmt::format("the gradients of a dense layer ({} x {} -> {}{}{}{}), cuBLASLt {}", count,
+    return format_text("the gradients of a dense layer ({} x {} -> {}{}{}{}), cuBLASLt {}", count,
                        op.inputs, op.units, op.bias ? ", bias, " : ", ", with_relu ? "ReLU, " : "",
                        Precision::name, context.handle<CublasLtAccess>().version());
   }

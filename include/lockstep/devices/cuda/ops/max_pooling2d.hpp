@@ -1,6 +1,7 @@
 /// \file
 /// MaxPooling2D on a GPU. Invariants: the index of the winning tap is saved, one byte per output if
-/// the window has at most 256 taps, else four; ties go to the first tap in row-major order.
+/// the window has at most 256 taps, else four; ties go to the first tap in row-major order, and the
+/// last NaN wins over all others.
 #pragma once
 
 #include <cstddef>
@@ -31,7 +32,7 @@ KERNEL(forward)(const A* __restrict__ x, A* __restrict__ y, Winner* __restrict__
     for (int r = t.top; r < t.bottom; ++r)
       for (int c = t.left; c < t.right; ++c) {
         const float v = get(x[t.in + (r * IN_COLUMNS + c) * CHANNELS]);
-        if (winner < 0 || v > best) {
+        if (winner < 0 || v > best || v != v) {
           best = v;
           winner = r * POOL_COLUMNS + c;
         }

@@ -179,12 +179,11 @@ struct CudaText<MeanCosineSimilarityOp> {
 __device__ void row(const float* p, const Target* t, double* part, int lane) {
   double pp = 0, tt = 0, pt = 0;
   for (int k = lane; k < SIZE; k += 32) {
-    pp += p[k] * p[k];
-    tt += t[k] * t[k];
-    pt += p[k] * t[k];
+    pp += (double)p[k] * p[k];
+    tt += (double)t[k] * t[k];
+    pt += (double)p[k] * t[k];
   }
-  const float p_norm = (float)sqrt(warp_sum(pp)), t_norm = (float)sqrt(warp_sum(tt));
-  const float least = 1e-7f;
+  const double p_norm = sqrt(warp_sum(pp)), t_norm = sqrt(warp_sum(tt)), least = 1e-7;
   part[0] = warp_sum(pt) / ((p_norm < least ? least : p_norm) * (t_norm < least ? least : t_norm));
   part[1] = 1;
 }

@@ -186,7 +186,7 @@ struct Kernel<Op, BasicCuda<Precision>> : KernelTraits {
     constexpr detail::cuda::Source source{"optimizer", detail::cuda::update_text,
                                           CudaText<Op>::functions};
     const bool aligned = is_aligned(io);
-    const auto own = with_define(CudaText<Op>::defines(op), {"SLOTS", op.slots()});
+    const auto own = with_define(CudaText<Op>::defines(op), {"SLOTS", op.slot_count()});
     const auto defines = with_define(with_define(own, {"ALIGNED", aligned ? 1 : 0}),
                                      {"PENALISED", all.is_penalised ? 1 : 0});
     device.launch(device.kernel(source, "update", defines),

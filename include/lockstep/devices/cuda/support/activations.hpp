@@ -29,21 +29,21 @@ struct NoDefines {
 };
 }  // namespace detail::cuda
 
-/// max(0, x); NaN stays NaN.
+/// max(0, x); NaN stays NaN and passes its gradient.
 template <>
 struct CudaText<ReLUOp> : detail::cuda::NoDefines {
   static constexpr char functions[] = R"cuda(
 __device__ float value(float x) { return x < 0 ? 0.0f : x; }
-__device__ float derivative(float y) { return y > 0 ? 1.0f : 0.0f; }
+__device__ float derivative(float y) { return y <= 0 ? 0.0f : 1.0f; }
 )cuda";
 };
 
-/// min(max(0, x), 6).
+/// min(max(0, x), 6); NaN stays NaN and passes its gradient.
 template <>
 struct CudaText<ReLU6Op> : detail::cuda::NoDefines {
   static constexpr char functions[] = R"cuda(
 __device__ float value(float x) { return x < 0 ? 0.0f : x > 6 ? 6.0f : x; }
-__device__ float derivative(float y) { return y > 0 && y < 6 ? 1.0f : 0.0f; }
+__device__ float derivative(float y) { return y <= 0 || y >= 6 ? 0.0f : 1.0f; }
 )cuda";
 };
 
@@ -80,11 +80,14 @@ __device__ float derivative(float x) {
 )cuda";
 };
 
-/// x * sigmoid(x).
+/// x * sigmoid(x). exp(-x) would overflow before the result underflows.
 template <>
 struct CudaText<SiLUOp> : detail::cuda::NoDefines {
   static constexpr char functions[] = R"cuda(
-__device__ float value(float x) { return x / (1 + expf(-x)); }
+__device__ float value(float x) {
+  const float e = expf(-0.5f * fabsf(x)), part = x / (1 + e * e);
+  return x > 0 ? part : part * e * e;
+}
 __device__ float derivative(float x) {
   const float s = 1 / (1 + expf(-x));
   return s * (1 + x * (1 - s));

@@ -131,8 +131,8 @@ KERNEL(normalize)(const A* __restrict__ x, const A* __restrict__ x2, A* __restri
 
 // dy where the result was positive, else 0.
 __device__ inline float masked(const Line& line, float x, const A* y, float dy) {
-  if (TAIL == 1) return line(x) > 0 ? dy : 0.0f;
-  if (TAIL == 2) return get(*y) > 0 ? dy : 0.0f;
+  if (TAIL == 1) return line(x) <= 0 ? 0.0f : dy;
+  if (TAIL == 2) return get(*y) <= 0 ? 0.0f : dy;
   return dy;
 }
 

@@ -56,7 +56,7 @@ KERNEL(column_sums)(X* __restrict__ x, const A* __restrict__ y, float* parts, fl
   const float sum = (float)sum_of_rows(begin, n < COLUMNS ? end : begin, [&](i64 m) {
     const i64 i = m * COLUMNS + n;
 #if MASKED
-    const float v = get(y[i]) > 0 ? get(x[i]) : 0.0f;
+    const float v = get(y[i]) <= 0 ? 0.0f : get(x[i]);
     x[i] = put<A>(v);
     return v;
 #else

@@ -2,7 +2,7 @@
 
 #include "lockstep/devices/cuda/support/convolution_call.hpp"
 
-#include "lockstep/core/fmt_core.hpp"
+#include "lockstep/core/format_text.hpp"
 
 namespace lockstep::detail::cuda {
 
@@ -70,7 +70,7 @@ std::string describe_convolution(const Conv2DOp& op, std::size_t count, Convolut
   static constexpr std::array<const char*, 3> names{"a convolution", "the gradient of its input",
                                                     "the gradient of its kernel"};
   const char* const what = names[static_cast<std::size_t>(pass)];
-  return fmt::format(
+  return format_text(
       "{} ({} x {} -> {}, kernel {}x{}, strides {}x{}, dilation {}x{}, padding {}x{}{}{})", what,
       count, to_string(op.in), to_string(op.out()), op.kernel.height, op.kernel.width,
       op.strides.height, op.strides.width, op.dilation.height, op.dilation.width,

@@ -24,7 +24,7 @@
 #include <vector>
 
 #include "lockstep/core/config.hpp"
-#include "lockstep/core/fmt_core.hpp"
+#include "lockstep/core/format_text.hpp"
 #include "lockstep/devices/cuda/libraries/access.hpp"
 #include "lockstep/devices/cuda/support/convolution_call.hpp"
 #include "lockstep/devices/cuda/support/convolution_text.hpp"
@@ -146,7 +146,7 @@ class ConvolutionStep {
   void choose(CudaContext& context, std::size_t version, bool ready) {
     auto& tuning = context.handle<TuningCache>();
     const std::string work =
-        fmt::format("{}{}, cuDNN {}", describe(), ready ? ", packed weights" : "", version);
+        format_text("{}{}, cuDNN {}", describe(), ready ? ", packed weights" : "", version);
     if (const auto known = tuning.find(context, work); known && use(context, *known)) return;
     const Plans plans = find_plans(context.options().deterministic);
     if (plans.empty()) return;
@@ -211,7 +211,7 @@ class ConvolutionStep {
   /// Warns that lockstep's own kernel replaces cuDNN.
   void warn(std::string_view why) const {
     log(LogLevel::warning,
-        fmt::format("cuda: cuDNN refuses {}: {}; lockstep's own kernel runs it and may be slower",
+        format_text("cuda: cuDNN refuses {}: {}; lockstep's own kernel runs it and may be slower",
                     describe(), why));
   }
   /// Prepares the packing of weights, which only cuDNN needs.

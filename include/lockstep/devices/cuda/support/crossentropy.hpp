@@ -133,19 +133,19 @@ struct CudaText<CosineSimilarityOp> {
 __device__ float row(const float* p, const Target* t, float* g, float scale, int lane) {
   double pp = 0, tt = 0, pt = 0;
   for (int k = lane; k < SIZE; k += 32) {
-    pp += p[k] * p[k];
-    tt += t[k] * t[k];
-    pt += p[k] * t[k];
+    pp += (double)p[k] * p[k];
+    tt += (double)t[k] * t[k];
+    pt += (double)p[k] * t[k];
   }
-  const float p_norm = (float)sqrt(warp_sum(pp)), t_norm = (float)sqrt(warp_sum(tt));
-  const float least = 1e-7f;
-  const float p_size = p_norm < least ? least : p_norm, t_size = t_norm < least ? least : t_norm;
-  const float cosine = (float)warp_sum(pt) / (p_size * t_size);
+  const double p_norm = sqrt(warp_sum(pp)), t_norm = sqrt(warp_sum(tt)), least = 1e-7;
+  const double p_size = p_norm < least ? least : p_norm, t_size = t_norm < least ? least : t_norm;
+  const double cosine = warp_sum(pt) / p_size / t_size;
   if (g) {
-    const float along = p_norm < least ? 0.0f : cosine / p_size;
-    for (int k = lane; k < SIZE; k += 32) g[k] = scale * (along * p[k] - t[k] / t_size) / p_size;
+    const double along = p_norm < least ? 0.0 : cosine / p_size;
+    for (int k = lane; k < SIZE; k += 32)
+      g[k] = (float)(scale * (along * p[k] - t[k] / t_size) / p_size);
   }
-  return -cosine;
+  return (float)-cosine;
 }
 )cuda";
   static std::array<CudaDefine, 0> defines(const CosineSimilarityOp&) { return {}; }

@@ -24,7 +24,7 @@ struct Gradient {
   const A* __restrict__ y;
   __device__ float at(i64 i) const {
     const float g = get(dy[i]);
-    return RELU && !(get(y[i]) > 0) ? 0.0f : g;
+    return RELU && get(y[i]) <= 0 ? 0.0f : g;
   }
 };
 // dw (inputs, units) = x^T (inputs, examples) * gradient (examples, units)

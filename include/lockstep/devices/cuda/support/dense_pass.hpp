@@ -17,7 +17,7 @@
 #include <string>
 #include <type_traits>
 
-#include "lockstep/core/fmt_core.hpp"
+#include "lockstep/core/format_text.hpp"
 #include "lockstep/devices/cuda/cublaslt/matmul.hpp"
 #include "lockstep/devices/cuda/libraries/access.hpp"
 #include "lockstep/devices/cuda/support/column_sums.hpp"
@@ -230,7 +230,7 @@ class DenseStep {
   void choose(CudaContext& context, cublasLtHandle_t handle, std::size_t version, bool ready) {
     auto& tuning = context.handle<TuningCache>();
     const std::string work =
-        fmt::format("{}{}, cuBLASLt {}", describe(), ready ? ", packed weights" : "", version);
+        format_text("{}{}, cuBLASLt {}", describe(), ready ? ", packed weights" : "", version);
     if (const auto known = tuning.find(context, work); known && use(handle, *known)) return;
     const bool deterministic = context.options().deterministic;
     find_algorithms(handle, deterministic);
@@ -321,7 +321,7 @@ class DenseStep {
   /// Warns that lockstep's own kernel replaces cuBLASLt.
   void warn(std::string_view why) const {
     log(LogLevel::warning,
-        fmt::format(
+        format_text(
             "cuda: cuBLASLt refuses {}: {}; lockstep's own kernel runs it and may be slower",
             describe(), why));
   }
@@ -370,7 +370,7 @@ class DenseStep {
     static constexpr std::array<const char*, 3> names{"a dense layer", "the gradient of its input",
                                                       "the gradient of its kernel"};
     const char* const what = names[static_cast<std::size_t>(pass_)];
-    return fmt::format("{} ({} x {} -> {}{}{}{})", what, count_, op_.inputs, op_.units,
+    return format_text("{} ({} x {} -> {}{}{}{})", what, count_, op_.inputs, op_.units,
                        op_.bias ? ", bias, " : ", ", relu_ ? "ReLU, " : "", Precision::name);
   }
 

@@ -16,7 +16,7 @@ KERNEL(add_elements)(A* __restrict__ y, const A* __restrict__ x, i64 n) {
   FOR_EACH(i, n) y[i] = put<A>(get(y[i]) + get(x[i]));
 }
 KERNEL(mask_elements)(A* __restrict__ x, const A* __restrict__ y, i64 n) {
-  FOR_EACH(i, n) x[i] = put<A>(get(y[i]) > 0 ? get(x[i]) : 0.0f);
+  FOR_EACH(i, n) x[i] = put<A>(get(y[i]) <= 0 ? 0.0f : get(x[i]));
 }
 KERNEL(to_activations)(A* __restrict__ y, const float* __restrict__ x, i64 n) {
   FOR_EACH(i, n) y[i] = put<A>(x[i]);
@@ -50,7 +50,7 @@ template <class A, class Context>
 void add_elements(Context& context, A* y, const A* x, std::size_t n) {
   run_on_elements(context, "add_elements", code_of<A>, y, x, n);
 }
-/// x = x where y is positive, else 0: the gradient of a ReLU with result y.
+/// x = x where y is positive or NaN, else 0: the gradient of a ReLU with result y.
 template <class A, class Context>
 void mask_elements(Context& context, A* x, const A* y, std::size_t n) {
   run_on_elements(context, "mask_elements", code_of<A>, x, y, n);

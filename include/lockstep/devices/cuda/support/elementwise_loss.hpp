@@ -22,9 +22,10 @@ template <>
 struct CudaText<MeanSquaredErrorOp> {
   static constexpr bool elementwise = true;
   static constexpr char functions[] = R"cuda(
-struct Term { float value, slope; };
+struct Term { double value; float slope; };  // e^2 of a float overflows in float
 __device__ Term term(float p, float t) {
-  const Term one = {(p - t) * (p - t), 2 * (p - t)};
+  const float e = p - t;
+  const Term one = {(double)e * e, 2 * e};
   return one;
 }
 )cuda";
@@ -40,7 +41,7 @@ struct CudaText<AbsoluteErrorRule> {
 struct Term { float value, slope; };
 __device__ Term term(float p, float t) {
   const float e = p - t;
-  const Term one = {fabsf(e), (float)((e > 0) - (e < 0))};
+  const Term one = {fabsf(e), e > 0 ? 1.0f : e < 0 ? -1.0f : e == 0 ? 0.0f : e};
   return one;
 }
 )cuda";
@@ -55,7 +56,7 @@ struct Term { float value, slope; };
 __device__ Term term(float p, float t) {
   const float e = p - t, size = fabsf(e);
   const Term near = {0.5f * e * e, e};
-  const Term far = {DELTA * size - 0.5f * DELTA * DELTA, e < 0 ? -DELTA : DELTA};
+  const Term far = {DELTA * (size - 0.5f * DELTA), e > 0 ? DELTA : e < 0 ? -DELTA : e};
   return size <= DELTA ? near : far;
 }
 )cuda";
@@ -64,14 +65,16 @@ __device__ Term term(float p, float t) {
   }
 };
 
-/// log(cosh(e)) = |e| + log(1 + exp(-2 |e|)) - log(2), which does not overflow.
+/// log(cosh(e)), in the two forms of LogCoshRule.
 template <>
 struct CudaText<LogCoshRule> {
   static constexpr char functions[] = R"cuda(
 struct Term { float value, slope; };
 __device__ Term term(float p, float t) {
-  const float e = p - t, size = fabsf(e);
-  const Term one = {size + log1pf(expf(-2 * size)) - 0.693147180559945309f, tanhf(e)};
+  const float e = p - t, size = fabsf(e), half = sinhf(size < 1 ? 0.5f * e : 0.0f);
+  const Term one = {size < 1 ? log1pf(2 * half * half)
+                             : size + log1pf(expf(-2 * size)) - 0.693147180559945309f,
+                    tanhf(e)};
   return one;
 }
 )cuda";
@@ -99,7 +102,7 @@ struct CudaText<HingeRule> {
 struct Term { float value, slope; };
 __device__ Term term(float p, float t) {
   const float sign = t == 0 ? -1.0f : t, margin = 1 - sign * p;
-  const Term one = {margin < 0 ? 0.0f : margin, margin < 0 ? 0.0f : -sign};
+  const Term one = {margin < 0 ? 0.0f : margin, margin < 0 ? 0.0f : margin >= 0 ? -sign : margin};
   return one;
 }
 )cuda";

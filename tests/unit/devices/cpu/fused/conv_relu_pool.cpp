@@ -2,6 +2,7 @@
 /// Convolution fused with ReLU and max pooling, for each vector length.
 #include <cmath>
 #include <cstring>
+#include <utility>
 
 #include "lockstep/layers/layers.hpp"
 #include "support/pooled_convolutions.hpp"
@@ -114,14 +115,33 @@ TEST_CASE("the bits of a pooled convolution do not depend on the number of threa
   }
 }
 
-TEST_CASE("a pooled convolution without examples has a zero gradient, and NaN becomes 0") {
+TEST_CASE("a pooled convolution without examples has a zero gradient, and NaN propagates") {
   const ConvReLUPoolOp op = pooled(Conv2D<32, 3>::op(shape(8, 8, 1)));
   Numbers n = numbers(op, op.conv.in.size(), weights_of(op.conv), 0);
   CHECK(run(op, 0, n, Cpu{}, false).dw == std::vector<float>(n.w.size(), 0.0f));
   n = numbers(op, op.conv.in.size(), weights_of(op.conv), 1);
-  for (float& v : n.x) v = std::nanf("");
-  for (const std::size_t bytes : vectors())
-    CHECK(with_vectors(op, 1, n, 1, bytes).y == std::vector<float>(n.dy.size(), 0.0f));
+  const auto clean = with_vectors(op, 1, n, 1, 0);
+  float* const pixel = &n.x[8 * 4 + 4];  // results in rows and columns 2 to 4 see it
+  float* const weight = &n.w[4 * 32];
+  const std::vector<std::pair<float*, float>> cases{
+      {pixel, std::nanf("")}, {pixel, HUGE_VALF}, {weight, std::nanf("")}};
+  for (const auto& [where, value] : cases) {
+    const float before = std::exchange(*where, value);
+    const auto plain = with_vectors(op, 1, n, 1, 0);
+    for (const std::size_t bytes : vectors()) {
+      const auto run = with_vectors(op, 1, n, 1, bytes);
+      for (std::size_t i = 0; i < run.y.size(); ++i) {
+        INFO("vectors of " << bytes << " bytes, result " << i);
+        CHECK((run.y[i] == plain.y[i] || std::abs(run.y[i] - plain.y[i]) < 1e-5f ||
+               (std::isnan(run.y[i]) && std::isnan(plain.y[i]))));
+        const std::size_t row = i / 32 / 3, column = i / 32 % 3, filter = i % 32;
+        const bool sees = where == weight ? filter == 0 : row >= 1 && column >= 1;
+        if (sees && std::isnan(value)) CHECK(std::isnan(run.y[i]));
+        if (!sees) CHECK(std::abs(run.y[i] - clean.y[i]) < 1e-5f);
+      }
+    }
+    *where = before;
+  }
 }
 
 namespace {

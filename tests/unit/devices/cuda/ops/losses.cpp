@@ -7,6 +7,7 @@
 #include <limits>
 #include <vector>
 
+#include "support/exact_losses.hpp"
 #include "support/run_loss.hpp"
 #include "support/run_metric.hpp"
 #include "unit/devices/cuda/compare.hpp"
@@ -142,4 +143,10 @@ TEST_CASE("the mean of a loss is a metric on the GPU too") {
   compare(MeanOf<Huber>{}, w);
   compare(MeanOf<CategoricalCrossentropy>{{.from_logits = true}}, {});
   compare(MeanOf<CategoricalCrossentropy>{{.from_logits = true}}, w);
+}
+
+TEST_CASE("losses and metrics are accurate from the smallest to the largest numbers") {
+  TestGpu gpu;
+  losses_are_exact<Cuda>(1e-6, true);
+  rows_are_exact<Cuda>(1e-6);
 }

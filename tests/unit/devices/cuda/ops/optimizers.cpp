@@ -33,7 +33,7 @@ std::vector<std::vector<typename D::real>> updated(const O& optimizer, std::size
   [[maybe_unused]] const auto scope = context.scope();
   DeviceArray<D, T> w(context, as<T>(as<float>(normal_values(size, 1)))), g(context, size);
   std::vector<std::unique_ptr<DeviceArray<D, T>>> slots;
-  for (std::size_t i = 0; i < optimizer.slots(); ++i)
+  for (std::size_t i = 0; i < optimizer.slot_count(); ++i)
     slots.push_back(std::make_unique<DeviceArray<D, T>>(context, std::vector<T>(size, T(0.5))));
   for (std::uint64_t step = 1; step <= 3; ++step) {
     g.upload(as<T>(as<float>(normal_values(size, 1 + step))));
@@ -139,7 +139,7 @@ std::vector<std::vector<typename D::real>> updated_parts(const O& optimizer, std
   [[maybe_unused]] const auto scope = context.scope();
   DeviceArray<D, T> w(context, as<T>(as<float>(normal_values(size, 1)))), g(context, size);
   std::vector<std::unique_ptr<DeviceArray<D, T>>> slots;
-  for (std::size_t i = 0; i < optimizer.slots(); ++i)
+  for (std::size_t i = 0; i < optimizer.slot_count(); ++i)
     slots.push_back(std::make_unique<DeviceArray<D, T>>(context, std::vector<T>(size, T(0.5))));
   for (std::uint64_t step = 1; step <= 3; ++step) {
     g.upload(as<T>(as<float>(normal_values(size, 1 + step))));

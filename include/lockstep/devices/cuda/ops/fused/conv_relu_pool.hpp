@@ -1,8 +1,7 @@
 /// \file
 /// Conv2D on 1 to 4 channels, ReLU and MaxPooling2D fused on a GPU: one launch forward and one
 /// backward, for all gradients. Invariants: a byte per result records which element of its window
-/// won, or that none is positive; only winners contribute to backward; NaN results equal those of
-/// the three separate ops.
+/// won, or that none is positive or NaN; only winners contribute to backward; NaN propagates.
 #pragma once
 
 #include <algorithm>

@@ -178,13 +178,13 @@ KERNEL(forward)(const A* __restrict__ x, const float* __restrict__ w, A* __restr
 #pragma unroll
     for (int p = 1; p < POOL; ++p) {
       const float v = positive(sum[p]);
-      if (v > best) {
+      if (v > best || v != v) {
         best = v;
         winner = p;
       }
     }
     y[out] = put<A>(best);
-    winners[out] = (Winner)(best > 0 ? winner : NO_WINNER);
+    winners[out] = (Winner)(best <= 0 ? NO_WINNER : winner);
   });
 }
 )cuda";

@@ -1,0 +1,327 @@
+#pragma once
+
+#include "lockstep/training/checkpoint/encoded_state.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <span>
+
+#include "lockstep/core/finite.hpp"
+#include "lockstep/core/format_numbers.hpp"
+#include "lockstep/core/format_text.hpp"
+#include "lockstep/core/quote.hpp"
+#include "lockstep/core/version.hpp"
+#include "lockstep/files/json_document.hpp"
+#include "lockstep/files/safetensors.hpp"
+#include "lockstep/training/weights_file.hpp"
+
+namespace lockstep::detail {
+
+inline constexpr std::uint64_t checkpoint_format = 1;
+inline constexpr std::string_view weights_file_name = "weights.safetensors",
+                                  optimizer_file_name = "optimizer.safetensors",
+                                  callbacks_file_name = "callbacks.safetensors";
+
+/// A double that reads back with the same bits, also if it is not finite.
+[[gnu::cold]] inline std::string exact_number(double value) {
+  if (std::isnan(value)) return "\"nan\"";
+  if (!is_finite(value)) return value > 0 ? "\"inf\"" : "\"-inf\"";
+  if (value == 0 && std::signbit(value)) return "-0.0";  // as an integer it would be 0
+  return shortest_number(value);
+}
+[[gnu::cold]] inline std::string exact_numbers(const std::vector<double>& values) {
+  std::string text;
+  for (const double value : values) text += (text.empty() ? "" : ", ") + exact_number(value);
+  return "[" + text + "]";
+}
+/// The values of a list of numbers. \throws JsonError.
+[[gnu::cold]] inline std::vector<double> numbers_of(const JsonValue& object, std::string_view key) {
+  std::vector<double> values;
+  for (const JsonValue& value : json_list(object, key)) values.push_back(json_double(value));
+  return values;
+}
+
+/// Longer lists are tensors of a file: the manifest is read by people.
+inline constexpr std::size_t most_numbers = 16;
+[[gnu::cold]] inline std::span<const std::byte> bytes_of_numbers(
+    const std::vector<double>& values) {
+  return std::as_bytes(std::span(values));
+}
+
+[[gnu::cold]] inline std::string describe_position(const RunPosition& p) {
+  return format_text(
+      "{{\"epoch\": {}, \"steps\": {}, \"pass\": {}, \"examples\": {}, \"first_update\": {}, "
+      "\"has_ended\": {}, \"loss\": {}, \"count\": {}, \"values\": {}, "
+      "\"step_values\": {}}}",
+      p.epoch, p.steps, p.pass, p.examples, p.first_update, p.has_ended, exact_number(p.logs.loss),
+      exact_number(p.logs.count), exact_numbers(p.logs.values), exact_numbers(p.logs.steps));
+}
+
+EncodedState::EncodedState(const JobState& state, const std::vector<ParameterInfo>& parameters) {
+  const auto add_file = [&](std::string_view name, std::vector<SafetensorsEntry> tensors) {
+    heads_.push_back(safetensors_head(std::string(name), tensors, {{"format", "lockstep"}}));
+    CheckpointFile file{std::string(name), {}};
+    file.bytes.push_back({});  // the head, whose address is known when all heads are there
+    for (const SafetensorsEntry& tensor : tensors)
+      if (!tensor.bytes.empty()) file.bytes.push_back(tensor.bytes);
+    files_.push_back(std::move(file));
+  };
+  std::vector<SafetensorsEntry> tensors;
+  const ValueBytes<const std::byte> values{state.type, state.weights, state.state};
+  for (const ParameterInfo& p : parameters)
+    tensors.push_back({p.name, state.type, extents_of(p.shape), values.of(p)});
+  add_file(weights_file_name, std::move(tensors));
+  tensors.clear();
+  for (const auto& [slot, bytes] : state.slot_values) {
+    const ValueBytes<const std::byte> of_slot{state.type, bytes, {}};
+    for (const ParameterInfo& p : parameters)
+      if (p.trainable)
+        tensors.push_back({slot + "/" + p.name, state.type, extents_of(p.shape), of_slot.of(p)});
+  }
+  add_file(optimizer_file_name, std::move(tensors));
+  tensors.clear();
+  // No callback has an empty name, so these names are free.
+  tensors.push_back(
+      {"/totals", DType::float64, {state.totals.size()}, bytes_of_numbers(state.totals)});
+  if (state.position) {
+    const std::vector<double>& sums = state.position->logs.sums;
+    tensors.push_back({"/sums", DType::float64, {sums.size()}, bytes_of_numbers(sums)});
+  }
+  std::string callbacks;
+  for (const auto& [name, saved] : state.callbacks) {
+    std::string numbers;
+    for (const auto& [key, list] : saved.all_numbers())
+      if (list.size() > most_numbers)
+        tensors.push_back(
+            {name + "/" + key, DType::float64, {list.size()}, bytes_of_numbers(list)});
+      else
+        numbers += format_text("{}{}: {}", numbers.empty() ? "" : ", ", json_string(key),
+                               exact_numbers(list));
+    for (const auto& [key, bytes] : saved.all_bytes())
+      tensors.push_back({name + "/" + key, DType::uint8, {bytes->size()}, *bytes});
+    callbacks += format_text("{}\n    {{\"name\": {}, \"numbers\": {{{}}}}}",
+                             callbacks.empty() ? "" : ",", json_string(name), numbers);
+  }
+  add_file(callbacks_file_name, std::move(tensors));
+  for (std::size_t i = 0; i < files_.size(); ++i)
+    files_[i].bytes[0] = std::as_bytes(std::span(heads_[i]));
+
+  std::string fields;
+  for (const auto& [name, value] : state.signature)
+    fields += format_text("{}\n    [{}, {}]", fields.empty() ? "" : ",", json_string(name),
+                          json_string(value));
+  description_ = format_text(
+      "{{\n  \"format\": {},\n  \"library\": \"{}\",\n  \"steps\": {},\n  \"updates\": {},\n"
+      "  \"seed\": {},\n  \"rate\": {},\n  \"loss_scale\": {{\"scale\": {}, \"finite_steps\": {}, "
+      "\"skipped\": {}}},\n  \"has_averages_in_weights\": {},\n  \"passes\": {},\n"
+      "  \"replicas\": {},\n  \"workers\": {},\n  \"position\": {},\n"
+      "  \"callbacks\": [{}],\n  \"signature\": [{}]",
+      checkpoint_format, LOCKSTEP_VERSION, state.steps, state.steps - state.loss_scale.skipped,
+      state.seed, state.rate ? exact_number(*state.rate) : "null",
+      exact_number(state.loss_scale.scale), state.loss_scale.finite_steps, state.loss_scale.skipped,
+      state.has_averages_in_weights, state.passes, state.replicas, state.workers,
+      state.position ? describe_position(*state.position) : "null", callbacks, fields);
+}
+
+/// Copies the tensors of one flat buffer. `prefix` begins their names in the file.
+[[gnu::cold]] inline void copy_tensors(const SafetensorsFile& file, const std::string& prefix,
+                                       const std::vector<ParameterInfo>& parameters,
+                                       const ValueBytes<std::byte>& to, bool trainable_only) {
+  for (const ParameterInfo& p : parameters) {
+    if (trainable_only && !p.trainable) continue;
+    const std::span<const std::byte> found = file.bytes(prefix + p.name, to.type);
+    if (file.at(prefix + p.name).shape != extents_of(p.shape))
+      throw CheckpointError(file.path(), "tensor '{}{}' does not have the model's shape {}", prefix,
+                            p.name, to_string(p.shape));
+    std::copy(found.begin(), found.end(), to.of(p).begin());
+  }
+}
+
+[[gnu::cold]] inline RunPosition decode_position(const JsonValue& value) {
+  RunPosition p;
+  const std::uint64_t epoch = json_natural(value, "epoch");
+  if (epoch > 1'000'000'000) throw JsonError("the member \"epoch\" is {}, above 10^9", epoch);
+  p.epoch = static_cast<int>(epoch);
+  p.steps = json_natural(value, "steps");
+  p.pass = json_natural(value, "pass");
+  p.examples = json_natural(value, "examples");
+  p.first_update = json_natural(value, "first_update");
+  p.has_ended = json_boolean(value, "has_ended");
+  p.logs = {{},
+            json_double(json_member(value, "loss")),
+            json_double(json_member(value, "count")),
+            numbers_of(value, "values"),
+            numbers_of(value, "step_values")};
+  return p;
+}
+
+/// The fields of the manifest. \throws JsonError, CheckpointError.
+[[gnu::cold]] inline void decode_manifest(const std::string& path, const JsonValue& root,
+                                          JobState& to) {
+  if (const std::uint64_t format = json_natural(root, "format"); format != checkpoint_format)
+    throw CheckpointError(
+        path,
+        "the checkpoint has format {}, but this library (version {}) reads format "
+        "{}; use the version of lockstep that wrote it, {}",
+        format, LOCKSTEP_VERSION, checkpoint_format, json_text(root, "library"));
+  to.steps = json_natural(root, "steps");
+  to.seed = json_natural(root, "seed");
+  to.has_averages_in_weights = json_boolean(root, "has_averages_in_weights");
+  to.passes = json_natural(root, "passes");
+  to.replicas = static_cast<std::size_t>(json_natural(root, "replicas"));
+  to.workers = static_cast<std::size_t>(json_natural(root, "workers"));
+  if (const JsonValue rate = json_member(root, "rate"); rate.kind() != JsonKind::null)
+    to.rate = json_double(rate);
+  const JsonValue scale = json_member(root, "loss_scale");
+  to.loss_scale = {json_double(json_member(scale, "scale")), json_natural(scale, "finite_steps"),
+                   json_natural(scale, "skipped")};
+  if (!is_finite(to.loss_scale.scale) || !(to.loss_scale.scale > 0))
+    throw JsonError("the loss scale is {}; it must be finite and above 0", to.loss_scale.scale);
+  if (to.loss_scale.skipped > to.steps)
+    throw JsonError("the member \"loss_scale\" counts more skipped steps than steps");
+  if (const JsonValue position = json_member(root, "position"); position.is_object())
+    to.position = decode_position(position);
+  for (const JsonValue& field : json_list(root, "signature")) {
+    const auto pair = field.is_list() ? field.values() : std::vector<JsonValue>{};
+    if (pair.size() != 2 || !pair[0].is_text() || !pair[1].is_text())
+      throw JsonError("a field of \"signature\" is not a pair of strings");
+    to.signature.emplace_back(pair[0].text(), pair[1].text());
+  }
+  for (const JsonValue& callback : json_list(root, "callbacks")) {
+    CallbackState state;
+    const JsonValue numbers = json_member(callback, "numbers");
+    if (!numbers.is_object()) throw JsonError("the numbers of a callback are not an object");
+    for (const JsonMember& member : numbers.members())
+      state.set(std::string(member.key), numbers_of(numbers, member.key));
+    to.callbacks.emplace_back(json_text(callback, "name"), std::move(state));
+  }
+}
+
+/// Compares signatures. \throws UsageError naming the first field that differs.
+[[gnu::cold]] inline std::string check_continues(const std::string& path, const JobState& saved,
+                                                 const StateLayout& job) {
+  // These change how results are rounded, not what is computed.
+  constexpr std::array<std::string_view, 4> rounding = {
+      "device", "arithmetic", "the library's arithmetic", "virtual shards"};
+  std::string notes;
+  for (const auto& field : job.signature) {  // clang 14 captures no structured binding
+    const auto& [name, value] = field;
+    const auto found = std::find_if(saved.signature.begin(), saved.signature.end(),
+                                    [&](const auto& other) { return other.first == field.first; });
+    if (found == saved.signature.end() || found->second == value) continue;
+    // The precision, after the device's name, changes more than rounding: loss scaling, for one.
+    const auto precision_of = [](const std::string& device) {
+      return device.substr(std::min(device.find(' '), device.size()));
+    };
+    const bool rounds_only =
+        std::find(rounding.begin(), rounding.end(), name) != rounding.end() &&
+        (name != "device" || precision_of(found->second) == precision_of(value));
+    if (!rounds_only)
+      throw UsageError(
+          "checkpoint {}: {} was {} and is {} now; continue with the same {}, or start in another "
+          "directory",
+          path, name, found->second, value, name);
+    notes +=
+        format_text("{}{} was {} and is {}", notes.empty() ? "" : "; ", name, found->second, value);
+  }
+  return notes;
+}
+
+[[gnu::cold]] inline std::string manifest_of(const CheckpointEntry& entry) {
+  return entry.path + "/" + std::string(CheckpointDirectory::manifest_name);
+}
+
+/// The state without buffers. \throws as decode_state.
+[[gnu::cold]] inline JobState decode_description(const CheckpointEntry& entry,
+                                                 const StateLayout& job, std::string& notes) {
+  JobState state;
+  const std::string manifest = manifest_of(entry);
+  try {
+    const JsonDocument document(entry.manifest, manifest, entry.manifest.size());
+    decode_manifest(manifest, document.root(), state);
+  } catch (const JsonError& e) {
+    throw CheckpointError(manifest, "{}; it was written by another program or version", e.what());
+  }
+  notes = check_continues(entry.path, state, job);
+  return state;
+}
+
+void check_file_size(const CheckpointEntry& entry, std::string_view file, std::uint64_t size,
+                     const std::vector<ParameterInfo>& parameters, const StateLayout& job) {
+  // Bytes of a safetensors head; a byte of a name has up to six there.
+  constexpr std::uint64_t of_head = 4096, of_tensor = 256;
+  const auto heads = [&](std::string_view slot) {
+    std::uint64_t bytes = 0;
+    for (const ParameterInfo& p : parameters)
+      bytes += of_tensor + 6 * (slot.size() + p.name.size());
+    return bytes;
+  };
+  std::uint64_t most = 0;
+  if (file == weights_file_name) most = of_head + heads({}) + job.weights + job.state;
+  if (file == optimizer_file_name) most = of_head;
+  for (const std::string& slot : job.slot_names)
+    if (file == optimizer_file_name) most += heads(slot) + job.weights;
+  // Callbacks have lists of numbers and, such as EarlyStopping, copies of the model.
+  constexpr std::uint64_t copies = 16, numbers = std::uint64_t{1} << 31;
+  if (file == callbacks_file_name) most = copies * (job.weights + job.state) + numbers;
+  if (size <= most) return;
+  std::string notes;
+  static_cast<void>(decode_description(entry, job, notes));
+  throw CheckpointError(
+      manifest_of(entry),
+      "it lists {} with {} bytes, and for this model at most {} are possible; the "
+      "checkpoint is damaged or of another program, use an older one",
+      quote(file), size, most);
+}
+
+JobState decode_state(CheckpointEntry entry, const std::vector<ParameterInfo>& parameters,
+                      const StateLayout& job, std::string& notes) {
+  JobState state = decode_description(entry, job, notes);
+  const std::string manifest = manifest_of(entry);
+  const auto file = [&](std::string_view name) {
+    const auto found = entry.files.find(std::string(name));
+    if (found == entry.files.end())
+      throw CheckpointError(manifest, "it lists no file {}; it was written by another program",
+                            name);
+    return SafetensorsFile::parse(entry.path + "/" + found->first, std::move(found->second));
+  };
+  try {
+    state.type = job.type;
+    {
+      const SafetensorsFile weights = file(weights_file_name);
+      state.weights.resize(job.weights);
+      state.state.resize(job.state);
+      copy_tensors(weights, "", parameters, {state.type, state.weights, state.state}, false);
+    }
+    const SafetensorsFile optimizer = file(optimizer_file_name);
+    for (const std::string& slot : job.slot_names) {
+      state.slot_values.emplace_back(slot, std::vector<std::byte>(job.weights));
+      copy_tensors(optimizer, slot + "/", parameters,
+                   {state.type, state.slot_values.back().second, {}}, true);
+    }
+    const SafetensorsFile callbacks = file(callbacks_file_name);
+    state.totals = callbacks.values<double>("/totals");
+    if (state.position) state.position->logs.sums = callbacks.values<double>("/sums");
+    for (const SafetensorsTensor& tensor : callbacks.tensors())
+      for (auto& callback : state.callbacks) {
+        const std::string prefix = callback.first + "/";
+        if (tensor.name.size() == prefix.size() || !tensor.name.starts_with(prefix)) continue;
+        const std::string name = tensor.name.substr(prefix.size());
+        if (tensor.dtype == DType::float64)
+          callback.second.set(name, callbacks.values<double>(tensor.name));
+        else
+          callback.second.set(name,
+                              std::vector<std::byte>(tensor.bytes.begin(), tensor.bytes.end()));
+      }
+  } catch (const WeightsError& e) {
+    throw CheckpointError(manifest, "the checkpoint does not fit the model: {}", e.what());
+  }
+  if (state.totals.size() != job.totals ||
+      (state.position && state.position->logs.sums.size() != job.totals))
+    throw CheckpointError(manifest, "it has sums of {} metrics' states, but the model's have {}",
+                          state.totals.size(), job.totals);
+  return state;
+}
+
+}  // namespace lockstep::detail

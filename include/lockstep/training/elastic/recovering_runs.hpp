@@ -1,0 +1,51 @@
+/// \file
+/// The calls of a model that go on after a loss; see elastic_runs.hpp. Invariant: all processes of a
+/// generation continue with the state of the same donor.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "lockstep/core/config.hpp"
+#include "lockstep/training/elastic/elastic_runs.hpp"
+
+namespace lockstep::detail {
+
+class RecoveringRuns final : public ElasticRuns {
+ public:
+  LOCKSTEP_COLD_DECL void join(AnyReplicas& replicas) override;
+  LOCKSTEP_COLD_DECL Entry enter(AnyReplicas& replicas, BetweenRuns& kept) override;
+  LOCKSTEP_COLD_DECL Recovered recover(AnyReplicas& replicas, const std::string& why,
+                                       RunStanding mine, JobState own) override;
+  LOCKSTEP_COLD_DECL void repeat(AnyReplicas& replicas, BetweenRuns& kept,
+                                 const std::stop_token& stop, FunctionRef<void()> run,
+                                 FunctionRef<void()> undo) override;
+  /// The position travels with the states of the callbacks, as the last of them.
+  LOCKSTEP_COLD_DECL void add_position(JobState& to, const FitPosition& position) const override;
+  LOCKSTEP_COLD_DECL FitPosition take_position(JobState& from) const override;
+
+ private:
+  /// The state of a call that this process has not begun yet.
+  struct Pending {
+    RunStanding at;
+    JobState state;
+  };
+  LOCKSTEP_COLD_DECL void set_pending(RunStanding at, JobState state);
+  /// Gathers the standings, rolls `own` back if the call goes on, and sends the donor's state if a
+  /// process lacks its boundary: buffer by buffer into the replicas, or into `state` if this process
+  /// continues with another call. \returns the donor; `state` is empty if nothing was received.
+  LOCKSTEP_COLD_DECL std::size_t exchange(AnyReplicas& replicas, RunStanding& mine, JobState& own,
+                                          std::vector<RunStanding>& all,
+                                          std::optional<JobState>& state);
+
+  std::optional<Pending> pending_;
+};
+
+}  // namespace lockstep::detail
+
+#ifdef LOCKSTEP_HEADER_ONLY
+#include "lockstep/training/elastic/recovering_runs.ipp"
+#endif

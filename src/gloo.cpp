@@ -1,1 +1,0 @@
-#include "lockstep/impl/src_gloo.hpp"
