@@ -151,7 +151,7 @@ int main(int argc, char** argv) {
     const auto world = ls::MpiCommunicator::world();
     const bool has_cores = world.size() <= static_cast<std::size_t>(ls::detail::usable_cores());
     if (options.binds) measure::bind_to_core(world.rank());
-    ls::MpiGroup group(world, {.spins = has_cores ? ls::detail::MpiChannel::short_spins : 0});
+    ls::MpiGroup group(world, {.spins = has_cores ? ls::MpiGroup::short_spins : 0});
     ls::SharedMemoryGroup shared(open_memory(world),
                                  {.rank = world.rank(),
                                   .size = world.size(),

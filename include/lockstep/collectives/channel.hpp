@@ -7,17 +7,20 @@
 #include <vector>
 
 #include "lockstep/collectives/collective_call.hpp"
+#include "lockstep/core/exchange_progress.hpp"
 
 namespace lockstep {
 
-/// One member's connections to its peers. Only one thread uses them at a time; `abort` may be
-/// called from any. Between two members bytes arrive in the order in which they were sent, and each
+/// One member's connections to its peers. Only one thread uses them at a time. Between two members bytes arrive in the order in which they were sent, and each
 /// `receive` has a `send` of as many bytes at the peer.
 ///
 /// - `peers()`: the ranks to which there is a connection.
 /// - `send(peer, p, n)`, `receive(peer, p, n)`: queue a transfer; p stays valid until `complete`.
 /// - `complete()`: returns when all queued transfers are done. Throws if a peer does not make
 ///   progress until the deadline, is lost, or calls another operation.
+/// - `reserve(n)`: n bytes of the channel's memory, which data need not be copied to or from. Valid
+///   until the next call.
+/// - `progress()`: the `complete`s done and the peer that one waits for. From any thread.
 /// - `run(call, body)`: runs `body()` as one operation; `call` is compared with that of all peers.
 template <class C>
 concept Channel =
@@ -28,7 +31,8 @@ concept Channel =
       { c.send(n, from, n) } -> std::same_as<void>;
       { c.receive(n, to, n) } -> std::same_as<void>;
       { c.complete() } -> std::same_as<void>;
-      { c.abort() } -> std::same_as<void>;
+      { c.reserve(n) } -> std::same_as<std::byte*>;
+      { c.progress() } -> std::same_as<ExchangeProgress>;
       { c.run(detail::CollectiveCall{}, body) } -> std::same_as<void>;
     };
 

@@ -18,7 +18,6 @@
 #include <array>
 #include <cstddef>
 #include <cstring>
-#include <memory>
 #include <vector>
 
 #include "lockstep/collectives/channel.hpp"
@@ -29,7 +28,7 @@
 
 namespace lockstep::detail {
 
-/// One member of a group whose peers are those of `topology`. Buffers are kept between operations.
+/// One member of a group whose peers are those of `topology`.
 template <Channel C>
 class ChannelGroup {
  public:
@@ -69,10 +68,12 @@ class ChannelGroup {
 
   void broadcast(std::byte* p, std::size_t bytes, std::size_t root) {
     if (topology_ == Topology::direct) {
-      if (root == rank())
-        for_each_peer([&](std::size_t r) { channel_.send(r, p, bytes); });
-      else
-        channel_.receive(root, p, bytes);
+      for_each_piece(bytes, chunk, [&](std::size_t at, std::size_t count) {
+        if (root == rank())
+          for_each_peer([&](std::size_t r) { channel_.send(r, p + at, count); });
+        else
+          channel_.receive(root, p + at, count);
+      });
       return;
     }
     barrier();  // a member far from the others would not wait for them
@@ -82,9 +83,11 @@ class ChannelGroup {
   /// `out` holds p[0..bytes) of this member in its place.
   void all_gather(std::size_t bytes, std::byte* out) {
     if (topology_ == Topology::direct) {
-      for_each_peer([&](std::size_t r) {
-        channel_.send(r, out + rank() * bytes, bytes);
-        channel_.receive(r, out + r * bytes, bytes);
+      for_each_piece(bytes, chunk / size(), [&](std::size_t at, std::size_t count) {
+        for_each_peer([&](std::size_t r) {
+          channel_.send(r, out + rank() * bytes + at, count);
+          channel_.receive(r, out + r * bytes + at, count);
+        });
       });
       return;
     }
@@ -96,7 +99,7 @@ class ChannelGroup {
   void barrier() {
     // Between direct peers the calls that are exchanged at the beginning are a barrier.
     if (topology_ == Topology::direct) return;
-    std::byte* const tokens = reserve(size());
+    std::byte* const tokens = channel_.reserve(size());
     std::fill_n(tokens, size(), std::byte{1});
     gather_up(1, tokens);
     flood(tokens, size(), 0);
@@ -112,13 +115,13 @@ class ChannelGroup {
     for (std::size_t i = 1; i < size(); ++i) f((rank() + i) % size());
   }
 
-  std::byte* reserve(std::size_t bytes) {
-    if (bytes > room_) {
-      // Aligned for every element type, and for vector instructions.
-      buffer_.reset(static_cast<std::byte*>(::operator new[](bytes, alignment)));
-      room_ = bytes;
+  /// Calls f(at, count) for pieces of up to `most` bytes, and completes all but the last.
+  template <class F>
+  void for_each_piece(std::size_t bytes, std::size_t most, const F& f) {
+    for (std::size_t at = 0; at < bytes; at += most) {
+      if (at > 0) channel_.complete();
+      f(at, std::min(most, bytes - at));
     }
-    return buffer_.get();
   }
 
   /// Member r's part of a chunk: whole cache lines, so that each part is aligned as the first.
@@ -132,7 +135,7 @@ class ChannelGroup {
                     std::size_t sums_bytes) {
     // The sums come first, since they need more alignment.
     const std::size_t each = sums_bytes + bytes, stride = (each + 63) / 64 * 64;
-    std::byte* const all = reserve(size() * stride);
+    std::byte* const all = channel_.reserve(size() * stride);
     std::byte* const own = all + rank() * stride;
     if (sums_bytes > 0) std::memcpy(own, sums, sums_bytes);
     if (bytes > 0) std::memcpy(own + sums_bytes, p, bytes);
@@ -173,7 +176,7 @@ class ChannelGroup {
     const bool all_add = size() == 2 && bytes <= both_add;
     const auto part_of = [&](std::size_t r) { return all_add ? Slice{0, bytes} : part(bytes, r); };
     const Slice own = part_of(rank());
-    std::byte* const received = reserve(own.count * (size() - 1));
+    std::byte* const received = channel_.reserve(own.count * (size() - 1));
     std::size_t index = 0;
     for (std::size_t r = 0; r < size(); ++r)
       parts_[r] = r == rank() ? p + own.first : received + own.count * index++;
@@ -196,7 +199,8 @@ class ChannelGroup {
   /// Adds the children's sums in the order of SumOrder::tree: own + smallest segment + ...
   void reduce_tree(std::byte* p, std::size_t bytes, SumParts sum) {
     const std::size_t stride = (bytes + 63) / 64 * 64;
-    std::byte* const received = reserve(stride * std::max<std::size_t>(tree_.children.size(), 1));
+    std::byte* const received =
+        channel_.reserve(stride * std::max<std::size_t>(tree_.children.size(), 1));
     for (std::size_t i = 0; i < tree_.children.size(); ++i)
       channel_.receive(tree_.children[i].rank, received + i * stride, bytes);
     channel_.complete();
@@ -214,7 +218,7 @@ class ChannelGroup {
     const std::size_t chunks = (bytes + link_chunk - 1) / link_chunk;
     const std::size_t behind = 2 * (size() - 1 - rank());
     const bool is_first = rank() == 0, is_last = rank() + 1 == size();
-    std::byte* const sums = reserve(4 * link_chunk);
+    std::byte* const sums = channel_.reserve(4 * link_chunk);
     parts_.resize(std::max(size(), count + 1));
     const auto bytes_of = [&](std::size_t i) {
       return std::min(link_chunk, bytes - i * link_chunk);
@@ -279,18 +283,11 @@ class ChannelGroup {
     channel_.complete();
   }
 
-  static constexpr std::align_val_t alignment{64};
-  struct Free {
-    void operator()(std::byte* p) const { ::operator delete[](p, alignment); }
-  };
-
   C& channel_;
   Topology topology_;
   SumOrder order_;
   TreePlace tree_;
   std::vector<const std::byte*> parts_;
-  std::unique_ptr<std::byte[], Free> buffer_;
-  std::size_t room_ = 0;
 };
 
 }  // namespace lockstep::detail

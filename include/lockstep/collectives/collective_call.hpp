@@ -11,32 +11,33 @@
 
 namespace lockstep::detail {
 
-/// The elements of an operation, by size and kind.
-struct Elements {
-  enum class Kind : std::uint32_t { bytes, floats, ints, uints };
-  std::size_t n = 0, size = 1;
-  Kind kind = Kind::bytes;
-
-  std::size_t bytes() const { return n * size; }
-};
+enum class ElementKind : std::uint32_t { bytes, floats, ints, uints };
 
 template <class T>
-constexpr Elements elements_of(std::size_t n) {
-  return {n, sizeof(T),
-          std::is_floating_point_v<T> ? Elements::Kind::floats
-          : !std::is_integral_v<T>    ? Elements::Kind::bytes
-          : std::is_signed_v<T>       ? Elements::Kind::ints
-                                      : Elements::Kind::uints};
-}
+inline constexpr ElementKind kind_of = std::is_floating_point_v<T> ? ElementKind::floats
+                                       : !std::is_integral_v<T>    ? ElementKind::bytes
+                                       : std::is_signed_v<T>       ? ElementKind::ints
+                                                                   : ElementKind::uints;
 
 /// The arguments of an operation; all members' must be equal. Sent as it lies in memory.
 struct CollectiveCall {
   enum class Operation : std::uint32_t { all_reduce, broadcast, all_gather, barrier };
   Operation operation = Operation::barrier;
-  Elements::Kind kind = Elements::Kind::bytes;
-  std::uint64_t n = 0, m = 0, root = 0, element = 0;
+  ElementKind kind = ElementKind::bytes;
+  std::uint64_t n = 0;        ///< elements of each member
+  std::uint64_t m = 0;        ///< sums, which are doubles
+  std::uint64_t root = 0;     ///< of a broadcast
+  std::uint64_t element = 0;  ///< bytes of one
+
+  template <class T>
+  static constexpr CollectiveCall of(Operation operation, std::size_t n, std::size_t m = 0,
+                                     std::size_t root = 0) {
+    return {operation, kind_of<T>, n, m, root, sizeof(T)};
+  }
 
   bool operator==(const CollectiveCall&) const = default;
+  std::size_t bytes() const { return n * element; }
+  std::size_t sum_bytes() const { return m * sizeof(double); }
   /// The operation's name, for error messages.
   LOCKSTEP_COLD_DECL const char* name() const;
   /// "all_reduce of 5 elements of float32".
@@ -45,6 +46,9 @@ struct CollectiveCall {
   LOCKSTEP_COLD_DECL std::string description() const;
 };
 static_assert(std::has_unique_object_representations_v<CollectiveCall>);
+
+/// \throws UsageError: the root of a broadcast must be below `size`.
+[[noreturn]] LOCKSTEP_COLD_DECL void throw_bad_root(std::size_t root, std::size_t size);
 
 }  // namespace lockstep::detail
 

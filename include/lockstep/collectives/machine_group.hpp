@@ -8,23 +8,18 @@
 #include <cstddef>
 #include <memory>
 
-#include "lockstep/collectives/collective_call.hpp"
 #include "lockstep/collectives/machine_layout.hpp"
+#include "lockstep/collectives/process_group.hpp"
 #include "lockstep/collectives/shared_memory.hpp"
 #include "lockstep/collectives/sum_members.hpp"
-#include "lockstep/collectives/sum_parts.hpp"
 #include "lockstep/collectives/tcp_mesh.hpp"
-#include "lockstep/collectives/typed_collective.hpp"
-#include "lockstep/concepts/collective.hpp"
 #include "lockstep/core/config.hpp"
-#include "lockstep/core/exchange_allocator.hpp"
-#include "lockstep/core/exchange_progress.hpp"
 
 namespace lockstep {
 
 /// This process' member of a group that exchanges through shared memory within a machine and over
-/// TCP between machines. Its operations are called by one thread at a time, `abort` and `progress`
-/// by any. Copies are the same member.
+/// TCP between machines. An abort ends the operations of this group on this machine, and of all
+/// groups of the mesh.
 ///
 /// An all-reduce of many bytes is cut into a slice per lane. Process l of each machine reads slice l
 /// of all processes of its machine, adds it over the machines, and writes the sum to the processes of
@@ -37,8 +32,7 @@ namespace lockstep {
 /// processes' values one after the other, and the result travels back; with SumOrder::tree the
 /// machines add their subtrees (ChannelGroup). A few bytes are gathered by the first process of each
 /// machine, which adds all of them. Elements in memory of `exchange_allocator` are read and written
-/// where they lie; others are copied through the shared memory. In all_gather, the input may be this
-/// member's own part of the output; otherwise they must not overlap.
+/// where they lie; others are copied through the shared memory.
 ///
 /// \throws what SharedMemoryGroup and TcpGroup throw; errors name ranks of the job. A timeout may name
 /// a process that itself waits for a late one on another machine; the rendezvous names the late one.
@@ -46,7 +40,7 @@ namespace lockstep {
 ///   lockstep::MachineGroup group(memory, mesh, {.layout = {{2, 2}}, .rank = 3});
 ///   group.all_reduce(gradients, n, sums, 2);
 /// \endcode
-class MachineGroup : public detail::TypedCollective<MachineGroup> {
+class MachineGroup : public ProcessGroup {
  public:
   /// Options, equal in all members except for the rank and the polls.
   struct Options {
@@ -65,35 +59,12 @@ class MachineGroup : public detail::TypedCollective<MachineGroup> {
   LOCKSTEP_COLD_DECL MachineGroup(std::shared_ptr<SharedMemory> memory,
                                   std::shared_ptr<TcpMesh> mesh, const Options& options);
 
-  LOCKSTEP_DECL std::size_t rank() const;
-  LOCKSTEP_DECL std::size_t size() const;
-  /// Allocates memory that is exchanged in place.
-  LOCKSTEP_COLD_DECL std::shared_ptr<ExchangeAllocator> exchange_allocator() const;
-  /// Ends the operations of this group on this machine, and of all groups of the mesh.
-  LOCKSTEP_COLD_DECL void abort();
-  /// The same because `rank` was lost, which the errors of all processes then name.
-  LOCKSTEP_COLD_DECL void lose(std::size_t rank);
-  /// The finished parts of operations, and the rank that a current wait is for.
-  LOCKSTEP_COLD_DECL ExchangeProgress progress() const;
-
-  /// Returns when all members have called it.
-  LOCKSTEP_DECL void barrier();
-
  private:
-  friend class detail::TypedCollective<MachineGroup>;
   struct Member;
-
-  LOCKSTEP_DECL void reduce(std::byte* p, detail::Elements elements, detail::SumParts sum,
-                            double* sums, std::size_t m);
-  LOCKSTEP_DECL void send(std::byte* p, detail::Elements elements, std::size_t root);
-  LOCKSTEP_DECL void gather(const std::byte* p, detail::Elements elements, std::byte* out);
-
-  std::shared_ptr<Member> member_;
+  LOCKSTEP_COLD_DECL static std::shared_ptr<Member> member(std::shared_ptr<SharedMemory> memory,
+                                                           std::shared_ptr<TcpMesh> mesh,
+                                                           const Options& options);
 };
-
-static_assert(AllReduces<MachineGroup, float> && AllReducesWithSums<MachineGroup, float> &&
-              Broadcasts<MachineGroup, float> && AllGathers<MachineGroup, float> &&
-              Barriers<MachineGroup>);
 
 }  // namespace lockstep
 

@@ -21,9 +21,8 @@ namespace lockstep {
 /// in lanes, and an end, after which members read what the lanes have written:
 ///
 ///     publish | begin: compare the machine's calls | lanes: compare with other machines | end
-struct MachineGroup::Member {
+struct MachineGroup::Member final : detail::ByteCollective {
   using Call = detail::CollectiveCall;
-  using Operation = Call::Operation;
 
   /// Bytes of an all-reduce that are exchanged between two barriers.
   static constexpr std::size_t segment = std::size_t{16} << 20;
@@ -32,22 +31,162 @@ struct MachineGroup::Member {
   Member(std::shared_ptr<SharedMemory> memory, std::shared_ptr<TcpMesh> connections,
          const Options& options)
       : layout(options.layout),
-        rank(options.rank),
-        size(layout.size()),
-        machine(layout.machine_of(rank)),
-        local(rank - layout.first(machine)),
-        count(layout.counts[machine]),
+        replica(options.rank),
+        replicas(layout.size()),
+        machine(layout.machine_of(replica)),
+        local(replica - layout.first(machine)),
+        members(layout.counts[machine]),
         machines(layout.machines()),
         most(layout.most()),
         lanes(layout.lanes()),
         order(options.order),
         timeout(std::min<std::chrono::nanoseconds>(options.timeout, std::chrono::hours(8760))),
-        shared(std::move(memory), options.channel, {local, count, timeout, options.spins}, order,
+        shared(std::move(memory), options.channel, {local, members, timeout, options.spins}, order,
                layout.members(machine)),
         chunk(detail::SharedChannel::chunk_of(most)),
         mesh(std::move(connections)),
-        parts(size) {
+        parts(replicas) {
     for (std::size_t m = 0; m < machines; ++m) firsts.push_back(layout.first(m));
+  }
+
+  /// Claims this member's channel of the mesh.
+  void connect(const Options& options) {
+    network = mesh->channels_[options.channel].get();
+    network->claim(options.channel, network_timeout(), options.network_spins,
+                   [this]() -> std::optional<detail::Shutdown> {
+                     if (!shared.barrier().has_ended()) return std::nullopt;
+                     return shared.shutdown();
+                   });
+    algorithms.emplace(*network, mesh->options().topology, order);
+  }
+
+  std::size_t rank() const override { return replica; }
+  std::size_t size() const override { return replicas; }
+  std::shared_ptr<ExchangeAllocator> exchange_allocator() const override {
+    return shared.exchange_allocator();
+  }
+  void abort() override { end_all(because(detail::Shutdown::Cause::aborted, replica)); }
+  void lose(std::size_t lost) override { end_all(because(detail::Shutdown::Cause::lost, lost)); }
+  ExchangeProgress progress() const override {
+    ExchangeProgress now = shared.barrier().progress();
+    const ExchangeProgress across = network ? network->progress() : ExchangeProgress{};
+    now.waits_for = now.waits_for ? shared.name(*now.waits_for) : across.waits_for;
+    now.moved = across.moved;
+    return now;
+  }
+
+  void all_reduce(const Call& call, std::byte* p, const detail::Additions& add,
+                  double* sums) override {
+    const std::size_t bytes = call.bytes(), sums_bytes = call.sum_bytes();
+    const bool sums_first = in_lines(sums_bytes) <= few();
+    const std::size_t at = sums_first ? in_lines(sums_bytes) : 0;
+    const bool fits = sums_first && at + bytes <= few();
+    const std::size_t in_slots = fits ? at + bytes : at;
+    run(call, [&] {
+      if (at > 0) std::memcpy(shared.input(), sums, sums_bytes);
+      if (fits && bytes > 0) std::memcpy(shared.input() + at, p, bytes);
+      std::size_t done = 0;
+      try {
+        do {
+          const std::size_t count = fits ? 0 : std::min(segment, bytes - done);
+          const bool is_first = done == 0, gathers = local == 0 && is_first && (fits || at > 0);
+          if (count > 0) shared.publish(call, stage(p + done, count));
+          begin(is_first);
+          if (gathers || (count > 0 && local < lanes))
+            across(call, [&](auto& lane) {
+              if (gathers) gather_and_add(lane, in_slots, at > 0 ? sums_bytes : 0, add.parts);
+              if (count > 0) reduce_slice(lane, count, add.parts);
+            });
+          end();
+          if (is_first && at > 0) std::memcpy(sums, shared.input_of(0), sums_bytes);
+          if (fits && bytes > 0) std::memcpy(p, shared.input_of(0) + at, bytes);
+          if (count > 0 && is_copied) std::memcpy(p + done, copy, count);
+          done += count;
+        } while (!fits && done < bytes);
+      } catch (...) {
+        if (!fits) shared.exchange_allocator()->make_private();  // others may go on writing
+        throw;
+      }
+    });
+    if (!sums_first)
+      all_reduce(Call::of<double>(Call::Operation::all_reduce, call.m),
+                 reinterpret_cast<std::byte*>(sums), detail::additions_of<double>, nullptr);
+  }
+
+  void broadcast(const Call& call, std::byte* p) override {
+    const std::size_t bytes = call.bytes();
+    const std::size_t home = layout.machine_of(call.root), place = call.root - firsts[home];
+    const bool is_home = home == machine, is_root = call.root == replica;
+    run(call, [&] {
+      std::size_t at = 0;
+      do {
+        const std::size_t count = std::min(chunk, bytes - at);
+        const std::size_t active = count <= few() ? 1 : lanes;
+        if (is_root && count > 0) std::memcpy(shared.input(), p + at, count);
+        begin(at == 0);
+        if (local < active)
+          across(call, [&](auto& lane) {
+            const Slice slice = part(count, active, local);
+            std::byte* const from =
+                is_home ? const_cast<std::byte*>(shared.input_of(place)) : shared.input();
+            lane.broadcast(from + slice.first, slice.count, home);
+          });
+        if (is_home && !is_root && count > 0) std::memcpy(p + at, shared.input_of(place), count);
+        end();
+        for (std::size_t l = 0; l < active && !is_home; ++l) {
+          const Slice slice = part(count, active, l);
+          if (slice.count > 0)
+            std::memcpy(p + at + slice.first, shared.input_of(l) + slice.first, slice.count);
+        }
+        at += count;
+      } while (at < bytes);
+    });
+  }
+
+  void all_gather(const Call& call, const std::byte* p, std::byte* out) override {
+    const std::size_t bytes = call.bytes();
+    // A lane's result, with room for the largest machine at each, must fit in a slot.
+    const std::size_t places = machines * most, room = chunk / places;
+    const std::size_t of_lane = room < line ? room : room / line * line;
+    const std::size_t of_all = room < line ? room : lanes * of_lane;
+    const std::size_t least = std::min(few(), of_lane);
+    run(call, [&] {
+      std::size_t at = 0;
+      do {
+        const std::size_t count = std::min(of_all, bytes - at);
+        const std::size_t active = count <= least ? 1 : lanes;
+        if (count > 0) std::memcpy(shared.input(), p + at, count);
+        begin(at == 0);
+        if (local < active)
+          across(call, [&](auto& lane) {
+            const Slice slice = part(count, active, local);
+            const std::size_t block = most * slice.count;
+            std::byte* const all = shared.input();
+            for (std::size_t l = 0; l < members && slice.count > 0; ++l)
+              std::memcpy(all + machine * block + l * slice.count, shared.input_of(l) + slice.first,
+                          slice.count);
+            lane.all_gather(block, all);
+          });
+        end();
+        for (std::size_t l = 0; l < active; ++l) {
+          const Slice slice = part(count, active, l);
+          for (std::size_t r = 0, m = 0; r < replicas && slice.count > 0; ++r) {
+            if (m + 1 < machines && r == firsts[m + 1]) ++m;
+            std::memcpy(out + r * bytes + at + slice.first,
+                        shared.input_of(l) + (m * most + r - firsts[m]) * slice.count, slice.count);
+          }
+        }
+        at += count;
+      } while (at < bytes);
+    });
+  }
+
+  void barrier(const Call& call) override {
+    run(call, [&] {
+      begin(true);
+      if (local == 0) across(call, [](auto& lane) { lane.barrier(); });
+      end();
+    });
   }
 
   /// The part of `bytes` that lane `lane` of `active` exchanges: whole cache lines.
@@ -75,17 +214,12 @@ struct MachineGroup::Member {
   template <class Body>
   void run(const Call& call, const Body& body) {
     try {
-      publish(call);
+      shared.publish(call);
       body();
     } catch (...) {
       end_by_error(std::current_exception());
       throw;
     }
-  }
-
-  void publish(const Call& call, std::uint64_t place = detail::SharedAllocator::nowhere) {
-    shared.publish({static_cast<detail::SharedCall::Operation>(call.operation), call.n, call.m,
-                    call.root, call.element, static_cast<std::uint64_t>(call.kind), place});
   }
 
   /// Waits for the machine's members: at the begin of an operation, or of its next part.
@@ -112,13 +246,13 @@ struct MachineGroup::Member {
     }
     end_all(mesh && mesh->is_down()        ? mesh->shutdown()
             : shared.barrier().has_ended() ? shared.shutdown()
-                                           : because(detail::Shutdown::Cause::aborted, rank));
+                                           : because(detail::Shutdown::Cause::aborted, replica));
   }
 
   detail::Shutdown because(detail::Shutdown::Cause cause, std::size_t whom) const {
     return {.cause = cause,
             .rank = static_cast<std::uint32_t>(whom),
-            .by = static_cast<std::uint32_t>(rank)};
+            .by = static_cast<std::uint32_t>(replica)};
   }
 
   /// Adds the inputs of all members, `bytes` each, to this member's next input. The first
@@ -128,7 +262,7 @@ struct MachineGroup::Member {
     const std::size_t stride = in_lines(bytes), block = most * stride;
     gathered.resize(std::max(gathered.size(), machines * block));
     std::byte* const own = gathered.data() + machine * block;
-    for (std::size_t l = 0; l < count && stride > 0; ++l)
+    for (std::size_t l = 0; l < members && stride > 0; ++l)
       std::memcpy(own + l * stride, shared.input_of(l), stride);
     lane.all_gather(block, gathered.data());
     network->complete();
@@ -137,10 +271,10 @@ struct MachineGroup::Member {
       for (std::size_t l = 0; l < layout.counts[m]; ++l)
         parts[r++] = gathered.data() + m * block + l * stride;
     if (sums_bytes > 0)
-      detail::sum_parts<double>(shared.input(), parts.data(), size, sums_bytes, order);
+      detail::sum_parts<double>(shared.input(), parts.data(), replicas, sums_bytes, order);
     const std::size_t at = in_lines(sums_bytes);
     for (const std::byte*& p : parts) p += at;
-    if (bytes > at) sum(shared.input() + at, parts.data(), size, bytes - at, order);
+    if (bytes > at) sum(shared.input() + at, parts.data(), replicas, bytes - at, order);
   }
 
   /// Where the machine's members find p[0..bytes): in place, or a copy.
@@ -167,16 +301,16 @@ struct MachineGroup::Member {
     const Slice own = part(bytes, lanes, local);
     if (own.count == 0) return;
     const auto slice_in = [&](std::size_t l) { return shared.heap_of(l, bytes) + own.first; };
-    for (std::size_t l = 0; l < count; ++l) parts[l] = slice_in(l);
+    for (std::size_t l = 0; l < members; ++l) parts[l] = slice_in(l);
     std::byte* const to = slice_in(local);
-    lane.all_reduce_parts(to, parts.data(), count, own.count, sum);
-    for (std::size_t l = 0; l < count; ++l)
+    lane.all_reduce_parts(to, parts.data(), members, own.count, sum);
+    for (std::size_t l = 0; l < members; ++l)
       if (l != local) std::memcpy(slice_in(l), to, own.count);
   }
 
   const MachineLayout layout;
-  const std::size_t rank, size;
-  const std::size_t machine, local, count;  // this process' machine, its place there, its size
+  const std::size_t replica, replicas;        // its rank, and the group's size
+  const std::size_t machine, local, members;  // this process' machine, its place there, its size
   const std::size_t machines, most, lanes;
   const SumOrder order;
   const std::chrono::nanoseconds timeout;
@@ -193,8 +327,9 @@ struct MachineGroup::Member {
   bool is_copied = false;
 };
 
-MachineGroup::MachineGroup(std::shared_ptr<SharedMemory> memory, std::shared_ptr<TcpMesh> mesh,
-                           const Options& options) {
+std::shared_ptr<MachineGroup::Member> MachineGroup::member(std::shared_ptr<SharedMemory> memory,
+                                                           std::shared_ptr<TcpMesh> mesh,
+                                                           const Options& options) {
   const MachineLayout& layout = options.layout;
   const auto is_wrong = [](std::size_t n) { return n < 1 || n > detail::BarrierState::max_size; };
   if (layout.counts.empty() || std::any_of(layout.counts.begin(), layout.counts.end(), is_wrong) ||
@@ -227,168 +362,13 @@ MachineGroup::MachineGroup(std::shared_ptr<SharedMemory> memory, std::shared_ptr
         "channel {}",
         options.rank, layout.machines(), options.channel);
   detail::SharedChannel::reserve(*memory, options.channel, local, count);
-  member_ = std::make_shared<Member>(std::move(memory), std::move(mesh), options);
-  if (!has_lane) return;
-  member_->network = member_->mesh->channels_[options.channel].get();
-  member_->network->claim(options.channel, member_->network_timeout(), options.network_spins,
-                          [own = member_.get()]() -> std::optional<detail::Shutdown> {
-                            if (!own->shared.barrier().has_ended()) return std::nullopt;
-                            return own->shared.shutdown();
-                          });
-  member_->algorithms.emplace(*member_->network, member_->mesh->options().topology, options.order);
+  auto member = std::make_shared<Member>(std::move(memory), std::move(mesh), options);
+  if (has_lane) member->connect(options);
+  return member;
 }
 
-std::size_t MachineGroup::rank() const { return member_->rank; }
-std::size_t MachineGroup::size() const { return member_->size; }
-std::shared_ptr<ExchangeAllocator> MachineGroup::exchange_allocator() const {
-  return member_->shared.exchange_allocator();
-}
-void MachineGroup::abort() {
-  member_->end_all(member_->because(detail::Shutdown::Cause::aborted, rank()));
-}
-void MachineGroup::lose(std::size_t lost) {
-  member_->end_all(member_->because(detail::Shutdown::Cause::lost, lost));
-}
-
-ExchangeProgress MachineGroup::progress() const {
-  ExchangeProgress now = member_->shared.barrier().progress();
-  if (now.waits_for)
-    now.waits_for = member_->shared.name(*now.waits_for);
-  else if (member_->network != nullptr)
-    now.waits_for = member_->network->waits_for();
-  if (member_->network != nullptr) now.moved = member_->network->moved();
-  return now;
-}
-
-void MachineGroup::reduce(std::byte* p, detail::Elements elements, detail::SumParts sum,
-                          double* sums, std::size_t m) {
-  Member& own = *member_;
-  const std::size_t bytes = elements.bytes(), sums_bytes = m * sizeof(double);
-  const std::size_t few = own.few();
-  const bool sums_first = Member::in_lines(sums_bytes) <= few;
-  const std::size_t at = sums_first ? Member::in_lines(sums_bytes) : 0;
-  const bool fits = sums_first && at + bytes <= few;
-  const std::size_t in_slots = fits ? at + bytes : at;
-  const Member::Call call{
-      Member::Operation::all_reduce, elements.kind, elements.n, m, 0, elements.size};
-  own.run(call, [&] {
-    if (at > 0) std::memcpy(own.shared.input(), sums, sums_bytes);
-    if (fits && bytes > 0) std::memcpy(own.shared.input() + at, p, bytes);
-    std::size_t done = 0;
-    try {
-      do {
-        const std::size_t count = fits ? 0 : std::min(Member::segment, bytes - done);
-        const bool is_first = done == 0, gathers = own.local == 0 && is_first && (fits || at > 0);
-        if (count > 0) own.publish(call, own.stage(p + done, count));
-        own.begin(is_first);
-        if (gathers || (count > 0 && own.local < own.lanes))
-          own.across(call, [&](auto& lane) {
-            if (gathers) own.gather_and_add(lane, in_slots, at > 0 ? sums_bytes : 0, sum);
-            if (count > 0) own.reduce_slice(lane, count, sum);
-          });
-        own.end();
-        if (is_first && at > 0) std::memcpy(sums, own.shared.input_of(0), sums_bytes);
-        if (fits && bytes > 0) std::memcpy(p, own.shared.input_of(0) + at, bytes);
-        if (count > 0 && own.is_copied) std::memcpy(p + done, own.copy, count);
-        done += count;
-      } while (!fits && done < bytes);
-    } catch (...) {
-      if (!fits) own.shared.exchange_allocator()->make_private();  // others may go on writing
-      throw;
-    }
-  });
-  if (!sums_first)
-    reduce(reinterpret_cast<std::byte*>(sums), detail::elements_of<double>(m),
-           &detail::sum_parts<double>, nullptr, 0);
-}
-
-void MachineGroup::send(std::byte* p, detail::Elements elements, std::size_t root) {
-  if (root >= size()) {
-    abort();
-    throw UsageError("broadcast: root is {}; it must be below the group's size, {}", root, size());
-  }
-  Member& own = *member_;
-  const std::size_t bytes = elements.bytes(), few = own.few();
-  const std::size_t home = own.layout.machine_of(root), place = root - own.firsts[home];
-  const bool is_home = home == own.machine, is_root = root == rank();
-  const Member::Call call{
-      Member::Operation::broadcast, elements.kind, elements.n, 0, root, elements.size};
-  own.run(call, [&] {
-    std::size_t at = 0;
-    do {
-      const std::size_t count = std::min(own.chunk, bytes - at);
-      const std::size_t active = count <= few ? 1 : own.lanes;
-      if (is_root && count > 0) std::memcpy(own.shared.input(), p + at, count);
-      own.begin(at == 0);
-      if (own.local < active)
-        own.across(call, [&](auto& lane) {
-          const Slice slice = Member::part(count, active, own.local);
-          std::byte* const from =
-              is_home ? const_cast<std::byte*>(own.shared.input_of(place)) : own.shared.input();
-          lane.broadcast(from + slice.first, slice.count, home);
-        });
-      if (is_home && !is_root && count > 0) std::memcpy(p + at, own.shared.input_of(place), count);
-      own.end();
-      for (std::size_t l = 0; l < active && !is_home; ++l) {
-        const Slice slice = Member::part(count, active, l);
-        if (slice.count > 0)
-          std::memcpy(p + at + slice.first, own.shared.input_of(l) + slice.first, slice.count);
-      }
-      at += count;
-    } while (at < bytes);
-  });
-}
-
-void MachineGroup::gather(const std::byte* p, detail::Elements elements, std::byte* out) {
-  Member& own = *member_;
-  const std::size_t bytes = elements.bytes();
-  // A lane's result, with room for the largest machine at each, must fit in a slot.
-  const std::size_t places = own.machines * own.most, room = own.chunk / places;
-  const std::size_t of_lane = room < Member::line ? room : room / Member::line * Member::line;
-  const std::size_t of_all = room < Member::line ? room : own.lanes * of_lane;
-  const std::size_t few = std::min(own.few(), of_lane);
-  const Member::Call call{
-      Member::Operation::all_gather, elements.kind, elements.n, 0, 0, elements.size};
-  own.run(call, [&] {
-    std::size_t at = 0;
-    do {
-      const std::size_t count = std::min(of_all, bytes - at);
-      const std::size_t active = count <= few ? 1 : own.lanes;
-      if (count > 0) std::memcpy(own.shared.input(), p + at, count);
-      own.begin(at == 0);
-      if (own.local < active)
-        own.across(call, [&](auto& lane) {
-          const Slice slice = Member::part(count, active, own.local);
-          const std::size_t block = own.most * slice.count;
-          std::byte* const all = own.shared.input();
-          for (std::size_t l = 0; l < own.count && slice.count > 0; ++l)
-            std::memcpy(all + own.machine * block + l * slice.count,
-                        own.shared.input_of(l) + slice.first, slice.count);
-          lane.all_gather(block, all);
-        });
-      own.end();
-      for (std::size_t l = 0; l < active; ++l) {
-        const Slice slice = Member::part(count, active, l);
-        for (std::size_t r = 0, m = 0; r < own.size && slice.count > 0; ++r) {
-          if (m + 1 < own.machines && r == own.firsts[m + 1]) ++m;
-          std::memcpy(out + r * bytes + at + slice.first,
-                      own.shared.input_of(l) + (m * own.most + r - own.firsts[m]) * slice.count,
-                      slice.count);
-        }
-      }
-      at += count;
-    } while (at < bytes);
-  });
-}
-
-void MachineGroup::barrier() {
-  Member& own = *member_;
-  const Member::Call call{.operation = Member::Operation::barrier};
-  own.run(call, [&] {
-    own.begin(true);
-    if (own.local == 0) own.across(call, [](auto& lane) { lane.barrier(); });
-    own.end();
-  });
-}
+MachineGroup::MachineGroup(std::shared_ptr<SharedMemory> memory, std::shared_ptr<TcpMesh> mesh,
+                           const Options& options)
+    : ProcessGroup(member(std::move(memory), std::move(mesh), options)) {}
 
 }  // namespace lockstep

@@ -8,46 +8,30 @@
 
 #include <atomic>
 #include <cstddef>
-#include <cstdint>
+#include <deque>
 #include <memory>
 #include <mutex>
 #include <vector>
 
 #include "lockstep/collectives/mpi_calls.hpp"
+#include "lockstep/collectives/shutdown.hpp"
+#include "lockstep/core/aligned_buffer.hpp"
 #include "lockstep/core/config.hpp"
 
 namespace lockstep::detail {
 
-/// Why a group ended for good; `left`: one member did, without a failure.
-struct MpiEnd {
-  enum class Cause : std::uint32_t { none, aborted, lost, timed_out, mismatch, left };
-  Cause cause = Cause::none;
-  /// The member that aborted, was lost, was waited for, or called something else.
-  std::uint32_t rank = 0;
-};
-
-/// A buffer that grows; aligned to cache lines, its contents are lost when it grows.
-class MpiBuffer {
- public:
-  LOCKSTEP_DECL std::byte* reserve(std::size_t bytes);
-  std::byte* data() { return reinterpret_cast<std::byte*>(lines_.get()); }
-
- private:
-  struct alignas(64) Line {
-    std::byte bytes[64];
-  };
-  std::unique_ptr<Line[]> lines_;
-  std::size_t count_ = 0;
-};
-
 /// The transfers of one operation, those of its notices, and their memory.
 class MpiTransfers {
  public:
-  enum Tag : int { frame_tag, part_tag, sum_tag, notice_tag };
+  enum Tag : int { frame_tag, data_tag, notice_tag };
   struct Transfer {
     std::size_t peer = 0;
     MPI_Request request = MPI_REQUEST_NULL;
-    bool is_receive = false;
+    enum class Kind { send, sent_frame, receive } kind = Kind::send;
+    /// Where data that were received in memory of this object go; null if they stay there.
+    std::byte* to = nullptr;
+    const std::byte* from = nullptr;
+    std::size_t bytes = 0;
     bool is_done() const { return request == MPI_REQUEST_NULL; }
     /// \return the error code of MPI.
     int poll() {
@@ -68,17 +52,17 @@ class MpiTransfers {
 
   /// Sends all other members the cause of the end, or that this one has left. Callable from any
   /// thread, once.
-  LOCKSTEP_COLD_DECL void send_notices(const MpiEnd& end);
+  LOCKSTEP_COLD_DECL void send_notices(const Shutdown& end);
   /// Reads the notices that have arrived. \return the first failure, or `none`.
-  LOCKSTEP_DECL MpiEnd read_notices();
+  LOCKSTEP_DECL Shutdown read_notices();
 
   const std::size_t rank, size;
   MPI_Comm comm = MPI_COMM_NULL;
   MPI_Request creation = MPI_REQUEST_NULL;  ///< of `comm`
   std::vector<Transfer> transfers;          ///< of the current operation, by index
-  MpiBuffer frames;                         ///< received from each member
-  MpiBuffer frame;                          ///< this member's
-  MpiBuffer out, in, sums;                  ///< parts of data, and sums of parts
+  AlignedBuffer frames;                     ///< received from each member
+  AlignedBuffer memory;                     ///< of the algorithms
+  std::deque<AlignedBuffer> copies;         ///< of the caller's data
 
   std::atomic<bool> has_failed{false};
 
@@ -89,7 +73,7 @@ class MpiTransfers {
   LOCKSTEP_COLD_DECL void cancel_receives();
 
   std::mutex notices_mutex_;
-  MpiEnd notice_{};
+  Shutdown notice_{};
   std::vector<Transfer> notices_;
   std::size_t notices_read_ = 0;
 };

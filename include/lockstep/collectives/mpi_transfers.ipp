@@ -9,14 +9,6 @@
 
 namespace lockstep::detail {
 
-std::byte* MpiBuffer::reserve(std::size_t bytes) {
-  if (const std::size_t count = (bytes + sizeof(Line) - 1) / sizeof(Line); count > count_) {
-    lines_ = std::make_unique_for_overwrite<Line[]>(count);
-    count_ = count;
-  }
-  return data();
-}
-
 /// Transfers that MPI may still access.
 struct KeptMpiTransfers {
   std::mutex mutex;
@@ -33,7 +25,7 @@ void MpiTransfers::Release::operator()(MpiTransfers* released) const {
   if (owned->has_failed)
     owned->cancel_receives();
   else if (owned->creation == MPI_REQUEST_NULL)
-    owned->send_notices({MpiEnd::Cause::left, static_cast<std::uint32_t>(owned->rank)});
+    owned->send_notices({.cause = Shutdown::Cause::left});
   {
     const std::scoped_lock lock(kept_mpi_transfers().mutex);
     kept_mpi_transfers().transfers.push_back(std::move(owned));
@@ -45,8 +37,8 @@ void MpiTransfers::Release::operator()(MpiTransfers* released) const {
 /// MPI reports receives that are pending when it is finalized.
 void MpiTransfers::cancel_receives() {
   for (Transfer& transfer : transfers)
-    if (transfer.is_receive && transfer.poll() == MPI_SUCCESS && !transfer.is_done() &&
-        MPI_Cancel(&transfer.request) == MPI_SUCCESS)
+    if (transfer.kind == Transfer::Kind::receive && transfer.poll() == MPI_SUCCESS &&
+        !transfer.is_done() && MPI_Cancel(&transfer.request) == MPI_SUCCESS)
       transfer.poll();
 }
 
@@ -72,7 +64,7 @@ bool MpiTransfers::is_finished() {
   return all_done;
 }
 
-void MpiTransfers::send_notices(const MpiEnd& end) {
+void MpiTransfers::send_notices(const Shutdown& end) {
   if (comm == MPI_COMM_NULL || !mpi_is_active()) return;
   const std::scoped_lock lock(notices_mutex_);
   notice_ = end;
@@ -90,18 +82,18 @@ void MpiTransfers::send_notices(const MpiEnd& end) {
       std::this_thread::yield();
 }
 
-MpiEnd MpiTransfers::read_notices() {
+Shutdown MpiTransfers::read_notices() {
   while (true) {
     int has_come = 0;
     MPI_Status status;
-    MpiEnd end;
+    Shutdown end;
     if (MPI_Iprobe(MPI_ANY_SOURCE, notice_tag, comm, &has_come, &status) != MPI_SUCCESS ||
         has_come == 0 ||
         MPI_Recv(&end, sizeof end, MPI_BYTE, status.MPI_SOURCE, notice_tag, comm,
                  MPI_STATUS_IGNORE) != MPI_SUCCESS)
       return {};
     ++notices_read_;
-    if (end.cause == MpiEnd::Cause::left) continue;
+    if (end.cause == Shutdown::Cause::left) continue;
     has_failed = true;
     return end;
   }

@@ -13,6 +13,7 @@
 #include <thread>
 
 #include "lockstep/collectives/spin.hpp"
+#include "lockstep/core/suspended_time.hpp"
 
 namespace lockstep::detail {
 
@@ -47,22 +48,8 @@ SharedBarrier::Result SharedBarrier::pass() {
   return Result::passed;
 }
 
-// Time in which the process was suspended (Ctrl-Z, a debugger, a frozen container) does not count:
-// the wait is made in slices of the timeout, and a slice that took far too long is followed by at
-// least one more, in which peers can arrive.
 SharedBarrier::Result SharedBarrier::sleep(std::chrono::nanoseconds limit) {
-  using clock = std::chrono::steady_clock;
-  const auto slice = std::min<std::chrono::nanoseconds>(
-      std::max<std::chrono::nanoseconds>(limit / 8, std::chrono::milliseconds(1)),
-      std::chrono::seconds(1));
-  bool was_stopped = false;
-  for (auto left = limit; left.count() > 0 || was_stopped;) {
-    const auto begin = clock::now();
-    const auto next = left.count() > 0 ? std::min(slice, left) : slice;
-    if (sleep_until(begin + next)) return pass();
-    was_stopped = clock::now() - begin > 2 * next + std::chrono::milliseconds(100);
-    left -= next;
-  }
+  if (wait_while_running(limit, [&](auto time) { return sleep_until(time); })) return pass();
   const std::vector<std::size_t> absent = missing();
   std::uint32_t expected = phase();
   // Nobody is absent if the last member was stopped before it advanced the phase.

@@ -13,6 +13,7 @@
 #include <memory>
 #include <vector>
 
+#include "lockstep/collectives/collective_call.hpp"
 #include "lockstep/collectives/shared_allocator.hpp"
 #include "lockstep/collectives/shared_barrier.hpp"
 #include "lockstep/collectives/shared_memory.hpp"
@@ -23,20 +24,10 @@
 
 namespace lockstep::detail {
 
-/// The arguments of an operation; all members' must be equal, except for the place.
+/// A member's call, and where its elements lie in its area of the heap.
 struct SharedCall {
-  enum class Operation : std::uint64_t { all_reduce, broadcast, all_gather, barrier };
-  Operation operation{};
-  std::uint64_t n = 0, m = 0, root = 0, element = 0, kind = 0;
-  std::uint64_t place =
-      SharedAllocator::nowhere;  // of the elements in the member's area of the heap
-
-  bool agrees(const SharedCall& o) const {
-    SharedCall same = o;
-    same.place = place;
-    return *this == same;
-  }
-  bool operator==(const SharedCall&) const = default;
+  CollectiveCall call{};
+  std::uint64_t place = SharedAllocator::nowhere;
 };
 
 /// One member's end of a channel. An operation writes to its slots, calls `begin`, reads what others
@@ -55,8 +46,6 @@ struct SharedCall {
 ///     | sum part, write it to all |
 class SharedChannel {
  public:
-  using Operation = SharedCall::Operation;
-
   /// Up to this many bytes every member adds everything, which saves a barrier; two members always
   /// do, since both read as many bytes either way.
   static constexpr std::size_t all_add = std::size_t{16} << 10;
@@ -90,6 +79,7 @@ class SharedChannel {
   std::size_t name(std::size_t member) const { return names_.empty() ? member : names_[member]; }
   std::size_t chunk() const { return chunk_; }
   SharedBarrier& barrier() { return barrier_; }
+  const SharedBarrier& barrier() const { return barrier_; }
   const std::shared_ptr<SharedAllocator>& exchange_allocator() const { return allocator_; }
 
   /// The place of p[0..bytes) if it lies in this member's area and summing in place pays.
@@ -99,7 +89,8 @@ class SharedChannel {
 
   /// Publishes the call in this member's slot of the next set; call it before the inputs are
   /// written. \throws CollectiveAborted.
-  LOCKSTEP_DECL void publish(const SharedCall& call);
+  LOCKSTEP_DECL void publish(const CollectiveCall& call,
+                             std::uint64_t place = SharedAllocator::nowhere);
   /// Waits until all members have published theirs, and compares them. \throws CollectiveTimeout,
   /// CollectiveAborted, UsageError in all members if the calls differ.
   LOCKSTEP_DECL void begin();
@@ -168,7 +159,7 @@ class SharedChannel {
   std::byte* slots_;
   std::shared_ptr<SharedAllocator> allocator_;
   std::vector<std::size_t> names_;
-  SharedCall call_{}, theirs_{};
+  CollectiveCall call_{}, theirs_{};
   bool threw_mismatch_ = false;
   std::array<const std::byte*, BarrierState::max_size> parts_{};
   std::array<void*, BarrierState::max_size> heap_{};

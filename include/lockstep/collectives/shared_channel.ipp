@@ -3,28 +3,13 @@
 #include "lockstep/collectives/shared_channel.hpp"
 
 #include <cstring>
-#include <string>
-#include <string_view>
 #include <utility>
 
-#include "lockstep/core/error.hpp"
-#include "lockstep/core/format_text.hpp"
+#include "lockstep/collectives/shutdown.hpp"
 
 namespace lockstep::detail {
 
 static_assert(sizeof(SharedCall) <= 64);
-
-inline const char* name_of(SharedCall::Operation operation) {
-  constexpr std::array names{"all_reduce", "broadcast", "all_gather", "barrier"};
-  return names[static_cast<std::size_t>(operation) % names.size()];
-}
-
-/// "all_reduce of 5 elements of float32"
-inline std::string text_of(const SharedCall& call) {
-  constexpr std::array kinds{"byte", "float", "int", "uint"};
-  return format_text("{} of {} elements of {}{}", name_of(call.operation), call.n,
-                     kinds[call.kind % kinds.size()], 8 * call.element);
-}
 
 std::size_t SharedChannel::bytes(std::size_t size) {
   const std::size_t chunk = chunk_of(size);
@@ -53,16 +38,17 @@ SharedChannel::SharedChannel(std::shared_ptr<SharedMemory> memory, std::size_t c
                                                    area_of(options.size))),
       names_(std::move(names)) {}
 
-void SharedChannel::publish(const SharedCall& call) {
+void SharedChannel::publish(const CollectiveCall& call, std::uint64_t place) {
   call_ = call;
   if (barrier_.has_ended()) throw_ended();
-  std::memcpy(slot(barrier_.passed(), rank()), &call, sizeof call);
+  const SharedCall published{call, place};
+  std::memcpy(slot(barrier_.passed(), rank()), &published, sizeof published);
 }
 
 void SharedChannel::begin() {
   wait(true);
   for (std::size_t r = 0; r < size(); ++r)
-    if (!call_of(r).agrees(call_)) throw_mismatch(r);
+    if (call_of(r).call != call_) throw_mismatch(r);
 }
 
 void SharedChannel::next(std::chrono::nanoseconds more) { wait(false, more); }
@@ -128,16 +114,6 @@ void SharedChannel::fail(SharedBarrier::Result result, bool is_first,
   throw_ended();
 }
 
-/// The same call as it is sent to other machines.
-inline CollectiveCall call_over_network(const SharedCall& call) {
-  return {static_cast<CollectiveCall::Operation>(call.operation),
-          static_cast<Elements::Kind>(call.kind),
-          call.n,
-          call.m,
-          call.root,
-          call.element};
-}
-
 Shutdown SharedChannel::shutdown() const {
   const BarrierEnd end = barrier_.end();
   if (end.cause == BarrierEnd::Cause::elsewhere)
@@ -149,46 +125,27 @@ Shutdown SharedChannel::shutdown() const {
                                                                : Cause::aborted,
           .rank = static_cast<std::uint32_t>(name(end.rank)),
           .by = static_cast<std::uint32_t>(name(rank())),
-          .theirs = call_over_network(theirs_),
-          .ours = call_over_network(call_)};
+          .theirs = theirs_,
+          .ours = call_};
 }
 
 void SharedChannel::throw_ended() {
-  const BarrierEnd end = barrier_.end();
-  using Cause = BarrierEnd::Cause;
-  if (end.cause == Cause::elsewhere)
-    throw_shutdown(shutdown(), name_of(call_.operation), name(rank()), threw_mismatch_);
-  const std::size_t culprit = name(end.rank);
-  throw CollectiveAborted(
-      culprit, "{}: replica {} stopped because {}", name_of(call_.operation), name(rank()),
-      end.cause == Cause::lost ? format_text("replica {} was lost", culprit)
-      : end.cause == Cause::timed_out
-          ? format_text("a replica did not arrive in time ({})", culprit)
-      : end.cause == Cause::mismatch ? std::string("the replicas' calls differed")
-                                     : std::string("another replica failed"));
+  // Only the members that have compared the calls know them.
+  threw_mismatch_ = threw_mismatch_ || barrier_.end().cause == BarrierEnd::Cause::mismatch;
+  throw_shutdown(shutdown(), call_.name(), name(rank()), threw_mismatch_);
 }
 
 void SharedChannel::throw_timeout(bool is_first, std::chrono::nanoseconds waited) {
-  std::string missing;
-  for (const std::size_t r : barrier_.missing())
-    missing += format_text("{}{}", missing.empty() ? "" : ", ", name(r));
-  missing = missing.empty() ? "the last replica to arrive" : "replica " + missing;
-  throw CollectiveTimeout(
-      name(barrier_.end().rank),
-      "{}: replica {} waited {} ms for {}{}; it hangs, or it needs a longer timeout",
-      name_of(call_.operation), name(rank()),
-      std::chrono::duration_cast<std::chrono::milliseconds>(waited).count(), missing,
-      is_first ? ", which did not arrive" : ", which arrived and then stopped");
+  std::vector<std::size_t> missing = barrier_.missing();
+  for (std::size_t& member : missing) member = name(member);
+  throw_late(name(barrier_.end().rank), call_.name(), name(rank()), waited, missing, !is_first);
 }
 
 void SharedChannel::throw_mismatch(std::size_t other) {
-  theirs_ = call_of(other);
+  theirs_ = call_of(other).call;
   threw_mismatch_ = true;
   barrier_.end(BarrierEnd::Cause::mismatch, other);
-  throw UsageError(
-      "shared memory group: replica {} calls {}, replica {} calls {}; all replicas must make the "
-      "same calls in the same order",
-      name(other), text_of(theirs_), name(rank()), text_of(call_));
+  detail::throw_mismatch(name(other), theirs_, name(rank()), call_);
 }
 
 }  // namespace lockstep::detail

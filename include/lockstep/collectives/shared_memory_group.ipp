@@ -11,7 +11,6 @@
 
 namespace lockstep {
 
-using detail::SharedCall;
 using InHeap = detail::SharedChannel::InHeap;
 static_assert(SharedMemoryGroup::max_size == detail::BarrierState::max_size);
 
@@ -29,109 +28,108 @@ void SharedMemoryGroup::reserve(SharedMemory& memory, std::size_t rank, std::siz
     detail::SharedChannel::reserve(memory, channel, rank, size);
 }
 
-SharedMemoryGroup::SharedMemoryGroup(std::shared_ptr<SharedMemory> memory, const Options& options) {
-  if (options.size < 1 || options.size > max_size || options.rank >= options.size)
-    throw UsageError(
-        "shared memory group: rank is {}, size is {}; the size must be between 1 and {}, the rank "
-        "below it",
-        options.rank, options.size, max_size);
-  if (options.channel >= memory->bytes() / bytes(options.size, 1))
-    throw UsageError(
-        "shared memory group: channel {} of {} members does not fit in a memory of {} bytes; give "
-        "it the bytes of all channels",
-        options.channel, options.size, memory->bytes());
-  detail::SharedChannel::reserve(*memory, options.channel, options.rank, options.size);
-  channel_ = std::make_shared<detail::SharedChannel>(
-      std::move(memory), options.channel,
-      detail::SharedBarrier::Options{options.rank, options.size, options.timeout, options.spins},
-      options.order);
-}
+struct SharedMemoryGroup::Member final : detail::ByteCollective {
+  using Call = detail::CollectiveCall;
+  using Cause = detail::BarrierEnd::Cause;
 
-std::size_t SharedMemoryGroup::rank() const { return channel_->rank(); }
-std::size_t SharedMemoryGroup::size() const { return channel_->size(); }
-std::shared_ptr<ExchangeAllocator> SharedMemoryGroup::exchange_allocator() const {
-  return channel_->exchange_allocator();
-}
-void SharedMemoryGroup::abort() {
-  channel_->barrier().end(detail::BarrierEnd::Cause::aborted, rank());
-}
-void SharedMemoryGroup::lose(std::size_t member) {
-  channel_->barrier().end(detail::BarrierEnd::Cause::lost, member);
-}
-ExchangeProgress SharedMemoryGroup::progress() const { return channel_->barrier().progress(); }
+  Member(std::shared_ptr<SharedMemory> memory, const Options& options)
+      : channel(checked(std::move(memory), options), options.channel,
+                {options.rank, options.size, options.timeout, options.spins}, options.order) {}
 
-void SharedMemoryGroup::reduce(std::byte* p, detail::Elements elements, Sum sum, double* sums,
-                               std::size_t m) {
-  detail::SharedChannel& c = *channel_;
-  const std::size_t bytes = elements.bytes(), sum_bytes = m * sizeof(double);
-  const bool sums_first = sum_bytes <= c.most_sums;
-  const std::size_t at = sums_first ? (sum_bytes + 63) / 64 * 64 : 0;
-  const std::size_t first = std::min(bytes, c.chunk() - at);
-  const std::uint64_t place = c.place_of(p, bytes);
-  c.publish({SharedCall::Operation::all_reduce, elements.n, m, 0, elements.size,
-             static_cast<std::uint64_t>(elements.kind), place});
-  if (sums_first && m > 0) std::memcpy(c.input(), sums, sum_bytes);
-  if (first > 0 && place == detail::SharedAllocator::nowhere) std::memcpy(c.input() + at, p, first);
-  c.begin();
-  const InHeap where = c.find_in_heap(bytes);
-  auto* const tail = reinterpret_cast<std::byte*>(sums);
-  if (sums_first) c.add_inputs(tail, sum_bytes, 0, &detail::sum_parts<double>);
-  if (where == InHeap::all) {
-    c.reduce_in_place(bytes, elements.size, sum.in_place);
-  } else if (where == InHeap::none) {
-    c.reduce(p, bytes, first, at, sum.copied);
-  } else {  // those in the heap have copied nothing yet
-    const std::size_t again = std::min(bytes, c.chunk());
-    std::memcpy(c.input(), p, again);
-    c.next();
-    c.reduce(p, bytes, again, 0, sum.copied);
+  static std::shared_ptr<SharedMemory> checked(std::shared_ptr<SharedMemory> memory,
+                                               const Options& options) {
+    if (options.size < 1 || options.size > max_size || options.rank >= options.size)
+      throw UsageError(
+          "shared memory group: rank is {}, size is {}; the size must be between 1 and {}, the rank "
+          "below it",
+          options.rank, options.size, max_size);
+    if (options.channel >= memory->bytes() / bytes(options.size, 1))
+      throw UsageError(
+          "shared memory group: channel {} of {} members does not fit in a memory of {} bytes; give "
+          "it the bytes of all channels",
+          options.channel, options.size, memory->bytes());
+    detail::SharedChannel::reserve(*memory, options.channel, options.rank, options.size);
+    return memory;
   }
-  if (sums_first) return;
-  const std::size_t first_sums = std::min(sum_bytes, c.chunk());
-  std::memcpy(c.input(), tail, first_sums);
-  c.next();
-  c.reduce(tail, sum_bytes, first_sums, 0, &detail::sum_parts<double>);
-}
 
-void SharedMemoryGroup::send(std::byte* p, detail::Elements elements, std::size_t root) {
-  if (root >= size()) {
-    abort();
-    throw UsageError("broadcast: root is {}; it must be below the group's size, {}", root, size());
+  std::size_t rank() const override { return channel.rank(); }
+  std::size_t size() const override { return channel.size(); }
+  void abort() override { channel.barrier().end(Cause::aborted, rank()); }
+  void lose(std::size_t member) override { channel.barrier().end(Cause::lost, member); }
+  std::shared_ptr<ExchangeAllocator> exchange_allocator() const override {
+    return channel.exchange_allocator();
   }
-  detail::SharedChannel& c = *channel_;
-  const bool is_root = rank() == root;
-  const std::size_t bytes = elements.bytes();
-  c.publish({SharedCall::Operation::broadcast, elements.n, 0, root, elements.size,
-             static_cast<std::uint64_t>(elements.kind)});
-  std::size_t at = 0;
-  do {
-    const std::size_t count = std::min(c.chunk(), bytes - at);
-    if (is_root && count > 0) std::memcpy(c.input(), p + at, count);
-    at == 0 ? c.begin() : c.next();
-    if (!is_root && count > 0) std::memcpy(p + at, c.input_of(root), count);
-    at += count;
-  } while (at < bytes);
-}
+  ExchangeProgress progress() const override { return channel.barrier().progress(); }
 
-void SharedMemoryGroup::gather(const std::byte* p, detail::Elements elements, std::byte* out) {
-  detail::SharedChannel& c = *channel_;
-  const std::size_t bytes = elements.bytes();
-  c.publish({SharedCall::Operation::all_gather, elements.n, 0, 0, elements.size,
-             static_cast<std::uint64_t>(elements.kind)});
-  std::size_t at = 0;
-  do {
-    const std::size_t count = std::min(c.chunk(), bytes - at);
-    if (count > 0) std::memcpy(c.input(), p + at, count);
-    at == 0 ? c.begin() : c.next();
-    for (std::size_t r = 0; r < size() && count > 0; ++r)
-      std::memmove(out + r * bytes + at, r == rank() ? p + at : c.input_of(r), count);
-    at += count;
-  } while (at < bytes);
-}
+  void all_reduce(const Call& call, std::byte* p, const detail::Additions& add,
+                  double* sums) override {
+    const std::size_t bytes = call.bytes(), sum_bytes = call.sum_bytes();
+    const bool sums_first = sum_bytes <= channel.most_sums;
+    const std::size_t at = sums_first ? (sum_bytes + 63) / 64 * 64 : 0;
+    const std::size_t first = std::min(bytes, channel.chunk() - at);
+    const std::uint64_t place = channel.place_of(p, bytes);
+    channel.publish(call, place);
+    if (sums_first && sum_bytes > 0) std::memcpy(channel.input(), sums, sum_bytes);
+    if (first > 0 && place == detail::SharedAllocator::nowhere)
+      std::memcpy(channel.input() + at, p, first);
+    channel.begin();
+    const InHeap where = channel.find_in_heap(bytes);
+    auto* const tail = reinterpret_cast<std::byte*>(sums);
+    if (sums_first) channel.add_inputs(tail, sum_bytes, 0, &detail::sum_parts<double>);
+    if (where == InHeap::all) {
+      channel.reduce_in_place(bytes, call.element, add.members);
+    } else if (where == InHeap::none) {
+      channel.reduce(p, bytes, first, at, add.parts);
+    } else {  // those in the heap have copied nothing yet
+      const std::size_t again = std::min(bytes, channel.chunk());
+      std::memcpy(channel.input(), p, again);
+      channel.next();
+      channel.reduce(p, bytes, again, 0, add.parts);
+    }
+    if (sums_first) return;
+    const std::size_t first_sums = std::min(sum_bytes, channel.chunk());
+    std::memcpy(channel.input(), tail, first_sums);
+    channel.next();
+    channel.reduce(tail, sum_bytes, first_sums, 0, &detail::sum_parts<double>);
+  }
+  void broadcast(const Call& call, std::byte* p) override {
+    const bool is_root = rank() == call.root;
+    in_chunks(call, [&](std::size_t at, std::size_t count, auto&& exchange) {
+      if (is_root && count > 0) std::memcpy(channel.input(), p + at, count);
+      exchange();
+      if (!is_root && count > 0) std::memcpy(p + at, channel.input_of(call.root), count);
+    });
+  }
+  void all_gather(const Call& call, const std::byte* p, std::byte* out) override {
+    in_chunks(call, [&](std::size_t at, std::size_t count, auto&& exchange) {
+      if (count > 0) std::memcpy(channel.input(), p + at, count);
+      exchange();
+      for (std::size_t r = 0; r < size() && count > 0; ++r)
+        std::memmove(out + r * call.bytes() + at, r == rank() ? p + at : channel.input_of(r),
+                     count);
+    });
+  }
+  void barrier(const Call& call) override {
+    channel.publish(call);
+    channel.begin();
+  }
 
-void SharedMemoryGroup::barrier() {
-  channel_->publish({SharedCall::Operation::barrier, 0, 0, 0, 0, 0});
-  channel_->begin();
-}
+  /// Calls f(at, count, exchange) for each chunk, at least once; `exchange` is its barrier.
+  template <class F>
+  void in_chunks(const Call& call, const F& f) {
+    channel.publish(call);
+    std::size_t at = 0;
+    do {
+      const std::size_t count = std::min(channel.chunk(), call.bytes() - at);
+      f(at, count, [&] { at == 0 ? channel.begin() : channel.next(); });
+      at += count;
+    } while (at < call.bytes());
+  }
+
+  detail::SharedChannel channel;
+};
+
+SharedMemoryGroup::SharedMemoryGroup(std::shared_ptr<SharedMemory> memory, const Options& options)
+    : ProcessGroup(std::make_shared<Member>(std::move(memory), options)) {}
 
 }  // namespace lockstep

@@ -2,8 +2,11 @@
 /// Why a group of processes ended its operations, as one process notifies the others.
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
+#include <span>
 #include <type_traits>
 
 #include "lockstep/collectives/collective_call.hpp"
@@ -14,7 +17,17 @@ namespace lockstep::detail {
 /// The first cause that a process saw; the same in all processes that heard of it. Ranks are those
 /// of the job.
 struct Shutdown {
-  enum class Cause : std::uint32_t { none, aborted, lost, timed_out, mismatch, dead_link, corrupt };
+  /// `left`: the process leaves without a failure.
+  enum class Cause : std::uint32_t {
+    none,
+    aborted,
+    lost,
+    timed_out,
+    mismatch,
+    dead_link,
+    corrupt,
+    left
+  };
   Cause cause = Cause::none;
   std::uint32_t rank = 0;        ///< the peer that was lost or waited for, or whose data were wrong
   std::uint32_t by = 0;          ///< the rank that detected it
@@ -27,6 +40,17 @@ static_assert(std::has_unique_object_representations_v<Shutdown>);
 /// the first operation that fails, and CollectiveAborted in later ones, as `threw_mismatch` records.
 [[noreturn]] LOCKSTEP_COLD_DECL void throw_shutdown(const Shutdown& why, const char* operation,
                                                     std::size_t here, bool& threw_mismatch);
+
+/// \throws UsageError: the replica `rank` calls `theirs`, the replica `by` calls `ours`.
+[[noreturn]] LOCKSTEP_COLD_DECL void throw_mismatch(std::size_t rank, const CollectiveCall& theirs,
+                                                    std::size_t by, const CollectiveCall& ours);
+
+/// \throws CollectiveTimeout, with `peer`: replica `here` waited this long in `operation` for
+/// `missing`, which have begun the operation if they have `arrived`.
+[[noreturn]] LOCKSTEP_COLD_DECL void throw_late(std::optional<std::size_t> peer,
+                                                const char* operation, std::size_t here,
+                                                std::chrono::nanoseconds waited,
+                                                std::span<const std::size_t> missing, bool arrived);
 
 }  // namespace lockstep::detail
 

@@ -16,21 +16,18 @@
 #include <memory>
 #include <string>
 
-#include "lockstep/collectives/collective_call.hpp"
+#include "lockstep/collectives/process_group.hpp"
 #include "lockstep/collectives/sum_members.hpp"
-#include "lockstep/collectives/sum_parts.hpp"
-#include "lockstep/collectives/typed_collective.hpp"
-#include "lockstep/concepts/collective.hpp"
 #include "lockstep/core/config.hpp"
-#include "lockstep/core/exchange_progress.hpp"
 
 namespace lockstep {
 
 class Rendezvous;
 
-/// This process' member of a group of all processes of a job. Its operations are called by one
-/// thread at a time, `abort` and `progress` by any. Copies are the same member. An operation takes
-/// one round trip to the chief for each 63 KiB of all members' data together.
+/// This process' member of a group of all processes of a job. An operation takes one round trip to
+/// the chief for each 63 KiB of all members' data together. An abort ends the operations of this
+/// process; those of the others end when it reports its failure to the rendezvous, or at their
+/// deadline. A member that waits does not know for whom, and its progress names itself.
 ///
 /// \throws PeerLost as soon as a peer is lost; CollectiveTimeout, which names an absent member, if
 /// a round takes longer than `timeout`; CollectiveAborted after an abort in this process; UsageError
@@ -39,7 +36,7 @@ class Rendezvous;
 ///   lockstep::StoreGroup group(job, {.name = "layers"});
 ///   group.all_gather(&mine, 1, all.data());
 /// \endcode
-class StoreGroup : public detail::TypedCollective<StoreGroup> {
+class StoreGroup : public ProcessGroup {
  public:
   /// Options, equal in all members.
   struct Options {
@@ -51,32 +48,9 @@ class StoreGroup : public detail::TypedCollective<StoreGroup> {
   /// `job` must outlive the group.
   LOCKSTEP_COLD_DECL StoreGroup(Rendezvous& job, const Options& options);
 
-  LOCKSTEP_COLD_DECL std::size_t rank() const;
-  LOCKSTEP_COLD_DECL std::size_t size() const;
-  /// Ends the operations of this process. Those of the others end when it reports its failure to
-  /// the rendezvous, or at their deadline.
-  LOCKSTEP_COLD_DECL void abort();
-  /// The finished rounds. A member that waits does not know for whom, and names itself.
-  LOCKSTEP_COLD_DECL ExchangeProgress progress() const;
-
-  /// Returns when all members have called it.
-  LOCKSTEP_COLD_DECL void barrier();
-
  private:
-  friend class detail::TypedCollective<StoreGroup>;
   struct Member;
-
-  LOCKSTEP_COLD_DECL void reduce(std::byte* p, detail::Elements elements, detail::SumParts sum,
-                                 double* sums, std::size_t m);
-  LOCKSTEP_COLD_DECL void send(std::byte* p, detail::Elements elements, std::size_t root);
-  LOCKSTEP_COLD_DECL void gather(const std::byte* p, detail::Elements elements, std::byte* out);
-
-  std::shared_ptr<Member> member_;
 };
-
-static_assert(AllReduces<StoreGroup, float> && AllReducesWithSums<StoreGroup, float> &&
-              Broadcasts<StoreGroup, float> && AllGathers<StoreGroup, float> &&
-              Barriers<StoreGroup>);
 
 }  // namespace lockstep
 

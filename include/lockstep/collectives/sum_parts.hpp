@@ -33,4 +33,12 @@ void sum_parts(std::byte* to, Parts part, std::size_t members, std::size_t bytes
   }
 }
 
+/// The additions of one element type: of messages, and in the memory of all members.
+struct Additions {
+  SumParts parts;
+  SumMembers members;
+};
+template <class T>
+inline constexpr Additions additions_of{&sum_parts<T>, &sum_members_from<T>};
+
 }  // namespace lockstep::detail

@@ -20,7 +20,9 @@
 #include "lockstep/collectives/collective_call.hpp"
 #include "lockstep/collectives/shutdown.hpp"
 #include "lockstep/collectives/tcp_link.hpp"
+#include "lockstep/core/aligned_buffer.hpp"
 #include "lockstep/core/config.hpp"
+#include "lockstep/core/exchange_progress.hpp"
 
 namespace lockstep {
 class TcpMesh;
@@ -42,11 +44,8 @@ class TcpChannel {
   LOCKSTEP_DECL std::size_t rank() const;
   LOCKSTEP_DECL std::size_t size() const;
   const std::vector<std::size_t>& peers() const { return peers_; }
-  LOCKSTEP_COLD_DECL void abort();
-  /// The rank in the job of the peer that a current wait is for.
-  LOCKSTEP_COLD_DECL std::optional<std::size_t> waits_for() const;
-  /// Changes whenever bytes were sent or received. From any thread.
-  std::uint64_t moved() const { return moved_.load(std::memory_order_relaxed); }
+  /// From any thread; `waits_for` is a rank of the job.
+  LOCKSTEP_COLD_DECL ExchangeProgress progress() const;
 
   /// Claims the channel for a group. `ended` returns why the operations ended by other means than
   /// this mesh. \throws UsageError if it has a group.
@@ -56,6 +55,7 @@ class TcpChannel {
   LOCKSTEP_DECL void send(std::size_t peer, const std::byte* p, std::size_t n);
   LOCKSTEP_DECL void receive(std::size_t peer, std::byte* p, std::size_t n);
   LOCKSTEP_DECL void complete();
+  std::byte* reserve(std::size_t bytes) { return memory_.reserve(bytes); }
 
   /// Runs one operation. Any exception shuts the mesh down.
   template <class Body>
@@ -117,6 +117,7 @@ class TcpChannel {
   /// `peer` is a member of the mesh; errors name ranks of the job.
   LOCKSTEP_COLD_DECL Shutdown cause(Cause why, std::size_t peer) const;
   LOCKSTEP_COLD_DECL std::size_t here() const;
+  void count_progress() { done_.fetch_add(1, std::memory_order_relaxed); }
 
   TcpMesh& mesh_;
   std::vector<std::size_t> peers_;
@@ -129,11 +130,12 @@ class TcpChannel {
   std::function<std::optional<Shutdown>()> ended_;
   bool claimed_ = false, notified_ = false, threw_mismatch_ = false;
   CollectiveCall call_{};
+  AlignedBuffer memory_;
   std::mutex io_;  // held during an operation, and by `notify`
   TimePoint next_look_{};
   static constexpr std::size_t nobody = static_cast<std::size_t>(-1);
   std::atomic<std::size_t> waits_for_{nobody};
-  std::atomic<std::uint64_t> moved_{0};
+  std::atomic<std::uint64_t> done_{0}, moved_{0};
 };
 static_assert(Channel<TcpChannel>);
 

@@ -29,11 +29,12 @@ TcpChannel::TcpChannel(TcpMesh& mesh, std::vector<std::size_t> peers,
 std::size_t TcpChannel::rank() const { return mesh_.rank(); }
 std::size_t TcpChannel::size() const { return mesh_.size(); }
 std::size_t TcpChannel::here() const { return mesh_.name(rank()); }
-void TcpChannel::abort() { mesh_.abort(); }
-
-std::optional<std::size_t> TcpChannel::waits_for() const {
+ExchangeProgress TcpChannel::progress() const {
+  ExchangeProgress now{
+      done_.load(std::memory_order_relaxed), {}, moved_.load(std::memory_order_relaxed)};
   const std::size_t peer = waits_for_.load(std::memory_order_relaxed);
-  return peer == nobody ? std::nullopt : std::optional(mesh_.name(peer));
+  if (peer != nobody) now.waits_for = mesh_.name(peer);
+  return now;
 }
 
 void TcpChannel::claim(std::size_t number, std::chrono::nanoseconds timeout, int spins,
@@ -115,7 +116,7 @@ void TcpChannel::complete() {
   }
   waits_for_.store(nobody, std::memory_order_relaxed);
   // All members must count alike, but along a tree they do not wait equally often.
-  if (mesh_.options().topology == Topology::direct) mesh_.count_progress();
+  if (mesh_.options().topology == Topology::direct) count_progress();
 }
 
 bool TcpChannel::may_read(const Link& link) const {
@@ -220,29 +221,16 @@ void TcpChannel::throw_lost(Link& link) {
 }
 
 void TcpChannel::throw_timeout() {
-  std::string missing;
-  bool arrived = true;
-  const auto add = [&](const Link& link) {
-    missing += format_text("{}{}", missing.empty() ? "" : ", ", mesh_.name(link.rank));
-  };
-  std::size_t first = nobody;
-  for (Link& link : links_) {
-    if (!link.tcp.awaits_call()) continue;
-    arrived = false;
-    first = std::min(first, link.rank);
-    add(link);
-  }
-  for (Link& link : links_) {
-    if (first != nobody || (!link.tcp.reads() && !link.tcp.writes())) continue;
-    first = link.rank;
-    add(link);
-  }
+  std::vector<std::size_t> late;
+  for (const Link& link : links_)
+    if (link.tcp.awaits_call()) late.push_back(link.rank);
+  const bool arrived = late.empty();
+  for (const Link& link : links_)
+    if (late.empty() && (link.tcp.reads() || link.tcp.writes())) late.push_back(link.rank);
+  const std::size_t first = *std::min_element(late.begin(), late.end());
   mesh_.shut_down(cause(Cause::timed_out, first));
-  throw CollectiveTimeout(
-      mesh_.name(first),
-      "{}: replica {} waited {} ms for replica {}{}; it hangs, or it needs a longer timeout",
-      call_.name(), here(), std::chrono::duration_cast<std::chrono::milliseconds>(timeout_).count(),
-      missing, arrived ? ", which arrived and then stopped" : ", which did not arrive");
+  for (std::size_t& rank : late) rank = mesh_.name(rank);
+  throw_late(mesh_.name(first), call_.name(), here(), timeout_, late, arrived);
 }
 
 void TcpChannel::throw_shutdown() {
@@ -258,7 +246,7 @@ void TcpChannel::end_by_error() {
 }
 
 void TcpChannel::end() {
-  mesh_.count_progress();
+  count_progress();
   if (mesh_.is_down()) notify_if_idle();
 }
 

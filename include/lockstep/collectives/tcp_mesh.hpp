@@ -16,7 +16,6 @@
 #include "lockstep/collectives/tcp_link.hpp"
 #include "lockstep/collectives/topology.hpp"
 #include "lockstep/core/config.hpp"
-#include "lockstep/core/exchange_progress.hpp"
 
 namespace lockstep {
 
@@ -66,9 +65,6 @@ class TcpMesh {
     return options_.names.empty() ? member : options_.names[member];
   }
 
-  /// The progress of all channels.
-  LOCKSTEP_COLD_DECL ExchangeProgress progress() const;
-
   /// Ends all operations in all processes. Callable from any thread, any number of times.
   LOCKSTEP_COLD_DECL void abort();
   /// The same because `rank` of the job was lost.
@@ -91,14 +87,12 @@ class TcpMesh {
   LOCKSTEP_COLD_DECL void notify();
   /// Readable from a shutdown on.
   int wakeup() const { return wakeup_.number(); }
-  void count_progress() { done_.fetch_add(1, std::memory_order_relaxed); }
 
   Options options_;
   FileDescriptor wakeup_;
   mutable std::mutex mutex_;
   detail::Shutdown shutdown_{};
   std::atomic<bool> down_{false};
-  std::atomic<std::uint64_t> done_{0};
   std::vector<std::unique_ptr<detail::TcpChannel>> channels_;
 };
 

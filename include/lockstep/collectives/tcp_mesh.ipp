@@ -51,15 +51,6 @@ TcpMesh::TcpMesh(const Options& options, std::vector<DataConnection> connections
 
 TcpMesh::~TcpMesh() = default;
 
-ExchangeProgress TcpMesh::progress() const {
-  ExchangeProgress all{done_.load(std::memory_order_relaxed), {}};
-  for (const auto& channel : channels_) {
-    if (!all.waits_for) all.waits_for = channel->waits_for();
-    all.moved += channel->moved();
-  }
-  return all;
-}
-
 void TcpMesh::abort() {
   const auto here = static_cast<std::uint32_t>(name(rank()));
   end({.cause = Cause::aborted, .rank = here, .by = here});

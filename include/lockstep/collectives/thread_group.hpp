@@ -12,9 +12,11 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
-#include <type_traits>
 
+#include "lockstep/collectives/collective_call.hpp"
 #include "lockstep/collectives/sum_members.hpp"
+#include "lockstep/collectives/sum_parts.hpp"
+#include "lockstep/collectives/typed_collective.hpp"
 #include "lockstep/concepts/collective.hpp"
 #include "lockstep/core/config.hpp"
 
@@ -66,18 +68,11 @@ class ThreadGroup {
   class Member;
 
  private:
-  enum class Operation : std::uint8_t { all_reduce, broadcast, all_gather, barrier };
-
-  /// One member's arguments of an operation. All members' agree, except for the pointers.
+  /// One member's call, and where its elements and sums lie.
   struct Call {
-    Operation operation{};
-    std::size_t n = 0, m = 0, root = 0;
-    const char* kind = "";    // of the elements: "float", "int", "uint", "byte"
-    std::size_t element = 0;  // bytes of one
-    const void* p = nullptr;
-    void* sums = nullptr;
-
-    LOCKSTEP_DECL bool agrees(const Call& o) const;
+    detail::CollectiveCall call{};
+    const std::byte* p = nullptr;
+    double* sums = nullptr;
   };
 
   struct alignas(64) MemberState {  // one cache line or more, against false sharing
@@ -85,24 +80,9 @@ class ThreadGroup {
     std::atomic<std::uint64_t> arrivals{0};
   };
 
-  template <class T>
-  static constexpr const char* kind_of() {
-    return std::is_floating_point_v<T> ? "float"
-           : !std::is_integral_v<T>    ? "byte"
-           : std::is_signed_v<T>       ? "int"
-                                       : "uint";
-  }
-  LOCKSTEP_COLD_DECL static const char* name_of(Operation operation);
-
   /// A barrier: the last member to arrive advances the phase and wakes the others. If it `may_fail`
   /// (by timeout or abort), success is decided under the mutex, so that all members agree on it.
   LOCKSTEP_DECL void arrive_and_wait(std::size_t rank, bool may_fail, int spins);
-
-  /// Waits until `done` or the timeout. Time in which the whole process was suspended (Ctrl-Z, a
-  /// debugger, a frozen container) does not count: the wait is made in slices of the timeout, and a
-  /// slice that took far too long is followed by at least one more, in which peers can arrive.
-  template <class Done>
-  void wait(std::unique_lock<std::mutex>& lock, const Done& done);
 
   /// Publishes the call, waits until all members have published theirs, and compares them.
   LOCKSTEP_DECL void begin(std::size_t rank, const Call& call, int spins);
@@ -111,7 +91,8 @@ class ThreadGroup {
   /// so neither an abort nor a timeout ends this wait.
   void end(std::size_t rank) { arrive_and_wait(rank, false, options_.spins); }
 
-  [[noreturn]] LOCKSTEP_COLD_DECL void throw_aborted(std::size_t rank, Operation operation);
+  [[noreturn]] LOCKSTEP_COLD_DECL void throw_aborted(std::size_t rank,
+                                                     const detail::CollectiveCall& call);
   [[noreturn]] LOCKSTEP_COLD_DECL void throw_timeout(std::size_t rank);
 
   // Every member compares the calls, so all of them throw and none keeps waiting.
@@ -129,7 +110,7 @@ class ThreadGroup {
 /// One thread's membership in a ThreadGroup. Its operations are called by one thread at a time; all
 /// members must pass equal sizes. \throws CollectiveTimeout, CollectiveAborted, UsageError if the
 /// members' calls differ.
-class ThreadGroup::Member {
+class ThreadGroup::Member : public detail::TypedCollective<Member> {
  public:
   /// `group` must outlive the member.
   LOCKSTEP_DECL Member(ThreadGroup& group, std::size_t rank);
@@ -142,47 +123,20 @@ class ThreadGroup::Member {
   std::size_t size() const { return group_->size(); }
   void abort() { group_->abort(); }
 
-  template <class T>
-  void all_reduce(T* p, std::size_t n) {
-    all_reduce(p, n, nullptr, 0);
-  }
-
-  /// Replaces p[0..n) and sums[0..m) with their sums over all members. Member r sums part r of the
-  /// elements and writes it to all members: reduce-scatter and all-gather in one pass over shared
-  /// memory. Member 0 adds the few `sums`.
-  template <class T>
-  void all_reduce(T* p, std::size_t n, double* sums, std::size_t m) {
-    static_assert(std::is_arithmetic_v<T> && !std::is_same_v<T, bool>,
-                  "lockstep::ThreadGroup: all_reduce adds numbers; give it an arithmetic type");
-    reduce({Operation::all_reduce, n, m, 0, kind_of<T>(), sizeof(T), p, sums},
-           &detail::sum_members_from<T>);
-  }
-
-  /// Replaces p[0..n) with the root's.
-  template <class T>
-  void broadcast(T* p, std::size_t n, std::size_t root) {
-    static_assert(std::is_trivially_copyable_v<T>);
-    send({Operation::broadcast, n, 0, root, kind_of<T>(), sizeof(T), p, nullptr}, p);
-  }
-
-  /// out[r n..(r + 1) n) becomes p[0..n) of member r.
-  template <class T>
-  void all_gather(const T* p, std::size_t n, T* out) {
-    static_assert(std::is_trivially_copyable_v<T>);
-    gather({Operation::all_gather, n, 0, 0, kind_of<T>(), sizeof(T), p, nullptr}, out);
-  }
-
   /// A broadcast from member 0: the secret stays in memory that these threads share anyway.
   void share_secret(std::byte* p, std::size_t n) { broadcast(p, n, 0); }
 
-  /// Returns when all members have called it.
-  LOCKSTEP_DECL void barrier();
-
  private:
-  LOCKSTEP_DECL void reduce(const Call& mine, detail::SumMembers sum);
-  LOCKSTEP_DECL void send(const Call& mine, void* to);
-  LOCKSTEP_DECL void gather(const Call& mine, void* to);
-  const Call& call(std::size_t rank) const { return group_->members_[rank].call; }
+  friend class detail::TypedCollective<Member>;
+
+  /// Member r sums part r of the elements and writes it to all members: reduce-scatter and
+  /// all-gather in one pass over shared memory. Member 0 adds the few `sums`.
+  LOCKSTEP_DECL void reduce(const detail::CollectiveCall& call, std::byte* p,
+                            const detail::Additions& add, double* sums);
+  LOCKSTEP_DECL void send(const detail::CollectiveCall& call, std::byte* p);
+  LOCKSTEP_DECL void gather(const detail::CollectiveCall& call, const std::byte* p, std::byte* out);
+  LOCKSTEP_DECL void wait(const detail::CollectiveCall& call);
+  const Call& published(std::size_t rank) const { return group_->members_[rank].call; }
 
   ThreadGroup* group_;
   std::size_t rank_;

@@ -10,9 +10,9 @@
 
 namespace lockstep::detail {
 
-/// The base of `Group`, which befriends it and has
+/// The base of `Group`, which befriends it and has the operations of ByteCollective as
 ///
-///     reduce(p, elements, sum, sums, m)     send(p, elements, root)     gather(p, elements, out)
+///     reduce(call, p, add, sums)     send(call, p)     gather(call, p, out)     wait(call)
 template <class Group>
 class TypedCollective {
  public:
@@ -26,25 +26,36 @@ class TypedCollective {
   void all_reduce(T* p, std::size_t n, double* sums, std::size_t m) {
     static_assert(std::is_arithmetic_v<T> && !std::is_same_v<T, bool>,
                   "lockstep: all_reduce adds numbers; give it an arithmetic type");
-    group().reduce(reinterpret_cast<std::byte*>(p), elements_of<T>(n), &sum_parts<T>, sums, m);
+    group().reduce(CollectiveCall::of<T>(Operation::all_reduce, n, m),
+                   reinterpret_cast<std::byte*>(p), additions_of<T>, sums);
   }
 
   /// Replaces p[0..n) with the root's.
   template <class T>
   void broadcast(T* p, std::size_t n, std::size_t root) {
     static_assert(std::is_trivially_copyable_v<T>);
-    group().send(reinterpret_cast<std::byte*>(p), elements_of<T>(n), root);
+    if (root >= group().size()) {
+      group().abort();
+      throw_bad_root(root, group().size());
+    }
+    group().send(CollectiveCall::of<T>(Operation::broadcast, n, 0, root),
+                 reinterpret_cast<std::byte*>(p));
   }
 
-  /// out[r n..(r + 1) n) becomes p[0..n) of member r.
+  /// out[r n..(r + 1) n) becomes p[0..n) of member r. p may be this member's own part of `out`;
+  /// otherwise they must not overlap.
   template <class T>
   void all_gather(const T* p, std::size_t n, T* out) {
     static_assert(std::is_trivially_copyable_v<T>);
-    group().gather(reinterpret_cast<const std::byte*>(p), elements_of<T>(n),
-                   reinterpret_cast<std::byte*>(out));
+    group().gather(CollectiveCall::of<T>(Operation::all_gather, n),
+                   reinterpret_cast<const std::byte*>(p), reinterpret_cast<std::byte*>(out));
   }
 
+  /// Returns when all members have called it.
+  void barrier() { group().wait(CollectiveCall{}); }
+
  private:
+  using Operation = CollectiveCall::Operation;
   friend Group;
   TypedCollective() = default;
   Group& group() { return static_cast<Group&>(*this); }

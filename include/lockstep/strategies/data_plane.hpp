@@ -6,7 +6,6 @@
 #include <chrono>
 #include <concepts>
 #include <cstddef>
-#include <functional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -14,7 +13,6 @@
 #include "lockstep/collectives/process_group.hpp"
 #include "lockstep/collectives/sum_members.hpp"
 #include "lockstep/core/config.hpp"
-#include "lockstep/core/exchange_progress.hpp"
 #include "lockstep/strategies/worker_place.hpp"
 
 namespace lockstep {
@@ -46,18 +44,6 @@ struct JobLinks {
 /// A connected job: one group for layers and one for gradients, which two threads use at once.
 struct JobGroups {
   ProcessGroup layers, gradients;
-  std::function<ExchangeProgress()> progress{};  ///< of both, from any thread
-
-  /// Two groups, each of which counts its own progress.
-  template <class Group>
-  static JobGroups of(const Group& layers, const Group& gradients) {
-    return {ProcessGroup(layers), ProcessGroup(gradients), [layers, gradients] {
-              const ExchangeProgress one = layers.progress(), other = gradients.progress();
-              return ExchangeProgress{one.done + other.done,
-                                      one.waits_for ? one.waits_for : other.waits_for,
-                                      one.moved + other.moved};
-            }};
-  }
 };
 
 /// `P::connect(links)` connects a job of two or more processes; `P::name` is for messages.

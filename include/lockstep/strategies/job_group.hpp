@@ -11,14 +11,11 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <string>
-#include <utility>
 
 #include "lockstep/collectives/process_group.hpp"
 #include "lockstep/concepts/collective.hpp"
 #include "lockstep/core/config.hpp"
-#include "lockstep/core/exchange_allocator.hpp"
 
 namespace lockstep {
 class Rendezvous;
@@ -29,11 +26,10 @@ namespace lockstep::detail {
 /// A group of processes that can share secrets. \throws what the data's group throws;
 /// `share_secret` also PeerLost.
 /// \code
-///   JobGroup group(ProcessGroup(TcpGroup(mesh, {.channel = 0})), timeout, &rendezvous,
-///                  "secrets of layers");
+///   JobGroup group(TcpGroup(mesh, {.channel = 0}), timeout, &rendezvous, "secrets of layers");
 ///   group.share_secret(id, sizeof id);   // rank 0's, on all ranks
 /// \endcode
-class JobGroup {
+class JobGroup : public ProcessGroup {
  public:
   /// `job` must outlive the group; it is null if this process is alone. `name` prefixes the names
   /// of the secrets in the job's store: unique per group, the same on all ranks. `timeout` is that
@@ -43,33 +39,6 @@ class JobGroup {
   JobGroup(const JobGroup&) = delete;  // copies would not share the counter of secrets
   JobGroup& operator=(const JobGroup&) = delete;
 
-  std::size_t rank() const { return data_.rank(); }
-  std::size_t size() const { return data_.size(); }
-  void abort() { data_.abort(); }
-  /// The same because the process `rank` was lost.
-  void lose(std::size_t rank) { data_.lose(rank); }
-
-  /// Allocates memory that the processes exchange in place; null if the data's group cannot.
-  std::shared_ptr<ExchangeAllocator> exchange_allocator() { return data_.exchange_allocator(); }
-
-  template <class T>
-  void all_reduce(T* p, std::size_t n) {
-    data_.all_reduce(p, n);
-  }
-  template <class T>
-  void all_reduce(T* p, std::size_t n, double* sums, std::size_t m) {
-    data_.all_reduce(p, n, sums, m);
-  }
-  template <class T>
-  void broadcast(T* p, std::size_t n, std::size_t root) {
-    data_.broadcast(p, n, root);
-  }
-  template <class T>
-  void all_gather(const T* p, std::size_t n, T* out) {
-    data_.all_gather(p, n, out);
-  }
-  void barrier() { data_.barrier(); }
-
   /// Replaces p[0..n) with rank 0's. Begins with a barrier, which detects ranks that are absent or
   /// call another operation. After it rank 0 sets the secret immediately, so that only its loss can
   /// keep the others waiting, which the rendezvous reports.
@@ -78,15 +47,12 @@ class JobGroup {
  private:
   LOCKSTEP_COLD_DECL std::string get(const std::string& name);
 
-  ProcessGroup data_;
   Rendezvous* job_;
   std::string name_;
   std::chrono::milliseconds timeout_;
   std::uint64_t shared_ = 0;
 };
 
-static_assert(AllReduces<JobGroup, float> && AllReducesWithSums<JobGroup, float> &&
-              Broadcasts<JobGroup, float> && AllGathers<JobGroup, float> && Barriers<JobGroup>);
 static_assert(SharesSecrets<JobGroup> && !SharesSecrets<ProcessGroup>);
 
 }  // namespace lockstep::detail

@@ -13,7 +13,7 @@ namespace lockstep::detail {
 
 JobGroup::JobGroup(ProcessGroup data, std::chrono::nanoseconds timeout, Rendezvous* job,
                    std::string name)
-    : data_(std::move(data)),
+    : ProcessGroup(std::move(data)),
       job_(job),
       name_(std::move(name)),
       timeout_(std::chrono::ceil<std::chrono::milliseconds>(timeout)) {}

@@ -26,8 +26,7 @@ JobGroups Mpi::connect(const JobLinks& links) {
   const auto group = [&](int polls) {
     return MpiGroup(world, {.timeout = links.timeout, .order = links.order, .spins = polls});
   };
-  const auto layers = group(links.layer_spins), gradients = group(links.gradient_spins);
-  return JobGroups::of(layers, gradients);
+  return {group(links.layer_spins), group(links.gradient_spins)};  // in this order on all ranks
 }
 
 }  // namespace lockstep

@@ -35,8 +35,7 @@ JobGroups StorePlane::connect(const JobLinks& links) {
     return StoreGroup(links.rendezvous(),
                       {.name = links.key(what), .timeout = links.timeout, .order = links.order});
   };
-  const auto layers = group("layers"), gradients = group("gradients");
-  return JobGroups::of(layers, gradients);
+  return {group("layers"), group("gradients")};
 }
 
 }  // namespace lockstep

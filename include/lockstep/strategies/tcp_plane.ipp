@@ -249,8 +249,7 @@ JobGroups Tcp::connect(const JobLinks& links) {
                                         .order = links.order,
                                         .spins = polls});
     };
-    const auto layers = group(0, links.layer_spins), gradients = group(1, links.gradient_spins);
-    return JobGroups::of(layers, gradients);
+    return {group(0, links.layer_spins), group(1, links.gradient_spins)};
   }
   detail::check_wire(links);
   if (const auto machines = detail::open_machines(links)) {
@@ -268,23 +267,18 @@ JobGroups Tcp::connect(const JobLinks& links) {
                            .spins = polls,
                            .network_spins = polls / polls_per_round});
     };
-    const auto layers = group(0, links.layer_spins), gradients = group(1, links.gradient_spins);
-    return JobGroups::of(layers, gradients);
+    return {group(0, links.layer_spins), group(1, links.gradient_spins)};
   }
   std::vector<std::size_t> all(links.size());
   std::iota(all.begin(), all.end(), std::size_t{0});
   const std::shared_ptr<TcpMesh> mesh = detail::connect_tcp(links, all);
   const auto group = [&](std::size_t channel, int polls) {
-    return ProcessGroup(TcpGroup(mesh, {.channel = channel,
-                                        .timeout = links.timeout,
-                                        .order = links.order,
-                                        .spins = polls / polls_per_round}));
+    return TcpGroup(mesh, {.channel = channel,
+                           .timeout = links.timeout,
+                           .order = links.order,
+                           .spins = polls / polls_per_round});
   };
-  return {group(0, links.layer_spins), group(1, links.gradient_spins),
-          [known = std::weak_ptr(mesh)] {
-            const auto its = known.lock();
-            return its ? its->progress() : ExchangeProgress{};
-          }};
+  return {group(0, links.layer_spins), group(1, links.gradient_spins)};
 }
 
 }  // namespace lockstep

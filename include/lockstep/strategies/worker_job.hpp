@@ -190,7 +190,6 @@ class WorkerJob {
   std::uint64_t last_step_ = 0;
   bool peers_know_ = false;  // all processes throw this error, so it need not be reported
   std::optional<JobGroup> layers_, gradients_;
-  std::function<ExchangeProgress()> progress_{};
 };
 
 }  // namespace lockstep::detail

@@ -14,7 +14,6 @@
 #include "lockstep/cluster/rendezvous/rendezvous.hpp"
 #include "lockstep/cluster/resolve.hpp"
 #include "lockstep/collectives/lost_by_others.hpp"
-#include "lockstep/collectives/self_group.hpp"
 #include "lockstep/core/format_text.hpp"
 #include "lockstep/core/log.hpp"
 #include "lockstep/strategies/failed_generations.hpp"
@@ -118,7 +117,7 @@ void WorkerJob::connect(JobGroups (*plane)(const JobLinks&), const Spins& spins)
     gradients_.emplace(std::move(gradients), timeout_, job_,
                        job_ ? key("secrets of gradients") : "");
   };
-  if (!job_) return emplace(ProcessGroup(SelfGroup()), ProcessGroup(SelfGroup()));
+  if (!job_) return emplace({}, {});
   exchange([&] {
     JobGroups groups = plane({.where = where_,
                               .session = *session_,
@@ -130,7 +129,6 @@ void WorkerJob::connect(JobGroups (*plane)(const JobLinks&), const Spins& spins)
                               .gradient_spins = spins.gradients,
                               .peers_know = peers_know_});
     emplace(std::move(groups.layers), std::move(groups.gradients));
-    progress_ = std::move(groups.progress);
   });
 }
 
@@ -143,7 +141,11 @@ bool WorkerJob::overlaps(bool mine) {
 
 void WorkerJob::subscribe(std::function<void()> abort) {
   if (!job_) return;
-  session_->on_exchange(progress_);
+  session_->on_exchange([this] {
+    const ExchangeProgress one = layers_->progress(), other = gradients_->progress();
+    return ExchangeProgress{one.done + other.done, one.waits_for ? one.waits_for : other.waits_for,
+                            one.moved + other.moved};
+  });
   session_->on_loss([this, abort = std::move(abort)](const PeerLost& loss) {
     // The next step throws it, maybe late; an elastic job goes on.
     if (!waits_ && !is_elastic_) job_->log(LogLevel::error, loss.what());

@@ -474,9 +474,8 @@ TEST_CASE("a member that stops within an operation is distinguished from one tha
   SharedMemoryGroup goes_on(memory, {.rank = 1, .size = 2, .timeout = 50ms});
   std::vector<float> x(several_chunks<float>(2));
   std::thread other([&] {
-    constexpr std::uint64_t floats = 1;
-    stops.publish({lockstep::detail::SharedCall::Operation::all_reduce, x.size(), 0, 0,
-                   sizeof(float), floats});
+    using Call = lockstep::detail::CollectiveCall;
+    stops.publish(Call::of<float>(Call::Operation::all_reduce, x.size()));
     stops.begin();
   });
   std::string text;
@@ -502,12 +501,13 @@ TEST_CASE("mismatched calls of processes are reported with both replicas, operat
       member.all_reduce(reinterpret_cast<std::int64_t*>(x), 2);
   });
   const std::string end = "; all replicas must make the same calls in the same order";
-  CHECK(contract::text_of(errors[0]) ==
-        "shared memory group: replica 1 calls all_reduce of 2 elements of int64, replica 0 calls "
-        "broadcast of 3 elements of float64" +
-            end);
+  CHECK(
+      contract::text_of(errors[0]) ==
+      "replica 1 calls all_reduce of 2 elements of int64, replica 0 calls broadcast of 3 elements "
+      "of float64 from replica 0" +
+          end);
   CHECK(contract::text_of(errors[1]) ==
-        "shared memory group: replica 0 calls broadcast of 3 elements of float64, replica 1 calls "
+        "replica 0 calls broadcast of 3 elements of float64 from replica 0, replica 1 calls "
         "all_reduce of 2 elements of int64" +
             end);
 }

@@ -192,11 +192,11 @@ TEST_CASE("mismatched calls are reported with both replicas, operations and size
   });
   const std::string end = "; all replicas must make the same calls in the same order";
   CHECK(contract::text_of(errors[0]) ==
-        "thread group: replica 1 calls all_reduce of 2 elements of float64, replica 0 calls "
-        "broadcast of 3 elements of float64" +
+        "replica 1 calls all_reduce of 2 elements of float64, replica 0 calls broadcast of 3 "
+        "elements of float64 from replica 0" +
             end);
   CHECK(contract::text_of(errors[1]) ==
-        "thread group: replica 0 calls broadcast of 3 elements of float64, replica 1 calls "
+        "replica 0 calls broadcast of 3 elements of float64 from replica 0, replica 1 calls "
         "all_reduce of 2 elements of float64" +
             end);
 }

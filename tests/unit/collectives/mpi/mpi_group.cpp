@@ -100,11 +100,31 @@ TEST_CASE("every member of an MpiGroup gets the sums of all number types") {
 
 TEST_CASE("data of several chunks is exchanged by an MpiGroup") {
   ranks::Members<> members(world().size());
-  const std::size_t bytes = 2 * lockstep::detail::MpiChannel::chunk_of(world().size()) + 1001;
+  const std::size_t bytes = (std::size_t{8} << 20) + 1001;  // two chunks of ChannelGroup
   CHECK(first_error(run_members(members, "several chunks", [&](auto& member, std::size_t) {
           check_large<float>(member, bytes / sizeof(float));
           check_large<std::uint8_t>(member, bytes);
           check_large<std::int16_t>(member, 16'385 * member.size());
+        })) == "");
+}
+
+TEST_CASE("data that just fit in a frame of MpiChannel, and data that do not, are exchanged") {
+  const std::size_t small = lockstep::detail::MpiChannel::small;
+  ranks::Members<> members(world().size());
+  CHECK(first_error(run_members(members, "frames", [&](auto& member, std::size_t rank) {
+          for (const std::size_t bytes : {small - 1, small, small + 1}) {
+            contract::check_sum<std::uint8_t>(member, SumOrder::ranks, bytes, bytes);
+            for (std::size_t root = 0; root < member.size(); ++root) {
+              std::vector<unsigned char> x(bytes, static_cast<unsigned char>(rank));
+              member.broadcast(x.data(), bytes, root);
+              expect(x == std::vector<unsigned char>(bytes, static_cast<unsigned char>(root)),
+                     "broadcast");
+            }
+            std::vector<unsigned char> mine(bytes, static_cast<unsigned char>(rank)),
+                all(member.size() * bytes);
+            member.all_gather(mine.data(), bytes, all.data());
+            for (std::size_t i = 0; i < all.size(); ++i) expect(all[i] == i / bytes, "all_gather");
+          }
         })) == "");
 }
 
@@ -173,9 +193,14 @@ TEST_CASE("an abort and a loss are reported by the other members over MPI", "[tw
         throw;
       }
     });
-    for (std::size_t r = 0; r < texts.size(); ++r)
-      CHECK(texts[r] == "barrier: replica " + std::to_string(r) + " stopped because " +
-                            (lost ? "replica 1 was lost" : "another replica failed"));
+    for (std::size_t r = 0; r < texts.size(); ++r) {
+      const std::string name = std::to_string(r);
+      if (lost && r == 1)
+        CHECK(texts[r] == "barrier: the other replicas have lost this one, replica 1");
+      else
+        CHECK(texts[r] == "barrier: replica " + name + " stopped because " +
+                              (lost ? "a replica was lost (1)" : "another replica failed"));
+    }
   }
 }
 
@@ -224,11 +249,11 @@ TEST_CASE("calls over MPI that differ are reported with both replicas, operation
     else
       member.all_reduce(reinterpret_cast<std::int64_t*>(x.data()), x.size());
   });
-  const std::string first = "replica 0 calls broadcast of 3 elements of float64",
+  const std::string first = "replica 0 calls broadcast of 3 elements of float64 from replica 0",
                     second = "replica 1 calls all_reduce of 30000 elements of int64",
                     end = "; all replicas must make the same calls in the same order";
-  CHECK(texts[0] == "mpi group: " + second + ", " + first + end);
-  CHECK(texts[1] == "mpi group: " + first + ", " + second + end);
+  CHECK(texts[0] == second + ", " + first + end);
+  CHECK(texts[1] == first + ", " + second + end);
 }
 
 TEST_CASE("a process that does not construct the group is noticed at the timeout", "[two]") {
