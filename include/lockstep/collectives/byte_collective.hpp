@@ -4,11 +4,13 @@
 
 #include <cstddef>
 #include <memory>
+#include <span>
 
 #include "lockstep/collectives/collective_call.hpp"
 #include "lockstep/collectives/sum_parts.hpp"
 #include "lockstep/core/exchange_allocator.hpp"
 #include "lockstep/core/exchange_progress.hpp"
+#include "lockstep/core/slice.hpp"
 
 namespace lockstep::detail {
 
@@ -32,6 +34,22 @@ class ByteCollective {
   virtual void all_gather(const CollectiveCall& call, const std::byte* p, std::byte* out) = 0;
   virtual void barrier(const CollectiveCall& call) = 0;
 
+  /// The sum of the elements ranges[rank] of all members; an all-reduce of each range, unless the
+  /// transport can do better.
+  virtual void reduce_scatter(const CollectiveCall& call, std::byte* p, const Additions& add,
+                              std::span<const Slice> ranges) {
+    for (const Slice& range : ranges)
+      all_reduce(part_of(call, CollectiveCall::Operation::all_reduce, range.count),
+                 p + range.first * call.element, add, nullptr);
+  }
+  /// The elements ranges[r] come from member r; a broadcast of each, unless the transport can do
+  /// better.
+  virtual void all_gather(const CollectiveCall& call, std::byte* p, std::span<const Slice> ranges) {
+    for (std::size_t r = 0; r < ranges.size(); ++r)
+      broadcast(part_of(call, CollectiveCall::Operation::broadcast, ranges[r].count, r),
+                p + ranges[r].first * call.element);
+  }
+
   /// Ends the operations of all members.
   virtual void abort() = 0;
   /// The same because the process `rank` was lost, which the errors name if the transport can.
@@ -40,6 +58,12 @@ class ByteCollective {
   virtual std::shared_ptr<ExchangeAllocator> exchange_allocator() const { return nullptr; }
   /// The finished parts of operations, and the rank that a current wait is for.
   virtual ExchangeProgress progress() const { return {}; }
+
+ private:
+  static CollectiveCall part_of(const CollectiveCall& call, CollectiveCall::Operation operation,
+                                std::size_t n, std::size_t root = 0) {
+    return {operation, call.kind, n, 0, root, call.element};
+  }
 };
 
 }  // namespace lockstep::detail

@@ -18,6 +18,7 @@
 #include <array>
 #include <cstddef>
 #include <cstring>
+#include <span>
 #include <vector>
 
 #include "lockstep/collectives/channel.hpp"
@@ -66,6 +67,30 @@ class ChannelGroup {
     if (size() > 1) reduce(to, bytes, sum);
   }
 
+  /// The sum of this member's range, of which there is one for each.
+  void reduce_scatter(std::byte* p, std::span<const Slice> ranges, SumParts sum) {
+    if (topology_ == Topology::tree) {
+      barrier();  // ranges may be empty
+      for (const Slice& range : ranges) reduce(p + range.first, range.count, sum);
+      return;
+    }
+    const Slice own = ranges[rank()];
+    for_each_piece(most_of(ranges), piece(), [&](std::size_t at, std::size_t count) {
+      const Slice mine = piece_of(own, at, count);
+      std::byte* const received = channel_.reserve(mine.count * (size() - 1));
+      std::size_t index = 0;
+      for (std::size_t r = 0; r < size(); ++r)
+        parts_[r] = r == rank() ? p + mine.first : received + mine.count * index++;
+      for_each_peer([&](std::size_t r) {
+        const Slice theirs = piece_of(ranges[r], at, count);
+        channel_.send(r, p + theirs.first, theirs.count);
+        channel_.receive(r, const_cast<std::byte*>(parts_[r]), mine.count);
+      });
+      channel_.complete();
+      sum(p + mine.first, parts_.data(), size(), mine.count, order_);
+    });
+  }
+
   void broadcast(std::byte* p, std::size_t bytes, std::size_t root) {
     if (topology_ == Topology::direct) {
       for_each_piece(bytes, chunk, [&](std::size_t at, std::size_t count) {
@@ -83,7 +108,7 @@ class ChannelGroup {
   /// `out` holds p[0..bytes) of this member in its place.
   void all_gather(std::size_t bytes, std::byte* out) {
     if (topology_ == Topology::direct) {
-      for_each_piece(bytes, chunk / size(), [&](std::size_t at, std::size_t count) {
+      for_each_piece(bytes, piece(), [&](std::size_t at, std::size_t count) {
         for_each_peer([&](std::size_t r) {
           channel_.send(r, out + rank() * bytes + at, count);
           channel_.receive(r, out + r * bytes + at, count);
@@ -94,6 +119,23 @@ class ChannelGroup {
     if (bytes == 0) return barrier();
     gather_up(bytes, out);
     flood(out, size() * bytes, 0);
+  }
+
+  /// Range r comes from member r.
+  void all_gather(std::byte* p, std::span<const Slice> ranges) {
+    if (topology_ == Topology::tree) {
+      barrier();
+      for (std::size_t r = 0; r < size(); ++r) flood(p + ranges[r].first, ranges[r].count, r);
+      return;
+    }
+    for_each_piece(most_of(ranges), piece(), [&](std::size_t at, std::size_t count) {
+      const Slice own = piece_of(ranges[rank()], at, count);
+      for_each_peer([&](std::size_t r) {
+        const Slice theirs = piece_of(ranges[r], at, count);
+        channel_.send(r, p + own.first, own.count);
+        channel_.receive(r, p + theirs.first, theirs.count);
+      });
+    });
   }
 
   void barrier() {
@@ -113,6 +155,19 @@ class ChannelGroup {
   template <class F>
   void for_each_peer(const F& f) const {
     for (std::size_t i = 1; i < size(); ++i) f((rank() + i) % size());
+  }
+
+  /// Bytes that go to all peers, or come from all, at a time: whole cache lines.
+  std::size_t piece() const { return std::max<std::size_t>(chunk / size() / 64, 1) * 64; }
+  static std::size_t most_of(std::span<const Slice> ranges) {
+    std::size_t most = 0;
+    for (const Slice& range : ranges) most = std::max(most, range.count);
+    return most;
+  }
+  /// The part of `range` in [at, at + count) from its beginning.
+  static Slice piece_of(const Slice& range, std::size_t at, std::size_t count) {
+    const std::size_t first = std::min(at, range.count);
+    return {range.first + first, std::min(count, range.count - first)};
   }
 
   /// Calls f(at, count) for pieces of up to `most` bytes, and completes all but the last.

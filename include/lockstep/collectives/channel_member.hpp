@@ -5,7 +5,9 @@
 #include <cstddef>
 #include <cstring>
 #include <memory>
+#include <span>
 #include <utility>
+#include <vector>
 
 #include "lockstep/collectives/byte_collective.hpp"
 #include "lockstep/collectives/channel.hpp"
@@ -36,6 +38,14 @@ class ChannelMember : public ByteCollective {
     if (call.bytes() > 0) std::memmove(out + rank() * call.bytes(), p, call.bytes());
     run(call, [&] { algorithms_.all_gather(call.bytes(), out); });
   }
+  void reduce_scatter(const CollectiveCall& call, std::byte* p, const Additions& add,
+                      std::span<const Slice> ranges) override {
+    run(call, [&] { algorithms_.reduce_scatter(p, in_bytes(ranges, call.element), add.parts); });
+  }
+  void all_gather(const CollectiveCall& call, std::byte* p,
+                  std::span<const Slice> ranges) override {
+    run(call, [&] { algorithms_.all_gather(p, in_bytes(ranges, call.element)); });
+  }
   void barrier(const CollectiveCall& call) override {
     run(call, [&] { algorithms_.barrier(); });
   }
@@ -52,8 +62,16 @@ class ChannelMember : public ByteCollective {
     if (size() > 1) channel_->run(call, body);
   }
 
+  std::span<const Slice> in_bytes(std::span<const Slice> ranges, std::size_t element) {
+    ranges_.clear();
+    for (const Slice& range : ranges)
+      ranges_.push_back({range.first * element, range.count * element});
+    return ranges_;
+  }
+
   std::shared_ptr<C> channel_;
   ChannelGroup<C> algorithms_;
+  std::vector<Slice> ranges_;
 };
 
 }  // namespace lockstep::detail

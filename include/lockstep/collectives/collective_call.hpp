@@ -4,10 +4,12 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <type_traits>
 
 #include "lockstep/core/config.hpp"
+#include "lockstep/core/slice.hpp"
 
 namespace lockstep::detail {
 
@@ -21,18 +23,31 @@ inline constexpr ElementKind kind_of = std::is_floating_point_v<T> ? ElementKind
 
 /// The arguments of an operation; all members' must be equal. Sent as it lies in memory.
 struct CollectiveCall {
-  enum class Operation : std::uint32_t { all_reduce, broadcast, all_gather, barrier };
+  enum class Operation : std::uint32_t {
+    all_reduce,
+    broadcast,
+    all_gather,
+    barrier,
+    reduce_scatter,
+    gather_ranges
+  };
   Operation operation = Operation::barrier;
   ElementKind kind = ElementKind::bytes;
   std::uint64_t n = 0;        ///< elements of each member
   std::uint64_t m = 0;        ///< sums, which are doubles
-  std::uint64_t root = 0;     ///< of a broadcast
+  std::uint64_t root = 0;     ///< of a broadcast; a digest of the ranges, if there are some
   std::uint64_t element = 0;  ///< bytes of one
 
   template <class T>
   static constexpr CollectiveCall of(Operation operation, std::size_t n, std::size_t m = 0,
                                      std::size_t root = 0) {
     return {operation, kind_of<T>, n, m, root, sizeof(T)};
+  }
+
+  /// \throws UsageError if the ranges are not one for each of `size` members in ascending order.
+  template <class T>
+  static CollectiveCall of(Operation operation, std::span<const Slice> ranges, std::size_t size) {
+    return {operation, kind_of<T>, checked_elements(ranges, size), 0, digest_of(ranges), sizeof(T)};
   }
 
   bool operator==(const CollectiveCall&) const = default;
@@ -44,6 +59,11 @@ struct CollectiveCall {
   LOCKSTEP_COLD_DECL std::string text() const;
   /// The same with the number of sums and the root.
   LOCKSTEP_COLD_DECL std::string description() const;
+
+ private:
+  LOCKSTEP_DECL static std::size_t checked_elements(std::span<const Slice> ranges,
+                                                    std::size_t size);
+  LOCKSTEP_DECL static std::uint64_t digest_of(std::span<const Slice> ranges);
 };
 static_assert(std::has_unique_object_representations_v<CollectiveCall>);
 

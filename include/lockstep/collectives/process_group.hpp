@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstring>
 #include <memory>
+#include <span>
 #include <utility>
 
 #include "lockstep/collectives/byte_collective.hpp"
@@ -54,12 +55,19 @@ class ProcessGroup : public detail::TypedCollective<ProcessGroup> {
               double* sums) {
     if (member_) member_->all_reduce(call, p, add, sums);
   }
+  void scatter(const detail::CollectiveCall& call, std::byte* p, const detail::Additions& add,
+               std::span<const Slice> ranges) {
+    if (member_) member_->reduce_scatter(call, p, add, ranges);
+  }
   void send(const detail::CollectiveCall& call, std::byte* p) {
     if (member_) member_->broadcast(call, p);
   }
   void gather(const detail::CollectiveCall& call, const std::byte* p, std::byte* out) {
     if (member_) return member_->all_gather(call, p, out);
     if (call.bytes() > 0) std::memmove(out, p, call.bytes());
+  }
+  void gather(const detail::CollectiveCall& call, std::byte* p, std::span<const Slice> ranges) {
+    if (member_) member_->all_gather(call, p, ranges);
   }
   void wait(const detail::CollectiveCall& call) {
     if (member_) member_->barrier(call);
@@ -70,6 +78,7 @@ class ProcessGroup : public detail::TypedCollective<ProcessGroup> {
 
 static_assert(AllReduces<ProcessGroup, float> && AllReducesWithSums<ProcessGroup, float> &&
               Broadcasts<ProcessGroup, float> && AllGathers<ProcessGroup, float> &&
+              ReduceScatters<ProcessGroup, float> && AllGathersRanges<ProcessGroup, float> &&
               Barriers<ProcessGroup>);
 
 }  // namespace lockstep

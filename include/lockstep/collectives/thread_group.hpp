@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <span>
 
 #include "lockstep/collectives/collective_call.hpp"
 #include "lockstep/collectives/sum_members.hpp"
@@ -133,8 +134,12 @@ class ThreadGroup::Member : public detail::TypedCollective<Member> {
   /// all-gather in one pass over shared memory. Member 0 adds the few `sums`.
   LOCKSTEP_DECL void reduce(const detail::CollectiveCall& call, std::byte* p,
                             const detail::Additions& add, double* sums);
+  LOCKSTEP_DECL void scatter(const detail::CollectiveCall& call, std::byte* p,
+                             const detail::Additions& add, std::span<const Slice> ranges);
   LOCKSTEP_DECL void send(const detail::CollectiveCall& call, std::byte* p);
   LOCKSTEP_DECL void gather(const detail::CollectiveCall& call, const std::byte* p, std::byte* out);
+  LOCKSTEP_DECL void gather(const detail::CollectiveCall& call, std::byte* p,
+                            std::span<const Slice> ranges);
   LOCKSTEP_DECL void wait(const detail::CollectiveCall& call);
   const Call& published(std::size_t rank) const { return group_->members_[rank].call; }
 
@@ -146,7 +151,9 @@ class ThreadGroup::Member : public detail::TypedCollective<Member> {
 static_assert(AllReduces<ThreadGroup::Member, float> &&
               AllReducesWithSums<ThreadGroup::Member, float> &&
               Broadcasts<ThreadGroup::Member, float> && AllGathers<ThreadGroup::Member, float> &&
-              Barriers<ThreadGroup::Member> && SharesSecrets<ThreadGroup::Member>);
+              ReduceScatters<ThreadGroup::Member, float> &&
+              AllGathersRanges<ThreadGroup::Member, float> && Barriers<ThreadGroup::Member> &&
+              SharesSecrets<ThreadGroup::Member>);
 
 }  // namespace lockstep
 

@@ -149,6 +149,28 @@ void ThreadGroup::Member::gather(const detail::CollectiveCall& call, const std::
   group_->end(rank_);
 }
 
+// No member reads what another one writes, since each writes its own range only.
+void ThreadGroup::Member::scatter(const detail::CollectiveCall& call, std::byte* p,
+                                  const detail::Additions& add, std::span<const Slice> ranges) {
+  group_->begin(rank_, {call, p}, spins_);
+  const std::size_t at = ranges[rank_].first * call.element;
+  std::array<const std::byte*, max_size> part;
+  for (std::size_t r = 0; r < size(); ++r) part[r] = published(r).p + at;
+  add.parts(p + at, part.data(), size(), ranges[rank_].count * call.element,
+            group_->options_.order);
+  group_->end(rank_);
+}
+
+void ThreadGroup::Member::gather(const detail::CollectiveCall& call, std::byte* p,
+                                 std::span<const Slice> ranges) {
+  group_->begin(rank_, {call, p}, spins_);
+  for (std::size_t r = 0; r < size(); ++r) {
+    const std::size_t at = ranges[r].first * call.element, bytes = ranges[r].count * call.element;
+    if (r != rank_ && bytes > 0) std::memcpy(p + at, published(r).p + at, bytes);
+  }
+  group_->end(rank_);
+}
+
 void ThreadGroup::Member::wait(const detail::CollectiveCall& call) {
   group_->begin(rank_, {call}, spins_);
   group_->end(rank_);

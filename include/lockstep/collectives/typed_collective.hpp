@@ -3,16 +3,20 @@
 #pragma once
 
 #include <cstddef>
+#include <span>
 #include <type_traits>
 
 #include "lockstep/collectives/collective_call.hpp"
 #include "lockstep/collectives/sum_parts.hpp"
+#include "lockstep/core/error.hpp"
+#include "lockstep/core/slice.hpp"
 
 namespace lockstep::detail {
 
 /// The base of `Group`, which befriends it and has the operations of ByteCollective as
 ///
-///     reduce(call, p, add, sums)     send(call, p)     gather(call, p, out)     wait(call)
+///     reduce(call, p, add, sums)     scatter(call, p, add, ranges)     wait(call)
+///     send(call, p)                  gather(call, p, out)              gather(call, p, ranges)
 template <class Group>
 class TypedCollective {
  public:
@@ -51,6 +55,23 @@ class TypedCollective {
                    reinterpret_cast<const std::byte*>(p), reinterpret_cast<std::byte*>(out));
   }
 
+  /// p[ranges[rank]] becomes the sum over all members; see ReduceScatters.
+  template <class T>
+  void reduce_scatter(T* p, std::span<const Slice> ranges) {
+    static_assert(std::is_arithmetic_v<T> && !std::is_same_v<T, bool>,
+                  "lockstep: reduce_scatter adds numbers; give it an arithmetic type");
+    group().scatter(call_of<T>(Operation::reduce_scatter, ranges), reinterpret_cast<std::byte*>(p),
+                    additions_of<T>, ranges);
+  }
+
+  /// p[ranges[r]] becomes that of member r, for each r.
+  template <class T>
+  void all_gather(T* p, std::span<const Slice> ranges) {
+    static_assert(std::is_trivially_copyable_v<T>);
+    group().gather(call_of<T>(Operation::gather_ranges, ranges), reinterpret_cast<std::byte*>(p),
+                   ranges);
+  }
+
   /// Returns when all members have called it.
   void barrier() { group().wait(CollectiveCall{}); }
 
@@ -58,6 +79,16 @@ class TypedCollective {
   using Operation = CollectiveCall::Operation;
   friend Group;
   TypedCollective() = default;
+
+  template <class T>
+  CollectiveCall call_of(Operation operation, std::span<const Slice> ranges) {
+    try {
+      return CollectiveCall::of<T>(operation, ranges, group().size());
+    } catch (const UsageError&) {
+      group().abort();
+      throw;
+    }
+  }
   Group& group() { return static_cast<Group&>(*this); }
 };
 

@@ -6,6 +6,9 @@
 
 #include <concepts>
 #include <cstddef>
+#include <span>
+
+#include "lockstep/core/slice.hpp"
 
 namespace lockstep {
 
@@ -42,6 +45,25 @@ concept Broadcasts = Collective<C> && requires(C& c, T* p, std::size_t n) {
 template <class C, class T>
 concept AllGathers = Collective<C> && requires(C& c, const T* p, std::size_t n, T* out) {
   { c.all_gather(p, n, out) } -> std::same_as<void>;
+};
+
+/// `reduce_scatter(p, ranges)`: p[ranges[rank]] becomes the sum over all members. `ranges` has one
+/// for each member, in ascending order, the same in all; elements of others' ranges are undefined
+/// afterwards, elements of none are not changed. The bits are those of an all-reduce.
+/// \code
+///   group.reduce_scatter(gradients, owned);   // owned: {{0, 100}, {100, 0}, {100, 28}}
+///   update(weights + owned[rank].first, gradients + owned[rank].first, owned[rank].count);
+///   group.all_gather(weights, owned);
+/// \endcode
+template <class C, class T>
+concept ReduceScatters = Collective<C> && requires(C& c, T* p, std::span<const Slice> ranges) {
+  { c.reduce_scatter(p, ranges) } -> std::same_as<void>;
+};
+
+/// `all_gather(p, ranges)`: p[ranges[r]] becomes that of member r, for each r. The same `ranges`.
+template <class C, class T>
+concept AllGathersRanges = Collective<C> && requires(C& c, T* p, std::span<const Slice> ranges) {
+  { c.all_gather(p, ranges) } -> std::same_as<void>;
 };
 
 /// `barrier()`: returns when all members have called it.

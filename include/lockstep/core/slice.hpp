@@ -9,7 +9,7 @@
 
 namespace lockstep {
 
-/// `count` examples starting at `first`. May be empty.
+/// `count` examples or elements starting at `first`. May be empty.
 struct Slice {
   std::size_t first = 0, count = 0;
   bool operator==(const Slice&) const = default;

@@ -28,6 +28,7 @@
 #include <random>
 #include <string>
 #include <thread>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -91,6 +92,53 @@ void check_gather(Gathering& member, std::uint64_t set, std::size_t n) {
     equal = equal && holds(all.data() + r * n, set, r, n);
   equal = equal && holds<T>(x.data(), set, member.rank(), n);
   expect(equal, "all_gather: not the members' numbers by rank");
+}
+
+/// Ranges of n elements in ascending order, some of them empty, with gaps between them; the same in
+/// all members.
+inline std::vector<lockstep::Slice> random_ranges(std::uint64_t seed, std::size_t n,
+                                                  std::size_t members) {
+  std::mt19937_64 random(seed);
+  std::vector<std::size_t> ends(2 * members);
+  for (std::size_t& end : ends) end = random() % (n + 1);
+  std::sort(ends.begin(), ends.end());
+  std::vector<lockstep::Slice> ranges(members);
+  for (std::size_t r = 0; r < members; ++r)
+    if (random() % 4 != 0)
+      ranges[r] = {ends[2 * r], ends[2 * r + 1] - ends[2 * r]};
+    else
+      ranges[r] = {ends[2 * r], 0};
+  return ranges;
+}
+
+template <class T, class Member>
+void check_ranges(Member& member, lockstep::SumOrder order, std::uint64_t set, std::size_t n,
+                  const std::vector<lockstep::Slice>& ranges) {
+  Numbers<T> sum(set, n, member.rank()), x(set, n, member.rank()), y(set, n, member.rank());
+  member.all_reduce(sum.data(), n);
+  expect(is_sum(sum, set, member.size(), order), "all_reduce");
+  member.reduce_scatter(x.data(), ranges);
+  member.all_gather(y.data(), ranges);
+  bool is_reduced = x.guards_intact(), is_gathered = y.guards_intact();
+  const auto check = [&](std::size_t from, std::size_t to, std::size_t owner) {
+    const bool is_own = owner == member.rank(), is_free = owner == member.size();
+    for (std::size_t i = from; i < to; ++i) {
+      if (is_own) is_reduced = is_reduced && same_bits(x.data()[i], sum.data()[i]);
+      const T before = value<T>(key_of(set, member.rank()), i);
+      if (is_free) is_reduced = is_reduced && same_bits(x.data()[i], before);
+      const T after = is_free ? before : value<T>(key_of(set, owner), i);
+      is_gathered = is_gathered && same_bits(y.data()[i], after);
+    }
+  };
+  std::size_t end = 0;
+  for (std::size_t r = 0; r < ranges.size(); ++r) {
+    check(end, ranges[r].first, member.size());
+    end = ranges[r].first + ranges[r].count;
+    check(ranges[r].first, end, r);
+  }
+  check(end, n, member.size());
+  expect(is_reduced, "reduce_scatter: not the sums of an all-reduce, or changes beyond the ranges");
+  expect(is_gathered, "all_gather of ranges: not their owners' numbers");
 }
 
 /// How often each member has reached a barrier; shared with members that are processes.
@@ -420,7 +468,43 @@ void check_collective() {
       check_gather<double>(member, 7, large / 4);
     });
   }
-  if constexpr (lockstep::SharesSecrets<decltype(std::declval<Maker&>().member(0))>) {
+  using Member = std::remove_cvref_t<decltype(std::declval<Maker&>().member(0))>;
+  if constexpr (lockstep::ReduceScatters<Member, float>) {
+    static_assert(lockstep::AllGathersRanges<Member, float>);
+    SECTION("reduce_scatter gives each member the sums of its range, all_gather all of them") {
+      in_all_sizes<Maker>("ranges", [&](auto& member) {
+        const std::size_t size = member.size();
+        for_each_number_type([&](auto type) {
+          check_ranges<decltype(type)>(member, order, 3, 101, random_ranges(size, 101, size));
+        });
+        for (const std::size_t n : sizes)
+          for (std::uint64_t seed = 0; seed < 3; ++seed)
+            check_ranges<float>(member, order, n, n, random_ranges(seed, n, size));
+        std::vector<lockstep::Slice> last(size, {0, 0});
+        last.back() = {0, large};
+        check_ranges<double>(member, order, 8, large, last);
+        check_ranges<double>(member, order, 9, large, random_ranges(9, large, size));
+      });
+    }
+    SECTION("ranges that differ, overlap or are too few are refused in all members") {
+      using Ranges = std::vector<lockstep::Slice>;
+      const auto refused = [](const char* what, const auto& ranges_of) {
+        Maker maker(2, no_timeout);
+        INFO(what);
+        for (const auto& error : run_members(maker, what, [&](auto& member, std::size_t rank) {
+               float x[8] = {};
+               member.reduce_scatter(x, ranges_of(rank));
+             }))
+          CHECK(is<lockstep::UsageError>(error));
+      };
+      refused("other ranges", [](std::size_t rank) {
+        return rank == 0 ? Ranges{{0, 4}, {4, 4}} : Ranges{{0, 5}, {5, 3}};
+      });
+      refused("overlapping ranges", [](std::size_t) { return Ranges{{0, 5}, {4, 4}}; });
+      refused("one range", [](std::size_t) { return Ranges{{0, 5}}; });
+    }
+  }
+  if constexpr (lockstep::SharesSecrets<Member>) {
     SECTION("share_secret gives each member the bytes of rank 0") {
       in_all_sizes<Maker>("share_secret", [&](auto& member) {
         for (const std::size_t n : {0u, 1u, 128u, 1001u}) check_secret(member, n, n);
