@@ -152,10 +152,8 @@ int main(int argc, char** argv) {
     const bool has_cores = world.size() <= static_cast<std::size_t>(ls::detail::usable_cores());
     if (options.binds) measure::bind_to_core(world.rank());
     ls::MpiGroup group(world, {.spins = has_cores ? ls::MpiGroup::short_spins : 0});
-    ls::SharedMemoryGroup shared(open_memory(world),
-                                 {.rank = world.rank(),
-                                  .size = world.size(),
-                                  .spins = has_cores ? ls::detail::short_spins : 0});
+    ls::SharedMemoryGroup shared(open_memory(world), world.rank(), world.size(),
+                                 {.spins = has_cores ? ls::detail::short_spins : 0});
     if (world.rank() == 0) {
       char version[MPI_MAX_LIBRARY_VERSION_STRING];
       int length = 0;

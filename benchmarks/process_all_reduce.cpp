@@ -142,7 +142,7 @@ std::shared_ptr<ls::TcpMesh> tcp_mesh(measure::FolderStore& store, const std::st
 
 ls::TcpGroup tcp_group(measure::FolderStore& store, const std::string& name, std::size_t rank,
                        std::size_t size, bool sealed, bool polls) {
-  return {tcp_mesh(store, name, rank, size, sealed), {.spins = polls ? 500 : 0}};
+  return {tcp_mesh(store, name, rank, size, sealed), {.spins = polls ? 10'000 : 0}};
 }
 
 bool has_two_machines(std::size_t size) { return size >= 4 && size % 2 == 0; }
@@ -154,11 +154,8 @@ std::optional<ls::MachineGroup> machine_group(measure::FolderStore& store, std::
   const std::size_t half = size / 2, machine = rank / half, lane = rank % half;
   const auto memory = measure::open_memory(store, lane, half, fmt::format("machine {}", machine));
   const auto mesh = tcp_mesh(store, fmt::format("lane {} machine ", lane), machine, 2, true);
-  return ls::MachineGroup(memory, mesh,
-                          {.layout = {{half, half}},
-                           .rank = rank,
-                           .spins = polls ? ls::detail::short_spins : 0,
-                           .network_spins = polls ? 500 : 0});
+  return ls::MachineGroup(memory, mesh, {{half, half}}, rank,
+                          {.spins = polls ? ls::detail::short_spins : 0});
 }
 
 double cpu_micros() {
@@ -173,9 +170,8 @@ bool measure_rank(const Options& options, const std::string& folder, Shared& sha
   const bool polls = size <= std::thread::hardware_concurrency();
   if (options.binds) measure::bind_to_core(rank);
   measure::FolderStore store(folder);
-  ls::SharedMemoryGroup direct(
-      measure::open_memory(store, rank, size),
-      {.rank = rank, .size = size, .spins = polls ? ls::detail::short_spins : 0});
+  ls::SharedMemoryGroup direct(measure::open_memory(store, rank, size), rank, size,
+                               {.spins = polls ? ls::detail::short_spins : 0});
   ls::TcpGroup plain_group = tcp_group(store, "plain tcp", rank, size, false, polls),
                sealed_group = tcp_group(store, "sealed tcp", rank, size, true, polls);
   std::optional<ls::MachineGroup> machines = machine_group(store, rank, size, polls);

@@ -129,9 +129,9 @@ class Terms {
   measure::FolderStore store_;
   ls::SharedMemoryGroup group_{
       measure::open_memory(store_, rank_, workers_),
-      {.rank = rank_,
-       .size = workers_,
-       .spins = workers_ <= std::thread::hardware_concurrency() ? ls::detail::short_spins : 0}};
+      rank_,
+      workers_,
+      {.spins = workers_ <= std::thread::hardware_concurrency() ? ls::detail::short_spins : 0}};
   static constexpr std::size_t count = measure::Cnn::parameter_count;
   float* gradients_ =
       reinterpret_cast<float*>(group_.exchange_allocator()->allocate(count * sizeof(float)));

@@ -4,14 +4,12 @@
 /// what ends the operations of a member ends those of all members that wait for it, with one cause.
 #pragma once
 
-#include <chrono>
 #include <cstddef>
 #include <memory>
 
 #include "lockstep/collectives/machine_layout.hpp"
 #include "lockstep/collectives/process_group.hpp"
 #include "lockstep/collectives/shared_memory.hpp"
-#include "lockstep/collectives/sum_members.hpp"
 #include "lockstep/collectives/tcp_mesh.hpp"
 #include "lockstep/core/config.hpp"
 
@@ -37,32 +35,24 @@ namespace lockstep {
 /// \throws what SharedMemoryGroup and TcpGroup throw; errors name ranks of the job. A timeout may name
 /// a process that itself waits for a late one on another machine; the rendezvous names the late one.
 /// \code
-///   lockstep::MachineGroup group(memory, mesh, {.layout = {{2, 2}}, .rank = 3});
+///   lockstep::MachineGroup group(memory, mesh, {{2, 2}}, 3);
 ///   group.all_reduce(gradients, n, sums, 2);
 /// \endcode
 class MachineGroup : public ProcessGroup {
  public:
-  /// Options, equal in all members except for the rank and the polls.
-  struct Options {
-    MachineLayout layout{};
-    std::size_t rank = 0, channel = 0;
-    std::chrono::nanoseconds timeout = std::chrono::seconds(30);  ///< without progress
-    SumOrder order = SumOrder::ranks;
-    /// Polls of the shared memory, and rounds over the connections, before a member sleeps.
-    int spins = 0, network_spins = 0;
-  };
-
   /// `memory` is that of the machine, for as many members as it has processes (SharedMemoryGroup's
   /// sizes), with a heap. `mesh` connects the member's lane, with the ranks of the layout as names;
   /// null if the member is in none. \throws UsageError if the layout does not keep the order, or
   /// memory and mesh do not fit; Error if there is not enough memory.
   LOCKSTEP_COLD_DECL MachineGroup(std::shared_ptr<SharedMemory> memory,
-                                  std::shared_ptr<TcpMesh> mesh, const Options& options);
+                                  std::shared_ptr<TcpMesh> mesh, MachineLayout layout,
+                                  std::size_t rank, const Options& options = {});
 
  private:
   struct Member;
   LOCKSTEP_COLD_DECL static std::shared_ptr<Member> member(std::shared_ptr<SharedMemory> memory,
                                                            std::shared_ptr<TcpMesh> mesh,
+                                                           MachineLayout layout, std::size_t rank,
                                                            const Options& options);
 };
 

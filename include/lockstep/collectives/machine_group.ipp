@@ -29,9 +29,9 @@ struct MachineGroup::Member final : detail::ByteCollective {
   static constexpr std::size_t line = 64;
 
   Member(std::shared_ptr<SharedMemory> memory, std::shared_ptr<TcpMesh> connections,
-         const Options& options)
-      : layout(options.layout),
-        replica(options.rank),
+         MachineLayout machines_of, std::size_t own_rank, const Options& options)
+      : layout(std::move(machines_of)),
+        replica(own_rank),
         replicas(layout.size()),
         machine(layout.machine_of(replica)),
         local(replica - layout.first(machine)),
@@ -52,11 +52,12 @@ struct MachineGroup::Member final : detail::ByteCollective {
   /// Claims this member's channel of the mesh.
   void connect(const Options& options) {
     network = mesh->channels_[options.channel].get();
-    network->claim(options.channel, network_timeout(), options.network_spins,
-                   [this]() -> std::optional<detail::Shutdown> {
-                     if (!shared.barrier().has_ended()) return std::nullopt;
-                     return shared.shutdown();
-                   });
+    Options of_network = options;
+    of_network.timeout = network_timeout();
+    network->claim(of_network, [this]() -> std::optional<detail::Shutdown> {
+      if (!shared.barrier().has_ended()) return std::nullopt;
+      return shared.shutdown();
+    });
     algorithms.emplace(*network, mesh->options().topology, order);
   }
 
@@ -329,23 +330,23 @@ struct MachineGroup::Member final : detail::ByteCollective {
 
 std::shared_ptr<MachineGroup::Member> MachineGroup::member(std::shared_ptr<SharedMemory> memory,
                                                            std::shared_ptr<TcpMesh> mesh,
+                                                           MachineLayout layout, std::size_t rank,
                                                            const Options& options) {
-  const MachineLayout& layout = options.layout;
   const auto is_wrong = [](std::size_t n) { return n < 1 || n > detail::BarrierState::max_size; };
   if (layout.counts.empty() || std::any_of(layout.counts.begin(), layout.counts.end(), is_wrong) ||
-      options.rank >= layout.size() ||
+      rank >= layout.size() ||
       layout.machines() * layout.most() > detail::SharedChannel::chunk_of(layout.most()))
     throw UsageError(
         "machine group: rank {} of {} machines with up to {} processes; each machine must have 1 to "
         "{}, all together at most {}, and the rank must be below their number",
-        options.rank, layout.machines(), layout.counts.empty() ? 0 : layout.most(),
+        rank, layout.machines(), layout.counts.empty() ? 0 : layout.most(),
         detail::BarrierState::max_size, detail::SharedChannel::chunk_of(1) / 32);
   if (!layout.keeps(options.order))
     throw UsageError(
         "machine group: machines that are no subtrees of SumOrder::tree cannot keep that order; "
         "use a TcpGroup");
-  const std::size_t machine = layout.machine_of(options.rank),
-                    local = options.rank - layout.first(machine), count = layout.counts[machine];
+  const std::size_t machine = layout.machine_of(rank), local = rank - layout.first(machine),
+                    count = layout.counts[machine];
   const std::size_t channels = memory->bytes() / detail::SharedChannel::bytes(count);
   if (options.channel >= channels || memory->heap() == nullptr ||
       memory->heap_bytes() < (options.channel + 1) * count * detail::SharedChannel::area_of(count))
@@ -360,15 +361,16 @@ std::shared_ptr<MachineGroup::Member> MachineGroup::member(std::shared_ptr<Share
     throw UsageError(
         "machine group: the mesh of rank {} must have a member of each of the {} machines, and "
         "channel {}",
-        options.rank, layout.machines(), options.channel);
+        rank, layout.machines(), options.channel);
   detail::SharedChannel::reserve(*memory, options.channel, local, count);
-  auto member = std::make_shared<Member>(std::move(memory), std::move(mesh), options);
+  auto member = std::make_shared<Member>(std::move(memory), std::move(mesh), std::move(layout),
+                                         rank, options);
   if (has_lane) member->connect(options);
   return member;
 }
 
 MachineGroup::MachineGroup(std::shared_ptr<SharedMemory> memory, std::shared_ptr<TcpMesh> mesh,
-                           const Options& options)
-    : ProcessGroup(member(std::move(memory), std::move(mesh), options)) {}
+                           MachineLayout layout, std::size_t rank, const Options& options)
+    : ProcessGroup(member(std::move(memory), std::move(mesh), std::move(layout), rank, options)) {}
 
 }  // namespace lockstep

@@ -15,7 +15,7 @@ namespace lockstep {
 /// not own the MPI_Comm.
 /// \code
 ///   const auto world = lockstep::MpiCommunicator::world();
-///   lockstep::MpiGroup group(world, {});
+///   lockstep::MpiGroup group(world);
 /// \endcode
 class MpiCommunicator {
  public:

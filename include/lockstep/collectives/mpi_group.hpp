@@ -5,13 +5,10 @@
 /// its deadline, and the group cannot be used after that.
 #pragma once
 
-#include <chrono>
-#include <cstddef>
 #include <memory>
 
 #include "lockstep/collectives/mpi_communicator.hpp"
 #include "lockstep/collectives/process_group.hpp"
-#include "lockstep/collectives/sum_members.hpp"
 #include "lockstep/core/config.hpp"
 
 namespace lockstep {
@@ -32,7 +29,7 @@ namespace lockstep {
 /// \throws CollectiveTimeout if a wait makes no progress for `timeout`, CollectiveAborted after an
 /// abort in any process, CollectiveError if MPI fails, UsageError if the members' calls differ.
 /// \code
-///   lockstep::MpiGroup group(lockstep::MpiCommunicator::world(), {});
+///   lockstep::MpiGroup group(lockstep::MpiCommunicator::world());
 ///   group.all_reduce(gradients, n, sums, 2);
 /// \endcode
 class MpiGroup : public ProcessGroup {
@@ -40,17 +37,10 @@ class MpiGroup : public ProcessGroup {
   /// Polls that take a few hundred microseconds.
   static constexpr int short_spins = 1000;
 
-  /// Options, equal in all members except for the polls.
-  struct Options {
-    std::chrono::nanoseconds timeout = std::chrono::seconds(30);  ///< without progress
-    SumOrder order = SumOrder::ranks;
-    /// Polls before a member sleeps; use 0 if the processes have more threads than cores.
-    int spins = short_spins;
-  };
-
   /// All processes of the communicator construct the same groups in the same order.
   /// \throws CollectiveTimeout if one does not within the timeout, CollectiveError if MPI fails.
-  LOCKSTEP_COLD_DECL MpiGroup(const MpiCommunicator& of, const Options& options);
+  LOCKSTEP_COLD_DECL explicit MpiGroup(const MpiCommunicator& of,
+                                       const Options& options = {.spins = short_spins});
 
  private:
   struct Member;

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "lockstep/collectives/byte_collective.hpp"
+#include "lockstep/collectives/group_options.hpp"
 #include "lockstep/collectives/typed_collective.hpp"
 #include "lockstep/concepts/collective.hpp"
 
@@ -24,6 +25,8 @@ namespace lockstep {
 /// \endcode
 class ProcessGroup : public detail::TypedCollective<ProcessGroup> {
  public:
+  using Options = GroupOptions;
+
   ProcessGroup() = default;
 
   std::size_t rank() const { return member_ ? member_->rank() : 0; }

@@ -22,16 +22,16 @@ namespace lockstep::detail {
 
 /// Why a barrier ended for good.
 struct BarrierEnd {
-  /// `elsewhere`: because of a process on another machine; see SharedBarrier::shutdown.
-  enum class Cause : std::uint8_t { none, aborted, lost, timed_out, mismatch, elsewhere };
-  Cause cause = Cause::none;
+  Shutdown::Cause cause = Shutdown::Cause::none;
   /// The member that aborted, was lost, was waited for, or called something else.
   std::size_t rank = 0;
+  /// Because of a process on another machine; see SharedBarrier::shutdown.
+  bool is_elsewhere = false;
 };
 
 /// The part of a barrier that lies in shared memory. Zero bytes are its initial state.
 ///
-///     word   | cause: 8 bits | rank: 8 bits | phase: 16 bits |    the futex that members sleep on
+///     word   | elsewhere: 1 bit | cause: 7 bits | rank: 8 bits | phase: 16 bits |    the futex that members sleep on
 struct alignas(64) BarrierState {
   static constexpr std::size_t max_size = 256;
   struct alignas(64) Member {  // a cache line each, against false sharing
@@ -44,7 +44,7 @@ struct alignas(64) BarrierState {
   std::array<Member, max_size> members{};
   enum class Known : std::uint32_t { nothing, partly, shutdown };
   alignas(64) std::atomic<Known> known{Known::nothing};
-  Shutdown shutdown{};  ///< of the cause `elsewhere`
+  Shutdown shutdown{};  ///< if the cause is elsewhere
 };
 static_assert(std::atomic<std::uint32_t>::is_always_lock_free &&
               std::atomic<std::uint64_t>::is_always_lock_free &&
@@ -74,10 +74,10 @@ class SharedBarrier {
   /// The timeout of this wait is longer by `more`.
   LOCKSTEP_DECL Result wait(std::chrono::nanoseconds more = {});
   /// Ends the barrier in all processes; the first cause wins. Callable from any thread.
-  LOCKSTEP_COLD_DECL void end(BarrierEnd::Cause cause, std::size_t rank);
-  /// The same with the cause `elsewhere`.
+  LOCKSTEP_COLD_DECL void end(Shutdown::Cause cause, std::size_t rank);
+  /// The same because of a process on another machine.
   LOCKSTEP_COLD_DECL void end(const Shutdown& why);
-  /// The details of the cause `elsewhere`; nullopt if the member that wrote them died meanwhile.
+  /// The cause elsewhere; nullopt if the member that wrote it died meanwhile.
   LOCKSTEP_COLD_DECL std::optional<Shutdown> shutdown() const;
 
   bool has_ended() const { return state_.word.load(std::memory_order_acquire) >> 24 != 0; }
@@ -98,6 +98,9 @@ class SharedBarrier {
   static std::uint32_t phase_of(std::uint32_t word) { return word & 0xffffu; }
   std::uint32_t phase() const { return static_cast<std::uint32_t>(passed() & 0xffffu); }
 
+  static constexpr std::uint32_t elsewhere = 0x80;
+
+  LOCKSTEP_COLD_DECL void set_end(std::uint32_t cause, std::size_t rank);
   LOCKSTEP_DECL Result pass();
   LOCKSTEP_DECL Result sleep(std::chrono::nanoseconds limit);
   /// Sleeps until the word changes, at most until `deadline`. \return whether it has changed.

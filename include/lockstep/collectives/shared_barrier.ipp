@@ -54,7 +54,7 @@ SharedBarrier::Result SharedBarrier::sleep(std::chrono::nanoseconds limit) {
   std::uint32_t expected = phase();
   // Nobody is absent if the last member was stopped before it advanced the phase.
   const auto absentee = static_cast<std::uint32_t>(absent.empty() ? rank() : absent.front());
-  const auto cause = static_cast<std::uint32_t>(BarrierEnd::Cause::timed_out);
+  const auto cause = static_cast<std::uint32_t>(Shutdown::Cause::timed_out);
   if (!state_.word.compare_exchange_strong(expected, cause << 24 | absentee << 16 | expected))
     return pass();
   wake_sleepers();
@@ -86,10 +86,13 @@ void SharedBarrier::wake_sleepers() {
     ::syscall(SYS_futex, &state_.word, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
 }
 
-void SharedBarrier::end(BarrierEnd::Cause cause, std::size_t rank) {
+void SharedBarrier::end(Shutdown::Cause cause, std::size_t rank) {
+  set_end(static_cast<std::uint32_t>(cause), rank);
+}
+
+void SharedBarrier::set_end(std::uint32_t cause, std::size_t rank) {
   std::uint32_t word = state_.word.load();
-  const std::uint32_t why =
-      static_cast<std::uint32_t>(cause) << 24 | static_cast<std::uint32_t>(rank) << 16;
+  const std::uint32_t why = cause << 24 | static_cast<std::uint32_t>(rank) << 16;
   while (word >> 24 == 0)
     if (state_.word.compare_exchange_weak(word, why | phase_of(word))) break;
   wake_sleepers();
@@ -101,7 +104,7 @@ void SharedBarrier::end(const Shutdown& why) {
     state_.shutdown = why;
     state_.known.store(BarrierState::Known::shutdown, std::memory_order_release);
   }
-  end(BarrierEnd::Cause::elsewhere, rank());
+  set_end(elsewhere | static_cast<std::uint32_t>(why.cause), rank());
 }
 
 std::optional<Shutdown> SharedBarrier::shutdown() const {
@@ -119,7 +122,8 @@ std::optional<Shutdown> SharedBarrier::shutdown() const {
 
 BarrierEnd SharedBarrier::end() const {
   const std::uint32_t word = state_.word.load(std::memory_order_acquire);
-  return {static_cast<BarrierEnd::Cause>(word >> 24), word >> 16 & 0xffu};
+  return {static_cast<Shutdown::Cause>(word >> 24 & ~elsewhere), word >> 16 & 0xffu,
+          (word >> 24 & elsewhere) != 0};
 }
 
 std::vector<std::size_t> SharedBarrier::missing() const {

@@ -116,13 +116,9 @@ void SharedChannel::fail(SharedBarrier::Result result, bool is_first,
 
 Shutdown SharedChannel::shutdown() const {
   const BarrierEnd end = barrier_.end();
-  if (end.cause == BarrierEnd::Cause::elsewhere)
+  if (end.is_elsewhere)
     if (const auto why = barrier_.shutdown()) return *why;
-  using Cause = Shutdown::Cause;
-  return {.cause = end.cause == BarrierEnd::Cause::lost        ? Cause::lost
-                   : end.cause == BarrierEnd::Cause::timed_out ? Cause::timed_out
-                   : end.cause == BarrierEnd::Cause::mismatch  ? Cause::mismatch
-                                                               : Cause::aborted,
+  return {.cause = end.is_elsewhere ? Shutdown::Cause::aborted : end.cause,
           .rank = static_cast<std::uint32_t>(name(end.rank)),
           .by = static_cast<std::uint32_t>(name(rank())),
           .theirs = theirs_,
@@ -131,7 +127,8 @@ Shutdown SharedChannel::shutdown() const {
 
 void SharedChannel::throw_ended() {
   // Only the members that have compared the calls know them.
-  threw_mismatch_ = threw_mismatch_ || barrier_.end().cause == BarrierEnd::Cause::mismatch;
+  const BarrierEnd end = barrier_.end();
+  if (end.cause == Shutdown::Cause::mismatch && !end.is_elsewhere) threw_mismatch_ = true;
   throw_shutdown(shutdown(), call_.name(), name(rank()), threw_mismatch_);
 }
 
@@ -144,7 +141,7 @@ void SharedChannel::throw_timeout(bool is_first, std::chrono::nanoseconds waited
 void SharedChannel::throw_mismatch(std::size_t other) {
   theirs_ = call_of(other).call;
   threw_mismatch_ = true;
-  barrier_.end(BarrierEnd::Cause::mismatch, other);
+  barrier_.end(Shutdown::Cause::mismatch, other);
   detail::throw_mismatch(name(other), theirs_, name(rank()), call_);
 }
 

@@ -6,13 +6,11 @@
 /// operations do not allocate.
 #pragma once
 
-#include <chrono>
 #include <cstddef>
 #include <memory>
 
 #include "lockstep/collectives/process_group.hpp"
 #include "lockstep/collectives/shared_memory.hpp"
-#include "lockstep/collectives/sum_members.hpp"
 #include "lockstep/core/config.hpp"
 
 namespace lockstep {
@@ -35,7 +33,7 @@ namespace lockstep {
 ///       .bytes = lockstep::SharedMemoryGroup::bytes(size, channels),
 ///       .heap = lockstep::SharedMemoryGroup::heap_bytes(size, channels), .run = id, .key = secret};
 ///   auto memory = rank == 0 ? SharedMemory::create(of) : SharedMemory::open(place, of);
-///   lockstep::SharedMemoryGroup group(memory, {.rank = rank, .size = size});
+///   lockstep::SharedMemoryGroup group(memory, rank, size);
 ///   group.all_reduce(gradients, n, sums, 2);                  // copied
 ///   auto* x = reinterpret_cast<float*>(group.exchange_allocator()->allocate(n * sizeof(float)));
 ///   group.all_reduce(x, n);                                   // in place
@@ -43,15 +41,6 @@ namespace lockstep {
 class SharedMemoryGroup : public ProcessGroup {
  public:
   static constexpr std::size_t max_size = 256;
-
-  /// Options, equal in all members except for the rank and the polls.
-  struct Options {
-    std::size_t rank = 0, size = 1, channel = 0;
-    std::chrono::nanoseconds timeout = std::chrono::seconds(30);  ///< of each wait
-    SumOrder order = SumOrder::ranks;
-    /// Polls before a member sleeps; use 0 if the processes have more threads than cores.
-    int spins = 0;
-  };
 
   /// The size of a memory for groups of `size` members on channels 0 to `channels` - 1: 8 to 34 MB
   /// per channel.
@@ -66,8 +55,8 @@ class SharedMemoryGroup : public ProcessGroup {
 
   /// The memory is new, that is, all zeros. \throws UsageError if size or rank is out of range, or
   /// the memory has no such channel; Error if there is not enough memory.
-  LOCKSTEP_COLD_DECL SharedMemoryGroup(std::shared_ptr<SharedMemory> memory,
-                                       const Options& options);
+  LOCKSTEP_COLD_DECL SharedMemoryGroup(std::shared_ptr<SharedMemory> memory, std::size_t rank,
+                                       std::size_t size, const Options& options = {});
 
  private:
   struct Member;

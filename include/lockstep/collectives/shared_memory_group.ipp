@@ -30,25 +30,27 @@ void SharedMemoryGroup::reserve(SharedMemory& memory, std::size_t rank, std::siz
 
 struct SharedMemoryGroup::Member final : detail::ByteCollective {
   using Call = detail::CollectiveCall;
-  using Cause = detail::BarrierEnd::Cause;
+  using Cause = detail::Shutdown::Cause;
 
-  Member(std::shared_ptr<SharedMemory> memory, const Options& options)
-      : channel(checked(std::move(memory), options), options.channel,
-                {options.rank, options.size, options.timeout, options.spins}, options.order) {}
+  Member(std::shared_ptr<SharedMemory> memory, std::size_t rank, std::size_t size,
+         const Options& options)
+      : channel(checked(std::move(memory), rank, size, options.channel), options.channel,
+                {rank, size, options.timeout, options.spins}, options.order) {}
 
   static std::shared_ptr<SharedMemory> checked(std::shared_ptr<SharedMemory> memory,
-                                               const Options& options) {
-    if (options.size < 1 || options.size > max_size || options.rank >= options.size)
+                                               std::size_t rank, std::size_t size,
+                                               std::size_t channel) {
+    if (size < 1 || size > max_size || rank >= size)
       throw UsageError(
           "shared memory group: rank is {}, size is {}; the size must be between 1 and {}, the rank "
           "below it",
-          options.rank, options.size, max_size);
-    if (options.channel >= memory->bytes() / bytes(options.size, 1))
+          rank, size, max_size);
+    if (channel >= memory->bytes() / bytes(size, 1))
       throw UsageError(
           "shared memory group: channel {} of {} members does not fit in a memory of {} bytes; give "
           "it the bytes of all channels",
-          options.channel, options.size, memory->bytes());
-    detail::SharedChannel::reserve(*memory, options.channel, options.rank, options.size);
+          channel, size, memory->bytes());
+    detail::SharedChannel::reserve(*memory, channel, rank, size);
     return memory;
   }
 
@@ -129,7 +131,8 @@ struct SharedMemoryGroup::Member final : detail::ByteCollective {
   detail::SharedChannel channel;
 };
 
-SharedMemoryGroup::SharedMemoryGroup(std::shared_ptr<SharedMemory> memory, const Options& options)
-    : ProcessGroup(std::make_shared<Member>(std::move(memory), options)) {}
+SharedMemoryGroup::SharedMemoryGroup(std::shared_ptr<SharedMemory> memory, std::size_t rank,
+                                     std::size_t size, const Options& options)
+    : ProcessGroup(std::make_shared<Member>(std::move(memory), rank, size, options)) {}
 
 }  // namespace lockstep

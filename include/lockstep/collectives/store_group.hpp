@@ -11,13 +11,9 @@
 /// \endcode
 #pragma once
 
-#include <chrono>
-#include <cstddef>
-#include <memory>
 #include <string>
 
 #include "lockstep/collectives/process_group.hpp"
-#include "lockstep/collectives/sum_members.hpp"
 #include "lockstep/core/config.hpp"
 
 namespace lockstep {
@@ -33,20 +29,14 @@ class Rendezvous;
 /// a round takes longer than `timeout`; CollectiveAborted after an abort in this process; UsageError
 /// in all members if their calls differ.
 /// \code
-///   lockstep::StoreGroup group(job, {.name = "layers"});
+///   lockstep::StoreGroup group(job, "layers");
 ///   group.all_gather(&mine, 1, all.data());
 /// \endcode
 class StoreGroup : public ProcessGroup {
  public:
-  /// Options, equal in all members.
-  struct Options {
-    std::string name;  ///< unique among the groups of the job
-    std::chrono::nanoseconds timeout = std::chrono::seconds(30);
-    SumOrder order = SumOrder::ranks;
-  };
-
-  /// `job` must outlive the group.
-  LOCKSTEP_COLD_DECL StoreGroup(Rendezvous& job, const Options& options);
+  /// `job` must outlive the group; `name` is unique among the groups of the job, and the same in all
+  /// members.
+  LOCKSTEP_COLD_DECL StoreGroup(Rendezvous& job, std::string name, const Options& options = {});
 
  private:
   struct Member;

@@ -6,7 +6,10 @@
 #include <atomic>
 #include <cstdint>
 #include <cstring>
+#include <memory>
+#include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "lockstep/cluster/rendezvous/messages.hpp"
@@ -19,7 +22,7 @@ namespace lockstep {
 struct StoreGroup::Member final : detail::ByteCollective {
   using Call = detail::CollectiveCall;
 
-  Member(Rendezvous& j, const Options& o) : job(j), options(o) {
+  Member(Rendezvous& j, std::string n, const Options& o) : job(j), name(std::move(n)), options(o) {
     if (job.size() > detail::max_value_bytes / 8)
       throw UsageError("store group: the job has {} workers; it must have at most {}", job.size(),
                        detail::max_value_bytes / 8);
@@ -109,8 +112,7 @@ struct StoreGroup::Member final : detail::ByteCollective {
     };
     try {
       const Wait wait(waits);
-      std::string all =
-          job.gather(options.name, {{"call", call.description()}}, value, limit, &ended);
+      std::string all = job.gather(name, {{"call", call.description()}}, value, limit, &ended);
       ++done;
       return all;
     } catch (const CollectiveTimeout& e) {
@@ -143,12 +145,13 @@ struct StoreGroup::Member final : detail::ByteCollective {
   }
 
   Rendezvous& job;
+  const std::string name;
   const Options options;
   std::atomic<bool> ended{false}, waits{false};
   std::atomic<std::uint64_t> done{0};
 };
 
-StoreGroup::StoreGroup(Rendezvous& job, const Options& options)
-    : ProcessGroup(std::make_shared<Member>(job, options)) {}
+StoreGroup::StoreGroup(Rendezvous& job, std::string name, const Options& options)
+    : ProcessGroup(std::make_shared<Member>(job, std::move(name), options)) {}
 
 }  // namespace lockstep

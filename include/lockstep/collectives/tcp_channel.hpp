@@ -18,6 +18,7 @@
 
 #include "lockstep/collectives/channel.hpp"
 #include "lockstep/collectives/collective_call.hpp"
+#include "lockstep/collectives/group_options.hpp"
 #include "lockstep/collectives/shutdown.hpp"
 #include "lockstep/collectives/tcp_link.hpp"
 #include "lockstep/core/aligned_buffer.hpp"
@@ -49,7 +50,7 @@ class TcpChannel {
 
   /// Claims the channel for a group. `ended` returns why the operations ended by other means than
   /// this mesh. \throws UsageError if it has a group.
-  LOCKSTEP_COLD_DECL void claim(std::size_t number, std::chrono::nanoseconds timeout, int spins,
+  LOCKSTEP_COLD_DECL void claim(const GroupOptions& options,
                                 std::function<std::optional<Shutdown>()> ended = {});
 
   LOCKSTEP_DECL void send(std::size_t peer, const std::byte* p, std::size_t n);
@@ -90,6 +91,8 @@ class TcpChannel {
 
   /// A wait is interrupted this often to look for dead connections.
   static constexpr std::chrono::milliseconds tick{100};
+  /// Polls of memory that take as long as a round over the connections.
+  static constexpr int polls_per_round = 20;
   /// For the notices of a failed operation, whose records may be half sent.
   static constexpr std::chrono::milliseconds notice_timeout{500};
   /// Bytes of a transfer from which on it is spread over several connections, for each of them.

@@ -37,13 +37,14 @@ ExchangeProgress TcpChannel::progress() const {
   return now;
 }
 
-void TcpChannel::claim(std::size_t number, std::chrono::nanoseconds timeout, int spins,
+void TcpChannel::claim(const GroupOptions& options,
                        std::function<std::optional<Shutdown>()> ended) {
   const std::scoped_lock lock(io_);
   if (std::exchange(claimed_, true))
-    throw UsageError("tcp group: channel {} is in use; give each group of a mesh its own", number);
-  timeout_ = timeout;
-  spins_ = spins;
+    throw UsageError("tcp group: channel {} is in use; give each group of a mesh its own",
+                     options.channel);
+  timeout_ = options.timeout;
+  spins_ = options.spins / polls_per_round;
   ended_ = std::move(ended);
 }
 

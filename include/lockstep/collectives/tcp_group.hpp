@@ -4,12 +4,9 @@
 /// connection, or at its deadline, and the group cannot be used after that.
 #pragma once
 
-#include <chrono>
-#include <cstddef>
 #include <memory>
 
 #include "lockstep/collectives/process_group.hpp"
-#include "lockstep/collectives/sum_members.hpp"
 #include "lockstep/collectives/tcp_mesh.hpp"
 #include "lockstep/core/config.hpp"
 
@@ -29,15 +26,6 @@ namespace lockstep {
 /// \endcode
 class TcpGroup : public ProcessGroup {
  public:
-  /// Options, equal in all members of the group except for the polls.
-  struct Options {
-    std::size_t channel = 0;
-    std::chrono::nanoseconds timeout = std::chrono::seconds(30);  ///< without progress
-    SumOrder order = SumOrder::ranks;
-    /// Rounds over the connections before a member sleeps; use 0 if the cores are busy otherwise.
-    int spins = 0;
-  };
-
   /// \throws UsageError if the channel does not exist or is in use.
   LOCKSTEP_COLD_DECL TcpGroup(std::shared_ptr<TcpMesh> mesh, const Options& options);
 

@@ -21,7 +21,7 @@ struct TcpGroup::Member final : detail::ChannelMember<detail::TcpChannel> {
       throw UsageError("tcp group: channel is {}; the mesh has {}", options.channel,
                        mesh->channels_.size());
     detail::TcpChannel& channel = *mesh->channels_[options.channel];
-    channel.claim(options.channel, options.timeout, options.spins);
+    channel.claim(options);
     return {mesh, &channel};
   }
 

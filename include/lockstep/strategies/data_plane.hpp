@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "lockstep/collectives/group_options.hpp"
 #include "lockstep/collectives/process_group.hpp"
 #include "lockstep/collectives/sum_members.hpp"
 #include "lockstep/core/config.hpp"
@@ -37,6 +38,8 @@ struct JobLinks {
   LOCKSTEP_COLD_DECL Rendezvous& rendezvous() const;
   LOCKSTEP_COLD_DECL std::size_t rank() const;
   std::size_t size() const { return places.size(); }
+  GroupOptions layers() const { return {0, timeout, order, layer_spins}; }
+  GroupOptions gradients() const { return {1, timeout, order, gradient_spins}; }
   /// A key of the job's store that is unique to this model.
   LOCKSTEP_COLD_DECL std::string key(std::string_view what) const;
 };

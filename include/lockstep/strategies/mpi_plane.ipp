@@ -23,10 +23,7 @@ JobGroups Mpi::connect(const JobLinks& links) {
         "MPI has this process as rank {} of {}, the job as rank {} of {}; start the workers with "
         "mpirun, and without TF_CONFIG and LOCKSTEP_RANK",
         world.rank(), world.size(), links.rank(), links.size());
-  const auto group = [&](int polls) {
-    return MpiGroup(world, {.timeout = links.timeout, .order = links.order, .spins = polls});
-  };
-  return {group(links.layer_spins), group(links.gradient_spins)};  // in this order on all ranks
+  return {MpiGroup(world, links.layers()), MpiGroup(world, links.gradients())};
 }
 
 }  // namespace lockstep

@@ -31,11 +31,9 @@ bool devices_exchange(std::span<const WorkerPlace> places, SumOrder order) {
 
 JobGroups StorePlane::connect(const JobLinks& links) {
   if (!detail::devices_exchange(links.places, links.order)) return Tcp::connect(links);
-  const auto group = [&](std::string_view what) {
-    return StoreGroup(links.rendezvous(),
-                      {.name = links.key(what), .timeout = links.timeout, .order = links.order});
-  };
-  return {group("layers"), group("gradients")};
+  Rendezvous& job = links.rendezvous();
+  return {StoreGroup(job, links.key("layers"), links.layers()),
+          StoreGroup(job, links.key("gradients"), links.gradients())};
 }
 
 }  // namespace lockstep

@@ -238,47 +238,27 @@ std::shared_ptr<TcpMesh> connect_tcp(const JobLinks& links,
 }  // namespace detail
 
 JobGroups Tcp::connect(const JobLinks& links) {
-  // A round over the connections takes about twenty times as long as a poll of shared memory.
-  constexpr int polls_per_round = 20;
-  if (const auto memory = detail::open_shared_memory(links)) {
-    const auto group = [&](std::size_t channel, int polls) {
-      return SharedMemoryGroup(memory, {.rank = links.rank(),
-                                        .size = links.size(),
-                                        .channel = channel,
-                                        .timeout = links.timeout,
-                                        .order = links.order,
-                                        .spins = polls});
-    };
-    return {group(0, links.layer_spins), group(1, links.gradient_spins)};
-  }
+  const auto both = [&](const auto& group) {
+    return JobGroups{group(links.layers()), group(links.gradients())};
+  };
+  if (const auto memory = detail::open_shared_memory(links))
+    return both([&](const GroupOptions& options) {
+      return SharedMemoryGroup(memory, links.rank(), links.size(), options);
+    });
   detail::check_wire(links);
   if (const auto machines = detail::open_machines(links)) {
     const MachineLayout& layout = machines->layout;
     const std::size_t lane = links.rank() - layout.first(layout.machine_of(links.rank()));
     std::shared_ptr<TcpMesh> mesh;
     if (lane < layout.lanes()) mesh = detail::connect_tcp(links, layout.lane(lane));
-    const auto group = [&](std::size_t channel, int polls) {
-      return MachineGroup(machines->memory, mesh,
-                          {.layout = layout,
-                           .rank = links.rank(),
-                           .channel = channel,
-                           .timeout = links.timeout,
-                           .order = links.order,
-                           .spins = polls,
-                           .network_spins = polls / polls_per_round});
-    };
-    return {group(0, links.layer_spins), group(1, links.gradient_spins)};
+    return both([&](const GroupOptions& options) {
+      return MachineGroup(machines->memory, mesh, layout, links.rank(), options);
+    });
   }
   std::vector<std::size_t> all(links.size());
   std::iota(all.begin(), all.end(), std::size_t{0});
   const std::shared_ptr<TcpMesh> mesh = detail::connect_tcp(links, all);
-  const auto group = [&](std::size_t channel, int polls) {
-    return TcpGroup(mesh, {.channel = channel,
-                           .timeout = links.timeout,
-                           .order = links.order,
-                           .spins = polls / polls_per_round});
-  };
-  return {group(0, links.layer_spins), group(1, links.gradient_spins)};
+  return both([&](const GroupOptions& options) { return TcpGroup(mesh, options); });
 }
 
 }  // namespace lockstep

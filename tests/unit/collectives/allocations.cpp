@@ -30,8 +30,7 @@ struct SharedMembers {
   explicit SharedMembers(std::size_t size) {
     const auto memory =
         lockstep::SharedMemory::create({.bytes = SharedMemoryGroup::bytes(size, 1)});
-    for (std::size_t r = 0; r < size; ++r)
-      members.emplace_back(memory, SharedMemoryGroup::Options{.rank = r, .size = size});
+    for (std::size_t r = 0; r < size; ++r) members.emplace_back(memory, r, size);
   }
   std::size_t size() const { return members.size(); }
   SharedMemoryGroup& member(std::size_t rank) { return members[rank]; }

@@ -176,14 +176,16 @@ TEST_CASE("a machine group is refused if layout, memory and mesh do not fit") {
   const lockstep::MachineLayout layout{{2, 2}};
   const auto memory = SharedMemory::create(machine_test::memory_for(2));
   const auto meshes = machine_test::connect_lanes(layout, Topology::direct, false);
-  const auto refuses = [&](std::size_t mesh, const MachineGroup::Options& options) {
-    CHECK_THROWS_AS(MachineGroup(memory, meshes[mesh], options), lockstep::UsageError);
+  const auto refuses = [&](std::size_t mesh, const lockstep::MachineLayout& machines,
+                           std::size_t rank, const lockstep::GroupOptions& options = {}) {
+    CHECK_THROWS_AS(MachineGroup(memory, meshes[mesh], machines, rank, options),
+                    lockstep::UsageError);
   };
-  refuses(0, {.layout = layout, .rank = 4});
-  refuses(0, {.layout = layout, .rank = 2});  // of the other machine
-  refuses(0, {.layout = layout, .rank = 0, .channel = 1});
-  refuses(0, {.layout = {{2, 2, 2}}, .rank = 0});
-  refuses(0, {.layout = {{1, 2}}, .rank = 1, .order = SumOrder::tree});
-  refuses(0, {.layout = {{2, 0}}, .rank = 0});
-  CHECK_NOTHROW(MachineGroup(memory, meshes[1], {.layout = layout, .rank = 1}));
+  refuses(0, layout, 4);
+  refuses(0, layout, 2);  // of the other machine
+  refuses(0, layout, 0, {.channel = 1});
+  refuses(0, {{2, 2, 2}}, 0);
+  refuses(0, {{1, 2}}, 1, {.order = SumOrder::tree});
+  refuses(0, {{2, 0}}, 0);
+  CHECK_NOTHROW(MachineGroup(memory, meshes[1], layout, 1));
 }

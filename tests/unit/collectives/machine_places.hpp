@@ -63,9 +63,8 @@ class Machines {
       const std::size_t machine = layout.machine_of(r);
       if (r == layout.first(machine))
         memories.push_back(SharedMemory::create(memory_for(layout.counts[machine])));
-      members_.emplace_back(
-          memories.back(), meshes[r],
-          MachineGroup::Options{.layout = layout, .rank = r, .timeout = timeout, .order = order});
+      members_.emplace_back(memories.back(), meshes[r], layout, r,
+                            lockstep::GroupOptions{.timeout = timeout, .order = order});
     }
   }
   std::size_t size() const { return members_.size(); }

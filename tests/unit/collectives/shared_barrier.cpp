@@ -16,14 +16,14 @@ namespace {
 
 using namespace std::chrono_literals;
 using lockstep::ExchangeProgress;
-using lockstep::detail::BarrierEnd;
 using lockstep::detail::BarrierState;
 using lockstep::detail::SharedBarrier;
+using lockstep::detail::Shutdown;
 using Result = SharedBarrier::Result;
 
 struct Member : SharedBarrier {
   using SharedBarrier::SharedBarrier;
-  void abort() { end(BarrierEnd::Cause::aborted, rank()); }
+  void abort() { end(Shutdown::Cause::aborted, rank()); }
 };
 
 /// The members of a barrier, in threads of this process.
@@ -68,18 +68,18 @@ TEST_CASE("a shared barrier passes more often than its phase has values") {
 
 TEST_CASE("the first cause of an end is the one that all members see") {
   Barriers barriers(3);
-  barriers.member(1).end(BarrierEnd::Cause::mismatch, 2);
-  barriers.member(0).end(BarrierEnd::Cause::aborted, 0);
+  barriers.member(1).end(Shutdown::Cause::mismatch, 2);
+  barriers.member(0).end(Shutdown::Cause::aborted, 0);
   for (std::size_t r = 0; r < 3; ++r) {
     CHECK(barriers.member(r).wait() == Result::ended);
-    CHECK(barriers.member(r).end().cause == BarrierEnd::Cause::mismatch);
+    CHECK(barriers.member(r).end().cause == Shutdown::Cause::mismatch);
     CHECK(barriers.member(r).end().rank == 2);
   }
 }
 
 TEST_CASE("a rank of 255 is kept in the cause") {
   Barriers barriers(256);
-  barriers.member(0).end(BarrierEnd::Cause::aborted, 255);
+  barriers.member(0).end(Shutdown::Cause::aborted, 255);
   CHECK(barriers.member(3).end().rank == 255);
 }
 
@@ -91,7 +91,7 @@ TEST_CASE("one member reports the timeout, and the end names the first that is m
                         {1, 3});
   CHECK(((results[0] == Result::timed_out) != (results[2] == Result::timed_out)));
   CHECK((results[0] == Result::ended || results[2] == Result::ended));
-  CHECK(barriers.member(0).end().cause == BarrierEnd::Cause::timed_out);
+  CHECK(barriers.member(0).end().cause == Shutdown::Cause::timed_out);
   CHECK(barriers.member(0).end().rank == 1);
   CHECK(barriers.member(0).missing() == std::vector<std::size_t>{1, 3});
 }
@@ -133,7 +133,7 @@ TEST_CASE("a barrier that races with an end is passed by all members or by none"
     });
     std::thread ends([&] {
       pause(delay[1]);
-      barriers.member(0).end(BarrierEnd::Cause::aborted, 0);
+      barriers.member(0).end(Shutdown::Cause::aborted, 0);
     });
     result[0] = barriers.member(0).wait();
     other.join();

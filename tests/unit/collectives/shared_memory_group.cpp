@@ -82,9 +82,8 @@ class Threads {
       : memory_(SharedMemory::create(memory_for(size))) {
     for (std::size_t r = 0; r < size; ++r)
       members_.emplace_back(
-          memory_,
-          SharedMemoryGroup::Options{
-              .rank = r, .size = size, .timeout = timeout, .order = order, .spins = spins});
+          memory_, r, size,
+          lockstep::GroupOptions{.timeout = timeout, .order = order, .spins = spins});
   }
   std::size_t size() const { return members_.size(); }
   SharedMemoryGroup& member(std::size_t rank) { return members_[rank]; }
@@ -113,8 +112,8 @@ class Forks {
   SharedMemoryGroup& member(std::size_t rank) {
     return members_.get(rank, [&] {
       return SharedMemoryGroup(
-          ::getpid() == creator_ ? memory_ : SharedMemory::open(place_, memory_for(size())),
-          {.rank = rank, .size = size(), .timeout = timeout_, .order = order, .spins = spins});
+          ::getpid() == creator_ ? memory_ : SharedMemory::open(place_, memory_for(size())), rank,
+          size(), {.timeout = timeout_, .order = order, .spins = spins});
     });
   }
 
@@ -289,8 +288,7 @@ TEST_CASE("rounded sums have the bits of a ThreadGroup, for any size and whereve
       const auto memory = SharedMemory::create(memory_for(size));
       std::vector<SharedMemoryGroup> groups;
       for (std::size_t r = 0; r < size; ++r)
-        groups.emplace_back(memory,
-                            SharedMemoryGroup::Options{.rank = r, .size = size, .order = order});
+        groups.emplace_back(memory, r, size, lockstep::GroupOptions{.order = order});
       struct {
         std::vector<SharedMemoryGroup>& groups;
         std::size_t size() const { return groups.size(); }
@@ -471,7 +469,7 @@ TEST_CASE("a member that stops within an operation is distinguished from one tha
   const auto memory = SharedMemory::create(memory_for(2));
   lockstep::detail::SharedChannel stops(memory, 0, {.rank = 0, .size = 2, .timeout = 50ms},
                                         SumOrder::ranks);
-  SharedMemoryGroup goes_on(memory, {.rank = 1, .size = 2, .timeout = 50ms});
+  SharedMemoryGroup goes_on(memory, 1, 2, {.timeout = 50ms});
   std::vector<float> x(several_chunks<float>(2));
   std::thread other([&] {
     using Call = lockstep::detail::CollectiveCall;
@@ -515,23 +513,22 @@ TEST_CASE("mismatched calls of processes are reported with both replicas, operat
 TEST_CASE("an invalid rank or size is refused") {
   const auto memory = SharedMemory::create(memory_for(2));
   for (const auto& [rank, size] : {std::pair{0u, 0u}, {2u, 2u}, {0u, 257u}})
-    CHECK_THROWS_AS(SharedMemoryGroup(memory, {.rank = rank, .size = size}), lockstep::UsageError);
+    CHECK_THROWS_AS(SharedMemoryGroup(memory, rank, size), lockstep::UsageError);
 }
 
 TEST_CASE("a channel or size that the memory was not made for is refused") {
   const auto memory = SharedMemory::create(memory_for(2, 3));
-  CHECK_NOTHROW(SharedMemoryGroup(memory, {.rank = 1, .size = 2, .channel = 2}));
+  CHECK_NOTHROW(SharedMemoryGroup(memory, 1, 2, {.channel = 2}));
   for (const auto& [size, channel] : {std::pair{2u, 3u}, {3u, 2u}, {8u, 1u}, {2u, ~0u}})
-    CHECK_THROWS_AS(SharedMemoryGroup(memory, {.size = size, .channel = channel}),
-                    lockstep::UsageError);
+    CHECK_THROWS_AS(SharedMemoryGroup(memory, 0, size, {.channel = channel}), lockstep::UsageError);
 }
 
 TEST_CASE("groups on two channels of a memory do not interfere") {
   const auto memory = SharedMemory::create(memory_for(3, 2));
   std::vector<SharedMemoryGroup> layers, gradients;
   for (std::size_t r = 0; r < 3; ++r) {
-    layers.emplace_back(memory, SharedMemoryGroup::Options{.rank = r, .size = 3, .channel = 0});
-    gradients.emplace_back(memory, SharedMemoryGroup::Options{.rank = r, .size = 3, .channel = 1});
+    layers.emplace_back(memory, r, 3, lockstep::GroupOptions{.channel = 0});
+    gradients.emplace_back(memory, r, 3, lockstep::GroupOptions{.channel = 1});
   }
   struct {
     std::vector<SharedMemoryGroup>& members;

@@ -53,8 +53,8 @@ class Groups {
     auto& job = jobs[size];
     if (!job) job = std::make_unique<Job>(size);
     for (const auto& member : job->members)
-      members_.emplace_back(*member,
-                            StoreGroup::Options{.name = name, .timeout = timeout, .order = order});
+      members_.emplace_back(*member, name,
+                            lockstep::GroupOptions{.timeout = timeout, .order = order});
   }
   std::size_t size() const { return members_.size(); }
   StoreGroup& member(std::size_t rank) { return members_[rank]; }

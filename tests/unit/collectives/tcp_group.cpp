@@ -35,7 +35,7 @@ struct Tree : Places<SumOrder::tree, Topology::tree, true> {
   static constexpr bool sees_neighbors = true;
   using Places::Places;
 };
-using Striped = Places<SumOrder::ranks, Topology::direct, false, 3, 20>;
+using Striped = Places<SumOrder::ranks, Topology::direct, false, 3, 400>;
 
 }  // namespace
 
