@@ -12,6 +12,7 @@
 #include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -141,6 +142,9 @@ LOCKSTEP_COLD_DECL std::string_view json_kind(const JsonValue& value);
 /// Members of an object by key. \throws JsonError if `object` is not an object, has no such member,
 /// or has one of another kind.
 LOCKSTEP_COLD_DECL JsonValue json_member(const JsonValue& object, std::string_view key);
+/// Nullopt if the object has no such member.
+LOCKSTEP_COLD_DECL std::optional<JsonValue> json_find(const JsonValue& object,
+                                                      std::string_view key);
 LOCKSTEP_COLD_DECL std::string_view json_text(const JsonValue& object, std::string_view key);
 LOCKSTEP_COLD_DECL std::uint64_t json_natural(const JsonValue& object, std::string_view key);
 LOCKSTEP_COLD_DECL bool json_boolean(const JsonValue& object, std::string_view key);

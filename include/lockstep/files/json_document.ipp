@@ -56,11 +56,16 @@ std::string_view json_kind(const JsonValue& value) {
   }
 }
 
-JsonValue json_member(const JsonValue& object, std::string_view key) {
+std::optional<JsonValue> json_find(const JsonValue& object, std::string_view key) {
   if (!object.is_object())
     throw JsonError("{} is where an object with {} belongs", json_kind(object), quote(key));
   for (const JsonMember& member : object.members())
     if (member.key == key) return member.value;
+  return std::nullopt;
+}
+
+JsonValue json_member(const JsonValue& object, std::string_view key) {
+  if (const auto found = json_find(object, key)) return *found;
   throw JsonError("the member {} is missing", quote(key));
 }
 

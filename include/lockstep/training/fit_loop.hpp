@@ -22,7 +22,6 @@
 #include "lockstep/training/checks/model_signature.hpp"
 #include "lockstep/training/checks/run_checks.hpp"
 #include "lockstep/training/elastic/elastic_runs.hpp"
-#include "lockstep/training/elastic/fit_position.hpp"
 #include "lockstep/training/evaluation.hpp"
 #include "lockstep/training/fit_options.hpp"
 #include "lockstep/training/history.hpp"
@@ -124,8 +123,11 @@ class FitLoop {
   LOCKSTEP_COLD_DECL void exchange_requests();
   /// The part of the fit's signature that decides which examples a step sees.
   LOCKSTEP_COLD_DECL void add_order_of_examples(Signature& to) const;
-  /// The model's state, with what a checkpoint of this fit has in addition.
+  LOCKSTEP_COLD_DECL RunPosition position_of(int epoch, std::uint64_t steps) const;
+  /// The model's state, with the part of the signature that a checkpoint has.
   LOCKSTEP_COLD_DECL JobState job_state() const;
+  /// Adds the run's part of the state: the position, the callbacks and the best checkpoint.
+  LOCKSTEP_COLD_DECL void add_run(JobState& to, const RunPosition& at) const;
   /// Saves a checkpoint before step `steps` of an epoch, both counted from 0.
   LOCKSTEP_COLD_DECL void save_checkpoint(int epoch, std::uint64_t steps);
   void note(Phase phase) { replicas_.note(phase); }
@@ -153,10 +155,9 @@ class FitLoop {
   LOCKSTEP_COLD_DECL RunStanding standing() const;
   /// The model's current state, with the rest as at the last boundary.
   LOCKSTEP_COLD_DECL JobState elastic_state();
-  LOCKSTEP_COLD_DECL RunPosition position_of(int epoch, std::uint64_t steps) const;
   /// Moves to the boundary that the job continues at.
   LOCKSTEP_COLD_DECL void continue_at(Recovered at, FunctionRef<Signature()> describe);
-  LOCKSTEP_COLD_DECL void move_to(const RunPosition& position, const FitPosition& within);
+  LOCKSTEP_COLD_DECL void move_to(const RunPosition& position);
   /// \throws UsageError if this process' fit differs from that of the job that it joins.
   LOCKSTEP_COLD_DECL void check_signature(const JobState& state, FunctionRef<Signature()> describe);
   /// Calls the hooks of beginnings before the boundary, unless this process has called them last.
@@ -182,18 +183,18 @@ class FitLoop {
   RunRequests requests_;            // effective after the last execution or epoch
   Signature signature_;             // what a checkpoint's job must have in common with this one
   std::unique_ptr<FitCheckpoints> checkpoints_;  // null: the fit saves none
-  std::optional<JobState> resumed_;  // until its epoch has begun
-  std::uint64_t examples_ = 0;       // of the current pass so far
-  std::uint64_t epoch_steps_ = 0;    // of the last epoch
-  bool ran_out_ = false;             // the data ended before the epoch did
-  bool ends_ = false;                // no further epoch
-  bool has_warned_ = false;          // of values that are not finite
-  ElasticRuns* elastic_;             // null: a loss ends the run
-  bool has_begun_ = false;           // all processes have passed `begin`
-  bool continues_ = false;           // within an epoch that has begun, at a position
-  bool is_after_epoch_ = false;      // at the boundary of an epoch's end
-  bool is_complete_ = false;         // the run waits for the other processes
-  RunRequests agreed_;               // of the last step
+  std::optional<JobState> resumed_;              // until its epoch has begun
+  std::uint64_t examples_ = 0;                   // of the current pass so far
+  std::uint64_t epoch_steps_ = 0;                // of the last epoch
+  bool ran_out_ = false;                         // the data ended before the epoch did
+  bool ends_ = false;                            // no further epoch
+  bool has_warned_ = false;                      // of values that are not finite
+  ElasticRuns* elastic_;                         // null: a loss ends the run
+  bool has_begun_ = false;                       // all processes have passed `begin`
+  bool continues_ = false;                       // within an epoch that has begun, at a position
+  bool is_after_epoch_ = false;                  // at the boundary of an epoch's end
+  bool is_complete_ = false;                     // the run waits for the other processes
+  RunRequests agreed_;                           // of the last step
   Begun begun_;
   Boundary boundary_;
 };

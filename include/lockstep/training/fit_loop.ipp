@@ -159,11 +159,15 @@ void FitLoop::add_order_of_examples(Signature& to) const {
 }
 
 JobState FitLoop::job_state() const {
-  JobState state;
-  replicas_.save(state);
+  JobState state = kept_.with(replicas_);
   add_order_of_examples(state.signature);
-  kept_.save(state);
   return state;
+}
+
+void FitLoop::add_run(JobState& to, const RunPosition& at) const {
+  to.position = at;
+  to.callbacks = run_.callbacks.states();
+  if (checkpoints_) to.best = checkpoints_->best();
 }
 
 void FitLoop::resume() {
@@ -209,7 +213,7 @@ void FitLoop::restore_callbacks() {
   resumed_.reset();
   std::string left;
   for (const std::string& name : run_.callbacks.load_states(state.callbacks))
-    if (name != best_state_name) add_item(left, ", ", name);
+    add_item(left, ", ", name);
   if (!left.empty() && run_.place.is_chief)
     log(LogLevel::warning,
         format_text("checkpoint {}: it has the state of {}, but fit has no such callback",
@@ -349,8 +353,7 @@ void FitLoop::save_checkpoint(int epoch, std::uint64_t steps) {
     return note(Phase::callback);
   }
   JobState state = job_state();
-  state.position = position_of(epoch, steps);
-  state.callbacks = run_.callbacks.states();
+  add_run(state, position_of(epoch, steps));
   checkpoints_->save(std::move(state));
   note(Phase::callback);
 }
@@ -437,17 +440,14 @@ void FitLoop::save_after_epoch() {
 void FitLoop::note_boundary() {
   if (elastic_ == nullptr) return;
   boundary_ = {.number = boundaries_, .unsent_rate = kept_.unsent_rate, .stopped = run_.stopped};
-  JobState& state = boundary_.state;
-  kept_.save(state);
-  state.position = position_of(epoch_, done_);
-  state.callbacks = run_.callbacks.states();
-  if (checkpoints_) checkpoints_->add_best(state);
-  elastic_->add_position(
-      state, {.before = execution_.before,
-              .steps = execution_.steps,
-              .requests = requests_,
-              .agreed = agreed_,
-              .last_checkpoint = checkpoints_ ? checkpoints_->last_step() : std::nullopt});
+  RunPosition at = position_of(epoch_, done_);
+  at.execution = {.before = execution_.before,
+                  .steps = execution_.steps,
+                  .requests = requests_,
+                  .agreed = agreed_,
+                  .last_checkpoint = checkpoints_ ? checkpoints_->last_step() : std::nullopt};
+  kept_.save(boundary_.state);
+  add_run(boundary_.state, at);
   elastic_->boundary().mark(replicas_);
 }
 
@@ -501,7 +501,8 @@ JobState FitLoop::elastic_state() {
   return state;
 }
 
-void FitLoop::move_to(const RunPosition& position, const FitPosition& within) {
+void FitLoop::move_to(const RunPosition& position) {
+  const ExecutionPosition& within = *position.execution;
   first_epoch_ = epoch_ = position.epoch;
   first_pass_ = position.pass;
   examples_ = position.examples;
@@ -532,14 +533,17 @@ void FitLoop::continue_at(Recovered at, FunctionRef<Signature()> describe) {
     if (at.is_behind && at.at.call == elastic_->call()) kept_.restore(state);
     return;
   }
-  const FitPosition position = elastic_->take_position(state);
-  move_to(*state.position, position);
+  if (!state.position || !state.position->execution)
+    throw Error(
+        "elastic: the state of another worker has no position within fit; make the same calls in "
+        "the same order in all workers");
+  move_to(*state.position);
   if (signature_.empty()) check_signature(state, describe);
   const bool is_new = !begun_.train;
   elastic_->boundary().mark(replicas_);
   call_begin_hooks();
   run_.callbacks.load_states(state.callbacks);
-  if (checkpoints_) checkpoints_->continue_from(state, position.last_checkpoint);
+  if (checkpoints_) checkpoints_->continue_from(state, state.position->execution->last_checkpoint);
   elastic_->boundary().roll_back(replicas_);  // the hooks may have set weights
   kept_.restore(state);
   if (!at.is_behind) {

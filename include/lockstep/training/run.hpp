@@ -33,6 +33,8 @@ struct BetweenRuns {
   LOCKSTEP_COLD_DECL void set_rate(double rate);
   /// The same state as part of a checkpoint.
   LOCKSTEP_COLD_DECL void save(JobState& to) const;
+  /// The state of the model between two calls.
+  LOCKSTEP_COLD_DECL JobState with(const AnyReplicas& replicas) const;
   LOCKSTEP_COLD_DECL void restore(const JobState& from);
   /// Learning rate of the next step.
   double rate_of(const AnyReplicas& replicas) const {

@@ -26,6 +26,12 @@ void BetweenRuns::save(JobState& to) const {
   to.totals = totals;
 }
 
+JobState BetweenRuns::with(const AnyReplicas& replicas) const {
+  JobState state;
+  replicas.save(state);
+  save(state);
+  return state;
+}
 void BetweenRuns::restore(const JobState& from) {
   rate = from.rate;
   unsent_rate.reset();  // all processes have the same rate now
@@ -146,10 +152,7 @@ void Run::write_checkpoint(const std::string& directory, std::size_t keep) {
   const CheckpointPort& port = checkpoint_port();
   check_membership();
   if (!place.is_chief) return;
-  JobState state;
-  replicas.save(state);
-  kept.save(state);
-  port.save(replicas, std::move(state), directory, keep);
+  port.save(replicas, kept.with(replicas), directory, keep);
 }
 void Run::check_membership() {
   // Hooks that a process calls alone, when it joins, write nothing.

@@ -74,7 +74,7 @@ class CheckpointWriter final : public FitCheckpoints {
   LOCKSTEP_COLD_DECL void wait() override;
   LOCKSTEP_COLD_DECL void save(JobState state) override;
   LOCKSTEP_COLD_DECL void finish() override;
-  LOCKSTEP_COLD_DECL void add_best(JobState& state) const override;
+  LOCKSTEP_COLD_DECL std::optional<BestCheckpoint> best() const override;
   LOCKSTEP_COLD_DECL void continue_from(const JobState& state,
                                         std::optional<std::uint64_t> last) override;
 

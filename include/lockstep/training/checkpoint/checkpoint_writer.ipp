@@ -155,19 +155,14 @@ std::optional<JobState> CheckpointWriter::begin(const StateLayout& job, std::str
 
 void CheckpointWriter::continue_from(const JobState& state, std::optional<std::uint64_t> last) {
   last_step_ = last;
-  for (const auto& [name, saved] : state.callbacks) {
-    if (name != best_state_name || !saved.contains(options_.best)) continue;
-    best_ = saved.number(options_.best);
-    best_step_ = saved.count("step");
-  }
+  if (!state.best || state.best->name != options_.best) return;
+  best_ = state.best->value;
+  best_step_ = state.best->step;
 }
 
-void CheckpointWriter::add_best(JobState& state) const {
-  if (!best_) return;
-  CallbackState best;
-  best.set(options_.best, *best_);  // by name: another run may monitor another value
-  best.set("step", static_cast<double>(*best_step_));
-  state.callbacks.emplace_back(best_state_name, std::move(best));
+std::optional<BestCheckpoint> CheckpointWriter::best() const {
+  if (!best_) return std::nullopt;
+  return BestCheckpoint{options_.best, *best_, *best_step_};
 }
 
 void CheckpointWriter::open() {
@@ -198,7 +193,6 @@ void CheckpointWriter::note_epoch(const Logs& logs, std::uint64_t steps) {
 void CheckpointWriter::save(JobState state) {
   wait();
   last_step_ = state.steps;
-  add_best(state);
   // Always in a separate thread, which blocks signals: a write beyond the limit of file sizes
   // then fails with EFBIG instead of ending the process by SIGXFSZ.
   try {

@@ -49,13 +49,30 @@ inline constexpr std::size_t most_numbers = 16;
   return std::as_bytes(std::span(values));
 }
 
+[[gnu::cold]] inline std::string describe_requests(const RunRequests& r) {
+  return format_text("{{\"stop_now\": {}, \"end_training\": {}, \"signal\": {}}}", r.stop_now,
+                     r.end_training, r.signal);
+}
 [[gnu::cold]] inline std::string describe_position(const RunPosition& p) {
+  std::string execution;
+  if (p.execution)
+    execution = format_text(
+        ", \"execution\": {{\"before\": {}, \"steps\": {}, \"requests\": {}, \"agreed\": {}, "
+        "\"last_checkpoint\": {}}}",
+        p.execution->before, p.execution->steps, describe_requests(p.execution->requests),
+        describe_requests(p.execution->agreed),
+        p.execution->last_checkpoint ? format_text("{}", *p.execution->last_checkpoint) : "null");
   return format_text(
       "{{\"epoch\": {}, \"steps\": {}, \"pass\": {}, \"examples\": {}, \"first_update\": {}, "
       "\"has_ended\": {}, \"loss\": {}, \"count\": {}, \"values\": {}, "
-      "\"step_values\": {}}}",
+      "\"step_values\": {}{}}}",
       p.epoch, p.steps, p.pass, p.examples, p.first_update, p.has_ended, exact_number(p.logs.loss),
-      exact_number(p.logs.count), exact_numbers(p.logs.values), exact_numbers(p.logs.steps));
+      exact_number(p.logs.count), exact_numbers(p.logs.values), exact_numbers(p.logs.steps),
+      execution);
+}
+[[gnu::cold]] inline std::string describe_best(const BestCheckpoint& best) {
+  return format_text("{{\"name\": {}, \"value\": {}, \"step\": {}}}", json_string(best.name),
+                     exact_number(best.value), best.step);
 }
 
 EncodedState::EncodedState(const JobState& state, const std::vector<ParameterInfo>& parameters) {
@@ -115,13 +132,14 @@ EncodedState::EncodedState(const JobState& state, const std::vector<ParameterInf
       "{{\n  \"format\": {},\n  \"library\": \"{}\",\n  \"steps\": {},\n  \"updates\": {},\n"
       "  \"seed\": {},\n  \"rate\": {},\n  \"loss_scale\": {{\"scale\": {}, \"finite_steps\": {}, "
       "\"skipped\": {}}},\n  \"has_averages_in_weights\": {},\n  \"passes\": {},\n"
-      "  \"replicas\": {},\n  \"workers\": {},\n  \"position\": {},\n"
+      "  \"replicas\": {},\n  \"workers\": {},\n  \"position\": {},\n  \"best\": {},\n"
       "  \"callbacks\": [{}],\n  \"signature\": [{}]",
       checkpoint_format, LOCKSTEP_VERSION, state.steps, state.steps - state.loss_scale.skipped,
       state.seed, state.rate ? exact_number(*state.rate) : "null",
       exact_number(state.loss_scale.scale), state.loss_scale.finite_steps, state.loss_scale.skipped,
       state.has_averages_in_weights, state.passes, state.replicas, state.workers,
-      state.position ? describe_position(*state.position) : "null", callbacks, fields);
+      state.position ? describe_position(*state.position) : "null",
+      state.best ? describe_best(*state.best) : "null", callbacks, fields);
 }
 
 /// Copies the tensors of one flat buffer. `prefix` begins their names in the file.
@@ -136,6 +154,16 @@ EncodedState::EncodedState(const JobState& state, const std::vector<ParameterInf
                             p.name, to_string(p.shape));
     std::copy(found.begin(), found.end(), to.of(p).begin());
   }
+}
+
+[[gnu::cold]] inline RunRequests decode_requests(const JsonValue& value) {
+  RunRequests requests;
+  requests.stop_now = json_boolean(value, "stop_now");
+  requests.end_training = json_boolean(value, "end_training");
+  const std::uint64_t signal = json_natural(value, "signal");
+  if (signal > 64) throw JsonError("the member \"signal\" is {}, above 64", signal);
+  requests.signal = static_cast<int>(signal);
+  return requests;
 }
 
 [[gnu::cold]] inline RunPosition decode_position(const JsonValue& value) {
@@ -153,7 +181,28 @@ EncodedState::EncodedState(const JobState& state, const std::vector<ParameterInf
             json_double(json_member(value, "count")),
             numbers_of(value, "values"),
             numbers_of(value, "step_values")};
+  if (const auto within = json_find(value, "execution")) {
+    ExecutionPosition& at = p.execution.emplace();
+    at.before = json_natural(*within, "before");
+    at.steps = json_natural(*within, "steps");
+    at.requests = decode_requests(json_member(*within, "requests"));
+    at.agreed = decode_requests(json_member(*within, "agreed"));
+    if (json_member(*within, "last_checkpoint").kind() != JsonKind::null)
+      at.last_checkpoint = json_natural(*within, "last_checkpoint");
+  }
   return p;
+}
+
+/// Before there was a member "best", it was a callback with this name, whose numbers were the value,
+/// by name, and its step.
+[[gnu::cold]] inline void convert_best(JobState& state) {
+  const auto found = std::find_if(state.callbacks.begin(), state.callbacks.end(),
+                                  [](const auto& c) { return c.first == "best checkpoint"; });
+  if (found == state.callbacks.end()) return;
+  for (const auto& [name, values] : found->second.all_numbers())
+    if (name != "step" && values.size() == 1 && found->second.contains("step"))
+      state.best = BestCheckpoint{name, values[0], found->second.count("step")};
+  state.callbacks.erase(found);
 }
 
 /// The fields of the manifest. \throws JsonError, CheckpointError.
@@ -196,6 +245,11 @@ EncodedState::EncodedState(const JobState& state, const std::vector<ParameterInf
       state.set(std::string(member.key), numbers_of(numbers, member.key));
     to.callbacks.emplace_back(json_text(callback, "name"), std::move(state));
   }
+  const auto best = json_find(root, "best");
+  if (!best) return convert_best(to);
+  if (best->is_object())
+    to.best = BestCheckpoint{std::string(json_text(*best, "name")),
+                             json_double(json_member(*best, "value")), json_natural(*best, "step")};
 }
 
 /// Compares signatures. \throws UsageError naming the first field that differs.

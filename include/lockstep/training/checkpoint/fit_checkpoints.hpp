@@ -9,7 +9,6 @@
 #include <memory>
 #include <optional>
 #include <string>
-#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -22,9 +21,6 @@
 #include "lockstep/training/step/any_replicas.hpp"
 
 namespace lockstep::detail {
-
-/// The name under which the best value is saved among the states of the callbacks.
-inline constexpr std::string_view best_state_name = "best checkpoint";
 
 /// The checkpoints of one `fit`. Implemented by CheckpointWriter.
 class FitCheckpoints {
@@ -55,6 +51,8 @@ class FitCheckpoints {
   /// Waits for the checkpoint that is being written. \throws its error if options.required is set,
   /// otherwise logs it.
   virtual void wait() = 0;
+  /// The best checkpoint, as a part of the state.
+  virtual std::optional<BestCheckpoint> best() const = 0;
   /// Saves the state. Only the chief does; the other processes call `skip`.
   virtual void save(JobState state) = 0;
   /// Notes that the chief saves the state after `steps` steps.
@@ -67,8 +65,6 @@ class FitCheckpoints {
 
   /// The process that saves from now on opens the directory with its next checkpoint.
   void set_chief(bool is_chief) { is_chief_ = is_chief; }
-  /// Adds what `continue_from` reads.
-  virtual void add_best(JobState& state) const = 0;
   /// Continues as a process that has taken part so far; `last`: see last_step.
   virtual void continue_from(const JobState& state, std::optional<std::uint64_t> last) = 0;
 

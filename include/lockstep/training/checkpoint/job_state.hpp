@@ -16,8 +16,18 @@
 #include "lockstep/core/dtype.hpp"
 #include "lockstep/training/report/running_logs.hpp"
 #include "lockstep/training/step/loss_scale.hpp"
+#include "lockstep/training/step/run_requests.hpp"
 
 namespace lockstep::detail {
+
+/// Where the fit of an elastic job is within an execution (steps_per_execution), since a boundary is
+/// before the hooks between two of them. A checkpoint is saved after these.
+struct ExecutionPosition {
+  std::uint64_t before = 0, steps = 0;  ///< steps of the model before the execution, and within it
+  RunRequests requests{};               ///< effective after the last execution or epoch
+  RunRequests agreed{};                 ///< of the last step
+  std::optional<std::uint64_t> last_checkpoint{};  ///< in steps of the model
+};
 
 /// Where a `fit` stands between two steps.
 struct RunPosition {
@@ -28,6 +38,14 @@ struct RunPosition {
   std::uint64_t first_update = 0;  ///< updates of the model when the run began
   bool has_ended = false;          ///< a callback or the end of the data ended training
   RunningLogs::State logs{};       ///< of the epoch so far
+  std::optional<ExecutionPosition> execution{};
+};
+
+/// The best checkpoint of a run so far.
+struct BestCheckpoint {
+  std::string name;  ///< of the value: another run may monitor another one
+  double value = 0;
+  std::uint64_t step = 0;
 };
 
 /// Everything on which the next step of a job depends.
@@ -47,6 +65,7 @@ struct JobState {
   std::vector<double> totals{};
   // The run; without a position the model was saved between two runs.
   std::optional<RunPosition> position{};
+  std::optional<BestCheckpoint> best{};
   std::vector<std::pair<std::string, CallbackState>> callbacks{};
 
   /// Properties that must be equal when the job continues; see model_signature, fit_signature.

@@ -5,7 +5,6 @@
 
 #include <cstddef>
 #include <string>
-#include <utility>
 
 #include "lockstep/training/checkpoint/checkpoint_writer.hpp"
 #include "lockstep/training/checkpoint/job_state.hpp"
@@ -20,10 +19,7 @@ struct ModelCheckpoints {
   static void save(Replicas& replicas, const BetweenRuns& kept, const std::string& directory,
                    std::size_t keep) {
     if (replicas.elastic() == nullptr) replicas.verify();
-    JobState state;
-    replicas.save(state);
-    kept.save(state);
-    save_state(replicas, std::move(state), directory, keep);
+    save_state(replicas, kept.with(replicas), directory, keep);
   }
 
   static void load(Replicas& replicas, BetweenRuns& kept, const std::string& directory) {

@@ -27,7 +27,6 @@
 #include "lockstep/core/function_ref.hpp"
 #include "lockstep/core/port.hpp"
 #include "lockstep/training/checkpoint/job_state.hpp"
-#include "lockstep/training/elastic/fit_position.hpp"
 #include "lockstep/training/elastic/model_boundary.hpp"
 #include "lockstep/training/elastic/run_standing.hpp"
 #include "lockstep/training/step/any_replicas.hpp"
@@ -139,10 +138,6 @@ class ElasticRuns {
   /// this process' result.
   virtual void repeat(AnyReplicas& replicas, BetweenRuns& kept, const std::stop_token& stop,
                       FunctionRef<void()> run, FunctionRef<void()> undo) = 0;
-
-  /// Adds a position of `fit` to a state, and takes it out again. \throws Error if there is none.
-  virtual void add_position(JobState& to, const FitPosition& position) const = 0;
-  virtual FitPosition take_position(JobState& from) const = 0;
 
  protected:
   ElasticRuns() = default;

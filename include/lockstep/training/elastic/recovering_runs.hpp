@@ -24,8 +24,6 @@ class RecoveringRuns final : public ElasticRuns {
                                  const std::stop_token& stop, FunctionRef<void()> run,
                                  FunctionRef<void()> undo) override;
   /// The position travels with the states of the callbacks, as the last of them.
-  LOCKSTEP_COLD_DECL void add_position(JobState& to, const FitPosition& position) const override;
-  LOCKSTEP_COLD_DECL FitPosition take_position(JobState& from) const override;
 
  private:
   /// The state of a call that this process has not begun yet.

@@ -105,15 +105,6 @@ std::size_t RecoveringRuns::exchange(AnyReplicas& replicas, RunStanding& mine, J
   return donor;
 }
 
-/// The state of a model between two calls.
-[[gnu::cold]] inline JobState state_between_calls(const AnyReplicas& replicas,
-                                                  const BetweenRuns& kept) {
-  JobState state;
-  replicas.save(state);
-  kept.save(state);
-  return state;
-}
-
 void RecoveringRuns::join(AnyReplicas& replicas) {
   JobState own;  // not needed, since a process that has just made its model has no state to give
   std::vector<RunStanding> all;
@@ -134,9 +125,9 @@ RecoveringRuns::Entry RecoveringRuns::enter(AnyReplicas& replicas, BetweenRuns& 
   if (replicas.must_reform()) {
     const bool has_joined = pending_.has_value();
     Recovered now =
-        has_joined ? recover(replicas, "another worker was lost", pending_->at, pending_->state)
-                   : recover(replicas, "another worker was lost", {.call = call_},
-                             state_between_calls(replicas, kept));
+        has_joined
+            ? recover(replicas, "another worker was lost", pending_->at, pending_->state)
+            : recover(replicas, "another worker was lost", {.call = call_}, kept.with(replicas));
     if (!now.has_returned && (has_joined || now.at.has_begun != 0)) {
       Signature signature = std::move(now.state.signature);
       replicas.save(now.state);  // the buffers, which only the replicas have
@@ -209,7 +200,7 @@ void RecoveringRuns::repeat(AnyReplicas& replicas, BetweenRuns& kept, const std:
     try {
       const Recovered now =
           recover(replicas, why, {.call = call_, .is_complete = is_complete ? 1U : 0U},
-                  state_between_calls(replicas, kept));
+                  kept.with(replicas));
       if (now.has_returned) return;
       if (now.are_complete) continue;
     } catch (const Error& e) {
@@ -219,48 +210,6 @@ void RecoveringRuns::repeat(AnyReplicas& replicas, BetweenRuns& kept, const std:
     is_complete = false;
     undo();
   }
-}
-
-inline constexpr std::string_view fit_position_name = "elastic";
-
-[[gnu::cold]] inline std::vector<double> numbers_of(const RunRequests& requests) {
-  return {requests.stop_now ? 1.0 : 0.0, requests.end_training ? 1.0 : 0.0,
-          static_cast<double>(requests.signal)};
-}
-[[gnu::cold]] inline RunRequests requests_in(const std::vector<double>& numbers) {
-  RunRequests requests;
-  if (numbers.size() != 3) return requests;
-  requests.stop_now = numbers[0] != 0;
-  requests.end_training = numbers[1] != 0;
-  requests.signal = static_cast<int>(numbers[2]);
-  return requests;
-}
-
-void RecoveringRuns::add_position(JobState& to, const FitPosition& position) const {
-  CallbackState numbers;
-  numbers.set("before", static_cast<double>(position.before));
-  numbers.set("steps", static_cast<double>(position.steps));
-  numbers.set("requests", numbers_of(position.requests));
-  numbers.set("agreed", numbers_of(position.agreed));
-  if (position.last_checkpoint)
-    numbers.set("last checkpoint", static_cast<double>(*position.last_checkpoint));
-  to.callbacks.emplace_back(fit_position_name, std::move(numbers));
-}
-
-FitPosition RecoveringRuns::take_position(JobState& from) const {
-  if (!from.position || from.callbacks.empty() || from.callbacks.back().first != fit_position_name)
-    throw Error(
-        "elastic: the state of another worker has no position within fit; make the same calls in "
-        "the same order in all workers");
-  const CallbackState& numbers = from.callbacks.back().second;
-  FitPosition at;
-  at.before = numbers.count("before");
-  at.steps = numbers.count("steps");
-  at.requests = requests_in(numbers.numbers("requests"));
-  at.agreed = requests_in(numbers.numbers("agreed"));
-  if (numbers.contains("last checkpoint")) at.last_checkpoint = numbers.count("last checkpoint");
-  from.callbacks.pop_back();
-  return at;
 }
 
 /// Makes RecoveringRuns for a model.

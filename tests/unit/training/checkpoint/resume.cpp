@@ -451,6 +451,46 @@ TEST_CASE("the newest checkpoints and the best one are kept") {
   CHECK(best() == "step-000000063");
 }
 
+namespace {
+
+/// Logs the score of stored/format_1, which was 2.5 after epoch 2.
+struct Score : ls::Callback {
+  void on_epoch_end(int epoch, const ls::Logs&) override {
+    control().log("score", epoch == 1 ? 2.5 : 1.0);
+  }
+};
+
+}  // namespace
+
+// Written by the version of November 2026, in which the best value was the state of a callback.
+TEST_CASE("a stored checkpoint of an earlier version continues, with its best value") {
+  const testing::Folder folder;
+  std::filesystem::copy(std::filesystem::path(__FILE__).parent_path() / "stored/format_1",
+                        folder / "run", std::filesystem::copy_options::recursive);
+  const auto train = [](const std::string& run, int epochs) {
+    using Line = ls::Sequential<ls::Input<2>, ls::Dense<1>>;
+    ls::Model model{Line{}, ls::OneDevice<ls::Reference<double>>{}, ls::MeanSquaredError{},
+                    ls::SGD{.learning_rate = 0.0625, .momentum = 0.5}};
+    ls::FitOptions o{.epochs = epochs, .callbacks = {std::make_shared<Score>()}};
+    o.checkpoint = {.directory = run, .keep = 1, .best = "score", .mode = ls::MonitorMode::max};
+    o.progress = ls::ProgressStyle::none;
+    model.fit(ls::tensors(std::vector<double>{1, 0, 0, 1, 1, 1, 2, 1}, ls::shape(2),
+                          std::vector<double>{1, 2, 3, 4}, ls::shape(1)) |
+                  ls::batch(2),
+              o);
+    return resume::state_of(model);
+  };
+  const resume::Log lines;
+  CHECK(train(folder / "run", 4) == train(folder / "whole", 4));
+  CHECK(lines.text.find("has the state of") == std::string::npos);
+  CHECK(ls::detail::CheckpointDirectory(folder / "run").steps() ==
+        std::vector<std::uint64_t>{4, 8});
+  std::ifstream best(folder / "run" + "/best");
+  std::string line;
+  std::getline(best, line);
+  CHECK(line == "step-000000004");
+}
+
 TEST_CASE("a better checkpoint that cannot be written does not remove the best one") {
   const testing::Folder folder;
   const resume::Log lines;

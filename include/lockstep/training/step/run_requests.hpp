@@ -1,0 +1,37 @@
+/// \file
+/// The requests of one process to all processes of a run. Invariant: all act on them after the same step.
+#pragma once
+
+#include <cstddef>
+#include <optional>
+
+namespace lockstep::detail {
+
+/// Requests that one process makes and all processes must act on after the same step.
+///
+/// Requests are all-reduced together with the step's sums, so agreement costs no extra message:
+///
+///     process 0  {}           --+
+///     process 1  {stop_now}   --+-- step's all-reduce --> every process reads {stop_now}
+///     process 2  {}           --+
+///
+/// Two learning rates cannot be summed: each replica has its own slot for a rate, and the rate of
+/// the lowest rank wins. Without such a request all use the rate that the chief's schedule gives.
+struct RunRequests {
+  bool stop_now = false;      ///< from the stop token; ends the run within the epoch
+  bool end_training = false;  ///< from a callback; this epoch is the last one
+  /// From a callback; applies from this step's update on.
+  std::optional<double> learning_rate{};
+  /// One of the stop_signals if a signal set the stop token, else 0. Exchanged so that every process
+  /// ends with the signal's exit code, not only the one that received the signal.
+  int signal = 0;
+  /// In an elastic job: a process waits to join, and may after this step.
+  bool admit = false;
+  bool chief_terminated = false;  ///< a signal other than SIGINT asks rank 0 to end
+  /// From rank 0: the rate of this step, unless all processes are known to have the same.
+  std::optional<double> chief_rate{};
+  // Only of the agreed requests: replicas with stop_now, and with a signal other than SIGINT.
+  std::size_t stopping = 0, terminated = 0;
+};
+
+}  // namespace lockstep::detail
