@@ -46,6 +46,7 @@
 
 #include <lockstep/cluster.hpp>
 #include <lockstep/cpu.hpp>
+#include <lockstep/elastic.hpp>
 #include <lockstep/lockstep.hpp>
 
 #include "measure.hpp"
@@ -59,7 +60,7 @@ namespace {
 
 using lockstep_run::LocalJob;
 using measure::Clock, measure::Samples;
-using MultiWorker = ls::MultiWorkerMirrored<ls::Cpu>;
+using MultiWorker = ls::MultiWorkerMirrored<ls::Cpu, ls::Tcp, ls::Elastic>;
 
 struct Options : measure::Turns {
   std::size_t kills = 20, cost_rounds = 20;

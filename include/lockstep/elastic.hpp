@@ -1,9 +1,10 @@
 /// \file
-/// Elastic jobs: MultiWorkerMirrored with `.elastic`, or LOCKSTEP_MIN_WORKERS. Include lockstep.hpp and
-/// cluster.hpp as well.
+/// Elastic jobs: MultiWorkerMirrored<ls::Cpu, ls::Tcp, ls::Elastic>. Include lockstep.hpp and cluster.hpp
+/// as well.
 #pragma once
 
 #include "lockstep/core/compiler.hpp"
 
 #include "lockstep/cluster/elastic/elastic_options.hpp"
+#include "lockstep/strategies/elastic_session.hpp"
 #include "lockstep/training/elastic/recovering_runs.hpp"

@@ -37,7 +37,11 @@ using mixed_bfloat16 = lockstep::CpuBFloat16;
 using Device = precision::LOCKSTEP_PRECISION;
 
 #if defined(LOCKSTEP_MULTI_WORKER)
+#ifdef LOCKSTEP_CUDA
 using Strategy = lockstep::MultiWorkerMirrored<Device>;  // NAME_multi_worker
+#else
+using Strategy = lockstep::MultiWorkerMirrored<Device, lockstep::Tcp, lockstep::Elastic>;
+#endif
 #elif defined(LOCKSTEP_MIRRORED)
 using Strategy = lockstep::Mirrored<Device>;  // NAME_mirrored
 #else

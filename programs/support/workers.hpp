@@ -5,15 +5,18 @@
 
 #include <lockstep/cluster.hpp>
 #include <lockstep/elastic.hpp>
+#include <type_traits>
 
 #include "support/options.hpp"
 
 namespace support {
 
 /// Applies --cluster, --task, --min-workers and the timeouts.
-/// \throws lockstep::ClusterError, lockstep::FileError naming the option or the file.
-template <class D>
-void describe_workers(lockstep::MultiWorkerMirrored<D>& strategy, const Options& options) {
+/// \throws lockstep::ClusterError, lockstep::FileError, lockstep::UsageError naming the option or the
+/// file.
+template <class D, class Plane, class Membership>
+void describe_workers(lockstep::MultiWorkerMirrored<D, Plane, Membership>& strategy,
+                      const Options& options) {
   if (options.cluster) {
     strategy.cluster.cluster = lockstep::read_cluster_file(*options.cluster);
     strategy.cluster.cluster_name = "--cluster " + *options.cluster;
@@ -22,7 +25,13 @@ void describe_workers(lockstep::MultiWorkerMirrored<D>& strategy, const Options&
   strategy.cluster.task_name = "--task";
   strategy.cluster.options = "--cluster FILE and --task worker:0";
   strategy.stragglers = options.stragglers;
-  strategy.elastic.min_workers = options.min_workers;
+  if constexpr (std::is_same_v<Membership, lockstep::Elastic>)
+    strategy.elastic.min_workers = options.min_workers;
+  else if (options.min_workers > 0)
+    throw lockstep::UsageError(
+        "--min-workers {}: a job goes on after a loss on CPUs only; leave it out, and let the "
+        "launcher start the job again from its checkpoint (lockstep-run --max-restarts)",
+        options.min_workers);
   strategy.stall_limits = {.stall = options.stall_timeout, .idle = options.idle_timeout};
 }
 

@@ -79,8 +79,8 @@ def two_units(compiler: list[str], *_) -> None:
 
 MISSING = """checkpoint: checkpoint: this program was built without checkpoints; add #include <lockstep/checkpoints.hpp>
 """
-NOT_ELASTIC = MISSING + """elastic: multi_worker_mirrored: .elastic or LOCKSTEP_MIN_WORKERS is set, but this program was built \
-without elastic training; add #include <lockstep/elastic.hpp>
+NOT_ELASTIC = MISSING + """elastic: multi_worker_mirrored: LOCKSTEP_MIN_WORKERS is set, but the program's strategy is not elastic; \
+write ls::MultiWorkerMirrored<ls::Cpu, ls::Tcp, ls::Elastic> and #include <lockstep/elastic.hpp>, or unset it
 """
 MADE = "checkpoint: made, after 2 steps\ncallbacks: made, after 2 steps\n"
 

@@ -7,7 +7,7 @@ import subprocess
 SHOWN = r"detail::(log_state\(|signal_state$|stop_of_process$|bound_pool\(|JobSlot::of\(|cuda::CaptureLock::mutex\(|conten(ded_flag|tion_of_process)\()"
 
 
-FEATURE = re.compile(r"lockstep::detail::(CheckpointWriter|StepRecorder|RecoveringRuns)::")
+FEATURE = re.compile(r"lockstep::detail::(CheckpointWriter|StepRecorder|RecoveringRuns|ElasticMember|ElasticCore|Participant)::")
 
 
 def of_feature(symbol: str) -> bool:

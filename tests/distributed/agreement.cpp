@@ -12,6 +12,7 @@
 #include "distributed/places.hpp"
 #include "distributed/processes.hpp"
 #include "lockstep/checkpoints.hpp"
+#include "lockstep/elastic.hpp"
 #include "lockstep/strategies/multi_worker_mirrored.hpp"
 #include "support/folder.hpp"
 #include "unit/training/mirrored_support.hpp"
@@ -445,7 +446,8 @@ TEST_CASE("a callback that writes files in the chief only is refused in an elast
   const testing::Folder folder;
   const auto body = [&](Here& here) {
     ls::Model model{line::Classes{},
-                    ls::MultiWorkerMirrored<Reference<float>>{.elastic = {.min_workers = 1}},
+                    ls::MultiWorkerMirrored<Reference<float>, ls::Tcp, ls::Elastic>{
+                        .elastic = {.min_workers = 1}},
                     replicas::crossentropy, ls::SGD{.learning_rate = 0.1}};
     auto options = line::quiet();
     if (here.rank == 0) options.callbacks = {ls::CSVLogger{folder / "log.csv"}};

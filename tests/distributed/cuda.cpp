@@ -56,9 +56,15 @@ TEST_CASE("two workers of one or two replicas on one GPU train the small CNN as 
 }
 
 TEST_CASE("a job whose replicas are on GPUs cannot be elastic") {
-  const ls::MultiWorkerMirrored<Cuda> strategy{.elastic = {.min_workers = 1}};
-  CHECK_THROWS_WITH(strategy.open(), Catch::Matchers::StartsWith(
-                                         "multi_worker_mirrored: .elastic needs replicas on CPUs"));
+  const ls::MultiWorkerMirrored<Cuda> strategy{
+      .environment = [](const std::string& name) -> std::optional<std::string> {
+        if (name == "LOCKSTEP_MIN_WORKERS") return "1";
+        return std::nullopt;
+      }};
+  CHECK_THROWS_WITH(
+      strategy.open(),
+      Catch::Matchers::StartsWith(
+          "multi_worker_mirrored: LOCKSTEP_MIN_WORKERS needs replicas on CPUs that exchange"));
 }
 
 TEST_CASE("an index that an Embedding does not have ends the job, and all ranks report where") {

@@ -24,6 +24,7 @@
 #include <vector>
 
 #include "distributed/processes.hpp"
+#include "lockstep/elastic.hpp"
 #include "lockstep/lockstep.hpp"
 #include "lockstep/reference.hpp"
 #include "support/temporary_folder.hpp"
@@ -33,6 +34,8 @@ using namespace distributed;
 namespace {
 
 using Float = ls::Reference<float>;
+template <class D = Float, class Plane = ls::Tcp>
+using Elastic = ls::MultiWorkerMirrored<D, Plane, ls::Elastic>;
 
 struct Net : ls::Sequential<ls::Input<2>, ls::Dense<6>, ls::BatchNormalization<>, ls::ReLU,
                             ls::Dropout<ls::rate(0.4f)>, ls::Dense<3>> {};
@@ -110,7 +113,7 @@ std::vector<double> train(const Strategy& strategy, const Plan& plan, Here* here
 }
 
 void work(Here& here, const Plan& plan) {
-  ls::MultiWorkerMirrored<Float> strategy{.virtual_shards = 8, .elastic = {.min_workers = 2}};
+  Elastic<> strategy{.virtual_shards = 8, .elastic = {.min_workers = 2}};
   if (!plan.votes.empty())
     strategy.elastic = {.min_workers = 1, .directory = plan.votes + std::to_string(here.rank)};
   Plan own = plan;
@@ -360,7 +363,7 @@ TEST_CASE("after the end of its job a session that could not go on alone throws 
   Processes job(
       2,
       [](Here&) {
-        auto session = ls::MultiWorkerMirrored<Brittle>{.elastic = {.min_workers = 1}}.open();
+        auto session = Elastic<Brittle>{.elastic = {.min_workers = 1}}.open();
         Brittle::breaks = true;
         try {
           session.form_alone(
@@ -399,7 +402,7 @@ TEST_CASE("two members that cannot connect do not stop the rest of an elastic jo
   Processes job(
       3,
       [](Here& here) {
-        const ls::MultiWorkerMirrored<Float, Cut> strategy{.elastic = {.min_workers = 2}};
+        const Elastic<Float, Cut> strategy{.elastic = {.min_workers = 2}};
         auto session = strategy.open();
         here.give({static_cast<double>(session.workers())});
       },
@@ -419,7 +422,7 @@ TEST_CASE("a forked child that destroys its copy of an elastic session does not 
   Processes job(
       2,
       [](Here& here) {
-        const ls::MultiWorkerMirrored<Float> strategy{.elastic = {.min_workers = 2}};
+        const Elastic<> strategy{.elastic = {.min_workers = 2}};
         auto session = std::make_unique<decltype(strategy.open())>(strategy.open());
         const pid_t child = ::fork();
         if (child == 0) {

@@ -20,6 +20,7 @@
 #include "distributed/processes.hpp"
 #include "lockstep/checkpoints.hpp"
 #include "lockstep/cpu.hpp"
+#include "lockstep/elastic.hpp"
 #include "lockstep/files/checkpoint_directory.hpp"
 #include "lockstep/lockstep.hpp"
 #include "lockstep/tensorboard.hpp"
@@ -33,7 +34,7 @@ namespace {
 struct Net : ls::Sequential<ls::Input<6, 6, 1>, ls::Conv2D<2, 3>, ls::BatchNormalization<>,
                             ls::ReLU, ls::Flatten, ls::Dropout<ls::rate(0.4f)>, ls::Dense<3>> {};
 
-using Strategy = ls::MultiWorkerMirrored<ls::Cpu>;
+using Strategy = ls::MultiWorkerMirrored<ls::Cpu, ls::Tcp, ls::Elastic>;
 
 /// Where a chief dies.
 enum class At {

@@ -11,6 +11,7 @@
 
 #include "distributed/processes.hpp"
 #include "lockstep/cpu.hpp"
+#include "lockstep/elastic.hpp"
 #include "lockstep/lockstep.hpp"
 #include "support/peak_memory.hpp"
 
@@ -41,8 +42,10 @@ struct Measures : ls::Callback {
 
 TEST_CASE("a recovery needs memory for the state of the last step and one buffer") {
   Processes job(3, [](Here& here) {
-    ls::Model model{Wide{}, ls::MultiWorkerMirrored<ls::Cpu>{.elastic = {.min_workers = 2}},
-                    ls::MeanSquaredError{}, ls::Adam{}};
+    ls::Model model{
+        Wide{},
+        ls::MultiWorkerMirrored<ls::Cpu, ls::Tcp, ls::Elastic>{.elastic = {.min_workers = 2}},
+        ls::MeanSquaredError{}, ls::Adam{}};
     const std::vector<float> x(3000 * 48, 0.5f), y(2 * 48, 1.0f);
     const auto measures = std::make_shared<Measures>(here);
     model.fit(ls::tensors(x, ls::shape(3000), y, ls::shape(2)) | ls::batch(12),

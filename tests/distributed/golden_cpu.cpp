@@ -1,15 +1,16 @@
 #include "distributed/golden.hpp"
 #include "lockstep/cpu.hpp"
+#include "lockstep/elastic.hpp"
 
 using namespace distributed;
 
 namespace {
 
 /// The example of docs/elastic.md; elastic.cpp tests what it does.
-[[maybe_unused]] ls::MultiWorkerMirrored<ls::Cpu> elastic() {
+[[maybe_unused]] auto elastic() {
   // --8<-- [start:elastic]
-  const ls::MultiWorkerMirrored<ls::Cpu> strategy{.virtual_shards = 8,
-                                                  .elastic = {.min_workers = 2}};
+  const ls::MultiWorkerMirrored<ls::Cpu, ls::Tcp, ls::Elastic> strategy{
+      .virtual_shards = 8, .elastic = {.min_workers = 2}};
   // --8<-- [end:elastic]
   return strategy;
 }

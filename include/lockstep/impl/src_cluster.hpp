@@ -82,3 +82,4 @@
 #include "lockstep/strategies/tcp_plane.ipp"
 #include "lockstep/strategies/worker_job.ipp"
 #include "lockstep/strategies/worker_place.ipp"
+#include "lockstep/strategies/worker_session.ipp"

@@ -18,19 +18,9 @@
 #include "lockstep/cluster/resolved_cluster.hpp"
 #include "lockstep/core/config.hpp"
 #include "lockstep/core/error.hpp"
-#include "lockstep/core/port.hpp"
 #include "lockstep/strategies/failed_generations.hpp"
 
 namespace lockstep::detail {
-
-class ElasticPort;  // of training/elastic
-#ifdef LOCKSTEP_SEPARATE_COMPILATION
-template <>
-const ElasticPort* port<ElasticPort>();
-#endif
-
-/// \throws UsageError if the program does not include what models do in an elastic job.
-LOCKSTEP_COLD_DECL void check_elastic_is_included();
 
 /// The options of MultiWorkerMirrored that concern the membership.
 struct ElasticJobOptions {

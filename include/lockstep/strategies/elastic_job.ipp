@@ -52,13 +52,6 @@ class ElasticJob::Registered {
   std::string name_;
 };
 
-void check_elastic_is_included() {
-  if (port<ElasticPort>() == nullptr)
-    throw UsageError(
-        "multi_worker_mirrored: .elastic or LOCKSTEP_MIN_WORKERS is set, but this program was built "
-        "without elastic training; add #include <lockstep/elastic.hpp>");
-}
-
 ElasticJob::ElasticJob(const ElasticJobOptions& options)
     : described_(resolve_cluster(options.environment, options.cluster)),
       secret_(read_secret(options.environment, described_)),

@@ -34,7 +34,6 @@
 
 namespace lockstep::detail {
 
-class ElasticMember;
 class JobSession;
 
 /// The options of MultiWorkerMirrored that concern the job.
@@ -46,8 +45,9 @@ struct WorkerOptions {
   const Environment& environment;
   /// The members of an elastic job's generation, or this process alone; null: those described.
   const ResolvedCluster* generation = nullptr;
-  ElasticMember* member = nullptr;  ///< of an elastic job, which may end the generation
-  const Secret* secret = nullptr;   ///< of the job; null: read it from the environment
+  /// Of an elastic job: registers what is called when a peer ends the generation.
+  std::function<void(std::function<void()>)> on_reform{};
+  const Secret* secret = nullptr;  ///< of the job; null: read it from the environment
   bool logs_members = true;
 };
 
@@ -175,7 +175,7 @@ class WorkerJob {
 
   std::size_t virtual_shards_;
   bool stragglers_, is_elastic_, logs_members_, has_left_ = false;
-  ElasticMember* member_;
+  std::function<void(std::function<void()>)> on_reform_;
   std::chrono::milliseconds timeout_;
   int exceptions_ = std::uncaught_exceptions();
   std::atomic<bool> waits_{false};

@@ -7,7 +7,6 @@
 #include <numeric>
 #include <utility>
 
-#include "lockstep/cluster/elastic/elastic_member.hpp"
 #include "lockstep/cluster/rendezvous/chief_address.hpp"
 #include "lockstep/cluster/rendezvous/clock.hpp"
 #include "lockstep/cluster/rendezvous/gather_texts.hpp"
@@ -52,7 +51,7 @@ WorkerJob::WorkerJob(const WorkerOptions& options)
       stragglers_(options.stragglers),
       is_elastic_(options.generation != nullptr),
       logs_members_(options.logs_members),
-      member_(options.member),
+      on_reform_(options.on_reform),
       timeout_(options.stall_limits.idle + std::chrono::minutes(1)),
       where_(options.generation != nullptr
                  ? *options.generation
@@ -90,12 +89,12 @@ WorkerJob::WorkerJob(const WorkerOptions& options)
 }
 
 WorkerJob::~WorkerJob() {
-  if (member_ != nullptr) member_->on_reform({});
+  if (on_reform_) on_reform_({});
 }
 
 void WorkerJob::watch_generation() {
-  if (member_ == nullptr) return;
-  member_->on_reform([job = job_] { job->end(0, ended_by_another); });
+  if (!on_reform_) return;
+  on_reform_([job = job_] { job->end(0, ended_by_another); });
 }
 
 void WorkerJob::exchange_places(const WorkerPlace& here) {
@@ -174,7 +173,7 @@ void WorkerJob::fail_and_unsubscribe(const std::string& what) {
 }
 
 void WorkerJob::unsubscribe() {
-  if (member_ != nullptr) member_->on_reform({});
+  if (on_reform_) on_reform_({});
   if (session_) session_->unsubscribe();
 }
 

@@ -11,6 +11,7 @@
 
 #include <cstdint>
 #include <cstdio>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -51,6 +52,10 @@ int main() {
 #endif
 #ifdef ELASTIC
   try_fit("elastic", {},
-          ls::MultiWorkerMirrored<ls::Reference<float>>{.elastic = {.min_workers = 2}});
+          ls::MultiWorkerMirrored<ls::Reference<float>>{
+              .environment = [](const std::string& name) -> std::optional<std::string> {
+                if (name == "LOCKSTEP_MIN_WORKERS") return "2";
+                return std::nullopt;
+              }});
 #endif
 }

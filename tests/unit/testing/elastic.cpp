@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "lockstep/cluster.hpp"
+#include "lockstep/elastic.hpp"
 #include "lockstep/lockstep.hpp"
 #include "lockstep/reference.hpp"
 #include "lockstep/testing.hpp"
@@ -65,7 +66,7 @@ using Lives = std::vector<std::unique_ptr<Life>>;
 
 /// MultiWorkerMirrored; the callback sees the generation.
 struct Watched {
-  using Base = ls::MultiWorkerMirrored<Float>;
+  using Base = ls::MultiWorkerMirrored<Float, ls::Tcp, ls::Elastic>;
   using device = Float;
   static constexpr std::string_view name = "watched";
 
@@ -403,8 +404,8 @@ TEST_CASE("an elastic job refuses a trace, a second open model, too few slices, 
                     "each; use at least 2, or fewer workers") != std::string::npos);
   const auto alone = ls::ClusterSpec{}.worker("127.0.0.1:1");
   try {
-    ls::MultiWorkerMirrored<Float>{.cluster = {.cluster = alone, .task = ls::Task{.index = 0}},
-                                   .elastic = {.min_workers = 1}}
+    ls::MultiWorkerMirrored<Float, ls::Tcp, ls::Elastic>{
+        .cluster = {.cluster = alone, .task = ls::Task{.index = 0}}, .elastic = {.min_workers = 1}}
         .open();
     FAIL("it is not refused");
   } catch (const ls::UsageError& e) {

@@ -25,7 +25,6 @@
 
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/function_ref.hpp"
-#include "lockstep/core/port.hpp"
 #include "lockstep/training/checkpoint/job_state.hpp"
 #include "lockstep/training/elastic/model_boundary.hpp"
 #include "lockstep/training/elastic/run_standing.hpp"
@@ -148,29 +147,8 @@ class ElasticRuns {
   std::stop_token stop_{};
 };
 
-/// Makes the calls of an elastic job; see port.
-class ElasticPort {
- public:
-  virtual std::unique_ptr<ElasticRuns> make() const = 0;
-
- protected:
-  ~ElasticPort() = default;
-};
-
-#ifdef LOCKSTEP_SEPARATE_COMPILATION
-template <>
-const ElasticPort* port<ElasticPort>();
-#endif
-
-/// \throws UsageError if the program does not include elastic training.
-[[gnu::cold]] inline std::unique_ptr<ElasticRuns> make_elastic_runs() {
-  const ElasticPort* const found = port<ElasticPort>();
-  if (found == nullptr)
-    throw UsageError(
-        "model: the strategy is elastic, but this program was built without elastic training; add "
-        "#include <lockstep/elastic.hpp>");
-  return found->make();
-}
+/// Of a program that includes <lockstep/elastic.hpp>, as one with ls::Elastic does.
+LOCKSTEP_COLD_DECL std::unique_ptr<ElasticRuns> make_elastic_runs();
 
 /// Calls f(), a collective call of the model: in an elastic job within the rules above. `stop` ends
 /// its waits for other processes; `otherwise()` is the result in a process that joins after the call.

@@ -12,7 +12,6 @@
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/format_text.hpp"
 #include "lockstep/core/log.hpp"
-#include "lockstep/core/port.hpp"
 #include "lockstep/core/stop_of_process.hpp"
 #include "lockstep/training/checkpoint/byte_message.hpp"
 #include "lockstep/training/checkpoint/encoded_state.hpp"
@@ -212,17 +211,6 @@ void RecoveringRuns::repeat(AnyReplicas& replicas, BetweenRuns& kept, const std:
   }
 }
 
-/// Makes RecoveringRuns for a model.
-struct PluggedElastic final : ElasticPort {
-  std::unique_ptr<ElasticRuns> make() const override { return std::make_unique<RecoveringRuns>(); }
-};
-#ifdef LOCKSTEP_SEPARATE_COMPILATION
-template <>
-const ElasticPort* port<ElasticPort>() {
-  return plug<ElasticPort, PluggedElastic>();
-}
-#else
-inline const Plugged<ElasticPort, PluggedElastic> plugged_elastic;
-#endif
+std::unique_ptr<ElasticRuns> make_elastic_runs() { return std::make_unique<RecoveringRuns>(); }
 
 }  // namespace lockstep::detail

@@ -34,8 +34,11 @@ TEST_CASE("workers that exchange over MPI train as replicas of one process", "[.
 
 TEST_CASE("a job over MPI cannot be elastic", "[.plane]") {
   const ls::MultiWorkerMirrored<ls::Reference<float>, ls::Mpi> strategy{
-      .elastic = {.min_workers = 1}};
+      .environment = [](const std::string& name) -> std::optional<std::string> {
+        if (name == "LOCKSTEP_MIN_WORKERS") return "1";
+        return std::nullopt;
+      }};
   CHECK_THROWS_WITH(strategy.open(), Catch::Matchers::StartsWith(
-                                         "multi_worker_mirrored: .elastic needs replicas on CPUs "
-                                         "that exchange over ls::Tcp; leave out"));
+                                         "multi_worker_mirrored: LOCKSTEP_MIN_WORKERS needs "
+                                         "replicas on CPUs that exchange over ls::Tcp; unset it"));
 }

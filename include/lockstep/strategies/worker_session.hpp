@@ -1,0 +1,142 @@
+/// \file
+/// The session of MultiWorkerMirrored: the place of this process in the job, its threads, devices
+/// and groups. Invariants: the rendezvous lives as long as the sessions that share it; whatever ends
+/// an exchange between processes, every survivor throws the same PeerLost.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "lockstep/cluster/environment.hpp"
+#include "lockstep/cluster/resolved_cluster.hpp"
+#include "lockstep/collectives/hierarchical_group.hpp"
+#include "lockstep/collectives/thread_group.hpp"
+#include "lockstep/concepts/strategy.hpp"
+#include "lockstep/core/config.hpp"
+#include "lockstep/core/function_ref.hpp"
+#include "lockstep/core/threads.hpp"
+#include "lockstep/strategies/job_group.hpp"
+#include "lockstep/strategies/local_replicas.hpp"
+#include "lockstep/strategies/worker_job.hpp"
+#include "lockstep/strategies/worker_place.hpp"
+
+namespace lockstep::detail {
+
+/// \throws UsageError if LOCKSTEP_MIN_WORKERS is set, since a strategy without ls::Elastic ends at a
+/// loss. `can_be` is whether its type could have it.
+LOCKSTEP_COLD_DECL void check_not_elastic(const Environment& environment, bool can_be);
+
+/// A session of a job whose workers stay the same.
+template <class Strategy>
+class WorkerSession {
+  using D = typename Strategy::device;
+
+ public:
+  static constexpr bool can_reform = false;
+
+  explicit WorkerSession(const Strategy& options) {
+    check_not_elastic(options.environment, Strategy::can_be_elastic);
+    start(options, options_of(options));
+  }
+
+  /// Runs `body` in each replica of this process. \throws PeerLost if another process is lost,
+  /// otherwise the cause of a failure in this process.
+  void each(FunctionRef<void(const ReplicaContext<D>&)> body) {
+    state_.get_deleter().check(Strategy::name);
+    state_->job.exchange([&] { state_->local->each(body); });
+  }
+  std::size_t local_replicas() const { return state_->local->count(); }
+  std::size_t replicas() const { return state_->job.total(); }
+  std::size_t first_replica() const { return state_->job.first(); }
+  std::size_t virtual_shards() const { return state_->job.virtual_shards(); }
+  std::size_t workers() const { return state_->job.counts().size(); }
+  std::size_t rank() const { return state_->job.rank(); }
+  bool is_chief() const { return rank() == 0; }
+
+  void agree(std::string_view part, const Signature& fields) {
+    if (state_->job.is_alone()) return;
+    state_.get_deleter().check(Strategy::name);
+    state_->job.agree(part, fields);
+  }
+  void note(std::uint64_t step, Phase phase) { state_->job.note(step, phase); }
+  void end_epoch(int epoch) { state_->job.end_epoch(epoch); }
+  void fail(const std::string& what) { state_->job.fail(what); }
+
+ protected:
+  WorkerSession() = default;
+
+  static WorkerOptions options_of(const Strategy& options) {
+    return {options.virtual_shards, options.stragglers, options.stall_limits, options.cluster,
+            options.environment};
+  }
+  /// Joins the job, and makes the replicas of this process.
+  void start(const Strategy& options, const WorkerOptions& joined) {
+    state_.reset(new State(options, joined));
+  }
+
+  using Group = lockstep::GroupOn<D, HierarchicalGroup<JobGroup>>;
+
+  struct State {
+    State(const Strategy& options, const WorkerOptions& joined) : job(joined) {
+      job.exchange_places(job.fail_on_error([&] {
+        WorkerPlace here = options.place_here();
+        if constexpr (requires { Group::can_connect(); })
+          here.devices_connect = Group::can_connect();
+        return here;
+      }));
+      job.fail_on_error([&] { start(options); });
+    }
+    State(const State&) = delete;
+    State& operator=(const State&) = delete;
+    ~State() { job.leave(); }
+
+    void start(const Strategy& options) {
+      const std::vector<WorkerPlace>& places = job.places();
+      const std::size_t mine = job.counts()[job.rank()];
+      const D device = options.virtual_shards > 0 ? of_one_thread(options.on) : options.on;
+      const CoreSharers sharers(places, job.rank());
+      const std::size_t threads_here = sharers.replicas * threads_of(device, sharers.replicas);
+      WaitPolicy waits = WaitPolicy::for_replicas(sharers.replicas, threads_here);
+      waits.overlap = job.overlaps(waits.overlap || !sharers.is_one_machine);
+      // A background thread does not poll, as its core may be needed by others.
+      job.connect(&Strategy::data_plane::connect,
+                  {.layers = waits.spins, .gradients = waits.overlap ? 0 : waits.spins});
+      const ThreadGroup::Options threads{
+          .size = mine, .timeout = job.timeout(), .order = job.order(), .spins = waits.spins};
+      layers.emplace(job.layers(), job.counts(), threads);
+      gradients.emplace(job.gradients(), job.counts(), threads);
+      job.subscribe([this] {
+        layers->abort();
+        gradients->abort();
+      });
+      local.emplace(mine, job.first(), *layers, *gradients, waits, [&](std::size_t i) {
+        D own = device;
+        if constexpr (Strategy::can_be_bound)
+          if (sharers.bind) own.index = static_cast<int>(sharers.first + i);
+        if constexpr (Strategy::names_devices)
+          if (own.index < 0) own.index = static_cast<int>(places[job.rank()].device(i));
+        auto context = own.open(sharers.replicas, sharers.first + i);
+        if constexpr (requires { context.leave_cores_when_contended(); })
+          if (sharers.bind) context.leave_cores_when_contended();
+        return context;
+      });
+    }
+
+    WorkerJob job;
+    std::optional<Group> layers, gradients;
+    std::optional<LocalReplicas<D, Group>> local;
+  };
+
+  std::unique_ptr<State, OwningProcess> state_;  // a session may move
+};
+
+}  // namespace lockstep::detail
+
+#ifdef LOCKSTEP_HEADER_ONLY
+#include "lockstep/strategies/worker_session.ipp"
+#endif
