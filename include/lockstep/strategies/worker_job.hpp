@@ -45,7 +45,7 @@ struct WorkerOptions {
   const Environment& environment;
   /// The members of an elastic job's generation, or this process alone; null: those described.
   const ResolvedCluster* generation = nullptr;
-  /// Of an elastic job: registers what is called when a peer ends the generation.
+  /// Registers, in an elastic job, what is called when a peer ends the generation.
   std::function<void(std::function<void()>)> on_reform{};
   const Secret* secret = nullptr;  ///< of the job; null: read it from the environment
   bool logs_members = true;

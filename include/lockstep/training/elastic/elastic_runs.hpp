@@ -147,7 +147,7 @@ class ElasticRuns {
   std::stop_token stop_{};
 };
 
-/// Of a program that includes <lockstep/elastic.hpp>, as one with ls::Elastic does.
+/// Needs <lockstep/elastic.hpp>, which a program with ls::Elastic includes.
 LOCKSTEP_COLD_DECL std::unique_ptr<ElasticRuns> make_elastic_runs();
 
 /// Calls f(), a collective call of the model: in an elastic job within the rules above. `stop` ends
