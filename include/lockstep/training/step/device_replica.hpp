@@ -5,9 +5,8 @@
 #pragma once
 
 #include <algorithm>
-#include <array>
-#include <csignal>
 #include <cstddef>
+#include <cstring>
 #include <optional>
 #include <span>
 #include <utility>
@@ -20,10 +19,10 @@
 #include "lockstep/core/digest64.hpp"
 #include "lockstep/core/finite.hpp"
 #include "lockstep/core/function_ref.hpp"
-#include "lockstep/core/stop_signals.hpp"
 #include "lockstep/model/engine.hpp"
 #include "lockstep/training/step/any_replicas.hpp"
 #include "lockstep/training/step/loss_scale.hpp"
+#include "lockstep/training/step/run_requests.hpp"
 #include "lockstep/training/step/state_average.hpp"
 #include "lockstep/training/step/updates.hpp"
 
@@ -67,8 +66,8 @@ struct ReplicaPlace {
 ///
 /// The exchange sums one buffer of doubles, sums_:
 ///
-///     | slice 0 | ... | slice n-1 | flags | rate of each slice | state | penalty | nonfinite |
-///     0                           requests_at_                 state_at_  `---- local ----'
+///     | slice 0 | ... | slice n-1 | requests | rate of each slice | state | penalty | nonfinite |
+///     0                           requests_at_                    state_at_  `---- local ----'
 ///
 /// A slice's part is zero in all replicas except the one that computed the slice, so the order in
 /// which a collective adds cannot change any sum.
@@ -78,9 +77,8 @@ class DeviceReplica {
   using T = typename D::real;
   using Context = typename D::Context;
   using Batch = LoadedBatch<T, Target>;
-  /// Of RunRequests, see flags_of: the chief's rate, then the signals follow the others.
-  static constexpr std::size_t chief_rate_flag = 4, signal_flags = 5,
-                               flags = signal_flags + stop_signals.size();
+  /// Elements of sums_ for requests.
+  static constexpr std::size_t request_count = sizeof(SummedRequests) / sizeof(double);
   /// The loss, summed over examples, then each metric's state.
   using Sums = std::vector<double>;
 
@@ -181,20 +179,6 @@ class DeviceReplica {
     begin_work(*context_,
                {.pass = trains_ ? pass : WorkPass::evaluation, .part = part, .step = step_});
   }
-  /// The requests as numbers that can be summed over processes; above 0 means requested.
-  static std::array<double, flags> flags_of(const RunRequests& requests) {
-    const auto flag = [](bool is_set) { return is_set ? 1.0 : 0.0; };
-    std::array<double, flags> asked{flag(requests.stop_now), flag(requests.end_training),
-                                    flag(requests.admit), flag(requests.chief_terminated),
-                                    encoded_rate(requests.chief_rate)};
-    for (std::size_t i = 0; i < stop_signals.size(); ++i)
-      asked[signal_flags + i] = flag(requests.signal == stop_signals[i]);
-    return asked;
-  }
-  /// A rate in the sums: 0 stands for none.
-  static double encoded_rate(const std::optional<double>& rate) {
-    return rate == 0.0 ? zero_rate : rate.value_or(0);
-  }
   // Not inlined: g++ 12 would warn that the rate may be uninitialized.
   [[gnu::noinline]] static double rate_of(const RunRequests& requests, double rate) {
     if (requests.learning_rate) return *requests.learning_rate;
@@ -267,8 +251,7 @@ class DeviceReplica {
   std::vector<UpdateIo<D>> parts_;  // returned by parts_of; kept so that a step allocates nothing
   State state_;
   std::vector<Buffer<Context, T>> partial_gradients_;  // see carry_partial
-  static constexpr double zero_rate = -1;  // encodes a requested rate of 0; 0 means no request
-  std::size_t requests_at_, state_at_;     // offsets in sums_
+  std::size_t requests_at_, state_at_;                 // offsets in sums_
   // Layout: see the drawing above. A process writes its rate to the slot of its replicas' first
   // slice; all processes then use the first rate found, that is the lowest rank's.
   Buffer<Context, double> sums_;
@@ -299,7 +282,7 @@ DeviceReplica<D, Target>::DeviceReplica(Context& context, const ReplicaPlan<D>& 
       own_slots_(place.own_slots),
       state_(context, plan.state, place.slices, place.mine),
       requests_at_(place.slices * plan.sums),
-      state_at_(requests_at_ + flags + place.slices),
+      state_at_(requests_at_ + request_count + place.slices),
       sums_(context, state_at_ + state_.size() + 1 + LossScale<D>::sums, Exchanged{}),
       first_slice_(place.first),
       slices_(place.mine),
@@ -441,21 +424,10 @@ auto DeviceReplica<D, Target>::sums(std::size_t i) -> const Sums& {
 
 template <class D, class Target>
 RunRequests DeviceReplica<D, Target>::agreed_requests() const {
-  const std::span<const double> asked(last_sums().data() + requests_at_, state_at_ - requests_at_);
-  RunRequests result{asked[0] > 0, asked[1] > 0};
-  result.admit = asked[2] > 0;
-  result.chief_terminated = asked[3] > 0;
-  if (const double rate = asked[chief_rate_flag]; rate != 0)
-    result.chief_rate = rate == zero_rate ? 0 : rate;
-  result.stopping = static_cast<std::size_t>(asked[0]);
-  for (std::size_t i = 0; i < stop_signals.size(); ++i) {
-    const double count = asked[signal_flags + i];
-    if (count > 0) result.signal = result.signal == 0 ? stop_signals[i] : SIGTERM;
-    if (stop_signals[i] != SIGINT) result.terminated += static_cast<std::size_t>(count);
-  }
-  for (const double rate : asked.subspan(flags))
-    if (rate != 0 && !result.learning_rate) result.learning_rate = rate == zero_rate ? 0 : rate;
-  return result;
+  const double* const asked = last_sums().data() + requests_at_;
+  SummedRequests summed;
+  std::memcpy(&summed, asked, sizeof summed);
+  return summed.requests({asked + request_count, last_sums().data() + state_at_});
 }
 
 template <class D, class Target>
@@ -572,12 +544,13 @@ void DeviceReplica<D, Target>::clear_sums(const RunRequests& requests) {
   if (!requests.stop_now && !requests.end_training && !requests.learning_rate && !requests.admit &&
       !has_chief_rate)
     return;
-  std::array<double, flags> asked = flags_of(requests);
-  if (!has_chief_rate) asked[chief_rate_flag] = 0;  // the first replica of the job alone sends it
-  context_->upload(reinterpret_cast<std::byte*>(sums_.data() + requests_at_),
-                   reinterpret_cast<const std::byte*>(asked.data()), sizeof asked);
-  const double rate = encoded_rate(requests.learning_rate);
-  context_->upload(reinterpret_cast<std::byte*>(sums_.data() + requests_at_ + flags + first_slice_),
+  SummedRequests asked = SummedRequests::of(requests);
+  if (!has_chief_rate) asked.chief_rate = 0;  // the first replica of the job alone sends it
+  double* const to = sums_.data() + requests_at_;
+  context_->upload(reinterpret_cast<std::byte*>(to), reinterpret_cast<const std::byte*>(&asked),
+                   sizeof asked);
+  const double rate = SummedRequests::encoded(requests.learning_rate);
+  context_->upload(reinterpret_cast<std::byte*>(to + request_count + first_slice_),
                    reinterpret_cast<const std::byte*>(&rate), sizeof rate);
   wait();
 }

@@ -2,8 +2,14 @@
 /// The requests of one process to all processes of a run. Invariant: all act on them after the same step.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <optional>
+#include <span>
+#include <type_traits>
+
+#include "lockstep/core/config.hpp"
+#include "lockstep/core/stop_signals.hpp"
 
 namespace lockstep::detail {
 
@@ -34,4 +40,22 @@ struct RunRequests {
   std::size_t stopping = 0, terminated = 0;
 };
 
+/// Requests as numbers that are summed over all replicas; above 0 means requested.
+struct SummedRequests {
+  double stop_now, end_training, admit, chief_terminated;
+  double chief_rate;  ///< encoded
+  std::array<double, stop_signals.size()> signals;
+
+  /// A rate as a number: 0 stands for none.
+  LOCKSTEP_DECL static double encoded(const std::optional<double>& rate);
+  LOCKSTEP_DECL static SummedRequests of(const RunRequests& requests);
+  /// `rates`: the encoded rate of each slice, of which the first one counts.
+  LOCKSTEP_DECL RunRequests requests(std::span<const double> rates) const;
+};
+static_assert(std::is_trivial_v<SummedRequests>);
+
 }  // namespace lockstep::detail
+
+#ifdef LOCKSTEP_HEADER_ONLY
+#include "lockstep/training/step/run_requests.ipp"
+#endif
