@@ -33,7 +33,7 @@ LOCKSTEP_DECL void predict_over(Run& run, Steps& steps, std::optional<std::uint6
 
 /// Compares the data of all processes. Collective. \throws UsageError in all of them.
 template <class T, class Data>
-void compare_data(AnyReplicas& replicas, std::string_view part, const Data& data,
+void compare_data(AnyJob& replicas, std::string_view part, const Data& data,
                   const EvaluateOptions& options, bool has_targets = true) {
   if (replicas.place().is_alone) return;
   Signature fields = data_signature(described<T>(data, options.steps), options.steps, has_targets);

@@ -34,10 +34,10 @@ struct BetweenRuns {
   /// The same state as part of a checkpoint.
   LOCKSTEP_COLD_DECL void save(JobState& to) const;
   /// The state of the model between two calls.
-  LOCKSTEP_COLD_DECL JobState with(const AnyReplicas& replicas) const;
+  LOCKSTEP_COLD_DECL JobState with(const AnyModelState& replicas) const;
   LOCKSTEP_COLD_DECL void restore(const JobState& from);
   /// Learning rate of the next step.
-  double rate_of(const AnyReplicas& replicas) const {
+  double rate_of(const AnyModelState& replicas) const {
     return rate ? *rate : replicas.learning_rate();
   }
 };

@@ -26,7 +26,7 @@ void BetweenRuns::save(JobState& to) const {
   to.totals = totals;
 }
 
-JobState BetweenRuns::with(const AnyReplicas& replicas) const {
+JobState BetweenRuns::with(const AnyModelState& replicas) const {
   JobState state;
   replicas.save(state);
   save(state);

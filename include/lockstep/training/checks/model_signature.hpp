@@ -152,7 +152,7 @@ LOCKSTEP_COLD_DECL std::string describe_writes(const FitOptions& options);
 /// Compares a call's fields across processes, then removes the one about generated examples, whose
 /// difference is a warning. Collective. \throws UsageError in all processes if another field
 /// differs.
-LOCKSTEP_COLD_DECL void compare_signatures(AnyReplicas& replicas, std::string_view part,
+LOCKSTEP_COLD_DECL void compare_signatures(AnyJob& replicas, std::string_view part,
                                            Signature& fields);
 /// Removes the field about generated examples. \returns its value, empty without one.
 LOCKSTEP_COLD_DECL std::string remove_generated(Signature& fields);

@@ -132,7 +132,7 @@ std::string remove_generated(Signature& fields) {
   if (!is_done.exchange(true)) log(LogLevel::warning, format_text("{}: {}", part, what));
 }
 
-void compare_signatures(AnyReplicas& replicas, std::string_view part, Signature& fields) {
+void compare_signatures(AnyJob& replicas, std::string_view part, Signature& fields) {
   static std::atomic<bool> varies = false, differs = false;
   const std::string generated = remove_generated(fields);
   replicas.agree(part, fields);

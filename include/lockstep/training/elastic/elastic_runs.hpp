@@ -121,7 +121,7 @@ class ElasticRuns {
   };
   virtual Entry enter(AnyReplicas& replicas, BetweenRuns& kept) = 0;
   /// An exchange of all processes, as at the end of a call. \throws PeerLost.
-  static void finish(AnyReplicas& replicas) {
+  static void finish(AnyJob& replicas) {
     const std::byte here{1};
     replicas.gather({&here, 1});
   }

@@ -10,7 +10,7 @@
 
 namespace lockstep::detail {
 
-class AnyReplicas;
+class AnyModelState;
 
 /// Undoes what hooks do to a model.
 /// \code
@@ -21,7 +21,7 @@ class AnyReplicas;
 class ModelBoundary {
  public:
   /// The model is at a boundary now; keeps what hooks change from here on.
-  LOCKSTEP_COLD_DECL void mark(const AnyReplicas& replicas);
+  LOCKSTEP_COLD_DECL void mark(const AnyModelState& replicas);
   /// The run itself changes the model; what hooks changed before is still known.
   void pause() { keeps_ = false; }
   /// Forgets everything.
@@ -31,15 +31,15 @@ class ModelBoundary {
     has_averages_.reset();
   }
   /// Called before each change of the model except an exchange of weights and averages.
-  void before_change(const AnyReplicas& replicas) {
+  void before_change(const AnyModelState& replicas) {
     if (keeps_ && !kept_) keep(replicas);
   }
   /// `state`: the model's current state, which becomes that at the boundary.
   LOCKSTEP_COLD_DECL void roll_back(JobState& state);
-  LOCKSTEP_COLD_DECL void roll_back(AnyReplicas& replicas);
+  LOCKSTEP_COLD_DECL void roll_back(AnyModelState& replicas);
 
  private:
-  LOCKSTEP_COLD_DECL void keep(const AnyReplicas& replicas);
+  LOCKSTEP_COLD_DECL void keep(const AnyModelState& replicas);
 
   bool keeps_ = false;
   std::optional<bool> has_averages_{};  // in the weights, at the boundary; empty: there is none

@@ -4,17 +4,17 @@
 
 #include <utility>
 
-#include "lockstep/training/step/any_replicas.hpp"
+#include "lockstep/training/step/any_model_state.hpp"
 
 namespace lockstep::detail {
 
-void ModelBoundary::mark(const AnyReplicas& replicas) {
+void ModelBoundary::mark(const AnyModelState& replicas) {
   kept_.reset();
   has_averages_ = replicas.has_averages_in_weights();
   keeps_ = true;
 }
 
-void ModelBoundary::keep(const AnyReplicas& replicas) { replicas.save(kept_.emplace()); }
+void ModelBoundary::keep(const AnyModelState& replicas) { replicas.save(kept_.emplace()); }
 
 void ModelBoundary::roll_back(JobState& state) {
   if (std::optional<JobState> kept = std::exchange(kept_, std::nullopt)) {
@@ -30,7 +30,7 @@ void ModelBoundary::roll_back(JobState& state) {
   state.has_averages_in_weights = *has_averages_;
 }
 
-void ModelBoundary::roll_back(AnyReplicas& replicas) {
+void ModelBoundary::roll_back(AnyModelState& replicas) {
   keeps_ = false;
   if (const std::optional<JobState> kept = std::exchange(kept_, std::nullopt)) replicas.load(*kept);
   if (has_averages_ && replicas.has_averages_in_weights() != *has_averages_)

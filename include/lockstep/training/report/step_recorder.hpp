@@ -115,7 +115,7 @@ class StepRecorder final : public StepTrace {
   TraceLane& background(std::size_t i) { return backgrounds_[i]; }
   const TraceLane& loop() const { return loop_; }
   LOCKSTEP_COLD_DECL void begin(Phase phase, std::uint64_t step) override;
-  LOCKSTEP_COLD_DECL std::string gathered(AnyReplicas& replicas) const override;
+  LOCKSTEP_COLD_DECL std::string gathered(AnyJob& replicas) const override;
 
   /// When recording began.
   std::int64_t begin_time() const { return begin_; }

@@ -167,7 +167,7 @@ std::string trace_json(std::span<const std::string> events, std::span<const Cloc
       all, offsets, errors, dropped);
 }
 
-std::string StepRecorder::gathered(AnyReplicas& replicas) const {
+std::string StepRecorder::gathered(AnyJob& replicas) const {
   const TrainingPlace place = replicas.place();
   if (place.is_alone)
     return trace_json(std::vector{to_json(0, begin_)}, std::vector<ClockOffset>(1), dropped());

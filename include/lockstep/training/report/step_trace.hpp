@@ -51,7 +51,7 @@ class StepTrace {
   virtual void begin(Phase phase, std::uint64_t step) = 0;
   /// Gathers the events of all processes at the chief. \returns the trace as JSON in Chrome's format;
   /// empty in processes other than the chief. Collective.
-  virtual std::string gathered(AnyReplicas& replicas) const = 0;
+  virtual std::string gathered(AnyJob& replicas) const = 0;
 
  protected:
   StepTrace() = default;

@@ -1,0 +1,43 @@
+/// \file
+/// The results of a model's steps, whatever its type.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "lockstep/training/report/running_logs.hpp"
+#include "lockstep/training/step/run_requests.hpp"
+
+namespace lockstep::detail {
+
+class StepTrace;
+
+/// Sums and requests that the steps of all replicas exchange. Implemented by Replicas only.
+class AnySteps {
+ public:
+  /// Requests of all processes, as of the last exchange.
+  virtual RunRequests agreed_requests() const = 0;
+  /// Exchanges requests between steps, without gradients. Collective.
+  virtual void exchange_requests(RunRequests requests) = 0;
+  /// Drops the requests that the last exchange left.
+  virtual void clear_requests() = 0;
+  /// Drops the sums of steps that no read_sums has read, as after an exception.
+  virtual void discard_pending_steps() = 0;
+  /// Waits for the devices; \throws errors that kernels reported meanwhile.
+  virtual void wait_for_steps() = 0;
+  /// Empty logs with the names of the loss and the metrics.
+  virtual RunningLogs begin_logs() const = 0;
+  /// Adds the sums of all pending steps to `running`, and clears them.
+  virtual void read_sums(RunningLogs& running) = 0;
+  /// Records the work of this process' replicas in `trace`, with memory for `steps` steps; null ends
+  /// it.
+  virtual void record(std::shared_ptr<StepTrace> trace, std::uint64_t steps) = 0;
+
+ protected:
+  AnySteps() = default;
+  AnySteps(const AnySteps&) = default;
+  AnySteps& operator=(const AnySteps&) = default;
+  ~AnySteps() = default;
+};
+
+}  // namespace lockstep::detail
