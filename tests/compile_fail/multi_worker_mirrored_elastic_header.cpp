@@ -2,9 +2,6 @@
 #include "lockstep/cluster.hpp"
 #include "lockstep/reference.hpp"
 
-namespace lockstep {
-struct Elastic;
-}
 lockstep::MultiWorkerMirrored<lockstep::Reference<float>, lockstep::Tcp, lockstep::Elastic>*
     strategy = nullptr;
 auto session = strategy->open();

@@ -34,20 +34,24 @@ class ByteCollective {
   virtual void all_gather(const CollectiveCall& call, const std::byte* p, std::byte* out) = 0;
   virtual void barrier(const CollectiveCall& call) = 0;
 
-  /// The sum of the elements ranges[rank] of all members; an all-reduce of each range, unless the
-  /// transport can do better.
+  /// The sum of the elements ranges[rank] of all members. Unless the transport can do better, a
+  /// barrier, which compares the ranges, and an all-reduce of each.
   virtual void reduce_scatter(const CollectiveCall& call, std::byte* p, const Additions& add,
                               std::span<const Slice> ranges) {
+    barrier(call);
     for (const Slice& range : ranges)
-      all_reduce(part_of(call, CollectiveCall::Operation::all_reduce, range.count),
-                 p + range.first * call.element, add, nullptr);
+      if (range.count > 0)
+        all_reduce(part_of(call, CollectiveCall::Operation::all_reduce, range.count),
+                   p + range.first * call.element, add, nullptr);
   }
-  /// The elements ranges[r] come from member r; a broadcast of each, unless the transport can do
-  /// better.
+  /// The elements ranges[r] come from member r. Unless the transport can do better, a barrier and a
+  /// broadcast of each.
   virtual void all_gather(const CollectiveCall& call, std::byte* p, std::span<const Slice> ranges) {
+    barrier(call);
     for (std::size_t r = 0; r < ranges.size(); ++r)
-      broadcast(part_of(call, CollectiveCall::Operation::broadcast, ranges[r].count, r),
-                p + ranges[r].first * call.element);
+      if (ranges[r].count > 0)
+        broadcast(part_of(call, CollectiveCall::Operation::broadcast, ranges[r].count, r),
+                  p + ranges[r].first * call.element);
   }
 
   /// Ends the operations of all members.

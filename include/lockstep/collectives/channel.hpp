@@ -15,7 +15,9 @@ namespace lockstep {
 /// `receive` has a `send` of as many bytes at the peer.
 ///
 /// - `peers()`: the ranks to which there is a connection.
-/// - `send(peer, p, n)`, `receive(peer, p, n)`: queue a transfer; p stays valid until `complete`.
+/// - `send(peer, p, n)`, `receive(peer, p, n)`: queue a transfer; p stays valid until `complete`. If
+///   all members are peers, the first ones of an operation with each are queued before its first
+///   `complete`, so that they can travel with the call.
 /// - `complete()`: returns when all queued transfers are done. Throws if a peer does not make
 ///   progress until the deadline, is lost, or calls another operation.
 /// - `reserve(n)`: n bytes of the channel's memory, which data need not be copied to or from. Valid

@@ -51,7 +51,10 @@ class ChannelGroup {
   void all_reduce(std::byte* p, std::size_t bytes, SumParts sum, std::byte* sums,
                   std::size_t sums_bytes) {
     if (bytes + sums_bytes == 0) return barrier();
-    const bool fits = bytes + sums_bytes <= (topology_ == Topology::direct ? small : small_tree);
+    const std::size_t each = bytes + sums_bytes;
+    const bool fits = topology_ == Topology::direct
+                          ? each <= small && each * (size() - 1) <= small * (most_direct - 1)
+                          : each <= small_tree;
     if (fits) return reduce_small(p, bytes, sum, sums, sums_bytes);
     reduce(p, bytes, sum);
     reduce(sums, sums_bytes, &sum_parts<double>);

@@ -39,6 +39,7 @@ std::size_t CollectiveCall::checked_elements(std::span<const Slice> ranges, std:
                      size);
   std::size_t elements = 0, end = 0;
   for (std::size_t r = 0; r < size; ++r) {
+    if (ranges[r].count == 0) continue;
     if (ranges[r].first < end)
       throw UsageError("ranges: that of member {} begins at {}, before {}; give ascending ranges",
                        r, ranges[r].first, end);

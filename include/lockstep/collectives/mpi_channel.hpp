@@ -73,6 +73,8 @@ class MpiChannel {
  private:
   using Transfer = MpiTransfers::Transfer;
   using Tag = MpiTransfers::Tag;
+  /// Polls of memory that take as long as a call of MPI_Test.
+  static constexpr int polls_per_test = 10;
   static constexpr std::size_t header = 64;
   static constexpr std::size_t stride = header + small;
   static constexpr std::size_t nobody = ~std::size_t{0};
@@ -82,10 +84,10 @@ class MpiChannel {
     bool has_frame = false;    ///< this member's frame was sent
     bool has_receive = false;  ///< the first receive was queued
   };
-  /// The copy of p[0..n), after `room` bytes. Data that go to several peers are copied once.
+  /// The last copy of p[0..n). Data that go to several peers are copied once.
   struct Copy {
     const std::byte* p = nullptr;
-    std::size_t n = 0, room = 0;
+    std::size_t n = 0;
     std::byte* at = nullptr;
   };
 
@@ -100,7 +102,9 @@ class MpiChannel {
   std::size_t frame_index(std::size_t peer) const { return peer < rank_ ? peer : peer - 1; }
 
   LOCKSTEP_DECL std::byte* new_copy(std::size_t bytes);
-  LOCKSTEP_DECL const std::byte* copy_of(const std::byte* p, std::size_t n, std::size_t room);
+  /// A copy after `room` bytes, which begin with the call.
+  LOCKSTEP_DECL const std::byte* copy_of(const std::byte* p, std::size_t n, std::size_t room,
+                                         Copy& last);
   LOCKSTEP_DECL void post_send(std::size_t peer, const std::byte* p, std::size_t bytes, Tag tag);
   LOCKSTEP_DECL void post_receive(std::size_t peer, std::byte* p, std::size_t bytes, Tag tag);
 
@@ -128,7 +132,7 @@ class MpiChannel {
   CollectiveCall call_{};
   std::vector<Peer> queued_;  // by rank
   std::size_t copies_ = 0;    // of the caller's data, in use
-  Copy last_{};
+  Copy frame_{}, data_{};
   bool has_frames_ = false;
   mutable std::mutex mutex_;
   Shutdown shutdown_{};

@@ -18,7 +18,7 @@ MpiChannel::MpiChannel(const MpiCommunicator& of, std::chrono::nanoseconds timeo
       size_(of.size()),
       // The time waited, up to the timeout and one poll, must not overflow.
       timeout_(std::min<std::chrono::nanoseconds>(timeout, std::chrono::hours(8760))),
-      spins_(spins),
+      spins_(spins / polls_per_test),
       queued_(size_) {
   static_assert(sizeof(CollectiveCall) <= header);
   if (size_ == 1) return;
@@ -102,14 +102,14 @@ void MpiChannel::begin(const CollectiveCall& call) {
 
 void MpiChannel::send(std::size_t peer, const std::byte* p, std::size_t n) {
   const bool is_first = !queued_[peer].has_frame, fits = is_first && n <= small;
-  if (is_first) send_frame(peer, p, fits ? n : 0);
+  if (is_first) send_frame(peer, fits ? p : nullptr, fits ? n : 0);
   if (fits || n == 0) return;
-  post_send(peer, state_->memory.holds(p, n) ? p : copy_of(p, n, 0), n, Tag::data_tag);
+  post_send(peer, state_->memory.holds(p, n) ? p : copy_of(p, n, 0, data_), n, Tag::data_tag);
 }
 
 void MpiChannel::send_frame(std::size_t peer, const std::byte* p, std::size_t n) {
   queued_[peer].has_frame = true;
-  post_send(peer, copy_of(p, n, header) - header, header + n, Tag::frame_tag);
+  post_send(peer, copy_of(p, n, header, frame_) - header, header + n, Tag::frame_tag);
   state_->transfers.back().kind = Transfer::Kind::sent_frame;
 }
 
@@ -143,7 +143,7 @@ void MpiChannel::complete() {
   }
   state_->transfers.clear();
   copies_ = 0;
-  last_ = {};
+  frame_ = data_ = {};
   done_.fetch_add(1, std::memory_order_relaxed);
 }
 
@@ -161,6 +161,7 @@ void MpiChannel::receive_frames() {
   if (other != rank_) throw_mismatch(other);
   if (error) std::rethrow_exception(error);
   has_frames_ = true;
+  for (Peer& peer : queued_) peer.has_receive = true;  // no later one comes in a frame
 }
 
 std::byte* MpiChannel::new_copy(std::size_t bytes) {
@@ -168,13 +169,17 @@ std::byte* MpiChannel::new_copy(std::size_t bytes) {
   return state_->copies[copies_++].reserve(bytes);
 }
 
-const std::byte* MpiChannel::copy_of(const std::byte* p, std::size_t n, std::size_t room) {
-  if (last_.at != nullptr && last_.p == p && last_.n == n && last_.room == room) return last_.at;
+const std::byte* MpiChannel::copy_of(const std::byte* p, std::size_t n, std::size_t room,
+                                     Copy& last) {
+  if (last.at != nullptr && last.p == p && last.n == n) return last.at;
   std::byte* const copy = new_copy(room + n);
-  if (room > 0) std::memcpy(copy, &call_, sizeof call_);
+  if (room > 0) {
+    std::memset(copy, 0, room);
+    std::memcpy(copy, &call_, sizeof call_);
+  }
   if (n > 0) std::memcpy(copy + room, p, n);
-  last_ = {p, n, room, copy + room};
-  return last_.at;
+  last = {p, n, copy + room};
+  return last.at;
 }
 
 void MpiChannel::post_send(std::size_t peer, const std::byte* p, std::size_t bytes, Tag tag) {

@@ -35,7 +35,7 @@ namespace lockstep {
 class MpiGroup : public ProcessGroup {
  public:
   /// Polls that take a few hundred microseconds.
-  static constexpr int short_spins = 1000;
+  static constexpr int short_spins = 10'000;
 
   /// All processes of the communicator construct the same groups in the same order.
   /// \throws CollectiveTimeout if one does not within the timeout, CollectiveError if MPI fails.

@@ -31,7 +31,9 @@ struct BarrierEnd {
 
 /// The part of a barrier that lies in shared memory. Zero bytes are its initial state.
 ///
-///     word   | elsewhere: 1 bit | cause: 7 bits | rank: 8 bits | phase: 16 bits |    the futex that members sleep on
+///     word   | elsewhere: 1 bit | cause: 7 bits | rank: 8 bits | phase: 16 bits |
+///
+/// It is the futex that members sleep on.
 struct alignas(64) BarrierState {
   static constexpr std::size_t max_size = 256;
   struct alignas(64) Member {  // a cache line each, against false sharing
@@ -69,9 +71,8 @@ class SharedBarrier {
   LOCKSTEP_COLD_DECL SharedBarrier(BarrierState& state, const Options& options);
 
   /// Returns when all members have arrived, or the barrier has ended. Everything that a member wrote
-  /// before it arrived is visible to those that pass. `timed_out` is returned to one member only; the others
-  /// get `ended`. Called by one thread at a time.
-  /// The timeout of this wait is longer by `more`.
+  /// before it arrived is visible to those that pass. `timed_out` is returned to one member only; the
+  /// others get `ended`. `more` is added to the timeout. Called by one thread at a time.
   LOCKSTEP_DECL Result wait(std::chrono::nanoseconds more = {});
   /// Ends the barrier in all processes; the first cause wins. Callable from any thread.
   LOCKSTEP_COLD_DECL void end(Shutdown::Cause cause, std::size_t rank);

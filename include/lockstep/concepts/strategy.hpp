@@ -79,7 +79,8 @@ concept StrategySession =
       s.fail(std::string());
     };
 
-/// A session whose job may go on with other processes after a loss. A generation is the time between
+/// A session whose job may go on with other processes after a loss; models with one need
+/// <lockstep/elastic.hpp>. A generation is the time between
 /// two changes of its members:
 ///
 ///     generation 0 ── a worker is lost, or waits to join ── reform(why), form() ── generation 1

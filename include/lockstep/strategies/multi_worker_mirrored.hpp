@@ -10,10 +10,10 @@
 #include <string_view>
 #include <type_traits>
 
+#include "lockstep/cluster/elastic/elastic_options.hpp"
 #include "lockstep/cluster/environment.hpp"
 #include "lockstep/cluster/rendezvous/stall.hpp"
 #include "lockstep/cluster/resolved_cluster.hpp"
-#include "lockstep/cluster/settings.hpp"
 #include "lockstep/collectives/thread_group.hpp"
 #include "lockstep/concepts/strategy.hpp"
 #include "lockstep/strategies/data_plane.hpp"

@@ -89,7 +89,7 @@ WorkerJob::WorkerJob(const WorkerOptions& options)
 }
 
 WorkerJob::~WorkerJob() {
-  if (on_reform_) on_reform_({});
+  unsubscribe();  // the session would still read this object's groups
 }
 
 void WorkerJob::watch_generation() {

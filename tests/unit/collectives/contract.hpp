@@ -92,6 +92,15 @@ void check_gather(Gathering& member, std::uint64_t set, std::size_t n) {
     equal = equal && holds(all.data() + r * n, set, r, n);
   equal = equal && holds<T>(x.data(), set, member.rank(), n);
   expect(equal, "all_gather: not the members' numbers by rank");
+  if constexpr (lockstep::ReduceScatters<Gathering, T>) {
+    Numbers<T> whole(set + 1, n * member.size(), member.rank());
+    T* const own = whole.data() + member.rank() * n;
+    std::copy_n(x.data(), n, own);
+    member.all_gather(own, n, whole.data());
+    for (std::size_t r = 0; r < member.size(); ++r)
+      equal = equal && holds(whole.data() + r * n, set, r, n);
+    expect(equal && whole.guards_intact(), "all_gather in place: not the members' numbers");
+  }
 }
 
 /// Ranges of n elements in ascending order, some of them empty, with gaps between them; the same in
@@ -483,6 +492,9 @@ void check_collective() {
         std::vector<lockstep::Slice> last(size, {0, 0});
         last.back() = {0, large};
         check_ranges<double>(member, order, 8, large, last);
+        std::vector<lockstep::Slice> first(size);  // empty ranges may be anywhere
+        first.front() = {7, 11};
+        check_ranges<float>(member, order, 10, 20, first);
         check_ranges<double>(member, order, 9, large, random_ranges(9, large, size));
       });
     }
@@ -499,6 +511,9 @@ void check_collective() {
       };
       refused("other ranges", [](std::size_t rank) {
         return rank == 0 ? Ranges{{0, 4}, {4, 4}} : Ranges{{0, 5}, {5, 3}};
+      });
+      refused("ranges of other elements", [](std::size_t rank) {
+        return rank == 0 ? Ranges{{0, 3}, {3, 3}} : Ranges{{0, 3}, {4, 3}};
       });
       refused("overlapping ranges", [](std::size_t) { return Ranges{{0, 5}, {4, 4}}; });
       refused("one range", [](std::size_t) { return Ranges{{0, 5}}; });

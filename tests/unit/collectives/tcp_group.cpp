@@ -39,6 +39,17 @@ using Striped = Places<SumOrder::ranks, Topology::direct, false, 3, 400>;
 
 }  // namespace
 
+TEMPLATE_TEST_CASE("data of several pieces travel over TCP", "", Plain, Striped) {
+  const std::size_t bytes = (std::size_t{9} << 20) + 1;
+  for (const std::size_t size : {2u, 3u}) {
+    TestType maker(size, contract::no_timeout);
+    CHECK(contract::first_error(run_members(maker, "pieces", [&](auto& member, std::size_t) {
+            contract::check_broadcast<std::uint8_t>(member, 1, bytes, size - 1);
+            contract::check_gather<std::uint8_t>(member, 2, bytes);
+          })) == "");
+  }
+}
+
 TEMPLATE_TEST_CASE("TcpGroup keeps the contract of a collective", "", Plain, Sealed, Chain, Tree,
                    Striped) {
   contract::check_collective<TestType>();

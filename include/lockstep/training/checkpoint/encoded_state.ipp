@@ -247,7 +247,7 @@ EncodedState::EncodedState(const JobState& state, const std::vector<ParameterInf
   }
   const auto best = json_find(root, "best");
   if (!best) return convert_best(to);
-  if (best->is_object())
+  if (best->kind() != JsonKind::null)
     to.best = BestCheckpoint{std::string(json_text(*best, "name")),
                              json_double(json_member(*best, "value")), json_natural(*best, "step")};
 }

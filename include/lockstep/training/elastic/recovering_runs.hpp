@@ -23,7 +23,6 @@ class RecoveringRuns final : public ElasticRuns {
   LOCKSTEP_COLD_DECL void repeat(AnyReplicas& replicas, BetweenRuns& kept,
                                  const std::stop_token& stop, FunctionRef<void()> run,
                                  FunctionRef<void()> undo) override;
-  /// The position travels with the states of the callbacks, as the last of them.
 
  private:
   /// The state of a call that this process has not begun yet.

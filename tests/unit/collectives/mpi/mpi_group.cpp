@@ -49,7 +49,7 @@ bool is_pattern_sum(const std::vector<T>& x, std::size_t members) {
 
 template <class T>
 void check_large(MpiGroup& member, std::size_t n) {
-  // no sums, sums that just travel in the frame, and sums that travel separately
+  // no sums, sums that just fit in a frame, and larger ones
   for (const std::size_t m : {0u, 256u, 257u, 20'001u}) {
     auto x = pattern<T>(m == 257 ? 0 : n, member.rank());
     auto sums = pattern<double>(m, member.rank());
