@@ -141,6 +141,7 @@ void check_ranges(Member& member, lockstep::SumOrder order, std::uint64_t set, s
   };
   std::size_t end = 0;
   for (std::size_t r = 0; r < ranges.size(); ++r) {
+    if (ranges[r].count == 0) continue;
     check(end, ranges[r].first, member.size());
     end = ranges[r].first + ranges[r].count;
     check(ranges[r].first, end, r);

@@ -162,8 +162,9 @@ TEST_CASE("progress counts the parts of operations over MPI, and names the missi
           const std::size_t last = member.size() - 1;
           member.barrier();
           const auto before = member.progress();
+          if (member.size() == 1) return;  // it exchanges nothing
           expect(before.done > 0 && !before.waits_for, "between operations");
-          bool saw = rank > 0 || last == 0;
+          bool saw = rank > 0;
           if (rank == last) std::this_thread::sleep_for(50ms);
           std::thread watch([&] {
             for (const auto end = contract::Clock::now() + 5s;
@@ -171,7 +172,7 @@ TEST_CASE("progress counts the parts of operations over MPI, and names the missi
               saw = member.progress().waits_for == last;
           });
           std::vector<float> x(100'000);
-          if (rank == last && rank > 0) std::this_thread::sleep_for(100ms);
+          if (rank == last) std::this_thread::sleep_for(100ms);
           member.all_reduce(x.data(), x.size());
           watch.join();
           expect(saw, "the last member was waited for, but not named");
