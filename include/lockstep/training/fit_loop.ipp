@@ -443,8 +443,8 @@ void FitLoop::note_boundary() {
   RunPosition at = position_of(epoch_, done_);
   at.execution = {.before = execution_.before,
                   .steps = execution_.steps,
-                  .requests = requests_,
-                  .agreed = agreed_,
+                  .requests = requests_.lasting(),
+                  .agreed = agreed_.lasting(),
                   .last_checkpoint = checkpoints_ ? checkpoints_->last_step() : std::nullopt};
   kept_.save(boundary_.state);
   add_run(boundary_.state, at);

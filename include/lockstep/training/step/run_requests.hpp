@@ -38,13 +38,21 @@ struct RunRequests {
   std::optional<double> chief_rate{};
   // Only of the agreed requests: replicas with stop_now, and with a signal other than SIGINT.
   std::size_t stopping = 0, terminated = 0;
+
+  /// Those that still hold when the members of the job have changed: a process that asked to join has
+  /// joined.
+  RunRequests lasting() const {
+    RunRequests result{stop_now, end_training};
+    result.signal = signal;
+    return result;
+  }
 };
 
 /// Requests as numbers that are summed over all replicas; above 0 means requested.
 struct SummedRequests {
   double stop_now, end_training, admit, chief_terminated;
-  double chief_rate;  ///< encoded
-  std::array<double, stop_signals.size()> signals;
+  double chief_rate;                                  ///< encoded
+  std::array<double, stop_signals.size()> by_signal;  ///< in the order of stop_signals
 
   /// A rate as a number: 0 stands for none.
   LOCKSTEP_DECL static double encoded(const std::optional<double>& rate);

@@ -23,7 +23,7 @@ SummedRequests SummedRequests::of(const RunRequests& requests) {
                      number(requests.admit),       number(requests.chief_terminated),
                      encoded(requests.chief_rate), {}};
   for (std::size_t i = 0; i < stop_signals.size(); ++i)
-    all.signals[i] = number(requests.signal == stop_signals[i]);
+    all.by_signal[i] = number(requests.signal == stop_signals[i]);
   return all;
 }
 
@@ -34,8 +34,8 @@ RunRequests SummedRequests::requests(std::span<const double> rates) const {
   result.chief_rate = decoded_rate(chief_rate);
   result.stopping = static_cast<std::size_t>(stop_now);
   for (std::size_t i = 0; i < stop_signals.size(); ++i) {
-    if (signals[i] > 0) result.signal = result.signal == 0 ? stop_signals[i] : SIGTERM;
-    if (stop_signals[i] != SIGINT) result.terminated += static_cast<std::size_t>(signals[i]);
+    if (by_signal[i] > 0) result.signal = result.signal == 0 ? stop_signals[i] : SIGTERM;
+    if (stop_signals[i] != SIGINT) result.terminated += static_cast<std::size_t>(by_signal[i]);
   }
   for (const double rate : rates)
     if (!result.learning_rate) result.learning_rate = decoded_rate(rate);

@@ -60,3 +60,13 @@ TEST_CASE("different signals count as SIGTERM, and SIGINT ends nobody's membersh
   CHECK(both.terminated == 1);
   CHECK(agreed({{.stop_now = true, .signal = SIGINT}}).terminated == 0);
 }
+
+TEST_CASE("a request to join does not outlive the change of the job's members") {
+  const RunRequests left =
+      RunRequests{.stop_now = true, .learning_rate = 0.5, .signal = SIGTERM, .admit = true}
+          .lasting();
+  CHECK(left.stop_now);
+  CHECK(left.signal == SIGTERM);
+  CHECK(!left.admit);
+  CHECK(!left.learning_rate);
+}
