@@ -490,13 +490,13 @@ void check_collective() {
         for (const std::size_t n : sizes)
           for (std::uint64_t seed = 0; seed < 3; ++seed)
             check_ranges<float>(member, order, n, n, random_ranges(seed, n, size));
-        std::vector<lockstep::Slice> last(size, {0, 0});
-        last.back() = {0, large};
-        check_ranges<double>(member, order, 8, large, last);
         std::vector<lockstep::Slice> first(size);  // empty ranges may be anywhere
         first.front() = {7, 11};
         check_ranges<float>(member, order, 10, 20, first);
-        check_ranges<double>(member, order, 9, large, random_ranges(9, large, size));
+        if (size != Maker::max_size) return;
+        std::vector<lockstep::Slice> last(size);
+        last.back() = {0, large};
+        check_ranges<double>(member, order, 8, large, last);
       });
     }
     SECTION("ranges that differ, overlap or are too few are refused in all members") {
