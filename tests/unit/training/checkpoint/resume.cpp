@@ -453,7 +453,7 @@ TEST_CASE("the newest checkpoints and the best one are kept") {
 
 namespace {
 
-/// Logs the score of stored/format_1, which was 2.5 after epoch 2.
+/// Logs the score of golden/data/checkpoints/format_1, which was 2.5 after epoch 2.
 struct Score : ls::Callback {
   void on_epoch_end(int epoch, const ls::Logs&) override {
     control().log("score", epoch == 1 ? 2.5 : 1.0);
@@ -465,7 +465,7 @@ struct Score : ls::Callback {
 // Written by the version of November 2026, in which the best value was the state of a callback.
 TEST_CASE("a stored checkpoint of an earlier version continues, with its best value") {
   const testing::Folder folder;
-  std::filesystem::copy(std::filesystem::path(__FILE__).parent_path() / "stored/format_1",
+  std::filesystem::copy(std::filesystem::path(LOCKSTEP_GOLDEN_DIR) / "checkpoints/format_1",
                         folder / "run", std::filesystem::copy_options::recursive);
   const auto train = [](const std::string& run, int epochs) {
     using Line = ls::Sequential<ls::Input<2>, ls::Dense<1>>;

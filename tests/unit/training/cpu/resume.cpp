@@ -2,6 +2,7 @@
 #include <catch2/catch_test_macros.hpp>
 
 #include "lockstep/cpu.hpp"
+#include "support/bfloat16.hpp"
 #include "unit/training/checkpoint/resume_support.hpp"
 
 namespace ls = lockstep;
@@ -38,4 +39,7 @@ void check() {
 }  // namespace
 
 TEST_CASE("a crash at any step changes no bit on the Cpu") { check<ls::Cpu>(); }
-TEST_CASE("a crash at any step changes no bit on the Cpu in bfloat16") { check<ls::CpuBFloat16>(); }
+TEST_CASE("a crash at any step changes no bit on the Cpu in bfloat16") {
+  testing::need_bfloat16();
+  check<ls::CpuBFloat16>();
+}
