@@ -12,7 +12,11 @@ import sys
 def check(entry: dict, compiler: str) -> str:
     words = shlex.split(entry["command"])
     flags = words[next(place for place, word in enumerate(words) if word.startswith("-")):]  # after a cache and the compiler
-    command = [compiler, *(flag for flag in flags if not flag.startswith("--param=")), "-fsyntax-only"]  # g++'s own
+    # g++'s own: its parameters, and precompiled headers, which units include as well.
+    flags = [flag for before, flag, after in zip(["", *flags], flags, [*flags[1:], ""])
+             if not flag.startswith("--param=") and not (flag == "-include" and after.endswith("/cmake_pch.hxx"))
+             and not (before == "-include" and flag.endswith("/cmake_pch.hxx"))]
+    command = [compiler, *flags, "-fsyntax-only"]
     result = subprocess.run(command, cwd=entry["directory"], stdout=subprocess.PIPE,
                             stderr=subprocess.STDOUT, text=True)
     return f"{entry['file']}:\n{result.stdout}" if result.returncode or result.stdout else ""

@@ -19,6 +19,7 @@
 #include "lockstep/cluster/torchrun.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/format_text.hpp"
+#include "lockstep/core/quote.hpp"
 #include "lockstep/files/json_document.hpp"
 
 namespace lockstep {

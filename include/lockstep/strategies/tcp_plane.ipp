@@ -18,6 +18,7 @@
 #include "lockstep/cluster/resolved_cluster.hpp"
 #include "lockstep/collectives/machine_group.hpp"
 #include "lockstep/collectives/machine_layout.hpp"
+#include "lockstep/collectives/shared_channel.hpp"
 #include "lockstep/collectives/shared_memory_group.hpp"
 #include "lockstep/collectives/tcp_group.hpp"
 #include "lockstep/core/error.hpp"
