@@ -22,6 +22,7 @@
 #include <vector>
 
 #include "lockstep/collectives/channel.hpp"
+#include "lockstep/collectives/line_slice.hpp"
 #include "lockstep/collectives/sum_members.hpp"
 #include "lockstep/collectives/sum_parts.hpp"
 #include "lockstep/collectives/topology.hpp"
@@ -182,13 +183,6 @@ class ChannelGroup {
     }
   }
 
-  /// Member r's part of a chunk: whole cache lines, so that each part is aligned as the first.
-  Slice part(std::size_t bytes, std::size_t r) const {
-    const Slice lines = slice_of((bytes + 63) / 64, size(), r);
-    const std::size_t first = std::min(bytes, lines.first * 64);
-    return {first, std::min(bytes, (lines.first + lines.count) * 64) - first};
-  }
-
   void reduce_small(std::byte* p, std::size_t bytes, SumParts sum, std::byte* sums,
                     std::size_t sums_bytes) {
     // The sums come first, since they need more alignment.
@@ -232,7 +226,9 @@ class ChannelGroup {
 
   void reduce_direct(std::byte* p, std::size_t bytes, SumParts sum) {
     const bool all_add = size() == 2 && bytes <= both_add;
-    const auto part_of = [&](std::size_t r) { return all_add ? Slice{0, bytes} : part(bytes, r); };
+    const auto part_of = [&](std::size_t r) {
+      return all_add ? Slice{0, bytes} : line_slice(bytes, size(), r);
+    };
     const Slice own = part_of(rank());
     std::byte* const received = channel_.reserve(own.count * (size() - 1));
     std::size_t index = 0;

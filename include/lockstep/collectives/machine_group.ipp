@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "lockstep/collectives/channel_group.hpp"
+#include "lockstep/collectives/line_slice.hpp"
 #include "lockstep/collectives/shared_channel.hpp"
 #include "lockstep/collectives/tcp_channel.hpp"
 #include "lockstep/core/error.hpp"
@@ -127,7 +128,7 @@ struct MachineGroup::Member final : detail::ByteCollective {
         begin(at == 0);
         if (local < active)
           across(call, [&](auto& lane) {
-            const Slice slice = part(count, active, local);
+            const Slice slice = detail::line_slice(count, active, local);
             std::byte* const from =
                 is_home ? const_cast<std::byte*>(shared.input_of(place)) : shared.input();
             lane.broadcast(from + slice.first, slice.count, home);
@@ -135,7 +136,7 @@ struct MachineGroup::Member final : detail::ByteCollective {
         if (is_home && !is_root && count > 0) std::memcpy(p + at, shared.input_of(place), count);
         end();
         for (std::size_t l = 0; l < active && !is_home; ++l) {
-          const Slice slice = part(count, active, l);
+          const Slice slice = detail::line_slice(count, active, l);
           if (slice.count > 0)
             std::memcpy(p + at + slice.first, shared.input_of(l) + slice.first, slice.count);
         }
@@ -160,7 +161,7 @@ struct MachineGroup::Member final : detail::ByteCollective {
         begin(at == 0);
         if (local < active)
           across(call, [&](auto& lane) {
-            const Slice slice = part(count, active, local);
+            const Slice slice = detail::line_slice(count, active, local);
             const std::size_t block = most * slice.count;
             std::byte* const all = shared.input();
             for (std::size_t l = 0; l < members && slice.count > 0; ++l)
@@ -170,7 +171,7 @@ struct MachineGroup::Member final : detail::ByteCollective {
           });
         end();
         for (std::size_t l = 0; l < active; ++l) {
-          const Slice slice = part(count, active, l);
+          const Slice slice = detail::line_slice(count, active, l);
           for (std::size_t r = 0, m = 0; r < replicas && slice.count > 0; ++r) {
             if (m + 1 < machines && r == firsts[m + 1]) ++m;
             std::memcpy(out + r * bytes + at + slice.first,
@@ -190,12 +191,6 @@ struct MachineGroup::Member final : detail::ByteCollective {
     });
   }
 
-  /// The part of `bytes` that lane `lane` of `active` exchanges: whole cache lines.
-  static Slice part(std::size_t bytes, std::size_t active, std::size_t lane) {
-    const Slice all = slice_of((bytes + line - 1) / line, active, lane);
-    const std::size_t first = std::min(bytes, all.first * line);
-    return {first, std::min(bytes, (all.first + all.count) * line) - first};
-  }
   static std::size_t in_lines(std::size_t bytes) { return (bytes + line - 1) / line * line; }
 
   /// Up to this many bytes of each member travel in lane 0.
@@ -299,7 +294,7 @@ struct MachineGroup::Member final : detail::ByteCollective {
   /// member of the machine.
   void reduce_slice(detail::ChannelGroup<detail::TcpChannel>& lane, std::size_t bytes,
                     detail::SumParts sum) {
-    const Slice own = part(bytes, lanes, local);
+    const Slice own = detail::line_slice(bytes, lanes, local);
     if (own.count == 0) return;
     const auto slice_in = [&](std::size_t l) { return shared.heap_of(l, bytes) + own.first; };
     for (std::size_t l = 0; l < members; ++l) parts[l] = slice_in(l);

@@ -131,8 +131,6 @@ class SharedChannel {
   static constexpr std::size_t result_bytes(std::size_t size, std::size_t chunk) {
     return size == 2 ? 0 : (chunk / line + size - 1) / size * line;
   }
-  /// The part of a chunk of `bytes` that member r adds: whole cache lines.
-  LOCKSTEP_DECL Slice part(std::size_t bytes, std::size_t r) const;
 
   std::byte* slot(std::uint64_t barrier, std::size_t r) const {
     return slots_ + (r * 2 + barrier % 2) * slot_;

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <utility>
 
+#include "lockstep/collectives/line_slice.hpp"
 #include "lockstep/collectives/shutdown.hpp"
 
 namespace lockstep::detail {
@@ -63,7 +64,7 @@ SharedChannel::InHeap SharedChannel::find_in_heap(std::size_t bytes) {
 }
 
 void SharedChannel::reduce_in_place(std::size_t bytes, std::size_t element, SumMembers sum) {
-  const Slice own = part(bytes, rank());
+  const Slice own = line_slice(bytes, size(), rank());
   if (own.count > 0) sum(heap_.data(), size(), own.first / element, own.count / element, order_);
   const SharedBarrier::Result result = barrier_.wait();
   if (result == SharedBarrier::Result::passed) return;
@@ -76,7 +77,7 @@ void SharedChannel::reduce(std::byte* p, std::size_t bytes, std::size_t first, s
   const bool all_add_this = size() == 2 || bytes <= all_add;
   for (std::size_t count = first, done = 0; done < bytes; at = 0) {
     const std::size_t following = std::min(chunk_, bytes - done - count);
-    const Slice own = all_add_this ? Slice{0, count} : part(count, rank());
+    const Slice own = all_add_this ? Slice{0, count} : line_slice(count, size(), rank());
     for (std::size_t r = 0; r < size(); ++r) parts_[r] = input_of(r) + at + own.first;
     parts_[rank()] = p + done + own.first;  // the same, perhaps still in the cache
     std::byte* const to = all_add_this ? p + done : result(barrier_.passed(), rank());
@@ -84,7 +85,7 @@ void SharedChannel::reduce(std::byte* p, std::size_t bytes, std::size_t first, s
     if (following > 0) std::memcpy(input(), p + done + count, following);
     if (following > 0 || !all_add_this) next();
     for (std::size_t r = 0; r < size() && !all_add_this; ++r) {
-      const Slice theirs = part(count, r);
+      const Slice theirs = line_slice(count, size(), r);
       std::memcpy(p + done + theirs.first, result(barrier_.passed() - 1, r), theirs.count);
     }
     done += std::exchange(count, following);
@@ -94,12 +95,6 @@ void SharedChannel::reduce(std::byte* p, std::size_t bytes, std::size_t first, s
 void SharedChannel::add_inputs(std::byte* to, std::size_t bytes, std::size_t at, SumParts sum) {
   for (std::size_t r = 0; r < size(); ++r) parts_[r] = input_of(r) + at;
   sum(to, parts_.data(), size(), bytes, order_);
-}
-
-Slice SharedChannel::part(std::size_t bytes, std::size_t r) const {
-  const Slice lines = slice_of((bytes + line - 1) / line, size(), r);
-  const std::size_t first = std::min(bytes, lines.first * line);
-  return {first, std::min(bytes, (lines.first + lines.count) * line) - first};
 }
 
 void SharedChannel::wait(bool is_first, std::chrono::nanoseconds more) {
