@@ -60,8 +60,8 @@ struct Row {
 template <class D>
 Samples batches_of(const D& feed) {
   Samples samples;
-  ls::Loader<float, D> loader(feed);
-  ls::LoadedBatch<float, std::int32_t> batch;
+  ls::Loader<float> loader(feed);
+  ls::LoadedBatch batch;
   loader.begin({1, 0});
   loader.next(batch);
   for (bool more = true; more;) {
@@ -112,9 +112,9 @@ int main(int argc, char** argv) {
 
   Row one{"one batch"}, plain{"feed"}, prefetched{"prefetch"};
   Samples alone;
-  ls::Loader<float, decltype(feed)> loader(feed);
+  ls::Loader<float> loader(feed);
   loader.begin({1, 0});
-  ls::LoadedBatch<float, std::int32_t> batch;
+  ls::LoadedBatch batch;
   const measure::Neighbours neighbours;
   for (std::size_t round = 0; round < o.rounds; ++round) {
     one.add(fit_batches(model, *strategy.recorder, same, o));

@@ -272,18 +272,18 @@ struct StreamOfInts {
   int next() { return 0; }
 };
 static_assert(!ls::IndexStream<StreamOfInts>);
-struct DataWithoutTarget : a::Points {
+struct DataWithoutFields : a::Points {
  private:
-  using target_type = void;
+  using fields = void;
 };
-struct DataWithOddTarget : a::Points {
-  using target_type = short;
+struct DataWithOddFields : a::Points {
+  using fields = ls::FieldKind;
 };
 struct DataWithoutShape : a::Points {
   struct shape;
 };
-struct DataWithoutTargetShape : a::Points {
-  struct target_shape;
+struct DataWithOneShape : a::Points {
+  ls::Shape shape() const { return ls::shape(1); }
 };
 struct DataWithoutSize : a::Points {
   struct size;
@@ -295,10 +295,10 @@ struct DataWithoutGather : a::Points {
   struct gather;
 };
 struct DataOfFloats : a::Points {  // cannot supply batches in double
-  void gather(ls::Pass, std::span<const ls::Item>, float*, float*) const {}
+  void gather(ls::Pass, std::span<const ls::Item>, ls::Rows<float, fields>) const {}
 };
-static_assert(!ls::Dataset<DataWithoutTarget> && !ls::Dataset<DataWithOddTarget> &&
-              !ls::Dataset<DataWithoutShape> && !ls::Dataset<DataWithoutTargetShape> &&
+static_assert(!ls::Dataset<DataWithoutFields> && !ls::Dataset<DataWithOddFields> &&
+              !ls::Dataset<DataWithoutShape> && !ls::Dataset<DataWithOneShape> &&
               !ls::Dataset<DataWithoutSize> && !ls::Dataset<DataWithoutIndices> &&
               !ls::Dataset<DataWithoutGather> && !ls::Dataset<DataOfFloats>);
 struct BatchesWithoutSize : a::Batches {
@@ -308,11 +308,8 @@ struct BatchesWithoutDepth : a::Batches {
   struct prefetch_depth;
 };
 static_assert(!ls::BatchedDataset<BatchesWithoutSize> && !ls::BatchedDataset<BatchesWithoutDepth>);
-struct WeighedInFloat : a::Points {
-  void weigh(std::span<const ls::Item>, float*) const {}
-};
-static_assert(ls::WeightedDataset<a::Weighed> && !ls::WeightedDataset<a::Points> &&
-              !ls::WeightedDataset<WeighedInFloat>);
+static_assert(ls::Dataset<a::Weighed> && ls::has_weights<a::Weighed> &&
+              !ls::has_weights<a::Points>);
 
 // Strategy
 static_assert(ls::StrategySession<a::Session, a::Device> && ls::Strategy<a::Strategy>);

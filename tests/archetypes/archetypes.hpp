@@ -151,16 +151,16 @@ struct Stream {
   }
 };
 struct Points {
-  using target_type = float;
-  ls::Shape shape() const { return ls::shape(1); }
-  ls::Shape target_shape() const { return ls::shape(1); }
+  using fields = ls::Labeled<float>;
+  ls::Shape shape(std::size_t = 0) const { return ls::shape(1); }
   std::optional<std::uint64_t> size() const { return 4; }
   Stream indices(ls::Pass) const { return {}; }
   template <class T>
-  void gather(ls::Pass, std::span<const ls::Item> items, T* x, T* y) const {
+  void gather(ls::Pass, std::span<const ls::Item> items, ls::Rows<T, fields> to) const {
     for (std::size_t i = 0; i < items.size(); ++i) {
-      x[i] = static_cast<T>(items[i].index);
-      y[i] = 2 * x[i];
+      const T x = static_cast<T>(items[i].index);
+      if (to.x() != nullptr) to.x()[i] = x;
+      if (to.y() != nullptr) to.y()[i] = 2 * x;
     }
   }
 };
@@ -170,9 +170,15 @@ struct Batches : Points {
 };
 /// The same data with sample weights: example x has weight x.
 struct Weighed : Points {
+  using fields = ls::with_weight<Points::fields>;
+  ls::Shape shape(std::size_t field = 0) const {
+    return field < 2 ? ls::shape(1) : ls::Shape{};
+  }
   template <class T>
-  void weigh(std::span<const ls::Item> items, T* w) const {
-    for (std::size_t i = 0; i < items.size(); ++i) w[i] *= static_cast<T>(items[i].index);
+  void gather(ls::Pass pass, std::span<const ls::Item> items, ls::Rows<T, fields> to) const {
+    Points::gather(pass, items, to.template without<Points::fields>(ls::FieldRole::weight));
+    for (std::size_t i = 0; i < items.size() && to.w() != nullptr; ++i)
+      to.w()[i] = static_cast<T>(items[i].index);
   }
 };
 

@@ -56,8 +56,8 @@ static_assert(Dataset<pipeline::Rescale<Tensors<std::uint8_t, std::int32_t>>>);
 static_assert(Dataset<pipeline::Rescale<pipeline::Rescale<Tensors<double, float>>>>);
 static_assert(
     Dataset<pipeline::ImageWindow<Tensors<std::uint8_t, std::int32_t>, pipeline::CentralWindow>>);
-static_assert(WeightedDataset<pipeline::SampleWeights<Tensors<float, float>, double>>);
-static_assert(!WeightedDataset<Tensors<float, float>>);
+static_assert(has_weights<pipeline::SampleWeights<Tensors<float, float>, double>>);
+static_assert(!has_weights<Tensors<float, float>>);
 static_assert(Dataset<pipeline::Shuffle<Tensors<float, float>>>);
 static_assert(Dataset<pipeline::Skip<Tensors<float, float>>>);
 static_assert(Dataset<pipeline::Take<Tensors<float, float>>>);

@@ -4,14 +4,17 @@
 /// be called from several threads at once.
 #pragma once
 
+#include <array>
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <span>
-#include <type_traits>
+#include <string_view>
+#include <vector>
 
 #include "lockstep/concepts/copyable.hpp"
+#include "lockstep/concepts/fields.hpp"
 #include "lockstep/core/shape.hpp"
 
 namespace lockstep {
@@ -40,38 +43,44 @@ concept IndexStream = requires(S& s) {
 
 /// A pipeline of single examples.
 ///
-/// - `target_type`: `std::int32_t` for class labels, `float` for real values.
-/// - `shape()`, `target_shape()`: shapes of one example and of its target (`target_shape()` has
-///   rank 0 for a label).
+/// - `fields`: the kinds of its fields, see Fields.
+/// - `shape(field)`: shape of one example's value of a field, by default of the first (rank 0 for a
+///   label or a weight).
 /// - `size()`: number of examples in a pass; empty if a pass never ends.
 /// - `indices(pass)`: an IndexStream over the pass.
-/// - `gather<T>(pass, items, x, y)`: writes examples, row after row, as T (float or double), and
-///   their targets as std::int32_t or T.
+/// - `gather(pass, items, to)`: writes the wanted fields of the items, row after row, for T float
+///   and double. An example's weight depends only on the item's index.
+/// \code
+///   struct Squares {
+///     using fields = ls::Labeled<float>;
+///     ls::Shape shape(std::size_t = 0) const { return ls::shape(1); }
+///     std::optional<std::uint64_t> size() const { return 100; }
+///     ls::pipeline::Counter indices(ls::Pass) const { return ls::pipeline::Counter(100); }
+///     template <class T>
+///     void gather(ls::Pass, std::span<const ls::Item> items, ls::Rows<T, fields> to) const {
+///       for (std::size_t i = 0; i < items.size(); ++i) {
+///         const T x = static_cast<T>(items[i].index);
+///         if (to.x()) to.x()[i] = x;
+///         if (to.y()) to.y()[i] = x * x;
+///       }
+///     }
+///   };
+/// \endcode
 template <class D>
-concept Dataset = Copyable<D> && requires(const D& d, Pass pass, std::span<const Item> items,
-                                          float* x, double* wide) {
-  typename D::target_type;
-  requires std::same_as<typename D::target_type, std::int32_t> ||
-               std::same_as<typename D::target_type, float>;
-  { d.shape() } -> std::same_as<Shape>;
-  { d.target_shape() } -> std::same_as<Shape>;
-  { d.size() } -> std::same_as<std::optional<std::uint64_t>>;
-  { d.indices(pass) } -> IndexStream;
-  d.gather(pass, items, x, static_cast<typename D::target_type*>(nullptr));
-  d.gather(pass, items, wide,
-           static_cast<std::conditional_t<std::same_as<typename D::target_type, float>, double,
-                                          std::int32_t>*>(nullptr));
-};
-
-/// A pipeline with sample weights: `weigh(items, w)` multiplies each w by the weight of its item,
-/// as T (float or double). A weight depends only on the item's index. Pipelines without this member
-/// have weights of 1.
-template <class D>
-concept WeightedDataset =
-    Dataset<D> && requires(const D& d, std::span<const Item> items, float* w, double* wide) {
-      d.weigh(items, w);
-      d.weigh(items, wide);
+concept Dataset =
+    Copyable<D> && detail::is_fields<typename D::fields> &&
+    requires(const D& d, Pass pass, std::span<const Item> items, std::size_t field) {
+      { d.shape() } -> std::same_as<Shape>;
+      { d.shape(field) } -> std::same_as<Shape>;
+      { d.size() } -> std::same_as<std::optional<std::uint64_t>>;
+      { d.indices(pass) } -> IndexStream;
+      d.gather(pass, items, Rows<float, typename D::fields>());
+      d.gather(pass, items, Rows<double, typename D::fields>());
     };
+
+/// Whether a pipeline has sample weights; examples of others have weight 1.
+template <Dataset D>
+inline constexpr bool has_weights = D::fields::has(FieldRole::weight);
 
 /// A pipeline that ends in `batch(n)` and optionally `prefetch(k)`: the argument of `fit`,
 /// `evaluate` and `predict`.
@@ -85,8 +94,29 @@ concept BatchedDataset = Dataset<D> && requires(const D& d) {
   { d.prefetch_depth() } -> std::same_as<std::size_t>;
 };
 
-/// Type of the targets of `D` on a device that computes in T.
+/// Destinations of a gather from `D` in T.
 template <Dataset D, class T>
-using target_of = std::conditional_t<std::same_as<typename D::target_type, float>, T, std::int32_t>;
+using RowsOf = Rows<T, typename D::fields>;
+
+/// Type of the targets of `D` on a device that computes in T.
+template <Dataset D, class T = float>
+using target_of = typename RowsOf<D, T>::Y;
+
+/// Position of the targets among the fields of `D`.
+template <Dataset D>
+inline constexpr std::size_t target_field = D::fields::first(FieldRole::target);
+
+/// The fields of a pipeline as values.
+template <Dataset D>
+std::vector<Field> fields_of(const D& data) {
+  constexpr std::array<std::string_view, 3> names{"x", "y", "w"};
+  std::vector<Field> result;
+  for (std::size_t i = 0; i < D::fields::size; ++i) {
+    const FieldKind kind = D::fields::kinds[i];
+    result.push_back({names[static_cast<std::size_t>(kind.role)], data.shape(i), kind.type,
+                      kind.role});
+  }
+  return result;
+}
 
 }  // namespace lockstep

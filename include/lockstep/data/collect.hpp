@@ -46,8 +46,9 @@ auto collect(const D& data, Pass pass = {}) {
                 "lockstep::collect: T must be float or double; choose one of them");
   const auto size = data.size();
   if (!size) throw UsageError("collect: the pipeline is infinite; put take before collect");
-  const std::size_t n = data.shape().size(), m = data.target_shape().size(), chunk = 256;
-  Collected<Number, target_of<D, Number>> all{{}, data.shape(), {}, data.target_shape(), {}};
+  const std::size_t n = data.shape().size(), m = data.shape(target_field<D>).size(),
+                    chunk = 256;
+  Collected<Number, target_of<D, Number>> all{{}, data.shape(), {}, data.shape(target_field<D>), {}};
   all.features.reserve(static_cast<std::size_t>(*size) * n);
   all.targets.reserve(static_cast<std::size_t>(*size) * m);
   auto stream = data.indices(pass);
@@ -61,13 +62,11 @@ auto collect(const D& data, Pass pass = {}) {
     }
     all.features.resize((all.count + items.size()) * n);
     all.targets.resize((all.count + items.size()) * m);
+    if constexpr (has_weights<D>) all.weights.resize(all.count + items.size());
     if (!items.empty())
-      data.gather(pass, std::span<const Item>(items), all.features.data() + all.count * n,
-                  all.targets.data() + all.count * m);
-    if constexpr (WeightedDataset<D>) {
-      all.weights.resize(all.count + items.size(), Number(1));
-      data.weigh(std::span<const Item>(items), all.weights.data() + all.count);
-    }
+      data.gather(pass, std::span<const Item>(items),
+                  RowsOf<D, Number>(all.features.data(), all.targets.data(), all.weights.data())
+                      .after(all.count, data));
     all.count += items.size();
   } while (items.size() == chunk);
   return all;

@@ -5,17 +5,10 @@
 #pragma once
 
 #include <cstddef>
-#include <cstdint>
-#include <type_traits>
 
 namespace lockstep {
 
 namespace detail {
-
-/// The type in which targets declared as `Target` reach a device that computes in T: labels stay
-/// std::int32_t, real values become T.
-template <class Target, class T>
-using target_in = std::conditional_t<std::is_same_v<Target, std::int32_t>, std::int32_t, T>;
 
 /// out[i] = f(in[i]). The inner loop has a constant trip count because g++ 12 at `-O2` vectorizes
 /// only such loops.
@@ -30,13 +23,13 @@ inline void transform_row(const E* __restrict in, T* __restrict out, std::size_t
 
 /// out[i] = T(in[i])
 template <class T, class E>
-inline void convert_row(const E* in, T* out, std::size_t n) {
+inline void copy_row(const E* in, T* out, std::size_t n) {
   transform_row(in, out, n, [](E e) { return static_cast<T>(e); });
 }
 
 /// out[i] = T(in[i]) * scale + offset
 template <class T, class E>
-inline void scale_row(const E* in, T* out, std::size_t n, T scale, T offset) {
+inline void copy_row(const E* in, T* out, std::size_t n, T scale, T offset) {
   transform_row(in, out, n, [=](E e) { return static_cast<T>(e) * scale + offset; });
 }
 

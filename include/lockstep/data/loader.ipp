@@ -5,74 +5,87 @@
 #include <cxxabi.h>
 
 #include <algorithm>
+#include <array>
+#include <limits>
+#include <new>
 
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/threads.hpp"
 
-namespace lockstep::detail {
+namespace lockstep {
 
+namespace detail {
 /// a * b; throws bad_alloc on overflow instead of allocating too little.
 inline std::size_t checked_product(std::size_t a, std::size_t b) {
   if (b != 0 && a > std::numeric_limits<std::size_t>::max() / b) throw std::bad_alloc();
   return a * b;
 }
+}  // namespace detail
 
-template <class T, class Target>
-BatchAssembler<T, Target>::BatchAssembler(ExampleSource<T, Target>& source, const BatchSizes& sizes,
-                                          Share share, const ClassWeights& class_weights)
-    : source_(source),
-      sizes_(sizes),
+template <class T>
+Loader<T>::Loader(std::unique_ptr<detail::ExampleSource<T>> source, detail::BatchSizes sizes,
+                  Share share, const ClassWeights& class_weights)
+    : source_(std::move(source)),
+      fields_(std::move(sizes.fields)),
+      gathered_(fields_.size()),
+      batch_(sizes.batch),
+      largest_batch_(sizes.largest),
+      depth_(sizes.depth),
       share_(std::move(share)),
       class_weights_(class_weights),
-      largest_(sizes.largest),
       buffers_(sizes.depth + 2) {
+  if (!class_weights_.empty() && fields_.back().role != FieldRole::weight)
+    fields_.push_back({"w", {}, FieldType::real, FieldRole::weight});
   allocate();
-  items_.reserve(sizes.largest);
+  items_.reserve(largest_batch_);
 }
 
-template <class T, class Target>
-void BatchAssembler<T, Target>::set_share(Share share) {
+template <class T>
+void Loader<T>::set_share(Share share) {
   stop();
   begun_ = false;
   share_ = std::move(share);
   allocate();
 }
 
-template <class T, class Target>
-void BatchAssembler<T, Target>::allocate() {
-  largest_ = sizes_.largest;
-  largest_ = share_of(sizes_.largest).count;
+template <class T>
+void Loader<T>::allocate() {
+  largest_ = largest_batch_;
+  largest_ = share_of(largest_batch_).count;
   for (Buffer& buffer : buffers_) {
-    buffer.x = AlignedArray<T>(checked_product(largest_, sizes_.x));
-    buffer.y = AlignedArray<Target>(checked_product(largest_, sizes_.y));
-    if (is_weighted()) buffer.w = std::vector<T>(largest_);
+    buffer.fields = std::vector<detail::AlignedBuffer>(fields_.size());
+    for (std::size_t i = 0; i < fields_.size(); ++i)
+      buffer.batch.field[i] = buffer.fields[i].reserve(std::max<std::size_t>(
+          detail::checked_product(detail::checked_product(largest_, fields_[i].shape.size()),
+                                  bytes_of_element<T>(fields_[i].type)),
+          1));  // null would mean that the field is absent
   }
 }
 
 /// Stops the thread. Waits no longer than it takes to finish the batch being assembled.
-template <class T, class Target>
-BatchAssembler<T, Target>::~BatchAssembler() {
+template <class T>
+Loader<T>::~Loader() {
   stop();
 }
 
-template <class T, class Target>
-void BatchAssembler<T, Target>::begin(Pass pass, std::uint64_t skip_examples) {
+template <class T>
+void Loader<T>::begin(Pass pass, std::uint64_t skip_examples) {
   stop();
   begun_ = false;
   pass_ = pass;
   assembled_ = acquired_ = released_ = 0;
   finished_ = false;
   error_ = nullptr;
-  ordinal_ = source_.begin(pass, skip_examples);
-  if (sizes_.depth > 0) thread_ = start_thread("prefetch", [this] { run(); });
+  ordinal_ = source_->begin(pass, skip_examples);
+  if (depth_ > 0) thread_ = detail::start_thread("prefetch", [this] { run(); });
   begun_ = true;
 }
 
-template <class T, class Target>
-bool BatchAssembler<T, Target>::next(Batch& out) {
+template <class T>
+bool Loader<T>::next(LoadedBatch& out) {
   if (!begun_) throw UsageError("loader: next() before begin(); call begin(pass) first");
-  if (sizes_.depth == 0 && !finished_) advance();
-  if (const Batch* batch = acquire()) {
+  if (depth_ == 0 && !finished_) advance();
+  if (const LoadedBatch* batch = acquire()) {
     out = *batch;
     return true;
   }
@@ -82,8 +95,8 @@ bool BatchAssembler<T, Target>::next(Batch& out) {
   std::rethrow_exception(error_);
 }
 
-template <class T, class Target>
-Slice BatchAssembler<T, Target>::share_of(std::size_t global) const {
+template <class T>
+Slice Loader<T>::share_of(std::size_t global) const {
   if (!share_) return {0, global};
   const Slice slice = share_(global);
   if (slice.first > global || slice.count > global - slice.first)
@@ -99,8 +112,8 @@ Slice BatchAssembler<T, Target>::share_of(std::size_t global) const {
   return slice;
 }
 
-template <class T, class Target>
-auto BatchAssembler<T, Target>::acquire() -> const Batch* {
+template <class T>
+auto Loader<T>::acquire() -> const LoadedBatch* {
   std::unique_lock lock(mutex_);
   released_ = acquired_ > 0 ? acquired_ - 1 : 0;
   changed_.notify_all();
@@ -108,8 +121,8 @@ auto BatchAssembler<T, Target>::acquire() -> const Batch* {
   return acquired_ < assembled_ ? &buffers_[acquired_++ % buffers_.size()].batch : nullptr;
 }
 
-template <class T, class Target>
-void BatchAssembler<T, Target>::run() {
+template <class T>
+void Loader<T>::run() {
   while (!finished_) {
     {
       std::unique_lock lock(mutex_);
@@ -121,14 +134,14 @@ void BatchAssembler<T, Target>::run() {
 }
 
 /// Assembles one batch and publishes it, or the end of the pass, or the exception thrown.
-template <class T, class Target>
-void BatchAssembler<T, Target>::advance() {
+template <class T>
+void Loader<T>::advance() {
   bool more = false;
   std::exception_ptr error;
   try {
     more = assemble(buffers_[assembled_ % buffers_.size()]);
   } catch (const abi::__forced_unwind&) {
-    publish(false, current_error());
+    publish(false, detail::current_error());
     throw;
   } catch (...) {
     error = std::current_exception();
@@ -136,8 +149,8 @@ void BatchAssembler<T, Target>::advance() {
   publish(more, std::move(error));
 }
 
-template <class T, class Target>
-void BatchAssembler<T, Target>::publish(bool more, std::exception_ptr error) {
+template <class T>
+void Loader<T>::publish(bool more, std::exception_ptr error) {
   const std::scoped_lock lock(mutex_);
   error_ = std::move(error);
   finished_ = !more;
@@ -146,35 +159,44 @@ void BatchAssembler<T, Target>::publish(bool more, std::exception_ptr error) {
 }
 
 /// Fills one buffer; false at the end of the pass.
-template <class T, class Target>
-bool BatchAssembler<T, Target>::assemble(Buffer& buffer) {
+template <class T>
+bool Loader<T>::assemble(Buffer& buffer) {
   // The share depends on the size of the global batch, so all its indices are read first.
   items_.clear();
   const std::uint64_t first = ordinal_;
-  source_.append_items(sizes_.batch, items_, ordinal_);
+  source_->append_items(batch_, items_, ordinal_);
   const std::size_t global = items_.size();
   if (global == 0) return false;
   const BatchSlice slice = whole_batch(global, pass_.number, first).with(share_of(global));
   const auto local = std::span<const Item>(items_).subspan(slice.first, slice.count);
-  if (slice.count > 0) source_.gather(pass_, local, buffer.x.data(), buffer.y.data());
-  // The type is spelled out because nvcc does not pass untyped designated initializers to g++.
-  buffer.batch = Batch{.x = buffer.x.data(), .y = buffer.y.data(), .slice = slice};
-  if (is_weighted()) weigh(buffer, local);
+  if (slice.count > 0) {
+    std::array<void*, LoadedBatch::most> to;
+    for (std::size_t i = 0; i < gathered_; ++i) to[i] = buffer.fields[i].data();
+    source_->gather(pass_, local, {to.data(), gathered_});
+    if (!class_weights_.empty()) weigh_classes(buffer, slice.count);
+  }
+  buffer.batch.slice = slice;
   return true;
 }
 
-template <class T, class Target>
-void BatchAssembler<T, Target>::weigh(Buffer& buffer, std::span<const Item> items) {
-  std::fill(buffer.w.begin(), buffer.w.end(), T(1));
-  source_.weigh(items, buffer.w.data());
-  class_weights_.weigh(buffer.y.data(), sizes_.y, items.size(), buffer.w.data());
-  buffer.batch.w = buffer.w.data();
+template <class T>
+void Loader<T>::weigh_classes(Buffer& buffer, std::size_t count) {
+  T* const w = reinterpret_cast<T*>(buffer.fields.back().data());
+  if (gathered_ < fields_.size()) std::fill_n(w, count, T(1));
+  const auto is_target = [](const Field& field) { return field.role == FieldRole::target; };
+  const auto target = std::find_if(fields_.begin(), fields_.end(), is_target);
+  const std::byte* const y = buffer.fields[static_cast<std::size_t>(target - fields_.begin())].data();
+  const std::size_t width = target->shape.size();
+  if (target->type == FieldType::int32)
+    class_weights_.weigh(reinterpret_cast<const std::int32_t*>(y), width, count, w);
+  else
+    class_weights_.weigh(reinterpret_cast<const T*>(y), width, count, w);
 }
 
-template <class T, class Target>
-void BatchAssembler<T, Target>::stop() {
+template <class T>
+void Loader<T>::stop() {
   if (!thread_.joinable()) return;
-  const CancellationDeferred deferred;
+  const detail::CancellationDeferred deferred;
   {
     const std::scoped_lock lock(mutex_);
     stopped_ = true;
@@ -185,10 +207,8 @@ void BatchAssembler<T, Target>::stop() {
 }
 
 #ifdef LOCKSTEP_SEPARATE_COMPILATION
-template class BatchAssembler<float, float>;
-template class BatchAssembler<float, std::int32_t>;
-template class BatchAssembler<double, double>;
-template class BatchAssembler<double, std::int32_t>;
+template class Loader<float>;
+template class Loader<double>;
 #endif
 
-}  // namespace lockstep::detail
+}  // namespace lockstep

@@ -23,7 +23,6 @@
 #include "lockstep/concepts/rows.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/shape.hpp"
-#include "lockstep/data/convert.hpp"
 
 namespace lockstep::pipeline {
 
@@ -99,11 +98,17 @@ struct ValueOf<D> {
   using type = double;
 };
 
-/// A source that can convert and scale its elements in one loop.
+/// A pipeline whose `gather(pass, items, to, scale, offset)` converts and scales its real features
+/// in one loop.
 template <class D, class T>
-concept GathersScaled = requires(const D& d, Pass pass, std::span<const Item> items, T* x,
-                                 detail::target_in<typename D::target_type, T>* y,
-                                 T number) { d.gather_scaled(pass, items, x, y, number, number); };
+concept GathersScaled =
+    requires(const D& d, Pass pass, std::span<const Item> items, RowsOf<D, T> to, T number) {
+      d.gather(pass, items, to, number, number);
+    };
+
+/// What `gather` of a stage over `D` accepts after its destinations: nothing, or scale and offset.
+template <class D, class T, class... Scaling>
+concept Gathers = sizeof...(Scaling) == 0 || (GathersScaled<D, T> && sizeof...(Scaling) == 2);
 
 /// The type of the index stream of a Dataset.
 template <Dataset D>
@@ -190,7 +195,7 @@ class FirstOf {
 template <Dataset D>
 class Stage {
  public:
-  using target_type = typename D::target_type;
+  using fields = typename D::fields;
   using element_type = typename ValueOf<D>::type;
   static constexpr bool in_memory = is_in_memory<D>;
   static constexpr std::size_t random_map_count = random_maps<D>;
@@ -200,16 +205,9 @@ class Stage {
 
   explicit Stage(D source) : source_(std::move(source)) {}
 
-  Shape shape() const { return source_.shape(); }
-  Shape target_shape() const { return source_.target_shape(); }
+  Shape shape(std::size_t field = 0) const { return source_.shape(field); }
   std::optional<std::uint64_t> size() const { return source_.size(); }
   auto indices(Pass pass) const { return source_.indices(pass); }
-
-  template <class T>
-    requires WeightedDataset<D>
-  void weigh(std::span<const Item> items, T* w) const {
-    source_.weigh(items, w);
-  }
 
  protected:
   const D& source() const { return source_; }
@@ -224,16 +222,10 @@ class Selection : public Stage<D> {
  public:
   using Stage<D>::Stage;
 
-  template <class T>
-  void gather(Pass pass, std::span<const Item> items, T* x,
-              detail::target_in<typename D::target_type, T>* y) const {
-    this->source().gather(pass, items, x, y);
-  }
-  template <class T>
-    requires GathersScaled<D, T>
-  void gather_scaled(Pass pass, std::span<const Item> items, T* x,
-                     detail::target_in<typename D::target_type, T>* y, T scale, T offset) const {
-    this->source().gather_scaled(pass, items, x, y, scale, offset);
+  template <class T, std::same_as<T>... Scaling>
+    requires Gathers<D, T, Scaling...>
+  void gather(Pass pass, std::span<const Item> items, RowsOf<D, T> to, Scaling... scaling) const {
+    this->source().gather(pass, items, to, scaling...);
   }
   auto kept_rows() const
     requires KeepsRows<D>

@@ -33,13 +33,11 @@ Moments moments(const D& data) {
                     size = data.shape().size();
   Moments m{std::vector<double>(channels), std::vector<double>(channels)};
   std::vector<double> x(size);
-  using Target = target_of<D, double>;
-  std::vector<Target> y(data.target_shape().size());
   double count = 0;
   auto order = data.indices(Pass{});
   for (std::uint64_t ordinal = 0; const auto index = order.next(); ++ordinal) {
     const std::array<Item, 1> item{Item{*index, ordinal}};
-    data.gather(Pass{}, item, x.data(), y.data());
+    data.gather(Pass{}, item, RowsOf<D, double>(x.data()));
     for (std::size_t row = 0; row < size; row += channels) {
       count += 1;
       for (std::size_t k = 0; k < channels; ++k) {

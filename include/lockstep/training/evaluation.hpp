@@ -64,7 +64,7 @@ std::vector<typename Replicas::T> run_predict(Replicas& replicas, BetweenRuns& k
   check_ends("predict", data.size(), options.steps);
   check_examples<typename Replicas::Network>(data);
   Run run(replicas, kept, options.callbacks, options.progress, options.stop);
-  Loader<typename Replicas::T, Data> loader(data, replicas.share());
+  auto loader = host_batches(data, replicas, {}, FieldRole::feature);
   run.numbers.steps = step_count(data.size(), data.batch_size(), options.steps);
   run.numbers.batch_size = data.batch_size();
   if constexpr (!Replicas::is_one_process)

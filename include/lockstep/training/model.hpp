@@ -188,7 +188,7 @@ class Model<Net, S, L, O, Ms...> {
                 [] { return std::vector<T>(); }),
             Net::output_shape);
       });
-    static_assert(detail::explained<Data, typename Data::target_type>);
+    static_assert(detail::explained<Data, target_of<Data>>);
     return {{}, Net::output_shape};
   }
 
@@ -203,8 +203,8 @@ class Model<Net, S, L, O, Ms...> {
     out.reserve(examples.count() * Net::output_shape.size());
     for (std::size_t first = 0; first < examples.count(); first += batch_size) {
       const std::size_t count = std::min(batch_size, examples.count() - first);
-      replicas_.predict({.x = examples.row(first).data(), .slice = whole_batch(count, 0, first)},
-                        out);
+      replicas_.predict(
+          Layout::in_memory(whole_batch(count, 0, first), examples.row(first).data()), out);
     }
     return {std::move(out), Net::output_shape};
   }
@@ -471,7 +471,8 @@ class Model<Net, S, L, O, Ms...> {
 
  private:
   using Replicas = detail::Replicas<Net, S, L, O, Ms...>;
-  using Batch = typename Replicas::Batch;
+  using Batch = LoadedBatch;
+  using Layout = typename Replicas::Layout;
   template <class Options>
   static Options checked(Options options) {
     if constexpr (requires { options.check(); }) options.check();
@@ -505,8 +506,10 @@ class Model<Net, S, L, O, Ms...> {
     if (!w.empty()) detail::check_weighs<Net, device, L>();
     detail::check_weights(call, w, count);
     check_alone(call);
-    detail::check_labels(y.data(), count, 0, Net::output_shape.channels());
-    return {x.data(), y.data(), w.empty() ? nullptr : w.data(), whole_batch(count)};
+    const Batch batch = Layout::in_memory(whole_batch(count), x.data(), y.data(),
+                                          w.empty() ? nullptr : w.data());
+    Replicas::check_labels(batch);
+    return batch;
   }
 
   Logs batch_logs() {

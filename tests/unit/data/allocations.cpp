@@ -50,12 +50,12 @@ namespace {
 /// Allocations in all next() calls of a pass but the first, which fills caches and scratch buffers.
 template <class T, class D>
 int allocations_of_a_pass(const D& data) {
-  ls::Loader<T, D> loader(data);
-  typename ls::Loader<T, D>::Batch batch;
+  ls::Loader<T> loader(data);
+  support::LabeledBatch<T, ls::target_of<D, T>> batch;
   loader.begin({});
-  bool more = loader.next(batch);
+  bool more = support::next(loader, batch);
   const int before = allocations;
-  while (more) more = loader.next(batch);
+  while (more) more = support::next(loader, batch);
   return allocations - before;
 }
 

@@ -30,7 +30,7 @@ void check_collects(const D& data) {
     CHECK(all.features == expected.x);
     CHECK(all.targets == expected.y);
     CHECK(all.shape == data.shape());
-    CHECK(all.target_shape == data.target_shape());
+    CHECK(all.target_shape == data.shape(1));
     CHECK(all.count == data.size());
     const auto wide = support::gather_all<double>(data, pass);
     const auto collected = ls::collect<double>(data, pass);

@@ -30,7 +30,7 @@ template <class Splits>
 void check_classes(const Splits& splits, lockstep::Shape shape) {
   const auto data = splits.train();
   CHECK(data.shape() == shape);
-  CHECK(data.target_shape() == lockstep::Shape{});
+  CHECK(data.shape(1) == lockstep::Shape{});
   CHECK(splits.test().size() == 30u);
   std::set<std::vector<std::int32_t>> orders;
   for (std::size_t ten = 0; ten < 200; ten += 10) {

@@ -30,11 +30,11 @@ struct Copied {
   bool operator==(const Copied&) const = default;
 };
 
-template <class T, class D>
-std::vector<Copied> rest_of(ls::Loader<T, D>& loader, std::size_t row = 1) {
+template <class T>
+std::vector<Copied> rest_of(ls::Loader<T>& loader, std::size_t row = 1) {
   std::vector<Copied> all;
-  ls::LoadedBatch<T, std::int32_t> batch;
-  while (loader.next(batch)) {
+  support::LabeledBatch<T, std::int32_t> batch;
+  while (support::next(loader, batch)) {
     const std::size_t n = batch.slice.count;
     all.push_back({{batch.x, batch.x + n * row},
                    {batch.y, batch.y + n},
@@ -47,8 +47,8 @@ std::vector<Copied> rest_of(ls::Loader<T, D>& loader, std::size_t row = 1) {
 
 template <class D>
 std::vector<Copied> pass_of(const D& data, ls::Pass pass = {}, std::uint64_t skip = 0,
-                            typename ls::Loader<float, D>::Share share = {}) {
-  ls::Loader<float, D> loader(data, std::move(share));
+                            ls::Loader<float>::Share share = {}) {
+  ls::Loader<float> loader(data, std::move(share));
   loader.begin(pass, skip);
   return rest_of(loader);
 }
@@ -140,24 +140,24 @@ TEST_CASE("prefetch changes only when a batch is assembled") {
 TEST_CASE("one loader runs several passes, also after a pass was abandoned") {
   auto data = range(100) | ls::shuffle(100) | ls::batch(8);
   auto ahead = data | ls::prefetch(2);
-  ls::Loader<float, decltype(ahead)> loader(ahead);
-  ls::LoadedBatch<float, std::int32_t> batch;
+  ls::Loader<float> loader(ahead);
+  support::LabeledBatch<float, std::int32_t> batch;
   for (std::uint64_t pass = 0; pass < 10; ++pass) {
     loader.begin({1, pass});
-    for (std::uint64_t i = 0; i < pass; ++i) REQUIRE(loader.next(batch));
+    for (std::uint64_t i = 0; i < pass; ++i) REQUIRE(support::next(loader, batch));
     loader.begin({1, pass});
     REQUIRE(rest_of(loader) == pass_of(data, {1, pass}));
-    REQUIRE(!loader.next(batch));
+    REQUIRE(!support::next(loader, batch));
   }
 }
 
 TEST_CASE("a batch stays valid until the second next() after it") {
   const auto check = [](const auto& data) {
-    ls::Loader<float, std::decay_t<decltype(data)>> loader(data);
-    ls::LoadedBatch<float, std::int32_t> now, before;
+    ls::Loader<float> loader(data);
+    support::LabeledBatch<float, std::int32_t> now, before;
     loader.begin({});
-    REQUIRE(loader.next(before));
-    for (int i = 1; loader.next(now); ++i) {
+    REQUIRE(support::next(loader, before));
+    for (int i = 1; support::next(loader, now); ++i) {
       // Gives a faulty thread time to overwrite the batch.
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
       REQUIRE(before.x[0] == static_cast<float>(4 * (i - 1)));
@@ -173,11 +173,11 @@ TEST_CASE("a batch stays valid until the second next() after it") {
 TEST_CASE("prefetch(k) assembles k batches ahead and no more") {
   const auto made = std::make_shared<std::atomic<int>>(0);
   auto data = range(100) | ls::map([made](auto&) { ++*made; }) | ls::batch(1) | ls::prefetch(3);
-  ls::Loader<float, decltype(data)> loader(data);
-  ls::LoadedBatch<float, std::int32_t> batch;
+  ls::Loader<float> loader(data);
+  support::LabeledBatch<float, std::int32_t> batch;
   loader.begin({});
   for (int taken = 1; taken <= 20; ++taken) {
-    REQUIRE(loader.next(batch));
+    REQUIRE(support::next(loader, batch));
     if (taken == 1) continue;  // the second buffer that the caller may hold is still free
     for (int wait = 0; *made < taken + 3 && wait < 2000; ++wait)
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
@@ -188,12 +188,12 @@ TEST_CASE("prefetch(k) assembles k batches ahead and no more") {
 
 TEST_CASE("memory for batches is 64-byte aligned and stays where it is") {
   auto data = range(50) | ls::batch(3) | ls::prefetch(1);
-  ls::Loader<double, decltype(data)> loader(data);
-  ls::LoadedBatch<double, std::int32_t> batch;
+  ls::Loader<double> loader(data);
+  support::LabeledBatch<double, std::int32_t> batch;
   std::vector<const void*> seen;
   for (std::uint64_t pass = 0; pass < 3; ++pass) {
     loader.begin({1, pass});
-    while (loader.next(batch)) {
+    while (support::next(loader, batch)) {
       CHECK(reinterpret_cast<std::uintptr_t>(batch.x) % 64 == 0);
       CHECK(reinterpret_cast<std::uintptr_t>(batch.y) % 64 == 0);
       if (std::find(seen.begin(), seen.end(), batch.x) == seen.end()) seen.push_back(batch.x);
@@ -204,15 +204,15 @@ TEST_CASE("memory for batches is 64-byte aligned and stays where it is") {
 
 TEST_CASE("next() throws a pipeline's exception at its batch, and again until begin()") {
   const auto check = [](const auto& data) {
-    ls::Loader<float, std::decay_t<decltype(data)>> loader(data);
-    ls::LoadedBatch<float, std::int32_t> batch;
+    ls::Loader<float> loader(data);
+    support::LabeledBatch<float, std::int32_t> batch;
     for (std::uint64_t pass = 0; pass < 3; ++pass) {
       loader.begin({1, pass});
-      REQUIRE(loader.next(batch));
-      REQUIRE(loader.next(batch));
+      REQUIRE(support::next(loader, batch));
+      REQUIRE(support::next(loader, batch));
       REQUIRE(batch.y[4] == 9);
-      REQUIRE_THROWS_AS(loader.next(batch), std::runtime_error);
-      REQUIRE_THROWS_AS(loader.next(batch), std::runtime_error);
+      REQUIRE_THROWS_AS(support::next(loader, batch), std::runtime_error);
+      REQUIRE_THROWS_AS(support::next(loader, batch), std::runtime_error);
     }
   };
   check(range(30) | fails_at_eleven | ls::batch(5));
@@ -223,14 +223,14 @@ TEST_CASE("next() throws a pipeline's exception at its batch, and again until be
 TEST_CASE("a loader may be destroyed at any moment") {
   auto endless = range(10) | ls::repeat | ls::batch(3) | ls::prefetch(2);
   for (int taken = 0; taken < 30; ++taken) {
-    ls::Loader<float, decltype(endless)> loader(endless);
+    ls::Loader<float> loader(endless);
     if (taken == 0) continue;
     loader.begin({});
-    ls::LoadedBatch<float, std::int32_t> batch;
-    for (int i = 1; i < taken % 6; ++i) REQUIRE(loader.next(batch));
+    support::LabeledBatch<float, std::int32_t> batch;
+    for (int i = 1; i < taken % 6; ++i) REQUIRE(support::next(loader, batch));
   }
   auto failing = range(30) | fails_at_eleven | ls::batch(5) | ls::prefetch(4);
-  ls::Loader<float, decltype(failing)> loader(failing);
+  ls::Loader<float> loader(failing);
   loader.begin({});  // its exception is never collected
 }
 
@@ -243,17 +243,17 @@ TEST_CASE("a batch larger than the data holds all data and needs no more memory"
 
 TEST_CASE("a loader refuses next() before begin() and a share outside the batch") {
   auto data = range(5) | ls::batch(2);
-  ls::Loader<float, decltype(data)> loader(data);
-  ls::LoadedBatch<float, std::int32_t> batch;
-  CHECK_THROWS_AS(loader.next(batch), ls::UsageError);
-  using Loader = ls::Loader<float, decltype(data)>;
+  ls::Loader<float> loader(data);
+  support::LabeledBatch<float, std::int32_t> batch;
+  CHECK_THROWS_AS(support::next(loader, batch), ls::UsageError);
+  using Loader = ls::Loader<float>;
   CHECK_THROWS_AS(Loader(data, [](std::size_t g) { return ls::Slice{1, g}; }), ls::UsageError);
 }
 
 TEST_CASE("the prefetch thread blocks signals") {
   const auto takers = testing::threads_that_take(SIGINT);
   auto data = range(64) | ls::batch(4) | ls::prefetch(2);
-  ls::Loader<float, decltype(data)> loader(data);
+  ls::Loader<float> loader(data);
   loader.begin({});
   CHECK(testing::threads_that_take(SIGINT) == takers);
 }

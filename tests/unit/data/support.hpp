@@ -21,7 +21,7 @@
 
 #include "lockstep/concepts/dataset.hpp"
 #include "lockstep/core/shape.hpp"
-#include "lockstep/data/convert.hpp"
+#include "lockstep/data/loader.hpp"
 #include "lockstep/data/pipe.hpp"
 #include "lockstep/data/sources/tensors.hpp"
 
@@ -55,15 +55,39 @@ struct Gathered {
   bool operator==(const Gathered&) const = default;
 };
 
+/// Gathers features and targets.
+template <class T, class Y, class D>
+void gather(const D& data, lockstep::Pass pass, const std::vector<lockstep::Item>& items,
+            std::vector<T>& x, std::vector<Y>& y) {
+  data.gather(pass, std::span<const lockstep::Item>(items),
+              lockstep::RowsOf<D, T>(x.data(), y.data()));
+}
+
+/// A batch of features, targets and weights, by type.
+template <class T, class Target = std::int32_t>
+struct LabeledBatch {
+  const T* x = nullptr;
+  const Target* y = nullptr;
+  const T* w = nullptr;
+  lockstep::BatchSlice slice;
+};
+template <class T, class Target>
+bool next(lockstep::Loader<T>& loader, LabeledBatch<T, Target>& out) {
+  lockstep::LoadedBatch batch;
+  if (!loader.next(batch)) return false;
+  out = {batch.rows<T>(0), batch.rows<Target>(1), batch.rows<T>(2), batch.slice};
+  return true;
+}
+
 /// The examples of a pass, in order.
 template <class T, class D>
 auto gather_all(const D& data, lockstep::Pass pass = {}) {
   std::vector<lockstep::Item> items;
   for (const std::uint64_t index : order_of(data, pass)) items.push_back({index, items.size()});
-  Gathered<T, lockstep::detail::target_in<typename D::target_type, T>> result;
+  Gathered<T, lockstep::target_of<D, T>> result;
   result.x.resize(items.size() * data.shape().size());
-  result.y.resize(items.size() * data.target_shape().size());
-  data.gather(pass, std::span<const lockstep::Item>(items), result.x.data(), result.y.data());
+  result.y.resize(items.size() * data.shape(1).size());
+  gather(data, pass, items, result.x, result.y);
   return result;
 }
 
@@ -85,17 +109,18 @@ void check_dataset(const D& data) {
     CHECK(order == again);
 
     const auto all = gather_all<float>(data, pass);
-    const std::size_t n = data.shape().size(), m = data.target_shape().size();
+    const std::size_t n = data.shape().size(), m = data.shape(1).size();
     std::vector<lockstep::Item> items;
     for (const std::uint64_t index : order) items.push_back({index, items.size()});
     const auto gather_reversed = [&] {  // three at a time, from the end
-      Gathered<float, typename D::target_type> result{std::vector<float>(all.x.size()),
-                                                      {all.y.begin(), all.y.end()}};
-      std::fill(result.y.begin(), result.y.end(), typename D::target_type(-1));
+      using Target = lockstep::target_of<D>;
+      Gathered<float, Target> result{std::vector<float>(all.x.size()), {}};
+      result.y.assign(all.y.size(), Target(-1));
       for (std::size_t end = items.size(); end > 0;) {
         const std::size_t first = end - std::min<std::size_t>(end, 3);
         data.gather(pass, std::span<const lockstep::Item>(items).subspan(first, end - first),
-                    result.x.data() + first * n, result.y.data() + first * m);
+                    lockstep::RowsOf<D, float>(result.x.data() + first * n,
+                                               result.y.data() + first * m));
         end = first;
       }
       return result;
@@ -117,21 +142,23 @@ void check_dataset(const D& data) {
 
 /// A source that is not in memory and counts gathered examples.
 struct Counted {
-  using target_type = std::int32_t;
+  using fields = lockstep::Labeled<std::int32_t>;
   std::uint64_t count = 10;
   std::size_t* gathered = nullptr;
 
-  lockstep::Shape shape() const { return lockstep::shape(1); }
-  lockstep::Shape target_shape() const { return {}; }
+  lockstep::Shape shape(std::size_t field = 0) const {
+    return field == 0 ? lockstep::shape(1) : lockstep::Shape{};
+  }
   std::optional<std::uint64_t> size() const { return count; }
   lockstep::pipeline::Counter indices(lockstep::Pass) const {
     return lockstep::pipeline::Counter(count);
   }
   template <class T>
-  void gather(lockstep::Pass, std::span<const lockstep::Item> items, T* x, std::int32_t* y) const {
+  void gather(lockstep::Pass, std::span<const lockstep::Item> items,
+              lockstep::Rows<T, fields> to) const {
     for (std::size_t i = 0; i < items.size(); ++i) {
-      x[i] = static_cast<T>(items[i].index);
-      y[i] = static_cast<std::int32_t>(items[i].index);
+      if (to.x() != nullptr) to.x()[i] = static_cast<T>(items[i].index);
+      if (to.y() != nullptr) to.y()[i] = static_cast<std::int32_t>(items[i].index);
     }
     if (gathered) *gathered += items.size();
   }

@@ -59,12 +59,11 @@ class ImageMap : public Mapped<ImageMap<D, Change>, D> {
   }
 
   template <class T>
-  void gather(Pass pass, std::span<const Item> items, T* x,
-              detail::target_in<typename D::target_type, T>* y) const {
-    this->source().gather(pass, items, x, y);
+  void gather(Pass pass, std::span<const Item> items, RowsOf<D, T> to) const {
+    this->source().gather(pass, items, to);
     const Shape shape = this->shape();
-    for (std::size_t i = 0; i < items.size(); ++i) {
-      T* const image = x + i * shape.size();  // (height, width, channels)
+    for (std::size_t i = 0; i < items.size() && to.x() != nullptr; ++i) {
+      T* const image = to.x() + i * shape.size();  // (height, width, channels)
       if constexpr (Change::random) {
         Philox draws = example_draws(pass, Change::name, random_maps<D>, items[i].ordinal);
         change_(image, shape, draws);
@@ -127,24 +126,26 @@ class ImageWindow : public Mapped<ImageWindow<D, Place>, D> {
     check_image(Place::name, this->source().shape());
     place_.check(this->source().shape());
   }
-  Shape shape() const {
+  Shape shape(std::size_t field = 0) const {
+    if (field > 0) return this->source().shape(field);
     return lockstep::shape(place_.height, place_.width, this->source().shape()[2]);
   }
 
   template <class T>
-  void gather(Pass pass, std::span<const Item> items, T* x,
-              detail::target_in<typename D::target_type, T>* y) const {
+  void gather(Pass pass, std::span<const Item> items, RowsOf<D, T> to) const {
+    if (to.x() == nullptr) return this->source().gather(pass, items, to);
     constexpr std::size_t block = 8;  // images gathered at a time: few enough to stay in the cache
-    const Shape in = this->source().shape(), to = shape();
-    const std::size_t m = this->target_shape().size();
+    const Shape in = this->source().shape(), out = shape();
     const T fill = static_cast<T>(place_.fill);
     const std::span<T> images = scratch<ImageWindow, 0, T>(block * in.size());
     for (std::size_t first = 0; first < items.size(); first += block) {
       const auto some = items.subspan(first, std::min(block, items.size() - first));
-      this->source().gather(pass, some, images.data(), y + first * m);
+      RowsOf<D, T> from = to.after(first, *this);
+      from[0] = images.data();
+      this->source().gather(pass, some, from);
       for (std::size_t i = 0; i < some.size(); ++i)
         copy_window(images.data() + i * in.size(), in, corner(pass, some[i], in), fill,
-                    x + (first + i) * to.size(), to);
+                    to.x() + (first + i) * out.size(), out);
     }
   }
   RowChange<Place> change() const {

@@ -34,8 +34,7 @@ namespace pipeline {
 template <Dataset D>
 class Cache : public Stage<D> {
   using Value = typename ValueOf<D>::type;
-  using Target = typename D::target_type;
-  using Kept = detail::target_in<Target, Value>;
+  using Kept = target_of<D, Value>;
 
  public:
   static constexpr bool in_memory = true;
@@ -45,25 +44,19 @@ class Cache : public Stage<D> {
     if (!this->size()) throw UsageError("cache: the pipeline is infinite; put take before cache");
   }
 
-  template <class T>
-  void gather(Pass, std::span<const Item> items, T* x, detail::target_in<Target, T>* y) const {
-    const std::size_t n = this->shape().size();
+  /// Weights are looked up in the source, which keeps them by index.
+  template <class T, std::same_as<T>... Scaling>
+    requires(sizeof...(Scaling) == 0 || sizeof...(Scaling) == 2)
+  void gather(Pass pass, std::span<const Item> items, RowsOf<D, T> to, Scaling... scaling) const {
+    if (to.w() != nullptr) this->source().gather(pass, items, to.only(FieldRole::weight));
+    if (!to.wants_values()) return;
+    const std::size_t n = this->shape().size(), m = target_size();
     const Store& store = filled();
     for (std::size_t i = 0; i < items.size(); ++i) {
       const std::size_t row = store.row(items[i].index);
-      detail::convert_row(store.x.data() + row * n, x + i * n, n);
-      target(store, row, i, y);
-    }
-  }
-  template <class T>
-  void gather_scaled(Pass, std::span<const Item> items, T* x, detail::target_in<Target, T>* y,
-                     T scale, T offset) const {
-    const std::size_t n = this->shape().size();
-    const Store& store = filled();
-    for (std::size_t i = 0; i < items.size(); ++i) {
-      const std::size_t row = store.row(items[i].index);
-      detail::scale_row(store.x.data() + row * n, x + i * n, n, scale, offset);
-      target(store, row, i, y);
+      if (to.x() != nullptr)
+        detail::copy_row(store.x.data() + row * n, to.x() + i * n, n, scaling...);
+      if (to.y() != nullptr) detail::copy_row(store.y.data() + row * m, to.y() + i * m, m);
     }
   }
   /// All stored rows, for a device that keeps the data set in its own memory.
@@ -98,11 +91,7 @@ class Cache : public Stage<D> {
     }
   };
 
-  template <class Y>
-  void target(const Store& store, std::size_t row, std::size_t i, Y* y) const {
-    const std::size_t m = this->target_shape().size();
-    detail::convert_row(store.y.data() + row * m, y + i * m, m);
-  }
+  std::size_t target_size() const { return this->shape(target_field<D>).size(); }
 
   /// The filled store. The acquire load makes later calls lock-free.
   const Store& filled() const {
@@ -127,7 +116,7 @@ class Cache : public Stage<D> {
     store.indices.erase(std::unique(store.indices.begin(), store.indices.end()),
                         store.indices.end());
     const std::size_t count = store.indices.size(), chunk = 256;
-    const std::size_t n = this->shape().size(), m = this->target_shape().size();
+    const std::size_t n = this->shape().size(), m = target_size();
     store.x.resize(count * n);
     store.y.resize(count * m);
     std::vector<Item> items;
@@ -135,7 +124,8 @@ class Cache : public Stage<D> {
       items.clear();
       for (std::size_t i = first; i < std::min(count, first + chunk); ++i)
         items.push_back({store.indices[i], i});
-      this->source().gather(pass, items, store.x.data() + first * n, store.y.data() + first * m);
+      this->source().gather(
+          pass, items, RowsOf<D, Value>(store.x.data() + first * n, store.y.data() + first * m));
     }
   }
 

@@ -31,12 +31,6 @@ constexpr Pass pass_of_second(Pass pass) {
   return {mix(pass.seed, hash_name("second")), pass.number};
 }
 
-/// Multiplies *w by the weight of one item, if `source` is weighted.
-template <Dataset D, class T>
-void weigh_one(const D& source, const Item& item, T* w) {
-  if constexpr (WeightedDataset<D>) source.weigh(std::span<const Item>(&item, 1), w);
-}
-
 /// The first stream, then the second. Index i of the first becomes 2 i, index i of the second 2 i +
 /// 1: the lowest bit tells the sources apart.
 template <IndexStream First, IndexStream Second>
@@ -76,9 +70,11 @@ class Chain {
 /// The examples of `A` followed by those of `B`.
 template <Dataset A, Dataset B>
 class Concatenate : public Stage<A> {
-  using Target = typename A::target_type;
+  static constexpr bool weighted = has_weights<A> || has_weights<B>;
 
  public:
+  using fields =
+      std::conditional_t<weighted, with_weight<typename A::fields>, typename A::fields>;
   using element_type = std::common_type_t<typename ValueOf<A>::type, typename ValueOf<B>::type>;
   static constexpr bool in_memory = is_in_memory<A> && is_in_memory<B>;
   static constexpr std::size_t random_map_count = std::max(random_maps<A>, random_maps<B>);
@@ -89,13 +85,17 @@ class Concatenate : public Stage<A> {
   /// \throws UsageError if the shapes differ or the first pipeline is infinite.
   Concatenate(A first, B second) : Stage<A>(std::move(first)), second_(std::move(second)) {
     check("examples", this->shape(), second_.shape());
-    check("targets", this->target_shape(), second_.target_shape());
+    check("targets", shape(target_field<A>), second_.shape(target_field<B>));
     if (!this->source().size())
       throw UsageError(
           "concatenate: the first pipeline is infinite, so the second would never be reached; put "
           "take before concatenate");
   }
 
+  /// The weight is the last field, and has the shape () also if only `B` has weights.
+  Shape shape(std::size_t field = 0) const {
+    return field < A::fields::size ? this->source().shape(field) : Shape{};
+  }
   std::optional<std::uint64_t> size() const {
     const auto first = this->source().size(), second = second_.size();
     if (!second) return std::nullopt;
@@ -106,30 +106,23 @@ class Concatenate : public Stage<A> {
                                            second_.indices(pass_of_second(pass)));
   }
 
-  template <class T>
-  void gather(Pass pass, std::span<const Item> items, T* x, detail::target_in<Target, T>* y) const {
-    each_run(items, x, y, [&](const auto& side, auto run, T* to_x, auto* to_y) {
-      side.gather(pass, run, to_x, to_y);
-    });
-  }
-  template <class T>
-    requires GathersScaled<A, T> && GathersScaled<B, T>
-  void gather_scaled(Pass pass, std::span<const Item> items, T* x, detail::target_in<Target, T>* y,
-                     T scale, T offset) const {
-    each_run(items, x, y, [&](const auto& side, auto run, T* to_x, auto* to_y) {
-      side.gather_scaled(pass, run, to_x, to_y, scale, offset);
-    });
-  }
   /// Examples of an unweighted side have weight 1.
-  template <class T>
-    requires(WeightedDataset<A> || WeightedDataset<B>)  //
-  void weigh(std::span<const Item> items, T* w) const {
-    for (std::size_t i = 0; i < items.size(); ++i) {
-      const Item local{items[i].index / 2, items[i].ordinal};
-      if (items[i].index % 2 == 0)
-        weigh_one(this->source(), local, w + i);
+  template <class T, std::same_as<T>... Scaling>
+    requires(Gathers<A, T, Scaling...> && Gathers<B, T, Scaling...>)
+  void gather(Pass pass, std::span<const Item> items, Rows<T, fields> to, Scaling... scaling) const {
+    const std::span<Item> local = scratch<Concatenate, 0, Item>(items.size());
+    for (std::size_t begin = 0, end = 0; begin < items.size(); begin = end) {
+      const std::uint64_t side = items[begin].index % 2;
+      for (; end < items.size() && items[end].index % 2 == side; ++end)
+        local[end] = {items[end].index / 2, items[end].ordinal};
+      const std::span<const Item> run = local.subspan(begin, end - begin);
+      const auto gather_from = [&](const auto& source) {
+        gather_run(source, pass, run, to.after(begin, *this), scaling...);
+      };
+      if (side == 0)
+        gather_from(this->source());
       else
-        weigh_one(second_, local, w + i);
+        gather_from(second_);
     }
   }
 
@@ -142,20 +135,15 @@ class Concatenate : public Stage<A> {
           what, to_string(first), to_string(second));
   }
 
-  /// Calls `f(source, items, x, y)` for each run of consecutive items from the same source.
-  template <class T, class Y, class F>
-  void each_run(std::span<const Item> items, T* x, Y* y, F f) const {
-    const std::size_t n = this->shape().size(), m = this->target_shape().size();
-    const std::span<Item> local = scratch<Concatenate, 0, Item>(items.size());
-    for (std::size_t begin = 0, end = 0; begin < items.size(); begin = end) {
-      const std::uint64_t side = items[begin].index % 2;
-      for (; end < items.size() && items[end].index % 2 == side; ++end)
-        local[end] = {items[end].index / 2, items[end].ordinal};
-      const std::span<const Item> run = local.subspan(begin, end - begin);
-      if (side == 0)
-        f(this->source(), run, x + begin * n, y + begin * m);
-      else
-        f(second_, run, x + begin * n, y + begin * m);
+  template <class D, class T, class... Scaling>
+  static void gather_run(const D& source, Pass pass, std::span<const Item> run, Rows<T, fields> to,
+                         Scaling... scaling) {
+    if constexpr (has_weights<D> || !weighted) {
+      source.gather(pass, run, to, scaling...);
+    } else {
+      source.gather(pass, run, to.template without<typename D::fields>(FieldRole::weight),
+                    scaling...);
+      if (to.w() != nullptr) std::fill_n(to.w(), run.size(), T(1));
     }
   }
 
@@ -171,7 +159,7 @@ struct ConcatenateOperation : Operation {
   template <Dataset A>
   auto apply(A first) const {
     constexpr bool batched = BatchedDataset<A> || BatchedDataset<B>;
-    constexpr bool alike = std::same_as<typename A::target_type, typename B::target_type>;
+    constexpr bool alike = std::same_as<with_weight<typename A::fields>, with_weight<typename B::fields>>;
     static_assert(!batched,
                   "lockstep::concatenate: a pipeline is already batched; put batch after "
                   "concatenate");

@@ -7,13 +7,12 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <type_traits>
 #include <utility>
 
 #include "lockstep/concepts/dataset.hpp"
 #include "lockstep/core/shape.hpp"
-#include "lockstep/data/convert.hpp"
 #include "lockstep/data/pipe.hpp"
-#include "lockstep/data/scratch.hpp"
 #include "lockstep/data/sources/tensors.hpp"
 
 namespace lockstep {
@@ -24,22 +23,19 @@ namespace pipeline {
 template <Dataset D>
 class FeaturesAsTargets : public Stage<D> {
  public:
-  using target_type = float;
+  using fields = std::conditional_t<has_weights<D>, with_weight<Labeled<float>>, Labeled<float>>;
   using Stage<D>::Stage;
 
-  Shape target_shape() const { return this->shape(); }
+  Shape shape(std::size_t field = 0) const {
+    return field < 2 ? this->source().shape() : Shape{};
+  }
 
   template <class T>
-  void gather(Pass pass, std::span<const Item> items, T* x, T* y) const {
-    using Unused = detail::target_in<typename D::target_type, T>;
-    constexpr std::size_t chunk = 64;  // bounds the scratch for the unused targets of D
-    const std::size_t n = this->shape().size();
-    const auto old = scratch<FeaturesAsTargets, 0, Unused>(chunk * Stage<D>::target_shape().size());
-    for (std::size_t first = 0; first < items.size(); first += chunk) {
-      const auto part = items.subspan(first, std::min(chunk, items.size() - first));
-      this->source().gather(pass, part, x + first * n, old.data());
-      std::copy_n(x + first * n, part.size() * n, y + first * n);
-    }
+  void gather(Pass pass, std::span<const Item> items, Rows<T, fields> to) const {
+    T* const x = to.x() != nullptr ? to.x() : to.y();
+    this->source().gather(pass, items, RowsOf<D, T>(x, nullptr, to.w()));
+    if (to.y() != nullptr && to.y() != x)
+      std::copy_n(x, items.size() * this->shape().size(), to.y());
   }
   const D& upstream() const { return this->source(); }
 };

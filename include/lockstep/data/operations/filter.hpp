@@ -58,15 +58,15 @@ class Listed : public Selection<D> {
 /// The indices of `source` whose examples satisfy `keep`.
 template <Dataset D, class Fn>
 IndexList indices_where(const D& source, const Fn& keep) {
-  using Target = typename D::target_type;
+  using Target = target_of<D>;
   if (!source.size()) throw UsageError("filter: the pipeline is infinite; put take before filter");
   auto kept = std::make_shared<std::vector<std::uint64_t>>();
   std::vector<float> x(source.shape().size());
-  std::vector<Target> y(source.target_shape().size());
+  std::vector<Target> y(source.shape(target_field<D>).size());
   auto stream = source.indices(Pass{});
   for (std::uint64_t ordinal = 0; const auto index = stream.next(); ++ordinal) {
     const Item item{*index, ordinal};
-    source.gather(Pass{}, std::span<const Item>(&item, 1), x.data(), y.data());
+    source.gather(Pass{}, std::span<const Item>(&item, 1), RowsOf<D, float>(x.data(), y.data()));
     const Example<Target> example{x, y};
     if (keep(example)) kept->push_back(*index);
   }
@@ -82,7 +82,7 @@ struct FilterOperation : Operation {
   template <Dataset D>
   auto apply(D source) const {
     constexpr bool fits =
-        std::is_invocable_r_v<bool, const Fn&, const Example<typename D::target_type>&>;
+        std::is_invocable_r_v<bool, const Fn&, const Example<target_of<D>>&>;
     constexpr bool draws = random_maps < D >> 0, batched = BatchedDataset<D>;
     static_assert(!batched,
                   "lockstep::filter: the pipeline is already batched; put filter before batch");

@@ -34,14 +34,19 @@ struct Example {
 
 namespace pipeline {
 
-/// A buffer for the targets of one example: `y` itself if it already has the type Target, otherwise
-/// scratch.
-template <class Owner, int Use, class Target, class Y>
-std::span<Target> target_buffer(Y* y, std::size_t count) {
-  if constexpr (std::same_as<Y, Target>)
-    return {y, count};
-  else
-    return scratch<Owner, Use>(count);
+/// Row `i` of a destination, of `count` elements of type E, to be filled by a function of the user:
+/// the row itself if the field is wanted and has that type, otherwise scratch, from which `put`
+/// copies.
+template <class Owner, int Use, class E, class Y>
+std::span<E> row_of_field(Y* rows, std::size_t i, std::size_t count) {
+  if constexpr (std::same_as<Y, E>)
+    if (rows != nullptr) return {rows + i * count, count};
+  return scratch<Owner, Use, E>(count);
+}
+template <class E, class Y>
+void put(std::span<const E> row, Y* rows, std::size_t i) {
+  if constexpr (!std::same_as<Y, E>)
+    if (rows != nullptr) detail::copy_row(row.data(), rows + i * row.size(), row.size());
 }
 
 /// Callable as `fn(example)`, or, for a random map, as `fn(example, draws)`.
@@ -60,7 +65,7 @@ concept RandomShapeMap =
 /// `D` with `Fn` applied to each example in place.
 template <Dataset D, class Fn>
 class Map : public Stage<D> {
-  using Target = typename D::target_type;
+  using Target = target_of<D>;
 
  public:
   using element_type = float;
@@ -72,22 +77,24 @@ class Map : public Stage<D> {
       : Stage<D>(std::move(source)), fn_(std::make_shared<const Fn>(std::move(fn))) {}
 
   template <class T>
-  void gather(Pass pass, std::span<const Item> items, T* x, detail::target_in<Target, T>* y) const {
-    const std::size_t n = this->shape().size(), m = this->target_shape().size();
-    if constexpr (std::same_as<T, float>) {
-      this->source().gather(pass, items, x, y);
-      for (std::size_t i = 0; i < items.size(); ++i)
-        call(pass, items[i], {{x + i * n, n}, {y + i * m, m}});
-    } else {
-      for (std::size_t i = 0; i < items.size(); ++i) {
-        const Example<Target> example{scratch<Map, 0>(n),
-                                      target_buffer<Map, 1, Target>(y + i * m, m)};
-        this->source().gather(pass, items.subspan(i, 1), example.x.data(), example.y.data());
-        call(pass, items[i], example);
-        detail::convert_row(example.x.data(), x + i * n, n);
-        if constexpr (!std::same_as<Target, std::int32_t>)
-          detail::convert_row(example.y.data(), y + i * m, m);
+  void gather(Pass pass, std::span<const Item> items, RowsOf<D, T> to) const {
+    const std::size_t n = this->shape().size(), m = this->shape(target_field<D>).size();
+    if constexpr (std::same_as<T, float>)
+      if (to.x() != nullptr && to.y() != nullptr) {
+        this->source().gather(pass, items, to);
+        for (std::size_t i = 0; i < items.size(); ++i)
+          call(pass, items[i], {{to.x() + i * n, n}, {to.y() + i * m, m}});
+        return;
       }
+    if (to.w() != nullptr) this->source().gather(pass, items, to.only(FieldRole::weight));
+    for (std::size_t i = 0; i < items.size() && to.wants_values(); ++i) {
+      const Example<Target> example{row_of_field<Map, 0, float>(to.x(), i, n),
+                                    row_of_field<Map, 1, Target>(to.y(), i, m)};
+      this->source().gather(pass, items.subspan(i, 1),
+                            RowsOf<D, float>(example.x.data(), example.y.data()));
+      call(pass, items[i], example);
+      put<float>(example.x, to.x(), i);
+      put<Target>(example.y, to.y(), i);
     }
   }
 
@@ -111,7 +118,7 @@ class Map : public Stage<D> {
 /// `D` with features of shape `To`, which `Fn` computes from the old ones.
 template <Shape To, Dataset D, class Fn>
 class ShapeMap : public Stage<D> {
-  using Target = typename D::target_type;
+  using Target = target_of<D>;
 
  public:
   using element_type = float;
@@ -121,24 +128,24 @@ class ShapeMap : public Stage<D> {
 
   ShapeMap(D source, Fn fn)
       : Stage<D>(std::move(source)), fn_(std::make_shared<const Fn>(std::move(fn))) {}
-  Shape shape() const { return To; }
+  Shape shape(std::size_t field = 0) const {
+    return field == 0 ? To : this->source().shape(field);
+  }
 
   template <class T>
-  void gather(Pass pass, std::span<const Item> items, T* x, detail::target_in<Target, T>* y) const {
-    const std::size_t m = this->target_shape().size();
+  void gather(Pass pass, std::span<const Item> items, RowsOf<D, T> to) const {
+    if (to.x() == nullptr) return this->source().gather(pass, items, to);
+    if (to.w() != nullptr) this->source().gather(pass, items, to.only(FieldRole::weight));
+    const std::size_t m = this->shape(target_field<D>).size();
     const std::span<float> in = scratch<ShapeMap, 0>(this->source().shape().size());
     for (std::size_t i = 0; i < items.size(); ++i) {
-      const auto target = target_buffer<ShapeMap, 1, Target>(y + i * m, m);
-      this->source().gather(pass, items.subspan(i, 1), in.data(), target.data());
-      if constexpr (std::same_as<T, float>) {
-        call(pass, items[i], in, {x + i * To.size(), To.size()});
-      } else {
-        const std::span<float> out = scratch<ShapeMap, 2>(To.size());
-        call(pass, items[i], in, out);
-        detail::convert_row(out.data(), x + i * To.size(), To.size());
-        if constexpr (!std::same_as<Target, std::int32_t>)
-          detail::convert_row(target.data(), y + i * m, m);
-      }
+      const auto target = row_of_field<ShapeMap, 1, Target>(to.y(), i, m);
+      this->source().gather(pass, items.subspan(i, 1),
+                            RowsOf<D, float>(in.data(), to.y() ? target.data() : nullptr));
+      const auto out = row_of_field<ShapeMap, 2, float>(to.x(), i, To.size());
+      call(pass, items[i], in, out);
+      put<float>(out, to.x(), i);
+      put<Target>(target, to.y(), i);
     }
   }
 
@@ -167,7 +174,7 @@ struct MapOperation : Operation {
 
   template <Dataset D>
   auto apply(D source) const {
-    using Target = typename D::target_type;
+    using Target = target_of<D>;
     constexpr bool fits = PlainMap<Fn, Target> || RandomMap<Fn, Target>;
     static_assert(!BatchedDataset<D>,
                   "lockstep::map: the pipeline is already batched; put map before batch");

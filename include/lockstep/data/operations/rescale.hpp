@@ -30,15 +30,14 @@ class Rescale : public Mapped<Rescale<D>, D> {
       : Mapped<Rescale<D>, D>(std::move(source)), scale_(scale), offset_(offset) {}
 
   template <class T>
-  void gather(Pass pass, std::span<const Item> items, T* x,
-              detail::target_in<typename D::target_type, T>* y) const {
+  void gather(Pass pass, std::span<const Item> items, RowsOf<D, T> to) const {
     const T scale = static_cast<T>(scale_), offset = static_cast<T>(offset_);
     if constexpr (GathersScaled<D, T>) {
-      this->source().gather_scaled(pass, items, x, y, scale, offset);
+      this->source().gather(pass, items, to, scale, offset);
     } else {
-      this->source().gather(pass, items, x, y);
-      const std::size_t n = items.size() * this->shape().size();
-      for (std::size_t i = 0; i < n; ++i) x[i] = x[i] * scale + offset;
+      this->source().gather(pass, items, to);
+      const std::size_t n = to.x() == nullptr ? 0 : items.size() * this->shape().size();
+      for (std::size_t i = 0; i < n; ++i) to.x()[i] = to.x()[i] * scale + offset;
     }
   }
   /// Applies `f` below this rescale, and below any rescale directly under it.

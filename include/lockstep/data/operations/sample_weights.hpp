@@ -92,17 +92,33 @@ class SampleWeights : public Selection<D> {
  public:
   using Table = std::shared_ptr<const WeightTable<W>>;
 
+  using fields = with_weight<typename D::fields>;
+
   SampleWeights(D source, Table table)
       : Selection<D>(std::move(source)), table_(std::move(table)) {}
 
-  template <class T>
-  void weigh(std::span<const Item> items, T* w) const {
-    if constexpr (WeightedDataset<D>) this->source().weigh(items, w);
-    for (std::size_t i = 0; i < items.size(); ++i)
-      w[i] *= static_cast<T>(table_->of(items[i].index));
+  Shape shape(std::size_t field = 0) const {
+    return field < D::fields::size ? this->source().shape(field) : Shape{};
+  }
+  template <class T, std::same_as<T>... Scaling>
+    requires Gathers<D, T, Scaling...>
+  void gather(Pass pass, std::span<const Item> items, Rows<T, fields> to, Scaling... scaling) const {
+    this->source().gather(pass, items, source_rows(to), scaling...);
+    for (std::size_t i = 0; i < items.size() && to.w() != nullptr; ++i) {
+      const T weight = static_cast<T>(table_->of(items[i].index));
+      to.w()[i] = has_weights<D> ? to.w()[i] * weight : weight;
+    }
   }
 
  private:
+  template <class T>
+  static RowsOf<D, T> source_rows(const Rows<T, fields>& to) {
+    if constexpr (has_weights<D>)
+      return to;
+    else
+      return to.template without<typename D::fields>(FieldRole::weight);
+  }
+
   Table table_;
 };
 

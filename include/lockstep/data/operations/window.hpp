@@ -5,6 +5,8 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
@@ -64,8 +66,6 @@ inline Shape unstacked(const Shape& shape, const char* what) {
 /// [0, size).
 template <Dataset D>
 class Window : public Stage<D> {
-  using Target = typename D::target_type;
-
  public:
   /// \throws UsageError if size or stride are out of range or the pipeline is infinite.
   Window(D source, std::uint64_t size, WindowOptions options)
@@ -79,8 +79,8 @@ class Window : public Stage<D> {
           "stride 1 to 4294967295",
           size, options.stride);
     if (options_.shift == 0) options_.shift = size;
-    shape_ = stacked(this->source().shape(), size);
-    target_shape_ = stacked(this->source().target_shape(), size);
+    for (std::size_t field = 0; field < shapes_.size(); ++field)
+      shapes_[field] = stacked(this->source().shape(field), size);
     if (!this->source().size())
       throw UsageError("window: the pipeline is infinite; put take before window");
     auto places = std::make_shared<std::vector<std::uint64_t>>();
@@ -91,31 +91,14 @@ class Window : public Stage<D> {
     windows_ = count < span ? 0 : (count - span) / options_.shift + 1;
   }
 
-  Shape shape() const { return shape_; }
-  Shape target_shape() const { return target_shape_; }
+  Shape shape(std::size_t field = 0) const { return shapes_[field]; }
   std::optional<std::uint64_t> size() const { return windows_; }
   Counter indices(Pass) const { return Counter(windows_); }
 
-  template <class T>
-  void gather(Pass pass, std::span<const Item> items, T* x, detail::target_in<Target, T>* y) const {
-    each(items, x, y, [&](auto members, T* to_x, auto* to_y) {
-      this->source().gather(pass, members, to_x, to_y);
-    });
-  }
-  template <class T>
-    requires GathersScaled<D, T>
-  void gather_scaled(Pass pass, std::span<const Item> items, T* x, detail::target_in<Target, T>* y,
-                     T scale, T offset) const {
-    each(items, x, y, [&](auto members, T* to_x, auto* to_y) {
-      this->source().gather_scaled(pass, members, to_x, to_y, scale, offset);
-    });
-  }
-
- private:
-  /// Calls `f(members, x, y)` for each window, with the items of its examples. Random maps below
-  /// draw separately for each window.
-  template <class T, class Y, class F>
-  void each(std::span<const Item> items, T* x, Y* y, F f) const {
+  /// Gathers the members of each window. Random maps below draw separately for each window.
+  template <class T, std::same_as<T>... Scaling>
+    requires Gathers<D, T, Scaling...>
+  void gather(Pass pass, std::span<const Item> items, RowsOf<D, T> to, Scaling... scaling) const {
     const std::size_t length = static_cast<std::size_t>(length_);
     const std::span<Item> members = scratch<Window, 0, Item>(length);
     for (std::size_t i = 0; i < items.size(); ++i) {
@@ -123,38 +106,40 @@ class Window : public Stage<D> {
         members[k] = {(*places_)[static_cast<std::size_t>(items[i].index * options_.shift +
                                                           k * options_.stride)],
                       items[i].ordinal * length_ + k};
-      f(std::span<const Item>(members.first(length)), x + i * shape_.size(),
-        y + i * target_shape_.size());
+      this->source().gather(pass, std::span<const Item>(members.first(length)), to.after(i, *this),
+                            scaling...);
     }
   }
 
+ private:
   std::uint64_t length_, windows_ = 0;
   WindowOptions options_;
-  Shape shape_, target_shape_;
+  std::array<Shape, D::fields::size> shapes_;
   IndexList places_;
 };
 
 /// The rows of the examples of `D`. Row r of example i has index i * rows + r.
 template <Dataset D>
 class Unbatch : public Stage<D> {
-  using Target = typename D::target_type;
+  static constexpr std::size_t target = target_field<D>;
 
  public:
   /// \throws UsageError unless features and targets have the same first axis.
   explicit Unbatch(D source)
       : Stage<D>(std::move(source)),
         shape_(unstacked(this->source().shape(), "features")),
-        target_shape_(unstacked(this->source().target_shape(), "targets")),
+        target_shape_(unstacked(this->source().shape(target), "targets")),
         rows_(static_cast<std::uint64_t>(this->source().shape()[0])) {
-    if (this->source().shape()[0] != this->source().target_shape()[0])
+    if (this->source().shape()[0] != this->source().shape(target)[0])
       throw UsageError(
           "unbatch: features of shape {} and targets of shape {} differ in the first axis; make it "
           "equal",
-          to_string(this->source().shape()), to_string(this->source().target_shape()));
+          to_string(this->source().shape()), to_string(this->source().shape(target)));
   }
 
-  Shape shape() const { return shape_; }
-  Shape target_shape() const { return target_shape_; }
+  Shape shape(std::size_t field = 0) const {
+    return field == 0 ? shape_ : field == target ? target_shape_ : Shape{};
+  }
   std::optional<std::uint64_t> size() const {
     const auto whole = this->source().size();
     if (!whole) return std::nullopt;
@@ -162,9 +147,9 @@ class Unbatch : public Stage<D> {
   }
 
   /// The stream of rows: each source index expands to `rows` consecutive indices.
-  class Rows {
+  class RowStream {
    public:
-    Rows(StreamOf<D> source, std::uint64_t rows) : source_(std::move(source)), rows_(rows) {}
+    RowStream(StreamOf<D> source, std::uint64_t rows) : source_(std::move(source)), rows_(rows) {}
     std::optional<std::uint64_t> next() {
       if (row_ == 0) {
         whole_ = source_.next();
@@ -189,32 +174,28 @@ class Unbatch : public Stage<D> {
     std::uint64_t rows_, row_ = 0;
     std::optional<std::uint64_t> whole_;
   };
-  Rows indices(Pass pass) const { return Rows(this->source().indices(pass), rows_); }
+  RowStream indices(Pass pass) const { return RowStream(this->source().indices(pass), rows_); }
 
+  /// A row has the weight of its example.
   template <class T>
-  void gather(Pass pass, std::span<const Item> items, T* x, detail::target_in<Target, T>* y) const {
-    using Y = detail::target_in<Target, T>;
+  void gather(Pass pass, std::span<const Item> items, RowsOf<D, T> to) const {
+    using Y = target_of<D, T>;
     const std::size_t n = shape_.size(), m = target_shape_.size();
     const std::span<T> whole_x = scratch<Unbatch, 0, T>(this->source().shape().size());
-    const std::span<Y> whole_y = scratch<Unbatch, 1, Y>(this->source().target_shape().size());
+    const std::span<Y> whole_y = scratch<Unbatch, 1, Y>(this->source().shape(target).size());
+    T weight{};
+    const RowsOf<D, T> whole_example(to.x() != nullptr ? whole_x.data() : nullptr,
+                                     to.y() != nullptr ? whole_y.data() : nullptr,
+                                     to.w() != nullptr ? &weight : nullptr);
     for (std::size_t i = 0; i < items.size(); ++i) {
       const Item whole{items[i].index / rows_, items[i].ordinal};
       // Consecutive rows of an example share one gather.
       if (i == 0 || whole.index != items[i - 1].index / rows_)
-        this->source().gather(pass, std::span<const Item>(&whole, 1), whole_x.data(),
-                              whole_y.data());
+        this->source().gather(pass, std::span<const Item>(&whole, 1), whole_example);
       const auto row = static_cast<std::size_t>(items[i].index % rows_);
-      std::copy_n(whole_x.data() + row * n, n, x + i * n);
-      std::copy_n(whole_y.data() + row * m, m, y + i * m);
-    }
-  }
-  /// A row has the weight of its example.
-  template <class T>
-    requires WeightedDataset<D>
-  void weigh(std::span<const Item> items, T* w) const {
-    for (std::size_t i = 0; i < items.size(); ++i) {
-      const Item whole{items[i].index / rows_, items[i].ordinal};
-      this->source().weigh(std::span<const Item>(&whole, 1), w + i);
+      if (to.x() != nullptr) std::copy_n(whole_x.data() + row * n, n, to.x() + i * n);
+      if (to.y() != nullptr) std::copy_n(whole_y.data() + row * m, m, to.y() + i * m);
+      if (to.w() != nullptr) to.w()[i] = weight;
     }
   }
 
@@ -238,10 +219,10 @@ struct WindowOperation : Operation {
         "lockstep::window: a shuffle or repeat before window would separate consecutive examples; "
         "put window before shuffle and repeat");
     static_assert(
-        !WeightedDataset<D> || is_reordered<D> || BatchedDataset<D>,
+        !has_weights<D> || is_reordered<D> || BatchedDataset<D>,
         "lockstep::window: a window has a single weight, but its examples have one each; put "
         "sample_weights after window");
-    if constexpr (BatchedDataset<D> || is_reordered<D> || WeightedDataset<D>)
+    if constexpr (BatchedDataset<D> || is_reordered<D> || has_weights<D>)
       return source;
     else
       return apply_under_rescale(std::move(source), [this](auto inner) {

@@ -50,11 +50,39 @@ class Pairs {
   Second second_;
 };
 
+/// The fields of F that have this role, followed by those of `Rest`.
+template <FieldRole role, class F, class Rest>
+struct FieldsWith {
+  using type = Rest;
+};
+template <FieldRole role, FieldKind first, FieldKind... more, FieldKind... rest>
+struct FieldsWith<role, Fields<first, more...>, Fields<rest...>> {
+  using after = typename FieldsWith<role, Fields<more...>, Fields<rest...>>::type;
+  template <FieldKind... Kinds>
+  static constexpr auto put_first(Fields<Kinds...>) {
+    if constexpr (first.role == role)
+      return Fields<first, Kinds...>();
+    else
+      return Fields<Kinds...>();
+  }
+  using type = decltype(put_first(after()));
+};
+
+/// The features of F, the targets of G, and a weight if F or G has one.
+template <class F, class G>
+using ZippedFields = typename FieldsWith<
+    FieldRole::feature, F,
+    typename FieldsWith<
+        FieldRole::target, G,
+        typename FieldsWith<FieldRole::weight,
+                            std::conditional_t<F::has(FieldRole::weight), F, G>, Fields<>>::type>::
+        type>::type;
+
 /// The features of `A` with the targets of `B`.
 template <Dataset A, Dataset B>
 class Zip {
  public:
-  using target_type = typename B::target_type;
+  using fields = ZippedFields<typename A::fields, typename B::fields>;
   using element_type = typename ValueOf<A>::type;
   static constexpr std::size_t random_map_count = std::max(random_maps<A>, random_maps<B>);
   static constexpr bool reordered = is_reordered<A> || is_reordered<B>;
@@ -64,8 +92,11 @@ class Zip {
 
   Zip(A features, B targets) : features_(std::move(features)), targets_(std::move(targets)) {}
 
-  Shape shape() const { return features_.shape(); }
-  Shape target_shape() const { return targets_.target_shape(); }
+  Shape shape(std::size_t field = 0) const {
+    constexpr std::size_t features = fields::count(FieldRole::feature);
+    return field < features ? features_.shape(field)
+                            : targets_.shape(field - features + target_field<B>);
+  }
   /// The smaller of both sizes; an infinite side does not count.
   std::optional<std::uint64_t> size() const {
     const auto a = features_.size(), b = targets_.size();
@@ -76,33 +107,36 @@ class Zip {
                                            targets_.indices(pass_of_second(pass)));
   }
 
+  /// The weights of both sides are multiplied.
   template <class T>
-  void gather(Pass pass, std::span<const Item> items, T* x,
-              detail::target_in<target_type, T>* y) const {
-    using Unused = detail::target_in<typename A::target_type, T>;
-    constexpr std::size_t chunk = 64;  // bounds the scratch for the unused halves
-    const std::size_t n = shape().size(), m = target_shape().size();
+  void gather(Pass pass, std::span<const Item> items, Rows<T, fields> to) const {
+    constexpr std::size_t chunk = 64;  // bounds the scratch
     const auto local = scratch<Zip, 0, Item>(chunk);
-    const auto other_y = scratch<Zip, 1, Unused>(chunk * features_.target_shape().size());
-    const auto other_x = scratch<Zip, 2, T>(chunk * targets_.shape().size());
+    const auto other_w = scratch<Zip, 1, T>(chunk);
     for (std::size_t first = 0; first < items.size(); first += chunk) {
       const auto part = items.subspan(first, std::min(chunk, items.size() - first));
       const auto run = local.first(part.size());
+      const Rows<T, fields> here = to.after(first, *this);
+      RowsOf<A, T> to_a;
+      RowsOf<B, T> to_b;
+      for (std::size_t i = 0; i < fields::size; ++i)
+        if (fields::kinds[i].role == FieldRole::feature)
+          to_a[i] = here[i];
+        else if (fields::kinds[i].role == FieldRole::target)
+          to_b[i - fields::first(FieldRole::target) + target_field<B>] = here[i];
+      if constexpr (has_weights<A>) to_a[A::fields::first(FieldRole::weight)] = here.w();
+      if constexpr (has_weights<B>)
+        to_b[B::fields::first(FieldRole::weight)] =
+            has_weights<A> && here.w() != nullptr ? other_w.data() : here.w();
       std::transform(part.begin(), part.end(), run.begin(),
                      [](Item item) { return Item{item.index >> 32, item.ordinal}; });
-      features_.gather(pass, std::span<const Item>(run), x + first * n, other_y.data());
+      features_.gather(pass, std::span<const Item>(run), to_a);
       std::transform(part.begin(), part.end(), run.begin(),
                      [](Item item) { return Item{item.index & 0xffffffffu, item.ordinal}; });
-      targets_.gather(pass, std::span<const Item>(run), other_x.data(), y + first * m);
-    }
-  }
-  /// The weights of both sides, multiplied.
-  template <class T>
-    requires(WeightedDataset<A> || WeightedDataset<B>)  //
-  void weigh(std::span<const Item> items, T* w) const {
-    for (std::size_t i = 0; i < items.size(); ++i) {
-      weigh_one(features_, {items[i].index >> 32, items[i].ordinal}, w + i);
-      weigh_one(targets_, {items[i].index & 0xffffffffu, items[i].ordinal}, w + i);
+      targets_.gather(pass, std::span<const Item>(run), to_b);
+      if constexpr (has_weights<A> && has_weights<B>)
+        for (std::size_t i = 0; i < part.size() && here.w() != nullptr; ++i)
+          here.w()[i] *= other_w[i];
     }
   }
 

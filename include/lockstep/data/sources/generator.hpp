@@ -42,7 +42,7 @@ concept Generates = std::invocable<const Fn&, std::uint64_t, Example<Target>&>;
 template <class Target, class Fn>
 class Generator {
  public:
-  using target_type = Target;
+  using fields = Labeled<Target>;
   static constexpr bool generated = true;
 
   Generator(std::uint64_t count, Shape shape, Shape target_shape, Fn fn)
@@ -51,25 +51,19 @@ class Generator {
         target_shape_(target_shape),
         fn_(std::make_shared<const Fn>(std::move(fn))) {}
 
-  Shape shape() const { return shape_; }
-  Shape target_shape() const { return target_shape_; }
+  Shape shape(std::size_t field = 0) const { return field == 0 ? shape_ : target_shape_; }
   std::optional<std::uint64_t> size() const { return count_; }
   Counter indices(Pass) const { return Counter(count_); }
 
   template <class T>
-  void gather(Pass, std::span<const Item> items, T* x, detail::target_in<Target, T>* y) const {
+  void gather(Pass, std::span<const Item> items, Rows<T, fields> to) const {
     const std::size_t n = shape_.size(), m = target_shape_.size();
-    for (std::size_t i = 0; i < items.size(); ++i) {
-      if constexpr (std::same_as<T, float>) {
-        make(items[i].index, {{x + i * n, n}, {y + i * m, m}});
-      } else {
-        const Example<Target> example{scratch<Generator, 0>(n),
-                                      target_buffer<Generator, 1, Target>(y + i * m, m)};
-        make(items[i].index, example);
-        detail::convert_row(example.x.data(), x + i * n, n);
-        if constexpr (!std::same_as<Target, std::int32_t>)
-          detail::convert_row(example.y.data(), y + i * m, m);
-      }
+    for (std::size_t i = 0; i < items.size() && to.wants_values(); ++i) {
+      const Example<Target> example{row_of_field<Generator, 0, float>(to.x(), i, n),
+                                    row_of_field<Generator, 1, Target>(to.y(), i, m)};
+      make(items[i].index, example);
+      put<float>(example.x, to.x(), i);
+      put<Target>(example.y, to.y(), i);
     }
   }
 

@@ -40,7 +40,7 @@ class Tensors {
 
  public:
   using element_type = Element;
-  using target_type = std::conditional_t<std::same_as<Target, std::int32_t>, std::int32_t, float>;
+  using fields = Labeled<Target>;
   static constexpr bool in_memory = true;
 
   /// \throws UsageError if the sizes do not match the shapes or each other.
@@ -58,8 +58,7 @@ class Tensors {
     data_.reset(new Data{std::move(features), std::move(targets)});
   }
 
-  Shape shape() const { return shape_; }
-  Shape target_shape() const { return target_shape_; }
+  Shape shape(std::size_t field = 0) const { return field == 0 ? shape_ : target_shape_; }
   std::optional<std::uint64_t> size() const { return count_; }
   pipeline::Counter indices(Pass) const { return pipeline::Counter(count_); }
 
@@ -69,23 +68,19 @@ class Tensors {
   std::size_t row_of(std::uint64_t index) const { return static_cast<std::size_t>(index); }
   std::tuple<> changes() const { return {}; }
 
-  /// x[i] = T(features of items[i]), and y[i] likewise from the targets.
-  template <class T>
-  void gather(Pass, std::span<const Item> items, T* x, detail::target_in<target_type, T>* y) const {
-    each_row(items, [x](const Element* row, std::size_t i, std::size_t n) {
-      detail::convert_row(row, x + i * n, n);
-    });
-    gather_targets<T>(items, y);
-  }
-
-  /// x[i] = T(features of items[i]) * scale + offset, in one loop; y as in `gather`.
-  template <class T>
-  void gather_scaled(Pass, std::span<const Item> items, T* x, detail::target_in<target_type, T>* y,
-                     T scale, T offset) const {
-    each_row(items, [=](const Element* row, std::size_t i, std::size_t n) {
-      detail::scale_row(row, x + i * n, n, scale, offset);
-    });
-    gather_targets<T>(items, y);
+  /// x[i] = T(features of items[i]), or T(features) * scale + offset in one loop with `scaling`;
+  /// y[i] = T(targets of items[i]).
+  template <class T, std::same_as<T>... Scaling>
+    requires(sizeof...(Scaling) == 0 || sizeof...(Scaling) == 2)
+  void gather(Pass, std::span<const Item> items, Rows<T, fields> to, Scaling... scaling) const {
+    if (to.x() != nullptr)
+      each_row(items, [&](const Element* row, std::size_t i, std::size_t n) {
+        detail::copy_row(row, to.x() + i * n, n, scaling...);
+      });
+    if (to.y() == nullptr) return;
+    const std::size_t n = target_shape_.size();
+    for (std::size_t i = 0; i < items.size(); ++i)
+      detail::copy_row(data_->targets.data() + items[i].index * n, to.y() + i * n, n);
   }
 
  private:
@@ -124,13 +119,6 @@ class Tensors {
         detail::read_ahead(data_->features.data() + items[i + ahead].index * n, n);
       f(data_->features.data() + items[i].index * n, i, n);
     }
-  }
-
-  template <class T>
-  void gather_targets(std::span<const Item> items, detail::target_in<target_type, T>* y) const {
-    const std::size_t n = target_shape_.size();
-    for (std::size_t i = 0; i < items.size(); ++i)
-      detail::convert_row(data_->targets.data() + items[i].index * n, y + i * n, n);
   }
 
   Shape shape_, target_shape_;

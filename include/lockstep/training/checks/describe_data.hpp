@@ -20,9 +20,10 @@
 
 namespace lockstep::detail {
 
-/// The contents of the sample, as digests.
-struct DataContents {
-  std::string features, targets, weights;  ///< weights: empty without sample weights
+/// The contents of a field of the sample, as a digest.
+struct FieldContents {
+  FieldRole role;
+  std::string digest;
 };
 
 /// See the file's comment.
@@ -34,7 +35,7 @@ struct DescribedData {
   std::string first;    ///< the first indices of a pass, for messages: "5, 17, 3, 8, ..., "
   std::optional<std::uint64_t> round{};  ///< examples per round of an endless `repeat`
   bool is_generated = false;             ///< a generator, which may be random on purpose
-  DataContents contents{};
+  std::vector<FieldContents> contents{};
 };
 
 /// The contents of examples that a user's function computes differently at each call.
@@ -62,8 +63,8 @@ class RoundedDigest {
 /// Reads the sample and fills `order`, `first` and `contents`: of at most 16 batches, spread over
 /// the first `examples` examples of a pass, the first, the middle and the last example each. Each
 /// is computed twice, to find functions that give another result at each call.
-template <class T, class Target>
-void read_sample(ExampleSource<T, Target>& source, const BatchSizes& sizes, std::uint64_t examples,
+template <class T>
+void read_sample(ExampleSource<T>& source, const BatchSizes& sizes, std::uint64_t examples,
                  DescribedData& to);
 
 /// The examples of a pass, or of one round where `repeat` makes the pass endless.
@@ -82,7 +83,7 @@ template <class T, class Data>
 DescribedData described(const Data& data, std::optional<std::uint64_t> steps = {}) {
   DescribedData result{.examples = data.size(),
                        .batch = data.batch_size(),
-                       .is_weighted = WeightedDataset<Data>,
+                       .is_weighted = has_weights<Data>,
                        .order = 0,
                        .first = {},
                        .round = examples_of_round(data),

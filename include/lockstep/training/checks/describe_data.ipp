@@ -36,28 +36,28 @@ std::uint64_t RoundedDigest::value() const {
   return result;
 }
 
-/// One field of the sampled examples, as read once.
-template <class V>
-struct FieldDigest {
-  std::uint64_t labels = 0;
-  RoundedDigest numbers{};
-  void add(std::span<const V> values) {
+/// One field of the sampled examples, as read twice.
+struct FieldDigests {
+  struct Read {
+    std::uint64_t labels = 0;
+    RoundedDigest numbers{};
+    std::uint64_t value() const { return mix(labels, numbers.value()); }
+  };
+  std::array<Read, 2> read{};
+  std::string first_labels{};
+
+  template <class V>
+  void add(std::size_t i, const std::byte* p, std::size_t count) {
+    const std::span<const V> values(reinterpret_cast<const V*>(p), count);
     for (const V v : values)
       if constexpr (std::is_integral_v<V>)
-        labels = mix(labels, static_cast<std::uint64_t>(v));
+        read[i].labels = mix(read[i].labels, static_cast<std::uint64_t>(v));
       else
-        numbers.add(static_cast<double>(v));
+        read[i].numbers.add(static_cast<double>(v));
   }
-  std::uint64_t value() const { return mix(labels, numbers.value()); }
-};
-
-/// The same as read twice.
-template <class V>
-struct FieldDigests {
-  std::array<FieldDigest<V>, 2> read{};
-  std::string text(std::string_view first = {}) const {
+  std::string text() const {
     if (read[0].value() != read[1].value()) return std::string(varying_contents);
-    return format_text("{}digest {:016x}", first, read[0].value());
+    return format_text("{}digest {:016x}", first_labels, read[0].value());
   }
 };
 
@@ -77,8 +77,8 @@ struct FieldDigests {
   return result;
 }
 
-template <class T, class Target>
-[[gnu::cold]] void read_sample(ExampleSource<T, Target>& source, const BatchSizes& sizes,
+template <class T>
+[[gnu::cold]] void read_sample(ExampleSource<T>& source, const BatchSizes& sizes,
                                std::uint64_t examples, DescribedData& to) {
   const Pass pass{};
   source.begin(pass, 0);
@@ -101,60 +101,54 @@ template <class T, class Target>
       sample.push_back(items[static_cast<std::size_t>(*position - begin)]);
   }
 
-  FieldDigests<T> features, weights;
-  FieldDigests<Target> targets;
-  std::string labels;
   constexpr std::size_t each = 3;  // examples in memory at a time
-  std::vector<T> x(each * sizes.x), w(each);
-  std::vector<Target> y(each * sizes.y);
+  std::vector<FieldDigests> digests(sizes.fields.size());
+  std::vector<AlignedBuffer> values(sizes.fields.size());
+  std::vector<void*> to_values;
+  for (std::size_t f = 0; f < values.size(); ++f)
+    to_values.push_back(values[f].reserve(each * sizes.fields[f].shape.size() *
+                                          bytes_of_element<T>(sizes.fields[f].type)));
   for (std::span<const Item> rest(sample); !rest.empty();) {
     const std::span<const Item> now = rest.first(std::min(each, rest.size()));
     rest = rest.subspan(now.size());
     for (std::size_t i = 0; i < 2; ++i) {
-      source.gather(pass, now, x.data(), y.data());
-      features.read[i].add(std::span<const T>(x).first(now.size() * sizes.x));
-      targets.read[i].add(std::span<const Target>(y).first(now.size() * sizes.y));
-      if (!sizes.is_weighted) continue;
-      std::fill(w.begin(), w.end(), T(1));
-      source.weigh(now, w.data());
-      weights.read[i].add(std::span<const T>(w).first(now.size()));
+      source.gather(pass, now, to_values);
+      for (std::size_t f = 0; f < values.size(); ++f) {
+        const std::size_t size = sizes.fields[f].shape.size(), count = now.size() * size;
+        if (sizes.fields[f].type == FieldType::real) {
+          digests[f].add<T>(i, values[f].data(), count);
+          continue;
+        }
+        digests[f].add<std::int32_t>(i, values[f].data(), count);
+        if (rest.size() + now.size() == sample.size() && i == 1) {
+          const auto* const labels = reinterpret_cast<const std::int32_t*>(values[f].data());
+          for (std::size_t k = 0; k < now.size(); ++k)
+            digests[f].first_labels += std::to_string(labels[k * size]) + ", ";
+          digests[f].first_labels += "..., ";
+        }
+      }
     }
-    if constexpr (std::is_integral_v<Target>)
-      if (labels.empty())
-        for (std::size_t i = 0; i < now.size(); ++i)
-          labels += std::to_string(y[i * sizes.y]) + ", ";
   }
-  to.contents = {features.text(), targets.text(labels.empty() ? labels : labels + "..., "),
-                 sizes.is_weighted ? weights.text() : std::string()};
+  for (std::size_t f = 0; f < digests.size(); ++f)
+    to.contents.push_back({sizes.fields[f].role, digests[f].text()});
 }
 
 void add_contents(Signature& to, const DescribedData& data, std::string_view of, bool all) {
-  const auto add = [&](const char* what, const std::string& value) {
-    if (value.empty()) return;
+  constexpr std::array<std::string_view, 3> plural{"features", "targets", "weights"};
+  for (const auto& [role, value] : data.contents) {
+    if (!all && role != FieldRole::feature) continue;
     const bool is_compared = !data.is_generated || value == varying_contents;
-    to.emplace_back(format_text("{} of {}", what, of),
+    to.emplace_back(format_text("{} of {}", plural[static_cast<std::size_t>(role)], of),
                     is_compared ? value : std::string(generated_contents));
-    if (!is_compared) {
-      if (to.empty() || to.front().first != generated_field)
-        to.emplace(to.begin(), generated_field, "");
-      to.front().second += value + "; ";
-    }
-  };
-  add("features", data.contents.features);
-  if (!all) return;
-  add("targets", data.contents.targets);
-  add("weights", data.contents.weights);
+    if (is_compared) continue;
+    if (to.front().first != generated_field) to.emplace(to.begin(), generated_field, "");
+    to.front().second += value + "; ";
+  }
 }
 
 #ifdef LOCKSTEP_SEPARATE_COMPILATION
-template void read_sample(ExampleSource<float, float>&, const BatchSizes&, std::uint64_t,
-                          DescribedData&);
-template void read_sample(ExampleSource<float, std::int32_t>&, const BatchSizes&, std::uint64_t,
-                          DescribedData&);
-template void read_sample(ExampleSource<double, double>&, const BatchSizes&, std::uint64_t,
-                          DescribedData&);
-template void read_sample(ExampleSource<double, std::int32_t>&, const BatchSizes&, std::uint64_t,
-                          DescribedData&);
+template void read_sample(ExampleSource<float>&, const BatchSizes&, std::uint64_t, DescribedData&);
+template void read_sample(ExampleSource<double>&, const BatchSizes&, std::uint64_t, DescribedData&);
 #endif
 
 }  // namespace lockstep::detail

@@ -243,10 +243,10 @@ struct CheckBatched {
 };
 template <class D, class Target>
 struct CheckTargets {
-  static_assert(std::same_as<typename D::target_type, Target> || std::integral<Target>,
+  static_assert(std::same_as<target_of<D>, Target> || std::integral<Target>,
                 "lockstep::Model: the loss expects real-valued targets, but the data have class "
                 "labels; use SparseCategoricalCrossentropy, or targets of type float");
-  static_assert(std::same_as<typename D::target_type, Target> || !std::integral<Target>,
+  static_assert(std::same_as<target_of<D>, Target> || !std::integral<Target>,
                 "lockstep::Model: the loss expects class labels, but the data have real-valued "
                 "targets; use CategoricalCrossentropy for one-hot targets, MeanSquaredError for "
                 "numbers, or labels of type std::int32_t");
@@ -267,7 +267,7 @@ struct NotInMemory {
 
 /// Batched data whose targets have the loss' target type.
 template <class D, class Target>
-concept DataFor = BatchedDataset<D> && std::same_as<typename D::target_type, Target>;
+concept DataFor = BatchedDataset<D> && std::same_as<target_of<D>, Target>;
 
 /// Emits the error for data that do not fit.
 template <class D, class Target, bool = BatchedDataset<D>>

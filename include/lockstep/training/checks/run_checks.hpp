@@ -111,8 +111,9 @@ template <class Net, class L, BatchedDataset Data>
 void check_data(const Data& data, const char* what) {
   check_examples<Net>(data);
   constexpr Shape expected = L::target_shape(Net::output_shape);
-  check_shape("targets", data.target_shape(), expected,
-              data.target_shape().rank < expected.rank
+  const Shape found = data.shape(target_field<Data>);
+  check_shape("targets", found, expected,
+              found.rank < expected.rank
                   ? "put Flatten or GlobalAveragePooling2D before the last layer, or change the "
                     "targets"
                   : "change the last layer or the targets");
@@ -164,9 +165,6 @@ LOCKSTEP_DECL std::uint64_t examples_before(std::uint64_t batch, const FitOption
 /// `first`: position of y[0] in the batch, for the message. \throws UsageError.
 LOCKSTEP_DECL void check_labels(const std::int32_t* y, std::size_t count, std::size_t first,
                                 int classes);
-/// Targets other than labels may be any number.
-template <class Target>
-void check_labels(const Target*, std::size_t, std::size_t, int) {}
 
 }  // namespace lockstep::detail
 

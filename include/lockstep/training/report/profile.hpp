@@ -225,7 +225,7 @@ class Profiler<Replicas<Net, S, L, O, Ms...>> {
   using All = Replicas<Net, S, L, O, Ms...>;
   using device = typename All::device;
   using T = typename All::T;
-  using Batch = typename All::Batch;
+  using Batch = LoadedBatch;
   static_assert(TimesWork<typename device::Context>,
                 "lockstep::Model: profile needs a device that times its work; give its context "
                 "begin_work, work and measure_work, or derive it from ls::HostMemory");
@@ -254,6 +254,7 @@ class Profiler<Replicas<Net, S, L, O, Ms...>> {
             is_first = true;
           }
           is_first = false;
+          All::check_labels(batch);
           return batch;
         },
         rate);

@@ -21,52 +21,19 @@
 
 namespace lockstep::detail {
 
-/// Batches assembled in host memory.
-template <class T, class Target>
-class HostBatches {
- public:
-  using Batch = LoadedBatch<T, Target>;
-  using Source = std::unique_ptr<ExampleSource<T, Target>>;
-  using Share = typename BatchAssembler<T, Target>::Share;
-
-  /// `classes`: labels must be below it.
-  HostBatches(Source source, const BatchSizes& sizes, Share share,
-              const ClassWeights& class_weights, int classes)
-      : source_(std::move(source)),
-        assembler_(*source_, sizes, std::move(share), class_weights),
-        classes_(classes) {}
-
-  void begin(Pass pass, std::uint64_t skip_examples = 0) { assembler_.begin(pass, skip_examples); }
-  void set_share(Share share) { assembler_.set_share(std::move(share)); }
-  /// This process' share of the next batch of the pass. \returns false at the end of the pass.
-  bool next(Batch& out) {
-    if (!assembler_.next(out)) return false;
-    check_labels(out.y, out.slice.count, out.slice.first, classes_);
-    return true;
-  }
-
- private:
-  Source source_;
-  BatchAssembler<T, Target> assembler_;
-  int classes_;
-};
-
-template <class Replicas>
-using HostBatchesOf = HostBatches<typename Replicas::T, typename Replicas::Target>;
-
+/// Batches assembled in host memory: this process' share.
 template <class Replicas, class Data>
-HostBatchesOf<Replicas> host_batches(const Data& data, Replicas& replicas,
-                                     const ClassWeights& class_weights) {
-  using Source = typename HostBatchesOf<Replicas>::Source;
-  return {Source(new PipelineSource<typename Replicas::T, Data>(data)), batch_sizes(data),
-          replicas.share(), class_weights, Replicas::Network::output_shape.channels()};
+Loader<typename Replicas::T> host_batches(const Data& data, Replicas& replicas,
+                                          const ClassWeights& class_weights = {},
+                                          FieldRole last = FieldRole::weight) {
+  return Loader<typename Replicas::T>(data, replicas.share(), class_weights, last);
 }
 
 /// Batches assembled on the devices, or on the host if a device has no room for the data:
 ///
 ///     rows fit in 32-bit indices, and every device grants the bytes?
 ///         yes --> upload to each device --> OutOfMemory on one of them? --no--> ResidentRows
-///         no  --> HostBatches                        yes --> HostBatches
+///         no  --> Loader                             yes --> Loader
 ///
 /// All replicas of a process use the same kind.
 template <class Replicas, class Data>
@@ -74,8 +41,6 @@ class DeviceBatches {
   using device = typename Replicas::device;
 
  public:
-  using Batch = typename Replicas::Batch;
-
   [[gnu::cold]] DeviceBatches(const Data& data, Replicas& replicas, const ClassWeights& classes)
       : replicas_(&replicas) {
     auto& session = replicas.session();
@@ -101,7 +66,7 @@ class DeviceBatches {
       return;
     }
     rows_.reset();
-    host_.reset(new Host(host_batches(data, replicas, classes)));
+    host_.reset(new Loader<typename Replicas::T>(host_batches(data, replicas, classes)));
   }
 
   DeviceBatches(const DeviceBatches&) = delete;
@@ -116,20 +81,13 @@ class DeviceBatches {
     else
       host_->begin(pass, skip_examples);
   }
-  bool next(Batch& out) {
-    if (!rows_) return host_->next(out);
-    if (!rows_->next(out)) return false;
-    check_labels(out.y, out.slice.count, out.slice.first,
-                 Replicas::Network::output_shape.channels());
-    return true;
-  }
+  bool next(LoadedBatch& out) { return rows_ ? rows_->next(out) : host_->next(out); }
 
  private:
   using Rows = ResidentRows<device, Data>;
-  using Host = HostBatchesOf<Replicas>;
   Replicas* replicas_;
   std::unique_ptr<Rows> rows_;  // exactly one of the two is set
-  std::unique_ptr<Host> host_;
+  std::unique_ptr<Loader<typename Replicas::T>> host_;
 };
 
 /// This process' share of the batches of `data`, with sample weights if the data or `classes` have
@@ -140,7 +98,7 @@ auto batches_over(Replicas& replicas, const Data& data, const char* what,
                   const ClassWeights& classes = {}) {
   using Network = typename Replicas::Network;
   using Loss = typename Replicas::Loss;
-  if (WeightedDataset<Data> || !classes.empty())
+  if (has_weights<Data> || !classes.empty())
     check_weighs<Network, typename Replicas::device, Loss>();
   check_data<Network, Loss>(data, what);
   if constexpr (can_reside<typename Replicas::device, Data>)
@@ -163,12 +121,16 @@ class StepsOver : public Steps {
       }
     batches_.begin(pass, skip_examples);
   }
-  bool next() final { return batches_.next(batch_); }
+  bool next() final {
+    if (!batches_.next(batch_)) return false;
+    Replicas::check_labels(batch_);
+    return true;
+  }
 
  protected:
   Replicas& replicas_;
   Batches& batches_;
-  typename Replicas::Batch batch_;
+  LoadedBatch batch_;
 
  private:
   std::uint64_t generation_ = replicas_.generation();  // of the job when the share was last set
@@ -207,7 +169,7 @@ class PredictionSteps final : public StepsOver<Replicas, Batches> {
  public:
   using StepsOver<Replicas, Batches>::StepsOver;
   void run_step(const RunRequests& requests, double, bool) override {
-    this->replicas_.predict({.x = this->batch_.x, .slice = this->batch_.slice}, outputs, requests);
+    this->replicas_.predict(this->batch_, outputs, requests);
   }
 
   std::vector<typename Replicas::T> outputs;  ///< (examples, output), in the order of the data

@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "lockstep/concepts/fields.hpp"
 #include "lockstep/concepts/kernel_calls.hpp"
 #include "lockstep/concepts/loaded_batch.hpp"
 #include "lockstep/concepts/optimizer.hpp"
@@ -35,7 +36,7 @@ struct ReplicaPlan {
   TrainedState state;
   std::span<const PenaltySegment> penalties;
   bool has_penalty;
-  std::size_t target;  ///< elements per target
+  std::span<const Field> fields;  ///< of a batch, see BatchLayout
   std::size_t sums;    ///< elements per slice: the loss, then each metric's state
 };
 
@@ -76,7 +77,7 @@ class DeviceReplica {
  public:
   using T = typename D::real;
   using Context = typename D::Context;
-  using Batch = LoadedBatch<T, Target>;
+  using Batch = LoadedBatch;
   /// Elements of sums_ for requests.
   static constexpr std::size_t request_count = sizeof(SummedRequests) / sizeof(double);
   /// The loss, summed over examples, then each metric's state.
@@ -197,6 +198,8 @@ class DeviceReplica {
     if (exchanges_) begin(WorkPass::exchange, "gradients");
   }
   Batch on_device(Batch batch, const ReplicaContext<D>& replica);
+  /// The network's input, which is the first field.
+  static const T* input_of(const Batch& batch) { return batch.template rows<T>(0); }
   const T* infer(const Batch& batch, std::uint64_t seed, const ReplicaContext<D>& replica);
   void score_slice(std::size_t i, const T* y, const Batch& batch, T* gradient, Score score);
   void add_penalties();
@@ -317,7 +320,7 @@ void DeviceReplica<D, Target>::train(SliceOf slice, std::uint64_t seed, std::uin
     const StepContext context{batch.slice, true, seed, step, replica.group};
     note(Phase::forward);
     engine_.prepare(context.count);
-    const T* const x = batch.x;
+    const T* const x = input_of(batch);
     const T* const y = engine_.forward(x, context);
     score_slice(i, y, batch, engine_.output_gradient(), score);
     note(Phase::backward);
@@ -497,10 +500,16 @@ auto DeviceReplica<D, Target>::on_device(Batch batch, const ReplicaContext<D>& r
   begin(WorkPass::data, "batch");
   if constexpr (!HostDevice<D>)
     if (batch.fetch) return batch.fetch(replica.local, batch.slice);
-  const std::size_t count = batch.slice.count;
-  batch.x = context_->feed(0, batch.x, count * plan_->engine.input);
-  if (batch.y != nullptr) batch.y = context_->feed(1, batch.y, count * plan_->target);
-  if (batch.w != nullptr) batch.w = context_->feed(2, batch.w, count);
+  for (std::size_t i = 0; i < plan_->fields.size(); ++i) {
+    if (batch.field[i] == nullptr) continue;
+    const Field& field = plan_->fields[i];
+    const std::size_t count = batch.slice.count * field.shape.size();
+    const auto slot = static_cast<int>(i);
+    batch.field[i] = field.type == FieldType::int32
+                         ? static_cast<const void*>(
+                               context_->feed(slot, batch.template rows<std::int32_t>(i), count))
+                         : context_->feed(slot, batch.template rows<T>(i), count);
+  }
   return batch;
 }
 
@@ -508,7 +517,7 @@ template <class D, class Target>
 auto DeviceReplica<D, Target>::infer(const Batch& batch, std::uint64_t seed,
                                      const ReplicaContext<D>& replica) -> const T* {
   engine_.prepare(batch.slice.count);
-  return engine_.forward(batch.x, StepContext{batch.slice, false, seed, 0, replica.group});
+  return engine_.forward(input_of(batch), StepContext{batch.slice, false, seed, 0, replica.group});
 }
 
 template <class D, class Target>

@@ -21,6 +21,7 @@
 #include "lockstep/metrics/weighted.hpp"
 #include "lockstep/model/engine.hpp"
 #include "lockstep/training/parameters.hpp"
+#include "lockstep/training/step/batch_layout.hpp"
 #include "lockstep/training/step/device_replica.hpp"
 
 namespace lockstep::detail {
@@ -127,6 +128,7 @@ class Replica : public DeviceReplica<D, target_as<typename L::target_type, typen
   using UpdateOp = std::remove_cvref_t<decltype(std::declval<const O&>().op(0.0, 1))>;
   static constexpr bool updates_by_elements =
       ElementwiseUpdate<UpdateOp> && HostDevice<D> && !ScalesLoss<D>;
+  using Layout = BatchLayout<Net, L>;
   static constexpr auto& layout = PlanOf<Net, D>::plan;
   static constexpr auto penalties = penalty_segments<Net>();
   static constexpr bool has_penalty = [] {
@@ -154,7 +156,7 @@ class Replica : public DeviceReplica<D, target_as<typename L::target_type, typen
                 .averaged_size = layout.averaged_size},
       .penalties = {penalties.begin(), penalties.size()},
       .has_penalty = has_penalty,
-      .target = L::target_shape(Net::output_shape).size(),
+      .fields = Layout::fields,
       .sums = sum_count};
 
   /// The optimizer's update as backward's callback: called with each range of finished gradients.
@@ -208,8 +210,8 @@ class Replica : public DeviceReplica<D, target_as<typename L::target_type, typen
   /// kernel does all of them where the device has such a kernel (ScoresTogether).
   void score(const Scored& s, const L& loss, const std::tuple<Ms...>& metrics) {
     const std::size_t count = s.batch.slice.count;
-    const Target* const target = s.batch.y;
-    const T* const weight = s.batch.w;
+    const Target* const target = s.batch.template rows<Target>(Layout::target);
+    const T* const weight = s.batch.template rows<T>(Layout::weight);
     using Labels = typename L::target_type;
     const auto loss_op = loss.op(Net::output_shape);
     using LossOp = std::remove_cvref_t<decltype(loss_op)>;

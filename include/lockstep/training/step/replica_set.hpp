@@ -64,7 +64,8 @@ class ReplicaSet : public AnyReplicas {
   using T = typename device::real;
   using Replica = detail::Replica<Net, device, L, O, Ms...>;
   using Target = typename Replica::Target;
-  using Batch = typename Replica::Batch;
+  using Batch = LoadedBatch;
+  using Layout = BatchLayout<Net, L>;
   using Session = decltype(std::declval<const S&>().open());
   static constexpr bool is_one_process = std::derived_from<Session, SessionOfOneProcess>;
   static constexpr bool is_one_replica = std::derived_from<Session, SessionOfOneReplica>;

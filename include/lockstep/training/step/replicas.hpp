@@ -38,6 +38,7 @@ class Replicas final : public ReplicaSet<Net, S, L, O, Ms...> {
   using Base::is_alone;
   using Base::slices;
   using typename Base::Batch;
+  using typename Base::Layout;
   using typename Base::device;
   using typename Base::Replica;
   using typename Base::T;
@@ -128,6 +129,15 @@ class Replicas final : public ReplicaSet<Net, S, L, O, Ms...> {
                    loss_, metrics_);
     });
     pending_examples_.push_back(batch.slice.global_count);
+  }
+
+  /// Checks the labels of this process' share of a batch, if it has any; a kernel would use a label
+  /// as an index.
+  static void check_labels(const Batch& batch) {
+    if constexpr (std::same_as<typename Replica::Target, std::int32_t>)
+      if (const auto* const labels = batch.template rows<std::int32_t>(Layout::target))
+        detail::check_labels(labels, batch.slice.count, batch.slice.first,
+                             Net::output_shape.channels());
   }
 
   /// Appends the outputs for all examples of the global batch, in order, in every process: with
@@ -284,13 +294,7 @@ class Replicas final : public ReplicaSet<Net, S, L, O, Ms...> {
   /// A replica's i-th slice of this process' share of the batch.
   Batch slice_of_replica(const Batch& batch, const ReplicaContext<device>& r, std::size_t i) const {
     const Slice mine = slice_of(batch.slice.global_count, slices(), mine_[r.local].first + i);
-    const std::size_t before = mine.first - batch.slice.first;
-    Batch part = batch;
-    part.slice = batch.slice.with(mine);
-    if (part.x) part.x += before * Net::input_shape.size();
-    if (part.y) part.y += before * L::target_shape(Net::output_shape).size();
-    if (part.w) part.w += before;
-    return part;
+    return rows_of<T>(batch, Layout::fields, batch.slice.with(mine));
   }
 
   using Base::are_equal_;

@@ -64,7 +64,6 @@ class ResidentRows {
   using T = typename D::real;
   using Context = typename D::Context;
   using Target = target_of<Data, T>;
-  using Batch = LoadedBatch<T, Target>;
   /// From the size of a global batch to the part that this process loads.
   using Part = std::function<Slice(std::size_t)>;
 
@@ -84,7 +83,7 @@ class ResidentRows {
     const auto kept = data_.kept_rows();
     const std::size_t drawn = sizeof(std::uint32_t) + (is_weighted() ? sizeof(T) : 0);
     const std::size_t example =
-        2 * largest_row() * sizeof(T) + data_.target_shape().size() * sizeof(Target);
+        2 * largest_row() * sizeof(T) + target_size() * sizeof(Target);
     return kept.x.size() * sizeof(Element) + kept.y.size() * sizeof(Target) + most_drawn() * drawn +
            largest_ * example;
   }
@@ -103,7 +102,7 @@ class ResidentRows {
     copy->index = Buffer<Context, std::uint32_t>(context, most_drawn());
     if (is_weighted()) copy->weights = Buffer<Context, T>(context, most_drawn());
     for (auto& x : copy->x) x = Buffer<Context, T>(context, largest_ * largest_row());
-    copy->y = Buffer<Context, Target>(context, largest_ * data_.target_shape().size());
+    copy->y = Buffer<Context, Target>(context, largest_ * target_size());
     copies_[local] = std::move(copy);
   }
 
@@ -116,15 +115,15 @@ class ResidentRows {
 
   /// This process' share of the next batch of the pass. \returns false at the end of the pass. The
   /// batch has labels on the host, for checks; everything else is gathered by `fetch`.
-  bool next(Batch& out) {
+  bool next(LoadedBatch& out) {
     if (place_of(ordinal_) == drawn_.size() && !draw()) return false;
     const std::size_t left = drawn_.size() - place_of(ordinal_);
     const std::size_t global = std::min(data_.batch_size(), left);
     const BatchSlice slice = whole_batch(global, pass_.number, ordinal_).with(part_(global));
-    const Target* const y = labels_.empty() ? nullptr
-                                            : labels_.data() + place_of(slice.first_ordinal) *
-                                                                   data_.target_shape().size();
-    out = Batch{.y = y, .slice = slice, .fetch = {Constant<&ResidentRows::fetch>{}, *this}};
+    out = LoadedBatch{.slice = slice, .fetch = {Constant<&ResidentRows::fetch>{}, *this}};
+    if (!labels_.empty())
+      out.field[target_field<Data>] =
+          labels_.data() + place_of(slice.first_ordinal) * target_size();
     ordinal_ += global;
     return true;
   }
@@ -132,7 +131,7 @@ class ResidentRows {
   /// Gathers a slice on the device of replica `local` and applies the row changes. Ping-pongs
   /// between two buffers, since not every change works in place. The first change is fused into
   /// the gather if it is a scaling.
-  Batch fetch(std::size_t local, const BatchSlice& slice) {
+  LoadedBatch fetch(std::size_t local, const BatchSlice& slice) {
     Copy& copy = *copies_[local];
     const std::size_t place = place_of(slice.first_ordinal);
     Context& context = *copy.context;
@@ -147,7 +146,7 @@ class ResidentRows {
       Kernel<GatherRows, D>::run(
           op, GatherRowsIo<D, Element, Target>{
                   context, slice.count, copy.index.data() + place, copy.rows.data(), first_size(),
-                  x, copy.targets.data(), data_.target_shape().size(), copy.y.data()});
+                  x, copy.targets.data(), target_size(), copy.y.data()});
     };
     bool gathered = false;
     const auto apply = [&]<class Op>(const RowChange<Op>& change) {
@@ -167,7 +166,8 @@ class ResidentRows {
     };
     std::apply([&](const auto&... change) { (apply(change), ...); }, changes_);
     if (!gathered) gather({});
-    return {x, copy.y.data(), is_weighted() ? copy.weights.data() + place : nullptr, slice};
+    return {.field = {x, copy.y.data(), is_weighted() ? copy.weights.data() + place : nullptr},
+            .slice = slice};
   }
 
  private:
@@ -190,7 +190,8 @@ class ResidentRows {
     std::uint64_t draws = 0;               // draws_ at the last upload of index and weights
   };
 
-  bool is_weighted() const { return WeightedDataset<Data> || !classes_.empty(); }
+  bool is_weighted() const { return has_weights<Data> || !classes_.empty(); }
+  std::size_t target_size() const { return data_.shape(target_field<Data>).size(); }
   std::size_t first_size() const { return data_.kept_rows().shape.size(); }
   /// Position in drawn_ of an example of the pass.
   std::size_t place_of(std::uint64_t ordinal) const {
@@ -222,7 +223,7 @@ class ResidentRows {
   /// Copies the drawn rows' targets to labels_, for label checks and class weights.
   void gather_targets() {
     const auto kept = data_.kept_rows();
-    const std::size_t width = data_.target_shape().size();
+    const std::size_t width = target_size();
     labels_.resize(drawn_.size() * width);
     for (std::size_t i = 0; i < drawn_.size(); ++i)
       for (std::size_t k = 0; k < width; ++k)
@@ -231,9 +232,10 @@ class ResidentRows {
   /// Computes the drawn rows' sample weights, class weights included.
   void weigh() {
     weights_.assign(drawn_.size(), T(1));
-    if constexpr (WeightedDataset<Data>)
-      data_.weigh(std::span<const Item>(items_), weights_.data());
-    classes_.weigh(labels_.data(), data_.target_shape().size(), drawn_.size(), weights_.data());
+    if constexpr (has_weights<Data>)
+      data_.gather(pass_, std::span<const Item>(items_),
+                   RowsOf<Data, T>(nullptr, nullptr, weights_.data()));
+    classes_.weigh(labels_.data(), target_size(), drawn_.size(), weights_.data());
   }
 
   /// Uploads `values`, converted to E, into a new buffer.

@@ -36,17 +36,17 @@ auto recipe(std::size_t batch) {
 /// All images of a pass, with each global batch gathered in parts by `replicas` replicas.
 template <class T, class D>
 std::vector<T> in_parts(const D& data, std::size_t replicas, ls::Pass pass) {
-  std::vector<std::unique_ptr<ls::Loader<T, D>>> loaders;
+  std::vector<std::unique_ptr<ls::Loader<T>>> loaders;
   for (std::size_t r = 0; r < replicas; ++r) {
-    loaders.push_back(std::make_unique<ls::Loader<T, D>>(
+    loaders.push_back(std::make_unique<ls::Loader<T>>(
         data, [=](std::size_t global) { return ls::slice_of(global, replicas, r); }));
     loaders.back()->begin(pass);
   }
   std::vector<T> all;
-  ls::LoadedBatch<T, std::int32_t> batch;
+  support::LabeledBatch<T, std::int32_t> batch;
   for (bool more = true; more;) {
     for (auto& loader : loaders) {
-      more = loader->next(batch);
+      more = support::next(*loader, batch);
       if (more) all.insert(all.end(), batch.x, batch.x + batch.slice.count * data.shape().size());
     }
   }
@@ -96,7 +96,8 @@ TEST_CASE("targets and weights stay with their images") {
   for (std::size_t n = 0; n < 20; ++n) CHECK(gathered.y[n] == static_cast<std::int32_t>(n));
   std::vector<float> w(2, 1.0f);
   const std::vector<ls::Item> items{{3, 0}, {4, 1}};
-  data.weigh(std::span<const ls::Item>(items), w.data());
+  data.gather({}, std::span<const ls::Item>(items),
+              ls::RowsOf<std::remove_const_t<decltype(data)>, float>(nullptr, nullptr, w.data()));
   CHECK(w == std::vector<float>{0.5f, 0.5f});
   const auto regression =
       ls::tensors(std::vector<float>(8, 1.f), ls::shape(2, 2, 1), std::vector{1.5f, 2.5f}) |

@@ -94,7 +94,7 @@ TEST_CASE("random_crop's draws depend only on seed, pass, position in the pipeli
   const std::vector<ls::Item> tail{{0, 61}, {0, 62}, {0, 63}};
   std::vector<float> x(12);
   std::vector<std::int32_t> y(3);
-  data.gather({1, 0}, std::span<const ls::Item>(tail), x.data(), y.data());
+  support::gather(data, {1, 0}, tail, x, y);
   CHECK(x == std::vector<float>(drawn.end() - 12, drawn.end()));
 }
 

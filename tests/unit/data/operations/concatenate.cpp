@@ -81,12 +81,12 @@ TEST_CASE("two shuffles below a concatenate draw different orders") {
 TEST_CASE("a loader restarts a concatenation for each pass, with the order of a new one") {
   const auto data =
       (range(9) | ls::shuffle(9)) | ls::concatenate(from(20, 5) | ls::shuffle(5)) | ls::batch(4);
-  ls::Loader<float, std::remove_const_t<decltype(data)>> loader(data);
-  ls::LoadedBatch<float, std::int32_t> batch;
+  ls::Loader<float> loader(data);
+  support::LabeledBatch<float, std::int32_t> batch;
   for (const std::uint64_t number : {0u, 1u, 2u}) {
     std::vector<float> seen;
     loader.begin({3, number});
-    while (loader.next(batch)) seen.insert(seen.end(), batch.x, batch.x + batch.slice.count);
+    while (support::next(loader, batch)) seen.insert(seen.end(), batch.x, batch.x + batch.slice.count);
     CHECK(seen == gather_all<float>(data, {3, number}).x);
   }
 }

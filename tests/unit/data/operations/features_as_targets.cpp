@@ -37,7 +37,7 @@ const auto noise = ls::map([](auto& example, ls::Philox& draws) {
 
 TEST_CASE("features become the targets after the operations before, not those after") {
   const auto data = images(150, small) | ls::rescale(1.0 / 255) | ls::features_as_targets;
-  CHECK(data.target_shape() == small);
+  CHECK(data.shape(1) == small);
   const auto all = gather_all<float>(data);
   CHECK(all.x == gather_all<float>(images(150, small) | ls::rescale(1.0 / 255)).x);
   CHECK(all.y == all.x);
@@ -66,7 +66,7 @@ TEST_CASE("noise and augmentation after features_as_targets leave the targets cl
   const auto augmented =
       clean | ls::random_crop(3, 3) | ls::random_flip_left_right | ls::per_image_standardization;
   CHECK(augmented.shape() == ls::shape(3, 3, 3));
-  CHECK(augmented.target_shape() == small);
+  CHECK(augmented.shape(1) == small);
   CHECK(gather_all<float>(augmented).y == expected.y);
 
   // before features_as_targets: both have the same draws

@@ -74,7 +74,7 @@ TEST_CASE("draws of a random map depend only on seed, pass, map and ordinal") {
   const std::vector<ls::Item> tail{{0, 61}, {0, 62}, {0, 63}};
   std::vector<double> x(3);
   std::vector<std::int32_t> y(3);
-  data.gather({1, 0}, std::span<const ls::Item>(tail), x.data(), y.data());
+  support::gather(data, {1, 0}, tail, x, y);
   CHECK(x == std::vector<double>(drawn.end() - 3, drawn.end()));
 }
 

@@ -43,11 +43,11 @@ std::vector<double> from_100(std::size_t n) {
 /// The weights of all batches of a pass, as a model receives them; 1 for unweighted data.
 template <class T, class D>
 std::vector<T> weights_of(const D& batches, ls::Pass pass = {}) {
-  ls::Loader<T, D> loader(batches);
-  typename ls::Loader<T, D>::Batch batch;
+  ls::Loader<T> loader(batches);
+  support::LabeledBatch<T, ls::target_of<D, T>> batch;
   loader.begin(pass);
   std::vector<T> all;
-  while (loader.next(batch))
+  while (support::next(loader, batch))
     for (std::size_t i = 0; i < batch.slice.count; ++i)
       all.push_back(batch.w == nullptr ? T(1) : batch.w[i]);
   return all;
@@ -56,7 +56,7 @@ std::vector<T> weights_of(const D& batches, ls::Pass pass = {}) {
 /// Expects weight 100 + label for each example of a pass, in any order.
 template <class D>
 void expect_label_weights(const D& data, std::size_t count, ls::Pass pass = {}) {
-  static_assert(ls::WeightedDataset<D>);
+  static_assert(ls::has_weights<D>);
   const auto batches = data | ls::batch(4);
   std::vector<double> expected;
   for (const auto label : support::gather_all<double>(data, pass).y)
@@ -148,22 +148,22 @@ TEST_CASE("validation_split splits the weights as it splits the examples") {
 
 TEST_CASE("a worker's share of a batch has the matching weights") {
   auto data = support::range(10) | ls::sample_weights(from_100(10)) | ls::batch(4);
-  ls::Loader<double, decltype(data)> loader(
+  ls::Loader<double> loader(
       data, [](std::size_t global) { return ls::Slice{global / 2, global - global / 2}; });
-  ls::LoadedBatch<double, std::int32_t> batch;
+  support::LabeledBatch<double, std::int32_t> batch;
   std::vector<double> seen;
   loader.begin({});
-  while (loader.next(batch)) seen.insert(seen.end(), batch.w, batch.w + batch.slice.count);
+  while (support::next(loader, batch)) seen.insert(seen.end(), batch.w, batch.w + batch.slice.count);
   CHECK(seen == std::vector<double>{102, 103, 106, 107, 109});
 }
 
 TEST_CASE("batches without weights have no weight array") {
   auto data = support::range(10) | ls::batch(4);
-  ls::Loader<float, decltype(data)> loader(data);
-  CHECK_FALSE(loader.is_weighted());
-  ls::LoadedBatch<float, std::int32_t> batch;
+  ls::Loader<float> loader(data);
+  CHECK(loader.fields().size() == 2);
+  support::LabeledBatch<float, std::int32_t> batch;
   loader.begin({});
-  REQUIRE(loader.next(batch));
+  REQUIRE(support::next(loader, batch));
   CHECK(batch.w == nullptr);
 }
 
@@ -214,11 +214,11 @@ TEMPLATE_TEST_CASE("classes have their given weights, others 1", "", float, doub
   using T = TestType;
   const auto weights = [](const auto& data, const ls::ClassWeights& classes) {
     using Data = std::remove_cvref_t<decltype(data)>;
-    ls::Loader<T, Data> loader(data, {}, classes);
-    typename ls::Loader<T, Data>::Batch batch;
+    ls::Loader<T> loader(data, {}, classes);
+    support::LabeledBatch<T, ls::target_of<Data, T>> batch;
     loader.begin({});
     std::vector<double> all;
-    while (loader.next(batch))
+    while (support::next(loader, batch))
       for (std::size_t i = 0; i < batch.slice.count; ++i)
         all.push_back(static_cast<double>(batch.w[i]));
     return all;
@@ -243,7 +243,7 @@ TEMPLATE_TEST_CASE("classes have their given weights, others 1", "", float, doub
 TEST_CASE("invalid class weights are refused") {
   auto data = support::range(3) | ls::batch(2);
   const auto refuses = [&](const ls::ClassWeights& classes, const char* part) {
-    CHECK_THROWS_WITH((ls::Loader<float, decltype(data)>(data, {}, classes)),
+    CHECK_THROWS_WITH((ls::Loader<float>(data, {}, classes)),
                       ContainsSubstring("class_weight") && ContainsSubstring(part));
   };
   refuses({{-1, 2.0}}, "class is -1");

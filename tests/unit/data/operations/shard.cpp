@@ -48,12 +48,12 @@ TEST_CASE("shards are disjoint, cover the data, and know their sizes") {
 
 TEST_CASE("each pass of a loader restarts the shard") {
   const auto data = range(11) | ls::shard(3, 1) | ls::shuffle(11) | ls::batch(2);
-  ls::Loader<float, std::remove_const_t<decltype(data)>> loader(data);
-  ls::LoadedBatch<float, std::int32_t> batch;
+  ls::Loader<float> loader(data);
+  support::LabeledBatch<float, std::int32_t> batch;
   for (const std::uint64_t number : {0u, 1u}) {
     std::vector<float> seen;
     loader.begin({3, number});
-    while (loader.next(batch)) seen.insert(seen.end(), batch.x, batch.x + batch.slice.count);
+    while (support::next(loader, batch)) seen.insert(seen.end(), batch.x, batch.x + batch.slice.count);
     CHECK(seen == support::gather_all<float>(data, {3, number}).x);
   }
 }

@@ -39,7 +39,7 @@ TEST_CASE("a window stacks features and targets along a new first axis") {
   const auto data = ls::tensors(Floats{1, 2, 3, 4, 5, 6}, ls::shape(2), std::vector{7, 8, 9}) |
                     ls::rescale(10) | ls::skip(1) | ls::window(2);
   CHECK(data.shape() == ls::shape(2, 2));
-  CHECK(data.target_shape() == ls::shape(2));
+  CHECK(data.shape(1) == ls::shape(2));
   CHECK(gather_all<double>(data).x == std::vector{30., 40., 50., 60.});
   CHECK(gather_all<float>(data).y == std::vector<std::int32_t>{8, 9});
 }
@@ -61,7 +61,7 @@ TEST_CASE("unbatch splits examples into rows, in any order and part") {
                                  std::vector{1, 2, 3, 4, 5, 6}, ls::shape(3));
   const auto rows = whole | ls::rescale(0.5) | ls::unbatch;
   CHECK(rows.shape() == ls::shape(2));
-  CHECK(rows.target_shape() == ls::Shape{});
+  CHECK(rows.shape(1) == ls::Shape{});
   CHECK(rows.size() == 6u);
   CHECK(gather_all<float>(rows).x == Floats{.5, 1, 1.5, 2, 2.5, 3, 3.5, 4, 4.5, 5, 5.5, 6});
   const auto mixed = gather_all<double>(rows | ls::shuffle(6), {1, 3});
@@ -80,20 +80,20 @@ TEST_CASE("an example in two windows draws for each, independent of the gathered
   const std::vector<ls::Item> part{{3, 3}, {1, 1}};
   Floats x(4);
   std::vector<std::int32_t> y(4);
-  noisy.gather(ls::Pass{1, 5}, std::span<const ls::Item>(part), x.data(), y.data());
+  support::gather(noisy, {1, 5}, part, x, y);
   CHECK(x == Floats{all[6], all[7], all[2], all[3]});
 }
 
 TEST_CASE("a loader restarts windows and rows for each pass, also after an abandoned one") {
   const auto data = range(12) | ls::window(3) | ls::shuffle(4) | ls::unbatch | ls::batch(4);
-  ls::Loader<float, std::remove_const_t<decltype(data)>> loader(data);
-  ls::LoadedBatch<float, std::int32_t> batch;
+  ls::Loader<float> loader(data);
+  support::LabeledBatch<float, std::int32_t> batch;
   for (const std::uint64_t number : {0u, 1u}) {
     loader.begin({9, 9});
-    loader.next(batch);
+    support::next(loader, batch);
     Floats seen;
     loader.begin({3, number});
-    while (loader.next(batch)) seen.insert(seen.end(), batch.x, batch.x + batch.slice.count);
+    while (support::next(loader, batch)) seen.insert(seen.end(), batch.x, batch.x + batch.slice.count);
     CHECK(seen == gather_all<float>(data, {3, number}).x);
   }
 }

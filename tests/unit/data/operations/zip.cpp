@@ -22,7 +22,7 @@ TEST_CASE("zip has the first's features and the second's targets, up to the shor
   const auto data = ls::zip(range(9) | ls::skip(4) | ls::rescale(10), reals);
   CHECK(data.size() == 3u);
   CHECK(data.shape() == ls::shape(1));
-  CHECK(data.target_shape() == ls::shape(2));
+  CHECK(data.shape(1) == ls::shape(2));
   CHECK(gather_all<float>(data).x == std::vector{40.f, 50.f, 60.f});
   CHECK(gather_all<double>(data).y == std::vector{0.1, 0.2, 0.3, 0.4, 0.5, 0.6});
   CHECK(ls::zip(reals, range(2)).size() == 2u);

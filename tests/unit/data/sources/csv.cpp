@@ -47,7 +47,7 @@ TEST_CASE("a table that Python's csv wrote is read, plain and gzip, to the last 
   for (const char* name : {"a.csv", "b.csv"}) {
     const auto data = ls::read_csv<double, std::int32_t>(folder / name, {.target = "class"});
     CHECK(data.shape() == ls::shape(3));
-    CHECK(data.target_shape() == ls::Shape{});
+    CHECK(data.shape(1) == ls::Shape{});
     CHECK(listed(data.features()) == of_python_x);
     CHECK(listed(data.targets()) == of_python_y);
   }
@@ -63,7 +63,7 @@ TEST_CASE("header, target column, delimiter and line ends follow the options") {
                                            {.delimiter = ';', .header = false, .target = "1"});
   CHECK(listed(bare.features()) == std::vector{1., 3.5, 4., 60.});
   CHECK(listed(bare.targets()) == std::vector{2., 5.});
-  CHECK(bare.target_shape() == ls::shape(1));
+  CHECK(bare.shape(1) == ls::shape(1));
   CHECK(parsed("a\tb\n", {.delimiter = '\t'}).size() == 0u);
   CHECK(listed(parsed("\xef\xbb\xbfy,x\n1,2\n", {.target = "y"}).targets()) == std::vector{1});
   CHECK(listed(parsed("\"a,\"\"\n\",b\n\"1\",\"2\"", {.target = "a,\"\n"}).targets()) ==
@@ -311,13 +311,13 @@ TEST_CASE("text columns become one-hot vectors or vocabulary indices") {
 TEST_CASE("a text target is a label, or a one-hot row of real targets") {
   const std::string iris = "length,species\n5.1,setosa\n6.2,virginica\n5.5,setosa\n";
   const auto labels = parsed(iris, {.word_index = {"species"}});
-  CHECK(labels.target_shape() == ls::Shape{});
+  CHECK(labels.shape(1) == ls::Shape{});
   CHECK(listed(labels.targets()) == std::vector{0, 1, 0});
   CHECK(listed(parsed(iris, {.one_hot = {"species"}}).targets()) == std::vector{0, 1, 0});
   const auto rows = parsed<float, float>(iris, {.one_hot = {"species"}});
-  CHECK(rows.target_shape() == ls::shape(2));
+  CHECK(rows.shape(1) == ls::shape(2));
   CHECK(listed(rows.targets()) == std::vector{1.f, 0.f, 0.f, 1.f, 1.f, 0.f});
-  CHECK(parsed<float, float>(iris, {.word_index = {"species"}}).target_shape() == ls::shape(1));
+  CHECK(parsed<float, float>(iris, {.word_index = {"species"}}).shape(1) == ls::shape(1));
 }
 
 TEST_CASE("adapted options read another file with the same columns and words") {

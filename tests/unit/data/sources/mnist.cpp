@@ -66,7 +66,7 @@ TEST_CASE("MNIST has the shape of its images, and test files are not read before
   const auto data = ls::datasets::mnist(folder.path());
   const auto train = data.train();
   CHECK(train.shape() == ls::shape(2, 3, 1));
-  CHECK(train.target_shape() == ls::Shape{});
+  CHECK(train.shape(1) == ls::Shape{});
   CHECK(support::gather_all<float>(train).y == std::vector<std::int32_t>{9, 0});
   CHECK(support::gather_all<float>(train).x[7] == static_cast<float>('h'));
   CHECK_THROWS_AS(data.test(), ls::FileError);

@@ -101,7 +101,7 @@ TEST_CASE(
   CHECK(file.names() == std::vector<std::string>{"x", "y"});
   const auto data = ls::tensors<std::uint8_t, std::int32_t>(file.array("x"), file.array("y"));
   CHECK(data.shape() == ls::shape(2));
-  CHECK(data.target_shape() == ls::Shape{});
+  CHECK(data.shape(1) == ls::Shape{});
   CHECK(support::gather_all<float>(data).x == std::vector{1.f, 2.f, 3.f, 4.f, 5.f, 255.f});
   CHECK(support::gather_all<float>(data).y == std::vector<std::int32_t>{7, -8, 9});
 }

@@ -37,9 +37,9 @@ void check(const Data& data, bool exact = true, const ClassWeights& classes = {}
   detail::ResidentRows<Cuda, Data> rows(data, 1, part(data.batch_size()).count, part, classes);
   REQUIRE(rows.fits());
   rows.upload_rows(0, context);
-  Loader<float, Data> loader(data, part, classes);
-  typename Loader<float, Data>::Batch expected;
-  typename detail::ResidentRows<Cuda, Data>::Batch share;
+  using Target = target_of<Data>;
+  Loader<float> loader(data, part, classes);
+  LoadedBatch expected, share;
   for (std::uint64_t pass = 0; pass < 2; ++pass) {
     loader.begin({7, pass}, 3 * pass);
     rows.begin({7, pass}, 3 * pass);
@@ -49,22 +49,25 @@ void check(const Data& data, bool exact = true, const ClassWeights& classes = {}
       REQUIRE(rows.next(share));
       CHECK(share.slice == expected.slice);
       CHECK(share.slice.pass == pass);
-      const auto fetched = rows.fetch(0, share.slice);
-      const auto x = from_gpu(context, fetched.x, share.slice.count * data.shape().size());
+      const LoadedBatch fetched = rows.fetch(0, share.slice);
+      const auto x =
+          from_gpu(context, fetched.rows<float>(0), share.slice.count * data.shape().size());
+      const auto* const expected_x = expected.rows<float>(0);
       for (std::size_t i = 0; i < x.size(); ++i) {
         INFO("number " << i);
         if (exact)
-          REQUIRE(x[i] == expected.x[i]);
+          REQUIRE(x[i] == expected_x[i]);
         else
-          REQUIRE(std::abs(x[i] - expected.x[i]) < 1e-6F * (1 + std::abs(expected.x[i])));
+          REQUIRE(std::abs(x[i] - expected_x[i]) < 1e-6F * (1 + std::abs(expected_x[i])));
       }
-      const std::size_t targets = share.slice.count * data.target_shape().size();
-      const auto y = from_gpu(context, fetched.y, targets);
-      for (std::size_t i = 0; i < targets; ++i) REQUIRE(y[i] == expected.y[i]);
-      REQUIRE((fetched.w == nullptr) == (expected.w == nullptr));
-      if (expected.w != nullptr) {
-        const auto w = from_gpu(context, fetched.w, share.slice.count);
-        for (std::size_t i = 0; i < share.slice.count; ++i) REQUIRE(w[i] == expected.w[i]);
+      const std::size_t targets = share.slice.count * data.shape(1).size();
+      const auto y = from_gpu(context, fetched.rows<Target>(1), targets);
+      for (std::size_t i = 0; i < targets; ++i) REQUIRE(y[i] == expected.rows<Target>(1)[i]);
+      const auto* const expected_w = expected.rows<float>(2);
+      REQUIRE((fetched.field[2] == nullptr) == (expected_w == nullptr));
+      if (expected_w != nullptr) {
+        const auto w = from_gpu(context, fetched.rows<float>(2), share.slice.count);
+        for (std::size_t i = 0; i < share.slice.count; ++i) REQUIRE(w[i] == expected_w[i]);
       }
     }
     CHECK(!rows.next(share));

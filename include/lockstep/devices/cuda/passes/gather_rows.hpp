@@ -1,6 +1,6 @@
 /// \file
 /// Batches gathered from rows that are resident on a GPU, and rescaling. Invariant: results equal
-/// those of detail::convert_row and detail::scale_row.
+/// those of detail::copy_row.
 #pragma once
 
 #include <concepts>
