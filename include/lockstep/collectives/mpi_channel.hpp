@@ -54,7 +54,7 @@ class MpiChannel {
 
   LOCKSTEP_DECL void send(std::size_t peer, const std::byte* p, std::size_t n);
   LOCKSTEP_DECL void receive(std::size_t peer, std::byte* p, std::size_t n);
-  LOCKSTEP_DECL void complete();
+  void complete() { complete(copies_ > most_copies * size_); }
   std::byte* reserve(std::size_t bytes) { return state_->memory.reserve(bytes); }
 
   /// Runs one operation. Any exception ends the group.
@@ -63,7 +63,7 @@ class MpiChannel {
     try {
       begin(call);
       body();
-      complete();
+      complete(true);
     } catch (...) {
       end(Shutdown::Cause::aborted, rank());
       throw;
@@ -78,6 +78,8 @@ class MpiChannel {
   static constexpr std::size_t header = 64;
   static constexpr std::size_t stride = header + small;
   static constexpr std::size_t nobody = ~std::size_t{0};
+  /// Copies for each member whose sends may be pending after a `complete`.
+  static constexpr std::size_t most_copies = 4;
 
   /// The state of a peer in an operation.
   struct Peer {
@@ -92,6 +94,9 @@ class MpiChannel {
   };
 
   LOCKSTEP_DECL void begin(const CollectiveCall& call);
+  /// Completes all transfers or, without `all`, those that the next step of an algorithm depends on:
+  /// sends of copies may be pending until the end of the operation.
+  LOCKSTEP_DECL void complete(bool all);
   LOCKSTEP_DECL void send_frame(std::size_t peer, const std::byte* p, std::size_t n);
   /// Waits for all members' frames. \throws UsageError if their calls differ. All members throw it
   /// then, because none leaves before it has sent and received all frames.

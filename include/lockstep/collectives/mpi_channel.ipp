@@ -104,13 +104,16 @@ void MpiChannel::send(std::size_t peer, const std::byte* p, std::size_t n) {
   const bool is_first = !queued_[peer].has_frame, fits = is_first && n <= small;
   if (is_first) send_frame(peer, fits ? p : nullptr, fits ? n : 0);
   if (fits || n == 0) return;
-  post_send(peer, state_->memory.holds(p, n) ? p : copy_of(p, n, 0, data_), n, Tag::data_tag);
+  const bool is_copy = !state_->memory.holds(p, n);
+  post_send(peer, is_copy ? copy_of(p, n, 0, data_) : p, n, Tag::data_tag);
+  state_->transfers.back().is_copy = is_copy;
 }
 
 void MpiChannel::send_frame(std::size_t peer, const std::byte* p, std::size_t n) {
   queued_[peer].has_frame = true;
   post_send(peer, copy_of(p, n, header, frame_) - header, header + n, Tag::frame_tag);
   state_->transfers.back().kind = Transfer::Kind::sent_frame;
+  state_->transfers.back().is_copy = true;
 }
 
 void MpiChannel::receive(std::size_t peer, std::byte* p, std::size_t n) {
@@ -131,18 +134,19 @@ void MpiChannel::receive(std::size_t peer, std::byte* p, std::size_t n) {
   transfer.bytes = n;
 }
 
-void MpiChannel::complete() {
+void MpiChannel::complete(bool all) {
   if (!has_frames_) {
     for (const std::size_t peer : peers_)
       if (!queued_[peer].has_frame) send_frame(peer, nullptr, 0);
     receive_frames();
   }
   for (Transfer& transfer : state_->transfers) {
+    if (transfer.is_copy && !all) continue;
     wait_for(transfer, false);
     if (transfer.bytes > 0) std::memcpy(transfer.to, transfer.from, transfer.bytes);
   }
-  state_->transfers.clear();
-  copies_ = 0;
+  std::erase_if(state_->transfers, [](const Transfer& transfer) { return transfer.is_done(); });
+  if (state_->transfers.empty()) copies_ = 0;
   frame_ = data_ = {};
   done_.fetch_add(1, std::memory_order_relaxed);
 }

@@ -28,6 +28,7 @@ class MpiTransfers {
     std::size_t peer = 0;
     MPI_Request request = MPI_REQUEST_NULL;
     enum class Kind { send, sent_frame, receive } kind = Kind::send;
+    bool is_copy = false;  ///< sends a copy of the caller's data
     /// Where data that were received in memory of this object go; null if they stay there.
     std::byte* to = nullptr;
     const std::byte* from = nullptr;
