@@ -23,6 +23,7 @@
 #include "lockstep/training/checks/run_checks.hpp"
 #include "lockstep/training/elastic/elastic_runs.hpp"
 #include "lockstep/training/evaluation.hpp"
+#include "lockstep/training/fit_driver.hpp"
 #include "lockstep/training/fit_options.hpp"
 #include "lockstep/training/history.hpp"
 #include "lockstep/training/run.hpp"
@@ -42,14 +43,11 @@ namespace lockstep::detail {
 ///       on_epoch_end; exchange of requests; checkpoint?; stop?
 ///     on_train_end
 ///
-/// In an elastic job each step and each end of an epoch is a boundary: a point right after an
-/// exchange, before any hook. After a loss all processes go back to the latest boundary that one of
-/// them has passed, with the weights and the callbacks' states from before the hooks, and run on:
+/// Each step and each end of an epoch is a boundary: a point right after an exchange, before any
+/// hook. A FitDriver can take the state at a boundary, and run the loop on from it:
 ///
 ///     step ─┬─ on_train_batch_end ── validation ── on_epoch_end ── requests ─┬─ checkpoint ── ...
 ///        boundary                                                         boundary
-///
-///     run_epochs ── PeerLost ── recover ── continue_at ── run_epochs
 class FitLoop {
  public:
   /// Checks the options. `examples`: size of the training data; nullopt if they never end.
@@ -70,25 +68,56 @@ class FitLoop {
   LOCKSTEP_COLD_DECL History run(Steps& train, Steps* validation,
                                  FunctionRef<Signature()> describe);
 
- private:
-  LOCKSTEP_COLD_DECL void run_epochs(Steps& train, Steps* validation,
-                                     FunctionRef<Signature()> describe);
+  // --- for a FitDriver ---
+
+  /// Thrown between two steps, to admit processes that wait to join the job.
+  struct Admission {};
+  /// `driver` is notified until the end of the run.
+  void set_driver(FitDriver& driver) { driver_ = &driver; }
+  Run& hooks() { return run_; }
+  /// Runs from the current position to the end of the training.
+  LOCKSTEP_COLD_DECL void run_epochs();
   /// Ends the run after its last exchange: averages, on_train_end.
   LOCKSTEP_COLD_DECL void end_run();
-  LOCKSTEP_COLD_DECL void run_elastic(Steps& train, Steps* validation,
-                                      FunctionRef<Signature()> describe);
+  /// Whether all processes have the same state.
+  bool has_begun() const { return has_begun_; }
+  /// Boundaries passed: steps and ends of epochs of the run.
+  std::uint64_t boundaries() const { return boundaries_; }
+  /// Drops what an attempt to begin has done, also with a state that was loaded meanwhile.
+  LOCKSTEP_COLD_DECL void begin_again();
+  /// Adds the run's part of the state: the position, the callbacks and the best checkpoint.
+  LOCKSTEP_COLD_DECL void save(JobState& to);
+  /// Moves to a position of the job, after `boundaries` of them. A process that has not taken part so
+  /// far calls the hooks of the beginnings before it. \returns whether it did. \throws UsageError if
+  /// its fit differs from that of the job.
+  LOCKSTEP_COLD_DECL bool move_to(const JobState& state, std::uint64_t boundaries);
+  /// Restores the callbacks and checkpoints of the same state; hooks follow.
+  LOCKSTEP_COLD_DECL void restore(const JobState& state);
+  /// Reads the sums of steps within an execution, so that `save` has them.
+  void read_sums() { replicas_.read_sums(running_); }
+  /// Follows a change of the job's processes.
+  LOCKSTEP_COLD_DECL void change_place();
+  /// Calls on_workers_change.
+  LOCKSTEP_COLD_DECL void report_change(bool was_chief);
+  /// The job goes on from before `begin` in all processes.
+  void leave_position() { has_begun_ = false; }
+  const Signature& signature() const { return signature_; }
+  /// The model's state between two runs, with the part of the signature that a checkpoint has.
+  LOCKSTEP_COLD_DECL JobState model_state() const;
+
+ private:
   /// Compares signatures and weights across processes, continues from a checkpoint, prepares the
   /// data, calls on_train_begin.
-  LOCKSTEP_COLD_DECL void begin(Steps& train, FunctionRef<Signature()> describe);
+  LOCKSTEP_COLD_DECL void begin();
   /// Adds the fields that follow from the run's place and checkpoints.
   LOCKSTEP_COLD_DECL void complete_signature();
   /// Loads the newest checkpoint, if there is one, and moves to its position.
   LOCKSTEP_COLD_DECL void resume();
   /// Restores the callbacks' states, and the rate, which their hooks may have changed.
   LOCKSTEP_COLD_DECL void restore_callbacks();
-  LOCKSTEP_COLD_DECL void begin_epoch(Steps& train, int epoch);
+  LOCKSTEP_COLD_DECL void begin_epoch(int epoch);
   /// Trains an epoch, until it ends or a stop is requested. \returns false if no step was made.
-  LOCKSTEP_DECL bool train_epoch(Steps& train, int epoch);
+  LOCKSTEP_DECL bool train_epoch(int epoch);
 
   /// Steps without a hook between them (steps_per_execution).
   struct Execution {
@@ -97,10 +126,10 @@ class FitLoop {
     bool has_data = true;      ///< false: the data ended
   };
   /// Trains the steps of one execution, or the rest of one that a loss has interrupted.
-  LOCKSTEP_DECL void execute(Steps& train);
-  /// Trains one step. A step of an elastic job that throws has either been made, and counts, or has
-  /// left no trace.
-  LOCKSTEP_DECL void run_step(Steps& train, bool waits);
+  LOCKSTEP_DECL void execute();
+  /// Trains one step. A step that throws PeerLost has either been made, and counts, or has left no
+  /// trace.
+  LOCKSTEP_DECL void run_step(bool waits);
   /// `sent`: the requests that travelled with it.
   LOCKSTEP_DECL void count_step(const RunRequests& sent);
   /// Reads the sums, verifies the replicas if due, calls on_train_batch_end, saves a checkpoint if
@@ -113,7 +142,7 @@ class FitLoop {
   /// Copies the running values to the epoch's logs, without the values of the last step.
   LOCKSTEP_COLD_DECL void store_epoch_logs();
   /// Evaluates and adds "val_..." to the epoch's logs. \returns false if the evaluation was stopped.
-  LOCKSTEP_COLD_DECL bool validate(Steps& validation);
+  LOCKSTEP_COLD_DECL bool validate();
   /// In the chief, logs one warning per run if gradients or weights are not finite.
   LOCKSTEP_COLD_DECL void warn_if_not_finite(int epoch);
   /// Calls on_epoch_end and exchanges the requests that it made; saves a checkpoint if due.
@@ -124,44 +153,19 @@ class FitLoop {
   /// The part of the fit's signature that decides which examples a step sees.
   LOCKSTEP_COLD_DECL void add_order_of_examples(Signature& to) const;
   LOCKSTEP_COLD_DECL RunPosition position_of(int epoch, std::uint64_t steps) const;
-  /// The model's state, with the part of the signature that a checkpoint has.
-  LOCKSTEP_COLD_DECL JobState job_state() const;
-  /// Adds the run's part of the state: the position, the callbacks and the best checkpoint.
-  LOCKSTEP_COLD_DECL void add_run(JobState& to, const RunPosition& at) const;
+  LOCKSTEP_COLD_DECL void add_run(JobState& to, RunPosition at) const;
   /// Saves a checkpoint before step `steps` of an epoch, both counted from 0.
   LOCKSTEP_COLD_DECL void save_checkpoint(int epoch, std::uint64_t steps);
   void note(Phase phase) { replicas_.note(phase); }
 
-  // --- of an elastic job ---
-
-  /// Thrown between two steps, to admit processes that wait to join.
-  struct Admission {};
-  /// Hooks of the run's beginning that this process has called last.
-  struct Begun {
-    bool train = false;
-    int epoch = -1;                          // its number
-    std::optional<std::uint64_t> execution;  // boundaries before it
-  };
-  /// The run at the last boundary, from before the hooks that follow; without the model's buffers,
-  /// which ModelBoundary has.
-  struct Boundary {
-    std::uint64_t number = 0;
-    JobState state{};
-    std::optional<double> unsent_rate{};
-    bool stopped = false;
-  };
-  /// Nothing unless the job is elastic.
-  LOCKSTEP_DECL void note_boundary();
-  LOCKSTEP_COLD_DECL RunStanding standing() const;
-  /// The model's current state, with the rest as at the last boundary.
-  LOCKSTEP_COLD_DECL JobState elastic_state();
-  /// Moves to the boundary that the job continues at.
-  LOCKSTEP_COLD_DECL void continue_at(Recovered at, FunctionRef<Signature()> describe);
-  LOCKSTEP_COLD_DECL void move_to(const RunPosition& position);
-  /// \throws UsageError if this process' fit differs from that of the job that it joins.
-  LOCKSTEP_COLD_DECL void check_signature(const JobState& state, FunctionRef<Signature()> describe);
-  /// Calls the hooks of beginnings before the boundary, unless this process has called them last.
+  /// At a boundary: after an exchange, before any hook.
+  void note_boundary() {
+    if (driver_ != nullptr) driver_->pass_boundary();
+  }
+  /// Calls the hooks of beginnings before the position.
   LOCKSTEP_COLD_DECL void call_begin_hooks();
+  /// Whether the position is within an epoch, whose beginning was before.
+  bool is_within_epoch() const { return done_ > 0 || execution_.steps > 0; }
 
   AnyReplicas& replicas_;
   BetweenRuns& kept_;
@@ -189,14 +193,16 @@ class FitLoop {
   bool ran_out_ = false;                         // the data ended before the epoch did
   bool ends_ = false;                            // no further epoch
   bool has_warned_ = false;                      // of values that are not finite
-  ElasticRuns* elastic_;                         // null: a loss ends the run
+  FitDriver* driver_ = nullptr;                  // null: the loop runs once, from its beginning
   bool has_begun_ = false;                       // all processes have passed `begin`
   bool continues_ = false;                       // within an epoch that has begun, at a position
   bool is_after_epoch_ = false;                  // at the boundary of an epoch's end
-  bool is_complete_ = false;                     // the run waits for the other processes
+  bool has_called_begin_ = false;                // on_train_begin
   RunRequests agreed_;                           // of the last step
-  Begun begun_;
-  Boundary boundary_;
+  // Of `run`.
+  Steps* train_ = nullptr;
+  Steps* validation_ = nullptr;
+  FunctionRef<Signature()> describe_{};
 };
 
 /// Stands for absent validation data, so that no evaluation code is compiled.

@@ -28,13 +28,13 @@ FitLoop::FitLoop(AnyReplicas& replicas, BetweenRuns& kept, std::optional<std::ui
       running_(replicas.begin_logs()),
       first_pass_(detail::first_pass(kept.passes, options)),
       first_epoch_(options.initial_epoch),
-      most_steps_(options.steps_per_epoch.value_or(std::numeric_limits<std::uint64_t>::max())),
-      elastic_(replicas.elastic()) {
-  if (elastic_ != nullptr && elastic_->is_in_call()) {
-    elastic_->check_nested_call();
-    elastic_ = nullptr;
+      most_steps_(options.steps_per_epoch.value_or(std::numeric_limits<std::uint64_t>::max())) {
+  if (ElasticRuns* const elastic = replicas.elastic()) {
+    if (elastic->is_in_call())
+      elastic->check_nested_call();
+    else
+      run_.admits = true;
   }
-  run_.admits = elastic_ != nullptr;
   run_.numbers.epochs = options_.epochs;
   run_.numbers.initial_epoch = options_.initial_epoch;
   run_.numbers.steps = step_count(examples, batch, options_.steps_per_epoch);
@@ -57,12 +57,15 @@ FitLoop::FitLoop(AnyReplicas& replicas, BetweenRuns& kept, std::optional<std::ui
 FitLoop::~FitLoop() = default;
 
 History FitLoop::run(Steps& train, Steps* validation, FunctionRef<Signature()> describe) {
+  train_ = &train;
+  validation_ = validation;
+  describe_ = describe;
   run_.numbers.has_validation = validation != nullptr;
   try {
-    if (elastic_ != nullptr)
-      run_elastic(train, validation, describe);
+    if (run_.admits)
+      replicas_.elastic()->fit(*this, replicas_, kept_, options_.stop);
     else
-      run_epochs(train, validation, describe);
+      run_epochs();
   } catch (...) {
     // Now: the destructor waits until a checkpoint is on disk.
     replicas_.fail(current_error());
@@ -71,17 +74,17 @@ History FitLoop::run(Steps& train, Steps* validation, FunctionRef<Signature()> d
   return std::move(history_);
 }
 
-void FitLoop::run_epochs(Steps& train, Steps* validation, FunctionRef<Signature()> describe) {
-  if (!has_begun_) begin(train, describe);
+void FitLoop::run_epochs() {
+  if (!has_begun_) begin();
   if (is_after_epoch_) save_after_epoch();
   for (int epoch = first_epoch_; epoch < options_.epochs && !ends_ && !requests_.stop_now;
        ++epoch) {
-    begin_epoch(train, epoch);
-    const bool has_trained = train_epoch(train, epoch);
+    begin_epoch(epoch);
+    const bool has_trained = train_epoch(epoch);
     if (requests_.stop_now || !has_trained) break;  // an unfinished epoch has no logs
     store_epoch_logs();
-    if (validation != nullptr && (epoch + 1) % options_.validation_freq == 0 &&
-        !validate(*validation) && checkpoints_) {
+    if (validation_ != nullptr && (epoch + 1) % options_.validation_freq == 0 && !validate() &&
+        checkpoints_) {
       save_checkpoint(epoch, epoch_steps_);  // a run that continues repeats the validation
       requests_.stop_now = true;
       break;
@@ -108,18 +111,18 @@ void FitLoop::end_run() {
   run_.callbacks.on_train_end(logs_);
 }
 
-void FitLoop::begin(Steps& train, FunctionRef<Signature()> describe) {
+void FitLoop::begin_again() {
+  first_epoch_ = options_.initial_epoch;
+  first_pass_ = detail::first_pass(kept_.passes, options_);
+  ends_ = false;
+  resumed_.reset();
+}
+
+void FitLoop::begin() {
   const TrainingPlace& place = run_.place;
   first_update_ = replicas_.updates();
-  if (elastic_ != nullptr) {  // it may begin again, or with the state of a job that it has joined
-    elastic_->boundary().clear();
-    first_epoch_ = options_.initial_epoch;
-    first_pass_ = detail::first_pass(kept_.passes, options_);
-    ends_ = false;
-    resumed_.reset();
-  }
   if (!place.is_one_process || checkpoints_) {
-    signature_ = describe();
+    signature_ = describe_();
     complete_signature();
   }
   compare_signatures(replicas_, "fit", signature_);
@@ -129,13 +132,13 @@ void FitLoop::begin(Steps& train, FunctionRef<Signature()> describe) {
     resume();
   }
   replicas_.swap_averages(false);
-  if (options_.steps_per_epoch) train.begin({replicas_.seed(), first_pass_}, examples_);
+  if (options_.steps_per_epoch) train_->begin({replicas_.seed(), first_pass_}, examples_);
   replicas_.verify();
   if (place.replicas > 1 && place.is_chief && options_.progress != ProgressStyle::none)
     log(LogLevel::info,
         start_line(place.strategy, place.replicas, place.virtual_shards, batch_size_));
   note(Phase::callback);
-  if (!std::exchange(begun_.train, true)) run_.callbacks.on_train_begin({});
+  if (!std::exchange(has_called_begin_, true)) run_.callbacks.on_train_begin({});
   epoch_ = first_epoch_;
   if (resumed_ && resumed_->position->steps == 0) restore_callbacks();
   if (resumed_) return;  // within an epoch, whose hook comes first
@@ -158,14 +161,14 @@ void FitLoop::add_order_of_examples(Signature& to) const {
       if (field.first == name) to.push_back(field);
 }
 
-JobState FitLoop::job_state() const {
+JobState FitLoop::model_state() const {
   JobState state = kept_.with(replicas_);
   add_order_of_examples(state.signature);
   return state;
 }
 
-void FitLoop::add_run(JobState& to, const RunPosition& at) const {
-  to.position = at;
+void FitLoop::add_run(JobState& to, RunPosition at) const {
+  to.position = std::move(at);
   to.callbacks = run_.callbacks.states();
   if (checkpoints_) to.best = checkpoints_->best();
 }
@@ -222,28 +225,28 @@ void FitLoop::restore_callbacks() {
   kept_.unsent_rate.reset();
 }
 
-void FitLoop::begin_epoch(Steps& train, int epoch) {
+void FitLoop::begin_epoch(int epoch) {
   note(Phase::callback);
   epoch_ = epoch;
-  if (begun_.epoch != epoch) run_.callbacks.on_epoch_begin(epoch, {});
-  begun_.epoch = epoch;
+  const bool continues = std::exchange(continues_, false);
+  if (!continues || !is_within_epoch()) run_.callbacks.on_epoch_begin(epoch, {});
   const auto done = static_cast<std::uint64_t>(epoch - first_epoch_);
   const std::uint64_t pass = first_pass_ + (options_.steps_per_epoch ? 0 : done);
-  if (std::exchange(continues_, false)) {
-    if (done_ == 0 && execution_.steps == 0) running_.reset();
-    train.begin({replicas_.seed(), pass}, examples_);
+  if (continues) {
+    if (!is_within_epoch()) running_.reset();
+    train_->begin({replicas_.seed(), pass}, examples_);
   } else {
     running_.reset();
     done_ = 0;
     if (!options_.steps_per_epoch) {
       if (!resumed_) examples_ = 0;
-      train.begin({replicas_.seed(), pass}, examples_);
+      train_->begin({replicas_.seed(), pass}, examples_);
     }
   }
   kept_.passes = std::max(kept_.passes, pass + 1);  // a hook may have trained on later passes
 }
 
-bool FitLoop::train_epoch(Steps& train, int epoch) {
+bool FitLoop::train_epoch(int epoch) {
   if (resumed_) {
     done_ = resumed_->position->steps;
     running_.restore(resumed_->position->logs);
@@ -252,12 +255,12 @@ bool FitLoop::train_epoch(Steps& train, int epoch) {
     note_boundary();
   }
   while (done_ < most_steps_ && !requests_.end_training && !requests_.stop_now) {
-    execute(train);
+    execute();
     const bool has_data = execution_.has_data;
     if (execution_.steps > 0) {
       end_execution(epoch);
       if (requests_.end_training || requests_.stop_now) break;
-      if (elastic_ != nullptr && requests_.admit) throw Admission{};
+      if (run_.admits && requests_.admit) throw Admission{};
     }
     if (!has_data) {
       end_of_data(epoch, done_);
@@ -268,30 +271,28 @@ bool FitLoop::train_epoch(Steps& train, int epoch) {
   return done_ > 0;
 }
 
-void FitLoop::execute(Steps& train) {
+void FitLoop::execute() {
   const std::uint64_t most = std::min(options_.steps_per_execution, most_steps_ - done_);
   if (execution_.steps == 0) execution_ = {.before = replicas_.steps()};
   first_update_ = std::min(first_update_, replicas_.updates());  // a hook may reset the optimizer
   while (execution_.steps < most && (execution_.steps == 0 || !run_.stops_without_peers())) {
     CancellationDeferred::point();
     note(Phase::data);
-    execution_.has_data = train.next();
+    execution_.has_data = train_->next();
     if (!execution_.has_data) break;
-    if (const std::uint64_t before = boundaries_ - execution_.steps; begun_.execution != before) {
+    if (execution_.steps == 0)
       run_.callbacks.on_train_batch_begin(static_cast<std::size_t>(done_), {});
-      begun_.execution = before;
-    }
-    run_step(train, execution_.steps + 1 == most);
+    run_step(execution_.steps + 1 == most);
   }
   if (execution_.steps > 0 && execution_.steps < most) replicas_.wait_for_steps();
 }
 
-void FitLoop::run_step(Steps& train, bool waits) {
+void FitLoop::run_step(bool waits) {
   const RunRequests requests = run_.pop_requests();
   const std::uint64_t before = replicas_.steps();
-  if (elastic_ != nullptr) elastic_->boundary().pause();
+  if (driver_ != nullptr) driver_->begin_step();
   try {
-    train.run_step(requests, kept_.rate_of(replicas_), waits);
+    train_->run_step(requests, kept_.rate_of(replicas_), waits);
   } catch (const PeerLost&) {
     if (replicas_.steps() > before) count_step(requests);
     throw;
@@ -304,7 +305,7 @@ void FitLoop::count_step(const RunRequests& sent) {
   ++execution_.steps;
   ++boundaries_;
   examples_ += batch_size_;
-  if (elastic_ != nullptr) agreed_ = run_.agreed_requests(sent);
+  agreed_ = run_.agreed_requests(sent);
 }
 
 void FitLoop::end_execution(int epoch) {
@@ -312,14 +313,13 @@ void FitLoop::end_execution(int epoch) {
   note_boundary();
   const std::uint64_t each = options_.verify_every, before = execution_.before;
   if (each > 0 && before / each != replicas_.steps() / each) replicas_.verify();
-  const RunRequests agreed = elastic_ != nullptr ? agreed_ : replicas_.agreed_requests();
   const std::uint64_t now = done_ + execution_.steps;
   {
-    const ElasticRuns::Nesting allowed(elastic_, true);
+    const Run::TogetherHooks together(run_);
     run_.callbacks.on_train_batch_end(static_cast<std::size_t>(now - 1), running_.logs());
   }
   run_.leave_if_evicted();
-  requests_ = run_.effective(agreed);
+  requests_ = run_.effective(agreed_);
   done_ = now;
   execution_ = {};
   // After the last step of an epoch the checkpoint is saved at the epoch's end.
@@ -352,7 +352,7 @@ void FitLoop::save_checkpoint(int epoch, std::uint64_t steps) {
     checkpoints_->skip(replicas_.steps());
     return note(Phase::callback);
   }
-  JobState state = job_state();
+  JobState state = model_state();
   add_run(state, position_of(epoch, steps));
   checkpoints_->save(std::move(state));
   note(Phase::callback);
@@ -378,9 +378,9 @@ void FitLoop::store_epoch_logs() {
   kept_.totals = running_.totals();
 }
 
-bool FitLoop::validate(Steps& validation) {
-  const ElasticRuns::Nesting allowed(elastic_, true);
-  const Evaluated found = evaluate_over(run_, validation, options_.validation_steps);
+bool FitLoop::validate() {
+  const Run::TogetherHooks together(run_);
+  const Evaluated found = evaluate_over(run_, *validation_, options_.validation_steps);
   if (!found.is_complete) return false;
   for (const auto& [name, value] : found.logs) logs_.set("val_" + name, value);
   return true;
@@ -413,7 +413,7 @@ void FitLoop::end_epoch(int epoch) {
   warn_if_not_finite(epoch);
   replicas_.verify();  // before hooks save the weights
   {
-    const ElasticRuns::Nesting allowed(elastic_, true);
+    const Run::TogetherHooks together(run_);
     run_.end_epoch(epoch, logs_);
   }
   replicas_.end_epoch(epoch);
@@ -437,72 +437,26 @@ void FitLoop::save_after_epoch() {
     save_checkpoint(epoch_, 0);
 }
 
-void FitLoop::note_boundary() {
-  if (elastic_ == nullptr) return;
-  boundary_ = {.number = boundaries_, .unsent_rate = kept_.unsent_rate, .stopped = run_.stopped};
+void FitLoop::save(JobState& to) {
   RunPosition at = position_of(epoch_, done_);
   at.execution = {.before = execution_.before,
                   .steps = execution_.steps,
                   .requests = requests_.lasting(),
                   .agreed = agreed_.lasting(),
                   .last_checkpoint = checkpoints_ ? checkpoints_->last_step() : std::nullopt};
-  kept_.save(boundary_.state);
-  add_run(boundary_.state, at);
-  elastic_->boundary().mark(replicas_);
+  kept_.save(to);
+  add_run(to, std::move(at));
 }
 
-void FitLoop::run_elastic(Steps& train, Steps* validation, FunctionRef<Signature()> describe) {
-  const ElasticRuns::Scope scope(*elastic_, options_.stop);
-  const ElasticRuns::Nesting none(elastic_, false);
-  ElasticRuns::Entry entry = elastic_->enter(replicas_, kept_);
-  if (entry.skip) return;
-  std::optional<Recovered> at = std::move(entry.at);
-  if (!at) run_.change_place();  // `enter` may have joined a generation
-  if (checkpoints_) checkpoints_->set_chief(run_.place.is_chief);
-  for (;;) {
-    std::string why;
-    try {
-      if (at) continue_at(std::move(*std::exchange(at, std::nullopt)), describe);
-      run_epochs(train, validation, describe);
-      is_complete_ = true;
-      return ElasticRuns::finish(replicas_);
-    } catch (const PeerLost& e) {
-      why = e.what();
-    } catch (const Admission&) {
-      why = "a worker joins";
-    }
-    try {
-      at = elastic_->recover(replicas_, why, standing(), elastic_state());
-    } catch (const Error& e) {
-      if (!is_complete_) throw;
-      if (elastic_->has_rolled_back()) {
-        run_.callbacks.load_states(boundary_.state.callbacks);
-        end_run();
-      }
-      return log(LogLevel::warning, e.what());  // the result is complete; the next call throws
-    }
-    if (at->has_returned) return;
-  }
-}
-
-RunStanding FitLoop::standing() const {
-  return {.call = elastic_->call(), .has_begun = has_begun_ ? 1U : 0U, .boundaries = boundaries_};
-}
-
-JobState FitLoop::elastic_state() {
-  if (!has_begun_) return job_state();
-  if (boundary_.number != boundaries_) {  // within an execution, so no hook has been called since
-    replicas_.read_sums(running_);
-    note_boundary();
-  }
-  JobState state = boundary_.state;
-  replicas_.save(state);
-  state.signature = signature_;  // all of it, for processes that join
-  return state;
-}
-
-void FitLoop::move_to(const RunPosition& position) {
+bool FitLoop::move_to(const JobState& state, std::uint64_t boundaries) {
+  if (!state.position || !state.position->execution)
+    throw Error(
+        "elastic: the state of another worker has no position within fit; make the same calls in "
+        "the same order in all workers");
+  const RunPosition& position = *state.position;
   const ExecutionPosition& within = *position.execution;
+  has_begun_ = true;
+  boundaries_ = boundaries;
   first_epoch_ = epoch_ = position.epoch;
   first_pass_ = position.pass;
   examples_ = position.examples;
@@ -516,77 +470,48 @@ void FitLoop::move_to(const RunPosition& position) {
   resumed_.reset();
   ran_out_ = false;
   continues_ = true;
-  is_after_epoch_ = boundaries_ > 0 && done_ == 0 && execution_.steps == 0;
-}
-
-void FitLoop::continue_at(Recovered at, FunctionRef<Signature()> describe) {
-  const bool was_chief = run_.place.is_chief;
-  JobState& state = at.state;
-  has_begun_ = at.at.has_begun != 0;
-  boundaries_ = at.at.boundaries;
-  is_complete_ = false;
-  replicas_.discard_pending_steps();
-  run_.change_place();
-  const bool is_chief = run_.place.is_chief;
-  if (checkpoints_) checkpoints_->set_chief(is_chief);
-  if (!has_begun_) {
-    if (at.is_behind && at.at.call == elastic_->call()) kept_.restore(state);
-    return;
+  is_after_epoch_ = boundaries_ > 0 && !is_within_epoch();
+  if (signature_.empty()) {
+    signature_ = describe_();
+    remove_generated(signature_);
+    complete_signature();
+    check_joins(signature_, state.signature);
   }
-  if (!state.position || !state.position->execution)
-    throw Error(
-        "elastic: the state of another worker has no position within fit; make the same calls in "
-        "the same order in all workers");
-  move_to(*state.position);
-  if (signature_.empty()) check_signature(state, describe);
-  const bool is_new = !begun_.train;
-  elastic_->boundary().mark(replicas_);
+  if (has_called_begin_) return false;
   call_begin_hooks();
-  run_.callbacks.load_states(state.callbacks);
-  if (checkpoints_) checkpoints_->continue_from(state, state.position->execution->last_checkpoint);
-  elastic_->boundary().roll_back(replicas_);  // the hooks may have set weights
-  kept_.restore(state);
-  if (!at.is_behind) {
-    kept_.unsent_rate = boundary_.unsent_rate;
-    run_.stopped = boundary_.stopped;
-  }
-  if (!is_new)
-    run_.callbacks.on_workers_change({.epoch = epoch_,
-                                      .batch = static_cast<std::size_t>(done_ + execution_.steps),
-                                      .step = replicas_.steps(),
-                                      .was_chief = was_chief,
-                                      .is_chief = is_chief});
-  if (requests_.stop_now && requests_.signal != 0) adopt_signal(requests_.signal);
-  note_boundary();
+  return true;
 }
 
 void FitLoop::call_begin_hooks() {
-  if (!std::exchange(begun_.train, true)) {
-    run_.numbers.initial_epoch = first_epoch_;
-    run_.numbers.first_step = replicas_.steps();
-    run_.numbers.resumed = run_.numbers.resumed || boundaries_ > 0;
-    run_.callbacks.on_train_begin({});
-  }
-  if (done_ == 0 && execution_.steps == 0) {  // the epoch begins after the boundary
-    begun_.epoch = -1;
-    begun_.execution.reset();
-    return;
-  }
-  if (std::exchange(begun_.epoch, epoch_) != epoch_) run_.callbacks.on_epoch_begin(epoch_, {});
-  const std::uint64_t before = boundaries_ - execution_.steps;
-  if (execution_.steps == 0) {
-    begun_.execution.reset();
-  } else if (begun_.execution != before) {
+  run_.numbers.initial_epoch = first_epoch_;
+  run_.numbers.first_step = replicas_.steps();
+  run_.numbers.resumed = run_.numbers.resumed || boundaries_ > 0;
+  has_called_begin_ = true;
+  run_.callbacks.on_train_begin({});
+  if (!is_within_epoch()) return;  // the epoch begins after the boundary
+  run_.callbacks.on_epoch_begin(epoch_, {});
+  if (execution_.steps > 0)
     run_.callbacks.on_train_batch_begin(static_cast<std::size_t>(done_), {});
-    begun_.execution = before;
-  }
 }
 
-void FitLoop::check_signature(const JobState& state, FunctionRef<Signature()> describe) {
-  signature_ = describe();
-  remove_generated(signature_);
-  complete_signature();
-  check_joins(signature_, state.signature);
+void FitLoop::restore(const JobState& state) {
+  run_.callbacks.load_states(state.callbacks);
+  kept_.restore(state);
+  if (checkpoints_) checkpoints_->continue_from(state, state.position->execution->last_checkpoint);
+  if (requests_.stop_now && requests_.signal != 0) adopt_signal(requests_.signal);
+}
+
+void FitLoop::change_place() {
+  run_.change_place();
+  if (checkpoints_) checkpoints_->set_chief(run_.place.is_chief);
+}
+
+void FitLoop::report_change(bool was_chief) {
+  run_.callbacks.on_workers_change({.epoch = epoch_,
+                                    .batch = static_cast<std::size_t>(done_ + execution_.steps),
+                                    .step = replicas_.steps(),
+                                    .was_chief = was_chief,
+                                    .is_chief = run_.place.is_chief});
 }
 
 }  // namespace lockstep::detail

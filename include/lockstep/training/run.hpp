@@ -18,6 +18,7 @@
 #include "lockstep/core/logs.hpp"
 #include "lockstep/core/phase.hpp"
 #include "lockstep/training/callbacks/callback_list.hpp"
+#include "lockstep/training/elastic/elastic_runs.hpp"
 #include "lockstep/training/report/progress.hpp"
 #include "lockstep/training/step/any_replicas.hpp"
 
@@ -100,6 +101,12 @@ struct Run final : TrainingControl {
   LOCKSTEP_COLD_DECL Architecture architecture() const override;
   LOCKSTEP_COLD_DECL void start_trace(std::uint64_t steps) override;
   LOCKSTEP_COLD_DECL std::string end_trace() override;
+
+  /// While it lives, hooks may make exchanges: in an elastic job all processes call them.
+  class TogetherHooks : public ElasticRuns::Nesting {
+   public:
+    explicit TogetherHooks(Run& run) : Nesting(run.replicas.elastic(), true) {}
+  };
 
   /// Calls on_epoch_end of all callbacks. Values that a callback logs are visible to later ones.
   LOCKSTEP_COLD_DECL void end_epoch(int epoch, Logs& logs);

@@ -59,6 +59,7 @@ class Tensors {
   }
 
   Shape shape(std::size_t field = 0) const { return field == 0 ? shape_ : target_shape_; }
+  Shape target_shape() const { return target_shape_; }
   std::optional<std::uint64_t> size() const { return count_; }
   pipeline::Counter indices(Pass) const { return pipeline::Counter(count_); }
 

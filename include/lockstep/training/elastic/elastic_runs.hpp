@@ -33,6 +33,7 @@
 namespace lockstep::detail {
 
 struct BetweenRuns;
+class FitLoop;
 
 /// The state that a generation continues with.
 struct Recovered {
@@ -133,6 +134,9 @@ class ElasticRuns {
   virtual Recovered recover(AnyReplicas& replicas, const std::string& why, RunStanding mine,
                             JobState own) = 0;
 
+  /// The call of `loop`, which goes on after a loss. `stop`: see Scope.
+  virtual void fit(FitLoop& loop, AnyReplicas& replicas, BetweenRuns& kept,
+                   const std::stop_token& stop) = 0;
   /// A call that is repeated from its beginning unless all processes have its result. `undo` drops
   /// this process' result.
   virtual void repeat(AnyReplicas& replicas, BetweenRuns& kept, const std::stop_token& stop,

@@ -20,6 +20,8 @@ class RecoveringRuns final : public ElasticRuns {
   LOCKSTEP_COLD_DECL Entry enter(AnyReplicas& replicas, BetweenRuns& kept) override;
   LOCKSTEP_COLD_DECL Recovered recover(AnyReplicas& replicas, const std::string& why,
                                        RunStanding mine, JobState own) override;
+  LOCKSTEP_COLD_DECL void fit(FitLoop& loop, AnyReplicas& replicas, BetweenRuns& kept,
+                              const std::stop_token& stop) override;
   LOCKSTEP_COLD_DECL void repeat(AnyReplicas& replicas, BetweenRuns& kept,
                                  const std::stop_token& stop, FunctionRef<void()> run,
                                  FunctionRef<void()> undo) override;

@@ -15,6 +15,7 @@
 #include "lockstep/core/stop_of_process.hpp"
 #include "lockstep/training/checkpoint/byte_message.hpp"
 #include "lockstep/training/checkpoint/encoded_state.hpp"
+#include "lockstep/training/elastic/elastic_fit.hpp"
 #include "lockstep/training/run.hpp"
 #include "lockstep/training/signal_stop.hpp"
 
@@ -177,6 +178,11 @@ Recovered RecoveringRuns::recover(AnyReplicas& replicas, const std::string& why,
                     std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count(),
                     replicas.steps()));
   return now;
+}
+
+void RecoveringRuns::fit(FitLoop& loop, AnyReplicas& replicas, BetweenRuns& kept,
+                         const std::stop_token& stop) {
+  ElasticFit(*this, loop, replicas, kept).run(stop);
 }
 
 void RecoveringRuns::repeat(AnyReplicas& replicas, BetweenRuns& kept, const std::stop_token& stop,
