@@ -349,6 +349,7 @@ void FitLoop::save_checkpoint(int epoch, std::uint64_t steps) {
   replicas_.verify();    // a hook may have changed the weights
   checkpoints_->wait();  // before the copy, so that only one is in memory
   if (!run_.place.is_chief) {
+    if (!replicas_.is_whole()) job_state();  // the chief needs this process' part
     checkpoints_->skip(replicas_.steps());
     return note(Phase::callback);
   }

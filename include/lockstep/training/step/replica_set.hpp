@@ -62,7 +62,7 @@ class ReplicaSet : public AnyReplicas {
   using Loss = L;
   using device = typename S::device;
   using T = typename device::real;
-  using Replica = detail::Replica<Net, device, L, O, Ms...>;
+  using Replica = detail::Replica<Net, device, UpdateOf<S>, L, O, Ms...>;
   using Target = typename Replica::Target;
   using Batch = typename Replica::Batch;
   using Session = decltype(std::declval<const S&>().open());
@@ -120,7 +120,8 @@ class ReplicaSet : public AnyReplicas {
     };
   }
 
-  /// \throws ReplicasDiverged unless all replicas hold bit-identical weights and optimizer state.
+  /// \throws ReplicasDiverged unless all replicas hold bit-identical weights and optimizer state, as
+  /// far as the update policy keeps them equal.
   void verify() override {
     if constexpr (!is_one_replica)
       if (session_.replicas() > 1) compare(true);
@@ -200,7 +201,8 @@ class ReplicaSet : public AnyReplicas {
                                                      optimizer_, metrics_);
   }
   std::vector<ParameterInfo> parameters() const override { return parameters_of<Net>(); }
-  [[gnu::cold]] void save(JobState& to) const override {
+  bool is_whole() const override { return first().policy().owned().is_all(Net::graph.weights); }
+  [[gnu::cold]] void save(JobState& to) override {
     Replica& replica = first();
     const auto bytes_in = [&](const auto& buffer) {
       return replica.template copy_of<std::byte>(buffer);
@@ -209,8 +211,8 @@ class ReplicaSet : public AnyReplicas {
     to.weights = bytes_in(replica.engine().weights());
     to.state = bytes_in(replica.engine().state());
     to.slot_values.clear();
-    for (std::size_t i = 0; i < replica.slot_buffers().size(); ++i)
-      to.slot_values.emplace_back(slot_name(optimizer_, i), bytes_in(replica.slot_buffers()[i]));
+    for (std::size_t i = 0; i < replica.policy().slots().size(); ++i)
+      to.slot_values.emplace_back(slot_name(optimizer_, i), slot_values<std::byte>(i));
     to.steps = step_;
     to.has_averages_in_weights = has_averages_in_weights_;
     to.loss_scale = replica.loss_scale().state();
@@ -221,7 +223,7 @@ class ReplicaSet : public AnyReplicas {
   }
   [[gnu::cold]] StateLayout layout() const override {
     StateLayout its{dtype_of<T>, Net::graph.weights * sizeof(T), Net::graph.state * sizeof(T)};
-    for (std::size_t i = 0; i < first().slot_buffers().size(); ++i)
+    for (std::size_t i = 0; i < first().policy().slots().size(); ++i)
       its.slot_names.emplace_back(slot_name(optimizer_, i));
     its.signature = signature();
     return its;
@@ -252,7 +254,7 @@ class ReplicaSet : public AnyReplicas {
       else if (buffer == 1)
         replica.engine().state().upload(values.data());
       else
-        replica.slot_buffers()[buffer - 2].upload(values.data());
+        replica.policy().load(buffer - 2, values.data());
       r.device.synchronize();
     });
   }
@@ -368,13 +370,13 @@ class ReplicaSet : public AnyReplicas {
     if (!options_of(optimizer_).use_ema) return;
     about_to_change();
     if (std::exchange(has_averages_in_weights_, false)) {
-      const std::vector<T> averages = weights();
-      each_average([&](const auto&, const auto& average) { average.upload(averages.data()); });
+      exchange_averages(weights(), nullptr);
       return;
     }
     are_equal_ = false;
-    session_.each(
-        [&](const ReplicaContext<device>& r) { replicas_[r.local]->overwrite_with_average(); });
+    session_.each([&](const ReplicaContext<device>& r) {
+      replicas_[r.local]->policy().overwrite_with_average(r);
+    });
   }
   [[gnu::cold]] void swap_averages(bool averages_in_weights) override {
     if (averages_in_weights == has_averages_in_weights_) return;
@@ -385,11 +387,8 @@ class ReplicaSet : public AnyReplicas {
     if (updates() == 0) return;
     has_averages_in_weights_ = averages_in_weights;
     are_equal_ = false;
-    const std::vector<T> before = weights(), averages = first().copy_of(average_of(0));
-    each_average([&](auto& replica, const auto& average) {
-      replica.engine().weights().upload(averages.data());
-      average.upload(before.data());
-    });
+    const std::vector<T> averages = slot_values(last_slot());
+    exchange_averages(weights(), averages.data());
   }
   bool has_averages_in_weights() const override { return has_averages_in_weights_; }
   /// SHA-256 of the parameters of each replica of this process.
@@ -541,10 +540,15 @@ class ReplicaSet : public AnyReplicas {
     const std::span<const UpdateSegment> segments(segments_.get(), segments_of_updates());
     session_.each([&](const ReplicaContext<device>& r) {
       const Slice mine = mine_[r.local];
-      replicas_[r.local] = std::make_unique<Replica>(r.device, optimizer_, segments, slices(),
-                                                     mine.first, mine.count, is_one_replica);
+      replicas_[r.local] = std::make_unique<Replica>(r.device, optimizer_, segments, slices(), mine,
+                                                     is_one_replica, r.rank, session_.replicas());
       if (r.local == 0) threads_ = r.device.threads();
     });
+    if constexpr (can_reform)
+      if (elastic_ && !is_whole())
+        throw UsageError(
+            "elastic: the strategy's update policy gives each replica a part of the optimizer's "
+            "buffers, which would be lost with it; use ls::Replicated, or a job of fixed workers");
     set(weights, state);
     sets_ = 0;
   }
@@ -555,15 +559,33 @@ class ReplicaSet : public AnyReplicas {
       std::rethrow_exception(gone_);
     return *replicas_[0];
   }
-  /// The buffer of the weights' moving averages, which is the last one.
-  const auto& average_of(std::size_t local) const {
-    return replicas_[local]->slot_buffers().back();
+  /// All elements of one of the optimizer's buffers. Collective, unless this process holds all.
+  template <class E = T>
+  [[gnu::cold]] std::vector<E> slot_values(std::size_t slot) {
+    std::vector<E> values(Net::graph.weights * sizeof(T) / sizeof(E));
+    T* const all = reinterpret_cast<T*>(values.data());
+    if (is_whole())
+      first().policy().read(slot, all);
+    else
+      gather_slot(slot, all);
+    return values;
   }
-  /// Calls f(replica, average) in each local replica's thread, and waits for its device.
-  template <class F>
-  void each_average(const F& f) {
+  [[gnu::cold]] void gather_slot(std::size_t slot, T* all) {
     session_.each([&](const ReplicaContext<device>& r) {
-      f(*replicas_[r.local], average_of(r.local));
+      std::vector<T> own(r.local == 0 ? 0 : Net::graph.weights);
+      T* const to = r.local == 0 ? all : own.data();
+      replicas_[r.local]->policy().read(slot, to);
+      replicas_[r.local]->policy().complete(r, to);
+    });
+  }
+  /// The buffer of the weights' moving averages.
+  std::size_t last_slot() const { return first().policy().slots().size() - 1; }
+  /// Sets the averages of all replicas to `averages`, and the weights unless they are null.
+  [[gnu::cold]] void exchange_averages(const std::vector<T>& averages, const T* weights) {
+    session_.each([&](const ReplicaContext<device>& r) {
+      Replica& replica = *replicas_[r.local];
+      if (weights != nullptr) replica.engine().weights().upload(weights);
+      replica.policy().load(last_slot(), averages.data());
       r.device.synchronize();
     });
   }
@@ -571,6 +593,9 @@ class ReplicaSet : public AnyReplicas {
   /// Compares all tensors across replicas: one number for each replica and, only if these differ,
   /// the SHA-256 of each tensor, which finds the first difference. \throws ReplicasDiverged.
   [[gnu::cold]] void compare(bool optimizer_too) {
+    const EqualParts must = first().policy().must_be_equal();
+    if (!must.weights) return;
+    optimizer_too = optimizer_too && must.slots;
     std::atomic<bool> are_equal = true;
     session_.each([&](const ReplicaContext<device>& r) {
       Replica& replica = *replicas_[r.local];
@@ -578,7 +603,7 @@ class ReplicaSet : public AnyReplicas {
       replica.add_to(digest, replica.engine().weights());
       replica.add_to(digest, replica.engine().state());
       if (optimizer_too)
-        for (const auto& slot : replica.slot_buffers()) replica.add_to(digest, slot);
+        for (const auto& slot : replica.policy().slots()) replica.add_to(digest, slot);
       if (!have_equal_digests(r.host, digest.value())) are_equal = false;
     });
     if (!are_equal) find_difference(optimizer_too);
@@ -591,7 +616,7 @@ class ReplicaSet : public AnyReplicas {
       Replica& replica = *replicas_[r.local];
       std::vector<std::vector<T>> values{weights_of(replica), state_of(replica)};
       if (optimizer_too)
-        for (const auto& slot : replica.slot_buffers()) values.push_back(replica.copy_of(slot));
+        for (const auto& slot : replica.policy().slots()) values.push_back(replica.copy_of(slot));
       std::vector<NamedBytes> tensors;
       const auto add = [&](std::string name, const ParameterInfo& p, const std::vector<T>& flat) {
         tensors.push_back(

@@ -82,7 +82,7 @@ class Replicas final : public ReplicaSet<Net, S, L, O, Ms...> {
                              if (notes) session_.note(step, phase);
                            });
       const double used = alone ? rate : replica.agreed_rate(rate);
-      replica.update(optimizer_, used, step + 1);
+      replica.update(r, optimizer_, used, step + 1);
       if (r.local == 0) {
         counted.is_made = true;
         agreed = used;
@@ -226,7 +226,7 @@ class Replicas final : public ReplicaSet<Net, S, L, O, Ms...> {
     MemoryUse use;
     use.weights = Net::graph.weights * sizeof(T);
     use.gradients = use.weights * (1 + r.partial_gradients());
-    use.optimizer = use.weights * r.slot_buffers().size();
+    use.optimizer = r.policy().slot_bytes();
     use.state = Net::graph.state * sizeof(T);
     use.working = this->first().engine().working_bytes();
     use.data = most_data_;
