@@ -49,20 +49,20 @@ using UpdateRule = FunctionRef<void(std::span<const UpdateIo<D>>)>;
 /// - `overwrite_with_average(replica)`: copies the moving averages over the weights of this replica.
 /// - `must_be_equal()`: the same in all replicas.
 template <class U, class D>
-concept UpdatesReplica = requires(U& u, const U& kept, const ReplicaContext<D>& replica,
-                                  Slice range, std::size_t n, double* sums, UpdateRule<D> rule,
-                                  double rate, std::uint64_t step, std::span<double> values,
-                                  typename D::real* all) {
-  { kept.owned() } -> std::same_as<const Ranges&>;
-  { u.ready(replica, range) } -> std::same_as<void>;
-  { u.finish(replica, range, sums, n) } -> std::same_as<void>;
-  { u.update(replica, rule, rate, step) } -> std::same_as<void>;
-  { kept.updates_in_backward() } -> std::same_as<bool>;
-  { u.sum_over_owners(replica, values) } -> std::same_as<void>;
-  { kept.complete(replica, all) } -> std::same_as<void>;
-  { u.overwrite_with_average(replica) } -> std::same_as<void>;
-  { kept.must_be_equal() } -> std::same_as<EqualParts>;
-};
+concept UpdatesReplica =
+    requires(U& u, const U& kept, const ReplicaContext<D>& replica, Slice range, std::size_t n,
+             double* sums, UpdateRule<D> rule, double rate, std::uint64_t step,
+             std::span<double> values, typename D::real* all) {
+      { kept.owned() } -> std::same_as<const Ranges&>;
+      { u.ready(replica, range) } -> std::same_as<void>;
+      { u.finish(replica, range, sums, n) } -> std::same_as<void>;
+      { u.update(replica, rule, rate, step) } -> std::same_as<void>;
+      { kept.updates_in_backward() } -> std::same_as<bool>;
+      { u.sum_over_owners(replica, values) } -> std::same_as<void>;
+      { kept.complete(replica, all) } -> std::same_as<void>;
+      { u.overwrite_with_average(replica) } -> std::same_as<void>;
+      { kept.must_be_equal() } -> std::same_as<EqualParts>;
+    };
 
 /// A policy, which a strategy names as its `update_policy`; without one it is ls::Replicated.
 /// `Replica<D>` is the type of the object of each replica.

@@ -266,17 +266,17 @@ class DeviceReplica {
 
 template <class D, class Target, class U>
 DeviceReplica<D, Target, U>::DeviceReplica(Context& context, const ReplicaPlan<D>& plan,
-                                        const ReplicaPlace& place)
+                                           const ReplicaPlace& place)
     : plan_(&plan),
       context_(&context),
       engine_(context, plan.engine),
-      policy_(UpdateSite<D>{.device = context,
-                            .engine = engine_,
-                            .facts = place.update,
-                            .rank = place.rank,
-                            .replicas = place.replicas,
-                            .has_final_gradients = place.is_only_replica && place.slices == 1 &&
-                                                   !plan.has_penalty}),
+      policy_(UpdateSite<D>{
+          .device = context,
+          .engine = engine_,
+          .facts = place.update,
+          .rank = place.rank,
+          .replicas = place.replicas,
+          .has_final_gradients = place.is_only_replica && place.slices == 1 && !plan.has_penalty}),
       state_(context, plan.state, place.slices, place.mine),
       requests_at_(place.slices * plan.sums),
       state_at_(requests_at_ + request_count + place.slices),
@@ -296,9 +296,10 @@ DeviceReplica<D, Target, U>::~DeviceReplica() = default;
 
 template <class D, class Target, class U>
 void DeviceReplica<D, Target, U>::train(SliceOf slice, std::uint64_t seed, std::uint64_t step,
-                                     const RunRequests& requests, const ReplicaContext<D>& replica,
-                                     Score score, UpdateRef<T> update, bool waits,
-                                     FunctionRef<void(Phase)> note) {
+                                        const RunRequests& requests,
+                                        const ReplicaContext<D>& replica, Score score,
+                                        UpdateRef<T> update, bool waits,
+                                        FunctionRef<void(Phase)> note) {
   step_ = step;
   trains_ = true;
   const Batch first = on_device(slice(0), replica);  // first, since the copy may have to wait
@@ -344,8 +345,8 @@ void DeviceReplica<D, Target, U>::train(SliceOf slice, std::uint64_t seed, std::
 
 template <class D, class Target, class U>
 void DeviceReplica<D, Target, U>::evaluate(SliceOf slice, std::uint64_t seed,
-                                        const RunRequests& requests,
-                                        const ReplicaContext<D>& replica, Score score) {
+                                           const RunRequests& requests,
+                                           const ReplicaContext<D>& replica, Score score) {
   trains_ = false;
   const WorkWithin within(*context_, {});  // ends the label even if an exception is thrown
   begin(WorkPass::exchange, "sums");
@@ -362,7 +363,7 @@ void DeviceReplica<D, Target, U>::evaluate(SliceOf slice, std::uint64_t seed,
 
 template <class D, class Target, class U>
 void DeviceReplica<D, Target, U>::predict(T* out, const Batch& batch, std::uint64_t seed,
-                                       const ReplicaContext<D>& replica) {
+                                          const ReplicaContext<D>& replica) {
   trains_ = false;
   const WorkWithin within(*context_, {});
   const T* const y = infer(on_device(batch, replica), seed, replica);
@@ -374,7 +375,7 @@ void DeviceReplica<D, Target, U>::predict(T* out, const Batch& batch, std::uint6
 
 template <class D, class Target, class U>
 void DeviceReplica<D, Target, U>::exchange_requests(RunRequests requests,
-                                                 const ReplicaContext<D>& replica) {
+                                                    const ReplicaContext<D>& replica) {
   clear_sums(requests);
   exchange_sums(replica, {});
   wait_guarded([&] { context_->synchronize(); });
@@ -399,7 +400,8 @@ RunRequests DeviceReplica<D, Target, U>::agreed_requests() const {
 
 template <class D, class Target, class U>
 template <class E>
-auto DeviceReplica<D, Target, U>::copy_of(const Buffer<Context, T>& buffer) const -> std::vector<E> {
+auto DeviceReplica<D, Target, U>::copy_of(const Buffer<Context, T>& buffer) const
+    -> std::vector<E> {
   [[maybe_unused]] const auto scope = context_->scope();
   std::vector<E> host(buffer.bytes() / sizeof(E));
   buffer.download(reinterpret_cast<T*>(host.data()));
@@ -459,7 +461,7 @@ bool DeviceReplica<D, Target, U>::sum_is_finite() {
 
 template <class D, class Target, class U>
 bool DeviceReplica<D, Target, U>::all_finite(const Buffer<Context, T>& buffer,
-                                          const Ranges& of) const {
+                                             const Ranges& of) const {
   const std::vector<T> all = copy_of(buffer);
   return std::all_of(of.begin(), of.end(), [&](const Slice& range) {
     const T* const first = all.data() + range.first;
@@ -469,7 +471,8 @@ bool DeviceReplica<D, Target, U>::all_finite(const Buffer<Context, T>& buffer,
 
 /// The batch with its examples in device memory.
 template <class D, class Target, class U>
-auto DeviceReplica<D, Target, U>::on_device(Batch batch, const ReplicaContext<D>& replica) -> Batch {
+auto DeviceReplica<D, Target, U>::on_device(Batch batch, const ReplicaContext<D>& replica)
+    -> Batch {
   begin(WorkPass::data, "batch");
   if constexpr (!HostDevice<D>)
     if (batch.fetch) return batch.fetch(replica.local, batch.slice);
@@ -482,14 +485,14 @@ auto DeviceReplica<D, Target, U>::on_device(Batch batch, const ReplicaContext<D>
 
 template <class D, class Target, class U>
 auto DeviceReplica<D, Target, U>::infer(const Batch& batch, std::uint64_t seed,
-                                     const ReplicaContext<D>& replica) -> const T* {
+                                        const ReplicaContext<D>& replica) -> const T* {
   engine_.prepare(batch.slice.count);
   return engine_.forward(batch.x, StepContext{batch.slice, false, seed, 0, replica.group});
 }
 
 template <class D, class Target, class U>
 void DeviceReplica<D, Target, U>::score_slice(std::size_t i, const T* y, const Batch& batch,
-                                           T* gradient, Score score) {
+                                              T* gradient, Score score) {
   begin(WorkPass::loss, "loss");
   score({y, batch, gradient, loss_scale_.value() / static_cast<double>(batch.slice.global_count),
          sums_.data() + (first_slice_ + i) * plan_->sums});
@@ -536,7 +539,7 @@ void DeviceReplica<D, Target, U>::clear_sums(const RunRequests& requests) {
 /// them later, in the order of slices.
 template <class D, class Target, class U>
 void DeviceReplica<D, Target, U>::exchange_sums(const ReplicaContext<D>& replica, Slice last,
-                                             std::size_t state_size) {
+                                                std::size_t state_size) {
   begin_exchange();
   policy_.finish(replica, last, sums_.data(), state_at_ + state_size);
   if constexpr (ScalesLoss<D>)

@@ -185,7 +185,8 @@ class Replica : public DeviceReplica<D, target_as<typename L::target_type, typen
     }
     void operator()(T* g, std::size_t count) {
       const WorkWithin within(
-          *replica.context_, {.pass = WorkPass::update, .part = "optimizer", .step = replica.step_});
+          *replica.context_,
+          {.pass = WorkPass::update, .part = "optimizer", .step = replica.step_});
       const auto first = static_cast<std::size_t>(g - replica.engine_.gradients().data());
       rule(replica.policy_.parts_of(rule.rate, {first, count}));
     }

@@ -43,9 +43,7 @@ class ReplicatedUpdate : public Updates<D> {
   bool updates_in_backward() const { return updates_in_backward_; }
   void sum_over_owners(const ReplicaContext<D>&, std::span<double>) const {}
   void complete(const ReplicaContext<D>&, T*) const {}
-  void overwrite_with_average(const ReplicaContext<D>&) {
-    Updates<D>::overwrite_with_average();
-  }
+  void overwrite_with_average(const ReplicaContext<D>&) { Updates<D>::overwrite_with_average(); }
   static constexpr EqualParts must_be_equal() { return {}; }
 
  private:

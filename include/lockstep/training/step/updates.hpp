@@ -241,17 +241,15 @@ Updates<D>::Updates(const UpdateSite<D>& site, Ranges owned)
   if (site.facts.options.use_ema) average_ = extra->data();
   for (std::size_t i = 0; i < segments_.size(); ++i) {
     const Slice whole{segments_[i].begin, segments_[i].end - segments_[i].begin};
-    owned_.each_within(whole, [&](Slice at, std::size_t place) {
-      pieces_.push_back({at, place, i});
-    });
+    owned_.each_within(whole,
+                       [&](Slice at, std::size_t place) { pieces_.push_back({at, place, i}); });
   }
 }
 
 template <class D>
 void Updates<D>::clear() {
   for (const Buffer<Context, T>& slot : slots_)
-    if (slot.size() > 0)
-      context_->clear(reinterpret_cast<std::byte*>(slot.data()), slot.bytes());
+    if (slot.size() > 0) context_->clear(reinterpret_cast<std::byte*>(slot.data()), slot.bytes());
 }
 
 template <class D>

@@ -29,22 +29,19 @@ using Sharded = sharded::Sharded<Many>;
 
 static_assert(std::same_as<ls::detail::UpdateOf<Many>, ls::Replicated::Replica<Device>>);
 static_assert(std::same_as<ls::detail::UpdateOf<Sharded>, sharded::Update<Device>>);
-static_assert(ls::UpdatePolicy<ls::Replicated, Device> && ls::UpdatePolicy<sharded::Policy, Device>);
+static_assert(ls::UpdatePolicy<ls::Replicated, Device> &&
+              ls::UpdatePolicy<sharded::Policy, Device>);
 
 /// Four parameters of 8, 4, 12 and 3 elements; with a penalty on one kernel, three segments.
 struct Net : ls::Sequential<ls::Input<2>, ls::Dense<4>, ls::Tanh, ls::Dense<3>> {};
-struct Penalised
-    : ls::Sequential<ls::Input<2>, ls::Dense<4, ls::kernel_regularizer(ls::L2{0.01})>,
-                     ls::BatchNormalization<>, ls::Tanh, ls::Dense<3>> {};
+struct Penalised : ls::Sequential<ls::Input<2>, ls::Dense<4, ls::kernel_regularizer(ls::L2{0.01})>,
+                                  ls::BatchNormalization<>, ls::Tanh, ls::Dense<3>> {};
 
 template <class TheNet, class S, class O>
 auto model(const S& strategy, const O& optimizer) {
-  return ls::Model{TheNet{},
-                   ls::Seed{7},
-                   strategy,
-                   ls::SparseCategoricalCrossentropy{.from_logits = true},
-                   optimizer,
-                   ls::Accuracy{}};
+  return ls::Model{TheNet{},  ls::Seed{7},
+                   strategy,  ls::SparseCategoricalCrossentropy{.from_logits = true},
+                   optimizer, ls::Accuracy{}};
 }
 auto data() { return line::classes(40) | ls::shuffle(40) | ls::batch(12); }
 auto checked(int epochs) {
@@ -85,8 +82,8 @@ TEST_CASE("a policy that divides the slots trains with the bits of the default o
   check_bits<Net>(ls::SGD{.learning_rate = 0.1, .momentum = 0.9, .nesterov = true});
   check_bits<Net>(ls::Adam{.learning_rate = 0.01});
   check_bits<Penalised>(ls::Adam{.learning_rate = 0.01});
-  check_bits<Net>(ls::Adagrad{.learning_rate = 0.1});                 // slots that do not begin at 0
-  check_bits<Penalised>(ls::Lamb{.learning_rate = 0.01});             // needs whole parameters
+  check_bits<Net>(ls::Adagrad{.learning_rate = 0.1});      // slots that do not begin at 0
+  check_bits<Penalised>(ls::Lamb{.learning_rate = 0.01});  // needs whole parameters
 }
 
 TEST_CASE("a policy that divides the slots applies the options with the bits of the default one") {
