@@ -12,13 +12,13 @@
 #include "lockstep/concepts/optimizer.hpp"
 #include "lockstep/concepts/strategy.hpp"
 #include "lockstep/core/function_ref.hpp"
-#include "lockstep/core/ranges.hpp"
+#include "lockstep/core/owned_ranges.hpp"
 #include "lockstep/core/slice.hpp"
 
 namespace lockstep {
 
-/// What all replicas hold with the same bits between two steps, and what a comparison of the
-/// replicas therefore compares.
+/// The parts of a model that have the same bits in all replicas between two steps, and that a
+/// comparison of the replicas therefore compares.
 struct EqualParts {
   bool weights = true;  ///< and the state of layers
   bool slots = true;    ///< the optimizer's buffers

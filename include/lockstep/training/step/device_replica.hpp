@@ -19,7 +19,6 @@
 #include "lockstep/core/digest64.hpp"
 #include "lockstep/core/finite.hpp"
 #include "lockstep/core/function_ref.hpp"
-#include "lockstep/core/ranges.hpp"
 #include "lockstep/core/slice.hpp"
 #include "lockstep/model/engine.hpp"
 #include "lockstep/training/step/any_replicas.hpp"
@@ -63,8 +62,8 @@ struct ReplicaPlace {
 ///                  (wait for them if other processes take part)
 ///     update    -> running statistics, then the optimizer over weights and slots
 ///
-/// What travels, and which weights the optimizer updates here, is up to U, the object of the
-/// strategy's update policy; see concepts/update_policy.hpp.
+/// U, the object of the strategy's update policy, decides which gradients and weights travel, and
+/// which weights the optimizer updates here; see concepts/update_policy.hpp.
 ///
 /// The exchange sums one buffer of doubles, sums_:
 ///
@@ -124,7 +123,7 @@ class DeviceReplica {
   /// Whether all weights and gradients are finite; see TrainingControl. Call between steps, outside
   /// of the device's scope. Checks the sum of squares in double, which cannot overflow for floats.
   [[gnu::cold]] bool is_finite();
-  /// What the strategy's policy made for this replica.
+  /// The object of the strategy's update policy.
   U& policy() { return policy_; }
   const U& policy() const { return policy_; }
   void restore_loss_scale(const LossScaleState& state) { loss_scale_.restore(state); }
@@ -190,8 +189,7 @@ class DeviceReplica {
   using State = StateAverage<D>;
 
   [[gnu::cold]] bool sum_is_finite();
-  [[gnu::cold]] bool all_finite(const Buffer<Context, T>& buffer, const Ranges& of) const;
-  Ranges all_weights() const { return {{0, plan_->engine.weights}}; }
+  [[gnu::cold]] bool all_finite(const Buffer<Context, T>& buffer, std::span<const Slice> of) const;
   void begin_exchange() {
     if (exchanges_) begin(WorkPass::exchange, "gradients");
   }
@@ -432,11 +430,12 @@ void DeviceReplica<D, Target, U>::restore_snapshot(const Snapshot& kept) {
 
 template <class D, class Target, class U>
 bool DeviceReplica<D, Target, U>::is_finite() {
+  [[maybe_unused]] const Slice all{0, plan_->engine.weights};
   if constexpr (HasKernel<GradientPass, D>)
     return sum_is_finite();
   else
-    return all_finite(engine_.weights(), all_weights()) &&
-           all_finite(engine_.gradients(), policy_.owned());
+    return all_finite(engine_.weights(), {&all, 1}) &&
+           all_finite(engine_.gradients(), policy_.owned().parts());
 }
 
 template <class D, class Target, class U>
@@ -444,15 +443,16 @@ bool DeviceReplica<D, Target, U>::sum_is_finite() {
   [[maybe_unused]] const auto scope = context_->scope();
   if (squares_.size() == 0) squares_ = Buffer<Context, double>(*context_, 1);
   context_->clear(reinterpret_cast<std::byte*>(squares_.data()), squares_.bytes());
-  const auto add_squares = [&](T* values, const Ranges& of) {
+  const auto add_squares = [&](T* values, std::span<const Slice> of) {
     for (const Slice& range : of) {
       T* const first = values + range.first;
       run_kernel<D>(GradientPass{}, GradientPassIo<D>{*context_, range.count, first, first, nullptr,
                                                       Penalty{}, squares_.data()});
     }
   };
-  add_squares(engine_.weights().data(), all_weights());
-  if constexpr (!ScalesLoss<D>) add_squares(engine_.gradients().data(), policy_.owned());
+  const Slice all{0, plan_->engine.weights};
+  add_squares(engine_.weights().data(), {&all, 1});
+  if constexpr (!ScalesLoss<D>) add_squares(engine_.gradients().data(), policy_.owned().parts());
   double squares = 0;
   squares_.download(&squares);
   context_->synchronize();
@@ -461,7 +461,7 @@ bool DeviceReplica<D, Target, U>::sum_is_finite() {
 
 template <class D, class Target, class U>
 bool DeviceReplica<D, Target, U>::all_finite(const Buffer<Context, T>& buffer,
-                                             const Ranges& of) const {
+                                             std::span<const Slice> of) const {
   const std::vector<T> all = copy_of(buffer);
   return std::all_of(of.begin(), of.end(), [&](const Slice& range) {
     const T* const first = all.data() + range.first;

@@ -212,7 +212,9 @@ class ReplicaSet : public AnyReplicas {
     to.state = bytes_in(replica.engine().state());
     to.slot_values.clear();
     for (std::size_t i = 0; i < replica.policy().slots().size(); ++i)
-      to.slot_values.emplace_back(slot_name(optimizer_, i), slot_values<std::byte>(i));
+      read_slot(
+          i,
+          to.slot_values.emplace_back(slot_name(optimizer_, i), std::vector<std::byte>()).second);
     to.steps = step_;
     to.has_averages_in_weights = has_averages_in_weights_;
     to.loss_scale = replica.loss_scale().state();
@@ -387,8 +389,9 @@ class ReplicaSet : public AnyReplicas {
     if (updates() == 0) return;
     has_averages_in_weights_ = averages_in_weights;
     are_equal_ = false;
-    const std::vector<T> averages = slot_values(last_slot());
-    exchange_averages(weights(), averages.data());
+    std::vector<std::byte> averages;
+    read_slot(last_slot(), averages);
+    exchange_averages(weights(), reinterpret_cast<const T*>(averages.data()));
   }
   bool has_averages_in_weights() const override { return has_averages_in_weights_; }
   /// SHA-256 of the parameters of each replica of this process.
@@ -559,24 +562,18 @@ class ReplicaSet : public AnyReplicas {
       std::rethrow_exception(gone_);
     return *replicas_[0];
   }
-  /// All elements of one of the optimizer's buffers. Collective, unless this process holds all.
-  template <class E = T>
-  [[gnu::cold]] std::vector<E> slot_values(std::size_t slot) {
-    std::vector<E> values(Net::graph.weights * sizeof(T) / sizeof(E));
-    T* const all = reinterpret_cast<T*>(values.data());
-    if (is_whole())
-      first().policy().read(slot, all);
-    else
-      gather_slot(slot, all);
-    return values;
-  }
-  [[gnu::cold]] void gather_slot(std::size_t slot, T* all) {
-    session_.each([&](const ReplicaContext<device>& r) {
-      std::vector<T> own(r.local == 0 ? 0 : Net::graph.weights);
-      T* const to = r.local == 0 ? all : own.data();
-      replicas_[r.local]->policy().read(slot, to);
-      replicas_[r.local]->policy().complete(r, to);
-    });
+  /// Reads all elements of one of the optimizer's buffers. Collective, unless this process holds all.
+  [[gnu::cold]] void read_slot(std::size_t slot, std::vector<std::byte>& bytes) {
+    bytes.resize(Net::graph.weights * sizeof(T));
+    T* const all = reinterpret_cast<T*>(bytes.data());
+    if (is_whole()) return first().policy().read(slot, all);
+    if constexpr (!is_one_replica)
+      session_.each([&](const ReplicaContext<device>& r) {
+        std::vector<T> own(r.local == 0 ? 0 : Net::graph.weights);
+        T* const to = r.local == 0 ? all : own.data();
+        replicas_[r.local]->policy().read(slot, to);
+        replicas_[r.local]->policy().complete(r, to);
+      });
   }
   /// The buffer of the weights' moving averages.
   std::size_t last_slot() const { return first().policy().slots().size() - 1; }

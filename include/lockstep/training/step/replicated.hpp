@@ -9,7 +9,7 @@
 
 #include "lockstep/concepts/strategy.hpp"
 #include "lockstep/concepts/update_policy.hpp"
-#include "lockstep/core/ranges.hpp"
+#include "lockstep/core/owned_ranges.hpp"
 #include "lockstep/core/slice.hpp"
 #include "lockstep/training/step/updates.hpp"
 
@@ -70,8 +70,8 @@ template <class S>
 struct UpdatePolicyOf<S> {
   using type = typename S::update_policy;
   static_assert(UpdatePolicy<type, typename S::device>,
-                "lockstep::Model: the strategy's update_policy is no update policy for its device; "
-                "see concepts/update_policy.hpp");
+                "lockstep::Model: the strategy's update_policy lacks a member for its device; see "
+                "concepts/update_policy.hpp");
 };
 /// The object that a strategy's policy makes for each replica.
 template <class S>

@@ -23,7 +23,7 @@
 #include "lockstep/concepts/update_policy.hpp"
 #include "lockstep/core/config.hpp"
 #include "lockstep/core/function_ref.hpp"
-#include "lockstep/core/ranges.hpp"
+#include "lockstep/core/owned_ranges.hpp"
 #include "lockstep/core/slice.hpp"
 #include "lockstep/model/buffer.hpp"
 #include "lockstep/model/engine.hpp"
@@ -130,6 +130,9 @@ class Updates {
 
   /// The buffers are filled with 0.
   [[gnu::cold]] Updates(const UpdateSite<D>& site, Ranges owned);
+  Updates(const Updates&) = delete;
+  Updates& operator=(const Updates&) = delete;
+  [[gnu::cold]] ~Updates();
 
   /// The weights that this replica updates.
   const Ranges& owned() const { return owned_; }
@@ -221,6 +224,7 @@ Updates<D>::Updates(const UpdateSite<D>& site, Ranges owned)
     : context_(&site.device),
       engine_(&site.engine),
       owned_(std::move(owned)),
+      slots_(site.facts.slot_count),
       own_slots_(site.facts.own_slots),
       clip_(site.facts.options.clipnorm > 0 ? site.facts.options.clipnorm
                                             : site.facts.options.global_clipnorm),
@@ -234,8 +238,7 @@ Updates<D>::Updates(const UpdateSite<D>& site, Ranges owned)
       segments_(site.facts.segments),
       squares_(site.device, wants_squares() ? segments_.size() : 0),
       scale_(segments_.size(), 1.0 / static_cast<double>(each_updates_)) {
-  for (std::size_t i = 0; i < site.facts.slot_count; ++i)
-    slots_.emplace_back(site.device, owned_.size());
+  for (Buffer<Context, T>& slot : slots_) slot = Buffer<Context, T>(site.device, owned_.size());
   auto extra = slots_.begin() + static_cast<std::ptrdiff_t>(own_slots_);
   if (each_updates_ > 1) sum_ = (extra++)->data();
   if (site.facts.options.use_ema) average_ = extra->data();
@@ -245,6 +248,9 @@ Updates<D>::Updates(const UpdateSite<D>& site, Ranges owned)
                        [&](Slice at, std::size_t place) { pieces_.push_back({at, place, i}); });
   }
 }
+
+template <class D>
+Updates<D>::~Updates() = default;
 
 template <class D>
 void Updates<D>::clear() {

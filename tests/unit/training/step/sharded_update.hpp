@@ -11,7 +11,7 @@
 
 #include "lockstep/concepts/strategy.hpp"
 #include "lockstep/concepts/update_policy.hpp"
-#include "lockstep/core/ranges.hpp"
+#include "lockstep/core/owned_ranges.hpp"
 #include "lockstep/core/slice.hpp"
 #include "lockstep/training/step/updates.hpp"
 

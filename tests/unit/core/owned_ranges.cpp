@@ -1,4 +1,4 @@
-#include "lockstep/core/ranges.hpp"
+#include "lockstep/core/owned_ranges.hpp"
 
 #include <algorithm>
 #include <catch2/catch_test_macros.hpp>

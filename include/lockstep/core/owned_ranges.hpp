@@ -21,11 +21,11 @@ class Ranges {
  public:
   Ranges() = default;
   /// `parts` must be ascending and disjoint; empty ones are left out.
-  Ranges(std::initializer_list<Slice> parts) {
+  [[gnu::cold]] Ranges(std::initializer_list<Slice> parts) {
     for (const Slice& part : parts) add(part);
   }
   /// Adds elements after the last.
-  void add(Slice next) {
+  [[gnu::cold]] void add(Slice next) {
     if (next.count == 0) return;
     size_ += next.count;
     if (!parts_.empty() && parts_.back().first + parts_.back().count == next.first)
@@ -34,6 +34,7 @@ class Ranges {
       parts_.push_back(next);
   }
 
+  std::span<const Slice> parts() const { return parts_; }
   auto begin() const { return parts_.begin(); }
   auto end() const { return parts_.end(); }
   /// Elements of all parts.
@@ -68,8 +69,8 @@ class Ranges {
 ///   shares_of(10, 3)          // {0, 4} {4, 3} {7, 3}
 ///   shares_of(10, 3, units)   // {0, 6} {6, 0} {6, 4} if the units are {0, 6} and {6, 4}
 /// \endcode
-inline std::vector<Slice> shares_of(std::size_t n, std::size_t owners,
-                                    std::span<const Slice> units = {}) {
+[[gnu::cold]] inline std::vector<Slice> shares_of(std::size_t n, std::size_t owners,
+                                                  std::span<const Slice> units = {}) {
   std::vector<Slice> shares;
   std::size_t begin = 0;
   for (std::size_t i = 0, next = 0; i < owners; ++i) {
