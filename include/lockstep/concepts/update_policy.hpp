@@ -44,8 +44,9 @@ using UpdateRule = FunctionRef<void(std::span<const UpdateIo<D>>)>;
 /// - `updates_in_backward()`: backward itself applies the rule to each range, and `update` does not.
 /// - `sum_over_owners(replica, values)`: replaces numbers on the host, each about owned gradients, by
 ///   their sums over the replicas that own other weights.
-/// - `complete(replica, values)`: `values` is a host copy of all elements of a slot, with this
-///   replica's own in their places; fills in the others'. Collective, unless this replica owns all.
+/// - `divides_slots`: whether replicas may hold parts of a slot. `complete(replica, values)`, which
+///   is called only then: `values` is a host copy of all elements of a slot, with this replica's own
+///   in their places; fills in the others'. Collective.
 /// - `overwrite_with_average(replica)`: copies the moving averages over the weights of this replica.
 /// - `must_be_equal()`: the same in all replicas.
 template <class U, class D>
@@ -59,6 +60,7 @@ concept UpdatesReplica =
       { u.update(replica, rule, rate, step) } -> std::same_as<void>;
       { kept.updates_in_backward() } -> std::same_as<bool>;
       { u.sum_over_owners(replica, values) } -> std::same_as<void>;
+      { U::divides_slots } -> std::convertible_to<bool>;
       { kept.complete(replica, all) } -> std::same_as<void>;
       { u.overwrite_with_average(replica) } -> std::same_as<void>;
       { kept.must_be_equal() } -> std::same_as<EqualParts>;

@@ -39,10 +39,6 @@ class Ranges {
   auto end() const { return parts_.end(); }
   /// Elements of all parts.
   std::size_t size() const { return size_; }
-  /// Whether these are the elements [0, n).
-  bool is_all(std::size_t n) const {
-    return size_ == n && (n == 0 || (parts_.size() == 1 && parts_[0].first == 0));
-  }
   /// Calls f(part, place) for each part of [first, first + count) that belongs to the set. `place`
   /// is where its first element is in a buffer that holds only the elements of the set.
   template <class F>

@@ -32,15 +32,6 @@ TEST_CASE("ranges leave out empty parts and join neighbours, so equal sets are e
   CHECK(Ranges{{3, 0}} == Ranges{});
 }
 
-TEST_CASE("ranges know whether they are a whole buffer") {
-  CHECK(Ranges{{0, 10}}.is_all(10));
-  CHECK(Ranges{}.is_all(0));
-  CHECK_FALSE(Ranges{{0, 10}}.is_all(11));
-  CHECK_FALSE(Ranges{{1, 10}}.is_all(10));
-  CHECK_FALSE(Ranges{{0, 5}, {6, 5}}.is_all(10));
-  CHECK_FALSE(Ranges{}.is_all(1));
-}
-
 TEST_CASE("the parts within a range come with their places in a packed buffer") {
   const Ranges parts{{2, 4}, {10, 3}, {20, 5}};
   const auto found = [&](Slice range) {

@@ -42,8 +42,8 @@ class AnyModelState {
   /// model_signature.
   virtual Signature signature() const = 0;
   virtual std::vector<ParameterInfo> parameters() const = 0;
-  /// Whether this process holds all elements of the optimizer's buffers; see Ranges. Otherwise all
-  /// processes of the job call `save` together.
+  /// Whether each process holds all elements of the optimizer's buffers. Otherwise all processes of
+  /// the job call `save` together.
   virtual bool is_whole() const = 0;
   /// Writes the model's part of the state: buffers, steps, loss scale, seed, replicas, signature.
   /// It is the same in all processes.

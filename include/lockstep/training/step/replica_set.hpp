@@ -70,6 +70,10 @@ class ReplicaSet : public AnyReplicas {
   static constexpr bool is_one_replica = std::derived_from<Session, SessionOfOneReplica>;
   /// Whether the job may go on with other processes after a loss.
   static constexpr bool can_reform = ElasticSession<Session>;
+  static_assert(!can_reform || !UpdateOf<S>::divides_slots,
+                "lockstep::MultiWorkerMirrored: under this update policy a worker that dies takes "
+                "its part of the optimizer's buffers along; leave out ls::Elastic, or use "
+                "ls::Replicated");
 
   /// Opens the strategy; `start` makes the replicas.
   [[gnu::cold]] ReplicaSet(const S& strategy, std::uint64_t seed, L loss, O optimizer,
@@ -201,7 +205,7 @@ class ReplicaSet : public AnyReplicas {
                                                      optimizer_, metrics_);
   }
   std::vector<ParameterInfo> parameters() const override { return parameters_of<Net>(); }
-  bool is_whole() const override { return first().policy().owned().is_all(Net::graph.weights); }
+  bool is_whole() const override { return !UpdateOf<S>::divides_slots; }
   [[gnu::cold]] void save(JobState& to) override {
     Replica& replica = first();
     const auto bytes_in = [&](const auto& buffer) {
@@ -547,11 +551,6 @@ class ReplicaSet : public AnyReplicas {
                                                      is_one_replica, r.rank, session_.replicas());
       if (r.local == 0) threads_ = r.device.threads();
     });
-    if constexpr (can_reform)
-      if (elastic_ && !is_whole())
-        throw UsageError(
-            "elastic: the strategy's update policy gives each replica a part of the optimizer's "
-            "buffers, which would be lost with it; use ls::Replicated, or a job of fixed workers");
     set(weights, state);
     sets_ = 0;
   }
@@ -562,12 +561,13 @@ class ReplicaSet : public AnyReplicas {
       std::rethrow_exception(gone_);
     return *replicas_[0];
   }
-  /// Reads all elements of one of the optimizer's buffers. Collective, unless this process holds all.
+  /// Reads all elements of one of the optimizer's buffers. Collective if the policy divides them.
   [[gnu::cold]] void read_slot(std::size_t slot, std::vector<std::byte>& bytes) {
     bytes.resize(Net::graph.weights * sizeof(T));
     T* const all = reinterpret_cast<T*>(bytes.data());
-    if (is_whole()) return first().policy().read(slot, all);
-    if constexpr (!is_one_replica)
+    if constexpr (!UpdateOf<S>::divides_slots)
+      first().policy().read(slot, all);
+    else
       session_.each([&](const ReplicaContext<device>& r) {
         std::vector<T> own(r.local == 0 ? 0 : Net::graph.weights);
         T* const to = r.local == 0 ? all : own.data();

@@ -44,6 +44,7 @@ class ReplicatedUpdate : public Updates<D> {
   void sum_over_owners(const ReplicaContext<D>&, std::span<double>) const {}
   void complete(const ReplicaContext<D>&, T*) const {}
   void overwrite_with_average(const ReplicaContext<D>&) { Updates<D>::overwrite_with_average(); }
+  static constexpr bool divides_slots = false;
   static constexpr EqualParts must_be_equal() { return {}; }
 
  private:

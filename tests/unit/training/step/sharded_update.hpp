@@ -51,6 +51,7 @@ class Update : public ls::detail::Updates<D> {
     Base::overwrite_with_average();
     complete(replica, this->weights());
   }
+  static constexpr bool divides_slots = true;
   static constexpr ls::EqualParts must_be_equal() { return {.slots = false}; }
 
  private:
