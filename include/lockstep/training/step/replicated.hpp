@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <type_traits>
 
 #include "lockstep/concepts/strategy.hpp"
 #include "lockstep/concepts/update_policy.hpp"
@@ -69,10 +70,12 @@ struct UpdatePolicyOf {
 template <class S>
   requires requires { typename S::update_policy; }
 struct UpdatePolicyOf<S> {
-  using type = typename S::update_policy;
-  static_assert(UpdatePolicy<type, typename S::device>,
+  using Given = typename S::update_policy;
+  static constexpr bool is_complete = UpdatePolicy<Given, typename S::device>;
+  static_assert(is_complete,
                 "lockstep::Model: the strategy's update_policy lacks a member for its device; see "
                 "concepts/update_policy.hpp");
+  using type = std::conditional_t<is_complete, Given, Replicated>;  // so that one error is enough
 };
 /// The object that a strategy's policy makes for each replica.
 template <class S>
