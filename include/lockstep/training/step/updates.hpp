@@ -167,15 +167,15 @@ class Updates {
   }
   /// Call after the update of a step, or instead of an update if `begin` returned false.
   void end(std::uint64_t step) {
-    if (sum_ != nullptr || average_ != nullptr) pass_over_weights(step);
+    if (accumulates() || has_average_) pass_over_weights(step);
   }
   /// Copies the moving averages over the weights, if there are any.
   void overwrite_with_average() {
-    if (average_ != nullptr) average(1, true);
+    if (has_average_) average(1, true);
   }
   /// Whether each element's update depends on its own gradient only, so that any range of the
   /// weights may be updated as soon as its gradients are final.
-  bool is_by_parts() const { return sum_ == nullptr && !wants_squares(); }
+  bool is_by_parts() const { return !accumulates() && !wants_squares(); }
   T* weights() const { return engine_->weights().data(); }
   T* gradients() const { return engine_->gradients().data(); }
 
@@ -189,7 +189,10 @@ class Updates {
   // Every device with optimizers that have options must have both kernels; see Replica.
   static constexpr bool can = HasKernel<GradientPass, D> && HasKernel<MovingAverage, D>;
 
+  // Not of the pointers below, which are null in a replica that owns nothing: all replicas must
+  // exchange the same.
   bool wants_squares() const { return clip_ > 0; }
+  bool accumulates() const { return each_updates_ > 1; }
 
   // Cold: nearly all time is spent in the kernels that they call.
   [[gnu::cold]] bool pass_over_gradients(std::uint64_t step, SumOverOwners sum);
@@ -212,8 +215,9 @@ class Updates {
   std::uint64_t each_updates_, overwrites_each_;  // in steps; in updates, 0: never
   std::span<const UpdateSegment> segments_;
   std::vector<Piece> pieces_;
-  T* sum_ = nullptr;
-  T* average_ = nullptr;
+  bool has_average_;
+  T* sum_ = nullptr;                 // null: not accumulated
+  T* average_ = nullptr;             // null without averages
   Buffer<Context, double> squares_;  // sum of squares of each segment's gradient
   std::vector<double> scale_;        // factor of each segment's gradient
   std::vector<UpdateIo<D>> parts_;   // returned by parts_of; kept so that a step allocates nothing
@@ -236,12 +240,13 @@ Updates<D>::Updates(const UpdateSite<D>& site, Ranges owned)
       each_updates_(site.facts.options.gradient_accumulation_steps),
       overwrites_each_(site.facts.options.ema_overwrite_frequency),
       segments_(site.facts.segments),
+      has_average_(site.facts.options.use_ema),
       squares_(site.device, wants_squares() ? segments_.size() : 0),
       scale_(segments_.size(), 1.0 / static_cast<double>(each_updates_)) {
   for (Buffer<Context, T>& slot : slots_) slot = Buffer<Context, T>(site.device, owned_.size());
   auto extra = slots_.begin() + static_cast<std::ptrdiff_t>(own_slots_);
-  if (each_updates_ > 1) sum_ = (extra++)->data();
-  if (site.facts.options.use_ema) average_ = extra->data();
+  if (accumulates()) sum_ = (extra++)->data();
+  if (has_average_) average_ = extra->data();
   for (std::size_t i = 0; i < segments_.size(); ++i) {
     const Slice whole{segments_[i].begin, segments_[i].end - segments_[i].begin};
     owned_.each_within(whole,
@@ -334,7 +339,7 @@ template <class D>
 void Updates<D>::pass_over_weights(std::uint64_t step) {
   if (sum_ != nullptr && step % each_updates_ == 0)
     context_->clear(reinterpret_cast<std::byte*>(sum_), owned_.size() * sizeof(T));
-  if (average_ == nullptr) return;
+  if (!has_average_) return;
   const std::uint64_t n = number(step);
   average(n == 1 ? 0 : momentum_, overwrites_each_ > 0 && n % overwrites_each_ == 0);
 }

@@ -94,6 +94,9 @@ TEST_CASE("a policy that divides the slots applies the options with the bits of 
   check_bits<Net>(ls::Adam{
       .with = {.use_ema = true, .ema_overwrite_frequency = 3, .gradient_accumulation_steps = 2}});
   check_bits<Net>(ls::SGD{.learning_rate = 0.1, .with = {.clipvalue = 0.01, .use_ema = true}});
+  // With eight replicas some own nothing.
+  check_bits<Penalised>(
+      ls::Adam{.with = {.clipnorm = 0.05, .use_ema = true, .gradient_accumulation_steps = 2}});
 }
 
 TEST_CASE("each replica holds its share of the slots") {
