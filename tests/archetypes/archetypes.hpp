@@ -171,9 +171,7 @@ struct Batches : Points {
 /// The same data with sample weights: example x has weight x.
 struct Weighed : Points {
   using fields = ls::with_weight<Points::fields>;
-  ls::Shape shape(std::size_t field = 0) const {
-    return field < 2 ? ls::shape(1) : ls::Shape{};
-  }
+  ls::Shape shape(std::size_t field = 0) const { return field < 2 ? ls::shape(1) : ls::Shape{}; }
   template <class T>
   void gather(ls::Pass pass, std::span<const ls::Item> items, ls::Rows<T, fields> to) const {
     Points::gather(pass, items, to.template without<Points::fields>(ls::FieldRole::weight));

@@ -54,7 +54,7 @@ class MpiChannel {
 
   LOCKSTEP_DECL void send(std::size_t peer, const std::byte* p, std::size_t n);
   LOCKSTEP_DECL void receive(std::size_t peer, std::byte* p, std::size_t n);
-  void complete() { complete(copies_ > most_copies * size_); }
+  void complete() { complete(copied_ > most_copied); }
   std::byte* reserve(std::size_t bytes) { return state_->memory.reserve(bytes); }
 
   /// Runs one operation. Any exception ends the group.
@@ -78,8 +78,8 @@ class MpiChannel {
   static constexpr std::size_t header = 64;
   static constexpr std::size_t stride = header + small;
   static constexpr std::size_t nobody = ~std::size_t{0};
-  /// Copies for each member whose sends may be pending after a `complete`.
-  static constexpr std::size_t most_copies = 4;
+  /// Bytes of copies whose sends may be pending after a `complete`.
+  static constexpr std::size_t most_copied = std::size_t{1} << 20;
 
   /// The state of a peer in an operation.
   struct Peer {
@@ -94,8 +94,8 @@ class MpiChannel {
   };
 
   LOCKSTEP_DECL void begin(const CollectiveCall& call);
-  /// Completes all transfers or, without `all`, those that the next step of an algorithm depends on:
-  /// sends of copies may be pending until the end of the operation.
+  /// Completes all transfers or, without `all`, all but sends of copies, on which the next step of an
+  /// algorithm does not depend.
   LOCKSTEP_DECL void complete(bool all);
   LOCKSTEP_DECL void send_frame(std::size_t peer, const std::byte* p, std::size_t n);
   /// Waits for all members' frames. \throws UsageError if their calls differ. All members throw it
@@ -137,6 +137,7 @@ class MpiChannel {
   CollectiveCall call_{};
   std::vector<Peer> queued_;  // by rank
   std::size_t copies_ = 0;    // of the caller's data, in use
+  std::size_t copied_ = 0;    // their bytes
   Copy frame_{}, data_{};
   bool has_frames_ = false;
   mutable std::mutex mutex_;

@@ -113,7 +113,6 @@ void MpiChannel::send_frame(std::size_t peer, const std::byte* p, std::size_t n)
   queued_[peer].has_frame = true;
   post_send(peer, copy_of(p, n, header, frame_) - header, header + n, Tag::frame_tag);
   state_->transfers.back().kind = Transfer::Kind::sent_frame;
-  state_->transfers.back().is_copy = true;
 }
 
 void MpiChannel::receive(std::size_t peer, std::byte* p, std::size_t n) {
@@ -146,7 +145,7 @@ void MpiChannel::complete(bool all) {
     if (transfer.bytes > 0) std::memcpy(transfer.to, transfer.from, transfer.bytes);
   }
   std::erase_if(state_->transfers, [](const Transfer& transfer) { return transfer.is_done(); });
-  if (state_->transfers.empty()) copies_ = 0;
+  if (state_->transfers.empty()) copies_ = copied_ = 0;
   frame_ = data_ = {};
   done_.fetch_add(1, std::memory_order_relaxed);
 }
@@ -170,6 +169,7 @@ void MpiChannel::receive_frames() {
 
 std::byte* MpiChannel::new_copy(std::size_t bytes) {
   if (copies_ == state_->copies.size()) state_->copies.emplace_back();
+  copied_ += bytes;
   return state_->copies[copies_++].reserve(bytes);
 }
 

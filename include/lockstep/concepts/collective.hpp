@@ -103,6 +103,20 @@ class CollectiveRef {
   std::size_t rank() const { return operations_->rank(self_); }
   std::size_t size() const { return operations_->size(self_); }
 
+  /// Whether the group has the operations by ranges; without them, do not call these.
+  bool has_ranges() const { return operations_->gather_ranges != nullptr; }
+  /// See ReduceScatters.
+  void reduce_scatter(float* p, std::span<const Slice> ranges) const {
+    operations_->scatter_float(self_, p, ranges);
+  }
+  void reduce_scatter(double* p, std::span<const Slice> ranges) const {
+    operations_->scatter_double(self_, p, ranges);
+  }
+  /// See AllGathersRanges; `ranges` are in bytes.
+  void all_gather(std::byte* p, std::span<const Slice> ranges) const {
+    operations_->gather_ranges(self_, p, ranges);
+  }
+
  private:
   struct Operations {
     void (*sum_float)(void*, float*, std::size_t);
@@ -111,7 +125,22 @@ class CollectiveRef {
     void (*broadcast)(void*, std::byte*, std::size_t, std::size_t);
     std::size_t (*rank)(void*);
     std::size_t (*size)(void*);
+    // Null unless the group has them.
+    void (*scatter_float)(void*, float*, std::span<const Slice>);
+    void (*scatter_double)(void*, double*, std::span<const Slice>);
+    void (*gather_ranges)(void*, std::byte*, std::span<const Slice>);
   };
+  template <class C>
+  static constexpr bool by_ranges =
+      ReduceScatters<C, float> && ReduceScatters<C, double> && AllGathersRanges<C, std::byte>;
+  template <class C, class T>
+  static void scatter(void* c, T* p, std::span<const Slice> ranges) {
+    if constexpr (by_ranges<C>) static_cast<C*>(c)->reduce_scatter(p, ranges);
+  }
+  template <class C>
+  static void gather(void* c, std::byte* p, std::span<const Slice> ranges) {
+    if constexpr (by_ranges<C>) static_cast<C*>(c)->all_gather(p, ranges);
+  }
   template <class C>
   static constexpr Operations operations_of{
       [](void* c, float* p, std::size_t n) { static_cast<C*>(c)->all_reduce(p, n); },
@@ -123,7 +152,10 @@ class CollectiveRef {
         static_cast<C*>(c)->broadcast(p, n, root);
       },
       [](void* c) { return static_cast<C*>(c)->rank(); },
-      [](void* c) { return static_cast<C*>(c)->size(); }};
+      [](void* c) { return static_cast<C*>(c)->size(); },
+      by_ranges<C> ? &scatter<C, float> : nullptr,
+      by_ranges<C> ? &scatter<C, double> : nullptr,
+      by_ranges<C> ? &gather<C> : nullptr};
 
   void* self_;
   const Operations* operations_;

@@ -67,20 +67,29 @@ concept IndexStream = requires(S& s) {
 ///   };
 /// \endcode
 template <class D>
-concept Dataset =
-    Copyable<D> && detail::is_fields<typename D::fields> &&
-    requires(const D& d, Pass pass, std::span<const Item> items, std::size_t field) {
-      { d.shape() } -> std::same_as<Shape>;
-      { d.shape(field) } -> std::same_as<Shape>;
-      { d.size() } -> std::same_as<std::optional<std::uint64_t>>;
-      { d.indices(pass) } -> IndexStream;
-      d.gather(pass, items, Rows<float, typename D::fields>());
-      d.gather(pass, items, Rows<double, typename D::fields>());
-    };
+concept Dataset = Copyable<D> && detail::is_fields<typename D::fields> &&
+                  requires(const D& d, Pass pass, std::span<const Item> items, std::size_t field) {
+                    { d.shape() } -> std::same_as<Shape>;
+                    { d.shape(field) } -> std::same_as<Shape>;
+                    { d.size() } -> std::same_as<std::optional<std::uint64_t>>;
+                    { d.indices(pass) } -> IndexStream;
+                    d.gather(pass, items, Rows<float, typename D::fields>());
+                    d.gather(pass, items, Rows<double, typename D::fields>());
+                  };
 
 /// Whether a pipeline has sample weights; examples of others have weight 1.
 template <Dataset D>
 inline constexpr bool has_weights = D::fields::has(FieldRole::weight);
+
+/// Whether an example has one feature, of real numbers.
+template <Dataset D>
+inline constexpr bool has_one_feature =
+    D::fields::count(FieldRole::feature) == 1 && D::fields::kinds[0].type == FieldType::real;
+
+/// The same, with one target, and perhaps a weight.
+template <Dataset D>
+inline constexpr bool is_labeled = has_one_feature<D> && D::fields::count(FieldRole::target) == 1 &&
+                                   D::fields::count(FieldRole::weight) <= 1;
 
 /// A pipeline that ends in `batch(n)` and optionally `prefetch(k)`: the argument of `fit`,
 /// `evaluate` and `predict`.
@@ -113,8 +122,8 @@ std::vector<Field> fields_of(const D& data) {
   std::vector<Field> result;
   for (std::size_t i = 0; i < D::fields::size; ++i) {
     const FieldKind kind = D::fields::kinds[i];
-    result.push_back({names[static_cast<std::size_t>(kind.role)], data.shape(i), kind.type,
-                      kind.role});
+    result.push_back(
+        {names[static_cast<std::size_t>(kind.role)], data.shape(i), kind.type, kind.role});
   }
   return result;
 }

@@ -14,7 +14,7 @@
 
 namespace lockstep {
 
-/// What a step does with a field: the network reads features, losses and metrics read targets and
+/// The use of a field in a step: the network reads features, losses and metrics read targets and
 /// the weight of an example.
 enum class FieldRole : std::uint8_t { feature, target, weight };
 
@@ -117,9 +117,10 @@ using with_weight = decltype(detail::WithWeight<F>::fields());
 template <class T, class F>
 class Rows {
   template <FieldRole role>
-  using element = field_element<
-      F::has(role) ? F::kinds[F::first(role) < F::size ? F::first(role) : 0].type : FieldType::real,
-      T>;
+  using element =
+      field_element<F::has(role) ? F::kinds[F::first(role) < F::size ? F::first(role) : 0].type
+                                 : FieldType::real,
+                    T>;
 
  public:
   using X = element<FieldRole::feature>;
@@ -168,7 +169,6 @@ class Rows {
     }
     return result;
   }
-  Rows without(FieldRole role) const { return without<F>(role); }
   /// Only the fields of this role.
   Rows only(FieldRole role) const {
     Rows result;

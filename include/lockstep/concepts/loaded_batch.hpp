@@ -23,7 +23,7 @@ struct LoadedBatch {
   const E* rows(std::size_t i) const {
     return static_cast<const E*>(field[i]);
   }
-  /// Set if the data set resides on the devices; all fields but labels are then null. Returns
+  /// Set if the data set resides on the devices; fields but the targets are then null. Returns
   /// examples of this batch in the device memory of local replica `local`, valid until its next
   /// call. Call it in the thread of that replica.
   FunctionRef<LoadedBatch(std::size_t local, const BatchSlice& slice)> fetch = {};

@@ -44,11 +44,14 @@ auto collect(const D& data, Pass pass = {}) {
   using Number = std::conditional_t<std::is_void_v<T>, typename pipeline::ValueOf<D>::type, T>;
   static_assert(std::is_same_v<Number, float> || std::is_same_v<Number, double>,
                 "lockstep::collect: T must be float or double; choose one of them");
+  static_assert(
+      is_labeled<D>,
+      "lockstep::collect: the data need examples of one real-valued feature and one target");
   const auto size = data.size();
   if (!size) throw UsageError("collect: the pipeline is infinite; put take before collect");
-  const std::size_t n = data.shape().size(), m = data.shape(target_field<D>).size(),
-                    chunk = 256;
-  Collected<Number, target_of<D, Number>> all{{}, data.shape(), {}, data.shape(target_field<D>), {}};
+  const std::size_t n = data.shape().size(), m = data.shape(target_field<D>).size(), chunk = 256;
+  Collected<Number, target_of<D, Number>> all{
+      {}, data.shape(), {}, data.shape(target_field<D>), {}};
   all.features.reserve(static_cast<std::size_t>(*size) * n);
   all.targets.reserve(static_cast<std::size_t>(*size) * m);
   auto stream = data.indices(pass);

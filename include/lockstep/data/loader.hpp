@@ -78,7 +78,7 @@ class PipelineSource final : public ExampleSource<T> {
   std::optional<pipeline::StreamOf<D>> stream_;
 };
 
-/// What the batch assembly needs to know about a pipeline.
+/// The facts about a pipeline that the batch assembly needs.
 struct BatchSizes {
   std::size_t batch;          ///< examples in a global batch
   std::size_t largest;        ///< examples in the largest batch of a pass

@@ -34,8 +34,13 @@ Loader<T>::Loader(std::unique_ptr<detail::ExampleSource<T>> source, detail::Batc
       share_(std::move(share)),
       class_weights_(class_weights),
       buffers_(sizes.depth + 2) {
-  if (!class_weights_.empty() && fields_.back().role != FieldRole::weight)
-    fields_.push_back({"w", {}, FieldType::real, FieldRole::weight});
+  if (!class_weights_.empty()) {
+    if (std::none_of(fields_.begin(), fields_.end(),
+                     [](const Field& field) { return field.role == FieldRole::target; }))
+      throw UsageError("class_weight: the batches have no targets; leave it out");
+    if (fields_.back().role != FieldRole::weight)
+      fields_.push_back({"w", {}, FieldType::real, FieldRole::weight});
+  }
   allocate();
   items_.reserve(largest_batch_);
 }
@@ -185,7 +190,8 @@ void Loader<T>::weigh_classes(Buffer& buffer, std::size_t count) {
   if (gathered_ < fields_.size()) std::fill_n(w, count, T(1));
   const auto is_target = [](const Field& field) { return field.role == FieldRole::target; };
   const auto target = std::find_if(fields_.begin(), fields_.end(), is_target);
-  const std::byte* const y = buffer.fields[static_cast<std::size_t>(target - fields_.begin())].data();
+  const std::byte* const y =
+      buffer.fields[static_cast<std::size_t>(target - fields_.begin())].data();
   const std::size_t width = target->shape.size();
   if (target->type == FieldType::int32)
     class_weights_.weigh(reinterpret_cast<const std::int32_t*>(y), width, count, w);

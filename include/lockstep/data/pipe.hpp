@@ -106,7 +106,7 @@ concept GathersScaled =
       d.gather(pass, items, to, number, number);
     };
 
-/// What `gather` of a stage over `D` accepts after its destinations: nothing, or scale and offset.
+/// The arguments of `gather` of a stage over `D` after its destinations: none, or scale and offset.
 template <class D, class T, class... Scaling>
 concept Gathers = sizeof...(Scaling) == 0 || (GathersScaled<D, T> && sizeof...(Scaling) == 2);
 
@@ -216,6 +216,19 @@ class Stage {
   D source_;
 };
 
+/// Base of the stages that read or change the values of an example: its one feature and its one
+/// target.
+template <Dataset D>
+class ExampleStage : public Stage<D> {
+  static_assert(
+      is_labeled<D>,
+      "lockstep::pipeline: this operation needs examples of one real-valued feature and one "
+      "target; put it before the operation that adds fields");
+
+ public:
+  using Stage<D>::Stage;
+};
+
 /// Base of the stages that select or reorder the examples of `D` without changing them.
 template <Dataset D>
 class Selection : public Stage<D> {
@@ -247,9 +260,9 @@ class Selection : public Stage<D> {
 /// Base of the stages that change the examples of `D` and can also run on a device that keeps the
 /// rows. `P`, the derived class, has `change()`, its RowChange.
 template <class P, Dataset D>
-class Mapped : public Stage<D> {
+class Mapped : public ExampleStage<D> {
  public:
-  using Stage<D>::Stage;
+  using ExampleStage<D>::ExampleStage;
 
   auto kept_rows() const
     requires KeepsRows<D>

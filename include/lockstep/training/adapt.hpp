@@ -28,6 +28,8 @@ struct Moments {
 /// \endcode
 template <Dataset D>
 Moments moments(const D& data) {
+  static_assert(D::fields::kinds[0].type == FieldType::real,
+                "lockstep::moments: the first feature is not of real numbers");
   if (!data.size()) throw UsageError("moments: the data never end; add ls::take(n)");
   const std::size_t channels = static_cast<std::size_t>(data.shape().channels()),
                     size = data.shape().size();

@@ -1,5 +1,6 @@
 /// \file
-/// What runs a fit from outside its loop. Invariant: the loop knows nothing of the reason.
+/// The interface of code that runs a fit from outside its loop. Invariant: the loop does not depend
+/// on the reason.
 #pragma once
 
 namespace lockstep::detail {

@@ -87,9 +87,9 @@ class FitLoop {
   LOCKSTEP_COLD_DECL void begin_again();
   /// Adds the run's part of the state: the position, the callbacks and the best checkpoint.
   LOCKSTEP_COLD_DECL void save(JobState& to);
-  /// Moves to a position of the job, after `boundaries` of them. A process that has not taken part so
-  /// far calls the hooks of the beginnings before it. \returns whether it did. \throws UsageError if
-  /// its fit differs from that of the job.
+  /// Moves to a position of the job, after `boundaries` of them, and calls the hooks of the
+  /// beginnings before it; on_train_begin only in a process that is new to the run. \returns whether
+  /// it is. \throws UsageError if its fit differs from that of the job.
   LOCKSTEP_COLD_DECL bool move_to(const JobState& state, std::uint64_t boundaries);
   /// Restores the callbacks and checkpoints of the same state; hooks follow.
   LOCKSTEP_COLD_DECL void restore(const JobState& state);
@@ -162,8 +162,9 @@ class FitLoop {
   void note_boundary() {
     if (driver_ != nullptr) driver_->pass_boundary();
   }
-  /// Calls the hooks of beginnings before the position.
-  LOCKSTEP_COLD_DECL void call_begin_hooks();
+  /// Calls the hooks of the epoch and the execution in which the position is: this process may have
+  /// called those of later ones. \returns whether it is new to the run.
+  LOCKSTEP_COLD_DECL bool call_begin_hooks();
   /// Whether the position is within an epoch, whose beginning was before.
   bool is_within_epoch() const { return done_ > 0 || execution_.steps > 0; }
 

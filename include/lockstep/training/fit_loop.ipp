@@ -305,7 +305,7 @@ void FitLoop::count_step(const RunRequests& sent) {
   ++execution_.steps;
   ++boundaries_;
   examples_ += batch_size_;
-  agreed_ = run_.agreed_requests(sent);
+  agreed_ = run_.admits ? run_.agreed_requests(sent) : replicas_.agreed_requests();
 }
 
 void FitLoop::end_execution(int epoch) {
@@ -349,6 +349,7 @@ void FitLoop::save_checkpoint(int epoch, std::uint64_t steps) {
   replicas_.verify();    // a hook may have changed the weights
   checkpoints_->wait();  // before the copy, so that only one is in memory
   if (!run_.place.is_chief) {
+    if (!replicas_.is_whole()) model_state();  // the chief needs this process' part
     checkpoints_->skip(replicas_.steps());
     return note(Phase::callback);
   }
@@ -477,21 +478,22 @@ bool FitLoop::move_to(const JobState& state, std::uint64_t boundaries) {
     complete_signature();
     check_joins(signature_, state.signature);
   }
-  if (has_called_begin_) return false;
-  call_begin_hooks();
-  return true;
+  return call_begin_hooks();
 }
 
-void FitLoop::call_begin_hooks() {
-  run_.numbers.initial_epoch = first_epoch_;
-  run_.numbers.first_step = replicas_.steps();
-  run_.numbers.resumed = run_.numbers.resumed || boundaries_ > 0;
-  has_called_begin_ = true;
-  run_.callbacks.on_train_begin({});
-  if (!is_within_epoch()) return;  // the epoch begins after the boundary
+bool FitLoop::call_begin_hooks() {
+  const bool is_new = !std::exchange(has_called_begin_, true);
+  if (is_new) {
+    run_.numbers.initial_epoch = first_epoch_;
+    run_.numbers.first_step = replicas_.steps();
+    run_.numbers.resumed = run_.numbers.resumed || boundaries_ > 0;
+    run_.callbacks.on_train_begin({});
+  }
+  if (!is_within_epoch()) return is_new;  // the epoch begins after the boundary
   run_.callbacks.on_epoch_begin(epoch_, {});
   if (execution_.steps > 0)
     run_.callbacks.on_train_batch_begin(static_cast<std::size_t>(done_), {});
+  return is_new;
 }
 
 void FitLoop::restore(const JobState& state) {

@@ -179,7 +179,7 @@ class Model<Net, S, L, O, Ms...> {
     requires Dataset<Data>
   Predictions<T> predict(const Data& data, const EvaluateOptions& options = {}) {
     const detail::CancellationDeferred deferred;
-    if constexpr (BatchedDataset<Data>)
+    if constexpr (BatchedDataset<Data> && has_one_feature<Data>)
       return replicas_.or_fail([&] {
         return Predictions<T>(
             detail::call_together(
@@ -188,7 +188,9 @@ class Model<Net, S, L, O, Ms...> {
                 [] { return std::vector<T>(); }),
             Net::output_shape);
       });
-    static_assert(detail::explained<Data, target_of<Data>>);
+    static_assert(sizeof(detail::CheckBatched<Data>) > 0 && has_one_feature<Data>,
+                  "lockstep::Model: predict reads one real-valued feature of an example; leave out "
+                  "the other features of the data");
     return {{}, Net::output_shape};
   }
 
@@ -203,8 +205,8 @@ class Model<Net, S, L, O, Ms...> {
     out.reserve(examples.count() * Net::output_shape.size());
     for (std::size_t first = 0; first < examples.count(); first += batch_size) {
       const std::size_t count = std::min(batch_size, examples.count() - first);
-      replicas_.predict(
-          Layout::in_memory(whole_batch(count, 0, first), examples.row(first).data()), out);
+      replicas_.predict(Layout::in_memory(whole_batch(count, 0, first), examples.row(first).data()),
+                        out);
     }
     return {std::move(out), Net::output_shape};
   }
@@ -241,7 +243,7 @@ class Model<Net, S, L, O, Ms...> {
     const detail::CancellationDeferred deferred;
     replicas_.discard_pending_steps();
     replicas_.swap_averages(false);  // they are exchanged after an epoch with SwapEMAWeights
-    Batch batch = in_memory("train_on_batch", x, y, w);
+    LoadedBatch batch = in_memory("train_on_batch", x, y, w);
     batch.slice.pass = kept_.passes;
     replicas_.train(batch, learning_rate());
     ++kept_.passes;  // after train, so that a call that throws does not count
@@ -424,7 +426,7 @@ class Model<Net, S, L, O, Ms...> {
   auto profile(std::span<const T> x, std::span<const Target> y, std::span<const T> w = {},
                const ProfileOptions& options = {}) {
     detail::Profiler<Replicas> profiler(replicas_, options);
-    Batch batch = in_memory("profile", x, y, w);
+    LoadedBatch batch = in_memory("profile", x, y, w);
     batch.slice.pass = kept_.passes;
     return profiler.run([&] { return batch; }, learning_rate());
   }
@@ -471,7 +473,6 @@ class Model<Net, S, L, O, Ms...> {
 
  private:
   using Replicas = detail::Replicas<Net, S, L, O, Ms...>;
-  using Batch = LoadedBatch;
   using Layout = typename Replicas::Layout;
   template <class Options>
   static Options checked(Options options) {
@@ -495,8 +496,8 @@ class Model<Net, S, L, O, Ms...> {
   }
 
   /// A checked batch over the caller's memory. \throws UsageError.
-  Batch in_memory(const char* call, std::span<const T> x, std::span<const Target> y,
-                  std::span<const T> w) const {
+  LoadedBatch in_memory(const char* call, std::span<const T> x, std::span<const Target> y,
+                        std::span<const T> w) const {
     const std::size_t count = detail::examples_of<Net>(call, x).count();
     const std::size_t width = L::target_shape(Net::output_shape).size();
     if (count == 0) throw UsageError("{}: the batch is empty; pass at least one example", call);
@@ -506,8 +507,8 @@ class Model<Net, S, L, O, Ms...> {
     if (!w.empty()) detail::check_weighs<Net, device, L>();
     detail::check_weights(call, w, count);
     check_alone(call);
-    const Batch batch = Layout::in_memory(whole_batch(count), x.data(), y.data(),
-                                          w.empty() ? nullptr : w.data());
+    const LoadedBatch batch =
+        Layout::in_memory(whole_batch(count), x.data(), y.data(), w.empty() ? nullptr : w.data());
     Replicas::check_labels(batch);
     return batch;
   }

@@ -35,7 +35,7 @@ struct BetweenRuns {
   /// The same state as part of a checkpoint.
   LOCKSTEP_COLD_DECL void save(JobState& to) const;
   /// The state of the model between two calls.
-  LOCKSTEP_COLD_DECL JobState with(const AnyModelState& replicas) const;
+  LOCKSTEP_COLD_DECL JobState with(AnyModelState& replicas) const;
   LOCKSTEP_COLD_DECL void restore(const JobState& from);
   /// Learning rate of the next step.
   double rate_of(const AnyModelState& replicas) const {

@@ -4,7 +4,10 @@
 
 #include <algorithm>
 #include <csignal>
+#include <cstddef>
+#include <span>
 #include <utility>
+#include <vector>
 
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/port.hpp"
@@ -26,7 +29,7 @@ void BetweenRuns::save(JobState& to) const {
   to.totals = totals;
 }
 
-JobState BetweenRuns::with(const AnyModelState& replicas) const {
+JobState BetweenRuns::with(AnyModelState& replicas) const {
   JobState state;
   replicas.save(state);
   save(state);
@@ -143,16 +146,19 @@ std::vector<NamedTensor> Run::tensors() const { return replicas.tensors(); }
 void Run::set_weights(std::span<const std::byte> copy) { replicas.restore(copy); }
 void Run::save_weights(const std::string& path) {
   if (!place.is_chief) return check_membership();
-  JobState state;
-  replicas.save(state);
-  write_weights(path, replicas.parameters(), {state.type, state.weights, state.state},
+  const std::vector<std::byte> parameters = replicas.copy();
+  const StateLayout layout = replicas.layout();
+  const std::span all(parameters);
+  write_weights(path, replicas.parameters(),
+                {layout.type, all.first(layout.weights), all.subspan(layout.weights)},
                 [this] { check_membership(); });
 }
 void Run::write_checkpoint(const std::string& directory, std::size_t keep) {
   const CheckpointPort& port = checkpoint_port();
   check_membership();
-  if (!place.is_chief) return;
-  port.save(replicas, kept.with(replicas), directory, keep);
+  if (!place.is_chief && replicas.is_whole()) return;
+  JobState state = kept.with(replicas);
+  if (place.is_chief) port.save(replicas, std::move(state), directory, keep);
 }
 void Run::check_membership() {
   // Hooks that a process calls alone, when it joins, write nothing.

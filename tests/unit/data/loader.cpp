@@ -241,6 +241,28 @@ TEST_CASE("a batch larger than the data holds all data and needs no more memory"
   CHECK(pass_of(range(0) | ls::batch(4)).empty());
 }
 
+TEST_CASE("a loader of features alone gathers no targets") {
+  const auto data = range(10) | ls::rescale(2) | ls::batch(4);
+  ls::Loader<float> loader(data, {}, {}, ls::FieldRole::feature);
+  CHECK(loader.fields().size() == 1);
+  support::LabeledBatch<float> batch;
+  loader.begin({});
+  REQUIRE(support::next(loader, batch));
+  CHECK(batch.y == nullptr);
+  CHECK(std::vector<float>(batch.x, batch.x + 4) == std::vector<float>{0, 2, 4, 6});
+}
+
+TEST_CASE("class weights add a field to unweighted data") {
+  const auto data = range(5) | ls::batch(5) | ls::prefetch(1);
+  ls::Loader<float> loader(data, {}, {{2, 0.5}});
+  REQUIRE(loader.fields().size() == 3);
+  CHECK(loader.fields()[2].role == ls::FieldRole::weight);
+  support::LabeledBatch<float> batch;
+  loader.begin({});
+  REQUIRE(support::next(loader, batch));
+  CHECK(std::vector<float>(batch.w, batch.w + 5) == std::vector<float>{1, 1, 0.5f, 1, 1});
+}
+
 TEST_CASE("a loader refuses next() before begin() and a share outside the batch") {
   auto data = range(5) | ls::batch(2);
   ls::Loader<float> loader(data);

@@ -17,6 +17,7 @@
 #include <string>
 #include <string_view>
 #include <thread>
+#include <tuple>
 #include <vector>
 
 #include "lockstep/concepts/dataset.hpp"
@@ -91,6 +92,33 @@ auto gather_all(const D& data, lockstep::Pass pass = {}) {
   return result;
 }
 
+/// Checks that each subset of the fields has the values that all of them together have.
+template <class T, class D>
+void check_subsets(const D& data, lockstep::Pass pass) {
+  using Target = lockstep::target_of<D, T>;
+  std::vector<lockstep::Item> items;
+  for (const std::uint64_t index : order_of(data, pass)) items.push_back({index, items.size()});
+  const auto gathered = [&](bool wants_x, bool wants_y, bool wants_w) {
+    std::vector<T> x(items.size() * data.shape().size(), T(-7)), w(items.size(), T(-7));
+    std::vector<Target> y(items.size() * data.shape(1).size(), Target(-7));
+    data.gather(pass, std::span<const lockstep::Item>(items),
+                lockstep::RowsOf<D, T>(wants_x ? x.data() : nullptr, wants_y ? y.data() : nullptr,
+                                       wants_w ? w.data() : nullptr));
+    return std::tuple(x, y, w);
+  };
+  const auto all = gathered(true, true, true);
+  const auto none = gathered(false, false, false);
+  for (const bool x : {false, true})
+    for (const bool y : {false, true})
+      for (const bool w : {false, true}) {
+        INFO("wants x " << x << ", y " << y << ", w " << w);
+        const auto some = gathered(x, y, w);
+        CHECK(std::get<0>(some) == std::get<0>(x ? all : none));
+        CHECK(std::get<1>(some) == std::get<1>(y ? all : none));
+        CHECK(std::get<2>(some) == std::get<2>(w ? all : none));
+      }
+}
+
 /// Checks the contract of concepts/dataset.hpp for a finite data set: the order is a function of
 /// (seed, pass), an example of (seed, pass, item), independent of the rest of the batch and of the
 /// thread.
@@ -118,9 +146,9 @@ void check_dataset(const D& data) {
       result.y.assign(all.y.size(), Target(-1));
       for (std::size_t end = items.size(); end > 0;) {
         const std::size_t first = end - std::min<std::size_t>(end, 3);
-        data.gather(pass, std::span<const lockstep::Item>(items).subspan(first, end - first),
-                    lockstep::RowsOf<D, float>(result.x.data() + first * n,
-                                               result.y.data() + first * m));
+        data.gather(
+            pass, std::span<const lockstep::Item>(items).subspan(first, end - first),
+            lockstep::RowsOf<D, float>(result.x.data() + first * n, result.y.data() + first * m));
         end = first;
       }
       return result;
@@ -130,6 +158,9 @@ void check_dataset(const D& data) {
     for (int& found : same) threads.emplace_back([&] { found = gather_reversed() == all; });
     for (std::thread& thread : threads) thread.join();
     CHECK(same == std::vector<int>(3, 1));
+
+    check_subsets<float>(data, pass);
+    check_subsets<double>(data, pass);
 
     const auto wide = gather_all<double>(data, pass);
     const auto near = [](double a, double b) {

@@ -32,7 +32,7 @@ namespace pipeline {
 
 /// The examples of `D`, stored in the type that represents them exactly.
 template <Dataset D>
-class Cache : public Stage<D> {
+class Cache : public ExampleStage<D> {
   using Value = typename ValueOf<D>::type;
   using Kept = target_of<D, Value>;
 
@@ -40,7 +40,7 @@ class Cache : public Stage<D> {
   static constexpr bool in_memory = true;
 
   /// \throws UsageError if a pass of `D` never ends.
-  explicit Cache(D source) : Stage<D>(std::move(source)), store_(std::make_shared<Store>()) {
+  explicit Cache(D source) : ExampleStage<D>(std::move(source)), store_(std::make_shared<Store>()) {
     if (!this->size()) throw UsageError("cache: the pipeline is infinite; put take before cache");
   }
 

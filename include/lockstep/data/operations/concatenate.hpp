@@ -69,12 +69,11 @@ class Chain {
 
 /// The examples of `A` followed by those of `B`.
 template <Dataset A, Dataset B>
-class Concatenate : public Stage<A> {
+class Concatenate : public ExampleStage<A> {
   static constexpr bool weighted = has_weights<A> || has_weights<B>;
 
  public:
-  using fields =
-      std::conditional_t<weighted, with_weight<typename A::fields>, typename A::fields>;
+  using fields = std::conditional_t<weighted, with_weight<typename A::fields>, typename A::fields>;
   using element_type = std::common_type_t<typename ValueOf<A>::type, typename ValueOf<B>::type>;
   static constexpr bool in_memory = is_in_memory<A> && is_in_memory<B>;
   static constexpr std::size_t random_map_count = std::max(random_maps<A>, random_maps<B>);
@@ -83,7 +82,7 @@ class Concatenate : public Stage<A> {
   static constexpr bool generated = is_generated<A> || is_generated<B>;
 
   /// \throws UsageError if the shapes differ or the first pipeline is infinite.
-  Concatenate(A first, B second) : Stage<A>(std::move(first)), second_(std::move(second)) {
+  Concatenate(A first, B second) : ExampleStage<A>(std::move(first)), second_(std::move(second)) {
     check("examples", this->shape(), second_.shape());
     check("targets", shape(target_field<A>), second_.shape(target_field<B>));
     if (!this->source().size())
@@ -109,7 +108,8 @@ class Concatenate : public Stage<A> {
   /// Examples of an unweighted side have weight 1.
   template <class T, std::same_as<T>... Scaling>
     requires(Gathers<A, T, Scaling...> && Gathers<B, T, Scaling...>)
-  void gather(Pass pass, std::span<const Item> items, Rows<T, fields> to, Scaling... scaling) const {
+  void gather(Pass pass, std::span<const Item> items, Rows<T, fields> to,
+              Scaling... scaling) const {
     const std::span<Item> local = scratch<Concatenate, 0, Item>(items.size());
     for (std::size_t begin = 0, end = 0; begin < items.size(); begin = end) {
       const std::uint64_t side = items[begin].index % 2;
@@ -159,7 +159,8 @@ struct ConcatenateOperation : Operation {
   template <Dataset A>
   auto apply(A first) const {
     constexpr bool batched = BatchedDataset<A> || BatchedDataset<B>;
-    constexpr bool alike = std::same_as<with_weight<typename A::fields>, with_weight<typename B::fields>>;
+    constexpr bool alike =
+        std::same_as<with_weight<typename A::fields>, with_weight<typename B::fields>>;
     static_assert(!batched,
                   "lockstep::concatenate: a pipeline is already batched; put batch after "
                   "concatenate");

@@ -21,14 +21,12 @@ namespace pipeline {
 
 /// `D` with its features instead of its targets.
 template <Dataset D>
-class FeaturesAsTargets : public Stage<D> {
+class FeaturesAsTargets : public ExampleStage<D> {
  public:
   using fields = std::conditional_t<has_weights<D>, with_weight<Labeled<float>>, Labeled<float>>;
-  using Stage<D>::Stage;
+  using ExampleStage<D>::ExampleStage;
 
-  Shape shape(std::size_t field = 0) const {
-    return field < 2 ? this->source().shape() : Shape{};
-  }
+  Shape shape(std::size_t field = 0) const { return field < 2 ? this->source().shape() : Shape{}; }
 
   template <class T>
   void gather(Pass pass, std::span<const Item> items, Rows<T, fields> to) const {

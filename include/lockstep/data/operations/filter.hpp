@@ -58,6 +58,9 @@ class Listed : public Selection<D> {
 /// The indices of `source` whose examples satisfy `keep`.
 template <Dataset D, class Fn>
 IndexList indices_where(const D& source, const Fn& keep) {
+  static_assert(
+      is_labeled<D>,
+      "lockstep::filter: the data need examples of one real-valued feature and one target");
   using Target = target_of<D>;
   if (!source.size()) throw UsageError("filter: the pipeline is infinite; put take before filter");
   auto kept = std::make_shared<std::vector<std::uint64_t>>();
@@ -81,8 +84,7 @@ struct FilterOperation : Operation {
 
   template <Dataset D>
   auto apply(D source) const {
-    constexpr bool fits =
-        std::is_invocable_r_v<bool, const Fn&, const Example<target_of<D>>&>;
+    constexpr bool fits = std::is_invocable_r_v<bool, const Fn&, const Example<target_of<D>>&>;
     constexpr bool draws = random_maps < D >> 0, batched = BatchedDataset<D>;
     static_assert(!batched,
                   "lockstep::filter: the pipeline is already batched; put filter before batch");

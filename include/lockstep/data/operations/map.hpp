@@ -5,6 +5,7 @@
 /// that gathers it.
 #pragma once
 
+#include <algorithm>
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
@@ -64,7 +65,7 @@ concept RandomShapeMap =
 
 /// `D` with `Fn` applied to each example in place.
 template <Dataset D, class Fn>
-class Map : public Stage<D> {
+class Map : public ExampleStage<D> {
   using Target = target_of<D>;
 
  public:
@@ -74,18 +75,12 @@ class Map : public Stage<D> {
   static constexpr std::size_t random_map_count = random_maps<D> + (random ? 1 : 0);
 
   Map(D source, Fn fn)
-      : Stage<D>(std::move(source)), fn_(std::make_shared<const Fn>(std::move(fn))) {}
+      : ExampleStage<D>(std::move(source)), fn_(std::make_shared<const Fn>(std::move(fn))) {}
 
   template <class T>
   void gather(Pass pass, std::span<const Item> items, RowsOf<D, T> to) const {
     const std::size_t n = this->shape().size(), m = this->shape(target_field<D>).size();
-    if constexpr (std::same_as<T, float>)
-      if (to.x() != nullptr && to.y() != nullptr) {
-        this->source().gather(pass, items, to);
-        for (std::size_t i = 0; i < items.size(); ++i)
-          call(pass, items[i], {{to.x() + i * n, n}, {to.y() + i * m, m}});
-        return;
-      }
+    if constexpr (std::same_as<T, float>) return gather_in_place(pass, items, to);
     if (to.w() != nullptr) this->source().gather(pass, items, to.only(FieldRole::weight));
     for (std::size_t i = 0; i < items.size() && to.wants_values(); ++i) {
       const Example<Target> example{row_of_field<Map, 0, float>(to.x(), i, n),
@@ -102,6 +97,23 @@ class Map : public Stage<D> {
   const D& upstream() const { return this->source(); }
 
  private:
+  /// Gathers the source's examples where they go, or in scratch if a field is not wanted.
+  void gather_in_place(Pass pass, std::span<const Item> items, RowsOf<D, float> to) const {
+    if (!to.wants_values()) return this->source().gather(pass, items, to);
+    const std::size_t n = this->shape().size(), m = this->shape(target_field<D>).size();
+    constexpr std::size_t block = 64;  // bounds the scratch
+    for (std::size_t first = 0; first < items.size(); first += block) {
+      const auto some = items.subspan(first, std::min(block, items.size() - first));
+      RowsOf<D, float> here = to.after(first, *this);
+      float* const x = here.x() != nullptr ? here.x() : scratch<Map, 0>(block * n).data();
+      Target* const y = here.y() != nullptr ? here.y() : scratch<Map, 1, Target>(block * m).data();
+      here[0] = x;
+      here[target_field<D>] = y;
+      this->source().gather(pass, some, here);
+      for (std::size_t i = 0; i < some.size(); ++i)
+        call(pass, some[i], {{x + i * n, n}, {y + i * m, m}});
+    }
+  }
   void call(Pass pass, const Item& item, Example<Target> example) const {
     if constexpr (random) {
       Philox draws = example_draws(pass, "map", random_maps<D>, item.ordinal);
@@ -117,7 +129,7 @@ class Map : public Stage<D> {
 
 /// `D` with features of shape `To`, which `Fn` computes from the old ones.
 template <Shape To, Dataset D, class Fn>
-class ShapeMap : public Stage<D> {
+class ShapeMap : public ExampleStage<D> {
   using Target = target_of<D>;
 
  public:
@@ -127,10 +139,8 @@ class ShapeMap : public Stage<D> {
   static constexpr std::size_t random_map_count = random_maps<D> + (random ? 1 : 0);
 
   ShapeMap(D source, Fn fn)
-      : Stage<D>(std::move(source)), fn_(std::make_shared<const Fn>(std::move(fn))) {}
-  Shape shape(std::size_t field = 0) const {
-    return field == 0 ? To : this->source().shape(field);
-  }
+      : ExampleStage<D>(std::move(source)), fn_(std::make_shared<const Fn>(std::move(fn))) {}
+  Shape shape(std::size_t field = 0) const { return field == 0 ? To : this->source().shape(field); }
 
   template <class T>
   void gather(Pass pass, std::span<const Item> items, RowsOf<D, T> to) const {

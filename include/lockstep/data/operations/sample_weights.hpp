@@ -102,7 +102,8 @@ class SampleWeights : public Selection<D> {
   }
   template <class T, std::same_as<T>... Scaling>
     requires Gathers<D, T, Scaling...>
-  void gather(Pass pass, std::span<const Item> items, Rows<T, fields> to, Scaling... scaling) const {
+  void gather(Pass pass, std::span<const Item> items, Rows<T, fields> to,
+              Scaling... scaling) const {
     this->source().gather(pass, items, source_rows(to), scaling...);
     for (std::size_t i = 0; i < items.size() && to.w() != nullptr; ++i) {
       const T weight = static_cast<T>(table_->of(items[i].index));

@@ -65,11 +65,11 @@ inline Shape unstacked(const Shape& shape, const char* what) {
 /// The windows of `D`: window w holds the examples at positions w * shift + k * stride for k in
 /// [0, size).
 template <Dataset D>
-class Window : public Stage<D> {
+class Window : public ExampleStage<D> {
  public:
   /// \throws UsageError if size or stride are out of range or the pipeline is infinite.
   Window(D source, std::uint64_t size, WindowOptions options)
-      : Stage<D>(std::move(source)), length_(size), options_(options) {
+      : ExampleStage<D>(std::move(source)), length_(size), options_(options) {
     detail::check_count("window: shift", options.shift, 0);
     detail::check_count("window: stride", options.stride);
     if (size < 1 || size > std::uint64_t{std::numeric_limits<int>::max()} ||
@@ -120,13 +120,13 @@ class Window : public Stage<D> {
 
 /// The rows of the examples of `D`. Row r of example i has index i * rows + r.
 template <Dataset D>
-class Unbatch : public Stage<D> {
+class Unbatch : public ExampleStage<D> {
   static constexpr std::size_t target = target_field<D>;
 
  public:
   /// \throws UsageError unless features and targets have the same first axis.
   explicit Unbatch(D source)
-      : Stage<D>(std::move(source)),
+      : ExampleStage<D>(std::move(source)),
         shape_(unstacked(this->source().shape(), "features")),
         target_shape_(unstacked(this->source().shape(target), "targets")),
         rows_(static_cast<std::uint64_t>(this->source().shape()[0])) {

@@ -74,13 +74,16 @@ using ZippedFields = typename FieldsWith<
     FieldRole::feature, F,
     typename FieldsWith<
         FieldRole::target, G,
-        typename FieldsWith<FieldRole::weight,
-                            std::conditional_t<F::has(FieldRole::weight), F, G>, Fields<>>::type>::
-        type>::type;
+        typename FieldsWith<FieldRole::weight, std::conditional_t<F::has(FieldRole::weight), F, G>,
+                            Fields<>>::type>::type>::type;
 
 /// The features of `A` with the targets of `B`.
 template <Dataset A, Dataset B>
 class Zip {
+  static_assert(is_labeled<A> && is_labeled<B>,
+                "lockstep::zip: both pipelines need examples of one real-valued feature and one "
+                "target; put zip before the operation that adds fields");
+
  public:
   using fields = ZippedFields<typename A::fields, typename B::fields>;
   using element_type = typename ValueOf<A>::type;
@@ -94,6 +97,7 @@ class Zip {
 
   Shape shape(std::size_t field = 0) const {
     constexpr std::size_t features = fields::count(FieldRole::feature);
+    if (field >= features + fields::count(FieldRole::target)) return {};  // the weight
     return field < features ? features_.shape(field)
                             : targets_.shape(field - features + target_field<B>);
   }

@@ -125,7 +125,7 @@ struct CudaContext::State {
   detail::cuda::Handles handles;
   detail::cuda::Commands commands;
   detail::cuda::PinnedBuffer staging;
-  std::array<Feeds, 3> feeds;
+  std::vector<Feeds> feeds;  // by slot
   std::vector<Download> downloads;
   std::vector<std::pair<const void*, std::function<void(std::chrono::nanoseconds)>>> watches;
   std::vector<std::function<void()>> error_checks;
@@ -274,7 +274,9 @@ CUstream CudaContext::stream() { return state_->stream.get(); }
 
 // A buffer is reused only after a wait, because the GPU may still read it.
 const std::byte* CudaContext::feed_bytes(int slot, const std::byte* p, std::size_t bytes) {
-  State::Feeds& all = state_->feeds[static_cast<std::size_t>(slot)];
+  const auto index = static_cast<std::size_t>(slot);
+  if (index >= state_->feeds.size()) state_->feeds.resize(index + 1);
+  State::Feeds& all = state_->feeds[index];
   if (all.in_flight == max_feeds) wait_unchecked();
   if (all.in_flight == all.feed.size()) all.feed.emplace_back(std::make_unique<State::Feed>());
   State::Feed& f = *all.feed[all.in_flight];

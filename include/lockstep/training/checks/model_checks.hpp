@@ -241,6 +241,12 @@ struct CheckBatched {
   static_assert(BatchedDataset<D>,
                 "lockstep::Model: the data are not batched; end the pipeline with ls::batch(n)");
 };
+template <class D>
+struct CheckFields {
+  static_assert(is_labeled<D>,
+                "lockstep::Model: the model reads one real-valued feature and one target of an "
+                "example; leave out the other fields of the data");
+};
 template <class D, class Target>
 struct CheckTargets {
   static_assert(std::same_as<target_of<D>, Target> || std::integral<Target>,
@@ -267,7 +273,7 @@ struct NotInMemory {
 
 /// Batched data whose targets have the loss' target type.
 template <class D, class Target>
-concept DataFor = BatchedDataset<D> && std::same_as<target_of<D>, Target>;
+concept DataFor = BatchedDataset<D> && is_labeled<D> && std::same_as<target_of<D>, Target>;
 
 /// Emits the error for data that do not fit.
 template <class D, class Target, bool = BatchedDataset<D>>
@@ -276,7 +282,8 @@ struct DataVerdict {
 };
 template <class D, class Target>
 struct DataVerdict<D, Target, true> {
-  static_assert(sizeof(CheckTargets<D, Target>) > 0);
+  static_assert(sizeof(CheckFields<D>) > 0 &&
+                (!is_labeled<D> || sizeof(CheckTargets<D, Target>) > 0));
 };
 /// The second argument of `fit`, if it is neither a data set nor options.
 template <class Given>

@@ -54,9 +54,8 @@ void ElasticFit::end_with(const Error& error) {
 
 void ElasticFit::pass_boundary() {
   const Run& run = loop_.hooks();
-  boundary_ = {.number = loop_.boundaries(),
-               .unsent_rate = kept_.unsent_rate,
-               .stopped = run.stopped};
+  boundary_ = {
+      .number = loop_.boundaries(), .unsent_rate = kept_.unsent_rate, .stopped = run.stopped};
   loop_.save(boundary_.state);
   runs_.boundary().mark(replicas_);
 }

@@ -21,7 +21,7 @@ class AnyModelState;
 class ModelBoundary {
  public:
   /// The model is at a boundary now; keeps what hooks change from here on.
-  LOCKSTEP_COLD_DECL void mark(const AnyModelState& replicas);
+  LOCKSTEP_COLD_DECL void mark(AnyModelState& replicas);
   /// The run itself changes the model; what hooks changed before is still known.
   void pause() { keeps_ = false; }
   /// Forgets everything.
@@ -31,7 +31,7 @@ class ModelBoundary {
     has_averages_.reset();
   }
   /// Called before each change of the model except an exchange of weights and averages.
-  void before_change(const AnyModelState& replicas) {
+  void before_change(AnyModelState& replicas) {
     if (keeps_ && !kept_) keep(replicas);
   }
   /// `state`: the model's current state, which becomes that at the boundary.
@@ -39,7 +39,7 @@ class ModelBoundary {
   LOCKSTEP_COLD_DECL void roll_back(AnyModelState& replicas);
 
  private:
-  LOCKSTEP_COLD_DECL void keep(const AnyModelState& replicas);
+  LOCKSTEP_COLD_DECL void keep(AnyModelState& replicas);
 
   bool keeps_ = false;
   std::optional<bool> has_averages_{};  // in the weights, at the boundary; empty: there is none

@@ -8,13 +8,13 @@
 
 namespace lockstep::detail {
 
-void ModelBoundary::mark(const AnyModelState& replicas) {
+void ModelBoundary::mark(AnyModelState& replicas) {
   kept_.reset();
   has_averages_ = replicas.has_averages_in_weights();
   keeps_ = true;
 }
 
-void ModelBoundary::keep(const AnyModelState& replicas) { replicas.save(kept_.emplace()); }
+void ModelBoundary::keep(AnyModelState& replicas) { replicas.save(kept_.emplace()); }
 
 void ModelBoundary::roll_back(JobState& state) {
   if (std::optional<JobState> kept = std::exchange(kept_, std::nullopt)) {

@@ -160,6 +160,7 @@ struct WorkSize {
   double examples, slices;  ///< of a replica, per step
   double targets;           ///< elements per example
   double slot_count;        ///< of the optimizer
+  double updated;           ///< weights that the replica updates
   bool one_update;          ///< the update is a single pass over weights and slots
 
   void add_to(ProfileRow& row, const Work& work) const {
@@ -207,14 +208,14 @@ struct WorkSize {
 
   double bytes_of(std::string_view part, WorkPass pass) const {
     const double x = size_of(Net::input_shape), y = size_of(Net::output_shape),
-                 w = static_cast<double>(Net::graph.weights), converted = element + activation;
+                 converted = element + activation;
     if (part == "batch" && pass != WorkPass::data) return examples * converted * x;
     // The upload to the device; a host device reads the batch in place.
     if (part == "batch")
       return HostDevice<D> ? 0 : examples * (element * x + sizeof(Target) * targets);
     if (part == "output") return examples * converted * y;
     if (part == "loss") return examples * (2 * element * y + sizeof(Target) * targets);
-    if (part == "optimizer" && one_update) return element * w * (3 + 2 * slot_count);
+    if (part == "optimizer" && one_update) return element * updated * (3 + 2 * slot_count);
     return 0;
   }
 };
@@ -225,7 +226,6 @@ class Profiler<Replicas<Net, S, L, O, Ms...>> {
   using All = Replicas<Net, S, L, O, Ms...>;
   using device = typename All::device;
   using T = typename All::T;
-  using Batch = LoadedBatch;
   static_assert(TimesWork<typename device::Context>,
                 "lockstep::Model: profile needs a device that times its work; give its context "
                 "begin_work, work and measure_work, or derive it from ls::HostMemory");
@@ -246,7 +246,7 @@ class Profiler<Replicas<Net, S, L, O, Ms...>> {
     bool is_first = true;
     return run(
         [&] {
-          Batch batch;
+          LoadedBatch batch;
           while (!batches.next(batch) || (batch.slice.global_count < size && !is_first)) {
             if (is_first)
               throw UsageError("profile: the data are empty; check take, skip and the files");
@@ -261,7 +261,7 @@ class Profiler<Replicas<Net, S, L, O, Ms...>> {
   }
 
   /// Profiles steps at learning rate `rate`. `next()` returns the batch of the next step.
-  Profile run(FunctionRef<Batch()> next, double rate) {
+  Profile run(FunctionRef<LoadedBatch()> next, double rate) {
     const auto set_timer = [this](WorkTimes* times) {
       replicas_.session().each([&](const ReplicaContext<device>& r) {
         if (r.local == 0) r.device.measure_work(times);
@@ -270,7 +270,7 @@ class Profiler<Replicas<Net, S, L, O, Ms...>> {
     check_timer(set_timer);
     const Snapshot kept = snapshot();
     try {
-      Batch batch;
+      LoadedBatch batch;
       StepTimes times;
       Profile result = measure_steps(
           times, options_, [&] { batch = next(); },
@@ -305,9 +305,11 @@ class Profiler<Replicas<Net, S, L, O, Ms...>> {
     const UpdateOptions& with = options_of(replicas_.optimizer());
     const bool accumulates = with.gradient_accumulation_steps > 1;
     const WorkSize<Net, device, typename Replica::Target> size{
-        static_cast<double>(result.examples), static_cast<double>(replicas_.mine_[0].count),
+        static_cast<double>(result.examples),
+        static_cast<double>(replicas_.mine_[0].count),
         static_cast<double>(L::target_shape(Net::output_shape).size()),
         static_cast<double>(replicas_.optimizer().slot_count()),
+        static_cast<double>(replicas_.replicas_[0]->policy().owned().size()),
         !accumulates && !with.use_ema && with.clipnorm == 0 && with.global_clipnorm == 0};
     times.fill(result, accumulates,
                [&](ProfileRow& row, const Work& work) { size.add_to(row, work); });

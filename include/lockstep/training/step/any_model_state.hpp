@@ -42,9 +42,12 @@ class AnyModelState {
   /// model_signature.
   virtual Signature signature() const = 0;
   virtual std::vector<ParameterInfo> parameters() const = 0;
+  /// Whether each process holds all elements of the optimizer's buffers. Otherwise all processes of
+  /// the job call `save` together.
+  virtual bool is_whole() const = 0;
   /// Writes the model's part of the state: buffers, steps, loss scale, seed, replicas, signature.
   /// It is the same in all processes.
-  virtual void save(JobState& to) const = 0;
+  virtual void save(JobState& to) = 0;
   /// Restores what `save` wrote, except the signature. All processes call it with the same state.
   virtual void load(const JobState& from) = 0;
   /// Type, names and sizes of the buffers, and the signature; costs no copy of the buffers.

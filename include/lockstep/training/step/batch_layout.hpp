@@ -19,7 +19,7 @@ namespace lockstep::detail {
 /// The batches of network Net with loss L.
 template <class Net, class L>
 struct BatchLayout {
-  static constexpr std::size_t input = 0, target = 1, weight = 2;  ///< positions
+  static constexpr std::size_t target = 1, weight = 2;  ///< positions; the input is first
   static constexpr std::array<Field, 3> fields{
       Field{"x", Net::input_shape, FieldType::real, FieldRole::feature},
       Field{"y", L::target_shape(Net::output_shape), field_type_of<typename L::target_type>,

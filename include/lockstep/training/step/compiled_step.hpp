@@ -8,12 +8,13 @@
 
 #include "lockstep/model/engine.hpp"
 #include "lockstep/training/step/device_replica.hpp"
+#include "lockstep/training/step/replicated.hpp"
 #include "lockstep/training/step/updates.hpp"
 
 /// \def LOCKSTEP_STEP(how, D)
 /// Explicit instantiations for device D; `how` is `extern template` or `template`.
-#define LOCKSTEP_STEP(how, D)                       \
-  how class detail::PlanEngine<D>;                  \
-  how class detail::Updates<D>;                     \
-  how class detail::DeviceReplica<D, std::int32_t>; \
-  how class detail::DeviceReplica<D, D::real>;
+#define LOCKSTEP_STEP(how, D)            \
+  how class detail::PlanEngine<D>;       \
+  how class detail::Updates<D>;          \
+  how class detail::ReplicatedUpdate<D>; \
+  how class detail::DeviceReplica<D>;

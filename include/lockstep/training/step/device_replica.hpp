@@ -20,9 +20,11 @@
 #include "lockstep/core/digest64.hpp"
 #include "lockstep/core/finite.hpp"
 #include "lockstep/core/function_ref.hpp"
+#include "lockstep/core/slice.hpp"
 #include "lockstep/model/engine.hpp"
 #include "lockstep/training/step/any_replicas.hpp"
 #include "lockstep/training/step/loss_scale.hpp"
+#include "lockstep/training/step/replicated.hpp"
 #include "lockstep/training/step/run_requests.hpp"
 #include "lockstep/training/step/state_average.hpp"
 #include "lockstep/training/step/updates.hpp"
@@ -37,20 +39,29 @@ struct ReplicaPlan {
   std::span<const PenaltySegment> penalties;
   bool has_penalty;
   std::span<const Field> fields;  ///< of a batch, see BatchLayout
-  std::size_t sums;    ///< elements per slice: the loss, then each metric's state
+  std::size_t sums;               ///< elements per slice: the loss, then each metric's state
 };
 
 /// The parameters of a replica that its strategy and its optimizer determine.
 struct ReplicaPlace {
-  std::size_t slices;        ///< per global batch
-  std::size_t first, mine;   ///< this replica's slices: [first, first + mine)
-  bool is_only_replica;      ///< no exchange changes its gradients
-  bool updates_by_elements;  ///< the optimizer updates each element from its own gradient only
-  std::size_t slot_count;    ///< buffers of the optimizer and of its options; see slot_count
-  std::size_t own_slots;     ///< buffers of the optimizer alone
-  const UpdateOptions& options;
-  double weight_decay;
-  std::span<const UpdateSegment> segments;  ///< must outlive the replica
+  std::size_t slices;          ///< per global batch
+  std::size_t first, mine;     ///< this replica's slices: [first, first + mine)
+  bool is_only_replica;        ///< no exchange changes its gradients
+  std::size_t rank, replicas;  ///< this replica among all of the job
+  UpdateFacts update;
+};
+
+/// The arguments of a replica for one batch.
+template <class D>
+struct ReplicaStep {
+  const ReplicaContext<D>& replica;
+  FunctionRef<LoadedBatch(std::size_t)> slice;  ///< this replica's i-th slice
+  const RunRequests& requests;
+  std::uint64_t seed;
+  std::uint64_t step = 0;              ///< counted from 0
+  double rate = 0;                     ///< that this process proposes
+  bool waits = false;                  ///< for the sums
+  FunctionRef<void(Phase)> note = {};  ///< called when a phase begins
 };
 
 /// One replica, without its loss, metrics and optimizer, which Replica adds.
@@ -65,6 +76,9 @@ struct ReplicaPlace {
 ///                  (wait for them if other processes take part)
 ///     update    -> running statistics, then the optimizer over weights and slots
 ///
+/// U, the object of the strategy's update policy, decides which gradients and weights travel, and
+/// which weights the optimizer updates here; see concepts/update_policy.hpp.
+///
 /// The exchange sums one buffer of doubles, sums_:
 ///
 ///     | slice 0 | ... | slice n-1 | requests | rate of each slice | state | penalty | nonfinite |
@@ -72,12 +86,11 @@ struct ReplicaPlace {
 ///
 /// A slice's part is zero in all replicas except the one that computed the slice, so the order in
 /// which a collective adds cannot change any sum.
-template <class D, class Target>
+template <class D, class U = Replicated::Replica<D>>
 class DeviceReplica {
  public:
   using T = typename D::real;
   using Context = typename D::Context;
-  using Batch = LoadedBatch;
   /// Elements of sums_ for requests.
   static constexpr std::size_t request_count = sizeof(SummedRequests) / sizeof(double);
   /// The loss, summed over examples, then each metric's state.
@@ -123,7 +136,9 @@ class DeviceReplica {
   /// Whether all weights and gradients are finite; see TrainingControl. Call between steps, outside
   /// of the device's scope. Checks the sum of squares in double, which cannot overflow for floats.
   [[gnu::cold]] bool is_finite();
-  const std::vector<Buffer<Context, T>>& slot_buffers() const { return slots_; }
+  /// The object of the strategy's update policy.
+  U& policy() { return policy_; }
+  const U& policy() const { return policy_; }
   void restore_loss_scale(const LossScaleState& state) { loss_scale_.restore(state); }
   /// Host copy of a buffer of this replica. May be called between steps, outside of the device's
   /// scope.
@@ -154,27 +169,21 @@ class DeviceReplica {
  protected:
   /// The outputs of a slice, and the destinations of its loss, metrics and gradient.
   struct Scored {
-    const T* y;          ///< (examples, output)
-    const Batch& batch;  ///< targets and sample weights
-    T* gradient;         ///< of the loss with respect to y; null if not needed
-    double scale;        ///< of that gradient: loss scale / examples of the global batch
-    double* sums;        ///< the slice's part of sums_
+    const T* y;                ///< (examples, output)
+    const LoadedBatch& batch;  ///< targets and sample weights
+    T* gradient;               ///< of the loss with respect to y; null if not needed
+    double scale;              ///< of that gradient: loss scale / examples of the global batch
+    double* sums;              ///< the slice's part of sums_
   };
   using Score = FunctionRef<void(const Scored&)>;
-  using SliceOf = FunctionRef<Batch(std::size_t)>;
 
   /// The phases up to the exchange, see above. `update` is called with ranges of gradients as
-  /// backward finishes them, if the update needs nothing else; null otherwise.
-  void train(SliceOf slice, std::uint64_t seed, std::uint64_t step, const RunRequests& requests,
-             const ReplicaContext<D>& replica, Score score, UpdateRef<T> update, bool waits,
-             FunctionRef<void(Phase)> note);
-  void evaluate(SliceOf slice, std::uint64_t seed, const RunRequests& requests,
-                const ReplicaContext<D>& replica, Score score);
-  void predict(T* out, const Batch& batch, std::uint64_t seed, const ReplicaContext<D>& replica);
+  /// backward finishes them, if the policy updates in backward; null otherwise.
+  void train(const ReplicaStep<D>& s, Score score, UpdateRef<T> update);
+  void evaluate(const ReplicaStep<D>& s, Score score);
+  void predict(T* out, const LoadedBatch& batch, std::uint64_t seed,
+               const ReplicaContext<D>& replica);
 
-  /// The optimizer kernel's arguments for the gradients [g, g + count), one for each segment that
-  /// the range meets. Valid until the next call.
-  std::span<const UpdateIo<D>> parts_of(double rate, T* g, std::size_t count);
   /// Labels the device's next work, for profiles and error messages. The engine labels layers.
   void begin(WorkPass pass, const char* part) {
     begin_work(*context_,
@@ -189,19 +198,16 @@ class DeviceReplica {
  private:
   using State = StateAverage<D>;
 
-  [[gnu::cold]] static std::vector<Buffer<Context, T>> make_buffers(Context& context,
-                                                                    std::size_t count,
-                                                                    std::size_t size);
   [[gnu::cold]] bool sum_is_finite();
-  [[gnu::cold]] bool all_finite(const Buffer<Context, T>& buffer) const;
+  [[gnu::cold]] bool all_finite(const Buffer<Context, T>& buffer, std::span<const Slice> of) const;
   void begin_exchange() {
     if (exchanges_) begin(WorkPass::exchange, "gradients");
   }
-  Batch on_device(Batch batch, const ReplicaContext<D>& replica);
+  LoadedBatch on_device(LoadedBatch batch, const ReplicaContext<D>& replica);
   /// The network's input, which is the first field.
-  static const T* input_of(const Batch& batch) { return batch.template rows<T>(0); }
-  const T* infer(const Batch& batch, std::uint64_t seed, const ReplicaContext<D>& replica);
-  void score_slice(std::size_t i, const T* y, const Batch& batch, T* gradient, Score score);
+  static const T* input_of(const LoadedBatch& batch) { return batch.rows<T>(0); }
+  const T* infer(const LoadedBatch& batch, std::uint64_t seed, const ReplicaContext<D>& replica);
+  void score_slice(std::size_t i, const T* y, const LoadedBatch& batch, T* gradient, Score score);
   void add_penalties();
   /// Calls `wait`. If it throws, a pending transfer failed and the contents of sums_ are undefined,
   /// so the next step clears the buffer.
@@ -237,8 +243,7 @@ class DeviceReplica {
   }
 
   /// Exchanges the last bucket and sums_, and queues the sums' copy to the host.
-  void exchange_sums(const ReplicaContext<D>& replica, const Bucket& last,
-                     std::size_t state_size = 0);
+  void exchange_sums(const ReplicaContext<D>& replica, Slice last, std::size_t state_size = 0);
 
  protected:
   /// Host copy of the last step's sums_.
@@ -248,10 +253,7 @@ class DeviceReplica {
   const ReplicaPlan<D>* plan_;
   Context* context_;
   PlanEngine<D> engine_;
-  std::vector<Buffer<Context, T>> slots_;
-  Updates<D> updates_;
-  std::size_t own_slots_;
-  std::vector<UpdateIo<D>> parts_;  // returned by parts_of; kept so that a step allocates nothing
+  U policy_;
   State state_;
   std::vector<Buffer<Context, T>> partial_gradients_;  // see carry_partial
   std::size_t requests_at_, state_at_;                 // offsets in sums_
@@ -261,8 +263,7 @@ class DeviceReplica {
   bool sums_are_clear_ = true;
   [[no_unique_address]] LossScale<D> loss_scale_;
   std::size_t first_slice_, slices_;
-  bool exchanges_;            // gradients are summed over other slices or replicas
-  bool updates_in_backward_;  // the optimizer runs range by range within backward
+  bool exchanges_;  // gradients are summed over other slices or replicas
   // Host copies of sums_, one for each step since clear_pending_sums. Only grows, so that a step
   // of a running fit allocates nothing; the first `pending_` are in use, `last_` is the newest.
   std::vector<std::vector<double>> pending_sums_;
@@ -273,16 +274,19 @@ class DeviceReplica {
   Sums host_sums_;                   // returned by sums(i)
 };
 
-template <class D, class Target>
-DeviceReplica<D, Target>::DeviceReplica(Context& context, const ReplicaPlan<D>& plan,
-                                        const ReplicaPlace& place)
+template <class D, class U>
+DeviceReplica<D, U>::DeviceReplica(Context& context, const ReplicaPlan<D>& plan,
+                                   const ReplicaPlace& place)
     : plan_(&plan),
       context_(&context),
       engine_(context, plan.engine),
-      slots_(make_buffers(context, place.slot_count, plan.engine.weights)),
-      updates_(context, place.options, place.weight_decay, place.segments,
-               slots_.data() + place.own_slots),
-      own_slots_(place.own_slots),
+      policy_(UpdateSite<D>{
+          .device = context,
+          .engine = engine_,
+          .facts = place.update,
+          .rank = place.rank,
+          .replicas = place.replicas,
+          .has_final_gradients = place.is_only_replica && place.slices == 1 && !plan.has_penalty}),
       state_(context, plan.state, place.slices, place.mine),
       requests_at_(place.slices * plan.sums),
       state_at_(requests_at_ + request_count + place.slices),
@@ -290,8 +294,6 @@ DeviceReplica<D, Target>::DeviceReplica(Context& context, const ReplicaPlan<D>& 
       first_slice_(place.first),
       slices_(place.mine),
       exchanges_(!place.is_only_replica || place.slices > 1),
-      updates_in_backward_(place.updates_by_elements && !plan.has_penalty &&
-                           place.is_only_replica && place.slices == 1 && updates_.is_by_parts()),
       pending_sums_(1, std::vector<double>(sums_.size())) {
   for (std::size_t n = 1; n < place.mine; n *= 2)
     if constexpr (HostDevice<D>)  // carry_partial exchanges them
@@ -299,77 +301,74 @@ DeviceReplica<D, Target>::DeviceReplica(Context& context, const ReplicaPlan<D>& 
     else
       partial_gradients_.emplace_back(context, plan.engine.weights);
 }
-template <class D, class Target>
-DeviceReplica<D, Target>::~DeviceReplica() = default;
+template <class D, class U>
+DeviceReplica<D, U>::~DeviceReplica() = default;
 
-template <class D, class Target>
-void DeviceReplica<D, Target>::train(SliceOf slice, std::uint64_t seed, std::uint64_t step,
-                                     const RunRequests& requests, const ReplicaContext<D>& replica,
-                                     Score score, UpdateRef<T> update, bool waits,
-                                     FunctionRef<void(Phase)> note) {
-  step_ = step;
+template <class D, class U>
+void DeviceReplica<D, U>::train(const ReplicaStep<D>& s, Score score, UpdateRef<T> update) {
+  const ReplicaContext<D>& replica = s.replica;
+  step_ = s.step;
   trains_ = true;
-  const Batch first = on_device(slice(0), replica);  // first, since the copy may have to wait
-  clear_sums(requests);
+  const LoadedBatch first = on_device(s.slice(0), replica);  // the copy may have to wait
+  clear_sums(s.requests);
   add_penalties();
   if (state_.is_on()) begin(WorkPass::forward, "state");
   typename State::Rollback rollback(state_, engine_.state());
-  Bucket last{};
+  Slice last{};
   for (std::size_t i = 0; i < slices_; ++i) {
-    const Batch batch = i == 0 ? first : on_device(slice(i), replica);
-    const StepContext context{batch.slice, true, seed, step, replica.group};
-    note(Phase::forward);
+    const LoadedBatch batch = i == 0 ? first : on_device(s.slice(i), replica);
+    const StepContext context{batch.slice, true, s.seed, s.step, replica.group};
+    s.note(Phase::forward);
     engine_.prepare(context.count);
     const T* const x = input_of(batch);
     const T* const y = engine_.forward(x, context);
     score_slice(i, y, batch, engine_.output_gradient(), score);
-    note(Phase::backward);
+    s.note(Phase::backward);
     engine_.backward(
         x, context,
         [&](const Bucket& b) {
           if (i + 1 < slices_) return;
           begin_exchange();
           add_partials(b);
+          const Slice range{b.begin, b.end - b.begin};
           if (b.begin > 0)
-            replica.exchange.post(engine_.gradients().data() + b.begin, b.end - b.begin);
+            policy_.ready(replica, range);
           else
-            last = b;
+            last = range;
         },
         update);
     begin_exchange();
     if (i + 1 < slices_) carry_partial(i);
     state_.add(i, context.count, i + 1 == slices_, engine_.state(), sums_.data() + state_at_);
   }
-  note(Phase::reduce);
+  s.note(Phase::reduce);
   exchange_sums(replica, last, state_.size());
-  if (waits) wait();
+  if (s.waits) wait();
   if (state_.is_on()) begin(WorkPass::exchange, "state");
   state_.write_mean(sums_.data() + state_at_, first.slice.global_count, engine_.state());
   rollback.commit();
-  note(Phase::update);
+  s.note(Phase::update);
 }
 
-template <class D, class Target>
-void DeviceReplica<D, Target>::evaluate(SliceOf slice, std::uint64_t seed,
-                                        const RunRequests& requests,
-                                        const ReplicaContext<D>& replica, Score score) {
+template <class D, class U>
+void DeviceReplica<D, U>::evaluate(const ReplicaStep<D>& s, Score score) {
   trains_ = false;
   const WorkWithin within(*context_, {});  // ends the label even if an exception is thrown
   begin(WorkPass::exchange, "sums");
-  clear_sums(requests);
+  clear_sums(s.requests);
   add_penalties();
   for (std::size_t i = 0; i < slices_; ++i) {
-    const Batch batch = on_device(slice(i), replica);
-    score_slice(i, infer(batch, seed, replica), batch, nullptr, score);
+    const LoadedBatch batch = on_device(s.slice(i), s.replica);
+    score_slice(i, infer(batch, s.seed, s.replica), batch, nullptr, score);
   }
-  exchange_sums(replica, {});
+  exchange_sums(s.replica, {});
   begin_work(*context_, {});
   wait_guarded([&] { context_->synchronize(); });
 }
 
-template <class D, class Target>
-void DeviceReplica<D, Target>::predict(T* out, const Batch& batch, std::uint64_t seed,
-                                       const ReplicaContext<D>& replica) {
+template <class D, class U>
+void DeviceReplica<D, U>::predict(T* out, const LoadedBatch& batch, std::uint64_t seed,
+                                  const ReplicaContext<D>& replica) {
   trains_ = false;
   const WorkWithin within(*context_, {});
   const T* const y = infer(on_device(batch, replica), seed, replica);
@@ -379,63 +378,34 @@ void DeviceReplica<D, Target>::predict(T* out, const Batch& batch, std::uint64_t
   context_->synchronize();
 }
 
-template <class D, class Target>
-auto DeviceReplica<D, Target>::parts_of(double rate, T* g, std::size_t count)
-    -> std::span<const UpdateIo<D>> {
-  T* const w = engine_.weights().data();
-  T* const gradients = engine_.gradients().data();
-  const auto first = static_cast<std::size_t>(g - gradients);
-  parts_.clear();
-  for (std::size_t i = 0; i < updates_.segments(); ++i) {
-    const UpdateSegment& s = updates_.segment(i);
-    const std::size_t begin = std::max(s.begin, first), end = std::min(s.end, first + count);
-    if (begin >= end) continue;
-    UpdateIo<D> io = updates_.io(i, rate, w, gradients);
-    io.size = end - begin;
-    io.w += begin - s.begin;
-    io.g += begin - s.begin;
-    for (std::size_t k = 0; k < own_slots_; ++k) io.slot[k] = slots_[k].data() + begin;
-    parts_.push_back(io);
-  }
-  return parts_;
-}
-
-template <class D, class Target>
-auto DeviceReplica<D, Target>::make_buffers(Context& context, std::size_t count, std::size_t size)
-    -> std::vector<Buffer<Context, T>> {
-  std::vector<Buffer<Context, T>> buffers(count);
-  for (Buffer<Context, T>& buffer : buffers) buffer = Buffer<Context, T>(context, size);
-  return buffers;
-}
-
-template <class D, class Target>
-void DeviceReplica<D, Target>::exchange_requests(RunRequests requests,
-                                                 const ReplicaContext<D>& replica) {
+template <class D, class U>
+void DeviceReplica<D, U>::exchange_requests(RunRequests requests,
+                                            const ReplicaContext<D>& replica) {
   clear_sums(requests);
   exchange_sums(replica, {});
   wait_guarded([&] { context_->synchronize(); });
   --pending_;  // exchange_sums counted a step, but none was made
 }
 
-template <class D, class Target>
-auto DeviceReplica<D, Target>::sums(std::size_t i) -> const Sums& {
+template <class D, class U>
+auto DeviceReplica<D, U>::sums(std::size_t i) -> const Sums& {
   host_sums_.resize(plan_->sums);
   std::fill(host_sums_.begin(), host_sums_.end(), 0.0);
   for (std::size_t k = 0; k < requests_at_; ++k) host_sums_[k % plan_->sums] += pending_sums_[i][k];
   return host_sums_;
 }
 
-template <class D, class Target>
-RunRequests DeviceReplica<D, Target>::agreed_requests() const {
+template <class D, class U>
+RunRequests DeviceReplica<D, U>::agreed_requests() const {
   const double* const asked = last_sums().data() + requests_at_;
   SummedRequests summed;
   std::memcpy(&summed, asked, sizeof summed);
   return summed.requests({asked + request_count, last_sums().data() + state_at_});
 }
 
-template <class D, class Target>
+template <class D, class U>
 template <class E>
-auto DeviceReplica<D, Target>::copy_of(const Buffer<Context, T>& buffer) const -> std::vector<E> {
+auto DeviceReplica<D, U>::copy_of(const Buffer<Context, T>& buffer) const -> std::vector<E> {
   [[maybe_unused]] const auto scope = context_->scope();
   std::vector<E> host(buffer.bytes() / sizeof(E));
   buffer.download(reinterpret_cast<T*>(host.data()));
@@ -443,60 +413,72 @@ auto DeviceReplica<D, Target>::copy_of(const Buffer<Context, T>& buffer) const -
   return host;
 }
 
-template <class D, class Target>
-auto DeviceReplica<D, Target>::snapshot() const -> Snapshot {
+template <class D, class U>
+auto DeviceReplica<D, U>::snapshot() const -> Snapshot {
   Snapshot kept{copy_of(engine_.weights()),
                 copy_of(engine_.state()),
                 copy_of(engine_.gradients()),
                 {},
                 loss_scale_};
-  for (const auto& slot : slots_) kept.slot_values.push_back(copy_of(slot));
+  for (const auto& slot : policy_.slots()) kept.slot_values.push_back(copy_of(slot));
   return kept;
 }
 
-template <class D, class Target>
-void DeviceReplica<D, Target>::restore_snapshot(const Snapshot& kept) {
+template <class D, class U>
+void DeviceReplica<D, U>::restore_snapshot(const Snapshot& kept) {
   engine_.weights().upload(kept.weights.data());
   engine_.state().upload(kept.state.data());
   engine_.gradients().upload(kept.gradients.data());
-  for (std::size_t i = 0; i < slots_.size(); ++i) slots_[i].upload(kept.slot_values[i].data());
+  for (std::size_t i = 0; i < kept.slot_values.size(); ++i)
+    policy_.slots()[i].upload(kept.slot_values[i].data());
   loss_scale_ = kept.loss_scale;
 }
 
-template <class D, class Target>
-bool DeviceReplica<D, Target>::is_finite() {
+template <class D, class U>
+bool DeviceReplica<D, U>::is_finite() {
+  [[maybe_unused]] const Slice all{0, plan_->engine.weights};
   if constexpr (HasKernel<GradientPass, D>)
     return sum_is_finite();
   else
-    return all_finite(engine_.weights()) && all_finite(engine_.gradients());
+    return all_finite(engine_.weights(), {&all, 1}) &&
+           all_finite(engine_.gradients(), policy_.owned().parts());
 }
 
-template <class D, class Target>
-bool DeviceReplica<D, Target>::sum_is_finite() {
+template <class D, class U>
+bool DeviceReplica<D, U>::sum_is_finite() {
   [[maybe_unused]] const auto scope = context_->scope();
   if (squares_.size() == 0) squares_ = Buffer<Context, double>(*context_, 1);
   context_->clear(reinterpret_cast<std::byte*>(squares_.data()), squares_.bytes());
-  const auto add_squares = [&](T* values) {
-    run_kernel<D>(GradientPass{}, GradientPassIo<D>{*context_, plan_->engine.weights, values,
-                                                    values, nullptr, Penalty{}, squares_.data()});
+  const auto add_squares = [&](T* values, std::span<const Slice> of) {
+    for (const Slice& range : of) {
+      T* const first = values + range.first;
+      run_kernel<D>(GradientPass{}, GradientPassIo<D>{*context_, range.count, first, first, nullptr,
+                                                      Penalty{}, squares_.data()});
+    }
   };
-  add_squares(engine_.weights().data());
-  if constexpr (!ScalesLoss<D>) add_squares(engine_.gradients().data());
+  const Slice all{0, plan_->engine.weights};
+  add_squares(engine_.weights().data(), {&all, 1});
+  if constexpr (!ScalesLoss<D>) add_squares(engine_.gradients().data(), policy_.owned().parts());
   double squares = 0;
   squares_.download(&squares);
   context_->synchronize();
   return detail::is_finite(squares);
 }
 
-template <class D, class Target>
-bool DeviceReplica<D, Target>::all_finite(const Buffer<Context, T>& buffer) const {
+template <class D, class U>
+bool DeviceReplica<D, U>::all_finite(const Buffer<Context, T>& buffer,
+                                     std::span<const Slice> of) const {
   const std::vector<T> all = copy_of(buffer);
-  return std::all_of(all.begin(), all.end(), [](T v) { return detail::is_finite(v); });
+  return std::all_of(of.begin(), of.end(), [&](const Slice& range) {
+    const T* const first = all.data() + range.first;
+    return std::all_of(first, first + range.count, [](T v) { return detail::is_finite(v); });
+  });
 }
 
 /// The batch with its examples in device memory.
-template <class D, class Target>
-auto DeviceReplica<D, Target>::on_device(Batch batch, const ReplicaContext<D>& replica) -> Batch {
+template <class D, class U>
+auto DeviceReplica<D, U>::on_device(LoadedBatch batch, const ReplicaContext<D>& replica)
+    -> LoadedBatch {
   begin(WorkPass::data, "batch");
   if constexpr (!HostDevice<D>)
     if (batch.fetch) return batch.fetch(replica.local, batch.slice);
@@ -505,32 +487,32 @@ auto DeviceReplica<D, Target>::on_device(Batch batch, const ReplicaContext<D>& r
     const Field& field = plan_->fields[i];
     const std::size_t count = batch.slice.count * field.shape.size();
     const auto slot = static_cast<int>(i);
-    batch.field[i] = field.type == FieldType::int32
-                         ? static_cast<const void*>(
-                               context_->feed(slot, batch.template rows<std::int32_t>(i), count))
-                         : context_->feed(slot, batch.template rows<T>(i), count);
+    batch.field[i] =
+        field.type == FieldType::int32
+            ? static_cast<const void*>(context_->feed(slot, batch.rows<std::int32_t>(i), count))
+            : context_->feed(slot, batch.rows<T>(i), count);
   }
   return batch;
 }
 
-template <class D, class Target>
-auto DeviceReplica<D, Target>::infer(const Batch& batch, std::uint64_t seed,
-                                     const ReplicaContext<D>& replica) -> const T* {
+template <class D, class U>
+auto DeviceReplica<D, U>::infer(const LoadedBatch& batch, std::uint64_t seed,
+                                const ReplicaContext<D>& replica) -> const T* {
   engine_.prepare(batch.slice.count);
   return engine_.forward(input_of(batch), StepContext{batch.slice, false, seed, 0, replica.group});
 }
 
-template <class D, class Target>
-void DeviceReplica<D, Target>::score_slice(std::size_t i, const T* y, const Batch& batch,
-                                           T* gradient, Score score) {
+template <class D, class U>
+void DeviceReplica<D, U>::score_slice(std::size_t i, const T* y, const LoadedBatch& batch,
+                                      T* gradient, Score score) {
   begin(WorkPass::loss, "loss");
   score({y, batch, gradient, loss_scale_.value() / static_cast<double>(batch.slice.global_count),
          sums_.data() + (first_slice_ + i) * plan_->sums});
 }
 
 /// Adds the penalties of the current weights, all regularizers together, to their place in sums_.
-template <class D, class Target>
-void DeviceReplica<D, Target>::add_penalties() {
+template <class D, class U>
+void DeviceReplica<D, U>::add_penalties() {
   if (!plan_->has_penalty) return;
   begin(WorkPass::loss, "penalties");
   const T* const w = engine_.weights().data();
@@ -544,8 +526,8 @@ void DeviceReplica<D, Target>::add_penalties() {
         run_kernel<D>(s.penalty, PenaltyIo<D>{*context_, w + s.begin, s.end - s.begin, sum});
 }
 
-template <class D, class Target>
-void DeviceReplica<D, Target>::clear_sums(const RunRequests& requests) {
+template <class D, class U>
+void DeviceReplica<D, U>::clear_sums(const RunRequests& requests) {
   begin(WorkPass::exchange, "sums");
   if (!std::exchange(sums_are_clear_, false))
     context_->clear(reinterpret_cast<std::byte*>(sums_.data()), sums_.bytes());
@@ -567,16 +549,16 @@ void DeviceReplica<D, Target>::clear_sums(const RunRequests& requests) {
 /// Exchanges the last bucket together with the sums. A slice's sums are zero except in the replica
 /// that computed the slice, so a collective's order of additions cannot change them; `sums` merges
 /// them later, in the order of slices.
-template <class D, class Target>
-void DeviceReplica<D, Target>::exchange_sums(const ReplicaContext<D>& replica, const Bucket& last,
-                                             std::size_t state_size) {
+template <class D, class U>
+void DeviceReplica<D, U>::exchange_sums(const ReplicaContext<D>& replica, Slice last,
+                                        std::size_t state_size) {
   begin_exchange();
-  replica.exchange.finish(engine_.gradients().data() + last.begin, last.end - last.begin,
-                          sums_.data(), state_at_ + state_size);
+  policy_.finish(replica, last, sums_.data(), state_at_ + state_size);
   if constexpr (ScalesLoss<D>)
-    if (last.end > 0)
-      loss_scale_.unscale(*context_, engine_.gradients().data(), plan_->engine.weights,
-                          sums_.data() + sums_.size() - 1);
+    if (last.count > 0)
+      for (const Slice& range : policy_.owned())
+        loss_scale_.unscale(*context_, engine_.gradients().data() + range.first, range.count,
+                            sums_.data() + sums_.size() - 1);
   if (pending_ == pending_sums_.size()) pending_sums_.emplace_back(sums_.size());
   last_ = pending_++;
   begin(WorkPass::exchange, "sums");

@@ -18,6 +18,7 @@
 #include "lockstep/concepts/optimizer.hpp"
 #include "lockstep/concepts/strategy.hpp"
 #include "lockstep/core/finite.hpp"
+#include "lockstep/core/slice.hpp"
 #include "lockstep/metrics/weighted.hpp"
 #include "lockstep/model/engine.hpp"
 #include "lockstep/training/parameters.hpp"
@@ -29,95 +30,84 @@ namespace lockstep::detail {
 /// One replica. Each member function is called by the replica's own thread (Session::each), in the
 /// device's scope. A training step is `gradients_of`, then `update`; see DeviceReplica for its
 /// phases.
-template <class Net, class D, class L, class O, class... Ms>
-class Replica : public DeviceReplica<D, target_as<typename L::target_type, typename D::real>> {
-  using Base = DeviceReplica<D, target_as<typename L::target_type, typename D::real>>;
+/// `U` is the object of the strategy's update policy.
+template <class Net, class D, class U, class L, class O, class... Ms>
+class Replica : public DeviceReplica<D, U> {
+  using Base = DeviceReplica<D, U>;
 
  public:
   using T = typename D::real;
   using Context = typename D::Context;
   using Target = target_as<typename L::target_type, T>;
-  using typename Base::Batch;
   /// Elements of a slice's sums: the loss, then each metric's state.
   static constexpr std::size_t sum_count = (1 + ... + Ms::state_size);
 
-  /// A replica that computes slices [first, first + mine) of each batch's `slices`.
-  /// `is_only_replica`: no exchange changes its gradients. `segments` must outlive the replica.
+  /// The replica of `rank` among `replicas` of the job, which computes `mine` of each batch's
+  /// `slices`. `is_only_replica`: no exchange changes its gradients. `segments` must outlive the
+  /// replica.
   [[gnu::cold]] Replica(Context& context, const O& optimizer,
-                        std::span<const UpdateSegment> segments, std::size_t slices,
-                        std::size_t first, std::size_t mine, bool is_only_replica)
+                        std::span<const UpdateSegment> segments, std::size_t slices, Slice mine,
+                        bool is_only_replica, std::size_t rank, std::size_t replicas)
       : Base(context, plan,
              {.slices = slices,
-              .first = first,
-              .mine = mine,
+              .first = mine.first,
+              .mine = mine.count,
               .is_only_replica = is_only_replica,
-              .updates_by_elements = updates_by_elements,
-              .slot_count = slot_count(optimizer),
-              .own_slots = optimizer.slot_count(),
-              .options = options_of(optimizer),
-              .weight_decay = weight_decay_of(optimizer),
-              .segments = segments}) {
+              .rank = rank,
+              .replicas = replicas,
+              .update = {.slot_count = slot_count(optimizer),
+                         .own_slots = optimizer.slot_count(),
+                         .options = options_of(optimizer),
+                         .weight_decay = weight_decay_of(optimizer),
+                         .is_by_elements = is_by_elements,
+                         .segments = segments}}) {
     start_slots(optimizer);
   }
 
   /// Forward, loss, metrics and backward of each slice, then the exchange. Afterwards the gradients
-  /// are those of the global batch, without penalties. The sums are still in flight unless `waits`;
-  /// with `waits`, a failure in another process throws before this replica's state changes.
-  /// `slice(i)` returns this replica's i-th slice; `note(phase)` is called when a phase begins.
-  /// With one replica and one slice, backward may already have updated the weights at `rate`.
-  void gradients_of(FunctionRef<Batch(std::size_t)> slice, std::uint64_t seed, std::uint64_t step,
-                    const RunRequests& requests, const ReplicaContext<D>& replica, const L& loss,
-                    const std::tuple<Ms...>& metrics, const O& optimizer, double rate, bool waits,
-                    FunctionRef<void(Phase)> note) {
-    UpdateInBackward update_in_backward{this, &optimizer, Base::rate_of(requests, rate), step + 1};
+  /// are those of the global batch, without penalties. The sums are still in flight unless `s.waits`;
+  /// with it, a failure in another process throws before this replica's state changes.
+  /// With one replica and one slice, backward may already have updated the weights at `s.rate`.
+  void gradients_of(const ReplicaStep<D>& s, const L& loss, const std::tuple<Ms...>& metrics,
+                    const O& optimizer) {
+    UpdateInBackward update_in_backward{*this, optimizer, Base::rate_of(s.requests, s.rate),
+                                        s.step + 1};
     this->train(
-        slice, seed, step, requests, replica, [&](const Scored& s) { score(s, loss, metrics); },
-        update_in_backward.reference(), waits, note);
+        s, [&](const Scored& scored) { score(scored, loss, metrics); },
+        update_in_backward.reference());
   }
 
   /// Forward, loss and metrics of each slice, then the exchange of the sums.
-  void test(FunctionRef<Batch(std::size_t)> slice, std::uint64_t seed, const RunRequests& requests,
-            const ReplicaContext<D>& replica, const L& loss, const std::tuple<Ms...>& metrics) {
-    this->evaluate(slice, seed, requests, replica,
-                   [&](const Scored& s) { score(s, loss, metrics); });
+  void test(const ReplicaStep<D>& s, const L& loss, const std::tuple<Ms...>& metrics) {
+    this->evaluate(s, [&](const Scored& scored) { score(scored, loss, metrics); });
   }
 
   /// Writes the outputs of a slice, (examples, output), to `out` on the host.
-  void predict_to(T* out, const Batch& batch, std::uint64_t seed,
+  void predict_to(T* out, const LoadedBatch& batch, std::uint64_t seed,
                   const ReplicaContext<D>& replica) {
     this->predict(out, batch, seed, replica);
   }
 
-  /// One pass of the optimizer over the flat buffers, unless backward has made it, and the passes
-  /// of its options. `step` counts from 1. Does nothing if gradients overflowed; see LossScale.
+  /// The optimizer's update of the weights, unless backward has made it, and the passes of its
+  /// options. `step` counts from 1. Does nothing if gradients overflowed; see LossScale.
   // Cold: optimized for size, since nearly all time is spent in kernels.
-  [[gnu::cold]] void update(const O& optimizer, double rate, std::uint64_t step) {
+  [[gnu::cold]] void update(const ReplicaContext<D>& replica, const O& optimizer, double rate,
+                            std::uint64_t step) {
     this->begin(WorkPass::update, "optimizer");
-    T* const w = this->engine_.weights().data();
-    T* const g = this->engine_.gradients().data();
     if constexpr (ScalesLoss<D>) {
       this->wait();
       this->begin(WorkPass::update, "optimizer");
-      if (!this->loss_scale_.accept_step(this->last_sums().back())) return;
+      double wrong = this->last_sums().back();
+      this->policy_.sum_over_owners(replica, {&wrong, 1});
+      if (!this->loss_scale_.accept_step(wrong)) return;
       step -= this->loss_scale_.skipped();
     }
-    if constexpr (HasUpdateOptions<O>)
-      if (!this->updates_.begin(step, w, g)) return this->updates_.end(step, w);
-    if (!this->updates_in_backward_)
-      update_part(optimizer.op(rate, this->updates_.number(step)), rate, g, Net::graph.weights);
-    if constexpr (HasUpdateOptions<O>) this->updates_.end(step, w);
+    StepUpdate rule{optimizer, rate, this->policy_.number(step)};
+    this->policy_.update(replica, rule, rate, step);
   }
-  /// Copies the moving averages of the weights over the weights, if the optimizer keeps averages.
-  void overwrite_with_average() {
-    if constexpr (HasUpdateOptions<O>)
-      this->updates_.overwrite_with_average(this->engine_.weights().data());
-  }
-
   /// Resets the optimizer's slots and the loss scale to those of a new model.
   [[gnu::cold]] void reset_optimizer(const O& optimizer) {
-    for (const auto& slot : this->slots_)
-      if (slot.size() > 0)
-        this->context_->clear(reinterpret_cast<std::byte*>(slot.data()), slot.bytes());
+    this->policy_.clear();
     start_slots(optimizer);
     this->context_->synchronize();
     this->loss_scale_ = {};
@@ -126,7 +116,7 @@ class Replica : public DeviceReplica<D, target_as<typename L::target_type, typen
  private:
   using typename Base::Scored;
   using UpdateOp = std::remove_cvref_t<decltype(std::declval<const O&>().op(0.0, 1))>;
-  static constexpr bool updates_by_elements =
+  static constexpr bool is_by_elements =
       ElementwiseUpdate<UpdateOp> && HostDevice<D> && !ScalesLoss<D>;
   using Layout = BatchLayout<Net, L>;
   static constexpr auto& layout = PlanOf<Net, D>::plan;
@@ -148,6 +138,10 @@ class Replica : public DeviceReplica<D, target_as<typename L::target_type, typen
                 "lockstep::Penalty: the device has no kernel for regularizers; write "
                 "Kernel<Penalty, Device> or leave them out");
 
+  static_assert(!HasUpdateOptions<O> || (HasKernel<GradientPass, D> && HasKernel<MovingAverage, D>),
+                "lockstep::UpdateOptions: the device lacks Kernel<GradientPass, Device> or "
+                "Kernel<MovingAverage, Device>; write both, or use an optimizer without `with`");
+
   static constexpr ReplicaPlan<D> plan = {
       .engine = Engine<Net, D>::constants,
       .state = {.size = Net::graph.state,
@@ -159,43 +153,47 @@ class Replica : public DeviceReplica<D, target_as<typename L::target_type, typen
       .fields = Layout::fields,
       .sums = sum_count};
 
-  /// The optimizer's update as backward's callback: called with each range of finished gradients.
-  struct UpdateInBackward {
-    Replica* replica;
-    const O* optimizer;
+  /// The optimizer's update of one step, for any part of the weights.
+  struct StepUpdate {
+    const O& optimizer;
     double rate;
-    std::uint64_t step;
+    std::uint64_t number;
     std::optional<UpdateOp> op{};  // made once per step: a schedule may be expensive
 
-    UpdateRef<T> reference() {
-      if (!replica->updates_in_backward_) return {};
-      op.emplace(optimizer->op(rate, replica->updates_.number(step)));
-      return *this;
-    }
-    void operator()(T* g, std::size_t count) const {
-      const WorkWithin within(
-          *replica->context_,
-          {.pass = WorkPass::update, .part = "optimizer", .step = replica->step_});
-      replica->update_part(*op, rate, g, count);
+    void operator()(std::span<const UpdateIo<D>> parts) {
+      if (!op) op.emplace(optimizer.op(rate, number));
+      if constexpr (UpdatesAll<UpdateOp, D>)
+        Kernel<UpdateOp, D>::update_all(*op, parts);
+      else
+        for (const UpdateIo<D>& io : parts) run_kernel<D>(*op, io);
     }
   };
-  /// The optimizer's own pass over the weights whose gradients are [g, g + count).
-  void update_part(const UpdateOp& op, double rate, T* g, std::size_t count) {
-    const std::span<const UpdateIo<D>> parts = this->parts_of(rate, g, count);
-    if constexpr (UpdatesAll<UpdateOp, D>)
-      Kernel<UpdateOp, D>::update_all(op, parts);
-    else
-      for (const UpdateIo<D>& io : parts) run_kernel<D>(op, io);
-  }
+  /// The same as backward's callback: called with each range of finished gradients.
+  struct UpdateInBackward {
+    Replica& replica;
+    StepUpdate rule;
+
+    UpdateInBackward(Replica& of, const O& optimizer, double rate, std::uint64_t step)
+        : replica(of), rule{optimizer, rate, of.policy_.number(step)} {}
+    UpdateRef<T> reference() {
+      if (!replica.policy_.updates_in_backward()) return {};
+      rule.op.emplace(rule.optimizer.op(rule.rate, rule.number));
+      return *this;
+    }
+    void operator()(T* g, std::size_t count) {
+      const WorkWithin within(
+          *replica.context_,
+          {.pass = WorkPass::update, .part = "optimizer", .step = replica.step_});
+      const auto first = static_cast<std::size_t>(g - replica.engine_.gradients().data());
+      rule(replica.policy_.parts_of(rule.rate, {first, count}));
+    }
+  };
 
   /// Fills the slots with the optimizer's initial values, if those are not 0.
   [[gnu::cold]] void start_slots([[maybe_unused]] const O& optimizer) {
-    if constexpr (requires { optimizer.slot_start(0); }) {
+    if constexpr (requires { optimizer.slot_start(0); })
       for (std::size_t i = 0; i < optimizer.slot_count(); ++i)
-        this->slots_[i].upload(
-            std::vector<T>(Net::graph.weights, static_cast<T>(optimizer.slot_start(i))).data());
-      this->context_->synchronize();
-    }
+        this->policy_.fill(i, optimizer.slot_start(i));
   }
 
   /// Offset of metric I's state within a slice's sums.

@@ -62,15 +62,18 @@ class ReplicaSet : public AnyReplicas {
   using Loss = L;
   using device = typename S::device;
   using T = typename device::real;
-  using Replica = detail::Replica<Net, device, L, O, Ms...>;
+  using Replica = detail::Replica<Net, device, UpdateOf<S>, L, O, Ms...>;
   using Target = typename Replica::Target;
-  using Batch = LoadedBatch;
   using Layout = BatchLayout<Net, L>;
   using Session = decltype(std::declval<const S&>().open());
   static constexpr bool is_one_process = std::derived_from<Session, SessionOfOneProcess>;
   static constexpr bool is_one_replica = std::derived_from<Session, SessionOfOneReplica>;
   /// Whether the job may go on with other processes after a loss.
   static constexpr bool can_reform = ElasticSession<Session>;
+  static_assert(!can_reform || !UpdateOf<S>::divides_slots,
+                "lockstep::MultiWorkerMirrored: under this update policy a worker that dies takes "
+                "its part of the optimizer's buffers along; leave out ls::Elastic, or use "
+                "ls::Replicated");
 
   /// Opens the strategy; `start` makes the replicas.
   [[gnu::cold]] ReplicaSet(const S& strategy, std::uint64_t seed, L loss, O optimizer,
@@ -121,7 +124,8 @@ class ReplicaSet : public AnyReplicas {
     };
   }
 
-  /// \throws ReplicasDiverged unless all replicas hold bit-identical weights and optimizer state.
+  /// \throws ReplicasDiverged unless all replicas hold bit-identical weights and optimizer state, as
+  /// far as the update policy keeps them equal.
   void verify() override {
     if constexpr (!is_one_replica)
       if (session_.replicas() > 1) compare(true);
@@ -201,7 +205,8 @@ class ReplicaSet : public AnyReplicas {
                                                      optimizer_, metrics_);
   }
   std::vector<ParameterInfo> parameters() const override { return parameters_of<Net>(); }
-  [[gnu::cold]] void save(JobState& to) const override {
+  bool is_whole() const override { return !UpdateOf<S>::divides_slots; }
+  [[gnu::cold]] void save(JobState& to) override {
     Replica& replica = first();
     const auto bytes_in = [&](const auto& buffer) {
       return replica.template copy_of<std::byte>(buffer);
@@ -210,8 +215,10 @@ class ReplicaSet : public AnyReplicas {
     to.weights = bytes_in(replica.engine().weights());
     to.state = bytes_in(replica.engine().state());
     to.slot_values.clear();
-    for (std::size_t i = 0; i < replica.slot_buffers().size(); ++i)
-      to.slot_values.emplace_back(slot_name(optimizer_, i), bytes_in(replica.slot_buffers()[i]));
+    for (std::size_t i = 0; i < replica.policy().slots().size(); ++i)
+      read_slot(
+          i,
+          to.slot_values.emplace_back(slot_name(optimizer_, i), std::vector<std::byte>()).second);
     to.steps = step_;
     to.has_averages_in_weights = has_averages_in_weights_;
     to.loss_scale = replica.loss_scale().state();
@@ -222,7 +229,7 @@ class ReplicaSet : public AnyReplicas {
   }
   [[gnu::cold]] StateLayout layout() const override {
     StateLayout its{dtype_of<T>, Net::graph.weights * sizeof(T), Net::graph.state * sizeof(T)};
-    for (std::size_t i = 0; i < first().slot_buffers().size(); ++i)
+    for (std::size_t i = 0; i < first().policy().slots().size(); ++i)
       its.slot_names.emplace_back(slot_name(optimizer_, i));
     its.signature = signature();
     return its;
@@ -253,7 +260,7 @@ class ReplicaSet : public AnyReplicas {
       else if (buffer == 1)
         replica.engine().state().upload(values.data());
       else
-        replica.slot_buffers()[buffer - 2].upload(values.data());
+        replica.policy().load(buffer - 2, values.data());
       r.device.synchronize();
     });
   }
@@ -369,13 +376,13 @@ class ReplicaSet : public AnyReplicas {
     if (!options_of(optimizer_).use_ema) return;
     about_to_change();
     if (std::exchange(has_averages_in_weights_, false)) {
-      const std::vector<T> averages = weights();
-      each_average([&](const auto&, const auto& average) { average.upload(averages.data()); });
+      exchange_averages(weights(), nullptr);
       return;
     }
     are_equal_ = false;
-    session_.each(
-        [&](const ReplicaContext<device>& r) { replicas_[r.local]->overwrite_with_average(); });
+    session_.each([&](const ReplicaContext<device>& r) {
+      replicas_[r.local]->policy().overwrite_with_average(r);
+    });
   }
   [[gnu::cold]] void swap_averages(bool averages_in_weights) override {
     if (averages_in_weights == has_averages_in_weights_) return;
@@ -386,11 +393,9 @@ class ReplicaSet : public AnyReplicas {
     if (updates() == 0) return;
     has_averages_in_weights_ = averages_in_weights;
     are_equal_ = false;
-    const std::vector<T> before = weights(), averages = first().copy_of(average_of(0));
-    each_average([&](auto& replica, const auto& average) {
-      replica.engine().weights().upload(averages.data());
-      average.upload(before.data());
-    });
+    std::vector<std::byte> averages;
+    read_slot(last_slot(), averages);
+    exchange_averages(weights(), reinterpret_cast<const T*>(averages.data()));
   }
   bool has_averages_in_weights() const override { return has_averages_in_weights_; }
   /// SHA-256 of the parameters of each replica of this process.
@@ -542,8 +547,8 @@ class ReplicaSet : public AnyReplicas {
     const std::span<const UpdateSegment> segments(segments_.get(), segments_of_updates());
     session_.each([&](const ReplicaContext<device>& r) {
       const Slice mine = mine_[r.local];
-      replicas_[r.local] = std::make_unique<Replica>(r.device, optimizer_, segments, slices(),
-                                                     mine.first, mine.count, is_one_replica);
+      replicas_[r.local] = std::make_unique<Replica>(r.device, optimizer_, segments, slices(), mine,
+                                                     is_one_replica, r.rank, session_.replicas());
       if (r.local == 0) threads_ = r.device.threads();
     });
     set(weights, state);
@@ -556,15 +561,28 @@ class ReplicaSet : public AnyReplicas {
       std::rethrow_exception(gone_);
     return *replicas_[0];
   }
-  /// The buffer of the weights' moving averages, which is the last one.
-  const auto& average_of(std::size_t local) const {
-    return replicas_[local]->slot_buffers().back();
+  /// Reads all elements of one of the optimizer's buffers. Collective if the policy divides them.
+  [[gnu::cold]] void read_slot(std::size_t slot, std::vector<std::byte>& bytes) {
+    bytes.resize(Net::graph.weights * sizeof(T));
+    T* const all = reinterpret_cast<T*>(bytes.data());
+    if constexpr (!UpdateOf<S>::divides_slots)
+      first().policy().read(slot, all);
+    else
+      session_.each([&](const ReplicaContext<device>& r) {
+        std::vector<T> own(r.local == 0 ? 0 : Net::graph.weights);
+        T* const to = r.local == 0 ? all : own.data();
+        replicas_[r.local]->policy().read(slot, to);
+        replicas_[r.local]->policy().complete(r, to);
+      });
   }
-  /// Calls f(replica, average) in each local replica's thread, and waits for its device.
-  template <class F>
-  void each_average(const F& f) {
+  /// The buffer of the weights' moving averages.
+  std::size_t last_slot() const { return first().policy().slots().size() - 1; }
+  /// Sets the averages of all replicas to `averages`, and the weights unless they are null.
+  [[gnu::cold]] void exchange_averages(const std::vector<T>& averages, const T* weights) {
     session_.each([&](const ReplicaContext<device>& r) {
-      f(*replicas_[r.local], average_of(r.local));
+      Replica& replica = *replicas_[r.local];
+      if (weights != nullptr) replica.engine().weights().upload(weights);
+      replica.policy().load(last_slot(), averages.data());
       r.device.synchronize();
     });
   }
@@ -572,6 +590,9 @@ class ReplicaSet : public AnyReplicas {
   /// Compares all tensors across replicas: one number for each replica and, only if these differ,
   /// the SHA-256 of each tensor, which finds the first difference. \throws ReplicasDiverged.
   [[gnu::cold]] void compare(bool optimizer_too) {
+    const EqualParts must = first().policy().must_be_equal();
+    if (!must.weights) return;
+    optimizer_too = optimizer_too && must.slots;
     std::atomic<bool> are_equal = true;
     session_.each([&](const ReplicaContext<device>& r) {
       Replica& replica = *replicas_[r.local];
@@ -579,7 +600,7 @@ class ReplicaSet : public AnyReplicas {
       replica.add_to(digest, replica.engine().weights());
       replica.add_to(digest, replica.engine().state());
       if (optimizer_too)
-        for (const auto& slot : replica.slot_buffers()) replica.add_to(digest, slot);
+        for (const auto& slot : replica.policy().slots()) replica.add_to(digest, slot);
       if (!have_equal_digests(r.host, digest.value())) are_equal = false;
     });
     if (!are_equal) find_difference(optimizer_too);
@@ -592,7 +613,7 @@ class ReplicaSet : public AnyReplicas {
       Replica& replica = *replicas_[r.local];
       std::vector<std::vector<T>> values{weights_of(replica), state_of(replica)};
       if (optimizer_too)
-        for (const auto& slot : replica.slot_buffers()) values.push_back(replica.copy_of(slot));
+        for (const auto& slot : replica.policy().slots()) values.push_back(replica.copy_of(slot));
       std::vector<NamedBytes> tensors;
       const auto add = [&](std::string name, const ParameterInfo& p, const std::vector<T>& flat) {
         tensors.push_back(

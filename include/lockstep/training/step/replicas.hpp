@@ -37,9 +37,8 @@ class Replicas final : public ReplicaSet<Net, S, L, O, Ms...> {
   using Base::can_reform;
   using Base::is_alone;
   using Base::slices;
-  using typename Base::Batch;
-  using typename Base::Layout;
   using typename Base::device;
+  using typename Base::Layout;
   using typename Base::Replica;
   using typename Base::T;
 
@@ -53,7 +52,7 @@ class Replicas final : public ReplicaSet<Net, S, L, O, Ms...> {
 
   /// Trains one step on `batch`, this process' share of the global batch. Without `waits` the call
   /// may return while the devices still compute; a later `wait_for_steps` must follow.
-  void train(const Batch& batch, double rate, RunRequests requests = {}, bool waits = true) {
+  void train(const LoadedBatch& batch, double rate, RunRequests requests = {}, bool waits = true) {
     std::atomic<std::size_t> at_reduce{0};
     const bool alone = is_alone();
     const std::uint64_t step = step_;
@@ -72,18 +71,25 @@ class Replicas final : public ReplicaSet<Net, S, L, O, Ms...> {
     session_.each([&](const ReplicaContext<device>& r) {
       Replica& replica = *replicas_[r.local];
       if (pending_examples_.empty()) replica.clear_pending_sums();
-      replica.gradients_of([&](std::size_t i) { return slice_of_replica(batch, r, i); }, seed_,
-                           step, alone ? RunRequests{} : requests, r, loss_, metrics_, optimizer_,
-                           rate, !alone,
-                           [&](Phase phase) {
-                             // A process is in reduce once the last of its replicas is.
-                             const bool notes = phase == Phase::reduce
-                                                    ? at_reduce.fetch_add(1) + 1 == replicas_.size()
-                                                    : r.local == 0;
-                             if (notes) session_.note(step, phase);
-                           });
+      const auto note = [&](Phase phase) {
+        // A process is in reduce once the last of its replicas is.
+        const bool notes =
+            phase == Phase::reduce ? at_reduce.fetch_add(1) + 1 == replicas_.size() : r.local == 0;
+        if (notes) session_.note(step, phase);
+      };
+      const auto slice = [&](std::size_t i) { return slice_of_replica(batch, r, i); };
+      const RunRequests none;
+      replica.gradients_of({.replica = r,
+                            .slice = slice,
+                            .requests = alone ? none : requests,
+                            .seed = seed_,
+                            .step = step,
+                            .rate = rate,
+                            .waits = !alone,
+                            .note = note},
+                           loss_, metrics_, optimizer_);
       const double used = alone ? rate : replica.agreed_rate(rate);
-      replica.update(optimizer_, used, step + 1);
+      replica.update(r, optimizer_, used, step + 1);
       if (r.local == 0) {
         counted.is_made = true;
         agreed = used;
@@ -102,7 +108,7 @@ class Replicas final : public ReplicaSet<Net, S, L, O, Ms...> {
   }
   /// The same in an elastic job, where a step that was made although another replica failed must
   /// have its sums in the logs.
-  void train_elastic(const Batch& batch, double rate, RunRequests requests) {
+  void train_elastic(const LoadedBatch& batch, double rate, RunRequests requests) {
     const std::uint64_t before = step_;
     const std::size_t pending = pending_examples_.size();
     try {
@@ -120,29 +126,30 @@ class Replicas final : public ReplicaSet<Net, S, L, O, Ms...> {
   }
 
   /// Computes loss and metrics of `batch`, this process' share; `read_sums` reads them.
-  void test(const Batch& batch, RunRequests requests = {}) {
+  void test(const LoadedBatch& batch, RunRequests requests = {}) {
     enter(step_, Phase::evaluation);
     session_.each([&](const ReplicaContext<device>& r) {
       Replica& replica = *replicas_[r.local];
       if (pending_examples_.empty()) replica.clear_pending_sums();
-      replica.test([&](std::size_t i) { return slice_of_replica(batch, r, i); }, seed_, requests, r,
-                   loss_, metrics_);
+      const auto slice = [&](std::size_t i) { return slice_of_replica(batch, r, i); };
+      replica.test({.replica = r, .slice = slice, .requests = requests, .seed = seed_}, loss_,
+                   metrics_);
     });
     pending_examples_.push_back(batch.slice.global_count);
   }
 
   /// Checks the labels of this process' share of a batch, if it has any; a kernel would use a label
   /// as an index.
-  static void check_labels(const Batch& batch) {
+  static void check_labels(const LoadedBatch& batch) {
     if constexpr (std::same_as<typename Replica::Target, std::int32_t>)
-      if (const auto* const labels = batch.template rows<std::int32_t>(Layout::target))
+      if (const auto* const labels = batch.rows<std::int32_t>(Layout::target))
         detail::check_labels(labels, batch.slice.count, batch.slice.first,
                              Net::output_shape.channels());
   }
 
   /// Appends the outputs for all examples of the global batch, in order, in every process: with
   /// several, the replicas all-gather them, padded to the largest slice.
-  void predict(const Batch& batch, std::vector<T>& out, RunRequests requests = {}) {
+  void predict(const LoadedBatch& batch, std::vector<T>& out, RunRequests requests = {}) {
     const std::size_t before = out.size(), width = Net::output_shape.size();
     out.resize(before + batch.slice.global_count * width);
     // Slices of all replicas, padded to the same number and size.
@@ -153,7 +160,7 @@ class Replicas final : public ReplicaSet<Net, S, L, O, Ms...> {
     session_.each([&](const ReplicaContext<device>& r) {
       std::vector<T> own(is_alone() ? 0 : most * largest);
       for (std::size_t i = 0; i < mine_[r.local].count; ++i) {
-        const Batch part = slice_of_replica(batch, r, i);
+        const LoadedBatch part = slice_of_replica(batch, r, i);
         T* const to =
             is_alone() ? out.data() + before + part.slice.first * width : &own[i * largest];
         replicas_[r.local]->predict_to(to, part, seed_, r);
@@ -236,7 +243,7 @@ class Replicas final : public ReplicaSet<Net, S, L, O, Ms...> {
     MemoryUse use;
     use.weights = Net::graph.weights * sizeof(T);
     use.gradients = use.weights * (1 + r.partial_gradients());
-    use.optimizer = use.weights * r.slot_buffers().size();
+    use.optimizer = r.policy().slot_bytes();
     use.state = Net::graph.state * sizeof(T);
     use.working = this->first().engine().working_bytes();
     use.data = most_data_;
@@ -292,7 +299,8 @@ class Replicas final : public ReplicaSet<Net, S, L, O, Ms...> {
   }
 
   /// A replica's i-th slice of this process' share of the batch.
-  Batch slice_of_replica(const Batch& batch, const ReplicaContext<device>& r, std::size_t i) const {
+  LoadedBatch slice_of_replica(const LoadedBatch& batch, const ReplicaContext<device>& r,
+                               std::size_t i) const {
     const Slice mine = slice_of(batch.slice.global_count, slices(), mine_[r.local].first + i);
     return rows_of<T>(batch, Layout::fields, batch.slice.with(mine));
   }

@@ -82,8 +82,7 @@ class ResidentRows {
   [[gnu::cold]] std::size_t bytes() const {
     const auto kept = data_.kept_rows();
     const std::size_t drawn = sizeof(std::uint32_t) + (is_weighted() ? sizeof(T) : 0);
-    const std::size_t example =
-        2 * largest_row() * sizeof(T) + target_size() * sizeof(Target);
+    const std::size_t example = 2 * largest_row() * sizeof(T) + target_size() * sizeof(Target);
     return kept.x.size() * sizeof(Element) + kept.y.size() * sizeof(Target) + most_drawn() * drawn +
            largest_ * example;
   }
@@ -144,9 +143,9 @@ class ResidentRows {
     T* other = copy.x[1].data();
     const auto gather = [&](GatherRows op) {
       Kernel<GatherRows, D>::run(
-          op, GatherRowsIo<D, Element, Target>{
-                  context, slice.count, copy.index.data() + place, copy.rows.data(), first_size(),
-                  x, copy.targets.data(), target_size(), copy.y.data()});
+          op, GatherRowsIo<D, Element, Target>{context, slice.count, copy.index.data() + place,
+                                               copy.rows.data(), first_size(), x,
+                                               copy.targets.data(), target_size(), copy.y.data()});
     };
     bool gathered = false;
     const auto apply = [&]<class Op>(const RowChange<Op>& change) {

@@ -1,8 +1,9 @@
 /// \file
 /// The parts of an update shared by all optimizers: which parameters are updated in one call, and
-/// the passes of UpdateOptions. Invariants: every pass sees the gradient of the global batch, which
-/// is bit-identical in all replicas, so all make the same update without an exchange; without
-/// options, the optimizer's pass is the only one over the buffers; a step allocates nothing.
+/// the passes of UpdateOptions over the weights that a replica owns. Invariants: every pass sees the
+/// gradient of the global batch, which is bit-identical in all replicas that own the same weights, so
+/// these make the same update without an exchange; without options, the optimizer's pass is the only
+/// one over the buffers; a step allocates nothing.
 #pragma once
 
 #include <algorithm>
@@ -13,13 +14,19 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "lockstep/concepts/device.hpp"
 #include "lockstep/concepts/kernel_calls.hpp"
 #include "lockstep/concepts/optimizer.hpp"
+#include "lockstep/concepts/update_policy.hpp"
 #include "lockstep/core/config.hpp"
+#include "lockstep/core/function_ref.hpp"
+#include "lockstep/core/owned_ranges.hpp"
+#include "lockstep/core/slice.hpp"
 #include "lockstep/model/buffer.hpp"
+#include "lockstep/model/engine.hpp"
 #include "lockstep/model/graph.hpp"
 #include "lockstep/optimizers/update_options.hpp"
 #include "lockstep/training/parameters.hpp"
@@ -51,7 +58,7 @@ double weight_decay_of(const O& optimizer) {
 }
 
 /// Number of buffers: the optimizer's own slots, followed by those of its options (accumulated
-/// gradients, then moving averages). Each has as many elements as the weights.
+/// gradients, then moving averages). Together the replicas hold as many elements of each as weights.
 template <class O>
 std::size_t slot_count(const O& optimizer) {
   const UpdateOptions& with = options_of(optimizer);
@@ -82,137 +89,277 @@ LOCKSTEP_COLD_DECL std::size_t update_segments(std::span<const NamedParameter> p
                                                bool each, const NameList& no_decay,
                                                UpdateSegment* result);
 
-/// The passes of one replica's UpdateOptions around the optimizer's own:
+/// The facts of an optimizer that the passes of an update need. The references must outlive the
+/// replica.
+struct UpdateFacts {
+  std::size_t slot_count;  ///< buffers of the optimizer and of its options; see slot_count
+  std::size_t own_slots;   ///< buffers of the optimizer alone
+  const UpdateOptions& options;
+  double weight_decay;
+  bool is_by_elements;  ///< the optimizer updates each element from its own gradient only
+  std::span<const UpdateSegment> segments;  ///< of all weights
+};
+
+/// Where a replica's update takes place: what the object of an update policy is made from. The
+/// references must outlive the object.
+template <class D>
+struct UpdateSite {
+  typename D::Context& device;
+  const PlanEngine<D>& engine;  ///< its weights and gradients
+  const UpdateFacts& facts;
+  std::size_t rank, replicas;
+  bool has_final_gradients;  ///< backward's ranges of gradients are those of the whole batch
+};
+
+/// The optimizer's buffers for the weights that one replica owns, and the passes of its
+/// UpdateOptions around the optimizer's own:
 ///
 ///     begin:  add the penalties' gradients, accumulate, sum squares; clip   (cold, with options)
-///     optimizer's kernel, once per segment, with the arguments of io(i)
+///     apply:  the optimizer's rule, once per owned range, with the arguments of its segments
 ///     end:    clear the accumulated gradients; moving averages             (cold, with options)
+///
+/// A buffer holds the owned elements only, one range after the other. The objects of update
+/// policies are derived from this class.
 template <class D>
 class Updates {
  public:
   using T = typename D::real;
   using Context = typename D::Context;
+  /// Adds the sums of squares of the replicas that own other weights.
+  using SumOverOwners = FunctionRef<void(std::span<double>)>;
 
-  /// `segments` must outlive the object. `extra`: the buffers after the optimizer's own; see
-  /// slot_count.
-  [[gnu::cold]] Updates(Context& context, const UpdateOptions& with, double weight_decay,
-                        std::span<const UpdateSegment> segments, const Buffer<Context, T>* extra);
+  /// The buffers are filled with 0.
+  [[gnu::cold]] Updates(const UpdateSite<D>& site, Ranges owned);
+  Updates(const Updates&) = delete;
+  Updates& operator=(const Updates&) = delete;
+  [[gnu::cold]] ~Updates();
 
-  std::size_t segments() const { return segments_.size(); }
-  const UpdateSegment& segment(std::size_t i) const { return segments_[i]; }
+  /// The weights that this replica updates.
+  const Ranges& owned() const { return owned_; }
   /// Number of the update that a step makes or accumulates for; both are counted from 1.
   std::uint64_t number(std::uint64_t step) const { return (step - 1) / each_updates_ + 1; }
 
+  /// The optimizer's buffers, followed by those of its options.
+  std::span<const Buffer<Context, T>> slots() const { return slots_; }
+  std::size_t slot_bytes() const { return slots_.size() * owned_.size() * sizeof(T); }
+  /// Fills all buffers with 0.
+  [[gnu::cold]] void clear();
+  /// Fills buffer `slot`; waits for the device.
+  [[gnu::cold]] void fill(std::size_t slot, double value);
+  /// Copies the owned elements of a buffer to their places among all elements on the host. May be
+  /// called between steps, outside of the device's scope.
+  [[gnu::cold]] void read(std::size_t slot, T* all) const;
+  /// Sets the owned elements of a buffer from all elements on the host, which must stay until the
+  /// device has been waited for.
+  [[gnu::cold]] void load(std::size_t slot, const T* all) const;
+
+  /// The arguments of the optimizer's kernel for the weights of `range`, one for each segment that
+  /// it meets. `range` must not extend beyond one owned range. Valid until the next call.
+  std::span<const UpdateIo<D>> parts_of(double rate, Slice range);
+
+ protected:
   /// Call before the update of a step. \returns false if the step only accumulates gradients.
-  bool begin(std::uint64_t step, const T* w, T* g) {
-    return is_by_parts() || pass_over_gradients(step, w, g);
+  bool begin(std::uint64_t step, SumOverOwners sum = {}) {
+    return is_by_parts() || pass_over_gradients(step, sum);
   }
-
-  /// Whether each element's update depends on its own gradient only, so that any range of the
-  /// weights may be updated as soon as its gradients are final.
-  bool is_by_parts() const { return sum_ == nullptr && !wants_squares(); }
-
-  /// The optimizer kernel's arguments for segment i, without the slots.
-  UpdateIo<D> io(std::size_t i, double rate, T* w, T* g) {
-    const UpdateSegment& s = segments_[i];
-    const bool penalised = sum_ != nullptr || wants_squares();  // begin() has added the gradient
-    return {*context_,
-            s.end - s.begin,
-            w + s.begin,
-            (sum_ != nullptr ? sum_ : g) + s.begin,
-            {},
-            penalised ? Penalty{} : s.penalty,
-            s.decays ? rate * decay_ : 0,
-            scale_[i],
-            limit_};
+  void apply(UpdateRule<D> rule, double rate) {
+    for (const Slice& range : owned_) rule(parts_of(rate, range));
   }
-
   /// Call after the update of a step, or instead of an update if `begin` returned false.
-  void end(std::uint64_t step, T* w) {
-    if (sum_ != nullptr || average_ != nullptr) pass_over_weights(step, w);
+  void end(std::uint64_t step) {
+    if (accumulates() || has_average_) pass_over_weights(step);
   }
   /// Copies the moving averages over the weights, if there are any.
-  void overwrite_with_average(T* w) {
-    if (average_ != nullptr) average(1, true, w);
+  void overwrite_with_average() {
+    if (has_average_) average(1, true);
   }
+  /// Whether each element's update depends on its own gradient only, so that any range of the
+  /// weights may be updated as soon as its gradients are final.
+  bool is_by_parts() const { return !accumulates() && !wants_squares(); }
+  T* weights() const { return engine_->weights().data(); }
+  T* gradients() const { return engine_->gradients().data(); }
 
  private:
+  /// The part of a segment that lies in an owned range.
+  struct Piece {
+    Slice at;
+    std::size_t place;  ///< of its first element in a buffer
+    std::size_t segment;
+  };
+  // Every device with optimizers that have options must have both kernels; see Replica.
+  static constexpr bool can = HasKernel<GradientPass, D> && HasKernel<MovingAverage, D>;
+
+  // Not of the pointers below, which are null in a replica that owns nothing: all replicas must
+  // exchange the same.
   bool wants_squares() const { return clip_ > 0; }
-  std::size_t size() const { return segments_.empty() ? 0 : segments_.back().end; }
+  bool accumulates() const { return each_updates_ > 1; }
 
   // Cold: nearly all time is spent in the kernels that they call.
-  [[gnu::cold]] bool pass_over_gradients(std::uint64_t step, const T* w, T* g);
-  [[gnu::cold]] void pass_over_weights(std::uint64_t step, T* w);
-  void average(double momentum, bool overwrites, T* w);
+  [[gnu::cold]] bool pass_over_gradients(std::uint64_t step, SumOverOwners sum);
+  [[gnu::cold]] void pass_over_weights(std::uint64_t step);
+  void average(double momentum, bool overwrites);
 
   /// Turns sums of squares into factors of the gradients: clip min(1 / norm, 1 / clip). An infinite
   /// or NaN norm makes the whole gradient NaN, as Keras' global_clipnorm does; Keras' clipnorm
   /// instead zeroes the finite elements next to an infinite one.
-  void clip();
+  void clip(SumOverOwners sum);
 
   Context* context_;
+  const PlanEngine<D>* engine_;
+  Ranges owned_;
+  std::vector<Buffer<Context, T>> slots_;
+  std::size_t own_slots_;
   double clip_;
   bool clips_each_;
   double limit_, decay_, momentum_;
   std::uint64_t each_updates_, overwrites_each_;  // in steps; in updates, 0: never
   std::span<const UpdateSegment> segments_;
-  T* sum_;
-  T* average_;
+  std::vector<Piece> pieces_;
+  bool has_average_;
+  T* sum_ = nullptr;                 // null: not accumulated
+  T* average_ = nullptr;             // null without averages
   Buffer<Context, double> squares_;  // sum of squares of each segment's gradient
   std::vector<double> scale_;        // factor of each segment's gradient
+  std::vector<UpdateIo<D>> parts_;   // returned by parts_of; kept so that a step allocates nothing
 };
 
 template <class D>
-Updates<D>::Updates(Context& context, const UpdateOptions& with, double weight_decay,
-                    std::span<const UpdateSegment> segments, const Buffer<Context, T>* extra)
-    : context_(&context),
-      clip_(with.clipnorm > 0 ? with.clipnorm : with.global_clipnorm),
-      clips_each_(with.clipnorm > 0),
-      limit_(with.clipvalue > 0 ? with.clipvalue : std::numeric_limits<double>::infinity()),
-      decay_(weight_decay),
-      momentum_(with.ema_momentum),
-      each_updates_(with.gradient_accumulation_steps),
-      overwrites_each_(with.ema_overwrite_frequency),
-      segments_(segments),
-      sum_(each_updates_ > 1 ? extra++->data() : nullptr),
-      average_(with.use_ema ? extra->data() : nullptr),
-      squares_(context, wants_squares() ? segments_.size() : 0),
-      scale_(segments_.size(), 1.0 / static_cast<double>(each_updates_)) {}
+Updates<D>::Updates(const UpdateSite<D>& site, Ranges owned)
+    : context_(&site.device),
+      engine_(&site.engine),
+      owned_(std::move(owned)),
+      slots_(site.facts.slot_count),
+      own_slots_(site.facts.own_slots),
+      clip_(site.facts.options.clipnorm > 0 ? site.facts.options.clipnorm
+                                            : site.facts.options.global_clipnorm),
+      clips_each_(site.facts.options.clipnorm > 0),
+      limit_(site.facts.options.clipvalue > 0 ? site.facts.options.clipvalue
+                                              : std::numeric_limits<double>::infinity()),
+      decay_(site.facts.weight_decay),
+      momentum_(site.facts.options.ema_momentum),
+      each_updates_(site.facts.options.gradient_accumulation_steps),
+      overwrites_each_(site.facts.options.ema_overwrite_frequency),
+      segments_(site.facts.segments),
+      has_average_(site.facts.options.use_ema),
+      squares_(site.device, wants_squares() ? segments_.size() : 0),
+      scale_(segments_.size(), 1.0 / static_cast<double>(each_updates_)) {
+  for (Buffer<Context, T>& slot : slots_) slot = Buffer<Context, T>(site.device, owned_.size());
+  auto extra = slots_.begin() + static_cast<std::ptrdiff_t>(own_slots_);
+  if (accumulates()) sum_ = (extra++)->data();
+  if (has_average_) average_ = extra->data();
+  for (std::size_t i = 0; i < segments_.size(); ++i) {
+    const Slice whole{segments_[i].begin, segments_[i].end - segments_[i].begin};
+    owned_.each_within(whole,
+                       [&](Slice at, std::size_t place) { pieces_.push_back({at, place, i}); });
+  }
+}
 
 template <class D>
-bool Updates<D>::pass_over_gradients(std::uint64_t step, const T* w, T* g) {
+Updates<D>::~Updates() = default;
+
+template <class D>
+void Updates<D>::clear() {
+  for (const Buffer<Context, T>& slot : slots_)
+    if (slot.size() > 0) context_->clear(reinterpret_cast<std::byte*>(slot.data()), slot.bytes());
+}
+
+template <class D>
+void Updates<D>::fill(std::size_t slot, double value) {
+  const std::vector<T> values(owned_.size(), static_cast<T>(value));
+  slots_[slot].upload(values.data());
+  context_->synchronize();
+}
+
+template <class D>
+void Updates<D>::read(std::size_t slot, T* all) const {
+  [[maybe_unused]] const auto scope = context_->scope();
+  std::size_t place = 0;
+  for (const Slice& range : owned_) {
+    context_->download(reinterpret_cast<std::byte*>(all + range.first),
+                       reinterpret_cast<const std::byte*>(slots_[slot].data() + place),
+                       range.count * sizeof(T));
+    place += range.count;
+  }
+  context_->synchronize();
+}
+
+template <class D>
+void Updates<D>::load(std::size_t slot, const T* all) const {
+  std::size_t place = 0;
+  for (const Slice& range : owned_) {
+    context_->upload(reinterpret_cast<std::byte*>(slots_[slot].data() + place),
+                     reinterpret_cast<const std::byte*>(all + range.first),
+                     range.count * sizeof(T));
+    place += range.count;
+  }
+}
+
+template <class D>
+auto Updates<D>::parts_of(double rate, Slice range) -> std::span<const UpdateIo<D>> {
+  const bool penalised = !is_by_parts();  // begin() has added the penalty's gradient
+  parts_.clear();
+  for (const Piece& piece : pieces_) {
+    const std::size_t first = std::max(piece.at.first, range.first);
+    const std::size_t end = std::min(piece.at.first + piece.at.count, range.first + range.count);
+    if (first >= end) continue;
+    const UpdateSegment& s = segments_[piece.segment];
+    const std::size_t place = piece.place + first - piece.at.first;
+    UpdateIo<D> io{*context_,
+                   end - first,
+                   weights() + first,
+                   sum_ != nullptr ? sum_ + place : gradients() + first,
+                   {},
+                   penalised ? Penalty{} : s.penalty,
+                   s.decays ? rate * decay_ : 0,
+                   scale_[piece.segment],
+                   limit_};
+    for (std::size_t k = 0; k < own_slots_; ++k) io.slot[k] = slots_[k].data() + place;
+    parts_.push_back(io);
+  }
+  return parts_;
+}
+
+template <class D>
+bool Updates<D>::pass_over_gradients(std::uint64_t step, SumOverOwners sum) {
   const bool updates = step % each_updates_ == 0, squares = wants_squares() && updates;
   if (squares) context_->clear(reinterpret_cast<std::byte*>(squares_.data()), squares_.bytes());
-  for (std::size_t i = 0; i < segments_.size(); ++i) {
-    const UpdateSegment& s = segments_[i];
-    run_kernel<D>(GradientPass{},
-                  GradientPassIo<D>{*context_, s.end - s.begin, w + s.begin, g + s.begin,
-                                    sum_ != nullptr ? sum_ + s.begin : nullptr, s.penalty,
-                                    squares ? squares_.data() + i : nullptr});
-  }
-  if (squares) clip();
+  if constexpr (can)
+    for (const Piece& piece : pieces_)
+      run_kernel<D>(GradientPass{},
+                    GradientPassIo<D>{*context_, piece.at.count, weights() + piece.at.first,
+                                      gradients() + piece.at.first,
+                                      sum_ != nullptr ? sum_ + piece.place : nullptr,
+                                      segments_[piece.segment].penalty,
+                                      squares ? squares_.data() + piece.segment : nullptr});
+  if (squares) clip(sum);
   return updates;
 }
 
 template <class D>
-void Updates<D>::pass_over_weights(std::uint64_t step, T* w) {
+void Updates<D>::pass_over_weights(std::uint64_t step) {
   if (sum_ != nullptr && step % each_updates_ == 0)
-    context_->clear(reinterpret_cast<std::byte*>(sum_), size() * sizeof(T));
-  if (average_ == nullptr) return;
+    context_->clear(reinterpret_cast<std::byte*>(sum_), owned_.size() * sizeof(T));
+  if (!has_average_) return;
   const std::uint64_t n = number(step);
-  average(n == 1 ? 0 : momentum_, overwrites_each_ > 0 && n % overwrites_each_ == 0, w);
+  average(n == 1 ? 0 : momentum_, overwrites_each_ > 0 && n % overwrites_each_ == 0);
 }
 
 template <class D>
-void Updates<D>::average(double momentum, bool overwrites, T* w) {
-  run_kernel<D>(MovingAverage{momentum, overwrites},
-                MovingAverageIo<D>{*context_, size(), w, average_});
+void Updates<D>::average(double momentum, bool overwrites) {
+  T* next = average_;
+  for (const Slice& range : owned_) {
+    if constexpr (can)
+      run_kernel<D>(MovingAverage{momentum, overwrites},
+                    MovingAverageIo<D>{*context_, range.count, weights() + range.first, next});
+    next += range.count;
+  }
 }
 
 template <class D>
-void Updates<D>::clip() {
+void Updates<D>::clip(SumOverOwners sum) {
   squares_.download(scale_.data());
   wait_for(*context_);  // does not throw a kernel's error: the other replicas make this update
+  if (sum) sum(scale_);
   double all = 0;
   for (const double s : scale_) all += s;
   const double part = 1 / static_cast<double>(each_updates_);

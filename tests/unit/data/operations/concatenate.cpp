@@ -86,7 +86,8 @@ TEST_CASE("a loader restarts a concatenation for each pass, with the order of a 
   for (const std::uint64_t number : {0u, 1u, 2u}) {
     std::vector<float> seen;
     loader.begin({3, number});
-    while (support::next(loader, batch)) seen.insert(seen.end(), batch.x, batch.x + batch.slice.count);
+    while (support::next(loader, batch))
+      seen.insert(seen.end(), batch.x, batch.x + batch.slice.count);
     CHECK(seen == gather_all<float>(data, {3, number}).x);
   }
 }

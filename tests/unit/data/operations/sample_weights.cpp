@@ -57,6 +57,8 @@ std::vector<T> weights_of(const D& batches, ls::Pass pass = {}) {
 template <class D>
 void expect_label_weights(const D& data, std::size_t count, ls::Pass pass = {}) {
   static_assert(ls::has_weights<D>);
+  support::check_subsets<float>(data, pass);
+  support::check_subsets<double>(data, pass);
   const auto batches = data | ls::batch(4);
   std::vector<double> expected;
   for (const auto label : support::gather_all<double>(data, pass).y)
@@ -124,6 +126,20 @@ TEST_CASE("each of two pipelines contributes its weights") {
         Weights{6, 12});
   CHECK(weights_of<double>(weighted | ls::sample_weights({1, -1, 0.5}) | ls::batch(2)) ==
         Weights{2, -3, 2});
+  for (const ls::Pass pass : {ls::Pass{1, 0}, ls::Pass{2, 3}}) {
+    support::check_subsets<float>(weighted | ls::concatenate(plain), pass);
+    support::check_subsets<double>(plain | ls::concatenate(weighted), pass);
+    support::check_subsets<float>(ls::zip(weighted, plain | ls::cache), pass);
+    support::check_subsets<double>(ls::zip(weighted | ls::skip(1), weighted), pass);
+    const auto many = support::range(100) | ls::sample_weights(from_100(100));
+    const auto vectors =
+        ls::tensors(std::vector<float>(100), ls::shape(1), std::vector<float>(300), ls::shape(3));
+    support::check_subsets<float>(ls::zip(many, vectors), pass);
+    support::check_subsets<double>(ls::zip(many, support::range(200) | ls::window(2)), pass);
+    CHECK(ls::zip(many, vectors).shape(2) == ls::Shape{});
+    CHECK(weights_of<float>(ls::zip(many, vectors) | ls::batch(100)) ==
+          weights_of<float>(many | ls::batch(100)));
+  }
 }
 
 TEST_CASE("rows have the weight of their example, and windows can be weighted") {
@@ -153,7 +169,8 @@ TEST_CASE("a worker's share of a batch has the matching weights") {
   support::LabeledBatch<double, std::int32_t> batch;
   std::vector<double> seen;
   loader.begin({});
-  while (support::next(loader, batch)) seen.insert(seen.end(), batch.w, batch.w + batch.slice.count);
+  while (support::next(loader, batch))
+    seen.insert(seen.end(), batch.w, batch.w + batch.slice.count);
   CHECK(seen == std::vector<double>{102, 103, 106, 107, 109});
 }
 
@@ -249,4 +266,6 @@ TEST_CASE("invalid class weights are refused") {
   refuses({{-1, 2.0}}, "class is -1");
   refuses({{1, 2.0}, {0, 1.0}, {1, 3.0}}, "class 1 has two weights");
   refuses({{0, std::nan("")}}, "class 0 has weight nan");
+  CHECK_THROWS_WITH(ls::Loader<float>(data, {}, {{0, 2.0}}, ls::FieldRole::feature),
+                    ContainsSubstring("no targets"));
 }

@@ -53,7 +53,8 @@ TEST_CASE("each pass of a loader restarts the shard") {
   for (const std::uint64_t number : {0u, 1u}) {
     std::vector<float> seen;
     loader.begin({3, number});
-    while (support::next(loader, batch)) seen.insert(seen.end(), batch.x, batch.x + batch.slice.count);
+    while (support::next(loader, batch))
+      seen.insert(seen.end(), batch.x, batch.x + batch.slice.count);
     CHECK(seen == support::gather_all<float>(data, {3, number}).x);
   }
 }

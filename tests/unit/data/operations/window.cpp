@@ -93,7 +93,8 @@ TEST_CASE("a loader restarts windows and rows for each pass, also after an aband
     support::next(loader, batch);
     Floats seen;
     loader.begin({3, number});
-    while (support::next(loader, batch)) seen.insert(seen.end(), batch.x, batch.x + batch.slice.count);
+    while (support::next(loader, batch))
+      seen.insert(seen.end(), batch.x, batch.x + batch.slice.count);
     CHECK(seen == gather_all<float>(data, {3, number}).x);
   }
 }

@@ -173,10 +173,17 @@ TEST_CASE("a schedule counts steps and the optimizer updates, when gradients are
                       .with = {.gradient_accumulation_steps = 2}}};
   for (int i = 0; i < 4; ++i) m.train_on_batch(xs(), ys());
   CHECK(asked == std::vector<std::uint64_t>{0, 1, 2, 3});
+  using Device = ls::Reference<double>;
   ls::ReferenceContext<double> context;
-  const ls::detail::Buffer<ls::ReferenceContext<double>, double> buffer(context, 1);
-  const ls::detail::Updates<ls::Reference<double>> updates(
-      context, {.gradient_accumulation_steps = 2}, 0, {}, &buffer);
+  const ls::detail::PlanEngine<Device> engine(context, ls::detail::Engine<Net, Device>::constants);
+  const ls::UpdateOptions with{.gradient_accumulation_steps = 2};
+  const ls::detail::UpdateFacts facts{.slot_count = 1,
+                                      .own_slots = 0,
+                                      .options = with,
+                                      .weight_decay = 0,
+                                      .is_by_elements = true,
+                                      .segments = {}};
+  const ls::detail::Updates<Device> updates({context, engine, facts, 0, 1, false}, ls::Ranges{});
   CHECK(updates.number(1) == 1);
   CHECK(updates.number(2) == 1);
   CHECK(updates.number(3) == 2);

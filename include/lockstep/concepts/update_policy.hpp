@@ -1,0 +1,74 @@
+/// \file
+/// The interface of update policies: what happens between "backward has finished a range of
+/// gradients" and "the weights of the next step are there". Invariants: all replicas make the same
+/// calls in the same order; nothing outside of a policy knows which one it is, only what it owns.
+#pragma once
+
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "lockstep/concepts/optimizer.hpp"
+#include "lockstep/concepts/strategy.hpp"
+#include "lockstep/core/function_ref.hpp"
+#include "lockstep/core/owned_ranges.hpp"
+#include "lockstep/core/slice.hpp"
+
+namespace lockstep {
+
+/// The parts of a model that have the same bits in all replicas between two steps, and that a
+/// comparison of the replicas therefore compares.
+struct EqualParts {
+  bool weights = true;  ///< and the state of layers
+  bool slots = true;    ///< the optimizer's buffers
+};
+
+/// The optimizer's update of one step, for a part of the weights: one UpdateIo per segment.
+template <class D>
+using UpdateRule = FunctionRef<void(std::span<const UpdateIo<D>>)>;
+
+/// The object that a policy makes for each replica. It is used in the replica's own thread, in the
+/// device's scope, and is constructed from a detail::UpdateSite<D>.
+///
+///     backward ── ready(range) ── ready(range) ── finish(last, sums) ── update(rule) ── next step
+///
+/// - `owned()`: the weights that this replica updates, and whose slots it holds.
+/// - `ready(replica, range)`: backward has finished the gradients of this range, in this replica and
+///   for all its slices. Does not block.
+/// - `finish(replica, last, sums, n)`: the same for the last range of the step, which begins at 0.
+///   Returns when the gradients of all owned weights, and sums[0..n), hold their sums over the
+///   replicas. An empty range: only the sums are exchanged, without a step.
+/// - `update(replica, rule, rate, step)`: calls `rule` for all owned weights. When it returns, all
+///   weights are those of the next step. `step` counts from 1.
+/// - `updates_in_backward()`: backward itself applies the rule to each range, and `update` does not.
+/// - `sum_over_owners(replica, values)`: replaces numbers on the host, each about owned gradients, by
+///   their sums over the replicas that own other weights.
+/// - `divides_slots`: whether replicas may hold parts of a slot. `complete(replica, values)`, which
+///   is called only then: `values` is a host copy of all elements of a slot, with this replica's own
+///   in their places; fills in the others'. Collective.
+/// - `overwrite_with_average(replica)`: copies the moving averages over the weights of this replica.
+/// - `must_be_equal()`: the same in all replicas.
+template <class U, class D>
+concept UpdatesReplica =
+    requires(U& u, const U& kept, const ReplicaContext<D>& replica, Slice range, std::size_t n,
+             double* sums, UpdateRule<D> rule, double rate, std::uint64_t step,
+             std::span<double> values, typename D::real* all) {
+      { kept.owned() } -> std::same_as<const Ranges&>;
+      { u.ready(replica, range) } -> std::same_as<void>;
+      { u.finish(replica, range, sums, n) } -> std::same_as<void>;
+      { u.update(replica, rule, rate, step) } -> std::same_as<void>;
+      { kept.updates_in_backward() } -> std::same_as<bool>;
+      { u.sum_over_owners(replica, values) } -> std::same_as<void>;
+      { U::divides_slots } -> std::convertible_to<bool>;
+      { kept.complete(replica, all) } -> std::same_as<void>;
+      { u.overwrite_with_average(replica) } -> std::same_as<void>;
+      { kept.must_be_equal() } -> std::same_as<EqualParts>;
+    };
+
+/// A policy, which a strategy names as its `update_policy`; without one it is ls::Replicated.
+/// `Replica<D>` is the type of the object of each replica.
+template <class P, class D>
+concept UpdatePolicy = UpdatesReplica<typename P::template Replica<D>, D>;
+
+}  // namespace lockstep
