@@ -13,7 +13,7 @@
 #include "lockstep/cluster/host_port.hpp"
 #include "lockstep/cluster/spec.hpp"
 #include "lockstep/cluster/timeouts.hpp"
-#include "lockstep/core/config.hpp"
+#include "lockstep/core/format_text.hpp"
 
 namespace lockstep {
 
@@ -60,6 +60,17 @@ struct ClusterArguments {
   ClusterTimeouts timeouts{};
 };
 
+namespace detail {
+
+/// Removes the zones of IPv6 addresses, "%eth0" in "[fe80::1%eth0]:80": each machine has its own.
+inline std::string without_zones(std::string text) {
+  for (auto zone = text.find('%'); zone != std::string::npos; zone = text.find('%', zone))
+    text.erase(zone, text.find(']', zone) - zone);
+  return text;
+}
+
+}  // namespace detail
+
 /// The job and this process' place in it.
 struct ResolvedCluster {
   std::string source;                 ///< the chosen source: "TF_CONFIG", "torchrun"
@@ -90,14 +101,22 @@ struct ResolvedCluster {
 
   /// Equal text on all workers of a job, different for other jobs. It is compared at the join;
   /// without a job id, its digest is the id.
-  LOCKSTEP_COLD_DECL std::string description() const;
+  [[gnu::cold]] std::string description() const {
+    if (cluster) return detail::without_zones(cluster->json());
+    std::string place = chief ? to_string(*chief) : std::string();
+    if (chief && !compares_chief_host) place = format_text(":{}", chief->port);
+    return format_text("{{\"chief\":\"{}\",\"world_size\":{}}}", detail::without_zones(place),
+                       world_size);
+  }
 
   /// A rank for messages: "rank 1 (worker:1, 10.0.0.2:12345)".
-  LOCKSTEP_COLD_DECL std::string name(std::size_t which) const;
+  [[gnu::cold]] std::string name(std::size_t which) const {
+    if (cluster)
+      return format_text("rank {} ({}, {})", which, to_string(cluster->task(which)),
+                         to_string(cluster->address(which)));
+    if (which == 0 && chief) return format_text("rank 0 ({})", to_string(*chief));
+    return format_text("rank {}", which);
+  }
 };
 
 }  // namespace lockstep
-
-#ifdef LOCKSTEP_HEADER_ONLY
-#include "lockstep/cluster/resolved_cluster.ipp"
-#endif

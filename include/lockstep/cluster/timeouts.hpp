@@ -5,9 +5,10 @@
 
 #include <chrono>
 #include <cstddef>
+#include <cstdint>
 #include <string_view>
 
-#include "lockstep/core/config.hpp"
+#include "lockstep/core/error.hpp"
 
 namespace lockstep {
 
@@ -56,12 +57,30 @@ inline constexpr TimeoutRow timeout_rows[] = {
     {&ClusterTimeouts::leave, "leave", "LOCKSTEP_LEAVE_TIMEOUT", std::chrono::milliseconds(1),
      "timeouts are counted in milliseconds"}};
 
+inline constexpr std::chrono::milliseconds max_timeout = std::chrono::hours(24);
+
 /// Fills in the defaults. \throws UsageError if a timeout is too short or too long.
-LOCKSTEP_COLD_DECL ClusterTimeouts complete_timeouts(ClusterTimeouts given, std::size_t workers);
+[[gnu::cold]] inline ClusterTimeouts complete_timeouts(ClusterTimeouts given, std::size_t workers) {
+  using std::chrono::milliseconds;
+  for (const TimeoutRow& row : timeout_rows) {
+    const milliseconds time = given.*row.member;
+    if (time != milliseconds(0) && time < row.least)
+      throw UsageError("timeouts: {} is {} ms; it must be at least {} ms, since {}", row.name,
+                       time.count(), row.least.count(), row.why);
+    if (time > max_timeout)
+      throw UsageError("timeouts: {} is {} ms; it must be at most {} ms", row.name, time.count(),
+                       max_timeout.count());
+  }
+  const auto n = static_cast<std::int64_t>(workers);
+  const auto or_default = [](milliseconds& time, milliseconds by_default) {
+    if (time == milliseconds(0)) time = by_default;
+  };
+  or_default(given.silence, milliseconds(2000));
+  or_default(given.verdict, milliseconds(300));
+  or_default(given.mesh, milliseconds(10'000 + 4 * n * n));
+  or_default(given.leave, milliseconds(10'000));
+  return given;
+}
 
 }  // namespace detail
 }  // namespace lockstep
-
-#ifdef LOCKSTEP_HEADER_ONLY
-#include "lockstep/cluster/timeouts.ipp"
-#endif

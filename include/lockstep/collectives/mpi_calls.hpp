@@ -13,18 +13,23 @@
 #endif
 #include <mpi.h>
 
-#include "lockstep/core/config.hpp"
+#include "lockstep/core/error.hpp"
+#include "lockstep/core/format_text.hpp"
 
 namespace lockstep::detail {
 
 /// "MPI_ERR_TRUNCATE: message truncated", from MPI_Error_string.
-LOCKSTEP_COLD_DECL std::string mpi_error_text(int code);
+[[gnu::cold]] inline std::string mpi_error_text(int code) {
+  char text[MPI_MAX_ERROR_STRING + 1] = {};
+  int length = 0;
+  if (MPI_Error_string(code, text, &length) != MPI_SUCCESS || length == 0)
+    return format_text("MPI error {}", code);
+  return text;
+}
 
 /// \throws CollectiveError if the code is an error: "MPI_Comm_rank: ...".
-LOCKSTEP_DECL void check_mpi(int code, const char* call);
+inline void check_mpi(int code, const char* call) {
+  if (code != MPI_SUCCESS) throw CollectiveError("{} failed: {}", call, mpi_error_text(code));
+}
 
 }  // namespace lockstep::detail
-
-#ifdef LOCKSTEP_HEADER_ONLY
-#include "lockstep/collectives/mpi_calls.ipp"
-#endif

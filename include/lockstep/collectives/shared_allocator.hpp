@@ -3,15 +3,20 @@
 /// is reserved, so that no access of any process fails; after `make_private` it is private.
 #pragma once
 
+#include <sys/mman.h>
+
+#include <algorithm>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <memory>
 #include <mutex>
+#include <utility>
 #include <vector>
 
 #include "lockstep/collectives/shared_memory.hpp"
-#include "lockstep/core/config.hpp"
+#include "lockstep/core/error.hpp"
 #include "lockstep/core/exchange_allocator.hpp"
 
 namespace lockstep::detail {
@@ -30,11 +35,40 @@ class SharedAllocator final : public ExchangeAllocator {
 
   /// `first` is the area of member 0, `rank` this member. Allocates nothing if the memory has no such
   /// areas.
-  LOCKSTEP_COLD_DECL SharedAllocator(std::shared_ptr<SharedMemory> memory, std::size_t first,
-                                     std::size_t rank, std::size_t area);
+  [[gnu::cold]] SharedAllocator(std::shared_ptr<SharedMemory> memory, std::size_t first,
+                                std::size_t rank, std::size_t area)
+      : memory_(std::move(memory)) {
+    if (memory_->heap_bytes() < (first + rank + 1) * area) return;
+    begin_ = memory_->heap() + first * area;
+    own_ = reinterpret_cast<std::uintptr_t>(begin_ + rank * area);
+    area_ = area;
+  }
 
-  LOCKSTEP_COLD_DECL std::byte* allocate(std::size_t bytes) override;
-  LOCKSTEP_COLD_DECL bool release(std::byte* p) noexcept override;
+  [[gnu::cold]] std::byte* allocate(std::size_t bytes) override {
+    const std::scoped_lock lock(mutex_);
+    const std::size_t size = (bytes + page - 1) / page * page;
+    if (is_private_ || size == 0 || size > area_) return nullptr;
+    std::size_t at = 0;
+    const auto next = std::find_if(blocks_.begin(), blocks_.end(), [&](const Block& block) {
+      if (block.at - at >= size) return true;
+      at = block.at + block.bytes;
+      return false;
+    });
+    if (area_ - at < size) return nullptr;
+    auto* const p = reinterpret_cast<std::byte*>(own_ + at);
+    try {
+      if (!memory_->reserve(p, size)) return nullptr;
+    } catch (const Error&) {
+      return nullptr;  // the caller's allocation reports the shortage
+    }
+    blocks_.insert(next, {at, size});
+    return p;
+  }
+  [[gnu::cold]] bool release(std::byte* p) noexcept override {
+    const std::scoped_lock lock(mutex_);
+    const auto at = reinterpret_cast<std::uintptr_t>(p) - own_;
+    return std::erase_if(blocks_, [&](const Block& block) { return block.at == at; }) > 0;
+  }
 
   /// The offset of p[0..bytes) in this member's area, or `nowhere`.
   std::uint64_t place_of(const void* p, std::size_t bytes) const {
@@ -49,7 +83,20 @@ class SharedAllocator final : public ExchangeAllocator {
   }
   /// Moves all blocks to private memory at the same address, and allocates no more: other
   /// processes that still write do not change it any more.
-  LOCKSTEP_COLD_DECL void make_private() noexcept;
+  [[gnu::cold]] void make_private() noexcept {
+    const std::scoped_lock lock(mutex_);
+    if (is_private_.exchange(true)) return;
+    for (const Block& block : blocks_) {
+      void* const own =
+          ::mmap(nullptr, block.bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+      if (own == MAP_FAILED) return;  // it stays shared; the group has ended anyway
+      auto* const shared = reinterpret_cast<void*>(own_ + block.at);
+      std::memcpy(own, shared, block.bytes);
+      if (::mremap(own, block.bytes, block.bytes, MREMAP_MAYMOVE | MREMAP_FIXED, shared) ==
+          MAP_FAILED)
+        ::munmap(own, block.bytes);
+    }
+  }
 
  private:
   static constexpr std::size_t page = std::size_t{64} << 10;  // the largest of any system
@@ -67,7 +114,3 @@ class SharedAllocator final : public ExchangeAllocator {
 };
 
 }  // namespace lockstep::detail
-
-#ifdef LOCKSTEP_HEADER_ONLY
-#include "lockstep/collectives/shared_allocator.ipp"
-#endif

@@ -7,8 +7,9 @@
 /// `lockstep::compiled_cpu`, ....
 /// Invariant: a program that mixes both forms does not link.
 ///
-/// The definitions of x.hpp are in x.ipp, in the same folder. In the header-only form the header
-/// includes it at its end:
+/// The definitions of x.hpp are in x.ipp, in the same folder, except short ones and those of headers
+/// that only .ipp files include: these are in x.hpp. In the header-only form the header includes
+/// x.ipp at its end:
 /// \code
 ///   LOCKSTEP_DECL int f();        // in x.hpp
 ///

@@ -4,11 +4,13 @@
 /// profile.
 #pragma once
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <string_view>
 
-#include "lockstep/core/config.hpp"
+#include "lockstep/core/format_text.hpp"
 
 namespace lockstep {
 
@@ -25,7 +27,11 @@ enum class WorkPass : std::uint8_t {
   evaluation,
 };
 
-LOCKSTEP_DECL const char* to_string(WorkPass pass);
+inline const char* to_string(WorkPass pass) {
+  constexpr std::array names{"none",      "data",     "forward", "loss",      "backward",
+                             "recompute", "exchange", "update",  "evaluation"};
+  return names[static_cast<std::size_t>(pass)];
+}
 
 /// Label of the calls that a context makes next.
 struct Work {
@@ -55,13 +61,18 @@ class WorkListener {
 };
 
 /// Name of the work: "conv2d", "conv2d+re_lu" for a fused kernel, "optimizer".
-LOCKSTEP_COLD_DECL std::string name_of(const Work& work);
+[[gnu::cold]] inline std::string name_of(const Work& work) {
+  return work.layers == nullptr ? work.part : work.layers(work.index);
+}
 
 /// Suffix for messages: " of layer 'conv2d' (forward, step 17)"; empty between steps.
-LOCKSTEP_COLD_DECL std::string describe(const Work& work);
+[[gnu::cold]] inline std::string describe(const Work& work) {
+  if (work.pass == WorkPass::none) return "";
+  const bool is_layer = work.layers != nullptr;
+  std::string result = format_text("{}{}{} ({}", is_layer ? " of layer '" : " of the ",
+                                   name_of(work), is_layer ? "'" : "", to_string(work.pass));
+  if (work.pass != WorkPass::evaluation) result += format_text(", step {}", work.step);
+  return result + ")";
+}
 
 }  // namespace lockstep
-
-#ifdef LOCKSTEP_HEADER_ONLY
-#include "lockstep/core/work.ipp"
-#endif

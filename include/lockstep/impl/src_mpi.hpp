@@ -7,7 +7,6 @@
 #error "lockstep/impl/src_mpi.hpp: define LOCKSTEP_SEPARATE_COMPILATION in all units of the program"
 #endif
 
-#include "lockstep/collectives/mpi_calls.ipp"
 #include "lockstep/collectives/mpi_channel.ipp"
 #include "lockstep/collectives/mpi_communicator.ipp"
 #include "lockstep/collectives/mpi_group.ipp"

@@ -5,8 +5,8 @@
 #include <chrono>
 #include <cstddef>
 #include <optional>
+#include <utility>
 
-#include "lockstep/core/config.hpp"
 #include "lockstep/core/error.hpp"
 
 namespace lockstep::detail {
@@ -34,11 +34,24 @@ class FailedGenerations {
   explicit FailedGenerations(std::chrono::milliseconds limit) : limit_(limit) {}
 
   /// Takes note of the rank that a loss names.
-  LOCKSTEP_COLD_DECL void blame(const PeerLost& loss);
+  [[gnu::cold]] void blame(const PeerLost& loss) {
+    if (loss.how() != ended_by_another) blamed_ = loss.rank();
+  }
   /// A generation has ended, in which this process had the rank `own`.
-  LOCKSTEP_COLD_DECL Action ended(std::size_t own, bool has_trained, Time now);
+  [[gnu::cold]] Action ended(std::size_t own, bool has_trained, Time now) {
+    constexpr std::size_t patience = 2, most = 8;
+    const auto blamed = std::exchange(blamed_, std::nullopt);
+    if (has_trained) count_ = 0;
+    if (has_trained || !blamed) return Action::go_on;  // without blame another member has ended it
+    if (count_++ == 0) first_ = now;
+    if (count_ >= patience && blamed == own) return Action::leave;
+    const bool is_late = count_ > patience && now - first_ >= limit_;
+    return count_ >= most || is_late ? Action::give_up : Action::go_on;
+  }
   /// The next one begins. `same`: it has the same members.
-  LOCKSTEP_COLD_DECL void begin(bool same);
+  [[gnu::cold]] void begin(bool same) {
+    if (!same) count_ = 0;
+  }
 
  private:
   std::chrono::milliseconds limit_;
@@ -48,7 +61,3 @@ class FailedGenerations {
 };
 
 }  // namespace lockstep::detail
-
-#ifdef LOCKSTEP_HEADER_ONLY
-#include "lockstep/strategies/failed_generations.ipp"
-#endif

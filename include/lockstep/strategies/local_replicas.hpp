@@ -17,8 +17,8 @@
 #include "lockstep/collectives/communication_thread.hpp"
 #include "lockstep/collectives/exchange_at_end.hpp"
 #include "lockstep/collectives/self_group.hpp"
+#include "lockstep/collectives/spin.hpp"
 #include "lockstep/concepts/strategy.hpp"
-#include "lockstep/core/config.hpp"
 #include "lockstep/core/cores.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/function_ref.hpp"
@@ -36,7 +36,10 @@ struct WaitPolicy {
   /// The policy for `replicas` on this machine that compute with `threads` threads in total. A
   /// thread that polls, or that sums gradients in the background, needs a core that is not
   /// computing; otherwise it takes one from a replica.
-  LOCKSTEP_COLD_DECL static WaitPolicy for_replicas(std::size_t replicas, std::size_t threads);
+  [[gnu::cold]] static WaitPolicy for_replicas(std::size_t replicas, std::size_t threads) {
+    const auto cores = static_cast<std::size_t>(usable_cores());
+    return {.spins = threads <= cores ? short_spins : 0, .overlap = threads + replicas <= cores};
+  }
 };
 
 /// The number of threads of one of `replicas` replicas that share this machine.
@@ -60,10 +63,33 @@ std::size_t default_replicas() {
     return 1;
 }
 
+/// The higher the weight, the closer the exception is to the cause.
+inline int failure_weight(const std::exception_ptr& error) {
+  try {
+    std::rethrow_exception(error);
+  } catch (const CollectiveAborted&) {
+    return 1;
+  } catch (const CollectiveTimeout&) {
+    return 2;
+  } catch (...) {
+    return 3;
+  }
+}
+
 /// The exception that explains the failure of the replicas; null if none failed. A replica's own
 /// error goes before a peer's CollectiveTimeout, and that before CollectiveAborted, since these two
 /// only report the consequences.
-LOCKSTEP_COLD_DECL std::exception_ptr cause_of_failure(std::span<const std::exception_ptr> errors);
+[[gnu::cold]] inline std::exception_ptr cause_of_failure(
+    std::span<const std::exception_ptr> errors) {
+  std::exception_ptr cause;
+  int best = 0;
+  for (const std::exception_ptr& error : errors)
+    if (error && failure_weight(error) > best) {
+      cause = error;
+      best = failure_weight(error);
+    }
+  return cause;
+}
 
 /// The type that exchanges gradients without a background thread: the group's own `Exchange` if it
 /// has one, else ExchangeAtEnd.
@@ -232,7 +258,3 @@ class LocalReplicas {
 };
 
 }  // namespace lockstep::detail
-
-#ifdef LOCKSTEP_HEADER_ONLY
-#include "lockstep/strategies/local_replicas.ipp"
-#endif

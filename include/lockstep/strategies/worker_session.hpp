@@ -17,7 +17,7 @@
 #include "lockstep/collectives/hierarchical_group.hpp"
 #include "lockstep/collectives/thread_group.hpp"
 #include "lockstep/concepts/strategy.hpp"
-#include "lockstep/core/config.hpp"
+#include "lockstep/core/error.hpp"
 #include "lockstep/core/function_ref.hpp"
 #include "lockstep/core/threads.hpp"
 #include "lockstep/strategies/job_group.hpp"
@@ -29,7 +29,18 @@ namespace lockstep::detail {
 
 /// \throws UsageError if LOCKSTEP_MIN_WORKERS is set, since a strategy without ls::Elastic ends at a
 /// loss. `can_be` is whether its type could have it.
-LOCKSTEP_COLD_DECL void check_not_elastic(const Environment& environment, bool can_be);
+[[gnu::cold]] inline void check_not_elastic(const Environment& environment, bool can_be) {
+  if (!variable(environment, "LOCKSTEP_MIN_WORKERS")) return;
+  if (can_be)
+    throw UsageError(
+        "multi_worker_mirrored: LOCKSTEP_MIN_WORKERS is set, but the program's strategy is not "
+        "elastic; write ls::MultiWorkerMirrored<ls::Cpu, ls::Tcp, ls::Elastic> and #include "
+        "<lockstep/elastic.hpp>, or unset it");
+  throw UsageError(
+      "multi_worker_mirrored: LOCKSTEP_MIN_WORKERS needs replicas on CPUs that exchange over "
+      "ls::Tcp; unset it, and let the launcher start the job again from its checkpoint "
+      "(lockstep-run --max-restarts)");
+}
 
 /// A session of a job whose workers stay the same.
 template <class Strategy>
@@ -136,7 +147,3 @@ class WorkerSession {
 };
 
 }  // namespace lockstep::detail
-
-#ifdef LOCKSTEP_HEADER_ONLY
-#include "lockstep/strategies/worker_session.ipp"
-#endif

@@ -3,8 +3,9 @@
 #pragma once
 
 #include <cstdint>
+#include <string_view>
 
-#include "lockstep/core/config.hpp"
+#include "lockstep/core/error.hpp"
 
 namespace lockstep {
 
@@ -15,9 +16,19 @@ namespace lockstep {
 class UpdateFreq {
  public:
   /// \throws UsageError unless `name` is "epoch" or "batch".
-  LOCKSTEP_COLD_DECL UpdateFreq(const char* name);
+  [[gnu::cold]] UpdateFreq(const char* name) : steps_(std::string_view(name) == "batch" ? 1 : 0) {
+    if (steps_ == 0 && std::string_view(name) != "epoch")
+      throw UsageError(
+          "TensorBoard: update_freq is '{}'; it must be \"epoch\", \"batch\" or a number of steps",
+          name);
+  }
   /// \throws UsageError unless `steps` is at least 1.
-  LOCKSTEP_COLD_DECL UpdateFreq(std::int64_t steps);
+  [[gnu::cold]] UpdateFreq(std::int64_t steps) : steps_(static_cast<std::uint64_t>(steps)) {
+    if (steps < 1)
+      throw UsageError(
+          "TensorBoard: update_freq is {}; it must be \"epoch\", \"batch\" or at least 1 step",
+          steps);
+  }
 
   /// Whether one of the steps before + 1, ..., after is written; always false for "epoch".
   bool is_due(std::uint64_t before, std::uint64_t after) const {
@@ -29,7 +40,3 @@ class UpdateFreq {
 };
 
 }  // namespace lockstep
-
-#ifdef LOCKSTEP_HEADER_ONLY
-#include "lockstep/tensorboard/update_freq.ipp"
-#endif

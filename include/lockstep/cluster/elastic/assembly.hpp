@@ -4,6 +4,7 @@
 /// so that newcomers which fail cannot end the job.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -11,7 +12,7 @@
 #include <vector>
 
 #include "lockstep/cluster/elastic/decision.hpp"
-#include "lockstep/core/config.hpp"
+#include "lockstep/cluster/elastic/quorum.hpp"
 
 namespace lockstep::detail {
 
@@ -26,30 +27,63 @@ enum class Presence : std::uint8_t {
 
 /// The rank that proposes: the lowest one that may be alive, since a busy one is waited for.
 /// Without patience, the lowest that is ready. Nullopt if there is none.
-LOCKSTEP_COLD_DECL std::optional<std::size_t> proposing_rank(const std::vector<Presence>& members,
-                                                             bool patient);
+[[gnu::cold]] inline std::optional<std::size_t> proposing_rank(const std::vector<Presence>& members,
+                                                               bool patient) {
+  for (std::size_t r = 0; r < members.size(); ++r) {
+    const bool may_be_alive = members[r] == Presence::unknown || members[r] == Presence::busy;
+    if (members[r] == Presence::ready || (patient && may_be_alive)) return r;
+  }
+  return std::nullopt;
+}
 
 /// True if no member has to be waited for.
-LOCKSTEP_COLD_DECL bool all_known(const std::vector<Presence>& members, bool patient);
+[[gnu::cold]] inline bool all_known(const std::vector<Presence>& members, bool patient) {
+  return std::none_of(members.begin(), members.end(), [&](Presence presence) {
+    return presence == Presence::unknown || (patient && presence == Presence::busy);
+  });
+}
 
 /// The largest number of workers up to `available` that the job accepts; 0: none. `fits` may be
 /// empty.
-LOCKSTEP_COLD_DECL std::size_t accepted_size(std::size_t available, std::size_t min_workers,
-                                             const std::function<bool(std::size_t)>& fits);
+[[gnu::cold]] inline std::size_t accepted_size(std::size_t available, std::size_t min_workers,
+                                               const std::function<bool(std::size_t)>& fits) {
+  std::size_t n = available;
+  while (n > 0 && n >= min_workers && fits && !fits(n)) --n;
+  return n >= min_workers ? n : 0;
+}
 
 /// The seats of the next generation: `survivors` in their order, then `newcomers` in theirs; fewer
 /// if the number is not accepted. Empty if there are too few.
-LOCKSTEP_COLD_DECL std::vector<Seat> assemble(const std::vector<Seat>& survivors,
-                                              const std::vector<Seat>& newcomers,
-                                              std::size_t min_workers,
-                                              const std::function<bool(std::size_t)>& fits);
+[[gnu::cold]] inline std::vector<Seat> assemble(const std::vector<Seat>& survivors,
+                                                const std::vector<Seat>& newcomers,
+                                                std::size_t min_workers,
+                                                const std::function<bool(std::size_t)>& fits) {
+  std::vector<Seat> seats = survivors;
+  const auto survivors_decide = [&] {
+    Decision trial;
+    trial.seats = seats;
+    const Quorum quorum(trial.machines());
+    std::vector<bool> votes(quorum.size());
+    for (std::size_t r = 0; r < survivors.size(); ++r) votes[quorum.machine_of(r)] = true;
+    return quorum.reached(votes);
+  };
+  for (const Seat& newcomer : newcomers) {
+    seats.push_back(newcomer);
+    if (!survivors_decide()) seats.pop_back();
+  }
+  seats.resize(accepted_size(seats.size(), min_workers, fits));
+  return seats;
+}
 
 /// True if `next` may follow `now`: the same run, the next number, and survivors that have not
 /// changed.
-LOCKSTEP_COLD_DECL bool may_follow(const Decision& now, const Decision& next);
+[[gnu::cold]] inline bool may_follow(const Decision& now, const Decision& next) {
+  if (next.run != now.run || next.number != now.number + 1 || next.port == 0) return false;
+  return std::all_of(next.seats.begin(), next.seats.end(), [&](const Seat& seat) {
+    if (seat.former == Seat::newcomer) return !now.rank_of(seat.who);
+    return seat.former < now.seats.size() && now.seats[seat.former].who == seat.who &&
+           now.seats[seat.former].machine == seat.machine;
+  });
+}
 
 }  // namespace lockstep::detail
-
-#ifdef LOCKSTEP_HEADER_ONLY
-#include "lockstep/cluster/elastic/assembly.ipp"
-#endif

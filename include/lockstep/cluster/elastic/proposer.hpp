@@ -3,6 +3,7 @@
 /// most once; the value of a round never changes once it was sent.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -10,7 +11,6 @@
 
 #include "lockstep/cluster/elastic/ballot.hpp"
 #include "lockstep/cluster/elastic/quorum.hpp"
-#include "lockstep/core/config.hpp"
 
 namespace lockstep::detail {
 
@@ -28,12 +28,32 @@ class Proposer {
   Proposer(Quorum quorum, std::uint32_t rank) : quorum_(std::move(quorum)), ballot_{0, rank} {}
 
   /// Begins a round above all that were seen. `value` is proposed unless one may be decided.
-  LOCKSTEP_COLD_DECL void begin(std::string value);
+  [[gnu::cold]] void begin(std::string value) {
+    ballot_.round = std::max(ballot_.round, seen_) + 1;
+    seen_ = ballot_.round;
+    highest_ = {};
+    value_ = std::move(value);
+    answered_.assign(quorum_.size(), false);
+    phase_ = Phase::preparing;
+  }
   /// A machine's answer to `prepare`: its vote after the call.
-  LOCKSTEP_COLD_DECL void on_promise(std::size_t machine, const Ballot& asked, const Vote& vote);
+  [[gnu::cold]] void on_promise(std::size_t machine, const Ballot& asked, const Vote& vote) {
+    if (!counts(Phase::preparing, machine, asked, vote.promised)) return;
+    answered_[machine] = true;
+    if (vote.accepted > highest_) {
+      highest_ = vote.accepted;
+      value_ = vote.value;
+    }
+    if (!quorum_.reached(answered_)) return;
+    answered_.assign(quorum_.size(), false);
+    phase_ = Phase::accepting;
+  }
   /// A machine's answer to `accept`. `promised` is its highest promise after the call.
-  LOCKSTEP_COLD_DECL void on_accepted(std::size_t machine, const Ballot& asked,
-                                      const Ballot& promised);
+  [[gnu::cold]] void on_accepted(std::size_t machine, const Ballot& asked, const Ballot& promised) {
+    if (!counts(Phase::accepting, machine, asked, promised)) return;
+    answered_[machine] = true;
+    if (quorum_.reached(answered_)) phase_ = Phase::decided;
+  }
 
   Phase phase() const { return phase_; }
   const Ballot& ballot() const { return ballot_; }
@@ -53,8 +73,13 @@ class Proposer {
 
  private:
   /// True if the answer belongs to this phase and is not a refusal.
-  LOCKSTEP_COLD_DECL bool counts(Phase phase, std::size_t machine, const Ballot& asked,
-                                 const Ballot& promised);
+  [[gnu::cold]] bool counts(Phase phase, std::size_t machine, const Ballot& asked,
+                            const Ballot& promised) {
+    seen_ = std::max(seen_, promised.round);
+    if (phase_ != phase || asked != ballot_ || machine >= answered_.size()) return false;
+    if (promised > ballot_) phase_ = Phase::refused;
+    return phase_ == phase;
+  }
 
   Quorum quorum_;
   Ballot ballot_{}, highest_{};
@@ -65,7 +90,3 @@ class Proposer {
 };
 
 }  // namespace lockstep::detail
-
-#ifdef LOCKSTEP_HEADER_ONLY
-#include "lockstep/cluster/elastic/proposer.ipp"
-#endif

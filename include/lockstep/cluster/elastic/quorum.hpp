@@ -3,12 +3,12 @@
 /// of the same generation have a machine in common.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <optional>
 #include <vector>
 
 #include "lockstep/cluster/elastic/identity.hpp"
-#include "lockstep/core/config.hpp"
 
 namespace lockstep::detail {
 
@@ -19,7 +19,18 @@ class Quorum {
  public:
   Quorum() = default;
   /// `machines` are those of the members, by rank.
-  LOCKSTEP_COLD_DECL explicit Quorum(const std::vector<MachineId>& machines);
+  [[gnu::cold]] explicit Quorum(const std::vector<MachineId>& machines) {
+    std::vector<MachineId> known;
+    for (const MachineId& machine : machines) {
+      const auto found = std::find(known.begin(), known.end(), machine);
+      machine_of_.push_back(static_cast<std::size_t>(found - known.begin()));
+      if (found == known.end()) {
+        known.push_back(machine);
+        weights_.push_back(0);
+      }
+      ++weights_[machine_of_.back()];
+    }
+  }
 
   /// The number of machines.
   std::size_t size() const { return weights_.size(); }
@@ -28,7 +39,13 @@ class Quorum {
 
   /// True for more than half of the members, or exactly half with rank 0's machine. `votes` is by
   /// machine.
-  LOCKSTEP_COLD_DECL bool reached(const std::vector<bool>& votes) const;
+  [[gnu::cold]] bool reached(const std::vector<bool>& votes) const {
+    std::size_t weight = 0;
+    for (std::size_t machine = 0; machine < weights_.size(); ++machine)
+      if (votes[machine]) weight += weights_[machine];
+    const std::size_t all = machine_of_.size();
+    return 2 * weight > all || (2 * weight == all && all > 0 && votes[0]);
+  }
 
  private:
   std::vector<std::size_t> machine_of_;  // by rank
@@ -36,7 +53,3 @@ class Quorum {
 };
 
 }  // namespace lockstep::detail
-
-#ifdef LOCKSTEP_HEADER_ONLY
-#include "lockstep/cluster/elastic/quorum.ipp"
-#endif

@@ -11,6 +11,7 @@
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -25,6 +26,8 @@ inline constexpr std::size_t max_frame_bytes = 64 * 1024;
 inline constexpr std::size_t frame_header = 6;
 /// The longest first frame: a peer that is not authenticated cannot make the chief buffer more.
 inline constexpr std::size_t max_first_frame_bytes = 4 * 1024;
+/// Limits for sentences and addresses, and for names and job ids.
+inline constexpr std::size_t max_text_bytes = 4096, max_name_bytes = 256;
 /// The first bytes of a worker without TLS. A TLS record begins with 0x16.
 inline constexpr std::string_view greeting = "LKS1";
 
@@ -118,6 +121,24 @@ class FrameReader {
   std::string_view rest_;
   bool failed_ = false;
 };
+
+/// The message as a frame. \throws UsageError if it is too long.
+template <class Message>
+std::string frame(const Message& message) {
+  FrameWriter writer(Message::type);
+  message.write(writer);
+  return std::move(writer).finish();
+}
+
+/// The message in `body`; nullopt if it is malformed.
+template <class Message>
+std::optional<Message> parse(std::string_view body) {
+  FrameReader reader(body);
+  Message message;
+  message.read(reader);
+  if (!reader.finished()) return std::nullopt;
+  return message;
+}
 
 /// The first frame of a byte stream.
 struct Frame {

@@ -18,7 +18,7 @@
 
 #include "lockstep/cluster/rendezvous/clock.hpp"
 #include "lockstep/cluster/rendezvous/connection.hpp"
-#include "lockstep/cluster/rendezvous/messages.hpp"
+#include "lockstep/cluster/rendezvous/hello.hpp"
 #include "lockstep/cluster/rendezvous/source_allowlist.hpp"
 #include "lockstep/cluster/rendezvous/stranger_log.hpp"
 #include "lockstep/core/config.hpp"

@@ -1,6 +1,6 @@
 /// \file
-/// The messages of the rendezvous and their encoding. Invariant: `parse` returns a message whose
-/// lengths and enumerators have been checked, or nullopt.
+/// The messages of the rendezvous; Hello and Refuse are in hello.hpp. Invariant: `parse` returns a
+/// message whose lengths and enumerators have been checked, or nullopt.
 ///
 ///     join     worker: Hello            chief: MissingRanks..., Peers..., Start
 ///                                       chief: Refuse or RetryLater
@@ -16,25 +16,18 @@
 #include <optional>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 #include "lockstep/cluster/rendezvous/frames.hpp"
+#include "lockstep/cluster/rendezvous/hello.hpp"
 #include "lockstep/cluster/rendezvous/rank_progress.hpp"
 #include "lockstep/cluster/rendezvous/round_trip.hpp"
 #include "lockstep/core/config.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/exchange_progress.hpp"
 
-namespace lockstep {
+namespace lockstep::detail {
 
-/// A name and a value that must be equal on all ranks: {"optimizer", "SGD learning_rate=0.001"}.
-using SignatureField = std::pair<std::string, std::string>;
-
-namespace detail {
-
-/// Limits for sentences and addresses, and for names and job ids.
-inline constexpr std::size_t max_text_bytes = 4096, max_name_bytes = 256;
 /// A value in the store; the rest of the frame holds its name and numbers.
 inline constexpr std::size_t max_value_bytes = max_frame_bytes - 1024;
 
@@ -43,32 +36,6 @@ struct AllLeft {
   static constexpr FrameType type = FrameType::all_left;
   void write(FrameWriter&) const {}
   void read(FrameReader&) {}
-};
-
-/// The first message of a worker.
-struct Hello {
-  static constexpr FrameType type = FrameType::hello;
-  static constexpr std::uint32_t any_rank = 0xFFFF'FFFF;
-  std::string job_id{};
-  bool job_id_given = false;  ///< false: derived from the cluster description
-  std::uint32_t rank = any_rank;
-  std::vector<SignatureField> fields{};
-  /// LOCKSTEP_DATA_ADDRESS, or the sender's end of this connection; empty: a loopback address.
-  std::string data_address{};
-
-  LOCKSTEP_COLD_DECL void write(FrameWriter& to) const;
-  LOCKSTEP_COLD_DECL void read(FrameReader& from);
-};
-
-/// The worker cannot join this job; `sentence` is its error.
-struct Refuse {
-  static constexpr FrameType type = FrameType::refuse;
-  /// After the last two, the chief of the worker's own job may have another port.
-  enum class Reason : std::uint8_t { definite, other_job, other_secret };
-  std::string sentence{};
-  Reason reason{};
-  LOCKSTEP_COLD_DECL void write(FrameWriter& to) const;
-  LOCKSTEP_COLD_DECL void read(FrameReader& from);
 };
 
 /// The worker cannot join now. It retries until its deadline.
@@ -200,26 +167,7 @@ struct Leave {
   LOCKSTEP_COLD_DECL void read(FrameReader& from);
 };
 
-/// The message as a frame. \throws UsageError if it is too long.
-template <class Message>
-std::string frame(const Message& message) {
-  FrameWriter writer(Message::type);
-  message.write(writer);
-  return std::move(writer).finish();
-}
-
-/// The message in `body`; nullopt if it is malformed.
-template <class Message>
-std::optional<Message> parse(std::string_view body) {
-  FrameReader reader(body);
-  Message message;
-  message.read(reader);
-  if (!reader.finished()) return std::nullopt;
-  return message;
-}
-
-}  // namespace detail
-}  // namespace lockstep
+}  // namespace lockstep::detail
 
 #ifdef LOCKSTEP_HEADER_ONLY
 #include "lockstep/cluster/rendezvous/messages.ipp"

@@ -2,54 +2,7 @@
 
 #include "lockstep/cluster/rendezvous/messages.hpp"
 
-namespace lockstep {
-
-namespace detail {
-
-/// An IPv6 address with a zone fits.
-inline constexpr std::size_t max_address_bytes = 64;
-
-inline void write_fields(FrameWriter& to, const std::vector<SignatureField>& fields) {
-  to.number(static_cast<std::uint32_t>(fields.size()));
-  for (const auto& [name, value] : fields) to.bytes(name).bytes(value);
-}
-
-inline std::vector<SignatureField> read_fields(FrameReader& from) {
-  std::vector<SignatureField> fields(from.count(8));
-  for (auto& [name, value] : fields) {
-    name = from.bytes(max_name_bytes);
-    value = from.bytes(max_frame_bytes);
-  }
-  return fields;
-}
-
-void Hello::write(FrameWriter& to) const {
-  to.bytes(job_id).flag(job_id_given).number(rank);
-  write_fields(to, fields);
-  if (!data_address.empty()) to.bytes(data_address);
-}
-
-void Hello::read(FrameReader& from) {
-  job_id = from.bytes(max_name_bytes);
-  job_id_given = from.flag();
-  rank = from.number<std::uint32_t>();
-  fields = read_fields(from);
-  if (!from.has_more()) return;
-  data_address = from.bytes(max_address_bytes);
-  from.require(!data_address.empty());
-}
-
-void Refuse::write(FrameWriter& to) const {
-  to.bytes(sentence);
-  if (reason != Reason::definite) to.number(static_cast<std::uint8_t>(reason));
-}
-
-void Refuse::read(FrameReader& from) {
-  sentence = from.bytes(max_text_bytes);
-  if (!from.has_more()) return;
-  reason = from.choice(Reason::other_secret);
-  from.require(reason != Reason::definite);
-}
+namespace lockstep::detail {
 
 void RetryLater::read(FrameReader& from) {
   reason = from.bytes(max_text_bytes);
@@ -161,6 +114,4 @@ void Leave::read(FrameReader& from) {
   if (from.flag()) cause.emplace().read(from);
 }
 
-}  // namespace detail
-
-}  // namespace lockstep
+}  // namespace lockstep::detail

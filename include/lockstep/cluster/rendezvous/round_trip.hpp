@@ -7,10 +7,11 @@
 ///     round trip = now - echo - held
 #pragma once
 
+#include <algorithm>
+#include <chrono>
 #include <cstdint>
 
 #include "lockstep/cluster/rendezvous/clock.hpp"
-#include "lockstep/core/config.hpp"
 
 namespace lockstep::detail {
 
@@ -27,19 +28,41 @@ struct TimeStamps {
 class RoundTrip {
  public:
   /// For the next heartbeat. `longest`: see TimeStamps; the chief passes that of all members.
-  LOCKSTEP_COLD_DECL TimeStamps stamps(Clock::time_point now, Clock::duration longest) const;
+  [[gnu::cold]] TimeStamps stamps(Clock::time_point now, Clock::duration longest) const {
+    return {micros(now.time_since_epoch()), last_.sent,
+            last_.sent == 0 ? 0 : micros(now - last_heard_), micros(longest)};
+  }
   /// Adds the sample of a heartbeat. A sample longer than `limit` is ignored: a peer that is silent
   /// for that long is lost, so one of the processes must have been stopped meanwhile.
-  LOCKSTEP_COLD_DECL void update(const TimeStamps& stamps, Clock::time_point now,
-                                 Clock::duration limit);
+  [[gnu::cold]] void update(const TimeStamps& stamps, Clock::time_point now,
+                            Clock::duration limit) {
+    // A long round trip keeps its effect for a few seconds.
+    const double kept = std::max(
+        0.0, 1 - std::chrono::duration<double>(now - last_heard_) / std::chrono::seconds(4));
+    longest_ = std::chrono::duration_cast<Clock::duration>(longest_ * kept);
+    last_ = stamps;
+    last_heard_ = now;
+    const std::uint64_t moment = micros(now.time_since_epoch());
+    // The peer's values are untrusted: reject what would underflow.
+    if (stamps.echo == 0 || stamps.echo > moment || stamps.held > moment - stamps.echo) return;
+    const std::chrono::microseconds sample(moment - stamps.echo - stamps.held);
+    if (sample <= limit) longest_ = std::max<Clock::duration>(sample, longest_);
+  }
   /// The longest recent sample; it decays with a time constant of four seconds.
   Clock::duration longest() const { return longest_; }
   /// The `longest` of the peer's last heartbeat, at most a minute.
-  LOCKSTEP_COLD_DECL Clock::duration longest_of_peer() const;
+  [[gnu::cold]] Clock::duration longest_of_peer() const {
+    return std::min<Clock::duration>(
+        std::chrono::microseconds(std::min<std::uint64_t>(last_.longest, 1u << 30)),
+        std::chrono::minutes(1));
+  }
 
  private:
   /// Microseconds, rounded down.
-  LOCKSTEP_COLD_DECL static std::uint64_t micros(Clock::duration time);
+  [[gnu::cold]] static std::uint64_t micros(Clock::duration time) {
+    return static_cast<std::uint64_t>(
+        std::chrono::duration_cast<std::chrono::microseconds>(time).count());
+  }
 
   TimeStamps last_{};
   Clock::time_point last_heard_{};
@@ -47,7 +70,3 @@ class RoundTrip {
 };
 
 }  // namespace lockstep::detail
-
-#ifdef LOCKSTEP_HEADER_ONLY
-#include "lockstep/cluster/rendezvous/round_trip.ipp"
-#endif

@@ -4,11 +4,12 @@
 #pragma once
 
 #include <asio/io_context.hpp>
+#include <asio/post.hpp>
 #include <asio/steady_timer.hpp>
 #include <functional>
+#include <utility>
 
 #include "lockstep/cluster/rendezvous/clock.hpp"
-#include "lockstep/core/config.hpp"
 
 namespace lockstep::detail {
 
@@ -23,21 +24,26 @@ class Timer {
   explicit Timer(asio::io_context& io) : timer_(io) {}
 
   /// Runs `action` at `time`, instead of any action set before.
-  LOCKSTEP_COLD_DECL void at(Clock::time_point time, std::function<void()> action);
+  [[gnu::cold]] void at(Clock::time_point time, std::function<void()> action) {
+    timer_.expires_at(time);
+    timer_.async_wait([action = std::move(action)](const asio::error_code& error) {
+      if (!error) action();
+    });
+  }
   /// Runs `action` after `time`.
-  LOCKSTEP_COLD_DECL void after(Clock::duration time, std::function<void()> action);
+  [[gnu::cold]] void after(Clock::duration time, std::function<void()> action) {
+    at(Clock::now() + time, std::move(action));
+  }
   /// Discards the action.
-  LOCKSTEP_COLD_DECL void cancel();
+  [[gnu::cold]] void cancel() { timer_.cancel(); }
 
  private:
   asio::steady_timer timer_;
 };
 
 /// Runs `action` on the control thread as soon as possible.
-LOCKSTEP_COLD_DECL void post(asio::io_context& io, std::function<void()> action);
+[[gnu::cold]] inline void post(asio::io_context& io, std::function<void()> action) {
+  asio::post(io, std::move(action));
+}
 
 }  // namespace lockstep::detail
-
-#ifdef LOCKSTEP_HEADER_ONLY
-#include "lockstep/cluster/rendezvous/timer.ipp"
-#endif

@@ -6,7 +6,6 @@
 #include <cstddef>
 #include <utility>
 
-#include "lockstep/core/config.hpp"
 #include "lockstep/devices/cuda/libraries/driver.hpp"
 
 namespace lockstep::detail::cuda {
@@ -33,11 +32,17 @@ class Graph {
   }
   ~Graph() { destroy(); }
   Graph(Graph&& other) noexcept : graph_(std::exchange(other.graph_, nullptr)) {}
-  LOCKSTEP_DECL Graph& operator=(Graph&& other) noexcept;
+  /// Swaps; the other object destroys the old graph.
+  Graph& operator=(Graph&& other) noexcept {
+    std::swap(graph_, other.graph_);
+    return *this;
+  }
   CUgraph get() const { return graph_; }
 
  private:
-  LOCKSTEP_DECL void destroy();
+  void destroy() {
+    if (graph_ != nullptr) driver().cuGraphDestroy(std::exchange(graph_, nullptr));
+  }
   CUgraph graph_ = nullptr;
 };
 
@@ -46,14 +51,23 @@ class GraphExec {
  public:
   GraphExec() = default;
   /// Instantiates the graph, which may be destroyed afterwards. \throws DeviceError.
-  LOCKSTEP_COLD_DECL explicit GraphExec(const Graph& graph);
-  LOCKSTEP_DECL ~GraphExec();
+  [[gnu::cold]] explicit GraphExec(const Graph& graph) {
+    check(driver().cuGraphInstantiate(&graph_, graph.get(), 0), "instantiating a graph");
+  }
+  ~GraphExec() {
+    if (graph_ != nullptr) driver().cuGraphExecDestroy(graph_);
+  }
   GraphExec(GraphExec&& other) noexcept : graph_(std::exchange(other.graph_, nullptr)) {}
-  LOCKSTEP_DECL GraphExec& operator=(GraphExec&& other) noexcept;
+  GraphExec& operator=(GraphExec&& other) noexcept {
+    std::swap(graph_, other.graph_);
+    return *this;
+  }
   explicit operator bool() const { return graph_ != nullptr; }
   CUgraphExec get() const { return graph_; }
   /// Enqueues the graph on the stream. \throws DeviceError.
-  LOCKSTEP_DECL void launch(CUstream stream) const;
+  void launch(CUstream stream) const {
+    check(driver().cuGraphLaunch(graph_, stream), "launching a graph");
+  }
 
  private:
   CUgraphExec graph_ = nullptr;
@@ -61,10 +75,16 @@ class GraphExec {
 
 /// The node of the call captured last on the stream. \throws DeviceError unless there is exactly
 /// one.
-LOCKSTEP_COLD_DECL CUgraphNode last_node(CUstream stream);
+[[gnu::cold]] inline CUgraphNode last_node(CUstream stream) {
+  CUstreamCaptureStatus status{};
+  const CUgraphNode* nodes = nullptr;
+  const CUgraphEdgeData* edges = nullptr;  // unused, but omitting it can be an error
+  std::size_t count = 0;
+  check(driver().cuStreamGetCaptureInfo(stream, &status, nullptr, nullptr, &nodes, &edges, &count),
+        "capturing a graph");
+  // The stream's dependencies in the capture: after one call there is exactly one node.
+  if (count != 1) throw DeviceError("cuda: a captured kernel has no separate graph node");
+  return nodes[0];
+}
 
 }  // namespace lockstep::detail::cuda
-
-#ifdef LOCKSTEP_HEADER_ONLY
-#include "lockstep/devices/cuda/cuda_graph.ipp"
-#endif

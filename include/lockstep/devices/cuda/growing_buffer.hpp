@@ -6,7 +6,6 @@
 #include <cstddef>
 #include <utility>
 
-#include "lockstep/core/config.hpp"
 #include "lockstep/devices/cuda/context.hpp"
 
 namespace lockstep::detail::cuda {
@@ -15,23 +14,30 @@ namespace lockstep::detail::cuda {
 class GrowingBuffer {
  public:
   GrowingBuffer() = default;
-  LOCKSTEP_DECL ~GrowingBuffer();
+  ~GrowingBuffer() {
+    if (memory_ != 0) driver().cuMemFree(memory_);
+  }
   GrowingBuffer(const GrowingBuffer&) = delete;
   GrowingBuffer& operator=(const GrowingBuffer&) = delete;
 
   /// Returns at least `bytes`; growing discards the content and waits for the GPU.
-  LOCKSTEP_DECL CUdeviceptr get(CudaContext& context, std::size_t bytes);
+  CUdeviceptr get(CudaContext& context, std::size_t bytes) {
+    if (bytes > bytes_) grow(context, bytes);
+    return memory_;
+  }
 
  private:
   /// Replaces the memory. \throws OutOfMemory; the buffer is then empty.
-  LOCKSTEP_COLD_DECL void grow(CudaContext& context, std::size_t bytes);
+  [[gnu::cold]] void grow(CudaContext& context, std::size_t bytes) {
+    // Freed first, so that the peak is the new size and not the sum; `release` waits for kernels.
+    if (memory_ != 0) context.release(reinterpret_cast<std::byte*>(std::exchange(memory_, 0)), 0);
+    bytes_ = 0;
+    memory_ = CudaContext::address(context.allocate(bytes));
+    bytes_ = bytes;
+  }
 
   CUdeviceptr memory_ = 0;
   std::size_t bytes_ = 0;
 };
 
 }  // namespace lockstep::detail::cuda
-
-#ifdef LOCKSTEP_HEADER_ONLY
-#include "lockstep/devices/cuda/growing_buffer.ipp"
-#endif

@@ -2,7 +2,6 @@
 /// Streams and events. Invariant: created and destroyed with the GPU's context current.
 #pragma once
 
-#include "lockstep/core/config.hpp"
 #include "lockstep/devices/cuda/libraries/driver.hpp"
 
 namespace lockstep::detail::cuda {
@@ -14,9 +13,17 @@ struct Urgent {};
 /// A non-blocking stream: it does not synchronise with the default stream.
 class Stream {
  public:
-  LOCKSTEP_COLD_DECL explicit Stream(Urgent);
-  LOCKSTEP_COLD_DECL Stream();
-  LOCKSTEP_DECL ~Stream();
+  [[gnu::cold]] explicit Stream(Urgent) {
+    int least = 0, greatest = 0;
+    check(driver().cuCtxGetStreamPriorityRange(&least, &greatest), "creating a stream");
+    // Lower numbers mean higher priority.
+    check(driver().cuStreamCreateWithPriority(&stream_, CU_STREAM_NON_BLOCKING, greatest),
+          "creating a stream");
+  }
+  [[gnu::cold]] Stream() {
+    check(driver().cuStreamCreate(&stream_, CU_STREAM_NON_BLOCKING), "creating a stream");
+  }
+  ~Stream() { driver().cuStreamDestroy(stream_); }
   Stream(const Stream&) = delete;
   Stream& operator=(const Stream&) = delete;
   CUstream get() const { return stream_; }
@@ -29,12 +36,16 @@ class Stream {
 class Event {
  public:
   /// Creates the event. \throws DeviceError.
-  LOCKSTEP_DECL explicit Event(unsigned flags = CU_EVENT_DISABLE_TIMING);
-  LOCKSTEP_DECL ~Event();
+  explicit Event(unsigned flags = CU_EVENT_DISABLE_TIMING) {
+    check(driver().cuEventCreate(&event_, flags), "creating an event");
+  }
+  ~Event() { driver().cuEventDestroy(event_); }
   Event(const Event&) = delete;
   Event& operator=(const Event&) = delete;
   /// Marks the end of all work enqueued on the stream so far.
-  LOCKSTEP_DECL void record(CUstream stream);
+  void record(CUstream stream) {
+    check(driver().cuEventRecord(event_, stream), "recording an event");
+  }
   CUevent get() const { return event_; }
 
  private:
@@ -42,7 +53,3 @@ class Event {
 };
 
 }  // namespace lockstep::detail::cuda
-
-#ifdef LOCKSTEP_HEADER_ONLY
-#include "lockstep/devices/cuda/stream.ipp"
-#endif

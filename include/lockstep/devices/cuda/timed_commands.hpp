@@ -12,11 +12,11 @@
 #include <cstddef>
 #include <functional>
 #include <memory>
+#include <numeric>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "lockstep/core/config.hpp"
 #include "lockstep/core/work_times.hpp"
 #include "lockstep/devices/cuda/command.hpp"
 #include "lockstep/devices/cuda/cuda_graph.hpp"
@@ -31,18 +31,55 @@ class TimedCommands {
   explicit TimedCommands(WorkTimes& times) : times_(times) {}
 
   /// Queues a command for the next `run`.
-  LOCKSTEP_COLD_DECL void add(Command command, const Work& work);
+  [[gnu::cold]] void add(Command command, const Work& work) {
+    commands_.push_back({std::move(command), work});
+  }
   /// Drops the queued commands.
   void discard() noexcept { commands_.clear(); }
 
   /// Runs the commands, waits with `wait()`, which returns the driver's result, and reports the
   /// times.
-  LOCKSTEP_COLD_DECL void run(CUstream stream, bool graphs, const std::function<CUresult()>& wait);
+  [[gnu::cold]] void run(CUstream stream, bool graphs, const std::function<CUresult()>& wait) {
+    // Taken out first, so that commands are not run again after an error.
+    const std::vector<Pending> commands = std::exchange(commands_, {});
+    if (commands.empty()) return;
+    while (events_.size() < commands.size() + 2)
+      events_.push_back(std::make_unique<Event>(CU_EVENT_DEFAULT));
+    GraphExec graph = graphs ? capture(stream, commands) : GraphExec();
+    if (graph) {
+      graph.launch(stream);
+    } else {
+      record_event(stream, 0, CU_EVENT_RECORD_DEFAULT);
+      record_event(stream, 1, CU_EVENT_RECORD_DEFAULT);
+      for (std::size_t i = 0; i < commands.size(); ++i) {
+        Command c = commands[i].command;
+        c.execute(stream);
+        record_event(stream, i + 2, CU_EVENT_RECORD_DEFAULT);
+      }
+    }
+    check(wait(), "waiting for the GPU");
+    // Two events in a row: the cost of an event, which each interval contains.
+    times_.add_timer_overhead(microseconds(0));
+    std::vector<double> of_calls;
+    for (std::size_t i = 0; i < commands.size(); ++i) of_calls.push_back(microseconds(i + 1));
+    times_.begin_calls(std::accumulate(of_calls.begin(), of_calls.end(), 0.0));
+    for (std::size_t i = 0; i < commands.size(); ++i)
+      times_.add(commands[i].work, commands[i].command.label(), of_calls[i]);
+  }
 
   /// The same for `run(stream)`, which enqueues on the stream directly.
-  LOCKSTEP_COLD_DECL void run_uncaptured(CUstream stream, const std::function<void(CUstream)>& run,
-                                         const char* name, const Work& work,
-                                         const std::function<CUresult()>& wait);
+  [[gnu::cold]] void run_uncaptured(CUstream stream, const std::function<void(CUstream)>& run,
+                                    const char* name, const Work& work,
+                                    const std::function<CUresult()>& wait) {
+    while (events_.size() < 2) events_.push_back(std::make_unique<Event>(CU_EVENT_DEFAULT));
+    record_event(stream, 0, CU_EVENT_RECORD_DEFAULT);
+    run(stream);
+    record_event(stream, 1, CU_EVENT_RECORD_DEFAULT);
+    check(wait(), "waiting for the GPU");
+    const double all = microseconds(0);
+    times_.begin_calls(all);
+    times_.add(work, name, all);
+  }
 
  private:
   /// A queued command and the work that it belongs to.
@@ -52,11 +89,35 @@ class TimedCommands {
   };
 
   /// Returns an empty graph if the commands cannot be captured; none of them has run then.
-  LOCKSTEP_COLD_DECL GraphExec capture(CUstream stream, const std::vector<Pending>& commands);
+  [[gnu::cold]] GraphExec capture(CUstream stream, const std::vector<Pending>& commands) {
+    const CaptureLock lock;
+    try {
+      const Graph graph(stream, [&] {
+        record_event(stream, 0, CU_EVENT_RECORD_EXTERNAL);
+        record_event(stream, 1, CU_EVENT_RECORD_EXTERNAL);
+        for (std::size_t i = 0; i < commands.size(); ++i) {
+          Command c = commands[i].command;
+          c.execute(stream);
+          record_event(stream, i + 2, CU_EVENT_RECORD_EXTERNAL);
+        }
+      });
+      return GraphExec(graph);
+    } catch (const DeviceError&) {
+      check_stream(stream);
+      return {};
+    }
+  }
   /// Records event i. Inside a capture, `flags` makes it an external event, which can be timed.
-  LOCKSTEP_DECL void record_event(CUstream stream, std::size_t i, unsigned flags);
+  void record_event(CUstream stream, std::size_t i, unsigned flags) {
+    check(driver().cuEventRecordWithFlags(events_[i]->get(), stream, flags), "recording an event");
+  }
   /// From event i to the next.
-  LOCKSTEP_DECL double microseconds(std::size_t i) const;
+  double microseconds(std::size_t i) const {
+    float milliseconds = 0;
+    check(driver().cuEventElapsedTime(&milliseconds, events_[i]->get(), events_[i + 1]->get()),
+          "measuring time on the GPU");
+    return 1e3 * static_cast<double>(milliseconds);
+  }
 
   WorkTimes& times_;
   std::vector<Pending> commands_;
@@ -64,7 +125,3 @@ class TimedCommands {
 };
 
 }  // namespace lockstep::detail::cuda
-
-#ifdef LOCKSTEP_HEADER_ONLY
-#include "lockstep/devices/cuda/timed_commands.ipp"
-#endif

@@ -14,8 +14,9 @@
 #include <string_view>
 #include <vector>
 
-#include "lockstep/core/config.hpp"
+#include "lockstep/core/format_text.hpp"
 #include "lockstep/core/rng.hpp"
+#include "lockstep/devices/cuda/autotuner.hpp"
 #include "lockstep/devices/cuda/context.hpp"
 
 namespace lockstep::detail::cuda {
@@ -30,23 +31,47 @@ class TuningCache {
  public:
   /// The name measured earlier, by this process or another one. Empty if there is none, or in
   /// deterministic mode, because the fastest candidate varies from run to run.
-  LOCKSTEP_COLD_DECL std::optional<std::string> find(const CudaContext& context,
-                                                     std::string_view work);
+  [[gnu::cold]] std::optional<std::string> find(const CudaContext& context, std::string_view work) {
+    if (context.options().deterministic) return std::nullopt;
+    const std::string key = key_of(context, work);
+    if (const auto known = known_.find(key); known != known_.end()) return known->second;
+    std::optional<std::string> kept = cache_.find(KernelCache::digest(key));
+    if (kept) known_[key] = *kept;
+    return kept;
+  }
   /// Stores a name, replacing an older one. An empty name is not stored.
-  LOCKSTEP_COLD_DECL void store(const CudaContext& context, std::string_view work,
-                                const std::string& name);
+  [[gnu::cold]] void store(const CudaContext& context, std::string_view work,
+                           const std::string& name) {
+    if (name.empty() || context.options().deterministic) return;
+    const std::string key = key_of(context, work);
+    cache_.store(KernelCache::digest(key), name);
+    known_[key] = name;
+  }
 
   /// Measures `count` candidates, stores `name(i)` of the fastest, and returns its index; `run` as
   /// in Autotuner. Returns 0 without measuring in deterministic mode, or if there is no memory for
   /// a measurement: the model may still fit. \throws DeviceError if all candidates fail.
-  LOCKSTEP_COLD_DECL std::size_t measure(CudaContext& context, std::string_view work,
-                                         std::size_t count,
-                                         const std::function<void(std::size_t)>& run,
-                                         const std::function<std::string(std::size_t)>& name);
+  [[gnu::cold]] std::size_t measure(CudaContext& context, std::string_view work, std::size_t count,
+                                    const std::function<void(std::size_t)>& run,
+                                    const std::function<std::string(std::size_t)>& name) {
+    // The first candidate, without measuring: a measurement's result varies.
+    if (context.options().deterministic) return 0;
+    try {
+      const std::size_t fastest = Autotuner::fastest(context, count, run);
+      store(context, work, name(fastest));
+      return fastest;
+    } catch (const OutOfMemory&) {
+      return 0;
+    }
+  }
 
  private:
   /// The description plus the GPU's name and number of multiprocessors.
-  LOCKSTEP_DECL static std::string key_of(const CudaContext& context, std::string_view work);
+  static std::string key_of(const CudaContext& context, std::string_view work) {
+    const Gpu& gpu = context.gpu();
+    // GPUs of one name can differ in their number of multiprocessors (MIG).
+    return format_text("{}, {}, {} SMs", work, gpu.name, gpu.multiprocessors);
+  }
 
   /// Results have their own file extension. If other programs used the GPU during a measurement,
   /// its file can be deleted and the compiled kernels stay.
@@ -58,7 +83,8 @@ class TuningCache {
 class TuningMemory {
  public:
   /// Allocates the memory. \throws OutOfMemory, on which nothing is measured.
-  LOCKSTEP_COLD_DECL TuningMemory(CudaContext& context, std::size_t bytes);
+  [[gnu::cold]] TuningMemory(CudaContext& context, std::size_t bytes)
+      : context_(context), bytes_(bytes), data_(context.allocate(bytes)) {}
   ~TuningMemory() { context_.release(data_, bytes_); }
   TuningMemory(const TuningMemory&) = delete;
   TuningMemory& operator=(const TuningMemory&) = delete;
@@ -113,7 +139,3 @@ struct TuningBuffers {
 };
 
 }  // namespace lockstep::detail::cuda
-
-#ifdef LOCKSTEP_HEADER_ONLY
-#include "lockstep/devices/cuda/tuning.ipp"
-#endif

@@ -4,7 +4,6 @@
 
 #include <cublasLt.h>
 
-#include "lockstep/core/config.hpp"
 #include "lockstep/devices/cuda/libraries/library.hpp"
 
 // clang-format off
@@ -33,17 +32,23 @@ struct CublasLt {
   LOCKSTEP_CUDA_CUBLASLT(LOCKSTEP_CUDA_MEMBER)
 
   /// Loads the library. \throws DeviceError if it is missing or too old.
-  LOCKSTEP_COLD_DECL static CublasLt load();
+  [[gnu::cold]] static CublasLt load() {
+    const Library library(
+        "libcublasLt.so.13",
+        "install cuBLAS from the CUDA toolkit 13, or set CUDA_HOME to the toolkit's folder");
+    CublasLt table;
+    LOCKSTEP_CUDA_CUBLASLT(LOCKSTEP_CUDA_FIND)
+    return table;
+  }
 };
 
 /// The loaded table. \throws DeviceError as `load`.
-LOCKSTEP_DECL const CublasLt& cublaslt();
+inline const CublasLt& cublaslt() { return EntryPoints<CublasLt>::get(); }
 
 /// \throws DeviceError "cuda: `what` failed: ..." unless the status is success.
-LOCKSTEP_DECL void check(cublasStatus_t status, const char* what);
+inline void check(cublasStatus_t status, const char* what) {
+  if (status != CUBLAS_STATUS_SUCCESS)
+    throw DeviceError("cuda: {} failed: {}", what, cublaslt().cublasLtGetStatusString(status));
+}
 
 }  // namespace lockstep::detail::cuda
-
-#ifdef LOCKSTEP_HEADER_ONLY
-#include "lockstep/devices/cuda/libraries/cublaslt.ipp"
-#endif

@@ -6,7 +6,6 @@
 
 #include <array>
 
-#include "lockstep/core/config.hpp"
 #include "lockstep/devices/cuda/libraries/library.hpp"
 
 // clang-format off
@@ -32,17 +31,25 @@ struct Cudnn {
   LOCKSTEP_CUDA_CUDNN(LOCKSTEP_CUDA_MEMBER)
 
   /// Loads the library. \throws DeviceError if it is missing or too old.
-  LOCKSTEP_COLD_DECL static Cudnn load();
+  [[gnu::cold]] static Cudnn load() {
+    const Library library("libcudnn.so.9",
+                          "install cuDNN 9 for CUDA 13, or set CUDA_HOME to its folder");
+    Cudnn table;
+    LOCKSTEP_CUDA_CUDNN(LOCKSTEP_CUDA_FIND)
+    return table;
+  }
 };
 
 /// The loaded table. \throws DeviceError as `load`.
-LOCKSTEP_DECL const Cudnn& cudnn();
+inline const Cudnn& cudnn() { return EntryPoints<Cudnn>::get(); }
 
 /// \throws DeviceError "cuda: `what` failed: ..." unless the status is success.
-LOCKSTEP_DECL void check(cudnnStatus_t status, const char* what);
+inline void check(cudnnStatus_t status, const char* what) {
+  if (status == CUDNN_STATUS_SUCCESS) return;
+  std::array<char, 512> last{};
+  cudnn().cudnnGetLastErrorString(last.data(), last.size());
+  throw DeviceError("cuda: {} failed: {} ({})", what, cudnn().cudnnGetErrorString(status),
+                    last.data());
+}
 
 }  // namespace lockstep::detail::cuda
-
-#ifdef LOCKSTEP_HEADER_ONLY
-#include "lockstep/devices/cuda/libraries/cudnn.ipp"
-#endif

@@ -7,9 +7,10 @@
 #include <dlfcn.h>
 
 #include <atomic>
+#include <cstdlib>
+#include <initializer_list>
 #include <string>
 
-#include "lockstep/core/config.hpp"
 #include "lockstep/core/error.hpp"
 
 namespace lockstep::detail::cuda {
@@ -20,7 +21,20 @@ class Library {
   /// Searches the system's path, then the toolkit's folders: $CUDA_HOME, $CUDA_PATH,
   /// /usr/local/cuda. `remedy` ends the error message. \throws DeviceError if the file cannot be
   /// loaded.
-  LOCKSTEP_COLD_DECL Library(const char* file, const char* remedy);
+  [[gnu::cold]] Library(const char* file, const char* remedy) : file_(file) {
+    handle_ = dlopen(file, RTLD_NOW | RTLD_GLOBAL);
+    if (handle_ != nullptr) return;
+    const std::string why = dlerror();
+    for (const char* const home : std::initializer_list<const char*>{
+             std::getenv("CUDA_HOME"), std::getenv("CUDA_PATH"), "/usr/local/cuda"}) {
+      if (home == nullptr || *home == '\0') continue;
+      for (const char* const folder : {"/lib64/", "/lib/"}) {
+        handle_ = dlopen((std::string(home) + folder + file).c_str(), RTLD_NOW | RTLD_GLOBAL);
+        if (handle_ != nullptr) return;
+      }
+    }
+    throw DeviceError("cuda: {} cannot be loaded ({}); {}", file, why, remedy);
+  }
 
   /// \throws DeviceError if the library does not export the function.
   template <class F>
@@ -88,7 +102,3 @@ class EntryPoints {
 #define LOCKSTEP_CUDA_MEMBER(name) decltype(&::name) name = nullptr;
 #define LOCKSTEP_CUDA_FIND(name) library.find(table.name, LOCKSTEP_CUDA_QUOTE(name));
 #define LOCKSTEP_CUDA_FIND_NEWER(name) library.find_newer(table.name, LOCKSTEP_CUDA_QUOTE(name));
-
-#ifdef LOCKSTEP_HEADER_ONLY
-#include "lockstep/devices/cuda/libraries/library.ipp"
-#endif

@@ -4,7 +4,6 @@
 
 #include <nccl.h>
 
-#include "lockstep/core/config.hpp"
 #include "lockstep/devices/cuda/libraries/library.hpp"
 
 // clang-format off
@@ -36,17 +35,22 @@ struct Nccl {
   LOCKSTEP_CUDA_NCCL_MEMORY(LOCKSTEP_CUDA_MEMBER)  // null before 2.19
 
   /// Whether NCCL can allocate and register buffers (2.19 and later).
-  LOCKSTEP_DECL bool registers_memory() const;
+  bool registers_memory() const {
+    return ncclMemAlloc != nullptr && ncclMemFree != nullptr && ncclCommRegister != nullptr &&
+           ncclCommDeregister != nullptr;
+  }
 
   /// Loads the library. \throws DeviceError if it is missing or too old.
-  LOCKSTEP_COLD_DECL static Nccl load();
+  [[gnu::cold]] static Nccl load() {
+    const Library library("libnccl.so.2", "install NCCL 2.28 or later for CUDA 13");
+    Nccl table;
+    LOCKSTEP_CUDA_NCCL(LOCKSTEP_CUDA_FIND)
+    LOCKSTEP_CUDA_NCCL_MEMORY(LOCKSTEP_CUDA_FIND_NEWER)
+    return table;
+  }
 };
 
 /// The loaded table. \throws DeviceError as `load`.
-LOCKSTEP_DECL const Nccl& nccl();
+inline const Nccl& nccl() { return EntryPoints<Nccl>::get(); }
 
 }  // namespace lockstep::detail::cuda
-
-#ifdef LOCKSTEP_HEADER_ONLY
-#include "lockstep/devices/cuda/libraries/nccl.ipp"
-#endif

@@ -4,7 +4,6 @@
 
 #include <nvrtc.h>
 
-#include "lockstep/core/config.hpp"
 #include "lockstep/devices/cuda/libraries/library.hpp"
 
 // clang-format off
@@ -27,17 +26,23 @@ struct Nvrtc {
   LOCKSTEP_CUDA_NVRTC(LOCKSTEP_CUDA_MEMBER)
 
   /// Loads the library. \throws DeviceError if it is missing or too old.
-  LOCKSTEP_COLD_DECL static Nvrtc load();
+  [[gnu::cold]] static Nvrtc load() {
+    const Library library(
+        "libnvrtc.so.13",
+        "install NVRTC from the CUDA toolkit 13, or set CUDA_HOME to the toolkit's folder");
+    Nvrtc table;
+    LOCKSTEP_CUDA_NVRTC(LOCKSTEP_CUDA_FIND)
+    return table;
+  }
 };
 
 /// The loaded table. \throws DeviceError as `load`.
-LOCKSTEP_DECL const Nvrtc& nvrtc();
+inline const Nvrtc& nvrtc() { return EntryPoints<Nvrtc>::get(); }
 
 /// \throws DeviceError "cuda: `what` failed: ..." unless the result is success.
-LOCKSTEP_DECL void check(nvrtcResult result, const char* what);
+inline void check(nvrtcResult result, const char* what) {
+  if (result != NVRTC_SUCCESS)
+    throw DeviceError("cuda: {} failed: {}", what, nvrtc().nvrtcGetErrorString(result));
+}
 
 }  // namespace lockstep::detail::cuda
-
-#ifdef LOCKSTEP_HEADER_ONLY
-#include "lockstep/devices/cuda/libraries/nvrtc.ipp"
-#endif

@@ -23,7 +23,6 @@
 #include <utility>
 #include <vector>
 
-#include "lockstep/core/config.hpp"
 #include "lockstep/core/format_text.hpp"
 #include "lockstep/devices/cuda/libraries/access.hpp"
 #include "lockstep/devices/cuda/support/convolution_call.hpp"
@@ -43,8 +42,25 @@ inline constexpr CudnnRules cudnn_rules{
     std::is_same_v<Precision, Tf32>, false};
 
 /// The pass as a matrix product: rows, columns, depth.
-LOCKSTEP_COLD_DECL ProductSizes product_sizes(const Conv2DOp& op, std::size_t count,
-                                              ConvolutionPass pass);
+[[gnu::cold]] inline ProductSizes product_sizes(const Conv2DOp& op, std::size_t count,
+                                                ConvolutionPass pass) {
+  const Shape out = op.out();
+  const auto n = static_cast<std::int64_t>(count);
+  const std::int64_t pixels = n * out[0] * out[1], in_pixels = n * op.in[0] * op.in[1],
+                     taps = std::int64_t{op.kernel.height} * op.kernel.width,
+                     depth = taps * op.channels();
+  switch (pass) {
+    case ConvolutionPass::forward:
+      // y = x at the taps * kernel
+      return {pixels, op.filters, depth};
+    case ConvolutionPass::backward_data:
+      // dx = dy at the taps * kernel, transposed
+      return {in_pixels, op.channels(), taps * op.filters};
+    default:
+      // dw = x at the taps, transposed * dy
+      return {depth, op.filters, pixels};
+  }
+}
 
 /// Whether our product may beat cuDNN's engines, which waste most of a tile when channels are few.
 template <class Precision>
@@ -307,7 +323,3 @@ struct ConvolutionSteps {
 };
 
 }  // namespace lockstep::detail::cuda
-
-#ifdef LOCKSTEP_HEADER_ONLY
-#include "lockstep/devices/cuda/support/convolution_pass.ipp"
-#endif

@@ -6,14 +6,29 @@
 
 #include <vector>
 
-#include "lockstep/core/config.hpp"
 #include "lockstep/devices/cuda/program.hpp"
 #include "lockstep/layers/conv2d.hpp"
 
 namespace lockstep::detail::cuda {
 
 /// The geometry of a convolution, as defines.
-LOCKSTEP_DECL std::vector<Define> convolution_defines(const Conv2DOp& op);
+inline std::vector<Define> convolution_defines(const Conv2DOp& op) {
+  const Shape out = op.out();
+  return {{"IN_HEIGHT", op.in[0]},
+          {"IN_WIDTH", op.in[1]},
+          {"CHANNELS", op.in[2]},
+          {"OUT_HEIGHT", out[0]},
+          {"OUT_WIDTH", out[1]},
+          {"FILTERS", op.filters},
+          {"KERNEL_HEIGHT", op.kernel.height},
+          {"KERNEL_WIDTH", op.kernel.width},
+          {"STRIDE_Y", op.strides.height},
+          {"STRIDE_X", op.strides.width},
+          {"DILATION_Y", op.dilation.height},
+          {"DILATION_X", op.dilation.width},
+          {"TOP", op.rows().before()},
+          {"LEFT", op.columns().before()}};
+}
 
 /// y (pixels, filters) = x at the taps (pixels, taps x channels) * kernel (taps x channels,
 /// filters).
@@ -97,7 +112,3 @@ __device__ inline float at_right(const A* p, int k, int n) { return get(p[(i64)k
 )cuda";
 
 }  // namespace lockstep::detail::cuda
-
-#ifdef LOCKSTEP_HEADER_ONLY
-#include "lockstep/devices/cuda/support/convolution_text.ipp"
-#endif

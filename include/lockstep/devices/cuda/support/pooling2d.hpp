@@ -6,7 +6,6 @@
 
 #include <array>
 
-#include "lockstep/core/config.hpp"
 #include "lockstep/devices/cuda/support/scalar_text.hpp"
 #include "lockstep/layers/pooling2d.hpp"
 
@@ -57,10 +56,22 @@ __device__ inline Windows windows_at(i64 i) {
 )cuda";
 
 /// The geometry of a pooling, as defines.
-LOCKSTEP_DECL std::array<Define, 12> pooling2d_defines(const Pooling2DWindow& window);
+inline std::array<Define, 12> pooling2d_defines(const Pooling2DWindow& window) {
+  const Window rows = window.rows(), columns = window.columns();
+  // Without padding the kernels skip the bounds of windows.
+  const bool padded = rows.before() + rows.after() > 0 || columns.before() + columns.after() > 0;
+  return {{{"IN_ROWS", rows.in},
+           {"IN_COLUMNS", columns.in},
+           {"CHANNELS", window.in[2]},
+           {"OUT_ROWS", rows.out()},
+           {"OUT_COLUMNS", columns.out()},
+           {"POOL_ROWS", rows.kernel},
+           {"POOL_COLUMNS", columns.kernel},
+           {"ROW_STRIDE", rows.stride},
+           {"COLUMN_STRIDE", columns.stride},
+           {"ROWS_BEFORE", rows.before()},
+           {"COLUMNS_BEFORE", columns.before()},
+           {"PADDED", padded ? 1 : 0}}};
+}
 
 }  // namespace lockstep::detail::cuda
-
-#ifdef LOCKSTEP_HEADER_ONLY
-#include "lockstep/devices/cuda/support/pooling2d.ipp"
-#endif

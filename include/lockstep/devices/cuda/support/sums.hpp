@@ -8,7 +8,6 @@
 #include <algorithm>
 #include <cstddef>
 
-#include "lockstep/core/config.hpp"
 #include "lockstep/devices/cuda/commands.hpp"
 #include "lockstep/devices/cuda/memory.hpp"
 
@@ -26,22 +25,25 @@ class SumWorkspace {
       sizeof(unsigned) * groups + sizeof(double) * (totals + max_sums * max_blocks);
 
   /// Allocates the memory and sets it to 0. \throws OutOfMemory.
-  LOCKSTEP_COLD_DECL SumWorkspace();
-  LOCKSTEP_DECL ~SumWorkspace();
+  [[gnu::cold]] SumWorkspace() : memory_(allocate_memory(bytes)) {
+    check(driver().cuMemsetD8Async(memory_, 0, bytes, nullptr), "clearing memory");
+    check(driver().cuStreamSynchronize(nullptr), "waiting for the GPU");
+  }
+  ~SumWorkspace() { driver().cuMemFree(memory_); }
   SumWorkspace(const SumWorkspace&) = delete;
   SumWorkspace& operator=(const SumWorkspace&) = delete;
   CUdeviceptr get() const { return memory_; }
 
   /// A grid for `units` of work, `each` of them per block at a time, with at most `max_blocks`
   /// blocks.
-  LOCKSTEP_DECL static Grid grid(std::size_t units, std::size_t each = 256, unsigned threads = 256);
+  static Grid grid(std::size_t units, std::size_t each = 256, unsigned threads = 256) {
+    const std::size_t blocks = (units + each - 1) / each;
+    return {{static_cast<unsigned>(std::clamp<std::size_t>(blocks, 1, max_blocks)), 1, 1},
+            {threads, 1, 1}};
+  }
 
  private:
   CUdeviceptr memory_;
 };
 
 }  // namespace lockstep::detail::cuda
-
-#ifdef LOCKSTEP_HEADER_ONLY
-#include "lockstep/devices/cuda/support/sums.ipp"
-#endif
