@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "fuzz/promises.hpp"
+#include "lockstep/core/utf8.hpp"
 #include "lockstep/training/weights_file.hpp"
 
 using fuzz::require;

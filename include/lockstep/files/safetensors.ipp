@@ -8,6 +8,7 @@
 
 #include "lockstep/core/format_numbers.hpp"
 #include "lockstep/core/format_text.hpp"
+#include "lockstep/core/utf8.hpp"
 #include "lockstep/files/atomic_file.hpp"
 #include "lockstep/files/input_file.hpp"
 #include "lockstep/files/safetensors_header.hpp"

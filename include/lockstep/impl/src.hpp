@@ -45,6 +45,7 @@
 #include "lockstep/core/standard_streams.ipp"
 #include "lockstep/core/stop_signals.ipp"
 #include "lockstep/core/threads.ipp"
+#include "lockstep/core/utf8.ipp"
 #include "lockstep/core/work.ipp"
 #include "lockstep/core/work_times.ipp"
 #include "lockstep/data/loader.ipp"

@@ -17,5 +17,4 @@
 #include "lockstep/tensorboard/record.ipp"
 #include "lockstep/tensorboard/tensorboard_callback.ipp"
 #include "lockstep/tensorboard/update_freq.ipp"
-#include "lockstep/tensorboard/utf8.ipp"
 #include "lockstep/tensorboard/weight_images.ipp"

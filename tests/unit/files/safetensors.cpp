@@ -285,6 +285,21 @@ TEST_CASE("the number of tensors has a limit") {
                     ContainsSubstring("f: in its header: there are more than 3 tensors"));
 }
 
+TEST_CASE("the number of values has a limit, which real headers do not reach") {
+  ls::detail::SafetensorsLimits limits;
+  limits.tensors = 1;
+  const auto read = [&](int extents) {
+    std::string shape = "0";
+    for (int i = 1; i < extents; ++i) shape += ",0";
+    const std::string header =
+        R"({"t":{"dtype":"U8","shape":[)" + shape + R"(],"data_offsets":[0,0]}})";
+    return ls::detail::parse_safetensors_header("f", header, 0, limits).tensors[0].shape.size();
+  };
+  CHECK(read(9) == 9);
+  CHECK_THROWS_WITH(read(10), ContainsSubstring("f: its header has more than 20 values at byte") &&
+                                  ContainsSubstring("write the file again"));
+}
+
 TEST_CASE("a smaller header limit can be set") {
   const Folder folder;
   const std::string path = put(folder / "a", file("{}      ", 0));

@@ -9,6 +9,9 @@
 
 namespace lockstep::detail {
 
+/// Whether `text` is valid UTF-8: no overlong encodings, no surrogates, nothing above U+10FFFF.
+LOCKSTEP_COLD_DECL bool is_utf8(std::string_view text);
+
 /// `text`, with U+FFFD instead of each byte that is not part of a well-formed code point.
 /// \code
 ///   to_utf8("caf\xE9") == "caf\xEF\xBF\xBD"
@@ -18,5 +21,5 @@ LOCKSTEP_COLD_DECL std::string to_utf8(std::string_view text);
 }  // namespace lockstep::detail
 
 #ifdef LOCKSTEP_HEADER_ONLY
-#include "lockstep/tensorboard/utf8.ipp"
+#include "lockstep/core/utf8.ipp"
 #endif
