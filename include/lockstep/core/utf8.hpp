@@ -2,6 +2,7 @@
 /// Text as UTF-8. Invariant: well-formed text is not changed.
 #pragma once
 
+#include <cstddef>
 #include <string>
 #include <string_view>
 
@@ -9,7 +10,11 @@
 
 namespace lockstep::detail {
 
-/// Whether `text` is valid UTF-8: no overlong encodings, no surrogates, nothing above U+10FFFF.
+/// Size in bytes of the first code point of `text`, which is not empty. 0 if it is not well-formed:
+/// overlong, a surrogate, above U+10FFFF or cut off.
+LOCKSTEP_COLD_DECL std::size_t code_point_size(std::string_view text);
+
+/// Whether all code points of `text` are well-formed.
 LOCKSTEP_COLD_DECL bool is_utf8(std::string_view text);
 
 /// `text`, with U+FFFD instead of each byte that is not part of a well-formed code point.

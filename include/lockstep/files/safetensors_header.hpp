@@ -40,11 +40,6 @@ struct SafetensorsType {
 LOCKSTEP_COLD_DECL const SafetensorsType* safetensors_type(std::string_view name);
 LOCKSTEP_COLD_DECL const SafetensorsType& safetensors_type(DType dtype);
 
-/// A UTF-8 name for a message: in quotes, truncated after 80 bytes, with control characters
-/// escaped. These include DEL and U+0080 to U+009F, which JSON permits unescaped but terminals
-/// interpret.
-LOCKSTEP_COLD_DECL std::string show_name(std::string_view name);
-
 /// Product of `shape` and `bits`; empty if it, or a partial product, is 2^64 or more.
 LOCKSTEP_COLD_DECL std::optional<std::uint64_t> bits_of(const std::vector<std::uint64_t>& shape,
                                                         unsigned bits);

@@ -7,8 +7,8 @@
 #include <limits>
 #include <utility>
 
-#include "lockstep/core/format_numbers.hpp"
 #include "lockstep/core/format_text.hpp"
+#include "lockstep/core/quote.hpp"
 #include "lockstep/core/utf8.hpp"
 #include "lockstep/files/json_document.hpp"
 
@@ -50,24 +50,6 @@ const SafetensorsType& safetensors_type(DType dtype) {
                        [dtype](const auto& type) { return type.dtype == dtype; });
 }
 
-std::string show_name(std::string_view name) {
-  std::size_t end = std::min(name.size(), std::size_t{80});
-  while (end < name.size() && end > 0 && (static_cast<unsigned char>(name[end]) & 0xC0) == 0x80)
-    --end;
-  const std::string quoted = json_string(name.substr(0, end));
-  std::string text = "'";
-  for (std::size_t i = 1; i + 1 < quoted.size(); ++i) {
-    const auto byte = [&](std::size_t at) { return static_cast<unsigned char>(quoted[at]); };
-    if (byte(i) == 0x7F)
-      text += "\\u007f";
-    else if (byte(i) == 0xC2 && byte(i + 1) < 0xA0)
-      text += format_text("\\u{:04x}", byte(++i));
-    else
-      text += quoted[i];
-  }
-  return text + (end < name.size() ? "'..." : "'");
-}
-
 std::optional<std::uint64_t> bits_of(const std::vector<std::uint64_t>& shape, unsigned bits) {
   std::uint64_t product = 1;
   const auto multiply = [&product](std::uint64_t factor) {
@@ -102,7 +84,7 @@ class SafetensorsReader {
       if (!value.is_object())
         refuse(value, format_text("{} is expected, at key {}",
                                   is_metadata ? "an object of strings" : "a tensor description",
-                                  show_name(key)));
+                                  shown_name(key)));
       at_ = key;
       if (is_metadata)
         result.metadata = metadata(value);
@@ -117,7 +99,7 @@ class SafetensorsReader {
   [[noreturn]] void fail_here(const std::string& fact) const {
     fail(!at_                     ? "in its header: " + fact
          : *at_ == "__metadata__" ? "in __metadata__: " + fact
-                                  : format_text("tensor {}: {}", show_name(*at_), fact));
+                                  : format_text("tensor {}: {}", shown_name(*at_), fact));
   }
   [[noreturn]] void refuse(const JsonValue& found, const std::string& wanted) const {
     fail_here(format_text("{} where {}", found.is_list() ? "an array" : json_kind(found), wanted));
@@ -126,14 +108,14 @@ class SafetensorsReader {
   std::vector<JsonMember> members(const JsonValue& object) const {
     std::vector<JsonMember> result = object.members();
     if (const auto key = repeated_key(result))
-      fail_here(format_text("duplicate key {}", show_name(*key)));
+      fail_here(format_text("duplicate key {}", shown_name(*key)));
     return result;
   }
   void check_name(std::string_view name) const {
     if (name.size() > limits_.name)
-      fail_here(format_text("the name {} is longer than {} bytes", show_name(name), limits_.name));
+      fail_here(format_text("the name {} is longer than {} bytes", shown_name(name), limits_.name));
     if (name.find('\0') != std::string_view::npos)
-      fail_here(format_text("the name {} contains a NUL", show_name(name)));
+      fail_here(format_text("the name {} contains a NUL", shown_name(name)));
   }
 
   std::map<std::string, std::string> metadata(const JsonValue& object) const {
@@ -141,7 +123,7 @@ class SafetensorsReader {
     std::size_t bytes = 0;
     for (const auto& [key, value] : members(object)) {
       if (!value.is_text())
-        refuse(value, format_text("a string is expected, at key {}", show_name(key)));
+        refuse(value, format_text("a string is expected, at key {}", shown_name(key)));
       bytes += key.size() + value.text().size();
       if (bytes > limits_.metadata) fail_here(format_text("more than {} bytes", limits_.metadata));
       result.emplace(key, value.text());
@@ -156,7 +138,7 @@ class SafetensorsReader {
         if (!value.is_text()) refuse(value, "its dtype is expected");
         result.type = safetensors_type(value.text());
         if (!result.type)
-          fail_here(format_text("the dtype {} is unknown", show_name(value.text())));
+          fail_here(format_text("the dtype {} is unknown", shown_name(value.text())));
       } else if (key == "shape") {
         result.shape = counts(value, "its shape is expected", "an extent of its shape is expected");
         has_shape = true;
@@ -231,7 +213,7 @@ SafetensorsHeader parse_safetensors_header(const std::string& path, std::string_
   std::uint64_t covered = 0;
   for (const auto& tensor : tensors) {
     const auto tensor_is = [&](const std::string& fact) {
-      reader.fail(format_text("tensor {}: {}", show_name(tensor.name), fact));
+      reader.fail(format_text("tensor {}: {}", shown_name(tensor.name), fact));
     };
     const auto offsets_are = [&](const std::string& fact) {
       tensor_is(format_text("its data_offsets [{}, {}] {}", tensor.begin, tensor.end, fact));

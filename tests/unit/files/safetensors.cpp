@@ -156,9 +156,9 @@ TEST_CASE("hostile headers are rejected with file name and cause") {
       {file("{\"t\":{" + good + ",\"more\":" + std::string(100'000, '[') + "}}", 4),
        "deeper than 4"},
       {file("{\"" + long_name + "\":{" + good + "}}", 4), "longer than 4096 bytes"},
-      {file("{\"a\\u0000b\":{" + good + "}}", 4), "the name 'a\\u0000b' contains a NUL"},
-      {file("{\"a\\nb\":{}}", 0), "tensor 'a\\u000ab'"},
-      {file("{\"\x7f\xc2\x9b\xc2\xa0\":{}}", 0), "tensor '\\u007f\\u009b\xc2\xa0'"},
+      {file("{\"a\\u0000b\":{" + good + "}}", 4), "the name 'a\\x00b' contains a NUL"},
+      {file("{\"a\\nb\":{}}", 0), "tensor 'a\\x0ab'"},
+      {file("{\"\x7f\xc2\x9b\xc2\xa0\":{}}", 0), "tensor '\\x7f\\xc2\\x9b\xc2\xa0'"},
       // metadata
       {file(R"({"__metadata__":{"a":1}})", 0),
        "in __metadata__: a number where a string is expected, at key 'a'"},
