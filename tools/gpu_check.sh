@@ -170,8 +170,9 @@ phase_c() {
 phase_d() {
   local tool suite
   for tool in memcheck racecheck initcheck; do
-    for suite in layers losses metrics optimizers; do
-      try compute-sanitizer sanitizer "$tool, golden_cuda_$suite" 45 compute-sanitizer --tool $tool --error-exitcode 9 "$bin/golden_cuda_$suite"
+    for suite in layers activations losses metrics optimizers; do
+      try compute-sanitizer sanitizer "$tool, Cuda's $suite" 45 compute-sanitizer --tool $tool --error-exitcode 9 \
+        "$bin/golden_cuda" "Cuda's $suite *"
     done
   done
 }

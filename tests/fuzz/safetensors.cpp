@@ -15,19 +15,10 @@
 #include "fuzz/promises.hpp"
 #include "lockstep/training/weights_file.hpp"
 
+using cluster_test::fit_to_print;
 using fuzz::require;
 
 namespace {
-
-/// One line without control characters, those of a terminal with eight bits included.
-bool fit_to_print(std::string_view message) {
-  for (std::size_t i = 0; i < message.size(); ++i) {
-    const auto byte = static_cast<unsigned char>(message[i]);
-    if (byte < ' ' || byte == 0x7f) return false;
-    if (byte == 0xc2 && static_cast<unsigned char>(message[i + 1]) < 0xa0) return false;
-  }
-  return lockstep::detail::is_utf8(message) && message.size() < 1200;
-}
 
 /// Checks that tensors accepted by the writer are read back unchanged.
 void write_again(const lockstep::SafetensorsFile& file) {

@@ -1,5 +1,5 @@
 // Hostile text as Slurm's lists: it is refused by a ClusterError whose message is one short line of
-// printable ASCII, or every entry can be asked for and is no longer than a host name.
+// printable text, or every entry can be asked for and is no longer than a host name.
 #include "lockstep/cluster/slurm_lists.hpp"
 
 #include <cstddef>

@@ -1,5 +1,5 @@
 // Hostile text as TF_CONFIG and as a cluster file: it is refused by a ClusterError whose message is
-// one short line of printable ASCII, or it is a cluster that reads back as itself. Lines NAME=VALUE
+// one short line of printable text, or it is a cluster that reads back as itself. Lines NAME=VALUE
 // are also an environment, of lockstep, Slurm, MPI or torchrun.
 #include "lockstep/cluster/tf_config.hpp"
 

@@ -23,7 +23,7 @@ THEMES = {
     "devices/cuda": "bfloat16_layers bfloat16_products checked executions float16_layers gpu_figures gpu_time graphs "
                     "host_gpu launches loss_scaling models nan packed_weights profile resident_rows sass training",
     "devices/cuda/cudnn": "device_properties",
-    "devices/cuda/fused": "relu",
+    "devices/cuda/ops/fused": "relu",
     "devices/cuda/ops": "losses metrics optimizers",
     "devices/reference": "batch_normalization kernels",
     "files": "power_loss",

@@ -27,7 +27,7 @@ class TraceFile {
   /// \throws JsonError unless `json` is a trace.
   explicit TraceFile(const std::string& json) {
     using namespace lockstep::detail;
-    const JsonDocument document(json, "trace", std::size_t{64} << 20);
+    const JsonDocument document(json, "trace", {.bytes = std::size_t{64} << 20});
     const JsonValue root = document.root();
     for (const JsonValue& value : json_list(root, "traceEvents")) {
       const std::size_t process = json_natural(value, "pid"), thread = json_natural(value, "tid");

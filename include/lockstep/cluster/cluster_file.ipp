@@ -14,7 +14,7 @@ namespace lockstep {
 ClusterSpec read_cluster_file(const std::string& path) {
   errno = 0;
   std::ifstream file(path, std::ios::binary);
-  std::string text(detail::max_json_bytes + 1, '\0');
+  std::string text(detail::JsonLimits{}.bytes + 1, '\0');
   if (file) file.read(text.data(), static_cast<std::streamsize>(text.size()));
   if (!file.is_open() || file.bad() || (file.fail() && !file.eof()))
     throw FileError(path, "cannot be read ({}); give a file with the JSON of a cluster",

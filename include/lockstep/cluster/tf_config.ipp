@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <unordered_set>
 
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/format_text.hpp"
@@ -18,10 +17,8 @@ namespace detail {
 /// The members of an object. \throws ClusterError for a repeated key.
 inline std::vector<JsonMember> json_members(const JsonValue& object, std::string_view where) {
   std::vector<JsonMember> members = object.members();
-  std::unordered_set<std::string_view> seen;
-  for (const auto& [key, value] : members)
-    if (!seen.insert(key).second)
-      throw ClusterError("{} has the key {} twice; keep one of them", where, quote(key));
+  if (const auto key = repeated_key(members))
+    throw ClusterError("{} has the key {} twice; keep one of them", where, quote(*key));
   return members;
 }
 
@@ -135,6 +132,7 @@ inline std::optional<std::size_t> read_index(const JsonValue& value, const std::
     case JsonKind::natural:
       return value.natural();
     case JsonKind::negative:
+      if (value.negative() == 0) return 0;
       throw ClusterError("{} is {}{}", where, value.negative(), remedy);
     case JsonKind::fraction:
       throw ClusterError("{} is a number with a fraction or an exponent, or too large{}", where,

@@ -10,11 +10,11 @@
 #include <cstdio>
 #include <memory>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "lockstep/core/config.hpp"
 #include "lockstep/core/error.hpp"
+#include "lockstep/core/quote.hpp"
 
 struct z_stream_s;  // zlib's
 
@@ -75,9 +75,6 @@ class ByteReader {
 /// All bytes of a file, inflated if it is gzip.
 /// \throws FileError if it cannot be read; DataError if it is empty or its gzip data is damaged.
 LOCKSTEP_COLD_DECL std::vector<std::uint8_t> read_whole(const std::string& path);
-
-/// A name from a file, made safe for a message: printable ASCII, at most 60 characters.
-LOCKSTEP_COLD_DECL std::string shown_name(std::string_view name);
 
 }  // namespace lockstep::detail
 

@@ -128,10 +128,4 @@ std::vector<std::uint8_t> read_whole(const std::string& path) {
   return bytes;
 }
 
-std::string shown_name(std::string_view name) {
-  std::string shown = "'";
-  for (const char c : name.substr(0, 60)) shown += c < ' ' || c > '~' ? '?' : c;
-  return shown + (name.size() > 60 ? "...'" : "'");
-}
-
 }  // namespace lockstep::detail

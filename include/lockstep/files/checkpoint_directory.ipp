@@ -327,7 +327,7 @@ CheckpointEntry CheckpointDirectory::read(std::uint64_t step, const SizeCheck& c
   };
   std::vector<Listed> listed;
   try {
-    const JsonDocument document(entry.manifest, path, limit);
+    const JsonDocument document(entry.manifest, path, {.bytes = limit});
     for (const JsonValue& file : json_list(document.root(), "files"))
       listed.push_back({std::string(json_text(file, "name")),
                         std::string(json_text(file, "crc32c")), json_natural(file, "size")});

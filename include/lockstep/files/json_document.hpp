@@ -12,6 +12,7 @@
 #include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -28,13 +29,17 @@ class JsonError : public Error {
   using Error::Error;
 };
 
-/// Default limit of a text: 1 MiB.
-inline constexpr std::size_t max_json_bytes = std::size_t{1} << 20;
+/// Limits of a text. Each value takes 16 bytes while it is parsed.
+struct JsonLimits {
+  std::size_t bytes = std::size_t{1} << 20;
+  std::size_t depth = std::numeric_limits<std::size_t>::max();   ///< objects and lists
+  std::size_t values = std::numeric_limits<std::size_t>::max();  ///< keys included
+};
 /// The white space of JSON.
 inline constexpr std::string_view json_blanks = " \t\r\n";
 
-/// The kind of a value. An integer that fits 64 bits is `natural` or `negative`; all other numbers
-/// are `fraction`.
+/// The kind of a value. An integer that fits 64 bits is `natural` or, with a minus sign, `negative`;
+/// all other numbers are `fraction`. So -0 is `negative`.
 enum class JsonKind : std::uint8_t {
   null,
   boolean,
@@ -55,9 +60,10 @@ struct JsonMember;
 ///                                                              2 --first--> 3 --next--> 4
 class JsonDocument {
  public:
-  /// Parses `text`, of at most `limit` bytes. `where` begins the messages. \throws JsonError.
+  /// Parses `text`. `where` begins the messages. All texts of a document are UTF-8.
+  /// \throws JsonError if `text` is not valid JSON or exceeds a limit.
   LOCKSTEP_COLD_DECL JsonDocument(std::string_view text, std::string_view where,
-                                  std::size_t limit = max_json_bytes);
+                                  const JsonLimits& limits = {});
   JsonDocument(const JsonDocument&) = delete;
   JsonDocument& operator=(const JsonDocument&) = delete;
 
@@ -138,6 +144,10 @@ struct JsonMember {
 
 /// The kind of a value, for messages: "a number", "null".
 LOCKSTEP_COLD_DECL std::string_view json_kind(const JsonValue& value);
+
+/// A key that two of the members have; nullopt if all keys differ.
+LOCKSTEP_COLD_DECL std::optional<std::string_view> repeated_key(
+    const std::vector<JsonMember>& members);
 
 /// Members of an object by key. \throws JsonError if `object` is not an object, has no such member,
 /// or has one of another kind.

@@ -14,9 +14,11 @@
 #include <charconv>
 #include <limits>
 #include <system_error>
+#include <utility>
 
 #include "lockstep/core/format_text.hpp"
 #include "lockstep/core/quote.hpp"
+#include "lockstep/core/utf8.hpp"
 
 namespace lockstep::detail {
 
@@ -54,6 +56,14 @@ std::string_view json_kind(const JsonValue& value) {
     default:
       return "a number";
   }
+}
+
+std::optional<std::string_view> repeated_key(const std::vector<JsonMember>& members) {
+  std::vector<std::string_view> keys(members.size());
+  std::transform(members.begin(), members.end(), keys.begin(), [](const auto& m) { return m.key; });
+  std::sort(keys.begin(), keys.end());
+  const auto twice = std::adjacent_find(keys.begin(), keys.end());
+  return twice == keys.end() ? std::nullopt : std::optional(*twice);
 }
 
 std::optional<JsonValue> json_find(const JsonValue& object, std::string_view key) {
@@ -143,7 +153,10 @@ inline std::string_view json_mistake(std::string_view text, std::size_t at) {
 /// Builds the nodes from the events of RapidJSON's reader.
 class JsonHandler : public rapidjson::BaseReaderHandler<rapidjson::UTF8<>, JsonHandler> {
  public:
-  explicit JsonHandler(JsonDocument& to) : to_(to) {}
+  JsonHandler(JsonDocument& to, const JsonLimits& limits) : to_(to), limits_(limits) {}
+
+  /// The reason for which a call returned false; empty if none did.
+  const std::string& fault() const { return fault_; }
 
   bool Null() { return add(JsonKind::null); }
   bool Bool(bool value) { return add(JsonKind::boolean, value ? 1 : 0); }
@@ -157,13 +170,15 @@ class JsonHandler : public rapidjson::BaseReaderHandler<rapidjson::UTF8<>, JsonH
     std::int64_t negative = 0;
     if (const auto read = std::from_chars(text, end, negative);
         read.ec == std::errc() && read.ptr == end)
-      return add(negative < 0 ? JsonKind::negative : JsonKind::natural,
-                 static_cast<std::uint64_t>(negative));
+      return add(JsonKind::negative, static_cast<std::uint64_t>(negative));
     double value = 0;
-    if (std::from_chars(text, end, value).ec != std::errc()) return false;  // beyond a double
+    if (std::from_chars(text, end, value).ec != std::errc())
+      return refuse("has a number that does not fit 64 bits");
     return add(JsonKind::fraction, std::bit_cast<std::uint64_t>(value));
   }
   bool String(const char* text, std::uint32_t size, bool) {
+    // RapidJSON decodes an escaped low surrogate on its own to invalid UTF-8.
+    if (!is_utf8({text, size})) return refuse("has a string with an unpaired surrogate");
     const std::uint64_t offset = to_.texts_.size();
     to_.texts_.append(text, size);
     return add(JsonKind::text, offset << 32 | size);
@@ -177,7 +192,13 @@ class JsonHandler : public rapidjson::BaseReaderHandler<rapidjson::UTF8<>, JsonH
  private:
   static constexpr std::uint32_t none = JsonDocument::none;
 
+  bool refuse(std::string fault) {
+    fault_ = std::move(fault);
+    return false;
+  }
   bool add(JsonKind kind, std::uint64_t bits = 0) {
+    if (to_.nodes_.size() == limits_.values)
+      return refuse(format_text("has more than {} values", limits_.values));
     const auto number = static_cast<std::uint32_t>(to_.nodes_.size());
     if (last_ != none)
       to_.nodes_[last_].next = number;
@@ -188,7 +209,9 @@ class JsonHandler : public rapidjson::BaseReaderHandler<rapidjson::UTF8<>, JsonH
     return true;
   }
   bool open(JsonKind kind) {
-    add(kind);
+    if (open_.size() == limits_.depth)
+      return refuse(format_text("is nested deeper than {} levels", limits_.depth));
+    if (!add(kind)) return false;
     open_.push_back(last_);
     last_ = none;
     return true;
@@ -200,13 +223,16 @@ class JsonHandler : public rapidjson::BaseReaderHandler<rapidjson::UTF8<>, JsonH
   }
 
   JsonDocument& to_;
+  JsonLimits limits_;
+  std::string fault_;
   std::vector<std::uint32_t> open_;  // containers that are still open
   std::uint32_t last_ = none;        // the previous sibling in the innermost one
 };
 
-JsonDocument::JsonDocument(std::string_view text, std::string_view where, std::size_t limit) {
-  if (text.size() > limit)
-    throw JsonError("{} has {} bytes; the maximum is {}", where, text.size(), limit);
+JsonDocument::JsonDocument(std::string_view text, std::string_view where,
+                           const JsonLimits& limits) {
+  if (text.size() > limits.bytes)
+    throw JsonError("{} has {} bytes; the maximum is {}", where, text.size(), limits.bytes);
   if (text.find_first_not_of(json_blanks) == std::string_view::npos)
     throw JsonError("{} is empty; write a JSON object", where);
   if (text.starts_with("\xEF\xBB\xBF"))
@@ -217,24 +243,23 @@ JsonDocument::JsonDocument(std::string_view text, std::string_view where, std::s
   // Iterative: deep nesting cannot overflow the stack.
   rapidjson::MemoryStream stream(text.data(), text.size());
   rapidjson::Reader reader;
-  JsonHandler handler(*this);
+  JsonHandler handler(*this, limits);
   constexpr unsigned flags = rapidjson::kParseIterativeFlag |
                              rapidjson::kParseNumbersAsStringsFlag |
                              rapidjson::kParseValidateEncodingFlag;
   const rapidjson::ParseResult result = reader.Parse<flags>(stream, handler);
   if (!result.IsError()) return;
   const std::size_t at = std::min(result.Offset(), text.size());
-  const std::string_view mistake = json_mistake(text, at);
   const std::string place =
-      format_text("{} is not valid JSON at byte {}, {}{}", where, at + 1,
-                  at < text.size() ? "before " : "at its end",
+      format_text("at byte {}, {}{}", at + 1, at < text.size() ? "before " : "at its end",
                   at < text.size() ? quote(text.substr(at, 24)) : std::string());
-  if (!mistake.empty()) throw JsonError("{}: {}", place, mistake);
-  std::string fact = result.Code() == rapidjson::kParseErrorTermination
-                         ? "the number does not fit 64 bits"
-                         : rapidjson::GetParseError_En(result.Code());
+  if (!handler.fault().empty())
+    throw JsonError("{} {} {}; fix it there", where, handler.fault(), place);
+  if (const std::string_view mistake = json_mistake(text, at); !mistake.empty())
+    throw JsonError("{} is not valid JSON {}: {}", where, place, mistake);
+  std::string fact = rapidjson::GetParseError_En(result.Code());
   if (fact.ends_with('.')) fact.pop_back();
-  throw JsonError("{}: {}; fix it there", place, fact);
+  throw JsonError("{} is not valid JSON {}: {}; fix it there", where, place, fact);
 }
 
 }  // namespace lockstep::detail

@@ -8,6 +8,8 @@
 
 #include "lockstep/core/format_numbers.hpp"
 #include "lockstep/core/format_text.hpp"
+#include "lockstep/core/quote.hpp"
+#include "lockstep/core/utf8.hpp"
 #include "lockstep/files/atomic_file.hpp"
 #include "lockstep/files/input_file.hpp"
 #include "lockstep/files/safetensors_header.hpp"
@@ -140,7 +142,7 @@ std::string safetensors_header(const std::string& path,
   for (const auto& [key, value] : metadata) {
     metadata_bytes += key.size() + value.size();
     if (!is_utf8(key) || !is_utf8(value))
-      refuse(format_text("metadata {} is not UTF-8; encode it", show_name(key)));
+      refuse(format_text("metadata {} is not UTF-8; encode it", shown_name(key)));
     text += text.size() == 1 ? "\"__metadata__\":{" : ",";
     text += json_string(key) + ":" + json_string(value);
   }
@@ -152,7 +154,7 @@ std::string safetensors_header(const std::string& path,
   std::uint64_t offset = 0;
   for (const auto& tensor : tensors) {
     const auto& type = safetensors_type(tensor.dtype);
-    const std::string name = "tensor " + show_name(tensor.name);
+    const std::string name = "tensor " + shown_name(tensor.name);
     if (tensor.name == "__metadata__" || tensor.name.size() > SafetensorsLimits{}.name ||
         tensor.name.find('\0') != std::string::npos || !is_utf8(tensor.name))
       refuse(format_text(

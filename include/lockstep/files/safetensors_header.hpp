@@ -22,6 +22,7 @@ namespace lockstep::detail {
 /// Limits for headers of any origin. The format itself has none.
 struct SafetensorsLimits {
   std::size_t tensors = std::size_t{1} << 20;
+  std::size_t values_per_tensor = 20;           ///< on average, keys included; a matrix has 12
   std::size_t name = std::size_t{4} << 10;      ///< bytes
   std::size_t metadata = std::size_t{1} << 20;  ///< bytes, keys and values
   std::size_t depth = 4;
@@ -38,14 +39,6 @@ struct SafetensorsType {
 /// there is none.
 LOCKSTEP_COLD_DECL const SafetensorsType* safetensors_type(std::string_view name);
 LOCKSTEP_COLD_DECL const SafetensorsType& safetensors_type(DType dtype);
-
-/// Whether `text` is valid UTF-8: no overlong encodings, no surrogates, nothing above U+10FFFF.
-LOCKSTEP_COLD_DECL bool is_utf8(std::string_view text);
-
-/// A UTF-8 name for a message: in quotes, truncated after 80 bytes, with control characters
-/// escaped. These include DEL and U+0080 to U+009F, which JSON permits unescaped but terminals
-/// interpret.
-LOCKSTEP_COLD_DECL std::string show_name(std::string_view name);
 
 /// Product of `shape` and `bits`; empty if it, or a partial product, is 2^64 or more.
 LOCKSTEP_COLD_DECL std::optional<std::uint64_t> bits_of(const std::vector<std::uint64_t>& shape,

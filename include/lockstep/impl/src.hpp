@@ -42,6 +42,7 @@
 #include "lockstep/core/sha256.ipp"
 #include "lockstep/core/shape.ipp"
 #include "lockstep/core/threads.ipp"
+#include "lockstep/core/utf8.ipp"
 #include "lockstep/core/work_times.ipp"
 #include "lockstep/data/loader.ipp"
 #include "lockstep/data/sources/cifar10.ipp"

@@ -14,4 +14,3 @@
 #include "lockstep/tensorboard/model_graph.ipp"
 #include "lockstep/tensorboard/png.ipp"
 #include "lockstep/tensorboard/tensorboard_callback.ipp"
-#include "lockstep/tensorboard/utf8.ipp"

@@ -9,8 +9,7 @@
 #include <type_traits>
 #include <variant>
 
-#include "lockstep/files/safetensors_header.hpp"
-#include "lockstep/tensorboard/utf8.hpp"
+#include "lockstep/core/utf8.hpp"
 
 namespace lockstep::detail {
 

@@ -6,10 +6,12 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "lockstep/cluster/environment.hpp"
 #include "lockstep/core/error.hpp"
+#include "lockstep/core/utf8.hpp"
 
 namespace cluster_test {
 
@@ -33,11 +35,15 @@ std::string sentence(F&& f) {
   return "no error";
 }
 
-/// True for one line of printable ASCII of readable length.
-inline bool fit_to_print(const std::string& message) {
-  for (const char c : message)
-    if (c < ' ' || c > '~') return false;
-  return message.size() < 700;
+/// True for one line of UTF-8 of readable length, without control characters, those of a terminal with
+/// eight bits included.
+inline bool fit_to_print(std::string_view message) {
+  for (std::size_t i = 0; i < message.size(); ++i) {
+    const auto byte = static_cast<unsigned char>(message[i]);
+    if (byte < ' ' || byte == 0x7F) return false;
+    if (byte == 0xC2 && static_cast<unsigned char>(message[i + 1]) < 0xA0) return false;
+  }
+  return lockstep::detail::is_utf8(message) && message.size() < 1200;
 }
 
 }  // namespace cluster_test

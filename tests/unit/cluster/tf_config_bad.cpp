@@ -80,6 +80,8 @@ const Row syntax[] = {
     {R"({"cluster":{"worker":["a:1"}})", "is not valid JSON"},
     {R"({"a\x":1})", "is not valid JSON"},
     {R"({"\ud800":1})", "is not valid JSON"},
+    {R"({"\udc00":1})", "TF_CONFIG has a string with an unpaired surrogate at byte 10, before"},
+    {R"({"x":1e-999})", "TF_CONFIG has a number that does not fit 64 bits at byte"},
     {"{\"a\":\"\x01\"}", "is not valid JSON"},
     {"{\"\xC3\x28\":1}", "is not valid JSON"},
     {"{\"\xFF\":1}", "is not valid JSON"},

@@ -11,6 +11,7 @@
 
 #include "lockstep/layers/layers.hpp"
 #include "lockstep/reference.hpp"
+#include "support/cube.hpp"
 #include "support/exact_activations.hpp"
 #include "support/kernel_numbers.hpp"
 
@@ -38,6 +39,11 @@ using namespace testing;
 TEMPLATE_TEST_CASE("activations of generated shapes agree with the reference, also far from zero",
                    "", ReLU, ReLU6, LeakyReLU<>, LeakyReLU<negative_slope(0.2f)>, ELU, GELU, SiLU,
                    Sigmoid, Tanh, Softplus) {
+  agrees_also_far_from_zero<TestType>();
+}
+
+TEMPLATE_TEST_CASE("custom functions agree with the reference", "",
+                   (Rescaling<factor(1 / 127.5), offset(-1)>), Cube) {
   agrees_also_far_from_zero<TestType>();
 }
 

@@ -134,7 +134,7 @@ TEST_CASE("a memory plan becomes JSON") {
   using namespace ls::detail;
   const ls::MemoryPlan plan = ls::memory_plan<Branches, Float>(3);
   const std::string json = to_json(plan);
-  const JsonDocument document(json, "plan", json.size());
+  const JsonDocument document(json, "plan", {.bytes = json.size()});
   const JsonValue root = document.root();
   CHECK(json_natural(root, "examples") == 3);
   CHECK(json_natural(root, "arena_bytes") == plan.arena_bytes);

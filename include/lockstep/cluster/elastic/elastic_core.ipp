@@ -13,6 +13,7 @@
 #include "lockstep/cluster/rendezvous/signature.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/format_text.hpp"
+#include "lockstep/core/quote.hpp"
 #include "lockstep/core/sha256.hpp"
 #include "lockstep/core/threads.hpp"
 #include "lockstep/core/version.hpp"

@@ -14,6 +14,7 @@
 #include "lockstep/cluster/rendezvous/signature.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/format_text.hpp"
+#include "lockstep/core/quote.hpp"
 
 namespace lockstep::detail {
 

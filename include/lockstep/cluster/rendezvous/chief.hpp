@@ -25,6 +25,7 @@
 #include "lockstep/cluster/rendezvous/store.hpp"
 #include "lockstep/cluster/rendezvous/timer.hpp"
 #include "lockstep/core/config.hpp"
+#include "lockstep/core/quote.hpp"
 
 namespace lockstep::detail {
 

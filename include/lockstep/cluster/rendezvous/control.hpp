@@ -34,10 +34,6 @@
 
 namespace lockstep::detail {
 
-/// Text from another process, made safe for a message: printable ASCII, one line, at most `longest`
-/// bytes.
-LOCKSTEP_COLD_DECL std::string printable(std::string_view text, std::size_t longest = 600);
-
 /// How a rank is lost whose connection to `other` failed while both processes are alive.
 LOCKSTEP_COLD_DECL std::string link_failure(std::string_view other, std::string_view how);
 

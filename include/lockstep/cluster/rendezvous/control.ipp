@@ -8,14 +8,6 @@
 
 namespace lockstep::detail {
 
-std::string printable(std::string_view text, std::size_t longest) {
-  std::string result(text.substr(0, longest));
-  for (char& c : result)
-    if (static_cast<unsigned char>(c) < 0x20 || static_cast<unsigned char>(c) >= 0x7F) c = '?';
-  if (text.size() > longest) result += "...";
-  return result;
-}
-
 std::string link_failure(std::string_view other, std::string_view how) {
   return format_text(
       "is alive, but its connection to {}, which is alive too, failed: {}; check the network "

@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "lockstep/core/format_text.hpp"
+#include "lockstep/core/quote.hpp"
 
 namespace lockstep::detail {
 

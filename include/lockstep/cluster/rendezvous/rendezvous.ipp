@@ -11,6 +11,7 @@
 #include "lockstep/cluster/rendezvous/signature.hpp"
 #include "lockstep/cluster/rendezvous/timer.hpp"
 #include "lockstep/core/format_text.hpp"
+#include "lockstep/core/quote.hpp"
 #include "lockstep/core/standard_streams.hpp"
 
 namespace lockstep {

@@ -9,6 +9,7 @@
 #include "lockstep/cluster/rendezvous/file_limit.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/format_text.hpp"
+#include "lockstep/core/quote.hpp"
 
 namespace lockstep::detail {
 

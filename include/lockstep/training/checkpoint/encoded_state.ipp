@@ -292,7 +292,7 @@ EncodedState::EncodedState(const JobState& state, const std::vector<ParameterInf
   JobState state;
   const std::string manifest = manifest_of(entry);
   try {
-    const JsonDocument document(entry.manifest, manifest, entry.manifest.size());
+    const JsonDocument document(entry.manifest, manifest, {.bytes = entry.manifest.size()});
     decode_manifest(manifest, document.root(), state);
   } catch (const JsonError& e) {
     throw CheckpointError(manifest, "{}; it was written by another program or version", e.what());

@@ -220,7 +220,7 @@ TEST_CASE("a failed exchange between two live ranks is attributed to the accused
   const PeerLost loss = members[2]->blame(1, "no route\nto host");
   CHECK(loss.rank() == 1);
   CHECK(loss.how().find("does not answer: its exchange with rank 2 (") == 0);
-  CHECK(loss.how().find("failed: no route?to host") != std::string::npos);
+  CHECK(loss.how().find("failed: no route\\x0ato host") != std::string::npos);
   for (Member& member : members) CHECK(member->verdict(3s)->how() == loss.how());
   leave_all(members);
 }

@@ -78,10 +78,14 @@ struct Tested {
   /// Absolute error of log-softmax where one class dominates and the result is near 0.
   static constexpr double log_softmax_error = 0;
   static constexpr int shapes = generated_shapes, half_shapes = 8, least_count = 1;
+  static constexpr bool has_all_gradients = true;
+  /// Whether random image layers have the kernels of the reference, and so its bits.
+  static constexpr bool has_reference_kernels = true;
   static Device device() { return {.threads = 1}; }
   static std::array<Device, 2> devices() { return {{{.threads = 1}, {.threads = 2}}}; }
   static Half half() { return {.threads = 2}; }
   static void need_half() { need_bfloat16(); }
+  static bool has_half() { return bfloat16_fault().empty(); }
   template <class O>
   static void check(const O& op, std::size_t count, const Numbers& n, double floor = 0) {
     check_against_reference(op, count, n, true, floor);

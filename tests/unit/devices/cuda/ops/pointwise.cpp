@@ -5,30 +5,22 @@
 #include <cmath>
 #include <limits>
 
+#include "support/cube.hpp"
+
+template <>
+struct lockstep::CudaText<testing::CubeOp> {
+  static constexpr char functions[] = R"cuda(
+__device__ float value(float x) { return CUBE_FACTOR * x * x * x; }
+__device__ float derivative(float x) { return CUBE_FACTOR * 3 * x * x; }
+)cuda";
+  static std::array<CudaDefine, 1> defines(const testing::CubeOp& op) {
+    return {{{"CUBE_FACTOR", op.factor}}};
+  }
+};
+
 #include "unit/devices/pointwise.hpp"
 
-using namespace lockstep;
-using namespace testing;
-
 namespace {
-struct CubeOp {
-  static constexpr bool from_y = false;
-  Shape in;
-  float factor = 2;
-  constexpr Shape out() const { return in; }
-  template <class T>
-  T value(T x) const {
-    return T(factor) * x * x * x;
-  }
-  template <class T>
-  T derivative(T x) const {
-    return T(factor) * 3 * x * x;
-  }
-  bool operator==(const CubeOp&) const = default;
-};
-struct Cube : ParameterlessLayer<CubeOp> {
-  static constexpr CubeOp op(Shape in) { return {in, 0.5f}; }
-};
 /// An op without a text.
 struct SquareOp {
   static constexpr bool from_y = false;
@@ -46,23 +38,7 @@ struct SquareOp {
 };
 }  // namespace
 
-template <>
-struct lockstep::CudaText<CubeOp> {
-  static constexpr char functions[] = R"cuda(
-__device__ float value(float x) { return CUBE_FACTOR * x * x * x; }
-__device__ float derivative(float x) { return CUBE_FACTOR * 3 * x * x; }
-)cuda";
-  static std::array<CudaDefine, 1> defines(const CubeOp& op) {
-    return {{{"CUBE_FACTOR", op.factor}}};
-  }
-};
-
 static_assert(HasKernel<CubeOp, Cuda> && !HasKernel<SquareOp, Cuda>);
-
-TEMPLATE_TEST_CASE("custom functions agree with the reference", "",
-                   (Rescaling<factor(1 / 127.5), offset(-1)>), Cube) {
-  agrees_also_far_from_zero<TestType>();
-}
 
 TEMPLATE_TEST_CASE("activations keep their digits far below zero", "", ELU, GELU, SiLU, Sigmoid,
                    Softplus) {

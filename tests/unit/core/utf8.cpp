@@ -1,4 +1,4 @@
-#include "lockstep/tensorboard/utf8.hpp"
+#include "lockstep/core/utf8.hpp"
 
 #include <catch2/catch_test_macros.hpp>
 #include <string>

@@ -1,0 +1,51 @@
+/// \file
+/// Runs of Reference compared with Keras. Compiled with optimization, since they compute long.
+#include "golden/mirrored.hpp"
+#include "golden/resnet.hpp"
+#include "golden/training.hpp"
+#include "lockstep/reference.hpp"
+
+using lockstep::Reference;
+using Double = Reference<double>;
+
+TEST_CASE("Reference<double> trains the tutorial's line as Keras does") {
+  golden::meets_linear_regression<Double>();
+}
+TEST_CASE("Reference<float> trains the tutorial's line as Keras does") {
+  golden::meets_linear_regression<Reference<float>>();
+}
+TEST_CASE("Reference<double> trains the small CNN as Keras does") {
+  golden::meets_small_cnn<Double>();
+}
+TEST_CASE("Reference<float> trains the small CNN as Keras does") {
+  golden::meets_small_cnn<Reference<float>>();
+}
+TEST_CASE("Reference<double> trains the tutorials' CNN on MNIST as Keras does") {
+  golden::meets_mnist_cnn<Double>();
+}
+TEST_CASE("Reference<float> trains the tutorials' CNN on MNIST as Keras does") {
+  golden::meets_mnist_cnn<Reference<float>>();
+}
+
+TEST_CASE(
+    "one to eight replicas on Reference<double> train the line of the tutorial as one does, and as "
+    "Keras") {
+  golden::meets_linear_regression<Double>(golden::MirroredCheck<Double>{});
+}
+TEST_CASE(
+    "one to eight replicas on Reference<double> train the small CNN as one does, and as Keras") {
+  golden::meets_small_cnn<Double>(golden::MirroredCheck<Double>{});
+}
+TEST_CASE(
+    "one to eight replicas on Reference<double> train the tutorials' CNN on MNIST as one does, and "
+    "as Keras",
+    "[.slow]") {
+  golden::meets_mnist_cnn<Double>(golden::MirroredCheck<Double>{});
+}
+
+TEST_CASE("Reference<double> trains ResNet-56 as Keras does", "[.slow]") {
+  golden::trains_resnet56<Double>(lockstep::OneDevice<Double>{});
+}
+TEST_CASE("two replicas on Reference<double> train ResNet-56 as Keras does", "[.slow]") {
+  golden::trains_resnet56<Double>(lockstep::Mirrored<Double>{.replicas = 2});
+}
