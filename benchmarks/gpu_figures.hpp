@@ -1,8 +1,8 @@
 /// \file
-/// The figures of the GPU programs as JSON for tools/gpu_record.py: {"gpu", "figures": [{"group",
-/// "name", "unit", "value"}]}. A missing value is null, with a "reason". Invariant: the file is
-/// complete at every moment and has all figures so far, so a program that hangs or is killed loses
-/// only the figures that it has not reached.
+/// The figures of the GPU programs as JSON for tools/gpu/gpu_record.py: {"gpu", "figures":
+/// [{"group", "name", "unit", "value"}]}. A missing value is null, with a "reason". Invariant: the
+/// file is complete at every moment and has all figures so far, so a program that hangs or is
+/// killed loses only the figures that it has not reached.
 #pragma once
 
 #include <fmt/format.h>

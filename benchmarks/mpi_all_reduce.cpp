@@ -26,10 +26,10 @@
 
 #include <CLI/CLI.hpp>
 
-#include <lockstep/collectives/shared_memory_group.hpp>
-#include <lockstep/collectives/spin.hpp>
-#include <lockstep/core/cores.hpp>
+#include <lockstep/collectives/algorithms/spin.hpp>
+#include <lockstep/collectives/shared_memory/shared_memory_group.hpp>
 #include <lockstep/core/error.hpp>
+#include <lockstep/core/process/cores.hpp>
 #include <lockstep/mpi.hpp>
 
 #include "measure.hpp"

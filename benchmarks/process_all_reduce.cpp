@@ -43,11 +43,11 @@
 #endif
 #include <CLI/CLI.hpp>
 
-#include <lockstep/cluster/rendezvous/data_connector.hpp>
+#include <lockstep/cluster/network/data_connector.hpp>
+#include <lockstep/collectives/algorithms/spin.hpp>
 #include <lockstep/collectives/machine_group.hpp>
-#include <lockstep/collectives/shared_memory_group.hpp>
-#include <lockstep/collectives/spin.hpp>
-#include <lockstep/collectives/tcp_group.hpp>
+#include <lockstep/collectives/shared_memory/shared_memory_group.hpp>
+#include <lockstep/collectives/tcp/tcp_group.hpp>
 
 #include "measure.hpp"
 #include "processes.hpp"

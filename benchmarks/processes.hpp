@@ -31,8 +31,8 @@
 #include <utility>
 #include <vector>
 
-#include <lockstep/collectives/shared_memory.hpp>
-#include <lockstep/collectives/shared_memory_group.hpp>
+#include <lockstep/collectives/shared_memory/shared_memory.hpp>
+#include <lockstep/collectives/shared_memory/shared_memory_group.hpp>
 #include <lockstep/files/atomic_file.hpp>
 
 namespace measure {

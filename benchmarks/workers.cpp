@@ -46,8 +46,8 @@
 #include <CLI/CLI.hpp>
 
 #include <lockstep/cluster.hpp>
-#include <lockstep/collectives/shared_memory_group.hpp>
-#include <lockstep/collectives/spin.hpp>
+#include <lockstep/collectives/algorithms/spin.hpp>
+#include <lockstep/collectives/shared_memory/shared_memory_group.hpp>
 #include <lockstep/cpu.hpp>
 #include <lockstep/lockstep.hpp>
 

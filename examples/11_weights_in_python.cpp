@@ -1,9 +1,9 @@
 // Saves a model for Keras and PyTorch: the weights as safetensors, with Keras' names and layouts, and
 // the architecture as JSON. Run it with `./dev weights_in_python FILE`; without FILE it writes
 // weights.safetensors and weights.json to the temporary directory. Python loads both with the modules
-// of tools/, which also write weights that `model.load_weights` reads:
+// of tools/exchange/, which also write weights that `model.load_weights` reads:
 //
-//   import keras_model                       # PYTHONPATH=tools; needs keras and safetensors
+//   import keras_model                # PYTHONPATH=tools/exchange; needs keras and safetensors
 //   net = keras_model.load("weights.json", "weights.safetensors")       # a keras.Model
 //   net.predict(images)                      # (examples, 28, 28, 1), as in C++
 //   keras_model.save(net, "trained.safetensors")

@@ -5,7 +5,7 @@
 
 #include "lockstep/core/compiler.hpp"
 
-#include "lockstep/cluster/cluster_file.hpp"
+#include "lockstep/cluster/description/cluster_file.hpp"
 #include "lockstep/cluster/rendezvous/rendezvous.hpp"
 #include "lockstep/cluster/resolve.hpp"
 #include "lockstep/strategies/multi_worker_mirrored.hpp"

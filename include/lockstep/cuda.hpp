@@ -5,7 +5,7 @@
 
 #include "lockstep/core/compiler.hpp"
 
-#include "lockstep/collectives/cuda_group.hpp"
+#include "lockstep/collectives/cuda/cuda_group.hpp"
 #include "lockstep/core/config.hpp"
 #include "lockstep/devices/cuda/device.hpp"
 #include "lockstep/devices/cuda/ops/add.hpp"

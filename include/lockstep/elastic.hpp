@@ -5,6 +5,6 @@
 
 #include "lockstep/core/compiler.hpp"
 
-#include "lockstep/cluster/elastic/elastic_options.hpp"
+#include "lockstep/cluster/description/elastic_options.hpp"
 #include "lockstep/strategies/elastic_session.hpp"
 #include "lockstep/training/elastic/recovering_runs.hpp"

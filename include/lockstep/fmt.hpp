@@ -24,8 +24,8 @@
 #include <string_view>
 #include <type_traits>
 
-#include "lockstep/cluster/resolved_cluster.hpp"
-#include "lockstep/cluster/spec.hpp"
+#include "lockstep/cluster/description/resolved_cluster.hpp"
+#include "lockstep/cluster/description/spec.hpp"
 #include "lockstep/core/add_item.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/logs.hpp"

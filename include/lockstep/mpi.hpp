@@ -6,6 +6,6 @@
 #include "lockstep/core/compiler.hpp"
 
 #include "lockstep/cluster.hpp"
-#include "lockstep/collectives/mpi_communicator.hpp"
-#include "lockstep/collectives/mpi_group.hpp"
-#include "lockstep/strategies/mpi_plane.hpp"
+#include "lockstep/collectives/mpi/mpi_communicator.hpp"
+#include "lockstep/collectives/mpi/mpi_group.hpp"
+#include "lockstep/strategies/planes/mpi_plane.hpp"

@@ -1,5 +1,5 @@
 // expect: lockstep::Augmentation: factors must be in [-1, 1]; write
-#include "lockstep/layers/random_rotation.hpp"
+#include "lockstep/layers/preprocessing/random_rotation.hpp"
 #include "lockstep/model/sequential.hpp"
 
 namespace ls = lockstep;

@@ -1,5 +1,5 @@
 // expect: lockstep::Augmentation: an option is not supported; it accepts
-#include "lockstep/layers/random_rotation.hpp"
+#include "lockstep/layers/preprocessing/random_rotation.hpp"
 #include "lockstep/model/sequential.hpp"
 
 namespace ls = lockstep;

@@ -1,5 +1,5 @@
 // expect: lockstep::Augmentation: the input does not have height, width and channels; put image
-#include "lockstep/layers/random_flip.hpp"
+#include "lockstep/layers/preprocessing/random_flip.hpp"
 #include "lockstep/model/sequential.hpp"
 
 namespace ls = lockstep;

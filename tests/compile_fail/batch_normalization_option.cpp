@@ -1,5 +1,5 @@
 // expect: lockstep::BatchNormalization: an option is not supported; it accepts
-#include "lockstep/layers/batch_normalization.hpp"
+#include "lockstep/layers/normalization/batch_normalization.hpp"
 #include "lockstep/model/sequential.hpp"
 
 namespace ls = lockstep;

@@ -1,5 +1,5 @@
 // expect: lockstep::Conv1D: the input does not have steps and channels;
-#include "lockstep/layers/conv1d.hpp"
+#include "lockstep/layers/convolution/conv1d.hpp"
 #include "lockstep/model/sequential.hpp"
 
 namespace ls = lockstep;

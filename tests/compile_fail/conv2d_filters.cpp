@@ -1,5 +1,5 @@
 // expect: lockstep::Conv2D: filters must be at least 1; write Conv2D<filters, kernel size>
-#include "lockstep/layers/conv2d.hpp"
+#include "lockstep/layers/convolution/conv2d.hpp"
 #include "lockstep/model/sequential.hpp"
 
 namespace ls = lockstep;

@@ -1,5 +1,5 @@
 // expect: lockstep::Conv2D: the kernel size, strides and dilation must be at least 1; write
-#include "lockstep/layers/conv2d.hpp"
+#include "lockstep/layers/convolution/conv2d.hpp"
 #include "lockstep/model/sequential.hpp"
 
 namespace ls = lockstep;

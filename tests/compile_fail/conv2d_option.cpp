@@ -1,5 +1,5 @@
 // expect: lockstep::Conv2D: an option is not supported; it accepts padding,
-#include "lockstep/layers/conv2d.hpp"
+#include "lockstep/layers/convolution/conv2d.hpp"
 #include "lockstep/model/sequential.hpp"
 
 namespace ls = lockstep;

@@ -1,5 +1,5 @@
 // expect: lockstep::Conv2D: the input does not have height, width and channels; begin with
-#include "lockstep/layers/conv2d.hpp"
+#include "lockstep/layers/convolution/conv2d.hpp"
 #include "lockstep/model/sequential.hpp"
 
 namespace ls = lockstep;

@@ -1,5 +1,5 @@
 // expect: lockstep::Conv2D: the input is smaller than the kernel; use a smaller kernel or ls::same
-#include "lockstep/layers/conv2d.hpp"
+#include "lockstep/layers/convolution/conv2d.hpp"
 #include "lockstep/model/sequential.hpp"
 
 namespace ls = lockstep;

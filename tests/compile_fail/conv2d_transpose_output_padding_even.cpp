@@ -1,6 +1,6 @@
 // expect: lockstep::Conv2DTranspose: an output_padding of 0 does not fit an even kernel size with
 // ls::same
-#include "lockstep/layers/conv2d_transpose.hpp"
+#include "lockstep/layers/convolution/conv2d_transpose.hpp"
 #include "lockstep/model/sequential.hpp"
 
 namespace ls = lockstep;

@@ -1,5 +1,5 @@
 // expect: lockstep::Conv2DTranspose: output_padding must be at least 0 and less than the strides
-#include "lockstep/layers/conv2d_transpose.hpp"
+#include "lockstep/layers/convolution/conv2d_transpose.hpp"
 #include "lockstep/model/sequential.hpp"
 
 namespace ls = lockstep;

@@ -1,5 +1,5 @@
 // expect: lockstep::Conv2DTranspose: the kernel size, strides and dilation must be at least
-#include "lockstep/layers/conv2d_transpose.hpp"
+#include "lockstep/layers/convolution/conv2d_transpose.hpp"
 #include "lockstep/model/sequential.hpp"
 
 namespace ls = lockstep;

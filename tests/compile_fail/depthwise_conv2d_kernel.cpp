@@ -1,5 +1,5 @@
 // expect: lockstep::DepthwiseConv2D: the kernel size, strides, dilation and depth multiplier
-#include "lockstep/layers/depthwise_conv2d.hpp"
+#include "lockstep/layers/convolution/depthwise_conv2d.hpp"
 #include "lockstep/model/sequential.hpp"
 
 namespace ls = lockstep;

@@ -1,5 +1,5 @@
 // expect: lockstep::Dropout: the rate must be in [0, 1); write Dropout<rate(0.25f)>
-#include "lockstep/layers/dropout.hpp"
+#include "lockstep/layers/regularization/dropout.hpp"
 #include "lockstep/model/sequential.hpp"
 
 namespace ls = lockstep;

@@ -1,5 +1,5 @@
 // expect: lockstep::Flatten: the input has 2^31 elements or more, which overflows an extent;
-#include "lockstep/layers/flatten.hpp"
+#include "lockstep/layers/reshaping/flatten.hpp"
 #include "lockstep/model/sequential.hpp"
 
 namespace ls = lockstep;

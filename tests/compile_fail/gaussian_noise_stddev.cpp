@@ -1,5 +1,5 @@
 // expect: lockstep::GaussianNoise: the standard deviation must be in [0, 1];
-#include "lockstep/layers/gaussian_noise.hpp"
+#include "lockstep/layers/regularization/gaussian_noise.hpp"
 #include "lockstep/model/sequential.hpp"
 
 namespace ls = lockstep;

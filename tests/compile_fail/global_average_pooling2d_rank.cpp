@@ -1,5 +1,5 @@
 // expect: lockstep::GlobalAveragePooling2D: the input does not have height, width and channels;
-#include "lockstep/layers/global_average_pooling2d.hpp"
+#include "lockstep/layers/pooling/global_average_pooling2d.hpp"
 #include "lockstep/model/sequential.hpp"
 
 namespace ls = lockstep;

@@ -1,5 +1,5 @@
 // expect: lockstep::Input: extents must be at least 1 and at most four; the batch is not an extent
-#include "lockstep/layers/flatten.hpp"
+#include "lockstep/layers/reshaping/flatten.hpp"
 #include "lockstep/model/sequential.hpp"
 
 namespace ls = lockstep;

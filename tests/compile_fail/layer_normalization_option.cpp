@@ -1,5 +1,5 @@
 // expect: lockstep::LayerNormalization: an option is not supported;
-#include "lockstep/layers/layer_normalization.hpp"
+#include "lockstep/layers/normalization/layer_normalization.hpp"
 #include "lockstep/model/sequential.hpp"
 
 namespace ls = lockstep;

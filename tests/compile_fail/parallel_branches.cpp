@@ -1,6 +1,6 @@
 // expect: lockstep::Parallel: the output shapes of two branches cannot be merged; Add needs equal
 // shapes, Concatenate shapes that differ only in the last axis
-#include "lockstep/layers/conv2d.hpp"
+#include "lockstep/layers/convolution/conv2d.hpp"
 #include "lockstep/model/parallel.hpp"
 
 namespace ls = lockstep;

@@ -1,5 +1,5 @@
 // expect: lockstep::Parallel: there must be at least two branches;
-#include "lockstep/layers/conv2d.hpp"
+#include "lockstep/layers/convolution/conv2d.hpp"
 #include "lockstep/model/parallel.hpp"
 
 namespace ls = lockstep;

@@ -1,6 +1,6 @@
 // expect: lockstep::Parallel: the first argument is not a rule that merges branches; write
 // Parallel<ls::Add, ...> or Parallel<ls::Concatenate, ...>
-#include "lockstep/layers/conv2d.hpp"
+#include "lockstep/layers/convolution/conv2d.hpp"
 #include "lockstep/model/parallel.hpp"
 
 namespace ls = lockstep;

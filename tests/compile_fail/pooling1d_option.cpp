@@ -1,5 +1,5 @@
 // expect: lockstep::Pooling1D: an option is not supported;
-#include "lockstep/layers/pooling1d.hpp"
+#include "lockstep/layers/pooling/pooling1d.hpp"
 #include "lockstep/model/sequential.hpp"
 
 namespace ls = lockstep;

@@ -1,5 +1,5 @@
 // expect: lockstep::Pooling1D: the input does not have steps and channels;
-#include "lockstep/layers/pooling1d.hpp"
+#include "lockstep/layers/pooling/pooling1d.hpp"
 #include "lockstep/model/sequential.hpp"
 
 namespace ls = lockstep;

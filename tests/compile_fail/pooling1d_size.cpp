@@ -1,5 +1,5 @@
 // expect: lockstep::Pooling1D: the pool size and the strides must be at least 1;
-#include "lockstep/layers/pooling1d.hpp"
+#include "lockstep/layers/pooling/pooling1d.hpp"
 #include "lockstep/model/sequential.hpp"
 
 namespace ls = lockstep;

@@ -1,5 +1,5 @@
 // expect: lockstep::Pooling2D: an option is not supported; it accepts strides and padding
-#include "lockstep/layers/max_pooling2d.hpp"
+#include "lockstep/layers/pooling/max_pooling2d.hpp"
 #include "lockstep/model/sequential.hpp"
 
 namespace ls = lockstep;

@@ -1,5 +1,5 @@
 // expect: lockstep::Pooling2D: the input does not have height, width and channels; put pooling
-#include "lockstep/layers/average_pooling2d.hpp"
+#include "lockstep/layers/pooling/average_pooling2d.hpp"
 #include "lockstep/model/sequential.hpp"
 
 namespace ls = lockstep;

@@ -1,5 +1,5 @@
 // expect: lockstep::Pooling2D: the pool size and the strides must be at least 1;
-#include "lockstep/layers/max_pooling2d.hpp"
+#include "lockstep/layers/pooling/max_pooling2d.hpp"
 #include "lockstep/model/sequential.hpp"
 
 namespace ls = lockstep;

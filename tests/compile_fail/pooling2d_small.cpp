@@ -1,5 +1,5 @@
 // expect: lockstep::Pooling2D: the input is smaller than the pool; use a smaller pool or ls::same
-#include "lockstep/layers/max_pooling2d.hpp"
+#include "lockstep/layers/pooling/max_pooling2d.hpp"
 #include "lockstep/model/sequential.hpp"
 
 namespace ls = lockstep;

@@ -1,5 +1,5 @@
 // expect: lockstep::RandomCrop: height and width must be at least 1; write RandomCrop<32,
-#include "lockstep/layers/random_crop.hpp"
+#include "lockstep/layers/preprocessing/random_crop.hpp"
 #include "lockstep/model/sequential.hpp"
 
 namespace ls = lockstep;

@@ -1,5 +1,5 @@
 // expect: lockstep::RandomCutout: the side must be at least 1 and the fill a constant;
-#include "lockstep/layers/random_cutout.hpp"
+#include "lockstep/layers/preprocessing/random_cutout.hpp"
 #include "lockstep/model/sequential.hpp"
 
 namespace ls = lockstep;

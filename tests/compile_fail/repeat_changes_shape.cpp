@@ -1,6 +1,6 @@
 // expect: lockstep::Repeat: the block changes the shape of its input; put such a block before
 // Repeat
-#include "lockstep/layers/conv2d.hpp"
+#include "lockstep/layers/convolution/conv2d.hpp"
 #include "lockstep/model/repeat.hpp"
 
 namespace ls = lockstep;

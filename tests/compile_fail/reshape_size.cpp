@@ -1,5 +1,5 @@
 // expect: lockstep::Reshape: input and target shape differ in their number of elements;
-#include "lockstep/layers/reshape.hpp"
+#include "lockstep/layers/reshaping/reshape.hpp"
 #include "lockstep/model/sequential.hpp"
 
 namespace ls = lockstep;

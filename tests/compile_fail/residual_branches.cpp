@@ -1,6 +1,6 @@
 // expect: lockstep::Residual: the main branch and the skip branch have different output shapes; add
 // a projection to Skip, such as Conv2D<filters, 1, strides(s)>
-#include "lockstep/layers/conv2d.hpp"
+#include "lockstep/layers/convolution/conv2d.hpp"
 #include "lockstep/model/residual.hpp"
 
 namespace ls = lockstep;

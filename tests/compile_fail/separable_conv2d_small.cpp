@@ -1,5 +1,5 @@
 // expect: lockstep::SeparableConv2D: the input is smaller than the kernel;
-#include "lockstep/layers/separable_conv2d.hpp"
+#include "lockstep/layers/convolution/separable_conv2d.hpp"
 #include "lockstep/model/sequential.hpp"
 
 namespace ls = lockstep;

@@ -1,6 +1,6 @@
 // expect: lockstep::Sequential: 'Layer' at 'Position' does not accept 'Input', the shape
-#include "lockstep/layers/add.hpp"
-#include "lockstep/layers/flatten.hpp"
+#include "lockstep/layers/merging/add.hpp"
+#include "lockstep/layers/reshaping/flatten.hpp"
 #include "lockstep/model/sequential.hpp"
 
 namespace ls = lockstep;

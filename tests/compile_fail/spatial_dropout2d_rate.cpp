@@ -1,5 +1,5 @@
 // expect: lockstep::SpatialDropout2D: the rate must be in [0, 1);
-#include "lockstep/layers/spatial_dropout2d.hpp"
+#include "lockstep/layers/regularization/spatial_dropout2d.hpp"
 #include "lockstep/model/sequential.hpp"
 
 namespace ls = lockstep;

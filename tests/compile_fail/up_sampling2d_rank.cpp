@@ -1,5 +1,5 @@
 // expect: lockstep::UpSampling2D: the input does not have height, width and channels;
-#include "lockstep/layers/up_sampling2d.hpp"
+#include "lockstep/layers/reshaping/up_sampling2d.hpp"
 #include "lockstep/model/sequential.hpp"
 
 namespace ls = lockstep;

@@ -1,5 +1,5 @@
 // expect: lockstep::ZeroPadding2D: the padding of each side must be at least 0;
-#include "lockstep/layers/zero_padding2d.hpp"
+#include "lockstep/layers/reshaping/zero_padding2d.hpp"
 #include "lockstep/model/sequential.hpp"
 
 namespace ls = lockstep;

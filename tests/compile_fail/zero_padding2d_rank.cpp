@@ -1,5 +1,5 @@
 // expect: lockstep::ZeroPadding2D: the input does not have height, width and channels;
-#include "lockstep/layers/zero_padding2d.hpp"
+#include "lockstep/layers/reshaping/zero_padding2d.hpp"
 #include "lockstep/model/sequential.hpp"
 
 namespace ls = lockstep;

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "distributed/processes.hpp"
-#include "lockstep/core/cores.hpp"
+#include "lockstep/core/process/cores.hpp"
 #include "lockstep/cpu.hpp"
 #include "lockstep/strategies/multi_worker_mirrored.hpp"
 #include "support/child.hpp"

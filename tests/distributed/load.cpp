@@ -9,9 +9,9 @@
 #include "distributed/processes.hpp"
 #include "lockstep/lockstep.hpp"
 #include "lockstep/reference.hpp"
+#include "lockstep/strategies/job/shared_job.hpp"
 #include "lockstep/strategies/multi_worker_mirrored.hpp"
-#include "lockstep/strategies/shared_job.hpp"
-#include "lockstep/strategies/tcp_plane.hpp"
+#include "lockstep/strategies/planes/tcp_plane.hpp"
 #include "unit/training/model_support.hpp"
 
 using namespace distributed;

@@ -7,7 +7,7 @@
 
 #include "lockstep/cluster/rendezvous/gather_texts.hpp"
 #include "lockstep/cluster/rendezvous/rendezvous.hpp"
-#include "lockstep/strategies/worker_place.hpp"
+#include "lockstep/strategies/job/worker_place.hpp"
 
 namespace distributed {
 

@@ -139,7 +139,7 @@ def environment(root):
     """The page of the environment variables has those that the library, `./dev` and lockstep-run read, and no others."""
     texts = [p.read_text("utf-8") for p in (root / "include").rglob("*.?pp")]
     read = set().union(*(re.findall(r'"(LOCKSTEP_[A-Z0-9_]+)"', text) for text in texts))
-    for source in (root / "tools").glob("*.?pp"):  # those that lockstep-run reads itself
+    for source in (root / "tools").rglob("*.?pp"):  # those that lockstep-run reads itself
         read |= set(re.findall(r'variable_text\("(LOCKSTEP_[A-Z0-9_]+)"\)', source.read_text("utf-8")))
     read |= set(re.findall(r"\$\{(LOCKSTEP_[A-Z0-9_]+):-", (root / "dev").read_text("utf-8")))
     named = set(re.findall(r"^\| `(LOCKSTEP_[A-Z0-9_]+)` \|", (root / "docs" / "environment.md").read_text("utf-8"), re.MULTILINE))

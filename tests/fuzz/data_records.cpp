@@ -12,9 +12,9 @@
 #include <vector>
 
 #include "fuzz/promises.hpp"
-#include "lockstep/collectives/tcp_group.hpp"
-#include "lockstep/collectives/tcp_mesh.hpp"
-#include "lockstep/collectives/wire.hpp"
+#include "lockstep/collectives/tcp/tcp_group.hpp"
+#include "lockstep/collectives/tcp/tcp_mesh.hpp"
+#include "lockstep/collectives/tcp/wire.hpp"
 
 namespace {
 

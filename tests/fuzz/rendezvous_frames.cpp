@@ -10,8 +10,8 @@
 
 #include "fuzz/promises.hpp"
 #include "lockstep/cluster/elastic/elastic_messages.hpp"
-#include "lockstep/cluster/rendezvous/clock.hpp"
-#include "lockstep/cluster/rendezvous/frames.hpp"
+#include "lockstep/cluster/network/clock.hpp"
+#include "lockstep/cluster/network/frames.hpp"
 #include "lockstep/cluster/rendezvous/messages.hpp"
 #include "lockstep/cluster/rendezvous/store.hpp"
 

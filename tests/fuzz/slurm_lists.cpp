@@ -1,6 +1,6 @@
 // Hostile text as Slurm's lists: it is refused by a ClusterError whose message is one short line of
 // printable text, or every entry can be asked for and is no longer than a host name.
-#include "lockstep/cluster/slurm_lists.hpp"
+#include "lockstep/cluster/description/slurm_lists.hpp"
 
 #include <cstddef>
 #include <cstdint>

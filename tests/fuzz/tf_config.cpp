@@ -1,7 +1,7 @@
 // Hostile text as TF_CONFIG and as a cluster file: it is refused by a ClusterError whose message is
 // one short line of printable text, or it is a cluster that reads back as itself. Lines NAME=VALUE
 // are also an environment, of lockstep, Slurm, MPI or torchrun.
-#include "lockstep/cluster/tf_config.hpp"
+#include "lockstep/cluster/description/tf_config.hpp"
 
 #include <cstddef>
 #include <cstdint>

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """Checks the includes of each header: arrows go one way, folders on one level do not include each other, a library's headers
-are included only in the folders that may use it, a file name has one meaning, and no header includes itself indirectly. In
-the header-only form a header ends with its definitions, so x.hpp must not include y.hpp if y.ipp needs x.hpp: a program that
-includes x.hpp first would compile y.ipp without it."""
+are included only in the folders that may use it, rooms of a folder are in order, a folder has at most MOST subjects, a file
+name has one meaning, and no header includes itself indirectly. In the header-only form a header ends with its definitions, so
+x.hpp must not include y.hpp if y.ipp needs x.hpp: a program that includes x.hpp first would compile y.ipp without it."""
+import collections
 import pathlib
 import re
 import sys
@@ -16,13 +17,24 @@ ROOMS = {  # a library's headers: folders, or prefixes of file names, that may i
     r"asio": ("cluster/",),
     r"(oneapi/)?dnnl": ("devices/cpu/",),
     r"protozero/": ("tensorboard/", "onnx/"),
-    r"mpi\.h": ("collectives/mpi_calls",),
-    r"omp\.h": ("devices/cpu/", "core/openmp_places"),
-    r"nccl": ("devices/cuda/", "collectives/nccl"),
+    r"mpi\.h": ("collectives/mpi/mpi_calls",),
+    r"omp\.h": ("devices/cpu/", "core/process/openmp_places"),
+    r"nccl": ("devices/cuda/", "collectives/cuda/"),
     r"fmt/core\.h$": ("core/fmt_core",),
     r"fmt/(?!core\.h$)": ("core/fmt_core", "fmt.hpp"),  # take long to compile; fmt.hpp is opt-in
     r"cuda|cudnn|cublas|nvrtc": ("devices/cuda/",),
 }
+
+# The rooms of a folder: a room includes those before it; those in one text do not include each other. Headers of the folder
+# itself may include all of them.
+STAIRS = {
+    "cluster": ["description", "network", "rendezvous", "elastic"],
+    "collectives": ["algorithms", "exchange mpi shared_memory tcp", "cuda"],
+    "strategies": ["job", "planes"],
+    "layers": ["activations", "convolution merging normalization pooling preprocessing regularization reshaping"],
+}
+STAIR = {f"{folder}/{room}": level for folder, rows in STAIRS.items() for level, row in enumerate(rows) for room in row.split()}
+MOST = 32  # subjects in one folder
 
 # An op, its concept and its kernels share a name; files in ALIKE are named after different public names with one spelling.
 OPS = {"concepts", "layers", "losses", "metrics", "optimizers", "devices"}
@@ -30,6 +42,18 @@ ALIKE = {"concatenate.hpp", "mpi.hpp", "random_crop.hpp", "random_flip.hpp", "re
 COMPILER = "lockstep/core/compiler.hpp"  # reports an old compiler in one sentence
 
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)', re.MULTILINE)
+
+
+def room_of(path: str) -> str:
+    """The first two folders of a path below include/lockstep."""
+    return "/".join(path.split("/")[:-1][:2])
+
+
+def crowds(headers: list[str]) -> list[str]:
+    """Folders with too many subjects. `headers`: paths."""
+    counts = collections.Counter(header.rpartition("/")[0] for header in headers if header.endswith(".hpp"))
+    return [f"{folder}/ has {count} subjects; the limit is {MOST}: divide it into rooms"
+            for folder, count in sorted(counts.items()) if count > MOST]
 
 
 def complaints(header: str, text: str) -> list[str]:
@@ -59,6 +83,9 @@ def complaints(header: str, text: str) -> list[str]:
             found.append(f"includes {path}, which is not in any known folder")
         elif target[0] != folder and LEVEL[target[0]] >= LEVEL[folder]:
             found.append(f"includes {path}: the arrow from {folder}/ to {target[0]}/ is not allowed")
+        elif (room := room_of(header)) in STAIR and (other := room_of("/".join(target))) in STAIR and room != other and \
+                room.startswith(folder) and other.startswith(f"{folder}/") and STAIR[other] >= STAIR[room]:
+            found.append(f"includes {path}: the arrow from {room}/ to {other}/ is not allowed")
         # devices/host/ is shared by all devices over host memory.
         elif target[0] == folder == "devices" and len(target) > 2 and target[1] != "host" and \
                 header.split("/")[1] != target[1]:
@@ -96,7 +123,7 @@ def namesakes(headers: list[str]) -> list[str]:
 def main(root: pathlib.Path) -> None:
     files = {path.relative_to(root).as_posix(): path.read_text("utf-8") for path in sorted(root.rglob("*.[hi]pp"))}
     found = [f"{path} {what}" for path, text in files.items() for what in complaints(path, text)]
-    found += cycles(files) + namesakes(list(files))
+    found += cycles(files) + namesakes(list(files)) + crowds(list(files))
     sys.exit("\n".join(found) or None)
 
 

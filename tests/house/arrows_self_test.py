@@ -2,7 +2,7 @@
 """Tests arrows.py: allowed includes pass, and each kind of forbidden include is found."""
 import sys
 
-from arrows import complaints, cycles, namesakes
+from arrows import MOST, complaints, crowds, cycles, namesakes
 
 ALLOWED = {
     "core/tensor_view.hpp": '#include <span>\n#include "lockstep/core/shape.hpp"\n',
@@ -15,6 +15,10 @@ ALLOWED = {
     "fmt.hpp": '#include "lockstep/core/compiler.hpp"\n#include <fmt/format.h>',
     "lockstep.hpp": '#include "lockstep/core/compiler.hpp"\n\n#include "lockstep/training/model.hpp"',
     "core/compiler.hpp": '#include "lockstep needs C++20"',
+    "cluster/elastic/votes.hpp": '#include "lockstep/cluster/network/frames.hpp"\n#include "lockstep/core/log.hpp"',
+    "collectives/tcp/mesh.ipp": '#include "lockstep/collectives/tcp/link.hpp"\n#include "lockstep/collectives/algorithms/call.hpp"',
+    "collectives/machine_group.hpp": '#include "lockstep/collectives/tcp/mesh.hpp"',
+    "strategies/planes/tcp_plane.ipp": '#include "lockstep/cluster/rendezvous/rendezvous.hpp"',
 }
 WRONG = {
     "core/shape.hpp": '#include "lockstep/concepts/layer.hpp"',             # upwards
@@ -31,6 +35,8 @@ WRONG = {
     "core/error.hpp": "#include <fmt/core.h>",                              # only core/fmt_core.hpp may
     "core/log.ipp": "#include <fmt/format.h>",
     "training/report/summary.ipp": '#include "lockstep/fmt.hpp"',
+    "cluster/network/frames.hpp": '#include "lockstep/cluster/rendezvous/messages.hpp"',  # a later room
+    "collectives/tcp/link.ipp": '#include "lockstep/collectives/shared_memory/barrier.hpp"',  # a room on the same level
     "util/strings.hpp": "",                                                 # no such folder
     "everything.hpp": "",
     "cpu.hpp": '#include "lockstep/core/config.hpp"\n#include "lockstep/core/compiler.hpp"',
@@ -51,6 +57,8 @@ failures += [f"a cycle is found in {files}" for files in GOOD if cycles(files)]
 failures += [f"no cycle is found in {files}" for files in BAD if not cycles(files)]
 if len(namesakes(["model/graph.hpp", "devices/cuda/graph.hpp"])) != 1:
     failures.append("two headers of one name are allowed")
+if crowds([f"core/a{i}.hpp" for i in range(MOST)]) or len(crowds([f"core/a{i}.hpp" for i in range(MOST + 1)])) != 1:
+    failures.append("the limit of subjects in a folder is not MOST")
 failures += [f"refused: {names}" for names in (["layers/add.hpp", "devices/cpu/add.hpp"], ["core/x.hpp", "core/x.ipp"])
              if namesakes(names)]
 sys.exit("\n".join(failures) or None)

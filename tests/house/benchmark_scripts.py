@@ -15,7 +15,7 @@ import types
 from pathlib import Path
 
 BENCHMARKS = Path(__file__).resolve().parents[2] / "benchmarks"
-sys.path[:0] = [str(BENCHMARKS), str(BENCHMARKS / "peers"), str(BENCHMARKS.parent / "tools")]
+sys.path[:0] = [str(BENCHMARKS), str(BENCHMARKS / "peers"), str(BENCHMARKS.parent / "tools" / "gpu")]
 
 import compare_builds  # noqa: E402
 import compile_cost  # noqa: E402

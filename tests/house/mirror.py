@@ -9,12 +9,13 @@ import re
 import sys
 
 THEMES = {
-    "cluster": "tf_config_bad tf_config_bad_hosts",
+    "cluster/description": "tf_config_bad tf_config_bad_hosts",
     "cluster/elastic": "elastic_processes",
-    "cluster/rendezvous": "addresses failures network processes starts strangers tls_servers",
+    "cluster/network": "tls_servers",
+    "cluster/rendezvous": "addresses failures network processes starts strangers",
     "collectives": "allocations",
-    "collectives/cuda": "cuda_group nccl_communicator nccl_id nccl_memory real_nccl",
-    "collectives/mpi": "mpi_communicator mpi_group mpi_plane",
+    "collectives/cuda": "nccl_id real_nccl",
+    "collectives/mpi": "mpi_plane",
     "data": "allocations",
     "data/operations": "take_skip",
     "devices/cpu": "allocations along_steps augmentation bfloat16_kernels bfloat16_training concatenate long_sums losses "
@@ -30,7 +31,6 @@ THEMES = {
     "layers": "activations gradient_check resnet56",
     "losses": "gradient_check",
     "optimizers": "rules",
-    "strategies/cluster": "failed_generations job_group tcp_plane worker_job worker_place",
     "tensorboard": "arguments",
     "testing": "elastic example files jobs sockets threads",
     "training": "activations augmentation batch_normalization callback mirrored model_fit model_metrics model_state "

@@ -218,7 +218,7 @@ class Joins(Case):
         def text(value):
             return struct.pack("<I", len(value)) + value.encode()
 
-        # A worker's first words, by include/lockstep/cluster/rendezvous/hello.hpp.
+        # A worker's first words, by include/lockstep/cluster/network/hello.hpp.
         protocol = re.search(r'protocol = "([^"]+)"|protocol\{"([^"]+)"\}', "\n".join(
             p.read_text() for p in sorted((multi_worker.contract.ROOT / "include/lockstep/cluster/rendezvous").glob("*pp"))))
         fields = [("protocol", protocol[1] or protocol[2]), ("lockstep's version", "0.0.9")]

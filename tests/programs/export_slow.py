@@ -16,7 +16,8 @@ import unittest
 import venv
 
 BIN = pathlib.Path(os.environ["LOCKSTEP_BIN"]).resolve()
-TOOLS = pathlib.Path(__file__).resolve().parents[2] / "tools"
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+TOOLS = ROOT / "tools" / "exchange"
 FRAMEWORKS = pathlib.Path(os.environ.get("LOCKSTEP_FRAMEWORKS", BIN.parent / "frameworks"))
 PACKAGES = ["keras", "jax", "numpy", "safetensors", "onnx", "onnxruntime", "torch"]
 
@@ -143,7 +144,7 @@ class Export(unittest.TestCase):
 
     def test_models_have_all_layers_of_the_catalogue(self):
         self.assertEqual(sorted(path.stem for path in self.folder.glob("*.onnx")), sorted(MODELS))
-        page = (TOOLS.parent / "docs/house/layers.md").read_text("utf-8")
+        page = (ROOT / "docs/house/layers.md").read_text("utf-8")
         layers, activations = (set(re.findall(r"^\| `(\w+)", table, re.MULTILINE)) for table in
                                re.findall(r"<!-- table: (?:layers|activations) .*?<!-- end -->", page, re.DOTALL))
         self.assertGreater(len(layers), 30)
@@ -158,8 +159,8 @@ class Export(unittest.TestCase):
         self.assertEqual(functions - {None}, keras_model.ACTIVATIONS)
         self.assertEqual(NOT_IN_TOOLS - options, set())
         # An option that no exporter reads would be ignored by it.
-        for source in "tools/torch_model.py", "include/lockstep/onnx/layer_forms.ipp":
-            text = (TOOLS.parent / source).read_text("utf-8")
+        for source in "tools/exchange/torch_model.py", "include/lockstep/onnx/layer_forms.ipp":
+            text = (ROOT / source).read_text("utf-8")
             self.assertEqual({o for o in options if f'"{o}"' not in text} - NOT_IN_TOOLS, set(), source)
 
     def test_pytorch(self):

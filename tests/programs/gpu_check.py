@@ -11,7 +11,7 @@ import tempfile
 import time
 
 BIN = pathlib.Path(os.environ["LOCKSTEP_BIN"])
-TOOLS = pathlib.Path(__file__).resolve().parents[2] / "tools"
+TOOLS = pathlib.Path(__file__).resolve().parents[2] / "tools" / "gpu"
 sys.path.insert(0, str(TOOLS))
 sys.dont_write_bytecode = True
 
@@ -227,7 +227,7 @@ def test_phase_b(folder):
 
 
 def test_table(folder):
-    made = {"phase": "a", "command": "tools/gpu_check.sh a", "begun": "2026-11-23T07:00:00Z", "small": False, "entries": [
+    made = {"phase": "a", "command": "tools/gpu/gpu_check.sh a", "begun": "2026-11-23T07:00:00Z", "small": False, "entries": [
         {"kind": "version", "name": "nvidia-smi", "how": "ok", "seconds": 0.1, "reason": "", "text": "one\ntwo\n",
          "figures": gpu_record.of_smi("name, driver_version\nNVIDIA H200, 580.1\n")},
         {"kind": "case", "program": "p", "name": "a | b", "how": "crashed", "seconds": 2.5, "reason": "SIGSEGV", "text": "x"},
@@ -243,7 +243,7 @@ def test_table(folder):
     text = page.read_text("utf-8")
     check(f"the table goes into the page: {reported}", code == 0 and text.startswith("before\n<!-- gpu_check -->\n\nNVIDIA H200, driver 580.1.")
           and text.endswith("<!-- /gpu_check -->\nafter\n") and "old" not in text)
-    for line in ("| nvidia-smi | one; two |", "| a | 2026-11-23T07:00:00Z | `tools/gpu_check.sh a` |", "| program | ok | crashed | no time |", "| p | 1 | 1 | 0 |",
+    for line in ("| nvidia-smi | one; two |", "| a | 2026-11-23T07:00:00Z | `tools/gpu/gpu_check.sh a` |", "| program | ok | crashed | no time |", "| p | 1 | 1 | 0 |",
                  "| all | 1 | 1 | 1 |", "| p: a \\| b | crashed | 2.5 | SIGSEGV |", "|   | w, ours: a step | 20 | us |",
                  "|   | w, ours: memory, gpu | 3 | MB |", "|   | w, jax-jit: a step | - (no jax) | us |"):
         check(f"a line of the table: {line}", line in text.splitlines())

@@ -143,7 +143,7 @@ def main():
         out = root / "work/out"
         large = [f.name for f in out.iterdir() if f.stat().st_size > 16 << 20]
         must(f"files that cannot come back: {large}", not large)
-        code, reported, _ = run(sys.executable, ROOT / "tools/gpu_table.py", *sorted(out.glob("*.json")))
+        code, reported, _ = run(sys.executable, ROOT / "tools/gpu/gpu_table.py", *sorted(out.glob("*.json")))
         must("the table", code == 0 and "### Tests" in reported and "### Steps of the programs" in reported, reported)
         keep = os.environ.get("LOCKSTEP_GPU_CHECK_OUT")
         if keep:

@@ -1,4 +1,4 @@
-"""The architecture file of a model, and its reader tools/model_files.py: hostile files give one clear error. Each layer of
+"""The architecture file of a model, and its reader tools/exchange/model_files.py: hostile files give one clear error. Each layer of
 the library has a form in each exporter.
 
 export_slow.py tests the rest of the Python tools, which need packages.
@@ -16,7 +16,7 @@ import unittest
 import contract
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "tools"))
+sys.path.insert(0, str(ROOT / "tools" / "exchange"))
 import model_files  # noqa: E402
 
 
@@ -148,8 +148,8 @@ class Exporters(unittest.TestCase):
         onnx = "".join((ROOT / "include/lockstep" / path).read_text("utf-8")
                        for path in ("onnx/layer_forms.ipp", "training/export/architecture.hpp"))
         for where, text, pattern in (
-                ("tools/keras_model.py", (ROOT / "tools/keras_model.py").read_text("utf-8"), '"{}"'),
-                ("tools/torch_model.py", (ROOT / "tools/torch_model.py").read_text("utf-8"), '"{}"'),
+                ("tools/exchange/keras_model.py", (ROOT / "tools/exchange/keras_model.py").read_text("utf-8"), '"{}"'),
+                ("tools/exchange/torch_model.py", (ROOT / "tools/exchange/torch_model.py").read_text("utf-8"), '"{}"'),
                 ("onnx/layer_forms.ipp", onnx, '"{}"'),
                 ("export_models.cpp", (ROOT / "tests/programs/export_models.cpp").read_text("utf-8"), r"ls::{}\b")):
             missing = {layer for layer in layers if not re.search(pattern.format(layer), text)}
@@ -158,7 +158,7 @@ class Exporters(unittest.TestCase):
     def test_commands_explain_themselves_without_packages(self):
         for tool, arguments, package in (("keras_model", ["load", "a", "b", "c"], "keras"), ("torch_model", ["a", "b"], "torch")):
             # -I -S: without installed packages, and without the script's folder.
-            command = [sys.executable, "-I", "-S", ROOT / f"tools/{tool}.py"]
+            command = [sys.executable, "-I", "-S", ROOT / f"tools/exchange/{tool}.py"]
             done = subprocess.run([*command, "--help"], capture_output=True, text=True)
             self.assertEqual((done.returncode, done.stderr), (0, ""))
             self.assertIn("usage:", done.stdout)

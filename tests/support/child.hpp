@@ -15,7 +15,7 @@
 #include <utility>
 #include <vector>
 
-#include "lockstep/core/cores.hpp"
+#include "lockstep/core/process/cores.hpp"
 
 namespace testing {
 

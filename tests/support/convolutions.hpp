@@ -4,9 +4,9 @@
 
 #include <string>
 
-#include "lockstep/layers/conv2d.hpp"
-#include "lockstep/layers/conv2d_transpose.hpp"
-#include "lockstep/layers/depthwise_conv2d.hpp"
+#include "lockstep/layers/convolution/conv2d.hpp"
+#include "lockstep/layers/convolution/conv2d_transpose.hpp"
+#include "lockstep/layers/convolution/depthwise_conv2d.hpp"
 #include "support/kernel_numbers.hpp"
 
 namespace testing {

@@ -11,7 +11,7 @@
 #include <memory>
 #include <vector>
 
-#include "lockstep/core/float16.hpp"
+#include "lockstep/core/numbers/float16.hpp"
 #include "lockstep/devices/cuda/libraries/cudnn.hpp"
 
 namespace testing::host_cudnn {

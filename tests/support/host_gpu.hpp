@@ -39,7 +39,7 @@
 #include <utility>
 #include <vector>
 
-#include "lockstep/core/sha256.hpp"
+#include "lockstep/core/numbers/sha256.hpp"
 #include "lockstep/devices/cuda/libraries/cublaslt.hpp"
 #include "lockstep/devices/cuda/libraries/cudnn.hpp"
 #include "lockstep/devices/cuda/libraries/driver.hpp"

@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "lockstep/core/bfloat16.hpp"
+#include "lockstep/core/numbers/bfloat16.hpp"
 #include "lockstep/core/rng.hpp"
 #include "lockstep/core/shape.hpp"
 #include "support/run_kernel.hpp"

@@ -15,8 +15,8 @@
 ///     torchrun 0   1     torchrun 2   3      the inner one: a world of 4, 2 on each node; it wins
 #pragma once
 
-#include "lockstep/cluster/environment.hpp"
-#include "lockstep/cluster/resolved_cluster.hpp"
+#include "lockstep/cluster/description/environment.hpp"
+#include "lockstep/cluster/description/resolved_cluster.hpp"
 #include "lockstep/core/config.hpp"
 
 namespace lockstep {

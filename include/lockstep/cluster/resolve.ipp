@@ -10,13 +10,13 @@
 #include <utility>
 #include <vector>
 
-#include "lockstep/cluster/mpi.hpp"
-#include "lockstep/cluster/settings.hpp"
-#include "lockstep/cluster/slurm.hpp"
-#include "lockstep/cluster/source.hpp"
-#include "lockstep/cluster/spec.hpp"
-#include "lockstep/cluster/tf_config.hpp"
-#include "lockstep/cluster/torchrun.hpp"
+#include "lockstep/cluster/description/mpi.hpp"
+#include "lockstep/cluster/description/settings.hpp"
+#include "lockstep/cluster/description/slurm.hpp"
+#include "lockstep/cluster/description/source.hpp"
+#include "lockstep/cluster/description/spec.hpp"
+#include "lockstep/cluster/description/tf_config.hpp"
+#include "lockstep/cluster/description/torchrun.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/format_text.hpp"
 #include "lockstep/core/quote.hpp"

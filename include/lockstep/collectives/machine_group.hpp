@@ -7,10 +7,10 @@
 #include <cstddef>
 #include <memory>
 
+#include "lockstep/collectives/algorithms/process_group.hpp"
 #include "lockstep/collectives/machine_layout.hpp"
-#include "lockstep/collectives/process_group.hpp"
-#include "lockstep/collectives/shared_memory.hpp"
-#include "lockstep/collectives/tcp_mesh.hpp"
+#include "lockstep/collectives/shared_memory/shared_memory.hpp"
+#include "lockstep/collectives/tcp/tcp_mesh.hpp"
 #include "lockstep/core/config.hpp"
 
 namespace lockstep {

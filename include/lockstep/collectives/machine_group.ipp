@@ -9,10 +9,10 @@
 #include <utility>
 #include <vector>
 
-#include "lockstep/collectives/channel_group.hpp"
-#include "lockstep/collectives/line_slice.hpp"
-#include "lockstep/collectives/shared_channel.hpp"
-#include "lockstep/collectives/tcp_channel.hpp"
+#include "lockstep/collectives/algorithms/channel_group.hpp"
+#include "lockstep/collectives/algorithms/line_slice.hpp"
+#include "lockstep/collectives/shared_memory/shared_channel.hpp"
+#include "lockstep/collectives/tcp/tcp_channel.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/slice.hpp"
 

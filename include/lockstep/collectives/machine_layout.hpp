@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "lockstep/collectives/sum_members.hpp"
+#include "lockstep/collectives/algorithms/sum_members.hpp"
 #include "lockstep/core/config.hpp"
 
 namespace lockstep {

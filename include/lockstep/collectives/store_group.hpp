@@ -13,7 +13,7 @@
 
 #include <string>
 
-#include "lockstep/collectives/process_group.hpp"
+#include "lockstep/collectives/algorithms/process_group.hpp"
 #include "lockstep/core/config.hpp"
 
 namespace lockstep {

@@ -14,7 +14,7 @@
 
 #include "lockstep/cluster/rendezvous/messages.hpp"
 #include "lockstep/cluster/rendezvous/rendezvous.hpp"
-#include "lockstep/collectives/shutdown.hpp"
+#include "lockstep/collectives/algorithms/shutdown.hpp"
 #include "lockstep/core/error.hpp"
 
 namespace lockstep {

@@ -14,10 +14,10 @@
 #include <mutex>
 #include <span>
 
-#include "lockstep/collectives/collective_call.hpp"
-#include "lockstep/collectives/sum_members.hpp"
-#include "lockstep/collectives/sum_parts.hpp"
-#include "lockstep/collectives/typed_collective.hpp"
+#include "lockstep/collectives/algorithms/collective_call.hpp"
+#include "lockstep/collectives/algorithms/sum_members.hpp"
+#include "lockstep/collectives/algorithms/sum_parts.hpp"
+#include "lockstep/collectives/algorithms/typed_collective.hpp"
 #include "lockstep/concepts/collective.hpp"
 #include "lockstep/core/config.hpp"
 

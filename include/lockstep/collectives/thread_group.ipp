@@ -8,11 +8,11 @@
 #include <optional>
 #include <vector>
 
-#include "lockstep/collectives/shutdown.hpp"
-#include "lockstep/collectives/spin.hpp"
+#include "lockstep/collectives/algorithms/shutdown.hpp"
+#include "lockstep/collectives/algorithms/spin.hpp"
 #include "lockstep/core/error.hpp"
+#include "lockstep/core/process/suspended_time.hpp"
 #include "lockstep/core/slice.hpp"
-#include "lockstep/core/suspended_time.hpp"
 
 namespace lockstep {
 

@@ -6,7 +6,7 @@
 #include <cstddef>
 #include <optional>
 
-#include "lockstep/core/file_descriptor.hpp"
+#include "lockstep/core/process/file_descriptor.hpp"
 
 namespace lockstep {
 

@@ -14,7 +14,7 @@
 
 #include "lockstep/concepts/copyable.hpp"
 #include "lockstep/concepts/kernel.hpp"
-#include "lockstep/core/finite.hpp"
+#include "lockstep/core/numbers/finite.hpp"
 #include "lockstep/core/parameter.hpp"
 
 namespace lockstep {

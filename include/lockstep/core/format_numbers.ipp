@@ -7,8 +7,8 @@
 #include <cmath>
 #include <cstddef>
 
-#include "lockstep/core/finite.hpp"
 #include "lockstep/core/format_text.hpp"
+#include "lockstep/core/numbers/finite.hpp"
 
 namespace lockstep::detail {
 

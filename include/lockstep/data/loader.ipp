@@ -10,7 +10,7 @@
 #include <new>
 
 #include "lockstep/core/error.hpp"
-#include "lockstep/core/threads.hpp"
+#include "lockstep/core/process/threads.hpp"
 
 namespace lockstep {
 

@@ -5,8 +5,8 @@
 
 #include "lockstep/concepts/layer.hpp"
 #include "lockstep/layers/activations/relu.hpp"
-#include "lockstep/layers/add.hpp"
-#include "lockstep/layers/batch_normalization.hpp"
+#include "lockstep/layers/merging/add.hpp"
+#include "lockstep/layers/normalization/batch_normalization.hpp"
 
 namespace lockstep {
 

@@ -6,9 +6,9 @@
 #include "lockstep/concepts/kernel.hpp"
 #include "lockstep/concepts/layer.hpp"
 #include "lockstep/layers/activations/relu.hpp"
-#include "lockstep/layers/conv2d.hpp"
+#include "lockstep/layers/convolution/conv2d.hpp"
 #include "lockstep/layers/dense.hpp"
-#include "lockstep/layers/max_pooling2d.hpp"
+#include "lockstep/layers/pooling/max_pooling2d.hpp"
 
 namespace lockstep {
 

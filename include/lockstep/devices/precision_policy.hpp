@@ -14,8 +14,8 @@
 #include <string_view>
 
 #include "lockstep/concepts/device.hpp"
-#include "lockstep/core/bfloat16.hpp"
-#include "lockstep/core/float16.hpp"
+#include "lockstep/core/numbers/bfloat16.hpp"
+#include "lockstep/core/numbers/float16.hpp"
 
 namespace lockstep {
 

@@ -14,7 +14,7 @@
 #include <utility>
 
 #include "lockstep/core/format_text.hpp"
-#include "lockstep/core/standard_streams.hpp"
+#include "lockstep/core/process/standard_streams.hpp"
 #include "lockstep/files/file_status.hpp"
 
 namespace lockstep {

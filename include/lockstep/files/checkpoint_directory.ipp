@@ -16,12 +16,12 @@
 #include <memory>
 #include <system_error>
 
-#include "lockstep/core/crc32c.hpp"
-#include "lockstep/core/file_descriptor.hpp"
 #include "lockstep/core/format_numbers.hpp"
 #include "lockstep/core/format_text.hpp"
+#include "lockstep/core/numbers/crc32c.hpp"
+#include "lockstep/core/process/file_descriptor.hpp"
+#include "lockstep/core/process/standard_streams.hpp"
 #include "lockstep/core/quote.hpp"
-#include "lockstep/core/standard_streams.hpp"
 #include "lockstep/files/input_file.hpp"
 #include "lockstep/files/json_document.hpp"
 

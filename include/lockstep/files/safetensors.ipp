@@ -21,13 +21,14 @@ namespace lockstep::detail {
   const std::string_view begin(reinterpret_cast<const char*>(first.data()), first.size());
   if (begin.starts_with("\x89HDF\r\n"))
     return "it is an HDF5 file, as Keras writes for .h5; write safetensors with "
-           "tools/keras_model.py save";
+           "tools/exchange/keras_model.py save";
   if (begin.starts_with("PK\x03\x04"))
     return "it is a zip archive, such as a .keras file, a .pt file of PyTorch or an .npz file; "
-           "write safetensors with tools/keras_model.py save, or with torch_model.save of tools/";
+           "write safetensors with tools/exchange/keras_model.py save, or with torch_model.save of "
+           "tools/exchange/";
   if (begin.starts_with("\x80\x02") || begin.starts_with("\x80\x04"))
     return "it is a pickle of Python, such as an old .pt file of PyTorch; write safetensors with "
-           "torch_model.save of tools/";
+           "torch_model.save of tools/exchange/";
   if (begin.starts_with("\x93NUMPY"))
     return "it is a file of NumPy; write safetensors with the package safetensors.numpy";
   return {};

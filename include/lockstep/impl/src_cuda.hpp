@@ -8,8 +8,8 @@
     "lockstep/impl/src_cuda.hpp: define LOCKSTEP_SEPARATE_COMPILATION in all units of the program"
 #endif
 
-#include "lockstep/collectives/nccl_communicator.ipp"
-#include "lockstep/collectives/nccl_memory.ipp"
+#include "lockstep/collectives/cuda/nccl_communicator.ipp"
+#include "lockstep/collectives/cuda/nccl_memory.ipp"
 #include "lockstep/devices/cuda/autotuner.ipp"
 #include "lockstep/devices/cuda/command.ipp"
 #include "lockstep/devices/cuda/commands.ipp"

@@ -7,8 +7,8 @@
 #error "lockstep/impl/src_mpi.hpp: define LOCKSTEP_SEPARATE_COMPILATION in all units of the program"
 #endif
 
-#include "lockstep/collectives/mpi_channel.ipp"
-#include "lockstep/collectives/mpi_communicator.ipp"
-#include "lockstep/collectives/mpi_group.ipp"
-#include "lockstep/collectives/mpi_transfers.ipp"
-#include "lockstep/strategies/mpi_plane.ipp"
+#include "lockstep/collectives/mpi/mpi_channel.ipp"
+#include "lockstep/collectives/mpi/mpi_communicator.ipp"
+#include "lockstep/collectives/mpi/mpi_group.ipp"
+#include "lockstep/collectives/mpi/mpi_transfers.ipp"
+#include "lockstep/strategies/planes/mpi_plane.ipp"

@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "lockstep/core/error.hpp"
-#include "lockstep/core/finite.hpp"
+#include "lockstep/core/numbers/finite.hpp"
 #include "lockstep/losses/elementwise_loss.hpp"
 
 namespace lockstep {

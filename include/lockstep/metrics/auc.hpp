@@ -11,7 +11,7 @@
 #include <string_view>
 #include <utility>
 
-#include "lockstep/core/finite.hpp"
+#include "lockstep/core/numbers/finite.hpp"
 #include "lockstep/metrics/binary_counts.hpp"
 
 namespace lockstep {

@@ -10,7 +10,7 @@
 
 #include "lockstep/concepts/metric.hpp"
 #include "lockstep/core/error.hpp"
-#include "lockstep/core/finite.hpp"
+#include "lockstep/core/numbers/finite.hpp"
 
 namespace lockstep {
 

@@ -12,8 +12,8 @@
 
 #include "lockstep/concepts/metric.hpp"
 #include "lockstep/core/count.hpp"
-#include "lockstep/core/finite.hpp"
 #include "lockstep/core/format_text.hpp"
+#include "lockstep/core/numbers/finite.hpp"
 
 namespace lockstep {
 

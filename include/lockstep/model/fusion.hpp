@@ -18,7 +18,7 @@
 #include "lockstep/concepts/device.hpp"
 #include "lockstep/concepts/kernel.hpp"
 #include "lockstep/core/config.hpp"
-#include "lockstep/layers/flatten.hpp"
+#include "lockstep/layers/reshaping/flatten.hpp"
 #include "lockstep/model/graph.hpp"
 
 namespace lockstep::detail {

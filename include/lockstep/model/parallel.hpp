@@ -5,8 +5,8 @@
 #include <array>
 #include <initializer_list>
 
-#include "lockstep/layers/add.hpp"
-#include "lockstep/layers/concatenate.hpp"
+#include "lockstep/layers/merging/add.hpp"
+#include "lockstep/layers/merging/concatenate.hpp"
 #include "lockstep/model/sequential.hpp"
 
 namespace lockstep {

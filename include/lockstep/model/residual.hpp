@@ -2,7 +2,7 @@
 /// Residual connections: the sum of two branches over the same input.
 #pragma once
 
-#include "lockstep/layers/add.hpp"
+#include "lockstep/layers/merging/add.hpp"
 #include "lockstep/model/sequential.hpp"
 
 namespace lockstep {

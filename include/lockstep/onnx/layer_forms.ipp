@@ -12,7 +12,7 @@
 #include <utility>
 
 #include "lockstep/core/error.hpp"
-#include "lockstep/layers/random_crop.hpp"
+#include "lockstep/layers/preprocessing/random_crop.hpp"
 #include "lockstep/layers/sliding_window.hpp"
 
 namespace lockstep::detail {

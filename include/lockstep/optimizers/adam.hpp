@@ -13,7 +13,7 @@
 
 #include "lockstep/concepts/optimizer.hpp"
 #include "lockstep/core/error.hpp"
-#include "lockstep/core/square_root.hpp"
+#include "lockstep/core/numbers/square_root.hpp"
 #include "lockstep/optimizers/schedule.hpp"
 #include "lockstep/optimizers/update_options.hpp"
 

@@ -11,7 +11,7 @@
 
 #include "lockstep/concepts/optimizer.hpp"
 #include "lockstep/core/error.hpp"
-#include "lockstep/core/finite.hpp"
+#include "lockstep/core/numbers/finite.hpp"
 #include "lockstep/optimizers/schedule.hpp"
 #include "lockstep/optimizers/update_options.hpp"
 

@@ -14,7 +14,7 @@
 
 #include "lockstep/core/config.hpp"
 #include "lockstep/core/error.hpp"
-#include "lockstep/core/finite.hpp"
+#include "lockstep/core/numbers/finite.hpp"
 
 namespace lockstep {
 

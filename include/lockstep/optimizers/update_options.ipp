@@ -5,8 +5,8 @@
 #include <utility>
 
 #include "lockstep/core/count.hpp"
-#include "lockstep/core/finite.hpp"
 #include "lockstep/core/format_text.hpp"
+#include "lockstep/core/numbers/finite.hpp"
 
 namespace lockstep {
 

@@ -14,15 +14,15 @@
 #include <string_view>
 #include <utility>
 
-#include "lockstep/cluster/elastic/elastic_options.hpp"
-#include "lockstep/cluster/resolved_cluster.hpp"
-#include "lockstep/cluster/settings.hpp"
+#include "lockstep/cluster/description/elastic_options.hpp"
+#include "lockstep/cluster/description/resolved_cluster.hpp"
+#include "lockstep/cluster/description/settings.hpp"
 #include "lockstep/concepts/strategy.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/function_ref.hpp"
-#include "lockstep/core/stop_of_process.hpp"
-#include "lockstep/core/threads.hpp"
-#include "lockstep/strategies/elastic_job.hpp"
+#include "lockstep/core/process/stop_of_process.hpp"
+#include "lockstep/core/process/threads.hpp"
+#include "lockstep/strategies/job/elastic_job.hpp"
 #include "lockstep/strategies/multi_worker_mirrored.hpp"
 #include "lockstep/strategies/worker_session.hpp"
 

@@ -14,15 +14,15 @@
 #include <system_error>
 #include <vector>
 
-#include "lockstep/collectives/communication_thread.hpp"
-#include "lockstep/collectives/exchange_at_end.hpp"
+#include "lockstep/collectives/algorithms/spin.hpp"
+#include "lockstep/collectives/exchange/communication_thread.hpp"
+#include "lockstep/collectives/exchange/exchange_at_end.hpp"
 #include "lockstep/collectives/self_group.hpp"
-#include "lockstep/collectives/spin.hpp"
 #include "lockstep/concepts/strategy.hpp"
-#include "lockstep/core/cores.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/function_ref.hpp"
 #include "lockstep/core/log.hpp"
+#include "lockstep/core/process/cores.hpp"
 #include "lockstep/devices/host/host_memory.hpp"
 #include "lockstep/strategies/replica_threads.hpp"
 

@@ -14,7 +14,7 @@
 #include "lockstep/collectives/thread_group.hpp"
 #include "lockstep/concepts/strategy.hpp"
 #include "lockstep/core/function_ref.hpp"
-#include "lockstep/core/threads.hpp"
+#include "lockstep/core/process/threads.hpp"
 #include "lockstep/strategies/local_replicas.hpp"
 #include "lockstep/strategies/virtual_shards.hpp"
 

@@ -10,17 +10,17 @@
 #include <string_view>
 #include <type_traits>
 
-#include "lockstep/cluster/elastic/elastic_options.hpp"
-#include "lockstep/cluster/environment.hpp"
+#include "lockstep/cluster/description/elastic_options.hpp"
+#include "lockstep/cluster/description/environment.hpp"
+#include "lockstep/cluster/description/resolved_cluster.hpp"
 #include "lockstep/cluster/rendezvous/stall.hpp"
-#include "lockstep/cluster/resolved_cluster.hpp"
 #include "lockstep/collectives/thread_group.hpp"
 #include "lockstep/concepts/strategy.hpp"
-#include "lockstep/strategies/data_plane.hpp"
-#include "lockstep/strategies/store_plane.hpp"
-#include "lockstep/strategies/tcp_plane.hpp"
+#include "lockstep/strategies/job/data_plane.hpp"
+#include "lockstep/strategies/job/worker_place.hpp"
+#include "lockstep/strategies/planes/store_plane.hpp"
+#include "lockstep/strategies/planes/tcp_plane.hpp"
 #include "lockstep/strategies/virtual_shards.hpp"
-#include "lockstep/strategies/worker_place.hpp"
 #include "lockstep/strategies/worker_session.hpp"
 
 namespace lockstep {

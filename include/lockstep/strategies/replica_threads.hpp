@@ -16,8 +16,8 @@
 #include <vector>
 
 #include "lockstep/core/config.hpp"
-#include "lockstep/core/contention.hpp"
 #include "lockstep/core/function_ref.hpp"
+#include "lockstep/core/process/contention.hpp"
 
 namespace lockstep::detail {
 

@@ -4,10 +4,10 @@
 
 #include <cxxabi.h>
 
-#include "lockstep/collectives/spin.hpp"
-#include "lockstep/core/contention.hpp"
+#include "lockstep/collectives/algorithms/spin.hpp"
 #include "lockstep/core/error.hpp"
-#include "lockstep/core/threads.hpp"
+#include "lockstep/core/process/contention.hpp"
+#include "lockstep/core/process/threads.hpp"
 
 namespace lockstep::detail {
 

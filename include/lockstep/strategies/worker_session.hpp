@@ -12,18 +12,18 @@
 #include <string_view>
 #include <vector>
 
-#include "lockstep/cluster/environment.hpp"
-#include "lockstep/cluster/resolved_cluster.hpp"
+#include "lockstep/cluster/description/environment.hpp"
+#include "lockstep/cluster/description/resolved_cluster.hpp"
 #include "lockstep/collectives/hierarchical_group.hpp"
 #include "lockstep/collectives/thread_group.hpp"
 #include "lockstep/concepts/strategy.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/function_ref.hpp"
-#include "lockstep/core/threads.hpp"
-#include "lockstep/strategies/job_group.hpp"
+#include "lockstep/core/process/threads.hpp"
+#include "lockstep/strategies/job/job_group.hpp"
+#include "lockstep/strategies/job/worker_job.hpp"
+#include "lockstep/strategies/job/worker_place.hpp"
 #include "lockstep/strategies/local_replicas.hpp"
-#include "lockstep/strategies/worker_job.hpp"
-#include "lockstep/strategies/worker_place.hpp"
 
 namespace lockstep::detail {
 

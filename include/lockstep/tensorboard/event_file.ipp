@@ -18,7 +18,7 @@
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/format_text.hpp"
 #include "lockstep/core/log.hpp"
-#include "lockstep/core/standard_streams.hpp"
+#include "lockstep/core/process/standard_streams.hpp"
 #include "lockstep/tensorboard/event.hpp"
 #include "lockstep/tensorboard/record.hpp"
 

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "lockstep/core/error.hpp"
-#include "lockstep/core/finite.hpp"
+#include "lockstep/core/numbers/finite.hpp"
 
 namespace lockstep {
 

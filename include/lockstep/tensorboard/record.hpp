@@ -14,7 +14,7 @@
 #include <string>
 #include <string_view>
 
-#include "lockstep/core/crc32c.hpp"
+#include "lockstep/core/numbers/crc32c.hpp"
 
 namespace lockstep::detail {
 

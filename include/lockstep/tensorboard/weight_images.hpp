@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "lockstep/concepts/named_tensor.hpp"
-#include "lockstep/core/finite.hpp"
+#include "lockstep/core/numbers/finite.hpp"
 #include "lockstep/core/shape.hpp"
 
 namespace lockstep::detail {

@@ -11,7 +11,7 @@
 #include <functional>
 #include <string>
 
-#include "lockstep/cluster/environment.hpp"
+#include "lockstep/cluster/description/environment.hpp"
 #include "lockstep/testing/simulated_network.hpp"
 
 #ifndef LOCKSTEP_SEPARATE_COMPILATION

@@ -22,10 +22,10 @@
 #include <utility>
 #include <vector>
 
-#include "lockstep/core/contention.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/format_text.hpp"
 #include "lockstep/core/log.hpp"
+#include "lockstep/core/process/contention.hpp"
 #include "lockstep/testing/kernel/next_call.hpp"
 #include "lockstep/testing/kernel/simulation.hpp"
 

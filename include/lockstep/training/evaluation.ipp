@@ -2,7 +2,7 @@
 
 #include "lockstep/training/evaluation.hpp"
 
-#include "lockstep/core/threads.hpp"
+#include "lockstep/core/process/threads.hpp"
 
 namespace lockstep::detail {
 

@@ -11,7 +11,7 @@
 #include "lockstep/core/add_item.hpp"
 #include "lockstep/core/format_text.hpp"
 #include "lockstep/core/log.hpp"
-#include "lockstep/core/threads.hpp"
+#include "lockstep/core/process/threads.hpp"
 #include "lockstep/training/checkpoint/checkpoint_request.hpp"
 #include "lockstep/training/report/start_line.hpp"
 #include "lockstep/training/signal_stop.hpp"

@@ -17,8 +17,8 @@
 #include <vector>
 
 #include "lockstep/core/port.hpp"
+#include "lockstep/core/process/threads.hpp"
 #include "lockstep/core/slice.hpp"
-#include "lockstep/core/threads.hpp"
 #include "lockstep/core/type_list.hpp"
 #include "lockstep/optimizers/schedule.hpp"
 #include "lockstep/training/checks/faulty_model.hpp"
@@ -344,8 +344,8 @@ class Model<Net, S, L, O, Ms...> {
   /// Layers, shapes, options and parameters as a plain value; see Architecture.
   static Architecture architecture() { return lockstep::architecture<Net>(); }
   /// Writes the architecture as JSON, to go with the weights; only the chief writes. Atomic, as
-  /// save_weights. `tools/keras_model.py` and `tools/torch_model.py` build a Keras or PyTorch model
-  /// from the two files. \throws FileError.
+  /// save_weights. `tools/exchange/keras_model.py` and `tools/exchange/torch_model.py` build a
+  /// Keras or PyTorch model from the two files. \throws FileError.
   /// \code
   ///   model.save_weights("w.safetensors");
   ///   model.save_architecture("w.json");

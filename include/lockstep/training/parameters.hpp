@@ -16,7 +16,7 @@
 #include "lockstep/core/config.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/parameter.hpp"
-#include "lockstep/layers/flatten.hpp"
+#include "lockstep/layers/reshaping/flatten.hpp"
 #include "lockstep/model/graph.hpp"
 
 namespace lockstep {

@@ -18,8 +18,8 @@
 
 #include "lockstep/core/config.hpp"
 #include "lockstep/core/error.hpp"
-#include "lockstep/core/stop_of_process.hpp"  // outlives a SignalStop that is a global variable
-#include "lockstep/core/stop_signals.hpp"
+#include "lockstep/core/process/stop_of_process.hpp"  // outlives a SignalStop that is a global variable
+#include "lockstep/core/process/stop_signals.hpp"
 
 namespace lockstep {
 

@@ -16,9 +16,9 @@
 #include <system_error>
 #include <vector>
 
-#include "lockstep/core/standard_streams.hpp"
-#include "lockstep/core/stop_of_process.hpp"
-#include "lockstep/core/threads.hpp"
+#include "lockstep/core/process/standard_streams.hpp"
+#include "lockstep/core/process/stop_of_process.hpp"
+#include "lockstep/core/process/threads.hpp"
 
 namespace lockstep::detail {
 

@@ -15,12 +15,12 @@
 #include <utility>
 
 #include "lockstep/core/add_item.hpp"
-#include "lockstep/core/bfloat16.hpp"
 #include "lockstep/core/error.hpp"
-#include "lockstep/core/finite.hpp"
-#include "lockstep/core/float16.hpp"
 #include "lockstep/core/format_text.hpp"
-#include "lockstep/core/sha256.hpp"
+#include "lockstep/core/numbers/bfloat16.hpp"
+#include "lockstep/core/numbers/finite.hpp"
+#include "lockstep/core/numbers/float16.hpp"
+#include "lockstep/core/numbers/sha256.hpp"
 #include "lockstep/files/atomic_file.hpp"
 #include "lockstep/files/safetensors.hpp"
 

@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "lockstep/cluster/settings.hpp"
+#include "lockstep/cluster/description/settings.hpp"
 #include "unit/cluster/support.hpp"
 
 namespace {

@@ -9,7 +9,7 @@
 #include <string_view>
 #include <utility>
 
-#include "lockstep/cluster/environment.hpp"
+#include "lockstep/cluster/description/environment.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/utf8.hpp"
 

@@ -3,10 +3,10 @@
 #include <cstddef>
 #include <vector>
 
-#include "lockstep/collectives/communication_thread.hpp"
-#include "lockstep/collectives/exchange_at_end.hpp"
-#include "lockstep/collectives/shared_memory.hpp"
-#include "lockstep/collectives/shared_memory_group.hpp"
+#include "lockstep/collectives/exchange/communication_thread.hpp"
+#include "lockstep/collectives/exchange/exchange_at_end.hpp"
+#include "lockstep/collectives/shared_memory/shared_memory.hpp"
+#include "lockstep/collectives/shared_memory/shared_memory_group.hpp"
 #include "lockstep/collectives/thread_group.hpp"
 #include "members.hpp"
 #include "support/allocation_counter.hpp"

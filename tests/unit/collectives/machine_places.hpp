@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "lockstep/collectives/machine_group.hpp"
-#include "lockstep/collectives/shared_memory_group.hpp"
+#include "lockstep/collectives/shared_memory/shared_memory_group.hpp"
 #include "tcp_places.hpp"
 
 namespace machine_test {

@@ -24,7 +24,7 @@
 #include <type_traits>
 #include <vector>
 
-#include "lockstep/collectives/sum_members.hpp"
+#include "lockstep/collectives/algorithms/sum_members.hpp"
 #include "lockstep/core/error.hpp"
 #include "support/deadline.hpp"
 

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "contract.hpp"
-#include "lockstep/collectives/process_group.hpp"
+#include "lockstep/collectives/algorithms/process_group.hpp"
 #include "unit/cluster/rendezvous/support.hpp"
 
 namespace {

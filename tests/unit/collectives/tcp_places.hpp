@@ -13,8 +13,8 @@
 #include <utility>
 #include <vector>
 
-#include "lockstep/collectives/tcp_group.hpp"
-#include "lockstep/collectives/tcp_mesh.hpp"
+#include "lockstep/collectives/tcp/tcp_group.hpp"
+#include "lockstep/collectives/tcp/tcp_mesh.hpp"
 
 namespace tcp_test {
 

@@ -9,7 +9,7 @@
 #include <cstddef>
 #include <vector>
 
-#include "lockstep/layers/batch_normalization.hpp"
+#include "lockstep/layers/normalization/batch_normalization.hpp"
 #include "lockstep/reference.hpp"
 #include "support/kernel_numbers.hpp"
 #include "unit/devices/synchronized.hpp"

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "lockstep/collectives/thread_group.hpp"
-#include "lockstep/layers/batch_normalization.hpp"
+#include "lockstep/layers/normalization/batch_normalization.hpp"
 #include "support/run_kernel.hpp"
 
 namespace testing {

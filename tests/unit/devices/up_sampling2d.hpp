@@ -7,7 +7,7 @@
 #include <catch2/catch_test_macros.hpp>
 #include <cstddef>
 
-#include "lockstep/layers/up_sampling2d.hpp"
+#include "lockstep/layers/reshaping/up_sampling2d.hpp"
 #include "support/kernel_numbers.hpp"
 
 using namespace lockstep;

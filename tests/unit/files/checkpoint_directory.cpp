@@ -19,7 +19,7 @@
 #include <thread>
 #include <vector>
 
-#include "lockstep/core/threads.hpp"
+#include "lockstep/core/process/threads.hpp"
 #include "support/child.hpp"
 #include "support/folder.hpp"
 

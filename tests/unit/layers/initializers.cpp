@@ -5,7 +5,7 @@
 #include <cmath>
 #include <vector>
 
-#include "lockstep/layers/conv2d.hpp"
+#include "lockstep/layers/convolution/conv2d.hpp"
 #include "lockstep/layers/dense.hpp"
 
 namespace ls = lockstep;

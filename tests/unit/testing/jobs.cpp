@@ -10,7 +10,7 @@
 #include <utility>
 
 #include "lockstep/cluster.hpp"
-#include "lockstep/cluster/rendezvous/data_connector.hpp"
+#include "lockstep/cluster/network/data_connector.hpp"
 #include "lockstep/lockstep.hpp"
 #include "lockstep/reference.hpp"
 #include "support/log_lines.hpp"

@@ -526,7 +526,7 @@ TEST_CASE("files of other programs are named, with what to do") {
   };
   CHECK(contains(text("\x89HDF\r\n\x1a\n"),
                  "it is an HDF5 file, as Keras writes for .h5; write "
-                 "safetensors with tools/keras_model.py save"));
+                 "safetensors with tools/exchange/keras_model.py save"));
   CHECK(contains(text("PK\x03\x04"), "it is a zip archive, such as a .keras file"));
   CHECK(contains(text("\x80\x02}q"), "it is a pickle of Python"));
   CHECK(contains(text("\x93NUMPY\x01"), "it is a file of NumPy"));

@@ -7,7 +7,7 @@
 #include <variant>
 
 #include "lockstep/cluster/elastic/elastic_messages.hpp"
-#include "lockstep/cluster/rendezvous/clock.hpp"
+#include "lockstep/cluster/network/clock.hpp"
 
 namespace lockstep::detail {
 

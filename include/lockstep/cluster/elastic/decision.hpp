@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "lockstep/cluster/elastic/identity.hpp"
-#include "lockstep/cluster/rendezvous/frames.hpp"
+#include "lockstep/cluster/network/frames.hpp"
 
 namespace lockstep::detail {
 

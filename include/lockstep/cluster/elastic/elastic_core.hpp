@@ -19,18 +19,18 @@
 #include <variant>
 #include <vector>
 
+#include "lockstep/cluster/description/resolved_cluster.hpp"
+#include "lockstep/cluster/description/timeouts.hpp"
 #include "lockstep/cluster/elastic/decision.hpp"
 #include "lockstep/cluster/elastic/generation.hpp"
 #include "lockstep/cluster/elastic/machine_folder.hpp"
 #include "lockstep/cluster/elastic/participant.hpp"
 #include "lockstep/cluster/elastic/peer_links.hpp"
 #include "lockstep/cluster/elastic/vote_file.hpp"
-#include "lockstep/cluster/rendezvous/clock.hpp"
-#include "lockstep/cluster/rendezvous/log_thread.hpp"
-#include "lockstep/cluster/rendezvous/secret.hpp"
-#include "lockstep/cluster/rendezvous/timer.hpp"
-#include "lockstep/cluster/resolved_cluster.hpp"
-#include "lockstep/cluster/timeouts.hpp"
+#include "lockstep/cluster/network/clock.hpp"
+#include "lockstep/cluster/network/log_thread.hpp"
+#include "lockstep/cluster/network/secret.hpp"
+#include "lockstep/cluster/network/timer.hpp"
 #include "lockstep/core/config.hpp"
 #include "lockstep/core/log.hpp"
 

@@ -7,15 +7,15 @@
 #include <span>
 #include <utility>
 
-#include "lockstep/cluster/environment.hpp"
+#include "lockstep/cluster/description/environment.hpp"
+#include "lockstep/cluster/network/file_limit.hpp"
 #include "lockstep/cluster/rendezvous/control.hpp"
-#include "lockstep/cluster/rendezvous/file_limit.hpp"
 #include "lockstep/cluster/rendezvous/signature.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/format_text.hpp"
+#include "lockstep/core/numbers/sha256.hpp"
+#include "lockstep/core/process/threads.hpp"
 #include "lockstep/core/quote.hpp"
-#include "lockstep/core/sha256.hpp"
-#include "lockstep/core/threads.hpp"
 #include "lockstep/core/version.hpp"
 
 namespace lockstep::detail {

@@ -10,9 +10,9 @@
 #include <stop_token>
 #include <string>
 
+#include "lockstep/cluster/description/resolved_cluster.hpp"
 #include "lockstep/cluster/elastic/generation.hpp"
-#include "lockstep/cluster/rendezvous/secret.hpp"
-#include "lockstep/cluster/resolved_cluster.hpp"
+#include "lockstep/cluster/network/secret.hpp"
 #include "lockstep/core/config.hpp"
 
 namespace lockstep::detail {

@@ -8,8 +8,8 @@
 #include <utility>
 
 #include "lockstep/cluster/elastic/elastic_core.hpp"
-#include "lockstep/cluster/rendezvous/clock.hpp"
-#include "lockstep/cluster/rendezvous/timer.hpp"
+#include "lockstep/cluster/network/clock.hpp"
+#include "lockstep/cluster/network/timer.hpp"
 
 namespace lockstep::detail {
 

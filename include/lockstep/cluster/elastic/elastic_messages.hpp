@@ -20,7 +20,7 @@
 #include "lockstep/cluster/elastic/ballot.hpp"
 #include "lockstep/cluster/elastic/decision.hpp"
 #include "lockstep/cluster/elastic/identity.hpp"
-#include "lockstep/cluster/rendezvous/frames.hpp"
+#include "lockstep/cluster/network/frames.hpp"
 #include "lockstep/core/config.hpp"
 
 namespace lockstep::detail {

@@ -7,9 +7,9 @@
 #include <functional>
 #include <vector>
 
-#include "lockstep/cluster/elastic/elastic_options.hpp"
+#include "lockstep/cluster/description/elastic_options.hpp"
+#include "lockstep/cluster/description/resolved_cluster.hpp"
 #include "lockstep/cluster/rendezvous/messages.hpp"
-#include "lockstep/cluster/resolved_cluster.hpp"
 
 namespace lockstep::detail {
 

@@ -12,10 +12,10 @@
 #include <string>
 #include <string_view>
 
-#include "lockstep/cluster/elastic/elastic_options.hpp"
+#include "lockstep/cluster/description/elastic_options.hpp"
 #include "lockstep/cluster/elastic/identity.hpp"
 #include "lockstep/core/config.hpp"
-#include "lockstep/core/file_descriptor.hpp"
+#include "lockstep/core/process/file_descriptor.hpp"
 
 namespace lockstep::detail {
 

@@ -18,7 +18,7 @@
 #include <thread>
 #include <vector>
 
-#include "lockstep/cluster/environment.hpp"
+#include "lockstep/cluster/description/environment.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/format_text.hpp"
 

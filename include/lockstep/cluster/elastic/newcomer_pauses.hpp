@@ -9,7 +9,7 @@
 #include <cstddef>
 #include <vector>
 
-#include "lockstep/cluster/rendezvous/clock.hpp"
+#include "lockstep/cluster/network/clock.hpp"
 
 namespace lockstep::detail {
 

@@ -23,7 +23,7 @@
 #include "lockstep/cluster/elastic/proposer.hpp"
 #include "lockstep/cluster/elastic/roll_call.hpp"
 #include "lockstep/cluster/elastic/vote_memory.hpp"
-#include "lockstep/cluster/rendezvous/clock.hpp"
+#include "lockstep/cluster/network/clock.hpp"
 #include "lockstep/core/config.hpp"
 
 namespace lockstep::detail {

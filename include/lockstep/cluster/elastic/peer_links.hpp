@@ -17,16 +17,16 @@
 #include <string_view>
 #include <vector>
 
+#include "lockstep/cluster/description/resolved_cluster.hpp"
 #include "lockstep/cluster/elastic/elastic_messages.hpp"
+#include "lockstep/cluster/network/clock.hpp"
+#include "lockstep/cluster/network/connection.hpp"
+#include "lockstep/cluster/network/listener.hpp"
+#include "lockstep/cluster/network/lookup.hpp"
+#include "lockstep/cluster/network/psk.hpp"
+#include "lockstep/cluster/network/secret.hpp"
 #include "lockstep/cluster/rendezvous/chief_address.hpp"
-#include "lockstep/cluster/rendezvous/clock.hpp"
-#include "lockstep/cluster/rendezvous/connection.hpp"
-#include "lockstep/cluster/rendezvous/listener.hpp"
-#include "lockstep/cluster/rendezvous/lookup.hpp"
 #include "lockstep/cluster/rendezvous/messages.hpp"
-#include "lockstep/cluster/rendezvous/psk.hpp"
-#include "lockstep/cluster/rendezvous/secret.hpp"
-#include "lockstep/cluster/resolved_cluster.hpp"
 #include "lockstep/core/config.hpp"
 #include "lockstep/core/log.hpp"
 

@@ -13,7 +13,7 @@
 #include "lockstep/cluster/elastic/machine_folder.hpp"
 #include "lockstep/cluster/elastic/vote_memory.hpp"
 #include "lockstep/core/config.hpp"
-#include "lockstep/core/file_descriptor.hpp"
+#include "lockstep/core/process/file_descriptor.hpp"
 
 namespace lockstep::detail {
 

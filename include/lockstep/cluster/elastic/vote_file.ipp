@@ -17,10 +17,10 @@
 #include <thread>
 #include <utility>
 
-#include "lockstep/cluster/rendezvous/frames.hpp"
-#include "lockstep/core/crc32c.hpp"
+#include "lockstep/cluster/network/frames.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/format_text.hpp"
+#include "lockstep/core/numbers/crc32c.hpp"
 #include "lockstep/files/atomic_file.hpp"
 
 namespace lockstep::detail {

@@ -14,16 +14,16 @@
 #include <utility>
 #include <vector>
 
-#include "lockstep/cluster/rendezvous/clock.hpp"
-#include "lockstep/cluster/rendezvous/connection.hpp"
+#include "lockstep/cluster/network/clock.hpp"
+#include "lockstep/cluster/network/connection.hpp"
+#include "lockstep/cluster/network/listener.hpp"
+#include "lockstep/cluster/network/lookup.hpp"
+#include "lockstep/cluster/network/timer.hpp"
 #include "lockstep/cluster/rendezvous/control.hpp"
-#include "lockstep/cluster/rendezvous/listener.hpp"
-#include "lockstep/cluster/rendezvous/lookup.hpp"
 #include "lockstep/cluster/rendezvous/member_registry.hpp"
 #include "lockstep/cluster/rendezvous/messages.hpp"
 #include "lockstep/cluster/rendezvous/stall.hpp"
 #include "lockstep/cluster/rendezvous/store.hpp"
-#include "lockstep/cluster/rendezvous/timer.hpp"
 #include "lockstep/core/config.hpp"
 #include "lockstep/core/quote.hpp"
 

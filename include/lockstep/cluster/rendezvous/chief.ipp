@@ -8,9 +8,9 @@
 #include <cstdint>
 #include <set>
 
+#include "lockstep/cluster/network/data_address.hpp"
+#include "lockstep/cluster/network/file_limit.hpp"
 #include "lockstep/cluster/rendezvous/chief_address.hpp"
-#include "lockstep/cluster/rendezvous/data_address.hpp"
-#include "lockstep/cluster/rendezvous/file_limit.hpp"
 #include "lockstep/cluster/rendezvous/signature.hpp"
 #include "lockstep/core/format_text.hpp"
 #include "lockstep/core/quote.hpp"

@@ -9,10 +9,10 @@
 #include <string_view>
 #include <vector>
 
-#include "lockstep/cluster/host_port.hpp"
+#include "lockstep/cluster/description/host_port.hpp"
+#include "lockstep/cluster/network/listener.hpp"
+#include "lockstep/cluster/network/lookup.hpp"
 #include "lockstep/cluster/rendezvous/control.hpp"
-#include "lockstep/cluster/rendezvous/listener.hpp"
-#include "lockstep/cluster/rendezvous/lookup.hpp"
 #include "lockstep/core/config.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/log.hpp"

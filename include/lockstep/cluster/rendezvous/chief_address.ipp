@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cstddef>
 
-#include "lockstep/cluster/rendezvous/file_limit.hpp"
+#include "lockstep/cluster/network/file_limit.hpp"
 #include "lockstep/core/format_text.hpp"
 
 namespace lockstep::detail {

@@ -22,11 +22,11 @@
 #include <string_view>
 #include <vector>
 
-#include "lockstep/cluster/rendezvous/clock.hpp"
+#include "lockstep/cluster/description/resolved_cluster.hpp"
+#include "lockstep/cluster/description/timeouts.hpp"
+#include "lockstep/cluster/network/clock.hpp"
 #include "lockstep/cluster/rendezvous/messages.hpp"
 #include "lockstep/cluster/rendezvous/stall.hpp"
-#include "lockstep/cluster/resolved_cluster.hpp"
-#include "lockstep/cluster/timeouts.hpp"
 #include "lockstep/core/config.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/exchange_progress.hpp"

@@ -22,10 +22,10 @@
 #include <string_view>
 #include <thread>
 
+#include "lockstep/cluster/network/log_thread.hpp"
+#include "lockstep/cluster/network/psk.hpp"
 #include "lockstep/cluster/rendezvous/control.hpp"
-#include "lockstep/cluster/rendezvous/log_thread.hpp"
 #include "lockstep/cluster/rendezvous/messages.hpp"
-#include "lockstep/cluster/rendezvous/psk.hpp"
 #include "lockstep/cluster/rendezvous/rank_progress.hpp"
 #include "lockstep/cluster/rendezvous/rendezvous_options.hpp"
 #include "lockstep/core/config.hpp"

@@ -8,15 +8,15 @@
 #include <span>
 #include <utility>
 
+#include "lockstep/cluster/network/data_address.hpp"
+#include "lockstep/cluster/network/file_limit.hpp"
+#include "lockstep/cluster/network/timer.hpp"
 #include "lockstep/cluster/rendezvous/chief.hpp"
-#include "lockstep/cluster/rendezvous/data_address.hpp"
-#include "lockstep/cluster/rendezvous/file_limit.hpp"
 #include "lockstep/cluster/rendezvous/signature.hpp"
-#include "lockstep/cluster/rendezvous/timer.hpp"
 #include "lockstep/cluster/rendezvous/worker.hpp"
 #include "lockstep/core/format_text.hpp"
-#include "lockstep/core/sha256.hpp"
-#include "lockstep/core/threads.hpp"
+#include "lockstep/core/numbers/sha256.hpp"
+#include "lockstep/core/process/threads.hpp"
 #include "lockstep/core/version.hpp"
 
 namespace lockstep::detail {

@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
-#include "lockstep/cluster/rendezvous/clock.hpp"
-#include "lockstep/cluster/rendezvous/connection.hpp"
+#include "lockstep/cluster/network/clock.hpp"
+#include "lockstep/cluster/network/connection.hpp"
 #include "lockstep/cluster/rendezvous/control.hpp"
 #include "lockstep/cluster/rendezvous/messages.hpp"
 #include "lockstep/cluster/rendezvous/round_trip.hpp"

@@ -18,8 +18,8 @@
 #include <string_view>
 #include <vector>
 
-#include "lockstep/cluster/rendezvous/frames.hpp"
-#include "lockstep/cluster/rendezvous/hello.hpp"
+#include "lockstep/cluster/network/frames.hpp"
+#include "lockstep/cluster/network/hello.hpp"
 #include "lockstep/cluster/rendezvous/rank_progress.hpp"
 #include "lockstep/cluster/rendezvous/round_trip.hpp"
 #include "lockstep/core/config.hpp"

@@ -16,9 +16,9 @@
 #include <string_view>
 #include <vector>
 
+#include "lockstep/cluster/description/timeouts.hpp"
 #include "lockstep/cluster/rendezvous/messages.hpp"
 #include "lockstep/cluster/rendezvous/rendezvous_options.hpp"
-#include "lockstep/cluster/timeouts.hpp"
 #include "lockstep/core/config.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/exchange_progress.hpp"

@@ -5,14 +5,14 @@
 #include <algorithm>
 #include <utility>
 
-#include "lockstep/cluster/rendezvous/clock.hpp"
+#include "lockstep/cluster/network/clock.hpp"
+#include "lockstep/cluster/network/timer.hpp"
 #include "lockstep/cluster/rendezvous/control.hpp"
 #include "lockstep/cluster/rendezvous/member.hpp"
 #include "lockstep/cluster/rendezvous/signature.hpp"
-#include "lockstep/cluster/rendezvous/timer.hpp"
 #include "lockstep/core/format_text.hpp"
+#include "lockstep/core/process/standard_streams.hpp"
 #include "lockstep/core/quote.hpp"
-#include "lockstep/core/standard_streams.hpp"
 
 namespace lockstep {
 

@@ -6,10 +6,10 @@
 #include <string_view>
 #include <vector>
 
+#include "lockstep/cluster/description/resolved_cluster.hpp"
+#include "lockstep/cluster/network/secret.hpp"
 #include "lockstep/cluster/rendezvous/messages.hpp"
-#include "lockstep/cluster/rendezvous/secret.hpp"
 #include "lockstep/cluster/rendezvous/stall.hpp"
-#include "lockstep/cluster/resolved_cluster.hpp"
 #include "lockstep/core/log.hpp"
 
 namespace lockstep {

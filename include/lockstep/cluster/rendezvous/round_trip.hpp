@@ -11,7 +11,7 @@
 #include <chrono>
 #include <cstdint>
 
-#include "lockstep/cluster/rendezvous/clock.hpp"
+#include "lockstep/cluster/network/clock.hpp"
 
 namespace lockstep::detail {
 

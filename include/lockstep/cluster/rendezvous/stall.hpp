@@ -15,7 +15,7 @@
 #include <optional>
 #include <vector>
 
-#include "lockstep/cluster/rendezvous/clock.hpp"
+#include "lockstep/cluster/network/clock.hpp"
 #include "lockstep/cluster/rendezvous/rank_progress.hpp"
 #include "lockstep/core/config.hpp"
 #include "lockstep/core/exchange_progress.hpp"

@@ -15,7 +15,7 @@
 #include <utility>
 #include <vector>
 
-#include "lockstep/cluster/rendezvous/clock.hpp"
+#include "lockstep/cluster/network/clock.hpp"
 #include "lockstep/cluster/rendezvous/messages.hpp"
 #include "lockstep/core/config.hpp"
 

@@ -14,12 +14,12 @@
 #include <string_view>
 #include <vector>
 
-#include "lockstep/cluster/rendezvous/clock.hpp"
-#include "lockstep/cluster/rendezvous/connection.hpp"
+#include "lockstep/cluster/network/clock.hpp"
+#include "lockstep/cluster/network/connection.hpp"
+#include "lockstep/cluster/network/lookup.hpp"
+#include "lockstep/cluster/network/timer.hpp"
 #include "lockstep/cluster/rendezvous/control.hpp"
-#include "lockstep/cluster/rendezvous/lookup.hpp"
 #include "lockstep/cluster/rendezvous/messages.hpp"
-#include "lockstep/cluster/rendezvous/timer.hpp"
 #include "lockstep/core/config.hpp"
 
 namespace lockstep::detail {

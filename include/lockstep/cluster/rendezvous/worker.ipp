@@ -6,7 +6,7 @@
 #include <iterator>
 #include <utility>
 
-#include "lockstep/cluster/rendezvous/file_limit.hpp"
+#include "lockstep/cluster/network/file_limit.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/format_text.hpp"
 #include "lockstep/core/quote.hpp"

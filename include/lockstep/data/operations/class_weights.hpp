@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "lockstep/core/error.hpp"
-#include "lockstep/core/finite.hpp"
+#include "lockstep/core/numbers/finite.hpp"
 
 namespace lockstep {
 

@@ -19,7 +19,7 @@
 
 #include "lockstep/core/config.hpp"
 #include "lockstep/core/error.hpp"
-#include "lockstep/core/finite.hpp"
+#include "lockstep/core/numbers/finite.hpp"
 #include "lockstep/core/shape.hpp"
 #include "lockstep/data/sources/csv_fields.hpp"
 #include "lockstep/data/sources/csv_table.hpp"

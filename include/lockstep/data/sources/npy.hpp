@@ -27,7 +27,7 @@
 
 #include "lockstep/core/config.hpp"
 #include "lockstep/core/error.hpp"
-#include "lockstep/core/finite.hpp"
+#include "lockstep/core/numbers/finite.hpp"
 #include "lockstep/core/shape.hpp"
 #include "lockstep/data/sources/tensors.hpp"
 

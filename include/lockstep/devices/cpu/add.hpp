@@ -8,7 +8,7 @@
 #include "lockstep/concepts/kernel.hpp"
 #include "lockstep/devices/cpu/device.hpp"
 #include "lockstep/devices/cpu/elements.hpp"
-#include "lockstep/layers/add.hpp"
+#include "lockstep/layers/merging/add.hpp"
 
 namespace lockstep {
 

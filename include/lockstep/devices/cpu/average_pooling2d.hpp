@@ -12,8 +12,8 @@
 #include "lockstep/devices/cpu/device.hpp"
 #include "lockstep/devices/cpu/lanes.hpp"
 #include "lockstep/devices/cpu/pooling2d.hpp"
-#include "lockstep/layers/average_pooling2d.hpp"
-#include "lockstep/layers/global_average_pooling2d.hpp"
+#include "lockstep/layers/pooling/average_pooling2d.hpp"
+#include "lockstep/layers/pooling/global_average_pooling2d.hpp"
 
 namespace lockstep {
 namespace detail {

@@ -4,7 +4,7 @@
 
 #include <cstddef>
 
-#include "lockstep/core/bfloat16.hpp"
+#include "lockstep/core/numbers/bfloat16.hpp"
 #include "lockstep/devices/compiled_kernels.hpp"
 #include "lockstep/devices/cpu/elements.hpp"
 #include "lockstep/devices/fused_normalization.hpp"

@@ -34,7 +34,7 @@
 #include "lockstep/devices/cpu/onednn.hpp"
 #include "lockstep/devices/cpu/winograd/convolution.hpp"
 #include "lockstep/devices/cpu/winograd/kernel_gradient.hpp"
-#include "lockstep/layers/conv2d.hpp"
+#include "lockstep/layers/convolution/conv2d.hpp"
 
 namespace lockstep {
 namespace detail {

@@ -12,7 +12,7 @@
 
 #include "lockstep/devices/cpu/lanes.hpp"
 #include "lockstep/devices/cpu/openmp.hpp"
-#include "lockstep/layers/conv2d.hpp"
+#include "lockstep/layers/convolution/conv2d.hpp"
 
 namespace lockstep::detail {
 

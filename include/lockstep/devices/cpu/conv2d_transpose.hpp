@@ -13,7 +13,7 @@
 #include "lockstep/devices/cpu/column_sums.hpp"
 #include "lockstep/devices/cpu/conv2d.hpp"
 #include "lockstep/devices/cpu/device.hpp"
-#include "lockstep/layers/conv2d_transpose.hpp"
+#include "lockstep/layers/convolution/conv2d_transpose.hpp"
 
 namespace lockstep {
 namespace detail {

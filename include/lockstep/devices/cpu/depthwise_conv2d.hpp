@@ -10,7 +10,7 @@
 #include "lockstep/concepts/kernel.hpp"
 #include "lockstep/devices/cpu/conv2d.hpp"
 #include "lockstep/devices/cpu/device.hpp"
-#include "lockstep/layers/depthwise_conv2d.hpp"
+#include "lockstep/layers/convolution/depthwise_conv2d.hpp"
 
 namespace lockstep {
 namespace detail {

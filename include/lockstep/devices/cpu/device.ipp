@@ -7,12 +7,12 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "lockstep/core/contention.hpp"
-#include "lockstep/core/cpu_quota.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/format_text.hpp"
 #include "lockstep/core/log.hpp"
-#include "lockstep/core/openmp_places.hpp"
+#include "lockstep/core/process/contention.hpp"
+#include "lockstep/core/process/cpu_quota.hpp"
+#include "lockstep/core/process/openmp_places.hpp"
 
 namespace lockstep::detail {
 

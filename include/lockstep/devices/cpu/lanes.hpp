@@ -17,7 +17,7 @@
 #include <type_traits>
 #include <utility>
 
-#include "lockstep/core/bfloat16.hpp"
+#include "lockstep/core/numbers/bfloat16.hpp"
 
 namespace lockstep::detail {
 

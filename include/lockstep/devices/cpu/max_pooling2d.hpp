@@ -16,7 +16,7 @@
 #include "lockstep/devices/cpu/device.hpp"
 #include "lockstep/devices/cpu/lanes.hpp"
 #include "lockstep/devices/cpu/pooling2d.hpp"
-#include "lockstep/layers/max_pooling2d.hpp"
+#include "lockstep/layers/pooling/max_pooling2d.hpp"
 
 namespace lockstep {
 namespace detail {

@@ -21,8 +21,8 @@
 #include <type_traits>
 #include <utility>
 
-#include "lockstep/core/bfloat16.hpp"
 #include "lockstep/core/config.hpp"
+#include "lockstep/core/numbers/bfloat16.hpp"
 #include "lockstep/core/shape.hpp"
 
 namespace lockstep::detail::onednn {

@@ -15,8 +15,8 @@
 #include <optional>
 
 #include "lockstep/core/config.hpp"
-#include "lockstep/core/cores.hpp"
 #include "lockstep/core/function_ref.hpp"
+#include "lockstep/core/process/cores.hpp"
 #include "lockstep/core/slice.hpp"
 #include "lockstep/devices/cpu/team.hpp"
 

@@ -11,7 +11,7 @@
 #include "lockstep/concepts/kernel.hpp"
 #include "lockstep/devices/cpu/lanes.hpp"
 #include "lockstep/devices/cpu/openmp.hpp"
-#include "lockstep/layers/pooling2d.hpp"
+#include "lockstep/layers/pooling/pooling2d.hpp"
 
 namespace lockstep::detail {
 

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "lockstep/concepts/kernel.hpp"
-#include "lockstep/core/finite.hpp"
+#include "lockstep/core/numbers/finite.hpp"
 #include "lockstep/devices/cpu/device.hpp"
 #include "lockstep/devices/cpu/elements.hpp"
 #include "lockstep/devices/cpu/exponentials.hpp"

@@ -12,9 +12,9 @@
 #include <system_error>
 #include <vector>
 
-#include "lockstep/core/contention.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/format_text.hpp"
+#include "lockstep/core/process/contention.hpp"
 
 namespace lockstep::detail {
 

@@ -19,7 +19,7 @@
 #include <thread>
 
 #include "lockstep/core/config.hpp"
-#include "lockstep/core/threads.hpp"
+#include "lockstep/core/process/threads.hpp"
 
 namespace lockstep::detail {
 

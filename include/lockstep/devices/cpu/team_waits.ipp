@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <cstdlib>
 
-#include "lockstep/core/cores.hpp"
 #include "lockstep/core/error.hpp"
+#include "lockstep/core/process/cores.hpp"
 #include "lockstep/devices/cpu/team.hpp"
 
 namespace lockstep::detail {

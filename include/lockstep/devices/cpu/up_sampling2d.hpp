@@ -12,7 +12,7 @@
 #include "lockstep/devices/cpu/device.hpp"
 #include "lockstep/devices/cpu/lanes.hpp"
 #include "lockstep/devices/host/up_sampling2d.hpp"
-#include "lockstep/layers/up_sampling2d.hpp"
+#include "lockstep/layers/reshaping/up_sampling2d.hpp"
 
 namespace lockstep {
 namespace detail {

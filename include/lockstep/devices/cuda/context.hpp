@@ -16,8 +16,8 @@
 #include <utility>
 #include <vector>
 
-#include "lockstep/core/bfloat16.hpp"
 #include "lockstep/core/config.hpp"
+#include "lockstep/core/numbers/bfloat16.hpp"
 #include "lockstep/core/work.hpp"
 #include "lockstep/devices/cuda/commands.hpp"
 #include "lockstep/devices/cuda/gpus.hpp"

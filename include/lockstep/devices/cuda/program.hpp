@@ -20,9 +20,9 @@
 #include <utility>
 #include <vector>
 
-#include "lockstep/core/bfloat16.hpp"
 #include "lockstep/core/config.hpp"
-#include "lockstep/core/float16.hpp"
+#include "lockstep/core/numbers/bfloat16.hpp"
+#include "lockstep/core/numbers/float16.hpp"
 #include "lockstep/devices/cuda/gpus.hpp"
 
 namespace lockstep::detail::cuda {

@@ -16,9 +16,9 @@
 #include <string_view>
 #include <system_error>
 
-#include "lockstep/core/file_descriptor.hpp"
 #include "lockstep/core/format_text.hpp"
-#include "lockstep/core/sha256.hpp"
+#include "lockstep/core/numbers/sha256.hpp"
+#include "lockstep/core/process/file_descriptor.hpp"
 #include "lockstep/devices/cuda/libraries/nvrtc.hpp"
 #include "lockstep/devices/cuda/prelude.hpp"
 

@@ -9,7 +9,7 @@
 #include "lockstep/concepts/device.hpp"
 #include "lockstep/concepts/kernel.hpp"
 #include "lockstep/devices/host/image_sampling.hpp"
-#include "lockstep/layers/affine_image.hpp"
+#include "lockstep/layers/preprocessing/affine_image.hpp"
 
 namespace lockstep {
 

@@ -21,7 +21,7 @@
 #include "lockstep/concepts/device.hpp"
 #include "lockstep/concepts/kernel.hpp"
 #include "lockstep/devices/host/batch_statistics.hpp"
-#include "lockstep/layers/batch_normalization.hpp"
+#include "lockstep/layers/normalization/batch_normalization.hpp"
 
 namespace lockstep {
 namespace detail {

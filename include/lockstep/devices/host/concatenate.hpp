@@ -8,7 +8,7 @@
 #include "lockstep/concepts/device.hpp"
 #include "lockstep/concepts/kernel.hpp"
 #include "lockstep/devices/host/ranges.hpp"
-#include "lockstep/layers/concatenate.hpp"
+#include "lockstep/layers/merging/concatenate.hpp"
 
 namespace lockstep {
 

@@ -13,7 +13,7 @@
 #include "lockstep/concepts/device.hpp"
 #include "lockstep/concepts/kernel.hpp"
 #include "lockstep/core/rng.hpp"
-#include "lockstep/layers/dropout.hpp"
+#include "lockstep/layers/regularization/dropout.hpp"
 
 namespace lockstep {
 

@@ -17,7 +17,7 @@
 #include "lockstep/concepts/kernel.hpp"
 #include "lockstep/core/rng.hpp"
 #include "lockstep/devices/host/ranges.hpp"
-#include "lockstep/layers/gaussian_noise.hpp"
+#include "lockstep/layers/regularization/gaussian_noise.hpp"
 
 namespace lockstep {
 

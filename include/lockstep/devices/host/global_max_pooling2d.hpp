@@ -8,8 +8,8 @@
 
 #include "lockstep/concepts/device.hpp"
 #include "lockstep/concepts/kernel.hpp"
-#include "lockstep/core/finite.hpp"
-#include "lockstep/layers/global_max_pooling2d.hpp"
+#include "lockstep/core/numbers/finite.hpp"
+#include "lockstep/layers/pooling/global_max_pooling2d.hpp"
 
 namespace lockstep {
 

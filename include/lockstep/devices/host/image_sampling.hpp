@@ -14,7 +14,7 @@
 #include "lockstep/concepts/kernel.hpp"
 #include "lockstep/core/rng.hpp"
 #include "lockstep/core/shape.hpp"
-#include "lockstep/layers/augmentation.hpp"
+#include "lockstep/layers/preprocessing/augmentation.hpp"
 
 namespace lockstep::detail {
 

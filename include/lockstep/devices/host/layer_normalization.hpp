@@ -10,7 +10,7 @@
 #include "lockstep/concepts/device.hpp"
 #include "lockstep/concepts/kernel.hpp"
 #include "lockstep/devices/host/double_sums.hpp"
-#include "lockstep/layers/layer_normalization.hpp"
+#include "lockstep/layers/normalization/layer_normalization.hpp"
 
 namespace lockstep {
 

@@ -9,7 +9,7 @@
 
 #include "lockstep/concepts/device.hpp"
 #include "lockstep/concepts/kernel.hpp"
-#include "lockstep/layers/normalization.hpp"
+#include "lockstep/layers/preprocessing/normalization.hpp"
 
 namespace lockstep {
 

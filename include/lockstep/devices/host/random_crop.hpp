@@ -10,7 +10,7 @@
 #include "lockstep/concepts/device.hpp"
 #include "lockstep/concepts/kernel.hpp"
 #include "lockstep/devices/host/image_sampling.hpp"
-#include "lockstep/layers/random_crop.hpp"
+#include "lockstep/layers/preprocessing/random_crop.hpp"
 
 namespace lockstep {
 

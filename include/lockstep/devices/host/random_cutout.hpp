@@ -10,7 +10,7 @@
 #include "lockstep/concepts/kernel.hpp"
 #include "lockstep/core/drawn_span.hpp"
 #include "lockstep/devices/host/image_sampling.hpp"
-#include "lockstep/layers/random_cutout.hpp"
+#include "lockstep/layers/preprocessing/random_cutout.hpp"
 
 namespace lockstep {
 

@@ -11,7 +11,7 @@
 #include "lockstep/concepts/kernel.hpp"
 #include "lockstep/core/rng.hpp"
 #include "lockstep/devices/host/ranges.hpp"
-#include "lockstep/layers/spatial_dropout2d.hpp"
+#include "lockstep/layers/regularization/spatial_dropout2d.hpp"
 
 namespace lockstep {
 

@@ -11,7 +11,7 @@
 #include "lockstep/concepts/device.hpp"
 #include "lockstep/concepts/kernel.hpp"
 #include "lockstep/devices/host/ranges.hpp"
-#include "lockstep/layers/up_sampling2d.hpp"
+#include "lockstep/layers/reshaping/up_sampling2d.hpp"
 
 namespace lockstep {
 namespace detail {

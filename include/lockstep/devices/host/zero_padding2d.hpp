@@ -7,7 +7,7 @@
 
 #include "lockstep/concepts/device.hpp"
 #include "lockstep/concepts/kernel.hpp"
-#include "lockstep/layers/zero_padding2d.hpp"
+#include "lockstep/layers/reshaping/zero_padding2d.hpp"
 
 namespace lockstep {
 

@@ -6,7 +6,7 @@
 
 #include "lockstep/concepts/kernel.hpp"
 #include "lockstep/devices/reference/device.hpp"
-#include "lockstep/layers/add.hpp"
+#include "lockstep/layers/merging/add.hpp"
 
 namespace lockstep {
 

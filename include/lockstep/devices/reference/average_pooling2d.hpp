@@ -8,7 +8,7 @@
 #include "lockstep/concepts/kernel.hpp"
 #include "lockstep/devices/reference/device.hpp"
 #include "lockstep/devices/reference/pooling2d.hpp"
-#include "lockstep/layers/average_pooling2d.hpp"
+#include "lockstep/layers/pooling/average_pooling2d.hpp"
 
 namespace lockstep {
 

@@ -9,7 +9,7 @@
 #include "lockstep/devices/host/double_sums.hpp"
 #include "lockstep/devices/reference/convolution2d.hpp"
 #include "lockstep/devices/reference/device.hpp"
-#include "lockstep/layers/conv2d_transpose.hpp"
+#include "lockstep/layers/convolution/conv2d_transpose.hpp"
 
 namespace lockstep {
 

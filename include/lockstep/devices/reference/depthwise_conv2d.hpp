@@ -8,7 +8,7 @@
 #include "lockstep/devices/host/double_sums.hpp"
 #include "lockstep/devices/reference/convolution2d.hpp"
 #include "lockstep/devices/reference/device.hpp"
-#include "lockstep/layers/depthwise_conv2d.hpp"
+#include "lockstep/layers/convolution/depthwise_conv2d.hpp"
 
 namespace lockstep {
 

@@ -6,7 +6,7 @@
 
 #include "lockstep/concepts/kernel.hpp"
 #include "lockstep/devices/reference/device.hpp"
-#include "lockstep/layers/global_average_pooling2d.hpp"
+#include "lockstep/layers/pooling/global_average_pooling2d.hpp"
 
 namespace lockstep {
 

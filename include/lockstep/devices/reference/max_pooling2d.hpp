@@ -9,10 +9,10 @@
 #include <cstring>
 
 #include "lockstep/concepts/kernel.hpp"
-#include "lockstep/core/finite.hpp"
+#include "lockstep/core/numbers/finite.hpp"
 #include "lockstep/devices/reference/device.hpp"
 #include "lockstep/devices/reference/pooling2d.hpp"
-#include "lockstep/layers/max_pooling2d.hpp"
+#include "lockstep/layers/pooling/max_pooling2d.hpp"
 
 namespace lockstep {
 

@@ -4,7 +4,7 @@
 
 #include <cstddef>
 
-#include "lockstep/layers/pooling2d.hpp"
+#include "lockstep/layers/pooling/pooling2d.hpp"
 
 namespace lockstep::detail {
 

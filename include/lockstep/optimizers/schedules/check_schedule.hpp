@@ -7,8 +7,8 @@
 
 #include "lockstep/core/count.hpp"
 #include "lockstep/core/error.hpp"
-#include "lockstep/core/finite.hpp"
 #include "lockstep/core/format_text.hpp"
+#include "lockstep/core/numbers/finite.hpp"
 
 namespace lockstep::detail {
 

@@ -9,7 +9,7 @@
 #include <string_view>
 #include <utility>
 
-#include "lockstep/core/finite.hpp"
+#include "lockstep/core/numbers/finite.hpp"
 #include "lockstep/optimizers/schedules/check_schedule.hpp"
 
 namespace lockstep {

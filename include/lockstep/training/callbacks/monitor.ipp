@@ -6,9 +6,9 @@
 #include <utility>
 
 #include "lockstep/core/add_item.hpp"
-#include "lockstep/core/finite.hpp"
 #include "lockstep/core/format_text.hpp"
 #include "lockstep/core/log.hpp"
+#include "lockstep/core/numbers/finite.hpp"
 
 namespace lockstep::detail {
 

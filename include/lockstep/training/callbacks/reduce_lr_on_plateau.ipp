@@ -6,9 +6,9 @@
 #include <optional>
 #include <string_view>
 
-#include "lockstep/core/finite.hpp"
 #include "lockstep/core/format_text.hpp"
 #include "lockstep/core/log.hpp"
+#include "lockstep/core/numbers/finite.hpp"
 
 namespace lockstep::detail {
 

@@ -8,9 +8,9 @@
 #include <string_view>
 
 #include "lockstep/core/error.hpp"
-#include "lockstep/core/finite.hpp"
 #include "lockstep/core/format_text.hpp"
 #include "lockstep/core/log.hpp"
+#include "lockstep/core/numbers/finite.hpp"
 
 namespace lockstep::detail {
 

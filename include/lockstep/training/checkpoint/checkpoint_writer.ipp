@@ -11,7 +11,7 @@
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/format_text.hpp"
 #include "lockstep/core/log.hpp"
-#include "lockstep/core/threads.hpp"
+#include "lockstep/core/process/threads.hpp"
 #include "lockstep/training/checkpoint/byte_message.hpp"
 #include "lockstep/training/report/start_line.hpp"
 

@@ -7,9 +7,9 @@
 #include <cmath>
 #include <span>
 
-#include "lockstep/core/finite.hpp"
 #include "lockstep/core/format_numbers.hpp"
 #include "lockstep/core/format_text.hpp"
+#include "lockstep/core/numbers/finite.hpp"
 #include "lockstep/core/quote.hpp"
 #include "lockstep/core/version.hpp"
 #include "lockstep/files/json_document.hpp"

@@ -17,7 +17,7 @@
 #include <vector>
 
 #include "lockstep/collectives/self_group.hpp"
-#include "lockstep/core/finite.hpp"
+#include "lockstep/core/numbers/finite.hpp"
 #include "lockstep/core/tensor_view.hpp"
 #include "lockstep/devices/reference/device.hpp"
 #include "lockstep/layers/initializers.hpp"

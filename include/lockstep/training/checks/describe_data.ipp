@@ -9,8 +9,8 @@
 #include <type_traits>
 #include <utility>
 
-#include "lockstep/core/finite.hpp"
 #include "lockstep/core/format_text.hpp"
+#include "lockstep/core/numbers/finite.hpp"
 #include "lockstep/core/rng.hpp"
 
 namespace lockstep::detail {

@@ -8,9 +8,9 @@
 #include <utility>
 #include <variant>
 
-#include "lockstep/core/digest64.hpp"
 #include "lockstep/core/format_numbers.hpp"
 #include "lockstep/core/format_text.hpp"
+#include "lockstep/core/numbers/digest64.hpp"
 
 namespace lockstep::detail {
 

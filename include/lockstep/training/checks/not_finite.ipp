@@ -3,8 +3,8 @@
 #include "lockstep/training/checks/not_finite.hpp"
 
 #include "lockstep/core/add_item.hpp"
-#include "lockstep/core/finite.hpp"
 #include "lockstep/core/format_text.hpp"
+#include "lockstep/core/numbers/finite.hpp"
 #include "lockstep/training/parameters.hpp"
 
 namespace lockstep::detail {

@@ -6,7 +6,7 @@
 #include <string_view>
 
 #include "lockstep/core/format_text.hpp"
-#include "lockstep/core/sha256.hpp"
+#include "lockstep/core/numbers/sha256.hpp"
 
 namespace lockstep::detail {
 

@@ -12,7 +12,7 @@
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/format_text.hpp"
 #include "lockstep/core/log.hpp"
-#include "lockstep/core/stop_of_process.hpp"
+#include "lockstep/core/process/stop_of_process.hpp"
 #include "lockstep/training/checkpoint/byte_message.hpp"
 #include "lockstep/training/checkpoint/encoded_state.hpp"
 #include "lockstep/training/elastic/elastic_fit.hpp"

@@ -12,7 +12,7 @@
 #include "lockstep/core/add_item.hpp"
 #include "lockstep/core/format_numbers.hpp"
 #include "lockstep/core/format_text.hpp"
-#include "lockstep/core/median.hpp"
+#include "lockstep/core/numbers/median.hpp"
 #include "lockstep/training/report/summary.hpp"
 
 namespace lockstep {

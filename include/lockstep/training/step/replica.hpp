@@ -17,7 +17,7 @@
 #include "lockstep/concepts/metric.hpp"
 #include "lockstep/concepts/optimizer.hpp"
 #include "lockstep/concepts/strategy.hpp"
-#include "lockstep/core/finite.hpp"
+#include "lockstep/core/numbers/finite.hpp"
 #include "lockstep/core/slice.hpp"
 #include "lockstep/metrics/weighted.hpp"
 #include "lockstep/model/engine.hpp"

@@ -21,11 +21,11 @@
 #include <vector>
 
 #include "lockstep/concepts/strategy.hpp"
-#include "lockstep/core/digest64.hpp"
-#include "lockstep/core/finite.hpp"
 #include "lockstep/core/format_text.hpp"
+#include "lockstep/core/numbers/digest64.hpp"
+#include "lockstep/core/numbers/finite.hpp"
+#include "lockstep/core/process/threads.hpp"
 #include "lockstep/core/slice.hpp"
-#include "lockstep/core/threads.hpp"
 #include "lockstep/strategies/virtual_shards.hpp"
 #include "lockstep/training/checkpoint/job_state.hpp"
 #include "lockstep/training/checks/model_signature.hpp"

@@ -9,7 +9,7 @@
 #include <type_traits>
 
 #include "lockstep/core/config.hpp"
-#include "lockstep/core/stop_signals.hpp"
+#include "lockstep/core/process/stop_signals.hpp"
 
 namespace lockstep::detail {
 

@@ -10,11 +10,11 @@
 #include <string_view>
 #include <vector>
 
+#include "lockstep/cluster/network/data_address.hpp"
+#include "lockstep/cluster/network/data_connector.hpp"
+#include "lockstep/cluster/network/interfaces.hpp"
+#include "lockstep/cluster/network/lookup.hpp"
 #include "lockstep/cluster/rendezvous/chief_address.hpp"
-#include "lockstep/cluster/rendezvous/data_address.hpp"
-#include "lockstep/cluster/rendezvous/data_connector.hpp"
-#include "lockstep/cluster/rendezvous/interfaces.hpp"
-#include "lockstep/cluster/rendezvous/lookup.hpp"
 #include "unit/cluster/rendezvous/hosts.hpp"
 #include "unit/cluster/rendezvous/support.hpp"
 

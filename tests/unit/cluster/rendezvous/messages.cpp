@@ -5,7 +5,7 @@
 #include <random>
 #include <string>
 
-#include "lockstep/cluster/rendezvous/frames.hpp"
+#include "lockstep/cluster/network/frames.hpp"
 
 using namespace lockstep::detail;
 using lockstep::Phase;

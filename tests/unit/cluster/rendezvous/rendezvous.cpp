@@ -12,8 +12,8 @@
 #include <type_traits>
 #include <vector>
 
+#include "lockstep/cluster/network/listener.hpp"
 #include "lockstep/cluster/rendezvous/chief.hpp"
-#include "lockstep/cluster/rendezvous/listener.hpp"
 #include "lockstep/cluster/rendezvous/signature.hpp"
 #include "lockstep/cluster/rendezvous/worker.hpp"
 #include "support/no_threads.hpp"

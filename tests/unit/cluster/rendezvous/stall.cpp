@@ -3,7 +3,7 @@
 #include <catch2/catch_test_macros.hpp>
 #include <vector>
 
-#include "lockstep/cluster/rendezvous/clock.hpp"
+#include "lockstep/cluster/network/clock.hpp"
 
 using namespace lockstep;
 using namespace lockstep::detail;

@@ -16,10 +16,10 @@
 #include <thread>
 #include <vector>
 
-#include "lockstep/cluster/rendezvous/listener.hpp"
-#include "lockstep/cluster/rendezvous/psk.hpp"
-#include "lockstep/cluster/rendezvous/source_allowlist.hpp"
-#include "lockstep/cluster/rendezvous/stranger_log.hpp"
+#include "lockstep/cluster/network/listener.hpp"
+#include "lockstep/cluster/network/psk.hpp"
+#include "lockstep/cluster/network/source_allowlist.hpp"
+#include "lockstep/cluster/network/stranger_log.hpp"
 #include "unit/cluster/rendezvous/support.hpp"
 
 using namespace rendezvous_test;

@@ -1,5 +1,5 @@
 /// \file
-#include "lockstep/collectives/cuda_group.hpp"
+#include "lockstep/collectives/cuda/cuda_group.hpp"
 
 #include <catch2/catch_template_test_macros.hpp>
 #include <catch2/catch_test_macros.hpp>

@@ -1,5 +1,5 @@
 /// \file
-#include "lockstep/collectives/nccl_communicator.hpp"
+#include "lockstep/collectives/cuda/nccl_communicator.hpp"
 
 #include <algorithm>
 #include <atomic>

@@ -14,7 +14,7 @@
 #include <utility>
 #include <vector>
 
-#include "lockstep/collectives/cuda_group.hpp"
+#include "lockstep/collectives/cuda/cuda_group.hpp"
 #include "lockstep/collectives/hierarchical_group.hpp"
 #include "lockstep/collectives/thread_group.hpp"
 #include "lockstep/cuda.hpp"

@@ -1,5 +1,5 @@
 /// \file
-#include "lockstep/collectives/nccl_memory.hpp"
+#include "lockstep/collectives/cuda/nccl_memory.hpp"
 
 #include <algorithm>
 #include <atomic>
@@ -17,7 +17,7 @@
 #include <utility>
 #include <vector>
 
-#include "lockstep/collectives/cuda_group.hpp"
+#include "lockstep/collectives/cuda/cuda_group.hpp"
 #include "lockstep/collectives/thread_group.hpp"
 #include "lockstep/cuda.hpp"
 #include "lockstep/lockstep.hpp"

@@ -6,7 +6,7 @@
 #include <numeric>
 #include <vector>
 
-#include "lockstep/collectives/cuda_group.hpp"
+#include "lockstep/collectives/cuda/cuda_group.hpp"
 #include "lockstep/collectives/thread_group.hpp"
 #include "lockstep/devices/cuda/device.hpp"
 #include "lockstep/model/buffer.hpp"

@@ -1,11 +1,11 @@
 // The cases with a leading dot run in separate processes, since MPI is initialized once in a process.
-#include "lockstep/collectives/mpi_communicator.hpp"
+#include "lockstep/collectives/mpi/mpi_communicator.hpp"
 
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 
-#include "lockstep/collectives/mpi_group.hpp"
+#include "lockstep/collectives/mpi/mpi_group.hpp"
 #include "lockstep/core/error.hpp"
 
 namespace {

@@ -1,5 +1,5 @@
 // Run by mpirun with 1, 2, 3, 4 and 8 processes; the contract with 4 and 8.
-#include "lockstep/collectives/mpi_group.hpp"
+#include "lockstep/collectives/mpi/mpi_group.hpp"
 
 #include <signal.h>
 
@@ -15,7 +15,7 @@
 #include <thread>
 #include <vector>
 
-#include "lockstep/collectives/mpi_channel.hpp"
+#include "lockstep/collectives/mpi/mpi_channel.hpp"
 #include "ranks.hpp"
 #include "unit/collectives/contract.hpp"
 

@@ -1,5 +1,5 @@
 // Run by mpirun with two processes.
-#include "lockstep/strategies/mpi_plane.hpp"
+#include "lockstep/strategies/planes/mpi_plane.hpp"
 
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers.hpp>

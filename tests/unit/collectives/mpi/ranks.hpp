@@ -16,8 +16,8 @@
 #include <string_view>
 #include <vector>
 
-#include "lockstep/collectives/mpi_communicator.hpp"
-#include "lockstep/collectives/mpi_group.hpp"
+#include "lockstep/collectives/mpi/mpi_communicator.hpp"
+#include "lockstep/collectives/mpi/mpi_group.hpp"
 #include "unit/collectives/members.hpp"
 
 namespace ranks {

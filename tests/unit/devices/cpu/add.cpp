@@ -1,6 +1,6 @@
 /// \file
 /// Add on the Cpu, compared with the reference.
-#include "lockstep/layers/add.hpp"
+#include "lockstep/layers/merging/add.hpp"
 
 #include "compare.hpp"
 #include "support/branches.hpp"

@@ -3,8 +3,8 @@
 #include "lockstep/layers/along_steps.hpp"
 
 #include "compare.hpp"
-#include "lockstep/layers/conv1d.hpp"
-#include "lockstep/layers/pooling1d.hpp"
+#include "lockstep/layers/convolution/conv1d.hpp"
+#include "lockstep/layers/pooling/pooling1d.hpp"
 #include "support/pooling.hpp"
 
 using namespace lockstep;

@@ -1,6 +1,6 @@
 /// \file
 /// Random image layers on the Cpu: the shared cases.
-#include "lockstep/layers/augmentation.hpp"
+#include "lockstep/layers/preprocessing/augmentation.hpp"
 
 #include "compare.hpp"
 

@@ -1,9 +1,9 @@
 /// \file
 /// Average pooling on the Cpu, compared with the reference.
-#include "lockstep/layers/average_pooling2d.hpp"
+#include "lockstep/layers/pooling/average_pooling2d.hpp"
 
 #include "compare.hpp"
-#include "lockstep/layers/global_average_pooling2d.hpp"
+#include "lockstep/layers/pooling/global_average_pooling2d.hpp"
 #include "support/pooling.hpp"
 
 using namespace lockstep;

@@ -1,4 +1,4 @@
-#include "lockstep/layers/batch_normalization.hpp"
+#include "lockstep/layers/normalization/batch_normalization.hpp"
 
 #include "compare.hpp"
 

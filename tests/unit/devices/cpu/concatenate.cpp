@@ -1,6 +1,6 @@
 /// \file
 /// Concatenate on the Cpu, compared with the reference.
-#include "lockstep/layers/concatenate.hpp"
+#include "lockstep/layers/merging/concatenate.hpp"
 
 #include "compare.hpp"
 #include "support/branches.hpp"

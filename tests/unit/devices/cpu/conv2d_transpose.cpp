@@ -1,6 +1,6 @@
 /// \file
 /// Conv2DTranspose on the Cpu, in addition to the shared cases.
-#include "lockstep/layers/conv2d_transpose.hpp"
+#include "lockstep/layers/convolution/conv2d_transpose.hpp"
 
 #include "compare.hpp"
 

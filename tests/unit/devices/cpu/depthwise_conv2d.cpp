@@ -1,6 +1,6 @@
 /// \file
 /// DepthwiseConv2D on the Cpu, in addition to the shared cases.
-#include "lockstep/layers/depthwise_conv2d.hpp"
+#include "lockstep/layers/convolution/depthwise_conv2d.hpp"
 
 #include "compare.hpp"
 

@@ -13,8 +13,8 @@
 #include <string>
 #include <vector>
 
-#include "lockstep/core/openmp_places.hpp"
-#include "lockstep/core/threads.hpp"
+#include "lockstep/core/process/openmp_places.hpp"
+#include "lockstep/core/process/threads.hpp"
 #include "lockstep/cpu.hpp"
 #include "lockstep/strategies/mirrored.hpp"
 #include "support/child.hpp"

@@ -1,6 +1,6 @@
 /// \file
 /// Max pooling on the Cpu: the shared cases.
-#include "lockstep/layers/max_pooling2d.hpp"
+#include "lockstep/layers/pooling/max_pooling2d.hpp"
 
 #include "compare.hpp"
 #include "support/pooling.hpp"

@@ -1,8 +1,8 @@
 /// \file
 /// Random layers: the Cpu draws the same numbers as the reference, with any number of threads.
 #include "compare.hpp"
-#include "lockstep/layers/gaussian_noise.hpp"
-#include "lockstep/layers/spatial_dropout2d.hpp"
+#include "lockstep/layers/regularization/gaussian_noise.hpp"
+#include "lockstep/layers/regularization/spatial_dropout2d.hpp"
 
 using namespace lockstep;
 using namespace testing;

@@ -1,6 +1,6 @@
 /// \file
 /// SeparableConv2D on the Cpu, compared with the reference.
-#include "lockstep/layers/separable_conv2d.hpp"
+#include "lockstep/layers/convolution/separable_conv2d.hpp"
 
 #include "conv2d_ops.hpp"
 

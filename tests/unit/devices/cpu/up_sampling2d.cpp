@@ -1,6 +1,6 @@
 /// \file
 /// UpSampling2D on the Cpu, in addition to the shared cases.
-#include "lockstep/layers/up_sampling2d.hpp"
+#include "lockstep/layers/reshaping/up_sampling2d.hpp"
 
 #include "compare.hpp"
 

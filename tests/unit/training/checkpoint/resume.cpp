@@ -7,7 +7,7 @@
 #include <fstream>
 #include <stop_token>
 
-#include "lockstep/core/crc32c.hpp"
+#include "lockstep/core/numbers/crc32c.hpp"
 #include "lockstep/reference.hpp"
 #include "resume_support.hpp"
 #include "support/peak_memory.hpp"

@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-#include "lockstep/core/digest64.hpp"
+#include "lockstep/core/numbers/digest64.hpp"
 #include "lockstep/lockstep.hpp"
 #include "lockstep/reference.hpp"
 #include "lockstep/trace.hpp"

@@ -15,11 +15,11 @@
 #include <utility>
 #include <vector>
 
-#include "lockstep/core/finite.hpp"
+#include "lockstep/core/numbers/finite.hpp"
 #include "lockstep/devices/cpu/elements.hpp"
 #include "lockstep/devices/cpu/lanes.hpp"
 #include "lockstep/devices/cpu/openmp.hpp"
-#include "lockstep/layers/conv2d.hpp"
+#include "lockstep/layers/convolution/conv2d.hpp"
 
 namespace lockstep::detail {
 

@@ -14,7 +14,7 @@
 
 #include "lockstep/devices/cpu/openmp.hpp"
 #include "lockstep/devices/cpu/winograd/tiles.hpp"
-#include "lockstep/layers/conv2d.hpp"
+#include "lockstep/layers/convolution/conv2d.hpp"
 
 namespace lockstep::detail {
 

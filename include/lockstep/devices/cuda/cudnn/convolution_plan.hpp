@@ -19,7 +19,7 @@
 
 #include "lockstep/core/config.hpp"
 #include "lockstep/devices/cuda/cudnn/descriptor.hpp"
-#include "lockstep/layers/conv2d.hpp"
+#include "lockstep/layers/convolution/conv2d.hpp"
 
 namespace lockstep::detail::cuda {
 

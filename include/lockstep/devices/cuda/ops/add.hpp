@@ -7,7 +7,7 @@
 
 #include "lockstep/concepts/kernel.hpp"
 #include "lockstep/devices/cuda/device.hpp"
-#include "lockstep/layers/add.hpp"
+#include "lockstep/layers/merging/add.hpp"
 
 namespace lockstep {
 

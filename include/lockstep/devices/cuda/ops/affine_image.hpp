@@ -16,9 +16,9 @@
 #include "lockstep/devices/cuda/device.hpp"
 #include "lockstep/devices/cuda/support/image_sampling.hpp"
 #include "lockstep/devices/cuda/support/scalar_text.hpp"
-#include "lockstep/layers/affine_image.hpp"
-#include "lockstep/layers/random_rotation.hpp"
-#include "lockstep/layers/random_translation.hpp"
+#include "lockstep/layers/preprocessing/affine_image.hpp"
+#include "lockstep/layers/preprocessing/random_rotation.hpp"
+#include "lockstep/layers/preprocessing/random_translation.hpp"
 
 namespace lockstep {
 

@@ -12,9 +12,9 @@
 #include "lockstep/devices/cuda/device.hpp"
 #include "lockstep/devices/cuda/support/image_sampling.hpp"
 #include "lockstep/devices/cuda/support/philox.hpp"
-#include "lockstep/layers/random_crop.hpp"
-#include "lockstep/layers/random_cutout.hpp"
-#include "lockstep/layers/random_flip.hpp"
+#include "lockstep/layers/preprocessing/random_crop.hpp"
+#include "lockstep/layers/preprocessing/random_cutout.hpp"
+#include "lockstep/layers/preprocessing/random_flip.hpp"
 
 namespace lockstep {
 

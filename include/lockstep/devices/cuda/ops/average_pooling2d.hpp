@@ -10,7 +10,7 @@
 #include "lockstep/concepts/kernel.hpp"
 #include "lockstep/devices/cuda/device.hpp"
 #include "lockstep/devices/cuda/support/pooling2d.hpp"
-#include "lockstep/layers/average_pooling2d.hpp"
+#include "lockstep/layers/pooling/average_pooling2d.hpp"
 
 namespace lockstep {
 

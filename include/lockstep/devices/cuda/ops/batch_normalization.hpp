@@ -21,7 +21,7 @@
 #include "lockstep/devices/cuda/support/batch_normalization_text.hpp"
 #include "lockstep/devices/cuda/support/columns.hpp"
 #include "lockstep/devices/cuda/support/sums.hpp"
-#include "lockstep/layers/batch_normalization.hpp"
+#include "lockstep/layers/normalization/batch_normalization.hpp"
 
 namespace lockstep {
 

@@ -9,7 +9,7 @@
 
 #include "lockstep/concepts/kernel.hpp"
 #include "lockstep/devices/cuda/device.hpp"
-#include "lockstep/layers/concatenate.hpp"
+#include "lockstep/layers/merging/concatenate.hpp"
 
 namespace lockstep {
 

@@ -10,7 +10,7 @@
 #include "lockstep/devices/cuda/device.hpp"
 #include "lockstep/devices/cuda/support/column_sums.hpp"
 #include "lockstep/devices/cuda/support/convolution_pass.hpp"
-#include "lockstep/layers/conv2d.hpp"
+#include "lockstep/layers/convolution/conv2d.hpp"
 
 namespace lockstep {
 namespace detail::cuda {

@@ -8,7 +8,7 @@
 #include <cstdint>
 
 #include "lockstep/devices/cuda/ops/conv2d.hpp"
-#include "lockstep/layers/conv2d_transpose.hpp"
+#include "lockstep/layers/convolution/conv2d_transpose.hpp"
 
 namespace lockstep {
 namespace detail::cuda {

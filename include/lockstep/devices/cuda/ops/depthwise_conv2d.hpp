@@ -14,7 +14,7 @@
 #include "lockstep/devices/cuda/device.hpp"
 #include "lockstep/devices/cuda/support/column_sums.hpp"
 #include "lockstep/devices/cuda/support/convolution_text.hpp"
-#include "lockstep/layers/depthwise_conv2d.hpp"
+#include "lockstep/layers/convolution/depthwise_conv2d.hpp"
 
 namespace lockstep {
 namespace detail::cuda {

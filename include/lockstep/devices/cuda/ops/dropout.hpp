@@ -12,9 +12,9 @@
 #include "lockstep/concepts/kernel.hpp"
 #include "lockstep/devices/cuda/device.hpp"
 #include "lockstep/devices/cuda/support/philox.hpp"
-#include "lockstep/layers/dropout.hpp"
-#include "lockstep/layers/gaussian_noise.hpp"
-#include "lockstep/layers/spatial_dropout2d.hpp"
+#include "lockstep/layers/regularization/dropout.hpp"
+#include "lockstep/layers/regularization/gaussian_noise.hpp"
+#include "lockstep/layers/regularization/spatial_dropout2d.hpp"
 
 namespace lockstep {
 

@@ -10,8 +10,8 @@
 #include "lockstep/concepts/kernel.hpp"
 #include "lockstep/devices/cuda/device.hpp"
 #include "lockstep/devices/cuda/support/columns.hpp"
-#include "lockstep/layers/global_average_pooling2d.hpp"
-#include "lockstep/layers/global_max_pooling2d.hpp"
+#include "lockstep/layers/pooling/global_average_pooling2d.hpp"
+#include "lockstep/layers/pooling/global_max_pooling2d.hpp"
 
 namespace lockstep {
 

@@ -15,7 +15,7 @@
 #include "lockstep/devices/cuda/support/columns.hpp"
 #include "lockstep/devices/cuda/support/last_axis.hpp"
 #include "lockstep/devices/cuda/support/sums.hpp"
-#include "lockstep/layers/layer_normalization.hpp"
+#include "lockstep/layers/normalization/layer_normalization.hpp"
 
 namespace lockstep {
 

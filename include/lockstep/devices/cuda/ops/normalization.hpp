@@ -8,7 +8,7 @@
 
 #include "lockstep/concepts/kernel.hpp"
 #include "lockstep/devices/cuda/device.hpp"
-#include "lockstep/layers/normalization.hpp"
+#include "lockstep/layers/preprocessing/normalization.hpp"
 
 namespace lockstep {
 

@@ -9,7 +9,7 @@
 
 #include "lockstep/concepts/kernel.hpp"
 #include "lockstep/devices/cuda/device.hpp"
-#include "lockstep/layers/up_sampling2d.hpp"
+#include "lockstep/layers/reshaping/up_sampling2d.hpp"
 
 namespace lockstep {
 

@@ -8,7 +8,7 @@
 
 #include "lockstep/concepts/kernel.hpp"
 #include "lockstep/devices/cuda/device.hpp"
-#include "lockstep/layers/zero_padding2d.hpp"
+#include "lockstep/layers/reshaping/zero_padding2d.hpp"
 
 namespace lockstep {
 

@@ -15,7 +15,7 @@
 #include "lockstep/layers/activations/silu.hpp"
 #include "lockstep/layers/activations/softplus.hpp"
 #include "lockstep/layers/activations/tanh.hpp"
-#include "lockstep/layers/rescaling.hpp"
+#include "lockstep/layers/preprocessing/rescaling.hpp"
 
 namespace lockstep {
 

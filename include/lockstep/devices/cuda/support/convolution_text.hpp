@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "lockstep/devices/cuda/program.hpp"
-#include "lockstep/layers/conv2d.hpp"
+#include "lockstep/layers/convolution/conv2d.hpp"
 
 namespace lockstep::detail::cuda {
 

@@ -16,7 +16,7 @@
 #include "lockstep/devices/cuda/device.hpp"
 #include "lockstep/devices/cuda/support/philox.hpp"
 #include "lockstep/layers/interpolation.hpp"
-#include "lockstep/layers/random_crop.hpp"
+#include "lockstep/layers/preprocessing/random_crop.hpp"
 
 namespace lockstep::detail::cuda {
 

@@ -7,7 +7,7 @@
 #include <array>
 
 #include "lockstep/devices/cuda/support/scalar_text.hpp"
-#include "lockstep/layers/pooling2d.hpp"
+#include "lockstep/layers/pooling/pooling2d.hpp"
 
 namespace lockstep::detail::cuda {
 

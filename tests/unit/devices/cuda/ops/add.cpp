@@ -1,5 +1,5 @@
 /// \file
-#include "lockstep/layers/add.hpp"
+#include "lockstep/layers/merging/add.hpp"
 
 #include "support/branches.hpp"
 #include "unit/devices/cuda/compare.hpp"

@@ -1,5 +1,5 @@
 /// \file
-#include "lockstep/layers/augmentation.hpp"
+#include "lockstep/layers/preprocessing/augmentation.hpp"
 
 #include "unit/devices/cuda/compare.hpp"
 

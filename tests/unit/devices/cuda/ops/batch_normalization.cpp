@@ -1,5 +1,5 @@
 /// \file
-#include "lockstep/layers/batch_normalization.hpp"
+#include "lockstep/layers/normalization/batch_normalization.hpp"
 
 #include "unit/devices/cuda/compare.hpp"
 

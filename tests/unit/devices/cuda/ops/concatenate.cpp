@@ -1,5 +1,5 @@
 /// \file
-#include "lockstep/layers/concatenate.hpp"
+#include "lockstep/layers/merging/concatenate.hpp"
 
 #include "support/branches.hpp"
 #include "unit/devices/cuda/compare.hpp"

@@ -1,13 +1,13 @@
 /// \file
 /// Layers with random numbers: the GPU draws the same numbers as the reference.
-#include "lockstep/layers/dropout.hpp"
+#include "lockstep/layers/regularization/dropout.hpp"
 
 #include <catch2/catch_test_macros.hpp>
 #include <initializer_list>
 #include <vector>
 
-#include "lockstep/layers/gaussian_noise.hpp"
-#include "lockstep/layers/spatial_dropout2d.hpp"
+#include "lockstep/layers/regularization/gaussian_noise.hpp"
+#include "lockstep/layers/regularization/spatial_dropout2d.hpp"
 #include "unit/devices/cuda/compare.hpp"
 
 using namespace lockstep;

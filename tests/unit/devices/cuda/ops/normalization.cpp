@@ -1,7 +1,7 @@
 /// \file
-#include "lockstep/layers/normalization.hpp"
+#include "lockstep/layers/preprocessing/normalization.hpp"
 
-#include "lockstep/layers/layer_normalization.hpp"
+#include "lockstep/layers/normalization/layer_normalization.hpp"
 #include "unit/devices/cuda/compare.hpp"
 #include "unit/devices/long_sums.hpp"
 

@@ -1,5 +1,5 @@
 /// \file
-#include "lockstep/layers/up_sampling2d.hpp"
+#include "lockstep/layers/reshaping/up_sampling2d.hpp"
 
 #include "unit/devices/cuda/compare.hpp"
 

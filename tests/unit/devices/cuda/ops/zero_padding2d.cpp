@@ -1,5 +1,5 @@
 /// \file
-#include "lockstep/layers/zero_padding2d.hpp"
+#include "lockstep/layers/reshaping/zero_padding2d.hpp"
 
 #include "unit/devices/cuda/compare.hpp"
 

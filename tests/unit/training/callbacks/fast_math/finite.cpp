@@ -1,6 +1,6 @@
 /// \file
 /// Compiled with -ffast-math (tests/CMakeLists.txt), where std::isfinite is always true.
-#include "lockstep/core/finite.hpp"
+#include "lockstep/core/numbers/finite.hpp"
 
 #include <array>
 #include <catch2/catch_test_macros.hpp>
@@ -11,10 +11,10 @@
 #include <string_view>
 #include <vector>
 
-#include "lockstep/core/bfloat16.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/format_numbers.hpp"
 #include "lockstep/core/log.hpp"
+#include "lockstep/core/numbers/bfloat16.hpp"
 #include "lockstep/data/sources/csv.hpp"
 #include "lockstep/metrics/auc.hpp"
 #include "lockstep/metrics/top_k_categorical_accuracy.hpp"
