@@ -1,0 +1,1 @@
+gpu/gpu_check.sh

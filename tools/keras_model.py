@@ -1,0 +1,1 @@
+exchange/keras_model.py

@@ -1,0 +1,1 @@
+exchange/model_files.py

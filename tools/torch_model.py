@@ -1,0 +1,1 @@
+exchange/torch_model.py
