@@ -19,7 +19,7 @@ phase=${1:-}
 [[ $phase == [abcd] && $# -le 2 ]] || { echo "usage: gpu_check.sh a|b|c|d [FOLDER]" >&2; exit 2; }
 here=$(cd "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")" && pwd)
 pack=$here
-[[ -e $pack/programs.tar.xz || -d $pack/bin ]] || pack=$here/../build/gpu
+[[ -e $pack/programs.tar.xz || -d $pack/bin ]] || pack=$here/../../build/gpu
 [[ -e $pack/programs.tar.xz || -d $pack/bin ]] || { echo "gpu_check.sh: no pack in $here; create one with ./dev gpu-pack" >&2; exit 2; }
 pack=$(cd "$pack" && pwd) bin=$pack/bin
 [[ -d $bin ]] || python3 -m tarfile -e "$pack/programs.tar.xz" "$pack" || exit 2
