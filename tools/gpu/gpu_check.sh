@@ -160,7 +160,7 @@ phase_b() {
 
 phase_c() {
   local peers=("$pack/peers/gpu.py") long=(--rounds 3 --steps 500)
-  [[ -e ${peers[0]} ]] || peers=("$here/../benchmarks/peers/gpu.py")
+  [[ -e ${peers[0]} ]] || peers=("$here/../../benchmarks/peers/gpu.py")
   [[ $small != small ]] || long=(--dry-run --batch 2)
   peers=(python3 "${peers[@]}" --bin "$bin" --python "$(type -P python3)" --json "$work/peers.json" "${long[@]}")
   step peers "the tutorials' CNN" 280 --figures "$work/peers.json" --as peers "${peers[@]}" --work cnn-float32 --budget 265

@@ -58,9 +58,9 @@ class Ranges {
   std::size_t size_ = 0;
 };
 
-/// Divides the elements [0, n) among `owners`, as evenly as possible. `units` are divided nowhere:
-/// parameters that an update needs whole, in ascending order, without gaps from 0 to n; without
-/// units, any element may begin a share. With more owners than units some own nothing.
+/// Divides the elements [0, n) among `owners`, as evenly as possible. A unit, a parameter
+/// that an update needs whole, is never divided; `units` are in ascending order, without gaps from 0
+/// to n. Without units, any element may begin a share. With more owners than units some own nothing.
 /// \code
 ///   shares_of(10, 3)          // {0, 4} {4, 3} {7, 3}
 ///   shares_of(10, 3, units)   // {0, 6} {6, 0} {6, 4} if the units are {0, 6} and {6, 4}

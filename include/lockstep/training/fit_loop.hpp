@@ -74,7 +74,7 @@ class FitLoop {
   struct Admission {};
   /// `driver` is notified until the end of the run.
   void set_driver(FitDriver& driver) { driver_ = &driver; }
-  Run& hooks() { return run_; }
+  Run& current_run() { return run_; }
   /// Runs from the current position to the end of the training.
   LOCKSTEP_COLD_DECL void run_epochs();
   /// Ends the run after its last exchange: averages, on_train_end.

@@ -46,14 +46,14 @@ void ElasticFit::run(const std::stop_token& stop) {
 void ElasticFit::end_with(const Error& error) {
   if (!is_complete_) throw;
   if (runs_.has_rolled_back()) {
-    loop_.hooks().callbacks.load_states(boundary_.state.callbacks);
+    loop_.current_run().callbacks.load_states(boundary_.state.callbacks);
     loop_.end_run();
   }
   log(LogLevel::warning, error.what());  // the result is complete; the next call throws
 }
 
 void ElasticFit::pass_boundary() {
-  const Run& run = loop_.hooks();
+  const Run& run = loop_.current_run();
   boundary_ = {
       .number = loop_.boundaries(), .unsent_rate = kept_.unsent_rate, .stopped = run.stopped};
   loop_.save(boundary_.state);
@@ -79,7 +79,7 @@ JobState ElasticFit::state() {
 }
 
 void ElasticFit::go_to(Recovered at) {
-  Run& run = loop_.hooks();
+  Run& run = loop_.current_run();
   const bool was_chief = run.place.is_chief;
   is_complete_ = false;
   replicas_.discard_pending_steps();

@@ -3,6 +3,7 @@
 /// the gradients are bit-identical in all replicas, so nothing is exchanged after their sums.
 #pragma once
 
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -71,10 +72,17 @@ template <class S>
   requires requires { typename S::update_policy; }
 struct UpdatePolicyOf<S> {
   using Given = typename S::update_policy;
-  static constexpr bool is_complete = UpdatePolicy<Given, typename S::device>;
-  static_assert(is_complete,
-                "lockstep::Model: the strategy's update_policy lacks a member for its device; see "
-                "concepts/update_policy.hpp");
+  using D = typename S::device;
+  static constexpr bool is_complete = [] {
+    if constexpr (UpdatePolicy<Given, D>)
+      return std::derived_from<typename Given::template Replica<D>, Updates<D>>;
+    else
+      return false;
+  }();
+  static_assert(
+      is_complete,
+      "lockstep::Model: the strategy's update_policy lacks a member for its device, or its "
+      "Replica is not derived from detail::Updates; see concepts/update_policy.hpp");
   using type = std::conditional_t<is_complete, Given, Replicated>;  // so that one error is enough
 };
 /// The object that a strategy's policy makes for each replica.
