@@ -180,12 +180,6 @@ class Updates {
   T* gradients() const { return engine_->gradients().data(); }
 
  private:
-  /// The part of a segment that lies in an owned range.
-  struct Piece {
-    Slice at;
-    std::size_t place;  ///< of its first element in a buffer
-    std::size_t segment;
-  };
   // Every device with optimizers that have options must have both kernels; see Replica.
   static constexpr bool can = HasKernel<GradientPass, D> && HasKernel<MovingAverage, D>;
 
@@ -214,7 +208,6 @@ class Updates {
   double limit_, decay_, momentum_;
   std::uint64_t each_updates_, overwrites_each_;  // in steps; in updates, 0: never
   std::span<const UpdateSegment> segments_;
-  std::vector<Piece> pieces_;
   bool has_average_;
   T* sum_ = nullptr;                 // null: not accumulated
   T* average_ = nullptr;             // null without averages
@@ -247,11 +240,6 @@ Updates<D>::Updates(const UpdateSite<D>& site, Ranges owned)
   auto extra = slots_.begin() + static_cast<std::ptrdiff_t>(own_slots_);
   if (accumulates()) sum_ = (extra++)->data();
   if (has_average_) average_ = extra->data();
-  for (std::size_t i = 0; i < segments_.size(); ++i) {
-    const Slice whole{segments_[i].begin, segments_[i].end - segments_[i].begin};
-    owned_.each_within(whole,
-                       [&](Slice at, std::size_t place) { pieces_.push_back({at, place, i}); });
-  }
 }
 
 template <class D>
@@ -298,23 +286,24 @@ template <class D>
 auto Updates<D>::parts_of(double rate, Slice range) -> std::span<const UpdateIo<D>> {
   const bool penalised = !is_by_parts();  // begin() has added the penalty's gradient
   parts_.clear();
-  for (const Piece& piece : pieces_) {
-    const std::size_t first = std::max(piece.at.first, range.first);
-    const std::size_t end = std::min(piece.at.first + piece.at.count, range.first + range.count);
+  for (std::size_t i = 0; i < segments_.size(); ++i) {
+    const UpdateSegment& s = segments_[i];
+    const std::size_t first = std::max(s.begin, range.first);
+    const std::size_t end = std::min(s.end, range.first + range.count);
     if (first >= end) continue;
-    const UpdateSegment& s = segments_[piece.segment];
-    const std::size_t place = piece.place + first - piece.at.first;
-    UpdateIo<D> io{*context_,
-                   end - first,
-                   weights() + first,
-                   sum_ != nullptr ? sum_ + place : gradients() + first,
-                   {},
-                   penalised ? Penalty{} : s.penalty,
-                   s.decays ? rate * decay_ : 0,
-                   scale_[piece.segment],
-                   limit_};
-    for (std::size_t k = 0; k < own_slots_; ++k) io.slot[k] = slots_[k].data() + place;
-    parts_.push_back(io);
+    owned_.each_within({first, end - first}, [&](Slice part, std::size_t place) {
+      UpdateIo<D> io{*context_,
+                     part.count,
+                     weights() + part.first,
+                     sum_ != nullptr ? sum_ + place : gradients() + part.first,
+                     {},
+                     penalised ? Penalty{} : s.penalty,
+                     s.decays ? rate * decay_ : 0,
+                     scale_[i],
+                     limit_};
+      for (std::size_t k = 0; k < own_slots_; ++k) io.slot[k] = slots_[k].data() + place;
+      parts_.push_back(io);
+    });
   }
   return parts_;
 }
@@ -324,13 +313,16 @@ bool Updates<D>::pass_over_gradients(std::uint64_t step, SumOverOwners sum) {
   const bool updates = step % each_updates_ == 0, squares = wants_squares() && updates;
   if (squares) context_->clear(reinterpret_cast<std::byte*>(squares_.data()), squares_.bytes());
   if constexpr (can)
-    for (const Piece& piece : pieces_)
-      run_kernel<D>(GradientPass{},
-                    GradientPassIo<D>{*context_, piece.at.count, weights() + piece.at.first,
-                                      gradients() + piece.at.first,
-                                      sum_ != nullptr ? sum_ + piece.place : nullptr,
-                                      segments_[piece.segment].penalty,
-                                      squares ? squares_.data() + piece.segment : nullptr});
+    for (std::size_t i = 0; i < segments_.size(); ++i) {
+      const UpdateSegment& s = segments_[i];
+      owned_.each_within({s.begin, s.end - s.begin}, [&](Slice part, std::size_t place) {
+        run_kernel<D>(
+            GradientPass{},
+            GradientPassIo<D>{*context_, part.count, weights() + part.first,
+                              gradients() + part.first, sum_ != nullptr ? sum_ + place : nullptr,
+                              s.penalty, squares ? squares_.data() + i : nullptr});
+      });
+    }
   if (squares) clip(sum);
   return updates;
 }
