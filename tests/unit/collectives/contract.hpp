@@ -183,6 +183,20 @@ void check_reference(Member& member, lockstep::SumOrder order, std::uint64_t set
                  reinterpret_cast<std::byte*>(all.data()));
   for (std::size_t r = 0; r < ref.size(); ++r)
     expect(holds(all.data() + r * n, set, r, n), "CollectiveRef: all_gather");
+  if (!ref.has_ranges()) return;
+  const std::vector<lockstep::Slice> ranges = random_ranges(set, n, ref.size());
+  std::vector<lockstep::Slice> bytes;
+  for (const lockstep::Slice& range : ranges)
+    bytes.push_back({range.first * sizeof(double), range.count * sizeof(double)});
+  Numbers<double> sum(set, n, ref.rank()), y(set, n, ref.rank());
+  ref.all_reduce(sum.data(), n);
+  ref.reduce_scatter(y.data(), ranges);
+  ref.all_gather(reinterpret_cast<std::byte*>(y.data()), bytes);
+  bool equal = y.guards_intact();
+  for (const lockstep::Slice& range : ranges)
+    for (std::size_t i = range.first; i < range.first + range.count; ++i)
+      equal = equal && same_bits(y.data()[i], sum.data()[i]);
+  expect(equal, "CollectiveRef: reduce_scatter and all_gather of ranges");
 }
 
 /// Runs `body(member)` in all members of groups of each size; nothing may be thrown.

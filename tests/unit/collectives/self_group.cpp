@@ -77,4 +77,5 @@ TEST_CASE("a CollectiveRef calls the group that it refers to") {
   CHECK(sent[1] == std::byte{3});
   CHECK(ref.rank() == 3);
   CHECK(ref.size() == 4);
+  CHECK_FALSE(ref.has_ranges());
 }
