@@ -4,48 +4,28 @@
 #pragma once
 
 #include <string>
-#include <system_error>
 
+#include "lockstep/core/config.hpp"
 #include "lockstep/core/error.hpp"
-#include "lockstep/core/format_text.hpp"
-#include "lockstep/core/log.hpp"
 #include "lockstep/data/sources/splits.hpp"
-#include "lockstep/files/file_status.hpp"
 
 namespace lockstep::datasets::detail {
 
 /// Whether `folder` exists.
 /// \throws FileError if its status cannot be read or it is not a folder.
-[[gnu::cold]] inline bool has_data_folder(const std::string& folder, const char* name) {
-  const FileStatus found = file_status(folder);
-  if (found.kind == FileKind::unknown)
-    throw FileError(folder, "cannot be read ({}); check its permissions",
-                    std::generic_category().message(found.error));
-  if (found.kind != FileKind::folder && found.kind != FileKind::missing)
-    throw FileError(folder, "is not a folder; pass one with the {} files", name);
-  return found.kind == FileKind::folder;
-}
+LOCKSTEP_COLD_DECL bool has_data_folder(const std::string& folder, const char* name);
 
 /// \throws FileError unless `folder` exists; the message suggests `drawn`, a call that needs no
 /// files.
-[[gnu::cold]] inline void expect_data_folder(const std::string& folder, const char* name,
-                                             const char* drawn) {
-  if (!has_data_folder(folder, name))
-    throw FileError(folder,
-                    "folder not found; pass one with the {} files, or use {}, which needs no files",
-                    name, drawn);
-}
+LOCKSTEP_COLD_DECL void expect_data_folder(const std::string& folder, const char* name,
+                                           const char* drawn);
 
 /// Whether `folder` exists. If not, logs a warning that `fallback` is used instead.
-[[gnu::cold]] inline bool has_data_folder(const std::string& folder, const char* name,
-                                          const Splits& fallback) {
-  const bool found = has_data_folder(folder, name);
-  if (!found)
-    log(LogLevel::warning,
-        format_text(
-            "{}: folder not found; using {} instead of {}; put the real files there to use them",
-            folder, fallback.name(), name));
-  return found;
-}
+LOCKSTEP_COLD_DECL bool has_data_folder(const std::string& folder, const char* name,
+                                        const Splits& fallback);
 
 }  // namespace lockstep::datasets::detail
+
+#ifdef LOCKSTEP_HEADER_ONLY
+#include "lockstep/data/sources/data_folder.ipp"
+#endif

@@ -6,8 +6,8 @@
 #include <cstdint>
 #include <functional>
 #include <string>
-#include <utility>
 
+#include "lockstep/core/config.hpp"
 #include "lockstep/data/sources/tensors.hpp"
 
 namespace lockstep::datasets {
@@ -19,8 +19,8 @@ using Images = Tensors<std::uint8_t, std::int32_t>;
 class Splits {
  public:
   /// `name` describes the data set in messages. `train` and `test` produce the parts.
-  Splits(std::string name, std::function<Images()> train, std::function<Images()> test)
-      : name_(std::move(name)), train_(std::move(train)), test_(std::move(test)) {}
+  LOCKSTEP_DECL Splits(std::string name, std::function<Images()> train,
+                       std::function<Images()> test);
 
   /// Description of the data set: "MNIST", "drawn digits".
   const std::string& name() const { return name_; }
@@ -36,3 +36,7 @@ class Splits {
 };
 
 }  // namespace lockstep::datasets
+
+#ifdef LOCKSTEP_HEADER_ONLY
+#include "lockstep/data/sources/splits.ipp"
+#endif

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "lockstep/concepts/layer.hpp"
+#include "lockstep/core/config.hpp"
 #include "lockstep/core/type_list.hpp"
 #include "lockstep/layers/options.hpp"
 #include "lockstep/training/parameters.hpp"
@@ -147,12 +148,7 @@ constexpr std::string_view layer_of_op() {
 }
 
 /// Adds a member whose name is the next one in `names`, separated by spaces.
-[[gnu::cold]] inline void add_member(OpValue::Group& to, std::string_view& names, OpValue member) {
-  const std::string_view name = names.substr(0, names.find(' '));
-  names.remove_prefix(name.size() + (name.size() < names.size() ? 1 : 0));
-  member.name = name;
-  to.push_back(std::move(member));
-}
+LOCKSTEP_COLD_DECL void add_member(OpValue::Group& to, std::string_view& names, OpValue member);
 
 /// A value of any kind. The names of an aggregate's members are those of Keras' arguments, from
 /// its static `members`, as far as it has any; a dot before a name marks a number that follows
@@ -230,3 +226,7 @@ DescribedGraph described_graph() {
 }
 
 }  // namespace lockstep::detail
+
+#ifdef LOCKSTEP_HEADER_ONLY
+#include "lockstep/training/export/op_values.ipp"
+#endif

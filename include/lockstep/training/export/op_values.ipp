@@ -1,0 +1,14 @@
+#pragma once
+
+#include "lockstep/training/export/op_values.hpp"
+
+namespace lockstep::detail {
+
+void add_member(OpValue::Group& to, std::string_view& names, OpValue member) {
+  const std::string_view name = names.substr(0, names.find(' '));
+  names.remove_prefix(name.size() + (name.size() < names.size() ? 1 : 0));
+  member.name = name;
+  to.push_back(std::move(member));
+}
+
+}  // namespace lockstep::detail
