@@ -117,13 +117,12 @@ inline constexpr std::size_t target_field = D::fields::first(FieldRole::target);
 
 /// The fields of a pipeline as values.
 template <Dataset D>
-std::vector<Field> fields_of(const D& data) {
+std::array<Field, D::fields::size> fields_of(const D& data) {
   constexpr std::array<std::string_view, 3> names{"x", "y", "w"};
-  std::vector<Field> result;
-  for (std::size_t i = 0; i < D::fields::size; ++i) {
+  std::array<Field, D::fields::size> result;
+  for (std::size_t i = 0; i < result.size(); ++i) {
     const FieldKind kind = D::fields::kinds[i];
-    result.push_back(
-        {names[static_cast<std::size_t>(kind.role)], data.shape(i), kind.type, kind.role});
+    result[i] = {names[static_cast<std::size_t>(kind.role)], data.shape(i), kind.type, kind.role};
   }
   return result;
 }

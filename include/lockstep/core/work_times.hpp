@@ -3,13 +3,13 @@
 /// thread at a time; times of equal work and equal call are summed.
 #pragma once
 
-#include <chrono>
 #include <cstddef>
 #include <limits>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "lockstep/core/chrono.hpp"
 #include "lockstep/core/config.hpp"
 #include "lockstep/core/work.hpp"
 

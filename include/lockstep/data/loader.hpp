@@ -86,18 +86,17 @@ struct BatchSizes {
   std::vector<Field> fields;  ///< what to assemble: the pipeline's fields up to some role
 };
 
-/// Collects the sizes of a pipeline and its fields up to those of role `last`. A data set smaller
-/// than one batch limits the memory reserved.
+/// The sizes of a pipeline of `size` examples, nullopt: infinite, with the `fields` up to those of role
+/// `last`. A data set smaller than one batch limits the memory reserved.
+LOCKSTEP_COLD_DECL BatchSizes batch_sizes(std::size_t batch, std::optional<std::uint64_t> size,
+                                          std::size_t depth, std::span<const Field> fields,
+                                          FieldRole last);
 template <BatchedDataset D>
 BatchSizes batch_sizes(const D& dataset, FieldRole last = FieldRole::weight) {
   static_assert(D::fields::size < LoadedBatch::most,
                 "lockstep::Loader: a pipeline has 15 fields at most; remove some");
-  const std::size_t batch = dataset.batch_size();
-  const auto size = dataset.size();
-  std::vector<Field> fields = fields_of(dataset);
-  std::erase_if(fields, [&](const Field& field) { return field.role > last; });
-  return {batch, size && *size < batch ? static_cast<std::size_t>(*size) : batch,
-          dataset.prefetch_depth(), std::move(fields)};
+  return batch_sizes(dataset.batch_size(), dataset.size(), dataset.prefetch_depth(),
+                     fields_of(dataset), last);
 }
 
 }  // namespace detail
@@ -134,7 +133,7 @@ class Loader {
   template <BatchedDataset D>
   explicit Loader(const D& dataset, Share share = {}, const ClassWeights& class_weights = {},
                   FieldRole last = FieldRole::weight)
-      : Loader(std::make_unique<detail::PipelineSource<T, D>>(dataset),
+      : Loader(std::unique_ptr<detail::ExampleSource<T>>(new detail::PipelineSource<T, D>(dataset)),
                detail::batch_sizes(dataset, last), std::move(share), class_weights) {}
   [[gnu::cold]] Loader(std::unique_ptr<detail::ExampleSource<T>> source, detail::BatchSizes sizes,
                        Share share, const ClassWeights& class_weights);

@@ -20,6 +20,15 @@ inline std::size_t checked_product(std::size_t a, std::size_t b) {
   if (b != 0 && a > std::numeric_limits<std::size_t>::max() / b) throw std::bad_alloc();
   return a * b;
 }
+
+BatchSizes batch_sizes(std::size_t batch, std::optional<std::uint64_t> size, std::size_t depth,
+                       std::span<const Field> fields, FieldRole last) {
+  BatchSizes sizes{
+      batch, size && *size < batch ? static_cast<std::size_t>(*size) : batch, depth, {}};
+  for (const Field& field : fields)
+    if (field.role <= last) sizes.fields.push_back(field);
+  return sizes;
+}
 }  // namespace detail
 
 template <class T>

@@ -98,8 +98,8 @@ const SafetensorsTensor* SafetensorsFile::find(std::string_view name) const {
 const SafetensorsTensor& SafetensorsFile::at(std::string_view name) const {
   if (const auto* tensor = find(name)) return *tensor;
   throw WeightsError(
-      path_, "there is no tensor '{}' among its {}; check that the file belongs to this model",
-      name, tensors_.size());
+      path_, "there is no tensor {} among its {}; check that the file belongs to this model",
+      detail::shown_name(name), tensors_.size());
 }
 
 std::span<const std::byte> SafetensorsFile::bytes(std::string_view name, DType type) const {
@@ -109,7 +109,8 @@ std::span<const std::byte> SafetensorsFile::bytes(std::string_view name, DType t
 }
 
 void SafetensorsFile::refuse(const SafetensorsTensor& tensor, DType wanted) const {
-  throw WeightsError(path_, "tensor '{}' is {}, not {}{}; convert the file", tensor.name,
+  throw WeightsError(path_, "tensor {} is {}, not {}{}; convert the file",
+                     detail::shown_name(tensor.name),
                      tensor.dtype_name, detail::safetensors_type(wanted).name,
                      (tensor.dtype ? "" : " (a type that lockstep does not support)"));
 }

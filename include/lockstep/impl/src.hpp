@@ -69,6 +69,7 @@
 #include "lockstep/optimizers/schedule.ipp"
 #include "lockstep/optimizers/update_options.ipp"
 #include "lockstep/strategies/replica_threads.ipp"
+#include "lockstep/strategies/virtual_shards.ipp"
 #include "lockstep/training/callbacks/backup_and_restore.ipp"
 #include "lockstep/training/callbacks/callback_list.ipp"
 #include "lockstep/training/callbacks/csv_log_text.ipp"

@@ -13,9 +13,9 @@
 /// \endcode
 #pragma once
 
-#include <bit>
 #include <cstddef>
 
+#include "lockstep/core/config.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/slice.hpp"
 
@@ -47,18 +47,7 @@ constexpr bool can_share_slices(std::size_t shards, std::size_t workers, std::si
 
 /// \throws UsageError if `shards` is not a power of two, or `replicas` do not own whole subtrees.
 /// 0 shards: the option is off.
-[[gnu::cold]] inline void check_virtual_shards(std::size_t shards, std::size_t replicas) {
-  if (shards == 0) return;
-  if (!std::has_single_bit(shards) || shards > virtual_shard_limit)
-    throw UsageError(
-        "virtual_shards: {} slices; use a power of two up to {}, or 0 for one slice a replica",
-        shards, virtual_shard_limit);
-  if (!std::has_single_bit(replicas) || replicas > shards)
-    throw UsageError(
-        "virtual_shards: {} slices cannot be shared by {} replicas; use 1, 2, 4, ... replicas, at "
-        "most as many as slices",
-        shards, replicas);
-}
+LOCKSTEP_COLD_DECL void check_virtual_shards(std::size_t shards, std::size_t replicas);
 
 /// `device` with one thread, because the order of additions in a sum depends on the number of
 /// threads. \throws UsageError if the device was set to more.
@@ -77,3 +66,7 @@ D of_one_thread(D device) {
 
 }  // namespace detail
 }  // namespace lockstep
+
+#ifdef LOCKSTEP_HEADER_ONLY
+#include "lockstep/strategies/virtual_shards.ipp"
+#endif

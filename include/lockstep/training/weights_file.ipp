@@ -21,6 +21,7 @@
 #include "lockstep/core/numbers/finite.hpp"
 #include "lockstep/core/numbers/float16.hpp"
 #include "lockstep/core/numbers/sha256.hpp"
+#include "lockstep/core/quote.hpp"
 #include "lockstep/files/atomic_file.hpp"
 #include "lockstep/files/safetensors.hpp"
 
@@ -48,7 +49,7 @@ void write_weights(const std::string& path, const std::vector<ParameterInfo>& pa
 [[noreturn, gnu::cold]] inline void refuse_tensor(const SafetensorsFile& file,
                                                   const std::string& tensor,
                                                   const std::string& fact) {
-  throw WeightsError(file.path(), "tensor '{}' {}", tensor, fact);
+  throw WeightsError(file.path(), "tensor {} {}", shown_name(tensor), fact);
 }
 
 /// Converts unaligned elements of type From. \returns the first finite value that To cannot hold.
@@ -195,7 +196,7 @@ LoadReport read_weights(const std::string& path, const std::vector<ParameterInfo
           "has no tensor for the parameters that '{}' selects; it has {} tensors"
           "{}; compare the names, and set .strip or .prefix",
           pattern, file.tensors().size(),
-          file.tensors().empty() ? "" : ", the first is '" + file.tensors()[0].name + "'");
+          file.tensors().empty() ? "" : ", the first is " + shown_name(file.tensors()[0].name));
   }
   if (report.loaded.empty())
     throw WeightsError(file.path(),

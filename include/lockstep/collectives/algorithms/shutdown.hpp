@@ -2,12 +2,12 @@
 /// Why a group of processes ended its operations, as one process notifies the others.
 #pragma once
 
-#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <span>
 #include <type_traits>
+#include "lockstep/core/chrono.hpp"
 
 #include "lockstep/collectives/algorithms/collective_call.hpp"
 #include "lockstep/core/config.hpp"

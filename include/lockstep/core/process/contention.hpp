@@ -16,7 +16,6 @@
 #include <sys/types.h>
 
 #include <atomic>
-#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <mutex>
@@ -25,6 +24,7 @@
 #include <string_view>
 #include <vector>
 
+#include "lockstep/core/chrono.hpp"
 #include "lockstep/core/config.hpp"
 #include "lockstep/core/process/cores.hpp"
 

@@ -4,7 +4,7 @@
 #pragma once
 
 #include <algorithm>
-#include <chrono>
+#include "lockstep/core/chrono.hpp"
 
 namespace lockstep::detail {
 

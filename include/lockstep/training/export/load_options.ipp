@@ -8,6 +8,7 @@
 
 #include "lockstep/core/add_item.hpp"
 #include "lockstep/core/format_text.hpp"
+#include "lockstep/core/quote.hpp"
 
 namespace lockstep {
 namespace detail {
@@ -47,7 +48,7 @@ std::string to_string(const LoadReport& report) {
   std::string text;
   const auto add = [&](std::string_view what, const std::vector<std::string>& names) {
     std::string list;
-    for (const std::string& name : names) add_item(list, ", ", name);
+    for (const std::string& name : names) add_item(list, ", ", detail::printable(name, 80));
     if (!names.empty() || what == "loaded")
       text += format_text("{} {}{}{}\n", what, names.size(), names.empty() ? "" : ": ", list);
   };

@@ -3,13 +3,13 @@
 /// that is not traced costs one branch a phase.
 #pragma once
 
-#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <string>
 
 #include "lockstep/concepts/collective.hpp"
+#include "lockstep/core/chrono.hpp"
 #include "lockstep/core/phase.hpp"
 #include "lockstep/core/port.hpp"
 #include "lockstep/core/work_times.hpp"
