@@ -4,6 +4,7 @@ distinguished, the smoke cases can stop a phase, and the table matches the JSON.
 import json
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
@@ -132,11 +133,22 @@ def test_catch2(folder):
     check("each ran alone", all(e["program"] == "golden_schedules" for e in found.values()))
 
 
+def test_sources():
+    """The programs of the smoke phase have its cases: a program holds the cases of one folder."""
+    unit = pathlib.Path(__file__).resolve().parents[1] / "unit/devices/cuda"
+    texts = "".join(file.read_text("utf-8") for of in (unit, unit / "ops") for file in of.glob("*.cpp"))
+    texts = re.sub(r'"\s*"', "", texts)
+    for name in SMOKE:
+        check(f"no source has the smoke case '{name}'", f'TEST_CASE("{name}"' in re.sub(r"TEST_CASE\(\s+", "TEST_CASE(", texts))
+
+
 def pack(folder, smoke, probe="echo '{\"gpu\": \"one\", \"figures\": []}' > \"$3\""):
     """One with programs that are not ours."""
     for name in ("gpu_check.sh", "gpu_record.py", "gpu_cases.py", "gpu_table.py"):
         script(folder / name, (TOOLS / name).read_text("utf-8"))
-    program(folder / "bin/unit_devices_cuda", {**smoke, "one more": "pass"})
+    of_ops = {name: body for name, body in smoke.items() if name != SMOKE[0]}
+    program(folder / "bin/unit_devices_cuda", {name: body for name, body in smoke.items() if name not in of_ops} | {"one more": "pass"})
+    program(folder / "bin/unit_devices_cuda_ops", of_ops)
     program(folder / "bin/golden_cuda_none", {"of golden data": "assert os.environ['LOCKSTEP_GOLDEN_DIR'].endswith('golden')"})
     program(folder / "bin/distributed_cuda", {"of a job": "pass"})
     script(folder / "bin/gpu_probe", f"#!/bin/sh\n{probe}\n")
@@ -253,6 +265,7 @@ def test_table(folder):
     check("they are marked", "the figures are meaningless" in reported)
 
 
+test_sources()
 with tempfile.TemporaryDirectory() as temporary:
     for test in (test_cases, test_catch2, test_phase_a, test_phase_b, test_table):
         place = pathlib.Path(temporary, test.__name__)
