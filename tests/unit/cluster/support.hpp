@@ -11,7 +11,7 @@
 
 #include "lockstep/cluster/description/environment.hpp"
 #include "lockstep/core/error.hpp"
-#include "lockstep/core/utf8.hpp"
+#include "lockstep/core/quote.hpp"
 
 namespace cluster_test {
 
@@ -35,15 +35,10 @@ std::string sentence(F&& f) {
   return "no error";
 }
 
-/// True for one line of UTF-8 of readable length, without control characters, those of a terminal with
-/// eight bits included.
+/// True for one line of readable length that shows as it is: UTF-8 without control characters, invisible
+/// ones and those that change the direction.
 inline bool fit_to_print(std::string_view message) {
-  for (std::size_t i = 0; i < message.size(); ++i) {
-    const auto byte = static_cast<unsigned char>(message[i]);
-    if (byte < ' ' || byte == 0x7F) return false;
-    if (byte == 0xC2 && static_cast<unsigned char>(message[i + 1]) < 0xA0) return false;
-  }
-  return lockstep::detail::is_utf8(message) && message.size() < 1200;
+  return lockstep::detail::printable(message, message.size()) == message && message.size() < 1200;
 }
 
 }  // namespace cluster_test
