@@ -132,8 +132,9 @@ TEST_CASE("a report names what the file lacks and what it has in excess") {
         "dense_1/bias\n"
         "unused in the file 1: other/bias\n");
   CHECK(to_string(ls::LoadReport{}) == "loaded 0\n");
-  CHECK(to_string(ls::LoadReport{.unused = {"\x1b[2J\n"}}) ==
-        "loaded 0\nunused in the file 1: \\x1b[2J\\x0a\n");
+  ls::LoadReport hostile;
+  hostile.unused = {"\x1b[2J\n"};
+  CHECK(to_string(hostile) == "loaded 0\nunused in the file 1: \\x1b[2J\\x0a\n");
 }
 
 TEST_CASE("prefix and strip map the model's names to those of the file") {
