@@ -103,7 +103,9 @@ class CollectiveRef {
   std::size_t rank() const { return operations_->rank(self_); }
   std::size_t size() const { return operations_->size(self_); }
 
-  /// See ReduceScatters and AllGathersRanges. Call these of a group that models both concepts only.
+  /// Whether the group has the operations by ranges; without them, do not call these.
+  bool has_ranges() const { return operations_->gather_ranges != nullptr; }
+  /// See ReduceScatters.
   void reduce_scatter(float* p, std::span<const Slice> ranges) const {
     operations_->scatter_float(self_, p, ranges);
   }
