@@ -122,6 +122,8 @@ class JsonValue {
 
   /// The elements of a list, in order.
   LOCKSTEP_COLD_DECL std::vector<JsonValue> values() const;
+  /// Number of members of an object.
+  LOCKSTEP_COLD_DECL std::size_t member_count() const;
   /// The members of an object, in order. Keys may be repeated.
   LOCKSTEP_COLD_DECL std::vector<JsonMember> members() const;
 

@@ -31,8 +31,16 @@ std::vector<JsonValue> JsonValue::values() const {
   return result;
 }
 
+std::size_t JsonValue::member_count() const {
+  std::size_t count = 0;
+  for (std::uint32_t i = first(); i != JsonDocument::none; ++count)
+    i = document_->nodes_[document_->nodes_[i].next].next;
+  return count;
+}
+
 std::vector<JsonMember> JsonValue::members() const {
   std::vector<JsonMember> result;
+  result.reserve(member_count());
   for (std::uint32_t i = first(); i != JsonDocument::none;) {
     const std::uint32_t value = document_->nodes_[i].next;
     result.push_back({JsonValue(*document_, i).text(), {*document_, value}});

@@ -110,8 +110,8 @@ std::span<const std::byte> SafetensorsFile::bytes(std::string_view name, DType t
 
 void SafetensorsFile::refuse(const SafetensorsTensor& tensor, DType wanted) const {
   throw WeightsError(path_, "tensor {} is {}, not {}{}; convert the file",
-                     detail::shown_name(tensor.name),
-                     tensor.dtype_name, detail::safetensors_type(wanted).name,
+                     detail::shown_name(tensor.name), tensor.dtype_name,
+                     detail::safetensors_type(wanted).name,
                      (tensor.dtype ? "" : " (a type that lockstep does not support)"));
 }
 
@@ -154,6 +154,7 @@ std::string safetensors_header(const std::string& path,
 
   std::unordered_set<std::string> names;
   std::uint64_t offset = 0;
+  std::size_t values = 3 + 2 * metadata.size();  // as JsonLimits counts them
   for (const auto& tensor : tensors) {
     const auto& type = safetensors_type(tensor.dtype);
     const std::string name = "tensor " + shown_name(tensor.name);
@@ -168,6 +169,7 @@ std::string safetensors_header(const std::string& path,
     if (!bits || *bits / 8 != tensor.bytes.size())
       refuse(format_text("{} has {} bytes, which does not match its shape and type; check both",
                          name, tensor.bytes.size()));
+    values += 10 + tensor.shape.size();
     // One += per part: for "," + std::string, g++ 12 warns about an overlap that cannot occur.
     if (text.size() > 1) text += ",";
     text += json_string(tensor.name);
@@ -183,6 +185,8 @@ std::string safetensors_header(const std::string& path,
   }
   if (tensors.size() > SafetensorsLimits{}.tensors)
     refuse("more than 2^20 tensors; use several files");
+  if (values > SafetensorsLimits{}.values_per_tensor * SafetensorsLimits{}.tensors)
+    refuse("the shapes have too many axes for readers; use several files");
   text += "}";
   text.append((8 - text.size() % 8) % 8, ' ');
   if (text.size() > SafetensorsFile::import_limit)

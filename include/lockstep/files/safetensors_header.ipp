@@ -76,6 +76,8 @@ class SafetensorsReader {
 
   SafetensorsHeader header(const JsonValue& root) {
     SafetensorsHeader result;
+    if (root.member_count() > limits_.tensors + 1)  // the metadata is a member, too
+      fail_here(format_text("there are more than {} tensors", limits_.tensors));
     for (const auto& [key, value] : members(root)) {
       check_name(key);
       const bool is_metadata = key == "__metadata__";
