@@ -20,8 +20,8 @@ namespace lockstep {
 /// The parts of a model that have the same bits in all replicas between two steps, and that a
 /// comparison of the replicas therefore compares.
 struct EqualParts {
-  bool weights = true;  ///< and the state of layers
-  bool slots = true;    ///< the optimizer's buffers
+  bool weights = true;    ///< and the state of layers
+  bool optimizer = true;  ///< the optimizer's buffers
 };
 
 /// The optimizer's update of one step, for a part of the weights: one UpdateIo per segment.

@@ -420,7 +420,7 @@ auto DeviceReplica<D, U>::snapshot() const -> Snapshot {
                 copy_of(engine_.gradients()),
                 {},
                 loss_scale_};
-  for (const auto& slot : policy_.slots()) kept.slot_values.push_back(copy_of(slot));
+  for (const auto& slot : policy_.slot_buffers()) kept.slot_values.push_back(copy_of(slot));
   return kept;
 }
 
@@ -430,7 +430,7 @@ void DeviceReplica<D, U>::restore_snapshot(const Snapshot& kept) {
   engine_.state().upload(kept.state.data());
   engine_.gradients().upload(kept.gradients.data());
   for (std::size_t i = 0; i < kept.slot_values.size(); ++i)
-    policy_.slots()[i].upload(kept.slot_values[i].data());
+    policy_.slot_buffers()[i].upload(kept.slot_values[i].data());
   loss_scale_ = kept.loss_scale;
 }
 

@@ -215,7 +215,7 @@ class ReplicaSet : public AnyReplicas {
     to.weights = bytes_in(replica.engine().weights());
     to.state = bytes_in(replica.engine().state());
     to.slot_values.clear();
-    for (std::size_t i = 0; i < replica.policy().slots().size(); ++i)
+    for (std::size_t i = 0; i < replica.policy().slot_buffers().size(); ++i)
       read_slot(
           i,
           to.slot_values.emplace_back(slot_name(optimizer_, i), std::vector<std::byte>()).second);
@@ -229,7 +229,7 @@ class ReplicaSet : public AnyReplicas {
   }
   [[gnu::cold]] StateLayout layout() const override {
     StateLayout its{dtype_of<T>, Net::graph.weights * sizeof(T), Net::graph.state * sizeof(T)};
-    for (std::size_t i = 0; i < first().policy().slots().size(); ++i)
+    for (std::size_t i = 0; i < first().policy().slot_buffers().size(); ++i)
       its.slot_names.emplace_back(slot_name(optimizer_, i));
     its.signature = signature();
     return its;
@@ -576,7 +576,7 @@ class ReplicaSet : public AnyReplicas {
       });
   }
   /// The buffer of the weights' moving averages.
-  std::size_t last_slot() const { return first().policy().slots().size() - 1; }
+  std::size_t last_slot() const { return first().policy().slot_buffers().size() - 1; }
   /// Sets the averages of all replicas to `averages`, and the weights unless they are null.
   [[gnu::cold]] void exchange_averages(const std::vector<T>& averages, const T* weights) {
     session_.each([&](const ReplicaContext<device>& r) {
@@ -592,7 +592,7 @@ class ReplicaSet : public AnyReplicas {
   [[gnu::cold]] void compare(bool optimizer_too) {
     const EqualParts must = first().policy().must_be_equal();
     if (!must.weights) return;
-    optimizer_too = optimizer_too && must.slots;
+    optimizer_too = optimizer_too && must.optimizer;
     std::atomic<bool> are_equal = true;
     session_.each([&](const ReplicaContext<device>& r) {
       Replica& replica = *replicas_[r.local];
@@ -600,7 +600,7 @@ class ReplicaSet : public AnyReplicas {
       replica.add_to(digest, replica.engine().weights());
       replica.add_to(digest, replica.engine().state());
       if (optimizer_too)
-        for (const auto& slot : replica.policy().slots()) replica.add_to(digest, slot);
+        for (const auto& slot : replica.policy().slot_buffers()) replica.add_to(digest, slot);
       if (!have_equal_digests(r.host, digest.value())) are_equal = false;
     });
     if (!are_equal) find_difference(optimizer_too);
@@ -613,7 +613,8 @@ class ReplicaSet : public AnyReplicas {
       Replica& replica = *replicas_[r.local];
       std::vector<std::vector<T>> values{weights_of(replica), state_of(replica)};
       if (optimizer_too)
-        for (const auto& slot : replica.policy().slots()) values.push_back(replica.copy_of(slot));
+        for (const auto& slot : replica.policy().slot_buffers())
+          values.push_back(replica.copy_of(slot));
       std::vector<NamedBytes> tensors;
       const auto add = [&](std::string name, const ParameterInfo& p, const std::vector<T>& flat) {
         tensors.push_back(

@@ -140,7 +140,7 @@ class Updates {
   std::uint64_t number(std::uint64_t step) const { return (step - 1) / each_updates_ + 1; }
 
   /// The optimizer's buffers, followed by those of its options.
-  std::span<const Buffer<Context, T>> slots() const { return slots_; }
+  std::span<const Buffer<Context, T>> slot_buffers() const { return slots_; }
   std::size_t slot_bytes() const { return slots_.size() * owned_.size() * sizeof(T); }
   /// Fills all buffers with 0.
   [[gnu::cold]] void clear();

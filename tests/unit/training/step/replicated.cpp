@@ -74,7 +74,7 @@ TEST_CASE("the default policy owns all weights, and all of its state must be equ
   auto m = model<Net>(Many{.replicas = 3}, ls::Adam{});
   CHECK(m.memory().optimizer == 2 * 27 * sizeof(double));
   constexpr ls::EqualParts must = ls::Replicated::Replica<Device>::must_be_equal();
-  CHECK((must.weights && must.slots));
+  CHECK((must.weights && must.optimizer));
 }
 
 TEST_CASE("a policy that divides the slots trains with the bits of the default one") {

@@ -52,7 +52,7 @@ class Update : public ls::detail::Updates<D> {
     complete(replica, this->weights());
   }
   static constexpr bool divides_slots = true;
-  static constexpr ls::EqualParts must_be_equal() { return {.slots = false}; }
+  static constexpr ls::EqualParts must_be_equal() { return {.optimizer = false}; }
 
  private:
   Update(const ls::detail::UpdateSite<D>& site, std::vector<ls::Slice> shares)
