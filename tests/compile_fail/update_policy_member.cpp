@@ -1,4 +1,4 @@
-// expect: lockstep::Model: the strategy's update_policy lacks a member for its device; see concepts/update_policy.hpp
+// expect: lockstep::Model: the strategy's update_policy lacks a member for its device, or its Replica is not derived
 #include "lockstep/training/step/replicated.hpp"
 
 #include "lockstep/lockstep.hpp"
