@@ -61,9 +61,11 @@ class ImageMap : public Mapped<ImageMap<D, Change>, D> {
   template <class T>
   void gather(Pass pass, std::span<const Item> items, RowsOf<D, T> to) const {
     this->source().gather(pass, items, to);
+    T* const x = to.x();
+    if (x == nullptr) return;
     const Shape shape = this->shape();
-    for (std::size_t i = 0; i < items.size() && to.x() != nullptr; ++i) {
-      T* const image = to.x() + i * shape.size();  // (height, width, channels)
+    for (std::size_t i = 0; i < items.size(); ++i) {
+      T* const image = x + i * shape.size();  // (height, width, channels)
       if constexpr (Change::random) {
         Philox draws = example_draws(pass, Change::name, random_maps<D>, items[i].ordinal);
         change_(image, shape, draws);
@@ -133,7 +135,8 @@ class ImageWindow : public Mapped<ImageWindow<D, Place>, D> {
 
   template <class T>
   void gather(Pass pass, std::span<const Item> items, RowsOf<D, T> to) const {
-    if (to.x() == nullptr) return this->source().gather(pass, items, to);
+    T* const x = to.x();
+    if (x == nullptr) return this->source().gather(pass, items, to);
     constexpr std::size_t block = 8;  // images gathered at a time: few enough to stay in the cache
     const Shape in = this->source().shape(), out = shape();
     const T fill = static_cast<T>(place_.fill);
@@ -145,7 +148,7 @@ class ImageWindow : public Mapped<ImageWindow<D, Place>, D> {
       this->source().gather(pass, some, from);
       for (std::size_t i = 0; i < some.size(); ++i)
         copy_window(images.data() + i * in.size(), in, corner(pass, some[i], in), fill,
-                    to.x() + (first + i) * out.size(), out);
+                    x + (first + i) * out.size(), out);
     }
   }
   RowChange<Place> change() const {
