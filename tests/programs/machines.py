@@ -98,7 +98,7 @@ static _Thread_local int is_empty;
 static ssize_t part(int file, struct msghdr* m, int flags) {
   if (is_empty) {
     is_empty = 0;
-    usleep(30000);
+    usleep(60000);
     errno = EAGAIN;
     return -1;
   }
@@ -219,8 +219,8 @@ class Calls(Case):
         self.options = [*self.options, "--steps-per-epoch", 2]
         digest = self.digest_of_one()
         began = time.monotonic()
-        self.trains_as_one(self.pair("--stall-timeout", 1, "--idle-timeout", 1, LD_PRELOAD=str(self.library(SLOW_LINK))), digest)
-        self.assertGreater(time.monotonic() - began, 3)  # two exchanges of more than a second each
+        self.trains_as_one(self.pair("--stall-timeout", 3, "--idle-timeout", 3, LD_PRELOAD=str(self.library(SLOW_LINK))), digest)
+        self.assertGreater(time.monotonic() - began, 7)  # two exchanges of more than three seconds each
 
 
 class Streams(Case):
