@@ -83,8 +83,8 @@ struct Fields {
 };
 
 /// Features and targets: the fields of most sources.
-template <class Target, FieldType Feature = FieldType::real>
-using Labeled = Fields<FieldKind{FieldRole::feature, Feature},
+template <class Target>
+using Labeled = Fields<FieldKind{FieldRole::feature, FieldType::real},
                        FieldKind{FieldRole::target, field_type_of<Target>}>;
 
 namespace detail {
@@ -133,8 +133,6 @@ class Rows {
     set<FieldRole::target>(y);
     set<FieldRole::weight>(w);
   }
-  /// One pointer for each field of F, of the field's type.
-  explicit Rows(const std::array<void*, F::size>& at) : at_(at) {}
 
   /// The first field of a role; null if F has none or the field is not wanted.
   template <FieldRole role>

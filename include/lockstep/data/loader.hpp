@@ -182,6 +182,7 @@ class Loader {
   std::size_t batch_, largest_batch_, depth_;
   Share share_;
   detail::ClassTable class_weights_;
+  std::size_t target_ = 0;   // the field that has the classes, if there are class weights
   std::size_t largest_ = 0;  // examples in the share of the largest batch
   bool begun_ = false;
   // Owned by the thread that assembles: the prefetch thread while it runs, otherwise the caller.

@@ -44,8 +44,8 @@ Loader<T>::Loader(std::unique_ptr<detail::ExampleSource<T>> source, detail::Batc
       class_weights_(class_weights),
       buffers_(sizes.depth + 2) {
   if (!class_weights_.empty()) {
-    if (std::none_of(fields_.begin(), fields_.end(),
-                     [](const Field& field) { return field.role == FieldRole::target; }))
+    while (target_ < fields_.size() && fields_[target_].role != FieldRole::target) ++target_;
+    if (target_ == fields_.size())
       throw UsageError("class_weight: the batches have no targets; leave it out");
     if (fields_.back().role != FieldRole::weight)
       fields_.push_back({"w", {}, FieldType::real, FieldRole::weight});
@@ -197,12 +197,9 @@ template <class T>
 void Loader<T>::weigh_classes(Buffer& buffer, std::size_t count) {
   T* const w = reinterpret_cast<T*>(buffer.fields.back().data());
   if (gathered_ < fields_.size()) std::fill_n(w, count, T(1));
-  const auto is_target = [](const Field& field) { return field.role == FieldRole::target; };
-  const auto target = std::find_if(fields_.begin(), fields_.end(), is_target);
-  const std::byte* const y =
-      buffer.fields[static_cast<std::size_t>(target - fields_.begin())].data();
-  const std::size_t width = target->shape.size();
-  if (target->type == FieldType::int32)
+  const std::byte* const y = buffer.fields[target_].data();
+  const std::size_t width = fields_[target_].shape.size();
+  if (fields_[target_].type == FieldType::int32)
     class_weights_.weigh(reinterpret_cast<const std::int32_t*>(y), width, count, w);
   else
     class_weights_.weigh(reinterpret_cast<const T*>(y), width, count, w);

@@ -99,8 +99,6 @@ class FitLoop {
   LOCKSTEP_COLD_DECL void change_place();
   /// Calls on_workers_change.
   LOCKSTEP_COLD_DECL void report_change(bool was_chief);
-  /// The job goes on from before `begin` in all processes.
-  void leave_position() { has_begun_ = false; }
   const Signature& signature() const { return signature_; }
   /// The model's state between two runs, with the part of the signature that a checkpoint has.
   LOCKSTEP_COLD_DECL JobState model_state() const;

@@ -301,11 +301,11 @@ void FitLoop::run_step(bool waits) {
 }
 
 void FitLoop::count_step(const RunRequests& sent) {
-  run_.adopt_agreed_rate();
   ++execution_.steps;
   ++boundaries_;
   examples_ += batch_size_;
   agreed_ = run_.admits ? run_.agreed_requests(sent) : replicas_.agreed_requests();
+  run_.adopt_agreed_rate(agreed_);
 }
 
 void FitLoop::end_execution(int epoch) {
@@ -390,8 +390,8 @@ bool FitLoop::validate() {
 void FitLoop::exchange_requests() {
   const RunRequests mine = run_.pop_requests();
   replicas_.exchange_requests(mine);
-  run_.adopt_agreed_rate();
   const RunRequests agreed = run_.agreed_requests(mine);
+  run_.adopt_agreed_rate(agreed);
   run_.leave_if_evicted();
   requests_ = run_.effective(agreed);
 }

@@ -64,8 +64,8 @@ struct Run final : TrainingControl {
   LOCKSTEP_DECL RunRequests requests() const;
   /// This process' requests for the next exchange; a new learning rate is sent once.
   LOCKSTEP_DECL RunRequests pop_requests();
-  /// Sets the rate that the last exchange agreed on, so that all processes use the same.
-  LOCKSTEP_DECL void adopt_agreed_rate();
+  /// Sets the rate in `agreed`, if there is one, so that all processes use the same.
+  LOCKSTEP_DECL void adopt_agreed_rate(const RunRequests& agreed);
   /// Whether to stop at once. Only a process without peers may: others must agree first.
   bool stops_without_peers() const { return token.stop_requested() && place.is_alone; }
   /// The requests to act on after hooks have run. `agreed` must be read right after the exchange,

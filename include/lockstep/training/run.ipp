@@ -119,9 +119,8 @@ RunRequests Run::pop_requests() {
   if (!place.is_one_process) popped.learning_rate = std::exchange(kept.unsent_rate, std::nullopt);
   return popped;
 }
-void Run::adopt_agreed_rate() {
-  if (place.is_alone) return;
-  if (const auto rate = replicas.agreed_requests().learning_rate) kept.rate = rate;
+void Run::adopt_agreed_rate(const RunRequests& agreed) {
+  if (agreed.learning_rate) kept.rate = agreed.learning_rate;
 }
 
 void Run::change_place() {

@@ -84,8 +84,7 @@ void ElasticFit::go_to(Recovered at) {
   is_complete_ = false;
   replicas_.discard_pending_steps();
   loop_.change_place();
-  if (at.at.has_begun == 0) {
-    loop_.leave_position();
+  if (at.at.has_begun == 0) {  // as in this process: a donor is at least as far
     if (at.is_behind && at.at.call == runs_.call()) kept_.restore(at.state);
     return;
   }

@@ -89,8 +89,7 @@ LOCKSTEP_COLD_DECL std::size_t update_segments(std::span<const NamedParameter> p
                                                bool each, const NameList& no_decay,
                                                UpdateSegment* result);
 
-/// The facts of an optimizer that the passes of an update need. The references must outlive the
-/// replica.
+/// The facts of an optimizer that the passes of an update need. The segments must outlive the replica.
 struct UpdateFacts {
   std::size_t slot_count;  ///< buffers of the optimizer and of its options; see slot_count
   std::size_t own_slots;   ///< buffers of the optimizer alone
@@ -100,8 +99,8 @@ struct UpdateFacts {
   std::span<const UpdateSegment> segments;  ///< of all weights
 };
 
-/// Where a replica's update takes place: what the object of an update policy is made from. The
-/// references must outlive the object.
+/// Where a replica's update takes place: what the object of an update policy is made from. Device
+/// and engine must outlive the object; `facts` ends with its constructor.
 template <class D>
 struct UpdateSite {
   typename D::Context& device;
