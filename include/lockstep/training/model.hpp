@@ -63,9 +63,7 @@ class Model : public detail::FaultyModel<typename detail::RealOf<S>::type> {
  public:
   using detail::FaultyModel<typename detail::RealOf<S>::type>::FaultyModel;
 
-  static_assert(
-      sizeof(detail::ModelVerdict<detail::fault_of<Net, S, L, O, Ms...>(), Net, S, L, O, Ms...>) >
-      0);
+  static_assert(sizeof(detail::ModelVerdict<Net, S, L, O, Ms...>) > 0);
 };
 
 /// A network that can be trained: Keras' Model after `compile`.
@@ -81,7 +79,7 @@ class Model : public detail::FaultyModel<typename detail::RealOf<S>::type> {
 ///   auto history = model.fit(train, {.epochs = 3});
 /// \endcode
 template <class Net, class S, class L, class O, class... Ms>
-  requires(detail::fault_of<Net, S, L, O, Ms...>() == detail::ModelFault::none)  //
+  requires std::same_as<detail::ModelVerdict<Net, S, L, O, Ms...>, detail::Sound>
 class Model<Net, S, L, O, Ms...> {
  public:
   using device = typename S::device;
@@ -91,6 +89,7 @@ class Model<Net, S, L, O, Ms...> {
   static constexpr std::size_t trainable_count = Net::trainable_count;
 
  private:
+  using Replicas = detail::Replicas<Net, S, L, O, Ms...>;
   template <class X, class Y, class... W>
   static constexpr bool is_batch = detail::is_in_memory<X, T> && detail::is_in_memory<Y, Target> &&
                                    (detail::is_in_memory<W, T> && ...);
@@ -362,7 +361,7 @@ class Model<Net, S, L, O, Ms...> {
   ///   model.train_on_batch(x, y);
   ///   if (model.steps() % 1000 == 0) model.save_checkpoint("run1");
   /// \endcode
-  template <class Feature = detail::ModelCheckpoints<detail::Replicas<Net, S, L, O, Ms...>>>
+  template <class Feature = detail::ModelCheckpoints<Replicas>>
   void save_checkpoint(const std::string& directory, std::size_t keep = CheckpointOptions{}.keep) {
     if constexpr (detail::Complete<Feature>)
       replicas_.or_fail([&] { Feature::save(replicas_, kept_, directory, keep); });
@@ -375,7 +374,7 @@ class Model<Net, S, L, O, Ms...> {
   /// <lockstep/checkpoints.hpp>.
   /// \throws UsageError naming the property in which the models differ; CheckpointError naming the
   /// damaged file or the tensor that does not fit; FileError if the directory has no checkpoint.
-  template <class Feature = detail::ModelCheckpoints<detail::Replicas<Net, S, L, O, Ms...>>>
+  template <class Feature = detail::ModelCheckpoints<Replicas>>
   void load_checkpoint(const std::string& directory) {
     if constexpr (detail::Complete<Feature>)
       replicas_.or_fail([&] { Feature::load(replicas_, kept_, directory); });
@@ -472,7 +471,6 @@ class Model<Net, S, L, O, Ms...> {
   int threads() const { return replicas_.threads(); }
 
  private:
-  using Replicas = detail::Replicas<Net, S, L, O, Ms...>;
   using Layout = typename Replicas::Layout;
   template <class Options>
   static Options checked(Options options) {

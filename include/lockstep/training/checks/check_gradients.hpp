@@ -173,10 +173,10 @@ GradientCheck check_gradients(
     std::type_identity_t<std::span<const target_as<typename L::target_type, double>>> y,
     const L& loss = {}, const GradientCheckOptions& options = {}) {
   using Strategy = OneDevice<Reference<double>>;
-  constexpr detail::ModelFault fault = detail::fault_of<Net, Strategy, L, SGD>();
-  static_assert(sizeof(detail::ModelVerdict<fault, Net, Strategy, L, SGD>) > 0);
+  using Verdict = detail::ModelVerdict<Net, Strategy, L, SGD>;
+  static_assert(sizeof(Verdict) > 0);
   GradientCheck worst;
-  if constexpr (fault == detail::ModelFault::none) {
+  if constexpr (std::same_as<Verdict, detail::Sound>) {
     if (Net::graph.weights == 0)
       throw UsageError(
           "check_gradients: the model has no trainable parameter; check a single layer with "

@@ -1,15 +1,17 @@
 /// \file
 /// Compile-time requirements on the arguments of `ls::Model` and on its data, one error message
-/// each. Invariants: the fault is computed as a value; only a faulty model instantiates the class
-/// with the static_assert, on which nothing else depends, so the compiler prints one error.
+/// each. Invariants: the verdict is computed as a type; only a faulty model instantiates it. It then
+/// fails one static_assert, on which nothing else depends, so the compiler prints one error.
 ///
-///     fault_of<Net, S, L, O, Ms...>() --> ModelFault
-///         none:  the constrained Model<...> is chosen
-///         other: the primary Model<...> instantiates ModelVerdict<fault, ...>: one static_assert
+///     ModelVerdict<Net, S, L, O, Ms...>
+///         Sound: the constrained Model<...> is chosen
+///         other: the primary Model<...> instantiates it: one static_assert
 #pragma once
 
 #include <concepts>
 #include <span>
+#include <type_traits>
+#include <utility>
 
 #include "lockstep/concepts/dataset.hpp"
 #include "lockstep/concepts/loss.hpp"
@@ -21,23 +23,6 @@
 
 namespace lockstep::detail {
 
-/// The first requirement that a model does not meet, in the order in which they are checked.
-enum class ModelFault {
-  none,
-  network,
-  layers,  ///< the network has already printed its error
-  no_layer,
-  strategy,
-  loss,
-  optimizer,
-  metric,
-  loss_does_not_fit,
-  metric_does_not_fit,
-  no_kernel,
-  no_pass,
-  no_state_mean
-};
-
 /// The ops of a model on its device: those of its layers (after fusion), loss, optimizer and
 /// metrics.
 template <class N, class S, class L, class O, class... Ms>
@@ -48,10 +33,6 @@ using OpsOfModel = typename Concat<
         std::remove_cvref_t<decltype(std::declval<const O&>().op(0.0, 1))>,
         std::remove_cvref_t<decltype(std::declval<const Ms&>().template op<typename L::target_type>(
             N::output_shape))>...>>::type;
-/// List<Op> of the first op without a kernel on the device; List<void> if all have one.
-template <class N, class S, class L, class O, class... Ms>
-using OpWithoutKernel =
-    decltype(first_without_kernel<typename S::device>(OpsOfModel<N, S, L, O, Ms...>{}));
 
 /// A kernel whose has_dx cannot be called with the op, so that the plan would ignore it.
 template <class K, class TheOp>
@@ -92,68 +73,31 @@ constexpr std::size_t first_without_pass(List<Ops...>) {
   return i;
 }
 
-/// The first fault of a model. Each check relies on the ones before it, so the order matters.
-template <class N, class S, class L, class O, class... Ms>
-constexpr ModelFault fault_of() {
-  if constexpr (!Network<N>)
-    return ModelFault::network;
-  else if constexpr (!N::valid)
-    return ModelFault::layers;
-  else if constexpr (N::graph.nodes == 0)
-    return ModelFault::no_layer;
-  else if constexpr (!Strategy<S>)
-    return ModelFault::strategy;
-  else if constexpr (!Loss<L>)
-    return ModelFault::loss;
-  else if constexpr (!Optimizer<O>)
-    return ModelFault::optimizer;
-  else if constexpr (!(Metric<Ms> && ...))
-    return ModelFault::metric;
-  else if constexpr (!L::accepts(N::output_shape))
-    return ModelFault::loss_does_not_fit;
-  else if constexpr (!(MetricOf<Ms, typename L::target_type, N::output_shape> && ...))
-    return ModelFault::metric_does_not_fit;
-  else if constexpr (!std::is_same_v<OpWithoutKernel<N, S, L, O, Ms...>, List<void>>)
-    return ModelFault::no_kernel;
-  else if constexpr (first_without_pass<PlanOf<N, typename S::device>::plan, typename S::device>(
-                         typename PlanOf<N, typename S::device>::ops{}) <
-                     PlanOf<N, typename S::device>::ops::size)
-    return ModelFault::no_pass;
-  else if constexpr (PlanOf<N, typename S::device>::plan.updates_state &&
-                     !HasKernel<StateMean, typename S::device>)
-    return ModelFault::no_state_mean;
-  else
-    return ModelFault::none;
-}
-
-/// The error message of a fault.
-template <ModelFault, class N, class S, class L, class O, class... Ms>
-struct ModelVerdict {};
-
-template <class N, class S, class L, class O, class... Ms>
-struct ModelVerdict<ModelFault::network, N, S, L, O, Ms...> {
+// The errors of a model's arguments. Each is instantiated only where its assertion fails.
+template <class N>
+struct NoNetwork {
   static_assert(Network<N>,
                 "lockstep::Model: the first argument is not a network; derive it from "
                 "Sequential<Input<...>, layers...>");
 };
-template <class N, class S, class L, class O, class... Ms>
-struct ModelVerdict<ModelFault::no_layer, N, S, L, O, Ms...> {
+template <class N>
+struct NoLayer {
   static_assert(N::graph.nodes > 0, "lockstep::Model: the model has no layer; add one after Input");
 };
-template <class N, class S, class L, class O, class... Ms>
-struct ModelVerdict<ModelFault::strategy, N, S, L, O, Ms...> {
+template <class S>
+struct NoStrategy {
   static_assert(
       Strategy<S>,
       "lockstep::Model: the second argument is not a strategy; write ls::OneDevice<ls::Cpu>{}");
 };
-template <class N, class S, class L, class O, class... Ms>
-struct ModelVerdict<ModelFault::loss, N, S, L, O, Ms...> {
+template <class L>
+struct NoLoss {
   static_assert(Loss<L>,
                 "lockstep::Model: the third argument is not a loss; write "
                 "ls::SparseCategoricalCrossentropy{...}");
 };
-template <class N, class S, class L, class O, class... Ms>
-struct ModelVerdict<ModelFault::optimizer, N, S, L, O, Ms...> {
+template <class O>
+struct NoOptimizer {
   static_assert(Optimizer<O>,
                 "lockstep::Model: the fourth argument is not an optimizer; write ls::SGD{...}");
 };
@@ -166,18 +110,8 @@ struct NoMetric {
                 "lockstep::Model: 'X', an argument after the optimizer, is a loss; write "
                 "ls::MeanOf<X>{} for its mean as a metric");
 };
-/// The error for the first argument that is not a metric.
-template <class M, class... Ms>
-auto no_metric() {
-  if constexpr (Metric<M>)
-    return no_metric<Ms...>();
-  else
-    return NoMetric<M>{};
-}
-template <class N, class S, class L, class O, class... Ms>
-struct ModelVerdict<ModelFault::metric, N, S, L, O, Ms...> : decltype(no_metric<Ms...>()) {};
-template <class N, class S, class L, class O, class... Ms>
-struct ModelVerdict<ModelFault::loss_does_not_fit, N, S, L, O, Ms...> {
+template <class N, class L>
+struct LossDoesNotFit {
   static_assert(L::accepts(N::output_shape),
                 "lockstep::Model: the loss does not fit the model's output; end the model with the "
                 "layer that the loss expects, such as Flatten and Dense<classes>");
@@ -188,28 +122,9 @@ struct MetricDoesNotFit {
                 "lockstep::Model: 'M', a metric, does not fit the model's output or the loss' "
                 "targets; use one for this task, such as Accuracy for classes, or remove it");
 };
-/// The error for the first metric that does not fit.
-template <class Target, Shape output, class M, class... Ms>
-auto metric_does_not_fit() {
-  if constexpr (MetricOf<M, Target, output>)
-    return metric_does_not_fit<Target, output, Ms...>();
-  else
-    return MetricDoesNotFit<M, Target>{};
-}
-template <class N, class S, class L, class O, class... Ms>
-struct ModelVerdict<ModelFault::metric_does_not_fit, N, S, L, O, Ms...>
-    : decltype(metric_does_not_fit<typename L::target_type, N::output_shape, Ms...>()) {};
-// A missing kernel: the error of CheckKernel names the op and the device.
-template <class TheOp, class D>
-struct KernelVerdict;
-template <class TheOp, class D>
-struct KernelVerdict<List<TheOp>, D> : CheckKernel<TheOp, D> {};
-template <class N, class S, class L, class O, class... Ms>
-struct ModelVerdict<ModelFault::no_kernel, N, S, L, O, Ms...>
-    : KernelVerdict<OpWithoutKernel<N, S, L, O, Ms...>, typename S::device> {};
-// A kernel without a pass: exactly one of the assertions fails.
+/// A kernel without a pass: exactly one of the assertions fails.
 template <class Op, class D, Passes Found>
-struct PassVerdict {
+struct NoPass {
   static_assert(Found != Passes::no_forward,
                 "lockstep::Kernel: Kernel<Op, D> has no forward that can be called; write 'static "
                 "void forward(const Op&, const Io<D>&)', with a third argument 'Prepared&' if the "
@@ -222,18 +137,73 @@ struct PassVerdict {
                 "void backward(const Op&, const Io<D>&)', with a third argument 'Prepared&' if the "
                 "kernel has a Prepared");
 };
-template <auto& plan, class D, class... Ops>
-auto pass_verdict(List<Ops...>) {
-  using Op = At<first_without_pass<plan, D>(List<Ops...>{}), Ops...>;
-  return PassVerdict<Op, D, passes_of<plan, Op, D>()>{};
+/// The verdict on a model without fault, and on one whose network has already printed its error.
+struct Sound {};
+struct Explained {};
+
+/// The error for the first argument that is not a metric, or does not fit.
+template <class M, class... Ms>
+constexpr auto no_metric() {
+  if constexpr (Metric<M>)
+    return no_metric<Ms...>();
+  else
+    return std::type_identity<NoMetric<M>>();
 }
+template <class Target, Shape output, class M, class... Ms>
+constexpr auto metric_does_not_fit() {
+  if constexpr (MetricOf<M, Target, output>)
+    return metric_does_not_fit<Target, output, Ms...>();
+  else
+    return std::type_identity<MetricDoesNotFit<M, Target>>();
+}
+/// The error of a missing kernel names the op and the device.
+template <class D, class TheOp>
+constexpr auto no_kernel(List<TheOp>) {
+  return std::type_identity<CheckKernel<TheOp, D>>();
+}
+template <auto& plan, class D, class... Ops>
+constexpr auto no_pass(List<Ops...>) {
+  using Op = At<first_without_pass<plan, D>(List<Ops...>{}), Ops...>;
+  return std::type_identity<NoPass<Op, D, passes_of<plan, Op, D>()>>();
+}
+
+/// The first fault of a model. Each check relies on the ones before it, so the order matters.
 template <class N, class S, class L, class O, class... Ms>
-struct ModelVerdict<ModelFault::no_pass, N, S, L, O, Ms...>
-    : decltype(pass_verdict<PlanOf<N, typename S::device>::plan, typename S::device>(
-          typename PlanOf<N, typename S::device>::ops{})) {};
-template <class N, class S, class L, class O, class... Ms>
-struct ModelVerdict<ModelFault::no_state_mean, N, S, L, O, Ms...>
-    : CheckKernel<StateMean, typename S::device> {};
+constexpr auto verdict_of() {
+  if constexpr (!Network<N>) {
+    return std::type_identity<NoNetwork<N>>();
+  } else if constexpr (!N::valid) {
+    return std::type_identity<Explained>();
+  } else if constexpr (N::graph.nodes == 0) {
+    return std::type_identity<NoLayer<N>>();
+  } else if constexpr (!Strategy<S>) {
+    return std::type_identity<NoStrategy<S>>();
+  } else if constexpr (!Loss<L>) {
+    return std::type_identity<NoLoss<L>>();
+  } else if constexpr (!Optimizer<O>) {
+    return std::type_identity<NoOptimizer<O>>();
+  } else if constexpr (!(Metric<Ms> && ...)) {
+    return no_metric<Ms...>();
+  } else if constexpr (!L::accepts(N::output_shape)) {
+    return std::type_identity<LossDoesNotFit<N, L>>();
+  } else if constexpr (!(MetricOf<Ms, typename L::target_type, N::output_shape> && ...)) {
+    return metric_does_not_fit<typename L::target_type, N::output_shape, Ms...>();
+  } else {
+    using D = typename S::device;
+    using Plan = PlanOf<N, D>;
+    using Missing = decltype(first_without_kernel<D>(OpsOfModel<N, S, L, O, Ms...>{}));
+    if constexpr (!std::is_same_v<Missing, List<void>>)
+      return no_kernel<D>(Missing());
+    else if constexpr (first_without_pass<Plan::plan, D>(typename Plan::ops{}) < Plan::ops::size)
+      return no_pass<Plan::plan, D>(typename Plan::ops{});
+    else if constexpr (Plan::plan.updates_state && !HasKernel<StateMean, D>)
+      return std::type_identity<CheckKernel<StateMean, D>>();
+    else
+      return std::type_identity<Sound>();
+  }
+}
+template <class... OfModel>
+using ModelVerdict = typename decltype(verdict_of<OfModel...>())::type;
 
 // Errors about data, for the member functions of Model.
 template <class D>

@@ -111,10 +111,9 @@ LOCKSTEP_COLD_DECL void add_field(Signature& to, const char* name, std::string v
 
 /// The signature of a model: what processes compare when they create it, without the initial values
 /// of its parameters.
-template <class Net, class D, class L, class O, class... Ms>
+template <class Net, class D, class L, class O, class Metrics>
 [[gnu::cold]] Signature model_signature(std::uint64_t seed, std::size_t virtual_shards,
-                                        const L& loss, const O& optimizer,
-                                        const std::tuple<Ms...>& metrics) {
+                                        const L& loss, const O& optimizer, const Metrics& metrics) {
   std::string of_metrics;
   const auto add = [&](const auto& metric) {
     of_metrics += (of_metrics.empty() ? "" : "; ") + describe_metric(metric);

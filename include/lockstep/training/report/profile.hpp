@@ -220,10 +220,10 @@ struct WorkSize {
   }
 };
 
-template <class Net, class S, class L, class O, class... Ms>
-class Profiler<Replicas<Net, S, L, O, Ms...>> {
+template <class All>
+class Profiler {
  public:
-  using All = Replicas<Net, S, L, O, Ms...>;
+  using Net = typename All::Network;
   using device = typename All::device;
   using T = typename All::T;
   static_assert(TimesWork<typename device::Context>,
@@ -307,7 +307,7 @@ class Profiler<Replicas<Net, S, L, O, Ms...>> {
     const WorkSize<Net, device, typename Replica::Target> size{
         static_cast<double>(result.examples),
         static_cast<double>(replicas_.mine_[0].count),
-        static_cast<double>(L::target_shape(Net::output_shape).size()),
+        static_cast<double>(All::Loss::target_shape(Net::output_shape).size()),
         static_cast<double>(replicas_.optimizer().slot_count()),
         static_cast<double>(replicas_.replicas_[0]->policy().owned().size()),
         !accumulates && !with.use_ema && with.clipnorm == 0 && with.global_clipnorm == 0};

@@ -201,8 +201,8 @@ class ReplicaSet : public AnyReplicas {
     set(weights, state);
   }
   [[gnu::cold]] Signature signature() const override {
-    return model_signature<Net, device, L, O, Ms...>(seed_, session_.virtual_shards(), loss_,
-                                                     optimizer_, metrics_);
+    return model_signature<Net, device>(seed_, session_.virtual_shards(), loss_, optimizer_,
+                                        metrics_);
   }
   std::vector<ParameterInfo> parameters() const override { return parameters_of<Net>(); }
   bool is_whole() const override { return !UpdateOf<S>::divides_slots; }
