@@ -14,7 +14,7 @@ namespace lockstep {
 /// A parameter for a number of examples, batches or rounds that records whether the argument was
 /// negative: with std::uint64_t, `take(-1)` would mean `take(18446744073709551615)`.
 /// \code
-///   auto take(Count count) { return TakeOperation(count.checked("take", "give at least 0")); }
+///   auto take(Count count) { return first(count.checked("take", "give at least 0")); }
 /// \endcode
 class Count {
  public:

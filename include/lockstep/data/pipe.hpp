@@ -12,6 +12,7 @@
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
+#include <initializer_list>
 #include <limits>
 #include <optional>
 #include <span>
@@ -26,9 +27,23 @@
 
 namespace lockstep::pipeline {
 
+/// A property for which an operation refuses a source.
+enum class Fault { none, batched, draws, reordered, shuffled };
+
+/// A fault as the argument of `explain`.
+template <Fault fault>
+struct Found {
+  static constexpr bool batched = fault == Fault::batched, draws = fault == Fault::draws,
+                        reordered = fault == Fault::reordered, shuffled = fault == Fault::shuffled;
+};
+
 /// Base of the right-hand operands of `|`. An operation has `apply(source)`, which returns the
-/// extended pipeline.
-struct Operation {};
+/// extended pipeline. One that refuses a source also has `fault<D>`, and `explain(found)` with the
+/// error.
+struct Operation {
+  template <class D>
+  static constexpr Fault fault = Fault::none;
+};
 
 /// Applies `operation` to `source`.
 /// \code
@@ -37,7 +52,13 @@ struct Operation {};
 /// \endcode
 template <Dataset D, std::derived_from<Operation> O>
 auto operator|(D source, const O& operation) {
-  return operation.apply(std::move(source));
+  constexpr Fault fault = O::template fault<D>;
+  if constexpr (fault == Fault::none) {
+    return operation.apply(std::move(source));
+  } else {
+    O::explain(Found<fault>());
+    return source;
+  }
 }
 
 /// Whether the rows already lie in memory, so that a cache would only duplicate them. A source
@@ -151,6 +172,49 @@ auto apply_under_rescale(D source, F f) {
   else
     return f(std::move(source));
 }
+
+/// The first of `faults` that `D` has.
+template <Dataset D>
+constexpr Fault first_of(std::initializer_list<Fault> faults) {
+  if (BatchedDataset<D>) return Fault::batched;
+  for (const Fault fault : faults)
+    if ((fault == Fault::draws && random_maps<D> > 0) ||
+        (fault == Fault::reordered && is_reordered<D>) ||
+        (fault == Fault::shuffled && is_shuffled<D>))
+      return fault;
+  return Fault::none;
+}
+
+/// The result of `operation` and `operation_under_rescale`.
+template <class Make, class Explain, bool is_under_rescale, Fault... faults>
+struct MadeOperation : Operation {
+  Make make;
+  static constexpr Explain explain{};
+  template <Dataset D>
+  static constexpr Fault fault = first_of<D>({faults...});
+  template <Dataset D>
+  auto apply(D source) const {
+    if constexpr (is_under_rescale)
+      return apply_under_rescale(std::move(source), make);
+    else
+      return make(std::move(source));
+  }
+};
+
+/// An operation before `batch`. `make(source)` returns the extended pipeline. It is called if the
+/// source has none of `faults`; if it has one, `explain(found)` has a static_assert about it.
+template <Fault... faults, class Make, class Explain>
+constexpr auto operation(Make make, Explain) {
+  return MadeOperation<Make, Explain, false, faults...>{{}, std::move(make)};
+}
+/// The same for one that commutes with rescale, and so is applied below it.
+template <Fault... faults, class Make, class Explain>
+constexpr auto operation_under_rescale(Make make, Explain) {
+  return MadeOperation<Make, Explain, true, faults...>{{}, std::move(make)};
+}
+/// The sentence of the operation `name` about a batched source.
+#define LOCKSTEP_BATCHED(name) \
+  "lockstep::" name ": the pipeline is already batched; put " name " before batch"
 
 /// The indices 0 .. size - 1 in order: the stream of a source.
 class Counter {

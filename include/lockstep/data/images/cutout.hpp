@@ -57,8 +57,8 @@ struct Cutout {
 /// \code
 ///   auto train = images | lockstep::per_image_standardization | lockstep::cutout(8);
 /// \endcode
-inline pipeline::ImageOperation<pipeline::Cutout> cutout(int size, CutoutOptions options = {}) {
-  return pipeline::ImageOperation<pipeline::Cutout>({size, options.fill});
+inline auto cutout(int size, CutoutOptions options = {}) {
+  return pipeline::image_operation(pipeline::Cutout{size, options.fill});
 }
 
 }  // namespace lockstep

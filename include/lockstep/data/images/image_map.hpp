@@ -177,27 +177,23 @@ concept CutsWindow = ImageChange<Change> && requires(const Change& change) {
   change.fill;
 };
 
-/// The type of the image functions and constants: applies an ImageWindow or an ImageMap to any
-/// source of unbatched images. Not a template of those two: g++ 12 evaluates a concept in a
-/// template template parameter once, and then has that answer for all types.
+/// Applies an ImageWindow or an ImageMap to any source of unbatched images. Not a template of those
+/// two: g++ 12 evaluates a concept in a template template parameter once, and then has that answer
+/// for all types.
 template <ImageChange Change>
-struct ImageOperation : Operation {
-  constexpr explicit ImageOperation(Change c) : change(c) {}
-  Change change;
-
-  template <Dataset D>
-  auto apply(D source) const {
-    static_assert(
-        !BatchedDataset<D>,
-        "lockstep::ImageOperation: the pipeline is already batched; put image operations before "
-        "batch");
-    if constexpr (BatchedDataset<D>)
-      return source;
-    else if constexpr (CutsWindow<Change>)
-      return ImageWindow<D, Change>(std::move(source), change);
-    else
-      return ImageMap<D, Change>(std::move(source), change);
-  }
-};
+constexpr auto image_operation(Change change) {
+  return operation(
+      [change]<class D>(D source) {
+        if constexpr (CutsWindow<Change>)
+          return ImageWindow<D, Change>(std::move(source), change);
+        else
+          return ImageMap<D, Change>(std::move(source), change);
+      },
+      [](auto found) {
+        static_assert(!found.batched,
+                      "lockstep::ImageOperation: the pipeline is already batched; put image "
+                      "operations before batch");
+      });
+}
 
 }  // namespace lockstep::pipeline

@@ -59,6 +59,7 @@ struct Standardize {
 /// \code
 ///   auto train = cifar | lockstep::per_image_standardization | lockstep::batch(128);
 /// \endcode
-inline constexpr pipeline::ImageOperation<pipeline::Standardize> per_image_standardization{{}};
+inline constexpr auto per_image_standardization =
+    pipeline::image_operation(pipeline::Standardize());
 
 }  // namespace lockstep

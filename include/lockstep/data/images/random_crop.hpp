@@ -72,10 +72,9 @@ struct RandomWindow {
 /// \code
 ///   auto train = cifar | lockstep::random_crop(32, 32, {.padding = 4});   // out of 40 x 40
 /// \endcode
-inline pipeline::ImageOperation<pipeline::RandomWindow> random_crop(
-    int height, int width, RandomCropOptions options = {}) {
-  return pipeline::ImageOperation<pipeline::RandomWindow>(
-      {height, width, options.padding, options.fill});
+inline auto random_crop(int height, int width, RandomCropOptions options = {}) {
+  return pipeline::image_operation(
+      pipeline::RandomWindow{height, width, options.padding, options.fill});
 }
 
 }  // namespace lockstep

@@ -69,9 +69,9 @@ struct FlipUpDown {
 /// \code
 ///   auto train = images | lockstep::random_flip_left_right;
 /// \endcode
-inline constexpr pipeline::ImageOperation<pipeline::FlipLeftRight> random_flip_left_right{{}};
+inline constexpr auto random_flip_left_right = pipeline::image_operation(pipeline::FlipLeftRight());
 
 /// Mirrors each image top to bottom with probability 1/2 (`tf.image.random_flip_up_down`).
-inline constexpr pipeline::ImageOperation<pipeline::FlipUpDown> random_flip_up_down{{}};
+inline constexpr auto random_flip_up_down = pipeline::image_operation(pipeline::FlipUpDown());
 
 }  // namespace lockstep

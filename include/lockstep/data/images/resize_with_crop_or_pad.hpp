@@ -47,9 +47,8 @@ struct CentralWindow {
 /// \code
 ///   auto padded = images | lockstep::resize_with_crop_or_pad(40, 40);   // of (32, 32, 3)
 /// \endcode
-inline pipeline::ImageOperation<pipeline::CentralWindow> resize_with_crop_or_pad(int height,
-                                                                                 int width) {
-  return pipeline::ImageOperation<pipeline::CentralWindow>({height, width});
+inline auto resize_with_crop_or_pad(int height, int width) {
+  return pipeline::image_operation(pipeline::CentralWindow{height, width});
 }
 
 }  // namespace lockstep

@@ -55,23 +55,6 @@ class Batch : public Selection<D> {
   Remainder remainder_;
 };
 
-/// The result of `lockstep::batch`.
-struct BatchOperation : Operation {
-  BatchOperation(std::size_t n, Remainder r) : size(n), remainder(r) {}
-  std::size_t size;
-  Remainder remainder;
-
-  template <Dataset D>
-  auto apply(D source) const {
-    static_assert(!BatchedDataset<D>,
-                  "lockstep::batch: the pipeline is already batched; write batch once");
-    if constexpr (BatchedDataset<D>)
-      return source;
-    else
-      return Batch<D>(std::move(source), size, remainder);
-  }
-};
-
 }  // namespace pipeline
 
 /// Groups examples into global batches of `size`, which a strategy splits by replica. The last
@@ -80,10 +63,17 @@ struct BatchOperation : Operation {
 /// \code
 ///   auto train = images | lockstep::batch(64, lockstep::drop_remainder);
 /// \endcode
-inline pipeline::BatchOperation batch(Count size, Remainder remainder = Remainder::keep) {
-  return {static_cast<std::size_t>(size.checked(
-              "batch", "a batch needs at least one example; give a size of at least 1")),
-          remainder};
+inline auto batch(Count size, Remainder remainder = Remainder::keep) {
+  const auto n = static_cast<std::size_t>(
+      size.checked("batch", "a batch needs at least one example; give a size of at least 1"));
+  return pipeline::operation(
+      [n, remainder]<class D>(D source) {
+        return pipeline::Batch<D>(std::move(source), n, remainder);
+      },
+      [](auto found) {
+        static_assert(!found.batched,
+                      "lockstep::batch: the pipeline is already batched; write batch once");
+      });
 }
 
 }  // namespace lockstep

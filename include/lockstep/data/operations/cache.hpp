@@ -132,31 +132,6 @@ class Cache : public ExampleStage<D> {
   std::shared_ptr<Store> store_;
 };
 
-/// The type of `lockstep::cache`.
-struct CacheOperation : Operation {
-  template <Dataset D>
-  auto apply(D source) const {
-    constexpr bool draws = random_maps < D >> 0;
-    static_assert(!BatchedDataset<D>,
-                  "lockstep::cache: the pipeline is already batched; put cache before batch");
-    static_assert(!draws || BatchedDataset<D>,
-                  "lockstep::cache: a random map before cache would freeze its draws; put cache "
-                  "before map");
-    static_assert(!is_reordered<D> || draws || BatchedDataset<D>,
-                  "lockstep::cache: a shuffle or repeat before cache would freeze the order; put "
-                  "cache before shuffle and repeat");
-    if constexpr (BatchedDataset<D> || draws || is_reordered<D>)
-      return source;
-    else
-      return apply_under_rescale(std::move(source), [](auto inner) {
-        if constexpr (is_in_memory<decltype(inner)>)
-          return inner;
-        else
-          return Cache<decltype(inner)>(std::move(inner));
-      });
-  }
-};
-
 }  // namespace pipeline
 
 /// Computes the examples once, in the first pass, and keeps them in memory. Data that are already
@@ -167,6 +142,22 @@ struct CacheOperation : Operation {
 /// \code
 ///   auto train = images | lockstep::map(decode) | lockstep::cache | lockstep::shuffle(10'000);
 /// \endcode
-inline constexpr pipeline::CacheOperation cache{};
+inline constexpr auto cache =
+    pipeline::operation_under_rescale<pipeline::Fault::draws, pipeline::Fault::reordered>(
+        []<class D>(D source) {
+          if constexpr (pipeline::is_in_memory<D>)
+            return source;
+          else
+            return pipeline::Cache<D>(std::move(source));
+        },
+        [](auto found) {
+          static_assert(!found.batched, LOCKSTEP_BATCHED("cache"));
+          static_assert(!found.draws,
+                        "lockstep::cache: a random map before cache would freeze its draws; put "
+                        "cache before map");
+          static_assert(!found.reordered,
+                        "lockstep::cache: a shuffle or repeat before cache would freeze the order; "
+                        "put cache before shuffle and repeat");
+        });
 
 }  // namespace lockstep

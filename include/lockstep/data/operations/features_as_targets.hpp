@@ -38,20 +38,6 @@ class FeaturesAsTargets : public ExampleStage<D> {
   const D& upstream() const { return this->source(); }
 };
 
-/// The type of `lockstep::features_as_targets`.
-struct FeaturesAsTargetsOperation : Operation {
-  template <Dataset D>
-  auto apply(D source) const {
-    static_assert(!BatchedDataset<D>,
-                  "lockstep::features_as_targets: the pipeline is already batched; put "
-                  "features_as_targets before batch");
-    if constexpr (BatchedDataset<D>)
-      return source;
-    else
-      return FeaturesAsTargets<D>(std::move(source));
-  }
-};
-
 }  // namespace pipeline
 
 /// Copies the current features to the targets, for an autoencoder (Keras' `fit(x, x)`); the
@@ -65,6 +51,8 @@ struct FeaturesAsTargetsOperation : Operation {
 ///     for (float& v : example.x) v += 0.1f * static_cast<float>(draws.normal());
 ///   });
 /// \endcode
-inline constexpr pipeline::FeaturesAsTargetsOperation features_as_targets{};
+inline constexpr auto features_as_targets = pipeline::operation(
+    []<class D>(D source) { return pipeline::FeaturesAsTargets<D>(std::move(source)); },
+    [](auto found) { static_assert(!found.batched, LOCKSTEP_BATCHED("features_as_targets")); });
 
 }  // namespace lockstep

@@ -76,39 +76,6 @@ IndexList indices_where(const D& source, const Fn& keep) {
   return kept;
 }
 
-/// The result of `lockstep::filter`.
-template <class Fn>
-struct FilterOperation : Operation {
-  explicit FilterOperation(Fn f) : keep(std::move(f)) {}
-  Fn keep;
-
-  template <Dataset D>
-  auto apply(D source) const {
-    constexpr bool fits = std::is_invocable_r_v<bool, const Fn&, const Example<target_of<D>>&>;
-    constexpr bool draws = random_maps < D >> 0, batched = BatchedDataset<D>;
-    static_assert(!batched,
-                  "lockstep::filter: the pipeline is already batched; put filter before batch");
-    static_assert(!draws || batched,
-                  "lockstep::filter: a random map before filter would change what it keeps from "
-                  "pass to pass; put filter before map");
-    static_assert(!is_reordered<D> || draws || batched,
-                  "lockstep::filter: a shuffle or repeat before filter hides the examples' order; "
-                  "put filter before shuffle and repeat");
-    static_assert(
-        fits || is_reordered<D> || draws || batched,
-        "lockstep::filter: the function must be callable as const with this pipeline's 'const "
-        "Example<Target>&' and return bool; declare its parameter 'const auto& example'");
-    if constexpr (batched || draws || is_reordered<D> || !fits) {
-      return source;
-    } else {
-      const IndexList kept = indices_where(source, keep);
-      return apply_under_rescale(std::move(source), [&](auto inner) {
-        return Listed<decltype(inner)>(std::move(inner), kept);
-      });
-    }
-  }
-};
-
 }  // namespace pipeline
 
 /// Keeps the examples for which `keep(example)` is true (tf.data's `filter`). `example.x` holds the
@@ -124,8 +91,33 @@ struct FilterOperation : Operation {
 ///   });
 /// \endcode
 template <class Fn>
-pipeline::FilterOperation<Fn> filter(Fn keep) {
-  return pipeline::FilterOperation<Fn>(std::move(keep));
+auto filter(Fn keep) {
+  return pipeline::operation<pipeline::Fault::draws, pipeline::Fault::reordered>(
+      [f = std::move(keep)]<class D>(D source) {
+        using Given = const Example<target_of<D>>;
+        constexpr bool fits = std::is_invocable_r_v<bool, const Fn&, Given&>;
+        static_assert(
+            fits,
+            "lockstep::filter: the function must be callable as const with this pipeline's 'const "
+            "Example<Target>&' and return bool; declare its parameter 'const auto& example'");
+        if constexpr (fits) {
+          const pipeline::IndexList kept = pipeline::indices_where(source, f);
+          return pipeline::apply_under_rescale(std::move(source), [&](auto inner) {
+            return pipeline::Listed<decltype(inner)>(std::move(inner), kept);
+          });
+        } else {
+          return source;
+        }
+      },
+      [](auto found) {
+        static_assert(!found.batched, LOCKSTEP_BATCHED("filter"));
+        static_assert(!found.draws,
+                      "lockstep::filter: a random map before filter would change what it keeps "
+                      "from pass to pass; put filter before map");
+        static_assert(!found.reordered,
+                      "lockstep::filter: a shuffle or repeat before filter hides the examples' "
+                      "order; put filter before shuffle and repeat");
+      });
 }
 
 }  // namespace lockstep

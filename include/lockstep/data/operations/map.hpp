@@ -176,51 +176,6 @@ class ShapeMap : public ExampleStage<D> {
   std::shared_ptr<const Fn> fn_;
 };
 
-/// The result of `lockstep::map(fn)`.
-template <class Fn>
-struct MapOperation : Operation {
-  explicit MapOperation(Fn f) : fn(std::move(f)) {}
-  Fn fn;
-
-  template <Dataset D>
-  auto apply(D source) const {
-    using Target = target_of<D>;
-    constexpr bool fits = PlainMap<Fn, Target> || RandomMap<Fn, Target>;
-    static_assert(!BatchedDataset<D>,
-                  "lockstep::map: the pipeline is already batched; put map before batch");
-    static_assert(
-        fits || BatchedDataset<D>,
-        "lockstep::map: the function must be callable as const with this pipeline's "
-        "'Example<Target>&' or 'Example<Target>&, Philox&'; declare its parameter 'auto& example'");
-    if constexpr (BatchedDataset<D> || !fits)
-      return source;
-    else
-      return Map<D, Fn>(std::move(source), fn);
-  }
-};
-
-/// The result of `lockstep::map<shape>(fn)`.
-template <Shape To, class Fn>
-struct ShapeMapOperation : Operation {
-  explicit ShapeMapOperation(Fn f) : fn(std::move(f)) {}
-  Fn fn;
-
-  template <Dataset D>
-  auto apply(D source) const {
-    constexpr bool fits = PlainShapeMap<Fn> || RandomShapeMap<Fn>;
-    static_assert(!BatchedDataset<D>,
-                  "lockstep::map: the pipeline is already batched; put map before batch");
-    static_assert(
-        fits || BatchedDataset<D>,
-        "lockstep::map: a map that changes the shape is called with 'std::span<const float> in, "
-        "std::span<float> out' and optionally 'Philox&'; give the function these parameters");
-    if constexpr (BatchedDataset<D> || !fits)
-      return source;
-    else
-      return ShapeMap<To, D, Fn>(std::move(source), fn);
-  }
-};
-
 }  // namespace pipeline
 
 /// Applies `fn` to each example in place: `fn(example)`, or `fn(example, draws)` for a random map.
@@ -232,8 +187,21 @@ struct ShapeMapOperation : Operation {
 ///   });
 /// \endcode
 template <class Fn>
-pipeline::MapOperation<Fn> map(Fn fn) {
-  return pipeline::MapOperation<Fn>(std::move(fn));
+auto map(Fn fn) {
+  return pipeline::operation(
+      [f = std::move(fn)]<class D>(D source) {
+        using Target = target_of<D>;
+        constexpr bool fits = pipeline::PlainMap<Fn, Target> || pipeline::RandomMap<Fn, Target>;
+        static_assert(fits,
+                      "lockstep::map: the function must be callable as const with this pipeline's "
+                      "'Example<Target>&' or 'Example<Target>&, Philox&'; declare its parameter "
+                      "'auto& example'");
+        if constexpr (fits)
+          return pipeline::Map<D, Fn>(std::move(source), f);
+        else
+          return source;
+      },
+      [](auto found) { static_assert(!found.batched, LOCKSTEP_BATCHED("map")); });
 }
 
 /// Applies a map that changes the shape of the features: `fn(in, out)` or `fn(in, out, draws)`
@@ -246,8 +214,21 @@ pipeline::MapOperation<Fn> map(Fn fn) {
 ///       });
 /// \endcode
 template <Shape To, class Fn>
-pipeline::ShapeMapOperation<To, Fn> map(Fn fn) {
-  return pipeline::ShapeMapOperation<To, Fn>(std::move(fn));
+auto map(Fn fn) {
+  return pipeline::operation(
+      [f = std::move(fn)]<class D>(D source) {
+        constexpr bool fits = pipeline::PlainShapeMap<Fn> || pipeline::RandomShapeMap<Fn>;
+        static_assert(
+            fits,
+            "lockstep::map: a map that changes the shape is called with 'std::span<const float> "
+            "in, std::span<float> out' and optionally 'Philox&'; give the function these "
+            "parameters");
+        if constexpr (fits)
+          return pipeline::ShapeMap<To, D, Fn>(std::move(source), f);
+        else
+          return source;
+      },
+      [](auto found) { static_assert(!found.batched, LOCKSTEP_BATCHED("map")); });
 }
 
 }  // namespace lockstep

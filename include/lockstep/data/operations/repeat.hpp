@@ -93,25 +93,18 @@ class Repeat : public Selection<D> {
   std::uint64_t times_;
 };
 
-/// The type of `lockstep::repeat` and of its result.
-struct RepeatOperation : Operation {
-  constexpr explicit RepeatOperation(std::uint64_t n) : times(n) {}
-  std::uint64_t times;
+/// The operation `repeat(times)`.
+constexpr auto repeat_times(std::uint64_t times) {
+  return operation([times]<class D>(D source) { return Repeat<D>(std::move(source), times); },
+                   [](auto found) { static_assert(!found.batched, LOCKSTEP_BATCHED("repeat")); });
+}
+using RepeatTimes = decltype(repeat_times(0));
 
+/// The type of `lockstep::repeat`.
+struct RepeatOperation : RepeatTimes {
   constexpr RepeatOperation operator()() const { return *this; }
-  constexpr RepeatOperation operator()(Count n) const {
-    return RepeatOperation(
-        n.checked("repeat", "give at least 1, or no argument to repeat forever"));
-  }
-
-  template <Dataset D>
-  auto apply(D source) const {
-    static_assert(!BatchedDataset<D>,
-                  "lockstep::repeat: the pipeline is already batched; put repeat before batch");
-    if constexpr (BatchedDataset<D>)
-      return source;
-    else
-      return Repeat<D>(std::move(source), times);
+  constexpr RepeatTimes operator()(Count n) const {
+    return repeat_times(n.checked("repeat", "give at least 1, or no argument to repeat forever"));
   }
 };
 
@@ -123,6 +116,7 @@ struct RepeatOperation : Operation {
 /// \code
 ///   auto train = images | lockstep::shuffle(60'000) | lockstep::repeat | lockstep::batch(64);
 /// \endcode
-inline constexpr pipeline::RepeatOperation repeat{std::numeric_limits<std::uint64_t>::max()};
+inline constexpr pipeline::RepeatOperation repeat{
+    pipeline::repeat_times(std::numeric_limits<std::uint64_t>::max())};
 
 }  // namespace lockstep

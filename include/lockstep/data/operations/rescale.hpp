@@ -57,22 +57,6 @@ class Rescale : public Mapped<Rescale<D>, D> {
   double scale_, offset_;
 };
 
-/// The result of `lockstep::rescale`.
-struct RescaleOperation : Operation {
-  RescaleOperation(double s, double o) : scale(s), offset(o) {}
-  double scale, offset;
-
-  template <Dataset D>
-  auto apply(D source) const {
-    static_assert(!BatchedDataset<D>,
-                  "lockstep::rescale: the pipeline is already batched; put rescale before batch");
-    if constexpr (BatchedDataset<D>)
-      return source;
-    else
-      return Rescale<D>(std::move(source), scale, offset);
-  }
-};
-
 }  // namespace pipeline
 
 /// Multiplies features by `scale` and adds `offset` (Keras' Rescaling layer). Targets are
@@ -83,8 +67,12 @@ struct RescaleOperation : Operation {
 /// \code
 ///   auto unit = images | lockstep::rescale(1.0f / 255);   // 0..255 to 0..1
 /// \endcode
-inline pipeline::RescaleOperation rescale(double scale, double offset = 0.0) {
-  return {scale, offset};
+inline auto rescale(double scale, double offset = 0.0) {
+  return pipeline::operation(
+      [scale, offset]<class D>(D source) {
+        return pipeline::Rescale<D>(std::move(source), scale, offset);
+      },
+      [](auto found) { static_assert(!found.batched, LOCKSTEP_BATCHED("rescale")); });
 }
 
 }  // namespace lockstep

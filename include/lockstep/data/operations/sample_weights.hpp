@@ -123,33 +123,6 @@ class SampleWeights : public Selection<D> {
   Table table_;
 };
 
-/// The result of `lockstep::sample_weights`.
-template <class W>
-struct SampleWeightsOperation : Operation {
-  explicit SampleWeightsOperation(std::vector<W> v) : values(std::move(v)) {}
-  std::vector<W> values;
-
-  template <Dataset D>
-  auto apply(D source) const {
-    constexpr bool batched = BatchedDataset<D>;
-    static_assert(!batched,
-                  "lockstep::sample_weights: the pipeline is already batched; put sample_weights "
-                  "before batch");
-    static_assert(
-        !is_reordered<D> || batched,
-        "lockstep::sample_weights: after a shuffle or repeat, weights cannot be matched to "
-        "examples; put sample_weights before shuffle and repeat");
-    if constexpr (batched || is_reordered<D>) {
-      return source;
-    } else {
-      const auto table = std::make_shared<const WeightTable<W>>(source, values);
-      return apply_under_rescale(std::move(source), [&](auto inner) {
-        return SampleWeights<decltype(inner), W>(std::move(inner), table);
-      });
-    }
-  }
-};
-
 }  // namespace pipeline
 
 /// Assigns a weight to each example, in the order of the data (Keras' `sample_weight`). The loss of
@@ -167,10 +140,21 @@ struct SampleWeightsOperation : Operation {
 ///                lockstep::shuffle(1'000) | lockstep::batch(64);
 /// \endcode
 template <class W = double>
-pipeline::SampleWeightsOperation<W> sample_weights(std::vector<W> values) {
+auto sample_weights(std::vector<W> values) {
   static_assert(std::same_as<W, float> || std::same_as<W, double>,
                 "lockstep::sample_weights: weights are float or double; convert them");
-  return pipeline::SampleWeightsOperation<W>(std::move(values));
+  return pipeline::operation_under_rescale<pipeline::Fault::reordered>(
+      [given = std::move(values)]<class D>(D source) {
+        auto table = std::make_shared<const pipeline::WeightTable<W>>(source, given);
+        return pipeline::SampleWeights<D, W>(std::move(source), std::move(table));
+      },
+      [](auto found) {
+        static_assert(!found.batched, LOCKSTEP_BATCHED("sample_weights"));
+        static_assert(
+            !found.reordered,
+            "lockstep::sample_weights: after a shuffle or repeat, weights cannot be matched to "
+            "examples; put sample_weights before shuffle and repeat");
+      });
 }
 
 }  // namespace lockstep

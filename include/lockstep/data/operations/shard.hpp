@@ -68,27 +68,6 @@ class Shard : public Selection<D> {
   std::uint64_t count_, index_;
 };
 
-/// The result of `lockstep::shard`.
-struct ShardOperation : Operation {
-  ShardOperation(std::uint64_t n, std::uint64_t i) : count(n), index(i) {}
-  std::uint64_t count, index;
-
-  template <Dataset D>
-  auto apply(D source) const {
-    static_assert(!BatchedDataset<D>,
-                  "lockstep::shard: the pipeline is already batched; put shard before batch");
-    static_assert(!is_shuffled<D> || BatchedDataset<D>,
-                  "lockstep::shard: a shuffle before shard would select other examples in "
-                  "each pass; put shard before shuffle, or use shuffle_once");
-    if constexpr (BatchedDataset<D> || is_shuffled<D>)
-      return source;
-    else
-      return apply_under_rescale(std::move(source), [n = count, i = index](auto inner) {
-        return Shard<decltype(inner)>(std::move(inner), n, i);
-      });
-  }
-};
-
 }  // namespace pipeline
 
 /// Keeps the examples at positions `index`, `index` + `count`, ... of each pass (tf.data's
@@ -101,10 +80,19 @@ struct ShardOperation : Operation {
 /// \code
 ///   auto fold = images | lockstep::shard(5, 0);   // examples 0, 5, 10, ...
 /// \endcode
-inline pipeline::ShardOperation shard(Count count, Count index) {
+inline auto shard(Count count, Count index) {
   constexpr const char* remedy =
       "shard indices start at 0; give a count of at least 1 and an index below it";
-  return {count.checked("shard", remedy), index.checked("shard", remedy)};
+  return pipeline::operation_under_rescale<pipeline::Fault::shuffled>(
+      [n = count.checked("shard", remedy), i = index.checked("shard", remedy)]<class D>(D source) {
+        return pipeline::Shard<D>(std::move(source), n, i);
+      },
+      [](auto found) {
+        static_assert(!found.batched, LOCKSTEP_BATCHED("shard"));
+        static_assert(!found.shuffled,
+                      "lockstep::shard: a shuffle before shard would select other examples in "
+                      "each pass; put shard before shuffle, or use shuffle_once");
+      });
 }
 
 }  // namespace lockstep

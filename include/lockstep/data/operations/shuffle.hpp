@@ -102,22 +102,6 @@ class Shuffle : public Selection<D> {
   std::uint64_t buffer_ = 0;
 };
 
-/// The result of `lockstep::shuffle`.
-struct ShuffleOperation : Operation {
-  explicit ShuffleOperation(std::uint64_t n) : buffer(n) {}
-  std::uint64_t buffer;
-
-  template <Dataset D>
-  auto apply(D source) const {
-    static_assert(!BatchedDataset<D>,
-                  "lockstep::shuffle: the pipeline is already batched; put shuffle before batch");
-    if constexpr (BatchedDataset<D>)
-      return source;
-    else
-      return Shuffle<D>(std::move(source), buffer);
-  }
-};
-
 }  // namespace pipeline
 
 /// Shuffles the examples, in a different order each pass (tf.data's `shuffle`): a buffer of
@@ -131,9 +115,12 @@ struct ShuffleOperation : Operation {
 /// \code
 ///   auto train = images | lockstep::shuffle(10'000) | lockstep::batch(64);
 /// \endcode
-inline pipeline::ShuffleOperation shuffle(Count buffer) {
-  return pipeline::ShuffleOperation(
-      buffer.checked("shuffle", "give at least 1, or the size of the data for a full shuffle"));
+inline auto shuffle(Count buffer) {
+  const std::uint64_t n =
+      buffer.checked("shuffle", "give at least 1, or the size of the data for a full shuffle");
+  return pipeline::operation(
+      [n]<class D>(D source) { return pipeline::Shuffle<D>(std::move(source), n); },
+      [](auto found) { static_assert(!found.batched, LOCKSTEP_BATCHED("shuffle")); });
 }
 
 }  // namespace lockstep

@@ -37,31 +37,6 @@ IndexList indices_shuffled(const D& source, std::uint64_t seed) {
   return order;
 }
 
-/// The result of `lockstep::shuffle_once`.
-struct ShuffleOnceOperation : Operation {
-  explicit ShuffleOnceOperation(std::uint64_t s) : seed(s) {}
-  std::uint64_t seed;
-
-  template <Dataset D>
-  auto apply(D source) const {
-    constexpr bool batched = BatchedDataset<D>;
-    static_assert(
-        !batched,
-        "lockstep::shuffle_once: the pipeline is already batched; put shuffle_once before batch");
-    static_assert(!is_reordered<D> || batched,
-                  "lockstep::shuffle_once: a shuffle or repeat before shuffle_once changes the "
-                  "order in each pass; put shuffle_once first");
-    if constexpr (batched || is_reordered<D>) {
-      return source;
-    } else {
-      const IndexList order = indices_shuffled(source, seed);
-      return apply_under_rescale(std::move(source), [&](auto inner) {
-        return Listed<decltype(inner)>(std::move(inner), order);
-      });
-    }
-  }
-};
-
 }  // namespace pipeline
 
 /// Shuffles all examples into one order, which stays the same in each pass (tf.data's `shuffle`
@@ -73,8 +48,18 @@ struct ShuffleOnceOperation : Operation {
 ///   auto validation = mixed | lockstep::take(1'000) | lockstep::batch(64);
 ///   auto train = mixed | lockstep::skip(1'000) | lockstep::shuffle(10'000) | lockstep::batch(64);
 /// \endcode
-inline pipeline::ShuffleOnceOperation shuffle_once(std::uint64_t seed = 0) {
-  return pipeline::ShuffleOnceOperation(seed);
+inline auto shuffle_once(std::uint64_t seed = 0) {
+  return pipeline::operation_under_rescale<pipeline::Fault::reordered>(
+      [seed]<class D>(D source) {
+        auto order = pipeline::indices_shuffled(source, seed);
+        return pipeline::Listed<D>(std::move(source), std::move(order));
+      },
+      [](auto found) {
+        static_assert(!found.batched, LOCKSTEP_BATCHED("shuffle_once"));
+        static_assert(!found.reordered,
+                      "lockstep::shuffle_once: a shuffle or repeat before shuffle_once changes the "
+                      "order in each pass; put shuffle_once first");
+      });
 }
 
 }  // namespace lockstep

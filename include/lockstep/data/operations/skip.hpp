@@ -56,27 +56,6 @@ class Skip : public Selection<D> {
   std::uint64_t count_;
 };
 
-/// The result of `lockstep::skip`.
-struct SkipOperation : Operation {
-  explicit SkipOperation(std::uint64_t n) : count(n) {}
-  std::uint64_t count;
-
-  template <Dataset D>
-  auto apply(D source) const {
-    static_assert(!BatchedDataset<D>,
-                  "lockstep::skip: the pipeline is already batched; put skip before batch");
-    static_assert(!is_shuffled<D> || BatchedDataset<D>,
-                  "lockstep::skip: a shuffle before skip would drop other examples in each "
-                  "pass; put skip before shuffle, or use shuffle_once");
-    if constexpr (BatchedDataset<D> || is_shuffled<D>)
-      return source;
-    else
-      return apply_under_rescale(std::move(source), [n = count](auto inner) {
-        return Skip<decltype(inner)>(std::move(inner), n);
-      });
-  }
-};
-
 }  // namespace pipeline
 
 /// Drops the first `count` examples of each pass (tf.data's `skip`); a shorter pass becomes empty.
@@ -85,9 +64,16 @@ struct SkipOperation : Operation {
 /// \code
 ///   auto rest = train | lockstep::skip(5'000);
 /// \endcode
-inline pipeline::SkipOperation skip(Count count) {
-  return pipeline::SkipOperation(
-      count.checked("skip", "give the number of examples to skip, at least 0"));
+inline auto skip(Count count) {
+  const std::uint64_t n = count.checked("skip", "give the number of examples to skip, at least 0");
+  return pipeline::operation_under_rescale<pipeline::Fault::shuffled>(
+      [n]<class D>(D source) { return pipeline::Skip<D>(std::move(source), n); },
+      [](auto found) {
+        static_assert(!found.batched, LOCKSTEP_BATCHED("skip"));
+        static_assert(!found.shuffled,
+                      "lockstep::skip: a shuffle before skip would drop other examples in each "
+                      "pass; put skip before shuffle, or use shuffle_once");
+      });
 }
 
 }  // namespace lockstep

@@ -32,27 +32,6 @@ class Take : public Selection<D> {
   std::uint64_t count_;
 };
 
-/// The result of `lockstep::take`.
-struct TakeOperation : Operation {
-  explicit TakeOperation(std::uint64_t n) : count(n) {}
-  std::uint64_t count;
-
-  template <Dataset D>
-  auto apply(D source) const {
-    static_assert(!BatchedDataset<D>,
-                  "lockstep::take: the pipeline is already batched; put take before batch");
-    static_assert(!is_shuffled<D> || BatchedDataset<D>,
-                  "lockstep::take: a shuffle before take would select other examples in "
-                  "each pass; put take before shuffle, or use shuffle_once");
-    if constexpr (BatchedDataset<D> || is_shuffled<D>)
-      return source;
-    else
-      return apply_under_rescale(std::move(source), [n = count](auto inner) {
-        return Take<decltype(inner)>(std::move(inner), n);
-      });
-  }
-};
-
 }  // namespace pipeline
 
 /// Keeps the first `count` examples of each pass (tf.data's `take`), or all if there are fewer. Put
@@ -61,9 +40,17 @@ struct TakeOperation : Operation {
 /// \code
 ///   auto few = train | lockstep::take(1'000);
 /// \endcode
-inline pipeline::TakeOperation take(Count count) {
-  return pipeline::TakeOperation(
-      count.checked("take", "give at least 0, or remove take to use all examples"));
+inline auto take(Count count) {
+  const std::uint64_t n =
+      count.checked("take", "give at least 0, or remove take to use all examples");
+  return pipeline::operation_under_rescale<pipeline::Fault::shuffled>(
+      [n]<class D>(D source) { return pipeline::Take<D>(std::move(source), n); },
+      [](auto found) {
+        static_assert(!found.batched, LOCKSTEP_BATCHED("take"));
+        static_assert(!found.shuffled,
+                      "lockstep::take: a shuffle before take would select other examples in each "
+                      "pass; put take before shuffle, or use shuffle_once");
+      });
 }
 
 }  // namespace lockstep

@@ -204,54 +204,6 @@ class Unbatch : public ExampleStage<D> {
   std::uint64_t rows_;
 };
 
-/// The result of `lockstep::window`.
-struct WindowOperation : Operation {
-  WindowOperation(std::uint64_t n, WindowOptions o) : size(n), options(o) {}
-  std::uint64_t size;
-  WindowOptions options;
-
-  template <Dataset D>
-  auto apply(D source) const {
-    static_assert(!BatchedDataset<D>,
-                  "lockstep::window: the pipeline is already batched; put window before batch");
-    static_assert(
-        !is_reordered<D> || BatchedDataset<D>,
-        "lockstep::window: a shuffle or repeat before window would separate consecutive examples; "
-        "put window before shuffle and repeat");
-    static_assert(
-        !has_weights<D> || is_reordered<D> || BatchedDataset<D>,
-        "lockstep::window: a window has a single weight, but its examples have one each; put "
-        "sample_weights after window");
-    if constexpr (BatchedDataset<D> || is_reordered<D> || has_weights<D>)
-      return source;
-    else
-      return apply_under_rescale(std::move(source), [this](auto inner) {
-        return Window<decltype(inner)>(std::move(inner), size, options);
-      });
-  }
-};
-
-/// The type of `lockstep::unbatch`.
-struct UnbatchOperation : Operation {
-  template <Dataset D>
-  auto apply(D source) const {
-    constexpr bool draws = random_maps < D >> 0;
-    static_assert(
-        !BatchedDataset<D>,
-        "lockstep::unbatch: batches are only assembled when a model reads them, so there is "
-        "nothing to undo; remove batch");
-    static_assert(
-        !draws || BatchedDataset<D>,
-        "lockstep::unbatch: a random map before unbatch would draw again for each row; put unbatch "
-        "before map");
-    if constexpr (BatchedDataset<D> || draws)
-      return source;
-    else
-      return apply_under_rescale(
-          std::move(source), [](auto inner) { return Unbatch<decltype(inner)>(std::move(inner)); });
-  }
-};
-
 }  // namespace pipeline
 
 /// Joins each window of `size` consecutive examples into one example, whose features and targets
@@ -263,9 +215,26 @@ struct UnbatchOperation : Operation {
 /// \code
 ///   auto hours = signal | lockstep::window(24, {.shift = 1});   // (24, ...) for each hour
 /// \endcode
-inline pipeline::WindowOperation window(Count size, WindowOptions options = {}) {
-  return {size.checked("window", "a window needs at least one example; give a size of at least 1"),
-          options};
+inline auto window(Count size, WindowOptions options = {}) {
+  const std::uint64_t n =
+      size.checked("window", "a window needs at least one example; give a size of at least 1");
+  return pipeline::operation_under_rescale<pipeline::Fault::reordered>(
+      [n, options]<class D>(D source) {
+        static_assert(
+            !has_weights<D>,
+            "lockstep::window: a window has a single weight, but its examples have one each; put "
+            "sample_weights after window");
+        if constexpr (has_weights<D>)
+          return source;
+        else
+          return pipeline::Window<D>(std::move(source), n, options);
+      },
+      [](auto found) {
+        static_assert(!found.batched, LOCKSTEP_BATCHED("window"));
+        static_assert(!found.reordered,
+                      "lockstep::window: a shuffle or repeat before window would separate "
+                      "consecutive examples; put window before shuffle and repeat");
+      });
 }
 
 /// Splits each example along the first axis of its features and targets (tf.data's `unbatch`): an
@@ -276,6 +245,17 @@ inline pipeline::WindowOperation window(Count size, WindowOptions options = {}) 
 /// \code
 ///   auto rows = bags | lockstep::unbatch;
 /// \endcode
-inline constexpr pipeline::UnbatchOperation unbatch{};
+inline constexpr auto unbatch = pipeline::operation_under_rescale<pipeline::Fault::draws>(
+    []<class D>(D source) { return pipeline::Unbatch<D>(std::move(source)); },
+    [](auto found) {
+      static_assert(
+          !found.batched,
+          "lockstep::unbatch: batches are only assembled when a model reads them, so there is "
+          "nothing to undo; remove batch");
+      static_assert(
+          !found.draws,
+          "lockstep::unbatch: a random map before unbatch would draw again for each row; put "
+          "unbatch before map");
+    });
 
 }  // namespace lockstep
