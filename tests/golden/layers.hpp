@@ -59,6 +59,22 @@ void meets_layer(const std::string& name, double allowed = tolerance<D>) {
   }
 }
 
+/// Compares an element-by-element merge with `layer_<name>`.
+template <class D, class Rule>
+void meets_merge(const std::string& name) {
+  DYNAMIC_SECTION(name) {
+    using T = typename D::real;
+    const GoldenFile file("layer_" + name);
+    const ls::Shape in = file.example_shape("x");
+    const auto run = testing::run_layer<D>(
+        Rule::op(in, in), file.count("x"), testing::as<T>(file.values("x")), {},
+        testing::as<T>(file.values("c")), {.x2 = testing::as<T>(file.values("x2"))});
+    CHECK(testing::relative_error(run.y, file.values("y_train")) < tolerance<D>);
+    CHECK(testing::relative_error(run.dx, file.values("dx")) < tolerance<D>);
+    CHECK(testing::relative_error(run.dx2, file.values("dx2")) < tolerance<D>);
+  }
+}
+
 /// Compares Dense and ReLU, as two kernels, with Keras' Dense with an activation.
 template <class D>
 void meets_dense_then_relu() {
@@ -119,6 +135,20 @@ void meets_layers() {
   meets_layer<D, ls::GlobalAveragePooling2D>("global_average_pool");
   meets_layer<D, ls::GlobalMaxPooling2D>("global_max_pool");
   meets_layer<D, ls::ZeroPadding2D<ls::edges(1, 2, 3, 0)>>("zero_padding");
+  meets_layer<D, ls::ZeroPadding1D<2, 1>>("zero_padding_1d");
+  meets_layer<D, ls::Cropping1D<2, 1>>("cropping_1d");
+  meets_layer<D, ls::Cropping2D<ls::edges(1, 2, 0, 3)>>("cropping_2d");
+  meets_layer<D, ls::SliceAxis<2, 1, 4>>("slice_axis");
+  meets_layer<D, ls::Permute<3, 1, 2>>("permute");
+  meets_layer<D, ls::RepeatVector<4>>("repeat_vector");
+  meets_layer<D, ls::DepthToSpace<2>>("depth_to_space");
+  meets_layer<D, ls::SpaceToDepth<2>>("space_to_depth");
+  meets_merge<D, ls::Multiply>("multiply");
+  meets_merge<D, ls::Subtract>("subtract");
+  meets_merge<D, ls::Average>("average");
+  meets_merge<D, ls::Maximum>("maximum");
+  meets_merge<D, ls::Minimum>("minimum");
+  meets_layer<D, ls::UpSampling1D<3>>("up_sampling_1d");
   meets_layer<D, ls::UpSampling2D<ls::size(2, 3)>>("up_sampling_nearest");
   meets_layer<D, ls::UpSampling2D<2, ls::bilinear>>("up_sampling_bilinear");
   meets_layer<D, ls::UpSampling2D<ls::size(4, 2), ls::bilinear>>("up_sampling_bilinear_4x2");

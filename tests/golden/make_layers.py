@@ -2,9 +2,9 @@
 """Writes data/layer_<name>.safetensors for the layers in CASES: one call of Keras each, in float64.
 
 Stored for each: x, param/<parameter>, y_train, y_infer, and for the loss sum(y_train * c) the
-gradients dx and d/<parameter>. TensorFlow resizes images in float32 for any input type, so x and c
-of the up-sampling layers are multiples of 1/16, whose sums are exact if the factors are powers of
-two.
+gradients dx and d/<parameter>; for merging layers also x2, of which every third number is that of
+x, and dx2. TensorFlow resizes images in float32 for any input type, so x and c of the up-sampling
+layers are multiples of 1/16, whose sums are exact if the factors are powers of two.
 
     python3 -m venv venv && venv/bin/pip install tensorflow-cpu keras safetensors
     venv/bin/python make_layers.py data
@@ -23,7 +23,14 @@ import tensorflow as tf
 from safetensors.numpy import save
 
 L = keras.layers
-CASES = {  # name: layer, shape of an example
+
+
+def own(name, function):
+    """A function of TensorFlow as a layer, where Keras has none."""
+    return type(name, (L.Layer,), {"call": lambda self, inputs: function(inputs)})()
+
+
+CASES = {  # name: layer, shape of an example; a merging layer has two inputs of this shape
     "depthwise_multiplier": (lambda: L.DepthwiseConv2D(
         (3, 2), strides=2, padding="same", depth_multiplier=2, use_bias=False), (8, 7, 3)),
     "depthwise_dilated": (lambda: L.DepthwiseConv2D(3, dilation_rate=2), (7, 9, 4)),
@@ -46,6 +53,20 @@ CASES = {  # name: layer, shape of an example
                                  (3, 6, 2)),
     "up_sampling_bilinear_3x5": (lambda: L.UpSampling2D((3, 5), interpolation="bilinear"),
                                  (4, 3, 2)),
+    "zero_padding_1d": (lambda: L.ZeroPadding1D((2, 1)), (4, 3)),
+    "cropping_1d": (lambda: L.Cropping1D((2, 1)), (7, 3)),
+    "cropping_2d": (lambda: L.Cropping2D(((1, 2), (0, 3))), (5, 7, 3)),
+    "slice_axis": (lambda: own("SliceAxis", lambda x: x[:, :, 1:4]), (3, 5, 2)),
+    "permute": (lambda: L.Permute((3, 1, 2)), (4, 3, 2)),
+    "repeat_vector": (lambda: L.RepeatVector(4), (5,)),
+    "up_sampling_1d": (lambda: L.UpSampling1D(3), (4, 2)),
+    "depth_to_space": (lambda: own("DepthToSpace", lambda x: tf.nn.depth_to_space(x, 2)), (2, 3, 12)),
+    "space_to_depth": (lambda: own("SpaceToDepth", lambda x: tf.nn.space_to_depth(x, 2)), (4, 6, 3)),
+    "multiply": (lambda: L.Multiply(), (3, 4)),
+    "subtract": (lambda: L.Subtract(), (3, 4)),
+    "average": (lambda: L.Average(), (3, 4)),
+    "maximum": (lambda: L.Maximum(), (3, 4)),
+    "minimum": (lambda: L.Minimum(), (3, 4)),
 }
 COUNT = 2
 
@@ -53,24 +74,34 @@ COUNT = 2
 def record(make, shape, random):
     layer = make()
     dyadic = isinstance(layer, L.UpSampling2D)
+    merges = isinstance(layer, (L.Multiply, L.Subtract, L.Average, L.Maximum, L.Minimum))
 
     def draw(size):
         values = random.normal(size=size)
         return np.round(values * 16) / 16 if dyadic else values
 
     x = tf.constant(draw((COUNT, *shape)))
-    layer.build(x.shape)
+    more = []
+    if merges:
+        x2 = draw((COUNT, *shape)).reshape(-1)
+        x2[::3] = np.asarray(x).reshape(-1)[::3]
+        more = [tf.constant(x2.reshape(x.shape))]
+    inputs = [x, *more] if merges else x
+    if not merges:
+        layer.build(x.shape)
     for variable in layer.weights:
         variable.assign(random.normal(size=variable.shape))
-    infer = layer(x, training=False)
+    infer = layer(inputs, training=False)
     c = draw(infer.shape)
     variables = layer.trainable_variables
     with tf.GradientTape() as tape:
-        tape.watch(x)
-        y = layer(x, training=True)
+        tape.watch([x, *more])
+        y = layer(inputs, training=True)
         loss = tf.reduce_sum(y * c)
-    dx, *gradients = tape.gradient(loss, [x, *(v.value for v in variables)])
+    dx, *gradients = tape.gradient(loss, [x, *more, *(v.value for v in variables)])
     tensors = {"x": x, "c": c, "y_train": y, "y_infer": infer, "dx": dx}
+    if merges:
+        tensors |= {"x2": more[0], "dx2": gradients.pop(0)}
     for variable, gradient in zip(variables, gradients):
         tensors["param/" + variable.name] = variable
         tensors["d/" + variable.name] = gradient

@@ -84,6 +84,23 @@ struct Shapes
           ls::Input<30>, ls::Reshape<ls::shape(3, 2, -1)>, ls::UpSampling2D<>,
           ls::ZeroPadding2D<ls::edges(0, 1, 2, 3)>, ls::UpSampling2D<ls::size(2, 3), ls::bilinear>,
           ls::Rescaling<ls::factor(0.5), ls::offset(-1)>, ls::ZeroPadding2D<>, ls::Flatten> {};
+struct Moves
+    : ls::Sequential<ls::Input<6, 8, 8>, ls::DepthToSpace<2>, ls::Cropping2D<ls::edges(1, 2, 0, 3)>,
+                     ls::Conv2D<4, 2>, ls::Cropping2D<ls::edges(0, 2, 0, 0)>,
+                     ls::SliceAxis<2, 1, -1>, ls::SliceAxis<-1, 0, 3>, ls::SpaceToDepth<2>,
+                     ls::Permute<3, 1, 2>, ls::SliceAxis<1, 2>, ls::Reshape<ls::shape(-1, 5)>,
+                     ls::ZeroPadding1D<2, 1>, ls::UpSampling1D<3>, ls::Conv1D<3, 2>,
+                     ls::Cropping1D<>, ls::UpSampling1D<>, ls::ZeroPadding1D<>, ls::SliceAxis<2, 1>,
+                     ls::Permute<2, 1>, ls::GlobalAveragePooling1D, ls::RepeatVector<4>> {};
+struct Merges : ls::Sequential<ls::Input<5, 4, 3>,
+                               ls::Parallel<ls::Multiply, ls::Identity, ls::Dense<3, ls::sigmoid>>,
+                               ls::Parallel<ls::Subtract, ls::Conv2D<3, 1>, ls::Identity>,
+                               ls::Parallel<ls::Maximum, ls::Identity, ls::Dense<3>, ls::Tanh>,
+                               ls::Parallel<ls::Minimum, ls::Dense<3>, ls::Identity>,
+                               ls::Parallel<ls::Average, ls::Dense<3>, ls::Identity>,
+                               ls::Parallel<ls::Average, ls::Conv2D<3, 1>, ls::Identity, ls::Tanh>,
+                               ls::Flatten, ls::Parallel<ls::Average, ls::Dense<4>, ls::Dense<4>>> {
+};
 struct TrainingOnly
     : ls::Sequential<ls::Input<7, 9, 3>, ls::Dropout<0.5>, ls::SpatialDropout2D<ls::rate(0.3f)>,
                      ls::GaussianNoise<0.2>, ls::RandomFlip<>,
@@ -229,6 +246,8 @@ int main(int argc, char** argv) {
     run<Normalizations>(folder, "normalizations", back);
     run<Activations>(folder, "activations", back);
     run<Shapes>(folder, "shapes", back);
+    run<Moves>(folder, "moves", back);
+    run<Merges>(folder, "merges", back);
     run<TrainingOnly>(folder, "training_only", back);
     run<Words>(folder, "words", back);
     run<Nothing>(folder, "nothing", back);

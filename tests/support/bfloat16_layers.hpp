@@ -12,6 +12,7 @@
 #include "lockstep/reference.hpp"
 #include "support/kernel_numbers.hpp"
 #include "support/pooling.hpp"
+#include "support/rearrangements.hpp"
 
 namespace testing {
 
@@ -142,7 +143,7 @@ void normalizes_layers_in_bfloat16() {
 }
 
 template <class Tested>
-void enlarges_images_in_bfloat16() {
+void moves_elements_in_bfloat16() {
   Tested::need_half();
   lockstep::Philox g(36);
   for (int i = 0; i < Tested::half_shapes; ++i) {
@@ -152,7 +153,12 @@ void enlarges_images_in_bfloat16() {
                                       {between(g, 1, 4), between(g, 1, 4)},
                                       i % 2 == 0 ? lockstep::nearest : lockstep::bilinear};
     check_parameterless<Tested>(op, in, 3);
-    check_parameterless<Tested>(lockstep::ZeroPadding2D<2>::op(in), in, 3);
+    const auto check = [&](const auto& moved) {
+      if constexpr (requires { moved.in; }) check_parameterless<Tested>(moved, moved.in, 3);
+    };
+    if (i > 1) continue;
+    rearranged_images(g, in, check);
+    other_rearrangements(g, between(g, 1, 9), in[2], check);
   }
 }
 

@@ -48,6 +48,37 @@ void concatenates_branches() {
   }
 }
 
+/// Calls check(op) for each element-by-element merge.
+template <class Check>
+void pairwise_merges(lockstep::Shape in, const Check& check) {
+  check(lockstep::MultiplyOp{in});
+  check(lockstep::SubtractOp{in});
+  check(lockstep::AverageOp{in});
+  check(lockstep::AverageOp{in, 3});
+  check(lockstep::MaximumOp{in});
+  check(lockstep::MinimumOp{in});
+}
+
+/// Numbers of which some are equal in both branches.
+template <class Op>
+Numbers numbers_with_ties(const Op& op, std::size_t count) {
+  Numbers n = numbers_of_branches(op, count);
+  for (std::size_t i = 0; i < n.x.size(); i += 3) n.x2[i] = n.x[i];
+  return n;
+}
+
+template <class Tested>
+void merges_branches() {
+  lockstep::Philox g(33);
+  for (int i = 0; i < 3; ++i) {
+    const auto count = static_cast<std::size_t>(between(g, Tested::least_count, 5));
+    pairwise_merges(generated_branch(g), [&](const auto& op) {
+      INFO(to_string(op.in));
+      Tested::check(op, count, numbers_with_ties(op, count));
+    });
+  }
+}
+
 template <class Tested>
 void joins_branches_in_bfloat16() {
   Tested::need_half();
@@ -60,6 +91,8 @@ void joins_branches_in_bfloat16() {
     Tested::check_half(add, count, numbers_of_branches(add, count));
     const lockstep::ConcatenateOp both{in, 3};
     Tested::check_half(both, count, numbers_of_branches(both, count));
+    pairwise_merges(
+        in, [&](const auto& op) { Tested::check_half(op, count, numbers_with_ties(op, count)); });
   }
 }
 

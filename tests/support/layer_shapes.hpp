@@ -18,6 +18,7 @@
 #include "support/branches.hpp"
 #include "support/convolutions.hpp"
 #include "support/kernel_numbers.hpp"
+#include "support/rearrangements.hpp"
 
 namespace testing {
 
@@ -42,6 +43,7 @@ class LayerShapes {
       normalizations(device);
       activations(device);
       branches(device);
+      rearrangements(device);
       other(device);
     }
   }
@@ -128,9 +130,6 @@ class LayerShapes {
         {between(g_, 1, 4), between(g_, 1, 4)},
         flag() ? lockstep::nearest : lockstep::bilinear};
     agrees(device, up, n, up.in.size());
-    const lockstep::ZeroPadding2DOp pad{
-        up.in, {between(g_, 0, 2), between(g_, 0, 3), between(g_, 0, 2), between(g_, 0, 1)}};
-    agrees(device, pad, n, up.in.size());
   }
 
   template <class D>
@@ -185,6 +184,21 @@ class LayerShapes {
     agrees(device, add, n, numbers_of_branches(add, n), {}, 0);
     const lockstep::ConcatenateOp joined{add.in, channels()};
     agrees(device, joined, n, numbers_of_branches(joined, n), {}, 0);
+    pairwise_merges(
+        add.in, [&](const auto& op) { agrees(device, op, n, numbers_with_ties(op, n), {}, 0); });
+  }
+
+  template <class D>
+  void rearrangements(const D& device) {
+    const std::size_t n = count();
+    rearranged_images(g_, lockstep::shape(between(g_, 1, 9), between(g_, 1, 9), channels()),
+                      [&](const auto& op) { agrees(device, op, n, op.in.size()); });
+    other_rearrangements(g_, between(g_, 1, 9), channels(), [&](const auto& op) {
+      if constexpr (requires { op.in; })
+        agrees(device, op, n, op.in.size());
+      else
+        agrees(device, op, n, op.op.in.size());
+    });
   }
 
   /// Random layers draw the same numbers on each device.

@@ -56,8 +56,9 @@ except ImportError as missing:
 SAME = {"Add", "AveragePooling1D", "AveragePooling2D", "BatchNormalization", "Concatenate", "Conv1D", "Conv2D", "Dense",
         "DepthwiseConv2D", "Dropout", "ELU", "Embedding", "Flatten", "GaussianNoise", "GlobalAveragePooling1D",
         "GlobalAveragePooling2D", "GlobalMaxPooling1D", "GlobalMaxPooling2D", "LayerNormalization", "LeakyReLU",
-        "MaxPooling1D", "MaxPooling2D", "Normalization", "RandomFlip", "RandomRotation", "RandomTranslation", "ReLU",
-        "Rescaling", "Reshape", "SeparableConv2D", "Softmax", "SpatialDropout2D", "UpSampling2D"}
+        "MaxPooling1D", "MaxPooling2D", "Maximum", "Minimum", "Multiply", "Normalization", "Permute", "RandomFlip",
+        "RandomRotation", "RandomTranslation", "ReLU", "RepeatVector", "Rescaling", "Reshape", "SeparableConv2D", "Softmax",
+        "SpatialDropout2D", "Subtract", "UpSampling2D"}
 FUNCTIONS = {"GELU": "gelu", "LogSoftmax": "log_softmax", "ReLU6": "relu6", "SiLU": "silu", "Sigmoid": "sigmoid",
              "Softplus": "softplus", "Tanh": "tanh"}
 ACTIVATIONS = {"elu", "leaky_relu", "relu", "softmax", *FUNCTIONS.values()}
@@ -101,6 +102,71 @@ class AveragePooling2D(_InsideMean, keras.layers.AveragePooling2D):
     pass
 
 
+@keras.saving.register_keras_serializable(package="lockstep")
+class Average(keras.layers.Layer):
+    """(x + x2) / divisor: the last step of the average of more than two branches."""
+
+    def __init__(self, divisor, **options):
+        super().__init__(**options)
+        self.divisor = divisor
+
+    def call(self, inputs):
+        return (inputs[0] + inputs[1]) / self.divisor
+
+    def get_config(self):
+        return {**super().get_config(), "divisor": self.divisor}
+
+
+@keras.saving.register_keras_serializable(package="lockstep")
+class SliceAxis(keras.layers.Layer):
+    """x[:, begin:end] along `axis`, where axis 0 is the batch."""
+
+    def __init__(self, axis, begin, end, **options):
+        super().__init__(**options)
+        self.axis, self.begin, self.end = axis, begin, end
+
+    def call(self, inputs):
+        return inputs[(slice(None),) * self.axis + (slice(self.begin, self.end),)]
+
+    def get_config(self):
+        return {**super().get_config(), "axis": self.axis, "begin": self.begin, "end": self.end}
+
+
+class _Blocks(keras.layers.Layer):
+    """A pixel's channels are (row in the block, column in the block, channel), as in tf.nn.depth_to_space."""
+
+    def __init__(self, block_size, **options):
+        super().__init__(**options)
+        self.block_size = block_size
+
+    def get_config(self):
+        return {**super().get_config(), "block_size": self.block_size}
+
+
+@keras.saving.register_keras_serializable(package="lockstep")
+class DepthToSpace(_Blocks):
+    def call(self, inputs):
+        height, width, channels = inputs.shape[1:]
+        size = self.block_size
+        blocks = keras.ops.reshape(inputs, (-1, height, width, size, size, channels // size**2))
+        return keras.ops.reshape(keras.ops.transpose(blocks, (0, 1, 3, 2, 4, 5)),
+                                 (-1, height * size, width * size, channels // size**2))
+
+
+@keras.saving.register_keras_serializable(package="lockstep")
+class SpaceToDepth(_Blocks):
+    def call(self, inputs):
+        height, width, channels = inputs.shape[1:]
+        size = self.block_size
+        blocks = keras.ops.reshape(inputs, (-1, height // size, size, width // size, size, channels))
+        return keras.ops.reshape(keras.ops.transpose(blocks, (0, 1, 3, 2, 4, 5)),
+                                 (-1, height // size, width // size, channels * size**2))
+
+
+# Layers of this file.
+OWN = {"RandomCrop": RandomCrop, "SliceAxis": SliceAxis, "DepthToSpace": DepthToSpace, "SpaceToDepth": SpaceToDepth}
+
+
 def _output_padding(layer):
     """Keras' output_padding of a Conv2DTranspose; None if the output has the default extents."""
     config, given = layer["config"], []
@@ -132,7 +198,7 @@ def _layer(layer):
     if config.get("activation") == "leaky_relu" and slope != 0.2:
         config["activation"] = keras.layers.LeakyReLU(negative_slope=slope)
     for option in ("factor", "height_factor", "width_factor", "target_shape", "kernel_size", "strides", "dilation_rate",
-                   "pool_size", "size"):
+                   "pool_size", "size", "dims", "padding", "cropping"):
         if isinstance(config.get(option), list):
             config[option] = tuple(config[option])
     if kind in ("Conv1D", "MaxPooling1D", "AveragePooling1D"):
@@ -141,13 +207,19 @@ def _layer(layer):
         config.pop("synchronized")  # of no effect at inference
     if kind == "Normalization":
         config = {"axis": -1}
-    if kind == "ZeroPadding2D":
-        top, bottom, left, right = config["padding"]
-        return keras.layers.ZeroPadding2D(((top, bottom), (left, right)), name=name)
+    if kind in ("ZeroPadding2D", "Cropping2D"):
+        top, bottom, left, right = config["padding" if kind == "ZeroPadding2D" else "cropping"]
+        return getattr(keras.layers, kind)(((top, bottom), (left, right)), name=name)
+    if kind in ("ZeroPadding1D", "Cropping1D"):
+        return getattr(keras.layers, kind)(**config, name=name)
+    if kind == "UpSampling1D":
+        return keras.layers.UpSampling1D(config["size"][0], name=name)
+    if kind == "Average":
+        return keras.layers.Average(name=name) if config["divisor"] == 2 else Average(**config, name=name)
     if kind == "Conv2DTranspose":
         return keras.layers.Conv2DTranspose(**config, output_padding=_output_padding(layer), name=name)
-    if kind == "RandomCrop":
-        return RandomCrop(**config, name=name)
+    if kind in OWN:
+        return OWN[kind](**config, name=name)
     if kind == "RandomCutout":
         return keras.layers.Identity(name=name)
     if kind in ("AveragePooling1D", "AveragePooling2D") and keras.backend.backend() == "torch":

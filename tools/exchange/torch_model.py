@@ -46,6 +46,8 @@ ACTIVATIONS = {"elu": nn.ELU, "gelu": nn.GELU, "relu": nn.ReLU, "relu6": nn.ReLU
                "softmax": lambda: nn.Softmax(-1), "log_softmax": lambda: nn.LogSoftmax(-1)}
 LAYERS = {"ELU": "elu", "GELU": "gelu", "ReLU": "relu", "ReLU6": "relu6", "Sigmoid": "sigmoid", "SiLU": "silu",
           "Softplus": "softplus", "Tanh": "tanh", "Softmax": "softmax", "LogSoftmax": "log_softmax"}
+MERGES = {"Add": torch.add, "Maximum": torch.maximum, "Minimum": torch.minimum, "Multiply": torch.mul,
+          "Subtract": torch.sub}
 IDENTITIES = {"RandomFlip", "RandomRotation", "RandomTranslation", "RandomCutout"}
 
 
@@ -92,6 +94,23 @@ class AveragePooling(nn.Module):
         pool = functional.avg_pool1d if len(self.size) == 1 else functional.avg_pool2d
         inside = functional.pad(torch.ones_like(x[:1, :1]), self.pads)
         return pool(functional.pad(x, self.pads), self.size, self.strides) / pool(inside, self.size, self.strides)
+
+
+class Blocks(nn.Module):
+    """DepthToSpace and SpaceToDepth: channels are (row in the block, column in the block, channel), unlike those of
+    pixel_shuffle, whose channel is first."""
+
+    def __init__(self, size, enlarges):
+        super().__init__()
+        self.size, self.enlarges = size, enlarges
+
+    def forward(self, x):
+        n, height, width, channels = x.shape
+        if self.enlarges:
+            blocks = x.reshape(n, height, width, self.size, self.size, -1).permute(0, 1, 3, 2, 4, 5)
+            return blocks.reshape(n, height * self.size, width * self.size, -1)
+        blocks = x.reshape(n, height // self.size, self.size, width // self.size, self.size, channels)
+        return blocks.permute(0, 1, 3, 2, 4, 5).reshape(n, height // self.size, width // self.size, -1)
 
 
 class Normalization(nn.Module):
@@ -249,11 +268,27 @@ def _without_parameters(layer, kind, config, shape):
         return Function(lambda x: x.amax(dim=tuple(range(1, x.ndim - 1))), kind)
     if kind in ("Flatten", "Reshape"):
         return Function(lambda x: x.reshape(len(x), *layer["output_shape"]), f"{kind} to {layer['output_shape']}")
+    if kind == "UpSampling1D":
+        return Function(lambda x: x.repeat_interleave(config["size"][0], 1), f"each step {config['size'][0]} times")
     if kind == "UpSampling2D":
         return ChannelsFirst(nn.Upsample(scale_factor=tuple(map(float, config["size"])), mode=config["interpolation"]))
     if kind == "ZeroPadding2D":
         top, bottom, left, right = config["padding"]
         return ChannelsFirst(nn.Identity(), ((top, bottom), (left, right)))
+    if kind == "ZeroPadding1D":
+        return ChannelsFirst(nn.Identity(), (tuple(config["padding"]),))
+    if kind in ("Cropping1D", "Cropping2D"):
+        before = config["cropping"][::2]
+        return ChannelsFirst(nn.Identity(), crop=tuple(zip(before, layer["output_shape"])))
+    if kind == "SliceAxis":
+        axis, begin, end = config["axis"], config["begin"], config["end"]
+        return Function(lambda x: x.narrow(axis, begin, end - begin), f"{begin}:{end} of axis {axis}")
+    if kind == "Permute":
+        return Function(lambda x: x.permute(0, *config["dims"]), f"axes {config['dims']}")
+    if kind == "RepeatVector":
+        return Function(lambda x: x.unsqueeze(1).expand(-1, config["n"], -1), f"{config['n']} times")
+    if kind in ("DepthToSpace", "SpaceToDepth"):
+        return Blocks(config["block_size"], kind == "DepthToSpace")
     if kind == "Rescaling":
         return Function(lambda x: x * config["scale"] + config["offset"], f"x * {config['scale']} + {config['offset']}")
     if kind == "Dropout":
@@ -266,8 +301,10 @@ def _without_parameters(layer, kind, config, shape):
         return _crop(layer)
     if kind in IDENTITIES:
         return nn.Identity()
-    if kind == "Add":
-        return Function(torch.add, kind)
+    if kind in MERGES:
+        return Function(MERGES[kind], kind)
+    if kind == "Average":
+        return Function(lambda a, b: (a + b) / config["divisor"], f"sum divided by {config['divisor']}")
     if kind == "Concatenate":
         return Function(lambda a, b: torch.cat((a, b), -1), kind)
     raise ModelFileError(f"layer '{layer['name']}': {kind} has no form in PyTorch")

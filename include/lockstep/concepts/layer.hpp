@@ -91,11 +91,16 @@ concept HasActivation =
 /// A rule that merges two branches of a model: `name`; `accepts(a, b)`, whether values of these
 /// shapes can be merged; `op(a, b)`, whose kernel reads x and x2, and sets `keeps_x` and `keeps_x2`
 /// if backward reads them too, as a product does. Add and Concatenate are such rules.
+///
+/// Optional members: `most_branches`, if the rule merges fewer branches than any number; `using
+/// partial`, the rule of all nodes but the last one, if more than two branches are merged; `op(a, b,
+/// branches)`, which is called for the last node with the number of branches. Average has the last
+/// two.
 /// \code
-///   struct Multiply {
-///     static constexpr std::string_view name = "multiply";
+///   struct Product {
+///     static constexpr std::string_view name = "product";
 ///     static constexpr bool accepts(Shape a, Shape b) { return a == b; }
-///     static constexpr MultiplyOp op(Shape a, Shape) { return {a}; }
+///     static constexpr ProductOp op(Shape a, Shape) { return {a}; }
 ///   };
 /// \endcode
 template <class J>

@@ -33,12 +33,15 @@
 
 #define LOCKSTEP_LAYER_KERNELS(how, D)                          \
   LOCKSTEP_PASSES(how, D, AddOp)                                \
+  LOCKSTEP_PASSES(how, D, AverageOp)                            \
   LOCKSTEP_PASSES(how, D, AveragePooling2DOp)                   \
   LOCKSTEP_PASSES(how, D, BatchNormalizationOp)                 \
   LOCKSTEP_PASSES(how, D, ConcatenateOp)                        \
   LOCKSTEP_PASSES(how, D, Conv2DOp)                             \
   LOCKSTEP_PASSES(how, D, Conv2DTransposeOp)                    \
+  LOCKSTEP_PASSES(how, D, Cropping2DOp)                         \
   LOCKSTEP_PASSES(how, D, DenseOp)                              \
+  LOCKSTEP_PASSES(how, D, DepthToSpaceOp)                       \
   LOCKSTEP_PASSES(how, D, DepthwiseConv2DOp)                    \
   LOCKSTEP_PASSES(how, D, DropoutOp)                            \
   LOCKSTEP_PASSES(how, D, ELUOp)                                \
@@ -51,7 +54,11 @@
   LOCKSTEP_PASSES(how, D, LeakyReLUOp)                          \
   LOCKSTEP_PASSES(how, D, LogSoftmaxOp)                         \
   LOCKSTEP_PASSES(how, D, MaxPooling2DOp)                       \
+  LOCKSTEP_PASSES(how, D, MaximumOp)                            \
+  LOCKSTEP_PASSES(how, D, MinimumOp)                            \
+  LOCKSTEP_PASSES(how, D, MultiplyOp)                           \
   LOCKSTEP_PASSES(how, D, NormalizationOp)                      \
+  LOCKSTEP_PASSES(how, D, PermuteOp)                            \
   LOCKSTEP_PASSES(how, D, RandomCropOp)                         \
   LOCKSTEP_PASSES(how, D, RandomCutoutOp)                       \
   LOCKSTEP_PASSES(how, D, RandomFlipOp)                         \
@@ -59,21 +66,28 @@
   LOCKSTEP_PASSES(how, D, RandomTranslationOp)                  \
   LOCKSTEP_PASSES(how, D, ReLUOp)                               \
   LOCKSTEP_PASSES(how, D, ReLU6Op)                              \
+  LOCKSTEP_PASSES(how, D, RepeatVectorOp)                       \
   LOCKSTEP_PASSES(how, D, RescalingOp)                          \
   LOCKSTEP_PASSES(how, D, SeparableConv2DOp)                    \
   LOCKSTEP_PASSES(how, D, SiLUOp)                               \
   LOCKSTEP_PASSES(how, D, SigmoidOp)                            \
+  LOCKSTEP_PASSES(how, D, SliceAxisOp)                          \
   LOCKSTEP_PASSES(how, D, SoftmaxOp)                            \
   LOCKSTEP_PASSES(how, D, SoftplusOp)                           \
+  LOCKSTEP_PASSES(how, D, SpaceToDepthOp)                       \
   LOCKSTEP_PASSES(how, D, SpatialDropout2DOp)                   \
+  LOCKSTEP_PASSES(how, D, SubtractOp)                           \
   LOCKSTEP_PASSES(how, D, TanhOp)                               \
   LOCKSTEP_PASSES(how, D, UpSampling2DOp)                       \
   LOCKSTEP_PASSES(how, D, ZeroPadding2DOp)                      \
   LOCKSTEP_PASSES(how, D, AlongSteps<AveragePooling2DOp>)       \
   LOCKSTEP_PASSES(how, D, AlongSteps<Conv2DOp>)                 \
+  LOCKSTEP_PASSES(how, D, AlongSteps<Cropping2DOp>)             \
   LOCKSTEP_PASSES(how, D, AlongSteps<GlobalAveragePooling2DOp>) \
   LOCKSTEP_PASSES(how, D, AlongSteps<GlobalMaxPooling2DOp>)     \
-  LOCKSTEP_PASSES(how, D, AlongSteps<MaxPooling2DOp>)
+  LOCKSTEP_PASSES(how, D, AlongSteps<MaxPooling2DOp>)           \
+  LOCKSTEP_PASSES(how, D, AlongSteps<UpSampling2DOp>)           \
+  LOCKSTEP_PASSES(how, D, AlongSteps<ZeroPadding2DOp>)
 
 #define LOCKSTEP_LOSS_KERNELS(how, D)                              \
   LOCKSTEP_LOSS(how, D, CategoricalCrossentropyOp)                 \

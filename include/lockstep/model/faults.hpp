@@ -56,9 +56,10 @@ struct BranchesDiffer {
 };
 template <class FirstOutput, class SecondOutput>
 struct BranchesDoNotJoin {
-  static_assert(always_false<FirstOutput>,
-                "lockstep::Parallel: the output shapes of two branches cannot be merged; Add needs "
-                "equal shapes, Concatenate shapes that differ only in the last axis");
+  static_assert(
+      always_false<FirstOutput>,
+      "lockstep::Parallel: the output shapes of two branches cannot be merged; Concatenate "
+      "needs shapes that differ only in the last axis, the other rules equal shapes");
 };
 template <class Before, class After>
 struct BlockChangesShape {

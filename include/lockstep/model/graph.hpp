@@ -98,7 +98,7 @@ struct NodeCount {
     }
   }
   template <class Rule>
-  constexpr ValueId join(ValueId a, ValueId, Failure::Kind) {
+  constexpr ValueId join(ValueId a, ValueId, Failure::Kind, int = 2) {
     ++nodes;
     return a;
   }
@@ -168,14 +168,20 @@ struct Graph {
 
   /// Merges two values, for Residual and Parallel; records `fault` if their shapes do not fit.
   template <class Rule>
-  constexpr ValueId join(ValueId a, ValueId b, Failure::Kind fault) {
+  constexpr ValueId join(ValueId a, ValueId b, Failure::Kind fault, int branches = 2) {
     if (failure.kind != Failure::none) return a;
     const Shape x = value[a], y = value[b];
     if (!Rule::accepts(x, y)) {
       failure = {fault, position, x, y};
       return a;
     }
-    Node& n = push(Rule::op(x, y), a, b, Rule::name, next_ordinal(Rule::name));
+    const auto op = [&] {
+      if constexpr (requires { Rule::op(x, y, branches); })
+        return Rule::op(x, y, branches);
+      else
+        return Rule::op(x, y);
+    }();
+    Node& n = push(op, a, b, Rule::name, next_ordinal(Rule::name));
     n.class_name = class_name<Rule>();
     return n.out;
   }

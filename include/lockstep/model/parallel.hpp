@@ -4,6 +4,7 @@
 
 #include <array>
 #include <initializer_list>
+#include <limits>
 
 #include "lockstep/layers/merging/add.hpp"
 #include "lockstep/layers/merging/concatenate.hpp"
@@ -12,7 +13,25 @@
 namespace lockstep {
 
 namespace detail {
-template <bool IsRule, int Branches>
+/// The largest number of branches that a rule merges.
+template <class Rule>
+inline constexpr int most_branches = std::numeric_limits<int>::max();
+template <class Rule>
+  requires requires { Rule::most_branches; }
+inline constexpr int most_branches<Rule> = Rule::most_branches;
+
+/// The rule of all joins but the last one.
+template <class Rule>
+struct PartialOf {
+  using type = Rule;
+};
+template <class Rule>
+  requires requires { typename Rule::partial; }
+struct PartialOf<Rule> {
+  using type = typename Rule::partial;
+};
+
+template <bool IsRule, int Branches, int MostBranches>
 struct CheckParallel {
   static_assert(IsRule,
                 "lockstep::Parallel: the first argument is not a rule that merges branches; "
@@ -20,6 +39,9 @@ struct CheckParallel {
   static_assert(!IsRule || Branches >= 2,
                 "lockstep::Parallel: there must be at least two branches; write "
                 "Parallel<ls::Concatenate, Branch, Branch>");
+  static_assert(!IsRule || Branches <= MostBranches,
+                "lockstep::Parallel: there are more branches than the rule merges; Subtract merges "
+                "two, write Parallel<ls::Subtract, A, Parallel<ls::Add, B, C>>");
 };
 
 /// A one-element list of the rule's op type.
@@ -39,16 +61,20 @@ struct OpOfRule<Rule> {
 ///   struct Inception : ls::Sequential<ls::Parallel<ls::Concatenate, ls::Conv2D<64, 1, ls::relu>,
 ///   Wide<96, 128, 3>, Wide<16, 32, 5>, Pooled<32>>> {};
 /// \endcode
-/// Add requires branches of equal shape. n branches become n - 1 binary nodes, "add" or
-/// "concatenate", as a balanced tree over neighbours.
+/// Concatenate requires branches that differ only in the last axis, the other rules (Add, Average,
+/// Maximum, Minimum, Multiply, Subtract) branches of equal shape. n branches become n - 1 binary
+/// nodes, "add" or "concatenate" for example, as a balanced tree over neighbours.
 template <class Rule, class... Branches>
 struct Parallel {
   using is_composite = void;
   using children = List<Branches...>;
+  using Partial = typename detail::PartialOf<Rule>::type;
   using ops = detail::Union<typename detail::OpsOf<Branches>::type...,
-                            typename detail::OpOfRule<Rule>::type>;
+                            typename detail::OpOfRule<Rule>::type,
+                            typename detail::OpOfRule<Partial>::type>;
   static constexpr bool layers_ok = [] {
-    bool all = JoinRule<Rule> && sizeof...(Branches) >= 2;
+    bool all = JoinRule<Rule> && sizeof...(Branches) >= 2 &&
+               sizeof...(Branches) <= detail::most_branches<Rule>;
     for (const bool ok : std::initializer_list<bool>{true, detail::layer_ok<Branches>()...})
       all = all && ok;
     return all;
@@ -57,16 +83,18 @@ struct Parallel {
   static constexpr detail::ValueId append(Walk& walk, detail::ValueId v) {
     std::array<detail::ValueId, sizeof...(Branches)> out{walk.template add<Branches>(v)...};
     // A balanced tree: a chain would copy the first branches once per node.
-    for (std::size_t n = out.size(); n > 1; n = (n + 1) / 2) {
+    for (std::size_t n = out.size(); n > 2; n = (n + 1) / 2) {
       for (std::size_t i = 0; i < n / 2; ++i)
-        out[i] = walk.template join<Rule>(out[2 * i], out[2 * i + 1],
-                                          detail::Failure::branches_do_not_join);
+        out[i] = walk.template join<Partial>(out[2 * i], out[2 * i + 1],
+                                             detail::Failure::branches_do_not_join);
       if (n % 2 == 1) out[n / 2] = out[n - 1];
     }
-    return out[0];
+    return walk.template join<Rule>(out[0], out[1], detail::Failure::branches_do_not_join,
+                                    static_cast<int>(out.size()));
   }
 
-  static_assert(sizeof(detail::CheckParallel<JoinRule<Rule>, sizeof...(Branches)>) > 0);
+  static_assert(sizeof(detail::CheckParallel<JoinRule<Rule>, sizeof...(Branches),
+                                             detail::most_branches<Rule>>) > 0);
   static_assert(
       std::initializer_list<std::size_t>{1, sizeof(detail::CheckLayer<Branches>)...}.size() > 0);
 };

@@ -107,10 +107,15 @@ class LayerForm {
     if (c == "Rescaling") return rescaling();
     if (c == "Embedding") return embedding();
     if (c == "Flatten" || c == "Reshape") return reshape();
-    if (c == "UpSampling2D") return up_sampling();
-    if (c == "ZeroPadding2D") return zero_padding();
+    if (c == "UpSampling1D" || c == "UpSampling2D") return up_sampling();
+    if (c == "ZeroPadding1D" || c == "ZeroPadding2D") return zero_padding();
+    if (c == "Cropping1D" || c == "Cropping2D") return cropping();
+    if (c == "SliceAxis") return slice_axis();
+    if (c == "Permute") return permute();
+    if (c == "RepeatVector") return repeat_vector();
+    if (c == "DepthToSpace" || c == "SpaceToDepth") return blocks();
     if (c == "RandomCrop") return random_crop();
-    if (c == "Add" || c == "Concatenate") return merge();
+    if (const std::string_view op = merging_op(c); !op.empty()) return merge(op);
     throw UsageError(
         "export_onnx: layer '{}' is a {}, which has no form in ONNX; export a model of the "
         "library's layers",
@@ -121,6 +126,9 @@ class LayerForm {
 
   [[gnu::cold]] const Numbers& numbers(std::string_view name) const {
     return std::get<Numbers>(*layer_.option(name));
+  }
+  [[gnu::cold]] std::int64_t whole(std::string_view name) const {
+    return std::get<std::int64_t>(*layer_.option(name));
   }
   [[gnu::cold]] float number(std::string_view name) const {
     const LayerOption::Value& v = *layer_.option(name);
@@ -384,9 +392,12 @@ class LayerForm {
   /// onnxruntime's optimizer confuses when it moves a Transpose.
   [[gnu::cold]] std::string resize(const std::string& x, bool nearest, int height, int width,
                                    const Shape& to) {
-    const std::array<float, 4> factors{1, 1, factor(height, to[0]), factor(width, to[1])};
-    const std::array<std::int64_t, 1> four{4};
-    const std::string scales = graph_.constant(layer_.name + "/scales", four, factors);
+    return resize(x, nearest, {1, 1, factor(height, to[0]), factor(width, to[1])});
+  }
+  [[gnu::cold]] std::string resize(const std::string& x, bool nearest,
+                                   const std::vector<float>& factors) {
+    const std::array<std::int64_t, 1> count{static_cast<std::int64_t>(factors.size())};
+    const std::string scales = graph_.constant(layer_.name + "/scales", count, factors);
     const std::string_view coordinates = nearest ? "asymmetric" : "half_pixel";
     const std::string_view mode = nearest ? "nearest" : "linear", rounding = "floor";
     return node("Resize", {x, "", scales},
@@ -396,37 +407,107 @@ class LayerForm {
   }
   [[gnu::cold]] Value up_sampling() {
     const bool nearest = std::get<std::string>(*layer_.option("interpolation")) == "nearest";
-    return value(
-        resize(in(Channels::first), nearest, in_shape()[0], in_shape()[1], layer_.output_shape),
-        Channels::first);
+    std::vector<float> factors{1, 1};
+    for (const std::int64_t f : numbers("size")) factors.push_back(static_cast<float>(f));
+    return value(resize(in(Channels::first), nearest, factors), Channels::first);
+  }
+  /// The options of padding and cropping, (before, after) for each axis but that of the channels, as
+  /// all beginnings and all ends.
+  [[gnu::cold]] std::pair<Numbers, Numbers> edges(std::string_view name) const {
+    const Numbers& n = numbers(name);  // top, bottom, left, right, or before, after
+    std::pair<Numbers, Numbers> result;
+    for (std::size_t i = 0; i < n.size(); i += 2) {
+      result.first.push_back(n[i]);
+      result.second.push_back(n[i + 1]);
+    }
+    return result;
+  }
+  /// A list of numbers as a constant of this layer.
+  [[gnu::cold]] std::string list(std::string_view name, const Numbers& values) {
+    return graph_.constant(layer_.name + "/" + std::string(name), values);
   }
   [[gnu::cold]] Value zero_padding() {
-    const Numbers& p = numbers("padding");  // top, bottom, left, right
+    const auto [before, after] = edges("padding");
     const Channels layout = inputs_[0]->channels();
-    const Numbers edges = layout == Channels::first ? Numbers{0, 0, p[0], p[2], 0, 0, p[1], p[3]}
-                                                    : Numbers{0, p[0], p[2], 0, 0, p[1], p[3], 0};
-    return value(node("Pad", {in(layout), graph_.constant(layer_.name + "/pads", edges)}), layout);
+    Numbers pads;
+    for (const Numbers& each : {before, after}) {
+      pads.insert(pads.end(), layout == Channels::first ? 2 : 1, 0);
+      pads.insert(pads.end(), each.begin(), each.end());
+      if (layout == Channels::last) pads.push_back(0);
+    }
+    return value(node("Pad", {in(layout), list("pads", pads)}), layout);
+  }
+  /// The elements [begin, end) of some axes, which count from 1 with channels last.
+  [[gnu::cold]] Value cut(const Numbers& begin, const Numbers& end, Numbers axes) {
+    const Channels layout = inputs_[0]->channels();
+    if (layout == Channels::first)
+      for (std::int64_t& axis : axes) axis = axis == in_shape().rank ? 1 : axis + 1;
+    return value(
+        node("Slice", {in(layout), list("begin", begin), list("end", end), list("axes", axes)}),
+        layout);
+  }
+  [[gnu::cold]] Value cropping() {
+    auto [before, after] = edges("cropping");
+    Numbers axes;
+    for (std::size_t i = 0; i < after.size(); ++i) {
+      axes.push_back(static_cast<std::int64_t>(i) + 1);
+      after[i] = in_shape()[static_cast<int>(i)] - after[i];
+    }
+    return cut(before, after, axes);
+  }
+  [[gnu::cold]] Value slice_axis() {
+    return cut({whole("begin")}, {whole("end")}, {whole("axis")});
+  }
+  [[gnu::cold]] Value permute() {
+    Numbers order{0};
+    for (const std::int64_t axis : numbers("dims")) order.push_back(axis);
+    return value(node("Transpose", {in(Channels::last)}, {{"perm", order}}), Channels::last);
+  }
+  [[gnu::cold]] Value repeat_vector() {
+    const std::string row = node("Unsqueeze", {in(Channels::last), list("axes", {1})});
+    return value(node("Tile", {row, list("repeats", {1, whole("n"), 1})}), Channels::last);
+  }
+  /// DepthToSpace and SpaceToDepth.
+  [[gnu::cold]] Value blocks() {
+    const std::int64_t size = whole("block_size");
+    const std::string x = in(Channels::first);
+    return value(
+        layer_.class_name == "SpaceToDepth"
+            ? node("SpaceToDepth", {x}, {{"blocksize", size}})
+            : node("DepthToSpace", {x}, {{"blocksize", size}, {"mode", std::string_view("DCR")}}),
+        Channels::first);
   }
   [[gnu::cold]] Value random_crop() {
     const Shape& to = layer_.output_shape;
     const ImagePart part = RandomCropOp{in_shape(), to[0], to[1]}.middle();
-    const auto list = [&](const char* name, int first, int second) {
-      return graph_.constant(layer_.name + "/" + name, Numbers{first, second});
-    };
-    const std::string begin = list("begin", part.row, part.column);
-    const std::string end = list("end", part.row + part.height, part.column + part.width);
-    const std::string cut = node("Slice", {in(Channels::first), begin, end, list("axes", 2, 3)});
-    return value(resize(cut, false, part.height, part.width, to), Channels::first);
+    const std::string begin = list("begin", {part.row, part.column});
+    const std::string end = list("end", {part.row + part.height, part.column + part.width});
+    const std::string x = node("Slice", {in(Channels::first), begin, end, list("axes", {2, 3})});
+    return value(resize(x, false, part.height, part.width, to), Channels::first);
   }
 
-  [[gnu::cold]] Value merge() {
+  /// ONNX' op that merges two values; empty if the class is not a merging layer.
+  [[gnu::cold]] static std::string_view merging_op(std::string_view class_name) {
+    using Pair = std::pair<std::string_view, std::string_view>;
+    for (const auto& [name, op] :
+         {Pair{"Add", "Add"}, Pair{"Average", "Add"}, Pair{"Concatenate", "Concat"},
+          Pair{"Maximum", "Max"}, Pair{"Minimum", "Min"}, Pair{"Multiply", "Mul"},
+          Pair{"Subtract", "Sub"}})
+      if (class_name == name) return op;
+    return {};
+  }
+  [[gnu::cold]] Value merge(std::string_view op) {
     // Channels first if that needs no more nodes.
     const bool first = std::any_of(inputs_.begin(), inputs_.end(),
                                    [](const Value& v) { return v->channels() == Channels::first; });
     const Channels layout = first && in_shape().rank > 1 ? Channels::first : Channels::last;
-    if (layer_.class_name == "Add") return value(node("Add", {in(layout), in(layout, 1)}), layout);
-    return value(node("Concat", {in(layout), in(layout, 1)}, {{"axis", channel_axis(layout)}}),
-                 layout);
+    std::vector<std::string> both{in(layout), in(layout, 1)};
+    if (op == "Concat")
+      return value(node(op, std::move(both), {{"axis", channel_axis(layout)}}), layout);
+    const std::string y = node(op, std::move(both));
+    if (layer_.class_name != "Average") return value(y, layout);
+    const std::string divisor = graph_.constant(layer_.name + "/divisor", number("divisor"));
+    return value(node("Div", {y, divisor}), layout);
   }
 
   OnnxBuilder& graph_;

@@ -26,7 +26,7 @@ TEMPLATE_TEST_CASE("softmax and log-softmax in bfloat16 agree with the reference
 TEST_CASE("pooling in bfloat16 agrees with the reference, even where windows overlap") {
   pools_in_bfloat16<Tested>();
 }
-TEST_CASE("add and concatenate in bfloat16 agree with the reference") {
+TEST_CASE("merges in bfloat16 agree with the reference") {
   joins_branches_in_bfloat16<Tested>();
 }
 TEST_CASE("normalizations in bfloat16 keep their statistics in float") {
@@ -35,8 +35,8 @@ TEST_CASE("normalizations in bfloat16 keep their statistics in float") {
 TEST_CASE("layer normalization in bfloat16 sums its weight gradients in float") {
   normalizes_layers_in_bfloat16<Tested>();
 }
-TEST_CASE("upsampling in bfloat16 agrees with the reference") {
-  enlarges_images_in_bfloat16<Tested>();
+TEST_CASE("upsampling and rearrangements in bfloat16 agree with the reference") {
+  moves_elements_in_bfloat16<Tested>();
 }
 TEST_CASE("an embedding as first layer reads indices that bfloat16 cannot represent") {
   embeds_unrounded_numbers<Tested>();

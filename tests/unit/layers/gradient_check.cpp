@@ -85,6 +85,15 @@ TEST_CASE("AveragePooling2D with overlaps has the gradient of its output") { CHE
 TEST_CASE("GlobalAveragePooling2D has the gradient of its output") { CHECK(gradient_error<ls::GlobalAveragePooling2D>(image) < tolerance); }
 TEST_CASE("GlobalMaxPooling2D has the gradient of its output") { CHECK(gradient_error<ls::GlobalMaxPooling2D>(image) < tolerance); }
 TEST_CASE("ZeroPadding2D has the gradient of its output") { CHECK(gradient_error<ls::ZeroPadding2D<ls::edges(1, 0, 2, 3)>>(image) < tolerance); }
+TEST_CASE("ZeroPadding1D has the gradient of its output") { CHECK(gradient_error<ls::ZeroPadding1D<2, 1>>(ls::shape(8, 3)) < tolerance); }
+TEST_CASE("Cropping1D has the gradient of its output") { CHECK(gradient_error<ls::Cropping1D<2, 1>>(ls::shape(8, 3)) < tolerance); }
+TEST_CASE("Cropping2D has the gradient of its output") { CHECK(gradient_error<ls::Cropping2D<ls::edges(1, 0, 2, 1)>>(image) < tolerance); }
+TEST_CASE("SliceAxis has the gradient of its output") { CHECK(gradient_error<ls::SliceAxis<2, 1, -1>>(image) < tolerance); }
+TEST_CASE("Permute has the gradient of its output") { CHECK(gradient_error<ls::Permute<3, 1, 2>>(image) < tolerance); }
+TEST_CASE("RepeatVector has the gradient of its output") { CHECK(gradient_error<ls::RepeatVector<4>>(ls::shape(5)) < tolerance); }
+TEST_CASE("UpSampling1D has the gradient of its output") { CHECK(gradient_error<ls::UpSampling1D<3>>(ls::shape(4, 3)) < tolerance); }
+TEST_CASE("DepthToSpace has the gradient of its output") { CHECK(gradient_error<ls::DepthToSpace<2>>(ls::shape(2, 3, 8)) < tolerance); }
+TEST_CASE("SpaceToDepth has the gradient of its output") { CHECK(gradient_error<ls::SpaceToDepth<2>>(ls::shape(4, 6, 3)) < tolerance); }
 TEST_CASE("UpSampling2D has the gradient of its output") { CHECK(gradient_error<ls::UpSampling2D<ls::size(2, 3)>>(image) < tolerance); }
 TEST_CASE("Bilinear UpSampling2D has the gradient of its output") { CHECK(gradient_error<ls::UpSampling2D<ls::size(3, 2), ls::bilinear>>(image) < tolerance); }
 TEST_CASE("Rescaling has the gradient of its output") { CHECK(gradient_error<ls::Rescaling<ls::factor(0.25), ls::offset(-1)>>(image) < tolerance); }
@@ -110,6 +119,11 @@ TEST_CASE("RandomCutout has the gradient of its output") { CHECK(gradient_error<
 TEST_CASE("SpatialDropout2D has the gradient of its output") { CHECK(gradient_error<ls::SpatialDropout2D<ls::rate(0.4f)>>(image) < tolerance); }
 TEST_CASE("GaussianNoise has the gradient of its output") { CHECK(gradient_error<ls::GaussianNoise<ls::stddev(0.5f)>>(image) < tolerance); }
 TEST_CASE("Add has the gradient of its output") { CHECK(gradient_error(ls::AddOp{image}, image, 0, image) < tolerance); }
+TEST_CASE("Multiply has the gradient of its output") { CHECK(gradient_error(ls::MultiplyOp{image}, image, 0, image) < tolerance); }
+TEST_CASE("Subtract has the gradient of its output") { CHECK(gradient_error(ls::SubtractOp{image}, image, 0, image) < tolerance); }
+TEST_CASE("Average has the gradient of its output") { CHECK(gradient_error(ls::AverageOp{image}, image, 0, image) < tolerance); }
+TEST_CASE("Maximum has the gradient of its output") { CHECK(gradient_error(ls::MaximumOp{image}, image, 0, image) < tolerance); }
+TEST_CASE("Minimum has the gradient of its output") { CHECK(gradient_error(ls::MinimumOp{image}, image, 0, image) < tolerance); }
 TEST_CASE("Concatenate has the gradient of its output") { CHECK(gradient_error(ls::ConcatenateOp{image, 2}, image, 0, ls::shape(6, 5, 2)) < tolerance); }
 TEST_CASE("ReLU has the gradient of its output") { CHECK(gradient_error<ls::ReLU>(image) < tolerance); }
 TEST_CASE("ReLU6 has the gradient of its output") { CHECK(gradient_error<ls::ReLU6>(image) < tolerance); }

@@ -75,6 +75,34 @@ TEST_CASE("added branches give their sum") {
   CHECK(testing::relative_error(y, expected) < 1e-15);
 }
 
+TEST_CASE("averaged branches give their mean, also of three") {
+  struct A : ls::Sequential<In, ls::Dense<5>> {};
+  struct Three
+      : ls::Sequential<In, ls::Parallel<ls::Average, ls::Dense<5>, ls::Identity, ls::Dense<5>>> {};
+  toy::Machine<Three, Oracle> machine(2);
+  const auto y = machine.forward();
+  std::size_t offset = 0;
+  const auto a = alone<A>(machine.x, machine.weights, offset, 2),
+             b = alone<A>(machine.x, machine.weights, offset, 2);
+  std::vector<double> expected;
+  for (std::size_t i = 0; i < y.size(); ++i) expected.push_back((a[i] + machine.x[i] + b[i]) / 3);
+  CHECK(testing::relative_error(y, expected) < 1e-15);
+  gradients_are_right<Three>();
+  STATIC_REQUIRE(Three::graph.node[2].class_name == "Add");
+  STATIC_REQUIRE(Three::graph.node[3].class_name == "Average");
+}
+
+TEST_CASE("gradients through branches that are merged element by element are right") {
+  struct Net
+      : ls::Sequential<
+            In, ls::Dense<4>, ls::Parallel<ls::Multiply, ls::Identity, ls::Dense<4, ls::sigmoid>>,
+            ls::Parallel<ls::Subtract, ls::Dense<4>, ls::Identity>,
+            ls::Parallel<ls::Maximum, ls::Dense<4>, ls::Dense<4>, ls::Identity, ls::Tanh>,
+            ls::Parallel<ls::Minimum, ls::Dense<4>, ls::Dense<4>, ls::Identity>,
+            ls::Parallel<ls::Average, ls::Dense<4>, ls::Tanh>, ls::Dense<2>> {};
+  gradients_are_right<Net>();
+}
+
 TEST_CASE("two added branches equal a Residual") {
   struct Main : ls::Sequential<ls::Dense<5>, ls::Tanh> {};
   struct A : ls::Sequential<In, ls::Residual<Main>, ls::Dense<2>> {};
@@ -135,26 +163,26 @@ TEST_CASE("merge layers are numbered as in Keras, and compared between workers")
 namespace {
 
 /// A user-defined rule: the product.
-struct MultiplyOp {
+struct ProductOp {
   ls::Shape in;
   constexpr ls::Shape out() const { return in; }
-  bool operator==(const MultiplyOp&) const = default;
+  bool operator==(const ProductOp&) const = default;
 };
-struct Multiply {
-  static constexpr std::string_view name = "multiply";
+struct Product {
+  static constexpr std::string_view name = "product";
   static constexpr bool accepts(ls::Shape a, ls::Shape b) { return a == b; }
-  static constexpr MultiplyOp op(ls::Shape a, ls::Shape) { return {a}; }
+  static constexpr ProductOp op(ls::Shape a, ls::Shape) { return {a}; }
 };
 
 }  // namespace
 
 template <>
-struct lockstep::Kernel<MultiplyOp, Oracle> : ls::KernelTraits {
+struct lockstep::Kernel<ProductOp, Oracle> : ls::KernelTraits {
   static constexpr bool keeps_x = true, keeps_x2 = true;
-  static void forward(const MultiplyOp& op, const ls::Io<Oracle>& io) {
+  static void forward(const ProductOp& op, const ls::Io<Oracle>& io) {
     for (std::size_t i = 0; i < io.step.count * op.in.size(); ++i) io.y[i] = io.x[i] * io.x2[i];
   }
-  static void backward(const MultiplyOp& op, const ls::Io<Oracle>& io) {
+  static void backward(const ProductOp& op, const ls::Io<Oracle>& io) {
     for (std::size_t i = 0; i < io.step.count * op.in.size(); ++i) {
       if (io.dx != nullptr) io.dx[i] = io.dy[i] * io.x2[i];
       if (io.dx2 != nullptr) io.dx2[i] = io.dy[i] * io.x[i];
@@ -165,10 +193,10 @@ struct lockstep::Kernel<MultiplyOp, Oracle> : ls::KernelTraits {
 TEST_CASE("a user-defined rule merges branches") {
   struct Gate : ls::Sequential<ls::Dense<4>, ls::Sigmoid> {};
   struct Net
-      : ls::Sequential<In, ls::Dense<4>, ls::Parallel<Multiply, Gate, ls::Tanh>, ls::Dense<2>> {};
+      : ls::Sequential<In, ls::Dense<4>, ls::Parallel<Product, Gate, ls::Tanh>, ls::Dense<2>> {};
   gradients_are_right<Net>();
   // Only backward of the rule reads these factors.
-  struct Factors : ls::Parallel<Multiply, ls::Dense<4>, ls::Dense<4>> {};
+  struct Factors : ls::Parallel<Product, ls::Dense<4>, ls::Dense<4>> {};
   struct Bare : ls::Sequential<In, ls::Dense<4>, Factors, ls::Dense<4>, ls::Dense<2>> {};
   gradients_are_right<Bare>();
   struct Again

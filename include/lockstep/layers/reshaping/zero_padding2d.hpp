@@ -3,21 +3,9 @@
 #pragma once
 
 #include "lockstep/concepts/layer.hpp"
+#include "lockstep/layers/reshaping/edges.hpp"
 
 namespace lockstep {
-
-/// Rows and columns to add on each side.
-struct Edges {
-  int top = 1, bottom = 1, left = 1, right = 1;
-  bool operator==(const Edges&) const = default;
-};
-/// The same padding on all sides.
-constexpr Edges edges(int all) { return {all, all, all, all}; }
-/// `height` rows above and below, `width` columns left and right.
-constexpr Edges edges(int height, int width) { return {height, height, width, width}; }
-constexpr Edges edges(int top, int bottom, int left, int right) {
-  return {top, bottom, left, right};
-}
 
 /// y[n, top + r, left + c, k] = x[n, r, c, k], and 0 elsewhere.
 struct ZeroPadding2DOp {
@@ -27,17 +15,16 @@ struct ZeroPadding2DOp {
   constexpr Shape out() const {
     return shape(in[0] + edges.top + edges.bottom, in[1] + edges.left + edges.right, in[2]);
   }
+  constexpr Rearrangement rearrangement() const {
+    return detail::moved_image(in, out(), -edges.top, -edges.left);
+  }
   bool operator==(const ZeroPadding2DOp&) const = default;
 };
 
 namespace detail {
-/// A padding given as one number or as ls::edges.
-constexpr Edges edges_of(int all) { return edges(all); }
-constexpr Edges edges_of(Edges given) { return given; }
-
 template <Edges E>
 struct CheckZeroPadding2D {
-  static_assert(E.top >= 0 && E.bottom >= 0 && E.left >= 0 && E.right >= 0,
+  static_assert(none_negative(E),
                 "lockstep::ZeroPadding2D: the padding of each side must be at least 0; write "
                 "ZeroPadding2D<1> or ZeroPadding2D<ls::edges(top, bottom, left, right)>");
 };
@@ -66,7 +53,7 @@ struct ZeroPadding2D {
   static_assert(sizeof(detail::CheckZeroPadding2D<detail::edges_of(Padding)>) > 0);
 };
 
-static_assert(Layer<ZeroPadding2D<>> &&
+static_assert(Layer<ZeroPadding2D<>> && Rearranges<ZeroPadding2DOp> &&
               ZeroPadding2D<edges(0, 1, 2, 3)>::op(shape(4, 5, 6)).out() == shape(5, 10, 6));
 
 }  // namespace lockstep

@@ -108,8 +108,9 @@ class OptionList {
     } else if (member.is_op || !std::all_of(group.begin(), group.end(), is_number)) {
       add(member);
     } else {
-      // A layer over steps has one extent in Keras; the first, 1, is of the single row.
-      const auto first = group.begin() + (along_steps_ && group.size() == 2 ? 1 : 0);
+      // A layer over steps has half of the numbers in Keras; the first ones are of the single row.
+      const auto of_row = static_cast<std::ptrdiff_t>(along_steps_ ? group.size() / 2 : 0);
+      const auto first = group.begin() + of_row;
       if (std::all_of(first, group.end(), is_whole)) {
         std::vector<std::int64_t> numbers;
         std::transform(first, group.end(), std::back_inserter(numbers), whole);

@@ -48,13 +48,16 @@ TEST_CASE("layers without matrix products propagate NaN on the CPU") {
   check_all<MaxPooling2D<17>>(shape(17, 17, 1));  // winners of four bytes
   check_all<LeakyReLU<>, ELU, GELU, SiLU, Sigmoid, Tanh, Softplus, Softmax, LogSoftmax>(row);
   check_all<AveragePooling2D<>, GlobalAveragePooling2D, GlobalMaxPooling2D, BatchNormalization<>,
-            ZeroPadding2D<edges(1, 0, 2, 3)>, UpSampling2D<size(2, 3)>,
-            UpSampling2D<size(3, 2), bilinear>, Rescaling<factor(0.25), offset(-1)>,
-            Dropout<rate(0.4f)>, SpatialDropout2D<rate(0.4f)>, GaussianNoise<stddev(0.5f)>,
-            RandomFlip<>, RandomCrop<3, 4>, RandomCutout<3>,
+            ZeroPadding2D<edges(1, 0, 2, 3)>, Cropping2D<1>, SliceAxis<2, 1, 4>, Permute<3, 1, 2>,
+            DepthToSpace<1>, UpSampling2D<size(2, 3)>, UpSampling2D<size(3, 2), bilinear>,
+            Rescaling<factor(0.25), offset(-1)>, Dropout<rate(0.4f)>, SpatialDropout2D<rate(0.4f)>,
+            GaussianNoise<stddev(0.5f)>, RandomFlip<>, RandomCrop<3, 4>, RandomCutout<3>,
             RandomTranslation<factor(0.4), factor(0.5)>, RandomRotation<factor(0.5)>>(image);
-  check_all<LayerNormalization<>, AveragePooling1D<3, same>, GlobalMaxPooling1D,
-            GlobalAveragePooling1D, Normalization>(steps);
+  check_all<DepthToSpace<2>, SpaceToDepth<2>>(shape(4, 4, 4));
+  check_all<RepeatVector<3>>(row);
+  check_all<Cropping1D<>, ZeroPadding1D<>, UpSampling1D<>, LayerNormalization<>,
+            AveragePooling1D<3, same>, GlobalMaxPooling1D, GlobalAveragePooling1D, Normalization>(
+      steps);
 }
 
 TEST_CASE("layers with weights propagate NaN on the CPU") {
@@ -98,6 +101,15 @@ TEST_CASE("layers with two inputs and fused layers propagate NaN on the CPU") {
   NaNInputs both = pair;
   both.numbers.dy = numbers(joined, 1, 0, 2).dy;
   check_nan_in(one, joined, both, 6, joined);
+  const auto check_merge = [&](const auto& op) {
+    check_nan_in(two, op, pair, 6, op);
+    check_nan_in(Reference<float>{}, op, pair, 6, op);
+  };
+  check_merge(MultiplyOp{image});
+  check_merge(SubtractOp{image});
+  check_merge(AverageOp{image});
+  check_merge(MaximumOp{image});
+  check_merge(MinimumOp{image});
 
   NaNInputs normalized = inputs_of<BatchNormalization<>>(image, 2);
   const auto norm = BatchNormalization<>::op(image);

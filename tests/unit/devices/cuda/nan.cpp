@@ -28,6 +28,10 @@ TEST_CASE("activations, pooling and softmax propagate NaN on a GPU") {
   check_layer<MaxPooling2D<3, same, strides(2, 1)>>();
   check_layer<GlobalMaxPooling2D>();
   check_nan_in_layer<MaxPooling2D<>>(CudaBFloat16{}, image, 2, 4);
+  NaNInputs pair{2, numbers(MaximumOp{image}, image.size(), 0, 2)};
+  pair.numbers.x2 = numbers(MaximumOp{image}, image.size(), 0, 2, 2).x;
+  check_nan_in(Cuda{}, MaximumOp{image}, pair, 4, MaximumOp{image});
+  check_nan_in(Cuda{}, MinimumOp{image}, pair, 4, MinimumOp{image});
 }
 
 TEST_CASE("our fused layers propagate NaN on a GPU") {

@@ -117,6 +117,14 @@ TEST_CASE("an architecture has the options of all kinds of layers") {
   CHECK(only<Net<ls::Flatten>>().options.empty());
   CHECK(value<Numbers>(only<Net<ls::ZeroPadding2D<ls::edges(0, 1, 2, 3)>>>(), "padding") ==
         Numbers{0, 1, 2, 3});
+  CHECK(value<Numbers>(only<Net<ls::Cropping2D<ls::edges(0, 1, 2, 3)>>>(), "cropping") ==
+        Numbers{0, 1, 2, 3});
+  const auto slice = only<Net<ls::SliceAxis<-1, 0, -1>>>();
+  CHECK(names(slice) == std::vector<std::string>{"axis", "begin", "end"});
+  CHECK(value<std::int64_t>(slice, "axis") == 3);
+  CHECK(value<std::int64_t>(slice, "end") == 1);
+  CHECK(value<Numbers>(only<Net<ls::Permute<3, 1, 2>>>(), "dims") == Numbers{3, 1, 2});
+  CHECK(value<std::int64_t>(only<Net<ls::SpaceToDepth<2>>>(), "block_size") == 2);
   const auto rotation =
       only<Net<ls::RandomRotation<ls::factor(0, 0.25), ls::fill_constant(0.5f)>>>();
   CHECK(names(rotation) ==
@@ -139,6 +147,12 @@ TEST_CASE("layers over steps have one number per option") {
   const auto pool = only<Steps<ls::MaxPooling1D<2>>>();
   CHECK(value<Numbers>(pool, "pool_size") == Numbers{2});
   CHECK(only<Steps<ls::GlobalMaxPooling1D>>().options.empty());
+  const auto padding = only<Steps<ls::ZeroPadding1D<2, 1>>>();
+  CHECK(padding.class_name == "ZeroPadding1D");
+  CHECK(value<Numbers>(padding, "padding") == Numbers{2, 1});
+  CHECK(value<Numbers>(only<Steps<ls::Cropping1D<0, 3>>>(), "cropping") == Numbers{0, 3});
+  CHECK(value<Numbers>(only<Steps<ls::UpSampling1D<3>>>(), "size") == Numbers{3});
+  CHECK(names(only<Steps<ls::Permute<2, 1>>>()) == std::vector<std::string>{"dims"});
 }
 
 TEST_CASE("an architecture has custom layers, whose options without names are numbered") {

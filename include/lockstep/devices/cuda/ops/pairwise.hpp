@@ -1,0 +1,133 @@
+/// \file
+/// Element-by-element merges on a GPU. Invariant: one element per thread. CudaText<Op> defines
+/// `float value(float a, float b)`, and `float dx(float dy, float a, float b)` and `dx2`, in which a
+/// and b are 0 unless the op declares `reads_inputs`.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+#include "lockstep/concepts/kernel.hpp"
+#include "lockstep/devices/cuda/device.hpp"
+#include "lockstep/devices/cuda/support/scalar_text.hpp"
+#include "lockstep/layers/merging/average.hpp"
+#include "lockstep/layers/merging/maximum.hpp"
+#include "lockstep/layers/merging/minimum.hpp"
+#include "lockstep/layers/merging/multiply.hpp"
+#include "lockstep/layers/merging/pairwise.hpp"
+#include "lockstep/layers/merging/subtract.hpp"
+
+namespace lockstep {
+
+namespace detail::cuda {
+
+inline constexpr char pairwise_text[] = R"cuda(
+KERNEL(forward)(const A* x, const A* __restrict__ x2, A* y, i64 n) {
+  FOR_EACH(i, n) y[i] = put<A>(value(get(x[i]), get(x2[i])));
+}
+// Either gradient may be null, and both inputs are unless READS_INPUTS. dx may be dy.
+KERNEL(backward)(const A* __restrict__ x, const A* __restrict__ x2, const A* dy, A* to, A* to2,
+                 i64 n) {
+  FOR_EACH(i, n) {
+    const float a = READS_INPUTS ? get(x[i]) : 0.0f, b = READS_INPUTS ? get(x2[i]) : 0.0f;
+    const float slope = get(dy[i]);
+    if (to) to[i] = put<A>(dx(slope, a, b));
+    if (to2) to2[i] = put<A>(dx2(slope, a, b));
+  }
+}
+)cuda";
+
+/// Of MaximumOp and MinimumOp, after the text of is_first.
+inline constexpr char choice_text[] = R"cuda(
+__device__ inline float value(float a, float b) { return is_first(a, b) ? a : b; }
+__device__ inline float dx(float dy, float a, float b) { return is_first(a, b) ? dy : 0.0f; }
+__device__ inline float dx2(float dy, float a, float b) { return is_first(a, b) ? 0.0f : dy; }
+)cuda";
+inline constexpr char first_of_maximum[] = R"cuda(
+__device__ inline bool is_first(float a, float b) { return a >= b || a != a; }
+)cuda";
+inline constexpr char first_of_minimum[] = R"cuda(
+__device__ inline bool is_first(float a, float b) { return a <= b || a != a; }
+)cuda";
+
+}  // namespace detail::cuda
+
+template <>
+struct CudaText<MultiplyOp> {
+  static constexpr char functions[] = R"cuda(
+__device__ inline float value(float a, float b) { return a * b; }
+__device__ inline float dx(float dy, float, float b) { return dy * b; }
+__device__ inline float dx2(float dy, float a, float) { return dy * a; }
+)cuda";
+  static std::array<CudaDefine, 0> defines(const MultiplyOp&) { return {}; }
+};
+template <>
+struct CudaText<SubtractOp> {
+  static constexpr char functions[] = R"cuda(
+__device__ inline float value(float a, float b) { return a - b; }
+__device__ inline float dx(float dy, float, float) { return dy; }
+__device__ inline float dx2(float dy, float, float) { return -dy; }
+)cuda";
+  static std::array<CudaDefine, 0> defines(const SubtractOp&) { return {}; }
+};
+template <>
+struct CudaText<AverageOp> {
+  static constexpr char functions[] = R"cuda(
+__device__ inline float value(float a, float b) { return (a + b) / DIVISOR; }
+__device__ inline float dx(float dy, float, float) { return dy / DIVISOR; }
+__device__ inline float dx2(float dy, float, float) { return dy / DIVISOR; }
+)cuda";
+  static std::array<CudaDefine, 1> defines(const AverageOp& op) {
+    return {{{"DIVISOR", static_cast<float>(op.divisor)}}};
+  }
+};
+template <>
+struct CudaText<MaximumOp> {
+  static constexpr detail::cuda::JoinedText functions{detail::cuda::first_of_maximum,
+                                                      detail::cuda::choice_text};
+  static std::array<CudaDefine, 0> defines(const MaximumOp&) { return {}; }
+};
+template <>
+struct CudaText<MinimumOp> {
+  static constexpr detail::cuda::JoinedText functions{detail::cuda::first_of_minimum,
+                                                      detail::cuda::choice_text};
+  static std::array<CudaDefine, 0> defines(const MinimumOp&) { return {}; }
+};
+
+/// y may be x unless backward reads it; the kernels read an element before they write it.
+template <Pairwise Op, class Precision>
+  requires HasCudaText<Op>
+struct Kernel<Op, BasicCuda<Precision>> : KernelTraits {
+  using library_kernel = Kernel;
+  using D = BasicCuda<Precision>;
+  static constexpr bool keeps_x = Op::reads_inputs, keeps_x2 = Op::reads_inputs,
+                        in_place = !Op::reads_inputs;
+
+  static void forward(const Op& op, const Io<D>& io) {
+    const std::size_t n = io.step.count * op.out().size();
+    if (n == 0) return;
+    io.device.launch(io.device.kernel(source, "forward", defines(op)), detail::cuda::Grid::over(n),
+                     io.x, io.x2, io.y, static_cast<std::int64_t>(n));
+  }
+  static void backward(const Op& op, const Io<D>& io) {
+    const std::size_t n = io.step.count * op.out().size();
+    if (n == 0 || (io.dx == nullptr && io.dx2 == nullptr)) return;
+    io.device.launch(io.device.kernel(source, "backward", defines(op)), detail::cuda::Grid::over(n),
+                     io.x, io.x2, io.dy, io.dx, io.dx2, static_cast<std::int64_t>(n));
+  }
+
+ private:
+  static constexpr detail::cuda::Source source{"pairwise", detail::cuda::pairwise_text,
+                                               CudaText<Op>::functions};
+  static auto defines(const Op& op) {
+    return detail::cuda::with_activation<Precision>(detail::cuda::with_define(
+        CudaText<Op>::defines(op), {"READS_INPUTS", Op::reads_inputs ? 1 : 0}));
+  }
+};
+
+static_assert(HasKernel<MultiplyOp, Cuda> && HasKernel<SubtractOp, Cuda> &&
+              HasKernel<AverageOp, Cuda> && HasKernel<MaximumOp, Cuda> &&
+              HasKernel<MinimumOp, Cuda>);
+
+}  // namespace lockstep
