@@ -18,6 +18,7 @@
 #include "lockstep/devices/cuda/ops/conv2d_transpose.hpp"
 #include "lockstep/devices/cuda/ops/dense.hpp"
 #include "lockstep/devices/cuda/ops/depthwise_conv2d.hpp"
+#include "lockstep/devices/cuda/ops/dot.hpp"
 #include "lockstep/devices/cuda/ops/dropout.hpp"
 #include "lockstep/devices/cuda/ops/embedding.hpp"
 #include "lockstep/devices/cuda/ops/fused/batch_normalization_relu.hpp"

@@ -59,7 +59,7 @@ void meets_layer(const std::string& name, double allowed = tolerance<D>) {
   }
 }
 
-/// Compares an element-by-element merge with `layer_<name>`.
+/// Compares a rule that merges two values with `layer_<name>`.
 template <class D, class Rule>
 void meets_merge(const std::string& name) {
   DYNAMIC_SECTION(name) {
@@ -67,8 +67,8 @@ void meets_merge(const std::string& name) {
     const GoldenFile file("layer_" + name);
     const ls::Shape in = file.example_shape("x");
     const auto run = testing::run_layer<D>(
-        Rule::op(in, in), file.count("x"), testing::as<T>(file.values("x")), {},
-        testing::as<T>(file.values("c")), {.x2 = testing::as<T>(file.values("x2"))});
+        Rule::op(in, file.example_shape("x2")), file.count("x"), testing::as<T>(file.values("x")),
+        {}, testing::as<T>(file.values("c")), {.x2 = testing::as<T>(file.values("x2"))});
     CHECK(testing::relative_error(run.y, file.values("y_train")) < tolerance<D>);
     CHECK(testing::relative_error(run.dx, file.values("dx")) < tolerance<D>);
     CHECK(testing::relative_error(run.dx2, file.values("dx2")) < tolerance<D>);
@@ -148,6 +148,9 @@ void meets_layers() {
   meets_merge<D, ls::Average>("average");
   meets_merge<D, ls::Maximum>("maximum");
   meets_merge<D, ls::Minimum>("minimum");
+  meets_merge<D, ls::Dot<ls::axes(2, 1)>>("dot");
+  meets_merge<D, ls::Dot<-1, ls::normalize>>("dot_normalized");
+  meets_merge<D, ls::Dot<1, ls::normalize>>("dot_of_vectors");
   meets_layer<D, ls::UpSampling1D<3>>("up_sampling_1d");
   meets_layer<D, ls::UpSampling2D<ls::size(2, 3)>>("up_sampling_nearest");
   meets_layer<D, ls::UpSampling2D<2, ls::bilinear>>("up_sampling_bilinear");

@@ -2,8 +2,8 @@
 """Writes data/layer_<name>.safetensors for the layers in CASES: one call of Keras each, in float64.
 
 Stored for each: x, param/<parameter>, y_train, y_infer, and for the loss sum(y_train * c) the
-gradients dx and d/<parameter>; for merging layers also x2, of which every third number is that of
-x, and dx2. TensorFlow resizes images in float32 for any input type, so x and c of the up-sampling
+gradients dx and d/<parameter>; for merging layers also x2 and dx2, and every third number of x2 is
+that of x, except for Dot. TensorFlow resizes images in float32 for any input type, so x and c of the up-sampling
 layers are multiples of 1/16, whose sums are exact if the factors are powers of two.
 
     python3 -m venv venv && venv/bin/pip install tensorflow-cpu keras safetensors
@@ -30,7 +30,7 @@ def own(name, function):
     return type(name, (L.Layer,), {"call": lambda self, inputs: function(inputs)})()
 
 
-CASES = {  # name: layer, shape of an example; a merging layer has two inputs of this shape
+CASES = {  # name: layer, shape of an example; merging layers have a second input, of this or the last shape
     "depthwise_multiplier": (lambda: L.DepthwiseConv2D(
         (3, 2), strides=2, padding="same", depth_multiplier=2, use_bias=False), (8, 7, 3)),
     "depthwise_dilated": (lambda: L.DepthwiseConv2D(3, dilation_rate=2), (7, 9, 4)),
@@ -67,14 +67,17 @@ CASES = {  # name: layer, shape of an example; a merging layer has two inputs of
     "average": (lambda: L.Average(), (3, 4)),
     "maximum": (lambda: L.Maximum(), (3, 4)),
     "minimum": (lambda: L.Minimum(), (3, 4)),
+    "dot": (lambda: L.Dot((2, 1)), (3, 4), (4, 2)),
+    "dot_normalized": (lambda: L.Dot(-1, normalize=True), (3, 2, 4), (5, 4)),
+    "dot_of_vectors": (lambda: L.Dot(1, normalize=True), (6,), (6,)),
 }
 COUNT = 2
 
 
-def record(make, shape, random):
+def record(make, shape, random, second=None):
     layer = make()
     dyadic = isinstance(layer, L.UpSampling2D)
-    merges = isinstance(layer, (L.Multiply, L.Subtract, L.Average, L.Maximum, L.Minimum))
+    merges = isinstance(layer, (L.Multiply, L.Subtract, L.Average, L.Maximum, L.Minimum, L.Dot))
 
     def draw(size):
         values = random.normal(size=size)
@@ -83,9 +86,10 @@ def record(make, shape, random):
     x = tf.constant(draw((COUNT, *shape)))
     more = []
     if merges:
-        x2 = draw((COUNT, *shape)).reshape(-1)
-        x2[::3] = np.asarray(x).reshape(-1)[::3]
-        more = [tf.constant(x2.reshape(x.shape))]
+        x2 = draw((COUNT, *(second or shape)))
+        if second is None:
+            x2.reshape(-1)[::3] = np.asarray(x).reshape(-1)[::3]
+        more = [tf.constant(x2)]
     inputs = [x, *more] if merges else x
     if not merges:
         layer.build(x.shape)
@@ -121,9 +125,9 @@ def record(make, shape, random):
 
 def main(folder):
     keras.config.set_floatx("float64")
-    for number, (name, (make, shape)) in enumerate(CASES.items()):
+    for number, (name, (make, *shapes)) in enumerate(CASES.items()):
         keras.backend.clear_session()
-        data = record(make, shape, np.random.default_rng(40 + number))
+        data = record(make, shapes[0], np.random.default_rng(40 + number), *shapes[1:])
         with open(os.path.join(folder, f"layer_{name}.safetensors"), "wb") as file:
             file.write(data)
 

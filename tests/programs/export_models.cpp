@@ -101,6 +101,15 @@ struct Merges : ls::Sequential<ls::Input<5, 4, 3>,
                                ls::Parallel<ls::Average, ls::Conv2D<3, 1>, ls::Identity, ls::Tanh>,
                                ls::Flatten, ls::Parallel<ls::Average, ls::Dense<4>, ls::Dense<4>>> {
 };
+struct Dots
+    : ls::Sequential<
+          ls::Input<5, 4, 3>,
+          ls::Parallel<ls::Dot<ls::axes(2, 1)>,
+                       ls::Sequential<ls::Conv2D<3, 2>, ls::Reshape<ls::shape(4, 9)>>,
+                       ls::Sequential<ls::Flatten, ls::Dense<18>, ls::Reshape<ls::shape(9, 2)>>>,
+          ls::Parallel<ls::Dot<-1, ls::normalize>, ls::Identity, ls::Dense<2>>,
+          ls::Parallel<ls::Dot<ls::axes(1, 2)>, ls::Identity, ls::Tanh>, ls::Flatten,
+          ls::Parallel<ls::Dot<1, ls::normalize>, ls::Dense<4>, ls::Dense<4>>> {};
 struct TrainingOnly
     : ls::Sequential<ls::Input<7, 9, 3>, ls::Dropout<0.5>, ls::SpatialDropout2D<ls::rate(0.3f)>,
                      ls::GaussianNoise<0.2>, ls::RandomFlip<>,
@@ -248,6 +257,7 @@ int main(int argc, char** argv) {
     run<Shapes>(folder, "shapes", back);
     run<Moves>(folder, "moves", back);
     run<Merges>(folder, "merges", back);
+    run<Dots>(folder, "dots", back);
     run<TrainingOnly>(folder, "training_only", back);
     run<Words>(folder, "words", back);
     run<Nothing>(folder, "nothing", back);

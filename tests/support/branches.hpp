@@ -3,6 +3,7 @@
 /// the device's compare.hpp.
 #pragma once
 
+#include <algorithm>
 #include <catch2/catch_message.hpp>
 #include <catch2/catch_test_macros.hpp>
 #include <cstddef>
@@ -67,6 +68,39 @@ Numbers numbers_with_ties(const Op& op, std::size_t count) {
   return n;
 }
 
+/// A Dot of generated shapes, with its number of axes of each value.
+inline lockstep::DotOp generated_dot(lockstep::Philox& g) {
+  lockstep::DotOp op{};
+  op.in.rank = between(g, 1, 3);
+  op.other.rank = between(g, 1, std::min(3, 6 - op.in.rank));
+  for (lockstep::Shape* s : {&op.in, &op.other})
+    for (int k = 0; k < s->rank; ++k)
+      s->extent[static_cast<std::size_t>(k)] = one_of(g, 1, 2, 3, 5, 7);
+  op.axes = {between(g, 1, op.in.rank), between(g, 1, op.other.rank)};
+  const int length = one_of(g, 1, 3, 8, 70);
+  op.in.extent[static_cast<std::size_t>(op.axes.first - 1)] = length;
+  op.other.extent[static_cast<std::size_t>(op.axes.second - 1)] = length;
+  op.normalize = length > 1 && between(g, 0, 1) == 1;
+  return op;
+}
+inline Numbers numbers_of_dot(const lockstep::DotOp& op, std::size_t count) {
+  Numbers n = numbers(op, op.in.size(), 0, count);
+  n.x2 = as<float>(normal_values(count * op.other.size(), 9));
+  return n;
+}
+
+template <class Tested>
+void multiplies_branches() {
+  lockstep::Philox g(34);
+  for (int i = 0; i < Tested::shapes; ++i) {
+    const lockstep::DotOp op = generated_dot(g);
+    INFO(to_string(op.in) << " and " << to_string(op.other) << ", axes " << op.axes.first << ", "
+                          << op.axes.second << (op.normalize ? ", normalized" : ""));
+    const auto count = static_cast<std::size_t>(between(g, Tested::least_count, 5));
+    Tested::check(op, count, numbers_of_dot(op, count));
+  }
+}
+
 template <class Tested>
 void merges_branches() {
   lockstep::Philox g(33);
@@ -91,6 +125,8 @@ void joins_branches_in_bfloat16() {
     Tested::check_half(add, count, numbers_of_branches(add, count));
     const lockstep::ConcatenateOp both{in, 3};
     Tested::check_half(both, count, numbers_of_branches(both, count));
+    const lockstep::DotOp dot = generated_dot(g);
+    Tested::check_half(dot, count, numbers_of_dot(dot, count));
     pairwise_merges(
         in, [&](const auto& op) { Tested::check_half(op, count, numbers_with_ties(op, count)); });
   }

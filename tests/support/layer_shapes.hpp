@@ -184,6 +184,8 @@ class LayerShapes {
     agrees(device, add, n, numbers_of_branches(add, n), {}, 0);
     const lockstep::ConcatenateOp joined{add.in, channels()};
     agrees(device, joined, n, numbers_of_branches(joined, n), {}, 0);
+    const lockstep::DotOp dot = generated_dot(g_);
+    agrees(device, dot, n, numbers_of_dot(dot, n), {}, 0);
     pairwise_merges(
         add.in, [&](const auto& op) { agrees(device, op, n, numbers_with_ties(op, n), {}, 0); });
   }

@@ -54,7 +54,7 @@ except ImportError as missing:
 
 # Layers whose options are the arguments of Keras' class of the same name.
 SAME = {"Add", "AveragePooling1D", "AveragePooling2D", "BatchNormalization", "Concatenate", "Conv1D", "Conv2D", "Dense",
-        "DepthwiseConv2D", "Dropout", "ELU", "Embedding", "Flatten", "GaussianNoise", "GlobalAveragePooling1D",
+        "DepthwiseConv2D", "Dot", "Dropout", "ELU", "Embedding", "Flatten", "GaussianNoise", "GlobalAveragePooling1D",
         "GlobalAveragePooling2D", "GlobalMaxPooling1D", "GlobalMaxPooling2D", "LayerNormalization", "LeakyReLU",
         "MaxPooling1D", "MaxPooling2D", "Maximum", "Minimum", "Multiply", "Normalization", "Permute", "RandomFlip",
         "RandomRotation", "RandomTranslation", "ReLU", "RepeatVector", "Rescaling", "Reshape", "SeparableConv2D", "Softmax",
@@ -198,7 +198,7 @@ def _layer(layer):
     if config.get("activation") == "leaky_relu" and slope != 0.2:
         config["activation"] = keras.layers.LeakyReLU(negative_slope=slope)
     for option in ("factor", "height_factor", "width_factor", "target_shape", "kernel_size", "strides", "dilation_rate",
-                   "pool_size", "size", "dims", "padding", "cropping"):
+                   "pool_size", "size", "dims", "padding", "cropping", "axes"):
         if isinstance(config.get(option), list):
             config[option] = tuple(config[option])
     if kind in ("Conv1D", "MaxPooling1D", "AveragePooling1D"):

@@ -96,6 +96,20 @@ class AveragePooling(nn.Module):
         return pool(functional.pad(x, self.pads), self.size, self.strides) / pool(inside, self.size, self.strides)
 
 
+class Dot(nn.Module):
+    """Dot products along an axis of each input; of vectors of length 1 with `normalizes`."""
+
+    def __init__(self, axes, normalizes, shape):
+        super().__init__()
+        self.axes, self.normalizes, self.shape = axes, normalizes, shape
+
+    def forward(self, *inputs):
+        a, b = (x.movedim(axis, -1).reshape(len(x), -1, x.shape[axis]) for x, axis in zip(inputs, self.axes))
+        if self.normalizes:
+            a, b = (functional.normalize(x, dim=-1, eps=1e-7) for x in (a, b))
+        return (a @ b.mT).reshape(len(a), *self.shape)
+
+
 class Blocks(nn.Module):
     """DepthToSpace and SpaceToDepth: channels are (row in the block, column in the block, channel), unlike those of
     pixel_shuffle, whose channel is first."""
@@ -303,6 +317,8 @@ def _without_parameters(layer, kind, config, shape):
         return nn.Identity()
     if kind in MERGES:
         return Function(MERGES[kind], kind)
+    if kind == "Dot":
+        return Dot(config["axes"], config["normalize"], layer["output_shape"])
     if kind == "Average":
         return Function(lambda a, b: (a + b) / config["divisor"], f"sum divided by {config['divisor']}")
     if kind == "Concatenate":

@@ -43,6 +43,7 @@
   LOCKSTEP_PASSES(how, D, DenseOp)                              \
   LOCKSTEP_PASSES(how, D, DepthToSpaceOp)                       \
   LOCKSTEP_PASSES(how, D, DepthwiseConv2DOp)                    \
+  LOCKSTEP_PASSES(how, D, DotOp)                                \
   LOCKSTEP_PASSES(how, D, DropoutOp)                            \
   LOCKSTEP_PASSES(how, D, ELUOp)                                \
   LOCKSTEP_PASSES(how, D, EmbeddingOp)                          \

@@ -24,6 +24,7 @@
 #include "lockstep/layers/merging/add.hpp"
 #include "lockstep/layers/merging/average.hpp"
 #include "lockstep/layers/merging/concatenate.hpp"
+#include "lockstep/layers/merging/dot.hpp"
 #include "lockstep/layers/merging/maximum.hpp"
 #include "lockstep/layers/merging/minimum.hpp"
 #include "lockstep/layers/merging/multiply.hpp"

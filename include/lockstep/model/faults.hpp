@@ -59,7 +59,8 @@ struct BranchesDoNotJoin {
   static_assert(
       always_false<FirstOutput>,
       "lockstep::Parallel: the output shapes of two branches cannot be merged; Concatenate "
-      "needs shapes that differ only in the last axis, the other rules equal shapes");
+      "needs shapes that differ only in the last axis, Dot axes of equal extents, the other "
+      "rules equal shapes");
 };
 template <class Before, class After>
 struct BlockChangesShape {

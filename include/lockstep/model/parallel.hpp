@@ -61,9 +61,10 @@ struct OpOfRule<Rule> {
 ///   struct Inception : ls::Sequential<ls::Parallel<ls::Concatenate, ls::Conv2D<64, 1, ls::relu>,
 ///   Wide<96, 128, 3>, Wide<16, 32, 5>, Pooled<32>>> {};
 /// \endcode
-/// Concatenate requires branches that differ only in the last axis, the other rules (Add, Average,
-/// Maximum, Minimum, Multiply, Subtract) branches of equal shape. n branches become n - 1 binary
-/// nodes, "add" or "concatenate" for example, as a balanced tree over neighbours.
+/// Concatenate requires branches that differ only in the last axis, Dot two branches with equal
+/// extents on its axes, the other rules (Add, Average, Maximum, Minimum, Multiply, Subtract)
+/// branches of equal shape. n branches become n - 1 binary nodes, "add" or "concatenate" for
+/// example, as a balanced tree over neighbours.
 template <class Rule, class... Branches>
 struct Parallel {
   using is_composite = void;

@@ -115,6 +115,7 @@ class LayerForm {
     if (c == "RepeatVector") return repeat_vector();
     if (c == "DepthToSpace" || c == "SpaceToDepth") return blocks();
     if (c == "RandomCrop") return random_crop();
+    if (c == "Dot") return dot();
     if (const std::string_view op = merging_op(c); !op.empty()) return merge(op);
     throw UsageError(
         "export_onnx: layer '{}' is a {}, which has no form in ONNX; export a model of the "
@@ -508,6 +509,33 @@ class LayerForm {
     if (layer_.class_name != "Average") return value(y, layout);
     const std::string divisor = graph_.constant(layer_.name + "/divisor", number("divisor"));
     return value(node("Div", {y, divisor}), layout);
+  }
+
+  /// An input of Dot as (vectors, length), or as (length, vectors) if `is_second`.
+  [[gnu::cold]] std::string vectors(std::size_t i, std::int64_t axis, bool is_second) {
+    const Shape& shape = inputs_[i]->shape();
+    Numbers order{0};
+    for (std::int64_t k = 1; k <= shape.rank; ++k)
+      if (k != axis) order.push_back(k);
+    order.insert(is_second ? order.begin() + 1 : order.end(), axis);
+    std::string x = in(Channels::last, i);
+    if (!std::is_sorted(order.begin(), order.end())) x = node("Transpose", {x}, {{"perm", order}});
+    const std::int64_t length = shape[static_cast<int>(axis) - 1];
+    const std::int64_t count = static_cast<std::int64_t>(shape.size()) / length;
+    const std::string extents =
+        list("extents", is_second ? Numbers{0, length, count} : Numbers{0, count, length});
+    x = node("Reshape", {x, extents});
+    if (!std::get<bool>(*layer_.option("normalize"))) return x;
+    const std::string norm = node("ReduceL2", {x, list("axis", {is_second ? 1 : 2})});
+    return node("Div", {x, node("Max", {norm, graph_.constant(layer_.name + "/least", 1e-7f)})});
+  }
+  [[gnu::cold]] Value dot() {
+    const std::string x = vectors(0, numbers("axes")[0], false);
+    const std::string y = node("MatMul", {x, vectors(1, numbers("axes")[1], true)});
+    const Shape& to = layer_.output_shape;
+    Numbers extents{0};
+    extents.insert(extents.end(), to.extent.begin(), to.extent.begin() + to.rank);
+    return value(node("Reshape", {y, list("shape", extents)}), Channels::last);
   }
 
   OnnxBuilder& graph_;

@@ -125,6 +125,9 @@ TEST_CASE("Average has the gradient of its output") { CHECK(gradient_error(ls::A
 TEST_CASE("Maximum has the gradient of its output") { CHECK(gradient_error(ls::MaximumOp{image}, image, 0, image) < tolerance); }
 TEST_CASE("Minimum has the gradient of its output") { CHECK(gradient_error(ls::MinimumOp{image}, image, 0, image) < tolerance); }
 TEST_CASE("Concatenate has the gradient of its output") { CHECK(gradient_error(ls::ConcatenateOp{image, 2}, image, 0, ls::shape(6, 5, 2)) < tolerance); }
+TEST_CASE("Dot has the gradient of its output") { CHECK(gradient_error(ls::DotOp{ls::shape(3, 4), ls::shape(4, 2), {2, 1}}, ls::shape(3, 4), 0, ls::shape(4, 2)) < tolerance); }
+TEST_CASE("Dot over inner axes has the gradient of its output") { CHECK(gradient_error(ls::DotOp{image, ls::shape(2, 5), {2, 2}}, image, 0, ls::shape(2, 5)) < tolerance); }
+TEST_CASE("Normalized Dot has the gradient of its output") { CHECK(gradient_error(ls::DotOp{image, ls::shape(6, 2), {1, 1}, true}, image, 0, ls::shape(6, 2)) < tolerance); }
 TEST_CASE("ReLU has the gradient of its output") { CHECK(gradient_error<ls::ReLU>(image) < tolerance); }
 TEST_CASE("ReLU6 has the gradient of its output") { CHECK(gradient_error<ls::ReLU6>(image) < tolerance); }
 TEST_CASE("LeakyReLU has the gradient of its output") { CHECK(gradient_error<ls::LeakyReLU<>>(image) < tolerance); }

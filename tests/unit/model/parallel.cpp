@@ -103,6 +103,17 @@ TEST_CASE("gradients through branches that are merged element by element are rig
   gradients_are_right<Net>();
 }
 
+TEST_CASE("gradients through dot products are right") {
+  struct Net
+      : ls::Sequential<In, ls::Dense<6>,
+                       ls::Parallel<ls::Dot<ls::axes(1, 2)>, ls::Reshape<ls::shape(3, 2)>,
+                                    ls::Sequential<ls::Dense<6>, ls::Reshape<ls::shape(2, 3)>>>,
+                       ls::Parallel<ls::Dot<-1, ls::normalize>, ls::Dense<2>, ls::Identity>,
+                       ls::Flatten, ls::Parallel<ls::Dot<1>, ls::Dense<4>, ls::Dense<4>>> {};
+  STATIC_REQUIRE(Net::output_shape == ls::shape(1));
+  gradients_are_right<Net>();
+}
+
 TEST_CASE("two added branches equal a Residual") {
   struct Main : ls::Sequential<ls::Dense<5>, ls::Tanh> {};
   struct A : ls::Sequential<In, ls::Residual<Main>, ls::Dense<2>> {};

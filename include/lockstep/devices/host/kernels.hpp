@@ -5,6 +5,7 @@
 #include "lockstep/devices/host/affine_image.hpp"
 #include "lockstep/devices/host/batch_normalization.hpp"
 #include "lockstep/devices/host/concatenate.hpp"
+#include "lockstep/devices/host/dot.hpp"
 #include "lockstep/devices/host/dropout.hpp"
 #include "lockstep/devices/host/embedding.hpp"
 #include "lockstep/devices/host/gaussian_noise.hpp"

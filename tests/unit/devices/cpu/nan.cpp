@@ -105,6 +105,12 @@ TEST_CASE("layers with two inputs and fused layers propagate NaN on the CPU") {
     check_nan_in(two, op, pair, 6, op);
     check_nan_in(Reference<float>{}, op, pair, 6, op);
   };
+  for (const bool normalize : {false, true}) {
+    const DotOp dot{shape(3, 4), shape(2, 4), {2, 2}, normalize};
+    NaNInputs products{2, numbers(dot, dot.in.size(), 0, 2)};
+    products.numbers.x2 = numbers(dot, dot.other.size(), 0, 2, 2).x;
+    check_nan_in(two, dot, products, 8, dot);
+  }
   check_merge(MultiplyOp{image});
   check_merge(SubtractOp{image});
   check_merge(AverageOp{image});

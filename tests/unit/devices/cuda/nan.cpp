@@ -32,6 +32,10 @@ TEST_CASE("activations, pooling and softmax propagate NaN on a GPU") {
   pair.numbers.x2 = numbers(MaximumOp{image}, image.size(), 0, 2, 2).x;
   check_nan_in(Cuda{}, MaximumOp{image}, pair, 4, MaximumOp{image});
   check_nan_in(Cuda{}, MinimumOp{image}, pair, 4, MinimumOp{image});
+  const DotOp dot{shape(3, 4), shape(2, 4), {2, 2}, true};
+  NaNInputs products{2, numbers(dot, dot.in.size(), 0, 2)};
+  products.numbers.x2 = numbers(dot, dot.other.size(), 0, 2, 2).x;
+  check_nan_in(Cuda{}, dot, products, 4, dot);
 }
 
 TEST_CASE("our fused layers propagate NaN on a GPU") {

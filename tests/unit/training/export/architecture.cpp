@@ -125,6 +125,10 @@ TEST_CASE("an architecture has the options of all kinds of layers") {
   CHECK(value<std::int64_t>(slice, "end") == 1);
   CHECK(value<Numbers>(only<Net<ls::Permute<3, 1, 2>>>(), "dims") == Numbers{3, 1, 2});
   CHECK(value<std::int64_t>(only<Net<ls::SpaceToDepth<2>>>(), "block_size") == 2);
+  const auto dot = only<Net<ls::Parallel<ls::Dot<-1>, ls::Identity, ls::Identity>>>();
+  CHECK(names(dot) == std::vector<std::string>{"axes", "normalize"});
+  CHECK(value<Numbers>(dot, "axes") == Numbers{3, 3});
+  CHECK(!value<bool>(dot, "normalize"));
   const auto rotation =
       only<Net<ls::RandomRotation<ls::factor(0, 0.25), ls::fill_constant(0.5f)>>>();
   CHECK(names(rotation) ==
