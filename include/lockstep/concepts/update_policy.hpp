@@ -39,9 +39,9 @@ using UpdateRule = FunctionRef<void(std::span<const UpdateIo<D>>)>;
 /// - `finish(replica, last, sums, n)`: the same for the last range of the step, which begins at 0.
 ///   Returns when the gradients of all owned weights, and sums[0..n), hold their sums over the
 ///   replicas. An empty range: only the sums are exchanged, without a step.
-/// - `update(replica, rule, rate, step)`: calls `rule` for all owned weights. When it returns, all
-///   weights are those of the next step. `step` counts from 1.
-/// - `updates_in_backward()`: backward itself applies the rule to each range, and `update` does not.
+/// - `update(replica, rule, rate, step, is_applied)`: calls `rule` for all owned weights, unless
+///   backward has. When it returns, all weights are those of the next step. `step` counts from 1.
+/// - `updates_in_backward()`: backward may apply the rule to each range itself.
 /// - `sum_over_owners(replica, values)`: replaces numbers on the host, each about owned gradients, by
 ///   their sums over the replicas that own other weights.
 /// - `divides_slots`: whether replicas may hold parts of a slot. `complete(replica, values)`, which
@@ -52,12 +52,12 @@ using UpdateRule = FunctionRef<void(std::span<const UpdateIo<D>>)>;
 template <class U, class D>
 concept UpdatesReplica =
     requires(U& u, const U& kept, const ReplicaContext<D>& replica, Slice range, std::size_t n,
-             double* sums, UpdateRule<D> rule, double rate, std::uint64_t step,
+             double* sums, UpdateRule<D> rule, double rate, std::uint64_t step, bool is_applied,
              std::span<double> values, typename D::real* all) {
       { kept.owned() } -> std::same_as<const Ranges&>;
       { u.ready(replica, range) } -> std::same_as<void>;
       { u.finish(replica, range, sums, n) } -> std::same_as<void>;
-      { u.update(replica, rule, rate, step) } -> std::same_as<void>;
+      { u.update(replica, rule, rate, step, is_applied) } -> std::same_as<void>;
       { kept.updates_in_backward() } -> std::same_as<bool>;
       { u.sum_over_owners(replica, values) } -> std::same_as<void>;
       { U::divides_slots } -> std::convertible_to<bool>;

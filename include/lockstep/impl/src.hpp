@@ -114,6 +114,7 @@
 #include "lockstep/training/run.ipp"
 #include "lockstep/training/run_main.ipp"
 #include "lockstep/training/signal_stop.ipp"
+#include "lockstep/training/step/program_steps.ipp"
 #include "lockstep/training/step/run_requests.ipp"
 #include "lockstep/training/step/updates.ipp"
 #include "lockstep/training/weights_file.ipp"

@@ -54,10 +54,10 @@ constexpr KernelEntry<D> entry_of() {
     return entry(KernelCalls<TheOp, D, false, Constant<plan.pool.template of<TheOp>().op[I]>>{});
 }
 
-template <class Net, class D>
+template <class Plan, class D>
 struct KernelTable {
-  using ops = typename PlanOf<Net, D>::ops;
-  static constexpr auto& plan = PlanOf<Net, D>::plan;
+  using ops = typename Plan::ops;
+  static constexpr auto& plan = Plan::plan;
 
   template <class... Ops>
   static constexpr std::size_t count(List<Ops...>) {
@@ -95,6 +95,7 @@ struct EnginePlan {
   std::size_t input, output;  ///< elements per example
   bool output_is_input;
   std::size_t output_place, gradient_place;  ///< bytes per example
+  std::size_t input_gradient_place;          ///< the same; see InputPlanOf
   std::string (*name_step)(int);
 
   std::size_t entry_of(const PlacedStep& s) const {
@@ -135,6 +136,12 @@ class PlanEngine {
   /// Where the loss writes its gradient before `backward`; null if the model has no steps.
   T* output_gradient() const;
 
+  /// Where `backward` has left the gradient of the batch, (examples, input), under a plan that
+  /// computes it; valid until the next forward.
+  const A* input_gradient() const {
+    return reinterpret_cast<const A*>(at(plan_->input_gradient_place));
+  }
+
   /// Runs the backward pass of the batch of the last forward. Calls `ready(bucket)` as soon as this
   /// range of gradients() is final, and `update`, if set, for all weights, each after its last
   /// read.
@@ -146,6 +153,8 @@ class PlanEngine {
   const Buffer<Context, T>& gradients() const { return gradients_; }
   /// Exchanges the gradients with `other`, a buffer of the same size.
   void swap_gradients(Buffer<Context, T>& other) { std::swap(gradients_, other); }
+  /// Exchanges the weights with `other`, an engine of the same network.
+  void swap_weights(PlanEngine& other) { std::swap(weights_, other.weights_); }
   /// Bytes allocated for activations and workspace, without weights, gradients and state.
   std::size_t working_bytes() const {
     return arena_.size() + once_.size() + scratch_.size() + batch_.bytes() + output_.bytes() +
@@ -203,6 +212,31 @@ class PlanEngine {
   PreparedBatch* current_ = nullptr;
 };
 
+template <class Plan, class D>
+inline constexpr KernelTable<Plan, D> kernel_table = KernelTable<Plan, D>::make();
+
+/// The constants of network Net under `Plan`, a PlanOf or InputPlanOf.
+template <class Net, class D, class Plan>
+constexpr EnginePlan<D> engine_plan_of(std::string (*name_step)(int)) {
+  constexpr auto& plan = Plan::plan;
+  constexpr auto& table = kernel_table<Plan, D>;
+  return {.step = {plan.step.begin(), static_cast<std::size_t>(plan.steps)},
+          .bucket = {plan.bucket.data(), plan.buckets},
+          .entry = {table.entry.data(), table.entry.size() - 1},
+          .base = table.base.data(),
+          .weights = Net::graph.weights,
+          .state = Net::graph.state,
+          .once = plan.once,
+          .arena = plan.arena,
+          .input = Net::input_shape.size(),
+          .output = Net::output_shape.size(),
+          .output_is_input = plan.output_is_input,
+          .output_place = plan.output,
+          .gradient_place = plan.output_gradient,
+          .input_gradient_place = plan.input_gradient,
+          .name_step = name_step};
+}
+
 /// The engine of one replica: weights, gradients, memory and prepared kernels. Batch, output and
 /// its gradient are D::real for the caller; where activations have another type, the engine
 /// converts them.
@@ -224,22 +258,7 @@ class Engine : public PlanEngine<D> {
     return layers_of(plan.step[StepId{i}], Net::graph.node.data());
   }
 
-  static constexpr KernelTable<Net, D> table = KernelTable<Net, D>::make();
-  static constexpr EnginePlan<D> constants = {
-      .step = {plan.step.begin(), static_cast<std::size_t>(plan.steps)},
-      .bucket = {plan.bucket.data(), plan.buckets},
-      .entry = {table.entry.data(), table.entry.size() - 1},
-      .base = table.base.data(),
-      .weights = Net::graph.weights,
-      .state = Net::graph.state,
-      .once = plan.once,
-      .arena = plan.arena,
-      .input = Net::input_shape.size(),
-      .output = Net::output_shape.size(),
-      .output_is_input = plan.output_is_input,
-      .output_place = plan.output,
-      .gradient_place = plan.output_gradient,
-      .name_step = &name_step};
+  static constexpr EnginePlan<D> constants = engine_plan_of<Net, D, PlanOf<Net, D>>(&name_step);
 };
 
 template <class D>

@@ -31,6 +31,7 @@ struct PlanTable : Buckets<Size>, AveragedState<Size>, ArenaSize {
   bool updates_state = false;  ///< whether a step changes its state in training
   bool output_is_input = false;
   std::size_t output = 0, output_gradient = 0;  ///< bytes per example
+  std::size_t input_gradient = 0;               ///< the same, in a plan that computes it
   std::size_t recomputed = 0;                   ///< number of steps that Recompute runs again
   bool recompute_unsafe = false;     ///< one of them changes its state or exchanges, and does not
                                      ///< handle recomputation
@@ -87,7 +88,7 @@ constexpr void add_effects(PlanTable<Ops, Size>& p, const Needs<Size>& needs,
 }
 
 /// The second stage: lifetimes, arena offsets and buckets.
-template <class D, auto& graph, auto& fused>
+template <class D, auto& graph, auto& fused, bool wants_input = false>
 constexpr auto lay_out() {
   constexpr std::size_t size = static_cast<std::size_t>(graph.nodes) + 1;
   constexpr bool recomputes = graph.segments > 0;
@@ -97,7 +98,7 @@ constexpr auto lay_out() {
     bytes[v] = elements[v] * sizeof(ActivationOf<D>);
   }
 
-  const Needs<size> needs = needs_of<D>(fused);
+  const Needs<size> needs = needs_of<D>(fused, wants_input);
   const Timetable<size> times = timetable_of(fused, needs);
   const Sharing<size> sharing = sharing_of(fused, needs, recomputes);
   auto lifetimes = lifetimes_of<recomputes>(fused, needs, times, sharing, bytes);
@@ -112,6 +113,7 @@ constexpr auto lay_out() {
     p.output = lifetimes.activation(fused.output).offset;
     p.output_gradient = lifetimes.gradient(fused.output).offset;
   }
+  if constexpr (wants_input) p.input_gradient = lifetimes.gradient(ValueId::batch).offset;
   return p;
 }
 
@@ -165,6 +167,24 @@ struct PlanOf {
   static constexpr auto plan = lay_out<D, Net::graph, fused>();
   static_assert(sizeof(CheckRecompute<plan.recompute_unsafe>) > 0);
   static_assert(sizeof(CheckGradient<decltype(op_or_void<plan.lacks_dx>(ops{})), D>) > 0);
+};
+
+template <class Lacking, class D>
+struct CheckInputGradient;
+template <class TheOp, class D>
+struct CheckInputGradient<List<TheOp>, D> {
+  static_assert(
+      std::is_void_v<TheOp>,
+      "lockstep::Model: 'TheOp' cannot compute the gradient of its input on device 'D', so "
+      "the model has no input_gradients");
+};
+
+/// The plan of a step that computes the gradient of the batch, too.
+template <class Net, class D>
+struct InputPlanOf {
+  using ops = typename PlanOf<Net, D>::ops;
+  static constexpr auto plan = lay_out<D, Net::graph, PlanOf<Net, D>::fused, true>();
+  static_assert(sizeof(CheckInputGradient<decltype(op_or_void<plan.lacks_dx>(ops{})), D>) > 0);
 };
 
 /// FLOPs of a step's forward pass, per example.

@@ -206,11 +206,19 @@ class FitLoop {
 
 /// Stands for absent validation data, so that no evaluation code is compiled.
 struct NoValidation {};
+/// The step of the library. A step of the program is a ProgramStepOf.
+struct LibraryStep {
+  static constexpr bool reads_batches = false;  ///< on the host
+  template <class Replicas, class Batches>
+  auto steps(Replicas& replicas, Batches& batches) const {
+    return TrainingSteps<Replicas, Batches>(replicas, batches);
+  }
+};
 
 /// Checks options and data, allocates memory for batches, and trains.
-template <class Replicas, class Train, class Validation>
+template <class Replicas, class Train, class Validation, class Step = LibraryStep>
 History run_fit(Replicas& replicas, BetweenRuns& kept, const Train& train,
-                const Validation& validation, const FitOptions& options) {
+                const Validation& validation, const FitOptions& options, const Step& step = {}) {
   constexpr bool validates = !std::same_as<Validation, NoValidation>;
   FitLoop loop(replicas, kept, train.size(), train.batch_size(), options);
   check_class_weights<typename Replicas::Network, typename Replicas::Loss>(options.class_weight);
@@ -218,8 +226,9 @@ History run_fit(Replicas& replicas, BetweenRuns& kept, const Train& train,
     replicas.prepare(train.batch_size());
     if constexpr (validates) replicas.prepare(validation.batch_size());
   }
-  auto batches = batches_over(replicas, train, "fit: the training", options.class_weight);
-  TrainingSteps steps(replicas, batches);
+  auto batches = batches_over<!Step::reads_batches>(replicas, train, "fit: the training",
+                                                    options.class_weight);
+  auto steps = step.steps(replicas, batches);
   const auto describe = [&] {
     using T = typename Replicas::T;
     std::optional<DescribedData> validated;

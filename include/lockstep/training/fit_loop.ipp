@@ -120,6 +120,7 @@ void FitLoop::begin_again() {
 
 void FitLoop::begin() {
   const TrainingPlace& place = run_.place;
+  kept_.examples = 0;  // a pass that the program's own loop has left is not continued
   first_update_ = replicas_.updates();
   if (!place.is_one_process || checkpoints_) {
     signature_ = describe_();
@@ -290,11 +291,17 @@ void FitLoop::execute() {
 void FitLoop::run_step(bool waits) {
   const RunRequests requests = run_.pop_requests();
   const std::uint64_t before = replicas_.steps();
-  if (driver_ != nullptr) driver_->begin_step();
+  // A step of the program may fail after a change of the model, which is undone at the boundary.
+  const bool is_one_exchange = !train_->is_of_program();
+  if (driver_ != nullptr && is_one_exchange) driver_->begin_step();
+  if (driver_ != nullptr && !is_one_exchange && execution_.steps > 0) {
+    replicas_.read_sums(running_);
+    note_boundary();
+  }
   try {
     train_->run_step(requests, kept_.rate_of(replicas_), waits);
   } catch (const PeerLost&) {
-    if (replicas_.steps() > before) count_step(requests);
+    if (is_one_exchange && replicas_.steps() > before) count_step(requests);
     throw;
   }
   count_step(requests);

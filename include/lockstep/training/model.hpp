@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -21,6 +22,8 @@
 #include "lockstep/core/slice.hpp"
 #include "lockstep/core/type_list.hpp"
 #include "lockstep/optimizers/schedule.hpp"
+#include "lockstep/training/batch.hpp"
+#include "lockstep/training/batch_range.hpp"
 #include "lockstep/training/checks/faulty_model.hpp"
 #include "lockstep/training/checks/model_checks.hpp"
 #include "lockstep/training/checks/one_definition.hpp"
@@ -30,6 +33,7 @@
 #include "lockstep/training/export/architecture.hpp"
 #include "lockstep/training/fit_loop.hpp"
 #include "lockstep/training/fit_options.hpp"
+#include "lockstep/training/gradients.hpp"
 #include "lockstep/training/history.hpp"
 #include "lockstep/training/predictions.hpp"
 #include "lockstep/training/report/memory_use.hpp"
@@ -37,6 +41,7 @@
 #include "lockstep/training/report/summary.hpp"
 #include "lockstep/training/run.hpp"
 #include "lockstep/training/step/batches.hpp"
+#include "lockstep/training/step/program_steps.hpp"
 #include "lockstep/training/step/replicas.hpp"
 #include "lockstep/training/weights_file.hpp"
 
@@ -130,6 +135,7 @@ class Model<Net, S, L, O, Ms...> {
   template <class Data>
   History fit(const Data& train, const FitOptions& options = {}) {
     const detail::CancellationDeferred deferred;
+    check_between_steps("fit");
     if constexpr (detail::DataFor<Data, typename L::target_type>)
       return replicas_.or_fail([&] {
         return detail::run_fit(replicas_, kept_, train, detail::NoValidation{}, options);
@@ -141,6 +147,7 @@ class Model<Net, S, L, O, Ms...> {
     requires(!std::same_as<Validation, FitOptions>)
   History fit(const Data& train, const Validation& validation, const FitOptions& options = {}) {
     const detail::CancellationDeferred deferred;
+    check_between_steps("fit");
     if constexpr (detail::DataFor<Data, typename L::target_type> &&
                   detail::DataFor<Validation, typename L::target_type>)
       return replicas_.or_fail(
@@ -157,11 +164,115 @@ class Model<Net, S, L, O, Ms...> {
     return {};
   }
 
+  /// The same with a training step of the program's own, Keras' `train_step`: step(batch) is called
+  /// instead of the usual step, in all processes, and makes what `train_step(batch)` does by itself.
+  /// Hooks, logs, checkpoints, validation and the recovery of an elastic job are those of any `fit`:
+  /// an elastic job may call step twice for a batch, the second time from the same state, as long as
+  /// step changes nothing but this model. The epoch's logs have the first loss of each step. `fit` and
+  /// `evaluate` may not be called in a step.
+  /// \code
+  ///   model.fit(train, {.epochs = 3}, [&](const auto& batch) {
+  ///     auto gradients = model.gradients_of(batch);
+  ///     gradients *= std::min(1.0, 5 / gradients.norm());
+  ///     model.apply(gradients);
+  ///   });
+  /// \endcode
+  template <class Data, class Step>
+    requires(Dataset<Data> && !Dataset<Step> && !std::same_as<Step, FitOptions>)
+  History fit(const Data& train, const FitOptions& options, const Step& step) {
+    return fit_with_step(train, detail::NoValidation{}, options, step);
+  }
+  template <class Data, class Validation, class Step>
+    requires(Dataset<Data> && !std::same_as<Validation, FitOptions>)
+  History fit(const Data& train, const Validation& validation, const FitOptions& options,
+              const Step& step) {
+    if constexpr (requires { Validation::is_split; }) {
+      const auto parts = validation.parts(train);
+      return fit_with_step(parts.first, parts.second, options, step);
+    } else {
+      return fit_with_step(train, validation, options, step);
+    }
+  }
+
+  /// A batch of training data as the argument of a step.
+  using Batch = lockstep::Batch<T, Target>;
+
+  /// The batches of the next pass over `data`, for a loop of the program's own: in a job, each
+  /// process gets its share. `passes()` counts complete passes. A pass that the loop leaves continues
+  /// with the next call, and `save_checkpoint` saves its position. \throws UsageError in an elastic
+  /// job, where `fit` with a step does the same.
+  /// \code
+  ///   while (model.passes() < 10)
+  ///     for (const auto& batch : model.batches(train)) {
+  ///       const ls::Logs logs = model.train_step(batch);
+  ///       if (model.steps() % 1000 == 0) model.save_checkpoint("run1");
+  ///     }
+  /// \endcode
+  template <class Data>
+  auto batches(const Data& data, const BatchesOptions& options = {}) {
+    static_assert(detail::explained<Data, typename L::target_type>);
+    return replicas_.or_fail(
+        [&] { return detail::BatchRange<Replicas, Data>(replicas_, kept_, data, options); });
+  }
+  /// Examples in memory as a batch, (examples, input), (examples, target), (examples). They must live
+  /// as long as the batch. In a job of several processes pass a scope first, `ls::global_batch` or
+  /// `ls::local_batch`, in all of them. \throws UsageError, in all processes, if their parts do not
+  /// fit.
+  Batch batch(std::span<const T> x, std::span<const Target> y, std::span<const T> w = {}) {
+    return in_memory("batch", {}, x, y, w);
+  }
+  Batch batch(BatchScope scope, std::span<const T> x, std::span<const Target> y,
+              std::span<const T> w = {}) {
+    return in_memory("batch", scope, x, y, w);
+  }
+
+  /// Trains one step on a batch; \returns its loss and metrics. All processes call it, each with its
+  /// share of the same batch.
+  Logs train_step(const Batch& batch) {
+    return together([&] { return own_steps().train(batch); });
+  }
+  /// Loss and metrics of a batch, without a training step.
+  Logs test_step(const Batch& batch) {
+    return together([&] { return own_steps().test(batch); });
+  }
+  /// The first half of a training step: the gradients of the loss, without penalties. Layers that
+  /// keep a state, such as BatchNormalization, update it.
+  Gradients<T> gradients_of(const Batch& batch) {
+    return together([&] { return own_steps().gradients(batch); });
+  }
+  /// The second half: adds the penalties' gradients and updates the weights by the optimizer and its
+  /// options. In a job of several processes the gradients must be equal in all. Counts as a step.
+  void apply(const Gradients<T>& gradients) {
+    if (gradients.values().size() != Net::graph.weights)
+      throw UsageError(
+          "apply: got {} gradients, but the model has {} trainable values; pass those "
+          "of gradients_of",
+          gradients.values().size(), std::size_t{Net::graph.weights});
+    together([&] {
+      replicas_.apply(gradients.values(), gradients.learning_rate());
+      return true;
+    });
+  }
+  /// The gradient of the batch's loss with respect to its inputs, (examples, input), as of a training
+  /// step: dropout is active, but no state changes. Multiply by the size of the global batch for the
+  /// gradients of each example's own loss.
+  /// \code
+  ///   const auto dx = model.input_gradients(batch);   // adversarial: x + 0.1 sign(dx)
+  /// \endcode
+  std::vector<T> input_gradients(const Batch& batch) {
+    return together([&] { return own_steps().input_gradients(batch); });
+  }
+  /// Outputs for the examples of a batch, (examples, output).
+  Predictions<T> predict(const Batch& batch) {
+    return {together([&] { return own_steps().predict(batch); }), Net::output_shape};
+  }
+
   /// Computes the loss (penalties included) and the metrics over `data`. \returns "loss" and each
   /// metric. Throws as `fit` does.
   template <class Data>
   Logs evaluate(const Data& data, const EvaluateOptions& options = {}) {
     const detail::CancellationDeferred deferred;
+    check_between_steps("evaluate");
     if constexpr (detail::DataFor<Data, typename L::target_type>)
       return replicas_.or_fail([&] {
         return detail::call_together(
@@ -193,13 +304,21 @@ class Model<Net, S, L, O, Ms...> {
     return {{}, Net::output_shape};
   }
 
-  /// Outputs for the examples x, (examples, input), computed `batch_size` at a time.
-  /// \throws UsageError if x is not a whole number of examples, or in a job of several processes.
+  /// Outputs for the examples x, (examples, input), computed `batch_size` at a time. In a job of
+  /// several processes pass a scope first: `ls::global_batch` if all pass the same examples, each then
+  /// has all outputs; `ls::local_batch` if each passes its part, and has the outputs of this.
+  /// \throws UsageError if x is not a whole number of examples, or in a job without a scope.
+  Predictions<T> predict(BatchScope scope, std::span<const T> x) {
+    const detail::CancellationDeferred deferred;
+    return {
+        together([&] { return own_steps().predict(own_steps().examples("predict", scope, x)); }),
+        Net::output_shape};
+  }
   Predictions<T> predict(std::span<const T> x, std::size_t batch_size = 32) {
     const detail::CancellationDeferred deferred;
     const TensorView<const T> examples = detail::examples_of<Net>("predict", x);
     detail::check_count("predict: batch size", batch_size);
-    check_alone("predict");
+    if (!replicas_.is_alone()) own_steps().examples("predict", {}, x);  // throws
     std::vector<T> out;
     out.reserve(examples.count() * Net::output_shape.size());
     for (std::size_t first = 0; first < examples.count(); first += batch_size) {
@@ -212,19 +331,19 @@ class Model<Net, S, L, O, Ms...> {
 
   // Overloads for wrong element types: each emits one error.
   template <class X>
-    requires(!Dataset<X> && !detail::is_in_memory<X, T>)
+    requires(!Dataset<X> && !detail::is_in_memory<X, T> && !std::same_as<X, Batch>)
   Predictions<T> predict(const X&, std::size_t = 32) {
     static_assert(sizeof(detail::NotInMemory<T, X>) > 0);
     return {{}, Net::output_shape};
   }
   template <class X, class Y, class... W>
-    requires(!is_batch<X, Y, W...>)
+    requires(!is_batch<X, Y, W...> && !std::same_as<X, BatchScope>)
   Logs train_on_batch(const X&, const Y&, const W&...) {
     static_assert(sizeof(detail::NotInMemory<T, X, Y, W...>) > 0);
     return {};
   }
   template <class X, class Y, class... W>
-    requires(!is_batch<X, Y, W...>)
+    requires(!is_batch<X, Y, W...> && !std::same_as<X, BatchScope>)
   Logs test_on_batch(const X&, const Y&, const W&...) {
     static_assert(sizeof(detail::NotInMemory<T, X, Y, W...>) > 0);
     return {};
@@ -236,24 +355,22 @@ class Model<Net, S, L, O, Ms...> {
   }
 
   /// Trains one step on the batch x, (examples, input), y, (examples, target). `w`: Keras'
-  /// `sample_weight`, one per example. \returns loss and metrics of this batch. \throws UsageError
-  /// if sizes disagree, or in a job of several processes.
+  /// `sample_weight`, one per example. In a job of several processes pass a scope first; see `batch`.
+  /// \returns loss and metrics of this batch. \throws UsageError if sizes disagree.
   Logs train_on_batch(std::span<const T> x, std::span<const Target> y, std::span<const T> w = {}) {
-    const detail::CancellationDeferred deferred;
-    replicas_.discard_pending_steps();
-    replicas_.swap_averages(false);  // they are exchanged after an epoch with SwapEMAWeights
-    LoadedBatch batch = in_memory("train_on_batch", x, y, w);
-    batch.slice.pass = kept_.passes;
-    replicas_.train(batch, learning_rate());
-    ++kept_.passes;  // after train, so that a call that throws does not count
-    return batch_logs();
+    return train_on({}, x, y, w);
+  }
+  Logs train_on_batch(BatchScope scope, std::span<const T> x, std::span<const Target> y,
+                      std::span<const T> w = {}) {
+    return train_on(scope, x, y, w);
   }
   /// Loss and metrics of a batch in memory, without a training step; see train_on_batch.
   Logs test_on_batch(std::span<const T> x, std::span<const Target> y, std::span<const T> w = {}) {
-    const detail::CancellationDeferred deferred;
-    replicas_.discard_pending_steps();
-    replicas_.test(in_memory("test_on_batch", x, y, w));
-    return batch_logs();
+    return test_on({}, x, y, w);
+  }
+  Logs test_on_batch(BatchScope scope, std::span<const T> x, std::span<const Target> y,
+                     std::span<const T> w = {}) {
+    return test_on(scope, x, y, w);
   }
 
   /// Whether the layer of this name reads the model's input, possibly reshaped.
@@ -425,9 +542,8 @@ class Model<Net, S, L, O, Ms...> {
   auto profile(std::span<const T> x, std::span<const Target> y, std::span<const T> w = {},
                const ProfileOptions& options = {}) {
     detail::Profiler<Replicas> profiler(replicas_, options);
-    LoadedBatch batch = in_memory("profile", x, y, w);
-    batch.slice.pass = kept_.passes;
-    return profiler.run([&] { return batch; }, learning_rate());
+    const Batch batch = in_memory("profile", {}, x, y, w);
+    return profiler.run([&] { return batch.loaded(); }, learning_rate());
   }
   /// Layers that the device computes in one kernel: "conv2d+re_lu", ...
   static std::vector<std::string> fused() { return detail::fused_names<Net, device>(); }
@@ -484,37 +600,65 @@ class Model<Net, S, L, O, Ms...> {
     return checked(std::move(metric));
   }
 
-  /// \throws UsageError in a job of several processes.
-  void check_alone(const char* call) const {
-    if (!replicas_.is_alone())
+  using OwnSteps = detail::ProgramSteps<Replicas>;
+  OwnSteps own_steps() { return {replicas_, kept_}; }
+
+  /// A collective call: f() in all processes.
+  template <class F>
+  std::invoke_result_t<F> together(const F& f) {
+    const detail::CancellationDeferred deferred;
+    return replicas_.or_fail([&] {
+      return detail::call_together(replicas_, kept_, {}, f,
+                                   [] { return std::invoke_result_t<F>(); });
+    });
+  }
+  /// \throws UsageError within a step of the program's own.
+  void check_between_steps(const char* call) const {
+    if (replicas_.program_step() != nullptr)
       throw UsageError(
-          "{}: a batch in memory cannot be shared with other processes; use fit, evaluate or "
-          "predict with a data pipeline",
-          call);
+          "{}: it cannot be called in the step of a fit; call test_step there, or {} in a callback",
+          call, call);
+  }
+  template <class Data, class Validation, class Step>
+  History fit_with_step(const Data& train, const Validation& validation, const FitOptions& options,
+                        const Step& step) {
+    static_assert(detail::explained<Data, typename L::target_type>);
+    static_assert(std::invocable<const Step&, const Batch&>,
+                  "lockstep::Model: the step of fit takes a batch; write [&](const auto& batch) { "
+                  "model.train_step(batch); }");
+    constexpr bool validates = !std::same_as<Validation, detail::NoValidation>;
+    if constexpr (validates) static_assert(detail::explained<Validation, typename L::target_type>);
+    const detail::CancellationDeferred deferred;
+    check_between_steps("fit");
+    if constexpr (std::invocable<const Step&, const Batch&> &&
+                  detail::DataFor<Data, typename L::target_type>)
+      return replicas_.or_fail([&] {
+        return detail::run_fit(replicas_, kept_, train, validation, options,
+                               detail::ProgramStepOf<Step>{step});
+      });
+    return {};
   }
 
-  /// A checked batch over the caller's memory. \throws UsageError.
-  LoadedBatch in_memory(const char* call, std::span<const T> x, std::span<const Target> y,
-                        std::span<const T> w) const {
-    const std::size_t count = detail::examples_of<Net>(call, x).count();
-    const std::size_t width = L::target_shape(Net::output_shape).size();
-    if (count == 0) throw UsageError("{}: the batch is empty; pass at least one example", call);
-    if (y.size() != count * width)
-      throw UsageError("{}: {} examples need {} target values, not {}", call, count, count * width,
-                       y.size());
-    if (!w.empty()) detail::check_weighs<Net, device, L>();
-    detail::check_weights(call, w, count);
-    check_alone(call);
-    const LoadedBatch batch =
-        Layout::in_memory(whole_batch(count), x.data(), y.data(), w.empty() ? nullptr : w.data());
-    Replicas::check_labels(batch);
-    return batch;
+  Batch in_memory(const char* call, std::optional<BatchScope> scope, std::span<const T> x,
+                  std::span<const Target> y, std::span<const T> w) {
+    return together([&] { return own_steps().in_memory(call, scope, x, y, w); });
   }
-
-  Logs batch_logs() {
-    detail::RunningLogs running = replicas_.begin_logs();
-    replicas_.read_sums(running);
-    return running.logs();
+  Logs train_on(std::optional<BatchScope> scope, std::span<const T> x, std::span<const Target> y,
+                std::span<const T> w) {
+    return together([&] {
+      OwnSteps steps = own_steps();
+      const Logs logs = steps.train(steps.in_memory("train_on_batch", scope, x, y, w));
+      // After train, so that a call that throws does not count; a loop counts its passes itself.
+      if (kept_.examples == 0 && replicas_.program_step() == nullptr) ++kept_.passes;
+      return logs;
+    });
+  }
+  Logs test_on(std::optional<BatchScope> scope, std::span<const T> x, std::span<const Target> y,
+               std::span<const T> w) {
+    return together([&] {
+      OwnSteps steps = own_steps();
+      return steps.test(steps.in_memory("test_on_batch", scope, x, y, w));
+    });
   }
 
   typename Replicas::Session& session() { return replicas_.session(); }

@@ -29,6 +29,7 @@ struct BetweenRuns {
   std::optional<double> rate{};         ///< overrides the optimizer's learning rate
   std::optional<double> unsent_rate{};  ///< the same, until the next exchange has sent it
   std::uint64_t passes = 0;             ///< number of the next pass; part of a checkpoint
+  std::uint64_t examples = 0;           ///< read of that pass by the program's own loop
   std::vector<double> totals{};  ///< of the last evaluation or epoch; see RunningLogs::totals
 
   LOCKSTEP_COLD_DECL void set_rate(double rate);

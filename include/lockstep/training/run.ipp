@@ -26,6 +26,7 @@ void BetweenRuns::set_rate(double to) { rate = unsent_rate = Schedule(to)(0); }
 void BetweenRuns::save(JobState& to) const {
   to.rate = rate;
   to.passes = passes;
+  to.examples = examples;
   to.totals = totals;
 }
 
@@ -39,6 +40,7 @@ void BetweenRuns::restore(const JobState& from) {
   rate = from.rate;
   unsent_rate.reset();  // all processes have the same rate now
   passes = from.passes;
+  examples = from.examples;
   totals = from.totals;
 }
 

@@ -126,6 +126,8 @@ constexpr Lifetimes<Size, Recomputes> lifetimes_of(const StepList<Size>& steps,
     result.gradient(steps.output).needed_at(loss, bytes[steps.output]);
   }
   written[steps.output] = true;
+  if (needs.has_gradient[ValueId::batch])  // read after backward
+    result.gradient(ValueId::batch).needed_at(times.back[StepId{0}], bytes[ValueId::batch]);
   for (StepId i = before(steps.end); exists(i); --i) {
     add_values(result, i, bytes);
     add_gradients(result, i, bytes, written);

@@ -62,10 +62,11 @@ constexpr KernelNeeds needs_of(const Pool& pool, const Node& n, List<Ops...>) {
   return result;
 }
 
-/// Requirements of all steps on device D.
+/// Requirements of all steps on device D. `wants_input`: the gradient of the batch is needed, too.
 template <class D, class Ops, std::size_t Size>
-constexpr Needs<Size> needs_of(const FusedGraph<Ops, Size>& fused) {
+constexpr Needs<Size> needs_of(const FusedGraph<Ops, Size>& fused, bool wants_input = false) {
   Needs<Size> result;
+  result.has_gradient[ValueId::batch] = wants_input;
   for (StepId& by : result.producer.item) by = StepId::none;
   for (StepId i{}; i < fused.end; ++i) {
     const PlanStep& s = fused.step[i];

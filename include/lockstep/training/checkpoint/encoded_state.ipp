@@ -132,12 +132,13 @@ EncodedState::EncodedState(const JobState& state, const std::vector<ParameterInf
       "{{\n  \"format\": {},\n  \"library\": \"{}\",\n  \"steps\": {},\n  \"updates\": {},\n"
       "  \"seed\": {},\n  \"rate\": {},\n  \"loss_scale\": {{\"scale\": {}, \"finite_steps\": {}, "
       "\"skipped\": {}}},\n  \"has_averages_in_weights\": {},\n  \"passes\": {},\n"
+      "  \"examples\": {},\n"
       "  \"replicas\": {},\n  \"workers\": {},\n  \"position\": {},\n  \"best\": {},\n"
       "  \"callbacks\": [{}],\n  \"signature\": [{}]",
       checkpoint_format, LOCKSTEP_VERSION, state.steps, state.steps - state.loss_scale.skipped,
       state.seed, state.rate ? exact_number(*state.rate) : "null",
       exact_number(state.loss_scale.scale), state.loss_scale.finite_steps, state.loss_scale.skipped,
-      state.has_averages_in_weights, state.passes, state.replicas, state.workers,
+      state.has_averages_in_weights, state.passes, state.examples, state.replicas, state.workers,
       state.position ? describe_position(*state.position) : "null",
       state.best ? describe_best(*state.best) : "null", callbacks, fields);
 }
@@ -218,6 +219,7 @@ EncodedState::EncodedState(const JobState& state, const std::vector<ParameterInf
   to.seed = json_natural(root, "seed");
   to.has_averages_in_weights = json_boolean(root, "has_averages_in_weights");
   to.passes = json_natural(root, "passes");
+  if (json_find(root, "examples")) to.examples = json_natural(root, "examples");
   to.replicas = static_cast<std::size_t>(json_natural(root, "replicas"));
   to.workers = static_cast<std::size_t>(json_natural(root, "workers"));
   if (const JsonValue rate = json_member(root, "rate"); rate.kind() != JsonKind::null)

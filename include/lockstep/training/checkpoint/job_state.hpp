@@ -61,7 +61,7 @@ struct JobState {
   std::uint64_t seed = 0;
   // Between runs; see BetweenRuns.
   std::optional<double> rate{};
-  std::uint64_t passes = 0;
+  std::uint64_t passes = 0, examples = 0;
   std::vector<double> totals{};
   // The run; without a position the model was saved between two runs.
   std::optional<RunPosition> position{};

@@ -32,6 +32,8 @@ class Steps {
   /// Executes a step on the batch that `next` loaded. Only training uses `rate` and `waits`; see
   /// Replicas::train.
   virtual void run_step(const RunRequests& requests, double rate, bool waits) = 0;
+  /// Whether a step is the program's: one that a loss interrupts is undone and made again.
+  virtual bool is_of_program() const { return false; }
 
  protected:
   Steps() = default;

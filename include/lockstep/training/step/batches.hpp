@@ -91,9 +91,9 @@ class DeviceBatches {
 };
 
 /// This process' share of the batches of `data`, with sample weights if the data or `classes` have
-/// any. `what` begins the message for empty data: "fit: the training". \throws UsageError if the
-/// data do not fit the model.
-template <class Replicas, class Data>
+/// any. `what` begins the message for empty data: "fit: the training". Without `may_reside` they are
+/// in host memory. \throws UsageError if the data do not fit the model.
+template <bool may_reside = true, class Replicas, class Data>
 auto batches_over(Replicas& replicas, const Data& data, const char* what,
                   const ClassWeights& classes = {}) {
   using Network = typename Replicas::Network;
@@ -101,7 +101,7 @@ auto batches_over(Replicas& replicas, const Data& data, const char* what,
   if (has_weights<Data> || !classes.empty())
     check_weighs<Network, typename Replicas::device, Loss>();
   check_data<Network, Loss>(data, what);
-  if constexpr (can_reside<typename Replicas::device, Data>)
+  if constexpr (may_reside && can_reside<typename Replicas::device, Data>)
     return DeviceBatches<Replicas, Data>(data, replicas, classes);
   else
     return host_batches(data, replicas, classes);

@@ -112,6 +112,8 @@ class DeviceReplica {
   /// of the device's scope.
   void throw_device_error() { check_errors(*context_); }
   void clear_pending_sums() { pending_ = 0; }
+  /// Drops the sums of the last step.
+  void drop_last_sums() { --pending_; }
   /// Sums over the global batch of the i-th step since `clear_pending_sums`. The reference is valid
   /// until the next call.
   const Sums& sums(std::size_t i);
@@ -183,6 +185,9 @@ class DeviceReplica {
   void evaluate(const ReplicaStep<D>& s, Score score);
   void predict(T* out, const LoadedBatch& batch, std::uint64_t seed,
                const ReplicaContext<D>& replica);
+  LoadedBatch on_device(LoadedBatch batch, const ReplicaContext<D>& replica);
+  /// The network's input, which is the first field.
+  static const T* input_of(const LoadedBatch& batch) { return batch.rows<T>(0); }
 
   /// Labels the device's next work, for profiles and error messages. The engine labels layers.
   void begin(WorkPass pass, const char* part) {
@@ -203,9 +208,6 @@ class DeviceReplica {
   void begin_exchange() {
     if (exchanges_) begin(WorkPass::exchange, "gradients");
   }
-  LoadedBatch on_device(LoadedBatch batch, const ReplicaContext<D>& replica);
-  /// The network's input, which is the first field.
-  static const T* input_of(const LoadedBatch& batch) { return batch.rows<T>(0); }
   const T* infer(const LoadedBatch& batch, std::uint64_t seed, const ReplicaContext<D>& replica);
   void score_slice(std::size_t i, const T* y, const LoadedBatch& batch, T* gradient, Score score);
   void add_penalties();
@@ -384,7 +386,7 @@ void DeviceReplica<D, U>::exchange_requests(RunRequests requests,
   clear_sums(requests);
   exchange_sums(replica, {});
   wait_guarded([&] { context_->synchronize(); });
-  --pending_;  // exchange_sums counted a step, but none was made
+  drop_last_sums();  // exchange_sums counted a step, but none was made
 }
 
 template <class D, class U>

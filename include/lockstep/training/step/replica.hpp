@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <memory>
 #include <optional>
 #include <span>
 #include <tuple>
@@ -67,14 +68,20 @@ class Replica : public DeviceReplica<D, U> {
   /// Forward, loss, metrics and backward of each slice, then the exchange. Afterwards the gradients
   /// are those of the global batch, without penalties. The sums are still in flight unless `s.waits`;
   /// with it, a failure in another process throws before this replica's state changes.
-  /// With one replica and one slice, backward may already have updated the weights at `s.rate`.
+  /// With one replica and one slice, backward may already have updated the weights at `s.rate`;
+  /// without `optimizer` it has not.
   void gradients_of(const ReplicaStep<D>& s, const L& loss, const std::tuple<Ms...>& metrics,
-                    const O& optimizer) {
-    UpdateInBackward update_in_backward{*this, optimizer, Base::rate_of(s.requests, s.rate),
+                    const O* optimizer) {
+    const auto score_it = [&](const Scored& scored) { score(scored, loss, metrics); };
+    if (optimizer == nullptr) return this->train(s, score_it, {});
+    UpdateInBackward update_in_backward{*this, *optimizer, Base::rate_of(s.requests, s.rate),
                                         s.step + 1};
-    this->train(
-        s, [&](const Scored& scored) { score(scored, loss, metrics); },
-        update_in_backward.reference());
+    this->train(s, score_it, update_in_backward.reference());
+  }
+  /// Replaces the gradients that `update` reads by values on the host; waits for the device.
+  [[gnu::cold]] void set_gradients(std::span<const T> values) {
+    this->engine_.gradients().upload(values.data());
+    this->context_->synchronize();
   }
 
   /// Forward, loss and metrics of each slice, then the exchange of the sums.
@@ -96,14 +103,60 @@ class Replica : public DeviceReplica<D, U> {
     this->begin(WorkPass::update, "optimizer");
     if constexpr (ScalesLoss<D>) {
       this->wait();
-      this->begin(WorkPass::update, "optimizer");
-      double wrong = this->last_sums().back();
-      this->policy_.sum_over_owners(replica, {&wrong, 1});
-      if (!this->loss_scale_.accept_step(wrong)) return;
-      step -= this->loss_scale_.skipped();
+      update_unless(this->last_sums().back(), replica, optimizer, rate, step);
+    } else {
+      make_update(replica, optimizer, rate, step, this->policy_.updates_in_backward());
     }
-    StepUpdate rule{optimizer, rate, this->policy_.number(step)};
-    this->policy_.update(replica, rule, rate, step);
+  }
+  /// The same with gradients that `set_gradients` has set, of which `wrong` are not finite.
+  [[gnu::cold]] void update_with([[maybe_unused]] double wrong, const ReplicaContext<D>& replica,
+                                 const O& optimizer, double rate, std::uint64_t step) {
+    if constexpr (ScalesLoss<D>)
+      update_unless(wrong, replica, optimizer, rate, step);
+    else
+      make_update(replica, optimizer, rate, step, false);
+  }
+
+  /// Writes the gradient of the loss with respect to the input of a slice, (examples, input), to
+  /// `out` on the host. Penalties, layer state and the sums of loss and metrics are left alone.
+  /// Collective if a layer exchanges data.
+  [[gnu::cold]] void input_gradient_to(T* out, LoadedBatch batch, const StepContext& context,
+                                       const ReplicaContext<D>& replica, const L& loss,
+                                       const std::tuple<Ms...>& metrics) {
+    if (!input_engine_) {
+      input_engine_ = std::make_unique<PlanEngine<D>>(*this->context_, input_plan);
+      input_sums_ = Buffer<Context, double>(*this->context_, sum_count);
+    }
+    PlanEngine<D>& engine = *input_engine_;
+    struct Borrowed {
+      PlanEngine<D>&from, &to;
+      Borrowed(PlanEngine<D>& a, PlanEngine<D>& b) : from(a), to(b) { from.swap_weights(to); }
+      Borrowed(const Borrowed&) = delete;
+      Borrowed& operator=(const Borrowed&) = delete;
+      ~Borrowed() { from.swap_weights(to); }
+    };
+    const std::vector<T> state = this->copy_of(this->engine_.state());
+    const Borrowed weights(this->engine_, engine);
+    engine.state().upload(state.data());
+    batch = this->on_device(batch, replica);
+    engine.prepare(context.count);
+    const T* const x = this->input_of(batch);
+    const T* const y = engine.forward(x, context);
+    const double scale = this->loss_scale_.value();
+    score({y, batch, engine.output_gradient(),
+           scale / static_cast<double>(batch.slice.global_count), input_sums_.data()},
+          loss, metrics);
+    engine.backward(x, context, [](const Bucket&) {});
+    using A = ActivationOf<D>;
+    const std::size_t count = context.count * Net::input_shape.size();
+    std::vector<A> values(count);
+    this->context_->download(reinterpret_cast<std::byte*>(values.data()),
+                             reinterpret_cast<const std::byte*>(engine.input_gradient()),
+                             count * sizeof(A));
+    begin_work(*this->context_, {});
+    this->context_->synchronize();
+    for (std::size_t i = 0; i < count; ++i)
+      out[i] = static_cast<T>(static_cast<double>(T(values[i])) / scale);
   }
   /// Resets the optimizer's slots and the loss scale to those of a new model.
   [[gnu::cold]] void reset_optimizer(const O& optimizer) {
@@ -152,6 +205,23 @@ class Replica : public DeviceReplica<D, U> {
       .has_penalty = has_penalty,
       .fields = Layout::fields,
       .sums = sum_count};
+
+  void make_update(const ReplicaContext<D>& replica, const O& optimizer, double rate,
+                   std::uint64_t step, bool is_applied) {
+    StepUpdate rule{optimizer, rate, this->policy_.number(step)};
+    this->policy_.update(replica, rule, rate, step, is_applied);
+  }
+  /// The update of a device with a loss scale, unless gradients overflowed.
+  void update_unless(double wrong, const ReplicaContext<D>& replica, const O& optimizer,
+                     double rate, std::uint64_t step) {
+    this->begin(WorkPass::update, "optimizer");
+    this->policy_.sum_over_owners(replica, {&wrong, 1});
+    if (this->loss_scale_.accept_step(wrong))
+      make_update(replica, optimizer, rate, step - this->loss_scale_.skipped(), false);
+  }
+
+  static constexpr EnginePlan<D> input_plan =
+      engine_plan_of<Net, D, InputPlanOf<Net, D>>(&Engine<Net, D>::name_step);
 
   /// The optimizer's update of one step, for any part of the weights.
   struct StepUpdate {
@@ -236,6 +306,9 @@ class Replica : public DeviceReplica<D, U> {
       }
     }(Scores{}, std::index_sequence_for<Ms...>{});
   }
+
+  std::unique_ptr<PlanEngine<D>> input_engine_;  // made by the first input_gradient_to
+  Buffer<Context, double> input_sums_;
 };
 
 }  // namespace lockstep::detail

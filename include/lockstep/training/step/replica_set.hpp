@@ -116,9 +116,9 @@ class ReplicaSet : public AnyReplicas {
 
   /// A function from the size of a global batch to the part that this process loads.
   auto share() const {
-    const Slice end = mine_.back();
-    return [slices = slices(), first = mine_.front().first,
-            last = end.first + end.count - 1](std::size_t global) {
+    const Slice here = slices_here();
+    return [slices = slices(), first = here.first,
+            last = here.first + here.count - 1](std::size_t global) {
       const Slice a = slice_of(global, slices, first), b = slice_of(global, slices, last);
       return Slice{a.first, b.first + b.count - a.first};
     };
@@ -430,6 +430,11 @@ class ReplicaSet : public AnyReplicas {
   /// Slices per global batch: the number of virtual shards, or one slice per replica.
   std::size_t slices() const {
     return session_.virtual_shards() > 0 ? session_.virtual_shards() : session_.replicas();
+  }
+  /// Those that this process computes.
+  Slice slices_here() const {
+    const Slice end = mine_.back();
+    return {mine_.front().first, end.first + end.count - mine_.front().first};
   }
   /// The slices that the replica of this rank computes.
   Slice slices_of(std::size_t rank) const {

@@ -10,12 +10,15 @@
 #include <cstdint>
 #include <exception>
 #include <memory>
+#include <span>
 #include <tuple>
 #include <utility>
 #include <vector>
 
 #include "lockstep/concepts/strategy.hpp"
 #include "lockstep/core/log.hpp"
+#include "lockstep/core/logs.hpp"
+#include "lockstep/core/numbers/finite.hpp"
 #include "lockstep/core/slice.hpp"
 #include "lockstep/training/report/running_logs.hpp"
 #include "lockstep/training/report/start_line.hpp"
@@ -52,60 +55,33 @@ class Replicas final : public ReplicaSet<Net, S, L, O, Ms...> {
 
   /// Trains one step on `batch`, this process' share of the global batch. Without `waits` the call
   /// may return while the devices still compute; a later `wait_for_steps` must follow.
-  void train(const LoadedBatch& batch, double rate, RunRequests requests = {}, bool waits = true) {
-    std::atomic<std::size_t> at_reduce{0};
-    const bool alone = is_alone();
+  void train(const LoadedBatch& batch, double rate, const RunRequests& requests = {},
+             bool waits = true) {
+    make_step(batch, rate, requests, waits, true);
+  }
+  /// The first half of a step: computes the gradients of the global batch, without penalties, and
+  /// the layers' state. `apply` makes the second half. \returns the rate on which all processes agree.
+  double compute_gradients(const LoadedBatch& batch, double rate,
+                           const RunRequests& requests = {}) {
+    return make_step(batch, rate, requests, true, false);
+  }
+  /// Updates the weights with gradients on the host, the same in all processes.
+  [[gnu::cold]] void apply(std::span<const T> gradients, double rate) {
     const std::uint64_t step = step_;
+    const auto wrong = static_cast<double>(std::count_if(
+        gradients.begin(), gradients.end(), [](T g) { return !detail::is_finite(g); }));
     are_equal_ = false;
-    // A function of the step may differ between processes, or round differently on their machines.
-    if (!alone && session_.is_chief() && !has_constant_rate()) requests.chief_rate = rate;
-    double agreed = rate;
     this->about_to_change();
-    if (trace_ != nullptr) trace_->begin(Phase::forward, step);
-    // Counts the step even if a replica's kernel then reports an error: the update has been made.
-    struct Counted {
-      std::uint64_t& steps;
-      std::atomic<bool> is_made = false;
-      ~Counted() { steps += is_made ? 1U : 0U; }
-    } counted{step_};
     session_.each([&](const ReplicaContext<device>& r) {
       Replica& replica = *replicas_[r.local];
-      if (pending_examples_.empty()) replica.clear_pending_sums();
-      const auto note = [&](Phase phase) {
-        // A process is in reduce once the last of its replicas is.
-        const bool notes =
-            phase == Phase::reduce ? at_reduce.fetch_add(1) + 1 == replicas_.size() : r.local == 0;
-        if (notes) session_.note(step, phase);
-      };
-      const auto slice = [&](std::size_t i) { return slice_of_replica(batch, r, i); };
-      const RunRequests none;
-      replica.gradients_of({.replica = r,
-                            .slice = slice,
-                            .requests = alone ? none : requests,
-                            .seed = seed_,
-                            .step = step,
-                            .rate = rate,
-                            .waits = !alone,
-                            .note = note},
-                           loss_, metrics_, optimizer_);
-      const double used = alone ? rate : replica.agreed_rate(rate);
-      replica.update(r, optimizer_, used, step + 1);
-      if (r.local == 0) {
-        counted.is_made = true;
-        agreed = used;
-      }
-      if (waits) replica.wait();
-      if (trace_ != nullptr) begin_work(r.device, {});  // ends the last label without a wait, too
-      // In the replica's thread, where an error also ends the other processes.
-      if (!alone) replica.throw_device_error();
+      replica.set_gradients(gradients);
+      replica.update_with(wrong, r, optimizer_, rate, step + 1);
+      replica.wait();
     });
-    enter(step, Phase::callback);
-    if (alone && waits) throw_device_errors();
-    pending_examples_.push_back(batch.slice.global_count);
-    if (agreed != rate && !this->first().agreed_requests().learning_rate &&
-        !std::exchange(has_other_rate_, true))
-      log(LogLevel::warning, other_rate_line(step, rate, agreed));
+    ++step_;
+    throw_device_errors();
   }
+
   /// The same in an elastic job, where a step that was made although another replica failed must
   /// have its sums in the logs.
   void train_elastic(const LoadedBatch& batch, double rate, RunRequests requests) {
@@ -127,6 +103,7 @@ class Replicas final : public ReplicaSet<Net, S, L, O, Ms...> {
 
   /// Computes loss and metrics of `batch`, this process' share; `read_sums` reads them.
   void test(const LoadedBatch& batch, RunRequests requests = {}) {
+    note_exchange();
     enter(step_, Phase::evaluation);
     session_.each([&](const ReplicaContext<device>& r) {
       Replica& replica = *replicas_[r.local];
@@ -147,38 +124,21 @@ class Replicas final : public ReplicaSet<Net, S, L, O, Ms...> {
                              Net::output_shape.channels());
   }
 
-  /// Appends the outputs for all examples of the global batch, in order, in every process: with
-  /// several, the replicas all-gather them, padded to the largest slice.
-  void predict(const LoadedBatch& batch, std::vector<T>& out, RunRequests requests = {}) {
-    const std::size_t before = out.size(), width = Net::output_shape.size();
-    out.resize(before + batch.slice.global_count * width);
-    // Slices of all replicas, padded to the same number and size.
-    std::size_t most = 0;
-    for (std::size_t r = 0; r < session_.replicas(); ++r)
-      most = std::max(most, this->slices_of(r).count);
-    const std::size_t largest = slice_of(batch.slice.global_count, slices(), 0).count * width;
-    session_.each([&](const ReplicaContext<device>& r) {
-      std::vector<T> own(is_alone() ? 0 : most * largest);
-      for (std::size_t i = 0; i < mine_[r.local].count; ++i) {
-        const LoadedBatch part = slice_of_replica(batch, r, i);
-        T* const to =
-            is_alone() ? out.data() + before + part.slice.first * width : &own[i * largest];
-        replicas_[r.local]->predict_to(to, part, seed_, r);
-      }
-      if (is_alone()) return;
-      std::vector<T> all(session_.replicas() * own.size());
-      r.host.all_gather(reinterpret_cast<const std::byte*>(own.data()), own.size() * sizeof(T),
-                        reinterpret_cast<std::byte*>(all.data()));
-      for (std::size_t of = 0; of < session_.replicas() && r.local == 0; ++of) {
-        const Slice its = this->slices_of(of);
-        for (std::size_t i = 0; i < its.count; ++i) {
-          const Slice rows = slice_of(batch.slice.global_count, slices(), its.first + i);
-          std::copy_n(all.data() + (of * most + i) * largest, rows.count * width,
-                      out.data() + before + rows.first * width);
-        }
-      }
-    });
+  /// Appends the outputs for all examples of the global batch, in order, in every process.
+  void predict(const LoadedBatch& batch, std::vector<T>& out, const RunRequests& requests = {}) {
+    collect_rows(batch, Net::output_shape.size(), out,
+                 [&](Replica& replica, T* to, const LoadedBatch& part,
+                     const ReplicaContext<device>& r) { replica.predict_to(to, part, seed_, r); });
     exchange_requests(requests);
+  }
+  /// The same of the gradient of the batch's loss with respect to its examples.
+  [[gnu::cold]] void input_gradients(const LoadedBatch& batch, std::vector<T>& out) {
+    collect_rows(
+        batch, Net::input_shape.size(), out,
+        [&](Replica& replica, T* to, const LoadedBatch& part, const ReplicaContext<device>& r) {
+          const StepContext step{part.slice, true, seed_, step_, r.group};
+          replica.input_gradient_to(to, part, step, r, loss_, metrics_);
+        });
   }
 
   /// Empty logs with the names of the loss and the metrics.
@@ -189,19 +149,48 @@ class Replicas final : public ReplicaSet<Net, S, L, O, Ms...> {
   /// Adds the pending steps to `running`: the sums over each step's global batch, its number of
   /// examples, and the penalties of the weights before its update.
   void read_sums(RunningLogs& running) override {
-    const auto results = [&](const double* state, double* result) {
-      const auto add = [&](const auto& metric) {
-        *result++ = metric.result(state);
-        state += metric.state_size;
-      };
-      std::apply([&](const auto&... metric) { (add(metric), ...); }, metrics_);
-    };
-    for (std::size_t i = 0; i < pending_examples_.size(); ++i) {
-      penalty_ = this->first().penalty(i);
-      running.add(this->first().sums(i), pending_examples_[i], penalty_, results);
-    }
+    add_sums(running, 0);
     pending_examples_.clear();
   }
+  /// The loss and the metrics of the last step that nobody has read. Unless it `counts`, read_sums
+  /// does not see it.
+  Logs last_logs(bool counts) {
+    RunningLogs running = begin_logs();
+    add_sums(running, pending_examples_.size() - 1);
+    if (!counts) {
+      pending_examples_.pop_back();
+      for (const auto& replica : replicas_) replica->drop_last_sums();
+    }
+    return running.logs();
+  }
+
+  /// The gradients of the last step, complete under every update policy, penalties not included.
+  /// Collective if the policy divides them.
+  [[gnu::cold]] std::vector<T> complete_gradients() {
+    if constexpr (!UpdateOf<S>::divides_slots) {
+      return this->gradients();
+    } else {
+      std::vector<T> result;
+      session_.each([&](const ReplicaContext<device>& r) {
+        Replica& replica = *replicas_[r.local];
+        std::vector<T> own = replica.copy_of(replica.engine().gradients());
+        replica.policy().complete(r, own.data());
+        if (r.local == 0) result = std::move(own);
+      });
+      return result;
+    }
+  }
+
+  /// What `fit` needs to know of a step that the program makes.
+  struct ProgramStep {
+    const RunRequests& requests;  ///< for each exchange of the step
+    bool has_sent = false;        ///< the last exchange had them
+    bool has_logs = false;        ///< one of its losses is in the logs of the epoch
+  };
+  /// That of the current step; null outside of `fit`, and if `fit` makes the step itself.
+  ProgramStep* program_step() const { return program_step_; }
+  /// `step` may be null.
+  void set_program_step(ProgramStep* step) { program_step_ = step; }
 
   /// Requests of all processes, as of the last exchange; empty if there is only one process.
   RunRequests agreed_requests() const override {
@@ -213,6 +202,7 @@ class Replicas final : public ReplicaSet<Net, S, L, O, Ms...> {
   /// Exchanges requests between steps.
   void exchange_requests(RunRequests requests) override {
     if (is_alone()) return;
+    note_exchange();
     enter(step_, Phase::reduce);
     session_.each([&](const ReplicaContext<device>& r) {
       replicas_[r.local]->exchange_requests(requests, r);
@@ -264,6 +254,120 @@ class Replicas final : public ReplicaSet<Net, S, L, O, Ms...> {
 
  private:
   friend class Profiler<Replicas>;
+
+  /// A step, or its first half; \returns the rate on which all processes agree.
+  double make_step(const LoadedBatch& batch, double rate, RunRequests requests, bool waits,
+                   bool updates) {
+    std::atomic<std::size_t> at_reduce{0};
+    const bool alone = is_alone();
+    const std::uint64_t step = step_;
+    are_equal_ = false;
+    // A function of the step may differ between processes, or round differently on their machines.
+    if (!alone && session_.is_chief() && !has_constant_rate()) requests.chief_rate = rate;
+    double agreed = rate;
+    this->about_to_change();
+    if (trace_ != nullptr) trace_->begin(Phase::forward, step);
+    // Counts the step even if a replica's kernel then reports an error: the update has been made.
+    struct Counted {
+      std::uint64_t& steps;
+      std::atomic<bool> is_made = false;
+      ~Counted() { steps += is_made ? 1U : 0U; }
+    } counted{step_};
+    session_.each([&](const ReplicaContext<device>& r) {
+      Replica& replica = *replicas_[r.local];
+      if (pending_examples_.empty()) replica.clear_pending_sums();
+      const auto note = [&](Phase phase) {
+        // A process is in reduce once the last of its replicas is.
+        const bool notes =
+            phase == Phase::reduce ? at_reduce.fetch_add(1) + 1 == replicas_.size() : r.local == 0;
+        if (notes) session_.note(step, phase);
+      };
+      const auto slice = [&](std::size_t i) { return slice_of_replica(batch, r, i); };
+      const RunRequests none;
+      replica.gradients_of({.replica = r,
+                            .slice = slice,
+                            .requests = alone ? none : requests,
+                            .seed = seed_,
+                            .step = step,
+                            .rate = rate,
+                            .waits = !alone,
+                            .note = note},
+                           loss_, metrics_, updates ? &optimizer_ : nullptr);
+      const double used = alone ? rate : replica.agreed_rate(rate);
+      if (updates) replica.update(r, optimizer_, used, step + 1);
+      if (r.local == 0) {
+        counted.is_made = updates;
+        agreed = used;
+      }
+      if (waits) replica.wait();
+      if (trace_ != nullptr) begin_work(r.device, {});  // ends the last label without a wait, too
+      // In the replica's thread, where an error also ends the other processes.
+      if (!alone) replica.throw_device_error();
+    });
+    enter(step, Phase::callback);
+    if (alone && waits) throw_device_errors();
+    pending_examples_.push_back(batch.slice.global_count);
+    if (agreed != rate && !this->first().agreed_requests().learning_rate &&
+        !std::exchange(has_other_rate_, true))
+      log(LogLevel::warning, other_rate_line(step, rate, agreed));
+    return agreed;
+  }
+
+  /// Of other requests than those of the program's step.
+  void note_exchange() {
+    if (program_step_ != nullptr) program_step_->has_sent = false;
+  }
+
+  /// Adds the pending steps from the one numbered `first` on.
+  void add_sums(RunningLogs& running, std::size_t first) {
+    const auto results = [&](const double* state, double* result) {
+      const auto add = [&](const auto& metric) {
+        *result++ = metric.result(state);
+        state += metric.state_size;
+      };
+      std::apply([&](const auto&... metric) { (add(metric), ...); }, metrics_);
+    };
+    for (std::size_t i = first; i < pending_examples_.size(); ++i) {
+      penalty_ = this->first().penalty(i);
+      running.add(this->first().sums(i), pending_examples_[i], penalty_, results);
+    }
+  }
+
+  /// Appends `width` values for each example of the global batch, in order, in every process:
+  /// compute(replica, to, slice, context) writes those of a slice. With several processes the
+  /// replicas all-gather them, padded to the largest slice.
+  template <class Compute>
+  void collect_rows(const LoadedBatch& batch, std::size_t width, std::vector<T>& out,
+                    const Compute& compute) {
+    const std::size_t before = out.size();
+    out.resize(before + batch.slice.global_count * width);
+    // Slices of all replicas, padded to the same number and size.
+    std::size_t most = 0;
+    for (std::size_t r = 0; r < session_.replicas(); ++r)
+      most = std::max(most, this->slices_of(r).count);
+    const std::size_t largest = slice_of(batch.slice.global_count, slices(), 0).count * width;
+    session_.each([&](const ReplicaContext<device>& r) {
+      std::vector<T> own(is_alone() ? 0 : most * largest);
+      for (std::size_t i = 0; i < mine_[r.local].count; ++i) {
+        const LoadedBatch part = slice_of_replica(batch, r, i);
+        T* const to =
+            is_alone() ? out.data() + before + part.slice.first * width : &own[i * largest];
+        compute(*replicas_[r.local], to, part, r);
+      }
+      if (is_alone()) return;
+      std::vector<T> all(session_.replicas() * own.size());
+      r.host.all_gather(reinterpret_cast<const std::byte*>(own.data()), own.size() * sizeof(T),
+                        reinterpret_cast<std::byte*>(all.data()));
+      for (std::size_t of = 0; of < session_.replicas() && r.local == 0; ++of) {
+        const Slice its = this->slices_of(of);
+        for (std::size_t i = 0; i < its.count; ++i) {
+          const Slice rows = slice_of(batch.slice.global_count, slices(), its.first + i);
+          std::copy_n(all.data() + (of * most + i) * largest, rows.count * width,
+                      out.data() + before + rows.first * width);
+        }
+      }
+    });
+  }
 
   bool has_constant_rate() const {
     if constexpr (requires { this->optimizer_.learning_rate.is_constant(); })
@@ -319,7 +423,8 @@ class Replicas final : public ReplicaSet<Net, S, L, O, Ms...> {
   using Base::trace_;
   std::vector<std::size_t> pending_examples_;  // global batch sizes of steps that nobody has read
   bool has_other_rate_ = false;                // the warning has been logged
-  std::size_t data_ = 0, most_data_ = 0;       // bytes of resident data: now, and the maximum
+  ProgramStep* program_step_ = nullptr;
+  std::size_t data_ = 0, most_data_ = 0;  // bytes of resident data: now, and the maximum
 };
 
 }  // namespace lockstep::detail

@@ -38,8 +38,8 @@ class ReplicatedUpdate : public Updates<D> {
     replica.exchange.finish(this->gradients() + last.first, last.count, sums, n);
   }
   [[gnu::cold]] void update(const ReplicaContext<D>&, UpdateRule<D> rule, double rate,
-                            std::uint64_t step) {
-    if (this->begin(step) && !updates_in_backward_) this->apply(rule, rate);
+                            std::uint64_t step, bool is_applied) {
+    if (this->begin(step) && !is_applied) this->apply(rule, rate);
     this->end(step);
   }
   bool updates_in_backward() const { return updates_in_backward_; }

@@ -34,7 +34,7 @@ class Update : public ls::detail::Updates<D> {
     replica.exchange.finish(this->gradients(), 0, sums, n);
   }
   void update(const ls::ReplicaContext<D>& replica, ls::UpdateRule<D> rule, double rate,
-              std::uint64_t step) {
+              std::uint64_t step, bool) {
     const auto sum = [&](std::span<double> values) { sum_over_owners(replica, values); };
     if (this->begin(step, sum)) this->apply(rule, rate);
     this->end(step);
