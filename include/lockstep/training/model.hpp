@@ -253,6 +253,10 @@ class Model<Net, S, L, O, Ms...> {
       return true;
     });
   }
+  /// Copies the moving averages over the weights, if the optimizer keeps any: Keras'
+  /// `finalize_variable_values`, which `fit` does at its end. For the end of a loop of the program's
+  /// own.
+  void finalize_weights() { replicas_.overwrite_with_averages(); }
   /// The gradient of the batch's loss with respect to its inputs, (examples, input), as of a training
   /// step: dropout is active, but no state changes. Multiply by the size of the global batch for the
   /// gradients of each example's own loss.

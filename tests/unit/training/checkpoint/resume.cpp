@@ -1,5 +1,6 @@
 // A run that crashes at any step and continues from its checkpoints ends with the same bits as one
 // that was never interrupted.
+#include <algorithm>
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 #include <cstdio>
@@ -120,6 +121,42 @@ TEST_CASE("a crash changes nothing with callbacks that have a state, and with va
     o.callbacks.insert(o.callbacks.end(), extra.begin(), extra.end());
     return model.fit(batches(), validation(), o);
   });
+}
+
+TEST_CASE("a crash changes nothing with a step of the program") {
+  check_resumes(maker(ls::Adam{.learning_rate = 0.01}),
+                [](auto& model, const auto& checkpoint, const auto& extra) {
+                  return model.fit(batches(), options(checkpoint, extra), [&](const auto& batch) {
+                    auto gradients = model.gradients_of(batch);
+                    gradients *= 0.5 / std::max(1.0, gradients.norm());
+                    model.apply(gradients);
+                  });
+                });
+}
+
+TEST_CASE("a loop of the program's own that crashes continues exactly, also within a pass") {
+  const auto make = maker(ls::Adam{.learning_rate = 0.01});
+  const auto loop = [](auto& model, const std::string& directory, std::uint64_t crash) {
+    while (model.passes() < 4)
+      for (const auto& batch : model.batches(batches())) {
+        model.train_step(batch);
+        if (!directory.empty() && model.steps() % 3 == 0) model.save_checkpoint(directory);
+        if (model.steps() == crash) throw resume::Crash{};
+      }
+  };
+  const testing::Folder folder;
+  auto quiet = make();
+  loop(quiet, "", 0);
+  REQUIRE(quiet.steps() == 28);
+  for (const std::uint64_t crash : {4u, 7u, 8u, 14u, 15u, 16u, 27u, 0u}) {
+    auto model = make();
+    if (std::filesystem::exists(folder / "run")) model.load_checkpoint(folder / "run");
+    if (crash > 0)
+      CHECK_THROWS_AS(loop(model, folder / "run", crash), resume::Crash);
+    else
+      loop(model, folder / "run", crash);
+    if (crash == 0) CHECK(resume::state_of(model) == resume::state_of(quiet));
+  }
 }
 
 TEST_CASE("a crash changes nothing with several steps per execution") {

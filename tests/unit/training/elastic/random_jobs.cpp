@@ -72,6 +72,8 @@ struct Drawn {
     for (Fault& fault : faults)
       if (fault.worker == spared) fault.kind = Fault::Kind::fails_after;
     if (death && death->worker == spared) death.reset();
+    step = static_cast<int>(std::mt19937(seed)() %
+                            4);  // drawn apart: the seeds below stay the same jobs
   }
   std::size_t below(std::size_t n) { return static_cast<std::size_t>(random() % n); }
 
@@ -87,6 +89,7 @@ struct Drawn {
   std::vector<Fault> faults{};
   std::optional<Death> death{};
   std::optional<std::size_t> joins_at{};
+  int step = 0;  ///< of fit: 0 the library's, otherwise one of the program
 };
 
 /// A callback with a state: what it has seen of weights and losses.
@@ -116,6 +119,30 @@ struct Dies : ls::Callback {
   int epoch_ = 0;
 };
 
+/// A fit of the job's kind of step.
+template <class Model, class... Data>
+ls::History fit(Model& m, int kind, const ls::FitOptions& options, const Data&... data) {
+  switch (kind) {
+    case 1:
+      return m.fit(data..., options, [&](const auto& batch) { m.train_step(batch); });
+    case 2:  // clips by a rule of its own, after a second gradient and an evaluation
+      return m.fit(data..., options, [&](const auto& batch) {
+        auto gradients = m.gradients_of(batch);
+        m.test_step(batch);
+        gradients += m.gradients_of(batch);
+        gradients *= 0.5 / std::max(1.0, gradients.norm());
+        m.apply(gradients);
+      });
+    case 3:  // two updates, or none
+      return m.fit(data..., options, [&](const auto& batch) {
+        if (m.train_step(batch)["loss"] > 0.9) m.apply(m.gradients_of(batch));
+        if (m.steps() % 5 == 0) m.set_weights("dense/bias", std::vector<float>(6, 0.01F));
+      });
+    default:
+      return m.fit(data..., options);
+  }
+}
+
 struct Result {
   std::string digest;
   std::vector<std::map<std::string, std::vector<double>>> histories;
@@ -132,8 +159,8 @@ Result play(const Strategy& strategy, const Optimizer& optimizer, const Drawn& j
   const auto data = line::classes(40) | ls::shuffle(16) | ls::batch(16);
   const auto test = line::classes(40) | ls::batch(20);
   Result result;
-  for (int fit = 0; fit < job.fits; ++fit) {
-    const std::string own = folder + "/fit" + std::to_string(fit);
+  for (int run = 0; run < job.fits; ++run) {
+    const std::string own = folder + "/fit" + std::to_string(run);
     std::filesystem::create_directories(own);
     auto options = line::quiet(job.epochs);
     options.steps_per_execution = job.steps_per_execution;
@@ -194,7 +221,7 @@ Result play(const Strategy& strategy, const Optimizer& optimizer, const Drawn& j
           to.push_back(memory);
           break;
         case Kind::death:
-          if (death && death->fit == fit && death->worker == strategy.worker)
+          if (death && death->fit == run && death->worker == strategy.worker)
             to.push_back(std::make_shared<Dies>(*death));
           break;
       }
@@ -206,8 +233,8 @@ Result play(const Strategy& strategy, const Optimizer& optimizer, const Drawn& j
                             .best = "loss",
                             .asynchronous = false,
                             .required = true};
-    const ls::History history =
-        job.has_validation ? m.fit(data, test, options) : m.fit(data, options);
+    const ls::History history = job.has_validation ? fit(m, job.step, options, data, test)
+                                                   : fit(m, job.step, options, data);
     auto& values = result.histories.emplace_back();
     for (const std::string& name : history.names()) values[name] = history[name];
     result.seen.push_back(memory->seen);

@@ -1,0 +1,473 @@
+// A program's own steps: by hand, beside the library's step on every strategy, and in jobs of several
+// processes.
+#include "lockstep/training/step/program_steps.hpp"
+
+#include <algorithm>
+#include <atomic>
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <limits>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "support/workers.hpp"
+#include "unit/training/mirrored_support.hpp"
+#include "unit/training/model_support.hpp"
+
+namespace {
+
+using namespace replicas;  // NOLINT: the fixture of this file
+using Catch::Matchers::ContainsSubstring;
+using Double = ls::Reference<double>;
+using Float = ls::Reference<float>;
+
+/// What depends on the batch as a whole, on random draws and on penalties.
+struct Full : ls::Sequential<ls::Input<2>, ls::Dense<6>, ls::BatchNormalization<>, ls::ReLU,
+                             ls::Dropout<ls::rate(0.4f)>,
+                             ls::Dense<3, ls::kernel_regularizer(ls::L2{0.01})>> {};
+
+/// 29 points of three classes, in the element type of the device.
+template <class T>
+struct Points {
+  std::vector<T> x;
+  std::vector<std::int32_t> y;
+  std::vector<T> w;
+  explicit Points(std::size_t n = 29) {
+    ls::Philox g(5);
+    for (std::size_t i = 0; i < n; ++i) {
+      y.push_back(static_cast<std::int32_t>(i % 3));
+      for (int k = 0; k < 2; ++k) x.push_back(static_cast<T>(g.normal()));
+      w.push_back(static_cast<T>(1 + i % 2));
+    }
+  }
+  /// The examples of `part`, for a process.
+  std::span<const T> xs(ls::Slice part) const {
+    return std::span(x).subspan(2 * part.first, 2 * part.count);
+  }
+  std::span<const std::int32_t> ys(ls::Slice part) const {
+    return std::span(y).subspan(part.first, part.count);
+  }
+  std::span<const T> ws(ls::Slice part) const {
+    return std::span(w).subspan(part.first, part.count);
+  }
+};
+
+template <class Net = Full, class S, class O = ls::Adam>
+auto classifier_on(const S& strategy, const O& optimizer = {.learning_rate = 0.01}) {
+  return ls::Model{Net{}, ls::Seed{7}, strategy, crossentropy, optimizer, ls::Accuracy{}};
+}
+
+auto batches() { return line::classes(40) | ls::shuffle(16) | ls::batch(7); }
+
+/// The digest of a training by each of the ways to write it; all must be equal.
+template <class S, class O>
+std::vector<std::string> digests_by_all_ways(const S& strategy, const O& optimizer) {
+  std::vector<std::string> found;
+  const auto train = batches();
+  {
+    auto m = classifier_on(strategy, optimizer);
+    m.fit(train, line::quiet(2));
+    found.push_back(m.weights_sha256());
+  }
+  {
+    auto m = classifier_on(strategy, optimizer);
+    m.fit(train, line::quiet(2), [&](const auto& batch) { m.train_step(batch); });
+    found.push_back(m.weights_sha256());
+  }
+  {
+    auto m = classifier_on(strategy, optimizer);
+    m.fit(train, line::quiet(2), [&](const auto& batch) { m.apply(m.gradients_of(batch)); });
+    found.push_back(m.weights_sha256());
+  }
+  {
+    auto m = classifier_on(strategy, optimizer);
+    while (m.passes() < 2)
+      for (const auto& batch : m.batches(train)) m.train_step(batch);
+    m.finalize_weights();
+    found.push_back(m.weights_sha256());
+  }
+  {
+    auto m = classifier_on(strategy, optimizer);
+    for (int pass = 0; pass < 2; ++pass)
+      for (const auto& batch : m.batches(train)) {
+        const auto gradients = m.gradients_of(batch);
+        m.test_step(batch);
+        m.apply(gradients);
+      }
+    m.finalize_weights();
+    found.push_back(m.weights_sha256());
+  }
+  return found;
+}
+bool are_equal(const std::vector<std::string>& all) {
+  return std::count(all.begin(), all.end(), all[0]) == static_cast<std::ptrdiff_t>(all.size());
+}
+
+/// All workers throw a UsageError; \returns what the last one says.
+template <class Body>
+std::string refusal_in_all(std::vector<std::size_t> replicas, const Body& body) {
+  std::mutex mutex;
+  std::vector<std::string> texts;
+  const std::size_t workers = replicas.size();
+  testing::run_workers<Float>(std::move(replicas), 0, [&](const auto& worker) {
+    auto m = classifier_on(worker);
+    try {
+      body(m, worker.process);
+    } catch (const ls::UsageError& e) {
+      const std::scoped_lock lock(mutex);
+      texts.emplace_back(e.what());
+    }
+    m.fit(batches(), line::quiet());  // the job goes on
+  });
+  if (texts.size() != workers) return "not all refused";
+  return are_equal(texts) ? texts[0] : "different refusals";
+}
+
+}  // namespace
+
+TEST_CASE("the gradients of a batch are those by hand, and apply makes the rest of the step") {
+  line::ByHand hand{.l2 = 0.25, .l1 = 0.5};
+  auto m = line::model<line::Penalised>();
+  const std::vector<double> x = line::xs(), y = line::ys();
+  for (int i = 0; i < 3; ++i) {
+    const double l2 = 2 * hand.l2 * hand.w, l1 = hand.b > 0 ? hand.l1 : -hand.l1;
+    const double loss = hand.step(0, 10, 0.1);
+    const auto gradients = m.gradients_of(m.batch(x, y));
+    CHECK(line::near(gradients["dense/kernel"][0], hand.d_w - l2));
+    CHECK(line::near(gradients["dense/bias"][0], hand.d_b - l1));
+    CHECK(line::near(gradients.norm(), std::hypot(hand.d_w - l2, hand.d_b - l1)));
+    CHECK(line::near(gradients.logs()["loss"], loss));
+    CHECK(gradients.learning_rate() == 0.1);
+    CHECK(m.steps() == static_cast<std::uint64_t>(i));
+    m.apply(gradients);
+    CHECK(m.steps() == static_cast<std::uint64_t>(i + 1));
+    CHECK(line::near(m.weights("dense/kernel")[0], hand.w));
+    CHECK(line::near(m.weights("dense/bias")[0], hand.b));
+  }
+}
+
+TEST_CASE("gradients that the program has changed are applied, also those of two batches") {
+  line::ByHand hand;
+  auto m = line::model();
+  const std::vector<double> x = line::xs(), y = line::ys();
+  const auto part = [](const std::vector<double>& v, std::size_t first) {
+    return std::span(v).subspan(first, 5);
+  };
+  auto gradients = m.gradients_of(m.batch(part(x, 0), part(y, 0)));
+  gradients += m.gradients_of(m.batch(part(x, 5), part(y, 5)));
+  gradients *= 0.5;
+  gradients["dense/bias"][0] = 2;
+  m.apply(gradients);
+  hand.step(0, 10, 0.1);
+  CHECK(line::near(m.weights("dense/kernel")[0], hand.w));
+  CHECK(line::near(m.weights("dense/bias")[0], -0.25 - 0.1 * 2));
+
+  CHECK_THROWS_AS(gradients["dense/gamma"], ls::UsageError);
+  ls::Gradients<double> none;
+  CHECK_THROWS_AS(m.apply(none), ls::UsageError);
+  CHECK_THROWS_AS(gradients += none, ls::UsageError);
+}
+
+TEST_CASE("every way to write a training has the same bits, on one device and on replicas") {
+  const auto check = [](const auto& optimizer) {
+    CHECK(are_equal(digests_by_all_ways(ls::OneDevice<Float>{}, optimizer)));
+    CHECK(are_equal(digests_by_all_ways(ls::OneDevice<Float>{.virtual_shards = 4}, optimizer)));
+    CHECK(are_equal(digests_by_all_ways(ls::Mirrored<Float>{.replicas = 3}, optimizer)));
+  };
+  check(ls::SGD{.learning_rate = 0.05, .momentum = 0.9});
+  check(ls::Adam{.learning_rate = ls::ExponentialDecay{0.01, 3, 0.9}});
+  check(ls::Adam{.learning_rate = 0.01,
+                 .weight_decay = 0.01,
+                 .with = {.global_clipnorm = 1,
+                          .use_ema = true,
+                          .ema_momentum = 0.9,
+                          .ema_overwrite_frequency = 5,
+                          .gradient_accumulation_steps = 2}});
+  check(ls::Lamb{.learning_rate = 0.01});
+}
+
+TEST_CASE("every way to write a training has the same bits in jobs of several processes") {
+  const ls::Adam adam{.learning_rate = 0.01};
+  const auto one = digests_by_all_ways(ls::OneDevice<Float>{.virtual_shards = 4}, adam);
+  for (const std::vector<std::size_t>& job :
+       {std::vector<std::size_t>{1, 1}, {2, 2}, {1, 1, 1, 1}}) {
+    std::mutex mutex;
+    testing::run_workers<Float>(job, 4, [&](const auto& worker) {
+      const auto found = digests_by_all_ways(worker, adam);
+      const std::scoped_lock lock(mutex);
+      CHECK(found == one);
+    });
+  }
+}
+
+TEST_CASE("a batch in memory trains a job as one device, passed whole or in parts") {
+  const Points<Float::real> all;
+  const auto train = [&](auto& m, auto&&... scope) {
+    double loss = 0;
+    for (int i = 0; i < 3; ++i) loss = m.train_on_batch(scope..., all.x, all.y, all.w)["loss"];
+    return loss;
+  };
+  auto alone = classifier_on(ls::OneDevice<Float>{.virtual_shards = 4});
+  const double loss = train(alone);
+  const auto outputs = alone.predict(all.x, 29);
+  const double tested = alone.test_on_batch(all.x, all.y, all.w)["loss"];
+  for (const std::vector<std::size_t>& job : {std::vector<std::size_t>{1, 1}, {2, 2}}) {
+    std::mutex mutex;
+    testing::run_workers<Float>(job, 4, [&](const auto& worker) {
+      const ls::Slice mine =
+          worker.process == 0 ? ls::Slice{0, 15} : ls::Slice{15, 14};  // of 4 slices of 29
+      auto whole = classifier_on(worker), parts = classifier_on(worker);
+      const double first = train(whole, ls::global_batch);
+      double second = 0;
+      for (int i = 0; i < 3; ++i)
+        second =
+            parts.train_on_batch(ls::local_batch, all.xs(mine), all.ys(mine), all.ws(mine))["loss"];
+      const auto predicted = whole.predict(ls::global_batch, all.x);
+      const auto own = parts.predict(ls::local_batch, all.xs(mine));
+      const double its = whole.test_on_batch(ls::global_batch, all.x, all.y, all.w)["loss"];
+      const double of_parts =
+          parts.test_on_batch(ls::local_batch, all.xs(mine), all.ys(mine), all.ws(mine))["loss"];
+      const std::scoped_lock lock(mutex);
+      CHECK(whole.weights_sha256() == alone.weights_sha256());
+      CHECK(parts.weights_sha256() == alone.weights_sha256());
+      CHECK(first == loss);
+      CHECK(second == loss);
+      CHECK(its == tested);
+      CHECK(of_parts == tested);
+      CHECK(std::ranges::equal(predicted.elements(), outputs.elements()));
+      CHECK(std::ranges::equal(own.elements(),
+                               outputs.elements().subspan(3 * mine.first, 3 * mine.count)));
+    });
+  }
+}
+
+TEST_CASE("batches in memory that do not fit are refused in all processes alike") {
+  const Points<Float::real> all(12);
+  const auto part = [&](std::size_t first, std::size_t count) { return ls::Slice{first, count}; };
+  CHECK_THAT(refusal_in_all({1, 1}, [&](auto& m, std::size_t) { m.train_on_batch(all.x, all.y); }),
+             ContainsSubstring("train_on_batch: in a job of several processes a batch in memory "
+                               "needs its scope: pass ls::global_batch"));
+  CHECK_THAT(refusal_in_all({1, 1}, [&](auto& m, std::size_t) { m.predict(all.x); }),
+             ContainsSubstring("predict: in a job of several processes"));
+  CHECK_THAT(refusal_in_all({1, 1},
+                            [&](auto& m, std::size_t p) {
+                              m.train_on_batch(p == 0 ? ls::global_batch : ls::local_batch, all.x,
+                                               all.y);
+                            }),
+             ContainsSubstring("rank 1 passes ls::local_batch, rank 0 ls::global_batch"));
+  CHECK_THAT(refusal_in_all({1, 2},
+                            [&](auto& m, std::size_t p) {
+                              const ls::Slice mine = part(0, p == 0 ? 12 : 11);
+                              m.test_on_batch(ls::global_batch, all.xs(mine), all.ys(mine));
+                            }),
+             ContainsSubstring("test_on_batch: rank 1 passes 11 examples, rank 0 12"));
+  CHECK_THAT(refusal_in_all({1, 1, 1},
+                            [&](auto& m, std::size_t p) {
+                              auto x = all.x;
+                              if (p == 2) x[5] += 1;
+                              m.train_on_batch(ls::global_batch, x, all.y);
+                            }),
+             ContainsSubstring("the values that rank 2 passes are not those of rank 0"));
+  CHECK_THAT(refusal_in_all({1, 2},
+                            [&](auto& m, std::size_t p) {
+                              const ls::Slice mine = p == 0 ? part(0, 6) : part(6, 6);
+                              m.train_on_batch(ls::local_batch, all.xs(mine), all.ys(mine));
+                            }),
+             ContainsSubstring("the processes pass 6, 6 examples, but lockstep divides these 12 "
+                               "into 4, 8"));
+  CHECK_THAT(refusal_in_all({1, 1},
+                            [&](auto& m, std::size_t p) {
+                              const ls::Slice mine = part(6 * p, 6);
+                              if (p == 0)
+                                m.batch(ls::local_batch, all.xs(mine), all.ys(mine), all.ws(mine));
+                              else
+                                m.batch(ls::local_batch, all.xs(mine), all.ys(mine));
+                            }),
+             ContainsSubstring("rank 1 and rank 0 differ in whether they pass sample weights"));
+}
+
+TEST_CASE("wrong values of a batch are refused with what and how many") {
+  auto m = classifier_on(ls::OneDevice<Float>{});
+  const Points<Float::real> all(4);
+  const auto batch = m.batch(all.x, all.y, all.w);
+  CHECK(batch.size() == 4);
+  CHECK(batch.global_size() == 4);
+  CHECK(batch.first() == 0);
+  CHECK(std::ranges::equal(batch.x(), all.x));
+  CHECK(std::ranges::equal(batch.y(), all.y));
+  CHECK(std::ranges::equal(batch.weights(), all.w));
+  CHECK(m.batch(all.x, all.y).weights().empty());
+  const std::vector<std::int32_t> wrong{0, 1, 3, 0}, few{1};
+  CHECK_THROWS_WITH(m.train_step(batch.with_targets(wrong)), ContainsSubstring("label 3"));
+  CHECK_THROWS_WITH(batch.with_targets(few),
+                    ContainsSubstring("with_targets: 4 examples need 4 values, not 1"));
+  const std::vector<float> nan(4, std::numeric_limits<float>::quiet_NaN());
+  CHECK_THROWS_WITH(m.gradients_of(batch.with_weights(nan)),
+                    ContainsSubstring("gradients_of: example 0 has weight nan"));
+  CHECK_THROWS_AS(batch.with_inputs(nan), ls::UsageError);
+  const auto before = m.weights_sha256();
+  CHECK_THROWS_AS(m.batch({}, {}), ls::UsageError);
+  CHECK(m.weights_sha256() == before);
+}
+
+TEST_CASE("input gradients are the derivatives of the loss of a training step") {
+  const Points<double> all(7);
+  const auto check = [&](const auto& strategy) {
+    auto m = classifier_on(strategy);
+    m.train_on_batch(all.x, all.y);  // the second step's random draws
+    const std::string before = m.weights_sha256();
+    const auto found = m.input_gradients(m.batch(all.x, all.y, all.w));
+    REQUIRE(found.size() == all.x.size());
+    CHECK(m.weights_sha256() == before);
+    CHECK(m.steps() == 1);
+    for (std::size_t i = 0; i < all.x.size(); ++i) {
+      const auto loss_at = [&](double change) {
+        auto x = all.x;
+        x[i] += change;
+        auto other = classifier_on(strategy);
+        other.train_on_batch(all.x, all.y);
+        return other.gradients_of(other.batch(x, all.y, all.w)).logs()["loss"];
+      };
+      CHECK(std::abs((loss_at(1e-5) - loss_at(-1e-5)) / 2e-5 - found[i]) < 1e-8);
+    }
+  };
+  check(ls::OneDevice<Double>{});
+  check(ls::Mirrored<Double>{.replicas = 2});
+  check(ls::OneDevice<Double>{.virtual_shards = 4});
+}
+
+TEST_CASE("each process has the input gradients of the batch that it passes") {
+  const Points<double> all(9);
+  auto alone = classifier_on<Noisy>(ls::OneDevice<Double>{});
+  const auto expected = alone.input_gradients(alone.batch(all.x, all.y));
+  std::mutex mutex;
+  testing::run_workers<Double>({1, 1}, 0, [&](const auto& worker) {
+    const ls::Slice mine = worker.process == 0 ? ls::Slice{0, 5} : ls::Slice{5, 4};
+    auto m = classifier_on<Noisy>(worker);
+    const auto whole = m.input_gradients(m.batch(ls::global_batch, all.x, all.y));
+    const auto part = m.input_gradients(m.batch(ls::local_batch, all.xs(mine), all.ys(mine)));
+    const std::scoped_lock lock(mutex);
+    CHECK(distance(whole, expected) < 1e-14);
+    CHECK(distance(part, {expected.begin() + static_cast<std::ptrdiff_t>(2 * mine.first),
+                          expected.begin() +
+                              static_cast<std::ptrdiff_t>(2 * (mine.first + mine.count))}) < 1e-14);
+  });
+}
+
+TEST_CASE("the logs of an epoch have the first loss of each step") {
+  const auto train = batches();
+  auto steps = std::make_shared<line::StepLosses>();
+  auto options = line::quiet(1);
+  options.callbacks = {steps};
+  options.steps_per_execution = 2;
+  auto plain = classifier_on(ls::Mirrored<Float>{.replicas = 2});
+  const auto expected = plain.fit(train, options)["loss"];
+  const auto losses = steps->losses;
+
+  steps->losses.clear();
+  auto m = classifier_on(ls::Mirrored<Float>{.replicas = 2});
+  const auto history = m.fit(train, options, [&](const auto& batch) {
+    const std::vector<float> twice(batch.size(), 2);
+    const auto gradients = m.gradients_of(batch);
+    m.gradients_of(batch.with_weights(twice));
+    m.test_step(batch);
+    m.apply(gradients);
+  });
+  CHECK(history["loss"] == expected);
+  CHECK(steps->losses == losses);
+  CHECK(m.steps() == plain.steps());
+}
+
+TEST_CASE("fit and evaluate are refused within a step, whose error leaves the model usable") {
+  auto m = classifier_on(ls::Mirrored<Float>{.replicas = 2});
+  const auto train = batches();
+  CHECK_THROWS_WITH(m.fit(train, line::quiet(), [&](const auto&) { m.evaluate(train); }),
+                    ContainsSubstring("evaluate: it cannot be called in the step of a fit"));
+  CHECK_THROWS_WITH(m.fit(train, line::quiet(), [&](const auto&) { m.fit(train, line::quiet()); }),
+                    ContainsSubstring("fit: it cannot be called in the step of a fit"));
+  CHECK_THROWS_AS(m.fit(train, line::quiet(),
+                        [&](const auto& batch) {
+                          m.gradients_of(batch);
+                          throw std::runtime_error("own");
+                        }),
+                  std::runtime_error);
+  m.fit(train, line::quiet());
+  CHECK(m.evaluate(train)["loss"] > 0);
+}
+
+TEST_CASE("requests of callbacks reach all processes, whatever a step exchanges") {
+  struct Stop : ls::Callback {
+    void on_train_batch_end(std::size_t batch, const ls::Logs&) override {
+      if (batch == 2) control().stop_training();
+    }
+  };
+  for (int kind = 0; kind < 4; ++kind) {
+    std::atomic<std::uint64_t> steps = 0;
+    testing::run_workers<Float>({1, 1, 1}, 0, [&](const auto& worker) {
+      auto m = classifier_on(worker);
+      auto options = line::quiet(3);
+      if (worker.process == 1) options.callbacks = {std::make_shared<Stop>()};
+      std::uint64_t calls = 0;
+      m.fit(batches(), options, [&](const auto& batch) {
+        ++calls;
+        if (kind >= 1) m.apply(m.gradients_of(batch));
+        if (kind == 2) m.test_step(batch);
+        if (kind == 3) m.predict(batch);
+      });
+      steps += calls;
+    });
+    CHECK(steps == 3 * 4);  // the request travels with the fourth step
+  }
+}
+
+TEST_CASE("a learning rate that one process sets is that of all from the next step on") {
+  std::atomic<int> wrong = 0;
+  testing::run_workers<Float>({1, 1}, 0, [&](const auto& worker) {
+    auto m = classifier_on(worker, ls::SGD{.learning_rate = 0.1});
+    for (const auto& batch : m.batches(batches())) {
+      if (worker.process == 1 && m.steps() == 2) m.set_learning_rate(0.25);
+      const auto gradients = m.gradients_of(batch);
+      wrong += gradients.learning_rate() != (m.steps() < 2 ? 0.1 : 0.25);
+      m.apply(gradients);
+    }
+    wrong += m.learning_rate() != 0.25;
+    const auto digests = m.job_replica_weights_sha256();
+    wrong += digests[0] != digests[1];
+  });
+  CHECK(wrong == 0);
+}
+
+TEST_CASE("a pass that a loop leaves continues with the batch that follows") {
+  const auto train = batches();
+  auto one = classifier_on(ls::OneDevice<Float>{}), other = classifier_on(ls::OneDevice<Float>{});
+  while (one.passes() < 3)
+    for (const auto& batch : one.batches(train)) one.train_step(batch);
+  for (int breaks = 0; other.passes() < 3; ++breaks)
+    for (const auto& batch : other.batches(train)) {
+      other.train_step(batch);
+      if (breaks % 3 != 2) break;
+    }
+  CHECK(one.steps() == 18);
+  CHECK(other.steps() == 18);
+  CHECK(one.weights_sha256() == other.weights_sha256());
+}
+
+TEST_CASE("class weights and sample weights of the data are those of fit") {
+  const auto weighted =
+      line::classes(40) | ls::sample_weights(std::vector<float>(40, 1.5F)) | ls::batch(8);
+  auto a = classifier_on(ls::OneDevice<Float>{}), b = classifier_on(ls::OneDevice<Float>{});
+  auto options = line::quiet();
+  options.class_weight = {{0, 2.0}};
+  a.fit(weighted, options);
+  for (const auto& batch : b.batches(weighted, {.class_weight = {{0, 2.0}}})) b.train_step(batch);
+  CHECK(a.weights_sha256() == b.weights_sha256());
+}
