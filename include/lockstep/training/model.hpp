@@ -221,6 +221,13 @@ class Model<Net, S, L, O, Ms...> {
   Batch batch(std::span<const T> x, std::span<const Target> y, std::span<const T> w = {}) {
     return in_memory("batch", {}, x, y, w);
   }
+  /// The same without targets, for `predict` and for gradients of the program's own loss.
+  Batch batch(std::span<const T> x) {
+    return together([&] { return own_steps().examples("batch", {}, x); });
+  }
+  Batch batch(BatchScope scope, std::span<const T> x) {
+    return together([&] { return own_steps().examples("batch", scope, x); });
+  }
   Batch batch(BatchScope scope, std::span<const T> x, std::span<const Target> y,
               std::span<const T> w = {}) {
     return in_memory("batch", scope, x, y, w);
@@ -239,6 +246,19 @@ class Model<Net, S, L, O, Ms...> {
   /// keep a state, such as BatchNormalization, update it.
   Gradients<T> gradients_of(const Batch& batch) {
     return together([&] { return own_steps().gradients(batch); });
+  }
+  /// The same for a loss of the program's own: `dy`, (examples, output), are its derivatives by the
+  /// outputs for the examples of this process. They are used as they are: divide by the size of the
+  /// global batch for a mean. The batch needs no targets. \throws UsageError for another number of
+  /// values.
+  /// \code
+  ///   const auto fake = generator.predict(noise);
+  ///   const auto dx = critic.input_gradients(critic.batch(fake.elements(), ones));
+  ///   generator.apply(generator.gradients_of(noise, dx));   // what the critic wants
+  /// \endcode
+  Gradients<T> gradients_of(const Batch& batch, std::span<const T> dy) {
+    detail::check_batch_values("gradients_of", dy.size(), batch.size(), Net::output_shape.size());
+    return together([&] { return own_steps().gradients(batch, dy.data()); });
   }
   /// The second half: adds the penalties' gradients and updates the weights by the optimizer and its
   /// options. In a job of several processes the gradients must be equal in all. Counts as a step.

@@ -62,10 +62,11 @@ class ProgramSteps {
     replicas_.test(batch.loaded());
     return logs(false);
   }
-  Gradients<T> gradients(const Batch& batch) {
-    begin("gradients_of", batch);
+  /// `dy` may be null: the loss is the model's.
+  Gradients<T> gradients(const Batch& batch, const T* dy = nullptr) {
+    begin("gradients_of", batch, dy == nullptr);
     const double rate =
-        replicas_.compute_gradients(batch.loaded(), kept_.rate_of(replicas_), requests());
+        replicas_.compute_gradients(batch.loaded(), kept_.rate_of(replicas_), requests(), dy);
     sent();
     Logs its = logs(true);
     return {replicas_.complete_gradients(), named_parameters<Network>(), rate, std::move(its)};
@@ -149,7 +150,10 @@ class ProgramSteps {
     return slice;
   }
 
-  void begin(const char* call, const Batch& batch) {
+  void begin(const char* call, const Batch& batch, bool reads_targets = true) {
+    if (reads_targets && batch.y().data() == nullptr)
+      throw UsageError("{}: the batch has no targets; pass them to `batch`, or use with_targets",
+                       call);
     check_weights(call, batch.weights(), batch.size());
     Replicas::check_labels(batch.loaded());
     if (replicas_.program_step() != nullptr) return;

@@ -78,6 +78,21 @@ class Replica : public DeviceReplica<D, U> {
                                         s.step + 1};
     this->train(s, score_it, update_in_backward.reference());
   }
+  /// The same for a loss that the program has computed: `dy` are its derivatives by the outputs of the
+  /// process' share of the batch, whose first example is the one numbered `first`.
+  [[gnu::cold]] void gradients_from(const ReplicaStep<D>& s, const T* dy, std::size_t first) {
+    const auto upload = [&](const Scored& scored) {
+      constexpr std::size_t width = Net::output_shape.size();
+      const Slice part{scored.batch.slice.first - first, scored.batch.slice.count};
+      std::vector<T> scaled(dy + part.first * width, dy + (part.first + part.count) * width);
+      for (T& v : scaled) v = static_cast<T>(static_cast<double>(v) * this->loss_scale_.value());
+      this->context_->upload(reinterpret_cast<std::byte*>(scored.gradient),
+                             reinterpret_cast<const std::byte*>(scaled.data()),
+                             scaled.size() * sizeof(T));
+      wait_for(*this->context_);
+    };
+    this->train(s, upload, {});
+  }
   /// Replaces the gradients that `update` reads by values on the host; waits for the device.
   [[gnu::cold]] void set_gradients(std::span<const T> values) {
     this->engine_.gradients().upload(values.data());

@@ -61,9 +61,11 @@ class Replicas final : public ReplicaSet<Net, S, L, O, Ms...> {
   }
   /// The first half of a step: computes the gradients of the global batch, without penalties, and
   /// the layers' state. `apply` makes the second half. \returns the rate on which all processes agree.
-  double compute_gradients(const LoadedBatch& batch, double rate,
-                           const RunRequests& requests = {}) {
-    return make_step(batch, rate, requests, true, false);
+  /// With `dy`, the derivatives of the program's own loss by the outputs of this process' share,
+  /// (examples, output), the targets are not read.
+  double compute_gradients(const LoadedBatch& batch, double rate, const RunRequests& requests = {},
+                           const T* dy = nullptr) {
+    return make_step(batch, rate, requests, true, false, dy);
   }
   /// Updates the weights with gradients on the host, the same in all processes.
   [[gnu::cold]] void apply(std::span<const T> gradients, double rate) {
@@ -257,7 +259,7 @@ class Replicas final : public ReplicaSet<Net, S, L, O, Ms...> {
 
   /// A step, or its first half; \returns the rate on which all processes agree.
   double make_step(const LoadedBatch& batch, double rate, RunRequests requests, bool waits,
-                   bool updates) {
+                   bool updates, const T* dy = nullptr) {
     std::atomic<std::size_t> at_reduce{0};
     const bool alone = is_alone();
     const std::uint64_t step = step_;
@@ -284,15 +286,19 @@ class Replicas final : public ReplicaSet<Net, S, L, O, Ms...> {
       };
       const auto slice = [&](std::size_t i) { return slice_of_replica(batch, r, i); };
       const RunRequests none;
-      replica.gradients_of({.replica = r,
-                            .slice = slice,
-                            .requests = alone ? none : requests,
-                            .seed = seed_,
-                            .step = step,
-                            .rate = rate,
-                            .waits = !alone,
-                            .note = note},
-                           loss_, metrics_, updates ? &optimizer_ : nullptr);
+      const RunRequests& sent = alone ? none : requests;
+      const ReplicaStep<device> its{.replica = r,
+                                    .slice = slice,
+                                    .requests = sent,
+                                    .seed = seed_,
+                                    .step = step,
+                                    .rate = rate,
+                                    .waits = !alone,
+                                    .note = note};
+      if (dy != nullptr)
+        replica.gradients_from(its, dy, batch.slice.first);
+      else
+        replica.gradients_of(its, loss_, metrics_, updates ? &optimizer_ : nullptr);
       const double used = alone ? rate : replica.agreed_rate(rate);
       if (updates) replica.update(r, optimizer_, used, step + 1);
       if (r.local == 0) {

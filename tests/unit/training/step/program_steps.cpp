@@ -17,6 +17,7 @@
 #include <span>
 #include <stdexcept>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "support/workers.hpp"
@@ -34,6 +35,31 @@ using Float = ls::Reference<float>;
 struct Full : ls::Sequential<ls::Input<2>, ls::Dense<6>, ls::BatchNormalization<>, ls::ReLU,
                              ls::Dropout<ls::rate(0.4f)>,
                              ls::Dense<3, ls::kernel_regularizer(ls::L2{0.01})>> {};
+
+/// The mean over the examples of the sum of y t, whose derivative by y is t / n.
+struct OutputProduct {
+  using target_type = float;
+  static constexpr std::string_view name = "output_product";
+  struct Op {
+    using target_type = float;
+    std::size_t elements = 1;
+    constexpr std::size_t size() const { return elements; }
+    constexpr std::size_t target_size() const { return elements; }
+    template <class T>
+    double example(const T* p, const T* t, T* g, double scale) const {
+      double sum = 0;
+      for (std::size_t k = 0; k < elements; ++k) {
+        sum += static_cast<double>(p[k] * t[k]);
+        if (g != nullptr) g[k] = static_cast<T>(scale * static_cast<double>(t[k]));
+      }
+      return sum;
+    }
+    bool operator==(const Op&) const = default;
+  };
+  static constexpr bool accepts(ls::Shape) { return true; }
+  static constexpr ls::Shape target_shape(ls::Shape out) { return out; }
+  constexpr Op op(ls::Shape out) const { return {out.size()}; }
+};
 
 /// 29 points of three classes, in the element type of the device.
 template <class T>
@@ -315,7 +341,7 @@ TEST_CASE("wrong values of a batch are refused with what and how many") {
                     ContainsSubstring("gradients_of: example 0 has weight nan"));
   CHECK_THROWS_AS(batch.with_inputs(nan), ls::UsageError);
   const auto before = m.weights_sha256();
-  CHECK_THROWS_AS(m.batch({}, {}), ls::UsageError);
+  CHECK_THROWS_AS(m.batch(std::vector<float>{}, std::vector<std::int32_t>{}), ls::UsageError);
   CHECK(m.weights_sha256() == before);
 }
 
@@ -343,6 +369,46 @@ TEST_CASE("input gradients are the derivatives of the loss of a training step") 
   check(ls::OneDevice<Double>{});
   check(ls::Mirrored<Double>{.replicas = 2});
   check(ls::OneDevice<Double>{.virtual_shards = 4});
+}
+
+TEST_CASE("derivatives by the outputs give the gradients of the program's own loss") {
+  const auto list = [](const auto& g) {
+    return std::vector<double>(g.values().begin(), g.values().end());
+  };
+  const Points<double> all(9);
+  const auto check = [&](const auto& strategy) {
+    std::vector<double> t(27), dy(27);
+    for (std::size_t i = 0; i < 27; ++i) t[i] = static_cast<double>(i % 4), dy[i] = t[i] / 9;
+    auto m = ls::Model{Noisy{}, ls::Seed{7}, strategy, ls::MeanSquaredError{}, ls::SGD{}};
+    auto linear = ls::Model{Noisy{}, ls::Seed{7}, strategy, OutputProduct{}, ls::SGD{}};
+    const auto found = list(m.gradients_of(m.batch(all.x), dy));
+    CHECK(distance(found, list(linear.gradients_of(linear.batch(all.x, t)))) < 1e-14);
+    CHECK(distance(found, list(m.gradients_of(m.batch(all.x, t)))) > 1e-3);
+    CHECK_THROWS_WITH(m.gradients_of(m.batch(all.x)),
+                      ContainsSubstring("gradients_of: the batch has no targets"));
+    CHECK_THROWS_WITH(m.gradients_of(m.batch(all.x), std::span<const double>(dy).subspan(1)),
+                      ContainsSubstring("gradients_of: 9 examples need 27 values, not 26"));
+  };
+  check(ls::OneDevice<Double>{});
+  check(ls::Mirrored<Double>{.replicas = 2});
+  check(ls::OneDevice<Double>{.virtual_shards = 4});
+
+  std::vector<double> dy(27);
+  for (std::size_t i = 0; i < 27; ++i) dy[i] = static_cast<double>(i % 5) - 2;
+  auto one = classifier_on<Noisy>(ls::OneDevice<Double>{});
+  const auto expected = list(one.gradients_of(one.batch(all.x), dy));
+  std::mutex mutex;
+  testing::run_workers<Double>({1, 1}, 0, [&](const auto& worker) {
+    const ls::Slice mine = worker.process == 0 ? ls::Slice{0, 5} : ls::Slice{5, 4};
+    auto m = classifier_on<Noisy>(worker);
+    const auto whole = list(m.gradients_of(m.batch(ls::global_batch, all.x), dy));
+    const auto part =
+        list(m.gradients_of(m.batch(ls::local_batch, all.xs(mine)),
+                            std::span<const double>(dy).subspan(3 * mine.first, 3 * mine.count)));
+    const std::scoped_lock lock(mutex);
+    CHECK(distance(whole, expected) < 1e-14);
+    CHECK(distance(part, expected) < 1e-14);
+  });
 }
 
 TEST_CASE("each process has the input gradients of the batch that it passes") {
