@@ -174,6 +174,38 @@ TEST_CASE("steps whose gradients overflow are skipped without a trace") {
   CHECK(scaled.model.updates() == plain.model.updates());
 }
 
+TEST_CASE(
+    "a scaled loss gives the program's own steps true gradients, and skips those that overflow") {
+  const TestGpu gpu;
+  Training plain{steady<Cuda>()};
+  Training scaled{steady<ScaledCuda<126, 2000>>()};
+  for (float& x : plain.x) x *= 1000;
+  scaled.x = plain.x;
+  const auto values = [](const auto& gradients) {
+    return std::vector<float>(gradients.values().begin(), gradients.values().end());
+  };
+  const auto expected = plain.model.gradients_of(plain.model.batch(plain.x, plain.y));
+  auto found = scaled.model.gradients_of(scaled.model.batch(scaled.x, scaled.y));
+  const auto initial = scaled.weights();
+  int skipped = 0;
+  while (!all_finite(values(found))) {
+    scaled.model.apply(found);
+    REQUIRE(scaled.model.updates() == 0);
+    CHECK(scaled.weights() == initial);
+    CHECK(scaled.model.loss_scale() == std::ldexp(1, 126 - ++skipped));
+    found = scaled.model.gradients_of(scaled.model.batch(scaled.x, scaled.y));
+    REQUIRE(skipped < 30);
+  }
+  CHECK(skipped > 2);
+  CHECK(values(found) == values(expected));
+  CHECK(scaled.model.input_gradients(scaled.model.batch(scaled.x, scaled.y)) ==
+        plain.model.input_gradients(plain.model.batch(plain.x, plain.y)));
+  scaled.model.apply(found);
+  plain.model.apply(expected);
+  CHECK(scaled.weights() == plain.weights());
+  CHECK(scaled.model.updates() == 1);
+}
+
 TEST_CASE("a NaN loss skips only its own step") {
   const TestGpu gpu;
   Training plain{steady<Cuda>()};

@@ -94,3 +94,34 @@ TEST_CASE("activations, sums and dropout masks equal the reference's, also when 
   trains_alike.operator()<Again<GELU>>();
   trains_alike.operator()<Again<Sigmoid>>();
 }
+
+TEST_CASE(
+    "steps of the program's own, with gradients of inputs and outputs, equal the reference's") {
+  const TestGpu gpu;
+  const auto all = []<class D>(const D&) {
+    using T = typename D::real;
+    lockstep::Model model{Again<GELU>{}, Seed{3}, OneDevice<D>{}, MeanSquaredError{},
+                          SGD{.learning_rate = 0.1}};
+    std::vector<T> x(6 * 12), y(2 * 12);
+    for (std::size_t i = 0; i < x.size(); ++i) x[i] = static_cast<T>(i % 7) - 3;
+    for (std::size_t i = 0; i < y.size(); ++i) y[i] = static_cast<T>(i % 5) / 5;
+    std::vector<double> result;
+    const auto keep = [&](const auto& values) {
+      result.insert(result.end(), values.begin(), values.end());
+    };
+    for (int step = 0; step < 2; ++step) {
+      auto gradients = model.gradients_of(model.batch(x, y));
+      gradients *= 0.5;
+      model.apply(gradients);
+      keep(gradients.values());
+      keep(model.input_gradients(model.batch(x, y)));
+      gradients = model.gradients_of(model.batch(x), y);
+      keep(gradients.values());
+      model.apply(gradients);
+    }
+    for (const auto& batch : model.batches(tensors(x, shape(6), y, shape(2)) | lockstep::batch(5)))
+      result.push_back(model.train_step(batch)["loss"]);
+    return result;
+  };
+  CHECK(relative_error(all(Cuda{}), all(Reference<double>{})) < tolerance);
+}
