@@ -31,7 +31,7 @@ auto new_model() {
                    ls::SparseCategoricalCrossentropy{.from_logits = true}, ls::Adam{}};
 }
 
-// [loop]
+// --8<-- [start:loop]
 /// Trains three passes, or up to step `stop`, with a checkpoint every ten steps.
 template <class Model>
 void train_loop(Model& model, const std::string& directory, std::uint64_t stop) {
@@ -48,7 +48,7 @@ void train_loop(Model& model, const std::string& directory, std::uint64_t stop) 
       if (model.steps() == stop) return;
     }
 }
-// [loop]
+// --8<-- [end:loop]
 
 }  // namespace
 

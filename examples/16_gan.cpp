@@ -1,5 +1,5 @@
-// Trains two models in turn: a generator of points in the plane, and a critic that tells them from
-// points around (2, 1). The gradient of the critic's loss with respect to its inputs trains the
+// Trains two models in turn: a generator of points in the plane, and a critic that distinguishes them
+// from points around (2, 1). The gradient of the critic's loss with respect to its inputs trains the
 // generator. Run it with `./dev gan`.
 //
 // Expected output:
@@ -53,7 +53,7 @@ int main() {
   const std::vector<float> are_real(n, 1), are_fake(n, 0);
   const auto before = generator.predict(points(random, 0, 0, 1));
   fmt::print("before: the points are around (2, 1): {}\n", are_near(before));
-  // [loop]
+  // --8<-- [start:loop]
   for (int step = 0; step < 4'000; ++step) {
     const auto noise = points(random, 0, 0, 1);
     const auto fake = generator.predict(noise);
@@ -66,7 +66,7 @@ int main() {
     const auto dx = critic.input_gradients(critic.batch(fake.elements(), are_real));
     generator.apply(generator.gradients_of(generator.batch(noise), dx));
   }
-  // [loop]
+  // --8<-- [end:loop]
   const auto after = generator.predict(points(random, 0, 0, 1));
   fmt::print("after: the points are around (2, 1): {}\n", are_near(after));
 }

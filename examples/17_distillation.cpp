@@ -48,7 +48,7 @@ int main() {
 
   ls::Model student{Student{}, device, ls::CategoricalCrossentropy{.from_logits = true},
                     ls::Adam{.learning_rate = 0.003}, ls::Accuracy{}};
-  // [step]
+  // --8<-- [start:step]
   student.fit(train, {.epochs = 4, .progress = none}, [&](const auto& batch) {
     const auto soft = teacher.predict(batch.x(), batch.size());
     std::vector<float> targets(batch.y().begin(), batch.y().end());
@@ -56,6 +56,6 @@ int main() {
       targets[i] = 0.5f * targets[i] + 0.5f * soft.elements()[i];
     student.train_step(batch.with_targets(targets));
   });
-  // [step]
+  // --8<-- [end:step]
   fmt::print("student above 0.8: {}\n", student.evaluate(test)["accuracy"] > 0.8 ? "yes" : "no");
 }

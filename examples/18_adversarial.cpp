@@ -28,7 +28,6 @@ auto new_model() {
                    ls::Accuracy{}};
 }
 
-// [changed]
 /// The images of a batch, each pixel changed by 0.05.
 template <class Model>
 std::vector<float> changed(Model& model, const typename Model::Batch& batch) {
@@ -37,7 +36,6 @@ std::vector<float> changed(Model& model, const typename Model::Batch& batch) {
   for (std::size_t i = 0; i < x.size(); ++i) x[i] += dx[i] > 0 ? 0.05f : dx[i] < 0 ? -0.05f : 0.0f;
   return x;
 }
-// [changed]
 
 /// Accuracy on 500 images, changed or not.
 template <class Model>

@@ -35,7 +35,6 @@ int main() {
   auto probe = new_model(1e-4);
   double first = 0, smooth = 0, best = std::numeric_limits<double>::infinity(), best_rate = 0;
   bool explodes = false;
-  // [loop]
   for (const auto& batch : probe.batches(train)) {
     const double loss = probe.train_step(batch)["loss"];
     if (probe.steps() == 1) first = smooth = loss;
@@ -48,7 +47,6 @@ int main() {
     if (explodes) break;
     probe.set_learning_rate(1.1 * probe.learning_rate());
   }
-  // [loop]
   const double rate = best_rate / 10;
   fmt::print("the loss falls, then explodes: {}\n", explodes && best < first ? "yes" : "no");
   fmt::print("a rate between 0.001 and 1: {}\n", rate > 0.001 && rate < 1 ? "yes" : "no");

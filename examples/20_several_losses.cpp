@@ -37,7 +37,6 @@ int main() {
   ls::Model model{Net{}, ls::OneDevice<ls::Cpu>{.on = {.threads = 1}},
                   ls::SparseCategoricalCrossentropy{.from_logits = true}, ls::Adam{}};
 
-  // [step]
   model.fit(train, {.epochs = 8, .progress = ls::ProgressStyle::none}, [&](const auto& batch) {
     const auto y = model.predict(batch);
     std::vector<float> dy(11 * batch.size());
@@ -56,7 +55,6 @@ int main() {
     }
     model.apply(model.gradients_of(batch, dy));
   });
-  // [step]
 
   const auto test = ls::collect(digits.test() | scale | ls::take(500));
   const auto y = model.predict(test.features);

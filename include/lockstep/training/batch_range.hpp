@@ -9,7 +9,7 @@
 
 #include "lockstep/core/error.hpp"
 #include "lockstep/data/loader.hpp"
-#include "lockstep/training/batch.hpp"
+#include "lockstep/training/step_batch.hpp"
 #include "lockstep/training/evaluation.hpp"
 #include "lockstep/training/run.hpp"
 #include "lockstep/training/step/batches.hpp"

@@ -22,7 +22,7 @@
 #include "lockstep/core/slice.hpp"
 #include "lockstep/core/type_list.hpp"
 #include "lockstep/optimizers/schedule.hpp"
-#include "lockstep/training/batch.hpp"
+#include "lockstep/training/step_batch.hpp"
 #include "lockstep/training/batch_range.hpp"
 #include "lockstep/training/checks/faulty_model.hpp"
 #include "lockstep/training/checks/model_checks.hpp"
@@ -165,7 +165,7 @@ class Model<Net, S, L, O, Ms...> {
   }
 
   /// The same with a training step of the program's own, Keras' `train_step`: step(batch) is called
-  /// instead of the usual step, in all processes, and makes what `train_step(batch)` does by itself.
+  /// instead of the usual step, in all processes, and may make any use of it; `train_step(batch)` is the usual one.
   /// Hooks, logs, checkpoints, validation and the recovery of an elastic job are those of any `fit`:
   /// an elastic job may call step twice for a batch, the second time from the same state, as long as
   /// step changes nothing but this model. The epoch's logs have the first loss of each step. `fit` and

@@ -1,7 +1,7 @@
 /// \file
 /// The steps that a program makes itself: in its own loop, or as the step of a `fit`. Invariants:
 /// within `fit` the exchanges of a step carry the requests of the fit, and one loss of each step is in
-/// the epoch's logs; outside, a step leaves no sums behind.
+/// the epoch's logs; outside of it a step leaves no sums.
 #pragma once
 
 #include <cstddef>
@@ -18,7 +18,7 @@
 #include "lockstep/core/logs.hpp"
 #include "lockstep/core/numbers/digest64.hpp"
 #include "lockstep/core/slice.hpp"
-#include "lockstep/training/batch.hpp"
+#include "lockstep/training/step_batch.hpp"
 #include "lockstep/training/checks/run_checks.hpp"
 #include "lockstep/training/elastic/elastic_runs.hpp"
 #include "lockstep/training/gradients.hpp"
@@ -27,7 +27,7 @@
 
 namespace lockstep::detail {
 
-/// What one process passes of a batch in memory.
+/// A batch in memory, as one process passes it.
 struct PassedBatch {
   std::uint64_t scope, examples;
   std::uint64_t contents;             ///< a digest: of the values, or of whether there are weights
@@ -83,7 +83,7 @@ class ProgramSteps {
     return rows(batch, std::move(all), Network::output_shape.size());
   }
 
-  /// A batch in memory; `scope` is absent if the program does not say what it passes. Collective.
+  /// A batch in memory; `scope` is absent if the program names none. Collective.
   /// \throws UsageError.
   Batch in_memory(const char* call, std::optional<BatchScope> scope, std::span<const T> x,
                   std::span<const Target> y, std::span<const T> w) const {

@@ -183,7 +183,7 @@ class Replicas final : public ReplicaSet<Net, S, L, O, Ms...> {
     }
   }
 
-  /// What `fit` needs to know of a step that the program makes.
+  /// The facts that `fit` needs about a step of the program.
   struct ProgramStep {
     const RunRequests& requests;  ///< for each exchange of the step
     bool has_sent = false;        ///< the last exchange had them

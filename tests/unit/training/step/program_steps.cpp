@@ -1,4 +1,4 @@
-// A program's own steps: by hand, beside the library's step on every strategy, and in jobs of several
+// A program's own steps: by hand, compared with the library's step on every strategy, and in jobs of several
 // processes.
 #include "lockstep/training/step/program_steps.hpp"
 
@@ -31,7 +31,7 @@ using Catch::Matchers::ContainsSubstring;
 using Double = ls::Reference<double>;
 using Float = ls::Reference<float>;
 
-/// What depends on the batch as a whole, on random draws and on penalties.
+/// Depends on the batch as a whole, on random draws and on penalties.
 struct Full : ls::Sequential<ls::Input<2>, ls::Dense<6>, ls::BatchNormalization<>, ls::ReLU,
                              ls::Dropout<ls::rate(0.4f)>,
                              ls::Dense<3, ls::kernel_regularizer(ls::L2{0.01})>> {};
@@ -138,7 +138,7 @@ bool are_equal(const std::vector<std::string>& all) {
   return std::count(all.begin(), all.end(), all[0]) == static_cast<std::ptrdiff_t>(all.size());
 }
 
-/// All workers throw a UsageError; \returns what the last one says.
+/// All workers throw a UsageError; \returns its message.
 template <class Body>
 std::string refusal_in_all(std::vector<std::size_t> replicas, const Body& body) {
   std::mutex mutex;

@@ -11,7 +11,7 @@
 
 namespace lockstep {
 
-/// What each process of a job passes of a batch in memory.
+/// The part of a batch in memory that each process of a job passes.
 enum class BatchScope {
   global,  ///< the same whole batch in every process
   local    ///< its own part: in the order of ranks, the parts are the global batch
