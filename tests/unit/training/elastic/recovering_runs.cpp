@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
@@ -16,6 +17,7 @@
 #include <limits>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <random>
 #include <string>
 #include <thread>
@@ -598,4 +600,62 @@ TEST_CASE("a job continues with the latest call and the latest boundary of it") 
   CHECK(!ahead.is_behind(behind));
   CHECK(!ahead.is_behind(ahead));
   CHECK(ahead.is_behind(next));
+}
+
+TEST_CASE("batches in memory in an elastic job: a loss at any exchange leaves the bits of none") {
+  std::vector<float> x;
+  std::vector<std::int32_t> y;
+  for (int i = 0; i < 22; ++i) {
+    x.push_back(static_cast<float>(i % 5) - 2);
+    x.push_back(static_cast<float>(i % 7) / 2);
+    y.push_back(i % 3);
+  }
+  const auto digest = [&](const auto& strategy, auto... scope) {
+    ls::Model m{Full{}, ls::Seed{7}, strategy, replicas::crossentropy,
+                ls::Adam{.learning_rate = 0.01}};
+    for (int step = 0; step < 3; ++step) {
+      m.train_on_batch(scope..., x, y);
+      const auto batch = m.batch(scope..., x, y);
+      m.apply(m.gradients_of(batch));
+      m.test_step(batch);
+    }
+    return m.weights_sha256();
+  };
+  const std::string quiet = digest(ls::OneDevice<Float>{.virtual_shards = 8});
+  std::size_t last = 0;
+  for (std::size_t at = 0; at <= last; at += at == 0 ? 1 : 3) {
+    INFO("exchange " << at << " of " << last);
+    using enum Fault::Kind;
+    const std::array kinds{dies_before, dies_after, fails_after};
+    const auto job = std::make_shared<ElasticJob>(
+        3, 8, at == 0 ? std::vector<Fault>{} : std::vector<Fault>{{at % 3, at, kinds[at / 3 % 3]}});
+    std::vector<std::string> found(3);
+    const auto have_ended = testing::run_elastic<Float>(job, 3, [&](const auto& worker) {
+      found[worker.worker] = digest(worker, ls::global_batch);
+    });
+    for (std::size_t w = 0; w < 3; ++w)
+      if (have_ended[w]) CHECK(found[w] == quiet);
+    CHECK(std::count(have_ended.begin(), have_ended.end(), true) >= 2);
+    if (at == 0) last = job->exchanges(1);
+  }
+  CHECK(last > 20);
+  std::mutex mutex;
+  std::string refused;
+  testing::run_elastic<Float>(std::make_shared<ElasticJob>(2, 8, std::vector<Fault>{}), 2,
+                              [&](const auto& worker) {
+                                ls::Model m{Full{}, worker, replicas::crossentropy, ls::SGD{}};
+                                const std::scoped_lock lock(mutex);
+                                try {
+                                  m.train_on_batch(ls::local_batch, x, y);
+                                } catch (const ls::UsageError& e) {
+                                  refused = e.what();
+                                }
+                                try {
+                                  m.batches(line::classes(16) | ls::batch(8));
+                                } catch (const ls::UsageError& e) {
+                                  refused += e.what();
+                                }
+                              });
+  CHECK(refused.find("in an elastic job the parts change with the workers") != std::string::npos);
+  CHECK(refused.find("batches: in an elastic job workers come and go") != std::string::npos);
 }
