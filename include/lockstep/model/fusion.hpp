@@ -164,16 +164,17 @@ constexpr void drop_joined(StepList<Size>& steps) {
   steps.end = kept;
 }
 
-/// Applies one rule of device D to the whole graph.
+/// Applies one rule of device D to the whole graph. `wants_input`: the gradient of the batch is needed.
 template <class D, class Rule, class Ops, std::size_t Size, class... Pattern, std::size_t... K>
-constexpr void apply_rule(FusedGraph<Ops, Size>& p, List<Pattern...>, std::index_sequence<K...>) {
+constexpr void apply_rule(FusedGraph<Ops, Size>& p, bool wants_input, List<Pattern...>,
+                          std::index_sequence<K...>) {
   constexpr std::size_t length = sizeof...(Pattern);
   using Result = typename Rule::result;
   const std::array<int, length> wanted{index_in<Pattern>(Ops{})...};
   const Readers<Size> readers = readers_of(p);
   for (StepId i{}; i < p.end; ++i) {
     if constexpr (requires { requires Result::reads_batch; }) {
-      if (p.step[i].in0 != ValueId::batch) continue;
+      if (wants_input || p.step[i].in0 != ValueId::batch) continue;
     }
     const Chain<length> chain = chain_from(p, readers, wanted, i);
     if (!chain.found || !ranges_adjoin(p, chain.at)) continue;
@@ -222,7 +223,7 @@ constexpr void add_nodes(StepList<Size>& steps, const Node* node, std::size_t no
 
 /// The steps of `graph` on device D. Longer rules are applied first.
 template <class D, auto& graph, class... Rules>
-constexpr auto fuse(List<Rules...>) {
+constexpr auto fuse(List<Rules...>, bool wants_input = false) {
   using GraphOps = typename std::remove_cvref_t<decltype(graph)>::ops;
   using Ops = PlanOps<D, GraphOps>;
   constexpr std::size_t nodes = static_cast<std::size_t>(graph.nodes);
@@ -247,7 +248,7 @@ constexpr auto fuse(List<Rules...>) {
                         Rule::pattern::size <= static_cast<std::size_t>(PlanStep::max_fused),
                     "lockstep::Fuse: a rule fuses two to eight ops; split it");
       if (Rule::pattern::size == length)
-        apply_rule<D, Rule>(p, typename Rule::pattern{},
+        apply_rule<D, Rule>(p, wants_input, typename Rule::pattern{},
                             std::make_index_sequence<Rule::pattern::size>{});
     };
     (apply.template operator()<Rules>(), ...);

@@ -183,7 +183,9 @@ struct CheckInputGradient<List<TheOp>, D> {
 template <class Net, class D>
 struct InputPlanOf {
   using ops = typename PlanOf<Net, D>::ops;
-  static constexpr auto plan = lay_out<D, Net::graph, PlanOf<Net, D>::fused, true>();
+  static constexpr auto fused = fuse<D, Net::graph>(
+      RulesOf<D, typename std::remove_cvref_t<decltype(Net::graph)>::ops>{}, true);
+  static constexpr auto plan = lay_out<D, Net::graph, fused, true>();
   static_assert(sizeof(CheckInputGradient<decltype(op_or_void<plan.lacks_dx>(ops{})), D>) > 0);
 };
 
