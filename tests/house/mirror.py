@@ -40,7 +40,7 @@ THEMES = {
     "training/checkpoint": "resume",
     "training/callbacks/fast_math": "finite",
     "training/elastic": "random_jobs",
-    "training/cpu": "mirrored profile replica resume step_allocations",
+    "training/cpu": "input_gradients mirrored profile replica resume step_allocations",
 }
 
 
