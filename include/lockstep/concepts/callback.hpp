@@ -54,6 +54,8 @@ class TrainingControl {
   /// Stops training after the current batch (Keras' `model.stop_training = True`).
   virtual void stop_training() = 0;
   virtual bool stop_requested() const = 0;
+  /// Steps that the model has made so far, in this run and before it.
+  virtual std::uint64_t steps() const = 0;
   /// Learning rate of the next step.
   virtual double learning_rate() const = 0;
   /// Overrides the learning rate, and any schedule, from the next step on. In a job of several

@@ -19,22 +19,6 @@
 
 namespace lockstep::detail {
 
-/// The steps of a model's life that a run has reached.
-///
-///     fit:            first_step                           now
-///     epoch:               |--- batches 0, 1, ..., i ---|
-struct StepCount {
-  std::uint64_t epoch = 0, now = 0;  // before the epoch, and now
-
-  /// `batch`: index, within its epoch, of the next batch.
-  void begin(std::uint64_t first_step, std::size_t batch) {
-    epoch = first_step - batch;
-    now = first_step;
-  }
-  /// `batch`: index of the last batch. \returns the number of steps before the last call.
-  std::uint64_t advance(std::size_t batch) { return std::exchange(now, epoch + batch + 1); }
-};
-
 class TensorBoardHooks final : public FencedCallback {
  public:
   explicit TensorBoardHooks(TensorBoard options) : o_(std::move(options)) {
@@ -53,7 +37,6 @@ class TensorBoardHooks final : public FencedCallback {
   void on_train_begin(const Logs&) override {
     close(SessionStatus::failed);  // an exception has ended the previous fit
     if (params().rank != 0) return;
-    fit_ = &control();
     train_.emplace(o_.log_dir + "/train");
     begin_after_checkpoint(*train_);
     if (o_.write_graph) train_->add_graph(graph_of(control().architecture()));
@@ -63,9 +46,8 @@ class TensorBoardHooks final : public FencedCallback {
       session_->begin_session(o_.hparams);
       session_->flush();
     }
-    is_first_batch_ = true;
     is_in_epoch_ = false;
-    steps_.begin(params().first_step, 0);
+    step_ = steps_at_epoch_ = control().steps();
     if (o_.histogram_freq > 0) before_ = control().tensors();
   }
 
@@ -73,15 +55,13 @@ class TensorBoardHooks final : public FencedCallback {
   void on_workers_change(const WorkersChange& change) override {
     if (train_) {  // the run may have gone back
       is_in_epoch_ = change.batch > 0;
-      steps_.begin(change.step, change.batch);
+      step_ = change.step;
       return;
     }
     if (!change.is_chief) return;
-    fit_ = &control();
-    is_first_batch_ = false;
     is_in_epoch_ = change.batch > 0;
-    steps_.begin(change.step, change.batch);
-    steps_at_epoch_ = steps_.epoch;
+    step_ = change.step;
+    steps_at_epoch_ = change.step - std::min<std::uint64_t>(change.batch, change.step);
     epoch_start_ = batch_start_ = Clock::now();
     try {
       train_.emplace(o_.log_dir + "/train");
@@ -100,30 +80,24 @@ class TensorBoardHooks final : public FencedCallback {
   void on_epoch_begin(int, const Logs&) override {
     if (!train_) return;
     is_in_epoch_ = true;
-    steps_.epoch = steps_.now;
-    steps_at_epoch_ = steps_.now;
+    step_ = steps_at_epoch_ = control().steps();
     epoch_start_ = Clock::now();
   }
 
-  void on_train_batch_begin(std::size_t batch, const Logs&) override {
-    if (!train_) return;
-    if (std::exchange(is_first_batch_, false)) {
-      steps_.begin(params().first_step, batch);
-      steps_at_epoch_ = steps_.now;
-    }
-    batch_start_ = Clock::now();
+  void on_train_batch_begin(std::size_t, const Logs&) override {
+    if (train_) batch_start_ = Clock::now();
   }
 
-  void on_train_batch_end(std::size_t batch, const Logs& logs) override {
+  void on_train_batch_end(std::size_t, const Logs& logs) override {
     if (!train_) return;
-    const std::uint64_t before = steps_.advance(batch);
-    if (!o_.update_freq.is_due(before, steps_.now)) return;
+    const std::uint64_t before = std::exchange(step_, control().steps());
+    if (!o_.update_freq.is_due(before, step_)) return;
     begin_scalars();
     if (o_.write_steps_per_second)
       add("batch_steps_per_second",
-          static_cast<double>(steps_.now - before) / seconds_since(batch_start_));
+          static_cast<double>(step_ - before) / seconds_since(batch_start_));
     for (const auto& [name, value] : logs) add("batch_" + name, value);
-    write_scalars(*train_, steps_.now);
+    write_scalars(*train_, step_);
   }
 
   void on_epoch_end(int epoch, const Logs& logs) override {
@@ -137,7 +111,7 @@ class TensorBoardHooks final : public FencedCallback {
     add("epoch_learning_rate", control().learning_rate());
     if (o_.write_steps_per_second)
       add("epoch_steps_per_second",
-          static_cast<double>(steps_.now - steps_at_epoch_) / seconds_since(epoch_start_));
+          static_cast<double>(step_ - steps_at_epoch_) / seconds_since(epoch_start_));
     write_scalars(*train_, static_cast<std::uint64_t>(epoch));
     write_validation(epoch, logs);
     if (o_.histogram_freq > 0 && epoch % o_.histogram_freq == 0) write_tensors(epoch);
@@ -148,11 +122,8 @@ class TensorBoardHooks final : public FencedCallback {
     if (params().rank != 0) return;
     begin_scalars();
     for (const auto& [name, value] : logs) add("evaluation_" + name + "_vs_iterations", value);
-    // After a fit that an exception has ended, train_ is still open, and steps_ may be old.
-    const bool is_in_fit = train_ && &control() == fit_;
     if (EventWriter* const to = validation()) {
-      write_scalars(*to,
-                    is_in_fit ? std::max(steps_.now, params().first_step) : params().first_step);
+      write_scalars(*to, control().steps());
       to->flush();
     }
     if (!train_) validation_.reset();
@@ -160,7 +131,7 @@ class TensorBoardHooks final : public FencedCallback {
 
   void on_train_end(const Logs&) override {
     // A run that was interrupted within an epoch has no result, and may continue.
-    const bool was_interrupted = is_in_epoch_ && steps_.now != steps_at_epoch_;
+    const bool was_interrupted = is_in_epoch_ && step_ != steps_at_epoch_;
     if (was_interrupted) session_.reset();
     close(SessionStatus::succeeded);
   }
@@ -248,10 +219,8 @@ class TensorBoardHooks final : public FencedCallback {
 
   TensorBoard o_;
   std::optional<EventWriter> train_, validation_, session_;
-  StepCount steps_;
-  std::uint64_t steps_at_epoch_ = 0;
-  const TrainingControl* fit_ = nullptr;  // of the last fit; only compared
-  bool is_first_batch_ = true;
+  std::uint64_t step_ = 0,
+                steps_at_epoch_ = 0;  // of the model's life: the last, and before the epoch
   bool is_in_epoch_ = false;
   bool has_failed_ = false;  // the validation file cannot be created
   Clock::time_point epoch_start_, batch_start_;

@@ -85,6 +85,7 @@ struct Run final : TrainingControl {
 
   LOCKSTEP_DECL void stop_training() override;
   LOCKSTEP_DECL bool stop_requested() const override;
+  std::uint64_t steps() const override { return replicas.steps(); }
   LOCKSTEP_DECL double learning_rate() const override;
   LOCKSTEP_COLD_DECL void set_learning_rate(double rate) override;
   LOCKSTEP_COLD_DECL void log(std::string_view name, double value) override;

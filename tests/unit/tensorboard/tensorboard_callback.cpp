@@ -331,6 +331,7 @@ TEST_CASE("the graph, and an evaluation within fit, are in the files at once") {
   CHECK_FALSE(testing::events_in(place / "logs/train")[1].graph.empty());
   callback->on_epoch_begin(0, {});
   callback->on_train_batch_begin(0, {});
+  loop.made = 1;
   callback->on_train_batch_end(0, callbacks_test::logs_of({{"loss", 1}}));
   callback->on_test_begin({});
   callback->on_test_end(callbacks_test::logs_of({{"loss", 2}}));
@@ -386,15 +387,17 @@ TEST_CASE("the epoch of a run that was resumed within it keeps counting its step
   const std::shared_ptr<ls::Callback> callback =
       ls::TensorBoard{.log_dir = place / "logs", .update_freq = "batch"};
   callbacks_test::FakeLoop loop;
-  loop.numbers.first_step = 13;
+  loop.numbers.first_step = loop.made = 13;
   callback->set_control(&loop);
   callback->on_train_begin({});
   callback->on_epoch_begin(1, {});
   callback->on_train_batch_begin(3, {});  // the epoch began with step 10
+  loop.made = 14;
   callback->on_train_batch_end(3, callbacks_test::logs_of({{"loss", 1}}));
   callback->on_epoch_end(1, callbacks_test::logs_of({{"loss", 1}}));
   callback->on_epoch_begin(2, {});
   callback->on_train_batch_begin(0, {});
+  loop.made = 15;
   callback->on_train_batch_end(0, callbacks_test::logs_of({{"loss", 2}}));
   callback->on_train_end({});
   CHECK(testing::scalars_in(place / "logs/train").at("batch_loss") ==

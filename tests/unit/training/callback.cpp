@@ -3,6 +3,7 @@
 
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <type_traits>
@@ -24,6 +25,7 @@ namespace {
 struct Loop : ls::TrainingControl {
   void stop_training() override { stopped = true; }
   bool stop_requested() const override { return stopped; }
+  std::uint64_t steps() const override { return 0; }
   double learning_rate() const override { return rate; }
   void set_learning_rate(double r) override { rate = r; }
   void log(std::string_view, double) override {}

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
 #include <cstring>
 #include <memory>
 #include <span>
@@ -21,6 +22,7 @@ namespace ls = lockstep;
 struct FakeLoop : ls::TrainingControl {
   void stop_training() override { stopped = true; }
   bool stop_requested() const override { return stopped; }
+  std::uint64_t steps() const override { return made; }
   double learning_rate() const override { return rate; }
   void set_learning_rate(double r) override { rate = r; }
   void log(std::string_view name, double value) override { logs.set(name, value); }
@@ -101,6 +103,7 @@ struct FakeLoop : ls::TrainingControl {
   bool has_averages = false;
   bool stopped = false;
   double rate = 0.1;
+  std::uint64_t made = 0;  // steps
   int epoch = -1;
   ls::Logs logs;
   std::string what_is_not_finite;

@@ -21,6 +21,7 @@ namespace {
 struct Loop : ls::TrainingControl {
   void stop_training() override {}
   bool stop_requested() const override { return false; }
+  std::uint64_t steps() const override { return 0; }
   double learning_rate() const override { return 0; }
   void set_learning_rate(double) override {}
   void log(std::string_view, double) override {}
