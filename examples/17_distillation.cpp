@@ -50,7 +50,7 @@ int main() {
                     ls::Adam{.learning_rate = 0.003}, ls::Accuracy{}};
   // --8<-- [start:step]
   student.fit(train, {.epochs = 4, .progress = none}, [&](const auto& batch) {
-    const auto soft = teacher.predict(batch.x(), batch.size());
+    const auto soft = teacher.predict(batch);
     std::vector<float> targets(batch.y().begin(), batch.y().end());
     for (std::size_t i = 0; i < targets.size(); ++i)
       targets[i] = 0.5f * targets[i] + 0.5f * soft.elements()[i];

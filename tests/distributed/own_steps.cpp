@@ -123,3 +123,129 @@ TEST_CASE(
     }
   }
 }
+
+/// A generator and a critic, both of the strategy, trained in turn; their digests.
+template <class Strategy>
+std::string gan_digests(const Strategy& strategy) {
+  struct Generator : ls::Sequential<ls::Input<2>, ls::Dense<8, ls::tanh>, ls::Dense<2>> {};
+  struct Critic : ls::Sequential<ls::Input<2>, ls::Dense<16, ls::tanh>, ls::Dense<1>> {};
+  ls::Model generator{Generator{}, ls::Seed{1}, strategy, ls::MeanSquaredError{}, ls::Adam{}};
+  ls::Model critic{Critic{}, ls::Seed{2}, strategy, ls::BinaryCrossentropy{.from_logits = true},
+                   ls::SGD{.learning_rate = 0.05}};
+  const std::vector<float> real(20, 1), fake(20, 0);
+  for (int step = 0; step < 5; ++step) {
+    const auto noise = generator.batch(ls::global_batch, x);
+    const auto made = generator.predict(noise);
+    auto gradients = critic.gradients_of(critic.batch(ls::global_batch, x, real));
+    gradients += critic.gradients_of(critic.batch(ls::global_batch, made.elements(), fake));
+    critic.apply(gradients);
+    const auto dx = critic.input_gradients(critic.batch(ls::global_batch, made.elements(), real));
+    generator.apply(generator.gradients_of(noise, dx));
+  }
+  return generator.weights_sha256() + critic.weights_sha256();
+}
+
+TEST_CASE("two models trained in turn have the bits of one device, on replicas and in processes") {
+  const std::string expected =
+      gan_digests(ls::OneDevice<ls::Cpu>{.on = {.threads = 1}, .virtual_shards = shards});
+  CHECK(gan_digests(ls::Mirrored<ls::Cpu>{
+            .replicas = 4, .on = {.threads = 1}, .virtual_shards = shards}) == expected);
+  Processes job(2, [&](Here& here) {
+    here.give(numbers(gan_digests(ls::MultiWorkerMirrored<ls::Cpu>{.virtual_shards = shards})));
+  });
+  REQUIRE(job.all_end());
+  INFO(job.logs());
+  for (std::size_t rank = 0; rank < 2; ++rank) {
+    REQUIRE(job.end(rank).status == 0);
+    CHECK(job.numbers(rank) == numbers(expected));
+  }
+}
+
+/// A student that learns from a teacher of this process within the step, from augmented data.
+template <class Strategy, class Kill>
+std::string distilled(const Strategy& strategy, const Kill& kill) {
+  struct Soft : ls::Sequential<ls::Input<2>, ls::Dense<8>, ls::ReLU, ls::Dense<3>> {};
+  struct Teacher : ls::Sequential<ls::Input<2>, ls::Dense<3>, ls::Softmax> {};
+  ls::Model teacher{Teacher{}, ls::Seed{3}, ls::OneDevice<ls::Cpu>{.on = {.threads = 1}},
+                    ls::CategoricalCrossentropy{}, ls::SGD{}};
+  ls::Model student{Soft{}, strategy, ls::CategoricalCrossentropy{.from_logits = true},
+                    ls::Adam{.learning_rate = 0.01}};
+  std::vector<float> one_hot(60);
+  for (std::size_t i = 0; i < 20; ++i) one_hot[3 * i + i % 3] = 1;
+  const auto noise = ls::map([](auto& example, auto& random) {
+    for (float& v : example.x) v += 0.1F * static_cast<float>(random.normal());
+  });
+  const auto train =
+      ls::tensors(x, ls::shape(2), one_hot, ls::shape(3)) | ls::shuffle(20) | noise | ls::batch(9);
+  student.fit(train, line::quiet(3), [&](const auto& batch) {
+    const auto soft = teacher.predict(batch);
+    std::vector<float> targets(batch.y().begin(), batch.y().end());
+    for (std::size_t i = 0; i < targets.size(); ++i)
+      targets[i] = 0.5F * targets[i] + 0.5F * soft.elements()[i];
+    kill(student.steps());
+    student.train_step(batch.with_targets(targets));
+  });
+  return student.weights_sha256();
+}
+
+TEST_CASE("distillation within the step: replicas, processes, and an elastic job that loses one") {
+  const auto none = [](std::uint64_t) {};
+  const std::string expected =
+      distilled(ls::OneDevice<ls::Cpu>{.on = {.threads = 1}, .virtual_shards = shards}, none);
+  CHECK(distilled(
+            ls::Mirrored<ls::Cpu>{.replicas = 2, .on = {.threads = 1}, .virtual_shards = shards},
+            none) == expected);
+  Processes job(2, [&](Here& here) {
+    here.give(numbers(distilled(ls::MultiWorkerMirrored<ls::Cpu>{.virtual_shards = shards}, none)));
+  });
+  Processes elastic(3, [&](Here& here) {
+    const ls::MultiWorkerMirrored<ls::Cpu, ls::Tcp, ls::Elastic> strategy{
+        .virtual_shards = shards, .elastic = {.min_workers = 2}};
+    here.give(numbers(distilled(strategy, [&](std::uint64_t step) {
+      if (step == 4 && here.rank == 1) ::kill(::getpid(), SIGKILL);
+    })));
+  });
+  REQUIRE(job.all_end());
+  REQUIRE(elastic.all_end());
+  INFO(job.logs() << elastic.logs());
+  for (const std::size_t rank : {0u, 1u}) CHECK(job.numbers(rank) == numbers(expected));
+  for (const std::size_t rank : {0u, 2u}) CHECK(elastic.numbers(rank) == numbers(expected));
+}
+
+TEST_CASE(
+    "processes that differ in the step of a fit, or in the place in the data, refuse each other") {
+  const auto refused = [](const auto& body) {
+    Processes job(2, [&](Here& here) {
+      auto model = model_on(ls::MultiWorkerMirrored<ls::Cpu>{});
+      try {
+        body(here, model);
+      } catch (const ls::UsageError& e) {
+        const std::string text = e.what();
+        here.give({text.begin(), text.end()});
+      }
+    });
+    std::string all;
+    if (!job.all_end()) return std::string("does not end");
+    for (std::size_t rank = 0; rank < 2; ++rank)
+      for (const double c : job.numbers(rank)) all += static_cast<char>(c);
+    return all;
+  };
+  const std::string steps = refused([](Here& here, auto& model) {
+    if (here.rank == 0)
+      model.fit(data(), line::quiet());
+    else
+      model.fit(data(), line::quiet(), [&](const auto& batch) { model.train_step(batch); });
+  });
+  CAPTURE(steps);
+  CHECK(steps.find("training step") != std::string::npos);
+  const std::string places = refused([](Here& here, auto& model) {
+    std::size_t read = 0;
+    for (const auto& batch : model.batches(data())) {
+      read += batch.size();
+      if (here.rank == 1) break;
+    }
+    model.batches(data());
+  });
+  CAPTURE(places);
+  CHECK(places.find("passes") != std::string::npos);
+}

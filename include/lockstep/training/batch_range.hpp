@@ -5,24 +5,21 @@
 
 #include <cstddef>
 #include <iterator>
+#include <optional>
+#include <string>
 #include <utility>
 
 #include "lockstep/core/error.hpp"
 #include "lockstep/data/loader.hpp"
-#include "lockstep/training/step_batch.hpp"
-#include "lockstep/training/evaluation.hpp"
+#include "lockstep/training/checks/describe_data.hpp"
+#include "lockstep/training/checks/model_signature.hpp"
+#include "lockstep/training/fit_options.hpp"
 #include "lockstep/training/run.hpp"
 #include "lockstep/training/step/batches.hpp"
 #include "lockstep/training/step/program_steps.hpp"
+#include "lockstep/training/step_batch.hpp"
 
-namespace lockstep {
-
-/// Options of `model.batches`.
-struct BatchesOptions {
-  ClassWeights class_weight{};  ///< as in FitOptions
-};
-
-namespace detail {
+namespace lockstep::detail {
 
 /// The batches of the next pass over the training data, each this process' share. An input range,
 /// to be iterated once, by a model that stays where it is. A batch counts as read when the loop gets
@@ -44,11 +41,22 @@ class BatchRange {
       throw UsageError(
           "batches: in an elastic job workers come and go within a pass; train with fit(data, "
           "options, step), where step(batch) is the body of the loop");
-    if constexpr (!Replicas::is_one_process) {
-      compare_data<typename Replicas::T>(replicas, "batches", data, {});
-      replicas.verify_weights();
-    }
+    if (kept.read_from && kept.read_from != std::pair(data.size(), data.batch_size()))
+      kept.examples = 0;  // the pass that the last loop has left is of other data
+    kept.read_from.emplace(data.size(), data.batch_size());
+    if constexpr (!Replicas::is_one_process)
+      if (!replicas.is_alone()) {
+        Signature fields =
+            data_signature(described<typename Replicas::T>(data, std::nullopt), std::nullopt, true);
+        fields.emplace_back("passes", std::to_string(kept.passes));
+        fields.emplace_back("place in the pass", std::to_string(kept.examples));
+        compare_signatures(replicas, "batches", fields);
+        replicas.verify_weights();
+      }
   }
+  BatchRange(const BatchRange&) = delete;
+  BatchRange& operator=(const BatchRange&) = delete;
+  ~BatchRange() { end_loop(); }
 
   class iterator {
    public:
@@ -62,7 +70,7 @@ class BatchRange {
     const Batch& operator*() const { return range_->batch_; }
     const Batch* operator->() const { return &range_->batch_; }
     iterator& operator++() {
-      range_->advance();
+      range_->replicas_->or_fail([&] { range_->advance(); });
       return *this;
     }
     void operator++(int) { ++*this; }
@@ -72,10 +80,18 @@ class BatchRange {
     BatchRange* range_;
   };
 
+  /// \throws UsageError if another loop over batches of the model runs.
   iterator begin() {
-    loader_.begin({replicas_->seed(), kept_->passes}, kept_->examples);
+    if (kept_->is_in_loop && !is_in_loop_)
+      throw UsageError(
+          "batches: another loop over batches of this model runs; end it first, or make one data "
+          "set of both with ls::zip");
+    is_in_loop_ = kept_->is_in_loop = true;
     has_ended_ = false;
-    advance();
+    replicas_->or_fail([&] {
+      loader_.begin({replicas_->seed(), kept_->passes}, kept_->examples);
+      advance();
+    });
     return iterator(*this);
   }
   std::default_sentinel_t end() const { return {}; }
@@ -92,14 +108,17 @@ class BatchRange {
     has_ended_ = true;
     kept_->examples = 0;
     ++kept_->passes;
+    end_loop();
+  }
+  void end_loop() {
+    if (std::exchange(is_in_loop_, false)) kept_->is_in_loop = false;
   }
 
   Replicas* replicas_;
   BetweenRuns* kept_;
   Loader<typename Replicas::T> loader_;
   Batch batch_;
-  bool has_ended_ = true;
+  bool has_ended_ = true, is_in_loop_ = false;
 };
 
-}  // namespace detail
-}  // namespace lockstep
+}  // namespace lockstep::detail

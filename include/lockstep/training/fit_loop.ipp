@@ -148,6 +148,8 @@ void FitLoop::begin() {
 }
 
 void FitLoop::complete_signature() {
+  signature_.emplace_back("training step",
+                          train_->is_of_program() ? "the program's" : "the library's");
   signature_.emplace_back("checkpoints", checkpoints_ ? checkpoints_->described() : "none");
   if (replicas_.elastic() != nullptr)
     signature_.emplace_back("callbacks that write files", describe_writes(options_));
@@ -185,6 +187,7 @@ void FitLoop::resume() {
   JobState& state = resumed_.emplace(std::move(*loaded));
   replicas_.load(state);
   kept_.restore(state);
+  kept_.examples = 0;
   state.drop_buffers();
   if (state.position) {
     const RunPosition& at = *state.position;

@@ -118,4 +118,9 @@ struct EvaluateOptions {
   ProgressStyle progress = ProgressStyle::none;
 };
 
+/// Options of `model.batches`.
+struct BatchesOptions {
+  ClassWeights class_weight{};  ///< as in FitOptions
+};
+
 }  // namespace lockstep

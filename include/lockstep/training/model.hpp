@@ -22,7 +22,6 @@
 #include "lockstep/core/slice.hpp"
 #include "lockstep/core/type_list.hpp"
 #include "lockstep/optimizers/schedule.hpp"
-#include "lockstep/training/step_batch.hpp"
 #include "lockstep/training/batch_range.hpp"
 #include "lockstep/training/checks/faulty_model.hpp"
 #include "lockstep/training/checks/model_checks.hpp"
@@ -43,6 +42,7 @@
 #include "lockstep/training/step/batches.hpp"
 #include "lockstep/training/step/program_steps.hpp"
 #include "lockstep/training/step/replicas.hpp"
+#include "lockstep/training/step_batch.hpp"
 #include "lockstep/training/weights_file.hpp"
 
 namespace lockstep {
@@ -135,7 +135,7 @@ class Model<Net, S, L, O, Ms...> {
   template <class Data>
   History fit(const Data& train, const FitOptions& options = {}) {
     const detail::CancellationDeferred deferred;
-    check_between_steps("fit");
+    check_between_loops("fit");
     if constexpr (detail::DataFor<Data, typename L::target_type>)
       return replicas_.or_fail([&] {
         return detail::run_fit(replicas_, kept_, train, detail::NoValidation{}, options);
@@ -147,7 +147,7 @@ class Model<Net, S, L, O, Ms...> {
     requires(!std::same_as<Validation, FitOptions>)
   History fit(const Data& train, const Validation& validation, const FitOptions& options = {}) {
     const detail::CancellationDeferred deferred;
-    check_between_steps("fit");
+    check_between_loops("fit");
     if constexpr (detail::DataFor<Data, typename L::target_type> &&
                   detail::DataFor<Validation, typename L::target_type>)
       return replicas_.or_fail(
@@ -165,11 +165,12 @@ class Model<Net, S, L, O, Ms...> {
   }
 
   /// The same with a training step of the program's own, Keras' `train_step`: step(batch) is called
-  /// instead of the usual step, in all processes, and may make any use of it; `train_step(batch)` is the usual one.
-  /// Hooks, logs, checkpoints, validation and the recovery of an elastic job are those of any `fit`:
-  /// an elastic job may call step twice for a batch, the second time from the same state, as long as
-  /// step changes nothing but this model. The epoch's logs have the first loss of each step. `fit` and
-  /// `evaluate` may not be called in a step.
+  /// for each batch, in all processes, instead of `train_step(batch)`. Hooks, logs, checkpoints,
+  /// validation and the recovery of an elastic job are those of any `fit`. An elastic job may call
+  /// step twice for a batch, the second time from the same state, so that step must change nothing but
+  /// this model there. The epoch's logs have the first loss of each step that `train_step` or
+  /// `gradients_of(batch)` has computed. `fit`, `evaluate` and `predict(data)` may not be called in a
+  /// step.
   /// \code
   ///   model.fit(train, {.epochs = 3}, [&](const auto& batch) {
   ///     auto gradients = model.gradients_of(batch);
@@ -178,14 +179,14 @@ class Model<Net, S, L, O, Ms...> {
   ///   });
   /// \endcode
   template <class Data, class Step>
-    requires(Dataset<Data> && !Dataset<Step> && !std::same_as<Step, FitOptions>)
-  History fit(const Data& train, const FitOptions& options, const Step& step) {
+    requires(Dataset<Data> && !std::same_as<Step, FitOptions>)
+  History fit(const Data& train, const FitOptions& options, Step step) {
     return fit_with_step(train, detail::NoValidation{}, options, step);
   }
   template <class Data, class Validation, class Step>
     requires(Dataset<Data> && !std::same_as<Validation, FitOptions>)
   History fit(const Data& train, const Validation& validation, const FitOptions& options,
-              const Step& step) {
+              Step step) {
     if constexpr (requires { Validation::is_split; }) {
       const auto parts = validation.parts(train);
       return fit_with_step(parts.first, parts.second, options, step);
@@ -211,8 +212,11 @@ class Model<Net, S, L, O, Ms...> {
   template <class Data>
   auto batches(const Data& data, const BatchesOptions& options = {}) {
     static_assert(detail::explained<Data, typename L::target_type>);
-    return replicas_.or_fail(
-        [&] { return detail::BatchRange<Replicas, Data>(replicas_, kept_, data, options); });
+    if constexpr (detail::DataFor<Data, typename L::target_type>)
+      return replicas_.or_fail(
+          [&] { return detail::BatchRange<Replicas, Data>(replicas_, kept_, data, options); });
+    else
+      return std::span<const Batch>();
   }
   /// Examples in memory as a batch, (examples, input), (examples, target), (examples). They must live
   /// as long as the batch. In a job of several processes pass a scope first, `ls::global_batch` or
@@ -257,26 +261,25 @@ class Model<Net, S, L, O, Ms...> {
   ///   generator.apply(generator.gradients_of(noise, dx));   // what the critic wants
   /// \endcode
   Gradients<T> gradients_of(const Batch& batch, std::span<const T> dy) {
-    detail::check_batch_values("gradients_of", dy.size(), batch.size(), Net::output_shape.size());
-    return together([&] { return own_steps().gradients(batch, dy.data()); });
+    return together([&] { return own_steps().gradients(batch, dy); });
   }
   /// The second half: adds the penalties' gradients and updates the weights by the optimizer and its
   /// options. In a job of several processes the gradients must be equal in all. Counts as a step.
   void apply(const Gradients<T>& gradients) {
-    if (gradients.values().size() != Net::graph.weights)
-      throw UsageError(
-          "apply: got {} gradients, but the model has {} trainable values; pass those "
-          "of gradients_of",
-          gradients.values().size(), std::size_t{Net::graph.weights});
     together([&] {
-      replicas_.apply(gradients.values(), gradients.learning_rate());
+      own_steps().apply(gradients);
       return true;
     });
   }
   /// Copies the moving averages over the weights, if the optimizer keeps any: Keras'
   /// `finalize_variable_values`, which `fit` does at its end. For the end of a loop of the program's
   /// own.
-  void finalize_weights() { replicas_.overwrite_with_averages(); }
+  void finalize_weights() {
+    together([&] {
+      if (updates() > 0) replicas_.overwrite_with_averages();
+      return true;
+    });
+  }
   /// The gradient of the batch's loss with respect to its inputs, (examples, input), as of a training
   /// step: dropout is active, but no state changes. Multiply by the size of the global batch for the
   /// gradients of each example's own loss.
@@ -313,6 +316,7 @@ class Model<Net, S, L, O, Ms...> {
     requires Dataset<Data>
   Predictions<T> predict(const Data& data, const EvaluateOptions& options = {}) {
     const detail::CancellationDeferred deferred;
+    check_between_steps("predict");
     if constexpr (BatchedDataset<Data> && has_one_feature<Data>)
       return replicas_.or_fail([&] {
         return Predictions<T>(
@@ -330,13 +334,17 @@ class Model<Net, S, L, O, Ms...> {
 
   /// Outputs for the examples x, (examples, input), computed `batch_size` at a time. In a job of
   /// several processes pass a scope first: `ls::global_batch` if all pass the same examples, each then
-  /// has all outputs; `ls::local_batch` if each passes its part, and has the outputs of this.
+  /// has all outputs; `ls::local_batch` if each passes its part, and has the outputs of this, which are
+  /// computed all at once.
   /// \throws UsageError if x is not a whole number of examples, or in a job without a scope.
-  Predictions<T> predict(BatchScope scope, std::span<const T> x) {
-    const detail::CancellationDeferred deferred;
-    return {
-        together([&] { return own_steps().predict(own_steps().examples("predict", scope, x)); }),
-        Net::output_shape};
+  Predictions<T> predict(BatchScope scope, std::span<const T> x, std::size_t batch_size = 32) {
+    detail::check_count("predict: batch size", batch_size);
+    const auto outputs = [&] {
+      OwnSteps steps = own_steps();
+      if (scope == global_batch) return steps.predict_global(x, batch_size);
+      return steps.predict(steps.examples("predict", scope, x));
+    };
+    return {together(outputs), Net::output_shape};
   }
   Predictions<T> predict(std::span<const T> x, std::size_t batch_size = 32) {
     const detail::CancellationDeferred deferred;
@@ -355,7 +363,8 @@ class Model<Net, S, L, O, Ms...> {
 
   // Overloads for wrong element types: each emits one error.
   template <class X>
-    requires(!Dataset<X> && !detail::is_in_memory<X, T> && !std::same_as<X, Batch>)
+    requires(!Dataset<X> && !detail::is_in_memory<X, T> && !std::same_as<X, Batch> &&
+             !std::same_as<X, BatchScope>)
   Predictions<T> predict(const X&, std::size_t = 32) {
     static_assert(sizeof(detail::NotInMemory<T, X>) > 0);
     return {{}, Net::output_shape};
@@ -370,6 +379,51 @@ class Model<Net, S, L, O, Ms...> {
     requires(!is_batch<X, Y, W...> && !std::same_as<X, BatchScope>)
   Logs test_on_batch(const X&, const Y&, const W&...) {
     static_assert(sizeof(detail::NotInMemory<T, X, Y, W...>) > 0);
+    return {};
+  }
+  template <class X, class Y, class... W>
+    requires(!is_batch<X, Y, W...>)
+  Logs train_on_batch(BatchScope, const X&, const Y&, const W&...) {
+    static_assert(sizeof(detail::NotInMemory<T, X, Y, W...>) > 0);
+    return {};
+  }
+  template <class X, class Y, class... W>
+    requires(!is_batch<X, Y, W...>)
+  Logs test_on_batch(BatchScope, const X&, const Y&, const W&...) {
+    static_assert(sizeof(detail::NotInMemory<T, X, Y, W...>) > 0);
+    return {};
+  }
+  template <class X>
+    requires(!detail::is_in_memory<X, T>)
+  Predictions<T> predict(BatchScope, const X&, std::size_t = 32) {
+    static_assert(sizeof(detail::NotInMemory<T, X>) > 0);
+    return {{}, Net::output_shape};
+  }
+  template <class X, class Y, class... W>
+    requires(!is_batch<X, Y, W...> && !std::same_as<X, BatchScope>)
+  Batch batch(const X&, const Y&, const W&...) {
+    static_assert(sizeof(detail::NotInMemory<T, X, Y, W...>) > 0);
+    return {};
+  }
+  template <class X, class Y, class... W>
+    requires(!is_batch<X, Y, W...>)
+  Batch batch(BatchScope, const X&, const Y&, const W&...) {
+    static_assert(sizeof(detail::NotInMemory<T, X, Y, W...>) > 0);
+    return {};
+  }
+  template <class X>
+    requires(!detail::is_in_memory<X, T>)
+  Gradients<T> gradients_of(const Batch&, const X&) {
+    static_assert(sizeof(detail::NotInMemory<T, X>) > 0);
+    return {};
+  }
+  template <class X>
+    requires(!std::same_as<X, Batch>)
+  Logs train_step(const X&) {
+    static_assert(
+        detail::always_false<X>,
+        "lockstep::Model: train_step takes a batch; write model.train_step(model.batch(x, "
+        "y)), or train_on_batch(x, y)");
     return {};
   }
   template <class X>
@@ -410,7 +464,7 @@ class Model<Net, S, L, O, Ms...> {
     return {first, first + static_cast<std::ptrdiff_t>(info.size())};
   }
   /// Replaces a parameter's values in all replicas of this process. In a job of several processes
-  /// all must call it with the same values: `fit`, `evaluate` and `predict` first compare the
+  /// all must call it with the same values: `fit`, `batches`, `evaluate` and `predict` first compare the
   /// weights and throw ReplicasDiverged. \throws UsageError for an unknown name or a wrong size.
   void set_weights(std::string_view name, std::span<const T> values) {
     const ParameterInfo info = detail::parameter_named(detail::named_parameters<Net>(), name);
@@ -594,7 +648,7 @@ class Model<Net, S, L, O, Ms...> {
   /// `passes()`. All processes of a job call it.
   void reset_optimizer() { replicas_.reset_optimizer(); }
   /// Passes over training data so far: epochs of `fit` (one `fit` with `steps_per_epoch` counts as
-  /// one pass) and calls of `train_on_batch`. Also the number of the next pass, from which, with
+  /// one pass), complete passes of `batches`, and calls of `train_on_batch` outside of these. Also the number of the next pass, from which, with
   /// the seed, its order, dropout masks and augmentation follow. See FitOptions::initial_epoch.
   std::uint64_t passes() const { return kept_.passes; }
   /// Replicas of the whole job.
@@ -640,26 +694,40 @@ class Model<Net, S, L, O, Ms...> {
   void check_between_steps(const char* call) const {
     if (replicas_.program_step() != nullptr)
       throw UsageError(
-          "{}: it cannot be called in the step of a fit; call test_step there, or {} in a callback",
+          "{}: it cannot be called in the step of a fit; call test_step or predict(batch) there, or "
+          "{} in a callback",
           call, call);
+  }
+  /// The same, and within a loop over `batches`.
+  void check_between_loops(const char* call) const {
+    check_between_steps(call);
+    if (kept_.is_in_loop)
+      throw UsageError(
+          "{}: a loop over batches of this model runs; call train_step there, or {} after it", call,
+          call);
   }
   template <class Data, class Validation, class Step>
   History fit_with_step(const Data& train, const Validation& validation, const FitOptions& options,
-                        const Step& step) {
-    static_assert(detail::explained<Data, typename L::target_type>);
-    static_assert(std::invocable<const Step&, const Batch&>,
+                        Step& step) {
+    using Labels = typename L::target_type;
+    constexpr bool is_step = std::invocable<Step&, const Batch&>;
+    constexpr bool validates = !std::same_as<Validation, detail::NoValidation>;
+    static_assert(!Dataset<Step>,
+                  "lockstep::Model: validation data come before the options; write fit(train, "
+                  "validation, options)");
+    static_assert(is_step || Dataset<Step>,
                   "lockstep::Model: the step of fit takes a batch; write [&](const auto& batch) { "
                   "model.train_step(batch); }");
-    constexpr bool validates = !std::same_as<Validation, detail::NoValidation>;
-    if constexpr (validates) static_assert(detail::explained<Validation, typename L::target_type>);
     const detail::CancellationDeferred deferred;
-    check_between_steps("fit");
-    if constexpr (std::invocable<const Step&, const Batch&> &&
-                  detail::DataFor<Data, typename L::target_type>)
+    check_between_loops("fit");
+    if constexpr (is_step && detail::DataFor<Data, Labels> &&
+                  (!validates || detail::DataFor<Validation, Labels>))
       return replicas_.or_fail([&] {
         return detail::run_fit(replicas_, kept_, train, validation, options,
                                detail::ProgramStepOf<Step>{step});
       });
+    static_assert(detail::explained<Data, Labels>);
+    if constexpr (validates) static_assert(detail::explained<Validation, Labels>);
     return {};
   }
 

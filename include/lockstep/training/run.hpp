@@ -11,6 +11,7 @@
 #include <stop_token>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "lockstep/concepts/callback.hpp"
@@ -30,6 +31,9 @@ struct BetweenRuns {
   std::optional<double> unsent_rate{};  ///< the same, until the next exchange has sent it
   std::uint64_t passes = 0;             ///< number of the next pass; part of a checkpoint
   std::uint64_t examples = 0;           ///< read of that pass by the program's own loop
+  /// Size and batch of the data that it reads; unknown after a checkpoint.
+  std::optional<std::pair<std::optional<std::uint64_t>, std::size_t>> read_from{};
+  bool is_in_loop = false;       ///< such a loop runs; not part of a checkpoint
   std::vector<double> totals{};  ///< of the last evaluation or epoch; see RunningLogs::totals
 
   LOCKSTEP_COLD_DECL void set_rate(double rate);

@@ -41,6 +41,7 @@ void BetweenRuns::restore(const JobState& from) {
   unsent_rate.reset();  // all processes have the same rate now
   passes = from.passes;
   examples = from.examples;
+  read_from.reset();
   totals = from.totals;
 }
 

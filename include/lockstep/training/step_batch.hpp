@@ -86,11 +86,15 @@ class Batch {
   }
 
   const LoadedBatch& loaded() const { return loaded_; }
+  /// Elements of the input and of the target of an example.
+  std::size_t input_size() const { return input_; }
+  std::size_t target_size() const { return target_; }
 
  private:
   Batch with(std::size_t field, const void* values) const {
+    static constexpr std::byte none{};
     Batch result = *this;
-    result.loaded_.field[field] = values;
+    result.loaded_.field[field] = values != nullptr ? values : &none;  // of an empty share
     return result;
   }
 

@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -14,10 +15,12 @@
 #include "lockstep/training/export/architecture.hpp"
 #include "lockstep/training/export/load_options.hpp"
 #include "lockstep/training/fit_options.hpp"
+#include "lockstep/training/gradients.hpp"
 #include "lockstep/training/history.hpp"
 #include "lockstep/training/parameters.hpp"
 #include "lockstep/training/predictions.hpp"
 #include "lockstep/training/report/memory_use.hpp"
+#include "lockstep/training/step_batch.hpp"
 
 namespace lockstep::detail {
 
@@ -46,6 +49,18 @@ class FaultyModel {
   History fit(const auto&, const Validation&, const FitOptions& = {}) {
     return {};
   }
+  History fit(const auto&, const FitOptions&, const auto&) { return {}; }
+  History fit(const auto&, const auto&, const FitOptions&, const auto&) { return {}; }
+  using Batch = lockstep::Batch<T, float>;
+  std::span<const Batch> batches(const auto&) { return {}; }
+  std::span<const Batch> batches(const auto&, const BatchesOptions&) { return {}; }
+  Batch batch(const auto&...) { return {}; }
+  Logs train_step(const auto&) { return {}; }
+  Logs test_step(const auto&) { return {}; }
+  Gradients<T> gradients_of(const auto&...) { return {}; }
+  void apply(const auto&) {}
+  void finalize_weights() {}
+  std::vector<T> input_gradients(const auto&) { return {}; }
   Logs evaluate(const auto&, const EvaluateOptions& = {}) { return {}; }
   Predictions<T> predict(const auto&, const EvaluateOptions& = {}) { return {{}, Shape{}}; }
   Predictions<T> predict(const auto&, std::size_t) { return {{}, Shape{}}; }

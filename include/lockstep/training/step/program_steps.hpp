@@ -4,6 +4,7 @@
 /// the epoch's logs; outside of it a step leaves no sums.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -18,12 +19,12 @@
 #include "lockstep/core/logs.hpp"
 #include "lockstep/core/numbers/digest64.hpp"
 #include "lockstep/core/slice.hpp"
-#include "lockstep/training/step_batch.hpp"
 #include "lockstep/training/checks/run_checks.hpp"
 #include "lockstep/training/elastic/elastic_runs.hpp"
 #include "lockstep/training/gradients.hpp"
 #include "lockstep/training/run.hpp"
 #include "lockstep/training/step/batches.hpp"
+#include "lockstep/training/step_batch.hpp"
 
 namespace lockstep::detail {
 
@@ -52,35 +53,64 @@ class ProgramSteps {
   static Batch of(const LoadedBatch& loaded) { return {loaded, input_size, target_size}; }
 
   Logs train(const Batch& batch) {
-    begin("train_step", batch);
-    replicas_.train(batch.loaded(), kept_.rate_of(replicas_), requests());
+    const LoadedBatch loaded = begin("train_step", batch);
+    begin_training();
+    replicas_.train(loaded, kept_.rate_of(replicas_), requests());
     sent();
     return logs(true);
   }
   Logs test(const Batch& batch) {
-    begin("test_step", batch);
-    replicas_.test(batch.loaded());
+    const LoadedBatch loaded = begin("test_step", batch);
+    discard_pending();
+    replicas_.test(loaded);
     return logs(false);
   }
-  /// `dy` may be null: the loss is the model's.
-  Gradients<T> gradients(const Batch& batch, const T* dy = nullptr) {
-    begin("gradients_of", batch, dy == nullptr);
-    const double rate =
-        replicas_.compute_gradients(batch.loaded(), kept_.rate_of(replicas_), requests(), dy);
-    sent();
-    Logs its = logs(true);
-    return {replicas_.complete_gradients(), named_parameters<Network>(), rate, std::move(its)};
+  Gradients<T> gradients(const Batch& batch) {
+    const LoadedBatch loaded = begin("gradients_of", batch);
+    return gradients_of(loaded, nullptr);
+  }
+  /// `dy`: the derivatives of the program's own loss by the outputs.
+  Gradients<T> gradients(const Batch& batch, std::span<const T> dy) {
+    const LoadedBatch loaded = begin("gradients_of", batch, false);
+    check_batch_values("gradients_of", dy.size(), batch.size(), Network::output_shape.size());
+    static constexpr T none{};
+    return gradients_of(loaded, dy.empty() ? &none : dy.data());
+  }
+  void apply(const Gradients<T>& gradients) {
+    if (gradients.values().size() != Network::graph.weights)
+      throw UsageError(
+          "apply: got {} gradients, but the model has {} trainable values; pass those of "
+          "gradients_of",
+          gradients.values().size(), std::size_t{Network::graph.weights});
+    replicas_.apply(gradients.values(), gradients.learning_rate());
   }
   std::vector<T> input_gradients(const Batch& batch) {
-    begin("input_gradients", batch);
-    std::vector<T> all;
-    replicas_.input_gradients(batch.loaded(), all);
-    return rows(batch, std::move(all), input_size);
+    const LoadedBatch loaded = begin("input_gradients", batch);
+    if constexpr (PlanOf<Network, typename Replicas::device>::plan.output_is_input) {
+      throw UsageError("input_gradients: the network has no layer that computes");
+    } else {
+      std::vector<T> all;
+      replicas_.input_gradients(loaded, all);
+      return rows(loaded, std::move(all), input_size);
+    }
   }
   std::vector<T> predict(const Batch& batch) {
+    const LoadedBatch loaded = checked("predict", batch, false);
     std::vector<T> all;
-    replicas_.predict(batch.loaded(), all);
-    return rows(batch, std::move(all), Network::output_shape.size());
+    replicas_.predict(loaded, all);
+    return rows(loaded, std::move(all), Network::output_shape.size());
+  }
+  /// `x` is the same in all processes; computed `batch_size` examples at a time.
+  std::vector<T> predict_global(std::span<const T> x, std::size_t batch_size) {
+    const std::size_t count = examples("predict", global_batch, x).size();
+    std::vector<T> all;
+    all.reserve(count * Network::output_shape.size());
+    for (std::size_t first = 0; first < count; first += batch_size)
+      replicas_.predict(
+          Replicas::Layout::in_memory(whole_batch(std::min(batch_size, count - first), 0, first),
+                                      x.data() + first * input_size),
+          all);
+    return all;
   }
 
   /// A batch in memory; `scope` is absent if the program names none. Collective.
@@ -88,7 +118,6 @@ class ProgramSteps {
   Batch in_memory(const char* call, std::optional<BatchScope> scope, std::span<const T> x,
                   std::span<const Target> y, std::span<const T> w) const {
     const std::size_t count = examples_of<Network>(call, x).count();
-    if (count == 0) throw UsageError("{}: the batch is empty; pass at least one example", call);
     if (y.size() != count * target_size)
       throw UsageError("{}: {} examples need {} target values, not {}", call, count,
                        count * target_size, y.size());
@@ -102,8 +131,12 @@ class ProgramSteps {
           digest.add(std::as_bytes(w));
         },
         !w.empty());
-    return {Replicas::Layout::in_memory(slice, x.data(), y.data(), w.empty() ? nullptr : w.data()),
-            input_size, target_size};
+    const Batch whole(
+        Replicas::Layout::in_memory(slice, x.data(), nullptr, w.empty() ? nullptr : w.data()),
+        input_size, target_size);
+    if (whole.global_size() == 0)
+      throw UsageError("{}: the batch is empty; pass at least one example", call);
+    return whole.with_targets(y);
   }
   /// The same without targets.
   Batch examples(const char* call, std::optional<BatchScope> scope, std::span<const T> x) const {
@@ -150,21 +183,63 @@ class ProgramSteps {
     return slice;
   }
 
-  void begin(const char* call, const Batch& batch, bool reads_targets = true) {
-    if (reads_targets && batch.y().data() == nullptr)
+  /// A batch that this model can read. A model of this process alone takes a share of a job's batch
+  /// as a batch of its own. \throws UsageError.
+  LoadedBatch checked(const char* call, const Batch& batch, bool reads_targets) const {
+    LoadedBatch loaded = batch.loaded();
+    if (batch.input_size() != input_size || (reads_targets && batch.target_size() != target_size))
+      throw UsageError(
+          "{}: the batch has {} values of input and {} of target for each example, but the model "
+          "reads {} and {}; pass a batch of this model",
+          call, batch.input_size(), batch.target_size(), input_size, target_size);
+    if (reads_targets && loaded.field[Replicas::Layout::target] == nullptr)
       throw UsageError("{}: the batch has no targets; pass them to `batch`, or use with_targets",
                        call);
-    check_weights(call, batch.weights(), batch.size());
-    Replicas::check_labels(batch.loaded());
-    if (replicas_.program_step() != nullptr) return;
-    replicas_.discard_pending_steps();
-    replicas_.swap_averages(false);  // they are exchanged after an epoch with SwapEMAWeights
+    BatchSlice& slice = loaded.slice;
+    if (replicas_.is_alone()) {
+      slice = whole_batch(slice.count, slice.pass, slice.first_ordinal);
+      return loaded;
+    }
+    const Slice mine = replicas_.share()(slice.global_count);
+    if (mine.first < slice.first || mine.first + mine.count > slice.first + slice.count)
+      throw UsageError(
+          "{}: the batch has examples {} to {} of {}, but this process computes {} to {}; pass a "
+          "batch of this model",
+          call, slice.first, slice.first + slice.count, slice.global_count, mine.first,
+          mine.first + mine.count);
+    return loaded;
   }
-  /// Those of the fit, or a learning rate that the program has set since the last step.
+  LoadedBatch begin(const char* call, const Batch& batch, bool reads_targets = true) const {
+    LoadedBatch loaded = checked(call, batch, reads_targets);
+    if (!batch.weights().empty())
+      check_weighs<Network, typename Replicas::device, typename Replicas::Loss>();
+    check_weights(call, batch.weights(), batch.size());
+    if (reads_targets) Replicas::check_labels(loaded);
+    return loaded;
+  }
+  void discard_pending() {
+    if (replicas_.program_step() == nullptr) replicas_.discard_pending_steps();
+  }
+  void begin_training() {
+    discard_pending();
+    // They are exchanged after an epoch with SwapEMAWeights.
+    if (replicas_.program_step() == nullptr) replicas_.swap_averages(false);
+  }
+  /// `dy` may be null: the loss is the model's.
+  Gradients<T> gradients_of(const LoadedBatch& loaded, const T* dy) {
+    begin_training();
+    const double rate =
+        replicas_.compute_gradients(loaded, kept_.rate_of(replicas_), requests(), dy);
+    sent();
+    Logs its = logs(dy == nullptr);
+    return {replicas_.complete_gradients(), named_parameters<Network>(), rate, std::move(its)};
+  }
+  /// Those of the fit, and a learning rate that the program has set since the last exchange.
   RunRequests requests() {
-    if (const Step* const step = replicas_.program_step()) return step->requests;
-    RunRequests mine;
-    if (!replicas_.is_alone()) mine.learning_rate = std::exchange(kept_.unsent_rate, std::nullopt);
+    Step* const step = replicas_.program_step();
+    RunRequests none, &mine = step != nullptr ? step->requests : none;
+    if (!replicas_.is_alone() && kept_.unsent_rate)
+      mine.learning_rate = std::exchange(kept_.unsent_rate, std::nullopt);
     return mine;
   }
   void sent() {
@@ -178,11 +253,12 @@ class ProgramSteps {
     const bool counts = step != nullptr && trains && !std::exchange(step->has_logs, true);
     return replicas_.last_logs(counts);
   }
-  /// The rows of this process' share of the batch.
-  static std::vector<T> rows(const Batch& batch, std::vector<T> all, std::size_t width) {
-    if (batch.size() == batch.global_size()) return all;
-    const auto first = all.begin() + static_cast<std::ptrdiff_t>(batch.first() * width);
-    return {first, first + static_cast<std::ptrdiff_t>(batch.size() * width)};
+  /// The rows of the examples that the batch has here.
+  static std::vector<T> rows(const LoadedBatch& batch, std::vector<T> all, std::size_t width) {
+    const BatchSlice& slice = batch.slice;
+    if (slice.count == slice.global_count) return all;
+    const auto first = all.begin() + static_cast<std::ptrdiff_t>(slice.first * width);
+    return {first, first + static_cast<std::ptrdiff_t>(slice.count * width)};
   }
 
   Replicas& replicas_;
@@ -195,7 +271,7 @@ class CustomSteps final : public StepsOver<Replicas, Batches> {
  public:
   using Batch = typename ProgramSteps<Replicas>::Batch;
 
-  CustomSteps(Replicas& replicas, Batches& batches, const Function& step)
+  CustomSteps(Replicas& replicas, Batches& batches, Function& step)
       : StepsOver<Replicas, Batches>(replicas, batches), step_(step) {}
   void run_step(const RunRequests& requests, double, bool) override {
     Replicas& all = this->replicas_;
@@ -214,19 +290,19 @@ class CustomSteps final : public StepsOver<Replicas, Batches> {
       const ElasticRuns::Nesting together(all.elastic(), true);
       step_(ProgramSteps<Replicas>::of(this->batch_));
     }
-    if (!facts.has_sent) all.exchange_requests(requests);
+    if (!facts.has_sent) all.exchange_requests(facts.requests);
   }
   bool is_of_program() const override { return true; }
 
  private:
-  const Function& step_;
+  Function& step_;
 };
 
 /// A step of the program, as an argument of run_fit.
 template <class Function>
 struct ProgramStepOf {
   static constexpr bool reads_batches = true;
-  const Function& step;
+  Function& step;
   template <class Replicas, class Batches>
   auto steps(Replicas& replicas, Batches& batches) const {
     return CustomSteps<Replicas, Batches, Function>(replicas, batches, step);

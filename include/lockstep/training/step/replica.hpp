@@ -82,6 +82,7 @@ class Replica : public DeviceReplica<D, U> {
   /// process' share of the batch, whose first example is the one numbered `first`.
   [[gnu::cold]] void gradients_from(const ReplicaStep<D>& s, const T* dy, std::size_t first) {
     const auto upload = [&](const Scored& scored) {
+      if (scored.gradient == nullptr) return;  // no layer computes
       constexpr std::size_t width = Net::output_shape.size();
       const Slice part{scored.batch.slice.first - first, scored.batch.slice.count};
       std::vector<T> scaled(dy + part.first * width, dy + (part.first + part.count) * width);

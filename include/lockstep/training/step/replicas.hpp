@@ -185,9 +185,9 @@ class Replicas final : public ReplicaSet<Net, S, L, O, Ms...> {
 
   /// The facts that `fit` needs about a step of the program.
   struct ProgramStep {
-    const RunRequests& requests;  ///< for each exchange of the step
-    bool has_sent = false;        ///< the last exchange had them
-    bool has_logs = false;        ///< one of its losses is in the logs of the epoch
+    RunRequests requests;   ///< for each exchange of the step
+    bool has_sent = false;  ///< the last exchange had them
+    bool has_logs = false;  ///< one of its losses is in the logs of the epoch
   };
   /// That of the current step; null outside of `fit`, and if `fit` makes the step itself.
   ProgramStep* program_step() const { return program_step_; }

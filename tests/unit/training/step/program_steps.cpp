@@ -321,6 +321,95 @@ TEST_CASE("batches in memory that do not fit are refused in all processes alike"
              ContainsSubstring("rank 1 and rank 0 differ in whether they pass sample weights"));
 }
 
+TEST_CASE("a process whose share is empty takes part in every step") {
+  const Points<Float::real> nine(9), one(1);
+  const auto train = ls::tensors(nine.x, ls::shape(2), nine.y) | ls::batch(4);  // 4, 4, 1
+  const auto digest = [&](const auto& strategy) {
+    auto m = classifier_on<Noisy>(strategy);
+    m.fit(train, line::quiet(2), [&](const auto& batch) {
+      const std::vector<std::int32_t> y(batch.y().begin(), batch.y().end());
+      const std::vector<float> w(batch.size(), 1), dy(3 * batch.size(), 0.1F);
+      m.train_step(batch.with_targets(y).with_weights(w));
+      m.apply(m.gradients_of(batch, dy));
+      m.input_gradients(batch);
+      m.predict(batch);
+    });
+    return m.weights_sha256();
+  };
+  auto alone = classifier_on<Noisy>(ls::OneDevice<Float>{.virtual_shards = 4});
+  const std::string expected = digest(ls::OneDevice<Float>{.virtual_shards = 4});
+  std::mutex mutex;
+  std::vector<std::string> found;
+  testing::run_workers<Float>({1, 1}, 4, [&](const auto& worker) {
+    const std::string its = digest(worker);
+    auto m = classifier_on<Noisy>(worker);
+    const ls::Slice mine = worker.process == 0 ? ls::Slice{0, 1} : ls::Slice{1, 0};
+    m.train_on_batch(ls::local_batch, one.xs(mine), one.ys(mine), one.ws(mine));
+    const std::string of_one = m.weights_sha256();
+    const std::scoped_lock lock(mutex);
+    found.push_back(its);
+    found.push_back(of_one);
+  });
+  alone.train_on_batch(one.x, one.y, one.w);
+  CHECK(std::count(found.begin(), found.end(), expected) == 2);
+  CHECK(std::count(found.begin(), found.end(), alone.weights_sha256()) == 2);
+  CHECK_THAT(refusal_in_all({1, 1},
+                            [&](auto& m, std::size_t) {
+                              m.train_on_batch(ls::local_batch, one.xs({0, 0}), one.ys({0, 0}));
+                            }),
+             ContainsSubstring("the batch is empty"));
+}
+
+TEST_CASE(
+    "a model of one process takes the share of a job as a batch of its own, and others refuse it") {
+  const auto train = batches();
+  std::atomic<int> wrong = 0;
+  testing::run_workers<Float>({1, 1}, 0, [&](const auto& worker) {
+    auto m = classifier_on<line::Classes>(worker);
+    auto teacher = classifier_on<line::Classes>(ls::OneDevice<Float>{}),
+         copy = classifier_on<line::Classes>(ls::OneDevice<Float>{});
+    for (const auto& batch : m.batches(train)) {
+      const auto rows = teacher.predict(batch), expected = copy.predict(batch.x(), batch.size());
+      wrong += !std::ranges::equal(rows.elements(), expected.elements());
+      wrong +=
+          teacher.train_step(batch)["loss"] != copy.train_on_batch(batch.x(), batch.y())["loss"];
+      m.train_step(batch);
+    }
+    wrong += teacher.weights_sha256() != copy.weights_sha256();
+  });
+  CHECK(wrong == 0);
+
+  struct Wide : ls::Sequential<ls::Input<9>, ls::Dense<3>> {};
+  auto wide = classifier_on<Wide>(ls::OneDevice<Float>{});
+  auto narrow = classifier_on(ls::OneDevice<Float>{});
+  const Points<Float::real> all(4);
+  const auto batch = narrow.batch(all.x, all.y);
+  for (const auto& call : std::vector<std::function<void()>>{[&] { wide.train_step(batch); },
+                                                             [&] { wide.predict(batch); },
+                                                             [&] { wide.input_gradients(batch); }})
+    CHECK_THROWS_WITH(call(),
+                      ContainsSubstring("the batch has 2 values of input and 1 of target for "
+                                        "each example, but the model reads 9 and 1"));
+  std::mutex mutex;
+  std::string refused;
+  testing::run_workers<Float>({1, 1}, 0, [&](const auto& worker) {
+    auto m = classifier_on(worker);
+    const ls::Slice part{2 * worker.process, 2};
+    auto share = m.batch(ls::local_batch, all.xs(part), all.ys(part)).loaded();
+    share.slice.first = 1;
+    try {
+      m.train_step({share, 2, 1});
+    } catch (const ls::UsageError& e) {
+      const std::scoped_lock lock(mutex);
+      refused += e.what();
+    }
+  });
+  CHECK_THAT(refused,
+             ContainsSubstring("has examples 1 to 3 of 4, but this process computes 0 to 2"));
+  CHECK_THAT(refused,
+             ContainsSubstring("has examples 1 to 3 of 4, but this process computes 2 to 4"));
+}
+
 TEST_CASE("wrong values of a batch are refused with what and how many") {
   auto m = classifier_on(ls::OneDevice<Float>{});
   const Points<Float::real> all(4);
@@ -495,6 +584,78 @@ TEST_CASE("requests of callbacks reach all processes, whatever a step exchanges"
   }
 }
 
+TEST_CASE("a learning rate that one process sets within a step is that of all from then on") {
+  std::atomic<int> wrong = 0;
+  testing::run_workers<Float>({1, 1}, 0, [&](const auto& worker) {
+    auto m = classifier_on<Noisy>(worker, ls::SGD{.learning_rate = 0.1});
+    m.fit(batches(), line::quiet(), [&](const auto& batch) {
+      if (worker.process == 1 && m.steps() == 2) m.set_learning_rate(0.25);
+      const auto gradients = m.gradients_of(batch);
+      m.test_step(batch);
+      wrong += gradients.learning_rate() != (m.steps() < 2 ? 0.1 : 0.25);
+      m.apply(gradients);
+    });
+    wrong += m.learning_rate() != 0.25;
+  });
+  CHECK(wrong == 0);
+}
+
+TEST_CASE("moving averages stay where they are in a test, and finalize_weights needs an update") {
+  const ls::Adam adam{.learning_rate = 0.01, .with = {.use_ema = true, .ema_momentum = 0.5}};
+  auto m = classifier_on<Noisy>(ls::OneDevice<Float>{}, adam);
+  const std::string initial = m.weights_sha256();
+  m.finalize_weights();
+  CHECK(m.weights_sha256() == initial);
+
+  struct Tests : ls::Callback {
+    std::function<void()> test;
+    void on_epoch_end(int, const ls::Logs&) override { test(); }
+  };
+  const auto tests = std::make_shared<Tests>();
+  const auto data = line::classes(20) | ls::batch(20);
+  int calls = 0;
+  tests->test = [&] {
+    const std::string before = m.weights_sha256();
+    const double evaluated = m.evaluate(data)["loss"];
+    for (const auto& batch : m.batches(data)) {
+      CHECK(m.test_step(batch)["loss"] == evaluated);
+      m.input_gradients(batch);
+      ++calls;
+    }
+    CHECK(m.weights_sha256() == before);
+  };
+  auto options = line::quiet(2);
+  options.callbacks = {ls::SwapEMAWeights{.swap_on_epoch = true}, tests};
+  m.fit(batches(), options);
+  CHECK(calls == 2);
+}
+
+TEST_CASE("a network without a layer that computes has gradients of nothing") {
+  struct Views : ls::Sequential<ls::Input<3>, ls::Flatten> {};
+  ls::Model m{Views{}, ls::OneDevice<Float>{}, ls::MeanSquaredError{}, ls::SGD{}};
+  const std::vector<float> x{1, 2, 3};
+  CHECK(m.gradients_of(m.batch(x, x)).values().empty());
+  CHECK(m.gradients_of(m.batch(x), x).values().empty());
+  CHECK_THROWS_WITH(m.input_gradients(m.batch(x, x)),
+                    ContainsSubstring("input_gradients: the network has no layer that computes"));
+}
+
+TEST_CASE("a step whose loss is the program's own leaves none in the logs") {
+  auto m = classifier_on<Noisy>(ls::OneDevice<Float>{});
+  double tested = 0;
+  const auto history =
+      m.fit(line::classes(8) | ls::batch(8), line::quiet(), [&](const auto& batch) {
+        const std::vector<float> dy(3 * batch.size());
+        m.gradients_of(batch, dy);
+        tested = m.gradients_of(batch).logs()["loss"];
+      });
+  CHECK(history["loss"][0] == tested);
+  CHECK_FALSE(m.fit(line::classes(8) | ls::batch(8), line::quiet(), [&](const auto& batch) {
+                 const std::vector<float> dy(3 * batch.size());
+                 m.apply(m.gradients_of(batch, dy));
+               }).contains("loss"));
+}
+
 TEST_CASE("a learning rate that one process sets is that of all from the next step on") {
   std::atomic<int> wrong = 0;
   testing::run_workers<Float>({1, 1}, 0, [&](const auto& worker) {
@@ -525,6 +686,27 @@ TEST_CASE("a pass that a loop leaves continues with the batch that follows") {
   CHECK(one.steps() == 18);
   CHECK(other.steps() == 18);
   CHECK(one.weights_sha256() == other.weights_sha256());
+}
+
+TEST_CASE("loops over batches of a model do not overlap, nor with fit, nor do they mix data sets") {
+  const auto train = batches();
+  const auto other = line::classes(16) | ls::batch(4);
+  auto m = classifier_on(ls::OneDevice<Float>{});
+  for (const auto& batch : m.batches(train)) {
+    m.train_step(batch);
+    CHECK_THROWS_WITH(
+        [&] {
+          for (const auto& inner : m.batches(other)) m.train_step(inner);
+        }(),
+        ContainsSubstring("batches: another loop over batches of this model runs"));
+    CHECK_THROWS_WITH(m.fit(train, line::quiet()),
+                      ContainsSubstring("fit: a loop over batches of this model runs"));
+    break;
+  }
+  std::size_t count = 0;
+  for (const auto& batch : m.batches(other)) count += batch.size();
+  CHECK(count == 16);
+  m.fit(train, line::quiet());
 }
 
 TEST_CASE("class weights and sample weights of the data are those of fit") {
