@@ -117,7 +117,7 @@ template <class From, class To>
     convert_tensor(file, found, values.type, to);
 }
 
-/// What to do about a tensor that no parameter has the name of: the option that would make this file
+/// The remedy for a tensor whose name no parameter has: the option that would make this file
 /// a part of the model, or the model a part of the file; otherwise that it belongs to another model.
 [[gnu::cold]] inline std::string remedy_for(const SafetensorsFile& file,
                                             const std::vector<ParameterInfo>& parameters) {
