@@ -160,10 +160,13 @@ struct CheckLayer<L> {
                 "std::string_view name', of printable ASCII characters except '/'");
 };
 
-/// Does not instantiate CheckLayer: clang would repeat its error.
+/// Does not instantiate CheckLayer: clang would repeat its error. False for a block that is a model
+/// with an error, which it has reported.
 template <class L>
 constexpr bool layer_ok() {
-  if constexpr (Composite<L>)
+  if constexpr (Composite<L> && requires { L::input_shape; })
+    return L::valid && block_name_ok<L>();
+  else if constexpr (Composite<L>)
     return L::layers_ok && block_name_ok<L>();
   else
     return Layer<L>;
