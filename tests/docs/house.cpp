@@ -135,11 +135,11 @@ struct ls::Kernel<PairsOp, D> : ls::KernelTraits {
     const T *p = io.prediction + a * size, *q = io.prediction + b * size;
     T d = 0;
     for (std::size_t i = 0; i < size; ++i) d += (p[i] - q[i]) * (p[i] - q[i]);
-    const bool same = io.target[a] == io.target[b];
-    if (!same && d >= 1) return;
-    *io.sum += static_cast<double>(same ? d : 1 - d);
+    const bool alike = io.target[a] == io.target[b];
+    if (!alike && d >= 1) return;
+    *io.sum += static_cast<double>(alike ? d : 1 - d);
     if (io.gradient == nullptr) return;
-    const T slope = static_cast<T>((same ? 2 : -2) * io.scale);
+    const T slope = static_cast<T>((alike ? 2 : -2) * io.scale);
     for (std::size_t i = 0; i < size; ++i) {
       io.gradient[a * size + i] += slope * (p[i] - q[i]);
       io.gradient[b * size + i] -= slope * (p[i] - q[i]);
