@@ -25,6 +25,7 @@
 #include "lockstep/onnx.hpp"
 #include "lockstep/reference.hpp"
 #include "lockstep/tensorboard.hpp"
+#include "lockstep/training/checks/check_gradients.hpp"
 #include "support/event_reader.hpp"
 #include "support/run_kernel.hpp"
 #include "support/temporary_folder.hpp"
@@ -72,6 +73,80 @@ static_assert(Small::graph.nodes == 1 + 3 * 5 + 2);  // a block: two Conv2D, two
 static_assert(Small::parameter_count ==
               16 * (3 + 1) + 3 * 2 * 16 * (9 * 16 + 1) + 10 * (8 * 8 * 16 + 1));
 // --8<-- [end:model]
+
+// --8<-- [start:skips]
+template <int Filters, class Inner>
+struct Level  // of a U-Net: the image itself goes around what the inner levels make of it
+    : ls::Sequential<ls::Conv2D<Filters, 3, ls::same, ls::relu>,
+                     ls::Parallel<ls::Concatenate, ls::Identity,
+                                  ls::Sequential<ls::MaxPooling2D<>, Inner, ls::UpSampling2D<>>>,
+                     ls::Conv2D<Filters, 3, ls::same, ls::relu>> {};
+struct UNet : ls::Sequential<ls::Input<32, 32, 1>, Level<8, Level<16, ls::Conv2D<32, 1>>>,
+                             ls::Residual<ls::Conv2D<8, 1>>,  // + ls::Identity, its default skip
+                             ls::Conv2D<1, 1>> {};
+
+static_assert(UNet::output_shape == ls::shape(32, 32, 1));
+// --8<-- [end:skips]
+
+// --8<-- [start:blocks]
+struct Encoder : ls::Sequential<ls::Input<784>, ls::Dense<64, ls::relu>, ls::Dense<8>> {
+  static constexpr std::string_view name = "encoder";
+};
+struct Decoder : ls::Sequential<ls::Input<8>, ls::Dense<64, ls::relu>, ls::Dense<784>> {
+  static constexpr std::string_view name = "decoder";
+};
+struct Autoencoder : ls::Sequential<ls::Input<784>, Encoder, Decoder> {};
+// --8<-- [end:blocks]
+
+// --8<-- [start:augmented]
+struct Augmented
+    : ls::Sequential<ls::Input<32, 32, 3>, ls::Rescaling<1.0 / 255>,
+                     ls::RandomRotation<ls::factor(0.1)>,  // up to 36 degrees either way
+                     ls::RandomTranslation<ls::factor(0.1), ls::factor(-0.2, 0.1)>, ls::Flatten,
+                     ls::Dense<10>> {};
+// --8<-- [end:augmented]
+
+// --8<-- [start:pairs]
+/// Contrastive loss (Hadsell et al., 2006) with squared distances d: the sum over pairs of d for
+/// examples of the same class, max(0, 1 - d) for others.
+struct PairsOp {
+  ls::Shape out;
+  bool operator==(const PairsOp&) const = default;
+};
+struct Pairs {
+  using target_type = std::int32_t;
+  static constexpr std::string_view name = "pairs";
+  static constexpr bool accepts(ls::Shape out) { return out.rank == 1; }
+  static constexpr ls::Shape target_shape(ls::Shape) { return {}; }  // one label
+  static constexpr PairsOp op(ls::Shape out) { return {out}; }
+};
+template <ls::HostDevice D>
+struct ls::Kernel<PairsOp, D> : ls::KernelTraits {
+  static void run(const PairsOp& op, const ls::LossIo<D, std::int32_t>& io) {
+    using T = typename D::real;
+    const std::size_t size = op.out.size();
+    if (io.gradient != nullptr) std::fill_n(io.gradient, io.count * size, T(0));
+    for (std::size_t a = 0; a < io.count; ++a)
+      for (std::size_t b = 0; b < a; ++b) add_pair(io, a, b, size);
+  }
+  static void add_pair(const ls::LossIo<D, std::int32_t>& io, std::size_t a, std::size_t b,
+                       std::size_t size) {
+    using T = typename D::real;
+    const T *p = io.prediction + a * size, *q = io.prediction + b * size;
+    T d = 0;
+    for (std::size_t i = 0; i < size; ++i) d += (p[i] - q[i]) * (p[i] - q[i]);
+    const bool alike = io.target[a] == io.target[b];
+    if (!alike && d >= 1) return;
+    *io.sum += static_cast<double>(alike ? d : 1 - d);
+    if (io.gradient == nullptr) return;
+    const T slope = static_cast<T>((alike ? 2 : -2) * io.scale);
+    for (std::size_t i = 0; i < size; ++i) {
+      io.gradient[a * size + i] += slope * (p[i] - q[i]);
+      io.gradient[b * size + i] -= slope * (p[i] - q[i]);
+    }
+  }
+};
+// --8<-- [end:pairs]
 
 // --8<-- [start:plan]
 struct Digits
@@ -252,6 +327,79 @@ TEST_CASE("the example of an autoencoder") {
   CHECK(arrays.features.size() == 200 * 28 * 28);
   CHECK(arrays.targets == arrays.features);
   // --8<-- [end:collect]
+}
+
+TEST_CASE("the example of named blocks") {
+  const TemporaryFolder folder;
+  const std::string path = folder / "vae.safetensors";
+  const auto make = [](auto net, std::uint64_t seed) {
+    return ls::Model{net, ls::Seed{seed}, ls::OneDevice<ls::Reference<float>>{},
+                     ls::MeanSquaredError{}, ls::SGD{}};
+  };
+  auto autoencoder = make(Autoencoder{}, 1), other = make(Autoencoder{}, 2);
+  auto decoder = make(Decoder{}, 3);
+  // --8<-- [start:block_weights]
+  autoencoder.save_weights(path);  // "encoder/dense/kernel", ..., "decoder/dense_1/bias"
+  decoder.load_weights(path, {.prefix = "decoder/"});
+
+  decoder.save_weights(path);  // "dense/kernel", ..., "dense_1/bias"
+  other.load_weights(path, {.only = "decoder/*", .strip = "decoder/"});
+  // --8<-- [end:block_weights]
+  CHECK(decoder.weights("dense_1/kernel") == autoencoder.weights("decoder/dense_1/kernel"));
+  CHECK(other.weights("decoder/dense_1/kernel") == decoder.weights("dense_1/kernel"));
+  CHECK(other.weights("encoder/dense/kernel") != autoencoder.weights("encoder/dense/kernel"));
+}
+
+TEST_CASE("the example of augmentation layers") {
+  using Rotation = ls::RandomRotation<ls::factor(0.1)>;
+  CHECK(Rotation::op(Augmented::input_shape).factor == ls::factor(-0.1, 0.1));
+  CHECK(Augmented::output_shape == ls::shape(10));
+}
+
+TEST_CASE("the example of gradients") {
+  struct Net : ls::Sequential<ls::Input<3>, ls::Dense<4, ls::tanh>, ls::Dense<2>> {};
+  const std::vector<double> x{0.1, -0.4, 0.3, 0.2, 0.5, -0.6, -0.3, 0.4, 0.1, 0.9, 0.2, -0.7};
+  const std::vector<std::int32_t> labels{0, 1, 0, 1};
+  // --8<-- [start:gradients]
+  // <lockstep/reference.hpp>, <lockstep/training/checks/check_gradients.hpp>
+  CHECK(ls::check_gradients<ls::Input<4, 3>>(ls::LayerNormalization<>{}).error < 1e-6);  // a layer
+  CHECK(ls::check_gradients(Net{}, x, labels, Pairs{}).error < 1e-6);  // a model with its loss
+  // --8<-- [end:gradients]
+}
+
+TEST_CASE("the example of a loss over pairs") {
+  // By hand: one pair of a class at distance 1, two pairs of two classes, of which one is near.
+  const std::vector<float> predictions{0, 0, 1, 0, 0, 0.5f};
+  const std::vector<std::int32_t> labels{0, 0, 1};
+  struct Net : ls::Sequential<ls::Input<2>, ls::Dense<2, ls::no_bias>> {};
+  ls::Model model{Net{}, ls::OneDevice<ls::Reference<float>>{}, Pairs{}, ls::SGD{}};
+  model.set_weights("dense/kernel", std::vector<float>{1, 0, 0, 1});
+  const auto data = ls::tensors(predictions, ls::shape(2), labels);
+  CHECK(std::abs(model.evaluate(data | ls::batch(3))["loss"] - (1 + 0.75) / 3) < 1e-6);
+  // Without the pairs between the batches.
+  CHECK(std::abs(model.evaluate(data | ls::batch(2))["loss"] - 1.0 / 3) < 1e-6);
+}
+
+TEST_CASE("the example of a monitored value") {
+  const std::vector<float> x(20, 1.0f), y(20, 0.5f);
+  const auto train = ls::tensors(x, ls::shape(1), y, ls::shape(1)) | ls::batch(5);
+  struct Net : ls::Sequential<ls::Input<1>, ls::Dense<1>> {};
+  ls::Model model{Net{}, ls::OneDevice<ls::Reference<float>>{}, ls::MeanSquaredError{},
+                  ls::SGD{.learning_rate = 0}};
+  // --8<-- [start:monitor]
+  /// A custom value, of which ls::EarlyStopping does not know that it should rise.
+  struct Score : ls::Callback {
+    void on_epoch_end(int epoch, const ls::Logs&) override { control().log("score", 2 - epoch); }
+  };
+  const auto history =
+      model.fit(train, {.epochs = 10,
+                        .callbacks = {std::make_shared<Score>(),
+                                      ls::EarlyStopping{.monitor = "score",
+                                                        .patience = 2,
+                                                        .mode = ls::MonitorMode::max}},  // or "max"
+                        .progress = ls::ProgressStyle::none});
+  CHECK(history.epoch.size() == 3);
+  // --8<-- [end:monitor]
 }
 
 TEST_CASE("the example of cluster") {

@@ -1,8 +1,10 @@
 #!/usr/bin/env python3
 """Checks the documentation without mkdocs and without a network: each page is in the site, links lead somewhere, code is
 that of its sources, tables are those of the headers, each folder of headers has a page, names of the library exist and what
-is called missing does not, the picture files are what their script draws, and the README shows the quick start.
+is called missing does not, the search finds words of code, the picture files are what their script draws, and the README
+shows the quick start.
 Usage: pages.py ROOT"""
+import html
 import pathlib
 import re
 import subprocess
@@ -147,6 +149,21 @@ def environment(root):
     yield from (f"docs/environment.md has {name}, which nothing reads" for name in sorted(named - read))
 
 
+# Words that a user looks for, each of which an example shows.
+SEARCHED = ("factor", "MonitorMode", "Identity", "NpzFile", "read_npy", "check_gradients", "LossIo", "Rescaling", "prefix")
+
+
+def search(root):
+    """The site's search finds words of code: the plugin's separator cuts them out of the examples."""
+    separator = re.search(r"^ +separator: '(.*)'$", (root / "mkdocs.yml").read_text("utf-8"), re.MULTILINE)
+    if not separator:
+        yield "mkdocs.yml: the search has no separator, so it finds ls::factor(0.1) as a whole only"
+        return
+    code = "\n".join(block for page in pages(root) for block in FENCE.findall(page.read_text("utf-8")))
+    found = set(re.split(separator[1], html.escape(code)))
+    yield from (f"docs: no example has '{word}' as a word of its own" for word in SEARCHED if word not in found)
+
+
 def readme(root):
     """The README's program is the quick start, apart from comments."""
     def code(text):
@@ -173,7 +190,7 @@ def pictures(root):
         yield f"docs/pictures: {done.stderr.strip()}"
 
 
-CHECKS = (nav, links, environment, snippets, tables, house, names, absent, kernels, readme, image, pictures)
+CHECKS = (nav, links, environment, snippets, tables, house, names, absent, kernels, search, readme, image, pictures)
 
 
 def main(root):

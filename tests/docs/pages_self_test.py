@@ -8,13 +8,14 @@ import pages
 import tables
 
 GOOD = {
-    "mkdocs.yml": "site_name: x\n\nnav:\n  - Start: index.md\n  - House:\n      - house/core.md\n  - T: tutorials/multi_worker.md\n  - E: environment.md\n"
+    "mkdocs.yml": "site_name: x\nplugins:\n  - search:\n      separator: '[\\s:()]+|&[lg]t;'\n\nnav:\n  - Start: index.md\n  - House:\n      - house/core.md\n  - T: tutorials/multi_worker.md\n  - E: environment.md\n"
                   "  - A: changelog.md\n  - B: contributing.md\n  - C: security.md\n",
     "CHANGELOG.md": "", "CONTRIBUTING.md": "[docs](docs/index.md)", "SECURITY.md": "",
     "README.md": "```cpp\n#include <x>\nint main() {}\n```\n[pages](docs/index.md)\n",
     "docs/index.md": "# Start\n\n## Two `words`, here\n[core](house/core.md#what-it-is) [up](#two-words-here) "
                      "[s](../SECURITY.md) [w](https://example.org)\n<!-- snippet: examples/01_quickstart.cpp:2: -->\n```cpp\n#include <x>  // x\n\nint main() {}\n```\n"
-                     "`ls::Shape`\n```text\n[a](b.md)\n```\n| `Lstm` | **missing** |\n| `Norm<>`: **no kernel yet** |\nNo GPU.\n",
+                     "`ls::Shape`\n```text\n[a](b.md)\n" + "".join(f"a::b<a::{word}(1)>\n" for word in pages.SEARCHED) +
+                     "```\n| `Lstm` | **missing** |\n| `Norm<>`: **no kernel yet** |\nNo GPU.\n",
     "docs/house/core.md": "## What it is\n`shape.hpp` `more/rng.hpp` `core/shape.hpp`\n<!-- table: files core -->\n\n| `core/*.hpp` | what is in it |\n"
                           "|---|---|\n| `shape` | Shapes |\n| `more/` | `rng` |\n\n<!-- end -->\n<!-- snippet: tests/docs/house.cpp:core -->\n```cpp\nint i;\n```\n",
     "include/lockstep/core/shape.hpp": "/// \\file\n/// Shapes. Invariant: few.\nstruct Shape {};  // not Size",
@@ -70,6 +71,9 @@ FAULTS = {  # what is found: (check, file, its text before, and after; no text b
     "its image does not install": (pages.image, "dev", "liba-dev", "libb-dev"),
     "its image does not": (pages.image, "packaging/deployment/Dockerfile", "cmake ", ""),
     "job.yaml: no page shows it": (pages.snippets, "packaging/deployment/job.yaml", None, ""),
+    "the search has no separator": (pages.search, "mkdocs.yml", "      separator", "      lang"),
+    "no example has 'factor' as a word": (pages.search, "mkdocs.yml", "[\\s:()]", "[\\s()]"),
+    "no example has 'LossIo' as a word": (pages.search, "docs/index.md", "a::LossIo(1)", "LossIo_"),
     "its program is not that of": (pages.readme, "README.md", "int main", "void main"),
 }
 

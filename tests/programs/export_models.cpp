@@ -162,6 +162,29 @@ struct Dotted : ls::Dense<3, ls::relu> {
 };
 struct Names : ls::Sequential<ls::Input<4>, Type, Dotted, Type> {};
 
+// Named blocks within one another, whose layers need either order of the axes in ONNX.
+struct Inner : ls::Residual<ls::Sequential<ls::Conv2D<4, 3, same, ls::relu>, ls::Dense<4>>> {
+  static constexpr std::string_view name = "inner";
+};
+struct Encoder
+    : ls::Sequential<ls::Conv2D<4, 3, strides(2)>, ls::Repeat<2, Inner>, ls::BatchNormalization<>> {
+  static constexpr std::string_view name = "encoder";
+};
+struct Decoder : ls::Sequential<ls::Input<3, 3, 4>, ls::Conv2DTranspose<4, 3, strides(2)>,
+                                ls::Recompute<Inner>, ls::Conv2D<2, 1, ls::sigmoid>> {
+  static constexpr std::string_view name = "block.decoder";
+};
+struct NamedBlocks
+    : ls::Sequential<ls::Input<7, 7, 2>, ls::Conv2D<2, 1>, Encoder, Decoder, ls::Conv2D<2, 1>> {};
+// The Keras model that export_slow.py builds of models within a model.
+struct Head : ls::Sequential<ls::Dense<4>, ls::Dense<3, ls::relu>> {
+  static constexpr std::string_view name = "head";
+};
+struct Trunk : ls::Sequential<ls::Dense<5, ls::relu>, ls::BatchNormalization<>, Head> {
+  static constexpr std::string_view name = "trunk";
+};
+struct Nested : ls::Sequential<ls::Input<6>, ls::Dense<6>, Trunk, ls::Dense<2>> {};
+
 // Whole models.
 struct MnistCnn
     : ls::Sequential<ls::Input<28, 28, 1>, ls::Conv2D<32, 3>, ls::ReLU, ls::MaxPooling2D<>,
@@ -266,6 +289,8 @@ int main(int argc, char** argv) {
     run<FirstAndLast>(folder, "first_and_last", back);
     run<FourAxes>(folder, "four_axes", back);
     run<Names>(folder, "names", back);
+    run<NamedBlocks>(folder, "named_blocks", back);
+    run<Nested>(folder, "nested", back);
     run<MnistCnn>(folder, "mnist_cnn", back);
     run<resnet::ResNet<3>>(folder, "resnet20", back);
     run<Branches>(folder, "branches", back);

@@ -53,7 +53,7 @@ from model_files import ModelFileError  # noqa: E402
 
 MODELS = ["conv2d", "conv1d", "depthwise", "transpose", "transpose_padded", "dense", "pooling2d", "pooling1d",
           "global_pooling", "normalizations", "activations", "shapes", "moves", "merges", "dots", "training_only",
-          "words", "nothing", "strided_dilation", "uneven", "first_and_last", "four_axes", "names", "mnist_cnn", "resnet20", "branches"]
+          "words", "nothing", "strided_dilation", "uneven", "first_and_last", "four_axes", "names", "named_blocks", "nested", "mnist_cnn", "resnet20", "branches"]
 NOT_IN_KERAS = {"strided_dilation"}
 # Options that do not change what a trained model predicts, or follow from shapes and parameters.
 NOT_IN_TOOLS = {"axis", "center", "depth_multiplier", "factor", "fill", "fill_mode", "fill_value", "filters", "height",
@@ -121,6 +121,17 @@ class Export(unittest.TestCase):
                 self.assert_changed(name, changed[name])
                 keras_model.save(model, self.file(name, "back"))
         self.check_back(changed)
+
+    def test_models_within_a_keras_model_are_named_blocks(self):
+        layers = keras.layers
+        head = keras.Sequential([keras.Input([5]), layers.Dense(4, name="dense"),
+                                 layers.Dense(3, activation="relu", name="dense_1")], name="head")
+        trunk = keras.Sequential([keras.Input([6]), layers.Dense(5, activation="relu", name="dense"),
+                                  layers.BatchNormalization(name="batch_normalization"), head], name="trunk")
+        model = keras.Sequential([keras.Input([6]), layers.Dense(6, name="dense"), trunk, layers.Dense(2, name="dense_1")])
+        keras_model.save(model, self.file("nested", "back"))
+        self.assertEqual(set(load_file(self.file("nested", "back"))), set(load_file(self.file("nested", "safetensors"))))
+        self.check_back({"nested": model.predict(self.data("nested")[0], verbose=0)})
 
     @unittest.skipIf(os.environ["KERAS_BACKEND"] == "torch", "this is that run")
     def test_keras_with_pytorch(self):

@@ -113,7 +113,36 @@ concept JoinRule = HasName<J> && requires(Shape a, Shape b) {
 template <class L>
 concept Composite = requires { typename L::is_composite; };
 
+/// A block with a name, which begins the names of its layers, as that of a Keras model within a
+/// model: "decoder/dense". Its layers are numbered from 0; the second block of this name is
+/// "decoder_1". The name is a constant of one or more printable ASCII characters except '/'.
+/// \code
+///   struct Decoder : ls::Sequential<ls::Dense<64, ls::relu>, ls::Dense<784>> {
+///     static constexpr std::string_view name = "decoder";
+///   };
+/// \endcode
+template <class L>
+concept NamedBlock = Composite<L> && requires { L::name; };
+
 namespace detail {
+
+constexpr bool is_block_name(std::string_view name) {
+  for (const char c : name)
+    if (c < ' ' || c > '~' || c == '/') return false;
+  return !name.empty();
+}
+/// False also for a name that is not a constant text.
+template <class L>
+constexpr bool block_name_ok() {
+  if constexpr (NamedBlock<L>) {
+    if constexpr (requires { typename std::bool_constant<is_block_name(L::name)>; })
+      return is_block_name(L::name);
+    else
+      return false;
+  } else {
+    return true;
+  }
+}
 
 template <class L>
 struct CheckLayer {
@@ -130,13 +159,20 @@ struct CheckLayer {
                 "const' and 'operator=='");
 };
 template <Composite L>
-struct CheckLayer<L> {};
+struct CheckLayer<L> {
+  static_assert(block_name_ok<L>(),
+                "lockstep::Sequential: the name of a block must be a constant, 'static constexpr "
+                "std::string_view name', of printable ASCII characters except '/'");
+};
 
-/// Does not instantiate CheckLayer: clang would repeat its error.
+/// Does not instantiate CheckLayer: clang would repeat its error. False for a block that is a model
+/// with an error, which it has reported.
 template <class L>
 constexpr bool layer_ok() {
-  if constexpr (Composite<L>)
-    return L::layers_ok;
+  if constexpr (Composite<L> && requires { L::input_shape; })
+    return L::valid && block_name_ok<L>();
+  else if constexpr (Composite<L>)
+    return L::layers_ok && block_name_ok<L>();
   else
     return Layer<L>;
 }

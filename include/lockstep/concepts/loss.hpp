@@ -19,7 +19,8 @@ namespace lockstep {
 template <class Target, class T>
 using target_as = std::conditional_t<std::same_as<Target, float>, T, Target>;
 
-/// The operands of one call of a loss kernel.
+/// The operands of one call of a loss kernel: the examples of one replica, or of one virtual shard. A
+/// loss over pairs of examples does not see those of other replicas.
 template <class D, class Target>
 struct LossIo {
   using T = typename D::real;

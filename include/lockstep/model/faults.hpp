@@ -69,6 +69,21 @@ struct BlockChangesShape {
                 "before Repeat");
 };
 
+template <class Received, class Declared>
+struct InputDiffers {
+  static_assert(
+      always_false<Received>,
+      "lockstep::Sequential: a block that begins with Input receives another shape; change "
+      "its Input, or the layers before the block");
+};
+template <class Body>
+struct EqualNames {
+  static_assert(
+      always_false<Body>,
+      "lockstep::Sequential: a named block has the name of another layer or block next to "
+      "it, such as 'decoder_1' next to two 'decoder'; rename one");
+};
+
 // The leaves of a model, indexed by position; instantiated only for an error at one of them.
 template <class L>
 struct LeavesOf {
@@ -119,5 +134,12 @@ template <class Built, class Body>
 struct Verdict<Built, Body, Failure::block_changes_shape>
     : BlockChangesShape<typename ShapeAsType<Built::failure.first>::type,
                         typename ShapeAsType<Built::failure.second>::type> {};
+
+template <class Built, class Body>
+struct Verdict<Built, Body, Failure::input_differs>
+    : InputDiffers<typename ShapeAsType<Built::failure.first>::type,
+                   typename ShapeAsType<Built::failure.second>::type> {};
+template <class Built, class Body>
+struct Verdict<Built, Body, Failure::equal_names> : EqualNames<Body> {};
 
 }  // namespace lockstep::detail

@@ -192,8 +192,10 @@ constexpr void apply_rule(FusedGraph<Ops, Size>& p, bool wants_input, List<Patte
     fused.op = p.pool.template of<Result>().add(result);
     fused.type = index_in<Result>(Ops{});
     if constexpr (requires { Result::draws_with; }) {
-      fused.name = p.step[chain.at[Result::draws_with]].name;
-      fused.ordinal = p.step[chain.at[Result::draws_with]].ordinal;
+      const PlanStep& drawing = p.step[chain.at[Result::draws_with]];
+      fused.name = drawing.name;
+      fused.block = drawing.block;
+      fused.ordinal = drawing.ordinal;
     }
     for (const StepId part : chain.at) p.step[part].type = -1;
     p.step[chain.at[length - 1]] = fused;

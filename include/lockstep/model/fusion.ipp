@@ -11,7 +11,7 @@ std::string layers_of(const PlanStep& step, const Node* nodes) {
   for (int k = 0; k < step.node_count; ++k) {
     const Node& n = nodes[step.nodes[static_cast<std::size_t>(k)]];
     if (k > 0) names += '+';
-    names += n.is_activation ? std::string(n.class_name) : layer_name(n.name, n.ordinal);
+    names += n.is_activation ? std::string(n.class_name) : layer_name(n);
   }
   return names;
 }

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <array>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -13,6 +14,7 @@
 #include "lockstep/core/format_text.hpp"
 #include "lockstep/core/type_list.hpp"
 #include "lockstep/model/index.hpp"
+#include "lockstep/model/layer_names.hpp"
 
 namespace lockstep::detail {
 
@@ -50,23 +52,41 @@ struct Node {
   std::size_t w = 0, w_count = 0;             ///< range in the flat weights
   std::size_t state = 0, state_count = 0;
   std::string_view name, class_name;  ///< "conv2d", "Conv2D"
+  std::string_view block;             ///< path of its named blocks, "decoder"; empty outside
   int ordinal = 0;                    ///< 0 for conv2d, 1 for conv2d_1
   bool is_activation = false;         ///< the activation of the layer before, whose name it shares
   int segment = -1;                   ///< block of Recompute; -1: none
   double flops = 0;                   ///< forward pass, per example
 };
 
+/// A parameter of the model.
+struct NamedParameter : Parameter {
+  std::string_view layer, block;
+  int ordinal = 0;
+  std::size_t offset = 0;  ///< in the flat weights, or in the flat state if not trainable
+};
+
 /// "conv2d", "conv2d_1".
 [[gnu::cold]] inline std::string layer_name(std::string_view name, int ordinal) {
   return ordinal > 0 ? format_text("{}_{}", name, ordinal) : std::string(name);
 }
+/// "conv2d_1", "decoder/conv2d_1".
+[[gnu::cold]] inline std::string layer_name(std::string_view block, std::string_view name,
+                                            int ordinal) {
+  return block.empty() ? layer_name(name, ordinal)
+                       : format_text("{}/{}", block, layer_name(name, ordinal));
+}
+[[gnu::cold]] inline std::string layer_name(const Node& n) {
+  return layer_name(n.block, n.name, n.ordinal);
+}
+[[gnu::cold]] inline std::string layer_name(const NamedParameter& p) {
+  return layer_name(p.block, p.layer, p.ordinal);
+}
 
-/// A parameter of the model.
-struct NamedParameter : Parameter {
-  std::string_view layer;
-  int ordinal = 0;
-  std::size_t offset = 0;  ///< in the flat weights, or in the flat state if not trainable
-};
+/// Whether a parameter belongs to a layer.
+constexpr bool is_of(const NamedParameter& p, const Node& n) {
+  return p.ordinal == n.ordinal && p.layer == n.name && p.block == n.block;
+}
 
 /// The first error in a model.
 struct Failure {
@@ -76,7 +96,9 @@ struct Failure {
     parameters_differ,
     branches_differ,
     branches_do_not_join,
-    block_changes_shape
+    block_changes_shape,
+    input_differs,
+    equal_names
   };
   Kind kind = none;
   int position = 0;  ///< index of the layer among the leaves
@@ -84,12 +106,23 @@ struct Failure {
   std::size_t weights = 0, state = 0;  ///< totals of the layer's parameters(), if they differ
 };
 
-/// Counts nodes and parameters by the same walk as Graph, to size the arrays of Graph.
+/// Counts nodes, parameters and named blocks by the same walk as Graph, to size the arrays of Graph
+/// and BlockPaths.
 struct NodeCount {
   int nodes = 0, parameters = 0, position = 0;
+  std::size_t blocks = 0;
+  std::size_t path = 0, paths = 0;  ///< characters of the current path, and of all
   template <class L>
   constexpr ValueId add(ValueId v) {
-    if constexpr (Composite<L>) {
+    if constexpr (NamedBlock<L>) {
+      const std::size_t outer = path;
+      path += BlockPaths<0, 0, 0>::length_of(L::name);
+      paths += path;
+      ++blocks;
+      L::append(*this, v);
+      path = outer;
+      return v;
+    } else if constexpr (Composite<L>) {
       return L::append(*this, v);
     } else {
       nodes += HasActivation<L> ? 2 : 1;
@@ -109,7 +142,7 @@ struct NodeCount {
 
 /// The graph under construction. `add` is called once per layer, in the order that `Sequential`,
 /// `Residual`, `Parallel`, `Repeat` and `Recompute` define.
-template <class Ops, std::size_t Nodes, std::size_t Parameters>
+template <class Ops, std::size_t Nodes, std::size_t Parameters, std::size_t Blocks = 0>
 struct Graph {
   using ops = Ops;
   std::array<Node, Nodes + 1> node{};
@@ -123,13 +156,32 @@ struct Graph {
   std::size_t weights = 0, state = 0;  ///< elements of the flat buffers
   double flops = 0;                    ///< forward pass, per example
   Failure failure{};
-  std::array<std::pair<std::string_view, int>, Nodes + 1> names{};
+  NameNumbers<Nodes + Blocks> numbers{};
+  std::span<const std::string_view> block_paths{};  ///< of BlockPaths
+  std::size_t blocks = 0;                           ///< number of named blocks entered
+  std::string_view block{};                         ///< the current one
 
   template <class L>
   constexpr ValueId add(ValueId v) {
     if (failure.kind != Failure::none) return v;
     if constexpr (Composite<L>) {
-      return L::append(*this, v);
+      if constexpr (requires { L::input_shape; }) {
+        if (value[v] != L::input_shape) {
+          failure = {Failure::input_differs, position, value[v], L::input_shape};
+          return v;
+        }
+      }
+      if constexpr (NamedBlock<L>) {
+        numbers.next(L::name);
+        const std::string_view outer = std::exchange(block, block_paths[blocks++]);
+        const std::size_t outer_names = numbers.enter();
+        const ValueId out = L::append(*this, v);
+        numbers.leave(outer_names);
+        block = outer;
+        return out;
+      } else {
+        return L::append(*this, v);
+      }
     } else {
       const Shape in = value[v];
       if (!L::accepts(in)) {
@@ -137,13 +189,14 @@ struct Graph {
         return v;
       }
       const auto op = L::op(in);
-      Node& n = push(op, v, ValueId::none, L::name, next_ordinal(L::name));
+      Node& n = push(op, v, ValueId::none, L::name, numbers.next(L::name));
       n.class_name = class_name<L>();
       for (const Parameter& p : L::parameters(in)) {
         if (!p.present) continue;
         NamedParameter& q = parameter[static_cast<std::size_t>(parameters++)];
         static_cast<Parameter&>(q) = p;
         q.layer = n.name;
+        q.block = n.block;
         q.ordinal = n.ordinal;
         q.offset = p.trainable ? weights : state;
         (p.trainable ? weights : state) += p.shape.size();
@@ -181,7 +234,7 @@ struct Graph {
       else
         return Rule::op(x, y);
     }();
-    Node& n = push(op, a, b, Rule::name, next_ordinal(Rule::name));
+    Node& n = push(op, a, b, Rule::name, numbers.next(Rule::name));
     n.class_name = class_name<Rule>();
     return n.out;
   }
@@ -216,18 +269,12 @@ struct Graph {
     n.state = state;
     n.segment = segment;
     n.name = name;
+    n.block = block;
     n.ordinal = ordinal;
     value[n.out] = op.out();
     if constexpr (requires { op.flops(); }) n.flops = op.flops();
     flops += n.flops;
     return n;
-  }
-  constexpr int next_ordinal(std::string_view name) {
-    for (auto& [known, count] : names) {
-      if (known.empty()) known = name;
-      if (known == name) return count++;
-    }
-    return 0;
   }
 };
 
@@ -259,10 +306,23 @@ struct Built {
     if constexpr (Body::layers_ok) c.template add<Body>(ValueId::batch);
     return c;
   }();
+  static constexpr auto paths = [] {
+    if constexpr (count.blocks == 0) {
+      return BlockPaths<0, 0, 0>{};
+    } else {
+      BlockPaths<count.blocks, count.paths, static_cast<std::size_t>(count.nodes) + count.blocks> p;
+      p.template add<Body>(ValueId::batch);
+      p.finish();
+      return p;
+    }
+  }();
+  static constexpr std::array<std::string_view, count.blocks> block_paths = paths.views();
   static constexpr auto graph = [] {
     Graph<typename Body::ops, static_cast<std::size_t>(count.nodes),
-          static_cast<std::size_t>(count.parameters)>
+          static_cast<std::size_t>(count.parameters), count.blocks>
         g;
+    g.block_paths = block_paths;
+    if (paths.equal_names) g.failure.kind = Failure::equal_names;
     g.value[ValueId::batch] = In;
     if constexpr (Body::layers_ok) g.output = g.template add<Body>(ValueId::batch);
     return g;

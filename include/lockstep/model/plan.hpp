@@ -209,6 +209,7 @@ namespace lockstep {
 /// The output of one step, in the arena.
 struct PlannedActivation {
   std::string_view layer;  ///< "conv2d"; the first layer of a fused step
+  std::string_view block;  ///< "decoder", the named block of the layer; empty outside
   int ordinal = 0;         ///< 1 for conv2d_1
   int layers = 1;          ///< number of layers in the step, more than one if fused
   Shape shape;             ///< of one example
@@ -222,6 +223,7 @@ struct PlannedBucket {
   std::size_t bytes = 0;
   std::string_view layer;  ///< the layer whose backward completes the bucket; the first layer of a
                            ///< fused step
+  std::string_view block;  ///< its named block; empty outside
   int ordinal = 0;
 };
 
@@ -280,8 +282,13 @@ constexpr auto describe_plan() {
   for (std::size_t i = 0; i < result.activations.size(); ++i) {
     const PlacedStep& s = p.step[StepId{static_cast<int>(i)}];
     const Shape shape = Net::graph.value[s.out];
-    result.activations[i] = {s.name, s.ordinal,   s.node_count,
-                             shape,  s.forward.y, shape.size() * sizeof(ActivationOf<D>)};
+    result.activations[i] = {s.name,
+                             s.block,
+                             s.ordinal,
+                             s.node_count,
+                             shape,
+                             s.forward.y,
+                             shape.size() * sizeof(ActivationOf<D>)};
     result.backward_flops += backward_factor(s) * flops_of<Net>(s);
     if (s.is_recomputed) result.recomputed_flops += flops_of<Net>(s);
   }
@@ -289,7 +296,8 @@ constexpr auto describe_plan() {
   for (std::size_t i = 0; i < result.buckets.size(); ++i) {
     const Bucket& b = p.bucket[i];
     const PlacedStep& last = p.step[b.after];
-    result.buckets[i] = {b.begin, b.end, (b.end - b.begin) * element, last.name, last.ordinal};
+    result.buckets[i] = {b.begin,   b.end,      (b.end - b.begin) * element,
+                         last.name, last.block, last.ordinal};
   }
   result.weight_bytes = result.gradient_bytes = Net::graph.weights * element;
   result.state_bytes = Net::graph.state * element;

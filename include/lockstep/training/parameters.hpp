@@ -35,7 +35,7 @@ namespace detail {
 /// Name of the layer that produces a value; "input" for the model's input.
 LOCKSTEP_COLD_DECL std::string value_name(std::span<const Node> nodes, ValueId value);
 
-/// Keras' name of a parameter: "conv2d_1/kernel".
+/// Keras' name of a parameter: "conv2d_1/kernel", "decoder/conv2d_1/kernel".
 LOCKSTEP_COLD_DECL std::string parameter_name(const NamedParameter& p);
 
 template <class Net>
@@ -63,7 +63,7 @@ template <class Net>
   for (int i = 0; i < Net::graph.nodes; ++i) {
     const Node& n = Net::graph.node[static_cast<std::size_t>(i)];
     if (n.in0 != input) continue;
-    if (layer_name(n.name, n.ordinal) == layer) return true;
+    if (layer_name(n) == layer) return true;
     if (n.type == view) input = n.out;
   }
   return false;

@@ -11,12 +11,12 @@ namespace lockstep::detail {
 
 std::string value_name(std::span<const Node> nodes, ValueId value) {
   for (const Node& n : nodes)
-    if (n.out == value) return layer_name(n.name, n.ordinal);
+    if (n.out == value) return layer_name(n);
   return "input";
 }
 
 std::string parameter_name(const NamedParameter& p) {
-  return format_text("{}/{}", layer_name(p.layer, p.ordinal), p.name);
+  return format_text("{}/{}", layer_name(p), p.name);
 }
 
 std::vector<ParameterInfo> parameters_of(std::span<const NamedParameter> parameters) {

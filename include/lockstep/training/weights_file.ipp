@@ -11,7 +11,9 @@
 #include <limits>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "lockstep/core/add_item.hpp"
@@ -115,14 +117,42 @@ template <class From, class To>
     convert_tensor(file, found, values.type, to);
 }
 
+/// The remedy for a tensor whose name no parameter has: the option that would make this file
+/// a part of the model, or the model a part of the file; otherwise that it belongs to another model.
+[[gnu::cold]] inline std::string remedy_for(const SafetensorsFile& file,
+                                            const std::vector<ParameterInfo>& parameters) {
+  std::set<std::string_view> of_file, of_model;
+  for (const SafetensorsTensor& tensor : file.tensors()) of_file.insert(tensor.name);
+  for (const ParameterInfo& p : parameters) of_model.insert(p.name);
+  /// The beginnings with which all names of `part` are in `whole`.
+  const auto beginnings = [](const auto& part, const auto& whole) {
+    std::string found;
+    if (part.empty()) return found;
+    for (const std::string_view longer : whole) {
+      const std::string_view first = *part.begin();
+      if (longer.size() < first.size() + 2 || !longer.ends_with(first)) continue;
+      const std::string beginning(longer.substr(0, longer.size() - first.size()));
+      if (beginning.ends_with('/') && std::all_of(part.begin(), part.end(), [&](const auto name) {
+            return whole.contains(beginning + std::string(name));
+          }))
+        add_item(found, " or ", shown_name(beginning));
+    }
+    return found;
+  };
+  if (const std::string more = beginnings(of_model, of_file); !more.empty())
+    return "load a part of the file with .prefix = " + more;
+  if (const std::string more = beginnings(of_file, of_model); !more.empty())
+    return "load a part of the model with .strip = " + more;
+  return "use this model's weights, or remove the tensor";
+}
+
 void read_weights(const std::string& path, const std::vector<ParameterInfo>& parameters,
                   const ValueBytes<std::byte>& values) {
   const SafetensorsFile file = SafetensorsFile::read(path);
   for (const SafetensorsTensor& tensor : file.tensors()) {
     const auto known = [&](const ParameterInfo& p) { return p.name == tensor.name; };
     if (std::none_of(parameters.begin(), parameters.end(), known))
-      refuse_tensor(file, tensor.name,
-                    "is not in the model; use this model's weights, or remove the tensor");
+      refuse_tensor(file, tensor.name, "is not in the model; " + remedy_for(file, parameters));
   }
   for (const ParameterInfo& p : parameters) copy_tensor(file, p.name, p, values);
 }
@@ -144,6 +174,25 @@ void read_weights(const std::string& path, const std::vector<ParameterInfo>& par
   }
 }
 
+/// The beginnings of names that .prefix and .strip can be, those of blocks, as a clause for a
+/// message: "; the beginnings of its names are 'decoder/', 'encoder/'". Empty if there are none.
+template <class Named>
+[[gnu::cold]] std::string beginnings_of(const std::vector<Named>& all) {
+  static constexpr std::size_t most = 8;
+  std::set<std::string, std::less<>> found;
+  for (const Named& one : all) {
+    const std::string_view name = one.name;
+    const std::size_t parameter = name.rfind('/');
+    for (std::size_t slash = name.find('/'); slash < parameter; slash = name.find('/', slash + 1))
+      found.emplace(name.substr(0, slash + 1));
+  }
+  std::string text;
+  for (std::size_t shown = 0; const std::string& beginning : found)
+    if (shown++ < most) add_item(text, ", ", shown_name(beginning));
+  if (found.size() > most) text += ", ...";
+  return found.empty() ? "" : "; the beginnings of its names are " + text;
+}
+
 /// \throws UsageError for a beginning that no parameter has.
 [[gnu::cold]] inline void check_strip(const std::string& strip,
                                       const std::vector<ParameterInfo>& parameters) {
@@ -151,9 +200,9 @@ void read_weights(const std::string& path, const std::vector<ParameterInfo>& par
       std::none_of(parameters.begin(), parameters.end(),
                    [&](const ParameterInfo& p) { return p.name.starts_with(strip); }))
     throw UsageError(
-        "load_weights: .strip is '{}', but no parameter of the model begins with it; .strip is for "
+        "load_weights: .strip is '{}', but no parameter of the model begins with it{}; .strip is for "
         "the model's names, .prefix for the file's",
-        strip);
+        strip, beginnings_of(parameters));
 }
 
 LoadReport read_weights(const std::string& path, const std::vector<ParameterInfo>& parameters,
@@ -194,15 +243,16 @@ LoadReport read_weights(const std::string& path, const std::vector<ParameterInfo
       throw WeightsError(
           file.path(),
           "has no tensor for the parameters that '{}' selects; it has {} tensors"
-          "{}; compare the names, and set .strip or .prefix",
+          "{}{}; compare the names, and set .strip or .prefix",
           pattern, file.tensors().size(),
-          file.tensors().empty() ? "" : ", the first is " + shown_name(file.tensors()[0].name));
+          file.tensors().empty() ? "" : ", the first is " + shown_name(file.tensors()[0].name),
+          beginnings_of(file.tensors()));
   }
   if (report.loaded.empty())
     throw WeightsError(file.path(),
-                       "has no tensor for the {} selected parameters of the model; compare the "
+                       "has no tensor for the {} selected parameters of the model{}; compare the "
                        "names, and set .strip or .prefix",
-                       report.missing.size());
+                       report.missing.size(), beginnings_of(file.tensors()));
   return report;
 }
 

@@ -24,6 +24,11 @@ const ls::GraphNode& named(const std::vector<ls::GraphNode>& nodes, const std::s
   return nodes.front();
 }
 
+struct Head : ls::Sequential<ls::Dense<3>> {
+  static constexpr std::string_view name = "head";
+};
+struct Blocks : ls::Sequential<ls::Input<4>, Head, ls::Dense<2>> {};
+
 }  // namespace
 
 TEST_CASE("a graph has a scope for each layer, with its parameters") {
@@ -42,6 +47,16 @@ TEST_CASE("a graph has a scope for each layer, with its parameters") {
   CHECK(named(nodes, "conv2d/Conv2D").output == ls::shape(4, 4, 2));
   CHECK(named(nodes, "input").output == ls::shape(6, 6, 1));
   CHECK_FALSE(named(nodes, "dense/kernel").output);
+}
+
+TEST_CASE("a named block is a scope around those of its layers") {
+  const auto nodes = ls::graph_of(ls::architecture<Blocks>());
+  Strings names;
+  for (const auto& node : nodes) names.push_back(node.name);
+  CHECK(names == Strings{"input", "head/dense/kernel", "head/dense/bias", "head/dense/Dense",
+                         "dense/kernel", "dense/bias", "dense/Dense"});
+  CHECK(named(nodes, "dense/Dense").inputs ==
+        Strings{"head/dense/Dense", "dense/kernel", "dense/bias"});
 }
 
 TEST_CASE("a graph's nodes have options and shapes of parameters as attributes") {

@@ -38,6 +38,10 @@ std::pair<double, double> moments_of(std::size_t channel) {
   return {mean, variance};
 }
 
+struct Encoder : ls::Sequential<ls::Normalization, ls::Dense<3>> {
+  static constexpr std::string_view name = "encoder";
+};
+
 template <class F>
 std::string message(const F& f) {
   try {
@@ -90,6 +94,19 @@ TEST_CASE("adapt accepts the first layer only, since only its input is the data"
   CHECK(ls::detail::is_first_layer<Viewed>("normalization"));
   CHECK_FALSE(ls::detail::is_first_layer<Behind>("normalization"));
   CHECK_FALSE(ls::detail::is_first_layer<Net>("dense"));
+  struct Blocks : ls::Sequential<ls::Input<2, 3>, Encoder, ls::Normalization> {};
+  CHECK(ls::detail::is_first_layer<Blocks>("encoder/normalization"));
+  CHECK_FALSE(ls::detail::is_first_layer<Blocks>("normalization"));
+}
+
+TEST_CASE("adapt finds a layer in a named block by its path") {
+  struct Blocks : ls::Sequential<ls::Input<2, 3>, Encoder, ls::Flatten, ls::Dense<2>> {};
+  ls::Model model{Blocks{}, ls::OneDevice<ls::Reference<double>>{},
+                  ls::SparseCategoricalCrossentropy{.from_logits = true}, ls::SGD{}};
+  ls::adapt(model, data(), "encoder/normalization");
+  const auto [mean, variance] = moments_of(1);
+  CHECK(std::abs(model.weights("encoder/normalization/mean")[1] - mean) <= 1e-9 * mean);
+  CHECK(std::abs(model.weights("encoder/normalization/variance")[1] - variance) <= 1e-6 * variance);
 }
 
 TEST_CASE("moments are saved with a model, and training does not change them") {

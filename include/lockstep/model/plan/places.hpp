@@ -55,6 +55,7 @@ constexpr void declare_step(PlacedStep& s, const KernelNeeds& k) {
   s.reads_input = s.in0 == ValueId::batch;
   s.reads_input2 = s.in1 == ValueId::batch;
   s.key = mix(hash_name(s.name), static_cast<std::uint64_t>(s.ordinal));
+  if (!s.block.empty()) s.key = mix(hash_name(s.block), s.key);
 }
 
 /// Sets the offsets of step i from the packed arena.

@@ -26,11 +26,11 @@ namespace lockstep {
 ///       .monitor = "val_accuracy", .patience = 3, .restore_best_weights = true}}});
 /// \endcode
 struct EarlyStopping {
-  std::string monitor = "val_loss";           ///< name in the logs
-  double min_delta = 0;                       ///< smaller changes are not improvements
-  int patience = 0;                           ///< epochs
-  bool verbose = false;                       ///< log the stop
-  MonitorMode mode = MonitorMode::automatic;  ///< whether lower or higher is better
+  std::string monitor = "val_loss";                 ///< name in the logs
+  double min_delta = 0;                             ///< smaller changes are not improvements
+  int patience = 0;                                 ///< epochs
+  bool verbose = false;                             ///< log the stop
+  MonitorModeOption mode = MonitorMode::automatic;  ///< whether lower or higher is better
   std::optional<double> baseline{};
   bool restore_best_weights = false;
   int start_from_epoch = 0;  ///< counted from 0; earlier epochs are ignored

@@ -45,7 +45,7 @@ struct ModelCheckpoint {
   bool verbose = false;  ///< log each save
   bool save_best_only = false;
   bool save_weights_only = false;
-  MonitorMode mode = MonitorMode::automatic;
+  MonitorModeOption mode = MonitorMode::automatic;
   std::uint64_t save_freq = 0;  ///< steps from one save to the next; 0: one after each epoch
   std::optional<double> initial_value_threshold{};
 

@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <vector>
 
 #include "lockstep/concepts/callback.hpp"
@@ -18,6 +19,24 @@ namespace lockstep {
 /// Whether lower (min) or higher (max) values are better. `automatic` decides by the name, for
 /// losses and lockstep's metrics.
 enum class MonitorMode { automatic, min, max };
+
+/// The option `.mode` of a callback: a MonitorMode, or Keras' word for one, "auto", "min" or "max".
+/// \code
+///   ls::EarlyStopping{.monitor = "score", .mode = ls::MonitorMode::max};  // or .mode = "max"
+/// \endcode
+class MonitorModeOption {
+ public:
+  constexpr MonitorModeOption(MonitorMode mode) : mode_(mode) {}
+  /// \throws UsageError for another word.
+  template <class Word>
+    requires std::is_convertible_v<const Word&, std::string_view>
+  MonitorModeOption(const Word& word) : MonitorModeOption(of(word)) {}
+  constexpr operator MonitorMode() const { return mode_; }
+
+ private:
+  LOCKSTEP_COLD_DECL static MonitorMode of(std::string_view word);
+  MonitorMode mode_;
+};
 
 namespace detail {
 

@@ -9,8 +9,21 @@
 #include "lockstep/core/format_text.hpp"
 #include "lockstep/core/log.hpp"
 #include "lockstep/core/numbers/finite.hpp"
+#include "lockstep/core/quote.hpp"
 
-namespace lockstep::detail {
+namespace lockstep {
+
+MonitorMode MonitorModeOption::of(std::string_view word) {
+  if (word == "auto") return MonitorMode::automatic;
+  if (word == "min") return MonitorMode::min;
+  if (word == "max") return MonitorMode::max;
+  throw UsageError(
+      "mode is {}; it must be MonitorMode::automatic, min or max, or the word \"auto\", \"min\" or "
+      "\"max\"",
+      detail::quote(word));
+}
+
+namespace detail {
 
 Monitor::Monitor(const char* callback, std::string name, MonitorMode mode, double min_delta)
     : callback_(callback),
@@ -99,4 +112,5 @@ MonitorMode Monitor::mode_of(std::string_view name) {
   return MonitorMode::automatic;
 }
 
-}  // namespace lockstep::detail
+}  // namespace detail
+}  // namespace lockstep

@@ -24,14 +24,14 @@ namespace lockstep {
 ///       .factor = 0.5, .patience = 5, .min_lr = 1e-4}}});
 /// \endcode
 struct ReduceLROnPlateau {
-  std::string monitor = "val_loss";           ///< name in the logs
-  double factor = 0.1;                        ///< in [0, 1)
-  int patience = 10;                          ///< epochs
-  bool verbose = false;                       ///< log each reduction
-  MonitorMode mode = MonitorMode::automatic;  ///< whether lower or higher is better
-  double min_delta = 1e-4;                    ///< smaller changes are not improvements
-  int cooldown = 0;                           ///< epochs
-  double min_lr = 0;                          ///< lower bound of the rate
+  std::string monitor = "val_loss";                 ///< name in the logs
+  double factor = 0.1;                              ///< in [0, 1)
+  int patience = 10;                                ///< epochs
+  bool verbose = false;                             ///< log each reduction
+  MonitorModeOption mode = MonitorMode::automatic;  ///< whether lower or higher is better
+  double min_delta = 1e-4;                          ///< smaller changes are not improvements
+  int cooldown = 0;                                 ///< epochs
+  double min_lr = 0;                                ///< lower bound of the rate
 
   /// The callback for `fit`. \throws UsageError if an option is invalid. `fit` throws UsageError if
   /// the mode is automatic and unknown for `monitor`; if no value has that name, the message lists

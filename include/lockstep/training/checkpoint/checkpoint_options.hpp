@@ -35,7 +35,7 @@ struct CheckpointOptions {
   /// Also saves at the end of each epoch, and keeps the one with the best value of this name in the
   /// logs, such as "val_loss".
   std::string best{};
-  MonitorMode mode = MonitorMode::automatic;  ///< of `best`
+  MonitorModeOption mode = MonitorMode::automatic;  ///< of `best`
   /// Write in a thread while training goes on. A save waits for the one before it.
   bool asynchronous = true;
   /// A checkpoint that cannot be written ends training with its error; otherwise the error is

@@ -65,7 +65,7 @@ std::string describe_layers(const DescribedGraph& graph) {
   ValueId last = ValueId::batch;
   for (const Node& n : graph.nodes) {
     if (!result.empty()) result += "; ";
-    result += layer_name(n.name, n.ordinal);
+    result += layer_name(n);
     if (n.is_activation) result += format_text("'s {}", n.class_name);
     if (exists(n.in1))
       result += format_text(" of {} and {}", value_name(graph.nodes, n.in0),
@@ -76,7 +76,7 @@ std::string describe_layers(const DescribedGraph& graph) {
     if (const std::string op = describe_op(graph, n); !op.empty()) result += " " + op;
     result += " to " + to_string(graph.shape(n.out));
     for (; parameter != graph.parameters.end(); ++parameter) {
-      if (parameter->layer != n.name || parameter->ordinal != n.ordinal) break;
+      if (!is_of(*parameter, n)) break;
       result += ", " + describe_parameter(*parameter);
     }
   }

@@ -49,6 +49,7 @@ constexpr std::uint64_t hash_of_layers() {
   for (int i = 0; i < Net::graph.nodes; ++i) {
     const Node& n = Net::graph.node[static_cast<std::size_t>(i)];
     hash = mix(mix(hash, hash_name(n.name)), hash_name(n.class_name));
+    if (!n.block.empty()) hash = mix(hash, hash_name(n.block));
     hash = mix(mix(hash, n.w_count), static_cast<std::uint64_t>(n.flops));
     add_shape(Net::graph.value[n.out]);
   }

@@ -40,7 +40,7 @@ void check_slices(std::size_t virtual_shards) {
       throw UsageError(
           "virtual_shards: layer {} communicates between replicas within a step, so slices cannot "
           "be computed one after the other; remove the layer or virtual_shards",
-          layer_name(step.name, step.ordinal));
+          layer_name(step));
   }
 }
 

@@ -176,7 +176,7 @@ Architecture architecture_of(const DescribedGraph& graph, std::string_view name)
       continue;
     }
     LayerNode& layer = result.layers.emplace_back();
-    layer.name = layer_name(n.name, n.ordinal);
+    layer.name = layer_name(n);
     layer.output_shape = graph.shape(n.out);
     const OpValue op = graph.op(n);
     layer.class_name = keras_class(n, op, layer.output_shape);
@@ -188,7 +188,7 @@ Architecture architecture_of(const DescribedGraph& graph, std::string_view name)
     if (layer.class_name != "Flatten") OptionList(layer.options).add(op);
     if (has_axis(layer.class_name)) layer.options.push_back({"axis", std::int64_t{-1}});
     for (; parameter != graph.parameters.end(); ++parameter) {
-      if (parameter->layer != n.name || parameter->ordinal != n.ordinal) break;
+      if (!is_of(*parameter, n)) break;
       layer.parameters.push_back(
           {parameter_name(*parameter), parameter->shape, parameter->trainable});
     }

@@ -40,7 +40,8 @@ class NamePatterns {
 /// \code
 ///   model.load_weights("big.safetensors", {.only = "conv2d*"});
 ///   model.load_weights("big.safetensors", {.skip = {"dense_1/*"}, .prefix = "backbone/"});
-///   model.load_weights("big.safetensors", {.only = "backbone/*", .strip = "backbone/"});
+///   decoder.load_weights("vae.safetensors", {.prefix = "decoder/"});  // a block of a file
+///   vae.load_weights("decoder.safetensors", {.only = "decoder/*", .strip = "decoder/"});
 /// \endcode
 struct LoadOptions {
   NamePatterns only{};   ///< parameters of the model to load; empty: all

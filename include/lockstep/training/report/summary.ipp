@@ -88,8 +88,8 @@ std::string summary_of(const SummaryFacts& model, std::size_t optimizer_slots) {
     if (n.is_activation) continue;
     std::size_t parameters = 0;
     for (const NamedParameter& p : model.parameters)
-      if (p.layer == n.name && p.ordinal == n.ordinal) parameters += p.shape.size();
-    TextTable::Row row{layer_name(n.name, n.ordinal) + " (" + std::string(n.class_name) + ")",
+      if (is_of(p, n)) parameters += p.shape.size();
+    TextTable::Row row{layer_name(n) + " (" + std::string(n.class_name) + ")",
                        to_string(model.values[static_cast<std::size_t>(n.out)], "None"),
                        n.flops > 0 ? readable_flops(n.flops) : "0", format_count(parameters)};
     if (branches)

@@ -97,9 +97,12 @@ TEST_CASE(
     "an archive of Python's zipfile, stored and deflated, with zip64 local headers, is read") {
   const support::Folder folder;
   folder.write("data.npz", of_python);
-  const auto file = ls::NpzFile::read(folder / "data.npz");
+  const std::string path = folder / "data.npz";
+  // --8<-- [start:npz]
+  const ls::NpzFile file = ls::NpzFile::read(path);  // numpy.savez(path, x=images, y=labels)
   CHECK(file.names() == std::vector<std::string>{"x", "y"});
   const auto data = ls::tensors<std::uint8_t, std::int32_t>(file.array("x"), file.array("y"));
+  // --8<-- [end:npz]
   CHECK(data.shape() == ls::shape(2));
   CHECK(data.shape(1) == ls::Shape{});
   CHECK(support::gather_all<float>(data).x == std::vector{1.f, 2.f, 3.f, 4.f, 5.f, 255.f});

@@ -1,5 +1,8 @@
 #include "lockstep/training/callbacks/early_stopping.hpp"
 #include "lockstep/core/log.hpp"
+#include "lockstep/training/callbacks/model_checkpoint.hpp"
+#include "lockstep/training/callbacks/reduce_lr_on_plateau.hpp"
+#include "lockstep/training/checkpoint/checkpoint_options.hpp"
 
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers.hpp>
@@ -117,6 +120,23 @@ TEST_CASE("the automatic mode recognizes by name values that should rise") {
   }
 }
 
+TEST_CASE("the mode may be Keras' word") {
+  const auto epochs_with = [](const ls::MonitorModeOption& mode) {
+    FakeLoop loop;
+    return loop.run(ls::EarlyStopping{.patience = 1, .mode = mode}, epochs_of({1, 2, 3, 2, 1}))
+        .size();
+  };
+  CHECK(epochs_with("min") == epochs_with(ls::MonitorMode::min));
+  CHECK(epochs_with(std::string("max")) == epochs_with(ls::MonitorMode::max));
+  CHECK(epochs_with("auto") == epochs_with(ls::MonitorMode::automatic));
+  CHECK(epochs_with("min") == 2);
+  CHECK(epochs_with("max") == 4);
+  // The same for the other options of this name.
+  CHECK(ls::ReduceLROnPlateau{.mode = "max"}.mode == ls::MonitorMode::max);
+  CHECK(ls::ModelCheckpoint{.filepath = "w", .mode = "max"}.mode == ls::MonitorMode::max);
+  CHECK(ls::CheckpointOptions{.best = "score", .mode = "max"}.mode == ls::MonitorMode::max);
+}
+
 TEST_CASE("EarlyStopping warns once, listing the logged names, if its value is missing") {
   std::vector<std::string> messages;
   const auto before =
@@ -162,6 +182,10 @@ TEST_CASE("EarlyStopping rejects invalid options") {
                     "with validation data, val_loss, val_speed; set .monitor to one of them, or "
                     ".mode if another callback logs 'val_mae'");
   CHECK_NOTHROW(begin({.monitor = "val_mae", .mode = ls::MonitorMode::min}));
+  CHECK_NOTHROW(begin({.monitor = "val_mae", .mode = "min"}));
+  CHECK_THROWS_WITH(begin({.monitor = "val_mae", .mode = "maximum"}),
+                    "mode is \"maximum\"; it must be MonitorMode::automatic, min or max, or the "
+                    "word \"auto\", \"min\" or \"max\"");
   CHECK_THROWS_AS(make({.patience = -1}), ls::UsageError);
   CHECK_THROWS_WITH(make({.min_delta = recorded::nan}),
                     ContainsSubstring("min_delta is nan; it must be finite"));

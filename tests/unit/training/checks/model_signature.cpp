@@ -99,7 +99,26 @@ std::vector<std::string> differing(const ls::Signature& a, const ls::Signature& 
 template <auto... Options>
 struct Tail : ls::Sequential<ls::Input<4>, ls::Dense<3, Options...>> {};
 
+template <int Which>
+struct Part : ls::Sequential<ls::Dense<3>, ls::Dense<3>> {
+  static constexpr std::string_view name = Which == 0 ? "part" : "other";
+};
+
 }  // namespace
+
+TEST_CASE("models that differ in the name of a block only have different signatures") {
+  struct Blocks : ls::Sequential<ls::Input<4>, Part<0>, ls::Dense<3>> {};
+  struct Others : ls::Sequential<ls::Input<4>, Part<1>, ls::Dense<3>> {};
+  struct Plain : ls::Sequential<ls::Input<4>, ls::Dense<3>, ls::Dense<3>, ls::Dense<3>> {};
+  CHECK(ls::detail::describe_layers<Blocks>().starts_with("part/dense (inputs 4, "));
+  CHECK(ls::detail::describe_layers<Blocks>().find("; part/dense_1 (inputs 3, ") !=
+        std::string::npos);
+  const std::vector<std::string> fields{"layers", "initial values"};
+  CHECK(differing(signature<Blocks>(), signature<Blocks>()).empty());
+  CHECK(differing(signature<Blocks>(), signature<Others>()) == fields);
+  CHECK(differing(signature<Blocks>(), signature<Plain>()) == fields);
+  CHECK(ls::detail::hash_of_layers<Blocks>() != ls::detail::hash_of_layers<Others>());
+}
 
 TEST_CASE("a signature describes each layer's name, options, output shape and parameters") {
   CHECK(

@@ -200,6 +200,36 @@ TEST_CASE("an architecture has the connections between layers") {
 }
 
 namespace {
+struct Main : ls::Sequential<ls::Conv2D<2, 1>, ls::Conv2D<2, 1, ls::relu>> {
+  static constexpr std::string_view name = "main";
+};
+struct Body : ls::Sequential<ls::Residual<ls::Recompute<Main>>, ls::ReLU> {
+  static constexpr std::string_view name = "body";
+};
+}  // namespace
+
+TEST_CASE("an architecture has the paths of named blocks in names, inputs and parameters") {
+  using Blocks = Net<ls::Conv2D<2, 1>, ls::Repeat<2, Body>, ls::Conv2D<2, 1>>;
+  const ls::Architecture a = ls::architecture<Blocks>();
+  std::vector<std::string> layers, parameters;
+  for (const ls::LayerNode& layer : a.layers) {
+    layers.push_back(layer.name);
+    for (const ls::LayerParameter& p : layer.parameters) {
+      CHECK(p.name.starts_with(layer.name + "/"));
+      parameters.push_back(p.name);
+    }
+  }
+  CHECK(layers == std::vector<std::string>{"conv2d", "body/main/conv2d", "body/main/conv2d_1",
+                                           "body/add", "body/re_lu", "body_1/main/conv2d",
+                                           "body_1/main/conv2d_1", "body_1/add", "body_1/re_lu",
+                                           "conv2d_1"});
+  CHECK(parameters.size() == 12);
+  CHECK(a.layers[3].inputs == std::vector<std::string>{"body/main/conv2d_1", "conv2d"});
+  CHECK(a.layers[9].inputs == std::vector<std::string>{"body_1/re_lu"});
+  CHECK(a.output == "conv2d_1");
+}
+
+namespace {
 struct Tiny : ls::Sequential<ls::Input<3>, ls::Dense<2, ls::relu>, ls::Dropout<0.5>> {};
 const std::string tiny_json = R"({
   "format": "lockstep.architecture",

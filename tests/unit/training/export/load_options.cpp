@@ -3,6 +3,8 @@
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_exception.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
+#include <cmath>
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <sstream>
@@ -48,6 +50,40 @@ struct Backbone : ls::Dense<4> {
   static constexpr std::string_view name = "backbone/dense";
 };
 struct WithHead : ls::Sequential<ls::Input<4>, Backbone, ls::Dense<4>> {};
+
+struct Inner : ls::Residual<ls::Dense<4, ls::relu>> {
+  static constexpr std::string_view name = "inner";
+};
+// An autoencoder of two named blocks, each of which is a model too.
+struct Encoder
+    : ls::Sequential<ls::Input<6>, ls::Dense<5, ls::relu>, ls::BatchNormalization<>, ls::Dense<3>> {
+  static constexpr std::string_view name = "encoder";
+};
+struct Tail : ls::Sequential<ls::Dense<5, ls::tanh>, ls::Dense<6>> {
+  static constexpr std::string_view name = "tail";
+};
+struct Decoder : ls::Sequential<ls::Input<3>, ls::Dense<4>, ls::Repeat<2, ls::Recompute<Inner>>,
+                                ls::Dropout<0.25>, Tail> {
+  static constexpr std::string_view name = "decoder";
+};
+struct Autoencoder : ls::Sequential<ls::Input<6>, Encoder, Decoder> {};
+template <class N>
+auto part(N net, std::uint64_t seed) {
+  return ls::Model{net, ls::Seed{seed}, ls::OneDevice<ls::Reference<float>>{},
+                   ls::MeanSquaredError{}, ls::SGD{}};
+}
+struct Block : ls::Sequential<ls::Dense<4>> {
+  static constexpr std::string_view name = "block";
+};
+std::vector<float> outputs(auto& m, const std::vector<float>& x) {
+  const auto y = m.predict(x);
+  return {y.elements().begin(), y.elements().end()};
+}
+std::vector<float> waves(std::size_t count) {
+  std::vector<float> x(count);
+  for (std::size_t i = 0; i < count; ++i) x[i] = std::sin(static_cast<float>(i * i));
+  return x;
+}
 
 /// Writes one vector per name.
 void write(const std::string& path, const Names& names, std::uint64_t size) {
@@ -204,4 +240,103 @@ TEST_CASE("what cannot be loaded is an error with its name, and changes nothing"
   CHECK_THROWS_MATCHES(target.load_weights(folder / "i32.safetensors", {.only = "dense/*"}),
                        ls::WeightsError, MessageMatches(ContainsSubstring("dense/bias")));
   CHECK(target.weights_sha256() == before);
+}
+
+TEST_CASE("the blocks of a trained autoencoder compute the same as models of their own") {
+  const TemporaryFolder folder;
+  const std::string path = folder / "vae.safetensors";
+  const std::vector<float> x = waves(48 * 6);
+  auto whole = part(Autoencoder{}, 1);
+  whole.fit(ls::tensors(x, ls::shape(6), x, ls::shape(6)) | ls::batch(16),
+            {.epochs = 3, .progress = ls::ProgressStyle::none});
+  whole.save_weights(path);
+
+  auto encoder = part(Encoder{}, 2);
+  auto decoder = part(Decoder{}, 3);
+  const auto of_encoder = encoder.load_weights(path, {.prefix = "encoder/"});
+  const auto of_decoder = decoder.load_weights(path, {.prefix = "decoder/"});
+  CHECK(of_encoder.loaded == names_of(encoder));
+  CHECK(of_decoder.loaded == names_of(decoder));
+  CHECK(of_decoder.loaded == Names{"dense/kernel", "dense/bias", "inner/dense/kernel",
+                                   "inner/dense/bias", "inner_1/dense/kernel", "inner_1/dense/bias",
+                                   "tail/dense/kernel", "tail/dense/bias", "tail/dense_1/kernel",
+                                   "tail/dense_1/bias"});
+  CHECK(of_decoder.unused.size() == names_of(encoder).size());
+  for (const std::string& name : of_decoder.unused) CHECK(name.starts_with("encoder/"));
+  const std::vector<float> codes = outputs(encoder, x);
+  CHECK(outputs(decoder, codes) == outputs(whole, x));
+
+  // And back into another autoencoder, block by block.
+  encoder.save_weights(folder / "encoder.safetensors");
+  decoder.save_weights(folder / "decoder.safetensors");
+  auto again = part(Autoencoder{}, 4);
+  const std::string first = again.weights_sha256();
+  const auto back = again.load_weights(folder / "encoder.safetensors", {.strip = "encoder/"});
+  CHECK(back.loaded.size() == names_of(encoder).size());
+  CHECK(back.missing.size() == names_of(decoder).size());
+  CHECK(back.unused.empty());
+  CHECK(outputs(again, x) != outputs(whole, x));
+  const auto rest = again.load_weights(folder / "decoder.safetensors",
+                                       {.only = "decoder/*", .strip = "decoder/"});
+  CHECK(rest.skipped == back.loaded);
+  CHECK(again.weights_sha256() == whole.weights_sha256());
+  CHECK(outputs(again, x) == outputs(whole, x));
+  CHECK(first != again.weights_sha256());
+
+  // A part of a block, whose names have two beginnings in the file.
+  struct TailAlone : ls::Sequential<ls::Input<4>, Tail> {};
+  auto tail = part(TailAlone{}, 5);
+  CHECK(tail.load_weights(path, {.prefix = "decoder/"}).loaded == names_of(tail));
+  CHECK(tail.load_weights(path, {.strip = "tail/", .prefix = "decoder/tail/"}).loaded ==
+        names_of(tail));
+  CHECK(tail.weights("tail/dense/kernel") == whole.weights("decoder/tail/dense/kernel"));
+}
+
+TEST_CASE("a wrong beginning is an error with those that exist") {
+  const TemporaryFolder folder;
+  const std::string path = folder / "vae.safetensors";
+  auto whole = part(Autoencoder{}, 1);
+  auto decoder = part(Decoder{}, 3);
+  whole.save_weights(path);
+  decoder.save_weights(folder / "decoder.safetensors");
+  const std::string before = decoder.weights_sha256();
+  const std::string beginnings =
+      "; the beginnings of its names are 'decoder/', 'decoder/inner/', 'decoder/inner_1/', "
+      "'decoder/tail/', 'encoder/'";
+  CHECK_THROWS_MATCHES(decoder.load_weights(path, {.prefix = "Decoder/"}), ls::WeightsError,
+                       MessageMatches(ContainsSubstring("has no tensor for the 10 selected "
+                                                        "parameters of the model" +
+                                                        beginnings)));
+  CHECK_THROWS_MATCHES(decoder.load_weights(path, {.only = "tail/*"}), ls::WeightsError,
+                       MessageMatches(ContainsSubstring("for the parameters that 'tail/*' selects; "
+                                                        "it has 18 tensors, the first is "
+                                                        "'decoder/dense/bias'" +
+                                                        beginnings)));
+  CHECK_THROWS_MATCHES(
+      whole.load_weights(folder / "decoder.safetensors", {.strip = "tail/"}), ls::UsageError,
+      MessageMatches(ContainsSubstring(".strip is 'tail/', but no parameter of the model begins "
+                                       "with it" +
+                                       beginnings)));
+  // Without options the remedy is an option.
+  CHECK_THROWS_MATCHES(decoder.load_weights(path), ls::WeightsError,
+                       MessageMatches(ContainsSubstring(
+                           "tensor 'decoder/dense/bias' is not in the model; load a part of the "
+                           "file with .prefix = 'decoder/'")));
+  CHECK_THROWS_MATCHES(whole.load_weights(folder / "decoder.safetensors"), ls::WeightsError,
+                       MessageMatches(ContainsSubstring(
+                           "tensor 'dense/bias' is not in the model; load a part of the model with "
+                           ".strip = 'decoder/'")));
+  write(folder / "two.safetensors", {"dense/bias"}, 4);
+  struct Two : ls::Sequential<ls::Input<4>, Block, Block> {};
+  CHECK_THROWS_MATCHES(part(Two{}, 1).load_weights(folder / "two.safetensors"), ls::WeightsError,
+                       MessageMatches(ContainsSubstring(".strip = 'block/' or 'block_1/'")));
+  CHECK(decoder.weights_sha256() == before);
+
+  // At most eight, without characters that control a terminal.
+  Names names;
+  for (int i = 0; i < 9; ++i) names.push_back("b" + std::to_string(i) + "\x1b/dense/bias");
+  write(folder / "many.safetensors", names, 4);
+  CHECK_THROWS_MATCHES(
+      decoder.load_weights(folder / "many.safetensors", {.prefix = "x/"}), ls::WeightsError,
+      MessageMatches(ContainsSubstring("'b0\\x1b/', ") && ContainsSubstring("'b7\\x1b/', ...; ")));
 }

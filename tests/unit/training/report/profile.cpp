@@ -19,6 +19,10 @@ namespace {
 
 using Float = Reference<float>;
 
+struct Head : Sequential<Dense<4, relu>, Dense<3>> {
+  static constexpr std::string_view name = "head";
+};
+struct WithHead : Sequential<Input<6, 6, 1>, Conv2D<4, 3>, Recompute<Head>, Flatten, Dense<3>> {};
 struct Small : Sequential<Input<6, 6, 1>, Conv2D<4, 3>, Flatten, Dense<3>> {};
 
 template <class S>
@@ -73,6 +77,22 @@ TEST_CASE("a profile has each pass of each layer, with the plan's bytes and FLOP
   double all = 0;
   for (const ProfileRow& row : profile.rows) all += row.microseconds;
   CHECK(profile.microseconds() == all);
+}
+
+TEST_CASE("profile and summary name the layers of a block by its path") {
+  Model model{WithHead{}, OneDevice<Float>{}, SparseCategoricalCrossentropy{.from_logits = true},
+              SGD{}};
+  const Profile profile =
+      model.profile(std::span(images).first(36), std::span(labels).first(1), {}, {.steps = 1});
+  for (const char* const layer : {"conv2d", "head/dense", "head/dense_1", "dense"}) {
+    INFO(layer);
+    CHECK(find_row(profile, layer, "backward") != nullptr);
+  }
+  CHECK(find_row(profile, "head/dense", "recompute") != nullptr);
+  const std::string summary = model.summary();
+  INFO(summary);
+  for (const char* const cell : {"│ head/dense (Dense)   │", "│ head/dense_1 (Dense) │"})
+    CHECK(summary.find(cell) != std::string::npos);
 }
 
 TEST_CASE("a profile has the share of the peak that each row reaches, and all rows together") {

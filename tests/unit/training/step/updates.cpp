@@ -58,7 +58,24 @@ bool near(const std::pair<double, double>& found, double w, double b) {
 const std::vector<Many> ways{
     {.replicas = 1}, {.replicas = 3}, {.replicas = 2, .virtual_shards = 4}, {.replicas = 8}};
 
+struct Block : ls::Sequential<ls::Dense<1>> {
+  static constexpr std::string_view name = "block";
+};
+
 }  // namespace
+
+TEST_CASE("an excluded text may be the name of a block") {
+  struct Blocks : ls::Sequential<ls::Input<1>, Block, ls::Dense<1>> {};
+  ls::Model m{Blocks{}, ls::OneDevice<ls::Reference<double>>{}, ls::MeanSquaredError{},
+              ls::SGD{.learning_rate = 0.1,
+                      .weight_decay = 0.5,
+                      .with = {.exclude_from_weight_decay = {"block/"}}}};
+  for (const char* const name : {"block/dense/kernel", "dense/kernel"})
+    m.set_weights(name, std::vector{2.0});
+  m.train_on_batch(std::vector{0.0}, std::vector{0.0});  // no gradient
+  CHECK(m.weights("block/dense/kernel")[0] == 2.0);
+  CHECK(line::near(m.weights("dense/kernel")[0], 2.0 - 0.1 * 0.5 * 2.0));
+}
 
 TEST_CASE("clipnorm scales each parameter's gradient, the penalty's included") {
   const Step g = gradient<Penalised>(0.5, -0.25);

@@ -1,0 +1,11 @@
+// expect: lockstep::Sequential: the name of a block must be a constant, 'static constexpr
+// std::string_view name', of printable ASCII characters except '/'
+#include "lockstep/layers/dense.hpp"
+#include "lockstep/model/recompute.hpp"
+
+namespace ls = lockstep;
+struct Decoder : ls::Sequential<ls::Dense<4>> {
+  static constexpr int name = 3;
+};
+struct Net : ls::Sequential<ls::Input<8>, ls::Recompute<Decoder>> {};
+constexpr auto count = Net::parameter_count;
