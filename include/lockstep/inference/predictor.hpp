@@ -87,8 +87,8 @@ class Predictor {
 ///
 /// Thread-safe: any number of threads may call any member at the same time, except the move
 /// operations. Each call has its own activation memory and prepared kernels, which later calls reuse;
-/// weights are shared. A call allocates nothing if its thread has called with this number of examples
-/// before and no more calls run at the same time than ever before; see `reserve`. T is the device's
+/// weights are shared. On one thread per call, a call allocates nothing unless more calls than ever
+/// before run at the same time, or the number of examples is new; see `reserve`. T is the device's
 /// element type (float on ls::Cpu).
 /// \code
 ///   ls::Predictor<Cnn, ls::Cpu> predictor("w.safetensors");

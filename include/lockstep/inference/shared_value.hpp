@@ -9,6 +9,8 @@
 #include <thread>
 #include <utility>
 
+#include "lockstep/core/chrono.hpp"
+
 namespace lockstep::detail {
 
 /// Where one reader announces what it reads. Used by one thread at a time.
@@ -69,7 +71,12 @@ class SharedValue {
   }
   /// Waits until `mark` no longer reads `old`, which has been exchanged.
   static void wait_for_reader(const ReaderMark<T>& mark, const T& old) {
-    while (mark.reads_.load() == &old) std::this_thread::yield();
+    for (int i = 0; mark.reads_.load() == &old; ++i) {
+      if (i < 100)
+        std::this_thread::yield();
+      else  // the reader computes for long, or has no core
+        std::this_thread::sleep_for(std::chrono::microseconds(50));
+    }
   }
 
  private:

