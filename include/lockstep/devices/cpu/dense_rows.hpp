@@ -20,9 +20,10 @@ namespace lockstep::detail {
 class DenseRows {
  public:
   /// Whether this loop is the fastest (docs/lab/steps.md, "One example"): larger products are worth
-  /// a team, or a kernel that reads the weights once for many rows.
+  /// a team, or a kernel that reads the weights once for several rows.
   static bool fits(const DenseOp& op, std::size_t rows, int threads) {
-    return rows <= most_rows && (threads == 1 || rows * op.kernel_size() <= (1 << 15));
+    return rows <= 4 && (rows * op.kernel_size() <= (1 << 14) ||
+                         (threads == 1 && rows == 1 && op.units <= 64));
   }
 
   DenseRows() = default;
@@ -46,8 +47,6 @@ class DenseRows {
   }
 
  private:
-  static constexpr std::size_t most_rows = 4;
-
   /// One example, in blocks of 4, 2 or 1 vectors, the longest that a block can fill.
   template <std::size_t Bytes>
   [[gnu::always_inline, gnu::no_instrument_function]] inline void row(const float* x,

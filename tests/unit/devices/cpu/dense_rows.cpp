@@ -80,7 +80,10 @@ TEST_CASE("DenseRows: NaN is kept, also by the ReLU") {
 TEST_CASE("DenseRows: many rows, and large products on a team, are left to other kernels") {
   CHECK(DenseRows::fits({32, 32}, 1, 1));
   CHECK(DenseRows::fits({32, 32}, 4, 8));
+  CHECK(DenseRows::fits({128, 128}, 1, 1));
   CHECK(DenseRows::fits({5408, 64}, 1, 1));
+  CHECK_FALSE(DenseRows::fits({128, 128}, 2, 1));
+  CHECK_FALSE(DenseRows::fits({5408, 128}, 1, 1));
   CHECK_FALSE(DenseRows::fits({5408, 64}, 1, 2));
   CHECK_FALSE(DenseRows::fits({32, 32}, 5, 1));
 }
