@@ -27,7 +27,7 @@ inline std::size_t thread_number() {
 
 /// Idle objects wait in slots; a thread prefers the slot of its number.
 ///
-///     thread 0 ── slot 0 [object]        take: exchange with null ... give: exchange with the object
+///     thread 0 ── slot 0 [object]        borrow: exchange with null ... give: exchange with the object
 ///     thread 1 ── slot 1 [      ]  ...   empty: any other slot, then spare_, then a new object
 ///     thread 64 ─ slot 0                 full when given back: the object moves to spare_
 ///
@@ -39,7 +39,7 @@ class LeasePool {
    public:
     /// Borrows an idle object, or one that `make` returns. Throws what `make` throws.
     template <class Make>
-    Lease(LeasePool& pool, const Make& make) : pool_(pool), item_(pool.take(make)) {}
+    Lease(LeasePool& pool, const Make& make) : pool_(pool), item_(pool.borrow(make)) {}
     Lease(const Lease&) = delete;
     Lease& operator=(const Lease&) = delete;
     ~Lease() { pool_.give(item_); }
@@ -66,15 +66,15 @@ class LeasePool {
   };
 
   template <class Make>
-  T& take(const Make& make) {
+  T& borrow(const Make& make) {
     T* const item = own_slot().exchange(nullptr, std::memory_order_acquire);
     if (item != nullptr) [[likely]]
       return *item;
-    return take_other(make);
+    return borrow_other(make);
   }
   std::atomic<T*>& own_slot() { return slots_[thread_number() % slots_.size()].item; }
 
-  [[gnu::cold, gnu::noinline]] T& take_other(FunctionRef<std::unique_ptr<T>()> make) {
+  [[gnu::cold, gnu::noinline]] T& borrow_other(FunctionRef<std::unique_ptr<T>()> make) {
     {
       const std::scoped_lock lock(mutex_);
       for (Slot& slot : slots_)
