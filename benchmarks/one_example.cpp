@@ -20,8 +20,8 @@ namespace ls = lockstep;
 namespace {
 
 template <int Units>
-struct Mlp : ls::Sequential<ls::Input<Units>, ls::Dense<Units>, ls::ReLU, ls::Dense<Units>, ls::ReLU,
-                            ls::Dense<Units>> {};
+struct Mlp : ls::Sequential<ls::Input<Units>, ls::Dense<Units>, ls::ReLU, ls::Dense<Units>,
+                            ls::ReLU, ls::Dense<Units>> {};
 struct Cnn : ls::Sequential<ls::Input<28, 28, 1>, ls::Conv2D<32, 3>, ls::ReLU, ls::MaxPooling2D<>,
                             ls::Flatten, ls::Dense<64>, ls::ReLU, ls::Dense<10>> {};
 
@@ -50,7 +50,8 @@ void measure(const char* name, const Options& options, int calls) {
   for (int chunk = 0; chunk < options.chunks; ++chunk) {
     const auto start = Clock::now();
     for (int i = 0; i < calls; ++i) predictor(x, y);
-    times.push_back(std::chrono::duration<double, std::micro>(Clock::now() - start).count() / calls);
+    times.push_back(std::chrono::duration<double, std::micro>(Clock::now() - start).count() /
+                    calls);
   }
   std::sort(times.begin(), times.end());
   fmt::print("{} min {:.4f} median {:.4f} us\n", name, times.front(), times[times.size() / 2]);

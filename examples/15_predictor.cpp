@@ -33,7 +33,8 @@ struct WeightsFile {
 }  // namespace
 
 int main() {
-  const WeightsFile first{"first.safetensors"}, second{"second.safetensors"}, bad{"bad.safetensors"};
+  const WeightsFile first{"first.safetensors"}, second{"second.safetensors"},
+      bad{"bad.safetensors"};
   const auto data = ls::datasets::digits().train() | ls::take(1'000) | ls::rescale(1.0f / 255);
   ls::Model model{Net{}, ls::OneDevice<ls::Cpu>{.on = {.threads = 1}},
                   ls::SparseCategoricalCrossentropy{.from_logits = true}, ls::Adam{}};

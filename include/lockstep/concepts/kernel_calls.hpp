@@ -89,8 +89,8 @@ void KernelCalls<TheOp, D, OfLibrary, Given>::backward(const void* op, const Io<
 /// Erases the type of an object that a kernel has prepared.
 template <class Prepared>
 [[gnu::cold]] PreparedOp prepared_op(Prepared made) {
-  PreparedOp result{{new Prepared(std::move(made)),
-                     [](void* state) { delete static_cast<Prepared*>(state); }}};
+  PreparedOp result{
+      {new Prepared(std::move(made)), [](void* state) { delete static_cast<Prepared*>(state); }}};
   result.scratch_bytes = static_cast<Prepared*>(result.state.get())->scratch_bytes();
   return result;
 }
@@ -100,7 +100,8 @@ PreparedOp KernelCalls<TheOp, D, OfLibrary, Given>::prepare([[maybe_unused]] con
                                                             [[maybe_unused]] std::size_t count) {
   static_assert(!OfLibrary || of_library<TheOp, D>, "using library_kernel = Kernel;");
   if constexpr (KernelPrepares<TheOp, D>)
-    return prepared_op(prepare_kernel<Kernel<TheOp, D>>(given_as<TheOp, Given>(op), context, count));
+    return prepared_op(
+        prepare_kernel<Kernel<TheOp, D>>(given_as<TheOp, Given>(op), context, count));
   else
     return {};
 }

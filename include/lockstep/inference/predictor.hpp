@@ -143,7 +143,7 @@ class Predictor<Net, D> {
   /// the new ones. Returns when no call uses the old ones, whose memory is then free.
   /// \throws WeightsError, FileError; the old parameters then stay.
   [[gnu::cold]] void load_weights(const std::string& path) { core_->load(from_file(path)); }
-  /// The same from a model, such as one that another program part trains.
+  /// The same from a model, which must not run meanwhile: call it between two calls of `fit`.
   template <class S, class L, class O, class... Ms>
     requires std::is_same_v<typename S::device::real, T>
   [[gnu::cold]] void load_weights(const Model<Net, S, L, O, Ms...>& model) {
@@ -165,10 +165,10 @@ class Predictor<Net, D> {
 
   template <class Fill>
   [[gnu::cold]] Predictor(const PredictorOptions<D>& options, const Fill& fill)
-      : core_((detail::check_one_definition<Net>(), check(options),
-               std::make_unique<detail::PredictorCore<D>>(
-                   options.on, detail::ForwardConstants<Net, D>::value, options.batch_size,
-                   fill))) {}
+      : core_(
+            (detail::check_one_definition<Net>(), check(options),
+             std::make_unique<detail::PredictorCore<D>>(
+                 options.on, detail::ForwardConstants<Net, D>::value, options.batch_size, fill))) {}
 
   static void check(const PredictorOptions<D>& options) {
     if (options.batch_size == 0)

@@ -141,8 +141,8 @@ class PredictorCore {
   D device_;
   const ForwardPlan<D>& plan_;
   std::size_t batch_size_;
-  std::mutex loading_;         // guards memory_
-  typename D::Context memory_; // of the parameters, which it outlives
+  std::mutex loading_;          // guards memory_
+  typename D::Context memory_;  // of the parameters, which it outlives
   SharedValue<ParameterSet<D>> parameters_;
   LeasePool<PredictorEngine<D>> engines_;
 };

@@ -57,6 +57,30 @@ TEST_CASE("LeasePool: an idle object of another thread is borrowed before one is
   CHECK(&*lease == pool.all()[0]);
 }
 
+TEST_CASE("LeasePool: what another thread has borrowed is not borrowed again by the first") {
+  Pool pool;
+  Item* first = nullptr;
+  {
+    first = &*Lease(pool, make);
+  }
+  std::atomic<int> step{0};
+  Item* others = nullptr;
+  std::thread other([&] {
+    const Lease lease(pool, make);
+    others = &*lease;
+    for (step = 1; step < 2;) std::this_thread::yield();
+  });
+  while (step < 1) std::this_thread::yield();
+  {
+    const Lease lease(pool, make);
+    CHECK(others == first);
+    CHECK(&*lease != first);
+  }
+  step = 2;
+  other.join();
+  CHECK(pool.all().size() == 2);
+}
+
 TEST_CASE("LeasePool: an exception of make leaves the pool usable") {
   Pool pool;
   CHECK_THROWS_AS(Lease(pool, []() -> std::unique_ptr<Item> { throw std::runtime_error("no"); }),

@@ -37,7 +37,8 @@ struct Wide
     : ls::Sequential<
           ls::Input<6, 6, 2>, ls::RandomFlip<>, ls::Conv2D<4, 3, ls::Padding::same>,
           ls::BatchNormalization<>, ls::ReLU, ls::GaussianNoise<ls::stddev(0.5f)>,
-          ls::Residual<ls::Sequential<ls::Conv2D<4, 3, ls::Padding::same>, ls::BatchNormalization<>>>,
+          ls::Residual<
+              ls::Sequential<ls::Conv2D<4, 3, ls::Padding::same>, ls::BatchNormalization<>>>,
           ls::ReLU, ls::MaxPooling2D<>, ls::Flatten, ls::Dropout<ls::rate(0.5f)>,
           ls::Recompute<ls::Sequential<ls::Dense<8>, ls::GELU>>, ls::Dense<5>, ls::Softmax> {};
 
@@ -102,7 +103,8 @@ TEST_CASE("Predictor: the bits are those of Model::predict, for any number of ex
   for (int step = 0; step < 3; ++step)
     model.train_on_batch(std::span(x).first(8 * 72), std::span(y).first(8 * 5));
   const ls::Predictor predictor(model);
-  static_assert(std::is_same_v<decltype(predictor), const ls::Predictor<Wide, ls::Reference<float>>>);
+  static_assert(
+      std::is_same_v<decltype(predictor), const ls::Predictor<Wide, ls::Reference<float>>>);
   for (const std::size_t count : {1u, 5u, 32u, 70u, 1u}) {
     const std::span<const float> part(x.data(), count * 72);
     const auto expected = model.predict(part);
@@ -122,16 +124,18 @@ TEST_CASE("Predictor: no examples give no outputs") {
 TEST_CASE("Predictor: sizes that do not fit are refused with what to pass") {
   const ls::Predictor predictor(model_of<Small, Double>());
   std::vector<double> x(4), y(3), odd(3);
-  CHECK(refusal<ls::UsageError>([&] { predictor(x, y); }) ==
-        "predictor: y has 3 values, but the outputs of 2 examples have 4; pass a span of that size");
+  CHECK(
+      refusal<ls::UsageError>([&] { predictor(x, y); }) ==
+      "predictor: y has 3 values, but the outputs of 2 examples have 4; pass a span of that size");
   CHECK(refusal<ls::UsageError>([&] { predictor(odd, y); }) ==
         "predictor: 3 values are not a whole number of examples of shape (2), which have 2 values "
         "each; pass complete examples");
   CHECK(refusal<ls::UsageError>([&] { std::ignore = predictor.predict(odd); }) ==
         "predictor: 3 values are not a whole number of examples of shape (2), which have 2 values "
         "each; pass complete examples");
-  CHECK(refusal<ls::UsageError>([&] { predictor(std::vector<double>(), y); }) ==
-        "predictor: y has 3 values, but the outputs of 0 examples have 0; pass a span of that size");
+  CHECK(
+      refusal<ls::UsageError>([&] { predictor(std::vector<double>(), y); }) ==
+      "predictor: y has 3 values, but the outputs of 0 examples have 0; pass a span of that size");
   CHECK(refusal<ls::UsageError>([] {
           const ls::Predictor wrong(model_of<Small, Double>(), {.batch_size = 0});
         }) == "predictor: batch_size is 0; it must be at least 1");

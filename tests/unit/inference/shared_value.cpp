@@ -46,6 +46,31 @@ TEST_CASE("SharedValue: a reader keeps its value while another one is published"
   CHECK(Pair::alive == 0);
 }
 
+TEST_CASE("SharedValue: the writer waits for a reader of the old value, and for no other") {
+  Pair::alive = 0;
+  Shared shared(std::make_unique<const Pair>(1));
+  Mark mark;
+  std::atomic<bool> is_published{false}, is_done{false};
+  std::thread writer;
+  {
+    const Shared::Reading reading(shared, mark);
+    writer = std::thread([&] {
+      const auto old = shared.exchange(std::make_unique<const Pair>(2));
+      is_published = true;
+      Shared::wait_for_reader(mark, *old);
+      is_done = true;
+    });
+    while (!is_published) std::this_thread::yield();
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    CHECK_FALSE(is_done);
+    CHECK(reading->a == 1);
+    CHECK(Pair::alive == 2);
+  }
+  writer.join();
+  CHECK(is_done);
+  CHECK(Pair::alive == 1);
+}
+
 TEST_CASE("SharedValue: readers never see a value that is gone") {
   constexpr int readers = 4, values = 100;
   Pair::alive = 0;

@@ -22,8 +22,8 @@ class DenseRows {
   /// Whether this loop is the fastest (docs/lab/steps.md, "One example"): larger products are worth
   /// a team, or a kernel that reads the weights once for several rows.
   static bool fits(const DenseOp& op, std::size_t rows, int threads) {
-    return rows <= 4 && (rows * op.kernel_size() <= (1 << 14) ||
-                         (threads == 1 && rows == 1 && op.units <= 64));
+    return rows <= 4 &&
+           (rows * op.kernel_size() <= (1 << 14) || (threads == 1 && rows == 1 && op.units <= 64));
   }
 
   DenseRows() = default;

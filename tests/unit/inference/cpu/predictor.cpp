@@ -22,16 +22,16 @@ struct Mnist : ls::Sequential<ls::Input<28, 28, 1>, ls::Conv2D<32, 3>, ls::ReLU,
                               ls::Flatten, ls::Dense<64>, ls::ReLU, ls::Dense<10>> {};
 /// Each kernel of the CPU with prepared state.
 struct Layers
-    : ls::Sequential<
-          ls::Input<12, 12, 3>, ls::RandomTranslation<ls::factor(0.2), ls::factor(0.2)>, ls::Conv2D<16, 3, ls::Padding::same>,
-          ls::BatchNormalization<>, ls::ReLU,
-          ls::Residual<ls::Sequential<ls::Conv2D<16, 3, ls::Padding::same>, ls::BatchNormalization<>>>,
-          ls::ReLU, ls::Conv2D<16, 3, ls::Padding::same>, ls::ReLU, ls::DepthwiseConv2D<3>, ls::Tanh,
-          ls::SeparableConv2D<8, 3>, ls::LeakyReLU<>, ls::AveragePooling2D<>,
-          ls::Conv2DTranspose<6, 3>, ls::Sigmoid, ls::LayerNormalization<>, ls::ReLU6,
-          ls::UpSampling2D<>, ls::ZeroPadding2D<>, ls::MaxPooling2D<>, ls::Dropout<ls::rate(0.3f)>,
-          ls::Flatten, ls::Dense<40>, ls::SiLU, ls::Dense<40>, ls::ReLU, ls::Dense<7>, ls::Softmax> {
-};
+    : ls::Sequential<ls::Input<12, 12, 3>, ls::RandomTranslation<ls::factor(0.2), ls::factor(0.2)>,
+                     ls::Conv2D<16, 3, ls::Padding::same>, ls::BatchNormalization<>, ls::ReLU,
+                     ls::Residual<ls::Sequential<ls::Conv2D<16, 3, ls::Padding::same>,
+                                                 ls::BatchNormalization<>>>,
+                     ls::ReLU, ls::Conv2D<16, 3, ls::Padding::same>, ls::ReLU,
+                     ls::DepthwiseConv2D<3>, ls::Tanh, ls::SeparableConv2D<8, 3>, ls::LeakyReLU<>,
+                     ls::AveragePooling2D<>, ls::Conv2DTranspose<6, 3>, ls::Sigmoid,
+                     ls::LayerNormalization<>, ls::ReLU6, ls::UpSampling2D<>, ls::ZeroPadding2D<>,
+                     ls::MaxPooling2D<>, ls::Dropout<ls::rate(0.3f)>, ls::Flatten, ls::Dense<40>,
+                     ls::SiLU, ls::Dense<40>, ls::ReLU, ls::Dense<7>, ls::Softmax> {};
 
 template <class Net, class D>
 auto model_of(D device, std::uint64_t seed = 1) {
