@@ -1,7 +1,6 @@
 // Runs a trained network in another program: ls::Predictor reads a weights file and predicts from
-// several threads, while the weights are replaced. A program that only predicts includes
-// lockstep/predictor.hpp and a device; this one also trains, to have weights. Run it with
-// `./dev predictor`.
+// several threads, while the weights are replaced. A program that only predicts needs no
+// lockstep/lockstep.hpp; this one also trains. Run it with `./dev predictor`.
 //
 // Expected output:
 //   calls while the weights changed: 4000, with whole sets of weights: yes
