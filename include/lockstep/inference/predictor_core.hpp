@@ -50,8 +50,8 @@ struct PredictorEngine {
   ForwardEngine<D> engine;
   ReaderMark<ParameterSet<D>> mark{};
 
-  PredictorEngine(const D& device, const ForwardPlan<D>& plan, std::size_t batch_size)
-      : engine(device, plan, CollectiveRef(alone), batch_size) {}
+  PredictorEngine(const D& device, const ForwardPlan<D>& plan)
+      : engine(device, plan, CollectiveRef(alone)) {}
 };
 
 /// A scope for one call: the cheaper one, if the context has it.
@@ -130,7 +130,7 @@ class PredictorCore {
   using Lease = typename LeasePool<PredictorEngine<D>>::Lease;
 
   [[gnu::cold]] std::unique_ptr<PredictorEngine<D>> make() const {
-    return std::make_unique<PredictorEngine<D>>(device_, plan_, batch_size_);
+    return std::make_unique<PredictorEngine<D>>(device_, plan_);
   }
   [[gnu::cold]] std::unique_ptr<const ParameterSet<D>> made(Fill fill) {
     auto set = std::make_unique<const ParameterSet<D>>(memory_, plan_);

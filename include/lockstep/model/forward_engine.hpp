@@ -124,7 +124,7 @@ struct ForwardParameters {
 
 /// Memory, threads and prepared kernels of one forward pass at a time.
 /// \code
-///   ForwardEngine<D> engine(device, ForwardConstants<Net, D>::value, CollectiveRef(alone), 32);
+///   ForwardEngine<D> engine(device, ForwardConstants<Net, D>::value, CollectiveRef(alone));
 ///   engine.run({weights, state}, whole_batch(4), x, y);   // y (4, output) of x (4, input)
 /// \endcode
 template <class D>
@@ -134,11 +134,10 @@ class ForwardEngine {
   using A = ActivationOf<D>;
   using Context = typename D::Context;
 
-  /// For at most `most` examples at a time. `plan` and the group, which kernels see and do not call
-  /// in inference, must outlive the engine. \throws UsageError, DeviceError.
-  [[gnu::cold]] ForwardEngine(const D& device, const ForwardPlan<D>& plan, CollectiveRef group,
-                              std::size_t most)
-      : context_(device.open(1, 0)), plan_(&plan), group_(group), prepared_(most + 1) {}
+  /// `plan` and the group, which kernels see and do not call in inference, must outlive the engine.
+  /// \throws UsageError, DeviceError.
+  [[gnu::cold]] ForwardEngine(const D& device, const ForwardPlan<D>& plan, CollectiveRef group)
+      : context_(device.open(1, 0)), plan_(&plan), group_(group) {}
   ForwardEngine(const ForwardEngine&) = delete;
   ForwardEngine& operator=(const ForwardEngine&) = delete;
 
@@ -146,9 +145,9 @@ class ForwardEngine {
   /// Bytes of activations and workspace. Callable from any thread.
   std::size_t working_bytes() const { return working_.load(std::memory_order_relaxed); }
 
-  /// Prepares kernels and memory for `count` examples, at most `most`. Call in the device's scope.
+  /// Prepares kernels and memory for `count` examples, and keeps them. Call in the device's scope.
   void prepare(std::size_t count) {
-    if (!prepared_[count]) [[unlikely]]
+    if (count >= prepared_.size() || !prepared_[count]) [[unlikely]]
       make(count);
   }
 
@@ -237,6 +236,7 @@ class ForwardEngine {
     working_.store(
         arena_.bytes() + once_.bytes() + scratch_.bytes() + batch_.bytes() + output_.bytes(),
         std::memory_order_relaxed);
+    if (count >= prepared_.size()) prepared_.resize(count + 1);
     prepared_[count] = std::move(ops);
   }
 

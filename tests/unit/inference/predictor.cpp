@@ -110,6 +110,9 @@ TEST_CASE("Predictor: the bits are those of Model::predict, for any number of ex
     const auto expected = model.predict(part);
     CHECK(equal(expected, predictor.predict(part)));
   }
+  const ls::Predictor all(model, {.batch_size = std::size_t{1} << 60});
+  const auto at_once = model.predict(std::span(x), 70);
+  CHECK(equal(at_once, all.predict(std::span(x))));
   const ls::Predictor few(model, {.batch_size = 3});
   const auto expected = model.predict(std::span(x).first(8 * 72), 3);
   CHECK(equal(expected, few.predict(std::span(x).first(8 * 72))));
