@@ -28,7 +28,7 @@ WHAT = {  # what a folder holds: one or two short lines
     "model": "graph, fusion, plan, engine", "collectives": "sums over replicas",
     "strategies": "one device, mirrored, many workers",
     "training": "fit, evaluate, predict, callbacks",
-    "tensorboard": "event files", "onnx": "export to ONNX",
+    "tensorboard": "event files", "onnx": "export to ONNX", "inference": "predictors",
     "testing": "simulated clusters",
 }
 LIBRARY = {"asio": "Asio", "(oneapi/)?dnnl": "oneDNN", "mpi\\.h": "MPI", "nccl": "NCCL",

@@ -23,6 +23,7 @@
 #include "lockstep/fmt.hpp"
 #include "lockstep/lockstep.hpp"
 #include "lockstep/onnx.hpp"
+#include "lockstep/predictor.hpp"
 #include "lockstep/reference.hpp"
 #include "lockstep/tensorboard.hpp"
 #include "lockstep/training/checks/check_gradients.hpp"
@@ -197,6 +198,24 @@ TEST_CASE("the example of core") {
   CHECK(images.count() == 2);
   CHECK_THROWS_AS(ls::TensorView<const float>({pixels.data(), 785}, image), ls::UsageError);
   // --8<-- [end:core]
+}
+
+TEST_CASE("the example of inference") {
+  ls::Model model{Digits{}, ls::OneDevice<ls::Reference<float>>{},
+                  ls::SparseCategoricalCrossentropy{.from_logits = true}, ls::SGD{}};
+  const TemporaryFolder folder;
+  const std::string path = folder / "w.safetensors";
+  model.save_weights(path);
+  const std::vector<float> image(Digits::input_shape.size(), 0.5f);
+  using Device = ls::Reference<float>;
+  // --8<-- [start:inference]
+  ls::Predictor<Digits, Device> predictor(path);  // Device: ls::Cpu in a program
+  std::vector<float> scores(10);
+  predictor(image, scores);      // from any thread
+  predictor.load_weights(path);  // also while others predict
+  // --8<-- [end:inference]
+  const auto expected = model.predict(image);
+  CHECK(std::equal(scores.begin(), scores.end(), expected.row(0).begin()));
 }
 
 TEST_CASE("the example of onnx") {

@@ -28,6 +28,7 @@ THEMES = {
     "devices/cuda/ops": "losses metrics optimizers",
     "devices/reference": "batch_normalization kernels",
     "files": "power_loss",
+    "inference/cpu": "allocations predictor",
     "layers": "activations gradient_check resnet56",
     "losses": "gradient_check",
     "optimizers": "rules",

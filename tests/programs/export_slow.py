@@ -53,7 +53,8 @@ from model_files import ModelFileError  # noqa: E402
 
 MODELS = ["conv2d", "conv1d", "depthwise", "transpose", "transpose_padded", "dense", "pooling2d", "pooling1d",
           "global_pooling", "normalizations", "activations", "shapes", "moves", "merges", "dots", "training_only",
-          "words", "nothing", "strided_dilation", "uneven", "first_and_last", "four_axes", "names", "named_blocks", "nested", "mnist_cnn", "resnet20", "branches"]
+          "words", "nothing", "strided_dilation", "uneven", "first_and_last", "four_axes", "names", "named_blocks",
+          "nested", "mnist_cnn", "resnet20", "branches"]
 NOT_IN_KERAS = {"strided_dilation"}
 # Options that do not change what a trained model predicts, or follow from shapes and parameters.
 NOT_IN_TOOLS = {"axis", "center", "depth_multiplier", "factor", "fill", "fill_mode", "fill_value", "filters", "height",

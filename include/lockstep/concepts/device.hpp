@@ -85,6 +85,10 @@ concept TracksWork = requires(C& c, const C& k, const Work& work) {
   { k.work() } -> std::convertible_to<Work>;
 };
 
+/// A context with a cheaper `scope` for calls that take less than a microsecond.
+template <class C>
+concept HasBriefScope = requires(C& c) { c.brief_scope(); };
+
 /// A context that can also time its work (core/work_times.hpp), from `measure_work(&times)` to
 /// `measure_work(nullptr)`.
 template <class C>

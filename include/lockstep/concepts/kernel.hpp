@@ -84,6 +84,9 @@ struct KernelTraits {
   static constexpr std::size_t saved_once(const auto&) { return 0; }
 };
 
+/// Last argument of a `prepare` for inference, which leaves out what only backward uses.
+struct ForwardOnly {};
+
 /// The implementation of an Op on a Device. Declared and never defined here, so that a missing
 /// kernel can be detected.
 ///
@@ -91,8 +94,9 @@ struct KernelTraits {
 /// restricted to some shapes, `template <MyOp op> requires (...) static void forward(Constant<op>,
 /// const Io<D>&)`. A kernel with state per batch size (such as a library's primitive) has `struct
 /// Prepared { std::size_t scratch_bytes() const; }` and `static Prepared prepare(const Op&,
-/// D::Context&, std::size_t count)`, and receives `Prepared&` as third argument. A kernel of `const
-/// Op&` is compiled once for all ops of its type and reads their values at run time; one of
+/// D::Context&, std::size_t count)`, and receives `Prepared&` as third argument. An overload of
+/// `prepare` with a fourth parameter, `ForwardOnly`, serves `ls::Predictor`: its Prepared may lack
+/// what only backward uses, and forward must give the same bits. A kernel of `const Op&` is compiled once for all ops of its type and reads their values at run time; one of
 /// `Constant` is compiled for each op. A kernel that cannot write dx has `static constexpr bool
 /// has_dx(const Op&)`; a model that needs this dx does not compile.
 ///
@@ -101,13 +105,21 @@ struct KernelTraits {
 template <class Op, class D>
 struct Kernel;
 
-/// Base of kernels whose work is done by the prepared object: `Calls(op, context, count)` has
-/// `scratch_bytes()`, `forward(op, io)` and `backward(op, io)`.
+/// Base of kernels whose work is done by the prepared object: `Calls(op, context, count)`, or also
+/// `Calls(op, context, count, ForwardOnly{})`, has `scratch_bytes()`, `forward(op, io)` and
+/// `backward(op, io)`.
 template <class Op, class D, class Calls>
 struct PreparedKernel : KernelTraits {
   using Prepared = Calls;
   static Prepared prepare(const Op& op, typename D::Context& context, std::size_t count) {
     return Prepared(op, context, count);
+  }
+  static Prepared prepare(const Op& op, typename D::Context& context, std::size_t count,
+                          ForwardOnly only)
+    requires std::constructible_from<Calls, const Op&, typename D::Context&, std::size_t,
+                                     ForwardOnly>
+  {
+    return Prepared(op, context, count, only);
   }
   static void forward(const Op& op, const Io<D>& io, Prepared& prepared) {
     prepared.forward(op, io);
@@ -126,6 +138,17 @@ template <class Op, class D>
 concept Weighs = HasKernel<Op, D> && requires { requires Kernel<Op, D>::weighs; };
 
 namespace detail {
+/// The prepared state of the kernel K: for forward alone if `only` is a ForwardOnly and K has such a
+/// `prepare`.
+template <class K, class Op, class Context, std::same_as<ForwardOnly>... Only>
+typename K::Prepared prepare_kernel(const Op& op, Context& context, std::size_t count,
+                                    Only... only) {
+  if constexpr (requires { K::prepare(op, context, count, only...); })
+    return K::prepare(op, context, count, only...);
+  else
+    return K::prepare(op, context, count);
+}
+
 /// Whether the kernel is part of the library and may be compiled once (kernel_calls.hpp). Such
 /// kernels declare `using library_kernel = Kernel;`. A program's replacement does not, and is
 /// compiled in each unit.

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <memory>
 #include <type_traits>
+#include <utility>
 
 #include "lockstep/concepts/kernel.hpp"
 
@@ -53,6 +54,9 @@ struct KernelCalls {
   static void forward(const void* op, const Io<D>& io, void* prepared);
   static void backward(const void* op, const Io<D>& io, void* prepared);
   [[gnu::cold]] static PreparedOp prepare(const void* op, Context& context, std::size_t count);
+  /// For forward alone, if the kernel has such a `prepare`.
+  [[gnu::cold]] static PreparedOp prepare_forward(const void* op, Context& context,
+                                                  std::size_t count);
 };
 
 template <class TheOp, class Given>
@@ -82,22 +86,34 @@ void KernelCalls<TheOp, D, OfLibrary, Given>::backward(const void* op, const Io<
   else
     K::backward(given_as<TheOp, Given>(op), io);
 }
+/// Erases the type of an object that a kernel has prepared.
+template <class Prepared>
+[[gnu::cold]] PreparedOp prepared_op(Prepared made) {
+  PreparedOp result{
+      {new Prepared(std::move(made)), [](void* state) { delete static_cast<Prepared*>(state); }}};
+  result.scratch_bytes = static_cast<Prepared*>(result.state.get())->scratch_bytes();
+  return result;
+}
 template <class TheOp, class D, bool OfLibrary, class Given>
 PreparedOp KernelCalls<TheOp, D, OfLibrary, Given>::prepare([[maybe_unused]] const void* op,
                                                             [[maybe_unused]] Context& context,
                                                             [[maybe_unused]] std::size_t count) {
   static_assert(!OfLibrary || of_library<TheOp, D>, "using library_kernel = Kernel;");
-  if constexpr (KernelPrepares<TheOp, D>) {
-    using K = Kernel<TheOp, D>;
-    using Prepared = typename K::Prepared;
-    const Given& given = given_as<TheOp, Given>(op);
-    PreparedOp result{{new Prepared(K::prepare(given, context, count)),
-                       [](void* state) { delete static_cast<Prepared*>(state); }}};
-    result.scratch_bytes = static_cast<Prepared*>(result.state.get())->scratch_bytes();
-    return result;
-  } else {
+  if constexpr (KernelPrepares<TheOp, D>)
+    return prepared_op(
+        prepare_kernel<Kernel<TheOp, D>>(given_as<TheOp, Given>(op), context, count));
+  else
     return {};
-  }
+}
+template <class TheOp, class D, bool OfLibrary, class Given>
+PreparedOp KernelCalls<TheOp, D, OfLibrary, Given>::prepare_forward(
+    [[maybe_unused]] const void* op, [[maybe_unused]] Context& context,
+    [[maybe_unused]] std::size_t count) {
+  if constexpr (KernelPrepares<TheOp, D>)
+    return prepared_op(prepare_kernel<Kernel<TheOp, D>>(given_as<TheOp, Given>(op), context, count,
+                                                        ForwardOnly{}));
+  else
+    return {};
 }
 
 /// One call of a kernel: `run` of a loss, a metric or a pass over weights, `update` of an

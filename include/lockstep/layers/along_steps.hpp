@@ -3,6 +3,7 @@
 /// an op has no separate kernel; on each device the kernel of the image op does the work.
 #pragma once
 
+#include <concepts>
 #include <cstddef>
 #include <type_traits>
 
@@ -68,8 +69,10 @@ template <class O, class D>
 struct Kernel<AlongSteps<O>, D> : detail::AlongStepsTraits<O, D> {
   using library_kernel = std::conditional_t<detail::of_library<O, D>, Kernel, void>;
   using Prepared = typename Kernel<O, D>::Prepared;
-  static Prepared prepare(const AlongSteps<O>& a, typename D::Context& context, std::size_t count) {
-    return Kernel<O, D>::prepare(a.op, context, count);
+  template <std::same_as<ForwardOnly>... Only>
+  static Prepared prepare(const AlongSteps<O>& a, typename D::Context& context, std::size_t count,
+                          Only... only) {
+    return detail::prepare_kernel<Kernel<O, D>>(a.op, context, count, only...);
   }
   static void forward(const AlongSteps<O>& a, const Io<D>& io, Prepared& prepared) {
     Kernel<O, D>::forward(a.op, io, prepared);

@@ -158,12 +158,19 @@ struct CheckGradient<List<TheOp>, D> {
                 "put it before all layers with weights");
 };
 
-/// The plan of a valid model: `plan` is the table, `ops` its op types.
+/// The steps of a valid model after fusion, in training and in inference.
 template <class Net, class D>
-struct PlanOf {
+struct FusedOf {
   using graph_ops = typename std::remove_cvref_t<decltype(Net::graph)>::ops;
   using ops = PlanOps<D, graph_ops>;
   static constexpr auto fused = fuse<D, Net::graph>(RulesOf<D, graph_ops>{});
+};
+
+/// The plan of a valid model: `plan` is the table, `ops` its op types.
+template <class Net, class D>
+struct PlanOf : FusedOf<Net, D> {
+  using typename FusedOf<Net, D>::ops;
+  using FusedOf<Net, D>::fused;
   static constexpr auto plan = lay_out<D, Net::graph, fused>();
   static_assert(sizeof(CheckRecompute<plan.recompute_unsafe>) > 0);
   static_assert(sizeof(CheckGradient<decltype(op_or_void<plan.lacks_dx>(ops{})), D>) > 0);

@@ -60,6 +60,7 @@ struct Seed {
 namespace detail {
 template <class Replicas>
 struct ModelCheckpoints;  // in <lockstep/checkpoints.hpp>
+struct ModelParameters;   // in <lockstep/predictor.hpp>
 }  // namespace detail
 
 /// Instantiated for invalid arguments: emits one error; its members do nothing.
@@ -665,6 +666,7 @@ class Model<Net, S, L, O, Ms...> {
   int threads() const { return replicas_.threads(); }
 
  private:
+  friend detail::ModelParameters;
   using Layout = typename Replicas::Layout;
   template <class Options>
   static Options checked(Options options) {

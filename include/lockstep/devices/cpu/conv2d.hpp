@@ -19,6 +19,7 @@
 #pragma once
 
 #include <algorithm>
+#include <concepts>
 #include <cstddef>
 #include <cstring>
 #include <limits>
@@ -39,6 +40,9 @@
 namespace lockstep {
 namespace detail {
 
+/// Last argument of ConvolutionCalls for a transposed convolution's forward.
+struct InputGradientOnly {};
+
 /// The prepared passes of one convolution at one batch size, optionally followed by a ReLU. With
 /// `depthwise`, each channel has one filter, and the kernel is (height, width, channels).
 template <class D>
@@ -49,22 +53,23 @@ class ConvolutionCalls {
   static constexpr bool mixed = !std::is_same_v<A, T>;
 
   ConvolutionCalls() = default;
+  /// With `Only`, other passes must not be called: ForwardOnly, or InputGradientOnly.
+  template <class... Only>
   ConvolutionCalls(const Conv2DOp& op, CpuContext<T>& context, std::size_t count, bool relu,
-                   bool depthwise = false)
+                   bool depthwise = false, Only... only)
       : kernel_size_(depthwise ? op.kernel_size() / static_cast<std::size_t>(op.filters)
-                               : op.kernel_size()) {
+                               : op.kernel_size()),
+        relu_(relu) {
     if (count == 0) return;
     const auto scope = context.scope();
     const onednn::Site at{depthwise ? "depthwise_conv2d" : "conv2d", op.out(), context.engine()};
     const auto n = static_cast<std::ptrdiff_t>(count);
     if (!mixed && !depthwise && WinogradConvolution<T>::fits(op))
-      prepare_winograd(op, context.threads());
+      prepare_winograd(op, context.threads(), only...);
     else
-      prepare_onednn(op, at, n, context.threads(), relu, depthwise);
-    if (!relu) return;
-    const auto size = n * static_cast<std::ptrdiff_t>(op.out().size());
-    mask_ = onednn::relu_mask(at, {at, onednn::data_type<A>(), {size}, dnnl_a}, backward_scratch_);
-    masked_ = backward_scratch_.add(static_cast<std::size_t>(size) * sizeof(A));
+      prepare_onednn(op, at, n, context.threads(), relu, depthwise, only...);
+    if constexpr (sizeof...(Only) == 0)
+      if (relu) prepare_mask(op, at, n);
   }
 
   std::size_t scratch_bytes() const {
@@ -76,7 +81,7 @@ class ConvolutionCalls {
     const T* const bias = op.bias ? io.w + kernel_size_ : nullptr;
     if constexpr (!mixed)
       if (winograd_)
-        return winograd_(io.step.count, io.x, io.w, bias, bool(mask_), io.y,
+        return winograd_(io.step.count, io.x, io.w, bias, relu_, io.y,
                          io.scratch + winograd_scratch_);
     const dnnl_stream_t stream = io.device.stream();
     const int threads = io.device.threads();
@@ -85,7 +90,7 @@ class ConvolutionCalls {
       return relu_forward_(stream, io.scratch,
                            {io.x, pack_relu_.pack(stream, io.scratch, io.w), io.y, bias});
     forward_(stream, io.scratch, {io.x, pack_forward_.pack(stream, io.scratch, io.w), io.y, bias});
-    if (mask_)
+    if (relu_)
       rectify(threads, io.y, io.y, io.step.count * op.out().size(),
               std::numeric_limits<float>::infinity());
   }
@@ -144,22 +149,39 @@ class ConvolutionCalls {
 
  private:
   enum class Pass { forward, relu_forward, weights, data };
+  template <class... Only>
+  static constexpr bool prepares_input_gradient = !(std::is_same_v<Only, ForwardOnly> || ...);
   static std::size_t filters_of(const Conv2DOp& op) { return static_cast<std::size_t>(op.filters); }
+
+  [[gnu::noinline, gnu::cold]] void prepare_mask(const Conv2DOp& op, const onednn::Site& at,
+                                                 std::ptrdiff_t n) {
+    const auto size = n * static_cast<std::ptrdiff_t>(op.out().size());
+    mask_ = onednn::relu_mask(at, {at, onednn::data_type<A>(), {size}, dnnl_a}, backward_scratch_);
+    masked_ = backward_scratch_.add(static_cast<std::size_t>(size) * sizeof(A));
+  }
 
   /// Sets up Winograd's transforms for all passes. Both backward passes use the same scratch, one
   /// after the other.
-  void prepare_winograd(const Conv2DOp& op, int threads) {
+  template <class... Only>
+  void prepare_winograd(const Conv2DOp& op, int threads, Only...) {
     winograd_ = {op, WinogradPass::forward, threads, longest_vectors()};
-    winograd_dx_ = {op, WinogradPass::input_gradient, threads, longest_vectors()};
-    winograd_dw_ = {op, threads, longest_vectors()};
     winograd_scratch_ = forward_scratch_.add(winograd_.scratch_bytes());
-    winograd_backward_scratch_ =
-        backward_scratch_.add(std::max(winograd_dx_.scratch_bytes(), winograd_dw_.scratch_bytes()));
+    std::size_t backward = 0;
+    if constexpr (prepares_input_gradient<Only...>) {
+      winograd_dx_ = {op, WinogradPass::input_gradient, threads, longest_vectors()};
+      backward = winograd_dx_.scratch_bytes();
+    }
+    if constexpr (sizeof...(Only) == 0) {
+      winograd_dw_ = {op, threads, longest_vectors()};
+      backward = std::max(backward, winograd_dw_.scratch_bytes());
+    }
+    winograd_backward_scratch_ = backward_scratch_.add(backward);
   }
 
+  template <class... Only>
   [[gnu::noinline, gnu::cold]] void prepare_onednn(const Conv2DOp& op, const onednn::Site& at,
-                                                   std::ptrdiff_t n, int threads, bool relu,
-                                                   bool depthwise) {
+                                                   std::ptrdiff_t n, [[maybe_unused]] int threads,
+                                                   bool relu, bool depthwise, Only...) {
     using onednn::Call, onednn::MemoryDesc, onednn::PrimitiveDesc;
     constexpr dnnl_data_type_t type = onednn::data_type<A>(), real = onednn::data_type<T>();
     const Window rows = op.rows(), columns = op.columns();
@@ -184,16 +206,17 @@ class ConvolutionCalls {
     const PrimitiveDesc hint = onednn::convolution_forward(at, c, false, rejected_for_forward(op));
     // oneDNN chooses the kernel's layout, unless that ends in its reference loops and the plain
     // layout does not.
-    const auto fastest = [&](Pass pass) {
+    const auto fastest = [&]<Pass pass>(Constant<pass>) {
       const auto make = [&](dnnl_format_tag_t tag) {
         c.w = kernel(pass == Pass::weights ? real : type, tag);
-        return pass == Pass::forward || pass == Pass::relu_forward
-                   ? onednn::convolution_forward(at, c, pass == Pass::relu_forward,
-                                                 rejected_for_forward(op))
-               : pass == Pass::weights ? onednn::convolution_backward_weights(
-                                             at, c, hint, rejected_for_weights(op, depthwise))
-                                       : onednn::convolution_backward_data(
-                                             at, c, hint, rejected_for_input(op, depthwise));
+        if constexpr (pass == Pass::weights)
+          return onednn::convolution_backward_weights(at, c, hint,
+                                                      rejected_for_weights(op, depthwise));
+        else if constexpr (pass == Pass::data)
+          return onednn::convolution_backward_data(at, c, hint, rejected_for_input(op, depthwise));
+        else
+          return onednn::convolution_forward(at, c, pass == Pass::relu_forward,
+                                             rejected_for_forward(op));
       };
       if (pass == Pass::weights && !depthwise && strided_pointwise_with_tail(op))
         return make(in_order);
@@ -204,7 +227,7 @@ class ConvolutionCalls {
     };
 
     // Forward: x, packed kernel, bias -> y.
-    const auto prepare_forward = [&](Pass pass, Call& call, onednn::LayoutChange& pack,
+    const auto prepare_forward = [&](auto pass, Call& call, onednn::LayoutChange& pack,
                                      onednn::Scratch& scratch) {
       const PrimitiveDesc pd = fastest(pass);
       const MemoryDesc w(at, pd, dnnl_query_weights_md);
@@ -216,18 +239,19 @@ class ConvolutionCalls {
                   scratch);
       pack = onednn::LayoutChange(at, plain, w, scratch);
     };
-    prepare_forward(Pass::forward, forward_, pack_forward_, forward_scratch_);
+    prepare_forward(Constant<Pass::forward>{}, forward_, pack_forward_, forward_scratch_);
     // Our own ReLU reads and writes y, the check reads x and the kernel.
     const std::size_t count = static_cast<std::size_t>(n);
     if (relu && count * op.in.size() + kernel_size_ < 2 * count * op.out().size())
-      prepare_forward(Pass::relu_forward, relu_forward_, pack_relu_, relu_scratch_);
+      prepare_forward(Constant<Pass::relu_forward>{}, relu_forward_, pack_relu_, relu_scratch_);
 
     // Kernel gradient: x, dy -> dw, unpacked; the bias gradient is a column sum of dy.
-    if (!mixed && !depthwise && FewChannelsGradient<T>::fits(op)) {
+    if constexpr (sizeof...(Only) > 0) {
+    } else if (!mixed && !depthwise && FewChannelsGradient<T>::fits(op)) {
       few_channels_ = FewChannelsGradient<T>(op, threads);
       sums_ = backward_scratch_.add(few_channels_.scratch_bytes(op));
     } else {
-      const PrimitiveDesc weights = fastest(Pass::weights);
+      const PrimitiveDesc weights = fastest(Constant<Pass::weights>{});
       const MemoryDesc dw(at, weights, dnnl_query_diff_weights_md);
       backward_weights_ = Call(
           at, weights, {{DNNL_ARG_SRC, c.x}, {DNNL_ARG_DIFF_DST, c.y}, {DNNL_ARG_DIFF_WEIGHTS, dw}},
@@ -239,12 +263,15 @@ class ConvolutionCalls {
     }
 
     // Input gradient: dy, packed kernel -> dx.
-    const PrimitiveDesc data = fastest(Pass::data);
-    const MemoryDesc w_back(at, data, dnnl_query_weights_md);
-    backward_data_ = Call(
-        at, data, {{DNNL_ARG_DIFF_SRC, c.x}, {DNNL_ARG_WEIGHTS, w_back}, {DNNL_ARG_DIFF_DST, c.y}},
-        backward_scratch_);
-    pack_backward_ = onednn::LayoutChange(at, plain, w_back, backward_scratch_);
+    if constexpr (prepares_input_gradient<Only...>) {
+      const PrimitiveDesc data = fastest(Constant<Pass::data>{});
+      const MemoryDesc w_back(at, data, dnnl_query_weights_md);
+      backward_data_ =
+          Call(at, data,
+               {{DNNL_ARG_DIFF_SRC, c.x}, {DNNL_ARG_WEIGHTS, w_back}, {DNNL_ARG_DIFF_DST, c.y}},
+               backward_scratch_);
+      pack_backward_ = onednn::LayoutChange(at, plain, w_back, backward_scratch_);
+    }
   }
 
   /// A bug of oneDNN 2.6 and 3.2 with AVX2: for these convolutions the weight gradients are wrong
@@ -307,7 +334,7 @@ class ConvolutionCalls {
   onednn::Scratch forward_scratch_, relu_scratch_, backward_scratch_;
   std::size_t kernel_size_ = 0;                        // elements of w before the bias
   std::size_t masked_ = 0, sums_ = 0, bias_sums_ = 0;  // offsets in scratch, bytes
-  bool has_unused_taps_ = false;
+  bool has_unused_taps_ = false, relu_ = false;
 };
 
 }  // namespace detail
@@ -319,8 +346,10 @@ struct Kernel<Conv2DOp, BasicCpu<P>> : KernelTraits {
   using Prepared = detail::ConvolutionCalls<D>;
   static constexpr bool keeps_x = true;
 
-  static Prepared prepare(const Conv2DOp& op, typename D::Context& context, std::size_t count) {
-    return Prepared(op, context, count, false);
+  template <std::same_as<ForwardOnly>... Only>
+  static Prepared prepare(const Conv2DOp& op, typename D::Context& context, std::size_t count,
+                          Only... only) {
+    return Prepared(op, context, count, false, false, only...);
   }
   static void forward(const Conv2DOp& op, const Io<D>& io, Prepared& prepared) {
     prepared.forward(op, io);

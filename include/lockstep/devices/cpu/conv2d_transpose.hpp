@@ -29,6 +29,11 @@ class TransposedCalls {
       : calls_(op.convolution(), context, count, false),
         sums_((calls_.scratch_bytes() + 63) / 64 * 64),
         sums_bytes_(column_sums_bytes(context.threads(), static_cast<std::size_t>(op.filters))) {}
+  TransposedCalls(const Conv2DTransposeOp& op, CpuContext<T>& context, std::size_t count,
+                  ForwardOnly)
+      : calls_(op.convolution(), context, count, false, false, InputGradientOnly{}),
+        sums_(calls_.scratch_bytes()),
+        sums_bytes_(0) {}
   std::size_t scratch_bytes() const { return sums_ + sums_bytes_; }
 
   void forward(const Conv2DTransposeOp& op, const Io<D>& io) {

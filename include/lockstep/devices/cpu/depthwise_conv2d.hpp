@@ -5,6 +5,7 @@
 #pragma once
 
 #include <algorithm>
+#include <concepts>
 #include <cstddef>
 
 #include "lockstep/concepts/kernel.hpp"
@@ -22,8 +23,10 @@ class DepthwiseCalls {
   using T = typename D::real;
   using A = ActivationOf<D>;
 
-  DepthwiseCalls(const DepthwiseConv2DOp& op, CpuContext<T>& context, std::size_t count)
-      : op_(repeated(op)), calls_(op_, context, count, false, true) {
+  template <std::same_as<ForwardOnly>... Only>
+  DepthwiseCalls(const DepthwiseConv2DOp& op, CpuContext<T>& context, std::size_t count,
+                 Only... only)
+      : op_(repeated(op)), calls_(op_, context, count, false, true, only...) {
     if (op.multiplier > 1) size_ = count * op_.in.size();
     repeated_ = (calls_.scratch_bytes() + 63) / 64 * 64;
   }

@@ -85,6 +85,9 @@ ThreadScope CpuHandles::scope() {
   if (threads_ > 1) waits_->follow(contended, threads_);
   return ThreadScope(threads_, contended && leaves_cores_ ? std::nullopt : cores_);
 }
+ThreadScope CpuHandles::brief_scope() {
+  return threads_ > 1 || cores_ ? scope() : ThreadScope(threads_, std::nullopt);
+}
 void CpuHandles::synchronize() {
   onednn::Site{"synchronize", {}}.check(dnnl_stream_wait(stream()));
 }

@@ -246,6 +246,10 @@ struct Eltwise {
 LOCKSTEP_COLD_DECL Eltwise eltwise(const Site& at, const EltwiseFunction& f, const MemoryDesc& data,
                                    Scratch& scratch);
 
+/// The forward pass alone.
+LOCKSTEP_COLD_DECL Call eltwise_forward(const Site& at, const EltwiseFunction& f,
+                                        const MemoryDesc& data, Scratch& scratch);
+
 /// The backward pass of a ReLU: dx = dy where y is positive or NaN, otherwise 0 dy. Arguments: (y,
 /// dy, dx).
 LOCKSTEP_COLD_DECL Call relu_mask(const Site& at, const MemoryDesc& data, Scratch& scratch);

@@ -272,6 +272,12 @@ inline PrimitiveDesc eltwise_backward(const Site& at, const EltwiseFunction& f,
 
 #undef LOCKSTEP_ONEDNN_DATA
 
+Call eltwise_forward(const Site& at, const EltwiseFunction& f, const MemoryDesc& data,
+                     Scratch& scratch) {
+  return Call(at, eltwise_forward(at, f, data), {{DNNL_ARG_SRC, data}, {DNNL_ARG_DST, data}},
+              scratch);
+}
+
 Eltwise eltwise(const Site& at, const EltwiseFunction& f, const MemoryDesc& data,
                 Scratch& scratch) {
   const PrimitiveDesc pd = eltwise_forward(at, f, data);

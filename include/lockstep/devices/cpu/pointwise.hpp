@@ -5,6 +5,7 @@
 /// NaN to 0.
 #pragma once
 
+#include <concepts>
 #include <cstddef>
 #include <limits>
 #include <type_traits>
@@ -67,17 +68,22 @@ struct Kernel<O, BasicCpu<P>> : KernelTraits {
   using Prepared = detail::EltwiseCalls;
   static constexpr bool keeps_y = O::from_y, keeps_x = !keeps_y, in_place = keeps_y;
 
-  static Prepared prepare(const O& op, typename D::Context& context, std::size_t count) {
+  template <std::same_as<ForwardOnly>... Only>
+  static Prepared prepare(const O& op, typename D::Context& context, std::size_t count, Only...) {
     Prepared prepared;
-    if (count == 0) return prepared;
+    constexpr bool is_rectified = detail::rectified_up_to<O> > 0;
+    if (count == 0 || (is_rectified && sizeof...(Only) > 0)) return prepared;
     const auto scope = context.scope();
     const detail::onednn::Site at{"an activation", op.out(), context.engine()};
     const auto size = static_cast<std::ptrdiff_t>(count * op.in.size());
     detail::onednn::EltwiseFunction f = detail::eltwise_function(op);
     f.from_y = keeps_y;
-    prepared.calls = detail::onednn::eltwise(
-        at, f, {at, detail::onednn::data_type<ActivationOf<D>>(), {size}, dnnl_a},
-        prepared.scratch);
+    const detail::onednn::MemoryDesc data(at, detail::onednn::data_type<ActivationOf<D>>(), {size},
+                                          dnnl_a);
+    if constexpr (sizeof...(Only) > 0)
+      prepared.calls.forward = detail::onednn::eltwise_forward(at, f, data, prepared.scratch);
+    else
+      prepared.calls = detail::onednn::eltwise(at, f, data, prepared.scratch);
     return prepared;
   }
   static void forward(const O& op, const Io<D>& io, Prepared& prepared) {

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <concepts>
 #include <cstddef>
 #include <limits>
 #include <vector>
@@ -115,7 +116,9 @@ struct Kernel<SoftmaxOp, BasicCpu<P>> : KernelTraits {
   using Prepared = detail::SoftmaxCalls;
   static constexpr bool keeps_y = true, in_place = true;
 
-  static Prepared prepare(const SoftmaxOp& op, typename D::Context& context, std::size_t count) {
+  template <std::same_as<ForwardOnly>... Only>
+  static Prepared prepare(const SoftmaxOp& op, typename D::Context& context, std::size_t count,
+                          Only...) {
     Prepared p;
     if (count == 0) return p;
     const auto scope = context.scope();
@@ -128,9 +131,10 @@ struct Kernel<SoftmaxOp, BasicCpu<P>> : KernelTraits {
     const auto pd = detail::onednn::softmax_forward(at, dnnl_softmax_accurate, data, 1);
     p.forward =
         detail::onednn::Call(at, pd, {{DNNL_ARG_SRC, data}, {DNNL_ARG_DST, data}}, p.scratch);
-    p.backward = detail::onednn::Call(
-        at, detail::onednn::softmax_backward(at, dnnl_softmax_accurate, data, 1, pd),
-        {{DNNL_ARG_DST, data}, {DNNL_ARG_DIFF_DST, data}, {DNNL_ARG_DIFF_SRC, data}}, p.scratch);
+    if constexpr (sizeof...(Only) == 0)
+      p.backward = detail::onednn::Call(
+          at, detail::onednn::softmax_backward(at, dnnl_softmax_accurate, data, 1, pd),
+          {{DNNL_ARG_DST, data}, {DNNL_ARG_DIFF_DST, data}, {DNNL_ARG_DIFF_SRC, data}}, p.scratch);
     return p;
   }
   static void forward(const SoftmaxOp& op, const Io<D>& io, Prepared& prepared) {

@@ -9,6 +9,7 @@
 #pragma once
 
 #include <algorithm>
+#include <concepts>
 #include <cstddef>
 
 #include "lockstep/concepts/kernel.hpp"
@@ -38,7 +39,8 @@ namespace detail {
 template <class O, class D>
 struct InnerKernel {
   using K = Kernel<O, D>;
-  InnerKernel(const O&, typename D::Context&, std::size_t) {}
+  template <class... Only>
+  InnerKernel(const O&, typename D::Context&, std::size_t, Only...) {}
   std::size_t scratch_bytes() const { return 0; }
   void forward(const O& op, const Io<D>& io) { K::forward(op, io); }
   void backward(const O& op, const Io<D>& io) { K::backward(op, io); }
@@ -48,8 +50,9 @@ template <class O, class D>
 struct InnerKernel<O, D> {
   using K = Kernel<O, D>;
   typename K::Prepared prepared;
-  InnerKernel(const O& op, typename D::Context& context, std::size_t count)
-      : prepared(K::prepare(op, context, count)) {}
+  template <class... Only>
+  InnerKernel(const O& op, typename D::Context& context, std::size_t count, Only... only)
+      : prepared(prepare_kernel<K>(op, context, count, only...)) {}
   std::size_t scratch_bytes() const { return prepared.scratch_bytes(); }
   void forward(const O& op, const Io<D>& io) { K::forward(op, io, prepared); }
   void backward(const O& op, const Io<D>& io) { K::backward(op, io, prepared); }
@@ -78,9 +81,10 @@ struct Kernel<SeparableConv2DOp, D> : KernelTraits {
     std::size_t gradient_offset = 0;  // of its gradient, in scratch
     std::size_t scratch_bytes() const { return gradient_offset + hidden_bytes; }
   };
+  template <std::same_as<ForwardOnly>... Only>
   static Prepared prepare(const SeparableConv2DOp& op, typename D::Context& context,
-                          std::size_t count) {
-    Prepared p{{op.depthwise, context, count}, {op.pointwise(), context, count}};
+                          std::size_t count, Only... only) {
+    Prepared p{{op.depthwise, context, count, only...}, {op.pointwise(), context, count, only...}};
     p.hidden_bytes = count * saved(op);
     p.gradient_offset =
         (std::max(p.depthwise.scratch_bytes(), p.pointwise.scratch_bytes()) + 63) / 64 * 64;

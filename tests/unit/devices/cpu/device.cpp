@@ -84,6 +84,25 @@ TEST_CASE("a scope sets the team size of the calling thread and restores it") {
   CHECK(omp_get_max_threads() == before);
 }
 
+TEST_CASE("a brief scope sets the team size and the cores as a scope does") {
+  const int before = omp_get_max_threads();
+  const lockstep::detail::Cores all;
+  for (const int threads : {1, 2}) {
+    auto context = Cpu{.threads = threads}.open(1, 0);
+    {
+      const auto scope = context.brief_scope();
+      CHECK(omp_get_max_threads() == context.threads());
+    }
+    CHECK(omp_get_max_threads() == before);
+  }
+  auto bound = Cpu{1}.open(2, 0);
+  {
+    const auto scope = bound.brief_scope();
+    CHECK(lockstep::detail::Cores() == all.share(2, 1));
+  }
+  CHECK(lockstep::detail::Cores() == all);
+}
+
 TEST_CASE("memory is aligned to 64 bytes and can be copied, cleared and added to") {
   auto context = Cpu{.threads = 2}.open(1, 0);
   constexpr std::size_t n = 100'000, bytes = n * sizeof(float);

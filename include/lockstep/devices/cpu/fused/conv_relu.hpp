@@ -12,9 +12,10 @@ template <class P>
 struct Kernel<ConvReLUOp, BasicCpu<P>>
     : detail::FusedReLUKernel<ConvReLUOp, BasicCpu<P>, detail::ConvolutionCalls<BasicCpu<P>>> {
   using library_kernel = Kernel;
+  template <std::same_as<ForwardOnly>... Only>
   static auto prepare(const ConvReLUOp& op, typename BasicCpu<P>::Context& context,
-                      std::size_t count) {
-    return detail::ConvolutionCalls<BasicCpu<P>>(op.conv, context, count, true);
+                      std::size_t count, Only... only) {
+    return detail::ConvolutionCalls<BasicCpu<P>>(op.conv, context, count, true, false, only...);
   }
 };
 

@@ -14,9 +14,10 @@ struct Kernel<DenseReLUOp, BasicCpu<P>>
   using library_kernel = Kernel;
   static constexpr bool dx_in_place = true, updates = true;
 
+  template <std::same_as<ForwardOnly>... Only>
   static auto prepare(const DenseReLUOp& op, typename BasicCpu<P>::Context& context,
-                      std::size_t count) {
-    return detail::InnerProductCalls<BasicCpu<P>>(op.dense, context, count, true);
+                      std::size_t count, Only... only) {
+    return detail::InnerProductCalls<BasicCpu<P>>(op.dense, context, count, true, true, only...);
   }
 };
 
