@@ -104,8 +104,8 @@ class Model<Net, S, L, O, Ms...> {
               std::move(metrics)...) {}
   [[gnu::cold]] explicit Model(Net, Seed seed, S strategy, L loss, O optimizer, Ms... metrics)
       : strategy_((detail::check_one_definition<Net>(), std::move(strategy))),
-        replicas_(strategy_, seed.value, checked(std::move(loss)), checked(std::move(optimizer)),
-                  std::tuple<Ms...>(checked_metric(std::move(metrics))...)) {}
+        replicas_(strategy_, seed.value, checked(L(loss)), checked(std::move(optimizer)),
+                  std::tuple<Ms...>(checked_metric(std::move(metrics), loss)...)) {}
 
   Model(const Model&) = delete;  // lockstep::Model: not copyable; make another and load its weights
   Model& operator=(const Model&) = delete;
@@ -237,8 +237,9 @@ class Model<Net, S, L, O, Ms...> {
   }
 
   /// Trains one step on the batch x, (examples, input), y, (examples, target). `w`: Keras'
-  /// `sample_weight`, one per example. \returns loss and metrics of this batch. \throws UsageError
-  /// if sizes disagree, or in a job of several processes.
+  /// `sample_weight`, one per example, or one per position, such as a pixel, of each example.
+  /// \returns loss and metrics of this batch. \throws UsageError if sizes disagree, or in a job of
+  /// several processes.
   Logs train_on_batch(std::span<const T> x, std::span<const Target> y, std::span<const T> w = {}) {
     const detail::CancellationDeferred deferred;
     replicas_.discard_pending_steps();
@@ -481,8 +482,8 @@ class Model<Net, S, L, O, Ms...> {
   }
 
   template <class M>
-  static M checked_metric(M metric) {
-    detail::check_metric<Net, device, L>(metric);
+  static M checked_metric(M metric, const L& loss) {
+    detail::check_metric<Net, device>(metric, loss);
     return checked(std::move(metric));
   }
 
@@ -495,7 +496,7 @@ class Model<Net, S, L, O, Ms...> {
           call);
   }
 
-  /// A checked batch over the caller's memory. \throws UsageError.
+  /// A checked batch over the caller's memory, valid until the next call. \throws UsageError.
   LoadedBatch in_memory(const char* call, std::span<const T> x, std::span<const Target> y,
                         std::span<const T> w) const {
     const std::size_t count = detail::examples_of<Net>(call, x).count();
@@ -505,11 +506,18 @@ class Model<Net, S, L, O, Ms...> {
       throw UsageError("{}: {} examples need {} target values, not {}", call, count, count * width,
                        y.size());
     if (!w.empty()) detail::check_weighs<Net, device, L>();
-    detail::check_weights(call, w, count);
+    constexpr std::size_t weights = Layout::weight_shape.size();
+    detail::check_weights(call, w, count, weights);
     check_alone(call);
+    if (w.size() == count && weights > 1) {
+      weights_.assign(w.begin(), w.end());
+      weights_.resize(count * weights);
+      detail::repeat_weights(weights_.data(), count, weights);
+      w = weights_;
+    }
     const LoadedBatch batch =
         Layout::in_memory(whole_batch(count), x.data(), y.data(), w.empty() ? nullptr : w.data());
-    Replicas::check_labels(batch);
+    replicas_.check_labels(batch);
     return batch;
   }
 
@@ -524,6 +532,7 @@ class Model<Net, S, L, O, Ms...> {
 
   S strategy_;
   Replicas replicas_;
+  mutable std::vector<T> weights_;  // of a batch in memory, one for each position
   detail::BetweenRuns kept_{.totals = std::vector<double>(Replicas::Replica::sum_count)};
 };
 

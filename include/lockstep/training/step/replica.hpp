@@ -213,8 +213,9 @@ class Replica : public DeviceReplica<D, U> {
     using Labels = typename L::target_type;
     const auto loss_op = loss.op(Net::output_shape);
     using LossOp = std::remove_cvref_t<decltype(loss_op)>;
-    const LossIo<D, Labels> loss_io{*this->context_, count,   s.y,    target,
-                                    s.gradient,      s.scale, s.sums, weight};
+    constexpr std::size_t weights = Layout::weight_shape.size();
+    const LossIo<D, Labels> loss_io{*this->context_, count,  s.y,    target, s.gradient,
+                                    s.scale,         s.sums, weight, weights};
     // Together is a template parameter since clang 14 instantiates discarded branches in a lambda
     // otherwise.
     [&]<class Together, std::size_t... I>(Together, std::index_sequence<I...>) {
@@ -222,8 +223,9 @@ class Replica : public DeviceReplica<D, U> {
           std::make_tuple(std::get<I>(metrics).template op<Labels>(Net::output_shape)...);
       using OpList = std::remove_const_t<decltype(ops)>;
       const auto io_of = [&](std::size_t at, bool weighted) {
-        return MetricIo<D, Labels>{*this->context_, count,       s.y,
-                                   target,          s.sums + at, weighted ? weight : nullptr};
+        return MetricIo<D, Labels>{
+            *this->context_, count,       s.y, target, s.sums + at, weighted ? weight : nullptr,
+            weighted ? weights : 1};
       };
       if constexpr (ScoresTogether<D, Labels, LossOp, std::tuple_element_t<I, OpList>...>) {
         Kernel<Together, D>::run(
