@@ -46,9 +46,7 @@ struct MeanSquaredError {
   static constexpr bool accepts(Shape) { return true; }
   static constexpr Shape target_shape(Shape out) { return out; }
   static constexpr Shape positions(Shape out) { return positions_of(out); }
-  constexpr MeanSquaredErrorOp op(Shape out) const {
-    return {out.size(), positions(out).size()};
-  }
+  constexpr MeanSquaredErrorOp op(Shape out) const { return {out.size(), positions(out).size()}; }
 };
 
 static_assert(Loss<MeanSquaredError> && RowwiseLoss<MeanSquaredErrorOp>);

@@ -82,8 +82,7 @@ struct Accuracy {
   auto numbers() const { return detail::ignored_numbers(ignore_class); }
   template <class Target>
   static constexpr bool accepts(Shape out) {
-    return (std::same_as<Target, std::int32_t> || std::same_as<Target, float>) &&
-           out.rank >= 1;
+    return (std::same_as<Target, std::int32_t> || std::same_as<Target, float>) && out.rank >= 1;
   }
   template <class Target>
   constexpr AccuracyOp<Target> op(Shape out) const {

@@ -80,8 +80,7 @@ struct TopKCategoricalAccuracy {
   }
   template <class Target>
   static constexpr bool accepts(Shape out) {
-    return (std::same_as<Target, std::int32_t> || std::same_as<Target, float>) &&
-           out.rank >= 1;
+    return (std::same_as<Target, std::int32_t> || std::same_as<Target, float>) && out.rank >= 1;
   }
   template <class Target>
   constexpr TopKCategoricalAccuracyOp<Target> op(Shape out) const {

@@ -121,9 +121,8 @@ class WeightFunction {
                  static_cast<double>(op.rows());
     const double share = examples > 0 ? 1 / examples : 0;
     run_kernel<D>(
-        op,
-        LossIo<D, typename L::target_type>{context_, count_, engine_.forward(x_.data(), step()),
-                                           y_.data(), gradient, share, &sum});
+        op, LossIo<D, typename L::target_type>{context_, count_, engine_.forward(x_.data(), step()),
+                                               y_.data(), gradient, share, &sum});
     return sum * share;
   }
 

@@ -179,8 +179,8 @@ struct ModelVerdict<ModelFault::metric, N, S, L, O, Ms...> : decltype(no_metric<
 template <class N, class S, class L, class O, class... Ms>
 struct ModelVerdict<ModelFault::loss_does_not_fit, N, S, L, O, Ms...> {
   static_assert(L::accepts(N::output_shape),
-                "lockstep::Model: the loss does not fit the model's output; end the model with the "
-                "layer that the loss expects, such as Flatten and Dense<classes>");
+                "lockstep::Model: the loss does not accept the model's output shape; change the "
+                "last layer, or the loss' 'accepts'");
 };
 template <class M, class Target>
 struct MetricDoesNotFit {

@@ -128,11 +128,15 @@ void check_data(const Data& data, const char* what) {
   check_examples<Net>(data);
   constexpr Shape expected = L::target_shape(Net::output_shape);
   const Shape found = data.shape(target_field<Data>);
-  check_shape("targets", found, expected,
-              found.rank < expected.rank
-                  ? "put Flatten or GlobalAveragePooling2D before the last layer, or change the "
-                    "targets"
-                  : "change the last layer or the targets");
+  check_shape(
+      "targets", found, expected,
+      found.rank < expected.rank
+          ? "put Flatten or GlobalAveragePooling2D before the last layer, or change the "
+            "targets"
+      : found.rank > expected.rank
+          ? "end the model with an output for each position, such as Conv2D<classes, 1>, or "
+            "change the targets"
+          : "change the last layer or the targets");
   check_not_empty(data.size(), what);
 }
 
@@ -142,10 +146,9 @@ LOCKSTEP_COLD_DECL void check_class_weights(const ClassWeights& weights, const S
                                             const Shape& weighed, bool are_labels, int outputs);
 template <class Net, class L>
 void check_class_weights(const ClassWeights& weights) {
-  check_class_weights(weights, L::target_shape(Net::output_shape),
-                      weighed_positions<L>(Net::output_shape),
-                      std::same_as<typename L::target_type, std::int32_t>,
-                      Net::output_shape.channels());
+  check_class_weights(
+      weights, L::target_shape(Net::output_shape), weighed_positions<L>(Net::output_shape),
+      std::same_as<typename L::target_type, std::int32_t>, Net::output_shape.channels());
 }
 
 /// Checks the sample weights of a batch in memory, which may be empty. \throws UsageError unless

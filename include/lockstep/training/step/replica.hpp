@@ -224,7 +224,7 @@ class Replica : public DeviceReplica<D, U> {
       using OpList = std::remove_const_t<decltype(ops)>;
       const auto io_of = [&](std::size_t at, bool weighted) {
         return MetricIo<D, Labels>{
-            *this->context_, count,       s.y, target, s.sums + at, weighted ? weight : nullptr,
+            *this->context_,       count, s.y, target, s.sums + at, weighted ? weight : nullptr,
             weighted ? weights : 1};
       };
       if constexpr (ScoresTogether<D, Labels, LossOp, std::tuple_element_t<I, OpList>...>) {

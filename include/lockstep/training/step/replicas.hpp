@@ -139,12 +139,9 @@ class Replicas final : public ReplicaSet<Net, S, L, O, Ms...> {
       const auto slice = [&](std::size_t i) { return slice_of_replica(batch, r, i); };
       const double examples = mean_over(batch, labels, r);
       if (r.local == 0) mean_over_ = examples;
-      replica.test({.replica = r,
-                    .slice = slice,
-                    .requests = requests,
-                    .seed = seed_,
-                    .examples = examples},
-                   loss_, metrics_);
+      replica.test(
+          {.replica = r, .slice = slice, .requests = requests, .seed = seed_, .examples = examples},
+          loss_, metrics_);
     });
     pending_.push_back({batch.slice.global_count, mean_over_});
   }

@@ -167,7 +167,8 @@ class ResidentRows {
     };
     std::apply([&](const auto&... change) { (apply(change), ...); }, changes_);
     if (!gathered) gather({});
-    return {.field = {x, copy.y.data(), is_weighted() ? copy.weights.data() + place * weighed_ : nullptr},
+    return {.field = {x, copy.y.data(),
+                      is_weighted() ? copy.weights.data() + place * weighed_ : nullptr},
             .slice = slice};
   }
 

@@ -150,8 +150,7 @@ struct Kernel<SparseCategoricalCrossentropyOp, BasicCpu<P>> : KernelTraits {
                   });
           }
         });
-    for (std::size_t i = 0; i < parts; ++i)
-      *io.sum += sums[i] / static_cast<double>(op.rows());
+    for (std::size_t i = 0; i < parts; ++i) *io.sum += sums[i] / static_cast<double>(op.rows());
   }
 
  private:

@@ -152,7 +152,7 @@ struct Kernel<Scores, BasicCuda<Precision>> : KernelTraits {
     const auto of_loss = detail::cuda::row_defines(row.op, CudaText<LossOp>::defines(row.op));
     std::vector<Define> defines(of_loss.begin(), of_loss.end());
     // The metrics' weights have the loss' layout, or they run separately.
-    bool agree = ((rows_of_example(metrics.op) == row.rows &&
+    bool agree = ((detail::rows_of_example(metrics.op) == row.rows &&
                    (metrics.io.weight == nullptr || metrics.io.weights == io.weights)) &&
                   ...);
     // A name can be defined only once; kernels whose defines disagree run separately.
