@@ -141,14 +141,18 @@ void check_data(const Data& data, const char* what) {
 }
 
 /// Checks class weights against targets of this shape, with `weighed` positions that have a weight
-/// each. \throws UsageError if the targets do not denote a class, or if a class does not exist.
+/// each. `are_rows`: the last axis of real targets denotes a class at each position. \throws
+/// UsageError if the targets do not denote a class, or if a class does not exist.
 LOCKSTEP_COLD_DECL void check_class_weights(const ClassWeights& weights, const Shape& target,
-                                            const Shape& weighed, bool are_labels, int outputs);
+                                            const Shape& weighed, bool are_labels, bool are_rows,
+                                            int outputs);
 template <class Net, class L>
 void check_class_weights(const ClassWeights& weights) {
-  check_class_weights(
-      weights, L::target_shape(Net::output_shape), weighed_positions<L>(Net::output_shape),
-      std::same_as<typename L::target_type, std::int32_t>, Net::output_shape.channels());
+  using Op = std::remove_cvref_t<decltype(std::declval<const L&>().op(Net::output_shape))>;
+  check_class_weights(weights, L::target_shape(Net::output_shape),
+                      weighed_positions<L>(Net::output_shape),
+                      std::same_as<typename L::target_type, std::int32_t>, is_by_rows<Op>,
+                      Net::output_shape.channels());
 }
 
 /// Checks the sample weights of a batch in memory, which may be empty. \throws UsageError unless

@@ -67,10 +67,11 @@ void check_not_empty(std::optional<std::uint64_t> examples, const char* what) {
 }
 
 void check_class_weights(const ClassWeights& weights, const Shape& target, const Shape& weighed,
-                         bool are_labels, int outputs) {
-  const bool have_class =
-      target.size() == 1 ||
-      (are_labels ? weighed == target : target.rank == 1 || weighed == positions_of(target));
+                         bool are_labels, bool are_rows, int outputs) {
+  const bool have_class = target.size() == 1 ||
+                          (are_labels ? weighed == target
+                                      : target.rank == 1 || (weighed == positions_of(target) &&
+                                                             (are_rows || target.channels() == 1)));
   if (!weights.empty() && !have_class)
     throw UsageError(
         "fit: class_weight: a target of shape {} does not denote a single class; use "
