@@ -34,7 +34,7 @@ THEMES = {
     "losses": "gradient_check",
     "optimizers": "rules",
     "tensorboard": "arguments",
-    "testing": "elastic example files jobs sockets threads",
+    "testing": "elastic example files ignored_labels jobs sockets threads",
     "training": "activations augmentation batch_normalization callback mirrored model_fit model_metrics model_state "
                 "model_weights positions workers",
     "training/callbacks": "in_fit",
