@@ -13,8 +13,8 @@
 #include <optional>
 #include <vector>
 
-#include "lockstep/losses/losses.hpp"
-#include "lockstep/metrics/metrics.hpp"
+#include "lockstep/lockstep.hpp"
+#include "lockstep/reference.hpp"
 #include "support/run_loss.hpp"
 #include "support/run_metric.hpp"
 
@@ -407,6 +407,45 @@ void means_ignore_a_class(double bound) {
   }
   const MeanOf<SparseCategoricalCrossentropy> none{{.from_logits = true, .ignore_class = 0}};
   CHECK(metric_value<D, Label>(none, out, flat<T>(p), std::vector<Label>(15)) == 0);
+}
+
+struct PixelNet : lockstep::Sequential<lockstep::Input<4, 3, 2>,
+                                       lockstep::Conv2D<5, 3, lockstep::same, lockstep::relu>,
+                                       lockstep::Conv2D<3, 1>> {};
+
+/// Loss of each epoch and of an evaluation of a small network, with ignored labels, sample weights and
+/// class weights.
+template <class D>
+std::vector<double> training() {
+  using namespace lockstep;
+  using T = typename D::real;
+  constexpr std::size_t count = 19;
+  const auto values = normal_values(count * 24, 51);
+  const std::vector<T> x(values.begin(), values.end());
+  std::vector<double> w(count);
+  for (std::size_t i = 0; i < count; ++i) w[i] = 0.5 + static_cast<double>(i % 3);
+  const auto data = tensors(x, shape(4, 3, 2), random_labels(count * 12, 3, true), shape(4, 3));
+  Model model{PixelNet{}, OneDevice<D>{},
+              SparseCategoricalCrossentropy{.from_logits = true, .ignore_class = ignored},
+              SGD{.learning_rate = 0.1f}, Weighted<Accuracy>{{.ignore_class = ignored}}};
+  const auto history = model.fit(
+      data | sample_weights(w) | shuffle(count) | batch(8),
+      {.epochs = 3, .class_weight = {{1, 2.0}, {2, 0.5}}, .progress = ProgressStyle::none});
+  std::vector<double> found = history["loss"];
+  found.push_back(history["accuracy"].back());
+  found.push_back(model.evaluate(data | batch(7))["loss"]);
+  return found;
+}
+
+/// Device D trains as Reference<double>.
+template <class D>
+void trains_as_the_reference(double bound) {
+  const auto found = training<D>(), expected = training<lockstep::Reference<double>>();
+  REQUIRE(found.size() == 5);
+  for (std::size_t i = 0; i < found.size(); ++i) {
+    INFO("number " << i);
+    CHECK(std::abs(found[i] - expected[i]) <= bound);
+  }
 }
 
 }  // namespace testing::positions

@@ -16,6 +16,7 @@
 
 #include "lockstep/concepts/dataset.hpp"
 #include "lockstep/concepts/kernel.hpp"
+#include "lockstep/concepts/loss.hpp"
 #include "lockstep/core/config.hpp"
 #include "lockstep/core/count.hpp"
 #include "lockstep/core/error.hpp"

@@ -32,3 +32,8 @@ TEST_CASE("the mean of a loss as a metric leaves out an ignored class") {
   testing::TestGpu gpu;
   testing::positions::means_ignore_a_class<Device>(bound);
 }
+
+TEST_CASE("training with ignored labels and weights of positions agrees with the reference") {
+  testing::TestGpu gpu;
+  testing::positions::trains_as_the_reference<Device>(1e-5);
+}
