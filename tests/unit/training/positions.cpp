@@ -270,13 +270,13 @@ TEST_CASE("an epoch's loss weighs the mean of each batch by its examples, as Ker
   const auto x = inputs(n);
   const auto y = labels(n, true);
   double expected = 0;
-  for (const auto& [first, count] : {std::pair<std::size_t, std::size_t>{0, 3}, {3, 2}}) {
+  for (const ls::Slice part : {ls::Slice{0, 3}, ls::Slice{3, 2}}) {
     const auto from = [&](const auto& all) {
-      const auto begin = all.begin() + static_cast<std::ptrdiff_t>(first * pixels);
-      return std::vector(begin, begin + static_cast<std::ptrdiff_t>(count * pixels));
+      const auto begin = all.begin() + static_cast<std::ptrdiff_t>(part.first * pixels);
+      return std::vector(begin, begin + static_cast<std::ptrdiff_t>(part.count * pixels));
     };
-    expected += static_cast<double>(count) / n *
-                PixelsByHand(from(x), from(y), std::vector<double>(count * pixels, 1)).loss;
+    expected += static_cast<double>(part.count) / n *
+                PixelsByHand(from(x), from(y), std::vector<double>(part.count * pixels, 1)).loss;
   }
   auto m = pixel_model<Pixels>(true);
   const auto data = ls::tensors(x, ls::shape(2, 3, 1), y, ls::shape(2, 3)) | ls::batch(3);
