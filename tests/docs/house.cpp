@@ -180,6 +180,22 @@ auto line() {
 
 }  // namespace
 
+TEST_CASE("the example of a label per pixel") {
+  // --8<-- [start:positions]
+  struct Segmentation : ls::Sequential<ls::Input<8, 8, 3>, ls::Conv2D<16, 3, ls::same, ls::relu>,
+                                       ls::Conv2D<21, 1>> {};  // 21 classes for each pixel
+  std::vector<float> images(20 * 8 * 8 * 3, 0.5f);
+  std::vector<std::int32_t> labels(20 * 8 * 8, 7);
+  labels[0] = 255;  // nobody knows what this pixel shows
+  const auto train = ls::tensors(images, ls::shape(8, 8, 3), labels, ls::shape(8, 8));
+  ls::Model model{Segmentation{}, ls::OneDevice<ls::Reference<float>>{},
+                  ls::SparseCategoricalCrossentropy{.from_logits = true, .ignore_class = 255},
+                  ls::Adam{.learning_rate = 0.01}, ls::Accuracy{.ignore_class = 255}};
+  model.fit(train | ls::batch(5), {.epochs = 3, .class_weight = {{7, 0.5}}});
+  // --8<-- [end:positions]
+  CHECK(model.evaluate(train | ls::batch(5))["accuracy"] == 1);
+}
+
 TEST_CASE("the example of core") {
   // --8<-- [start:core]
   constexpr ls::Shape image = ls::shape(28, 28, 1);  // no batch: that is a run-time number

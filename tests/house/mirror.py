@@ -19,23 +19,25 @@ THEMES = {
     "data": "allocations",
     "data/operations": "take_skip",
     "devices/cpu": "allocations along_steps augmentation bfloat16_kernels bfloat16_training concatenate long_sums losses "
-                   "models nan noise recompute separable_conv2d shapes",
+                   "models nan noise positions recompute separable_conv2d "
+                   "shapes",
     "devices/cpu/fused": "activation_option rules",
     "devices/cuda": "bfloat16_layers bfloat16_products checked executions float16_layers gpu_figures gpu_time graphs "
-                    "host_gpu launches loss_scaling models nan packed_weights profile resident_rows sass training",
+                    "host_gpu launches loss_scaling models nan packed_weights positions profile resident_rows sass "
+                    "training",
     "devices/cuda/cudnn": "device_properties",
     "devices/cuda/ops/fused": "relu",
     "devices/cuda/ops": "losses metrics optimizers",
-    "devices/reference": "batch_normalization kernels",
+    "devices/reference": "batch_normalization kernels positions",
     "files": "power_loss",
     "inference/cpu": "allocations predictor",
     "layers": "activations gradient_check resnet56",
     "losses": "gradient_check",
     "optimizers": "rules",
     "tensorboard": "arguments",
-    "testing": "elastic example files jobs sockets threads",
+    "testing": "elastic example files ignored_labels jobs sockets threads",
     "training": "activations augmentation batch_normalization callback mirrored model_fit model_metrics model_state "
-                "model_weights workers",
+                "model_weights positions workers",
     "training/callbacks": "in_fit",
     "training/checks": "one_definition_other",
     "training/checkpoint": "resume",

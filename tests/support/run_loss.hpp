@@ -2,6 +2,7 @@
 /// Runs one loss kernel outside a model.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <limits>
@@ -19,8 +20,8 @@ struct LossResult {
   std::vector<T> gradient;
 };
 
-/// The sum over `count` examples and the gradient of sum * scale. `weight`: per example, or empty.
-/// `before`: the sum that the kernel adds to.
+/// The sum over `count` examples and the gradient of sum * scale. `weight`: per example, per row of
+/// one, or empty. `before`: the sum that the kernel adds to.
 template <class D, class Op>
 LossResult<typename D::real> run_loss(
     const Op& op, std::size_t count, const std::vector<typename D::real>& prediction,
@@ -37,9 +38,11 @@ LossResult<typename D::real> run_loss(
   LossResult<T> result;
   const auto run = [&](T* gradient) {
     sum.upload({before});
-    lockstep::detail::run_kernel<D>(op, lockstep::LossIo<D, typename Op::target_type>{
-                                            context, count, p.data(), t.data(), gradient, scale,
-                                            sum.data(), weight.empty() ? nullptr : w.data()});
+    lockstep::detail::run_kernel<D>(
+        op, lockstep::LossIo<D, typename Op::target_type>{
+                context, count, p.data(), t.data(), gradient, scale, sum.data(),
+                weight.empty() ? nullptr : w.data(),
+                std::max<std::size_t>(weight.size() / std::max<std::size_t>(count, 1), 1)});
     return sum.download()[0] - before;
   };
   result.sum = run(g.data());

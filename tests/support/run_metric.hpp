@@ -2,6 +2,7 @@
 /// Runs one metric's kernel outside a model.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <vector>
@@ -12,8 +13,8 @@
 
 namespace testing {
 
-/// The metric's state after all rows, accumulated `part` rows at a time. `weight`: per row, or
-/// empty.
+/// The metric's state after all examples, accumulated `part` of them at a time. `weight`: per
+/// example, per row of one, or empty.
 template <class D, class Target, class M>
 std::vector<double> run_metric(
     const M& metric, lockstep::Shape out, const std::vector<typename D::real>& prediction,
@@ -27,12 +28,13 @@ std::vector<double> run_metric(
   DeviceArray<D, lockstep::target_as<Target, T>> t(context, target);
   DeviceArray<D, double> state(context, std::vector<double>(M::state_size));
   const std::size_t count = prediction.size() / op.size();
+  const std::size_t weights = count == 0 ? 1 : std::max<std::size_t>(weight.size() / count, 1);
   for (std::size_t first = 0; first < count; first += part)
     lockstep::detail::run_kernel<D>(
-        op, lockstep::MetricIo<D, Target>{context, std::min(part, count - first),
-                                          p.data() + first * op.size(),
-                                          t.data() + first * op.target_size(), state.data(),
-                                          weight.empty() ? nullptr : w.data() + first});
+        op, lockstep::MetricIo<D, Target>{
+                context, std::min(part, count - first), p.data() + first * op.size(),
+                t.data() + first * op.target_size(), state.data(),
+                weight.empty() ? nullptr : w.data() + first * weights, weights});
   return state.download();
 }
 

@@ -10,6 +10,7 @@
 
 #include "lockstep/concepts/copyable.hpp"
 #include "lockstep/concepts/kernel.hpp"
+#include "lockstep/concepts/positions.hpp"
 #include "lockstep/core/shape.hpp"
 
 namespace lockstep {
@@ -29,9 +30,10 @@ struct LossIo {
   const T* prediction;                 ///< (count, size of the model's output)
   const target_as<Target, T>* target;  ///< (count, size of a target)
   T* gradient;                         ///< of sum * scale, shaped like prediction; null: not needed
-  double scale;                        ///< 1 / number of examples in the global batch
+  double scale;                        ///< 1 / examples that the mean is over
   double* sum;                         ///< += the unscaled loss of these examples
-  const T* weight = nullptr;           ///< (count), sample weights; null: all 1
+  const T* weight = nullptr;           ///< (count, weights), sample weights; null: all 1
+  std::size_t weights = 1;             ///< per example: 1, or the rows of an example
 };
 
 /// A loss declaration: an aggregate of options.
@@ -41,6 +43,8 @@ struct LossIo {
 /// - `target_shape(out)`: shape of one target.
 /// - `op(out)`: a plain value; Kernel<Op, Device> has `static void run(const Op&, const
 ///   LossIo<Device, target_type>&)`.
+/// - optional `positions(out)`: the shape of the positions that have a weight each, positions_of(out)
+///   or (); without it an example has one weight. The op then has as many rows (HasRows).
 /// - optional `numbers()`: pairs (name, number) of options that the processes of a job compare, for
 ///   a type whose members are not numbers, arrays of numbers and texts; those are compared anyway.
 template <class L>
@@ -54,7 +58,8 @@ concept Loss = Copyable<L> && requires(const L& loss, Shape out) {
 
 /// An op whose loss is a sum over rows; one generic kernel per device computes all such losses.
 /// `example(p, t, g, scale)` returns the loss of one row of predictions and writes scale * d loss /
-/// d p to g unless g is null.
+/// d p to g unless g is null. A row is an example; if the op has rows itself (HasRows), it is the
+/// mean over them.
 template <class O>
 concept RowwiseLoss = requires(const O& op, const double* p, double* g,
                                const typename O::target_type* t) {
@@ -65,4 +70,16 @@ concept RowwiseLoss = requires(const O& op, const double* p, double* g,
   } -> std::same_as<double>;
 };
 
+namespace detail {
+
+/// The positions of a loss' examples that have a weight each; () if an example has one weight.
+template <class L>
+constexpr Shape weighed_positions(Shape out) {
+  if constexpr (requires { L::positions(out); })
+    return L::positions(out);
+  else
+    return {};
+}
+
+}  // namespace detail
 }  // namespace lockstep

@@ -21,7 +21,8 @@ struct MetricIo {
   const T* prediction;
   const target_as<Target, T>* target;
   double* state;              ///< += the contribution of these examples
-  const T* weight = nullptr;  ///< (count), sample weights; null: all 1
+  const T* weight = nullptr;  ///< (count, weights), sample weights; null: all 1
+  std::size_t weights = 1;    ///< per example: 1, or the rows of an example
 };
 
 /// A metric declaration.

@@ -129,14 +129,15 @@ class Loader {
 
   /// Allocates the memory for all batches. Without `share`, the worker holds the whole of each
   /// batch. `class_weights`: Keras' `class_weight`, multiplied with the sample weights of the data.
-  /// `last`: fields of later roles are not assembled.
+  /// `last`: fields of later roles are not assembled. `weighed`: the positions of an example that have
+  /// a weight each; all get that of the example, times that of the class of their target.
   template <BatchedDataset D>
   explicit Loader(const D& dataset, Share share = {}, const ClassWeights& class_weights = {},
-                  FieldRole last = FieldRole::weight)
+                  FieldRole last = FieldRole::weight, Shape weighed = {})
       : Loader(std::unique_ptr<detail::ExampleSource<T>>(new detail::PipelineSource<T, D>(dataset)),
-               detail::batch_sizes(dataset, last), std::move(share), class_weights) {}
+               detail::batch_sizes(dataset, last), std::move(share), class_weights, weighed) {}
   [[gnu::cold]] Loader(std::unique_ptr<detail::ExampleSource<T>> source, detail::BatchSizes sizes,
-                       Share share, const ClassWeights& class_weights);
+                       Share share, const ClassWeights& class_weights, Shape weighed = {});
   Loader(const Loader&) = delete;
   Loader& operator=(const Loader&) = delete;
   [[gnu::cold]] ~Loader();
@@ -173,12 +174,13 @@ class Loader {
   void advance();
   void publish(bool more, std::exception_ptr error);
   bool assemble(Buffer& buffer);
-  [[gnu::cold]] void weigh_classes(Buffer& buffer, std::size_t count);
+  [[gnu::cold]] void weigh(Buffer& buffer, std::size_t count);
   [[gnu::cold]] void stop();
 
   std::unique_ptr<detail::ExampleSource<T>> source_;
   std::vector<Field> fields_;
   std::size_t gathered_;  // fields that the source writes
+  std::size_t weighed_;   // weights of an example
   std::size_t batch_, largest_batch_, depth_;
   Share share_;
   detail::ClassTable class_weights_;

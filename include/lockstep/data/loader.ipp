@@ -33,10 +33,11 @@ BatchSizes batch_sizes(std::size_t batch, std::optional<std::uint64_t> size, std
 
 template <class T>
 Loader<T>::Loader(std::unique_ptr<detail::ExampleSource<T>> source, detail::BatchSizes sizes,
-                  Share share, const ClassWeights& class_weights)
+                  Share share, const ClassWeights& class_weights, Shape weighed)
     : source_(std::move(source)),
       fields_(std::move(sizes.fields)),
       gathered_(fields_.size()),
+      weighed_(weighed.size()),
       batch_(sizes.batch),
       largest_batch_(sizes.largest),
       depth_(sizes.depth),
@@ -50,6 +51,7 @@ Loader<T>::Loader(std::unique_ptr<detail::ExampleSource<T>> source, detail::Batc
     if (fields_.back().role != FieldRole::weight)
       fields_.push_back({"w", {}, FieldType::real, FieldRole::weight});
   }
+  if (!fields_.empty() && fields_.back().role == FieldRole::weight) fields_.back().shape = weighed;
   allocate();
   items_.reserve(largest_batch_);
 }
@@ -187,22 +189,28 @@ bool Loader<T>::assemble(Buffer& buffer) {
     std::array<void*, LoadedBatch::most> to;
     for (std::size_t i = 0; i < gathered_; ++i) to[i] = buffer.fields[i].data();
     source_->gather(pass_, local, {to.data(), gathered_});
-    if (!class_weights_.empty()) weigh_classes(buffer, slice.count);
+    if (fields_.back().role == FieldRole::weight && (weighed_ > 1 || !class_weights_.empty()))
+      weigh(buffer, slice.count);
   }
   buffer.batch.slice = slice;
   return true;
 }
 
+/// Gives all positions of an example its weight, times that of their class.
 template <class T>
-void Loader<T>::weigh_classes(Buffer& buffer, std::size_t count) {
+void Loader<T>::weigh(Buffer& buffer, std::size_t count) {
   T* const w = reinterpret_cast<T*>(buffer.fields.back().data());
-  if (gathered_ < fields_.size()) std::fill_n(w, count, T(1));
-  const std::byte* const y = buffer.fields[target_].data();
-  const std::size_t width = fields_[target_].shape.size();
-  if (fields_[target_].type == FieldType::int32)
-    class_weights_.weigh(reinterpret_cast<const std::int32_t*>(y), width, count, w);
+  if (gathered_ < fields_.size())
+    std::fill_n(w, count * weighed_, T(1));
   else
-    class_weights_.weigh(reinterpret_cast<const T*>(y), width, count, w);
+    detail::repeat_weights(w, count, weighed_);
+  if (class_weights_.empty()) return;
+  const std::byte* const y = buffer.fields[target_].data();
+  const std::size_t width = fields_[target_].shape.size() / weighed_;
+  if (fields_[target_].type == FieldType::int32)
+    class_weights_.weigh(reinterpret_cast<const std::int32_t*>(y), width, count * weighed_, w);
+  else
+    class_weights_.weigh(reinterpret_cast<const T*>(y), width, count * weighed_, w);
 }
 
 template <class T>

@@ -60,8 +60,9 @@ struct BinaryCrossentropy {
   }
   static constexpr bool accepts(Shape) { return true; }
   static constexpr Shape target_shape(Shape out) { return out; }
+  static constexpr Shape positions(Shape out) { return positions_of(out); }
   constexpr ElementwiseLossOp<BinaryCrossentropyRule> op(Shape out) const {
-    return {out.size(), {from_logits, label_smoothing}};
+    return {out.size(), {from_logits, label_smoothing}, positions(out).size()};
   }
 };
 

@@ -20,12 +20,17 @@ struct CategoricalCrossentropyOp {
   std::size_t classes = 1;
   bool from_logits = false;
   double smoothing = 0;
+  std::size_t positions = 1;
 
-  constexpr std::size_t size() const { return classes; }
-  constexpr std::size_t target_size() const { return classes; }
+  static constexpr bool by_rows = true;
+  constexpr std::size_t rows() const { return positions; }
+  constexpr CategoricalCrossentropyOp row() const { return {classes, from_logits, smoothing, 1}; }
+  constexpr std::size_t size() const { return classes * positions; }
+  constexpr std::size_t target_size() const { return size(); }
 
   template <class T>
   double example(const T* p, const T* t, T* g, double scale) const {
+    if (positions > 1) return detail::mean_over_rows(*this, p, t, g, scale);
     return from_logits ? of_logits(p, t, g, static_cast<T>(scale))
                        : of_probabilities(p, t, g, static_cast<T>(scale));
   }
@@ -80,7 +85,8 @@ struct CategoricalCrossentropyOp {
 };
 
 /// Keras' CategoricalCrossentropy: the sum of -t log p over the classes. Targets are one-hot, or
-/// probabilities, as real values.
+/// probabilities, as real values, and have the shape of the predictions. Classes are along the last
+/// axis; the loss of an example is the mean over all other axes.
 ///
 /// From logits, p is softmax(prediction). From probabilities, p is normalized again and clipped to
 /// [1e-7, 1 - 1e-7]. `label_smoothing` s replaces a target t with t (1 - s) + s / classes.
@@ -99,10 +105,12 @@ struct CategoricalCrossentropy {
   std::array<std::pair<std::string_view, double>, 1> numbers() const {
     return {{{"label smoothing", label_smoothing}}};
   }
-  static constexpr bool accepts(Shape out) { return out.rank == 1; }
+  static constexpr bool accepts(Shape out) { return out.rank >= 1; }
   static constexpr Shape target_shape(Shape out) { return out; }
+  static constexpr Shape positions(Shape out) { return positions_of(out); }
   constexpr CategoricalCrossentropyOp op(Shape out) const {
-    return {out.size(), from_logits, label_smoothing};
+    return {static_cast<std::size_t>(out.channels()), from_logits, label_smoothing,
+            positions(out).size()};
   }
 };
 

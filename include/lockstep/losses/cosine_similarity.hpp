@@ -14,14 +14,18 @@ namespace lockstep {
 /// 1e-7. Its gradient is (c p / |p| - t / |t|) / |p|, without the first term where |p| < 1e-7.
 struct CosineSimilarityOp {
   using target_type = float;
-  std::size_t elements = 1;
+  std::size_t elements = 1, positions = 1;
 
-  constexpr std::size_t size() const { return elements; }
-  constexpr std::size_t target_size() const { return elements; }
+  static constexpr bool by_rows = true;
+  constexpr std::size_t rows() const { return positions; }
+  constexpr CosineSimilarityOp row() const { return {elements, 1}; }
+  constexpr std::size_t size() const { return elements * positions; }
+  constexpr std::size_t target_size() const { return size(); }
   static constexpr double least = 1e-7;
 
   template <class T>
   double example(const T* p, const T* t, T* g, double scale) const {
+    if (positions > 1) return detail::mean_over_rows(*this, p, t, g, scale);
     double pp = 0, tt = 0, pt = 0;
     for (std::size_t k = 0; k < elements; ++k) {
       pp += static_cast<double>(p[k]) * static_cast<double>(p[k]);
@@ -46,6 +50,7 @@ struct CosineSimilarityOp {
 
 /// Keras' CosineSimilarity: -sum p t / (|p| |t|), which is -1 if prediction and target have the same
 /// direction and 1 if they have opposite directions. Targets have the shape of the predictions.
+/// Vectors are along the last axis; the loss of an example is the mean over all other axes.
 /// \code
 ///   ls::Model model{Net{}, strategy, ls::CosineSimilarity{}, ls::SGD{}};
 /// \endcode
@@ -53,9 +58,12 @@ struct CosineSimilarity {
   using target_type = float;
   static constexpr std::string_view name = "cosine_similarity";
 
-  static constexpr bool accepts(Shape out) { return out.rank == 1; }
+  static constexpr bool accepts(Shape out) { return out.rank >= 1; }
   static constexpr Shape target_shape(Shape out) { return out; }
-  constexpr CosineSimilarityOp op(Shape out) const { return {out.size()}; }
+  static constexpr Shape positions(Shape out) { return positions_of(out); }
+  constexpr CosineSimilarityOp op(Shape out) const {
+    return {static_cast<std::size_t>(out.channels()), positions(out).size()};
+  }
 };
 
 }  // namespace lockstep

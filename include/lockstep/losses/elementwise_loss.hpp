@@ -23,7 +23,10 @@ struct ElementwiseLossOp {
   using target_type = float;
   std::size_t elements = 1;
   Rule rule{};
+  std::size_t positions = 1;
 
+  constexpr std::size_t rows() const { return positions; }
+  constexpr ElementwiseLossOp row() const { return {elements / positions, rule, 1}; }
   constexpr std::size_t size() const { return elements; }
   constexpr std::size_t target_size() const { return elements; }
 

@@ -31,7 +31,10 @@ struct Hinge {
 
   static constexpr bool accepts(Shape) { return true; }
   static constexpr Shape target_shape(Shape out) { return out; }
-  constexpr ElementwiseLossOp<HingeRule> op(Shape out) const { return {out.size(), {}}; }
+  static constexpr Shape positions(Shape out) { return positions_of(out); }
+  constexpr ElementwiseLossOp<HingeRule> op(Shape out) const {
+    return {out.size(), {}, positions(out).size()};
+  }
 };
 
 }  // namespace lockstep

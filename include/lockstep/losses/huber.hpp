@@ -49,7 +49,10 @@ struct Huber {
   }
   static constexpr bool accepts(Shape) { return true; }
   static constexpr Shape target_shape(Shape out) { return out; }
-  constexpr ElementwiseLossOp<HuberRule> op(Shape out) const { return {out.size(), {delta}}; }
+  static constexpr Shape positions(Shape out) { return positions_of(out); }
+  constexpr ElementwiseLossOp<HuberRule> op(Shape out) const {
+    return {out.size(), {delta}, positions(out).size()};
+  }
 };
 
 }  // namespace lockstep

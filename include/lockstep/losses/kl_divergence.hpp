@@ -14,13 +14,17 @@ namespace lockstep {
 /// is -t / p, and 0 where p was clipped.
 struct KLDivergenceOp {
   using target_type = float;
-  std::size_t classes = 1;
+  std::size_t classes = 1, positions = 1;
 
-  constexpr std::size_t size() const { return classes; }
-  constexpr std::size_t target_size() const { return classes; }
+  static constexpr bool by_rows = true;
+  constexpr std::size_t rows() const { return positions; }
+  constexpr KLDivergenceOp row() const { return {classes, 1}; }
+  constexpr std::size_t size() const { return classes * positions; }
+  constexpr std::size_t target_size() const { return size(); }
 
   template <class T>
   double example(const T* p, const T* target, T* g, double scale) const {
+    if (positions > 1) return detail::mean_over_rows(*this, p, target, g, scale);
     constexpr T low = T(1e-7), high = 1;
     const auto clip = [](T v) { return v < low ? low : v > high ? high : v; };
     double sum = 0;
@@ -35,7 +39,8 @@ struct KLDivergenceOp {
 };
 
 /// Keras' KLDivergence: the sum over the classes of t log(t / p), both clipped to [1e-7, 1].
-/// Predictions and targets are probabilities; end the model with Softmax.
+/// Predictions and targets are probabilities along the last axis; end the model with Softmax. The
+/// loss of an example is the mean over all other axes.
 /// \code
 ///   ls::Model model{Net{}, strategy, ls::KLDivergence{}, ls::SGD{}};
 /// \endcode
@@ -43,9 +48,12 @@ struct KLDivergence {
   using target_type = float;
   static constexpr std::string_view name = "kl_divergence";
 
-  static constexpr bool accepts(Shape out) { return out.rank == 1; }
+  static constexpr bool accepts(Shape out) { return out.rank >= 1; }
   static constexpr Shape target_shape(Shape out) { return out; }
-  constexpr KLDivergenceOp op(Shape out) const { return {out.size()}; }
+  static constexpr Shape positions(Shape out) { return positions_of(out); }
+  constexpr KLDivergenceOp op(Shape out) const {
+    return {static_cast<std::size_t>(out.channels()), positions(out).size()};
+  }
 };
 
 }  // namespace lockstep

@@ -30,7 +30,10 @@ struct MeanAbsoluteError {
 
   static constexpr bool accepts(Shape) { return true; }
   static constexpr Shape target_shape(Shape out) { return out; }
-  constexpr ElementwiseLossOp<AbsoluteErrorRule> op(Shape out) const { return {out.size(), {}}; }
+  static constexpr Shape positions(Shape out) { return positions_of(out); }
+  constexpr ElementwiseLossOp<AbsoluteErrorRule> op(Shape out) const {
+    return {out.size(), {}, positions(out).size()};
+  }
 };
 
 }  // namespace lockstep

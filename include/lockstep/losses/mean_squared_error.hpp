@@ -13,8 +13,10 @@ namespace lockstep {
 /// 2 (p - t) / size.
 struct MeanSquaredErrorOp {
   using target_type = float;
-  std::size_t elements = 1;
+  std::size_t elements = 1, positions = 1;
 
+  constexpr std::size_t rows() const { return positions; }
+  constexpr MeanSquaredErrorOp row() const { return {elements / positions, 1}; }
   constexpr std::size_t size() const { return elements; }
   constexpr std::size_t target_size() const { return elements; }
 
@@ -43,7 +45,8 @@ struct MeanSquaredError {
 
   static constexpr bool accepts(Shape) { return true; }
   static constexpr Shape target_shape(Shape out) { return out; }
-  constexpr MeanSquaredErrorOp op(Shape out) const { return {out.size()}; }
+  static constexpr Shape positions(Shape out) { return positions_of(out); }
+  constexpr MeanSquaredErrorOp op(Shape out) const { return {out.size(), positions(out).size()}; }
 };
 
 static_assert(Loss<MeanSquaredError> && RowwiseLoss<MeanSquaredErrorOp>);

@@ -4,9 +4,11 @@
 /// overflows.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string_view>
 
 #include "lockstep/concepts/loss.hpp"
@@ -18,12 +20,27 @@ struct SparseCategoricalCrossentropyOp {
   using target_type = std::int32_t;
   int classes = 1;
   bool from_logits = false;
+  std::size_t positions = 1;
+  std::optional<std::int32_t> ignored{};
 
-  constexpr std::size_t size() const { return static_cast<std::size_t>(classes); }
-  constexpr std::size_t target_size() const { return 1; }
+  static constexpr bool by_rows = true;
+  constexpr std::size_t rows() const { return positions; }
+  constexpr SparseCategoricalCrossentropyOp row() const {
+    return {classes, from_logits, 1, ignored};
+  }
+  constexpr std::size_t size() const { return static_cast<std::size_t>(classes) * positions; }
+  constexpr std::size_t target_size() const { return positions; }
+  std::size_t counted(const std::int32_t* labels) const {
+    return detail::count_labels(labels, positions, ignored);
+  }
 
   template <class T>
   double example(const T* p, const std::int32_t* label, T* g, double scale) const {
+    if (positions > 1) return detail::mean_over_rows(*this, p, label, g, scale);
+    if (ignored == *label) {
+      if (g != nullptr) std::fill_n(g, size(), T(0));
+      return 0;
+    }
     const auto y = static_cast<std::size_t>(*label);
     return from_logits ? of_logits(p, y, g, scale) : of_probabilities(p, y, g, scale);
   }
@@ -70,23 +87,34 @@ struct SparseCategoricalCrossentropyOp {
 };
 
 /// Keras' SparseCategoricalCrossentropy: -log p[label]. Targets are class indices, predictions have
-/// one value per class.
+/// one value per class along the last axis. A target has all other axes, such as a label per pixel
+/// or per token; the loss is the mean over all labels of the batch.
 ///
 /// From logits: log(sum exp(p)) - p[label]. From probabilities, as in Keras: p is clipped to
 /// [1e-7, 1 - 1e-7] and normalized again, log(sum p) - log(p[label]). Keras' default for
 /// `from_logits` is false: the model ends in Softmax.
+///
+/// Labels equal to `ignore_class` have no loss and no gradient, and the mean is over the other labels
+/// of the global batch; it is 0 if there are none. The ignored class may be outside of [0, classes),
+/// such as 255 or -1. With sample weights w, it is the sum of w l divided by the number of those
+/// labels.
 /// \code
 ///   ls::SparseCategoricalCrossentropy{.from_logits = true}
+///   ls::SparseCategoricalCrossentropy{.from_logits = true, .ignore_class = 255}
 /// \endcode
 struct SparseCategoricalCrossentropy {
   using target_type = std::int32_t;
   static constexpr std::string_view name = "sparse_categorical_crossentropy";
   bool from_logits = false;
+  std::optional<int> ignore_class = {};
 
-  static constexpr bool accepts(Shape out) { return out.rank == 1; }
-  static constexpr Shape target_shape(Shape) { return shape(); }
+  /// The options, which the processes of a job compare; `from_logits` always is.
+  auto numbers() const { return detail::ignored_numbers(ignore_class); }
+  static constexpr bool accepts(Shape out) { return out.rank >= 1; }
+  static constexpr Shape target_shape(Shape out) { return positions_of(out); }
+  static constexpr Shape positions(Shape out) { return positions_of(out); }
   constexpr SparseCategoricalCrossentropyOp op(Shape out) const {
-    return {out.channels(), from_logits};
+    return {out.channels(), from_logits, positions(out).size(), ignore_class};
   }
 };
 

@@ -7,6 +7,7 @@
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string_view>
 #include <type_traits>
 
@@ -18,13 +19,24 @@ namespace lockstep {
 template <class Target>
 struct AccuracyOp {
   using target_type = Target;
-  std::size_t classes = 1;
+  std::size_t classes = 1, positions = 1;
+  std::optional<std::int32_t> ignored{};
 
-  constexpr std::size_t size() const { return classes; }
-  constexpr std::size_t target_size() const { return std::same_as<Target, float> ? classes : 1; }
+  static constexpr bool by_rows = true;
+  constexpr std::size_t rows() const { return positions; }
+  constexpr AccuracyOp row() const { return {classes, 1, ignored}; }
+  constexpr std::size_t size() const { return classes * positions; }
+  constexpr std::size_t target_size() const {
+    return std::same_as<Target, float> ? size() : positions;
+  }
+  std::size_t counted(const std::int32_t* labels) const {
+    return detail::count_labels(labels, positions, ignored);
+  }
 
   template <class T>
   void example(const T* p, const target_as<Target, T>* t, double* state, double weight = 1) const {
+    if (positions > 1) return detail::add_rows(*this, p, t, state, weight);
+    if (detail::is_ignored(ignored, t)) return;
     state[0] += is_correct(p, t) ? weight : 0;
     state[1] += weight;
   }
@@ -48,26 +60,33 @@ struct AccuracyOp {
   }
 };
 
-/// Keras' 'accuracy', which depends on the output shape and the target type:
+/// Keras' 'accuracy', which depends on the last axis of the output and on the target type:
 ///
 /// - one output: is p > 0.5 equal to the target? (binary)
 /// - labels: is the index of the largest output equal to the label? (sparse categorical)
 /// - one-hot targets: does it equal the index of the largest target? (categorical)
+///
+/// An output with further axes has a prediction per position, such as a pixel, and the fraction is
+/// that of all positions. Labels equal to `ignore_class` do not count.
 /// \code
 ///   ls::Model model{Net{}, strategy, ls::SparseCategoricalCrossentropy{}, ls::SGD{},
 ///                   ls::Accuracy{}};
+///   ls::Accuracy{.ignore_class = 255}
 /// \endcode
 struct Accuracy {
   static constexpr std::string_view name = "accuracy";
   static constexpr std::size_t state_size = 2;
+  std::optional<int> ignore_class = {};
 
+  /// The options, which the processes of a job compare.
+  auto numbers() const { return detail::ignored_numbers(ignore_class); }
   template <class Target>
   static constexpr bool accepts(Shape out) {
-    return (std::same_as<Target, std::int32_t> || std::same_as<Target, float>) && out.rank == 1;
+    return (std::same_as<Target, std::int32_t> || std::same_as<Target, float>) && out.rank >= 1;
   }
   template <class Target>
   constexpr AccuracyOp<Target> op(Shape out) const {
-    return {out.size()};
+    return {static_cast<std::size_t>(out.channels()), positions_of(out).size(), ignore_class};
   }
   double result(const double* state) const { return state[1] != 0 ? state[0] / state[1] : 0; }
 };

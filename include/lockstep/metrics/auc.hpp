@@ -27,7 +27,10 @@ struct AUCOp {
   using target_type = Target;
   std::size_t elements = 1, thresholds = 200;
   bool from_logits = false;
+  std::size_t positions = 1;
 
+  constexpr std::size_t rows() const { return positions; }
+  constexpr AUCOp row() const { return {elements / positions, thresholds, from_logits, 1}; }
   constexpr std::size_t size() const { return elements; }
   constexpr std::size_t target_size() const { return elements; }
 
@@ -104,7 +107,7 @@ struct AUC {
   }
   template <class Target>
   constexpr AUCOp<Target> op(Shape out) const {
-    return {out.size(), Thresholds, from_logits};
+    return {out.size(), Thresholds, from_logits, positions_of(out).size()};
   }
   double result(const double* state) const {
     return detail::area_under_curve(curve, buckets, state, state + buckets);

@@ -19,7 +19,10 @@ struct BinaryAccuracyOp {
   using target_type = Target;
   std::size_t elements = 1;
   double threshold = 0.5;
+  std::size_t positions = 1;
 
+  constexpr std::size_t rows() const { return positions; }
+  constexpr BinaryAccuracyOp row() const { return {elements / positions, threshold, 1}; }
   constexpr std::size_t size() const { return elements; }
   constexpr std::size_t target_size() const { return elements; }
 
@@ -55,7 +58,7 @@ struct BinaryAccuracy {
   }
   template <class Target>
   constexpr BinaryAccuracyOp<Target> op(Shape out) const {
-    return {out.size(), threshold};
+    return {out.size(), threshold, positions_of(out).size()};
   }
   double result(const double* state) const { return state[1] != 0 ? state[0] / state[1] : 0; }
 };

@@ -20,7 +20,10 @@ struct BinaryCountsOp {
   using target_type = Target;
   std::size_t elements = 1;
   double threshold = 0.5;
+  std::size_t positions = 1;
 
+  constexpr std::size_t rows() const { return positions; }
+  constexpr BinaryCountsOp row() const { return {elements / positions, threshold, 1}; }
   constexpr std::size_t size() const { return elements; }
   constexpr std::size_t target_size() const { return elements; }
 
@@ -39,10 +42,11 @@ struct BinaryCountsOp {
 
 namespace detail {
 
-/// Whether targets are binary: real values of the predictions' shape, or one label for one output.
+/// Whether targets are binary: real values of the predictions' shape, or one label for one output
+/// at each position.
 template <class Target>
 constexpr bool is_binary(Shape out) {
-  return std::same_as<Target, float> || (std::same_as<Target, std::int32_t> && out.size() == 1);
+  return std::same_as<Target, float> || (std::same_as<Target, std::int32_t> && out.channels() == 1);
 }
 
 /// \throws UsageError if a metric's threshold is not finite.

@@ -6,6 +6,7 @@
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string_view>
 
 #include "lockstep/concepts/metric.hpp"
@@ -16,13 +17,24 @@ namespace lockstep {
 template <class Target>
 struct ConfusionMatrixOp {
   using target_type = Target;
-  std::size_t classes = 2;
+  std::size_t classes = 2, positions = 1;
+  std::optional<std::int32_t> ignored{};
 
-  constexpr std::size_t size() const { return classes; }
-  constexpr std::size_t target_size() const { return std::same_as<Target, float> ? classes : 1; }
+  static constexpr bool by_rows = true;
+  constexpr std::size_t rows() const { return positions; }
+  constexpr ConfusionMatrixOp row() const { return {classes, 1, ignored}; }
+  constexpr std::size_t size() const { return classes * positions; }
+  constexpr std::size_t target_size() const {
+    return std::same_as<Target, float> ? size() : positions;
+  }
+  std::size_t counted(const std::int32_t* labels) const {
+    return detail::count_labels(labels, positions, ignored);
+  }
 
   template <class T>
   void example(const T* p, const target_as<Target, T>* t, double* state, double weight = 1) const {
+    if (positions > 1) return detail::add_rows(*this, p, t, state, weight);
+    if (detail::is_ignored(ignored, t)) return;
     std::size_t label = 0;
     if constexpr (std::same_as<Target, float>)
       label = largest(t);
@@ -42,7 +54,8 @@ struct ConfusionMatrixOp {
 };
 
 /// The confusion matrix of `Classes` x `Classes` counts, as tf.math.confusion_matrix: rows are
-/// labels, columns predictions. `metric_state` returns that of the last evaluation or epoch; the
+/// labels, columns predictions. Classes are along the last axis of the output; further axes are
+/// positions, such as pixels, which count each. Labels equal to `ignore_class` do not. `metric_state` returns that of the last evaluation or epoch; the
 /// value in logs is the balanced accuracy, that is, the mean recall over the classes.
 /// \code
 ///   ls::Model model{Net{}, strategy, ls::SparseCategoricalCrossentropy{}, ls::SGD{},
@@ -56,15 +69,18 @@ struct ConfusionMatrix {
   static_assert(Classes >= 2, "lockstep::ConfusionMatrix: at least 2 classes are needed");
   static constexpr std::string_view name = "confusion_matrix";
   static constexpr std::size_t state_size = Classes * Classes;
+  std::optional<int> ignore_class = {};
 
+  /// The options, which the processes of a job compare.
+  auto numbers() const { return detail::ignored_numbers(ignore_class); }
   template <class Target>
   static constexpr bool accepts(Shape out) {
-    return (std::same_as<Target, std::int32_t> || std::same_as<Target, float>) && out.rank == 1 &&
-           out.size() == Classes;
+    return (std::same_as<Target, std::int32_t> || std::same_as<Target, float>) && out.rank >= 1 &&
+           static_cast<std::size_t>(out.channels()) == Classes;
   }
   template <class Target>
   constexpr ConfusionMatrixOp<Target> op(Shape out) const {
-    return {out.size()};
+    return {Classes, positions_of(out).size(), ignore_class};
   }
   double result(const double* state) const {
     double shares = 0, classes = 0;

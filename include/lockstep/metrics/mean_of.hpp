@@ -12,12 +12,23 @@ namespace lockstep {
 
 struct CosineSimilarity;
 
-/// One example of MeanOf. State: the sum of losses, examples.
+/// One example of MeanOf. State: the sum of losses, examples. With ignored labels, only the
+/// share of an example that counts.
 template <class LossOp>
 struct MeanOfOp {
   using target_type = typename LossOp::target_type;
   LossOp loss;
 
+  constexpr std::size_t rows() const
+    requires HasRows<LossOp>
+  {
+    return loss.rows();
+  }
+  constexpr MeanOfOp row() const
+    requires HasRows<LossOp>
+  {
+    return {loss.row()};
+  }
   constexpr std::size_t size() const { return loss.size(); }
   constexpr std::size_t target_size() const { return loss.target_size(); }
 
@@ -25,7 +36,10 @@ struct MeanOfOp {
   void example(const T* p, const target_as<target_type, T>* t, double* state,
                double weight = 1) const {
     state[0] += weight * loss.example(p, t, static_cast<T*>(nullptr), 1.0);
-    state[1] += weight;
+    if constexpr (IgnoresClass<LossOp>)
+      state[1] += weight * static_cast<double>(loss.counted(t)) / static_cast<double>(loss.rows());
+    else
+      state[1] += weight;
   }
 };
 

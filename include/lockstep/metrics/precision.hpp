@@ -33,7 +33,7 @@ struct Precision {
   }
   template <class Target>
   constexpr BinaryCountsOp<Target> op(Shape out) const {
-    return {out.size(), threshold};
+    return {out.size(), threshold, positions_of(out).size()};
   }
   double result(const double* state) const {
     const double predicted = state[0] + state[1];

@@ -33,7 +33,7 @@ struct Recall {
   }
   template <class Target>
   constexpr BinaryCountsOp<Target> op(Shape out) const {
-    return {out.size(), threshold};
+    return {out.size(), threshold, positions_of(out).size()};
   }
   double result(const double* state) const {
     const double actual = state[0] + state[2];

@@ -14,8 +14,10 @@ namespace lockstep {
 /// One example of RootMeanSquaredError. State: the sum of squared differences, elements.
 struct RootMeanSquaredErrorOp {
   using target_type = float;
-  std::size_t elements = 1;
+  std::size_t elements = 1, positions = 1;
 
+  constexpr std::size_t rows() const { return positions; }
+  constexpr RootMeanSquaredErrorOp row() const { return {elements / positions, 1}; }
   constexpr std::size_t size() const { return elements; }
   constexpr std::size_t target_size() const { return elements; }
 
@@ -45,7 +47,7 @@ struct RootMeanSquaredError {
   }
   template <class Target>
   constexpr RootMeanSquaredErrorOp op(Shape out) const {
-    return {out.size()};
+    return {out.size(), positions_of(out).size()};
   }
   double result(const double* state) const {
     return state[1] != 0 ? std::sqrt(state[0] / state[1]) : 0;

@@ -92,7 +92,7 @@ struct FitOptions {
   /// Steps between two calls of the batch hooks, which get the number of the first step and the
   /// logs of the last. A GPU runs these steps without waiting for the host; see docs/gpu.md.
   std::uint64_t steps_per_execution = 1;
-  ClassWeights class_weight{};  ///< weights of training examples by class; default 1
+  ClassWeights class_weight{};  ///< of training examples or their positions, by class; default 1
   /// Steps between two comparisons of the replicas' weights, in addition to the one before the
   /// first epoch; 0: none.
   std::uint64_t verify_every = 0;

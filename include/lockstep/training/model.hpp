@@ -109,8 +109,8 @@ class Model<Net, S, L, O, Ms...> {
               std::move(metrics)...) {}
   [[gnu::cold]] explicit Model(Net, Seed seed, S strategy, L loss, O optimizer, Ms... metrics)
       : strategy_((detail::check_one_definition<Net>(), std::move(strategy))),
-        replicas_(strategy_, seed.value, checked(std::move(loss)), checked(std::move(optimizer)),
-                  std::tuple<Ms...>(checked_metric(std::move(metrics))...)) {}
+        replicas_(strategy_, seed.value, checked(L(loss)), checked(std::move(optimizer)),
+                  std::tuple<Ms...>(checked_metric(std::move(metrics), loss)...)) {}
 
   Model(const Model&) = delete;  // lockstep::Model: not copyable; make another and load its weights
   Model& operator=(const Model&) = delete;
@@ -434,8 +434,9 @@ class Model<Net, S, L, O, Ms...> {
   }
 
   /// Trains one step on the batch x, (examples, input), y, (examples, target). `w`: Keras'
-  /// `sample_weight`, one per example. In a job of several processes pass a scope first; see `batch`.
-  /// \returns loss and metrics of this batch. \throws UsageError if sizes disagree.
+  /// `sample_weight`, one per example, or one per position, such as a pixel, of each example. In a job
+  /// of several processes pass a scope first; see `batch`. \returns loss and metrics of this batch.
+  /// \throws UsageError if sizes disagree.
   Logs train_on_batch(std::span<const T> x, std::span<const Target> y, std::span<const T> w = {}) {
     return train_on({}, x, y, w);
   }
@@ -675,8 +676,8 @@ class Model<Net, S, L, O, Ms...> {
   }
 
   template <class M>
-  static M checked_metric(M metric) {
-    detail::check_metric<Net, device, L>(metric);
+  static M checked_metric(M metric, const L& loss) {
+    detail::check_metric<Net, device>(metric, loss);
     return checked(std::move(metric));
   }
 

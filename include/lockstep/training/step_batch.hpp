@@ -4,7 +4,9 @@
 #pragma once
 
 #include <cstddef>
+#include <memory>
 #include <span>
+#include <vector>
 
 #include "lockstep/concepts/loaded_batch.hpp"
 #include "lockstep/core/error.hpp"
@@ -36,6 +38,11 @@ namespace detail {
     throw UsageError("{}: {} examples need {} values, not {}", call, examples, examples * width,
                      found);
 }
+
+/// Elements of the fields of an example.
+struct BatchWidths {
+  std::size_t input = 0, target = 0, weight = 1;
+};
 }  // namespace detail
 
 /// The examples of one step that this process has: all of them, or its share in a job of several
@@ -51,9 +58,8 @@ template <class T, class Target>
 class Batch {
  public:
   Batch() = default;
-  /// `input` and `target` are elements per example.
-  Batch(const LoadedBatch& loaded, std::size_t input, std::size_t target)
-      : loaded_(loaded), input_(input), target_(target) {}
+  Batch(const LoadedBatch& loaded, const detail::BatchWidths& widths)
+      : loaded_(loaded), widths_(widths) {}
 
   /// Examples of this process, and of all.
   std::size_t size() const { return loaded_.slice.count; }
@@ -61,34 +67,39 @@ class Batch {
   /// Place of the first example of this process in the global batch.
   std::size_t first() const { return loaded_.slice.first; }
   /// (size(), input).
-  std::span<const T> x() const { return {loaded_.rows<T>(0), size() * input_}; }
+  std::span<const T> x() const { return {loaded_.rows<T>(0), size() * widths_.input}; }
   /// (size(), target).
-  std::span<const Target> y() const { return {loaded_.rows<Target>(1), size() * target_}; }
-  /// (size()), or empty: all 1.
+  std::span<const Target> y() const { return {loaded_.rows<Target>(1), size() * widths_.target}; }
+  /// (size()), one for each example, or one for each of its positions; empty: all 1.
   std::span<const T> weights() const {
     const T* const first = loaded_.rows<T>(2);
-    return {first, first != nullptr ? size() : 0};
+    return {first, first != nullptr ? size() * widths_.weight : 0};
   }
 
   /// The same batch with other inputs, targets or sample weights, which must live as long as the
   /// result is used. \throws UsageError for another number of values.
   Batch with_inputs(std::span<const T> x) const {
-    detail::check_batch_values("with_inputs", x.size(), size(), input_);
+    detail::check_batch_values("with_inputs", x.size(), size(), widths_.input);
     return with(0, x.data());
   }
   Batch with_targets(std::span<const Target> y) const {
-    detail::check_batch_values("with_targets", y.size(), size(), target_);
+    detail::check_batch_values("with_targets", y.size(), size(), widths_.target);
     return with(1, y.data());
   }
   Batch with_weights(std::span<const T> w) const {
-    detail::check_batch_values("with_weights", w.size(), size(), 1);
+    if (widths_.weight > 1 && w.size() == size()) {
+      const auto repeated = std::make_shared<std::vector<T>>();
+      for (const T weight : w) repeated->insert(repeated->end(), widths_.weight, weight);
+      Batch result = with(2, repeated->data());
+      result.weights_ = repeated;
+      return result;
+    }
+    detail::check_batch_values("with_weights", w.size(), size(), widths_.weight);
     return with(2, w.data());
   }
 
   const LoadedBatch& loaded() const { return loaded_; }
-  /// Elements of the input and of the target of an example.
-  std::size_t input_size() const { return input_; }
-  std::size_t target_size() const { return target_; }
+  const detail::BatchWidths& widths() const { return widths_; }
 
  private:
   Batch with(std::size_t field, const void* values) const {
@@ -99,7 +110,9 @@ class Batch {
   }
 
   LoadedBatch loaded_;
-  std::size_t input_ = 0, target_ = 0;
+  detail::BatchWidths widths_;
+  std::shared_ptr<const std::vector<T>>
+      weights_;  // one for each position, made of those of examples
 };
 
 }  // namespace lockstep

@@ -53,10 +53,12 @@ TEST_CASE("Sparse cross-entropy clips probabilities, and has no gradient there")
   CHECK(g[2] == 0);
 }
 
-TEST_CASE("Sparse cross-entropy accepts vectors, with one label each") {
+TEST_CASE("Sparse cross-entropy has one label for each vector along the last axis") {
   using Loss = ls::SparseCategoricalCrossentropy;
   STATIC_CHECK(Loss::accepts(ls::shape(10)));
-  STATIC_CHECK(!Loss::accepts(ls::shape(4, 4, 10)));
+  STATIC_CHECK(Loss::accepts(ls::shape(4, 4, 10)));
+  STATIC_CHECK(!Loss::accepts(ls::shape()));
+  STATIC_CHECK(Loss::target_shape(ls::shape(4, 5, 10)) == ls::shape(4, 5));
   STATIC_CHECK(Loss::target_shape(ls::shape(10)) == ls::shape());
   CHECK_FALSE(Loss{}.from_logits);
 }

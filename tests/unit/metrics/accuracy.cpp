@@ -59,6 +59,7 @@ TEST_CASE("Accuracy is the fraction of correct predictions, 0 without examples")
 
 TEST_CASE("Accuracy refuses outputs that are not vectors") {
   STATIC_CHECK(ls::Accuracy::accepts<std::int32_t>(ls::shape(10)));
-  STATIC_CHECK(!ls::Accuracy::accepts<std::int32_t>(ls::shape(4, 10)));
+  STATIC_CHECK(ls::Accuracy::accepts<std::int32_t>(ls::shape(4, 10)));
+  STATIC_CHECK(!ls::Accuracy::accepts<std::int32_t>(ls::shape()));
   STATIC_CHECK(!ls::Accuracy::accepts<double>(ls::shape(10)));
 }

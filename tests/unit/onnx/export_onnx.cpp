@@ -243,6 +243,22 @@ TEST_CASE("values are transposed where a layer needs the other form, and not els
         Names{"MatMul", "Add", "Softmax", "Identity"});
 }
 
+TEST_CASE("a model with an output for each pixel has channels last in ONNX, too") {
+  struct Half : ls::Sequential<ls::Conv2D<4, ls::kernel(2, 3), ls::strides(2, 3)>,
+                               ls::UpSampling2D<ls::size(2, 3)>> {};
+  using Segmentation =
+      Net<ls::Parallel<ls::Concatenate, ls::Identity, Half>, ls::Conv2D<3, 1>, ls::Softmax>;
+  const ReadModel m = exported<Segmentation>();
+  CHECK(m.outputs == std::map<std::string, Names>{{"output", {"N", "8", "9", "3"}}});
+  const Names ops = m.ops();
+  CHECK(std::count(ops.begin(), ops.end(), "Conv") == 2);
+  CHECK(std::count(ops.begin(), ops.end(), "Concat") == 1);
+  REQUIRE(ops.back() == "Identity");  // names the output
+  const auto& last = m.nodes[m.nodes.size() - 2];
+  REQUIRE(last.op == "Transpose");
+  CHECK(last.integers.at("perm") == Numbers{0, 2, 3, 1});
+}
+
 TEST_CASE("layers that do nothing at inference have no node") {
   CHECK(exported<Net<ls::Dropout<0.5>, ls::RandomFlip<>, ls::GaussianNoise<0.1>>>().ops() ==
         Names{"Identity"});

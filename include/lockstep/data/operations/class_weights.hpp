@@ -15,7 +15,9 @@
 
 namespace lockstep {
 
-/// Keras' `class_weight`: pairs of a class number and the weight of its examples.
+/// Keras' `class_weight`: pairs of a class number and the weight of its examples. If examples
+/// have a target per position, such as a label per pixel, it is the weight of the positions of that
+/// class; the loss is still divided by the number of positions.
 /// \code
 ///   model.fit(train, {.epochs = 3, .class_weight = {{0, 1.0}, {1, 5.0}}});
 /// \endcode
@@ -25,6 +27,16 @@ namespace detail {
 
 /// Whether a weight is finite on every device, that is, in float.
 inline bool is_weight(double w) { return is_finite(static_cast<float>(w)); }
+
+/// Repeats each of the first `count` weights `times` times, in place.
+template <class T>
+void repeat_weights(T* w, std::size_t count, std::size_t times) {
+  if (times == 1) return;
+  for (std::size_t i = count; i-- > 0;) {
+    const T weight = w[i];
+    std::fill_n(w + i * times, times, weight);
+  }
+}
 
 /// ClassWeights sorted by class, for binary search.
 class ClassTable {
@@ -53,7 +65,7 @@ class ClassTable {
   const ClassWeights& all() const { return weights_; }
   bool empty() const { return weights_.empty(); }
 
-  /// Multiplies the weights of `count` examples by those of their classes. A target of width 1 is a
+  /// Multiplies the weights of `count` examples, or positions of examples, by those of their classes. A target of width 1 is a
   /// class label, rounded to an integer; a wider one is a row of scores or one-hot values, whose
   /// class is the first maximum.
   template <class Y, class T>

@@ -128,8 +128,8 @@ class SampleWeights : public Selection<D> {
 /// Assigns a weight to each example, in the order of the data (Keras' `sample_weight`). The loss of
 /// a batch is the sum of w l over its examples, divided by the number of examples, not by the sum
 /// of weights. Metrics ignore weights, except `Weighted` ones. A weight may be negative. An example
-/// with several elements, such as a sequence, has one weight. Weights given more than once are
-/// multiplied.
+/// with several targets, such as an image with a label per pixel, has one weight, which applies to
+/// all of them. Weights given more than once are multiplied.
 ///
 /// `values` are float or double. Put sample_weights before shuffle and repeat. It applies to the
 /// training and validation data of `fit` and to `evaluate`. Class weights are the option

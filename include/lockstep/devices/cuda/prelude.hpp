@@ -17,7 +17,7 @@ namespace lockstep::detail::cuda {
 ///   `for (i64 i = INDEX; i < n; i += STRIDE)`, or `FOR_EACH(i, n)` with a grid of Grid::over.
 /// - `Four`: four activations, loaded or stored at once.
 /// - `Target`: an element of the targets of a loss or metric: int with the define LABELS, else
-///   float.
+///   float. `is_ignored(t)`: whether it is the label IGNORED, with the define IGNORES.
 /// - `block_sum(x)`: the sum over the block, bitwise reproducible. All threads must call it and all
 ///   get the result. Blocks consist of whole warps.
 /// - `warp_max(x)`: the maximum over the warp, ignoring NaN. `warp_argmax(v, n, lane)`: the index
@@ -163,6 +163,19 @@ struct __align__(4 * sizeof(A)) Four {
 typedef int Target;
 #else
 typedef float Target;
+#endif
+__device__ inline bool is_ignored(const Target* t) {
+#if LABELS && IGNORES
+  return *t == IGNORED;
+#else
+  return false;
+#endif
+}
+#ifdef SIZE
+// The gradient of a row with an ignored label.
+__device__ inline void clear_row(float* g, int lane) {
+  for (int k = lane; k < SIZE; k += 32) g[k] = 0;
+}
 #endif
 
 template <class T>

@@ -114,12 +114,15 @@ class WeightFunction {
   double run(double* gradient) {
     engine_.weights().upload(weights.data());
     engine_.state().upload(state_.data());
-    double sum = 0;
-    const double share = 1 / static_cast<double>(count_);
+    double sum = 0, examples = static_cast<double>(count_);
+    const auto op = loss_.op(Net::output_shape);
+    if constexpr (IgnoresClass<std::remove_const_t<decltype(op)>>)
+      examples = static_cast<double>(count_labels(y_.data(), y_.size(), op.ignored)) /
+                 static_cast<double>(op.rows());
+    const double share = examples > 0 ? 1 / examples : 0;
     run_kernel<D>(
-        loss_.op(Net::output_shape),
-        LossIo<D, typename L::target_type>{context_, count_, engine_.forward(x_.data(), step()),
-                                           y_.data(), gradient, share, &sum});
+        op, LossIo<D, typename L::target_type>{context_, count_, engine_.forward(x_.data(), step()),
+                                               y_.data(), gradient, share, &sum});
     return sum * share;
   }
 

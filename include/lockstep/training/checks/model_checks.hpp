@@ -113,8 +113,8 @@ struct NoMetric {
 template <class N, class L>
 struct LossDoesNotFit {
   static_assert(L::accepts(N::output_shape),
-                "lockstep::Model: the loss does not fit the model's output; end the model with the "
-                "layer that the loss expects, such as Flatten and Dense<classes>");
+                "lockstep::Model: the loss does not accept the model's output shape; change the "
+                "last layer, or the loss' 'accepts'");
 };
 template <class M, class Target>
 struct MetricDoesNotFit {

@@ -16,6 +16,7 @@
 
 #include "lockstep/concepts/dataset.hpp"
 #include "lockstep/concepts/kernel.hpp"
+#include "lockstep/concepts/loss.hpp"
 #include "lockstep/core/config.hpp"
 #include "lockstep/core/count.hpp"
 #include "lockstep/core/error.hpp"
@@ -76,11 +77,27 @@ void check_examples(const Data& data) {
 LOCKSTEP_COLD_DECL void check_metric_targets(std::string_view metric, std::size_t read,
                                              std::string_view loss, std::size_t given);
 
-/// Checks a metric against loss L and device D. \throws UsageError if the metric and the loss read
-/// targets of different sizes, or if the metric is weighted and its kernel ignores weights.
+/// \throws UsageError if a loss ignores a label that is not a class of the model's outputs, and that a
+/// metric does not ignore.
+LOCKSTEP_COLD_DECL void check_ignored(std::string_view metric,
+                                      const std::optional<std::int32_t>& of_metric,
+                                      const std::optional<std::int32_t>& of_loss, int classes);
+/// \throws UsageError if a weighted metric does not have a row for each weight of an example.
+LOCKSTEP_COLD_DECL void check_metric_weights(std::string_view metric, std::size_t rows,
+                                             std::string_view loss, Shape positions);
+
+/// Checks a metric against a loss and device D. \throws UsageError if the metric and the loss read
+/// targets of different sizes or ignore different labels, or if the metric is weighted and its kernel
+/// ignores weights.
 template <class Net, class D, class L, class M>
-void check_metric(const M& metric) {
+void check_metric(const M& metric, const L& loss) {
   const auto op = metric.template op<typename L::target_type>(Net::output_shape);
+  if constexpr (std::same_as<typename L::target_type, std::int32_t>)
+    check_ignored(M::name, ignored_class(op), ignored_class(loss.op(Net::output_shape)),
+                  Net::output_shape.channels());
+  if constexpr (is_weighted_metric<M>)
+    check_metric_weights(M::name, rows_of_example(op), L::name,
+                         weighed_positions<L>(Net::output_shape));
   if constexpr (requires { op.target_size(); })
     check_metric_targets(M::name, op.target_size(), L::name,
                          L::target_shape(Net::output_shape).size());
@@ -112,36 +129,45 @@ void check_data(const Data& data, const char* what) {
   check_examples<Net>(data);
   constexpr Shape expected = L::target_shape(Net::output_shape);
   const Shape found = data.shape(target_field<Data>);
-  check_shape("targets", found, expected,
-              found.rank < expected.rank
-                  ? "put Flatten or GlobalAveragePooling2D before the last layer, or change the "
-                    "targets"
-                  : "change the last layer or the targets");
+  check_shape(
+      "targets", found, expected,
+      found.rank < expected.rank
+          ? "put Flatten or GlobalAveragePooling2D before the last layer, or change the "
+            "targets"
+      : found.rank > expected.rank
+          ? "end the model with an output for each position, such as Conv2D<classes, 1>, or "
+            "change the targets"
+          : "change the last layer or the targets");
   check_not_empty(data.size(), what);
 }
 
-/// Checks class weights against targets of this shape. \throws UsageError if the targets do not
-/// denote a class, or if a class does not exist.
+/// Checks class weights against targets of this shape, with `weighed` positions that have a weight
+/// each. `are_rows`: the last axis of real targets denotes a class at each position. \throws
+/// UsageError if the targets do not denote a class, or if a class does not exist.
 LOCKSTEP_COLD_DECL void check_class_weights(const ClassWeights& weights, const Shape& target,
-                                            bool are_labels, int outputs);
+                                            const Shape& weighed, bool are_labels, bool are_rows,
+                                            int outputs);
 template <class Net, class L>
 void check_class_weights(const ClassWeights& weights) {
+  using Op = std::remove_cvref_t<decltype(std::declval<const L&>().op(Net::output_shape))>;
   check_class_weights(weights, L::target_shape(Net::output_shape),
-                      std::same_as<typename L::target_type, std::int32_t>,
+                      weighed_positions<L>(Net::output_shape),
+                      std::same_as<typename L::target_type, std::int32_t>, is_by_rows<Op>,
                       Net::output_shape.channels());
 }
 
 /// Checks the sample weights of a batch in memory, which may be empty. \throws UsageError unless
-/// there is one finite weight for each of `examples`.
+/// there is one finite weight for each of `examples`, or for each of their `positions`.
 template <class T>
-void check_weights(const char* call, std::span<const T> weights, std::size_t examples) {
-  if (!weights.empty() && weights.size() != examples)
+void check_weights(const char* call, std::span<const T> weights, std::size_t examples,
+                   std::size_t positions) {
+  if (!weights.empty() && weights.size() != examples && weights.size() != examples * positions)
     throw UsageError("{}: {} examples need {} weights, not {}", call, examples, examples,
                      weights.size());
   for (std::size_t i = 0; i < weights.size(); ++i)
     if (!is_weight(static_cast<double>(weights[i])))
       throw UsageError("{}: example {} has weight {}; weights must be finite numbers, about 1",
-                       call, i, weights[i]);
+                       call, weights.size() == examples ? i : i / positions, weights[i]);
 }
 
 /// Checks that a run over `examples` (nullopt: infinite data), limited to `steps` if given, ends.
@@ -162,9 +188,11 @@ LOCKSTEP_DECL std::uint64_t first_pass(std::uint64_t begun, const FitOptions& op
 LOCKSTEP_DECL std::uint64_t examples_before(std::uint64_t batch, const FitOptions& options);
 
 /// Checks labels: a kernel would use a label outside of [0, classes) as an index out of bounds.
-/// `first`: position of y[0] in the batch, for the message. \throws UsageError.
+/// y (count, target), except labels that are ignored. `first`: position of the first example in the
+/// batch, for the message. \throws UsageError.
 LOCKSTEP_DECL void check_labels(const std::int32_t* y, std::size_t count, std::size_t first,
-                                int classes);
+                                int classes, const Shape& target = {},
+                                const std::optional<std::int32_t>& ignored = {});
 
 }  // namespace lockstep::detail
 

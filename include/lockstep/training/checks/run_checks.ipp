@@ -43,21 +43,43 @@ void check_metric_targets(std::string_view metric, std::size_t read, std::string
         metric, read, loss, given);
 }
 
+void check_ignored(std::string_view metric, const std::optional<std::int32_t>& of_metric,
+                   const std::optional<std::int32_t>& of_loss, int classes) {
+  if (!of_loss || of_metric == of_loss || (*of_loss >= 0 && *of_loss < classes)) return;
+  throw UsageError(
+      "metric {}: the loss ignores label {}, which is not one of the model's {} classes; set "
+      ".ignore_class = {} in the metric, too",
+      metric, *of_loss, classes, *of_loss);
+}
+
+void check_metric_weights(std::string_view metric, std::size_t rows, std::string_view loss,
+                          Shape positions) {
+  if (positions.size() > 1 && rows != positions.size())
+    throw UsageError(
+        "metric {}: it has one weight per example, but the loss {} has weights of shape {}; remove "
+        "Weighted, or add 'rows' and 'row' to the metric's op",
+        metric, loss, to_string(positions));
+}
+
 void check_not_empty(std::optional<std::uint64_t> examples, const char* what) {
   if (examples == std::uint64_t{0})
     throw UsageError("{} data are empty; check take, skip and the files", what);
 }
 
-void check_class_weights(const ClassWeights& weights, const Shape& target, bool are_labels,
-                         int outputs) {
-  if (!weights.empty() && target.size() != 1 && (are_labels || target.rank != 1))
+void check_class_weights(const ClassWeights& weights, const Shape& target, const Shape& weighed,
+                         bool are_labels, bool are_rows, int outputs) {
+  const bool have_class = target.size() == 1 ||
+                          (are_labels ? weighed == target
+                                      : target.rank == 1 || (weighed == positions_of(target) &&
+                                                             (are_rows || target.channels() == 1)));
+  if (!weights.empty() && !have_class)
     throw UsageError(
         "fit: class_weight: a target of shape {} does not denote a single class; use "
         "sample_weights instead",
         to_string(target));
   const int classes = are_labels ? outputs : target.channels();
   for (const auto& [number, weight] : weights)
-    if (number >= classes && (are_labels || target.size() > 1))  // one real value: any class
+    if (number >= classes && (are_labels || target.channels() > 1))  // one real value: any class
       throw UsageError(
           "fit: class_weight: class {} has a weight, but the model's outputs are classes 0 to {}; "
           "change the last layer or the weights",
@@ -76,13 +98,29 @@ std::optional<std::uint64_t> step_count(std::optional<std::uint64_t> examples, s
   return (*examples + batch - 1) / batch;
 }
 
-void check_labels(const std::int32_t* y, std::size_t count, std::size_t first, int classes) {
-  for (std::size_t i = 0; i < count; ++i)
-    if (y[i] < 0 || y[i] >= classes)
-      throw UsageError(
-          "labels: example {} of the batch has label {}, but the model's outputs are classes 0 to "
-          "{}; change the last layer or the labels",
-          first + i, y[i], classes - 1);
+void check_labels(const std::int32_t* y, std::size_t count, std::size_t first, int classes,
+                  const Shape& target, const std::optional<std::int32_t>& ignored) {
+  const std::size_t each = target.size();
+  for (std::size_t i = 0; i < count * each; ++i) {
+    if (y[i] >= 0 && y[i] < classes) continue;
+    if (ignored == y[i]) continue;
+    std::string place;
+    if (target.rank > 0) {
+      std::size_t rest = i % each;
+      for (int axis = target.rank; axis-- > 0;) {
+        const auto extent = static_cast<std::size_t>(target[axis]);
+        place = format_text("{}{}{}", rest % extent, place.empty() ? "" : ", ", place);
+        rest /= extent;
+      }
+      place = format_text(" at ({})", place);
+    }
+    throw UsageError(
+        "labels: example {} of the batch has label {}{}, but the model's outputs are classes 0 to "
+        "{}; change the last layer or the labels{}",
+        first + i / each, y[i], place, classes - 1,
+        place.empty() ? ""
+                      : format_text(", or ignore them with .ignore_class = {} in the loss", y[i]));
+  }
 }
 
 std::uint64_t first_pass(std::uint64_t begun, const FitOptions& options) {

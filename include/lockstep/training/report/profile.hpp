@@ -254,7 +254,7 @@ class Profiler {
             is_first = true;
           }
           is_first = false;
-          All::check_labels(batch);
+          replicas_.check_labels(batch);
           return batch;
         },
         rate);

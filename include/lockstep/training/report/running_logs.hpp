@@ -24,6 +24,7 @@ LOCKSTEP_COLD_DECL std::vector<std::string> log_names(
 /// The running loss and metrics of an epoch, or of an evaluation:
 ///
 ///     loss   = sum(step_loss n) / sum(n)     n examples per step, penalties included
+///     step_loss = sum of losses / mean_over  mean_over is n, or less if labels are ignored
 ///     metric = result(sum of the steps' states)
 class RunningLogs {
  public:
@@ -47,10 +48,10 @@ class RunningLogs {
 
   /// Starts a new epoch.
   LOCKSTEP_DECL void reset();
-  /// Adds a step: the sums over its global batch of `count` examples, and the penalties of the
-  /// weights before its update.
-  LOCKSTEP_DECL void add(std::span<const double> sums, std::size_t count, double penalty,
-                         Results results);
+  /// Adds a step: the sums over its global batch of `count` examples, the number of examples that the
+  /// loss is a mean over, and the penalties of the weights before its update.
+  LOCKSTEP_DECL void add(std::span<const double> sums, std::size_t count, double mean_over,
+                         double penalty, Results results);
 
   const std::vector<std::string>& names() const { return names_; }
   const Logs& logs() const { return logs_; }

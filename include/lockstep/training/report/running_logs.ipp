@@ -62,9 +62,10 @@ void RunningLogs::reset() {
   count_ = 0;
 }
 
-void RunningLogs::add(std::span<const double> sums, std::size_t count, double penalty,
-                      Results results) {
-  const double examples = static_cast<double>(count), step_loss = sums[0] / examples + penalty;
+void RunningLogs::add(std::span<const double> sums, std::size_t count, double mean_over,
+                      double penalty, Results results) {
+  const double examples = static_cast<double>(count),
+               step_loss = (mean_over > 0 ? sums[0] / mean_over : 0) + penalty;
   loss_ += step_loss * examples;
   count_ += examples;
   for (std::size_t i = 1; i < total_.size(); ++i) total_[i] += sums[i];

@@ -20,11 +20,13 @@ namespace lockstep::detail {
 template <class Net, class L>
 struct BatchLayout {
   static constexpr std::size_t target = 1, weight = 2;  ///< positions; the input is first
+  static constexpr Shape target_shape = L::target_shape(Net::output_shape);
+  /// One weight for each position that the loss has.
+  static constexpr Shape weight_shape = weighed_positions<L>(Net::output_shape);
   static constexpr std::array<Field, 3> fields{
       Field{"x", Net::input_shape, FieldType::real, FieldRole::feature},
-      Field{"y", L::target_shape(Net::output_shape), field_type_of<typename L::target_type>,
-            FieldRole::target},
-      Field{"w", {}, FieldType::real, FieldRole::weight}};
+      Field{"y", target_shape, field_type_of<typename L::target_type>, FieldRole::target},
+      Field{"w", weight_shape, FieldType::real, FieldRole::weight}};
 
   /// A batch in the caller's memory; absent fields are null.
   template <class T>

@@ -26,7 +26,8 @@ template <class Replicas, class Data>
 Loader<typename Replicas::T> host_batches(const Data& data, Replicas& replicas,
                                           const ClassWeights& class_weights = {},
                                           FieldRole last = FieldRole::weight) {
-  return Loader<typename Replicas::T>(data, replicas.share(), class_weights, last);
+  return Loader<typename Replicas::T>(data, replicas.share(), class_weights, last,
+                                      Replicas::Layout::weight_shape);
 }
 
 /// Batches assembled on the devices, or on the host if a device has no room for the data:
@@ -46,7 +47,7 @@ class DeviceBatches {
     auto& session = replicas.session();
     rows_ = std::make_unique<Rows>(data, session.local_replicas(),
                                    replicas.largest_slice(data.batch_size()), replicas.share(),
-                                   classes);
+                                   classes, Replicas::Layout::weight_shape);
     // All replicas ask before the first allocates, since several may share a device.
     const std::size_t bytes = rows_->bytes();
     std::atomic<bool> fits = rows_->fits();
@@ -123,7 +124,7 @@ class StepsOver : public Steps {
   }
   bool next() final {
     if (!batches_.next(batch_)) return false;
-    Replicas::check_labels(batch_);
+    replicas_.check_labels(batch_);
     return true;
   }
 

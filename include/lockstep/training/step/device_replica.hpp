@@ -60,6 +60,7 @@ struct ReplicaStep {
   std::uint64_t seed;
   std::uint64_t step = 0;              ///< counted from 0
   double rate = 0;                     ///< that this process proposes
+  double examples = 0;                 ///< that the loss is a mean over, see Replicas::mean_over
   bool waits = false;                  ///< for the sums
   FunctionRef<void(Phase)> note = {};  ///< called when a phase begins
 };
@@ -174,7 +175,7 @@ class DeviceReplica {
     const T* y;                ///< (examples, output)
     const LoadedBatch& batch;  ///< targets and sample weights
     T* gradient;               ///< of the loss with respect to y; null if not needed
-    double scale;              ///< of that gradient: loss scale / examples of the global batch
+    double scale;              ///< of that gradient: loss scale / ReplicaStep::examples
     double* sums;              ///< the slice's part of sums_
   };
   using Score = FunctionRef<void(const Scored&)>;
@@ -209,7 +210,8 @@ class DeviceReplica {
     if (exchanges_) begin(WorkPass::exchange, "gradients");
   }
   const T* infer(const LoadedBatch& batch, std::uint64_t seed, const ReplicaContext<D>& replica);
-  void score_slice(std::size_t i, const T* y, const LoadedBatch& batch, T* gradient, Score score);
+  void score_slice(std::size_t i, const T* y, const LoadedBatch& batch, T* gradient,
+                   double examples, Score score);
   void add_penalties();
   /// Calls `wait`. If it throws, a pending transfer failed and the contents of sums_ are undefined,
   /// so the next step clears the buffer.
@@ -324,7 +326,7 @@ void DeviceReplica<D, U>::train(const ReplicaStep<D>& s, Score score, UpdateRef<
     engine_.prepare(context.count);
     const T* const x = input_of(batch);
     const T* const y = engine_.forward(x, context);
-    score_slice(i, y, batch, engine_.output_gradient(), score);
+    score_slice(i, y, batch, engine_.output_gradient(), s.examples, score);
     s.note(Phase::backward);
     engine_.backward(
         x, context,
@@ -361,7 +363,7 @@ void DeviceReplica<D, U>::evaluate(const ReplicaStep<D>& s, Score score) {
   add_penalties();
   for (std::size_t i = 0; i < slices_; ++i) {
     const LoadedBatch batch = on_device(s.slice(i), s.replica);
-    score_slice(i, infer(batch, s.seed, s.replica), batch, nullptr, score);
+    score_slice(i, infer(batch, s.seed, s.replica), batch, nullptr, s.examples, score);
   }
   exchange_sums(s.replica, {});
   begin_work(*context_, {});
@@ -506,9 +508,9 @@ auto DeviceReplica<D, U>::infer(const LoadedBatch& batch, std::uint64_t seed,
 
 template <class D, class U>
 void DeviceReplica<D, U>::score_slice(std::size_t i, const T* y, const LoadedBatch& batch,
-                                      T* gradient, Score score) {
+                                      T* gradient, double examples, Score score) {
   begin(WorkPass::loss, "loss");
-  score({y, batch, gradient, loss_scale_.value() / static_cast<double>(batch.slice.global_count),
+  score({y, batch, gradient, examples > 0 ? loss_scale_.value() / examples : 0,
          sums_.data() + (first_slice_ + i) * plan_->sums});
 }
 

@@ -50,7 +50,7 @@ class ProgramSteps {
   using Network = typename Replicas::Network;
 
   ProgramSteps(Replicas& replicas, BetweenRuns& kept) : replicas_(replicas), kept_(kept) {}
-  static Batch of(const LoadedBatch& loaded) { return {loaded, input_size, target_size}; }
+  static Batch of(const LoadedBatch& loaded) { return {loaded, widths}; }
 
   Logs train(const Batch& batch) {
     const LoadedBatch loaded = begin("train_step", batch);
@@ -91,7 +91,7 @@ class ProgramSteps {
     } else {
       std::vector<T> all;
       replicas_.input_gradients(loaded, all);
-      return rows(loaded, std::move(all), input_size);
+      return rows(loaded, std::move(all), widths.input);
     }
   }
   std::vector<T> predict(const Batch& batch) {
@@ -108,7 +108,7 @@ class ProgramSteps {
     for (std::size_t first = 0; first < count; first += batch_size)
       replicas_.predict(
           Replicas::Layout::in_memory(whole_batch(std::min(batch_size, count - first), 0, first),
-                                      x.data() + first * input_size),
+                                      x.data() + first * widths.input),
           all);
     return all;
   }
@@ -118,11 +118,11 @@ class ProgramSteps {
   Batch in_memory(const char* call, std::optional<BatchScope> scope, std::span<const T> x,
                   std::span<const Target> y, std::span<const T> w) const {
     const std::size_t count = examples_of<Network>(call, x).count();
-    if (y.size() != count * target_size)
+    if (y.size() != count * widths.target)
       throw UsageError("{}: {} examples need {} target values, not {}", call, count,
-                       count * target_size, y.size());
+                       count * widths.target, y.size());
     if (!w.empty()) check_weighs<Network, typename Replicas::device, typename Replicas::Loss>();
-    check_weights(call, w, count);
+    check_weights(call, w, count, widths.weight);
     const BatchSlice slice = slice_of_passed(
         call, scope, count,
         [&](Digest64& digest) {
@@ -131,26 +131,25 @@ class ProgramSteps {
           digest.add(std::as_bytes(w));
         },
         !w.empty());
-    const Batch whole(
-        Replicas::Layout::in_memory(slice, x.data(), nullptr, w.empty() ? nullptr : w.data()),
-        input_size, target_size);
+    const Batch whole(Replicas::Layout::in_memory(slice, x.data()), widths);
     if (whole.global_size() == 0)
       throw UsageError("{}: the batch is empty; pass at least one example", call);
-    return whole.with_targets(y);
+    const Batch labeled = whole.with_targets(y);
+    return w.empty() ? labeled : labeled.with_weights(w);
   }
   /// The same without targets.
   Batch examples(const char* call, std::optional<BatchScope> scope, std::span<const T> x) const {
     const std::size_t count = examples_of<Network>(call, x).count();
     const BatchSlice slice = slice_of_passed(
         call, scope, count, [&](Digest64& digest) { digest.add(std::as_bytes(x)); }, false);
-    return {Replicas::Layout::in_memory(slice, x.data()), input_size, target_size};
+    return {Replicas::Layout::in_memory(slice, x.data()), widths};
   }
 
  private:
   using Step = typename Replicas::ProgramStep;
-  static constexpr std::size_t input_size = Network::input_shape.size();
-  static constexpr std::size_t target_size =
-      Replicas::Loss::target_shape(Network::output_shape).size();
+  using Layout = typename Replicas::Layout;
+  static constexpr BatchWidths widths{Network::input_shape.size(), Layout::target_shape.size(),
+                                      Layout::weight_shape.size()};
 
   template <class Add>
   BatchSlice slice_of_passed(const char* call, std::optional<BatchScope> scope, std::size_t count,
@@ -187,11 +186,12 @@ class ProgramSteps {
   /// as a batch of its own. \throws UsageError.
   LoadedBatch checked(const char* call, const Batch& batch, bool reads_targets) const {
     LoadedBatch loaded = batch.loaded();
-    if (batch.input_size() != input_size || (reads_targets && batch.target_size() != target_size))
+    if (batch.widths().input != widths.input ||
+        (reads_targets && batch.widths().target != widths.target))
       throw UsageError(
           "{}: the batch has {} values of input and {} of target for each example, but the model "
           "reads {} and {}; pass a batch of this model",
-          call, batch.input_size(), batch.target_size(), input_size, target_size);
+          call, batch.widths().input, batch.widths().target, widths.input, widths.target);
     if (reads_targets && loaded.field[Replicas::Layout::target] == nullptr)
       throw UsageError("{}: the batch has no targets; pass them to `batch`, or use with_targets",
                        call);
@@ -213,8 +213,8 @@ class ProgramSteps {
     LoadedBatch loaded = checked(call, batch, reads_targets);
     if (!batch.weights().empty())
       check_weighs<Network, typename Replicas::device, typename Replicas::Loss>();
-    check_weights(call, batch.weights(), batch.size());
-    if (reads_targets) Replicas::check_labels(loaded);
+    check_weights(call, batch.weights(), batch.size(), widths.weight);
+    if (reads_targets) replicas_.check_labels(loaded);
     return loaded;
   }
   void discard_pending() {

@@ -133,12 +133,13 @@ class Replica : public DeviceReplica<D, U> {
       make_update(replica, optimizer, rate, step, false);
   }
 
-  /// Writes the gradient of the loss with respect to the input of a slice, (examples, input), to
+  /// Writes the gradient of the loss, a mean over `examples`, with respect to the input of a slice,
+  /// (examples, input), to
   /// `out` on the host. Penalties, layer state and the sums of loss and metrics are left alone.
   /// Collective if a layer exchanges data.
   [[gnu::cold]] void input_gradient_to(T* out, LoadedBatch batch, const StepContext& context,
-                                       const ReplicaContext<D>& replica, const L& loss,
-                                       const std::tuple<Ms...>& metrics) {
+                                       double examples, const ReplicaContext<D>& replica,
+                                       const L& loss, const std::tuple<Ms...>& metrics) {
     if (!input_engine_) {
       input_engine_ = std::make_unique<PlanEngine<D>>(*this->context_, input_plan);
       input_sums_ = Buffer<Context, double>(*this->context_, sum_count);
@@ -159,8 +160,8 @@ class Replica : public DeviceReplica<D, U> {
     const T* const x = this->input_of(batch);
     const T* const y = engine.forward(x, context);
     const double scale = this->loss_scale_.value();
-    score({y, batch, engine.output_gradient(),
-           scale / static_cast<double>(batch.slice.global_count), input_sums_.data()},
+    score({y, batch, engine.output_gradient(), examples > 0 ? scale / examples : 0,
+           input_sums_.data()},
           loss, metrics);
     engine.backward(x, context, [](const Bucket&) {});
     using A = ActivationOf<D>;
@@ -299,8 +300,9 @@ class Replica : public DeviceReplica<D, U> {
     using Labels = typename L::target_type;
     const auto loss_op = loss.op(Net::output_shape);
     using LossOp = std::remove_cvref_t<decltype(loss_op)>;
-    const LossIo<D, Labels> loss_io{*this->context_, count,   s.y,    target,
-                                    s.gradient,      s.scale, s.sums, weight};
+    constexpr std::size_t weights = Layout::weight_shape.size();
+    const LossIo<D, Labels> loss_io{*this->context_, count,  s.y,    target, s.gradient,
+                                    s.scale,         s.sums, weight, weights};
     // Together is a template parameter since clang 14 instantiates discarded branches in a lambda
     // otherwise.
     [&]<class Together, std::size_t... I>(Together, std::index_sequence<I...>) {
@@ -308,8 +310,9 @@ class Replica : public DeviceReplica<D, U> {
           std::make_tuple(std::get<I>(metrics).template op<Labels>(Net::output_shape)...);
       using OpList = std::remove_const_t<decltype(ops)>;
       const auto io_of = [&](std::size_t at, bool weighted) {
-        return MetricIo<D, Labels>{*this->context_, count,       s.y,
-                                   target,          s.sums + at, weighted ? weight : nullptr};
+        return MetricIo<D, Labels>{
+            *this->context_,       count, s.y, target, s.sums + at, weighted ? weight : nullptr,
+            weighted ? weights : 1};
       };
       if constexpr (ScoresTogether<D, Labels, LossOp, std::tuple_element_t<I, OpList>...>) {
         Kernel<Together, D>::run(

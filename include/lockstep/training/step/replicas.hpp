@@ -88,12 +88,12 @@ class Replicas final : public ReplicaSet<Net, S, L, O, Ms...> {
   /// have its sums in the logs.
   void train_elastic(const LoadedBatch& batch, double rate, RunRequests requests) {
     const std::uint64_t before = step_;
-    const std::size_t pending = pending_examples_.size();
+    const std::size_t pending = pending_.size();
     try {
       train(batch, rate, requests);
     } catch (...) {
-      if (step_ > before && pending_examples_.size() == pending)
-        pending_examples_.push_back(batch.slice.global_count);
+      if (step_ > before && pending_.size() == pending)
+        pending_.push_back({batch.slice.global_count, mean_over_});
       throw;
     }
   }
@@ -107,23 +107,28 @@ class Replicas final : public ReplicaSet<Net, S, L, O, Ms...> {
   void test(const LoadedBatch& batch, RunRequests requests = {}) {
     note_exchange();
     enter(step_, Phase::evaluation);
+    const std::size_t labels = counted_labels(batch);
     session_.each([&](const ReplicaContext<device>& r) {
       Replica& replica = *replicas_[r.local];
-      if (pending_examples_.empty()) replica.clear_pending_sums();
+      if (pending_.empty()) replica.clear_pending_sums();
       const auto slice = [&](std::size_t i) { return slice_of_replica(batch, r, i); };
-      replica.test({.replica = r, .slice = slice, .requests = requests, .seed = seed_}, loss_,
-                   metrics_);
+      const double examples = mean_over(batch, labels, r);
+      if (r.local == 0) mean_over_ = examples;
+      replica.test(
+          {.replica = r, .slice = slice, .requests = requests, .seed = seed_, .examples = examples},
+          loss_, metrics_);
     });
-    pending_examples_.push_back(batch.slice.global_count);
+    pending_.push_back({batch.slice.global_count, mean_over_});
   }
 
   /// Checks the labels of this process' share of a batch, if it has any; a kernel would use a label
   /// as an index.
-  static void check_labels(const LoadedBatch& batch) {
+  void check_labels(const LoadedBatch& batch) const {
     if constexpr (std::same_as<typename Replica::Target, std::int32_t>)
       if (const auto* const labels = batch.rows<std::int32_t>(Layout::target))
         detail::check_labels(labels, batch.slice.count, batch.slice.first,
-                             Net::output_shape.channels());
+                             Net::output_shape.channels(), Layout::target_shape,
+                             ignored_class(loss_.op(Net::output_shape)));
   }
 
   /// Appends the outputs for all examples of the global batch, in order, in every process.
@@ -135,11 +140,16 @@ class Replicas final : public ReplicaSet<Net, S, L, O, Ms...> {
   }
   /// The same of the gradient of the batch's loss with respect to its examples.
   [[gnu::cold]] void input_gradients(const LoadedBatch& batch, std::vector<T>& out) {
+    const std::size_t labels = counted_labels(batch);
+    session_.each([&](const ReplicaContext<device>& r) {
+      const double examples = mean_over(batch, labels, r);
+      if (r.local == 0) mean_over_ = examples;
+    });
     collect_rows(
         batch, Net::input_shape.size(), out,
         [&](Replica& replica, T* to, const LoadedBatch& part, const ReplicaContext<device>& r) {
           const StepContext step{part.slice, true, seed_, step_, r.group};
-          replica.input_gradient_to(to, part, step, r, loss_, metrics_);
+          replica.input_gradient_to(to, part, step, mean_over_, r, loss_, metrics_);
         });
   }
 
@@ -152,15 +162,15 @@ class Replicas final : public ReplicaSet<Net, S, L, O, Ms...> {
   /// examples, and the penalties of the weights before its update.
   void read_sums(RunningLogs& running) override {
     add_sums(running, 0);
-    pending_examples_.clear();
+    pending_.clear();
   }
   /// The loss and the metrics of the last step that nobody has read. Unless it `counts`, read_sums
   /// does not see it.
   Logs last_logs(bool counts) {
     RunningLogs running = begin_logs();
-    add_sums(running, pending_examples_.size() - 1);
+    add_sums(running, pending_.size() - 1);
     if (!counts) {
-      pending_examples_.pop_back();
+      pending_.pop_back();
       for (const auto& replica : replicas_) replica->drop_last_sums();
     }
     return running.logs();
@@ -200,7 +210,7 @@ class Replicas final : public ReplicaSet<Net, S, L, O, Ms...> {
   }
   void clear_requests() override { this->first().clear_requests(); }
   /// Drops sums that nobody read because an exception ended their run.
-  void discard_pending_steps() override { pending_examples_.clear(); }
+  void discard_pending_steps() override { pending_.clear(); }
   /// Exchanges requests between steps.
   void exchange_requests(RunRequests requests) override {
     if (is_alone()) return;
@@ -267,6 +277,7 @@ class Replicas final : public ReplicaSet<Net, S, L, O, Ms...> {
     // A function of the step may differ between processes, or round differently on their machines.
     if (!alone && session_.is_chief() && !has_constant_rate()) requests.chief_rate = rate;
     double agreed = rate;
+    const std::size_t labels = dy == nullptr ? counted_labels(batch) : 0;
     this->about_to_change();
     if (trace_ != nullptr) trace_->begin(Phase::forward, step);
     // Counts the step even if a replica's kernel then reports an error: the update has been made.
@@ -277,7 +288,7 @@ class Replicas final : public ReplicaSet<Net, S, L, O, Ms...> {
     } counted{step_};
     session_.each([&](const ReplicaContext<device>& r) {
       Replica& replica = *replicas_[r.local];
-      if (pending_examples_.empty()) replica.clear_pending_sums();
+      if (pending_.empty()) replica.clear_pending_sums();
       const auto note = [&](Phase phase) {
         // A process is in reduce once the last of its replicas is.
         const bool notes =
@@ -285,6 +296,9 @@ class Replicas final : public ReplicaSet<Net, S, L, O, Ms...> {
         if (notes) session_.note(step, phase);
       };
       const auto slice = [&](std::size_t i) { return slice_of_replica(batch, r, i); };
+      const double examples = dy == nullptr ? mean_over(batch, labels, r)
+                                            : static_cast<double>(batch.slice.global_count);
+      if (r.local == 0) mean_over_ = examples;
       const RunRequests none;
       const RunRequests& sent = alone ? none : requests;
       const ReplicaStep<device> its{.replica = r,
@@ -293,6 +307,7 @@ class Replicas final : public ReplicaSet<Net, S, L, O, Ms...> {
                                     .seed = seed_,
                                     .step = step,
                                     .rate = rate,
+                                    .examples = examples,
                                     .waits = !alone,
                                     .note = note};
       if (dy != nullptr)
@@ -312,7 +327,7 @@ class Replicas final : public ReplicaSet<Net, S, L, O, Ms...> {
     });
     enter(step, Phase::callback);
     if (alone && waits) throw_device_errors();
-    pending_examples_.push_back(batch.slice.global_count);
+    pending_.push_back({batch.slice.global_count, mean_over_});
     if (agreed != rate && !this->first().agreed_requests().learning_rate &&
         !std::exchange(has_other_rate_, true))
       log(LogLevel::warning, other_rate_line(step, rate, agreed));
@@ -333,9 +348,10 @@ class Replicas final : public ReplicaSet<Net, S, L, O, Ms...> {
       };
       std::apply([&](const auto&... metric) { (add(metric), ...); }, metrics_);
     };
-    for (std::size_t i = first; i < pending_examples_.size(); ++i) {
+    for (std::size_t i = first; i < pending_.size(); ++i) {
       penalty_ = this->first().penalty(i);
-      running.add(this->first().sums(i), pending_examples_[i], penalty_, results);
+      running.add(this->first().sums(i), pending_[i].examples, pending_[i].mean_over, penalty_,
+                  results);
     }
   }
 
@@ -373,6 +389,34 @@ class Replicas final : public ReplicaSet<Net, S, L, O, Ms...> {
         }
       }
     });
+  }
+
+  using LossOp = std::remove_cvref_t<decltype(std::declval<const L&>().op(Net::output_shape))>;
+
+  /// The labels of this process' share of a batch that are not ignored; 0 if the loss ignores none.
+  std::size_t counted_labels(const LoadedBatch& batch) const {
+    if constexpr (IgnoresClass<LossOp>) {
+      const LossOp op = loss_.op(Net::output_shape);
+      const auto* const labels = batch.rows<std::int32_t>(Layout::target);
+      if (op.ignored && labels != nullptr)
+        return count_labels(labels, batch.slice.count * op.rows(), op.ignored);
+    }
+    return 0;
+  }
+  /// The number of examples that the loss of a batch is a mean over: those of the global batch, of
+  /// an example with ignored labels the share of the other ones. The processes of the job add their
+  /// `labels`; these are whole numbers, so the sum does not depend on how the batch is divided.
+  double mean_over(const LoadedBatch& batch, [[maybe_unused]] std::size_t labels,
+                   [[maybe_unused]] const ReplicaContext<device>& r) const {
+    if constexpr (IgnoresClass<LossOp>) {
+      const LossOp op = loss_.op(Net::output_shape);
+      if (op.ignored) {
+        double counted = is_alone() || r.local == 0 ? static_cast<double>(labels) : 0;
+        if (!is_alone()) r.host.all_reduce(&counted, 1);
+        return counted / static_cast<double>(op.rows());
+      }
+    }
+    return static_cast<double>(batch.slice.global_count);
   }
 
   bool has_constant_rate() const {
@@ -427,8 +471,14 @@ class Replicas final : public ReplicaSet<Net, S, L, O, Ms...> {
   using Base::sets_;
   using Base::step_;
   using Base::trace_;
-  std::vector<std::size_t> pending_examples_;  // global batch sizes of steps that nobody has read
-  bool has_other_rate_ = false;                // the warning has been logged
+  /// A step whose sums nobody has read.
+  struct PendingStep {
+    std::size_t examples;  // of the global batch
+    double mean_over;
+  };
+  std::vector<PendingStep> pending_;
+  double mean_over_ = 0;         // of the last step
+  bool has_other_rate_ = false;  // the warning has been logged
   ProgramStep* program_step_ = nullptr;
   std::size_t data_ = 0, most_data_ = 0;  // bytes of resident data: now, and the maximum
 };

@@ -68,11 +68,13 @@ class ResidentRows {
   using Part = std::function<Slice(std::size_t)>;
 
   /// `largest`: maximum number of examples of a slice.
+  /// `weighed`: the positions of an example that have a weight each, as in Loader.
   ResidentRows(const Data& data, std::size_t replicas, std::size_t largest, Part part,
-               const ClassWeights& classes)
+               const ClassWeights& classes, Shape weighed = {})
       : data_(data),
         part_(std::move(part)),
         classes_(classes),
+        weighed_(weighed.size()),
         largest_(largest),
         copies_(replicas) {}
   ResidentRows(const ResidentRows&) = delete;
@@ -81,7 +83,7 @@ class ResidentRows {
   /// Bytes that upload_rows allocates on each device.
   [[gnu::cold]] std::size_t bytes() const {
     const auto kept = data_.kept_rows();
-    const std::size_t drawn = sizeof(std::uint32_t) + (is_weighted() ? sizeof(T) : 0);
+    const std::size_t drawn = sizeof(std::uint32_t) + (is_weighted() ? weighed_ * sizeof(T) : 0);
     const std::size_t example = 2 * largest_row() * sizeof(T) + target_size() * sizeof(Target);
     return kept.x.size() * sizeof(Element) + kept.y.size() * sizeof(Target) + most_drawn() * drawn +
            largest_ * example;
@@ -99,7 +101,7 @@ class ResidentRows {
     copy->rows = uploaded<Element>(context, kept.x);
     copy->targets = uploaded<Target>(context, kept.y);
     copy->index = Buffer<Context, std::uint32_t>(context, most_drawn());
-    if (is_weighted()) copy->weights = Buffer<Context, T>(context, most_drawn());
+    if (is_weighted()) copy->weights = Buffer<Context, T>(context, most_drawn() * weighed_);
     for (auto& x : copy->x) x = Buffer<Context, T>(context, largest_ * largest_row());
     copy->y = Buffer<Context, Target>(context, largest_ * target_size());
     copies_[local] = std::move(copy);
@@ -165,7 +167,8 @@ class ResidentRows {
     };
     std::apply([&](const auto&... change) { (apply(change), ...); }, changes_);
     if (!gathered) gather({});
-    return {.field = {x, copy.y.data(), is_weighted() ? copy.weights.data() + place : nullptr},
+    return {.field = {x, copy.y.data(),
+                      is_weighted() ? copy.weights.data() + place * weighed_ : nullptr},
             .slice = slice};
   }
 
@@ -197,9 +200,11 @@ class ResidentRows {
     return static_cast<std::size_t>(ordinal - first_drawn_);
   }
 
-  /// Rows drawn at a time: a multiple of the batch size, so that no batch is split.
+  /// Rows drawn at a time: a multiple of the batch size, so that no batch is split; fewer if they
+  /// have many labels, which are copied.
   std::size_t most_drawn() const {
-    constexpr std::size_t about = 1 << 16;
+    constexpr std::size_t rows = 1 << 16, values = 1 << 22;
+    const std::size_t about = std::min(rows, values / std::max<std::size_t>(target_size(), 1));
     return std::max<std::size_t>(about / data_.batch_size(), 1) * data_.batch_size();
   }
 
@@ -230,11 +235,13 @@ class ResidentRows {
   }
   /// Computes the drawn rows' sample weights, class weights included.
   void weigh() {
-    weights_.assign(drawn_.size(), T(1));
-    if constexpr (has_weights<Data>)
+    weights_.assign(drawn_.size() * weighed_, T(1));
+    if constexpr (has_weights<Data>) {
       data_.gather(pass_, std::span<const Item>(items_),
                    RowsOf<Data, T>(nullptr, nullptr, weights_.data()));
-    classes_.weigh(labels_.data(), target_size(), drawn_.size(), weights_.data());
+      repeat_weights(weights_.data(), drawn_.size(), weighed_);
+    }
+    classes_.weigh(labels_.data(), target_size() / weighed_, weights_.size(), weights_.data());
   }
 
   /// Uploads `values`, converted to E, into a new buffer.
@@ -267,6 +274,7 @@ class ResidentRows {
   Changes changes_ = data_.changes();
   Part part_;
   ClassTable classes_;
+  std::size_t weighed_;
   std::size_t largest_;
   std::vector<std::unique_ptr<Copy>> copies_;
   Pass pass_;

@@ -257,6 +257,32 @@ TEMPLATE_TEST_CASE("classes have their given weights, others 1", "", float, doub
                 classes) == Weights{4.5, 0.25});
 }
 
+TEST_CASE("positions have the weight of their example, times that of their class") {
+  const std::vector<float> x(3);
+  const std::vector<std::int32_t> y{0, 1, 2, 1, 1, 0};
+  const auto data = ls::tensors(x, ls::shape(1), y, ls::shape(2));
+  const auto weights = [](const auto& from, const ls::ClassWeights& classes, ls::Shape positions) {
+    ls::Loader<float> loader(from | ls::batch(2), {}, classes, ls::FieldRole::weight, positions);
+    CHECK(loader.fields().back().shape == positions);
+    ls::LoadedBatch batch;
+    loader.begin({});
+    std::vector<double> all;
+    while (loader.next(batch))
+      for (std::size_t i = 0; i < batch.slice.count * positions.size(); ++i)
+        all.push_back(static_cast<double>(batch.rows<float>(2)[i]));
+    return all;
+  };
+  using Weights = std::vector<double>;
+  const auto weighted = data | ls::sample_weights({1.0, 3.0, 0.5});
+  CHECK(weights(weighted, {}, ls::shape(2)) == Weights{1, 1, 3, 3, 0.5, 0.5});
+  CHECK(weights(data, {{1, 4.0}}, ls::shape(2)) == Weights{1, 4, 1, 4, 4, 1});
+  CHECK(weights(weighted, {{1, 4.0}, {0, 2.0}}, ls::shape(2)) == Weights{2, 4, 3, 12, 2, 1});
+  // One-hot: the class is the first maximum of each position.
+  const auto rows = ls::tensors(std::vector<float>(2), ls::shape(1),
+                                std::vector<float>{1, 0, 0, 1, 0, 1, 1, 0}, ls::shape(2, 2));
+  CHECK(weights(rows, {{1, 4.0}}, ls::shape(2)) == Weights{1, 4, 4, 1});
+}
+
 TEST_CASE("invalid class weights are refused") {
   auto data = support::range(3) | ls::batch(2);
   const auto refuses = [&](const ls::ClassWeights& classes, const char* part) {

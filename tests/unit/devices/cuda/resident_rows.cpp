@@ -27,18 +27,20 @@ std::vector<T> from_gpu(CudaContext& context, const T* p, std::size_t n) {
 
 /// All batches of two passes, the second pass starting at its fourth example. `exact`: bit by bit.
 template <class Data>
-void check(const Data& data, bool exact = true, const ClassWeights& classes = {}) {
+void check(const Data& data, bool exact = true, const ClassWeights& classes = {},
+           Shape weighed = {}) {
   static_assert(detail::can_reside<Cuda, Data>);
   const testing::TestGpu gpu;
   CudaContext context = Cuda{}.open(1, 0);
   const auto scope = context.scope();
   // The second half of each batch, as for the second of two processes.
   const auto part = [](std::size_t n) { return Slice{n / 2, n - n / 2}; };
-  detail::ResidentRows<Cuda, Data> rows(data, 1, part(data.batch_size()).count, part, classes);
+  detail::ResidentRows<Cuda, Data> rows(data, 1, part(data.batch_size()).count, part, classes,
+                                        weighed);
   REQUIRE(rows.fits());
   rows.upload_rows(0, context);
   using Target = target_of<Data>;
-  Loader<float> loader(data, part, classes);
+  Loader<float> loader(data, part, classes, FieldRole::weight, weighed);
   LoadedBatch expected, share;
   for (std::uint64_t pass = 0; pass < 2; ++pass) {
     loader.begin({7, pass}, 3 * pass);
@@ -66,8 +68,9 @@ void check(const Data& data, bool exact = true, const ClassWeights& classes = {}
       const auto* const expected_w = expected.rows<float>(2);
       REQUIRE((fetched.field[2] == nullptr) == (expected_w == nullptr));
       if (expected_w != nullptr) {
-        const auto w = from_gpu(context, fetched.rows<float>(2), share.slice.count);
-        for (std::size_t i = 0; i < share.slice.count; ++i) REQUIRE(w[i] == expected_w[i]);
+        const std::size_t weights = share.slice.count * weighed.size();
+        const auto w = from_gpu(context, fetched.rows<float>(2), weights);
+        for (std::size_t i = 0; i < weights; ++i) REQUIRE(w[i] == expected_w[i]);
       }
     }
     CHECK(!rows.next(share));
@@ -131,6 +134,17 @@ TEST_CASE("sample weights and class weights accompany the batches of a GPU") {
   const std::vector<float> x(images * 4, 0.5F);
   check(tensors(x, shape(4), ones) | shuffle(8) | batch(4), true, {{1, 0.5}});
   check(tensors(x, shape(4), rows, shape(3)) | shuffle(8) | batch(4), true, {{1, 0.5}, {2, 3}});
+}
+
+TEST_CASE("positions of an example have weights on a GPU as on the host") {
+  std::vector<double> weights(images);
+  for (std::size_t i = 0; i < images; ++i) weights[i] = 0.25 * static_cast<double>(i);
+  std::vector<std::int32_t> y(images * 6);
+  for (std::size_t i = 0; i < y.size(); ++i) y[i] = static_cast<std::int32_t>(i * i % 5);
+  const auto pixels = tensors(std::vector<float>(images * 6, 0.5F), shape(2, 3, 1), y, shape(2, 3));
+  check(pixels | sample_weights(weights) | shuffle(8) | batch(4), true, {}, shape(2, 3));
+  check(pixels | shuffle(8) | batch(4), true, {{1, 0.5}, {3, 2}}, shape(2, 3));
+  check(pixels | sample_weights(weights) | batch(4), true, {{1, 0.5}}, shape(2, 3));
 }
 
 TEST_CASE("operations on images draw and compute on a GPU as on the host") {

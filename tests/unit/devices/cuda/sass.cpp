@@ -170,12 +170,15 @@ TEST_CASE("a reduction over blocks ends with one fence, of one thread") {
   check_end(layer_source, {{"LANES", 16}, {"CHANNELS", 16}, {"SCALE", 1}, {"CENTER", 1}}, {"sums"});
   constexpr SparseCategoricalCrossentropyOp loss{10, true};
   constexpr AccuracyOp<std::int32_t> metric{10};
+  auto loss_defines =
+      list(row_defines(loss, CudaText<SparseCategoricalCrossentropyOp>::defines(loss)));
+  loss_defines.emplace_back("WEIGHED", 1);
   check_end(Source{"loss", loss_text, CudaText<SparseCategoricalCrossentropyOp>::functions},
-            list(row_defines(loss, CudaText<SparseCategoricalCrossentropyOp>::defines(loss))),
-            {"loss"});
+            loss_defines, {"loss"});
   auto metric_defines =
       list(row_defines(metric, CudaText<AccuracyOp<std::int32_t>>::defines(metric)));
   metric_defines.emplace_back("STATE", CudaText<AccuracyOp<std::int32_t>>::state);
+  metric_defines.emplace_back("WEIGHED", 1);
   check_end(Source{"metric", metric_text, CudaText<AccuracyOp<std::int32_t>>::functions},
             metric_defines, {"metric"});
   const ConvReLUPoolOp pooled = testing::pooled(Conv2D<32, 3>::op(shape(28, 28, 1)));

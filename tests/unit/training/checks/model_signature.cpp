@@ -350,9 +350,12 @@ TEST_CASE("options of custom losses, metrics and optimizers are part of the sign
 TEST_CASE("the descriptions of the library's losses and metrics have not changed") {
   using ls::detail::describe_loss, ls::detail::describe_metric;
   CHECK(describe_loss(loss) == "sparse_categorical_crossentropy, from logits");
+  CHECK(describe_loss(ls::SparseCategoricalCrossentropy{.ignore_class = -1}) ==
+        "sparse_categorical_crossentropy, from probabilities, ignored class -1");
   CHECK(describe_loss(ls::MeanSquaredError{}) == "mean_squared_error");
   CHECK(describe_loss(ls::Poisson{}) == "poisson");
   CHECK(describe_metric(ls::Accuracy{}) == "accuracy");
+  CHECK(describe_metric(ls::Accuracy{.ignore_class = 255}) == "accuracy, ignored class 255");
   CHECK(describe_metric(ls::RootMeanSquaredError{}) == "root_mean_squared_error");
   CHECK(describe_metric(ls::ConfusionMatrix<3>{}) == "confusion_matrix");
 }

@@ -398,7 +398,7 @@ TEST_CASE(
     auto share = m.batch(ls::local_batch, all.xs(part), all.ys(part)).loaded();
     share.slice.first = 1;
     try {
-      m.train_step({share, 2, 1});
+      m.train_step(ls::Batch<float, std::int32_t>(share, {2, 1, 1}));
     } catch (const ls::UsageError& e) {
       const std::scoped_lock lock(mutex);
       refused += e.what();

@@ -12,6 +12,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <optional>
 
 #include "lockstep/concepts/loss.hpp"
 #include "lockstep/devices/cpu/device.hpp"
@@ -119,25 +120,28 @@ struct Kernel<SparseCategoricalCrossentropyOp, BasicCpu<P>> : KernelTraits {
 
   static void run(const Op& op, const LossIo<D, std::int32_t>& io) {
     std::array<double, max_parts> sums;
-    const std::size_t size = op.size(), part = (io.count + max_parts - 1) / max_parts,
-                      parts = part == 0 ? 0 : (io.count + part - 1) / part;
+    const Op one = op.row();
+    const Rows rows{io, op.rows(), op.ignored};
+    const std::size_t all = io.count * op.rows(), size = one.size(),
+                      part = (all + max_parts - 1) / max_parts,
+                      parts = part == 0 ? 0 : (all + part - 1) / part;
     const std::size_t vectors =
         op.from_logits && size >= min_classes_for_vectors ? detail::longest_vectors() : 0;
     detail::parallel_ranges(
         io.device.threads(), parts, detail::parallel_grain(part * size),
         [&](Slice mine, std::size_t) {
           for (std::size_t i = mine.first; i < mine.first + mine.count; ++i) {
-            const std::size_t first = i * part, last = std::min(first + part, io.count);
+            const std::size_t first = i * part, last = std::min(first + part, all);
             if (vectors == 0)
-              sums[i] = add(io, first, last, size,
+              sums[i] = add(rows, first, last, size,
                             [&](const float* p, const std::int32_t* label, float* g, double scale) {
-                              return op.example(p, label, g, scale);
+                              return one.example(p, label, g, scale);
                             });
             else
               detail::run_with_vectors_of(
                   vectors, [&](auto bytes) __attribute__((always_inline, no_instrument_function)) {
                     sums[i] =
-                        add(io, first, last, size,
+                        add(rows, first, last, size,
                             [&](const float* p, const std::int32_t* label, float* g, double scale)
                                 __attribute__((always_inline, no_instrument_function)) {
                                   return detail::softmax_row<bytes.value>(
@@ -146,23 +150,35 @@ struct Kernel<SparseCategoricalCrossentropyOp, BasicCpu<P>> : KernelTraits {
                   });
           }
         });
-    for (std::size_t i = 0; i < parts; ++i) *io.sum += sums[i];
+    for (std::size_t i = 0; i < parts; ++i) *io.sum += sums[i] / static_cast<double>(op.rows());
   }
 
  private:
   static constexpr std::size_t max_parts = 64;  // independent of the thread count
 
-  /// Weighted sum of row(...) over examples [first, last).
+  struct Rows {
+    const LossIo<D, std::int32_t>& io;
+    std::size_t of_example;
+    const std::optional<std::int32_t>& ignored;
+  };
+
+  /// Weighted sum of row(...) over rows [first, last).
   template <class Row>
   [[gnu::always_inline, gnu::no_instrument_function]] static double add(
-      const LossIo<D, std::int32_t>& io, std::size_t first, std::size_t last, std::size_t size,
-      const Row& row) {
+      const Rows& rows, std::size_t first, std::size_t last, std::size_t size, const Row& row) {
+    const LossIo<D, std::int32_t>& io = rows.io;
+    const std::size_t of_weight = rows.of_example / io.weights;  // rows with the same weight
+    const double scale = io.scale / static_cast<double>(rows.of_example);
     double sum = 0;
     for (std::size_t n = first; n < last; ++n) {
-      const double weight = io.weight == nullptr ? 1 : static_cast<double>(io.weight[n]);
-      sum += weight * row(io.prediction + n * size, io.target + n,
-                          io.gradient == nullptr ? nullptr : io.gradient + n * size,
-                          weight * io.scale);
+      float* const g = io.gradient == nullptr ? nullptr : io.gradient + n * size;
+      if (rows.ignored == io.target[n]) {
+        if (g != nullptr) std::fill_n(g, size, 0.0f);
+        continue;
+      }
+      const double weight =
+          io.weight == nullptr ? 1 : static_cast<double>(io.weight[n / of_weight]);
+      sum += weight * row(io.prediction + n * size, io.target + n, g, weight * scale);
     }
     return sum;
   }

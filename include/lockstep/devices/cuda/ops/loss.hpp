@@ -1,11 +1,11 @@
 /// \file
-/// Losses on a GPU. Invariants: a warp computes a row, or a thread one element of a loss that is a
-/// mean over elements; rows are added in double, in an order that depends only on the shape.
+/// Losses on a GPU. Invariants: a warp computes a row, which is an example or one of its positions,
+/// or a thread one element of a loss that is a mean over elements; rows are added in double, in an order that depends only on the shape.
 ///
 /// CudaText<Op> of a loss that is a sum over rows defines `float row(const float* p, const Target*
 /// t, float* g, float scale, int lane)`. All lanes of a warp, 0 to 31, call it; it returns the loss
 /// of one row in all lanes and writes scale * d loss / d p to g unless g is null. `Target` is
-/// float, or int for labels; SIZE is the number of elements of a prediction. For
+/// float, or int for labels; SIZE is the number of elements of a row of predictions. For
 /// ElementwiseLossOp<Rule>, CudaText<Rule> defines `Term term(float p, float t)` with `struct Term
 /// { float value, slope; }`.
 #pragma once
@@ -28,23 +28,28 @@ namespace lockstep {
 namespace detail::cuda {
 
 inline constexpr char loss_text[] = R"cuda(
-// sum += the weighted loss; weights += the sample weights, unless null.
+// sum += the weighted loss / of_sum; weights += the sample weights / of_weights, unless null. One
+// sample weight belongs to WEIGHED rows, or elements.
 KERNEL(loss)(const float* p, const Target* t, float* g, const float* w, double scale, double* sum,
-             double* weights, Sums* workspace, i64 count) {
+             double* weights, double of_sum, double of_weights, Sums* workspace, i64 count) {
   double x[2] = {0, 0};
 #ifdef ELEMENTWISE
   const double share = scale / SIZE;
   for (i64 i = INDEX; i < count * SIZE; i += STRIDE) {
-    const double weight = w ? w[i / SIZE] : 1.0;
+    const double weight = w ? w[i / WEIGHED] : 1.0;
     const Term one = term(p[i], t[i]);
     if (g) g[i] = (float)(weight * share) * one.slope;
     x[0] += weight * one.value;
-    x[1] += i % SIZE == 0 ? weight : 0;
+    x[1] += i % WEIGHED == 0 ? weight : 0;
   }
 #else
   const int lane = threadIdx.x % 32;
   for (i64 n = INDEX / 32; n < count; n += STRIDE / 32) {
-    const double weight = w ? w[n] : 1.0;
+    if (is_ignored(t + n * TARGETS)) {
+      if (g) clear_row(g + n * SIZE, lane);
+      continue;
+    }
+    const double weight = w ? w[n / WEIGHED] : 1.0;
     const float one = row(p + n * SIZE, t + n * TARGETS, g ? g + n * SIZE : 0,
                           (float)(weight * scale), lane);
     x[0] += lane == 0 ? weight * one : 0;
@@ -52,22 +57,22 @@ KERNEL(loss)(const float* p, const Target* t, float* g, const float* w, double s
   }
 #endif
   if (!grid_sum(x, workspace) || threadIdx.x != 0) return;
-#ifdef ELEMENTWISE
-  x[0] /= SIZE;
-#endif
-  *sum += x[0];
-  if (weights) *weights += x[1];
+  *sum += x[0] / of_sum;
+  if (weights) *weights += x[1] / of_weights;
 }
 )cuda";
 
 /// Appends the type of the targets and the sizes to a text's defines.
 template <class Op, std::size_t N>
-std::array<Define, N + 3> row_defines(const Op& op, const std::array<Define, N>& own) {
-  std::array<Define, N + 3> all{};
+std::array<Define, N + 5> row_defines(const Op& op, const std::array<Define, N>& own) {
+  std::array<Define, N + 5> all{};
   std::copy(own.begin(), own.end(), all.begin());
   all[N] = Define("SIZE", op.size());
   all[N + 1] = Define("TARGETS", op.target_size());
   all[N + 2] = Define("LABELS", std::same_as<typename Op::target_type, float> ? 0 : 1);
+  const auto ignored = ignored_class(op);
+  all[N + 3] = Define("IGNORES", ignored ? 1 : 0);
+  all[N + 4] = Define("IGNORED", ignored.value_or(0));
   return all;
 }
 
@@ -75,18 +80,46 @@ std::array<Define, N + 3> row_defines(const Op& op, const std::array<Define, N>&
 template <class Op>
 inline constexpr bool is_elementwise_loss = requires { requires CudaText<Op>::elementwise; };
 
+/// An op as its kernel computes it: `op` is that of a row, `rows` of which make an example.
+template <class Op>
+struct RowsOf {
+  Op op;
+  std::size_t rows = 1;
+
+  /// `by_rows`: whether each row is computed on its own.
+  RowsOf(const Op& whole, [[maybe_unused]] bool by_rows) : op(whole) {
+    if constexpr (HasRows<Op>)
+      if (by_rows) {
+        rows = whole.rows();
+        op = whole.row();
+      }
+  }
+};
+
 /// Adds the losses of a batch to `sum`, and the sample weights to `weights` unless that is null.
 template <class Op, class D>
-void add_losses(const Op& op, const LossIo<D, typename Op::target_type>& io, double* weights) {
+void add_losses(const Op& whole, const LossIo<D, typename Op::target_type>& io, double* weights) {
   if (io.count == 0) return;
+  const RowsOf<Op> row(whole, is_by_rows<Op>);
+  const Op& op = row.op;
+  const std::size_t parts = is_elementwise_loss<Op> ? op.size() : row.rows;
+  const std::size_t weighed = parts / io.weights;
+  // As on the host: a metric with a weight per row adds rows, otherwise means of examples.
+  const std::size_t of_sum = weights != nullptr && io.weights > 1
+                                 ? (is_elementwise_loss<Op> ? weighed : 1)
+                                 : parts;
+  const std::size_t of_weights = io.weights > 1 || is_elementwise_loss<Op> ? 1 : row.rows;
   constexpr Source source{"loss", loss_text, CudaText<Op>::functions};
   auto& context = io.device;
+  const std::size_t rows = io.count * row.rows;
   const Grid grid = is_elementwise_loss<Op> ? SumWorkspace::grid(io.count * op.size())
-                                            : SumWorkspace::grid(io.count, 8);
-  context.launch(context.kernel(source, "loss", row_defines(op, CudaText<Op>::defines(op))), grid,
-                 io.prediction, io.target, io.gradient, io.weight, io.scale, io.sum, weights,
-                 context.template handle<SumWorkspace>().get(),
-                 static_cast<std::int64_t>(io.count));
+                                            : SumWorkspace::grid(rows, 8);
+  const auto defines =
+      with_define(row_defines(op, CudaText<Op>::defines(op)), {"WEIGHED", weighed});
+  context.launch(context.kernel(source, "loss", defines), grid, io.prediction, io.target,
+                 io.gradient, io.weight, io.scale / static_cast<double>(row.rows), io.sum, weights,
+                 static_cast<double>(of_sum), static_cast<double>(of_weights),
+                 context.template handle<SumWorkspace>().get(), static_cast<std::int64_t>(rows));
 }
 
 }  // namespace detail::cuda
@@ -113,7 +146,7 @@ struct Kernel<MeanOfOp<LossOp>, BasicCuda<Precision>> : KernelTraits {
   static void run(const MeanOfOp<LossOp>& op, const MetricIo<D, Target>& io) {
     detail::cuda::add_losses(op.loss,
                              LossIo<D, Target>{io.device, io.count, io.prediction, io.target,
-                                               nullptr, 1, io.state, io.weight},
+                                               nullptr, 1, io.state, io.weight, io.weights},
                              io.state + 1);
   }
 };

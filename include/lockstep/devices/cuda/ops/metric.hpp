@@ -1,11 +1,12 @@
 /// \file
-/// Metrics on a GPU. Invariants: a warp computes a row; rows are added in double, in an order that
+/// Metrics on a GPU. Invariants: a warp computes a row, which is an example or one of its positions;
+/// rows are added in double, in an order that
 /// depends only on the shape.
 ///
 /// CudaText<Op> of a row-wise metric defines `void row(const float* p, const Target* t, double*
 /// part, int lane)`. All lanes of a warp, 0 to 31, call it; lane 0 writes what a row of weight 1
 /// adds to each of the `CudaText<Op>::state` numbers, at most 4. `Target` is float, or int for
-/// labels; SIZE is the number of elements of a prediction.
+/// labels; SIZE is the number of elements of a row of predictions.
 #pragma once
 
 #include <algorithm>
@@ -27,15 +28,17 @@ namespace lockstep {
 namespace detail::cuda {
 
 inline constexpr char metric_text[] = R"cuda(
-// state += the weighted sum of all rows; only lane 0 of each warp accumulates.
+// state += the weighted sum of all rows; only lane 0 of each warp accumulates. One sample weight
+// belongs to WEIGHED rows.
 KERNEL(metric)(const float* p, const Target* t, const float* w, double* state, Sums* workspace,
                i64 count) {
   double x[STATE] = {};
   const int lane = threadIdx.x % 32;
   for (i64 n = INDEX / 32; n < count; n += STRIDE / 32) {
+    if (is_ignored(t + n * TARGETS)) continue;
     double part[STATE];
     row(p + n * SIZE, t + n * TARGETS, part, lane);
-    const double weight = w ? w[n] : 1.0;
+    const double weight = w ? w[n / WEIGHED] : 1.0;
     for (int k = 0; k < STATE; ++k)
       if (lane == 0) x[k] += weight * part[k];
   }
@@ -52,19 +55,24 @@ struct Kernel<Op, BasicCuda<Precision>> : KernelTraits {
   using library_kernel = Kernel;
   static constexpr bool weighs = true;
   /// Adds a batch to the state, in one launch.
-  static void run(const Op& op,
+  static void run(const Op& whole,
                   const MetricIo<BasicCuda<Precision>, typename Op::target_type>& io) {
     using detail::cuda::SumWorkspace;
     if (io.count == 0) return;
     static_assert(CudaText<Op>::state <= SumWorkspace::max_sums);
     constexpr detail::cuda::Source source{"metric", detail::cuda::metric_text,
                                           CudaText<Op>::functions};
+    const detail::cuda::RowsOf<Op> row(whole, is_by_rows<Op> || io.weights > 1);
+    const std::size_t rows = io.count * row.rows;
     const auto defines = detail::cuda::with_define(
-        detail::cuda::row_defines(op, CudaText<Op>::defines(op)), {"STATE", CudaText<Op>::state});
-    io.device.launch(io.device.kernel(source, "metric", defines), SumWorkspace::grid(io.count, 8),
+        detail::cuda::with_define(
+            detail::cuda::row_defines(row.op, CudaText<Op>::defines(row.op)),
+            {"STATE", CudaText<Op>::state}),
+        {"WEIGHED", row.rows / io.weights});
+    io.device.launch(io.device.kernel(source, "metric", defines), SumWorkspace::grid(rows, 8),
                      io.prediction, io.target, io.weight, io.state,
                      io.device.template handle<SumWorkspace>().get(),
-                     static_cast<std::int64_t>(io.count));
+                     static_cast<std::int64_t>(rows));
   }
 };
 

@@ -1,7 +1,7 @@
 /// \file
 /// The loss, its gradient and the metrics of a batch in one launch, if all of them work row by row.
 /// Invariants: the texts are those of loss.hpp and metric.hpp, each in its own namespace; a warp
-/// computes a row; rows are added in double, in an order that depends only on the shape.
+/// computes a row, which is an example or one of its positions; rows are added in double, in an order that depends only on the shape.
 ///
 ///     Source:  namespace scored { loss }  namespace metric0 { ... }  namespace metric1 { ... }
 #pragma once
@@ -37,7 +37,7 @@ struct Metrics {
   {                                                                            \
     double part[state_size];                                                   \
     metric##i::row(p + n * SIZE, t + n * TARGETS, part, lane);                 \
-    const double factor = metrics.at[i].weight ? metrics.at[i].weight[n] : 1.0; \
+    const double factor = metrics.at[i].weight ? metrics.at[i].weight[n / WEIGHED] : 1.0; \
     _Pragma("unroll") for (int k = 0; k < state_size; ++k) {                   \
       if (lane == 0) x[at + k] += factor * part[k];                            \
     }                                                                          \
@@ -52,7 +52,11 @@ KERNEL(scores)(const float* p, const Target* t, float* g, const float* weight, d
   double x[SUMS] = {};
   const int lane = threadIdx.x % 32;
   for (i64 n = INDEX / 32; n < count; n += STRIDE / 32) {
-    const double w = weight ? weight[n] : 1.0;
+    if (is_ignored(t + n * TARGETS)) {
+      if (g) clear_row(g + n * SIZE, lane);
+      continue;
+    }
+    const double w = weight ? weight[n / WEIGHED] : 1.0;
     const float loss = scored::row(p + n * SIZE, t + n * TARGETS, g ? g + n * SIZE : 0,
                                    (float)(w * scale), lane);
     x[0] += lane == 0 ? w * loss : 0;
@@ -66,7 +70,7 @@ KERNEL(scores)(const float* p, const Target* t, float* g, const float* weight, d
 #endif
   }
   if (!grid_sum(x, workspace) || threadIdx.x != 0) return;
-  *sum += x[0];
+  *sum += x[0] / ROWS;
   int at = 1;
   STORE_METRIC(0, STATE0)
 #if METRICS > 1
@@ -143,9 +147,14 @@ struct Kernel<Scores, BasicCuda<Precision>> : KernelTraits {
                   const MetricCall<MetricOps, D, Target>&... metrics) {
     using detail::cuda::Define;
     if (io.count == 0) return;
-    const auto of_loss = detail::cuda::row_defines(loss, CudaText<LossOp>::defines(loss));
+    using detail::cuda::RowsOf;
+    const RowsOf<LossOp> row(loss, true);
+    const auto of_loss = detail::cuda::row_defines(row.op, CudaText<LossOp>::defines(row.op));
     std::vector<Define> defines(of_loss.begin(), of_loss.end());
-    bool agree = true;
+    // The metrics' weights have the loss' layout, or they run separately.
+    bool agree = ((detail::rows_of_example(metrics.op) == row.rows &&
+                   (metrics.io.weight == nullptr || metrics.io.weights == io.weights)) &&
+                  ...);
     // A name can be defined only once; kernels whose defines disagree run separately.
     const auto add = [&](const Define& define) {
       const auto known = std::find_if(defines.begin(), defines.end(),
@@ -156,7 +165,11 @@ struct Kernel<Scores, BasicCuda<Precision>> : KernelTraits {
     const auto add_all = [&](const auto& all) {
       for (const Define& d : all) add(d);
     };
-    (add_all(detail::cuda::row_defines(metrics.op, CudaText<MetricOps>::defines(metrics.op))), ...);
+    const auto add_metric = [&]<class Op>(const Op& op) {
+      const RowsOf<Op> of_metric(op, true);
+      add_all(detail::cuda::row_defines(of_metric.op, CudaText<Op>::defines(of_metric.op)));
+    };
+    (add_metric(metrics.op), ...);
     if (!agree) {
       Kernel<LossOp, D>::run(loss, io);
       (Kernel<MetricOps, D>::run(metrics.op, metrics.io), ...);
@@ -175,13 +188,17 @@ struct Kernel<Scores, BasicCuda<Precision>> : KernelTraits {
     (place(metrics.io, CudaText<MetricOps>::state), ...);
     defines.emplace_back("METRICS", static_cast<int>(i));
     defines.emplace_back("SUMS", sums);
+    defines.emplace_back("ROWS", row.rows);
+    defines.emplace_back("WEIGHED", row.rows / io.weights);
+    const std::size_t rows = io.count * row.rows;
     using detail::cuda::SumWorkspace;
     static constexpr detail::cuda::Source source{"scores", detail::cuda::scores_text,
                                                  detail::cuda::scored_text<LossOp, MetricOps...>};
-    io.device.launch(io.device.kernel(source, "scores", defines), SumWorkspace::grid(io.count, 8),
-                     io.prediction, io.target, io.gradient, io.weight, io.scale, io.sum, places,
+    io.device.launch(io.device.kernel(source, "scores", defines), SumWorkspace::grid(rows, 8),
+                     io.prediction, io.target, io.gradient, io.weight,
+                     io.scale / static_cast<double>(row.rows), io.sum, places,
                      io.device.template handle<SumWorkspace>().get(),
-                     static_cast<std::int64_t>(io.count));
+                     static_cast<std::int64_t>(rows));
   }
 };
 

@@ -5,7 +5,7 @@
 ///
 /// CudaText<Op> of such a metric has `entries(op)`, the number of entries per prediction, and
 /// defines `int place(const float* p, const Target* t, int lane)`, the index of the state to which
-/// an entry adds its weight. With one entry per prediction the whole warp calls it; with several,
+/// an entry adds its weight; entries with an ignored label add nothing. With one entry per prediction the whole warp calls it; with several,
 /// one thread calls it for p[0] and t[0].
 #pragma once
 
@@ -36,7 +36,8 @@ __device__ void find_places(const float* p, const Target* t, i64 first, int n, i
   const int lane = threadIdx.x % LANES;
   for (int e = threadIdx.x / LANES; e < n; e += blockDim.x / LANES) {
     const i64 at = first + e;
-    const int there = place(p + at * (SIZE / ENTRIES), t + at * (TARGETS / ENTRIES), lane);
+    const Target* const target = t + at * (TARGETS / ENTRIES);
+    const int there = is_ignored(target) ? -1 : place(p + at * (SIZE / ENTRIES), target, lane);
     if (lane == 0) places[e] = there;
   }
   __syncthreads();
@@ -48,7 +49,8 @@ KERNEL(counts)(const float* p, const Target* t, double* state, i64 entries) {
   for (i64 first = (i64)blockIdx.x * SHARE; first < entries; first += (i64)gridDim.x * SHARE) {
     const int n = (int)(entries - first < SHARE ? entries - first : SHARE);
     find_places(p, t, first, n, places);
-    for (int e = threadIdx.x; e < n; e += blockDim.x) atomicAdd(state + places[e], 1.0);
+    for (int e = threadIdx.x; e < n; e += blockDim.x)
+      if (places[e] >= 0) atomicAdd(state + places[e], 1.0);
     __syncthreads();
   }
 }
@@ -59,10 +61,10 @@ KERNEL(weights)(const float* p, const Target* t, const float* w, double* state, 
   __shared__ float weight[SHARE];
   for (i64 first = 0; first < entries; first += SHARE) {
     const int n = (int)(entries - first < SHARE ? entries - first : SHARE);
-    for (int e = threadIdx.x; e < n; e += blockDim.x) weight[e] = w[(first + e) / ENTRIES];
+    for (int e = threadIdx.x; e < n; e += blockDim.x) weight[e] = w[(first + e) / WEIGHED];
     find_places(p, t, first, n, places);
     for (int e = 0; e < n; ++e)
-      if ((u32)places[e] % blockDim.x == threadIdx.x) state[places[e]] += weight[e];
+      if (places[e] >= 0 && (u32)places[e] % blockDim.x == threadIdx.x) state[places[e]] += weight[e];
     __syncthreads();
   }
 }
@@ -76,19 +78,24 @@ struct Kernel<Op, BasicCuda<Precision>> : KernelTraits {
   using library_kernel = Kernel;
   static constexpr bool weighs = true;
   /// Without sample weights in parallel; with them in a single block, for the order of the sums.
-  static void run(const Op& op,
+  static void run(const Op& whole,
                   const MetricIo<BasicCuda<Precision>, typename Op::target_type>& io) {
     using detail::cuda::SumWorkspace;
     if (io.count == 0) return;
     constexpr detail::cuda::Source source{"histogram", detail::cuda::histogram_text,
                                           CudaText<Op>::functions};
-    const std::size_t entries = CudaText<Op>::entries(op);
+    const detail::cuda::RowsOf<Op> row(whole, is_by_rows<Op>);
+    const std::size_t entries = CudaText<Op>::entries(row.op);
     const auto defines = detail::cuda::with_define(
-        detail::cuda::row_defines(op, CudaText<Op>::defines(op)), {"ENTRIES", entries});
-    const auto all = static_cast<std::int64_t>(io.count * entries);
+        detail::cuda::with_define(
+            detail::cuda::row_defines(row.op, CudaText<Op>::defines(row.op)),
+            {"ENTRIES", entries}),
+        {"WEIGHED", row.rows * entries / io.weights});
+    const std::size_t count = io.count * row.rows * entries;
+    const auto all = static_cast<std::int64_t>(count);
     if (io.weight == nullptr)
       io.device.launch(io.device.kernel(source, "counts", defines),
-                       SumWorkspace::grid(io.count * entries, entries == 1 ? 32 : 256),
+                       SumWorkspace::grid(count, entries == 1 ? 32 : 256),
                        io.prediction, io.target, io.state, all);
     else
       io.device.launch(io.device.kernel(source, "weights", defines),

@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <limits>
+#include <utility>
 
 #include "unit/devices/cpu/compare.hpp"
 
@@ -76,6 +77,24 @@ TEST_CASE("softmax with cross-entropy gives equal bits for any number of threads
   const auto two = run_loss(op, logits, labels, {}, true, Cpu{.threads = 2});
   CHECK(one.sum == two.sum);
   CHECK(one.gradient == two.gradient);
+  const CrossentropyOp of_pixels{1000, true, 100, 7};
+  std::vector<std::int32_t> some(300, 7);
+  some[250] = 3;
+  const auto ignoring = [&](int threads) {
+    auto context = Cpu{.threads = threads}.open(1, 0);
+    const auto scope = context.scope();
+    std::pair<double, std::vector<float>> result{0, std::vector<float>(logits.size(), 1)};
+    Kernel<CrossentropyOp, Cpu>::run(of_pixels, {.device = context,
+                                                 .count = 3,
+                                                 .prediction = logits.data(),
+                                                 .target = some.data(),
+                                                 .gradient = result.second.data(),
+                                                 .scale = 1,
+                                                 .sum = &result.first});
+    return result;
+  };
+  CHECK(ignoring(1).first > 0);
+  CHECK(ignoring(1) == ignoring(2));
 }
 
 TEST_CASE("softmax with cross-entropy of extreme logits") {

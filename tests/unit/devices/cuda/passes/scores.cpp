@@ -23,11 +23,11 @@ struct Result {
 };
 
 /// Runs twice on the same examples into the same sums: all weights 1, then other weights, which
-/// only the loss and the first metric get.
+/// only the loss and the first metric get. `each`: weights of an example.
 template <class L, class... Ms>
-Result scored(bool together, std::size_t count, int size, const L& loss, const Ms&... metrics) {
+Result scored(bool together, std::size_t count, Shape out, std::size_t each, const L& loss,
+              const Ms&... metrics) {
   using Target = typename L::target_type;
-  const auto out = shape(size);
   const auto loss_op = loss.op(out);
   auto context = Cuda{}.open(1, 0);
   const auto scope = context.scope();
@@ -35,19 +35,19 @@ Result scored(bool together, std::size_t count, int size, const L& loss, const M
   std::vector<target_as<Target, float>> targets(count * loss_op.target_size());
   Philox g(3);
   for (auto& t : targets)
-    t = static_cast<target_as<Target, float>>(g.below(static_cast<std::uint32_t>(size)));
+    t = static_cast<target_as<Target, float>>(g.below(static_cast<std::uint32_t>(out.channels())));
   DeviceArray<Cuda, target_as<Target, float>> t(context, targets);
-  std::vector<float> weights(count);
+  std::vector<float> weights(count * each);
   for (float& w : weights) w = static_cast<float>(g.below(9)) * 0.25f;
   DeviceArray<Cuda, float> weight(context, weights), gradient(context, count * loss_op.size());
   DeviceArray<Cuda, double> sums(context, std::vector<double>((1 + ... + Ms::state_size)));
   for (const float* const w : std::initializer_list<const float*>{nullptr, weight.data()}) {
-    const LossIo<Cuda, Target> io{context,         count, p.data(),    t.data(),
-                                  gradient.data(), 0.125, sums.data(), w};
+    const LossIo<Cuda, Target> io{context, count,       p.data(), t.data(), gradient.data(),
+                                  0.125,   sums.data(), w,        each};
     std::size_t at = 1, metric = 0;
     const auto call_of = [&]<class Op, class M>(const Op& op, const M&) {
       const MetricIo<Cuda, Target> of_metric{
-          context, count, p.data(), t.data(), sums.data() + at, metric++ == 0 ? w : nullptr};
+          context, count, p.data(), t.data(), sums.data() + at, metric++ == 0 ? w : nullptr, each};
       at += M::state_size;
       return MetricCall<Op, Cuda, Target>{op, of_metric};
     };
@@ -74,16 +74,21 @@ Result scored(bool together, std::size_t count, int size, const L& loss, const M
 }
 
 template <class L, class... Ms>
-void check(std::size_t expected_launches, int size, const L& loss, const Ms&... metrics) {
+void check_shape(std::size_t expected_launches, Shape out, std::size_t each, const L& loss,
+                 const Ms&... metrics) {
   TestGpu gpu;
   for (const std::size_t count : {0u, 1u, 67u}) {
-    INFO(count << " examples of " << size);
-    const Result apart = scored(false, count, size, loss, metrics...);
+    INFO(count << " examples of " << to_string(out) << ", " << each << " weights");
+    const Result apart = scored(false, count, out, each, loss, metrics...);
     const std::size_t before = gpu.host() == nullptr ? 0 : gpu.host()->launches;
-    CHECK(scored(true, count, size, loss, metrics...) == apart);
+    CHECK(scored(true, count, out, each, loss, metrics...) == apart);
     if (gpu.host() != nullptr && count > 0)
       CHECK(gpu.host()->launches - before == 2 * expected_launches);
   }
+}
+template <class L, class... Ms>
+void check(std::size_t expected_launches, int size, const L& loss, const Ms&... metrics) {
+  check_shape(expected_launches, shape(size), 1, loss, metrics...);
 }
 
 }  // namespace
@@ -94,6 +99,18 @@ TEST_CASE("a loss and metrics in one launch equal separate launches bit by bit")
   check(1, 70, CategoricalCrossentropy{.from_logits = true, .label_smoothing = 0.1f},
         MeanCosineSimilarity{}, RootMeanSquaredError{}, Accuracy{});
   check(1, 5, KLDivergence{}, BinaryAccuracy{.threshold = 0.25});
+}
+
+TEST_CASE("positions are scored together, with a weight per example or per position") {
+  for (const std::size_t each : std::initializer_list<std::size_t>{1, 6}) {
+    const Shape out = shape(2, 3, 10);
+    check_shape(1, out, each, SparseCategoricalCrossentropy{.from_logits = true}, Accuracy{});
+    check_shape(1, out, each, SparseCategoricalCrossentropy{.ignore_class = 4},
+                Accuracy{.ignore_class = 4}, TopKCategoricalAccuracy{.k = 3, .ignore_class = 4});
+    check_shape(1, out, each, CategoricalCrossentropy{}, MeanCosineSimilarity{}, Accuracy{});
+    // Only one of both ignores the class.
+    check_shape(2, out, each, SparseCategoricalCrossentropy{.ignore_class = 4}, Accuracy{});
+  }
 }
 
 TEST_CASE("metrics whose texts define a name differently run in separate launches") {
