@@ -100,11 +100,11 @@ constexpr auto repeat_times(std::uint64_t times) {
 }
 using RepeatTimes = decltype(repeat_times(0));
 
-/// The type of `lockstep::repeat`.
+/// The type of `lockstep::repeat` and of its result, so that a program may choose between the two.
 struct RepeatOperation : RepeatTimes {
   constexpr RepeatOperation operator()() const { return *this; }
-  constexpr RepeatTimes operator()(Count n) const {
-    return repeat_times(n.checked("repeat", "give at least 1, or no argument to repeat forever"));
+  constexpr RepeatOperation operator()(Count n) const {
+    return {repeat_times(n.checked("repeat", "give at least 1, or no argument to repeat forever"))};
   }
 };
 

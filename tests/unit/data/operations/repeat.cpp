@@ -56,3 +56,10 @@ TEST_CASE("an invalid repeat is refused") {
   CHECK_THROWS_AS(range(3) | ls::repeat(0), ls::UsageError);
   CHECK_THROWS_AS(range(3) | ls::repeat(1ull << 63), ls::UsageError);
 }
+
+TEST_CASE("a program chooses between repeat and repeat of a number") {
+  for (const bool forever : {false, true}) {
+    const auto data = support::range(3) | (forever ? ls::repeat : ls::repeat(2));
+    CHECK(data.size().has_value() != forever);
+  }
+}

@@ -719,3 +719,102 @@ TEST_CASE("class weights and sample weights of the data are those of fit") {
   for (const auto& batch : b.batches(weighted, {.class_weight = {{0, 2.0}}})) b.train_step(batch);
   CHECK(a.weights_sha256() == b.weights_sha256());
 }
+
+namespace {
+
+struct Pixels
+    : ls::Sequential<ls::Input<3, 2, 1>, ls::Conv2D<4, 3, ls::same>, ls::ReLU, ls::Conv2D<3, 1>> {};
+
+/// Seven images with a label per pixel, of which some are ignored; all of the last one.
+template <class T>
+struct Images {
+  std::vector<T> x, w;
+  std::vector<std::int32_t> y;
+  Images() {
+    ls::Philox g(9);
+    for (std::size_t i = 0; i < 7 * 6; ++i) {
+      x.push_back(static_cast<T>(static_cast<float>(g.normal())));
+      y.push_back(i >= 36 || i % 5 == 0 ? 255 : static_cast<std::int32_t>(i % 3));
+      w.push_back(static_cast<T>(1 + i % 4));
+    }
+  }
+};
+
+template <class S>
+auto pixels_on(const S& strategy) {
+  return ls::Model{Pixels{},
+                   ls::Seed{7},
+                   strategy,
+                   ls::SparseCategoricalCrossentropy{.from_logits = true, .ignore_class = 255},
+                   ls::Adam{.learning_rate = 0.01},
+                   ls::Accuracy{.ignore_class = 255}};
+}
+
+/// Each way to write a training, with ignored labels.
+template <class S>
+std::vector<std::string> pixel_digests(const S& strategy) {
+  const Images<float> all;
+  const auto train = ls::tensors(all.x, ls::shape(3, 2, 1), all.y, ls::shape(3, 2)) |
+                     ls::shuffle(7) | ls::batch(3);
+  auto fitted = pixels_on(strategy), stepped = pixels_on(strategy), looped = pixels_on(strategy);
+  fitted.fit(train, line::quiet(2));
+  stepped.fit(train, line::quiet(2), [&](const auto& batch) {
+    stepped.input_gradients(batch);
+    stepped.apply(stepped.gradients_of(batch));
+  });
+  while (looped.passes() < 2)
+    for (const auto& batch : looped.batches(train)) looped.train_step(batch);
+  return {fitted.weights_sha256(), stepped.weights_sha256(), looped.weights_sha256()};
+}
+
+}  // namespace
+
+TEST_CASE(
+    "own steps with a label per pixel: ignored labels have the bits of fit on every strategy") {
+  const auto one = pixel_digests(ls::OneDevice<Float>{.virtual_shards = 4});
+  CHECK(are_equal(one));
+  CHECK(are_equal(pixel_digests(ls::Mirrored<Float>{.replicas = 3})));
+  CHECK(pixel_digests(ls::Mirrored<Float>{.replicas = 4, .virtual_shards = 4}) == one);
+  std::mutex mutex;
+  testing::run_workers<Float>({1, 1}, 4, [&](const auto& worker) {
+    const auto found = pixel_digests(worker);
+    const std::scoped_lock lock(mutex);
+    CHECK(found == one);
+  });
+}
+
+TEST_CASE(
+    "own steps with a label per pixel: gradients of inputs, and weights of images and pixels") {
+  const Images<double> all;
+  for (const std::size_t shards : {0u, 4u}) {
+    const ls::OneDevice<Double> device{.virtual_shards = shards};
+    auto m = pixels_on(device);
+    const auto batch = m.batch(all.x, all.y, all.w);
+    const auto found = m.input_gradients(batch);
+    for (std::size_t i = 0; i < all.x.size(); i += 5) {
+      const auto loss_at = [&](double change) {
+        auto x = all.x;
+        x[i] += change;
+        return m.test_step(batch.with_inputs(x))["loss"];
+      };
+      CHECK(std::abs((loss_at(1e-6) - loss_at(-1e-6)) / 2e-6 - found[i]) < 1e-8);
+    }
+    std::vector<double> of_images, of_pixels;
+    for (std::size_t i = 0; i < 7; ++i) {
+      of_images.push_back(all.w[i]);
+      of_pixels.insert(of_pixels.end(), 6, all.w[i]);
+    }
+    const auto unweighted = m.batch(all.x, all.y);
+    const auto gradients = [&](const auto& weighted) {
+      const auto g = m.gradients_of(weighted);
+      return std::vector<double>(g.values().begin(), g.values().end());
+    };
+    CHECK(gradients(unweighted.with_weights(of_images)) ==
+          gradients(unweighted.with_weights(of_pixels)));
+    CHECK(gradients(m.batch(all.x, all.y, of_images)) ==
+          gradients(unweighted.with_weights(of_pixels)));
+    CHECK(gradients(unweighted.with_weights(of_images)) != gradients(unweighted));
+    CHECK_THROWS_WITH(unweighted.with_weights(std::span<const double>(of_pixels).first(8)),
+                      ContainsSubstring("with_weights: 7 examples need 42 values, not 8"));
+  }
+}
