@@ -92,6 +92,10 @@ void meets_layers() {
   meets_layer<D, ls::Conv2D<4, 1, ls::strides(2)>>("conv_1x1_stride2");
   meets_layer<D, ls::Conv2D<4, ls::kernel(5, 3), ls::dilation(2, 1)>>("conv_5x3_dilated");
   meets_layer<D, ls::Conv2D<4, 3, ls::no_bias>>("conv_no_bias");
+  meets_layer<D, ls::Conv2D<6, ls::kernel(3, 2), ls::same, ls::groups(3)>>("conv_groups");
+  meets_layer<D, ls::Conv2D<4, 3, ls::strides(2), ls::groups(2), ls::no_bias>>(
+      "conv_groups_strides");
+  meets_layer<D, ls::Conv1D<6, 3, ls::dilation(2), ls::groups(2)>>("conv1d_groups");
   meets_layer<D, ls::DepthwiseConv2D<3, ls::same>>("depthwise_conv");
   meets_layer<D, ls::DepthwiseConv2D<ls::kernel(3, 2), ls::strides(2), ls::same,
                                      ls::depth_multiplier(2), ls::no_bias>>("depthwise_multiplier");

@@ -46,6 +46,9 @@ CASES = {  # name: layer, shape of an example
                                  (3, 6, 2)),
     "up_sampling_bilinear_3x5": (lambda: L.UpSampling2D((3, 5), interpolation="bilinear"),
                                  (4, 3, 2)),
+    "conv_groups": (lambda: L.Conv2D(6, (3, 2), padding="same", groups=3), (5, 6, 9)),
+    "conv_groups_strides": (lambda: L.Conv2D(4, 3, strides=2, groups=2, use_bias=False), (8, 7, 2)),
+    "conv1d_groups": (lambda: L.Conv1D(6, 3, dilation_rate=2, groups=2), (9, 4)),
 }
 COUNT = 2
 

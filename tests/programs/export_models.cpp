@@ -32,6 +32,11 @@ struct Conv2D
                      ls::Conv2D<5, ls::kernel(3, 2), same, strides(2, 1), ls::no_bias>,
                      ls::Conv2D<4, 3, same, ls::dilation(2), ls::elu>,
                      ls::Conv2D<3, 2, same, strides(2), ls::activation<ls::LeakyReLU<0.1>>>> {};
+struct Groups
+    : ls::Sequential<ls::Input<9, 8, 4>, ls::Conv2D<6, 3, same, ls::groups(2), ls::relu>,
+                     ls::Conv2D<6, ls::kernel(3, 2), strides(2), ls::groups(6)>,
+                     ls::Reshape<ls::shape(16, 6)>, ls::Conv1D<6, 3, ls::groups(3), ls::no_bias>> {
+};
 struct Conv1D : ls::Sequential<ls::Input<17, 3>, ls::Conv1D<4, 3>,
                                ls::Conv1D<5, 4, same, strides(2), ls::silu>,
                                ls::Conv1D<3, 2, ls::dilation(2), ls::no_bias>> {};
@@ -219,6 +224,7 @@ int main(int argc, char** argv) {
   try {
     run<Conv2D>(folder, "conv2d", back);
     run<Conv1D>(folder, "conv1d", back);
+    run<Groups>(folder, "groups", back);
     run<Depthwise>(folder, "depthwise", back);
     run<Transpose>(folder, "transpose", back);
     run<TransposePadded>(folder, "transpose_padded", back);

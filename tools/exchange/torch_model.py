@@ -142,9 +142,11 @@ def _convolution(layer, kernel, bias, groups=1):
     config, kernel = layer["config"], next(p for p in layer["parameters"] if p["name"].endswith("/" + kernel))
     *size, inputs, outputs = kernel["shape"]
     axes, point = len(size), kernel["name"].endswith("pointwise_kernel")
+    parts = config.get("groups", 1)
     step = [1] * axes if point else config["strides"]
     gap = [1] * axes if point else config["dilation_rate"]
-    built = (nn.Conv1d, nn.Conv2d)[axes - 1](inputs, outputs * groups, size, step, dilation=gap, groups=groups, bias=bias)
+    built = (nn.Conv1d, nn.Conv2d)[axes - 1](inputs * parts, outputs * groups, size, step, dilation=gap,
+                                              groups=groups * parts, bias=bias)
     order = (axes + 1, axes, *range(axes)) if groups == 1 else (axes, axes + 1, *range(axes))
     tensors = {kernel["name"].rpartition("/")[2]: Tensor(built, "weight", order)}
     if bias:

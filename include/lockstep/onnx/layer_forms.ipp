@@ -249,8 +249,10 @@ class LayerForm {
     const std::size_t axes = kernel.extents.size() - 2;
     std::vector<std::size_t> order{axes + 1, axes};
     for (std::size_t i = 0; i < axes; ++i) order.push_back(i);
+    const auto* given = layer_.option("groups");
+    const std::int64_t groups = given != nullptr ? std::get<std::int64_t>(*given) : 1;
     return value(conv(in(Channels::first), "kernel", transposed(kernel, order),
-                      windows("kernel_size"), 1, true),
+                      windows("kernel_size"), groups, true),
                  Channels::first);
   }
   /// The convolution of each channel on its own.

@@ -71,6 +71,7 @@ TEST_CASE("Dense over the last axis has the gradient of its output") { CHECK(gra
 TEST_CASE("Conv2D has the gradient of its output") { CHECK(gradient_error<ls::Conv2D<4, 3>>(image) < tolerance); }
 TEST_CASE("Conv2D with same padding and strides has the gradient of its output") { CHECK(gradient_error<ls::Conv2D<2, 3, ls::same, ls::strides(2)>>(image) < tolerance); }
 TEST_CASE("Conv2D with dilation has the gradient of its output") { CHECK(gradient_error<ls::Conv2D<2, ls::kernel(3, 2), ls::dilation(2, 1), ls::no_bias>>(image) < tolerance); }
+TEST_CASE("Conv2D with groups has the gradient of its output") { CHECK(gradient_error<ls::Conv2D<6, 3, ls::groups(3)>>(image) < tolerance); CHECK(gradient_error<ls::Conv2D<4, ls::kernel(2, 3), ls::same, ls::strides(2, 1), ls::groups(2), ls::no_bias>>(ls::shape(5, 4, 6)) < tolerance); }
 TEST_CASE("DepthwiseConv2D has the gradient of its output") { CHECK(gradient_error<ls::DepthwiseConv2D<3>>(image) < tolerance); }
 TEST_CASE("DepthwiseConv2D with a multiplier has the gradient of its output") { CHECK(gradient_error<ls::DepthwiseConv2D<ls::kernel(3, 2), ls::same, ls::strides(2, 1), ls::depth_multiplier(2), ls::no_bias>>(image) < tolerance); }
 TEST_CASE("DepthwiseConv2D with dilation has the gradient of its output") { CHECK(gradient_error<ls::DepthwiseConv2D<2, ls::dilation(2, 1)>>(image) < tolerance); }
@@ -95,6 +96,7 @@ TEST_CASE("BatchNormalization of rows has the gradient of its output") { CHECK(g
 TEST_CASE("BatchNormalization without gamma has the gradient of its output") { CHECK(gradient_error<ls::BatchNormalization<ls::scale(false), ls::synchronized>>(ls::shape(4, 5)) < 1e-7); }
 TEST_CASE("Conv1D has the gradient of its output") { CHECK(gradient_error<ls::Conv1D<4, 3, ls::same, ls::strides(2)>>(ls::shape(9, 3)) < tolerance); }
 TEST_CASE("Conv1D with dilation has the gradient of its output") { CHECK(gradient_error<ls::Conv1D<2, 3, ls::dilation(2), ls::no_bias>>(ls::shape(9, 3)) < tolerance); }
+TEST_CASE("Conv1D with groups has the gradient of its output") { CHECK(gradient_error<ls::Conv1D<6, 3, ls::groups(3)>>(ls::shape(9, 3)) < tolerance); }
 TEST_CASE("MaxPooling1D has the gradient of its output") { CHECK(gradient_error<ls::MaxPooling1D<3, ls::strides(2)>>(ls::shape(9, 3)) < tolerance); }
 TEST_CASE("AveragePooling1D has the gradient of its output") { CHECK(gradient_error<ls::AveragePooling1D<3, ls::same>>(ls::shape(8, 3)) < tolerance); }
 TEST_CASE("GlobalMaxPooling1D has the gradient of its output") { CHECK(gradient_error<ls::GlobalMaxPooling1D>(ls::shape(8, 3)) < tolerance); }

@@ -248,6 +248,12 @@ TEST_CASE("layers that do nothing at inference have no node") {
         Names{"Identity"});
 }
 
+TEST_CASE("a grouped convolution has its number of groups") {
+  const ReadModel m = exported<Net<ls::Conv2D<6, 1, ls::groups(3)>>>();
+  CHECK(m.node("Conv").integers.at("group") == Numbers{3});
+  CHECK(m.constants.at("conv2d/kernel").extents == Numbers{6, 1, 1, 1});
+}
+
 TEST_CASE("convolutions have ONNX' layout, and the padding of same") {
   const ReadModel m = exported<Net<ls::Conv2D<5, ls::kernel(3, 2), ls::same, ls::strides(2, 1)>>>();
   const ReadNode& conv = m.node("Conv");
