@@ -31,6 +31,7 @@
 #include "lockstep/devices/cuda/ops/metric.hpp"
 #include "lockstep/devices/cuda/ops/normalization.hpp"
 #include "lockstep/devices/cuda/ops/pointwise.hpp"
+#include "lockstep/devices/cuda/ops/prelu.hpp"
 #include "lockstep/devices/cuda/ops/softmax.hpp"
 #include "lockstep/devices/cuda/ops/up_sampling2d.hpp"
 #include "lockstep/devices/cuda/ops/zero_padding2d.hpp"

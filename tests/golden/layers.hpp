@@ -114,6 +114,9 @@ void meets_layers() {
                                      ls::output_padding(2, 1)>>("conv_transpose_output_padding");
   meets_layer<D, ls::Conv2DTranspose<3, 2, ls::strides(2), ls::output_padding(1)>>(
       "conv_transpose_valid_padding");
+  meets_layer<D, ls::PReLU<>>("prelu");
+  meets_layer<D, ls::PReLU<ls::shared_axes(1, 2)>>("prelu_channels");
+  meets_layer<D, ls::PReLU<ls::shared_axes(2, 3)>>("prelu_rows");
   meets_layer<D, ls::MaxPooling2D<>>("max_pool_2x2");
   meets_layer<D, ls::MaxPooling2D<>>("max_pool_2x2_odd");
   meets_layer<D, ls::MaxPooling2D<3, ls::strides(2), ls::same>>("max_pool_3x3_stride2_same");

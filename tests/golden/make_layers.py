@@ -49,6 +49,9 @@ CASES = {  # name: layer, shape of an example
     "conv_groups": (lambda: L.Conv2D(6, (3, 2), padding="same", groups=3), (5, 6, 9)),
     "conv_groups_strides": (lambda: L.Conv2D(4, 3, strides=2, groups=2, use_bias=False), (8, 7, 2)),
     "conv1d_groups": (lambda: L.Conv1D(6, 3, dilation_rate=2, groups=2), (9, 4)),
+    "prelu": (lambda: L.PReLU(), (3, 4, 2)),
+    "prelu_channels": (lambda: L.PReLU(shared_axes=[1, 2]), (3, 4, 5)),
+    "prelu_rows": (lambda: L.PReLU(shared_axes=[2, 3]), (4, 3, 2)),
 }
 COUNT = 2
 

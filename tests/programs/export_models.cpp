@@ -32,6 +32,11 @@ struct Conv2D
                      ls::Conv2D<5, ls::kernel(3, 2), same, strides(2, 1), ls::no_bias>,
                      ls::Conv2D<4, 3, same, ls::dilation(2), ls::elu>,
                      ls::Conv2D<3, 2, same, strides(2), ls::activation<ls::LeakyReLU<0.1>>>> {};
+struct Slopes
+    : ls::Sequential<ls::Input<5, 4, 3>, ls::PReLU<ls::alpha_initializer(ls::ConstantValue{0.25})>,
+                     ls::Conv2D<4, 2>, ls::PReLU<ls::alpha_initializer(ls::ConstantValue{-0.5})>,
+                     ls::PReLU<ls::shared_axes(1, 2), ls::alpha_initializer(ls::RandomUniform{})>,
+                     ls::Reshape<ls::shape(12, 4)>, ls::PReLU<ls::shared_axes(2)>> {};
 struct Groups
     : ls::Sequential<ls::Input<9, 8, 4>, ls::Conv2D<6, 3, same, ls::groups(2), ls::relu>,
                      ls::Conv2D<6, ls::kernel(3, 2), strides(2), ls::groups(6)>,
@@ -225,6 +230,7 @@ int main(int argc, char** argv) {
     run<Conv2D>(folder, "conv2d", back);
     run<Conv1D>(folder, "conv1d", back);
     run<Groups>(folder, "groups", back);
+    run<Slopes>(folder, "slopes", back);
     run<Depthwise>(folder, "depthwise", back);
     run<Transpose>(folder, "transpose", back);
     run<TransposePadded>(folder, "transpose_padded", back);

@@ -167,6 +167,8 @@ class LayerShapes {
     agrees(device, lockstep::ReLUOp{in}, n, size);
     agrees(device, lockstep::ReLU6Op{in}, n, size);
     agrees(device, lockstep::LeakyReLUOp{in}, n, size);
+    const lockstep::PReLUOp slopes{in, flag() ? lockstep::shared_axes(1) : lockstep::SharedAxes{}};
+    agrees(device, slopes, n, size, slopes.weights());
     agrees(device, lockstep::ELUOp{in}, n, size);
     agrees(device, lockstep::GELUOp{in}, n, size);
     agrees(device, lockstep::SiLUOp{in}, n, size);

@@ -56,7 +56,7 @@ except ImportError as missing:
 SAME = {"Add", "AveragePooling1D", "AveragePooling2D", "BatchNormalization", "Concatenate", "Conv1D", "Conv2D", "Dense",
         "DepthwiseConv2D", "Dropout", "ELU", "Embedding", "Flatten", "GaussianNoise", "GlobalAveragePooling1D",
         "GlobalAveragePooling2D", "GlobalMaxPooling1D", "GlobalMaxPooling2D", "LayerNormalization", "LeakyReLU",
-        "MaxPooling1D", "MaxPooling2D", "Normalization", "RandomFlip", "RandomRotation", "RandomTranslation", "ReLU",
+        "MaxPooling1D", "MaxPooling2D", "Normalization", "PReLU", "RandomFlip", "RandomRotation", "RandomTranslation", "ReLU",
         "Rescaling", "Reshape", "SeparableConv2D", "Softmax", "SpatialDropout2D", "UpSampling2D"}
 FUNCTIONS = {"GELU": "gelu", "LogSoftmax": "log_softmax", "ReLU6": "relu6", "SiLU": "silu", "Sigmoid": "sigmoid",
              "Softplus": "softplus", "Tanh": "tanh"}

@@ -104,6 +104,17 @@ class Normalization(nn.Module):
         return (x - self.mean) / self.variance.sqrt().clamp_min(1e-7)
 
 
+class PReLU(nn.Module):
+    """A slope for each element, or for those that share it: alpha has extent 1 along shared axes."""
+
+    def __init__(self, shape):
+        super().__init__()
+        self.alpha = nn.Parameter(torch.zeros(shape))
+
+    def forward(self, x):
+        return torch.where(x > 0, x, self.alpha * x)
+
+
 class GaussianNoise(nn.Module):
     def __init__(self, stddev):
         super().__init__()
@@ -232,6 +243,9 @@ def _module(layer):
     if kind == "Normalization":
         built = Normalization(shape[-1])
         return built, {"mean": Tensor(built, "mean"), "variance": Tensor(built, "variance")}
+    if kind == "PReLU":
+        built = PReLU([1 if axis + 1 in config["shared_axes"] else extent for axis, extent in enumerate(shape)])
+        return built, {"alpha": Tensor(built, "alpha")}
     return _without_parameters(layer, kind, config, shape), {}
 
 

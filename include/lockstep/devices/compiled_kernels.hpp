@@ -52,6 +52,7 @@
   LOCKSTEP_PASSES(how, D, LogSoftmaxOp)                         \
   LOCKSTEP_PASSES(how, D, MaxPooling2DOp)                       \
   LOCKSTEP_PASSES(how, D, NormalizationOp)                      \
+  LOCKSTEP_PASSES(how, D, PReLUOp)                              \
   LOCKSTEP_PASSES(how, D, RandomCropOp)                         \
   LOCKSTEP_PASSES(how, D, RandomCutoutOp)                       \
   LOCKSTEP_PASSES(how, D, RandomFlipOp)                         \

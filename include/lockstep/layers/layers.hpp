@@ -6,6 +6,7 @@
 #include "lockstep/layers/activations/elu.hpp"
 #include "lockstep/layers/activations/gelu.hpp"
 #include "lockstep/layers/activations/leaky_relu.hpp"
+#include "lockstep/layers/activations/prelu.hpp"
 #include "lockstep/layers/activations/relu.hpp"
 #include "lockstep/layers/activations/relu6.hpp"
 #include "lockstep/layers/activations/sigmoid.hpp"

@@ -106,6 +106,7 @@ class LayerForm {
     if (c == "Normalization") return normalization();
     if (c == "Rescaling") return rescaling();
     if (c == "Embedding") return embedding();
+    if (c == "PReLU") return prelu();
     if (c == "Flatten" || c == "Reshape") return reshape();
     if (c == "UpSampling2D") return up_sampling();
     if (c == "ZeroPadding2D") return zero_padding();
@@ -365,6 +366,16 @@ class LayerForm {
     return value(node("Gather", {constant("embeddings", required("embeddings")), index},
                       {{"axis", std::int64_t{0}}}),
                  Channels::last);
+  }
+  [[gnu::cold]] Value prelu() {
+    const Channels layout = inputs_[0]->channels();
+    Weights alpha = required("alpha");
+    if (layout == Channels::first) {
+      std::vector<std::size_t> order{alpha.extents.size() - 1};
+      for (std::size_t axis = 0; axis + 1 < alpha.extents.size(); ++axis) order.push_back(axis);
+      alpha = transposed(alpha, order);
+    }
+    return value(node("PRelu", {in(layout), constant("alpha", alpha)}), layout);
   }
   [[gnu::cold]] Value reshape() {
     const Shape& to = layer_.output_shape;

@@ -17,6 +17,7 @@
 #include "lockstep/devices/host/optimizer.hpp"
 #include "lockstep/devices/host/penalty.hpp"
 #include "lockstep/devices/host/pointwise.hpp"
+#include "lockstep/devices/host/prelu.hpp"
 #include "lockstep/devices/host/random_crop.hpp"
 #include "lockstep/devices/host/random_cutout.hpp"
 #include "lockstep/devices/host/random_flip.hpp"

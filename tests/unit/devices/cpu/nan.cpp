@@ -59,9 +59,9 @@ TEST_CASE("layers without matrix products propagate NaN on the CPU") {
 
 TEST_CASE("layers with weights propagate NaN on the CPU") {
   check_on_all_devices<Dense<5>, Conv2D<4, 3, same, strides(2)>, Conv2D<3, 1>>(image);
-  check_all<Conv2D<2, kernel(3, 2), dilation(2, 1), no_bias>, Conv2D<6, 3, groups(3)>,
-            DepthwiseConv2D<3>, SeparableConv2D<4, 3, depth_multiplier(2)>,
-            Conv2DTranspose<4, 3, strides(2)>>(image);
+  check_all<Conv2D<2, kernel(3, 2), dilation(2, 1), no_bias>, Conv2D<6, 3, groups(3)>, PReLU<>,
+            PReLU<shared_axes(1, 2)>, DepthwiseConv2D<3>,
+            SeparableConv2D<4, 3, depth_multiplier(2)>, Conv2DTranspose<4, 3, strides(2)>>(image);
   check_all<Conv2D<16, 3>>(shape(6, 6, 16));  // Winograd
   check_all<Conv1D<4, 3, same>>(steps);
   const auto table = Embedding<4, 3>::op(shape(2));
