@@ -32,6 +32,8 @@
 #include "lockstep/devices/cuda/ops/normalization.hpp"
 #include "lockstep/devices/cuda/ops/pointwise.hpp"
 #include "lockstep/devices/cuda/ops/prelu.hpp"
+#include "lockstep/devices/cuda/ops/random_color.hpp"
+#include "lockstep/devices/cuda/ops/resized_image.hpp"
 #include "lockstep/devices/cuda/ops/softmax.hpp"
 #include "lockstep/devices/cuda/ops/up_sampling2d.hpp"
 #include "lockstep/devices/cuda/ops/zero_padding2d.hpp"

@@ -46,7 +46,8 @@ ACTIVATIONS = {"elu": nn.ELU, "gelu": nn.GELU, "relu": nn.ReLU, "relu6": nn.ReLU
                "softmax": lambda: nn.Softmax(-1), "log_softmax": lambda: nn.LogSoftmax(-1)}
 LAYERS = {"ELU": "elu", "GELU": "gelu", "ReLU": "relu", "ReLU6": "relu6", "Sigmoid": "sigmoid", "SiLU": "silu",
           "Softplus": "softplus", "Tanh": "tanh", "Softmax": "softmax", "LogSoftmax": "log_softmax"}
-IDENTITIES = {"RandomFlip", "RandomRotation", "RandomTranslation", "RandomCutout"}
+IDENTITIES = {"RandomBrightness", "RandomContrast", "RandomCutout", "RandomFlip", "RandomRotation", "RandomTranslation",
+              "RandomZoom"}
 
 
 class Function(nn.Module):
@@ -175,15 +176,15 @@ def _pads(layer, size):
 def _transposed(layer):
     config = layer["config"]
     filters, size, strides, gaps = (config[key] for key in ("filters", "kernel_size", "strides", "dilation_rate"))
-    crop, extra = [], []
-    for axis in (0, 1):
+    crop, extra, axes = [], [], len(size)
+    for axis in range(axes):
         out, extent = layer["output_shape"][axis], (size[axis] - 1) * gaps[axis] + 1
         before = window(out, size[axis], strides[axis], gaps[axis], config["padding"])[1]
         crop.append((before, out))
         extra.append(max(0, before + out - (layer["input_shapes"][0][axis] - 1) * strides[axis] - extent))
-    built = nn.ConvTranspose2d(layer["input_shapes"][0][2], filters, size, strides, output_padding=extra, dilation=gaps,
-                               bias=config["use_bias"])
-    tensors = {"kernel": Tensor(built, "weight", (3, 2, 0, 1))}
+    built = (nn.ConvTranspose1d, nn.ConvTranspose2d)[axes - 1](
+        layer["input_shapes"][0][-1], filters, size, strides, output_padding=extra, dilation=gaps, bias=config["use_bias"])
+    tensors = {"kernel": Tensor(built, "weight", (axes + 1, axes, *range(axes)))}
     if config["use_bias"]:
         tensors["bias"] = Tensor(built, "bias")
     return ChannelsFirst(built, crop=crop), tensors
@@ -202,6 +203,10 @@ def _normalized(built, config, names):
 
 def _crop(layer):
     height, width = layer["output_shape"][:2]
+    rows, columns = layer["input_shapes"][0][:2]
+    if layer["class_name"] == "CenterCrop" and rows >= height and columns >= width:
+        top, left = (rows - height) // 2, (columns - width) // 2
+        return Function(lambda x: x[:, top:top + height, left:left + width], f"the middle {height} x {width}")
     top, left, h, w = crop_of(layer["input_shapes"][0], height, width)
 
     def resize(x):
@@ -223,7 +228,7 @@ def _module(layer):
         pointwise, more = _convolution(layer, "pointwise_kernel", config["use_bias"])
         return (ChannelsFirst(nn.Sequential(depthwise, pointwise), _pads(layer, config["kernel_size"])),
                 {**tensors, **more})
-    if kind == "Conv2DTranspose":
+    if kind in ("Conv1DTranspose", "Conv2DTranspose"):
         return _transposed(layer)
     if kind == "Dense":
         built = nn.Linear(shape[-1], config["units"], bias=config["use_bias"])
@@ -278,8 +283,11 @@ def _without_parameters(layer, kind, config, shape):
         return ChannelsFirst(nn.Dropout2d(config["rate"]))
     if kind == "GaussianNoise":
         return GaussianNoise(config["stddev"])
-    if kind == "RandomCrop":
+    if kind in ("CenterCrop", "RandomCrop"):
         return _crop(layer)
+    if kind == "Resizing":
+        mode = {"nearest": "nearest-exact", "bilinear": "bilinear"}[config["interpolation"]]
+        return ChannelsFirst(nn.Upsample(size=(config["height"], config["width"]), mode=mode))
     if kind in IDENTITIES:
         return nn.Identity()
     if kind == "Add":

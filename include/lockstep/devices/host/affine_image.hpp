@@ -1,5 +1,5 @@
 /// \file
-/// RandomRotation and RandomTranslation on every device over host memory. Invariant: an op's affine
+/// RandomRotation, RandomTranslation and RandomZoom on every device over host memory. Invariant: an op's affine
 /// map is a function of the first two uniform draws of the example's stream.
 #pragma once
 
