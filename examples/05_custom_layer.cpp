@@ -1,4 +1,4 @@
-// Writes a layer with parameters: PReLU, whose slope below zero is learnt. Checks its gradient
+// Writes a layer with parameters: a PReLU with one slope below zero per channel. Checks its gradient
 // against finite differences, and learns a slope on two replicas. Run it with `./dev custom_layer`.
 //
 // Expected output:
@@ -20,34 +20,34 @@ namespace ls = lockstep;
 
 // --8<-- [start:op]
 /// y = x if x > 0, else alpha x, with one learnt alpha per channel (He et al., 2015).
-struct PReLUOp {
+struct SlopeReLUOp {
   ls::Shape in;
   constexpr ls::Shape out() const { return in; }
   constexpr std::size_t weights() const { return static_cast<std::size_t>(in.channels()); }
-  bool operator==(const PReLUOp&) const = default;
+  bool operator==(const SlopeReLUOp&) const = default;
 };
 // --8<-- [end:op] --8<-- [start:layer]
-/// Keras' PReLU with all axes shared except the last. Parameter `alpha` (channels), initially 0.
-struct PReLU {
-  static constexpr std::string_view name = "p_re_lu";
+/// As ls::PReLU with all axes shared except the last. Parameter `alpha` (channels), initially 0.
+struct SlopeReLU {
+  static constexpr std::string_view name = "slope_re_lu";
   static constexpr bool accepts(ls::Shape in) { return in.rank >= 1; }
   static constexpr std::array<ls::Parameter, 1> parameters(ls::Shape in) {
     return {ls::Parameter{"alpha", ls::shape(in.channels()), {}, &zeros, {}, true, true}};
   }
-  static constexpr PReLUOp op(ls::Shape in) { return {in}; }
+  static constexpr SlopeReLUOp op(ls::Shape in) { return {in}; }
   static void zeros(ls::Philox&, const ls::Shape&, ls::Fans, std::span<double> values) {
     std::fill(values.begin(), values.end(), 0.0);
   }
 };
 // --8<-- [end:layer] --8<-- [start:kernel]
 template <ls::HostDevice D>
-struct ls::Kernel<PReLUOp, D> : ls::KernelTraits {
+struct ls::Kernel<SlopeReLUOp, D> : ls::KernelTraits {
   static constexpr bool keeps_x = true;  // backward reads x
-  static void forward(const PReLUOp& op, const ls::Io<D>& io) {
+  static void forward(const SlopeReLUOp& op, const ls::Io<D>& io) {
     for (std::size_t i = 0, c = op.weights(); i < io.step.count * op.in.size(); ++i)
       io.y[i] = io.x[i] > 0 ? io.x[i] : io.w[i % c] * io.x[i];
   }
-  static void backward(const PReLUOp& op, const ls::Io<D>& io) {
+  static void backward(const SlopeReLUOp& op, const ls::Io<D>& io) {
     std::fill_n(io.dw, op.weights(), typename D::real(0));
     for (std::size_t i = 0, c = op.weights(); i < io.step.count * op.in.size(); ++i) {
       const bool above = io.x[i] > 0;
@@ -59,10 +59,10 @@ struct ls::Kernel<PReLUOp, D> : ls::KernelTraits {
 };
 // --8<-- [end:kernel]
 
-struct Slope : ls::Sequential<ls::Input<1>, PReLU> {};
+struct Slope : ls::Sequential<ls::Input<1>, SlopeReLU> {};
 
 int main() {
-  const double error = ls::check_gradients<ls::Input<4, 3>>(PReLU{}).error;
+  const double error = ls::check_gradients<ls::Input<4, 3>>(SlopeReLU{}).error;
   fmt::print("gradients agree: {}\n", error < 1e-8 ? "yes" : "no");
 
   std::vector<float> x, y;
@@ -74,5 +74,5 @@ int main() {
   ls::Model model{Slope{}, ls::Mirrored<ls::Cpu>{.replicas = 2}, ls::MeanSquaredError{},
                   ls::SGD{.learning_rate = 0.1}};
   model.fit(data, {.epochs = 20, .progress = ls::ProgressStyle::none});
-  fmt::print("learnt slope: {:.3f}\n", model.weights("p_re_lu/alpha").front());
+  fmt::print("learnt slope: {:.3f}\n", model.weights("slope_re_lu/alpha").front());
 }

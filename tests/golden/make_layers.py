@@ -3,8 +3,8 @@
 
 Stored for each: x, param/<parameter>, y_train, y_infer, and for the loss sum(y_train * c) the
 gradients dx and d/<parameter>; for merging layers also x2 and dx2, and every third number of x2 is
-that of x, except for Dot. TensorFlow resizes images in float32 for any input type, so x and c of the up-sampling
-layers are multiples of 1/16, whose sums are exact if the factors are powers of two.
+that of x, except for Dot. TensorFlow resizes images in float32 for any input type, so x and c of the layers
+that resize are multiples of 1/16, whose sums are exact if the factors are powers of two.
 
     python3 -m venv venv && venv/bin/pip install tensorflow-cpu keras safetensors
     venv/bin/python make_layers.py data
@@ -70,13 +70,32 @@ CASES = {  # name: layer, shape of an example; merging layers have a second inpu
     "dot": (lambda: L.Dot((2, 1)), (3, 4), (4, 2)),
     "dot_normalized": (lambda: L.Dot(-1, normalize=True), (3, 2, 4), (5, 4)),
     "dot_of_vectors": (lambda: L.Dot(1, normalize=True), (6,), (6,)),
+    "conv_groups": (lambda: L.Conv2D(6, (3, 2), padding="same", groups=3), (5, 6, 9)),
+    "conv_groups_strides": (lambda: L.Conv2D(4, 3, strides=2, groups=2, use_bias=False), (8, 7, 2)),
+    "conv1d_groups": (lambda: L.Conv1D(6, 3, dilation_rate=2, groups=2), (9, 4)),
+    "prelu": (lambda: L.PReLU(), (3, 4, 2)),
+    "prelu_channels": (lambda: L.PReLU(shared_axes=[1, 2]), (3, 4, 5)),
+    "prelu_rows": (lambda: L.PReLU(shared_axes=[2, 3]), (4, 3, 2)),
+    "resizing_bilinear": (lambda: L.Resizing(8, 4), (4, 8, 3)),
+    "resizing_bilinear_7x5": (lambda: L.Resizing(7, 5), (4, 9, 2)),
+    "resizing_nearest": (lambda: L.Resizing(7, 5, interpolation="nearest"), (4, 9, 2)),
+    "center_crop": (lambda: L.CenterCrop(4, 3), (7, 6, 2)),
+    "center_crop_small": (lambda: L.CenterCrop(6, 3), (5, 7, 2)),
+    "random_zoom": (lambda: L.RandomZoom((0.35, 0.35), (-0.4, -0.4)), (6, 7, 2)),
+    "random_zoom_nearest": (lambda: L.RandomZoom((-0.3, -0.3), interpolation="nearest"), (5, 6, 1)),
+    "random_contrast": (lambda: L.RandomContrast((-0.75, 0.75), value_range=(-1, 1)), (5, 4, 3)),
+    "random_brightness": (lambda: L.RandomBrightness((0.25, 0.25), value_range=(-1, 1)), (5, 4, 3)),
+    "conv1d_transpose": (lambda: L.Conv1DTranspose(4, 3, strides=2, padding="same"), (5, 3)),
+    "conv1d_transpose_valid": (lambda: L.Conv1DTranspose(3, 4, strides=3, use_bias=False), (4, 2)),
+    "conv1d_transpose_padded": (lambda: L.Conv1DTranspose(
+        2, 3, strides=2, output_padding=0, padding="same"), (4, 3)),
 }
 COUNT = 2
 
 
 def record(make, shape, random, second=None):
     layer = make()
-    dyadic = isinstance(layer, L.UpSampling2D)
+    dyadic = isinstance(layer, (L.UpSampling2D, L.Resizing, L.CenterCrop))
     merges = isinstance(layer, (L.Multiply, L.Subtract, L.Average, L.Maximum, L.Minimum, L.Dot))
 
     def draw(size):
@@ -95,12 +114,12 @@ def record(make, shape, random, second=None):
         layer.build(x.shape)
     for variable in layer.weights:
         variable.assign(random.normal(size=variable.shape))
-    infer = layer(inputs, training=False)
+    infer = tf.cast(layer(inputs, training=False), tf.float64)
     c = draw(infer.shape)
     variables = layer.trainable_variables
     with tf.GradientTape() as tape:
         tape.watch([x, *more])
-        y = layer(inputs, training=True)
+        y = tf.cast(layer(inputs, training=True), tf.float64)
         loss = tf.reduce_sum(y * c)
     dx, *gradients = tape.gradient(loss, [x, *more, *(v.value for v in variables)])
     tensors = {"x": x, "c": c, "y_train": y, "y_infer": infer, "dx": dx}
@@ -125,7 +144,10 @@ def record(make, shape, random, second=None):
 
 def main(folder):
     keras.config.set_floatx("float64")
-    for number, (name, (make, *shapes)) in enumerate(CASES.items()):
+    names = list(CASES)
+    again = names.index("conv_groups")  # from here on the seeds are those of the cases before
+    for position, (name, (make, *shapes)) in enumerate(CASES.items()):
+        number = position if position < again else position - again + names.index("zero_padding_1d")
         keras.backend.clear_session()
         data = record(make, shapes[0], np.random.default_rng(40 + number), *shapes[1:])
         with open(os.path.join(folder, f"layer_{name}.safetensors"), "wb") as file:

@@ -32,9 +32,25 @@ struct Conv2D
                      ls::Conv2D<5, ls::kernel(3, 2), same, strides(2, 1), ls::no_bias>,
                      ls::Conv2D<4, 3, same, ls::dilation(2), ls::elu>,
                      ls::Conv2D<3, 2, same, strides(2), ls::activation<ls::LeakyReLU<0.1>>>> {};
+struct Resized : ls::Sequential<ls::Input<7, 9, 2>, ls::Resizing<12, 5>, ls::CenterCrop<9, 4>,
+                                ls::Resizing<4, 7, ls::nearest>, ls::CenterCrop<3, 9>> {};
+struct Slopes
+    : ls::Sequential<ls::Input<5, 4, 3>, ls::PReLU<ls::alpha_initializer(ls::ConstantValue{0.25})>,
+                     ls::Conv2D<4, 2>, ls::PReLU<ls::alpha_initializer(ls::ConstantValue{-0.5})>,
+                     ls::PReLU<ls::shared_axes(1, 2), ls::alpha_initializer(ls::RandomUniform{})>,
+                     ls::Reshape<ls::shape(12, 4)>, ls::PReLU<ls::shared_axes(2)>> {};
+struct Groups
+    : ls::Sequential<ls::Input<9, 8, 4>, ls::Conv2D<6, 3, same, ls::groups(2), ls::relu>,
+                     ls::Conv2D<6, ls::kernel(3, 2), strides(2), ls::groups(6)>,
+                     ls::Reshape<ls::shape(16, 6)>, ls::Conv1D<6, 3, ls::groups(3), ls::no_bias>> {
+};
 struct Conv1D : ls::Sequential<ls::Input<17, 3>, ls::Conv1D<4, 3>,
                                ls::Conv1D<5, 4, same, strides(2), ls::silu>,
                                ls::Conv1D<3, 2, ls::dilation(2), ls::no_bias>> {};
+struct Transpose1D
+    : ls::Sequential<ls::Input<5, 3>, ls::Conv1DTranspose<4, 3, ls::tanh>,
+                     ls::Conv1DTranspose<3, 4, same, strides(2), ls::no_bias>,
+                     ls::Conv1DTranspose<2, 3, same, strides(2), ls::output_padding(0)>> {};
 struct Depthwise
     : ls::Sequential<ls::Input<9, 8, 3>, ls::DepthwiseConv2D<3, ls::depth_multiplier(2), ls::gelu>,
                      ls::DepthwiseConv2D<ls::kernel(2, 3), same, strides(2), ls::no_bias>,
@@ -115,6 +131,10 @@ struct TrainingOnly
                      ls::GaussianNoise<0.2>, ls::RandomFlip<>,
                      ls::RandomRotation<ls::factor(0.1), ls::nearest>,
                      ls::RandomTranslation<ls::factor(0.1), ls::factor(0, 0.2), ls::fill_wrap>,
+                     ls::RandomZoom<ls::factor(0.2), ls::factor(-0.5, 0.1)>,
+                     ls::RandomZoom<ls::factor(0.2), ls::nearest>,
+                     ls::RandomContrast<ls::factor(0.2)>,
+                     ls::RandomBrightness<ls::factor(0.2), ls::value_range(-1, 1)>,
                      ls::RandomCutout<3>, ls::RandomCrop<4, 6>, ls::RandomCrop<9, 5>> {};
 struct Words : ls::Sequential<ls::Input<5>, ls::Embedding<20, 8>, ls::Conv1D<4, 2>,
                               ls::GlobalAveragePooling1D, ls::Dense<3>> {};
@@ -268,6 +288,10 @@ int main(int argc, char** argv) {
   try {
     run<Conv2D>(folder, "conv2d", back);
     run<Conv1D>(folder, "conv1d", back);
+    run<Groups>(folder, "groups", back);
+    run<Slopes>(folder, "slopes", back);
+    run<Resized>(folder, "resized", back);
+    run<Transpose1D>(folder, "transpose1d", back);
     run<Depthwise>(folder, "depthwise", back);
     run<Transpose>(folder, "transpose", back);
     run<TransposePadded>(folder, "transpose_padded", back);

@@ -53,13 +53,14 @@ from model_files import ModelFileError  # noqa: E402
 
 MODELS = ["conv2d", "conv1d", "depthwise", "transpose", "transpose_padded", "dense", "pooling2d", "pooling1d",
           "global_pooling", "normalizations", "activations", "shapes", "moves", "merges", "dots", "training_only",
-          "words", "nothing", "strided_dilation", "uneven", "first_and_last", "four_axes", "names", "named_blocks",
-          "nested", "mnist_cnn", "resnet20", "branches"]
+          "words", "nothing", "strided_dilation", "groups", "slopes", "resized", "transpose1d", "uneven", "first_and_last",
+          "four_axes", "names", "named_blocks", "nested", "mnist_cnn", "resnet20", "branches"]
 NOT_IN_KERAS = {"strided_dilation"}
 # Options that do not change what a trained model predicts, or follow from shapes and parameters.
 NOT_IN_TOOLS = {"axis", "center", "depth_multiplier", "factor", "fill", "fill_mode", "fill_value", "filters", "height",
-                "height_factor", "input_dim", "interpolation", "mode", "momentum", "output_dim", "rate", "size", "stddev",
-                "synchronized", "target_shape", "units", "use_bias", "width", "width_factor"}
+                "height_factor", "input_dim", "interpolation", "keeps_aspect", "mode", "momentum", "output_dim", "rate",
+                "shared_axes", "size", "stddev", "synchronized", "target_shape", "units", "use_bias", "value_range", "width",
+                "width_factor"}
 
 
 class Export(unittest.TestCase):

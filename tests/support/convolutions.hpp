@@ -25,6 +25,15 @@ inline lockstep::Conv2DOp generated_convolution(lockstep::Philox& g) {
   }
 }
 
+/// A convolution in 2 to 5 groups, among them depthwise ones.
+inline lockstep::Conv2DOp generated_grouped(lockstep::Philox& g) {
+  lockstep::Conv2DOp op = generated_convolution(g);
+  op.groups = between(g, 2, 5);
+  op.in = lockstep::shape(op.in[0], op.in[1], op.groups * one_of(g, 1, 2, 3, 4, 8, 16));
+  op.filters = op.groups * one_of(g, 1, 2, 3, 8, 16);
+  return op;
+}
+
 /// A transposed convolution with any legal output padding.
 inline lockstep::Conv2DTransposeOp generated_transposed(lockstep::Philox& g) {
   const lockstep::Conv2DOp back = generated_convolution(g);
@@ -42,7 +51,8 @@ inline std::string describe(const lockstep::Conv2DOp& op) {
          pair(op.kernel.height, op.kernel.width) + ", strides " +
          pair(op.strides.height, op.strides.width) + ", dilation " +
          pair(op.dilation.height, op.dilation.width) +
-         (op.padding == lockstep::same ? ", same" : ", valid") + (op.bias ? ", bias" : "");
+         (op.padding == lockstep::same ? ", same" : ", valid") + (op.bias ? ", bias" : "") +
+         (op.groups > 1 ? ", groups " + std::to_string(op.groups) : "");
 }
 
 inline std::size_t weights_of(const lockstep::Conv2DOp& op) {

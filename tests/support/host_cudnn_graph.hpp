@@ -94,20 +94,22 @@ struct Tensor {
   }
 };
 
-/// Calls f(offset in x, in w, in y) for all products of a convolution.
+/// Calls f(offset in x, in w, in y) for all products of a convolution. x has as many groups as its
+/// channels are times those of w.
 template <class F>
 void products(const Made& geometry, const Tensor& x, const Tensor& w, const Tensor& y, const F& f) {
   const auto step = geometry.list<std::int64_t>(CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES),
              apart = geometry.list<std::int64_t>(CUDNN_ATTR_CONVOLUTION_DILATIONS),
              before = geometry.list<std::int64_t>(CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS);
+  const std::int64_t channels = w.sizes[1], filters = w.sizes[0] / (x.sizes[1] / channels);
   y.each([&](std::int64_t n, std::int64_t k, std::int64_t p, std::int64_t q) {
     for (std::int64_t r = 0; r < w.sizes[2]; ++r)
       for (std::int64_t s = 0; s < w.sizes[3]; ++s) {
         const std::int64_t h = p * step[0] - before[0] + r * apart[0],
                            v = q * step[1] - before[1] + s * apart[1];
         if (h < 0 || v < 0 || h >= x.sizes[2] || v >= x.sizes[3]) continue;
-        for (std::int64_t c = 0; c < x.sizes[1]; ++c)
-          f(x.at(n, c, h, v), w.at(k, c, r, s), y.at(n, k, p, q));
+        for (std::int64_t c = 0; c < channels; ++c)
+          f(x.at(n, k / filters * channels + c, h, v), w.at(k, c, r, s), y.at(n, k, p, q));
       }
   });
 }

@@ -92,6 +92,13 @@ class LayerShapes {
                                            op.strides, op.dilation, op.padding, op.bias};
     agrees(device, back, n, back.in.size(), weights_of(back), back.kernel_size());
 
+    lockstep::Conv2DOp grouped = op;
+    grouped.groups = one_of(g_, 2, 3, 4);
+    grouped.in = lockstep::shape(op.in[0], op.in[1], grouped.groups * one_of(g_, 1, 3, 4, 16, 17));
+    grouped.filters = grouped.groups * one_of(g_, 1, 2, 5, 8, 16);
+    INFO(describe(grouped));
+    agrees(device, grouped, n, grouped.in.size(), weights_of(grouped), grouped.kernel_size());
+
     const lockstep::DepthwiseConv2DOp deep = depthwise(op, one_of(g_, 1, 1, 2, 3));
     agrees(device, deep, n, deep.in.size(), weights_of(deep), deep.kernel_size());
 
@@ -130,6 +137,11 @@ class LayerShapes {
         {between(g_, 1, 4), between(g_, 1, 4)},
         flag() ? lockstep::nearest : lockstep::bilinear};
     agrees(device, up, n, up.in.size());
+    const lockstep::ResizingOp resized{up.in, between(g_, 1, 17), between(g_, 1, 17),
+                                       up.interpolation};
+    agrees(device, resized, n, up.in.size());
+    agrees(device, lockstep::CenterCropOp{up.in, between(g_, 1, 9), between(g_, 1, 9)}, n,
+           up.in.size());
   }
 
   template <class D>
@@ -166,6 +178,8 @@ class LayerShapes {
     agrees(device, lockstep::ReLUOp{in}, n, size);
     agrees(device, lockstep::ReLU6Op{in}, n, size);
     agrees(device, lockstep::LeakyReLUOp{in}, n, size);
+    const lockstep::PReLUOp slopes{in, flag() ? lockstep::shared_axes(1) : lockstep::SharedAxes{}};
+    agrees(device, slopes, n, size, slopes.weights());
     agrees(device, lockstep::ELUOp{in}, n, size);
     agrees(device, lockstep::GELUOp{in}, n, size);
     agrees(device, lockstep::SiLUOp{in}, n, size);
@@ -218,6 +232,9 @@ class LayerShapes {
     agrees(device, lockstep::RandomRotation<lockstep::factor(0.2f)>::op(in), n, size);
     using Translation = lockstep::RandomTranslation<lockstep::factor(0.2f), lockstep::factor(0.3f)>;
     agrees(device, Translation::op(in), n, size);
+    agrees(device, lockstep::RandomZoom<lockstep::factor(0.4f)>::op(in), n, size);
+    agrees(device, lockstep::RandomContrastOp{in, {0.4f, 0.4f}, {-2, 2}}, n, size);
+    agrees(device, lockstep::RandomBrightnessOp{in, {-0.4f, 0.4f}, {-2, 2}}, n, size);
   }
 
   template <class D, class O>

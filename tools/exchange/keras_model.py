@@ -53,12 +53,13 @@ except ImportError as missing:
     sys.exit(f"keras_model: {missing}; install keras, numpy, safetensors and one of jax, torch and tensorflow")
 
 # Layers whose options are the arguments of Keras' class of the same name.
-SAME = {"Add", "AveragePooling1D", "AveragePooling2D", "BatchNormalization", "Concatenate", "Conv1D", "Conv2D", "Dense",
-        "DepthwiseConv2D", "Dot", "Dropout", "ELU", "Embedding", "Flatten", "GaussianNoise", "GlobalAveragePooling1D",
-        "GlobalAveragePooling2D", "GlobalMaxPooling1D", "GlobalMaxPooling2D", "LayerNormalization", "LeakyReLU",
-        "MaxPooling1D", "MaxPooling2D", "Maximum", "Minimum", "Multiply", "Normalization", "Permute", "RandomFlip",
-        "RandomRotation", "RandomTranslation", "ReLU", "RepeatVector", "Rescaling", "Reshape", "SeparableConv2D", "Softmax",
-        "SpatialDropout2D", "Subtract", "UpSampling2D"}
+SAME = {"Add", "AveragePooling1D", "AveragePooling2D", "BatchNormalization", "CenterCrop", "Concatenate", "Conv1D",
+        "Conv2D", "Dense", "DepthwiseConv2D", "Dot", "Dropout", "ELU", "Embedding", "Flatten", "GaussianNoise",
+        "GlobalAveragePooling1D", "GlobalAveragePooling2D", "GlobalMaxPooling1D", "GlobalMaxPooling2D",
+        "LayerNormalization", "LeakyReLU", "Maximum", "MaxPooling1D", "MaxPooling2D", "Minimum", "Multiply",
+        "Normalization", "Permute", "PReLU", "RandomBrightness", "RandomContrast", "RandomFlip", "RandomRotation",
+        "RandomTranslation", "RandomZoom", "ReLU", "RepeatVector", "Rescaling", "Reshape", "Resizing",
+        "SeparableConv2D", "Softmax", "SpatialDropout2D", "Subtract", "UpSampling2D"}
 FUNCTIONS = {"GELU": "gelu", "LogSoftmax": "log_softmax", "ReLU6": "relu6", "SiLU": "silu", "Sigmoid": "sigmoid",
              "Softplus": "softplus", "Tanh": "tanh"}
 ACTIVATIONS = {"elu", "leaky_relu", "relu", "softmax", *FUNCTIONS.values()}
@@ -168,10 +169,10 @@ OWN = {"RandomCrop": RandomCrop, "SliceAxis": SliceAxis, "DepthToSpace": DepthTo
 
 
 def _output_padding(layer):
-    """Keras' output_padding of a Conv2DTranspose; None if the output has the default extents."""
+    """Keras' output_padding of a transposed convolution; None if the output has the default extents."""
     config, given = layer["config"], []
     default = True
-    for axis in (0, 1):
+    for axis in range(len(config["kernel_size"])):
         size, stride = config["kernel_size"][axis], config["strides"][axis]
         extent = (size - 1) * config["dilation_rate"][axis] + 1
         before, after = layer["input_shapes"][0][axis], layer["output_shape"][axis]
@@ -198,10 +199,10 @@ def _layer(layer):
     if config.get("activation") == "leaky_relu" and slope != 0.2:
         config["activation"] = keras.layers.LeakyReLU(negative_slope=slope)
     for option in ("factor", "height_factor", "width_factor", "target_shape", "kernel_size", "strides", "dilation_rate",
-                   "pool_size", "size", "dims", "padding", "cropping", "axes"):
+                   "pool_size", "size", "dims", "padding", "cropping", "axes", "value_range"):
         if isinstance(config.get(option), list):
             config[option] = tuple(config[option])
-    if kind in ("Conv1D", "MaxPooling1D", "AveragePooling1D"):
+    if kind in ("Conv1D", "Conv1DTranspose", "MaxPooling1D", "AveragePooling1D"):
         config = {option: value[0] if isinstance(value, tuple) else value for option, value in config.items()}
     if kind == "BatchNormalization":
         config.pop("synchronized")  # of no effect at inference
@@ -216,8 +217,13 @@ def _layer(layer):
         return keras.layers.UpSampling1D(config["size"][0], name=name)
     if kind == "Average":
         return keras.layers.Average(name=name) if config["divisor"] == 2 else Average(**config, name=name)
+    if kind == "Conv1DTranspose":
+        padding = _output_padding(layer)
+        return keras.layers.Conv1DTranspose(**config, output_padding=padding and padding[0], name=name)
     if kind == "Conv2DTranspose":
         return keras.layers.Conv2DTranspose(**config, output_padding=_output_padding(layer), name=name)
+    if kind == "RandomZoom" and config.pop("keeps_aspect"):
+        config["width_factor"] = None
     if kind in OWN:
         return OWN[kind](**config, name=name)
     if kind == "RandomCutout":

@@ -48,7 +48,8 @@ LAYERS = {"ELU": "elu", "GELU": "gelu", "ReLU": "relu", "ReLU6": "relu6", "Sigmo
           "Softplus": "softplus", "Tanh": "tanh", "Softmax": "softmax", "LogSoftmax": "log_softmax"}
 MERGES = {"Add": torch.add, "Maximum": torch.maximum, "Minimum": torch.minimum, "Multiply": torch.mul,
           "Subtract": torch.sub}
-IDENTITIES = {"RandomFlip", "RandomRotation", "RandomTranslation", "RandomCutout"}
+IDENTITIES = {"RandomBrightness", "RandomContrast", "RandomCutout", "RandomFlip", "RandomRotation", "RandomTranslation",
+              "RandomZoom"}
 
 
 class Function(nn.Module):
@@ -137,6 +138,17 @@ class Normalization(nn.Module):
         return (x - self.mean) / self.variance.sqrt().clamp_min(1e-7)
 
 
+class PReLU(nn.Module):
+    """A slope for each element, or for those that share it: alpha has extent 1 along shared axes."""
+
+    def __init__(self, shape):
+        super().__init__()
+        self.alpha = nn.Parameter(torch.zeros(shape))
+
+    def forward(self, x):
+        return torch.where(x > 0, x, self.alpha * x)
+
+
 class GaussianNoise(nn.Module):
     def __init__(self, stddev):
         super().__init__()
@@ -175,9 +187,11 @@ def _convolution(layer, kernel, bias, groups=1):
     config, kernel = layer["config"], next(p for p in layer["parameters"] if p["name"].endswith("/" + kernel))
     *size, inputs, outputs = kernel["shape"]
     axes, point = len(size), kernel["name"].endswith("pointwise_kernel")
+    parts = config.get("groups", 1)
     step = [1] * axes if point else config["strides"]
     gap = [1] * axes if point else config["dilation_rate"]
-    built = (nn.Conv1d, nn.Conv2d)[axes - 1](inputs, outputs * groups, size, step, dilation=gap, groups=groups, bias=bias)
+    built = (nn.Conv1d, nn.Conv2d)[axes - 1](inputs * parts, outputs * groups, size, step, dilation=gap,
+                                              groups=groups * parts, bias=bias)
     order = (axes + 1, axes, *range(axes)) if groups == 1 else (axes, axes + 1, *range(axes))
     tensors = {kernel["name"].rpartition("/")[2]: Tensor(built, "weight", order)}
     if bias:
@@ -195,15 +209,15 @@ def _pads(layer, size):
 def _transposed(layer):
     config = layer["config"]
     filters, size, strides, gaps = (config[key] for key in ("filters", "kernel_size", "strides", "dilation_rate"))
-    crop, extra = [], []
-    for axis in (0, 1):
+    crop, extra, axes = [], [], len(size)
+    for axis in range(axes):
         out, extent = layer["output_shape"][axis], (size[axis] - 1) * gaps[axis] + 1
         before = window(out, size[axis], strides[axis], gaps[axis], config["padding"])[1]
         crop.append((before, out))
         extra.append(max(0, before + out - (layer["input_shapes"][0][axis] - 1) * strides[axis] - extent))
-    built = nn.ConvTranspose2d(layer["input_shapes"][0][2], filters, size, strides, output_padding=extra, dilation=gaps,
-                               bias=config["use_bias"])
-    tensors = {"kernel": Tensor(built, "weight", (3, 2, 0, 1))}
+    built = (nn.ConvTranspose1d, nn.ConvTranspose2d)[axes - 1](
+        layer["input_shapes"][0][-1], filters, size, strides, output_padding=extra, dilation=gaps, bias=config["use_bias"])
+    tensors = {"kernel": Tensor(built, "weight", (axes + 1, axes, *range(axes)))}
     if config["use_bias"]:
         tensors["bias"] = Tensor(built, "bias")
     return ChannelsFirst(built, crop=crop), tensors
@@ -222,6 +236,10 @@ def _normalized(built, config, names):
 
 def _crop(layer):
     height, width = layer["output_shape"][:2]
+    rows, columns = layer["input_shapes"][0][:2]
+    if layer["class_name"] == "CenterCrop" and rows >= height and columns >= width:
+        top, left = (rows - height) // 2, (columns - width) // 2
+        return Function(lambda x: x[:, top:top + height, left:left + width], f"the middle {height} x {width}")
     top, left, h, w = crop_of(layer["input_shapes"][0], height, width)
 
     def resize(x):
@@ -243,7 +261,7 @@ def _module(layer):
         pointwise, more = _convolution(layer, "pointwise_kernel", config["use_bias"])
         return (ChannelsFirst(nn.Sequential(depthwise, pointwise), _pads(layer, config["kernel_size"])),
                 {**tensors, **more})
-    if kind == "Conv2DTranspose":
+    if kind in ("Conv1DTranspose", "Conv2DTranspose"):
         return _transposed(layer)
     if kind == "Dense":
         built = nn.Linear(shape[-1], config["units"], bias=config["use_bias"])
@@ -263,6 +281,9 @@ def _module(layer):
     if kind == "Normalization":
         built = Normalization(shape[-1])
         return built, {"mean": Tensor(built, "mean"), "variance": Tensor(built, "variance")}
+    if kind == "PReLU":
+        built = PReLU([1 if axis + 1 in config["shared_axes"] else extent for axis, extent in enumerate(shape)])
+        return built, {"alpha": Tensor(built, "alpha")}
     return _without_parameters(layer, kind, config, shape), {}
 
 
@@ -311,8 +332,11 @@ def _without_parameters(layer, kind, config, shape):
         return ChannelsFirst(nn.Dropout2d(config["rate"]))
     if kind == "GaussianNoise":
         return GaussianNoise(config["stddev"])
-    if kind == "RandomCrop":
+    if kind in ("CenterCrop", "RandomCrop"):
         return _crop(layer)
+    if kind == "Resizing":
+        mode = {"nearest": "nearest-exact", "bilinear": "bilinear"}[config["interpolation"]]
+        return ChannelsFirst(nn.Upsample(size=(config["height"], config["width"]), mode=mode))
     if kind in IDENTITIES:
         return nn.Identity()
     if kind in MERGES:

@@ -36,6 +36,7 @@
   LOCKSTEP_PASSES(how, D, AverageOp)                            \
   LOCKSTEP_PASSES(how, D, AveragePooling2DOp)                   \
   LOCKSTEP_PASSES(how, D, BatchNormalizationOp)                 \
+  LOCKSTEP_PASSES(how, D, CenterCropOp)                         \
   LOCKSTEP_PASSES(how, D, ConcatenateOp)                        \
   LOCKSTEP_PASSES(how, D, Conv2DOp)                             \
   LOCKSTEP_PASSES(how, D, Conv2DTransposeOp)                    \
@@ -60,15 +61,20 @@
   LOCKSTEP_PASSES(how, D, MultiplyOp)                           \
   LOCKSTEP_PASSES(how, D, NormalizationOp)                      \
   LOCKSTEP_PASSES(how, D, PermuteOp)                            \
+  LOCKSTEP_PASSES(how, D, PReLUOp)                              \
+  LOCKSTEP_PASSES(how, D, RandomBrightnessOp)                   \
+  LOCKSTEP_PASSES(how, D, RandomContrastOp)                     \
   LOCKSTEP_PASSES(how, D, RandomCropOp)                         \
   LOCKSTEP_PASSES(how, D, RandomCutoutOp)                       \
   LOCKSTEP_PASSES(how, D, RandomFlipOp)                         \
   LOCKSTEP_PASSES(how, D, RandomRotationOp)                     \
   LOCKSTEP_PASSES(how, D, RandomTranslationOp)                  \
+  LOCKSTEP_PASSES(how, D, RandomZoomOp)                         \
   LOCKSTEP_PASSES(how, D, ReLUOp)                               \
   LOCKSTEP_PASSES(how, D, ReLU6Op)                              \
   LOCKSTEP_PASSES(how, D, RepeatVectorOp)                       \
   LOCKSTEP_PASSES(how, D, RescalingOp)                          \
+  LOCKSTEP_PASSES(how, D, ResizingOp)                           \
   LOCKSTEP_PASSES(how, D, SeparableConv2DOp)                    \
   LOCKSTEP_PASSES(how, D, SiLUOp)                               \
   LOCKSTEP_PASSES(how, D, SigmoidOp)                            \
@@ -84,6 +90,7 @@
   LOCKSTEP_PASSES(how, D, AlongSteps<AveragePooling2DOp>)       \
   LOCKSTEP_PASSES(how, D, AlongSteps<Conv2DOp>)                 \
   LOCKSTEP_PASSES(how, D, AlongSteps<Cropping2DOp>)             \
+  LOCKSTEP_PASSES(how, D, AlongSteps<Conv2DTransposeOp>)        \
   LOCKSTEP_PASSES(how, D, AlongSteps<GlobalAveragePooling2DOp>) \
   LOCKSTEP_PASSES(how, D, AlongSteps<GlobalMaxPooling2DOp>)     \
   LOCKSTEP_PASSES(how, D, AlongSteps<MaxPooling2DOp>)           \

@@ -39,14 +39,14 @@ struct ConvReLUPoolOp {
   ReLUOp relu;
   MaxPooling2DOp pool;
 
-  /// Requires at most 4 channels, and windows that neither overlap nor reach into padding: each
+  /// Requires at most 4 channels in one group, and windows that neither overlap nor reach into padding: each
   /// element of the convolution then belongs to at most one window.
   static constexpr bool fits(const Conv2DOp& conv, const ReLUOp&, const MaxPooling2DOp& pool) {
     const Window rows = pool.window.rows(), columns = pool.window.columns();
     const auto is_whole = [](const Window& w) {
       return w.before() + w.after() == 0 && w.stride >= w.kernel;
     };
-    return conv.channels() <= 4 && is_whole(rows) && is_whole(columns);
+    return conv.groups == 1 && conv.channels() <= 4 && is_whole(rows) && is_whole(columns);
   }
   constexpr Shape out() const { return pool.window.out(); }
   constexpr double flops() const { return conv.flops(); }

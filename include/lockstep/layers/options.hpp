@@ -35,6 +35,15 @@ struct Dilation {
 constexpr Dilation dilation(int both) { return {both, both}; }
 constexpr Dilation dilation(int height, int width) { return {height, width}; }
 
+/// Option created by `groups`.
+struct Groups {
+  int value = 1;
+  bool operator==(const Groups&) const = default;
+};
+/// Parts into which a convolution divides its channels and filters; each filter reads the channels
+/// of its part only: `Conv2D<128, 3, ls::groups(32)>`.
+constexpr Groups groups(int value) { return {value}; }
+
 /// Option created by `kernel`.
 struct KernelSize {
   int height = 1, width = 1;

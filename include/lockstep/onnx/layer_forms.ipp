@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "lockstep/core/error.hpp"
+#include "lockstep/layers/preprocessing/center_crop.hpp"
 #include "lockstep/layers/preprocessing/random_crop.hpp"
 #include "lockstep/layers/sliding_window.hpp"
 
@@ -79,9 +80,9 @@ class LayerForm {
 
  private:
   /// Layers that do something in training only.
-  static constexpr std::array<std::string_view, 7> identities{
-      "Dropout",        "SpatialDropout2D",  "GaussianNoise", "RandomFlip",
-      "RandomRotation", "RandomTranslation", "RandomCutout"};
+  static constexpr std::array<std::string_view, 10> identities{
+      "Dropout",           "SpatialDropout2D", "GaussianNoise",  "RandomFlip", "RandomRotation",
+      "RandomTranslation", "RandomCutout",     "RandomContrast", "RandomZoom", "RandomBrightness"};
 
   [[gnu::cold]] Value add_class() {
     const std::string_view c = layer_.class_name;
@@ -94,7 +95,7 @@ class LayerForm {
     if (c == "Conv1D" || c == "Conv2D") return convolution();
     if (c == "DepthwiseConv2D") return value(depthwise("kernel", true), Channels::first);
     if (c == "SeparableConv2D") return separable();
-    if (c == "Conv2DTranspose") return transposed_convolution();
+    if (c == "Conv1DTranspose" || c == "Conv2DTranspose") return transposed_convolution();
     if (c == "Dense") return dense();
     if (c == "MaxPooling1D" || c == "MaxPooling2D") return pooling("MaxPool");
     if (c == "AveragePooling1D" || c == "AveragePooling2D") return pooling("AveragePool");
@@ -106,6 +107,7 @@ class LayerForm {
     if (c == "Normalization") return normalization();
     if (c == "Rescaling") return rescaling();
     if (c == "Embedding") return embedding();
+    if (c == "PReLU") return prelu();
     if (c == "Flatten" || c == "Reshape") return reshape();
     if (c == "UpSampling1D" || c == "UpSampling2D") return up_sampling();
     if (c == "ZeroPadding1D" || c == "ZeroPadding2D") return zero_padding();
@@ -114,7 +116,15 @@ class LayerForm {
     if (c == "Permute") return permute();
     if (c == "RepeatVector") return repeat_vector();
     if (c == "DepthToSpace" || c == "SpaceToDepth") return blocks();
-    if (c == "RandomCrop") return random_crop();
+    if (c == "CenterCrop") {
+      const Shape& to = layer_.output_shape;
+      return part(CenterCropOp{in_shape(), to[0], to[1]}.window());
+    }
+    if (c == "RandomCrop") {
+      const Shape& to = layer_.output_shape;
+      return part(RandomCropOp{in_shape(), to[0], to[1]}.middle());
+    }
+    if (c == "Resizing") return resizing();
     if (c == "Dot") return dot();
     if (const std::string_view op = merging_op(c); !op.empty()) return merge(op);
     throw UsageError(
@@ -258,8 +268,10 @@ class LayerForm {
     const std::size_t axes = kernel.extents.size() - 2;
     std::vector<std::size_t> order{axes + 1, axes};
     for (std::size_t i = 0; i < axes; ++i) order.push_back(i);
+    const auto* given = layer_.option("groups");
+    const std::int64_t groups = given != nullptr ? std::get<std::int64_t>(*given) : 1;
     return value(conv(in(Channels::first), "kernel", transposed(kernel, order),
-                      windows("kernel_size"), 1, true),
+                      windows("kernel_size"), groups, true),
                  Channels::first);
   }
   /// The convolution of each channel on its own.
@@ -288,7 +300,9 @@ class LayerForm {
       extents.push_back(w.kernel);
       output_padding.push_back(w.in + w.before() + w.after() - (in - 1) * w.stride - w.extent());
     }
-    const Weights w = transposed(required("kernel"), {3, 2, 0, 1});  // of (height, width, out, in)
+    std::vector<std::size_t> order{at.size() + 1, at.size()};  // of (.., out, in)
+    for (std::size_t i = 0; i < at.size(); ++i) order.push_back(i);
+    const Weights w = transposed(required("kernel"), order);
     std::vector<std::string> inputs{in(Channels::first), constant("kernel", w)};
     if (const Weights bias = weights("bias"); !bias.values.empty())
       inputs.push_back(constant("bias", bias));
@@ -373,6 +387,16 @@ class LayerForm {
                       {{"axis", std::int64_t{0}}}),
                  Channels::last);
   }
+  [[gnu::cold]] Value prelu() {
+    const Channels layout = inputs_[0]->channels();
+    Weights alpha = required("alpha");
+    if (layout == Channels::first) {
+      std::vector<std::size_t> order{alpha.extents.size() - 1};
+      for (std::size_t axis = 0; axis + 1 < alpha.extents.size(); ++axis) order.push_back(axis);
+      alpha = transposed(alpha, order);
+    }
+    return value(node("PRelu", {in(layout), constant("alpha", alpha)}), layout);
+  }
   [[gnu::cold]] Value reshape() {
     const Shape& to = layer_.output_shape;
     Numbers extents{0};  // as in the input: the batch
@@ -385,22 +409,24 @@ class LayerForm {
   /// The factor whose product with `from` is at least `to`: Resize rounds the extent down.
   static float factor(int from, int to) {
     const float nearest = static_cast<float>(to) / static_cast<float>(from);
-    return nearest * static_cast<float>(from) < static_cast<float>(to)
+    return static_cast<double>(nearest) * from < to  // readers multiply in float or in double
                ? std::nextafter(nearest, 2 * nearest)
                : nearest;
   }
-  /// Resizes a channels-first image; `nearest` reads input pixel i / factor. Not by sizes, which
-  /// onnxruntime's optimizer confuses when it moves a Transpose.
+  /// Resizes a channels-first image; `nearest` reads input pixel i / factor, or with `centers` that
+  /// at the center of pixel i. Not by sizes, which onnxruntime's optimizer confuses when it moves a
+  /// Transpose.
   [[gnu::cold]] std::string resize(const std::string& x, bool nearest, int height, int width,
-                                   const Shape& to) {
-    return resize(x, nearest, {1, 1, factor(height, to[0]), factor(width, to[1])});
+                                   const Shape& to, bool centers = false) {
+    return resize(x, nearest, {1, 1, factor(height, to[0]), factor(width, to[1])}, centers);
   }
   [[gnu::cold]] std::string resize(const std::string& x, bool nearest,
-                                   const std::vector<float>& factors) {
+                                   const std::vector<float>& factors, bool centers = false) {
     const std::array<std::int64_t, 1> count{static_cast<std::int64_t>(factors.size())};
     const std::string scales = graph_.constant(layer_.name + "/scales", count, factors);
-    const std::string_view coordinates = nearest ? "asymmetric" : "half_pixel";
-    const std::string_view mode = nearest ? "nearest" : "linear", rounding = "floor";
+    const std::string_view coordinates = nearest && !centers ? "asymmetric" : "half_pixel";
+    const std::string_view mode = nearest ? "nearest" : "linear",
+                           rounding = centers ? "round_prefer_ceil" : "floor";
     return node("Resize", {x, "", scales},
                 {{"mode", mode},
                  {"coordinate_transformation_mode", coordinates},
@@ -426,6 +452,12 @@ class LayerForm {
   /// A list of numbers as a constant of this layer.
   [[gnu::cold]] std::string list(std::string_view name, const Numbers& values) {
     return graph_.constant(layer_.name + "/" + std::string(name), values);
+  }
+  [[gnu::cold]] Value resizing() {
+    const bool nearest = std::get<std::string>(*layer_.option("interpolation")) == "nearest";
+    return value(resize(in(Channels::first), nearest, in_shape()[0], in_shape()[1],
+                        layer_.output_shape, nearest),
+                 Channels::first);
   }
   [[gnu::cold]] Value zero_padding() {
     const auto [before, after] = edges("padding");
@@ -478,13 +510,15 @@ class LayerForm {
             : node("DepthToSpace", {x}, {{"blocksize", size}, {"mode", std::string_view("DCR")}}),
         Channels::first);
   }
-  [[gnu::cold]] Value random_crop() {
+  /// A part of an image, resized if it does not have the layer's extents.
+  [[gnu::cold]] Value part(const ImagePart& part) {
     const Shape& to = layer_.output_shape;
-    const ImagePart part = RandomCropOp{in_shape(), to[0], to[1]}.middle();
     const std::string begin = list("begin", {part.row, part.column});
     const std::string end = list("end", {part.row + part.height, part.column + part.width});
-    const std::string x = node("Slice", {in(Channels::first), begin, end, list("axes", {2, 3})});
-    return value(resize(x, false, part.height, part.width, to), Channels::first);
+    const std::string cut = node("Slice", {in(Channels::first), begin, end, list("axes", {2, 3})});
+    if (layer_.class_name == "CenterCrop" && part.height == to[0] && part.width == to[1])
+      return value(cut, Channels::first);
+    return value(resize(cut, false, part.height, part.width, to), Channels::first);
   }
 
   /// ONNX' op that merges two values; empty if the class is not a merging layer.

@@ -78,6 +78,44 @@ TEST_CASE("crops equal the reference's, drawn or resized") {
   check_images<RandomCrop<9, 10>>(shape(4, 5, 2), true, false, false);
 }
 
+TEST_CASE("zoomed images equal the reference's") {
+  [[maybe_unused]] Tested::Machine machine;
+  const Shape in = shape(9, 7, 3);
+  check_images<RandomZoom<factor(0.7)>>(in, true, false, false);
+  check_images<RandomZoom<factor(0.9), factor(-0.8, 0), fill_constant(2), nearest>>(in, true, false,
+                                                                                    false);
+  check_images<RandomZoom<factor(0.7)>>(in, false, true, false);
+}
+
+TEST_CASE("images of another contrast or brightness equal the reference's") {
+  [[maybe_unused]] Tested::Machine machine;
+  for (const Shape in : {shape(9, 7, 3), shape(1, 2, 1), shape(40, 30, 2), shape(3, 2, 70)}) {
+    check_images<RandomContrast<factor(0.9), value_range(-9, 9)>>(in, true, false);
+    check_images<RandomBrightness<factor(0.2), value_range(-20, 20)>>(in, true, false);
+  }
+  check_images<RandomContrast<factor(0.9)>>(shape(4, 3, 2), false, true);
+  check_images<RandomBrightness<factor(0.9)>>(shape(4, 3, 2), false, true);
+}
+
+TEST_CASE("the range limits images of another contrast or brightness") {
+  [[maybe_unused]] Tested::Machine machine;
+  const auto run = [](const auto& op) {
+    return run_layer<Tested::Device>(op, 1, {0, 1, 2, 5}, {}, {1, 2, 3, 4}, {}, Tested::device());
+  };
+  // Twice the distance from 2: -2, 0, 2, 8, of which two are within the range.
+  const auto sharp = run(RandomContrastOp{shape(2, 2, 1), {-1, 1}, {-1, 4}});
+  CHECK(sharp.y == std::vector<float>{-1, 0, 2, 4});
+  CHECK(sharp.dx == std::vector<float>{-1.25f, 2.75f, 4.75f, -1.25f});  // 2 g - mean(g)
+  // One pixel is its own mean.
+  const auto one = run_layer<Tested::Device>(RandomContrastOp{shape(1, 1, 1), {-1, 1}, {-1, 4}}, 2,
+                                             {3, 5}, {}, {7, 7}, {}, Tested::device());
+  CHECK(one.y == std::vector<float>{3, 4});
+  CHECK(one.dx == std::vector<float>{7, 0});
+  const auto bright = run(RandomBrightnessOp{shape(2, 2, 1), {0.5f, 0.5f}, {0, 4}});
+  CHECK(bright.y == std::vector<float>{2, 3, 4, 4});
+  CHECK(bright.dx == std::vector<float>{1, 2, 3, 0});
+}
+
 TEST_CASE("rotated and translated images equal the reference's") {
   [[maybe_unused]] Tested::Machine machine;
   const Shape in = shape(9, 7, 3);

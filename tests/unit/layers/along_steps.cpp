@@ -71,6 +71,35 @@ TEST_CASE("Conv1D follows Keras' formula over steps") {
   CHECK(testing::relative_error(forward<Wide>(x, w), convolved<Wide>(x, w, 6, 5, 1, 2, 0)) < 1e-14);
 }
 
+TEST_CASE("Conv1DTranspose follows Keras' formula over steps") {
+  const Input x;
+  constexpr int filters = 3, size = 4;
+  const auto w = testing::normal_values(size * filters * channels + filters, 2);
+  const auto check = [&]<class L>(const L&, int stride, int dilation, int before, int out) {
+    CHECK(L::op(in).out() == ls::shape(out, filters));
+    std::vector<double> y;
+    for (std::size_t n = 0; n < count; ++n)
+      for (int to = 0; to < out; ++to)
+        for (int f = 0; f < filters; ++f) {
+          double sum = w[static_cast<std::size_t>(size * filters * channels + f)];
+          for (int s = 0; s < steps; ++s)
+            for (int j = 0; j < size; ++j)
+              for (int k = 0; k < channels; ++k)
+                if (s * stride + j * dilation - before == to)
+                  sum +=
+                      x.at(n, s, k) * w[static_cast<std::size_t>((j * filters + f) * channels + k)];
+          y.push_back(sum);
+        }
+    CHECK(testing::relative_error(forward<L>(x, w), y) < 1e-14);
+  };
+  using ls::same, ls::strides, ls::dilation, ls::output_padding;
+  check(ls::Conv1DTranspose<filters, size>{}, 1, 1, 0, 14);
+  check(ls::Conv1DTranspose<filters, size, same, strides(2)>{}, 2, 1, 1, 22);
+  check(ls::Conv1DTranspose<filters, size, strides(5)>{}, 5, 1, 0, 55);
+  check(ls::Conv1DTranspose<filters, size, dilation(2)>{}, 1, 2, 0, 17);
+  check(ls::Conv1DTranspose<filters, size, strides(3), output_padding(1)>{}, 3, 1, 0, 35);
+}
+
 TEST_CASE("pooling over steps computes the maximum and the mean of a window") {
   const Input x;
   std::vector<double> largest, mean;
@@ -97,6 +126,17 @@ TEST_CASE("global pooling over steps keeps the channels") {
     }
   CHECK(forward<ls::GlobalMaxPooling1D>(x) == largest);
   CHECK(testing::relative_error(forward<ls::GlobalAveragePooling1D>(x), mean) < 1e-14);
+}
+
+TEST_CASE("the kernel of Conv1DTranspose has Keras' shape and fans") {
+  struct Net : ls::Sequential<ls::Input<6, 2>, ls::Conv1DTranspose<8, 3>,
+                              ls::Conv1DTranspose<4, 2, ls::no_bias>> {};
+  STATIC_REQUIRE(Net::parameter_count == 3 * 8 * 2 + 8 + 2 * 4 * 8);
+  CHECK(Net::graph.parameter[0].shape == ls::shape(3, 8, 2));
+  CHECK(Net::graph.parameter[0].fans.in == 24);
+  CHECK(Net::graph.parameter[0].fans.out == 6);
+  CHECK(Net::graph.parameter[2].layer == "conv1d_transpose");
+  CHECK(Net::output_shape == ls::shape(9, 4));
 }
 
 TEST_CASE("the kernel of Conv1D has Keras' shape and name") {

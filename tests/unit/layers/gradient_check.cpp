@@ -71,6 +71,7 @@ TEST_CASE("Dense over the last axis has the gradient of its output") { CHECK(gra
 TEST_CASE("Conv2D has the gradient of its output") { CHECK(gradient_error<ls::Conv2D<4, 3>>(image) < tolerance); }
 TEST_CASE("Conv2D with same padding and strides has the gradient of its output") { CHECK(gradient_error<ls::Conv2D<2, 3, ls::same, ls::strides(2)>>(image) < tolerance); }
 TEST_CASE("Conv2D with dilation has the gradient of its output") { CHECK(gradient_error<ls::Conv2D<2, ls::kernel(3, 2), ls::dilation(2, 1), ls::no_bias>>(image) < tolerance); }
+TEST_CASE("Conv2D with groups has the gradient of its output") { CHECK(gradient_error<ls::Conv2D<6, 3, ls::groups(3)>>(image) < tolerance); CHECK(gradient_error<ls::Conv2D<4, ls::kernel(2, 3), ls::same, ls::strides(2, 1), ls::groups(2), ls::no_bias>>(ls::shape(5, 4, 6)) < tolerance); }
 TEST_CASE("DepthwiseConv2D has the gradient of its output") { CHECK(gradient_error<ls::DepthwiseConv2D<3>>(image) < tolerance); }
 TEST_CASE("DepthwiseConv2D with a multiplier has the gradient of its output") { CHECK(gradient_error<ls::DepthwiseConv2D<ls::kernel(3, 2), ls::same, ls::strides(2, 1), ls::depth_multiplier(2), ls::no_bias>>(image) < tolerance); }
 TEST_CASE("DepthwiseConv2D with dilation has the gradient of its output") { CHECK(gradient_error<ls::DepthwiseConv2D<2, ls::dilation(2, 1)>>(image) < tolerance); }
@@ -96,7 +97,10 @@ TEST_CASE("DepthToSpace has the gradient of its output") { CHECK(gradient_error<
 TEST_CASE("SpaceToDepth has the gradient of its output") { CHECK(gradient_error<ls::SpaceToDepth<2>>(ls::shape(4, 6, 3)) < tolerance); }
 TEST_CASE("UpSampling2D has the gradient of its output") { CHECK(gradient_error<ls::UpSampling2D<ls::size(2, 3)>>(image) < tolerance); }
 TEST_CASE("Bilinear UpSampling2D has the gradient of its output") { CHECK(gradient_error<ls::UpSampling2D<ls::size(3, 2), ls::bilinear>>(image) < tolerance); }
+TEST_CASE("Resizing has the gradient of its output") { CHECK(gradient_error<ls::Resizing<4, 9>>(image) < tolerance); CHECK(gradient_error<ls::Resizing<3, 3>>(ls::shape(8, 7, 2)) < tolerance); CHECK(gradient_error<ls::Resizing<5, 4, ls::nearest>>(image) < tolerance); CHECK(gradient_error<ls::Resizing<3, 2>>(ls::shape(1, 1, 1)) < tolerance); CHECK(gradient_error<ls::Resizing<1, 1>>(image) < tolerance); }
+TEST_CASE("CenterCrop has the gradient of its output") { CHECK(gradient_error<ls::CenterCrop<3, 4>>(image) < tolerance); CHECK(gradient_error<ls::CenterCrop<8, 4>>(image) < tolerance); }
 TEST_CASE("Rescaling has the gradient of its output") { CHECK(gradient_error<ls::Rescaling<ls::factor(0.25), ls::offset(-1)>>(image) < tolerance); }
+TEST_CASE("PReLU has the gradient of its output") { CHECK(gradient_error<ls::PReLU<>>(image) < tolerance); CHECK(gradient_error<ls::PReLU<ls::shared_axes(1, 2)>>(image) < tolerance); CHECK(gradient_error<ls::PReLU<ls::shared_axes(2)>>(image) < tolerance); CHECK(gradient_error<ls::PReLU<ls::shared_axes(1, 3)>>(ls::shape(2, 3, 4, 2)) < tolerance); CHECK(gradient_error<ls::PReLU<>>(ls::shape(1)) < tolerance); }
 TEST_CASE("LayerNormalization has the gradient of its output") { CHECK(gradient_error<ls::LayerNormalization<>>(ls::shape(4, 5)) < 1e-7); }
 TEST_CASE("LayerNormalization without gamma has the gradient of its output") { CHECK(gradient_error<ls::LayerNormalization<ls::scale(false), ls::epsilon(0.1f)>>(image) < 1e-7); }
 TEST_CASE("BatchNormalization has the gradient of its output") { CHECK(gradient_error<ls::BatchNormalization<>>(image) < 1e-7); }
@@ -104,6 +108,8 @@ TEST_CASE("BatchNormalization of rows has the gradient of its output") { CHECK(g
 TEST_CASE("BatchNormalization without gamma has the gradient of its output") { CHECK(gradient_error<ls::BatchNormalization<ls::scale(false), ls::synchronized>>(ls::shape(4, 5)) < 1e-7); }
 TEST_CASE("Conv1D has the gradient of its output") { CHECK(gradient_error<ls::Conv1D<4, 3, ls::same, ls::strides(2)>>(ls::shape(9, 3)) < tolerance); }
 TEST_CASE("Conv1D with dilation has the gradient of its output") { CHECK(gradient_error<ls::Conv1D<2, 3, ls::dilation(2), ls::no_bias>>(ls::shape(9, 3)) < tolerance); }
+TEST_CASE("Conv1D with groups has the gradient of its output") { CHECK(gradient_error<ls::Conv1D<6, 3, ls::groups(3)>>(ls::shape(9, 3)) < tolerance); }
+TEST_CASE("Conv1DTranspose has the gradient of its output") { CHECK(gradient_error<ls::Conv1DTranspose<4, 3, ls::same, ls::strides(2)>>(ls::shape(5, 3)) < tolerance); CHECK(gradient_error<ls::Conv1DTranspose<2, 3, ls::dilation(2), ls::no_bias>>(ls::shape(1, 1)) < tolerance); }
 TEST_CASE("MaxPooling1D has the gradient of its output") { CHECK(gradient_error<ls::MaxPooling1D<3, ls::strides(2)>>(ls::shape(9, 3)) < tolerance); }
 TEST_CASE("AveragePooling1D has the gradient of its output") { CHECK(gradient_error<ls::AveragePooling1D<3, ls::same>>(ls::shape(8, 3)) < tolerance); }
 TEST_CASE("GlobalMaxPooling1D has the gradient of its output") { CHECK(gradient_error<ls::GlobalMaxPooling1D>(ls::shape(8, 3)) < tolerance); }
@@ -115,6 +121,9 @@ TEST_CASE("RandomFlip has the gradient of its output") { CHECK(gradient_error<ls
 TEST_CASE("RandomTranslation has the gradient of its output") { CHECK(gradient_error<ls::RandomTranslation<ls::factor(0.4), ls::factor(0.5)>>(image) < tolerance); }
 TEST_CASE("RandomRotation has the gradient of its output") { CHECK(gradient_error<ls::RandomRotation<ls::factor(0.5)>>(image) < tolerance); }
 TEST_CASE("RandomRotation of the nearest pixel has the gradient of its output") { CHECK(gradient_error<ls::RandomRotation<ls::factor(0.5), ls::nearest, ls::fill_constant(1)>>(image) < tolerance); }
+TEST_CASE("RandomZoom has the gradient of its output") { CHECK(gradient_error<ls::RandomZoom<ls::factor(0.5), ls::factor(-0.5, 0)>>(image) < tolerance); CHECK(gradient_error<ls::RandomZoom<ls::factor(0.5), ls::nearest>>(image) < tolerance); }
+TEST_CASE("RandomContrast has the gradient of its output") { CHECK(gradient_error<ls::RandomContrast<ls::factor(0.9), ls::value_range(-9, 9)>>(image) < tolerance); CHECK(gradient_error<ls::RandomContrast<ls::factor(0.9), ls::value_range(-0.5, 1)>>(image) < tolerance); CHECK(gradient_error<ls::RandomContrast<ls::factor(0.9), ls::value_range(-9, 9)>>(ls::shape(1, 1, 1)) < tolerance); }
+TEST_CASE("RandomBrightness has the gradient of its output") { CHECK(gradient_error<ls::RandomBrightness<ls::factor(0.3), ls::value_range(-1, 1)>>(image) < tolerance); }
 TEST_CASE("RandomCutout has the gradient of its output") { CHECK(gradient_error<ls::RandomCutout<3>>(image) < tolerance); }
 TEST_CASE("SpatialDropout2D has the gradient of its output") { CHECK(gradient_error<ls::SpatialDropout2D<ls::rate(0.4f)>>(image) < tolerance); }
 TEST_CASE("GaussianNoise has the gradient of its output") { CHECK(gradient_error<ls::GaussianNoise<ls::stddev(0.5f)>>(image) < tolerance); }

@@ -264,6 +264,20 @@ TEST_CASE("layers that do nothing at inference have no node") {
         Names{"Identity"});
 }
 
+TEST_CASE("PReLU's slopes are in the order of its input") {
+  const ReadModel first = exported<Net<ls::Conv2D<3, 1>, ls::PReLU<ls::shared_axes(1)>>>();
+  CHECK(first.constants.at("p_re_lu/alpha").extents == Numbers{3, 1, 9});
+  const ReadModel last = exported<Net<ls::PReLU<ls::shared_axes(1)>>>();
+  CHECK(last.constants.at("p_re_lu/alpha").extents == Numbers{1, 9, 2});
+  CHECK(last.ops() == Names{"PRelu", "Identity"});
+}
+
+TEST_CASE("a grouped convolution has its number of groups") {
+  const ReadModel m = exported<Net<ls::Conv2D<6, 1, ls::groups(2)>>>();
+  CHECK(m.node("Conv").integers.at("group") == Numbers{2});
+  CHECK(m.constants.at("conv2d/kernel").extents == Numbers{6, 1, 1, 1});
+}
+
 TEST_CASE("convolutions have ONNX' layout, and the padding of same") {
   const ReadModel m = exported<Net<ls::Conv2D<5, ls::kernel(3, 2), ls::same, ls::strides(2, 1)>>>();
   const ReadNode& conv = m.node("Conv");

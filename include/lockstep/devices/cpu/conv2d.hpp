@@ -43,8 +43,8 @@ namespace detail {
 /// Last argument of ConvolutionCalls for a transposed convolution's forward.
 struct InputGradientOnly {};
 
-/// The prepared passes of one convolution at one batch size, optionally followed by a ReLU. With
-/// `depthwise`, each channel has one filter, and the kernel is (height, width, channels).
+/// The prepared passes of one convolution at one batch size, optionally followed by a ReLU. `name`
+/// is that of the layer, for messages.
 template <class D>
 class ConvolutionCalls {
  public:
@@ -56,18 +56,16 @@ class ConvolutionCalls {
   /// With `Only`, other passes must not be called: ForwardOnly, or InputGradientOnly.
   template <class... Only>
   ConvolutionCalls(const Conv2DOp& op, CpuContext<T>& context, std::size_t count, bool relu,
-                   bool depthwise = false, Only... only)
-      : kernel_size_(depthwise ? op.kernel_size() / static_cast<std::size_t>(op.filters)
-                               : op.kernel_size()),
-        relu_(relu) {
+                   const char* name = "conv2d", Only... only)
+      : kernel_size_(op.kernel_size()), relu_(relu) {
     if (count == 0) return;
     const auto scope = context.scope();
-    const onednn::Site at{depthwise ? "depthwise_conv2d" : "conv2d", op.out(), context.engine()};
+    const onednn::Site at{name, op.out(), context.engine()};
     const auto n = static_cast<std::ptrdiff_t>(count);
-    if (!mixed && !depthwise && WinogradConvolution<T>::fits(op))
+    if (!mixed && WinogradConvolution<T>::fits(op))
       prepare_winograd(op, context.threads(), only...);
     else
-      prepare_onednn(op, at, n, context.threads(), relu, depthwise, only...);
+      prepare_onednn(op, at, n, context.threads(), relu, only...);
     if constexpr (sizeof...(Only) == 0)
       if (relu) prepare_mask(op, at, n);
   }
@@ -181,14 +179,18 @@ class ConvolutionCalls {
   template <class... Only>
   [[gnu::noinline, gnu::cold]] void prepare_onednn(const Conv2DOp& op, const onednn::Site& at,
                                                    std::ptrdiff_t n, [[maybe_unused]] int threads,
-                                                   bool relu, bool depthwise, Only...) {
+                                                   bool relu, Only...) {
     using onednn::Call, onednn::MemoryDesc, onednn::PrimitiveDesc;
     constexpr dnnl_data_type_t type = onednn::data_type<A>(), real = onednn::data_type<T>();
     const Window rows = op.rows(), columns = op.columns();
-    const dnnl_format_tag_t in_order = depthwise ? dnnl_hwigo : dnnl_hwio;
+    const bool grouped = op.groups > 1;
+    const dnnl_format_tag_t in_order = grouped ? dnnl_hwigo : dnnl_hwio;
     const auto kernel = [&](dnnl_data_type_t t, dnnl_format_tag_t tag) {
-      return depthwise
-                 ? MemoryDesc(at, t, {op.filters, 1, 1, op.kernel.height, op.kernel.width}, tag)
+      return grouped
+                 ? MemoryDesc(at, t,
+                              {op.groups, op.group_filters(), op.group_channels(), op.kernel.height,
+                               op.kernel.width},
+                              tag)
                  : MemoryDesc(at, t, {op.filters, op.channels(), op.kernel.height, op.kernel.width},
                               tag);
     };
@@ -210,15 +212,14 @@ class ConvolutionCalls {
       const auto make = [&](dnnl_format_tag_t tag) {
         c.w = kernel(pass == Pass::weights ? real : type, tag);
         if constexpr (pass == Pass::weights)
-          return onednn::convolution_backward_weights(at, c, hint,
-                                                      rejected_for_weights(op, depthwise));
+          return onednn::convolution_backward_weights(at, c, hint, rejected_for_weights(op));
         else if constexpr (pass == Pass::data)
-          return onednn::convolution_backward_data(at, c, hint, rejected_for_input(op, depthwise));
+          return onednn::convolution_backward_data(at, c, hint, rejected_for_input(op));
         else
           return onednn::convolution_forward(at, c, pass == Pass::relu_forward,
                                              rejected_for_forward(op));
       };
-      if (pass == Pass::weights && !depthwise && strided_pointwise_with_tail(op))
+      if (pass == Pass::weights && !is_depthwise(op) && strided_pointwise_with_tail(op))
         return make(in_order);
       PrimitiveDesc free = make(dnnl_format_tag_any);
       if (!onednn::is_slow(free)) return free;
@@ -247,7 +248,7 @@ class ConvolutionCalls {
 
     // Kernel gradient: x, dy -> dw, unpacked; the bias gradient is a column sum of dy.
     if constexpr (sizeof...(Only) > 0) {
-    } else if (!mixed && !depthwise && FewChannelsGradient<T>::fits(op)) {
+    } else if (!mixed && FewChannelsGradient<T>::fits(op)) {
       few_channels_ = FewChannelsGradient<T>(op, threads);
       sums_ = backward_scratch_.add(few_channels_.scratch_bytes(op));
     } else {
@@ -277,7 +278,12 @@ class ConvolutionCalls {
   /// A bug of oneDNN 2.6 and 3.2 with AVX2: for these convolutions the weight gradients are wrong
   /// in oneDNN's preferred layout. In the plain layout it uses a GEMM, which is correct.
   static constexpr bool strided_pointwise_with_tail(const Conv2DOp& op) {
-    return op.kernel == KernelSize{1, 1} && op.strides != Strides{1, 1} && op.channels() % 16 != 0;
+    return op.kernel == KernelSize{1, 1} && op.strides != Strides{1, 1} &&
+           op.group_channels() % 16 != 0;
+  }
+  /// Whether each channel is a group with one filter.
+  static constexpr bool is_depthwise(const Conv2DOp& op) {
+    return op.groups > 1 && op.groups == op.channels() && op.groups == op.filters;
   }
 
   /// Implementations to avoid in forward. A bug of oneDNN 2.6's AMX code in bfloat16: with strides
@@ -290,26 +296,24 @@ class ConvolutionCalls {
   /// channels beyond the last whole block of 16 are wrong.
   /// Its AVX-512 code reads beyond the images if the kernel is dilated. That of depthwise
   /// convolutions is wrong then, for any number of channels.
-  static onednn::Reject rejected_for_weights(const Conv2DOp& op, bool depthwise) {
-    if (depthwise && op.dilation != Dilation{1, 1})
+  static onednn::Reject rejected_for_weights(const Conv2DOp& op) {
+    if (is_depthwise(op) && op.dilation != Dilation{1, 1})
       return [](std::string_view name) {
         return name.starts_with("jit:avx512_core_amx") || name.starts_with("jit_bf16:") ||
                name == "jit_dw:avx512_core_bf16";
       };
-    if (op.channels() % 16 == 0) return onednn::reject_none;
+    if (op.group_channels() % 16 == 0) return onednn::reject_none;
     if (op.dilation != Dilation{1, 1})
       return [](std::string_view name) {
         return name.starts_with("jit:avx512_core_amx") || name.starts_with("jit_bf16:");
       };
-    if (op.channels() <= 32) return onednn::reject_none;
+    if (op.group_channels() <= 32) return onednn::reject_none;
     return [](std::string_view name) { return name.starts_with("jit:avx512_core_amx"); };
   }
   /// Implementations to avoid for the input gradient. A bug of oneDNN 2.6's AVX-512 code in
   /// bfloat16: with an odd number of filters, 1 x 1 kernels are wrong for some numbers of pixels.
-  /// A depthwise convolution has one filter in each group.
-  static onednn::Reject rejected_for_input(const Conv2DOp& op, bool depthwise) {
-    if (op.kernel != KernelSize{1, 1} || (!depthwise && op.filters % 2 == 0))
-      return onednn::reject_none;
+  static onednn::Reject rejected_for_input(const Conv2DOp& op) {
+    if (op.kernel != KernelSize{1, 1} || op.group_filters() % 2 == 0) return onednn::reject_none;
     return [](std::string_view name) { return name.starts_with("jit_bf16_1x1"); };
   }
   /// Whether each kernel tap reads at least one pixel; a tap that always falls into the padding

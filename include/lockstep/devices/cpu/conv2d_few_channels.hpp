@@ -24,7 +24,7 @@ class FewChannelsGradient {
  public:
   /// Whether this loop applies and is faster than oneDNN.
   static bool fits(const Conv2DOp& op) {
-    return op.channels() <= 4 && op.filters % 8 == 0 && has_vectors();
+    return op.groups == 1 && op.channels() <= 4 && op.filters % 8 == 0 && has_vectors();
   }
 
   FewChannelsGradient() = default;

@@ -31,7 +31,7 @@ class TransposedCalls {
         sums_bytes_(column_sums_bytes(context.threads(), static_cast<std::size_t>(op.filters))) {}
   TransposedCalls(const Conv2DTransposeOp& op, CpuContext<T>& context, std::size_t count,
                   ForwardOnly)
-      : calls_(op.convolution(), context, count, false, false, InputGradientOnly{}),
+      : calls_(op.convolution(), context, count, false, "conv2d", InputGradientOnly{}),
         sums_(calls_.scratch_bytes()),
         sums_bytes_(0) {}
   std::size_t scratch_bytes() const { return sums_ + sums_bytes_; }

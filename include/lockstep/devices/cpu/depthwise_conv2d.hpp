@@ -26,7 +26,7 @@ class DepthwiseCalls {
   template <std::same_as<ForwardOnly>... Only>
   DepthwiseCalls(const DepthwiseConv2DOp& op, CpuContext<T>& context, std::size_t count,
                  Only... only)
-      : op_(repeated(op)), calls_(op_, context, count, false, true, only...) {
+      : op_(repeated(op)), calls_(op_, context, count, false, "depthwise_conv2d", only...) {
     if (op.multiplier > 1) size_ = count * op_.in.size();
     repeated_ = (calls_.scratch_bytes() + 63) / 64 * 64;
   }
@@ -57,7 +57,7 @@ class DepthwiseCalls {
  private:
   static constexpr std::size_t grain = 1 << 13;  // minimum elements of x per thread
 
-  /// The equivalent depthwise convolution with multiplier 1 over the repeated channels.
+  /// The equivalent convolution over the repeated channels, each a group with one filter.
   static Conv2DOp repeated(const DepthwiseConv2DOp& op) {
     return {shape(op.in[0], op.in[1], op.filters()),
             op.filters(),
@@ -65,7 +65,8 @@ class DepthwiseCalls {
             op.strides,
             op.dilation,
             op.padding,
-            op.bias};
+            op.bias,
+            op.filters()};
   }
 
   /// Returns `io` with x replaced by the repeated channels, which it writes to scratch.

@@ -2,7 +2,6 @@
 /// All kernels for devices over host memory.
 #pragma once
 
-#include "lockstep/devices/host/affine_image.hpp"
 #include "lockstep/devices/host/batch_normalization.hpp"
 #include "lockstep/devices/host/concatenate.hpp"
 #include "lockstep/devices/host/dot.hpp"
@@ -10,6 +9,12 @@
 #include "lockstep/devices/host/embedding.hpp"
 #include "lockstep/devices/host/gaussian_noise.hpp"
 #include "lockstep/devices/host/global_max_pooling2d.hpp"
+#include "lockstep/devices/host/images/affine_image.hpp"
+#include "lockstep/devices/host/images/random_color.hpp"
+#include "lockstep/devices/host/images/random_crop.hpp"
+#include "lockstep/devices/host/images/random_cutout.hpp"
+#include "lockstep/devices/host/images/random_flip.hpp"
+#include "lockstep/devices/host/images/resized_image.hpp"
 #include "lockstep/devices/host/lamb.hpp"
 #include "lockstep/devices/host/layer_normalization.hpp"
 #include "lockstep/devices/host/loss.hpp"
@@ -19,9 +24,7 @@
 #include "lockstep/devices/host/pairwise.hpp"
 #include "lockstep/devices/host/penalty.hpp"
 #include "lockstep/devices/host/pointwise.hpp"
-#include "lockstep/devices/host/random_crop.hpp"
-#include "lockstep/devices/host/random_cutout.hpp"
-#include "lockstep/devices/host/random_flip.hpp"
+#include "lockstep/devices/host/prelu.hpp"
 #include "lockstep/devices/host/rearrangement.hpp"
 #include "lockstep/devices/host/spatial_dropout2d.hpp"
 #include "lockstep/devices/host/state_mean.hpp"

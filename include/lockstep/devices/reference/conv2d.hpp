@@ -1,6 +1,6 @@
 /// \file
-/// Conv2D on the reference device. With taps t, channels k and filters f, for every input pixel i
-/// that tap t of output pixel o reads:
+/// Conv2D on the reference device. With taps t, and within each group channels k and filters f, for
+/// every input pixel i that tap t of output pixel o reads:
 ///
 ///     y[o, f] = b[f] + sum_(t, k) x[i, k] w[t, k, f]
 ///     dw[t, k, f] = sum_o x[i, k] dy[o, f],  dx[i, k] = sum_(t, f) w[t, k, f] dy[o, f]
@@ -27,27 +27,30 @@ struct Kernel<Conv2DOp, Reference<T>> : KernelTraits {
   }
 
   static void forward(const Conv2DOp& op, const Io<Reference<T>>& io, Prepared&) {
-    const auto channels = static_cast<std::size_t>(op.channels()),
-               filters = static_cast<std::size_t>(op.filters);
+    const auto groups = static_cast<std::size_t>(op.groups),
+               channels = static_cast<std::size_t>(op.group_channels()),
+               filters = static_cast<std::size_t>(op.filters), each = filters / groups;
     const T* const bias = io.w + op.kernel_size();  // (filters)
     const std::size_t pixels = io.step.count * op.out().size() / filters;
     for (std::size_t i = 0; i < pixels; ++i)
       for (std::size_t f = 0; f < filters; ++f) io.y[i * filters + f] = op.bias ? bias[f] : T(0);
     detail::for_each_tap(op.rows(), op.columns(), io.step.count,
                          [&](std::size_t in, std::size_t tap, std::size_t out) {
-                           const T* const x = io.x + in * channels;  // (channels)
+                           const T* const x = io.x + in * groups * channels;  // (groups, channels)
                            const T* const kernel =
                                io.w + tap * channels * filters;  // (channels, filters)
-                           T* const y = io.y + out * filters;    // (filters)
-                           for (std::size_t k = 0; k < channels; ++k)
-                             for (std::size_t f = 0; f < filters; ++f)
-                               y[f] += x[k] * kernel[k * filters + f];
+                           T* const y = io.y + out * filters;    // (groups, each)
+                           for (std::size_t g = 0; g < groups; ++g)
+                             for (std::size_t k = 0; k < channels; ++k)
+                               for (std::size_t f = g * each; f < (g + 1) * each; ++f)
+                                 y[f] += x[g * channels + k] * kernel[k * filters + f];
                          });
   }
 
   static void backward(const Conv2DOp& op, const Io<Reference<T>>& io, Prepared& sums) {
-    const auto channels = static_cast<std::size_t>(op.channels()),
-               filters = static_cast<std::size_t>(op.filters);
+    const auto groups = static_cast<std::size_t>(op.groups),
+               channels = static_cast<std::size_t>(op.group_channels()),
+               filters = static_cast<std::size_t>(op.filters), each = filters / groups;
     double* const dw = sums.begin(io.dw);
     double* const d_bias = dw + op.kernel_size();  // (filters)
     if (io.dx != nullptr) std::fill_n(io.dx, io.step.count * op.in.size(), T(0));
@@ -60,18 +63,20 @@ struct Kernel<Conv2DOp, Reference<T>> : KernelTraits {
     detail::for_each_tap(
         op.rows(), op.columns(), io.step.count,
         [&](std::size_t in, std::size_t tap, std::size_t out) {
-          const T* const x = io.x + in * channels;                  // (channels)
-          const T* const dy = io.dy + out * filters;                // (filters)
+          const T* const x = io.x + in * groups * channels;         // (groups, channels)
+          const T* const dy = io.dy + out * filters;                // (groups, each)
           const T* const kernel = io.w + tap * channels * filters;  // (channels, filters)
           double* const d_kernel = dw + tap * channels * filters;   // (channels, filters)
-          for (std::size_t k = 0; k < channels; ++k) {
-            T sum = 0;
-            for (std::size_t f = 0; f < filters; ++f) {
-              d_kernel[k * filters + f] += static_cast<double>(x[k]) * static_cast<double>(dy[f]);
-              sum += kernel[k * filters + f] * dy[f];
+          for (std::size_t g = 0; g < groups; ++g)
+            for (std::size_t k = 0; k < channels; ++k) {
+              const auto value = static_cast<double>(x[g * channels + k]);
+              T sum = 0;
+              for (std::size_t f = g * each; f < (g + 1) * each; ++f) {
+                d_kernel[k * filters + f] += value * static_cast<double>(dy[f]);
+                sum += kernel[k * filters + f] * dy[f];
+              }
+              if (io.dx != nullptr) io.dx[(in * groups + g) * channels + k] += sum;
             }
-            if (io.dx != nullptr) io.dx[in * channels + k] += sum;
-          }
         });
     sums.end(io.dw);
   }

@@ -59,28 +59,32 @@ constexpr int transposed_length(int in, int extent, int stride, Padding padding,
   return (in - 1) * stride + extent + extra - (padding == Padding::same ? extent / 2 * 2 : 0);
 }
 
-template <int Filters, auto Kernel, auto... Options>
-constexpr Conv2DTransposeOp transpose_op(Shape in) {
-  const KernelSize k = window_size(Kernel);
-  const Strides step = option<Strides, Options...>(Strides{});
-  const Dilation gap = option<Dilation, Options...>(Dilation{});
-  const Padding padding = option<Padding, Options...>(Padding::valid);
-  const OutputPadding extra = option<OutputPadding, Options...>(OutputPadding{});
+constexpr Conv2DTransposeOp transpose_op(Shape in, int filters, KernelSize k, Strides step,
+                                         Dilation gap, Padding padding, OutputPadding extra,
+                                         bool bias) {
   return {in,
           transposed_length(in[0], (k.height - 1) * gap.height + 1, step.height, padding,
                             extra.given, extra.height),
           transposed_length(in[1], (k.width - 1) * gap.width + 1, step.width, padding, extra.given,
                             extra.width),
-          Filters,
+          filters,
           k,
           step,
           gap,
           padding,
-          has_bias<Options...>()};
+          bias};
+}
+template <int Filters, auto Kernel, auto... Options>
+constexpr Conv2DTransposeOp transpose_op(Shape in) {
+  return transpose_op(in, Filters, window_size(Kernel), option<Strides, Options...>(Strides{}),
+                      option<Dilation, Options...>(Dilation{}),
+                      option<Padding, Options...>(Padding::valid),
+                      option<OutputPadding, Options...>(OutputPadding{}), has_bias<Options...>());
 }
 
 template <class O>
-inline constexpr bool is_transpose_option = is_conv2d_option<O> || is_any_of<O, OutputPadding>;
+inline constexpr bool is_transpose_option =
+    (is_conv2d_option<O> && !is_any_of<O, Groups>) || is_any_of<O, OutputPadding>;
 
 /// Whether the output padding, if given, is at least 0 and less than the strides.
 constexpr bool is_below(OutputPadding extra, Strides strides) {

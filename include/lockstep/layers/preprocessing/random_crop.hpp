@@ -3,14 +3,9 @@
 #pragma once
 
 #include "lockstep/layers/preprocessing/augmentation.hpp"
+#include "lockstep/layers/preprocessing/resized_image.hpp"
 
 namespace lockstep {
-
-/// A rectangle within an image, in pixels.
-struct ImagePart {
-  int row = 0, column = 0, height = 0, width = 0;
-  bool operator==(const ImagePart&) const = default;
-};
 
 /// Training: a window of the image at a random position. Inference, and images smaller than the
 /// window: the largest centered part with the same aspect ratio, resized bilinearly.
@@ -22,14 +17,7 @@ struct RandomCropOp {
   /// Whether the window fits into the image.
   constexpr bool fits() const { return in[0] >= height && in[1] >= width; }
   /// The largest centered part of the image with the aspect ratio of the output.
-  constexpr ImagePart middle() const {
-    const auto scaled = [](long long extent, int to, int from, int limit) {
-      const long long whole = extent * to / from;
-      return whole < 1 ? 1 : whole < limit ? static_cast<int>(whole) : limit;
-    };
-    const int h = scaled(in[1], height, width, in[0]), w = scaled(in[0], width, height, in[1]);
-    return {(in[0] - h) / 2, (in[1] - w) / 2, h, w};
-  }
+  constexpr ImagePart middle() const { return detail::middle_of(in, height, width); }
   bool operator==(const RandomCropOp&) const = default;
 };
 

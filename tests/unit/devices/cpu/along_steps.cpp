@@ -4,6 +4,7 @@
 
 #include "compare.hpp"
 #include "lockstep/layers/convolution/conv1d.hpp"
+#include "lockstep/layers/convolution/conv1d_transpose.hpp"
 #include "lockstep/layers/pooling/pooling1d.hpp"
 #include "support/pooling.hpp"
 
@@ -28,6 +29,16 @@ TEST_CASE("1D convolutions of generated shapes agree with the reference") {
         op.kernel_size() + (op.bias ? static_cast<std::size_t>(op.filters) : 0);
     check_against_reference(along, count, numbers(along, op.in.size(), weights, count));
   }
+}
+
+TEST_CASE("1D transposed convolutions agree with the reference") {
+  const auto check = [](const auto& along, std::size_t in) {
+    INFO(to_string(along.out()));
+    check_against_reference(along, 3, numbers(along, in, along.weights(), 3));
+  };
+  check(Conv1DTranspose<5, 3, strides(2), same>::op(shape(7, 3)), 21);
+  check(Conv1DTranspose<1, 4, strides(3), no_bias>::op(shape(1, 17)), 17);
+  check(Conv1DTranspose<16, 2, dilation(2)>::op(shape(20, 1)), 20);
 }
 
 TEST_CASE("1D pooling of generated shapes agrees with the reference") {

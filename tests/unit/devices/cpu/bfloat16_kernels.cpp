@@ -41,6 +41,18 @@ TEST_CASE("the convolutions of ResNet in bfloat16 agree with the reference") {
     check_convolution(op, 6);
 }
 
+TEST_CASE("grouped convolutions in bfloat16 agree with the reference") {
+  need_bfloat16();
+  Philox g(63);
+  for (int i = 0; i < generated_shapes; ++i)
+    check_convolution(generated_grouped(g), static_cast<std::size_t>(between(g, 1, 5)));
+  for (const auto& op : {Conv2D<64, 3, same, groups(4)>::op(shape(9, 9, 64)),
+                         Conv2D<68, 1, groups(2)>::op(shape(9, 9, 132)),
+                         Conv2D<34, 3, strides(2), groups(2)>::op(shape(9, 9, 66)),
+                         Conv2D<40, 3, dilation(2), groups(2)>::op(shape(9, 9, 40))})
+    check_convolution(op, 3);
+}
+
 TEST_CASE("depthwise and transposed convolutions in bfloat16 agree with the reference") {
   need_bfloat16();
   Philox g(14);

@@ -49,6 +49,34 @@ TEST_CASE("3x3 convolutions of whole vectors agree with the reference, with and 
   }
 }
 
+TEST_CASE("grouped convolutions agree with the reference for any size of a group") {
+  for (const int channels : {1, 3, 4, 16, 17})
+    for (const int filters : {1, 3, 4, 16, 17})
+      for (const int size : {1, 3}) {
+        const Conv2DOp op{
+            shape(7, 9, 3 * channels), 3 * filters, {size, size}, {2, 1}, {1, 1}, same, true, 3};
+        INFO(describe(op));
+        check_against_reference(op, 2, numbers(op, op.in.size(), weights_of(op), 2));
+      }
+}
+
+TEST_CASE("a grouped convolution with a ReLU agrees with the two") {
+  Philox g(62);
+  for (int i = 0; i < generated_shapes; ++i) {
+    const Conv2DOp op = generated_grouped(g);
+    INFO(describe(op));
+    Numbers n = numbers(op, op.in.size(), weights_of(op), 3);
+    const auto conv = run<Reference<double>>(op, 3, n);
+    const auto rectified =
+        run<Reference<double>>(ReLU::op(op.out()), 3, Numbers{as<float>(conv.y), {}, n.dy, {}});
+    const auto mine = run(ConvReLUOp{op, ReLU::op(op.out())}, 3, n, Cpu{.threads = 2});
+    n.dy = as<float>(rectified.dx);
+    auto expected = run<Reference<double>>(op, 3, n);
+    expected.y = rectified.y;
+    check_close(mine, expected);
+  }
+}
+
 TEST_CASE("a 3x3 convolution without examples gives a weight gradient of zero") {
   const auto op = Conv2D<16, 3, same>::op(shape(8, 8, 16));
   const auto result = run(op, 0, numbers(op, op.in.size(), weights_of(op), 0), Cpu{});

@@ -51,8 +51,11 @@ TEST_CASE("layers without matrix products propagate NaN on the CPU") {
             ZeroPadding2D<edges(1, 0, 2, 3)>, Cropping2D<1>, SliceAxis<2, 1, 4>, Permute<3, 1, 2>,
             DepthToSpace<1>, UpSampling2D<size(2, 3)>, UpSampling2D<size(3, 2), bilinear>,
             Rescaling<factor(0.25), offset(-1)>, Dropout<rate(0.4f)>, SpatialDropout2D<rate(0.4f)>,
-            GaussianNoise<stddev(0.5f)>, RandomFlip<>, RandomCrop<3, 4>, RandomCutout<3>,
-            RandomTranslation<factor(0.4), factor(0.5)>, RandomRotation<factor(0.5)>>(image);
+            GaussianNoise<stddev(0.5f)>, Resizing<4, 7>, Resizing<9, 2, nearest>, CenterCrop<3, 4>,
+            RandomZoom<factor(0.5)>, RandomContrast<factor(0.5), value_range(-9000, 9000)>,
+            RandomBrightness<factor(0.01), value_range(-9000, 9000)>, RandomFlip<>,
+            RandomCrop<3, 4>, RandomCutout<3>, RandomTranslation<factor(0.4), factor(0.5)>,
+            RandomRotation<factor(0.5)>>(image);
   check_all<DepthToSpace<2>, SpaceToDepth<2>>(shape(4, 4, 4));
   check_all<RepeatVector<3>>(row);
   check_all<Cropping1D<>, ZeroPadding1D<>, UpSampling1D<>, LayerNormalization<>,
@@ -62,10 +65,11 @@ TEST_CASE("layers without matrix products propagate NaN on the CPU") {
 
 TEST_CASE("layers with weights propagate NaN on the CPU") {
   check_on_all_devices<Dense<5>, Conv2D<4, 3, same, strides(2)>, Conv2D<3, 1>>(image);
-  check_all<Conv2D<2, kernel(3, 2), dilation(2, 1), no_bias>, DepthwiseConv2D<3>,
+  check_all<Conv2D<2, kernel(3, 2), dilation(2, 1), no_bias>, Conv2D<6, 3, groups(3)>, PReLU<>,
+            PReLU<shared_axes(1, 2)>, DepthwiseConv2D<3>,
             SeparableConv2D<4, 3, depth_multiplier(2)>, Conv2DTranspose<4, 3, strides(2)>>(image);
   check_all<Conv2D<16, 3>>(shape(6, 6, 16));  // Winograd
-  check_all<Conv1D<4, 3, same>>(steps);
+  check_all<Conv1D<4, 3, same>, Conv1DTranspose<4, 3, strides(2)>>(steps);
   const auto table = Embedding<4, 3>::op(shape(2));
   NaNInputs words = inputs_of<Embedding<4, 3>>(shape(2), 1);
   words.numbers.x = {1, 3};

@@ -47,6 +47,7 @@ TEST_CASE("A kernel writes the same dw without dx") {
   CHECK(dw_without_dx<ls::Dense<4>>(ls::shape(7)));
   CHECK(dw_without_dx<ls::Conv2D<4, 3, ls::same>>(image));
   CHECK(dw_without_dx<ls::DepthwiseConv2D<3, ls::depth_multiplier(2)>>(image));
+  CHECK(dw_without_dx<ls::Conv2D<6, 3, ls::groups(3)>>(image));
   CHECK(dw_without_dx<ls::SeparableConv2D<4, 3>>(image));
   CHECK(dw_without_dx<ls::Conv2DTranspose<4, 3, ls::strides(2)>>(image));
   CHECK(dw_without_dx<ls::MaxPooling2D<>>(image));
@@ -59,6 +60,13 @@ TEST_CASE("A kernel writes the same dw without dx") {
   CHECK(dw_without_dx<ls::UpSampling2D<2, ls::bilinear>>(image));
   CHECK(dw_without_dx<ls::LayerNormalization<>>(image));
   CHECK(dw_without_dx<ls::Conv1D<4, 3>>(ls::shape(6, 3)));
+  CHECK(dw_without_dx<ls::Conv1DTranspose<4, 3>>(ls::shape(6, 3)));
+  CHECK(dw_without_dx<ls::PReLU<ls::shared_axes(1, 2)>>(image));
+  CHECK(dw_without_dx<ls::Resizing<4, 9>>(image));
+  CHECK(dw_without_dx<ls::CenterCrop<3, 4>>(image));
+  CHECK(dw_without_dx<ls::RandomZoom<ls::factor(0.5)>>(image));
+  CHECK(dw_without_dx<ls::RandomContrast<ls::factor(0.5)>>(image));
+  CHECK(dw_without_dx<ls::RandomBrightness<ls::factor(0.5)>>(image));
   CHECK(dw_without_dx<ls::Softmax>(image));
   CHECK(dw_without_dx<ls::LogSoftmax>(image));
   CHECK(dw_without_dx<ls::ReLU>(image));
@@ -76,6 +84,7 @@ TEST_CASE("A replica without examples has a weight gradient of zero") {
   CHECK(zero_gradient_of_nothing<ls::Dense<4>>(ls::shape(7)));
   CHECK(zero_gradient_of_nothing<ls::Conv2D<4, 3>>(image));
   CHECK(zero_gradient_of_nothing<ls::DepthwiseConv2D<3>>(image));
+  CHECK(zero_gradient_of_nothing<ls::Conv2D<6, 3, ls::groups(3)>>(image));
   CHECK(zero_gradient_of_nothing<ls::SeparableConv2D<4, 3>>(image));
   CHECK(zero_gradient_of_nothing<ls::Conv2DTranspose<4, 3>>(image));
   CHECK(zero_gradient_of_nothing<ls::MaxPooling2D<>>(image));
@@ -87,6 +96,13 @@ TEST_CASE("A replica without examples has a weight gradient of zero") {
   CHECK(zero_gradient_of_nothing<ls::UpSampling2D<2, ls::bilinear>>(image));
   CHECK(zero_gradient_of_nothing<ls::LayerNormalization<>>(image));
   CHECK(zero_gradient_of_nothing<ls::Conv1D<4, 3>>(ls::shape(6, 3)));
+  CHECK(zero_gradient_of_nothing<ls::Conv1DTranspose<4, 3>>(ls::shape(6, 3)));
+  CHECK(zero_gradient_of_nothing<ls::PReLU<>>(image));
+  CHECK(zero_gradient_of_nothing<ls::Resizing<4, 9>>(image));
+  CHECK(zero_gradient_of_nothing<ls::CenterCrop<3, 4>>(image));
+  CHECK(zero_gradient_of_nothing<ls::RandomZoom<ls::factor(0.5)>>(image));
+  CHECK(zero_gradient_of_nothing<ls::RandomContrast<ls::factor(0.5)>>(image));
+  CHECK(zero_gradient_of_nothing<ls::RandomBrightness<ls::factor(0.5)>>(image));
   CHECK(zero_gradient_of_nothing<ls::RandomCrop<3, 4>>(image));
   CHECK(zero_gradient_of_nothing<ls::RandomFlip<>>(image));
   CHECK(zero_gradient_of_nothing<ls::RandomRotation<ls::factor(0.5)>>(image));

@@ -22,6 +22,10 @@ using Flip = ls::RandomFlip<>;
 using Crop = ls::RandomCrop<3, 4>;
 using Small = ls::RandomCrop<3, 9>;
 using Cutout = ls::RandomCutout<3>;
+using Zoom = ls::RandomZoom<ls::factor(0.4)>;
+using Stretch = ls::RandomZoom<ls::factor(0), ls::factor(-0.5, 0.9), ls::fill_constant(2)>;
+using Contrast = ls::RandomContrast<ls::factor(0.5), ls::value_range(-1, 1)>;
+using Brightness = ls::RandomBrightness<ls::factor(0.5), ls::value_range(-1, 1)>;
 
 double product(const std::vector<double>& a, const std::vector<double>& b) {
   double sum = 0;
@@ -31,8 +35,10 @@ double product(const std::vector<double>& a, const std::vector<double>& b) {
 
 }  // namespace
 
-#define EACH_LAYER Translation, Wrapped, Rotation, Filled, Flip, Crop, Small, Cutout
-#define EACH_THAT_DRAWS Translation, Wrapped, Rotation, Filled, Flip, Crop, Cutout
+#define EACH_LINEAR Translation, Wrapped, Rotation, Filled, Flip, Crop, Small, Cutout, Zoom, Stretch
+#define EACH_LAYER EACH_LINEAR, Contrast, Brightness
+#define EACH_THAT_DRAWS \
+  Translation, Wrapped, Rotation, Filled, Flip, Crop, Cutout, Zoom, Stretch, Contrast, Brightness
 
 TEMPLATE_TEST_CASE("the result for an example does not depend on how the batch is split", "",
                    EACH_LAYER) {
@@ -74,7 +80,7 @@ TEMPLATE_TEST_CASE("draws differ by seed, pass, layer and example", "", EACH_THA
 }
 
 TEMPLATE_TEST_CASE("backward scatters with the same weights that forward gathers with", "",
-                   EACH_LAYER) {
+                   EACH_LINEAR) {
   // Forward is y = W x + fill, so for any c: (W x) . c = x . (W' c).
   const auto op = TestType::op(image);
   constexpr std::size_t count = 9;
@@ -97,7 +103,7 @@ TEMPLATE_TEST_CASE("backward scatters with the same weights that forward gathers
 }
 
 TEMPLATE_TEST_CASE("images are unchanged outside training", "", Translation, Wrapped, Rotation,
-                   Filled, Flip, Cutout) {
+                   Filled, Flip, Cutout, Zoom, Stretch, Contrast, Brightness) {
   const auto x = testing::normal_values(3 * image.size(), 5);
   CHECK(forward<double>(TestType::op(image), x, {.training = false}) == x);
 }
@@ -118,4 +124,10 @@ TEST_CASE("options are found in any order, with Keras' defaults") {
   CHECK(op.interpolation == ls::bilinear);
   CHECK(Translation::op(image).fill == ls::fill_reflect);
   CHECK(Flip::op(image).mode == ls::horizontal_and_vertical);
+  CHECK(Zoom::op(image).fill == ls::fill_reflect);
+  CHECK(Zoom::op(image).keeps_aspect);
+  CHECK_FALSE(Stretch::op(image).keeps_aspect);
+  CHECK(ls::RandomContrast<ls::factor(0.5)>::op(image).range == ls::ValueRange{0, 255});
+  CHECK(Contrast::op(image).factor == ls::FactorRange{0.5f, 0.5f});
+  CHECK(Brightness::op(image).factor == ls::FactorRange{-0.5f, 0.5f});
 }

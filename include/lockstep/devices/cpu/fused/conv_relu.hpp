@@ -15,7 +15,7 @@ struct Kernel<ConvReLUOp, BasicCpu<P>>
   template <std::same_as<ForwardOnly>... Only>
   static auto prepare(const ConvReLUOp& op, typename BasicCpu<P>::Context& context,
                       std::size_t count, Only... only) {
-    return detail::ConvolutionCalls<BasicCpu<P>>(op.conv, context, count, true, false, only...);
+    return detail::ConvolutionCalls<BasicCpu<P>>(op.conv, context, count, true, "conv2d", only...);
   }
 };
 

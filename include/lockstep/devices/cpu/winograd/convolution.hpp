@@ -34,7 +34,7 @@ class WinogradConvolution {
   static bool fits(const Conv2DOp& op) {
     const Shape out = op.out();
     const int tiles = (out[0] + 1) / 2 * ((out[1] + 1) / 2), most = 256;
-    return op.kernel == KernelSize{3, 3} && op.strides == Strides{1, 1} &&
+    return op.groups == 1 && op.kernel == KernelSize{3, 3} && op.strides == Strides{1, 1} &&
            op.dilation == Dilation{1, 1} && op.channels() % 16 == 0 && op.filters % 16 == 0 &&
            op.channels() <= most && op.filters <= most && out[0] >= 4 && out[1] >= 4 &&
            out[0] * out[1] >= 3 * tiles && (op.channels() * op.filters + 2047) / 2048 <= tiles &&

@@ -41,7 +41,7 @@ bool CudnnRules::allow(const std::vector<cudnnBackendNumericalNote_t>& notes) co
 ConvolutionGraph::ConvolutionGraph(const CudnnTarget& target, const Conv2DOp& op,
                                    std::int64_t count, ConvolutionPass pass,
                                    const CudnnRules& rules, ConvolutionTail tail) {
-  const std::int64_t channels = op.channels(), filters = op.filters, rows = op.kernel.height,
+  const std::int64_t channels = op.group_channels(), filters = op.filters, rows = op.kernel.height,
                      columns = op.kernel.width;
   // cuDNN lists sizes as (n, c, h, w), whatever the layout; the strides encode NHWC.
   const auto image = [&](std::int64_t id, Shape s, cudnnDataType_t type, bool is_virtual) {
@@ -56,6 +56,7 @@ ConvolutionGraph::ConvolutionGraph(const CudnnTarget& target, const Conv2DOp& op
         is_virtual);
   };
   tensors_.push_back(image(x, op.in, rules.type, false));
+  // cuDNN divides x's channels by the kernel's, which gives the number of groups.
   tensors_.push_back(tensor(w, rules.type, max_alignment, {filters, channels, rows, columns},
                             {rows * columns * channels, 1, columns * channels, channels}, false));
   tensors_.push_back(image(y, op.out(), rules.type, false));

@@ -1,5 +1,5 @@
 /// \file
-/// RandomRotation and RandomTranslation on a GPU: each result pixel is sampled at an affine map of
+/// RandomRotation, RandomTranslation and RandomZoom on a GPU: each result pixel is sampled at an affine map of
 /// its coordinates. Invariant: the random numbers of an example are the first two uniform draws of
 /// its stream.
 ///
@@ -19,6 +19,7 @@
 #include "lockstep/layers/preprocessing/affine_image.hpp"
 #include "lockstep/layers/preprocessing/random_rotation.hpp"
 #include "lockstep/layers/preprocessing/random_translation.hpp"
+#include "lockstep/layers/preprocessing/random_zoom.hpp"
 
 namespace lockstep {
 
@@ -106,6 +107,35 @@ __device__ void map(double first, double second, double* m) {
   }
 };
 
-static_assert(HasKernel<RandomRotationOp, Cuda> && HasKernel<RandomTranslationOp, Cuda>);
+/// A zoom about the centre by a factor along each axis; the first draw is the rows'.
+template <>
+struct CudaText<RandomZoomOp> {
+  static constexpr char functions[] = R"cuda(
+__device__ double zoom(double lower, double upper, double draw) {
+  return __dadd_rn(1, __dadd_rn(lower, __dmul_rn(draw, upper - lower)));
+}
+__device__ void map(double first, double second, double* m) {
+  const double down = zoom(ABOVE, BELOW, first);
+  const double across = KEEPS_ASPECT ? down : zoom(LEFT, RIGHT, second);
+  m[0] = across;
+  m[1] = m[3] = 0;
+  m[2] = __dmul_rn((COLUMNS - 1) / 2.0, 1 - across);
+  m[4] = down;
+  m[5] = __dmul_rn((ROWS - 1) / 2.0, 1 - down);
+}
+)cuda";
+  static std::array<CudaDefine, 7> defines(const RandomZoomOp& op) {
+    return {{{"ABOVE", op.rows.lower},
+             {"BELOW", op.rows.upper},
+             {"LEFT", op.columns.lower},
+             {"RIGHT", op.columns.upper},
+             {"ROWS", op.in[0]},
+             {"COLUMNS", op.in[1]},
+             {"KEEPS_ASPECT", op.keeps_aspect ? 1 : 0}}};
+  }
+};
+
+static_assert(HasKernel<RandomRotationOp, Cuda> && HasKernel<RandomTranslationOp, Cuda> &&
+              HasKernel<RandomZoomOp, Cuda>);
 
 }  // namespace lockstep

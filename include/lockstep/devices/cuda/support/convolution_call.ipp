@@ -71,10 +71,11 @@ std::string describe_convolution(const Conv2DOp& op, std::size_t count, Convolut
                                                     "the gradient of its kernel"};
   const char* const what = names[static_cast<std::size_t>(pass)];
   return format_text(
-      "{} ({} x {} -> {}, kernel {}x{}, strides {}x{}, dilation {}x{}, padding {}x{}{}{})", what,
+      "{} ({} x {} -> {}, kernel {}x{}, strides {}x{}, dilation {}x{}, padding {}x{}{}{}{})", what,
       count, to_string(op.in), to_string(op.out()), op.kernel.height, op.kernel.width,
       op.strides.height, op.strides.width, op.dilation.height, op.dilation.width,
-      op.rows().before(), op.columns().before(), tail, precision);
+      op.rows().before(), op.columns().before(),
+      op.groups > 1 ? format_text(", groups {}", op.groups) : std::string(), tail, precision);
 }
 
 }  // namespace lockstep::detail::cuda

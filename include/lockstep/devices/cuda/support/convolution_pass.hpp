@@ -41,24 +41,24 @@ inline constexpr CudnnRules cudnn_rules{
                                    CUDNN_DATA_HALF}[activation_code<Precision>],
     std::is_same_v<Precision, Tf32>, false};
 
-/// The pass as a matrix product: rows, columns, depth.
+/// The pass as matrix products, one for each group: rows, columns, depth.
 [[gnu::cold]] inline ProductSizes product_sizes(const Conv2DOp& op, std::size_t count,
                                                 ConvolutionPass pass) {
   const Shape out = op.out();
   const auto n = static_cast<std::int64_t>(count);
   const std::int64_t pixels = n * out[0] * out[1], in_pixels = n * op.in[0] * op.in[1],
                      taps = std::int64_t{op.kernel.height} * op.kernel.width,
-                     depth = taps * op.channels();
+                     depth = taps * op.group_channels();
   switch (pass) {
     case ConvolutionPass::forward:
       // y = x at the taps * kernel
-      return {pixels, op.filters, depth};
+      return {pixels, op.group_filters(), depth, op.filters};
     case ConvolutionPass::backward_data:
       // dx = dy at the taps * kernel, transposed
-      return {in_pixels, op.channels(), taps * op.filters};
+      return {in_pixels, op.group_channels(), taps * op.group_filters(), op.channels()};
     default:
       // dw = x at the taps, transposed * dy
-      return {depth, op.filters, pixels};
+      return {depth, op.group_filters(), pixels, op.filters};
   }
 }
 
@@ -66,7 +66,7 @@ inline constexpr CudnnRules cudnn_rules{
 template <class Precision>
 bool product_may_win(const Conv2DOp& op, std::size_t count, ConvolutionPass pass) {
   constexpr int few = 128;
-  return std::max(op.channels(), op.filters) <= few &&
+  return op.groups == 1 && std::max(op.channels(), op.filters) <= few &&
          MatrixProduct<Precision>::may_win(product_sizes(op, count, pass));
 }
 
@@ -78,7 +78,7 @@ MatrixProduct<Precision> convolution_product(const Conv2DOp& op, CudaContext& co
   const bool weights = pass == ConvolutionPass::backward_weights,
              data = pass == ConvolutionPass::backward_data;
   std::vector<Define> defines = convolution_defines(op);
-  defines.emplace_back("LEFT_ALONG", data || (!weights && op.channels() >= 8));
+  defines.emplace_back("LEFT_ALONG", data || (!weights && op.group_channels() >= 8));
   defines.emplace_back("RIGHT_ALONG", data);
   const char* const functions = weights ? convolution_dw_text
                                 : data  ? convolution_dx_text
@@ -130,7 +130,8 @@ class ConvolutionStep {
   /// y = x * w + bias, then ReLU if requested. `bias` is null without one.
   void forward(CudaContext& context, const A* x, const float* w, const float* bias, A* y,
                std::byte* scratch, PackedWeights packed) const {
-    if (plan_ == nullptr) return own_(context, x, w, bias, y, scratch);
+    if (plan_ == nullptr)
+      return own(context, x, channels(), w, filters(), bias, y, filters(), scratch);
     if (!packed.ready) order_.pack(context, w, bias, packed.place, fuses());
     execute(context, x, packed.place, y, scratch);
     if (!fuses() && (has_bias_ || relu_)) finish(context, y, bias, op_.out());
@@ -138,7 +139,8 @@ class ConvolutionStep {
   /// dx = dy * w^T + bias; the bias is for Conv2DTranspose, else null.
   void backward_data(CudaContext& context, const A* dy, const float* w, const float* bias, A* dx,
                      std::byte* scratch, PackedWeights packed) const {
-    if (plan_ == nullptr) return own_(context, dy, w, bias, dx, scratch);
+    if (plan_ == nullptr)
+      return own(context, dy, filters(), w, filters(), bias, dx, channels(), scratch);
     if (!packed.ready) order_.pack(context, w, nullptr, packed.place, false);
     execute(context, dx, packed.place, dy, scratch);
     if (bias != nullptr) finish(context, dx, bias, op_.in);
@@ -146,13 +148,31 @@ class ConvolutionStep {
   /// dw = x^T * dy.
   void backward_weights(CudaContext& context, const A* x, const A* dy, float* dw,
                         std::byte* scratch) const {
-    if (plan_ == nullptr) return own_(context, x, dy, nullptr, dw, scratch);
+    if (plan_ == nullptr)
+      return own(context, x, channels(), dy, filters(), nullptr, dw, filters(), scratch);
     execute(context, x, scratch, dy, scratch + packed_gradient_bytes());
     order_.unpack(context, scratch, dw);
   }
 
  private:
   using Plans = std::vector<std::shared_ptr<CudnnPlan>>;
+
+  std::size_t channels() const { return static_cast<std::size_t>(op_.group_channels()); }
+  std::size_t filters() const { return static_cast<std::size_t>(op_.group_filters()); }
+  /// Our own product of each group. The distances are those between the groups' first elements;
+  /// the bias is that of the result.
+  template <class Right, class Out>
+  void own(CudaContext& context, const A* left, std::size_t left_step, const Right* right,
+           std::size_t right_step, const float* bias, Out* out, std::size_t out_step,
+           std::byte* scratch) const {
+    for (int g = 0; g < op_.groups; ++g) {
+      own_(context, left, right, bias, out, scratch);
+      left += left_step;
+      right += right_step;
+      out += out_step;
+      if (bias != nullptr) bias += out_step;
+    }
+  }
 
   /// The name of our product in the TuningCache. A cuDNN plan's name is a digit for the epilogue
   /// and the plan's JSON.

@@ -1,7 +1,8 @@
 /// \file
 /// Convolutions as implicit matrix products: functions that read the operands in place, without
-/// im2col. Invariant: images are NHWC, kernels height x width x in x out; rows of a product are
-/// pixels of the result, or weights.
+/// im2col. Invariants: images are NHWC, kernels height x width x in x out; rows of a product are
+/// pixels of the result, or weights. A product is that of one group: pointers begin at its first
+/// channel and filter, CHANNELS and FILTERS are those of all groups.
 #pragma once
 
 #include <vector>
@@ -20,6 +21,8 @@ inline std::vector<Define> convolution_defines(const Conv2DOp& op) {
           {"OUT_HEIGHT", out[0]},
           {"OUT_WIDTH", out[1]},
           {"FILTERS", op.filters},
+          {"GROUP_CHANNELS", op.group_channels()},
+          {"GROUP_FILTERS", op.group_filters()},
           {"KERNEL_HEIGHT", op.kernel.height},
           {"KERNEL_WIDTH", op.kernel.width},
           {"STRIDE_Y", op.strides.height},
@@ -48,10 +51,10 @@ __device__ inline Row row(int m) {
   return r;
 }
 __device__ inline float at_left(const A* p, Row r, int k) {
-  const int tap = k / CHANNELS;
+  const int tap = k / GROUP_CHANNELS;
   const int y = r.y + tap / KERNEL_WIDTH * DILATION_Y, x = r.x + tap % KERNEL_WIDTH * DILATION_X;
   if ((u32)y >= IN_HEIGHT || (u32)x >= IN_WIDTH) return 0;
-  return get(p[r.image + ((y * IN_WIDTH + x) * CHANNELS + k % CHANNELS)]);
+  return get(p[r.image + ((y * IN_WIDTH + x) * CHANNELS + k % GROUP_CHANNELS)]);
 }
 __device__ inline float at_right(const float* p, int k, int n) { return p[k * FILTERS + n]; }
 )cuda";
@@ -74,15 +77,15 @@ __device__ inline Row row(int m) {
   return r;
 }
 __device__ inline float at_left(const A* p, Row r, int k) {
-  const int tap = k / FILTERS;
+  const int tap = k / GROUP_FILTERS;
   const int y = r.y - tap / KERNEL_WIDTH * DILATION_Y, x = r.x - tap % KERNEL_WIDTH * DILATION_X;
   if (y < 0 || x < 0 || y % STRIDE_Y != 0 || x % STRIDE_X != 0) return 0;
   const int down = y / STRIDE_Y, across = x / STRIDE_X;
   if (down >= OUT_HEIGHT || across >= OUT_WIDTH) return 0;
-  return get(p[r.image + ((down * OUT_WIDTH + across) * FILTERS + k % FILTERS)]);
+  return get(p[r.image + ((down * OUT_WIDTH + across) * FILTERS + k % GROUP_FILTERS)]);
 }
 __device__ inline float at_right(const float* p, int k, int n) {
-  return p[(k / FILTERS * CHANNELS + n) * FILTERS + k % FILTERS];
+  return p[(k / GROUP_FILTERS * GROUP_CHANNELS + n) * FILTERS + k % GROUP_FILTERS];
 }
 )cuda";
 
@@ -95,8 +98,8 @@ struct Row {
 };
 __device__ inline Row row(int m) {
   Row r;
-  const int tap = m / CHANNELS;
-  r.channel = m % CHANNELS;
+  const int tap = m / GROUP_CHANNELS;
+  r.channel = m % GROUP_CHANNELS;
   r.y = tap / KERNEL_WIDTH * DILATION_Y - TOP;
   r.x = tap % KERNEL_WIDTH * DILATION_X - LEFT;
   return r;

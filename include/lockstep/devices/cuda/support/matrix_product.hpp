@@ -100,8 +100,8 @@ __device__ inline void product_tile(const Factors& factors, int first_row, int f
 }
 )cuda";
 
-/// out[m, n] = sum over k of left(m, k) * right(k, n), plus bias[n]: `rows` x COLUMNS, over
-/// `depth`; then ReLU with RELU, which preserves NaN. With OF_WEIGHTS, right has type A and out is
+/// out[m, n] = sum over k of left(m, k) * right(k, n), plus bias[n]: `rows` x COLUMNS, PITCH apart,
+/// over `depth`; then ReLU with RELU, which preserves NaN. With OF_WEIGHTS, right has type A and out is
 /// float; otherwise right is float and out has type A.
 ///
 /// The functions before it define `struct Row`, `Row row(int m)`, `float at_left(const A*, Row, int
@@ -129,11 +129,10 @@ KERNEL(product)(const A* __restrict__ left, const Right* __restrict__ right, con
   product_tile<TILE_ROWS, TILE_COLUMNS, LEFT_ALONG, RIGHT_ALONG>(
       matrices, blockIdx.x * TILE_ROWS, blockIdx.y * TILE_COLUMNS, rows, COLUMNS, begin, end,
       [&](int m, int n, float sum) {
-        const i64 at = (i64)m * COLUMNS + n;
         if (gridDim.z == 1)
-          out[at] = put<Out>(finished(bias ? sum + bias[n] : sum));
+          out[(i64)m * PITCH + n] = put<Out>(finished(bias ? sum + bias[n] : sum));
         else
-          parts[(i64)blockIdx.z * rows * COLUMNS + at] = sum;
+          parts[((i64)blockIdx.z * rows + m) * COLUMNS + n] = sum;
       });
 }
 
@@ -141,7 +140,7 @@ KERNEL(add_parts)(const float* parts, const float* bias, Out* out, i64 n, int co
   FOR_EACH(i, n) {
     float sum = bias ? bias[i % COLUMNS] : 0.0f;
     for (int p = 0; p < count; ++p) sum += parts[p * n + i];
-    out[i] = put<Out>(finished(sum));
+    out[i / COLUMNS * PITCH + i % COLUMNS] = put<Out>(finished(sum));
   }
 }
 )cuda");
@@ -170,9 +169,10 @@ __device__ inline float at_right(const Right* p, int k, int n) {
 }
 )cuda";
 
-/// The sizes of a product. Either `rows` or `depth` varies with the number of examples.
+/// The sizes of a product. Either `rows` or `depth` varies with the number of examples. `pitch` is
+/// the distance between two rows of the result; 0 stands for `columns`.
 struct ProductSizes {
-  std::int64_t rows = 0, columns = 0, depth = 0;
+  std::int64_t rows = 0, columns = 0, depth = 0, pitch = 0;
 };
 
 /// How a product is divided among blocks.
@@ -240,6 +240,7 @@ class MatrixProduct {
     for (const Define& d :
          {Define("ACTIVATION", activation_code<Precision>), Define("OF_WEIGHTS", of_weights),
           Define("RELU", relu), Define("COLUMNS", sizes.columns),
+          Define("PITCH", sizes.pitch > 0 ? sizes.pitch : sizes.columns),
           Define("TILE_ROWS", cut_.tile_rows), Define("TILE_COLUMNS", cut_.tile_columns)})
       defines.push_back(d);
     product_ = context.kernel(source, "product", defines);

@@ -26,10 +26,12 @@ struct Case {
   int count;
 };
 
-/// The convolutions of the tutorials' network and of ResNet-56, and an unaligned one.
+/// The convolutions of the tutorials' network and of ResNet-56, an unaligned one, and
+/// one of ResNeXt-50.
 std::vector<Case> cases() {
   std::vector<Case> all{{Conv2D<32, 3>::op(shape(28, 28, 1)), 64},
-                        {Conv2D<7, 3>::op(shape(5, 5, 3)), 3}};  // not aligned
+                        {Conv2D<7, 3>::op(shape(5, 5, 3)), 3},  // not aligned
+                        {Conv2D<128, 3, same, groups(32)>::op(shape(28, 28, 128)), 16}};
   for (const Conv2DOp& op : {Conv2D<16, 3, same, no_bias>::op(shape(32, 32, 3)),
                              Conv2D<16, 3, same, no_bias>::op(shape(32, 32, 16)),
                              Conv2D<32, 3, same, strides(2), no_bias>::op(shape(32, 32, 16)),

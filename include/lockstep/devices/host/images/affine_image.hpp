@@ -1,5 +1,5 @@
 /// \file
-/// RandomRotation and RandomTranslation on every device over host memory. Invariant: an op's affine
+/// RandomRotation, RandomTranslation and RandomZoom on every device over host memory. Invariant: an op's affine
 /// map is a function of the first two uniform draws of the example's stream.
 #pragma once
 
@@ -8,7 +8,7 @@
 
 #include "lockstep/concepts/device.hpp"
 #include "lockstep/concepts/kernel.hpp"
-#include "lockstep/devices/host/image_sampling.hpp"
+#include "lockstep/devices/host/images/image_sampling.hpp"
 #include "lockstep/layers/preprocessing/affine_image.hpp"
 
 namespace lockstep {

@@ -8,7 +8,7 @@
 
 #include "lockstep/concepts/device.hpp"
 #include "lockstep/concepts/kernel.hpp"
-#include "lockstep/devices/host/image_sampling.hpp"
+#include "lockstep/devices/host/images/image_sampling.hpp"
 #include "lockstep/layers/preprocessing/random_flip.hpp"
 
 namespace lockstep {
