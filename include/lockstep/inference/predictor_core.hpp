@@ -34,8 +34,8 @@ struct ParameterSet {
   using Context = typename D::Context;
   Buffer<Context, T> weights, state;
 
-  ParameterSet(Context& context, const ForwardPlan<D>& plan)
-      : weights(context, plan.weights), state(context, plan.state) {}
+  ParameterSet(Context& context, const ForwardPlan<D>& of)
+      : weights(context, of.weights), state(context, of.state) {}
   /// The values as bytes, to be filled before the set is published.
   ValueBytes<std::byte> bytes() const {
     return {dtype_of<T>, std::as_writable_bytes(std::span(weights.data(), weights.size())),
@@ -50,8 +50,8 @@ struct PredictorEngine {
   ForwardEngine<D> engine;
   ReaderMark<ParameterSet<D>> mark{};
 
-  PredictorEngine(const D& device, const ForwardPlan<D>& plan)
-      : engine(device, plan, CollectiveRef(alone)) {}
+  PredictorEngine(const D& device, const ForwardPlan<D>& of)
+      : engine(device, of, CollectiveRef(alone)) {}
 };
 
 /// A scope for one call: the cheaper one, if the context has it.
@@ -74,10 +74,10 @@ class PredictorCore {
   using Fill = FunctionRef<void(const ValueBytes<std::byte>&)>;
 
   /// `fill` writes the first parameters. \throws UsageError, DeviceError, what `fill` throws.
-  [[gnu::cold]] PredictorCore(const D& device, const ForwardPlan<D>& plan, std::size_t batch_size,
+  [[gnu::cold]] PredictorCore(const D& device, const ForwardPlan<D>& of, std::size_t batch_size,
                               Fill fill)
       : device_(device),
-        plan_(plan),
+        plan_(of),
         batch_size_(batch_size),
         memory_(device.open(1, 0)),
         parameters_(made(fill)) {

@@ -134,10 +134,10 @@ class ForwardEngine {
   using A = ActivationOf<D>;
   using Context = typename D::Context;
 
-  /// `plan` and the group, which kernels see and do not call in inference, must outlive the engine.
+  /// `of` and the group, which kernels see and do not call in inference, must outlive the engine.
   /// \throws UsageError, DeviceError.
-  [[gnu::cold]] ForwardEngine(const D& device, const ForwardPlan<D>& plan, CollectiveRef group)
-      : context_(device.open(1, 0)), plan_(&plan), group_(group) {}
+  [[gnu::cold]] ForwardEngine(const D& device, const ForwardPlan<D>& of, CollectiveRef group)
+      : context_(device.open(1, 0)), plan_(&of), group_(group) {}
   ForwardEngine(const ForwardEngine&) = delete;
   ForwardEngine& operator=(const ForwardEngine&) = delete;
 

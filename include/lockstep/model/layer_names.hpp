@@ -89,7 +89,7 @@ struct BlockPaths {
     return v;
   }
   template <class Rule, class Fault>
-  constexpr ValueId join(ValueId a, ValueId, Fault) {
+  constexpr ValueId join(ValueId a, ValueId, Fault, int = 2) {
     numbers.next(Rule::name);
     return a;
   }

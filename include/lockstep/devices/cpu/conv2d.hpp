@@ -353,7 +353,7 @@ struct Kernel<Conv2DOp, BasicCpu<P>> : KernelTraits {
   template <std::same_as<ForwardOnly>... Only>
   static Prepared prepare(const Conv2DOp& op, typename D::Context& context, std::size_t count,
                           Only... only) {
-    return Prepared(op, context, count, false, false, only...);
+    return Prepared(op, context, count, false, "conv2d", only...);
   }
   static void forward(const Conv2DOp& op, const Io<D>& io, Prepared& prepared) {
     prepared.forward(op, io);
