@@ -1,7 +1,7 @@
 /// \file
-/// `ls::Predictor` and the layers: all that a program needs that runs trained networks. Independent of
-/// the device: include <lockstep/cpu.hpp> or <lockstep/reference.hpp> as well. For training include
-/// <lockstep/lockstep.hpp>.
+/// `ls::Predictor` and the layers: all that a program needs that runs trained networks. Independent
+/// of the device: include <lockstep/cpu.hpp> or <lockstep/reference.hpp> as well. For training
+/// include <lockstep/lockstep.hpp>.
 #pragma once
 
 #include "lockstep/core/compiler.hpp"

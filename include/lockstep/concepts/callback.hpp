@@ -69,8 +69,8 @@ class TrainingControl {
   /// Restores parameters. Call it in every process: `fit` compares the replicas when it begins and
   /// throws if they differ. \throws UsageError if the size of `weights` is not this model's.
   virtual void set_weights(std::span<const std::byte> weights) = 0;
-  /// Writes all parameters to a safetensors file, as Model::save_weights. Only the chief writes, but
-  /// every process calls it. \throws FileError.
+  /// Writes all parameters to a safetensors file, as Model::save_weights. Only the chief writes,
+  /// but every process calls it. \throws FileError.
   virtual void save_weights(const std::string& path) = 0;
   /// Writes a checkpoint into a directory, as Model::save_checkpoint. Only the chief writes, but
   /// every process calls it. \throws FileError.
@@ -83,10 +83,10 @@ class TrainingControl {
     write_checkpoint(directory, keep);
   }
   virtual void write_checkpoint(const std::string& directory, std::size_t keep) = 0;
-  /// Exchanges the weights with their moving averages (`use_ema`), so that the model has the averages
-  /// or, with false, the weights again. Does nothing if it has them already, and before the first
-  /// update, when there are no averages yet. Call it in every process. \throws UsageError if the
-  /// optimizer keeps no averages.
+  /// Exchanges the weights with their moving averages (`use_ema`), so that the model has the
+  /// averages or, with false, the weights again. Does nothing if it has them already, and before
+  /// the first update, when there are no averages yet. Call it in every process. \throws UsageError
+  /// if the optimizer keeps no averages.
   virtual void swap_averages(bool averages) = 0;
   /// In an elastic job, an exchange with all workers, after which the chief writes a file. A chief
   /// that was frozen, and replaced meanwhile, does not write then. Call it in every process. Does
@@ -112,8 +112,8 @@ class TrainingControl {
   virtual Architecture architecture() const = 0;
   /// Starts to record what this process' replicas do: layers, exchanges, waits, phases of the loop.
   /// `steps`: how many to reserve memory for. In a job of several processes all call it between the
-  /// same steps. See ls::Trace, which calls both functions. \throws UsageError if a trace is active,
-  /// or if the run cannot record.
+  /// same steps. See ls::Trace, which calls both functions. \throws UsageError if a trace is
+  /// active, or if the run cannot record.
   /// Needs <lockstep/trace.hpp>.
   template <class Feature = detail::StepRecorder>
   void begin_trace(std::uint64_t steps) {
@@ -187,8 +187,8 @@ class Callback {
   /// were lost or have joined; see docs/elastic.md.
   virtual void on_workers_change(const WorkersChange&) {}
 
-  /// Whether on_epoch_end may add a value of this name with `control().log`. If no callback of a fit
-  /// may, names that fit does not log are reported before training.
+  /// Whether on_epoch_end may add a value of this name with `control().log`. If no callback of a
+  /// fit may, names that fit does not log are reported before training.
   virtual bool may_log(std::string_view /*name*/) const { return true; }
 
   /// Name of this callback's state in a checkpoint; empty, the default: it has no state. A callback

@@ -96,9 +96,10 @@ struct ForwardOnly {};
 /// Prepared { std::size_t scratch_bytes() const; }` and `static Prepared prepare(const Op&,
 /// D::Context&, std::size_t count)`, and receives `Prepared&` as third argument. An overload of
 /// `prepare` with a fourth parameter, `ForwardOnly`, serves `ls::Predictor`: its Prepared may lack
-/// what only backward uses, and forward must give the same bits. A kernel of `const Op&` is compiled once for all ops of its type and reads their values at run time; one of
-/// `Constant` is compiled for each op. A kernel that cannot write dx has `static constexpr bool
-/// has_dx(const Op&)`; a model that needs this dx does not compile.
+/// what only backward uses, and forward must give the same bits. A kernel of `const Op&` is
+/// compiled once for all ops of its type and reads their values at run time; one of `Constant` is
+/// compiled for each op. A kernel that cannot write dx has `static constexpr bool has_dx(const
+/// Op&)`; a model that needs this dx does not compile.
 ///
 /// Losses and metrics have kernels with `run` (concepts/loss.hpp, metric.hpp), optimizers with
 /// `update` (concepts/optimizer.hpp).
@@ -138,8 +139,8 @@ template <class Op, class D>
 concept Weighs = HasKernel<Op, D> && requires { requires Kernel<Op, D>::weighs; };
 
 namespace detail {
-/// The prepared state of the kernel K: for forward alone if `only` is a ForwardOnly and K has such a
-/// `prepare`.
+/// The prepared state of the kernel K: for forward alone if `only` is a ForwardOnly and K has such
+/// a `prepare`.
 template <class K, class Op, class Context, std::same_as<ForwardOnly>... Only>
 typename K::Prepared prepare_kernel(const Op& op, Context& context, std::size_t count,
                                     Only... only) {

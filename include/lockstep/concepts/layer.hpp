@@ -93,9 +93,9 @@ concept HasActivation =
 /// if backward reads them too, as a product does. Add and Concatenate are such rules.
 ///
 /// Optional members: `most_branches`, if the rule merges fewer branches than any number; `using
-/// partial`, the rule of all nodes but the last one, if more than two branches are merged; `op(a, b,
-/// branches)`, which is called for the last node with the number of branches. Average has the last
-/// two.
+/// partial`, the rule of all nodes but the last one, if more than two branches are merged; `op(a,
+/// b, branches)`, which is called for the last node with the number of branches. Average has the
+/// last two.
 /// \code
 ///   struct Product {
 ///     static constexpr std::string_view name = "product";

@@ -20,8 +20,8 @@ namespace lockstep {
 template <class Target, class T>
 using target_as = std::conditional_t<std::same_as<Target, float>, T, Target>;
 
-/// The operands of one call of a loss kernel: the examples of one replica, or of one virtual shard. A
-/// loss over pairs of examples does not see those of other replicas.
+/// The operands of one call of a loss kernel: the examples of one replica, or of one virtual shard.
+/// A loss over pairs of examples does not see those of other replicas.
 template <class D, class Target>
 struct LossIo {
   using T = typename D::real;
@@ -43,7 +43,8 @@ struct LossIo {
 /// - `target_shape(out)`: shape of one target.
 /// - `op(out)`: a plain value; Kernel<Op, Device> has `static void run(const Op&, const
 ///   LossIo<Device, target_type>&)`.
-/// - optional `positions(out)`: the shape of the positions that have a weight each, positions_of(out)
+/// - optional `positions(out)`: the shape of the positions that have a weight each,
+/// positions_of(out)
 ///   or (); without it an example has one weight. The op then has as many rows (HasRows).
 /// - optional `numbers()`: pairs (name, number) of options that the processes of a job compare, for
 ///   a type whose members are not numbers, arrays of numbers and texts; those are compared anyway.

@@ -86,8 +86,8 @@ struct BatchSizes {
   std::vector<Field> fields;  ///< what to assemble: the pipeline's fields up to some role
 };
 
-/// The sizes of a pipeline of `size` examples, nullopt: infinite, with the `fields` up to those of role
-/// `last`. A data set smaller than one batch limits the memory reserved.
+/// The sizes of a pipeline of `size` examples, nullopt: infinite, with the `fields` up to those of
+/// role `last`. A data set smaller than one batch limits the memory reserved.
 LOCKSTEP_COLD_DECL BatchSizes batch_sizes(std::size_t batch, std::optional<std::uint64_t> size,
                                           std::size_t depth, std::span<const Field> fields,
                                           FieldRole last);
@@ -129,8 +129,8 @@ class Loader {
 
   /// Allocates the memory for all batches. Without `share`, the worker holds the whole of each
   /// batch. `class_weights`: Keras' `class_weight`, multiplied with the sample weights of the data.
-  /// `last`: fields of later roles are not assembled. `weighed`: the positions of an example that have
-  /// a weight each; all get that of the example, times that of the class of their target.
+  /// `last`: fields of later roles are not assembled. `weighed`: the positions of an example that
+  /// have a weight each; all get that of the example, times that of the class of their target.
   template <BatchedDataset D>
   explicit Loader(const D& dataset, Share share = {}, const ClassWeights& class_weights = {},
                   FieldRole last = FieldRole::weight, Shape weighed = {})

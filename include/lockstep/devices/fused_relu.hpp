@@ -39,8 +39,8 @@ struct ConvReLUPoolOp {
   ReLUOp relu;
   MaxPooling2DOp pool;
 
-  /// Requires at most 4 channels in one group, and windows that neither overlap nor reach into padding: each
-  /// element of the convolution then belongs to at most one window.
+  /// Requires at most 4 channels in one group, and windows that neither overlap nor reach into
+  /// padding: each element of the convolution then belongs to at most one window.
   static constexpr bool fits(const Conv2DOp& conv, const ReLUOp&, const MaxPooling2DOp& pool) {
     const Window rows = pool.window.rows(), columns = pool.window.columns();
     const auto is_whole = [](const Window& w) {

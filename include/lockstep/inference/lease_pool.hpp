@@ -1,7 +1,7 @@
 /// \file
-/// A pool of objects that threads borrow for a short time. Invariants: an object has one borrower at
-/// a time; a thread that borrows again gets the same object unless another thread needs it, and then
-/// neither locks nor allocates; the pool makes an object only when all others are borrowed.
+/// A pool of objects that threads borrow for a short time. Invariants: an object has one borrower
+/// at a time; a thread that borrows again gets the same object unless another thread needs it, and
+/// then neither locks nor allocates; the pool makes an object only when all others are borrowed.
 #pragma once
 
 #include <array>

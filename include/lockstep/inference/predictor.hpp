@@ -1,7 +1,7 @@
 /// \file
-/// `ls::Predictor`: a trained network inside of another program. Invariants: no code of an optimizer
-/// or of a backward pass is instantiated; the outputs have the bits of `Model::predict` on the same
-/// device with the same number of threads.
+/// `ls::Predictor`: a trained network inside of another program. Invariants: no code of an
+/// optimizer or of a backward pass is instantiated; the outputs have the bits of `Model::predict`
+/// on the same device with the same number of threads.
 #pragma once
 
 #include <algorithm>
@@ -86,10 +86,10 @@ class Predictor {
 /// Layers that act in training only are identities; BatchNormalization uses its moving statistics.
 ///
 /// Thread-safe: any number of threads may call any member at the same time, except the move
-/// operations. Each call has its own activation memory and prepared kernels, which later calls reuse;
-/// weights are shared. On one thread per call, a call allocates nothing unless more calls than ever
-/// before run at the same time, or the number of examples is new; see `reserve`. T is the device's
-/// element type (float on ls::Cpu).
+/// operations. Each call has its own activation memory and prepared kernels, which later calls
+/// reuse; weights are shared. On one thread per call, a call allocates nothing unless more calls
+/// than ever before run at the same time, or the number of examples is new to the memory that it
+/// gets; see `reserve`. T is the device's element type (float on ls::Cpu).
 /// \code
 ///   ls::Predictor<Cnn, ls::Cpu> predictor("w.safetensors");
 ///   std::vector<float> scores(10);
@@ -116,6 +116,14 @@ class Predictor<Net, D> {
   [[gnu::cold]] explicit Predictor(const Model<Net, S, L, O, Ms...>& model,
                                    const PredictorOptions<D>& options = {})
       : Predictor(options, from_model(model)) {}
+  template <class N, class S, class L, class O, class... Ms>
+    requires(!std::is_same_v<N, Net> || !std::is_same_v<typename S::device::real, T>)
+  explicit Predictor(const Model<N, S, L, O, Ms...>&, const PredictorOptions<D>& = {}) {
+    static_assert(
+        detail::always_false<N>,
+        "lockstep::Predictor: the model has another network or another element type; write "
+        "Predictor<Net, Device> with those of the model");
+  }
 
   /// Movable while no other thread uses it. A predictor that was moved from can only be assigned to
   /// or destroyed.
@@ -150,14 +158,14 @@ class Predictor<Net, D> {
     core_->load(from_model(model));
   }
 
-  /// Allocates what `calls` calls at the same time need, each with up to `examples` examples, so that
-  /// not even a thread's first call allocates.
+  /// Allocates what `calls` calls at the same time need, each with up to `examples` examples, so
+  /// that not even a thread's first call allocates. The memory stays.
   [[gnu::cold]] void reserve(std::size_t calls, std::size_t examples = 1) {
     core_->reserve(calls, examples);
   }
 
-  /// Bytes of weights and state, once, and of activations and workspace, for all calls that have run
-  /// at the same time.
+  /// Bytes of weights and state, once, and of activations and workspace, for all calls that have
+  /// run at the same time.
   MemoryUse memory() const { return core_->memory(); }
 
  private:

@@ -1,7 +1,7 @@
 /// \file
-/// The part of `ls::Predictor` that depends only on the device: parameters, engines and the calls that
-/// use them. Invariants: a call uses one set of parameters from its first example to its last; a call
-/// has its engine to itself.
+/// The part of `ls::Predictor` that depends only on the device: parameters, engines and the calls
+/// that use them. Invariants: a call uses one set of parameters from its first example to its last;
+/// a call has its engine to itself.
 #pragma once
 
 #include <algorithm>
@@ -82,6 +82,7 @@ class PredictorCore {
         memory_(device.open(1, 0)),
         parameters_(made(fill)) {
     reserve(1, 1);
+    threads_ = engines_.all().front()->engine.context().threads();
   }
 
   /// Writes the outputs of `count` examples to y.
@@ -97,8 +98,8 @@ class PredictorCore {
     }
   }
 
-  /// Makes and publishes a set that `fill` writes, then frees the old one when no call reads it. The
-  /// old one stays if `fill` throws.
+  /// Makes and publishes a set that `fill` writes, then frees the old one when no call reads it.
+  /// The old one stays if `fill` throws.
   [[gnu::cold]] void load(Fill fill) {
     const std::scoped_lock lock(loading_);
     const auto old = parameters_.exchange(made(fill));
@@ -106,16 +107,15 @@ class PredictorCore {
       parameters_.wait_for_reader(engine->mark, *old);
   }
 
-  /// Makes engines until `calls` calls of `count` examples can run at the same time and allocate
-  /// nothing.
+  /// Makes engines until `calls` calls of up to `count` examples can run at the same time and
+  /// allocate nothing.
   [[gnu::cold]] void reserve(std::size_t calls, std::size_t count) {
     std::vector<std::unique_ptr<Lease>> leases;
     for (std::size_t i = 0; i < calls; ++i) {
       leases.push_back(std::make_unique<Lease>(engines_, [this] { return make(); }));
       ForwardEngine<D>& engine = (*leases.back())->engine;
       [[maybe_unused]] const auto scope = scope_of_call(engine.context());
-      for (const std::size_t size : {std::min(count, batch_size_), count % batch_size_})
-        if (size > 0) engine.prepare(size);
+      for (std::size_t size = 1; size <= std::min(count, batch_size_); ++size) engine.prepare(size);
     }
   }
 
@@ -129,8 +129,16 @@ class PredictorCore {
  private:
   using Lease = typename LeasePool<PredictorEngine<D>>::Lease;
 
+  /// \throws UsageError if the calling thread gets fewer threads than the first engine has: an
+  /// engine serves other threads, too, and all must give the same bits.
   [[gnu::cold]] std::unique_ptr<PredictorEngine<D>> make() const {
-    return std::make_unique<PredictorEngine<D>>(device_, plan_);
+    auto made = std::make_unique<PredictorEngine<D>>(device_, plan_);
+    if (const int given = made->engine.context().threads(); given < threads_)
+      throw UsageError(
+          "predictor: a call computes with {} threads, but gets {} here; call it outside of parallel "
+          "regions, or use one thread per call",
+          threads_, given);
+    return made;
   }
   [[gnu::cold]] std::unique_ptr<const ParameterSet<D>> made(Fill fill) {
     auto set = std::make_unique<const ParameterSet<D>>(memory_, plan_);
@@ -141,6 +149,7 @@ class PredictorCore {
   D device_;
   const ForwardPlan<D>& plan_;
   std::size_t batch_size_;
+  int threads_ = 0;             // of a call; 0: not known yet
   std::mutex loading_;          // guards memory_
   typename D::Context memory_;  // of the parameters, which it outlives
   SharedValue<ParameterSet<D>> parameters_;

@@ -1,7 +1,7 @@
 /// \file
-/// A value that many threads read while another one replaces it. Invariants: a reader sees one value
-/// for as long as it reads; readers neither wait, lock nor allocate; the thread that replaces the value
-/// destroys the old one.
+/// A value that many threads read while another one replaces it. Invariants: a reader sees one
+/// value for as long as it reads; readers neither wait, lock nor allocate; the thread that replaces
+/// the value destroys the old one.
 #pragma once
 
 #include <atomic>
@@ -32,8 +32,8 @@ class ReaderMark {
 ///     reader    mark = current;  if current has changed: again;   ... reads ...   mark = null
 ///     writer    current = next;  waits while a mark has the old value;            deletes it
 ///
-/// All four accesses are sequentially consistent: either the reader sees the new value, or the writer
-/// sees the mark. A mark made after the exchange sees the new value.
+/// All four accesses are sequentially consistent: either the reader sees the new value, or the
+/// writer sees the mark. A mark made after the exchange sees the new value.
 template <class T>
 class SharedValue {
  public:
@@ -65,7 +65,8 @@ class SharedValue {
     const T* value_;
   };
 
-  /// Publishes `next`. \returns the old value, which must outlive its readers: see `wait_for_reader`.
+  /// Publishes `next`. \returns the old value, which must outlive its readers: see
+  /// `wait_for_reader`.
   std::unique_ptr<const T> exchange(std::unique_ptr<const T> next) {
     return std::unique_ptr<const T>(current_.exchange(next.release()));
   }

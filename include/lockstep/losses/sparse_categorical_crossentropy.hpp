@@ -94,10 +94,10 @@ struct SparseCategoricalCrossentropyOp {
 /// [1e-7, 1 - 1e-7] and normalized again, log(sum p) - log(p[label]). Keras' default for
 /// `from_logits` is false: the model ends in Softmax.
 ///
-/// Labels equal to `ignore_class` have no loss and no gradient, and the mean is over the other labels
-/// of the global batch; it is 0 if there are none. The ignored class may be outside of [0, classes),
-/// such as 255 or -1. With sample weights w, it is the sum of w l divided by the number of those
-/// labels.
+/// Labels equal to `ignore_class` have no loss and no gradient, and the mean is over the other
+/// labels of the global batch; it is 0 if there are none. The ignored class may be outside of [0,
+/// classes), such as 255 or -1. With sample weights w, it is the sum of w l divided by the number
+/// of those labels.
 /// \code
 ///   ls::SparseCategoricalCrossentropy{.from_logits = true}
 ///   ls::SparseCategoricalCrossentropy{.from_logits = true, .ignore_class = 255}

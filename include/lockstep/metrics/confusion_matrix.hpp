@@ -55,8 +55,9 @@ struct ConfusionMatrixOp {
 
 /// The confusion matrix of `Classes` x `Classes` counts, as tf.math.confusion_matrix: rows are
 /// labels, columns predictions. Classes are along the last axis of the output; further axes are
-/// positions, such as pixels, which count each. Labels equal to `ignore_class` do not. `metric_state` returns that of the last evaluation or epoch; the
-/// value in logs is the balanced accuracy, that is, the mean recall over the classes.
+/// positions, such as pixels, which count each. Labels equal to `ignore_class` do not.
+/// `metric_state` returns that of the last evaluation or epoch; the value in logs is the balanced
+/// accuracy, that is, the mean recall over the classes.
 /// \code
 ///   ls::Model model{Net{}, strategy, ls::SparseCategoricalCrossentropy{}, ls::SGD{},
 ///                   ls::ConfusionMatrix<10>{}};

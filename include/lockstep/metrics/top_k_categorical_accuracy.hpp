@@ -57,9 +57,9 @@ struct TopKCategoricalAccuracyOp {
 };
 
 /// Keras' TopKCategoricalAccuracy, or SparseTopKCategoricalAccuracy if targets are labels: the
-/// fraction of examples whose class is among the k largest outputs. Classes are along the last axis;
-/// an output with further axes has a prediction per position. Labels equal to `ignore_class` do not
-/// count.
+/// fraction of examples whose class is among the k largest outputs. Classes are along the last
+/// axis; an output with further axes has a prediction per position. Labels equal to `ignore_class`
+/// do not count.
 /// \code
 ///   ls::Model model{Net{}, strategy, ls::SparseCategoricalCrossentropy{}, ls::SGD{},
 ///                   ls::TopKCategoricalAccuracy{.k = 3}};

@@ -164,7 +164,8 @@ constexpr void drop_joined(StepList<Size>& steps) {
   steps.end = kept;
 }
 
-/// Applies one rule of device D to the whole graph. `wants_input`: the gradient of the batch is needed.
+/// Applies one rule of device D to the whole graph. `wants_input`: the gradient of the batch is
+/// needed.
 template <class D, class Rule, class Ops, std::size_t Size, class... Pattern, std::size_t... K>
 constexpr void apply_rule(FusedGraph<Ops, Size>& p, bool wants_input, List<Pattern...>,
                           std::index_sequence<K...>) {

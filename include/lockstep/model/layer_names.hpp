@@ -1,7 +1,7 @@
 /// \file
 /// Names of layers: Keras' numbering, and the paths of named blocks. Invariants: a named block
-/// numbers its layers from 0, as a Keras model of its own, so their names within it do not depend on
-/// the model around it; names outside do not depend on the layers inside.
+/// numbers its layers from 0, as a Keras model of its own, so their names within it do not depend
+/// on the model around it; names outside do not depend on the layers inside.
 /// \code
 ///   Dense, Decoder{Dense, Dense}, Dense    dense, decoder/dense, decoder/dense_1, dense_1
 /// \endcode

@@ -270,10 +270,10 @@ struct NetworkPlan {
   constexpr double step_flops(std::size_t batch) const {
     return (flops + recomputed_flops + backward_flops) * static_cast<double>(batch);
   }
-  /// Bytes that each of `processes` sends in a step of ls::Replicated: 2 (n - 1) / n of the gradients
-  /// and of averaged state, the lower bound of an all-reduce. Frame headers, the sums of loss and
-  /// metrics, and exchanges of layers are not included. With 3 to 16 processes, messages of up to
-  /// 64 KiB go to every peer, which is n / 2 times as much.
+  /// Bytes that each of `processes` sends in a step of ls::Replicated: 2 (n - 1) / n of the
+  /// gradients and of averaged state, the lower bound of an all-reduce. Frame headers, the sums of
+  /// loss and metrics, and exchanges of layers are not included. With 3 to 16 processes, messages
+  /// of up to 64 KiB go to every peer, which is n / 2 times as much.
   constexpr std::size_t wire_bytes(std::size_t processes) const {
     if (processes < 2) return 0;
     return 2 * (processes - 1) * (gradient_bytes + averaged_state_bytes) / processes;

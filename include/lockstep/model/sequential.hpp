@@ -36,8 +36,8 @@ struct Input {
 ///   ls::Dense<10>> {}; static_assert(Cnn::parameter_count == 216'650);
 /// \endcode
 /// Derive a struct instead of using an alias, which keeps symbols and error messages short.
-/// A struct with a `name` is a NamedBlock where it is part of another net; so may be a net that begins
-/// with the Input of the shape that it receives there.
+/// A struct with a `name` is a NamedBlock where it is part of another net; so may be a net that
+/// begins with the Input of the shape that it receives there.
 template <class... Layers>
 struct Sequential {
   using is_composite = void;

@@ -14,6 +14,7 @@
 #include "lockstep/core/error.hpp"
 #include "lockstep/layers/preprocessing/center_crop.hpp"
 #include "lockstep/layers/preprocessing/random_crop.hpp"
+#include "lockstep/layers/preprocessing/resized_image.hpp"
 #include "lockstep/layers/sliding_window.hpp"
 
 namespace lockstep::detail {
@@ -417,16 +418,15 @@ class LayerForm {
   /// at the center of pixel i. Not by sizes, which onnxruntime's optimizer confuses when it moves a
   /// Transpose.
   [[gnu::cold]] std::string resize(const std::string& x, bool nearest, int height, int width,
-                                   const Shape& to, bool centers = false) {
-    return resize(x, nearest, {1, 1, factor(height, to[0]), factor(width, to[1])}, centers);
+                                   const Shape& to) {
+    return resize(x, nearest, {1, 1, factor(height, to[0]), factor(width, to[1])});
   }
   [[gnu::cold]] std::string resize(const std::string& x, bool nearest,
-                                   const std::vector<float>& factors, bool centers = false) {
+                                   const std::vector<float>& factors) {
     const std::array<std::int64_t, 1> count{static_cast<std::int64_t>(factors.size())};
     const std::string scales = graph_.constant(layer_.name + "/scales", count, factors);
-    const std::string_view coordinates = nearest && !centers ? "asymmetric" : "half_pixel";
-    const std::string_view mode = nearest ? "nearest" : "linear",
-                           rounding = centers ? "round_prefer_ceil" : "floor";
+    const std::string_view coordinates = nearest ? "asymmetric" : "half_pixel";
+    const std::string_view mode = nearest ? "nearest" : "linear", rounding = "floor";
     return node("Resize", {x, "", scales},
                 {{"mode", mode},
                  {"coordinate_transformation_mode", coordinates},
@@ -438,8 +438,8 @@ class LayerForm {
     for (const std::int64_t f : numbers("size")) factors.push_back(static_cast<float>(f));
     return value(resize(in(Channels::first), nearest, factors), Channels::first);
   }
-  /// The options of padding and cropping, (before, after) for each axis but that of the channels, as
-  /// all beginnings and all ends.
+  /// The options of padding and cropping, (before, after) for each axis but that of the channels,
+  /// as all beginnings and all ends.
   [[gnu::cold]] std::pair<Numbers, Numbers> edges(std::string_view name) const {
     const Numbers& n = numbers(name);  // top, bottom, left, right, or before, after
     std::pair<Numbers, Numbers> result;
@@ -453,11 +453,21 @@ class LayerForm {
   [[gnu::cold]] std::string list(std::string_view name, const Numbers& values) {
     return graph_.constant(layer_.name + "/" + std::string(name), values);
   }
+  /// Nearest pixels are listed: ONNX rounds the places of some of them in another direction.
   [[gnu::cold]] Value resizing() {
-    const bool nearest = std::get<std::string>(*layer_.option("interpolation")) == "nearest";
-    return value(resize(in(Channels::first), nearest, in_shape()[0], in_shape()[1],
-                        layer_.output_shape, nearest),
-                 Channels::first);
+    const Shape& to = layer_.output_shape;
+    if (std::get<std::string>(*layer_.option("interpolation")) != "nearest")
+      return value(resize(in(Channels::first), false, in_shape()[0], in_shape()[1], to),
+                   Channels::first);
+    std::string x = in(Channels::first);
+    for (int axis = 0; axis < 2; ++axis) {
+      Numbers places;
+      for (int i = 0; i < to[axis]; ++i)
+        places.push_back(resized_place(i, to[axis], in_shape()[axis], Interpolation::nearest).low);
+      x = node("Gather", {x, list(axis == 0 ? "rows" : "columns", places)},
+               {{"axis", std::int64_t{axis + 2}}});
+    }
+    return value(x, Channels::first);
   }
   [[gnu::cold]] Value zero_padding() {
     const auto [before, after] = edges("padding");

@@ -1,6 +1,6 @@
 /// \file
-/// The batches of one pass, for a program's own training loop. Invariant: a pass that is left, or that
-/// a checkpoint interrupts, continues with its next batch.
+/// The batches of one pass, for a program's own training loop. Invariant: a pass that is left, or
+/// that a checkpoint interrupts, continues with its next batch.
 #pragma once
 
 #include <cstddef>
@@ -22,9 +22,9 @@
 namespace lockstep::detail {
 
 /// The batches of the next pass over the training data, each this process' share. An input range,
-/// to be iterated once, by a model that stays where it is. A batch counts as read when the loop gets
-/// it: after `break`, or with a checkpoint that was saved in the loop, the next range continues with
-/// the one that follows.
+/// to be iterated once, by a model that stays where it is. A batch counts as read when the loop
+/// gets it: after `break`, or with a checkpoint that was saved in the loop, the next range
+/// continues with the one that follows.
 template <class Replicas, class Data>
 class BatchRange {
  public:

@@ -88,8 +88,8 @@ class FitLoop {
   /// Adds the run's part of the state: the position, the callbacks and the best checkpoint.
   LOCKSTEP_COLD_DECL void save(JobState& to);
   /// Moves to a position of the job, after `boundaries` of them, and calls the hooks of the
-  /// beginnings before it; on_train_begin only in a process that is new to the run. \returns whether
-  /// it is. \throws UsageError if its fit differs from that of the job.
+  /// beginnings before it; on_train_begin only in a process that is new to the run. \returns
+  /// whether it is. \throws UsageError if its fit differs from that of the job.
   LOCKSTEP_COLD_DECL bool move_to(const JobState& state, std::uint64_t boundaries);
   /// Restores the callbacks and checkpoints of the same state; hooks follow.
   LOCKSTEP_COLD_DECL void restore(const JobState& state);
@@ -139,7 +139,8 @@ class FitLoop {
 
   /// Copies the running values to the epoch's logs, without the values of the last step.
   LOCKSTEP_COLD_DECL void store_epoch_logs();
-  /// Evaluates and adds "val_..." to the epoch's logs. \returns false if the evaluation was stopped.
+  /// Evaluates and adds "val_..." to the epoch's logs. \returns false if the evaluation was
+  /// stopped.
   LOCKSTEP_COLD_DECL bool validate();
   /// In the chief, logs one warning per run if gradients or weights are not finite.
   LOCKSTEP_COLD_DECL void warn_if_not_finite(int epoch);

@@ -16,9 +16,9 @@
 
 namespace lockstep {
 
-/// The gradients of the loss with respect to all trainable parameters: means over the examples of the
-/// global batch, equal in all processes of a job. The penalties of regularizers are not included:
-/// `model.apply` adds them. A program may change the values, in all processes alike.
+/// The gradients of the loss with respect to all trainable parameters: means over the examples of
+/// the global batch, equal in all processes of a job. The penalties of regularizers are not
+/// included: `model.apply` adds them. A program may change the values, in all processes alike.
 /// \code
 ///   auto gradients = model.gradients_of(batch);
 ///   for (float& g : gradients["dense/kernel"]) g = std::clamp(g, -0.1f, 0.1f);
@@ -44,7 +44,8 @@ class Gradients {
   std::span<T> values() { return values_; }
   std::span<const T> values() const { return values_; }
 
-  /// The loss, penalties included, and the metrics of the batch.
+  /// The loss, penalties included, and the metrics of the batch; of a loss of the program's own
+  /// only the penalties.
   const Logs& logs() const { return logs_; }
   /// The learning rate that `apply` uses.
   double learning_rate() const { return rate_; }

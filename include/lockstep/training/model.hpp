@@ -168,10 +168,10 @@ class Model<Net, S, L, O, Ms...> {
   /// The same with a training step of the program's own, Keras' `train_step`: step(batch) is called
   /// for each batch, in all processes, instead of `train_step(batch)`. Hooks, logs, checkpoints,
   /// validation and the recovery of an elastic job are those of any `fit`. An elastic job may call
-  /// step twice for a batch, the second time from the same state, so that step must change nothing but
-  /// this model there. The epoch's logs have the first loss of each step that `train_step` or
-  /// `gradients_of(batch)` has computed. `fit`, `evaluate` and `predict(data)` may not be called in a
-  /// step.
+  /// step twice for a batch, the second time from the same state, so that step must change nothing
+  /// but this model there. The epoch's logs have the first loss of each step that `train_step` or
+  /// `gradients_of(batch)` has computed. `fit`, `evaluate` and `predict(data)` may not be called in
+  /// a step.
   /// \code
   ///   model.fit(train, {.epochs = 3}, [&](const auto& batch) {
   ///     auto gradients = model.gradients_of(batch);
@@ -200,9 +200,9 @@ class Model<Net, S, L, O, Ms...> {
   using Batch = lockstep::Batch<T, Target>;
 
   /// The batches of the next pass over `data`, for a loop of the program's own: in a job, each
-  /// process gets its share. `passes()` counts complete passes. A pass that the loop leaves continues
-  /// with the next call, and `save_checkpoint` saves its position. \throws UsageError in an elastic
-  /// job, where `fit` with a step does the same.
+  /// process gets its share. `passes()` counts complete passes. A pass that the loop leaves
+  /// continues with the next call, and `save_checkpoint` saves its position. \throws UsageError in
+  /// an elastic job, where `fit` with a step does the same.
   /// \code
   ///   while (model.passes() < 10)
   ///     for (const auto& batch : model.batches(train)) {
@@ -219,10 +219,10 @@ class Model<Net, S, L, O, Ms...> {
     else
       return std::span<const Batch>();
   }
-  /// Examples in memory as a batch, (examples, input), (examples, target), (examples). They must live
-  /// as long as the batch. In a job of several processes pass a scope first, `ls::global_batch` or
-  /// `ls::local_batch`, in all of them. \throws UsageError, in all processes, if their parts do not
-  /// fit.
+  /// Examples in memory as a batch, (examples, input), (examples, target), (examples). They must
+  /// live as long as the batch. In a job of several processes pass a scope first,
+  /// `ls::global_batch` or `ls::local_batch`, in all of them. \throws UsageError, in all processes,
+  /// if their parts do not fit.
   Batch batch(std::span<const T> x, std::span<const Target> y, std::span<const T> w = {}) {
     return in_memory("batch", {}, x, y, w);
   }
@@ -238,8 +238,8 @@ class Model<Net, S, L, O, Ms...> {
     return in_memory("batch", scope, x, y, w);
   }
 
-  /// Trains one step on a batch; \returns its loss and metrics. All processes call it, each with its
-  /// share of the same batch.
+  /// Trains one step on a batch; \returns its loss and metrics. All processes call it, each with
+  /// its share of the same batch.
   Logs train_step(const Batch& batch) {
     return together([&] { return own_steps().train(batch); });
   }
@@ -264,8 +264,9 @@ class Model<Net, S, L, O, Ms...> {
   Gradients<T> gradients_of(const Batch& batch, std::span<const T> dy) {
     return together([&] { return own_steps().gradients(batch, dy); });
   }
-  /// The second half: adds the penalties' gradients and updates the weights by the optimizer and its
-  /// options. In a job of several processes the gradients must be equal in all. Counts as a step.
+  /// The second half: adds the penalties' gradients and updates the weights by the optimizer and
+  /// its options. In a job of several processes the gradients must be equal in all. Counts as a
+  /// step.
   void apply(const Gradients<T>& gradients) {
     together([&] {
       own_steps().apply(gradients);
@@ -273,17 +274,17 @@ class Model<Net, S, L, O, Ms...> {
     });
   }
   /// Copies the moving averages over the weights, if the optimizer keeps any: Keras'
-  /// `finalize_variable_values`, which `fit` does at its end. For the end of a loop of the program's
-  /// own.
+  /// `finalize_variable_values`, which `fit` does at its end. For the end of a loop of the
+  /// program's own.
   void finalize_weights() {
     together([&] {
       if (updates() > 0) replicas_.overwrite_with_averages();
       return true;
     });
   }
-  /// The gradient of the batch's loss with respect to its inputs, (examples, input), as of a training
-  /// step: dropout is active, but no state changes. Multiply by the size of the global batch for the
-  /// gradients of each example's own loss.
+  /// The gradient of the batch's loss with respect to its inputs, (examples, input), as of a
+  /// training step: dropout is active, but no state changes. Multiply by the size of the global
+  /// batch for the gradients of each example's own loss.
   /// \code
   ///   const auto dx = model.input_gradients(batch);   // adversarial: x + 0.1 sign(dx)
   /// \endcode
@@ -334,9 +335,9 @@ class Model<Net, S, L, O, Ms...> {
   }
 
   /// Outputs for the examples x, (examples, input), computed `batch_size` at a time. In a job of
-  /// several processes pass a scope first: `ls::global_batch` if all pass the same examples, each then
-  /// has all outputs; `ls::local_batch` if each passes its part, and has the outputs of this, which are
-  /// computed all at once.
+  /// several processes pass a scope first: `ls::global_batch` if all pass the same examples, each
+  /// then has all outputs; `ls::local_batch` if each passes its part, and has the outputs of this,
+  /// which are computed all at once.
   /// \throws UsageError if x is not a whole number of examples, or in a job without a scope.
   Predictions<T> predict(BatchScope scope, std::span<const T> x, std::size_t batch_size = 32) {
     detail::check_count("predict: batch size", batch_size);
@@ -434,8 +435,9 @@ class Model<Net, S, L, O, Ms...> {
   }
 
   /// Trains one step on the batch x, (examples, input), y, (examples, target). `w`: Keras'
-  /// `sample_weight`, one per example, or one per position, such as a pixel, of each example. In a job
-  /// of several processes pass a scope first; see `batch`. \returns loss and metrics of this batch.
+  /// `sample_weight`, one per example, or one per position, such as a pixel, of each example. In a
+  /// job of several processes pass a scope first; see `batch`. \returns loss and metrics of this
+  /// batch.
   /// \throws UsageError if sizes disagree.
   Logs train_on_batch(std::span<const T> x, std::span<const Target> y, std::span<const T> w = {}) {
     return train_on({}, x, y, w);
@@ -466,8 +468,9 @@ class Model<Net, S, L, O, Ms...> {
     return {first, first + static_cast<std::ptrdiff_t>(info.size())};
   }
   /// Replaces a parameter's values in all replicas of this process. In a job of several processes
-  /// all must call it with the same values: `fit`, `batches`, `evaluate` and `predict` first compare the
-  /// weights and throw ReplicasDiverged. \throws UsageError for an unknown name or a wrong size.
+  /// all must call it with the same values: `fit`, `batches`, `evaluate` and `predict` first
+  /// compare the weights and throw ReplicasDiverged. \throws UsageError for an unknown name or a
+  /// wrong size.
   void set_weights(std::string_view name, std::span<const T> values) {
     const ParameterInfo info = detail::parameter_named(detail::named_parameters<Net>(), name);
     if (values.size() != info.size())
@@ -650,8 +653,9 @@ class Model<Net, S, L, O, Ms...> {
   /// `passes()`. All processes of a job call it.
   void reset_optimizer() { replicas_.reset_optimizer(); }
   /// Passes over training data so far: epochs of `fit` (one `fit` with `steps_per_epoch` counts as
-  /// one pass), complete passes of `batches`, and calls of `train_on_batch` outside of these. Also the number of the next pass, from which, with
-  /// the seed, its order, dropout masks and augmentation follow. See FitOptions::initial_epoch.
+  /// one pass), complete passes of `batches`, and calls of `train_on_batch` outside of these. Also
+  /// the number of the next pass, from which, with the seed, its order, dropout masks and
+  /// augmentation follow. See FitOptions::initial_epoch.
   std::uint64_t passes() const { return kept_.passes; }
   /// Replicas of the whole job.
   std::size_t replicas() const { return session().replicas(); }

@@ -78,8 +78,8 @@ struct Run final : TrainingControl {
   /// peers acts on its requests after the hooks. If a signal stopped the job, passes it to this
   /// process' SignalStop, so that all report the same.
   LOCKSTEP_DECL RunRequests effective(const RunRequests& agreed) const;
-  /// The requests of all processes, as of the last exchange; `mine` are those that this one sent. If
-  /// a signal other than SIGINT asks some workers of an elastic job to end, and enough are left
+  /// The requests of all processes, as of the last exchange; `mine` are those that this one sent.
+  /// If a signal other than SIGINT asks some workers of an elastic job to end, and enough are left
   /// without them, also to agree on the next generation, these are evicted, and nobody else stops.
   LOCKSTEP_DECL RunRequests agreed_requests(const RunRequests& mine);
   /// Called after the hooks that follow an exchange. \throws Evicted if this process is.

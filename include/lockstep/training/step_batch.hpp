@@ -46,8 +46,8 @@ struct BatchWidths {
 }  // namespace detail
 
 /// The examples of one step that this process has: all of them, or its share in a job of several
-/// processes. T is the device's element type, Target that of the loss. Valid as long as the examples:
-/// a batch of `model.batches(data)` until the loop's next one.
+/// processes. T is the device's element type, Target that of the loss. Valid as long as the
+/// examples: a batch of `model.batches(data)` until the loop's next one.
 /// \code
 ///   for (const auto& batch : model.batches(train)) {
 ///     const auto soft = teacher.predict(batch.x());           // (examples, classes)

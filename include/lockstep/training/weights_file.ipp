@@ -118,7 +118,8 @@ template <class From, class To>
 }
 
 /// The remedy for a tensor whose name no parameter has: the option that would make this file
-/// a part of the model, or the model a part of the file; otherwise that it belongs to another model.
+/// a part of the model, or the model a part of the file; otherwise that it belongs to another
+/// model.
 [[gnu::cold]] inline std::string remedy_for(const SafetensorsFile& file,
                                             const std::vector<ParameterInfo>& parameters) {
   std::set<std::string_view> of_file, of_model;

@@ -65,9 +65,9 @@ class ClassTable {
   const ClassWeights& all() const { return weights_; }
   bool empty() const { return weights_.empty(); }
 
-  /// Multiplies the weights of `count` examples, or positions of examples, by those of their classes. A target of width 1 is a
-  /// class label, rounded to an integer; a wider one is a row of scores or one-hot values, whose
-  /// class is the first maximum.
+  /// Multiplies the weights of `count` examples, or positions of examples, by those of their
+  /// classes. A target of width 1 is a class label, rounded to an integer; a wider one is a row of
+  /// scores or one-hot values, whose class is the first maximum.
   template <class Y, class T>
   void weigh(const Y* y, std::size_t width, std::size_t count, T* w) const {
     if (empty()) return;

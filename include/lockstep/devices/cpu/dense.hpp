@@ -27,8 +27,8 @@ namespace lockstep {
 namespace detail {
 
 /// The prepared passes of one inner product at one batch size, optionally followed by a ReLU.
-/// At most one of tiles_, by_inputs_ and the oneDNN calls is in use, and rows_ takes the place of its
-/// forward.
+/// At most one of tiles_, by_inputs_ and the oneDNN calls is in use, and rows_ takes the place of
+/// its forward.
 template <class D>
 class InnerProductCalls {
  public:

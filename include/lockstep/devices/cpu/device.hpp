@@ -76,8 +76,8 @@ class CpuHandles {
   /// For the lifetime of the result, the calling thread computes with `threads()` threads, on the
   /// replica's cores.
   LOCKSTEP_DECL ThreadScope scope();
-  /// As `scope`, for calls of less than a microsecond: one thread that is not bound to cores makes no
-  /// system call here, and takes no part in the detection of contended cores.
+  /// As `scope`, for calls of less than a microsecond: one thread that is not bound to cores makes
+  /// no system call here, and takes no part in the detection of contended cores.
   LOCKSTEP_DECL ThreadScope brief_scope();
   /// While cores are contended, the replica may compute on all cores of the process: bound to a
   /// share, it would wait for a stranger's time slices although another core is free.

@@ -62,6 +62,9 @@ struct Kernel<EmbeddingOp, D> : KernelTraits {
             std::vector<std::size_t>(static_cast<std::size_t>(op.vocabulary) + 1)};
   }
 
+  static Prepared prepare(const EmbeddingOp&, typename D::Context&, std::size_t, ForwardOnly) {
+    return {};
+  }
   static void forward(const EmbeddingOp& op, const Io<D>& io, Prepared&) {
     const auto units = static_cast<std::size_t>(op.units);
     const bool rounded = sizeof(A) < sizeof(T) && io.batch == nullptr;

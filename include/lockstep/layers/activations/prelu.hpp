@@ -109,8 +109,8 @@ struct CheckPReLU {
 };
 }  // namespace detail
 
-/// Keras' PReLU (He et al., 2015): y = x if x > 0, otherwise alpha * x, with a learnt alpha for each
-/// element.
+/// Keras' PReLU (He et al., 2015): y = x if x > 0, otherwise alpha * x, with a learnt alpha for
+/// each element.
 ///
 /// Options: ls::shared_axes (default none), ls::alpha_initializer (default zeros),
 /// ls::alpha_regularizer. Shape unchanged; parameter `alpha` (that shape, with 1 for each shared

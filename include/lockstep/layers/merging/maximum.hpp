@@ -33,8 +33,8 @@ struct MaximumOp {
   }
 };
 
-/// Keras' Maximum as a rule that merges branches. Input equal shapes, output the same shape. Of equal
-/// values the gradient goes to the first branch, as in TensorFlow; JAX and PyTorch divide it.
+/// Keras' Maximum as a rule that merges branches. Input equal shapes, output the same shape. Of
+/// equal values the gradient goes to the first branch, as in TensorFlow; JAX and PyTorch divide it.
 /// \code
 ///   Parallel<ls::Maximum, A, B>
 /// \endcode

@@ -33,8 +33,8 @@ struct MinimumOp {
   }
 };
 
-/// Keras' Minimum as a rule that merges branches. Input equal shapes, output the same shape. Of equal
-/// values the gradient goes to the first branch, as in TensorFlow; JAX and PyTorch divide it.
+/// Keras' Minimum as a rule that merges branches. Input equal shapes, output the same shape. Of
+/// equal values the gradient goes to the first branch, as in TensorFlow; JAX and PyTorch divide it.
 /// \code
 ///   Parallel<ls::Minimum, A, B>
 /// \endcode

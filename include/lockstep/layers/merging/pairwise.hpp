@@ -9,9 +9,9 @@
 
 namespace lockstep {
 
-/// An op y[i] = value(x[i], x2[i]) with dx[i] = dx(dy[i], x[i], x2[i]) and dx2[i] = dx2(dy[i], x[i],
-/// x2[i]). Unless `reads_inputs`, the gradients do not depend on x and x2, which are then 0, so x can
-/// be overwritten by y.
+/// An op y[i] = value(x[i], x2[i]) with dx[i] = dx(dy[i], x[i], x2[i]) and dx2[i] = dx2(dy[i],
+/// x[i], x2[i]). Unless `reads_inputs`, the gradients do not depend on x and x2, which are then 0,
+/// so x can be overwritten by y.
 /// \code
 ///   struct DifferenceOp {
 ///     static constexpr bool reads_inputs = false;

@@ -1,6 +1,6 @@
 /// \file
-/// Shared by the layers that augment images at random: options and checks. Invariants: they are
-/// active only during training, except RandomCrop, whose output always has its size; the draw of an
+/// Shared by the layers of images: options and checks. Invariants: those that draw are active only
+/// during training, except RandomCrop, whose output always has its size; the draw of an
 /// example is a function of (seed, pass, layer, ordinal of the example), so it does not depend on
 /// how the batch is split, and backward regenerates it instead of storing it.
 #pragma once
@@ -48,8 +48,8 @@ struct Augmentation {
   struct Requires {
     static_assert(
         In.rank == 3,
-        "lockstep::Augmentation: the input does not have height, width and channels; put image "
-        "augmentation before Flatten");
+        "lockstep::Augmentation: the input does not have height, width and channels; put layers of "
+        "images before Flatten");
   };
   static constexpr bool accepts(Shape in) { return in.rank == 3; }
   static constexpr std::array<Parameter, 0> parameters(Shape) { return {}; }

@@ -9,8 +9,8 @@
 
 namespace lockstep {
 
-/// y[i_1, .., i_m] = x[j_1, .., j_m], where j of axis dims[k] is i_k: axis k of y is axis dims[k] of
-/// x.
+/// y[i_1, .., i_m] = x[j_1, .., j_m], where j of axis dims[k] is i_k: axis k of y is axis dims[k]
+/// of x.
 struct PermuteOp {
   static constexpr std::string_view members = "in dims";
   Shape in;
@@ -56,8 +56,8 @@ struct CheckPermute {
 
 }  // namespace detail
 
-/// Keras' Permute: axis k of the output is axis Dims[k] of the input, counted from 1, since axis 0 is
-/// the batch. Input of any shape, output with the same extents in another order.
+/// Keras' Permute: axis k of the output is axis Dims[k] of the input, counted from 1, since axis 0
+/// is the batch. Input of any shape, output with the same extents in another order.
 /// \code
 ///   Permute<2, 1>        // (steps, channels) to (channels, steps)
 ///   Permute<3, 1, 2>     // channels last to channels first

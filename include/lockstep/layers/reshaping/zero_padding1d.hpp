@@ -15,8 +15,8 @@ struct CheckZeroPadding1D {
 };
 }  // namespace detail
 
-/// Keras' ZeroPadding1D: `Before` steps of zeros, then x, then `After` steps of zeros. Input (steps,
-/// c), output (Before + steps + After, c).
+/// Keras' ZeroPadding1D: `Before` steps of zeros, then x, then `After` steps of zeros. Input
+/// (steps, c), output (Before + steps + After, c).
 /// \code
 ///   ZeroPadding1D<>          // 1 on each side
 ///   ZeroPadding1D<2, 0>      // 2 before the first step: causal

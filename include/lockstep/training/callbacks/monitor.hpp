@@ -1,6 +1,6 @@
 /// \file
-/// The value that a callback monitors, and whether it improved. Invariant: a missing value or NaN is
-/// never an improvement, not even as the first value.
+/// The value that a callback monitors, and whether it improved. Invariant: a missing value or NaN
+/// is never an improvement, not even as the first value.
 #pragma once
 
 #include <optional>
@@ -57,8 +57,9 @@ class Monitor {
   /// The monitored value, or nullopt if the logs lack it; rank 0 then logs a warning, once per fit.
   LOCKSTEP_COLD_DECL std::optional<double> value(const Logs& logs, int rank);
 
-  /// Whether `value` is better than `reference` by more than min_delta. NaN is never better, and any
-  /// other value is better than none or NaN. Keras 3.15 keeps a first value that is NaN for ever.
+  /// Whether `value` is better than `reference` by more than min_delta. NaN is never better, and
+  /// any other value is better than none or NaN. Keras 3.15 keeps a first value that is NaN for
+  /// ever.
   LOCKSTEP_COLD_DECL bool improves(double value, std::optional<double> reference) const;
 
  private:

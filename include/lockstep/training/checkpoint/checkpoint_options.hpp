@@ -16,10 +16,10 @@ namespace lockstep {
 /// optimizer's buffers, averages, the loss scale, the learning rate, the position in the data, the
 /// logs of the epoch and the state of the callbacks. A run that is killed and continues makes the
 /// same steps as one that was never interrupted; with as many replicas, or with `virtual_shards` on
-/// any number of them, it gets the same bits. Only the chief reads and writes: the processes need no
-/// common file system. Besides the regular ones, `fit` saves a checkpoint when its stop token ends
-/// it. The program includes <lockstep/checkpoints.hpp>; without it `fit` throws UsageError before the
-/// first step.
+/// any number of them, it gets the same bits. Only the chief reads and writes: the processes need
+/// no common file system. Besides the regular ones, `fit` saves a checkpoint when its stop token
+/// ends it. The program includes <lockstep/checkpoints.hpp>; without it `fit` throws UsageError
+/// before the first step.
 /// \code
 ///   model.fit(train, {.epochs = 100, .checkpoint = {.directory = "run1", .every = 500}});
 /// \endcode
@@ -28,8 +28,8 @@ struct CheckpointOptions {
   /// checkpoints.
   std::string directory{};
   std::uint64_t every = 0;  ///< steps from one to the next; 0: one at the end of each epoch
-  /// Continue from the newest undamaged checkpoint, if there is one. Without it a directory that has
-  /// checkpoints is refused.
+  /// Continue from the newest undamaged checkpoint, if there is one. Without it a directory that
+  /// has checkpoints is refused.
   bool resume = true;
   std::size_t keep = 3;  ///< newest ones to keep; 0: all
   /// Also saves at the end of each epoch, and keeps the one with the best value of this name in the

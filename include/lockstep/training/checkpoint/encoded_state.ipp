@@ -194,8 +194,8 @@ EncodedState::EncodedState(const JobState& state, const std::vector<ParameterInf
   return p;
 }
 
-/// Before there was a member "best", it was a callback with this name, whose numbers were the value,
-/// by name, and its step.
+/// Before there was a member "best", it was a callback with this name, whose numbers were the
+/// value, by name, and its step.
 [[gnu::cold]] inline void convert_best(JobState& state) {
   const auto found = std::find_if(state.callbacks.begin(), state.callbacks.end(),
                                   [](const auto& c) { return c.first == "best checkpoint"; });

@@ -1,6 +1,6 @@
 /// \file
-/// The state of a training job as one value. Invariants: a job that continues from it makes the same
-/// steps as one that never stopped; the value does not depend on the number of replicas or
+/// The state of a training job as one value. Invariants: a job that continues from it makes the
+/// same steps as one that never stopped; the value does not depend on the number of replicas or
 /// processes.
 #pragma once
 
@@ -20,8 +20,8 @@
 
 namespace lockstep::detail {
 
-/// Where the fit of an elastic job is within an execution (steps_per_execution), since a boundary is
-/// before the hooks between two of them. A checkpoint is saved after these.
+/// Where the fit of an elastic job is within an execution (steps_per_execution), since a boundary
+/// is before the hooks between two of them. A checkpoint is saved after these.
 struct ExecutionPosition {
   std::uint64_t before = 0, steps = 0;  ///< steps of the model before the execution, and within it
   RunRequests requests{};               ///< effective after the last execution or epoch

@@ -1,7 +1,7 @@
 /// \file
 /// Compile-time requirements on the arguments of `ls::Model` and on its data, one error message
-/// each. Invariants: the verdict is computed as a type; only a faulty model instantiates it. It then
-/// fails one static_assert, on which nothing else depends, so the compiler prints one error.
+/// each. Invariants: the verdict is computed as a type; only a faulty model instantiates it. It
+/// then fails one static_assert, on which nothing else depends, so the compiler prints one error.
 ///
 ///     ModelVerdict<Net, S, L, O, Ms...>
 ///         Sound: the constrained Model<...> is chosen

@@ -47,7 +47,8 @@ void check_slices(std::size_t virtual_shards) {
 
 /// Checks the counts in the options. \throws UsageError for a value below its minimum.
 LOCKSTEP_COLD_DECL void check_options(const FitOptions& o);
-/// The same, and that an epoch ends. `examples`: nullopt if the data never end. \returns the options.
+/// The same, and that an epoch ends. `examples`: nullopt if the data never end. \returns the
+/// options.
 LOCKSTEP_COLD_DECL const FitOptions& checked_options(const FitOptions& options,
                                                      std::optional<std::uint64_t> examples);
 
@@ -77,24 +78,31 @@ void check_examples(const Data& data) {
 LOCKSTEP_COLD_DECL void check_metric_targets(std::string_view metric, std::size_t read,
                                              std::string_view loss, std::size_t given);
 
-/// \throws UsageError if a loss ignores a label that is not a class of the model's outputs, and that a
-/// metric does not ignore.
+/// \throws UsageError if a loss ignores a label that is not a class of the model's outputs, and
+/// that a metric does not ignore.
 LOCKSTEP_COLD_DECL void check_ignored(std::string_view metric,
                                       const std::optional<std::int32_t>& of_metric,
-                                      const std::optional<std::int32_t>& of_loss, int classes);
+                                      const std::optional<std::int32_t>& of_loss, int classes,
+                                      bool may_ignore);
+/// \throws UsageError if a metric ignores a label although the targets of the loss are real.
+LOCKSTEP_COLD_DECL void check_ignores_labels(std::string_view metric,
+                                             const std::optional<std::int32_t>& of_metric,
+                                             std::string_view loss);
 /// \throws UsageError if a weighted metric does not have a row for each weight of an example.
 LOCKSTEP_COLD_DECL void check_metric_weights(std::string_view metric, std::size_t rows,
                                              std::string_view loss, Shape positions);
 
 /// Checks a metric against a loss and device D. \throws UsageError if the metric and the loss read
-/// targets of different sizes or ignore different labels, or if the metric is weighted and its kernel
-/// ignores weights.
+/// targets of different sizes or ignore different labels, or if the metric is weighted and its
+/// kernel ignores weights.
 template <class Net, class D, class L, class M>
 void check_metric(const M& metric, const L& loss) {
   const auto op = metric.template op<typename L::target_type>(Net::output_shape);
   if constexpr (std::same_as<typename L::target_type, std::int32_t>)
     check_ignored(M::name, ignored_class(op), ignored_class(loss.op(Net::output_shape)),
-                  Net::output_shape.channels());
+                  Net::output_shape.channels(), IgnoresClass<std::remove_const_t<decltype(op)>>);
+  else
+    check_ignores_labels(M::name, ignored_class(op), L::name);
   if constexpr (is_weighted_metric<M>)
     check_metric_weights(M::name, rows_of_example(op), L::name,
                          weighed_positions<L>(Net::output_shape));
@@ -161,9 +169,13 @@ void check_class_weights(const ClassWeights& weights) {
 template <class T>
 void check_weights(const char* call, std::span<const T> weights, std::size_t examples,
                    std::size_t positions) {
-  if (!weights.empty() && weights.size() != examples && weights.size() != examples * positions)
+  if (!weights.empty() && weights.size() != examples && weights.size() != examples * positions) {
+    if (positions > 1)
+      throw UsageError("{}: {} examples need {} weights, or {}, one for each position, not {}",
+                       call, examples, examples, examples * positions, weights.size());
     throw UsageError("{}: {} examples need {} weights, not {}", call, examples, examples,
                      weights.size());
+  }
   for (std::size_t i = 0; i < weights.size(); ++i)
     if (!is_weight(static_cast<double>(weights[i])))
       throw UsageError("{}: example {} has weight {}; weights must be finite numbers, about 1",

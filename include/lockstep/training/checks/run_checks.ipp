@@ -44,12 +44,26 @@ void check_metric_targets(std::string_view metric, std::size_t read, std::string
 }
 
 void check_ignored(std::string_view metric, const std::optional<std::int32_t>& of_metric,
-                   const std::optional<std::int32_t>& of_loss, int classes) {
+                   const std::optional<std::int32_t>& of_loss, int classes, bool may_ignore) {
   if (!of_loss || of_metric == of_loss || (*of_loss >= 0 && *of_loss < classes)) return;
+  if (!may_ignore)
+    throw UsageError(
+        "metric {}: the loss ignores label {}, which is not one of the model's {} classes, and the "
+        "metric cannot ignore labels; remove it",
+        metric, *of_loss, classes);
   throw UsageError(
       "metric {}: the loss ignores label {}, which is not one of the model's {} classes; set "
       ".ignore_class = {} in the metric, too",
       metric, *of_loss, classes, *of_loss);
+}
+
+void check_ignores_labels(std::string_view metric, const std::optional<std::int32_t>& of_metric,
+                          std::string_view loss) {
+  if (of_metric)
+    throw UsageError(
+        "metric {}: it ignores label {}, but the targets of loss {} are real numbers; remove "
+        ".ignore_class",
+        metric, *of_metric, loss);
 }
 
 void check_metric_weights(std::string_view metric, std::size_t rows, std::string_view loss,
@@ -68,7 +82,7 @@ void check_not_empty(std::optional<std::uint64_t> examples, const char* what) {
 
 void check_class_weights(const ClassWeights& weights, const Shape& target, const Shape& weighed,
                          bool are_labels, bool are_rows, int outputs) {
-  const bool have_class = target.size() == 1 ||
+  const bool have_class = (target.size() == 1 && weighed.size() == 1) ||
                           (are_labels ? weighed == target
                                       : target.rank == 1 || (weighed == positions_of(target) &&
                                                              (are_rows || target.channels() == 1)));

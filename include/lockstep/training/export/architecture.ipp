@@ -135,8 +135,8 @@ class OptionList {
   return std::string(class_name);
 }
 
-/// The class of a layer in Keras; its own class if it is custom. The class of a layer of the library
-/// follows from its op, since a user's class may be derived from it.
+/// The class of a layer in Keras; its own class if it is custom. The class of a layer of the
+/// library follows from its op, since a user's class may be derived from it.
 [[gnu::cold]] inline std::string keras_class(const Node& node, const OpValue& op,
                                              const Shape& out) {
   if (op.layer.empty()) return std::string(node.class_name);

@@ -152,9 +152,9 @@ LOCKSTEP_COLD_DECL void add_member(OpValue::Group& to, std::string_view& names, 
 
 /// A value of any kind. The names of an aggregate's members are those of Keras' arguments, from
 /// its static `members`, as far as it has any; a dot before a name marks a number that follows
-/// from the layer's input, so that Keras has no such argument; a question mark before a name marks a
-/// number that is left out while it is 1, so that models without the option have the text that they
-/// had before it existed. Empty for a type that is not a plain
+/// from the layer's input, so that Keras has no such argument; a question mark before a name marks
+/// a number that is left out while it is 1, so that models without the option have the text that
+/// they had before it existed. Empty for a type that is not a plain
 /// aggregate.
 template <class V>
 OpValue op_value(const V& value) {

@@ -64,10 +64,10 @@ struct Profile {
   /// Overhead of timing on a GPU: the time between two consecutive events, included in each call's
   /// time.
   double event_microseconds = 0;
-  /// FLOP/s that the replica reaches at most, for the shares of the peak. On the CPU measured by this
-  /// profile with the replica's threads, in a loop of multiply-adds on registers, in the element type
-  /// and the widest vectors of the processor; on a GPU from its properties. 0: unknown, as for
-  /// bfloat16 and for tensor cores.
+  /// FLOP/s that the replica reaches at most, for the shares of the peak. On the CPU measured by
+  /// this profile with the replica's threads, in a loop of multiply-adds on registers, in the
+  /// element type and the widest vectors of the processor; on a GPU from its properties. 0:
+  /// unknown, as for bfloat16 and for tensor cores.
   double peak_flops = 0;
   std::vector<ProfileRow> rows{};  ///< in the order of the step
 
@@ -90,8 +90,8 @@ struct Profile {
   LOCKSTEP_DECL double sum(double ProfileRow::* what) const;
 };
 
-/// The table: layer, pass, kernel, calls, time, share of the step, bytes, FLOPs, both per second, and
-/// the share of the peak if that is known.
+/// The table: layer, pass, kernel, calls, time, share of the step, bytes, FLOPs, both per second,
+/// and the share of the peak if that is known.
 LOCKSTEP_COLD_DECL std::string to_string(const Profile& profile);
 LOCKSTEP_DECL std::ostream& operator<<(std::ostream& out, const Profile& profile);
 

@@ -48,8 +48,8 @@ class RunningLogs {
 
   /// Starts a new epoch.
   LOCKSTEP_DECL void reset();
-  /// Adds a step: the sums over its global batch of `count` examples, the number of examples that the
-  /// loss is a mean over, and the penalties of the weights before its update.
+  /// Adds a step: the sums over its global batch of `count` examples, the number of examples that
+  /// the loss is a mean over, and the penalties of the weights before its update.
   LOCKSTEP_DECL void add(std::span<const double> sums, std::size_t count, double mean_over,
                          double penalty, Results results);
 

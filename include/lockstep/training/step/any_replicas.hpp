@@ -1,7 +1,7 @@
 /// \file
 /// Type-erased interface between the loops of fit, evaluate and predict and a model's replicas, by
-/// duty: state, steps, job. The loops know nothing of the network, the strategy or the optimizer, so
-/// they are compiled once for all models. Calls are virtual, at most a few per step.
+/// duty: state, steps, job. The loops know nothing of the network, the strategy or the optimizer,
+/// so they are compiled once for all models. Calls are virtual, at most a few per step.
 #pragma once
 
 #include <cstdint>

@@ -37,7 +37,8 @@ struct BatchLayout {
   }
 };
 
-/// `batch`, whose values are in host memory of a device that computes in T, from its rows `slice` on.
+/// `batch`, whose values are in host memory of a device that computes in T, from its rows `slice`
+/// on.
 template <class T>
 LoadedBatch rows_of(const LoadedBatch& batch, std::span<const Field> fields,
                     const BatchSlice& slice) {

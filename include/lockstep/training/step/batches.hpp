@@ -92,8 +92,8 @@ class DeviceBatches {
 };
 
 /// This process' share of the batches of `data`, with sample weights if the data or `classes` have
-/// any. `what` begins the message for empty data: "fit: the training". Without `may_reside` they are
-/// in host memory. \throws UsageError if the data do not fit the model.
+/// any. `what` begins the message for empty data: "fit: the training". Without `may_reside` they
+/// are in host memory. \throws UsageError if the data do not fit the model.
 template <bool may_reside = true, class Replicas, class Data>
 auto batches_over(Replicas& replicas, const Data& data, const char* what,
                   const ClassWeights& classes = {}) {

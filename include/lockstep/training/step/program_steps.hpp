@@ -1,7 +1,7 @@
 /// \file
 /// The steps that a program makes itself: in its own loop, or as the step of a `fit`. Invariants:
-/// within `fit` the exchanges of a step carry the requests of the fit, and one loss of each step is in
-/// the epoch's logs; outside of it a step leaves no sums.
+/// within `fit` the exchanges of a step carry the requests of the fit, and one loss of each step is
+/// in the epoch's logs; outside of it a step leaves no sums.
 #pragma once
 
 #include <algorithm>
@@ -211,8 +211,14 @@ class ProgramSteps {
   }
   LoadedBatch begin(const char* call, const Batch& batch, bool reads_targets = true) const {
     LoadedBatch loaded = checked(call, batch, reads_targets);
-    if (!batch.weights().empty())
+    if (!batch.weights().empty()) {
       check_weighs<Network, typename Replicas::device, typename Replicas::Loss>();
+      if (batch.widths().weight != widths.weight)
+        throw UsageError(
+            "{}: the batch has {} weights for each example, but the loss has {} positions; pass a "
+            "batch of this model",
+            call, batch.widths().weight, widths.weight);
+    }
     check_weights(call, batch.weights(), batch.size(), widths.weight);
     if (reads_targets) replicas_.check_labels(loaded);
     return loaded;

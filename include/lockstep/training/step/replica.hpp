@@ -66,8 +66,8 @@ class Replica : public DeviceReplica<D, U> {
   }
 
   /// Forward, loss, metrics and backward of each slice, then the exchange. Afterwards the gradients
-  /// are those of the global batch, without penalties. The sums are still in flight unless `s.waits`;
-  /// with it, a failure in another process throws before this replica's state changes.
+  /// are those of the global batch, without penalties. The sums are still in flight unless
+  /// `s.waits`; with it, a failure in another process throws before this replica's state changes.
   /// With one replica and one slice, backward may already have updated the weights at `s.rate`;
   /// without `optimizer` it has not.
   void gradients_of(const ReplicaStep<D>& s, const L& loss, const std::tuple<Ms...>& metrics,
@@ -78,8 +78,8 @@ class Replica : public DeviceReplica<D, U> {
                                         s.step + 1};
     this->train(s, score_it, update_in_backward.reference());
   }
-  /// The same for a loss that the program has computed: `dy` are its derivatives by the outputs of the
-  /// process' share of the batch, whose first example is the one numbered `first`.
+  /// The same for a loss that the program has computed: `dy` are its derivatives by the outputs of
+  /// the process' share of the batch, whose first example is the one numbered `first`.
   [[gnu::cold]] void gradients_from(const ReplicaStep<D>& s, const T* dy, std::size_t first) {
     const auto upload = [&](const Scored& scored) {
       if (scored.gradient == nullptr) return;  // no layer computes

@@ -124,8 +124,8 @@ class ReplicaSet : public AnyReplicas {
     };
   }
 
-  /// \throws ReplicasDiverged unless all replicas hold bit-identical weights and optimizer state, as
-  /// far as the update policy keeps them equal.
+  /// \throws ReplicasDiverged unless all replicas hold bit-identical weights and optimizer state,
+  /// as far as the update policy keeps them equal.
   void verify() override {
     if constexpr (!is_one_replica)
       if (session_.replicas() > 1) compare(true);

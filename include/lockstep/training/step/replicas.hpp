@@ -60,9 +60,9 @@ class Replicas final : public ReplicaSet<Net, S, L, O, Ms...> {
     make_step(batch, rate, requests, waits, true);
   }
   /// The first half of a step: computes the gradients of the global batch, without penalties, and
-  /// the layers' state. `apply` makes the second half. \returns the rate on which all processes agree.
-  /// With `dy`, the derivatives of the program's own loss by the outputs of this process' share,
-  /// (examples, output), the targets are not read.
+  /// the layers' state. `apply` makes the second half. \returns the rate on which all processes
+  /// agree. With `dy`, the derivatives of the program's own loss by the outputs of this process'
+  /// share, (examples, output), the targets are not read.
   double compute_gradients(const LoadedBatch& batch, double rate, const RunRequests& requests = {},
                            const T* dy = nullptr) {
     return make_step(batch, rate, requests, true, false, dy);
@@ -398,8 +398,12 @@ class Replicas final : public ReplicaSet<Net, S, L, O, Ms...> {
     if constexpr (IgnoresClass<LossOp>) {
       const LossOp op = loss_.op(Net::output_shape);
       const auto* const labels = batch.rows<std::int32_t>(Layout::target);
-      if (op.ignored && labels != nullptr)
-        return count_labels(labels, batch.slice.count * op.rows(), op.ignored);
+      if (op.ignored && labels != nullptr) {
+        // A batch in memory may be the whole one.
+        const Slice mine = this->share()(batch.slice.global_count);
+        return count_labels(labels + (mine.first - batch.slice.first) * op.rows(),
+                            mine.count * op.rows(), op.ignored);
+      }
     }
     return 0;
   }

@@ -52,6 +52,39 @@ TEST_CASE("Predictor: a call allocates nothing after the first of its size") {
   CHECK(counter.count() == 0);
 }
 
+TEST_CASE("Predictor: after reserve no number of examples up to its own allocates") {
+  ls::Predictor predictor(model_of(1));
+  predictor.reserve(1, 40);
+  const std::vector<float> x(40 * 144, 0.5f);
+  std::vector<float> y(40 * 10);
+  const testing::AllocationCounter counter;
+  for (std::size_t count = 1; count <= 40; ++count)
+    predictor(std::span(x).first(count * 144), std::span(y).first(count * 10));
+  CHECK(counter.count() == 0);
+}
+
+TEST_CASE("Predictor: a call that gets fewer threads than others is refused") {
+  const ls::Predictor<Net, ls::Cpu> predictor(model_of(1), {.on = {.threads = 2}});
+  const std::vector<float> x(144, 0.5f);
+  std::vector<float> first(10), y(10);
+  predictor(x, first);
+  std::string refused;
+#pragma omp parallel num_threads(2)
+  {
+#pragma omp master
+    try {
+      predictor(x, y);
+    } catch (const ls::UsageError& e) {
+      refused = e.what();
+    }
+  }
+  CHECK(refused.find("2 threads") != std::string::npos);
+  for (int i = 0; i < 20; ++i) {
+    predictor(x, y);
+    CHECK(y == first);
+  }
+}
+
 TEST_CASE("Predictor: 8 threads allocate nothing after reserve, also while weights change") {
   const TemporaryFolder folder;
   model_of(2).save_weights(folder / "w");

@@ -18,6 +18,7 @@
 #include <stdexcept>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "support/workers.hpp"
@@ -780,6 +781,34 @@ TEST_CASE(
     const auto found = pixel_digests(worker);
     const std::scoped_lock lock(mutex);
     CHECK(found == one);
+  });
+
+  const Images<float> all;
+  const auto in_memory = [&](const auto& strategy, auto... scope) {
+    auto m = pixels_on(strategy);
+    const double loss = m.test_on_batch(scope..., all.x, all.y, all.w)["loss"];
+    m.train_on_batch(scope..., all.x, all.y, all.w);
+    m.apply(m.gradients_of(m.batch(scope..., all.x, all.y, all.w)));
+    const auto dx = m.input_gradients(m.batch(scope..., all.x, all.y));
+    return std::pair(m.weights_sha256(), std::vector<double>{loss, static_cast<double>(dx[0])});
+  };
+  const auto whole = in_memory(ls::OneDevice<Float>{.virtual_shards = 4});
+  for (const std::vector<std::size_t>& job : {std::vector<std::size_t>{1, 1}, {2, 2}, {1, 1, 1, 1}})
+    testing::run_workers<Float>(job, 4, [&](const auto& worker) {
+      const auto found = in_memory(worker, ls::global_batch);
+      const std::scoped_lock lock(mutex);
+      CHECK(found == whole);
+    });
+  testing::run_workers<Float>({1, 1}, 4, [&](const auto& worker) {
+    const std::size_t first = worker.process == 0 ? 0 : 4, count = worker.process == 0 ? 4 : 3;
+    const auto part = [&](const auto& values) {
+      return std::span(values).subspan(6 * first, 6 * count);
+    };
+    auto m = pixels_on(worker);
+    const double loss =
+        m.test_on_batch(ls::local_batch, part(all.x), part(all.y), part(all.w))["loss"];
+    const std::scoped_lock lock(mutex);
+    CHECK(loss == whole.second[0]);
   });
 }
 

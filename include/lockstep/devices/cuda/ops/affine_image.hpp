@@ -1,7 +1,7 @@
 /// \file
-/// RandomRotation, RandomTranslation and RandomZoom on a GPU: each result pixel is sampled at an affine map of
-/// its coordinates. Invariant: the random numbers of an example are the first two uniform draws of
-/// its stream.
+/// RandomRotation, RandomTranslation and RandomZoom on a GPU: each result pixel is sampled at an
+/// affine map of its coordinates. Invariant: the random numbers of an example are the first two
+/// uniform draws of its stream.
 ///
 ///     x' = xx * column + xy * row + x0        y' = yx * column + yy * row + y0
 ///

@@ -1,6 +1,7 @@
 /// \file
 /// Losses on a GPU. Invariants: a warp computes a row, which is an example or one of its positions,
-/// or a thread one element of a loss that is a mean over elements; rows are added in double, in an order that depends only on the shape.
+/// or a thread one element of a loss that is a mean over elements; rows are added in double, in an
+/// order that depends only on the shape.
 ///
 /// CudaText<Op> of a loss that is a sum over rows defines `float row(const float* p, const Target*
 /// t, float* g, float scale, int lane)`. All lanes of a warp, 0 to 31, call it; it returns the loss

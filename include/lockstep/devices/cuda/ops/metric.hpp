@@ -1,6 +1,6 @@
 /// \file
-/// Metrics on a GPU. Invariants: a warp computes a row, which is an example or one of its positions;
-/// rows are added in double, in an order that
+/// Metrics on a GPU. Invariants: a warp computes a row, which is an example or one of its
+/// positions; rows are added in double, in an order that
 /// depends only on the shape.
 ///
 /// CudaText<Op> of a row-wise metric defines `void row(const float* p, const Target* t, double*

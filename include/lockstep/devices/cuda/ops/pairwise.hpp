@@ -1,7 +1,7 @@
 /// \file
 /// Element-by-element merges on a GPU. Invariant: one element per thread. CudaText<Op> defines
-/// `float value(float a, float b)`, and `float dx(float dy, float a, float b)` and `dx2`, in which a
-/// and b are 0 unless the op declares `reads_inputs`.
+/// `float value(float a, float b)`, and `float dx(float dy, float a, float b)` and `dx2`, in which
+/// a and b are 0 unless the op declares `reads_inputs`.
 #pragma once
 
 #include <array>

@@ -1,7 +1,8 @@
 /// \file
 /// The loss, its gradient and the metrics of a batch in one launch, if all of them work row by row.
 /// Invariants: the texts are those of loss.hpp and metric.hpp, each in its own namespace; a warp
-/// computes a row, which is an example or one of its positions; rows are added in double, in an order that depends only on the shape.
+/// computes a row, which is an example or one of its positions; rows are added in double, in an
+/// order that depends only on the shape.
 ///
 ///     Source:  namespace scored { loss }  namespace metric0 { ... }  namespace metric1 { ... }
 #pragma once

@@ -5,8 +5,8 @@
 ///
 /// CudaText<Op> of such a metric has `entries(op)`, the number of entries per prediction, and
 /// defines `int place(const float* p, const Target* t, int lane)`, the index of the state to which
-/// an entry adds its weight; entries with an ignored label add nothing. With one entry per prediction the whole warp calls it; with several,
-/// one thread calls it for p[0] and t[0].
+/// an entry adds its weight; entries with an ignored label add nothing. With one entry per
+/// prediction the whole warp calls it; with several, one thread calls it for p[0] and t[0].
 #pragma once
 
 #include <array>

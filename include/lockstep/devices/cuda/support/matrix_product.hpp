@@ -101,8 +101,8 @@ __device__ inline void product_tile(const Factors& factors, int first_row, int f
 )cuda";
 
 /// out[m, n] = sum over k of left(m, k) * right(k, n), plus bias[n]: `rows` x COLUMNS, PITCH apart,
-/// over `depth`; then ReLU with RELU, which preserves NaN. With OF_WEIGHTS, right has type A and out is
-/// float; otherwise right is float and out has type A.
+/// over `depth`; then ReLU with RELU, which preserves NaN. With OF_WEIGHTS, right has type A and
+/// out is float; otherwise right is float and out has type A.
 ///
 /// The functions before it define `struct Row`, `Row row(int m)`, `float at_left(const A*, Row, int
 /// k)` and `float at_right(const Right*, int k, int n)` for product_tile; LEFT_ALONG and

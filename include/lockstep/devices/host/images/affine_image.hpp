@@ -1,6 +1,6 @@
 /// \file
-/// RandomRotation, RandomTranslation and RandomZoom on every device over host memory. Invariant: an op's affine
-/// map is a function of the first two uniform draws of the example's stream.
+/// RandomRotation, RandomTranslation and RandomZoom on every device over host memory. Invariant: an
+/// op's affine map is a function of the first two uniform draws of the example's stream.
 #pragma once
 
 #include <algorithm>
