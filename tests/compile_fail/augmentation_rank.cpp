@@ -1,4 +1,5 @@
-// expect: lockstep::Augmentation: the input does not have height, width and channels; put image
+// expect: lockstep::Augmentation: the input does not have height, width and channels; put layers of
+// images before Flatten
 #include "lockstep/layers/preprocessing/random_flip.hpp"
 #include "lockstep/model/sequential.hpp"
 

@@ -203,8 +203,9 @@ TEST_CASE("a sample weight applies to all positions of its example, or to one of
     }
   }
   auto m = pixel_model<Pixels>(false);
-  CHECK_THROWS_WITH(m.test_on_batch(x, labels(n, false), std::vector<double>(5)),
-                    ContainsSubstring("4 examples need 4 weights, not 5"));
+  CHECK_THROWS_WITH(
+      m.test_on_batch(x, labels(n, false), std::vector<double>(5)),
+      ContainsSubstring("4 examples need 4 weights, or 24, one for each position, not 5"));
   std::vector<double> wrong(n * pixels, 1);
   wrong[13] = std::nan("");
   CHECK_THROWS_WITH(m.test_on_batch(x, labels(n, false), wrong),
