@@ -44,8 +44,8 @@ struct LossIo {
 /// - `op(out)`: a plain value; Kernel<Op, Device> has `static void run(const Op&, const
 ///   LossIo<Device, target_type>&)`.
 /// - optional `positions(out)`: the shape of the positions that have a weight each,
-/// positions_of(out)
-///   or (); without it an example has one weight. The op then has as many rows (HasRows).
+///   positions_of(out) or (); without it an example has one weight. The op then has as many rows
+///   (HasRows).
 /// - optional `numbers()`: pairs (name, number) of options that the processes of a job compare, for
 ///   a type whose members are not numbers, arrays of numbers and texts; those are compared anyway.
 template <class L>

@@ -35,8 +35,7 @@ using UpdateRule = FunctionRef<void(std::span<const UpdateIo<D>>)>;
 ///
 /// - `owned()`: the weights that this replica updates, and whose slots it holds.
 /// - `ready(replica, range)`: backward has finished the gradients of this range, in this replica
-/// and
-///   for all its slices. Does not block.
+///   and for all its slices. Does not block.
 /// - `finish(replica, last, sums, n)`: the same for the last range of the step, which begins at 0.
 ///   Returns when the gradients of all owned weights, and sums[0..n), hold their sums over the
 ///   replicas. An empty range: only the sums are exchanged, without a step.
@@ -44,8 +43,7 @@ using UpdateRule = FunctionRef<void(std::span<const UpdateIo<D>>)>;
 ///   backward has. When it returns, all weights are those of the next step. `step` counts from 1.
 /// - `updates_in_backward()`: backward may apply the rule to each range itself.
 /// - `sum_over_owners(replica, values)`: replaces numbers on the host, each about owned gradients,
-/// by
-///   their sums over the replicas that own other weights.
+///   by their sums over the replicas that own other weights.
 /// - `divides_slots`: whether replicas may hold parts of a slot. `complete(replica, values)`, which
 ///   is called only then: `values` is a host copy of all elements of a slot, with this replica's own
 ///   in their places; fills in the others'. Collective.

@@ -21,6 +21,7 @@
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/function_ref.hpp"
 #include "lockstep/model/buffer.hpp"
+#include "lockstep/model/kernel_table.hpp"
 #include "lockstep/model/plan.hpp"
 
 namespace lockstep::detail {
@@ -40,47 +41,18 @@ struct KernelEntry {
   void (*backward)(const void* op, const Io<D>&, void* prepared);
   PreparedOp (*prepare)(const void* op, typename D::Context&, std::size_t count);
   bool updates;
-};
 
-template <class TheOp, class D, auto& plan, std::size_t I>
-constexpr KernelEntry<D> entry_of() {
-  const auto entry = [](auto calls) {
-    return KernelEntry<D>{&plan.pool.template of<TheOp>().op[I], &calls.forward, &calls.backward,
-                          &calls.prepare, Kernel<TheOp, D>::updates};
-  };
-  if constexpr (TakesValue<TheOp, D>)
-    return entry(KernelCalls<TheOp, D, of_library<TheOp, D>>{});
-  else
-    return entry(KernelCalls<TheOp, D, false, Constant<plan.pool.template of<TheOp>().op[I]>>{});
-}
-
-template <class Plan, class D>
-struct KernelTable {
-  using ops = typename Plan::ops;
-  static constexpr auto& plan = Plan::plan;
-
-  template <class... Ops>
-  static constexpr std::size_t count(List<Ops...>) {
-    return (std::size_t{0} + ... + static_cast<std::size_t>(plan.pool.template of<Ops>().count));
-  }
-  std::array<std::size_t, ops::size + 1> base{};
-  std::array<KernelEntry<D>, count(ops{}) + 1> entry{};
-
-  static constexpr KernelTable make() {
-    KernelTable t;
-    std::size_t next = 0, type = 0;
-    const auto add = [&]<class TheOp, std::size_t... I>(std::index_sequence<I...>) {
-      t.base[type++] = next;
-      if constexpr (!std::is_same_v<TheOp, ViewOp>)
-        ((t.entry[next++] = entry_of<TheOp, D, plan, I>()), ...);
+  /// The entry of op I of type TheOp in `plan`.
+  template <class TheOp, auto& plan, std::size_t I>
+  static constexpr KernelEntry of() {
+    const auto entry = [](auto calls) {
+      return KernelEntry{&plan.pool.template of<TheOp>().op[I], &calls.forward, &calls.backward,
+                         &calls.prepare, Kernel<TheOp, D>::updates};
     };
-    const auto add_all = [&]<class... Ops>(List<Ops...>) {
-      (add.template operator()<Ops>(std::make_index_sequence<static_cast<std::size_t>(
-                                        plan.pool.template of<Ops>().count)>{}),
-       ...);
-    };
-    add_all(ops{});
-    return t;
+    if constexpr (TakesValue<TheOp, D>)
+      return entry(KernelCalls<TheOp, D, of_library<TheOp, D>>{});
+    else
+      return entry(KernelCalls<TheOp, D, false, Constant<plan.pool.template of<TheOp>().op[I]>>{});
   }
 };
 
@@ -212,14 +184,11 @@ class PlanEngine {
   PreparedBatch* current_ = nullptr;
 };
 
-template <class Plan, class D>
-inline constexpr KernelTable<Plan, D> kernel_table = KernelTable<Plan, D>::make();
-
 /// The constants of network Net under `Plan`, a PlanOf or InputPlanOf.
 template <class Net, class D, class Plan>
 constexpr EnginePlan<D> engine_plan_of(std::string (*name_step)(int)) {
   constexpr auto& plan = Plan::plan;
-  constexpr auto& table = kernel_table<Plan, D>;
+  constexpr auto& table = kernel_table<Plan, KernelEntry<D>>;
   return {.step = {plan.step.begin(), static_cast<std::size_t>(plan.steps)},
           .bucket = {plan.bucket.data(), plan.buckets},
           .entry = {table.entry.data(), table.entry.size() - 1},

@@ -20,16 +20,9 @@
 #include "lockstep/core/slice.hpp"
 #include "lockstep/model/buffer.hpp"
 #include "lockstep/model/forward_plan.hpp"
+#include "lockstep/model/kernel_table.hpp"
 
 namespace lockstep::detail {
-
-/// The forward pass of an op's kernel as two plain functions whose first argument is `op`.
-template <class D>
-struct ForwardEntry {
-  const void* op;
-  void (*forward)(const void* op, const Io<D>&, void* prepared);
-  PreparedOp (*prepare)(const void* op, typename D::Context&, std::size_t count);
-};
 
 /// A kernel whose forward is a plain function of the op's value.
 template <class TheOp, class D>
@@ -37,17 +30,26 @@ concept ForwardTakesValue = HasForward<TheOp, D, TheOp> && requires {
   typename std::type_identity<decltype(&Kernel<TheOp, D>::forward)>;
 };
 
-template <class TheOp, class D, auto& plan, std::size_t I>
-constexpr ForwardEntry<D> forward_entry_of() {
-  const auto entry = [](auto calls) {
-    return ForwardEntry<D>{&plan.pool.template of<TheOp>().op[I], &calls.forward,
-                           &calls.prepare_forward};
-  };
-  if constexpr (ForwardTakesValue<TheOp, D>)
-    return entry(KernelCalls<TheOp, D, of_library<TheOp, D>>{});
-  else
-    return entry(KernelCalls<TheOp, D, false, Constant<plan.pool.template of<TheOp>().op[I]>>{});
-}
+/// The forward pass of an op's kernel as two plain functions whose first argument is `op`.
+template <class D>
+struct ForwardEntry {
+  const void* op;
+  void (*forward)(const void* op, const Io<D>&, void* prepared);
+  PreparedOp (*prepare)(const void* op, typename D::Context&, std::size_t count);
+
+  /// The entry of op I of type TheOp in `plan`.
+  template <class TheOp, auto& plan, std::size_t I>
+  static constexpr ForwardEntry of() {
+    const auto entry = [](auto calls) {
+      return ForwardEntry{&plan.pool.template of<TheOp>().op[I], &calls.forward,
+                          &calls.prepare_forward};
+    };
+    if constexpr (ForwardTakesValue<TheOp, D>)
+      return entry(KernelCalls<TheOp, D, of_library<TheOp, D>>{});
+    else
+      return entry(KernelCalls<TheOp, D, false, Constant<plan.pool.template of<TheOp>().op[I]>>{});
+  }
+};
 
 /// The constants of a model and its forward plan that an engine needs.
 template <class D>
@@ -65,42 +67,11 @@ struct ForwardPlan {
   }
 };
 
-/// One entry for each distinct op of the plan, in the order of its types.
-template <class Net, class D>
-struct ForwardTable {
-  using ops = typename ForwardPlanOf<Net, D>::ops;
-  static constexpr auto& plan = ForwardPlanOf<Net, D>::plan;
-
-  template <class... Ops>
-  static constexpr std::size_t count(List<Ops...>) {
-    return (std::size_t{0} + ... + static_cast<std::size_t>(plan.pool.template of<Ops>().count));
-  }
-  std::array<std::size_t, ops::size + 1> base{};
-  std::array<ForwardEntry<D>, count(ops{}) + 1> entry{};
-
-  static constexpr ForwardTable make() {
-    ForwardTable t;
-    std::size_t next = 0, type = 0;
-    const auto add = [&]<class TheOp, std::size_t... I>(std::index_sequence<I...>) {
-      t.base[type++] = next;
-      if constexpr (!std::is_same_v<TheOp, ViewOp>)
-        ((t.entry[next++] = forward_entry_of<TheOp, D, plan, I>()), ...);
-    };
-    const auto add_all = [&]<class... Ops>(List<Ops...>) {
-      (add.template operator()<Ops>(std::make_index_sequence<static_cast<std::size_t>(
-                                        plan.pool.template of<Ops>().count)>{}),
-       ...);
-    };
-    add_all(ops{});
-    return t;
-  }
-};
-
 /// The constants of Net on D, with static storage.
 template <class Net, class D>
 struct ForwardConstants {
   static constexpr auto& plan = ForwardPlanOf<Net, D>::plan;
-  static constexpr ForwardTable<Net, D> table = ForwardTable<Net, D>::make();
+  static constexpr auto& table = kernel_table<ForwardPlanOf<Net, D>, ForwardEntry<D>>;
   static constexpr ForwardPlan<D> value = {
       .step = {plan.step.begin(), static_cast<std::size_t>(plan.steps)},
       .entry = {table.entry.data(), table.entry.size() - 1},

@@ -217,9 +217,9 @@ struct LibraryStep {
 };
 
 /// Checks options and data, allocates memory for batches, and trains.
-template <class Replicas, class Train, class Validation, class Step = LibraryStep>
+template <class Replicas, class Train, class Validation, class Step>
 History run_fit(Replicas& replicas, BetweenRuns& kept, const Train& train,
-                const Validation& validation, const FitOptions& options, const Step& step = {}) {
+                const Validation& validation, const FitOptions& options, const Step& step) {
   constexpr bool validates = !std::same_as<Validation, NoValidation>;
   FitLoop loop(replicas, kept, train.size(), train.batch_size(), options);
   check_class_weights<typename Replicas::Network, typename Replicas::Loss>(options.class_weight);

@@ -73,10 +73,7 @@ class Gradients {
 
  private:
   ParameterInfo at(std::string_view name) const {
-    ParameterInfo info = detail::parameter_named(parameters_, name);
-    if (!info.trainable)
-      throw UsageError("gradients: {} is not trainable, so it has no gradient", info.name);
-    return info;
+    return detail::trainable_parameter_named(parameters_, name);
   }
 
   std::vector<T> values_;

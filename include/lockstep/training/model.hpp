@@ -135,34 +135,12 @@ class Model<Net, S, L, O, Ms...> {
   /// few are left.
   template <class Data>
   History fit(const Data& train, const FitOptions& options = {}) {
-    const detail::CancellationDeferred deferred;
-    check_between_loops("fit");
-    if constexpr (detail::DataFor<Data, typename L::target_type>)
-      return replicas_.or_fail([&] {
-        return detail::run_fit(replicas_, kept_, train, detail::NoValidation{}, options);
-      });
-    static_assert(detail::explained<Data, typename L::target_type>);
-    return {};
+    return fit_by(detail::LibraryStep{}, train, detail::NoValidation{}, options);
   }
   template <class Data, class Validation>
     requires(!std::same_as<Validation, FitOptions>)
   History fit(const Data& train, const Validation& validation, const FitOptions& options = {}) {
-    const detail::CancellationDeferred deferred;
-    check_between_loops("fit");
-    if constexpr (detail::DataFor<Data, typename L::target_type> &&
-                  detail::DataFor<Validation, typename L::target_type>)
-      return replicas_.or_fail(
-          [&] { return detail::run_fit(replicas_, kept_, train, validation, options); });
-    if constexpr (detail::DataFor<Data, typename L::target_type> &&
-                  requires { Validation::is_split; })
-      return replicas_.or_fail([&] {
-        const auto parts = validation.parts(train);
-        return detail::run_fit(replicas_, kept_, parts.first, parts.second, options);
-      });
-    static_assert(detail::explained<Data, typename L::target_type>);
-    if constexpr (!requires { Validation::is_split; })
-      static_assert(sizeof(detail::ValidationVerdict<Validation, typename L::target_type>) > 0);
-    return {};
+    return fit_by(detail::LibraryStep{}, train, validation, options);
   }
 
   /// The same with a training step of the program's own, Keras' `train_step`: step(batch) is called
@@ -188,12 +166,7 @@ class Model<Net, S, L, O, Ms...> {
     requires(Dataset<Data> && !std::same_as<Validation, FitOptions>)
   History fit(const Data& train, const Validation& validation, const FitOptions& options,
               Step step) {
-    if constexpr (requires { Validation::is_split; }) {
-      const auto parts = validation.parts(train);
-      return fit_with_step(parts.first, parts.second, options, step);
-    } else {
-      return fit_with_step(train, validation, options, step);
-    }
+    return fit_with_step(train, validation, options, step);
   }
 
   /// A batch of training data as the argument of a step.
@@ -483,9 +456,8 @@ class Model<Net, S, L, O, Ms...> {
   /// A parameter's gradient of the loss in the last step, penalties included. \throws UsageError
   /// for an unknown or non-trainable parameter.
   std::vector<T> gradients(std::string_view name) const {
-    const ParameterInfo info = detail::parameter_named(detail::named_parameters<Net>(), name);
-    if (!info.trainable)
-      throw UsageError("gradients: {} is not trainable, so it has no gradient", info.name);
+    const ParameterInfo info =
+        detail::trainable_parameter_named(detail::named_parameters<Net>(), name);
     const std::vector<T> flat = replicas_.gradients();
     const auto first = flat.begin() + static_cast<std::ptrdiff_t>(info.offset);
     return {first, first + static_cast<std::ptrdiff_t>(info.size())};
@@ -716,25 +688,37 @@ class Model<Net, S, L, O, Ms...> {
   template <class Data, class Validation, class Step>
   History fit_with_step(const Data& train, const Validation& validation, const FitOptions& options,
                         Step& step) {
-    using Labels = typename L::target_type;
     constexpr bool is_step = std::invocable<Step&, const Batch&>;
-    constexpr bool validates = !std::same_as<Validation, detail::NoValidation>;
     static_assert(!Dataset<Step>,
                   "lockstep::Model: validation data come before the options; write fit(train, "
                   "validation, options)");
     static_assert(is_step || Dataset<Step>,
                   "lockstep::Model: the step of fit takes a batch; write [&](const auto& batch) { "
                   "model.train_step(batch); }");
+    if constexpr (is_step)
+      return fit_by(detail::ProgramStepOf<Step>{step}, train, validation, options);
+    return {};
+  }
+  template <class Step, class Data, class Validation>
+  History fit_by(const Step& step, const Data& train, const Validation& validation,
+                 const FitOptions& options) {
+    using Labels = typename L::target_type;
+    constexpr bool validates = !std::same_as<Validation, detail::NoValidation>;
+    constexpr bool splits = requires { Validation::is_split; };
     const detail::CancellationDeferred deferred;
     check_between_loops("fit");
-    if constexpr (is_step && detail::DataFor<Data, Labels> &&
-                  (!validates || detail::DataFor<Validation, Labels>))
+    if constexpr (detail::DataFor<Data, Labels> && splits)
       return replicas_.or_fail([&] {
-        return detail::run_fit(replicas_, kept_, train, validation, options,
-                               detail::ProgramStepOf<Step>{step});
+        const auto parts = validation.parts(train);
+        return detail::run_fit(replicas_, kept_, parts.first, parts.second, options, step);
       });
+    else if constexpr (detail::DataFor<Data, Labels> &&
+                       (!validates || detail::DataFor<Validation, Labels>))
+      return replicas_.or_fail(
+          [&] { return detail::run_fit(replicas_, kept_, train, validation, options, step); });
     static_assert(detail::explained<Data, Labels>);
-    if constexpr (validates) static_assert(detail::explained<Validation, Labels>);
+    if constexpr (validates && !splits)
+      static_assert(sizeof(detail::ValidationVerdict<Validation, Labels>) > 0);
     return {};
   }
 

@@ -53,6 +53,9 @@ std::vector<ParameterInfo> parameters_of() {
 /// The parameter of this name. \throws UsageError listing all names if there is none.
 LOCKSTEP_COLD_DECL ParameterInfo parameter_named(std::span<const NamedParameter> parameters,
                                                  std::string_view name);
+/// The same for a gradient. \throws UsageError also for a non-trainable parameter.
+LOCKSTEP_COLD_DECL ParameterInfo
+trainable_parameter_named(std::span<const NamedParameter> parameters, std::string_view name);
 
 /// Whether the layer of this name reads the model's input, possibly through views (Flatten,
 /// Reshape).

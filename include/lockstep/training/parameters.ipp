@@ -36,4 +36,12 @@ ParameterInfo parameter_named(std::span<const NamedParameter> parameters, std::s
   throw UsageError("parameter '{}': no such parameter; the model has {}", name, known);
 }
 
+ParameterInfo trainable_parameter_named(std::span<const NamedParameter> parameters,
+                                        std::string_view name) {
+  ParameterInfo info = parameter_named(parameters, name);
+  if (!info.trainable)
+    throw UsageError("gradients: {} is not trainable, so it has no gradient", info.name);
+  return info;
+}
+
 }  // namespace lockstep::detail
