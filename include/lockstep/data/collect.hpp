@@ -24,7 +24,8 @@ struct Collected {
   Shape shape;                  ///< of one example
   std::vector<Target> targets;  ///< [count, target_shape]
   Shape target_shape;           ///< of one target; rank 0 for a class label
-  std::vector<T> weights;       ///< [count]; empty for unweighted data
+  std::vector<T> weights;       ///< [count, weight_shape]; empty for unweighted data
+  Shape weight_shape;           ///< of an example's weights; rank 0 for one
   std::size_t count = 0;        ///< number of examples
 };
 
@@ -50,8 +51,9 @@ auto collect(const D& data, Pass pass = {}) {
   const auto size = data.size();
   if (!size) throw UsageError("collect: the pipeline is infinite; put take before collect");
   const std::size_t n = data.shape().size(), m = data.shape(target_field<D>).size(), chunk = 256;
-  Collected<Number, target_of<D, Number>> all{
-      {}, data.shape(), {}, data.shape(target_field<D>), {}};
+  Collected<Number, target_of<D, Number>> all{{}, data.shape(), {}, data.shape(target_field<D>), {},
+                                              {}};
+  if constexpr (has_weights<D>) all.weight_shape = data.shape(D::fields::first(FieldRole::weight));
   all.features.reserve(static_cast<std::size_t>(*size) * n);
   all.targets.reserve(static_cast<std::size_t>(*size) * m);
   auto stream = data.indices(pass);
@@ -65,7 +67,8 @@ auto collect(const D& data, Pass pass = {}) {
     }
     all.features.resize((all.count + items.size()) * n);
     all.targets.resize((all.count + items.size()) * m);
-    if constexpr (has_weights<D>) all.weights.resize(all.count + items.size());
+    if constexpr (has_weights<D>)
+      all.weights.resize((all.count + items.size()) * all.weight_shape.size());
     if (!items.empty())
       data.gather(pass, std::span<const Item>(items),
                   RowsOf<D, Number>(all.features.data(), all.targets.data(), all.weights.data())

@@ -130,7 +130,8 @@ class Loader {
   /// Allocates the memory for all batches. Without `share`, the worker holds the whole of each
   /// batch. `class_weights`: Keras' `class_weight`, multiplied with the sample weights of the data.
   /// `last`: fields of later roles are not assembled. `weighed`: the positions of an example that
-  /// have a weight each; all get that of the example, times that of the class of their target.
+  /// have a weight each. The data have these weights, or one per example, which all positions get;
+  /// it is multiplied with that of the class of their target.
   template <BatchedDataset D>
   explicit Loader(const D& dataset, Share share = {}, const ClassWeights& class_weights = {},
                   FieldRole last = FieldRole::weight, Shape weighed = {})
@@ -179,8 +180,9 @@ class Loader {
 
   std::unique_ptr<detail::ExampleSource<T>> source_;
   std::vector<Field> fields_;
-  std::size_t gathered_;  // fields that the source writes
-  std::size_t weighed_;   // weights of an example
+  std::size_t gathered_;   // fields that the source writes
+  std::size_t weighed_;    // weights of an example
+  std::size_t given_ = 1;  // of those, the source's
   std::size_t batch_, largest_batch_, depth_;
   Share share_;
   detail::ClassTable class_weights_;

@@ -11,6 +11,7 @@
 
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/process/threads.hpp"
+#include "lockstep/data/operations/weight_shapes.hpp"
 
 namespace lockstep {
 
@@ -51,7 +52,15 @@ Loader<T>::Loader(std::unique_ptr<detail::ExampleSource<T>> source, detail::Batc
     if (fields_.back().role != FieldRole::weight)
       fields_.push_back({"w", {}, FieldType::real, FieldRole::weight});
   }
-  if (!fields_.empty() && fields_.back().role == FieldRole::weight) fields_.back().shape = weighed;
+  if (!fields_.empty() && fields_.back().role == FieldRole::weight) {
+    Shape& shape = fields_.back().shape;
+    if (weighed.rank > 0) {
+      given_ = shape.size();
+      shape = pipeline::common_weights("data", shape, weighed);
+    } else {
+      weighed_ = given_ = shape.size();
+    }
+  }
   allocate();
   items_.reserve(largest_batch_);
 }
@@ -189,21 +198,21 @@ bool Loader<T>::assemble(Buffer& buffer) {
     std::array<void*, LoadedBatch::most> to;
     for (std::size_t i = 0; i < gathered_; ++i) to[i] = buffer.fields[i].data();
     source_->gather(pass_, local, {to.data(), gathered_});
-    if (fields_.back().role == FieldRole::weight && (weighed_ > 1 || !class_weights_.empty()))
+    if (fields_.back().role == FieldRole::weight && (weighed_ > given_ || !class_weights_.empty()))
       weigh(buffer, slice.count);
   }
   buffer.batch.slice = slice;
   return true;
 }
 
-/// Gives all positions of an example its weight, times that of their class.
+/// Completes the weights: one per position, times that of the class.
 template <class T>
 void Loader<T>::weigh(Buffer& buffer, std::size_t count) {
   T* const w = reinterpret_cast<T*>(buffer.fields.back().data());
   if (gathered_ < fields_.size())
     std::fill_n(w, count * weighed_, T(1));
   else
-    detail::repeat_weights(w, count, weighed_);
+    detail::repeat_weights(w, count, weighed_ / given_);
   if (class_weights_.empty()) return;
   const std::byte* const y = buffer.fields[target_].data();
   const std::size_t width = fields_[target_].shape.size() / weighed_;

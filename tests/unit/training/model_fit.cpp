@@ -47,6 +47,17 @@ TEST_CASE("validation_split trains and validates as with two separate data sets"
   CHECK(split.steps() == 4 * 3);
 }
 
+TEST_CASE("validation_split divides the data of a fit with a step, too") {
+  auto own = model(), plain = model();
+  const auto data = points() | ls::shuffle(10) | ls::batch(3);
+  const auto step = [&](auto batch) { return own.train_step(batch); };
+  const auto history = own.fit(data, ls::validation_split(0.3), quiet(4), step);
+  const auto expected = plain.fit(data, ls::validation_split(0.3), quiet(4));
+  CHECK(history.names() == Strings{"loss", "val_loss"});
+  CHECK(history["loss"] == expected["loss"]);
+  CHECK(history["val_loss"] == expected["val_loss"]);
+}
+
 TEST_CASE("callbacks see an execution of several steps as one batch, as in Keras") {
   auto plain = model(), together = model();
   const auto data = points() | ls::shuffle(10) | ls::batch(2);  // five steps

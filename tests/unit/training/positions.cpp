@@ -212,6 +212,36 @@ TEST_CASE("a sample weight applies to all positions of its example, or to one of
                     ContainsSubstring("example 2 has weight nan"));
 }
 
+TEST_CASE("weights by position of a pipeline are those of a batch in memory") {
+  constexpr std::size_t n = 4;
+  const auto x = inputs(n);
+  for (const bool ignores : {false, true}) {
+    const auto y = labels(n, ignores);
+    const auto pixels_of = ls::tensors(x, ls::shape(2, 3, 1), y, ls::shape(2, 3));
+    std::vector<double> w;
+    for (std::size_t i = 0; i < n * pixels; ++i) w.push_back(0.25 * static_cast<double>(i % 4));
+    const auto weighted =
+        pixels_of | ls::sample_weights(w, ls::shape(2, 3)) | ls::batch(static_cast<int>(n));
+    const PixelsByHand expected(x, y, w);
+    auto m = pixel_model<Pixels>(ignores);
+    CHECK(near(m.evaluate(weighted)["loss"], expected.loss));
+    CHECK(near(m.fit(weighted, quiet())["loss"][0], expected.loss));
+    CHECK(near(m.gradients("conv2d/kernel"), expected.d_kernel));
+
+    std::vector<double> by_class = w;
+    for (std::size_t i = 0; i < y.size(); ++i) by_class[i] *= y[i] == 1 ? 3 : 1;
+    auto c = pixel_model<Pixels>(ignores);
+    auto options = quiet();
+    options.class_weight = {{1, 3.0}};
+    c.fit(weighted, options);
+    CHECK(near(c.gradients("conv2d/bias"), PixelsByHand(x, y, by_class).d_bias));
+
+    CHECK_THROWS_WITH(
+        m.evaluate(pixels_of | ls::sample_weights(w, ls::shape(6)) | ls::batch(2)),
+        ContainsSubstring("the weights have shape (6), but the model expects (2, 3)"));
+  }
+}
+
 TEST_CASE("class weights apply to each label, in fit only") {
   constexpr std::size_t n = 4;
   const auto x = inputs(n);

@@ -28,16 +28,6 @@ namespace detail {
 /// Whether a weight is finite on every device, that is, in float.
 inline bool is_weight(double w) { return is_finite(static_cast<float>(w)); }
 
-/// Repeats each of the first `count` weights `times` times, in place.
-template <class T>
-void repeat_weights(T* w, std::size_t count, std::size_t times) {
-  if (times == 1) return;
-  for (std::size_t i = count; i-- > 0;) {
-    const T weight = w[i];
-    std::fill_n(w + i * times, times, weight);
-  }
-}
-
 /// ClassWeights sorted by class, for binary search.
 class ClassTable {
  public:

@@ -85,15 +85,16 @@ class Concatenate : public ExampleStage<A> {
   Concatenate(A first, B second) : ExampleStage<A>(std::move(first)), second_(std::move(second)) {
     check("examples", this->shape(), second_.shape());
     check("targets", shape(target_field<A>), second_.shape(target_field<B>));
+    if constexpr (has_weights<A> && has_weights<B>)
+      check("weights", shape(weight), second_.shape(weight));
     if (!this->source().size())
       throw UsageError(
           "concatenate: the first pipeline is infinite, so the second would never be reached; put "
           "take before concatenate");
   }
 
-  /// The weight is the last field, and has the shape () also if only `B` has weights.
   Shape shape(std::size_t field = 0) const {
-    return field < A::fields::size ? this->source().shape(field) : Shape{};
+    return field < A::fields::size ? this->source().shape(field) : second_.shape(field);
   }
   std::optional<std::uint64_t> size() const {
     const auto first = this->source().size(), second = second_.size();
@@ -136,16 +137,18 @@ class Concatenate : public ExampleStage<A> {
   }
 
   template <class D, class T, class... Scaling>
-  static void gather_run(const D& source, Pass pass, std::span<const Item> run, Rows<T, fields> to,
-                         Scaling... scaling) {
+  void gather_run(const D& source, Pass pass, std::span<const Item> run, Rows<T, fields> to,
+                  Scaling... scaling) const {
     if constexpr (has_weights<D> || !weighted) {
       source.gather(pass, run, to, scaling...);
     } else {
       source.gather(pass, run, to.template without<typename D::fields>(FieldRole::weight),
                     scaling...);
-      if (to.w() != nullptr) std::fill_n(to.w(), run.size(), T(1));
+      if (to.w() != nullptr) std::fill_n(to.w(), run.size() * shape(weight).size(), T(1));
     }
   }
+
+  static constexpr std::size_t weight = fields::first(FieldRole::weight);
 
   B second_;
 };

@@ -26,7 +26,9 @@ class FeaturesAsTargets : public ExampleStage<D> {
   using fields = std::conditional_t<has_weights<D>, with_weight<Labeled<float>>, Labeled<float>>;
   using ExampleStage<D>::ExampleStage;
 
-  Shape shape(std::size_t field = 0) const { return field < 2 ? this->source().shape() : Shape{}; }
+  Shape shape(std::size_t field = 0) const {
+    return this->source().shape(field < 2 ? 0 : D::fields::first(FieldRole::weight));
+  }
 
   template <class T>
   void gather(Pass pass, std::span<const Item> items, Rows<T, fields> to) const {

@@ -135,10 +135,19 @@ class Unbatch : public ExampleStage<D> {
           "unbatch: features of shape {} and targets of shape {} differ in the first axis; make it "
           "equal",
           to_string(this->source().shape()), to_string(this->source().shape(target)));
+    if constexpr (has_weights<D>)
+      if (const Shape all = this->source().shape(weight); all.rank > 0) {
+        if (all[0] != this->source().shape()[0])
+          throw UsageError(
+              "unbatch: features of shape {} and weights of shape {} differ in the first axis; "
+              "make it equal",
+              to_string(this->source().shape()), to_string(all));
+        weight_shape_ = unstacked(all, "weights");
+      }
   }
 
   Shape shape(std::size_t field = 0) const {
-    return field == 0 ? shape_ : field == target ? target_shape_ : Shape{};
+    return field == 0 ? shape_ : field == target ? target_shape_ : weight_shape_;
   }
   std::optional<std::uint64_t> size() const {
     const auto whole = this->source().size();
@@ -176,17 +185,19 @@ class Unbatch : public ExampleStage<D> {
   };
   RowStream indices(Pass pass) const { return RowStream(this->source().indices(pass), rows_); }
 
-  /// A row has the weight of its example.
+  /// A row has the weight of its example, or its own if the example has weights by position.
   template <class T>
   void gather(Pass pass, std::span<const Item> items, RowsOf<D, T> to) const {
     using Y = target_of<D, T>;
     const std::size_t n = shape_.size(), m = target_shape_.size();
     const std::span<T> whole_x = scratch<Unbatch, 0, T>(this->source().shape().size());
     const std::span<Y> whole_y = scratch<Unbatch, 1, Y>(this->source().shape(target).size());
-    T weight{};
+    const std::span<T> whole_w = scratch<Unbatch, 2, T>(whole_weights());
+    const bool is_own = whole_weights() > weight_shape_.size();  // else one for all rows
+    const std::size_t k = weight_shape_.size();
     const RowsOf<D, T> whole_example(to.x() != nullptr ? whole_x.data() : nullptr,
                                      to.y() != nullptr ? whole_y.data() : nullptr,
-                                     to.w() != nullptr ? &weight : nullptr);
+                                     to.w() != nullptr ? whole_w.data() : nullptr);
     for (std::size_t i = 0; i < items.size(); ++i) {
       const Item whole{items[i].index / rows_, items[i].ordinal};
       // Consecutive rows of an example share one gather.
@@ -195,12 +206,21 @@ class Unbatch : public ExampleStage<D> {
       const auto row = static_cast<std::size_t>(items[i].index % rows_);
       if (to.x() != nullptr) std::copy_n(whole_x.data() + row * n, n, to.x() + i * n);
       if (to.y() != nullptr) std::copy_n(whole_y.data() + row * m, m, to.y() + i * m);
-      if (to.w() != nullptr) to.w()[i] = weight;
+      if (to.w() != nullptr)
+        std::copy_n(whole_w.data() + (is_own ? row * k : 0), k, to.w() + i * k);
     }
   }
 
  private:
-  Shape shape_, target_shape_;
+  static constexpr std::size_t weight = D::fields::first(FieldRole::weight);
+  std::size_t whole_weights() const {
+    if constexpr (has_weights<D>)
+      return this->source().shape(weight).size();
+    else
+      return 1;
+  }
+
+  Shape shape_, target_shape_, weight_shape_;
   std::uint64_t rows_;
 };
 

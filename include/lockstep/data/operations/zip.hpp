@@ -14,6 +14,7 @@
 #include "lockstep/core/error.hpp"
 #include "lockstep/data/convert.hpp"
 #include "lockstep/data/operations/concatenate.hpp"
+#include "lockstep/data/operations/weight_shapes.hpp"
 #include "lockstep/data/pipe.hpp"
 #include "lockstep/data/scratch.hpp"
 #include "lockstep/data/sources/tensors.hpp"
@@ -93,11 +94,19 @@ class Zip {
   static constexpr bool generated = is_generated<A> || is_generated<B>;
   static constexpr bool in_memory = is_in_memory<A> && is_in_memory<B>;
 
-  Zip(A features, B targets) : features_(std::move(features)), targets_(std::move(targets)) {}
+  /// \throws UsageError if both pipelines have weights for positions of different shapes.
+  Zip(A features, B targets) : features_(std::move(features)), targets_(std::move(targets)) {
+    if constexpr (has_weights<A> && has_weights<B>)
+      weights_ = common_weights("zip", weights_of(features_), weights_of(targets_));
+    else if constexpr (has_weights<A>)
+      weights_ = weights_of(features_);
+    else if constexpr (has_weights<B>)
+      weights_ = weights_of(targets_);
+  }
 
   Shape shape(std::size_t field = 0) const {
     constexpr std::size_t features = fields::count(FieldRole::feature);
-    if (field >= features + fields::count(FieldRole::target)) return {};  // the weight
+    if (field >= features + fields::count(FieldRole::target)) return weights_;
     return field < features ? features_.shape(field)
                             : targets_.shape(field - features + target_field<B>);
   }
@@ -116,7 +125,7 @@ class Zip {
   void gather(Pass pass, std::span<const Item> items, Rows<T, fields> to) const {
     constexpr std::size_t chunk = 64;  // bounds the scratch
     const auto local = scratch<Zip, 0, Item>(chunk);
-    const auto other_w = scratch<Zip, 1, T>(chunk);
+    const auto other_w = scratch<Zip, 1, T>(chunk * weights_.size());
     for (std::size_t first = 0; first < items.size(); first += chunk) {
       const auto part = items.subspan(first, std::min(chunk, items.size() - first));
       const auto run = local.first(part.size());
@@ -139,14 +148,26 @@ class Zip {
                      [](Item item) { return Item{item.index & 0xffffffffu, item.ordinal}; });
       targets_.gather(pass, std::span<const Item>(run), to_b);
       if constexpr (has_weights<A> && has_weights<B>)
-        for (std::size_t i = 0; i < part.size() && here.w() != nullptr; ++i)
-          here.w()[i] *= other_w[i];
+        if (here.w() != nullptr) {
+          const std::size_t width = weights_.size();
+          lockstep::detail::repeat_weights(here.w(), part.size(),
+                                           width / weights_of(features_).size());
+          lockstep::detail::repeat_weights(other_w.data(), part.size(),
+                                           width / weights_of(targets_).size());
+          for (std::size_t i = 0; i < part.size() * width; ++i) here.w()[i] *= other_w[i];
+        }
     }
   }
 
  private:
+  template <class D>
+  static Shape weights_of(const D& source) {
+    return source.shape(D::fields::first(FieldRole::weight));
+  }
+
   A features_;
   B targets_;
+  Shape weights_;  // of an example
 };
 
 }  // namespace pipeline

@@ -146,6 +146,10 @@ void check_data(const Data& data, const char* what) {
           ? "end the model with an output for each position, such as Conv2D<classes, 1>, or "
             "change the targets"
           : "change the last layer or the targets");
+  if constexpr (has_weights<Data>)
+    if (const Shape weights = data.shape(Data::fields::first(FieldRole::weight)); weights.rank > 0)
+      check_shape("weights", weights, weighed_positions<L>(Net::output_shape),
+                  "give one weight per example, or one for each position of the loss");
   check_not_empty(data.size(), what);
 }
 

@@ -29,7 +29,7 @@ void check_options(const FitOptions& o) {
 void check_shape(const char* what, Shape found, Shape expected, const char* remedy) {
   if (found == expected) return;
   if (found.size() == expected.size())  // such as one number and a vector of one
-    remedy = "give that shape where the data are made, as an argument of tensors";
+    remedy = "give that shape where the data are made, as an argument of tensors or sample_weights";
   throw UsageError("data: the {} have shape {}, but the model expects {}; {}", what,
                    to_string(found), to_string(expected), remedy);
 }

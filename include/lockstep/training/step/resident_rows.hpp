@@ -28,6 +28,7 @@
 #include "lockstep/data/operations/class_weights.hpp"
 #include "lockstep/data/operations/example_draws.hpp"
 #include "lockstep/data/operations/rescale.hpp"
+#include "lockstep/data/operations/weight_shapes.hpp"
 #include "lockstep/data/pipe.hpp"
 #include "lockstep/model/buffer.hpp"
 
@@ -239,7 +240,8 @@ class ResidentRows {
     if constexpr (has_weights<Data>) {
       data_.gather(pass_, std::span<const Item>(items_),
                    RowsOf<Data, T>(nullptr, nullptr, weights_.data()));
-      repeat_weights(weights_.data(), drawn_.size(), weighed_);
+      repeat_weights(weights_.data(), drawn_.size(),
+                     weighed_ / data_.shape(Data::fields::first(FieldRole::weight)).size());
     }
     classes_.weigh(labels_.data(), target_size() / weighed_, weights_.size(), weights_.data());
   }

@@ -9,10 +9,12 @@
 #include <type_traits>
 #include <vector>
 
+#include "lockstep/data/collect.hpp"
 #include "lockstep/data/loader.hpp"
 #include "lockstep/data/operations/batch.hpp"
 #include "lockstep/data/operations/cache.hpp"
 #include "lockstep/data/operations/concatenate.hpp"
+#include "lockstep/data/operations/features_as_targets.hpp"
 #include "lockstep/data/operations/filter.hpp"
 #include "lockstep/data/operations/map.hpp"
 #include "lockstep/data/operations/prefetch.hpp"
@@ -20,6 +22,7 @@
 #include "lockstep/data/operations/rescale.hpp"
 #include "lockstep/data/operations/shard.hpp"
 #include "lockstep/data/operations/shuffle.hpp"
+#include "lockstep/data/operations/shuffle_once.hpp"
 #include "lockstep/data/operations/skip.hpp"
 #include "lockstep/data/operations/take.hpp"
 #include "lockstep/data/operations/validation_split.hpp"
@@ -294,4 +297,103 @@ TEST_CASE("invalid class weights are refused") {
   refuses({{0, std::nan("")}}, "class 0 has weight nan");
   CHECK_THROWS_WITH(ls::Loader<float>(data, {}, {{0, 2.0}}, ls::FieldRole::feature),
                     ContainsSubstring("no targets"));
+}
+
+namespace {
+
+/// Weight 10 i + k at position k of example i, with three positions.
+std::vector<double> by_position(std::size_t n) {
+  std::vector<double> w;
+  for (std::size_t i = 0; i < n; ++i)
+    for (std::size_t k = 0; k < 3; ++k) w.push_back(static_cast<double>(10 * i + k));
+  return w;
+}
+
+/// The weights of all batches of three positions each.
+template <class D>
+std::vector<double> weights_by_position(const D& data, ls::Pass pass = {}) {
+  const auto batches = data | ls::batch(4);
+  ls::Loader<double> loader(batches, {}, {}, ls::FieldRole::weight, ls::shape(3));
+  loader.begin(pass);
+  std::vector<double> all;
+  ls::LoadedBatch batch;
+  while (loader.next(batch)) {
+    const auto* const w = batch.rows<double>(2);
+    all.insert(all.end(), w, w + 3 * batch.slice.count);
+  }
+  CHECK(ls::collect<double>(batches, pass).weights.size() % data.size().value() == 0);
+  return all;
+}
+
+/// Expects the weights of by_position for each example of a pass, whose target is its number.
+template <class D>
+void expect_by_position(const D& data, std::size_t count, ls::Pass pass = {}) {
+  CHECK(data.shape(2) == ls::shape(3));
+  std::vector<double> expected;
+  for (const auto label : support::gather_all<double>(data, pass).y)
+    for (int k = 0; k < 3; ++k) expected.push_back(10 * static_cast<double>(label) + k);
+  CHECK(expected.size() == 3 * count);
+  CHECK(weights_by_position(data, pass) == expected);
+}
+
+}  // namespace
+
+TEST_CASE("examples keep their weights by position through each operation") {
+  const auto data = support::range(10) | ls::sample_weights(by_position(10), ls::shape(3));
+  const auto odd = [](const auto& e) { return e.y[0] % 2 == 1; };
+  expect_by_position(data, 10);
+  expect_by_position(data | ls::skip(2) | ls::take(7), 7);
+  expect_by_position(data | ls::shard(3, 1), 3);
+  expect_by_position(data | ls::filter(odd), 5);
+  expect_by_position(data | ls::map([](auto& e) { e.x[0] += 1; }) | ls::cache, 10);
+  expect_by_position(data | ls::rescale(2) | ls::shuffle(10) | ls::repeat(2), 20, {3, 1});
+  expect_by_position(data | ls::take(4) | ls::concatenate(data | ls::skip(4)), 10);
+  expect_by_position(data | ls::shuffle_once(10), 10);
+  // The order of the data is not that of their indices.
+  std::vector<double> turned = by_position(10);
+  std::rotate(turned.begin(), turned.begin() + 12, turned.end());
+  expect_by_position((support::range(10) | ls::skip(4)) | ls::concatenate(support::range(4)) |
+                         ls::sample_weights(turned, ls::shape(3)) | ls::shuffle(10),
+                     10);
+}
+
+TEST_CASE("weights by position meet weights of examples") {
+  using Weights = std::vector<double>;
+  const auto two = support::range(2);
+  const auto by_three = two | ls::sample_weights(by_position(2), ls::shape(3));
+  const auto of_examples = two | ls::sample_weights({2, 3});
+  const Weights product{0, 2, 4, 30, 33, 36};
+  CHECK(weights_by_position(by_three | ls::sample_weights({2, 3})) == product);
+  CHECK(weights_by_position(of_examples | ls::sample_weights(by_position(2), ls::shape(3))) ==
+        product);
+  CHECK(weights_by_position(ls::zip(by_three, of_examples)) == product);
+  CHECK(weights_by_position(ls::zip(of_examples, by_three)) == product);
+  CHECK(weights_by_position(ls::zip(two, by_three)) == Weights{0, 1, 2, 10, 11, 12});
+  CHECK(weights_by_position(ls::zip(by_three, by_three)) == Weights{0, 1, 4, 100, 121, 144});
+  CHECK(weights_by_position(of_examples) == Weights{2, 2, 2, 3, 3, 3});
+  CHECK(weights_by_position(by_three | ls::concatenate(two)) ==
+        Weights{0, 1, 2, 10, 11, 12, 1, 1, 1, 1, 1, 1});
+  CHECK(weights_by_position(two | ls::concatenate(by_three)) ==
+        Weights{1, 1, 1, 1, 1, 1, 0, 1, 2, 10, 11, 12});
+  CHECK(weights_by_position(by_three | ls::features_as_targets) == Weights{0, 1, 2, 10, 11, 12});
+  CHECK_THROWS_WITH(ls::zip(by_three, two | ls::sample_weights({1, 2, 3, 4}, ls::shape(2))),
+                    ContainsSubstring("zip: the examples have weights of shape (3) and of shape "
+                                      "(2)"));
+  CHECK_THROWS_WITH(by_three | ls::concatenate(of_examples),
+                    ContainsSubstring("weights have shape (3) in the first pipeline and ()"));
+  CHECK_THROWS_WITH(two | ls::sample_weights({1, 2, 3, 4, 5}, ls::shape(3)),
+                    ContainsSubstring("5 weights for 2 examples; give 3 for each, of shape (3)"));
+  CHECK_THROWS_WITH(two | ls::sample_weights({1, 2, 3, 4, std::nan(""), 6}, ls::shape(3)),
+                    ContainsSubstring("example 1 has weight nan"));
+}
+
+TEST_CASE("a row of an unbatched example has its own weight, or that of the example") {
+  const auto bags = ls::tensors(std::vector<float>(12), ls::shape(3, 2),
+                                std::vector<std::int32_t>{0, 1, 2, 3, 4, 5}, ls::shape(3));
+  CHECK(weights_of<double>(bags | ls::sample_weights(by_position(2), ls::shape(3)) | ls::unbatch |
+                           ls::batch(6)) == std::vector<double>{0, 1, 2, 10, 11, 12});
+  CHECK(weights_of<double>(bags | ls::sample_weights({2, 3}) | ls::unbatch | ls::batch(6)) ==
+        std::vector<double>{2, 2, 2, 3, 3, 3});
+  CHECK_THROWS_WITH(bags | ls::sample_weights({1, 2, 3, 4}, ls::shape(2)) | ls::unbatch,
+                    ContainsSubstring("features of shape (3, 2) and weights of shape (2) differ"));
 }

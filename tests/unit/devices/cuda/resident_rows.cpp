@@ -145,6 +145,11 @@ TEST_CASE("positions of an example have weights on a GPU as on the host") {
   check(pixels | sample_weights(weights) | shuffle(8) | batch(4), true, {}, shape(2, 3));
   check(pixels | shuffle(8) | batch(4), true, {{1, 0.5}, {3, 2}}, shape(2, 3));
   check(pixels | sample_weights(weights) | batch(4), true, {{1, 0.5}}, shape(2, 3));
+  std::vector<double> each(images * 6);
+  for (std::size_t i = 0; i < each.size(); ++i) each[i] = 0.25 * static_cast<double>(i);
+  const auto masked = pixels | sample_weights(each, shape(2, 3));
+  check(masked | shuffle(8) | batch(4), true, {}, shape(2, 3));
+  check(masked | batch(4), true, {{1, 0.5}}, shape(2, 3));
 }
 
 TEST_CASE("operations on images draw and compute on a GPU as on the host") {
