@@ -1,5 +1,6 @@
 // Time of one example in ls::Predictor, one call after the other on one thread: small nets of Dense
-// layers and the tutorials' CNN. --export DIR writes the nets as ONNX files and their outputs, with
+// layers and the tutorials' CNN, and, as the limit of the CNN, the time in which one thread reads
+// the 1.4 MB of its weights. --export DIR writes the nets as ONNX files and their outputs, with
 // which benchmarks/peers/one_example.py times and checks PyTorch and ONNX Runtime.
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>
@@ -38,6 +39,49 @@ std::vector<float> input() {
   return x;
 }
 
+void report(const char* name, std::vector<double>& times) {
+  std::sort(times.begin(), times.end());
+  fmt::print("{} min {:.4f} median {:.4f} us\n", name, times.front(), times[times.size() / 2]);
+}
+
+using Vector = float __attribute__((vector_size(32)));
+
+/// The sum of count vectors, in eight sums, which hide the latency of an addition.
+#ifdef __x86_64__
+[[gnu::target("avx2")]]
+#endif
+[[gnu::noinline]] float
+sum_of(const Vector* w, std::size_t count) {
+  Vector a{}, b{}, c{}, d{}, e{}, f{}, g{}, h{};
+  for (std::size_t i = 0; i + 8 <= count; i += 8) {
+    a += w[i];
+    b += w[i + 1];
+    c += w[i + 2];
+    d += w[i + 3];
+    e += w[i + 4];
+    f += w[i + 5];
+    g += w[i + 6];
+    h += w[i + 7];
+  }
+  const Vector sum = a + b + c + d + e + f + g + h;
+  return sum[0] + sum[7];
+}
+
+/// Reads as many weights as the CNN has, again and again.
+void measure_reading(const Options& options, int calls) {
+  using Clock = std::chrono::steady_clock;
+  const std::vector<Vector> weights(Cnn::parameter_count / 8, Vector{} + 1.0f);
+  std::vector<double> times;
+  [[maybe_unused]] volatile float sum = 0;
+  for (int chunk = 0; chunk < options.chunks; ++chunk) {
+    const auto start = Clock::now();
+    for (int i = 0; i < calls; ++i) sum = sum_of(weights.data(), weights.size());
+    times.push_back(std::chrono::duration<double, std::micro>(Clock::now() - start).count() /
+                    calls);
+  }
+  report("reading", times);
+}
+
 template <class Net>
 void measure(const char* name, const Options& options, int calls) {
   using Clock = std::chrono::steady_clock;
@@ -53,8 +97,7 @@ void measure(const char* name, const Options& options, int calls) {
     times.push_back(std::chrono::duration<double, std::micro>(Clock::now() - start).count() /
                     calls);
   }
-  std::sort(times.begin(), times.end());
-  fmt::print("{} min {:.4f} median {:.4f} us\n", name, times.front(), times[times.size() / 2]);
+  report(name, times);
   if (options.folder.empty()) return;
   ls::export_onnx(model, fmt::format("{}/{}.onnx", options.folder, name));
   std::ofstream file(fmt::format("{}/{}.txt", options.folder, name));
@@ -73,4 +116,5 @@ int main(int argc, char** argv) {
   measure<Mlp<32>>("dense_32", options, 4000);
   measure<Mlp<64>>("dense_64", options, 4000);
   measure<Cnn>("cnn", options, 50);
+  measure_reading(options, 50);
 }

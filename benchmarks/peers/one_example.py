@@ -117,7 +117,7 @@ def main():
                 difference = numpy.abs(numpy.asarray(call()).ravel() - ours).max()
                 if difference > 1e-4:
                     sys.exit(f"one_example: {name}: {peer} differs from lockstep by {difference}")
-        times = {(name, "lockstep"): ([], []) for name in NETS}
+        times = {(name, "lockstep"): ([], []) for name in [*NETS, "reading"]}
         for _ in range(options.rounds):
             lines = subprocess.run([options.ours, "--chunks", "50"], check=True, capture_output=True, text=True).stdout
             for line in lines.splitlines():
@@ -132,7 +132,7 @@ def main():
                     medians.append(statistics.median(found))
     print(f"torch {torch.__version__}, onnxruntime {onnxruntime.__version__}, load {os.getloadavg()[0]:.1f}")
     print("| net | program | min, us | median, us | min / lockstep's |\n|---|---|---|---|---|")
-    for name in NETS:
+    for name in [*NETS, "reading"]:  # the last: what reading the weights of the CNN takes
         base = min(times[name, "lockstep"][0])
         for (net, program), (least, medians) in times.items():
             if net == name:
