@@ -10,6 +10,7 @@
 #include <cstring>
 #include <memory>
 #include <numeric>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -17,6 +18,7 @@
 #include "lockstep/concepts/collective.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/exchange_allocator.hpp"
+#include "lockstep/core/slice.hpp"
 
 namespace lockstep {
 
@@ -84,6 +86,10 @@ template <class Across>
   requires Broadcasts<Across, std::byte> && AllGathers<Across, std::byte> && Barriers<Across>
 class HierarchicalGroup<Across>::Member {
  public:
+  /// Whether the group has the operations by ranges.
+  static constexpr bool has_ranges =
+      ReduceScatters<Across, float> && AllGathersRanges<Across, std::byte>;
+
   /// `local` is the index among this process' replicas. `group` must outlive the member.
   Member(HierarchicalGroup& group, std::size_t local)
       : group_(&group), local_(group.local_, local) {}
@@ -150,6 +156,42 @@ class HierarchicalGroup<Across>::Member {
     });
   }
 
+  /// See ReduceScatters. \throws UsageError if `from` divides a process.
+  template <class T>
+  void reduce_scatter(T* p, std::span<const Slice> ranges)
+    requires has_ranges
+  {
+    reduce_scatter(p, ranges, Slice{0, size()});
+  }
+  template <class T>
+  void reduce_scatter(T* p, std::span<const Slice> ranges, Slice from)
+    requires has_ranges
+  {
+    abort_on_error([&] {
+      const Slice processes = processes_of(from);
+      if (local_.size() > 1)
+        for (const Slice& range : ranges) local_.all_reduce(p + range.first, range.count);
+      if (is_leader())
+        each_part(ranges, [&](std::span<const Slice> part) {
+          group_->across_->reduce_scatter(p, part, processes);
+        });
+      broadcast_locally(p, own_of(ranges));
+    });
+  }
+  template <class T>
+  void all_gather(T* p, std::span<const Slice> ranges)
+    requires has_ranges
+  {
+    abort_on_error([&] {
+      const std::span<const Slice> own = own_of(ranges);
+      if (local_.size() > 1) local_.all_gather(p, own);
+      if (is_leader())
+        each_part(ranges,
+                  [&](std::span<const Slice> part) { group_->across_->all_gather(p, part); });
+      broadcast_locally(p, ranges);
+    });
+  }
+
   /// Shares the secret between processes by the means of `Across`.
   void share_secret(std::byte* p, std::size_t n)
     requires SharesSecrets<Across>
@@ -170,6 +212,48 @@ class HierarchicalGroup<Across>::Member {
 
  private:
   bool is_leader() const { return local_.rank() == 0; }
+  /// The ranges of this process' replicas.
+  std::span<const Slice> own_of(std::span<const Slice> ranges) const {
+    if (ranges.size() != size())
+      throw UsageError("ranges: there are {}; give one for each of the {} members", ranges.size(),
+                       size());
+    return ranges.subspan(group_->first_, local_.size());
+  }
+  /// Calls f with the ranges of the first replicas of all processes, then with those of the second.
+  template <class F>
+  void each_part(std::span<const Slice> ranges, const F& f) const {
+    const std::vector<std::size_t>& replicas = group_->replicas_;
+    std::vector<Slice> part(replicas.size());
+    for (std::size_t i = 0; i < *std::max_element(replicas.begin(), replicas.end()); ++i) {
+      for (std::size_t process = 0, first = 0; process < replicas.size(); ++process) {
+        part[process] = i < replicas[process] ? ranges[first + i] : Slice{};
+        first += replicas[process];
+      }
+      f(part);
+    }
+  }
+  template <class T>
+  void broadcast_locally(T* p, std::span<const Slice> ranges) {
+    for (const Slice& range : ranges) broadcast_locally(p + range.first, range.count);
+  }
+  /// The processes whose replicas are `from`.
+  Slice processes_of(Slice from) const {
+    Slice result{};
+    for (std::size_t r = 0, process = 0; process < group_->replicas_.size(); ++process) {
+      const std::size_t count = group_->replicas_[process];
+      const bool begins = r >= from.first && r < from.first + from.count;
+      if (begins && result.count == 0) result.first = process;
+      if (begins) ++result.count;
+      if (begins ? r + count > from.first + from.count
+                 : r < from.first && r + count > from.first && from.count > 0)
+        throw UsageError(
+            "ranges: {} members from {} on divide process {}; the replicas of a process are "
+            "together",
+            from.count, from.first, process);
+      r += count;
+    }
+    return result;
+  }
 
   /// Runs f(). If it throws, aborts both levels, because other members may already wait in the
   /// other half of the operation.

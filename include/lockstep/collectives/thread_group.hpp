@@ -135,7 +135,8 @@ class ThreadGroup::Member : public detail::TypedCollective<Member> {
   LOCKSTEP_DECL void reduce(const detail::CollectiveCall& call, std::byte* p,
                             const detail::Additions& add, double* sums);
   LOCKSTEP_DECL void scatter(const detail::CollectiveCall& call, std::byte* p,
-                             const detail::Additions& add, std::span<const Slice> ranges);
+                             const detail::Additions& add, std::span<const Slice> ranges,
+                             Slice from);
   LOCKSTEP_DECL void send(const detail::CollectiveCall& call, std::byte* p);
   LOCKSTEP_DECL void gather(const detail::CollectiveCall& call, const std::byte* p, std::byte* out);
   LOCKSTEP_DECL void gather(const detail::CollectiveCall& call, std::byte* p,

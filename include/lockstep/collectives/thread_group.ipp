@@ -151,12 +151,13 @@ void ThreadGroup::Member::gather(const detail::CollectiveCall& call, const std::
 
 // No member reads what another one writes, since each writes its own range only.
 void ThreadGroup::Member::scatter(const detail::CollectiveCall& call, std::byte* p,
-                                  const detail::Additions& add, std::span<const Slice> ranges) {
+                                  const detail::Additions& add, std::span<const Slice> ranges,
+                                  Slice from) {
   group_->begin(rank_, {call, p}, spins_);
   const std::size_t at = ranges[rank_].first * call.element;
   std::array<const std::byte*, max_size> part;
-  for (std::size_t r = 0; r < size(); ++r) part[r] = published(r).p + at;
-  add.parts(p + at, part.data(), size(), ranges[rank_].count * call.element,
+  for (std::size_t i = 0; i < from.count; ++i) part[i] = published(from.first + i).p + at;
+  add.parts(p + at, part.data(), from.count, ranges[rank_].count * call.element,
             group_->options_.order);
   group_->end(rank_);
 }

@@ -47,18 +47,21 @@ concept AllGathers = Collective<C> && requires(C& c, const T* p, std::size_t n, 
   { c.all_gather(p, n, out) } -> std::same_as<void>;
 };
 
-/// `reduce_scatter(p, ranges)`: p[ranges[rank]] becomes the sum over all members. `ranges` has one
-/// for each member, in ascending order, the same in all; elements of others' ranges are undefined
-/// afterwards, elements of none are not changed. The bits are those of an all-reduce.
+/// `reduce_scatter(p, ranges, from)`: p[ranges[rank]] becomes the sum over the members `from`, or
+/// over all. `ranges` has one for each member, in ascending order, the same in all; elements of
+/// others' ranges are undefined afterwards, elements of none are not changed. The bits are those of
+/// an all-reduce of a group of the members `from`.
 /// \code
 ///   group.reduce_scatter(gradients, owned);   // owned: {{0, 100}, {100, 0}, {100, 28}}
 ///   update(weights + owned[rank].first, gradients + owned[rank].first, owned[rank].count);
 ///   group.all_gather(weights, owned);
 /// \endcode
 template <class C, class T>
-concept ReduceScatters = Collective<C> && requires(C& c, T* p, std::span<const Slice> ranges) {
-  { c.reduce_scatter(p, ranges) } -> std::same_as<void>;
-};
+concept ReduceScatters =
+    Collective<C> && requires(C& c, T* p, std::span<const Slice> ranges, Slice from) {
+      { c.reduce_scatter(p, ranges) } -> std::same_as<void>;
+      { c.reduce_scatter(p, ranges, from) } -> std::same_as<void>;
+    };
 
 /// `all_gather(p, ranges)`: p[ranges[r]] becomes that of member r, for each r. The same `ranges`.
 template <class C, class T>
@@ -106,11 +109,15 @@ class CollectiveRef {
   /// Whether the group has the operations by ranges; without them, do not call these.
   bool has_ranges() const { return operations_->gather_ranges != nullptr; }
   /// See ReduceScatters.
-  void reduce_scatter(float* p, std::span<const Slice> ranges) const {
-    operations_->scatter_float(self_, p, ranges);
+  void reduce_scatter(float* p, std::span<const Slice> ranges, Slice from) const {
+    operations_->scatter_float(self_, p, ranges, from);
   }
-  void reduce_scatter(double* p, std::span<const Slice> ranges) const {
-    operations_->scatter_double(self_, p, ranges);
+  void reduce_scatter(double* p, std::span<const Slice> ranges, Slice from) const {
+    operations_->scatter_double(self_, p, ranges, from);
+  }
+  template <class T>
+  void reduce_scatter(T* p, std::span<const Slice> ranges) const {
+    reduce_scatter(p, ranges, {0, size()});
   }
   /// See AllGathersRanges; `ranges` are in bytes.
   void all_gather(std::byte* p, std::span<const Slice> ranges) const {
@@ -126,16 +133,16 @@ class CollectiveRef {
     std::size_t (*rank)(void*);
     std::size_t (*size)(void*);
     // Null unless the group has them.
-    void (*scatter_float)(void*, float*, std::span<const Slice>);
-    void (*scatter_double)(void*, double*, std::span<const Slice>);
+    void (*scatter_float)(void*, float*, std::span<const Slice>, Slice);
+    void (*scatter_double)(void*, double*, std::span<const Slice>, Slice);
     void (*gather_ranges)(void*, std::byte*, std::span<const Slice>);
   };
   template <class C>
   static constexpr bool by_ranges =
       ReduceScatters<C, float> && ReduceScatters<C, double> && AllGathersRanges<C, std::byte>;
   template <class C, class T>
-  static void scatter(void* c, T* p, std::span<const Slice> ranges) {
-    if constexpr (by_ranges<C>) static_cast<C*>(c)->reduce_scatter(p, ranges);
+  static void scatter(void* c, T* p, std::span<const Slice> ranges, Slice from) {
+    if constexpr (by_ranges<C>) static_cast<C*>(c)->reduce_scatter(p, ranges, from);
   }
   template <class C>
   static void gather(void* c, std::byte* p, std::span<const Slice> ranges) {

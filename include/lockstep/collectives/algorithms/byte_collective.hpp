@@ -2,6 +2,7 @@
 /// One member of a group of processes, as a transport implements it.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <memory>
 #include <span>
@@ -34,11 +35,13 @@ class ByteCollective {
   virtual void all_gather(const CollectiveCall& call, const std::byte* p, std::byte* out) = 0;
   virtual void barrier(const CollectiveCall& call) = 0;
 
-  /// The sum of the elements ranges[rank] of all members. Unless the transport can do better, a
-  /// barrier, which compares the ranges, and an all-reduce of each.
+  /// The sum of the elements ranges[rank] of the members `from`. Unless the transport can do better,
+  /// a barrier, which compares the ranges, and an all-reduce of each, to which others contribute
+  /// zeros.
   virtual void reduce_scatter(const CollectiveCall& call, std::byte* p, const Additions& add,
-                              std::span<const Slice> ranges) {
+                              std::span<const Slice> ranges, Slice from) {
     barrier(call);
+    if (!is_within(from, rank())) clear(p, ranges, call.element);
     for (const Slice& range : ranges)
       if (range.count > 0)
         all_reduce(part_of(call, CollectiveCall::Operation::all_reduce, range.count),
@@ -62,6 +65,15 @@ class ByteCollective {
   virtual std::shared_ptr<ExchangeAllocator> exchange_allocator() const { return nullptr; }
   /// The finished parts of operations, and the rank that a current wait is for.
   virtual ExchangeProgress progress() const { return {}; }
+
+ protected:
+  static bool is_within(Slice members, std::size_t rank) {
+    return rank >= members.first && rank - members.first < members.count;
+  }
+  static void clear(std::byte* p, std::span<const Slice> ranges, std::size_t element) {
+    for (const Slice& range : ranges)
+      std::fill_n(p + range.first * element, range.count * element, std::byte{0});
+  }
 
  private:
   static CollectiveCall part_of(const CollectiveCall& call, CollectiveCall::Operation operation,

@@ -71,27 +71,35 @@ class ChannelGroup {
     if (size() > 1) reduce(to, bytes, sum);
   }
 
-  /// The sum of this member's range, of which there is one for each.
-  void reduce_scatter(std::byte* p, std::span<const Slice> ranges, SumParts sum) {
+  /// The sum over the members `from` of this member's range, of which there is one for each. Along a
+  /// tree the others add zeros.
+  void reduce_scatter(std::byte* p, std::span<const Slice> ranges, Slice from, SumParts sum) {
+    const auto contributes = [&](std::size_t r) {
+      return r >= from.first && r - from.first < from.count;
+    };
+    const bool sends = contributes(rank());
     if (topology_ == Topology::tree) {
       barrier();  // ranges may be empty
-      for (const Slice& range : ranges) reduce(p + range.first, range.count, sum);
+      for (const Slice& range : ranges) {
+        if (!sends) std::fill_n(p + range.first, range.count, std::byte{0});
+        reduce(p + range.first, range.count, sum);
+      }
       return;
     }
     const Slice own = ranges[rank()];
     for_each_piece(most_of(ranges), piece(), [&](std::size_t at, std::size_t count) {
       const Slice mine = piece_of(own, at, count);
-      std::byte* const received = channel_.reserve(mine.count * (size() - 1));
-      std::size_t index = 0;
-      for (std::size_t r = 0; r < size(); ++r)
-        parts_[r] = r == rank() ? p + mine.first : received + mine.count * index++;
+      std::byte* const received = channel_.reserve(mine.count * from.count);
+      for (std::size_t i = 0; i < from.count; ++i)
+        parts_[i] = from.first + i == rank() ? p + mine.first : received + mine.count * i;
       for_each_peer([&](std::size_t r) {
         const Slice theirs = piece_of(ranges[r], at, count);
-        channel_.send(r, p + theirs.first, theirs.count);
-        channel_.receive(r, const_cast<std::byte*>(parts_[r]), mine.count);
+        if (sends) channel_.send(r, p + theirs.first, theirs.count);
+        if (contributes(r))
+          channel_.receive(r, const_cast<std::byte*>(parts_[r - from.first]), mine.count);
       });
       channel_.complete();
-      sum(p + mine.first, parts_.data(), size(), mine.count, order_);
+      sum(p + mine.first, parts_.data(), from.count, mine.count, order_);
     });
   }
 

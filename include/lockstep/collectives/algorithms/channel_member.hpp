@@ -39,8 +39,9 @@ class ChannelMember : public ByteCollective {
     run(call, [&] { algorithms_.all_gather(call.bytes(), out); });
   }
   void reduce_scatter(const CollectiveCall& call, std::byte* p, const Additions& add,
-                      std::span<const Slice> ranges) override {
-    run(call, [&] { algorithms_.reduce_scatter(p, in_bytes(ranges, call.element), add.parts); });
+                      std::span<const Slice> ranges, Slice from) override {
+    run(call,
+        [&] { algorithms_.reduce_scatter(p, in_bytes(ranges, call.element), from, add.parts); });
   }
   void all_gather(const CollectiveCall& call, std::byte* p,
                   std::span<const Slice> ranges) override {

@@ -44,10 +44,13 @@ struct CollectiveCall {
     return {operation, kind_of<T>, n, m, root, sizeof(T)};
   }
 
-  /// \throws UsageError if the ranges are not one for each of `size` members in ascending order.
+  /// `from`: the members whose elements are used. \throws UsageError if the ranges are not one for
+  /// each of `size` members in ascending order, or `from` are not some of them.
   template <class T>
-  static CollectiveCall of(Operation operation, std::span<const Slice> ranges, std::size_t size) {
-    return {operation, kind_of<T>, checked_elements(ranges, size), 0, digest_of(ranges), sizeof(T)};
+  static CollectiveCall of(Operation operation, std::span<const Slice> ranges, std::size_t size,
+                           Slice from) {
+    return {operation, kind_of<T>, checked_elements(ranges, size, from), 0, digest_of(ranges, from),
+            sizeof(T)};
   }
 
   bool operator==(const CollectiveCall&) const = default;
@@ -61,9 +64,9 @@ struct CollectiveCall {
   LOCKSTEP_COLD_DECL std::string description() const;
 
  private:
-  LOCKSTEP_DECL static std::size_t checked_elements(std::span<const Slice> ranges,
-                                                    std::size_t size);
-  LOCKSTEP_DECL static std::uint64_t digest_of(std::span<const Slice> ranges);
+  LOCKSTEP_DECL static std::size_t checked_elements(std::span<const Slice> ranges, std::size_t size,
+                                                    Slice from);
+  LOCKSTEP_DECL static std::uint64_t digest_of(std::span<const Slice> ranges, Slice from);
 };
 static_assert(std::has_unique_object_representations_v<CollectiveCall>);
 

@@ -33,7 +33,11 @@ std::string CollectiveCall::description() const {
   return all;
 }
 
-std::size_t CollectiveCall::checked_elements(std::span<const Slice> ranges, std::size_t size) {
+std::size_t CollectiveCall::checked_elements(std::span<const Slice> ranges, std::size_t size,
+                                             Slice from) {
+  if (from.count < 1 || from.first >= size || from.count > size - from.first)
+    throw UsageError("ranges: {} members from {} on are not members of a group of {}", from.count,
+                     from.first, size);
   if (ranges.size() != size)
     throw UsageError("ranges: there are {}; give one for each of the {} members", ranges.size(),
                      size);
@@ -49,9 +53,9 @@ std::size_t CollectiveCall::checked_elements(std::span<const Slice> ranges, std:
   return elements;
 }
 
-std::uint64_t CollectiveCall::digest_of(std::span<const Slice> ranges) {
+std::uint64_t CollectiveCall::digest_of(std::span<const Slice> ranges, Slice from) {
   static_assert(std::has_unique_object_representations_v<Slice>);
-  return Digest64().add(std::as_bytes(ranges)).value();
+  return Digest64().add(std::as_bytes(ranges)).add(std::as_bytes(std::span(&from, 1))).value();
 }
 
 void throw_bad_root(std::size_t root, std::size_t size) {

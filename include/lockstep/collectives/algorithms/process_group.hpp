@@ -59,8 +59,8 @@ class ProcessGroup : public detail::TypedCollective<ProcessGroup> {
     if (member_) member_->all_reduce(call, p, add, sums);
   }
   void scatter(const detail::CollectiveCall& call, std::byte* p, const detail::Additions& add,
-               std::span<const Slice> ranges) {
-    if (member_) member_->reduce_scatter(call, p, add, ranges);
+               std::span<const Slice> ranges, Slice from) {
+    if (member_) member_->reduce_scatter(call, p, add, ranges, from);
   }
   void send(const detail::CollectiveCall& call, std::byte* p) {
     if (member_) member_->broadcast(call, p);

@@ -15,7 +15,7 @@ namespace lockstep::detail {
 
 /// The base of `Group`, which befriends it and has the operations of ByteCollective as
 ///
-///     reduce(call, p, add, sums)     scatter(call, p, add, ranges)     wait(call)
+///     reduce(call, p, add, sums)     scatter(call, p, add, ranges, from)   wait(call)
 ///     send(call, p)                  gather(call, p, out)              gather(call, p, ranges)
 template <class Group>
 class TypedCollective {
@@ -58,10 +58,15 @@ class TypedCollective {
   /// p[ranges[rank]] becomes the sum over all members; see ReduceScatters.
   template <class T>
   void reduce_scatter(T* p, std::span<const Slice> ranges) {
+    reduce_scatter(p, ranges, Slice{0, group().size()});
+  }
+  /// The same over the members `from`. \throws UsageError if there are none.
+  template <class T>
+  void reduce_scatter(T* p, std::span<const Slice> ranges, Slice from) {
     static_assert(std::is_arithmetic_v<T> && !std::is_same_v<T, bool>,
                   "lockstep: reduce_scatter adds numbers; give it an arithmetic type");
-    group().scatter(call_of<T>(Operation::reduce_scatter, ranges), reinterpret_cast<std::byte*>(p),
-                    additions_of<T>, ranges);
+    group().scatter(call_of<T>(Operation::reduce_scatter, ranges, from),
+                    reinterpret_cast<std::byte*>(p), additions_of<T>, ranges, from);
   }
 
   /// p[ranges[r]] becomes that of member r, for each r.
@@ -82,8 +87,12 @@ class TypedCollective {
 
   template <class T>
   CollectiveCall call_of(Operation operation, std::span<const Slice> ranges) {
+    return call_of<T>(operation, ranges, {0, group().size()});
+  }
+  template <class T>
+  CollectiveCall call_of(Operation operation, std::span<const Slice> ranges, Slice from) {
     try {
-      return CollectiveCall::of<T>(operation, ranges, group().size());
+      return CollectiveCall::of<T>(operation, ranges, group().size(), from);
     } catch (const UsageError&) {
       group().abort();
       throw;

@@ -122,7 +122,12 @@ class SharedChannel {
   LOCKSTEP_DECL void reduce(std::byte* p, std::size_t bytes, std::size_t first, std::size_t at,
                             SumParts sum);
   /// to[0..bytes) = the sum over the members of their inputs at offset `at`.
-  LOCKSTEP_DECL void add_inputs(std::byte* to, std::size_t bytes, std::size_t at, SumParts sum);
+  void add_inputs(std::byte* to, std::size_t bytes, std::size_t at, SumParts sum) {
+    add_inputs(to, bytes, at, {0, size()}, sum);
+  }
+  /// The same over the members `from`.
+  LOCKSTEP_DECL void add_inputs(std::byte* to, std::size_t bytes, std::size_t at, Slice from,
+                                SumParts sum);
 
  private:
   static constexpr std::size_t line = 64;

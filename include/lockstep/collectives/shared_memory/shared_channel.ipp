@@ -92,9 +92,10 @@ void SharedChannel::reduce(std::byte* p, std::size_t bytes, std::size_t first, s
   }
 }
 
-void SharedChannel::add_inputs(std::byte* to, std::size_t bytes, std::size_t at, SumParts sum) {
-  for (std::size_t r = 0; r < size(); ++r) parts_[r] = input_of(r) + at;
-  sum(to, parts_.data(), size(), bytes, order_);
+void SharedChannel::add_inputs(std::byte* to, std::size_t bytes, std::size_t at, Slice from,
+                               SumParts sum) {
+  for (std::size_t i = 0; i < from.count; ++i) parts_[i] = input_of(from.first + i) + at;
+  sum(to, parts_.data(), from.count, bytes, order_);
 }
 
 void SharedChannel::wait(bool is_first, std::chrono::nanoseconds more) {

@@ -32,6 +32,8 @@ struct SharedMemoryGroup::Member final : detail::ByteCollective {
   using Call = detail::CollectiveCall;
   using Cause = detail::Shutdown::Cause;
 
+  static constexpr std::size_t line = 64;
+
   Member(std::shared_ptr<SharedMemory> memory, std::size_t rank, std::size_t size,
          const Options& options)
       : channel(checked(std::move(memory), rank, size, options.channel), options.channel,
@@ -114,6 +116,55 @@ struct SharedMemoryGroup::Member final : detail::ByteCollective {
   void barrier(const Call& call) override {
     channel.publish(call);
     channel.begin();
+  }
+  void reduce_scatter(const Call& call, std::byte* p, const detail::Additions& add,
+                      std::span<const Slice> ranges, Slice from) override {
+    const bool contributes = is_within(from, rank());
+    in_pieces(call, ranges, [&](std::size_t at, const auto& piece, auto&& exchange) {
+      if (contributes)
+        for (const Slice& range : ranges) {
+          const Slice part = piece(range);
+          if (part.count > 0)
+            std::memcpy(channel.input() + part.first - at, p + part.first, part.count);
+        }
+      exchange();
+      if (const Slice own = piece(ranges[rank()]); own.count > 0)
+        channel.add_inputs(p + own.first, own.count, own.first - at, from, add.parts);
+    });
+  }
+  void all_gather(const Call& call, std::byte* p, std::span<const Slice> ranges) override {
+    in_pieces(call, ranges, [&](std::size_t at, const auto& piece, auto&& exchange) {
+      if (const Slice own = piece(ranges[rank()]); own.count > 0)
+        std::memcpy(channel.input() + own.first - at, p + own.first, own.count);
+      exchange();
+      for (std::size_t r = 0; r < size(); ++r)
+        if (const Slice part = piece(ranges[r]); r != rank() && part.count > 0)
+          std::memcpy(p + part.first, channel.input_of(r) + part.first - at, part.count);
+    });
+  }
+
+  /// Calls f(at, piece, exchange) for the bytes at, at + chunk, ... of the ranges, at least once:
+  /// piece(range) is the part of a range there, in bytes.
+  template <class F>
+  void in_pieces(const Call& call, std::span<const Slice> ranges, const F& f) {
+    std::size_t first = 0, end = 0;
+    for (const Slice& range : ranges)
+      if (range.count > 0) {
+        if (end == 0) first = range.first * call.element / line * line;
+        end = (range.first + range.count) * call.element;
+      }
+    channel.publish(call);
+    std::size_t at = first;
+    do {
+      const auto piece = [&](const Slice& range) {
+        const std::size_t begin = std::max(range.first * call.element, at);
+        const std::size_t stop =
+            std::min((range.first + range.count) * call.element, at + channel.chunk());
+        return range.count > 0 && begin < stop ? Slice{begin, stop - begin} : Slice{};
+      };
+      f(at, piece, [&] { at == first ? channel.begin() : channel.next(); });
+      at += channel.chunk();
+    } while (at < end);
   }
 
   /// Calls f(at, count, exchange) for each chunk, at least once; `exchange` is its barrier.
