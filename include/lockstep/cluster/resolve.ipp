@@ -61,8 +61,9 @@ inline std::string task_remedy(const ClusterArguments& arguments) {
 /// The source for a cluster and this process' task in it, if that is known.
 inline ClusterSource spec_source(std::string name, const ClusterSpec& cluster,
                                  const std::optional<Task>& task, const SpecPlaces& places,
-                                 const std::optional<std::size_t>& lockstep_rank) {
-  cluster.check(places.cluster);
+                                 const std::optional<std::size_t>& lockstep_rank,
+                                 bool has_servers) {
+  cluster.check(places.cluster, has_servers);
   ClusterSource source{.name = std::move(name)};
   source.world_size = cluster.world_size();
   source.cluster = cluster;
@@ -92,7 +93,7 @@ inline std::optional<ClusterSource> tf_config_source(
   const std::string_view task_name = arguments.task_name;
   const auto value = variable(environment, "TF_CONFIG");
   if (!value || value->find_first_not_of(json_blanks) == std::string::npos) return std::nullopt;
-  TfConfig config = parse_tf_config(*value);
+  TfConfig config = parse_tf_config(*value, "TF_CONFIG", arguments.has_servers);
   // TensorFlow treats {} as "no cluster", and users write it to disable TF_CONFIG.
   if (!config.cluster && !config.task && config.notes.empty()) return std::nullopt;
   ClusterSource source{.name = "TF_CONFIG"};
@@ -103,8 +104,8 @@ inline std::optional<ClusterSource> tf_config_source(
   } else {
     const SpecPlaces places{"TF_CONFIG: cluster", task ? task_name : "TF_CONFIG: task.type",
                             task ? task_name : "TF_CONFIG: task.index", task_remedy(arguments)};
-    source =
-        spec_source("TF_CONFIG", *config.cluster, task ? task : config.task, places, lockstep_rank);
+    source = spec_source("TF_CONFIG", *config.cluster, task ? task : config.task, places,
+                         lockstep_rank, arguments.has_servers);
   }
   source.notes = std::move(config.notes);
   return source;
@@ -353,7 +354,7 @@ inline std::optional<ClusterSource> find_source(const Environment& environment,
     ClusterSource source = spec_source(
         arguments.cluster_name, *arguments.cluster, arguments.task,
         {arguments.cluster_name, arguments.task_name, arguments.task_name, task_remedy(arguments)},
-        settings.rank);
+        settings.rank, arguments.has_servers);
     if (!source.missing.empty()) throw ClusterError(source.missing);
     apply_settings(source, settings);
     return source;

@@ -17,6 +17,7 @@
 #include "lockstep/concepts/copyable.hpp"
 #include "lockstep/concepts/device.hpp"
 #include "lockstep/core/phase.hpp"
+#include "lockstep/core/slice.hpp"
 
 namespace lockstep {
 
@@ -35,6 +36,12 @@ struct ReplicaContext {
 /// Settings that must be equal in all processes of a job, as (name, value) pairs. The name of a
 /// field about the data ends with "examples".
 using Signature = std::vector<std::pair<std::string, std::string>>;
+
+/// The ranks of the replicas that compute gradients, and of those that update weights. A session may
+/// have `roles()`; without, all replicas do both. The others have an empty part of each batch.
+struct ReplicaRoles {
+  Slice computing, owners;
+};
 
 namespace detail {
 /// The remedy for a field of a Signature that differs between processes.

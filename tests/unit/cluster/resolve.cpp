@@ -396,6 +396,40 @@ TEST_CASE("the program's own cluster and task override the environment") {
                  "--cluster hosts.json has the job ps: parameter servers"));
 }
 
+TEST_CASE("parameter servers are the last ranks of a job whose strategy has some") {
+  const std::string jobs = R"({"cluster":{"chief":["c:1"],"ps":["p:1","p:2"],"worker":["w:1"]})";
+  const auto with = [&](const std::string& task) {
+    return Variables{{"TF_CONFIG", jobs + R"(,"task":)" + task + "}"}};
+  };
+  ClusterArguments servers;
+  servers.has_servers = true;
+  const auto first = resolve(with(R"({"type":"ps","index":0})"), servers);
+  CHECK(first.world_size == 4);
+  CHECK(first.rank == 2);
+  CHECK(first.name(3) == "rank 3 (ps:1, p:2)");
+  CHECK(resolve(with(R"({"type":"worker","index":0})"), servers).rank == 1);
+  CHECK(resolve(with(R"({"type":"chief","index":0})"), servers).rank == 0);
+  CHECK(first.cluster->ranks(TaskType::ps) == lockstep::Slice{2, 2});
+  CHECK(first.cluster->ranks(TaskType::worker) == lockstep::Slice{1, 1});
+  // Programs with other strategies ignore them.
+  CHECK(resolve(with(R"({"type":"worker","index":0})")).world_size == 2);
+  CHECK(contains(refusal(with(R"({"type":"ps","index":0})")),
+                 "task.type is ps: parameter servers need the strategy ls::ParameterServer"));
+
+  CHECK(contains(refusal(with(R"({"type":"worker","index":"auto"})"), servers),
+                 "task.index is auto: a job with parameter servers needs the index of each task"));
+  CHECK(contains(refusal(with(R"({"type":"ps","index":2})"), servers),
+                 "task.index 2 is out of range: cluster.ps has 2 hosts; write 0 to 1"));
+  const auto without = [&](const std::string& cluster) {
+    return Variables{
+        {"TF_CONFIG", R"({"cluster":)" + cluster + R"(,"task":{"type":"chief","index":0}})"}};
+  };
+  CHECK(contains(refusal(without(R"({"chief":["c:1"],"worker":["w:1"]})"), servers),
+                 "TF_CONFIG: cluster has no ps; list at least one parameter server"));
+  CHECK(contains(refusal(without(R"({"chief":["c:1"],"ps":["p:1"]})"), servers),
+                 "TF_CONFIG: cluster has no worker: the chief and parameter servers compute no"));
+}
+
 TEST_CASE("a task without a cluster refers to the cluster in TF_CONFIG") {
   ClusterArguments arguments;
   arguments.task = Task{TaskType::worker, 2};

@@ -57,6 +57,7 @@ struct ClusterArguments {
   std::string task_name = "the program's task";        ///< "--task"
   std::string options{};                               ///< "--cluster FILE and --task worker:0"
   bool allow_single = false;  ///< without a description: train with one worker
+  bool has_servers = false;   ///< the job ps takes part, set by ls::ParameterServer
   ClusterTimeouts timeouts{};
 };
 
@@ -75,7 +76,7 @@ inline std::string without_zones(std::string text) {
 struct ResolvedCluster {
   std::string source;                 ///< the chosen source: "TF_CONFIG", "torchrun"
   std::string job_id;                 ///< empty: derive it from `description()`
-  std::size_t world_size = 1;         ///< processes that train, including the chief
+  std::size_t world_size = 1;         ///< processes that train, chief and servers included
   std::optional<std::size_t> rank{};  ///< nullopt: the chief assigns one (index "auto")
   std::optional<HostPort> chief{};    ///< rank 0's address; nullopt if the process is alone
   /// Other ports of the chief, for a port that the launcher's job number gives: it listens at the

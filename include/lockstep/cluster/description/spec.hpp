@@ -4,6 +4,7 @@
 ///
 ///     {"chief": [c], "worker": [a, b]}     rank 0 = chief:0, rank 1 = worker:0, rank 2 = worker:1
 ///     {"worker": [a, b]}                   rank 0 = worker:0 (acts as chief), rank 1 = worker:1
+///     {"worker": [a, b], "ps": [s]}        the same, and rank 2 = ps:0
 #pragma once
 
 #include <array>
@@ -17,6 +18,7 @@
 
 #include "lockstep/cluster/description/host_port.hpp"
 #include "lockstep/core/config.hpp"
+#include "lockstep/core/slice.hpp"
 
 namespace lockstep {
 
@@ -56,8 +58,8 @@ LOCKSTEP_COLD_DECL std::string_view similar_task_type(std::string_view name);
 LOCKSTEP_COLD_DECL TaskType checked_task_type(std::string_view name, std::string_view where);
 }  // namespace detail
 
-/// The addresses of a job's tasks. Only the chief and the workers train together: the chief is rank
-/// 0, worker i is rank i + (number of chiefs); without a chief, worker 0 acts as chief.
+/// The addresses of a job's tasks. The chief is rank 0, worker i is rank i + (number of chiefs), and
+/// parameter servers follow; without a chief, worker 0 acts as chief. An evaluator has no rank.
 /// \code
 ///   auto cluster = lockstep::ClusterSpec{}.worker("10.0.0.1:12345").worker("10.0.0.2:12345");
 ///   std::puts(cluster.json().c_str());  // {"worker":["10.0.0.1:12345","10.0.0.2:12345"]}
@@ -67,12 +69,15 @@ class ClusterSpec {
   /// Each appends a task. \throws ClusterError as `add` does.
   ClusterSpec& chief(std::string_view host_port) & { return add(TaskType::chief, host_port); }
   ClusterSpec& worker(std::string_view host_port) & { return add(TaskType::worker, host_port); }
+  /// A parameter server, for ls::ParameterServer.
+  ClusterSpec& ps(std::string_view host_port) & { return add(TaskType::ps, host_port); }
   /// An evaluator runs separately and does not train.
   ClusterSpec& evaluator(std::string_view host_port) & {
     return add(TaskType::evaluator, host_port);
   }
   ClusterSpec&& chief(std::string_view host_port) && { return std::move(chief(host_port)); }
   ClusterSpec&& worker(std::string_view host_port) && { return std::move(worker(host_port)); }
+  ClusterSpec&& ps(std::string_view host_port) && { return std::move(ps(host_port)); }
   ClusterSpec&& evaluator(std::string_view host_port) && { return std::move(evaluator(host_port)); }
 
   /// Appends a task. `where` begins the messages ("TF_CONFIG: cluster."). \throws ClusterError if
@@ -83,12 +88,14 @@ class ClusterSpec {
   /// The addresses of one type, by index.
   LOCKSTEP_COLD_DECL const std::vector<HostPort>& hosts(TaskType type) const;
 
-  /// The number of processes that train, including the chief.
+  /// The number of processes that train: the chief, workers and parameter servers.
   LOCKSTEP_COLD_DECL std::size_t world_size() const;
+  /// The ranks of the tasks of a type. Without hosts of that type: none.
+  LOCKSTEP_COLD_DECL Slice ranks(TaskType type) const;
   /// The task that reports and writes files: the chief, or worker 0 without one.
   LOCKSTEP_COLD_DECL Task chief_task() const;
 
-  /// The rank of a task. Precondition: a chief or worker of this cluster, with an index (see
+  /// The rank of a task. Precondition: a chief, worker or ps of this cluster, with an index (see
   /// `check`).
   LOCKSTEP_COLD_DECL std::size_t rank(const Task& task) const;
   /// The task of a rank. Precondition: rank < world_size().
@@ -96,9 +103,9 @@ class ClusterSpec {
   /// The address of a rank. Precondition: rank < world_size().
   LOCKSTEP_COLD_DECL const HostPort& address(std::size_t rank) const;
 
-  /// Refuses a cluster that cannot train synchronously: parameter servers, or no worker. \throws
-  /// ClusterError
-  LOCKSTEP_COLD_DECL void check(std::string_view where = "cluster") const;
+  /// Refuses a cluster without a worker and, as the strategy `has_servers` or not, one without
+  /// parameter servers or with some. \throws ClusterError
+  LOCKSTEP_COLD_DECL void check(std::string_view where = "cluster", bool has_servers = false) const;
 
   /// The task with its index, if "auto" leaves only one. `type_at` and `index_at` name its two
   /// parts in messages. \throws ClusterError if the task does not train in this cluster.

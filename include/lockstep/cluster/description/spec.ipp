@@ -96,7 +96,23 @@ const std::vector<HostPort>& ClusterSpec::hosts(TaskType type) const {
 }
 
 std::size_t ClusterSpec::world_size() const {
-  return hosts(TaskType::chief).size() + hosts(TaskType::worker).size();
+  return hosts(TaskType::chief).size() + hosts(TaskType::worker).size() +
+         hosts(TaskType::ps).size();
+}
+
+Slice ClusterSpec::ranks(TaskType type) const {
+  const std::size_t chiefs = hosts(TaskType::chief).size(), count = hosts(type).size();
+  switch (type) {
+    case TaskType::chief:
+      return {0, chiefs};
+    case TaskType::worker:
+      return {chiefs, count};
+    case TaskType::ps:
+      return {chiefs + hosts(TaskType::worker).size(), count};
+    case TaskType::evaluator:
+      break;
+  }
+  return {};
 }
 
 Task ClusterSpec::chief_task() const {
@@ -104,12 +120,13 @@ Task ClusterSpec::chief_task() const {
 }
 
 std::size_t ClusterSpec::rank(const Task& task) const {
-  return task.type == TaskType::chief ? 0 : hosts(TaskType::chief).size() + task.index.value();
+  return ranks(task.type).first + task.index.value();
 }
 
 Task ClusterSpec::task(std::size_t rank) const {
-  const std::size_t chiefs = hosts(TaskType::chief).size();
-  return rank < chiefs ? Task{TaskType::chief, 0} : Task{TaskType::worker, rank - chiefs};
+  for (const TaskType type : {TaskType::chief, TaskType::worker})
+    if (const Slice of = ranks(type); rank < of.first + of.count) return {type, rank - of.first};
+  return {TaskType::ps, rank - ranks(TaskType::ps).first};
 }
 
 const HostPort& ClusterSpec::address(std::size_t rank) const {
@@ -117,11 +134,19 @@ const HostPort& ClusterSpec::address(std::size_t rank) const {
   return hosts(at.type)[*at.index];
 }
 
-void ClusterSpec::check(std::string_view where) const {
-  if (!hosts(TaskType::ps).empty())
+void ClusterSpec::check(std::string_view where, bool has_servers) const {
+  if (!has_servers && !hosts(TaskType::ps).empty())
     throw ClusterError(
-        "{} has the job ps: parameter servers train asynchronously, which lockstep does not; "
-        "remove it: the workers exchange gradients themselves",
+        "{} has the job ps: parameter servers need the strategy ls::ParameterServer; remove the "
+        "job: the workers exchange gradients themselves",
+        where);
+  if (has_servers && hosts(TaskType::ps).empty())
+    throw ClusterError("{} has no ps; list at least one parameter server: \"ps\":[\"host:port\"]",
+                       where);
+  if (has_servers && hosts(TaskType::worker).empty())
+    throw ClusterError(
+        "{} has no worker: the chief and parameter servers compute no gradients; "
+        "list at least one worker",
         where);
   if (world_size() == 0)
     throw ClusterError("{} has no chief and no worker; list at least one worker", where);
@@ -133,11 +158,16 @@ Task ClusterSpec::check(Task task, std::string_view type_at, std::string_view in
         "{} is evaluator: an evaluator runs separately and does not train; start it without "
         "MultiWorkerMirrored, or as a worker",
         type_at);
-  if (task.type == TaskType::ps)
+  if (task.type == TaskType::ps && hosts(TaskType::ps).empty())
     throw ClusterError(
-        "{} is ps: parameter servers train asynchronously, which lockstep does not; start this "
-        "process as a worker",
+        "{} is ps: parameter servers need the strategy ls::ParameterServer; start this process as a "
+        "worker, or start a program with that strategy",
         type_at);
+  if (!hosts(TaskType::ps).empty() && !task.index && task.type != TaskType::chief)
+    throw ClusterError(
+        "{} is auto: a job with parameter servers needs the index of each task; write 0, 1 and so "
+        "on",
+        index_at);
   const auto& job = hosts(task.type);
   const std::string_view name = to_string(task.type);
   if (job.empty())

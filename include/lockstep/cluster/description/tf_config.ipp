@@ -61,9 +61,11 @@ inline void add_host_map(ClusterSpec& cluster, TaskType type, const JsonValue& o
 
 /// True for a job of TF_CONFIG that takes no part in training, which is noted in `config`. As in
 /// TensorFlow, the hosts of a job without a task type are not checked.
-inline bool note_other_job(std::string_view key, const std::string& path, TfConfig& config) {
+inline bool note_other_job(std::string_view key, const std::string& path, TfConfig& config,
+                           bool has_servers) {
   const auto type = find_task_type(key);
   if (type == TaskType::chief || type == TaskType::worker) return false;
+  if (type == TaskType::ps && has_servers) return false;
   if (!type && !similar_task_type(key).empty()) return false;  // a typing error
   config.other_jobs.emplace_back(key);
   config.notes.push_back(format_text(
@@ -76,7 +78,8 @@ inline bool note_other_job(std::string_view key, const std::string& path, TfConf
 /// parts ("TF_CONFIG: cluster."). Jobs that take no part in training are noted in `config`; null:
 /// they are refused, except for the evaluator.
 inline ClusterSpec read_cluster(const JsonValue& value, const std::string& path,
-                                const std::string& where, TfConfig* config = nullptr) {
+                                const std::string& where, TfConfig* config = nullptr,
+                                bool has_servers = false) {
   if (!value.is_object())
     throw ClusterError("{} is {}; write an object: {{\"worker\":[\"host:port\"]}}", path,
                        json_kind(value));
@@ -87,7 +90,7 @@ inline ClusterSpec read_cluster(const JsonValue& value, const std::string& path,
           "{} has the key {}; it must hold only what stands at \"cluster\" in TF_CONFIG: "
           "{{\"worker\":[\"host:port\"]}}",
           path, quote(key));
-    if (config && note_other_job(key, path, *config)) continue;
+    if (config && note_other_job(key, path, *config, has_servers)) continue;
     const TaskType type = checked_task_type(key, path + ": the key");
     const std::string job = format_text("{}{}", where, to_string(type));
     if (hosts.is_text())
@@ -191,7 +194,7 @@ inline JsonDocument parse_description(std::string_view text, std::string_view na
 
 }  // namespace detail
 
-TfConfig parse_tf_config(std::string_view text, std::string_view name) {
+TfConfig parse_tf_config(std::string_view text, std::string_view name, bool has_servers) {
   const detail::JsonDocument parsed = detail::parse_description(text, name);
   const detail::JsonValue document = parsed.root();
   const std::string where(name);
@@ -209,7 +212,7 @@ TfConfig parse_tf_config(std::string_view text, std::string_view name) {
         throw ClusterError("{} has both \"cluster\" and \"sparseCluster\"; keep one of them",
                            where);
       const std::string path = format_text("{}: {}", where, key);
-      config.cluster = detail::read_cluster(value, path, path + ".", &config);
+      config.cluster = detail::read_cluster(value, path, path + ".", &config, has_servers);
     } else if (key == "task") {
       task = value;  // read last: it may name a job of the cluster that takes no part
     } else {

@@ -32,6 +32,8 @@ struct JobLinks {
   std::chrono::milliseconds timeout{};             ///< of an exchange without progress
   std::chrono::milliseconds start_timeout{};       ///< of a peer's next step while connecting
   SumOrder order = SumOrder::ranks;
+  /// Each process sends to each other one itself, as to parameter servers.
+  bool is_flat = false;
   int layer_spins = 0, gradient_spins = 0;  ///< polls before a wait sleeps, if cores are free
   bool& peers_know;  ///< set it before an error that all ranks throw, and that none need report
 

@@ -122,6 +122,8 @@ class WorkerJob {
   /// this one is for what it misses.
   std::chrono::milliseconds timeout() const { return timeout_; }
   const std::vector<WorkerPlace>& places() const { return places_; }
+  /// Who computes and who owns weights, if the job has parameter servers; otherwise all do both.
+  LOCKSTEP_COLD_DECL ReplicaRoles roles() const;
   /// The replicas of each process; `total` of all; `first` is the rank of this process' first one.
   const std::vector<std::size_t>& counts() const { return counts_; }
   LOCKSTEP_COLD_DECL std::size_t total() const;
@@ -166,6 +168,7 @@ class WorkerJob {
   LOCKSTEP_COLD_DECL std::chrono::milliseconds start_timeout() const;
   LOCKSTEP_COLD_DECL std::string key(std::string_view what) const;
   LOCKSTEP_COLD_DECL std::vector<WorkerPlace> places_by_rank(const WorkerPlace& here);
+  bool has_servers() const;
   LOCKSTEP_COLD_DECL void check_shards() const;
   /// The chief logs the members of the job.
   LOCKSTEP_COLD_DECL void log_members() const;

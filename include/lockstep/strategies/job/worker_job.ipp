@@ -59,6 +59,11 @@ WorkerJob::WorkerJob(const WorkerOptions& options)
   const auto log_notes = [&] {
     for (const std::string& note : where_.notes) log(LogLevel::info, note);
   };
+  if (options.cluster.has_servers && !has_servers())
+    throw ClusterError(
+        "parameter_server: {} does not say which processes are parameter servers; set TF_CONFIG with "
+        "the job ps, or start the program by lockstep-run -n WORKERS --ps SERVERS",
+        where_.source);
   if (where_.world_size == 1) {
     log_notes();
     return;
@@ -124,6 +129,7 @@ void WorkerJob::connect(JobGroups (*plane)(const JobLinks&), const Spins& spins)
                               .timeout = timeout_,
                               .start_timeout = start_timeout(),
                               .order = order(),
+                              .is_flat = has_servers(),
                               .layer_spins = spins.layers,
                               .gradient_spins = spins.gradients,
                               .peers_know = peers_know_});
@@ -222,7 +228,24 @@ std::vector<WorkerPlace> WorkerJob::places_by_rank(const WorkerPlace& here) {
   return result;
 }
 
+bool WorkerJob::has_servers() const {
+  return where_.cluster && !where_.cluster->hosts(TaskType::ps).empty();
+}
+
+ReplicaRoles WorkerJob::roles() const {
+  if (!has_servers()) return {{0, total()}, {0, total()}};
+  return {where_.cluster->ranks(TaskType::worker), where_.cluster->ranks(TaskType::ps)};
+}
+
 void WorkerJob::check_shards() const {
+  if (has_servers()) {
+    check_virtual_shards(virtual_shards_, 1);
+    const std::size_t workers = roles().computing.count;
+    if (!can_share_slices(virtual_shards_, workers, 1))
+      throw UsageError("virtual_shards: {} slices cannot be shared by {} workers; use at least {}",
+                       virtual_shards_, workers, std::bit_ceil(workers));
+    return;
+  }
   const std::size_t each = counts_[0], least = std::bit_ceil(counts_.size()) * each;
   check_virtual_shards(virtual_shards_, is_elastic_ ? each : total());
   if (is_elastic_ && !can_share_slices(virtual_shards_, counts_.size(), each))
@@ -241,10 +264,16 @@ void WorkerJob::check_shards() const {
 
 void WorkerJob::log_members() const {
   if (!job_ || !logs_members_ || job_->rank() != 0 || session_->number() > 0) return;
-  std::string table = format_text("job of {} workers, {} replicas:", job_->size(), total());
-  for (std::size_t r = 0; r < job_->size(); ++r)
-    table += format_text("\n  {} at {}: {}{}", where_.name(r), job_->address_of(r), counts_[r],
-                         counts_[r] == 1 ? " replica" : " replicas");
+  const ReplicaRoles of = roles();
+  std::string table =
+      has_servers() ? format_text("job of {} workers and {} parameter servers:", of.computing.count,
+                                  of.owners.count)
+                    : format_text("job of {} workers, {} replicas:", job_->size(), total());
+  for (std::size_t r = 0; r < job_->size(); ++r) {
+    table += format_text("\n  {} at {}", where_.name(r), job_->address_of(r));
+    if (!has_servers())
+      table += format_text(": {}{}", counts_[r], counts_[r] == 1 ? " replica" : " replicas");
+  }
   log(LogLevel::info, table);
 }
 

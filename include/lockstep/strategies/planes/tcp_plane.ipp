@@ -114,7 +114,7 @@ struct JobMachines {
 
 /// Nullopt if all are to use TCP: all decide alike.
 inline std::optional<JobMachines> open_machines(const JobLinks& links) {
-  if (links.where.transport == Transport::tcp) return std::nullopt;
+  if (links.where.transport == Transport::tcp || links.is_flat) return std::nullopt;
   std::vector<std::string> names;
   for (const WorkerPlace& place : links.places) names.push_back(place.machine);
   std::vector<std::string> distinct = names;
@@ -187,10 +187,11 @@ std::shared_ptr<TcpMesh> connect_tcp(const JobLinks& links,
     return static_cast<std::size_t>(std::lower_bound(members.begin(), members.end(), rank) -
                                     members.begin());
   };
-  const TcpMesh::Options mesh{.rank = index_of(links.rank()),
-                              .size = members.size(),
-                              .silence = job.timeouts().silence,
-                              .names = members};
+  TcpMesh::Options mesh{.rank = index_of(links.rank()),
+                        .size = members.size(),
+                        .silence = job.timeouts().silence,
+                        .names = members};
+  if (links.is_flat) mesh.topology = Topology::direct;
   std::string run;
   for (const std::uint8_t byte : job.run_id()) run += format_text("{:02x}", byte);
   std::vector<std::size_t> peers = peers_of(mesh.rank, mesh.size, mesh.topology);

@@ -128,6 +128,11 @@ void check_weighs() {
         L::name);
 }
 
+/// \throws UsageError if fewer than all `replicas` own weights, and there are more `owners` than the
+/// model has `parameters`.
+LOCKSTEP_COLD_DECL void check_owners(std::size_t owners, std::size_t replicas,
+                                     std::size_t parameters);
+
 /// \throws UsageError if there are no examples; `what` begins the message: "fit: the training".
 LOCKSTEP_COLD_DECL void check_not_empty(std::optional<std::uint64_t> examples, const char* what);
 

@@ -34,6 +34,14 @@ void check_shape(const char* what, Shape found, Shape expected, const char* reme
                    to_string(found), to_string(expected), remedy);
 }
 
+void check_owners(std::size_t owners, std::size_t replicas, std::size_t parameters) {
+  if (owners < replicas && owners > parameters)
+    throw UsageError(
+        "parameter_server: the job has {} servers, but the model has {} trainable parameters; start "
+        "at most as many servers",
+        owners, parameters);
+}
+
 void check_metric_targets(std::string_view metric, std::size_t read, std::string_view loss,
                           std::size_t given) {
   if (read != given)

@@ -48,6 +48,7 @@ struct ReplicaPlace {
   std::size_t first, mine;     ///< this replica's slices: [first, first + mine)
   bool is_only_replica;        ///< no exchange changes its gradients
   std::size_t rank, replicas;  ///< this replica among all of the job
+  ReplicaRoles roles;
   UpdateFacts update;
 };
 
@@ -267,6 +268,7 @@ class DeviceReplica {
   bool sums_are_clear_ = true;
   [[no_unique_address]] LossScale<D> loss_scale_;
   std::size_t first_slice_, slices_;
+  bool is_first_;   // of the job
   bool exchanges_;  // gradients are summed over other slices or replicas
   // Host copies of sums_, one for each step since clear_pending_sums. Only grows, so that a step
   // of a running fit allocates nothing; the first `pending_` are in use, `last_` is the newest.
@@ -290,6 +292,7 @@ DeviceReplica<D, U>::DeviceReplica(Context& context, const ReplicaPlan<D>& plan,
           .facts = place.update,
           .rank = place.rank,
           .replicas = place.replicas,
+          .roles = place.roles,
           .has_final_gradients = place.is_only_replica && place.slices == 1 && !plan.has_penalty}),
       state_(context, plan.state, place.slices, place.mine),
       requests_at_(place.slices * plan.sums),
@@ -297,6 +300,7 @@ DeviceReplica<D, U>::DeviceReplica(Context& context, const ReplicaPlan<D>& plan,
       sums_(context, state_at_ + state_.size() + 1 + LossScale<D>::sums, Exchanged{}),
       first_slice_(place.first),
       slices_(place.mine),
+      is_first_(place.rank == 0),
       exchanges_(!place.is_only_replica || place.slices > 1),
       pending_sums_(1, std::vector<double>(sums_.size())) {
   for (std::size_t n = 1; n < place.mine; n *= 2)
@@ -535,7 +539,7 @@ void DeviceReplica<D, U>::clear_sums(const RunRequests& requests) {
   begin(WorkPass::exchange, "sums");
   if (!std::exchange(sums_are_clear_, false))
     context_->clear(reinterpret_cast<std::byte*>(sums_.data()), sums_.bytes());
-  const bool has_chief_rate = requests.chief_rate && first_slice_ == 0;
+  const bool has_chief_rate = requests.chief_rate && is_first_;
   if (!requests.stop_now && !requests.end_training && !requests.learning_rate && !requests.admit &&
       !has_chief_rate)
     return;

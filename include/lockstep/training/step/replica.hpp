@@ -48,7 +48,8 @@ class Replica : public DeviceReplica<D, U> {
   /// replica.
   [[gnu::cold]] Replica(Context& context, const O& optimizer,
                         std::span<const UpdateSegment> segments, std::size_t slices, Slice mine,
-                        bool is_only_replica, std::size_t rank, std::size_t replicas)
+                        bool is_only_replica, std::size_t rank, std::size_t replicas,
+                        const ReplicaRoles& roles)
       : Base(context, plan,
              {.slices = slices,
               .first = mine.first,
@@ -56,6 +57,7 @@ class Replica : public DeviceReplica<D, U> {
               .is_only_replica = is_only_replica,
               .rank = rank,
               .replicas = replicas,
+              .roles = roles,
               .update = {.slot_count = slot_count(optimizer),
                          .own_slots = optimizer.slot_count(),
                          .options = options_of(optimizer),

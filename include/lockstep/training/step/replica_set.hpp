@@ -46,7 +46,8 @@ namespace lockstep::detail {
 /// The replicas of a model and the session that runs them, without the steps, which Replicas adds.
 ///
 /// How a global batch is divided, here for 2 processes with 2 replicas each and 8 virtual shards;
-/// without virtual shards each replica has one slice:
+/// without virtual shards each replica has one slice. A replica that computes nothing has an empty
+/// slice after all others, so that it takes part in each exchange:
 ///
 ///     global batch   | 0 | 1 | 2 | 3 | 4 | 5 | 6 | 7 |   slices()      8
 ///     replica        |  rank 0 |  1  |  2  |  rank 3  |   slices_of(r)  2 each
@@ -117,9 +118,9 @@ class ReplicaSet : public AnyReplicas {
   /// A function from the size of a global batch to the part that this process loads.
   auto share() const {
     const Slice here = slices_here();
-    return [slices = slices(), first = here.first,
+    return [slices = full_slices(), first = here.first,
             last = here.first + here.count - 1](std::size_t global) {
-      const Slice a = slice_of(global, slices, first), b = slice_of(global, slices, last);
+      const Slice a = rows_of_slice(global, slices, first), b = rows_of_slice(global, slices, last);
       return Slice{a.first, b.first + b.count - a.first};
     };
   }
@@ -353,7 +354,8 @@ class ReplicaSet : public AnyReplicas {
         [&](const NamedParameter& p) { return are_finite(weights, p); }, losses,
         [&](std::size_t slice) {
           std::size_t rank = 0;
-          while (slices_of(rank).first + slices_of(rank).count <= slice) ++rank;
+          for (Slice its = slices_of(0); slice < its.first || slice >= its.first + its.count;)
+            its = slices_of(++rank);
           return rank;
         },
         penalty_);
@@ -425,11 +427,27 @@ class ReplicaSet : public AnyReplicas {
     return result;
   }
   /// Maximum number of examples of a slice, for batches of `batch` examples.
-  std::size_t largest_slice(std::size_t batch) const { return slice_of(batch, slices(), 0).count; }
+  std::size_t largest_slice(std::size_t batch) const { return rows_of_slice(batch, 0).count; }
 
-  /// Slices per global batch: the number of virtual shards, or one slice per replica.
+  /// Slices per global batch, including an empty one for each replica that computes nothing.
   std::size_t slices() const {
-    return session_.virtual_shards() > 0 ? session_.virtual_shards() : session_.replicas();
+    return full_slices() + session_.replicas() - roles().computing.count;
+  }
+  /// Those that the batch is divided into: the number of virtual shards, or one for each replica
+  /// that computes.
+  std::size_t full_slices() const {
+    return session_.virtual_shards() > 0 ? session_.virtual_shards() : roles().computing.count;
+  }
+  /// The examples of a slice.
+  Slice rows_of_slice(std::size_t global, std::size_t slice) const {
+    return rows_of_slice(global, full_slices(), slice);
+  }
+  /// Which replicas compute and which own weights.
+  ReplicaRoles roles() const {
+    if constexpr (requires { session_.roles(); })
+      return session_.roles();
+    else
+      return {{0, session_.replicas()}, {0, session_.replicas()}};
   }
   /// Those that this process computes.
   Slice slices_here() const {
@@ -438,9 +456,14 @@ class ReplicaSet : public AnyReplicas {
   }
   /// The slices that the replica of this rank computes.
   Slice slices_of(std::size_t rank) const {
+    const Slice computing = roles().computing;
+    if (rank < computing.first) return {full_slices() + rank, 1};
+    if (rank >= computing.first + computing.count)
+      return {full_slices() + rank - computing.count, 1};
+    rank -= computing.first;
     if (session_.virtual_shards() == 0) return {rank, 1};
     const std::size_t each = session_.replicas() / session_.workers();
-    const Slice worker = subtree_of(slices(), session_.workers(), rank / each);
+    const Slice worker = subtree_of(full_slices(), computing.count / each, rank / each);
     const std::size_t mine = worker.count / each;
     return {worker.first + rank % each * mine, mine};
   }
@@ -493,6 +516,9 @@ class ReplicaSet : public AnyReplicas {
   }
 
  protected:
+  static Slice rows_of_slice(std::size_t global, std::size_t full, std::size_t slice) {
+    return slice < full ? slice_of(global, full, slice) : Slice{global, 0};
+  }
   /// In an elastic job, lets a hook's change of the model be undone.
   void about_to_change() {
     if constexpr (can_reform)
@@ -536,6 +562,7 @@ class ReplicaSet : public AnyReplicas {
   /// Makes the replicas, with the initial weights; the processes compare their models first.
   [[gnu::cold]] void build() {
     check_slices<Net, device>(session_.virtual_shards());
+    check_owners(roles().owners.count, session_.replicas(), named_parameters<Net>().size());
     replicas_.resize(session_.local_replicas());
     mine_.clear();
     for (std::size_t i = 0; i < replicas_.size(); ++i)
@@ -552,8 +579,9 @@ class ReplicaSet : public AnyReplicas {
     const std::span<const UpdateSegment> segments(segments_.get(), segments_of_updates());
     session_.each([&](const ReplicaContext<device>& r) {
       const Slice mine = mine_[r.local];
-      replicas_[r.local] = std::make_unique<Replica>(r.device, optimizer_, segments, slices(), mine,
-                                                     is_one_replica, r.rank, session_.replicas());
+      replicas_[r.local] =
+          std::make_unique<Replica>(r.device, optimizer_, segments, slices(), mine, is_one_replica,
+                                    r.rank, session_.replicas(), roles());
       if (r.local == 0) threads_ = r.device.threads();
     });
     set(weights, state);

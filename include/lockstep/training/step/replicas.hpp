@@ -39,7 +39,6 @@ class Replicas final : public ReplicaSet<Net, S, L, O, Ms...> {
  public:
   using Base::can_reform;
   using Base::is_alone;
-  using Base::slices;
   using typename Base::device;
   using typename Base::Layout;
   using typename Base::Replica;
@@ -257,7 +256,7 @@ class Replicas final : public ReplicaSet<Net, S, L, O, Ms...> {
     session_.each([&](const ReplicaContext<device>& r) {
       for (std::size_t i = 0; i < mine_[r.local].count; ++i)
         replicas_[r.local]->engine().prepare(
-            slice_of(batch, slices(), mine_[r.local].first + i).count);
+            this->rows_of_slice(batch, mine_[r.local].first + i).count);
     });
   }
   /// Tracks the device memory used by resident data sets, in bytes per device.
@@ -367,7 +366,7 @@ class Replicas final : public ReplicaSet<Net, S, L, O, Ms...> {
     std::size_t most = 0;
     for (std::size_t r = 0; r < session_.replicas(); ++r)
       most = std::max(most, this->slices_of(r).count);
-    const std::size_t largest = slice_of(batch.slice.global_count, slices(), 0).count * width;
+    const std::size_t largest = this->rows_of_slice(batch.slice.global_count, 0).count * width;
     session_.each([&](const ReplicaContext<device>& r) {
       std::vector<T> own(is_alone() ? 0 : most * largest);
       for (std::size_t i = 0; i < mine_[r.local].count; ++i) {
@@ -383,7 +382,7 @@ class Replicas final : public ReplicaSet<Net, S, L, O, Ms...> {
       for (std::size_t of = 0; of < session_.replicas() && r.local == 0; ++of) {
         const Slice its = this->slices_of(of);
         for (std::size_t i = 0; i < its.count; ++i) {
-          const Slice rows = slice_of(batch.slice.global_count, slices(), its.first + i);
+          const Slice rows = this->rows_of_slice(batch.slice.global_count, its.first + i);
           std::copy_n(all.data() + (of * most + i) * largest, rows.count * width,
                       out.data() + before + rows.first * width);
         }
@@ -459,7 +458,7 @@ class Replicas final : public ReplicaSet<Net, S, L, O, Ms...> {
   /// A replica's i-th slice of this process' share of the batch.
   LoadedBatch slice_of_replica(const LoadedBatch& batch, const ReplicaContext<device>& r,
                                std::size_t i) const {
-    const Slice mine = slice_of(batch.slice.global_count, slices(), mine_[r.local].first + i);
+    const Slice mine = this->rows_of_slice(batch.slice.global_count, mine_[r.local].first + i);
     return rows_of<T>(batch, Layout::fields, batch.slice.with(mine));
   }
 

@@ -20,6 +20,7 @@
 #include "lockstep/concepts/device.hpp"
 #include "lockstep/concepts/kernel_calls.hpp"
 #include "lockstep/concepts/optimizer.hpp"
+#include "lockstep/concepts/strategy.hpp"
 #include "lockstep/concepts/update_policy.hpp"
 #include "lockstep/core/config.hpp"
 #include "lockstep/core/function_ref.hpp"
@@ -107,6 +108,7 @@ struct UpdateSite {
   const PlanEngine<D>& engine;  ///< its weights and gradients
   const UpdateFacts& facts;
   std::size_t rank, replicas;
+  ReplicaRoles roles;
   bool has_final_gradients;  ///< backward's ranges of gradients are those of the whole batch
 };
 

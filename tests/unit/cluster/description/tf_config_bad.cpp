@@ -240,10 +240,10 @@ const Row tasks[] = {
     {type(R"("slave")"), R"(task.type "slave" is not a task type; the types are)"},
     {type(R"("chief")"), R"(task.type is chief, but cluster has no chief; write "worker")"},
     {type(R"("evaluator")"), "task.type is evaluator: an evaluator runs separately"},
-    {type(R"("ps")"), "task.type is ps: parameter servers train asynchronously"},
+    {type(R"("ps")"), "task.type is ps: parameter servers need the strategy ls::ParameterServer"},
     {R"({"cluster":{"worker":["a:1"],"ps":["p:1"]},"task":{"type":"ps","index":0}})",
-     "TF_CONFIG: task.type is ps: parameter servers train asynchronously, which lockstep does not; "
-     "start this process as a worker"},
+     "TF_CONFIG: task.type is ps: parameter servers need the strategy ls::ParameterServer; start this "
+     "process as a worker, or start a program with that strategy"},
     {R"({"task":{"type":"tester","index":0},"cluster":{"worker":["a:1"],"tester":["t:1"]}})",
      R"(TF_CONFIG: task.type is "tester", a job that takes no part in training; start this process )"
      "without MultiWorkerMirrored, or as a worker"},

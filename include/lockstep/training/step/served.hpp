@@ -1,0 +1,96 @@
+/// \file
+/// The update policy of ParameterServer: the servers own the weights, the workers own none.
+/// Invariants: a server's sum of gradients has the bits of an all-reduce among the workers alone;
+/// after a step all processes hold the weights of the next one.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "lockstep/concepts/strategy.hpp"
+#include "lockstep/concepts/update_policy.hpp"
+#include "lockstep/core/owned_ranges.hpp"
+#include "lockstep/core/slice.hpp"
+#include "lockstep/training/step/updates.hpp"
+
+namespace lockstep {
+
+namespace detail {
+
+/// One replica's object of ls::Served.
+template <class D>
+class ServedUpdate : public Updates<D> {
+  using Base = Updates<D>;
+
+ public:
+  using typename Base::T;
+
+  [[gnu::cold]] explicit ServedUpdate(const UpdateSite<D>& site)
+      : ServedUpdate(site, ranges_of(site)) {}
+
+  void ready(const ReplicaContext<D>&, Slice) {}
+  /// The push. `last` is empty if there is no step.
+  void finish(const ReplicaContext<D>& replica, Slice last, double* sums, std::size_t n) {
+    if (last.count > 0) replica.group.reduce_scatter(this->gradients(), ranges_, workers_);
+    replica.exchange.finish(this->gradients(), 0, sums, n);
+  }
+  /// The servers' updates and the pull.
+  [[gnu::cold]] void update(const ReplicaContext<D>& replica, UpdateRule<D> rule, double rate,
+                            std::uint64_t step, bool) {
+    const auto sum = [&](std::span<double> values) { sum_over_owners(replica, values); };
+    if (this->begin(step, sum)) this->apply(rule, rate);
+    this->end(step);
+    complete(replica, this->weights());
+  }
+  static constexpr bool updates_in_backward() { return false; }
+  void sum_over_owners(const ReplicaContext<D>& replica, std::span<double> values) const {
+    replica.host.all_reduce(values.data(), values.size());
+  }
+  void complete(const ReplicaContext<D>& replica, T* all) const {
+    replica.group.all_gather(reinterpret_cast<std::byte*>(all), bytes_);
+  }
+  void overwrite_with_average(const ReplicaContext<D>& replica) {
+    Base::overwrite_with_average();
+    complete(replica, this->weights());
+  }
+  static constexpr bool divides_slots = true;
+  static constexpr EqualParts must_be_equal() { return {.optimizer = false}; }
+
+ private:
+  [[gnu::cold]] ServedUpdate(const UpdateSite<D>& site, std::vector<Slice> ranges)
+      : Base(site, Ranges{ranges[site.rank]}),
+        ranges_(std::move(ranges)),
+        workers_(site.roles.computing) {
+    for (const Slice& range : ranges_)
+      bytes_.push_back({range.first * sizeof(T), range.count * sizeof(T)});
+  }
+  /// The range of each replica, evenly divided among the owners. An update that needs whole
+  /// parameters gets them: segments are not divided, unless there is only one.
+  [[gnu::cold]] static std::vector<Slice> ranges_of(const UpdateSite<D>& site) {
+    std::vector<Slice> units;
+    if (site.facts.segments.size() > 1)
+      for (const UpdateSegment& s : site.facts.segments)
+        units.push_back({s.begin, s.end - s.begin});
+    const Slice owners = site.roles.owners;
+    const std::vector<Slice> shares = shares_of(site.engine.weights().size(), owners.count, units);
+    std::vector<Slice> ranges(site.replicas);
+    for (std::size_t i = 0; i < owners.count; ++i) ranges[owners.first + i] = shares[i];
+    return ranges;
+  }
+
+  std::vector<Slice> ranges_, bytes_;  // of each replica, in elements and in bytes
+  Slice workers_;
+};
+
+}  // namespace detail
+
+/// The update policy of ls::ParameterServer.
+struct Served {
+  template <class D>
+  using Replica = detail::ServedUpdate<D>;
+};
+
+}  // namespace lockstep
