@@ -1,7 +1,7 @@
 /// \file
 /// The types that the build selects for a unit: its device, by LOCKSTEP_PRECISION and LOCKSTEP_CUDA,
-/// and its strategy, by LOCKSTEP_MIRRORED or LOCKSTEP_MULTI_WORKER. No other file of support/ names
-/// a device, and only workers.hpp includes the cluster.
+/// and its strategy, by LOCKSTEP_MIRRORED, LOCKSTEP_MULTI_WORKER or LOCKSTEP_PARAMETER_SERVER. No
+/// other file of support/ names a device, and only workers.hpp and servers.hpp include the cluster.
 #pragma once
 
 #include <lockstep/lockstep.hpp>
@@ -13,6 +13,9 @@
 #endif
 #ifdef LOCKSTEP_MULTI_WORKER
 #include "support/workers.hpp"
+#endif
+#ifdef LOCKSTEP_PARAMETER_SERVER
+#include "support/servers.hpp"
 #endif
 
 #ifndef LOCKSTEP_PRECISION
@@ -42,6 +45,8 @@ using Strategy = lockstep::MultiWorkerMirrored<Device>;  // NAME_multi_worker
 #else
 using Strategy = lockstep::MultiWorkerMirrored<Device, lockstep::Tcp, lockstep::Elastic>;
 #endif
+#elif defined(LOCKSTEP_PARAMETER_SERVER)
+using Strategy = lockstep::ParameterServer<Device>;  // NAME_parameter_server
 #elif defined(LOCKSTEP_MIRRORED)
 using Strategy = lockstep::Mirrored<Device>;  // NAME_mirrored
 #else

@@ -100,7 +100,8 @@ Report::Made describe(const ModelOf<Net, S, Parts...>& model, std::size_t batch)
       .memory_plan = lockstep::memory_plan<Net, D>(lockstep::slice_of(batch, slices, 0).count),
       .has_workers = has_workers<S>};
   if constexpr (has_workers<S>) {
-    made.workers = model.workers();
+    // With parameter servers not every process is a worker.
+    made.workers = requires(S s) { s.replicas; } ? model.workers() : model.replicas();
     made.rank = model.rank();
   }
   return made;

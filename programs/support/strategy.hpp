@@ -37,7 +37,7 @@ template <class S>
 constexpr std::size_t replica_limit() {
   if constexpr (requires { S::replica_limit; })
     return S::replica_limit;
-  else if constexpr (has_workers<S>)
+  else if constexpr (has_workers<S> && requires(S s) { s.replicas; })
     return lockstep::ThreadGroup::max_size;
   else
     return 0;

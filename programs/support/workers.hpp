@@ -7,6 +7,7 @@
 #include <lockstep/elastic.hpp>
 #include <type_traits>
 
+#include "support/describe_job.hpp"
 #include "support/options.hpp"
 
 namespace support {
@@ -17,14 +18,7 @@ namespace support {
 template <class D, class Plane, class Membership>
 void describe_workers(lockstep::MultiWorkerMirrored<D, Plane, Membership>& strategy,
                       const Options& options) {
-  if (options.cluster) {
-    strategy.cluster.cluster = lockstep::read_cluster_file(*options.cluster);
-    strategy.cluster.cluster_name = "--cluster " + *options.cluster;
-  }
-  if (options.task) strategy.cluster.task = lockstep::parse_task(*options.task, "--task");
-  strategy.cluster.task_name = "--task";
-  strategy.cluster.options = "--cluster FILE and --task worker:0";
-  strategy.stragglers = options.stragglers;
+  describe_job(strategy, options);
   if constexpr (std::is_same_v<Membership, lockstep::Elastic>)
     strategy.elastic.min_workers = options.min_workers;
   else if (options.min_workers > 0)
@@ -32,7 +26,6 @@ void describe_workers(lockstep::MultiWorkerMirrored<D, Plane, Membership>& strat
         "--min-workers {}: a job goes on after a loss on CPUs only; leave it out, and let the "
         "launcher start the job again from its checkpoint (lockstep-run --max-restarts)",
         options.min_workers);
-  strategy.stall_limits = {.stall = options.stall_timeout, .idle = options.idle_timeout};
 }
 
 }  // namespace support

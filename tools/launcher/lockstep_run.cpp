@@ -46,7 +46,7 @@ namespace {
 namespace fs = std::filesystem;
 
 struct Arguments {
-  std::size_t workers = 0;
+  std::size_t workers = 0, servers = 0;
   std::vector<std::string> hosts;  ///< of all ranks; empty: all on this machine
   bool is_worker = false;      ///< mpirun or srun has started this process as one of the workers
   std::set<std::string> here;  ///< those that are this machine
@@ -80,7 +80,7 @@ std::vector<std::string> choose_hosts(const std::string& list, const std::string
 /// Refuses the options of a job in a process that `launcher` has started as one of its workers.
 /// \throws CLI::ValidationError
 void check_worker(const CLI::App& app, const std::string& launcher) {
-  for (const char* option : {"--max-restarts", "--elastic", "--log-dir", "--port"})
+  for (const char* option : {"--max-restarts", "--elastic", "--log-dir", "--port", "--ps"})
     if (app.count(option) > 0)
       throw CLI::ValidationError(
           option, fmt::format("{0} starts the workers here, and lockstep-run only becomes one of "
@@ -120,6 +120,10 @@ Arguments parse(int argc, char** argv) {
       "lockstep-run");
   app.add_option("-n,--workers", arguments.workers,
                  "workers to start; default: one for each slot of the hosts")
+      ->check(CLI::Range(1, 1024));
+  app.add_option("--ps", arguments.servers,
+                 "parameter servers to start after the workers, for a program with "
+                 "ls::ParameterServer; with hosts they are the last ranks")
       ->check(CLI::Range(1, 1024));
   std::string hosts, hostfile;
   std::vector<std::string> exports;
@@ -201,7 +205,8 @@ Arguments parse(int argc, char** argv) {
   if (arguments.is_worker)
     check_worker(app, launcher);
   else
-    arguments.hosts = choose_hosts(hosts, hostfile, arguments.workers);
+    arguments.hosts = choose_hosts(
+        hosts, hostfile, arguments.workers == 0 ? 0 : arguments.workers + arguments.servers);
   try {
     arguments.exported = exported_variables(exports, !arguments.hosts.empty());
   } catch (const std::runtime_error& error) {
@@ -214,6 +219,15 @@ Arguments parse(int argc, char** argv) {
     throw CLI::ValidationError("hosts", error.what());
   }
   const std::size_t workers = arguments.hosts.empty() ? arguments.workers : arguments.hosts.size();
+  if (arguments.servers > 0 && !arguments.is_worker && workers <= arguments.servers &&
+      !arguments.hosts.empty())
+    throw CLI::ValidationError(
+        fmt::format("--ps {}", arguments.servers),
+        fmt::format("the hosts have {} places, and the workers need some; add hosts", workers));
+  if (arguments.servers > 0 && (arguments.elastic || arguments.checks))
+    throw CLI::ValidationError(
+        "--ps", fmt::format("a job with parameter servers cannot have {}; leave out one of both",
+                            arguments.elastic ? "--elastic" : "--check"));
   if (arguments.elastic && *arguments.elastic > workers)
     throw CLI::ValidationError(
         fmt::format("--elastic {}", *arguments.elastic),
@@ -290,8 +304,8 @@ int supervise_elastic(const Arguments& arguments, Command command, const Signals
   const auto run = [&](const auto& job) {
     return ElasticLauncher(command, job, arguments.log_folder, options).wait(signals);
   };
-  if (arguments.hosts.empty()) return run(LocalJob(arguments.workers));
-  return run(HostsJob(arguments.hosts, arguments.here, arguments.port));
+  if (arguments.hosts.empty()) return run(LocalJob(arguments.workers, arguments.servers));
+  return run(HostsJob(arguments.hosts, arguments.here, arguments.port, arguments.servers));
 }
 
 /// Starts the job, and again after crashes. \returns the exit code.
@@ -309,9 +323,10 @@ int supervise(const Arguments& arguments, Command command, const Signals& signal
     };
     if (const int signal = wait_for_signal(signals, std::chrono::milliseconds(0)))
       return 128 + signal;
-    const Outcome outcome = is_local
-                                ? start(LocalJob(arguments.workers))
-                                : start(HostsJob(arguments.hosts, arguments.here, arguments.port));
+    const Outcome outcome =
+        is_local
+            ? start(LocalJob(arguments.workers, arguments.servers))
+            : start(HostsJob(arguments.hosts, arguments.here, arguments.port, arguments.servers));
     const Decision next = restarts.after(outcome);
     if (!next.sentence.empty() && !(arguments.checks && outcome.code == 1)) log_line(next.sentence);
     if (!next.is_restart) return arguments.checks ? code_of_check(outcome) : outcome.code;

@@ -109,11 +109,15 @@ class Port {
   std::string address_;
 };
 
-/// A job of local workers.
+/// A job of local workers, followed by `servers` parameter servers.
 class LocalJob {
  public:
-  explicit LocalJob(std::size_t workers) : ports_(workers), id_("run-" + random_text(8)) {
-    for (const Port& port : ports_) cluster_.worker(port.address());
+  LocalJob(std::size_t workers, std::size_t servers)
+      : ports_(workers + servers), id_("run-" + random_text(8)) {
+    for (const Port& port : ports_)
+      cluster_.add(
+          cluster_.world_size() < workers ? lockstep::TaskType::worker : lockstep::TaskType::ps,
+          port.address());
   }
 
   std::size_t workers() const { return ports_.size(); }
@@ -121,7 +125,7 @@ class LocalJob {
   std::string host(std::size_t) const { return {}; }
   /// The environment of one worker.
   std::vector<std::pair<std::string, std::string>> variables(std::size_t rank) const {
-    return {{"TF_CONFIG", cluster_.tf_config({lockstep::TaskType::worker, rank})},
+    return {{"TF_CONFIG", cluster_.tf_config(cluster_.task(rank))},
             {"LOCKSTEP_LAUNCHER", "tf_config"},
             {"LOCKSTEP_JOB_ID", id_},
             {"LOCKSTEP_RANK", std::to_string(rank)},

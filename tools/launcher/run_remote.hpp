@@ -247,9 +247,10 @@ inline std::set<std::string> hosts_here(const std::vector<std::string>& hosts) {
 /// A job of workers on several hosts.
 class HostsJob {
  public:
-  /// `hosts` are those of all ranks, `here` those that are this machine. \throws std::runtime_error
+  /// `hosts` are those of all ranks, the last `servers` of which are parameter servers, `here` those
+  /// that are this machine. \throws std::runtime_error
   HostsJob(const std::vector<std::string>& hosts, const std::set<std::string>& here,
-           std::optional<std::uint16_t> port)
+           std::optional<std::uint16_t> port, std::size_t servers)
       : id_("run-" + random_text(8)),
         secret_text_(std::make_shared<SecretText>()),
         secret_(secret_text_->text()) {
@@ -258,8 +259,10 @@ class HostsJob {
       throw std::runtime_error(
           fmt::format("--port {}: {} workers do not fit above it", first, hosts.size()));
     for (std::size_t rank = 0; rank < hosts.size(); ++rank) {
-      cluster_.worker(lockstep::to_string(
-          lockstep::HostPort{hosts[rank], static_cast<std::uint16_t>(first + rank)}));
+      cluster_.add(
+          rank + servers < hosts.size() ? lockstep::TaskType::worker : lockstep::TaskType::ps,
+          lockstep::to_string(
+              lockstep::HostPort{hosts[rank], static_cast<std::uint16_t>(first + rank)}));
       hosts_.push_back(here.contains(hosts[rank]) ? "" : hosts[rank]);
     }
   }
@@ -269,7 +272,7 @@ class HostsJob {
 
   std::vector<std::pair<std::string, std::string>> variables(std::size_t rank) const {
     std::vector<std::pair<std::string, std::string>> variables;
-    variables.emplace_back("TF_CONFIG", cluster_.tf_config({lockstep::TaskType::worker, rank}));
+    variables.emplace_back("TF_CONFIG", cluster_.tf_config(cluster_.task(rank)));
     variables.emplace_back("LOCKSTEP_LAUNCHER", "tf_config");
     variables.emplace_back("LOCKSTEP_JOB_ID", id_);
     variables.emplace_back("LOCKSTEP_RANK", std::to_string(rank));

@@ -629,8 +629,8 @@ class Model<Net, S, L, O, Ms...> {
   /// the number of the next pass, from which, with the seed, its order, dropout masks and
   /// augmentation follow. See FitOptions::initial_epoch.
   std::uint64_t passes() const { return kept_.passes; }
-  /// Replicas of the whole job.
-  std::size_t replicas() const { return session().replicas(); }
+  /// Replicas of the whole job that compute gradients.
+  std::size_t replicas() const { return replicas_.roles().computing.count; }
   /// Replicas of this process.
   std::size_t local_replicas() const { return session().local_replicas(); }
   /// Processes of the job, and the rank of this one.

@@ -25,7 +25,8 @@ struct TraceRoundTrip;
 /// elastic job.
 struct TrainingPlace {
   std::string_view strategy;
-  std::size_t replicas, virtual_shards, rank;
+  std::size_t replicas;  ///< that compute
+  std::size_t virtual_shards, rank;
   bool is_chief;
   bool is_one_process;  ///< known at compile time: the strategy never has several processes
   bool is_alone;        ///< known at run time: this process holds all replicas of the job

@@ -88,9 +88,9 @@ class ReplicaSet : public AnyReplicas {
   Session& session() { return session_; }
   const Session& session() const { return session_; }
   TrainingPlace place() const override {
-    TrainingPlace here{S::name,         session_.replicas(), session_.virtual_shards(),
-                       session_.rank(), session_.is_chief(), is_one_process,
-                       is_alone(),      session_.workers(),  session_.first_replica()};
+    TrainingPlace here{S::name,         roles().computing.count, session_.virtual_shards(),
+                       session_.rank(), session_.is_chief(),     is_one_process,
+                       is_alone(),      session_.workers(),      session_.first_replica()};
     if constexpr (requires { session_.min_workers(); }) {
       here.min_workers = session_.min_workers();
       here.is_one_machine = session_.is_one_machine();
@@ -224,7 +224,7 @@ class ReplicaSet : public AnyReplicas {
     to.has_averages_in_weights = has_averages_in_weights_;
     to.loss_scale = replica.loss_scale().state();
     to.seed = seed_;
-    to.replicas = session_.replicas();
+    to.replicas = roles().computing.count;
     to.workers = session_.workers();
     to.signature = signature();
   }
