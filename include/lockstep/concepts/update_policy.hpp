@@ -50,6 +50,7 @@ using UpdateRule = FunctionRef<void(std::span<const UpdateIo<D>>)>;
 /// - `overwrite_with_average(replica)`: copies the moving averages over the weights of this
 /// replica.
 /// - `must_be_equal()`: the same in all replicas.
+/// - optional `reads_gradients()`: if false, an empty slice of this replica need not be computed.
 template <class U, class D>
 concept UpdatesReplica =
     requires(U& u, const U& kept, const ReplicaContext<D>& replica, Slice range, std::size_t n,

@@ -85,6 +85,8 @@ struct ParameterServer {
   ClusterArguments cluster{};      ///< overrides the environment
   StallLimits stall_limits{};      ///< how long a live process may go without progress
   bool stragglers = false;         ///< the chief logs each rank's time per phase after each epoch
+  /// As in MultiWorkerMirrored, for workers. Servers and chief compute while workers wait.
+  bool bind_cores = true;
   Environment environment = process_environment();
 
   /// Joins the job and waits until all processes have joined.
@@ -98,14 +100,16 @@ struct ParameterServer {
   template <class>
   friend class detail::WorkerSession;
 
-  // Servers sleep while workers compute, so that no core is theirs alone.
-  static constexpr bool names_devices = false, can_be_bound = false;
+  static constexpr bool names_devices = false;
+  static constexpr bool can_be_bound = requires(D d) { d.index = -1; };
 
   detail::WorkerPlace place_here() const {
     std::size_t threads = virtual_shards > 0 ? 1 : 0;
+    bool is_unbound = false;
     if constexpr (requires { on.threads; })
       if (virtual_shards == 0) threads = static_cast<std::size_t>(std::max(on.threads, 0));
-    return detail::WorkerPlace::here(1, threads, false);
+    if constexpr (can_be_bound) is_unbound = on.index < 0;
+    return detail::WorkerPlace::here(1, threads, bind_cores && is_unbound);
   }
 };
 

@@ -110,7 +110,7 @@ class WorkerSession {
       const std::vector<WorkerPlace>& places = job.places();
       const std::size_t mine = job.counts()[job.rank()];
       const D device = options.virtual_shards > 0 ? of_one_thread(options.on) : options.on;
-      const CoreSharers sharers(places, job.rank());
+      const CoreSharers sharers = job.core_sharers();
       const std::size_t threads_here = sharers.replicas * threads_of(device, sharers.replicas);
       WaitPolicy waits = WaitPolicy::for_replicas(sharers.replicas, threads_here);
       waits.overlap = job.overlaps(waits.overlap || !sharers.is_one_machine);

@@ -124,6 +124,9 @@ class WorkerJob {
   const std::vector<WorkerPlace>& places() const { return places_; }
   /// Who computes and who owns weights, if the job has parameter servers; otherwise all do both.
   LOCKSTEP_COLD_DECL ReplicaRoles roles() const;
+  /// Those that share cores with this process at the same time: parameter servers compute while
+  /// workers wait, and have no core of their own.
+  LOCKSTEP_COLD_DECL CoreSharers core_sharers() const;
   /// The replicas of each process; `total` of all; `first` is the rank of this process' first one.
   const std::vector<std::size_t>& counts() const { return counts_; }
   LOCKSTEP_COLD_DECL std::size_t total() const;

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <bit>
 #include <numeric>
+#include <span>
 #include <utility>
 
 #include "lockstep/cluster/network/clock.hpp"
@@ -235,6 +236,17 @@ bool WorkerJob::has_servers() const {
 ReplicaRoles WorkerJob::roles() const {
   if (!has_servers()) return {{0, total()}, {0, total()}};
   return {where_.cluster->ranks(TaskType::worker), where_.cluster->ranks(TaskType::ps)};
+}
+
+CoreSharers WorkerJob::core_sharers() const {
+  if (!has_servers()) return CoreSharers(places_, rank());
+  const Slice workers = roles().computing;
+  const std::size_t index = rank() - workers.first;
+  if (rank() >= workers.first && index < workers.count)
+    return CoreSharers(std::span(places_).subspan(workers.first, workers.count), index);
+  CoreSharers all(places_, rank());
+  all.bind = false;
+  return all;
 }
 
 void WorkerJob::check_shards() const {

@@ -40,6 +40,7 @@ struct ReplicaPlan {
   bool has_penalty;
   std::span<const Field> fields;  ///< of a batch, see BatchLayout
   std::size_t sums;               ///< elements per slice: the loss, then each metric's state
+  bool exchanges;                 ///< a layer exchanges data with other replicas within a step
 };
 
 /// The parameters of a replica that its strategy and its optimizer determine.
@@ -205,6 +206,14 @@ class DeviceReplica {
  private:
   using State = StateAverage<D>;
 
+  /// Whether a slice of `count` examples need not be computed: it is empty, no layer waits for it,
+  /// and the policy does not read its gradients.
+  bool is_idle(std::size_t count) const {
+    if constexpr (requires { policy_.reads_gradients(); })
+      return count == 0 && !policy_.reads_gradients() && !plan_->exchanges;
+    else
+      return false;
+  }
   [[gnu::cold]] bool sum_is_finite();
   [[gnu::cold]] bool all_finite(const Buffer<Context, T>& buffer, std::span<const Slice> of) const;
   void begin_exchange() {
@@ -326,6 +335,11 @@ void DeviceReplica<D, U>::train(const ReplicaStep<D>& s, Score score, UpdateRef<
   for (std::size_t i = 0; i < slices_; ++i) {
     const LoadedBatch batch = i == 0 ? first : on_device(s.slice(i), replica);
     const StepContext context{batch.slice, true, s.seed, s.step, replica.group};
+    if (is_idle(context.count)) {
+      last = {0, plan_->engine.weights};
+      state_.add(i, 0, i + 1 == slices_, engine_.state(), sums_.data() + state_at_);
+      continue;
+    }
     s.note(Phase::forward);
     engine_.prepare(context.count);
     const T* const x = input_of(batch);
@@ -367,6 +381,7 @@ void DeviceReplica<D, U>::evaluate(const ReplicaStep<D>& s, Score score) {
   add_penalties();
   for (std::size_t i = 0; i < slices_; ++i) {
     const LoadedBatch batch = on_device(s.slice(i), s.replica);
+    if (is_idle(batch.slice.count)) continue;
     score_slice(i, infer(batch, s.seed, s.replica), batch, nullptr, s.examples, score);
   }
   exchange_sums(s.replica, {});

@@ -223,7 +223,8 @@ class Replica : public DeviceReplica<D, U> {
       .penalties = {penalties.begin(), penalties.size()},
       .has_penalty = has_penalty,
       .fields = Layout::fields,
-      .sums = sum_count};
+      .sums = sum_count,
+      .exchanges = exists(layout.exchanges)};
 
   void make_update(const ReplicaContext<D>& replica, const O& optimizer, double rate,
                    std::uint64_t step, bool is_applied) {

@@ -46,6 +46,8 @@ class ServedUpdate : public Updates<D> {
     complete(replica, this->weights());
   }
   static constexpr bool updates_in_backward() { return false; }
+  /// Whether the sum has this replica's gradients.
+  bool reads_gradients() const { return reads_gradients_; }
   void sum_over_owners(const ReplicaContext<D>& replica, std::span<double> values) const {
     replica.host.all_reduce(values.data(), values.size());
   }
@@ -63,7 +65,9 @@ class ServedUpdate : public Updates<D> {
   [[gnu::cold]] ServedUpdate(const UpdateSite<D>& site, std::vector<Slice> ranges)
       : Base(site, Ranges{ranges[site.rank]}),
         ranges_(std::move(ranges)),
-        workers_(site.roles.computing) {
+        workers_(site.roles.computing),
+        reads_gradients_(site.rank >= workers_.first &&
+                         site.rank - workers_.first < workers_.count) {
     for (const Slice& range : ranges_)
       bytes_.push_back({range.first * sizeof(T), range.count * sizeof(T)});
   }
@@ -83,6 +87,7 @@ class ServedUpdate : public Updates<D> {
 
   std::vector<Slice> ranges_, bytes_;  // of each replica, in elements and in bytes
   Slice workers_;
+  bool reads_gradients_;
 };
 
 }  // namespace detail
