@@ -111,9 +111,10 @@ class WorkerSession {
       const std::size_t mine = job.counts()[job.rank()];
       const D device = options.virtual_shards > 0 ? of_one_thread(options.on) : options.on;
       const CoreSharers sharers = job.core_sharers();
-      const std::size_t threads_here = sharers.replicas * threads_of(device, sharers.replicas);
-      WaitPolicy waits = WaitPolicy::for_replicas(sharers.replicas, threads_here);
-      waits.overlap = job.overlaps(waits.overlap || !sharers.is_one_machine);
+      const CoreSharers all(places, job.rank());  // servers need a core while workers wait
+      const std::size_t threads_here = all.replicas * threads_of(device, sharers.replicas);
+      WaitPolicy waits = WaitPolicy::for_replicas(all.replicas, threads_here);
+      waits.overlap = job.overlaps(waits.overlap || !all.is_one_machine);
       // A background thread does not poll, as its core may be needed by others.
       job.connect(&Strategy::data_plane::connect,
                   {.layers = waits.spins, .gradients = waits.overlap ? 0 : waits.spins});
