@@ -31,6 +31,9 @@ struct ReplicaContext {
                                                 ///< gradients
   typename D::Context& device;
   CollectiveRef host = group;  ///< channel of the same group for host memory
+  /// The channel of `exchange`; what lies in its allocator's memory may be exchanged in place. Call it
+  /// while no range is pending.
+  CollectiveRef gradients = group;
 };
 
 /// Settings that must be equal in all processes of a job, as (name, value) pairs. The name of a

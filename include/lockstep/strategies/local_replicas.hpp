@@ -171,7 +171,7 @@ class LocalReplicas {
                                CollectiveRef(host)});
       } else {
         body(ReplicaContext<D>{i, first_ + i, layers, exchange_of(replica), *replica.context,
-                               layers});
+                               layers, CollectiveRef(replica.gradients)});
       }
     });
   }
@@ -188,16 +188,17 @@ class LocalReplicas {
 
   struct ReplicaState {
     ReplicaState(Group& of_layers, Group& of_gradients, std::size_t index, bool overlap)
-        : layers(of_layers, index), at_end(Member(of_gradients, index)) {
+        : layers(of_layers, index),
+          gradients(of_gradients, index),
+          at_end(Member(of_gradients, index)) {
       if (!overlap || has_own_exchange) return;
-      const Member gradients(of_gradients, index);
       overlapped.emplace(gradients, gradients.in_background());
     }
     void reset() {
       at_end.reset();
       if (overlapped) overlapped->reset();
     }
-    Member layers;
+    Member layers, gradients;
     Exchange at_end;
     std::optional<CommunicationThread<Member, typename D::real>> overlapped;  // instead of at_end
     std::optional<typename D::Context> context;

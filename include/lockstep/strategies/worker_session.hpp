@@ -134,7 +134,9 @@ class WorkerSession {
           if (own.index < 0) own.index = static_cast<int>(places[job.rank()].device(i));
         auto context = own.open(sharers.replicas, sharers.first + i);
         if constexpr (requires { context.leave_cores_when_contended(); })
-          if (sharers.bind) context.leave_cores_when_contended();
+          // A server would be taken for another program, and two workers end on one core.
+          if (sharers.bind && all.replicas == sharers.replicas)
+            context.leave_cores_when_contended();
         return context;
       });
     }

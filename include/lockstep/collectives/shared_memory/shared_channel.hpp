@@ -112,6 +112,16 @@ class SharedChannel {
     return allocator_->find(r, call_of(r).place, bytes);
   }
 
+  /// Whether the elements of the members `from` lie in the heap, according to the calls that the last
+  /// barrier published.
+  bool are_in_heap(Slice from, std::size_t bytes) const {
+    for (std::size_t i = 0; i < from.count; ++i)
+      if (heap_of(from.first + i, bytes) == nullptr) return false;
+    return true;
+  }
+  /// p[own) = the sum over the members `from` of theirs, of which `bytes` lie in the heap.
+  LOCKSTEP_DECL void add_in_heap(std::byte* p, Slice own, std::size_t bytes, Slice from,
+                                 SumParts sum);
   /// Whose elements lie in the heap, according to the calls that the last barrier published.
   enum class InHeap { none, some, all };
   LOCKSTEP_DECL InHeap find_in_heap(std::size_t bytes);

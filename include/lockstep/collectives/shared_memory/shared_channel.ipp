@@ -98,6 +98,13 @@ void SharedChannel::add_inputs(std::byte* to, std::size_t bytes, std::size_t at,
   sum(to, parts_.data(), from.count, bytes, order_);
 }
 
+void SharedChannel::add_in_heap(std::byte* p, Slice own, std::size_t bytes, Slice from,
+                                SumParts sum) {
+  for (std::size_t i = 0; i < from.count; ++i)
+    parts_[i] = heap_of(from.first + i, bytes) + own.first;
+  if (own.count > 0) sum(p + own.first, parts_.data(), from.count, own.count, order_);
+}
+
 void SharedChannel::wait(bool is_first, std::chrono::nanoseconds more) {
   const SharedBarrier::Result result = barrier_.wait(more);
   if (result != SharedBarrier::Result::passed) fail(result, is_first, more);

@@ -120,51 +120,66 @@ struct SharedMemoryGroup::Member final : detail::ByteCollective {
   void reduce_scatter(const Call& call, std::byte* p, const detail::Additions& add,
                       std::span<const Slice> ranges, Slice from) override {
     const bool contributes = is_within(from, rank());
-    in_pieces(call, ranges, [&](std::size_t at, const auto& piece, auto&& exchange) {
+    const Slice whole = span_of(call, ranges);
+    const std::size_t end = whole.first + whole.count;
+    channel.publish(call, channel.place_of(p, end));
+    channel.begin();
+    if (channel.are_in_heap(from, end)) {
+      const Slice own = ranges[rank()];
+      channel.add_in_heap(p, {own.first * call.element, own.count * call.element}, end, from,
+                          add.parts);
+      return channel.next();  // until here no member may change its elements
+    }
+    in_pieces(call, whole, [&](std::size_t at, const auto& piece) {
       if (contributes)
         for (const Slice& range : ranges) {
           const Slice part = piece(range);
           if (part.count > 0)
             std::memcpy(channel.input() + part.first - at, p + part.first, part.count);
         }
-      exchange();
+      channel.next();
       if (const Slice own = piece(ranges[rank()]); own.count > 0)
         channel.add_inputs(p + own.first, own.count, own.first - at, from, add.parts);
     });
   }
   void all_gather(const Call& call, std::byte* p, std::span<const Slice> ranges) override {
-    in_pieces(call, ranges, [&](std::size_t at, const auto& piece, auto&& exchange) {
+    const Slice whole = span_of(call, ranges);
+    channel.publish(call);
+    bool is_first = true;
+    in_pieces(call, whole, [&](std::size_t at, const auto& piece) {
       if (const Slice own = piece(ranges[rank()]); own.count > 0)
         std::memcpy(channel.input() + own.first - at, p + own.first, own.count);
-      exchange();
+      std::exchange(is_first, false) ? channel.begin() : channel.next();
       for (std::size_t r = 0; r < size(); ++r)
         if (const Slice part = piece(ranges[r]); r != rank() && part.count > 0)
           std::memcpy(p + part.first, channel.input_of(r) + part.first - at, part.count);
     });
   }
 
-  /// Calls f(at, piece, exchange) for the bytes at, at + chunk, ... of the ranges, at least once:
-  /// piece(range) is the part of a range there, in bytes.
-  template <class F>
-  void in_pieces(const Call& call, std::span<const Slice> ranges, const F& f) {
+  /// The bytes from the first to the last of all ranges, from a whole line on.
+  static Slice span_of(const Call& call, std::span<const Slice> ranges) {
     std::size_t first = 0, end = 0;
     for (const Slice& range : ranges)
       if (range.count > 0) {
         if (end == 0) first = range.first * call.element / line * line;
         end = (range.first + range.count) * call.element;
       }
-    channel.publish(call);
-    std::size_t at = first;
+    return {first, end - first};
+  }
+  /// Calls f(at, piece) for the bytes at, at + chunk, ... of `whole`, at least once: piece(range) is
+  /// the part of a range there, in bytes.
+  template <class F>
+  void in_pieces(const Call& call, Slice whole, const F& f) {
+    std::size_t at = whole.first;
     do {
-      const auto piece = [&](const Slice& range) {
+      f(at, [&](const Slice& range) {
         const std::size_t begin = std::max(range.first * call.element, at);
-        const std::size_t stop =
+        const std::size_t end =
             std::min((range.first + range.count) * call.element, at + channel.chunk());
-        return range.count > 0 && begin < stop ? Slice{begin, stop - begin} : Slice{};
-      };
-      f(at, piece, [&] { at == first ? channel.begin() : channel.next(); });
+        return range.count > 0 && begin < end ? Slice{begin, end - begin} : Slice{};
+      });
       at += channel.chunk();
-    } while (at < end);
+    } while (at < whole.first + whole.count);
   }
 
   /// Calls f(at, count, exchange) for each chunk, at least once; `exchange` is its barrier.

@@ -34,7 +34,7 @@ class ServedUpdate : public Updates<D> {
   void ready(const ReplicaContext<D>&, Slice) {}
   /// The push. `last` is empty if there is no step.
   void finish(const ReplicaContext<D>& replica, Slice last, double* sums, std::size_t n) {
-    if (last.count > 0) replica.group.reduce_scatter(this->gradients(), ranges_, workers_);
+    if (last.count > 0) replica.gradients.reduce_scatter(this->gradients(), ranges_, workers_);
     replica.exchange.finish(this->gradients(), 0, sums, n);
   }
   /// The servers' updates and the pull.
