@@ -148,6 +148,12 @@ inline std::vector<std::uint16_t> free_ports(std::size_t count) {
   return ports;
 }
 
+/// The tasks of a job that are no workers: rank 0 may be a chief, the last ranks parameter servers.
+struct OtherTasks {
+  bool chief = false;
+  std::size_t servers = 0;
+};
+
 /// A job of `size` processes on this machine, each with its TF_CONFIG, that run `work`. The
 /// output of each rank goes to a file.
 class Processes {
@@ -156,7 +162,8 @@ class Processes {
 
   /// `machines`: the addresses are those of several hosts, so that the processes see machines of
   /// `size` / `machines` processes each.
-  Processes(std::size_t size, const Work& work, milliseconds limit = 60s, std::size_t machines = 1)
+  Processes(std::size_t size, const Work& work, milliseconds limit = 60s, std::size_t machines = 1,
+            OtherTasks others = {})
       : deadline_(Clock::now() + limit), work_(work), limit_(limit) {
     // A joined thread may still be listed for a moment.
     for (int i = 0; i < 2000 && threads_of_this_process() > most_threads; ++i)
@@ -175,7 +182,11 @@ class Processes {
     for (const std::uint16_t port : free_ports(size)) {
       addresses_.push_back(
           fmt::format("127.0.0.{}:{}", 1 + addresses_.size() * machines / size, port));
-      cluster_.worker(addresses_.back());
+      const std::size_t rank = addresses_.size() - 1;
+      cluster_.add(others.chief && rank == 0       ? ls::TaskType::chief
+                   : rank + others.servers >= size ? ls::TaskType::ps
+                                                   : ls::TaskType::worker,
+                   addresses_.back());
     }
     ends_.resize(size);
     children_.resize(size);
@@ -291,7 +302,7 @@ class Processes {
     const int log = ::open(log_of(rank).c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
     ::dup2(log, STDOUT_FILENO);
     ::dup2(log, STDERR_FILENO);
-    ::setenv("TF_CONFIG", cluster.tf_config({ls::TaskType::worker, rank}).c_str(), 1);
+    ::setenv("TF_CONFIG", cluster.tf_config(cluster.task(rank)).c_str(), 1);
     ::setenv("LOCKSTEP_SECRET", "a secret of this test, and of no other", 1);
     Here here(rank, size, addresses_[0], reports_[rank]);
     here.run_and_report([&] { work(here); });

@@ -70,8 +70,9 @@ class ServerSession : public WorkerSession<Strategy> {
 /// \endcode
 template <Device D, DataPlane Data = Tcp>
 struct ParameterServer {
+  static constexpr bool is_on_host = HostDevice<D>;
   static_assert(
-      HostDevice<D>,
+      is_on_host,
       "lockstep::ParameterServer: servers and workers exchange over the host's memory; use "
       "Cpu or Reference");
   using device = D;

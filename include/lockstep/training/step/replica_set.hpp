@@ -668,10 +668,11 @@ class ReplicaSet : public AnyReplicas {
   /// Fills segments_; \returns their number.
   [[gnu::cold]] std::size_t segments_of_updates() {
     using Op = std::remove_cvref_t<decltype(optimizer_.op(0.0, 1))>;
-    bool each = options_of(optimizer_).clipnorm > 0;
+    const UpdateOptions& with = options_of(optimizer_);
+    bool each = with.clipnorm > 0 || with.global_clipnorm > 0;  // norms are sums over parameters
     if constexpr (requires { Op::per_tensor; }) each = each || Op::per_tensor;
-    return update_segments(named_parameters<Net>(), each,
-                           options_of(optimizer_).exclude_from_weight_decay, segments_.get());
+    return update_segments(named_parameters<Net>(), each, with.exclude_from_weight_decay,
+                           segments_.get());
   }
 
   static std::vector<T> weights_of(Replica& r) { return r.copy_of(r.engine().weights()); }

@@ -4,6 +4,7 @@
 /// after a step all processes hold the weights of the next one.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -14,6 +15,7 @@
 #include "lockstep/concepts/update_policy.hpp"
 #include "lockstep/core/owned_ranges.hpp"
 #include "lockstep/core/slice.hpp"
+#include "lockstep/optimizers/update_options.hpp"
 #include "lockstep/training/step/updates.hpp"
 
 namespace lockstep {
@@ -71,17 +73,27 @@ class ServedUpdate : public Updates<D> {
     for (const Slice& range : ranges_)
       bytes_.push_back({range.first * sizeof(T), range.count * sizeof(T)});
   }
-  /// The range of each replica, evenly divided among the owners. An update that needs whole
-  /// parameters gets them: segments are not divided, unless there is only one.
+  /// The range of each replica, divided evenly among the owners. Parameters whose norms or whole
+  /// values an update needs are not divided; otherwise shares are whole blocks, so that a kernel
+  /// updates each element as it would without a division.
   [[gnu::cold]] static std::vector<Slice> ranges_of(const UpdateSite<D>& site) {
+    constexpr std::size_t block = 64;
+    const std::size_t n = site.engine.weights().size();
+    const UpdateOptions& options = site.facts.options;
+    const bool divides =
+        site.facts.is_by_elements && options.clipnorm <= 0 && options.global_clipnorm <= 0;
     std::vector<Slice> units;
-    if (site.facts.segments.size() > 1)
-      for (const UpdateSegment& s : site.facts.segments)
-        units.push_back({s.begin, s.end - s.begin});
+    for (const UpdateSegment& s : site.facts.segments) units.push_back({s.begin, s.end - s.begin});
     const Slice owners = site.roles.owners;
-    const std::vector<Slice> shares = shares_of(site.engine.weights().size(), owners.count, units);
+    const std::vector<Slice> shares = divides ? shares_of((n + block - 1) / block, owners.count)
+                                              : shares_of(n, owners.count, units);
     std::vector<Slice> ranges(site.replicas);
-    for (std::size_t i = 0; i < owners.count; ++i) ranges[owners.first + i] = shares[i];
+    for (std::size_t i = 0; i < owners.count; ++i) {
+      Slice& range = ranges[owners.first + i] = shares[i];
+      if (!divides) continue;
+      range.first = std::min(range.first * block, n);
+      range.count = std::min(range.count * block, n - range.first);
+    }
     return ranges;
   }
 
