@@ -1,5 +1,5 @@
 """Steps a second with two workers and one parameter server on this machine: lockstep's mnist_parameter_server (synchronous)
-beside TensorFlow's ParameterServerStrategy (asynchronous), on the tutorials' CNN with 64 images a step.
+and TensorFlow's ParameterServerStrategy (asynchronous), on the tutorials' CNN with 64 images a step.
 
     pip install tensorflow-cpu
     python3 benchmarks/peers/parameter_server.py --data DIR        # --bin build/release/bin

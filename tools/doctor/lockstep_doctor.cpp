@@ -38,6 +38,7 @@ namespace lockstep_doctor {
 namespace {
 
 struct Arguments {
+  bool has_servers = false;
   HostOptions host;
   Limits limits;
   std::optional<double> wait;  ///< seconds
@@ -64,6 +65,8 @@ Arguments parse(int argc, char** argv) {
          "--wait", arguments.wait,
          "seconds until all workers must have joined; default: LOCKSTEP_RENDEZVOUS_TIMEOUT, else 3")
       ->check(CLI::Range(0.5, 3600.0));
+  app.add_flag("--ps", arguments.has_servers,
+               "the job is one of ls::ParameterServer: its parameter servers take part");
   double clock = arguments.limits.clock, bandwidth = 8e-6 * arguments.limits.bandwidth,
          round_trip = 1e3 * arguments.limits.round_trip;
   std::int64_t memory = arguments.limits.memory >> 20, disk = arguments.limits.disk >> 20;
@@ -232,7 +235,8 @@ int run(int argc, char** argv) {
   const lockstep::Environment environment = lockstep::process_environment();
   try {
     arguments = parse(argc, argv);
-    cluster = lockstep::resolve_cluster(environment, {.allow_single = true});
+    cluster = lockstep::resolve_cluster(environment, {.allow_single = !arguments.has_servers,
+                                                      .has_servers = arguments.has_servers});
     if (arguments.wait)
       cluster.rendezvous_timeout =
           std::chrono::milliseconds(static_cast<std::int64_t>(*arguments.wait * 1000));

@@ -63,10 +63,10 @@ struct Arguments {
 
 /// The hosts of all ranks; empty if they run on this machine. \throws CLI::ValidationError
 std::vector<std::string> choose_hosts(const std::string& list, const std::string& file,
-                                      std::size_t workers) {
+                                      std::size_t workers, std::size_t servers) {
   try {
-    if (!list.empty()) return place_workers(parse_hosts(list), workers);
-    if (!file.empty()) return place_workers(read_hostfile(file), workers);
+    if (!list.empty()) return place_workers(parse_hosts(list), workers, servers);
+    if (!file.empty()) return place_workers(read_hostfile(file), workers, servers);
     if (workers > 0) return {};
     const std::vector<HostSlots> hosts = hosts_of_scheduler();
     if (!hosts.empty()) return place_workers(hosts, 0);
@@ -198,7 +198,8 @@ Arguments parse(int argc, char** argv) {
     throw CLI::ValidationError("PROGRAM", "missing; name the program that the workers run");
   if (!arguments.command.empty() && arguments.command.front().starts_with('-'))
     throw CLI::ValidationError(arguments.command.front(), "lockstep-run has no such option");
-  if (arguments.checks) arguments.command = doctor_command(arguments.command);
+  if (arguments.checks)
+    arguments.command = doctor_command(arguments.command, arguments.servers > 0);
   const std::string launcher = launcher_of_worker();
   arguments.is_worker =
       arguments.workers == 0 && hosts.empty() && hostfile.empty() && !launcher.empty();
@@ -206,7 +207,8 @@ Arguments parse(int argc, char** argv) {
     check_worker(app, launcher);
   else
     arguments.hosts = choose_hosts(
-        hosts, hostfile, arguments.workers == 0 ? 0 : arguments.workers + arguments.servers);
+        hosts, hostfile, arguments.workers == 0 ? 0 : arguments.workers + arguments.servers,
+        arguments.servers);
   try {
     arguments.exported = exported_variables(exports, !arguments.hosts.empty());
   } catch (const std::runtime_error& error) {
@@ -224,10 +226,9 @@ Arguments parse(int argc, char** argv) {
     throw CLI::ValidationError(
         fmt::format("--ps {}", arguments.servers),
         fmt::format("the hosts have {} places, and the workers need some; add hosts", workers));
-  if (arguments.servers > 0 && (arguments.elastic || arguments.checks))
+  if (arguments.servers > 0 && arguments.elastic)
     throw CLI::ValidationError(
-        "--ps", fmt::format("a job with parameter servers cannot have {}; leave out one of both",
-                            arguments.elastic ? "--elastic" : "--check"));
+        "--ps", "a job with parameter servers cannot have --elastic; leave out one of both");
   if (arguments.elastic && *arguments.elastic > workers)
     throw CLI::ValidationError(
         fmt::format("--elastic {}", *arguments.elastic),

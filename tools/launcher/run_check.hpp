@@ -23,12 +23,14 @@ inline std::optional<std::string> option_value(const std::vector<std::string>& c
 }
 
 /// Checks what the program would use: its data set (--data), where it saves (--checkpoint, --save), and
-/// its own file. A command that is lockstep-doctor itself stays.
-inline std::vector<std::string> doctor_command(const std::vector<std::string>& program) {
+/// its own file. A command that is lockstep-doctor itself stays. `has_servers`: so has the job.
+inline std::vector<std::string> doctor_command(const std::vector<std::string>& program,
+                                               bool has_servers) {
   namespace fs = std::filesystem;
   constexpr const char* doctor = "lockstep-doctor";
   if (!program.empty() && fs::path(program[0]).filename() == doctor) return program;
   std::vector<std::string> command{doctor};
+  if (has_servers) command.emplace_back("--ps");
   const auto add = [&](const char* option, const std::string& value) {
     command.emplace_back(option);
     command.push_back(value);

@@ -169,13 +169,13 @@ inline std::vector<HostSlots> hosts_of_scheduler() {
 /// The host of each rank: `workers` of them, or one per slot if `workers` is 0. \throws
 /// std::runtime_error
 inline std::vector<std::string> place_workers(const std::vector<HostSlots>& hosts,
-                                              std::size_t workers) {
+                                              std::size_t workers, std::size_t servers = 0) {
   std::vector<std::string> places;
   for (const HostSlots& host : hosts) places.insert(places.end(), host.slots, host.host);
   if (workers > places.size())
-    throw std::runtime_error(
-        fmt::format("-n {}: the hosts have only {} slots; write more, as in -H a:2,b:4", workers,
-                    places.size()));
+    throw std::runtime_error(fmt::format(
+        "-n {}{}: the hosts have only {} slots; write more, as in -H a:2,b:4", workers - servers,
+        servers > 0 ? fmt::format(" --ps {}", servers) : "", places.size()));
   if (workers > 0) places.resize(workers);
   return places;
 }

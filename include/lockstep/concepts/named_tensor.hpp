@@ -14,7 +14,8 @@ struct NamedTensor {
   std::string name;  ///< "conv2d/kernel"
   Shape shape;
   std::vector<float> values;
-  std::vector<float> gradient;  ///< empty if the parameter is not trainable
+  /// Empty if the parameter is not trainable, or no process has the whole gradient (ParameterServer).
+  std::vector<float> gradient;
 };
 
 }  // namespace lockstep

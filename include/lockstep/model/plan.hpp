@@ -278,6 +278,13 @@ struct NetworkPlan {
     if (processes < 2) return 0;
     return 2 * (processes - 1) * (gradient_bytes + averaged_state_bytes) / processes;
   }
+  /// Bytes that each worker of ls::ParameterServer sends in a step, without what `wire_bytes` leaves
+  /// out and averaged state: its gradients, each part to the server that owns it.
+  constexpr std::size_t push_bytes() const { return gradient_bytes; }
+  /// Bytes that all servers together send in a step: the weights, to each other of `processes`.
+  constexpr std::size_t pull_bytes(std::size_t processes) const {
+    return weight_bytes * (processes - 1);
+  }
 };
 
 namespace detail {

@@ -45,7 +45,8 @@ class ServerSession : public WorkerSession<Strategy> {
 }  // namespace detail
 
 /// tf.distribute.ParameterServerStrategy, synchronous: the tasks `ps` own the weights and the
-/// optimizer's buffers, divided evenly among them; the tasks `worker` compute the gradients of their
+/// optimizer's buffers, divided evenly among them (whole parameters if the optimizer clips by norm or
+/// needs them whole, as Lamb does); the tasks `worker` compute the gradients of their
 /// part of each batch; a task `chief` only coordinates, reports and writes files, and without one
 /// worker 0 does that too.
 ///

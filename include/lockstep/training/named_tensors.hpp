@@ -13,7 +13,7 @@
 namespace lockstep::detail {
 
 /// The parameters in the order of the layers. `weights` and `gradients` are the flat buffers of the
-/// trainable parameters, `state` that of the others.
+/// trainable parameters, `state` that of the others. `gradients` may be empty: not known.
 template <class T>
 [[gnu::cold]] std::vector<NamedTensor> named_tensors(std::span<const NamedParameter> parameters,
                                                      const std::vector<T>& weights,
@@ -27,7 +27,7 @@ template <class T>
       return std::vector<float>(first, first + p.size());
     };
     result.push_back({std::move(p.name), p.shape, part(p.trainable ? weights : state),
-                      p.trainable ? part(gradients) : std::vector<float>()});
+                      p.trainable && !gradients.empty() ? part(gradients) : std::vector<float>()});
   }
   return result;
 }

@@ -176,6 +176,8 @@ TEST_CASE("the public plan counts FLOPs of all passes and the bytes of an all-re
   static_assert(plan.step_flops(3) == 3 * (plan.flops + plan.backward_flops));
   static_assert(plan.wire_bytes(0) == 0 && plan.wire_bytes(1) == 0);
   static_assert(plan.wire_bytes(2) == plan.gradient_bytes);
+  static_assert(plan.push_bytes() == plan.gradient_bytes);
+  static_assert(plan.pull_bytes(4) == 3 * plan.weight_bytes);
   static_assert(plan.wire_bytes(4) == plan.gradient_bytes * 3 / 2);
   static_assert(plan.recomputed_steps == 0 && plan.recomputed_flops == 0);
   struct Again

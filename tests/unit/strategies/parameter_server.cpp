@@ -39,12 +39,11 @@ TEST_CASE("a job without parameter servers is refused before anybody is waited f
       ContainsSubstring("TF_CONFIG: cluster has no ps; list at least one parameter server"));
   CHECK_THROWS_WITH(
       with("LOCKSTEP_WORLD_SIZE", "1", "LOCKSTEP_RANK", "0").open(),
-      ContainsSubstring(
-          "LOCKSTEP_WORLD_SIZE does not say which processes are parameter servers; set "
-          "TF_CONFIG with the job ps, or start the program by lockstep-run"));
+      ContainsSubstring("LOCKSTEP_WORLD_SIZE does not describe parameter servers; set "
+                        "TF_CONFIG with the job ps, or start the program by lockstep-run"));
   Servers single = with("HOME", "/");
   single.cluster.allow_single = true;
-  CHECK_THROWS_WITH(single.open(), ContainsSubstring("does not say which processes are parameter"));
+  CHECK_THROWS_WITH(single.open(), ContainsSubstring("does not describe parameter servers"));
   CHECK_THROWS_AS(single.open(), ls::ClusterError);
 }
 

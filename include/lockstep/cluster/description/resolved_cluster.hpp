@@ -57,7 +57,7 @@ struct ClusterArguments {
   std::string task_name = "the program's task";        ///< "--task"
   std::string options{};                               ///< "--cluster FILE and --task worker:0"
   bool allow_single = false;  ///< without a description: train with one worker
-  bool has_servers = false;   ///< the job ps takes part, set by ls::ParameterServer
+  bool has_servers = false;   ///< the job ps takes part; ls::ParameterServer sets it
   ClusterTimeouts timeouts{};
 };
 

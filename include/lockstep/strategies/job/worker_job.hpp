@@ -122,7 +122,8 @@ class WorkerJob {
   /// this one is for what it misses.
   std::chrono::milliseconds timeout() const { return timeout_; }
   const std::vector<WorkerPlace>& places() const { return places_; }
-  /// Who computes and who owns weights, if the job has parameter servers; otherwise all do both.
+  /// The ranks that compute and those that own weights, if the job has parameter servers; otherwise
+  /// all do both.
   LOCKSTEP_COLD_DECL ReplicaRoles roles() const;
   /// Those that share cores with this process at the same time: parameter servers compute while
   /// workers wait, and have no core of their own.

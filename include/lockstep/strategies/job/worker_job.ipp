@@ -62,8 +62,8 @@ WorkerJob::WorkerJob(const WorkerOptions& options)
   };
   if (options.cluster.has_servers && !has_servers())
     throw ClusterError(
-        "parameter_server: {} does not say which processes are parameter servers; set TF_CONFIG with "
-        "the job ps, or start the program by lockstep-run -n WORKERS --ps SERVERS",
+        "parameter_server: {} does not describe parameter servers; set TF_CONFIG with the job ps, or "
+        "start the program by lockstep-run -n WORKERS --ps SERVERS",
         where_.source);
   if (where_.world_size == 1) {
     log_notes();
@@ -274,13 +274,18 @@ void WorkerJob::check_shards() const {
           counts_[0], r, counts_[r]);
 }
 
+/// "1 worker", "2 workers".
+inline std::string counted(std::size_t count, std::string_view what) {
+  return format_text("{} {}{}", count, what, count == 1 ? "" : "s");
+}
+
 void WorkerJob::log_members() const {
   if (!job_ || !logs_members_ || job_->rank() != 0 || session_->number() > 0) return;
   const ReplicaRoles of = roles();
-  std::string table =
-      has_servers() ? format_text("job of {} workers and {} parameter servers:", of.computing.count,
-                                  of.owners.count)
-                    : format_text("job of {} workers, {} replicas:", job_->size(), total());
+  std::string table = has_servers()
+                          ? format_text("job of {} and {}:", counted(of.computing.count, "worker"),
+                                        counted(of.owners.count, "parameter server"))
+                          : format_text("job of {} workers, {} replicas:", job_->size(), total());
   for (std::size_t r = 0; r < job_->size(); ++r) {
     table += format_text("\n  {} at {}", where_.name(r), job_->address_of(r));
     if (!has_servers())

@@ -1,6 +1,7 @@
 /// \file
 /// Stops training when the loss, a gradient or a weight is not finite. Invariant: all processes of
-/// a job stop after the same step, since they have the same loss, gradients and weights.
+/// a job stop after the same step, since they have the same loss and weights, and gradients unless
+/// parameter servers own them.
 #pragma once
 
 #include <memory>
@@ -14,7 +15,7 @@ namespace lockstep {
 /// loss is NaN or infinite.
 ///
 /// Unlike Keras, also checks the gradients of the step and the weights after it, which may overflow
-/// after a finite loss; the check costs one pass over both per step. The log line names the
+/// after a finite loss; with parameter servers only the weights. The check costs one pass over both per step. The log line names the
 /// execution's last step, the replica whose loss is not finite, and the parameters whose gradients
 /// or weights are not. With `raise_error`, `fit` throws an Error with the same text instead.
 /// Source: keras/src/callbacks/terminate_on_nan.py.

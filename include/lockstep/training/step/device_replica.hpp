@@ -138,7 +138,8 @@ class DeviceReplica {
   }
   /// Exchanges requests between steps; gradients stay as they are.
   [[gnu::cold]] void exchange_requests(RunRequests requests, const ReplicaContext<D>& replica);
-  /// Whether all weights and gradients are finite; see TrainingControl. Call between steps, outside
+  /// Whether all weights and gradients are finite, without gradients that the owner of a weight alone
+  /// knows; see TrainingControl. Call between steps, outside
   /// of the device's scope. Checks the sum of squares in double, which cannot overflow for floats.
   [[gnu::cold]] bool is_finite();
   /// The object of the strategy's update policy.
@@ -213,6 +214,13 @@ class DeviceReplica {
       return count == 0 && !policy_.reads_gradients() && !plan_->exchanges;
     else
       return false;
+  }
+  /// The gradients whose sums all replicas know; only these may decide anything.
+  std::span<const Slice> known_sums() const {
+    if constexpr (U::divides_slots)
+      return {};
+    else
+      return policy_.owned().parts();
   }
   [[gnu::cold]] bool sum_is_finite();
   [[gnu::cold]] bool all_finite(const Buffer<Context, T>& buffer, std::span<const Slice> of) const;
@@ -464,7 +472,7 @@ bool DeviceReplica<D, U>::is_finite() {
     return sum_is_finite();
   else
     return all_finite(engine_.weights(), {&all, 1}) &&
-           all_finite(engine_.gradients(), policy_.owned().parts());
+           all_finite(engine_.gradients(), known_sums());
 }
 
 template <class D, class U>
@@ -481,7 +489,7 @@ bool DeviceReplica<D, U>::sum_is_finite() {
   };
   const Slice all{0, plan_->engine.weights};
   add_squares(engine_.weights().data(), {&all, 1});
-  if constexpr (!ScalesLoss<D>) add_squares(engine_.gradients().data(), policy_.owned().parts());
+  if constexpr (!ScalesLoss<D>) add_squares(engine_.gradients().data(), known_sums());
   double squares = 0;
   squares_.download(&squares);
   context_->synchronize();

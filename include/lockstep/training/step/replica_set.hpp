@@ -166,8 +166,17 @@ class ReplicaSet : public AnyReplicas {
   /// Flat buffers of replica 0; all replicas hold the same values.
   std::vector<T> weights() const { return weights_of(first()); }
   std::vector<T> state() const { return state_of(first()); }
-  /// Gradients of the last step, penalties included.
-  std::vector<T> gradients() const { return first().copy_of(first().engine().gradients()); }
+  /// Gradients of the last step, penalties included. \throws UsageError under a policy that leaves
+  /// each sum to its owner.
+  std::vector<T> gradients() const {
+    if constexpr (UpdateOf<S>::divides_slots)
+      throw UsageError(
+          "gradients: {} leaves the sum of each gradient to the process that owns the weight, so none "
+          "has all of them; call gradients_of(batch) in all processes",
+          S::name);
+    else
+      return first().copy_of(first().engine().gradients());
+  }
   /// Sets the parameters of all replicas of this process.
   void set(const std::vector<T>& weights, const std::vector<T>& state) {
     about_to_change();
@@ -336,21 +345,22 @@ class ReplicaSet : public AnyReplicas {
   void agree(std::string_view part, const Signature& fields) override {
     session_.agree(part, fields);
   }
-  /// See TrainingControl. All replicas hold the same gradients and weights, so checking one is
-  /// enough.
+  /// See TrainingControl. All replicas hold the same weights, and the same gradients if these are
+  /// checked, so one is enough.
   bool is_finite() const override { return first().is_finite(); }
   /// Names the losses, gradients and weights of the last step that are not finite; empty if all
   /// are. A parameter's weights are named only if its gradients are finite.
   [[gnu::cold]] std::string not_finite() const override {
     std::vector<double> losses(slices());
     for (std::size_t i = 0; i < losses.size(); ++i) losses[i] = first().slice_loss(i);
-    const std::vector<T> gradients = this->gradients(), weights = this->weights();
+    const std::vector<T> gradients = known_gradients(), weights = this->weights();
     const auto are_finite = [](const std::vector<T>& of, const NamedParameter& p) {
       const auto* const first = of.data() + p.offset;
       return std::all_of(first, first + p.shape.size(), [](T v) { return detail::is_finite(v); });
     };
     return name_not_finite(
-        named_parameters<Net>(), [&](const NamedParameter& p) { return are_finite(gradients, p); },
+        named_parameters<Net>(),
+        [&](const NamedParameter& p) { return gradients.empty() || are_finite(gradients, p); },
         [&](const NamedParameter& p) { return are_finite(weights, p); }, losses,
         [&](std::size_t slice) {
           std::size_t rank = 0;
@@ -361,7 +371,7 @@ class ReplicaSet : public AnyReplicas {
         penalty_);
   }
   [[gnu::cold]] std::vector<NamedTensor> tensors() const override {
-    return named_tensors(named_parameters<Net>(), weights(), state(), gradients());
+    return named_tensors(named_parameters<Net>(), weights(), state(), known_gradients());
   }
   [[gnu::cold]] Architecture architecture() const override { return lockstep::architecture<Net>(); }
   /// Resets the optimizer's slots and the step count to those of a new model.
@@ -675,6 +685,13 @@ class ReplicaSet : public AnyReplicas {
                            segments_.get());
   }
 
+  /// Empty under a policy that leaves each sum to its owner.
+  std::vector<T> known_gradients() const {
+    if constexpr (UpdateOf<S>::divides_slots)
+      return {};
+    else
+      return gradients();
+  }
   static std::vector<T> weights_of(Replica& r) { return r.copy_of(r.engine().weights()); }
   static std::vector<T> state_of(Replica& r) { return r.copy_of(r.engine().state()); }
 

@@ -55,7 +55,7 @@ class ReplicatedUpdate : public Updates<D> {
 
 }  // namespace detail
 
-/// The update policy of all strategies of the library. Each range of gradients is all-reduced while
+/// The update policy of all strategies but ParameterServer. Each range of gradients is all-reduced while
 /// backward continues; then each replica updates all weights.
 struct Replicated {
   template <class D>

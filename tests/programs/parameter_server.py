@@ -1,0 +1,91 @@
+"""mnist_parameter_server, lockstep-run --ps and lockstep-doctor --ps, with real processes on this machine."""
+
+import json
+import signal
+import unittest
+
+import multi_worker
+
+BIN = multi_worker.BIN
+SHORT = ("--epochs", 1, "--steps-per-epoch", 6, "--quiet", "--virtual-shards", 8)
+
+
+class Case(multi_worker.Case):
+    def tasks(self, *arguments, chief=0, workers=1, servers=1, **kinds):
+        """Starts each task of a cluster by hand; returns them by name."""
+        ports = iter(multi_worker.free_ports(chief + workers + servers))
+        cluster = {job: [f"127.0.0.1:{next(ports)}" for _ in range(count)]
+                   for job, count in (("chief", chief), ("worker", workers), ("ps", servers)) if count}
+        return {f"{job}:{i}": self.start(BIN / kinds.get("program", "mnist_parameter_server"), *arguments,
+                                         TF_CONFIG=json.dumps({"cluster": cluster, "task": {"type": job, "index": i}}))
+                for job in cluster for i in range(len(cluster[job]))}
+
+
+class ParameterServer(Case):
+    def report(self, *command):
+        path = self.dir / f"{len(list(self.dir.iterdir()))}.json"
+        job = self.start(*command, "--report", path)
+        self.ends(job, 0)
+        return json.loads(path.read_text())
+
+    def test_jobs_of_the_launcher_have_the_bits_of_one_device(self):
+        alone = self.report(BIN / "mnist", *SHORT)
+        for workers, servers in ((1, 1), (3, 2)):
+            with self.subTest(workers=workers, servers=servers):
+                found = self.report(BIN / "lockstep-run", "-n", workers, "--ps", servers, "mnist_parameter_server", *SHORT)
+                self.assertEqual(found["weights_sha256"], alone["weights_sha256"])
+                self.assertEqual(found["step_loss"], alone["step_loss"])
+                self.assertEqual((found["strategy"], found["workers"], found["replicas"], found["rank"]),
+                                 ("parameter_server", workers, workers, 0))
+                self.assertEqual(set(found["replica_weights_sha256"]), {alone["weights_sha256"]})
+                self.assertEqual(len(found["replica_weights_sha256"]), workers + servers)
+
+    def test_tasks_of_tf_config_train_together(self):
+        jobs = self.tasks(*SHORT, "--report", self.dir / "r.json", chief=1, workers=2, servers=2)
+        for job in jobs.values():
+            self.ends(job, 0)
+        report = json.loads((self.dir / "r.json").read_text())
+        self.assertEqual((report["workers"], report["rank"], report["steps"]), (2, 0, 6))
+        table = jobs["chief:0"].stderr()
+        self.assertIn("job of 2 workers and 2 parameter servers:", table)
+        for line in ("rank 0 (chief:0,", "rank 2 (worker:1,", "rank 4 (ps:1,"):
+            self.assertIn(line, table)
+
+    def test_a_signal_at_a_server_ends_all_in_order(self):
+        jobs = self.tasks("--epochs", 1000, "--progress", "json", workers=2, servers=1)
+        self.await_text(jobs["worker:0"], '"event":"step","step":3')
+        jobs["ps:0"].popen.send_signal(signal.SIGTERM)
+        for job in jobs.values():
+            self.ends(job, 143)
+
+    def test_a_killed_server_is_named(self):
+        jobs = self.tasks("--epochs", 1000, "--progress", "json", chief=1, workers=1, servers=1)
+        self.await_text(jobs["chief:0"], '"event":"step","step":3')
+        jobs["ps:0"].popen.kill()
+        for name in ("chief:0", "worker:0"):
+            self.ends(jobs[name], 3)
+            self.assertRegex(jobs[name].stderr(), r"rank 2 \(127\.0\.0\.1:\d+\)")
+
+    def test_a_wrong_cluster_is_refused(self):
+        ends = self.tasks(*SHORT, workers=1, servers=0)["worker:0"]
+        self.ends(ends, 2)
+        self.assertIn("TF_CONFIG: cluster has no ps; list at least one parameter server", ends.stderr())
+        other = self.start(BIN / "mnist_multi_worker", *SHORT, TF_CONFIG=json.dumps(
+            {"cluster": {"worker": ["127.0.0.1:1"], "ps": ["127.0.0.1:2"]}, "task": {"type": "ps", "index": 0}}))
+        self.ends(other, 2)
+        self.assertIn("task.type is ps: parameter servers need the strategy ls::ParameterServer", other.stderr())
+        both = self.start(BIN / "lockstep-run", "-n", 2, "--ps", 1, "--elastic", 1, "mnist_parameter_server")
+        self.ends(both, 2)
+        self.assertIn("a job with parameter servers cannot have --elastic", both.stderr())
+        restarted = self.start(BIN / "mnist_parameter_server", "--min-workers", 1, *SHORT)
+        self.ends(restarted, 2)
+        self.assertIn("--min-workers 1: a job with parameter servers ends at a loss", restarted.stderr())
+
+    def test_the_doctor_examines_servers(self):
+        job = self.start(BIN / "lockstep-run", "-n", 2, "--ps", 1, "--check", "mnist_parameter_server")
+        self.ends(job, 0)
+        self.assertRegex(job.stdout(), r"3 workers|2 +\S")
+
+
+if __name__ == "__main__":
+    unittest.main()
