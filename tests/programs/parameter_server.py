@@ -66,6 +66,19 @@ class ParameterServer(Case):
             self.ends(jobs[name], 3)
             self.assertRegex(jobs[name].stderr(), r"rank 2 \(127\.0\.0\.1:\d+\)")
 
+    def test_the_launcher_continues_after_the_death_of_a_server(self):
+        options = ("--epochs", 4, "--steps-per-epoch", 300, "--quiet", "--virtual-shards", 8)
+        alone = self.report(BIN / "mnist", *options)
+        script = 'if [ $LOCKSTEP_RESTART-$LOCKSTEP_RANK = 0-2 ]; then (sleep 2; kill -9 $$) & fi; exec "$0" "$@"'
+        path, folder = self.dir / "restarted.json", self.dir / "run"
+        job = self.start(BIN / "lockstep-run", "-n", 2, "--ps", 1, "--max-restarts", 2, "--restart-delay", 0, "sh", "-c", script,
+                         BIN / "mnist_parameter_server", *options, "--checkpoint", folder, "--checkpoint-every", 50, "--report", path)
+        self.ends(job, 0)
+        self.assertIn("rank 2 was killed by signal 9 (Killed); restart 1 of 2", job.stderr())
+        found = json.loads(path.read_text())
+        self.assertEqual(found["weights_sha256"], alone["weights_sha256"])
+        self.assertGreater(found["first_step"], 0)
+
     def test_a_wrong_cluster_is_refused(self):
         ends = self.tasks(*SHORT, workers=1, servers=0)["worker:0"]
         self.ends(ends, 2)
