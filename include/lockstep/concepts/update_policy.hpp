@@ -36,9 +36,10 @@ using UpdateRule = FunctionRef<void(std::span<const UpdateIo<D>>)>;
 /// - `owned()`: the weights that this replica updates, and whose slots it holds.
 /// - `ready(replica, range)`: backward has finished the gradients of this range, in this replica
 ///   and for all its slices. Does not block.
-/// - `finish(replica, last, sums, n)`: the same for the last range of the step, which begins at 0.
-///   Returns when the gradients of all owned weights, and sums[0..n), hold their sums over the
-///   replicas. An empty range: only the sums are exchanged, without a step.
+/// - `finish(replica, last, sums, n, ordered)`: the same for the last range of the step, which begins
+///   at 0. Returns when the gradients of all owned weights, and sums[0..n + ordered), hold their sums
+///   over the replicas; the last `ordered` ones are added in the order of the gradients, the others
+///   have one value that is not zero. An empty range: only the sums are exchanged, without a step.
 /// - `update(replica, rule, rate, step, is_applied)`: calls `rule` for all owned weights, unless
 ///   backward has. When it returns, all weights are those of the next step. `step` counts from 1.
 /// - `updates_in_backward()`: backward may apply the rule to each range itself.
@@ -58,7 +59,7 @@ concept UpdatesReplica =
              std::span<double> values, typename D::real* all) {
       { kept.owned() } -> std::same_as<const Ranges&>;
       { u.ready(replica, range) } -> std::same_as<void>;
-      { u.finish(replica, range, sums, n) } -> std::same_as<void>;
+      { u.finish(replica, range, sums, n, n) } -> std::same_as<void>;
       { u.update(replica, rule, rate, step, is_applied) } -> std::same_as<void>;
       { kept.updates_in_backward() } -> std::same_as<bool>;
       { u.sum_over_owners(replica, values) } -> std::same_as<void>;

@@ -584,7 +584,7 @@ template <class D, class U>
 void DeviceReplica<D, U>::exchange_sums(const ReplicaContext<D>& replica, Slice last,
                                         std::size_t state_size) {
   begin_exchange();
-  policy_.finish(replica, last, sums_.data(), state_at_ + state_size);
+  policy_.finish(replica, last, sums_.data(), state_at_, state_size);
   if constexpr (ScalesLoss<D>)
     if (last.count > 0)
       for (const Slice& range : policy_.owned())

@@ -34,8 +34,9 @@ class ReplicatedUpdate : public Updates<D> {
   void ready(const ReplicaContext<D>& replica, Slice range) {
     replica.exchange.post(this->gradients() + range.first, range.count);
   }
-  void finish(const ReplicaContext<D>& replica, Slice last, double* sums, std::size_t n) {
-    replica.exchange.finish(this->gradients() + last.first, last.count, sums, n);
+  void finish(const ReplicaContext<D>& replica, Slice last, double* sums, std::size_t n,
+              std::size_t ordered) {
+    replica.exchange.finish(this->gradients() + last.first, last.count, sums, n + ordered);
   }
   [[gnu::cold]] void update(const ReplicaContext<D>&, UpdateRule<D> rule, double rate,
                             std::uint64_t step, bool is_applied) {

@@ -35,9 +35,16 @@ class ServedUpdate : public Updates<D> {
 
   void ready(const ReplicaContext<D>&, Slice) {}
   /// The push. `last` is empty if there is no step.
-  void finish(const ReplicaContext<D>& replica, Slice last, double* sums, std::size_t n) {
+  void finish(const ReplicaContext<D>& replica, Slice last, double* sums, std::size_t n,
+              std::size_t ordered) {
     if (last.count > 0) replica.gradients.reduce_scatter(this->gradients(), ranges_, workers_);
     replica.exchange.finish(this->gradients(), 0, sums, n);
+    if (ordered == 0) return;
+    // All processes would be added in another order than the workers.
+    state_[first_owner_] = {0, ordered};
+    replica.gradients.reduce_scatter(sums + n, state_, workers_);
+    state_[first_owner_].count *= sizeof(double);
+    replica.gradients.all_gather(reinterpret_cast<std::byte*>(sums + n), state_);
   }
   /// The servers' updates and the pull.
   [[gnu::cold]] void update(const ReplicaContext<D>& replica, UpdateRule<D> rule, double rate,
@@ -67,6 +74,8 @@ class ServedUpdate : public Updates<D> {
   [[gnu::cold]] ServedUpdate(const UpdateSite<D>& site, std::vector<Slice> ranges)
       : Base(site, Ranges{ranges[site.rank]}),
         ranges_(std::move(ranges)),
+        state_(site.replicas),
+        first_owner_(site.roles.owners.first),
         workers_(site.roles.computing),
         reads_gradients_(site.rank >= workers_.first &&
                          site.rank - workers_.first < workers_.count) {
@@ -98,6 +107,8 @@ class ServedUpdate : public Updates<D> {
   }
 
   std::vector<Slice> ranges_, bytes_;  // of each replica, in elements and in bytes
+  std::vector<Slice> state_;           // the part of each replica of the sums of layers' states
+  std::size_t first_owner_;
   Slice workers_;
   bool reads_gradients_;
 };

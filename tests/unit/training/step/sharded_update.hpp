@@ -29,9 +29,10 @@ class Update : public ls::detail::Updates<D> {
   explicit Update(const ls::detail::UpdateSite<D>& site) : Update(site, shares(site)) {}
 
   void ready(const ls::ReplicaContext<D>&, ls::Slice) {}
-  void finish(const ls::ReplicaContext<D>& replica, ls::Slice last, double* sums, std::size_t n) {
+  void finish(const ls::ReplicaContext<D>& replica, ls::Slice last, double* sums, std::size_t n,
+              std::size_t ordered) {
     if (last.count > 0) replica.group.reduce_scatter(this->gradients(), shares_);
-    replica.exchange.finish(this->gradients(), 0, sums, n);
+    replica.exchange.finish(this->gradients(), 0, sums, n + ordered);
   }
   void update(const ls::ReplicaContext<D>& replica, ls::UpdateRule<D> rule, double rate,
               std::uint64_t step, bool) {
