@@ -288,6 +288,30 @@ TEST_CASE("training that diverges stops after the same step in all processes") {
   }
 }
 
+TEST_CASE("a signal within validation ends a job with servers in order") {
+  Processes job(4,
+                [](Here& here) {
+                  auto model = model_on(ls::ParameterServer<Cpu>{}, ls::SGD{.learning_rate = 0.1});
+                  auto options = line::quiet(5);
+                  ls::SignalStop stop;
+                  options.stop = stop.token();
+                  options.callbacks = {
+                      ls::LambdaCallback{.on_test_batch_end = [&](std::size_t batch, const auto&) {
+                        if (here.rank == 3 && batch == 2) ::raise(SIGTERM);
+                      }}};
+                  model.fit(data(), line::classes(40) | ls::batch(4), options);
+                  here.give({static_cast<double>(model.steps())});
+                },
+                60s, 1, {true, 1});
+  REQUIRE(job.all_end());
+  for (std::size_t r = 0; r < job.size(); ++r) {
+    INFO(std::string(job.report(r).what));
+    CHECK(job.report(r).outcome == Outcome::done);
+    CHECK(job.numbers(r) == job.numbers(0));
+    CHECK(job.numbers(r)[0] < 15);
+  }
+}
+
 TEST_CASE("the bytes of a step are those of the plan") {
   struct Wide : ls::Sequential<ls::Input<2>, ls::Dense<1024>, ls::ReLU, ls::Dense<300>> {};
   constexpr auto& plan = ls::plan<Wide, Cpu>;

@@ -329,7 +329,7 @@ inline void apply_rank(ClusterSource& chosen, const ClusterSettings& settings, b
     throw ClusterError("LOCKSTEP_RANK={}, but {} describes this process as {}; unset one of them",
                        *settings.rank, chosen.name, describe_rank(chosen));
   chosen.rank = settings.rank;
-  check_ranks(chosen, "LOCKSTEP_RANK", "the number of chief and workers");
+  check_ranks(chosen, "LOCKSTEP_RANK", "the number of its processes");
 }
 
 /// Notes the variables that Kubernetes sets for a Service, and which `variable` ignores.

@@ -50,7 +50,8 @@ concept AllGathers = Collective<C> && requires(C& c, const T* p, std::size_t n, 
 /// `reduce_scatter(p, ranges, from)`: p[ranges[rank]] becomes the sum over the members `from`, or
 /// over all. `ranges` has one for each member, in ascending order, the same in all; elements of
 /// others' ranges are undefined afterwards, elements of none are not changed. The bits are those of
-/// an all-reduce of a group of the members `from`.
+/// an all-reduce of a group of the members `from` if these are all, or if the members are threads,
+/// share memory or are connected directly; otherwise the others add zeros in the group's order.
 /// \code
 ///   group.reduce_scatter(gradients, owned);   // owned: {{0, 100}, {100, 0}, {100, 28}}
 ///   update(weights + owned[rank].first, gradients + owned[rank].first, owned[rank].count);

@@ -100,13 +100,15 @@ RunRequests Run::effective(const RunRequests& agreed) const {
 
 RunRequests Run::agreed_requests(const RunRequests& mine) {
   RunRequests agreed = replicas.agreed_requests();
-  if (agreed.terminated == 0 || agreed.stopping != agreed.terminated) return agreed;
+  if (replicas.elastic() == nullptr || agreed.terminated == 0 ||
+      agreed.stopping != agreed.terminated)
+    return agreed;
   const std::size_t each = place.replicas / place.workers;
   const std::size_t left = place.workers - agreed.terminated / each;
   // Those that leave do not vote; see Quorum.
   const bool is_half_with_chief = 2 * left == place.workers && !agreed.chief_terminated;
   const bool can_go_on = place.is_one_machine || 2 * left > place.workers || is_half_with_chief;
-  if (replicas.elastic() == nullptr || left < place.min_workers || !can_go_on) return agreed;
+  if (left < place.min_workers || !can_go_on) return agreed;
   if (mine.stop_now) evicted_by = mine.signal;
   agreed.stop_now = false;
   agreed.signal = 0;

@@ -34,6 +34,11 @@ class WeightTable {
   template <Dataset D>
   WeightTable(const D& source, std::vector<W> values, const Shape& each)
       : values_(std::move(values)), width_(each.size()) {
+    for (int axis = 0; axis < each.rank; ++axis)
+      if (each[axis] < 1)
+        throw UsageError(
+            "sample_weights: shape {} has an extent below 1; give that of the positions",
+            to_string(each));
     const auto size = source.size();
     if (!size)
       throw UsageError("sample_weights: the pipeline is infinite; put take before sample_weights");

@@ -301,7 +301,7 @@ class Profiler {
 
   void fill(const StepTimes& times, std::size_t batch, Profile& result) const {
     for (std::size_t i = 0; i < replicas_.mine_[0].count; ++i)  // slices of replica 0
-      result.examples += slice_of(batch, replicas_.slices(), i).count;
+      result.examples += replicas_.rows_of_slice(batch, replicas_.mine_[0].first + i).count;
     const UpdateOptions& with = options_of(replicas_.optimizer());
     const bool accumulates = with.gradient_accumulation_steps > 1;
     const WorkSize<Net, device, typename Replica::Target> size{

@@ -280,7 +280,8 @@ class DeviceReplica {
   std::vector<Buffer<Context, T>> partial_gradients_;  // see carry_partial
   std::size_t requests_at_, state_at_;                 // offsets in sums_
   // Layout: see the drawing above. A process writes its rate to the slot of its replicas' first
-  // slice; all processes then use the first rate found, that is the lowest rank's.
+  // slice; all processes then use the first rate found, that is the lowest rank's, before those of
+  // replicas that compute nothing.
   Buffer<Context, double> sums_;
   bool sums_are_clear_ = true;
   [[no_unique_address]] LossScale<D> loss_scale_;
@@ -377,7 +378,8 @@ void DeviceReplica<D, U>::train(const ReplicaStep<D>& s, Score score, UpdateRef<
   if (state_.is_on()) begin(WorkPass::exchange, "state");
   state_.write_mean(sums_.data() + state_at_, first.slice.global_count, engine_.state());
   rollback.commit();
-  s.note(Phase::update);
+  // Without weights of its own it waits for those that have.
+  if (policy_.owned().size() > 0) s.note(Phase::update);
 }
 
 template <class D, class U>

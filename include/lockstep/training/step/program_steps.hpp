@@ -177,7 +177,7 @@ class ProgramSteps {
     std::vector<PassedBatch> all;
     for (const auto& bytes : replicas_.gather(std::as_bytes(std::span(&mine, 1))))
       std::memcpy(&all.emplace_back(), bytes.data(), sizeof mine);
-    BatchSlice slice = slice_passed(call, all, replicas_.session().rank(), replicas_.slices());
+    BatchSlice slice = slice_passed(call, all, replicas_.session().rank(), replicas_.full_slices());
     slice.pass = kept_.passes;
     return slice;
   }
@@ -201,7 +201,8 @@ class ProgramSteps {
       return loaded;
     }
     const Slice mine = replicas_.share()(slice.global_count);
-    if (mine.first < slice.first || mine.first + mine.count > slice.first + slice.count)
+    if (mine.count > 0 &&
+        (mine.first < slice.first || mine.first + mine.count > slice.first + slice.count))
       throw UsageError(
           "{}: the batch has examples {} to {} of {}, but this process computes {} to {}; pass a "
           "batch of this model",

@@ -572,7 +572,9 @@ class ReplicaSet : public AnyReplicas {
   /// Makes the replicas, with the initial weights; the processes compare their models first.
   [[gnu::cold]] void build() {
     check_slices<Net, device>(session_.virtual_shards());
-    check_owners(roles().owners.count, session_.replicas(), named_parameters<Net>().size());
+    std::size_t trainable = 0;
+    for (const NamedParameter& p : named_parameters<Net>()) trainable += p.trainable ? 1u : 0u;
+    check_owners(roles().owners.count, session_.replicas(), trainable);
     replicas_.resize(session_.local_replicas());
     mine_.clear();
     for (std::size_t i = 0; i < replicas_.size(); ++i)

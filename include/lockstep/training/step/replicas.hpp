@@ -458,7 +458,10 @@ class Replicas final : public ReplicaSet<Net, S, L, O, Ms...> {
   /// A replica's i-th slice of this process' share of the batch.
   LoadedBatch slice_of_replica(const LoadedBatch& batch, const ReplicaContext<device>& r,
                                std::size_t i) const {
-    const Slice mine = this->rows_of_slice(batch.slice.global_count, mine_[r.local].first + i);
+    const std::size_t slice = mine_[r.local].first + i;
+    const Slice mine = slice < this->full_slices()
+                           ? this->rows_of_slice(batch.slice.global_count, slice)
+                           : Slice{batch.slice.first, 0};
     return rows_of<T>(batch, Layout::fields, batch.slice.with(mine));
   }
 

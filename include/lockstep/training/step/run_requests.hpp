@@ -22,7 +22,7 @@ namespace lockstep::detail {
 ///     process 2  {}           --+
 ///
 /// Two learning rates cannot be summed: each replica has its own slot for a rate, and the rate of
-/// the lowest rank wins. Without such a request all use the rate that the chief's schedule gives.
+/// the lowest rank wins, before those of ranks that compute nothing. Without such a request all use the rate that the chief's schedule gives.
 struct RunRequests {
   bool stop_now = false;      ///< from the stop token; ends the run within the epoch
   bool end_training = false;  ///< from a callback; this epoch is the last one

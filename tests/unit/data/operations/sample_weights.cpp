@@ -383,6 +383,8 @@ TEST_CASE("weights by position meet weights of examples") {
                     ContainsSubstring("weights have shape (3) in the first pipeline and ()"));
   CHECK_THROWS_WITH(two | ls::sample_weights({1, 2, 3, 4, 5}, ls::shape(3)),
                     ContainsSubstring("5 weights for 2 examples; give 3 for each, of shape (3)"));
+  CHECK_THROWS_WITH(two | ls::sample_weights({1, 2}, ls::shape(0)),
+                    ContainsSubstring("shape (0) has an extent below 1"));
   CHECK_THROWS_WITH(two | ls::sample_weights({1, 2, 3, 4, std::nan(""), 6}, ls::shape(3)),
                     ContainsSubstring("example 1 has weight nan"));
 }

@@ -7,6 +7,7 @@
 #include <catch2/catch_test_macros.hpp>
 #include <cmath>
 #include <cstddef>
+#include <cstdint>
 #include <mutex>
 #include <random>
 #include <string>
@@ -157,6 +158,40 @@ TEST_CASE("random jobs with parameter servers have the bits of one device") {
       const auto found = trained(process);
       const std::scoped_lock lock(mutex);
       CHECK(found == expected);
+    });
+  }
+}
+
+TEST_CASE("each worker passes its part of a batch, and the others an empty one") {
+  const std::size_t examples = 11, shards = 8;
+  std::vector<double> x;
+  std::vector<std::int32_t> y;
+  for (std::size_t i = 0; i < examples; ++i) {
+    x.push_back(std::sin(static_cast<double>(i)));
+    x.push_back(std::cos(static_cast<double>(i)));
+    y.push_back(static_cast<std::int32_t>(i % 3));
+  }
+  ls::Model alone{Net{}, ls::Seed{5}, ls::OneDevice<Device>{.virtual_shards = shards}, crossentropy,
+                  ls::SGD{.learning_rate = 0.1}};
+  alone.train_on_batch(x, y);
+  const std::string expected = alone.weights_sha256();
+  for (const ls::Slice workers : {ls::Slice{0, 2}, ls::Slice{1, 2}}) {
+    std::mutex mutex;
+    run_job(workers, 2, shards, [&](const Process& process) {
+      ls::Model m{Net{}, ls::Seed{5}, process, crossentropy, ls::SGD{.learning_rate = 0.1}};
+      // 11 examples in 8 slices: three of two, and five of one.
+      const std::size_t rank = process.process - workers.first;
+      const bool computes = process.process >= workers.first && rank < workers.count;
+      const std::size_t first = computes && rank == 1 ? 7 : 0, count = !computes   ? 0
+                                                                       : rank == 0 ? 7
+                                                                                   : 4;
+      const auto part = [&](const auto& all, std::size_t width) {
+        const auto* const begin = all.data() + first * width;
+        return std::vector(begin, begin + count * width);
+      };
+      m.train_on_batch(ls::local_batch, part(x, 2), part(y, 1));
+      const std::scoped_lock lock(mutex);
+      CHECK(m.weights_sha256() == expected);
     });
   }
 }
