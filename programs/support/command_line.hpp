@@ -143,7 +143,7 @@ inline Options parse(const Program& program, int argc, char** argv) {
   o.epochs = program.epochs;
   o.batch = program.batch;
   o.learning_rate = program.learning_rate;
-  std::string progress = "auto";
+  std::string progress = "auto", mode = "sync";
   bool no_shuffle = false, no_augment = false, quiet = false;
 
   CLI::App app(program.description, program.name);
@@ -196,10 +196,15 @@ inline Options parse(const Program& program, int argc, char** argv) {
         ->check(not_empty());
     app.add_option("--task", o.task, "this process' task in the cluster: worker:1, chief:0")
         ->check(not_empty());
-    add_whole<std::size_t>(app, "--min-workers", o.min_workers,
-                           "the workers that are left after a loss go on if they are this many; "
-                           "default: LOCKSTEP_MIN_WORKERS, else a loss ends the job",
-                           1);
+    if (program.has_servers)
+      app.add_option("--mode", mode, "sync: each step waits for all workers")
+          ->check(CLI::IsMember({"sync"}))
+          ->capture_default_str();
+    else
+      add_whole<std::size_t>(app, "--min-workers", o.min_workers,
+                             "the workers that are left after a loss go on if they are this many; "
+                             "default: LOCKSTEP_MIN_WORKERS, else a loss ends the job",
+                             1);
     add_seconds(app, "--stall-timeout", o.stall_timeout,
                 "a worker without progress in forward, backward or reduce is lost after this time");
     add_seconds(app, "--idle-timeout", o.idle_timeout,

@@ -28,6 +28,7 @@ struct Program {
   bool counts_devices = false;    ///< uses all GPUs by default: no --threads
   /// --cluster, --task, --min-workers, --stall-timeout, --idle-timeout, --stragglers
   bool has_workers = false;
+  bool has_servers = false;  ///< --mode instead of --min-workers
 };
 
 /// The file of the architecture that goes with the weights `path`: w.json for w.safetensors, otherwise with

@@ -101,7 +101,7 @@ Report::Made describe(const ModelOf<Net, S, Parts...>& model, std::size_t batch)
       .has_workers = has_workers<S>};
   if constexpr (has_workers<S>) {
     // With parameter servers not every process is a worker.
-    made.workers = requires(S s) { s.replicas; } ? model.workers() : model.replicas();
+    made.workers = has_servers<S> ? model.replicas() : model.workers();
     made.rank = model.rank();
   }
   return made;

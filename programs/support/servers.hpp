@@ -10,15 +10,9 @@
 namespace support {
 
 /// Applies --cluster, --task and the timeouts.
-/// \throws lockstep::ClusterError, lockstep::FileError, lockstep::UsageError naming the option or the
-/// file.
+/// \throws lockstep::ClusterError, lockstep::FileError naming the option or the file.
 template <class D, class Plane>
 void describe_workers(lockstep::ParameterServer<D, Plane>& strategy, const Options& options) {
-  if (options.min_workers > 0)
-    throw lockstep::UsageError(
-        "--min-workers {}: a job with parameter servers ends at a loss; leave it out, and let the "
-        "launcher start the job again from its checkpoint (lockstep-run --max-restarts)",
-        options.min_workers);
   describe_job(strategy, options);
 }
 

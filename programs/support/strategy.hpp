@@ -14,6 +14,10 @@ namespace support {
 template <class S>
 constexpr bool has_workers = requires(S s) { s.cluster; };
 
+/// Whether the job of S has parameter servers, and each process one replica.
+template <class S>
+constexpr bool has_servers = has_workers<S> && !requires(S s) { s.replicas; };
+
 /// An S with the options' replicas, threads and virtual shards.
 /// \code
 ///   support::strategy<ls::Mirrored<ls::Cpu>>(options)
@@ -37,7 +41,7 @@ template <class S>
 constexpr std::size_t replica_limit() {
   if constexpr (requires { S::replica_limit; })
     return S::replica_limit;
-  else if constexpr (has_workers<S> && requires(S s) { s.replicas; })
+  else if constexpr (has_workers<S> && !has_servers<S>)
     return lockstep::ThreadGroup::max_size;
   else
     return 0;

@@ -18,6 +18,7 @@ int run_unit(Program program, int argc, char** argv, OptionsOf&& options_of) {
   if (!units().empty()) {
     program.replica_limit = units().begin()->second.replica_limit;
     program.has_workers = units().begin()->second.has_workers;
+    program.has_servers = units().begin()->second.has_servers;
     program.counts_devices = units().begin()->second.counts_devices;
   }
   return run(program, argc, argv, [&](Job& job) {

@@ -19,7 +19,7 @@ namespace support {
 struct UnitEntry {
   void (*train)(Job&);
   std::size_t replica_limit;
-  bool has_workers;
+  bool has_workers, has_servers;
   bool counts_devices;
 };
 
@@ -30,8 +30,8 @@ void add_unit(const char* options, const UnitEntry& entry);
 template <class Strategy>
 struct Unit {
   Unit(const char* options, void (*train)(Job&)) {
-    add_unit(options,
-             {train, replica_limit<Strategy>(), has_workers<Strategy>, counts_devices<Strategy>});
+    add_unit(options, {train, replica_limit<Strategy>(), has_workers<Strategy>,
+                       has_servers<Strategy>, counts_devices<Strategy>});
   }
 };
 

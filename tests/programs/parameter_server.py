@@ -32,7 +32,7 @@ class ParameterServer(Case):
         alone = self.report(BIN / "mnist", *SHORT)
         for workers, servers in ((1, 1), (3, 2)):
             with self.subTest(workers=workers, servers=servers):
-                found = self.report(BIN / "lockstep-run", "-n", workers, "--ps", servers, "mnist_parameter_server", *SHORT)
+                found = self.report(BIN / "lockstep-run", "-n", workers, "--ps", servers, "mnist_parameter_server", "--mode", "sync", *SHORT)
                 self.assertEqual(found["weights_sha256"], alone["weights_sha256"])
                 self.assertEqual(found["step_loss"], alone["step_loss"])
                 self.assertEqual((found["strategy"], found["workers"], found["replicas"], found["rank"]),
@@ -90,9 +90,10 @@ class ParameterServer(Case):
         both = self.start(BIN / "lockstep-run", "-n", 2, "--ps", 1, "--elastic", 1, "mnist_parameter_server")
         self.ends(both, 2)
         self.assertIn("a job with parameter servers cannot have --elastic", both.stderr())
-        restarted = self.start(BIN / "mnist_parameter_server", "--min-workers", 1, *SHORT)
-        self.ends(restarted, 2)
-        self.assertIn("--min-workers 1: a job with parameter servers ends at a loss", restarted.stderr())
+        for option, value in (("--min-workers", "1"), ("--mode", "async")):
+            refused = self.start(BIN / "mnist_parameter_server", option, value, *SHORT)
+            self.ends(refused, 2)
+            self.assertIn(option, refused.stderr())
 
     def test_the_doctor_examines_servers(self):
         job = self.start(BIN / "lockstep-run", "-n", 2, "--ps", 1, "--check", "mnist_parameter_server")
