@@ -395,7 +395,7 @@ class Units(unittest.TestCase):
                 unit = line.partition(":")[0]
             elif line.endswith("lockstep/cluster.hpp"):
                 reads.add(unit)
-        workers = {unit for unit in units if "_multi_worker_" in unit}
+        workers = {unit for unit in units if re.search("_multi_worker_|_parameter_server_", unit)}
         self.assertTrue({"programs/CMakeFiles/mnist_multi_worker_sgd_float32.dir/mnist.cpp.o",
                          "programs/CMakeFiles/cifar10_multi_worker_20_float32.dir/cifar10.cpp.o"} <= workers, units)
         self.assertEqual(reads, workers)
