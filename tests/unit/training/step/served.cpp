@@ -85,7 +85,6 @@ void check_bits(const O& optimizer) {
 TEST_CASE("workers and servers train with the bits of one device") {
   check_bits(ls::Adam{.learning_rate = 0.01, .with = {.clipvalue = 0.01}});
   check_bits(ls::Adam{.learning_rate = 0.01, .with = {.global_clipnorm = 0.05}});
-  check_bits(ls::Lamb{.learning_rate = 0.01});
   check_bits(ls::Adam{
       .with = {.use_ema = true, .ema_overwrite_frequency = 3, .gradient_accumulation_steps = 2}});
 }
