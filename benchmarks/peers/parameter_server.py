@@ -13,24 +13,15 @@ import json
 import multiprocessing
 import os
 import pathlib
-import socket
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
 
+import support
+
 REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
-
-
-def free_ports(count):
-    sockets = [socket.socket() for _ in range(count)]
-    for s in sockets:
-        s.bind(("127.0.0.1", 0))
-    ports = [s.getsockname()[1] for s in sockets]
-    for s in sockets:
-        s.close()
-    return ports
 
 
 def serve(cluster, job, index):
@@ -44,8 +35,8 @@ def serve(cluster, job, index):
 
 def tensorflow_steps(steps, batch, result):
     """The coordinator; puts the seconds of `steps` steps."""
-    a, b, c = free_ports(3)
-    cluster = {"worker": [f"localhost:{a}", f"localhost:{b}"], "ps": [f"localhost:{c}"]}
+    *workers, server = support.free_addresses(3)
+    cluster = {"worker": workers, "ps": [server]}
     context = multiprocessing.get_context("spawn")
     servers = [context.Process(target=serve, args=(cluster, job, i), daemon=True)
                for job in cluster for i in range(len(cluster[job]))]

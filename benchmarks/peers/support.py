@@ -67,6 +67,15 @@ def set_tensorflow_up():
     os.environ["CUDA_VISIBLE_DEVICES"] = "-1"
 
 
+def free_addresses(count):
+    """Addresses of this machine with different ports, which are free now."""
+    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    addresses = ["{}:{}".format(*s.getsockname()) for s in sockets]
+    for s in sockets:
+        s.close()
+    return addresses
+
+
 def become_worker(options, environment_of):
     """The rank of this process among options.workers.
 
@@ -77,10 +86,7 @@ def become_worker(options, environment_of):
     variable = "LOCKSTEP_PEER_RANK"
     if variable in os.environ:
         return int(os.environ[variable])
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(options.workers)]
-    addresses = ["{}:{}".format(*s.getsockname()) for s in sockets]
-    for s in sockets:
-        s.close()
+    addresses = free_addresses(options.workers)
     running = [
         subprocess.Popen(
             [sys.executable, *sys.argv],

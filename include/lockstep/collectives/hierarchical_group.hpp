@@ -241,16 +241,16 @@ class HierarchicalGroup<Across>::Member {
     Slice result{};
     for (std::size_t r = 0, process = 0; process < group_->replicas_.size(); ++process) {
       const std::size_t count = group_->replicas_[process];
-      const bool begins = r >= from.first && r < from.first + from.count;
-      if (begins && result.count == 0) result.first = process;
-      if (begins) ++result.count;
-      if (begins ? r + count > from.first + from.count
-                 : r < from.first && r + count > from.first && from.count > 0)
+      const std::size_t first = std::max(r, from.first);
+      const std::size_t end = std::min(r + count, from.first + from.count);
+      r += count;
+      if (first >= end) continue;
+      if (end - first < count)
         throw UsageError(
             "ranges: {} members from {} on divide process {}; the replicas of a process are "
             "together",
             from.count, from.first, process);
-      r += count;
+      if (result.count++ == 0) result.first = process;
     }
     return result;
   }

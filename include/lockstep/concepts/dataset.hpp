@@ -115,6 +115,10 @@ using target_of = typename RowsOf<D, T>::Y;
 template <Dataset D>
 inline constexpr std::size_t target_field = D::fields::first(FieldRole::target);
 
+/// Position of the weights among the fields of `D`, if it has some.
+template <Dataset D>
+inline constexpr std::size_t weight_field = D::fields::first(FieldRole::weight);
+
 /// The fields of a pipeline as values.
 template <Dataset D>
 std::array<Field, D::fields::size> fields_of(const D& data) {

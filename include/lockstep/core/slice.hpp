@@ -12,6 +12,7 @@ namespace lockstep {
 /// `count` examples or elements starting at `first`. May be empty.
 struct Slice {
   std::size_t first = 0, count = 0;
+  constexpr bool contains(std::size_t i) const { return i >= first && i - first < count; }
   bool operator==(const Slice&) const = default;
 };
 

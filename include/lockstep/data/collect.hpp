@@ -53,7 +53,7 @@ auto collect(const D& data, Pass pass = {}) {
   const std::size_t n = data.shape().size(), m = data.shape(target_field<D>).size(), chunk = 256;
   Collected<Number, target_of<D, Number>> all{{}, data.shape(), {}, data.shape(target_field<D>), {},
                                               {}};
-  if constexpr (has_weights<D>) all.weight_shape = data.shape(D::fields::first(FieldRole::weight));
+  if constexpr (has_weights<D>) all.weight_shape = data.shape(weight_field<D>);
   all.features.reserve(static_cast<std::size_t>(*size) * n);
   all.targets.reserve(static_cast<std::size_t>(*size) * m);
   auto stream = data.indices(pass);

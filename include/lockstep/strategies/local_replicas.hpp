@@ -53,6 +53,29 @@ std::size_t threads_of(const D& device, std::size_t replicas) {
     return 1;
 }
 
+/// The threads that the options of a device set for each replica; 0: its share of the cores.
+template <Device D>
+std::size_t fixed_threads(const D& device) {
+  if constexpr (requires { device.threads; })
+    return static_cast<std::size_t>(std::max(device.threads, 0));
+  else
+    return 1;
+}
+
+/// Whether a replica on D can be bound to a share of the cores. On a host device the index is that
+/// share; elsewhere it is a GPU.
+template <Device D>
+inline constexpr bool can_be_bound = HostDevice<D> && requires(D d) { d.index = -1; };
+
+/// Whether it can, and the options of the device do not bind it.
+template <Device D>
+bool is_unbound(const D& device) {
+  if constexpr (can_be_bound<D>)
+    return device.index < 0;
+  else
+    return false;
+}
+
 /// The number of replicas of a process that specifies neither it nor the devices: one, or one per
 /// available device if D can count them. \throws DeviceError if there is none.
 template <Device D>
@@ -188,9 +211,7 @@ class LocalReplicas {
 
   struct ReplicaState {
     ReplicaState(Group& of_layers, Group& of_gradients, std::size_t index, bool overlap)
-        : layers(of_layers, index),
-          gradients(of_gradients, index),
-          at_end(Member(of_gradients, index)) {
+        : layers(of_layers, index), gradients(of_gradients, index), at_end(gradients) {
       if (!overlap || has_own_exchange) return;
       overlapped.emplace(gradients, gradients.in_background());
     }

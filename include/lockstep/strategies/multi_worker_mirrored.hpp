@@ -4,7 +4,6 @@
 /// throws the same PeerLost; the destructor returns in bounded time.
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
 #include <string>
 #include <string_view>
@@ -18,6 +17,7 @@
 #include "lockstep/concepts/strategy.hpp"
 #include "lockstep/strategies/job/data_plane.hpp"
 #include "lockstep/strategies/job/worker_place.hpp"
+#include "lockstep/strategies/local_replicas.hpp"
 #include "lockstep/strategies/planes/store_plane.hpp"
 #include "lockstep/strategies/planes/tcp_plane.hpp"
 #include "lockstep/strategies/virtual_shards.hpp"
@@ -111,12 +111,11 @@ struct MultiWorkerMirrored {
     D::available_names();
     d.index = -1;
   };
-  // On a host device the index is a share of the cores; elsewhere it is a GPU.
-  static constexpr bool can_be_bound = HostDevice<D> && requires(D d) { d.index = -1; };
 
   detail::WorkerPlace place_here() const {
-    return detail::WorkerPlace::here(requested_replicas(), virtual_shards > 0 ? 1 : fixed_threads(),
-                                     bind_cores && is_unbound(), device_names());
+    return detail::WorkerPlace::here(requested_replicas(),
+                                     virtual_shards > 0 ? 1 : detail::fixed_threads(on),
+                                     bind_cores && detail::is_unbound(on), device_names());
   }
   /// 0: the number depends on which other workers see the same devices.
   std::size_t requested_replicas() const {
@@ -129,19 +128,6 @@ struct MultiWorkerMirrored {
       return on.index < 0 ? D::available_names() : D::available_name(on.index);
     else
       return "-";
-  }
-  bool is_unbound() const {
-    if constexpr (can_be_bound)
-      return on.index < 0;
-    else
-      return false;
-  }
-  /// The threads of one replica; 0: its share of the cores.
-  std::size_t fixed_threads() const {
-    if constexpr (requires { on.threads; })
-      return static_cast<std::size_t>(std::max(on.threads, 0));
-    else
-      return 1;
   }
 };
 

@@ -4,7 +4,6 @@
 /// buffers exist once in the job, on the servers.
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
 #include <string_view>
 
@@ -14,6 +13,7 @@
 #include "lockstep/concepts/strategy.hpp"
 #include "lockstep/strategies/job/data_plane.hpp"
 #include "lockstep/strategies/job/worker_place.hpp"
+#include "lockstep/strategies/local_replicas.hpp"
 #include "lockstep/strategies/planes/tcp_plane.hpp"
 #include "lockstep/strategies/virtual_shards.hpp"
 #include "lockstep/strategies/worker_session.hpp"
@@ -45,10 +45,10 @@ class ServerSession : public WorkerSession<Strategy> {
 }  // namespace detail
 
 /// tf.distribute.ParameterServerStrategy, synchronous: the tasks `ps` own the weights and the
-/// optimizer's buffers, divided evenly among them (whole parameters if the optimizer clips by norm or
-/// needs them whole, as Lamb does); the tasks `worker` compute the gradients of their
-/// part of each batch; a task `chief` only coordinates, reports and writes files, and without one
-/// worker 0 does that too.
+/// optimizer's buffers, divided evenly among them (whole parameters if the optimizer clips by norm
+/// or needs them whole, as Lamb does); the tasks `worker` compute the gradients of their part of
+/// each batch; a task `chief` only coordinates, reports and writes files, and without one worker 0
+/// does that too.
 ///
 ///     worker 0   gradients ──┐ push: each range         ┌── pull: all weights
 ///     worker 1   gradients ──┼──> ps 0  sum, update ────┤
@@ -103,15 +103,10 @@ struct ParameterServer {
   friend class detail::WorkerSession;
 
   static constexpr bool names_devices = false;
-  static constexpr bool can_be_bound = requires(D d) { d.index = -1; };
 
   detail::WorkerPlace place_here() const {
-    std::size_t threads = virtual_shards > 0 ? 1 : 0;
-    bool is_unbound = false;
-    if constexpr (requires { on.threads; })
-      if (virtual_shards == 0) threads = static_cast<std::size_t>(std::max(on.threads, 0));
-    if constexpr (can_be_bound) is_unbound = on.index < 0;
-    return detail::WorkerPlace::here(1, threads, bind_cores && is_unbound);
+    return detail::WorkerPlace::here(1, virtual_shards > 0 ? 1 : detail::fixed_threads(on),
+                                     bind_cores && detail::is_unbound(on));
   }
 };
 

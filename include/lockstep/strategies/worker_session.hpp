@@ -128,7 +128,7 @@ class WorkerSession {
       });
       local.emplace(mine, job.first(), *layers, *gradients, waits, [&](std::size_t i) {
         D own = device;
-        if constexpr (Strategy::can_be_bound)
+        if constexpr (can_be_bound<D>)
           if (sharers.bind) own.index = static_cast<int>(sharers.first + i);
         if constexpr (Strategy::names_devices)
           if (own.index < 0) own.index = static_cast<int>(places[job.rank()].device(i));

@@ -96,8 +96,8 @@ const std::vector<HostPort>& ClusterSpec::hosts(TaskType type) const {
 }
 
 std::size_t ClusterSpec::world_size() const {
-  return hosts(TaskType::chief).size() + hosts(TaskType::worker).size() +
-         hosts(TaskType::ps).size();
+  const Slice last = ranks(TaskType::ps);
+  return last.first + last.count;
 }
 
 Slice ClusterSpec::ranks(TaskType type) const {
@@ -125,7 +125,7 @@ std::size_t ClusterSpec::rank(const Task& task) const {
 
 Task ClusterSpec::task(std::size_t rank) const {
   for (const TaskType type : {TaskType::chief, TaskType::worker})
-    if (const Slice of = ranks(type); rank < of.first + of.count) return {type, rank - of.first};
+    if (const Slice of = ranks(type); of.contains(rank)) return {type, rank - of.first};
   return {TaskType::ps, rank - ranks(TaskType::ps).first};
 }
 

@@ -41,7 +41,9 @@ class ByteCollective {
   virtual void reduce_scatter(const CollectiveCall& call, std::byte* p, const Additions& add,
                               std::span<const Slice> ranges, Slice from) {
     barrier(call);
-    if (!is_within(from, rank())) clear(p, ranges, call.element);
+    if (!from.contains(rank()))
+      for (const Slice& range : ranges)
+        std::fill_n(p + range.first * call.element, range.count * call.element, std::byte{0});
     for (const Slice& range : ranges)
       if (range.count > 0)
         all_reduce(part_of(call, CollectiveCall::Operation::all_reduce, range.count),
@@ -65,15 +67,6 @@ class ByteCollective {
   virtual std::shared_ptr<ExchangeAllocator> exchange_allocator() const { return nullptr; }
   /// The finished parts of operations, and the rank that a current wait is for.
   virtual ExchangeProgress progress() const { return {}; }
-
- protected:
-  static bool is_within(Slice members, std::size_t rank) {
-    return rank >= members.first && rank - members.first < members.count;
-  }
-  static void clear(std::byte* p, std::span<const Slice> ranges, std::size_t element) {
-    for (const Slice& range : ranges)
-      std::fill_n(p + range.first * element, range.count * element, std::byte{0});
-  }
 
  private:
   static CollectiveCall part_of(const CollectiveCall& call, CollectiveCall::Operation operation,

@@ -74,10 +74,7 @@ class ChannelGroup {
   /// The sum over the members `from` of this member's range, of which there is one for each. Along a
   /// tree the others add zeros.
   void reduce_scatter(std::byte* p, std::span<const Slice> ranges, Slice from, SumParts sum) {
-    const auto contributes = [&](std::size_t r) {
-      return r >= from.first && r - from.first < from.count;
-    };
-    const bool sends = contributes(rank());
+    const bool sends = from.contains(rank());
     if (topology_ == Topology::tree) {
       barrier();  // ranges may be empty
       for (const Slice& range : ranges) {
@@ -95,7 +92,7 @@ class ChannelGroup {
       for_each_peer([&](std::size_t r) {
         const Slice theirs = piece_of(ranges[r], at, count);
         if (sends) channel_.send(r, p + theirs.first, theirs.count);
-        if (contributes(r))
+        if (from.contains(r))
           channel_.receive(r, const_cast<std::byte*>(parts_[r - from.first]), mine.count);
       });
       channel_.complete();

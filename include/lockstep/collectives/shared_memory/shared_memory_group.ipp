@@ -119,7 +119,7 @@ struct SharedMemoryGroup::Member final : detail::ByteCollective {
   }
   void reduce_scatter(const Call& call, std::byte* p, const detail::Additions& add,
                       std::span<const Slice> ranges, Slice from) override {
-    const bool contributes = is_within(from, rank());
+    const bool contributes = from.contains(rank());
     const Slice whole = span_of(call, ranges);
     const std::size_t end = whole.first + whole.count;
     channel.publish(call, channel.place_of(p, end));

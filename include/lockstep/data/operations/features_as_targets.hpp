@@ -27,7 +27,7 @@ class FeaturesAsTargets : public ExampleStage<D> {
   using ExampleStage<D>::ExampleStage;
 
   Shape shape(std::size_t field = 0) const {
-    return this->source().shape(field < 2 ? 0 : D::fields::first(FieldRole::weight));
+    return this->source().shape(field < 2 ? 0 : weight_field<D>);
   }
 
   template <class T>

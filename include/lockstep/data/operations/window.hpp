@@ -136,7 +136,7 @@ class Unbatch : public ExampleStage<D> {
           "equal",
           to_string(this->source().shape()), to_string(this->source().shape(target)));
     if constexpr (has_weights<D>)
-      if (const Shape all = this->source().shape(weight); all.rank > 0) {
+      if (const Shape all = this->source().shape(weight_field<D>); all.rank > 0) {
         if (all[0] != this->source().shape()[0])
           throw UsageError(
               "unbatch: features of shape {} and weights of shape {} differ in the first axis; "
@@ -212,10 +212,9 @@ class Unbatch : public ExampleStage<D> {
   }
 
  private:
-  static constexpr std::size_t weight = D::fields::first(FieldRole::weight);
   std::size_t whole_weights() const {
     if constexpr (has_weights<D>)
-      return this->source().shape(weight).size();
+      return this->source().shape(weight_field<D>).size();
     else
       return 1;
   }

@@ -137,10 +137,9 @@ class Zip {
           to_a[i] = here[i];
         else if (fields::kinds[i].role == FieldRole::target)
           to_b[i - fields::first(FieldRole::target) + target_field<B>] = here[i];
-      if constexpr (has_weights<A>) to_a[A::fields::first(FieldRole::weight)] = here.w();
+      if constexpr (has_weights<A>) to_a[weight_field<A>] = here.w();
       if constexpr (has_weights<B>)
-        to_b[B::fields::first(FieldRole::weight)] =
-            has_weights<A> && here.w() != nullptr ? other_w.data() : here.w();
+        to_b[weight_field<B>] = has_weights<A> && here.w() != nullptr ? other_w.data() : here.w();
       std::transform(part.begin(), part.end(), run.begin(),
                      [](Item item) { return Item{item.index >> 32, item.ordinal}; });
       features_.gather(pass, std::span<const Item>(run), to_a);
@@ -162,7 +161,7 @@ class Zip {
  private:
   template <class D>
   static Shape weights_of(const D& source) {
-    return source.shape(D::fields::first(FieldRole::weight));
+    return source.shape(weight_field<D>);
   }
 
   A features_;

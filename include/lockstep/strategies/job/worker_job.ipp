@@ -241,9 +241,9 @@ ReplicaRoles WorkerJob::roles() const {
 CoreSharers WorkerJob::core_sharers() const {
   if (!has_servers()) return CoreSharers(places_, rank());
   const Slice workers = roles().computing;
-  const std::size_t index = rank() - workers.first;
-  if (rank() >= workers.first && index < workers.count)
-    return CoreSharers(std::span(places_).subspan(workers.first, workers.count), index);
+  if (workers.contains(rank()))
+    return CoreSharers(std::span(places_).subspan(workers.first, workers.count),
+                       rank() - workers.first);
   CoreSharers all(places_, rank());
   all.bind = false;
   return all;

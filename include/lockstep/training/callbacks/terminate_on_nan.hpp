@@ -15,9 +15,10 @@ namespace lockstep {
 /// loss is NaN or infinite.
 ///
 /// Unlike Keras, also checks the gradients of the step and the weights after it, which may overflow
-/// after a finite loss; with parameter servers only the weights. The check costs one pass over both per step. The log line names the
-/// execution's last step, the replica whose loss is not finite, and the parameters whose gradients
-/// or weights are not. With `raise_error`, `fit` throws an Error with the same text instead.
+/// after a finite loss; with parameter servers only the weights. The check costs one pass over both
+/// per step. The log line names the execution's last step, the replica whose loss is not finite, and
+/// the parameters whose gradients or weights are not. With `raise_error`, `fit` throws an Error with
+/// the same text instead.
 /// Source: keras/src/callbacks/terminate_on_nan.py.
 /// \code
 ///   model.fit(train, {.epochs = 3, .callbacks = {lockstep::TerminateOnNaN{}}});

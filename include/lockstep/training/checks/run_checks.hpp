@@ -128,10 +128,9 @@ void check_weighs() {
         L::name);
 }
 
-/// \throws UsageError if fewer than all `replicas` own weights, and there are more `owners` than the
-/// model has `parameters`.
-LOCKSTEP_COLD_DECL void check_owners(std::size_t owners, std::size_t replicas,
-                                     std::size_t parameters);
+/// \throws UsageError if there are more `owners` of weights than trainable parameters.
+LOCKSTEP_COLD_DECL void check_owners(std::size_t owners,
+                                     std::span<const NamedParameter> parameters);
 
 /// \throws UsageError if there are no examples; `what` begins the message: "fit: the training".
 LOCKSTEP_COLD_DECL void check_not_empty(std::optional<std::uint64_t> examples, const char* what);
@@ -152,7 +151,7 @@ void check_data(const Data& data, const char* what) {
             "change the targets"
           : "change the last layer or the targets");
   if constexpr (has_weights<Data>)
-    if (const Shape weights = data.shape(Data::fields::first(FieldRole::weight)); weights.rank > 0)
+    if (const Shape weights = data.shape(weight_field<Data>); weights.rank > 0)
       check_shape("weights", weights, weighed_positions<L>(Net::output_shape),
                   "give one weight per example, or one for each position of the loss");
   check_not_empty(data.size(), what);

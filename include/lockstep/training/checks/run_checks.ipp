@@ -34,12 +34,14 @@ void check_shape(const char* what, Shape found, Shape expected, const char* reme
                    to_string(found), to_string(expected), remedy);
 }
 
-void check_owners(std::size_t owners, std::size_t replicas, std::size_t parameters) {
-  if (owners < replicas && owners > parameters)
+void check_owners(std::size_t owners, std::span<const NamedParameter> parameters) {
+  const auto trainable = static_cast<std::size_t>(std::count_if(
+      parameters.begin(), parameters.end(), [](const NamedParameter& p) { return p.trainable; }));
+  if (owners > trainable)
     throw UsageError(
         "parameter_server: the job has {} servers, but the model has {} trainable parameters; start "
         "at most as many servers",
-        owners, parameters);
+        owners, trainable);
 }
 
 void check_metric_targets(std::string_view metric, std::size_t read, std::string_view loss,

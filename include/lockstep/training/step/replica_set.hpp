@@ -572,9 +572,8 @@ class ReplicaSet : public AnyReplicas {
   /// Makes the replicas, with the initial weights; the processes compare their models first.
   [[gnu::cold]] void build() {
     check_slices<Net, device>(session_.virtual_shards());
-    std::size_t trainable = 0;
-    for (const NamedParameter& p : named_parameters<Net>()) trainable += p.trainable ? 1u : 0u;
-    check_owners(roles().owners.count, session_.replicas(), trainable);
+    if constexpr (requires { session_.roles(); })
+      check_owners(session_.roles().owners.count, named_parameters<Net>());
     replicas_.resize(session_.local_replicas());
     mine_.clear();
     for (std::size_t i = 0; i < replicas_.size(); ++i)

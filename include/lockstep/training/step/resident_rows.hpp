@@ -241,7 +241,7 @@ class ResidentRows {
       data_.gather(pass_, std::span<const Item>(items_),
                    RowsOf<Data, T>(nullptr, nullptr, weights_.data()));
       repeat_weights(weights_.data(), drawn_.size(),
-                     weighed_ / data_.shape(Data::fields::first(FieldRole::weight)).size());
+                     weighed_ / data_.shape(weight_field<Data>).size());
     }
     classes_.weigh(labels_.data(), target_size() / weighed_, weights_.size(), weights_.data());
   }

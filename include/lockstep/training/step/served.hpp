@@ -70,18 +70,20 @@ class ServedUpdate : public Updates<D> {
   static constexpr bool divides_slots = true;
   static constexpr EqualParts must_be_equal() { return {.optimizer = false}; }
 
- private:
+ protected:
+  /// `ranges`: the weights of each replica.
   [[gnu::cold]] ServedUpdate(const UpdateSite<D>& site, std::vector<Slice> ranges)
       : Base(site, Ranges{ranges[site.rank]}),
         ranges_(std::move(ranges)),
         state_(site.replicas),
         first_owner_(site.roles.owners.first),
         workers_(site.roles.computing),
-        reads_gradients_(site.rank >= workers_.first &&
-                         site.rank - workers_.first < workers_.count) {
+        reads_gradients_(workers_.contains(site.rank)) {
     for (const Slice& range : ranges_)
       bytes_.push_back({range.first * sizeof(T), range.count * sizeof(T)});
   }
+
+ private:
   /// The range of each replica, divided evenly among the owners. Parameters whose norms or whole
   /// values an update needs are not divided; otherwise shares are whole blocks, so that a kernel
   /// updates each element as it would without a division.
