@@ -7,4 +7,5 @@
 
 #include "lockstep/cluster.hpp"
 #include "lockstep/strategies/parameter_server.hpp"
+#include "lockstep/training/asynchronous/asynchronous_steps.hpp"
 #include "lockstep/training/step/served.hpp"

@@ -196,15 +196,22 @@ inline Options parse(const Program& program, int argc, char** argv) {
         ->check(not_empty());
     app.add_option("--task", o.task, "this process' task in the cluster: worker:1, chief:0")
         ->check(not_empty());
-    if (program.has_servers)
-      app.add_option("--mode", mode, "sync: each step waits for all workers")
-          ->check(CLI::IsMember({"sync"}))
+    if (program.has_servers) {
+      app.add_option("--mode", mode,
+                     "sync: each step waits for all workers; async: each worker makes steps of its "
+                     "own")
+          ->check(CLI::IsMember({"sync", "async"}))
           ->capture_default_str();
-    else
+      add_whole<std::uint64_t>(app, "--staleness", o.staleness,
+                               "updates that an asynchronous step may miss; default: 2 for each "
+                               "other worker",
+                               0);
+    } else {
       add_whole<std::size_t>(app, "--min-workers", o.min_workers,
                              "the workers that are left after a loss go on if they are this many; "
                              "default: LOCKSTEP_MIN_WORKERS, else a loss ends the job",
                              1);
+    }
     add_seconds(app, "--stall-timeout", o.stall_timeout,
                 "a worker without progress in forward, backward or reduce is lost after this time");
     add_seconds(app, "--idle-timeout", o.idle_timeout,
@@ -277,6 +284,10 @@ inline Options parse(const Program& program, int argc, char** argv) {
     throw CLI::ValidationError("--precision " + o.precision,
                                "this program was built with float32 only");
   detail::check_virtual_shards(o);
+  o.asynchronous = mode == "async";
+  if (o.staleness && !o.asynchronous)
+    throw CLI::ValidationError("--staleness " + std::to_string(*o.staleness),
+                               "synchronous steps miss no update; add --mode async");
 
   o.batch_is_per_replica = program.batch_is_per_replica && batch->count() == 0;
   o.shuffle = !no_shuffle;

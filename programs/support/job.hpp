@@ -72,7 +72,8 @@ class Job {
       }
       // All replicas of this process; none needs more than the first, which has the largest slices.
       const std::size_t planned = model.memory().total() * model.local_replicas();
-      report_.finish(recorder, std::move(digests), planned);
+      const std::size_t optimizer = model.memory().optimizer * model.local_replicas();
+      report_.finish(recorder, std::move(digests), planned, optimizer, model.update_counts());
     };
     run(model.is_chief(), fit, finish);
     if (options_.save) {

@@ -28,7 +28,7 @@ struct Program {
   bool counts_devices = false;    ///< uses all GPUs by default: no --threads
   /// --cluster, --task, --min-workers, --stall-timeout, --idle-timeout, --stragglers
   bool has_workers = false;
-  bool has_servers = false;  ///< --mode instead of --min-workers
+  bool has_servers = false;  ///< --mode, --staleness instead of --min-workers
 };
 
 /// The file of the architecture that goes with the weights `path`: w.json for w.safetensors, otherwise with
@@ -69,6 +69,8 @@ struct Options {
   std::size_t min_workers = 0;  ///< 0: LOCKSTEP_MIN_WORKERS, or a lost worker ends the job
   std::chrono::milliseconds stall_timeout{30'000}, idle_timeout{600'000};
   bool stragglers = false;
+  bool asynchronous = false;               ///< of a job with parameter servers
+  std::optional<std::uint64_t> staleness;  ///< updates that an asynchronous step may miss
 };
 
 }  // namespace support

@@ -2,6 +2,8 @@
 
 #include <sys/resource.h>
 
+#include <algorithm>
+
 namespace support {
 
 namespace {
@@ -10,6 +12,19 @@ std::size_t peak_resident_bytes() {
   rusage usage{};
   getrusage(RUSAGE_SELF, &usage);
   return static_cast<std::size_t>(usage.ru_maxrss) * 1024;
+}
+
+/// The times of asynchronous steps, of which a process hears several at once: each is the mean of as
+/// many as there are workers.
+std::vector<double> averaged(const std::vector<double>& times, std::size_t each) {
+  std::vector<double> result;
+  double sum = 0;
+  for (std::size_t i = 0; i < times.size(); ++i) {
+    sum += times[i];
+    if (i >= each) sum -= times[i - each];
+    result.push_back(sum / static_cast<double>(std::min(i + 1, each)));
+  }
+  return result;
 }
 
 }  // namespace
@@ -43,11 +58,20 @@ void Report::describe(Made what, bool is_chief) {
 }
 
 void Report::finish(const Recorder& recorder, std::vector<std::string> replica_digests,
-                    std::size_t planned_bytes) {
+                    std::size_t planned_bytes, std::size_t optimizer_bytes,
+                    const lockstep::UpdateCounts& updates) {
   if (made) made->first_step = recorder.first_step;
-  run = Run{
-      recorder.step_loss,         recorder.step_accuracy, recorder.step_ms,      recorder.epochs,
-      std::move(replica_digests), planned_bytes,          peak_resident_bytes(), recorder.steps};
+  const bool is_asynchronous = made && made->is_asynchronous;
+  run = Run{recorder.step_loss,
+            recorder.step_accuracy,
+            is_asynchronous ? averaged(recorder.step_ms, made->workers) : recorder.step_ms,
+            recorder.epochs,
+            std::move(replica_digests),
+            planned_bytes,
+            peak_resident_bytes(),
+            optimizer_bytes,
+            updates,
+            recorder.steps};
 }
 
 void Report::fail(const std::string& what) {

@@ -14,6 +14,7 @@
 #include <lockstep/concepts/callback.hpp>
 #include <lockstep/core/slice.hpp>
 #include <lockstep/model/memory_plan.hpp>
+#include <lockstep/training/step/update_counts.hpp>
 
 #include "support/strategy.hpp"
 
@@ -53,6 +54,7 @@ struct Report {
     lockstep::MemoryPlan memory_plan{};  ///< of the largest slice of a batch
     bool has_workers = false;
     std::size_t workers = 0, rank = 0;
+    bool is_asynchronous = false;
   };
   /// The results of training.
   struct Run {
@@ -60,6 +62,8 @@ struct Report {
     std::vector<std::vector<std::pair<std::string, double>>> epochs;
     std::vector<std::string> replica_digests;
     std::size_t planned_bytes = 0, resident_bytes = 0;  ///< at the peak
+    std::size_t optimizer_bytes = 0;                    ///< of the optimizer's buffers
+    lockstep::UpdateCounts updates{};                   ///< of asynchronous steps
     std::size_t steps = 0;
   };
 
@@ -70,9 +74,10 @@ struct Report {
   bool is_requested = true;  ///< the chief always writes a report, the others only after an error
 
   void describe(Made what, bool is_chief);
-  /// Sets the results. `planned_bytes`: of all replicas of this process.
+  /// Sets the results. `planned_bytes` and `optimizer_bytes`: of all replicas of this process.
   void finish(const Recorder& recorder, std::vector<std::string> replica_digests,
-              std::size_t planned_bytes);
+              std::size_t planned_bytes, std::size_t optimizer_bytes,
+              const lockstep::UpdateCounts& updates);
   void fail(const std::string& what);
   /// "rank 1: " before the messages of processes other than the chief; empty for the chief.
   std::string rank_prefix() const;
@@ -103,6 +108,7 @@ Report::Made describe(const ModelOf<Net, S, Parts...>& model, std::size_t batch)
     // With parameter servers not every process is a worker.
     made.workers = has_servers<S> ? model.replicas() : model.workers();
     made.rank = model.rank();
+    if constexpr (has_servers<S>) made.is_asynchronous = model.strategy().asynchronous;
   }
   return made;
 }

@@ -66,6 +66,11 @@ inline nlohmann::json to_json(const Report& report) {
       json["weights_sha256"] = run->replica_digests.front();
       json["replica_weights_sha256"] = run->replica_digests;
     }
+    json["optimizer_bytes"] = run->optimizer_bytes;
+    if (report.made && report.made->is_asynchronous) {
+      json["stale_max"] = run->updates.most_stale;
+      json["examples_once"] = run->updates.each_once;
+    }
     json["peak_bytes"] = {{"planned", run->planned_bytes}, {"resident", run->resident_bytes}};
   }
   if (report.error) json["error"] = *report.error;

@@ -9,11 +9,13 @@
 
 namespace support {
 
-/// Applies --cluster, --task and the timeouts.
+/// Applies --cluster, --task, --mode, --staleness and the timeouts.
 /// \throws lockstep::ClusterError, lockstep::FileError naming the option or the file.
 template <class D, class Plane>
 void describe_workers(lockstep::ParameterServer<D, Plane>& strategy, const Options& options) {
   describe_job(strategy, options);
+  strategy.asynchronous = options.asynchronous;
+  strategy.staleness = options.staleness;
 }
 
 }  // namespace support

@@ -156,6 +156,8 @@ class Loader {
   /// \throws what the pipeline threw while it assembled this batch, and again on each call until
   /// begin(); UsageError before the first begin().
   bool next(LoadedBatch& out);
+  /// Leaves out the next `examples` of the pass, for a loader without a prefetch thread.
+  [[gnu::cold]] void skip(std::uint64_t examples);
 
  private:
   struct Buffer {

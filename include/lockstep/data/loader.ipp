@@ -121,6 +121,17 @@ bool Loader<T>::next(LoadedBatch& out) {
 }
 
 template <class T>
+void Loader<T>::skip(std::uint64_t examples) {
+  while (examples > 0) {
+    items_.clear();
+    const auto most = static_cast<std::size_t>(std::min<std::uint64_t>(examples, largest_batch_));
+    source_->append_items(most, items_, ordinal_);
+    if (items_.empty()) return;
+    examples -= items_.size();
+  }
+}
+
+template <class T>
 Slice Loader<T>::share_of(std::size_t global) const {
   if (!share_) return {0, global};
   const Slice slice = share_(global);

@@ -5,12 +5,19 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
 #include <string_view>
 
 #include "lockstep/cluster/description/environment.hpp"
 #include "lockstep/cluster/description/resolved_cluster.hpp"
 #include "lockstep/cluster/rendezvous/stall.hpp"
+#include "lockstep/collectives/algorithms/process_group.hpp"
 #include "lockstep/concepts/strategy.hpp"
+#include "lockstep/core/error.hpp"
+#include "lockstep/core/format_text.hpp"
 #include "lockstep/strategies/job/data_plane.hpp"
 #include "lockstep/strategies/job/worker_place.hpp"
 #include "lockstep/strategies/local_replicas.hpp"
@@ -36,15 +43,31 @@ class ServerSession : public WorkerSession<Strategy> {
           "parameter_server: LOCKSTEP_MIN_WORKERS is set, but a job with parameter servers ends at "
           "a loss; unset it, and let the launcher start the job again from its checkpoint "
           "(lockstep-run --max-restarts)");
-    Base::start(options, Base::options_of(options));
+    WorkerOptions joined = Base::options_of(options);
+    joined.mode = {"mode of the servers", options.describe_mode()};
+    Base::start(options, joined);
+    is_asynchronous_ = options.asynchronous;
+    if (options.staleness)
+      staleness_ = *options.staleness;
+    else if (is_asynchronous_)
+      staleness_ = 2 * (roles().computing.count - 1);
   }
   /// The workers compute, the servers own the weights.
   ReplicaRoles roles() const { return this->state_->job.roles(); }
+  /// Whether steps of `fit` are asynchronous, and how many updates a step may miss.
+  bool is_asynchronous() const { return is_asynchronous_; }
+  std::uint64_t staleness() const { return staleness_; }
+  /// The groups of this process with the servers, or with the processes that it serves, by rank.
+  std::map<std::size_t, ProcessGroup>& pairs() { return this->state_->job.pairs(); }
+
+ private:
+  bool is_asynchronous_ = false;
+  std::uint64_t staleness_ = 0;
 };
 
 }  // namespace detail
 
-/// tf.distribute.ParameterServerStrategy, synchronous: the tasks `ps` own the weights and the
+/// tf.distribute.ParameterServerStrategy, synchronous or asynchronous: the tasks `ps` own the weights and the
 /// optimizer's buffers, divided evenly among them (whole parameters if the optimizer clips by norm
 /// or needs them whole, as Lamb does); the tasks `worker` compute the gradients of their part of
 /// each batch; a task `chief` only coordinates, reports and writes files, and without one worker 0
@@ -60,9 +83,17 @@ class ServerSession : public WorkerSession<Strategy> {
 /// same data and make the same calls of `fit`, `evaluate` and `predict`; servers get no examples. A
 /// process that dies ends the job: the others throw PeerLost, which names it.
 ///
+/// With `asynchronous` a worker makes whole steps of its own: it gets the number of the next batch
+/// of the epoch from the first server, pulls the weights, and pushes its gradients, which each
+/// server applies at once. The gradients of a step may miss up to `staleness` updates that others
+/// made meanwhile; a step that could miss more waits before it begins. Each batch of an epoch is
+/// applied once, in each range of the weights, unlike TensorFlow's at least once. With staleness 0
+/// the steps are those of one device, bit by bit. An epoch, or `steps_per_execution` steps if that
+/// is more than 1, is one asynchronous phase; before and after it all processes hold the same
+/// weights, so that validation, checkpoints and `evaluate` are exact.
+///
 /// The job comes from TF_CONFIG with the jobs `ps` and `worker`, from `lockstep-run --ps`, or from
-/// the program. Each process has one replica. Unlike TensorFlow's strategy, which is asynchronous,
-/// every example of an epoch counts once.
+/// the program. Each process has one replica.
 /// \throws ClusterError at open, if the job has no ps or no worker; UsageError if the model has
 /// fewer parameters than the job has servers.
 /// \code
@@ -87,12 +118,28 @@ struct ParameterServer {
   ClusterArguments cluster{};      ///< overrides the environment
   StallLimits stall_limits{};      ///< how long a live process may go without progress
   bool stragglers = false;         ///< the chief logs each rank's time per phase after each epoch
+  bool asynchronous = false;       ///< each worker makes steps of its own
+  /// The most updates that the gradients of an asynchronous step may miss. Default: two for each
+  /// other worker, so that equally fast ones never wait.
+  std::optional<std::uint64_t> staleness{};
   /// As in MultiWorkerMirrored, for workers. Servers and chief compute while workers wait.
   bool bind_cores = true;
   Environment environment = process_environment();
 
   /// Joins the job and waits until all processes have joined.
+  /// \throws UsageError if `staleness` is set without `asynchronous`.
   Session open() const {
+    if (staleness && !asynchronous)
+      throw UsageError(
+          "parameter_server: staleness is {}, but synchronous steps miss no update; set "
+          ".asynchronous = true, or leave it out",
+          *staleness);
+    if constexpr (!ConnectsPairs<Data>)
+      if (asynchronous)
+        throw UsageError(
+            "parameter_server: asynchronous steps need connections of two processes each, which the "
+            "data plane {} cannot make; use ls::Tcp",
+            Data::name);
     ParameterServer with = *this;
     with.cluster.has_servers = true;
     return Session(with);
@@ -101,8 +148,16 @@ struct ParameterServer {
  private:
   template <class>
   friend class detail::WorkerSession;
+  template <class>
+  friend class detail::ServerSession;
 
   static constexpr bool names_devices = false;
+
+  bool connects_pairs() const { return asynchronous; }
+  std::string describe_mode() const {
+    if (!asynchronous) return "synchronous";
+    return staleness ? format_text("asynchronous, staleness {}", *staleness) : "asynchronous";
+  }
 
   detail::WorkerPlace place_here() const {
     return detail::WorkerPlace::here(1, virtual_shards > 0 ? 1 : detail::fixed_threads(on),

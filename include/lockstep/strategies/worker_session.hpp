@@ -118,6 +118,9 @@ class WorkerSession {
       // A background thread does not poll, as its core may be needed by others.
       job.connect(&Strategy::data_plane::connect,
                   {.layers = waits.spins, .gradients = waits.overlap ? 0 : waits.spins});
+      if constexpr (ConnectsPairs<typename Strategy::data_plane> &&
+                    requires { options.connects_pairs(); })
+        if (options.connects_pairs()) job.connect_pairs(&Strategy::data_plane::connect_pairs);
       const ThreadGroup::Options threads{
           .size = mine, .timeout = job.timeout(), .order = job.order(), .spins = waits.spins};
       layers.emplace(job.layers(), job.counts(), threads);

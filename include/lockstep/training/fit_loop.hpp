@@ -130,9 +130,13 @@ class FitLoop {
   LOCKSTEP_DECL void run_step(bool waits);
   /// `sent`: the requests that travelled with it.
   LOCKSTEP_DECL void count_step(const RunRequests& sent);
-  /// Reads the sums, verifies the replicas if due, calls on_train_batch_end, saves a checkpoint if
-  /// due.
-  LOCKSTEP_DECL void end_execution(int epoch);
+  /// Trains asynchronous steps: to the end of the epoch, to the next checkpoint, or those of an
+  /// execution if it has several. Otherwise hooks are called for each step, as this process hears of
+  /// it.
+  LOCKSTEP_COLD_DECL void execute_phase(AsynchronousPhase& phase, int epoch);
+  /// Reads the sums, verifies the replicas if due, calls on_train_batch_end if `calls_hook`, saves a
+  /// checkpoint if due.
+  LOCKSTEP_DECL void end_execution(int epoch, bool calls_hook);
   /// Handles the end of the data after `done` steps of an epoch. \throws UsageError if the first
   /// epoch had no data at all.
   LOCKSTEP_COLD_DECL void end_of_data(int epoch, std::uint64_t done);
@@ -190,6 +194,7 @@ class FitLoop {
   std::optional<JobState> resumed_;              // until its epoch has begun
   std::uint64_t examples_ = 0;                   // of the current pass so far
   std::uint64_t epoch_steps_ = 0;                // of the last epoch
+  std::uint64_t most_stale_ = 0;                 // of the asynchronous steps of the epoch
   bool ran_out_ = false;                         // the data ended before the epoch did
   bool ends_ = false;                            // no further epoch
   bool has_warned_ = false;                      // of values that are not finite
@@ -216,6 +221,27 @@ struct LibraryStep {
   }
 };
 
+// In asynchronous_steps.hpp, which <lockstep/parameter_server.hpp> includes.
+template <class Replicas, class Batches, class Data>
+class AsynchronousSteps;
+template <class Session>
+void check_synchronous(const Session& session);
+
+/// The steps of `step` on `data`.
+template <class Replicas, class Batches, class Step, class Data>
+auto steps_of(const Step& step, Replicas& replicas, Batches& batches,
+              [[maybe_unused]] const Data& data,
+              [[maybe_unused]] const ClassWeights& class_weights) {
+  constexpr bool can_be_asynchronous =
+      requires(typename Replicas::Session& session) { session.is_asynchronous(); };
+  if constexpr (can_be_asynchronous && std::same_as<Step, LibraryStep>) {
+    return AsynchronousSteps<Replicas, Batches, Data>(replicas, batches, data, class_weights);
+  } else {
+    if constexpr (can_be_asynchronous) check_synchronous(replicas.session());
+    return step.steps(replicas, batches);
+  }
+}
+
 /// Checks options and data, allocates memory for batches, and trains.
 template <class Replicas, class Train, class Validation, class Step>
 History run_fit(Replicas& replicas, BetweenRuns& kept, const Train& train,
@@ -229,7 +255,7 @@ History run_fit(Replicas& replicas, BetweenRuns& kept, const Train& train,
   }
   auto batches = batches_over<!Step::reads_batches>(replicas, train, "fit: the training",
                                                     options.class_weight);
-  auto steps = step.steps(replicas, batches);
+  auto steps = steps_of(step, replicas, batches, train, options.class_weight);
   const auto describe = [&] {
     using T = typename Replicas::T;
     std::optional<DescribedData> validated;

@@ -258,11 +258,17 @@ bool FitLoop::train_epoch(int epoch) {
     has_begun_ = true;
     note_boundary();
   }
+  AsynchronousPhase* const phase = train_->asynchronous();
   while (done_ < most_steps_ && !requests_.end_training && !requests_.stop_now) {
+    if (phase != nullptr) {
+      if (done_ == run_.numbers.steps) break;
+      execute_phase(*phase, epoch);
+      continue;
+    }
     execute();
     const bool has_data = execution_.has_data;
     if (execution_.steps > 0) {
-      end_execution(epoch);
+      end_execution(epoch, true);
       if (requests_.end_training || requests_.stop_now) break;
       if (run_.admits && requests_.admit) throw Admission{};
     }
@@ -289,6 +295,44 @@ void FitLoop::execute() {
     run_step(execution_.steps + 1 == most);
   }
   if (execution_.steps > 0 && execution_.steps < most) replicas_.wait_for_steps();
+}
+
+void FitLoop::execute_phase(AsynchronousPhase& phase, int epoch) {
+  if (!run_.numbers.steps)
+    throw UsageError(
+        "fit: asynchronous steps are handed out by number, but the data never end; set "
+        ".steps_per_epoch");
+  const bool calls_each = options_.steps_per_execution == 1;
+  std::uint64_t most = *run_.numbers.steps - done_;
+  if (!calls_each) most = std::min(most, options_.steps_per_execution);
+  if (checkpoints_) most = std::min(most, checkpoints_->steps_until_due(replicas_.steps()));
+  execution_ = {.before = replicas_.steps()};
+  first_update_ = std::min(first_update_, replicas_.updates());
+  note(Phase::data);
+  phase.begin_phase(most);
+  run_.is_in_phase = true;
+  if (!calls_each) run_.callbacks.on_train_batch_begin(static_cast<std::size_t>(done_), {});
+  for (bool runs = true; runs;) {
+    CancellationDeferred::point();
+    runs = phase.advance(run_.token.stop_requested() || run_.stopped, kept_.rate);
+    while (phase.take_step()) {
+      const auto step = static_cast<std::size_t>(done_ + execution_.steps++);
+      if (!calls_each) continue;
+      run_.callbacks.on_train_batch_begin(step, {});
+      replicas_.read_sums(running_);
+      run_.callbacks.on_train_batch_end(step, running_.logs());
+    }
+  }
+  phase.end_phase();
+  run_.is_in_phase = false;
+  most_stale_ = std::max(most_stale_, phase.most_stale());
+  boundaries_ += execution_.steps;
+  examples_ += batch_size_ * execution_.steps;
+  const RunRequests mine = run_.pop_requests();
+  replicas_.exchange_requests(mine);
+  agreed_ = run_.agreed_requests(mine);
+  run_.adopt_agreed_rate(agreed_);
+  end_execution(epoch, !calls_each && execution_.steps > 0);
 }
 
 void FitLoop::run_step(bool waits) {
@@ -318,13 +362,13 @@ void FitLoop::count_step(const RunRequests& sent) {
   run_.adopt_agreed_rate(agreed_);
 }
 
-void FitLoop::end_execution(int epoch) {
+void FitLoop::end_execution(int epoch, bool calls_hook) {
   replicas_.read_sums(running_);
   note_boundary();
   const std::uint64_t each = options_.verify_every, before = execution_.before;
   if (each > 0 && before / each != replicas_.steps() / each) replicas_.verify();
   const std::uint64_t now = done_ + execution_.steps;
-  {
+  if (calls_hook) {
     const Run::TogetherHooks together(run_);
     run_.callbacks.on_train_batch_end(static_cast<std::size_t>(now - 1), running_.logs());
   }
@@ -386,6 +430,8 @@ void FitLoop::end_of_data(int epoch, std::uint64_t done) {
 void FitLoop::store_epoch_logs() {
   logs_.clear();
   for (const auto& [name, value] : running_.logs()) logs_.set(name, value);
+  if (train_->asynchronous() != nullptr)
+    logs_.set("stale_max", static_cast<double>(std::exchange(most_stale_, 0)));
   kept_.totals = running_.totals();
 }
 

@@ -561,6 +561,10 @@ class Model<Net, S, L, O, Ms...> {
                                 detail::bytes_of(replicas_.weights(), replicas_.state()));
   }
 
+  /// The asynchronous steps that this model has made, as the job's parameter servers have counted
+  /// them; none with other strategies. Equal in all processes after a `fit`.
+  const UpdateCounts& update_counts() const { return replicas_.update_counts(); }
+
   /// The digest of each replica of this process. Different digests mean diverged replicas.
   std::vector<std::string> replica_weights_sha256() const { return replicas_.digests(); }
 
@@ -676,6 +680,11 @@ class Model<Net, S, L, O, Ms...> {
           "{}: it cannot be called in the step of a fit; call test_step or predict(batch) there, or "
           "{} in a callback",
           call, call);
+    if (replicas_.is_in_phase())
+      throw UsageError(
+          "{}: it was called between asynchronous steps, while no process has all weights; set "
+          ".steps_per_execution = K, after which all have them, or call it in on_epoch_end",
+          call);
   }
   /// The same, and within a loop over `batches`.
   void check_between_loops(const char* call) const {

@@ -107,6 +107,8 @@ struct Run final : TrainingControl {
   LOCKSTEP_COLD_DECL Architecture architecture() const override;
   LOCKSTEP_COLD_DECL void start_trace(std::uint64_t steps) override;
   LOCKSTEP_COLD_DECL std::string end_trace() override;
+  /// \throws UsageError between asynchronous steps.
+  LOCKSTEP_COLD_DECL void check_whole(const char* call) const;
 
   /// While it lives, hooks may make exchanges: in an elastic job all processes call them.
   class TogetherHooks : public ElasticRuns::Nesting {
@@ -128,6 +130,7 @@ struct Run final : TrainingControl {
   bool stopped = false;                // a callback has called stop_training
   bool is_at_epoch_end = false;        // log() is allowed
   int evicted_by = 0;                  // the signal; leaves an elastic job after this step
+  bool is_in_phase = false;            // of asynchronous steps
   bool admits = false;                 // requests report a process that waits to join
   Logs added;                          // by log(), since the last on_epoch_end hook
   std::shared_ptr<StepTrace> trace{};  // while one is active

@@ -143,12 +143,29 @@ void Run::log(std::string_view name, double value) {
     throw UsageError("callback: log('{}') was called outside of on_epoch_end; call it there", name);
   added.set(name, value);
 }
-std::vector<std::byte> Run::weights() const { return replicas.copy(); }
+void Run::check_whole(const char* call) const {
+  if (is_in_phase)
+    throw UsageError(
+        "callback: {} was called between asynchronous steps, while no process has all weights; set "
+        ".steps_per_execution = K, after which all have them, or call it in on_epoch_end",
+        call);
+}
+std::vector<std::byte> Run::weights() const {
+  check_whole("weights");
+  return replicas.copy();
+}
 bool Run::is_finite() const { return replicas.is_finite(); }
 std::string Run::not_finite() const { return replicas.not_finite(); }
-std::vector<NamedTensor> Run::tensors() const { return replicas.tensors(); }
-void Run::set_weights(std::span<const std::byte> copy) { replicas.restore(copy); }
+std::vector<NamedTensor> Run::tensors() const {
+  check_whole("tensors");
+  return replicas.tensors();
+}
+void Run::set_weights(std::span<const std::byte> copy) {
+  check_whole("set_weights");
+  replicas.restore(copy);
+}
 void Run::save_weights(const std::string& path) {
+  check_whole("save_weights");
   if (!place.is_chief) return check_membership();
   const std::vector<std::byte> parameters = replicas.copy();
   const StateLayout layout = replicas.layout();
@@ -159,6 +176,7 @@ void Run::save_weights(const std::string& path) {
 }
 void Run::write_checkpoint(const std::string& directory, std::size_t keep) {
   const CheckpointPort& port = checkpoint_port();
+  check_whole("write_checkpoint");
   check_membership();
   if (!place.is_chief && replicas.is_whole()) return;
   JobState state = kept.with(replicas);
@@ -169,7 +187,10 @@ void Run::check_membership() {
   if (ElasticRuns* const elastic = replicas.elastic(); elastic && elastic->allows_nested())
     ElasticRuns::finish(replicas);
 }
-void Run::swap_averages(bool averages) { replicas.swap_averages(averages); }
+void Run::swap_averages(bool averages) {
+  check_whole("swap_averages");
+  replicas.swap_averages(averages);
+}
 const TrainingParams& Run::params() const { return numbers; }
 bool Run::may_log(std::string_view name) const {
   const auto is_logged = [&](std::string_view own) {
@@ -193,6 +214,7 @@ void Run::start_trace(std::uint64_t steps) {
   if (traces == nullptr)
     throw UsageError(
         "callback: this program was built without traces; add #include <lockstep/trace.hpp>");
+  check_whole("begin_trace");
   trace = traces->make();
   replicas.record(trace, steps);
 }

@@ -58,6 +58,12 @@ concept DataPlane = requires(const JobLinks& links) {
   { P::connect(links) } -> std::same_as<JobGroups>;
 };
 
+/// `P::connect_pairs(links, peers)`: a group of this process with each of `peers`.
+template <class P>
+concept ConnectsPairs = requires(const JobLinks& links, const std::vector<std::size_t>& peers) {
+  { P::connect_pairs(links, peers) } -> std::same_as<std::vector<ProcessGroup>>;
+};
+
 namespace detail {
 /// Whether a process can leave the connections of a plane and connect with other processes: unless
 /// the plane has `static constexpr bool can_reform = false`.

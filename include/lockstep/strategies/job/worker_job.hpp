@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <exception>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -49,6 +50,7 @@ struct WorkerOptions {
   std::function<void(std::function<void()>)> on_reform{};
   const Secret* secret = nullptr;  ///< of the job; null: read it from the environment
   bool logs_members = true;
+  SignatureField mode{};  ///< of parameter servers; all processes must have the same
 };
 
 /// The settings that the processes of a job must have in common.
@@ -81,6 +83,10 @@ class WorkerJob {
   };
   /// Connects the processes by a data plane's `connect`.
   LOCKSTEP_COLD_DECL void connect(JobGroups (*connect)(const JobLinks&), const Spins& spins);
+  /// Connects each parameter server with the processes that exchange with it alone, and the first
+  /// server with all, by a data plane's `connect_pairs`.
+  LOCKSTEP_COLD_DECL void connect_pairs(
+      std::vector<ProcessGroup> (*connect)(const JobLinks&, const std::vector<std::size_t>&));
   /// Whether exchanges overlap with backward: the chief's `mine`, since all processes must send the
   /// same messages. Over a network an exchange mostly waits, on one machine it mostly computes.
   LOCKSTEP_COLD_DECL bool overlaps(bool mine);
@@ -135,6 +141,8 @@ class WorkerJob {
   /// The groups of processes, one channel for layers and one for gradients.
   JobGroup& layers() { return *layers_; }
   JobGroup& gradients() { return *gradients_; }
+  /// The groups of this process with one other each, by the other's rank, if it has such.
+  std::map<std::size_t, ProcessGroup>& pairs() { return pairs_; }
 
   /// \throws UsageError on all ranks if `fields` differ between them.
   LOCKSTEP_COLD_DECL void agree(std::string_view part, const Signature& fields);
@@ -171,6 +179,7 @@ class WorkerJob {
   /// The timeout for a process that has joined to publish its place.
   LOCKSTEP_COLD_DECL std::chrono::milliseconds start_timeout() const;
   LOCKSTEP_COLD_DECL std::string key(std::string_view what) const;
+  LOCKSTEP_COLD_DECL JobLinks links(const Spins& spins);
   LOCKSTEP_COLD_DECL std::vector<WorkerPlace> places_by_rank(const WorkerPlace& here);
   LOCKSTEP_COLD_DECL bool has_servers() const;
   LOCKSTEP_COLD_DECL void check_shards() const;
@@ -182,6 +191,7 @@ class WorkerJob {
 
   std::size_t virtual_shards_;
   bool stragglers_, is_elastic_, logs_members_, has_left_ = false;
+  SignatureField mode_;
   std::function<void(std::function<void()>)> on_reform_;
   std::chrono::milliseconds timeout_;
   int exceptions_ = std::uncaught_exceptions();
@@ -197,6 +207,7 @@ class WorkerJob {
   std::uint64_t last_step_ = 0;
   bool peers_know_ = false;  // all processes throw this error, so it need not be reported
   std::optional<JobGroup> layers_, gradients_;
+  std::map<std::size_t, ProcessGroup> pairs_;
 };
 
 }  // namespace lockstep::detail

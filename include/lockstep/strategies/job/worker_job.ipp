@@ -52,6 +52,7 @@ WorkerJob::WorkerJob(const WorkerOptions& options)
       stragglers_(options.stragglers),
       is_elastic_(options.generation != nullptr),
       logs_members_(options.logs_members),
+      mode_(options.mode),
       on_reform_(options.on_reform),
       timeout_(options.stall_limits.idle + std::chrono::minutes(1)),
       where_(options.generation != nullptr
@@ -104,8 +105,11 @@ void WorkerJob::watch_generation() {
 }
 
 void WorkerJob::exchange_places(const WorkerPlace& here) {
-  if (job_)
-    job_->agree("strategy", settings_fields(where_, virtual_shards_, stragglers_), start_timeout());
+  if (job_) {
+    std::vector<SignatureField> fields = settings_fields(where_, virtual_shards_, stragglers_);
+    if (!mode_.first.empty()) fields.push_back(mode_);
+    job_->agree("strategy", fields, start_timeout());
+  }
   if (job_)
     places_ = places_by_rank(here);
   else
@@ -124,17 +128,38 @@ void WorkerJob::connect(JobGroups (*plane)(const JobLinks&), const Spins& spins)
   };
   if (!job_) return emplace({}, {});
   exchange([&] {
-    JobGroups groups = plane({.where = where_,
-                              .session = *session_,
-                              .places = places_,
-                              .timeout = timeout_,
-                              .start_timeout = start_timeout(),
-                              .order = order(),
-                              .is_flat = has_servers(),
-                              .layer_spins = spins.layers,
-                              .gradient_spins = spins.gradients,
-                              .peers_know = peers_know_});
+    JobGroups groups = plane(links(spins));
     emplace(std::move(groups.layers), std::move(groups.gradients));
+  });
+}
+
+JobLinks WorkerJob::links(const Spins& spins) {
+  return {.where = where_,
+          .session = *session_,
+          .places = places_,
+          .timeout = timeout_,
+          .start_timeout = start_timeout(),
+          .order = order(),
+          .is_flat = has_servers(),
+          .layer_spins = spins.layers,
+          .gradient_spins = spins.gradients,
+          .peers_know = peers_know_};
+}
+
+void WorkerJob::connect_pairs(
+    std::vector<ProcessGroup> (*plane)(const JobLinks&, const std::vector<std::size_t>&)) {
+  if (!job_) return;
+  const ReplicaRoles of = roles();
+  const std::size_t first = of.owners.first;
+  const auto are_pair = [&](std::size_t server, std::size_t other) {
+    return of.owners.contains(server) && (server == first || of.computing.contains(other));
+  };
+  std::vector<std::size_t> peers;
+  for (std::size_t r = 0; r < places_.size(); ++r)
+    if (r != rank_ && (are_pair(rank_, r) || are_pair(r, rank_))) peers.push_back(r);
+  exchange([&] {
+    std::vector<ProcessGroup> groups = plane(links({}), peers);
+    for (std::size_t i = 0; i < peers.size(); ++i) pairs_.emplace(peers[i], std::move(groups[i]));
   });
 }
 
@@ -149,14 +174,17 @@ void WorkerJob::subscribe(std::function<void()> abort) {
   if (!job_) return;
   session_->on_exchange([this] {
     const ExchangeProgress one = layers_->progress(), other = gradients_->progress();
-    return ExchangeProgress{one.done + other.done, one.waits_for ? one.waits_for : other.waits_for,
-                            one.moved + other.moved};
+    ExchangeProgress all{one.done + other.done, one.waits_for ? one.waits_for : other.waits_for,
+                         one.moved + other.moved};
+    for (const auto& [rank, pair] : pairs_) all.moved += pair.progress().moved;
+    return all;
   });
   session_->on_loss([this, abort = std::move(abort)](const PeerLost& loss) {
     // The next step throws it, maybe late; an elastic job goes on.
     if (!waits_ && !is_elastic_) job_->log(LogLevel::error, loss.what());
     layers_->lose(loss.rank());  // first, since an abort names this process
     gradients_->lose(loss.rank());
+    for (auto& [rank, pair] : pairs_) pair.lose(loss.rank());
     abort();
   });
 }

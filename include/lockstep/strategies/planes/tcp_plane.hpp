@@ -28,8 +28,12 @@ namespace lockstep {
 struct Tcp {
   static constexpr std::string_view name = "tcp";
   LOCKSTEP_COLD_DECL static JobGroups connect(const JobLinks& links);
+  /// A group of two for each of `peers`, in which the lower rank is member 0. All processes of the job
+  /// call it, and those of a pair name each other.
+  LOCKSTEP_COLD_DECL static std::vector<ProcessGroup> connect_pairs(
+      const JobLinks& links, const std::vector<std::size_t>& peers);
 };
-static_assert(DataPlane<Tcp>);
+static_assert(DataPlane<Tcp> && ConnectsPairs<Tcp>);
 
 namespace detail {
 
@@ -37,9 +41,9 @@ namespace detail {
 /// job insists on shared memory.
 LOCKSTEP_COLD_DECL std::shared_ptr<SharedMemory> open_shared_memory(const JobLinks& links);
 
-/// Waits until all `members` have called it: each has its connections to the others.
-/// \throws PeerLost.
-LOCKSTEP_COLD_DECL void wait_for_connected(const JobLinks& links,
+/// Waits until all `members` have called it with the same `name`: each has its connections to the
+/// others. \throws PeerLost.
+LOCKSTEP_COLD_DECL void wait_for_connected(const JobLinks& links, std::string_view name,
                                            const std::vector<std::size_t>& members);
 
 /// Connects this process with its peers among `members`, which are ranks in increasing order.

@@ -168,11 +168,12 @@ inline void check_wire(const JobLinks& links) {
   }
 }
 
-void wait_for_connected(const JobLinks& links, const std::vector<std::size_t>& members) {
+void wait_for_connected(const JobLinks& links, std::string_view name,
+                        const std::vector<std::size_t>& members) {
   Rendezvous& job = links.rendezvous();
   // Each lane of machines counts its own members.
   const auto key_of = [&](std::string_view what) {
-    return links.key(format_text("data/{}/{}", what, members.front()));
+    return links.key(format_text("data{}/{}/{}", name, what, members.front()));
   };
   const std::string connected = key_of("connected");
   if (job.add(key_of("count"), 1) == members.size()) job.set(connected, "");
@@ -180,25 +181,18 @@ void wait_for_connected(const JobLinks& links, const std::vector<std::size_t>& m
   job.get(connected, links.start_timeout + job.timeouts().mesh);
 }
 
-std::shared_ptr<TcpMesh> connect_tcp(const JobLinks& links,
-                                     const std::vector<std::size_t>& members) {
+/// Connects this process with `peers`, of `members`, which all call it with the same `name`; it is
+/// empty for the groups of the job. Keys of connections that need none are left out.
+inline std::vector<DataConnection> connect_peers(const JobLinks& links, std::string_view name,
+                                                 std::vector<std::size_t> peers,
+                                                 std::size_t per_peer,
+                                                 const std::vector<std::size_t>& members) {
   Rendezvous& job = links.rendezvous();
-  const auto index_of = [&](std::size_t rank) {
-    return static_cast<std::size_t>(std::lower_bound(members.begin(), members.end(), rank) -
-                                    members.begin());
-  };
-  TcpMesh::Options mesh{.rank = index_of(links.rank()),
-                        .size = members.size(),
-                        .silence = job.timeouts().silence,
-                        .names = members};
-  if (links.is_flat) mesh.topology = Topology::direct;
-  std::string run;
+  std::string run(name);
   for (const std::uint8_t byte : job.run_id()) run += format_text("{:02x}", byte);
-  std::vector<std::size_t> peers = peers_of(mesh.rank, mesh.size, mesh.topology);
-  for (std::size_t& peer : peers) peer = members[peer];
   DataOptions options{.rank = links.rank(),
                       .peers = std::move(peers),
-                      .per_peer = mesh.channels * links.where.connections,
+                      .per_peer = per_peer,
                       .address = job.local_address(),
                       .more_addresses = more_data_addresses(links.where),
                       .stripes = links.where.connections,
@@ -210,7 +204,7 @@ std::shared_ptr<TcpMesh> connect_tcp(const JobLinks& links,
   check_file_limit(options.peers.size() * options.per_peer,
                    format_text("the data connections to {} workers", options.peers.size()));
   DataConnector connector(options);
-  const auto key_of = [&](std::size_t r) { return links.key(format_text("data/{}", r)); };
+  const auto key_of = [&](std::size_t r) { return links.key(format_text("data{}/{}", name, r)); };
   if (!connector.place().empty()) job.set(key_of(options.rank), connector.place());
   std::map<std::size_t, std::string> places;
   for (const std::size_t peer : options.peers)
@@ -227,13 +221,30 @@ std::shared_ptr<TcpMesh> connect_tcp(const JobLinks& links,
   {
     const Watch watch(links.session, connector);
     found = connector.connect(places, std::chrono::steady_clock::now() + job.timeouts().mesh,
-                              [&] { wait_for_connected(links, members); });
+                              [&] { wait_for_connected(links, name, members); });
   }
-  for (DataConnection& connection : found) {
+  for (DataConnection& connection : found)
     if (is_plain(links, connection.rank))
       connection.send_key = connection.receive_key = std::nullopt;
-    connection.rank = index_of(connection.rank);
-  }
+  return found;
+}
+
+std::shared_ptr<TcpMesh> connect_tcp(const JobLinks& links,
+                                     const std::vector<std::size_t>& members) {
+  const auto index_of = [&](std::size_t rank) {
+    return static_cast<std::size_t>(std::lower_bound(members.begin(), members.end(), rank) -
+                                    members.begin());
+  };
+  TcpMesh::Options mesh{.rank = index_of(links.rank()),
+                        .size = members.size(),
+                        .silence = links.rendezvous().timeouts().silence,
+                        .names = members};
+  if (links.is_flat) mesh.topology = Topology::direct;
+  std::vector<std::size_t> peers = peers_of(mesh.rank, mesh.size, mesh.topology);
+  for (std::size_t& peer : peers) peer = members[peer];
+  std::vector<DataConnection> found =
+      connect_peers(links, "", std::move(peers), mesh.channels * links.where.connections, members);
+  for (DataConnection& connection : found) connection.rank = index_of(connection.rank);
   return std::make_shared<TcpMesh>(mesh, std::move(found));
 }
 
@@ -261,6 +272,31 @@ JobGroups Tcp::connect(const JobLinks& links) {
   std::iota(all.begin(), all.end(), std::size_t{0});
   const std::shared_ptr<TcpMesh> mesh = detail::connect_tcp(links, all);
   return both([&](const GroupOptions& options) { return TcpGroup(mesh, options); });
+}
+
+std::vector<ProcessGroup> Tcp::connect_pairs(const JobLinks& links,
+                                             const std::vector<std::size_t>& peers) {
+  std::vector<std::size_t> all(links.size());
+  std::iota(all.begin(), all.end(), std::size_t{0});
+  detail::check_wire(links);
+  std::map<std::size_t, std::vector<DataConnection>> by_rank;
+  for (DataConnection& connection :
+       detail::connect_peers(links, " pairs", peers, links.where.connections, all))
+    by_rank[connection.rank].push_back(std::move(connection));
+  std::vector<ProcessGroup> pairs;
+  for (const std::size_t peer : peers) {
+    const std::size_t lower = std::min(peer, links.rank());
+    TcpMesh::Options pair{.rank = links.rank() == lower ? std::size_t{0} : std::size_t{1},
+                          .size = 2,
+                          .channels = 1,
+                          .topology = detail::Topology::direct,
+                          .silence = links.rendezvous().timeouts().silence,
+                          .names = {lower, std::max(peer, links.rank())}};
+    for (DataConnection& connection : by_rank[peer]) connection.rank = 1 - pair.rank;
+    pairs.emplace_back(TcpGroup(std::make_shared<TcpMesh>(pair, std::move(by_rank[peer])),
+                                GroupOptions{.timeout = links.timeout}));
+  }
+  return pairs;
 }
 
 }  // namespace lockstep

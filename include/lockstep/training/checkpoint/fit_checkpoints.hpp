@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <string>
@@ -38,6 +39,11 @@ class FitCheckpoints {
   /// Whether a checkpoint is due between steps `before` and `after`, counted over the model's life.
   bool is_due(std::uint64_t before, std::uint64_t after) const {
     return options_.every > 0 && before / options_.every != after / options_.every;
+  }
+  /// The steps after `now` until one is due; the largest number if none is between epochs.
+  std::uint64_t steps_until_due(std::uint64_t now) const {
+    return options_.every > 0 ? options_.every - now % options_.every
+                              : std::numeric_limits<std::uint64_t>::max();
   }
   bool is_due_after_epochs() const { return options_.every == 0 || !options_.best.empty(); }
   /// Steps of the last checkpoint that was saved or loaded.

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 
 #include "lockstep/concepts/dataset.hpp"
 #include "lockstep/training/step/any_job.hpp"
@@ -22,6 +23,28 @@ class AnyReplicas : public AnyModelState, public AnySteps, public AnyJob {
   ~AnyReplicas() = default;
 };
 
+/// Steps that the workers of a job make each for itself. Between the beginning and the end of a phase
+/// nothing is collective, and no process has the weights of all steps.
+class AsynchronousPhase {
+ public:
+  /// Begins a phase of `steps` steps on the batches that follow the current position. Collective.
+  virtual void begin_phase(std::uint64_t steps) = 0;
+  /// Takes part for a step, or for a fraction of a second. `stops`: no further step is to begin;
+  /// `rate` overrides the optimizer's. \returns false once the phase has ended in all processes, which
+  /// hold equal weights then.
+  virtual bool advance(bool stops, std::optional<double> rate) = 0;
+  /// Adds the next step that was made, by any worker, to the sums that read_sums reads: the same
+  /// sequence in all processes. \returns false if this process knows of no other.
+  virtual bool take_step() = 0;
+  /// After the hooks of its steps.
+  virtual void end_phase() = 0;
+  /// The most updates that the gradients of a step of the last phase have missed.
+  virtual std::uint64_t most_stale() const = 0;
+
+ protected:
+  ~AsynchronousPhase() = default;
+};
+
 /// Iterates over the batches of a run and executes one step for each. The derived classes train,
 /// evaluate and predict; see batches.hpp.
 class Steps {
@@ -34,6 +57,8 @@ class Steps {
   virtual void run_step(const RunRequests& requests, double rate, bool waits) = 0;
   /// Whether a step is the program's: one that a loss interrupts is undone and made again.
   virtual bool is_of_program() const { return false; }
+  /// Null: each step is an exchange of all processes.
+  virtual AsynchronousPhase* asynchronous() { return nullptr; }
 
  protected:
   Steps() = default;

@@ -114,7 +114,7 @@ template <class Replicas, class Batches>
 class StepsOver : public Steps {
  public:
   StepsOver(Replicas& replicas, Batches& batches) : replicas_(replicas), batches_(batches) {}
-  void begin(Pass pass, std::uint64_t skip_examples) final {
+  void begin(Pass pass, std::uint64_t skip_examples) override {
     if constexpr (Replicas::can_reform)
       if (const std::uint64_t now = replicas_.generation(); now != generation_) {
         batches_.set_share(replicas_.share());

@@ -115,6 +115,14 @@ class DeviceReplica {
   /// of the device's scope.
   void throw_device_error() { check_errors(*context_); }
   void clear_pending_sums() { pending_ = 0; }
+  /// Adds the sums of a step that another replica has made.
+  [[gnu::cold]] void add_sums(std::span<const double> sums, double penalty) {
+    if (pending_ == pending_sums_.size()) pending_sums_.emplace_back(sums_.size());
+    std::vector<double>& next = pending_sums_[last_ = pending_++];
+    std::fill(next.begin(), next.end(), 0.0);
+    std::copy(sums.begin(), sums.end(), next.begin());
+    next[state_at_ + state_.size()] = penalty;
+  }
   /// Drops the sums of the last step.
   void drop_last_sums() { --pending_; }
   /// Sums over the global batch of the i-th step since `clear_pending_sums`. The reference is valid

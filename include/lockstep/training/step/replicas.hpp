@@ -25,8 +25,12 @@
 #include "lockstep/training/report/step_trace.hpp"
 #include "lockstep/training/step/any_replicas.hpp"
 #include "lockstep/training/step/replica_set.hpp"
+#include "lockstep/training/step/update_counts.hpp"
 
 namespace lockstep::detail {
+
+template <class Replicas, class Batches, class Data>
+class AsynchronousSteps;  // of strategies with asynchronous steps
 
 template <class Replicas>
 class Profiler;  // include <lockstep/training/report/profile.hpp> to call model.profile
@@ -95,6 +99,14 @@ class Replicas final : public ReplicaSet<Net, S, L, O, Ms...> {
         pending_.push_back({batch.slice.global_count, mean_over_});
       throw;
     }
+  }
+  /// Counts an asynchronous step, whose record is {examples, those that the loss is a mean over,
+  /// penalties, sums}.
+  [[gnu::cold]] void add_step(std::span<const double> record) {
+    if (pending_.empty()) this->first().clear_pending_sums();
+    this->first().add_sums(record.subspan(3), record[2]);
+    pending_.push_back({static_cast<std::size_t>(record[0]), record[1]});
+    ++step_;
   }
   /// Waits for all steps that `train` queued without waiting.
   void wait_for_steps() override {
@@ -202,6 +214,10 @@ class Replicas final : public ReplicaSet<Net, S, L, O, Ms...> {
   ProgramStep* program_step() const { return program_step_; }
   /// `step` may be null.
   void set_program_step(ProgramStep* step) { program_step_ = step; }
+  /// Whether an asynchronous phase runs, in which no exchange is possible.
+  bool is_in_phase() const { return is_in_phase_; }
+  /// The asynchronous steps of this model so far.
+  const UpdateCounts& update_counts() const { return update_counts_; }
 
   /// Requests of all processes, as of the last exchange; empty if there is only one process.
   RunRequests agreed_requests() const override {
@@ -265,6 +281,8 @@ class Replicas final : public ReplicaSet<Net, S, L, O, Ms...> {
 
  private:
   friend class Profiler<Replicas>;
+  template <class, class, class>
+  friend class AsynchronousSteps;
 
   /// A step, or its first half; \returns the rate on which all processes agree.
   double make_step(const LoadedBatch& batch, double rate, RunRequests requests, bool waits,
@@ -486,6 +504,8 @@ class Replicas final : public ReplicaSet<Net, S, L, O, Ms...> {
   double mean_over_ = 0;         // of the last step
   bool has_other_rate_ = false;  // the warning has been logged
   ProgramStep* program_step_ = nullptr;
+  bool is_in_phase_ = false;
+  UpdateCounts update_counts_{};
   std::size_t data_ = 0, most_data_ = 0;  // bytes of resident data: now, and the maximum
 };
 

@@ -54,6 +54,18 @@ class ServedUpdate : public Updates<D> {
     this->end(step);
     complete(replica, this->weights());
   }
+  /// The update by the gradients of one worker, in an asynchronous step: nothing is exchanged.
+  /// `squares`: of the gradients that other servers got.
+  [[gnu::cold]] void update_alone(UpdateRule<D> rule, double rate, std::uint64_t step,
+                                  double squares) {
+    const auto sum = [&](std::span<double> values) {
+      if (clips_together_) values[0] += squares;
+    };
+    if (this->begin(step, sum)) this->apply(rule, rate);
+    this->end(step);
+  }
+  /// The weights of each replica, in elements.
+  std::span<const Slice> ranges() const { return ranges_; }
   static constexpr bool updates_in_backward() { return false; }
   /// Whether the sum has this replica's gradients.
   bool reads_gradients() const { return reads_gradients_; }
@@ -78,7 +90,9 @@ class ServedUpdate : public Updates<D> {
         state_(site.replicas),
         first_owner_(site.roles.owners.first),
         workers_(site.roles.computing),
-        reads_gradients_(workers_.contains(site.rank)) {
+        reads_gradients_(workers_.contains(site.rank)),
+        clips_together_(site.facts.options.global_clipnorm > 0 &&
+                        site.facts.options.clipnorm <= 0) {
     for (const Slice& range : ranges_)
       bytes_.push_back({range.first * sizeof(T), range.count * sizeof(T)});
   }
@@ -113,6 +127,7 @@ class ServedUpdate : public Updates<D> {
   std::size_t first_owner_;
   Slice workers_;
   bool reads_gradients_;
+  bool clips_together_;  // by the norm of all gradients
 };
 
 }  // namespace detail

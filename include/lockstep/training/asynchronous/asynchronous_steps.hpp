@@ -1,0 +1,364 @@
+/// \file
+/// The asynchronous steps of ls::ParameterServer. Invariants: between two phases all processes hold the
+/// same weights; in a phase each process has its role only: the first server hands out the steps,
+/// servers apply gradients, workers compute them, and all hear of each step in the same order.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <optional>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "lockstep/collectives/self_group.hpp"
+#include "lockstep/concepts/strategy.hpp"
+#include "lockstep/core/error.hpp"
+#include "lockstep/core/slice.hpp"
+#include "lockstep/data/loader.hpp"
+#include "lockstep/training/asynchronous/push_client.hpp"
+#include "lockstep/training/asynchronous/push_server.hpp"
+#include "lockstep/training/step/batches.hpp"
+#include "lockstep/training/step/replicas.hpp"
+
+namespace lockstep::detail {
+
+/// \throws UsageError if the strategy's steps are asynchronous.
+template <class Session>
+[[gnu::cold]] void check_synchronous(const Session& session) {
+  if (session.is_asynchronous())
+    throw UsageError(
+        "fit: a step of the program's own is made by all processes together, but the strategy is "
+        "asynchronous; leave out .asynchronous, or the step");
+}
+
+/// Steps of fit.
+///
+///     begin_phase     replicas of workers, servers' threads
+///     advance         worker: a step        server: updates        chief: waits for records
+///     ...
+///     advance         all steps are applied: all-gather of the weights ─> false
+template <class Replicas, class Batches, class Data>
+class AsynchronousSteps final : public StepsOver<Replicas, Batches>, public AsynchronousPhase {
+  using Base = StepsOver<Replicas, Batches>;
+  using D = typename Replicas::device;
+  using T = typename Replicas::T;
+  using Replica = typename Replicas::Replica;
+
+ public:
+  AsynchronousSteps(Replicas& replicas, Batches& batches, const Data& data,
+                    const ClassWeights& class_weights)
+      : Base(replicas, batches), data_(data), class_weights_(class_weights) {}
+
+  ~AsynchronousSteps() { all().is_in_phase_ = false; }
+
+  void begin(Pass pass, std::uint64_t skip_examples) override {
+    if (asynchronous() == nullptr) return Base::begin(pass, skip_examples);
+    pass_ = pass;
+    position_ = skip_examples;
+    is_at_.reset();
+  }
+  void run_step(const RunRequests& requests, double rate, bool waits) override {
+    if constexpr (Replicas::can_reform)
+      if (all().elastic() != nullptr) return all().train_elastic(this->batch_, rate, requests);
+    all().train(this->batch_, rate, requests, waits);
+  }
+  AsynchronousPhase* asynchronous() override {
+    return all().session().is_asynchronous() ? this : nullptr;
+  }
+
+  void begin_phase(std::uint64_t steps) override {
+    auto& session = all().session();
+    const ReplicaRoles roles = session.roles();
+    Replica& replica = all().first();
+    const std::span<const Slice> ranges = replica.policy().ranges();
+    const PhaseShape shape{.state = state_size * sizeof(T),
+                           .record = width,
+                           .steps = steps,
+                           .staleness = session.staleness()};
+    const std::size_t rank = session.first_replica();
+    first_step_ = all().steps();
+    made_ = received_ = 0;
+    records_.clear();
+    taken_ = 0;
+    all().about_to_change();
+    all().are_equal_ = false;
+    all().is_in_phase_ = true;
+    if (roles.owners.contains(rank)) {
+      mine_ = ranges[rank];
+      const bool is_first = rank == roles.owners.first;
+      server_.emplace(shape, session.pairs(), rank, roles.owners.first,
+                      bytes_of(replica.engine().weights().data() + mine_.first, mine_.count),
+                      bytes_of(replica.engine().state().data(), is_first ? state_size : 0));
+      return server_->start();
+    }
+    std::vector<PushClient::Server> servers;
+    for (std::size_t r = roles.owners.first; r < roles.owners.first + roles.owners.count; ++r)
+      servers.push_back({r, {ranges[r].first * sizeof(T), ranges[r].count * sizeof(T)}});
+    is_worker_ = roles.computing.contains(rank);
+    if (is_worker_)
+      prepare(ranges.subspan(roles.owners.first, roles.owners.count));
+    else
+      servers.resize(1);
+    client_.emplace(shape, session.pairs(), rank, std::move(servers));
+  }
+
+  bool advance(bool stops, std::optional<double> rate) override {
+    bool runs = true;
+    all().session().each([&](const ReplicaContext<D>& r) {
+      runs = server_ ? serve(stops, rate) : is_worker_ ? work(r, stops) : follow(stops);
+      if (!runs) complete(r);
+    });
+    if (runs) return true;
+    server_.reset();
+    client_.reset();
+    position_ += received_ * data_.batch_size();
+    return false;
+  }
+
+  bool take_step() override {
+    if (taken_ == records_.size()) {
+      records_.clear();
+      taken_ = 0;
+      return false;
+    }
+    all().add_step(std::span<const double>(records_).subspan(taken_, width));
+    taken_ += width;
+    return true;
+  }
+  void end_phase() override { all().is_in_phase_ = false; }
+  std::uint64_t most_stale() const override { return most_stale_; }
+
+ private:
+  using Layout = typename Replicas::Layout;
+  static constexpr std::size_t state_size = Replicas::Network::graph.state;
+  /// Of a step's record: examples, those that the loss is a mean over, penalties, sums.
+  static constexpr std::size_t width = 3 + Replica::sum_count;
+
+  Replicas& all() { return this->replicas_; }
+  static std::span<std::byte> bytes_of(T* values, std::size_t count) {
+    return {reinterpret_cast<std::byte*>(values), count * sizeof(T)};
+  }
+  void note(std::uint64_t step, Phase phase) { all().session().note(step, phase); }
+  void keep(const std::vector<double>& records) {
+    records_.insert(records_.end(), records.begin(), records.end());
+    received_ += records.size() / width;
+  }
+
+  // --- a server ---
+
+  bool serve(bool stops, std::optional<double> rate) {
+    note(first_step_ + made_, Phase::update);
+    if (stops) server_->stop();
+    const bool runs = server_->serve([&](const PushServer::Push& push) { apply(push, rate); },
+                                     std::chrono::milliseconds(100));
+    keep(server_->take_records());
+    return runs;
+  }
+  void apply(const PushServer::Push& push, std::optional<double> rate) {
+    Replica& replica = all().first();
+    std::memcpy(replica.engine().gradients().data() + mine_.first, push.gradients,
+                mine_.count * sizeof(T));
+    const std::uint64_t step = first_step_ + made_++;
+    replica.update_alone(all().optimizer_, rate ? *rate : all().optimizer_.learning_rate(step),
+                         step + 1, push.squares);
+    if (push.state == nullptr) return;
+    T* const state = replica.engine().state().data();
+    const auto* const after = reinterpret_cast<const T*>(push.state);
+    const auto* const before = reinterpret_cast<const T*>(push.pulled);
+    if (push.staleness == 0)
+      std::copy_n(after, state_size, state);
+    else
+      for (std::size_t i = 0; i < state_size; ++i) state[i] += after[i] - before[i];
+  }
+
+  // --- a process that makes no steps ---
+
+  bool follow(bool stops) {
+    note(first_step_ + received_, Phase::reduce);
+    const PushReply reply = client_->follow(stops);
+    keep(client_->take_records());
+    if (reply.kind != PushReply::Kind::done) return true;
+    client_->end();
+    return false;
+  }
+
+  // --- a worker ---
+
+  /// `ranges`: those of the servers.
+  void prepare(std::span<const Slice> ranges) {
+    ranges_.assign(ranges.begin(), ranges.end());
+    const UpdateOptions& with = options_of(all().optimizer_);
+    sends_squares_ = with.global_clipnorm > 0 && with.clipnorm <= 0 && ranges.size() > 1;
+    if (sends_squares_)
+      for (const PenaltySegment& s : penalty_segments<typename Replicas::Network>())
+        if (s.penalty)
+          throw UsageError(
+              "fit: several servers clip asynchronous steps by the norm of all gradients, which "
+              "does not include those of regularizers; use one server, .clipnorm, or "
+              ".weight_decay of the optimizer");
+    if (replica_) return;
+    slices_ = std::max<std::size_t>(all().session().virtual_shards(), 1);
+    all().session().each([&](const ReplicaContext<D>& r) {
+      replica_.emplace(
+          r.device, all().optimizer_,
+          std::span<const UpdateSegment>(all().segments_.get(), all().segments_of_updates()),
+          slices_, Slice{0, slices_}, true, std::size_t{0}, std::size_t{1},
+          ReplicaRoles{{0, 1}, {0, 0}});
+    });
+    BatchSizes sizes = batch_sizes(data_);
+    sizes.depth = 0;  // which batch is next depends on the other workers
+    loader_.emplace(std::unique_ptr<ExampleSource<T>>(new PipelineSource<T, Data>(data_)),
+                    std::move(sizes), typename Loader<T>::Share{}, class_weights_,
+                    Layout::weight_shape);
+  }
+
+  bool work(const ReplicaContext<D>& r, bool stops) {
+    note(first_step_ + received_, Phase::reduce);
+    const PushReply reply = client_->next(stops);
+    keep(client_->take_records());
+    if (reply.kind == PushReply::Kind::step) make_step(r, reply.step);
+    if (reply.kind != PushReply::Kind::done) return true;
+    client_->end();
+    return false;
+  }
+
+  void make_step(const ReplicaContext<D>& r, std::uint64_t number) {
+    const std::uint64_t step = first_step_ + number;
+    note(step, Phase::data);
+    const LoadedBatch batch = load(number);
+    all().check_labels(batch);
+    PlanEngine<D>& engine = replica_->engine();
+    const std::span<std::byte> state = bytes_of(engine.state().data(), state_size);
+    client_->pull(reinterpret_cast<std::byte*>(engine.weights().data()), state);
+
+    const CollectiveRef alone(self_);
+    const ReplicaContext<D> here{0, 0, alone, GradientExchange<T>(self_), r.device, alone, alone};
+    const auto slice = [&](std::size_t i) {
+      const Slice rows = slice_of(batch.slice.global_count, slices_, i);
+      return rows_of<T>(batch, Layout::fields, batch.slice.with(rows));
+    };
+    const auto note_phase = [&](Phase phase) { note(step, phase); };
+    const double examples = mean_over(batch);
+    const RunRequests none;
+    replica_->clear_pending_sums();
+    replica_->gradients_of({.replica = here,
+                            .slice = slice,
+                            .requests = none,
+                            .seed = all().seed_,
+                            .step = step,
+                            .examples = examples,
+                            .waits = true,
+                            .note = note_phase},
+                           all().loss_, all().metrics_, nullptr);
+    replica_->throw_device_error();
+
+    note(step, Phase::reduce);
+    record_ = {static_cast<double>(batch.slice.global_count), examples, replica_->penalty(0)};
+    const auto& sums = replica_->sums(0);
+    record_.insert(record_.end(), sums.begin(), sums.end());
+    client_->push(number, reinterpret_cast<const std::byte*>(engine.gradients().data()),
+                  squares(engine.gradients().data()), record_, state);
+  }
+
+  /// The batch of a step of the phase. Steps of this worker mostly rise.
+  LoadedBatch load(std::uint64_t number) {
+    const std::size_t each = data_.batch_size();
+    if (!is_at_ || *is_at_ > position_ + number * each) {
+      loader_->begin(pass_, position_ + number * each);
+    } else {
+      loader_->skip(position_ + number * each - *is_at_);
+    }
+    LoadedBatch batch;
+    if (!loader_->next(batch))
+      throw UsageError(
+          "fit: the data ran out before step {} of this epoch; add ls::repeat before ls::batch, or "
+          "lower .steps_per_epoch",
+          number + 1);
+    is_at_ = position_ + (number + 1) * each;
+    return batch;
+  }
+  double mean_over(const LoadedBatch& batch) const {
+    using LossOp = typename Replicas::LossOp;
+    if constexpr (IgnoresClass<LossOp>) {
+      const LossOp op = this->replicas_.loss_.op(Replicas::Network::output_shape);
+      if (const auto* const labels = batch.rows<std::int32_t>(Layout::target); op.ignored)
+        return static_cast<double>(
+                   count_labels(labels, batch.slice.count * op.rows(), op.ignored)) /
+               static_cast<double>(op.rows());
+    }
+    return static_cast<double>(batch.slice.global_count);
+  }
+  /// The sums of squares of the gradients of each server; empty if they are not needed.
+  std::span<const double> squares(const T* gradients) {
+    squares_.clear();
+    if (sends_squares_)
+      for (const Slice& range : ranges_) {
+        double sum = 0;
+        for (std::size_t i = 0; i < range.count; ++i) {
+          const auto g = static_cast<double>(gradients[range.first + i]);
+          sum += g * g;
+        }
+        squares_.push_back(sum);
+      }
+    return squares_;
+  }
+
+  // --- all ---
+
+  /// The end of a phase: the weights of all servers, and what these have counted. Collective.
+  void complete(const ReplicaContext<D>& r) {
+    note(first_step_ + received_, Phase::reduce);
+    Replica& replica = all().first();
+    replica.policy().complete(r, replica.engine().weights().data());
+    const std::span<std::byte> state = bytes_of(replica.engine().state().data(), state_size);
+    if (!state.empty())
+      r.host.broadcast(state.data(), state.size(), all().session().roles().owners.first);
+    struct Counted {
+      std::uint64_t most_stale = 0, refused = 0, each_once = 1;
+    };
+    Counted mine;
+    if (server_)
+      mine = {server_->most_stale(), server_->refused(),
+              made_ == received_ && server_->are_complete() ? 1U : 0U};
+    std::vector<Counted> counted(all().session().replicas());
+    r.host.all_gather(reinterpret_cast<const std::byte*>(&mine), sizeof mine,
+                      reinterpret_cast<std::byte*>(counted.data()));
+    UpdateCounts& counts = all().update_counts_;
+    counts.steps += received_;
+    most_stale_ = 0;
+    for (const Counted& of : counted) {
+      most_stale_ = std::max(most_stale_, of.most_stale);
+      counts.refused += of.refused;
+      counts.each_once = counts.each_once && of.each_once != 0;
+    }
+    counts.most_stale = std::max(counts.most_stale, most_stale_);
+  }
+
+  const Data& data_;
+  const ClassWeights& class_weights_;
+  Pass pass_{};
+  std::uint64_t position_ = 0;  // examples of the pass before the phase
+  std::uint64_t first_step_ = 0, made_ = 0, received_ = 0;
+  std::uint64_t most_stale_ = 0;
+  std::vector<double> records_;
+  std::size_t taken_ = 0;
+  std::optional<PushServer> server_;
+  Slice mine_{};  // the weights of this server
+  std::optional<PushClient> client_;
+  bool is_worker_ = false, sends_squares_ = false;
+  std::size_t slices_ = 1;
+  SelfGroup self_;
+  std::optional<Replica> replica_;  // makes whole steps
+  std::optional<Loader<T>> loader_;
+  std::optional<std::uint64_t> is_at_;  // the next example of the loader
+  std::vector<Slice> ranges_;
+  std::vector<double> squares_, record_;
+};
+
+}  // namespace lockstep::detail

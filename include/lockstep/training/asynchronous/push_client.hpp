@@ -1,0 +1,67 @@
+/// \file
+/// A process that exchanges with parameter servers in an asynchronous phase. Invariant: it begins
+/// the next step only after all servers have the gradients of the one before.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <span>
+#include <vector>
+
+#include "lockstep/collectives/algorithms/process_group.hpp"
+#include "lockstep/core/config.hpp"
+#include "lockstep/core/slice.hpp"
+#include "lockstep/training/asynchronous/push_messages.hpp"
+
+namespace lockstep::detail {
+
+/// Used by one thread.
+class PushClient {
+ public:
+  /// A server, and the weights that it owns, in bytes.
+  struct Server {
+    std::size_t rank;
+    Slice range;
+  };
+
+  /// `servers`: the first one hands out the steps. `pairs` must outlive the object.
+  LOCKSTEP_COLD_DECL PushClient(const PhaseShape& shape, std::map<std::size_t, ProcessGroup>& pairs,
+                                std::size_t rank, std::vector<Server> servers);
+
+  /// Asks for the next step; the last one is finished. Waits for at most a fraction of a second.
+  LOCKSTEP_DECL PushReply next(bool stops);
+  /// The same for a process that makes no steps.
+  LOCKSTEP_DECL PushReply follow(bool stops);
+  /// Reads all weights and the layers' state.
+  LOCKSTEP_DECL void pull(std::byte* weights, std::span<std::byte> state);
+  /// Sends the gradients, the record and the state of the step that `next` has given.
+  LOCKSTEP_DECL void push(std::uint64_t step, const std::byte* gradients,
+                          std::span<const double> squares, std::span<const double> record,
+                          std::span<const std::byte> state);
+  /// Ends the phase for all servers.
+  LOCKSTEP_COLD_DECL void end();
+  /// The records that have come since the last call.
+  LOCKSTEP_DECL std::vector<double> take_records();
+
+ private:
+  ProcessGroup& pair(const Server& server) { return pairs_->at(server.rank); }
+  std::size_t here(const Server& server) const { return rank_ < server.rank ? 0 : 1; }
+  LOCKSTEP_DECL PushReply ask(PushRequest request);
+
+  PhaseShape shape_;
+  std::map<std::size_t, ProcessGroup>* pairs_;
+  std::size_t rank_;
+  std::vector<Server> servers_;
+  std::uint64_t finished_ = PushRequest::none;  // a step that the first server has not heard of
+  std::uint64_t known_ = 0;                     // records received
+  bool stops_ = false;                          // a server's process asks for the end
+  std::vector<double> records_;
+  std::vector<std::byte> states_;  // after the step, then before
+};
+
+}  // namespace lockstep::detail
+
+#ifdef LOCKSTEP_HEADER_ONLY
+#include "lockstep/training/asynchronous/push_client.ipp"
+#endif

@@ -1,0 +1,88 @@
+#pragma once
+
+#include "lockstep/training/asynchronous/push_client.hpp"
+
+#include <algorithm>
+#include <utility>
+
+namespace lockstep::detail {
+
+PushClient::PushClient(const PhaseShape& shape, std::map<std::size_t, ProcessGroup>& pairs,
+                       std::size_t rank, std::vector<Server> servers)
+    : shape_(shape),
+      pairs_(&pairs),
+      rank_(rank),
+      servers_(std::move(servers)),
+      states_(2 * shape.state) {}
+
+PushReply PushClient::next(bool stops) {
+  return ask({.kind = PushRequest::Kind::next,
+              .stops = stops || stops_ ? 1U : 0U,
+              .step = std::exchange(finished_, PushRequest::none),
+              .known = known_});
+}
+
+PushReply PushClient::follow(bool stops) {
+  return ask({.kind = PushRequest::Kind::follow, .stops = stops ? 1U : 0U, .known = known_});
+}
+
+PushReply PushClient::ask(PushRequest request) {
+  const Server& first = servers_.front();
+  ProcessGroup& group = pair(first);
+  PushReply reply;
+  group.broadcast(&request, 1, here(first));
+  group.broadcast(&reply, 1, 1 - here(first));
+  const std::size_t before = records_.size();
+  records_.resize(before + static_cast<std::size_t>(reply.records) * shape_.record);
+  if (reply.records > 0)
+    group.broadcast(records_.data() + before, records_.size() - before, 1 - here(first));
+  known_ += reply.records;
+  return reply;
+}
+
+void PushClient::pull(std::byte* weights, std::span<std::byte> state) {
+  PushRequest request{.kind = PushRequest::Kind::pull};
+  for (const Server& server : servers_) {
+    ProcessGroup& group = pair(server);
+    group.broadcast(&request, 1, here(server));
+    group.broadcast(weights + server.range.first, server.range.count, 1 - here(server));
+  }
+  if (shape_.state == 0) return;
+  const Server& first = servers_.front();
+  pair(first).broadcast(state.data(), state.size(), 1 - here(first));
+  std::copy(state.begin(), state.end(),
+            states_.begin() + static_cast<std::ptrdiff_t>(shape_.state));
+}
+
+void PushClient::push(std::uint64_t step, const std::byte* gradients,
+                      std::span<const double> squares, std::span<const double> record,
+                      std::span<const std::byte> state) {
+  std::copy(state.begin(), state.end(), states_.begin());
+  double all = 0;
+  for (const double part : squares) all += part;
+  for (std::size_t i = 0; i < servers_.size(); ++i) {
+    const Server& server = servers_[i];
+    ProcessGroup& group = pair(server);
+    PushRequest request{.kind = PushRequest::Kind::push, .step = step};
+    if (!squares.empty()) request.squares = all - squares[i];
+    PushReceipt receipt;
+    group.broadcast(&request, 1, here(server));
+    // A broadcast only reads the root's memory.
+    group.broadcast(const_cast<std::byte*>(gradients) + server.range.first, server.range.count,
+                    here(server));
+    group.broadcast(const_cast<double*>(record.data()), record.size(), here(server));
+    if (i == 0 && shape_.state > 0) group.broadcast(states_.data(), states_.size(), here(server));
+    group.broadcast(&receipt, 1, 1 - here(server));
+    stops_ = stops_ || receipt.stops != 0;
+  }
+  finished_ = step;
+}
+
+void PushClient::end() {
+  PushRequest request{.kind = PushRequest::Kind::end};
+  for (const Server& server : servers_) pair(server).broadcast(&request, 1, here(server));
+}
+
+std::vector<double> PushClient::take_records() { return std::exchange(records_, {}); }
+
+}  // namespace lockstep::detail
