@@ -204,7 +204,7 @@ inline Options parse(const Program& program, int argc, char** argv) {
           ->capture_default_str();
       add_whole<std::uint64_t>(app, "--staleness", o.staleness,
                                "updates that an asynchronous step may miss; default: 2 for each "
-                               "other worker",
+                               "worker",
                                0);
     } else {
       add_whole<std::size_t>(app, "--min-workers", o.min_workers,

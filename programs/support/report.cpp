@@ -14,8 +14,8 @@ std::size_t peak_resident_bytes() {
   return static_cast<std::size_t>(usage.ru_maxrss) * 1024;
 }
 
-/// The times of asynchronous steps, of which a process hears several at once: each is the mean of as
-/// many as there are workers.
+/// The times of asynchronous steps, of which a process hears several at once: each is the mean of the
+/// last `each`.
 std::vector<double> averaged(const std::vector<double>& times, std::size_t each) {
   std::vector<double> result;
   double sum = 0;
@@ -64,7 +64,7 @@ void Report::finish(const Recorder& recorder, std::vector<std::string> replica_d
   const bool is_asynchronous = made && made->is_asynchronous;
   run = Run{recorder.step_loss,
             recorder.step_accuracy,
-            is_asynchronous ? averaged(recorder.step_ms, made->workers) : recorder.step_ms,
+            is_asynchronous ? averaged(recorder.step_ms, 4 * made->workers) : recorder.step_ms,
             recorder.epochs,
             std::move(replica_digests),
             planned_bytes,

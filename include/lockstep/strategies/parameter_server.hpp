@@ -50,7 +50,7 @@ class ServerSession : public WorkerSession<Strategy> {
     if (options.staleness)
       staleness_ = *options.staleness;
     else if (is_asynchronous_)
-      staleness_ = 2 * (roles().computing.count - 1);
+      staleness_ = 2 * roles().computing.count;
   }
   /// The workers compute, the servers own the weights.
   ReplicaRoles roles() const { return this->state_->job.roles(); }
@@ -120,7 +120,7 @@ struct ParameterServer {
   bool stragglers = false;         ///< the chief logs each rank's time per phase after each epoch
   bool asynchronous = false;       ///< each worker makes steps of its own
   /// The most updates that the gradients of an asynchronous step may miss. Default: two for each
-  /// other worker, so that equally fast ones never wait.
+  /// worker, so that equally fast ones never wait.
   std::optional<std::uint64_t> staleness{};
   /// As in MultiWorkerMirrored, for workers. Servers and chief compute while workers wait.
   bool bind_cores = true;

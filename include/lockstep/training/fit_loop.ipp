@@ -207,8 +207,9 @@ void FitLoop::resume() {
   if (!run_.place.is_chief) return;
   log(LogLevel::info, resume_line(checkpoints_->directory(), replicas_.steps(), first_epoch_, ends_,
                                   first_epoch_ >= options_.epochs));
-  const bool is_divided_alike =
-      state.replicas == run_.place.replicas || run_.place.virtual_shards > 0;
+  // A worker makes an asynchronous step alone, however many there are.
+  const bool is_divided_alike = state.replicas == run_.place.replicas ||
+                                run_.place.virtual_shards > 0 || train_->asynchronous() != nullptr;
   if (!is_divided_alike)
     add_item(notes, "; ",
              format_text("it has {} replicas and had {}", run_.place.replicas, state.replicas));

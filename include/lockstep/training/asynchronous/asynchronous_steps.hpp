@@ -92,7 +92,7 @@ class AsynchronousSteps final : public StepsOver<Replicas, Batches>, public Asyn
     if (roles.owners.contains(rank)) {
       mine_ = ranges[rank];
       const bool is_first = rank == roles.owners.first;
-      server_.emplace(shape, session.pairs(), rank, roles.owners.first,
+      server_.emplace(shape, session.pairs(), rank, roles.owners,
                       bytes_of(replica.engine().weights().data() + mine_.first, mine_.count),
                       bytes_of(replica.engine().state().data(), is_first ? state_size : 0));
       return server_->start();
@@ -320,12 +320,10 @@ class AsynchronousSteps final : public StepsOver<Replicas, Batches>, public Asyn
     if (!state.empty())
       r.host.broadcast(state.data(), state.size(), all().session().roles().owners.first);
     struct Counted {
-      std::uint64_t most_stale = 0, refused = 0, each_once = 1;
+      std::uint64_t most_stale = 0, each_once = 1;
     };
     Counted mine;
-    if (server_)
-      mine = {server_->most_stale(), server_->refused(),
-              made_ == received_ && server_->are_complete() ? 1U : 0U};
+    if (server_) mine = {server_->most_stale(), each_once(server_->steps_made()) ? 1U : 0U};
     std::vector<Counted> counted(all().session().replicas());
     r.host.all_gather(reinterpret_cast<const std::byte*>(&mine), sizeof mine,
                       reinterpret_cast<std::byte*>(counted.data()));
@@ -334,10 +332,18 @@ class AsynchronousSteps final : public StepsOver<Replicas, Batches>, public Asyn
     most_stale_ = 0;
     for (const Counted& of : counted) {
       most_stale_ = std::max(most_stale_, of.most_stale);
-      counts.refused += of.refused;
       counts.each_once = counts.each_once && of.each_once != 0;
     }
     counts.most_stale = std::max(counts.most_stale, most_stale_);
+  }
+
+  /// Whether the updates of a phase were those of its first steps, each once.
+  bool each_once(std::span<const std::uint64_t> steps) const {
+    std::vector<std::uint64_t> sorted(steps.begin(), steps.end());
+    std::sort(sorted.begin(), sorted.end());
+    for (std::size_t i = 0; i < sorted.size(); ++i)
+      if (sorted[i] != i) return false;
+    return sorted.size() == received_;
   }
 
   const Data& data_;

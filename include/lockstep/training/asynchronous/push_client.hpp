@@ -1,6 +1,6 @@
 /// \file
-/// A process that exchanges with parameter servers in an asynchronous phase. Invariant: it begins
-/// the next step only after all servers have the gradients of the one before.
+/// A process that exchanges with parameter servers in an asynchronous phase. Invariant: it reports a
+/// step after all servers have its gradients.
 #pragma once
 
 #include <cstddef>
@@ -29,18 +29,26 @@ class PushClient {
   LOCKSTEP_COLD_DECL PushClient(const PhaseShape& shape, std::map<std::size_t, ProcessGroup>& pairs,
                                 std::size_t rank, std::vector<Server> servers);
 
-  /// Asks for the next step; the last one is finished. Waits for at most a fraction of a second.
+  /// Reports the step that was pushed last, and asks for the next one. Waits for at most a fraction of a
+  /// second.
   LOCKSTEP_DECL PushReply next(bool stops);
   /// The same for a process that makes no steps.
   LOCKSTEP_DECL PushReply follow(bool stops);
+  /// The same for a server, which has made `applied` updates; appends the steps of the next ones to
+  /// `order`.
+  LOCKSTEP_DECL PushReply serve(bool stops, std::uint64_t applied,
+                                std::vector<std::uint64_t>& order);
   /// Reads all weights and the layers' state.
   LOCKSTEP_DECL void pull(std::byte* weights, std::span<std::byte> state);
-  /// Sends the gradients, the record and the state of the step that `next` has given.
+  /// Sends the gradients, the record and the state of the step that `next` has given. `squares`: sums
+  /// of squares of the gradients of each server, or empty.
   LOCKSTEP_DECL void push(std::uint64_t step, const std::byte* gradients,
                           std::span<const double> squares, std::span<const double> record,
                           std::span<const std::byte> state);
   /// Ends the phase for all servers.
   LOCKSTEP_COLD_DECL void end();
+  /// Ends all exchanges with the servers by an error. From any thread.
+  LOCKSTEP_COLD_DECL void abort();
   /// The records that have come since the last call.
   LOCKSTEP_DECL std::vector<double> take_records();
 
@@ -53,9 +61,9 @@ class PushClient {
   std::map<std::size_t, ProcessGroup>* pairs_;
   std::size_t rank_;
   std::vector<Server> servers_;
-  std::uint64_t finished_ = PushRequest::none;  // a step that the first server has not heard of
-  std::uint64_t known_ = 0;                     // records received
-  bool stops_ = false;                          // a server's process asks for the end
+  std::uint64_t pushed_ = PushRequest::none;  // a step that the first server has not heard of
+  std::uint64_t known_ = 0;                   // records received
+  bool stops_ = false;                        // a server's process asks for the end
   std::vector<double> records_;
   std::vector<std::byte> states_;  // after the step, then before
 };

@@ -18,7 +18,7 @@ PushClient::PushClient(const PhaseShape& shape, std::map<std::size_t, ProcessGro
 PushReply PushClient::next(bool stops) {
   return ask({.kind = PushRequest::Kind::next,
               .stops = stops || stops_ ? 1U : 0U,
-              .step = std::exchange(finished_, PushRequest::none),
+              .step = std::exchange(pushed_, PushRequest::none),
               .known = known_});
 }
 
@@ -33,10 +33,24 @@ PushReply PushClient::ask(PushRequest request) {
   group.broadcast(&request, 1, here(first));
   group.broadcast(&reply, 1, 1 - here(first));
   const std::size_t before = records_.size();
-  records_.resize(before + static_cast<std::size_t>(reply.records) * shape_.record);
-  if (reply.records > 0)
+  records_.resize(before + static_cast<std::size_t>(reply.count) * shape_.record);
+  if (reply.count > 0)
     group.broadcast(records_.data() + before, records_.size() - before, 1 - here(first));
-  known_ += reply.records;
+  known_ += reply.count;
+  return reply;
+}
+
+PushReply PushClient::serve(bool stops, std::uint64_t applied, std::vector<std::uint64_t>& order) {
+  const Server& first = servers_.front();
+  ProcessGroup& group = pair(first);
+  PushRequest request{.kind = PushRequest::Kind::serve, .stops = stops ? 1U : 0U, .known = applied};
+  PushReply reply;
+  group.broadcast(&request, 1, here(first));
+  group.broadcast(&reply, 1, 1 - here(first));
+  const std::size_t before = order.size();
+  order.resize(before + static_cast<std::size_t>(reply.count));
+  if (reply.count > 0)
+    group.broadcast(order.data() + before, order.size() - before, 1 - here(first));
   return reply;
 }
 
@@ -75,12 +89,16 @@ void PushClient::push(std::uint64_t step, const std::byte* gradients,
     group.broadcast(&receipt, 1, 1 - here(server));
     stops_ = stops_ || receipt.stops != 0;
   }
-  finished_ = step;
+  pushed_ = step;
 }
 
 void PushClient::end() {
   PushRequest request{.kind = PushRequest::Kind::end};
   for (const Server& server : servers_) pair(server).broadcast(&request, 1, here(server));
+}
+
+void PushClient::abort() {
+  for (const Server& server : servers_) pair(server).abort();
 }
 
 std::vector<double> PushClient::take_records() { return std::exchange(records_, {}); }

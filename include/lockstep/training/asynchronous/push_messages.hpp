@@ -4,13 +4,20 @@
 /// calls of their group.
 ///
 ///     client                                          server
-///       next, follow  ──────────────────────────────>  the first server only
-///                     <──────  reply, new records
+///       next, follow, serve  ───────────────────────>  the first server only
+///                     <──────  reply; records, or steps for a server
 ///       pull          ──────────────────────────────>
 ///                     <──────  its weights; the first: the layers' state
-///       push          ── gradients, record, states ─>
+///       push          ── gradients, record, states ─>  keeps them
 ///                     <──────  receipt
 ///       end           ──────────────────────────────>
+///
+/// How a step becomes part of the weights:
+///
+///     worker         push to all servers, next: "step 7 is pushed"
+///     first server   decides: update 5 is step 7, once all servers have made update 4
+///     all servers    make update 5 with the gradients that they keep
+///     first server   all have made it: step 7 is finished, its record goes to all processes
 #pragma once
 
 #include <cstddef>
@@ -20,12 +27,12 @@
 namespace lockstep::detail {
 
 struct PushRequest {
-  enum class Kind : std::uint32_t { next, follow, pull, push, end };
+  enum class Kind : std::uint32_t { next, follow, serve, pull, push, end };
   static constexpr std::uint64_t none = ~std::uint64_t{0};
   Kind kind = Kind::end;
   std::uint32_t stops = 0;    ///< 1: the phase is to end soon
-  std::uint64_t step = none;  ///< pushed; with `next`: the one that this worker has finished
-  std::uint64_t known = 0;    ///< records that the client has
+  std::uint64_t step = none;  ///< of `push`; of `next`: the one that all servers have
+  std::uint64_t known = 0;    ///< records that the client has, or updates that the server has made
   double squares = 0;         ///< of the gradients that other servers get
 };
 
@@ -34,18 +41,18 @@ struct PushReply {
   Kind kind = Kind::wait;
   std::uint32_t stops = 0;
   std::uint64_t step = 0;
-  std::uint64_t records = 0;  ///< that follow
+  std::uint64_t count = 0;     ///< of records, or of steps, that follow
+  std::uint64_t finished = 0;  ///< updates that all servers have made
 };
 
 struct PushReceipt {
-  std::uint32_t is_applied = 0;  ///< 0: the step was part of the weights already
-  std::uint32_t stops = 0;       ///< the server's process asks for the end of the phase
+  std::uint64_t stops = 0;  ///< 1: the server's process asks for the end of the phase
 };
 
 static_assert(std::is_trivially_copyable_v<PushRequest> &&
               std::is_trivially_copyable_v<PushReply> && std::is_trivially_copyable_v<PushReceipt>);
 
-/// Steps of a phase that all processes agree on, in bytes and elements.
+/// What all processes know about a phase.
 struct PhaseShape {
   std::size_t state = 0;   ///< bytes of the layers' state
   std::size_t record = 0;  ///< numbers that a step leaves: examples, sums, ...

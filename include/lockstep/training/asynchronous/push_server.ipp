@@ -13,18 +13,19 @@ namespace lockstep::detail {
 /// A client waits no longer for a step or a record, so that its process can show that it lives.
 inline constexpr std::chrono::milliseconds longest_answer{100};
 
-PushServer::PushServer(const PhaseShape& shape, Pairs& pairs, std::size_t rank, std::size_t first,
+PushServer::PushServer(const PhaseShape& shape, Pairs& pairs, std::size_t rank, Slice servers,
                        std::span<std::byte> weights, std::span<std::byte> state)
     : shape_(shape),
       rank_(rank),
+      servers_(servers),
       weights_(weights),
       state_(state),
       tickets_(shape.steps, shape.staleness),
-      is_applied_(static_cast<std::size_t>(shape.steps)) {
-  if (rank != first)
-    leader_.emplace(shape, pairs, rank, std::vector<PushClient::Server>{{first, {}}});
+      made_by_(servers.count) {
+  if (rank != servers.first)
+    leader_.emplace(shape, pairs, rank, std::vector<PushClient::Server>{{servers.first, {}}});
   for (auto& [other, group] : pairs) {
-    if (!is_first() && other == first) continue;
+    if (!is_first() && other == servers.first) continue;
     Client& client = *clients_.emplace_back(std::make_unique<Client>(Client{other, &group}));
     client.gradients.resize(weights.size());
     client.sent.resize(weights.size() + state.size());
@@ -53,18 +54,23 @@ void PushServer::start_thread(std::function<void()> body) {
 }
 
 PushServer::~PushServer() {
-  const bool ended = [&] {
+  const bool have_ended = [&] {
     const std::scoped_lock lock(mutex_);
-    stops_ = true;
     if (running_ > 0 && !error_)
       error_ = std::make_exception_ptr(CollectiveAborted("parameter server: the phase was left"));
     return running_ == 0;
   }();
-  pushed_.notify_all();
-  changed_.notify_all();
-  if (!ended)
+  wake();
+  if (!have_ended) {
     for (const auto& client : clients_) client->group->abort();
+    if (leader_) leader_->abort();
+  }
   for (std::thread& thread : threads_) thread.join();
+}
+
+void PushServer::wake() {
+  changed_.notify_all();
+  decided_.notify_all();
 }
 
 void PushServer::end_thread(std::exception_ptr error) {
@@ -73,8 +79,7 @@ void PushServer::end_thread(std::exception_ptr error) {
     --running_;
     if (error && !error_) error_ = std::move(error);
   }
-  pushed_.notify_all();
-  changed_.notify_all();
+  wake();
 }
 
 void PushServer::run(Client& client) {
@@ -86,11 +91,14 @@ void PushServer::run(Client& client) {
       case PushRequest::Kind::follow:
         answer_next(client, request);
         break;
+      case PushRequest::Kind::serve:
+        answer_serve(client, request);
+        break;
       case PushRequest::Kind::pull:
         answer_pull(client);
         break;
       case PushRequest::Kind::push:
-        answer_push(client, request);
+        if (!answer_push(client, request)) return;
         break;
       case PushRequest::Kind::end:
         return;
@@ -99,22 +107,46 @@ void PushServer::run(Client& client) {
 }
 
 void PushServer::follow() {
+  std::vector<std::uint64_t> next;
   for (;;) {
     bool stops = false;
+    std::uint64_t applied = 0;
     {
-      const std::scoped_lock lock(mutex_);
+      // The next update is decided after this server has made the last one.
+      std::unique_lock lock(mutex_);
+      changed_.wait(lock, [&] { return applied_ == order_.size() || error_; });
       if (error_) return;
       stops = stops_;
+      applied = applied_;
     }
-    const PushReply reply = leader_->follow(stops);
-    const std::vector<double> records = leader_->take_records();
+    next.clear();
+    const PushReply reply = leader_->serve(stops, applied, next);
     {
       const std::scoped_lock lock(mutex_);
-      records_.insert(records_.end(), records.begin(), records.end());
+      order_.insert(order_.end(), next.begin(), next.end());
+      finished_ = reply.finished;
     }
-    pushed_.notify_all();
+    wake();
     if (reply.kind == PushReply::Kind::done) return leader_->end();
   }
+}
+
+void PushServer::heed(bool stops) {
+  if (!stops || std::exchange(stops_, true)) return;
+  tickets_.stop();
+  changed_.notify_all();
+}
+
+void PushServer::decide() {
+  made_by_[0] = applied_;
+  const std::uint64_t finished = *std::min_element(made_by_.begin(), made_by_.end());
+  if (finished == finished_ && finished < order_.size()) return;
+  for (; finished_ < finished; ++finished_) tickets_.finish(order_[finished_]);
+  if (finished_ == order_.size() && !pushed_.empty()) {
+    order_.push_back(pushed_.front());
+    pushed_.pop_front();
+  }
+  wake();
 }
 
 void PushServer::answer_next(Client& client, const PushRequest& request) {
@@ -122,33 +154,53 @@ void PushServer::answer_next(Client& client, const PushRequest& request) {
   std::vector<double> records;
   {
     std::unique_lock lock(mutex_);
+    heed(request.stops != 0);
     if (request.step != PushRequest::none) {
-      tickets_.finish(request.step);
-      changed_.notify_all();
+      pushed_.push_back(request.step);
+      decide();
     }
-    if (request.stops != 0 && !std::exchange(stops_, true)) {
-      tickets_.stop();
-      changed_.notify_all();
-    }
-    const auto known = static_cast<std::size_t>(request.known) * shape_.record;
     changed_.wait_for(lock, longest_answer, [&] {
       if (error_) return true;
       if (tickets_.is_done()) {
         reply.kind = PushReply::Kind::done;
         return true;
       }
-      if (request.kind == PushRequest::Kind::follow) return records_.size() > known;
+      if (request.kind == PushRequest::Kind::follow) return finished_ > request.known;
       const auto step = tickets_.grant(client.rank);
       if (!step) return false;
       reply.kind = PushReply::Kind::step;
       reply.step = *step;
       return true;
     });
-    records.assign(records_.begin() + static_cast<std::ptrdiff_t>(known), records_.end());
-    reply.records = records.size() / std::max<std::size_t>(shape_.record, 1);
+    const auto at = [&](std::uint64_t record) {
+      return records_.begin() + static_cast<std::ptrdiff_t>(record * shape_.record);
+    };
+    reply.finished = finished_;
+    reply.count = finished_ - request.known;
+    records.assign(at(request.known), at(finished_));
   }
   client.group->broadcast(&reply, 1, here(client));
-  if (reply.records > 0) client.group->broadcast(records.data(), records.size(), here(client));
+  if (reply.count > 0) client.group->broadcast(records.data(), records.size(), here(client));
+}
+
+void PushServer::answer_serve(Client& client, const PushRequest& request) {
+  PushReply reply;
+  std::vector<std::uint64_t> next;
+  {
+    std::unique_lock lock(mutex_);
+    heed(request.stops != 0);
+    made_by_[client.rank - servers_.first] = request.known;
+    decide();
+    changed_.wait_for(lock, longest_answer, [&] {
+      return error_ || tickets_.is_done() || order_.size() > request.known;
+    });
+    if (tickets_.is_done()) reply.kind = PushReply::Kind::done;
+    next.assign(order_.begin() + static_cast<std::ptrdiff_t>(request.known), order_.end());
+    reply.count = next.size();
+    reply.finished = finished_;
+  }
+  client.group->broadcast(&reply, 1, here(client));
+  if (reply.count > 0) client.group->broadcast(next.data(), next.size(), here(client));
 }
 
 void PushServer::answer_pull(Client& client) {
@@ -164,96 +216,87 @@ void PushServer::answer_pull(Client& client) {
     client.group->broadcast(client.sent.data() + weights_.size(), state_.size(), here(client));
 }
 
-void PushServer::answer_push(Client& client, const PushRequest& request) {
+bool PushServer::answer_push(Client& client, const PushRequest& request) {
   const std::size_t from = 1 - here(client);
+  {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&] { return !client.is_kept || error_; });
+    if (client.is_kept) return false;
+  }
   client.group->broadcast(client.gradients.data(), client.gradients.size(), from);
   client.group->broadcast(client.record.data(), client.record.size(), from);
   if (!client.states.empty())
     client.group->broadcast(client.states.data(), client.states.size(), from);
   PushReceipt receipt;
   {
-    std::unique_lock lock(mutex_);
-    if (request.step >= shape_.steps)
-      throw Error("parameter server: rank {} pushed step {} of a phase of {}", client.rank,
-                  request.step, shape_.steps);
+    const std::scoped_lock lock(mutex_);
     client.step = request.step;
+    client.seen = client.pulled;
     client.squares = request.squares;
-    client.is_pushed = true;
-    queue_.push_back(&client);
-    pushed_.notify_all();
-    changed_.wait(lock, [&] { return !client.is_pushed || error_; });
-    if (client.is_pushed) return;  // the phase has failed; the group's error comes next
-    receipt = {client.is_applied ? 1U : 0U, stops_ ? 1U : 0U};
+    client.is_kept = true;
+    receipt.stops = stops_ ? 1 : 0;
   }
   client.group->broadcast(&receipt, 1, here(client));
+  return true;
 }
 
-void PushServer::apply_push(Client& client, FunctionRef<void(const Push&)> apply) {
-  bool is_new = false;
-  {
-    const std::scoped_lock lock(mutex_);
-    is_new = !is_applied_[static_cast<std::size_t>(client.step)];
-    is_applied_[static_cast<std::size_t>(client.step)] = true;
-    if (!is_new) ++refused_;
-  }
-  if (is_new) {
-    const std::scoped_lock lock(updates_);
-    const std::uint64_t staleness = applied_ - client.pulled;
-    most_stale_ = std::max(most_stale_, staleness);
-    apply({.gradients = client.gradients.data(),
-           .record = client.record.data(),
-           .state = client.states.empty() ? nullptr : client.states.data(),
-           .pulled = client.states.empty() ? nullptr : client.states.data() + state_.size(),
-           .staleness = staleness,
-           .squares = client.squares});
-    ++applied_;
-  }
-  {
-    const std::scoped_lock lock(mutex_);
-    if (is_new && is_first())
-      records_.insert(records_.end(), client.record.begin(), client.record.end());
-    client.is_applied = is_new;
-    client.is_pushed = false;
-  }
-  changed_.notify_all();
+auto PushServer::client_with(std::uint64_t step) -> Client& {
+  for (const auto& client : clients_)
+    if (client->is_kept && client->step == step) return *client;
+  throw Error("parameter server: step {} is due, but no worker has sent its gradients", step);
 }
 
-bool PushServer::serve(FunctionRef<void(const Push&)> apply, std::chrono::milliseconds most) {
+void PushServer::apply(Client& client, FunctionRef<void(const Push&)> update) {
+  const std::scoped_lock lock(updates_);
+  const std::uint64_t staleness = applied_ - client.seen;
+  most_stale_ = std::max(most_stale_, staleness);
+  const bool has_state = !client.states.empty();
+  update({.gradients = client.gradients.data(),
+          .state = has_state ? client.states.data() : nullptr,
+          .pulled = has_state ? client.states.data() + state_.size() : nullptr,
+          .staleness = staleness,
+          .squares = client.squares});
+  const std::scoped_lock counted(mutex_);
+  ++applied_;
+  records_.insert(records_.end(), client.record.begin(), client.record.end());
+  client.is_kept = false;
+  if (is_first()) decide();
+  wake();
+}
+
+bool PushServer::serve(FunctionRef<void(const Push&)> update, std::chrono::milliseconds most) {
   const auto until = std::chrono::steady_clock::now() + most;
   std::unique_lock lock(mutex_);
   for (;;) {
-    const bool comes =
-        pushed_.wait_until(lock, until, [&] { return !queue_.empty() || running_ == 0 || error_; });
+    const bool has_next = decided_.wait_until(lock, until, [&] {
+      return order_.size() > applied_ || finished_ > taken_ || running_ == 0 || error_;
+    });
     if (error_) std::rethrow_exception(error_);
-    if (!comes || queue_.empty()) return running_ > 0 || records_.size() > taken_;
-    Client* const client = queue_.front();
-    queue_.erase(queue_.begin());
+    if (finished_ > taken_ || !has_next) return true;
+    if (order_.size() == applied_) return false;
+    Client& client = client_with(order_[applied_]);
     lock.unlock();
-    apply_push(*client, apply);
+    apply(client, update);
     lock.lock();
-    if (records_.size() > taken_) return true;
   }
 }
 
 std::vector<double> PushServer::take_records() {
   const std::scoped_lock lock(mutex_);
-  std::vector<double> taken(records_.begin() + static_cast<std::ptrdiff_t>(taken_), records_.end());
-  taken_ = records_.size();
+  const auto at = [&](std::uint64_t record) {
+    return records_.begin() + static_cast<std::ptrdiff_t>(record * shape_.record);
+  };
+  std::vector<double> taken(at(taken_), at(finished_));
+  taken_ = finished_;
   return taken;
 }
 
 void PushServer::stop() {
-  {
-    const std::scoped_lock lock(mutex_);
-    if (std::exchange(stops_, true)) return;
-    if (is_first()) tickets_.stop();
-  }
-  changed_.notify_all();
-}
-
-bool PushServer::are_complete() const {
-  const auto made = static_cast<std::ptrdiff_t>(applied_);
-  return std::all_of(is_applied_.begin(), is_applied_.begin() + made, [](bool is) { return is; });
+  const std::scoped_lock lock(mutex_);
+  if (is_first())
+    heed(true);
+  else
+    stops_ = true;
 }
 
 }  // namespace lockstep::detail

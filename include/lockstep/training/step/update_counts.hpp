@@ -12,8 +12,6 @@ struct UpdateCounts {
   /// The most updates that the gradients of a step have missed: those that were made between the
   /// moment at which its worker read the weights and its own.
   std::uint64_t most_stale = 0;
-  /// Gradients that came a second time, after the loss of a worker, and were not applied.
-  std::uint64_t refused = 0;
   /// Whether each server has applied each step once.
   bool each_once = true;
 };

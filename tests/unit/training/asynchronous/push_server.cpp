@@ -1,0 +1,201 @@
+/// Servers and workers of asynchronous phases in one process, over pairs of sockets: all servers make the
+/// same updates in the same order, each step once.
+#include "lockstep/training/asynchronous/push_server.hpp"
+
+#include <algorithm>
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/matchers/catch_matchers_exception.hpp>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <map>
+#include <memory>
+#include <random>
+#include <span>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "lockstep/core/slice.hpp"
+#include "lockstep/training/asynchronous/push_client.hpp"
+#include "unit/collectives/tcp_places.hpp"
+
+namespace {
+
+using namespace lockstep;
+using detail::PhaseShape, detail::PushClient, detail::PushReply, detail::PushServer;
+using Pairs = PushServer::Pairs;
+
+/// The pairs of workers [0, workers) with servers [workers, workers + servers), and of all with the
+/// first server.
+std::vector<Pairs> connect(std::size_t workers, std::size_t servers) {
+  std::vector<Pairs> all(workers + servers);
+  for (std::size_t a = 0; a < all.size(); ++a)
+    for (std::size_t b = std::max(a + 1, workers); b < all.size(); ++b) {
+      if (a >= workers && a != workers) continue;
+      auto connections = tcp_test::connect_all(2, detail::Topology::direct, 1, false);
+      const auto group = [&](std::size_t member) {
+        return TcpGroup(
+            std::make_shared<TcpMesh>(TcpMesh::Options{.rank = member,
+                                                       .size = 2,
+                                                       .channels = 1,
+                                                       .topology = detail::Topology::direct,
+                                                       .names = {a, b}},
+                                      std::move(connections[member])),
+            {.timeout = std::chrono::seconds(20)});
+      };
+      all[a].emplace(b, group(0));
+      all[b].emplace(a, group(1));
+    }
+  return all;
+}
+
+struct Job {
+  std::size_t workers, servers;
+  std::uint64_t steps, staleness;
+};
+
+/// What a phase leaves: the weights, the steps in the order of each server, and the records that each
+/// process has heard of.
+struct Result {
+  std::vector<double> weights;
+  std::vector<std::vector<std::uint64_t>> orders;
+  std::vector<std::vector<double>> records;
+  std::uint64_t most_stale = 0;
+};
+
+/// A phase whose step s adds s + i to weight i; workers pause at random.
+Result run(const Job& job, unsigned seed, std::uint64_t stop_after = ~std::uint64_t{0}) {
+  constexpr std::size_t each = 5;
+  std::vector<Pairs> pairs = connect(job.workers, job.servers);
+  Result result;
+  result.weights.resize(job.servers * each);
+  result.orders.resize(job.servers);
+  result.records.resize(pairs.size());
+  std::vector<double> state(2);
+  const PhaseShape shape{
+      .state = 2 * sizeof(double), .record = 2, .steps = job.steps, .staleness = job.staleness};
+  const auto bytes = [](std::span<double> values) { return std::as_writable_bytes(values); };
+  std::vector<std::uint64_t> stale(job.servers);
+  const auto errors = tcp_test::in_threads(pairs.size(), [&](std::size_t rank) {
+    std::vector<double>& heard = result.records[rank];
+    const auto keep = [&](const std::vector<double>& records) {
+      heard.insert(heard.end(), records.begin(), records.end());
+    };
+    if (rank >= job.workers) {
+      const std::size_t index = rank - job.workers;
+      const std::span<double> mine(result.weights.data() + index * each, each);
+      PushServer server(shape, pairs[rank], rank, {job.workers, job.servers}, bytes(mine),
+                        index == 0 ? bytes(state) : std::span<std::byte>());
+      server.start();
+      const auto apply = [&](const PushServer::Push& push) {
+        std::vector<double> gradients(each), after(2), before(2);
+        std::memcpy(gradients.data(), push.gradients, each * sizeof(double));
+        for (std::size_t i = 0; i < each; ++i) mine[i] += gradients[i];
+        if (push.state == nullptr) return;
+        std::memcpy(after.data(), push.state, sizeof(double) * 2);
+        std::memcpy(before.data(), push.pulled, sizeof(double) * 2);
+        for (std::size_t i = 0; i < 2; ++i) state[i] += after[i] - before[i];
+      };
+      while (server.serve(apply, std::chrono::milliseconds(20))) keep(server.take_records());
+      result.orders[index].assign(server.steps_made().begin(), server.steps_made().end());
+      stale[index] = server.most_stale();
+      return;
+    }
+    std::vector<PushClient::Server> servers;
+    for (std::size_t i = 0; i < job.servers; ++i)
+      servers.push_back({job.workers + i, {i * each * sizeof(double), each * sizeof(double)}});
+    PushClient client(shape, pairs[rank], rank, servers);
+    std::mt19937 draw(static_cast<unsigned>(seed * 100 + rank));
+    std::vector<double> weights(result.weights.size()), own(2);
+    for (;;) {
+      const PushReply reply = client.next(heard.size() / 2 >= stop_after);
+      keep(client.take_records());
+      if (reply.kind == PushReply::Kind::done) break;
+      if (reply.kind == PushReply::Kind::wait) continue;
+      client.pull(reinterpret_cast<std::byte*>(weights.data()), bytes(own));
+      if (draw() % 4 == 0) std::this_thread::sleep_for(std::chrono::microseconds(draw() % 500));
+      std::vector<double> gradients(weights.size());
+      for (std::size_t i = 0; i < gradients.size(); ++i)
+        gradients[i] = static_cast<double>(reply.step + i);
+      own[0] += 1;
+      own[1] += static_cast<double>(reply.step);
+      const double record[] = {static_cast<double>(reply.step), static_cast<double>(rank)};
+      client.push(reply.step, reinterpret_cast<const std::byte*>(gradients.data()), {}, record,
+                  bytes(own));
+    }
+    client.end();
+  });
+  for (const std::exception_ptr& error : errors)
+    if (error) std::rethrow_exception(error);
+  for (const std::uint64_t of : stale) result.most_stale = std::max(result.most_stale, of);
+  CHECK(state[0] == static_cast<double>(result.orders[0].size()));
+  return result;
+}
+
+/// Checks a result, of which the first `steps` steps were made.
+void check(const Result& result, const Job& job, std::uint64_t steps) {
+  CAPTURE(job.workers, job.servers, job.steps, job.staleness, steps);
+  for (const auto& order : result.orders) CHECK(order == result.orders[0]);
+  std::vector<std::uint64_t> sorted = result.orders[0];
+  std::sort(sorted.begin(), sorted.end());
+  std::vector<std::uint64_t> all(steps);
+  for (std::uint64_t i = 0; i < steps; ++i) all[i] = i;
+  CHECK(sorted == all);
+  for (std::size_t i = 0; i < result.weights.size(); ++i)
+    CHECK(result.weights[i] == static_cast<double>(steps * (steps - 1) / 2 + steps * i));
+  CHECK(result.most_stale <= job.staleness);
+  for (const auto& records : result.records) {
+    CHECK(records == result.records[0]);
+    REQUIRE(records.size() == 2 * steps);
+    for (std::size_t i = 0; i < steps; ++i)
+      CHECK(records[2 * i] == static_cast<double>(result.orders[0][i]));
+  }
+}
+
+}  // namespace
+
+TEST_CASE("all servers make the same updates in the same order, each step once") {
+  std::mt19937 draw(3);
+  for (unsigned round = 0; round < 30; ++round) {
+    const Job job{1 + draw() % 4, 1 + draw() % 3, 1 + draw() % 40, draw() % 8};
+    check(run(job, round), job, job.steps);
+  }
+}
+
+TEST_CASE("a phase that is to stop ends after the steps that have begun") {
+  for (unsigned round = 0; round < 5; ++round) {
+    const Job job{3, 2, 1'000'000, 5};
+    const Result result = run(job, round, 10);
+    const std::uint64_t steps = result.orders[0].size();
+    CHECK(steps >= 10);
+    CHECK(steps < 30);
+    check(result, job, steps);
+  }
+}
+
+TEST_CASE("a server whose client is lost throws, and ends the others") {
+  std::vector<Pairs> pairs = connect(2, 1);
+  double weights[5] = {};
+  const PhaseShape shape{.record = 1, .steps = 10, .staleness = 4};
+  const auto errors = tcp_test::in_threads(3, [&](std::size_t rank) {
+    if (rank == 0) {
+      pairs[0].clear();
+      return;
+    }
+    if (rank == 1) {
+      PushClient client(shape, pairs[1], 1, {{2, {0, sizeof weights}}});
+      while (client.next(false).kind != PushReply::Kind::done) {
+      }
+      return;
+    }
+    PushServer server(shape, pairs[2], 2, {2, 1}, std::as_writable_bytes(std::span(weights)), {});
+    server.start();
+    while (server.serve([](const PushServer::Push&) {}, std::chrono::milliseconds(20))) {
+    }
+  });
+  CHECK_FALSE(errors[0]);
+  CHECK_THROWS_AS(std::rethrow_exception(errors[1]), CollectiveError);
+  CHECK_THROWS_AS(std::rethrow_exception(errors[2]), CollectiveError);
+}

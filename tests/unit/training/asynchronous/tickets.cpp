@@ -1,0 +1,81 @@
+/// The steps of an asynchronous phase: their order, the bound on what they miss, and what a lost worker
+/// leaves.
+#include "lockstep/training/asynchronous/tickets.hpp"
+
+#include <algorithm>
+#include <catch2/catch_test_macros.hpp>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <random>
+#include <vector>
+
+using lockstep::detail::Tickets;
+
+TEST_CASE("steps are handed out in order, and one at a time with staleness 0") {
+  Tickets tickets(3, 0);
+  CHECK(tickets.grant(0) == 0u);
+  CHECK(tickets.grant(1) == std::nullopt);
+  tickets.finish(0);
+  CHECK(tickets.grant(1) == 1u);
+  CHECK_FALSE(tickets.is_done());
+  tickets.finish(1);
+  CHECK(tickets.grant(1) == 2u);
+  tickets.finish(2);
+  CHECK(tickets.is_done());
+  CHECK(tickets.grant(0) == std::nullopt);
+}
+
+TEST_CASE("the step of a lost worker is handed out again before all others") {
+  Tickets tickets(10, 8);
+  CHECK(tickets.grant(7) == 0u);
+  CHECK(tickets.grant(8) == 1u);
+  CHECK(tickets.grant(7) == 2u);
+  tickets.finish(0);
+  tickets.release(7);
+  CHECK(tickets.grant(9) == 2u);
+  tickets.release(8);
+  tickets.stop();
+  CHECK_FALSE(tickets.is_done());
+  CHECK(tickets.grant(9) == 1u);
+  CHECK(tickets.grant(9) == std::nullopt);  // none begins any more
+  tickets.finish(2);
+  tickets.finish(2);  // counts once
+  tickets.finish(1);
+  CHECK(tickets.is_done());
+  CHECK(tickets.finished() == 3);
+}
+
+TEST_CASE("whatever the workers' speeds, no step misses more others than the staleness") {
+  std::mt19937 draw(1);
+  for (int round = 0; round < 200; ++round) {
+    const std::size_t workers = 1 + draw() % 6;
+    const std::uint64_t staleness = draw() % 9, steps = 1 + draw() % 60;
+    CAPTURE(round, workers, staleness, steps);
+    Tickets tickets(steps, staleness);
+    std::map<std::uint64_t, std::uint64_t> began;  // steps at workers, with those finished before
+    std::vector<std::size_t> times(steps);
+    std::uint64_t finished = 0, most = 0;
+    std::size_t idle = 0;
+    while (!tickets.is_done()) {
+      REQUIRE(++idle < 10'000);
+      const bool grants = began.size() < 2 * workers && draw() % 2 == 0;
+      if (grants) {
+        if (const auto step = tickets.grant(draw() % workers)) began[*step] = finished;
+      } else if (!began.empty()) {
+        auto at = began.begin();
+        // Mostly not the oldest, as with a slow worker.
+        if (draw() % 8 != 0) std::advance(at, static_cast<std::ptrdiff_t>(draw() % began.size()));
+        most = std::max(most, finished - at->second);
+        ++times[at->first];
+        ++finished;
+        tickets.finish(at->first);
+        began.erase(at);
+      }
+    }
+    CHECK(most <= staleness);
+    CHECK(finished == steps);
+    CHECK(std::all_of(times.begin(), times.end(), [](std::size_t n) { return n == 1; }));
+  }
+}
