@@ -2,16 +2,24 @@
 /// device, the bound on what a step misses, each batch once, stops and checkpoints within an epoch.
 #include "lockstep/training/asynchronous/asynchronous_steps.hpp"
 
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/socket.h>
+
 #include <algorithm>
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
+#include <cmath>
 #include <csignal>
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
+#include <cstring>
 #include <optional>
 #include <string>
 #include <thread>
+#include <tuple>
+#include <type_traits>
 #include <vector>
 
 #include "distributed/processes.hpp"
@@ -37,6 +45,20 @@ struct Net : ls::Sequential<ls::Input<2>, ls::Dense<16>, ls::BatchNormalization<
 /// The same with a penalty.
 struct Penalized : ls::Sequential<ls::Input<2>, ls::Dense<16, ls::kernel_regularizer(ls::L2{0.01})>,
                                   ls::ReLU, ls::Dense<3>> {};
+
+/// Words of which a batch has few.
+template <int vocabulary>
+struct Words : ls::Sequential<ls::Input<4>, ls::Embedding<vocabulary, 6>,
+                              ls::GlobalAveragePooling1D, ls::Dense<3>> {};
+auto words() {
+  std::vector<float> x;
+  std::vector<std::int32_t> y;
+  for (int i = 0; i < 30; ++i) {
+    for (int k = 0; k < 4; ++k) x.push_back(static_cast<float>((i * 7 + k * k * 5) % 49));
+    y.push_back(i % 3);
+  }
+  return ls::tensors(x, ls::shape(4), y);
+}
 
 /// 8 batches an epoch, the last one smaller.
 auto data() { return line::classes(48) | ls::shuffle(16) | ls::batch(20); }
@@ -93,6 +115,22 @@ std::vector<double> trained(const S& strategy, bool one_server) {
                                      .ema_overwrite_frequency = 2,
                                      .gradient_accumulation_steps = 2}});
   return all;
+}
+
+/// Bytes that this process has sent over its TCP connections; 0 if the kernel does not count them.
+double bytes_sent() {
+  constexpr std::size_t at =
+      200;  // of tcpi_bytes_sent, which the C library's tcp_info does not have
+  std::uint64_t all = 0;
+  for (int file = 3; file < 256; ++file) {
+    unsigned char info[at + sizeof all] = {};
+    socklen_t size = sizeof info;
+    std::uint64_t sent = 0;
+    if (::getsockopt(file, IPPROTO_TCP, TCP_INFO, info, &size) != 0 || size < sizeof info) continue;
+    std::memcpy(&sent, info + at, sizeof sent);
+    all += sent;
+  }
+  return static_cast<double>(all);
 }
 
 /// Runs `work` in a job, whose processes must all succeed. \returns what each has given.
@@ -220,12 +258,12 @@ TEST_CASE("calls that need all weights are refused between asynchronous steps") 
   const auto refused = [](const auto& work, const std::string& sentence) {
     Processes job(3, [&](Here&) { work(); }, 60s, 1, {false, 1});
     REQUIRE(job.all_end());
-    std::string said;
+    std::string errors;
     for (std::size_t r = 0; r < job.size(); ++r) {
       CHECK(job.report(r).outcome != Outcome::done);
-      said += std::string(job.report(r).what) + "\n";
+      errors += std::string(job.report(r).what) + "\n";
     }
-    CHECK_THAT(said, ContainsSubstring(sentence));
+    CHECK_THAT(errors, ContainsSubstring(sentence));
   };
   const auto in_hook = [](const auto& call) {
     return [call] {
@@ -279,6 +317,47 @@ TEST_CASE("a chief, a worker or a server that is killed between asynchronous ste
       CHECK(job.report(r).reported_at - job.report(victim).fault_at < 3s);
     }
   }
+}
+
+TEST_CASE("of the tables of an embedding, only the rows of a batch travel") {
+  const auto trained_words = [](const auto& strategy, const auto& optimizer) {
+    auto model = model_on(Words<50>{}, strategy, optimizer);
+    model.fit(words() | ls::batch(8), line::quiet(3));
+    std::vector<double> found;
+    append(found, model.weights_sha256());
+    return found;
+  };
+  const auto both = [&](const auto& strategy) {
+    auto all = trained_words(strategy, ls::SGD{.learning_rate = 0.5});
+    const auto adam =
+        trained_words(strategy, ls::Adam{.learning_rate = 0.01, .with = {.global_clipnorm = 0.1}});
+    all.insert(all.end(), adam.begin(), adam.end());
+    return all;
+  };
+  const auto expected = both(ls::OneDevice<Cpu>{.on = {.threads = 1}});
+  for (const auto& given : run(2, 3, false, [&](Here&) { return both(servers(0)); }))
+    CHECK(given == expected);
+
+  const auto bytes_of = [&]<int rows>(std::integral_constant<int, rows>) {
+    const auto all = run(2, 2, false, [&](Here&) {
+      ::setenv("LOCKSTEP_TRANSPORT", "tcp", 1);
+      auto model = model_on(Words<rows>{}, servers(2), ls::SGD{.learning_rate = 0.5});
+      auto options = line::quiet(1);
+      options.steps_per_epoch = 40;
+      std::vector<double> sent;
+      options.callbacks = {ls::LambdaCallback{
+          .on_train_batch_end = [&](auto&&...) { sent.push_back(bytes_sent()); }}};
+      model.fit(words() | ls::repeat | ls::batch(8), options);
+      return std::vector{(sent[36] - sent[4]) / 32};
+    });
+    double sum = 0;
+    for (const auto& given : all) sum += given[0];
+    return sum;
+  };
+  const double small = bytes_of(std::integral_constant<int, 1'000>{}),
+               large = bytes_of(std::integral_constant<int, 100'000>{});
+  if (small == 0) SKIP("the kernel does not count the bytes of a connection");
+  CHECK(std::abs(large - small) < 0.1 * small);
 }
 
 TEST_CASE("a bound on staleness needs asynchronous steps") {

@@ -67,3 +67,4 @@
 #include "lockstep/training/asynchronous/push_client.ipp"
 #include "lockstep/training/asynchronous/push_server.ipp"
 #include "lockstep/training/asynchronous/tickets.ipp"
+#include "lockstep/training/asynchronous/touched_rows.ipp"

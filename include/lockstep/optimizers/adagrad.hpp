@@ -63,6 +63,7 @@ struct Adagrad {
   static constexpr std::size_t slot_count() { return 1; }
   static constexpr std::string_view slot_name(std::size_t) { return "accumulator"; }
   double slot_start(std::size_t) const { return initial_accumulator_value; }
+  bool skips_zeros() const { return weight_decay == 0; }
   /// The hyperparameters except the rate, which the processes of a job compare.
   std::array<std::pair<std::string_view, double>, 2> numbers() const {
     return {{{"initial_accumulator_value", initial_accumulator_value}, {"epsilon", epsilon}}};

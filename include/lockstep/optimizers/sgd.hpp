@@ -74,6 +74,8 @@ struct SGD {
   }
   std::size_t slot_count() const { return momentum > 0 ? 1 : 0; }
   static constexpr std::string_view slot_name(std::size_t) { return "momentum"; }
+  /// Whether an update by a gradient of 0 changes nothing, so that it may be left out.
+  bool skips_zeros() const { return momentum == 0 && weight_decay == 0; }
   /// The hyperparameters except the rate, which the processes of a job compare.
   std::array<std::pair<std::string_view, double>, 2> numbers() const {
     return {{{"momentum", momentum}, {"nesterov", nesterov ? 1 : 0}}};

@@ -23,6 +23,7 @@
 #include "lockstep/data/loader.hpp"
 #include "lockstep/training/asynchronous/push_client.hpp"
 #include "lockstep/training/asynchronous/push_server.hpp"
+#include "lockstep/training/asynchronous/touched_rows.hpp"
 #include "lockstep/training/step/batches.hpp"
 #include "lockstep/training/step/replicas.hpp"
 
@@ -92,9 +93,11 @@ class AsynchronousSteps final : public StepsOver<Replicas, Batches>, public Asyn
     if (roles.owners.contains(rank)) {
       mine_ = ranges[rank];
       const bool is_first = rank == roles.owners.first;
+      if constexpr (tables.count > 0)
+        std::fill_n(replica.engine().gradients().data() + mine_.first, mine_.count, T{});
       server_.emplace(shape, session.pairs(), rank, roles.owners,
-                      bytes_of(replica.engine().weights().data() + mine_.first, mine_.count),
-                      bytes_of(replica.engine().state().data(), is_first ? state_size : 0));
+                      as_bytes(replica.engine().weights().data() + mine_.first, mine_.count),
+                      as_bytes(replica.engine().state().data(), is_first ? state_size : 0));
       return server_->start();
     }
     std::vector<PushClient::Server> servers;
@@ -137,11 +140,12 @@ class AsynchronousSteps final : public StepsOver<Replicas, Batches>, public Asyn
  private:
   using Layout = typename Replicas::Layout;
   static constexpr std::size_t state_size = Replicas::Network::graph.state;
-  /// Of a step's record: examples, those that the loss is a mean over, penalties, sums.
+  /// Numbers of a step's record: examples, those that the loss is a mean over, penalties, sums.
   static constexpr std::size_t width = 3 + Replica::sum_count;
+  static constexpr auto tables = row_tables<typename Replicas::Network>();
 
   Replicas& all() { return this->replicas_; }
-  static std::span<std::byte> bytes_of(T* values, std::size_t count) {
+  static std::span<std::byte> as_bytes(T* values, std::size_t count) {
     return {reinterpret_cast<std::byte*>(values), count * sizeof(T)};
   }
   void note(std::uint64_t step, Phase phase) { all().session().note(step, phase); }
@@ -162,11 +166,24 @@ class AsynchronousSteps final : public StepsOver<Replicas, Batches>, public Asyn
   }
   void apply(const PushServer::Push& push, std::optional<double> rate) {
     Replica& replica = all().first();
-    std::memcpy(replica.engine().gradients().data() + mine_.first, push.gradients,
-                mine_.count * sizeof(T));
+    auto* const gradients =
+        reinterpret_cast<std::byte*>(replica.engine().gradients().data() + mine_.first);
+    parts_.clear();
+    if (push.parts.empty()) {
+      std::memcpy(gradients, push.gradients, mine_.count * sizeof(T));
+    } else {
+      unpack(push.parts, {push.gradients, bytes_of(push.parts)}, gradients);
+      if constexpr (requires { all().optimizer_.skips_zeros(); })
+        if (all().optimizer_.skips_zeros())
+          for (const Slice& part : push.parts)
+            parts_.push_back({mine_.first + part.first / sizeof(T), part.count / sizeof(T)});
+    }
     const std::uint64_t step = first_step_ + made_++;
     replica.update_alone(all().optimizer_, rate ? *rate : all().optimizer_.learning_rate(step),
-                         step + 1, push.squares);
+                         step + 1, push.squares, parts_);
+    // The gradients of rows that the next push does not touch are 0.
+    for (const Slice& part : push.parts)
+      std::fill_n(gradients + part.first, part.count, std::byte{});
     if (push.state == nullptr) return;
     T* const state = replica.engine().state().data();
     const auto* const after = reinterpret_cast<const T*>(push.state);
@@ -234,7 +251,8 @@ class AsynchronousSteps final : public StepsOver<Replicas, Batches>, public Asyn
     const LoadedBatch batch = load(number);
     all().check_labels(batch);
     PlanEngine<D>& engine = replica_->engine();
-    const std::span<std::byte> state = bytes_of(engine.state().data(), state_size);
+    const std::span<std::byte> state = as_bytes(engine.state().data(), state_size);
+    if constexpr (tables.count > 0) find_parts(batch);
     client_->pull(reinterpret_cast<std::byte*>(engine.weights().data()), state);
 
     const CollectiveRef alone(self_);
@@ -294,6 +312,17 @@ class AsynchronousSteps final : public StepsOver<Replicas, Batches>, public Asyn
     }
     return static_cast<double>(batch.slice.global_count);
   }
+  /// Lets pull and push be about the rows of tables that the batch reads.
+  void find_parts(const LoadedBatch& batch) {
+    rows_.clear();
+    const T* const x = batch.rows<T>(0);
+    for (std::size_t i = 0; i < batch.slice.global_count * Replicas::Network::input_shape.size();
+         ++i)
+      if (x[i] >= 0 && x[i] < T(1 << 30)) rows_.push_back(static_cast<std::size_t>(x[i]));
+    touched_weights(tables.all(), Replicas::Network::graph.weights, rows_, touched_);
+    for (std::size_t i = 0; i < ranges_.size(); ++i)
+      parts_within(touched_, ranges_[i], sizeof(T), client_->parts(i));
+  }
   /// The sums of squares of the gradients of each server; empty if they are not needed.
   std::span<const double> squares(const T* gradients) {
     squares_.clear();
@@ -316,7 +345,7 @@ class AsynchronousSteps final : public StepsOver<Replicas, Batches>, public Asyn
     note(first_step_ + received_, Phase::reduce);
     Replica& replica = all().first();
     replica.policy().complete(r, replica.engine().weights().data());
-    const std::span<std::byte> state = bytes_of(replica.engine().state().data(), state_size);
+    const std::span<std::byte> state = as_bytes(replica.engine().state().data(), state_size);
     if (!state.empty())
       r.host.broadcast(state.data(), state.size(), all().session().roles().owners.first);
     struct Counted {
@@ -365,6 +394,8 @@ class AsynchronousSteps final : public StepsOver<Replicas, Batches>, public Asyn
   std::optional<std::uint64_t> is_at_;  // the next example of the loader
   std::vector<Slice> ranges_;
   std::vector<double> squares_, record_;
+  std::vector<std::size_t> rows_;
+  std::vector<Slice> touched_, parts_;
 };
 
 }  // namespace lockstep::detail

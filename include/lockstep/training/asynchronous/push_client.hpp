@@ -38,7 +38,10 @@ class PushClient {
   /// `order`.
   LOCKSTEP_DECL PushReply serve(bool stops, std::uint64_t applied,
                                 std::vector<std::uint64_t>& order);
-  /// Reads all weights and the layers' state.
+  /// The parts of each server's weights that the next pull and push are about, in bytes from the beginning
+  /// of its range; none: all weights.
+  std::vector<Slice>& parts(std::size_t server) { return parts_[server]; }
+  /// Reads the weights and the layers' state.
   LOCKSTEP_DECL void pull(std::byte* weights, std::span<std::byte> state);
   /// Sends the gradients, the record and the state of the step that `next` has given. `squares`: sums
   /// of squares of the gradients of each server, or empty.
@@ -56,6 +59,8 @@ class PushClient {
   ProcessGroup& pair(const Server& server) { return pairs_->at(server.rank); }
   std::size_t here(const Server& server) const { return rank_ < server.rank ? 0 : 1; }
   LOCKSTEP_DECL PushReply ask(PushRequest request);
+  /// Sends a request about the parts of a server's weights.
+  LOCKSTEP_DECL void ask_for(std::size_t server, PushRequest request);
 
   PhaseShape shape_;
   std::map<std::size_t, ProcessGroup>* pairs_;
@@ -65,7 +70,9 @@ class PushClient {
   std::uint64_t known_ = 0;                   // records received
   bool stops_ = false;                        // a server's process asks for the end
   std::vector<double> records_;
-  std::vector<std::byte> states_;  // after the step, then before
+  std::vector<std::byte> states_;          // after the step, then before
+  std::vector<std::vector<Slice>> parts_;  // by server
+  std::vector<std::byte> packed_;
 };
 
 }  // namespace lockstep::detail

@@ -13,7 +13,8 @@ PushClient::PushClient(const PhaseShape& shape, std::map<std::size_t, ProcessGro
       pairs_(&pairs),
       rank_(rank),
       servers_(std::move(servers)),
-      states_(2 * shape.state) {}
+      states_(2 * shape.state),
+      parts_(servers_.size()) {}
 
 PushReply PushClient::next(bool stops) {
   return ask({.kind = PushRequest::Kind::next,
@@ -54,12 +55,26 @@ PushReply PushClient::serve(bool stops, std::uint64_t applied, std::vector<std::
   return reply;
 }
 
+void PushClient::ask_for(std::size_t server, PushRequest request) {
+  ProcessGroup& group = pair(servers_[server]);
+  std::vector<Slice>& parts = parts_[server];
+  request.parts = parts.size();
+  group.broadcast(&request, 1, here(servers_[server]));
+  if (!parts.empty()) group.broadcast(parts.data(), parts.size(), here(servers_[server]));
+}
+
 void PushClient::pull(std::byte* weights, std::span<std::byte> state) {
-  PushRequest request{.kind = PushRequest::Kind::pull};
-  for (const Server& server : servers_) {
-    ProcessGroup& group = pair(server);
-    group.broadcast(&request, 1, here(server));
-    group.broadcast(weights + server.range.first, server.range.count, 1 - here(server));
+  for (std::size_t i = 0; i < servers_.size(); ++i) {
+    const Server& server = servers_[i];
+    std::byte* const its = weights + server.range.first;
+    ask_for(i, {.kind = PushRequest::Kind::pull});
+    if (parts_[i].empty()) {
+      pair(server).broadcast(its, server.range.count, 1 - here(server));
+      continue;
+    }
+    packed_.resize(bytes_of(parts_[i]));
+    pair(server).broadcast(packed_.data(), packed_.size(), 1 - here(server));
+    unpack(parts_[i], packed_, its);
   }
   if (shape_.state == 0) return;
   const Server& first = servers_.front();
@@ -77,15 +92,21 @@ void PushClient::push(std::uint64_t step, const std::byte* gradients,
   for (std::size_t i = 0; i < servers_.size(); ++i) {
     const Server& server = servers_[i];
     ProcessGroup& group = pair(server);
+    const std::byte* const its = gradients + server.range.first;
     PushRequest request{.kind = PushRequest::Kind::push, .step = step};
     if (!squares.empty()) request.squares = all - squares[i];
-    PushReceipt receipt;
-    group.broadcast(&request, 1, here(server));
+    ask_for(i, request);
     // A broadcast only reads the root's memory.
-    group.broadcast(const_cast<std::byte*>(gradients) + server.range.first, server.range.count,
-                    here(server));
+    if (parts_[i].empty()) {
+      group.broadcast(const_cast<std::byte*>(its), server.range.count, here(server));
+    } else {
+      packed_.resize(bytes_of(parts_[i]));
+      pack(parts_[i], its, packed_);
+      group.broadcast(packed_.data(), packed_.size(), here(server));
+    }
     group.broadcast(const_cast<double*>(record.data()), record.size(), here(server));
     if (i == 0 && shape_.state > 0) group.broadcast(states_.data(), states_.size(), here(server));
+    PushReceipt receipt;
     group.broadcast(&receipt, 1, 1 - here(server));
     stops_ = stops_ || receipt.stops != 0;
   }

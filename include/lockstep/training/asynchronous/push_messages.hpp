@@ -6,9 +6,10 @@
 ///     client                                          server
 ///       next, follow, serve  ───────────────────────>  the first server only
 ///                     <──────  reply; records, or steps for a server
-///       pull          ──────────────────────────────>
+///       pull          ── parts ─────────────────────>
 ///                     <──────  its weights; the first: the layers' state
-///       push          ── gradients, record, states ─>  keeps them
+///       push          ── parts, gradients,
+///                        record, states ────────────>  keeps them
 ///                     <──────  receipt
 ///       end           ──────────────────────────────>
 ///
@@ -20,9 +21,13 @@
 ///     first server   all have made it: step 7 is finished, its record goes to all processes
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <type_traits>
+
+#include "lockstep/core/slice.hpp"
 
 namespace lockstep::detail {
 
@@ -34,6 +39,7 @@ struct PushRequest {
   std::uint64_t step = none;  ///< of `push`; of `next`: the one that all servers have
   std::uint64_t known = 0;    ///< records that the client has, or updates that the server has made
   double squares = 0;         ///< of the gradients that other servers get
+  std::uint64_t parts = 0;    ///< of the server's weights, which follow; 0: all of them
 };
 
 struct PushReply {
@@ -52,12 +58,30 @@ struct PushReceipt {
 static_assert(std::is_trivially_copyable_v<PushRequest> &&
               std::is_trivially_copyable_v<PushReply> && std::is_trivially_copyable_v<PushReceipt>);
 
-/// What all processes know about a phase.
+/// The facts of a phase that all processes know.
 struct PhaseShape {
   std::size_t state = 0;   ///< bytes of the layers' state
   std::size_t record = 0;  ///< numbers that a step leaves: examples, sums, ...
   std::uint64_t steps = 0;
   std::uint64_t staleness = 0;
 };
+
+/// Parts of a buffer, one after the other.
+inline std::size_t bytes_of(std::span<const Slice> parts) {
+  std::size_t all = 0;
+  for (const Slice& part : parts) all += part.count;
+  return all;
+}
+inline void pack(std::span<const Slice> parts, const std::byte* from, std::span<std::byte> to) {
+  std::byte* next = to.data();
+  for (const Slice& part : parts) next = std::copy_n(from + part.first, part.count, next);
+}
+inline void unpack(std::span<const Slice> parts, std::span<const std::byte> from, std::byte* to) {
+  const std::byte* next = from.data();
+  for (const Slice& part : parts) {
+    std::copy_n(next, part.count, to + part.first);
+    next += part.count;
+  }
+}
 
 }  // namespace lockstep::detail

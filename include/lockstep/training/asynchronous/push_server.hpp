@@ -40,7 +40,8 @@ class PushServer {
  public:
   /// The gradients of a step, while `apply` runs.
   struct Push {
-    const std::byte* gradients;  ///< of the owned weights
+    const std::byte* gradients;    ///< of the owned weights, or of `parts`, one after the other
+    std::span<const Slice> parts;  ///< in bytes, from the first owned weight on; none: all of them
     const std::byte* state;   ///< the layers' state after the step; null except at the first server
     const std::byte* pulled;  ///< that before the step
     std::uint64_t staleness;  ///< updates that the gradients miss
@@ -79,6 +80,7 @@ class PushServer {
     ProcessGroup* group;
     std::vector<std::byte> gradients{}, states{}, sent{};
     std::vector<double> record{};
+    std::vector<Slice> parts{}, pulled_parts{};
     std::uint64_t pulled = 0;          // updates before the last pull
     std::uint64_t step = 0, seen = 0;  // of the kept gradients, and the updates before their pull
     double squares = 0;
@@ -91,7 +93,10 @@ class PushServer {
   LOCKSTEP_COLD_DECL void follow();
   LOCKSTEP_DECL void answer_next(Client& client, const PushRequest& request);
   LOCKSTEP_DECL void answer_serve(Client& client, const PushRequest& request);
-  LOCKSTEP_DECL void answer_pull(Client& client);
+  LOCKSTEP_DECL void answer_pull(Client& client, const PushRequest& request);
+  /// Receives the parts of a request, which must be those of the owned weights.
+  LOCKSTEP_DECL void receive_parts(Client& client, const PushRequest& request,
+                                   std::vector<Slice>& parts);
   /// \returns false if the phase has failed.
   LOCKSTEP_DECL bool answer_push(Client& client, const PushRequest& request);
   /// Decides the next update if all servers have made the last one. Call it with the mutex.
@@ -117,7 +122,7 @@ class PushServer {
   std::uint64_t finished_ = 0;        // updates that all servers have made
   std::vector<double> records_;       // of the updates of this server
   std::uint64_t taken_ = 0;           // records that take_records has returned
-  // Of the first server.
+  // Only at the first server:
   Tickets tickets_;
   std::deque<std::uint64_t> pushed_;    // steps that all servers keep
   std::vector<std::uint64_t> made_by_;  // updates, by server

@@ -95,7 +95,7 @@ void PushServer::run(Client& client) {
         answer_serve(client, request);
         break;
       case PushRequest::Kind::pull:
-        answer_pull(client);
+        answer_pull(client, request);
         break;
       case PushRequest::Kind::push:
         if (!answer_push(client, request)) return;
@@ -203,17 +203,40 @@ void PushServer::answer_serve(Client& client, const PushRequest& request) {
   if (reply.count > 0) client.group->broadcast(next.data(), next.size(), here(client));
 }
 
-void PushServer::answer_pull(Client& client) {
+void PushServer::receive_parts(Client& client, const PushRequest& request,
+                               std::vector<Slice>& parts) {
+  if (request.parts > weights_.size() + 1)
+    throw Error("parameter server: rank {} names {} parts of {} bytes", client.rank, request.parts,
+                weights_.size());
+  parts.resize(static_cast<std::size_t>(request.parts));
+  if (!parts.empty()) client.group->broadcast(parts.data(), parts.size(), 1 - here(client));
+  std::size_t end = 0;
+  for (const Slice& part : parts) {
+    if (part.first < end || part.first > weights_.size() ||
+        part.count > weights_.size() - part.first)
+      throw Error("parameter server: rank {} names bytes {} to {} of {}", client.rank, part.first,
+                  part.first + part.count, weights_.size());
+    end = part.first + part.count;
+  }
+}
+
+void PushServer::answer_pull(Client& client, const PushRequest& request) {
+  const std::vector<Slice>& parts = client.pulled_parts;
+  receive_parts(client, request, client.pulled_parts);
+  const std::size_t size = parts.empty() ? weights_.size() : bytes_of(parts);
   {
     const std::scoped_lock lock(updates_);
-    std::copy(weights_.begin(), weights_.end(), client.sent.begin());
+    if (parts.empty())
+      std::copy(weights_.begin(), weights_.end(), client.sent.begin());
+    else
+      pack(parts, weights_.data(), client.sent);
     std::copy(state_.begin(), state_.end(),
-              client.sent.begin() + static_cast<std::ptrdiff_t>(weights_.size()));
+              client.sent.begin() + static_cast<std::ptrdiff_t>(size));
     client.pulled = applied_;
   }
-  client.group->broadcast(client.sent.data(), weights_.size(), here(client));
+  client.group->broadcast(client.sent.data(), size, here(client));
   if (is_first() && !state_.empty())
-    client.group->broadcast(client.sent.data() + weights_.size(), state_.size(), here(client));
+    client.group->broadcast(client.sent.data() + size, state_.size(), here(client));
 }
 
 bool PushServer::answer_push(Client& client, const PushRequest& request) {
@@ -223,7 +246,9 @@ bool PushServer::answer_push(Client& client, const PushRequest& request) {
     changed_.wait(lock, [&] { return !client.is_kept || error_; });
     if (client.is_kept) return false;
   }
-  client.group->broadcast(client.gradients.data(), client.gradients.size(), from);
+  receive_parts(client, request, client.parts);
+  client.group->broadcast(client.gradients.data(),
+                          client.parts.empty() ? weights_.size() : bytes_of(client.parts), from);
   client.group->broadcast(client.record.data(), client.record.size(), from);
   if (!client.states.empty())
     client.group->broadcast(client.states.data(), client.states.size(), from);
@@ -252,6 +277,7 @@ void PushServer::apply(Client& client, FunctionRef<void(const Push&)> update) {
   most_stale_ = std::max(most_stale_, staleness);
   const bool has_state = !client.states.empty();
   update({.gradients = client.gradients.data(),
+          .parts = client.parts,
           .state = has_state ? client.states.data() : nullptr,
           .pulled = has_state ? client.states.data() + state_.size() : nullptr,
           .staleness = staleness,

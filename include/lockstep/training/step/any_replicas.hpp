@@ -29,7 +29,7 @@ class AsynchronousPhase {
  public:
   /// Begins a phase of `steps` steps on the batches that follow the current position. Collective.
   virtual void begin_phase(std::uint64_t steps) = 0;
-  /// Takes part for a step, or for a fraction of a second. `stops`: no further step is to begin;
+  /// Does this process' work of the phase for a step, or for a fraction of a second. `stops`: no further step is to begin;
   /// `rate` overrides the optimizer's. \returns false once the phase has ended in all processes, which
   /// hold equal weights then.
   virtual bool advance(bool stops, std::optional<double> rate) = 0;

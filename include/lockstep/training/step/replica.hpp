@@ -128,9 +128,9 @@ class Replica : public DeviceReplica<D, U> {
   }
   /// The update of an asynchronous step by a policy that has such: without the other replicas.
   [[gnu::cold]] void update_alone(const O& optimizer, double rate, std::uint64_t step,
-                                  double squares) {
+                                  double squares, std::span<const Slice> parts) {
     StepUpdate rule{optimizer, rate, this->policy_.number(step)};
-    this->policy_.update_alone(rule, rate, step, squares);
+    this->policy_.update_alone(rule, rate, step, squares, parts);
   }
   /// The same with gradients that `set_gradients` has set, of which `wrong` are not finite.
   [[gnu::cold]] void update_with([[maybe_unused]] double wrong, const ReplicaContext<D>& replica,

@@ -55,9 +55,14 @@ class ServedUpdate : public Updates<D> {
     complete(replica, this->weights());
   }
   /// The update by the gradients of one worker, in an asynchronous step: nothing is exchanged.
-  /// `squares`: of the gradients that other servers got.
+  /// `squares`: of the gradients that other servers got. `parts`: the only weights that the update
+  /// changes; none: it may change all owned ones.
   [[gnu::cold]] void update_alone(UpdateRule<D> rule, double rate, std::uint64_t step,
-                                  double squares) {
+                                  double squares, std::span<const Slice> parts) {
+    if (!parts.empty() && this->is_by_parts()) {
+      for (const Slice& part : parts) rule(this->parts_of(rate, part));
+      return this->end(step);
+    }
     const auto sum = [&](std::span<double> values) {
       if (clips_together_) values[0] += squares;
     };

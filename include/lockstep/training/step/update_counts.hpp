@@ -1,5 +1,5 @@
 /// \file
-/// What the parameter servers of a job count in asynchronous steps.
+/// The counters of asynchronous steps in a job's parameter servers.
 #pragma once
 
 #include <cstdint>

@@ -56,7 +56,7 @@ struct Job {
   std::uint64_t steps, staleness;
 };
 
-/// What a phase leaves: the weights, the steps in the order of each server, and the records that each
+/// The results of a phase: the weights, the steps in the order of each server, and the records that each
 /// process has heard of.
 struct Result {
   std::vector<double> weights;

@@ -1,0 +1,66 @@
+/// \file
+/// The weights that a batch touches: of a table that an Embedding reads by the network's input, the rows
+/// of the batch's integers, and all other weights.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "lockstep/concepts/layer.hpp"
+#include "lockstep/core/config.hpp"
+#include "lockstep/core/slice.hpp"
+#include "lockstep/model/graph.hpp"
+
+namespace lockstep::detail {
+
+/// A table among the flat weights: `rows` rows of `width` elements from `first` on.
+struct RowTable {
+  std::size_t first = 0, rows = 0, width = 0;
+};
+
+template <std::size_t N>
+struct RowTables {
+  std::array<RowTable, N> table{};
+  std::size_t count = 0;
+  constexpr std::span<const RowTable> all() const { return {table.data(), count}; }
+};
+
+/// The tables of a network whose rows are chosen by the network's input, in ascending order. One with a
+/// penalty is left out, since that touches all rows.
+template <class Net>
+constexpr auto row_tables() {
+  RowTables<static_cast<std::size_t>(Net::graph.nodes) + 1> found;
+  for (int i = 0; i < Net::graph.nodes; ++i) {
+    const Node& node = Net::graph.node[static_cast<std::size_t>(i)];
+    if (node.class_name != "Embedding" || node.in0 != ValueId::batch) continue;
+    for (int k = 0; k < Net::graph.parameters; ++k) {
+      const NamedParameter& p = Net::graph.parameter[static_cast<std::size_t>(k)];
+      if (p.trainable && is_of(p, node) && !p.penalty)
+        found.table[found.count++] = {p.offset, static_cast<std::size_t>(p.shape[0]),
+                                      static_cast<std::size_t>(p.shape[1])};
+    }
+  }
+  return found;
+}
+
+/// Fills `touched` with the slices of [0, weights) that a batch touches, ascending and as long as
+/// possible. `rows`: the batch's integers; overwritten. Integers that no table has are left out: the
+/// layer refuses them.
+LOCKSTEP_COLD_DECL void touched_weights(std::span<const RowTable> tables, std::size_t weights,
+                                        std::vector<std::size_t>& rows,
+                                        std::vector<Slice>& touched);
+
+/// The parts of `touched` within `range`, relative to its beginning, in bytes if one has `element` of
+/// them; an empty part if there are none.
+LOCKSTEP_COLD_DECL void parts_within(std::span<const Slice> touched, Slice range,
+                                     std::size_t element, std::vector<Slice>& parts);
+
+}  // namespace lockstep::detail
+
+#ifdef LOCKSTEP_HEADER_ONLY
+#include "lockstep/training/asynchronous/touched_rows.ipp"
+#endif

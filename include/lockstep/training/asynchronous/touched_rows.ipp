@@ -1,0 +1,41 @@
+#pragma once
+
+#include "lockstep/training/asynchronous/touched_rows.hpp"
+
+namespace lockstep::detail {
+
+void touched_weights(std::span<const RowTable> tables, std::size_t weights,
+                     std::vector<std::size_t>& rows, std::vector<Slice>& touched) {
+  std::sort(rows.begin(), rows.end());
+  rows.erase(std::unique(rows.begin(), rows.end()), rows.end());
+  touched.clear();
+  const auto add = [&](std::size_t first, std::size_t count) {
+    if (count == 0) return;
+    if (!touched.empty() && touched.back().first + touched.back().count == first)
+      touched.back().count += count;
+    else
+      touched.push_back({first, count});
+  };
+  std::size_t at = 0;
+  for (const RowTable& table : tables) {
+    add(at, table.first - at);
+    for (const std::size_t row : rows)
+      if (row < table.rows) add(table.first + row * table.width, table.width);
+    at = table.first + table.rows * table.width;
+  }
+  add(at, weights - at);
+}
+
+void parts_within(std::span<const Slice> touched, Slice range, std::size_t element,
+                  std::vector<Slice>& parts) {
+  parts.clear();
+  const std::size_t end = range.first + range.count;
+  for (const Slice& slice : touched) {
+    const std::size_t first = std::max(slice.first, range.first);
+    const std::size_t last = std::min(slice.first + slice.count, end);
+    if (first < last) parts.push_back({(first - range.first) * element, (last - first) * element});
+  }
+  if (parts.empty()) parts.push_back({});
+}
+
+}  // namespace lockstep::detail
