@@ -1,5 +1,5 @@
-"""Steps a second with two workers and one parameter server on this machine: lockstep's mnist_parameter_server (synchronous)
-and TensorFlow's ParameterServerStrategy (asynchronous), on the tutorials' CNN with 64 images a step.
+"""Steps a second with two workers and one parameter server on this machine: lockstep's mnist_parameter_server (synchronous
+and asynchronous) and TensorFlow's ParameterServerStrategy (asynchronous), on the tutorials' CNN with 64 images a step.
 
     pip install tensorflow-cpu
     python3 benchmarks/peers/parameter_server.py --data DIR        # --bin build/release/bin
@@ -99,11 +99,11 @@ def peer(steps, batch):
     return seconds / steps * 1000
 
 
-def ours(binaries, data, steps, program, servers):
+def ours(binaries, data, steps, program, servers, *options):
     with tempfile.TemporaryDirectory() as folder:
         report = pathlib.Path(folder) / "report.json"
         subprocess.run([binaries / "lockstep-run", "-n", "2", *servers, binaries / program, "--data", data, "--epochs", "1",
-                        "--steps-per-epoch", str(steps), "--quiet", "--report", report], check=True, capture_output=True,
+                        "--steps-per-epoch", str(steps), "--quiet", "--report", report, *options], check=True, capture_output=True,
                        env={**os.environ, "LOCKSTEP_TRANSPORT": os.environ.get("LOCKSTEP_TRANSPORT", "auto")})
         return json.loads(report.read_text())["step_ms"]["median"]
 
@@ -116,10 +116,12 @@ def main():
     parser.add_argument("--steps", type=int, default=400)
     options = parser.parse_args()
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-    rows = {"lockstep, 2 workers, 1 server": [], "lockstep, 2 workers, MultiWorkerMirrored": [], "TensorFlow, 2 workers, 1 server": []}
+    rows = {"lockstep, 2 workers, 1 server": [], "lockstep, the same, asynchronous": [],
+            "lockstep, 2 workers, MultiWorkerMirrored": [], "TensorFlow, 2 workers, 1 server": []}
     for _ in range(options.rounds):
         for name, measure in zip(rows, (
                 lambda: ours(options.bin, options.data, options.steps, "mnist_parameter_server", ["--ps", "1"]),
+                lambda: ours(options.bin, options.data, options.steps, "mnist_parameter_server", ["--ps", "1"], "--mode", "async"),
                 lambda: ours(options.bin, options.data, options.steps, "mnist_multi_worker", []),
                 lambda: peer(options.steps, 64))):
             rows[name].append(measure())

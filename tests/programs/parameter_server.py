@@ -40,6 +40,17 @@ class ParameterServer(Case):
                 self.assertEqual(set(found["replica_weights_sha256"]), {alone["weights_sha256"]})
                 self.assertEqual(len(found["replica_weights_sha256"]), workers + servers)
 
+    def test_asynchronous_steps_that_miss_no_update_have_the_bits_of_one_device(self):
+        alone = self.report(BIN / "mnist", *SHORT)
+        found = self.report(BIN / "lockstep-run", "-n", 2, "--ps", 2, "mnist_parameter_server", "--mode", "async", "--staleness", 0, *SHORT)
+        self.assertEqual(found["weights_sha256"], alone["weights_sha256"])
+        self.assertEqual(found["step_loss"], alone["step_loss"])
+        self.assertEqual((found["stale_max"], found["examples_once"], found["steps"]), (0, True, 6))
+        free = self.report(BIN / "lockstep-run", "-n", 2, "--ps", 1, "mnist_parameter_server", "--mode", "async", *SHORT)
+        self.assertLessEqual(free["stale_max"], 4)
+        self.assertTrue(free["examples_once"])
+        self.assertEqual(len(free["step_loss"]), 6)
+
     def test_tasks_of_tf_config_train_together(self):
         jobs = self.tasks(*SHORT, "--report", self.dir / "r.json", chief=1, workers=2, servers=2)
         for job in jobs.values():
@@ -90,7 +101,7 @@ class ParameterServer(Case):
         both = self.start(BIN / "lockstep-run", "-n", 2, "--ps", 1, "--elastic", 1, "mnist_parameter_server")
         self.ends(both, 2)
         self.assertIn("a job with parameter servers cannot have --elastic", both.stderr())
-        for option, value in (("--min-workers", "1"), ("--mode", "async")):
+        for option, value in (("--min-workers", "1"), ("--mode", "now"), ("--staleness", "1")):
             refused = self.start(BIN / "mnist_parameter_server", option, value, *SHORT)
             self.ends(refused, 2)
             self.assertIn(option, refused.stderr())
