@@ -185,6 +185,7 @@ class FitLoop {
   std::uint64_t first_update_ = 0;  // minimum of updates() since the start of the run
   Logs logs_;                       // of the last epoch
   Execution execution_{};           // the current one; no steps between two
+  MadeSteps made_{};                // of the current asynchronous phase
   std::uint64_t done_ = 0;          // steps of the current epoch before it
   std::uint64_t boundaries_ = 0;    // passed: steps and ends of epochs of the run
   int epoch_ = 0;                   // the current one

@@ -306,28 +306,44 @@ void FitLoop::execute_phase(AsynchronousPhase& phase, int epoch) {
   const bool calls_each = options_.steps_per_execution == 1;
   std::uint64_t most = *run_.numbers.steps - done_;
   if (!calls_each) most = std::min(most, options_.steps_per_execution);
-  if (checkpoints_) most = std::min(most, checkpoints_->steps_until_due(replicas_.steps()));
-  execution_ = {.before = replicas_.steps()};
+  if (execution_.steps == 0) {
+    execution_ = {.before = replicas_.steps()};
+    made_ = {};
+  }
+  if (checkpoints_) most = std::min(most, checkpoints_->steps_until_due(execution_.before));
   first_update_ = std::min(first_update_, replicas_.updates());
   note(Phase::data);
-  phase.begin_phase(most);
+  phase.begin_phase(most, made_);
   run_.is_in_phase = true;
-  if (!calls_each) run_.callbacks.on_train_batch_begin(static_cast<std::size_t>(done_), {});
+  if (!calls_each && execution_.steps == 0)
+    run_.callbacks.on_train_batch_begin(static_cast<std::size_t>(done_), {});
+  const auto take = [&](bool calls_hooks) {
+    while (const auto number = phase.take_step()) {
+      const auto step = static_cast<std::size_t>(done_ + execution_.steps++);
+      made_.add(*number);
+      ++boundaries_;
+      if (calls_hooks) run_.callbacks.on_train_batch_begin(step, {});
+      if (calls_hooks || driver_ != nullptr) replicas_.read_sums(running_);
+      note_boundary();
+      if (calls_hooks) run_.callbacks.on_train_batch_end(step, running_.logs());
+    }
+  };
   for (bool runs = true; runs;) {
     CancellationDeferred::point();
-    runs = phase.advance(run_.token.stop_requested() || run_.stopped, kept_.rate);
-    while (phase.take_step()) {
-      const auto step = static_cast<std::size_t>(done_ + execution_.steps++);
-      if (!calls_each) continue;
-      run_.callbacks.on_train_batch_begin(step, {});
-      replicas_.read_sums(running_);
-      run_.callbacks.on_train_batch_end(step, running_.logs());
+    const bool admits = run_.admits && replicas_.has_newcomers();
+    try {
+      runs = phase.advance(run_.token.stop_requested() || run_.stopped || admits, kept_.rate);
+    } catch (const PeerLost&) {
+      take(false);
+      phase.end_phase();
+      run_.is_in_phase = false;
+      throw;
     }
+    take(calls_each);
   }
   phase.end_phase();
   run_.is_in_phase = false;
   most_stale_ = std::max(most_stale_, phase.most_stale());
-  boundaries_ += execution_.steps;
   examples_ += batch_size_ * execution_.steps;
   const RunRequests mine = run_.pop_requests();
   replicas_.exchange_requests(mine);
@@ -501,7 +517,8 @@ void FitLoop::save(JobState& to) {
                   .steps = execution_.steps,
                   .requests = requests_.lasting(),
                   .agreed = agreed_.lasting(),
-                  .last_checkpoint = checkpoints_ ? checkpoints_->last_step() : std::nullopt};
+                  .last_checkpoint = checkpoints_ ? checkpoints_->last_step() : std::nullopt,
+                  .ahead = made_.ahead};
   kept_.save(to);
   add_run(to, std::move(at));
 }
@@ -522,6 +539,7 @@ bool FitLoop::move_to(const JobState& state, std::uint64_t boundaries) {
   ends_ = position.has_ended;
   done_ = position.steps;
   execution_ = {.before = within.before, .steps = within.steps};
+  made_ = {within.steps - within.ahead.size(), within.ahead};
   requests_ = within.requests;
   agreed_ = within.agreed;
   running_.restore(position.logs);
@@ -548,8 +566,9 @@ bool FitLoop::call_begin_hooks() {
   }
   if (!is_within_epoch()) return is_new;  // the epoch begins after the boundary
   run_.callbacks.on_epoch_begin(epoch_, {});
-  if (execution_.steps > 0)
-    run_.callbacks.on_train_batch_begin(static_cast<std::size_t>(done_), {});
+  const bool is_within = execution_.steps > 0 && (train_->asynchronous() == nullptr ||
+                                                  options_.steps_per_execution > 1);
+  if (is_within) run_.callbacks.on_train_batch_begin(static_cast<std::size_t>(done_), {});
   return is_new;
 }
 

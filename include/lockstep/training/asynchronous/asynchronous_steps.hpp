@@ -73,7 +73,7 @@ class AsynchronousSteps final : public StepsOver<Replicas, Batches>, public Asyn
     return all().session().is_asynchronous() ? this : nullptr;
   }
 
-  void begin_phase(std::uint64_t steps) override {
+  void begin_phase(std::uint64_t steps, const MadeSteps& made) override {
     auto& session = all().session();
     const ReplicaRoles roles = session.roles();
     Replica& replica = all().first();
@@ -81,10 +81,13 @@ class AsynchronousSteps final : public StepsOver<Replicas, Batches>, public Asyn
     const PhaseShape shape{.state = state_size * sizeof(T),
                            .record = width,
                            .steps = steps,
-                           .staleness = session.staleness()};
+                           .staleness = session.staleness(),
+                           .made = made};
+    made_ = made;
     const std::size_t rank = session.first_replica();
-    first_step_ = all().steps();
-    made_ = received_ = 0;
+    first_update_ = all().steps();
+    first_step_ = first_update_ - made.count();
+    applied_ = received_ = 0;
     records_.clear();
     taken_ = 0;
     all().about_to_change();
@@ -120,19 +123,20 @@ class AsynchronousSteps final : public StepsOver<Replicas, Batches>, public Asyn
     if (runs) return true;
     server_.reset();
     client_.reset();
-    position_ += received_ * data_.batch_size();
+    position_ += (made_.count() + received_) * data_.batch_size();
     return false;
   }
 
-  bool take_step() override {
+  std::optional<std::uint64_t> take_step() override {
     if (taken_ == records_.size()) {
       records_.clear();
       taken_ = 0;
-      return false;
+      return std::nullopt;
     }
-    all().add_step(std::span<const double>(records_).subspan(taken_, width));
+    const std::span<const double> record(records_.data() + taken_, width);
     taken_ += width;
-    return true;
+    all().add_step(record.subspan(1));
+    return static_cast<std::uint64_t>(record[0]);
   }
   void end_phase() override { all().is_in_phase_ = false; }
   std::uint64_t most_stale() const override { return most_stale_; }
@@ -140,8 +144,8 @@ class AsynchronousSteps final : public StepsOver<Replicas, Batches>, public Asyn
  private:
   using Layout = typename Replicas::Layout;
   static constexpr std::size_t state_size = Replicas::Network::graph.state;
-  /// Numbers of a step's record: examples, those that the loss is a mean over, penalties, sums.
-  static constexpr std::size_t width = 3 + Replica::sum_count;
+  /// Numbers of a step's record: its own, examples, those that the loss is a mean over, penalties, sums.
+  static constexpr std::size_t width = 4 + Replica::sum_count;
   static constexpr auto tables = row_tables<typename Replicas::Network>();
 
   Replicas& all() { return this->replicas_; }
@@ -157,7 +161,7 @@ class AsynchronousSteps final : public StepsOver<Replicas, Batches>, public Asyn
   // --- a server ---
 
   bool serve(bool stops, std::optional<double> rate) {
-    note(first_step_ + made_, Phase::update);
+    note(first_update_ + applied_, Phase::update);
     if (stops) server_->stop();
     const bool runs = server_->serve([&](const PushServer::Push& push) { apply(push, rate); },
                                      std::chrono::milliseconds(100));
@@ -178,7 +182,7 @@ class AsynchronousSteps final : public StepsOver<Replicas, Batches>, public Asyn
           for (const Slice& part : push.parts)
             parts_.push_back({mine_.first + part.first / sizeof(T), part.count / sizeof(T)});
     }
-    const std::uint64_t step = first_step_ + made_++;
+    const std::uint64_t step = first_update_ + applied_++;
     replica.update_alone(all().optimizer_, rate ? *rate : all().optimizer_.learning_rate(step),
                          step + 1, push.squares, parts_);
     // The gradients of rows that the next push does not touch are 0.
@@ -197,7 +201,7 @@ class AsynchronousSteps final : public StepsOver<Replicas, Batches>, public Asyn
   // --- a process that makes no steps ---
 
   bool follow(bool stops) {
-    note(first_step_ + received_, Phase::reduce);
+    note(first_update_ + received_, Phase::reduce);
     const PushReply reply = client_->follow(stops);
     keep(client_->take_records());
     if (reply.kind != PushReply::Kind::done) return true;
@@ -236,7 +240,7 @@ class AsynchronousSteps final : public StepsOver<Replicas, Batches>, public Asyn
   }
 
   bool work(const ReplicaContext<D>& r, bool stops) {
-    note(first_step_ + received_, Phase::reduce);
+    note(first_update_ + received_, Phase::reduce);
     const PushReply reply = client_->next(stops);
     keep(client_->take_records());
     if (reply.kind == PushReply::Kind::step) make_step(r, reply.step);
@@ -277,7 +281,8 @@ class AsynchronousSteps final : public StepsOver<Replicas, Batches>, public Asyn
     replica_->throw_device_error();
 
     note(step, Phase::reduce);
-    record_ = {static_cast<double>(batch.slice.global_count), examples, replica_->penalty(0)};
+    record_ = {static_cast<double>(number), static_cast<double>(batch.slice.global_count), examples,
+               replica_->penalty(0)};
     const auto& sums = replica_->sums(0);
     record_.insert(record_.end(), sums.begin(), sums.end());
     client_->push(number, reinterpret_cast<const std::byte*>(engine.gradients().data()),
@@ -342,7 +347,7 @@ class AsynchronousSteps final : public StepsOver<Replicas, Batches>, public Asyn
 
   /// The end of a phase: the weights of all servers, and what these have counted. Collective.
   void complete(const ReplicaContext<D>& r) {
-    note(first_step_ + received_, Phase::reduce);
+    note(first_update_ + received_, Phase::reduce);
     Replica& replica = all().first();
     replica.policy().complete(r, replica.engine().weights().data());
     const std::span<std::byte> state = as_bytes(replica.engine().state().data(), state_size);
@@ -368,18 +373,20 @@ class AsynchronousSteps final : public StepsOver<Replicas, Batches>, public Asyn
 
   /// Whether the updates of a phase were those of its first steps, each once.
   bool each_once(std::span<const std::uint64_t> steps) const {
-    std::vector<std::uint64_t> sorted(steps.begin(), steps.end());
-    std::sort(sorted.begin(), sorted.end());
-    for (std::size_t i = 0; i < sorted.size(); ++i)
-      if (sorted[i] != i) return false;
-    return sorted.size() == received_;
+    MadeSteps all = made_;
+    for (const std::uint64_t step : steps) all.add(step);
+    return all.ahead.empty() && all.count() == made_.count() + steps.size() &&
+           steps.size() == received_;
   }
 
   const Data& data_;
   const ClassWeights& class_weights_;
   Pass pass_{};
   std::uint64_t position_ = 0;  // examples of the pass before the phase
-  std::uint64_t first_step_ = 0, made_ = 0, received_ = 0;
+  MadeSteps made_{};             // before the phase
+  std::uint64_t first_step_ = 0;  // the number of the phase's first step in the model's life
+  // Updates: of the model before the phase, made by this server, and known to this process.
+  std::uint64_t first_update_ = 0, applied_ = 0, received_ = 0;
   std::uint64_t most_stale_ = 0;
   std::vector<double> records_;
   std::size_t taken_ = 0;

@@ -28,6 +28,7 @@
 #include <type_traits>
 
 #include "lockstep/core/slice.hpp"
+#include "lockstep/training/step/made_steps.hpp"
 
 namespace lockstep::detail {
 
@@ -64,6 +65,7 @@ struct PhaseShape {
   std::size_t record = 0;  ///< numbers that a step leaves: examples, sums, ...
   std::uint64_t steps = 0;
   std::uint64_t staleness = 0;
+  MadeSteps made{};  ///< before the phase, which continues another one
 };
 
 /// Parts of a buffer, one after the other.

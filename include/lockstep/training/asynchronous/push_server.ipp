@@ -20,7 +20,7 @@ PushServer::PushServer(const PhaseShape& shape, Pairs& pairs, std::size_t rank, 
       servers_(servers),
       weights_(weights),
       state_(state),
-      tickets_(shape.steps, shape.staleness),
+      tickets_(shape.steps, shape.staleness, shape.made),
       made_by_(servers.count) {
   if (rank != servers.first)
     leader_.emplace(shape, pairs, rank, std::vector<PushClient::Server>{{servers.first, {}}});

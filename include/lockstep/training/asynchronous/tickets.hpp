@@ -9,8 +9,10 @@
 #include <map>
 #include <optional>
 #include <set>
+#include <utility>
 
 #include "lockstep/core/config.hpp"
+#include "lockstep/training/step/made_steps.hpp"
 
 namespace lockstep::detail {
 
@@ -28,7 +30,11 @@ namespace lockstep::detail {
 /// the other.
 class Tickets {
  public:
-  Tickets(std::uint64_t steps, std::uint64_t staleness) : end_(steps), staleness_(staleness) {}
+  /// Those of `made` are finished already.
+  Tickets(std::uint64_t steps, std::uint64_t staleness, MadeSteps made = {})
+      : made_(std::move(made)), next_(made_.all_below), end_(steps), staleness_(staleness) {
+    pass_made();
+  }
 
   /// Begins the first step that nobody makes. \returns nullopt if there is none, or if it may not
   /// begin yet.
@@ -48,7 +54,11 @@ class Tickets {
     std::size_t worker;
     std::uint64_t finished;  // before it began
   };
-  std::uint64_t next_ = 0, end_, staleness_, finished_ = 0;
+  void pass_made() {
+    while (next_ < end_ && made_.contains(next_)) ++next_;
+  }
+  MadeSteps made_;  // before
+  std::uint64_t next_, end_, staleness_, finished_ = 0;
   std::map<std::uint64_t, Begun> outstanding_;
   std::set<std::uint64_t> released_;
 };

@@ -14,10 +14,12 @@ std::optional<std::uint64_t> Tickets::grant(std::size_t worker) {
   });
   if (!may_begin) return std::nullopt;
   std::uint64_t step = next_;
-  if (released_.empty())
+  if (released_.empty()) {
     ++next_;
-  else
+    pass_made();
+  } else {
     step = released_.extract(released_.begin()).value();
+  }
   outstanding_[step] = {worker, finished_};
   return step;
 }

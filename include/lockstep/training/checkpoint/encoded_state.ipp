@@ -58,10 +58,11 @@ inline constexpr std::size_t most_numbers = 16;
   if (p.execution)
     execution = format_text(
         ", \"execution\": {{\"before\": {}, \"steps\": {}, \"requests\": {}, \"agreed\": {}, "
-        "\"last_checkpoint\": {}}}",
+        "\"last_checkpoint\": {}, \"ahead\": {}}}",
         p.execution->before, p.execution->steps, describe_requests(p.execution->requests),
         describe_requests(p.execution->agreed),
-        p.execution->last_checkpoint ? format_text("{}", *p.execution->last_checkpoint) : "null");
+        p.execution->last_checkpoint ? format_text("{}", *p.execution->last_checkpoint) : "null",
+        exact_numbers({p.execution->ahead.begin(), p.execution->ahead.end()}));
   return format_text(
       "{{\"epoch\": {}, \"steps\": {}, \"pass\": {}, \"examples\": {}, \"first_update\": {}, "
       "\"has_ended\": {}, \"loss\": {}, \"count\": {}, \"values\": {}, "
@@ -190,6 +191,8 @@ EncodedState::EncodedState(const JobState& state, const std::vector<ParameterInf
     at.agreed = decode_requests(json_member(*within, "agreed"));
     if (json_member(*within, "last_checkpoint").kind() != JsonKind::null)
       at.last_checkpoint = json_natural(*within, "last_checkpoint");
+    for (const double step : numbers_of(*within, "ahead"))
+      at.ahead.push_back(static_cast<std::uint64_t>(step));
   }
   return p;
 }

@@ -27,6 +27,8 @@ struct ExecutionPosition {
   RunRequests requests{};               ///< effective after the last execution or epoch
   RunRequests agreed{};                 ///< of the last step
   std::optional<std::uint64_t> last_checkpoint{};  ///< in steps of the model
+  /// Of asynchronous steps: those after the first one that is not made; see MadeSteps.
+  std::vector<std::uint64_t> ahead{};
 };
 
 /// Where a `fit` stands between two steps.

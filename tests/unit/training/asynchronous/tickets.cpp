@@ -47,6 +47,23 @@ TEST_CASE("the step of a lost worker is handed out again before all others") {
   CHECK(tickets.finished() == 3);
 }
 
+TEST_CASE("a phase that continues hands out the steps that are not made") {
+  lockstep::detail::MadeSteps made;
+  for (const std::uint64_t step : {1u, 0u, 3u, 6u, 3u}) made.add(step);
+  CHECK(made == lockstep::detail::MadeSteps{2, {3, 6}});
+  CHECK(made.count() == 4);
+  Tickets tickets(7, 8, made);
+  for (const std::uint64_t step : {2u, 4u, 5u}) {
+    CHECK(tickets.grant(0) == step);
+    tickets.finish(step);
+  }
+  CHECK(tickets.is_done());
+  made.add(2);
+  CHECK(made == lockstep::detail::MadeSteps{4, {6}});
+  for (const std::uint64_t step : {5u, 4u}) made.add(step);
+  CHECK(made == lockstep::detail::MadeSteps{7, {}});
+}
+
 TEST_CASE("whatever the workers' speeds, no step misses more others than the staleness") {
   std::mt19937 draw(1);
   for (int round = 0; round < 200; ++round) {
