@@ -566,8 +566,8 @@ bool FitLoop::call_begin_hooks() {
   }
   if (!is_within_epoch()) return is_new;  // the epoch begins after the boundary
   run_.callbacks.on_epoch_begin(epoch_, {});
-  const bool is_within = execution_.steps > 0 && (train_->asynchronous() == nullptr ||
-                                                  options_.steps_per_execution > 1);
+  const bool is_within = execution_.steps > 0 &&
+                         (train_->asynchronous() == nullptr || options_.steps_per_execution > 1);
   if (is_within) run_.callbacks.on_train_batch_begin(static_cast<std::size_t>(done_), {});
   return is_new;
 }

@@ -93,19 +93,26 @@ class AsynchronousSteps final : public StepsOver<Replicas, Batches>, public Asyn
     all().about_to_change();
     all().are_equal_ = false;
     all().is_in_phase_ = true;
+    const auto in_bytes = [](Slice range) {
+      return Slice{range.first * sizeof(T), range.count * sizeof(T)};
+    };
+    const auto owned_by = [&](std::size_t owner) {
+      std::vector<Slice> owned;
+      for (const Slice& range : replica.policy().owned_by(owner)) owned.push_back(in_bytes(range));
+      return owned;
+    };
     if (roles.owners.contains(rank)) {
-      mine_ = ranges[rank];
-      const bool is_first = rank == roles.owners.first;
       if constexpr (tables.count > 0)
-        std::fill_n(replica.engine().gradients().data() + mine_.first, mine_.count, T{});
+        std::fill_n(replica.engine().gradients().data(), Replicas::Network::graph.weights, T{});
       server_.emplace(shape, session.pairs(), rank, roles.owners,
-                      as_bytes(replica.engine().weights().data() + mine_.first, mine_.count),
-                      as_bytes(replica.engine().state().data(), is_first ? state_size : 0));
+                      PushServer::Owned{in_bytes(ranges[rank]), owned_by(rank)},
+                      as_bytes(replica.engine().weights().data(), Replicas::Network::graph.weights),
+                      as_bytes(replica.engine().state().data(), state_size));
       return server_->start();
     }
     std::vector<PushClient::Server> servers;
     for (std::size_t r = roles.owners.first; r < roles.owners.first + roles.owners.count; ++r)
-      servers.push_back({r, {ranges[r].first * sizeof(T), ranges[r].count * sizeof(T)}});
+      servers.push_back({r, in_bytes(ranges[r]), owned_by(r)});
     is_worker_ = roles.computing.contains(rank);
     if (is_worker_)
       prepare(ranges.subspan(roles.owners.first, roles.owners.count));
@@ -170,25 +177,20 @@ class AsynchronousSteps final : public StepsOver<Replicas, Batches>, public Asyn
   }
   void apply(const PushServer::Push& push, std::optional<double> rate) {
     Replica& replica = all().first();
-    auto* const gradients =
-        reinterpret_cast<std::byte*>(replica.engine().gradients().data() + mine_.first);
+    auto* const gradients = reinterpret_cast<std::byte*>(replica.engine().gradients().data());
+    unpack(push.parts, {push.gradients, bytes_of(push.parts)}, gradients);
     parts_.clear();
-    if (push.parts.empty()) {
-      std::memcpy(gradients, push.gradients, mine_.count * sizeof(T));
-    } else {
-      unpack(push.parts, {push.gradients, bytes_of(push.parts)}, gradients);
-      if constexpr (requires { all().optimizer_.skips_zeros(); })
-        if (all().optimizer_.skips_zeros())
-          for (const Slice& part : push.parts)
-            parts_.push_back({mine_.first + part.first / sizeof(T), part.count / sizeof(T)});
-    }
+    if constexpr (requires { all().optimizer_.skips_zeros(); })
+      if (!push.is_whole && all().optimizer_.skips_zeros())
+        for (const Slice& part : push.parts)
+          parts_.push_back({part.first / sizeof(T), part.count / sizeof(T)});
     const std::uint64_t step = first_update_ + applied_++;
     replica.update_alone(all().optimizer_, rate ? *rate : all().optimizer_.learning_rate(step),
                          step + 1, push.squares, parts_);
     // The gradients of rows that the next push does not touch are 0.
-    for (const Slice& part : push.parts)
-      std::fill_n(gradients + part.first, part.count, std::byte{});
-    if (push.state == nullptr) return;
+    if (!push.is_whole)
+      for (const Slice& part : push.parts)
+        std::fill_n(gradients + part.first, part.count, std::byte{});
     T* const state = replica.engine().state().data();
     const auto* const after = reinterpret_cast<const T*>(push.state);
     const auto* const before = reinterpret_cast<const T*>(push.pulled);
@@ -325,8 +327,8 @@ class AsynchronousSteps final : public StepsOver<Replicas, Batches>, public Asyn
          ++i)
       if (x[i] >= 0 && x[i] < T(1 << 30)) rows_.push_back(static_cast<std::size_t>(x[i]));
     touched_weights(tables.all(), Replicas::Network::graph.weights, rows_, touched_);
-    for (std::size_t i = 0; i < ranges_.size(); ++i)
-      parts_within(touched_, ranges_[i], sizeof(T), client_->parts(i));
+    for (Slice& part : touched_) part = {part.first * sizeof(T), part.count * sizeof(T)};
+    client_->set_touched(touched_);
   }
   /// The sums of squares of the gradients of each server; empty if they are not needed.
   std::span<const double> squares(const T* gradients) {
@@ -382,8 +384,8 @@ class AsynchronousSteps final : public StepsOver<Replicas, Batches>, public Asyn
   const Data& data_;
   const ClassWeights& class_weights_;
   Pass pass_{};
-  std::uint64_t position_ = 0;  // examples of the pass before the phase
-  MadeSteps made_{};             // before the phase
+  std::uint64_t position_ = 0;    // examples of the pass before the phase
+  MadeSteps made_{};              // before the phase
   std::uint64_t first_step_ = 0;  // the number of the phase's first step in the model's life
   // Updates: of the model before the phase, made by this server, and known to this process.
   std::uint64_t first_update_ = 0, applied_ = 0, received_ = 0;
@@ -391,7 +393,6 @@ class AsynchronousSteps final : public StepsOver<Replicas, Batches>, public Asyn
   std::vector<double> records_;
   std::size_t taken_ = 0;
   std::optional<PushServer> server_;
-  Slice mine_{};  // the weights of this server
   std::optional<PushClient> client_;
   bool is_worker_ = false, sends_squares_ = false;
   std::size_t slices_ = 1;

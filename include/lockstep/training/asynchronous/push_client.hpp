@@ -19,10 +19,12 @@ namespace lockstep::detail {
 /// Used by one thread.
 class PushClient {
  public:
-  /// A server, and the weights that it owns, in bytes.
+  /// A server: the weights that are read from it, and those whose gradients it gets, in bytes of all
+  /// weights.
   struct Server {
     std::size_t rank;
-    Slice range;
+    Slice pulled;
+    std::vector<Slice> pushed;
   };
 
   /// `servers`: the first one hands out the steps. `pairs` must outlive the object.
@@ -38,9 +40,8 @@ class PushClient {
   /// `order`.
   LOCKSTEP_DECL PushReply serve(bool stops, std::uint64_t applied,
                                 std::vector<std::uint64_t>& order);
-  /// The parts of each server's weights that the next pull and push are about, in bytes from the beginning
-  /// of its range; none: all weights.
-  std::vector<Slice>& parts(std::size_t server) { return parts_[server]; }
+  /// The weights that the next pull and push are about, in bytes of all; none: all of them.
+  void set_touched(std::vector<Slice>& touched) { touched_ = touched; }
   /// Reads the weights and the layers' state.
   LOCKSTEP_DECL void pull(std::byte* weights, std::span<std::byte> state);
   /// Sends the gradients, the record and the state of the step that `next` has given. `squares`: sums
@@ -59,8 +60,9 @@ class PushClient {
   ProcessGroup& pair(const Server& server) { return pairs_->at(server.rank); }
   std::size_t here(const Server& server) const { return rank_ < server.rank ? 0 : 1; }
   LOCKSTEP_DECL PushReply ask(PushRequest request);
-  /// Sends a request about the parts of a server's weights.
-  LOCKSTEP_DECL void ask_for(std::size_t server, PushRequest request);
+  /// Sends a request about weights of `range`, and fills in parts_.
+  LOCKSTEP_DECL void ask_for(const Server& server, PushRequest request,
+                             std::span<const Slice> range);
 
   PhaseShape shape_;
   std::map<std::size_t, ProcessGroup>* pairs_;
@@ -70,8 +72,8 @@ class PushClient {
   std::uint64_t known_ = 0;                   // records received
   bool stops_ = false;                        // a server's process asks for the end
   std::vector<double> records_;
-  std::vector<std::byte> states_;          // after the step, then before
-  std::vector<std::vector<Slice>> parts_;  // by server
+  std::vector<std::byte> states_;  // after the step, then before
+  std::vector<Slice> touched_, parts_;
   std::vector<std::byte> packed_;
 };
 

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "lockstep/training/asynchronous/touched_rows.hpp"
+
 namespace lockstep::detail {
 
 PushClient::PushClient(const PhaseShape& shape, std::map<std::size_t, ProcessGroup>& pairs,
@@ -13,8 +15,7 @@ PushClient::PushClient(const PhaseShape& shape, std::map<std::size_t, ProcessGro
       pairs_(&pairs),
       rank_(rank),
       servers_(std::move(servers)),
-      states_(2 * shape.state),
-      parts_(servers_.size()) {}
+      states_(2 * shape.state) {}
 
 PushReply PushClient::next(bool stops) {
   return ask({.kind = PushRequest::Kind::next,
@@ -55,26 +56,28 @@ PushReply PushClient::serve(bool stops, std::uint64_t applied, std::vector<std::
   return reply;
 }
 
-void PushClient::ask_for(std::size_t server, PushRequest request) {
-  ProcessGroup& group = pair(servers_[server]);
-  std::vector<Slice>& parts = parts_[server];
-  request.parts = parts.size();
-  group.broadcast(&request, 1, here(servers_[server]));
-  if (!parts.empty()) group.broadcast(parts.data(), parts.size(), here(servers_[server]));
+void PushClient::ask_for(const Server& server, PushRequest request, std::span<const Slice> range) {
+  ProcessGroup& group = pair(server);
+  if (touched_.empty()) {
+    parts_.assign(range.begin(), range.end());
+    return group.broadcast(&request, 1, here(server));
+  }
+  parts_within(touched_, range, parts_);
+  request.parts = parts_.size();
+  group.broadcast(&request, 1, here(server));
+  group.broadcast(parts_.data(), parts_.size(), here(server));
 }
 
 void PushClient::pull(std::byte* weights, std::span<std::byte> state) {
-  for (std::size_t i = 0; i < servers_.size(); ++i) {
-    const Server& server = servers_[i];
-    std::byte* const its = weights + server.range.first;
-    ask_for(i, {.kind = PushRequest::Kind::pull});
-    if (parts_[i].empty()) {
-      pair(server).broadcast(its, server.range.count, 1 - here(server));
+  for (const Server& server : servers_) {
+    ask_for(server, {.kind = PushRequest::Kind::pull}, {&server.pulled, 1});
+    if (parts_.size() == 1) {
+      pair(server).broadcast(weights + parts_[0].first, parts_[0].count, 1 - here(server));
       continue;
     }
-    packed_.resize(bytes_of(parts_[i]));
+    packed_.resize(bytes_of(parts_));
     pair(server).broadcast(packed_.data(), packed_.size(), 1 - here(server));
-    unpack(parts_[i], packed_, its);
+    unpack(parts_, packed_, weights);
   }
   if (shape_.state == 0) return;
   const Server& first = servers_.front();
@@ -92,20 +95,20 @@ void PushClient::push(std::uint64_t step, const std::byte* gradients,
   for (std::size_t i = 0; i < servers_.size(); ++i) {
     const Server& server = servers_[i];
     ProcessGroup& group = pair(server);
-    const std::byte* const its = gradients + server.range.first;
     PushRequest request{.kind = PushRequest::Kind::push, .step = step};
     if (!squares.empty()) request.squares = all - squares[i];
-    ask_for(i, request);
+    ask_for(server, request, server.pushed);
     // A broadcast only reads the root's memory.
-    if (parts_[i].empty()) {
-      group.broadcast(const_cast<std::byte*>(its), server.range.count, here(server));
+    if (parts_.size() == 1) {
+      group.broadcast(const_cast<std::byte*>(gradients) + parts_[0].first, parts_[0].count,
+                      here(server));
     } else {
-      packed_.resize(bytes_of(parts_[i]));
-      pack(parts_[i], its, packed_);
+      packed_.resize(bytes_of(parts_));
+      pack(parts_, gradients, packed_);
       group.broadcast(packed_.data(), packed_.size(), here(server));
     }
     group.broadcast(const_cast<double*>(record.data()), record.size(), here(server));
-    if (i == 0 && shape_.state > 0) group.broadcast(states_.data(), states_.size(), here(server));
+    if (shape_.state > 0) group.broadcast(states_.data(), states_.size(), here(server));
     PushReceipt receipt;
     group.broadcast(&receipt, 1, 1 - here(server));
     stops_ = stops_ || receipt.stops != 0;

@@ -40,19 +40,26 @@ class PushServer {
  public:
   /// The gradients of a step, while `apply` runs.
   struct Push {
-    const std::byte* gradients;    ///< of the owned weights, or of `parts`, one after the other
-    std::span<const Slice> parts;  ///< in bytes, from the first owned weight on; none: all of them
-    const std::byte* state;   ///< the layers' state after the step; null except at the first server
-    const std::byte* pulled;  ///< that before the step
-    std::uint64_t staleness;  ///< updates that the gradients miss
-    double squares;           ///< of the gradients that other servers get
+    const std::byte* gradients;    ///< of `parts`, one after the other
+    std::span<const Slice> parts;  ///< owned weights, in bytes of all
+    bool is_whole;                 ///< all owned weights
+    const std::byte* state;        ///< the layers' state after the step
+    const std::byte* pulled;       ///< that before the step
+    std::uint64_t staleness;       ///< updates that the gradients miss
+    double squares;                ///< of the gradients that other servers get
+  };
+  /// The weights of a server, in bytes of all: those that clients read from it, and those that it
+  /// updates, in ascending order.
+  struct Owned {
+    Slice pulled;
+    std::vector<Slice> pushed;
   };
   using Pairs = std::map<std::size_t, ProcessGroup>;
 
-  /// `weights`: the owned ones; they, `state` and `pairs` must outlive the object. `servers`: the ranks
+  /// `weights`: all of them; they, `state` and `pairs` must outlive the object. `servers`: the ranks
   /// of all, of which the first one decides.
   LOCKSTEP_COLD_DECL PushServer(const PhaseShape& shape, Pairs& pairs, std::size_t rank,
-                                Slice servers, std::span<std::byte> weights,
+                                Slice servers, Owned owned, std::span<std::byte> weights,
                                 std::span<std::byte> state);
   PushServer(const PushServer&) = delete;
   PushServer& operator=(const PushServer&) = delete;
@@ -81,6 +88,7 @@ class PushServer {
     std::vector<std::byte> gradients{}, states{}, sent{};
     std::vector<double> record{};
     std::vector<Slice> parts{}, pulled_parts{};
+    bool is_whole = true;
     std::uint64_t pulled = 0;          // updates before the last pull
     std::uint64_t step = 0, seen = 0;  // of the kept gradients, and the updates before their pull
     double squares = 0;
@@ -94,9 +102,9 @@ class PushServer {
   LOCKSTEP_DECL void answer_next(Client& client, const PushRequest& request);
   LOCKSTEP_DECL void answer_serve(Client& client, const PushRequest& request);
   LOCKSTEP_DECL void answer_pull(Client& client, const PushRequest& request);
-  /// Receives the parts of a request, which must be those of the owned weights.
+  /// Receives the parts of a request about weights of `owned`.
   LOCKSTEP_DECL void receive_parts(Client& client, const PushRequest& request,
-                                   std::vector<Slice>& parts);
+                                   std::span<const Slice> owned, std::vector<Slice>& parts);
   /// \returns false if the phase has failed.
   LOCKSTEP_DECL bool answer_push(Client& client, const PushRequest& request);
   /// Decides the next update if all servers have made the last one. Call it with the mutex.
@@ -110,6 +118,7 @@ class PushServer {
   const PhaseShape shape_;
   const std::size_t rank_;
   const Slice servers_;
+  const Owned owned_;
   const std::span<std::byte> weights_, state_;
   std::vector<std::unique_ptr<Client>> clients_;
   std::optional<PushClient> leader_;  // this process as a client of the first server

@@ -14,22 +14,23 @@ namespace lockstep::detail {
 inline constexpr std::chrono::milliseconds longest_answer{100};
 
 PushServer::PushServer(const PhaseShape& shape, Pairs& pairs, std::size_t rank, Slice servers,
-                       std::span<std::byte> weights, std::span<std::byte> state)
+                       Owned owned, std::span<std::byte> weights, std::span<std::byte> state)
     : shape_(shape),
       rank_(rank),
       servers_(servers),
+      owned_(std::move(owned)),
       weights_(weights),
       state_(state),
       tickets_(shape.steps, shape.staleness, shape.made),
       made_by_(servers.count) {
   if (rank != servers.first)
-    leader_.emplace(shape, pairs, rank, std::vector<PushClient::Server>{{servers.first, {}}});
+    leader_.emplace(shape, pairs, rank, std::vector<PushClient::Server>{{servers.first, {}, {}}});
   for (auto& [other, group] : pairs) {
     if (!is_first() && other == servers.first) continue;
     Client& client = *clients_.emplace_back(std::make_unique<Client>(Client{other, &group}));
-    client.gradients.resize(weights.size());
-    client.sent.resize(weights.size() + state.size());
-    client.states.resize(is_first() ? 2 * state.size() : 0);
+    client.gradients.resize(bytes_of(owned_.pushed));
+    client.sent.resize(owned_.pulled.count + state.size());
+    client.states.resize(2 * state.size());
     client.record.resize(shape.record);
   }
 }
@@ -204,32 +205,34 @@ void PushServer::answer_serve(Client& client, const PushRequest& request) {
 }
 
 void PushServer::receive_parts(Client& client, const PushRequest& request,
-                               std::vector<Slice>& parts) {
+                               std::span<const Slice> owned, std::vector<Slice>& parts) {
+  if (request.parts == 0) return parts.assign(owned.begin(), owned.end());
   if (request.parts > weights_.size() + 1)
     throw Error("parameter server: rank {} names {} parts of {} bytes", client.rank, request.parts,
                 weights_.size());
   parts.resize(static_cast<std::size_t>(request.parts));
-  if (!parts.empty()) client.group->broadcast(parts.data(), parts.size(), 1 - here(client));
+  client.group->broadcast(parts.data(), parts.size(), 1 - here(client));
   std::size_t end = 0;
   for (const Slice& part : parts) {
-    if (part.first < end || part.first > weights_.size() ||
-        part.count > weights_.size() - part.first)
-      throw Error("parameter server: rank {} names bytes {} to {} of {}", client.rank, part.first,
-                  part.first + part.count, weights_.size());
-    end = part.first + part.count;
+    const bool is_owned =
+        part.count == 0 || std::any_of(owned.begin(), owned.end(), [&](const Slice& range) {
+          return part.first >= range.first && part.count <= range.count &&
+                 part.first - range.first <= range.count - part.count;
+        });
+    if (!is_owned || (part.count > 0 && part.first < end))
+      throw Error("parameter server: rank {} names the bytes {} to {}, which are not this server's",
+                  client.rank, part.first, part.first + part.count);
+    end = std::max(end, part.first + part.count);
   }
 }
 
 void PushServer::answer_pull(Client& client, const PushRequest& request) {
   const std::vector<Slice>& parts = client.pulled_parts;
-  receive_parts(client, request, client.pulled_parts);
-  const std::size_t size = parts.empty() ? weights_.size() : bytes_of(parts);
+  receive_parts(client, request, {&owned_.pulled, 1}, client.pulled_parts);
+  const std::size_t size = bytes_of(parts);
   {
     const std::scoped_lock lock(updates_);
-    if (parts.empty())
-      std::copy(weights_.begin(), weights_.end(), client.sent.begin());
-    else
-      pack(parts, weights_.data(), client.sent);
+    pack(parts, weights_.data(), client.sent);
     std::copy(state_.begin(), state_.end(),
               client.sent.begin() + static_cast<std::ptrdiff_t>(size));
     client.pulled = applied_;
@@ -246,9 +249,9 @@ bool PushServer::answer_push(Client& client, const PushRequest& request) {
     changed_.wait(lock, [&] { return !client.is_kept || error_; });
     if (client.is_kept) return false;
   }
-  receive_parts(client, request, client.parts);
-  client.group->broadcast(client.gradients.data(),
-                          client.parts.empty() ? weights_.size() : bytes_of(client.parts), from);
+  receive_parts(client, request, owned_.pushed, client.parts);
+  client.is_whole = request.parts == 0;
+  client.group->broadcast(client.gradients.data(), bytes_of(client.parts), from);
   client.group->broadcast(client.record.data(), client.record.size(), from);
   if (!client.states.empty())
     client.group->broadcast(client.states.data(), client.states.size(), from);
@@ -275,11 +278,11 @@ void PushServer::apply(Client& client, FunctionRef<void(const Push&)> update) {
   const std::scoped_lock lock(updates_);
   const std::uint64_t staleness = applied_ - client.seen;
   most_stale_ = std::max(most_stale_, staleness);
-  const bool has_state = !client.states.empty();
   update({.gradients = client.gradients.data(),
           .parts = client.parts,
-          .state = has_state ? client.states.data() : nullptr,
-          .pulled = has_state ? client.states.data() + state_.size() : nullptr,
+          .is_whole = client.is_whole,
+          .state = client.states.data(),
+          .pulled = client.states.data() + state_.size(),
           .staleness = staleness,
           .squares = client.squares});
   const std::scoped_lock counted(mutex_);

@@ -54,10 +54,9 @@ LOCKSTEP_COLD_DECL void touched_weights(std::span<const RowTable> tables, std::s
                                         std::vector<std::size_t>& rows,
                                         std::vector<Slice>& touched);
 
-/// The parts of `touched` within `range`, relative to its beginning, in bytes if one has `element` of
-/// them; an empty part if there are none.
-LOCKSTEP_COLD_DECL void parts_within(std::span<const Slice> touched, Slice range,
-                                     std::size_t element, std::vector<Slice>& parts);
+/// The parts of `touched` within `ranges`; an empty part if there are none. Both are ascending.
+LOCKSTEP_COLD_DECL void parts_within(std::span<const Slice> touched, std::span<const Slice> ranges,
+                                     std::vector<Slice>& parts);
 
 }  // namespace lockstep::detail
 

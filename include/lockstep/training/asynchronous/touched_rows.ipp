@@ -26,15 +26,15 @@ void touched_weights(std::span<const RowTable> tables, std::size_t weights,
   add(at, weights - at);
 }
 
-void parts_within(std::span<const Slice> touched, Slice range, std::size_t element,
+void parts_within(std::span<const Slice> touched, std::span<const Slice> ranges,
                   std::vector<Slice>& parts) {
   parts.clear();
-  const std::size_t end = range.first + range.count;
-  for (const Slice& slice : touched) {
-    const std::size_t first = std::max(slice.first, range.first);
-    const std::size_t last = std::min(slice.first + slice.count, end);
-    if (first < last) parts.push_back({(first - range.first) * element, (last - first) * element});
-  }
+  for (const Slice& range : ranges)
+    for (const Slice& slice : touched) {
+      const std::size_t first = std::max(slice.first, range.first);
+      const std::size_t end = std::min(slice.first + slice.count, range.first + range.count);
+      if (first < end) parts.push_back({first, end - first});
+    }
   if (parts.empty()) parts.push_back({});
 }
 

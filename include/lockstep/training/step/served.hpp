@@ -69,8 +69,10 @@ class ServedUpdate : public Updates<D> {
     if (this->begin(step, sum)) this->apply(rule, rate);
     this->end(step);
   }
-  /// The weights of each replica, in elements.
+  /// The weights that each replica sends, in elements.
   std::span<const Slice> ranges() const { return ranges_; }
+  /// Those that it updates.
+  Ranges owned_by(std::size_t replica) const { return Ranges{ranges_[replica]}; }
   static constexpr bool updates_in_backward() { return false; }
   /// Whether the sum has this replica's gradients.
   bool reads_gradients() const { return reads_gradients_; }

@@ -73,7 +73,7 @@ Result run(const Job& job, unsigned seed, std::uint64_t stop_after = ~std::uint6
   result.weights.resize(job.servers * each);
   result.orders.resize(job.servers);
   result.records.resize(pairs.size());
-  std::vector<double> state(2);
+  std::vector<std::vector<double>> states(job.servers, std::vector<double>(2));
   const PhaseShape shape{
       .state = 2 * sizeof(double), .record = 2, .steps = job.steps, .staleness = job.staleness};
   const auto bytes = [](std::span<double> values) { return std::as_writable_bytes(values); };
@@ -86,17 +86,18 @@ Result run(const Job& job, unsigned seed, std::uint64_t stop_after = ~std::uint6
     if (rank >= job.workers) {
       const std::size_t index = rank - job.workers;
       const std::span<double> mine(result.weights.data() + index * each, each);
-      PushServer server(shape, pairs[rank], rank, {job.workers, job.servers}, bytes(mine),
-                        index == 0 ? bytes(state) : std::span<std::byte>());
+      const Slice own{index * each * sizeof(double), each * sizeof(double)};
+      PushServer server(shape, pairs[rank], rank, {job.workers, job.servers}, {own, {own}},
+                        bytes(result.weights), bytes(states[index]));
       server.start();
       const auto apply = [&](const PushServer::Push& push) {
         std::vector<double> gradients(each), after(2), before(2);
         std::memcpy(gradients.data(), push.gradients, each * sizeof(double));
         for (std::size_t i = 0; i < each; ++i) mine[i] += gradients[i];
-        if (push.state == nullptr) return;
+        CHECK(push.is_whole);
         std::memcpy(after.data(), push.state, sizeof(double) * 2);
         std::memcpy(before.data(), push.pulled, sizeof(double) * 2);
-        for (std::size_t i = 0; i < 2; ++i) state[i] += after[i] - before[i];
+        for (std::size_t i = 0; i < 2; ++i) states[index][i] += after[i] - before[i];
       };
       while (server.serve(apply, std::chrono::milliseconds(20))) keep(server.take_records());
       result.orders[index].assign(server.steps_made().begin(), server.steps_made().end());
@@ -104,8 +105,10 @@ Result run(const Job& job, unsigned seed, std::uint64_t stop_after = ~std::uint6
       return;
     }
     std::vector<PushClient::Server> servers;
-    for (std::size_t i = 0; i < job.servers; ++i)
-      servers.push_back({job.workers + i, {i * each * sizeof(double), each * sizeof(double)}});
+    for (std::size_t i = 0; i < job.servers; ++i) {
+      const Slice own{i * each * sizeof(double), each * sizeof(double)};
+      servers.push_back({job.workers + i, own, {own}});
+    }
     PushClient client(shape, pairs[rank], rank, servers);
     std::mt19937 draw(static_cast<unsigned>(seed * 100 + rank));
     std::vector<double> weights(result.weights.size()), own(2);
@@ -130,7 +133,10 @@ Result run(const Job& job, unsigned seed, std::uint64_t stop_after = ~std::uint6
   for (const std::exception_ptr& error : errors)
     if (error) std::rethrow_exception(error);
   for (const std::uint64_t of : stale) result.most_stale = std::max(result.most_stale, of);
-  CHECK(state[0] == static_cast<double>(result.orders[0].size()));
+  for (const auto& state : states) {
+    CHECK(state[0] == static_cast<double>(result.orders[0].size()));
+    CHECK(state == states[0]);
+  }
   return result;
 }
 
@@ -178,6 +184,7 @@ TEST_CASE("a phase that is to stop ends after the steps that have begun") {
 TEST_CASE("a server whose client is lost throws, and ends the others") {
   std::vector<Pairs> pairs = connect(2, 1);
   double weights[5] = {};
+  const Slice all{0, sizeof weights};
   const PhaseShape shape{.record = 1, .steps = 10, .staleness = 4};
   const auto errors = tcp_test::in_threads(3, [&](std::size_t rank) {
     if (rank == 0) {
@@ -185,12 +192,13 @@ TEST_CASE("a server whose client is lost throws, and ends the others") {
       return;
     }
     if (rank == 1) {
-      PushClient client(shape, pairs[1], 1, {{2, {0, sizeof weights}}});
+      PushClient client(shape, pairs[1], 1, {{2, all, {all}}});
       while (client.next(false).kind != PushReply::Kind::done) {
       }
       return;
     }
-    PushServer server(shape, pairs[2], 2, {2, 1}, std::as_writable_bytes(std::span(weights)), {});
+    PushServer server(shape, pairs[2], 2, {2, 1}, {all, {all}},
+                      std::as_writable_bytes(std::span(weights)), {});
     server.start();
     while (server.serve([](const PushServer::Push&) {}, std::chrono::milliseconds(20))) {
     }
