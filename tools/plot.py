@@ -254,7 +254,7 @@ def timeline(path):
     for e in sorted(shown, key=lambda e: (e["ts"], -e["dur"])):
         at = left + (max(e["ts"], begin) - begin) / (end - begin) * width
         size = (min(e["ts"] + e["dur"], end) - max(e["ts"], begin)) / (end - begin) * width
-        y, is_inner = top + rows.index((e["pid"], e["tid"])) * row, e["name"] in ("bucket", "wait", "sums")
+        y, is_inner = top + rows.index((e["pid"], e["tid"])) * row, e["name"] in ("bucket", "wait", "sums", "push", "pull")
         shade = ' fill-opacity="0.35"' if e["name"] == "wait" else ""
         parts.append(f'<rect x="{at:.2f}" y="{y + 12 if is_inner else y + 2}" width="{size:.2f}" '
                      f'height="{12 if is_inner else 24}" fill="{colors.get(e["cat"], COLORS[-1])}"{shade} stroke="#ffffff" '

@@ -1,6 +1,7 @@
 /// \file
 /// Runs of Reference compared with Keras. Compiled with optimization, since they compute long.
 #include "golden/mirrored.hpp"
+#include "golden/parameter_server.hpp"
 #include "golden/resnet.hpp"
 #include "golden/training.hpp"
 #include "lockstep/reference.hpp"
@@ -41,6 +42,16 @@ TEST_CASE(
     "as Keras",
     "[.slow]") {
   golden::meets_mnist_cnn<Double>(golden::MirroredCheck<Double>{});
+}
+
+TEST_CASE("gradients that have missed updates train as a simulation in NumPy does") {
+  const lockstep::SGD momentum{.learning_rate = 0.1, .momentum = 0.9};
+  const lockstep::Adam adam{.learning_rate = 0.01};
+  golden::meets_delayed_gradients<Double>("in_order", momentum);
+  golden::meets_delayed_gradients<Double>("two_workers", adam);
+  golden::meets_delayed_gradients<Double>("a_slow_worker", momentum);
+  golden::meets_delayed_gradients<Double>(
+      "clipped", lockstep::Adam{.learning_rate = 0.01, .with = {.global_clipnorm = 0.2}});
 }
 
 TEST_CASE("Reference<double> trains ResNet-56 as Keras does", "[.slow]") {

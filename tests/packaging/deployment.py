@@ -3,6 +3,7 @@
 the facts that a schema cannot have: the number of workers, names, ports, volumes. Needs python3-yaml and python3-jsonschema.
 Usage: deployment.py"""
 import copy
+import json
 import pathlib
 import re
 import sys
@@ -129,6 +130,14 @@ class Facts(unittest.TestCase):
             ("trainjob.yaml", 0, ("spec", "template", "spec", "replicatedJobs", 0, "name"), "worker", "node"),
             ("tfjob.yaml", 0, ("spec", "tfReplicaSpecs", "Worker", *container[1:], "name"), "worker", "tensorflow"),
             ("tfjob.yaml", 0, ("spec", "tfReplicaSpecs", "Worker", *container[1:], "ports", 0, "name"), "chief", "tfjob-port"),
+            ("tfjob-servers.yaml", 0, ("spec", "tfReplicaSpecs", "PS", *container[1:], "name"), "ps", "of PS is called ps"),
+            ("tfjob-servers.yaml", 0, ("spec", "tfReplicaSpecs", "PS", *container[1:], "command"), None, "PS starts None"),
+            ("tfjob-servers.yaml", 0, ("spec", "tfReplicaSpecs", "Chief", *container[1:], "command"), ["/mnist_multi_worker"], "Chief starts"),
+            ("tfjob-servers.yaml", 0, ("spec", "tfReplicaSpecs", "Chief", *container[1:], "ports", 0, "containerPort"), 2223, "Chief lacks the port"),
+            ("tfjob-servers.yaml", 0, ("spec", "tfReplicaSpecs", "Chief", "replicas"), 2, "several chiefs"),
+            ("tfjob-servers.yaml", 0, ("spec", "tfReplicaSpecs", "Worker"), None, "no worker"),
+            ("tfjob-servers.yaml", 0, ("spec", "tfReplicaSpecs", "PS", "restartPolicy"), "ExitCode", "restarts alone"),
+            ("tfjob-servers.yaml", 0, ("spec", "tfReplicaSpecs", "PS", *container[1:], "env", 0, "name"), "LOCKSTEP_RANK", "contradicts"),
         ):
             with self.subTest(name=name, path=path, value=value):
                 documents = manifests.load()[name]
@@ -268,17 +277,41 @@ def train_job(documents):
     yield from rank_facts(container, trainer["numNodes"], f"{name}-{node['name']}-0-0.{name}")
 
 
+def tf_config(job, kind, index, namespace="default"):
+    """The TF_CONFIG of a pod, as genTFConfigJSONStr of the operator makes it: Go sorts the keys of a map."""
+    name, replicas = job["metadata"]["name"], job["spec"]["tfReplicaSpecs"]
+
+    def port(replica):
+        (container,) = (c for c in replica["template"]["spec"]["containers"] if c["name"] == "tensorflow")
+        return next(p["containerPort"] for p in container["ports"] if p["name"] == "tfjob-port")
+
+    cluster = {k.lower(): [f"{name}-{k.lower()}-{i}.{namespace}.svc:{port(replica)}" for i in range(replica["replicas"])]
+               for k, replica in sorted(replicas.items(), key=lambda item: item[0].lower())}
+    return json.dumps({"cluster": cluster, "task": {"type": kind.lower(), "index": index}, "environment": "cloud"}, separators=(",", ":"))
+
+
 def tf_job(documents):
     (document,) = documents
-    pod = document["spec"]["tfReplicaSpecs"]["Worker"]["template"]["spec"]
-    container = pod["containers"][0]
-    yield from pod_facts(pod, container)
-    if container["name"] != "tensorflow":
-        yield f"the container is called {container['name']}, but TF_CONFIG is set in tensorflow"
-    if {"name": "tfjob-port", "containerPort": 2222} not in container["ports"]:
-        yield "the container lacks the port tfjob-port"
-    if set(variables(container)) & {"LOCKSTEP_WORLD_SIZE", "LOCKSTEP_RANK", "LOCKSTEP_COORDINATOR"}:
-        yield "a variable contradicts TF_CONFIG"
+    replicas = document["spec"]["tfReplicaSpecs"]
+    program = ["/mnist_parameter_server"] if "PS" in replicas else None
+    if "Worker" not in replicas:
+        yield "there is no worker"
+    if replicas.get("Chief", {}).get("replicas", 1) != 1:
+        yield "there are several chiefs"
+    for kind, replica in replicas.items():
+        pod = replica["template"]["spec"]
+        container = pod["containers"][0]
+        yield from pod_facts(pod, container)
+        if container["name"] != "tensorflow":
+            yield f"the container of {kind} is called {container['name']}, but TF_CONFIG is set in tensorflow"
+        if {"name": "tfjob-port", "containerPort": 2222} not in container["ports"]:
+            yield f"the container of {kind} lacks the port tfjob-port"
+        if set(variables(container)) & {"LOCKSTEP_WORLD_SIZE", "LOCKSTEP_RANK", "LOCKSTEP_COORDINATOR"}:
+            yield "a variable contradicts TF_CONFIG"
+        if container.get("command") != program:
+            yield f"{kind} starts {container.get('command')}, not {program}"
+        if replica["restartPolicy"] != "Never":
+            yield f"{kind} restarts alone, but a lost process ends all others"
 
 
 def facts(documents):
@@ -287,15 +320,29 @@ def facts(documents):
     yield from check(documents)
 
 
+class Operator(unittest.TestCase):
+    def test_the_unit_test_of_tf_config_has_what_the_operator_makes_of_the_manifest_with_servers(self):
+        (job,) = manifests.load()["tfjob-servers.yaml"]
+        source = (FOLDER.parents[1] / "tests/unit/cluster/description/tf_config.cpp").read_text("utf-8")
+        source = re.sub(r'\)"\s+R"\(', "", source)  # the compiler joins adjacent strings
+        cluster = json.loads(tf_config(job, "PS", 1))["cluster"]
+        self.assertEqual({kind: len(members) for kind, members in cluster.items()}, {"chief": 1, "worker": 4, "ps": 2})
+        text = json.dumps(cluster, separators=(",", ":"))
+        self.assertIn(f'R"({text})"', source)
+        self.assertEqual(tf_config(job, "PS", 1), f'{{"cluster":{text},"task":{{"type":"ps","index":1}},"environment":"cloud"}}')
+
+
 class Image(unittest.TestCase):
     def test_the_manifests_name_one_image_whose_program_exists(self):
         text = "".join(path.read_text() for path in FOLDER.glob("*.yaml"))
         self.assertEqual(set(re.findall(r"image: (\S+)", text)), {"registry.example/mnist-multi-worker:1"})
         dockerfile = (FOLDER / "Dockerfile").read_text()
-        built = re.findall(r"/lockstep/dev static ([\w-]+)", dockerfile)
-        self.assertEqual(sorted(built), ["lockstep-doctor", "mnist_multi_worker"])
+        built = re.search(r"for name in ([\w -]+); do /lockstep/dev static \$name ", dockerfile)[1].split()
+        self.assertEqual(sorted(built), ["lockstep-doctor", "mnist_multi_worker", "mnist_parameter_server"])
         self.assertEqual(sorted(re.findall(r"COPY --from=build /lockstep/build/static/(\S+) /\n", dockerfile)), sorted(built))
         self.assertTrue(dockerfile.endswith('ENTRYPOINT ["/mnist_multi_worker"]\n'), dockerfile)
+        commands = set(re.findall(r"command: \[/([\w-]+)\]", text))
+        self.assertEqual(commands, {"mnist_parameter_server"})
         self.assertIn("build\n", (FOLDER / "Dockerfile.dockerignore").read_text())
 
 

@@ -1,5 +1,6 @@
 """Loads the manifests of packaging/deployment and their schemas, for deployment.py and deployment_slow.py."""
 import functools
+import json
 import os
 import pathlib
 import sys
@@ -29,8 +30,8 @@ SCHEMAS = strict(yaml.safe_load(pathlib.Path(__file__).with_name("manifest_schem
 
 
 def load():
-    """The documents of each file, by its name."""
-    return {path.name: list(yaml.safe_load_all(path.read_text("utf-8"))) for path in sorted(FOLDER.glob("*.yaml"))}
+    """The documents of each file, by its name; a value that a file has under an anchor is copied to each of its places."""
+    return {path.name: json.loads(json.dumps(list(yaml.safe_load_all(path.read_text("utf-8"))))) for path in sorted(FOLDER.glob("*.yaml"))}
 
 
 def kind_of(document):

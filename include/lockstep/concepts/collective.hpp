@@ -185,7 +185,8 @@ concept ExchangesGradients = requires(E& e, T* p, std::size_t n, double* sums, s
 class ExchangeListener {
  public:
   /// `what`: "bucket" for an all-reduce of `bytes` of gradients, "sums" without gradients, "wait"
-  /// for pending ones.
+  /// for pending ones; with parameter servers "push" and "pull" of the bytes that a worker sends or
+  /// receives, and a server receives or sends.
   virtual void begin_exchange(const char* what, std::size_t bytes) = 0;
   virtual void end_exchange() = 0;
 

@@ -52,6 +52,7 @@ using UpdateRule = FunctionRef<void(std::span<const UpdateIo<D>>)>;
 /// replica.
 /// - `must_be_equal()`: the same in all replicas.
 /// - optional `reads_gradients()`: if false, an empty slice of this replica need not be computed.
+/// - optional `observe(listener)`: reports operations that are not the exchange's, until it gets null.
 template <class U, class D>
 concept UpdatesReplica =
     requires(U& u, const U& kept, const ReplicaContext<D>& replica, Slice range, std::size_t n,

@@ -19,6 +19,9 @@ namespace lockstep {
 /// checkpoints. The file is for https://ui.perfetto.dev, chrome://tracing, and the command
 /// `./dev plot --timeline`.
 ///
+/// With ls::ParameterServer a step has "push" and "pull" instead of buckets, with their bytes: all that
+/// a worker sends or receives, and what a server receives from or sends to all others.
+///
 /// Each process of a job is a process of the trace, each replica a thread, as is the thread that
 /// exchanges its gradients. Times are those of the chief's clock: the clocks are compared at the end
 /// of the trace, and `otherData` in the file has each rank's offset and the most by which it may be

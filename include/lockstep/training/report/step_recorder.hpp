@@ -30,7 +30,7 @@ struct TraceEvent {
   std::int64_t begin = 0, end = 0;  ///< see trace_time
   Work work{};
   std::string_view call{};  ///< of a device that reports calls: name of the kernel
-  std::size_t bytes = 0;    ///< of gradients; operations of an exchange only
+  std::size_t bytes = 0;    ///< of gradients or weights; operations of an exchange only
   Kind kind = Kind::work;
   Phase phase = Phase::idle;
 };

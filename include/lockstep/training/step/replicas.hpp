@@ -250,7 +250,11 @@ class Replicas final : public ReplicaSet<Net, S, L, O, Ms...> {
     session_.each([&](const ReplicaContext<device>& r) {
       const StepTrace::Lanes lanes = trace ? trace->lanes(r.local) : StepTrace::Lanes();
       if constexpr (TimesWork<typename device::Context>) r.device.measure_work(lanes.work);
-      if constexpr (HostDevice<device>) r.exchange.observe(lanes.own, lanes.background);
+      if constexpr (HostDevice<device>) {
+        r.exchange.observe(lanes.own, lanes.background);
+        auto& policy = replicas_[r.local]->policy();
+        if constexpr (requires { policy.observe(lanes.own); }) policy.observe(lanes.own);
+      }
     });
     trace_ = std::move(trace);
   }

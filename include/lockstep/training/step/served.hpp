@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "lockstep/concepts/collective.hpp"
 #include "lockstep/concepts/strategy.hpp"
 #include "lockstep/concepts/update_policy.hpp"
 #include "lockstep/core/owned_ranges.hpp"
@@ -37,7 +38,10 @@ class ServedUpdate : public Updates<D> {
   /// The push. `last` is empty if there is no step.
   void finish(const ReplicaContext<D>& replica, Slice last, double* sums, std::size_t n,
               std::size_t ordered) {
-    if (last.count > 0) replica.gradients.reduce_scatter(this->gradients(), ranges_, workers_);
+    if (last.count > 0) {
+      const ExchangeOperation operation(listener_, "push", push_bytes_);
+      replica.gradients.reduce_scatter(this->gradients(), ranges_, workers_);
+    }
     replica.exchange.finish(this->gradients(), 0, sums, n);
     if (ordered == 0) return;
     // All processes would be added in another order than the workers.
@@ -52,7 +56,7 @@ class ServedUpdate : public Updates<D> {
     const auto sum = [&](std::span<double> values) { sum_over_owners(replica, values); };
     if (this->begin(step, sum)) this->apply(rule, rate);
     this->end(step);
-    complete(replica, this->weights());
+    pull(replica);
   }
   /// The update by the gradients of one worker, in an asynchronous step: nothing is exchanged.
   /// `squares`: of the gradients that other servers got. `parts`: the only weights that the update
@@ -84,8 +88,10 @@ class ServedUpdate : public Updates<D> {
   }
   void overwrite_with_average(const ReplicaContext<D>& replica) {
     Base::overwrite_with_average();
-    complete(replica, this->weights());
+    pull(replica);
   }
+  /// Reports each push and pull until it gets null.
+  void observe(ExchangeListener* listener) { listener_ = listener; }
   static constexpr bool divides_slots = true;
   static constexpr EqualParts must_be_equal() { return {.optimizer = false}; }
 
@@ -102,9 +108,16 @@ class ServedUpdate : public Updates<D> {
                         site.facts.options.clipnorm <= 0) {
     for (const Slice& range : ranges_)
       bytes_.push_back({range.first * sizeof(T), range.count * sizeof(T)});
+    const std::size_t all = site.engine.weights().size() * sizeof(T), own = bytes_[site.rank].count;
+    push_bytes_ = reads_gradients_ ? all : own * workers_.count;
+    pull_bytes_ = site.roles.owners.contains(site.rank) ? own * (site.replicas - 1) : all;
   }
 
  private:
+  void pull(const ReplicaContext<D>& replica) const {
+    const ExchangeOperation operation(listener_, "pull", pull_bytes_);
+    complete(replica, this->weights());
+  }
   /// The range of each replica, divided evenly among the owners. Parameters whose norms or whole
   /// values an update needs are not divided; otherwise shares are whole blocks, so that a kernel
   /// updates each element as it would without a division.
@@ -135,6 +148,8 @@ class ServedUpdate : public Updates<D> {
   Slice workers_;
   bool reads_gradients_;
   bool clips_together_;  // by the norm of all gradients
+  ExchangeListener* listener_ = nullptr;
+  std::size_t push_bytes_, pull_bytes_;  // that this replica sends or receives
 };
 
 }  // namespace detail

@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "lockstep/cluster/description/cluster_file.hpp"
@@ -128,6 +129,34 @@ TEST_CASE("a valid TF_CONFIG describes the cluster and this process' rank") {
     CHECK(job.notes.size() == row.notes);
     for (const std::string& note : job.notes) CHECK(cluster_test::fit_to_print(note));
   }
+}
+
+TEST_CASE("the TF_CONFIG of a TFJob with parameter servers describes each of its pods") {
+  // Of packaging/deployment/tfjob-servers.yaml; tests/packaging/deployment.py compares the two.
+  const std::string cluster =
+      R"({"chief":["mnist-chief-0.default.svc:2222"],)"
+      R"("ps":["mnist-ps-0.default.svc:2222","mnist-ps-1.default.svc:2222"],)"
+      R"("worker":["mnist-worker-0.default.svc:2222","mnist-worker-1.default.svc:2222",)"
+      R"("mnist-worker-2.default.svc:2222","mnist-worker-3.default.svc:2222"]})";
+  const std::pair<std::string, std::size_t> tasks[] = {{"chief", 1}, {"worker", 4}, {"ps", 2}};
+  std::size_t rank = 0;
+  for (const auto& [type, count] : tasks)
+    for (std::size_t i = 0; i < count; ++i, ++rank) {
+      const std::string task = place(type, std::to_string(i));
+      const std::string text =
+          R"({"cluster":)" + cluster + R"(,"task":)" + task + R"(,"environment":"cloud"})";
+      CAPTURE(text);
+      const auto job = lockstep::resolve_cluster(cluster_test::environment({{"TF_CONFIG", text}}),
+                                                 {.has_servers = true});
+      CHECK(job.world_size == 7);
+      CHECK(job.rank == rank);
+      CHECK(job.is_chief() == (type == "chief"));
+      CHECK(to_string(job.chief.value()) == "mnist-chief-0.default.svc:2222");
+      CHECK(to_string(job.cluster->address(rank)) ==
+            "mnist-" + type + "-" + std::to_string(i) + ".default.svc:2222");
+      REQUIRE(job.notes.size() == 2);
+      CHECK(job.notes[1].find("\"environment\" is not known to lockstep") != std::string::npos);
+    }
 }
 
 TEST_CASE("unknown keys of TF_CONFIG are named") {

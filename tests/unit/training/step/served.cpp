@@ -8,11 +8,16 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <fstream>
+#include <iterator>
 #include <mutex>
 #include <random>
 #include <string>
 #include <vector>
 
+#include "lockstep/trace.hpp"
+#include "support/folder.hpp"
+#include "support/trace_file.hpp"
 #include "support/workers.hpp"
 #include "unit/training/mirrored_support.hpp"
 
@@ -206,4 +211,57 @@ TEST_CASE("servers take part in layers that exchange within a step") {
     REQUIRE(found.size() == expected.size());
     for (std::size_t i = 0; i < found.size(); ++i) CHECK(std::abs(found[i] - expected[i]) < 1e-12);
   });
+}
+
+TEST_CASE("a trace has each push and pull with its bytes") {
+  struct Wide : ls::Sequential<ls::Input<2>, ls::Dense<64>, ls::Tanh, ls::Dense<3>> {};
+  const testing::Folder folder;
+  const std::string path = folder / "t.json";
+  constexpr std::size_t workers = 2, servers = 2, processes = 1 + workers + servers, steps = 3;
+  run_job({1, workers}, servers, 0, [&](const Process& process) {
+    ls::Model m{Wide{}, process, crossentropy, ls::SGD{}};
+    auto options = line::quiet(1);
+    options.callbacks = {ls::Trace{.filename = path, .first_step = 1, .steps = steps}};
+    m.fit(line::classes(40) | ls::batch(8), options);
+    m.fit(line::classes(40) | ls::batch(8), line::quiet(1));  // which nothing records
+  });
+  std::ifstream in(path);
+  const testing::TraceFile file(std::string(std::istreambuf_iterator<char>(in), {}));
+  CHECK(file.overlaps() == 0);
+  constexpr auto& plan = ls::plan<Wide, Device>;
+  std::size_t pushed = 0, pulled = 0;  // by the servers, in a step
+  for (std::size_t rank = 0; rank < processes; ++rank) {
+    CAPTURE(rank);
+    const auto pushes = file.find(rank, 0, "push", "exchange"),
+               pulls = file.find(rank, 0, "pull", "exchange"),
+               exchanges = file.find(rank, 0, "gradients", "exchange"),
+               updates = file.find(rank, 0, "optimizer", "update");
+    CHECK(file.find(rank, 0, "bucket", "exchange").empty());
+    REQUIRE(pushes.size() == steps);
+    REQUIRE(pulls.size() == steps);
+    const bool is_server = rank > workers;
+    if (is_server) {
+      pushed += pushes[0].bytes;
+      pulled += pulls[0].bytes;
+    }
+    const auto is_within = [](const auto& inner, const auto& labels) {
+      constexpr double rounding = 1e-2;
+      return std::any_of(labels.begin(), labels.end(), [&](const auto& outer) {
+        return outer.begin <= inner.begin + rounding &&
+               inner.begin + inner.duration <= outer.begin + outer.duration + rounding;
+      });
+    };
+    for (std::size_t i = 0; i < steps; ++i) {
+      if (!is_server) {
+        CHECK(pushes[i].bytes == (rank == 0 ? 0 : plan.push_bytes()));
+        CHECK(pulls[i].bytes == sizeof(double) * Wide::parameter_count);
+      }
+      CHECK(pushes[i].bytes == pushes[0].bytes);
+      CHECK(pulls[i].bytes == pulls[0].bytes);
+      CHECK(is_within(pushes[i], exchanges));
+      CHECK(is_within(pulls[i], updates));
+    }
+  }
+  CHECK(pushed == workers * plan.push_bytes());
+  CHECK(pulled == plan.pull_bytes(processes));
 }
