@@ -1,5 +1,5 @@
 /// \file
-/// The session of MultiWorkerMirrored: the place of this process in the job, its threads, devices
+/// The session of MultiWorkerMirrored and ParameterServer: the place of this process in the job, its threads, devices
 /// and groups. Invariants: the rendezvous lives as long as the sessions that share it; whatever ends
 /// an exchange between processes, every survivor throws the same PeerLost.
 #pragma once
@@ -29,17 +29,18 @@ namespace lockstep::detail {
 
 /// \throws UsageError if LOCKSTEP_MIN_WORKERS is set, since a strategy without ls::Elastic ends at a
 /// loss. `can_be` is whether its type could have it.
-[[gnu::cold]] inline void check_not_elastic(const Environment& environment, bool can_be) {
+[[gnu::cold]] inline void check_not_elastic(const Environment& environment, bool can_be,
+                                            std::string_view strategy) {
   if (!variable(environment, "LOCKSTEP_MIN_WORKERS")) return;
   if (can_be)
     throw UsageError(
-        "multi_worker_mirrored: LOCKSTEP_MIN_WORKERS is set, but the program's strategy is not "
-        "elastic; write ls::MultiWorkerMirrored<ls::Cpu, ls::Tcp, ls::Elastic> and #include "
-        "<lockstep/elastic.hpp>, or unset it");
+        "{}: LOCKSTEP_MIN_WORKERS is set, but the program's strategy is not elastic; write ls::{}"
+        "<ls::Cpu, ls::Tcp, ls::Elastic> and #include <lockstep/elastic.hpp>, or unset it",
+        strategy, strategy == "parameter_server" ? "ParameterServer" : "MultiWorkerMirrored");
   throw UsageError(
-      "multi_worker_mirrored: LOCKSTEP_MIN_WORKERS needs replicas on CPUs that exchange over "
-      "ls::Tcp; unset it, and let the launcher start the job again from its checkpoint "
-      "(lockstep-run --max-restarts)");
+      "{}: LOCKSTEP_MIN_WORKERS needs replicas on CPUs that exchange over ls::Tcp; unset it, and "
+      "let the launcher start the job again from its checkpoint (lockstep-run --max-restarts)",
+      strategy);
 }
 
 /// A session of a job whose workers stay the same.
@@ -51,7 +52,7 @@ class WorkerSession {
   static constexpr bool can_reform = false;
 
   explicit WorkerSession(const Strategy& options) {
-    check_not_elastic(options.environment, Strategy::can_be_elastic);
+    check_not_elastic(options.environment, Strategy::can_be_elastic, Strategy::name);
     start(options, options_of(options));
   }
 
@@ -68,6 +69,12 @@ class WorkerSession {
   std::size_t workers() const { return state_->job.counts().size(); }
   std::size_t rank() const { return state_->job.rank(); }
   bool is_chief() const { return rank() == 0; }
+  /// Those that compute and those that own weights, in a job with parameter servers.
+  ReplicaRoles roles() const
+    requires requires { Strategy::has_servers; }
+  {
+    return state_->job.roles();
+  }
 
   void agree(std::string_view part, const Signature& fields) {
     if (state_->job.is_alone()) return;
@@ -82,8 +89,10 @@ class WorkerSession {
   WorkerSession() = default;
 
   static WorkerOptions options_of(const Strategy& options) {
-    return {options.virtual_shards, options.stragglers, options.stall_limits, options.cluster,
-            options.environment};
+    WorkerOptions result{options.virtual_shards, options.stragglers, options.stall_limits,
+                         options.cluster, options.environment};
+    if constexpr (requires { Strategy::has_servers; }) result.copies = options.replicas;
+    return result;
   }
   /// Joins the job, and makes the replicas of this process.
   void start(const Strategy& options, const WorkerOptions& joined) {

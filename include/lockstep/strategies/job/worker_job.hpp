@@ -36,7 +36,7 @@ namespace lockstep::detail {
 
 class JobSession;
 
-/// The options of MultiWorkerMirrored that concern the job.
+/// The options of a strategy that concern the job.
 struct WorkerOptions {
   std::size_t virtual_shards = 0;
   bool stragglers = false;
@@ -49,12 +49,17 @@ struct WorkerOptions {
   std::function<void(std::function<void()>)> on_reform{};
   const Secret* secret = nullptr;  ///< of the job; null: read it from the environment
   bool logs_members = true;
+  std::size_t copies = 1;  ///< servers that own each range of the weights
 };
 
 /// The settings that the processes of a job must have in common.
 LOCKSTEP_COLD_DECL std::vector<SignatureField> settings_fields(const ResolvedCluster& where,
                                                                std::size_t virtual_shards,
-                                                               bool stragglers);
+                                                               bool stragglers,
+                                                               std::size_t copies = 1);
+
+/// \throws ClusterError unless the description lists parameter servers.
+LOCKSTEP_COLD_DECL void check_has_servers(const ResolvedCluster& where);
 
 /// Call the members in this order:
 ///
@@ -173,6 +178,7 @@ class WorkerJob {
   LOCKSTEP_COLD_DECL std::string key(std::string_view what) const;
   LOCKSTEP_COLD_DECL std::vector<WorkerPlace> places_by_rank(const WorkerPlace& here);
   LOCKSTEP_COLD_DECL bool has_servers() const;
+  LOCKSTEP_COLD_DECL void check_copies() const;
   LOCKSTEP_COLD_DECL void check_shards() const;
   /// The chief logs the members of the job.
   LOCKSTEP_COLD_DECL void log_members() const;
@@ -180,7 +186,7 @@ class WorkerJob {
   /// chief's verdict first, which may already be on its way.
   LOCKSTEP_COLD_DECL void throw_cause(const CollectiveError& e);
 
-  std::size_t virtual_shards_;
+  std::size_t virtual_shards_, copies_;
   bool stragglers_, is_elastic_, logs_members_, has_left_ = false;
   std::function<void(std::function<void()>)> on_reform_;
   std::chrono::milliseconds timeout_;

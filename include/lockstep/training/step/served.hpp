@@ -1,7 +1,8 @@
 /// \file
 /// The update policy of ParameterServer: the servers own the weights, the workers own none.
 /// Invariants: a server's sum of gradients has the bits of an all-reduce among the workers alone;
-/// after a step all processes hold the weights of the next one.
+/// after a step all processes hold the weights of the next one; all owners of a range have the same
+/// bits in it.
 #pragma once
 
 #include <algorithm>
@@ -37,7 +38,11 @@ class ServedUpdate : public Updates<D> {
   /// The push. `last` is empty if there is no step.
   void finish(const ReplicaContext<D>& replica, Slice last, double* sums, std::size_t n,
               std::size_t ordered) {
-    if (last.count > 0) replica.gradients.reduce_scatter(this->gradients(), ranges_, workers_);
+    if (last.count > 0) {
+      replica.gradients.reduce_scatter(this->gradients(), ranges_, workers_);
+      for (const std::vector<Slice>& copies : copies_)
+        replica.gradients.reduce_scatter(this->gradients(), copies, workers_);
+    }
     replica.exchange.finish(this->gradients(), 0, sums, n);
     if (ordered == 0) return;
     // All processes would be added in another order than the workers.
@@ -49,9 +54,7 @@ class ServedUpdate : public Updates<D> {
   /// The servers' updates and the pull.
   [[gnu::cold]] void update(const ReplicaContext<D>& replica, UpdateRule<D> rule, double rate,
                             std::uint64_t step, bool) {
-    const auto sum = [&](std::span<double> values) { sum_over_owners(replica, values); };
-    if (this->begin(step, sum)) this->apply(rule, rate);
-    this->end(step);
+    update_owned(replica, rule, rate, step);
     complete(replica, this->weights());
   }
   static constexpr bool updates_in_backward() { return false; }
@@ -71,10 +74,12 @@ class ServedUpdate : public Updates<D> {
   static constexpr EqualParts must_be_equal() { return {.optimizer = false}; }
 
  protected:
-  /// `ranges`: the weights of each replica.
+  /// `ranges`: the weights of each replica, without the copies that it has of others'.
   [[gnu::cold]] ServedUpdate(const UpdateSite<D>& site, std::vector<Slice> ranges)
-      : Base(site, Ranges{ranges[site.rank]}),
+      : Base(site, owned_of(site, ranges)),
         ranges_(std::move(ranges)),
+        copies_(copies_of(site.roles, ranges_)),
+        own_(ranges_[site.rank]),
         state_(site.replicas),
         first_owner_(site.roles.owners.first),
         workers_(site.roles.computing),
@@ -82,8 +87,46 @@ class ServedUpdate : public Updates<D> {
     for (const Slice& range : ranges_)
       bytes_.push_back({range.first * sizeof(T), range.count * sizeof(T)});
   }
+  /// Updates the owned weights, which the other replicas do not have yet.
+  [[gnu::cold]] void update_owned(const ReplicaContext<D>& replica, UpdateRule<D> rule, double rate,
+                                  std::uint64_t step) {
+    const auto sum = [&](std::span<double> values) {
+      const std::span<const UpdateSegment> segments = this->segments();
+      if (!copies_.empty())  // each parameter counts once
+        for (std::size_t i = 0; i < segments.size(); ++i)
+          if (!own_.contains(segments[i].begin)) values[i] = 0;
+      sum_over_owners(replica, values);
+    };
+    if (this->begin(step, sum)) this->apply(rule, rate);
+    this->end(step);
+  }
 
  private:
+  /// The range of each replica if owner i + k also owns the range of owner i. The ranges of a
+  /// reduce-scatter ascend, so that the owners after the wrap get theirs in a second one.
+  [[gnu::cold]] static std::vector<std::vector<Slice>> copies_of(const ReplicaRoles& roles,
+                                                                 const std::vector<Slice>& ranges) {
+    const Slice owners = roles.owners;
+    std::vector<std::vector<Slice>> all;
+    for (std::size_t k = 1; k < roles.copies; ++k) {
+      std::vector<Slice> ascending(ranges.size()), wrapped(ranges.size());
+      for (std::size_t i = 0; i < owners.count; ++i) {
+        const bool wraps = i + k >= owners.count;
+        const std::size_t by = owners.first + (wraps ? i + k - owners.count : i + k);
+        (wraps ? wrapped : ascending)[by] = ranges[owners.first + i];
+      }
+      all.push_back(std::move(ascending));
+      all.push_back(std::move(wrapped));
+    }
+    return all;
+  }
+  [[gnu::cold]] static Ranges owned_of(const UpdateSite<D>& site,
+                                       const std::vector<Slice>& ranges) {
+    std::vector<Slice> all{ranges[site.rank]};
+    for (const std::vector<Slice>& copies : copies_of(site.roles, ranges))
+      all.push_back(copies[site.rank]);
+    return union_of(all);
+  }
   /// The range of each replica, divided evenly among the owners. Parameters whose norms or whole
   /// values an update needs are not divided; otherwise shares are whole blocks, so that a kernel
   /// updates each element as it would without a division.
@@ -108,8 +151,10 @@ class ServedUpdate : public Updates<D> {
     return ranges;
   }
 
-  std::vector<Slice> ranges_, bytes_;  // of each replica, in elements and in bytes
-  std::vector<Slice> state_;           // the part of each replica of the sums of layers' states
+  std::vector<Slice> ranges_, bytes_;       // of each replica, in elements and in bytes
+  std::vector<std::vector<Slice>> copies_;  // the same of ranges that are another owner's, too
+  Slice own_;                               // of which this replica sends the weights
+  std::vector<Slice> state_;  // the part of each replica of the sums of layers' states
   std::size_t first_owner_;
   Slice workers_;
   bool reads_gradients_;
