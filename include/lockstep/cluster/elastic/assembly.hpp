@@ -76,10 +76,10 @@ struct SeatRules {
 ///     | the first seat's role | workers | servers | chief |    each by described index
 [[gnu::cold]] inline void order_by_role(std::vector<Seat>& seats, const DescribedTasks& tasks) {
   if (seats.empty() || tasks.servers.count == 0) return;
-  const Role first = tasks.role_of(seats.front());
+  const SeatRole first = tasks.role_of(seats.front());
   std::sort(seats.begin() + 1, seats.end(), [&](const Seat& a, const Seat& b) {
     const auto key = [&](const Seat& seat) {
-      const Role role = tasks.role_of(seat);
+      const SeatRole role = tasks.role_of(seat);
       return std::tuple(role != first, role, seat.who.index);
     };
     return key(a) < key(b);

@@ -30,22 +30,22 @@ struct Seat {
 };
 
 /// The part of a process in the job, in the order of ranks.
-enum class Role : std::uint8_t { worker, server, chief };
+enum class SeatRole : std::uint8_t { worker, server, chief };
 
 /// The indices in the description of the processes that compute and of those that own weights; a
 /// process in neither is a chief. Without servers all are workers.
 struct DescribedTasks {
   Slice workers{}, servers{};
 
-  [[gnu::cold]] Role role_of(const Seat& seat) const {
-    if (servers.contains(seat.who.index)) return Role::server;
-    return is_worker(seat) ? Role::worker : Role::chief;
+  [[gnu::cold]] SeatRole role_of(const Seat& seat) const {
+    if (servers.contains(seat.who.index)) return SeatRole::server;
+    return is_worker(seat) ? SeatRole::worker : SeatRole::chief;
   }
   [[gnu::cold]] bool is_worker(const Seat& seat) const {
     return servers.count == 0 || workers.contains(seat.who.index);
   }
   /// The ranks of a role among seats that order_by_role has ordered.
-  [[gnu::cold]] Slice ranks_of(Role role, const std::vector<Seat>& seats) const {
+  [[gnu::cold]] Slice ranks_of(SeatRole role, const std::vector<Seat>& seats) const {
     Slice ranks;
     for (std::size_t r = 0; r < seats.size(); ++r)
       if (role_of(seats[r]) == role && ranks.count++ == 0) ranks.first = r;

@@ -311,8 +311,8 @@ Generation ElasticCore::generation(const Decision& decision) {
     cluster.cluster = std::move(spec);
   }
   if (const DescribedTasks tasks = tasks_of(described); tasks.servers.count > 0)
-    cluster.tasks = {tasks.ranks_of(Role::worker, decision.seats),
-                     tasks.ranks_of(Role::server, decision.seats)};
+    cluster.tasks = {tasks.ranks_of(SeatRole::worker, decision.seats),
+                     tasks.ranks_of(SeatRole::server, decision.seats)};
   // All members are there: one that does not come was lost in this moment.
   const auto margin = decision.number > 0 ? milliseconds(1000) : milliseconds(8000);
   const milliseconds each(20);

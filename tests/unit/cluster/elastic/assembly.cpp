@@ -67,7 +67,7 @@ TEST_CASE("with servers the ranks of each role are contiguous, and only workers 
     const std::vector<Seat> seats = assemble(survivors, newcomers, rules);
     std::vector<std::uint32_t> found;
     for (const Seat& one : seats) found.push_back(one.who.index);
-    for (const Role role : {Role::worker, Role::server, Role::chief}) {
+    for (const SeatRole role : {SeatRole::worker, SeatRole::server, SeatRole::chief}) {
       const lockstep::Slice ranks = rules.tasks.ranks_of(role, seats);
       for (std::size_t r = 0; r < seats.size(); ++r)
         CHECK(ranks.contains(r) == (rules.tasks.role_of(seats[r]) == role));
