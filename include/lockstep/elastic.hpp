@@ -8,3 +8,4 @@
 #include "lockstep/cluster/description/elastic_options.hpp"
 #include "lockstep/strategies/elastic_session.hpp"
 #include "lockstep/training/elastic/recovering_runs.hpp"
+#include "lockstep/training/step/recoverable.hpp"

@@ -15,6 +15,7 @@
 #include <new>
 #include <optional>
 #include <set>
+#include <span>
 #include <stdexcept>
 #include <stop_token>
 #include <string>
@@ -44,12 +45,24 @@ struct Fault {
   Kind kind;
 };
 
+/// The workers, by number, that are parameter servers, and the number of a chief that computes
+/// nothing, if there is one.
+struct Servers {
+  std::set<std::size_t> numbers{};
+  std::optional<std::size_t> chief{};
+
+  int role_of(std::size_t worker) const {
+    return numbers.contains(worker) ? 1 : worker == chief ? 2 : 0;
+  }
+};
+
 /// The emulated agreement. A worker is a number that is never used again.
 class ElasticJob {
  public:
   ElasticJob(std::size_t workers, std::size_t virtual_shards, std::vector<Fault> faults = {},
-             std::size_t replicas = 1, std::size_t min_workers = 1)
-      : first_(workers),
+             std::size_t replicas = 1, std::size_t min_workers = 1, Servers servers = {})
+      : servers_(std::move(servers)),
+        first_(workers),
         min_workers_(min_workers),
         shards_(virtual_shards),
         replicas_(replicas),
@@ -61,6 +74,7 @@ class ElasticJob {
     std::uint64_t number = 0;
     std::size_t rank = 0;
     std::vector<bool> is_new;
+    std::vector<std::size_t> members;  ///< by rank
   };
 
   View join(std::size_t worker) {
@@ -135,6 +149,7 @@ class ElasticJob {
       throw lockstep::CollectiveAborted("the connection failed");
   }
   std::size_t exchanges(std::size_t worker) const { return exchanges_[worker]; }
+  const Servers& servers() const { return servers_; }
   std::size_t replicas() const { return replicas_; }
   std::size_t shards() const { return shards_; }
 
@@ -154,7 +169,10 @@ class ElasticJob {
     if (has_ended()) changed_.notify_all();
     if (arrived_.empty() || arrived_.size() < members_.size()) return;
     auto all = members_;
-    if (all.size() + newcomers_.size() < min_workers_) {
+    const auto is_worker = [&](std::size_t worker) { return servers_.role_of(worker) == 0; };
+    if (static_cast<std::size_t>(std::count_if(all.begin(), all.end(), is_worker) +
+                                 std::count_if(newcomers_.begin(), newcomers_.end(), is_worker)) <
+        min_workers_) {
       is_over_ = true;
       changed_.notify_all();
       return;
@@ -165,7 +183,16 @@ class ElasticJob {
     arrived_.clear();
     form(all, added);
   }
-  void form(const std::vector<std::size_t>& members, const std::vector<std::size_t>& added) {
+  void form(std::vector<std::size_t> members, const std::vector<std::size_t>& added) {
+    // As detail::order_by_role.
+    const int first = number_ == 0 ? 2 : servers_.role_of(members.front());
+    const auto key = [&](std::size_t worker) {
+      const int role = servers_.role_of(worker);
+      return std::pair(role != first, role);
+    };
+    if (!servers_.numbers.empty())
+      std::stable_sort(members.begin(), members.end(),
+                       [&](std::size_t a, std::size_t b) { return key(a) < key(b); });
     members_ = ranks_ = members;
     is_new_.assign(members.size(), number_ == 0);
     for (std::size_t r = 0; r < members.size(); ++r)
@@ -181,9 +208,10 @@ class ElasticJob {
       throw std::logic_error("no generation was formed");
     if (is_over_) throw lockstep::PeerLost(0, "thread", "is lost: too few are left", std::nullopt);
     if (has_ended()) throw Killed();  // before it has admitted this worker
-    return {job_, number_, static_cast<std::size_t>(rank() - ranks_.begin()), is_new_};
+    return {job_, number_, static_cast<std::size_t>(rank() - ranks_.begin()), is_new_, ranks_};
   }
 
+  const Servers servers_;
   const std::size_t first_, min_workers_, shards_, replicas_;
   const std::vector<Fault> faults_;
   std::mutex mutex_;
@@ -223,11 +251,42 @@ class FaultyMember {
   void all_gather(const T* p, std::size_t n, T* out) {
     exchange([&] { member_.all_gather(p, n, out); });
   }
+  template <class T>
+  void reduce_scatter(T* p, std::span<const lockstep::Slice> ranges, lockstep::Slice from) {
+    or_scribble([&] { member_.reduce_scatter(p, ranges, from); },
+                [&] { scribble(p, ranges[rank()]); });
+  }
+  template <class T>
+  void reduce_scatter(T* p, std::span<const lockstep::Slice> ranges) {
+    reduce_scatter(p, ranges, {0, size()});
+  }
+  template <class T>
+  void all_gather(T* p, std::span<const lockstep::Slice> ranges) {
+    or_scribble([&] { member_.all_gather(p, ranges); },
+                [&] {
+                  for (const auto& range : ranges)
+                    if (&range != &ranges[rank()]) scribble(p, range);
+                });
+  }
   void barrier() {
     exchange([&] { member_.barrier(); });
   }
 
  private:
+  /// What an exchange that fails may leave in place of its results.
+  template <class T>
+  static void scribble(T* p, const lockstep::Slice& range) {
+    for (std::size_t i = 0; i < range.count; ++i) p[range.first + i] = static_cast<T>(77);
+  }
+  template <class F, class Scribble>
+  void or_scribble(const F& f, const Scribble& scribble_all) {
+    try {
+      exchange(f);
+    } catch (...) {
+      scribble_all();
+      throw;
+    }
+  }
   template <class F>
   void exchange(const F& f) {
     job_->before(worker_);
@@ -297,6 +356,7 @@ struct ElasticWorker {
     std::uint64_t generation() const { return view_.number; }
     void reject_newcomers() { options_.job->reject(view_.is_new); }
     std::string change() const { return "generation " + std::to_string(view_.number); }
+    const ElasticJob::View& view() const { return view_; }
 
    private:
     template <class F>

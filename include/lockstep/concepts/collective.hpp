@@ -49,7 +49,8 @@ concept AllGathers = Collective<C> && requires(C& c, const T* p, std::size_t n, 
 
 /// `reduce_scatter(p, ranges, from)`: p[ranges[rank]] becomes the sum over the members `from`, or
 /// over all. `ranges` has one for each member, in ascending order, the same in all; elements of
-/// others' ranges are undefined afterwards, elements of none are not changed. The bits are those of
+/// others' ranges are undefined afterwards, elements of none are not changed; members that share
+/// memory or are connected directly, one in each process, change none but their own range. The bits are those of
 /// an all-reduce of a group of the members `from` if these are all, or if the members are threads,
 /// share memory or are connected directly; otherwise the others add zeros in the group's order.
 /// \code

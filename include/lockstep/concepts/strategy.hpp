@@ -44,6 +44,8 @@ using Signature = std::vector<std::pair<std::string, std::string>>;
 /// have `roles()`; without, all replicas do both. The others have an empty part of each batch.
 struct ReplicaRoles {
   Slice computing, owners;
+  std::size_t copies = 1;   ///< owners of each range, from 1 to owners.count
+  bool may_change = false;  ///< the job goes on with other replicas if some are lost within a step
 };
 
 namespace detail {
@@ -110,6 +112,8 @@ concept StrategySession =
 ///   called between `reform` and `form`.
 /// - `reject_newcomers()`: the next generation is formed without them.
 /// - `change()`: the last change of the members, for the log.
+/// - if it has `roles()`: `lost_owners()`: the PeerLost of the replicas that owned weights and were
+///   lost since `has_recovered()` was called last.
 template <class S>
 concept ElasticSession = S::can_reform && requires(S& s, std::exception_ptr e) {
   { s.is_elastic() } -> std::same_as<bool>;

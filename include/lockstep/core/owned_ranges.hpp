@@ -58,6 +58,23 @@ class Ranges {
   std::size_t size_ = 0;
 };
 
+/// The elements of any of the sets.
+[[gnu::cold]] inline Ranges union_of(std::span<const Slice> a, std::span<const Slice> b = {}) {
+  std::vector<Slice> parts(a.begin(), a.end());
+  parts.insert(parts.end(), b.begin(), b.end());
+  std::sort(parts.begin(), parts.end(),
+            [](const Slice& x, const Slice& y) { return x.first < y.first; });
+  Ranges result;
+  std::size_t end = 0;
+  for (const Slice& part : parts) {
+    const std::size_t first = std::max(part.first, end), last = part.first + part.count;
+    if (first >= last) continue;
+    result.add({first, last - first});
+    end = last;
+  }
+  return result;
+}
+
 /// Divides the elements [0, n) among `owners`, as evenly as possible. A unit, a parameter
 /// that an update needs whole, is never divided; `units` are in ascending order, without gaps from 0
 /// to n. Without units, any element may begin a share. With more owners than units some own nothing.

@@ -1,5 +1,5 @@
 /// \file
-/// The session of MultiWorkerMirrored with ls::Elastic. Invariant: whatever ends an exchange between
+/// The session of a strategy with ls::Elastic. Invariant: whatever ends an exchange between
 /// processes is a loss, after which the session forms the next generation.
 #pragma once
 
@@ -23,7 +23,7 @@
 #include "lockstep/core/process/stop_of_process.hpp"
 #include "lockstep/core/process/threads.hpp"
 #include "lockstep/strategies/job/elastic_job.hpp"
-#include "lockstep/strategies/multi_worker_mirrored.hpp"
+#include "lockstep/strategies/membership.hpp"
 #include "lockstep/strategies/worker_session.hpp"
 
 namespace lockstep::detail {
@@ -36,8 +36,8 @@ class ElasticWorkerSession : public WorkerSession<Strategy> {
   using Fixed::options_of, Fixed::start, Fixed::state_;
   static_assert(
       Strategy::can_be_elastic,
-      "lockstep::MultiWorkerMirrored: ls::Elastic needs replicas on CPUs that exchange over "
-      "ls::Tcp; leave it out, and let the launcher start the job again from its checkpoint");
+      "lockstep: ls::Elastic needs replicas on CPUs that exchange over ls::Tcp; leave it out, and "
+      "let the launcher start the job again from its checkpoint");
 
  public:
   static constexpr bool can_reform = true;
@@ -72,6 +72,13 @@ class ElasticWorkerSession : public WorkerSession<Strategy> {
   std::size_t workers() const { return held().workers(); }
   std::size_t rank() const { return held().rank(); }
   bool is_chief() const { return rank() == 0; }
+  ReplicaRoles roles() const
+    requires requires { Strategy::has_servers; }
+  {
+    ReplicaRoles roles = held().roles();
+    roles.may_change = is_elastic();
+    return roles;
+  }
 
   void agree(std::string_view part, const Signature& fields) {
     static_cast<void>(held());
@@ -105,6 +112,13 @@ class ElasticWorkerSession : public WorkerSession<Strategy> {
   bool is_new_member() const { return elastic_->job.is_new_member(); }
   void reject_newcomers() { elastic_->job.member().reject_newcomers(); }
   std::string change() const { return elastic_->job.describe(); }
+  /// The loss of the servers that the generations since the last recovery have lost.
+  PeerLost lost_owners() const
+    requires requires { Strategy::has_servers; }
+  {
+    return elastic_->job.lost_servers();
+  }
+  void has_recovered() { elastic_->job.forget_losses(); }
   void reform(const std::string& why, const std::stop_token& stop) {
     const bool has_trained = state_ && state_->job.has_trained();
     if (state_) state_->job.leave_at_once();
@@ -128,8 +142,8 @@ class ElasticWorkerSession : public WorkerSession<Strategy> {
   struct Members {
     explicit Members(const Strategy& given)
         : options(given),
-          job({given.elastic, given.virtual_shards, given.requested_replicas(), given.stragglers,
-               given.cluster, given.environment}) {}
+          job({given.elastic, Strategy::name, given.virtual_shards, given.requested_replicas(),
+               options_of(given).copies, given.stragglers, given.cluster, given.environment}) {}
     const Strategy options;
     ElasticJob job;
     std::exception_ptr error{};  // the end of the job for this process

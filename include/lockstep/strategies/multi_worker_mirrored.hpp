@@ -18,32 +18,13 @@
 #include "lockstep/strategies/job/data_plane.hpp"
 #include "lockstep/strategies/job/worker_place.hpp"
 #include "lockstep/strategies/local_replicas.hpp"
+#include "lockstep/strategies/membership.hpp"
 #include "lockstep/strategies/planes/store_plane.hpp"
 #include "lockstep/strategies/planes/tcp_plane.hpp"
 #include "lockstep/strategies/virtual_shards.hpp"
 #include "lockstep/strategies/worker_session.hpp"
 
 namespace lockstep {
-
-/// The membership of a job that a lost worker ends, the default; the other one is ls::Elastic.
-struct FixedWorkers {};
-
-namespace detail {
-
-template <class Strategy>
-class ElasticWorkerSession;
-
-/// The session of a strategy. That of ls::Elastic is in elastic_session.hpp, so that other programs
-/// compile nothing of it.
-template <class Membership, class Strategy>
-struct SessionOf {
-  static_assert(std::is_same_v<Membership, FixedWorkers>,
-                "lockstep::MultiWorkerMirrored: the third argument must be ls::Elastic, with "
-                "#include <lockstep/elastic.hpp>");
-  using type = WorkerSession<Strategy>;
-};
-
-}  // namespace detail
 
 /// tf.distribute.MultiWorkerMirroredStrategy: replicas in all processes of a job, R in each. The
 /// members of the job come from TF_CONFIG, torchrun, MPI, Slurm, or the program.

@@ -10,6 +10,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <type_traits>
 
 #include "lockstep/cluster/description/environment.hpp"
 #include "lockstep/cluster/description/resolved_cluster.hpp"
@@ -21,51 +22,15 @@
 #include "lockstep/strategies/job/data_plane.hpp"
 #include "lockstep/strategies/job/worker_place.hpp"
 #include "lockstep/strategies/local_replicas.hpp"
+#include "lockstep/strategies/membership.hpp"
 #include "lockstep/strategies/planes/tcp_plane.hpp"
 #include "lockstep/strategies/virtual_shards.hpp"
-#include "lockstep/strategies/worker_session.hpp"
 
 namespace lockstep {
 
 struct Served;
-
-namespace detail {
-
-/// The session of ParameterServer.
-template <class Strategy>
-class ServerSession : public WorkerSession<Strategy> {
-  using Base = WorkerSession<Strategy>;
-
- public:
-  explicit ServerSession(const Strategy& options) {
-    if (variable(options.environment, "LOCKSTEP_MIN_WORKERS"))
-      throw UsageError(
-          "parameter_server: LOCKSTEP_MIN_WORKERS is set, but a job with parameter servers ends at "
-          "a loss; unset it, and let the launcher start the job again from its checkpoint "
-          "(lockstep-run --max-restarts)");
-    WorkerOptions joined = Base::options_of(options);
-    joined.mode = {"mode of the servers", options.describe_mode()};
-    Base::start(options, joined);
-    is_asynchronous_ = options.asynchronous;
-    if (options.staleness)
-      staleness_ = *options.staleness;
-    else if (is_asynchronous_)
-      staleness_ = 2 * roles().computing.count;
-  }
-  /// The workers compute, the servers own the weights.
-  ReplicaRoles roles() const { return this->state_->job.roles(); }
-  /// Whether steps of `fit` are asynchronous, and how many updates a step may miss.
-  bool is_asynchronous() const { return is_asynchronous_; }
-  std::uint64_t staleness() const { return staleness_; }
-  /// The groups of this process with the servers, or with the processes that it serves, by rank.
-  std::map<std::size_t, ProcessGroup>& pairs() { return this->state_->job.pairs(); }
-
- private:
-  bool is_asynchronous_ = false;
-  std::uint64_t staleness_ = 0;
-};
-
-}  // namespace detail
+template <class Policy>
+struct Recoverable;
 
 /// tf.distribute.ParameterServerStrategy, synchronous or asynchronous: the tasks `ps` own the weights and the
 /// optimizer's buffers, divided evenly among them (whole parameters if the optimizer clips by norm
@@ -81,7 +46,9 @@ class ServerSession : public WorkerSession<Strategy> {
 /// `virtual_shards` they are bit-identical to those of OneDevice with as many, for any number of
 /// workers and servers. All processes, servers and chief included, start the same program, read the
 /// same data and make the same calls of `fit`, `evaluate` and `predict`; servers get no examples. A
-/// process that dies ends the job: the others throw PeerLost, which names it.
+/// process that dies ends the job: the others throw PeerLost, which names it. With ls::Elastic and
+/// .min_workers, which counts workers only, they go on without a worker or a chief, and with
+/// .replicas = 2 also without a server: the others divide its range among themselves.
 ///
 /// With `asynchronous` a worker makes whole steps of its own: it gets the number of the next batch
 /// of the epoch from the first server, pulls the weights, and pushes its gradients, which each
@@ -99,8 +66,9 @@ class ServerSession : public WorkerSession<Strategy> {
 /// \code
 ///   #include <lockstep/parameter_server.hpp>
 ///   ls::Model model{Cnn{}, ls::ParameterServer<ls::Cpu>{}, ls::SparseCategoricalCrossentropy{}, ls::Adam{}};
+///   ls::ParameterServer<ls::Cpu, ls::Tcp, ls::Elastic>{.replicas = 2, .elastic = {.min_workers = 1}}
 /// \endcode
-template <Device D, DataPlane Data = Tcp>
+template <Device D, DataPlane Data = Tcp, class Membership = FixedWorkers>
 struct ParameterServer {
   static constexpr bool is_on_host = HostDevice<D>;
   static_assert(
@@ -109,21 +77,30 @@ struct ParameterServer {
       "Cpu or Reference");
   using device = D;
   static constexpr std::string_view name = "parameter_server";
-  using update_policy = Served;
+  static constexpr bool has_servers = true;
+  /// Whether the type may have ls::Elastic.
+  static constexpr bool can_be_elastic = detail::plane_can_reform<Data>;
+  using update_policy =
+      std::conditional_t<std::is_same_v<Membership, FixedWorkers>, Served, Recoverable<Served>>;
   using data_plane = Data;
-  using Session = detail::ServerSession<ParameterServer>;
+  using Session = typename detail::SessionOf<Membership, ParameterServer>::type;
 
   D on{};                          ///< the options of the replica's device
   std::size_t virtual_shards = 0;  ///< as in Mirrored
-  ClusterArguments cluster{};      ///< overrides the environment
-  StallLimits stall_limits{};      ///< how long a live process may go without progress
-  bool stragglers = false;         ///< the chief logs each rank's time per phase after each epoch
-  bool asynchronous = false;       ///< each worker makes steps of its own
+  /// The servers that own each range of the weights, at most as many as there are. All of them make
+  /// its updates, so that in an elastic job its part of the optimizer's buffers survives the others.
+  std::size_t replicas = 1;
+  ClusterArguments cluster{};  ///< overrides the environment
+  StallLimits stall_limits{};  ///< how long a live process may go without progress
+  bool stragglers = false;     ///< the chief logs each rank's time per phase after each epoch
+  bool asynchronous = false;   ///< each worker makes steps of its own
   /// The most updates that the gradients of an asynchronous step may miss. Default: two for each
   /// worker, so that equally fast ones never wait.
   std::optional<std::uint64_t> staleness{};
   /// As in MultiWorkerMirrored, for workers. Servers and chief compute while workers wait.
   bool bind_cores = true;
+  /// With ls::Elastic, whether the job goes on without the processes that it loses.
+  [[no_unique_address]] Membership elastic = Membership();  // with {}, g++ 12 warns at -O3
   Environment environment = process_environment();
 
   /// Joins the job and waits until all processes have joined.
@@ -149,16 +126,11 @@ struct ParameterServer {
   template <class>
   friend class detail::WorkerSession;
   template <class>
-  friend class detail::ServerSession;
+  friend class detail::ElasticWorkerSession;
 
   static constexpr bool names_devices = false;
 
-  bool connects_pairs() const { return asynchronous; }
-  std::string describe_mode() const {
-    if (!asynchronous) return "synchronous";
-    return staleness ? format_text("asynchronous, staleness {}", *staleness) : "asynchronous";
-  }
-
+  static std::size_t requested_replicas() { return 1; }
   detail::WorkerPlace place_here() const {
     return detail::WorkerPlace::here(1, virtual_shards > 0 ? 1 : detail::fixed_threads(on),
                                      bind_cores && detail::is_unbound(on));

@@ -1,11 +1,12 @@
 /// \file
-/// The session of MultiWorkerMirrored: the place of this process in the job, its threads, devices
+/// The session of MultiWorkerMirrored and ParameterServer: the place of this process in the job, its threads, devices
 /// and groups. Invariants: the rendezvous lives as long as the sessions that share it; whatever ends
 /// an exchange between processes, every survivor throws the same PeerLost.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -29,17 +30,18 @@ namespace lockstep::detail {
 
 /// \throws UsageError if LOCKSTEP_MIN_WORKERS is set, since a strategy without ls::Elastic ends at a
 /// loss. `can_be` is whether its type could have it.
-[[gnu::cold]] inline void check_not_elastic(const Environment& environment, bool can_be) {
+[[gnu::cold]] inline void check_not_elastic(const Environment& environment, bool can_be,
+                                            std::string_view strategy) {
   if (!variable(environment, "LOCKSTEP_MIN_WORKERS")) return;
   if (can_be)
     throw UsageError(
-        "multi_worker_mirrored: LOCKSTEP_MIN_WORKERS is set, but the program's strategy is not "
-        "elastic; write ls::MultiWorkerMirrored<ls::Cpu, ls::Tcp, ls::Elastic> and #include "
-        "<lockstep/elastic.hpp>, or unset it");
+        "{}: LOCKSTEP_MIN_WORKERS is set, but the program's strategy is not elastic; write ls::{}"
+        "<ls::Cpu, ls::Tcp, ls::Elastic> and #include <lockstep/elastic.hpp>, or unset it",
+        strategy, strategy == "parameter_server" ? "ParameterServer" : "MultiWorkerMirrored");
   throw UsageError(
-      "multi_worker_mirrored: LOCKSTEP_MIN_WORKERS needs replicas on CPUs that exchange over "
-      "ls::Tcp; unset it, and let the launcher start the job again from its checkpoint "
-      "(lockstep-run --max-restarts)");
+      "{}: LOCKSTEP_MIN_WORKERS needs replicas on CPUs that exchange over ls::Tcp; unset it, and "
+      "let the launcher start the job again from its checkpoint (lockstep-run --max-restarts)",
+      strategy);
 }
 
 /// A session of a job whose workers stay the same.
@@ -51,7 +53,7 @@ class WorkerSession {
   static constexpr bool can_reform = false;
 
   explicit WorkerSession(const Strategy& options) {
-    check_not_elastic(options.environment, Strategy::can_be_elastic);
+    check_not_elastic(options.environment, Strategy::can_be_elastic, Strategy::name);
     start(options, options_of(options));
   }
 
@@ -68,6 +70,30 @@ class WorkerSession {
   std::size_t workers() const { return state_->job.counts().size(); }
   std::size_t rank() const { return state_->job.rank(); }
   bool is_chief() const { return rank() == 0; }
+  /// Those that compute and those that own weights, in a job with parameter servers.
+  ReplicaRoles roles() const
+    requires requires { Strategy::has_servers; }
+  {
+    return state_->job.roles();
+  }
+  /// Whether steps of `fit` are asynchronous, and how many updates one may miss.
+  bool is_asynchronous() const
+    requires requires { Strategy::has_servers; }
+  {
+    return state_->job.staleness().has_value();
+  }
+  std::uint64_t staleness() const
+    requires requires { Strategy::has_servers; }
+  {
+    const std::uint64_t given = state_->job.staleness().value_or(0);
+    return given == default_staleness ? 2 * roles().computing.count : given;
+  }
+  /// The groups of this process with one other each, by rank, for asynchronous steps.
+  std::map<std::size_t, ProcessGroup>& pairs()
+    requires requires { Strategy::has_servers; }
+  {
+    return state_->job.pairs();
+  }
 
   void agree(std::string_view part, const Signature& fields) {
     if (state_->job.is_alone()) return;
@@ -81,9 +107,17 @@ class WorkerSession {
  protected:
   WorkerSession() = default;
 
+  /// Stands for two updates for each worker, whose number may change.
+  static constexpr std::uint64_t default_staleness = ~std::uint64_t{0};
+
   static WorkerOptions options_of(const Strategy& options) {
-    return {options.virtual_shards, options.stragglers, options.stall_limits, options.cluster,
-            options.environment};
+    WorkerOptions result{options.virtual_shards, options.stragglers, options.stall_limits,
+                         options.cluster, options.environment};
+    if constexpr (requires { Strategy::has_servers; }) {
+      result.copies = options.replicas;
+      if (options.asynchronous) result.staleness = options.staleness.value_or(default_staleness);
+    }
+    return result;
   }
   /// Joins the job, and makes the replicas of this process.
   void start(const Strategy& options, const WorkerOptions& joined) {
@@ -118,9 +152,8 @@ class WorkerSession {
       // A background thread does not poll, as its core may be needed by others.
       job.connect(&Strategy::data_plane::connect,
                   {.layers = waits.spins, .gradients = waits.overlap ? 0 : waits.spins});
-      if constexpr (ConnectsPairs<typename Strategy::data_plane> &&
-                    requires { options.connects_pairs(); })
-        if (options.connects_pairs()) job.connect_pairs(&Strategy::data_plane::connect_pairs);
+      if constexpr (ConnectsPairs<typename Strategy::data_plane>)
+        if (job.staleness()) job.connect_pairs(&Strategy::data_plane::connect_pairs);
       const ThreadGroup::Options threads{
           .size = mine, .timeout = job.timeout(), .order = job.order(), .spins = waits.spins};
       layers.emplace(job.layers(), job.counts(), threads);

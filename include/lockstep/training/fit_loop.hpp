@@ -102,6 +102,8 @@ class FitLoop {
   const Signature& signature() const { return signature_; }
   /// The model's state between two runs, with the part of the signature that a checkpoint has.
   LOCKSTEP_COLD_DECL JobState model_state() const;
+  /// The same with this process' part of the model only.
+  LOCKSTEP_COLD_DECL JobState own_state() const;
 
  private:
   /// Compares signatures and weights across processes, continues from a checkpoint, prepares the

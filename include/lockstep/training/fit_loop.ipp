@@ -164,6 +164,12 @@ void FitLoop::add_order_of_examples(Signature& to) const {
       if (field.first == name) to.push_back(field);
 }
 
+JobState FitLoop::own_state() const {
+  JobState state = kept_.with_own(replicas_);
+  add_order_of_examples(state.signature);
+  return state;
+}
+
 JobState FitLoop::model_state() const {
   JobState state = kept_.with(replicas_);
   add_order_of_examples(state.signature);

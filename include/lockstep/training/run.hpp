@@ -41,6 +41,8 @@ struct BetweenRuns {
   LOCKSTEP_COLD_DECL void save(JobState& to) const;
   /// The state of the model between two calls.
   LOCKSTEP_COLD_DECL JobState with(AnyModelState& replicas) const;
+  /// The same with this process' part of the model only; see AnyModelState::save_own.
+  LOCKSTEP_COLD_DECL JobState with_own(AnyModelState& replicas) const;
   LOCKSTEP_COLD_DECL void restore(const JobState& from);
   /// Learning rate of the next step.
   double rate_of(const AnyModelState& replicas) const {

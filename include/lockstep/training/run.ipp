@@ -36,6 +36,12 @@ JobState BetweenRuns::with(AnyModelState& replicas) const {
   save(state);
   return state;
 }
+JobState BetweenRuns::with_own(AnyModelState& replicas) const {
+  JobState state;
+  replicas.save_own(state);
+  save(state);
+  return state;
+}
 void BetweenRuns::restore(const JobState& from) {
   rate = from.rate;
   unsent_rate.reset();  // all processes have the same rate now

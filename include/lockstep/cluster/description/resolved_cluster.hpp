@@ -14,6 +14,7 @@
 #include "lockstep/cluster/description/spec.hpp"
 #include "lockstep/cluster/description/timeouts.hpp"
 #include "lockstep/core/format_text.hpp"
+#include "lockstep/core/slice.hpp"
 
 namespace lockstep {
 
@@ -72,6 +73,11 @@ inline std::string without_zones(std::string text) {
 
 }  // namespace detail
 
+/// The ranks that compute and those that own weights, in a job with parameter servers.
+struct TaskRanks {
+  Slice workers{}, servers{};
+};
+
 /// The job and this process' place in it.
 struct ResolvedCluster {
   std::string source;                 ///< the chosen source: "TF_CONFIG", "torchrun"
@@ -92,6 +98,8 @@ struct ResolvedCluster {
   WireSecurity wire = WireSecurity::automatic;  ///< LOCKSTEP_WIRE
   std::size_t connections = 1;           ///< LOCKSTEP_CONNECTIONS: of each group to each peer
   std::optional<ClusterSpec> cluster{};  ///< all addresses, if the source has them
+  std::optional<TaskRanks>
+      tasks{};  ///< of an elastic job's generation; otherwise `cluster` has them
   std::optional<std::size_t> local_rank{}, local_size{};  ///< on the same machine
   std::chrono::milliseconds rendezvous_timeout{60'000};   ///< LOCKSTEP_RENDEZVOUS_TIMEOUT
   ClusterTimeouts timeouts{};

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
+#include <tuple>
 #include <vector>
 
 #include "lockstep/cluster/elastic/decision.hpp"
@@ -52,12 +53,45 @@ enum class Presence : std::uint8_t {
   return n >= min_workers ? n : 0;
 }
 
+/// The conditions on the seats of a generation. Only workers count; in a job without servers all
+/// processes are workers.
+struct SeatRules {
+  std::size_t min_workers = 1;
+  std::function<bool(std::size_t)> fits{};  ///< whether so many workers may train; may be empty
+  DescribedTasks tasks{};
+
+  [[gnu::cold]] std::size_t workers_in(const std::vector<Seat>& seats) const {
+    return static_cast<std::size_t>(std::count_if(
+        seats.begin(), seats.end(), [&](const Seat& seat) { return tasks.is_worker(seat); }));
+  }
+  /// The number of workers that the job accepts of those that are available; 0: none.
+  [[gnu::cold]] std::size_t accepted(std::size_t available) const {
+    return accepted_size(available, min_workers, fits);
+  }
+};
+
+/// Orders the seats of a job with servers so that the ranks of each role are contiguous, and the
+/// first seat stays, since its process proposes and the others meet at its port:
+///
+///     | the first seat's role | workers | servers | chief |    each by described index
+[[gnu::cold]] inline void order_by_role(std::vector<Seat>& seats, const DescribedTasks& tasks) {
+  if (seats.empty() || tasks.servers.count == 0) return;
+  const SeatRole first = tasks.role_of(seats.front());
+  std::sort(seats.begin() + 1, seats.end(), [&](const Seat& a, const Seat& b) {
+    const auto key = [&](const Seat& seat) {
+      const SeatRole role = tasks.role_of(seat);
+      return std::tuple(role != first, role, seat.who.index);
+    };
+    return key(a) < key(b);
+  });
+}
+
 /// The seats of the next generation: `survivors` in their order, then `newcomers` in theirs; fewer
-/// if the number is not accepted. Empty if there are too few.
+/// if the number is not accepted. With servers they are ordered by role. Empty if there are too few
+/// workers.
 [[gnu::cold]] inline std::vector<Seat> assemble(const std::vector<Seat>& survivors,
                                                 const std::vector<Seat>& newcomers,
-                                                std::size_t min_workers,
-                                                const std::function<bool(std::size_t)>& fits) {
+                                                const SeatRules& rules) {
   std::vector<Seat> seats = survivors;
   const auto survivors_decide = [&] {
     Decision trial;
@@ -71,7 +105,12 @@ enum class Presence : std::uint8_t {
     seats.push_back(newcomer);
     if (!survivors_decide()) seats.pop_back();
   }
-  seats.resize(accepted_size(seats.size(), min_workers, fits));
+  const std::size_t accepted = rules.accepted(rules.workers_in(seats));
+  if (accepted == 0) return {};
+  std::size_t workers = 0;
+  std::erase_if(
+      seats, [&](const Seat& seat) { return rules.tasks.is_worker(seat) && ++workers > accepted; });
+  order_by_role(seats, rules.tasks);
   return seats;
 }
 

@@ -13,6 +13,7 @@
 
 #include "lockstep/cluster/elastic/identity.hpp"
 #include "lockstep/cluster/network/frames.hpp"
+#include "lockstep/core/slice.hpp"
 
 namespace lockstep::detail {
 
@@ -26,6 +27,30 @@ struct Seat {
   MachineId machine{};
   std::uint32_t former = newcomer;  ///< the rank in the generation before
   bool operator==(const Seat&) const = default;
+};
+
+/// The part of a process in the job, in the order of ranks.
+enum class SeatRole : std::uint8_t { worker, server, chief };
+
+/// The indices in the description of the processes that compute and of those that own weights; a
+/// process in neither is a chief. Without servers all are workers.
+struct DescribedTasks {
+  Slice workers{}, servers{};
+
+  [[gnu::cold]] SeatRole role_of(const Seat& seat) const {
+    if (servers.contains(seat.who.index)) return SeatRole::server;
+    return is_worker(seat) ? SeatRole::worker : SeatRole::chief;
+  }
+  [[gnu::cold]] bool is_worker(const Seat& seat) const {
+    return servers.count == 0 || workers.contains(seat.who.index);
+  }
+  /// The ranks of a role among seats that order_by_role has ordered.
+  [[gnu::cold]] Slice ranks_of(SeatRole role, const std::vector<Seat>& seats) const {
+    Slice ranks;
+    for (std::size_t r = 0; r < seats.size(); ++r)
+      if (role_of(seats[r]) == role && ranks.count++ == 0) ranks.first = r;
+    return ranks;
+  }
 };
 
 /// The members of a generation, and the place at which they meet.

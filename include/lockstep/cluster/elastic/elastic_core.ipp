@@ -21,6 +21,12 @@
 namespace lockstep::detail {
 
 /// \throws UsageError if the description does not suffice for an elastic job.
+/// Who computes and who owns weights, by index in the description.
+inline DescribedTasks tasks_of(const ResolvedCluster& described) {
+  if (!described.cluster || described.cluster->hosts(TaskType::ps).empty()) return {};
+  return {described.cluster->ranks(TaskType::worker), described.cluster->ranks(TaskType::ps)};
+}
+
 inline ResolvedCluster checked_description(const ResolvedCluster& described,
                                            const ElasticSettings& settings) {
   if (!described.cluster || !described.rank)
@@ -32,11 +38,13 @@ inline ResolvedCluster checked_description(const ResolvedCluster& described,
     throw UsageError("elastic: the job has {} workers; an elastic job has at most {}",
                      described.world_size, max_elastic_workers);
   const std::size_t least = settings.options.min_workers;
-  if (least < 1 || least > described.world_size)
+  const DescribedTasks tasks = tasks_of(described);
+  const std::size_t most = tasks.servers.count > 0 ? tasks.workers.count : described.world_size;
+  if (least < 1 || least > most)
     throw UsageError(
         "elastic: min_workers (in the program, or LOCKSTEP_MIN_WORKERS) is {}; it must be from 1 to "
         "{}, the number of workers",
-        least, described.world_size);
+        least, most);
   return described;
 }
 
@@ -98,8 +106,9 @@ ElasticCore::ElasticCore(const ResolvedCluster& description, const Secret& secre
              .log = [this](LogLevel level, std::string_view line) { log(level, line); }}),
       participant({static_cast<std::uint32_t>(*described.rank), random_number()}, folder.id(),
                   {.described = described.world_size,
-                   .min_workers = settings.options.min_workers,
-                   .fits = settings.fits,
+                   .seats = {.min_workers = settings.options.min_workers,
+                             .fits = settings.fits,
+                             .tasks = tasks_of(described)},
                    .silence = timeouts.silence,
                    .patience = described.rendezvous_timeout,
                    .random = random_number,
@@ -301,6 +310,9 @@ Generation ElasticCore::generation(const Decision& decision) {
     for (std::size_t r = 0; r < decision.seats.size(); ++r) spec.worker(to_string(address(r)));
     cluster.cluster = std::move(spec);
   }
+  if (const DescribedTasks tasks = tasks_of(described); tasks.servers.count > 0)
+    cluster.tasks = {tasks.ranks_of(SeatRole::worker, decision.seats),
+                     tasks.ranks_of(SeatRole::server, decision.seats)};
   // All members are there: one that does not come was lost in this moment.
   const auto margin = decision.number > 0 ? milliseconds(1000) : milliseconds(8000);
   const milliseconds each(20);
@@ -318,10 +330,10 @@ Generation ElasticCore::generation(const Decision& decision) {
   cluster.notes.clear();
   const auto added = std::count(now.is_new.begin(), now.is_new.end(), true);
   if (cluster.rank == std::size_t{0} && decision.number > 0)
-    log(LogLevel::info,
-        format_text("elastic: generation {} has {} workers{}{}{}", decision.number,
-                    decision.seats.size(), added > 0 ? format_text(", {} of them new", added) : "",
-                    why.empty() ? "" : ": ", why));
+    log(LogLevel::info, format_text("elastic: generation {} has {}{}{}{}", decision.number,
+                                    describe_members(cluster),
+                                    added > 0 ? format_text(", {} of them new", added) : "",
+                                    why.empty() ? "" : ": ", why));
   return now;
 }
 

@@ -5,11 +5,13 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <string>
 #include <vector>
 
 #include "lockstep/cluster/description/elastic_options.hpp"
 #include "lockstep/cluster/description/resolved_cluster.hpp"
 #include "lockstep/cluster/rendezvous/messages.hpp"
+#include "lockstep/core/format_text.hpp"
 
 namespace lockstep::detail {
 
@@ -22,6 +24,14 @@ struct Generation {
   std::vector<std::size_t> former{};  ///< by rank: the rank in the generation before; unless new
   bool is_one_machine = true;         ///< any member decides about the next one; see Quorum
 };
+
+/// "3 workers", or "3 workers and 2 parameter servers", for the log.
+[[gnu::cold]] inline std::string describe_members(const ResolvedCluster& generation) {
+  if (!generation.tasks) return format_text("{} workers", generation.world_size);
+  const std::size_t servers = generation.tasks->servers.count;
+  return format_text("{} workers and {} parameter server{}", generation.tasks->workers.count,
+                     servers, servers == 1 ? "" : "s");
+}
 
 /// The arguments of an ElasticMember.
 struct ElasticSettings {

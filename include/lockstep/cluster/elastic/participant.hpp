@@ -31,8 +31,7 @@ namespace lockstep::detail {
 /// The settings that the participants of a job share.
 struct ParticipantRules {
   std::size_t described = 1;  ///< processes in the cluster description
-  std::size_t min_workers = 1;
-  std::function<bool(std::size_t)> fits{};
+  SeatRules seats{};
   milliseconds silence{2000};     ///< after which a process that does not answer is given up
   milliseconds patience{60'000};  ///< the limit of `join` and `next`
   std::function<std::uint64_t()> random{};

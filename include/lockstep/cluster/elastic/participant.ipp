@@ -432,10 +432,11 @@ void Participant::give_up(const std::vector<Presence>& members) {
   if (const std::string file = memory_.blocked_by(); !file.empty())
     return fail(ElasticFailure::Kind::no_vote, rank_, file);
   const std::size_t proposing = proposing_rank(members, true).value_or(rank_);
-  const auto ready =
-      static_cast<std::size_t>(std::count(members.begin(), members.end(), Presence::ready));
+  std::vector<Seat> ready;
+  for (std::size_t r = 0; r < members.size(); ++r)
+    if (members[r] == Presence::ready) ready.push_back(decision_.seats[r]);
   const bool could_decide = members[proposing] != Presence::ready ||
-                            accepted_size(ready, rules_.min_workers, rules_.fits) > 0;
+                            rules_.seats.accepted(rules_.seats.workers_in(ready)) > 0;
   if (proposing != rank_ && could_decide)
     return fail(ElasticFailure::Kind::no_agreement, proposing);
   std::size_t lost = 0;
@@ -461,7 +462,7 @@ void Participant::propose(const std::vector<Presence>& members, Time now) {
   std::vector<Seat> added = newcomers(now, survivors);
   std::erase_if(added, is_not_accepted);
   std::erase_if(survivors, is_not_accepted);
-  proposed_ = assemble(survivors, added, rules_.min_workers, rules_.fits);
+  proposed_ = assemble(survivors, added, rules_.seats);
   releases_ = proposed_.empty() && proposer_.quorum().reached(votes);
   if (proposed_.empty() || proposed_.front().who != self_) return;
   proposing_ = true;
@@ -604,8 +605,7 @@ void Participant::update_newcomers(Time now) {
     return now - others_[seat.who.index].first_heard < heartbeat_interval;
   });
   if (added.empty()) return;
-  has_newcomers_ =
-      assemble(decision_.seats, added, rules_.min_workers, rules_.fits).size() > members_.size();
+  has_newcomers_ = assemble(decision_.seats, added, rules_.seats).size() > members_.size();
 }
 
 }  // namespace lockstep::detail

@@ -1,5 +1,5 @@
 /// \file
-/// A process' membership in an elastic job, for MultiWorkerMirrored. Invariant: a process has one
+/// A process' membership in an elastic job. Invariant: a process has one
 /// open model in an elastic job, since all of its models would have to go on from the same loss.
 #pragma once
 
@@ -10,6 +10,8 @@
 #include <optional>
 #include <stop_token>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "lockstep/cluster/description/elastic_options.hpp"
 #include "lockstep/cluster/description/environment.hpp"
@@ -22,11 +24,13 @@
 
 namespace lockstep::detail {
 
-/// The options of MultiWorkerMirrored that concern the membership.
+/// The options of a strategy that concern the membership.
 struct ElasticJobOptions {
   Elastic elastic{};
+  std::string_view strategy;
   std::size_t virtual_shards = 0;
   std::size_t replicas = 1;  ///< of each worker
+  std::size_t copies = 1;    ///< servers that own each range of the weights
   bool stragglers = false;
   const ClusterArguments& cluster;
   const Environment& environment;
@@ -62,6 +66,10 @@ class ElasticJob {
   /// See ElasticSession.
   LOCKSTEP_COLD_DECL bool has_new_members() const;
   LOCKSTEP_COLD_DECL bool is_new_member() const;
+  /// The parameter servers of generations that this process has left since `forget_losses`, which
+  /// are lost; the rank is that of the first.
+  LOCKSTEP_COLD_DECL PeerLost lost_servers() const;
+  void forget_losses() { lost_.clear(); }
   /// "generation 3 has 3 workers, 1 of them new", for the log.
   LOCKSTEP_COLD_DECL std::string describe() const;
   /// This process alone, as after the end of the job.
@@ -69,6 +77,12 @@ class ElasticJob {
 
  private:
   class Registered;
+  struct Lost {
+    std::size_t rank;
+    std::string name;
+  };
+
+  LOCKSTEP_COLD_DECL void note_lost(const Generation& before);
 
   ResolvedCluster described_;
   Secret secret_;
@@ -76,6 +90,8 @@ class ElasticJob {
   std::optional<ElasticMember> member_;
   Generation now_;
   FailedGenerations failed_;
+  std::size_t copies_;
+  std::vector<Lost> lost_;  // servers
 };
 
 }  // namespace lockstep::detail

@@ -25,12 +25,13 @@ namespace lockstep::detail {
 /// The entry of an open model in the list of this process.
 class ElasticJob::Registered {
  public:
-  explicit Registered(std::string name) : name_(std::move(name)) {
+  Registered(std::string_view strategy, std::string name) : name_(std::move(name)) {
     const std::scoped_lock lock(list().mutex);
     if (!list().names.insert(name_).second)
       throw UsageError(
-          "multi_worker_mirrored: this process has another open model in the elastic job; close it "
-          "first, or leave out .elastic");
+          "{}: this process has another open model in the elastic job; close it first, or leave out "
+          ".elastic",
+          strategy);
   }
   Registered(const Registered&) = delete;
   Registered& operator=(const Registered&) = delete;
@@ -55,19 +56,22 @@ class ElasticJob::Registered {
 ElasticJob::ElasticJob(const ElasticJobOptions& options)
     : described_(resolve_cluster(options.environment, options.cluster)),
       secret_(read_secret(options.environment, described_)),
-      failed_(described_.rendezvous_timeout) {
+      failed_(described_.rendezvous_timeout),
+      copies_(options.copies) {
+  if (options.cluster.has_servers) check_has_servers(described_);
   if (described_.world_size == 1)
     throw UsageError(
-        "multi_worker_mirrored: .elastic needs a job of several workers, but the description has "
-        "one; describe all workers (TF_CONFIG, or a hosts file), or leave out .elastic and "
-        "LOCKSTEP_MIN_WORKERS");
+        "{}: .elastic needs a job of several workers, but the description has one; describe all "
+        "workers (TF_CONFIG, or a hosts file), or leave out .elastic and LOCKSTEP_MIN_WORKERS",
+        options.strategy);
   registered_ = std::make_unique<Registered>(
-      format_text("{} {} {}", ::getpid(), described_.description(),
-                  described_.rank ? std::to_string(*described_.rank) : ""));
+      options.strategy, format_text("{} {} {}", ::getpid(), described_.description(),
+                                    described_.rank ? std::to_string(*described_.rank) : ""));
   for (const std::string& note : described_.notes) log(LogLevel::info, note);
   ElasticSettings settings;
   settings.options = options.elastic;
-  settings.fields = settings_fields(described_, options.virtual_shards, options.stragglers);
+  settings.fields =
+      settings_fields(described_, options.virtual_shards, options.stragglers, options.copies);
   settings.fields.emplace_back("replicas of each worker", std::to_string(options.replicas));
   settings.fields.emplace_back("min_workers", std::to_string(options.elastic.min_workers));
   settings.fits = [shards = options.virtual_shards, each = options.replicas](std::size_t workers) {
@@ -97,7 +101,8 @@ void ElasticJob::next(const std::string& why, bool has_trained, const std::stop_
                     action == Action::leave ? "it is the member that" : "some members", why),
         std::nullopt);
   }
-  now_ = member_->next(why, stop);
+  const Generation ended = std::exchange(now_, member_->next(why, stop));
+  note_lost(ended);
   failed_.begin(now_.is_new.size() == before && !has_new_members());
 }
 
@@ -111,9 +116,40 @@ bool ElasticJob::is_new_member() const {
 
 std::string ElasticJob::describe() const {
   const auto added = std::count(now_.is_new.begin(), now_.is_new.end(), true);
-  std::string text = format_text("generation {} has {} workers", now_.number, now_.is_new.size());
+  std::string text =
+      format_text("generation {} has {}", now_.number, describe_members(now_.cluster));
   if (now_.number > 0 && added > 0) text += format_text(", {} of them new", added);
   return text;
+}
+
+void ElasticJob::note_lost(const Generation& before) {
+  if (!before.cluster.tasks) return;
+  std::vector<bool> is_here(before.is_new.size());
+  for (std::size_t r = 0; r < now_.former.size(); ++r)
+    if (!now_.is_new[r]) is_here[now_.former[r]] = true;
+  const Slice servers = before.cluster.tasks->servers;
+  for (std::size_t r = servers.first; r < servers.first + servers.count; ++r)
+    if (!is_here[r]) lost_.push_back({r, to_string(before.cluster.cluster->address(r))});
+}
+
+PeerLost ElasticJob::lost_servers() const {
+  std::string others;
+  for (std::size_t i = 1; i < lost_.size(); ++i)
+    others +=
+        format_text("{}rank {} ({})", i == 1 ? ", as is " : ", ", lost_[i].rank, lost_[i].name);
+  const char* const remedy =
+      copies_ > 1
+          ? "start the job again from its checkpoint (lockstep-run --max-restarts), or raise "
+            ".replicas"
+          : "set .replicas = 2, so that each range has a second server, or start the job "
+            "again from its checkpoint (lockstep-run --max-restarts)";
+  const Lost none{0, "a parameter server"};
+  const Lost& first = lost_.empty() ? none : lost_.front();
+  return {first.rank, first.name,
+          format_text("is a parameter server that is lost{}, and no other server has its range of "
+                      "the weights and of the optimizer's buffers; {}",
+                      others, remedy),
+          std::nullopt};
 }
 
 ResolvedCluster ElasticJob::alone() const {
@@ -122,6 +158,7 @@ ResolvedCluster ElasticJob::alone() const {
   one.rank = 0;
   one.chief.reset();
   one.cluster.reset();
+  one.tasks.reset();
   one.notes.clear();
   return one;
 }

@@ -37,7 +37,7 @@ namespace lockstep::detail {
 
 class JobSession;
 
-/// The options of MultiWorkerMirrored that concern the job.
+/// The options of a strategy that concern the job.
 struct WorkerOptions {
   std::size_t virtual_shards = 0;
   bool stragglers = false;
@@ -50,13 +50,18 @@ struct WorkerOptions {
   std::function<void(std::function<void()>)> on_reform{};
   const Secret* secret = nullptr;  ///< of the job; null: read it from the environment
   bool logs_members = true;
-  SignatureField mode{};  ///< of parameter servers; all processes must have the same
+  std::size_t copies = 1;  ///< servers that own each range of the weights
+  /// Updates that asynchronous steps may miss; nullopt: steps are synchronous.
+  std::optional<std::uint64_t> staleness{};
 };
 
 /// The settings that the processes of a job must have in common.
-LOCKSTEP_COLD_DECL std::vector<SignatureField> settings_fields(const ResolvedCluster& where,
-                                                               std::size_t virtual_shards,
-                                                               bool stragglers);
+LOCKSTEP_COLD_DECL std::vector<SignatureField> settings_fields(
+    const ResolvedCluster& where, std::size_t virtual_shards, bool stragglers,
+    std::size_t copies = 1, std::optional<std::uint64_t> staleness = {});
+
+/// \throws ClusterError unless the description lists parameter servers.
+LOCKSTEP_COLD_DECL void check_has_servers(const ResolvedCluster& where);
 
 /// Call the members in this order:
 ///
@@ -141,6 +146,8 @@ class WorkerJob {
   /// The groups of processes, one channel for layers and one for gradients.
   JobGroup& layers() { return *layers_; }
   JobGroup& gradients() { return *gradients_; }
+  /// Updates that asynchronous steps may miss; nullopt: steps are synchronous.
+  const std::optional<std::uint64_t>& staleness() const { return staleness_; }
   /// The groups of this process with one other each, by the other's rank, if it has such.
   std::map<std::size_t, ProcessGroup>& pairs() { return pairs_; }
 
@@ -182,6 +189,7 @@ class WorkerJob {
   LOCKSTEP_COLD_DECL JobLinks links(const Spins& spins);
   LOCKSTEP_COLD_DECL std::vector<WorkerPlace> places_by_rank(const WorkerPlace& here);
   LOCKSTEP_COLD_DECL bool has_servers() const;
+  LOCKSTEP_COLD_DECL void check_copies() const;
   LOCKSTEP_COLD_DECL void check_shards() const;
   /// The chief logs the members of the job.
   LOCKSTEP_COLD_DECL void log_members() const;
@@ -189,9 +197,9 @@ class WorkerJob {
   /// chief's verdict first, which may already be on its way.
   LOCKSTEP_COLD_DECL void throw_cause(const CollectiveError& e);
 
-  std::size_t virtual_shards_;
+  std::size_t virtual_shards_, copies_;
   bool stragglers_, is_elastic_, logs_members_, has_left_ = false;
-  SignatureField mode_;
+  std::optional<std::uint64_t> staleness_;
   std::function<void(std::function<void()>)> on_reform_;
   std::chrono::milliseconds timeout_;
   int exceptions_ = std::uncaught_exceptions();

@@ -22,6 +22,11 @@
 
 namespace lockstep::detail {
 
+/// "1 worker", "2 workers".
+inline std::string counted(std::size_t count, std::string_view what) {
+  return format_text("{} {}{}", count, what, count == 1 ? "" : "s");
+}
+
 /// The value of LOCKSTEP_TRANSPORT.
 inline const char* transport_name(Transport transport) {
   return transport == Transport::tcp             ? "tcp"
@@ -38,21 +43,36 @@ inline const char* wire_name(WireSecurity wire) {
 }
 
 std::vector<SignatureField> settings_fields(const ResolvedCluster& where,
-                                            std::size_t virtual_shards, bool stragglers) {
-  return {{"transport", transport_name(where.transport)},
-          {"wire", wire_name(where.wire)},
-          {"connections", std::to_string(where.connections)},
-          {"interfaces", std::to_string(where.more_interfaces.size() + 1)},
-          {"virtual shards", std::to_string(virtual_shards)},
-          {"stragglers", stragglers ? "on" : "off"}};
+                                            std::size_t virtual_shards, bool stragglers,
+                                            std::size_t copies,
+                                            std::optional<std::uint64_t> staleness) {
+  std::vector<SignatureField> fields{
+      {"transport", transport_name(where.transport)},
+      {"wire", wire_name(where.wire)},
+      {"connections", std::to_string(where.connections)},
+      {"interfaces", std::to_string(where.more_interfaces.size() + 1)},
+      {"virtual shards", std::to_string(virtual_shards)},
+      {"stragglers", stragglers ? "on" : "off"}};
+  if (copies > 1) fields.emplace_back("replicas of each server's range", std::to_string(copies));
+  if (staleness) fields.emplace_back("staleness of asynchronous steps", std::to_string(*staleness));
+  return fields;
+}
+
+void check_has_servers(const ResolvedCluster& where) {
+  if (where.cluster && !where.cluster->hosts(TaskType::ps).empty()) return;
+  throw ClusterError(
+      "parameter_server: {} does not describe parameter servers; set TF_CONFIG with the job ps, or "
+      "start the program by lockstep-run -n WORKERS --ps SERVERS",
+      where.source);
 }
 
 WorkerJob::WorkerJob(const WorkerOptions& options)
     : virtual_shards_(options.virtual_shards),
+      copies_(options.copies),
       stragglers_(options.stragglers),
       is_elastic_(options.generation != nullptr),
       logs_members_(options.logs_members),
-      mode_(options.mode),
+      staleness_(options.staleness),
       on_reform_(options.on_reform),
       timeout_(options.stall_limits.idle + std::chrono::minutes(1)),
       where_(options.generation != nullptr
@@ -61,11 +81,8 @@ WorkerJob::WorkerJob(const WorkerOptions& options)
   const auto log_notes = [&] {
     for (const std::string& note : where_.notes) log(LogLevel::info, note);
   };
-  if (options.cluster.has_servers && !has_servers())
-    throw ClusterError(
-        "parameter_server: {} does not describe parameter servers; set TF_CONFIG with the job ps, or "
-        "start the program by lockstep-run -n WORKERS --ps SERVERS",
-        where_.source);
+  if (options.cluster.has_servers && !is_elastic_) check_has_servers(where_);
+  check_copies();
   if (where_.world_size == 1) {
     log_notes();
     return;
@@ -105,11 +122,10 @@ void WorkerJob::watch_generation() {
 }
 
 void WorkerJob::exchange_places(const WorkerPlace& here) {
-  if (job_) {
-    std::vector<SignatureField> fields = settings_fields(where_, virtual_shards_, stragglers_);
-    if (!mode_.first.empty()) fields.push_back(mode_);
-    job_->agree("strategy", fields, start_timeout());
-  }
+  if (job_)
+    job_->agree("strategy",
+                settings_fields(where_, virtual_shards_, stragglers_, copies_, staleness_),
+                start_timeout());
   if (job_)
     places_ = places_by_rank(here);
   else
@@ -146,8 +162,8 @@ JobLinks WorkerJob::links(const Spins& spins) {
           .peers_know = peers_know_};
 }
 
-void WorkerJob::connect_pairs(
-    std::vector<ProcessGroup> (*plane)(const JobLinks&, const std::vector<std::size_t>&)) {
+void WorkerJob::connect_pairs(std::vector<ProcessGroup> (*plane)(const JobLinks&,
+                                                                 const std::vector<std::size_t>&)) {
   if (!job_) return;
   const ReplicaRoles of = roles();
   const std::size_t first = of.owners.first;
@@ -258,12 +274,28 @@ std::vector<WorkerPlace> WorkerJob::places_by_rank(const WorkerPlace& here) {
 }
 
 bool WorkerJob::has_servers() const {
-  return where_.cluster && !where_.cluster->hosts(TaskType::ps).empty();
+  return where_.tasks || (where_.cluster && !where_.cluster->hosts(TaskType::ps).empty());
+}
+
+void WorkerJob::check_copies() const {
+  if (copies_ == 0)
+    throw UsageError("parameter_server: replicas is 0; it must be at least 1, the server itself");
+  // A later generation of an elastic job, which may have fewer, lists no roles.
+  const std::size_t servers = where_.cluster ? where_.cluster->hosts(TaskType::ps).size() : 0;
+  if (servers > 0 && copies_ > servers)
+    throw UsageError(
+        "parameter_server: replicas is {}, but the job has {}; each copy of a range is on a server "
+        "of its own, so start at least {} servers, or lower .replicas",
+        copies_, counted(servers, "parameter server"), copies_);
 }
 
 ReplicaRoles WorkerJob::roles() const {
   if (!has_servers()) return {{0, total()}, {0, total()}};
-  return {where_.cluster->ranks(TaskType::worker), where_.cluster->ranks(TaskType::ps)};
+  const TaskRanks ranks = where_.tasks ? *where_.tasks
+                                       : TaskRanks{where_.cluster->ranks(TaskType::worker),
+                                                   where_.cluster->ranks(TaskType::ps)};
+  return {ranks.workers, ranks.servers,
+          std::min(copies_, std::max(ranks.servers.count, std::size_t{1}))};
 }
 
 CoreSharers WorkerJob::core_sharers() const {
@@ -300,11 +332,6 @@ void WorkerJob::check_shards() const {
       throw UsageError(
           "virtual_shards: rank 0 has {} replicas, rank {} {}; give all workers the same number",
           counts_[0], r, counts_[r]);
-}
-
-/// "1 worker", "2 workers".
-inline std::string counted(std::size_t count, std::string_view what) {
-  return format_text("{} {}{}", count, what, count == 1 ? "" : "s");
 }
 
 void WorkerJob::log_members() const {

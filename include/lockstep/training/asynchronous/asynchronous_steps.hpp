@@ -92,7 +92,7 @@ class AsynchronousSteps final : public StepsOver<Replicas, Batches>, public Asyn
     taken_ = 0;
     all().about_to_change();
     all().are_equal_ = false;
-    all().is_in_phase_ = true;
+    all().is_in_phase_ = all().is_divided_ = true;
     const auto in_bytes = [](Slice range) {
       return Slice{range.first * sizeof(T), range.count * sizeof(T)};
     };
@@ -115,7 +115,7 @@ class AsynchronousSteps final : public StepsOver<Replicas, Batches>, public Asyn
       servers.push_back({r, in_bytes(ranges[r]), owned_by(r)});
     is_worker_ = roles.computing.contains(rank);
     if (is_worker_)
-      prepare(ranges.subspan(roles.owners.first, roles.owners.count));
+      prepare(roles.owners.count);
     else
       servers.resize(1);
     client_.emplace(shape, session.pairs(), rank, std::move(servers));
@@ -123,13 +123,17 @@ class AsynchronousSteps final : public StepsOver<Replicas, Batches>, public Asyn
 
   bool advance(bool stops, std::optional<double> rate) override {
     bool runs = true;
-    all().session().each([&](const ReplicaContext<D>& r) {
-      runs = server_ ? serve(stops, rate) : is_worker_ ? work(r, stops) : follow(stops);
-      if (!runs) complete(r);
-    });
+    try {
+      all().session().each([&](const ReplicaContext<D>& r) {
+        runs = server_ ? serve(stops, rate) : is_worker_ ? work(r, stops) : follow(stops);
+        if (!runs) complete(r);
+      });
+    } catch (...) {
+      leave();
+      throw;
+    }
     if (runs) return true;
-    server_.reset();
-    client_.reset();
+    leave();
     position_ += (made_.count() + received_) * data_.batch_size();
     return false;
   }
@@ -175,8 +179,15 @@ class AsynchronousSteps final : public StepsOver<Replicas, Batches>, public Asyn
     keep(server_->take_records());
     return runs;
   }
+  /// Takes the records of updates that all servers have made.
+  void settle() {
+    keep(server_->take_records());
+    if constexpr (requires(Replica& r) { r.policy().settle(); })
+      if (received_ == server_->steps_made().size()) all().first().policy().settle();
+  }
   void apply(const PushServer::Push& push, std::optional<double> rate) {
     Replica& replica = all().first();
+    replica.keep_state();
     auto* const gradients = reinterpret_cast<std::byte*>(replica.engine().gradients().data());
     unpack(push.parts, {push.gradients, bytes_of(push.parts)}, gradients);
     parts_.clear();
@@ -213,11 +224,9 @@ class AsynchronousSteps final : public StepsOver<Replicas, Batches>, public Asyn
 
   // --- a worker ---
 
-  /// `ranges`: those of the servers.
-  void prepare(std::span<const Slice> ranges) {
-    ranges_.assign(ranges.begin(), ranges.end());
+  void prepare(std::size_t servers) {
     const UpdateOptions& with = options_of(all().optimizer_);
-    sends_squares_ = with.global_clipnorm > 0 && with.clipnorm <= 0 && ranges.size() > 1;
+    sends_squares_ = with.global_clipnorm > 0 && with.clipnorm <= 0 && servers > 1;
     if (sends_squares_)
       for (const PenaltySegment& s : penalty_segments<typename Replicas::Network>())
         if (s.penalty)
@@ -225,7 +234,6 @@ class AsynchronousSteps final : public StepsOver<Replicas, Batches>, public Asyn
               "fit: several servers clip asynchronous steps by the norm of all gradients, which "
               "does not include those of regularizers; use one server, .clipnorm, or "
               ".weight_decay of the optimizer");
-    if (replica_) return;
     slices_ = std::max<std::size_t>(all().session().virtual_shards(), 1);
     all().session().each([&](const ReplicaContext<D>& r) {
       replica_.emplace(
@@ -234,6 +242,7 @@ class AsynchronousSteps final : public StepsOver<Replicas, Batches>, public Asyn
           slices_, Slice{0, slices_}, true, std::size_t{0}, std::size_t{1},
           ReplicaRoles{{0, 1}, {0, 0}});
     });
+    if (loader_) return;
     BatchSizes sizes = batch_sizes(data_);
     sizes.depth = 0;  // which batch is next depends on the other workers
     loader_.emplace(std::unique_ptr<ExampleSource<T>>(new PipelineSource<T, Data>(data_)),
@@ -330,22 +339,24 @@ class AsynchronousSteps final : public StepsOver<Replicas, Batches>, public Asyn
     for (Slice& part : touched_) part = {part.first * sizeof(T), part.count * sizeof(T)};
     client_->set_touched(touched_);
   }
-  /// The sums of squares of the gradients of each server; empty if they are not needed.
-  std::span<const double> squares(const T* gradients) {
-    squares_.clear();
-    if (sends_squares_)
-      for (const Slice& range : ranges_) {
-        double sum = 0;
-        for (std::size_t i = 0; i < range.count; ++i) {
-          const auto g = static_cast<double>(gradients[range.first + i]);
-          sum += g * g;
-        }
-        squares_.push_back(sum);
-      }
-    return squares_;
+  /// The sum of squares of all gradients; below 0 if no server needs it.
+  double squares(const T* gradients) const {
+    if (!sends_squares_) return -1;
+    double sum = 0;
+    for (std::size_t i = 0; i < Replicas::Network::graph.weights; ++i)
+      sum += static_cast<double>(gradients[i]) * static_cast<double>(gradients[i]);
+    return sum;
   }
 
   // --- all ---
+
+  /// The end of a phase, or of this process' part in it by an error.
+  void leave() {
+    if (server_) settle();
+    server_.reset();
+    client_.reset();
+    replica_.reset();  // the next phase may be on other devices
+  }
 
   /// The end of a phase: the weights of all servers, and what these have counted. Collective.
   void complete(const ReplicaContext<D>& r) {
@@ -371,6 +382,7 @@ class AsynchronousSteps final : public StepsOver<Replicas, Batches>, public Asyn
       counts.each_once = counts.each_once && of.each_once != 0;
     }
     counts.most_stale = std::max(counts.most_stale, most_stale_);
+    all().is_divided_ = false;
   }
 
   /// Whether the updates of a phase were those of its first steps, each once.
@@ -400,8 +412,7 @@ class AsynchronousSteps final : public StepsOver<Replicas, Batches>, public Asyn
   std::optional<Replica> replica_;  // makes whole steps
   std::optional<Loader<T>> loader_;
   std::optional<std::uint64_t> is_at_;  // the next example of the loader
-  std::vector<Slice> ranges_;
-  std::vector<double> squares_, record_;
+  std::vector<double> record_;
   std::vector<std::size_t> rows_;
   std::vector<Slice> touched_, parts_;
 };

@@ -44,11 +44,10 @@ class PushClient {
   void set_touched(std::vector<Slice>& touched) { touched_ = touched; }
   /// Reads the weights and the layers' state.
   LOCKSTEP_DECL void pull(std::byte* weights, std::span<std::byte> state);
-  /// Sends the gradients, the record and the state of the step that `next` has given. `squares`: sums
-  /// of squares of the gradients of each server, or empty.
-  LOCKSTEP_DECL void push(std::uint64_t step, const std::byte* gradients,
-                          std::span<const double> squares, std::span<const double> record,
-                          std::span<const std::byte> state);
+  /// Sends the gradients, the record and the state of the step that `next` has given. `squares`: the
+  /// sum of squares of all gradients, or below 0.
+  LOCKSTEP_DECL void push(std::uint64_t step, const std::byte* gradients, double squares,
+                          std::span<const double> record, std::span<const std::byte> state);
   /// Ends the phase for all servers.
   LOCKSTEP_COLD_DECL void end();
   /// Ends all exchanges with the servers by an error. From any thread.

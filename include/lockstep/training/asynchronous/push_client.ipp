@@ -86,18 +86,13 @@ void PushClient::pull(std::byte* weights, std::span<std::byte> state) {
             states_.begin() + static_cast<std::ptrdiff_t>(shape_.state));
 }
 
-void PushClient::push(std::uint64_t step, const std::byte* gradients,
-                      std::span<const double> squares, std::span<const double> record,
-                      std::span<const std::byte> state) {
+void PushClient::push(std::uint64_t step, const std::byte* gradients, double squares,
+                      std::span<const double> record, std::span<const std::byte> state) {
   std::copy(state.begin(), state.end(), states_.begin());
-  double all = 0;
-  for (const double part : squares) all += part;
-  for (std::size_t i = 0; i < servers_.size(); ++i) {
-    const Server& server = servers_[i];
+  for (const Server& server : servers_) {
     ProcessGroup& group = pair(server);
-    PushRequest request{.kind = PushRequest::Kind::push, .step = step};
-    if (!squares.empty()) request.squares = all - squares[i];
-    ask_for(server, request, server.pushed);
+    ask_for(server, {.kind = PushRequest::Kind::push, .step = step, .squares = squares},
+            server.pushed);
     // A broadcast only reads the root's memory.
     if (parts_.size() == 1) {
       group.broadcast(const_cast<std::byte*>(gradients) + parts_[0].first, parts_[0].count,

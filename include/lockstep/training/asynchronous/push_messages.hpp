@@ -39,7 +39,7 @@ struct PushRequest {
   std::uint32_t stops = 0;    ///< 1: the phase is to end soon
   std::uint64_t step = none;  ///< of `push`; of `next`: the one that all servers have
   std::uint64_t known = 0;    ///< records that the client has, or updates that the server has made
-  double squares = 0;         ///< of the gradients that other servers get
+  double squares = -1;        ///< the sum of squares of all gradients, if servers need it
   std::uint64_t parts = 0;    ///< of the server's weights, which follow; 0: all of them
 };
 

@@ -46,7 +46,7 @@ class PushServer {
     const std::byte* state;        ///< the layers' state after the step
     const std::byte* pulled;       ///< that before the step
     std::uint64_t staleness;       ///< updates that the gradients miss
-    double squares;                ///< of the gradients that other servers get
+    double squares;                ///< the sum of those of all gradients, or below 0
   };
   /// The weights of a server, in bytes of all: those that clients read from it, and those that it
   /// updates, in ascending order.

@@ -14,6 +14,7 @@
 #include "lockstep/concepts/callback_state.hpp"
 #include "lockstep/concepts/strategy.hpp"
 #include "lockstep/core/dtype.hpp"
+#include "lockstep/core/owned_ranges.hpp"
 #include "lockstep/training/report/running_logs.hpp"
 #include "lockstep/training/step/loss_scale.hpp"
 #include "lockstep/training/step/run_requests.hpp"
@@ -50,6 +51,19 @@ struct BestCheckpoint {
   std::uint64_t step = 0;
 };
 
+/// The elements that one process has of a state whose slots the replicas divide. All buffers have
+/// places for all elements, or are empty if the process has none.
+struct OwnedState {
+  Ranges owned{};           ///< elements of the slots; the weights have these, too
+  bool has_weights = true;  ///< the weights are complete
+  bool has_state = true;    ///< the layers' state is that of these weights
+  /// Weights and slots in `owned` after a later update, which others may not have received; empty if
+  /// there was none.
+  std::vector<std::vector<std::byte>> later{};
+  std::vector<std::byte> later_state{};  ///< of layers
+  std::uint64_t later_steps = 0;
+};
+
 /// Everything on which the next step of a job depends.
 struct JobState {
   // The model: flat buffers on the host, with the elements of `type`.
@@ -60,6 +74,7 @@ struct JobState {
   std::uint64_t steps = 0;
   LossScaleState loss_scale{};
   bool has_averages_in_weights = false;  ///< weights and their averages are exchanged
+  std::optional<OwnedState> owned{};     ///< of one process alone; see AnyModelState::save_own
   std::uint64_t seed = 0;
   // Between runs; see BetweenRuns.
   std::optional<double> rate{};
@@ -79,6 +94,7 @@ struct JobState {
     weights = {};
     state = {};
     slot_values = {};
+    owned.reset();
   }
 };
 

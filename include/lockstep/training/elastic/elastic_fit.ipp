@@ -67,13 +67,13 @@ RunStanding ElasticFit::standing() const {
 }
 
 JobState ElasticFit::state() {
-  if (!loop_.has_begun()) return loop_.model_state();
+  if (!loop_.has_begun()) return loop_.own_state();
   if (boundary_.number != loop_.boundaries()) {  // within an execution, so no hook has been called
     loop_.read_sums();
     pass_boundary();
   }
   JobState state = boundary_.state;
-  replicas_.save(state);
+  replicas_.save_own(state);
   state.signature = loop_.signature();  // all of it, for processes that join
   return state;
 }
@@ -89,7 +89,7 @@ void ElasticFit::go_to(Recovered at) {
     return;
   }
   ModelBoundary& model = runs_.boundary();
-  model.mark(replicas_);
+  model.mark_for_hooks(replicas_);
   const bool is_new = loop_.move_to(at.state, at.at.boundaries);
   loop_.restore(at.state);
   model.roll_back(replicas_);  // the hooks may have set weights

@@ -35,6 +35,12 @@ namespace lockstep::detail {
 struct BetweenRuns;
 class FitLoop;
 
+/// The last owner of some range of the weights is lost, which ends the job in all processes.
+class OwnersLost : public PeerLost {
+ public:
+  explicit OwnersLost(const PeerLost& loss) : PeerLost(loss) {}
+};
+
 /// The state that a generation continues with.
 struct Recovered {
   RunStanding at;             ///< of the donor

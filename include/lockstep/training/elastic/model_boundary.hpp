@@ -22,11 +22,18 @@ class ModelBoundary {
  public:
   /// The model is at a boundary now; keeps what hooks change from here on.
   LOCKSTEP_COLD_DECL void mark(AnyModelState& replicas);
+  /// The same, and `roll_back` follows: also of hooks that this process calls alone, within which an
+  /// exchange would wait for the others.
+  void mark_for_hooks(AnyModelState& replicas) {
+    mark(replicas);
+    undoes_hooks_ = true;
+  }
+  bool undoes_hooks() const { return undoes_hooks_; }
   /// The run itself changes the model; what hooks changed before is still known.
   void pause() { keeps_ = false; }
   /// Forgets everything.
   void clear() {
-    keeps_ = false;
+    keeps_ = undoes_hooks_ = false;
     kept_.reset();
     has_averages_.reset();
   }
@@ -41,7 +48,7 @@ class ModelBoundary {
  private:
   LOCKSTEP_COLD_DECL void keep(AnyModelState& replicas);
 
-  bool keeps_ = false;
+  bool keeps_ = false, undoes_hooks_ = false;
   std::optional<bool> has_averages_{};  // in the weights, at the boundary; empty: there is none
   std::optional<JobState> kept_{};      // before the first change
 };

@@ -39,6 +39,11 @@ class RecoveringRuns final : public ElasticRuns {
   LOCKSTEP_COLD_DECL std::size_t exchange(AnyReplicas& replicas, RunStanding& mine, JobState& own,
                                           std::vector<RunStanding>& all,
                                           std::optional<JobState>& state);
+  /// The buffers of a model whose slots are divided: each element comes from a process that has it as
+  /// at the donor's boundary. They end in `own` or, in a process that is behind, in `state`.
+  LOCKSTEP_COLD_DECL static void exchange_owned(AnyReplicas& replicas, const RunStanding& mine,
+                                                JobState& own, const std::vector<RunStanding>& all,
+                                                std::size_t donor, std::optional<JobState>& state);
 
   std::optional<Pending> pending_;
 };

@@ -16,6 +16,7 @@
 #include "lockstep/training/checkpoint/byte_message.hpp"
 #include "lockstep/training/checkpoint/encoded_state.hpp"
 #include "lockstep/training/elastic/elastic_fit.hpp"
+#include "lockstep/training/elastic/range_exchange.hpp"
 #include "lockstep/training/run.hpp"
 #include "lockstep/training/signal_stop.hpp"
 
@@ -76,7 +77,10 @@ std::size_t RecoveringRuns::exchange(AnyReplicas& replicas, RunStanding& mine, J
   }
   const bool has_all =
       std::none_of(all.begin(), all.end(), [&](const auto& s) { return s.is_behind(all[donor]); });
-  if (has_all) return donor;
+  if (has_all) {
+    if (!replicas.is_whole()) exchange_owned(replicas, mine, own, all, donor, state);
+    return donor;
+  }
   StateLayout layout = replicas.layout();
   layout.totals = replicas.begin_logs().totals().size();
   const auto root = static_cast<std::size_t>(all[donor].root);
@@ -85,6 +89,11 @@ std::size_t RecoveringRuns::exchange(AnyReplicas& replicas, RunStanding& mine, J
   if (is_donor) bytes = message_of(own);
   replicas.broadcast_from(root, bytes);
   if (is_behind) state = state_in_message(std::move(bytes), layout);
+  if (!replicas.is_whole()) {
+    exchange_owned(replicas, mine, own, all, donor, state);
+    if (is_behind && all[donor].call == mine.call) replicas.load(*state);
+    return donor;
+  }
   // Only a process that continues with the state later keeps a copy of it.
   const bool to_replicas = is_behind && all[donor].call == mine.call;
   for (std::size_t i = 0; i < layout.buffers(); ++i) {
@@ -103,6 +112,92 @@ std::size_t RecoveringRuns::exchange(AnyReplicas& replicas, RunStanding& mine, J
   }
   if (to_replicas) replicas.load_facts(*state);
   return donor;
+}
+
+/// Places of the slots that a process needs, or has.
+[[gnu::cold]] inline void allocate_slots(JobState& state, std::size_t bytes) {
+  for (auto& slot : state.slot_values) slot.second.resize(bytes);
+}
+
+/// Sends the layers' state `from` a process that `has` it `to` all.
+[[gnu::cold]] inline void exchange_state(AnyReplicas& replicas, const std::vector<RunStanding>& all,
+                                         bool has, const std::vector<std::byte>& from,
+                                         std::vector<std::byte>& to) {
+  if (to.empty()) return;
+  const std::byte mine{has};
+  const auto givers = replicas.gather({&mine, 1});
+  for (std::size_t i = 0; i < givers.size(); ++i)
+    if (givers[i].at(0) != std::byte{})
+      return replicas.broadcast_from(static_cast<std::size_t>(all[i].root), to.size(), from.data(),
+                                     to.data());
+  replicas.throw_owners_lost();
+}
+
+void RecoveringRuns::exchange_owned(AnyReplicas& replicas, const RunStanding& mine, JobState& own,
+                                    const std::vector<RunStanding>& all, std::size_t donor,
+                                    std::optional<JobState>& state) {
+  const StateLayout layout = replicas.layout();
+  const std::size_t element = size_of(layout.type), n = layout.weights / element;
+  const bool is_behind = mine.is_behind(all[donor]);
+  const auto root = static_cast<std::size_t>(all[donor].root);
+  JobState& to = is_behind ? *state : own;
+  to.weights.resize(layout.weights);
+  to.state.resize(layout.state);
+  std::uint64_t steps = own.steps;  // of the donor
+  replicas.broadcast_from(root, sizeof steps, reinterpret_cast<const std::byte*>(&steps),
+                          reinterpret_cast<std::byte*>(&steps));
+  // What this process has as at the donor's boundary: a process behind it may have made the update
+  // that others have received.
+  const OwnedState none;
+  const OwnedState& its = own.owned ? *own.owned : none;
+  const bool has_later = is_behind && !its.later.empty();
+  const std::uint64_t version = has_later ? its.later_steps : own.steps;
+  const bool offers = !is_behind || (its.owned.size() > 0 && version == steps);
+  exchange_state(replicas, all, offers && its.has_state && (!is_behind || !its.later_state.empty()),
+                 has_later ? its.later_state : own.state, to.state);
+  const auto held = [&](const auto& ranges) {
+    std::vector<HeldRange> result;
+    if (offers)
+      for (const Slice& range : ranges) result.push_back({range, version});
+    return result;
+  };
+  const auto source = [&](std::size_t i) -> const std::byte* {
+    if (has_later) return its.later[i].data();
+    return i == 0 ? own.weights.data() : own.slot_values[i - 1].second.data();
+  };
+  const Ranges whole{{0, n}};
+  const Ranges needs = replicas.owned();
+  const auto exchange = [&](const Ranges& has, const Ranges& wanted, const RangeBuffers& buffers) {
+    try {
+      exchange_ranges(replicas, {held(has), wanted}, buffers);
+    } catch (const RangeLost&) {
+      try {
+        finish(replicas);  // none leaves before all know
+      } catch (const PeerLost&) {
+      }
+      replicas.throw_owners_lost();
+    }
+  };
+  const bool has_weights = !is_behind && its.has_weights;
+  exchange(has_weights ? whole : its.owned, whole,
+           {.from = {offers ? source(0) : nullptr}, .to = {to.weights.data()}, .element = element});
+  const bool owns = needs.size() > 0 || (!is_behind && its.owned.size() > 0);
+  allocate_slots(to, owns ? layout.weights : 0);
+  if (steps == 0) {  // they have the optimizer's initial values
+    JobState initial;
+    replicas.save_own(initial);
+    to.slot_values = std::move(initial.slot_values);
+    to.owned.emplace().owned = needs;
+    return;
+  }
+  RangeBuffers slots{.from = {}, .to = {}, .element = element};
+  for (std::size_t i = 0; i < to.slot_values.size(); ++i) {
+    slots.from.push_back(offers && its.owned.size() > 0 ? source(i + 1) : nullptr);
+    slots.to.push_back(owns ? to.slot_values[i].second.data() : nullptr);
+  }
+  exchange(its.owned, needs, slots);
+  Ranges now = is_behind ? needs : union_of(its.owned.parts(), needs.parts());
+  to.owned.emplace().owned = std::move(now);
 }
 
 void RecoveringRuns::join(AnyReplicas& replicas) {
@@ -125,12 +220,12 @@ RecoveringRuns::Entry RecoveringRuns::enter(AnyReplicas& replicas, BetweenRuns& 
   if (replicas.must_reform()) {
     const bool has_joined = pending_.has_value();
     Recovered now =
-        has_joined
-            ? recover(replicas, "another worker was lost", pending_->at, pending_->state)
-            : recover(replicas, "another worker was lost", {.call = call_}, kept.with(replicas));
+        has_joined ? recover(replicas, "another worker was lost", pending_->at, pending_->state)
+                   : recover(replicas, "another worker was lost", {.call = call_},
+                             kept.with_own(replicas));
     if (!now.has_returned && (has_joined || now.at.has_begun != 0)) {
       Signature signature = std::move(now.state.signature);
-      replicas.save(now.state);  // the buffers, which only the replicas have
+      replicas.save_own(now.state);  // the buffers, which only the replicas have
       now.state.signature = std::move(signature);
       set_pending(now.at, std::move(now.state));
     }
@@ -205,7 +300,7 @@ void RecoveringRuns::repeat(AnyReplicas& replicas, BetweenRuns& kept, const std:
     try {
       const Recovered now =
           recover(replicas, why, {.call = call_, .is_complete = is_complete ? 1U : 0U},
-                  kept.with(replicas));
+                  kept.with_own(replicas));
       if (now.has_returned) return;
       if (now.are_complete) continue;
     } catch (const Error& e) {

@@ -67,6 +67,8 @@ class AnyJob {
   /// Sends `size` bytes `from` the same process `to` the others; null discards them. Collective.
   virtual void broadcast_from(std::size_t, std::size_t /*size*/, const std::byte* /*from*/,
                               std::byte* /*to*/) {}
+  /// \throws OwnersLost: the job ends, since no process has some range of the weights and its slots.
+  [[noreturn]] virtual void throw_owners_lost() const = 0;
   /// Joins the next generation of the job, with new replicas, and calls `exchange`; begins again
   /// with another generation if a process is lost meanwhile. If the job cannot go on, the replicas
   /// get the state `own`, and the error is thrown.

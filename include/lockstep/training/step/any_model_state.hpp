@@ -12,6 +12,7 @@
 #include "lockstep/concepts/named_tensor.hpp"
 #include "lockstep/concepts/strategy.hpp"
 #include "lockstep/core/function_ref.hpp"
+#include "lockstep/core/owned_ranges.hpp"
 #include "lockstep/training/export/architecture.hpp"
 #include "lockstep/training/parameters.hpp"
 
@@ -48,6 +49,11 @@ class AnyModelState {
   /// Writes the model's part of the state: buffers, steps, loss scale, seed, replicas, signature.
   /// It is the same in all processes.
   virtual void save(JobState& to) = 0;
+  /// The same without an exchange, as of the last complete step, also if a loss has ended the next
+  /// one within its update. Unless `is_whole`, only this process' part of the slots; see OwnedState.
+  virtual void save_own(JobState& to) = 0;
+  /// The weights whose slots this process holds.
+  virtual Ranges owned() const = 0;
   /// Restores what `save` wrote, except the signature. All processes call it with the same state.
   virtual void load(const JobState& from) = 0;
   /// Type, names and sizes of the buffers, and the signature; costs no copy of the buffers.

@@ -153,6 +153,14 @@ class DeviceReplica {
   /// The object of the strategy's update policy.
   U& policy() { return policy_; }
   const U& policy() const { return policy_; }
+  /// Call before a change of the layers' state by a step that another replica has made.
+  void keep_state() { state_.keep(engine_.state()); }
+  /// Sets the layers' state to that before the last step.
+  [[gnu::cold]] void undo_state() {
+    [[maybe_unused]] const auto scope = context_->scope();
+    state_.undo(engine_.state());
+    context_->synchronize();
+  }
   void restore_loss_scale(const LossScaleState& state) { loss_scale_.restore(state); }
   /// Host copy of a buffer of this replica. May be called between steps, outside of the device's
   /// scope.

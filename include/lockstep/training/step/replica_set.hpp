@@ -71,10 +71,13 @@ class ReplicaSet : public AnyReplicas {
   static constexpr bool is_one_replica = std::derived_from<Session, SessionOfOneReplica>;
   /// Whether the job may go on with other processes after a loss.
   static constexpr bool can_reform = ElasticSession<Session>;
-  static_assert(!can_reform || !UpdateOf<S>::divides_slots,
-                "lockstep::MultiWorkerMirrored: under this update policy a worker that dies takes "
-                "its part of the optimizer's buffers along; leave out ls::Elastic, or use "
-                "ls::Replicated");
+  /// Whether an owner can give its range as before the update that a loss has ended.
+  static constexpr bool can_undo = requires(const UpdateOf<S>& u) { u.is_within_update(); };
+  static_assert(
+      !can_reform || !UpdateOf<S>::divides_slots || can_undo,
+      "lockstep::Model: under this update policy a process that dies takes its part of the "
+      "optimizer's buffers along; leave out ls::Elastic, or use ls::Recoverable of the "
+      "policy, or ls::Replicated");
 
   /// Opens the strategy; `start` makes the replicas.
   [[gnu::cold]] ReplicaSet(const S& strategy, std::uint64_t seed, L loss, O optimizer,
@@ -229,6 +232,40 @@ class ReplicaSet : public AnyReplicas {
       read_slot(
           i,
           to.slot_values.emplace_back(slot_name(optimizer_, i), std::vector<std::byte>()).second);
+    to.owned.reset();
+    save_facts(to);
+  }
+  [[gnu::cold]] void save_own(JobState& to) override {
+    if constexpr (!UpdateOf<S>::divides_slots) {
+      save(to);
+    } else {
+      Replica& replica = first();
+      const auto& policy = replica.policy();
+      to.type = dtype_of<T>;
+      to.owned.emplace().owned = policy.owned();
+      to.weights = replica.template copy_of<std::byte>(replica.engine().weights());
+      const std::size_t size = policy.owned().size() > 0 ? to.weights.size() : 0;
+      to.slot_values.clear();
+      for (std::size_t i = 0; i < policy.slot_buffers().size(); ++i) {
+        auto& bytes =
+            to.slot_values.emplace_back(slot_name(optimizer_, i), std::vector<std::byte>(size))
+                .second;
+        if (size > 0) policy.read(i, reinterpret_cast<T*>(bytes.data()));
+      }
+      if constexpr (can_undo)
+        if (policy.is_within_update()) undo_update(to, size);
+      to.state = replica.template copy_of<std::byte>(replica.engine().state());
+      if (is_divided_) {
+        to.owned->has_weights = false;
+        to.owned->has_state = policy.owned().size() > 0;
+      }
+      save_facts(to);
+    }
+  }
+  Ranges owned() const override { return first().policy().owned(); }
+  /// The model's part of a state without the buffers.
+  [[gnu::cold]] void save_facts(JobState& to) const {
+    Replica& replica = first();
     to.steps = step_;
     to.has_averages_in_weights = has_averages_in_weights_;
     to.loss_scale = replica.loss_scale().state();
@@ -253,7 +290,8 @@ class ReplicaSet : public AnyReplicas {
     set_buffer(0, copy_of(from.weights));
     set_buffer(1, copy_of(from.state));
     for (std::size_t i = 0; i < from.slot_values.size(); ++i)
-      set_buffer(2 + i, copy_of(from.slot_values[i].second));
+      if (!from.owned || !from.slot_values[i].second.empty())
+        set_buffer(2 + i, copy_of(from.slot_values[i].second));
     load_facts(from);
   }
   [[gnu::cold]] void set_buffer(std::size_t buffer,
@@ -403,10 +441,15 @@ class ReplicaSet : public AnyReplicas {
           "swap_averages: the optimizer keeps no averages of the weights; set .with = {{.use_ema = "
           "true}}");
     if (updates() == 0) return;
+    if constexpr (can_reform && UpdateOf<S>::divides_slots)
+      if (elastic_ && elastic_->boundary().undoes_hooks()) {
+        has_averages_in_weights_ = averages_in_weights;  // and back, without an exchange
+        return;
+      }
+    std::vector<std::byte> averages;
+    read_slot(last_slot(), averages);  // a loss may end it
     has_averages_in_weights_ = averages_in_weights;
     are_equal_ = false;
-    std::vector<std::byte> averages;
-    read_slot(last_slot(), averages);
     exchange_averages(weights(), reinterpret_cast<const T*>(averages.data()));
   }
   bool has_averages_in_weights() const override { return has_averages_in_weights_; }
@@ -503,6 +546,12 @@ class ReplicaSet : public AnyReplicas {
     else
       return {};
   }
+  [[noreturn, gnu::cold]] void throw_owners_lost() const override {
+    if constexpr (requires { session_.lost_owners(); })
+      throw OwnersLost(session_.lost_owners());
+    else
+      throw Error("elastic: the owner of a part of the weights is lost");
+  }
   [[gnu::cold]] void reform([[maybe_unused]] const std::string& why,
                             [[maybe_unused]] const JobState& own,
                             [[maybe_unused]] FunctionRef<void()> exchange) override {
@@ -556,8 +605,13 @@ class ReplicaSet : public AnyReplicas {
       }
       try {
         if (!std::exchange(is_formed, false)) session_.form();
+        check_has_owners();
         build();
-        return exchange();
+        exchange();
+        if constexpr (requires { session_.has_recovered(); }) session_.has_recovered();
+        return;
+      } catch (const OwnersLost&) {
+        throw;
       } catch (const PeerLost& e) {
         why = e.what();
       } catch (const std::exception& e) {
@@ -567,6 +621,40 @@ class ReplicaSet : public AnyReplicas {
       // A newcomer that cannot take part must not end every generation that admits it.
       if (session_.has_new_members()) session_.reject_newcomers();
     }
+  }
+
+  /// \throws OwnersLost if the owners of all weights are lost.
+  [[gnu::cold]] void check_has_owners() {
+    if constexpr (requires { session_.roles(); }) {
+      if (session_.roles().owners.count > 0) return;
+      try {
+        session_.agree("owners", {});  // none leaves before all know
+      } catch (const PeerLost&) {
+      }
+      throw_owners_lost();
+    }
+  }
+  /// Makes `to`, which has the current values of an update that a loss has ended, a state from before
+  /// it. `size`: bytes of a slot.
+  [[gnu::cold]] void undo_update(JobState& to, std::size_t size)
+    requires can_undo
+  {
+    Replica& replica = first();
+    const auto& policy = replica.policy();
+    OwnedState& its = *to.owned;
+    if (policy.has_updated() && size > 0) {
+      its.later.push_back(to.weights);
+      policy.read_updated_weights(reinterpret_cast<T*>(its.later[0].data()));
+      for (const auto& slot : to.slot_values) its.later.push_back(slot.second);
+      its.later_state = replica.template copy_of<std::byte>(replica.engine().state());
+    }
+    its.later_steps = step_ + 1;
+    its.has_weights = false;
+    policy.read_before(0, reinterpret_cast<T*>(to.weights.data()));
+    if (size > 0)
+      for (std::size_t i = 0; i < to.slot_values.size(); ++i)
+        policy.read_before(i + 1, reinterpret_cast<T*>(to.slot_values[i].second.data()));
+    replica.undo_state();
   }
 
   /// Makes the replicas, with the initial weights; the processes compare their models first.
@@ -597,6 +685,7 @@ class ReplicaSet : public AnyReplicas {
     });
     set(weights, state);
     sets_ = 0;
+    is_divided_ = false;
   }
 
   /// The first replica of this process. \throws what ended its elastic job, if its state is lost.
@@ -712,8 +801,9 @@ class ReplicaSet : public AnyReplicas {
   std::uint64_t step_ = 0;
   std::uint64_t sets_ = 0;  // calls of `set` since the last comparison of the replicas
   bool has_averages_in_weights_ = false;  // see swap_averages
-  bool are_equal_ = false;                // compared and equal since the last change of weights
-  double penalty_ = 0;                    // of the last step read
+  bool is_divided_ = false;  // only the owner of a weight has its value, in an asynchronous phase
+  bool are_equal_ = false;   // compared and equal since the last change of weights
+  double penalty_ = 0;       // of the last step read
   int threads_ = 1;
 };
 

@@ -488,6 +488,7 @@ class Replicas final : public ReplicaSet<Net, S, L, O, Ms...> {
   }
 
   using Base::are_equal_;
+  using Base::is_divided_;
   using Base::loss_;
   using Base::metrics_;
   using Base::mine_;

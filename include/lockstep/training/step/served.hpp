@@ -1,7 +1,8 @@
 /// \file
 /// The update policy of ParameterServer: the servers own the weights, the workers own none.
 /// Invariants: a server's sum of gradients has the bits of an all-reduce among the workers alone;
-/// after a step all processes hold the weights of the next one.
+/// after a step all processes hold the weights of the next one; all owners of a range have the same
+/// bits in it.
 #pragma once
 
 #include <algorithm>
@@ -41,6 +42,8 @@ class ServedUpdate : public Updates<D> {
     if (last.count > 0) {
       const ExchangeOperation operation(listener_, "push", push_bytes_);
       replica.gradients.reduce_scatter(this->gradients(), ranges_, workers_);
+      for (const std::vector<Slice>& copies : copies_)
+        replica.gradients.reduce_scatter(this->gradients(), copies, workers_);
     }
     replica.exchange.finish(this->gradients(), 0, sums, n);
     if (ordered == 0) return;
@@ -53,14 +56,12 @@ class ServedUpdate : public Updates<D> {
   /// The servers' updates and the pull.
   [[gnu::cold]] void update(const ReplicaContext<D>& replica, UpdateRule<D> rule, double rate,
                             std::uint64_t step, bool) {
-    const auto sum = [&](std::span<double> values) { sum_over_owners(replica, values); };
-    if (this->begin(step, sum)) this->apply(rule, rate);
-    this->end(step);
+    update_owned(replica, rule, rate, step);
     pull(replica);
   }
   /// The update by the gradients of one worker, in an asynchronous step: nothing is exchanged.
-  /// `squares`: of the gradients that other servers got. `parts`: the only weights that the update
-  /// changes; none: it may change all owned ones.
+  /// `squares`: the sum of squares of all gradients, below 0 if no server needs that of others'.
+  /// `parts`: the only weights that the update changes; none: it may change all owned ones.
   [[gnu::cold]] void update_alone(UpdateRule<D> rule, double rate, std::uint64_t step,
                                   double squares, std::span<const Slice> parts) {
     if (!parts.empty() && this->is_by_parts()) {
@@ -68,7 +69,9 @@ class ServedUpdate : public Updates<D> {
       return this->end(step);
     }
     const auto sum = [&](std::span<double> values) {
-      if (clips_together_) values[0] += squares;
+      if (!clips_together_ || squares < 0) return;
+      std::fill(values.begin(), values.end(), 0.0);
+      values[0] = squares;
     };
     if (this->begin(step, sum)) this->apply(rule, rate);
     this->end(step);
@@ -76,7 +79,11 @@ class ServedUpdate : public Updates<D> {
   /// The weights that each replica sends, in elements.
   std::span<const Slice> ranges() const { return ranges_; }
   /// Those that it updates.
-  Ranges owned_by(std::size_t replica) const { return Ranges{ranges_[replica]}; }
+  Ranges owned_by(std::size_t replica) const {
+    std::vector<Slice> all{ranges_[replica]};
+    for (const std::vector<Slice>& copies : copies_) all.push_back(copies[replica]);
+    return union_of(all);
+  }
   static constexpr bool updates_in_backward() { return false; }
   /// Whether the sum has this replica's gradients.
   bool reads_gradients() const { return reads_gradients_; }
@@ -96,10 +103,12 @@ class ServedUpdate : public Updates<D> {
   static constexpr EqualParts must_be_equal() { return {.optimizer = false}; }
 
  protected:
-  /// `ranges`: the weights of each replica.
+  /// `ranges`: the weights of each replica, without the copies that it has of others'.
   [[gnu::cold]] ServedUpdate(const UpdateSite<D>& site, std::vector<Slice> ranges)
-      : Base(site, Ranges{ranges[site.rank]}),
+      : Base(site, owned_of(site, ranges)),
         ranges_(std::move(ranges)),
+        copies_(copies_of(site.roles, ranges_)),
+        own_(ranges_[site.rank]),
         state_(site.replicas),
         first_owner_(site.roles.owners.first),
         workers_(site.roles.computing),
@@ -112,11 +121,49 @@ class ServedUpdate : public Updates<D> {
     push_bytes_ = reads_gradients_ ? all : own * workers_.count;
     pull_bytes_ = site.roles.owners.contains(site.rank) ? own * (site.replicas - 1) : all;
   }
+  /// Updates the owned weights, which the other replicas do not have yet.
+  [[gnu::cold]] void update_owned(const ReplicaContext<D>& replica, UpdateRule<D> rule, double rate,
+                                  std::uint64_t step) {
+    const auto sum = [&](std::span<double> values) {
+      const std::span<const UpdateSegment> segments = this->segments();
+      if (!copies_.empty())  // each parameter counts once
+        for (std::size_t i = 0; i < segments.size(); ++i)
+          if (!own_.contains(segments[i].begin)) values[i] = 0;
+      sum_over_owners(replica, values);
+    };
+    if (this->begin(step, sum)) this->apply(rule, rate);
+    this->end(step);
+  }
 
  private:
   void pull(const ReplicaContext<D>& replica) const {
     const ExchangeOperation operation(listener_, "pull", pull_bytes_);
     complete(replica, this->weights());
+  }
+  /// The range of each replica if owner i + k also owns the range of owner i. The ranges of a
+  /// reduce-scatter ascend, so that the owners after the wrap get theirs in a second one.
+  [[gnu::cold]] static std::vector<std::vector<Slice>> copies_of(const ReplicaRoles& roles,
+                                                                 const std::vector<Slice>& ranges) {
+    const Slice owners = roles.owners;
+    std::vector<std::vector<Slice>> all;
+    for (std::size_t k = 1; k < roles.copies; ++k) {
+      std::vector<Slice> ascending(ranges.size()), wrapped(ranges.size());
+      for (std::size_t i = 0; i < owners.count; ++i) {
+        const bool wraps = i + k >= owners.count;
+        const std::size_t by = owners.first + (wraps ? i + k - owners.count : i + k);
+        (wraps ? wrapped : ascending)[by] = ranges[owners.first + i];
+      }
+      all.push_back(std::move(ascending));
+      all.push_back(std::move(wrapped));
+    }
+    return all;
+  }
+  [[gnu::cold]] static Ranges owned_of(const UpdateSite<D>& site,
+                                       const std::vector<Slice>& ranges) {
+    std::vector<Slice> all{ranges[site.rank]};
+    for (const std::vector<Slice>& copies : copies_of(site.roles, ranges))
+      all.push_back(copies[site.rank]);
+    return union_of(all);
   }
   /// The range of each replica, divided evenly among the owners. Parameters whose norms or whole
   /// values an update needs are not divided; otherwise shares are whole blocks, so that a kernel
@@ -142,8 +189,10 @@ class ServedUpdate : public Updates<D> {
     return ranges;
   }
 
-  std::vector<Slice> ranges_, bytes_;  // of each replica, in elements and in bytes
-  std::vector<Slice> state_;           // the part of each replica of the sums of layers' states
+  std::vector<Slice> ranges_, bytes_;       // of each replica, in elements and in bytes
+  std::vector<std::vector<Slice>> copies_;  // the same of ranges that are another owner's, too
+  Slice own_;                               // of which this replica sends the weights
+  std::vector<Slice> state_;  // the part of each replica of the sums of layers' states
   std::size_t first_owner_;
   Slice workers_;
   bool reads_gradients_;

@@ -85,6 +85,15 @@ class StateAverage {
     bool is_committed_ = false;
   };
 
+  /// The state is that before a step that another replica has made.
+  void keep(const State& state) const {
+    if (is_on_) copy(before_, state);
+  }
+  /// Sets the state to that before the last step.
+  void undo(const State& state) const {
+    if (is_on_) copy(state, before_);
+  }
+
   /// Adds the state after slice i, of `count` examples. The replica's last slice writes the sum of
   /// all its slices to `sums`; the others restore the state for the next slice.
   void add(std::size_t i, std::size_t count, bool last, const State& state, double* sums) {

@@ -177,6 +177,7 @@ class Updates {
   /// Whether each element's update depends on its own gradient only, so that any range of the
   /// weights may be updated as soon as its gradients are final.
   bool is_by_parts() const { return !accumulates() && !wants_squares(); }
+  std::span<const UpdateSegment> segments() const { return segments_; }
   T* weights() const { return engine_->weights().data(); }
   T* gradients() const { return engine_->gradients().data(); }
 

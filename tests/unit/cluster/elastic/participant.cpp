@@ -49,7 +49,7 @@ struct Three {
   void start(std::uint32_t index, std::uint64_t incarnation) {
     ParticipantRules rules;
     rules.described = 3;
-    rules.min_workers = least;
+    rules.seats.min_workers = least;
     rules.silence = milliseconds(1000);
     rules.patience = milliseconds(8000);
     rules.random = [this] { return random(); };

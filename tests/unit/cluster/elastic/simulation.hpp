@@ -202,7 +202,7 @@ class Simulation {
     const std::uint64_t incarnation = random_();
     ParticipantRules rules;
     rules.described = processes_.size();
-    rules.min_workers = weather_.min_workers;
+    rules.seats.min_workers = weather_.min_workers;
     rules.silence = milliseconds(1000);
     rules.patience = milliseconds(8000);
     rules.random = [this] { return random_(); };

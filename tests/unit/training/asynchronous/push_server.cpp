@@ -125,7 +125,7 @@ Result run(const Job& job, unsigned seed, std::uint64_t stop_after = ~std::uint6
       own[0] += 1;
       own[1] += static_cast<double>(reply.step);
       const double record[] = {static_cast<double>(reply.step), static_cast<double>(rank)};
-      client.push(reply.step, reinterpret_cast<const std::byte*>(gradients.data()), {}, record,
+      client.push(reply.step, reinterpret_cast<const std::byte*>(gradients.data()), -1, record,
                   bytes(own));
     }
     client.end();

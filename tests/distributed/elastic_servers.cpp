@@ -1,0 +1,249 @@
+/// Elastic jobs of real processes with parameter servers: workers, servers and the chief are killed, and
+/// some are started again. The others get the bits of one device, or all end with one sentence.
+#include <algorithm>
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
+#include <chrono>
+#include <csignal>
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <memory>
+#include <random>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "distributed/processes.hpp"
+#include "lockstep/elastic.hpp"
+#include "lockstep/lockstep.hpp"
+#include "lockstep/parameter_server.hpp"
+#include "lockstep/reference.hpp"
+#include "unit/training/mirrored_support.hpp"
+
+using namespace distributed;
+using Catch::Matchers::ContainsSubstring;
+
+namespace {
+
+using Float = ls::Reference<float>;
+using Servers = ls::ParameterServer<Float, ls::Tcp, ls::Elastic>;
+
+struct Net : ls::Sequential<ls::Input<2>, ls::Dense<40>, ls::BatchNormalization<>, ls::ReLU,
+                            ls::Dropout<ls::rate(0.4f)>, ls::Dense<3>> {};
+
+/// Counts the steps, each of which takes a moment.
+struct Count : ls::Callback {
+  Count(Here* here, milliseconds pause) : here_(here), pause_(pause) {}
+  void on_train_batch_end(std::size_t, const ls::Logs&) override {
+    if (here_ == nullptr) return;
+    ++here_->report.steps;
+    std::this_thread::sleep_for(pause_);
+  }
+  Here* here_;
+  milliseconds pause_;
+};
+
+struct Plan {
+  int optimizer = 0;  ///< Adam; with a norm; momentum; averages and accumulation
+  int epochs = 5;
+  milliseconds pause{1};
+  std::size_t replicas = 2;
+};
+
+template <class S, class O>
+std::vector<double> train(const S& strategy, const O& optimizer, const Plan& plan, Here* here) {
+  ls::Model m{Net{}, ls::Seed{3}, strategy, replicas::crossentropy, optimizer, ls::Accuracy{}};
+  auto options = line::quiet(plan.epochs);
+  options.callbacks = {std::make_shared<Count>(here, plan.pause)};
+  const auto data = line::classes(160) | ls::shuffle(64) | ls::batch(16);
+  const auto test = line::classes(40) | ls::batch(20);
+  const auto history = m.fit(data, test, options);
+  std::vector<double> found;
+  for (const double loss : history["val_loss"]) found.push_back(loss);
+  found.push_back(m.evaluate(test)["loss"]);
+  const std::string digest = m.weights_sha256();
+  found.insert(found.end(), digest.begin(), digest.end());
+  return found;
+}
+
+template <class S>
+std::vector<double> train(const S& strategy, const Plan& plan, Here* here = nullptr) {
+  const ls::UpdateOptions averages{
+      .use_ema = true, .ema_overwrite_frequency = 3, .gradient_accumulation_steps = 2};
+  if (plan.optimizer == 1)
+    return train(strategy, ls::Adam{.learning_rate = 0.01, .with = {.global_clipnorm = 0.1}}, plan,
+                 here);
+  if (plan.optimizer == 2)
+    return train(strategy, ls::SGD{.learning_rate = 0.05, .momentum = 0.9}, plan, here);
+  return train(
+      strategy,
+      ls::Adam{.learning_rate = 0.01, .with = plan.optimizer == 3 ? averages : ls::UpdateOptions{}},
+      plan, here);
+}
+
+std::vector<double> alone(const Plan& plan) {
+  return train(ls::OneDevice<Float>{.virtual_shards = 8}, plan);
+}
+
+struct Tasks {
+  std::size_t workers = 2, servers = 3;
+  bool chief = false;
+  std::size_t count() const { return workers + servers + (chief ? 1u : 0u); }
+};
+
+/// A job whose processes the test kills and starts again.
+class Disturbed {
+ public:
+  Disturbed(const Tasks& tasks, const Plan& plan, milliseconds limit = 60s)
+      : job_(tasks.count(),
+             [plan](Here& here) {
+               here.give(train(Servers{.virtual_shards = 8,
+                                       .replicas = plan.replicas,
+                                       .elastic = {.min_workers = 1}},
+                               plan, &here));
+             },
+             limit, 1, {tasks.chief, tasks.servers}),
+        dead_(tasks.count()) {}
+
+  Processes& job() { return job_; }
+  /// Waits until the process has made so many steps, or the job has ended.
+  void until_step(std::size_t of, std::uint64_t steps) {
+    REQUIRE(job_.until([&] { return job_.report(of).steps >= steps || job_.has_ended(of); }));
+  }
+  void kill(std::size_t rank) {
+    job_.signal(rank, SIGKILL);
+    REQUIRE(job_.until([&] { return job_.has_ended(rank); }));
+    dead_[rank] = true;
+  }
+  void restart(std::size_t rank) {
+    job_.restart(rank);
+    dead_[rank] = false;
+  }
+  /// All that live end with these results; one that joined returns from earlier calls at once.
+  void check(const std::vector<double>& expected, const std::vector<std::size_t>& joined = {}) {
+    std::vector<std::size_t> without;
+    for (std::size_t r = 0; r < job_.size(); ++r)
+      if (dead_[r]) without.push_back(r);
+    CHECK(job_.all_end(without));
+    for (std::size_t r = 0; r < job_.size(); ++r) {
+      if (dead_[r]) continue;
+      INFO("rank " << r << ": " << job_.report(r).what.text << job_.logs());
+      CHECK(job_.report(r).outcome == Outcome::done);
+      const std::vector<double> found = job_.numbers(r);
+      const bool is_new = std::find(joined.begin(), joined.end(), r) != joined.end();
+      constexpr std::ptrdiff_t digits = 64;
+      REQUIRE(found.size() >= digits);
+      if (is_new)
+        CHECK(std::equal(found.end() - digits, found.end(), expected.end() - digits));
+      else
+        CHECK((found == expected));
+    }
+  }
+
+ private:
+  Processes job_;
+  std::vector<bool> dead_;
+};
+
+}  // namespace
+
+TEST_CASE("a job with servers goes on without a killed worker, server or chief") {
+  for (int optimizer = 0; optimizer < 4; ++optimizer) {
+    const Plan plan{.optimizer = optimizer};
+    const std::vector<double> expected = alone(plan);
+    // Of these ranks 0 is the chief, 1 and 2 are workers, 3 to 5 servers.
+    for (const std::size_t victim : {0u, 2u, 3u, 5u}) {
+      if (optimizer > 0 && victim != 3u + static_cast<std::size_t>(optimizer) % 3) continue;
+      CAPTURE(optimizer, victim);
+      Disturbed job({.workers = 2, .servers = 3, .chief = true}, plan);
+      job.until_step(1, 7 + 3 * victim);
+      job.kill(victim);
+      job.check(expected);
+    }
+  }
+}
+
+TEST_CASE("servers are killed one after another, and started again") {
+  const Plan plan{.epochs = 12, .pause = 4ms};
+  const std::vector<double> expected = alone(plan);
+  Disturbed job({.workers = 2, .servers = 3}, plan);
+  job.until_step(0, 5);
+  job.kill(2);
+  job.until_step(0, 15);
+  job.kill(4);
+  job.until_step(0, 25);  // one server is left, and no range has a second one
+  job.restart(2);
+  job.restart(1 + 3);
+  REQUIRE(job.job().until([&] { return job.job().report(2).steps > 2 || job.job().has_ended(0); }));
+  REQUIRE(job.job().until([&] { return job.job().report(4).steps > 2 || job.job().has_ended(0); }));
+  job.kill(3);  // the one that was there from the start
+  job.kill(0);  // the chief
+  job.check(expected, {2, 4});
+}
+
+TEST_CASE("a killed server without a second one is named by all, with the remedy") {
+  const Plan plan{.epochs = 1000, .replicas = 1};
+  for (const Tasks& tasks : {Tasks{2, 1}, Tasks{2, 3, true}}) {
+    const std::size_t victim = tasks.count() - tasks.servers;
+    CAPTURE(tasks.servers);
+    Disturbed job(tasks, plan);
+    job.until_step(0, 10);
+    const Clock::time_point killed = Clock::now();
+    job.kill(victim);
+    REQUIRE(job.job().all_end({victim}));
+    for (std::size_t r = 0; r < tasks.count(); ++r) {
+      if (r == victim) continue;
+      const Report& report = job.job().report(r);
+      INFO("rank " << r << ": " << report.what.text << job.job().logs());
+      CHECK(report.outcome == Outcome::peer_lost);
+      CHECK(report.lost_rank == victim);
+      CHECK(std::string(report.lost_address) == job.job().address(victim));
+      CHECK_THAT(std::string(report.what),
+                 ContainsSubstring("is a parameter server that is lost") &&
+                     ContainsSubstring("set .replicas = 2") && ContainsSubstring("--max-restarts"));
+      CHECK(report.reported_at - killed < 3s);  // three times the promise
+    }
+  }
+}
+
+TEST_CASE("more replicas of a range than servers are refused in all processes") {
+  Disturbed job({.workers = 1, .servers = 2}, {.replicas = 3});
+  REQUIRE(job.job().all_end());
+  for (std::size_t r = 0; r < 3; ++r)
+    CHECK_THAT(std::string(job.job().report(r).what),
+               ContainsSubstring("replicas is 3, but the job has 2 parameter servers"));
+}
+
+TEST_CASE("processes of jobs with servers are killed and started again at random", "[.slow]") {
+  std::size_t kills = 0, restarts = 0;
+  for (std::uint32_t seed = 1; kills < 50; ++seed) {
+    std::mt19937 draw(seed);
+    const auto below = [&](std::size_t n) { return static_cast<std::size_t>(draw() % n); };
+    const Plan plan{.optimizer = static_cast<int>(below(4)), .epochs = 30};
+    const std::vector<double> expected = alone(plan);
+    const Tasks tasks{2 + below(2), 3, below(2) == 0};
+    CAPTURE(seed, plan.optimizer, tasks.workers, tasks.chief);
+    Disturbed job(tasks, plan, 120s);
+    std::vector<std::size_t> joined;
+    const std::size_t spared = tasks.chief ? 1 : 0;  // a worker
+    for (std::size_t i = 0; i < 4; ++i) {
+      job.until_step(spared, 10 + 30 * i + below(25));
+      if (job.job().has_ended(spared)) break;
+      const std::size_t victim = below(tasks.count());
+      if (victim == spared) continue;
+      std::printf("seed %u: kill %zu of %zu\n", seed, victim, tasks.count());
+      job.kill(victim);
+      ++kills;
+      std::this_thread::sleep_for(milliseconds(below(100)));
+      job.restart(victim);
+      ++restarts;
+      joined.push_back(victim);
+      // It trains before the next one dies, so that each range has two owners.
+      REQUIRE(job.job().until(
+          [&] { return job.job().report(victim).steps > 2 || job.job().has_ended(spared); }));
+    }
+    job.check(expected, joined);
+  }
+  std::printf("%zu kills, %zu restarts\n", kills, restarts);
+}
