@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <memory>
+#include <optional>
 #include <random>
 #include <string>
 #include <thread>
@@ -49,6 +50,7 @@ struct Plan {
   int epochs = 5;
   milliseconds pause{1};
   std::size_t replicas = 2;
+  std::optional<std::uint64_t> staleness{};  ///< of asynchronous steps
 };
 
 template <class S, class O>
@@ -100,6 +102,8 @@ class Disturbed {
              [plan](Here& here) {
                here.give(train(Servers{.virtual_shards = 8,
                                        .replicas = plan.replicas,
+                                       .asynchronous = plan.staleness.has_value(),
+                                       .staleness = plan.staleness,
                                        .elastic = {.min_workers = 1}},
                                plan, &here));
              },
@@ -153,6 +157,22 @@ TEST_CASE("a job with servers goes on without a killed worker, server or chief")
     const Plan plan{.optimizer = optimizer};
     const std::vector<double> expected = alone(plan);
     // Of these ranks 0 is the chief, 1 and 2 are workers, 3 to 5 servers.
+    for (const std::size_t victim : {0u, 2u, 3u, 5u}) {
+      if (optimizer > 0 && victim != 3u + static_cast<std::size_t>(optimizer) % 3) continue;
+      CAPTURE(optimizer, victim);
+      Disturbed job({.workers = 2, .servers = 3, .chief = true}, plan);
+      job.until_step(1, 7 + 3 * victim);
+      job.kill(victim);
+      job.check(expected);
+    }
+  }
+}
+
+TEST_CASE("asynchronous steps go on without a killed worker, server or chief, each batch once") {
+  for (int optimizer = 0; optimizer < 4; ++optimizer) {
+    Plan plan{.optimizer = optimizer};
+    const std::vector<double> expected = alone(plan);
+    plan.staleness = 0;  // so that the bits show a batch that is lost or applied twice
     for (const std::size_t victim : {0u, 2u, 3u, 5u}) {
       if (optimizer > 0 && victim != 3u + static_cast<std::size_t>(optimizer) % 3) continue;
       CAPTURE(optimizer, victim);

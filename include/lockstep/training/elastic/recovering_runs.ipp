@@ -126,10 +126,13 @@ std::size_t RecoveringRuns::exchange(AnyReplicas& replicas, RunStanding& mine, J
   if (to.empty()) return;
   const std::byte mine{has};
   const auto givers = replicas.gather({&mine, 1});
-  for (std::size_t i = 0; i < givers.size(); ++i)
-    if (givers[i].at(0) != std::byte{})
-      return replicas.broadcast_from(static_cast<std::size_t>(all[i].root), to.size(), from.data(),
-                                     to.data());
+  for (std::size_t i = 0; i < givers.size(); ++i) {
+    if (givers[i].at(0) == std::byte{}) continue;
+    replicas.broadcast_from(static_cast<std::size_t>(all[i].root), to.size(), from.data(),
+                            to.data());
+    if (i == replicas.place().rank) to = from;
+    return;
+  }
   replicas.throw_owners_lost();
 }
 
