@@ -4,9 +4,11 @@
 
 #include <cstddef>
 #include <cstring>
+#include <span>
 
 #include "lockstep/concepts/collective.hpp"
 #include "lockstep/core/error.hpp"
+#include "lockstep/core/slice.hpp"
 
 namespace lockstep {
 
@@ -29,6 +31,12 @@ class SelfGroup {
   void all_gather(const T* p, std::size_t n, T* out) {
     if (n > 0) std::memcpy(out, p, n * sizeof(T));
   }
+  template <class T>
+  void reduce_scatter(T*, std::span<const Slice> /*ranges*/) {}
+  template <class T>
+  void reduce_scatter(T*, std::span<const Slice> /*ranges*/, Slice /*from*/) {}
+  template <class T>
+  void all_gather(T*, std::span<const Slice> /*ranges*/) {}
   void barrier() {}
   void share_secret(std::byte*, std::size_t) {}
 
@@ -40,6 +48,7 @@ class SelfGroup {
 
 static_assert(AllReduces<SelfGroup, float> && AllReducesWithSums<SelfGroup, float> &&
               Broadcasts<SelfGroup, float> && AllGathers<SelfGroup, float> && Barriers<SelfGroup> &&
+              ReduceScatters<SelfGroup, float> && AllGathersRanges<SelfGroup, float> &&
               SharesSecrets<SelfGroup> && ExchangesGradients<SelfGroup, float>);
 
 }  // namespace lockstep
