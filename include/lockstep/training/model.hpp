@@ -602,8 +602,9 @@ class Model<Net, S, L, O, Ms...> {
   }
   /// Layers that the device computes in one kernel: "conv2d+re_lu", ...
   static std::vector<std::string> fused() { return detail::fused_names<Net, device>(); }
-  /// Memory of one replica, in bytes.
-  MemoryUse memory() const { return replicas_.memory(); }
+  /// Memory of a replica of this process, in bytes. Under `ls::Sharded` replicas differ in the
+  /// optimizer's part. \throws UsageError unless `replica` is below local_replicas().
+  MemoryUse memory(std::size_t replica = 0) const { return replicas_.memory(replica); }
 
   std::uint64_t seed() const { return replicas_.seed(); }
   /// Steps trained so far.

@@ -61,7 +61,7 @@ class ServedUpdate : public Updates<D> {
     replica.host.all_reduce(values.data(), values.size());
   }
   void complete(const ReplicaContext<D>& replica, T* all) const {
-    replica.group.all_gather(reinterpret_cast<std::byte*>(all), bytes_);
+    replica.gradients.all_gather(reinterpret_cast<std::byte*>(all), bytes_);
   }
   void overwrite_with_average(const ReplicaContext<D>& replica) {
     Base::overwrite_with_average();
@@ -71,7 +71,10 @@ class ServedUpdate : public Updates<D> {
   static constexpr EqualParts must_be_equal() { return {.optimizer = false}; }
 
  protected:
-  /// `ranges`: the weights of each replica.
+  /// The weights of each replica.
+  std::span<const Slice> ranges() const { return ranges_; }
+
+ private:
   [[gnu::cold]] ServedUpdate(const UpdateSite<D>& site, std::vector<Slice> ranges)
       : Base(site, Ranges{ranges[site.rank]}),
         ranges_(std::move(ranges)),
@@ -83,7 +86,6 @@ class ServedUpdate : public Updates<D> {
       bytes_.push_back({range.first * sizeof(T), range.count * sizeof(T)});
   }
 
- private:
   /// The range of each replica, divided evenly among the owners. Parameters whose norms or whole
   /// values an update needs are not divided; otherwise shares are whole blocks, so that a kernel
   /// updates each element as it would without a division.
