@@ -45,12 +45,13 @@ class Recorder : public lockstep::Callback {
 struct Report {
   /// The model and the job.
   struct Made {
-    std::string strategy, device, precision;
+    std::string strategy, device, precision, update;
     int threads = 0;
     std::size_t replicas = 0, parameters = 0, trainable_parameters = 0, batch = 0;
     std::uint64_t seed = 0, first_step = 0;
     std::vector<std::string> fused;
     lockstep::MemoryPlan memory_plan{};  ///< of the largest slice of a batch
+    std::size_t optimizer_bytes = 0;     ///< slots of all replicas of this process
     bool has_workers = false;
     std::size_t workers = 0, rank = 0;
   };
@@ -80,15 +81,17 @@ struct Report {
 
 /// Describes a model for the report.
 template <template <class...> class ModelOf, class Net, class S, class... Parts>
-Report::Made describe(const ModelOf<Net, S, Parts...>& model, std::size_t batch) {
+Report::Made describe(const ModelOf<Net, S, Parts...>& model, const Options& options) {
   using Model = ModelOf<Net, S, Parts...>;
   using D = typename Model::device;
   const std::size_t shards = model.strategy().virtual_shards,
                     slices = shards > 0 ? shards : model.replicas();
+  const std::size_t batch = options.batch;
   Report::Made made{
       .strategy = std::string(S::name),
       .device = std::string(D::name),
       .precision = std::string(D::precision),
+      .update = options.update,
       .threads = model.threads(),
       .replicas = model.replicas(),
       .parameters = Model::parameter_count,
@@ -99,6 +102,8 @@ Report::Made describe(const ModelOf<Net, S, Parts...>& model, std::size_t batch)
       .fused = Model::fused(),
       .memory_plan = lockstep::memory_plan<Net, D>(lockstep::slice_of(batch, slices, 0).count),
       .has_workers = has_workers<S>};
+  for (std::size_t i = 0; i < model.local_replicas(); ++i)
+    made.optimizer_bytes += model.memory(i).optimizer;
   if constexpr (has_workers<S>) {
     // With parameter servers not every process is a worker.
     made.workers = has_servers<S> ? model.replicas() : model.workers();

@@ -38,6 +38,8 @@ inline nlohmann::json to_json(const Report& report) {
     json["strategy"] = made->strategy;
     json["device"] = made->device;
     json["precision"] = made->precision;
+    if (!made->update.empty()) json["update"] = made->update;
+    json["optimizer_bytes"] = made->optimizer_bytes;
     json["threads"] = made->threads;
     json["replicas"] = made->replicas;
     json["parameters"] = made->parameters;
