@@ -95,10 +95,12 @@ TEST_CASE("workers that divide the optimizer's buffers train with the bits of wh
 
 TEST_CASE("the slots of all workers together are those of one device") {
   const auto whole = model_on(alone, plain).memory().optimizer;
+  // --8<-- [start:strategy]
+  const auto strategy = ls::MultiWorkerMirrored<ls::Cpu>{} | ls::Sharded{};
+  // --8<-- [end:strategy]
   for (const std::size_t n : {2u, 3u}) {
-    Processes job(n, [](Here& here) {
-      here.give(
-          {static_cast<double>(model_on(Workers{} | ls::Sharded{}, plain).memory().optimizer)});
+    Processes job(n, [&](Here& here) {
+      here.give({static_cast<double>(model_on(strategy, plain).memory().optimizer)});
     });
     REQUIRE(job.all_end());
     double sum = 0;

@@ -238,6 +238,8 @@ class Replicas final : public ReplicaSet<Net, S, L, O, Ms...> {
     });
     trace_ = std::move(trace);
   }
+  /// The weights that the first replica of this process updates.
+  std::size_t owned_weights() const { return this->first().policy().owned().size(); }
   /// Memory of a replica of this process.
   MemoryUse memory(std::size_t replica) const {
     static_cast<void>(this->first());

@@ -43,8 +43,8 @@ static_assert(std::same_as<ls::detail::UpdateOf<Parts>, ls::detail::ShardedUpdat
 /// The facts of random updates, the same for all policies and numbers of replicas.
 struct Drawn {
   std::size_t weights;
-  std::vector<ls::detail::UpdateSegment> segments;
-  std::vector<std::size_t> buckets;  // begin of each, in the order of backward
+  std::vector<ls::detail::UpdateSegment> segments{};
+  std::vector<std::size_t> buckets{};  // begin of each, in the order of backward
   bool overlaps;                     // in a background thread
   std::uint64_t seed;
   static constexpr std::uint64_t steps = 5;
@@ -280,6 +280,9 @@ TEST_CASE("slots, accumulated gradients and averages exist once in the job") {
       sum += bytes;
     }
     CHECK(sum == 4 * sizeof(double) * weights);
+    const bool is_part = m.memory().optimizer < sum;
+    CHECK_THAT(m.summary(), ContainsSubstring("Optimizer params: 2,060"));
+    CHECK((m.summary().find("of this process' first replica") != std::string::npos) == is_part);
   }
 }
 
