@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "lockstep/concepts/strategy.hpp"
-#include "lockstep/concepts/update_policy.hpp"
 
 namespace lockstep {
 
@@ -21,11 +20,8 @@ struct UpdatedBy : S {
   static_assert(has_default_policy,
                 "lockstep: strategy | policy: the strategy has its own update policy, as "
                 "ParameterServer and the result of another | do; leave out the second one");
-  static constexpr bool is_policy = UpdatePolicy<P, typename S::device>;
-  static_assert(
-      is_policy,
-      "lockstep: strategy | policy: the policy's Replica lacks a member for the strategy's "
-      "device; see concepts/update_policy.hpp");
+  // Complete here, so that a policy refuses a device where a program names both.
+  static_assert(sizeof(typename P::template Replica<typename S::device>) > 0);
   using update_policy = P;
 };
 
