@@ -1,7 +1,8 @@
 /// \file
 /// The types that the build selects for a unit: its device, by LOCKSTEP_PRECISION and LOCKSTEP_CUDA,
-/// and its strategy, by LOCKSTEP_MIRRORED, LOCKSTEP_MULTI_WORKER or LOCKSTEP_PARAMETER_SERVER. No
-/// other file of support/ names a device, and only workers.hpp and servers.hpp include the cluster.
+/// its strategy, by LOCKSTEP_MIRRORED, LOCKSTEP_MULTI_WORKER or LOCKSTEP_PARAMETER_SERVER, and the
+/// strategy's update policy, by LOCKSTEP_POLICY. No other file of support/ names a device, and only
+/// workers.hpp and servers.hpp include the cluster.
 #pragma once
 
 #include <lockstep/lockstep.hpp>
@@ -16,6 +17,9 @@
 #endif
 #ifdef LOCKSTEP_PARAMETER_SERVER
 #include "support/servers.hpp"
+#endif
+#ifdef LOCKSTEP_POLICY
+#include <lockstep/sharded.hpp>
 #endif
 
 #ifndef LOCKSTEP_PRECISION
@@ -40,17 +44,27 @@ using mixed_bfloat16 = lockstep::CpuBFloat16;
 using Device = precision::LOCKSTEP_PRECISION;
 
 #if defined(LOCKSTEP_MULTI_WORKER)
-#ifdef LOCKSTEP_CUDA
-using Strategy = lockstep::MultiWorkerMirrored<Device>;  // NAME_multi_worker
+#if defined(LOCKSTEP_CUDA) || defined(LOCKSTEP_POLICY)   // neither can be elastic
+using Replicas = lockstep::MultiWorkerMirrored<Device>;  // NAME_multi_worker
 #else
-using Strategy = lockstep::MultiWorkerMirrored<Device, lockstep::Tcp, lockstep::Elastic>;
+using Replicas = lockstep::MultiWorkerMirrored<Device, lockstep::Tcp, lockstep::Elastic>;
 #endif
 #elif defined(LOCKSTEP_PARAMETER_SERVER)
-using Strategy = lockstep::ParameterServer<Device>;  // NAME_parameter_server
+using Replicas = lockstep::ParameterServer<Device>;  // NAME_parameter_server
 #elif defined(LOCKSTEP_MIRRORED)
-using Strategy = lockstep::Mirrored<Device>;  // NAME_mirrored
+using Replicas = lockstep::Mirrored<Device>;  // NAME_mirrored
 #else
-using Strategy = lockstep::OneDevice<Device>;  // NAME
+using Replicas = lockstep::OneDevice<Device>;  // NAME
+#endif
+
+#ifdef LOCKSTEP_POLICY
+/// The policy of each value of --update but `replicated`, which is the default of a strategy.
+namespace update {
+using sharded = lockstep::Sharded;
+}
+using Strategy = lockstep::UpdatedBy<Replicas, update::LOCKSTEP_POLICY>;
+#else
+using Strategy = Replicas;
 #endif
 
 }  // namespace support

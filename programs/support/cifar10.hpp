@@ -26,7 +26,8 @@ namespace support {
 
 // The options of the unit that includes this file; not inline, since each unit has different ones.
 constexpr const char* unit_options =
-    "--depth " LOCKSTEP_TEXT(LOCKSTEP_DEPTH) " --precision " LOCKSTEP_TEXT(LOCKSTEP_PRECISION);
+    "--depth " LOCKSTEP_TEXT(LOCKSTEP_DEPTH) " --precision " LOCKSTEP_TEXT(LOCKSTEP_PRECISION)
+        LOCKSTEP_POLICY_OPTION;
 constexpr int depth = LOCKSTEP_DEPTH;
 constexpr int blocks = (depth - 2) / 6;  // per stage; each has two convolutions
 static_assert(6 * blocks + 2 == depth);

@@ -177,6 +177,19 @@ inline Options parse(const Program& program, int argc, char** argv) {
     add_whole<std::size_t>(app, "--replicas", o.replicas, "replicas in this process", 1,
                            program.replica_limit)
         ->default_str(program.counts_devices ? "all GPUs" : std::to_string(o.replicas));
+  if (program.has_updates) {
+    o.update = "replicated";
+    auto* const update =
+        app.add_option(
+               "--update", o.update,
+               "replicated: each replica makes the whole update; sharded, on CPUs: its share, "
+               "with that share of the optimizer's memory")
+            ->capture_default_str();
+    if (program.counts_devices)
+      update->check(CLI::IsMember({"replicated"}));
+    else
+      update->check(CLI::IsMember({"replicated", "sharded"}));
+  }
   add_whole<std::uint64_t>(app, "--verify-every", o.verify_every,
                            "steps between two comparisons of the replicas' weights", 1);
   auto* const checkpoint =

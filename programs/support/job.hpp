@@ -41,7 +41,7 @@ class Job {
   template <class Model>
   void describe(const Model& model) {
     if (std::exchange(options_.batch_is_per_replica, false)) options_.batch *= model.replicas();
-    report_.describe(support::describe(model, options_.batch), model.is_chief());
+    report_.describe(support::describe(model, options_), model.is_chief());
   }
 
   /// Trains `model` according to the options; `validation` may be null. Calls `after(history)`
@@ -70,10 +70,9 @@ class Job {
         if (digests.empty()) digests = model.replica_weights_sha256();
       } catch (const lockstep::PeerLost&) {  // this worker has left its elastic job
       }
-      // All replicas of this process; none needs more than the first, which has the largest slices.
-      const std::size_t planned = model.memory().total() * model.local_replicas();
-      const std::size_t optimizer = model.memory().optimizer * model.local_replicas();
-      report_.finish(recorder, std::move(digests), planned, optimizer, model.update_counts());
+      std::size_t planned = 0;
+      for (std::size_t i = 0; i < model.local_replicas(); ++i) planned += model.memory(i).total();
+      report_.finish(recorder, std::move(digests), planned, model.update_counts());
     };
     run(model.is_chief(), fit, finish);
     if (options_.save) {

@@ -26,7 +26,7 @@ namespace support {
 
 /// The options of the unit that includes this file; not inline, since each unit has different ones.
 constexpr const char* unit_options = "--optimizer " LOCKSTEP_TEXT(
-    LOCKSTEP_OPTIMIZER) " --precision " LOCKSTEP_TEXT(LOCKSTEP_PRECISION);
+    LOCKSTEP_OPTIMIZER) " --precision " LOCKSTEP_TEXT(LOCKSTEP_PRECISION) LOCKSTEP_POLICY_OPTION;
 
 /// The values of --optimizer.
 enum class Optimizer { sgd, momentum, adam };

@@ -29,6 +29,7 @@ struct Program {
   /// --cluster, --task, --min-workers, --stall-timeout, --idle-timeout, --stragglers
   bool has_workers = false;
   bool has_servers = false;  ///< --mode, --staleness instead of --min-workers
+  bool has_updates = false;  ///< --update
 };
 
 /// The file of the architecture that goes with the weights `path`: w.json for w.safetensors, otherwise with
@@ -52,6 +53,7 @@ struct Options {
   bool shuffle = true, validate = false, augment = true;
   int depth = 56;
   std::string optimizer = "sgd", precision = "float32";
+  std::string update{};  ///< empty without the option
   double learning_rate = 0.01;
   std::uint64_t seed = 1;
   int threads = 0;                        ///< per replica; 0: cores / replicas

@@ -58,8 +58,7 @@ void Report::describe(Made what, bool is_chief) {
 }
 
 void Report::finish(const Recorder& recorder, std::vector<std::string> replica_digests,
-                    std::size_t planned_bytes, std::size_t optimizer_bytes,
-                    const lockstep::UpdateCounts& updates) {
+                    std::size_t planned_bytes, const lockstep::UpdateCounts& updates) {
   if (made) made->first_step = recorder.first_step;
   const bool is_asynchronous = made && made->is_asynchronous;
   run = Run{recorder.step_loss,
@@ -69,7 +68,6 @@ void Report::finish(const Recorder& recorder, std::vector<std::string> replica_d
             std::move(replica_digests),
             planned_bytes,
             peak_resident_bytes(),
-            optimizer_bytes,
             updates,
             recorder.steps};
 }

@@ -46,12 +46,13 @@ class Recorder : public lockstep::Callback {
 struct Report {
   /// The model and the job.
   struct Made {
-    std::string strategy, device, precision;
+    std::string strategy, device, precision, update;
     int threads = 0;
     std::size_t replicas = 0, parameters = 0, trainable_parameters = 0, batch = 0;
     std::uint64_t seed = 0, first_step = 0;
     std::vector<std::string> fused;
     lockstep::MemoryPlan memory_plan{};  ///< of the largest slice of a batch
+    std::size_t optimizer_bytes = 0;     ///< slots of all replicas of this process
     bool has_workers = false;
     std::size_t workers = 0, rank = 0;
     bool is_asynchronous = false;
@@ -62,7 +63,6 @@ struct Report {
     std::vector<std::vector<std::pair<std::string, double>>> epochs;
     std::vector<std::string> replica_digests;
     std::size_t planned_bytes = 0, resident_bytes = 0;  ///< at the peak
-    std::size_t optimizer_bytes = 0;                    ///< of the optimizer's buffers
     lockstep::UpdateCounts updates{};                   ///< of asynchronous steps
     std::size_t steps = 0;
   };
@@ -74,10 +74,9 @@ struct Report {
   bool is_requested = true;  ///< the chief always writes a report, the others only after an error
 
   void describe(Made what, bool is_chief);
-  /// Sets the results. `planned_bytes` and `optimizer_bytes`: of all replicas of this process.
+  /// Sets the results. `planned_bytes`: of all replicas of this process.
   void finish(const Recorder& recorder, std::vector<std::string> replica_digests,
-              std::size_t planned_bytes, std::size_t optimizer_bytes,
-              const lockstep::UpdateCounts& updates);
+              std::size_t planned_bytes, const lockstep::UpdateCounts& updates);
   void fail(const std::string& what);
   /// "rank 1: " before the messages of processes other than the chief; empty for the chief.
   std::string rank_prefix() const;
@@ -85,15 +84,17 @@ struct Report {
 
 /// Describes a model for the report.
 template <template <class...> class ModelOf, class Net, class S, class... Parts>
-Report::Made describe(const ModelOf<Net, S, Parts...>& model, std::size_t batch) {
+Report::Made describe(const ModelOf<Net, S, Parts...>& model, const Options& options) {
   using Model = ModelOf<Net, S, Parts...>;
   using D = typename Model::device;
   const std::size_t shards = model.strategy().virtual_shards,
                     slices = shards > 0 ? shards : model.replicas();
+  const std::size_t batch = options.batch;
   Report::Made made{
       .strategy = std::string(S::name),
       .device = std::string(D::name),
       .precision = std::string(D::precision),
+      .update = options.update,
       .threads = model.threads(),
       .replicas = model.replicas(),
       .parameters = Model::parameter_count,
@@ -104,6 +105,8 @@ Report::Made describe(const ModelOf<Net, S, Parts...>& model, std::size_t batch)
       .fused = Model::fused(),
       .memory_plan = lockstep::memory_plan<Net, D>(lockstep::slice_of(batch, slices, 0).count),
       .has_workers = has_workers<S>};
+  for (std::size_t i = 0; i < model.local_replicas(); ++i)
+    made.optimizer_bytes += model.memory(i).optimizer;
   if constexpr (has_workers<S>) {
     // With parameter servers not every process is a worker.
     made.workers = has_servers<S> ? model.replicas() : model.workers();

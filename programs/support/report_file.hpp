@@ -38,6 +38,8 @@ inline nlohmann::json to_json(const Report& report) {
     json["strategy"] = made->strategy;
     json["device"] = made->device;
     json["precision"] = made->precision;
+    if (!made->update.empty()) json["update"] = made->update;
+    json["optimizer_bytes"] = made->optimizer_bytes;
     json["threads"] = made->threads;
     json["replicas"] = made->replicas;
     json["parameters"] = made->parameters;
@@ -66,7 +68,6 @@ inline nlohmann::json to_json(const Report& report) {
       json["weights_sha256"] = run->replica_digests.front();
       json["replica_weights_sha256"] = run->replica_digests;
     }
-    json["optimizer_bytes"] = run->optimizer_bytes;
     if (report.made && report.made->is_asynchronous) {
       json["stale_max"] = run->updates.most_stale;
       json["examples_once"] = run->updates.each_once;

@@ -36,6 +36,10 @@ S strategy(const Options& options) {
 template <class S>
 constexpr bool counts_devices = requires { S::device::available(); };
 
+/// Whether S has replicas, which an update policy serves.
+template <class S>
+constexpr bool has_updates = requires(S s) { s.replicas; };
+
 /// Maximum number of replicas of S in a process; 0 if the number cannot be chosen.
 template <class S>
 constexpr std::size_t replica_limit() {

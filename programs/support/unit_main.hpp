@@ -11,7 +11,7 @@
 namespace support {
 
 /// Body of main: completes `program` with its name and its units' strategy, then runs the unit
-/// named `options_of(options)`.
+/// named `options_of(options)`, with the update policy.
 template <class OptionsOf>
 int run_unit(Program program, int argc, char** argv, OptionsOf&& options_of) {
   program.name = std::filesystem::path(argv[0]).filename().string();
@@ -20,9 +20,13 @@ int run_unit(Program program, int argc, char** argv, OptionsOf&& options_of) {
     program.has_workers = units().begin()->second.has_workers;
     program.has_servers = units().begin()->second.has_servers;
     program.counts_devices = units().begin()->second.counts_devices;
+    program.has_updates = units().begin()->second.has_updates;
   }
   return run(program, argc, argv, [&](Job& job) {
-    const std::string options = options_of(job.options());
+    const std::string& update = job.options().update;
+    const std::string options =
+        options_of(job.options()) +
+        (update.empty() || update == "replicated" ? "" : " --update " + update);
     const auto unit = units().find(options);
     if (unit == units().end()) {
       std::string built;

@@ -12,6 +12,11 @@
 
 #define LOCKSTEP_TEXT_OF(x) #x
 #define LOCKSTEP_TEXT(x) LOCKSTEP_TEXT_OF(x)
+#ifdef LOCKSTEP_POLICY
+#define LOCKSTEP_POLICY_OPTION " --update " LOCKSTEP_TEXT(LOCKSTEP_POLICY)
+#else
+#define LOCKSTEP_POLICY_OPTION ""
+#endif
 
 namespace support {
 
@@ -21,9 +26,11 @@ struct UnitEntry {
   std::size_t replica_limit;
   bool has_workers, has_servers;
   bool counts_devices;
+  bool has_updates;
 };
 
-/// The registry of this program's units, by the options that select them: "--optimizer sgd".
+/// The registry of this program's units, by the options that select them: "--optimizer sgd", with
+/// " --update sharded" for a policy that is not the default.
 std::map<std::string, UnitEntry>& units();
 void add_unit(const char* options, const UnitEntry& entry);
 /// Registers a unit; define one object of it at namespace scope.
@@ -31,7 +38,7 @@ template <class Strategy>
 struct Unit {
   Unit(const char* options, void (*train)(Job&)) {
     add_unit(options, {train, replica_limit<Strategy>(), has_workers<Strategy>,
-                       has_servers<Strategy>, counts_devices<Strategy>});
+                       has_servers<Strategy>, counts_devices<Strategy>, has_updates<Strategy>});
   }
 };
 

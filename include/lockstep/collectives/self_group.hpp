@@ -32,9 +32,11 @@ class SelfGroup {
     if (n > 0) std::memcpy(out, p, n * sizeof(T));
   }
   template <class T>
-  void all_gather(T*, std::span<const Slice>) {}
+  void reduce_scatter(T*, std::span<const Slice> /*ranges*/) {}
   template <class T>
-  void reduce_scatter(T*, std::span<const Slice>, Slice /*from*/ = {}) {}
+  void reduce_scatter(T*, std::span<const Slice> /*ranges*/, Slice /*from*/) {}
+  template <class T>
+  void all_gather(T*, std::span<const Slice> /*ranges*/) {}
   void barrier() {}
   void share_secret(std::byte*, std::size_t) {}
 

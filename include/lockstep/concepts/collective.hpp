@@ -182,10 +182,23 @@ concept ExchangesGradients = requires(E& e, T* p, std::size_t n, double* sums, s
   { e.finish(p, n, sums, m) } -> std::same_as<void>;
 };
 
+/// The same for replicas that each need a part of the sums; optional.
+///
+/// - `post(all, part, shares)`: all[part] is final; member r needs its sums in shares[r] only, and
+///   other elements are undefined after the exchange. `shares` has one range for each member, in
+///   ascending order, the same in all, and must stay valid as the gradients.
+/// - `finish(all, part, shares, sums, m)`: the last range. Each member gets all sums.
+template <class E, class T>
+concept ScattersGradients =
+    requires(E& e, T* all, Slice part, std::span<const Slice> shares, double* sums, std::size_t m) {
+      { e.post(all, part, shares) } -> std::same_as<void>;
+      { e.finish(all, part, shares, sums, m) } -> std::same_as<void>;
+    };
+
 /// Notified of an exchange's operations, by the thread that makes them; see GradientExchange.
 class ExchangeListener {
  public:
-  /// `what`: "bucket" for an all-reduce of `bytes` of gradients, "sums" without gradients, "wait"
+  /// `what`: "bucket" for an all-reduce or a reduce-scatter of `bytes` of gradients, "sums" without gradients, "wait"
   /// for pending ones; with parameter servers "push" and "pull" of the bytes that a worker sends or
   /// receives, and a server receives or sends.
   virtual void begin_exchange(const char* what, std::size_t bytes) = 0;
@@ -232,6 +245,19 @@ class GradientExchange {
         finish_([](void* e, T* p, std::size_t n, double* sums, std::size_t m) {
           static_cast<E*>(e)->finish(p, n, sums, m);
         }),
+        post_part_([](void* e, T* all, Slice part, std::span<const Slice> shares) {
+          if constexpr (ScattersGradients<E, T>)
+            static_cast<E*>(e)->post(all, part, shares);
+          else
+            static_cast<E*>(e)->post(all + part.first, part.count);
+        }),
+        finish_part_([](void* e, T* all, Slice part, std::span<const Slice> shares, double* sums,
+                        std::size_t m) {
+          if constexpr (ScattersGradients<E, T>)
+            static_cast<E*>(e)->finish(all, part, shares, sums, m);
+          else
+            static_cast<E*>(e)->finish(all + part.first, part.count, sums, m);
+        }),
         observe_([]([[maybe_unused]] void* e, [[maybe_unused]] ExchangeListener* own,
                     [[maybe_unused]] ExchangeListener* background) {
           if constexpr (ObservableExchange<E>) static_cast<E*>(e)->observe(own, background);
@@ -240,6 +266,14 @@ class GradientExchange {
   void post(T* p, std::size_t n) const { post_(self_, p, n); }
   void finish(T* p, std::size_t n, double* sums, std::size_t m) const {
     finish_(self_, p, n, sums, m);
+  }
+  /// See ScattersGradients. An exchange without these operations all-reduces the ranges.
+  void post(T* all, Slice part, std::span<const Slice> shares) const {
+    post_part_(self_, all, part, shares);
+  }
+  void finish(T* all, Slice part, std::span<const Slice> shares, double* sums,
+              std::size_t m) const {
+    finish_part_(self_, all, part, shares, sums, m);
   }
   /// Call it in the replica's thread while no range is pending. Does nothing for an exchange that
   /// does not report.
@@ -251,6 +285,8 @@ class GradientExchange {
   void* self_;
   void (*post_)(void*, T*, std::size_t);
   void (*finish_)(void*, T*, std::size_t, double*, std::size_t);
+  void (*post_part_)(void*, T*, Slice, std::span<const Slice>);
+  void (*finish_part_)(void*, T*, Slice, std::span<const Slice>, double*, std::size_t);
   void (*observe_)(void*, ExchangeListener*, ExchangeListener*);
 };
 

@@ -104,4 +104,17 @@ class Ranges {
   return shares;
 }
 
+/// The parts of `shares`, which are in ascending order, within `range`.
+/// \code
+///   parts_within(shares, {3, 4}, parts)   // {3, 1} {4, 3} {7, 0} of {0, 4} {4, 3} {7, 3}
+/// \endcode
+inline void parts_within(std::span<const Slice> shares, Slice range, std::vector<Slice>& parts) {
+  parts.clear();
+  const std::size_t end = range.first + range.count;
+  for (const Slice& share : shares) {
+    const std::size_t first = std::clamp(share.first, range.first, end);
+    parts.push_back({first, std::clamp(share.first + share.count, first, end) - first});
+  }
+}
+
 }  // namespace lockstep

@@ -92,7 +92,9 @@ class PlanEngine {
   using Context = typename D::Context;
 
   /// `plan` must outlive the engine.
-  [[gnu::cold]] PlanEngine(Context& context, const EnginePlan<D>& plan);
+  /// Replicas that gather ranges of the weights from each other exchange them as they do gradients.
+  [[gnu::cold]] PlanEngine(Context& context, const EnginePlan<D>& plan,
+                           bool exchanges_weights = false);
   [[gnu::cold]] ~PlanEngine();
 
   /// Prepares kernels and memory for batches of `count` examples. Repeated calls with the same
@@ -231,10 +233,11 @@ class Engine : public PlanEngine<D> {
 };
 
 template <class D>
-PlanEngine<D>::PlanEngine(Context& context, const EnginePlan<D>& plan)
+PlanEngine<D>::PlanEngine(Context& context, const EnginePlan<D>& plan, bool exchanges_weights)
     : context_(&context),
       plan_(&plan),
-      weights_(context, plan.weights),
+      weights_(exchanges_weights ? Buffer<Context, T>(context, plan.weights, Exchanged{})
+                                 : Buffer<Context, T>(context, plan.weights)),
       state_(context, plan.state),
       gradients_(context, plan.weights, Exchanged{}),
       once_(context, plan.once) {}

@@ -580,7 +580,8 @@ class Model<Net, S, L, O, Ms...> {
 
   /// A table of layers, shapes, parameters, memory and FLOPs, as Keras' `summary`.
   [[nodiscard]] std::string summary() const {
-    return detail::summary_of<Net, device>(detail::slot_count(replicas_.optimizer()));
+    return detail::summary_of<Net, device>(detail::slot_count(replicas_.optimizer()),
+                                           replicas_.owned_weights());
   }
   /// Profiles a training step by layer, pass and, on a GPU, kernel. Trains a few steps on batches
   /// of `data`, or on one batch in memory, then restores the model. \returns a Profile of the first
@@ -606,8 +607,9 @@ class Model<Net, S, L, O, Ms...> {
   }
   /// Layers that the device computes in one kernel: "conv2d+re_lu", ...
   static std::vector<std::string> fused() { return detail::fused_names<Net, device>(); }
-  /// Memory of one replica, in bytes.
-  MemoryUse memory() const { return replicas_.memory(); }
+  /// Memory of a replica of this process, in bytes. Under `ls::Sharded` replicas differ in the
+  /// optimizer's part. \throws UsageError unless `replica` is below local_replicas().
+  MemoryUse memory(std::size_t replica = 0) const { return replicas_.memory(replica); }
 
   std::uint64_t seed() const { return replicas_.seed(); }
   /// Steps trained so far.

@@ -31,6 +31,9 @@ TEST_CASE("the exchange of a group of one leaves gradients and sums unchanged") 
   const lockstep::GradientExchange<float> exchange(group);
   exchange.post(gradients.data() + 1, 2);
   exchange.finish(gradients.data(), 1, sums, 2);
+  const std::vector<lockstep::Slice> shares{{0, 3}};
+  exchange.post(gradients.data(), {1, 2}, shares);
+  exchange.finish(gradients.data(), {0, 1}, shares, sums, 2);
   CHECK(gradients == std::vector<float>{1, 2, 3});
   CHECK((sums[0] == 4 && sums[1] == 5));
 }

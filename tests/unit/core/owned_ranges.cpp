@@ -82,3 +82,16 @@ TEST_CASE("shares cover all elements once, in the order of the owners") {
     REQUIRE(end == n);
   }
 }
+
+TEST_CASE("the parts of shares within a range keep the order of the shares") {
+  const std::vector<Slice> shares{{0, 4}, {4, 0}, {4, 3}, {7, 3}};
+  std::vector<Slice> parts{{1, 1}};
+  const auto within = [&](Slice range) {
+    lockstep::parts_within(shares, range, parts);
+    return parts;
+  };
+  CHECK(within({0, 10}) == shares);
+  CHECK(within({3, 4}) == std::vector<Slice>{{3, 1}, {4, 0}, {4, 3}, {7, 0}});
+  CHECK(within({8, 1}) == std::vector<Slice>{{8, 0}, {8, 0}, {8, 0}, {8, 1}});
+  CHECK(within({5, 0}) == std::vector<Slice>{{5, 0}, {5, 0}, {5, 0}, {5, 0}});
+}

@@ -10,16 +10,21 @@
 #include <cstdint>
 #include <exception>
 #include <mutex>
+#include <span>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include "lockstep/concepts/collective.hpp"
+#include "lockstep/core/owned_ranges.hpp"
 #include "lockstep/core/process/cores.hpp"
 #include "lockstep/core/process/threads.hpp"
+#include "lockstep/core/slice.hpp"
 
 namespace lockstep {
 
-/// Runs the all-reduces of collective `C` in a background thread while backward continues.
+/// Runs the all-reduces of collective `C`, or its reduce-scatters, in a background thread while
+/// backward continues.
 ///
 /// A ring of `capacity` ranges connects the two threads; both counters only grow, under mutex_:
 ///
@@ -60,33 +65,33 @@ class CommunicationThread {
 
   /// Enqueues p[0..n). Blocks only while `capacity` ranges are pending. \throws what the collective
   /// threw for an earlier range.
-  void post(T* p, std::size_t n) {
-    {
-      std::unique_lock lock(mutex_);
-      changed_.wait(lock, [&] { return posted_ - done_ < capacity || error_; });
-      if (error_) std::rethrow_exception(error_);
-      queue_[posted_++ % capacity] = {p, n};
-    }
-    changed_.notify_all();
+  void post(T* p, std::size_t n) { enqueue({p, {0, n}, {}}); }
+  /// The same for members that need their share of the sums.
+  void post(T* all, Slice part, std::span<const Slice> shares)
+    requires ReduceScatters<C, T>
+  {
+    enqueue({all, part, shares});
   }
 
   /// Waits for the pending ranges, then all-reduces the last range and the sums in the calling
   /// thread, which has nothing else to do. \throws what the collective threw.
   void finish(T* p, std::size_t n, double* sums, std::size_t m) {
-    {
-      std::unique_lock lock(mutex_);
-      const ExchangeOperation wait(posted_ != done_ ? listener_ : nullptr, "wait", 0);
-      changed_.wait(lock, [&] { return posted_ == done_; });
-      if (error_) std::rethrow_exception(error_);
-    }
-    try {
+    finish_with([&] {
       const ExchangeOperation last(listener_, n > 0 ? "bucket" : "sums", n * sizeof(T));
       member_.all_reduce(p, n, sums, m);
-    } catch (...) {
-      const std::scoped_lock lock(mutex_);
-      error_ = std::current_exception();
-      throw;
-    }
+    });
+  }
+  void finish(T* all, Slice part, std::span<const Slice> shares, double* sums, std::size_t m)
+    requires ReduceScatters<C, T>
+  {
+    finish_with([&] {
+      if (part.count > 0) {
+        const ExchangeOperation bucket(listener_, "bucket", part.count * sizeof(T));
+        scatter(member_, {all, part, shares});
+      }
+      const ExchangeOperation last(listener_, "sums", 0);
+      member_.all_reduce(all, 0, sums, m);
+    });
   }
 
   /// Call after aborting the collective: returns when the thread no longer accesses any posted
@@ -110,8 +115,42 @@ class CommunicationThread {
  private:
   struct Range {
     T* p = nullptr;
-    std::size_t n = 0;
+    Slice part{};                     // from p on
+    std::span<const Slice> shares{};  // empty: all members need all sums
   };
+
+  void enqueue(const Range& range) {
+    {
+      std::unique_lock lock(mutex_);
+      changed_.wait(lock, [&] { return posted_ - done_ < capacity || error_; });
+      if (error_) std::rethrow_exception(error_);
+      queue_[posted_++ % capacity] = range;
+    }
+    changed_.notify_all();
+  }
+  template <class F>
+  void finish_with(const F& exchange_last) {
+    {
+      std::unique_lock lock(mutex_);
+      const ExchangeOperation wait(posted_ != done_ ? listener_ : nullptr, "wait", 0);
+      changed_.wait(lock, [&] { return posted_ == done_; });
+      if (error_) std::rethrow_exception(error_);
+    }
+    try {
+      exchange_last();
+    } catch (...) {
+      const std::scoped_lock lock(mutex_);
+      error_ = std::current_exception();
+      throw;
+    }
+  }
+  /// Called by the replica's thread only while no range is pending.
+  void scatter(C& member, const Range& range) {
+    if constexpr (ReduceScatters<C, T>) {
+      parts_within(range.shares, range.part, parts_);
+      member.reduce_scatter(range.p, std::span<const Slice>(parts_));
+    }
+  }
 
   void run() {
     std::unique_lock lock(mutex_);
@@ -124,8 +163,11 @@ class CommunicationThread {
         std::exception_ptr failure;
         lock.unlock();
         try {
-          const ExchangeOperation bucket(listener, "bucket", range.n * sizeof(T));
-          background_.all_reduce(range.p, range.n);
+          const ExchangeOperation bucket(listener, "bucket", range.part.count * sizeof(T));
+          if (range.shares.empty())
+            background_.all_reduce(range.p, range.part.count);
+          else
+            scatter(background_, range);
         } catch (...) {
           failure = std::current_exception();
         }
@@ -141,6 +183,7 @@ class CommunicationThread {
   std::mutex mutex_;
   std::condition_variable changed_;
   std::array<Range, capacity> queue_{};
+  std::vector<Slice> parts_;             // kept so that a step allocates nothing
   std::uint64_t posted_ = 0, done_ = 0;  // done_ <= posted_ <= done_ + capacity
   std::exception_ptr error_;
   bool stopping_ = false;

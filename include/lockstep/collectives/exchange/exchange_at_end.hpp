@@ -4,13 +4,17 @@
 #pragma once
 
 #include <cstddef>
+#include <span>
 #include <utility>
+#include <vector>
 
 #include "lockstep/concepts/collective.hpp"
+#include "lockstep/core/owned_ranges.hpp"
+#include "lockstep/core/slice.hpp"
 
 namespace lockstep {
 
-/// Collects the posted ranges and all-reduces them when backward is over.
+/// Collects the posted ranges and all-reduces them, or scatters their sums, when backward is over.
 ///
 /// Used where the all-reduce needs CPU time and backward already occupies every core, so that a
 /// second thread would only preempt it. CommunicationThread is the exchange that overlaps.
@@ -41,15 +45,39 @@ class ExchangeAtEnd {
     const ExchangeOperation last(listener_, n_ > 0 ? "bucket" : "sums", n_ * sizeof(T));
     member_.all_reduce(p_, std::exchange(n_, 0), sums, m);
   }
+  /// The same for members that need their share of the sums.
+  void post(T* all, Slice part, std::span<const Slice> shares)
+    requires ReduceScatters<C, T>
+  {
+    if (n_ > 0 && all + part.first + part.count != p_) scatter(all, shares);
+    p_ = all + part.first;
+    n_ += part.count;
+  }
+  void finish(T* all, Slice part, std::span<const Slice> shares, double* sums, std::size_t m)
+    requires ReduceScatters<C, T>
+  {
+    post(all, part, shares);
+    if (n_ > 0) scatter(all, shares);
+    const ExchangeOperation last(listener_, "sums", 0);
+    member_.all_reduce(all, 0, sums, m);
+  }
   /// Drops the pending range after an error.
   void reset() { n_ = 0; }
   /// Reports each all-reduce to `own`; null: no longer.
   void observe(ExchangeListener* own, ExchangeListener*) { listener_ = own; }
 
  private:
+  /// Reduce-scatters the pending range, a part of `all`.
+  void scatter(T* all, std::span<const Slice> shares) {
+    const ExchangeOperation bucket(listener_, "bucket", n_ * sizeof(T));
+    parts_within(shares, {static_cast<std::size_t>(p_ - all), std::exchange(n_, 0)}, parts_);
+    member_.reduce_scatter(all, std::span<const Slice>(parts_));
+  }
+
   C member_;
   T* p_ = nullptr;
-  std::size_t n_ = 0;  // pending elements from p_ on
+  std::size_t n_ = 0;         // pending elements from p_ on
+  std::vector<Slice> parts_;  // kept so that a step allocates nothing
   ExchangeListener* listener_ = nullptr;
 };
 

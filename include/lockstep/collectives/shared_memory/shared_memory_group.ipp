@@ -130,28 +130,46 @@ struct SharedMemoryGroup::Member final : detail::ByteCollective {
                           add.parts);
       return channel.next();  // until here no member may change its elements
     }
-    in_pieces(call, whole, [&](std::size_t at, const auto& piece) {
+    in_pieces(whole, [&](std::size_t at) {
       if (contributes)
         for (const Slice& range : ranges) {
-          const Slice part = piece(range);
+          const Slice part = piece_of(call, range, at);
           if (part.count > 0)
             std::memcpy(channel.input() + part.first - at, p + part.first, part.count);
         }
       channel.next();
-      if (const Slice own = piece(ranges[rank()]); own.count > 0)
+      if (const Slice own = piece_of(call, ranges[rank()], at); own.count > 0)
         channel.add_inputs(p + own.first, own.count, own.first - at, from, add.parts);
     });
   }
   void all_gather(const Call& call, std::byte* p, std::span<const Slice> ranges) override {
     const Slice whole = span_of(call, ranges);
-    channel.publish(call);
-    bool is_first = true;
-    in_pieces(call, whole, [&](std::size_t at, const auto& piece) {
-      if (const Slice own = piece(ranges[rank()]); own.count > 0)
+    const std::size_t end = whole.first + whole.count;
+    const auto copy_in = [&](std::size_t at) {
+      if (const Slice own = piece_of(call, ranges[rank()], at); own.count > 0)
         std::memcpy(channel.input() + own.first - at, p + own.first, own.count);
-      std::exchange(is_first, false) ? channel.begin() : channel.next();
+    };
+    const std::uint64_t place = channel.place_of(p, end);
+    channel.publish(call, place);
+    if (place == detail::SharedAllocator::nowhere) copy_in(whole.first);
+    channel.begin();
+    const InHeap where = channel.find_in_heap(end);
+    if (where == InHeap::all) {
       for (std::size_t r = 0; r < size(); ++r)
-        if (const Slice part = piece(ranges[r]); r != rank() && part.count > 0)
+        if (const Slice& range = ranges[r]; r != rank() && range.count > 0) {
+          const std::size_t first = range.first * call.element;
+          std::memcpy(p + first, channel.heap_of(r, end) + first, range.count * call.element);
+        }
+      return channel.next();  // until here no member may change its elements
+    }
+    bool is_published = where == InHeap::none;  // else those in the heap have copied nothing yet
+    in_pieces(whole, [&](std::size_t at) {
+      if (!std::exchange(is_published, false)) {
+        copy_in(at);
+        channel.next();
+      }
+      for (std::size_t r = 0; r < size(); ++r)
+        if (const Slice part = piece_of(call, ranges[r], at); r != rank() && part.count > 0)
           std::memcpy(p + part.first, channel.input_of(r) + part.first - at, part.count);
     });
   }
@@ -166,20 +184,21 @@ struct SharedMemoryGroup::Member final : detail::ByteCollective {
       }
     return {first, end - first};
   }
-  /// Calls f(at, piece) for the bytes at, at + chunk, ... of `whole`, at least once: piece(range) is
-  /// the part of a range there, in bytes.
+  /// Calls f(at) for the chunks of `whole` at the bytes at, at + chunk, ..., at least once.
   template <class F>
-  void in_pieces(const Call& call, Slice whole, const F& f) {
+  void in_pieces(Slice whole, const F& f) {
     std::size_t at = whole.first;
     do {
-      f(at, [&](const Slice& range) {
-        const std::size_t begin = std::max(range.first * call.element, at);
-        const std::size_t end =
-            std::min((range.first + range.count) * call.element, at + channel.chunk());
-        return range.count > 0 && begin < end ? Slice{begin, end - begin} : Slice{};
-      });
+      f(at);
       at += channel.chunk();
     } while (at < whole.first + whole.count);
+  }
+  /// The part of a range in the chunk that begins at byte `at`, in bytes.
+  Slice piece_of(const Call& call, const Slice& range, std::size_t at) const {
+    const std::size_t begin = std::max(range.first * call.element, at);
+    const std::size_t end =
+        std::min((range.first + range.count) * call.element, at + channel.chunk());
+    return range.count > 0 && begin < end ? Slice{begin, end - begin} : Slice{};
   }
 
   /// Calls f(at, count, exchange) for each chunk, at least once; `exchange` is its barrier.

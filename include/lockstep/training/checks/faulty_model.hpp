@@ -99,7 +99,7 @@ class FaultyModel {
   std::size_t rank() const { return 0; }
   bool is_chief() const { return true; }
   int threads() const { return 1; }
-  MemoryUse memory() const { return {}; }
+  MemoryUse memory(std::size_t = 0) const { return {}; }
 };
 
 }  // namespace lockstep::detail

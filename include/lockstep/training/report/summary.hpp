@@ -82,11 +82,13 @@ std::vector<std::string> fused_names() {
   return fused_names(summary_facts<Net, D>());
 }
 
-/// The table, followed by totals. `optimizer_slots`: buffers per weight.
-LOCKSTEP_COLD_DECL std::string summary_of(const SummaryFacts& model, std::size_t optimizer_slots);
+/// The table, followed by totals. `optimizer_slots`: buffers per weight; `owned`: the weights for
+/// which the first replica of this process has them.
+LOCKSTEP_COLD_DECL std::string summary_of(const SummaryFacts& model, std::size_t optimizer_slots,
+                                          std::size_t owned);
 template <class Net, class D>
-std::string summary_of(std::size_t optimizer_slots) {
-  return summary_of(summary_facts<Net, D>(), optimizer_slots);
+std::string summary_of(std::size_t optimizer_slots, std::size_t owned = Net::graph.weights) {
+  return summary_of(summary_facts<Net, D>(), optimizer_slots, owned);
 }
 
 }  // namespace lockstep::detail

@@ -79,7 +79,7 @@ inline bool has_branches(std::span<const Node> nodes) {
   return false;
 }
 
-std::string summary_of(const SummaryFacts& model, std::size_t optimizer_slots) {
+std::string summary_of(const SummaryFacts& model, std::size_t optimizer_slots, std::size_t owned) {
   TextTable::Row header{"Layer (type)", "Output Shape", "FLOPs", "Param #"};
   const bool branches = has_branches(model.nodes);
   if (branches) header.push_back("Connected to");
@@ -105,6 +105,8 @@ std::string summary_of(const SummaryFacts& model, std::size_t optimizer_slots) {
   text += count("Trainable params", model.weights);
   text += count("Non-trainable params", model.state);
   text += count("Optimizer params", model.weights * optimizer_slots);
+  if (optimizer_slots > 0 && owned < model.weights)
+    text += count("Optimizer params of this process' first replica", owned * optimizer_slots);
   text += format_text(" Gradients: {}\n", format_bytes(model.gradient_bytes));
   text += format_text(
       " Activations: {} per example ({} without reuse) + {} per step, without library workspace\n",

@@ -319,7 +319,7 @@ DeviceReplica<D, U>::DeviceReplica(Context& context, const ReplicaPlan<D>& plan,
                                    const ReplicaPlace& place)
     : plan_(&plan),
       context_(&context),
-      engine_(context, plan.engine),
+      engine_(context, plan.engine, U::divides_slots),
       policy_(UpdateSite<D>{
           .device = context,
           .engine = engine_,

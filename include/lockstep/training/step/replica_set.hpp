@@ -174,9 +174,9 @@ class ReplicaSet : public AnyReplicas {
   std::vector<T> gradients() const {
     if constexpr (UpdateOf<S>::divides_slots)
       throw UsageError(
-          "gradients: {} leaves the sum of each gradient to the process that owns the weight, so none "
+          "gradients: {} leaves the sum of each gradient to the replica that owns the weight, so none "
           "has all of them; call gradients_of(batch) in all processes",
-          S::name);
+          policy_name());
     else
       return first().copy_of(first().engine().gradients());
   }
@@ -670,6 +670,7 @@ class ReplicaSet : public AnyReplicas {
     initialize_parameters<Net, T>(seed_, weights, state);
     if constexpr (!is_one_process) {
       Signature fields = signature();
+      add_field(fields, "update policy", std::string(policy_name()));
       // Last, since the values follow from the seed: a different seed is reported as such.
       add_field(fields, "initial values",
                 describe_values(named_parameters<Net>(), bytes_of(weights, state)));
@@ -775,6 +776,14 @@ class ReplicaSet : public AnyReplicas {
                            segments_.get());
   }
 
+  /// The name of the update policy, or of its strategy if it has none.
+  static constexpr std::string_view policy_name() {
+    using Policy = typename UpdatePolicyOf<S>::type;
+    if constexpr (requires { Policy::name; })
+      return Policy::name;
+    else
+      return S::name;
+  }
   /// Empty under a policy that leaves each sum to its owner.
   std::vector<T> known_gradients() const {
     if constexpr (UpdateOf<S>::divides_slots)

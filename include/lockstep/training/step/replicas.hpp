@@ -258,15 +258,21 @@ class Replicas final : public ReplicaSet<Net, S, L, O, Ms...> {
     });
     trace_ = std::move(trace);
   }
-  /// Memory of one replica.
-  MemoryUse memory() const {
-    const Replica& r = this->first();
+  /// The weights that the first replica of this process updates.
+  std::size_t owned_weights() const { return this->first().policy().owned().size(); }
+  /// Memory of a replica of this process.
+  MemoryUse memory(std::size_t replica) const {
+    static_cast<void>(this->first());
+    if (replica >= replicas_.size())
+      throw UsageError("memory: replica is {}; it must be below the process' replicas, {}", replica,
+                       replicas_.size());
+    Replica& r = *replicas_[replica];
     MemoryUse use;
     use.weights = Net::graph.weights * sizeof(T);
     use.gradients = use.weights * (1 + r.partial_gradients());
     use.optimizer = r.policy().slot_bytes();
     use.state = Net::graph.state * sizeof(T);
-    use.working = this->first().engine().working_bytes();
+    use.working = r.engine().working_bytes();
     use.data = most_data_;
     return use;
   }

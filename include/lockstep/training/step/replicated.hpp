@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <string_view>
 #include <type_traits>
 
 #include "lockstep/concepts/strategy.hpp"
@@ -56,11 +57,12 @@ class ReplicatedUpdate : public Updates<D> {
 
 }  // namespace detail
 
-/// The update policy of all strategies but ParameterServer. Each range of gradients is all-reduced while
+/// The default update policy of strategies. Each range of gradients is all-reduced while
 /// backward continues; then each replica updates all weights.
 struct Replicated {
   template <class D>
   using Replica = detail::ReplicatedUpdate<D>;
+  static constexpr std::string_view name = "replicated";
 };
 
 namespace detail {

@@ -91,7 +91,7 @@ class ServedUpdate : public Updates<D> {
     replica.host.all_reduce(values.data(), values.size());
   }
   void complete(const ReplicaContext<D>& replica, T* all) const {
-    replica.group.all_gather(reinterpret_cast<std::byte*>(all), bytes_);
+    replica.gradients.all_gather(reinterpret_cast<std::byte*>(all), bytes_);
   }
   void overwrite_with_average(const ReplicaContext<D>& replica) {
     Base::overwrite_with_average();

@@ -20,6 +20,7 @@
 
 #include "lockstep/collectives/thread_group.hpp"
 #include "support/signals.hpp"
+#include "unit/collectives/exchange/shares.hpp"
 #include "unit/collectives/members.hpp"
 
 namespace {
@@ -397,4 +398,11 @@ TEST_CASE(
                              "gradients after an error");
           }) == "");
   }
+}
+
+TEST_CASE("shares of ranges are scattered in the background, then the sums follow") {
+  using Member = lockstep::ThreadGroup::Member;
+  using InBackground = CommunicationThread<Member, float>;
+  static_assert(lockstep::ScattersGradients<InBackground, float>);
+  contract::check_shares([](Member member) { return std::make_unique<InBackground>(member); });
 }

@@ -2,6 +2,7 @@
 
 #include <catch2/catch_test_macros.hpp>
 #include <cstddef>
+#include <memory>
 #include <stdexcept>
 #include <string>
 #include <thread>
@@ -9,6 +10,7 @@
 #include <vector>
 
 #include "lockstep/collectives/thread_group.hpp"
+#include "unit/collectives/exchange/shares.hpp"
 #include "unit/collectives/members.hpp"
 
 namespace {
@@ -116,4 +118,25 @@ TEST_CASE("the members of a group of threads get their sums") {
     for (std::size_t i = 0; i < n; ++i) wrong += x[r][i] != static_cast<float>(6 * i);
     CHECK(wrong == 0);
   }
+}
+
+TEST_CASE("shares of adjacent ranges are scattered in one operation, then the sums follow") {
+  using Member = lockstep::ThreadGroup::Member;
+  using AtEnd = lockstep::ExchangeAtEnd<Member, float>;
+  static_assert(lockstep::ScattersGradients<AtEnd, float> &&
+                !lockstep::ScattersGradients<Exchange, float>);
+  contract::check_shares([](Member member) { return std::make_unique<AtEnd>(member); });
+}
+
+TEST_CASE("an exchange without operations on ranges all-reduces the parts") {
+  Noting::Seen seen;
+  Exchange own(Noting{&seen});
+  const lockstep::GradientExchange<float> exchange(own);
+  std::vector<float> x(100);
+  const std::vector<lockstep::Slice> shares{{0, 100}};
+  double sum = 0;
+  exchange.post(x.data(), {60, 40}, shares);
+  exchange.finish(x.data(), {50, 10}, shares, &sum, 1);
+  CHECK(seen.ranges == Ranges{{x.data() + 50, 50}});
+  CHECK(seen.sums == std::vector<std::size_t>{1});
 }

@@ -8,6 +8,7 @@
 
 #include "lockstep/lockstep.hpp"
 #include "lockstep/reference.hpp"
+#include "lockstep/sharded.hpp"
 #include "lockstep/strategies/multi_worker_mirrored.hpp"
 #include "ranks.hpp"
 #include "unit/training/mirrored_support.hpp"
@@ -29,7 +30,9 @@ std::string trained(const Strategy& strategy) {
 TEST_CASE("workers that exchange over MPI train as replicas of one process", "[.plane]") {
   const std::string expected =
       trained(ls::Mirrored<ls::Reference<float>>{.replicas = ls::MpiCommunicator::world().size()});
-  CHECK(trained(ls::MultiWorkerMirrored<ls::Reference<float>, ls::Mpi>{}) == expected);
+  const ls::MultiWorkerMirrored<ls::Reference<float>, ls::Mpi> workers;
+  CHECK(trained(workers) == expected);
+  CHECK(trained(workers | ls::Sharded{}) == expected);
 }
 
 TEST_CASE("a job over MPI cannot be elastic", "[.plane]") {

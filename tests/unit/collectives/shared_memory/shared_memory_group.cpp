@@ -15,6 +15,7 @@
 #include <memory>
 #include <optional>
 #include <random>
+#include <span>
 #include <string>
 #include <thread>
 #include <utility>
@@ -342,6 +343,25 @@ TEST_CASE("an all-reduce in the heap is in place: the sum appears in one pass, n
           std::fill_n(x, n, 1.5f);
           group.all_reduce(x, n);
           contract::expect(std::count(x, x + n, 3.0f) == n, "not the sum");
+        })) == "");
+  const std::size_t count = maker.memory().bytes() / sizeof(float);
+  CHECK(std::count(slots, slots + count, 1.5f) == 0);
+  CHECK(std::count(slots, slots + count, 3.0f) == 0);
+}
+
+TEST_CASE("ranges in the heap are added and gathered in place, without the slots") {
+  constexpr std::size_t n = 100'000;
+  Sleeping maker(2, contract::no_timeout);
+  auto* const slots = reinterpret_cast<const float*>(maker.memory().data());
+  CHECK(contract::first_error(run_members(maker, "in place", [&](auto& group, std::size_t rank) {
+          auto* const x =
+              reinterpret_cast<float*>(group.exchange_allocator()->allocate(n * sizeof(float)));
+          std::fill_n(x, n, 1.5f);
+          const std::vector<lockstep::Slice> halves{{0, n / 2}, {n / 2, n / 2}};
+          group.reduce_scatter(x, std::span<const lockstep::Slice>(halves));
+          std::fill_n(x + halves[1 - rank].first, n / 2, 0.0f);
+          group.all_gather(x, std::span<const lockstep::Slice>(halves));
+          contract::expect(std::count(x, x + n, 3.0f) == n, "not the sums of all ranges");
         })) == "");
   const std::size_t count = maker.memory().bytes() / sizeof(float);
   CHECK(std::count(slots, slots + count, 1.5f) == 0);

@@ -9,6 +9,7 @@
 
 #include <lockstep/cpu.hpp>
 #include <lockstep/lockstep.hpp>
+#include <lockstep/sharded.hpp>
 
 #include "support/allocation_counter.hpp"
 
@@ -88,6 +89,29 @@ struct CountingMirrored {
   CountingSession open() const { return CountingSession(options); }
 };
 
+/// Trains with the update policy, and counts after the first epoch, which prepares each batch size.
+template <class TheNet, class Policy = ls::Replicated>
+void check_steps(const Mirrored& options, Policy policy = {}) {
+  CAPTURE(options.virtual_shards, Policy::name);
+  ls::Model model{TheNet{}, CountingMirrored{options} | policy,
+                  ls::SparseCategoricalCrossentropy{.from_logits = true}, ls::Adam{},
+                  ls::Accuracy{}};
+  std::size_t steps = 0;
+  int epoch = 0;
+  const auto count = [&](std::size_t, const ls::Logs&) {
+    if (epoch == 0) return;
+    ++steps;
+    CHECK(CountingSession::allocations == std::vector<std::size_t>{0, 0});
+  };
+  model.fit(data() | ls::batch(8),
+            {.epochs = 3,
+             .callbacks = {ls::LambdaCallback{
+                 .on_epoch_begin = [&](int e, const ls::Logs&) { epoch = e; },
+                 .on_train_batch_end = count}},
+             .progress = ls::ProgressStyle::none});
+  CHECK(steps == 12);
+}
+
 }  // namespace
 
 TEST_CASE("A training step on the Cpu allocates nothing, even with a smaller last batch") {
@@ -103,27 +127,11 @@ TEST_CASE("The allocation counter of this test detects an allocation in a step")
 
 TEMPLATE_TEST_CASE("A step of replicas on the Cpu allocates nothing in their threads", "", Net,
                    Synchronized) {
-  for (const std::size_t shards : {0u, 4u}) {
-    if (shards > 0 && std::is_same_v<TestType, Synchronized>) continue;
-    CAPTURE(shards);
-    ls::Model model{
-        TestType{},
-        CountingMirrored{{.replicas = 2, .on = {.threads = 1}, .virtual_shards = shards}},
-        ls::SparseCategoricalCrossentropy{.from_logits = true}, ls::Adam{}, ls::Accuracy{}};
-    std::size_t steps = 0;
-    int epoch = 0;
-    const auto count = [&](std::size_t, const ls::Logs&) {
-      if (epoch == 0) return;  // each batch size is prepared once
-      ++steps;
-      CHECK(CountingSession::allocations == std::vector<std::size_t>{0, 0});
-    };
-    model.fit(data() | ls::batch(8),
-              {.epochs = 3,
-               .callbacks = {ls::LambdaCallback{
-                   .on_epoch_begin = [&](int e, const ls::Logs&) { epoch = e; },
-                   .on_train_batch_end = count}},
-               .progress = ls::ProgressStyle::none});
-    CHECK(steps == 12);
+  check_steps<TestType>({.replicas = 2, .on = {.threads = 1}});
+  if constexpr (std::is_same_v<TestType, Net>) {
+    const Mirrored sliced{.replicas = 2, .on = {.threads = 1}, .virtual_shards = 4};
+    check_steps<Net>(sliced);
+    check_steps<Net>(sliced, ls::Sharded{});
   }
 }
 

@@ -1,0 +1,35 @@
+/// \file
+/// A strategy with another update policy. Invariant: replicas, session and options are those of the
+/// given strategy.
+#pragma once
+
+#include <utility>
+
+#include "lockstep/concepts/strategy.hpp"
+
+namespace lockstep {
+
+/// S with the update policy P; written `strategy | policy`.
+/// \code
+///   ls::UpdatedBy<ls::Mirrored<ls::Cpu>, ls::Sharded>{{.replicas = 4}}
+///   ls::Mirrored<ls::Cpu>{.replicas = 4} | ls::Sharded{}                   // the same
+/// \endcode
+template <class S, class P>
+struct UpdatedBy : S {
+  static constexpr bool has_default_policy = !requires { typename S::update_policy; };
+  static_assert(has_default_policy,
+                "lockstep: strategy | policy: the strategy has its own update policy, as "
+                "ParameterServer and the result of another | do; leave out the second one");
+  // Complete here, so that a policy refuses a device where a program names both.
+  static_assert(sizeof(typename P::template Replica<typename S::device>) > 0);
+  using update_policy = P;
+};
+
+/// The strategy with the update policy P instead of its default one.
+template <Strategy S, class P>
+  requires requires { typename P::template Replica<typename S::device>; }
+UpdatedBy<S, P> operator|(S strategy, P) {
+  return {std::move(strategy)};
+}
+
+}  // namespace lockstep

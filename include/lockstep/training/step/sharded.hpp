@@ -1,0 +1,89 @@
+/// \file
+/// The update policy ls::Sharded: each replica owns an even share of the weights. Invariants: the
+/// bits of all weights are those of ls::Replicated; the optimizer's buffers exist once in the job.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+#include "lockstep/concepts/device.hpp"
+#include "lockstep/concepts/strategy.hpp"
+#include "lockstep/concepts/update_policy.hpp"
+#include "lockstep/core/error.hpp"
+#include "lockstep/core/slice.hpp"
+#include "lockstep/training/step/served.hpp"
+#include "lockstep/training/step/updates.hpp"
+
+namespace lockstep {
+
+namespace detail {
+
+/// One replica's object of ls::Sharded: that of ls::Served where all replicas compute and own
+/// weights, except that gradients leave while backward continues.
+template <class D>
+class ShardedUpdate : public ServedUpdate<D> {
+  using Base = ServedUpdate<D>;
+  static constexpr bool is_on_host = HostDevice<D>;
+  static_assert(is_on_host,
+                "lockstep::Sharded: the replicas of this device cannot exchange ranges of weights; "
+                "use Cpu or Reference, or leave out ls::Sharded");
+
+ public:
+  using typename Base::T;
+
+  [[gnu::cold]] explicit ShardedUpdate(const UpdateSite<D>& site) : Base(site) {}
+
+  void ready(const ReplicaContext<D>& replica, Slice range) {
+    replica.exchange.post(this->gradients(), range, this->ranges());
+  }
+  void finish(const ReplicaContext<D>& replica, Slice last, double* sums, std::size_t n,
+              std::size_t ordered) {
+    replica.exchange.finish(this->gradients(), last, this->ranges(), sums, n + ordered);
+  }
+  [[gnu::cold]] void update(const ReplicaContext<D>& replica, UpdateRule<D> rule, double rate,
+                            std::uint64_t step, bool is_applied) {
+    if (!replica.gradients.has_ranges())
+      throw UsageError(
+          "sharded: the group of the strategy's replicas has no reduce_scatter and all_gather of "
+          "ranges; add both to its members (lockstep/concepts/collective.hpp), or leave out "
+          "ls::Sharded");
+    Base::update(replica, rule, rate, step, is_applied);
+  }
+};
+
+}  // namespace detail
+
+/// The update policy of ZeRO's first stage: gradients are reduce-scattered, each replica updates its
+/// share of the weights, and all gather the result. The optimizer's slots, accumulated gradients and
+/// moving averages exist once in the job instead of once in each replica:
+///
+///     backward   g = sum over replicas, of this replica's share     reduce-scatter, overlapped
+///     update     w, slots = rule(w, g, slots), of the share         1/N of the work and the memory
+///     gather     all replicas: the weights of the next step         all-gather
+///
+/// With N replicas a slot takes 4/N bytes per weight and replica instead of 4: Adam takes 8/N instead
+/// of 8. Weights and gradients are whole in each replica. The bits are those of ls::Replicated, for
+/// each optimizer and any N. Both send the same number of bytes.
+///
+/// Shares are even, in blocks of 64 weights; with clipping by norm or Lamb, which need whole
+/// parameters, a share consists of these. A checkpoint has the form of all others: it continues under
+/// any policy, on any number of replicas. All processes of a job save it together, and call
+/// `save_checkpoint` and `swap_averages` together. `model.gradients` throws, since no replica has all
+/// sums; `gradients_of` works. A job with ls::Elastic cannot divide its slots and does not compile.
+///
+/// Source: S. Rajbhandari et al., ZeRO: Memory Optimizations Toward Training Trillion Parameter
+/// Models, 2020. PyTorch: ZeroRedundancyOptimizer.
+/// \throws UsageError in the first step if the group of a custom strategy cannot exchange ranges.
+/// \code
+///   #include <lockstep/sharded.hpp>
+///   ls::Mirrored<ls::Cpu>{.replicas = 4} | ls::Sharded{}
+///   ls::MultiWorkerMirrored<ls::Cpu>{} | ls::Sharded{}
+/// \endcode
+struct Sharded {
+  template <class D>
+  using Replica = detail::ShardedUpdate<D>;
+  static constexpr std::string_view name = "sharded";
+};
+
+}  // namespace lockstep
