@@ -180,10 +180,10 @@ class AsynchronousSteps final : public StepsOver<Replicas, Batches>, public Asyn
     return runs;
   }
   /// Takes the records of updates that all servers have made.
-  void settle() {
+  void take_records() {
     keep(server_->take_records());
-    if constexpr (requires(Replica& r) { r.policy().settle(); })
-      if (received_ == server_->steps_made().size()) all().first().policy().settle();
+    if constexpr (requires(Replica& r) { r.policy().finish_update(); })
+      if (received_ == server_->steps_made().size()) all().first().policy().finish_update();
   }
   void apply(const PushServer::Push& push, std::optional<double> rate) {
     Replica& replica = all().first();
@@ -352,7 +352,7 @@ class AsynchronousSteps final : public StepsOver<Replicas, Batches>, public Asyn
 
   /// The end of a phase, or of this process' part in it by an error.
   void leave() {
-    if (server_) settle();
+    if (server_) take_records();
     server_.reset();
     client_.reset();
     replica_.reset();  // the next phase may be on other devices

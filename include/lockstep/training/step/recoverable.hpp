@@ -51,7 +51,7 @@ class RecoverableUpdate : public U {
     this->complete(replica, this->weights());
     stage_ = Stage::complete;
   }
-  /// The same for an asynchronous step; it is within the update until `settle`.
+  /// The same for an asynchronous step; it is within the update until `finish_update`.
   [[gnu::cold]] void update_alone(UpdateRule<D> rule, double rate, std::uint64_t step,
                                   double squares, std::span<const Slice> parts) {
     if (keeps_) keep();
@@ -61,7 +61,7 @@ class RecoverableUpdate : public U {
     stage_ = Stage::made;
   }
   /// All owners have made the last update.
-  void settle() { stage_ = Stage::complete; }
+  void finish_update() { stage_ = Stage::complete; }
   /// Whether an update has begun whose weights have not all arrived.
   bool is_within_update() const { return stage_ != Stage::complete; }
   /// Whether the owned range is that after this update.
