@@ -4,7 +4,6 @@
 #pragma once
 
 #include <lockstep/cluster.hpp>
-#include <lockstep/core/format_text.hpp>
 #include <lockstep/elastic.hpp>
 #include <type_traits>
 
@@ -21,14 +20,16 @@ void describe_workers(lockstep::MultiWorkerMirrored<D, Plane, Membership>& strat
                       const Options& options) {
   describe_job(strategy, options);
   if (options.update == "sharded") {
-    const bool is_option = options.min_workers > 0;
-    if (is_option || lockstep::detail::variable(strategy.environment, "LOCKSTEP_MIN_WORKERS"))
-      throw lockstep::UsageError(
-          "{}: with --update sharded a worker that dies takes its share of the optimizer's state "
-          "along; leave it out, and let the launcher start the job again from its checkpoint "
-          "(lockstep-run --max-restarts)",
-          is_option ? lockstep::format_text("--min-workers {}", options.min_workers)
-                    : "LOCKSTEP_MIN_WORKERS is set");
+    constexpr const char* why =
+        "with --update sharded a worker that dies takes its share of the optimizer's state along";
+    constexpr const char* instead =
+        "and let the launcher start the job again from its checkpoint (lockstep-run "
+        "--max-restarts)";
+    if (options.min_workers > 0)
+      throw lockstep::UsageError("--min-workers {}: {}; leave it out, {}", options.min_workers, why,
+                                 instead);
+    if (lockstep::detail::variable(strategy.environment, "LOCKSTEP_MIN_WORKERS"))
+      throw lockstep::UsageError("LOCKSTEP_MIN_WORKERS is set: {}; unset it, {}", why, instead);
   }
   if constexpr (std::is_same_v<Membership, lockstep::Elastic>)
     strategy.elastic.min_workers = options.min_workers;

@@ -31,6 +31,12 @@ struct Net : ls::Sequential<ls::Input<2>, ls::Dense<256, ls::kernel_regularizer(
                             ls::BatchNormalization<>, ls::ReLU, ls::Dropout<ls::rate(0.4f)>,
                             ls::Dense<280>, ls::Tanh, ls::Dense<3>> {};
 using Workers = ls::MultiWorkerMirrored<ls::Cpu>;
+static_assert(ls::UpdatePolicy<ls::Sharded, ls::Cpu> &&
+              ls::UpdatePolicy<ls::Sharded, ls::CpuBFloat16>);
+// Otherwise gradients would be all-reduced, with the same bits.
+using Member = ls::HierarchicalGroup<ls::detail::JobGroup>::Member;
+static_assert(ls::ScattersGradients<ls::ExchangeAtEnd<Member, float>, float> &&
+              ls::ScattersGradients<ls::CommunicationThread<Member, float>, float>);
 
 auto data() { return line::classes(48) | ls::shuffle(16) | ls::batch(20); }
 
