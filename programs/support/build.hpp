@@ -46,7 +46,8 @@ using Strategy = lockstep::MultiWorkerMirrored<Device>;  // NAME_multi_worker
 using Strategy = lockstep::MultiWorkerMirrored<Device, lockstep::Tcp, lockstep::Elastic>;
 #endif
 #elif defined(LOCKSTEP_PARAMETER_SERVER)
-using Strategy = lockstep::ParameterServer<Device>;  // NAME_parameter_server
+// NAME_parameter_server
+using Strategy = lockstep::ParameterServer<Device, lockstep::Tcp, lockstep::Elastic>;
 #elif defined(LOCKSTEP_MIRRORED)
 using Strategy = lockstep::Mirrored<Device>;  // NAME_mirrored
 #else

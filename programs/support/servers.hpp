@@ -2,6 +2,7 @@
 /// The options of a job with parameter servers, found as those of workers.hpp.
 #pragma once
 
+#include <lockstep/elastic.hpp>
 #include <lockstep/parameter_server.hpp>
 
 #include "support/describe_job.hpp"
@@ -9,11 +10,14 @@
 
 namespace support {
 
-/// Applies --cluster, --task and the timeouts.
+/// Applies --cluster, --task, --elastic, --ps-replicas and the timeouts.
 /// \throws lockstep::ClusterError, lockstep::FileError naming the option or the file.
 template <class D, class Plane>
-void describe_workers(lockstep::ParameterServer<D, Plane>& strategy, const Options& options) {
+void describe_workers(lockstep::ParameterServer<D, Plane, lockstep::Elastic>& strategy,
+                      const Options& options) {
   describe_job(strategy, options);
+  strategy.replicas = options.server_replicas;
+  strategy.elastic.min_workers = options.min_workers;
 }
 
 }  // namespace support

@@ -129,9 +129,11 @@ class Disturbed {
     for (std::size_t r = 0; r < job_.size(); ++r) {
       if (dead_[r]) continue;
       INFO("rank " << r << ": " << job_.report(r).what.text << job_.logs());
+      const bool is_new = std::find(joined.begin(), joined.end(), r) != joined.end();
+      if (is_new && std::string(job_.report(r).what).find("has ended the job") != std::string::npos)
+        continue;  // too late
       CHECK(job_.report(r).outcome == Outcome::done);
       const std::vector<double> found = job_.numbers(r);
-      const bool is_new = std::find(joined.begin(), joined.end(), r) != joined.end();
       constexpr std::ptrdiff_t digits = 64;
       REQUIRE(found.size() >= digits);
       if (is_new)
@@ -220,7 +222,7 @@ TEST_CASE("processes of jobs with servers are killed and started again at random
   for (std::uint32_t seed = 1; kills < 50; ++seed) {
     std::mt19937 draw(seed);
     const auto below = [&](std::size_t n) { return static_cast<std::size_t>(draw() % n); };
-    const Plan plan{.optimizer = static_cast<int>(below(4)), .epochs = 30};
+    const Plan plan{.optimizer = static_cast<int>(below(4)), .epochs = 100, .pause = 3ms};
     const std::vector<double> expected = alone(plan);
     const Tasks tasks{2 + below(2), 3, below(2) == 0};
     CAPTURE(seed, plan.optimizer, tasks.workers, tasks.chief);
@@ -228,7 +230,7 @@ TEST_CASE("processes of jobs with servers are killed and started again at random
     std::vector<std::size_t> joined;
     const std::size_t spared = tasks.chief ? 1 : 0;  // a worker
     for (std::size_t i = 0; i < 4; ++i) {
-      job.until_step(spared, 10 + 30 * i + below(25));
+      job.until_step(spared, 10 + 200 * i + below(190));
       if (job.job().has_ended(spared)) break;
       const std::size_t victim = below(tasks.count());
       if (victim == spared) continue;
