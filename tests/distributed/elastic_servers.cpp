@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "distributed/processes.hpp"
+#include "lockstep/cpu.hpp"
 #include "lockstep/elastic.hpp"
 #include "lockstep/lockstep.hpp"
 #include "lockstep/parameter_server.hpp"
@@ -107,7 +108,7 @@ class Disturbed {
         dead_(tasks.count()) {}
 
   Processes& job() { return job_; }
-  /// Waits until the process has made so many steps, or the job has ended.
+  /// Waits until the process has made this number of steps, or the job has ended.
   void until_step(std::size_t of, std::uint64_t steps) {
     REQUIRE(job_.until([&] { return job_.report(of).steps >= steps || job_.has_ended(of); }));
   }
@@ -207,6 +208,14 @@ TEST_CASE("a killed server without a second one is named by all, with the remedy
       CHECK(report.reported_at - killed < 3s);  // three times the promise
     }
   }
+}
+
+TEST_CASE("the strategy of the documentation is a value") {
+  // --8<-- [start:strategy]
+  const ls::ParameterServer<ls::Cpu, ls::Tcp, ls::Elastic> strategy{
+      .virtual_shards = 8, .replicas = 2, .elastic = {.min_workers = 1}};
+  // --8<-- [end:strategy]
+  CHECK(strategy.replicas == 2);
 }
 
 TEST_CASE("more replicas of a range than servers are refused in all processes") {

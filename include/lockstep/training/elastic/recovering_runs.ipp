@@ -137,8 +137,8 @@ void RecoveringRuns::exchange_owned(AnyReplicas& replicas, const RunStanding& mi
   if (some_are_behind)
     replicas.broadcast_from(root, layout.state, own.state.data(),
                             is_behind ? to.state.data() : nullptr);
-  // What this process has as at the donor's boundary: a process behind it may have made the update
-  // that others have received.
+  // The elements of this process as of the donor's boundary. One that has not passed it may have made
+  // the update that others have received.
   const OwnedState none;
   const OwnedState& its = own.owned ? *own.owned : none;
   const bool has_later = is_behind && !its.later.empty();
