@@ -11,7 +11,8 @@
 #include "lockstep/training/elastic/recovering_runs.hpp"
 #include "unit/training/elastic/plans.hpp"
 
-using namespace ls::detail;
+namespace ls = lockstep;
+using namespace lockstep::detail;
 using ls::Ranges;
 using ls::Slice;
 
@@ -99,7 +100,7 @@ TEST_CASE("processes exchange ranges of several buffers by version") {
         .from = {bytes(first), bytes(second)},
         .to = {wants ? bytes(to_first) : nullptr, wants ? bytes(to_second) : nullptr},
         .element = sizeof(float)};
-    const std::vector<HeldRange> got = ls::detail::exchange_ranges(all, mine, buffers);
+    const std::vector<HeldRange> got = exchange_ranges(all, mine, buffers);
     const auto owner = [](std::size_t i) { return i >= 20 ? 2u : i >= 10 ? 1u : 0u; };
     for (const Slice& range : needs)
       for (std::size_t i = range.first; i < range.first + range.count; ++i) {
