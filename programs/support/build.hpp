@@ -50,7 +50,8 @@ using Replicas = lockstep::MultiWorkerMirrored<Device>;  // NAME_multi_worker
 using Replicas = lockstep::MultiWorkerMirrored<Device, lockstep::Tcp, lockstep::Elastic>;
 #endif
 #elif defined(LOCKSTEP_PARAMETER_SERVER)
-using Replicas = lockstep::ParameterServer<Device>;  // NAME_parameter_server
+// NAME_parameter_server
+using Replicas = lockstep::ParameterServer<Device, lockstep::Tcp, lockstep::Elastic>;
 #elif defined(LOCKSTEP_MIRRORED)
 using Replicas = lockstep::Mirrored<Device>;  // NAME_mirrored
 #else

@@ -219,12 +219,17 @@ inline Options parse(const Program& program, int argc, char** argv) {
                                "updates that an asynchronous step may miss; default: 2 for each "
                                "worker",
                                0);
-    } else {
-      add_whole<std::size_t>(app, "--min-workers", o.min_workers,
-                             "the workers that are left after a loss go on if they are this many; "
-                             "default: LOCKSTEP_MIN_WORKERS, else a loss ends the job",
+      add_whole<std::size_t>(app, "--ps-replicas", o.server_replicas,
+                             "parameter servers that own each range of the weights; with 2 an "
+                             "elastic job survives the death of one",
                              1);
     }
+    add_whole<std::size_t>(
+        app, "--elastic,--min-workers", o.min_workers,
+        "the processes that are left after a loss go on if this many of them are "
+        "workers; default: LOCKSTEP_MIN_WORKERS, else 1 with --mode async, else "
+        "a loss ends the job",
+        1);
     add_seconds(app, "--stall-timeout", o.stall_timeout,
                 "a worker without progress in forward, backward or reduce is lost after this time");
     add_seconds(app, "--idle-timeout", o.idle_timeout,

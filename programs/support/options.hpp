@@ -26,9 +26,9 @@ struct Program {
   bool has_depths = false;        ///< --depth, --no-augment
   std::size_t replica_limit = 0;  ///< maximum of --replicas; 0: no such option
   bool counts_devices = false;    ///< uses all GPUs by default: no --threads
-  /// --cluster, --task, --min-workers, --stall-timeout, --idle-timeout, --stragglers
+  /// --cluster, --task, --elastic, --stall-timeout, --idle-timeout, --stragglers
   bool has_workers = false;
-  bool has_servers = false;  ///< --mode, --staleness instead of --min-workers
+  bool has_servers = false;  ///< --mode, --staleness, --ps-replicas
   bool has_updates = false;  ///< --update
 };
 
@@ -68,7 +68,8 @@ struct Options {
   std::size_t show = 0;  ///< test images to print with their predictions
   lockstep::ProgressStyle progress = lockstep::ProgressStyle::automatic;
   std::optional<std::string> cluster, task;  ///< a file, and this process' task in the cluster
-  std::size_t min_workers = 0;  ///< 0: LOCKSTEP_MIN_WORKERS, or a lost worker ends the job
+  std::size_t min_workers = 0;      ///< 0: LOCKSTEP_MIN_WORKERS, or a lost worker ends the job
+  std::size_t server_replicas = 1;  ///< servers that own each range
   std::chrono::milliseconds stall_timeout{30'000}, idle_timeout{600'000};
   bool stragglers = false;
   bool asynchronous = false;               ///< of a job with parameter servers

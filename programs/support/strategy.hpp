@@ -16,7 +16,7 @@ constexpr bool has_workers = requires(S s) { s.cluster; };
 
 /// Whether the job of S has parameter servers, and each process one replica.
 template <class S>
-constexpr bool has_servers = has_workers<S> && !requires(S s) { s.replicas; };
+constexpr bool has_servers = requires { S::has_servers; };
 
 /// An S with the options' replicas, threads and virtual shards.
 /// \code

@@ -12,7 +12,7 @@
 
 namespace support {
 
-/// Applies --cluster, --task, --min-workers and the timeouts.
+/// Applies --cluster, --task, --elastic and the timeouts.
 /// \throws lockstep::ClusterError, lockstep::FileError, lockstep::UsageError naming the option or the
 /// file.
 template <class D, class Plane, class Membership>
@@ -35,7 +35,7 @@ void describe_workers(lockstep::MultiWorkerMirrored<D, Plane, Membership>& strat
     strategy.elastic.min_workers = options.min_workers;
   else if (options.min_workers > 0)
     throw lockstep::UsageError(
-        "--min-workers {}: a job goes on after a loss on CPUs only; leave it out, and let the "
+        "--elastic {}: a job goes on after a loss on CPUs only; leave it out, and let the "
         "launcher start the job again from its checkpoint (lockstep-run --max-restarts)",
         options.min_workers);
 }

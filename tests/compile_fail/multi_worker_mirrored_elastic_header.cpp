@@ -1,4 +1,4 @@
-// expect: lockstep::MultiWorkerMirrored: the third argument must be ls::Elastic, with #include <lockstep/elastic.hpp>
+// expect: lockstep: the third argument of MultiWorkerMirrored and ParameterServer must be ls::Elastic, with #include <lockstep/elastic.hpp>
 #include "lockstep/cluster.hpp"
 #include "lockstep/reference.hpp"
 

@@ -1,4 +1,4 @@
-// expect: lockstep::MultiWorkerMirrored: ls::Elastic needs replicas on CPUs that exchange over ls::Tcp; leave it out, and let the launcher start the job again from its checkpoint
+// expect: lockstep: ls::Elastic needs replicas on CPUs that exchange over ls::Tcp; leave it out, and let the launcher start the job again from its checkpoint
 #include "lockstep/cluster.hpp"
 #include "lockstep/elastic.hpp"
 #include "lockstep/reference.hpp"

@@ -1,4 +1,4 @@
-// expect: lockstep::MultiWorkerMirrored: under this update policy a worker that dies takes its part of the optimizer's buffers along; leave out ls::Elastic, or use ls::Replicated
+// expect: lockstep::Model: under this update policy a process that dies takes its part of the optimizer's buffers along; leave out ls::Elastic, or use ls::Recoverable of the policy, or ls::Replicated
 #include "lockstep/cluster.hpp"
 #include "lockstep/elastic.hpp"
 #include "lockstep/lockstep.hpp"

@@ -373,13 +373,13 @@ TEST_CASE("a job without parameter servers is refused before anybody is waited f
   CHECK_THROWS_AS(single.open(), ls::ClusterError);
 }
 
-TEST_CASE("a job with parameter servers is not elastic, and numbers all its tasks") {
+TEST_CASE("a job with parameter servers is elastic by its type only, and numbers all its tasks") {
   CHECK_THROWS_WITH(
       with("LOCKSTEP_MIN_WORKERS", "1", "TF_CONFIG",
            cluster + R"("task":{"type":"worker","index":0}})")
           .open(),
-      ContainsSubstring("LOCKSTEP_MIN_WORKERS is set, but a job with parameter servers ends at a "
-                        "loss; unset it"));
+      ContainsSubstring("LOCKSTEP_MIN_WORKERS is set, but the program's strategy is not elastic; "
+                        "write ls::ParameterServer<ls::Cpu, ls::Tcp, ls::Elastic>"));
   CHECK_THROWS_WITH(with("TF_CONFIG", cluster + R"("task":{"type":"ps","index":"auto"}})").open(),
                     ContainsSubstring("task.index is auto: a job with parameter servers needs the "
                                       "index of each task"));

@@ -41,7 +41,7 @@ THEMES = {
     "training/checks": "one_definition_other",
     "training/checkpoint": "resume",
     "training/callbacks/fast_math": "finite",
-    "training/elastic": "random_jobs",
+    "training/elastic": "random_jobs served_jobs",
     "training/cpu": "input_gradients mirrored profile replica resume step_allocations",
 }
 

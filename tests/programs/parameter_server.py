@@ -1,6 +1,8 @@
 """mnist_parameter_server, lockstep-run --ps and lockstep-doctor --ps, with real processes on this machine."""
 
 import json
+import os
+import pathlib
 import signal
 import unittest
 
@@ -90,6 +92,44 @@ class ParameterServer(Case):
         self.assertEqual(found["weights_sha256"], alone["weights_sha256"])
         self.assertGreater(found["first_step"], 0)
 
+    def process_of(self, rank):
+        """The process with this rank in the description of the job."""
+        for pid in self.left_over():
+            folder = pathlib.Path(f"/proc/{pid}")
+            try:
+                if (f"LOCKSTEP_RANK={rank}\0".encode() in (folder / "environ").read_bytes()
+                        and b"mnist_parameter_server" in (folder / "cmdline").read_bytes().split(b"\0")[0]):
+                    return pid
+            except OSError:
+                pass
+        return self.fail(f"rank {rank} is not there")
+
+    def test_an_elastic_job_survives_a_server_and_a_worker(self):
+        options = ("--epochs", 4, "--steps-per-epoch", 400, "--virtual-shards", 8)
+        alone = self.report(BIN / "mnist", "--quiet", *options)
+        path = self.dir / "elastic.json"
+        job = self.start(BIN / "lockstep-run", "-n", 2, "--ps", 2, "--elastic", 1, "--max-restarts", 4, "--restart-delay", 0,
+                         BIN / "mnist_parameter_server", *options, "--progress", "json", "--ps-replicas", 2, "--report", path)
+        self.await_text(job, '"event":"step","step":50')
+        os.kill(self.process_of(2), signal.SIGKILL)
+        self.await_line(job, "has 2 workers and 2 parameter servers, 1 of them new; recovered")
+        os.kill(self.process_of(1), signal.SIGKILL)
+        self.ends(job, 0)
+        self.assertIn("rank 2 was killed by signal 9 (Killed); restart 1 of 4, of this worker alone", job.stderr())
+        self.assertIn("rank 1 was killed by signal 9 (Killed)", job.stderr())
+        self.assertEqual(json.loads(path.read_text())["weights_sha256"], alone["weights_sha256"])
+
+    def test_an_elastic_job_names_a_server_that_nobody_replaces(self):
+        job = self.start(BIN / "lockstep-run", "-n", 2, "--ps", 1, "--elastic", 1, BIN / "mnist_parameter_server",
+                         "--epochs", 1000, "--progress", "json")
+        self.await_text(job, '"event":"step","step":5')
+        os.kill(self.process_of(2), signal.SIGKILL)
+        self.ends(job, 137)  # as of the first failure; the workers end with 3
+        self.assertEqual(job.stderr().count("is a parameter server that is lost"), 2, job.stderr())
+        self.assertIn("set .replicas = 2", job.stderr())
+        for rank in (0, 1):
+            self.assertIn(f"rank {rank} ended, with exit code 3", job.stderr())
+
     def test_a_wrong_cluster_is_refused(self):
         ends = self.tasks(*SHORT, workers=1, servers=0)["worker:0"]
         self.ends(ends, 2)
@@ -98,13 +138,16 @@ class ParameterServer(Case):
             {"cluster": {"worker": ["127.0.0.1:1"], "ps": ["127.0.0.1:2"]}, "task": {"type": "ps", "index": 0}}))
         self.ends(other, 2)
         self.assertIn("task.type is ps: parameter servers need the strategy ls::ParameterServer", other.stderr())
-        both = self.start(BIN / "lockstep-run", "-n", 2, "--ps", 1, "--elastic", 1, "mnist_parameter_server")
-        self.ends(both, 2)
-        self.assertIn("a job with parameter servers cannot have --elastic", both.stderr())
-        for option, value in (("--min-workers", "1"), ("--mode", "now"), ("--staleness", "1")):
+        few = self.start(BIN / "lockstep-run", "-n", 2, "--ps", 2, "--elastic", 3, "mnist_parameter_server")
+        self.ends(few, 2)
+        self.assertIn("the job has only 2 workers", few.stderr())
+        for option, value in (("--mode", "now"), ("--staleness", "1")):
             refused = self.start(BIN / "mnist_parameter_server", option, value, *SHORT)
             self.ends(refused, 2)
             self.assertIn(option, refused.stderr())
+        copies = self.start(BIN / "lockstep-run", "-n", 1, "--ps", 1, "mnist_parameter_server", "--ps-replicas", 2, *SHORT)
+        self.ends(copies, 2)
+        self.assertIn("replicas is 2, but the job has 1 parameter server;", copies.stderr())
 
     def test_the_doctor_examines_servers(self):
         job = self.start(BIN / "lockstep-run", "-n", 2, "--ps", 1, "--check", "mnist_parameter_server")

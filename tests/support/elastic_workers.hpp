@@ -273,7 +273,7 @@ class FaultyMember {
   }
 
  private:
-  /// What an exchange that fails may leave in place of its results.
+  /// Results of an exchange that has failed are undefined.
   template <class T>
   static void scribble(T* p, const lockstep::Slice& range) {
     for (std::size_t i = 0; i < range.count; ++i) p[range.first + i] = static_cast<T>(77);

@@ -163,9 +163,9 @@ Arguments parse(int argc, char** argv) {
       ->capture_default_str();
   app.add_option(
          "--elastic", arguments.elastic,
-         "a worker that crashes does not end the others, which train on if at least this many are "
-         "left; it alone is started again, as --max-restarts allows, and joins them. The workers "
-         "find the number in LOCKSTEP_MIN_WORKERS")
+         "a process that crashes does not end the others, which train on if at least this many "
+         "workers are left; it alone is started again, as --max-restarts allows, and joins them. The "
+         "processes find the number in LOCKSTEP_MIN_WORKERS; parameter servers do not count")
       ->type_name("MIN")
       ->check(CLI::Range(1, 1024));
   double delay = arguments.restart_delay.count();
@@ -226,13 +226,13 @@ Arguments parse(int argc, char** argv) {
     throw CLI::ValidationError(
         fmt::format("--ps {}", arguments.servers),
         fmt::format("the hosts have {} places, and the workers need some; add hosts", workers));
-  if (arguments.servers > 0 && arguments.elastic)
-    throw CLI::ValidationError(
-        "--ps", "a job with parameter servers cannot have --elastic; leave out one of both");
-  if (arguments.elastic && *arguments.elastic > workers)
+  // With hosts the servers have some of their places, and servers do not count.
+  const std::size_t computing =
+      arguments.hosts.empty() ? workers : workers - std::min(workers, arguments.servers);
+  if (arguments.elastic && *arguments.elastic > computing)
     throw CLI::ValidationError(
         fmt::format("--elastic {}", *arguments.elastic),
-        fmt::format("the job has only {} workers; write at most that", workers));
+        fmt::format("the job has only {} workers; write at most that", computing));
   if (arguments.elastic)
     arguments.exported.emplace_back("LOCKSTEP_MIN_WORKERS", std::to_string(*arguments.elastic));
   if (arguments.checks && !arguments.is_worker) prepare_check(arguments);
@@ -301,7 +301,8 @@ int code_of_check(const Outcome& outcome) {
 /// Starts the job, and single workers of it again. \returns the exit code.
 int supervise_elastic(const Arguments& arguments, Command command, const Signals& signals) {
   command.variables = arguments.exported;
-  const ElasticOptions options{*arguments.elastic, arguments.max_restarts, arguments.restart_delay};
+  const ElasticOptions options{*arguments.elastic, arguments.max_restarts, arguments.restart_delay,
+                               arguments.servers};
   const auto run = [&](const auto& job) {
     return ElasticLauncher(command, job, arguments.log_folder, options).wait(signals);
   };

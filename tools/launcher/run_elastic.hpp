@@ -29,6 +29,7 @@ struct ElasticOptions {
   std::size_t least = 1;  ///< workers without which the job ends
   std::size_t most_restarts = 0;
   std::chrono::duration<double> first_delay{1};
+  std::size_t servers = 0;  ///< the last ranks, which are not workers
 };
 
 /// Supervises the workers of an elastic job.
@@ -166,10 +167,11 @@ class ElasticLauncher : private Workers {
     else if (options_.most_restarts > 0)
       reason = fmt::format("; no restart is left of --max-restarts {}", options_.most_restarts);
     std::size_t left = 0;
-    for (std::size_t other = 0; other < count(); ++other)
+    const std::size_t workers = count() - options_.servers;
+    for (std::size_t other = 0; other < workers; ++other)
       left += child(other).running() || places_[other].starts_at ? 1 : 0;
     const std::string number =
-        fmt::format("{} of {} workers {} left", left, count(), left == 1 ? "is" : "are");
+        fmt::format("{} of {} workers {} left", left, workers, left == 1 ? "is" : "are");
     if (left < options_.least)
       return end_all(fmt::format("{}{}; {}, fewer than --elastic {}, and the job ends", ends,
                                  reason, number, options_.least));

@@ -1,5 +1,6 @@
 /// \file
-/// What a strategy's type says about the loss of a process, and the session that follows from it.
+/// The third argument of strategies, which decides whether a job survives the loss of a process, and
+/// the session that follows from it.
 #pragma once
 
 #include <type_traits>

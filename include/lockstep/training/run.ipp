@@ -90,7 +90,12 @@ RunRequests Run::requests() const {
   // An old signal did not stop this run, unless the token is that of the SignalStop.
   const int signal = signal_before == 0 ? reported_signal() : reported_signal(token);
   const bool is_termination = signal != 0 && signal != SIGINT;
-  return {true, stopped, std::nullopt, signal, admit, is_termination && place.is_chief};
+  return {.stop_now = true,
+          .end_training = stopped,
+          .signal = signal,
+          .admit = admit,
+          .chief_terminated = is_termination && place.is_chief,
+          .owner_terminated = is_termination && place.owns_only};
 }
 
 RunRequests Run::effective(const RunRequests& agreed) const {
@@ -109,12 +114,17 @@ RunRequests Run::agreed_requests(const RunRequests& mine) {
   if (replicas.elastic() == nullptr || agreed.terminated == 0 ||
       agreed.stopping != agreed.terminated)
     return agreed;
-  const std::size_t each = place.replicas / place.workers;
-  const std::size_t left = place.workers - agreed.terminated / each;
+  const std::size_t left = place.workers - agreed.terminated / place.replicas_of_each;
+  // With servers each process has one replica. One that leaves and does not own may be the chief.
+  const bool has_owners = place.owner_copies > 0;
+  const std::size_t leaving = agreed.terminated - agreed.owners_terminated;
+  const std::size_t workers_left =
+      has_owners ? place.replicas - std::min(place.replicas, leaving) : left;
+  const bool keeps_ranges = !has_owners || agreed.owners_terminated < place.owner_copies;
   // Those that leave do not vote; see Quorum.
   const bool is_half_with_chief = 2 * left == place.workers && !agreed.chief_terminated;
   const bool can_go_on = place.is_one_machine || 2 * left > place.workers || is_half_with_chief;
-  if (left < place.min_workers || !can_go_on) return agreed;
+  if (workers_left < place.min_workers || !keeps_ranges || !can_go_on) return agreed;
   if (mine.stop_now) evicted_by = mine.signal;
   agreed.stop_now = false;
   agreed.signal = 0;

@@ -57,7 +57,8 @@ enum class Presence : std::uint8_t {
 /// processes are workers.
 struct SeatRules {
   std::size_t min_workers = 1;
-  std::function<bool(std::size_t)> fits{};  ///< whether so many workers may train; may be empty
+  std::function<bool(std::size_t)>
+      fits{};  ///< whether that number of workers may train; may be empty
   DescribedTasks tasks{};
 
   [[gnu::cold]] std::size_t workers_in(const std::vector<Seat>& seats) const {

@@ -21,7 +21,7 @@
 namespace lockstep::detail {
 
 /// \throws UsageError if the description does not suffice for an elastic job.
-/// Who computes and who owns weights, by index in the description.
+/// The tasks of the description, by index.
 inline DescribedTasks tasks_of(const ResolvedCluster& described) {
   if (!described.cluster || described.cluster->hosts(TaskType::ps).empty()) return {};
   return {described.cluster->ranks(TaskType::worker), described.cluster->ranks(TaskType::ps)};

@@ -28,8 +28,9 @@ struct Generation {
 /// "3 workers", or "3 workers and 2 parameter servers", for the log.
 [[gnu::cold]] inline std::string describe_members(const ResolvedCluster& generation) {
   if (!generation.tasks) return format_text("{} workers", generation.world_size);
+  const std::size_t workers = generation.tasks->workers.count;
   const std::size_t servers = generation.tasks->servers.count;
-  return format_text("{} workers and {} parameter server{}", generation.tasks->workers.count,
+  return format_text("{} worker{} and {} parameter server{}", workers, workers == 1 ? "" : "s",
                      servers, servers == 1 ? "" : "s");
 }
 

@@ -46,7 +46,7 @@ void ModelBoundary::roll_back(JobState& state) {
   std::swap(state.weights, state.slot_values.back().second);  // the averages are the last slot
   state.has_averages_in_weights = *has_averages_;
   if (!state.owned) return;
-  // Of the weights, which were in the slot, this process has its own elements only.
+  // A slot, which had the weights, has only the elements of this process.
   state.weights.resize(size);
   state.owned->has_weights = false;
   if (state.owned->owned.size() == 0) state.slot_values.back().second.clear();

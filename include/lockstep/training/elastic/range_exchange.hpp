@@ -24,7 +24,7 @@ struct HeldRange {
   bool operator==(const HeldRange&) const = default;
 };
 
-/// What one process brings to an exchange, and what it must have afterwards.
+/// The elements that one process brings to an exchange, and those that it must have afterwards.
 struct RangeOffer {
   std::vector<HeldRange> has{};  ///< disjoint
   Ranges needs{};

@@ -137,7 +137,7 @@ std::vector<HeldRange> exchange_ranges(AnyJob& job, const RangeOffer& mine,
       f(range.count * buffers.element, buffers.from[i] == nullptr ? nullptr : buffers.from[i] + at,
         buffers.to[i] == nullptr ? nullptr : buffers.to[i] + at);
   };
-  // What this process has itself, which a transfer of a newer version replaces.
+  // The own elements, which a transfer of a newer version replaces.
   for (const HeldRange& held : mine.has)
     mine.needs.each_within(held.range, [&](const Slice& part, std::size_t) {
       each_buffer(part, [](std::size_t size, const std::byte* from, std::byte* to) {

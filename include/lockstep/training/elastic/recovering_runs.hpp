@@ -40,7 +40,7 @@ class RecoveringRuns final : public ElasticRuns {
                                           std::vector<RunStanding>& all,
                                           std::optional<JobState>& state);
   /// The buffers of a model whose slots are divided: each element comes from a process that has it as
-  /// at the donor's boundary. They end in `own` or, in a process that is behind, in `state`.
+  /// at the donor's boundary. They end in `own` or, in a process that has not passed it, in `state`.
   LOCKSTEP_COLD_DECL static void exchange_owned(AnyReplicas& replicas, const RunStanding& mine,
                                                 JobState& own, const std::vector<RunStanding>& all,
                                                 std::size_t donor, std::optional<JobState>& state);

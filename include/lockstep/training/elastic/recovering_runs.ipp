@@ -133,6 +133,10 @@ std::size_t RecoveringRuns::exchange(AnyReplicas& replicas, RunStanding& mine, J
     if (i == replicas.place().rank) to = from;
     return;
   }
+  try {
+    ElasticRuns::finish(replicas);  // none leaves before all know
+  } catch (const PeerLost&) {
+  }
   replicas.throw_owners_lost();
 }
 
@@ -149,8 +153,8 @@ void RecoveringRuns::exchange_owned(AnyReplicas& replicas, const RunStanding& mi
   std::uint64_t steps = own.steps;  // of the donor
   replicas.broadcast_from(root, sizeof steps, reinterpret_cast<const std::byte*>(&steps),
                           reinterpret_cast<std::byte*>(&steps));
-  // What this process has as at the donor's boundary: a process behind it may have made the update
-  // that others have received.
+  // The elements of this process as of the donor's boundary. One that has not passed it may have made
+  // the update that others have received.
   const OwnedState none;
   const OwnedState& its = own.owned ? *own.owned : none;
   const bool has_later = is_behind && !its.later.empty();

@@ -33,6 +33,10 @@ struct TrainingPlace {
   std::size_t workers = 1, first_replica = 0;  ///< processes; rank of this one's first replica
   std::size_t min_workers = 1;                 ///< of an elastic job
   bool is_one_machine = true;                  ///< the same
+  std::size_t replicas_of_each = 1;            ///< of each process of an elastic job
+  /// With parameter servers: those that own each range. 0: without.
+  std::size_t owner_copies = 0;
+  bool owns_only = false;  ///< this process is a parameter server
 };
 
 /// This process' part in the job, and the calls that its processes make together. Implemented by

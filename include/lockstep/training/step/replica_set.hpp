@@ -98,6 +98,14 @@ class ReplicaSet : public AnyReplicas {
       here.min_workers = session_.min_workers();
       here.is_one_machine = session_.is_one_machine();
     }
+    if constexpr (can_reform) {
+      here.replicas_of_each = session_.local_replicas();
+      if constexpr (requires { session_.roles(); }) {
+        const ReplicaRoles roles = session_.roles();
+        here.owner_copies = roles.copies;
+        here.owns_only = roles.owners.contains(session_.rank());
+      }
+    }
     return here;
   }
   std::uint64_t seed() const override { return seed_; }

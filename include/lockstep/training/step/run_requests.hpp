@@ -34,10 +34,11 @@ struct RunRequests {
   /// In an elastic job: a process waits to join, and may after this step.
   bool admit = false;
   bool chief_terminated = false;  ///< a signal other than SIGINT asks rank 0 to end
+  bool owner_terminated = false;  ///< the same of a process that owns weights and computes nothing
   /// From rank 0: the rate of this step, unless all processes are known to have the same.
   std::optional<double> chief_rate{};
   // Only of the agreed requests: replicas with stop_now, and with a signal other than SIGINT.
-  std::size_t stopping = 0, terminated = 0;
+  std::size_t stopping = 0, terminated = 0, owners_terminated = 0;
 
   /// Those that still hold when the members of the job have changed: a process that asked to join has
   /// joined.
@@ -50,7 +51,7 @@ struct RunRequests {
 
 /// Requests as numbers that are summed over all replicas; above 0 means requested.
 struct SummedRequests {
-  double stop_now, end_training, admit, chief_terminated;
+  double stop_now, end_training, admit, chief_terminated, owner_terminated;
   double chief_rate;                                  ///< encoded
   std::array<double, stop_signals.size()> by_signal;  ///< in the order of stop_signals
 

@@ -19,9 +19,13 @@ double SummedRequests::encoded(const std::optional<double>& rate) {
 
 SummedRequests SummedRequests::of(const RunRequests& requests) {
   const auto number = [](bool is_set) { return is_set ? 1.0 : 0.0; };
-  SummedRequests all{number(requests.stop_now),    number(requests.end_training),
-                     number(requests.admit),       number(requests.chief_terminated),
-                     encoded(requests.chief_rate), {}};
+  SummedRequests all{number(requests.stop_now),
+                     number(requests.end_training),
+                     number(requests.admit),
+                     number(requests.chief_terminated),
+                     number(requests.owner_terminated),
+                     encoded(requests.chief_rate),
+                     {}};
   for (std::size_t i = 0; i < stop_signals.size(); ++i)
     all.by_signal[i] = number(requests.signal == stop_signals[i]);
   return all;
@@ -31,6 +35,7 @@ RunRequests SummedRequests::requests(std::span<const double> rates) const {
   RunRequests result{stop_now > 0, end_training > 0};
   result.admit = admit > 0;
   result.chief_terminated = chief_terminated > 0;
+  result.owners_terminated = static_cast<std::size_t>(owner_terminated);
   result.chief_rate = decoded_rate(chief_rate);
   result.stopping = static_cast<std::size_t>(stop_now);
   for (std::size_t i = 0; i < stop_signals.size(); ++i) {

@@ -38,10 +38,11 @@ TEST_CASE("summed requests are those of any replica, with the signal and the fir
   CHECK(none.signal == 0);
   CHECK(!none.learning_rate);
   CHECK(!none.chief_rate);
-  const RunRequests some = agreed({{.chief_rate = 0.25},
-                                   {.stop_now = true, .signal = SIGTERM, .chief_terminated = true},
-                                   {.end_training = true, .learning_rate = 0.0, .admit = true},
-                                   {.stop_now = true, .learning_rate = 0.5, .signal = SIGTERM}});
+  const RunRequests some = agreed(
+      {{.chief_rate = 0.25},
+       {.stop_now = true, .signal = SIGTERM, .chief_terminated = true},
+       {.end_training = true, .learning_rate = 0.0, .admit = true},
+       {.stop_now = true, .learning_rate = 0.5, .signal = SIGTERM, .owner_terminated = true}});
   CHECK(some.stop_now);
   CHECK(some.end_training);
   CHECK(some.admit);
@@ -51,6 +52,7 @@ TEST_CASE("summed requests are those of any replica, with the signal and the fir
   CHECK(some.chief_rate == 0.25);
   CHECK(some.stopping == 2);
   CHECK(some.terminated == 2);
+  CHECK(some.owners_terminated == 1);
 }
 
 TEST_CASE("different signals count as SIGTERM, and SIGINT ends nobody's membership") {

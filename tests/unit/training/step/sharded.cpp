@@ -45,7 +45,7 @@ struct Drawn {
   std::size_t weights;
   std::vector<ls::detail::UpdateSegment> segments{};
   std::vector<std::size_t> buckets{};  // begin of each, in the order of backward
-  bool overlaps;                     // in a background thread
+  bool overlaps;                       // in a background thread
   std::uint64_t seed;
   static constexpr std::uint64_t steps = 5;
 };
