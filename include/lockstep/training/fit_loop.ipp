@@ -323,7 +323,7 @@ void FitLoop::execute_phase(AsynchronousPhase& phase, int epoch) {
   run_.is_in_phase = true;
   if (!calls_each && execution_.steps == 0)
     run_.callbacks.on_train_batch_begin(static_cast<std::size_t>(done_), {});
-  const auto take = [&](bool calls_hooks) {
+  const auto count_known = [&](bool calls_hooks) {
     while (const auto number = phase.take_step()) {
       const auto step = static_cast<std::size_t>(done_ + execution_.steps++);
       made_.add(*number);
@@ -340,12 +340,12 @@ void FitLoop::execute_phase(AsynchronousPhase& phase, int epoch) {
     try {
       runs = phase.advance(run_.token.stop_requested() || run_.stopped || admits, kept_.rate);
     } catch (const PeerLost&) {
-      take(false);
+      count_known(false);
       phase.end_phase();
       run_.is_in_phase = false;
       throw;
     }
-    take(calls_each);
+    count_known(calls_each);
   }
   phase.end_phase();
   run_.is_in_phase = false;
