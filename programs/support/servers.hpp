@@ -22,7 +22,7 @@ void describe_workers(lockstep::ParameterServer<D, Plane, lockstep::Elastic>& st
   strategy.elastic.min_workers = options.min_workers;
   // A worker that dies leaves an asynchronous job, unless its user has another number in mind.
   const bool is_given =
-      options.min_workers > 0 || lockstep::variable(strategy.environment, "LOCKSTEP_MIN_WORKERS");
+      options.min_workers > 0 || strategy.environment("LOCKSTEP_MIN_WORKERS").has_value();
   if (options.asynchronous && !is_given) strategy.elastic.min_workers = 1;
 }
 
