@@ -64,7 +64,9 @@ class ShardedUpdate : public ServedUpdate<D> {
 ///
 /// With N replicas a slot takes 4/N bytes per weight and replica instead of 4: Adam takes 8/N instead
 /// of 8. Weights and gradients are whole in each replica. The bits are those of ls::Replicated, for
-/// each optimizer and any N. Both send the same number of bytes.
+/// each optimizer and any N. Both send the same number of bytes between workers that are connected
+/// directly, that is on one machine, or up to 16 with one per machine. Other workers over TCP make
+/// all-reduces and broadcasts of the ranges, about twice as many bytes.
 ///
 /// Shares are even, in blocks of 64 weights; with clipping by norm or Lamb, which need whole
 /// parameters, a share consists of these. A checkpoint has the form of all others: it continues under
