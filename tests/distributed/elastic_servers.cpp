@@ -52,6 +52,7 @@ struct Plan {
   milliseconds pause{1};
   std::size_t replicas = 2;
   std::optional<std::uint64_t> staleness{};  ///< of asynchronous steps
+  bool handles_signals = false;
 };
 
 template <class S, class O>
@@ -59,6 +60,8 @@ std::vector<double> train(const S& strategy, const O& optimizer, const Plan& pla
   ls::Model m{Net{}, ls::Seed{3}, strategy, replicas::crossentropy, optimizer, ls::Accuracy{}};
   auto options = line::quiet(plan.epochs);
   options.callbacks = {std::make_shared<Count>(here, plan.pause)};
+  std::optional<ls::SignalStop> stop;
+  if (plan.handles_signals && here != nullptr) options.stop = stop.emplace().token();
   const auto data = line::classes(160) | ls::shuffle(64) | ls::batch(16);
   const auto test = line::classes(40) | ls::batch(20);
   const auto history = m.fit(data, test, options);
@@ -226,6 +229,32 @@ TEST_CASE("a killed server without a second one is named by all, with the remedy
                  ContainsSubstring("is a parameter server that is lost") &&
                      ContainsSubstring("set .replicas = 2") && ContainsSubstring("--max-restarts"));
       CHECK(report.reported_at - killed < 3s);  // three times the promise
+    }
+  }
+}
+
+TEST_CASE("a server that is asked to end leaves the others, unless it is the last of a range") {
+  for (const std::size_t replicas : {2u, 1u}) {
+    const Plan plan{.epochs = 12, .pause = 4ms, .replicas = replicas, .handles_signals = true};
+    CAPTURE(replicas);
+    Disturbed job({.workers = 2, .servers = 2}, plan);
+    job.until_step(0, 10);
+    job.job().signal(3, SIGTERM);
+    REQUIRE(job.job().all_end());
+    const std::vector<double> expected = replicas == 2 ? alone(plan) : std::vector<double>();
+    for (std::size_t r = 0; r < 4; ++r) {
+      INFO("rank " << r << ": " << job.job().report(r).what.text << job.job().logs());
+      if (replicas == 1) {  // all stop after the same step
+        CHECK(job.job().report(r).outcome == Outcome::done);
+        CHECK(job.job().report(r).steps < 120);
+        CHECK(job.job().report(r).steps == job.job().report(0).steps);
+      } else if (r != 3) {
+        CHECK((job.job().numbers(r) == expected));
+        CHECK(job.job().report(r).steps == 120);
+      } else {
+        CHECK(job.job().report(r).outcome == Outcome::error);
+        CHECK_THAT(std::string(job.job().report(r).what), ContainsSubstring("signal"));
+      }
     }
   }
 }

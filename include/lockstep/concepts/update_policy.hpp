@@ -51,6 +51,9 @@ using UpdateRule = FunctionRef<void(std::span<const UpdateIo<D>>)>;
 /// - `overwrite_with_average(replica)`: copies the moving averages over the weights of this
 /// replica.
 /// - `must_be_equal()`: the same in all replicas.
+/// - with ls::Elastic, if `divides_slots`: `is_within_update()`, `has_updated()`, `read_before(i, all)`
+///   and `read_updated_weights(all)`; see detail::RecoverableUpdate, which adds them to a policy that
+///   has `update_owned`, the part of `update` before the weights are sent.
 /// - optional `reads_gradients()`: if false, an empty slice of this replica need not be computed.
 /// - optional `observe(listener)`: reports operations that are not the exchange's, until it gets null.
 template <class U, class D>

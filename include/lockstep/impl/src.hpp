@@ -94,6 +94,7 @@
 #include "lockstep/training/checks/verify_replicas.ipp"
 #include "lockstep/training/elastic/elastic_fit.ipp"
 #include "lockstep/training/elastic/model_boundary.ipp"
+#include "lockstep/training/elastic/range_exchange.ipp"
 #include "lockstep/training/elastic/recovering_runs.ipp"
 #include "lockstep/training/elastic/run_standing.ipp"
 #include "lockstep/training/evaluation.ipp"

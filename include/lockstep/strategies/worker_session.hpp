@@ -25,6 +25,7 @@
 #include "lockstep/strategies/job/worker_job.hpp"
 #include "lockstep/strategies/job/worker_place.hpp"
 #include "lockstep/strategies/local_replicas.hpp"
+#include "lockstep/strategies/virtual_shards.hpp"
 
 namespace lockstep::detail {
 

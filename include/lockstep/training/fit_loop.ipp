@@ -323,15 +323,15 @@ void FitLoop::execute_phase(AsynchronousPhase& phase, int epoch) {
   run_.is_in_phase = true;
   if (!calls_each && execution_.steps == 0)
     run_.callbacks.on_train_batch_begin(static_cast<std::size_t>(done_), {});
-  const auto count_known = [&](bool calls_hooks) {
+  const auto count_known = [&] {
     while (const auto number = phase.take_step()) {
       const auto step = static_cast<std::size_t>(done_ + execution_.steps++);
       made_.add(*number);
       ++boundaries_;
-      if (calls_hooks) run_.callbacks.on_train_batch_begin(step, {});
-      if (calls_hooks || driver_ != nullptr) replicas_.read_sums(running_);
+      if (calls_each) run_.callbacks.on_train_batch_begin(step, {});
+      if (calls_each || driver_ != nullptr) replicas_.read_sums(running_);
       note_boundary();
-      if (calls_hooks) run_.callbacks.on_train_batch_end(step, running_.logs());
+      if (calls_each) run_.callbacks.on_train_batch_end(step, running_.logs());
     }
   };
   for (bool runs = true; runs;) {
@@ -340,12 +340,12 @@ void FitLoop::execute_phase(AsynchronousPhase& phase, int epoch) {
     try {
       runs = phase.advance(run_.token.stop_requested() || run_.stopped || admits, kept_.rate);
     } catch (const PeerLost&) {
-      count_known(false);
+      count_known();
       phase.end_phase();
       run_.is_in_phase = false;
       throw;
     }
-    count_known(calls_each);
+    count_known();
   }
   phase.end_phase();
   run_.is_in_phase = false;
