@@ -134,6 +134,7 @@ class AsynchronousSteps final : public StepsOver<Replicas, Batches>, public Asyn
     }
     if (runs) return true;
     leave();
+    most_counted_ = 0;
     position_ += (made_.count() + received_) * data_.batch_size();
     return false;
   }
@@ -352,7 +353,10 @@ class AsynchronousSteps final : public StepsOver<Replicas, Batches>, public Asyn
 
   /// The end of a phase, or of this process' part in it by an error.
   void leave() {
-    if (server_) take_records();
+    if (server_) {
+      take_records();
+      most_counted_ = std::max(most_counted_, server_->most_stale());
+    }
     server_.reset();
     client_.reset();
     replica_.reset();  // the next phase may be on other devices
@@ -370,12 +374,14 @@ class AsynchronousSteps final : public StepsOver<Replicas, Batches>, public Asyn
       std::uint64_t most_stale = 0, each_once = 1;
     };
     Counted mine;
-    if (server_) mine = {server_->most_stale(), each_once(server_->steps_made()) ? 1U : 0U};
+    if (server_)
+      mine = {std::max(most_counted_, server_->most_stale()),
+              each_once(server_->steps_made()) ? 1U : 0U};
     std::vector<Counted> counted(all().session().replicas());
     r.host.all_gather(reinterpret_cast<const std::byte*>(&mine), sizeof mine,
                       reinterpret_cast<std::byte*>(counted.data()));
     UpdateCounts& counts = all().update_counts_;
-    counts.steps += received_;
+    counts.steps += made_.count() + received_;
     most_stale_ = 0;
     for (const Counted& of : counted) {
       most_stale_ = std::max(most_stale_, of.most_stale);
@@ -402,6 +408,7 @@ class AsynchronousSteps final : public StepsOver<Replicas, Batches>, public Asyn
   // Updates: of the model before the phase, made by this server, and known to this process.
   std::uint64_t first_update_ = 0, applied_ = 0, received_ = 0;
   std::uint64_t most_stale_ = 0;
+  std::uint64_t most_counted_ = 0;  // by this server, in parts of the phase that a loss has ended
   std::vector<double> records_;
   std::size_t taken_ = 0;
   std::optional<PushServer> server_;
