@@ -14,16 +14,19 @@ namespace lockstep {
 /// The bijection: maps 128 bits of counter and 64 bits of key to 128 random bits.
 constexpr std::array<std::uint32_t, 4> philox4x32(std::array<std::uint32_t, 4> counter,
                                                   std::array<std::uint32_t, 2> key) {
+  // Plain variables, since an unoptimized program indexes an array by a call.
+  std::uint32_t x0 = counter[0], x1 = counter[1], x2 = counter[2], x3 = counter[3];
+  std::uint32_t k0 = key[0], k1 = key[1];
   for (int round = 0; round < 10; ++round) {
-    const std::uint64_t a = std::uint64_t{0xD2511F53u} * counter[0];
-    const std::uint64_t b = std::uint64_t{0xCD9E8D57u} * counter[2];
-    counter = {
-        static_cast<std::uint32_t>(b >> 32) ^ counter[1] ^ key[0], static_cast<std::uint32_t>(b),
-        static_cast<std::uint32_t>(a >> 32) ^ counter[3] ^ key[1], static_cast<std::uint32_t>(a)};
-    key[0] += 0x9E3779B9u;
-    key[1] += 0xBB67AE85u;
+    const std::uint64_t a = std::uint64_t{0xD2511F53u} * x0, b = std::uint64_t{0xCD9E8D57u} * x2;
+    x0 = static_cast<std::uint32_t>(b >> 32) ^ x1 ^ k0;
+    x1 = static_cast<std::uint32_t>(b);
+    x2 = static_cast<std::uint32_t>(a >> 32) ^ x3 ^ k1;
+    x3 = static_cast<std::uint32_t>(a);
+    k0 += 0x9E3779B9u;
+    k1 += 0xBB67AE85u;
   }
-  return counter;
+  return {x0, x1, x2, x3};
 }
 
 // Known-answer tests of the Random123 distribution.

@@ -69,14 +69,6 @@ void check_sum_with_sums(Member& member, lockstep::SumOrder order, std::uint64_t
   expect(is_sum(sums, set + 1, member.size(), order), "all_reduce with sums: not their sum");
 }
 
-template <class T>
-bool holds(const T* x, std::uint64_t set, std::size_t rank, std::size_t n) {
-  const std::uint64_t key = key_of(set, rank);
-  for (std::size_t i = 0; i < n; ++i)
-    if (!same_bits(x[i], value<T>(key, i))) return false;
-  return true;
-}
-
 template <class T, class Member>
 void check_broadcast(Member& member, std::uint64_t set, std::size_t n, std::size_t root) {
   Numbers<T> x(set, n, member.rank());

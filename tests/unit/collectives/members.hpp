@@ -14,6 +14,7 @@
 #include <cstdint>
 #include <cstring>
 #include <exception>
+#include <iterator>
 #include <limits>
 #include <memory>
 #include <new>
@@ -226,13 +227,14 @@ inline std::string first_error(const std::vector<std::exception_ptr>& errors) {
   return "";
 }
 
-// The tests are not optimized, and millions of values are computed here.
+// The tests are not optimized, and millions of values are computed here. Without optimization only functions that are
+// always_inline are inlined, so loops use pointers instead of members of containers.
 #if defined(__GNUC__) && !defined(__clang__)
 #pragma GCC push_options
 #pragma GCC optimize("O2")
 #endif
 
-constexpr std::uint64_t mix(std::uint64_t x) {
+[[gnu::always_inline]] constexpr std::uint64_t mix(std::uint64_t x) {
   x += 0x9e3779b97f4a7c15u;
   x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
   x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
@@ -248,7 +250,7 @@ constexpr std::uint64_t key_of(std::uint64_t set, std::size_t rank) {
 /// overflow; the others lie between 1 and 2^25 and use their whole mantissa, so that each order of
 /// addition gives different bits.
 template <class T>
-T value(std::uint64_t key, std::size_t i) {
+[[gnu::always_inline]] inline T value(std::uint64_t key, std::size_t i) {
   const std::uint64_t h = mix(key + i);
   if constexpr (std::is_same_v<T, bool>) {
     return h % 2 == 1;
@@ -278,7 +280,7 @@ T sum_of(lockstep::SumOrder order, std::size_t first, std::size_t last, const At
 }
 
 template <class T>
-bool same_bits(const T& a, const T& b) {
+[[gnu::always_inline]] inline bool same_bits(const T& a, const T& b) {
   return std::memcmp(&a, &b, sizeof(T)) == 0;
 }
 
@@ -293,9 +295,11 @@ class Numbers {
   /// Fills in the values of this member.
   Numbers(std::uint64_t set, std::size_t n, std::size_t rank) : Numbers(n, rank) {
     const std::uint64_t key = key_of(set, rank);
-    for (std::size_t i = 0; i < n; ++i) data()[i] = value<T>(key, i);
+    T* const x = data();
+    for (std::size_t i = 0; i < n; ++i) x[i] = value<T>(key, i);
   }
   T* data() { return memory_.get() + before_; }
+  const T* data() const { return memory_.get() + before_; }
   std::size_t size() const { return n_; }
   const T& operator[](std::size_t i) const { return memory_[before_ + i]; }
   bool guards_intact() const {
@@ -320,13 +324,27 @@ class Numbers {
 /// Whether x is the sum of the members' values and the guards are unchanged.
 template <class T>
 bool is_sum(const Numbers<T>& x, std::uint64_t set, std::size_t members, lockstep::SumOrder order) {
-  std::vector<std::uint64_t> keys;
-  for (std::size_t r = 0; r < members; ++r) keys.push_back(key_of(set, r));
-  for (std::size_t i = 0; i < x.size(); ++i) {
-    const auto at = [&](std::size_t r) { return value<T>(keys[r], i); };
-    if (!same_bits(x[i], sum_of<T>(order, 0, members, at))) return false;
+  std::uint64_t keys[256];  // the members of the largest group
+  if (members > std::size(keys)) throw std::logic_error("is_sum: more than 256 members");
+  for (std::size_t r = 0; r < members; ++r) keys[r] = key_of(set, r);
+  const T* const sums = x.data();
+  const std::size_t n = x.size();
+  for (std::size_t i = 0; i < n; ++i) {
+    const auto at = [&](std::size_t r) __attribute__((always_inline)) {
+      return value<T>(keys[r], i);
+    };
+    if (!same_bits(sums[i], sum_of<T>(order, 0, members, at))) return false;
   }
   return x.guards_intact();
+}
+
+/// Whether x has the values of `rank`.
+template <class T>
+bool holds(const T* x, std::uint64_t set, std::size_t rank, std::size_t n) {
+  const std::uint64_t key = key_of(set, rank);
+  for (std::size_t i = 0; i < n; ++i)
+    if (!same_bits(x[i], value<T>(key, i))) return false;
+  return true;
 }
 
 #if defined(__GNUC__) && !defined(__clang__)
