@@ -66,7 +66,8 @@ std::vector<double> train(const S& strategy, const O& optimizer, const Plan& pla
   const auto test = line::classes(40) | ls::batch(20);
   const auto history = m.fit(data, test, options);
   std::vector<double> found;
-  for (const double loss : history["val_loss"]) found.push_back(loss);
+  for (const std::string& name : history.names())
+    found.insert(found.end(), history[name].begin(), history[name].end());
   found.push_back(m.evaluate(test)["loss"]);
   const std::string digest = m.weights_sha256();
   found.insert(found.end(), digest.begin(), digest.end());
@@ -250,7 +251,7 @@ TEST_CASE("a server that is asked to end leaves the others, unless it is the las
         CHECK(job.job().report(r).steps == job.job().report(0).steps);
       } else if (r != 3) {
         CHECK((job.job().numbers(r) == expected));
-        CHECK(job.job().report(r).steps == 120);
+        CHECK(job.job().report(r).steps >= 120);  // a hook may be called again
       } else {
         CHECK(job.job().report(r).outcome == Outcome::error);
         CHECK_THAT(std::string(job.job().report(r).what), ContainsSubstring("signal"));
