@@ -108,9 +108,6 @@ class WorkerSession {
  protected:
   WorkerSession() = default;
 
-  /// Stands for two updates for each worker, whose number may change.
-  static constexpr std::uint64_t default_staleness = ~std::uint64_t{0};
-
   static WorkerOptions options_of(const Strategy& options) {
     WorkerOptions result{options.virtual_shards, options.stragglers, options.stall_limits,
                          options.cluster, options.environment};

@@ -37,6 +37,9 @@ namespace lockstep::detail {
 
 class JobSession;
 
+/// Stands for two updates for each worker, whose number may change.
+inline constexpr std::uint64_t default_staleness = ~std::uint64_t{0};
+
 /// The options of a strategy that concern the job.
 struct WorkerOptions {
   std::size_t virtual_shards = 0;

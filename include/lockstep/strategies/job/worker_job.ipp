@@ -54,7 +54,10 @@ std::vector<SignatureField> settings_fields(const ResolvedCluster& where,
       {"virtual shards", std::to_string(virtual_shards)},
       {"stragglers", stragglers ? "on" : "off"}};
   if (copies > 1) fields.emplace_back("replicas of each server's range", std::to_string(copies));
-  if (staleness) fields.emplace_back("staleness of asynchronous steps", std::to_string(*staleness));
+  if (staleness)
+    fields.emplace_back("staleness of asynchronous steps", *staleness == default_staleness
+                                                               ? "the default"
+                                                               : std::to_string(*staleness));
   return fields;
 }
 
