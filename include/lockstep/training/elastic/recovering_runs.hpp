@@ -41,11 +41,15 @@ class RecoveringRuns final : public ElasticRuns {
                                           std::optional<JobState>& state);
   /// The buffers of a model whose slots are divided: each element comes from a process that has it as
   /// at the donor's boundary. They end in `own` or, in a process that has not passed it, in `state`.
-  LOCKSTEP_COLD_DECL static void exchange_owned(AnyReplicas& replicas, const RunStanding& mine,
-                                                JobState& own, const std::vector<RunStanding>& all,
-                                                std::size_t donor, std::optional<JobState>& state);
+  /// `before`: what `state` was after the last exchange of this recovery, which a loss has ended.
+  LOCKSTEP_COLD_DECL void exchange_owned(AnyReplicas& replicas, const RunStanding& mine,
+                                         JobState& own, const std::vector<RunStanding>& all,
+                                         std::size_t donor, std::optional<JobState>& state,
+                                         std::optional<JobState> before);
 
   std::optional<Pending> pending_;
+  std::optional<JobState> joining_;         // received by `join`, until all processes have theirs
+  std::optional<RunStanding> received_at_;  // the standing of a complete `state`
 };
 
 }  // namespace lockstep::detail

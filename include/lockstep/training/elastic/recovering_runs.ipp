@@ -65,7 +65,7 @@ namespace lockstep::detail {
 std::size_t RecoveringRuns::exchange(AnyReplicas& replicas, RunStanding& mine, JobState& own,
                                      std::vector<RunStanding>& all,
                                      std::optional<JobState>& state) {
-  state.reset();
+  std::optional<JobState> before = std::exchange(state, std::nullopt);
   mine.root = replicas.place().first_replica;
   all = read_standings(replicas.gather(std::as_bytes(std::span(&mine, 1))));
   const std::size_t donor = donor_of(all);
@@ -78,7 +78,8 @@ std::size_t RecoveringRuns::exchange(AnyReplicas& replicas, RunStanding& mine, J
   const bool has_all =
       std::none_of(all.begin(), all.end(), [&](const auto& s) { return s.is_behind(all[donor]); });
   if (has_all) {
-    if (!replicas.is_whole()) exchange_owned(replicas, mine, own, all, donor, state);
+    if (!replicas.is_whole())
+      exchange_owned(replicas, mine, own, all, donor, state, std::move(before));
     return donor;
   }
   StateLayout layout = replicas.layout();
@@ -90,7 +91,7 @@ std::size_t RecoveringRuns::exchange(AnyReplicas& replicas, RunStanding& mine, J
   replicas.broadcast_from(root, bytes);
   if (is_behind) state = state_in_message(std::move(bytes), layout);
   if (!replicas.is_whole()) {
-    exchange_owned(replicas, mine, own, all, donor, state);
+    exchange_owned(replicas, mine, own, all, donor, state, std::move(before));
     if (is_behind && all[donor].call == mine.call) replicas.load(*state);
     return donor;
   }
@@ -142,7 +143,8 @@ std::size_t RecoveringRuns::exchange(AnyReplicas& replicas, RunStanding& mine, J
 
 void RecoveringRuns::exchange_owned(AnyReplicas& replicas, const RunStanding& mine, JobState& own,
                                     const std::vector<RunStanding>& all, std::size_t donor,
-                                    std::optional<JobState>& state) {
+                                    std::optional<JobState>& state,
+                                    std::optional<JobState> before) {
   const StateLayout layout = replicas.layout();
   const std::size_t element = size_of(layout.type), n = layout.weights / element;
   const bool is_behind = mine.is_behind(all[donor]);
@@ -156,9 +158,13 @@ void RecoveringRuns::exchange_owned(AnyReplicas& replicas, const RunStanding& mi
   // The elements of this process as of the donor's boundary. One that has not passed it may have made
   // the update that others have received.
   const OwnedState none;
-  const OwnedState& its = own.owned ? *own.owned : none;
+  const RunStanding& at = all[donor];
+  const bool has_received = is_behind && before && before->owned && received_at_ &&
+                            !received_at_->is_behind(at) && !at.is_behind(*received_at_);
+  const JobState& mine_now = has_received ? *before : own;
+  const OwnedState& its = mine_now.owned ? *mine_now.owned : none;
   const bool has_later = is_behind && !its.later.empty();
-  const std::uint64_t version = has_later ? its.later_steps : own.steps;
+  const std::uint64_t version = has_later ? its.later_steps : mine_now.steps;
   const bool offers = !is_behind || (its.owned.size() > 0 && version == steps);
   exchange_state(replicas, all, offers && its.has_state && (!is_behind || !its.later_state.empty()),
                  has_later ? its.later_state : own.state, to.state);
@@ -170,10 +176,12 @@ void RecoveringRuns::exchange_owned(AnyReplicas& replicas, const RunStanding& mi
   };
   const auto source = [&](std::size_t i) -> const std::byte* {
     if (has_later) return its.later[i].data();
-    return i == 0 ? own.weights.data() : own.slot_values[i - 1].second.data();
+    return i == 0 ? mine_now.weights.data() : mine_now.slot_values[i - 1].second.data();
   };
   const Ranges whole{{0, n}};
-  const Ranges needs = replicas.owned();
+  // Until all processes have theirs, none gives up what it had.
+  const Ranges needs =
+      union_of(replicas.owned().parts(), offers ? its.owned.parts() : std::span<const Slice>());
   const auto exchange = [&](const Ranges& has, const Ranges& wanted, const RangeBuffers& buffers) {
     try {
       exchange_ranges(replicas, {held(has), wanted}, buffers);
@@ -185,17 +193,17 @@ void RecoveringRuns::exchange_owned(AnyReplicas& replicas, const RunStanding& mi
       replicas.throw_owners_lost();
     }
   };
-  const bool has_weights = !is_behind && its.has_weights;
+  const bool has_weights = (!is_behind || has_received) && its.has_weights;
   exchange(has_weights ? whole : its.owned, whole,
            {.from = {offers ? source(0) : nullptr}, .to = {to.weights.data()}, .element = element});
-  const bool owns = needs.size() > 0 || (!is_behind && its.owned.size() > 0);
+  const bool owns = needs.size() > 0;
   allocate_slots(to, owns ? layout.weights : 0);
   if (steps == 0) {  // they have the optimizer's initial values
     JobState initial;
     replicas.save_own(initial);
     to.slot_values = std::move(initial.slot_values);
-    to.owned.emplace().owned = needs;
-    return;
+    to.owned.emplace().owned = replicas.owned();
+    return finish(replicas);
   }
   RangeBuffers slots{.from = {}, .to = {}, .element = element};
   for (std::size_t i = 0; i < to.slot_values.size(); ++i) {
@@ -203,19 +211,19 @@ void RecoveringRuns::exchange_owned(AnyReplicas& replicas, const RunStanding& mi
     slots.to.push_back(owns ? to.slot_values[i].second.data() : nullptr);
   }
   exchange(its.owned, needs, slots);
-  Ranges now = is_behind ? needs : union_of(its.owned.parts(), needs.parts());
-  to.owned.emplace().owned = std::move(now);
+  to.owned.emplace().owned = needs;
+  if (is_behind) received_at_ = at;
+  finish(replicas);
 }
 
 void RecoveringRuns::join(AnyReplicas& replicas) {
   JobState own;  // not needed, since a process that has just made its model has no state to give
   std::vector<RunStanding> all;
-  std::optional<JobState> state;
   RunStanding mine;
-  const std::size_t donor = exchange(replicas, mine, own, all, state);
-  if (!state) return;
-  replicas.load(*state);
-  set_pending(all[donor], std::move(*state));
+  const std::size_t donor = exchange(replicas, mine, own, all, joining_);
+  if (!joining_) return;
+  replicas.load(*joining_);
+  set_pending(all[donor], std::move(*std::exchange(joining_, std::nullopt)));
 }
 
 void RecoveringRuns::set_pending(RunStanding at, JobState state) {
@@ -255,6 +263,7 @@ Recovered RecoveringRuns::recover(AnyReplicas& replicas, const std::string& why,
   std::size_t donor = 0;
   boundary_.pause();
   has_rolled_back_ = false;
+  received_at_.reset();
   or_evicted(
       [&] {
         replicas.reform(why, own, [&] { donor = exchange(replicas, mine, own, all, state); });
