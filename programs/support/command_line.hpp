@@ -303,6 +303,9 @@ inline Options parse(const Program& program, int argc, char** argv) {
                                "this program was built with float32 only");
   detail::check_virtual_shards(o);
   o.asynchronous = mode == "async";
+  if (o.trace && o.asynchronous)
+    throw CLI::ValidationError("--trace " + *o.trace,
+                               "asynchronous steps are not traced; leave out --mode async");
   if (o.staleness && !o.asynchronous)
     throw CLI::ValidationError("--staleness " + std::to_string(*o.staleness),
                                "synchronous steps miss no update; add --mode async");

@@ -31,6 +31,8 @@ namespace {
 using Float = ls::Reference<float>;
 using Servers = ls::ParameterServer<Float, ls::Tcp, ls::Elastic>;
 
+/// Without statistics that depend on the order of the batches.
+struct Still : ls::Sequential<ls::Input<2>, ls::Dense<8>, ls::ReLU, ls::Dense<3>> {};
 struct Net : ls::Sequential<ls::Input<2>, ls::Dense<40>, ls::BatchNormalization<>, ls::ReLU,
                             ls::Dropout<ls::rate(0.4f)>, ls::Dense<3>> {};
 
@@ -52,14 +54,31 @@ struct Plan {
   milliseconds pause{1};
   std::size_t replicas = 2;
   std::optional<std::uint64_t> staleness{};  ///< of asynchronous steps
+  std::uint64_t each = 1;                    ///< steps of an execution
+  /// A process that kills itself in a hook, the first time that so much of the training is done.
+  enum class Hook { none, batch_begin, batch_end, test } hook = Hook::none;
+  std::size_t victim = 0;
+  bool learns = true;
   bool handles_signals = false;
 };
 
-template <class S, class O>
-std::vector<double> train(const S& strategy, const O& optimizer, const Plan& plan, Here* here) {
-  ls::Model m{Net{}, ls::Seed{3}, strategy, replicas::crossentropy, optimizer, ls::Accuracy{}};
+template <class S, class O, class N = Net>
+std::vector<double> train(const S& strategy, const O& optimizer, const Plan& plan, Here* here,
+                          N net = {}) {
+  ls::Model m{net, ls::Seed{3}, strategy, replicas::crossentropy, optimizer, ls::Accuracy{}};
   auto options = line::quiet(plan.epochs);
   options.callbacks = {std::make_shared<Count>(here, plan.pause)};
+  options.steps_per_execution = plan.each;
+  const auto die_in = [&](Plan::Hook hook, std::size_t after) {
+    return [=, passed = std::make_shared<std::size_t>(0)](auto&&...) {
+      const bool dies = here != nullptr && plan.hook == hook && here->rank == plan.victim;
+      if (dies && (*passed)++ == after && here->begin_fault()) ::raise(SIGKILL);
+    };
+  };
+  options.callbacks.push_back(
+      ls::LambdaCallback{.on_train_batch_begin = die_in(Plan::Hook::batch_begin, 4),
+                         .on_train_batch_end = die_in(Plan::Hook::batch_end, 4),
+                         .on_test_begin = die_in(Plan::Hook::test, 1)});
   std::optional<ls::SignalStop> stop;
   if (plan.handles_signals && here != nullptr) options.stop = stop.emplace().token();
   const auto data = line::classes(160) | ls::shuffle(64) | ls::batch(16);
@@ -67,8 +86,13 @@ std::vector<double> train(const S& strategy, const O& optimizer, const Plan& pla
   const auto history = m.fit(data, test, options);
   std::vector<double> found;
   for (const std::string& name : history.names())
-    found.insert(found.end(), history[name].begin(), history[name].end());
+    if (name != "stale_max") found.insert(found.end(), history[name].begin(), history[name].end());
   found.push_back(m.evaluate(test)["loss"]);
+  if (!plan.learns) {
+    // Whatever the order of its batches, an epoch has the same metrics, if each counts once.
+    found = history["accuracy"];
+    found.push_back(m.update_counts().each_once || !plan.staleness ? 1 : 0);
+  }
   const std::string digest = m.weights_sha256();
   found.insert(found.end(), digest.begin(), digest.end());
   return found;
@@ -78,6 +102,7 @@ template <class S>
 std::vector<double> train(const S& strategy, const Plan& plan, Here* here = nullptr) {
   const ls::UpdateOptions averages{
       .use_ema = true, .ema_overwrite_frequency = 3, .gradient_accumulation_steps = 2};
+  if (!plan.learns) return train(strategy, ls::SGD{.learning_rate = 1e-60}, plan, here, Still{});
   if (plan.optimizer == 1)
     return train(strategy, ls::Adam{.learning_rate = 0.01, .with = {.global_clipnorm = 0.1}}, plan,
                  here);
@@ -125,6 +150,8 @@ class Disturbed {
     REQUIRE(job_.until([&] { return job_.has_ended(rank); }));
     dead_[rank] = true;
   }
+  /// The process has killed itself.
+  void lose(std::size_t rank) { dead_[rank] = true; }
   void restart(std::size_t rank) {
     job_.restart(rank);
     dead_[rank] = false;
@@ -191,22 +218,60 @@ TEST_CASE("asynchronous steps go on without a killed worker, server or chief, ea
   }
 }
 
-TEST_CASE("servers are killed one after another, and started again") {
-  const Plan plan{.epochs = 12, .pause = 4ms};
+TEST_CASE("a loss between two asynchronous phases loses no batch") {
+  for (const Plan::Hook hook : {Plan::Hook::test, Plan::Hook::batch_begin, Plan::Hook::batch_end})
+    for (const std::size_t victim : {0u, 1u, 3u}) {
+      CAPTURE(static_cast<int>(hook), victim);
+      Plan plan{.each = hook == Plan::Hook::test ? 1u : 3u, .hook = hook, .victim = victim};
+      const std::vector<double> expected = alone(plan);
+      plan.staleness = 0;
+      Disturbed job({.workers = 2, .servers = 3}, plan);
+      REQUIRE(job.job().until([&] { return job.job().has_ended(victim); }));
+      job.lose(victim);
+      job.check(expected);
+    }
+}
+
+TEST_CASE("several batches in work at a loss count once") {
+  Plan plan{.epochs = 8, .learns = false};
   const std::vector<double> expected = alone(plan);
-  Disturbed job({.workers = 2, .servers = 3}, plan);
-  job.until_step(0, 5);
+  plan.staleness = 6;
+  for (const std::size_t victim : {0u, 2u, 3u, 5u}) {
+    CAPTURE(victim);
+    Disturbed job({.workers = 3, .servers = 3}, plan);
+    job.until_step(1, 10 + 7 * victim);
+    job.kill(victim);
+    job.check(expected);
+  }
+  Disturbed job({.workers = 3, .servers = 3}, plan);
+  job.until_step(0, 10);
   job.kill(2);
-  job.until_step(0, 15);
-  job.kill(4);
-  job.until_step(0, 25);  // one server is left, and no range has a second one
-  job.restart(2);
-  job.restart(1 + 3);
-  REQUIRE(job.job().until([&] { return job.job().report(2).steps > 2 || job.job().has_ended(0); }));
-  REQUIRE(job.job().until([&] { return job.job().report(4).steps > 2 || job.job().has_ended(0); }));
-  job.kill(3);  // the one that was there from the start
-  job.kill(0);  // the chief
-  job.check(expected, {2, 4});
+  job.restart(2);  // the phase ends early for it, with batches missing
+  job.check(expected, {2});
+}
+
+TEST_CASE("servers are killed one after another, and started again") {
+  for (const bool asynchronous : {false, true}) {
+    CAPTURE(asynchronous);
+    Plan plan{.epochs = 12, .pause = 4ms};
+    const std::vector<double> expected = alone(plan);
+    if (asynchronous) plan.staleness = 0;
+    Disturbed job({.workers = 2, .servers = 3}, plan);
+    job.until_step(0, 5);
+    job.kill(2);
+    job.until_step(0, 15);
+    job.kill(4);
+    job.until_step(0, 25);  // one server is left, and no range has a second one
+    job.restart(2);
+    job.restart(1 + 3);
+    REQUIRE(
+        job.job().until([&] { return job.job().report(2).steps > 2 || job.job().has_ended(0); }));
+    REQUIRE(
+        job.job().until([&] { return job.job().report(4).steps > 2 || job.job().has_ended(0); }));
+    job.kill(3);  // the one that was there from the start
+    job.kill(0);  // the chief
+    job.check(expected, {2, 4});
+  }
 }
 
 TEST_CASE("a killed server without a second one is named by all, with the remedy") {

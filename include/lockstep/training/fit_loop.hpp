@@ -124,6 +124,7 @@ class FitLoop {
     std::uint64_t before = 0;  ///< replicas_.steps() before the first one
     std::uint64_t steps = 0;   ///< made
     bool has_data = true;      ///< false: the data ended
+    bool is_complete = false;  ///< of an asynchronous phase: it has ended, but not its execution
   };
   /// Trains the steps of one execution, or the rest of one that a loss has interrupted.
   LOCKSTEP_DECL void execute();
@@ -135,7 +136,9 @@ class FitLoop {
   /// Trains asynchronous steps: to the end of the epoch, to the next checkpoint, or those of an
   /// execution if it has several. Otherwise hooks are called for each step, as this process hears of
   /// it.
-  LOCKSTEP_COLD_DECL void execute_phase(AsynchronousPhase& phase, int epoch);
+  LOCKSTEP_COLD_DECL void execute_phase(AsynchronousPhase& phase);
+  /// The steps of the epoch that an asynchronous phase can still make.
+  LOCKSTEP_COLD_DECL std::uint64_t steps_left() const;
   /// Reads the sums, verifies the replicas if due, calls on_train_batch_end if `calls_hook`, saves a
   /// checkpoint if due.
   LOCKSTEP_DECL void end_execution(int epoch, bool calls_hook);
@@ -184,15 +187,16 @@ class FitLoop {
   int first_epoch_;
   // A member, since g++ 12 at -O3 warns of an uninitialized optional if the loop reads it there.
   const std::uint64_t most_steps_;
-  std::uint64_t first_update_ = 0;  // minimum of updates() since the start of the run
-  Logs logs_;                       // of the last epoch
-  Execution execution_{};           // the current one; no steps between two
-  MadeSteps made_{};                // of the current asynchronous phase
-  std::uint64_t done_ = 0;          // steps of the current epoch before it
-  std::uint64_t boundaries_ = 0;    // passed: steps and ends of epochs of the run
-  int epoch_ = 0;                   // the current one
-  RunRequests requests_;            // effective after the last execution or epoch
-  Signature signature_;             // what a checkpoint's job must have in common with this one
+  const std::optional<std::uint64_t> data_size_;  // examples of a pass; nullopt: they never end
+  std::uint64_t first_update_ = 0;                // minimum of updates() since the start of the run
+  Logs logs_;                                     // of the last epoch
+  Execution execution_{};                         // the current one; no steps between two
+  MadeSteps made_{};                              // of the current asynchronous phase
+  std::uint64_t done_ = 0;                        // steps of the current epoch before it
+  std::uint64_t boundaries_ = 0;                  // passed: steps and ends of epochs of the run
+  int epoch_ = 0;                                 // the current one
+  RunRequests requests_;                          // effective after the last execution or epoch
+  Signature signature_;  // what a checkpoint's job must have in common with this one
   std::unique_ptr<FitCheckpoints> checkpoints_;  // null: the fit saves none
   std::optional<JobState> resumed_;              // until its epoch has begun
   std::uint64_t examples_ = 0;                   // of the current pass so far

@@ -28,7 +28,8 @@ FitLoop::FitLoop(AnyReplicas& replicas, BetweenRuns& kept, std::optional<std::ui
       running_(replicas.begin_logs()),
       first_pass_(detail::first_pass(kept.passes, options)),
       first_epoch_(options.initial_epoch),
-      most_steps_(options.steps_per_epoch.value_or(std::numeric_limits<std::uint64_t>::max())) {
+      most_steps_(options.steps_per_epoch.value_or(std::numeric_limits<std::uint64_t>::max())),
+      data_size_(examples) {
   if (ElasticRuns* const elastic = replicas.elastic()) {
     if (elastic->is_in_call())
       elastic->check_nested_call();
@@ -267,15 +268,13 @@ bool FitLoop::train_epoch(int epoch) {
   }
   AsynchronousPhase* const phase = train_->asynchronous();
   while (done_ < most_steps_ && !requests_.end_training && !requests_.stop_now) {
-    if (phase != nullptr) {
-      if (done_ == run_.numbers.steps) break;
-      execute_phase(*phase, epoch);
-      continue;
-    }
-    execute();
+    if (phase != nullptr)
+      execute_phase(*phase);
+    else
+      execute();
     const bool has_data = execution_.has_data;
-    if (execution_.steps > 0) {
-      end_execution(epoch, true);
+    if (execution_.steps > 0 || execution_.is_complete) {
+      end_execution(epoch, phase == nullptr || options_.steps_per_execution > 1);
       if (requests_.end_training || requests_.stop_now) break;
       if (run_.admits && requests_.admit) throw Admission{};
     }
@@ -304,25 +303,35 @@ void FitLoop::execute() {
   if (execution_.steps > 0 && execution_.steps < most) replicas_.wait_for_steps();
 }
 
-void FitLoop::execute_phase(AsynchronousPhase& phase, int epoch) {
+std::uint64_t FitLoop::steps_left() const {
   if (!run_.numbers.steps)
     throw UsageError(
         "fit: asynchronous steps are handed out by number, but the data never end; set "
         ".steps_per_epoch");
+  std::uint64_t left = *run_.numbers.steps - std::min(done_, *run_.numbers.steps);
+  if (data_size_) {
+    const std::uint64_t examples = *data_size_ - std::min(examples_, *data_size_);
+    left = std::min(left, examples / batch_size_ + (examples % batch_size_ > 0 ? 1 : 0));
+  }
+  if (options_.steps_per_execution > 1) left = std::min(left, options_.steps_per_execution);
+  return left;
+}
+
+void FitLoop::execute_phase(AsynchronousPhase& phase) {
+  if (execution_.is_complete) return;  // a loss has interrupted its end
   const bool calls_each = options_.steps_per_execution == 1;
-  std::uint64_t most = *run_.numbers.steps - done_;
-  if (!calls_each) most = std::min(most, options_.steps_per_execution);
+  std::uint64_t most = steps_left();
   if (execution_.steps == 0) {
-    execution_ = {.before = replicas_.steps()};
+    execution_ = {.before = replicas_.steps(), .has_data = most > 0};
     made_ = {};
+    if (most == 0) return;
+    if (!calls_each) run_.callbacks.on_train_batch_begin(static_cast<std::size_t>(done_), {});
   }
   if (checkpoints_) most = std::min(most, checkpoints_->steps_until_due(execution_.before));
   first_update_ = std::min(first_update_, replicas_.updates());
   note(Phase::data);
   phase.begin_phase(most, made_);
   run_.is_in_phase = true;
-  if (!calls_each && execution_.steps == 0)
-    run_.callbacks.on_train_batch_begin(static_cast<std::size_t>(done_), {});
   const auto count_known = [&] {
     while (const auto number = phase.take_step()) {
       const auto step = static_cast<std::size_t>(done_ + execution_.steps++);
@@ -350,12 +359,13 @@ void FitLoop::execute_phase(AsynchronousPhase& phase, int epoch) {
   phase.end_phase();
   run_.is_in_phase = false;
   most_stale_ = std::max(most_stale_, phase.most_stale());
-  examples_ += batch_size_ * execution_.steps;
   const RunRequests mine = run_.pop_requests();
   replicas_.exchange_requests(mine);
   agreed_ = run_.agreed_requests(mine);
   run_.adopt_agreed_rate(agreed_);
-  end_execution(epoch, !calls_each && execution_.steps > 0);
+  examples_ += batch_size_ * execution_.steps;
+  made_ = {};
+  execution_.is_complete = true;
 }
 
 void FitLoop::run_step(bool waits) {
@@ -391,7 +401,7 @@ void FitLoop::end_execution(int epoch, bool calls_hook) {
   const std::uint64_t each = options_.verify_every, before = execution_.before;
   if (each > 0 && before / each != replicas_.steps() / each) replicas_.verify();
   const std::uint64_t now = done_ + execution_.steps;
-  if (calls_hook) {
+  if (calls_hook && execution_.steps > 0) {
     const Run::TogetherHooks together(run_);
     run_.callbacks.on_train_batch_end(static_cast<std::size_t>(now - 1), running_.logs());
   }
@@ -524,7 +534,8 @@ void FitLoop::save(JobState& to) {
                   .requests = requests_.lasting(),
                   .agreed = agreed_.lasting(),
                   .last_checkpoint = checkpoints_ ? checkpoints_->last_step() : std::nullopt,
-                  .ahead = made_.ahead};
+                  .ahead = made_.ahead,
+                  .is_complete = execution_.is_complete};
   kept_.save(to);
   add_run(to, std::move(at));
 }
@@ -544,8 +555,11 @@ bool FitLoop::move_to(const JobState& state, std::uint64_t boundaries) {
   first_update_ = position.first_update;
   ends_ = position.has_ended;
   done_ = position.steps;
-  execution_ = {.before = within.before, .steps = within.steps};
-  made_ = {within.steps - within.ahead.size(), within.ahead};
+  execution_ = {.before = within.before, .steps = within.steps, .is_complete = within.is_complete};
+  made_ = {};
+  if (!within.is_complete)
+    made_ = {within.steps - std::min<std::uint64_t>(within.steps, within.ahead.size()),
+             within.ahead};
   requests_ = within.requests;
   agreed_ = within.agreed;
   running_.restore(position.logs);

@@ -80,6 +80,7 @@ class AsynchronousSteps final : public StepsOver<Replicas, Batches>, public Asyn
     const std::span<const Slice> ranges = replica.policy().ranges();
     const PhaseShape shape{.state = state_size * sizeof(T),
                            .record = width,
+                           .element = sizeof(T),
                            .steps = steps,
                            .staleness = session.staleness(),
                            .made = made};
@@ -90,6 +91,7 @@ class AsynchronousSteps final : public StepsOver<Replicas, Batches>, public Asyn
     applied_ = received_ = 0;
     records_.clear();
     taken_ = 0;
+    check_norms(roles.owners.count);
     all().about_to_change();
     all().are_equal_ = false;
     all().is_in_phase_ = all().is_divided_ = true;
@@ -115,7 +117,7 @@ class AsynchronousSteps final : public StepsOver<Replicas, Batches>, public Asyn
       servers.push_back({r, in_bytes(ranges[r]), owned_by(r)});
     is_worker_ = roles.computing.contains(rank);
     if (is_worker_)
-      prepare(roles.owners.count);
+      prepare();
     else
       servers.resize(1);
     client_.emplace(shape, session.pairs(), rank, std::move(servers));
@@ -148,6 +150,7 @@ class AsynchronousSteps final : public StepsOver<Replicas, Batches>, public Asyn
     const std::span<const double> record(records_.data() + taken_, width);
     taken_ += width;
     all().add_step(record.subspan(1));
+    ++all().update_counts_.steps;
     return static_cast<std::uint64_t>(record[0]);
   }
   void end_phase() override { all().is_in_phase_ = false; }
@@ -190,7 +193,7 @@ class AsynchronousSteps final : public StepsOver<Replicas, Batches>, public Asyn
     Replica& replica = all().first();
     replica.keep_state();
     auto* const gradients = reinterpret_cast<std::byte*>(replica.engine().gradients().data());
-    unpack(push.parts, {push.gradients, bytes_of(push.parts)}, gradients);
+    unpack(push.parts, {push.gradients, packed_size(push.parts)}, gradients);
     parts_.clear();
     if constexpr (requires { all().optimizer_.skips_zeros(); })
       if (!push.is_whole && all().optimizer_.skips_zeros())
@@ -206,7 +209,7 @@ class AsynchronousSteps final : public StepsOver<Replicas, Batches>, public Asyn
     T* const state = replica.engine().state().data();
     const auto* const after = reinterpret_cast<const T*>(push.state);
     const auto* const before = reinterpret_cast<const T*>(push.pulled);
-    if (push.staleness == 0)
+    if (push.is_next)
       std::copy_n(after, state_size, state);
     else
       for (std::size_t i = 0; i < state_size; ++i) state[i] += after[i] - before[i];
@@ -223,18 +226,28 @@ class AsynchronousSteps final : public StepsOver<Replicas, Batches>, public Asyn
     return false;
   }
 
-  // --- a worker ---
-
-  void prepare(std::size_t servers) {
+  /// \throws UsageError, in all processes, if no server could know the norm by which gradients are
+  /// clipped.
+  void check_norms(std::size_t servers) {
     const UpdateOptions& with = options_of(all().optimizer_);
     sends_squares_ = with.global_clipnorm > 0 && with.clipnorm <= 0 && servers > 1;
-    if (sends_squares_)
-      for (const PenaltySegment& s : penalty_segments<typename Replicas::Network>())
-        if (s.penalty)
-          throw UsageError(
-              "fit: several servers clip asynchronous steps by the norm of all gradients, which "
-              "does not include those of regularizers; use one server, .clipnorm, or "
-              ".weight_decay of the optimizer");
+    if (!sends_squares_) return;
+    if (with.gradient_accumulation_steps > 1)
+      throw UsageError(
+          "fit: several servers clip asynchronous steps by the norm of all gradients of a step, not "
+          "of those that are accumulated; use one server, .clipnorm, or no "
+          ".gradient_accumulation_steps");
+    for (const PenaltySegment& s : penalty_segments<typename Replicas::Network>())
+      if (s.penalty)
+        throw UsageError(
+            "fit: several servers clip asynchronous steps by the norm of all gradients, which does "
+            "not include those of regularizers; use one server, .clipnorm, or .weight_decay of the "
+            "optimizer");
+  }
+
+  // --- a worker ---
+
+  void prepare() {
     slices_ = std::max<std::size_t>(all().session().virtual_shards(), 1);
     all().session().each([&](const ReplicaContext<D>& r) {
       replica_.emplace(
@@ -311,10 +324,8 @@ class AsynchronousSteps final : public StepsOver<Replicas, Batches>, public Asyn
     }
     LoadedBatch batch;
     if (!loader_->next(batch))
-      throw UsageError(
-          "fit: the data ran out before step {} of this epoch; add ls::repeat before ls::batch, or "
-          "lower .steps_per_epoch",
-          number + 1);
+      throw Error("fit: the data ended before step {} of the epoch, although their size is known",
+                  number + 1);
     is_at_ = position_ + (number + 1) * each;
     return batch;
   }
@@ -381,7 +392,6 @@ class AsynchronousSteps final : public StepsOver<Replicas, Batches>, public Asyn
     r.host.all_gather(reinterpret_cast<const std::byte*>(&mine), sizeof mine,
                       reinterpret_cast<std::byte*>(counted.data()));
     UpdateCounts& counts = all().update_counts_;
-    counts.steps += made_.count() + received_;
     most_stale_ = 0;
     for (const Counted& of : counted) {
       most_stale_ = std::max(most_stale_, of.most_stale);

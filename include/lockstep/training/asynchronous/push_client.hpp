@@ -59,6 +59,8 @@ class PushClient {
   ProcessGroup& pair(const Server& server) { return pairs_->at(server.rank); }
   std::size_t here(const Server& server) const { return rank_ < server.rank ? 0 : 1; }
   LOCKSTEP_DECL PushReply ask(PushRequest request);
+  /// \throws Error for numbers that are not of this phase.
+  LOCKSTEP_DECL void check(const PushReply& reply) const;
   /// Sends a request about weights of `range`, and fills in parts_.
   LOCKSTEP_DECL void ask_for(const Server& server, PushRequest request,
                              std::span<const Slice> range);
@@ -68,6 +70,7 @@ class PushClient {
   std::size_t rank_;
   std::vector<Server> servers_;
   std::uint64_t pushed_ = PushRequest::none;  // a step that the first server has not heard of
+  std::uint64_t state_seen_ = 0;              // updates before the layers' state was pulled
   std::uint64_t known_ = 0;                   // records received
   bool stops_ = false;                        // a server's process asks for the end
   std::vector<double> records_;

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "lockstep/core/error.hpp"
 #include "lockstep/training/asynchronous/touched_rows.hpp"
 
 namespace lockstep::detail {
@@ -34,12 +35,19 @@ PushReply PushClient::ask(PushRequest request) {
   PushReply reply;
   group.broadcast(&request, 1, here(first));
   group.broadcast(&reply, 1, 1 - here(first));
+  check(reply);
   const std::size_t before = records_.size();
   records_.resize(before + static_cast<std::size_t>(reply.count) * shape_.record);
   if (reply.count > 0)
     group.broadcast(records_.data() + before, records_.size() - before, 1 - here(first));
   known_ += reply.count;
   return reply;
+}
+
+void PushClient::check(const PushReply& reply) const {
+  if (reply.count > shape_.steps || reply.step >= std::max<std::uint64_t>(shape_.steps, 1))
+    throw Error("parameter server: rank {} names step {} and {} records of a phase of {} steps",
+                servers_.front().rank, reply.step, reply.count, shape_.steps);
 }
 
 PushReply PushClient::serve(bool stops, std::uint64_t applied, std::vector<std::uint64_t>& order) {
@@ -49,6 +57,7 @@ PushReply PushClient::serve(bool stops, std::uint64_t applied, std::vector<std::
   PushReply reply;
   group.broadcast(&request, 1, here(first));
   group.broadcast(&reply, 1, 1 - here(first));
+  check(reply);
   const std::size_t before = order.size();
   order.resize(before + static_cast<std::size_t>(reply.count));
   if (reply.count > 0)
@@ -62,7 +71,7 @@ void PushClient::ask_for(const Server& server, PushRequest request, std::span<co
     parts_.assign(range.begin(), range.end());
     return group.broadcast(&request, 1, here(server));
   }
-  parts_within(touched_, range, parts_);
+  touched_within(touched_, range, parts_);
   request.parts = parts_.size();
   group.broadcast(&request, 1, here(server));
   group.broadcast(parts_.data(), parts_.size(), here(server));
@@ -75,13 +84,14 @@ void PushClient::pull(std::byte* weights, std::span<std::byte> state) {
       pair(server).broadcast(weights + parts_[0].first, parts_[0].count, 1 - here(server));
       continue;
     }
-    packed_.resize(bytes_of(parts_));
+    packed_.resize(packed_size(parts_));
     pair(server).broadcast(packed_.data(), packed_.size(), 1 - here(server));
     unpack(parts_, packed_, weights);
   }
   if (shape_.state == 0) return;
   const Server& first = servers_.front();
   pair(first).broadcast(state.data(), state.size(), 1 - here(first));
+  pair(first).broadcast(&state_seen_, 1, 1 - here(first));
   std::copy(state.begin(), state.end(),
             states_.begin() + static_cast<std::ptrdiff_t>(shape_.state));
 }
@@ -91,14 +101,16 @@ void PushClient::push(std::uint64_t step, const std::byte* gradients, double squ
   std::copy(state.begin(), state.end(), states_.begin());
   for (const Server& server : servers_) {
     ProcessGroup& group = pair(server);
-    ask_for(server, {.kind = PushRequest::Kind::push, .step = step, .squares = squares},
-            server.pushed);
+    ask_for(
+        server,
+        {.kind = PushRequest::Kind::push, .step = step, .known = state_seen_, .squares = squares},
+        server.pushed);
     // A broadcast only reads the root's memory.
     if (parts_.size() == 1) {
       group.broadcast(const_cast<std::byte*>(gradients) + parts_[0].first, parts_[0].count,
                       here(server));
     } else {
-      packed_.resize(bytes_of(parts_));
+      packed_.resize(packed_size(parts_));
       pack(parts_, gradients, packed_);
       group.broadcast(packed_.data(), packed_.size(), here(server));
     }

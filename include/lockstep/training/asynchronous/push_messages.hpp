@@ -7,7 +7,7 @@
 ///       next, follow, serve  ───────────────────────>  the first server only
 ///                     <──────  reply; records, or steps for a server
 ///       pull          ── parts ─────────────────────>
-///                     <──────  its weights; the first: the layers' state
+///                     <──────  its weights; the first: the layers' state, and its updates
 ///       push          ── parts, gradients,
 ///                        record, states ────────────>  keeps them
 ///                     <──────  receipt
@@ -38,15 +38,17 @@ struct PushRequest {
   Kind kind = Kind::end;
   std::uint32_t stops = 0;    ///< 1: the phase is to end soon
   std::uint64_t step = none;  ///< of `push`; of `next`: the one that all servers have
-  std::uint64_t known = 0;    ///< records that the client has, or updates that the server has made
-  double squares = -1;        ///< the sum of squares of all gradients, if servers need it
-  std::uint64_t parts = 0;    ///< of the server's weights, which follow; 0: all of them
+  /// Records that the client has; of `serve`: updates that the server has made; of `push`: updates
+  /// before the layers' state was pulled.
+  std::uint64_t known = 0;
+  double squares = -1;      ///< the sum of squares of all gradients, if servers need it
+  std::uint64_t parts = 0;  ///< of the server's weights, which follow; 0: all of them
 };
 
 struct PushReply {
   enum class Kind : std::uint32_t { wait, step, done };
   Kind kind = Kind::wait;
-  std::uint32_t stops = 0;
+  std::uint32_t unused = 0;
   std::uint64_t step = 0;
   std::uint64_t count = 0;     ///< of records, or of steps, that follow
   std::uint64_t finished = 0;  ///< updates that all servers have made
@@ -61,15 +63,16 @@ static_assert(std::is_trivially_copyable_v<PushRequest> &&
 
 /// The facts of a phase that all processes know.
 struct PhaseShape {
-  std::size_t state = 0;   ///< bytes of the layers' state
-  std::size_t record = 0;  ///< numbers that a step leaves: examples, sums, ...
+  std::size_t state = 0;    ///< bytes of the layers' state
+  std::size_t record = 0;   ///< numbers that a step leaves: examples, sums, ...
+  std::size_t element = 1;  ///< bytes of a weight
   std::uint64_t steps = 0;
   std::uint64_t staleness = 0;
   MadeSteps made{};  ///< before the phase, which continues another one
 };
 
 /// Parts of a buffer, one after the other.
-inline std::size_t bytes_of(std::span<const Slice> parts) {
+inline std::size_t packed_size(std::span<const Slice> parts) {
   std::size_t all = 0;
   for (const Slice& part : parts) all += part.count;
   return all;

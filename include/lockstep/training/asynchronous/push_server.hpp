@@ -46,6 +46,7 @@ class PushServer {
     const std::byte* state;        ///< the layers' state after the step
     const std::byte* pulled;       ///< that before the step
     std::uint64_t staleness;       ///< updates that the gradients miss
+    bool is_next;                  ///< the state was pulled after the update before this one
     double squares;                ///< the sum of those of all gradients, or below 0
   };
   /// The weights of a server, in bytes of all: those that clients read from it, and those that it
@@ -89,7 +90,8 @@ class PushServer {
     std::vector<double> record{};
     std::vector<Slice> parts{}, pulled_parts{};
     bool is_whole = true;
-    std::uint64_t pulled = 0;          // updates before the last pull
+    std::uint64_t pulled = 0;  // updates before the last pull
+    std::uint64_t state_seen = 0;
     std::uint64_t step = 0, seen = 0;  // of the kept gradients, and the updates before their pull
     double squares = 0;
     bool is_kept = false;  // gradients that are not part of the weights yet
@@ -110,6 +112,8 @@ class PushServer {
   /// Decides the next update if all servers have made the last one. Call it with the mutex.
   LOCKSTEP_DECL void decide();
   LOCKSTEP_COLD_DECL void heed(bool stops);
+  /// \throws Error unless a client's request is possible.
+  LOCKSTEP_DECL void check(const Client& client, bool is_possible);
   LOCKSTEP_DECL Client& client_with(std::uint64_t step);
   LOCKSTEP_DECL void apply(Client& client, FunctionRef<void(const Push&)> update);
   LOCKSTEP_COLD_DECL void end_thread(std::exception_ptr error);

@@ -28,7 +28,7 @@ PushServer::PushServer(const PhaseShape& shape, Pairs& pairs, std::size_t rank, 
   for (auto& [other, group] : pairs) {
     if (!is_first() && other == servers.first) continue;
     Client& client = *clients_.emplace_back(std::make_unique<Client>(Client{other, &group}));
-    client.gradients.resize(bytes_of(owned_.pushed));
+    client.gradients.resize(packed_size(owned_.pushed));
     client.sent.resize(owned_.pulled.count + state.size());
     client.states.resize(2 * state.size());
     client.record.resize(shape.record);
@@ -103,6 +103,9 @@ void PushServer::run(Client& client) {
         break;
       case PushRequest::Kind::end:
         return;
+      default:
+        throw Error("parameter server: rank {} sent a request of the unknown kind {}", client.rank,
+                    static_cast<std::uint32_t>(request.kind));
     }
   }
 }
@@ -132,6 +135,12 @@ void PushServer::follow() {
   }
 }
 
+void PushServer::check(const Client& client, bool is_possible) {
+  if (!is_possible)
+    throw Error("parameter server: rank {} sent numbers that are not of this phase of {} steps",
+                client.rank, shape_.steps);
+}
+
 void PushServer::heed(bool stops) {
   if (!stops || std::exchange(stops_, true)) return;
   tickets_.stop();
@@ -155,6 +164,8 @@ void PushServer::answer_next(Client& client, const PushRequest& request) {
   std::vector<double> records;
   {
     std::unique_lock lock(mutex_);
+    check(client, is_first() && request.known <= finished_ &&
+                      (request.step == PushRequest::none || request.step < shape_.steps));
     heed(request.stops != 0);
     if (request.step != PushRequest::none) {
       pushed_.push_back(request.step);
@@ -167,7 +178,7 @@ void PushServer::answer_next(Client& client, const PushRequest& request) {
         return true;
       }
       if (request.kind == PushRequest::Kind::follow) return finished_ > request.known;
-      const auto step = tickets_.grant(client.rank);
+      const auto step = tickets_.grant();
       if (!step) return false;
       reply.kind = PushReply::Kind::step;
       reply.step = *step;
@@ -189,6 +200,7 @@ void PushServer::answer_serve(Client& client, const PushRequest& request) {
   std::vector<std::uint64_t> next;
   {
     std::unique_lock lock(mutex_);
+    check(client, is_first() && servers_.contains(client.rank) && request.known <= order_.size());
     heed(request.stops != 0);
     made_by_[client.rank - servers_.first] = request.known;
     decide();
@@ -219,7 +231,8 @@ void PushServer::receive_parts(Client& client, const PushRequest& request,
           return part.first >= range.first && part.count <= range.count &&
                  part.first - range.first <= range.count - part.count;
         });
-    if (!is_owned || (part.count > 0 && part.first < end))
+    const bool is_aligned = part.first % shape_.element == 0 && part.count % shape_.element == 0;
+    if (!is_owned || !is_aligned || (part.count > 0 && part.first < end))
       throw Error("parameter server: rank {} names the bytes {} to {}, which are not this server's",
                   client.rank, part.first, part.first + part.count);
     end = std::max(end, part.first + part.count);
@@ -229,17 +242,19 @@ void PushServer::receive_parts(Client& client, const PushRequest& request,
 void PushServer::answer_pull(Client& client, const PushRequest& request) {
   const std::vector<Slice>& parts = client.pulled_parts;
   receive_parts(client, request, {&owned_.pulled, 1}, client.pulled_parts);
-  const std::size_t size = bytes_of(parts);
+  const std::size_t size = packed_size(parts);
+  std::uint64_t seen = 0;
   {
     const std::scoped_lock lock(updates_);
     pack(parts, weights_.data(), client.sent);
     std::copy(state_.begin(), state_.end(),
               client.sent.begin() + static_cast<std::ptrdiff_t>(size));
-    client.pulled = applied_;
+    seen = client.pulled = applied_;
   }
   client.group->broadcast(client.sent.data(), size, here(client));
-  if (is_first() && !state_.empty())
-    client.group->broadcast(client.sent.data() + size, state_.size(), here(client));
+  if (!is_first() || state_.empty()) return;
+  client.group->broadcast(client.sent.data() + size, state_.size(), here(client));
+  client.group->broadcast(&seen, 1, here(client));
 }
 
 bool PushServer::answer_push(Client& client, const PushRequest& request) {
@@ -251,14 +266,16 @@ bool PushServer::answer_push(Client& client, const PushRequest& request) {
   }
   receive_parts(client, request, owned_.pushed, client.parts);
   client.is_whole = request.parts == 0;
-  client.group->broadcast(client.gradients.data(), bytes_of(client.parts), from);
+  client.group->broadcast(client.gradients.data(), packed_size(client.parts), from);
   client.group->broadcast(client.record.data(), client.record.size(), from);
   if (!client.states.empty())
     client.group->broadcast(client.states.data(), client.states.size(), from);
   PushReceipt receipt;
   {
     const std::scoped_lock lock(mutex_);
+    check(client, request.step < shape_.steps);
     client.step = request.step;
+    client.state_seen = request.known;
     client.seen = client.pulled;
     client.squares = request.squares;
     client.is_kept = true;
@@ -284,6 +301,7 @@ void PushServer::apply(Client& client, FunctionRef<void(const Push&)> update) {
           .state = client.states.data(),
           .pulled = client.states.data() + state_.size(),
           .staleness = staleness,
+          .is_next = applied_ == client.state_seen,
           .squares = client.squares});
   const std::scoped_lock counted(mutex_);
   ++applied_;

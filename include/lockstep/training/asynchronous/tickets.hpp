@@ -1,6 +1,5 @@
 /// \file
-/// Which steps of an asynchronous phase may begin. Invariants: a step is handed out to one worker at a
-/// time and finished once; no more than `staleness` other steps are finished between the beginning
+/// Which steps of an asynchronous phase may begin. Invariants: a step is handed out and finished once; no more than `staleness` other steps are finished between the beginning
 /// and the end of one.
 #pragma once
 
@@ -8,7 +7,6 @@
 #include <cstdint>
 #include <map>
 #include <optional>
-#include <set>
 #include <utility>
 
 #include "lockstep/core/config.hpp"
@@ -18,8 +16,8 @@ namespace lockstep::detail {
 
 /// The steps of a phase, handed out in order. Not thread-safe.
 ///
-///     finished    outstanding, each at a worker     not begun
-///     0 1 2 4     3 (worker 1)   5 (worker 0)       6 7 8 ...
+///     finished    outstanding                       not begun
+///     0 1 2 4     3 5                               6 7 8 ...
 ///
 /// With a step that begins, each outstanding one may see all others of them end before itself. So a
 /// step may begin only if, for each outstanding one,
@@ -36,31 +34,23 @@ class Tickets {
     pass_made();
   }
 
-  /// Begins the first step that nobody makes. \returns nullopt if there is none, or if it may not
-  /// begin yet.
-  LOCKSTEP_DECL std::optional<std::uint64_t> grant(std::size_t worker);
+  /// Begins the next step. \returns nullopt if there is none, or if it may not begin yet.
+  LOCKSTEP_DECL std::optional<std::uint64_t> grant();
   /// The step is part of the weights.
   LOCKSTEP_DECL void finish(std::uint64_t step);
-  /// The worker is lost: its step is handed out again.
-  LOCKSTEP_COLD_DECL void release(std::size_t worker);
-  /// No step begins any more, except those that were handed out before.
+  /// No step begins any more, except those before one that is made or has begun.
   LOCKSTEP_COLD_DECL void stop();
   /// Whether all steps that have begun are finished, and no other may begin.
-  bool is_done() const { return outstanding_.empty() && released_.empty() && next_ == end_; }
+  bool is_done() const { return outstanding_.empty() && next_ == end_; }
   std::uint64_t finished() const { return finished_; }
 
  private:
-  struct Begun {
-    std::size_t worker;
-    std::uint64_t finished;  // before it began
-  };
   void pass_made() {
     while (next_ < end_ && made_.contains(next_)) ++next_;
   }
   MadeSteps made_;  // before
   std::uint64_t next_, end_, staleness_, finished_ = 0;
-  std::map<std::uint64_t, Begun> outstanding_;
-  std::set<std::uint64_t> released_;
+  std::map<std::uint64_t, std::uint64_t> outstanding_;  // with the steps finished before it began
 };
 
 }  // namespace lockstep::detail

@@ -55,8 +55,8 @@ LOCKSTEP_COLD_DECL void touched_weights(std::span<const RowTable> tables, std::s
                                         std::vector<Slice>& touched);
 
 /// The parts of `touched` within `ranges`; an empty part if there are none. Both are ascending.
-LOCKSTEP_COLD_DECL void parts_within(std::span<const Slice> touched, std::span<const Slice> ranges,
-                                     std::vector<Slice>& parts);
+LOCKSTEP_COLD_DECL void touched_within(std::span<const Slice> touched,
+                                       std::span<const Slice> ranges, std::vector<Slice>& parts);
 
 }  // namespace lockstep::detail
 

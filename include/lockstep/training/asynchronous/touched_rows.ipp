@@ -26,8 +26,8 @@ void touched_weights(std::span<const RowTable> tables, std::size_t weights,
   add(at, weights - at);
 }
 
-void parts_within(std::span<const Slice> touched, std::span<const Slice> ranges,
-                  std::vector<Slice>& parts) {
+void touched_within(std::span<const Slice> touched, std::span<const Slice> ranges,
+                    std::vector<Slice>& parts) {
   parts.clear();
   for (const Slice& range : ranges)
     for (const Slice& slice : touched) {

@@ -58,11 +58,12 @@ inline constexpr std::size_t most_numbers = 16;
   if (p.execution)
     execution = format_text(
         ", \"execution\": {{\"before\": {}, \"steps\": {}, \"requests\": {}, \"agreed\": {}, "
-        "\"last_checkpoint\": {}, \"ahead\": {}}}",
+        "\"last_checkpoint\": {}, \"ahead\": {}, \"is_complete\": {}}}",
         p.execution->before, p.execution->steps, describe_requests(p.execution->requests),
         describe_requests(p.execution->agreed),
         p.execution->last_checkpoint ? format_text("{}", *p.execution->last_checkpoint) : "null",
-        exact_numbers({p.execution->ahead.begin(), p.execution->ahead.end()}));
+        exact_numbers({p.execution->ahead.begin(), p.execution->ahead.end()}),
+        p.execution->is_complete);
   return format_text(
       "{{\"epoch\": {}, \"steps\": {}, \"pass\": {}, \"examples\": {}, \"first_update\": {}, "
       "\"has_ended\": {}, \"loss\": {}, \"count\": {}, \"values\": {}, "
@@ -193,6 +194,7 @@ EncodedState::EncodedState(const JobState& state, const std::vector<ParameterInf
       at.last_checkpoint = json_natural(*within, "last_checkpoint");
     for (const double step : numbers_of(*within, "ahead"))
       at.ahead.push_back(static_cast<std::uint64_t>(step));
+    at.is_complete = json_boolean(*within, "is_complete");
   }
   return p;
 }

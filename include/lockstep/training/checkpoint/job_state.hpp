@@ -30,6 +30,7 @@ struct ExecutionPosition {
   std::optional<std::uint64_t> last_checkpoint{};  ///< in steps of the model
   /// Of asynchronous steps: those after the first one that is not made; see MadeSteps.
   std::vector<std::uint64_t> ahead{};
+  bool is_complete = false;  ///< all steps of the asynchronous phase are made
 };
 
 /// Where a `fit` stands between two steps.

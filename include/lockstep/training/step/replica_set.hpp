@@ -175,8 +175,14 @@ class ReplicaSet : public AnyReplicas {
   }
 
   /// Flat buffers of replica 0; all replicas hold the same values.
-  std::vector<T> weights() const { return weights_of(first()); }
-  std::vector<T> state() const { return state_of(first()); }
+  std::vector<T> weights() const {
+    check_whole();
+    return weights_of(first());
+  }
+  std::vector<T> state() const {
+    check_whole();
+    return state_of(first());
+  }
   /// Gradients of the last step, penalties included. \throws UsageError under a policy that leaves
   /// each sum to its owner.
   std::vector<T> gradients() const {
@@ -190,6 +196,7 @@ class ReplicaSet : public AnyReplicas {
   }
   /// Sets the parameters of all replicas of this process.
   void set(const std::vector<T>& weights, const std::vector<T>& state) {
+    check_whole();
     about_to_change();
     ++sets_;
     are_equal_ = false;
@@ -228,6 +235,7 @@ class ReplicaSet : public AnyReplicas {
   std::vector<ParameterInfo> parameters() const override { return parameters_of<Net>(); }
   bool is_whole() const override { return !UpdateOf<S>::divides_slots; }
   [[gnu::cold]] void save(JobState& to) override {
+    check_whole();
     Replica& replica = first();
     const auto bytes_in = [&](const auto& buffer) {
       return replica.template copy_of<std::byte>(buffer);
@@ -422,6 +430,7 @@ class ReplicaSet : public AnyReplicas {
   [[gnu::cold]] Architecture architecture() const override { return lockstep::architecture<Net>(); }
   /// Resets the optimizer's slots and the step count to those of a new model.
   [[gnu::cold]] void reset_optimizer() {
+    check_whole();
     about_to_change();
     session_.each(
         [&](const ReplicaContext<device>& r) { replicas_[r.local]->reset_optimizer(optimizer_); });
@@ -463,6 +472,7 @@ class ReplicaSet : public AnyReplicas {
   bool has_averages_in_weights() const override { return has_averages_in_weights_; }
   /// SHA-256 of the parameters of each replica of this process.
   std::vector<std::string> digests() const {
+    check_whole();
     const std::vector<ParameterInfo> infos = parameters_of<Net>();
     std::vector<std::string> result;
     for (const auto& replica : replicas_)
@@ -586,6 +596,13 @@ class ReplicaSet : public AnyReplicas {
   static Slice rows_of_slice(std::size_t global, std::size_t full, std::size_t slice) {
     return slice < full ? slice_of(global, full, slice) : Slice{global, 0};
   }
+  /// \throws UsageError between asynchronous steps.
+  void check_whole() const {
+    if (is_divided_) [[unlikely]]
+      throw UsageError(
+          "callback: the model was used between asynchronous steps, while no process has all weights; "
+          "set .steps_per_execution = K, after which all have them, or do it in on_epoch_end");
+  }
   /// In an elastic job, lets a hook's change of the model be undone.
   void about_to_change() {
     if constexpr (can_reform)
@@ -692,9 +709,9 @@ class ReplicaSet : public AnyReplicas {
                                     r.rank, session_.replicas(), roles());
       if (r.local == 0) threads_ = r.device.threads();
     });
+    is_divided_ = false;
     set(weights, state);
     sets_ = 0;
-    is_divided_ = false;
   }
 
   /// The first replica of this process. \throws what ended its elastic job, if its state is lost.

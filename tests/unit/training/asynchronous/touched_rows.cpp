@@ -68,7 +68,7 @@ TEST_CASE("a batch touches its rows and all weights outside of tables") {
 
     const std::size_t first = draw() % weights, count = draw() % (weights - first + 1);
     const Slice range{first, count};
-    parts_within(touched, {&range, 1}, parts);
+    touched_within(touched, {&range, 1}, parts);
     std::set<std::size_t> within, both;
     for (const Slice& part : parts)
       for (std::size_t i = 0; i < part.count; ++i) within.insert(part.first + i);
