@@ -50,9 +50,10 @@ concept AllGathers = Collective<C> && requires(C& c, const T* p, std::size_t n, 
 /// `reduce_scatter(p, ranges, from)`: p[ranges[rank]] becomes the sum over the members `from`, or
 /// over all. `ranges` has one for each member, in ascending order, the same in all; elements of
 /// others' ranges are undefined afterwards, elements of none are not changed; members that share
-/// memory or are connected directly, one in each process, change none but their own range. The bits are those of
-/// an all-reduce of a group of the members `from` if these are all, or if the members are threads,
-/// share memory or are connected directly; otherwise the others add zeros in the group's order.
+/// memory or are connected directly, one in each process, change none but their own range. The bits
+/// are those of an all-reduce of a group of the members `from` if these are all, or if the members
+/// are threads, share memory or are connected directly; otherwise the others add zeros in the
+/// group's order.
 /// \code
 ///   group.reduce_scatter(gradients, owned);   // owned: {{0, 100}, {100, 0}, {100, 28}}
 ///   update(weights + owned[rank].first, gradients + owned[rank].first, owned[rank].count);
@@ -198,9 +199,9 @@ concept ScattersGradients =
 /// Notified of an exchange's operations, by the thread that makes them; see GradientExchange.
 class ExchangeListener {
  public:
-  /// `what`: "bucket" for an all-reduce or a reduce-scatter of `bytes` of gradients, "sums" without gradients, "wait"
-  /// for pending ones; with parameter servers "push" and "pull" of the bytes that a worker sends or
-  /// receives, and a server receives or sends.
+  /// `what`: "bucket" for an all-reduce or a reduce-scatter of `bytes` of gradients, "sums" without
+  /// gradients, "wait" for pending ones; with parameter servers "push" and "pull" of the bytes that
+  /// a worker sends or receives, and a server receives or sends.
   virtual void begin_exchange(const char* what, std::size_t bytes) = 0;
   virtual void end_exchange() = 0;
 

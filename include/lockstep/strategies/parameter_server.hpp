@@ -32,11 +32,11 @@ struct Served;
 template <class Policy>
 struct Recoverable;
 
-/// tf.distribute.ParameterServerStrategy, synchronous or asynchronous: the tasks `ps` own the weights and the
-/// optimizer's buffers, divided evenly among them (whole parameters if the optimizer clips by norm
-/// or needs them whole, as Lamb does); the tasks `worker` compute the gradients of their part of
-/// each batch; a task `chief` only coordinates, reports and writes files, and without one worker 0
-/// does that too.
+/// tf.distribute.ParameterServerStrategy, synchronous or asynchronous: the tasks `ps` own the
+/// weights and the optimizer's buffers, divided evenly among them (whole parameters if the optimizer
+/// clips by norm or needs them whole, as Lamb does); the tasks `worker` compute the gradients of
+/// their part of each batch; a task `chief` only coordinates, reports and writes files, and without
+/// one worker 0 does that too.
 ///
 ///     worker 0   gradients ──┐ push: each range         ┌── pull: all weights
 ///     worker 1   gradients ──┼──> ps 0  sum, update ────┤

@@ -1,6 +1,6 @@
 /// \file
-/// The session of MultiWorkerMirrored and ParameterServer: the place of this process in the job, its threads, devices
-/// and groups. Invariants: the rendezvous lives as long as the sessions that share it; whatever ends
+/// The session of MultiWorkerMirrored and ParameterServer: the place of this process in the job, its
+/// threads, devices and groups. Invariants: the rendezvous lives as long as the sessions that share it; whatever ends
 /// an exchange between processes, every survivor throws the same PeerLost.
 #pragma once
 

@@ -1,6 +1,6 @@
 /// \file
-/// Which steps of an asynchronous phase may begin. Invariants: a step is handed out and finished once; no more than `staleness` other steps are finished between the beginning
-/// and the end of one.
+/// Which steps of an asynchronous phase may begin. Invariants: a step is handed out and finished
+/// once; no more than `staleness` other steps are finished between the beginning and the end of one.
 #pragma once
 
 #include <cstddef>

@@ -31,9 +31,9 @@ class AsynchronousPhase {
   /// Begins a phase of `steps` steps on the batches that follow the current position, or continues with
   /// those that are not `made`. Collective.
   virtual void begin_phase(std::uint64_t steps, const MadeSteps& made) = 0;
-  /// Does this process' work of the phase for a step, or for a fraction of a second. `stops`: no further step is to begin;
-  /// `rate` overrides the optimizer's. \returns false once the phase has ended in all processes, which
-  /// hold equal weights then.
+  /// Does this process' work of the phase for a step, or for a fraction of a second. `stops`: no
+  /// further step is to begin; `rate` overrides the optimizer's. \returns false once the phase has
+  /// ended in all processes, which hold equal weights then.
   virtual bool advance(bool stops, std::optional<double> rate) = 0;
   /// Adds the next step that was made, by any worker, to the sums that read_sums reads: the same
   /// sequence in all processes. \returns its number in the phase; nullopt if this process knows of no
