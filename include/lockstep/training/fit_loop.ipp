@@ -330,8 +330,6 @@ void FitLoop::execute_phase(AsynchronousPhase& phase) {
   if (checkpoints_) most = std::min(most, checkpoints_->steps_until_due(execution_.before));
   first_update_ = std::min(first_update_, replicas_.updates());
   note(Phase::data);
-  phase.begin_phase(most, made_);
-  run_.is_in_phase = true;
   const auto count_known = [&] {
     while (const auto number = phase.take_step()) {
       const auto step = static_cast<std::size_t>(done_ + execution_.steps++);
@@ -343,21 +341,25 @@ void FitLoop::execute_phase(AsynchronousPhase& phase) {
       if (calls_each) run_.callbacks.on_train_batch_end(step, running_.logs());
     }
   };
-  for (bool runs = true; runs;) {
-    CancellationDeferred::point();
-    const bool admits = run_.admits && replicas_.has_newcomers();
-    try {
+  const auto end = [&] {
+    phase.end_phase();
+    run_.is_in_phase = false;
+  };
+  try {
+    phase.begin_phase(most, made_);
+    run_.is_in_phase = true;
+    for (bool runs = true; runs;) {
+      CancellationDeferred::point();
+      const bool admits = run_.admits && replicas_.has_newcomers();
       runs = phase.advance(run_.token.stop_requested() || run_.stopped || admits, kept_.rate);
-    } catch (const PeerLost&) {
       count_known();
-      phase.end_phase();
-      run_.is_in_phase = false;
-      throw;
     }
+  } catch (const PeerLost&) {
     count_known();
+    end();
+    throw;
   }
-  phase.end_phase();
-  run_.is_in_phase = false;
+  end();
   most_stale_ = std::max(most_stale_, phase.most_stale());
   const RunRequests mine = run_.pop_requests();
   replicas_.exchange_requests(mine);

@@ -74,53 +74,27 @@ class AsynchronousSteps final : public StepsOver<Replicas, Batches>, public Asyn
   }
 
   void begin_phase(std::uint64_t steps, const MadeSteps& made) override {
-    auto& session = all().session();
-    const ReplicaRoles roles = session.roles();
-    Replica& replica = all().first();
-    const std::span<const Slice> ranges = replica.policy().ranges();
-    const PhaseShape shape{.state = state_size * sizeof(T),
-                           .record = width,
-                           .element = sizeof(T),
-                           .steps = steps,
-                           .staleness = session.staleness(),
-                           .made = made};
+    check_norms();
     made_ = made;
-    const std::size_t rank = session.first_replica();
     first_update_ = all().steps();
     first_step_ = first_update_ - made.count();
     applied_ = received_ = 0;
     records_.clear();
     taken_ = 0;
-    check_norms(roles.owners.count);
     all().about_to_change();
     all().are_equal_ = false;
     all().is_in_phase_ = all().is_divided_ = true;
-    const auto in_bytes = [](Slice range) {
-      return Slice{range.first * sizeof(T), range.count * sizeof(T)};
-    };
-    const auto owned_by = [&](std::size_t owner) {
-      std::vector<Slice> owned;
-      for (const Slice& range : replica.policy().owned_by(owner)) owned.push_back(in_bytes(range));
-      return owned;
-    };
-    if (roles.owners.contains(rank)) {
-      if constexpr (tables.count > 0)
-        std::fill_n(replica.engine().gradients().data(), Replicas::Network::graph.weights, T{});
-      server_.emplace(shape, session.pairs(), rank, roles.owners,
-                      PushServer::Owned{in_bytes(ranges[rank]), owned_by(rank)},
-                      as_bytes(replica.engine().weights().data(), Replicas::Network::graph.weights),
-                      as_bytes(replica.engine().state().data(), state_size));
-      return server_->start();
-    }
-    std::vector<PushClient::Server> servers;
-    for (std::size_t r = roles.owners.first; r < roles.owners.first + roles.owners.count; ++r)
-      servers.push_back({r, in_bytes(ranges[r]), owned_by(r)});
-    is_worker_ = roles.computing.contains(rank);
-    if (is_worker_)
-      prepare();
+    const PhaseShape shape{.state = state_size * sizeof(T),
+                           .record = width,
+                           .element = sizeof(T),
+                           .steps = steps,
+                           .staleness = all().session().staleness(),
+                           .made = made};
+    const ReplicaRoles roles = all().session().roles();
+    if (roles.owners.contains(rank()))
+      begin_server(shape, roles);
     else
-      servers.resize(1);
-    client_.emplace(shape, session.pairs(), rank, std::move(servers));
+      begin_client(shape, roles);
   }
 
   bool advance(bool stops, std::optional<double> rate) override {
@@ -173,7 +147,29 @@ class AsynchronousSteps final : public StepsOver<Replicas, Batches>, public Asyn
     received_ += records.size() / width;
   }
 
+  std::size_t rank() { return all().session().first_replica(); }
+  /// The weights of a server.
+  ServedWeights weights_of(std::size_t owner) {
+    const auto in_bytes = [](Slice range) {
+      return Slice{range.first * sizeof(T), range.count * sizeof(T)};
+    };
+    const auto& policy = all().first().policy();
+    ServedWeights of{in_bytes(policy.ranges()[owner]), {}};
+    for (const Slice& range : policy.owned_by(owner)) of.pushed.push_back(in_bytes(range));
+    return of;
+  }
+
   // --- a server ---
+
+  void begin_server(const PhaseShape& shape, const ReplicaRoles& roles) {
+    PlanEngine<D>& engine = all().first().engine();
+    constexpr std::size_t weights = Replicas::Network::graph.weights;
+    if constexpr (tables.count > 0) std::fill_n(engine.gradients().data(), weights, T{});
+    server_.emplace(shape, all().session().pairs(), rank(), roles.owners, weights_of(rank()),
+                    as_bytes(engine.weights().data(), weights),
+                    as_bytes(engine.state().data(), state_size));
+    server_->start();
+  }
 
   bool serve(bool stops, std::optional<double> rate) {
     note(first_update_ + applied_, Phase::update);
@@ -215,7 +211,17 @@ class AsynchronousSteps final : public StepsOver<Replicas, Batches>, public Asyn
       for (std::size_t i = 0; i < state_size; ++i) state[i] += after[i] - before[i];
   }
 
-  // --- a process that makes no steps ---
+  // --- a worker, or a process that makes no steps ---
+
+  void begin_client(const PhaseShape& shape, const ReplicaRoles& roles) {
+    is_worker_ = roles.computing.contains(rank());
+    std::vector<PushClient::Server> servers;
+    const std::size_t count = is_worker_ ? roles.owners.count : 1;
+    for (std::size_t r = roles.owners.first; r < roles.owners.first + count; ++r)
+      servers.push_back({r, weights_of(r)});
+    if (is_worker_) prepare();
+    client_.emplace(shape, all().session().pairs(), rank(), std::move(servers));
+  }
 
   bool follow(bool stops) {
     note(first_update_ + received_, Phase::reduce);
@@ -228,7 +234,8 @@ class AsynchronousSteps final : public StepsOver<Replicas, Batches>, public Asyn
 
   /// \throws UsageError, in all processes, if no server could know the norm by which gradients are
   /// clipped.
-  void check_norms(std::size_t servers) {
+  void check_norms() {
+    const std::size_t servers = all().session().roles().owners.count;
     const UpdateOptions& with = options_of(all().optimizer_);
     sends_squares_ = with.global_clipnorm > 0 && with.clipnorm <= 0 && servers > 1;
     if (!sends_squares_) return;
@@ -244,8 +251,6 @@ class AsynchronousSteps final : public StepsOver<Replicas, Batches>, public Asyn
             "not include those of regularizers; use one server, .clipnorm, or .weight_decay of the "
             "optimizer");
   }
-
-  // --- a worker ---
 
   void prepare() {
     slices_ = std::max<std::size_t>(all().session().virtual_shards(), 1);

@@ -19,12 +19,9 @@ namespace lockstep::detail {
 /// Used by one thread.
 class PushClient {
  public:
-  /// A server: the weights that are read from it, and those whose gradients it gets, in bytes of all
-  /// weights.
   struct Server {
     std::size_t rank;
-    Slice pulled;
-    std::vector<Slice> pushed;
+    ServedWeights weights{};
   };
 
   /// `servers`: the first one hands out the steps. `pairs` must outlive the object.

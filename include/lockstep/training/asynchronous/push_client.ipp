@@ -79,7 +79,7 @@ void PushClient::ask_for(const Server& server, PushRequest request, std::span<co
 
 void PushClient::pull(std::byte* weights, std::span<std::byte> state) {
   for (const Server& server : servers_) {
-    ask_for(server, {.kind = PushRequest::Kind::pull}, {&server.pulled, 1});
+    ask_for(server, {.kind = PushRequest::Kind::pull}, {&server.weights.pulled, 1});
     if (parts_.size() == 1) {
       pair(server).broadcast(weights + parts_[0].first, parts_[0].count, 1 - here(server));
       continue;
@@ -104,7 +104,7 @@ void PushClient::push(std::uint64_t step, const std::byte* gradients, double squ
     ask_for(
         server,
         {.kind = PushRequest::Kind::push, .step = step, .known = state_seen_, .squares = squares},
-        server.pushed);
+        server.weights.pushed);
     // A broadcast only reads the root's memory.
     if (parts_.size() == 1) {
       group.broadcast(const_cast<std::byte*>(gradients) + parts_[0].first, parts_[0].count,

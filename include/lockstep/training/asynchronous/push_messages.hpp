@@ -26,6 +26,7 @@
 #include <cstdint>
 #include <span>
 #include <type_traits>
+#include <vector>
 
 #include "lockstep/core/slice.hpp"
 #include "lockstep/training/step/made_steps.hpp"
@@ -69,6 +70,13 @@ struct PhaseShape {
   std::uint64_t steps = 0;
   std::uint64_t staleness = 0;
   MadeSteps made{};  ///< before the phase, which continues another one
+};
+
+/// The weights of a server, in bytes of all weights: those that clients read from it, and those that
+/// it updates, in ascending order.
+struct ServedWeights {
+  Slice pulled{};
+  std::vector<Slice> pushed{};
 };
 
 /// Parts of a buffer, one after the other.

@@ -49,18 +49,12 @@ class PushServer {
     bool is_next;                  ///< the state was pulled after the update before this one
     double squares;                ///< the sum of those of all gradients, or below 0
   };
-  /// The weights of a server, in bytes of all: those that clients read from it, and those that it
-  /// updates, in ascending order.
-  struct Owned {
-    Slice pulled;
-    std::vector<Slice> pushed;
-  };
   using Pairs = std::map<std::size_t, ProcessGroup>;
 
   /// `weights`: all of them; they, `state` and `pairs` must outlive the object. `servers`: the ranks
   /// of all, of which the first one decides.
   LOCKSTEP_COLD_DECL PushServer(const PhaseShape& shape, Pairs& pairs, std::size_t rank,
-                                Slice servers, Owned owned, std::span<std::byte> weights,
+                                Slice servers, ServedWeights owned, std::span<std::byte> weights,
                                 std::span<std::byte> state);
   PushServer(const PushServer&) = delete;
   PushServer& operator=(const PushServer&) = delete;
@@ -122,7 +116,7 @@ class PushServer {
   const PhaseShape shape_;
   const std::size_t rank_;
   const Slice servers_;
-  const Owned owned_;
+  const ServedWeights owned_;
   const std::span<std::byte> weights_, state_;
   std::vector<std::unique_ptr<Client>> clients_;
   std::optional<PushClient> leader_;  // this process as a client of the first server

@@ -14,7 +14,8 @@ namespace lockstep::detail {
 inline constexpr std::chrono::milliseconds longest_answer{100};
 
 PushServer::PushServer(const PhaseShape& shape, Pairs& pairs, std::size_t rank, Slice servers,
-                       Owned owned, std::span<std::byte> weights, std::span<std::byte> state)
+                       ServedWeights owned, std::span<std::byte> weights,
+                       std::span<std::byte> state)
     : shape_(shape),
       rank_(rank),
       servers_(servers),
@@ -24,7 +25,7 @@ PushServer::PushServer(const PhaseShape& shape, Pairs& pairs, std::size_t rank, 
       tickets_(shape.steps, shape.staleness, shape.made),
       made_by_(servers.count) {
   if (rank != servers.first)
-    leader_.emplace(shape, pairs, rank, std::vector<PushClient::Server>{{servers.first, {}, {}}});
+    leader_.emplace(shape, pairs, rank, std::vector<PushClient::Server>{{servers.first}});
   for (auto& [other, group] : pairs) {
     if (!is_first() && other == servers.first) continue;
     Client& client = *clients_.emplace_back(std::make_unique<Client>(Client{other, &group}));

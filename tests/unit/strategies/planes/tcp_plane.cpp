@@ -50,7 +50,7 @@ TEST_CASE("a worker waits for those of its lane, whatever those of another lane 
           std::this_thread::sleep_for(30ms);
           is_late = true;
         }
-        ls::detail::wait_for_connected(links, lanes[rank % 2]);
+        ls::detail::wait_for_connected(links, "", lanes[rank % 2]);
         was_early[rank] = is_late ? 0 : 1;
         ++done;
         session.leave();
