@@ -130,6 +130,18 @@ class ParameterServer(Case):
         for rank in (0, 1):
             self.assertIn(f"rank {rank} ended, with exit code 3", job.stderr())
 
+    def test_a_killed_worker_leaves_an_asynchronous_job(self):
+        path = self.dir / "left.json"
+        jobs = self.tasks("--mode", "async", "--epochs", 2, "--steps-per-epoch", 300, "--progress", "json", "--report", path,
+                          workers=3, servers=1)
+        self.await_text(jobs["worker:0"], '"event":"step","step":30')
+        jobs["worker:2"].popen.kill()
+        for name in ("worker:0", "worker:1", "ps:0"):
+            self.ends(jobs[name], 0)
+        report = json.loads(path.read_text())
+        self.assertTrue(report["examples_once"])
+        self.assertLessEqual(report["stale_max"], 6)
+
     def test_a_wrong_cluster_is_refused(self):
         ends = self.tasks(*SHORT, workers=1, servers=0)["worker:0"]
         self.ends(ends, 2)
