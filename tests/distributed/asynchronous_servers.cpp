@@ -2,10 +2,6 @@
 /// device, the bound on what a step misses, each batch once, stops and checkpoints within an epoch.
 #include "lockstep/training/asynchronous/asynchronous_steps.hpp"
 
-#include <netinet/in.h>
-#include <netinet/tcp.h>
-#include <sys/socket.h>
-
 #include <algorithm>
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
@@ -14,7 +10,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
-#include <cstring>
 #include <optional>
 #include <string>
 #include <thread>
@@ -28,6 +23,7 @@
 #include "lockstep/lockstep.hpp"
 #include "lockstep/parameter_server.hpp"
 #include "lockstep/reference.hpp"
+#include "support/bytes_sent.hpp"
 #include "support/folder.hpp"
 #include "unit/training/mirrored_support.hpp"
 
@@ -115,22 +111,6 @@ std::vector<double> trained(const S& strategy, bool one_server) {
                                      .ema_overwrite_frequency = 2,
                                      .gradient_accumulation_steps = 2}});
   return all;
-}
-
-/// Bytes that this process has sent over its TCP connections; 0 if the kernel does not count them.
-double bytes_sent() {
-  constexpr std::size_t at =
-      200;  // of tcpi_bytes_sent, which the C library's tcp_info does not have
-  std::uint64_t all = 0;
-  for (int file = 3; file < 256; ++file) {
-    unsigned char info[at + sizeof all] = {};
-    socklen_t size = sizeof info;
-    std::uint64_t sent = 0;
-    if (::getsockopt(file, IPPROTO_TCP, TCP_INFO, info, &size) != 0 || size < sizeof info) continue;
-    std::memcpy(&sent, info + at, sizeof sent);
-    all += sent;
-  }
-  return static_cast<double>(all);
 }
 
 /// Runs `work` in a job, whose processes must all succeed. \returns what each has given.
@@ -346,7 +326,7 @@ TEST_CASE("of the tables of an embedding, only the rows of a batch travel") {
       options.steps_per_epoch = 40;
       std::vector<double> sent;
       options.callbacks = {ls::LambdaCallback{
-          .on_train_batch_end = [&](auto&&...) { sent.push_back(bytes_sent()); }}};
+          .on_train_batch_end = [&](auto&&...) { sent.push_back(testing::bytes_sent()); }}};
       model.fit(words() | ls::repeat | ls::batch(8), options);
       return std::vector{(sent[36] - sent[4]) / 32};
     });

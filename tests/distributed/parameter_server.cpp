@@ -2,10 +2,6 @@
 /// servers, checkpoints, own steps, and the death of each role.
 #include "lockstep/parameter_server.hpp"
 
-#include <netinet/in.h>
-#include <netinet/tcp.h>
-#include <sys/socket.h>
-
 #include <algorithm>
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
@@ -24,6 +20,7 @@
 #include "lockstep/cpu.hpp"
 #include "lockstep/lockstep.hpp"
 #include "lockstep/reference.hpp"
+#include "support/bytes_sent.hpp"
 #include "support/folder.hpp"
 #include "unit/training/mirrored_support.hpp"
 
@@ -95,22 +92,6 @@ struct Tasks {
   bool chief = false;
   std::size_t count() const { return workers + servers + (chief ? 1u : 0u); }
 };
-
-/// Bytes that this process has sent over its TCP connections; 0 if the kernel does not count them.
-double bytes_sent() {
-  constexpr std::size_t at =
-      200;  // of tcpi_bytes_sent, which the C library's tcp_info does not have
-  std::uint64_t all = 0;
-  for (int file = 3; file < 256; ++file) {
-    unsigned char info[at + sizeof all] = {};
-    socklen_t size = sizeof info;
-    std::uint64_t sent = 0;
-    if (::getsockopt(file, IPPROTO_TCP, TCP_INFO, info, &size) != 0 || size < sizeof info) continue;
-    std::memcpy(&sent, info + at, sizeof sent);
-    all += sent;
-  }
-  return static_cast<double>(all);
-}
 
 /// Runs `work` in a job; the processes must all succeed within the time.
 template <class Work>
@@ -318,20 +299,20 @@ TEST_CASE("the bytes of a step are those of the plan") {
   struct Wide : ls::Sequential<ls::Input<2>, ls::Dense<1024>, ls::ReLU, ls::Dense<300>> {};
   constexpr auto& plan = ls::plan<Wide, Cpu>;
   constexpr std::size_t workers = 2, servers = 2, steps = 20;
-  Processes job(workers + servers,
-                [](Here& here) {
-                  ::setenv("LOCKSTEP_TRANSPORT", "tcp", 1);
-                  ls::Model model{Wide{}, ls::ParameterServer<Cpu>{}, replicas::crossentropy,
-                                  ls::SGD{}};
-                  auto options = line::quiet(1);
-                  options.steps_per_epoch = 2 * steps;
-                  std::vector<double> sent;
-                  options.callbacks = {ls::LambdaCallback{
-                      .on_train_batch_end = [&](auto&&...) { sent.push_back(bytes_sent()); }}};
-                  model.fit(line::classes(48) | ls::repeat | ls::batch(20), options);
-                  here.give({(sent[2 * steps - 1] - sent[steps - 1]) / steps});
-                },
-                60s, 1, {false, servers});
+  Processes job(
+      workers + servers,
+      [](Here& here) {
+        ::setenv("LOCKSTEP_TRANSPORT", "tcp", 1);
+        ls::Model model{Wide{}, ls::ParameterServer<Cpu>{}, replicas::crossentropy, ls::SGD{}};
+        auto options = line::quiet(1);
+        options.steps_per_epoch = 2 * steps;
+        std::vector<double> sent;
+        options.callbacks = {ls::LambdaCallback{
+            .on_train_batch_end = [&](auto&&...) { sent.push_back(testing::bytes_sent()); }}};
+        model.fit(line::classes(48) | ls::repeat | ls::batch(20), options);
+        here.give({(sent[2 * steps - 1] - sent[steps - 1]) / steps});
+      },
+      60s, 1, {false, servers});
   REQUIRE(job.all_end());
   for (std::size_t r = 0; r < job.size(); ++r) REQUIRE(job.report(r).outcome == Outcome::done);
   if (job.numbers(0)[0] == 0) SKIP("the kernel does not count the bytes of a connection");
