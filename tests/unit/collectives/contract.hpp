@@ -531,35 +531,36 @@ void check_collective() {
         check_ranges<double>(member, order, 8, large, last);
       });
     }
-    if (Maker::max_size > 1)  // not a constant under mpirun
-      SECTION("ranges that differ, overlap or are too few are refused in all members") {
-        using Ranges = std::vector<lockstep::Slice>;
-        const auto refused = [](const char* what, const auto& ranges_of) {
+    if constexpr (!requires { Member::has_ranges; })
+      if (Maker::max_size > 1)  // not a constant under mpirun
+        SECTION("ranges that differ, overlap or are too few are refused in all members") {
+          using Ranges = std::vector<lockstep::Slice>;
+          const auto refused = [](const char* what, const auto& ranges_of) {
+            Maker maker(2, no_timeout);
+            INFO(what);
+            for (const auto& error : run_members(maker, what, [&](auto& member, std::size_t rank) {
+                   float x[8] = {};
+                   member.reduce_scatter(x, ranges_of(rank));
+                 }))
+              CHECK(is<lockstep::UsageError>(error));
+          };
+          refused("other ranges", [](std::size_t rank) {
+            return rank == 0 ? Ranges{{0, 4}, {4, 4}} : Ranges{{0, 5}, {5, 3}};
+          });
+          refused("ranges of other elements", [](std::size_t rank) {
+            return rank == 0 ? Ranges{{0, 3}, {3, 3}} : Ranges{{0, 3}, {4, 3}};
+          });
+          refused("overlapping ranges", [](std::size_t) { return Ranges{{0, 5}, {4, 4}}; });
+          refused("one range", [](std::size_t) { return Ranges{{0, 5}}; });
           Maker maker(2, no_timeout);
-          INFO(what);
-          for (const auto& error : run_members(maker, what, [&](auto& member, std::size_t rank) {
+          for (const auto& error :
+               run_members(maker, "other contributors", [](auto& member, std::size_t rank) {
                  float x[8] = {};
-                 member.reduce_scatter(x, ranges_of(rank));
+                 const Ranges halves{{0, 4}, {4, 4}};
+                 member.reduce_scatter(x, halves, lockstep::Slice{0, 1 + rank});
                }))
             CHECK(is<lockstep::UsageError>(error));
-        };
-        refused("other ranges", [](std::size_t rank) {
-          return rank == 0 ? Ranges{{0, 4}, {4, 4}} : Ranges{{0, 5}, {5, 3}};
-        });
-        refused("ranges of other elements", [](std::size_t rank) {
-          return rank == 0 ? Ranges{{0, 3}, {3, 3}} : Ranges{{0, 3}, {4, 3}};
-        });
-        refused("overlapping ranges", [](std::size_t) { return Ranges{{0, 5}, {4, 4}}; });
-        refused("one range", [](std::size_t) { return Ranges{{0, 5}}; });
-        Maker maker(2, no_timeout);
-        for (const auto& error :
-             run_members(maker, "other contributors", [](auto& member, std::size_t rank) {
-               float x[8] = {};
-               const Ranges halves{{0, 4}, {4, 4}};
-               member.reduce_scatter(x, halves, lockstep::Slice{0, 1 + rank});
-             }))
-          CHECK(is<lockstep::UsageError>(error));
-      }
+        }
   }
   if constexpr (lockstep::SharesSecrets<Member>) {
     SECTION("share_secret gives each member the bytes of rank 0") {

@@ -205,12 +205,12 @@ void RecoveringRuns::exchange_owned(AnyReplicas& replicas, const RunStanding& mi
     to.owned.emplace().owned = replicas.owned();
     return finish(replicas);
   }
-  RangeBuffers slots{.from = {}, .to = {}, .element = element};
+  RangeBuffers buffers{.from = {}, .to = {}, .element = element};
   for (std::size_t i = 0; i < to.slot_values.size(); ++i) {
-    slots.from.push_back(offers && its.owned.size() > 0 ? source(i + 1) : nullptr);
-    slots.to.push_back(owns ? to.slot_values[i].second.data() : nullptr);
+    buffers.from.push_back(offers && its.owned.size() > 0 ? source(i + 1) : nullptr);
+    buffers.to.push_back(owns ? to.slot_values[i].second.data() : nullptr);
   }
-  exchange(its.owned, needs, slots);
+  exchange(its.owned, needs, buffers);
   to.owned.emplace().owned = needs;
   if (is_behind) received_at_ = at;
   finish(replicas);

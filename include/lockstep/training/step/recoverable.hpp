@@ -100,9 +100,9 @@ class RecoverableUpdate : public U {
   }
   [[gnu::cold]] void keep() const {
     keep_weights(before_[0]);
-    const auto slots = this->slot_buffers();
-    for (std::size_t i = 0; i < slots.size(); ++i)
-      copy(before_[i + 1].data(), slots[i].data(), slots[i].size());
+    const auto buffers = this->slot_buffers();
+    for (std::size_t i = 0; i < buffers.size(); ++i)
+      copy(before_[i + 1].data(), buffers[i].data(), buffers[i].size());
   }
   void copy(T* to, const T* from, std::size_t count) const {
     device_->copy(reinterpret_cast<std::byte*>(to), reinterpret_cast<const std::byte*>(from),
