@@ -79,6 +79,18 @@ class ParameterServer(Case):
             self.ends(jobs[name], 3)
             self.assertRegex(jobs[name].stderr(), r"rank 2 \(127\.0\.0\.1:\d+\)")
 
+    def process_of(self, rank):
+        """The process with this rank in the description of the job."""
+        for pid in self.left_over():
+            folder = pathlib.Path(f"/proc/{pid}")
+            try:
+                if (f"LOCKSTEP_RANK={rank}\0".encode() in (folder / "environ").read_bytes()
+                        and b"mnist_parameter_server" in (folder / "cmdline").read_bytes().split(b"\0")[0]):
+                    return pid
+            except OSError:
+                pass
+        return self.fail(f"rank {rank} is not there")
+
     def test_the_launcher_continues_after_the_death_of_a_server(self):
         options = ("--epochs", 4, "--steps-per-epoch", 300, "--virtual-shards", 8)
         alone = self.report(BIN / "mnist", "--quiet", *options)
