@@ -45,7 +45,6 @@ class PushServer {
     bool is_whole;                 ///< all owned weights
     const std::byte* state;        ///< the layers' state after the step
     const std::byte* pulled;       ///< that before the step
-    std::uint64_t staleness;       ///< updates that the gradients miss
     bool is_next;                  ///< the state was pulled after the update before this one
     double squares;                ///< the sum of those of all gradients, or below 0
   };

@@ -294,14 +294,12 @@ auto PushServer::client_with(std::uint64_t step) -> Client& {
 
 void PushServer::apply(Client& client, FunctionRef<void(const Push&)> update) {
   const std::scoped_lock lock(updates_);
-  const std::uint64_t staleness = applied_ - client.seen;
-  most_stale_ = std::max(most_stale_, staleness);
+  most_stale_ = std::max(most_stale_, applied_ - client.seen);
   update({.gradients = client.gradients.data(),
           .parts = client.parts,
           .is_whole = client.is_whole,
           .state = client.states.data(),
           .pulled = client.states.data() + state_.size(),
-          .staleness = staleness,
           .is_next = applied_ == client.state_seen,
           .squares = client.squares});
   const std::scoped_lock counted(mutex_);
