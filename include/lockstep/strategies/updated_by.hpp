@@ -23,13 +23,15 @@ struct UpdatedBy : S {
   // Complete here, so that a policy refuses a device where a program names both.
   static_assert(sizeof(typename P::template Replica<typename S::device>) > 0);
   using update_policy = P;
+
+  [[no_unique_address]] P policy{};  ///< with its options
 };
 
-/// The strategy with the update policy P instead of its default one.
+/// The strategy with this update policy instead of its default one.
 template <Strategy S, class P>
   requires requires { typename P::template Replica<typename S::device>; }
-UpdatedBy<S, P> operator|(S strategy, P) {
-  return {std::move(strategy)};
+UpdatedBy<S, P> operator|(S strategy, P policy) {
+  return {std::move(strategy), std::move(policy)};
 }
 
 }  // namespace lockstep

@@ -259,7 +259,7 @@ class AsynchronousSteps final : public StepsOver<Replicas, Batches>, public Asyn
           r.device, all().optimizer_,
           std::span<const UpdateSegment>(all().segments_.get(), all().segments_of_updates()),
           slices_, Slice{0, slices_}, true, std::size_t{0}, std::size_t{1},
-          ReplicaRoles{{0, 1}, {0, 0}});
+          ReplicaRoles{{0, 1}, {0, 0}}, all().policy());
     });
     if (loader_) return;
     BatchSizes sizes = batch_sizes(data_);

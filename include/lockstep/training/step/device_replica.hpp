@@ -50,6 +50,7 @@ struct ReplicaPlace {
   bool is_only_replica;        ///< no exchange changes its gradients
   std::size_t rank, replicas;  ///< this replica among all of the job
   ReplicaRoles roles;
+  const void* policy;  ///< see UpdateSite
   UpdateFacts update;
 };
 
@@ -327,6 +328,7 @@ DeviceReplica<D, U>::DeviceReplica(Context& context, const ReplicaPlan<D>& plan,
           .rank = place.rank,
           .replicas = place.replicas,
           .roles = place.roles,
+          .policy = place.policy,
           .has_final_gradients = place.is_only_replica && place.slices == 1 && !plan.has_penalty}),
       state_(context, plan.state, place.slices, place.mine),
       requests_at_(place.slices * plan.sums),

@@ -45,11 +45,11 @@ class Replica : public DeviceReplica<D, U> {
 
   /// The replica of `rank` among `replicas` of the job, which computes `mine` of each batch's
   /// `slices`. `is_only_replica`: no exchange changes its gradients. `segments` must outlive the
-  /// replica.
+  /// replica; `policy` is the value of the strategy's update policy.
   [[gnu::cold]] Replica(Context& context, const O& optimizer,
                         std::span<const UpdateSegment> segments, std::size_t slices, Slice mine,
                         bool is_only_replica, std::size_t rank, std::size_t replicas,
-                        const ReplicaRoles& roles)
+                        const ReplicaRoles& roles, const void* policy)
       : Base(context, plan,
              {.slices = slices,
               .first = mine.first,
@@ -58,6 +58,7 @@ class Replica : public DeviceReplica<D, U> {
               .rank = rank,
               .replicas = replicas,
               .roles = roles,
+              .policy = policy,
               .update = {.slot_count = slot_count(optimizer),
                          .own_slots = optimizer.slot_count(),
                          .options = options_of(optimizer),

@@ -57,6 +57,8 @@ namespace lockstep::detail {
 /// in the replicas' own threads and returns when all have finished.
 template <class Net, class S, class L, class O, class... Ms>
 class ReplicaSet : public AnyReplicas {
+  using Policy = typename UpdatePolicyOf<S>::type;
+
  public:
   using Network = Net;
   using Strategy = S;
@@ -86,6 +88,7 @@ class ReplicaSet : public AnyReplicas {
         loss_(std::move(loss)),
         optimizer_(std::move(optimizer)),
         metrics_(std::move(metrics)),
+        policy_(policy_of(strategy)),
         session_(strategy.open()) {}
 
   Session& session() { return session_; }
@@ -110,6 +113,8 @@ class ReplicaSet : public AnyReplicas {
   }
   std::uint64_t seed() const override { return seed_; }
   const O& optimizer() const { return optimizer_; }
+  /// The value of the update policy, for the replicas' objects.
+  const void* policy() const { return &policy_; }
   const std::tuple<Ms...>& metrics() const { return metrics_; }
   /// Steps trained so far.
   std::uint64_t steps() const override { return step_; }
@@ -706,7 +711,7 @@ class ReplicaSet : public AnyReplicas {
       const Slice mine = mine_[r.local];
       replicas_[r.local] =
           std::make_unique<Replica>(r.device, optimizer_, segments, slices(), mine, is_one_replica,
-                                    r.rank, session_.replicas(), roles());
+                                    r.rank, session_.replicas(), roles(), policy());
       if (r.local == 0) threads_ = r.device.threads();
     });
     is_divided_ = false;
@@ -801,9 +806,15 @@ class ReplicaSet : public AnyReplicas {
                            segments_.get());
   }
 
+  /// The value of the update policy that `strategy | policy` has; others have no options.
+  static Policy policy_of(const S& strategy) {
+    if constexpr (requires { strategy.policy; })
+      return strategy.policy;
+    else
+      return {};
+  }
   /// The name of the update policy, or of its strategy if it has none.
   static constexpr std::string_view policy_name() {
-    using Policy = typename UpdatePolicyOf<S>::type;
     if constexpr (requires { Policy::name; })
       return Policy::name;
     else
@@ -823,6 +834,7 @@ class ReplicaSet : public AnyReplicas {
   L loss_;
   O optimizer_;
   std::tuple<Ms...> metrics_;
+  [[no_unique_address]] Policy policy_;
   /// On the heap: the replicas hold pointers to the segments, which must survive a move of *this.
   std::unique_ptr<UpdateSegment[]> segments_ =
       std::make_unique<UpdateSegment[]>(static_cast<std::size_t>(Net::graph.parameters) + 1);

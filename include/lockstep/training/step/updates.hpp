@@ -109,7 +109,8 @@ struct UpdateSite {
   const UpdateFacts& facts;
   std::size_t rank, replicas;
   ReplicaRoles roles;
-  bool has_final_gradients;  ///< backward's ranges of gradients are those of the whole batch
+  const void* policy = nullptr;  ///< the value of the strategy's policy; copy its options
+  bool has_final_gradients;      ///< backward's ranges of gradients are those of the whole batch
 };
 
 /// The optimizer's buffers for the weights that one replica owns, and the passes of its
