@@ -44,7 +44,7 @@ using mixed_bfloat16 = lockstep::CpuBFloat16;
 using Device = precision::LOCKSTEP_PRECISION;
 
 #if defined(LOCKSTEP_MULTI_WORKER)
-#if defined(LOCKSTEP_CUDA) || defined(LOCKSTEP_POLICY)   // neither can be elastic
+#ifdef LOCKSTEP_CUDA                                     // cannot be elastic
 using Replicas = lockstep::MultiWorkerMirrored<Device>;  // NAME_multi_worker
 #else
 using Replicas = lockstep::MultiWorkerMirrored<Device, lockstep::Tcp, lockstep::Elastic>;

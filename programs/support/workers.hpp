@@ -19,18 +19,6 @@ template <class D, class Plane, class Membership>
 void describe_workers(lockstep::MultiWorkerMirrored<D, Plane, Membership>& strategy,
                       const Options& options) {
   describe_job(strategy, options);
-  if (options.update == "sharded") {
-    constexpr const char* why =
-        "with --update sharded a worker that dies takes its share of the optimizer's state along";
-    constexpr const char* instead =
-        "and let the launcher start the job again from its checkpoint (lockstep-run "
-        "--max-restarts)";
-    if (options.min_workers > 0)
-      throw lockstep::UsageError("--min-workers {}: {}; leave it out, {}", options.min_workers, why,
-                                 instead);
-    if (lockstep::detail::variable(strategy.environment, "LOCKSTEP_MIN_WORKERS"))
-      throw lockstep::UsageError("LOCKSTEP_MIN_WORKERS is set: {}; unset it, {}", why, instead);
-  }
   if constexpr (std::is_same_v<Membership, lockstep::Elastic>)
     strategy.elastic.min_workers = options.min_workers;
   else if (options.min_workers > 0)

@@ -7,7 +7,12 @@
 
 namespace ls = lockstep;
 
+/// Divides the slots, without copies.
+struct Divided {
+  template <class D>
+  using Replica = ls::Sharded::Replica<D>;
+};
 struct Net : ls::Sequential<ls::Input<1>, ls::Dense<1>> {};
 ls::Model model{
-    Net{}, ls::MultiWorkerMirrored<ls::Reference<float>, ls::Tcp, ls::Elastic>{} | ls::Sharded{},
+    Net{}, ls::MultiWorkerMirrored<ls::Reference<float>, ls::Tcp, ls::Elastic>{} | Divided{},
     ls::MeanSquaredError{}, ls::SGD{}};

@@ -1,5 +1,5 @@
 /// Jobs whose workers divide the optimizer's buffers, in processes: the bits of whole buffers on each
-/// transport, checkpoints, a policy that differs, and the death of a worker.
+/// transport, checkpoints, a policy that differs, and the death of a worker, after which elastic jobs go on.
 #include "lockstep/sharded.hpp"
 
 #include <algorithm>
@@ -16,6 +16,7 @@
 #include "lockstep/checkpoints.hpp"
 #include "lockstep/cluster.hpp"
 #include "lockstep/cpu.hpp"
+#include "lockstep/elastic.hpp"
 #include "lockstep/lockstep.hpp"
 #include "support/folder.hpp"
 #include "unit/training/mirrored_support.hpp"
@@ -189,4 +190,57 @@ TEST_CASE("a worker that is killed while the others gather weights is named by t
       CHECK(job.report(r).reported_at - job.report(1).fault_at < 3s);  // three times the promise
     }
   }
+}
+
+TEST_CASE("elastic workers go on with the bits of one device after the loss of a share") {
+  using Elastic = ls::MultiWorkerMirrored<ls::Cpu, ls::Tcp, ls::Elastic>;
+  const ls::Adam adam{.learning_rate = 0.01,
+                      .with = {.use_ema = true, .ema_overwrite_frequency = 3}};
+  const auto fit = [&](const auto& strategy, Here* here, std::size_t victim) {
+    auto model = model_on(strategy, adam);
+    auto options = line::quiet(4);
+    options.verify_every = 1;
+    options.callbacks = {ls::LambdaCallback{.on_train_batch_end = [&](auto&&...) {
+      if (here == nullptr) return;
+      if (++here->report.steps == 5 && here->rank == victim && here->begin_fault())
+        ::raise(SIGKILL);
+    }}};
+    model.fit(data(), options);
+    const std::string digest = model.weights_sha256();
+    return std::vector<double>(digest.begin(), digest.end());
+  };
+  const auto expected = fit(alone, nullptr, 0);
+  struct Loss {
+    std::size_t processes, victim, copies;
+  };
+  for (const Loss& loss : {Loss{3, 0, 2}, Loss{3, 2, 2}, Loss{2, 1, 2}, Loss{3, 1, 1}}) {
+    CAPTURE(loss.processes, loss.victim, loss.copies);
+    Processes job(loss.processes, [&](Here& here) {
+      const Elastic workers{
+          .on = {.threads = 1}, .virtual_shards = 8, .elastic = {.min_workers = 1}};
+      here.give(fit(workers | ls::Sharded{.copies = loss.copies}, &here, loss.victim));
+    });
+    REQUIRE(job.all_end({loss.victim}));
+    for (std::size_t r = 0; r < loss.processes; ++r) {
+      if (r == loss.victim) continue;
+      const std::string what = job.report(r).what;
+      INFO(what << job.logs());
+      CHECK((job.report(r).outcome == Outcome::done) == (loss.copies > 1));
+      if (loss.copies > 1)
+        CHECK(job.numbers(r) == expected);
+      else
+        CHECK_THAT(what, ContainsSubstring("no other worker has its share"));
+    }
+  }
+}
+
+TEST_CASE("an elastic worker that divides slots has one replica") {
+  Processes job(2, [](Here&) {
+    using Elastic = ls::MultiWorkerMirrored<ls::Cpu, ls::Tcp, ls::Elastic>;
+    const Elastic workers{.replicas = 2, .on = {.threads = 1}, .elastic = {.min_workers = 1}};
+    model_on(workers | ls::Sharded{}, plain);
+  });
+  REQUIRE(job.all_end());
+  for (std::size_t r = 0; r < job.size(); ++r)
+    CHECK_THAT(std::string(job.report(r).what), ContainsSubstring("set .replicas = 1"));
 }

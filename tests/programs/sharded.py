@@ -75,11 +75,6 @@ class Sharded(multi_worker.Case):
             self.assertEqual(done.returncode, 2)
             self.assertIn("--update", done.stderr)
         self.assertNotIn("--update", contract.run("mnist", "--help").stdout)
-        for own, variables, text in ((["--min-workers", 1], {}, "--min-workers 1: with --update sharded"),
-                                     ([], {"LOCKSTEP_MIN_WORKERS": "1"}, "LOCKSTEP_MIN_WORKERS is set: with --update")):
-            job, = self.workers(1, *self.options("--update", "sharded", *own), **variables)
-            self.ends(job, 2)
-            self.assertIn(text, job.last_line())
 
 
 if __name__ == "__main__":

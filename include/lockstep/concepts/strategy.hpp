@@ -112,8 +112,8 @@ concept StrategySession =
 ///   called between `reform` and `form`.
 /// - `reject_newcomers()`: the next generation is formed without them.
 /// - `change()`: the last change of the members, for the log.
-/// - if it has `roles()`: `lost_owners()`: the PeerLost of the replicas that owned weights and were
-///   lost since `has_recovered()` was called last.
+/// - `lost_owners()`: the PeerLost of the replicas that owned weights and were lost since
+///   `has_recovered()` was called last. Both are optional if all replicas own all weights.
 template <class S>
 concept ElasticSession = S::can_reform && requires(S& s, std::exception_ptr e) {
   { s.is_elastic() } -> std::same_as<bool>;

@@ -112,12 +112,8 @@ class ElasticWorkerSession : public WorkerSession<Strategy> {
   bool is_new_member() const { return elastic_->job.is_new_member(); }
   void reject_newcomers() { elastic_->job.member().reject_newcomers(); }
   std::string change() const { return elastic_->job.describe(); }
-  /// The loss of the servers that the generations since the last recovery have lost.
-  PeerLost lost_owners() const
-    requires requires { Strategy::has_servers; }
-  {
-    return elastic_->job.lost_servers();
-  }
+  /// The loss of the owners of weights that the generations since the last recovery have lost.
+  PeerLost lost_owners() const { return elastic_->job.lost_owners(); }
   void has_recovered() { elastic_->job.forget_losses(); }
   void reform(const std::string& why, const std::stop_token& stop) {
     const bool has_trained = state_ && state_->job.has_trained();

@@ -9,6 +9,25 @@
 
 namespace lockstep {
 
+template <class Policy>
+struct Recoverable;
+
+namespace detail {
+/// P, or in a job with ls::Elastic what survives a loss within an update, if P can.
+template <class S, class P>
+struct PolicyIn {
+  using type = P;
+};
+template <class S, class P>
+  requires requires(const P& policy) {
+    policy.copies;
+    requires S::Session::can_reform;
+  }
+struct PolicyIn<S, P> {
+  using type = Recoverable<P>;
+};
+}  // namespace detail
+
 /// S with the update policy P; written `strategy | policy`.
 /// \code
 ///   ls::UpdatedBy<ls::Mirrored<ls::Cpu>, ls::Sharded>{{.replicas = 4}}
@@ -22,7 +41,7 @@ struct UpdatedBy : S {
                 "ParameterServer and the result of another | do; leave out the second one");
   // Complete here, so that a policy refuses a device where a program names both.
   static_assert(sizeof(typename P::template Replica<typename S::device>) > 0);
-  using update_policy = P;
+  using update_policy = typename detail::PolicyIn<S, P>::type;
 
   [[no_unique_address]] P policy{};  ///< with its options
 };

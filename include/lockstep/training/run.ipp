@@ -95,7 +95,7 @@ RunRequests Run::requests() const {
           .signal = signal,
           .admit = admit,
           .chief_terminated = is_termination && place.is_chief,
-          .owner_terminated = is_termination && place.owns_only};
+          .owner_terminated = is_termination && place.owns};
 }
 
 RunRequests Run::effective(const RunRequests& agreed) const {
@@ -116,11 +116,11 @@ RunRequests Run::agreed_requests(const RunRequests& mine) {
     return agreed;
   const std::size_t left = place.workers - agreed.terminated / place.replicas_of_each;
   // With servers each process has one replica. One that leaves and does not own may be the chief.
-  const bool has_owners = place.owner_copies > 0;
   const std::size_t leaving = agreed.terminated - agreed.owners_terminated;
   const std::size_t workers_left =
-      has_owners ? place.replicas - std::min(place.replicas, leaving) : left;
-  const bool keeps_ranges = !has_owners || agreed.owners_terminated < place.owner_copies;
+      place.has_servers ? place.replicas - std::min(place.replicas, leaving) : left;
+  const std::size_t owners = agreed.owners_terminated / place.replicas_of_each;
+  const bool keeps_ranges = place.owner_copies == 0 || owners < place.owner_copies;
   // Those that leave do not vote; see Quorum.
   const bool is_half_with_chief = 2 * left == place.workers && !agreed.chief_terminated;
   const bool can_go_on = place.is_one_machine || 2 * left > place.workers || is_half_with_chief;

@@ -66,9 +66,9 @@ class ElasticJob {
   /// See ElasticSession.
   LOCKSTEP_COLD_DECL bool has_new_members() const;
   LOCKSTEP_COLD_DECL bool is_new_member() const;
-  /// The parameter servers of generations that this process has left since `forget_losses`, which
-  /// are lost; the rank is that of the first.
-  LOCKSTEP_COLD_DECL PeerLost lost_servers() const;
+  /// The members that owned weights, parameter servers if there are any, and were lost since
+  /// `forget_losses`; the rank is that of the first.
+  LOCKSTEP_COLD_DECL PeerLost lost_owners() const;
   void forget_losses() { lost_.clear(); }
   /// "generation 3 has 3 workers, 1 of them new", for the log.
   LOCKSTEP_COLD_DECL std::string describe() const;
@@ -91,7 +91,7 @@ class ElasticJob {
   Generation now_;
   FailedGenerations failed_;
   std::size_t copies_;
-  std::vector<Lost> lost_;  // servers
+  std::vector<Lost> lost_;  // owners
 };
 
 }  // namespace lockstep::detail

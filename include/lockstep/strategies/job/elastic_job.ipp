@@ -123,33 +123,39 @@ std::string ElasticJob::describe() const {
 }
 
 void ElasticJob::note_lost(const Generation& before) {
-  if (!before.cluster.tasks) return;
   std::vector<bool> is_here(before.is_new.size());
   for (std::size_t r = 0; r < now_.former.size(); ++r)
     if (!now_.is_new[r]) is_here[now_.former[r]] = true;
-  const Slice servers = before.cluster.tasks->servers;
-  for (std::size_t r = servers.first; r < servers.first + servers.count; ++r)
+  const auto& tasks = before.cluster.tasks;
+  const Slice owners = tasks ? tasks->servers : Slice{0, is_here.size()};
+  for (std::size_t r = owners.first; r < owners.first + owners.count; ++r)
     if (!is_here[r]) lost_.push_back({r, to_string(before.cluster.cluster->address(r))});
 }
 
-PeerLost ElasticJob::lost_servers() const {
+PeerLost ElasticJob::lost_owners() const {
   std::string others;
   for (std::size_t i = 1; i < lost_.size(); ++i)
     others +=
         format_text("{}rank {} ({})", i == 1 ? ", as is " : ", ", lost_[i].rank, lost_[i].name);
-  const char* const remedy =
-      copies_ > 1
-          ? "start the job again from its checkpoint (lockstep-run --max-restarts), or raise "
-            ".replicas"
-          : "set .replicas = 2, so that each range has a second server, or start the job "
-            "again from its checkpoint (lockstep-run --max-restarts)";
-  const Lost none{0, "a parameter server"};
+  const bool are_servers = now_.cluster.tasks.has_value();
+  const std::string restart =
+      "start the job again from its checkpoint (lockstep-run --max-restarts)";
+  const Lost none{0, are_servers ? "a parameter server" : "a worker"};
   const Lost& first = lost_.empty() ? none : lost_.front();
-  return {first.rank, first.name,
-          format_text("is a parameter server that is lost{}, and no other server has its range of "
-                      "the weights and of the optimizer's buffers; {}",
-                      others, remedy),
-          std::nullopt};
+  std::string what;
+  if (!are_servers)
+    what = format_text(
+        "is lost{}, and no other worker has its share of the optimizer's buffers; {}, or raise "
+        ".copies of ls::Sharded",
+        others, restart);
+  else
+    what = format_text(
+        "is a parameter server that is lost{}, and no other server has its range of the weights and "
+        "of the optimizer's buffers; {}",
+        others,
+        copies_ > 1 ? restart + ", or raise .replicas"
+                    : "set .replicas = 2, so that each range has a second server, or " + restart);
+  return {first.rank, first.name, what, std::nullopt};
 }
 
 ResolvedCluster ElasticJob::alone() const {

@@ -34,9 +34,10 @@ struct TrainingPlace {
   std::size_t min_workers = 1;                 ///< of an elastic job
   bool is_one_machine = true;                  ///< the same
   std::size_t replicas_of_each = 1;            ///< of each process of an elastic job
-  /// With parameter servers: those that own each range. 0: without.
+  /// Processes that own each range of the weights, in an elastic job. 0: all own all weights.
   std::size_t owner_copies = 0;
-  bool owns_only = false;  ///< this process is a parameter server
+  bool owns = false;         ///< this process is one of the owners
+  bool has_servers = false;  ///< the owners are parameter servers, which compute nothing
 };
 
 /// This process' part in the job, and the calls that its processes make together. Implemented by

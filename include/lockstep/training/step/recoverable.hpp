@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -123,6 +124,7 @@ template <class Policy>
 struct Recoverable {
   template <class D>
   using Replica = detail::RecoverableUpdate<D, typename Policy::template Replica<D>>;
+  static constexpr std::string_view name = Policy::name;
 };
 
 }  // namespace lockstep

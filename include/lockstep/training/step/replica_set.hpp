@@ -103,10 +103,11 @@ class ReplicaSet : public AnyReplicas {
     }
     if constexpr (can_reform) {
       here.replicas_of_each = session_.local_replicas();
-      if constexpr (requires { session_.roles(); }) {
-        const ReplicaRoles roles = session_.roles();
-        here.owner_copies = roles.copies;
-        here.owns_only = roles.owners.contains(session_.rank());
+      if constexpr (UpdateOf<S>::divides_slots) {
+        const ReplicaRoles its = roles();
+        here.owner_copies = its.copies;
+        here.owns = its.owners.contains(session_.first_replica());
+        here.has_servers = requires { session_.roles(); };
       }
     }
     return here;
@@ -520,10 +521,17 @@ class ReplicaSet : public AnyReplicas {
   }
   /// Which replicas compute and which own weights.
   ReplicaRoles roles() const {
-    if constexpr (requires { session_.roles(); })
+    if constexpr (requires { session_.roles(); }) {
       return session_.roles();
-    else
-      return {{0, session_.replicas()}, {0, session_.replicas()}};
+    } else {
+      ReplicaRoles all{{0, session_.replicas()}, {0, session_.replicas()}};
+      if constexpr (can_reform && requires { policy_.copies; })
+        if (session_.is_elastic()) {
+          all.copies = std::clamp<std::size_t>(policy_.copies, 1, session_.workers());
+          all.may_change = true;
+        }
+      return all;
+    }
   }
   /// Those that this process computes.
   Slice slices_here() const {
@@ -687,9 +695,19 @@ class ReplicaSet : public AnyReplicas {
     replica.undo_state();
   }
 
+  /// \throws UsageError if a process of an elastic job has several owners of weights.
+  [[gnu::cold]] void check_recoverable() const {
+    if constexpr (can_reform && UpdateOf<S>::divides_slots)
+      if (session_.is_elastic() && session_.local_replicas() > 1)
+        throw UsageError(
+            "{}: a worker of an elastic job has {} replicas, but goes back by an update after a loss "
+            "with one only; set .replicas = 1, whose threads share the worker's cores",
+            policy_name(), session_.local_replicas());
+  }
   /// Makes the replicas, with the initial weights; the processes compare their models first.
   [[gnu::cold]] void build() {
     check_slices<Net, device>(session_.virtual_shards());
+    check_recoverable();
     if constexpr (requires { session_.roles(); })
       check_owners(session_.roles().owners.count, named_parameters<Net>());
     replicas_.resize(session_.local_replicas());
@@ -807,11 +825,11 @@ class ReplicaSet : public AnyReplicas {
   }
 
   /// The value of the update policy that `strategy | policy` has; others have no options.
-  static Policy policy_of(const S& strategy) {
+  static auto policy_of(const S& strategy) {
     if constexpr (requires { strategy.policy; })
       return strategy.policy;
     else
-      return {};
+      return Policy();
   }
   /// The name of the update policy, or of its strategy if it has none.
   static constexpr std::string_view policy_name() {
@@ -834,7 +852,7 @@ class ReplicaSet : public AnyReplicas {
   L loss_;
   O optimizer_;
   std::tuple<Ms...> metrics_;
-  [[no_unique_address]] Policy policy_;
+  [[no_unique_address]] decltype(policy_of(std::declval<const S&>())) policy_;
   /// On the heap: the replicas hold pointers to the segments, which must survive a move of *this.
   std::unique_ptr<UpdateSegment[]> segments_ =
       std::make_unique<UpdateSegment[]>(static_cast<std::size_t>(Net::graph.parameters) + 1);

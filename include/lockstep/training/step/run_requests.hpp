@@ -34,7 +34,7 @@ struct RunRequests {
   /// In an elastic job: a process waits to join, and may after this step.
   bool admit = false;
   bool chief_terminated = false;  ///< a signal other than SIGINT asks rank 0 to end
-  bool owner_terminated = false;  ///< the same of a process that owns weights and computes nothing
+  bool owner_terminated = false;  ///< the same of a process that owns a part of the weights
   /// From rank 0: the rate of this step, unless all processes are known to have the same.
   std::optional<double> chief_rate{};
   // Only of the agreed requests: replicas with stop_now, and with a signal other than SIGINT.

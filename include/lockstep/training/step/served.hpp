@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -207,6 +208,7 @@ class ServedUpdate : public Updates<D> {
 struct Served {
   template <class D>
   using Replica = detail::ServedUpdate<D>;
+  static constexpr std::string_view name = "parameter_server";
 };
 
 }  // namespace lockstep

@@ -32,14 +32,21 @@ class ShardedUpdate : public ServedUpdate<D> {
  public:
   using typename Base::T;
 
-  [[gnu::cold]] explicit ShardedUpdate(const UpdateSite<D>& site) : Base(site) {}
+  [[gnu::cold]] explicit ShardedUpdate(const UpdateSite<D>& site)
+      : Base(site), has_copies_(site.roles.copies > 1) {}
 
   void ready(const ReplicaContext<D>& replica, Slice range) {
-    replica.exchange.post(this->gradients(), range, this->ranges());
+    if (has_copies_)
+      replica.exchange.post(this->gradients() + range.first, range.count);
+    else
+      replica.exchange.post(this->gradients(), range, this->ranges());
   }
   void finish(const ReplicaContext<D>& replica, Slice last, double* sums, std::size_t n,
               std::size_t ordered) {
-    replica.exchange.finish(this->gradients(), last, this->ranges(), sums, n + ordered);
+    if (has_copies_)
+      replica.exchange.finish(this->gradients() + last.first, last.count, sums, n + ordered);
+    else
+      replica.exchange.finish(this->gradients(), last, this->ranges(), sums, n + ordered);
   }
   [[gnu::cold]] void update(const ReplicaContext<D>& replica, UpdateRule<D> rule, double rate,
                             std::uint64_t step, bool is_applied) {
@@ -50,6 +57,9 @@ class ShardedUpdate : public ServedUpdate<D> {
           "ls::Sharded");
     Base::update(replica, rule, rate, step, is_applied);
   }
+
+ private:
+  bool has_copies_;  // several replicas need each sum: all get it
 };
 
 }  // namespace detail
@@ -72,17 +82,30 @@ class ShardedUpdate : public ServedUpdate<D> {
 /// parameters, a share consists of these. A checkpoint has the form of all others: it continues under
 /// any policy, on any number of replicas. All processes of a job save it together, and call
 /// `save_checkpoint` and `swap_averages` together. `model.gradients` throws, since no replica has all
-/// sums; `gradients_of` works. A job with ls::Elastic cannot divide its slots and does not compile.
+/// sums; `gradients_of` works.
+///
+/// In a job with ls::Elastic, `copies` workers hold each share and make its updates, so that the job
+/// goes on with the same bits if all but one of them are lost at once; the others divide the shares
+/// among themselves, and a worker that joins gets its own. If the last copy of a share is lost, all end
+/// and name the worker; `lockstep-run --max-restarts` continues from the checkpoint. Such a job
+/// all-reduces its gradients, and a worker keeps weights and slots of its shares as they were before the
+/// last update. With two copies and s slots that is 4 (s + 1) / N numbers per weight, for Adam 12 / N.
+/// Each worker has one replica.
 ///
 /// Source: S. Rajbhandari et al., ZeRO: Memory Optimizations Toward Training Trillion Parameter
 /// Models, 2020. PyTorch: ZeroRedundancyOptimizer.
-/// \throws UsageError in the first step if the group of a custom strategy cannot exchange ranges.
+/// \throws UsageError in the first step if the group of a custom strategy cannot exchange ranges; when
+/// the model is made, if a worker of an elastic job has several replicas.
 /// \code
 ///   #include <lockstep/sharded.hpp>
 ///   ls::Mirrored<ls::Cpu>{.replicas = 4} | ls::Sharded{}
 ///   ls::MultiWorkerMirrored<ls::Cpu>{} | ls::Sharded{}
+///   ls::MultiWorkerMirrored<ls::Cpu, ls::Tcp, ls::Elastic>{.elastic = {.min_workers = 2}} | ls::Sharded{}
 /// \endcode
 struct Sharded {
+  /// Workers of an elastic job that hold each share, at most all of them. Other jobs have one copy.
+  std::size_t copies = 2;
+
   template <class D>
   using Replica = detail::ShardedUpdate<D>;
   static constexpr std::string_view name = "sharded";

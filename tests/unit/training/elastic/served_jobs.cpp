@@ -1,5 +1,6 @@
-/// Elastic jobs with parameter servers, emulated by threads: a worker, a server or the chief fails at any
-/// exchange, and the others get the bits of a run without losses, or all end with one sentence.
+/// Elastic jobs whose processes own parts of the weights, parameter servers or all workers under
+/// ls::Sharded, emulated by threads: a process fails at any exchange, and the others get the bits of a
+/// run without losses, or all end with one sentence.
 #include <algorithm>
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
@@ -14,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include "lockstep/sharded.hpp"
 #include "lockstep/training/elastic/recovering_runs.hpp"
 #include "lockstep/training/step/recoverable.hpp"
 #include "lockstep/training/step/served.hpp"
@@ -64,7 +66,18 @@ struct Process : testing::ElasticWorker<Float> {
   Session open() const { return Session(*this); }
 };
 
-/// A job: the founders are an optional chief, workers, servers; then come newcomers.
+/// A worker that also owns a share.
+struct Owner : testing::ElasticWorker<Float> {
+  struct Session : testing::ElasticWorker<Float>::Session {
+    using testing::ElasticWorker<Float>::Session::Session;
+    ls::PeerLost lost_owners() const { return {0, "thread", "is the last owner", std::nullopt}; }
+    void has_recovered() {}
+  };
+  Session open() const { return Session(*this); }
+};
+
+/// A job: the founders are an optional chief, workers, servers; then come newcomers. Without servers all
+/// workers own shares.
 struct Tasks {
   std::size_t workers = 2, servers = 3, copies = 2;
   bool chief = false;
@@ -146,7 +159,8 @@ Ends run(const Tasks& tasks, const Short& plan, std::vector<Fault> faults) {
     const std::size_t w = worker.worker;
     if (w >= tasks.founders()) ends.job->wait_for(tasks.newcomers[w - tasks.founders()].second);
     try {
-      ends.found[w] = plan(Process{worker, tasks.copies});
+      ends.found[w] = tasks.servers > 0 ? plan(Process{worker, tasks.copies})
+                                        : plan(Owner{worker} | ls::Sharded{.copies = tasks.copies});
     } catch (const ls::Error& e) {
       ends.errors[w] = e.what();
     }
@@ -209,8 +223,23 @@ void sweep_all(std::size_t stride) {
   sweep(single, {.way = 1}, 2, Kind::fails_after, stride);
   sweep(single, {.with = {.global_clipnorm = 0.05}}, 0, Kind::dies_after, stride);
   sweep(single, {}, 1, Kind::dies_before, stride);
+  // All workers own shares.
+  const Tasks owners{.workers = 3, .servers = 0}, two{.workers = 2, .servers = 0};
+  sweep(owners, {}, 0, Kind::dies_before, stride);
+  sweep(owners, {}, 1, Kind::dies_after, stride);
+  sweep(owners, {}, 2, Kind::fails_after, stride);
+  sweep(two, {.with = {.global_clipnorm = 0.05}}, 0, Kind::dies_after, stride);
+  sweep(owners, {.with = {.clipnorm = 0.1}}, 2, Kind::dies_before, stride);
+  sweep(owners, {.with = accumulates}, 1, Kind::fails_after, stride);
+  sweep(two, {.with = accumulates}, 1, Kind::dies_before, stride);
+  sweep(owners, {.way = 1}, 1, Kind::dies_before, stride);
+  sweep(owners, {.with = {.use_ema = true}, .way = 2}, 0, Kind::dies_after, stride);
+  sweep(owners, {.epochs = 3, .steps_per_execution = 3}, 1, Kind::dies_before, stride);
+  const Tasks alone{.workers = 3, .servers = 0, .copies = 1};
+  sweep(alone, {.with = accumulates}, 1, Kind::fails_after, stride);
   const testing::Folder folder;
   const std::string path = (folder.path() / "run").string();
+  sweep(owners, {.folder = path}, 1, Kind::dies_after, stride);
   sweep(three, {.folder = path}, 0, Kind::dies_after, stride);
   sweep(three, {.folder = path}, 3, Kind::dies_before, stride);
   sweep(three, {.folder = path}, 4, Kind::fails_after, stride);
@@ -230,14 +259,16 @@ void disturb(std::uint32_t first, std::uint32_t count) {
     const auto below = [&](std::size_t n) { return static_cast<std::size_t>(draw() % n); };
     Tasks tasks{.workers = 1 + below(3), .servers = 2 + below(3), .chief = below(3) == 0};
     tasks.copies = 1 + below(std::min<std::size_t>(tasks.servers, 3));
+    const bool are_owners = below(3) == 0;  // all workers
+    if (are_owners) tasks = {.workers = 2 + below(3), .servers = 0, .copies = 1 + below(3)};
     Short plan{.way = static_cast<int>(below(3))};
     plan.with.use_ema = plan.way == 2 || below(3) == 0;
     if (below(3) == 0) plan.with.gradient_accumulation_steps = 2;
     if (below(3) == 0) plan.with.global_clipnorm = 0.05;
     for (std::size_t i = below(3); i > 0; --i)
-      tasks.newcomers.emplace_back(below(2) == 0, 1 + below(300));
+      tasks.newcomers.emplace_back(!are_owners && below(2) == 0, 1 + below(300));
     // A worker stays, and so do all but one owner of each range.
-    const std::size_t first_server = tasks.founders() - tasks.servers;
+    const std::size_t first_server = are_owners ? 0 : tasks.founders() - tasks.servers;
     std::vector<Fault> faults;
     std::size_t at = 1 + below(80);
     bool a_server_dies = false;
@@ -246,7 +277,7 @@ void disturb(std::uint32_t first, std::uint32_t count) {
       const std::size_t victim = 1 + below(tasks.founders() - 1);
       auto kind = static_cast<Kind>(below(3));
       const bool serves = victim >= first_server;
-      const bool is_spared = victim == (tasks.chief ? 1u : 0u);
+      const bool is_spared = !are_owners && victim == (tasks.chief ? 1u : 0u);
       if ((serves && (a_server_dies || tasks.copies == 1)) || is_spared) kind = Kind::fails_after;
       a_server_dies = a_server_dies || (serves && kind != Kind::fails_after);
       faults.push_back({victim, at, kind});
@@ -291,9 +322,9 @@ TEST_CASE("processes of all roles fail and join at random in thousands of jobs",
 
 TEST_CASE("the loss of the last owner of a range ends all processes with one sentence") {
   const std::vector<double> quiet = Short{}(ls::OneDevice<Float>{.virtual_shards = 8});
-  for (const std::size_t servers : {1u, 3u}) {
+  for (const std::size_t servers : {0u, 1u, 3u}) {
     const Tasks tasks{.workers = 2, .servers = servers, .copies = 1};
-    const std::size_t victim = 2 + servers / 2;
+    const std::size_t victim = servers == 0 ? 1 : 2 + servers / 2;
     std::size_t ends_alike = 0, last = 1;
     for (std::size_t at = 0; at < last; at += at == 0 ? 1 : 9) {
       const Ends ends = run(tasks, {}, {{victim, at, Kind::dies_before}});
