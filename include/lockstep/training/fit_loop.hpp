@@ -28,6 +28,7 @@
 #include "lockstep/training/history.hpp"
 #include "lockstep/training/run.hpp"
 #include "lockstep/training/step/batches.hpp"
+#include "lockstep/training/step/made_steps.hpp"
 
 namespace lockstep::detail {
 
@@ -106,6 +107,8 @@ class FitLoop {
   LOCKSTEP_COLD_DECL JobState own_state() const;
 
  private:
+  friend class FitPhase;  // an execution whose steps are asynchronous
+
   /// Compares signatures and weights across processes, continues from a checkpoint, prepares the
   /// data, calls on_train_begin.
   LOCKSTEP_COLD_DECL void begin();
@@ -133,12 +136,6 @@ class FitLoop {
   LOCKSTEP_DECL void run_step(bool waits);
   /// `sent`: the requests that travelled with it.
   LOCKSTEP_DECL void count_step(const RunRequests& sent);
-  /// Trains asynchronous steps: to the end of the epoch, to the next checkpoint, or those of an
-  /// execution if it has several. Otherwise hooks are called for each step, as this process hears of
-  /// it.
-  LOCKSTEP_COLD_DECL void execute_phase(AsynchronousPhase& phase);
-  /// The steps of the epoch that an asynchronous phase can still make.
-  LOCKSTEP_COLD_DECL std::uint64_t steps_left() const;
   /// Reads the sums, verifies the replicas if due, calls on_train_batch_end if `calls_hook`, saves a
   /// checkpoint if due.
   LOCKSTEP_DECL void end_execution(int epoch, bool calls_hook);

@@ -269,7 +269,7 @@ bool FitLoop::train_epoch(int epoch) {
   AsynchronousPhase* const phase = train_->asynchronous();
   while (done_ < most_steps_ && !requests_.end_training && !requests_.stop_now) {
     if (phase != nullptr)
-      execute_phase(*phase);
+      phase->run(*this);
     else
       execute();
     const bool has_data = execution_.has_data;
@@ -301,73 +301,6 @@ void FitLoop::execute() {
     run_step(execution_.steps + 1 == most);
   }
   if (execution_.steps > 0 && execution_.steps < most) replicas_.wait_for_steps();
-}
-
-std::uint64_t FitLoop::steps_left() const {
-  if (!run_.numbers.steps)
-    throw UsageError(
-        "fit: asynchronous steps are handed out by number, but the data never end; set "
-        ".steps_per_epoch");
-  std::uint64_t left = *run_.numbers.steps - std::min(done_, *run_.numbers.steps);
-  if (data_size_) {
-    const std::uint64_t examples = *data_size_ - std::min(examples_, *data_size_);
-    left = std::min(left, examples / batch_size_ + (examples % batch_size_ > 0 ? 1 : 0));
-  }
-  if (options_.steps_per_execution > 1) left = std::min(left, options_.steps_per_execution);
-  return left;
-}
-
-void FitLoop::execute_phase(AsynchronousPhase& phase) {
-  if (execution_.is_complete) return;  // a loss has interrupted its end
-  const bool calls_each = options_.steps_per_execution == 1;
-  std::uint64_t most = steps_left();
-  if (execution_.steps == 0) {
-    execution_ = {.before = replicas_.steps(), .has_data = most > 0};
-    made_ = {};
-    if (most == 0) return;
-    if (!calls_each) run_.callbacks.on_train_batch_begin(static_cast<std::size_t>(done_), {});
-  }
-  if (checkpoints_) most = std::min(most, checkpoints_->steps_until_due(execution_.before));
-  first_update_ = std::min(first_update_, replicas_.updates());
-  note(Phase::data);
-  const auto count_known = [&] {
-    while (const auto number = phase.take_step()) {
-      const auto step = static_cast<std::size_t>(done_ + execution_.steps++);
-      made_.add(*number);
-      ++boundaries_;
-      if (calls_each) run_.callbacks.on_train_batch_begin(step, {});
-      if (calls_each || driver_ != nullptr) replicas_.read_sums(running_);
-      note_boundary();
-      if (calls_each) run_.callbacks.on_train_batch_end(step, running_.logs());
-    }
-  };
-  const auto end = [&] {
-    phase.end_phase();
-    run_.is_in_phase = false;
-  };
-  try {
-    phase.begin_phase(most, made_);
-    run_.is_in_phase = true;
-    for (bool runs = true; runs;) {
-      CancellationDeferred::point();
-      const bool admits = run_.admits && replicas_.has_newcomers();
-      runs = phase.advance(run_.token.stop_requested() || run_.stopped || admits, kept_.rate);
-      count_known();
-    }
-  } catch (const PeerLost&) {
-    count_known();
-    end();
-    throw;
-  }
-  end();
-  most_stale_ = std::max(most_stale_, phase.most_stale());
-  const RunRequests mine = run_.pop_requests();
-  replicas_.exchange_requests(mine);
-  agreed_ = run_.agreed_requests(mine);
-  run_.adopt_agreed_rate(agreed_);
-  examples_ += batch_size_ * execution_.steps;
-  made_ = {};
-  execution_.is_complete = true;
 }
 
 void FitLoop::run_step(bool waits) {

@@ -21,6 +21,7 @@
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/slice.hpp"
 #include "lockstep/data/loader.hpp"
+#include "lockstep/training/asynchronous/fit_phase.hpp"
 #include "lockstep/training/asynchronous/push_client.hpp"
 #include "lockstep/training/asynchronous/push_server.hpp"
 #include "lockstep/training/asynchronous/touched_rows.hpp"
@@ -45,7 +46,7 @@ template <class Session>
 ///     ...
 ///     advance         all steps are applied: all-gather of the weights ─> false
 template <class Replicas, class Batches, class Data>
-class AsynchronousSteps final : public StepsOver<Replicas, Batches>, public AsynchronousPhase {
+class AsynchronousSteps final : public StepsOver<Replicas, Batches>, public FitPhase {
   using Base = StepsOver<Replicas, Batches>;
   using D = typename Replicas::device;
   using T = typename Replicas::T;
@@ -73,6 +74,7 @@ class AsynchronousSteps final : public StepsOver<Replicas, Batches>, public Asyn
     return all().session().is_asynchronous() ? this : nullptr;
   }
 
+ private:
   void begin_phase(std::uint64_t steps, const MadeSteps& made) override {
     check_norms();
     made_ = made;
@@ -130,7 +132,6 @@ class AsynchronousSteps final : public StepsOver<Replicas, Batches>, public Asyn
   void end_phase() override { all().is_in_phase_ = false; }
   std::uint64_t most_stale() const override { return most_stale_; }
 
- private:
   using Layout = typename Replicas::Layout;
   static constexpr std::size_t state_size = Replicas::Network::graph.state;
   /// Numbers of a step's record: its own, examples, those that the loss is a mean over, penalties, sums.

@@ -5,13 +5,11 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
 
 #include "lockstep/concepts/dataset.hpp"
 #include "lockstep/training/step/any_job.hpp"
 #include "lockstep/training/step/any_model_state.hpp"
 #include "lockstep/training/step/any_steps.hpp"
-#include "lockstep/training/step/made_steps.hpp"
 
 namespace lockstep::detail {
 
@@ -24,25 +22,13 @@ class AnyReplicas : public AnyModelState, public AnySteps, public AnyJob {
   ~AnyReplicas() = default;
 };
 
-/// Steps that the workers of a job make each for itself. Between the beginning and the end of a phase
-/// nothing is collective, and no process has the weights of all steps.
+class FitLoop;
+
+/// Steps that the workers of a job make each for itself; see FitPhase.
 class AsynchronousPhase {
  public:
-  /// Begins a phase of `steps` steps on the batches that follow the current position, or continues with
-  /// those that are not `made`. Collective.
-  virtual void begin_phase(std::uint64_t steps, const MadeSteps& made) = 0;
-  /// Does this process' work of the phase for a step, or for a fraction of a second. `stops`: no
-  /// further step is to begin; `rate` overrides the optimizer's. \returns false once the phase has
-  /// ended in all processes, which hold equal weights then.
-  virtual bool advance(bool stops, std::optional<double> rate) = 0;
-  /// Adds the next step that was made, by any worker, to the sums that read_sums reads: the same
-  /// sequence in all processes. \returns its number in the phase; nullopt if this process knows of no
-  /// other.
-  virtual std::optional<std::uint64_t> take_step() = 0;
-  /// After the hooks of its steps.
-  virtual void end_phase() = 0;
-  /// The most updates that the gradients of a step of the last phase have missed.
-  virtual std::uint64_t most_stale() const = 0;
+  /// Trains the steps of an execution of `loop`, or the rest of one that a loss has interrupted.
+  virtual void run(FitLoop& loop) = 0;
 
  protected:
   ~AsynchronousPhase() = default;
