@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """The seed step in several processes of PyTorch: DistributedDataParallel over Gloo.
 
-The model and the loop of pytorch_mnist.py; --batch is the global batch, divided among the ranks.
+The model and the loop of pytorch_mnist.py; --batch is the global batch, divided among the ranks. `--optimizer zero` is Adam in
+ZeroRedundancyOptimizer, which divides its state among the ranks; `--hook` compresses gradients.
 Loss and accuracy are summed over the ranks once per chunk.
 """
 
@@ -9,7 +10,13 @@ import sys
 
 import support
 
-options = support.parse(__doc__, workers=2)
+
+def add_options(parser):
+    parser.add_argument("--optimizer", choices=("sgd", "adam", "zero"), default="sgd")
+    parser.add_argument("--hook", choices=("none", "bf16", "power_sgd"), default="none")
+
+
+options = support.parse(__doc__, add_options, workers=2)
 
 
 def environment_of(rank, addresses):
@@ -29,6 +36,8 @@ rank = support.become_worker(options, environment_of)
 try:
     import torch
     from torch import distributed
+    from torch.distributed.algorithms.ddp_comm_hooks import default_hooks, powerSGD_hook
+    from torch.distributed.optim import ZeroRedundancyOptimizer
     from torch.nn.parallel import DistributedDataParallel
     import pytorch_model
 except ImportError as error:
@@ -40,6 +49,16 @@ def main():
     distributed.init_process_group("gloo")
     x_all, y_all = pytorch_model.data()
     model = DistributedDataParallel(pytorch_model.make())
+    if options.hook == "bf16":
+        model.register_comm_hook(None, default_hooks.bf16_compress_hook)
+    elif options.hook == "power_sgd":
+        state = powerSGD_hook.PowerSGDState(None, matrix_approximation_rank=1, start_powerSGD_iter=10)
+        model.register_comm_hook(state, powerSGD_hook.powerSGD_hook)
+    optimizers = {
+        "sgd": pytorch_model.sgd,
+        "adam": pytorch_model.adam,
+        "zero": lambda parameters: ZeroRedundancyOptimizer(parameters, torch.optim.Adam, lr=support.RATE),
+    }
     local = options.batch // options.workers
     indices = (
         index[rank * local : (rank + 1) * local]
@@ -52,7 +71,7 @@ def main():
         distributed.all_reduce(sums)
         sums.tolist()
 
-    pytorch_model.train(options, model, model, x_all, y_all, indices, chunks, results)
+    pytorch_model.train(options, model, model, x_all, y_all, indices, chunks, results, optimizers[options.optimizer])
     if rank == 0:
         support.report("pytorch-ddp", options, chunks, {"torch": torch.__version__})
     distributed.destroy_process_group()
