@@ -134,12 +134,12 @@ class ParameterServer(Case):
 
     def test_a_killed_worker_leaves_an_asynchronous_job(self):
         path = self.dir / "left.json"
-        jobs = self.tasks("--mode", "async", "--epochs", 2, "--steps-per-epoch", 300, "--progress", "json", "--report", path,
-                          workers=3, servers=1)
-        self.await_text(jobs["worker:0"], '"event":"step","step":30')
-        jobs["worker:2"].popen.kill()
-        for name in ("worker:0", "worker:1", "ps:0"):
-            self.ends(jobs[name], 0)
+        job = self.start(BIN / "lockstep-run", "-n", 3, "--ps", 1, BIN / "mnist_parameter_server", "--mode", "async", "--epochs", 2,
+                         "--steps-per-epoch", 300, "--progress", "json", "--report", path)
+        self.await_text(job, '"event":"step","step":30')
+        os.kill(self.process_of(2), signal.SIGKILL)
+        self.ends(job, 0)
+        self.assertIn("2 of 3 workers are left", job.stderr())
         report = json.loads(path.read_text())
         self.assertTrue(report["examples_once"])
         self.assertLessEqual(report["stale_max"], 6)

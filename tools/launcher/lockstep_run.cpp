@@ -165,7 +165,8 @@ Arguments parse(int argc, char** argv) {
          "--elastic", arguments.elastic,
          "a process that crashes does not end the others, which train on if at least this many "
          "workers are left; it alone is started again, as --max-restarts allows, and joins them. The "
-         "processes find the number in LOCKSTEP_MIN_WORKERS; parameter servers do not count")
+         "processes find the number in LOCKSTEP_MIN_WORKERS; parameter servers do not count. Implied "
+         "if PROGRAM has the option --elastic MIN, or --mode async")
       ->type_name("MIN")
       ->check(CLI::Range(1, 1024));
   double delay = arguments.restart_delay.count();
@@ -235,6 +236,8 @@ Arguments parse(int argc, char** argv) {
         fmt::format("the job has only {} workers; write at most that", computing));
   if (arguments.elastic)
     arguments.exported.emplace_back("LOCKSTEP_MIN_WORKERS", std::to_string(*arguments.elastic));
+  else if (!arguments.checks)
+    arguments.elastic = least_of(arguments.command);
   if (arguments.checks && !arguments.is_worker) prepare_check(arguments);
   try {
     ends_job(SIGUSR1);

@@ -8,6 +8,7 @@
 
 #include <fmt/format.h>
 #include <algorithm>
+#include <charconv>
 #include <chrono>
 #include <csignal>
 #include <cstddef>
@@ -15,6 +16,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -31,6 +33,19 @@ struct ElasticOptions {
   std::chrono::duration<double> first_delay{1};
   std::size_t servers = 0;  ///< the last ranks, which are not workers
 };
+
+/// The workers that a program needs by its own options: `--elastic N`, or one with `--mode async`.
+/// nullopt: all.
+inline std::optional<std::size_t> least_of(const std::vector<std::string>& command) {
+  for (const char* const name : {"--elastic", "--min-workers"})
+    if (const auto value = option_of(command, name)) {
+      std::size_t least = 0;
+      const auto read = std::from_chars(value->data(), value->data() + value->size(), least);
+      if (read.ec == std::errc() && *read.ptr == '\0' && least > 0) return least;
+    }
+  if (option_of(command, "--mode") == "async") return 1;
+  return std::nullopt;
+}
 
 /// Supervises the workers of an elastic job.
 ///

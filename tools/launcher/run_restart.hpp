@@ -25,14 +25,18 @@
 
 namespace lockstep_run {
 
-/// The value of `--checkpoint DIR` or `--checkpoint=DIR` in a command.
-inline std::optional<std::string> checkpoint_directory(const std::vector<std::string>& command) {
-  constexpr std::string_view name = "--checkpoint";
+/// The value of `NAME VALUE` or `NAME=VALUE` in a command.
+inline std::optional<std::string> option_of(const std::vector<std::string>& command,
+                                            std::string_view name) {
   for (std::size_t i = 1; i < command.size(); ++i) {
     if (command[i] == name && i + 1 < command.size()) return command[i + 1];
     if (command[i].starts_with(std::string(name) + "=")) return command[i].substr(name.size() + 1);
   }
   return std::nullopt;
+}
+
+inline std::optional<std::string> checkpoint_directory(const std::vector<std::string>& command) {
+  return option_of(command, "--checkpoint");
 }
 
 /// The command of a restart: continues from the checkpoints, if it has any.
