@@ -17,6 +17,7 @@
 #include <type_traits>
 #include <vector>
 
+#include "distributed/named_by_others.hpp"
 #include "distributed/processes.hpp"
 #include "lockstep/checkpoints.hpp"
 #include "lockstep/cpu.hpp"
@@ -273,30 +274,9 @@ TEST_CASE("calls that need all weights are refused between asynchronous steps") 
 }
 
 TEST_CASE("a chief, a worker or a server that is killed between asynchronous steps is named") {
-  for (const std::size_t victim : {0u, 1u, 3u, 4u}) {
-    CAPTURE(victim);
-    Processes job(5,
-                  [&](Here& here) {
-                    auto model = model_on(Net{}, servers(4), ls::Adam{});
-                    auto options = line::quiet(1);
-                    options.steps_per_epoch = 1'000'000;
-                    options.callbacks = {ls::LambdaCallback{.on_train_batch_end = [&](auto&&...) {
-                      if (++here.report.steps == 20 && here.rank == victim && here.begin_fault())
-                        ::raise(SIGKILL);
-                    }}};
-                    model.fit(line::classes(48) | ls::shuffle(16) | ls::repeat | ls::batch(20),
-                              options);
-                  },
-                  60s, 1, {true, 2});
-    REQUIRE(job.all_end({victim}));
-    for (std::size_t r = 0; r < job.size(); ++r) {
-      if (r == victim) continue;
-      INFO("rank " << r << ": " << std::string(job.report(r).what));
-      CHECK(job.report(r).outcome == Outcome::peer_lost);
-      CHECK(job.report(r).lost_rank == victim);
-      CHECK(job.report(r).reported_at - job.report(victim).fault_at < 3s);
-    }
-  }
+  for (const std::size_t victim : {0u, 1u, 3u, 4u})
+    check_named_by_others(5, victim, [](Here&) { return model_on(Net{}, servers(4), ls::Adam{}); },
+                          SIGKILL, {true, 2});
 }
 
 TEST_CASE("of the tables of an embedding, only the rows of a batch travel") {

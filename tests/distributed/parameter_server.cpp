@@ -15,6 +15,7 @@
 #include <type_traits>
 #include <vector>
 
+#include "distributed/named_by_others.hpp"
 #include "distributed/processes.hpp"
 #include "lockstep/checkpoints.hpp"
 #include "lockstep/cpu.hpp"
@@ -215,33 +216,10 @@ TEST_CASE("a checkpoint of servers continues with any number of them, and on one
 }
 
 TEST_CASE("a chief, a worker or a server that is killed or frozen is named by all others") {
+  const auto make = [](Here&) { return model_on(ls::ParameterServer<Cpu>{}, ls::Adam{}); };
   for (const int signal : {SIGKILL, SIGSTOP})
-    for (const std::size_t victim : {0u, 1u, 3u}) {
-      CAPTURE(signal, victim);
-      Processes job(5,
-                    [&](Here& here) {
-                      auto model = model_on(ls::ParameterServer<Cpu>{}, ls::Adam{});
-                      auto options = line::quiet(1);
-                      options.steps_per_epoch = 1'000'000;
-                      options.callbacks = {ls::LambdaCallback{.on_train_batch_end = [&](auto&&...) {
-                        if (++here.report.steps == 20 && here.rank == victim && here.begin_fault())
-                          ::raise(signal);
-                      }}};
-                      model.fit(line::classes(48) | ls::shuffle(16) | ls::repeat | ls::batch(20),
-                                options);
-                    },
-                    60s, 1, {true, 2});
-      REQUIRE(job.all_end({victim}));
-      for (std::size_t r = 0; r < job.size(); ++r) {
-        if (r == victim) continue;
-        INFO("rank " << r << ": " << std::string(job.report(r).what));
-        CHECK(job.report(r).outcome == Outcome::peer_lost);
-        CHECK(job.report(r).lost_rank == victim);
-        // Three times the promise, which is one second, and three for a silent process.
-        CHECK(job.report(r).reported_at - job.report(victim).fault_at <
-              (signal == SIGKILL ? 3s : 9s));
-      }
-    }
+    for (const std::size_t victim : {0u, 1u, 3u})
+      check_named_by_others(5, victim, make, signal, {true, 2});
 }
 
 TEST_CASE("training that diverges stops after the same step in all processes") {

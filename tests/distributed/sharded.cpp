@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "distributed/named_by_others.hpp"
 #include "distributed/processes.hpp"
 #include "lockstep/checkpoints.hpp"
 #include "lockstep/cluster.hpp"
@@ -170,26 +171,11 @@ TEST_CASE("workers with other update policies are refused before they train") {
 }
 
 TEST_CASE("a worker that is killed while the others gather weights is named by them") {
-  for (const char* transport : {"tcp", "shared_memory"}) {
-    CAPTURE(transport);
-    Processes job(3, [&](Here& here) {
+  for (const char* transport : {"tcp", "shared_memory"})
+    check_named_by_others(3, 1, [&](Here&) {
       ::setenv("LOCKSTEP_TRANSPORT", transport, 1);
-      auto model = model_on(Workers{} | ls::Sharded{}, plain);
-      auto options = line::quiet(1);
-      options.steps_per_epoch = 1'000'000;
-      options.callbacks = {ls::LambdaCallback{.on_train_batch_end = [&](auto&&...) {
-        if (++here.report.steps == 20 && here.rank == 1 && here.begin_fault()) ::raise(SIGKILL);
-      }}};
-      model.fit(line::classes(48) | ls::shuffle(16) | ls::repeat | ls::batch(20), options);
+      return model_on(Workers{} | ls::Sharded{}, plain);
     });
-    REQUIRE(job.all_end({1}));
-    for (const std::size_t r : {0u, 2u}) {
-      INFO(std::string(job.report(r).what));
-      CHECK(job.report(r).outcome == Outcome::peer_lost);
-      CHECK(job.report(r).lost_rank == 1);
-      CHECK(job.report(r).reported_at - job.report(1).fault_at < 3s);  // three times the promise
-    }
-  }
 }
 
 TEST_CASE("elastic workers go on with the bits of one device after the loss of a share") {
