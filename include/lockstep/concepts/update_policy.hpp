@@ -56,6 +56,11 @@ using UpdateRule = FunctionRef<void(std::span<const UpdateIo<D>>)>;
 ///   has `update_owned`, the part of `update` before the weights are sent.
 /// - optional `reads_gradients()`: if false, an empty slice of this replica need not be computed.
 /// - optional `observe(listener)`: reports operations that are not the exchange's, until it gets null.
+/// - optional `makes_rounds`: if true, replicas make steps alone, in which only `begin_step(begins_round,
+///   examples)` and `update` matter, and meet after each `steps_of_round()` of them, at the end of an
+///   epoch and before a stop: `end_round(replica, share, sums, n)`, with sums as in `finish`, after
+///   which all have the same weights. Each has whole slots of its own, which `must_be_equal()` says,
+///   then `shared_slots(policy)` others that are the same in all.
 template <class U, class D>
 concept UpdatesReplica =
     requires(U& u, const U& kept, const ReplicaContext<D>& replica, Slice range, std::size_t n,
@@ -72,6 +77,10 @@ concept UpdatesReplica =
       { u.overwrite_with_average(replica) } -> std::same_as<void>;
       { kept.must_be_equal() } -> std::same_as<EqualParts>;
     };
+
+/// Whether the objects of a policy make steps alone, in rounds.
+template <class U>
+inline constexpr bool makes_rounds = requires { requires U::makes_rounds; };
 
 /// A policy, which a strategy names as its `update_policy`; without one it is ls::Replicated.
 /// `Replica<D>` is the type of the object of each replica.

@@ -44,6 +44,9 @@ namespace lockstep::detail {
 ///       on_epoch_end; exchange of requests; checkpoint?; stop?
 ///     on_train_end
 ///
+/// Replicas that make steps alone do so within an execution, which is one or more whole rounds and
+/// ends with the epoch: at hooks and boundaries they hold the same weights.
+///
 /// Each step and each end of an epoch is a boundary: a point right after an exchange, before any
 /// hook. A FitDriver can take the state at a boundary, and run the loop on from it:
 ///
@@ -134,6 +137,10 @@ class FitLoop {
   /// Trains one step. A step that throws PeerLost has either been made, and counts, or has left no
   /// trace.
   LOCKSTEP_DECL void run_step(bool waits);
+  /// Whole rounds, if the replicas make such.
+  LOCKSTEP_DECL std::uint64_t steps_of_execution() const;
+  /// Ends a round of steps that the replicas have made alone, and exchanges requests.
+  LOCKSTEP_COLD_DECL void end_round();
   /// `sent`: the requests that travelled with it.
   LOCKSTEP_DECL void count_step(const RunRequests& sent);
   /// Reads the sums, verifies the replicas if due, calls on_train_batch_end if `calls_hook`, saves a
@@ -184,6 +191,7 @@ class FitLoop {
   int first_epoch_;
   // A member, since g++ 12 at -O3 warns of an uninitialized optional if the loop reads it there.
   const std::uint64_t most_steps_;
+  const std::uint64_t round_;                     // see AnySteps::steps_of_round
   const std::optional<std::uint64_t> data_size_;  // examples of a pass; nullopt: they never end
   std::uint64_t first_update_ = 0;                // minimum of updates() since the start of the run
   Logs logs_;                                     // of the last epoch

@@ -29,6 +29,7 @@ FitLoop::FitLoop(AnyReplicas& replicas, BetweenRuns& kept, std::optional<std::ui
       first_pass_(detail::first_pass(kept.passes, options)),
       first_epoch_(options.initial_epoch),
       most_steps_(options.steps_per_epoch.value_or(std::numeric_limits<std::uint64_t>::max())),
+      round_(replicas.steps_of_round()),
       data_size_(examples) {
   if (ElasticRuns* const elastic = replicas.elastic()) {
     if (elastic->is_in_call())
@@ -70,6 +71,7 @@ History FitLoop::run(Steps& train, Steps* validation, FunctionRef<Signature()> d
   } catch (...) {
     // Now: the destructor waits until a checkpoint is on disk.
     replicas_.fail(current_error());
+    if (run_.place.is_alone) replicas_.end_round({});  // the program may go on with the model
     throw;
   }
   return std::move(history_);
@@ -288,7 +290,7 @@ bool FitLoop::train_epoch(int epoch) {
 }
 
 void FitLoop::execute() {
-  const std::uint64_t most = std::min(options_.steps_per_execution, most_steps_ - done_);
+  const std::uint64_t most = std::min(steps_of_execution(), most_steps_ - done_);
   if (execution_.steps == 0) execution_ = {.before = replicas_.steps()};
   first_update_ = std::min(first_update_, replicas_.updates());  // a hook may reset the optimizer
   while (execution_.steps < most && (execution_.steps == 0 || !run_.stops_without_peers())) {
@@ -299,12 +301,26 @@ void FitLoop::execute() {
     if (execution_.steps == 0)
       run_.callbacks.on_train_batch_begin(static_cast<std::size_t>(done_), {});
     run_step(execution_.steps + 1 == most);
+    if (round_ > 0 && execution_.steps % round_ == 0) end_round();
   }
   if (execution_.steps > 0 && execution_.steps < most) replicas_.wait_for_steps();
+  if (round_ > 0 && execution_.steps % round_ > 0) end_round();
+}
+
+std::uint64_t FitLoop::steps_of_execution() const {
+  const std::uint64_t asked = options_.steps_per_execution;
+  return round_ == 0 || asked % round_ == 0 ? asked : (asked / round_ + 1) * round_;
+}
+
+void FitLoop::end_round() {
+  const RunRequests mine = run_.pop_requests();
+  replicas_.end_round(mine);
+  agreed_ = run_.agreed_requests(mine);
+  run_.adopt_agreed_rate(agreed_);
 }
 
 void FitLoop::run_step(bool waits) {
-  const RunRequests requests = run_.pop_requests();
+  const RunRequests requests = round_ > 0 ? RunRequests{} : run_.pop_requests();
   const std::uint64_t before = replicas_.steps();
   // A step of the program may fail after a change of the model, which is undone at the boundary.
   const bool is_one_exchange = !train_->is_of_program();

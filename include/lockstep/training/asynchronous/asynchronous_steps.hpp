@@ -297,7 +297,7 @@ class AsynchronousSteps final : public StepsOver<Replicas, Batches>, public FitP
       return rows_of<T>(batch, Layout::fields, batch.slice.with(rows));
     };
     const auto note_phase = [&](Phase phase) { note(step, phase); };
-    const double examples = mean_over(batch);
+    const double examples = this->replicas_.own_mean_over(batch);
     const RunRequests none;
     replica_->clear_pending_sums();
     replica_->gradients_of({.replica = here,
@@ -334,17 +334,6 @@ class AsynchronousSteps final : public StepsOver<Replicas, Batches>, public FitP
                   number + 1);
     is_at_ = position_ + (number + 1) * each;
     return batch;
-  }
-  double mean_over(const LoadedBatch& batch) const {
-    using LossOp = typename Replicas::LossOp;
-    if constexpr (IgnoresClass<LossOp>) {
-      const LossOp op = this->replicas_.loss_.op(Replicas::Network::output_shape);
-      if (const auto* const labels = batch.rows<std::int32_t>(Layout::target); op.ignored)
-        return static_cast<double>(
-                   count_labels(labels, batch.slice.count * op.rows(), op.ignored)) /
-               static_cast<double>(op.rows());
-    }
-    return static_cast<double>(batch.slice.global_count);
   }
   /// Lets pull and push be about the rows of tables that the batch reads.
   void find_parts(const LoadedBatch& batch) {

@@ -19,6 +19,11 @@ class AnySteps {
   virtual RunRequests agreed_requests() const = 0;
   /// Exchanges requests between steps, without gradients. Collective.
   virtual void exchange_requests(RunRequests requests) = 0;
+  /// Steps that replicas make alone before `end_round`; 0: each step is an exchange.
+  virtual std::uint64_t steps_of_round() const { return 0; }
+  /// Ends a round, if it has steps: afterwards all replicas hold the same weights. Their sums are
+  /// those of one step. Collective.
+  virtual void end_round(const RunRequests& /*requests*/) {}
   /// Drops the requests that the last exchange left.
   virtual void clear_requests() = 0;
   /// Drops the sums of steps that no read_sums has read, as after an exception.

@@ -9,6 +9,7 @@
 #include <cstring>
 #include <optional>
 #include <span>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -64,6 +65,7 @@ struct ReplicaStep {
   std::uint64_t step = 0;              ///< counted from 0
   double rate = 0;                     ///< that this process proposes
   double examples = 0;                 ///< that the loss is a mean over, see Replicas::mean_over
+  bool begins_round = false;           ///< of a policy that has such
   bool waits = false;                  ///< for the sums
   FunctionRef<void(Phase)> note = {};  ///< called when a phase begins
 };
@@ -131,6 +133,18 @@ class DeviceReplica {
   const Sums& sums(std::size_t i);
   /// Penalties of the weights before that step's update.
   double penalty(std::size_t i) const { return pending_sums_[i][state_at_ + state_.size()]; }
+
+  /// The examples that the loss is a mean over, of this replica and the current round.
+  double counted_in_round() const
+    requires makes_rounds<U>
+  {
+    return round_.counted;
+  }
+  /// Ends a round of steps that have `examples` in all replicas. `share`: of this replica in means.
+  /// The sums of the round are on the host afterwards, as those of a step.
+  [[gnu::cold]] void end_round(const RunRequests& requests, std::size_t examples, double share,
+                               const ReplicaContext<D>& replica)
+    requires makes_rounds<U>;
 
   /// Number of gradient buffers in addition to the engine's; see carry_partial.
   std::size_t partial_gradients() const { return partial_gradients_.size(); }
@@ -223,6 +237,14 @@ class DeviceReplica {
 
  private:
   using State = StateAverage<D>;
+  /// The steps of a round so far.
+  struct Round {
+    Sums sums{};  ///< as sums_, up to the requests
+    std::size_t examples = 0;
+    double counted = 0;  ///< examples that the loss is a mean over
+    double penalty = 0;  ///< times examples
+  };
+  struct NoRound {};
 
   /// Whether a slice of `count` examples need not be computed: it is empty, no layer waits for it,
   /// and the policy does not read its gradients.
@@ -283,6 +305,9 @@ class DeviceReplica {
 
   /// Exchanges the last bucket and sums_, and queues the sums' copy to the host.
   void exchange_sums(const ReplicaContext<D>& replica, Slice last, std::size_t state_size = 0);
+  /// Moves the sums of a step alone to those of its round.
+  void add_to_round(const ReplicaStep<D>& s, std::size_t examples)
+    requires makes_rounds<U>;
 
  protected:
   /// Host copy of the last step's sums_.
@@ -311,6 +336,7 @@ class DeviceReplica {
   std::size_t pending_ = 0, last_ = 0;
   std::uint64_t step_ = 0;           // labels work, as does the next one
   bool trains_ = false;              // false: evaluation or prediction
+  [[no_unique_address]] std::conditional_t<makes_rounds<U>, Round, NoRound> round_{};
   Buffer<Context, double> squares_;  // one element, for is_finite; allocated when first needed
   Sums host_sums_;                   // returned by sums(i)
 };
@@ -329,7 +355,8 @@ DeviceReplica<D, U>::DeviceReplica(Context& context, const ReplicaPlan<D>& plan,
           .replicas = place.replicas,
           .roles = place.roles,
           .policy = place.policy,
-          .has_final_gradients = place.is_only_replica && place.slices == 1 && !plan.has_penalty}),
+          .has_final_gradients = !plan.has_penalty && (makes_rounds<U> || (place.is_only_replica &&
+                                                                           place.slices == 1))}),
       state_(context, plan.state, place.slices, place.mine),
       requests_at_(place.slices * plan.sums),
       state_at_(requests_at_ + request_count + place.slices),
@@ -354,6 +381,7 @@ void DeviceReplica<D, U>::train(const ReplicaStep<D>& s, Score score, UpdateRef<
   step_ = s.step;
   trains_ = true;
   const LoadedBatch first = on_device(s.slice(0), replica);  // the copy may have to wait
+  if constexpr (makes_rounds<U>) policy_.begin_step(s.begins_round, first.slice.count);
   clear_sums(s.requests);
   add_penalties();
   if (state_.is_on()) begin(WorkPass::forward, "state");
@@ -364,7 +392,8 @@ void DeviceReplica<D, U>::train(const ReplicaStep<D>& s, Score score, UpdateRef<
     const StepContext context{batch.slice, true, s.seed, s.step, replica.group};
     if (is_idle(context.count)) {
       last = {0, plan_->engine.weights};
-      state_.add(i, 0, i + 1 == slices_, engine_.state(), sums_.data() + state_at_);
+      if constexpr (!makes_rounds<U>)
+        state_.add(i, 0, i + 1 == slices_, engine_.state(), sums_.data() + state_at_);
       continue;
     }
     s.note(Phase::forward);
@@ -388,16 +417,58 @@ void DeviceReplica<D, U>::train(const ReplicaStep<D>& s, Score score, UpdateRef<
         update);
     begin_exchange();
     if (i + 1 < slices_) carry_partial(i);
-    state_.add(i, context.count, i + 1 == slices_, engine_.state(), sums_.data() + state_at_);
+    if constexpr (!makes_rounds<U>)
+      state_.add(i, context.count, i + 1 == slices_, engine_.state(), sums_.data() + state_at_);
   }
-  s.note(Phase::reduce);
-  exchange_sums(replica, last, state_.size());
-  if (s.waits) wait();
-  if (state_.is_on()) begin(WorkPass::exchange, "state");
-  state_.write_mean(sums_.data() + state_at_, first.slice.global_count, engine_.state());
+  if constexpr (makes_rounds<U>) {
+    exchange_sums(replica, last);
+    add_to_round(s, first.slice.count);
+  } else {
+    s.note(Phase::reduce);
+    exchange_sums(replica, last, state_.size());
+    if (s.waits) wait();
+    if (state_.is_on()) begin(WorkPass::exchange, "state");
+    state_.write_mean(sums_.data() + state_at_, first.slice.global_count, engine_.state());
+  }
   rollback.commit();
   // Without weights of its own it waits for those that have.
   if (policy_.owned().size() > 0) s.note(Phase::update);
+}
+
+template <class D, class U>
+void DeviceReplica<D, U>::add_to_round(const ReplicaStep<D>& s, std::size_t examples)
+  requires makes_rounds<U>
+{
+  if (s.begins_round) {
+    round_ = {.sums = std::move(round_.sums)};
+    round_.sums.assign(requests_at_, 0.0);
+  }
+  wait();
+  for (std::size_t i = 0; i < requests_at_; ++i) round_.sums[i] += last_sums()[i];
+  round_.examples += examples;
+  round_.counted += s.examples;
+  round_.penalty += static_cast<double>(examples) * last_sums()[state_at_ + state_.size()];
+  drop_last_sums();
+}
+
+template <class D, class U>
+void DeviceReplica<D, U>::end_round(const RunRequests& requests, std::size_t examples, double share,
+                                    const ReplicaContext<D>& replica)
+  requires makes_rounds<U>
+{
+  trains_ = true;
+  clear_sums(requests);
+  double* const sums = sums_.data();
+  std::copy(round_.sums.begin(), round_.sums.end(), sums);
+  state_.add(0, round_.examples, true, engine_.state(), sums + state_at_);
+  sums[state_at_ + state_.size()] = round_.penalty / static_cast<double>(examples);
+  begin(WorkPass::exchange, "weights");
+  policy_.end_round(replica, share, sums, state_at_ + state_.size() + 1);
+  state_.write_mean(sums + state_at_, examples, engine_.state());
+  if (pending_ == pending_sums_.size()) pending_sums_.emplace_back(sums_.size());
+  last_ = pending_++;
+  sums_.download(last_sums().data());
+  wait();
 }
 
 template <class D, class U>

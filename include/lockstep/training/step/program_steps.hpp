@@ -40,6 +40,14 @@ struct PassedBatch {
 LOCKSTEP_COLD_DECL BatchSlice slice_passed(const char* call, std::span<const PassedBatch> all,
                                            std::size_t rank, std::size_t slices);
 
+/// Refuses steps of the program's own where replicas make steps alone.
+template <class Replicas>
+constexpr void check_steps_of_program() {
+  static_assert(!Replicas::makes_rounds,
+                "lockstep::Model: under ls::LocalSgd and ls::DiLoCo only `fit` with the library's step "
+                "knows where a round ends; leave out steps of the program's own, or the policy");
+}
+
 /// One step, or a part of one, of a model that a program trains itself.
 template <class Replicas>
 class ProgramSteps {
@@ -77,6 +85,7 @@ class ProgramSteps {
     return gradients_of(loaded, dy.empty() ? &none : dy.data());
   }
   void apply(const Gradients<T>& gradients) {
+    check_steps_of_program<Replicas>();
     if (gradients.values().size() != Network::graph.weights)
       throw UsageError(
           "apply: got {} gradients, but the model has {} trainable values; pass those of "
@@ -228,6 +237,7 @@ class ProgramSteps {
     if (replicas_.program_step() == nullptr) replicas_.discard_pending_steps();
   }
   void begin_training() {
+    check_steps_of_program<Replicas>();
     discard_pending();
     // They are exchanged after an epoch with SwapEMAWeights.
     if (replicas_.program_step() == nullptr) replicas_.swap_averages(false);
@@ -281,6 +291,7 @@ class CustomSteps final : public StepsOver<Replicas, Batches> {
   CustomSteps(Replicas& replicas, Batches& batches, Function& step)
       : StepsOver<Replicas, Batches>(replicas, batches), step_(step) {}
   void run_step(const RunRequests& requests, double, bool) override {
+    check_steps_of_program<Replicas>();
     Replicas& all = this->replicas_;
     typename Replicas::ProgramStep facts{requests};
     struct Within {

@@ -80,6 +80,12 @@ class ReplicaSet : public AnyReplicas {
       "lockstep::Model: under this update policy a process that dies takes its part of the "
       "optimizer's buffers along; leave out ls::Elastic, or use ls::Recoverable of the "
       "policy, or ls::Replicated");
+  /// Whether replicas make steps alone, in rounds.
+  static constexpr bool makes_rounds = lockstep::makes_rounds<UpdateOf<S>>;
+  static_assert(!can_reform || !makes_rounds,
+                "lockstep::Model: under ls::LocalSgd and ls::DiLoCo a process that dies takes its "
+                "optimizer's buffers and the steps of a round along; leave out ls::Elastic, or the "
+                "policy");
 
   /// Opens the strategy; `start` makes the replicas.
   [[gnu::cold]] ReplicaSet(const S& strategy, std::uint64_t seed, L loss, O optimizer,
@@ -197,6 +203,11 @@ class ReplicaSet : public AnyReplicas {
           "gradients: {} leaves the sum of each gradient to the replica that owns the weight, so none "
           "has all of them; call gradients_of(batch) in all processes",
           policy_name());
+    else if constexpr (makes_rounds)
+      throw UsageError(
+          "gradients: under {} each replica has gradients of its own part of a batch; use another "
+          "update policy",
+          policy_name());
     else
       return first().copy_of(first().engine().gradients());
   }
@@ -235,11 +246,15 @@ class ReplicaSet : public AnyReplicas {
     set(weights, state);
   }
   [[gnu::cold]] Signature signature() const override {
-    return model_signature<Net, device>(seed_, session_.virtual_shards(), loss_, optimizer_,
-                                        metrics_);
+    Signature fields = model_signature<Net, device>(seed_, session_.virtual_shards(), loss_,
+                                                    optimizer_, metrics_);
+    // Else the replicas have equal ones, and a checkpoint has one.
+    if (const auto slots = slots_of_job(); slots.size() != slot_count(optimizer_))
+      add_field(fields, "the optimizer's buffers", describe_slots(slots.size()));
+    return fields;
   }
   std::vector<ParameterInfo> parameters() const override { return parameters_of<Net>(); }
-  bool is_whole() const override { return !UpdateOf<S>::divides_slots; }
+  bool is_whole() const override { return !UpdateOf<S>::divides_slots && !makes_rounds; }
   [[gnu::cold]] void save(JobState& to) override {
     check_whole();
     Replica& replica = first();
@@ -250,10 +265,8 @@ class ReplicaSet : public AnyReplicas {
     to.weights = bytes_in(replica.engine().weights());
     to.state = bytes_in(replica.engine().state());
     to.slot_values.clear();
-    for (std::size_t i = 0; i < replica.policy().slot_buffers().size(); ++i)
-      read_slot(
-          i,
-          to.slot_values.emplace_back(slot_name(optimizer_, i), std::vector<std::byte>()).second);
+    for (const JobSlot& slot : slots_of_job())
+      read_slot(slot, to.slot_values.emplace_back(slot.name, std::vector<std::byte>()).second);
     to.owned.reset();
     save_facts(to);
   }
@@ -298,8 +311,7 @@ class ReplicaSet : public AnyReplicas {
   }
   [[gnu::cold]] StateLayout layout() const override {
     StateLayout its{dtype_of<T>, Net::graph.weights * sizeof(T), Net::graph.state * sizeof(T)};
-    for (std::size_t i = 0; i < first().policy().slot_buffers().size(); ++i)
-      its.slot_names.emplace_back(slot_name(optimizer_, i));
+    for (JobSlot& slot : slots_of_job()) its.slot_names.push_back(std::move(slot.name));
     its.signature = signature();
     return its;
   }
@@ -323,14 +335,15 @@ class ReplicaSet : public AnyReplicas {
     are_equal_ = false;
     std::vector<T> values(buffer == 1 ? Net::graph.state : Net::graph.weights);
     fill(std::as_writable_bytes(std::span(values)));
+    const JobSlot slot = buffer < 2 ? JobSlot{} : slots_of_job()[buffer - 2];
     session_.each([&](const ReplicaContext<device>& r) {
       Replica& replica = *replicas_[r.local];
       if (buffer == 0)
         replica.engine().weights().upload(values.data());
       else if (buffer == 1)
         replica.engine().state().upload(values.data());
-      else
-        replica.policy().load(buffer - 2, values.data());
+      else if (!slot.rank || *slot.rank == r.rank)
+        replica.policy().load(slot.number, values.data());
       r.device.synchronize();
     });
   }
@@ -470,7 +483,7 @@ class ReplicaSet : public AnyReplicas {
         return;
       }
     std::vector<std::byte> averages;
-    read_slot(last_slot(), averages);  // a loss may end it
+    read_slot({.number = last_slot()}, averages);  // a loss may end it
     has_averages_in_weights_ = averages_in_weights;
     are_equal_ = false;
     exchange_averages(weights(), reinterpret_cast<const T*>(averages.data()));
@@ -708,6 +721,12 @@ class ReplicaSet : public AnyReplicas {
   [[gnu::cold]] void build() {
     check_slices<Net, device>(session_.virtual_shards());
     check_recoverable();
+    if constexpr (makes_rounds)
+      if (session_.virtual_shards() > 0)
+        throw UsageError(
+            "{}: a replica trains with its own part of a batch, so its number changes the weights, "
+            "and .virtual_shards cannot hide it; leave it out",
+            policy_name());
     if constexpr (requires { session_.roles(); })
       check_owners(session_.roles().owners.count, named_parameters<Net>());
     replicas_.resize(session_.local_replicas());
@@ -718,7 +737,10 @@ class ReplicaSet : public AnyReplicas {
     initialize_parameters<Net, T>(seed_, weights, state);
     if constexpr (!is_one_process) {
       Signature fields = signature();
-      add_field(fields, "update policy", std::string(policy_name()));
+      if constexpr (requires { policy_.describe(); })
+        add_field(fields, "update policy", policy_.describe());
+      else
+        add_field(fields, "update policy", std::string(policy_name()));
       // Last, since the values follow from the seed: a different seed is reported as such.
       add_field(fields, "initial values",
                 describe_values(named_parameters<Net>(), bytes_of(weights, state)));
@@ -743,19 +765,53 @@ class ReplicaSet : public AnyReplicas {
       std::rethrow_exception(gone_);
     return *replicas_[0];
   }
-  /// Reads all elements of one of the optimizer's buffers. Collective if the policy divides them.
-  [[gnu::cold]] void read_slot(std::size_t slot, std::vector<std::byte>& bytes) {
+  /// A buffer of a checkpoint: number `number` of all replicas, or of the one with `rank` alone.
+  struct JobSlot {
+    std::string name{};
+    std::size_t number = 0;
+    std::optional<std::size_t> rank{};
+  };
+  /// The optimizer's buffers; under a policy with rounds also those that replicas share, and the
+  /// first set again for each replica after the first.
+  [[gnu::cold]] std::vector<JobSlot> slots_of_job() const {
+    std::vector<JobSlot> all;
+    const std::size_t own = slot_count(optimizer_);
+    for (std::size_t i = 0; i < own; ++i)
+      all.push_back({std::string(slot_name(optimizer_, i)), i, std::nullopt});
+    if constexpr (makes_rounds) {
+      for (JobSlot& slot : all) slot.rank = 0;
+      for (std::size_t i = 0; i < UpdateOf<S>::shared_slots(policy_); ++i)
+        all.push_back({std::string(UpdateOf<S>::shared_slot_name), own + i, std::nullopt});
+      for (std::size_t rank = 1; rank < session_.replicas(); ++rank)
+        for (std::size_t i = 0; i < own; ++i)
+          all.push_back({format_text("{} of replica {}", slot_name(optimizer_, i), rank), i, rank});
+    }
+    return all;
+  }
+  /// Of a checkpoint's signature, under a policy with rounds.
+  [[gnu::cold]] std::string describe_slots(std::size_t count) const {
+    return format_text("{} of {} replicas under {}", count, session_.replicas(), policy_name());
+  }
+  /// Reads all elements of a buffer. Collective unless `is_whole`.
+  [[gnu::cold]] void read_slot(const JobSlot& slot, std::vector<std::byte>& bytes) {
     bytes.resize(Net::graph.weights * sizeof(T));
     T* const all = reinterpret_cast<T*>(bytes.data());
-    if constexpr (!UpdateOf<S>::divides_slots)
-      first().policy().read(slot, all);
-    else
+    if constexpr (makes_rounds) {
+      const std::size_t rank = slot.rank.value_or(session_.first_replica()),
+                        local = rank - session_.first_replica();
+      const bool is_here = rank >= session_.first_replica() && local < replicas_.size();
+      if (is_here) replicas_[local]->policy().read(slot.number, all);
+      if (slot.rank) broadcast_from(rank, bytes.size(), bytes.data(), is_here ? nullptr : bytes.data());
+    } else if constexpr (!UpdateOf<S>::divides_slots) {
+      first().policy().read(slot.number, all);
+    } else {
       session_.each([&](const ReplicaContext<device>& r) {
         std::vector<T> own(r.local == 0 ? 0 : Net::graph.weights);
         T* const to = r.local == 0 ? all : own.data();
-        replicas_[r.local]->policy().read(slot, to);
+        replicas_[r.local]->policy().read(slot.number, to);
         replicas_[r.local]->policy().complete(r, to);
       });
+    }
   }
   /// The buffer of the weights' moving averages.
   std::size_t last_slot() const { return first().policy().slot_buffers().size() - 1; }
@@ -838,9 +894,9 @@ class ReplicaSet : public AnyReplicas {
     else
       return S::name;
   }
-  /// Empty under a policy that leaves each sum to its owner.
+  /// Empty under a policy that leaves each sum to its owner, or makes none.
   std::vector<T> known_gradients() const {
-    if constexpr (UpdateOf<S>::divides_slots)
+    if constexpr (UpdateOf<S>::divides_slots || makes_rounds)
       return {};
     else
       return gradients();

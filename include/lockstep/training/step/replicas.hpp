@@ -43,6 +43,7 @@ class Replicas final : public ReplicaSet<Net, S, L, O, Ms...> {
  public:
   using Base::can_reform;
   using Base::is_alone;
+  using Base::makes_rounds;
   using typename Base::device;
   using typename Base::Layout;
   using typename Base::Replica;
@@ -98,6 +99,36 @@ class Replicas final : public ReplicaSet<Net, S, L, O, Ms...> {
       if (step_ > before && pending_.size() == pending)
         pending_.push_back({batch.slice.global_count, mean_over_});
       throw;
+    }
+  }
+  std::uint64_t steps_of_round() const override {
+    if constexpr (makes_rounds)
+      return this->first().policy().steps_of_round();
+    else
+      return 0;
+  }
+  [[gnu::cold]] void end_round([[maybe_unused]] const RunRequests& requests) override {
+    if constexpr (makes_rounds) {
+      if (round_.steps == 0) return;
+      const Round ends = std::exchange(round_, {});
+      enter(step_, Phase::reduce);
+      session_.each([&](const ReplicaContext<device>& r) {
+        Replica& replica = *replicas_[r.local];
+        const double own = replica.counted_in_round();
+        double all = static_cast<double>(ends.examples);
+        if constexpr (IgnoresClass<LossOp>) {
+          all = own;
+          r.host.all_reduce(&all, 1);
+        }
+        const double share = all > 0 ? own / all : 1 / static_cast<double>(session_.replicas());
+        replica.end_round(is_alone() ? RunRequests{} : requests, ends.examples, share, r);
+        if (r.local == 0) mean_over_ = all;
+        if (!is_alone()) replica.throw_device_error();
+      });
+      pending_.push_back({ends.examples, mean_over_});
+      are_equal_ = false;
+      enter(step_, Phase::callback);
+      throw_device_errors();
     }
   }
   /// Counts an asynchronous step, whose record is {examples, those that the loss is a mean over,
@@ -225,7 +256,10 @@ class Replicas final : public ReplicaSet<Net, S, L, O, Ms...> {
   }
   void clear_requests() override { this->first().clear_requests(); }
   /// Drops sums that nobody read because an exception ended their run.
-  void discard_pending_steps() override { pending_.clear(); }
+  void discard_pending_steps() override {
+    pending_.clear();
+    round_ = {};
+  }
   /// Exchanges requests between steps.
   void exchange_requests(RunRequests requests) override {
     if (is_alone()) return;
@@ -323,8 +357,11 @@ class Replicas final : public ReplicaSet<Net, S, L, O, Ms...> {
         if (notes) session_.note(step, phase);
       };
       const auto slice = [&](std::size_t i) { return slice_of_replica(batch, r, i); };
-      const double examples = dy == nullptr ? mean_over(batch, labels, r)
-                                            : static_cast<double>(batch.slice.global_count);
+      double examples = static_cast<double>(batch.slice.global_count);
+      if constexpr (makes_rounds)
+        examples = own_mean_over(slice(0));
+      else if (dy == nullptr)
+        examples = mean_over(batch, labels, r);
       if (r.local == 0) mean_over_ = examples;
       const RunRequests none;
       const RunRequests& sent = alone ? none : requests;
@@ -335,13 +372,14 @@ class Replicas final : public ReplicaSet<Net, S, L, O, Ms...> {
                                     .step = step,
                                     .rate = rate,
                                     .examples = examples,
-                                    .waits = !alone,
+                                    .begins_round = round_.steps == 0,
+                                    .waits = !alone && !makes_rounds,
                                     .note = note};
       if (dy != nullptr)
         replica.gradients_from(its, dy, batch.slice.first);
       else
         replica.gradients_of(its, loss_, metrics_, updates ? &optimizer_ : nullptr);
-      const double used = alone ? rate : replica.agreed_rate(rate);
+      const double used = alone || makes_rounds ? rate : replica.agreed_rate(rate);
       if (updates) replica.update(r, optimizer_, used, step + 1);
       if (r.local == 0) {
         counted.is_made = updates;
@@ -354,6 +392,11 @@ class Replicas final : public ReplicaSet<Net, S, L, O, Ms...> {
     });
     enter(step, Phase::callback);
     if (alone && waits) throw_device_errors();
+    if constexpr (makes_rounds) {
+      ++round_.steps;
+      round_.examples += batch.slice.global_count;
+      return agreed;
+    }
     pending_.push_back({batch.slice.global_count, mean_over_});
     if (agreed != rate && !this->first().agreed_requests().learning_rate &&
         !std::exchange(has_other_rate_, true))
@@ -450,6 +493,19 @@ class Replicas final : public ReplicaSet<Net, S, L, O, Ms...> {
     return static_cast<double>(batch.slice.global_count);
   }
 
+  /// The same for the part of a replica that makes a step alone.
+  double own_mean_over(const LoadedBatch& part) const {
+    if constexpr (IgnoresClass<LossOp>) {
+      const LossOp op = loss_.op(Net::output_shape);
+      const auto* const labels = part.rows<std::int32_t>(Layout::target);
+      if (op.ignored && labels != nullptr)
+        return static_cast<double>(
+                   count_labels(labels, part.slice.count * op.rows(), op.ignored)) /
+               static_cast<double>(op.rows());
+    }
+    return static_cast<double>(part.slice.count);
+  }
+
   bool has_constant_rate() const {
     if constexpr (requires { this->optimizer_.learning_rate.is_constant(); })
       return optimizer_.learning_rate.is_constant();
@@ -513,6 +569,12 @@ class Replicas final : public ReplicaSet<Net, S, L, O, Ms...> {
   };
   std::vector<PendingStep> pending_;
   double mean_over_ = 0;         // of the last step
+  /// The steps of a round so far.
+  struct Round {
+    std::uint64_t steps = 0;
+    std::size_t examples = 0;  // of all replicas
+  };
+  Round round_{};
   bool has_other_rate_ = false;  // the warning has been logged
   ProgramStep* program_step_ = nullptr;
   bool is_in_phase_ = false;
