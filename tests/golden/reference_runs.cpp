@@ -1,5 +1,6 @@
 /// \file
 /// Runs of Reference compared with Keras. Compiled with optimization, since they compute long.
+#include "golden/local_steps.hpp"
 #include "golden/mirrored.hpp"
 #include "golden/parameter_server.hpp"
 #include "golden/resnet.hpp"
@@ -52,6 +53,15 @@ TEST_CASE("gradients that have missed updates train as a simulation in NumPy doe
   golden::meets_delayed_gradients<Double>("a_slow_worker", momentum);
   golden::meets_delayed_gradients<Double>(
       "clipped", lockstep::Adam{.learning_rate = 0.01, .with = {.global_clipnorm = 0.2}});
+}
+
+TEST_CASE("replicas that train alone for some steps train as a simulation in NumPy does") {
+  const lockstep::SGD momentum{.learning_rate = 0.1, .momentum = 0.9};
+  const lockstep::Adam adam{.learning_rate = 0.02};
+  golden::meets_local_steps<Double>("each", {1, 1, 0}, momentum);
+  golden::meets_local_steps<Double>("local", {3, 1, 0}, momentum);
+  golden::meets_local_steps<Double>("local_adam", {4, 1, 0}, adam);
+  golden::meets_local_steps<Double>("diloco", {3, 0.7, 0.9}, adam);
 }
 
 TEST_CASE("Reference<double> trains ResNet-56 as Keras does", "[.slow]") {
