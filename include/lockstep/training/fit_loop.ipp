@@ -293,7 +293,11 @@ void FitLoop::execute() {
   const std::uint64_t most = std::min(steps_of_execution(), most_steps_ - done_);
   if (execution_.steps == 0) execution_ = {.before = replicas_.steps()};
   first_update_ = std::min(first_update_, replicas_.updates());  // a hook may reset the optimizer
-  while (execution_.steps < most && (execution_.steps == 0 || !run_.stops_without_peers())) {
+  // A run that stops and continues has the bits of one that does not, so a round is not cut short.
+  const auto may_stop = [&] {
+    return execution_.steps > 0 && (round_ == 0 || execution_.steps % round_ == 0);
+  };
+  while (execution_.steps < most && !(may_stop() && run_.stops_without_peers())) {
     CancellationDeferred::point();
     note(Phase::data);
     execution_.has_data = train_->next();
