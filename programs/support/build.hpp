@@ -6,6 +6,7 @@
 #pragma once
 
 #include <lockstep/lockstep.hpp>
+#include <type_traits>
 
 #ifdef LOCKSTEP_CUDA
 #include <lockstep/cuda.hpp>
@@ -19,6 +20,7 @@
 #include "support/servers.hpp"
 #endif
 #ifdef LOCKSTEP_POLICY
+#include <lockstep/local_sgd.hpp>
 #include <lockstep/sharded.hpp>
 #endif
 
@@ -43,9 +45,24 @@ using mixed_bfloat16 = lockstep::CpuBFloat16;
 
 using Device = precision::LOCKSTEP_PRECISION;
 
+#ifdef LOCKSTEP_POLICY
+/// The policy of each value of --update but `replicated`, which is the default of a strategy;
+/// `diloco` is `local` with other numbers.
+namespace update {
+using sharded = lockstep::Sharded;
+using local = lockstep::DiLoCo;
+}  // namespace update
+using Policy = update::LOCKSTEP_POLICY;
+#endif
+
 #if defined(LOCKSTEP_MULTI_WORKER)
-#ifdef LOCKSTEP_CUDA                                     // cannot be elastic
-using Replicas = lockstep::MultiWorkerMirrored<Device>;  // NAME_multi_worker
+// NAME_multi_worker
+#if defined(LOCKSTEP_CUDA)  // cannot be elastic
+using Replicas = lockstep::MultiWorkerMirrored<Device>;
+#elif defined(LOCKSTEP_POLICY)
+using Membership = std::conditional_t<std::is_same_v<Policy, lockstep::Sharded>, lockstep::Elastic,
+                                      lockstep::FixedWorkers>;
+using Replicas = lockstep::MultiWorkerMirrored<Device, lockstep::Tcp, Membership>;
 #else
 using Replicas = lockstep::MultiWorkerMirrored<Device, lockstep::Tcp, lockstep::Elastic>;
 #endif
@@ -59,11 +76,7 @@ using Replicas = lockstep::OneDevice<Device>;  // NAME
 #endif
 
 #ifdef LOCKSTEP_POLICY
-/// The policy of each value of --update but `replicated`, which is the default of a strategy.
-namespace update {
-using sharded = lockstep::Sharded;
-}
-using Strategy = lockstep::UpdatedBy<Replicas, update::LOCKSTEP_POLICY>;
+using Strategy = lockstep::UpdatedBy<Replicas, Policy>;
 #else
 using Strategy = Replicas;
 #endif

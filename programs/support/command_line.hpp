@@ -183,12 +183,17 @@ inline Options parse(const Program& program, int argc, char** argv) {
         app.add_option(
                "--update", o.update,
                "replicated: each replica makes the whole update; sharded, on CPUs: its share, "
-               "with that share of the optimizer's memory")
+               "with that share of the optimizer's memory; local, diloco, on CPUs: replicas train "
+               "alone for rounds of steps")
             ->capture_default_str();
     if (program.counts_devices)
       update->check(CLI::IsMember({"replicated"}));
     else
-      update->check(CLI::IsMember({"replicated", "sharded"}));
+      update->check(CLI::IsMember({"replicated", "sharded", "local", "diloco"}));
+    add_whole<std::uint64_t>(app, "--sync-every", o.sync_every,
+                             "steps of a round of --update local, by default 16, and of --update "
+                             "diloco, by default 500",
+                             1);
   }
   add_whole<std::uint64_t>(app, "--verify-every", o.verify_every,
                            "steps between two comparisons of the replicas' weights", 1);
@@ -306,6 +311,9 @@ inline Options parse(const Program& program, int argc, char** argv) {
   if (o.trace && o.asynchronous)
     throw CLI::ValidationError("--trace " + *o.trace,
                                "asynchronous steps are not traced; leave out --mode async");
+  if (o.sync_every && o.update != "local" && o.update != "diloco")
+    throw CLI::ValidationError("--sync-every " + std::to_string(*o.sync_every),
+                               "replicas synchronise in each step; add --update local or diloco");
   if (o.staleness && !o.asynchronous)
     throw CLI::ValidationError("--staleness " + std::to_string(*o.staleness),
                                "synchronous steps miss no update; add --mode async");

@@ -29,6 +29,10 @@ S strategy(const Options& options) {
   s.virtual_shards = options.virtual_shards;
   if constexpr (requires { s.replicas; }) s.replicas = options.replicas;
   if constexpr (has_workers<S>) describe_workers(s, options);
+  if constexpr (requires { s.policy.outer_rate; }) {
+    if (options.update == "local") s.policy = {.steps = 16, .outer_rate = 1, .momentum = 0};
+    s.policy.steps = options.sync_every.value_or(s.policy.steps);
+  }
   return s;
 }
 

@@ -23,7 +23,8 @@ int run_unit(Program program, int argc, char** argv, OptionsOf&& options_of) {
     program.has_updates = units().begin()->second.has_updates;
   }
   return run(program, argc, argv, [&](Job& job) {
-    const std::string& update = job.options().update;
+    std::string update = job.options().update;
+    if (update == "diloco") update = "local";  // with other numbers; see strategy.hpp
     const std::string options =
         options_of(job.options()) +
         (update.empty() || update == "replicated" ? "" : " --update " + update);

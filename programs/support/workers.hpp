@@ -5,6 +5,7 @@
 
 #include <lockstep/cluster.hpp>
 #include <lockstep/elastic.hpp>
+#include <string>
 #include <type_traits>
 
 #include "support/describe_job.hpp"
@@ -19,6 +20,18 @@ template <class D, class Plane, class Membership>
 void describe_workers(lockstep::MultiWorkerMirrored<D, Plane, Membership>& strategy,
                       const Options& options) {
   describe_job(strategy, options);
+  if (options.update == "local" || options.update == "diloco") {
+    const std::string why = "with --update " + options.update +
+                            " a worker that dies takes its part of the optimizer's state along";
+    constexpr const char* instead =
+        "and let the launcher start the job again from its checkpoint (lockstep-run "
+        "--max-restarts)";
+    if (options.min_workers > 0)
+      throw lockstep::UsageError("--min-workers {}: {}; leave it out, {}", options.min_workers, why,
+                                 instead);
+    if (lockstep::detail::variable(strategy.environment, "LOCKSTEP_MIN_WORKERS"))
+      throw lockstep::UsageError("LOCKSTEP_MIN_WORKERS is set: {}; unset it, {}", why, instead);
+  }
   if constexpr (std::is_same_v<Membership, lockstep::Elastic>)
     strategy.elastic.min_workers = options.min_workers;
   else if (options.min_workers > 0)

@@ -70,7 +70,7 @@ class Sharded(multi_worker.Case):
         self.assertIn('"update policy": "replicated" and "sharded"', jobs[0].last_line())
 
     def test_what_cannot_be_is_refused(self):
-        for update in ("local", "diloco", ""):
+        for update in ("ring", ""):
             done = contract.run("mnist_mirrored", "--update", update)
             self.assertEqual(done.returncode, 2)
             self.assertIn("--update", done.stderr)

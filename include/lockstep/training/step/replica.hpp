@@ -216,10 +216,6 @@ class Replica : public DeviceReplica<D, U> {
   static_assert(!has_penalty || HasKernel<Penalty, D>,
                 "lockstep::Penalty: the device has no kernel for regularizers; write "
                 "Kernel<Penalty, Device> or leave them out");
-  static_assert(!makes_rounds<U> || !exists(layout.exchanges),
-                "lockstep::Model: a layer exchanges data with other replicas within each step, but "
-                "under ls::LocalSgd and ls::DiLoCo they make steps alone; leave out "
-                "ls::synchronized, or the policy");
 
   static_assert(!HasUpdateOptions<O> || (HasKernel<GradientPass, D> && HasKernel<MovingAverage, D>),
                 "lockstep::UpdateOptions: the device lacks Kernel<GradientPass, Device> or "

@@ -86,6 +86,10 @@ class ReplicaSet : public AnyReplicas {
                 "lockstep::Model: under ls::LocalSgd and ls::DiLoCo a process that dies takes its "
                 "optimizer's buffers and the steps of a round along; leave out ls::Elastic, or the "
                 "policy");
+  static_assert(!makes_rounds || !exists(PlanOf<Net, device>::plan.exchanges),
+                "lockstep::Model: a layer exchanges data with other replicas within each step, but "
+                "under ls::LocalSgd and ls::DiLoCo they make steps alone; leave out "
+                "ls::synchronized, or the policy");
 
   /// Opens the strategy; `start` makes the replicas.
   [[gnu::cold]] ReplicaSet(const S& strategy, std::uint64_t seed, L loss, O optimizer,

@@ -53,6 +53,60 @@ auto checked(int epochs) {
   options.verify_every = 1;
   return options;
 }
+/// A strategy that notes what its replicas exchange.
+struct Noted : Many {
+  struct Notes {
+    std::atomic<std::size_t> sums = 0, weights = 0, others = 0;
+  };
+  Notes* notes = nullptr;
+
+  struct Exchange {
+    ls::GradientExchange<double> of;
+    Notes* notes;
+    void post(double* p, std::size_t n) {
+      ++notes->others;
+      of.post(p, n);
+    }
+    void finish(double* p, std::size_t n, double* sums, std::size_t m) {
+      ++(n == 0 ? notes->sums : n == weights ? notes->weights : notes->others);
+      of.finish(p, n, sums, m);
+    }
+  };
+  struct Host {
+    ls::CollectiveRef of;
+    Notes* notes;
+    std::size_t rank() const { return of.rank(); }
+    std::size_t size() const { return of.size(); }
+    void abort() {}
+    template <class T>
+    void all_reduce(T* p, std::size_t n) {
+      ++notes->others;
+      of.all_reduce(p, n);
+    }
+    void all_gather(const std::byte* p, std::size_t n, std::byte* out) {
+      ++notes->others;
+      of.all_gather(p, n, out);
+    }
+    void broadcast(std::byte* p, std::size_t n, std::size_t root) {
+      ++notes->others;
+      of.broadcast(p, n, root);
+    }
+  };
+  struct Session : Many::Session {
+    Notes* notes;
+    void each(ls::FunctionRef<void(const ls::ReplicaContext<Device>&)> body) {
+      Many::Session::each([&](ls::ReplicaContext<Device> replica) {
+        Exchange exchange{replica.exchange, notes};
+        Host host{replica.host, notes}, group{replica.group, notes};
+        replica.exchange = ls::GradientExchange<double>(exchange);
+        replica.host = ls::CollectiveRef(host);
+        replica.group = ls::CollectiveRef(group);
+        body(replica);
+      });
+    }
+  };
+  Session open() const { return {{Many::open()}, notes}; }
+};
 /// The parameters after training, and the logs of the epochs.
 template <class M, class Data>
 std::vector<double> fitted(M model, const Data& on) {
@@ -175,6 +229,19 @@ TEST_CASE("hooks are called after whole rounds, when all replicas hold the same 
   m.fit(seven, options);
   CHECK(begins == std::vector<std::size_t>{0, 6, 0, 6});
   CHECK((different == 0 && steps == 28));
+}
+
+TEST_CASE("within a round nothing is exchanged") {
+  const auto exchanged = [](std::uint64_t steps, std::size_t batches) {
+    Noted::Notes notes;
+    Noted strategy{{.replicas = 3}};
+    strategy.notes = &notes;
+    auto m = model(strategy | ls::LocalSgd{.steps = steps}, ls::SGD{});
+    m.fit(line::classes(6 * batches) | ls::batch(6), checked(1));
+    CHECK(notes.weights == 3 * 2);
+    return notes.sums + notes.others;
+  };
+  CHECK(exchanged(5, 10) == exchanged(50, 100));
 }
 
 TEST_CASE("a run that stops or fails within a round leaves one model") {
