@@ -53,7 +53,7 @@ struct Options {
   bool shuffle = true, validate = false, augment = true;
   int depth = 56;
   std::string optimizer = "sgd", precision = "float32";
-  std::string update{};  ///< empty without the option
+  std::string update{};                     ///< empty without the option
   std::optional<std::uint64_t> sync_every;  ///< steps of a round of --update local and diloco
   double learning_rate = 0.01;
   std::uint64_t seed = 1;

@@ -5,6 +5,7 @@
 
 namespace ls = lockstep;
 
-struct Net : ls::Sequential<ls::Input<2>, ls::BatchNormalization<ls::synchronized>, ls::Dense<1>> {};
+struct Net : ls::Sequential<ls::Input<2>, ls::BatchNormalization<ls::synchronized>, ls::Dense<1>> {
+};
 ls::Model model{Net{}, ls::Mirrored<ls::Reference<float>>{} | ls::DiLoCo{}, ls::MeanSquaredError{},
                 ls::SGD{}};

@@ -16,26 +16,22 @@
 namespace golden {
 
 struct LocalNet
-    : lockstep::Sequential<
-          lockstep::Input<5>, lockstep::BatchNormalization<>,
-          lockstep::Dense<6, lockstep::kernel_regularizer(lockstep::L2{0.02})>, lockstep::Tanh,
-          lockstep::Dense<4>> {};
+    : lockstep::Sequential<lockstep::Input<5>, lockstep::BatchNormalization<>,
+                           lockstep::Dense<6, lockstep::kernel_regularizer(lockstep::L2{0.02})>,
+                           lockstep::Tanh, lockstep::Dense<4>> {};
 
 /// Replays the run on 1 to 4 replicas: weights, statistics, losses and accuracies of each epoch.
 template <class D, class O>
 void meets_local_steps(const std::string& run, const lockstep::DiLoCo& policy, const O& optimizer) {
   const GoldenFile file("local_steps");
   const auto labels = file.values("labels");
-  const auto data =
-      lockstep::tensors(file.values("x"), lockstep::shape(5),
-                        std::vector<std::int32_t>(labels.begin(), labels.end())) |
-      lockstep::batch(12);
+  const auto data = lockstep::tensors(file.values("x"), lockstep::shape(5),
+                                      std::vector<std::int32_t>(labels.begin(), labels.end())) |
+                    lockstep::batch(12);
   for (const std::size_t replicas : {1u, 2u, 3u, 4u}) {
     CAPTURE(run, replicas);
-    lockstep::Model model{LocalNet{},
-                          lockstep::Mirrored<D>{.replicas = replicas} | policy,
-                          lockstep::SparseCategoricalCrossentropy{.from_logits = true},
-                          optimizer,
+    lockstep::Model model{LocalNet{}, lockstep::Mirrored<D>{.replicas = replicas} | policy,
+                          lockstep::SparseCategoricalCrossentropy{.from_logits = true}, optimizer,
                           lockstep::Accuracy{}};
     auto from = file.values("init");
     std::size_t at = 0;

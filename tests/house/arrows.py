@@ -13,7 +13,7 @@ LEVELS = ["core", "concepts files", "layers losses metrics optimizers data clust
 LEVEL = {folder: level for level, row in enumerate(LEVELS) for folder in row.split()}
 UMBRELLAS = {"lockstep.hpp", "cpu.hpp", "reference.hpp", "cuda.hpp", "cluster.hpp", "tensorboard.hpp", "onnx.hpp",
              "mpi.hpp", "testing.hpp", "fmt.hpp", "checkpoints.hpp", "trace.hpp", "elastic.hpp", "parameter_server.hpp",
-             "sharded.hpp",
+             "sharded.hpp", "local_sgd.hpp",
              "predictor.hpp"}
 ROOMS = {  # a library's headers: folders, or prefixes of file names, that may include them
     r"asio": ("cluster/",),

@@ -59,8 +59,8 @@ using UpdateRule = FunctionRef<void(std::span<const UpdateIo<D>>)>;
 /// - optional `makes_rounds`: if true, replicas make steps alone, in which only `begin_step(begins_round,
 ///   examples)` and `update` matter, and meet after each `steps_of_round()` of them, at the end of an
 ///   epoch and before a stop: `end_round(replica, share, sums, n)`, with sums as in `finish`, after
-///   which all have the same weights. Each has whole slots of its own, which `must_be_equal()` says,
-///   then `shared_slots(policy)` others that are the same in all.
+///   which all have the same weights. Each has whole slots of its own, which `must_be_equal()` leaves
+///   out, then `shared_slots(policy)` others that are the same in all.
 template <class U, class D>
 concept UpdatesReplica =
     requires(U& u, const U& kept, const ReplicaContext<D>& replica, Slice range, std::size_t n,

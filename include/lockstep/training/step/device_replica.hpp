@@ -334,8 +334,8 @@ class DeviceReplica {
   // of a running fit allocates nothing; the first `pending_` are in use, `last_` is the newest.
   std::vector<std::vector<double>> pending_sums_;
   std::size_t pending_ = 0, last_ = 0;
-  std::uint64_t step_ = 0;           // labels work, as does the next one
-  bool trains_ = false;              // false: evaluation or prediction
+  std::uint64_t step_ = 0;  // labels work, as does the next one
+  bool trains_ = false;     // false: evaluation or prediction
   [[no_unique_address]] std::conditional_t<makes_rounds<U>, Round, NoRound> round_{};
   Buffer<Context, double> squares_;  // one element, for is_finite; allocated when first needed
   Sums host_sums_;                   // returned by sums(i)
@@ -347,16 +347,16 @@ DeviceReplica<D, U>::DeviceReplica(Context& context, const ReplicaPlan<D>& plan,
     : plan_(&plan),
       context_(&context),
       engine_(context, plan.engine, U::divides_slots),
-      policy_(UpdateSite<D>{
-          .device = context,
-          .engine = engine_,
-          .facts = place.update,
-          .rank = place.rank,
-          .replicas = place.replicas,
-          .roles = place.roles,
-          .policy = place.policy,
-          .has_final_gradients = !plan.has_penalty && (makes_rounds<U> || (place.is_only_replica &&
-                                                                           place.slices == 1))}),
+      policy_(UpdateSite<D>{.device = context,
+                            .engine = engine_,
+                            .facts = place.update,
+                            .rank = place.rank,
+                            .replicas = place.replicas,
+                            .roles = place.roles,
+                            .policy = place.policy,
+                            .has_final_gradients =
+                                !plan.has_penalty &&
+                                (makes_rounds<U> || (place.is_only_replica && place.slices == 1))}),
       state_(context, plan.state, place.slices, place.mine),
       requests_at_(place.slices * plan.sums),
       state_at_(requests_at_ + request_count + place.slices),

@@ -31,7 +31,7 @@ struct OuterStep {
   double rate, momentum;  ///< of the step that all replicas make with the mean of their changes
 };
 
-/// \throws UsageError naming the first option that cannot be.
+/// \throws UsageError naming the first invalid option.
 [[gnu::cold]] inline void check_outer_step(std::string_view policy, const OuterStep& its) {
   if (its.steps == 0)
     throw UsageError("{}: .steps is 0; set the steps of a round, at least 1", policy);
@@ -108,7 +108,8 @@ class LocalUpdate : public Updates<D> {
     const std::size_t size = anchor_.size();
     const double rate = outer_step_.rate, momentum = outer_step_.momentum;
     for (std::size_t i = 0; i < size; ++i)
-      change[i] = static_cast<T>(share * (static_cast<double>(anchor[i]) - static_cast<double>(w[i])));
+      change[i] =
+          static_cast<T>(share * (static_cast<double>(anchor[i]) - static_cast<double>(w[i])));
     replica.exchange.finish(change, size, sums, n);
     for (std::size_t i = 0; i < size; ++i) {
       double d = static_cast<double>(change[i]);
@@ -236,7 +237,7 @@ struct DiLoCo {
   /// In one line, for messages.
   std::string describe() const {
     return format_text("{}, {} steps, outer rate {}, momentum {}", name, steps, outer_rate,
-                               momentum);
+                       momentum);
   }
 };
 

@@ -43,9 +43,10 @@ LOCKSTEP_COLD_DECL BatchSlice slice_passed(const char* call, std::span<const Pas
 /// Refuses steps of the program's own where replicas make steps alone.
 template <class Replicas>
 constexpr void check_steps_of_program() {
-  static_assert(!Replicas::makes_rounds,
-                "lockstep::Model: under ls::LocalSgd and ls::DiLoCo only `fit` with the library's step "
-                "knows where a round ends; leave out steps of the program's own, or the policy");
+  static_assert(
+      !Replicas::makes_rounds,
+      "lockstep::Model: under ls::LocalSgd and ls::DiLoCo only `fit` with the library's step "
+      "knows where a round ends; leave out steps of the program's own, or the policy");
 }
 
 /// One step, or a part of one, of a model that a program trains itself.

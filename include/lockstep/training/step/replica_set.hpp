@@ -250,11 +250,13 @@ class ReplicaSet : public AnyReplicas {
     set(weights, state);
   }
   [[gnu::cold]] Signature signature() const override {
-    Signature fields = model_signature<Net, device>(seed_, session_.virtual_shards(), loss_,
-                                                    optimizer_, metrics_);
+    Signature fields =
+        model_signature<Net, device>(seed_, session_.virtual_shards(), loss_, optimizer_, metrics_);
     // Else the replicas have equal ones, and a checkpoint has one.
-    if (const auto slots = slots_of_job(); slots.size() != slot_count(optimizer_))
-      add_field(fields, "the optimizer's buffers", describe_slots(slots.size()));
+    if (const std::size_t count = slots_of_job().size(); count != slot_count(optimizer_))
+      add_field(
+          fields, "the optimizer's buffers",
+          format_text("{} of {} replicas under {}", count, session_.replicas(), policy_name()));
     return fields;
   }
   std::vector<ParameterInfo> parameters() const override { return parameters_of<Net>(); }
@@ -792,10 +794,6 @@ class ReplicaSet : public AnyReplicas {
     }
     return all;
   }
-  /// Of a checkpoint's signature, under a policy with rounds.
-  [[gnu::cold]] std::string describe_slots(std::size_t count) const {
-    return format_text("{} of {} replicas under {}", count, session_.replicas(), policy_name());
-  }
   /// Reads all elements of a buffer. Collective unless `is_whole`.
   [[gnu::cold]] void read_slot(const JobSlot& slot, std::vector<std::byte>& bytes) {
     bytes.resize(Net::graph.weights * sizeof(T));
@@ -805,7 +803,8 @@ class ReplicaSet : public AnyReplicas {
                         local = rank - session_.first_replica();
       const bool is_here = rank >= session_.first_replica() && local < replicas_.size();
       if (is_here) replicas_[local]->policy().read(slot.number, all);
-      if (slot.rank) broadcast_from(rank, bytes.size(), bytes.data(), is_here ? nullptr : bytes.data());
+      if (slot.rank)
+        broadcast_from(rank, bytes.size(), bytes.data(), is_here ? nullptr : bytes.data());
     } else if constexpr (!UpdateOf<S>::divides_slots) {
       first().policy().read(slot.number, all);
     } else {

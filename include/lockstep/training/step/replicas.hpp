@@ -364,7 +364,7 @@ class Replicas final : public ReplicaSet<Net, S, L, O, Ms...> {
         examples = mean_over(batch, labels, r);
       if (r.local == 0) mean_over_ = examples;
       const RunRequests none;
-      const RunRequests& sent = alone ? none : requests;
+      const RunRequests& sent = alone || makes_rounds ? none : requests;
       const ReplicaStep<device> its{.replica = r,
                                     .slice = slice,
                                     .requests = sent,
@@ -499,8 +499,7 @@ class Replicas final : public ReplicaSet<Net, S, L, O, Ms...> {
       const LossOp op = loss_.op(Net::output_shape);
       const auto* const labels = part.rows<std::int32_t>(Layout::target);
       if (op.ignored && labels != nullptr)
-        return static_cast<double>(
-                   count_labels(labels, part.slice.count * op.rows(), op.ignored)) /
+        return static_cast<double>(count_labels(labels, part.slice.count * op.rows(), op.ignored)) /
                static_cast<double>(op.rows());
     }
     return static_cast<double>(part.slice.count);
@@ -568,7 +567,7 @@ class Replicas final : public ReplicaSet<Net, S, L, O, Ms...> {
     double mean_over;
   };
   std::vector<PendingStep> pending_;
-  double mean_over_ = 0;         // of the last step
+  double mean_over_ = 0;  // of the last step
   /// The steps of a round so far.
   struct Round {
     std::uint64_t steps = 0;

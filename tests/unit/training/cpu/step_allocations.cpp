@@ -8,6 +8,7 @@
 #include <vector>
 
 #include <lockstep/cpu.hpp>
+#include <lockstep/local_sgd.hpp>
 #include <lockstep/lockstep.hpp>
 #include <lockstep/sharded.hpp>
 
@@ -132,7 +133,16 @@ TEMPLATE_TEST_CASE("A step of replicas on the Cpu allocates nothing in their thr
     const Mirrored sliced{.replicas = 2, .on = {.threads = 1}, .virtual_shards = 4};
     check_steps<Net>(sliced);
     check_steps<Net>(sliced, ls::Sharded{});
+    check_steps<Net>({.replicas = 2, .on = {.threads = 1}}, ls::LocalSgd{.steps = 1});
   }
+}
+
+TEST_CASE("The options of an update policy are part of its strategy") {
+  // --8<-- [start:local]
+  const auto averaging = ls::Mirrored<ls::Cpu>{.replicas = 4} | ls::LocalSgd{.steps = 16};
+  const auto diloco = ls::Mirrored<ls::Cpu>{.replicas = 4} | ls::DiLoCo{.steps = 500};
+  // --8<-- [end:local]
+  CHECK((averaging.policy.steps == 16 && diloco.policy.outer_rate == 0.7));
 }
 
 TEST_CASE("Replicas of one process compare their weights only after a change") {

@@ -280,7 +280,8 @@ TEST_CASE("a run that continues from a checkpoint has the bits of one that did n
   const auto strategy = Many{.replicas = 3} | ls::DiLoCo{.steps = 2, .outer_rate = 0.9};
   const ls::Adam adam{.learning_rate = 0.01, .with = {.gradient_accumulation_steps = 3}};
   const auto seven = [] { return line::classes(80) | ls::shuffle(80) | ls::batch(12); };
-  const auto run = [&](const std::string& in, int epochs, std::uint64_t every, std::size_t stop_at) {
+  const auto run = [&](const std::string& in, int epochs, std::uint64_t every,
+                       std::size_t stop_at) {
     auto m = model(strategy, adam);
     auto options = checked(epochs);
     std::stop_source source;
@@ -307,8 +308,7 @@ TEST_CASE("a run that continues from a checkpoint has the bits of one that did n
                           "replicas under diloco now"));
     auto plain = model(One{}, adam);
     plain.save_checkpoint(folder / "plain");
-    CHECK_THROWS_WITH(fewer.load_checkpoint(folder / "plain"),
-                      ContainsSubstring("outer_momentum"));
+    CHECK_THROWS_WITH(fewer.load_checkpoint(folder / "plain"), ContainsSubstring("outer_momentum"));
   }
   SECTION("and one that a program saves and loads") {
     auto a = model(strategy, adam), b = model(strategy, adam);
@@ -326,7 +326,8 @@ TEST_CASE("a run that continues from a checkpoint has the bits of one that did n
 
 TEST_CASE("a profile restores a model whose replicas make steps alone") {
   const auto strategy = Many{.replicas = 2} | ls::LocalSgd{.steps = 3};
-  auto m = model(strategy, ls::SGD{.momentum = 0.9}), same = model(strategy, ls::SGD{.momentum = 0.9});
+  auto m = model(strategy, ls::SGD{.momentum = 0.9}),
+       same = model(strategy, ls::SGD{.momentum = 0.9});
   m.fit(data(), checked(1));
   same.fit(data(), checked(1));
   static_cast<void>(m.profile(data(), {.steps = 2}));
@@ -352,14 +353,15 @@ TEST_CASE("what a policy with rounds costs, and what it refuses") {
   refused(ls::DiLoCo{.momentum = -0.5}, ".momentum is -0.5");
   CHECK_THROWS_WITH(model(Many{} | ls::LocalSgd{.steps = 0}, ls::SGD{}),
                     ContainsSubstring("local_sgd: .steps is 0"));
-  CHECK_THROWS_WITH(model(Many{} | ls::LocalSgd{}, ls::SGD{.with = {.use_ema = true}}),
-                    ContainsSubstring("local_sgd: .with.use_ema averages the weights of each step"));
   CHECK_THROWS_WITH(
-      model(Many{.replicas = 2, .virtual_shards = 4} | ls::LocalSgd{}, ls::SGD{}),
-      ContainsSubstring("local_sgd: a replica trains with its own part of a batch"));
+      model(Many{} | ls::LocalSgd{}, ls::SGD{.with = {.use_ema = true}}),
+      ContainsSubstring("local_sgd: .with.use_ema averages the weights of each step"));
+  CHECK_THROWS_WITH(model(Many{.replicas = 2, .virtual_shards = 4} | ls::LocalSgd{}, ls::SGD{}),
+                    ContainsSubstring("local_sgd: a replica trains with its own part of a batch"));
   auto m = model(Many{.replicas = 2} | ls::LocalSgd{}, ls::SGD{});
   m.fit(data(), checked(1));
-  CHECK_THROWS_WITH(m.gradients("dense/kernel"),
-                    ContainsSubstring("gradients: under local_sgd each replica has gradients of its "
-                                      "own part of a batch"));
+  CHECK_THROWS_WITH(
+      m.gradients("dense/kernel"),
+      ContainsSubstring("gradients: under local_sgd each replica has gradients of its "
+                        "own part of a batch"));
 }
