@@ -250,8 +250,7 @@ class ReplicaSet : public AnyReplicas {
     set(weights, state);
   }
   [[gnu::cold]] Signature signature() const override {
-    Signature fields =
-        model_signature<Net, device>(seed_, session_.virtual_shards(), loss_, optimizer_, metrics_);
+    Signature fields = signature_of_model();
     // Else the replicas have equal ones, and a checkpoint has one.
     if (const std::size_t count = slots_of_job().size(); count != slot_count(optimizer_))
       add_field(
@@ -742,7 +741,7 @@ class ReplicaSet : public AnyReplicas {
     std::vector<T> weights(Net::graph.weights), state(Net::graph.state);
     initialize_parameters<Net, T>(seed_, weights, state);
     if constexpr (!is_one_process) {
-      Signature fields = signature();
+      Signature fields = signature_of_model();
       if constexpr (requires { policy_.describe(); })
         add_field(fields, "update policy", policy_.describe());
       else
@@ -770,6 +769,10 @@ class ReplicaSet : public AnyReplicas {
     if (gone_) [[unlikely]]
       std::rethrow_exception(gone_);
     return *replicas_[0];
+  }
+  Signature signature_of_model() const {
+    return model_signature<Net, device>(seed_, session_.virtual_shards(), loss_, optimizer_,
+                                        metrics_);
   }
   /// A buffer of a checkpoint: number `number` of all replicas, or of the one with `rank` alone.
   struct JobSlot {
