@@ -71,7 +71,10 @@ History FitLoop::run(Steps& train, Steps* validation, FunctionRef<Signature()> d
   } catch (...) {
     // Now: the destructor waits until a checkpoint is on disk.
     replicas_.fail(current_error());
-    if (run_.place.is_alone) replicas_.end_round({});  // the program may go on with the model
+    if (run_.place.is_alone) try {
+        replicas_.end_round({});  // the program may go on with the model
+      } catch (...) {             // the exception in flight names the cause
+      }
     throw;
   }
   return std::move(history_);
