@@ -1,7 +1,7 @@
 /// \file
 /// The part of a replica that depends only on its device and its target type: the phases of a step,
 /// the step's sums and their exchange. Invariants: all replicas make the same calls in the same
-/// order, even for an empty slice; after `update` all hold the same weights.
+/// order, even for an empty slice; after `update`, or `end_round`, all hold the same weights.
 #pragma once
 
 #include <algorithm>

@@ -1,7 +1,7 @@
 /// \file
 /// One replica of a model: DeviceReplica plus the loss, the metrics and the optimizer. Invariants:
-/// all replicas make the same calls in the same order, even for an empty slice; after `update` all
-/// hold the same weights.
+/// all replicas make the same calls in the same order, even for an empty slice; after `update`, or
+/// `end_round`, all hold the same weights.
 #pragma once
 
 #include <algorithm>

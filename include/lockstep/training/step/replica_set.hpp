@@ -1,7 +1,8 @@
 /// \file
 /// The state of a model's replicas, in this process and in others: their weights, the optimizer's
 /// buffers, the step count. Invariants: the replicas hold equal weights whenever no member function
-/// is running; all processes of a job call the same functions in the same order.
+/// is running, except within a round of local steps; all processes of a job call the same functions
+/// in the same order.
 #pragma once
 
 #include <algorithm>

@@ -1,7 +1,7 @@
 /// \file
 /// All replicas of a model, in this process and in others, as one object. Invariants: the replicas
-/// hold equal weights whenever no member function is running; a step allocates nothing; all
-/// processes of a job call the same functions in the same order.
+/// hold equal weights whenever no member function is running, except within a round of local steps; a
+/// step allocates nothing; all processes of a job call the same functions in the same order.
 #pragma once
 
 #include <algorithm>
