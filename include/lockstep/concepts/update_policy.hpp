@@ -56,11 +56,12 @@ using UpdateRule = FunctionRef<void(std::span<const UpdateIo<D>>)>;
 ///   has `update_owned`, the part of `update` before the weights are sent.
 /// - optional `reads_gradients()`: if false, an empty slice of this replica need not be computed.
 /// - optional `observe(listener)`: reports operations that are not the exchange's, until it gets null.
-/// - optional `makes_rounds`: if true, replicas make steps alone, in which only `begin_step(begins_round,
-///   examples)` and `update` matter, and meet after each `steps_of_round()` of them, at the end of an
-///   epoch and before a stop: `end_round(replica, share, sums, n)`, with sums as in `finish`, after
-///   which all have the same weights. Each has whole slots of its own, which `must_be_equal()` leaves
-///   out, then `shared_slots(policy)` others that are the same in all.
+/// - optional `makes_rounds`: if true, replicas make steps alone, in which only
+///   `begin_local_step(begins_round, examples)` and `update` matter, and meet after each
+///   `steps_of_round()` of them, at the end of an epoch and before a stop: `end_round(replica, share,
+///   sums, n)`, with sums as in `finish`, after which all have the same weights. Each has whole slots
+///   of its own, which `must_be_equal()` leaves out, then `shared_slots(policy)` others that are the
+///   same in all.
 template <class U, class D>
 concept UpdatesReplica =
     requires(U& u, const U& kept, const ReplicaContext<D>& replica, Slice range, std::size_t n,

@@ -381,7 +381,7 @@ void DeviceReplica<D, U>::train(const ReplicaStep<D>& s, Score score, UpdateRef<
   step_ = s.step;
   trains_ = true;
   const LoadedBatch first = on_device(s.slice(0), replica);  // the copy may have to wait
-  if constexpr (makes_rounds<U>) policy_.begin_step(s.begins_round, first.slice.count);
+  if constexpr (makes_rounds<U>) policy_.begin_local_step(s.begins_round, first.slice.count);
   clear_sums(s.requests);
   add_penalties();
   if (state_.is_on()) begin(WorkPass::forward, "state");

@@ -76,7 +76,7 @@ class LocalUpdate : public Updates<D> {
   }
 
   /// Call before each step, which has `examples` of this replica.
-  void begin_step(bool begins_round, std::size_t examples) {
+  void begin_local_step(bool begins_round, std::size_t examples) {
     has_examples_ = examples > 0;
     if (begins_round && anchor_.size() > 0)
       device_->copy(reinterpret_cast<std::byte*>(anchor_.data()),
@@ -205,8 +205,8 @@ struct LocalSgd {
   using Replica = detail::LocalUpdate<D, LocalSgd>;
   static constexpr std::string_view name = "local_sgd";
   detail::OuterStep outer_step() const { return {steps, 1, 0}; }
-  /// In one line, for messages.
-  std::string describe() const { return format_text("{}, {} steps", name, steps); }
+  /// The name with the options, which all processes of a job compare.
+  std::string text() const { return format_text("{}, {} steps", name, steps); }
 };
 
 /// The update policy DiLoCo: rounds as those of ls::LocalSgd, at whose end all replicas make an outer
@@ -234,8 +234,8 @@ struct DiLoCo {
   using Replica = detail::LocalUpdate<D, DiLoCo>;
   static constexpr std::string_view name = "diloco";
   detail::OuterStep outer_step() const { return {steps, outer_rate, momentum}; }
-  /// In one line, for messages.
-  std::string describe() const {
+  /// The name with the options, which all processes of a job compare.
+  std::string text() const {
     return format_text("{}, {} steps, outer rate {}, momentum {}", name, steps, outer_rate,
                        momentum);
   }

@@ -743,10 +743,7 @@ class ReplicaSet : public AnyReplicas {
     initialize_parameters<Net, T>(seed_, weights, state);
     if constexpr (!is_one_process) {
       Signature fields = signature_of_model();
-      if constexpr (requires { policy_.describe(); })
-        add_field(fields, "update policy", policy_.describe());
-      else
-        add_field(fields, "update policy", std::string(policy_name()));
+      add_field(fields, "update policy", policy_text());
       // Last, since the values follow from the seed: a different seed is reported as such.
       add_field(fields, "initial values",
                 describe_values(named_parameters<Net>(), bytes_of(weights, state)));
@@ -900,6 +897,13 @@ class ReplicaSet : public AnyReplicas {
       return Policy::name;
     else
       return S::name;
+  }
+  /// The same with its options.
+  [[gnu::cold]] std::string policy_text() const {
+    if constexpr (requires { policy_.text(); })
+      return policy_.text();
+    else
+      return std::string(policy_name());
   }
   /// Empty under a policy that leaves each sum to its owner, or makes none.
   std::vector<T> known_gradients() const {
