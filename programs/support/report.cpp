@@ -14,8 +14,7 @@ std::size_t peak_resident_bytes() {
   return static_cast<std::size_t>(usage.ru_maxrss) * 1024;
 }
 
-/// The times of asynchronous steps, of which a process hears several at once: each is the mean of the
-/// last `each`.
+/// The times of steps of which a process hears several at once: each is the mean of the last `each`.
 std::vector<double> averaged(const std::vector<double>& times, std::size_t each) {
   std::vector<double> result;
   double sum = 0;
@@ -60,10 +59,9 @@ void Report::describe(Made what, bool is_chief) {
 void Report::finish(const Recorder& recorder, std::vector<std::string> replica_digests,
                     std::size_t planned_bytes, const lockstep::UpdateCounts& updates) {
   if (made) made->first_step = recorder.first_step;
-  const bool is_asynchronous = made && made->is_asynchronous;
   run = Run{recorder.step_loss,
             recorder.step_accuracy,
-            is_asynchronous ? averaged(recorder.step_ms, 4 * made->workers) : recorder.step_ms,
+            averaged(recorder.step_ms, made ? made->heard_together : 1),
             recorder.epochs,
             std::move(replica_digests),
             planned_bytes,

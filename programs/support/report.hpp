@@ -56,6 +56,7 @@ struct Report {
     bool has_workers = false;
     std::size_t workers = 0, rank = 0;
     bool is_asynchronous = false;
+    std::size_t heard_together = 1;  ///< steps of which the process hears at once
   };
   /// The results of training.
   struct Run {
@@ -112,7 +113,10 @@ Report::Made describe(const ModelOf<Net, S, Parts...>& model, const Options& opt
     made.workers = has_servers<S> ? model.replicas() : model.workers();
     made.rank = model.rank();
     if constexpr (has_servers<S>) made.is_asynchronous = model.strategy().asynchronous;
+    if (made.is_asynchronous) made.heard_together = 4 * made.workers;
   }
+  if constexpr (requires { model.strategy().policy.steps; })
+    made.heard_together = model.strategy().policy.steps;
   return made;
 }
 

@@ -20,7 +20,7 @@ struct LocalNet
                            lockstep::Dense<6, lockstep::kernel_regularizer(lockstep::L2{0.02})>,
                            lockstep::Tanh, lockstep::Dense<4>> {};
 
-/// Replays the run on 1 to 4 replicas: weights, statistics, losses and accuracies of each epoch.
+/// Replays the run on 1 to 4 replicas: weights, statistics, losses and accuracies of each epoch, losses of each step.
 template <class D, class O>
 void meets_local_steps(const std::string& run, const lockstep::DiLoCo& policy, const O& optimizer) {
   const GoldenFile file("local_steps");
@@ -44,10 +44,16 @@ void meets_local_steps(const std::string& run, const lockstep::DiLoCo& policy, c
     REQUIRE(at == from.size());
     const std::string its = run + "/" + std::to_string(replicas) + "/";
     const auto weights = file.values(its + "weights"), state = file.values(its + "state"),
-               loss = file.values(its + "loss"), accuracy = file.values(its + "accuracy");
+               loss = file.values(its + "loss"), accuracy = file.values(its + "accuracy"),
+               step_loss = file.values(its + "step_loss");
     for (std::size_t epoch = 0; epoch < loss.size(); ++epoch) {
       lockstep::FitOptions options{.epochs = 1, .progress = lockstep::ProgressStyle::none};
       options.verify_every = 1;
+      std::vector<double> steps;
+      options.callbacks = {lockstep::LambdaCallback{
+          .on_train_batch_end = [&](std::size_t, const lockstep::Logs& logs) {
+            steps.push_back(logs.step("loss"));
+          }}};
       const auto history = model.fit(data, options);
       std::vector<double> found[2];
       for (const auto& p : model.parameters()) {
@@ -63,6 +69,7 @@ void meets_local_steps(const std::string& run, const lockstep::DiLoCo& policy, c
       CHECK(testing::relative_error(found[0], row(weights)) < tolerance<D>);
       CHECK(testing::relative_error(found[1], row(state)) < tolerance<D>);
       CHECK(testing::relative_error(history["loss"], std::vector{loss[epoch]}) < tolerance<D>);
+      CHECK(testing::relative_error(steps, row(step_loss)) < tolerance<D>);
       CHECK(history["accuracy"] == std::vector{accuracy[epoch]});
     }
   }

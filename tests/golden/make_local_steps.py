@@ -89,15 +89,17 @@ class Replica:
 
 
 def simulate(replicas, init, batches, run):
-    """\\returns weights, statistics, loss and accuracy after each epoch."""
+    """\\returns weights, statistics, loss and accuracy after each epoch, and the losses of its steps."""
     each, rate, momentum, options = run
     all_replicas = [Replica(init, options) for _ in range(replicas)]
     anchor, outer, made = init.copy(), np.zeros_like(init), 0
     rows = []
     for _ in range(EPOCHS):
         loss = right = seen = 0
+        steps = []
         counts = np.zeros(replicas)
         for i, (x, labels) in enumerate(batches):
+            before = loss
             for r, part in enumerate(np.array_split(np.arange(len(x)), replicas)):
                 if len(part) == 0:
                     continue
@@ -105,6 +107,7 @@ def simulate(replicas, init, batches, run):
                 loss, right, seen = loss + its_loss, right + its_right, seen + len(part)
                 counts[r] += len(part)
             made += 1
+            steps.append((loss - before) / len(x))
             if (i + 1) % each and i + 1 < len(batches):
                 continue
             share = counts / counts.sum()
@@ -116,7 +119,7 @@ def simulate(replicas, init, batches, run):
             for replica in all_replicas:
                 replica.inner.weights, replica.mean, replica.variance = anchor.copy(), mean, variance
             counts[:] = 0
-        rows.append((anchor, np.concatenate([mean, variance]), loss / seen, right / seen))
+        rows.append((anchor, np.concatenate([mean, variance]), loss / seen, right / seen, steps))
     return [np.array(column, np.float64) for column in zip(*rows)]
 
 
@@ -153,7 +156,7 @@ def main(folder):
     check(init, batches, results)
     tensors = {"init": init, "x": x, "labels": labels}
     for (name, n), columns in results.items():
-        tensors |= {f"{name}/{n}/{what}": rows for what, rows in zip(("weights", "state", "loss", "accuracy"), columns)}
+        tensors |= {f"{name}/{n}/{what}": rows for what, rows in zip(("weights", "state", "loss", "accuracy", "step_loss"), columns)}
     save(folder / "local_steps.safetensors", tensors,
          {"model": "BatchNormalization Dense(6,tanh) Dense(4) on 5 numbers", "loss": "cross-entropy from logits",
           "made_with": f"numpy {np.__version__}, float64",

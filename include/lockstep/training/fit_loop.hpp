@@ -139,8 +139,10 @@ class FitLoop {
   LOCKSTEP_DECL void run_step(bool waits);
   /// Whole rounds, if the replicas make such.
   LOCKSTEP_DECL std::uint64_t steps_of_execution() const;
-  /// Ends a round of steps that the replicas have made alone, and exchanges requests.
+  /// Ends a round of steps that the replicas have made alone, exchanges requests, and calls the hooks
+  /// of each step unless an execution has several.
   LOCKSTEP_COLD_DECL void end_round();
+  bool calls_each_of_round() const { return round_ > 0 && options_.steps_per_execution == 1; }
   /// `sent`: the requests that travelled with it.
   LOCKSTEP_DECL void count_step(const RunRequests& sent);
   /// Reads the sums, verifies the replicas if due, calls on_train_batch_end if `calls_hook`, saves a

@@ -279,7 +279,7 @@ bool FitLoop::train_epoch(int epoch) {
       execute();
     const bool has_data = execution_.has_data;
     if (execution_.steps > 0 || execution_.is_complete) {
-      end_execution(epoch, phase == nullptr || options_.steps_per_execution > 1);
+      end_execution(epoch, (phase == nullptr && round_ == 0) || options_.steps_per_execution > 1);
       if (requests_.end_training || requests_.stop_now) break;
       if (run_.admits && requests_.admit) throw Admission{};
     }
@@ -305,7 +305,7 @@ void FitLoop::execute() {
     note(Phase::data);
     execution_.has_data = train_->next();
     if (!execution_.has_data) break;
-    if (execution_.steps == 0)
+    if (execution_.steps == 0 && !calls_each_of_round())
       run_.callbacks.on_train_batch_begin(static_cast<std::size_t>(done_), {});
     run_step(execution_.steps + 1 == most);
     if (round_ > 0 && execution_.steps % round_ == 0) end_round();
@@ -324,6 +324,14 @@ void FitLoop::end_round() {
   replicas_.end_round(mine);
   agreed_ = run_.agreed_requests(mine);
   run_.adopt_agreed_rate(agreed_);
+  if (!calls_each_of_round()) return;
+  const Run::TogetherHooks together(run_);
+  for (std::uint64_t i = 0; i < execution_.steps; ++i) {
+    const auto step = static_cast<std::size_t>(done_ + i);
+    run_.callbacks.on_train_batch_begin(step, {});
+    replicas_.read_step(running_);
+    run_.callbacks.on_train_batch_end(step, running_.logs());
+  }
 }
 
 void FitLoop::run_step(bool waits) {

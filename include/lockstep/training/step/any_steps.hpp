@@ -21,8 +21,8 @@ class AnySteps {
   virtual void exchange_requests(RunRequests requests) = 0;
   /// Steps that replicas make alone before `end_round`; 0: each step is an exchange.
   virtual std::uint64_t steps_of_round() const { return 0; }
-  /// Ends a round, if it has steps: afterwards all replicas hold the same weights. Their sums are
-  /// those of one step. Collective.
+  /// Ends a round, if it has steps: afterwards all replicas hold the same weights, and the sums of
+  /// its steps are pending. Collective.
   virtual void end_round(const RunRequests& /*requests*/) {}
   /// Drops the requests that the last exchange left.
   virtual void clear_requests() = 0;
@@ -34,6 +34,8 @@ class AnySteps {
   virtual RunningLogs begin_logs() const = 0;
   /// Adds the sums of all pending steps to `running`, and clears them.
   virtual void read_sums(RunningLogs& running) = 0;
+  /// Adds those of the first pending step that no call has read; there must be one.
+  virtual void read_step(RunningLogs& running) = 0;
   /// Records the work of this process' replicas in `trace`, with memory for `steps` steps; null ends
   /// it.
   virtual void record(std::shared_ptr<StepTrace> trace, std::uint64_t steps) = 0;

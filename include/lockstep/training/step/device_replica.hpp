@@ -140,11 +140,17 @@ class DeviceReplica {
   {
     return round_.counted;
   }
-  /// Ends a round of steps that have `examples` in all replicas. `share`: of this replica in means.
-  /// The sums of the round are on the host afterwards, as those of a step.
-  [[gnu::cold]] void end_round(const RunRequests& requests, std::size_t examples, double share,
-                               const ReplicaContext<D>& replica)
+  /// Ends a round whose steps have `examples` in all replicas. `share`: of this replica in means.
+  /// The sums of its steps are pending and on the host afterwards.
+  [[gnu::cold]] void end_round(const RunRequests& requests, std::span<const std::size_t> examples,
+                               double share, const ReplicaContext<D>& replica)
     requires makes_rounds<U>;
+  /// The examples that the loss of a step of the last round is a mean over, in all replicas.
+  double counted_in_step(std::size_t i) const
+    requires makes_rounds<U>
+  {
+    return round_.sums[i * (requests_at_ + 2) + requests_at_ + 1];
+  }
 
   /// Number of gradient buffers in addition to the engine's; see carry_partial.
   std::size_t partial_gradients() const { return partial_gradients_.size(); }
@@ -237,12 +243,13 @@ class DeviceReplica {
 
  private:
   using State = StateAverage<D>;
-  /// The steps of a round so far.
+  /// The steps of a round so far, of this replica.
   struct Round {
-    Sums sums{};  ///< as sums_, up to the requests
+    /// For each step: sums_ up to the requests, penalty times examples, and the examples that the loss
+    /// is a mean over.
+    std::vector<double> sums{};
     std::size_t examples = 0;
-    double counted = 0;  ///< examples that the loss is a mean over
-    double penalty = 0;  ///< times examples
+    double counted = 0;
   };
   struct NoRound {};
 
@@ -441,33 +448,46 @@ void DeviceReplica<D, U>::add_to_round(const ReplicaStep<D>& s, std::size_t exam
 {
   if (s.begins_round) {
     round_ = {.sums = std::move(round_.sums)};
-    round_.sums.assign(requests_at_, 0.0);
+    round_.sums.clear();
   }
   wait();
-  for (std::size_t i = 0; i < requests_at_; ++i) round_.sums[i] += last_sums()[i];
+  const double* const sums = last_sums().data();
+  round_.sums.insert(round_.sums.end(), sums, sums + requests_at_);
+  round_.sums.push_back(static_cast<double>(examples) * sums[state_at_ + state_.size()]);
+  round_.sums.push_back(s.examples);
   round_.examples += examples;
   round_.counted += s.examples;
-  round_.penalty += static_cast<double>(examples) * last_sums()[state_at_ + state_.size()];
   drop_last_sums();
 }
 
 template <class D, class U>
-void DeviceReplica<D, U>::end_round(const RunRequests& requests, std::size_t examples, double share,
+void DeviceReplica<D, U>::end_round(const RunRequests& requests,
+                                    std::span<const std::size_t> examples, double share,
                                     const ReplicaContext<D>& replica)
   requires makes_rounds<U>
 {
   trains_ = true;
   clear_sums(requests);
-  double* const sums = sums_.data();
-  std::copy(round_.sums.begin(), round_.sums.end(), sums);
-  state_.add(0, round_.examples, true, engine_.state(), sums + state_at_);
-  sums[state_at_ + state_.size()] = round_.penalty / static_cast<double>(examples);
+  double* const shared = sums_.data() + requests_at_;  // requests, rates, state
+  const std::size_t count = state_at_ + state_.size() - requests_at_;
+  state_.add(0, round_.examples, true, engine_.state(), sums_.data() + state_at_);
+  std::vector<double>& sums = round_.sums;
+  sums.insert(sums.end(), shared, shared + count);
   begin(WorkPass::exchange, "weights");
-  policy_.end_round(replica, share, sums, state_at_ + state_.size() + 1);
-  state_.write_mean(sums + state_at_, examples, engine_.state());
-  if (pending_ == pending_sums_.size()) pending_sums_.emplace_back(sums_.size());
-  last_ = pending_++;
-  sums_.download(last_sums().data());
+  policy_.end_round(replica, share, sums.data(), sums.size());
+  std::copy(sums.end() - static_cast<std::ptrdiff_t>(count), sums.end(), shared);
+  std::size_t all = 0;
+  for (const std::size_t of_step : examples) all += of_step;
+  state_.write_mean(sums_.data() + state_at_, all, engine_.state());
+  const double* step = sums.data();
+  for (const std::size_t of_step : examples) {
+    if (pending_ == pending_sums_.size()) pending_sums_.emplace_back(sums_.size());
+    std::vector<double>& next = pending_sums_[last_ = pending_++];
+    std::copy_n(step, requests_at_, next.begin());
+    std::copy_n(shared, count, next.begin() + static_cast<std::ptrdiff_t>(requests_at_));
+    next[state_at_ + state_.size()] = step[requests_at_] / static_cast<double>(of_step);
+    step += requests_at_ + 2;
+  }
   wait();
 }
 

@@ -177,8 +177,8 @@ class LocalUpdate : public Updates<D> {
 /// with w_0 the weights at the beginning of the round and n_i the examples of replica i in it. The
 /// same mean is made of the statistics of BatchNormalization. A round also ends with each epoch and,
 /// if `fit` stops, within one, so that hooks, evaluation and checkpoints see one model; `fit` calls
-/// the hooks of batches once a round, as with `.steps_per_execution`. Its loss and metrics are those
-/// of all examples of all replicas, each under the weights that its replica had.
+/// the hooks of a step after its round. Its loss and metrics are those of all examples of all
+/// replicas, each under the weights that its replica had.
 ///
 /// With `.steps = 1` it is ls::Replicated to rounding for `ls::SGD` without momentum, and with
 /// momentum, Nesterov's, too, if all replicas have equally many examples in each batch. Adam and the

@@ -109,23 +109,24 @@ class Replicas final : public ReplicaSet<Net, S, L, O, Ms...> {
   }
   [[gnu::cold]] void end_round([[maybe_unused]] const RunRequests& requests) override {
     if constexpr (makes_rounds) {
-      if (round_.steps == 0) return;
-      const Round ends = std::exchange(round_, {});
+      if (round_.empty()) return;
+      const std::vector<std::size_t> ends = std::exchange(round_, {});
       enter(step_, Phase::reduce);
       session_.each([&](const ReplicaContext<device>& r) {
         Replica& replica = *replicas_[r.local];
         const double own = replica.counted_in_round();
-        double all = static_cast<double>(ends.examples);
+        double all = 0;
+        for (const std::size_t of_step : ends) all += static_cast<double>(of_step);
         if constexpr (IgnoresClass<LossOp>) {
           all = own;
           r.host.all_reduce(&all, 1);
         }
         const double share = all > 0 ? own / all : 1 / static_cast<double>(session_.replicas());
-        replica.end_round(is_alone() ? RunRequests{} : requests, ends.examples, share, r);
-        if (r.local == 0) mean_over_ = all;
+        replica.end_round(is_alone() ? RunRequests{} : requests, ends, share, r);
         if (!is_alone()) replica.throw_device_error();
       });
-      pending_.push_back({ends.examples, mean_over_});
+      for (std::size_t i = 0; i < ends.size(); ++i)
+        pending_.push_back({ends[i], this->first().counted_in_step(i)});
       are_equal_ = false;
       enter(step_, Phase::callback);
       throw_device_errors();
@@ -203,14 +204,19 @@ class Replicas final : public ReplicaSet<Net, S, L, O, Ms...> {
   /// Adds the pending steps to `running`: the sums over each step's global batch, its number of
   /// examples, and the penalties of the weights before its update.
   void read_sums(RunningLogs& running) override {
-    add_sums(running, 0);
+    add_sums(running, read_, pending_.size());
     pending_.clear();
+    read_ = 0;
+  }
+  void read_step(RunningLogs& running) override {
+    add_sums(running, read_, read_ + 1);
+    ++read_;
   }
   /// The loss and the metrics of the last step that nobody has read. Unless it `counts`, read_sums
   /// does not see it.
   Logs last_logs(bool counts) {
     RunningLogs running = begin_logs();
-    add_sums(running, pending_.size() - 1);
+    add_sums(running, pending_.size() - 1, pending_.size());
     if (!counts) {
       pending_.pop_back();
       for (const auto& replica : replicas_) replica->drop_last_sums();
@@ -258,7 +264,8 @@ class Replicas final : public ReplicaSet<Net, S, L, O, Ms...> {
   /// Drops sums that nobody read because an exception ended their run.
   void discard_pending_steps() override {
     pending_.clear();
-    round_ = {};
+    round_.clear();
+    read_ = 0;
   }
   /// Exchanges requests between steps.
   void exchange_requests(RunRequests requests) override {
@@ -372,7 +379,7 @@ class Replicas final : public ReplicaSet<Net, S, L, O, Ms...> {
                                     .step = step,
                                     .rate = rate,
                                     .examples = examples,
-                                    .begins_round = round_.steps == 0,
+                                    .begins_round = round_.empty(),
                                     .waits = !alone && !makes_rounds,
                                     .note = note};
       if (dy != nullptr)
@@ -393,8 +400,7 @@ class Replicas final : public ReplicaSet<Net, S, L, O, Ms...> {
     enter(step, Phase::callback);
     if (alone && waits) throw_device_errors();
     if constexpr (makes_rounds) {
-      ++round_.steps;
-      round_.examples += batch.slice.global_count;
+      round_.push_back(batch.slice.global_count);
       return agreed;
     }
     pending_.push_back({batch.slice.global_count, mean_over_});
@@ -410,7 +416,7 @@ class Replicas final : public ReplicaSet<Net, S, L, O, Ms...> {
   }
 
   /// Adds the pending steps from the one numbered `first` on.
-  void add_sums(RunningLogs& running, std::size_t first) {
+  void add_sums(RunningLogs& running, std::size_t first, std::size_t end) {
     const auto results = [&](const double* state, double* result) {
       const auto add = [&](const auto& metric) {
         *result++ = metric.result(state);
@@ -418,7 +424,7 @@ class Replicas final : public ReplicaSet<Net, S, L, O, Ms...> {
       };
       std::apply([&](const auto&... metric) { (add(metric), ...); }, metrics_);
     };
-    for (std::size_t i = first; i < pending_.size(); ++i) {
+    for (std::size_t i = first; i < end; ++i) {
       penalty_ = this->first().penalty(i);
       running.add(this->first().sums(i), pending_[i].examples, pending_[i].mean_over, penalty_,
                   results);
@@ -567,14 +573,10 @@ class Replicas final : public ReplicaSet<Net, S, L, O, Ms...> {
     double mean_over;
   };
   std::vector<PendingStep> pending_;
-  double mean_over_ = 0;  // of the last step
-  /// The steps of a round so far.
-  struct Round {
-    std::uint64_t steps = 0;
-    std::size_t examples = 0;  // of all replicas
-  };
-  Round round_{};
-  bool has_other_rate_ = false;  // the warning has been logged
+  std::size_t read_ = 0;            // of them, by read_step
+  double mean_over_ = 0;            // of the last step
+  std::vector<std::size_t> round_;  // the examples of its steps so far, of all replicas
+  bool has_other_rate_ = false;     // the warning has been logged
   ProgramStep* program_step_ = nullptr;
   bool is_in_phase_ = false;
   UpdateCounts update_counts_{};
