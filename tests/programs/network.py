@@ -241,8 +241,8 @@ class Hosts(Case):
 
 @needs_namespaces
 class Cables(Case):
-    def train(self, hosts, *arguments):
-        jobs = self.job(hosts, "--progress", "json", *arguments, LOCKSTEP_SECRET=SECRET)
+    def train(self, hosts, *arguments, **variables):
+        jobs = self.job(hosts, "--progress", "json", *arguments, LOCKSTEP_SECRET=SECRET, **variables)
         self.await_text(jobs[0], '"step":2,')
         return jobs
 
@@ -357,6 +357,25 @@ class Cables(Case):
                 self.skipTest(f"the machine is too busy to repair a cable within {REPAIRED} s; it took {cuts} s")
             cuts.append(self.cut_and_repaired(options))
         self.assertEqual(self.report_of("r0.json")["weights_sha256"], expected)
+
+    def check_a_cut_of_half_a_minute_between_synchronisations(self):
+        """Rounds of local steps are the same, if LOCKSTEP_SILENCE_TIMEOUT is longer. Run by network_slow.py."""
+        options = ["--optimizer", "adam", "--epochs", 400, "--update", "diloco", "--sync-every", 2]
+        reports = []
+        for cut in (0, 30):
+            hosts = self.hosts(2)
+            jobs = self.train(hosts, *options, "--stall-timeout", 240, LOCKSTEP_SILENCE_TIMEOUT="120")
+            if cut > 0:
+                hosts.cut(1)
+                time.sleep(cut)
+                self.assertEqual([job.popen.poll() for job in jobs], [None] * 2, [job.stderr() for job in jobs])
+                hosts.repair(1)
+            for job in jobs:
+                self.assertEqual(job.wait(180), 0, job.stderr())
+            hosts.remove()
+            reports.append(self.report_of("r0.json"))
+        self.assertEqual(reports[0]["weights_sha256"], reports[1]["weights_sha256"])
+        self.assertEqual(reports[0]["step_loss"], reports[1]["step_loss"])
 
 
 if __name__ == "__main__":
