@@ -1,8 +1,10 @@
-/// Asynchronous steps of jobs with parameter servers, in processes: with staleness 0 the bits of one
-/// device, the bound on what a step misses, each batch once, stops and checkpoints within an epoch.
+/// Asynchronous steps, and steps with backup workers, of jobs with parameter servers, in processes: with
+/// staleness 0 the bits of one device, the bound on what a step misses, each batch once, stops and
+/// checkpoints within an epoch; steps that do not wait for a slow worker.
 #include "lockstep/training/asynchronous/asynchronous_steps.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 #include <cmath>
@@ -10,7 +12,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
+#include <functional>
 #include <optional>
+#include <random>
 #include <string>
 #include <thread>
 #include <tuple>
@@ -57,8 +61,17 @@ auto words() {
   return ls::tensors(x, ls::shape(4), y);
 }
 
-/// 8 batches an epoch, the last one smaller.
-auto data() { return line::classes(48) | ls::shuffle(16) | ls::batch(20); }
+/// Called for each example that a worker reads in an epoch of training; empty: nothing.
+std::function<void()> on_example;
+
+/// 3 batches an epoch, the last one smaller.
+auto data() {
+  return line::classes(48) | ls::shuffle(16) | ls::map([](ls::Example<>&) {
+           if (on_example) on_example();
+         }) |
+         ls::batch(20);
+}
+constexpr std::uint64_t steps_of_epoch = 3;
 
 template <class N, class S, class O>
 auto model_on(N net, const S& strategy, const O& optimizer) {
@@ -70,47 +83,77 @@ ls::ParameterServer<D> servers(std::uint64_t staleness, std::size_t shards = 0) 
   return {.virtual_shards = shards, .asynchronous = true, .staleness = staleness};
 }
 
+/// Synchronous steps with backup workers.
+ls::ParameterServer<Cpu> with_backups(std::size_t backups, std::size_t shards = 0) {
+  return {.virtual_shards = shards, .backup_workers = backups};
+}
+
+/// This process, in a job.
+Here* process = nullptr;
+/// Set while an epoch of training runs.
+bool is_in_epoch = false;
+/// With each example this process waits until another one knows of all steps of the epoch but the last,
+/// which it hears of with the end of the phase.
+void wait_for_epochs_of(std::size_t other) {
+  on_example = [other] {
+    if (!is_in_epoch) return;
+    const Report& its = (&process->report)[static_cast<std::ptrdiff_t>(other) -
+                                           static_cast<std::ptrdiff_t>(process->rank)];
+    const std::uint64_t last = (process->report.steps / steps_of_epoch + 1) * steps_of_epoch - 1;
+    const auto until = Clock::now() + 20s;
+    while (its.steps < last) {
+      if (Clock::now() > until) throw ls::Error("a step waits for this worker");
+      std::this_thread::sleep_for(1ms);
+    }
+  };
+}
+
 void append(std::vector<double>& to, const std::string& text) {
   to.insert(to.end(), text.begin(), text.end());
 }
 
 /// The digest of the weights after two epochs, the logs of all steps and epochs, and an evaluation.
+/// `evaluates`: workers add the parts of an evaluation in the order of one device.
 template <class N, class S, class O>
-void add_training(std::vector<double>& to, const S& strategy, const O& optimizer) {
+void add_training(std::vector<double>& to, const S& strategy, const O& optimizer, bool evaluates) {
   auto model = model_on(N{}, strategy, optimizer);
   auto options = line::quiet(2);
   options.verify_every = 1;
   options.class_weight = {{0, 0.5}, {2, 2}};
-  options.callbacks = {
-      ls::LearningRateScheduler{[](int, double rate) { return rate * 0.5; }},
-      ls::LambdaCallback{.on_train_batch_end = [&](std::size_t step, const ls::Logs& logs) {
-        to.push_back(static_cast<double>(step));
-        to.push_back(logs.step("loss"));
-        to.push_back(*logs.get("accuracy"));
-      }}};
+  options.callbacks = {ls::LearningRateScheduler{[](int, double rate) { return rate * 0.5; }},
+                       ls::LambdaCallback{.on_epoch_begin = [](auto&&...) { is_in_epoch = true; },
+                                          .on_train_batch_end =
+                                              [&](std::size_t step, const ls::Logs& logs) {
+                                                if (process != nullptr) ++process->report.steps;
+                                                to.push_back(static_cast<double>(step));
+                                                to.push_back(logs.step("loss"));
+                                                to.push_back(*logs.get("accuracy"));
+                                              },
+                                          .on_test_begin = [](auto&&...) { is_in_epoch = false; }}};
   const auto history = model.fit(data(), data(), options);
   append(to, model.weights_sha256());
   for (const auto& name : {"loss", "accuracy"})
     to.insert(to.end(), history[name].begin(), history[name].end());
-  // Without shards, workers add their parts of an evaluation in another order than one device.
-  if (model.strategy().virtual_shards == 0) return;
+  if (!evaluates) return;
   to.insert(to.end(), history["val_loss"].begin(), history["val_loss"].end());
   to.push_back(model.evaluate(data())["loss"]);
 }
 
 template <class S>
-std::vector<double> trained(const S& strategy, bool one_server) {
+std::vector<double> trained(const S& strategy, bool one_server, bool evaluates) {
   std::vector<double> all;
-  add_training<Net>(all, strategy, ls::Adam{.learning_rate = 0.01, .weight_decay = 0.01});
+  add_training<Net>(all, strategy, ls::Adam{.learning_rate = 0.01, .weight_decay = 0.01},
+                    evaluates);
   if (one_server)
-    add_training<Penalized>(all, strategy,
-                            ls::SGD{.learning_rate = 0.1, .with = {.clipnorm = 0.1}});
+    add_training<Penalized>(all, strategy, ls::SGD{.learning_rate = 0.1, .with = {.clipnorm = 0.1}},
+                            evaluates);
   add_training<Net>(all, strategy,
                     ls::SGD{.learning_rate = 0.1,
                             .momentum = 0.9,
                             .with = {.use_ema = true,
                                      .ema_overwrite_frequency = 2,
-                                     .gradient_accumulation_steps = 2}});
+                                     .gradient_accumulation_steps = 2}},
+                    evaluates);
   return all;
 }
 
@@ -119,8 +162,11 @@ template <class Work>
 std::vector<std::vector<double>> run(std::size_t workers, std::size_t servers, bool chief,
                                      const Work& work) {
   CAPTURE(workers, servers, chief);
-  Processes job(workers + servers + (chief ? 1 : 0), [&](Here& here) { here.give(work(here)); },
-                60s, 1, {chief, servers});
+  const auto give = [&](Here& here) {
+    process = &here;
+    here.give(work(here));
+  };
+  Processes job(workers + servers + (chief ? 1 : 0), give, 60s, 1, {chief, servers});
   REQUIRE(job.all_end());
   std::vector<std::vector<double>> all;
   for (std::size_t r = 0; r < job.size(); ++r) {
@@ -140,12 +186,76 @@ TEST_CASE("asynchronous steps that miss no update have the bits of one device") 
     };
     for (const auto& [workers, count, chief] :
          {std::tuple{1u, 1u, false}, std::tuple{2u, 2u, true}, std::tuple{3u, 1u, false}}) {
-      const auto expected = trained(alone(), count == 1);
-      for (const auto& given : run(workers, count, chief,
-                                   [&](Here&) { return trained(servers(0, shards), count == 1); }))
+      const auto expected = trained(alone(), count == 1, shards > 0);
+      for (const auto& given : run(workers, count, chief, [&](Here&) {
+             return trained(servers(0, shards), count == 1, shards > 0);
+           }))
         CHECK(given == expected);
     }
   }
+}
+
+TEST_CASE("steps with backup workers have the bits of one device, and wait for no slow worker") {
+  std::mt19937 draw(1);
+  for (int round = 0; round < 8; ++round) {
+    // At first three workers, of which a step needs two.
+    const bool is_drawn = round >= 3;
+    const std::size_t workers = is_drawn ? 2 + draw() % 3 : 3, servers = 1 + draw() % 2;
+    const std::size_t backups = is_drawn ? 1 + draw() % (workers - 1) : 1;
+    const std::size_t shards = round == 1 || (is_drawn && draw() % 2 == 0) ? 4 : 0;
+    const std::size_t slices = shards > 0 ? shards : workers - backups;
+    if (!std::has_single_bit(slices)) continue;
+    const std::size_t count = round < 2 ? 1u + static_cast<std::size_t>(round) : servers;
+    const bool chief = draw() % 2 == 0;
+    const std::size_t first = chief ? 1 : 0, fast = first + draw() % workers;
+    CAPTURE(round, backups, shards, fast);
+    const auto expected =
+        trained(ls::OneDevice<Cpu>{.on = {.threads = 1}, .virtual_shards = slices > 1 ? slices : 0},
+                count == 1, shards > 0);
+    const auto all = run(workers, count, chief, [&](Here& here) {
+      // The backups are slow.
+      const std::size_t after = (here.rank + workers - fast) % workers;
+      if (here.rank >= first && here.rank < first + workers && after > 0 && after <= backups)
+        wait_for_epochs_of(fast);
+      return trained(with_backups(backups, shards), count == 1, shards > 0);
+    });
+    for (const auto& given : all) CHECK(given == expected);
+  }
+}
+
+TEST_CASE(
+    "backup workers: the slices that were not used are counted, and each batch is used once") {
+  // Three slices, whose sum equals that of one device up to rounding.
+  const auto fit = [](const auto& strategy) {
+    auto model = model_on(Penalized{}, strategy, ls::SGD{.learning_rate = 0.01});
+    auto options = line::quiet(2);
+    options.callbacks = {ls::LambdaCallback{.on_epoch_begin = [](auto&&...) { is_in_epoch = true; },
+                                            .on_epoch_end = [](auto&&...) { is_in_epoch = false; },
+                                            .on_train_batch_end =
+                                                [](auto&&...) {
+                                                  if (process != nullptr) ++process->report.steps;
+                                                }}};
+    const auto history = model.fit(data(), options);
+    const ls::UpdateCounts& counts = model.update_counts();
+    std::vector<double> found{history["loss"].back(), static_cast<double>(counts.steps),
+                              static_cast<double>(counts.copies_dropped),
+                              counts.each_once ? 1.0 : 0.0, static_cast<double>(counts.most_stale)};
+    if (history.contains("copies_dropped"))
+      for (const double of : history["copies_dropped"]) found.push_back(of);
+    append(found, model.weights_sha256());
+    return found;
+  };
+  const auto all = run(4, 2, false, [&](Here& here) {
+    if (here.rank == 1) wait_for_epochs_of(0);
+    return fit(with_backups(1));
+  });
+  for (const auto& found : all) CHECK(found == all[0]);
+  CHECK(std::abs(all[0][0] - fit(ls::OneDevice<Cpu>{.on = {.threads = 1}})[0]) < 1e-6);
+  CHECK(all[0][1] == 2 * steps_of_epoch);
+  CHECK(all[0][2] >= 2);
+  CHECK(all[0][3] == 1);
+  CHECK(all[0][4] == 0);
+  CHECK(all[0][5] + all[0][6] == all[0][2]);
 }
 
 TEST_CASE("the gradients of a step miss no more updates than the staleness") {

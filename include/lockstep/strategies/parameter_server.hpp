@@ -59,6 +59,13 @@ struct Recoverable;
 /// is more than 1, is one asynchronous phase; before and after it all processes hold the same
 /// weights, so that validation, checkpoints and `evaluate` are exact.
 ///
+/// With `backup_workers` = b a synchronous step does not wait for the b slowest workers, as
+/// tf.compat.v1.train.SyncReplicasOptimizer's, but uses every example. The batch has W - b slices for W
+/// workers, or `virtual_shards`. The first server hands them out one by one; when none is left, up to b
+/// idle workers compute copies of those that are not ready. The first gradients of each slice count,
+/// the others are dropped. So the bits do not depend on which workers are slow, if all of them use
+/// equally many threads. Steps are in phases, as asynchronous ones.
+///
 /// The job comes from TF_CONFIG with the jobs `ps` and `worker`, from `lockstep-run --ps`, or from
 /// the program. Each process has one replica.
 /// \throws ClusterError at open, if the job has no ps or no worker; UsageError if the model has
@@ -97,6 +104,8 @@ struct ParameterServer {
   /// The most updates that the gradients of an asynchronous step may miss. Default: two for each
   /// worker, so that equally fast ones never wait.
   std::optional<std::uint64_t> staleness{};
+  /// Workers that a synchronous step need not wait for: the slowest ones. Less than the workers.
+  std::size_t backup_workers = 0;
   /// As in MultiWorkerMirrored, for workers. Servers and chief compute while workers wait.
   bool bind_cores = true;
   /// With ls::Elastic, whether the job goes on without the processes that it loses.
@@ -104,19 +113,24 @@ struct ParameterServer {
   Environment environment = process_environment();
 
   /// Joins the job and waits until all processes have joined.
-  /// \throws UsageError if `staleness` is set without `asynchronous`.
+  /// \throws UsageError if `staleness` is set without `asynchronous`, or `backup_workers` with it.
   Session open() const {
     if (staleness && !asynchronous)
       throw UsageError(
           "parameter_server: staleness is {}, but synchronous steps miss no update; set "
           ".asynchronous = true, or leave it out",
           *staleness);
+    if (backup_workers > 0 && asynchronous)
+      throw UsageError(
+          "parameter_server: backup_workers is {}, but asynchronous steps wait for no worker; leave "
+          "out .asynchronous, or .backup_workers",
+          backup_workers);
     if constexpr (!ConnectsPairs<Data>)
-      if (asynchronous)
+      if (asynchronous || backup_workers > 0)
         throw UsageError(
-            "parameter_server: asynchronous steps need connections of two processes each, which the "
-            "data plane {} cannot make; use ls::Tcp",
-            Data::name);
+            "parameter_server: {} need connections of two processes each, which the data plane {} "
+            "cannot make; use ls::Tcp",
+            asynchronous ? "asynchronous steps" : "backup workers", Data::name);
     ParameterServer with = *this;
     with.cluster.has_servers = true;
     return Session(with);

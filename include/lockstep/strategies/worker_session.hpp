@@ -77,19 +77,26 @@ class WorkerSession {
   {
     return state_->job.roles();
   }
-  /// Whether steps of `fit` are asynchronous, and how many updates one may miss.
-  bool is_asynchronous() const
+  /// Whether `fit` makes its steps in phases, in which nothing is collective.
+  bool has_phases() const
     requires requires { Strategy::has_servers; }
   {
-    return state_->job.staleness().has_value();
+    return state_->job.has_phases();
   }
+  /// Workers that a synchronous step need not wait for.
+  std::size_t backup_workers() const
+    requires requires { Strategy::has_servers; }
+  {
+    return state_->job.backup_workers();
+  }
+  /// The updates that a step may miss.
   std::uint64_t staleness() const
     requires requires { Strategy::has_servers; }
   {
     const std::uint64_t given = state_->job.staleness().value_or(0);
     return given == default_staleness ? 2 * roles().computing.count : given;
   }
-  /// The groups of this process with one other each, by rank, for asynchronous steps.
+  /// The groups of this process with one other each, by rank, for phases.
   std::map<std::size_t, ProcessGroup>& pairs()
     requires requires { Strategy::has_servers; }
   {
@@ -114,6 +121,7 @@ class WorkerSession {
     if constexpr (requires { Strategy::has_servers; }) {
       result.copies = options.replicas;
       if (options.asynchronous) result.staleness = options.staleness.value_or(default_staleness);
+      result.backup_workers = options.backup_workers;
     }
     return result;
   }
@@ -151,7 +159,7 @@ class WorkerSession {
       job.connect(&Strategy::data_plane::connect,
                   {.layers = waits.spins, .gradients = waits.overlap ? 0 : waits.spins});
       if constexpr (ConnectsPairs<typename Strategy::data_plane>)
-        if (job.staleness()) job.connect_pairs(&Strategy::data_plane::connect_pairs);
+        if (job.has_phases()) job.connect_pairs(&Strategy::data_plane::connect_pairs);
       const ThreadGroup::Options threads{
           .size = mine, .timeout = job.timeout(), .order = job.order(), .spins = waits.spins};
       layers.emplace(job.layers(), job.counts(), threads);

@@ -208,7 +208,6 @@ class FitLoop {
   std::optional<JobState> resumed_;              // until its epoch has begun
   std::uint64_t examples_ = 0;                   // of the current pass so far
   std::uint64_t epoch_steps_ = 0;                // of the last epoch
-  std::uint64_t most_stale_ = 0;                 // of the asynchronous steps of the epoch
   bool ran_out_ = false;                         // the data ended before the epoch did
   bool ends_ = false;                            // no further epoch
   bool has_warned_ = false;                      // of values that are not finite
@@ -247,7 +246,7 @@ auto steps_of(const Step& step, Replicas& replicas, Batches& batches,
               [[maybe_unused]] const Data& data,
               [[maybe_unused]] const ClassWeights& class_weights) {
   constexpr bool can_be_asynchronous =
-      requires(typename Replicas::Session& session) { session.is_asynchronous(); };
+      requires(typename Replicas::Session& session) { session.has_phases(); };
   if constexpr (can_be_asynchronous && std::same_as<Step, LibraryStep>) {
     return AsynchronousSteps<Replicas, Batches, Data>(replicas, batches, data, class_weights);
   } else {

@@ -429,8 +429,7 @@ void FitLoop::end_of_data(int epoch, std::uint64_t done) {
 void FitLoop::store_epoch_logs() {
   logs_.clear();
   for (const auto& [name, value] : running_.logs()) logs_.set(name, value);
-  if (train_->asynchronous() != nullptr)
-    logs_.set("stale_max", static_cast<double>(std::exchange(most_stale_, 0)));
+  if (AsynchronousPhase* const phase = train_->asynchronous()) phase->add_counts(logs_);
   kept_.totals = running_.totals();
 }
 

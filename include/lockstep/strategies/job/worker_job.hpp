@@ -56,12 +56,14 @@ struct WorkerOptions {
   std::size_t copies = 1;  ///< servers that own each range of the weights
   /// Updates that asynchronous steps may miss; nullopt: steps are synchronous.
   std::optional<std::uint64_t> staleness{};
+  std::size_t backup_workers = 0;
 };
 
 /// The settings that the processes of a job must have in common.
 LOCKSTEP_COLD_DECL std::vector<SignatureField> settings_fields(
     const ResolvedCluster& where, std::size_t virtual_shards, bool stragglers,
-    std::size_t copies = 1, std::optional<std::uint64_t> staleness = {});
+    std::size_t copies = 1, std::optional<std::uint64_t> staleness = {},
+    std::size_t backup_workers = 0);
 
 /// \throws ClusterError unless the description lists parameter servers.
 LOCKSTEP_COLD_DECL void check_has_servers(const ResolvedCluster& where);
@@ -151,6 +153,10 @@ class WorkerJob {
   JobGroup& gradients() { return *gradients_; }
   /// Updates that asynchronous steps may miss; nullopt: steps are synchronous.
   const std::optional<std::uint64_t>& staleness() const { return staleness_; }
+  /// Workers that a synchronous step need not wait for.
+  std::size_t backup_workers() const { return backup_workers_; }
+  /// Whether workers exchange with servers in pairs, each at its own speed.
+  bool has_phases() const { return staleness_ || backup_workers_ > 0; }
   /// The groups of this process with one other each, by the other's rank, if it has such.
   std::map<std::size_t, ProcessGroup>& pairs() { return pairs_; }
 
@@ -193,6 +199,7 @@ class WorkerJob {
   LOCKSTEP_COLD_DECL std::vector<WorkerPlace> places_by_rank(const WorkerPlace& here);
   LOCKSTEP_COLD_DECL bool has_servers() const;
   LOCKSTEP_COLD_DECL void check_copies() const;
+  LOCKSTEP_COLD_DECL void check_backups() const;
   LOCKSTEP_COLD_DECL void check_shards() const;
   /// The chief logs the members of the job.
   LOCKSTEP_COLD_DECL void log_members() const;
@@ -203,6 +210,7 @@ class WorkerJob {
   std::size_t virtual_shards_, copies_;
   bool stragglers_, is_elastic_, logs_members_, has_left_ = false;
   std::optional<std::uint64_t> staleness_;
+  std::size_t backup_workers_;
   std::function<void(std::function<void()>)> on_reform_;
   std::chrono::milliseconds timeout_;
   int exceptions_ = std::uncaught_exceptions();

@@ -45,7 +45,8 @@ inline const char* wire_name(WireSecurity wire) {
 std::vector<SignatureField> settings_fields(const ResolvedCluster& where,
                                             std::size_t virtual_shards, bool stragglers,
                                             std::size_t copies,
-                                            std::optional<std::uint64_t> staleness) {
+                                            std::optional<std::uint64_t> staleness,
+                                            std::size_t backup_workers) {
   std::vector<SignatureField> fields{
       {"transport", transport_name(where.transport)},
       {"wire", wire_name(where.wire)},
@@ -58,6 +59,7 @@ std::vector<SignatureField> settings_fields(const ResolvedCluster& where,
     fields.emplace_back("staleness of asynchronous steps", *staleness == default_staleness
                                                                ? "the default"
                                                                : std::to_string(*staleness));
+  if (backup_workers > 0) fields.emplace_back("backup workers", std::to_string(backup_workers));
   return fields;
 }
 
@@ -76,6 +78,7 @@ WorkerJob::WorkerJob(const WorkerOptions& options)
       is_elastic_(options.generation != nullptr),
       logs_members_(options.logs_members),
       staleness_(options.staleness),
+      backup_workers_(options.backup_workers),
       on_reform_(options.on_reform),
       timeout_(options.stall_limits.idle + std::chrono::minutes(1)),
       where_(options.generation != nullptr
@@ -86,6 +89,7 @@ WorkerJob::WorkerJob(const WorkerOptions& options)
   };
   if (options.cluster.has_servers && !is_elastic_) check_has_servers(where_);
   check_copies();
+  check_backups();
   if (where_.world_size == 1) {
     log_notes();
     return;
@@ -126,9 +130,10 @@ void WorkerJob::watch_generation() {
 
 void WorkerJob::exchange_places(const WorkerPlace& here) {
   if (job_)
-    job_->agree("strategy",
-                settings_fields(where_, virtual_shards_, stragglers_, copies_, staleness_),
-                start_timeout());
+    job_->agree(
+        "strategy",
+        settings_fields(where_, virtual_shards_, stragglers_, copies_, staleness_, backup_workers_),
+        start_timeout());
   if (job_)
     places_ = places_by_rank(here);
   else
@@ -290,6 +295,16 @@ void WorkerJob::check_copies() const {
         "parameter_server: replicas is {}, but the job has {}; each copy of a range is on a server "
         "of its own, so start at least {} servers, or lower .replicas",
         copies_, counted(servers, "parameter server"), copies_);
+}
+
+void WorkerJob::check_backups() const {
+  // As above; with fewer workers than that, all but one are backups.
+  const std::size_t workers = where_.cluster ? where_.cluster->hosts(TaskType::worker).size() : 0;
+  if (workers > 0 && backup_workers_ >= workers)
+    throw UsageError(
+        "parameter_server: backup_workers is {}, but the job has {}, of which a step needs at least "
+        "one; start more workers, or lower .backup_workers",
+        backup_workers_, counted(workers, "worker"));
 }
 
 ReplicaRoles WorkerJob::roles() const {

@@ -1,7 +1,8 @@
 /// \file
-/// The asynchronous steps of ls::ParameterServer. Invariants: between two phases all processes hold the
-/// same weights; in a phase each process has its role only: the first server hands out the steps,
-/// servers apply gradients, workers compute them, and all hear of each step in the same order.
+/// The steps of ls::ParameterServer that are asynchronous or have backup workers. Invariants: between two
+/// phases all processes hold the same weights; in a phase each process has its role only: the first
+/// server hands out the steps, or their slices, servers apply gradients, workers compute them, and all
+/// hear of each step in the same order.
 #pragma once
 
 #include <algorithm>
@@ -30,19 +31,22 @@
 
 namespace lockstep::detail {
 
-/// \throws UsageError if the strategy's steps are asynchronous.
+/// \throws UsageError if the strategy makes its steps in phases.
 template <class Session>
 [[gnu::cold]] void check_synchronous(const Session& session) {
-  if (session.is_asynchronous())
-    throw UsageError(
-        "fit: a step of the program's own is made by all processes together, but the strategy is "
-        "asynchronous; leave out .asynchronous, or the step");
+  if (!session.has_phases()) return;
+  const bool has_backups = session.backup_workers() > 0;
+  throw UsageError(
+      "fit: a step of the program's own is made by all processes together, but the strategy {}; "
+      "leave out .{}, or the step",
+      has_backups ? "has backup workers" : "is asynchronous",
+      has_backups ? "backup_workers" : "asynchronous");
 }
 
 /// Steps of fit.
 ///
 ///     begin_phase     replicas of workers, servers' threads
-///     advance         worker: a step        server: updates        chief: waits for records
+///     advance         worker: a step, or a slice   server: updates   chief: waits for records
 ///     ...
 ///     advance         all steps are applied: all-gather of the weights ─> false
 template <class Replicas, class Batches, class Data>
@@ -71,12 +75,14 @@ class AsynchronousSteps final : public StepsOver<Replicas, Batches>, public FitP
     all().train(this->batch_, rate, requests, waits);
   }
   AsynchronousPhase* asynchronous() override {
-    return all().session().is_asynchronous() ? this : nullptr;
+    return all().session().has_phases() ? this : nullptr;
   }
 
  private:
   void begin_phase(std::uint64_t steps, const MadeSteps& made) override {
+    backups_ = all().session().backup_workers();
     check_norms();
+    check_slices();
     made_ = made;
     first_update_ = all().steps();
     first_step_ = first_update_ - made.count();
@@ -86,13 +92,17 @@ class AsynchronousSteps final : public StepsOver<Replicas, Batches>, public FitP
     all().about_to_change();
     all().are_equal_ = false;
     all().is_in_phase_ = all().is_divided_ = true;
+    const ReplicaRoles roles = all().session().roles();
+    averaged_ = all().first().state_sums().size();
     const PhaseShape shape{.state = state_size * sizeof(T),
                            .record = width,
                            .element = sizeof(T),
                            .steps = steps,
                            .staleness = all().session().staleness(),
-                           .made = made};
-    const ReplicaRoles roles = all().session().roles();
+                           .made = made,
+                           .slices = slices_ = slices_of_step(roles),
+                           .copies = backups_,
+                           .slice_state = averaged_ * sizeof(double) + state_size * sizeof(T)};
     if (roles.owners.contains(rank()))
       begin_server(shape, roles);
     else
@@ -103,7 +113,7 @@ class AsynchronousSteps final : public StepsOver<Replicas, Batches>, public FitP
     bool runs = true;
     try {
       all().session().each([&](const ReplicaContext<D>& r) {
-        runs = server_ ? serve(stops, rate) : is_worker_ ? work(r, stops) : follow(stops);
+        runs = server_ ? serve(r, stops, rate) : is_worker_ ? work(r, stops) : follow(stops);
         if (!runs) complete(r);
       });
     } catch (...) {
@@ -112,7 +122,7 @@ class AsynchronousSteps final : public StepsOver<Replicas, Batches>, public FitP
     }
     if (runs) return true;
     leave();
-    most_counted_ = 0;
+    counted_ = {};
     position_ += (made_.count() + received_) * data_.batch_size();
     return false;
   }
@@ -123,19 +133,31 @@ class AsynchronousSteps final : public StepsOver<Replicas, Batches>, public FitP
       taken_ = 0;
       return std::nullopt;
     }
-    const std::span<const double> record(records_.data() + taken_, width);
-    taken_ += width;
+    const std::span<double> record(records_.data() + taken_, width);
+    for (std::size_t slice = 1; slice < slices_; ++slice)
+      for (std::size_t i = sums_at; i < width; ++i) record[i] += record.data()[slice * width + i];
+    taken_ += slices_ * width;
     all().add_step(record.subspan(1));
     ++all().update_counts_.steps;
     return static_cast<std::uint64_t>(record[0]);
   }
   void end_phase() override { all().is_in_phase_ = false; }
-  std::uint64_t most_stale() const override { return most_stale_; }
+  void add_counts(Logs& epoch) override {
+    const Counted of = std::exchange(of_epoch_, {});
+    if (backups_ > 0)
+      epoch.set("copies_dropped", static_cast<double>(of.dropped));
+    else
+      epoch.set("stale_max", static_cast<double>(of.most_stale));
+  }
 
   using Layout = typename Replicas::Layout;
+  struct Counted {
+    std::uint64_t most_stale = 0, each_once = 1, dropped = 0;
+  };
   static constexpr std::size_t state_size = Replicas::Network::graph.state;
-  /// Numbers of a step's record: its own, examples, those that the loss is a mean over, penalties, sums.
-  static constexpr std::size_t width = 4 + Replica::sum_count;
+  /// Numbers of a slice's record: of its step the number, the examples, those that the loss is a mean
+  /// over and the penalties, then its own sums.
+  static constexpr std::size_t sums_at = 4, width = sums_at + Replica::sum_count;
   static constexpr auto tables = row_tables<typename Replicas::Network>();
 
   Replicas& all() { return this->replicas_; }
@@ -145,7 +167,7 @@ class AsynchronousSteps final : public StepsOver<Replicas, Batches>, public FitP
   void note(std::uint64_t step, Phase phase) { all().session().note(step, phase); }
   void keep(const std::vector<double>& records) {
     records_.insert(records_.end(), records.begin(), records.end());
-    received_ += records.size() / width;
+    received_ += records.size() / (slices_ * width);
   }
 
   std::size_t rank() { return all().session().first_replica(); }
@@ -160,6 +182,22 @@ class AsynchronousSteps final : public StepsOver<Replicas, Batches>, public FitP
     return of;
   }
 
+  /// The slices that a step's batch is divided into.
+  std::size_t slices_of_step(const ReplicaRoles& roles) {
+    if (backups_ == 0) return 1;
+    if (const std::size_t shards = all().session().virtual_shards(); shards > 0) return shards;
+    const std::size_t workers = roles.computing.count;
+    return workers > backups_ ? workers - backups_ : 1;  // an elastic job has lost some
+  }
+  /// \throws UsageError, in all processes, if workers cannot compute slices one by one.
+  void check_slices() const {
+    if constexpr (exists(PlanOf<typename Replicas::Network, D>::plan.exchanges))
+      if (backups_ > 0)
+        throw UsageError(
+            "fit: a layer exchanges statistics between workers within a step, which does not wait "
+            "for all of them; leave out ls::synchronized, or .backup_workers");
+  }
+
   // --- a server ---
 
   void begin_server(const PhaseShape& shape, const ReplicaRoles& roles) {
@@ -172,11 +210,15 @@ class AsynchronousSteps final : public StepsOver<Replicas, Batches>, public FitP
     server_->start();
   }
 
-  bool serve(bool stops, std::optional<double> rate) {
+  bool serve(const ReplicaContext<D>& r, bool stops, std::optional<double> rate) {
     note(first_update_ + applied_, Phase::update);
     if (stops) server_->stop();
-    const bool runs = server_->serve([&](const PushServer::Push& push) { apply(push, rate); },
-                                     std::chrono::milliseconds(100));
+    const bool runs = server_->serve(
+        [&](const PushServer::Push& push) {
+          if (slices_ > 1) add_slice(r, push);
+          if (push.slice + 1 == slices_) apply(push, rate);
+        },
+        std::chrono::milliseconds(100));
     keep(server_->take_records());
     return runs;
   }
@@ -185,6 +227,32 @@ class AsynchronousSteps final : public StepsOver<Replicas, Batches>, public FitP
     keep(server_->take_records());
     if constexpr (requires(Replica& r) { r.policy().finish_update(); })
       if (received_ == server_->steps_made().size()) all().first().policy().finish_update();
+  }
+  /// Adds a slice to those before it; the last one becomes the sum of all.
+  void add_slice(const ReplicaContext<D>& r, const PushServer::Push& push) {
+    const std::size_t count = packed_size(push.parts) / sizeof(T);
+    if (push.slice > 0 && count != slice_size_)
+      throw Error("parameter server: slice {} of a step has {} gradients, the one before has {}",
+                  push.slice, count, slice_size_);
+    slice_size_ = count;
+    carry(push.slice, reinterpret_cast<T*>(push.gradients), gradient_tree_,
+          [&](T* to, const T* from) { r.device.add(to, from, count); });
+    carry(push.slice, reinterpret_cast<double*>(push.state), state_tree_,
+          [&](double* to, const double* from) {
+            for (std::size_t i = 0; i < averaged_; ++i) to[i] += from[i];
+          });
+  }
+  /// The tree of DeviceReplica::carry_partial, for any number of slices: the last one is added to the
+  /// partial sums that are in use.
+  template <class E, class Add>
+  void carry(std::size_t slice, E* mine, std::vector<E*>& partial, const Add& add) const {
+    const bool is_last = slice + 1 == slices_;
+    std::size_t b = 0;
+    for (; is_last ? slice >> b != 0 : (slice >> b & 1) != 0; ++b)
+      if ((slice >> b & 1) != 0) add(mine, partial[b]);
+    if (is_last) return partial.clear();
+    partial.resize(std::max(partial.size(), b + 1));
+    partial[b] = mine;
   }
   void apply(const PushServer::Push& push, std::optional<double> rate) {
     Replica& replica = all().first();
@@ -204,6 +272,12 @@ class AsynchronousSteps final : public StepsOver<Replicas, Batches>, public FitP
       for (const Slice& part : push.parts)
         std::fill_n(gradients + part.first, part.count, std::byte{});
     T* const state = replica.engine().state().data();
+    if (slices_ > 1) {
+      const std::size_t sums = averaged_ * sizeof(double);
+      if constexpr (state_size > 0) std::memcpy(state, push.state + sums, state_size * sizeof(T));
+      return replica.set_mean_state(reinterpret_cast<double*>(push.state),
+                                    static_cast<std::size_t>(push.record[1]));
+    }
     const auto* const after = reinterpret_cast<const T*>(push.state);
     const auto* const before = reinterpret_cast<const T*>(push.pulled);
     if (push.is_next)
@@ -220,6 +294,7 @@ class AsynchronousSteps final : public StepsOver<Replicas, Batches>, public FitP
     const std::size_t count = is_worker_ ? roles.owners.count : 1;
     for (std::size_t r = roles.owners.first; r < roles.owners.first + count; ++r)
       servers.push_back({r, weights_of(r)});
+    pulled_.reset();
     if (is_worker_) prepare();
     client_.emplace(shape, all().session().pairs(), rank(), std::move(servers));
   }
@@ -240,6 +315,10 @@ class AsynchronousSteps final : public StepsOver<Replicas, Batches>, public FitP
     const UpdateOptions& with = options_of(all().optimizer_);
     sends_squares_ = with.global_clipnorm > 0 && with.clipnorm <= 0 && servers > 1;
     if (!sends_squares_) return;
+    if (backups_ > 0)
+      throw UsageError(
+          "fit: with backup workers no server knows the gradients of the others, by whose norm "
+          ".global_clipnorm clips; use one server, .clipnorm, or no .backup_workers");
     if (with.gradient_accumulation_steps > 1)
       throw UsageError(
           "fit: several servers clip asynchronous steps by the norm of all gradients of a step, not "
@@ -254,13 +333,15 @@ class AsynchronousSteps final : public StepsOver<Replicas, Batches>, public FitP
   }
 
   void prepare() {
-    slices_ = std::max<std::size_t>(all().session().virtual_shards(), 1);
+    replica_slices_ =
+        backups_ > 0 ? slices_ : std::max<std::size_t>(all().session().virtual_shards(), 1);
+    const Slice mine{0, backups_ > 0 ? 1 : replica_slices_};
     all().session().each([&](const ReplicaContext<D>& r) {
       replica_.emplace(
           r.device, all().optimizer_,
           std::span<const UpdateSegment>(all().segments_.get(), all().segments_of_updates()),
-          slices_, Slice{0, slices_}, true, std::size_t{0}, std::size_t{1},
-          ReplicaRoles{{0, 1}, {0, 0}}, all().policy());
+          replica_slices_, mine, true, std::size_t{0}, std::size_t{1}, ReplicaRoles{{0, 1}, {0, 0}},
+          all().policy());
     });
     if (loader_) return;
     BatchSizes sizes = batch_sizes(data_);
@@ -274,13 +355,14 @@ class AsynchronousSteps final : public StepsOver<Replicas, Batches>, public FitP
     note(first_update_ + received_, Phase::reduce);
     const PushReply reply = client_->next(stops);
     keep(client_->take_records());
-    if (reply.kind == PushReply::Kind::step) make_step(r, reply.step);
+    if (reply.kind == PushReply::Kind::step) make_step(r, reply.step, reply.slice);
     if (reply.kind != PushReply::Kind::done) return true;
     client_->end();
     return false;
   }
 
-  void make_step(const ReplicaContext<D>& r, std::uint64_t number) {
+  /// A step, or of one with backup workers the slice from `first` on.
+  void make_step(const ReplicaContext<D>& r, std::uint64_t number, std::size_t first) {
     const std::uint64_t step = first_step_ + number;
     note(step, Phase::data);
     const LoadedBatch batch = load(number);
@@ -288,12 +370,20 @@ class AsynchronousSteps final : public StepsOver<Replicas, Batches>, public FitP
     PlanEngine<D>& engine = replica_->engine();
     const std::span<std::byte> state = as_bytes(engine.state().data(), state_size);
     if constexpr (tables.count > 0) find_parts(batch);
-    client_->pull(reinterpret_cast<std::byte*>(engine.weights().data()), state);
+    if (pulled_ == number) {  // another slice of the step
+      std::copy(pulled_state_.begin(), pulled_state_.end(), state.begin());
+    } else {
+      client_->pull(reinterpret_cast<std::byte*>(engine.weights().data()), state);
+      if (slices_ > 1) {
+        pulled_ = number;
+        pulled_state_.assign(state.begin(), state.end());
+      }
+    }
 
     const CollectiveRef alone(self_);
     const ReplicaContext<D> here{0, 0, alone, GradientExchange<T>(self_), r.device, alone, alone};
     const auto slice = [&](std::size_t i) {
-      const Slice rows = slice_of(batch.slice.global_count, slices_, i);
+      const Slice rows = slice_of(batch.slice.global_count, replica_slices_, first + i);
       return rows_of<T>(batch, Layout::fields, batch.slice.with(rows));
     };
     const auto note_phase = [&](Phase phase) { note(step, phase); };
@@ -317,12 +407,22 @@ class AsynchronousSteps final : public StepsOver<Replicas, Batches>, public FitP
     const auto& sums = replica_->sums(0);
     record_.insert(record_.end(), sums.begin(), sums.end());
     client_->push(number, reinterpret_cast<const std::byte*>(engine.gradients().data()),
-                  squares(engine.gradients().data()), record_, state);
+                  squares(engine.gradients().data()), record_,
+                  slices_ > 1 ? state_of_slice(state) : state);
+  }
+  /// A slice's part of the sums of the layers' state, and the state, of which the rest is used.
+  std::span<const std::byte> state_of_slice(std::span<const std::byte> state) {
+    const std::span<const std::byte> sums = std::as_bytes(replica_->state_sums());
+    slice_state_.assign(sums.begin(), sums.end());
+    slice_state_.insert(slice_state_.end(), state.begin(), state.end());
+    return slice_state_;
   }
 
   /// The batch of a step of the phase. Steps of this worker mostly rise.
   LoadedBatch load(std::uint64_t number) {
     const std::size_t each = data_.batch_size();
+    if (loaded_ && is_at_ == position_ + (number + 1) * each) return *loaded_;
+    loaded_.reset();
     if (!is_at_ || *is_at_ > position_ + number * each) {
       loader_->begin(pass_, position_ + number * each);
     } else {
@@ -333,6 +433,7 @@ class AsynchronousSteps final : public StepsOver<Replicas, Batches>, public FitP
       throw Error("fit: the data ended before step {} of the epoch, although their size is known",
                   number + 1);
     is_at_ = position_ + (number + 1) * each;
+    if (backups_ > 0) loaded_ = batch;  // for the next slice of the step
     return batch;
   }
   /// Lets pull and push be about the rows of tables that the batch reads.
@@ -361,7 +462,7 @@ class AsynchronousSteps final : public StepsOver<Replicas, Batches>, public FitP
   void leave() {
     if (server_) {
       take_records();
-      most_counted_ = std::max(most_counted_, server_->most_stale());
+      counted_ = count();
     }
     server_.reset();
     client_.reset();
@@ -376,24 +477,28 @@ class AsynchronousSteps final : public StepsOver<Replicas, Batches>, public FitP
     const std::span<std::byte> state = as_bytes(replica.engine().state().data(), state_size);
     if (!state.empty())
       r.host.broadcast(state.data(), state.size(), all().session().roles().owners.first);
-    struct Counted {
-      std::uint64_t most_stale = 0, each_once = 1;
-    };
     Counted mine;
-    if (server_)
-      mine = {std::max(most_counted_, server_->most_stale()),
-              each_once(server_->steps_made()) ? 1U : 0U};
+    if (server_) {
+      mine = count();
+      mine.each_once = each_once(server_->steps_made()) ? 1 : 0;
+    }
     std::vector<Counted> counted(all().session().replicas());
     r.host.all_gather(reinterpret_cast<const std::byte*>(&mine), sizeof mine,
                       reinterpret_cast<std::byte*>(counted.data()));
     UpdateCounts& counts = all().update_counts_;
-    most_stale_ = 0;
     for (const Counted& of : counted) {
-      most_stale_ = std::max(most_stale_, of.most_stale);
+      counts.most_stale = std::max(counts.most_stale, of.most_stale);
       counts.each_once = counts.each_once && of.each_once != 0;
+      counts.copies_dropped += of.dropped;
+      of_epoch_.most_stale = std::max(of_epoch_.most_stale, of.most_stale);
+      of_epoch_.dropped += of.dropped;
     }
-    counts.most_stale = std::max(counts.most_stale, most_stale_);
     all().is_divided_ = false;
+  }
+  /// The counts of this server in the phase so far.
+  Counted count() const {
+    return {std::max(counted_.most_stale, server_->most_stale()), 1,
+            counted_.dropped + server_->dropped()};
   }
 
   /// Whether the updates of a phase were those of its first steps, each once.
@@ -412,19 +517,27 @@ class AsynchronousSteps final : public StepsOver<Replicas, Batches>, public FitP
   std::uint64_t first_step_ = 0;  // the number of the phase's first step in the model's life
   // Updates: of the model before the phase, made by this server, and known to this process.
   std::uint64_t first_update_ = 0, applied_ = 0, received_ = 0;
-  std::uint64_t most_stale_ = 0;
-  std::uint64_t most_counted_ = 0;  // by this server, in parts of the phase that a loss has ended
+  Counted counted_{};   // by this server, in parts of the phase that a loss has ended
+  Counted of_epoch_{};  // by all
   std::vector<double> records_;
   std::size_t taken_ = 0;
   std::optional<PushServer> server_;
   std::optional<PushClient> client_;
   bool is_worker_ = false, sends_squares_ = false;
-  std::size_t slices_ = 1;
+  std::size_t backups_ = 0;
+  std::size_t slices_ = 1, averaged_ = 0;  // of a step; numbers in its sums of the layers' state
+  std::vector<T*> gradient_tree_;          // sums of 2^b slices in number b
+  std::vector<double*> state_tree_;
+  std::size_t slice_size_ = 0;      // gradients
+  std::size_t replica_slices_ = 1;  // of a batch, for replica_
   SelfGroup self_;
   std::optional<Replica> replica_;  // makes whole steps
   std::optional<Loader<T>> loader_;
   std::optional<std::uint64_t> is_at_;  // the next example of the loader
+  std::optional<LoadedBatch> loaded_;   // with backup workers, the one before it
   std::vector<double> record_;
+  std::optional<std::uint64_t> pulled_;  // the step whose weights replica_ has
+  std::vector<std::byte> pulled_state_, slice_state_;
   std::vector<std::size_t> rows_;
   std::vector<Slice> touched_, parts_;
 };

@@ -39,8 +39,6 @@ class FitPhase : public AsynchronousPhase {
   virtual std::optional<std::uint64_t> take_step() = 0;
   /// After the hooks of its steps.
   virtual void end_phase() = 0;
-  /// The most updates that the gradients of a step of the last phase have missed.
-  virtual std::uint64_t most_stale() const = 0;
 
   /// The steps that a phase can still make.
   LOCKSTEP_COLD_DECL static std::uint64_t steps_left(const FitLoop& loop);

@@ -14,7 +14,7 @@ std::uint64_t FitPhase::steps_left(const FitLoop& loop) {
   const std::optional<std::uint64_t> steps = loop.run_.numbers.steps;
   if (!steps)
     throw UsageError(
-        "fit: asynchronous steps are handed out by number, but the data never end; set "
+        "fit: the first server hands out the steps by number, but the data never end; set "
         ".steps_per_epoch");
   std::uint64_t left = *steps - std::min(loop.done_, *steps);
   if (loop.data_size_) {
@@ -70,7 +70,6 @@ void FitPhase::run(FitLoop& loop) {
     throw;
   }
   end();
-  loop.most_stale_ = std::max(loop.most_stale_, most_stale());
   const RunRequests mine = run.pop_requests();
   loop.replicas_.exchange_requests(mine);
   loop.agreed_ = run.agreed_requests(mine);

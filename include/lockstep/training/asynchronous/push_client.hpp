@@ -33,16 +33,17 @@ class PushClient {
   LOCKSTEP_DECL PushReply next(bool stops);
   /// The same for a process that makes no steps.
   LOCKSTEP_DECL PushReply follow(bool stops);
-  /// The same for a server, which has made `applied` updates; appends the steps of the next ones to
-  /// `order`.
+  /// The same for a server, which has made `applied` updates; appends to `order`, for each of the next
+  /// ones, the step and the rank whose push counts of each slice.
   LOCKSTEP_DECL PushReply serve(bool stops, std::uint64_t applied,
                                 std::vector<std::uint64_t>& order);
   /// The weights that the next pull and push are about, in bytes of all; none: all of them.
   void set_touched(std::vector<Slice>& touched) { touched_ = touched; }
   /// Reads the weights and the layers' state.
   LOCKSTEP_DECL void pull(std::byte* weights, std::span<std::byte> state);
-  /// Sends the gradients, the record and the state of the step that `next` has given. `squares`: the
-  /// sum of squares of all gradients, or below 0.
+  /// Sends the gradients, the record and the state of the step, or slice, that `next` has given.
+  /// `squares`: the sum of squares of all gradients, or below 0. `state`: that after the step, or the
+  /// slice's part.
   LOCKSTEP_DECL void push(std::uint64_t step, const std::byte* gradients, double squares,
                           std::span<const double> record, std::span<const std::byte> state);
   /// Ends the phase for all servers.
@@ -67,11 +68,12 @@ class PushClient {
   std::size_t rank_;
   std::vector<Server> servers_;
   std::uint64_t pushed_ = PushRequest::none;  // a step that the first server has not heard of
+  std::uint64_t slice_ = 0;                   // of the step that `next` has given
   std::uint64_t state_seen_ = 0;              // updates before the layers' state was pulled
   std::uint64_t known_ = 0;                   // records received
   bool stops_ = false;                        // a server's process asks for the end
   std::vector<double> records_;
-  std::vector<std::byte> states_;  // after the step, then before
+  std::vector<std::byte> states_;  // of a push
   std::vector<Slice> touched_, parts_;
   std::vector<std::byte> packed_;
 };

@@ -16,13 +16,16 @@ PushClient::PushClient(const PhaseShape& shape, std::map<std::size_t, ProcessGro
       pairs_(&pairs),
       rank_(rank),
       servers_(std::move(servers)),
-      states_(2 * shape.state) {}
+      states_(shape.pushed_state()) {}
 
 PushReply PushClient::next(bool stops) {
-  return ask({.kind = PushRequest::Kind::next,
-              .stops = stops || stops_ ? 1U : 0U,
-              .step = std::exchange(pushed_, PushRequest::none),
-              .known = known_});
+  const PushReply reply = ask({.kind = PushRequest::Kind::next,
+                               .stops = stops || stops_ ? 1U : 0U,
+                               .step = std::exchange(pushed_, PushRequest::none),
+                               .slice = slice_,
+                               .known = known_});
+  slice_ = reply.slice;
+  return reply;
 }
 
 PushReply PushClient::follow(bool stops) {
@@ -37,7 +40,7 @@ PushReply PushClient::ask(PushRequest request) {
   group.broadcast(&reply, 1, 1 - here(first));
   check(reply);
   const std::size_t before = records_.size();
-  records_.resize(before + static_cast<std::size_t>(reply.count) * shape_.record);
+  records_.resize(before + static_cast<std::size_t>(reply.count) * shape_.step_record());
   if (reply.count > 0)
     group.broadcast(records_.data() + before, records_.size() - before, 1 - here(first));
   known_ += reply.count;
@@ -45,9 +48,11 @@ PushReply PushClient::ask(PushRequest request) {
 }
 
 void PushClient::check(const PushReply& reply) const {
-  if (reply.count > shape_.steps || reply.step >= std::max<std::uint64_t>(shape_.steps, 1))
-    throw Error("parameter server: rank {} names step {} and {} records of a phase of {} steps",
-                servers_.front().rank, reply.step, reply.count, shape_.steps);
+  if (reply.count > shape_.steps || reply.step >= std::max<std::uint64_t>(shape_.steps, 1) ||
+      reply.slice >= shape_.slices)
+    throw Error(
+        "parameter server: rank {} names slice {} of step {} and {} records of a phase of {} steps",
+        servers_.front().rank, reply.slice, reply.step, reply.count, shape_.steps);
 }
 
 PushReply PushClient::serve(bool stops, std::uint64_t applied, std::vector<std::uint64_t>& order) {
@@ -59,7 +64,7 @@ PushReply PushClient::serve(bool stops, std::uint64_t applied, std::vector<std::
   group.broadcast(&reply, 1, 1 - here(first));
   check(reply);
   const std::size_t before = order.size();
-  order.resize(before + static_cast<std::size_t>(reply.count));
+  order.resize(before + static_cast<std::size_t>(reply.count) * (1 + shape_.slices));
   if (reply.count > 0)
     group.broadcast(order.data() + before, order.size() - before, 1 - here(first));
   return reply;
@@ -92,8 +97,9 @@ void PushClient::pull(std::byte* weights, std::span<std::byte> state) {
   const Server& first = servers_.front();
   pair(first).broadcast(state.data(), state.size(), 1 - here(first));
   pair(first).broadcast(&state_seen_, 1, 1 - here(first));
-  std::copy(state.begin(), state.end(),
-            states_.begin() + static_cast<std::ptrdiff_t>(shape_.state));
+  if (shape_.slices == 1)
+    std::copy(state.begin(), state.end(),
+              states_.begin() + static_cast<std::ptrdiff_t>(shape_.state));
 }
 
 void PushClient::push(std::uint64_t step, const std::byte* gradients, double squares,
@@ -101,10 +107,13 @@ void PushClient::push(std::uint64_t step, const std::byte* gradients, double squ
   std::copy(state.begin(), state.end(), states_.begin());
   for (const Server& server : servers_) {
     ProcessGroup& group = pair(server);
-    ask_for(
-        server,
-        {.kind = PushRequest::Kind::push, .step = step, .known = state_seen_, .squares = squares},
-        server.weights.pushed);
+    ask_for(server,
+            {.kind = PushRequest::Kind::push,
+             .step = step,
+             .slice = slice_,
+             .known = state_seen_,
+             .squares = squares},
+            server.weights.pushed);
     // A broadcast only reads the root's memory.
     if (parts_.size() == 1) {
       group.broadcast(const_cast<std::byte*>(gradients) + parts_[0].first, parts_[0].count,
@@ -115,10 +124,11 @@ void PushClient::push(std::uint64_t step, const std::byte* gradients, double squ
       group.broadcast(packed_.data(), packed_.size(), here(server));
     }
     group.broadcast(const_cast<double*>(record.data()), record.size(), here(server));
-    if (shape_.state > 0) group.broadcast(states_.data(), states_.size(), here(server));
+    if (!states_.empty()) group.broadcast(states_.data(), states_.size(), here(server));
     PushReceipt receipt;
     group.broadcast(&receipt, 1, 1 - here(server));
     stops_ = stops_ || receipt.stops != 0;
+    if (receipt.is_late != 0) break;  // no server needs it
   }
   pushed_ = step;
 }

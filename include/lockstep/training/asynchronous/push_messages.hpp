@@ -5,7 +5,7 @@
 ///
 ///     client                                          server
 ///       next, follow, serve  ───────────────────────>  the first server only
-///                     <──────  reply; records, or steps for a server
+///                     <──────  reply; records, or for a server steps and the ranks of their pushes
 ///       pull          ── parts ─────────────────────>
 ///                     <──────  its weights; the first: the layers' state, and its updates
 ///       push          ── parts, gradients,
@@ -19,6 +19,9 @@
 ///     first server   decides: update 5 is step 7, once all servers have made update 4
 ///     all servers    make update 5 with the gradients that they keep
 ///     first server   all have made it: step 7 is finished, its record goes to all processes
+///
+/// With several slices to a step, each is pushed and reported so. The first report of a slice decides
+/// whose gradients count, in all servers; a server drops the others after the update.
 #pragma once
 
 #include <algorithm>
@@ -38,7 +41,8 @@ struct PushRequest {
   static constexpr std::uint64_t none = ~std::uint64_t{0};
   Kind kind = Kind::end;
   std::uint32_t stops = 0;    ///< 1: the phase is to end soon
-  std::uint64_t step = none;  ///< of `push`; of `next`: the one that all servers have
+  std::uint64_t step = none;  ///< of `push`; of `next`: the one that was pushed
+  std::uint64_t slice = 0;    ///< of the step
   /// Records that the client has; of `serve`: updates that the server has made; of `push`: updates
   /// before the layers' state was pulled.
   std::uint64_t known = 0;
@@ -49,14 +53,15 @@ struct PushRequest {
 struct PushReply {
   enum class Kind : std::uint32_t { wait, step, done };
   Kind kind = Kind::wait;
-  std::uint32_t unused = 0;
+  std::uint32_t slice = 0;  ///< of the step
   std::uint64_t step = 0;
-  std::uint64_t count = 0;     ///< of records, or of steps, that follow
+  std::uint64_t count = 0;     ///< of the steps whose records, or sources, follow
   std::uint64_t finished = 0;  ///< updates that all servers have made
 };
 
 struct PushReceipt {
-  std::uint64_t stops = 0;  ///< 1: the server's process asks for the end of the phase
+  std::uint32_t stops = 0;    ///< 1: the server's process asks for the end of the phase
+  std::uint32_t is_late = 0;  ///< 1: the gradients of another worker count
 };
 
 static_assert(std::is_trivially_copyable_v<PushRequest> &&
@@ -65,11 +70,19 @@ static_assert(std::is_trivially_copyable_v<PushRequest> &&
 /// The facts of a phase that all processes know.
 struct PhaseShape {
   std::size_t state = 0;    ///< bytes of the layers' state
-  std::size_t record = 0;   ///< numbers that a step leaves: examples, sums, ...
+  std::size_t record = 0;   ///< numbers that a slice leaves: examples, sums, ...
   std::size_t element = 1;  ///< bytes of a weight
   std::uint64_t steps = 0;
   std::uint64_t staleness = 0;
-  MadeSteps made{};  ///< before the phase, which continues another one
+  MadeSteps made{};        ///< before the phase, which continues another one
+  std::size_t slices = 1;  ///< of a step; several only with staleness 0
+  std::size_t copies = 0;  ///< that workers may make of slices at a time
+  /// Bytes of the layers' state that a slice leaves, if a step has several: its part of their sum.
+  std::size_t slice_state = 0;
+
+  /// Bytes of state in a push: of a whole step the state after it, then before.
+  std::size_t pushed_state() const { return slices > 1 ? slice_state : 2 * state; }
+  std::size_t step_record() const { return slices * record; }
 };
 
 /// The weights of a server, in bytes of all weights: those that clients read from it, and those that

@@ -1,7 +1,8 @@
 /// \file
-/// A parameter server in an asynchronous phase. Invariants: all servers make the same updates in the
-/// same order, each step once, and none is more than one update ahead of another; a pull gets weights
-/// between two updates; all updates are made by the thread that calls `serve`.
+/// A parameter server in an asynchronous phase. Invariants: all servers make the same updates by the
+/// gradients of the same workers in the same order, each step once, and none is more than one update
+/// ahead of another; a pull gets weights between two updates; all updates are made by the thread that
+/// calls `serve`.
 #pragma once
 
 #include <chrono>
@@ -35,18 +36,22 @@ namespace lockstep::detail {
 ///     client 1 ── thread ──┼─────── serve: update ── weights ── pulls of all threads
 ///     client 2 ── thread ──┘
 ///
-/// The first server hands out the steps and decides the order of the updates; see push_messages.hpp.
+/// The first server hands out the steps, or their slices, and decides the order of the updates and
+/// whose gradients count; see push_messages.hpp.
 class PushServer {
  public:
-  /// The gradients of a step, while `apply` runs.
+  /// The gradients of a step, or of a slice. The memory of a step's slices is valid, and may be
+  /// overwritten, until `apply` returns for the last one.
   struct Push {
-    const std::byte* gradients;    ///< of `parts`, one after the other
+    std::byte* gradients;          ///< of `parts`, one after the other
     std::span<const Slice> parts;  ///< owned weights, in bytes of all
     bool is_whole;                 ///< all owned weights
-    const std::byte* state;        ///< the layers' state after the step
-    const std::byte* pulled;       ///< that before the step
+    std::byte* state;              ///< the layers' state after the step, or the slice's part
+    const std::byte* pulled;       ///< that before the step; null for a slice
     bool is_next;                  ///< the state was pulled after the update before this one
     double squares;                ///< the sum of those of all gradients, or below 0
+    std::span<const double> record;
+    std::size_t slice;  ///< of the step
   };
   using Pairs = std::map<std::size_t, ProcessGroup>;
 
@@ -62,7 +67,8 @@ class PushServer {
 
   /// Begins to answer the clients.
   LOCKSTEP_COLD_DECL void start();
-  /// Makes updates until a record is known, or for `most`. `apply(push)` updates weights and state.
+  /// Makes updates until a record is known, or for `most`. `apply(push)` updates weights and state; of
+  /// a step with several slices, the call for the last one, after those for the others in order.
   /// \returns false once all clients have ended and all records are taken. \throws what ended a
   /// client's thread.
   LOCKSTEP_DECL bool serve(FunctionRef<void(const Push&)> apply, std::chrono::milliseconds most);
@@ -72,22 +78,29 @@ class PushServer {
   LOCKSTEP_COLD_DECL void stop();
   /// The most updates that a step has missed.
   std::uint64_t most_stale() const { return most_stale_; }
+  /// At the first server: the slices that were not used, since those of another worker count.
+  std::uint64_t dropped() const { return tickets_.dropped(); }
   /// The steps of the updates that this server has made, in order.
   std::span<const std::uint64_t> steps_made() const { return {order_.data(), applied_}; }
 
  private:
+  /// Gradients that are not part of the weights yet.
+  struct Kept {
+    std::uint64_t step = 0, slice = 0;
+    std::uint64_t seen = 0, state_seen = 0;  // updates before the pulls of weights and of state
+    double squares = 0;
+    std::vector<std::byte> gradients{}, states{};
+    std::vector<double> record{};
+    std::vector<Slice> parts{};
+    bool is_whole = true;
+  };
   struct Client {
     std::size_t rank;
     ProcessGroup* group;
-    std::vector<std::byte> gradients{}, states{}, sent{};
-    std::vector<double> record{};
-    std::vector<Slice> parts{}, pulled_parts{};
-    bool is_whole = true;
-    std::uint64_t pulled = 0;  // updates before the last pull
-    std::uint64_t state_seen = 0;
-    std::uint64_t step = 0, seen = 0;  // of the kept gradients, and the updates before their pull
-    double squares = 0;
-    bool is_kept = false;  // gradients that are not part of the weights yet
+    std::vector<std::byte> sent{};
+    std::vector<Slice> pulled_parts{};
+    std::uint64_t pulled = 0;                   // updates before the last pull
+    std::vector<std::unique_ptr<Kept>> kept{};  // at most one for each slice of a step
   };
   bool is_first() const { return !leader_; }
   std::size_t here(const Client& client) const { return rank_ < client.rank ? 0 : 1; }
@@ -102,13 +115,20 @@ class PushServer {
                                    std::span<const Slice> owned, std::vector<Slice>& parts);
   /// \returns false if the phase has failed.
   LOCKSTEP_DECL bool answer_push(Client& client, const PushRequest& request);
+  /// Notes that all servers have a client's gradients of a slice. Call it with the mutex.
+  LOCKSTEP_DECL void accept(const Client& client, std::uint64_t step, std::uint64_t slice);
+  /// Whether the gradients of another worker count. Call it with the mutex.
+  LOCKSTEP_DECL bool is_late(const Kept& push) const;
+  /// Memory for a push. Call it with the mutex.
+  LOCKSTEP_DECL std::unique_ptr<Kept> unused_kept();
   /// Decides the next update if all servers have made the last one. Call it with the mutex.
   LOCKSTEP_DECL void decide();
   LOCKSTEP_COLD_DECL void heed(bool stops);
   /// \throws Error unless a client's request is possible.
   LOCKSTEP_DECL void check(const Client& client, bool is_possible);
-  LOCKSTEP_DECL Client& client_with(std::uint64_t step);
-  LOCKSTEP_DECL void apply(Client& client, FunctionRef<void(const Push&)> update);
+  /// The gradients that count of the slices of the next update. Call it with the mutex.
+  LOCKSTEP_DECL void find_next();
+  LOCKSTEP_DECL void apply(FunctionRef<void(const Push&)> update);
   LOCKSTEP_COLD_DECL void end_thread(std::exception_ptr error);
   LOCKSTEP_DECL void wake();
 
@@ -118,19 +138,24 @@ class PushServer {
   const ServedWeights owned_;
   const std::span<std::byte> weights_, state_;
   std::vector<std::unique_ptr<Client>> clients_;
-  std::optional<PushClient> leader_;  // this process as a client of the first server
-  std::mutex updates_;                // held while weights change or are copied
-  std::mutex mutex_;                  // of all below
-  std::condition_variable changed_;   // for the threads of clients
-  std::condition_variable decided_;   // for `serve`
-  std::uint64_t applied_ = 0;         // updates; changes with both mutexes
-  std::vector<std::uint64_t> order_;  // the steps of the updates, at most one more than applied
-  std::uint64_t finished_ = 0;        // updates that all servers have made
-  std::vector<double> records_;       // of the updates of this server
-  std::uint64_t taken_ = 0;           // records that take_records has returned
+  std::optional<PushClient> leader_;    // this process as a client of the first server
+  std::mutex updates_;                  // held while weights change or are copied
+  std::mutex mutex_;                    // of all below
+  std::condition_variable changed_;     // for the threads of clients
+  std::condition_variable decided_;     // for `serve`
+  std::uint64_t applied_ = 0;           // updates; changes with both mutexes
+  std::vector<std::uint64_t> order_;    // the steps of the updates, at most one more than applied
+  std::vector<std::uint64_t> sources_;  // of each update, the rank whose push counts of each slice
+  std::uint64_t finished_ = 0;          // updates that all servers have made
+  std::vector<double> records_;         // of the updates of this server
+  std::uint64_t taken_ = 0;             // records that take_records has returned
+  std::vector<std::unique_ptr<Kept>> unused_;  // memory
+  std::vector<Kept*> next_;                    // of the slices of the next update
   // Only at the first server:
   Tickets tickets_;
-  std::deque<std::uint64_t> pushed_;    // steps that all servers keep
+  std::deque<std::uint64_t> pushed_;  // steps that all servers keep
+  std::map<std::uint64_t, std::vector<std::uint64_t>>
+      accepted_;                        // ranks by slice, of such and begun
   std::vector<std::uint64_t> made_by_;  // updates, by server
   std::size_t running_ = 0;             // threads
   bool stops_ = false;

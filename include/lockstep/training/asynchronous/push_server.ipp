@@ -3,6 +3,7 @@
 #include "lockstep/training/asynchronous/push_server.hpp"
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "lockstep/core/error.hpp"
@@ -22,17 +23,15 @@ PushServer::PushServer(const PhaseShape& shape, Pairs& pairs, std::size_t rank, 
       owned_(std::move(owned)),
       weights_(weights),
       state_(state),
-      tickets_(shape.steps, shape.staleness, shape.made),
+      next_(shape.slices),
+      tickets_(shape.steps, shape.staleness, shape.made, shape.slices, shape.copies),
       made_by_(servers.count) {
   if (rank != servers.first)
     leader_.emplace(shape, pairs, rank, std::vector<PushClient::Server>{{servers.first}});
   for (auto& [other, group] : pairs) {
     if (!is_first() && other == servers.first) continue;
     Client& client = *clients_.emplace_back(std::make_unique<Client>(Client{other, &group}));
-    client.gradients.resize(packed_size(owned_.pushed));
     client.sent.resize(owned_.pulled.count + state.size());
-    client.states.resize(2 * state.size());
-    client.record.resize(shape.record);
   }
 }
 
@@ -128,7 +127,10 @@ void PushServer::follow() {
     const PushReply reply = leader_->serve(stops, applied, next);
     {
       const std::scoped_lock lock(mutex_);
-      order_.insert(order_.end(), next.begin(), next.end());
+      for (auto at = next.begin(); at != next.end();) {
+        order_.push_back(*at++);
+        for (std::size_t i = 0; i < shape_.slices; ++i) sources_.push_back(*at++);
+      }
       finished_ = reply.finished;
     }
     wake();
@@ -154,10 +156,24 @@ void PushServer::decide() {
   if (finished == finished_ && finished < order_.size()) return;
   for (; finished_ < finished; ++finished_) tickets_.finish(order_[finished_]);
   if (finished_ == order_.size() && !pushed_.empty()) {
-    order_.push_back(pushed_.front());
+    const auto at = accepted_.find(pushed_.front());
+    order_.push_back(at->first);
+    sources_.insert(sources_.end(), at->second.begin(), at->second.end());
+    accepted_.erase(at);
     pushed_.pop_front();
   }
   wake();
+}
+
+void PushServer::accept(const Client& client, std::uint64_t step, std::uint64_t slice) {
+  if (!tickets_.accept(step * shape_.slices + slice)) return;
+  std::vector<std::uint64_t>& sources = accepted_[step];
+  sources.resize(shape_.slices);
+  sources[slice] = client.rank;
+  changed_.notify_all();  // another slice may be copied
+  if (!tickets_.is_accepted(step)) return;
+  pushed_.push_back(step);
+  decide();
 }
 
 void PushServer::answer_next(Client& client, const PushRequest& request) {
@@ -166,12 +182,10 @@ void PushServer::answer_next(Client& client, const PushRequest& request) {
   {
     std::unique_lock lock(mutex_);
     check(client, is_first() && request.known <= finished_ &&
-                      (request.step == PushRequest::none || request.step < shape_.steps));
+                      (request.step == PushRequest::none ||
+                       (request.step < shape_.steps && request.slice < shape_.slices)));
     heed(request.stops != 0);
-    if (request.step != PushRequest::none) {
-      pushed_.push_back(request.step);
-      decide();
-    }
+    if (request.step != PushRequest::none) accept(client, request.step, request.slice);
     changed_.wait_for(lock, longest_answer, [&] {
       if (error_) return true;
       if (tickets_.is_done()) {
@@ -179,14 +193,15 @@ void PushServer::answer_next(Client& client, const PushRequest& request) {
         return true;
       }
       if (request.kind == PushRequest::Kind::follow) return finished_ > request.known;
-      const auto step = tickets_.grant();
-      if (!step) return false;
+      const auto slice = tickets_.grant();
+      if (!slice) return false;
       reply.kind = PushReply::Kind::step;
-      reply.step = *step;
+      reply.step = *slice / shape_.slices;
+      reply.slice = static_cast<std::uint32_t>(*slice % shape_.slices);
       return true;
     });
     const auto at = [&](std::uint64_t record) {
-      return records_.begin() + static_cast<std::ptrdiff_t>(record * shape_.record);
+      return records_.begin() + static_cast<std::ptrdiff_t>(record * shape_.step_record());
     };
     reply.finished = finished_;
     reply.count = finished_ - request.known;
@@ -209,8 +224,12 @@ void PushServer::answer_serve(Client& client, const PushRequest& request) {
       return error_ || tickets_.is_done() || order_.size() > request.known;
     });
     if (tickets_.is_done()) reply.kind = PushReply::Kind::done;
-    next.assign(order_.begin() + static_cast<std::ptrdiff_t>(request.known), order_.end());
-    reply.count = next.size();
+    for (auto i = static_cast<std::size_t>(request.known); i < order_.size(); ++i) {
+      next.push_back(order_[i]);
+      const auto first = sources_.begin() + static_cast<std::ptrdiff_t>(i * shape_.slices);
+      next.insert(next.end(), first, first + static_cast<std::ptrdiff_t>(shape_.slices));
+    }
+    reply.count = order_.size() - request.known;
     reply.finished = finished_;
   }
   client.group->broadcast(&reply, 1, here(client));
@@ -258,54 +277,98 @@ void PushServer::answer_pull(Client& client, const PushRequest& request) {
   client.group->broadcast(&seen, 1, here(client));
 }
 
+auto PushServer::unused_kept() -> std::unique_ptr<Kept> {
+  if (!unused_.empty()) {
+    std::unique_ptr<Kept> memory = std::move(unused_.back());
+    unused_.pop_back();
+    return memory;
+  }
+  auto memory = std::make_unique<Kept>();
+  memory->gradients.resize(packed_size(owned_.pushed));
+  memory->states.resize(state_.empty() ? 0 : shape_.pushed_state());
+  memory->record.resize(shape_.record);
+  return memory;
+}
+
+bool PushServer::is_late(const Kept& push) const {
+  if (shape_.copies == 0) return false;
+  if (is_first()) return !tickets_.needs(push.step * shape_.slices + push.slice);
+  return applied_ > 0 && push.step <= order_[applied_ - 1];  // steps with copies ascend
+}
+
 bool PushServer::answer_push(Client& client, const PushRequest& request) {
   const std::size_t from = 1 - here(client);
+  std::unique_ptr<Kept> push;
   {
     std::unique_lock lock(mutex_);
-    changed_.wait(lock, [&] { return !client.is_kept || error_; });
-    if (client.is_kept) return false;
+    changed_.wait(lock, [&] { return client.kept.size() < shape_.slices || error_; });
+    if (client.kept.size() == shape_.slices) return false;
+    push = unused_kept();
   }
-  receive_parts(client, request, owned_.pushed, client.parts);
-  client.is_whole = request.parts == 0;
-  client.group->broadcast(client.gradients.data(), packed_size(client.parts), from);
-  client.group->broadcast(client.record.data(), client.record.size(), from);
-  if (!client.states.empty())
-    client.group->broadcast(client.states.data(), client.states.size(), from);
+  receive_parts(client, request, owned_.pushed, push->parts);
+  push->is_whole = request.parts == 0;
+  client.group->broadcast(push->gradients.data(), packed_size(push->parts), from);
+  client.group->broadcast(push->record.data(), push->record.size(), from);
+  if (!push->states.empty())
+    client.group->broadcast(push->states.data(), push->states.size(), from);
   PushReceipt receipt;
   {
     const std::scoped_lock lock(mutex_);
-    check(client, request.step < shape_.steps);
-    client.step = request.step;
-    client.state_seen = request.known;
-    client.seen = client.pulled;
-    client.squares = request.squares;
-    client.is_kept = true;
+    check(client, request.step < shape_.steps && request.slice < shape_.slices);
+    push->step = request.step;
+    push->slice = request.slice;
+    push->state_seen = request.known;
+    push->seen = client.pulled;
+    push->squares = request.squares;
+    receipt.is_late = is_late(*push) ? 1 : 0;
     receipt.stops = stops_ ? 1 : 0;
+    (receipt.is_late != 0 ? unused_ : client.kept).push_back(std::move(push));
   }
   client.group->broadcast(&receipt, 1, here(client));
   return true;
 }
 
-auto PushServer::client_with(std::uint64_t step) -> Client& {
-  for (const auto& client : clients_)
-    if (client->is_kept && client->step == step) return *client;
-  throw Error("parameter server: step {} is due, but no worker has sent its gradients", step);
+void PushServer::find_next() {
+  const auto update = static_cast<std::size_t>(applied_);
+  for (std::size_t i = 0; i < shape_.slices; ++i) {
+    next_[i] = nullptr;
+    for (const auto& client : clients_)
+      for (const auto& push : client->kept)
+        if (client->rank == sources_[update * shape_.slices + i] && push->step == order_[update] &&
+            push->slice == i)
+          next_[i] = push.get();
+    if (next_[i] == nullptr)
+      throw Error("parameter server: step {} is due, but rank {} has not sent its gradients",
+                  order_[update], sources_[update * shape_.slices + i]);
+  }
 }
 
-void PushServer::apply(Client& client, FunctionRef<void(const Push&)> update) {
+void PushServer::apply(FunctionRef<void(const Push&)> update) {
   const std::scoped_lock lock(updates_);
-  most_stale_ = std::max(most_stale_, applied_ - client.seen);
-  update({.gradients = client.gradients.data(),
-          .parts = client.parts,
-          .is_whole = client.is_whole,
-          .state = client.states.data(),
-          .pulled = client.states.data() + state_.size(),
-          .is_next = applied_ == client.state_seen,
-          .squares = client.squares});
+  for (std::size_t i = 0; i < next_.size(); ++i) {
+    Kept& push = *next_[i];
+    most_stale_ = std::max(most_stale_, applied_ - push.seen);
+    update({.gradients = push.gradients.data(),
+            .parts = push.parts,
+            .is_whole = push.is_whole,
+            .state = push.states.data(),
+            .pulled = shape_.slices > 1 ? nullptr : push.states.data() + state_.size(),
+            .is_next = applied_ == push.state_seen,
+            .squares = push.squares,
+            .record = push.record,
+            .slice = i});
+  }
   const std::scoped_lock counted(mutex_);
+  for (const Kept* push : next_)
+    records_.insert(records_.end(), push->record.begin(), push->record.end());
+  for (const auto& client : clients_) {
+    auto& kept = client->kept;
+    const auto made = std::partition(
+        kept.begin(), kept.end(), [&](const auto& push) { return push->step != order_[applied_]; });
+    std::move(made, kept.end(), std::back_inserter(unused_));
+    kept.erase(made, kept.end());
+  }
   ++applied_;
-  records_.insert(records_.end(), client.record.begin(), client.record.end());
-  client.is_kept = false;
   if (is_first()) decide();
   wake();
 }
@@ -320,9 +383,9 @@ bool PushServer::serve(FunctionRef<void(const Push&)> update, std::chrono::milli
     if (error_) std::rethrow_exception(error_);
     if (finished_ > taken_ || !has_next) return true;
     if (order_.size() == applied_) return false;
-    Client& client = client_with(order_[applied_]);
+    find_next();
     lock.unlock();
-    apply(client, update);
+    apply(update);
     lock.lock();
   }
 }
@@ -330,7 +393,7 @@ bool PushServer::serve(FunctionRef<void(const Push&)> update, std::chrono::milli
 std::vector<double> PushServer::take_records() {
   const std::scoped_lock lock(mutex_);
   const auto at = [&](std::uint64_t record) {
-    return records_.begin() + static_cast<std::ptrdiff_t>(record * shape_.record);
+    return records_.begin() + static_cast<std::ptrdiff_t>(record * shape_.step_record());
   };
   std::vector<double> taken(at(taken_), at(finished_));
   taken_ = finished_;

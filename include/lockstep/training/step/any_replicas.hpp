@@ -7,6 +7,7 @@
 #include <cstdint>
 
 #include "lockstep/concepts/dataset.hpp"
+#include "lockstep/core/logs.hpp"
 #include "lockstep/training/step/any_job.hpp"
 #include "lockstep/training/step/any_model_state.hpp"
 #include "lockstep/training/step/any_steps.hpp"
@@ -24,11 +25,13 @@ class AnyReplicas : public AnyModelState, public AnySteps, public AnyJob {
 
 class FitLoop;
 
-/// Steps that the workers of a job make each for itself; see FitPhase.
+/// Steps, or slices of steps, that the workers of a job make each for itself; see FitPhase.
 class AsynchronousPhase {
  public:
   /// Trains the steps of an execution of `loop`, or the rest of one that a loss has interrupted.
   virtual void run(FitLoop& loop) = 0;
+  /// Adds the counts of the phases since the last call to the logs of an epoch.
+  virtual void add_counts(Logs& epoch) = 0;
 
  protected:
   ~AsynchronousPhase() = default;
@@ -46,7 +49,7 @@ class Steps {
   virtual void run_step(const RunRequests& requests, double rate, bool waits) = 0;
   /// Whether a step is the program's: one that a loss interrupts is undone and made again.
   virtual bool is_of_program() const { return false; }
-  /// Null: each step is an exchange of all processes.
+  /// Null: each step is an exchange of all processes, without phases.
   virtual AsynchronousPhase* asynchronous() { return nullptr; }
 
  protected:

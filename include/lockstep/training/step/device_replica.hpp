@@ -182,6 +182,16 @@ class DeviceReplica {
     state_.undo(engine_.state());
     context_->synchronize();
   }
+  /// This replica's part of the sums of the layers' state in the last step; see StateAverage. Empty if
+  /// the state is not averaged.
+  std::span<const double> state_sums() const {
+    return {last_sums().data() + state_at_, state_.size()};
+  }
+  /// Sets the layers' state to that after a step of `count` examples whose slices other replicas have
+  /// computed: `sums` are those of all.
+  [[gnu::cold]] void set_mean_state(double* sums, std::size_t count) {
+    state_.write_mean(sums, count, engine_.state());
+  }
   void restore_loss_scale(const LossScaleState& state) { loss_scale_.restore(state); }
   /// Host copy of a buffer of this replica. May be called between steps, outside of the device's
   /// scope.

@@ -1,5 +1,5 @@
 /// Servers and workers of asynchronous phases in one process, over pairs of sockets: all servers make the
-/// same updates in the same order, each step once.
+/// same updates in the same order, each step once, with slices and backup workers, too.
 #include "lockstep/training/asynchronous/push_server.hpp"
 
 #include <algorithm>
@@ -7,6 +7,7 @@
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_exception.hpp>
 #include <chrono>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -55,6 +56,7 @@ std::vector<Pairs> connect(std::size_t workers, std::size_t servers) {
 struct Job {
   std::size_t workers, servers;
   std::uint64_t steps, staleness;
+  std::size_t slices = 1, backups = 0;
 };
 
 /// The results of a phase: the weights, the steps in the order of each server, and the records that each
@@ -63,10 +65,11 @@ struct Result {
   std::vector<double> weights;
   std::vector<std::vector<std::uint64_t>> orders;
   std::vector<std::vector<double>> records;
-  std::uint64_t most_stale = 0;
+  std::uint64_t most_stale = 0, dropped = 0, pushed = 0;
 };
 
-/// A phase whose step s adds s + i to weight i; workers pause at random.
+/// A phase whose step s adds s + i to weight i, in each of its slices; workers pause at random. Those
+/// that are backups stop in the middle of the phase until the others have made its steps.
 Result run(const Job& job, unsigned seed, std::uint64_t stop_after = ~std::uint64_t{0}) {
   constexpr std::size_t each = 5;
   std::vector<Pairs> pairs = connect(job.workers, job.servers);
@@ -75,11 +78,17 @@ Result run(const Job& job, unsigned seed, std::uint64_t stop_after = ~std::uint6
   result.orders.resize(job.servers);
   result.records.resize(pairs.size());
   std::vector<std::vector<double>> states(job.servers, std::vector<double>(2));
-  const PhaseShape shape{
-      .state = 2 * sizeof(double), .record = 2, .steps = job.steps, .staleness = job.staleness};
+  const PhaseShape shape{.state = 2 * sizeof(double),
+                         .record = 2,
+                         .steps = job.steps,
+                         .staleness = job.staleness,
+                         .slices = job.slices,
+                         .copies = job.backups,
+                         .slice_state = 3 * sizeof(double)};
   const auto bytes = [](std::span<double> values) { return std::as_writable_bytes(values); };
   std::vector<std::uint64_t> stale(job.servers);
-  std::atomic<bool> is_whole = true;
+  std::atomic<bool> is_whole = true, are_slices_right = true, waits_in_vain = false;
+  std::atomic<std::uint64_t> known = 0, pushed = 0;
   const auto errors = tcp_test::in_threads(pairs.size(), [&](std::size_t rank) {
     std::vector<double>& heard = result.records[rank];
     const auto keep = [&](const std::vector<double>& records) {
@@ -92,11 +101,24 @@ Result run(const Job& job, unsigned seed, std::uint64_t stop_after = ~std::uint6
       PushServer server(shape, pairs[rank], rank, {job.workers, job.servers}, {own, {own}},
                         bytes(result.weights), bytes(states[index]));
       server.start();
+      std::size_t next = 0;  // slice
       const auto apply = [&](const PushServer::Push& push) {
         std::vector<double> gradients(each), after(2), before(2);
         std::memcpy(gradients.data(), push.gradients, each * sizeof(double));
         for (std::size_t i = 0; i < each; ++i) mine[i] += gradients[i];
         if (!push.is_whole) is_whole = false;
+        if (job.slices > 1) {
+          double part[3];
+          std::memcpy(part, push.state, sizeof part);
+          const double step = push.record[0];
+          if (push.slice != next || part[0] != step || part[1] != static_cast<double>(next) ||
+              part[2] != push.record[1])
+            are_slices_right = false;
+          next = (next + 1) % job.slices;
+          states[index][0] += 1.0 / static_cast<double>(job.slices);
+          states[index][1] += step / static_cast<double>(job.slices);
+          return;
+        }
         std::memcpy(after.data(), push.state, sizeof(double) * 2);
         std::memcpy(before.data(), push.pulled, sizeof(double) * 2);
         for (std::size_t i = 0; i < 2; ++i) states[index][i] += after[i] - before[i];
@@ -104,6 +126,7 @@ Result run(const Job& job, unsigned seed, std::uint64_t stop_after = ~std::uint6
       while (server.serve(apply, std::chrono::milliseconds(20))) keep(server.take_records());
       result.orders[index].assign(server.steps_made().begin(), server.steps_made().end());
       stale[index] = server.most_stale();
+      if (index == 0) result.dropped = server.dropped();
       return;
     }
     std::vector<PushClient::Server> servers;
@@ -115,11 +138,17 @@ Result run(const Job& job, unsigned seed, std::uint64_t stop_after = ~std::uint6
     std::mt19937 draw(static_cast<unsigned>(seed * 100 + rank));
     std::vector<double> weights(result.weights.size()), own(2);
     for (;;) {
-      const PushReply reply = client.next(heard.size() / 2 >= stop_after);
+      const PushReply reply = client.next(heard.size() / 2 / job.slices >= stop_after);
       keep(client.take_records());
+      if (rank == job.workers - 1) known = heard.size() / 2 / job.slices;
       if (reply.kind == PushReply::Kind::done) break;
       if (reply.kind == PushReply::Kind::wait) continue;
       client.pull(reinterpret_cast<std::byte*>(weights.data()), bytes(own));
+      if (rank < job.backups && reply.step >= job.steps / 2)
+        for (int i = 0; i < 20'000 && known < job.steps - 1; ++i)
+          std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      if (rank < job.backups && reply.step >= job.steps / 2 && known < job.steps - 1)
+        waits_in_vain = true;
       if (draw() % 4 == 0) std::this_thread::sleep_for(std::chrono::microseconds(draw() % 500));
       std::vector<double> gradients(weights.size());
       for (std::size_t i = 0; i < gradients.size(); ++i)
@@ -127,17 +156,22 @@ Result run(const Job& job, unsigned seed, std::uint64_t stop_after = ~std::uint6
       own[0] += 1;
       own[1] += static_cast<double>(reply.step);
       const double record[] = {static_cast<double>(reply.step), static_cast<double>(rank)};
+      double part[] = {record[0], static_cast<double>(reply.slice), record[1]};
       client.push(reply.step, reinterpret_cast<const std::byte*>(gradients.data()), -1, record,
-                  bytes(own));
+                  job.slices > 1 ? bytes(part) : bytes(own));
+      ++pushed;
     }
     client.end();
   });
   for (const std::exception_ptr& error : errors)
     if (error) std::rethrow_exception(error);
   CHECK(is_whole);
+  CHECK(are_slices_right);
+  CHECK_FALSE(waits_in_vain);
+  result.pushed = pushed;
   for (const std::uint64_t of : stale) result.most_stale = std::max(result.most_stale, of);
   for (const auto& state : states) {
-    CHECK(state[0] == static_cast<double>(result.orders[0].size()));
+    CHECK(std::abs(state[0] - static_cast<double>(result.orders[0].size())) < 1e-9);
     CHECK(state == states[0]);
   }
   return result;
@@ -145,7 +179,7 @@ Result run(const Job& job, unsigned seed, std::uint64_t stop_after = ~std::uint6
 
 /// Checks a result, of which the first `steps` steps were made.
 void check(const Result& result, const Job& job, std::uint64_t steps) {
-  CAPTURE(job.workers, job.servers, job.steps, job.staleness, steps);
+  CAPTURE(job.workers, job.servers, job.steps, job.staleness, job.slices, job.backups, steps);
   for (const auto& order : result.orders) CHECK(order == result.orders[0]);
   std::vector<std::uint64_t> sorted = result.orders[0];
   std::sort(sorted.begin(), sorted.end());
@@ -153,13 +187,15 @@ void check(const Result& result, const Job& job, std::uint64_t steps) {
   for (std::uint64_t i = 0; i < steps; ++i) all[i] = i;
   CHECK(sorted == all);
   for (std::size_t i = 0; i < result.weights.size(); ++i)
-    CHECK(result.weights[i] == static_cast<double>(steps * (steps - 1) / 2 + steps * i));
+    CHECK(result.weights[i] ==
+          static_cast<double>(job.slices * (steps * (steps - 1) / 2 + steps * i)));
+  CHECK(result.dropped + steps * job.slices == result.pushed);
   CHECK(result.most_stale <= job.staleness);
   for (const auto& records : result.records) {
     CHECK(records == result.records[0]);
-    REQUIRE(records.size() == 2 * steps);
-    for (std::size_t i = 0; i < steps; ++i)
-      CHECK(records[2 * i] == static_cast<double>(result.orders[0][i]));
+    REQUIRE(records.size() == 2 * steps * job.slices);
+    for (std::size_t i = 0; i < steps * job.slices; ++i)
+      CHECK(records[2 * i] == static_cast<double>(result.orders[0][i / job.slices]));
   }
 }
 
@@ -170,6 +206,18 @@ TEST_CASE("all servers make the same updates in the same order, each step once")
   for (unsigned round = 0; round < 30; ++round) {
     const Job job{1 + draw() % 4, 1 + draw() % 3, 1 + draw() % 40, draw() % 8};
     check(run(job, round), job, job.steps);
+  }
+}
+
+TEST_CASE("each slice of a step counts once, and no step waits for the backup workers") {
+  std::mt19937 draw(5);
+  for (unsigned round = 0; round < 30; ++round) {
+    const std::size_t workers = 1 + draw() % 4, backups = draw() % workers;
+    const std::size_t slices = draw() % 2 == 0 ? workers - backups : 1 + draw() % 6;
+    const Job job{workers, 1 + draw() % 3, 2 + draw() % 20, 0, slices, backups};
+    const Result result = run(job, round);
+    check(result, job, job.steps);
+    CHECK(std::is_sorted(result.orders[0].begin(), result.orders[0].end()));
   }
 }
 

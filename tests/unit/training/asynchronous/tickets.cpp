@@ -1,5 +1,5 @@
 /// The steps of an asynchronous phase: their order, the bound on what they miss, and what a lost worker
-/// leaves.
+/// leaves; the slices of a step, and copies of those of slow workers.
 #include "lockstep/training/asynchronous/tickets.hpp"
 
 #include <algorithm>
@@ -97,5 +97,77 @@ TEST_CASE("whatever the workers' speeds, no step misses more others than the sta
     CHECK(most <= staleness);
     CHECK(finished == steps);
     CHECK(std::all_of(times.begin(), times.end(), [](std::size_t n) { return n == 1; }));
+  }
+}
+
+TEST_CASE("idle workers get copies of the slices of a step that are not ready") {
+  Tickets tickets(2, 0, {}, 3, 2);
+  for (const std::uint64_t slice : {0u, 1u, 2u}) CHECK(tickets.grant() == slice);
+  CHECK(tickets.grant() == 0u);  // the longest outstanding one
+  CHECK(tickets.grant() == 1u);  // that of the fewest workers
+  CHECK(tickets.grant() == std::nullopt);
+  CHECK(tickets.accept(0));
+  CHECK(tickets.grant() == 2u);
+  CHECK(tickets.grant() == std::nullopt);
+  CHECK_FALSE(tickets.needs(0));
+  CHECK_FALSE(tickets.accept(0));
+  CHECK(tickets.accept(2));
+  CHECK_FALSE(tickets.is_accepted(0));
+  CHECK(tickets.grant() == 1u);
+  CHECK(tickets.accept(1));
+  CHECK(tickets.is_accepted(0));
+  CHECK(tickets.grant() == std::nullopt);  // the update is not made yet
+  tickets.finish(0);
+  CHECK(tickets.grant() == 3u);
+  CHECK_FALSE(tickets.accept(1));
+  CHECK(tickets.dropped() == 2);
+}
+
+TEST_CASE("whichever workers are slow, a step ends without as many of them as may have copies") {
+  std::mt19937 draw(4);
+  for (int round = 0; round < 300; ++round) {
+    const std::size_t workers = 1 + draw() % 6, backups = draw() % workers;
+    const std::size_t slices = draw() % 2 == 0 ? workers - backups : std::size_t{1} << draw() % 4;
+    const std::uint64_t steps = 1 + draw() % 12;
+    CAPTURE(round, workers, backups, slices, steps);
+    Tickets tickets(steps, 0, {}, slices, backups);
+    std::vector<std::optional<std::uint64_t>> at(workers);  // the slice of each worker
+    std::vector<std::vector<std::size_t>> times(steps, std::vector<std::size_t>(slices));
+    std::uint64_t granted = 0, current = 0;
+    std::vector<std::size_t> slow;  // these never end
+    while (!tickets.is_done()) {
+      if (slow.size() < backups && draw() % 8 == 0) slow.push_back(draw() % workers);
+      bool moves = false;
+      for (std::size_t i = 0; i < 2 * workers; ++i) {
+        const std::size_t worker = i < workers ? draw() % workers : i - workers;
+        if (std::find(slow.begin(), slow.end(), worker) != slow.end()) {
+          if (!at[worker] && (at[worker] = tickets.grant())) ++granted;
+          continue;
+        }
+        if (!at[worker]) {
+          at[worker] = tickets.grant();
+          if (!at[worker]) continue;
+          ++granted;
+          REQUIRE(*at[worker] / slices == current);
+        } else {
+          const std::uint64_t step = *at[worker] / slices;
+          const bool is_needed = tickets.needs(*at[worker]);
+          REQUIRE(tickets.accept(*at[worker]) == is_needed);
+          if (is_needed) ++times[step][*at[worker] % slices];
+          at[worker].reset();
+          if (is_needed && tickets.is_accepted(step)) {
+            tickets.finish(step);
+            ++current;
+          }
+        }
+        moves = true;
+      }
+      REQUIRE(moves);
+    }
+    for (const auto& step : times)
+      CHECK(std::all_of(step.begin(), step.end(), [](std::size_t n) { return n == 1; }));
+    std::uint64_t held = 0;
+    for (const auto& slice : at) held += slice ? 1 : 0;
+    CHECK(tickets.dropped() + held + steps * slices == granted);
   }
 }
