@@ -92,16 +92,15 @@ ls::ParameterServer<Cpu> with_backups(std::size_t backups, std::size_t shards = 
 Here* process = nullptr;
 /// Set while an epoch of training runs.
 bool is_in_epoch = false;
-/// With each example this process waits until another one knows of all steps of the epoch but the last,
-/// which it hears of with the end of the phase.
+/// With each example this process waits until another one knows of all steps of the epoch.
 void wait_for_epochs_of(std::size_t other) {
   on_example = [other] {
     if (!is_in_epoch) return;
     const Report& its = (&process->report)[static_cast<std::ptrdiff_t>(other) -
                                            static_cast<std::ptrdiff_t>(process->rank)];
-    const std::uint64_t last = (process->report.steps / steps_of_epoch + 1) * steps_of_epoch - 1;
+    const std::uint64_t end = (process->report.steps / steps_of_epoch + 1) * steps_of_epoch;
     const auto until = Clock::now() + 20s;
-    while (its.steps < last) {
+    while (its.steps < end) {
       if (Clock::now() > until) throw ls::Error("a step waits for this worker");
       std::this_thread::sleep_for(1ms);
     }
@@ -144,9 +143,9 @@ std::vector<double> trained(const S& strategy, bool one_server, bool evaluates) 
   std::vector<double> all;
   add_training<Net>(all, strategy, ls::Adam{.learning_rate = 0.01, .weight_decay = 0.01},
                     evaluates);
-  if (one_server)
-    add_training<Penalized>(all, strategy, ls::SGD{.learning_rate = 0.1, .with = {.clipnorm = 0.1}},
-                            evaluates);
+  const ls::UpdateOptions clips = {.clipnorm = one_server ? 0.1 : 0,
+                                   .global_clipnorm = one_server ? 0 : 0.1};
+  add_training<Penalized>(all, strategy, ls::SGD{.learning_rate = 0.1, .with = clips}, evaluates);
   add_training<Net>(all, strategy,
                     ls::SGD{.learning_rate = 0.1,
                             .momentum = 0.9,

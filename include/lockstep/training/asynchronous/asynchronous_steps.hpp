@@ -48,7 +48,7 @@ template <class Session>
 ///     begin_phase     replicas of workers, servers' threads
 ///     advance         worker: a step, or a slice   server: updates   chief: waits for records
 ///     ...
-///     advance         all steps are applied: all-gather of the weights ─> false
+///     advance         all steps are applied, and their hooks called: all-gather of the weights ─> false
 template <class Replicas, class Batches, class Data>
 class AsynchronousSteps final : public StepsOver<Replicas, Batches>, public FitPhase {
   using Base = StepsOver<Replicas, Batches>;
@@ -81,12 +81,12 @@ class AsynchronousSteps final : public StepsOver<Replicas, Batches>, public FitP
  private:
   void begin_phase(std::uint64_t steps, const MadeSteps& made) override {
     backups_ = all().session().backup_workers();
-    check_norms();
     check_slices();
     made_ = made;
     first_update_ = all().steps();
     first_step_ = first_update_ - made.count();
     applied_ = received_ = 0;
+    has_ended_ = false;
     records_.clear();
     taken_ = 0;
     all().about_to_change();
@@ -102,7 +102,8 @@ class AsynchronousSteps final : public StepsOver<Replicas, Batches>, public FitP
                            .made = made,
                            .slices = slices_ = slices_of_step(roles),
                            .copies = backups_,
-                           .slice_state = averaged_ * sizeof(double) + state_size * sizeof(T)};
+                           .slice_state = averaged_ * sizeof(double) + state_size * sizeof(T),
+                           .sums = all().segments_of_updates()};
     if (roles.owners.contains(rank()))
       begin_server(shape, roles);
     else
@@ -110,17 +111,19 @@ class AsynchronousSteps final : public StepsOver<Replicas, Batches>, public FitP
   }
 
   bool advance(bool stops, std::optional<double> rate) override {
-    bool runs = true;
+    const bool was_last = has_ended_;
     try {
       all().session().each([&](const ReplicaContext<D>& r) {
-        runs = server_ ? serve(r, stops, rate) : is_worker_ ? work(r, stops) : follow(stops);
-        if (!runs) complete(r);
+        if (was_last) return complete(r);
+        has_ended_ = !(server_      ? serve(r, stops, rate)
+                       : is_worker_ ? work(r, stops)
+                                    : follow(stops));
       });
     } catch (...) {
       leave();
       throw;
     }
-    if (runs) return true;
+    if (!was_last) return true;
     leave();
     counted_ = {};
     position_ += (made_.count() + received_) * data_.batch_size();
@@ -265,8 +268,9 @@ class AsynchronousSteps final : public StepsOver<Replicas, Batches>, public FitP
         for (const Slice& part : push.parts)
           parts_.push_back({part.first / sizeof(T), part.count / sizeof(T)});
     const std::uint64_t step = first_update_ + applied_++;
-    replica.update_alone(all().optimizer_, rate ? *rate : all().optimizer_.learning_rate(step),
-                         step + 1, push.squares, parts_);
+    replica.update_alone(
+        all().optimizer_, rate ? *rate : all().optimizer_.learning_rate(step), step + 1,
+        [&](std::span<double> values) { server_->sum(values); }, parts_);
     // The gradients of rows that the next push does not touch are 0.
     if (!push.is_whole)
       for (const Slice& part : push.parts)
@@ -306,30 +310,6 @@ class AsynchronousSteps final : public StepsOver<Replicas, Batches>, public FitP
     if (reply.kind != PushReply::Kind::done) return true;
     client_->end();
     return false;
-  }
-
-  /// \throws UsageError, in all processes, if no server could know the norm by which gradients are
-  /// clipped.
-  void check_norms() {
-    const std::size_t servers = all().session().roles().owners.count;
-    const UpdateOptions& with = options_of(all().optimizer_);
-    sends_squares_ = with.global_clipnorm > 0 && with.clipnorm <= 0 && servers > 1;
-    if (!sends_squares_) return;
-    if (backups_ > 0)
-      throw UsageError(
-          "fit: with backup workers no server knows the gradients of the others, by whose norm "
-          ".global_clipnorm clips; use one server, .clipnorm, or no .backup_workers");
-    if (with.gradient_accumulation_steps > 1)
-      throw UsageError(
-          "fit: several servers clip asynchronous steps by the norm of all gradients of a step, not "
-          "of those that are accumulated; use one server, .clipnorm, or no "
-          ".gradient_accumulation_steps");
-    for (const PenaltySegment& s : penalty_segments<typename Replicas::Network>())
-      if (s.penalty)
-        throw UsageError(
-            "fit: several servers clip asynchronous steps by the norm of all gradients, which does "
-            "not include those of regularizers; use one server, .clipnorm, or .weight_decay of the "
-            "optimizer");
   }
 
   void prepare() {
@@ -406,8 +386,7 @@ class AsynchronousSteps final : public StepsOver<Replicas, Batches>, public FitP
                replica_->penalty(0)};
     const auto& sums = replica_->sums(0);
     record_.insert(record_.end(), sums.begin(), sums.end());
-    client_->push(number, reinterpret_cast<const std::byte*>(engine.gradients().data()),
-                  squares(engine.gradients().data()), record_,
+    client_->push(number, reinterpret_cast<const std::byte*>(engine.gradients().data()), record_,
                   slices_ > 1 ? state_of_slice(state) : state);
   }
   /// A slice's part of the sums of the layers' state, and the state, of which the rest is used.
@@ -446,14 +425,6 @@ class AsynchronousSteps final : public StepsOver<Replicas, Batches>, public FitP
     touched_weights(tables.all(), Replicas::Network::graph.weights, rows_, touched_);
     for (Slice& part : touched_) part = {part.first * sizeof(T), part.count * sizeof(T)};
     client_->set_touched(touched_);
-  }
-  /// The sum of squares of all gradients; below 0 if no server needs it.
-  double squares(const T* gradients) const {
-    if (!sends_squares_) return -1;
-    double sum = 0;
-    for (std::size_t i = 0; i < Replicas::Network::graph.weights; ++i)
-      sum += static_cast<double>(gradients[i]) * static_cast<double>(gradients[i]);
-    return sum;
   }
 
   // --- all ---
@@ -523,7 +494,7 @@ class AsynchronousSteps final : public StepsOver<Replicas, Batches>, public FitP
   std::size_t taken_ = 0;
   std::optional<PushServer> server_;
   std::optional<PushClient> client_;
-  bool is_worker_ = false, sends_squares_ = false;
+  bool is_worker_ = false, has_ended_ = false;  // this process' part of the phase
   std::size_t backups_ = 0;
   std::size_t slices_ = 1, averaged_ = 0;  // of a step; numbers in its sums of the layers' state
   std::vector<T*> gradient_tree_;          // sums of 2^b slices in number b

@@ -37,14 +37,15 @@ class PushClient {
   /// ones, the step and the rank whose push counts of each slice.
   LOCKSTEP_DECL PushReply serve(bool stops, std::uint64_t applied,
                                 std::vector<std::uint64_t>& order);
+  /// Adds numbers of all servers, of which this is one, within an update.
+  LOCKSTEP_DECL void sum(std::span<double> values);
   /// The weights that the next pull and push are about, in bytes of all; none: all of them.
   void set_touched(std::vector<Slice>& touched) { touched_ = touched; }
   /// Reads the weights and the layers' state.
   LOCKSTEP_DECL void pull(std::byte* weights, std::span<std::byte> state);
   /// Sends the gradients, the record and the state of the step, or slice, that `next` has given.
-  /// `squares`: the sum of squares of all gradients, or below 0. `state`: that after the step, or the
-  /// slice's part.
-  LOCKSTEP_DECL void push(std::uint64_t step, const std::byte* gradients, double squares,
+  /// `state`: that after the step, or the slice's part.
+  LOCKSTEP_DECL void push(std::uint64_t step, const std::byte* gradients,
                           std::span<const double> record, std::span<const std::byte> state);
   /// Ends the phase for all servers.
   LOCKSTEP_COLD_DECL void end();

@@ -70,6 +70,14 @@ PushReply PushClient::serve(bool stops, std::uint64_t applied, std::vector<std::
   return reply;
 }
 
+void PushClient::sum(std::span<double> values) {
+  const Server& first = servers_.front();
+  PushRequest request{.kind = PushRequest::Kind::sum};
+  pair(first).broadcast(&request, 1, here(first));
+  pair(first).broadcast(values.data(), values.size(), here(first));
+  pair(first).broadcast(values.data(), values.size(), 1 - here(first));
+}
+
 void PushClient::ask_for(const Server& server, PushRequest request, std::span<const Slice> range) {
   ProcessGroup& group = pair(server);
   if (touched_.empty()) {
@@ -102,17 +110,13 @@ void PushClient::pull(std::byte* weights, std::span<std::byte> state) {
               states_.begin() + static_cast<std::ptrdiff_t>(shape_.state));
 }
 
-void PushClient::push(std::uint64_t step, const std::byte* gradients, double squares,
+void PushClient::push(std::uint64_t step, const std::byte* gradients,
                       std::span<const double> record, std::span<const std::byte> state) {
   std::copy(state.begin(), state.end(), states_.begin());
   for (const Server& server : servers_) {
     ProcessGroup& group = pair(server);
     ask_for(server,
-            {.kind = PushRequest::Kind::push,
-             .step = step,
-             .slice = slice_,
-             .known = state_seen_,
-             .squares = squares},
+            {.kind = PushRequest::Kind::push, .step = step, .slice = slice_, .known = state_seen_},
             server.weights.pushed);
     // A broadcast only reads the root's memory.
     if (parts_.size() == 1) {

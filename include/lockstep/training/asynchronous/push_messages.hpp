@@ -6,6 +6,8 @@
 ///     client                                          server
 ///       next, follow, serve  ───────────────────────>  the first server only
 ///                     <──────  reply; records, or for a server steps and the ranks of their pushes
+///       sum           ── numbers of a server ───────>  the first server only
+///                     <──────  those of all servers, added
 ///       pull          ── parts ─────────────────────>
 ///                     <──────  its weights; the first: the layers' state, and its updates
 ///       push          ── parts, gradients,
@@ -37,7 +39,7 @@
 namespace lockstep::detail {
 
 struct PushRequest {
-  enum class Kind : std::uint32_t { next, follow, serve, pull, push, end };
+  enum class Kind : std::uint32_t { next, follow, serve, sum, pull, push, end };
   static constexpr std::uint64_t none = ~std::uint64_t{0};
   Kind kind = Kind::end;
   std::uint32_t stops = 0;    ///< 1: the phase is to end soon
@@ -46,7 +48,6 @@ struct PushRequest {
   /// Records that the client has; of `serve`: updates that the server has made; of `push`: updates
   /// before the layers' state was pulled.
   std::uint64_t known = 0;
-  double squares = -1;      ///< the sum of squares of all gradients, if servers need it
   std::uint64_t parts = 0;  ///< of the server's weights, which follow; 0: all of them
 };
 
@@ -79,6 +80,7 @@ struct PhaseShape {
   std::size_t copies = 0;  ///< that workers may make of slices at a time
   /// Bytes of the layers' state that a slice leaves, if a step has several: its part of their sum.
   std::size_t slice_state = 0;
+  std::size_t sums = 0;  ///< numbers that all servers add within an update
 
   /// Bytes of state in a push: of a whole step the state after it, then before.
   std::size_t pushed_state() const { return slices > 1 ? slice_state : 2 * state; }

@@ -49,7 +49,6 @@ class PushServer {
     std::byte* state;              ///< the layers' state after the step, or the slice's part
     const std::byte* pulled;       ///< that before the step; null for a slice
     bool is_next;                  ///< the state was pulled after the update before this one
-    double squares;                ///< the sum of those of all gradients, or below 0
     std::span<const double> record;
     std::size_t slice;  ///< of the step
   };
@@ -72,6 +71,8 @@ class PushServer {
   /// \returns false once all clients have ended and all records are taken. \throws what ended a
   /// client's thread.
   LOCKSTEP_DECL bool serve(FunctionRef<void(const Push&)> apply, std::chrono::milliseconds most);
+  /// Within `apply`, adds numbers of all servers, which call it for the same updates.
+  LOCKSTEP_DECL void sum(std::span<double> values);
   /// The records of updates that all servers have made, since the last call.
   LOCKSTEP_DECL std::vector<double> take_records();
   /// Asks for the end of the phase after the steps that have begun.
@@ -88,7 +89,6 @@ class PushServer {
   struct Kept {
     std::uint64_t step = 0, slice = 0;
     std::uint64_t seen = 0, state_seen = 0;  // updates before the pulls of weights and of state
-    double squares = 0;
     std::vector<std::byte> gradients{}, states{};
     std::vector<double> record{};
     std::vector<Slice> parts{};
@@ -109,6 +109,9 @@ class PushServer {
   LOCKSTEP_COLD_DECL void follow();
   LOCKSTEP_DECL void answer_next(Client& client, const PushRequest& request);
   LOCKSTEP_DECL void answer_serve(Client& client, const PushRequest& request);
+  LOCKSTEP_DECL void answer_sum(Client& client);
+  /// Adds the numbers of one server, and waits for those of the others.
+  LOCKSTEP_DECL void add(std::span<double> values);
   LOCKSTEP_DECL void answer_pull(Client& client, const PushRequest& request);
   /// Receives the parts of a request about weights of `owned`.
   LOCKSTEP_DECL void receive_parts(Client& client, const PushRequest& request,
@@ -157,6 +160,8 @@ class PushServer {
   std::map<std::uint64_t, std::vector<std::uint64_t>>
       accepted_;                        // ranks by slice, of such and begun
   std::vector<std::uint64_t> made_by_;  // updates, by server
+  std::vector<double> sums_;            // of `sum`
+  std::uint64_t added_ = 0;             // calls of `add`
   std::size_t running_ = 0;             // threads
   bool stops_ = false;
   std::exception_ptr error_{};

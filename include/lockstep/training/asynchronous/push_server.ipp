@@ -59,7 +59,7 @@ PushServer::~PushServer() {
     const std::scoped_lock lock(mutex_);
     if (running_ > 0 && !error_)
       error_ = std::make_exception_ptr(CollectiveAborted("parameter server: the phase was left"));
-    return running_ == 0;
+    return running_ == 0 && !error_;
   }();
   wake();
   if (!have_ended) {
@@ -94,6 +94,9 @@ void PushServer::run(Client& client) {
         break;
       case PushRequest::Kind::serve:
         answer_serve(client, request);
+        break;
+      case PushRequest::Kind::sum:
+        answer_sum(client);
         break;
       case PushRequest::Kind::pull:
         answer_pull(client, request);
@@ -236,6 +239,33 @@ void PushServer::answer_serve(Client& client, const PushRequest& request) {
   if (reply.count > 0) client.group->broadcast(next.data(), next.size(), here(client));
 }
 
+void PushServer::answer_sum(Client& client) {
+  check(client, is_first() && servers_.contains(client.rank) && shape_.sums > 0);
+  std::vector<double> values(shape_.sums);
+  client.group->broadcast(values.data(), values.size(), 1 - here(client));
+  add(values);
+  client.group->broadcast(values.data(), values.size(), here(client));
+}
+
+void PushServer::sum(std::span<double> values) {
+  if (servers_.count == 1) return;
+  // The thread that uses it otherwise waits for the end of this update.
+  if (leader_) return leader_->sum(values);
+  add(values);
+}
+
+void PushServer::add(std::span<double> values) {
+  std::unique_lock lock(mutex_);
+  // No server begins the next sum before all have made the update of this one.
+  if (added_ % servers_.count == 0) sums_.assign(values.size(), 0.0);
+  for (std::size_t i = 0; i < values.size(); ++i) sums_[i] += values[i];
+  const std::uint64_t all = (added_++ / servers_.count + 1) * servers_.count;
+  changed_.notify_all();
+  changed_.wait(lock, [&] { return added_ >= all || error_; });
+  if (added_ < all) std::rethrow_exception(error_);
+  std::copy(sums_.begin(), sums_.end(), values.begin());
+}
+
 void PushServer::receive_parts(Client& client, const PushRequest& request,
                                std::span<const Slice> owned, std::vector<Slice>& parts) {
   if (request.parts == 0) return parts.assign(owned.begin(), owned.end());
@@ -319,7 +349,6 @@ bool PushServer::answer_push(Client& client, const PushRequest& request) {
     push->slice = request.slice;
     push->state_seen = request.known;
     push->seen = client.pulled;
-    push->squares = request.squares;
     receipt.is_late = is_late(*push) ? 1 : 0;
     receipt.stops = stops_ ? 1 : 0;
     (receipt.is_late != 0 ? unused_ : client.kept).push_back(std::move(push));
@@ -354,7 +383,6 @@ void PushServer::apply(FunctionRef<void(const Push&)> update) {
             .state = push.states.data(),
             .pulled = shape_.slices > 1 ? nullptr : push.states.data() + state_.size(),
             .is_next = applied_ == push.state_seen,
-            .squares = push.squares,
             .record = push.record,
             .slice = i});
   }

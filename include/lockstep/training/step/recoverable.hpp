@@ -52,12 +52,12 @@ class RecoverableUpdate : public U {
     this->complete(replica, this->weights());
     stage_ = Stage::complete;
   }
-  /// The same for an asynchronous step; it is within the update until `finish_update`.
+  /// The same for a step in a phase; it is within the update until `finish_update`.
   [[gnu::cold]] void update_alone(UpdateRule<D> rule, double rate, std::uint64_t step,
-                                  double squares, std::span<const Slice> parts) {
+                                  typename U::SumOverOwners sum, std::span<const Slice> parts) {
     if (keeps_) keep();
     stage_ = Stage::begun;
-    U::update_alone(rule, rate, step, squares, parts);
+    U::update_alone(rule, rate, step, sum, parts);
     if (after_.size() > 0) keep_weights(after_);
     stage_ = Stage::made;
   }

@@ -127,11 +127,13 @@ class Replica : public DeviceReplica<D, U> {
       make_update(replica, optimizer, rate, step, this->policy_.updates_in_backward());
     }
   }
-  /// The update of an asynchronous step by a policy that has such: without the other replicas.
+  /// The update of a step in a phase by a policy that has such: without the other replicas, except
+  /// for `sum`.
   [[gnu::cold]] void update_alone(const O& optimizer, double rate, std::uint64_t step,
-                                  double squares, std::span<const Slice> parts) {
+                                  FunctionRef<void(std::span<double>)> sum,
+                                  std::span<const Slice> parts) {
     StepUpdate rule{optimizer, rate, this->policy_.number(step)};
-    this->policy_.update_alone(rule, rate, step, squares, parts);
+    this->policy_.update_alone(rule, rate, step, sum, parts);
   }
   /// The same with gradients that `set_gradients` has set, of which `wrong` are not finite.
   [[gnu::cold]] void update_with([[maybe_unused]] double wrong, const ReplicaContext<D>& replica,

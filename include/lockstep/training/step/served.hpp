@@ -60,21 +60,20 @@ class ServedUpdate : public Updates<D> {
     update_owned(replica, rule, rate, step);
     pull(replica);
   }
-  /// The update by the gradients of one worker, in an asynchronous step: nothing is exchanged.
-  /// `squares`: the sum of squares of all gradients, below 0 if no server needs that of others'.
-  /// `parts`: the only weights that the update changes; none: it may change all owned ones.
+  /// The update of a step in a phase: nothing else is exchanged than the numbers that `sum` adds over
+  /// the owners. `parts`: the only weights that the update changes; none: it may change all owned ones.
   [[gnu::cold]] void update_alone(UpdateRule<D> rule, double rate, std::uint64_t step,
-                                  double squares, std::span<const Slice> parts) {
+                                  typename Base::SumOverOwners sum, std::span<const Slice> parts) {
     if (!parts.empty() && this->is_by_parts()) {
       for (const Slice& part : parts) rule(this->parts_of(rate, part));
       return this->end(step);
     }
-    const auto sum = [&](std::span<double> values) {
-      if (!clips_together_ || squares < 0) return;
-      std::fill(values.begin(), values.end(), 0.0);
-      values[0] = squares;
+    const auto sum_once = [&](std::span<double> values) {
+      if (!clips_together_) return;
+      keep_own(values);
+      sum(values);
     };
-    if (this->begin(step, sum)) this->apply(rule, rate);
+    if (this->begin(step, sum_once)) this->apply(rule, rate);
     this->end(step);
   }
   /// The weights that each replica sends, in elements.
@@ -126,10 +125,7 @@ class ServedUpdate : public Updates<D> {
   [[gnu::cold]] void update_owned(const ReplicaContext<D>& replica, UpdateRule<D> rule, double rate,
                                   std::uint64_t step) {
     const auto sum = [&](std::span<double> values) {
-      const std::span<const UpdateSegment> segments = this->segments();
-      if (!copies_.empty())  // each parameter counts once
-        for (std::size_t i = 0; i < segments.size(); ++i)
-          if (!own_.contains(segments[i].begin)) values[i] = 0;
+      keep_own(values);
       sum_over_owners(replica, values);
     };
     if (this->begin(step, sum)) this->apply(rule, rate);
@@ -137,6 +133,13 @@ class ServedUpdate : public Updates<D> {
   }
 
  private:
+  /// Clears the numbers of parameters that another owner counts.
+  void keep_own(std::span<double> values) const {
+    if (copies_.empty()) return;
+    const std::span<const UpdateSegment> segments = this->segments();
+    for (std::size_t i = 0; i < segments.size(); ++i)
+      if (!own_.contains(segments[i].begin)) values[i] = 0;
+  }
   void pull(const ReplicaContext<D>& replica) const {
     const ExchangeOperation operation(listener_, "pull", pull_bytes_);
     complete(replica, this->weights());

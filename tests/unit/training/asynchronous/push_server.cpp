@@ -84,10 +84,12 @@ Result run(const Job& job, unsigned seed, std::uint64_t stop_after = ~std::uint6
                          .staleness = job.staleness,
                          .slices = job.slices,
                          .copies = job.backups,
-                         .slice_state = 3 * sizeof(double)};
+                         .slice_state = 3 * sizeof(double),
+                         .sums = 2};
   const auto bytes = [](std::span<double> values) { return std::as_writable_bytes(values); };
   std::vector<std::uint64_t> stale(job.servers);
-  std::atomic<bool> is_whole = true, are_slices_right = true, waits_in_vain = false;
+  std::atomic<bool> is_whole = true, are_slices_right = true, are_sums_right = true,
+                    waits_in_vain = false;
   std::atomic<std::uint64_t> known = 0, pushed = 0;
   const auto errors = tcp_test::in_threads(pairs.size(), [&](std::size_t rank) {
     std::vector<double>& heard = result.records[rank];
@@ -107,6 +109,13 @@ Result run(const Job& job, unsigned seed, std::uint64_t stop_after = ~std::uint6
         std::memcpy(gradients.data(), push.gradients, each * sizeof(double));
         for (std::size_t i = 0; i < each; ++i) mine[i] += gradients[i];
         if (!push.is_whole) is_whole = false;
+        if (push.slice + 1 == job.slices) {
+          double sums[] = {static_cast<double>(index + 1), push.record[0]};
+          server.sum(sums);
+          const auto n = static_cast<double>(job.servers);
+          if (job.servers > 1 && (sums[0] != n * (n + 1) / 2 || sums[1] != n * push.record[0]))
+            are_sums_right = false;
+        }
         if (job.slices > 1) {
           double part[3];
           std::memcpy(part, push.state, sizeof part);
@@ -157,7 +166,7 @@ Result run(const Job& job, unsigned seed, std::uint64_t stop_after = ~std::uint6
       own[1] += static_cast<double>(reply.step);
       const double record[] = {static_cast<double>(reply.step), static_cast<double>(rank)};
       double part[] = {record[0], static_cast<double>(reply.slice), record[1]};
-      client.push(reply.step, reinterpret_cast<const std::byte*>(gradients.data()), -1, record,
+      client.push(reply.step, reinterpret_cast<const std::byte*>(gradients.data()), record,
                   job.slices > 1 ? bytes(part) : bytes(own));
       ++pushed;
     }
@@ -167,6 +176,7 @@ Result run(const Job& job, unsigned seed, std::uint64_t stop_after = ~std::uint6
     if (error) std::rethrow_exception(error);
   CHECK(is_whole);
   CHECK(are_slices_right);
+  CHECK(are_sums_right);
   CHECK_FALSE(waits_in_vain);
   result.pushed = pushed;
   for (const std::uint64_t of : stale) result.most_stale = std::max(result.most_stale, of);
