@@ -47,6 +47,10 @@ struct Net : ls::Sequential<ls::Input<2>, ls::Dense<16>, ls::BatchNormalization<
 struct Penalized : ls::Sequential<ls::Input<2>, ls::Dense<16, ls::kernel_regularizer(ls::L2{0.01})>,
                                   ls::ReLU, ls::Dense<3>> {};
 
+/// Statistics of the whole batch.
+struct Synchronized
+    : ls::Sequential<ls::Input<2>, ls::BatchNormalization<ls::synchronized>, ls::Dense<3>> {};
+
 /// Words of which a batch has few.
 template <int vocabulary>
 struct Words : ls::Sequential<ls::Input<4>, ls::Embedding<vocabulary, 6>,
@@ -304,22 +308,29 @@ TEST_CASE("asynchronous steps end at a signal and continue from a checkpoint, ea
     append(found, model.weights_sha256());
     return found;
   };
+  const auto check = [&](const auto& strategy, const std::vector<double>& expected,
+                         const std::string& name, std::uint64_t every, std::size_t workers,
+                         std::size_t victim) {
+    const auto all = run(workers, 2, true, [&](Here& here) {
+      return fit(strategy, name, every, true, here.rank == victim);
+    });
+    for (const auto& found : all) CHECK(found == all[0]);
+    CHECK(all[0][0] < expected[0]);
+    CHECK(all[0][0] > 4);
+    // One that continues may have another number of workers, if its slices are the same.
+    for (const auto& found : run(workers == 3 ? workers : 1, 2, false,
+                                 [&](Here&) { return fit(strategy, name, every, false, false); }))
+      CHECK(found == expected);
+  };
   const auto expected = fit(ls::OneDevice<Cpu>{.on = {.threads = 1}}, "alone", 0, false, false);
-  for (const std::uint64_t every : {0u, 2u}) {
-    const std::string name = every == 0 ? "job" : "often";
-    for (const std::size_t victim : {0u, 2u, 3u}) {  // the chief, a worker, a server
-      const auto all = run(2, 2, true, [&](Here& here) {
-        return fit(servers(0), name + std::to_string(victim), every, true, here.rank == victim);
-      });
-      for (const auto& found : all) CHECK(found == all[0]);
-      CHECK(all[0][0] < expected[0]);
-      CHECK(all[0][0] > 4);
-      for (const auto& found : run(1, 2, false, [&](Here&) {
-             return fit(servers(0), name + std::to_string(victim), every, false, false);
-           }))
-        CHECK(found == expected);
-    }
-  }
+  for (const std::uint64_t every : {0u, 2u})
+    for (const std::size_t victim : {0u, 2u, 3u})  // the chief, a worker, a server
+      check(servers(0), expected, (every == 0 ? "job" : "often") + std::to_string(victim), every, 2,
+            victim);
+  check(
+      with_backups(1),
+      fit(ls::OneDevice<Cpu>{.on = {.threads = 1}, .virtual_shards = 2}, "slices", 0, false, false),
+      "backups", 2, 3, 2);
 }
 
 TEST_CASE("hooks after several asynchronous steps see the weights of all") {
@@ -368,12 +379,26 @@ TEST_CASE("calls that need all weights are refused between asynchronous steps") 
       in_hook([](auto& model) { model.evaluate(data()); }),
       "evaluate: it was called between asynchronous steps, while no process has all weights; set "
       ".steps_per_execution = K");
+  const auto own_step = [](const auto& strategy) {
+    return [strategy] {
+      auto model = model_on(Net{}, strategy, ls::SGD{});
+      model.fit(data(), line::quiet(1), [&](const auto& batch) { model.train_step(batch); });
+    };
+  };
+  refused(own_step(servers(4)),
+          "the strategy is asynchronous; leave out .asynchronous, or the step");
+  refused(own_step(with_backups(1)),
+          "the strategy has backup workers; leave out .backup_workers, or the step");
+  refused(
+      [] { with_backups(2).open(); },
+      "parameter_server: backup_workers is 2, but the job has 2 workers, of which a step needs at "
+      "least one; start more workers, or lower .backup_workers");
   refused(
       [] {
-        auto model = model_on(Net{}, servers(4), ls::SGD{});
-        model.fit(data(), line::quiet(1), [&](const auto& batch) { model.train_step(batch); });
+        auto model = model_on(Synchronized{}, with_backups(1), ls::SGD{});
+        model.fit(data(), line::quiet(1));
       },
-      "the strategy is asynchronous; leave out .asynchronous, or the step");
+      "leave out ls::synchronized, or .backup_workers");
   refused(
       [] {
         auto model = model_on(Net{}, servers(4), ls::SGD{});
@@ -406,6 +431,9 @@ TEST_CASE("of the tables of an embedding, only the rows of a batch travel") {
   const auto expected = both(ls::OneDevice<Cpu>{.on = {.threads = 1}});
   for (const auto& given : run(2, 3, false, [&](Here&) { return both(servers(0)); }))
     CHECK(given == expected);
+  const auto of_slices = both(ls::OneDevice<Cpu>{.on = {.threads = 1}, .virtual_shards = 2});
+  for (const auto& given : run(3, 2, false, [&](Here&) { return both(with_backups(1)); }))
+    CHECK(given == of_slices);
 
   const auto bytes_of = [&]<int rows>(std::integral_constant<int, rows>) {
     const auto all = run(2, 2, false, [&](Here&) {
@@ -429,7 +457,10 @@ TEST_CASE("of the tables of an embedding, only the rows of a batch travel") {
   CHECK(std::abs(large - small) < 0.1 * small);
 }
 
-TEST_CASE("a bound on staleness needs asynchronous steps") {
+TEST_CASE("a bound on staleness needs asynchronous steps, and these need no backup workers") {
+  CHECK_THROWS_WITH((ls::ParameterServer<Cpu>{.asynchronous = true, .backup_workers = 1}.open()),
+                    ContainsSubstring("backup_workers is 1, but asynchronous steps wait for no "
+                                      "worker; leave out .asynchronous, or .backup_workers"));
   CHECK_THROWS_WITH((ls::ParameterServer<Cpu>{.staleness = 2}.open()),
                     ContainsSubstring("staleness is 2, but synchronous steps miss no update; set "
                                       ".asynchronous = true"));
