@@ -224,6 +224,10 @@ inline Options parse(const Program& program, int argc, char** argv) {
                                "updates that an asynchronous step may miss; default: 2 for each "
                                "worker",
                                0);
+      add_whole<std::size_t>(app, "--backup-workers", o.backup_workers,
+                             "workers that a synchronous step need not wait for: the slowest ones; "
+                             "less than the workers",
+                             0);
       add_whole<std::size_t>(app, "--ps-replicas", o.server_replicas,
                              "parameter servers that own each range of the weights; with 2 an "
                              "elastic job survives the death of one",
@@ -314,6 +318,13 @@ inline Options parse(const Program& program, int argc, char** argv) {
   if (o.sync_every && o.update != "local" && o.update != "diloco")
     throw CLI::ValidationError("--sync-every " + std::to_string(*o.sync_every),
                                "replicas synchronise in each step; add --update local or diloco");
+  const auto refuse_backups = [&](const char* why) {
+    throw CLI::ValidationError("--backup-workers " + std::to_string(o.backup_workers), why);
+  };
+  if (o.backup_workers > 0 && o.asynchronous)
+    refuse_backups("asynchronous steps wait for no worker; leave out --mode async");
+  if (o.backup_workers > 0 && o.trace)
+    refuse_backups("steps with backup workers are not traced; leave out --trace");
   if (o.staleness && !o.asynchronous)
     throw CLI::ValidationError("--staleness " + std::to_string(*o.staleness),
                                "synchronous steps miss no update; add --mode async");

@@ -28,7 +28,7 @@ struct Program {
   bool counts_devices = false;    ///< uses all GPUs by default: no --threads
   /// --cluster, --task, --elastic, --stall-timeout, --idle-timeout, --stragglers
   bool has_workers = false;
-  bool has_servers = false;  ///< --mode, --staleness, --ps-replicas
+  bool has_servers = false;  ///< --mode, --staleness, --backup-workers, --ps-replicas
   bool has_updates = false;  ///< --update, --sync-every
 };
 
@@ -75,6 +75,7 @@ struct Options {
   bool stragglers = false;
   bool asynchronous = false;               ///< of a job with parameter servers
   std::optional<std::uint64_t> staleness;  ///< updates that an asynchronous step may miss
+  std::size_t backup_workers = 0;          ///< that a synchronous step need not wait for
 };
 
 }  // namespace support

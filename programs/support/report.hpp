@@ -55,7 +55,8 @@ struct Report {
     std::size_t optimizer_bytes = 0;     ///< slots of all replicas of this process
     bool has_workers = false;
     std::size_t workers = 0, rank = 0;
-    bool is_asynchronous = false;
+    bool has_phases = false;  ///< asynchronous steps, or backup workers
+    std::size_t backup_workers = 0;
     std::size_t heard_together = 1;  ///< steps of which the process hears at once
   };
   /// The results of training.
@@ -64,7 +65,7 @@ struct Report {
     std::vector<std::vector<std::pair<std::string, double>>> epochs;
     std::vector<std::string> replica_digests;
     std::size_t planned_bytes = 0, resident_bytes = 0;  ///< at the peak
-    lockstep::UpdateCounts updates{};                   ///< of asynchronous steps
+    lockstep::UpdateCounts updates{};                   ///< of steps in phases
     std::size_t steps = 0;
   };
 
@@ -112,8 +113,11 @@ Report::Made describe(const ModelOf<Net, S, Parts...>& model, const Options& opt
     // With parameter servers not every process is a worker.
     made.workers = has_servers<S> ? model.replicas() : model.workers();
     made.rank = model.rank();
-    if constexpr (has_servers<S>) made.is_asynchronous = model.strategy().asynchronous;
-    if (made.is_asynchronous) made.heard_together = 4 * made.workers;
+    if constexpr (has_servers<S>) {
+      made.backup_workers = model.strategy().backup_workers;
+      made.has_phases = model.strategy().asynchronous || made.backup_workers > 0;
+    }
+    if (made.has_phases) made.heard_together = 4 * made.workers;
   }
   if constexpr (requires { model.strategy().policy.steps; })
     made.heard_together = model.strategy().policy.steps;

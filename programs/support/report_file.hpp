@@ -68,8 +68,11 @@ inline nlohmann::json to_json(const Report& report) {
       json["weights_sha256"] = run->replica_digests.front();
       json["replica_weights_sha256"] = run->replica_digests;
     }
-    if (report.made && report.made->is_asynchronous) {
-      json["stale_max"] = run->updates.most_stale;
+    if (report.made && report.made->has_phases) {
+      if (report.made->backup_workers > 0)
+        json["copies_dropped"] = run->updates.copies_dropped;
+      else
+        json["stale_max"] = run->updates.most_stale;
       json["examples_once"] = run->updates.each_once;
     }
     json["peak_bytes"] = {{"planned", run->planned_bytes}, {"resident", run->resident_bytes}};

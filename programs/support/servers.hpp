@@ -10,7 +10,8 @@
 
 namespace support {
 
-/// Applies --cluster, --task, --mode, --staleness, --elastic, --ps-replicas and the timeouts.
+/// Applies --cluster, --task, --mode, --staleness, --backup-workers, --elastic, --ps-replicas and the
+/// timeouts.
 /// \throws lockstep::ClusterError, lockstep::FileError naming the option or the file.
 template <class D, class Plane>
 void describe_workers(lockstep::ParameterServer<D, Plane, lockstep::Elastic>& strategy,
@@ -18,6 +19,7 @@ void describe_workers(lockstep::ParameterServer<D, Plane, lockstep::Elastic>& st
   describe_job(strategy, options);
   strategy.asynchronous = options.asynchronous;
   strategy.staleness = options.staleness;
+  strategy.backup_workers = options.backup_workers;
   strategy.replicas = options.server_replicas;
   strategy.elastic.min_workers = options.min_workers;
   // A worker that dies leaves an asynchronous job, unless its user has another number in mind.

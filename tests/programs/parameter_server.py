@@ -53,6 +53,15 @@ class ParameterServer(Case):
         self.assertTrue(free["examples_once"])
         self.assertEqual(len(free["step_loss"]), 6)
 
+    def test_steps_with_a_backup_worker_have_the_bits_of_one_device(self):
+        alone = self.report(BIN / "mnist", *SHORT)
+        found = self.report(BIN / "lockstep-run", "-n", 3, "--ps", 1, "mnist_parameter_server", "--backup-workers", 1, *SHORT)
+        self.assertEqual(found["weights_sha256"], alone["weights_sha256"])
+        self.assertEqual(found["step_loss"], alone["step_loss"])
+        self.assertEqual((found["examples_once"], found["steps"]), (True, 6))
+        self.assertGreaterEqual(found["copies_dropped"], 0)
+        self.assertNotIn("stale_max", found)
+
     def test_tasks_of_tf_config_train_together(self):
         jobs = self.tasks(*SHORT, "--report", self.dir / "r.json", chief=1, workers=2, servers=2)
         for job in jobs.values():
@@ -155,10 +164,13 @@ class ParameterServer(Case):
         few = self.start(BIN / "lockstep-run", "-n", 2, "--ps", 2, "--elastic", 3, "mnist_parameter_server")
         self.ends(few, 2)
         self.assertIn("the job has only 2 workers", few.stderr())
-        for option, value in (("--mode", "now"), ("--staleness", "1")):
-            refused = self.start(BIN / "mnist_parameter_server", option, value, *SHORT)
+        for option, value, *more in (("--mode", "now"), ("--staleness", "1"), ("--backup-workers", "1", "--mode", "async")):
+            refused = self.start(BIN / "mnist_parameter_server", option, value, *more, *SHORT)
             self.ends(refused, 2)
             self.assertIn(option, refused.stderr())
+        backups = self.start(BIN / "lockstep-run", "-n", 1, "--ps", 1, "mnist_parameter_server", "--backup-workers", 1, *SHORT)
+        self.ends(backups, 2)
+        self.assertIn("backup_workers is 1, but the job has 1 worker, of which", backups.stderr())
         copies = self.start(BIN / "lockstep-run", "-n", 1, "--ps", 1, "mnist_parameter_server", "--ps-replicas", 2, *SHORT)
         self.ends(copies, 2)
         self.assertIn("replicas is 2, but the job has 1 parameter server;", copies.stderr())
