@@ -377,7 +377,7 @@ TEST_CASE("calls that need all weights are refused between asynchronous steps") 
   };
   refused(
       in_hook([](auto& model) { model.evaluate(data()); }),
-      "evaluate: it was called between asynchronous steps, while no process has all weights; set "
+      "evaluate: it was called between steps of an asynchronous phase, while no process has all weights; set "
       ".steps_per_execution = K");
   const auto own_step = [](const auto& strategy) {
     return [strategy] {

@@ -561,8 +561,8 @@ class Model<Net, S, L, O, Ms...> {
                                 detail::bytes_of(replicas_.weights(), replicas_.state()));
   }
 
-  /// The asynchronous steps that this model has made, as the job's parameter servers have counted
-  /// them; none with other strategies. Equal in all processes after a `fit`.
+  /// The steps that this model has made asynchronously or with backup workers, as the job's parameter
+  /// servers have counted them; none with other strategies. Equal in all processes after a `fit`.
   const UpdateCounts& update_counts() const { return replicas_.update_counts(); }
 
   /// The digest of each replica of this process. Different digests mean diverged replicas.
@@ -684,7 +684,7 @@ class Model<Net, S, L, O, Ms...> {
           call, call);
     if (replicas_.is_in_phase())
       throw UsageError(
-          "{}: it was called between asynchronous steps, while no process has all weights; set "
+          "{}: it was called between steps of an asynchronous phase, while no process has all weights; set "
           ".steps_per_execution = K, after which all have them, or call it in on_epoch_end",
           call);
   }

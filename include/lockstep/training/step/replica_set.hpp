@@ -632,7 +632,7 @@ class ReplicaSet : public AnyReplicas {
   void check_whole() const {
     if (is_divided_) [[unlikely]]
       throw UsageError(
-          "callback: the model was used between asynchronous steps, while no process has all weights; "
+          "callback: the model was used between steps of an asynchronous phase, while no process has all weights; "
           "set .steps_per_execution = K, after which all have them, or do it in on_epoch_end");
   }
   /// In an elastic job, lets a hook's change of the model be undone.
