@@ -30,6 +30,7 @@ class ByteCollective {
   /// Replaces the elements at p and the doubles at sums with their sums over all members.
   virtual void all_reduce(const CollectiveCall& call, std::byte* p, const Additions& add,
                           double* sums) = 0;
+  /// Also of a message in a group of two, whose sender need not wait for the receiver.
   virtual void broadcast(const CollectiveCall& call, std::byte* p) = 0;
   /// The elements of member r come to out + r call.bytes().
   virtual void all_gather(const CollectiveCall& call, const std::byte* p, std::byte* out) = 0;

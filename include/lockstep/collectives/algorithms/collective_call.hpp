@@ -29,13 +29,14 @@ struct CollectiveCall {
     all_gather,
     barrier,
     reduce_scatter,
-    gather_ranges
+    gather_ranges,
+    message  ///< between two members
   };
   Operation operation = Operation::barrier;
   ElementKind kind = ElementKind::bytes;
   std::uint64_t n = 0;        ///< elements of each member
   std::uint64_t m = 0;        ///< sums, which are doubles
-  std::uint64_t root = 0;     ///< of a broadcast; a digest of the ranges, if there are some
+  std::uint64_t root = 0;     ///< of a broadcast or a message; a digest of the ranges, if any
   std::uint64_t element = 0;  ///< bytes of one
 
   template <class T>
@@ -72,6 +73,8 @@ static_assert(std::has_unique_object_representations_v<CollectiveCall>);
 
 /// \throws UsageError: the root of a broadcast must be below `size`.
 [[noreturn]] LOCKSTEP_COLD_DECL void throw_bad_root(std::size_t root, std::size_t size);
+/// \throws UsageError: messages are between two members, not `size`.
+[[noreturn]] LOCKSTEP_COLD_DECL void throw_no_pair(std::size_t size);
 
 }  // namespace lockstep::detail
 

@@ -12,8 +12,8 @@
 namespace lockstep::detail {
 
 const char* CollectiveCall::name() const {
-  constexpr std::array names{"all_reduce", "broadcast",      "all_gather",
-                             "barrier",    "reduce_scatter", "all_gather"};
+  constexpr std::array names{"all_reduce",     "broadcast",  "all_gather", "barrier",
+                             "reduce_scatter", "all_gather", "message"};
   return names[std::min<std::size_t>(static_cast<std::size_t>(operation), names.size() - 1)];
 }
 
@@ -27,7 +27,8 @@ std::string CollectiveCall::text() const {
 std::string CollectiveCall::description() const {
   std::string all = text();
   if (m > 0) all += format_text(" with {} sums", m);
-  if (operation == Operation::broadcast) all += format_text(" from replica {}", root);
+  if (operation == Operation::broadcast || operation == Operation::message)
+    all += format_text(" from replica {}", root);
   if (operation == Operation::reduce_scatter || operation == Operation::gather_ranges)
     all += format_text(" in the ranges with digest {:016x}", root);
   return all;
@@ -60,6 +61,13 @@ std::uint64_t CollectiveCall::digest_of(std::span<const Slice> ranges, Slice fro
 
 void throw_bad_root(std::size_t root, std::size_t size) {
   throw UsageError("broadcast: root is {}; it must be below the group's size, {}", root, size);
+}
+
+void throw_no_pair(std::size_t size) {
+  throw UsageError(
+      "send: the group has {} members, so that the receiver is not determined; make a group of two, "
+      "or use broadcast",
+      size);
 }
 
 }  // namespace lockstep::detail

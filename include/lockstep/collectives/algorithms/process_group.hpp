@@ -6,6 +6,7 @@
 #include <cstring>
 #include <memory>
 #include <span>
+#include <type_traits>
 #include <utility>
 
 #include "lockstep/collectives/algorithms/byte_collective.hpp"
@@ -31,6 +32,16 @@ class ProcessGroup : public detail::TypedCollective<ProcessGroup> {
 
   std::size_t rank() const { return member_ ? member_->rank() : 0; }
   std::size_t size() const { return member_ ? member_->size() : 1; }
+  /// Sends p[0..n) to the other member of a group of two, which calls `receive` for as many. Over TCP it
+  /// does not wait until the other member calls it. \throws UsageError in a group of another size.
+  template <class T>
+  void send(const T* p, std::size_t n) {
+    message(const_cast<T*>(p), n, rank());
+  }
+  template <class T>
+  void receive(T* p, std::size_t n) {
+    message(p, n, 1 - rank());
+  }
   /// Ends the operations of the group in all processes.
   void abort() {
     if (member_) member_->abort();
@@ -54,6 +65,14 @@ class ProcessGroup : public detail::TypedCollective<ProcessGroup> {
  private:
   friend class detail::TypedCollective<ProcessGroup>;
 
+  template <class T>
+  void message(T* p, std::size_t n, std::size_t sender) {
+    static_assert(std::is_trivially_copyable_v<T>);
+    using Call = detail::CollectiveCall;
+    if (size() != 2) detail::throw_no_pair(size());
+    member_->broadcast(Call::of<T>(Call::Operation::message, n, 0, sender),
+                       reinterpret_cast<std::byte*>(p));
+  }
   void reduce(const detail::CollectiveCall& call, std::byte* p, const detail::Additions& add,
               double* sums) {
     if (member_) member_->all_reduce(call, p, add, sums);

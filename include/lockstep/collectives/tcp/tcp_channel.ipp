@@ -76,8 +76,10 @@ void TcpChannel::begin(const CollectiveCall& call) {
   for (Link& link : links_) {
     link.is_ahead = false;
     if (!link.first) continue;
-    link.tcp.send_call(call);
-    link.tcp.receive_call();
+    // The sender of a message does not wait for the receiver's call.
+    const bool is_message = call.operation == CollectiveCall::Operation::message;
+    if (!is_message || call.root == rank()) link.tcp.send_call(call);
+    if (!is_message || call.root != rank()) link.tcp.receive_call();
   }
 }
 

@@ -300,7 +300,7 @@ class AsynchronousSteps final : public StepsOver<Replicas, Batches>, public FitP
       servers.push_back({r, weights_of(r)});
     pulled_.reset();
     if (is_worker_) prepare();
-    client_.emplace(shape, all().session().pairs(), rank(), std::move(servers));
+    client_.emplace(shape, all().session().pairs(), std::move(servers));
   }
 
   bool follow(bool stops) {

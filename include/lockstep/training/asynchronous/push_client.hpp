@@ -26,7 +26,7 @@ class PushClient {
 
   /// `servers`: the first one hands out the steps. `pairs` must outlive the object.
   LOCKSTEP_COLD_DECL PushClient(const PhaseShape& shape, std::map<std::size_t, ProcessGroup>& pairs,
-                                std::size_t rank, std::vector<Server> servers);
+                                std::vector<Server> servers);
 
   /// Reports the step that was pushed last, and asks for the next one. Waits for at most a fraction of a
   /// second.
@@ -56,7 +56,6 @@ class PushClient {
 
  private:
   ProcessGroup& pair(const Server& server) { return pairs_->at(server.rank); }
-  std::size_t here(const Server& server) const { return rank_ < server.rank ? 0 : 1; }
   LOCKSTEP_DECL PushReply ask(PushRequest request);
   /// \throws Error for numbers that are not of this phase.
   LOCKSTEP_DECL void check(const PushReply& reply) const;
@@ -66,7 +65,6 @@ class PushClient {
 
   PhaseShape shape_;
   std::map<std::size_t, ProcessGroup>* pairs_;
-  std::size_t rank_;
   std::vector<Server> servers_;
   std::uint64_t pushed_ = PushRequest::none;  // a step that the first server has not heard of
   std::uint64_t slice_ = 0;                   // of the step that `next` has given

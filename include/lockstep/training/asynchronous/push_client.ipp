@@ -11,12 +11,8 @@
 namespace lockstep::detail {
 
 PushClient::PushClient(const PhaseShape& shape, std::map<std::size_t, ProcessGroup>& pairs,
-                       std::size_t rank, std::vector<Server> servers)
-    : shape_(shape),
-      pairs_(&pairs),
-      rank_(rank),
-      servers_(std::move(servers)),
-      states_(shape.pushed_state()) {}
+                       std::vector<Server> servers)
+    : shape_(shape), pairs_(&pairs), servers_(std::move(servers)), states_(shape.pushed_state()) {}
 
 PushReply PushClient::next(bool stops) {
   const PushReply reply = ask({.kind = PushRequest::Kind::next,
@@ -36,13 +32,12 @@ PushReply PushClient::ask(PushRequest request) {
   const Server& first = servers_.front();
   ProcessGroup& group = pair(first);
   PushReply reply;
-  group.broadcast(&request, 1, here(first));
-  group.broadcast(&reply, 1, 1 - here(first));
+  group.send(&request, 1);
+  group.receive(&reply, 1);
   check(reply);
   const std::size_t before = records_.size();
   records_.resize(before + static_cast<std::size_t>(reply.count) * shape_.step_record());
-  if (reply.count > 0)
-    group.broadcast(records_.data() + before, records_.size() - before, 1 - here(first));
+  if (reply.count > 0) group.receive(records_.data() + before, records_.size() - before);
   known_ += reply.count;
   return reply;
 }
@@ -60,51 +55,50 @@ PushReply PushClient::serve(bool stops, std::uint64_t applied, std::vector<std::
   ProcessGroup& group = pair(first);
   PushRequest request{.kind = PushRequest::Kind::serve, .stops = stops ? 1U : 0U, .known = applied};
   PushReply reply;
-  group.broadcast(&request, 1, here(first));
-  group.broadcast(&reply, 1, 1 - here(first));
+  group.send(&request, 1);
+  group.receive(&reply, 1);
   check(reply);
   const std::size_t before = order.size();
   order.resize(before + static_cast<std::size_t>(reply.count) * (1 + shape_.slices));
-  if (reply.count > 0)
-    group.broadcast(order.data() + before, order.size() - before, 1 - here(first));
+  if (reply.count > 0) group.receive(order.data() + before, order.size() - before);
   return reply;
 }
 
 void PushClient::sum(std::span<double> values) {
   const Server& first = servers_.front();
   PushRequest request{.kind = PushRequest::Kind::sum};
-  pair(first).broadcast(&request, 1, here(first));
-  pair(first).broadcast(values.data(), values.size(), here(first));
-  pair(first).broadcast(values.data(), values.size(), 1 - here(first));
+  pair(first).send(&request, 1);
+  pair(first).send(values.data(), values.size());
+  pair(first).receive(values.data(), values.size());
 }
 
 void PushClient::ask_for(const Server& server, PushRequest request, std::span<const Slice> range) {
   ProcessGroup& group = pair(server);
   if (touched_.empty()) {
     parts_.assign(range.begin(), range.end());
-    return group.broadcast(&request, 1, here(server));
+    return group.send(&request, 1);
   }
   touched_within(touched_, range, parts_);
   request.parts = parts_.size();
-  group.broadcast(&request, 1, here(server));
-  group.broadcast(parts_.data(), parts_.size(), here(server));
+  group.send(&request, 1);
+  group.send(parts_.data(), parts_.size());
 }
 
 void PushClient::pull(std::byte* weights, std::span<std::byte> state) {
   for (const Server& server : servers_) {
     ask_for(server, {.kind = PushRequest::Kind::pull}, {&server.weights.pulled, 1});
     if (parts_.size() == 1) {
-      pair(server).broadcast(weights + parts_[0].first, parts_[0].count, 1 - here(server));
+      pair(server).receive(weights + parts_[0].first, parts_[0].count);
       continue;
     }
     packed_.resize(packed_size(parts_));
-    pair(server).broadcast(packed_.data(), packed_.size(), 1 - here(server));
+    pair(server).receive(packed_.data(), packed_.size());
     unpack(parts_, packed_, weights);
   }
   if (shape_.state == 0) return;
   const Server& first = servers_.front();
-  pair(first).broadcast(state.data(), state.size(), 1 - here(first));
-  pair(first).broadcast(&state_seen_, 1, 1 - here(first));
+  pair(first).receive(state.data(), state.size());
+  pair(first).receive(&state_seen_, 1);
   if (shape_.slices == 1)
     std::copy(state.begin(), state.end(),
               states_.begin() + static_cast<std::ptrdiff_t>(shape_.state));
@@ -118,19 +112,17 @@ void PushClient::push(std::uint64_t step, const std::byte* gradients,
     ask_for(server,
             {.kind = PushRequest::Kind::push, .step = step, .slice = slice_, .known = state_seen_},
             server.weights.pushed);
-    // A broadcast only reads the root's memory.
     if (parts_.size() == 1) {
-      group.broadcast(const_cast<std::byte*>(gradients) + parts_[0].first, parts_[0].count,
-                      here(server));
+      group.send(gradients + parts_[0].first, parts_[0].count);
     } else {
       packed_.resize(packed_size(parts_));
       pack(parts_, gradients, packed_);
-      group.broadcast(packed_.data(), packed_.size(), here(server));
+      group.send(packed_.data(), packed_.size());
     }
-    group.broadcast(const_cast<double*>(record.data()), record.size(), here(server));
-    if (!states_.empty()) group.broadcast(states_.data(), states_.size(), here(server));
+    group.send(record.data(), record.size());
+    if (!states_.empty()) group.send(states_.data(), states_.size());
     PushReceipt receipt;
-    group.broadcast(&receipt, 1, 1 - here(server));
+    group.receive(&receipt, 1);
     stops_ = stops_ || receipt.stops != 0;
     if (receipt.is_late != 0) break;  // no server needs it
   }
@@ -139,7 +131,7 @@ void PushClient::push(std::uint64_t step, const std::byte* gradients,
 
 void PushClient::end() {
   PushRequest request{.kind = PushRequest::Kind::end};
-  for (const Server& server : servers_) pair(server).broadcast(&request, 1, here(server));
+  for (const Server& server : servers_) pair(server).send(&request, 1);
 }
 
 void PushClient::abort() {

@@ -103,7 +103,6 @@ class PushServer {
     std::vector<std::unique_ptr<Kept>> kept{};  // at most one for each slice of a step
   };
   bool is_first() const { return !leader_; }
-  std::size_t here(const Client& client) const { return rank_ < client.rank ? 0 : 1; }
   LOCKSTEP_COLD_DECL void start_thread(std::function<void()> body);
   LOCKSTEP_COLD_DECL void run(Client& client);
   LOCKSTEP_COLD_DECL void follow();
@@ -136,7 +135,6 @@ class PushServer {
   LOCKSTEP_DECL void wake();
 
   const PhaseShape shape_;
-  const std::size_t rank_;
   const Slice servers_;
   const ServedWeights owned_;
   const std::span<std::byte> weights_, state_;

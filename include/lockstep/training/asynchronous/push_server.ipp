@@ -18,7 +18,6 @@ PushServer::PushServer(const PhaseShape& shape, Pairs& pairs, std::size_t rank, 
                        ServedWeights owned, std::span<std::byte> weights,
                        std::span<std::byte> state)
     : shape_(shape),
-      rank_(rank),
       servers_(servers),
       owned_(std::move(owned)),
       weights_(weights),
@@ -27,7 +26,7 @@ PushServer::PushServer(const PhaseShape& shape, Pairs& pairs, std::size_t rank, 
       tickets_(shape.steps, shape.staleness, shape.made, shape.slices, shape.copies),
       made_by_(servers.count) {
   if (rank != servers.first)
-    leader_.emplace(shape, pairs, rank, std::vector<PushClient::Server>{{servers.first}});
+    leader_.emplace(shape, pairs, std::vector<PushClient::Server>{{servers.first}});
   for (auto& [other, group] : pairs) {
     if (!is_first() && other == servers.first) continue;
     Client& client = *clients_.emplace_back(std::make_unique<Client>(Client{other, &group}));
@@ -86,7 +85,7 @@ void PushServer::end_thread(std::exception_ptr error) {
 void PushServer::run(Client& client) {
   for (;;) {
     PushRequest request;
-    client.group->broadcast(&request, 1, 1 - here(client));
+    client.group->receive(&request, 1);
     switch (request.kind) {
       case PushRequest::Kind::next:
       case PushRequest::Kind::follow:
@@ -210,8 +209,8 @@ void PushServer::answer_next(Client& client, const PushRequest& request) {
     reply.count = finished_ - request.known;
     records.assign(at(request.known), at(finished_));
   }
-  client.group->broadcast(&reply, 1, here(client));
-  if (reply.count > 0) client.group->broadcast(records.data(), records.size(), here(client));
+  client.group->send(&reply, 1);
+  if (reply.count > 0) client.group->send(records.data(), records.size());
 }
 
 void PushServer::answer_serve(Client& client, const PushRequest& request) {
@@ -235,16 +234,16 @@ void PushServer::answer_serve(Client& client, const PushRequest& request) {
     reply.count = order_.size() - request.known;
     reply.finished = finished_;
   }
-  client.group->broadcast(&reply, 1, here(client));
-  if (reply.count > 0) client.group->broadcast(next.data(), next.size(), here(client));
+  client.group->send(&reply, 1);
+  if (reply.count > 0) client.group->send(next.data(), next.size());
 }
 
 void PushServer::answer_sum(Client& client) {
   check(client, is_first() && servers_.contains(client.rank) && shape_.sums > 0);
   std::vector<double> values(shape_.sums);
-  client.group->broadcast(values.data(), values.size(), 1 - here(client));
+  client.group->receive(values.data(), values.size());
   add(values);
-  client.group->broadcast(values.data(), values.size(), here(client));
+  client.group->send(values.data(), values.size());
 }
 
 void PushServer::sum(std::span<double> values) {
@@ -273,7 +272,7 @@ void PushServer::receive_parts(Client& client, const PushRequest& request,
     throw Error("parameter server: rank {} names {} parts of {} bytes", client.rank, request.parts,
                 weights_.size());
   parts.resize(static_cast<std::size_t>(request.parts));
-  client.group->broadcast(parts.data(), parts.size(), 1 - here(client));
+  client.group->receive(parts.data(), parts.size());
   std::size_t end = 0;
   for (const Slice& part : parts) {
     const bool is_owned =
@@ -301,10 +300,10 @@ void PushServer::answer_pull(Client& client, const PushRequest& request) {
               client.sent.begin() + static_cast<std::ptrdiff_t>(size));
     seen = client.pulled = applied_;
   }
-  client.group->broadcast(client.sent.data(), size, here(client));
+  client.group->send(client.sent.data(), size);
   if (!is_first() || state_.empty()) return;
-  client.group->broadcast(client.sent.data() + size, state_.size(), here(client));
-  client.group->broadcast(&seen, 1, here(client));
+  client.group->send(client.sent.data() + size, state_.size());
+  client.group->send(&seen, 1);
 }
 
 auto PushServer::unused_kept() -> std::unique_ptr<Kept> {
@@ -327,7 +326,6 @@ bool PushServer::is_late(const Kept& push) const {
 }
 
 bool PushServer::answer_push(Client& client, const PushRequest& request) {
-  const std::size_t from = 1 - here(client);
   std::unique_ptr<Kept> push;
   {
     std::unique_lock lock(mutex_);
@@ -337,10 +335,9 @@ bool PushServer::answer_push(Client& client, const PushRequest& request) {
   }
   receive_parts(client, request, owned_.pushed, push->parts);
   push->is_whole = request.parts == 0;
-  client.group->broadcast(push->gradients.data(), packed_size(push->parts), from);
-  client.group->broadcast(push->record.data(), push->record.size(), from);
-  if (!push->states.empty())
-    client.group->broadcast(push->states.data(), push->states.size(), from);
+  client.group->receive(push->gradients.data(), packed_size(push->parts));
+  client.group->receive(push->record.data(), push->record.size());
+  if (!push->states.empty()) client.group->receive(push->states.data(), push->states.size());
   PushReceipt receipt;
   {
     const std::scoped_lock lock(mutex_);
@@ -353,7 +350,7 @@ bool PushServer::answer_push(Client& client, const PushRequest& request) {
     receipt.stops = stops_ ? 1 : 0;
     (receipt.is_late != 0 ? unused_ : client.kept).push_back(std::move(push));
   }
-  client.group->broadcast(&receipt, 1, here(client));
+  client.group->send(&receipt, 1);
   return true;
 }
 

@@ -3,11 +3,17 @@
 #include <sys/socket.h>
 
 #include <array>
+#include <atomic>
 #include <catch2/catch_template_test_macros.hpp>
 #include <catch2/catch_test_macros.hpp>
+#include <catch2/matchers/catch_matchers_exception.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
 #include <cstddef>
+#include <cstdint>
+#include <exception>
 #include <map>
 #include <memory>
+#include <random>
 #include <string>
 #include <thread>
 #include <utility>
@@ -53,6 +59,71 @@ TEMPLATE_TEST_CASE("data of several pieces travel over TCP", "", Plain, Striped)
 TEMPLATE_TEST_CASE("TcpGroup keeps the contract of a collective", "", Plain, Sealed, Chain, Tree,
                    Striped) {
   contract::check_collective<TestType>();
+}
+
+TEMPLATE_TEST_CASE("messages of two members arrive in order, without a wait of the sender", "",
+                   Plain, Sealed, Striped) {
+  TestType maker(2, contract::no_timeout);
+  std::atomic<bool> has_sent = false;
+  const auto value = [](std::size_t message, std::size_t i) {
+    return static_cast<std::uint32_t>(message * 1'000'003 + i * 7);
+  };
+  CHECK(contract::first_error(run_members(maker, "messages", [&](auto& member, std::size_t rank) {
+          const auto exchange = [&](std::size_t message, std::size_t n, std::size_t sender) {
+            std::vector<std::uint32_t> data(n);
+            if (rank == sender) {
+              for (std::size_t i = 0; i < n; ++i) data[i] = value(message, i);
+              return member.send(data.data(), n);
+            }
+            member.receive(data.data(), n);
+            for (std::size_t i = 0; i < n; ++i)
+              if (data[i] != value(message, i)) throw lockstep::Error("message {}", message);
+          };
+          for (int i = 0; rank == 1 && !has_sent; ++i) {
+            if (i == 10'000) throw lockstep::Error("the sender waits");
+            std::this_thread::sleep_for(1ms);
+          }
+          for (const std::size_t n : {1u, 0u, 100u, 3u}) exchange(n, n, 0);
+          has_sent = true;
+          float sum = 1;
+          member.all_reduce(&sum, 1);
+          if (sum != 2) throw lockstep::Error("sum {}", sum);
+          std::mt19937 draw(6);
+          for (std::size_t message = 0; message < 60; ++message) {
+            const std::size_t n = draw() % (draw() % 4 == 0 ? 300'000 : 50), sender = draw() % 2;
+            exchange(message, n, sender);
+          }
+        })) == "");
+}
+
+TEST_CASE("a message of another size is refused by the receiver, and the sender hears of it") {
+  Plain maker(2, contract::no_timeout);
+  const auto errors = run_members(maker, "sizes", [](TcpGroup& member, std::size_t rank) {
+    int data[7] = {};
+    if (rank == 1) return member.receive(data, 7);
+    member.send(data, 5);
+    member.receive(data, 1);
+  });
+  for (const std::exception_ptr& error : errors) {
+    REQUIRE(error);
+    CHECK_THROWS_AS(std::rethrow_exception(error), lockstep::UsageError);
+  }
+  CHECK_THAT(contract::first_error(errors),
+             Catch::Matchers::ContainsSubstring("message of 5 elements of int32") &&
+                 Catch::Matchers::ContainsSubstring("message of 7 elements of int32"));
+}
+
+TEST_CASE("messages need a group of two") {
+  int one = 1;
+  CHECK_THROWS_WITH(lockstep::ProcessGroup().send(&one, 1),
+                    "send: the group has 1 members, so that the receiver is not determined; make a "
+                    "group of two, or use broadcast");
+  Plain maker(3, contract::no_timeout);
+  for (const auto& error : run_members(maker, "three", [](TcpGroup& member, std::size_t) {
+         int number = 0;
+         member.receive(&number, 1);
+       }))
+    CHECK_THROWS_AS(std::rethrow_exception(error), lockstep::UsageError);
 }
 
 TEST_CASE("groups on one mesh exchange concurrently, in a different order in each process") {

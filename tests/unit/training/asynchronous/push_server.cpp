@@ -143,7 +143,7 @@ Result run(const Job& job, unsigned seed, std::uint64_t stop_after = ~std::uint6
       const Slice own{i * each * sizeof(double), each * sizeof(double)};
       servers.push_back({job.workers + i, {own, {own}}});
     }
-    PushClient client(shape, pairs[rank], rank, servers);
+    PushClient client(shape, pairs[rank], servers);
     std::mt19937 draw(static_cast<unsigned>(seed * 100 + rank));
     std::vector<double> weights(result.weights.size()), own(2);
     for (;;) {
@@ -253,7 +253,7 @@ TEST_CASE("a server whose client is lost throws, and ends the others") {
       return;
     }
     if (rank == 1) {
-      PushClient client(shape, pairs[1], 1, {{2, {all, {all}}}});
+      PushClient client(shape, pairs[1], {{2, {all, {all}}}});
       while (client.next(false).kind != PushReply::Kind::done) {
       }
       return;
