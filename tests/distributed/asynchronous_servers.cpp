@@ -357,7 +357,11 @@ TEST_CASE("hooks after several asynchronous steps see the weights of all") {
 
 TEST_CASE("calls that need all weights are refused between asynchronous steps") {
   const auto refused = [](const auto& work, const std::string& sentence) {
-    Processes job(3, [&](Here&) { work(); }, 60s, 1, {false, 1});
+    const auto do_work = [&](Here& here) {
+      process = &here;
+      work();
+    };
+    Processes job(3, do_work, 60s, 1, {false, 1});
     REQUIRE(job.all_end());
     std::string errors;
     for (std::size_t r = 0; r < job.size(); ++r) {
@@ -389,6 +393,7 @@ TEST_CASE("calls that need all weights are refused between asynchronous steps") 
           "the strategy is asynchronous; leave out .asynchronous, or the step");
   refused(own_step(with_backups(1)),
           "the strategy has backup workers; leave out .backup_workers, or the step");
+  refused([] { with_backups(process->rank == 1 ? 1 : 0).open(); }, "backup workers");
   refused(
       [] { with_backups(2).open(); },
       "parameter_server: backup_workers is 2, but the job has 2 workers, of which a step needs at "

@@ -20,8 +20,10 @@
 #include "lockstep/collectives/self_group.hpp"
 #include "lockstep/concepts/strategy.hpp"
 #include "lockstep/core/error.hpp"
+#include "lockstep/core/logs.hpp"
 #include "lockstep/core/slice.hpp"
 #include "lockstep/data/loader.hpp"
+#include "lockstep/model/plan.hpp"
 #include "lockstep/training/asynchronous/fit_phase.hpp"
 #include "lockstep/training/asynchronous/push_client.hpp"
 #include "lockstep/training/asynchronous/push_server.hpp"
@@ -467,7 +469,7 @@ class AsynchronousSteps final : public StepsOver<Replicas, Batches>, public FitP
     all().is_divided_ = false;
   }
   /// The counts of this server in the phase so far.
-  Counted count() const {
+  Counted count() {
     return {std::max(counted_.most_stale, server_->most_stale()), 1,
             counted_.dropped + server_->dropped()};
   }

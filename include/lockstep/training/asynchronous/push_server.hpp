@@ -80,7 +80,7 @@ class PushServer {
   /// The most updates that a step has missed.
   std::uint64_t most_stale() const { return most_stale_; }
   /// At the first server: the slices that were not used, since those of another worker count.
-  std::uint64_t dropped() const { return tickets_.dropped(); }
+  LOCKSTEP_DECL std::uint64_t dropped();
   /// The steps of the updates that this server has made, in order.
   std::span<const std::uint64_t> steps_made() const { return {order_.data(), applied_}; }
 

@@ -425,6 +425,11 @@ std::vector<double> PushServer::take_records() {
   return taken;
 }
 
+std::uint64_t PushServer::dropped() {
+  const std::scoped_lock lock(mutex_);
+  return tickets_.dropped();
+}
+
 void PushServer::stop() {
   const std::scoped_lock lock(mutex_);
   if (is_first())
