@@ -153,7 +153,8 @@ std::vector<double> trained(const S& strategy, bool one_server, bool evaluates) 
   add_training<Net>(all, strategy,
                     ls::SGD{.learning_rate = 0.1,
                             .momentum = 0.9,
-                            .with = {.use_ema = true,
+                            .with = {.global_clipnorm = 0.5,
+                                     .use_ema = true,
                                      .ema_overwrite_frequency = 2,
                                      .gradient_accumulation_steps = 2}},
                     evaluates);
