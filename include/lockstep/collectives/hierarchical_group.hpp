@@ -18,6 +18,7 @@
 #include "lockstep/concepts/collective.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/exchange_allocator.hpp"
+#include "lockstep/core/numbers/bfloat16.hpp"
 #include "lockstep/core/slice.hpp"
 
 namespace lockstep {
@@ -124,6 +125,17 @@ class HierarchicalGroup<Across>::Member {
       if (is_leader()) group_->across_->all_reduce(p, n, sums, m);
       broadcast_locally(p, n);
       if (m > 0) broadcast_locally(sums, m);
+    });
+  }
+
+  /// See ReducesBfloat16. The sum within each process is rounded, too.
+  void all_reduce_bfloat16(bfloat16* p, std::size_t n)
+    requires ReducesBfloat16<Across>
+  {
+    abort_on_error([&] {
+      if (local_.size() > 1) local_.all_reduce_bfloat16(p, n);
+      if (is_leader()) group_->across_->all_reduce_bfloat16(p, n);
+      broadcast_locally(p, n);
     });
   }
 

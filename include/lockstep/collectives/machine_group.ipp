@@ -210,6 +210,7 @@ struct MachineGroup::Member final : detail::ByteCollective {
   template <class Body>
   void run(const Call& call, const Body& body) {
     try {
+      if (members > 1) detail::count_sent(call.bytes() + call.sum_bytes());
       shared.publish(call);
       body();
     } catch (...) {

@@ -8,6 +8,7 @@
 
 #include "lockstep/concepts/collective.hpp"
 #include "lockstep/core/error.hpp"
+#include "lockstep/core/numbers/bfloat16.hpp"
 #include "lockstep/core/slice.hpp"
 
 namespace lockstep {
@@ -22,6 +23,7 @@ class SelfGroup {
   void all_reduce(T*, std::size_t) {}
   template <class T>
   void all_reduce(T*, std::size_t, double* /*sums*/, std::size_t) {}
+  void all_reduce_bfloat16(bfloat16*, std::size_t) {}
   template <class T>
   void broadcast(T*, std::size_t, std::size_t root) {
     if (root > 0)
@@ -44,11 +46,16 @@ class SelfGroup {
   void post(T*, std::size_t) {}
   template <class T>
   void finish(T*, std::size_t, double* /*sums*/, std::size_t) {}
+  void post(RangeExchange& by, Slice part) { by.exchange(CollectiveRef(*this), part); }
+  void finish(RangeExchange& by, Slice part, double* /*sums*/, std::size_t) {
+    by.exchange(CollectiveRef(*this), part);
+  }
 };
 
 static_assert(AllReduces<SelfGroup, float> && AllReducesWithSums<SelfGroup, float> &&
               Broadcasts<SelfGroup, float> && AllGathers<SelfGroup, float> && Barriers<SelfGroup> &&
               ReduceScatters<SelfGroup, float> && AllGathersRanges<SelfGroup, float> &&
-              SharesSecrets<SelfGroup> && ExchangesGradients<SelfGroup, float>);
+              SharesSecrets<SelfGroup> && ReducesBfloat16<SelfGroup> &&
+              ExchangesGradients<SelfGroup, float> && ExchangesByOthers<SelfGroup>);
 
 }  // namespace lockstep

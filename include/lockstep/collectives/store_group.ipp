@@ -112,6 +112,7 @@ struct StoreGroup::Member final : detail::ByteCollective {
     };
     try {
       const Wait wait(waits);
+      detail::count_sent(value.size());
       std::string all = job.gather(name, {{"call", call.description()}}, value, limit, &ended);
       ++done;
       return all;

@@ -183,6 +183,8 @@ template void sum_members_from<float>(void* const*, std::size_t, std::size_t, st
                                       SumOrder);
 template void sum_members_from<double>(void* const*, std::size_t, std::size_t, std::size_t,
                                        SumOrder);
+template void sum_members_from<bfloat16>(void* const*, std::size_t, std::size_t, std::size_t,
+                                         SumOrder);
 }  // namespace detail
 #endif
 

@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <span>
 
+#include "lockstep/core/numbers/bfloat16.hpp"
 #include "lockstep/core/slice.hpp"
 
 namespace lockstep {
@@ -34,6 +35,14 @@ concept AllReducesWithSums =
     Collective<C> && requires(C& c, T* p, std::size_t n, double* sums, std::size_t m) {
       { c.all_reduce(p, n, sums, m) } -> std::same_as<void>;
     };
+
+/// `all_reduce_bfloat16(p, n)`: the same for numbers of two bytes. The owner of an element adds in
+/// float, in the group's order, and rounds the sum once; along a tree, and where processes have
+/// several members, partial sums are rounded, too.
+template <class C>
+concept ReducesBfloat16 = Collective<C> && requires(C& c, bfloat16* p, std::size_t n) {
+  { c.all_reduce_bfloat16(p, n) } -> std::same_as<void>;
+};
 
 /// `broadcast(p, n, root)`: replaces p[0..n) by the values of rank `root`.
 template <class C, class T>
@@ -127,6 +136,10 @@ class CollectiveRef {
     operations_->gather_ranges(self_, p, ranges);
   }
 
+  /// Whether the group can add bfloat16; if not, do not call this all_reduce.
+  bool has_bfloat16() const { return operations_->sum_bfloat16 != nullptr; }
+  void all_reduce(bfloat16* p, std::size_t n) const { operations_->sum_bfloat16(self_, p, n); }
+
  private:
   struct Operations {
     void (*sum_float)(void*, float*, std::size_t);
@@ -139,6 +152,7 @@ class CollectiveRef {
     void (*scatter_float)(void*, float*, std::span<const Slice>, Slice);
     void (*scatter_double)(void*, double*, std::span<const Slice>, Slice);
     void (*gather_ranges)(void*, std::byte*, std::span<const Slice>);
+    void (*sum_bfloat16)(void*, bfloat16*, std::size_t);
   };
   template <class C>
   static constexpr bool by_ranges =
@@ -150,6 +164,10 @@ class CollectiveRef {
   template <class C>
   static void gather(void* c, std::byte* p, std::span<const Slice> ranges) {
     if constexpr (by_ranges<C>) static_cast<C*>(c)->all_gather(p, ranges);
+  }
+  template <class C>
+  static void sum_rounded(void* c, bfloat16* p, std::size_t n) {
+    if constexpr (ReducesBfloat16<C>) static_cast<C*>(c)->all_reduce_bfloat16(p, n);
   }
   template <class C>
   static constexpr Operations operations_of{
@@ -165,7 +183,8 @@ class CollectiveRef {
       [](void* c) { return static_cast<C*>(c)->size(); },
       by_ranges<C> ? &scatter<C, float> : nullptr,
       by_ranges<C> ? &scatter<C, double> : nullptr,
-      by_ranges<C> ? &gather<C> : nullptr};
+      by_ranges<C> ? &gather<C> : nullptr,
+      ReducesBfloat16<C> ? &sum_rounded<C> : nullptr};
 
   void* self_;
   const Operations* operations_;
@@ -194,6 +213,29 @@ concept ScattersGradients =
     requires(E& e, T* all, Slice part, std::span<const Slice> shares, double* sums, std::size_t m) {
       { e.post(all, part, shares) } -> std::same_as<void>;
       { e.finish(all, part, shares, sums, m) } -> std::same_as<void>;
+    };
+
+/// Exchanges ranges of gradients in its own way, for example compressed.
+class RangeExchange {
+ public:
+  /// Replaces this member's gradients in `range` by their sums over the members of `group`, or by
+  /// what it has for them. Called in the thread of an exchange.
+  virtual void exchange(const CollectiveRef& group, Slice range) = 0;
+
+ protected:
+  ~RangeExchange() = default;
+};
+
+/// An exchange that can leave ranges to a RangeExchange; optional.
+///
+/// - `post(by, part)`: calls by.exchange(group, part) with its group, for this range or for one that
+///   joins it with the next ones. `by` must stay valid as the gradients.
+/// - `finish(by, part, sums, m)`: the last range. Each member gets all sums.
+template <class E>
+concept ExchangesByOthers =
+    requires(E& e, RangeExchange& by, Slice part, double* sums, std::size_t m) {
+      { e.post(by, part) } -> std::same_as<void>;
+      { e.finish(by, part, sums, m) } -> std::same_as<void>;
     };
 
 /// Notified of an exchange's operations, by the thread that makes them; see GradientExchange.
@@ -259,6 +301,21 @@ class GradientExchange {
           else
             static_cast<E*>(e)->finish(all + part.first, part.count, sums, m);
         }),
+        post_by_([](void* e, RangeExchange& by, Slice part, const CollectiveRef& group) {
+          if constexpr (ExchangesByOthers<E>)
+            static_cast<E*>(e)->post(by, part);
+          else
+            by.exchange(group, part);
+        }),
+        finish_by_([](void* e, RangeExchange& by, Slice part, const CollectiveRef& group,
+                      double* sums, std::size_t m) {
+          if constexpr (ExchangesByOthers<E>) {
+            static_cast<E*>(e)->finish(by, part, sums, m);
+          } else {
+            by.exchange(group, part);
+            static_cast<E*>(e)->finish(static_cast<T*>(nullptr), 0, sums, m);
+          }
+        }),
         observe_([]([[maybe_unused]] void* e, [[maybe_unused]] ExchangeListener* own,
                     [[maybe_unused]] ExchangeListener* background) {
           if constexpr (ObservableExchange<E>) static_cast<E*>(e)->observe(own, background);
@@ -276,6 +333,15 @@ class GradientExchange {
               std::size_t m) const {
     finish_part_(self_, all, part, shares, sums, m);
   }
+  /// See ExchangesByOthers. Without these operations a range is exchanged at once, in `group`, the
+  /// channel of this exchange.
+  void post(RangeExchange& by, Slice part, const CollectiveRef& group) const {
+    post_by_(self_, by, part, group);
+  }
+  void finish(RangeExchange& by, Slice part, const CollectiveRef& group, double* sums,
+              std::size_t m) const {
+    finish_by_(self_, by, part, group, sums, m);
+  }
   /// Call it in the replica's thread while no range is pending. Does nothing for an exchange that
   /// does not report.
   void observe(ExchangeListener* own, ExchangeListener* background) const {
@@ -288,6 +354,8 @@ class GradientExchange {
   void (*finish_)(void*, T*, std::size_t, double*, std::size_t);
   void (*post_part_)(void*, T*, Slice, std::span<const Slice>);
   void (*finish_part_)(void*, T*, Slice, std::span<const Slice>, double*, std::size_t);
+  void (*post_by_)(void*, RangeExchange&, Slice, const CollectiveRef&);
+  void (*finish_by_)(void*, RangeExchange&, Slice, const CollectiveRef&, double*, std::size_t);
   void (*observe_)(void*, ExchangeListener*, ExchangeListener*);
 };
 

@@ -9,17 +9,20 @@
 #include <type_traits>
 
 #include "lockstep/core/config.hpp"
+#include "lockstep/core/numbers/bfloat16.hpp"
 #include "lockstep/core/slice.hpp"
 
 namespace lockstep::detail {
 
-enum class ElementKind : std::uint32_t { bytes, floats, ints, uints };
+enum class ElementKind : std::uint32_t { bytes, floats, ints, uints, bfloats };
 
 template <class T>
 inline constexpr ElementKind kind_of = std::is_floating_point_v<T> ? ElementKind::floats
                                        : !std::is_integral_v<T>    ? ElementKind::bytes
                                        : std::is_signed_v<T>       ? ElementKind::ints
                                                                    : ElementKind::uints;
+template <>
+inline constexpr ElementKind kind_of<bfloat16> = ElementKind::bfloats;
 
 /// The arguments of an operation; all members' must be equal. Sent as it lies in memory.
 struct CollectiveCall {

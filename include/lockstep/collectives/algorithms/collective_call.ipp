@@ -19,7 +19,7 @@ const char* CollectiveCall::name() const {
 
 std::string CollectiveCall::text() const {
   if (operation == Operation::barrier) return name();
-  constexpr std::array kinds{"byte", "float", "int", "uint"};
+  constexpr std::array kinds{"byte", "float", "int", "uint", "bfloat"};
   return format_text("{} of {} elements of {}{}", name(), n,
                      kinds[static_cast<std::size_t>(kind) % kinds.size()], 8 * element);
 }

@@ -22,14 +22,14 @@ using SumParts = void (*)(std::byte* to, Parts part, std::size_t members, std::s
 template <class T>
 void sum_parts(std::byte* to, Parts part, std::size_t members, std::size_t bytes, SumOrder order) {
   const std::size_t n = bytes / sizeof(T);
-  T sum[sum_block];
+  SumOf<T> sum[sum_block];
   for (std::size_t at = 0; at < n; at += sum_block) {
     const std::size_t count = std::min(sum_block, n - at);
     if (members == 2)
       add_pair(sum, elements<T>(part[0], at), elements<T>(part[1], at), count);
     else
-      add_block(sum, part, members, at, count, order);
-    std::memcpy(reinterpret_cast<T*>(to) + at, sum, count * sizeof(T));
+      add_block<T>(sum, part, members, at, count, order);
+    convert(reinterpret_cast<T*>(to) + at, sum, count);
   }
 }
 

@@ -9,6 +9,7 @@
 #include "lockstep/collectives/algorithms/collective_call.hpp"
 #include "lockstep/collectives/algorithms/sum_parts.hpp"
 #include "lockstep/core/error.hpp"
+#include "lockstep/core/numbers/bfloat16.hpp"
 #include "lockstep/core/slice.hpp"
 
 namespace lockstep::detail {
@@ -32,6 +33,12 @@ class TypedCollective {
                   "lockstep: all_reduce adds numbers; give it an arithmetic type");
     group().reduce(CollectiveCall::of<T>(Operation::all_reduce, n, m),
                    reinterpret_cast<std::byte*>(p), additions_of<T>, sums);
+  }
+
+  /// See ReducesBfloat16.
+  void all_reduce_bfloat16(bfloat16* p, std::size_t n) {
+    group().reduce(CollectiveCall::of<bfloat16>(Operation::all_reduce, n),
+                   reinterpret_cast<std::byte*>(p), additions_of<bfloat16>, nullptr);
   }
 
   /// Replaces p[0..n) with the root's.

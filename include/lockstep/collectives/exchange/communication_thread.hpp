@@ -5,6 +5,7 @@
 #pragma once
 
 #include <array>
+#include <concepts>
 #include <condition_variable>
 #include <cstddef>
 #include <cstdint>
@@ -65,12 +66,19 @@ class CommunicationThread {
 
   /// Enqueues p[0..n). Blocks only while `capacity` ranges are pending. \throws what the collective
   /// threw for an earlier range.
-  void post(T* p, std::size_t n) { enqueue({p, {0, n}, {}}); }
+  void post(T* p, std::size_t n) { enqueue({p, {0, n}, {}, nullptr}); }
   /// The same for members that need their share of the sums.
   void post(T* all, Slice part, std::span<const Slice> shares)
     requires ReduceScatters<C, T>
   {
-    enqueue({all, part, shares});
+    enqueue({all, part, shares, nullptr});
+  }
+
+  /// The same for ranges that `by` exchanges.
+  void post(RangeExchange& by, Slice part)
+    requires std::constructible_from<CollectiveRef, C&>
+  {
+    enqueue({nullptr, part, {}, &by});
   }
 
   /// Waits for the pending ranges, then all-reduces the last range and the sums in the calling
@@ -87,10 +95,20 @@ class CommunicationThread {
     finish_with([&] {
       if (part.count > 0) {
         const ExchangeOperation bucket(listener_, "bucket", part.count * sizeof(T));
-        scatter(member_, {all, part, shares});
+        scatter(member_, {all, part, shares, nullptr});
       }
       const ExchangeOperation last(listener_, "sums", 0);
       member_.all_reduce(all, 0, sums, m);
+    });
+  }
+
+  void finish(RangeExchange& by, Slice part, double* sums, std::size_t m)
+    requires std::constructible_from<CollectiveRef, C&>
+  {
+    finish_with([&] {
+      exchange_by(member_, listener_, {nullptr, part, {}, &by});
+      const ExchangeOperation last(listener_, "sums", 0);
+      member_.all_reduce(static_cast<T*>(nullptr), 0, sums, m);
     });
   }
 
@@ -117,6 +135,7 @@ class CommunicationThread {
     T* p = nullptr;
     Slice part{};                     // from p on
     std::span<const Slice> shares{};  // empty: all members need all sums
+    RangeExchange* by = nullptr;      // instead of a collective operation
   };
 
   void enqueue(const Range& range) {
@@ -144,6 +163,11 @@ class CommunicationThread {
       throw;
     }
   }
+  static void exchange_by(C& member, ExchangeListener* listener, const Range& range) {
+    const ExchangeOperation bucket(listener, "bucket", range.part.count * sizeof(T));
+    if constexpr (std::constructible_from<CollectiveRef, C&>)
+      range.by->exchange(CollectiveRef(member), range.part);
+  }
   /// Called by the replica's thread only while no range is pending.
   void scatter(C& member, const Range& range) {
     if constexpr (ReduceScatters<C, T>) {
@@ -163,11 +187,15 @@ class CommunicationThread {
         std::exception_ptr failure;
         lock.unlock();
         try {
-          const ExchangeOperation bucket(listener, "bucket", range.part.count * sizeof(T));
-          if (range.shares.empty())
-            background_.all_reduce(range.p, range.part.count);
-          else
-            scatter(background_, range);
+          if (range.by != nullptr) {
+            exchange_by(background_, listener, range);
+          } else {
+            const ExchangeOperation bucket(listener, "bucket", range.part.count * sizeof(T));
+            if (range.shares.empty())
+              background_.all_reduce(range.p, range.part.count);
+            else
+              scatter(background_, range);
+          }
         } catch (...) {
           failure = std::current_exception();
         }

@@ -3,6 +3,7 @@
 /// posted ranges are exchanged in `finish`, as one message if they are adjacent; nothing allocates.
 #pragma once
 
+#include <concepts>
 #include <cstddef>
 #include <span>
 #include <utility>
@@ -61,12 +62,34 @@ class ExchangeAtEnd {
     const ExchangeOperation last(listener_, "sums", 0);
     member_.all_reduce(all, 0, sums, m);
   }
+  /// The same for ranges that `by` exchanges.
+  void post(RangeExchange& by, Slice part)
+    requires std::constructible_from<CollectiveRef, C&>
+  {
+    if (part_.count > 0 && part.first + part.count != part_.first) exchange(by);
+    part_ = {part.first, part_.count + part.count};
+  }
+  void finish(RangeExchange& by, Slice part, double* sums, std::size_t m)
+    requires std::constructible_from<CollectiveRef, C&>
+  {
+    post(by, part);
+    exchange(by);
+    const ExchangeOperation last(listener_, "sums", 0);
+    member_.all_reduce(static_cast<T*>(nullptr), 0, sums, m);
+  }
   /// Drops the pending range after an error.
-  void reset() { n_ = 0; }
+  void reset() {
+    n_ = 0;
+    part_.count = 0;
+  }
   /// Reports each all-reduce to `own`; null: no longer.
   void observe(ExchangeListener* own, ExchangeListener*) { listener_ = own; }
 
  private:
+  void exchange(RangeExchange& by) {
+    const ExchangeOperation bucket(listener_, "bucket", part_.count * sizeof(T));
+    by.exchange(CollectiveRef(member_), {part_.first, std::exchange(part_.count, 0)});
+  }
   /// Reduce-scatters the pending range, a part of `all`.
   void scatter(T* all, std::span<const Slice> shares) {
     const ExchangeOperation bucket(listener_, "bucket", n_ * sizeof(T));
@@ -77,6 +100,7 @@ class ExchangeAtEnd {
   C member_;
   T* p_ = nullptr;
   std::size_t n_ = 0;         // pending elements from p_ on
+  Slice part_{};              // pending elements that a RangeExchange exchanges
   std::vector<Slice> parts_;  // kept so that a step allocates nothing
   ExchangeListener* listener_ = nullptr;
 };

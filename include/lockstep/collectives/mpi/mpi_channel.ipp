@@ -101,6 +101,7 @@ void MpiChannel::begin(const CollectiveCall& call) {
 }
 
 void MpiChannel::send(std::size_t peer, const std::byte* p, std::size_t n) {
+  count_sent(n);
   const bool is_first = !queued_[peer].has_frame, fits = is_first && n <= small;
   if (is_first) send_frame(peer, fits ? p : nullptr, fits ? n : 0);
   if (fits || n == 0) return;

@@ -68,6 +68,7 @@ struct SharedMemoryGroup::Member final : detail::ByteCollective {
   void all_reduce(const Call& call, std::byte* p, const detail::Additions& add,
                   double* sums) override {
     const std::size_t bytes = call.bytes(), sum_bytes = call.sum_bytes();
+    add_sent(bytes + sum_bytes);
     const bool sums_first = sum_bytes <= channel.most_sums;
     const std::size_t at = sums_first ? (sum_bytes + 63) / 64 * 64 : 0;
     const std::size_t first = std::min(bytes, channel.chunk() - at);
@@ -98,6 +99,7 @@ struct SharedMemoryGroup::Member final : detail::ByteCollective {
   }
   void broadcast(const Call& call, std::byte* p) override {
     const bool is_root = rank() == call.root;
+    if (is_root) add_sent(call.bytes());
     in_chunks(call, [&](std::size_t at, std::size_t count, auto&& exchange) {
       if (is_root && count > 0) std::memcpy(channel.input(), p + at, count);
       exchange();
@@ -105,6 +107,7 @@ struct SharedMemoryGroup::Member final : detail::ByteCollective {
     });
   }
   void all_gather(const Call& call, const std::byte* p, std::byte* out) override {
+    add_sent(call.bytes());
     in_chunks(call, [&](std::size_t at, std::size_t count, auto&& exchange) {
       if (count > 0) std::memcpy(channel.input(), p + at, count);
       exchange();
@@ -120,6 +123,7 @@ struct SharedMemoryGroup::Member final : detail::ByteCollective {
   void reduce_scatter(const Call& call, std::byte* p, const detail::Additions& add,
                       std::span<const Slice> ranges, Slice from) override {
     const bool contributes = from.contains(rank());
+    if (contributes) add_sent(call.bytes());
     const Slice whole = span_of(call, ranges);
     const std::size_t end = whole.first + whole.count;
     channel.publish(call, channel.place_of(p, end));
@@ -143,6 +147,7 @@ struct SharedMemoryGroup::Member final : detail::ByteCollective {
     });
   }
   void all_gather(const Call& call, std::byte* p, std::span<const Slice> ranges) override {
+    add_sent(ranges[rank()].count * call.element);
     const Slice whole = span_of(call, ranges);
     const std::size_t end = whole.first + whole.count;
     const auto copy_in = [&](std::size_t at) {
@@ -172,6 +177,10 @@ struct SharedMemoryGroup::Member final : detail::ByteCollective {
         if (const Slice part = piece_of(call, ranges[r], at); r != rank() && part.count > 0)
           std::memcpy(p + part.first, channel.input_of(r) + part.first - at, part.count);
     });
+  }
+
+  void add_sent(std::size_t bytes) const {
+    if (size() > 1) detail::count_sent(bytes);
   }
 
   /// The bytes from the first to the last of all ranges, from a whole line on.

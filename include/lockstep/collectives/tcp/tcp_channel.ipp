@@ -59,6 +59,7 @@ void TcpChannel::for_each_stripe(std::size_t peer, std::size_t n, const F& f) {
 }
 
 void TcpChannel::send(std::size_t peer, const std::byte* p, std::size_t n) {
+  count_sent(n);
   for_each_stripe(peer, n, [&](TcpLink& link, std::size_t first, std::size_t count) {
     link.send(p + first, count);
   });
