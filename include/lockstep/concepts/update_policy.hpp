@@ -62,6 +62,8 @@ using UpdateRule = FunctionRef<void(std::span<const UpdateIo<D>>)>;
 ///   sums, n)`, with sums as in `finish`, after which all have the same weights. Each has whole slots
 ///   of its own, which `must_be_equal()` leaves out, then `shared_slots(policy)` others that are the
 ///   same in all.
+/// - optional `begin_step(step)`: called before the backward pass of a step, counted from 1.
+/// - see KeepsGradients.
 template <class U, class D>
 concept UpdatesReplica =
     requires(U& u, const U& kept, const ReplicaContext<D>& replica, Slice range, std::size_t n,
@@ -82,9 +84,20 @@ concept UpdatesReplica =
 /// Whether the objects of a policy make steps alone, in rounds.
 template <class U>
 inline constexpr bool makes_rounds = requires { requires U::makes_rounds; };
+/// The object of a policy whose replicas keep gradients that they have not sent, in a checkpoint, too:
+/// `kept()`, a buffer of the device as large as the weights or empty, different in each replica;
+/// `factors()`, another one, the same in all, of which `factors_name()` identifies the layout.
+template <class U>
+concept KeepsGradients = requires(const U& u) {
+  u.kept();
+  u.factors();
+  u.factors_name();
+};
 
 /// A policy, which a strategy names as its `update_policy`; without one it is ls::Replicated.
-/// `Replica<D>` is the type of the object of each replica.
+/// `Replica<D>` is the type of the object of each replica. Optional: `name`; `text()`, the name with
+/// the options, which all processes of a job compare; `depends_on_replicas`, if virtual shards cannot
+/// keep their bits.
 template <class P, class D>
 concept UpdatePolicy = UpdatesReplica<typename P::template Replica<D>, D>;
 

@@ -118,6 +118,7 @@
 #include "lockstep/training/step/program_steps.ipp"
 #include "lockstep/training/step/run_requests.ipp"
 #include "lockstep/training/step/updates.ipp"
+#include "lockstep/training/step/wire_format.ipp"
 #include "lockstep/training/weights_file.ipp"
 
 #ifndef LOCKSTEP_IN_PARTS

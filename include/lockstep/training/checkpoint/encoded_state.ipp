@@ -21,7 +21,8 @@ namespace lockstep::detail {
 inline constexpr std::uint64_t checkpoint_format = 1;
 inline constexpr std::string_view weights_file_name = "weights.safetensors",
                                   optimizer_file_name = "optimizer.safetensors",
-                                  callbacks_file_name = "callbacks.safetensors";
+                                  callbacks_file_name = "callbacks.safetensors",
+                                  kept_file_name = "kept_gradients.safetensors";
 
 /// A double that reads back with the same bits, also if it is not finite.
 [[gnu::cold]] inline std::string exact_number(double value) {
@@ -77,6 +78,11 @@ inline constexpr std::size_t most_numbers = 16;
                      exact_number(best.value), best.step);
 }
 
+/// Begins the names of the tensors of what a replica has kept.
+[[gnu::cold]] inline std::string kept_name(std::size_t replica) {
+  return format_text("replica_{}", replica);
+}
+
 EncodedState::EncodedState(const JobState& state, const std::vector<ParameterInfo>& parameters) {
   const auto add_file = [&](std::string_view name, std::vector<SafetensorsEntry> tensors) {
     heads_.push_back(safetensors_head(std::string(name), tensors, {{"format", "lockstep"}}));
@@ -100,6 +106,20 @@ EncodedState::EncodedState(const JobState& state, const std::vector<ParameterInf
   }
   add_file(optimizer_file_name, std::move(tensors));
   tensors.clear();
+  if (state.kept) {
+    const auto add_buffer = [&](const std::string& name, const std::vector<std::byte>& bytes) {
+      const ValueBytes<const std::byte> values_of{state.type, bytes, {}};
+      for (const ParameterInfo& p : parameters)
+        if (p.trainable && !bytes.empty())
+          tensors.push_back(
+              {name + "/" + p.name, state.type, extents_of(p.shape), values_of.of(p)});
+    };
+    for (std::size_t r = 0; r < state.kept->of_replica.size(); ++r)
+      add_buffer(kept_name(r), state.kept->of_replica[r]);
+    add_buffer(state.kept->factors_name, state.kept->factors);
+    add_file(kept_file_name, std::move(tensors));
+    tensors.clear();
+  }
   // No callback has an empty name, so these names are free.
   tensors.push_back(
       {"/totals", DType::float64, {state.totals.size()}, bytes_of_numbers(state.totals)});
@@ -328,7 +348,10 @@ void check_file_size(const CheckpointEntry& entry, std::string_view file, std::u
   if (file == callbacks_file_name) most = copies * (job.weights + job.state) + numbers;
   if (size <= most) return;
   std::string notes;
-  static_cast<void>(decode_description(entry, job, notes));
+  const JobState saved = decode_description(entry, job, notes);
+  if (file == kept_file_name && saved.replicas < size &&
+      size / (saved.replicas + 1) <= of_head + heads("factors_18446744073709551615") + job.weights)
+    return;
   throw CheckpointError(
       manifest_of(entry),
       "it lists {} with {} bytes, and for this model at most {} are possible; the "
@@ -360,6 +383,23 @@ JobState decode_state(CheckpointEntry entry, const std::vector<ParameterInfo>& p
       state.slot_values.emplace_back(slot, std::vector<std::byte>(job.weights));
       copy_tensors(optimizer, slot + "/", parameters,
                    {state.type, state.slot_values.back().second, {}}, true);
+    }
+    if (!job.factors_name.empty() && entry.files.contains(std::string(kept_file_name))) {
+      const SafetensorsFile kept = file(kept_file_name);
+      KeptGradients& all = state.kept.emplace();
+      const auto read = [&](const std::string& name, std::vector<std::byte>& to) {
+        to.resize(job.weights);
+        copy_tensors(kept, name + "/", parameters, {state.type, to, {}}, true);
+      };
+      for (std::size_t r = 0; r < state.replicas; ++r)
+        read(kept_name(r), all.of_replica.emplace_back());
+      const auto& tensors = kept.tensors();
+      if (std::any_of(tensors.begin(), tensors.end(), [&](const SafetensorsTensor& tensor) {
+            return tensor.name.starts_with(job.factors_name + "/");
+          })) {
+        all.factors_name = job.factors_name;
+        read(job.factors_name, all.factors);
+      }
     }
     const SafetensorsFile callbacks = file(callbacks_file_name);
     state.totals = callbacks.values<double>("/totals");

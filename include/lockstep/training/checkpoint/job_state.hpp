@@ -1,7 +1,7 @@
 /// \file
 /// The state of a training job as one value. Invariants: a job that continues from it makes the
 /// same steps as one that never stopped; the value does not depend on the number of replicas or
-/// processes.
+/// processes, unless replicas keep gradients.
 #pragma once
 
 #include <cstddef>
@@ -65,6 +65,14 @@ struct OwnedState {
   std::uint64_t later_steps = 0;
 };
 
+/// What the replicas of a job that compresses gradients have not sent; see KeepsGradients. The buffers
+/// have the size of the weights.
+struct KeptGradients {
+  std::vector<std::vector<std::byte>> of_replica{};
+  std::vector<std::byte> factors{};  ///< empty if there are none
+  std::string factors_name{};
+};
+
 /// Everything on which the next step of a job depends.
 struct JobState {
   // The model: flat buffers on the host, with the elements of `type`.
@@ -76,6 +84,7 @@ struct JobState {
   LossScaleState loss_scale{};
   bool has_averages_in_weights = false;  ///< weights and their averages are exchanged
   std::optional<OwnedState> owned{};     ///< of one process alone; see AnyModelState::save_own
+  std::optional<KeptGradients> kept{};
   std::uint64_t seed = 0;
   // Between runs; see BetweenRuns.
   std::optional<double> rate{};
@@ -96,6 +105,7 @@ struct JobState {
     state = {};
     slot_values = {};
     owned.reset();
+    kept.reset();
   }
 };
 
@@ -104,6 +114,7 @@ struct StateLayout {
   DType type = DType::float32;
   std::size_t weights = 0, state = 0;     ///< bytes
   std::vector<std::string> slot_names{};  ///< each slot has as many bytes as the weights
+  std::string factors_name{};             ///< see KeptGradients; empty: replicas keep nothing
   std::size_t totals = 0;                 ///< see JobState::totals
   Signature signature{};                  ///< see JobState::signature
 

@@ -214,6 +214,7 @@ class DeviceReplica {
     std::vector<T> weights, state, gradients;
     std::vector<std::vector<T>> slot_values;
     LossScale<D> loss_scale;
+    std::vector<T> kept{}, factors{};  // of a policy that has them
   };
   [[gnu::cold]] Snapshot snapshot() const;
   /// Call in the device's scope.
@@ -397,6 +398,7 @@ void DeviceReplica<D, U>::train(const ReplicaStep<D>& s, Score score, UpdateRef<
   const ReplicaContext<D>& replica = s.replica;
   step_ = s.step;
   trains_ = true;
+  if constexpr (requires { policy_.begin_step(s.step); }) policy_.begin_step(s.step + 1);
   const LoadedBatch first = on_device(s.slice(0), replica);  // the copy may have to wait
   if constexpr (makes_rounds<U>) policy_.begin_local_step(s.begins_round, first.slice.count);
   clear_sums(s.requests);
@@ -573,6 +575,10 @@ auto DeviceReplica<D, U>::snapshot() const -> Snapshot {
                 {},
                 loss_scale_};
   for (const auto& slot : policy_.slot_buffers()) kept.slot_values.push_back(copy_of(slot));
+  if constexpr (KeepsGradients<U>) {
+    kept.kept = copy_of(policy_.kept());
+    kept.factors = copy_of(policy_.factors());
+  }
   return kept;
 }
 
@@ -583,6 +589,10 @@ void DeviceReplica<D, U>::restore_snapshot(const Snapshot& kept) {
   engine_.gradients().upload(kept.gradients.data());
   for (std::size_t i = 0; i < kept.slot_values.size(); ++i)
     policy_.slot_buffers()[i].upload(kept.slot_values[i].data());
+  if constexpr (KeepsGradients<U>) {
+    policy_.kept().upload(kept.kept.data());
+    policy_.factors().upload(kept.factors.data());
+  }
   loss_scale_ = kept.loss_scale;
 }
 

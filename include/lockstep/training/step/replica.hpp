@@ -64,7 +64,8 @@ class Replica : public DeviceReplica<D, U> {
                          .options = options_of(optimizer),
                          .weight_decay = weight_decay_of(optimizer),
                          .is_by_elements = is_by_elements,
-                         .segments = segments}}) {
+                         .segments = segments,
+                         .parameters = named_parameters<Net>()}}) {
     start_slots(optimizer);
   }
 

@@ -23,6 +23,7 @@
 
 #include "lockstep/concepts/strategy.hpp"
 #include "lockstep/core/format_text.hpp"
+#include "lockstep/core/log.hpp"
 #include "lockstep/core/numbers/digest64.hpp"
 #include "lockstep/core/numbers/finite.hpp"
 #include "lockstep/core/process/threads.hpp"
@@ -91,6 +92,11 @@ class ReplicaSet : public AnyReplicas {
                 "lockstep::Model: a layer exchanges data with other replicas within each step, but "
                 "under ls::LocalSgd and ls::DiLoCo they make steps alone; leave out "
                 "ls::synchronized, or the policy");
+
+  static constexpr bool keeps_gradients = KeepsGradients<UpdateOf<S>>;
+  static_assert(!can_reform || !keeps_gradients,
+                "lockstep::Model: a process that dies takes the gradients along that it has not "
+                "sent; leave out ls::Elastic or ls::wire");
 
   /// Opens the strategy; `start` makes the replicas.
   [[gnu::cold]] ReplicaSet(const S& strategy, std::uint64_t seed, L loss, O optimizer,
@@ -260,7 +266,12 @@ class ReplicaSet : public AnyReplicas {
     return fields;
   }
   std::vector<ParameterInfo> parameters() const override { return parameters_of<Net>(); }
-  bool is_whole() const override { return !UpdateOf<S>::divides_slots && !makes_rounds; }
+  bool is_whole() const override {
+    if constexpr (keeps_gradients)
+      return first().policy().kept().size() == 0;
+    else
+      return !UpdateOf<S>::divides_slots && !makes_rounds;
+  }
   [[gnu::cold]] void save(JobState& to) override {
     check_whole();
     Replica& replica = first();
@@ -274,6 +285,7 @@ class ReplicaSet : public AnyReplicas {
     for (const JobSlot& slot : slots_of_job())
       read_slot(slot, to.slot_values.emplace_back(slot.name, std::vector<std::byte>()).second);
     to.owned.reset();
+    if constexpr (keeps_gradients) save_kept(to);
     save_facts(to);
   }
   [[gnu::cold]] void save_own(JobState& to) override {
@@ -319,6 +331,8 @@ class ReplicaSet : public AnyReplicas {
     StateLayout its{dtype_of<T>, Net::graph.weights * sizeof(T), Net::graph.state * sizeof(T)};
     for (JobSlot& slot : slots_of_job()) its.slot_names.push_back(std::move(slot.name));
     its.signature = signature();
+    if constexpr (keeps_gradients)
+      if (!is_whole()) its.factors_name = first().policy().factors_name();
     return its;
   }
   [[gnu::cold]] void load(const JobState& from) override {
@@ -332,6 +346,7 @@ class ReplicaSet : public AnyReplicas {
     for (std::size_t i = 0; i < from.slot_values.size(); ++i)
       if (!from.owned || !from.slot_values[i].second.empty())
         set_buffer(2 + i, copy_of(from.slot_values[i].second));
+    if constexpr (keeps_gradients) load_kept(from.kept);
     load_facts(from);
   }
   [[gnu::cold]] void set_buffer(std::size_t buffer,
@@ -733,6 +748,12 @@ class ReplicaSet : public AnyReplicas {
             "{}: a replica trains with its own part of a batch, so its number changes the weights, "
             "and .virtual_shards cannot hide it; leave it out",
             policy_name());
+    if constexpr (requires { Policy::depends_on_replicas; })
+      if (session_.virtual_shards() > 0)
+        throw UsageError(
+            "virtual_shards is {}, but what travels under {} depends on the number of replicas; set it "
+            "to 0, or leave out the policy",
+            session_.virtual_shards(), policy_name());
     if constexpr (requires { session_.roles(); })
       check_owners(session_.roles().owners.count, named_parameters<Net>());
     replicas_.resize(session_.local_replicas());
@@ -904,6 +925,56 @@ class ReplicaSet : public AnyReplicas {
       return policy_.text();
     else
       return std::string(policy_name());
+  }
+  /// Adds the gradients that the replicas of the job have kept. Collective.
+  [[gnu::cold]] void save_kept(JobState& to) {
+    to.kept.reset();
+    if (is_whole()) return;
+    KeptGradients& all = to.kept.emplace();
+    all.factors_name = first().policy().factors_name();
+    all.factors = first().template copy_of<std::byte>(first().policy().factors());
+    for (std::size_t rank = 0; rank < session_.replicas(); ++rank) {
+      const std::size_t local = rank - session_.first_replica();
+      std::vector<std::byte>& its = all.of_replica.emplace_back();
+      if (local < replicas_.size())
+        its = replicas_[local]->template copy_of<std::byte>(replicas_[local]->policy().kept());
+      else if (session_.is_chief())
+        its.resize(first().policy().kept().bytes());
+      broadcast_from(rank, first().policy().kept().bytes(), its.data(),
+                     session_.is_chief() && local >= replicas_.size() ? its.data() : nullptr);
+    }
+  }
+  /// With another number of replicas, each gets an equal part of the sum.
+  [[gnu::cold]] void load_kept(const std::optional<KeptGradients>& from) {
+    if (is_whole()) return;
+    const std::size_t n = Net::graph.weights, before = from ? from->of_replica.size() : 0;
+    if (place().is_chief && before != session_.replicas())
+      log(LogLevel::info,
+          before == 0
+              ? std::string("wire: the checkpoint has no gradients that replicas have kept; "
+                            "they begin with none")
+              : format_text("wire: {} replicas continue with the gradients that {} have kept: "
+                            "each with an equal part of their sum",
+                            session_.replicas(), before));
+    std::vector<T> sum(n);
+    if (before != session_.replicas())
+      for (std::size_t r = 0; r < before; ++r) {
+        std::vector<T> its(n);
+        std::memcpy(its.data(), from->of_replica[r].data(), n * sizeof(T));
+        for (std::size_t i = 0; i < n; ++i) sum[i] += its[i] / static_cast<T>(session_.replicas());
+      }
+    session_.each([&](const ReplicaContext<device>& r) {
+      const auto& policy = replicas_[r.local]->policy();
+      policy.kept().upload(before == session_.replicas()
+                               ? reinterpret_cast<const T*>(from->of_replica[r.rank].data())
+                               : sum.data());
+      const bool fits = from && from->factors_name == policy.factors_name() &&
+                        from->factors.size() == policy.factors().bytes();
+      const std::vector<T> none(fits ? 0 : policy.factors().size());
+      policy.factors().upload(fits ? reinterpret_cast<const T*>(from->factors.data())
+                                   : none.data());
+      r.device.synchronize();
+    });
   }
   /// Empty under a policy that leaves each sum to its owner, or makes none.
   std::vector<T> known_gradients() const {

@@ -97,7 +97,8 @@ struct UpdateFacts {
   const UpdateOptions& options;
   double weight_decay;
   bool is_by_elements;  ///< the optimizer updates each element from its own gradient only
-  std::span<const UpdateSegment> segments;  ///< of all weights
+  std::span<const UpdateSegment> segments;       ///< of all weights
+  std::span<const NamedParameter> parameters{};  ///< in the order of the weights
 };
 
 /// Where a replica's update takes place: what the object of an update policy is made from. Device
