@@ -189,6 +189,21 @@ void check_secret(Member& member, std::uint64_t set, std::size_t n) {
   expect(holds(x.data(), set, 0, n) && x.guards_intact(), "share_secret: not rank 0's");
 }
 
+/// Whole numbers up to 256 are exact, however a group adds them.
+inline void check_bfloat16(const lockstep::CollectiveRef& ref, std::size_t n) {
+  const auto value = [](std::size_t rank, std::size_t i) { return (rank + i) % 3; };
+  std::vector<lockstep::bfloat16> x;
+  for (std::size_t i = 0; i < n; ++i) x.emplace_back(value(ref.rank(), i));
+  ref.all_reduce(x.data(), n);
+  bool equal = true;
+  for (std::size_t i = 0; i < n; ++i) {
+    std::size_t sum = 0;
+    for (std::size_t r = 0; r < ref.size(); ++r) sum += value(r, i);
+    equal = equal && static_cast<double>(x[i]) == static_cast<double>(sum);
+  }
+  expect(equal, "CollectiveRef: all_reduce of bfloat16");
+}
+
 /// A CollectiveRef as a kernel uses it.
 template <class Member>
 void check_reference(Member& member, lockstep::SumOrder order, std::uint64_t set, std::size_t n) {
@@ -201,6 +216,7 @@ void check_reference(Member& member, lockstep::SumOrder order, std::uint64_t set
                  reinterpret_cast<std::byte*>(all.data()));
   for (std::size_t r = 0; r < ref.size(); ++r)
     expect(holds(all.data() + r * n, set, r, n), "CollectiveRef: all_gather");
+  if (ref.has_bfloat16()) check_bfloat16(ref, n);
   if (!ref.has_ranges()) return;
   const std::vector<lockstep::Slice> ranges = random_ranges(set, n, ref.size());
   std::vector<lockstep::Slice> bytes;

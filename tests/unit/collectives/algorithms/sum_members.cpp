@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "lockstep/collectives/algorithms/sum_parts.hpp"
 #include "unit/collectives/members.hpp"
 
 namespace {
@@ -109,6 +110,40 @@ TEMPLATE_TEST_CASE("the members' numbers are added in the order named, to the la
       for (const std::size_t n : {0u, 1u, 2u, 3u, 17u, 1023u, 1024u, 1025u, 2049u, 3001u}) {
         INFO(members << " members, " << n << " elements, tree " << (order == SumOrder::tree));
         CHECK(each_holds_the_sum<TestType>(members, n, order));
+      }
+}
+
+TEST_CASE("bfloat16 are added as floats, and each sum is rounded once") {
+  using lockstep::bfloat16;
+  for (const SumOrder order : {SumOrder::ranks, SumOrder::tree})
+    for (std::size_t members = 1; members <= 9; ++members)
+      for (const std::size_t n : {0u, 1u, 3u, 1023u, 1024u, 3001u}) {
+        INFO(members << " members, " << n << " elements, tree " << (order == SumOrder::tree));
+        std::vector<std::vector<bfloat16>> values(members), copies;
+        std::vector<bfloat16*> pointers;
+        std::vector<const std::byte*> parts;
+        for (std::size_t r = 0; r < members; ++r) {
+          for (std::size_t i = 0; i < n; ++i)
+            values[r].emplace_back(contract::value<float>(contract::key_of(n, r), i));
+          copies.push_back(values[r]);
+        }
+        for (std::vector<bfloat16>& copy : copies) pointers.push_back(copy.data());
+        for (const std::vector<bfloat16>& own : values)
+          parts.push_back(reinterpret_cast<const std::byte*>(own.data()));
+        std::vector<bfloat16> sums(n);
+        lockstep::detail::sum_parts<bfloat16>(reinterpret_cast<std::byte*>(sums.data()),
+                                              parts.data(), members, 2 * n, order);
+        lockstep::detail::sum_members(pointers.data(), members, n, order);
+        bool are_sums = true;
+        for (std::size_t i = 0; i < n; ++i) {
+          std::vector<Number<float>> x;
+          for (std::size_t r = 0; r < members; ++r) x.push_back({values[r][i]});
+          const bfloat16 sum((order == SumOrder::tree ? by_tree(x) : by_ranks(x)).value);
+          are_sums = are_sums && sums[i].bits == sum.bits;
+          for (const std::vector<bfloat16>& copy : copies)
+            are_sums = are_sums && copy[i].bits == sum.bits;
+        }
+        CHECK(are_sums);
       }
 }
 
