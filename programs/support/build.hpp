@@ -1,8 +1,8 @@
 /// \file
 /// The types that the build selects for a unit: its device, by LOCKSTEP_PRECISION and LOCKSTEP_CUDA,
 /// its strategy, by LOCKSTEP_MIRRORED, LOCKSTEP_MULTI_WORKER or LOCKSTEP_PARAMETER_SERVER, and the
-/// strategy's update policy, by LOCKSTEP_POLICY. No other file of support/ names a device, and only
-/// workers.hpp and servers.hpp include the cluster.
+/// strategy's update policy, by LOCKSTEP_POLICY or LOCKSTEP_WIRE. No other file of support/ names a
+/// device, and only workers.hpp and servers.hpp include the cluster.
 #pragma once
 
 #include <lockstep/lockstep.hpp>
@@ -22,6 +22,9 @@
 #ifdef LOCKSTEP_POLICY
 #include <lockstep/local_sgd.hpp>
 #include <lockstep/sharded.hpp>
+#endif
+#ifdef LOCKSTEP_WIRE
+#include "support/wire.hpp"
 #endif
 
 #ifndef LOCKSTEP_PRECISION
@@ -57,7 +60,7 @@ using Policy = update::LOCKSTEP_POLICY;
 
 #if defined(LOCKSTEP_MULTI_WORKER)
 // NAME_multi_worker
-#if defined(LOCKSTEP_CUDA)  // cannot be elastic
+#if defined(LOCKSTEP_CUDA) || defined(LOCKSTEP_WIRE)  // cannot be elastic
 using Replicas = lockstep::MultiWorkerMirrored<Device>;
 #elif defined(LOCKSTEP_POLICY)
 using Membership = std::conditional_t<std::is_same_v<Policy, lockstep::Sharded>, lockstep::Elastic,
@@ -77,6 +80,8 @@ using Replicas = lockstep::OneDevice<Device>;  // NAME
 
 #ifdef LOCKSTEP_POLICY
 using Strategy = lockstep::UpdatedBy<Replicas, Policy>;
+#elif defined(LOCKSTEP_WIRE)
+using Strategy = lockstep::UpdatedBy<Replicas, lockstep::wire::Format>;
 #else
 using Strategy = Replicas;
 #endif

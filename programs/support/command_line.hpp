@@ -134,6 +134,22 @@ inline void check_virtual_shards(const Options& o) {
                     o.threads));
 }
 
+/// Checks that the other options leave room for compressed gradients. \throws CLI::ParseError
+inline void check_wire(const Options& o) {
+  if (o.wire.empty() || o.wire == "float32") return;
+  if (o.update != "replicated")
+    throw CLI::ValidationError(
+        "--wire " + o.wire, fmt::format("only replicas with the whole update compress gradients; "
+                                        "leave out --update {}",
+                                        o.update));
+  if (o.virtual_shards > 0)
+    throw CLI::ValidationError(
+        "--wire " + o.wire,
+        fmt::format("compressed gradients depend on the number of replicas; leave out "
+                    "--virtual-shards {}",
+                    o.virtual_shards));
+}
+
 }  // namespace detail
 
 /// Parses the command line. \throws CLI::ParseError, also for --help and --version.
@@ -194,6 +210,17 @@ inline Options parse(const Program& program, int argc, char** argv) {
                              "steps of a round of --update local, by default 16, and of --update "
                              "diloco, by default 500",
                              1);
+    o.wire = "float32";
+    auto* const wire =
+        app.add_option(
+               "--wire", o.wire,
+               "what replicas exchange: whole gradients, float32, or on CPUs bfloat16 (half of "
+               "the bytes), top_k (the largest hundredth), power_sgd (factors of rank 1)")
+            ->capture_default_str();
+    if (program.counts_devices)
+      wire->check(CLI::IsMember({"float32"}));
+    else
+      wire->check(CLI::IsMember({"float32", "bfloat16", "top_k", "power_sgd"}));
   }
   add_whole<std::uint64_t>(app, "--verify-every", o.verify_every,
                            "steps between two comparisons of the replicas' weights", 1);
@@ -311,6 +338,7 @@ inline Options parse(const Program& program, int argc, char** argv) {
     throw CLI::ValidationError("--precision " + o.precision,
                                "this program was built with float32 only");
   detail::check_virtual_shards(o);
+  detail::check_wire(o);
   o.asynchronous = mode == "async";
   if (o.trace && o.asynchronous)
     throw CLI::ValidationError("--trace " + *o.trace,

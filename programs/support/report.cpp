@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include <lockstep/core/exchange_progress.hpp>
+
 namespace support {
 
 namespace {
@@ -32,7 +34,10 @@ void Recorder::on_train_begin(const lockstep::Logs&) {
   has_begun = true;
   first_step = params().first_step;
 }
-void Recorder::on_epoch_begin(int, const lockstep::Logs&) { epoch_start_ = last_ = Clock::now(); }
+void Recorder::on_epoch_begin(int, const lockstep::Logs&) {
+  epoch_start_ = last_ = Clock::now();
+  last_sent_ = lockstep::sent_bytes();
+}
 void Recorder::on_train_batch_begin(std::size_t step, const lockstep::Logs&) { first_ = step; }
 void Recorder::on_train_batch_end(std::size_t step, const lockstep::Logs& logs) {
   const auto now = Clock::now();
@@ -41,6 +46,9 @@ void Recorder::on_train_batch_end(std::size_t step, const lockstep::Logs& logs) 
   step_ms.push_back(std::chrono::duration<double, std::milli>(now - last_).count() /
                     static_cast<double>(executed));
   last_ = now;
+  const std::uint64_t sent = lockstep::sent_bytes();
+  step_bytes.push_back(static_cast<double>(sent - last_sent_) / static_cast<double>(executed));
+  last_sent_ = sent;
   step_loss.push_back(logs.step("loss"));
   if (logs.get("accuracy")) step_accuracy.push_back(logs.step("accuracy"));
 }
@@ -62,6 +70,7 @@ void Report::finish(const Recorder& recorder, std::vector<std::string> replica_d
   run = Run{recorder.step_loss,
             recorder.step_accuracy,
             averaged(recorder.step_ms, made ? made->heard_together : 1),
+            recorder.step_bytes,
             recorder.epochs,
             std::move(replica_digests),
             planned_bytes,

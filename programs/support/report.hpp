@@ -24,6 +24,7 @@ namespace support {
 class Recorder : public lockstep::Callback {
  public:
   std::vector<double> step_loss, step_accuracy, step_ms;
+  std::vector<double> step_bytes;                                   ///< sent by this process
   std::vector<std::vector<std::pair<std::string, double>>> epochs;  ///< logs, plus "seconds"
   std::size_t steps = 0;
   std::uint64_t first_step = 0;  ///< above 0 in a run that continues from a checkpoint
@@ -40,13 +41,14 @@ class Recorder : public lockstep::Callback {
   using Clock = std::chrono::steady_clock;
   Clock::time_point epoch_start_{}, last_{};
   std::size_t first_ = 0;
+  std::uint64_t last_sent_ = 0;
 };
 
 /// The report of one run.
 struct Report {
   /// The model and the job.
   struct Made {
-    std::string strategy, device, precision, update;
+    std::string strategy, device, precision, update, wire;
     int threads = 0;
     std::size_t replicas = 0, parameters = 0, trainable_parameters = 0, batch = 0;
     std::uint64_t seed = 0, first_step = 0;
@@ -61,7 +63,7 @@ struct Report {
   };
   /// The results of training.
   struct Run {
-    std::vector<double> step_loss, step_accuracy, step_ms;
+    std::vector<double> step_loss, step_accuracy, step_ms, step_bytes;
     std::vector<std::vector<std::pair<std::string, double>>> epochs;
     std::vector<std::string> replica_digests;
     std::size_t planned_bytes = 0, resident_bytes = 0;  ///< at the peak
@@ -97,6 +99,7 @@ Report::Made describe(const ModelOf<Net, S, Parts...>& model, const Options& opt
       .device = std::string(D::name),
       .precision = std::string(D::precision),
       .update = options.update,
+      .wire = options.wire,
       .threads = model.threads(),
       .replicas = model.replicas(),
       .parameters = Model::parameter_count,

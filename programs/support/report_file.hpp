@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
 #include <string>
 #include <utility>
 #include <vector>
@@ -18,17 +19,25 @@
 
 namespace support {
 
-/// Median, minimum and 90th percentile, without the first 20 steps, or without the first half if
-/// there are fewer than 40 steps.
-inline nlohmann::json step_times(std::vector<double> ms) {
-  ms.erase(ms.begin(),
-           ms.begin() + static_cast<std::ptrdiff_t>(ms.size() < 40 ? ms.size() / 2 : 20));
+/// The values of steps in ascending order, without the first 20, or without the first half if there are
+/// fewer than 40.
+inline std::vector<double> sorted_steps(std::vector<double> values) {
+  values.erase(values.begin(), values.begin() + static_cast<std::ptrdiff_t>(
+                                                    values.size() < 40 ? values.size() / 2 : 20));
+  std::sort(values.begin(), values.end());
+  return values;
+}
+inline double median(const std::vector<double>& sorted) {
+  const std::size_t n = sorted.size();
+  return n % 2 == 1 ? sorted[n / 2] : (sorted[n / 2 - 1] + sorted[n / 2]) / 2;
+}
+
+/// Median, minimum and 90th percentile.
+inline nlohmann::json step_times(const std::vector<double>& all) {
+  const std::vector<double> ms = sorted_steps(all);
   if (ms.empty()) return nullptr;
-  std::sort(ms.begin(), ms.end());
   const std::size_t n = ms.size();
-  return {{"median", n % 2 == 1 ? ms[n / 2] : (ms[n / 2 - 1] + ms[n / 2]) / 2},
-          {"min", ms.front()},
-          {"p90", ms[(n - 1) * 9 / 10]}};
+  return {{"median", median(ms)}, {"min", ms.front()}, {"p90", ms[(n - 1) * 9 / 10]}};
 }
 
 /// The report as JSON, without keys that do not apply.
@@ -39,6 +48,7 @@ inline nlohmann::json to_json(const Report& report) {
     json["device"] = made->device;
     json["precision"] = made->precision;
     if (!made->update.empty()) json["update"] = made->update;
+    if (!made->wire.empty()) json["wire"] = made->wire;
     json["optimizer_bytes"] = made->optimizer_bytes;
     json["threads"] = made->threads;
     json["replicas"] = made->replicas;
@@ -64,6 +74,9 @@ inline nlohmann::json to_json(const Report& report) {
       for (const auto& [name, value] : logs) epoch[name] = value;
     }
     if (auto times = step_times(run->step_ms); !times.is_null()) json["step_ms"] = std::move(times);
+    if (const auto bytes = sorted_steps(run->step_bytes);
+        report.made && report.made->has_workers && !bytes.empty())
+      json["wire_bytes"] = static_cast<std::uint64_t>(median(bytes));
     if (!run->replica_digests.empty()) {  // else this worker has left its job
       json["weights_sha256"] = run->replica_digests.front();
       json["replica_weights_sha256"] = run->replica_digests;

@@ -28,6 +28,7 @@ S strategy(const Options& options) {
   if constexpr (requires { s.on.threads; }) s.on.threads = options.threads;
   s.virtual_shards = options.virtual_shards;
   if constexpr (requires { s.replicas; }) s.replicas = options.replicas;
+  if constexpr (requires { apply_wire(s.policy, options); }) apply_wire(s.policy, options);
   if constexpr (has_workers<S>) describe_workers(s, options);
   if constexpr (requires { s.policy.outer_rate; }) {
     if (options.update == "local") s.policy = {.steps = 16, .outer_rate = 1, .momentum = 0};

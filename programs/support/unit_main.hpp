@@ -23,11 +23,13 @@ int run_unit(Program program, int argc, char** argv, OptionsOf&& options_of) {
     program.has_updates = units().begin()->second.has_updates;
   }
   return run(program, argc, argv, [&](Job& job) {
+    const std::string& wire = job.options().wire;
     std::string update = job.options().update;
     if (update == "diloco") update = "local";  // with other numbers; see strategy.hpp
     const std::string options =
         options_of(job.options()) +
-        (update.empty() || update == "replicated" ? "" : " --update " + update);
+        (update.empty() || update == "replicated" ? "" : " --update " + update) +
+        (wire.empty() || wire == "float32" ? "" : " --wire");
     const auto unit = units().find(options);
     if (unit == units().end()) {
       std::string built;

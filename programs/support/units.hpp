@@ -14,6 +14,8 @@
 #define LOCKSTEP_TEXT(x) LOCKSTEP_TEXT_OF(x)
 #ifdef LOCKSTEP_POLICY
 #define LOCKSTEP_POLICY_OPTION " --update " LOCKSTEP_TEXT(LOCKSTEP_POLICY)
+#elif defined(LOCKSTEP_WIRE)
+#define LOCKSTEP_POLICY_OPTION " --wire"  // one unit for all formats
 #else
 #define LOCKSTEP_POLICY_OPTION ""
 #endif
@@ -30,7 +32,7 @@ struct UnitEntry {
 };
 
 /// The registry of this program's units, by the options that select them: "--optimizer sgd", with
-/// " --update sharded" for a policy that is not the default.
+/// " --update sharded" or " --wire" for a policy that is not the default.
 std::map<std::string, UnitEntry>& units();
 void add_unit(const char* options, const UnitEntry& entry);
 /// Registers a unit; define one object of it at namespace scope.

@@ -20,9 +20,13 @@ template <class D, class Plane, class Membership>
 void describe_workers(lockstep::MultiWorkerMirrored<D, Plane, Membership>& strategy,
                       const Options& options) {
   describe_job(strategy, options);
-  if (options.update == "local" || options.update == "diloco") {
-    const std::string why = "with --update " + options.update +
-                            " a worker that dies takes its part of the optimizer's state along";
+  const bool is_local = options.update == "local" || options.update == "diloco";
+  if (is_local || options.wire != "float32") {
+    const std::string why =
+        is_local ? "with --update " + options.update +
+                       " a worker that dies takes its part of the optimizer's state along"
+                 : "with --wire " + options.wire +
+                       " a worker that dies takes the gradients along that it has not sent";
     constexpr const char* instead =
         "and let the launcher start the job again from its checkpoint (lockstep-run "
         "--max-restarts)";
