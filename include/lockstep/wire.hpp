@@ -3,10 +3,10 @@
 /// cluster.hpp for several processes.
 #pragma once
 
+#include "lockstep/core/compiler.hpp"
+
 #include <concepts>
 #include <utility>
-
-#include "lockstep/core/compiler.hpp"
 
 #include "lockstep/concepts/strategy.hpp"
 #include "lockstep/strategies/updated_by.hpp"
@@ -20,6 +20,10 @@ template <Strategy S, class F>
   requires std::convertible_to<F, wire::Format> && (!std::same_as<F, wire::Format>)
 UpdatedBy<S, wire::Format> operator|(S strategy, const F& format) {
   return std::move(strategy) | wire::Format(format);
+}
+
+namespace wire {
+using lockstep::operator|;  // for strategies of other namespaces
 }
 
 }  // namespace lockstep

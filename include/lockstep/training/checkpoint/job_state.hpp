@@ -65,8 +65,8 @@ struct OwnedState {
   std::uint64_t later_steps = 0;
 };
 
-/// What the replicas of a job that compresses gradients have not sent; see KeepsGradients. The buffers
-/// have the size of the weights.
+/// Gradients that the replicas of a job have not sent; see KeepsGradients. The buffers have the size of
+/// the weights.
 struct KeptGradients {
   std::vector<std::vector<std::byte>> of_replica{};
   std::vector<std::byte> factors{};  ///< empty if there are none

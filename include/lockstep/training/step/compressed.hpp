@@ -88,7 +88,7 @@ class CompressedUpdate : public ReplicatedUpdate<D>, private RangeExchange {
   }
   static constexpr bool updates_in_backward() { return false; }
 
-  /// What this replica has not sent, for each weight; empty if the format keeps nothing.
+  /// The gradients that this replica has not sent; empty if the format keeps nothing.
   const Buffer<Context, T>& kept() const { return kept_; }
   /// PowerSGD's Q of each matrix, where its weights begin; the same in all replicas. 0: not drawn yet.
   const Buffer<Context, T>& factors() const { return factors_; }

@@ -72,7 +72,7 @@ void multiply_factors(const ThinShape& s, const T* q, const T* p, T* a) {
 /// twice each; a vector that depends on the ones before it becomes 0. Components of NaN stay NaN.
 template <class T>
 void orthonormalize(T* v, std::size_t count, std::size_t n) {
-  // What rounding leaves of a vector that depends on others is below this part of its length.
+  // A vector that depends on others leaves less than this part of its length, by rounding.
   constexpr double least = sizeof(T) == 4 ? 1e-6 : 1e-14;
   for (std::size_t c = 0; c < count; ++c) {
     T* const own = v + c * n;

@@ -1,5 +1,5 @@
 /// \file
-/// What travels between replicas instead of whole gradients: the options of ls::wire. Invariant: plain
+/// The options of ls::wire: what travels between replicas instead of whole gradients. Invariant: plain
 /// values; one type has those of all formats, so that a program can choose at run time.
 #pragma once
 
@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <type_traits>
 
 #include "lockstep/core/config.hpp"
 
@@ -34,8 +35,8 @@ struct Uncompressed {};
 /// Source: PyTorch's `bf16_compress_hook`. Horovod: `Compression.fp16`.
 struct bfloat16 {};
 
-/// Of each parameter, a replica sends the elements of its gradient that are largest in magnitude, as
-/// pairs of index and value, and adds the others to its next gradient:
+/// A replica sends the elements of each parameter's gradient that are largest in magnitude, as pairs of
+/// index and value, and adds the others to its next gradient:
 ///
 ///     a_i = g_i + e_i                          e_i: what this replica has kept
 ///     s_i = the k largest elements of a_i      sent to all
@@ -49,9 +50,19 @@ struct TopK {
   double fraction = 0.01;
   std::size_t count = 0;  ///< per parameter; instead of `fraction`
 };
+/// The same as a constant: `top_k<100>` has that count, and `top_k<0.01>` that fraction, for compilers
+/// whose templates have such arguments (clang 18, g++).
+template <auto amount>
+  requires(amount > 0)
+inline constexpr TopK top_k = [] {
+  if constexpr (std::is_integral_v<decltype(amount)>)
+    return TopK{.count = static_cast<std::size_t>(amount)};
+  else
+    return TopK{.fraction = amount};
+}();
 
-/// Of each matrix, replicas send two thin factors of the sum, of rank r, and add what these miss to
-/// their next gradients:
+/// Replicas send two thin factors of each matrix' sum, of rank r, and add what these miss to their next
+/// gradients:
 ///
 ///     A_i = G_i + E_i                           (rows, columns); E_i: what this replica has kept
 ///     P   = orthonormal(sum of A_i^T Q)         (columns, r); all-reduced

@@ -11,6 +11,7 @@
 #include <lockstep/local_sgd.hpp>
 #include <lockstep/lockstep.hpp>
 #include <lockstep/sharded.hpp>
+#include <lockstep/wire.hpp>
 
 #include "support/allocation_counter.hpp"
 
@@ -134,6 +135,10 @@ TEMPLATE_TEST_CASE("A step of replicas on the Cpu allocates nothing in their thr
     check_steps<Net>(sliced);
     check_steps<Net>(sliced, ls::Sharded{});
     check_steps<Net>({.replicas = 2, .on = {.threads = 1}}, ls::LocalSgd{.steps = 1});
+    for (const ls::wire::Format& format :
+         {ls::wire::Format(ls::wire::bfloat16{}), ls::wire::Format(ls::wire::TopK{}),
+          ls::wire::Format(ls::wire::PowerSgd{.start = 1})})
+      check_steps<Net>({.replicas = 2, .on = {.threads = 1}}, format);
   }
 }
 

@@ -42,7 +42,9 @@ using Values = std::vector<double>;
 static_assert(ls::Strategy<Parts> && ls::UpdatePolicy<wire::Format, Device>);
 static_assert(std::same_as<decltype(Many{} | wire::bfloat16{}), Parts> &&
               std::same_as<decltype(Many{} | wire::TopK{}), Parts> &&
+              std::same_as<decltype(Many{} | wire::top_k<100>), Parts> &&
               std::same_as<decltype(Many{} | wire::Format{}), Parts>);
+static_assert(wire::Format(wire::top_k<100>).top_k.count == 100);
 
 /// The parameters, buckets and gradients of some steps, the same for all formats.
 struct Drawn {
