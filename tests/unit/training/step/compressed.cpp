@@ -390,6 +390,11 @@ TEST_CASE("models that compress learn, with equal bits in all replicas") {
       CHECK(found.back() < 1.3 * expected.back());
       CHECK((m.weights_sha256() == whole.weights_sha256()) ==
             (format.kind == wire::Format::Kind::uncompressed));
+      // Adam's two buffers, what is kept, and factors.
+      const std::size_t buffers = format.kind == wire::Format::Kind::top_k       ? 3
+                                  : format.kind == wire::Format::Kind::power_sgd ? 4
+                                                                                 : 2;
+      CHECK(m.memory().optimizer == buffers * sizeof(double) * Net::trainable_count);
       auto all = model(Many{.replicas = n} | wire::TopK{.fraction = 1});
       all.fit(data(), checked(10));
       CHECK(all.weights_sha256() == whole.weights_sha256());
