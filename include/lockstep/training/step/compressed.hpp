@@ -15,6 +15,7 @@
 #include <string>
 #include <vector>
 
+#include "lockstep/collectives/algorithms/sum_members.hpp"
 #include "lockstep/concepts/collective.hpp"
 #include "lockstep/concepts/device.hpp"
 #include "lockstep/concepts/strategy.hpp"
@@ -135,22 +136,26 @@ class CompressedUpdate : public ReplicatedUpdate<D>, private RangeExchange {
   }
   bool accumulates() const { return each_updates_ > 1; }
 
+  /// Calls f(first, count) for blocks of a range, whose loops compilers vectorize.
+  template <class F>
+  static void in_blocks(Slice range, const F& f) {
+    for (std::size_t at = 0; at < range.count; at += sum_block)
+      f(range.first + at, std::min(sum_block, range.count - at));
+  }
   /// Keeps the gradients of a range instead of sending them.
   void keep(Slice range) {
-    T *const g = this->gradients() + range.first, *const e = kept_.data() + range.first;
-    for (std::size_t i = 0; i < range.count; ++i) {
-      e[i] += g[i];
-      g[i] = 0;
-    }
+    in_blocks(range, [&](std::size_t first, std::size_t count) {
+      add_to(kept_.data() + first, this->gradients() + first, count);
+    });
+    std::fill_n(this->gradients() + range.first, range.count, T{0});
   }
   /// Moves what was kept to the gradients.
   void take_kept(Slice range) {
     if (kept_.size() == 0) return;
-    T *const g = this->gradients() + range.first, *const e = kept_.data() + range.first;
-    for (std::size_t i = 0; i < range.count; ++i) {
-      g[i] += e[i];
-      e[i] = 0;
-    }
+    in_blocks(range, [&](std::size_t first, std::size_t count) {
+      add_to(this->gradients() + first, kept_.data() + first, count);
+    });
+    std::fill_n(kept_.data() + range.first, range.count, T{0});
   }
 
   void exchange(const CollectiveRef& group, Slice range) override {
@@ -182,9 +187,13 @@ class CompressedUpdate : public ReplicatedUpdate<D>, private RangeExchange {
     take_kept(all);
     T* const g = this->gradients() + all.first;
     rounded_.resize(std::max(rounded_.size(), all.count));
-    for (std::size_t i = 0; i < all.count; ++i) rounded_[i] = static_cast<bfloat16>(g[i]);
+    in_blocks({0, all.count}, [&](std::size_t first, std::size_t count) {
+      convert(rounded_.data() + first, g + first, count);
+    });
     group.all_reduce(rounded_.data(), all.count);
-    for (std::size_t i = 0; i < all.count; ++i) g[i] = static_cast<T>(rounded_[i]);
+    in_blocks({0, all.count}, [&](std::size_t first, std::size_t count) {
+      convert(g + first, rounded_.data() + first, count);
+    });
   }
 
   /// A message: the values of all tensors, then their indices.

@@ -1,6 +1,6 @@
 /// \file
 /// The products of PowerSGD: a matrix times a few vectors. Invariants: matrices are in the order of rows,
-/// a factor is `rank` vectors one after the other; long sums are added in double, always in the same
+/// a factor is `rank` vectors one after the other; inner products are added in double, always in the same
 /// order, so that equal inputs give equal bits.
 #pragma once
 
@@ -18,21 +18,22 @@ struct ThinShape {
 template <class T>
 double dot(const T* a, const T* b, std::size_t n) {
   double lane[8] = {};
-  std::size_t i = 0;
-  for (; i + 8 <= n; i += 8)
+  const std::size_t whole = n / 8 * 8;
+  for (std::size_t i = 0; i < whole; i += 8)
     for (std::size_t l = 0; l < 8; ++l)
       lane[l] += static_cast<double>(a[i + l]) * static_cast<double>(b[i + l]);
   double sum =
       ((lane[0] + lane[1]) + (lane[2] + lane[3])) + ((lane[4] + lane[5]) + (lane[6] + lane[7]));
-  for (; i < n; ++i) sum += static_cast<double>(a[i]) * static_cast<double>(b[i]);
+  for (std::size_t i = whole; i < n; ++i)
+    sum += static_cast<double>(a[i]) * static_cast<double>(b[i]);
   return sum;
 }
 
 /// y += factor x.
 template <class T>
 void add_scaled(T* __restrict y, const T* __restrict x, double factor, std::size_t n) {
-  for (std::size_t i = 0; i < n; ++i)
-    y[i] = static_cast<T>(static_cast<double>(y[i]) + factor * static_cast<double>(x[i]));
+  const auto f = static_cast<T>(factor);
+  for (std::size_t i = 0; i < n; ++i) y[i] += f * x[i];
 }
 
 /// q = A p for each column of the factors.
@@ -57,13 +58,14 @@ void multiply_transposed(const ThinShape& s, const T* a, const T* q, T* p, doubl
   }
 }
 
-/// a = q p^T.
+/// a = q p^T; the rank is not 0.
 template <class T>
 void multiply_factors(const ThinShape& s, const T* q, const T* p, T* a) {
   for (std::size_t i = 0; i < s.rows; ++i) {
     T* const row = a + i * s.columns;
-    for (std::size_t j = 0; j < s.columns; ++j) row[j] = 0;
-    for (std::size_t c = 0; c < s.rank; ++c)
+    const T first = q[i];
+    for (std::size_t j = 0; j < s.columns; ++j) row[j] = first * p[j];
+    for (std::size_t c = 1; c < s.rank; ++c)
       add_scaled(row, p + c * s.columns, static_cast<double>(q[c * s.rows + i]), s.columns);
   }
 }
