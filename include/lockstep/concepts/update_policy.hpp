@@ -86,12 +86,12 @@ template <class U>
 inline constexpr bool makes_rounds = requires { requires U::makes_rounds; };
 /// The object of a policy whose replicas keep gradients that they have not sent, in a checkpoint, too:
 /// `kept()`, a buffer of the device as large as the weights or empty, different in each replica;
-/// `factors()`, another one, the same in all, of which `factors_name()` identifies the layout.
+/// `factors()`, another one, the same in all; `factors_layout()`, a number above 0 that identifies its layout.
 template <class U>
 concept KeepsGradients = requires(const U& u) {
   u.kept();
   u.factors();
-  u.factors_name();
+  { u.factors_layout() } -> std::same_as<std::size_t>;
 };
 
 /// A policy, which a strategy names as its `update_policy`; without one it is ls::Replicated.

@@ -82,6 +82,10 @@ inline constexpr std::size_t most_numbers = 16;
 [[gnu::cold]] inline std::string kept_name(std::size_t replica) {
   return format_text("replica_{}", replica);
 }
+/// The same of the factors.
+[[gnu::cold]] inline std::string factors_name(std::size_t layout) {
+  return format_text("factors_{}", layout);
+}
 
 EncodedState::EncodedState(const JobState& state, const std::vector<ParameterInfo>& parameters) {
   const auto add_file = [&](std::string_view name, std::vector<SafetensorsEntry> tensors) {
@@ -116,7 +120,7 @@ EncodedState::EncodedState(const JobState& state, const std::vector<ParameterInf
     };
     for (std::size_t r = 0; r < state.kept->of_replica.size(); ++r)
       add_buffer(kept_name(r), state.kept->of_replica[r]);
-    add_buffer(state.kept->factors_name, state.kept->factors);
+    add_buffer(factors_name(state.kept->factors_layout), state.kept->factors);
     add_file(kept_file_name, std::move(tensors));
     tensors.clear();
   }
@@ -384,9 +388,9 @@ JobState decode_state(CheckpointEntry entry, const std::vector<ParameterInfo>& p
       copy_tensors(optimizer, slot + "/", parameters,
                    {state.type, state.slot_values.back().second, {}}, true);
     }
-    if (!job.factors_name.empty() && entry.files.contains(std::string(kept_file_name))) {
+    if (job.factors_layout > 0 && entry.files.contains(std::string(kept_file_name))) {
       const SafetensorsFile kept = file(kept_file_name);
-      KeptGradients& all = state.kept.emplace();
+      KeptGradients& all = *(state.kept = std::make_shared<KeptGradients>());
       const auto read = [&](const std::string& name, std::vector<std::byte>& to) {
         to.resize(job.weights);
         copy_tensors(kept, name + "/", parameters, {state.type, to, {}}, true);
@@ -395,10 +399,10 @@ JobState decode_state(CheckpointEntry entry, const std::vector<ParameterInfo>& p
         read(kept_name(r), all.of_replica.emplace_back());
       const auto& tensors = kept.tensors();
       if (std::any_of(tensors.begin(), tensors.end(), [&](const SafetensorsTensor& tensor) {
-            return tensor.name.starts_with(job.factors_name + "/");
+            return tensor.name.starts_with(factors_name(job.factors_layout) + "/");
           })) {
-        all.factors_name = job.factors_name;
-        read(job.factors_name, all.factors);
+        all.factors_layout = job.factors_layout;
+        read(factors_name(job.factors_layout), all.factors);
       }
     }
     const SafetensorsFile callbacks = file(callbacks_file_name);

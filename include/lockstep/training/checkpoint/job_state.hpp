@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
@@ -70,7 +71,7 @@ struct OwnedState {
 struct KeptGradients {
   std::vector<std::vector<std::byte>> of_replica{};
   std::vector<std::byte> factors{};  ///< empty if there are none
-  std::string factors_name{};
+  std::size_t factors_layout = 0;    ///< see KeepsGradients
 };
 
 /// Everything on which the next step of a job depends.
@@ -82,9 +83,9 @@ struct JobState {
       slot_values;  ///< of optimizer and options
   std::uint64_t steps = 0;
   LossScaleState loss_scale{};
-  bool has_averages_in_weights = false;  ///< weights and their averages are exchanged
-  std::optional<OwnedState> owned{};     ///< of one process alone; see AnyModelState::save_own
-  std::optional<KeptGradients> kept{};
+  bool has_averages_in_weights = false;   ///< weights and their averages are exchanged
+  std::optional<OwnedState> owned{};      ///< of one process alone; see AnyModelState::save_own
+  std::shared_ptr<KeptGradients> kept{};  ///< null if there are none
   std::uint64_t seed = 0;
   // Between runs; see BetweenRuns.
   std::optional<double> rate{};
@@ -114,7 +115,7 @@ struct StateLayout {
   DType type = DType::float32;
   std::size_t weights = 0, state = 0;     ///< bytes
   std::vector<std::string> slot_names{};  ///< each slot has as many bytes as the weights
-  std::string factors_name{};             ///< see KeptGradients; empty: replicas keep nothing
+  std::size_t factors_layout = 0;         ///< see KeptGradients; 0: replicas keep nothing
   std::size_t totals = 0;                 ///< see JobState::totals
   Signature signature{};                  ///< see JobState::signature
 

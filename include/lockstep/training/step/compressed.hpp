@@ -12,7 +12,6 @@
 #include <functional>
 #include <limits>
 #include <span>
-#include <string>
 #include <vector>
 
 #include "lockstep/collectives/algorithms/sum_members.hpp"
@@ -20,7 +19,6 @@
 #include "lockstep/concepts/device.hpp"
 #include "lockstep/concepts/strategy.hpp"
 #include "lockstep/core/error.hpp"
-#include "lockstep/core/format_text.hpp"
 #include "lockstep/core/numbers/bfloat16.hpp"
 #include "lockstep/core/numbers/finite.hpp"
 #include "lockstep/core/rng.hpp"
@@ -94,7 +92,7 @@ class CompressedUpdate : public ReplicatedUpdate<D>, private RangeExchange {
   /// PowerSGD's Q of each matrix, where its weights begin; the same in all replicas. 0: not drawn yet.
   const Buffer<Context, T>& factors() const { return factors_; }
   /// Changes with the layout of the factors.
-  std::string factors_name() const { return format_text("factors_{}", format_.power_sgd.rank); }
+  std::size_t factors_layout() const { return format_.power_sgd.rank; }
   /// The optimizer's buffers, and the two above.
   std::size_t slot_bytes() const { return Base::slot_bytes() + kept_.bytes() + factors_.bytes(); }
   [[gnu::cold]] void clear() {

@@ -332,7 +332,7 @@ class ReplicaSet : public AnyReplicas {
     for (JobSlot& slot : slots_of_job()) its.slot_names.push_back(std::move(slot.name));
     its.signature = signature();
     if constexpr (keeps_gradients)
-      if (!is_whole()) its.factors_name = first().policy().factors_name();
+      if (!is_whole()) its.factors_layout = first().policy().factors_layout();
     return its;
   }
   [[gnu::cold]] void load(const JobState& from) override {
@@ -930,8 +930,8 @@ class ReplicaSet : public AnyReplicas {
   [[gnu::cold]] void save_kept(JobState& to) {
     to.kept.reset();
     if (is_whole()) return;
-    KeptGradients& all = to.kept.emplace();
-    all.factors_name = first().policy().factors_name();
+    KeptGradients& all = *(to.kept = std::make_shared<KeptGradients>());
+    all.factors_layout = first().policy().factors_layout();
     all.factors = first().template copy_of<std::byte>(first().policy().factors());
     for (std::size_t rank = 0; rank < session_.replicas(); ++rank) {
       const std::size_t local = rank - session_.first_replica();
@@ -945,7 +945,7 @@ class ReplicaSet : public AnyReplicas {
     }
   }
   /// With another number of replicas, each gets an equal part of the sum.
-  [[gnu::cold]] void load_kept(const std::optional<KeptGradients>& from) {
+  [[gnu::cold]] void load_kept(const std::shared_ptr<KeptGradients>& from) {
     if (is_whole()) return;
     const std::size_t n = Net::graph.weights, before = from ? from->of_replica.size() : 0;
     if (place().is_chief && before != session_.replicas())
@@ -968,7 +968,7 @@ class ReplicaSet : public AnyReplicas {
       policy.kept().upload(before == session_.replicas()
                                ? reinterpret_cast<const T*>(from->of_replica[r.rank].data())
                                : sum.data());
-      const bool fits = from && from->factors_name == policy.factors_name() &&
+      const bool fits = from && from->factors_layout == policy.factors_layout() &&
                         from->factors.size() == policy.factors().bytes();
       const std::vector<T> none(fits ? 0 : policy.factors().size());
       policy.factors().upload(fits ? reinterpret_cast<const T*>(from->factors.data())
