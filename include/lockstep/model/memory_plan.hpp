@@ -30,6 +30,11 @@ struct ArenaRange {
   std::size_t offset = 0, bytes = 0;
 };
 
+/// Gradients that are summed over the replicas while backward continues.
+struct BucketTime {
+  std::size_t bytes = 0, time = 0;  ///< they are complete after the kernel of this time
+};
+
 /// The arena of one replica for a number of examples, in bytes.
 struct MemoryPlan {
   std::string device, precision;
@@ -39,9 +44,12 @@ struct MemoryPlan {
   std::size_t arena_bytes = 0;        ///< `plan.arena_bytes(examples)`
   std::size_t unshared_bytes = 0;     ///< the same without reuse of memory
   std::size_t weight_bytes = 0, gradient_bytes = 0, state_bytes = 0;  ///< in use at all times
+  std::size_t averaged_state_bytes = 0;  ///< state that travels with the last bucket
+  std::vector<double> flops{};           ///< of each time, for all examples
+  std::vector<BucketTime> buckets{};     ///< in the order of backward
 };
 
-/// The plan as one JSON object, which `./dev plot --plan` draws.
+/// The plan as one JSON object, which `./dev plot --plan` draws and lockstep-forecast reads.
 LOCKSTEP_COLD_DECL std::string to_json(const MemoryPlan& plan);
 
 namespace detail {
@@ -96,13 +104,26 @@ MemoryPlan memory_plan(std::size_t examples) {
                     .unshared_bytes = all.example_bytes_unshared * examples + all.step_bytes,
                     .weight_bytes = all.weight_bytes,
                     .gradient_bytes = all.gradient_bytes,
-                    .state_bytes = all.state_bytes};
+                    .state_bytes = all.state_bytes,
+                    .averaged_state_bytes = all.averaged_state_bytes};
   add_passes(result,
              {std::span(fused.step.item).first(static_cast<std::size_t>(fused.end)),
               graph.node.data(), needs.producer.item, sharing.memory.item,
               sharing.gradient_overwrites_value.item, needs.kernel.item, times.back.item,
               times.recompute_time.item, times.is_recomputed.item, times.end, lifetimes.buffer},
              arena);
+  constexpr auto& table = PlanOf<Net, D>::plan;
+  result.flops.resize(result.times.size());
+  for (StepId i{}; i < table.end(); ++i) {
+    const double flops = flops_of<Net>(table.step[i]) * static_cast<double>(examples);
+    result.flops[static_cast<std::size_t>(i)] = flops;
+    result.flops[static_cast<std::size_t>(times.back[i])] = backward_factor(table.step[i]) * flops;
+    if (times.is_recomputed[i])
+      result.flops[static_cast<std::size_t>(times.recompute_time[i])] = flops;
+  }
+  for (std::size_t b = 0; b < all.buckets.size(); ++b)
+    result.buckets.push_back(
+        {all.buckets[b].bytes, static_cast<std::size_t>(times.back[table.bucket[b].after])});
   return result;
 }
 

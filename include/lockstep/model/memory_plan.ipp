@@ -84,8 +84,11 @@ namespace lockstep {
 
 std::string to_json(const MemoryPlan& plan) {
   using detail::json_string;
-  std::string times, buffers;
+  std::string times, buffers, flops, buckets;
   for (const std::string& name : plan.times) add_item(times, ", ", json_string(name));
+  for (const double f : plan.flops) add_item(flops, ", ", format_text("{}", f));
+  for (const BucketTime& b : plan.buckets)
+    add_item(buckets, ", ", format_text(R"({{"bytes": {}, "time": {}}})", b.bytes, b.time));
   for (const ArenaRange& b : plan.buffers)
     add_item(
         buffers, ",\n  ",
@@ -95,10 +98,11 @@ std::string to_json(const MemoryPlan& plan) {
   return format_text(
       R"({{"device": {}, "precision": {}, "examples": {}, "arena_bytes": {}, )"
       R"("unshared_bytes": {}, "weight_bytes": {}, "gradient_bytes": {}, "state_bytes": {}, )"
-      "\"times\": [{}],\n\"buffers\": [\n  {}\n]}}\n",
+      R"("averaged_state_bytes": {}, )"
+      "\"times\": [{}],\n\"flops\": [{}],\n\"buckets\": [{}],\n\"buffers\": [\n  {}\n]}}\n",
       json_string(plan.device), json_string(plan.precision), plan.examples, plan.arena_bytes,
-      plan.unshared_bytes, plan.weight_bytes, plan.gradient_bytes, plan.state_bytes, times,
-      buffers);
+      plan.unshared_bytes, plan.weight_bytes, plan.gradient_bytes, plan.state_bytes,
+      plan.averaged_state_bytes, times, flops, buckets, buffers);
 }
 
 }  // namespace lockstep

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <catch2/catch_test_macros.hpp>
 #include <cstdint>
+#include <numeric>
 #include <string>
 #include <vector>
 
@@ -74,6 +75,17 @@ void check_plan(std::size_t examples) {
         });
     CHECK(found);
   }
+  CHECK(plan.flops.size() == plan.times.size());
+  CHECK(std::accumulate(plan.flops.begin(), plan.flops.end(), 0.0) ==
+        constant.step_flops(examples));
+  CHECK(plan.averaged_state_bytes == constant.averaged_state_bytes);
+  REQUIRE(plan.buckets.size() == constant.buckets.size());
+  for (std::size_t b = 0; b < plan.buckets.size(); ++b) {
+    CHECK(plan.buckets[b].bytes == constant.buckets[b].bytes);
+    const std::string& when = plan.times.at(plan.buckets[b].time);
+    CHECK(when.starts_with(constant.buckets[b].layer));
+    CHECK(when.ends_with(" backward"));
+  }
 }
 
 }  // namespace
@@ -90,6 +102,12 @@ TEST_CASE("the arena of a step lists each buffer with its name, its place and it
   CHECK(lives(find(plan, "dense", "gradient"), 3, 4, 640));
   CHECK(lives(find(plan, both, "gradient"), 4, 6, 2560));
   CHECK(plan.buffers.size() == 4);
+  // Conv2D multiplies and adds 9 x 4 numbers in each of 4 x 4 places, and has no gradient of the
+  // batch; Dense 64 x 5 numbers.
+  CHECK(plan.flops == std::vector<double>{11520, 0, 6400, 0, 12800, 0, 11520});
+  REQUIRE(plan.buckets.size() == 1);
+  CHECK(plan.buckets[0].bytes == 4 * (40 + 325));
+  CHECK(plan.buckets[0].time == 6);
 }
 
 TEST_CASE("buffers that are in use at one time do not overlap, and end where the arena ends") {
@@ -153,4 +171,15 @@ TEST_CASE("a memory plan becomes JSON") {
   i = 0;
   for (const JsonValue& t : json_list(root, "times")) CHECK(t.text() == plan.times.at(i++));
   CHECK(i == plan.times.size());
+  CHECK(json_natural(root, "averaged_state_bytes") == 2 * 30 * sizeof(double));
+  i = 0;
+  for (const JsonValue& f : json_list(root, "flops"))
+    CHECK(f.number() == plan.flops.at(i++));
+  CHECK(i == plan.flops.size());
+  i = 0;
+  for (const JsonValue& b : json_list(root, "buckets")) {
+    CHECK(json_natural(b, "bytes") == plan.buckets.at(i).bytes);
+    CHECK(json_natural(b, "time") == plan.buckets.at(i++).time);
+  }
+  CHECK(i == plan.buckets.size());
 }
