@@ -27,6 +27,8 @@ with tempfile.TemporaryDirectory() as prefix:
         sys.exit(f"lockstep-doctor found problems:\n{report}")
     if "REPORT" not in run(programs / "lockstep-plot", "--help"):
         sys.exit("lockstep-plot does not explain itself")
+    if run(programs / "lockstep-forecast", "--version") != run(programs / "lockstep-run", "--version").splitlines()[0] + "\n":
+        sys.exit("lockstep-forecast has another version")
     python = pathlib.Path(prefix, "share/lockstep/python")
     for framework in ("keras", "torch"):  # they need packages, so that they are not run
         command = programs / f"lockstep-{framework}-model"
