@@ -23,15 +23,18 @@ import forecast  # noqa: E402
 
 MTU = 9000
 SECRET = "a secret of this benchmark"
-#        program    update        processes  images of a rank  ms   Mbit/s
-RUNS = [("mnist", "replicated", 2, 16, 1, 200), ("mnist", "replicated", 4, 16, 1, 100), ("mnist", "replicated", 8, 16, 1, 50),
-        ("mnist", "replicated", 2, 16, 10, 100), ("mnist", "replicated", 4, 16, 20, 50), ("mnist", "replicated", 8, 16, 40, 25),
-        ("mnist", "replicated", 3, 16, 5, 25), ("mnist", "replicated", 4, 16, 40, 200), ("mnist", "replicated", 6, 16, 10, 10),
-        ("mnist", "sharded", 2, 16, 1, 200), ("mnist", "sharded", 4, 16, 1, 100), ("mnist", "sharded", 8, 16, 10, 50),
-        ("mnist", "sharded", 4, 16, 20, 50), ("mnist", "sharded", 6, 16, 40, 25), ("mnist", "sharded", 3, 16, 5, 10),
-        ("cifar10", "replicated", 2, 8, 1, 100), ("cifar10", "replicated", 2, 16, 10, 200), ("cifar10", "replicated", 2, 32, 5, 50),
-        ("cifar10", "replicated", 4, 4, 1, 100), ("cifar10", "replicated", 4, 8, 20, 50), ("cifar10", "replicated", 8, 2, 5, 25),
-        ("cifar10", "sharded", 2, 16, 1, 100), ("cifar10", "sharded", 2, 8, 20, 50), ("cifar10", "sharded", 4, 4, 5, 50)]
+#   program, update, hosts, workers of each, images of a rank, ms, Mbit/s
+RUNS = [("mnist", "replicated", 2, 1, 16, 1, 200), ("mnist", "replicated", 4, 1, 16, 1, 100), ("mnist", "replicated", 8, 1, 16, 1, 50),
+        ("mnist", "replicated", 2, 1, 16, 10, 100), ("mnist", "replicated", 4, 1, 16, 20, 50), ("mnist", "replicated", 8, 1, 16, 40, 25),
+        ("mnist", "replicated", 3, 1, 16, 5, 25), ("mnist", "replicated", 4, 1, 16, 40, 200), ("mnist", "replicated", 6, 1, 16, 10, 10),
+        ("mnist", "sharded", 2, 1, 16, 1, 200), ("mnist", "sharded", 4, 1, 16, 1, 100), ("mnist", "sharded", 8, 1, 16, 10, 50),
+        ("mnist", "sharded", 4, 1, 16, 20, 50), ("mnist", "sharded", 6, 1, 16, 40, 25), ("mnist", "sharded", 3, 1, 16, 5, 10),
+        ("cifar10", "replicated", 2, 1, 8, 1, 100), ("cifar10", "replicated", 2, 1, 16, 10, 200),
+        ("cifar10", "replicated", 2, 1, 32, 5, 50), ("cifar10", "replicated", 4, 1, 4, 1, 100),
+        ("cifar10", "replicated", 4, 1, 8, 20, 50), ("cifar10", "replicated", 8, 1, 2, 5, 25),
+        ("cifar10", "sharded", 2, 1, 16, 1, 100), ("cifar10", "sharded", 2, 1, 8, 20, 50), ("cifar10", "sharded", 4, 1, 4, 5, 50),
+        ("mnist", "replicated", 2, 2, 16, 1, 100), ("mnist", "replicated", 2, 4, 16, 20, 50), ("mnist", "replicated", 4, 2, 16, 5, 50),
+        ("mnist", "sharded", 2, 2, 16, 5, 50), ("mnist", "replicated", 17, 1, 4, 1, 50), ("mnist", "replicated", 20, 1, 4, 10, 100)]
 TRIPS, GOODPUTS = [0.40 + 0.02 * i for i in range(81)], [0.60 + 0.01 * i for i in range(51)]
 
 
@@ -43,9 +46,9 @@ def fitted(run):
 class Switch:
     """Hosts 10.78.0.1, ..., each a network namespace with a tunnel device."""
 
-    def __init__(self, program, count, round_trip, rate, queue="fair"):
+    def __init__(self, program, count, workers, round_trip, rate, queue="fair"):
         import network  # makes namespaces when it is imported
-        self.network, self.delay, self.rate = network, round_trip / 2, rate
+        self.network, self.workers, self.delay, self.rate = network, workers, round_trip / 2, rate
         self.names = [f"{network.PREFIX}-{os.getpid()}-f{i}" for i in range(count)]
         self.devices, self.child = [], None
         try:
@@ -66,17 +69,18 @@ class Switch:
         fcntl.ioctl(device, set_device, struct.pack("16sH22x", b"cable", tun_without_head))
         return device
 
-    def start(self, host, command, **variables):
-        cluster = {"worker": [f"10.78.0.{i + 1}:2222" for i in range(len(self.names))]}
+    def start(self, rank, command, **variables):
+        host = rank // self.workers
+        cluster = {"worker": [f"10.78.0.{i + 1}:{2222 + k}" for i in range(len(self.names)) for k in range(self.workers)]}
         environment = {k: v for k, v in os.environ.items() if not k.startswith("LOCKSTEP_")}
         return subprocess.Popen(
             ["ip", "netns", "exec", self.names[host], *map(str, command)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
             env={**environment, **variables, "LOCKSTEP_SECRET": SECRET,
-                 "TF_CONFIG": json.dumps({"cluster": cluster, "task": {"type": "worker", "index": host}})})
+                 "TF_CONFIG": json.dumps({"cluster": cluster, "task": {"type": "worker", "index": rank}})})
 
     def run(self, command, timeout=600, codes=(0,), **variables):
-        """The output of rank 0 of a job of all hosts; `command` gets the rank."""
-        jobs = [self.start(i, command(i), **variables) for i in range(len(self.names))]
+        """The output of rank 0 of a job with `workers` on each host; `command` gets the rank."""
+        jobs = [self.start(i, command(i), **variables) for i in range(len(self.names) * self.workers)]
         try:
             output = [job.communicate(timeout=timeout) for job in jobs]
         finally:
@@ -102,7 +106,8 @@ def options_of(program, batch, steps):
 
 
 def key_of(run):
-    return "-".join(map(str, run))
+    """A name for files, without the workers if there is one."""
+    return "-".join(str(value) for i, value in enumerate(run) if i != 3 or value > 1)
 
 
 def one_process(bins, keep, program, batch):
@@ -116,18 +121,18 @@ def one_process(bins, keep, program, batch):
 
 def measure(bins, keep, run, repeat):
     """Steps of a run in milliseconds (the least of the repetitions), and the doctor's round trip and bandwidth."""
-    program, update, processes, batch, trip, rate = run
+    program, update, hosts, workers, batch, trip, rate = run
     path = keep / f"{key_of(run)}.json"
     found = json.loads(path.read_text()) if path.exists() else {"steps": []}
     while len(found["steps"]) < repeat:
-        switch = Switch(keep / "slow_switch", processes, trip / 1000, rate * 125_000)
+        switch = Switch(keep / "slow_switch", hosts, workers, trip / 1000, rate * 125_000)
         try:
             if "check" not in found:
                 found["check"] = switch.run(lambda _: [bins / "lockstep-doctor", "--wait", 60], codes=(0, 1))
             report = keep / "report.json"
             seconds = 2 * 1.4e6 * 8 / (rate * 1e6) + 4 * trip / 1000  # of a step, about
             steps = max(12, min(40, int(10 / seconds)))
-            switch.run(lambda rank: [bins / f"{program}_multi_worker", *options_of(program, batch * processes, steps),
+            switch.run(lambda rank: [bins / f"{program}_multi_worker", *options_of(program, batch * hosts * workers, steps),
                                      "--update", update, *(["--report", report] if rank == 0 else [])])
             found["steps"].append(json.loads(report.read_text())["step_ms"]["median"])
             report.unlink()
@@ -150,34 +155,34 @@ def main():
     subprocess.run(["g++", "-std=c++20", "-O2", source, "-o", options.keep / "slow_switch"], check=True)
     rows = []
     for run in RUNS:
-        program, update, processes, batch, trip, rate = run
+        program, update, hosts, workers, batch, trip, rate = run
         model = one_process(options.bin, options.keep, program, batch)
         found = measure(options.bin, options.keep, run, options.repeat)
         check = options.keep / "check.txt"
         check.write_text(found["check"])
         # The processes of the job share the cores of this machine.
-        busy = max(1, processes / os.cpu_count())
+        busy = max(1, hosts * workers / os.cpu_count())
         model = forecast.replace(model, step=model.step * busy, update=model.update * busy)
         rows.append((run, model, forecast.read_check(check), statistics.median(found["steps"]) / 1000))
 
     def error(row, trips, goodput):
         run, model, (round_trip, bandwidth), seconds = row
         link = forecast.Link.measured(round_trip, bandwidth, goodput=goodput, trips=trips)
-        return forecast.forecast(model, run[2], 1, link, run[1]).step / seconds - 1
+        return forecast.forecast(model, run[2], run[3], link, run[1]).step / seconds - 1
 
     training = [row for row in rows if fitted(row[0])]
     trips, goodput = min(((t, g) for t in TRIPS for g in GOODPUTS),
                          key=lambda c: sum(error(row, *c) ** 2 for row in training))
     print(f"fitted: TRIPS {trips:.2f}, GOODPUT {goodput:.2f} (in tools/forecast.py: {forecast.TRIPS}, {forecast.GOODPUT})\n")
-    print("| program | update | processes | images a rank | link | doctor | one process, ms | step, ms | forecast, ms | error |")
-    print("|---|---|--:|--:|---|---|--:|--:|--:|--:|")
+    print("| program | update | hosts | workers | images a rank | link | doctor | one process, ms | step, ms | forecast, ms | error |")
+    print("|---|---|--:|--:|--:|---|---|--:|--:|--:|--:|")
     errors = []
     for row in sorted(rows, key=lambda r: fitted(r[0])):
         run, model, (round_trip, bandwidth), seconds = row
         wrong = error(row, forecast.TRIPS, forecast.GOODPUT)
         if not fitted(run):
             errors.append(abs(wrong))
-        print(f"| {run[0]} | {run[1]} | {run[2]} | {run[3]} | {run[4]} ms, {run[5]} Mbit/s | {1000 * round_trip:.2f} ms, "
+        print(f"| {run[0]} | {run[1]} | {run[2]} | {run[3]} | {run[4]} | {run[5]} ms, {run[6]} Mbit/s | {1000 * round_trip:.2f} ms, "
               f"{bandwidth / 1e6:.1f} Mbit/s | {1000 * model.step:.1f} | {1000 * seconds:.1f} | {1000 * seconds * (1 + wrong):.1f} | "
               f"{100 * wrong:+.1f} %{' (fitted)' if fitted(run) else ''} |")
     print(f"\n{len(errors)} predicted runs: error at most {100 * max(errors):.1f} %, {100 * statistics.mean(errors):.1f} % in the mean")

@@ -15,12 +15,12 @@ import statistics
 import sys
 from dataclasses import dataclass, replace
 
-# Of collectives/algorithms/channel_group.hpp, topology.hpp and machine_group.ipp; a test compares them.
+# The values of collectives/algorithms/channel_group.hpp, topology.hpp and machine_group.ipp; a test compares them.
 MOST_DIRECT = 16  # hosts that are connected each with each
 SMALL, BOTH_ADD, SMALL_TREE = 64 << 10, 512 << 10, 4096  # bytes that make fewer rounds
 CHUNK, LINK_CHUNK, SEGMENT = 4 << 20, 256 << 10, 16 << 20  # bytes that travel at a time
 LINE, BLOCK = 64, 256  # bytes of a slot, and of 64 weights, which are not divided among owners
-# Of a step's sums: the loss, the two of a metric, and the learning rate of each replica; the requests of all.
+# The sums that travel in a step: loss, two for a metric, and learning rate of each replica; the requests of all.
 SUMS_OF_REPLICA, SUMS_OF_ALL = 4 * 8, 9 * 8
 # Fitted by benchmarks/forecast_error.py.
 GOODPUT, TRIPS = 0.95, 0.6  # share of the measured bandwidth; round trips that a message takes
@@ -97,9 +97,10 @@ class Members:
         """Sums go from the first member to the last and come back, chunk by chunk."""
         if size == 0:
             return Cost()
-        chunk, both = min(size, LINK_CHUNK), 1 if self.n == 2 else 2
-        seconds = 2 * (self.n - 1) * self.link.message(chunk)
-        seconds += (math.ceil(size / LINK_CHUNK) - 1) * self.link.message(both * chunk)
+        both = 1 if self.n == 2 else 2  # a member within the chain sends in both directions
+        seconds = 2 * (self.n - 1) * self.link.message(min(size, LINK_CHUNK))
+        for count, chunk in pieces(max(0, size - LINK_CHUNK), LINK_CHUNK):
+            seconds += count * self.link.message(both * chunk)
         return Cost(seconds, both * size)
 
     def gather_to_first(self, each):
@@ -330,7 +331,7 @@ BITS = {"Gbit/s": 1e9, "Mbit/s": 1e6}
 
 def read_check(path):
     """(round trip in seconds, bandwidth in bits a second) between hosts, from the output of `lockstep-run --check`: the
-    median of the round trips, and the best connection of the slowest host, since a single measurement may be disturbed."""
+    median of the round trips, and the best connection of the slowest host, since the workers of a host share its link."""
     try:
         text = path.read_text("utf-8")
     except OSError as error:
@@ -342,8 +343,8 @@ def read_check(path):
         if a in addresses and addresses[a] == addresses.get(b):
             continue
         trips.append(float(ms) / 1000)
-        for rank in (a, b):
-            best[rank] = max(best.get(rank, 0), min(float(forth) * BITS[unit], float(back) * BITS[unit2]))
+        for host in (addresses.get(a, a), addresses.get(b, b)):
+            best[host] = max(best.get(host, 0), min(float(forth) * BITS[unit], float(back) * BITS[unit2]))
     if not trips:
         raise ForecastError(f"{path}: has no connection between two hosts; name a file with the output of lockstep-run --check "
                             "on at least two, or give --round-trip and --bandwidth")
@@ -395,7 +396,7 @@ def positive(kind):
 
 
 def version():
-    """Of the headers, which are installed next to the folder of this file, and lie there in the sources."""
+    """The version of the headers, whose folder is next to that of this file, installed and in the sources."""
     header = pathlib.Path(__file__).resolve().parents[1] / "include/lockstep/core/version.hpp"
     return ".".join(re.findall(r"define LOCKSTEP_VERSION_(?:MAJOR|MINOR|PATCH) (\d+)", header.read_text("utf-8")))
 
