@@ -34,7 +34,8 @@ RUNS = [("mnist", "replicated", 2, 1, 16, 1, 200), ("mnist", "replicated", 4, 1,
         ("cifar10", "replicated", 4, 1, 8, 20, 50), ("cifar10", "replicated", 8, 1, 2, 5, 25),
         ("cifar10", "sharded", 2, 1, 16, 1, 100), ("cifar10", "sharded", 2, 1, 8, 20, 50), ("cifar10", "sharded", 4, 1, 4, 5, 50),
         ("mnist", "replicated", 2, 2, 16, 1, 100), ("mnist", "replicated", 2, 4, 16, 20, 50), ("mnist", "replicated", 4, 2, 16, 5, 50),
-        ("mnist", "sharded", 2, 2, 16, 5, 50), ("mnist", "replicated", 17, 1, 4, 1, 50), ("mnist", "replicated", 20, 1, 4, 10, 100)]
+        ("mnist", "sharded", 2, 2, 16, 5, 50), ("mnist", "replicated", 17, 1, 4, 1, 50), ("mnist", "replicated", 20, 1, 4, 10, 100),
+        ("mnist", "sharded", 17, 1, 4, 1, 100), ("mnist", "virtual_shards", 32, 1, 4, 1, 100)]
 TRIPS, GOODPUTS = [0.40 + 0.02 * i for i in range(81)], [0.60 + 0.01 * i for i in range(51)]
 
 
@@ -69,18 +70,18 @@ class Switch:
         fcntl.ioctl(device, set_device, struct.pack("16sH22x", b"cable", tun_without_head))
         return device
 
-    def start(self, rank, command, **variables):
+    def start(self, rank, ranks, command, **variables):
         host = rank // self.workers
-        cluster = {"worker": [f"10.78.0.{i + 1}:{2222 + k}" for i in range(len(self.names)) for k in range(self.workers)]}
+        cluster = {"worker": [f"10.78.0.{r // self.workers + 1}:{2222 + r % self.workers}" for r in range(ranks)]}
         environment = {k: v for k, v in os.environ.items() if not k.startswith("LOCKSTEP_")}
         return subprocess.Popen(
             ["ip", "netns", "exec", self.names[host], *map(str, command)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
             env={**environment, **variables, "LOCKSTEP_SECRET": SECRET,
                  "TF_CONFIG": json.dumps({"cluster": cluster, "task": {"type": "worker", "index": rank}})})
 
-    def run(self, command, timeout=600, codes=(0,), **variables):
-        """The output of rank 0 of a job with `workers` on each host; `command` gets the rank."""
-        jobs = [self.start(i, command(i), **variables) for i in range(len(self.names) * self.workers)]
+    def run(self, ranks, command, timeout=600, codes=(0,), **variables):
+        """The output of rank 0 of a job; `command` gets the rank."""
+        jobs = [self.start(i, ranks, command(i), **variables) for i in range(ranks)]
         try:
             output = [job.communicate(timeout=timeout) for job in jobs]
         finally:
@@ -98,6 +99,11 @@ class Switch:
             os.close(device)
         for name in self.names:
             self.network.remove_namespace(name)
+
+
+def update_options(update, ranks):
+    """`virtual_shards` is ls::Replicated with sums along a tree."""
+    return ["--virtual-shards", ranks] if update == "virtual_shards" else ["--update", update]
 
 
 def options_of(program, batch, steps):
@@ -124,16 +130,20 @@ def measure(bins, keep, run, repeat):
     program, update, hosts, workers, batch, trip, rate = run
     path = keep / f"{key_of(run)}.json"
     found = json.loads(path.read_text()) if path.exists() else {"steps": []}
-    while len(found["steps"]) < repeat:
+    ranks = hosts * workers
+    while len(found["steps"]) < repeat or "check" not in found:
         switch = Switch(keep / "slow_switch", hosts, workers, trip / 1000, rate * 125_000)
         try:
             if "check" not in found:
-                found["check"] = switch.run(lambda _: [bins / "lockstep-doctor", "--wait", 60], codes=(0, 1))
+                # The doctor shows all connections of up to eight workers.
+                found["check"] = switch.run(min(8, ranks), lambda _: [bins / "lockstep-doctor", "--wait", 60], codes=(0, 1))
+                path.write_text(json.dumps(found))
+                continue
             report = keep / "report.json"
             seconds = 2 * 1.4e6 * 8 / (rate * 1e6) + 4 * trip / 1000  # of a step, about
             steps = max(12, min(40, int(10 / seconds)))
-            switch.run(lambda rank: [bins / f"{program}_multi_worker", *options_of(program, batch * hosts * workers, steps),
-                                     "--update", update, *(["--report", report] if rank == 0 else [])])
+            switch.run(ranks, lambda rank: [bins / f"{program}_multi_worker", *options_of(program, batch * ranks, steps),
+                                            *update_options(update, ranks), *(["--report", report] if rank == 0 else [])])
             found["steps"].append(json.loads(report.read_text())["step_ms"]["median"])
             report.unlink()
         finally:
@@ -168,7 +178,9 @@ def main():
     def error(row, trips, goodput):
         run, model, (round_trip, bandwidth), seconds = row
         link = forecast.Link.measured(round_trip, bandwidth, goodput=goodput, trips=trips)
-        return forecast.forecast(model, run[2], run[3], link, run[1]).step / seconds - 1
+        in_tree = run[1] == "virtual_shards"
+        found = forecast.forecast(model, run[2], run[3], link, "replicated" if in_tree else run[1], in_tree=in_tree)
+        return found.step / seconds - 1
 
     training = [row for row in rows if fitted(row[0])]
     trips, goodput = min(((t, g) for t in TRIPS for g in GOODPUTS),

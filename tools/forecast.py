@@ -47,9 +47,13 @@ class Link:
         """`round_trip` in seconds and `bandwidth` in bits a second, as the doctor measures them."""
         return Link(trips * round_trip + OVERHEAD, goodput * bandwidth / 8, processor)
 
+    @property
+    def speed(self):
+        """Bytes a second that a process sends while it receives as many: the slower of wire and processor decides."""
+        return min(self.rate, self.processor)
+
     def message(self, size):
-        """Bytes that a process sends while it receives as many: the slower of wire and processor decides."""
-        return self.latency + size / min(self.rate, self.processor)
+        return self.latency + size / self.speed
 
     def part(self, lanes):
         return replace(self, rate=self.rate / lanes)
@@ -98,9 +102,13 @@ class Members:
         if size == 0:
             return Cost()
         both = 1 if self.n == 2 else 2  # a member within the chain sends in both directions
-        seconds = 2 * (self.n - 1) * self.link.message(min(size, LINK_CHUNK))
-        for count, chunk in pieces(max(0, size - LINK_CHUNK), LINK_CHUNK):
-            seconds += count * self.link.message(both * chunk)
+        whole, first = LINK_CHUNK / self.link.speed, min(size, LINK_CHUNK) / self.link.speed
+        seconds = 2 * (self.n - 1) * (self.link.latency + first)
+        more = math.ceil(size / LINK_CHUNK) - 1
+        if more > 0:  # two at a time are in the chain: the third one waits until the first is back
+            last = (size - more * LINK_CHUNK) / self.link.speed
+            waits = max(both * whole, whole + 2 * self.link.latency)
+            seconds += whole + more // 2 * waits + (more - 1) // 2 * both * whole - (whole - last) * (1 if more == 1 else both)
         return Cost(seconds, both * size)
 
     def gather_to_first(self, each):
@@ -336,6 +344,8 @@ def read_check(path):
         text = path.read_text("utf-8")
     except OSError as error:
         raise ForecastError(f"{path}: {error.strerror.lower()}; name a file with the output of lockstep-run --check") from None
+    if re.search(r"^the \d+ slowest of \d+ connections$", text, re.MULTILINE):
+        raise ForecastError(f"{path}: has only the slowest connections; run lockstep-run --check with at most eight workers")
     found = re.findall(r"^(\d+) - (\d+) +([\d.]+) ms +([\d.]+) ([GM]bit/s) +([\d.]+) ([GM]bit/s)$", text, re.MULTILINE)
     addresses = dict(re.findall(r"^(\d+) +\S+ +(\S+) +\d+\.\d+\.\d+", text, re.MULTILINE))
     best, trips = {}, []

@@ -102,11 +102,13 @@ class Collectives(unittest.TestCase):
 
     def test_a_chain_takes_as_long_as_its_messages(self):
         chunk = tool.LINK_CHUNK
-        for n, size in ((17, 5000), (17, chunk), (20, 4 * chunk), (40, 16 * chunk), (64, 64 * chunk)):
-            with self.subTest(n=n, size=size):
-                chunks = [chunk] * (size // chunk) + [size % chunk] * (size % chunk > 0)
-                expected = simulated_chain(n, chunks, SLOW.latency, SLOW.rate)
-                self.assertAlmostEqual(tool.Members(n, SLOW).all_reduce(size, 0).seconds / expected, 1, delta=0.05)
+        for n, size in ((2, 3 * chunk), (3, 1.6 * chunk), (4, 2.7 * chunk), (17, 5000), (17, chunk), (20, 4 * chunk), (40, 16.5 * chunk),
+                        (64, 64 * chunk)):
+            for latency in (0, 0.001, 0.2, 1):
+                with self.subTest(n=n, size=size, latency=latency):
+                    chunks = [chunk] * int(size // chunk) + [size % chunk] * (size % chunk > 0)
+                    expected = simulated_chain(n, chunks, latency, SLOW.rate)
+                    self.assertAlmostEqual(tool.Members(n, tool.Link(latency, SLOW.rate, 1e12)).chain(size).seconds / expected, 1, delta=0.05)
         self.check(tool.Members(32, SLOW).chain(1000), 62 * 0.002, 2000)
 
     def test_a_few_bytes_go_along_a_tree(self):
@@ -230,6 +232,8 @@ class Programs(contract.Case):
         done = forecast(path, "--step-ms", 1, "--check", check)
         self.assertEqual((done.returncode, done.stdout), (1, ""))
         self.assertIn("check.txt: has no connection between two hosts", done.stderr)
+        check.write_text(CHECK.replace("\n\nverdict", "\nthe 28 slowest of 36 connections\n\nverdict"))
+        self.assertIn("run lockstep-run --check with at most eight workers", forecast(path, "--step-ms", 1, "--check", check).stderr)
 
     def test_what_is_refused(self):
         path = self.make()
