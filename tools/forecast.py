@@ -19,6 +19,7 @@ from dataclasses import dataclass, replace
 MOST_DIRECT = 16  # hosts that are connected each with each
 SMALL, BOTH_ADD, SMALL_TREE = 64 << 10, 512 << 10, 4096  # bytes that make fewer rounds
 CHUNK, LINK_CHUNK, SEGMENT = 4 << 20, 256 << 10, 16 << 20  # bytes that travel at a time
+BUFFER = 2 << 20  # bytes that a connection accepts while the receiver is busy: half of tcp_wmem, which counts overheads
 LINE, BLOCK = 64, 256  # bytes of a slot, and of 64 weights, which are not divided among owners
 # The sums that travel in a step: loss, two for a metric, and learning rate of each replica; the requests of all.
 SUMS_OF_REPLICA, SUMS_OF_ALL = 4 * 8, 9 * 8
@@ -79,6 +80,15 @@ def pieces(size, most):
     """`size` bytes as pieces of up to `most`: their number and size."""
     whole, rest = divmod(size, most)
     return [(whole, most)] * (whole > 0) + [(1, rest)] * (rest > 0)
+
+
+def one_after_the_other(buckets, cost_of):
+    """When the last exchange ends, of buckets (when it may begin, what it exchanges)."""
+    end = Cost()
+    for ready, what in buckets:
+        cost = cost_of(what)
+        end = Cost(max(end.seconds, ready) + cost.seconds, end.sent + cost.sent)
+    return end
 
 
 class Members:
@@ -149,13 +159,28 @@ class Members:
             return self.gather_to_first(lines(each)) + self.flood(sums) + self.flood(size)
         return self.sum_of(size) + self.sum_of(sums)
 
-    def scatter(self, parts):
-        """A reduce-scatter: `parts` has the bytes that each member gets."""
+    def scatter(self, buckets):
+        """Reduce-scatters one after the other, each (when it may begin, bytes that each member gets): when the last one ends.
+
+        A member leaves the operation when it has its part, the system has the rest of what it sends, and all have entered."""
         if not self.is_direct:
-            return sum((self.sum_of(p) for p in parts), self.barrier())
-        received, sent = (self.n - 1) * max(parts), sum(parts) - min(parts)
-        rounds = max(1, math.ceil(max(parts) / (CHUNK / self.n)))
-        return Cost((rounds - 1) * self.link.latency + self.link.message(max(received, sent)), sent)
+            return one_after_the_other(buckets, lambda parts: sum((self.sum_of(p) for p in parts), self.barrier()))
+        done, leaves, comes, sent = ([0.0] * self.n for _ in range(4))  # leaves, comes: when a cable is free
+        for ready, parts in buckets:
+            start = [max(d, ready) for d in done]
+            done = [max(start) + self.link.latency] * self.n
+            messages = []
+            for r in range(self.n):
+                leaves[r] = max(leaves[r], start[r])
+                for to in ((r + i) % self.n for i in range(1, self.n)):
+                    leaves[r] += parts[to] / self.link.speed
+                    messages.append((leaves[r] + self.link.latency, r, to))
+                sent[r] += sum(parts) - parts[r]
+            for arrives, r, to in sorted(m for m in messages if parts[m[2]] > 0):
+                comes[to] = max(arrives, comes[to] + parts[to] / self.link.speed)
+                done[to] = max(done[to], comes[to])
+                done[r] = max(done[r], comes[to] - self.link.latency - BUFFER / self.link.speed)
+        return Cost(max(done), max(sent))
 
     def gather(self, parts):
         """An all-gather: `parts` has the bytes that each member has."""
@@ -191,8 +216,9 @@ class Machines:
             total += (self.lane.sum_of(part) if self.in_tree else self.lane.chain(part)).times(count)
         return total if of_sums <= self.few else total + self.all_reduce(sums, 0)
 
-    def scatter(self, parts):
-        return sum((self.all_reduce(p, 0) for p in parts if p > 0), self.first.barrier())
+    def scatter(self, buckets):
+        return one_after_the_other(buckets,
+                                   lambda parts: sum((self.all_reduce(p, 0) for p in parts if p > 0), self.first.barrier()))
 
     def gather(self, parts):
         total = self.first.barrier()
@@ -248,8 +274,7 @@ def forecast(model, hosts, workers, link, update="replicated", every=500, wire=4
     """A step of hosts * workers ranks, of which each has the batch of the model. `wire`: bytes of a value that travels."""
     ranks, group = hosts * workers, group_of(hosts, workers, link, in_tree)
     sums = SUMS_OF_REPLICA * ranks + SUMS_OF_ALL + model.state
-    memory, total = model.memory, Cost()
-    update_time = model.update
+    memory = model.memory
     if update in ("local", "diloco"):
         total = group.all_reduce(model.weights * wire // 4, sums)
         buffers = 2 if update == "diloco" else 1  # the weights of the last round; the outer momentum
@@ -258,25 +283,21 @@ def forecast(model, hosts, workers, link, update="replicated", every=500, wire=4
         step = model.step + (total.seconds + outer) / every
         total = total.times(1 / every)
     else:
-        ranges = shares(model.weights, ranks)
-        free, end = 0.0, model.weights  # when the communication thread is free; buckets begin at the end
-        for i, (ready, size) in enumerate(model.buckets):
-            is_last = i + 1 == len(model.buckets)
-            if update == "sharded":
-                begin = end - size
-                parts = [max(0, min(e, end) - max(b, begin)) * wire // 4 for b, e in ranges]
-                cost = group.scatter(parts) + (group.all_reduce(0, sums) if is_last else Cost())
-                end = begin
-            else:
-                cost = group.all_reduce(size * wire // 4, sums if is_last else 0)
-            free = max(free, ready * model.computing) + cost.seconds
-            total += cost
-        step = max(free, model.computing) + update_time
+        ready, sizes = [r * model.computing for r, _ in model.buckets], [size for _, size in model.buckets]
         if update == "sharded":
-            step -= update_time * (1 - 1 / ranks)
+            ends = [model.weights - sum(sizes[:i]) for i in range(len(sizes) + 1)]  # the first bucket is at the end
+            ranges = shares(model.weights, ranks)
+            parts = [[max(0, min(e, ends[i]) - max(b, ends[i + 1])) * wire // 4 for b, e in ranges] for i in range(len(sizes))]
+            total = group.scatter(list(zip(ready, parts))) + group.all_reduce(0, sums)
+            step = max(total.seconds, model.computing) + model.update / ranks
             memory -= int(model.slots * model.weights * (1 - 1 / ranks))
             pull = group.gather([(e - b) * wire // 4 for b, e in ranges])
             step, total = step + pull.seconds, total + pull
+        else:
+            last = len(sizes) - 1
+            total = one_after_the_other(list(zip(ready, enumerate(sizes))),
+                                        lambda b: group.all_reduce(b[1] * wire // 4, sums if b[0] == last else 0))
+            step = max(total.seconds, model.computing) + model.update
     own = model.step if update != "sharded" else model.computing + model.update / ranks
     return Forecast(hosts, ranks, update, group.name, step, max(0.0, 1 - own / step), model.step / step, memory, total.sent)
 

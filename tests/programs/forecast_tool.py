@@ -96,9 +96,20 @@ class Collectives(unittest.TestCase):
         self.check(tool.Members(2, SLOW).all_reduce(400_000, 24), 2 * 0.001 + 0.400024, 400_024)
         # Reduce-scatter and all-gather of each 4 MiB, of which three quarters leave.
         self.check(tool.Members(4, SLOW).all_reduce(8 << 20, 0), 4 * (0.001 + 3 * 2**20 / 1e6), 4 * 3 * 2**20)
-        # An owner receives its part from three others; who owns nothing of the bucket sends all of it.
-        self.check(tool.Members(4, SLOW).scatter([0, 0, 100, 300]), 0.001 + 0.0009, 400)
+        # An owner receives its part from three others; a member that owns nothing of the bucket sends all of it.
+        self.check(tool.Members(4, SLOW).scatter([(0.5, [0, 0, 0, 300])]), 0.5 + 0.001 + 0.0009, 300)
+        self.check(tool.Members(4, SLOW).scatter([(0, [100, 100, 100, 100])]), 0.001 + 0.0003, 300)
         self.check(tool.Members(4, SLOW).gather([100, 100, 100, 60]), 0.001 + 0.0003, 300)
+
+    def test_reduce_scatters_overlap_as_far_as_all_have_entered(self):
+        # Member 1 has its part at 0.031 and enters the second one then, while the others have sent it theirs of 0.02. The last
+        # 10 KB for member 0 leave at 0.031.
+        found = tool.Members(4, SLOW).scatter([(0, [0, 10_000, 0, 0]), (0, [10_000, 0, 0, 0])])
+        self.check(found, 0.031 + 0.010 + 0.001, 20_000)
+        # What a connection does not accept keeps its sender: 3 MiB of which 2 are accepted.
+        size = 3 << 20
+        found = tool.Members(2, SLOW).scatter([(0, [0, size]), (0, [1000, 0])])
+        self.check(found, 0.002 + (size + 1000) / 1e6, size)
 
     def test_a_chain_takes_as_long_as_its_messages(self):
         chunk = tool.LINK_CHUNK
@@ -154,9 +165,9 @@ class Steps(unittest.TestCase):
         first = [max(0, e - max(b, 24_000)) for b, e in zip(ends, ends[1:])]
         last = [max(0, min(e, 24_000) - b) for b, e in zip(ends, ends[1:])]
         sums = 4 * tool.SUMS_OF_REPLICA + tool.SUMS_OF_ALL
-        rounds = [3 * max(first) / 1e6, max(3 * max(last), sum(last)) / 1e6, 3 * sums / 1e6, 3 * 63 * 256 / 1e6]
-        free = max(0.04 + 0.001 + rounds[0], 0.08)
-        self.assertAlmostEqual(found.step, free + 0.001 + rounds[1] + 0.001 + rounds[2] + 0.02 / 4 + 0.001 + rounds[3])
+        scattered = tool.Members(4, SLOW).scatter([(0.04, first), (0.08, last)]).seconds
+        self.assertGreater(scattered, 0.04 + 3 * 63 * 256 / 1e6)  # what an owner receives
+        self.assertAlmostEqual(found.step, scattered + 0.001 + 3 * sums / 1e6 + 0.02 / 4 + 0.001 + 3 * 63 * 256 / 1e6)
         self.assertEqual(found.memory, 10**6 - 2 * 64_000 * 3 // 4)
 
     def test_local_steps_exchange_once_in_h(self):
