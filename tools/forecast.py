@@ -24,7 +24,7 @@ LINE, BLOCK = 64, 256  # bytes of a slot, and of 64 weights, which are not divid
 # The sums that travel in a step: loss, two for a metric, and learning rate of each replica; the requests of all.
 SUMS_OF_REPLICA, SUMS_OF_ALL = 4 * 8, 9 * 8
 # Fitted by benchmarks/forecast_error.py.
-GOODPUT, TRIPS = 0.95, 0.6  # share of the measured bandwidth; round trips that a message takes
+GOODPUT, TRIPS = 1.01, 0.44  # share of the measured bandwidth; round trips that a message takes
 OVERHEAD = 0.05e-3  # seconds in which a process wakes, seals a message and opens one
 SEALED, PLAIN = 1.0e9, 1.8e9  # bytes a second that one core sends and receives (docs/performance.md, "Over TCP")
 MEMORY = 10e9  # bytes a second that an optimizer reads and writes
@@ -185,7 +185,9 @@ class Members:
     def gather(self, parts):
         """An all-gather: `parts` has the bytes that each member has."""
         if not self.is_direct:
-            return sum((self.flood(p) for p in parts), self.barrier())
+            # One flood follows the other at once; the first member gets each range once and passes it on.
+            more = (self.depth - 1) * (sum(parts) - max(parts))
+            return self.barrier() + self.flood(max(parts)) + Cost(more / self.link.speed, more)
         received, sent = sum(parts) - min(parts), (self.n - 1) * max(parts)
         rounds = max(1, math.ceil(max(parts) / (CHUNK / self.n)))
         return Cost((rounds - 1) * self.link.latency + self.link.message(max(received, sent)), sent)
@@ -389,9 +391,14 @@ def size_text(size):
     return f"{size:.0f} B"
 
 
+def step_text(seconds):
+    ms = 1000 * seconds
+    return f"{ms:,.0f}" if ms >= 1000 else f"{ms:.2f}"
+
+
 def table(results):
     head = ("hosts", "ranks", "update", "algorithm", "step, ms", "communication", "efficiency", "sent a step", "memory a rank")
-    rows = [head] + [(str(f.hosts), str(f.ranks), f.update, f.algorithm, f"{1000 * f.step:.2f}", f"{f.communication:.1%}",
+    rows = [head] + [(str(f.hosts), str(f.ranks), f.update, f.algorithm, step_text(f.step), f"{f.communication:.1%}",
                       f"{f.efficiency:.1%}", size_text(f.sent), size_text(f.memory)) for f in results]
     widths = [max(map(len, column)) for column in zip(*rows)]
     return "\n".join("  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip() for row in rows)

@@ -100,6 +100,8 @@ class Collectives(unittest.TestCase):
         self.check(tool.Members(4, SLOW).scatter([(0.5, [0, 0, 0, 300])]), 0.5 + 0.001 + 0.0009, 300)
         self.check(tool.Members(4, SLOW).scatter([(0, [100, 100, 100, 100])]), 0.001 + 0.0003, 300)
         self.check(tool.Members(4, SLOW).gather([100, 100, 100, 60]), 0.001 + 0.0003, 300)
+        # Along a tree of 32: a barrier; the first range, as in the test of virtual shards; 31 others to four of five neighbors.
+        self.check(tool.Members(32, SLOW).gather([1000] * 32), 0.010 + 0.005 + 0.015 + 31 * 0.004, 5 * 1000 + 31 * 4000)
 
     def test_reduce_scatters_overlap_as_far_as_all_have_entered(self):
         # Member 1 has its part at 0.031 and enters the second one then, while the others have sent it theirs of 0.02. The last
