@@ -146,5 +146,6 @@ int main(int argc, char** argv) {
   (void)setpriority(PRIO_PROCESS, 0, -15);
   std::vector<pollfd> devices;
   for (int i = 4; i < argc; ++i) devices.push_back({std::atoi(argv[i]), POLLIN, 0});
-  Switch(std::atof(argv[1]), std::atof(argv[2]), std::string_view(argv[3]) == "fair", devices).run();
+  Switch(std::atof(argv[1]), std::atof(argv[2]), std::string_view(argv[3]) == "fair", devices)
+      .run();
 }

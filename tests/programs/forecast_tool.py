@@ -108,7 +108,7 @@ class Collectives(unittest.TestCase):
         # 10 KB for member 0 leave at 0.031.
         found = tool.Members(4, SLOW).scatter([(0, [0, 10_000, 0, 0]), (0, [10_000, 0, 0, 0])])
         self.check(found, 0.031 + 0.010 + 0.001, 20_000)
-        # What a connection does not accept keeps its sender: 3 MiB of which 2 are accepted.
+        # A connection accepts 2 MiB of 3, and its sender waits for the rest.
         size = 3 << 20
         found = tool.Members(2, SLOW).scatter([(0, [0, size]), (0, [1000, 0])])
         self.check(found, 0.002 + (size + 1000) / 1e6, size)

@@ -173,8 +173,7 @@ TEST_CASE("a memory plan becomes JSON") {
   CHECK(i == plan.times.size());
   CHECK(json_natural(root, "averaged_state_bytes") == 2 * 30 * sizeof(double));
   i = 0;
-  for (const JsonValue& f : json_list(root, "flops"))
-    CHECK(f.number() == plan.flops.at(i++));
+  for (const JsonValue& f : json_list(root, "flops")) CHECK(f.number() == plan.flops.at(i++));
   CHECK(i == plan.flops.size());
   i = 0;
   for (const JsonValue& b : json_list(root, "buckets")) {
