@@ -28,6 +28,7 @@ GOODPUT, TRIPS = 1.01, 0.44  # share of the measured bandwidth; round trips that
 OVERHEAD = 0.05e-3  # seconds in which a process wakes, seals a message and opens one
 SEALED, PLAIN = 1.0e9, 1.8e9  # bytes a second that one core sends and receives (docs/performance.md, "Over TCP")
 MEMORY = 10e9  # bytes a second that an optimizer reads and writes
+MOST_RANKS = 65_536  # a bound of this program: it counts the bytes of each rank
 UPDATES = ("replicated", "sharded", "local", "diloco")
 
 
@@ -370,7 +371,7 @@ def read_check(path):
     if re.search(r"^the \d+ slowest of \d+ connections$", text, re.MULTILINE):
         raise ForecastError(f"{path}: has only the slowest connections; run lockstep-run --check with at most eight workers")
     found = re.findall(r"^(\d+) - (\d+) +([\d.]+) ms +([\d.]+) ([GM]bit/s) +([\d.]+) ([GM]bit/s)$", text, re.MULTILINE)
-    addresses = dict(re.findall(r"^(\d+) +\S+ +(\S+) +\d+\.\d+\.\d+", text, re.MULTILINE))
+    addresses = dict(re.findall(r"^(\d+) +\S+ +([^\s-]\S*) +\d+\.\d+\.\d+", text, re.MULTILINE))
     best, trips = {}, []
     for a, b, ms, forth, unit, back, unit2 in found:
         if a in addresses and addresses[a] == addresses.get(b):
@@ -469,6 +470,8 @@ def main():
     has_both = options.round_trip is not None and options.bandwidth is not None
     if (options.check is not None) == has_both or (options.check and (options.round_trip or options.bandwidth)):
         parser.error("the link is missing or given twice; give either --check, or --round-trip and --bandwidth")
+    if max(options.hosts) * options.workers > MOST_RANKS:
+        parser.error(f"--hosts {max(options.hosts)} with {options.workers} workers each: at most {MOST_RANKS:,} ranks")
     try:
         model = read_model(options.report, options.step_ms, options.slots[0] if options.slots else None)
         round_trip, bandwidth = read_check(options.check) if options.check else (options.round_trip / 1e3, options.bandwidth * 1e6)

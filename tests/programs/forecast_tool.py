@@ -236,9 +236,10 @@ class Programs(contract.Case):
                 "times": ["a forward", "loss", "a backward"], "flops": [1, 0, 1], "buckets": [{"bytes": 8, "time": 2}]}
         path = self.dir / "plan.json"
         path.write_text(json.dumps(plan))  # a plan alone
-        done = forecast(path, "--step-ms", 1, "--check", check, "--hosts", 2, "--json")
+        done = forecast(path, "--step-ms", 1, "--slots", 2, "--check", check, "--hosts", 2, "--json")
         self.assertEqual((done.returncode, done.stderr), (0, ""))
         found = json.loads(done.stdout)
+        self.assertEqual(found["forecasts"][0]["memory_bytes"], 1 + 8 + 8 + 2 * 8)
         self.assertAlmostEqual(found["round_trip_ms"], 0.6)  # the median between hosts
         self.assertAlmostEqual(found["bandwidth_mbit"], 938.8)  # rank 1 has shared the link
         check.write_text("\n".join(line for line in CHECK.splitlines() if not re.match(r"\d - 2", line)))
@@ -270,7 +271,7 @@ class Programs(contract.Case):
                 self.assertEqual(done.stderr.count("\n"), 1)
         for arguments in ([], ["--round-trip", 1], [*self.link, "--check", path], [*self.link, "--hosts", 1], [*self.link, "--hosts", "x"],
                           [*self.link, "--update", "none"], [*self.link, "--workers", 0], ["--round-trip", "nan", "--bandwidth", 1],
-                          [*self.link, "--wire", "int8"], [*self.link, "--sync-every", 0], [*self.link, "--host", 2]):
+                          [*self.link, "--wire", "int8"], [*self.link, "--sync-every", 0], [*self.link, "--slots", -1], [*self.link, "--hosts", 65_537], [*self.link, "--host", 2]):
             done = forecast(path, *arguments)
             self.assertEqual((done.returncode, done.stdout), (2, ""), arguments)
         self.assertEqual(forecast().returncode, 2)
