@@ -434,10 +434,17 @@ def positive(kind):
     return parse
 
 
-def version():
-    """The version of the headers, whose folder is next to that of this file, installed and in the sources."""
-    header = pathlib.Path(__file__).resolve().parents[1] / "include/lockstep/core/version.hpp"
-    return ".".join(re.findall(r"define LOCKSTEP_VERSION_(?:MAJOR|MINOR|PATCH) (\d+)", header.read_text("utf-8")))
+class Version(argparse.Action):
+    """--version prints that of the headers, whose folder is next to that of this file, installed and in the sources."""
+
+    def __call__(self, parser, *_):
+        header = pathlib.Path(__file__).resolve().parents[1] / "include/lockstep/core/version.hpp"
+        try:
+            found = ".".join(re.findall(r"define LOCKSTEP_VERSION_(?:MAJOR|MINOR|PATCH) (\d+)", header.read_text("utf-8")))
+        except OSError as error:
+            parser.exit(1, f"lockstep-forecast: {header}: {error.strerror.lower()}; the version is that of the headers\n")
+        print("lockstep", found)
+        parser.exit()
 
 
 def main():
@@ -465,7 +472,7 @@ def main():
                         help="the optimizer's buffers for each weight (momentum: 1, Adam: 2), instead of the report's")
     parser.add_argument("--step-ms", type=positive(float), metavar="MS", help="a step of one process, instead of the report's")
     parser.add_argument("--json", action="store_true", help="print one JSON object instead of a table")
-    parser.add_argument("--version", action="version", version=f"lockstep {version()}")
+    parser.add_argument("--version", action=Version, nargs=0, help="print the version, and exit")
     options = parser.parse_args()
     has_both = options.round_trip is not None and options.bandwidth is not None
     if (options.check is not None) == has_both or (options.check and (options.round_trip or options.bandwidth)):
