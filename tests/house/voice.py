@@ -79,6 +79,14 @@ IDENTIFIERS = [
     (r"\bNcclFamily\b", "NcclDeviceState"),
     (r"\bmend(?:s|ed)?_?\w*\b", "fix or repair"),
 ]
+
+
+def compiled(pattern):
+    return re.compile(pattern, re.MULTILINE if pattern.startswith("(?-i:") else re.IGNORECASE | re.MULTILINE)
+
+
+RULES = {kind: [(compiled(pattern.replace(" ", r"\s+")), instead) for where, pattern, instead in WORDS if kind in where]
+         for kind in "cm"} | {"i": [(compiled(pattern), instead) for pattern, instead in IDENTIFIERS]}
 # Uses that are right: the match with some text around it.
 ALLOWED = [
     r"\b(?:fall|falls|fell|lag|lags|lagging|left|leave|leaves) (?:\w+ )?behind\b", r"\bbehind (?:a|the) (?:proxy|firewall|NAT|switch|pointer)\b",
@@ -222,18 +230,17 @@ def complaints(name, source):
     found, lines = [], source.splitlines()
     parts, code = pieces(pathlib.PurePath(name), source)
 
-    def check(kind, first, text, rules):
+    def check(kind, first, text):
         prose = re.sub(r"`[^`\n]*`", lambda m: "_" * len(m[0]), text) if kind == "c" else text
-        for pattern, instead in rules:
-            for m in re.finditer(pattern, prose, re.MULTILINE if pattern.startswith("(?-i:") else re.IGNORECASE | re.MULTILINE):
+        for pattern, instead in RULES[kind]:
+            for m in pattern.finditer(prose):
                 line = first + prose.count("\n", 0, m.start() + len(m[0]) - len(m[0].lstrip()))
                 if "voice: allow" not in lines[line - 1] and not is_allowed(name, prose, m):
                     found.append(f"{name}:{line}: '{' '.join(m[0].split())}'; write {instead}")
 
     for kind, first, text, _ in parts:
-        check(kind, first, text, [(pattern.replace(" ", r"\s+"), instead)
-                                  for where, pattern, instead in WORDS if kind in where])
-    check("i", 1, code, IDENTIFIERS)
+        check(kind, first, text)
+    check("i", 1, code)
     return found
 
 

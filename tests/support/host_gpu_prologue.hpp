@@ -6,12 +6,24 @@
 namespace testing {
 
 inline constexpr char host_prologue[] = R"host(
-// Only C's header: the one of C++ is half of the time of a compilation.
-#define _GLIBCXX_INCLUDE_NEXT_C_HEADERS
-#include <math.h>
-#include <stddef.h>
-
-
+// Declared here, since <math.h> takes a sixth of the time of a compilation. The compiler knows what
+// these functions do, so its code is the same.
+typedef __SIZE_TYPE__ size_t;
+#define HOST_UNARY(name) \
+  extern "C" float name##f(float); \
+  extern "C" double name(double);
+#define HOST_BINARY(name) \
+  extern "C" float name##f(float, float); \
+  extern "C" double name(double, double);
+HOST_UNARY(ceil) HOST_UNARY(cos) HOST_UNARY(cosh) HOST_UNARY(erf) HOST_UNARY(erfc) HOST_UNARY(exp)
+HOST_UNARY(expm1) HOST_UNARY(fabs) HOST_UNARY(floor) HOST_UNARY(log) HOST_UNARY(log1p)
+HOST_UNARY(rint) HOST_UNARY(round) HOST_UNARY(sin) HOST_UNARY(sinh) HOST_UNARY(sqrt)
+HOST_UNARY(tan) HOST_UNARY(tanh) HOST_UNARY(trunc) HOST_BINARY(atan2) HOST_BINARY(copysign)
+HOST_BINARY(fmax) HOST_BINARY(fmin) HOST_BINARY(fmod) HOST_BINARY(pow)
+extern "C" float fmaf(float, float, float);
+extern "C" double fma(double, double, double);
+extern "C" float ldexpf(float, int);
+extern "C" double ldexp(double, int);
 
 struct HostIndex { unsigned x, y, z; };
 // Laid out as testing::HostThread.
