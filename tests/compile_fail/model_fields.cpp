@@ -9,7 +9,7 @@
 
 namespace ls = lockstep;
 struct Net : ls::Sequential<ls::Input<1>, ls::Dense<1>> {};
-struct Pairs {  // two features
+struct TwoFeatures {
   using fields = ls::Fields<ls::FieldKind{}, ls::FieldKind{},
                             ls::FieldKind{ls::FieldRole::target, ls::FieldType::real}>;
   ls::Shape shape(std::size_t = 0) const { return ls::shape(1); }
@@ -21,5 +21,5 @@ struct Pairs {  // two features
 int main() {
   using namespace ls::pipeline;
   ls::Model model{Net{}, ls::OneDevice<ls::Reference<float>>{}, ls::MeanSquaredError{}, ls::SGD{}};
-  model.fit(Pairs{} | ls::batch(2));
+  model.fit(TwoFeatures{} | ls::batch(2));
 }

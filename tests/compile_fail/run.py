@@ -5,9 +5,9 @@ A case may begin with `// flags: <options of the compiler>`. Then follows `// ex
 long sentence continues in the comment lines that follow immediately. The compiler must report exactly one error, and the sentence must appear within
 the first ten lines of its output.
 
-With --precompile PATH... instead of a case: precompiles these headers into --folder. A case that
+With --precompile instead of a case: precompiles the headers of PRECOMPILED into --folder. A case that
 runs with the same --folder is compiled as a part of the compiled form, whose headers contain only
-declarations, and uses the precompiled header if it includes one, which is much faster.
+declarations, and uses the first precompiled header that it has a use for, which is much faster.
 """
 import argparse
 import itertools
@@ -18,7 +18,15 @@ import sys
 
 FLAGS = ["-std=c++20", "-fdiagnostics-color=never"]
 COMPILED = "-DLOCKSTEP_SEPARATE_COMPILATION"
-FIRST = "lockstep/concepts/kernel.hpp"
+KERNEL = "lockstep/concepts/kernel.hpp"
+# name: (headers, includes of the cases that use it). Most sentences about kernels are in KERNEL: the shorter the path to it, the
+# fewer lines precede them. Loading the first takes 0.3 s, so it is only for cases that would compile longer.
+PRECOMPILED = {
+    "training": ((KERNEL, "lockstep/lockstep.hpp", "lockstep/reference.hpp"),
+                 r"lockstep|reference|predictor|cluster|sharded|parameter_server|strategies/m\w+|training/run_main"),
+    "data": ((KERNEL, "lockstep/data/sources/tensors.hpp"), "data/sources/tensors"),
+    "network": ((KERNEL, "lockstep/model/sequential.hpp"), "model/sequential"),
+}
 LINES = 10
 
 
@@ -51,25 +59,23 @@ def complaints(code: int, output: str, sentence: str) -> list[str]:
     return found
 
 
-def copy_of(header: str, folder: pathlib.Path) -> pathlib.Path:
-    """The file that includes the header, in the same folder as its precompiled form."""
-    return folder / header.replace("/", "_")
-
-
-def precompile(headers: list[str], command: list[str], folder: pathlib.Path) -> None:
+def precompile(command: list[str], folder: pathlib.Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
-    # Most sentences about kernels are in the first one: the shorter the path to it, the fewer lines precede them.
-    for header in headers:
-        copy_of(header, folder).write_text(f'#include "{FIRST}"\n#include "{header}"\n', encoding="utf-8")
-        subprocess.run([*command, COMPILED, "-x", "c++-header", copy_of(header, folder), "-o",
-                        f"{copy_of(header, folder)}.gch"], check=True)
+    for name, (headers, _) in PRECOMPILED.items():
+        path = folder / f"{name}.hpp"
+        path.write_text("".join(f'#include "{header}"\n' for header in headers), encoding="utf-8")
+        subprocess.run([*command, COMPILED, "-x", "c++-header", path, "-o", f"{path}.gch"], check=True)
 
 
 def precompiled(case: str, folder: pathlib.Path) -> list[str]:
-    """The options of the compiled form that use the largest precompiled header of those that the case includes."""
-    copies = (copy_of(header, folder) for header in re.findall(r'^#include "(.+)"', case, re.MULTILINE))
-    sizes = {path: pathlib.Path(f"{path}.gch").stat().st_size for path in copies if path.exists()}
-    return [COMPILED, *(("-include", str(max(sizes, key=sizes.get))) if sizes else ())]
+    """The options of the compiled form, with the precompiled header for the case. A case that includes parts of the training
+    step does so to shorten the path to them."""
+    if "lockstep/training/step/" in case:
+        return [COMPILED]
+    for name, (_, includes) in PRECOMPILED.items():
+        if re.search(rf'^#include ["<]lockstep/({includes})\.hpp[">]', case, re.MULTILINE):
+            return [COMPILED, "-include", str(folder / f"{name}.hpp")]
+    return [COMPILED]
 
 
 def main() -> None:
@@ -78,11 +84,11 @@ def main() -> None:
     parser.add_argument("--compiler", default="g++")
     parser.add_argument("--include", action="append", default=[])
     parser.add_argument("--folder", type=pathlib.Path)
-    parser.add_argument("--precompile", nargs="+", metavar="PATH")
+    parser.add_argument("--precompile", action="store_true")
     options = parser.parse_args()
     command = [options.compiler, *FLAGS, *(f"-I{path}" for path in options.include)]
     if options.precompile:
-        precompile(options.precompile, command, options.folder)
+        precompile(command, options.folder)
         return
     text = options.case.read_text(encoding="utf-8")
     sentence = sentence_of(text)

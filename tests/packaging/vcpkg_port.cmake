@@ -103,9 +103,13 @@ foreach(header IN LISTS headers)
     message(FATAL_ERROR "the port does not install ${header}")
   endif()
 endforeach()
-# A user's project finds it, with the targets of its components.
+# A user's project finds it, with the targets of its components. tests/consumers compiles larger programs header-only.
 list(JOIN components "\\;" components)
+set(program program.cpp)
+if(form STREQUAL "core")
+  set(program "${CMAKE_CURRENT_LIST_DIR}/user_program.cpp")
+endif()
 run("${CMAKE_COMMAND}" -S "${SOURCE}/packaging/conan/test_package" -B "${WORK}/user" -G Ninja
-    -DLOCKSTEP_FORM=${form} "-DLOCKSTEP_COMPONENTS=${components}" "-Dlockstep_DIR=${CURRENT_PACKAGES_DIR}/share/lockstep")
+    -DLOCKSTEP_FORM=${form} "-DLOCKSTEP_PROGRAM=${program}" "-DLOCKSTEP_COMPONENTS=${components}" "-Dlockstep_DIR=${CURRENT_PACKAGES_DIR}/share/lockstep")
 run("${CMAKE_COMMAND}" --build "${WORK}/user")
 run("${WORK}/user/program")
