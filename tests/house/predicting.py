@@ -29,7 +29,7 @@ def main(megabytes: str, source: str, training: str, *rest: str) -> None:
         unit, program = str(pathlib.Path(folder, "unit.o")), str(pathlib.Path(folder, "program"))
         compile_memory.compile_within(float(megabytes), [*command, COMPILED, "-c", source, "-o", unit])
         found += of_training(kernels_apart.symbols(unit))
-        subprocess.run([*command, "-c", source, "-o", unit], check=True)
+        subprocess.run([*command, "-O1", "-c", source, "-o", unit], check=True)
         found += of_training(kernels_apart.symbols(unit))
         subprocess.run([command[0], unit, "-o", program, *linker], check=True)
         subprocess.run([program], check=True)
