@@ -23,7 +23,8 @@ function(lockstep_add_compiled component folder)
                         CXX_VISIBILITY_PRESET hidden VISIBILITY_INLINES_HIDDEN ON)
   target_compile_definitions(lockstep_${name} PUBLIC LOCKSTEP_SEPARATE_COMPILATION)
   target_compile_options(lockstep_${name} PRIVATE ${lockstep_${component}_options})
-  target_compile_options(lockstep_${name} PRIVATE ${LOCKSTEP_COMPILED_OPTIONS})  # options of the project that builds it
+  # Options of the project that builds it, for all components and for this one.
+  target_compile_options(lockstep_${name} PRIVATE ${LOCKSTEP_COMPILED_OPTIONS} ${LOCKSTEP_COMPILED_OPTIONS_${component}})
   target_link_libraries(lockstep_${name} PUBLIC lockstep::${component})
   if(DEFINED lockstep_${component}_base)
     target_link_libraries(lockstep_${name} PUBLIC lockstep::compiled_${lockstep_${component}_base})
