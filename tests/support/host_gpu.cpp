@@ -73,6 +73,10 @@ void HostGpu::enqueue(Call call) {
 void HostGpu::execute(Call& call) {
   const std::scoped_lock lock(instance->mutex_);
   const HostGpuMemory::Open open(instance->memory);
+  execute_locked(call);
+}
+
+void HostGpu::execute_locked(Call& call) {
   if (instance->error_ != CUDA_SUCCESS) return;
   if (call.function == nullptr) return call.run();
   if (call.function->name == instance->faulty) {
@@ -243,8 +247,9 @@ HostGpu::Driver HostGpu::driver_table() {
   };
   d.cuGraphLaunch = [](CUgraphExec g, CUstream) {
     if (error() != CUDA_SUCCESS) return error();
-    for (const auto& call : *reinterpret_cast<Graph*>(g)) execute(*call);
     const std::scoped_lock lock(instance->mutex_);
+    const HostGpuMemory::Open open(instance->memory);  // once: it costs as much as a small kernel
+    for (const auto& call : *reinterpret_cast<Graph*>(g)) execute_locked(*call);
     ++instance->graph_launches;
     return CUDA_SUCCESS;
   };

@@ -116,6 +116,7 @@ class HostGpu {
 
   static void enqueue(Call call);
   static void execute(Call& call);
+  static void execute_locked(Call& call);
   static CUresult error();
   static void copy_arguments(Call& call, void** args);
 
