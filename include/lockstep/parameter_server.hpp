@@ -8,4 +8,5 @@
 #include "lockstep/cluster.hpp"
 #include "lockstep/strategies/parameter_server.hpp"
 #include "lockstep/training/asynchronous/asynchronous_steps.hpp"
+#include "lockstep/training/asynchronous/distant_tables.hpp"
 #include "lockstep/training/step/served.hpp"

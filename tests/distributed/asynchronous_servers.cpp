@@ -7,18 +7,23 @@
 #include <bit>
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
+#include <cerrno>
 #include <cmath>
 #include <csignal>
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
+#include <fstream>
 #include <functional>
+#include <iterator>
 #include <optional>
 #include <random>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <tuple>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "distributed/named_by_others.hpp"
@@ -30,6 +35,7 @@
 #include "lockstep/reference.hpp"
 #include "support/bytes_sent.hpp"
 #include "support/folder.hpp"
+#include "support/peak_memory.hpp"
 #include "unit/training/mirrored_support.hpp"
 
 using namespace distributed;
@@ -55,11 +61,11 @@ struct Synchronized
 template <int vocabulary>
 struct Words : ls::Sequential<ls::Input<4>, ls::Embedding<vocabulary, 6>,
                               ls::GlobalAveragePooling1D, ls::Dense<3>> {};
-auto words() {
+auto words(int apart = 1) {
   std::vector<float> x;
   std::vector<std::int32_t> y;
   for (int i = 0; i < 30; ++i) {
-    for (int k = 0; k < 4; ++k) x.push_back(static_cast<float>((i * 7 + k * k * 5) % 49));
+    for (int k = 0; k < 4; ++k) x.push_back(static_cast<float>((i * 7 + k * k * 5) % 49 * apart));
     y.push_back(i % 3);
   }
   return ls::tensors(x, ls::shape(4), y);
@@ -83,8 +89,12 @@ auto model_on(N net, const S& strategy, const O& optimizer) {
 }
 
 template <class D = Cpu>
-ls::ParameterServer<D> servers(std::uint64_t staleness, std::size_t shards = 0) {
-  return {.virtual_shards = shards, .asynchronous = true, .staleness = staleness};
+ls::ParameterServer<D> servers(std::uint64_t staleness, std::size_t shards = 0,
+                               bool tables = false) {
+  return {.virtual_shards = shards,
+          .asynchronous = true,
+          .staleness = staleness,
+          .tables_on_servers = tables};
 }
 
 /// Synchronous steps with backup workers.
@@ -419,48 +429,156 @@ TEST_CASE("a chief, a worker or a server that is killed between asynchronous ste
                           SIGKILL, {true, 2});
 }
 
-TEST_CASE("of the tables of an embedding, only the rows of a batch travel") {
-  const auto trained_words = [](const auto& strategy, const auto& optimizer) {
+TEST_CASE(
+    "tables of embeddings on all processes, or on servers only, give the bits of one device") {
+  const testing::Folder folder;
+  const auto train = [&](const auto& strategy, const auto& optimizer, const std::string& name,
+                         int epochs) {
     auto model = model_on(Words<50>{}, strategy, optimizer);
-    model.fit(words() | ls::batch(8), line::quiet(3));
-    std::vector<double> found;
-    append(found, model.weights_sha256());
+    auto options = line::quiet(epochs);
+    options.verify_every = 1;
+    options.checkpoint = {.directory = (folder.path() / name).string(), .every = 3};
+    const auto history = model.fit(words() | ls::batch(8), words() | ls::batch(7), options);
+    std::vector<double> found = history["loss"];
+    if (model.strategy().virtual_shards == 0) return found;
+    found.insert(found.end(), history["val_loss"].begin(), history["val_loss"].end());
+    found.push_back(model.evaluate(words() | ls::batch(7))["accuracy"]);
+    const auto outputs = model.predict(words() | ls::batch(7));
+    found.insert(found.end(), outputs.elements().begin(), outputs.elements().end());
     return found;
   };
-  const auto both = [&](const auto& strategy) {
-    auto all = trained_words(strategy, ls::SGD{.learning_rate = 0.5});
+  const auto both = [&](const auto& strategy, const std::string& name, int epochs = 3) {
+    auto all = train(strategy, ls::SGD{.learning_rate = 0.5}, name + "_sgd", epochs);
     const auto adam =
-        trained_words(strategy, ls::Adam{.learning_rate = 0.01, .with = {.global_clipnorm = 0.1}});
+        train(strategy, ls::Adam{.learning_rate = 0.01, .with = {.global_clipnorm = 0.1}},
+              name + "_adam", epochs);
     all.insert(all.end(), adam.begin(), adam.end());
     return all;
   };
-  const auto expected = both(ls::OneDevice<Cpu>{.on = {.threads = 1}});
-  for (const auto& given : run(2, 3, false, [&](Here&) { return both(servers(0)); }))
-    CHECK(given == expected);
-  const auto of_slices = both(ls::OneDevice<Cpu>{.on = {.threads = 1}, .virtual_shards = 2});
-  for (const auto& given : run(3, 2, false, [&](Here&) { return both(with_backups(1)); }))
-    CHECK(given == of_slices);
+  const auto last_checkpoints = [&](const std::string& name) {
+    std::string all;
+    for (const auto& optimizer : {"_sgd", "_adam"})
+      for (const auto& file : {"weights", "optimizer", "callbacks"}) {
+        std::ifstream in(folder.path() / (name + optimizer) / "step-000000012" /
+                         (std::string(file) + ".safetensors"));
+        REQUIRE(in.good());
+        all.append(std::istreambuf_iterator<char>(in), {});
+      }
+    return all;
+  };
+  for (const std::size_t shards : {std::size_t{0}, std::size_t{4}}) {
+    const std::string alone = "alone" + std::to_string(shards);
+    const auto expected =
+        both(ls::OneDevice<Cpu>{.on = {.threads = 1}, .virtual_shards = shards}, alone);
+    for (const bool tables : {false, true}) {
+      const std::string job = (tables ? "tables" : "all") + std::to_string(shards);
+      const auto given = run(2, 3, shards == 4, [&](Here& here) {
+        // The disk is full for the first checkpoint; the servers must not wait for its rest.
+        static bool fails;
+        fails = tables && here.rank == 0;
+        ls::detail::checkpoint_fault() = [](std::string_view operation) {
+          return operation == "write optimizer.safetensors" && std::exchange(fails, false) ? ENOSPC
+                                                                                           : 0;
+        };
+        return both(servers(0, shards, tables), job);
+      });
+      for (const auto& numbers : given) CHECK(numbers == expected);
+      CHECK(last_checkpoints(job) == last_checkpoints(alone));
+    }
+    if (shards > 0) {  // the slices of a step are about the same rows
+      for (const auto& numbers :
+           run(3, 2, false, [&](Here&) { return both(with_backups(1, shards), "backups"); }))
+        CHECK(numbers == expected);
+      CHECK(last_checkpoints("backups") == last_checkpoints(alone));
+    }
+    // Another number of servers continues, and so does one device.
+    const std::string half = "half" + std::to_string(shards);
+    run(1, 1, false, [&](Here&) { return both(servers(0, shards, true), half, 1); });
+    run(1, 2, false, [&](Here&) { return both(servers(0, shards, true), half, 2); });
+    both(ls::OneDevice<Cpu>{.on = {.threads = 1}, .virtual_shards = shards}, half);
+    CHECK(last_checkpoints(half) == last_checkpoints(alone));
+  }
+}
 
-  const auto bytes_of = [&]<int rows>(std::integral_constant<int, rows>) {
+TEST_CASE("bytes of a step, and memory with tables on servers, do not depend on a table's size") {
+  const auto job = [&]<int rows>(std::integral_constant<int, rows>, bool tables) {
+    const testing::Folder folder;
     const auto all = run(2, 2, false, [&](Here&) {
       ::setenv("LOCKSTEP_TRANSPORT", "tcp", 1);
-      auto model = model_on(Words<rows>{}, servers(2), ls::SGD{.learning_rate = 0.5});
+      const auto before = testing::begin_peak();
+      auto model = model_on(Words<rows>{}, servers(2, 0, tables), ls::SGD{.learning_rate = 0.5});
       auto options = line::quiet(1);
       options.steps_per_epoch = 40;
+      if (tables) options.checkpoint = {.directory = folder.path().string()};
       std::vector<double> sent;
       options.callbacks = {ls::LambdaCallback{
           .on_train_batch_end = [&](auto&&...) { sent.push_back(testing::bytes_sent()); }}};
-      model.fit(words() | ls::repeat | ls::batch(8), options);
-      return std::vector{(sent[36] - sent[4]) / 32};
+      const auto data = words(tables ? rows / 50 : 1) | ls::repeat | ls::batch(8);
+      model.fit(data, options);
+      if (tables) {
+        model.evaluate(data, {.steps = 3});
+        model.predict(data, {.steps = 3});
+      }
+      const auto peak = before ? testing::memory_of_this_process("VmHWM") - *before : 0;
+      return std::vector{(sent[36] - sent[4]) / 32, static_cast<double>(peak),
+                         static_cast<double>(model.memory().weights)};
     });
-    double sum = 0;
-    for (const auto& given : all) sum += given[0];
-    return sum;
+    std::vector<double> found{0};
+    for (const auto& given : all) {
+      found[0] += given[0];
+      found.push_back(given[1]);
+    }
+    if (tables) {  // those of the dense layer; a half of all
+      CHECK(all[0][2] == sizeof(float) * (6 * 3 + 3));
+      CHECK(std::abs(all[2][2] - sizeof(float) * rows * 6 / 2) < 1000);
+    }
+    return found;
   };
-  const double small = bytes_of(std::integral_constant<int, 1'000>{}),
-               large = bytes_of(std::integral_constant<int, 100'000>{});
-  if (small == 0) SKIP("the kernel does not count the bytes of a connection");
-  CHECK(std::abs(large - small) < 0.1 * small);
+  const auto small = job(std::integral_constant<int, 50>{}, false),
+             large = job(std::integral_constant<int, 100'000>{}, false),
+             huge = job(std::integral_constant<int, 5'000'000>{}, true);
+  constexpr double table = 5'000'000 * 6 * sizeof(float);
+  INFO("bytes: workers " << huge[1] << ", " << huge[2] << "; servers " << huge[3] << ", " << huge[4]
+                         << "; all weights on all " << large[1]);
+  CHECK(std::max(huge[1], huge[2]) < 0.5 * table);
+  CHECK(std::max(huge[3], huge[4]) < 0.8 * table);  // half of it, and what a process needs
+  if (small[0] == 0) SKIP("the kernel does not count the bytes of a connection");
+  CHECK(std::abs(large[0] - small[0]) < 0.1 * small[0]);
+  CHECK(huge[0] < 2 * small[0]);  // whose rows are neighbors, which share a message's head
+}
+
+TEST_CASE("with tables on servers, calls that need all weights are refused") {
+  const auto refused = [](const auto& work, const std::string& sentence) {
+    Processes job(2, [&](Here&) { work(); }, 60s, 1, {false, 1});
+    REQUIRE(job.all_end());
+    CHECK_THAT(std::string(job.report(0).what), ContainsSubstring(sentence));
+  };
+  const auto call = [](const auto& use) {
+    return [use] {
+      auto model = model_on(Words<50>{}, servers(0, 0, true), ls::SGD{});
+      use(model);
+    };
+  };
+  const std::string sentence =
+      "only the servers have the tables of embeddings; train with fit, or save a checkpoint";
+  refused(call([](auto& model) { model.weights_sha256(); }), sentence);
+  refused(call([](auto& model) { model.save_weights("w.safetensors"); }), sentence);
+  refused(call([](auto& model) {
+            const std::vector<float> x(4);
+            const std::vector<std::int32_t> y(1);
+            model.train_on_batch(ls::global_batch, x, y);
+          }),
+          sentence);
+  refused([] { model_on(Net{}, servers(0, 0, true), ls::SGD{.learning_rate = 0.01}); },
+          "leave the option out, or change the network");
+  CHECK_THROWS_WITH(
+      (ls::ParameterServer<Cpu>{.tables_on_servers = true}.open()),
+      ContainsSubstring("synchronous steps need all weights in each process; set .asynchronous"));
+  CHECK_THROWS_WITH(
+      (ls::ParameterServer<Cpu>{.backup_workers = 1, .tables_on_servers = true}.open()),
+      ContainsSubstring("steps with backup workers need all weights in each process; set "
+                        ".asynchronous = true instead of .backup_workers, or leave out "
+                        ".tables_on_servers"));
 }
 
 TEST_CASE("a bound on staleness needs asynchronous steps, and these need no backup workers") {

@@ -337,6 +337,11 @@ TEST_CASE("the strategy of the documentation is a value") {
   CHECK(strategy.replicas == 2);
 }
 
+TEST_CASE("tables that stay on servers are refused in an elastic job") {
+  CHECK_THROWS_WITH((Servers{.asynchronous = true, .tables_on_servers = true}.open()),
+                    ContainsSubstring("leave out ls::Elastic, or the option"));
+}
+
 TEST_CASE("more replicas of a range than servers are refused in all processes") {
   Disturbed job({.workers = 1, .servers = 2}, {.replicas = 3});
   REQUIRE(job.job().all_end());

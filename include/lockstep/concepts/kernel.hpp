@@ -25,6 +25,8 @@ struct StepContext : BatchSlice {
   /// Forward runs a second time, for backward (`Recompute`). A kernel that updates state or
   /// exchanges data must not repeat that, and reads the results of the first run from io.once.
   bool is_recompute = false;
+  /// Rows of tables that the batch may name, from 0; backward leaves the gradients of others alone.
+  std::size_t table_rows = ~std::size_t{0};
 };
 
 /// Updates weights as soon as backward has written their gradient, while both are in cache. Empty

@@ -22,6 +22,8 @@ class ExchangeAllocator {
   virtual std::byte* allocate(std::size_t bytes) = 0;
   /// \return false if `p` is not memory of this object.
   virtual bool release(std::byte* p) noexcept = 0;
+  /// Whether the memory is 0, so that nobody needs to write that.
+  virtual bool is_clear() const { return false; }
 };
 
 }  // namespace lockstep

@@ -34,6 +34,8 @@ namespace lockstep::detail {
 struct CheckpointFile {
   std::string name;
   std::vector<std::span<const std::byte>> bytes;
+  /// If set, \returns the content of a part of a span, which is only a place in memory.
+  FunctionRef<std::span<const std::byte>(std::span<const std::byte>)> fetch = {};
 };
 
 /// An entry that was read completely and whose checksums match.
@@ -92,10 +94,13 @@ class CheckpointDirectory {
   /// is more than the reader expects.
   using SizeCheck =
       FunctionRef<void(const CheckpointEntry& entry, std::string_view file, std::uint64_t size)>;
+  /// Called with the beginning of a file; \returns how many of its bytes an entry is to have.
+  using Kept = FunctionRef<std::uint64_t(std::string_view file, std::span<const std::byte> begin)>;
   /// Reads an entry and checks the sizes and checksums of all of its files. `check` is called for all
-  /// of them before memory is allocated for the first.
+  /// of them before memory is allocated for the first. Without `kept` the entry has all bytes.
   /// \throws CheckpointError naming the damaged file; FileError if one cannot be read.
-  LOCKSTEP_COLD_DECL CheckpointEntry read(std::uint64_t step, const SizeCheck& check = {}) const;
+  LOCKSTEP_COLD_DECL CheckpointEntry read(std::uint64_t step, const SizeCheck& check = {},
+                                          const Kept& kept = {}) const;
 
   /// Removes an entry, after renaming it to a temporary name. \throws FileError.
   LOCKSTEP_COLD_DECL void remove(std::uint64_t step);

@@ -28,6 +28,8 @@
 namespace lockstep::detail {
 
 inline constexpr std::size_t manifest_limit = std::size_t{16} << 20;
+/// Bytes of a file that is not in memory as a whole.
+inline constexpr std::size_t entry_block = std::size_t{1} << 20;
 inline constexpr std::string_view entry_prefix = "step-", temporary_suffix = ".tmp";
 
 CheckpointFault& checkpoint_fault() {
@@ -81,7 +83,7 @@ inline std::uint32_t write_entry_file(const std::string& path, const CheckpointF
   constexpr std::size_t part = std::size_t{1} << 18;  // stays in the cache for the checksum
   constexpr ::off_t stretch = ::off_t{8} << 20;
   ::off_t written = 0, started = 0;
-  for (std::span<const std::byte> bytes : file.bytes) {
+  const auto write = [&](std::span<const std::byte> bytes) {
     while (!bytes.empty()) {
       if (fails("write " + file.name)) fail_checkpoint(path, "cannot be written", needed);
       const ssize_t n = ::write(to.number(), bytes.data(), std::min(bytes.size(), part));
@@ -96,6 +98,11 @@ inline std::uint32_t write_entry_file(const std::string& path, const CheckpointF
           ::sync_file_range(to.number(), started, written - started, SYNC_FILE_RANGE_WRITE));
       started = written;
     }
+  };
+  for (const std::span<const std::byte> bytes : file.bytes) {
+    if (!file.fetch) write(bytes);
+    for (std::size_t at = 0; file.fetch && at < bytes.size(); at += entry_block)
+      write(file.fetch(bytes.subspan(at, std::min(bytes.size() - at, entry_block))));
   }
   // An fsync that failed is not repeated: the kernel has dropped the pages that it could not write.
   if (fails("fsync " + file.name) || ::fsync(to.number()) != 0)
@@ -306,7 +313,26 @@ inline void check_manifest(const std::string& path, std::string_view text) {
     refuse_damaged(path, "the manifest does not match its own checksum");
 }
 
-CheckpointEntry CheckpointDirectory::read(std::uint64_t step, const SizeCheck& check) const {
+/// The checksum of the rest of a file, of which `bytes` are the beginning and get as many more as `kept`
+/// wants.
+[[gnu::cold]] inline std::uint32_t check_rest(InputFile& file, std::vector<std::byte>& bytes,
+                                              std::uint64_t kept) {
+  std::uint32_t crc = crc32c(bytes.data(), bytes.size());
+  std::uint64_t left = file.size() - bytes.size();
+  if (kept < bytes.size()) bytes.resize(static_cast<std::size_t>(kept));
+  while (left > 0) {
+    const auto next =
+        file.next(static_cast<std::size_t>(std::min<std::uint64_t>(left, entry_block)));
+    left -= next.size();
+    crc = crc32c(next.data(), next.size(), crc);
+    const auto more = std::min<std::uint64_t>(kept - bytes.size(), next.size());
+    bytes.insert(bytes.end(), next.begin(), next.begin() + static_cast<std::ptrdiff_t>(more));
+  }
+  return crc;
+}
+
+CheckpointEntry CheckpointDirectory::read(std::uint64_t step, const SizeCheck& check,
+                                          const Kept& kept) const {
   constexpr std::size_t limit = manifest_limit;
   CheckpointEntry entry{path_of(step), {}, {}};
   const std::string path = entry.path + "/" + std::string(manifest_name);
@@ -345,8 +371,10 @@ CheckpointEntry CheckpointDirectory::read(std::uint64_t step, const SizeCheck& c
     InputFile input(name);
     if (input.size() != file.size)
       refuse_damaged(name, format_text("it has {} bytes instead of {}", input.size(), file.size));
-    auto bytes = input.next(static_cast<std::size_t>(file.size));
-    if (format_text("{:08x}", crc32c(bytes.data(), bytes.size())) != file.crc)
+    auto bytes = input.next(static_cast<std::size_t>(
+        kept ? std::min<std::uint64_t>(file.size, entry_block) : file.size));
+    const std::uint64_t most = kept ? std::min(kept(file.name, bytes), file.size) : file.size;
+    if (format_text("{:08x}", check_rest(input, bytes, most)) != file.crc)
       refuse_damaged(name, "its content does not match its checksum");
     entry.files.emplace(file.name, std::move(bytes));
   }

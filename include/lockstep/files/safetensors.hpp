@@ -56,6 +56,13 @@ struct SafetensorsEntry {
 namespace detail {
 struct SafetensorsHeader;
 
+/// The header of a file of `size` bytes that begins with `begin`, which has all of the header. `body`:
+/// where the bytes of the tensors begin. \throws WeightsError if it is not a valid safetensors file.
+LOCKSTEP_COLD_DECL SafetensorsHeader read_safetensors_head(const std::string& path,
+                                                           const std::vector<std::byte>& begin,
+                                                           std::uint64_t size, std::uint64_t limit,
+                                                           std::size_t& body);
+
 /// The content of a file before its tensors' bytes: the length of the header, and the header.
 /// Sorts `tensors` into the order in which their bytes follow. \throws UsageError as below.
 LOCKSTEP_COLD_DECL std::string safetensors_head(const std::string& path,

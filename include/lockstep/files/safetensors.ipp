@@ -60,6 +60,16 @@ namespace lockstep::detail {
   return length;
 }
 
+SafetensorsHeader read_safetensors_head(const std::string& path,
+                                        const std::vector<std::byte>& begin, std::uint64_t size,
+                                        std::uint64_t limit, std::size_t& body) {
+  constexpr std::size_t prefix = sizeof(std::uint64_t);
+  const auto length = static_cast<std::size_t>(header_length(path, begin, size, limit));
+  body = prefix + length;
+  return parse_safetensors_header(
+      path, {reinterpret_cast<const char*>(begin.data()) + prefix, length}, size - body);
+}
+
 }  // namespace lockstep::detail
 
 namespace lockstep {
@@ -79,13 +89,9 @@ SafetensorsFile SafetensorsFile::read(const std::string& path, std::uint64_t hea
 
 SafetensorsFile SafetensorsFile::parse(const std::string& path, std::vector<std::byte> content,
                                        std::uint64_t header_limit) {
-  constexpr std::size_t prefix = sizeof(std::uint64_t);
-  const auto length =
-      static_cast<std::size_t>(detail::header_length(path, content, content.size(), header_limit));
-  auto header = detail::parse_safetensors_header(
-      path, {reinterpret_cast<const char*>(content.data()) + prefix, length},
-      content.size() - prefix - length);
-  return SafetensorsFile(path, std::move(header), std::move(content), prefix + length);
+  std::size_t body = 0;
+  auto header = detail::read_safetensors_head(path, content, content.size(), header_limit, body);
+  return SafetensorsFile(path, std::move(header), std::move(content), body);
 }
 
 const SafetensorsTensor* SafetensorsFile::find(std::string_view name) const {

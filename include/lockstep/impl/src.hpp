@@ -38,6 +38,7 @@
 #include "lockstep/core/process/contention.ipp"
 #include "lockstep/core/process/cores.ipp"
 #include "lockstep/core/process/cpu_quota.ipp"
+#include "lockstep/core/process/lazy_memory.ipp"
 #include "lockstep/core/process/openmp_places.ipp"
 #include "lockstep/core/process/threads.ipp"
 #include "lockstep/core/quote.ipp"

@@ -64,6 +64,7 @@
 #include "lockstep/strategies/job/worker_place.ipp"
 #include "lockstep/strategies/planes/store_plane.ipp"
 #include "lockstep/strategies/planes/tcp_plane.ipp"
+#include "lockstep/training/asynchronous/distant_tables.ipp"
 #include "lockstep/training/asynchronous/fit_phase.ipp"
 #include "lockstep/training/asynchronous/push_client.ipp"
 #include "lockstep/training/asynchronous/push_server.ipp"

@@ -24,6 +24,11 @@ class Buffer {
     std::byte* p = nullptr;
     if constexpr (requires { context.allocate_exchanged(bytes()); })
       p = context.allocate_exchanged(bytes());
+    if constexpr (requires { context.exchanged_is_clear(); })
+      if (p != nullptr && context.exchanged_is_clear()) {
+        data_ = reinterpret_cast<T*>(p);
+        return;
+      }
     adopt(p != nullptr ? p : context.allocate(bytes()));
   }
   Buffer(Buffer&& other) noexcept

@@ -106,6 +106,10 @@ struct ParameterServer {
   std::optional<std::uint64_t> staleness{};
   /// Workers that a synchronous step need not wait for: the slowest ones. Less than the workers.
   std::size_t backup_workers = 0;
+  /// Only the servers have the tables of embeddings, with asynchronous steps: other processes get the
+  /// rows of a batch. Calls that need all weights, such as save_weights, are refused; checkpoints
+  /// have the form of all others.
+  bool tables_on_servers = false;
   /// As in MultiWorkerMirrored, for workers. Servers and chief compute while workers wait.
   bool bind_cores = true;
   /// With ls::Elastic, whether the job goes on without the processes that it loses.
@@ -113,18 +117,30 @@ struct ParameterServer {
   Environment environment = process_environment();
 
   /// Joins the job and waits until all processes have joined.
-  /// \throws UsageError if `staleness` is set without `asynchronous`, or `backup_workers` with it.
+  /// \throws UsageError if `staleness` or `tables_on_servers` is set without `asynchronous`, or
+  /// `backup_workers` with it.
   Session open() const {
     if (staleness && !asynchronous)
       throw UsageError(
           "parameter_server: staleness is {}, but synchronous steps miss no update; set "
           ".asynchronous = true, or leave it out",
           *staleness);
+    if (tables_on_servers && !asynchronous)
+      throw UsageError(
+          "parameter_server: .tables_on_servers is set, but synchronous steps{} need all weights in "
+          "each process; set .asynchronous = true{}, or leave out .tables_on_servers",
+          backup_workers > 0 ? " with backup workers" : "",
+          backup_workers > 0 ? " instead of .backup_workers" : "");
     if (backup_workers > 0 && asynchronous)
       throw UsageError(
           "parameter_server: backup_workers is {}, but asynchronous steps wait for no worker; leave "
           "out .asynchronous, or .backup_workers",
           backup_workers);
+    if constexpr (!std::is_same_v<Membership, FixedWorkers>)
+      if (tables_on_servers)
+        throw UsageError(
+            "parameter_server: .tables_on_servers is set, but an elastic job moves tables between "
+            "processes as a whole; leave out ls::Elastic, or the option");
     if constexpr (!ConnectsPairs<Data>)
       if (asynchronous || backup_workers > 0)
         throw UsageError(

@@ -99,18 +99,26 @@ constexpr auto penalty_segments() {
   return result;
 }
 
-/// Sets the initial values: a function of (seed, parameter name) only, so that adding a layer does
-/// not change the other layers' values.
-template <class Net, class T>
-void initialize_parameters(std::uint64_t seed, std::span<T> weights, std::span<T> state) {
-  for (int i = 0; i < Net::graph.parameters; ++i) {
-    const NamedParameter& p = Net::graph.parameter[static_cast<std::size_t>(i)];
+/// The generator of a parameter's initial values: a function of (seed, parameter name) only, so that
+/// adding a layer does not change the other layers' values.
+[[gnu::cold]] inline Philox generator_of(const NamedParameter& p, std::uint64_t seed) {
+  return Philox(mix(seed, hash_name(parameter_name(p))));
+}
+/// Sets the initial values.
+template <class T>
+void initialize_parameters(std::span<const NamedParameter> parameters, std::uint64_t seed,
+                           std::span<T> weights, std::span<T> state) {
+  for (const NamedParameter& p : parameters) {
     std::vector<double> values(p.shape.size());
-    Philox generator(mix(seed, hash_name(parameter_name(p))));
+    Philox generator = generator_of(p, seed);
     p.initializer(generator, p.shape, p.fans, values);
     T* const to = (p.trainable ? weights : state).data() + p.offset;
     for (std::size_t k = 0; k < values.size(); ++k) to[k] = static_cast<T>(values[k]);
   }
+}
+template <class Net, class T>
+void initialize_parameters(std::uint64_t seed, std::span<T> weights, std::span<T> state) {
+  initialize_parameters(named_parameters<Net>(), seed, weights, state);
 }
 
 }  // namespace detail

@@ -15,7 +15,9 @@
 #include <fstream>
 #include <iterator>
 #include <set>
+#include <span>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <vector>
 
@@ -476,4 +478,46 @@ TEST_CASE("a directory that cannot be used is named before training") {
   if (::geteuid() != 0)
     CHECK_THROWS_WITH(open("locked"), ContainsSubstring("that you may write to"));
   CHECK_THROWS_AS(CheckpointDirectory("").open_for_writing(), ls::UsageError);
+}
+
+TEST_CASE("files that are not in memory as a whole are written and read in parts") {
+  const testing::Folder folder;
+  CheckpointDirectory to((folder.path() / "run").string());
+  to.open_for_writing();
+  constexpr std::size_t size = (std::size_t{5} << 20) / 2;
+  const std::vector<std::byte> places(size);  // whose content is another
+  std::vector<std::byte> part;
+  std::size_t most = 0;
+  const auto fetch = [&](std::span<const std::byte> place) -> std::span<const std::byte> {
+    if (place.data() < places.data() || place.data() >= places.data() + size) return place;
+    most = std::max(most, place.size());
+    const auto first = static_cast<std::size_t>(place.data() - places.data());
+    part.resize(place.size());
+    for (std::size_t i = 0; i < part.size(); ++i)
+      part[i] = static_cast<std::byte>((first + i) * 7 % 251);
+    return part;
+  };
+  const std::vector<std::byte> head(10, std::byte{9});
+  to.write(3, {{"weights.safetensors", {head, places}, fetch}}, "{\n  \"steps\": 3");
+  CHECK(most == std::size_t{1} << 20);
+  const auto entry = to.read(3);
+  const auto& whole = entry.files.at("weights.safetensors");
+  REQUIRE(whole.size() == 10 + size);
+  for (std::size_t i = 0; i < whole.size(); ++i)
+    if (whole[i] != (i < 10 ? std::byte{9} : static_cast<std::byte>((i - 10) * 7 % 251)))
+      FAIL("byte " << i);
+  for (const std::size_t kept : {std::size_t{4}, std::size_t{1'100'000}, 2 * size}) {
+    const auto keep = [&](std::string_view, std::span<const std::byte> begin) {
+      CHECK(begin.size() == std::size_t{1} << 20);
+      return std::uint64_t{kept};
+    };
+    const auto part_of_it = to.read(3, {}, keep);
+    const auto& bytes = part_of_it.files.at("weights.safetensors");
+    REQUIRE(bytes.size() == std::min(kept, whole.size()));
+    CHECK(std::equal(bytes.begin(), bytes.end(), whole.begin()));
+  }
+  const auto path = folder.path() / "run" / "step-000000003" / "weights.safetensors";
+  std::fstream(path, std::ios::in | std::ios::out | std::ios::binary).seekp(2'000'000).put('x');
+  const auto keep = [](auto&&...) { return std::uint64_t{4}; };
+  CHECK_THROWS_WITH(to.read(3, {}, keep), ContainsSubstring("does not match its checksum"));
 }

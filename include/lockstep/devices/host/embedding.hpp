@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstddef>
 #include <limits>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -54,12 +55,14 @@ struct Kernel<EmbeddingOp, D> : KernelTraits {
   ///     positions  | those of row 0 | those of row 1 | ... |
   ///                0            ends[0]          ends[1]
   struct Prepared {
-    std::vector<std::size_t> positions, ends;
+    std::vector<std::size_t> positions;
+    std::unique_ptr<std::size_t[]> ends{};  // not written before backward, which may use a few
     std::size_t scratch_bytes() const { return 0; }
   };
   static Prepared prepare(const EmbeddingOp& op, typename D::Context&, std::size_t count) {
     return {std::vector<std::size_t>(count * op.in.size()),
-            std::vector<std::size_t>(static_cast<std::size_t>(op.vocabulary) + 1)};
+            std::unique_ptr<std::size_t[]>(
+                new std::size_t[static_cast<std::size_t>(op.vocabulary) + 1])};
   }
 
   static Prepared prepare(const EmbeddingOp&, typename D::Context&, std::size_t, ForwardOnly) {
@@ -85,8 +88,9 @@ struct Kernel<EmbeddingOp, D> : KernelTraits {
   static void backward(const EmbeddingOp& op, const Io<D>& io, Prepared& sorted) {
     const auto units = static_cast<std::size_t>(op.units);
     if (io.dx != nullptr) std::fill_n(io.dx, io.step.count * op.in.size(), A(0));
-    sort(op, io, sorted);
-    for (std::size_t r = 0, begin = 0; r < static_cast<std::size_t>(op.vocabulary); ++r) {
+    const std::size_t rows = std::min(static_cast<std::size_t>(op.vocabulary), io.step.table_rows);
+    sort(op, io, rows, sorted);
+    for (std::size_t r = 0, begin = 0; r < rows; ++r) {
       const std::size_t end = sorted.ends[r];
       for (std::size_t first = 0; first < units; first += block) {
         const std::size_t size = std::min(block, units - first);
@@ -106,12 +110,12 @@ struct Kernel<EmbeddingOp, D> : KernelTraits {
   static constexpr std::size_t block = 32;  // units per pass over a row's positions
 
   /// Counting sort of the positions by index. Afterwards next[r] is the end of row r's group.
-  static void sort(const EmbeddingOp& op, const Io<D>& io, Prepared& sorted) {
+  static void sort(const EmbeddingOp& op, const Io<D>& io, std::size_t rows, Prepared& sorted) {
     const std::size_t n = io.step.count * op.in.size();
-    std::size_t* const next = sorted.ends.data();
-    std::fill(sorted.ends.begin(), sorted.ends.end(), 0);
+    std::size_t* const next = sorted.ends.get();
+    std::fill_n(next, rows + 1, std::size_t{0});
     for (std::size_t i = 0; i < n; ++i) ++next[static_cast<std::size_t>(index_at(io, i)) + 1];
-    for (std::size_t r = 1; r < sorted.ends.size(); ++r) next[r] += next[r - 1];
+    for (std::size_t r = 1; r <= rows; ++r) next[r] += next[r - 1];
     for (std::size_t i = 0; i < n; ++i)
       sorted.positions[next[static_cast<std::size_t>(index_at(io, i))]++] = i;
   }

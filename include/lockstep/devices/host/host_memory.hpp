@@ -37,6 +37,7 @@ class HostMemory {
   std::byte* allocate_exchanged(std::size_t bytes) {
     return allocator_ == nullptr ? nullptr : allocator_->allocate(bytes);
   }
+  bool exchanged_is_clear() const { return allocator_ != nullptr && allocator_->is_clear(); }
   /// Sets the allocator of `allocate_exchanged` for the rest of the context's life; null: none.
   void set_exchange_allocator(std::shared_ptr<ExchangeAllocator> allocator) {
     allocator_ = std::move(allocator);

@@ -208,7 +208,11 @@ class AsynchronousSteps final : public StepsOver<Replicas, Batches>, public FitP
   void begin_server(const PhaseShape& shape, const ReplicaRoles& roles) {
     PlanEngine<D>& engine = all().first().engine();
     constexpr std::size_t weights = Replicas::Network::graph.weights;
-    if constexpr (tables.count > 0) std::fill_n(engine.gradients().data(), weights, T{});
+    // Synchronous steps, of which there are none with distant tables, leave gradients.
+    if constexpr (tables.count > 0)
+      if (!all().is_distant())
+        for (const Slice& own : all().first().policy().owned())
+          std::fill_n(engine.gradients().data() + own.first, own.count, T{});
     server_.emplace(shape, all().session().pairs(), rank(), roles.owners, weights_of(rank()),
                     as_bytes(engine.weights().data(), weights),
                     as_bytes(engine.state().data(), state_size));
@@ -347,7 +351,7 @@ class AsynchronousSteps final : public StepsOver<Replicas, Batches>, public FitP
   void make_step(const ReplicaContext<D>& r, std::uint64_t number, std::size_t first) {
     const std::uint64_t step = first_step_ + number;
     note(step, Phase::data);
-    const LoadedBatch batch = load(number);
+    LoadedBatch batch = load(number);
     all().check_labels(batch);
     PlanEngine<D>& engine = replica_->engine();
     const std::span<std::byte> state = as_bytes(engine.state().data(), state_size);
@@ -372,15 +376,18 @@ class AsynchronousSteps final : public StepsOver<Replicas, Batches>, public FitP
     const double examples = this->replicas_.own_mean_over(batch);
     const RunRequests none;
     replica_->clear_pending_sums();
-    replica_->gradients_of({.replica = here,
-                            .slice = slice,
-                            .requests = none,
-                            .seed = all().seed_,
-                            .step = step,
-                            .examples = examples,
-                            .waits = true,
-                            .note = note_phase},
-                           all().loss_, all().metrics_, nullptr);
+    replica_->gradients_of(
+        {.replica = here,
+         .slice = slice,
+         .requests = none,
+         .seed = all().seed_,
+         .step = step,
+         .examples = examples,
+         .waits = true,
+         .note = note_phase,
+         .used = placed_.used,
+         .table_rows = all().is_distant() ? placed_.rows.size() : ~std::size_t{0}},
+        all().loss_, all().metrics_, nullptr);
     replica_->throw_device_error();
 
     note(step, Phase::reduce);
@@ -418,12 +425,17 @@ class AsynchronousSteps final : public StepsOver<Replicas, Batches>, public FitP
     return batch;
   }
   /// Lets pull and push be about the rows of tables that the batch reads.
-  void find_parts(const LoadedBatch& batch) {
-    rows_.clear();
-    const T* const x = batch.rows<T>(0);
-    for (std::size_t i = 0; i < batch.slice.global_count * Replicas::Network::input_shape.size();
-         ++i)
-      if (x[i] >= 0 && x[i] < T(1 << 30)) rows_.push_back(static_cast<std::size_t>(x[i]));
+  void find_parts(LoadedBatch& batch) {
+    const std::span<const T> x(batch.rows<T>(0),
+                               batch.slice.global_count * Replicas::Network::input_shape.size());
+    if (all().is_distant()) {
+      collect_rows(x, placed_.rows);
+      placed_.place(tables.all(), Replicas::Network::graph.weights, sizeof(T), true);
+      renumber<T>(x, placed_.rows, renumbered_);
+      batch.field[0] = renumbered_.data();
+      return client_->set_touched(placed_);
+    }
+    collect_rows(x, rows_);
     touched_weights(tables.all(), Replicas::Network::graph.weights, rows_, touched_);
     for (Slice& part : touched_) part = {part.first * sizeof(T), part.count * sizeof(T)};
     client_->set_touched(touched_);
@@ -513,6 +525,8 @@ class AsynchronousSteps final : public StepsOver<Replicas, Batches>, public FitP
   std::vector<std::byte> pulled_state_, slice_state_;
   std::vector<std::size_t> rows_;
   std::vector<Slice> touched_, parts_;
+  PlacedRows placed_;  // if only servers have the tables
+  std::vector<T> renumbered_;
 };
 
 }  // namespace lockstep::detail

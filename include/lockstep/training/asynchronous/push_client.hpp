@@ -13,6 +13,7 @@
 #include "lockstep/core/config.hpp"
 #include "lockstep/core/slice.hpp"
 #include "lockstep/training/asynchronous/push_messages.hpp"
+#include "lockstep/training/asynchronous/touched_rows.hpp"
 
 namespace lockstep::detail {
 
@@ -41,6 +42,8 @@ class PushClient {
   LOCKSTEP_DECL void sum(std::span<double> values);
   /// The weights that the next pull and push are about, in bytes of all; none: all of them.
   void set_touched(std::vector<Slice>& touched) { touched_ = touched; }
+  /// The same in a process that has them at other places.
+  void set_touched(const PlacedRows& placed) { placed_ = &placed; }
   /// Reads the weights and the layers' state.
   LOCKSTEP_DECL void pull(std::byte* weights, std::span<std::byte> state);
   /// Sends the gradients, the record and the state of the step, or slice, that `next` has given.
@@ -59,7 +62,7 @@ class PushClient {
   LOCKSTEP_DECL PushReply ask(PushRequest request);
   /// \throws Error for numbers that are not of this phase.
   LOCKSTEP_DECL void check(const PushReply& reply) const;
-  /// Sends a request about weights of `range`, and fills in parts_.
+  /// Sends a request about weights of `range`, and fills in parts_ and places_.
   LOCKSTEP_DECL void ask_for(const Server& server, PushRequest request,
                              std::span<const Slice> range);
 
@@ -72,8 +75,9 @@ class PushClient {
   std::uint64_t known_ = 0;                   // records received
   bool stops_ = false;                        // a server's process asks for the end
   std::vector<double> records_;
-  std::vector<std::byte> states_;  // of a push
-  std::vector<Slice> touched_, parts_;
+  std::vector<std::byte> states_;       // of a push
+  const PlacedRows* placed_ = nullptr;  // null: the weights have their own places
+  std::vector<Slice> touched_, parts_, places_;
   std::vector<std::byte> packed_;
 };
 

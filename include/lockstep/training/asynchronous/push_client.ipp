@@ -74,11 +74,17 @@ void PushClient::sum(std::span<double> values) {
 
 void PushClient::ask_for(const Server& server, PushRequest request, std::span<const Slice> range) {
   ProcessGroup& group = pair(server);
-  if (touched_.empty()) {
-    parts_.assign(range.begin(), range.end());
+  if (placed_ == nullptr && touched_.empty()) {
+    places_.assign(range.begin(), range.end());
+    parts_ = places_;
     return group.send(&request, 1);
   }
-  touched_within(touched_, range, parts_);
+  if (placed_ != nullptr) {
+    touched_within(*placed_, range, parts_, places_);
+  } else {
+    touched_within(touched_, range, parts_);
+    places_ = parts_;
+  }
   request.parts = parts_.size();
   group.send(&request, 1);
   group.send(parts_.data(), parts_.size());
@@ -88,12 +94,12 @@ void PushClient::pull(std::byte* weights, std::span<std::byte> state) {
   for (const Server& server : servers_) {
     ask_for(server, {.kind = PushRequest::Kind::pull}, {&server.weights.pulled, 1});
     if (parts_.size() == 1) {
-      pair(server).receive(weights + parts_[0].first, parts_[0].count);
+      pair(server).receive(weights + places_[0].first, places_[0].count);
       continue;
     }
     packed_.resize(packed_size(parts_));
     pair(server).receive(packed_.data(), packed_.size());
-    unpack(parts_, packed_, weights);
+    unpack(places_, packed_, weights);
   }
   if (shape_.state == 0) return;
   const Server& first = servers_.front();
@@ -113,10 +119,10 @@ void PushClient::push(std::uint64_t step, const std::byte* gradients,
             {.kind = PushRequest::Kind::push, .step = step, .slice = slice_, .known = state_seen_},
             server.weights.pushed);
     if (parts_.size() == 1) {
-      group.send(gradients + parts_[0].first, parts_[0].count);
+      group.send(gradients + places_[0].first, places_[0].count);
     } else {
       packed_.resize(packed_size(parts_));
-      pack(parts_, gradients, packed_);
+      pack(places_, gradients, packed_);
       group.send(packed_.data(), packed_.size());
     }
     group.send(record.data(), record.size());

@@ -29,8 +29,7 @@ PushServer::PushServer(const PhaseShape& shape, Pairs& pairs, std::size_t rank, 
     leader_.emplace(shape, pairs, std::vector<PushClient::Server>{{servers.first}});
   for (auto& [other, group] : pairs) {
     if (!is_first() && other == servers.first) continue;
-    Client& client = *clients_.emplace_back(std::make_unique<Client>(Client{other, &group}));
-    client.sent.resize(owned_.pulled.count + state.size());
+    clients_.push_back(std::make_unique<Client>(Client{other, &group}));
   }
 }
 
@@ -295,6 +294,7 @@ void PushServer::answer_pull(Client& client, const PushRequest& request) {
   std::uint64_t seen = 0;
   {
     const std::scoped_lock lock(updates_);
+    client.sent.resize(size + state_.size());
     pack(parts, weights_.data(), client.sent);
     std::copy(state_.begin(), state_.end(),
               client.sent.begin() + static_cast<std::ptrdiff_t>(size));
@@ -313,7 +313,6 @@ auto PushServer::unused_kept() -> std::unique_ptr<Kept> {
     return memory;
   }
   auto memory = std::make_unique<Kept>();
-  memory->gradients.resize(packed_size(owned_.pushed));
   memory->states.resize(state_.empty() ? 0 : shape_.pushed_state());
   memory->record.resize(shape_.record);
   return memory;
@@ -335,7 +334,8 @@ bool PushServer::answer_push(Client& client, const PushRequest& request) {
   }
   receive_parts(client, request, owned_.pushed, push->parts);
   push->is_whole = request.parts == 0;
-  client.group->receive(push->gradients.data(), packed_size(push->parts));
+  push->gradients.resize(packed_size(push->parts));
+  client.group->receive(push->gradients.data(), push->gradients.size());
   client.group->receive(push->record.data(), push->record.size());
   if (!push->states.empty()) client.group->receive(push->states.data(), push->states.size());
   PushReceipt receipt;

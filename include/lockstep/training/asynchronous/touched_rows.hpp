@@ -58,6 +58,47 @@ LOCKSTEP_COLD_DECL void touched_weights(std::span<const RowTable> tables, std::s
 LOCKSTEP_COLD_DECL void touched_within(std::span<const Slice> touched,
                                        std::span<const Slice> ranges, std::vector<Slice>& parts);
 
+/// The rows of a batch in a process that has no others: they lie one after the other from the beginning
+/// of their table, and the batch's integers are exchanged for their numbers there.
+///
+///     table      | 0 | 1 | 2 | 3 | 4 | 5 | 6 | ...     rows 1, 4 and 5 are those of the batch
+///     process    | 1 | 4 | 5 |                          the batch 4 5 5 1 becomes 1 2 2 0
+struct PlacedRows {
+  std::vector<std::size_t> rows{};  ///< ascending
+  /// Slices of all weights, as long as possible in both: where they are in the model, and here.
+  std::vector<Slice> touched{}, places{};
+  std::vector<Slice> used{};  ///< the places, joined
+
+  /// Those of the batch's integers `rows`, in bytes of elements of `size` bytes; `used` is in elements.
+  /// Without `others` the weights outside of tables are left out.
+  LOCKSTEP_COLD_DECL void place(std::span<const RowTable> tables, std::size_t weights,
+                                std::size_t size, bool others);
+};
+
+/// The parts of `touched` within `ranges`, and their `places`; an empty part if there are none.
+LOCKSTEP_COLD_DECL void touched_within(const PlacedRows& rows, std::span<const Slice> ranges,
+                                       std::vector<Slice>& parts, std::vector<Slice>& places);
+
+/// Collects the integers of a batch's input that can be rows of tables. Others are the layer's to refuse.
+template <class T>
+void collect_rows(std::span<const T> x, std::vector<std::size_t>& rows) {
+  rows.clear();
+  for (const T v : x)
+    if (v >= 0 && v < T(1 << 30)) rows.push_back(static_cast<std::size_t>(v));
+}
+/// The same input with the rows' places. Numbers that are no rows stay as they are.
+template <class T>
+void renumber(std::span<const T> x, std::span<const std::size_t> rows, std::vector<T>& to) {
+  to.assign(x.begin(), x.end());
+  for (T& v : to) {
+    if (!(v >= 0 && v < T(1 << 30))) continue;
+    const auto row = static_cast<std::size_t>(v);
+    const auto found = std::lower_bound(rows.begin(), rows.end(), row);
+    if (found != rows.end() && *found == row && static_cast<T>(row) == v)
+      v = static_cast<T>(found - rows.begin());
+  }
+}
+
 }  // namespace lockstep::detail
 
 #ifdef LOCKSTEP_HEADER_ONLY

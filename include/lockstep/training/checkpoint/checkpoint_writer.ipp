@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <limits>
 #include <span>
 #include <utility>
 
@@ -12,6 +13,7 @@
 #include "lockstep/core/format_text.hpp"
 #include "lockstep/core/log.hpp"
 #include "lockstep/core/process/threads.hpp"
+#include "lockstep/files/safetensors.hpp"
 #include "lockstep/training/checkpoint/byte_message.hpp"
 #include "lockstep/training/report/start_line.hpp"
 
@@ -22,11 +24,19 @@ std::optional<CheckpointEntry> newest_entry(const CheckpointDirectory& from, con
   const auto check = [&](const CheckpointEntry& entry, std::string_view file, std::uint64_t size) {
     check_file_size(entry, file, size, parameters, job);
   };
+  // If this process has no memory for the tensors.
+  const auto keep_head = [](std::string_view file, std::span<const std::byte> begin) {
+    std::uint64_t length = 0;
+    if (file == callbacks_file_name || begin.size() < sizeof length)
+      return std::numeric_limits<std::uint64_t>::max();
+    std::memcpy(&length, begin.data(), sizeof length);
+    return sizeof length + std::min(length, SafetensorsFile::import_limit);
+  };
   const std::vector<std::uint64_t> steps = from.steps();
   std::string damaged;
   for (auto step = steps.rbegin(); step != steps.rend(); ++step) {
     try {
-      return from.read(*step, check);
+      return job.is_distant ? from.read(*step, check, keep_head) : from.read(*step, check);
     } catch (const FileError& e) {  // also CheckpointError
       log(LogLevel::warning, e.what());
       add_item(damaged, ", ", from.path_of(*step));
@@ -195,19 +205,22 @@ void CheckpointWriter::save(JobState state) {
   last_step_ = state.steps;
   // Always in a separate thread, which blocks signals: a write beyond the limit of file sizes
   // then fails with EFBIG instead of ending the process by SIGXFSZ.
+  bool is_distant = false;
   try {
     auto shared = std::make_shared<JobState>(std::move(state));
+    is_distant = shared->distant != nullptr;
     thread_ = start_thread("checkpoint", [this, best = best_step_, shared] {
       try {
         write(*shared, best);
       } catch (...) {
         error_ = std::current_exception();
       }
+      shared->drop_buffers();
     });
   } catch (...) {
     error_ = std::current_exception();
   }
-  if (!options_.asynchronous) wait();
+  if (!options_.asynchronous || is_distant) wait();  // the others answer until it is written
 }
 
 void CheckpointWriter::finish() {

@@ -4,17 +4,26 @@
 /// refused with the name of the tensor or field, before the model changes.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "lockstep/core/config.hpp"
+#include "lockstep/core/process/lazy_memory.hpp"
 #include "lockstep/files/checkpoint_directory.hpp"
 #include "lockstep/training/checkpoint/job_state.hpp"
 #include "lockstep/training/parameters.hpp"
 
 namespace lockstep::detail {
+
+/// The files of an entry.
+inline constexpr std::string_view weights_file_name = "weights.safetensors",
+                                  optimizer_file_name = "optimizer.safetensors",
+                                  callbacks_file_name = "callbacks.safetensors",
+                                  kept_file_name = "kept_gradients.safetensors";
 
 /// Encodes a state as an entry of a CheckpointDirectory. The files refer to the memory of `state`
 /// and of this object, which must outlive their use.
@@ -29,6 +38,17 @@ class EncodedState {
   const std::string& description() const { return description_; }
 
  private:
+  /// Reads parts of distant buffers, whose places are addresses without memory.
+  struct Fetch {
+    DistantBuffers* from = nullptr;
+    std::span<const std::byte> places{};  // of the weights, then of each slot
+    std::size_t each = 0;                 // bytes of one of them
+    std::vector<std::byte> bytes{};
+    LOCKSTEP_COLD_DECL std::span<const std::byte> operator()(std::span<const std::byte> place);
+  };
+
+  LazyMemory places_;
+  Fetch fetch_;
   std::vector<std::string> heads_;  // of the safetensors files
   std::vector<CheckpointFile> files_;
   std::string description_;

@@ -2,27 +2,33 @@
 
 #include "lockstep/training/checkpoint/encoded_state.hpp"
 
+#include <fcntl.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <cmath>
+#include <map>
+#include <memory>
+#include <optional>
 #include <span>
+#include <utility>
 
 #include "lockstep/core/format_numbers.hpp"
 #include "lockstep/core/format_text.hpp"
 #include "lockstep/core/numbers/finite.hpp"
+#include "lockstep/core/process/file_descriptor.hpp"
 #include "lockstep/core/quote.hpp"
 #include "lockstep/core/version.hpp"
 #include "lockstep/files/json_document.hpp"
 #include "lockstep/files/safetensors.hpp"
+#include "lockstep/files/safetensors_header.hpp"
 #include "lockstep/training/weights_file.hpp"
 
 namespace lockstep::detail {
 
 inline constexpr std::uint64_t checkpoint_format = 1;
-inline constexpr std::string_view weights_file_name = "weights.safetensors",
-                                  optimizer_file_name = "optimizer.safetensors",
-                                  callbacks_file_name = "callbacks.safetensors",
-                                  kept_file_name = "kept_gradients.safetensors";
 
 /// A double that reads back with the same bits, also if it is not finite.
 [[gnu::cold]] inline std::string exact_number(double value) {
@@ -87,23 +93,50 @@ inline constexpr std::size_t most_numbers = 16;
   return format_text("factors_{}", layout);
 }
 
+std::span<const std::byte> EncodedState::Fetch::operator()(std::span<const std::byte> place) {
+  const std::size_t at = reinterpret_cast<std::uintptr_t>(place.data()) -
+                         reinterpret_cast<std::uintptr_t>(places.data());
+  if (at >= places.size()) return place;
+  const std::size_t buffer = at / each;
+  bytes.resize(place.size());
+  from->read(buffer == 0 ? 0 : buffer + 1, at % each, bytes);
+  return bytes;
+}
+
 EncodedState::EncodedState(const JobState& state, const std::vector<ParameterInfo>& parameters) {
+  if (state.distant) {
+    for (const ParameterInfo& p : parameters)
+      if (p.trainable) fetch_.each += p.size() * size_of(state.type);
+    const std::size_t all = fetch_.each * (1 + state.slot_values.size());
+    const std::byte* const first = places_.allocate(all);
+    if (first == nullptr) throw Error("checkpoint: cannot reserve {} bytes of addresses", all);
+    fetch_.from = state.distant.get();
+    fetch_.places = {first, all};
+  }
+  using Fetched = decltype(CheckpointFile::fetch);
+  const Fetched fetch = state.distant ? Fetched(fetch_) : Fetched();
+  const auto buffer = [&](std::size_t i, const std::vector<std::byte>& bytes) {
+    return state.distant ? fetch_.places.subspan(i * fetch_.each, fetch_.each)
+                         : std::span<const std::byte>(bytes);
+  };
   const auto add_file = [&](std::string_view name, std::vector<SafetensorsEntry> tensors) {
     heads_.push_back(safetensors_head(std::string(name), tensors, {{"format", "lockstep"}}));
-    CheckpointFile file{std::string(name), {}};
+    CheckpointFile file{std::string(name), {}, fetch};
     file.bytes.push_back({});  // the head, whose address is known when all heads are there
     for (const SafetensorsEntry& tensor : tensors)
       if (!tensor.bytes.empty()) file.bytes.push_back(tensor.bytes);
     files_.push_back(std::move(file));
   };
   std::vector<SafetensorsEntry> tensors;
-  const ValueBytes<const std::byte> values{state.type, state.weights, state.state};
+  const ValueBytes<const std::byte> values{state.type, buffer(0, state.weights), state.state};
   for (const ParameterInfo& p : parameters)
     tensors.push_back({p.name, state.type, extents_of(p.shape), values.of(p)});
   add_file(weights_file_name, std::move(tensors));
   tensors.clear();
-  for (const auto& [slot, bytes] : state.slot_values) {
-    const ValueBytes<const std::byte> of_slot{state.type, bytes, {}};
+  for (std::size_t i = 0; i < state.slot_values.size(); ++i) {
+    const std::string& slot = state.slot_values[i].first;
+    const ValueBytes<const std::byte> of_slot{
+        state.type, buffer(1 + i, state.slot_values[i].second), {}};
     for (const ParameterInfo& p : parameters)
       if (p.trainable)
         tensors.push_back({slot + "/" + p.name, state.type, extents_of(p.shape), of_slot.of(p)});
@@ -235,6 +268,68 @@ EncodedState::EncodedState(const JobState& state, const std::vector<ParameterInf
   state.callbacks.erase(found);
 }
 
+/// The buffers of an entry's files.
+class FileBuffers final : public DistantBuffers {
+ public:
+  explicit FileBuffers(const JsonValue& manifest) {
+    for (const JsonValue& file : json_list(manifest, "files"))
+      sizes_[std::string(json_text(file, "name"))] = json_natural(file, "size");
+  }
+  /// Finds the tensors of buffers in a file of which the entry has the head. `prefix` begins their
+  /// names. \throws WeightsError unless each has the shape and type of its parameter.
+  [[gnu::cold]] void add(const CheckpointEntry& entry, std::string_view file,
+                         const std::string& prefix, const std::vector<ParameterInfo>& parameters,
+                         DType type, std::size_t of_trainable,
+                         std::optional<std::size_t> of_others) {
+    const std::string name(file), path = entry.path + "/" + name;
+    std::size_t body = 0;
+    const SafetensorsHeader header = read_safetensors_head(
+        path, entry.files.at(name), sizes_.at(name), SafetensorsFile::import_limit, body);
+    for (const ParameterInfo& p : parameters) {
+      if (!p.trainable && !of_others) continue;
+      const auto found =
+          std::find_if(header.tensors.begin(), header.tensors.end(),
+                       [&](const SafetensorsRecord& t) { return t.name == prefix + p.name; });
+      if (found == header.tensors.end() || found->type->dtype != type ||
+          found->shape != extents_of(p.shape))
+        throw CheckpointError(path,
+                              "tensor '{}{}' is missing, or has not the model's shape {} and type",
+                              prefix, p.name, to_string(p.shape));
+      tensors_.push_back({p.trainable ? of_trainable : *of_others, p.offset * size_of(type),
+                          p.size() * size_of(type), path, body + found->begin});
+    }
+  }
+  [[gnu::cold]] void read(std::size_t buffer, std::size_t first, std::span<std::byte> to) override {
+    const auto of = std::find_if(tensors_.begin(), tensors_.end(), [&](const Tensor& t) {
+      return t.buffer == buffer && first >= t.first && first - t.first + to.size() <= t.count;
+    });
+    if (of == tensors_.end()) throw Error("checkpoint: no file has the bytes of the buffer");
+    if (of->path != path_) {
+      file_ = FileDescriptor(::open(of->path.c_str(), O_RDONLY | O_CLOEXEC));
+      path_ = of->path;
+    }
+    for (std::size_t done = 0; done < to.size();) {
+      const ssize_t n = ::pread(file_.number(), to.data() + done, to.size() - done,
+                                static_cast<::off_t>(of->begin + (first - of->first) + done));
+      if (n < 0 && errno == EINTR) continue;
+      if (n <= 0)
+        throw FileError(path_, "it was changed while it was being read; start the job again");
+      done += static_cast<std::size_t>(n);
+    }
+  }
+
+ private:
+  struct Tensor {
+    std::size_t buffer, first, count;  // bytes
+    std::string path;
+    std::uint64_t begin;  // in the file
+  };
+  std::map<std::string, std::uint64_t> sizes_;
+  std::vector<Tensor> tensors_;
+  std::string path_;  // of the open file
+  FileDescriptor file_{-1};
+};
+
 /// The fields of the manifest. \throws JsonError, CheckpointError.
 [[gnu::cold]] inline void decode_manifest(const std::string& path, const JsonValue& root,
                                           JobState& to) {
@@ -363,6 +458,24 @@ void check_file_size(const CheckpointEntry& entry, std::string_view file, std::u
       quote(file), size, most);
 }
 
+/// The weights and slots of an entry that has only the heads of their files.
+[[gnu::cold]] inline std::shared_ptr<DistantBuffers> distant_buffers(
+    const CheckpointEntry& entry, const std::vector<ParameterInfo>& parameters,
+    const StateLayout& job) {
+  const std::string manifest = manifest_of(entry);
+  for (const std::string_view name : {weights_file_name, optimizer_file_name})
+    if (!entry.files.contains(std::string(name)))
+      throw CheckpointError(manifest, "it lists no file {}; it was written by another program",
+                            name);
+  const JsonDocument document(entry.manifest, manifest, {.bytes = entry.manifest.size()});
+  auto files = std::make_shared<FileBuffers>(document.root());
+  files->add(entry, weights_file_name, "", parameters, job.type, 0, 1);
+  for (std::size_t i = 0; i < job.slot_names.size(); ++i)
+    files->add(entry, optimizer_file_name, job.slot_names[i] + "/", parameters, job.type, 2 + i,
+               std::nullopt);
+  return files;
+}
+
 JobState decode_state(CheckpointEntry entry, const std::vector<ParameterInfo>& parameters,
                       const StateLayout& job, std::string& notes) {
   JobState state = decode_description(entry, job, notes);
@@ -376,17 +489,23 @@ JobState decode_state(CheckpointEntry entry, const std::vector<ParameterInfo>& p
   };
   try {
     state.type = job.type;
-    {
-      const SafetensorsFile weights = file(weights_file_name);
-      state.weights.resize(job.weights);
-      state.state.resize(job.state);
-      copy_tensors(weights, "", parameters, {state.type, state.weights, state.state}, false);
-    }
-    const SafetensorsFile optimizer = file(optimizer_file_name);
-    for (const std::string& slot : job.slot_names) {
-      state.slot_values.emplace_back(slot, std::vector<std::byte>(job.weights));
-      copy_tensors(optimizer, slot + "/", parameters,
-                   {state.type, state.slot_values.back().second, {}}, true);
+    if (job.is_distant) {
+      state.distant = distant_buffers(entry, parameters, job);
+      for (const std::string& slot : job.slot_names)
+        state.slot_values.emplace_back(slot, std::vector<std::byte>());
+    } else {
+      {
+        const SafetensorsFile weights = file(weights_file_name);
+        state.weights.resize(job.weights);
+        state.state.resize(job.state);
+        copy_tensors(weights, "", parameters, {state.type, state.weights, state.state}, false);
+      }
+      const SafetensorsFile optimizer = file(optimizer_file_name);
+      for (const std::string& slot : job.slot_names) {
+        state.slot_values.emplace_back(slot, std::vector<std::byte>(job.weights));
+        copy_tensors(optimizer, slot + "/", parameters,
+                     {state.type, state.slot_values.back().second, {}}, true);
+      }
     }
     if (job.factors_layout > 0 && entry.files.contains(std::string(kept_file_name))) {
       const SafetensorsFile kept = file(kept_file_name);

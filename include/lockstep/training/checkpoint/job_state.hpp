@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -74,6 +75,17 @@ struct KeptGradients {
   std::size_t factors_layout = 0;    ///< see KeepsGradients
 };
 
+/// The buffers of a state that are too large for this process, in the numbering of buffer_of.
+class DistantBuffers {
+ public:
+  DistantBuffers() = default;
+  DistantBuffers(const DistantBuffers&) = delete;
+  DistantBuffers& operator=(const DistantBuffers&) = delete;
+  virtual ~DistantBuffers() = default;
+  /// Reads bytes of a buffer from byte `first` on.
+  virtual void read(std::size_t buffer, std::size_t first, std::span<std::byte> to) = 0;
+};
+
 /// Everything on which the next step of a job depends.
 struct JobState {
   // The model: flat buffers on the host, with the elements of `type`.
@@ -81,6 +93,8 @@ struct JobState {
   std::vector<std::byte> weights, state;
   std::vector<std::pair<std::string, std::vector<std::byte>>>
       slot_values;  ///< of optimizer and options
+  /// Has weights and slots, which are empty here then.
+  std::shared_ptr<DistantBuffers> distant{};
   std::uint64_t steps = 0;
   LossScaleState loss_scale{};
   bool has_averages_in_weights = false;   ///< weights and their averages are exchanged
@@ -107,6 +121,7 @@ struct JobState {
     slot_values = {};
     owned.reset();
     kept.reset();
+    distant.reset();
   }
 };
 
@@ -118,6 +133,7 @@ struct StateLayout {
   std::size_t factors_layout = 0;         ///< see KeptGradients; 0: replicas keep nothing
   std::size_t totals = 0;                 ///< see JobState::totals
   Signature signature{};                  ///< see JobState::signature
+  bool is_distant = false;                ///< weights and slots are read in parts
 
   std::size_t buffers() const { return 2 + slot_names.size(); }
 };

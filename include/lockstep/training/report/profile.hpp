@@ -262,6 +262,7 @@ class Profiler {
 
   /// Profiles steps at learning rate `rate`. `next()` returns the batch of the next step.
   Profile run(FunctionRef<LoadedBatch()> next, double rate) {
+    replicas_.check_has_tables();
     const auto set_timer = [this](WorkTimes* times) {
       replicas_.session().each([&](const ReplicaContext<device>& r) {
         if (r.local == 0) r.device.measure_work(times);

@@ -53,6 +53,7 @@ struct ReplicaPlace {
   ReplicaRoles roles;
   const void* policy;  ///< see UpdateSite
   UpdateFacts update;
+  std::span<const Slice> shared = {};  ///< see UpdateSite
 };
 
 /// The arguments of a replica for one batch.
@@ -68,6 +69,9 @@ struct ReplicaStep {
   bool begins_round = false;           ///< of a policy that has such
   bool waits = false;                  ///< for the sums
   FunctionRef<void(Phase)> note = {};  ///< called when a phase begins
+  /// The weights that the batch reads, in a replica that has parts of tables; empty: all.
+  std::span<const Slice> used = {};
+  std::size_t table_rows = ~std::size_t{0};  ///< see StepContext
 };
 
 /// One replica, without its loss, metrics and optimizer, which Replica adds.
@@ -209,6 +213,19 @@ class DeviceReplica {
     }
   }
 
+  /// The same of the weights that all replicas have.
+  void add_weights_to(Digest64& digest) const {
+    if constexpr (HostDevice<D> && U::divides_slots)
+      if (!shared_.empty()) {
+        context_->synchronize();
+        for (const Slice& part : shared_)
+          digest.add(
+              std::as_bytes(std::span<const T>(engine_.weights().data() + part.first, part.count)));
+        return;
+      }
+    add_to(digest, engine_.weights());
+  }
+
   /// Everything that a training step changes, for `model.profile`.
   struct Snapshot {
     std::vector<T> weights, state, gradients;
@@ -307,18 +324,26 @@ class DeviceReplica {
   //     slice 1   g1 + partial 0 - partial 1
   //     slice 2   g2 ------------- partial 0
   //     slice 3   g3 + partial 0 + partial 1: the last one adds all partial gradients
-  void carry_partial(std::size_t i) {
+  void carry_partial(std::size_t i, std::span<const Slice> used) {
     std::size_t b = 0;
-    for (; (i >> b & 1) != 0; ++b) add_partial(b, {0, plan_->engine.weights});
+    for (; (i >> b & 1) != 0; ++b) add_partial(b, {0, plan_->engine.weights}, used);
     engine_.swap_gradients(partial_gradients_[b]);
   }
   /// After the last slice: adds all partial gradients to the engine's, within the bucket.
-  void add_partials(const Bucket& bucket) {
-    for (std::size_t b = 0; b < partial_gradients_.size(); ++b) add_partial(b, bucket);
+  void add_partials(const Bucket& bucket, std::span<const Slice> used) {
+    for (std::size_t b = 0; b < partial_gradients_.size(); ++b) add_partial(b, bucket, used);
   }
-  void add_partial(std::size_t b, const Bucket& range) {
-    context_->add(engine_.gradients().data() + range.begin,
-                  partial_gradients_[b].data() + range.begin, range.end - range.begin);
+  void add_partial(std::size_t b, const Bucket& range, std::span<const Slice> used) {
+    const auto add = [&](std::size_t begin, std::size_t end) {
+      context_->add(engine_.gradients().data() + begin, partial_gradients_[b].data() + begin,
+                    end - begin);
+    };
+    if (!U::divides_slots || used.empty()) return add(range.begin, range.end);
+    for (const Slice& part : used)
+      if (const std::size_t begin = std::max(part.first, range.begin),
+          end = std::min(part.first + part.count, range.end);
+          begin < end)
+        add(begin, end);
   }
 
   /// Exchanges the last bucket and sums_, and queues the sums' copy to the host.
@@ -332,8 +357,14 @@ class DeviceReplica {
   std::vector<double>& last_sums() { return pending_sums_[last_]; }
   const std::vector<double>& last_sums() const { return pending_sums_[last_]; }
 
+  /// The weights that all replicas have.
+  std::span<const Slice> shared_or(const Slice& all) const {
+    return !U::divides_slots || shared_.empty() ? std::span<const Slice>(&all, 1) : shared_;
+  }
+
   const ReplicaPlan<D>* plan_;
   Context* context_;
+  std::span<const Slice> shared_;  // empty: all
   PlanEngine<D> engine_;
   U policy_;
   State state_;
@@ -364,6 +395,7 @@ DeviceReplica<D, U>::DeviceReplica(Context& context, const ReplicaPlan<D>& plan,
                                    const ReplicaPlace& place)
     : plan_(&plan),
       context_(&context),
+      shared_(place.shared),
       engine_(context, plan.engine, U::divides_slots),
       policy_(UpdateSite<D>{.device = context,
                             .engine = engine_,
@@ -372,6 +404,7 @@ DeviceReplica<D, U>::DeviceReplica(Context& context, const ReplicaPlan<D>& plan,
                             .replicas = place.replicas,
                             .roles = place.roles,
                             .policy = place.policy,
+                            .shared = place.shared,
                             .has_final_gradients =
                                 !plan.has_penalty &&
                                 (makes_rounds<U> || (place.is_only_replica && place.slices == 1))}),
@@ -408,7 +441,8 @@ void DeviceReplica<D, U>::train(const ReplicaStep<D>& s, Score score, UpdateRef<
   Slice last{};
   for (std::size_t i = 0; i < slices_; ++i) {
     const LoadedBatch batch = i == 0 ? first : on_device(s.slice(i), replica);
-    const StepContext context{batch.slice, true, s.seed, s.step, replica.group};
+    StepContext context{batch.slice, true, s.seed, s.step, replica.group};
+    context.table_rows = s.table_rows;
     if (is_idle(context.count)) {
       last = {0, plan_->engine.weights};
       if constexpr (!makes_rounds<U>)
@@ -426,7 +460,7 @@ void DeviceReplica<D, U>::train(const ReplicaStep<D>& s, Score score, UpdateRef<
         [&](const Bucket& b) {
           if (i + 1 < slices_) return;
           begin_exchange();
-          add_partials(b);
+          add_partials(b, s.used);
           const Slice range{b.begin, b.end - b.begin};
           if (b.begin > 0)
             policy_.ready(replica, range);
@@ -435,7 +469,7 @@ void DeviceReplica<D, U>::train(const ReplicaStep<D>& s, Score score, UpdateRef<
         },
         update);
     begin_exchange();
-    if (i + 1 < slices_) carry_partial(i);
+    if (i + 1 < slices_) carry_partial(i, s.used);
     if constexpr (!makes_rounds<U>)
       state_.add(i, context.count, i + 1 == slices_, engine_.state(), sums_.data() + state_at_);
   }
@@ -602,7 +636,7 @@ bool DeviceReplica<D, U>::is_finite() {
   if constexpr (HasKernel<GradientPass, D>)
     return sum_is_finite();
   else
-    return all_finite(engine_.weights(), {&all, 1}) &&
+    return all_finite(engine_.weights(), shared_or(all)) &&
            all_finite(engine_.gradients(), known_sums());
 }
 
@@ -619,7 +653,7 @@ bool DeviceReplica<D, U>::sum_is_finite() {
     }
   };
   const Slice all{0, plan_->engine.weights};
-  add_squares(engine_.weights().data(), {&all, 1});
+  add_squares(engine_.weights().data(), shared_or(all));
   if constexpr (!ScalesLoss<D>) add_squares(engine_.gradients().data(), known_sums());
   double squares = 0;
   squares_.download(&squares);

@@ -45,11 +45,12 @@ class Replica : public DeviceReplica<D, U> {
 
   /// The replica of `rank` among `replicas` of the job, which computes `mine` of each batch's
   /// `slices`. `is_only_replica`: no exchange changes its gradients. `segments` must outlive the
-  /// replica; `policy` is the value of the strategy's update policy.
+  /// replica; `policy` is the value of the strategy's update policy; `shared`: see UpdateSite.
   [[gnu::cold]] Replica(Context& context, const O& optimizer,
                         std::span<const UpdateSegment> segments, std::size_t slices, Slice mine,
                         bool is_only_replica, std::size_t rank, std::size_t replicas,
-                        const ReplicaRoles& roles, const void* policy)
+                        const ReplicaRoles& roles, const void* policy,
+                        std::span<const Slice> shared = {})
       : Base(context, plan,
              {.slices = slices,
               .first = mine.first,
@@ -65,7 +66,8 @@ class Replica : public DeviceReplica<D, U> {
                          .weight_decay = weight_decay_of(optimizer),
                          .is_by_elements = is_by_elements,
                          .segments = segments,
-                         .parameters = named_parameters<Net>()}}) {
+                         .parameters = named_parameters<Net>()},
+              .shared = shared}) {
     start_slots(optimizer);
   }
 

@@ -45,6 +45,11 @@
 
 namespace lockstep::detail {
 
+/// The tables of embeddings that only the servers of a job have; in distant_tables.hpp, which
+/// <lockstep/parameter_server.hpp> includes.
+template <class Set>
+class DistantTables;
+
 /// The replicas of a model and the session that runs them, without the steps, which Replicas adds.
 ///
 /// How a global batch is divided, here for 2 processes with 2 replicas each and 8 virtual shards;
@@ -77,6 +82,9 @@ class ReplicaSet : public AnyReplicas {
   static constexpr bool can_reform = ElasticSession<Session>;
   /// Whether an owner can give its range as before the update that a loss has ended.
   static constexpr bool can_undo = requires(const UpdateOf<S>& u) { u.is_within_update(); };
+  /// Whether a job of the strategy may leave tables on its servers.
+  static constexpr bool has_distant_tables =
+      requires(const S& strategy) { strategy.tables_on_servers; } && !can_reform;
   static_assert(
       !can_reform || !UpdateOf<S>::divides_slots || can_undo,
       "lockstep::Model: under this update policy a process that dies takes its part of the "
@@ -106,7 +114,10 @@ class ReplicaSet : public AnyReplicas {
         optimizer_(std::move(optimizer)),
         metrics_(std::move(metrics)),
         policy_(policy_of(strategy)),
-        session_(strategy.open()) {}
+        session_(strategy.open()) {
+    if constexpr (has_distant_tables)
+      if (strategy.tables_on_servers) tables_ = std::make_unique<DistantTables<ReplicaSet>>();
+  }
 
   Session& session() { return session_; }
   const Session& session() const { return session_; }
@@ -273,6 +284,8 @@ class ReplicaSet : public AnyReplicas {
       return !UpdateOf<S>::divides_slots && !makes_rounds;
   }
   [[gnu::cold]] void save(JobState& to) override {
+    if constexpr (has_distant_tables)
+      if (tables_ && !is_divided_) return tables_->save(*this, to);
     check_whole();
     Replica& replica = first();
     const auto bytes_in = [&](const auto& buffer) {
@@ -329,6 +342,7 @@ class ReplicaSet : public AnyReplicas {
   }
   [[gnu::cold]] StateLayout layout() const override {
     StateLayout its{dtype_of<T>, Net::graph.weights * sizeof(T), Net::graph.state * sizeof(T)};
+    its.is_distant = is_distant();
     for (JobSlot& slot : slots_of_job()) its.slot_names.push_back(std::move(slot.name));
     its.signature = signature();
     if constexpr (keeps_gradients)
@@ -336,6 +350,8 @@ class ReplicaSet : public AnyReplicas {
     return its;
   }
   [[gnu::cold]] void load(const JobState& from) override {
+    if constexpr (has_distant_tables)
+      if (tables_) return tables_->load(*this, from);
     const auto copy_of = [](const std::vector<std::byte>& bytes) {
       return [&bytes](std::span<std::byte> to) {
         if (!to.empty()) std::memcpy(to.data(), bytes.data(), to.size());
@@ -447,7 +463,8 @@ class ReplicaSet : public AnyReplicas {
   [[gnu::cold]] std::string not_finite() const override {
     std::vector<double> losses(slices());
     for (std::size_t i = 0; i < losses.size(); ++i) losses[i] = first().slice_loss(i);
-    const std::vector<T> gradients = known_gradients(), weights = this->weights();
+    const std::vector<T> gradients = known_gradients();
+    const std::vector<T> weights = is_distant() ? std::vector<T>() : this->weights();
     const auto are_finite = [](const std::vector<T>& of, const NamedParameter& p) {
       const auto* const first = of.data() + p.offset;
       return std::all_of(first, first + p.shape.size(), [](T v) { return detail::is_finite(v); });
@@ -455,7 +472,7 @@ class ReplicaSet : public AnyReplicas {
     return name_not_finite(
         named_parameters<Net>(),
         [&](const NamedParameter& p) { return gradients.empty() || are_finite(gradients, p); },
-        [&](const NamedParameter& p) { return are_finite(weights, p); }, losses,
+        [&](const NamedParameter& p) { return weights.empty() || are_finite(weights, p); }, losses,
         [&](std::size_t slice) {
           std::size_t rank = 0;
           for (Slice its = slices_of(0); slice < its.first || slice >= its.first + its.count;)
@@ -498,6 +515,7 @@ class ReplicaSet : public AnyReplicas {
           "swap_averages: the optimizer keeps no averages of the weights; set .with = {{.use_ema = "
           "true}}");
     if (updates() == 0) return;
+    check_whole();
     if constexpr (can_reform && UpdateOf<S>::divides_slots)
       if (elastic_ && elastic_->boundary().undoes_hooks()) {
         has_averages_in_weights_ = averages_in_weights;  // and back, without an exchange
@@ -640,15 +658,33 @@ class ReplicaSet : public AnyReplicas {
   }
 
  protected:
+  template <class>
+  friend class DistantTables;
+
   static Slice rows_of_slice(std::size_t global, std::size_t full, std::size_t slice) {
     return slice < full ? slice_of(global, full, slice) : Slice{global, 0};
   }
-  /// \throws UsageError between asynchronous steps.
+  bool is_distant() const {
+    if constexpr (has_distant_tables)
+      return tables_ != nullptr;
+    else
+      return false;
+  }
+  /// \throws UsageError if only servers have the tables of embeddings.
+  void check_has_tables() const {
+    if (is_distant()) [[unlikely]]
+      throw UsageError(
+          "model: the call needs all weights in each process, but with .tables_on_servers only the "
+          "servers have the tables of embeddings; train with fit, or save a checkpoint and load it in "
+          "a program without the option");
+  }
+  /// The same, and between asynchronous steps.
   void check_whole() const {
     if (is_divided_) [[unlikely]]
       throw UsageError(
           "callback: the model was used between steps of an asynchronous phase, while no process has all weights; "
           "set .steps_per_execution = K, after which all have them, or do it in on_epoch_end");
+    check_has_tables();
   }
   /// In an elastic job, lets a hook's change of the model be undone.
   void about_to_change() {
@@ -760,14 +796,24 @@ class ReplicaSet : public AnyReplicas {
     mine_.clear();
     for (std::size_t i = 0; i < replicas_.size(); ++i)
       mine_.push_back(slices_of(session_.first_replica() + i));
+    if constexpr (has_distant_tables)
+      if (tables_) return tables_->build(*this);
     std::vector<T> weights(Net::graph.weights), state(Net::graph.state);
-    initialize_parameters<Net, T>(seed_, weights, state);
+    make_replicas(named_parameters<Net>(), weights, state, {});
+    set(weights, state);
+    sets_ = 0;
+  }
+  /// Makes the replicas, and the initial values of `parameters`. `shared`: see UpdateSite.
+  [[gnu::cold]] void make_replicas(std::span<const NamedParameter> parameters,
+                                   std::vector<T>& weights, std::vector<T>& state,
+                                   std::span<const Slice> shared) {
+    initialize_parameters<T>(parameters, seed_, weights, state);
     if constexpr (!is_one_process) {
       Signature fields = signature_of_model();
       add_field(fields, "update policy", policy_text());
+      if (is_distant()) add_field(fields, "tables of embeddings", "on the servers");
       // Last, since the values follow from the seed: a different seed is reported as such.
-      add_field(fields, "initial values",
-                describe_values(named_parameters<Net>(), bytes_of(weights, state)));
+      add_field(fields, "initial values", describe_values(parameters, bytes_of(weights, state)));
       session_.agree("model", fields);
     }
     const std::span<const UpdateSegment> segments(segments_.get(), segments_of_updates());
@@ -775,12 +821,10 @@ class ReplicaSet : public AnyReplicas {
       const Slice mine = mine_[r.local];
       replicas_[r.local] =
           std::make_unique<Replica>(r.device, optimizer_, segments, slices(), mine, is_one_replica,
-                                    r.rank, session_.replicas(), roles(), policy());
+                                    r.rank, session_.replicas(), roles(), policy(), shared);
       if (r.local == 0) threads_ = r.device.threads();
     });
     is_divided_ = false;
-    set(weights, state);
-    sets_ = 0;
   }
 
   /// The first replica of this process. \throws what ended its elastic job, if its state is lost.
@@ -860,7 +904,7 @@ class ReplicaSet : public AnyReplicas {
     session_.each([&](const ReplicaContext<device>& r) {
       Replica& replica = *replicas_[r.local];
       Digest64 digest;
-      replica.add_to(digest, replica.engine().weights());
+      replica.add_weights_to(digest);
       replica.add_to(digest, replica.engine().state());
       if (optimizer_too)
         for (const auto& slot : replica.policy().slot_buffers()) replica.add_to(digest, slot);
@@ -874,17 +918,23 @@ class ReplicaSet : public AnyReplicas {
     const std::vector<ParameterInfo> infos = parameters_of<Net>();
     session_.each([&](const ReplicaContext<device>& r) {
       Replica& replica = *replicas_[r.local];
-      std::vector<std::vector<T>> values{weights_of(replica), state_of(replica)};
+      std::vector<std::vector<T>> values{is_distant() ? std::vector<T>() : weights_of(replica),
+                                         state_of(replica)};
       if (optimizer_too)
         for (const auto& slot : replica.policy().slot_buffers())
           values.push_back(replica.copy_of(slot));
       std::vector<NamedBytes> tensors;
-      const auto add = [&](std::string name, const ParameterInfo& p, const std::vector<T>& flat) {
-        tensors.push_back(
-            {std::move(name), std::as_bytes(std::span(flat).subspan(p.offset, p.size()))});
+      const auto add = [&](std::string name, const ParameterInfo& p, std::span<const T> flat) {
+        tensors.push_back({std::move(name), std::as_bytes(flat.subspan(p.offset, p.size()))});
       };
       for (const ParameterInfo& p : infos) {
-        add(p.name, p, values[p.trainable ? 0 : 1]);
+        std::span<const T> flat = values[p.trainable ? 0 : 1];
+        if constexpr (has_distant_tables)
+          if (tables_ && p.trainable) {
+            if (!tables_->is_shared(p.offset)) continue;
+            flat = {replica.engine().weights().data(), Net::graph.weights};
+          }
+        add(p.name, p, flat);
         tensors.back().is_parameter = true;
       }
       for (std::size_t i = 2; i < values.size(); ++i)
@@ -991,6 +1041,10 @@ class ReplicaSet : public AnyReplicas {
   O optimizer_;
   std::tuple<Ms...> metrics_;
   [[no_unique_address]] decltype(policy_of(std::declval<const S&>())) policy_;
+  struct NoTables {};
+  /// Null: all processes have all weights.
+  [[no_unique_address]] std::conditional_t<
+      has_distant_tables, std::unique_ptr<DistantTables<ReplicaSet>>, NoTables> tables_{};
   /// On the heap: the replicas hold pointers to the segments, which must survive a move of *this.
   std::unique_ptr<UpdateSegment[]> segments_ =
       std::make_unique<UpdateSegment[]>(static_cast<std::size_t>(Net::graph.parameters) + 1);

@@ -73,6 +73,7 @@ class Replicas final : public ReplicaSet<Net, S, L, O, Ms...> {
   }
   /// Updates the weights with gradients on the host, the same in all processes.
   [[gnu::cold]] void apply(std::span<const T> gradients, double rate) {
+    this->check_has_tables();
     const std::uint64_t step = step_;
     const auto wrong = static_cast<double>(std::count_if(
         gradients.begin(), gradients.end(), [](T g) { return !detail::is_finite(g); }));
@@ -147,9 +148,10 @@ class Replicas final : public ReplicaSet<Net, S, L, O, Ms...> {
   }
 
   /// Computes loss and metrics of `batch`, this process' share; `read_sums` reads them.
-  void test(const LoadedBatch& batch, RunRequests requests = {}) {
+  void test(const LoadedBatch& given, RunRequests requests = {}) {
     note_exchange();
     enter(step_, Phase::evaluation);
+    const LoadedBatch batch = with_rows(given);
     const std::size_t labels = counted_labels(batch);
     session_.each([&](const ReplicaContext<device>& r) {
       Replica& replica = *replicas_[r.local];
@@ -175,7 +177,8 @@ class Replicas final : public ReplicaSet<Net, S, L, O, Ms...> {
   }
 
   /// Appends the outputs for all examples of the global batch, in order, in every process.
-  void predict(const LoadedBatch& batch, std::vector<T>& out, const RunRequests& requests = {}) {
+  void predict(const LoadedBatch& given, std::vector<T>& out, const RunRequests& requests = {}) {
+    const LoadedBatch batch = with_rows(given);
     collect_rows(batch, Net::output_shape.size(), out,
                  [&](Replica& replica, T* to, const LoadedBatch& part,
                      const ReplicaContext<device>& r) { replica.predict_to(to, part, seed_, r); });
@@ -183,6 +186,7 @@ class Replicas final : public ReplicaSet<Net, S, L, O, Ms...> {
   }
   /// The same of the gradient of the batch's loss with respect to its examples.
   [[gnu::cold]] void input_gradients(const LoadedBatch& batch, std::vector<T>& out) {
+    this->check_has_tables();
     const std::size_t labels = counted_labels(batch);
     session_.each([&](const ReplicaContext<device>& r) {
       const double examples = mean_over(batch, labels, r);
@@ -310,6 +314,8 @@ class Replicas final : public ReplicaSet<Net, S, L, O, Ms...> {
     Replica& r = *replicas_[replica];
     MemoryUse use;
     use.weights = Net::graph.weights * sizeof(T);
+    if constexpr (Base::has_distant_tables)
+      if (this->tables_) use.weights = this->tables_->held(*this) * sizeof(T);
     use.gradients = use.weights * (1 + r.partial_gradients());
     use.optimizer = r.policy().slot_bytes();
     use.state = Net::graph.state * sizeof(T);
@@ -338,6 +344,7 @@ class Replicas final : public ReplicaSet<Net, S, L, O, Ms...> {
   /// A step, or its first half; \returns the rate on which all processes agree.
   double make_step(const LoadedBatch& batch, double rate, RunRequests requests, bool waits,
                    bool updates, const T* dy = nullptr) {
+    this->check_has_tables();
     std::atomic<std::size_t> at_reduce{0};
     const bool alone = is_alone();
     const std::uint64_t step = step_;
@@ -410,6 +417,13 @@ class Replicas final : public ReplicaSet<Net, S, L, O, Ms...> {
     return agreed;
   }
 
+  /// The batch after the rows of tables that it reads have come from the servers, if only these have
+  /// them.
+  LoadedBatch with_rows(const LoadedBatch& batch) {
+    if constexpr (Base::has_distant_tables)
+      if (this->tables_) return this->tables_->with_rows(*this, batch);
+    return batch;
+  }
   /// Of other requests than those of the program's step.
   void note_exchange() {
     if (program_step_ != nullptr) program_step_->has_sent = false;

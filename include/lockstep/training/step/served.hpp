@@ -91,7 +91,8 @@ class ServedUpdate : public Updates<D> {
     replica.host.all_reduce(values.data(), values.size());
   }
   void complete(const ReplicaContext<D>& replica, T* all) const {
-    replica.gradients.all_gather(reinterpret_cast<std::byte*>(all), bytes_);
+    for (const auto& [first, ranges] : shared_)
+      replica.gradients.all_gather(reinterpret_cast<std::byte*>(all + first), ranges);
   }
   void overwrite_with_average(const ReplicaContext<D>& replica) {
     Base::overwrite_with_average();
@@ -115,9 +116,18 @@ class ServedUpdate : public Updates<D> {
         reads_gradients_(workers_.contains(site.rank)),
         clips_together_(site.facts.options.global_clipnorm > 0 &&
                         site.facts.options.clipnorm <= 0) {
-    for (const Slice& range : ranges_)
-      bytes_.push_back({range.first * sizeof(T), range.count * sizeof(T)});
-    const std::size_t all = site.engine.weights().size() * sizeof(T), own = bytes_[site.rank].count;
+    const Slice whole{0, site.engine.weights().size()};
+    for (const Slice& part : site.shared.empty() ? std::span(&whole, 1) : site.shared) {
+      const std::size_t first = part.first;
+      std::vector<Slice>& of_each = shared_.emplace_back(first, std::vector<Slice>()).second;
+      for (const Slice& range : ranges_) {
+        const std::size_t begin = std::max(range.first, first);
+        const std::size_t end = std::min(range.first + range.count, part.first + part.count);
+        of_each.push_back(
+            begin < end ? Slice{(begin - first) * sizeof(T), (end - begin) * sizeof(T)} : Slice{});
+      }
+    }
+    const std::size_t all = whole.count * sizeof(T), own = own_.count * sizeof(T);
     push_bytes_ = reads_gradients_ ? all : own * workers_.count;
     pull_bytes_ = site.roles.owners.contains(site.rank) ? own * (site.replicas - 1) : all;
   }
@@ -193,7 +203,9 @@ class ServedUpdate : public Updates<D> {
     return ranges;
   }
 
-  std::vector<Slice> ranges_, bytes_;       // of each replica, in elements and in bytes
+  std::vector<Slice> ranges_;  // of each replica
+  /// Weights that all have, from an element on: the bytes that each replica has of them.
+  std::vector<std::pair<std::size_t, std::vector<Slice>>> shared_;
   std::vector<std::vector<Slice>> copies_;  // the same of ranges that are another owner's, too
   Slice own_;                               // of which this replica sends the weights
   std::vector<Slice> state_;  // the part of each replica of the sums of layers' states

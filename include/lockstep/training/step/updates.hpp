@@ -111,7 +111,10 @@ struct UpdateSite {
   std::size_t rank, replicas;
   ReplicaRoles roles;
   const void* policy = nullptr;  ///< the value of the strategy's policy; copy its options
-  bool has_final_gradients;      ///< backward's ranges of gradients are those of the whole batch
+  /// The weights that all replicas have, in ascending order; the others are their owners' only.
+  /// Empty: all. Must outlive the object.
+  std::span<const Slice> shared = {};
+  bool has_final_gradients;  ///< backward's ranges of gradients are those of the whole batch
 };
 
 /// The optimizer's buffers for the weights that one replica owns, and the passes of its
