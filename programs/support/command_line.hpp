@@ -343,7 +343,12 @@ inline Options parse(const Program& program, int argc, char** argv) {
   if (o.trace && o.asynchronous)
     throw CLI::ValidationError("--trace " + *o.trace,
                                "asynchronous steps are not traced; leave out --mode async");
-  if (o.sync_every && o.update != "local" && o.update != "diloco")
+  const bool has_rounds = o.update == "local" || o.update == "diloco";
+  if (o.trace && has_rounds)
+    throw CLI::ValidationError(
+        "--trace " + *o.trace,
+        "rounds of local steps are not traced; leave out --update " + o.update);
+  if (o.sync_every && !has_rounds)
     throw CLI::ValidationError("--sync-every " + std::to_string(*o.sync_every),
                                "replicas synchronise in each step; add --update local or diloco");
   const auto refuse_backups = [&](const char* why) {

@@ -16,7 +16,8 @@ std::size_t peak_resident_bytes() {
   return static_cast<std::size_t>(usage.ru_maxrss) * 1024;
 }
 
-/// The times of steps of which a process hears several at once: each is the mean of the last `each`.
+/// Times, or bytes, of steps of which a process hears several at once: each is the mean of the last
+/// `each`.
 std::vector<double> averaged(const std::vector<double>& times, std::size_t each) {
   std::vector<double> result;
   double sum = 0;
@@ -70,7 +71,7 @@ void Report::finish(const Recorder& recorder, std::vector<std::string> replica_d
   run = Run{recorder.step_loss,
             recorder.step_accuracy,
             averaged(recorder.step_ms, made ? made->heard_together : 1),
-            recorder.step_bytes,
+            averaged(recorder.step_bytes, made ? made->heard_together : 1),
             recorder.epochs,
             std::move(replica_digests),
             planned_bytes,

@@ -73,6 +73,7 @@ class LocalSteps(multi_worker.Case):
         for options, text in ((["--sync-every", 4], "--sync-every 4"),
                               (["--update", "sharded", "--sync-every", 4], "replicas synchronise in each step"),
                               (["--update", "local", "--sync-every", 0], "--sync-every"),
+                              (["--update", "local", "--trace", "t.json"], "are not traced"),
                               (self.options("--update", "local", "--virtual-shards", 4), "leave it out")):
             done = contract.run("mnist_mirrored", *options)
             self.assertEqual(done.returncode, 2, options)

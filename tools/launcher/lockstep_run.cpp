@@ -166,7 +166,7 @@ Arguments parse(int argc, char** argv) {
          "a process that crashes does not end the others, which train on if at least this many "
          "workers are left; it alone is started again, as --max-restarts allows, and joins them. The "
          "processes find the number in LOCKSTEP_MIN_WORKERS; parameter servers do not count. Implied "
-         "if PROGRAM has the option --elastic MIN, or --mode async")
+         "by --elastic MIN or --mode async of lockstep's own programs, unless there is --max-restarts")
       ->type_name("MIN")
       ->check(CLI::Range(1, 1024));
   double delay = arguments.restart_delay.count();
@@ -236,8 +236,8 @@ Arguments parse(int argc, char** argv) {
         fmt::format("the job has only {} workers; write at most that", computing));
   if (arguments.elastic)
     arguments.exported.emplace_back("LOCKSTEP_MIN_WORKERS", std::to_string(*arguments.elastic));
-  else if (!arguments.checks)
-    arguments.elastic = least_of(arguments.command);
+  else if (!arguments.checks && arguments.max_restarts == 0 && !arguments.command.empty())
+    arguments.elastic = least_of(arguments.command);  // restarts of all need no survivors
   if (arguments.checks && !arguments.is_worker) prepare_check(arguments);
   try {
     ends_job(SIGUSR1);

@@ -13,6 +13,7 @@
 #include <csignal>
 #include <cstddef>
 #include <exception>
+#include <filesystem>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -34,11 +35,13 @@ struct ElasticOptions {
   std::size_t servers = 0;  ///< the last ranks, which are not workers
 };
 
-/// The workers that a program needs by its own options: `--elastic N`, or one with `--mode async`.
-/// nullopt: all.
+/// The workers that a program of lockstep needs by its own options: `--elastic N`, or one with
+/// `--mode async`. nullopt: all.
 inline std::optional<std::size_t> least_of(const std::vector<std::string>& command) {
-  for (const char* const name : {"--elastic", "--min-workers"})
-    if (const auto value = option_of(command, name)) {
+  const std::string name = std::filesystem::path(command.front()).filename().string();
+  if (!name.ends_with("_parameter_server") && !name.ends_with("_multi_worker")) return std::nullopt;
+  for (const char* const option : {"--elastic", "--min-workers"})
+    if (const auto value = option_of(command, option)) {
       std::size_t least = 0;
       const auto read = std::from_chars(value->data(), value->data() + value->size(), least);
       if (read.ec == std::errc() && *read.ptr == '\0' && least > 0) return least;

@@ -7,6 +7,7 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "lockstep/core/add_item.hpp"
 #include "lockstep/core/format_text.hpp"
@@ -325,12 +326,17 @@ void FitLoop::end_round() {
   agreed_ = run_.agreed_requests(mine);
   run_.adopt_agreed_rate(agreed_);
   if (!calls_each_of_round()) return;
-  const Run::TogetherHooks together(run_);
-  for (std::uint64_t i = 0; i < execution_.steps; ++i) {
-    const auto step = static_cast<std::size_t>(done_ + i);
-    run_.callbacks.on_train_batch_begin(step, {});
+  std::vector<Logs> logs;
+  while (logs.size() < execution_.steps) {
     replicas_.read_step(running_);
-    run_.callbacks.on_train_batch_end(step, running_.logs());
+    logs.push_back(running_.logs());
+  }
+  replicas_.read_sums(running_);  // none is pending while a hook evaluates
+  const Run::TogetherHooks together(run_);
+  for (std::size_t i = 0; i < logs.size(); ++i) {
+    const std::size_t step = static_cast<std::size_t>(done_) + i;
+    run_.callbacks.on_train_batch_begin(step, {});
+    run_.callbacks.on_train_batch_end(step, logs[i]);
   }
 }
 

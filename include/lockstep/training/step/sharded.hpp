@@ -5,12 +5,14 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string>
 #include <string_view>
 
 #include "lockstep/concepts/device.hpp"
 #include "lockstep/concepts/strategy.hpp"
 #include "lockstep/concepts/update_policy.hpp"
 #include "lockstep/core/error.hpp"
+#include "lockstep/core/format_text.hpp"
 #include "lockstep/core/slice.hpp"
 #include "lockstep/training/step/served.hpp"
 #include "lockstep/training/step/updates.hpp"
@@ -109,6 +111,10 @@ struct Sharded {
   template <class D>
   using Replica = detail::ShardedUpdate<D>;
   static constexpr std::string_view name = "sharded";
+  /// The name, with what workers must have in common.
+  [[gnu::cold]] std::string text() const {
+    return copies == 2 ? std::string(name) : format_text("{}, {} copies", name, copies);
+  }
 };
 
 }  // namespace lockstep

@@ -225,6 +225,20 @@ TEST_CASE(
   m.fit(seven, options);
   const std::vector<std::size_t> all{0, 1, 2, 3, 4, 5, 6, 0, 1, 2, 3, 4, 5, 6};
   CHECK((begins == all && ends == all));
+  // A hook that evaluates changes no log.
+  const auto losses = [&](bool evaluates) {
+    auto its = model(Many{.replicas = 2} | ls::LocalSgd{.steps = 3}, ls::SGD{.learning_rate = 0.1});
+    std::vector<double> found;
+    auto with = quiet(1);
+    with.callbacks = {
+        ls::LambdaCallback{.on_train_batch_end = [&](std::size_t, const ls::Logs& logs) {
+          found.push_back(logs.step("loss"));
+          if (evaluates) its.evaluate(line::classes(9) | ls::batch(4));
+        }}};
+    found.push_back(its.fit(line::classes(40) | ls::batch(12), with)["loss"].back());
+    return found;
+  };
+  CHECK(losses(true) == losses(false));
   options.steps_per_execution = 4;  // the next whole rounds are six steps
   begins.clear();
   m.fit(seven, options);
