@@ -3,7 +3,8 @@ the disk is full, clocks jump. Workers that have ended are started again. The jo
 
 Each host is a network namespace and votes alone, so the job also loses its quorum, and then continues from a checkpoint.
 LOCKSTEP_SOAK_SECONDS=3600 or LOCKSTEP_SOAK_FAULTS=2000 makes this a long test; run the script directly then, because ctest has
-a limit. A seed in LOCKSTEP_SOAK_SEED repeats the choice of the faults.
+a limit. A seed in LOCKSTEP_SOAK_SEED repeats the choice of the faults. With LOCKSTEP_SOAK_UPDATE=sharded the workers divide the optimizer's
+buffers.
 """
 
 import collections
@@ -27,6 +28,7 @@ BIN = multi_worker.BIN
 FAULTS = int(os.environ.get("LOCKSTEP_SOAK_FAULTS", 0))
 SECONDS = float(os.environ.get("LOCKSTEP_SOAK_SECONDS", 0 if FAULTS else 90))
 SEED = int(os.environ.get("LOCKSTEP_SOAK_SEED", random.randrange(2**32)))
+UPDATE = os.environ.get("LOCKSTEP_SOAK_UPDATE", "replicated")
 HOSTS = 4
 PACE = 10  # milliseconds of a step, of the worker that prints it
 SILENCE = 1  # seconds
@@ -145,7 +147,7 @@ class Soak(checkpoints.Case):
         self.starts += 1
         addresses = [f"{address}:{network.PORT}" for address in self.hosts.addresses]
         return Worker(self.start(
-            *self.hosts.command(host, BIN / "mnist_multi_worker", *self.options(1_000_000), *self.saving(50)),
+            *self.hosts.command(host, BIN / "mnist_multi_worker", *self.options(1_000_000), *self.saving(50), "--update", UPDATE),
             TF_CONFIG=json.dumps({"cluster": {"worker": addresses}, "task": {"type": "worker", "index": host}}),
             LOCKSTEP_MIN_WORKERS="1", LOCKSTEP_ELASTIC_DIRECTORY=str(self.dir / f"votes{host}"), LOCKSTEP_SECRET=network.SECRET,
             LOCKSTEP_RENDEZVOUS_TIMEOUT="20", LOCKSTEP_SILENCE_TIMEOUT=str(SILENCE), LD_PRELOAD=str(self.preloaded),
