@@ -200,7 +200,13 @@ TEST_CASE("a schedule counts steps and the optimizer updates, when gradients are
                                       .weight_decay = 0,
                                       .is_by_elements = true,
                                       .segments = {}};
-  const ls::detail::Updates<Device> updates({context, engine, facts, 0, 1, {{0, 1}, {0, 1}}, false},
+  const ls::detail::Updates<Device> updates({.device = context,
+                                             .engine = engine,
+                                             .facts = facts,
+                                             .rank = 0,
+                                             .replicas = 1,
+                                             .roles = {{0, 1}, {0, 1}},
+                                             .has_final_gradients = false},
                                             ls::Ranges{});
   CHECK(updates.number(1) == 1);
   CHECK(updates.number(2) == 1);
