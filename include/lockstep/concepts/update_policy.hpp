@@ -87,6 +87,7 @@ inline constexpr bool makes_rounds = requires { requires U::makes_rounds; };
 /// The object of a policy whose replicas keep gradients that they have not sent, in a checkpoint, too:
 /// `kept()`, a buffer of the device as large as the weights or empty, different in each replica;
 /// `factors()`, another one, the same in all; `factors_layout()`, a number above 0 that identifies its layout.
+/// Both are of the last step that `update` has ended. `set_kept(kept, factors)` sets both from the host.
 template <class U>
 concept KeepsGradients = requires(const U& u) {
   u.kept();

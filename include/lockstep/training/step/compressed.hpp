@@ -12,6 +12,7 @@
 #include <functional>
 #include <limits>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "lockstep/collectives/algorithms/sum_members.hpp"
@@ -38,7 +39,8 @@ namespace lockstep::detail {
 ///                              them by its sum; kept = the rest
 ///
 /// A parameter travels when all of its gradients are final, while backward continues if the exchange
-/// has a thread. `kept` and the warm factors of PowerSGD belong to a checkpoint.
+/// has a thread. `kept` and the warm factors of PowerSGD belong to a checkpoint. Until `update` they are
+/// those of before the step: one that fails, or only looks at gradients, changes neither.
 template <class D>
 class CompressedUpdate : public ReplicatedUpdate<D>, private RangeExchange {
   using Base = ReplicatedUpdate<D>;
@@ -65,8 +67,15 @@ class CompressedUpdate : public ReplicatedUpdate<D>, private RangeExchange {
     const bool has_factors = std::any_of(tensors_.begin(), tensors_.end(),
                                          [](const Tensor& t) { return t.thin.rank > 0; });
     if (accumulates() || format_.kind == Kind::top_k || has_factors)
-      kept_ = Buffer<Context, T>(site.device, n);
-    if (has_factors) factors_ = Buffer<Context, T>(site.device, n);
+      for (auto* const buffer : {&kept_, &next_kept_}) *buffer = Buffer<Context, T>(site.device, n);
+    if (!has_factors) return;
+    factors_ = Buffer<Context, T>(site.device, n);
+    std::size_t size = 0;
+    for (Tensor& t : tensors_) {
+      t.factor = size;
+      size += t.thin.rank * t.thin.rows;
+    }
+    next_factors_.resize(size);
   }
 
   /// Call before the backward pass of a step, counted from 1.
@@ -74,16 +83,31 @@ class CompressedUpdate : public ReplicatedUpdate<D>, private RangeExchange {
     sends_ = step % each_updates_ == 0;
     update_ = this->number(step) - 1;
     left_ = tensors_.size();
+    is_complete_ = false;
   }
   void ready(const ReplicaContext<D>& replica, Slice range) {
     if (sends_) replica.exchange.post(*this, range, replica.gradients);
   }
   void finish(const ReplicaContext<D>& replica, Slice last, double* sums, std::size_t n,
               std::size_t ordered) {
-    if (last.count > 0 && sends_)
-      return replica.exchange.finish(*this, last, replica.gradients, sums, n + ordered);
-    if (last.count > 0) keep({0, kept_.size()});
-    replica.exchange.finish(this->gradients(), 0, sums, n + ordered);
+    if (last.count > 0 && sends_) {
+      replica.exchange.finish(*this, last, replica.gradients, sums, n + ordered);
+    } else {
+      if (last.count > 0) keep({0, kept_.size()});
+      replica.exchange.finish(this->gradients(), 0, sums, n + ordered);
+    }
+    if (last.count > 0) is_complete_ = true;
+  }
+  [[gnu::cold]] void update(const ReplicaContext<D>& replica, UpdateRule<D> rule, double rate,
+                            std::uint64_t step, bool is_applied) {
+    if (std::exchange(is_complete_, false)) {
+      std::swap(kept_, next_kept_);
+      if (sends_ && is_compressed())
+        for (const Tensor& t : tensors_)
+          std::copy_n(next_factors_.data() + t.factor, t.thin.rank * t.thin.rows,
+                      factors_.data() + t.begin);
+    }
+    Base::update(replica, rule, rate, step, is_applied);
   }
   static constexpr bool updates_in_backward() { return false; }
 
@@ -93,10 +117,19 @@ class CompressedUpdate : public ReplicatedUpdate<D>, private RangeExchange {
   const Buffer<Context, T>& factors() const { return factors_; }
   /// Changes with the layout of the factors.
   std::size_t factors_layout() const { return format_.power_sgd.rank; }
-  /// The optimizer's buffers, and the two above.
-  std::size_t slot_bytes() const { return Base::slot_bytes() + kept_.bytes() + factors_.bytes(); }
+  /// The optimizer's buffers, and the two above with the first one's copy of the current step.
+  std::size_t slot_bytes() const {
+    return Base::slot_bytes() + 2 * kept_.bytes() + factors_.bytes();
+  }
+  /// Sets both, from the host.
+  [[gnu::cold]] void set_kept(const T* kept, const T* factors) {
+    is_complete_ = false;
+    kept_.upload(kept);
+    factors_.upload(factors);
+  }
   [[gnu::cold]] void clear() {
     Base::clear();
+    is_complete_ = false;
     std::fill_n(kept_.data(), kept_.size(), T{0});
     std::fill_n(factors_.data(), factors_.size(), T{0});
   }
@@ -105,12 +138,13 @@ class CompressedUpdate : public ReplicatedUpdate<D>, private RangeExchange {
   /// A parameter.
   struct Tensor {
     std::size_t begin, size;
-    std::size_t most;  ///< elements that top-k sends
-    ThinShape thin;    ///< of PowerSGD; rank 0: travels whole
+    std::size_t most;        ///< elements that top-k sends
+    ThinShape thin;          ///< of PowerSGD; rank 0: travels whole
+    std::size_t factor = 0;  ///< where its Q begins in next_factors_
   };
 
   Tensor tensor_of(const NamedParameter& p) const {
-    Tensor t{p.offset, p.shape.size(), 0, {}};
+    Tensor t{p.offset, p.shape.size(), 0, {}, 0};
     if (format_.kind == Kind::top_k) {
       const auto n = static_cast<double>(t.size);
       const std::size_t most =
@@ -133,6 +167,10 @@ class CompressedUpdate : public ReplicatedUpdate<D>, private RangeExchange {
     return t;
   }
   bool accumulates() const { return each_updates_ > 1; }
+  /// Whether this update is.
+  bool is_compressed() const {
+    return format_.kind != Kind::power_sgd || update_ >= format_.power_sgd.start;
+  }
 
   /// Calls f(first, count) for blocks of a range, whose loops compilers vectorize.
   template <class F>
@@ -143,7 +181,8 @@ class CompressedUpdate : public ReplicatedUpdate<D>, private RangeExchange {
   /// Keeps the gradients of a range instead of sending them.
   void keep(Slice range) {
     in_blocks(range, [&](std::size_t first, std::size_t count) {
-      add_to(kept_.data() + first, this->gradients() + first, count);
+      std::copy_n(kept_.data() + first, count, next_kept_.data() + first);
+      add_to(next_kept_.data() + first, this->gradients() + first, count);
     });
     std::fill_n(this->gradients() + range.first, range.count, T{0});
   }
@@ -153,7 +192,7 @@ class CompressedUpdate : public ReplicatedUpdate<D>, private RangeExchange {
     in_blocks(range, [&](std::size_t first, std::size_t count) {
       add_to(this->gradients() + first, kept_.data() + first, count);
     });
-    std::fill_n(kept_.data() + range.first, range.count, T{0});
+    std::fill_n(next_kept_.data() + range.first, range.count, T{0});
   }
 
   void exchange(const CollectiveRef& group, Slice range) override {
@@ -163,9 +202,7 @@ class CompressedUpdate : public ReplicatedUpdate<D>, private RangeExchange {
     if (complete.empty()) return;
     const Slice all{complete.front().begin,
                     complete.back().begin + complete.back().size - complete.front().begin};
-    const bool is_compressed =
-        format_.kind != Kind::power_sgd || update_ >= format_.power_sgd.start;
-    if (format_.kind == Kind::uncompressed || !is_compressed) {
+    if (format_.kind == Kind::uncompressed || !is_compressed()) {
       take_kept(all);
       group.all_reduce(this->gradients() + all.first, all.count);
     } else if (format_.kind == Kind::bfloat16) {
@@ -204,7 +241,7 @@ class CompressedUpdate : public ReplicatedUpdate<D>, private RangeExchange {
     keep(all);
     std::size_t at = 0;
     for (const Tensor& t : tensors) {
-      T* const e = kept_.data() + t.begin;
+      T* const e = next_kept_.data() + t.begin;
       choose_largest(e, t, [&](std::size_t i) {
         const auto index = static_cast<std::uint32_t>(i);
         std::memcpy(own_.data() + at * sizeof(T), e + i, sizeof(T));
@@ -266,15 +303,16 @@ class CompressedUpdate : public ReplicatedUpdate<D>, private RangeExchange {
     T *next = sent_.data(), *const first_p = next + whole, *const first_q = first_p + of_p;
     T* p = first_p;
     for (const Tensor& t : tensors) {
-      T *const g = this->gradients() + t.begin, *const q = factors_.data() + t.begin;
+      T *const g = this->gradients() + t.begin, *const q = next_factors_.data() + t.factor;
       if (t.thin.rank == 0) {
         take_kept({t.begin, t.size});
         next = std::copy_n(g, t.size, next);
         continue;
       }
       keep({t.begin, t.size});
+      std::copy_n(factors_.data() + t.begin, t.thin.rank * t.thin.rows, q);
       start_factor(t, q);
-      multiply_transposed(t.thin, kept_.data() + t.begin, q, p, sums_.data());
+      multiply_transposed(t.thin, next_kept_.data() + t.begin, q, p, sums_.data());
       p += t.thin.rank * t.thin.columns;
     }
     group.all_reduce(sent_.data(), whole + of_p);
@@ -288,7 +326,7 @@ class CompressedUpdate : public ReplicatedUpdate<D>, private RangeExchange {
         continue;
       }
       orthonormalize(p, t.thin.rank, t.thin.columns);
-      multiply(t.thin, kept_.data() + t.begin, p, q);
+      multiply(t.thin, next_kept_.data() + t.begin, p, q);
       p += t.thin.rank * t.thin.columns;
       q += t.thin.rank * t.thin.rows;
     }
@@ -301,8 +339,8 @@ class CompressedUpdate : public ReplicatedUpdate<D>, private RangeExchange {
       if (t.thin.rank == 0) continue;
       T* const g = this->gradients() + t.begin;
       multiply_factors(t.thin, q, p, g);
-      add_scaled(kept_.data() + t.begin, g, -part, t.size);
-      std::copy_n(q, t.thin.rank * t.thin.rows, factors_.data() + t.begin);
+      add_scaled(next_kept_.data() + t.begin, g, -part, t.size);
+      std::copy_n(q, t.thin.rank * t.thin.rows, next_factors_.data() + t.factor);
       p += t.thin.rank * t.thin.columns;
       q += t.thin.rank * t.thin.rows;
     }
@@ -324,7 +362,10 @@ class CompressedUpdate : public ReplicatedUpdate<D>, private RangeExchange {
   std::uint64_t each_updates_;
   std::vector<Tensor> tensors_;  // in the order of the weights
   Buffer<Context, T> kept_, factors_;
-  std::uint64_t update_ = 0;  // of the current step, counted from 0
+  Buffer<Context, T> next_kept_;   // after the current step, if an update follows
+  std::vector<T> next_factors_{};  // the same; one after the other
+  bool is_complete_ = false;       // they are there
+  std::uint64_t update_ = 0;       // of the current step, counted from 0
   bool sends_ = true;
   std::size_t left_ = 0;  // tensors that the current step has not sent: the first ones
   // Kept so that a step allocates nothing.

@@ -623,10 +623,7 @@ void DeviceReplica<D, U>::restore_snapshot(const Snapshot& kept) {
   engine_.gradients().upload(kept.gradients.data());
   for (std::size_t i = 0; i < kept.slot_values.size(); ++i)
     policy_.slot_buffers()[i].upload(kept.slot_values[i].data());
-  if constexpr (KeepsGradients<U>) {
-    policy_.kept().upload(kept.kept.data());
-    policy_.factors().upload(kept.factors.data());
-  }
+  if constexpr (KeepsGradients<U>) policy_.set_kept(kept.kept.data(), kept.factors.data());
   loss_scale_ = kept.loss_scale;
 }
 

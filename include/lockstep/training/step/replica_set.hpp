@@ -1014,15 +1014,14 @@ class ReplicaSet : public AnyReplicas {
         for (std::size_t i = 0; i < n; ++i) sum[i] += its[i] / static_cast<T>(session_.replicas());
       }
     session_.each([&](const ReplicaContext<device>& r) {
-      const auto& policy = replicas_[r.local]->policy();
-      policy.kept().upload(before == session_.replicas()
-                               ? reinterpret_cast<const T*>(from->of_replica[r.rank].data())
-                               : sum.data());
+      auto& policy = replicas_[r.local]->policy();
       const bool fits = from && from->factors_layout == policy.factors_layout() &&
                         from->factors.size() == policy.factors().bytes();
       const std::vector<T> none(fits ? 0 : policy.factors().size());
-      policy.factors().upload(fits ? reinterpret_cast<const T*>(from->factors.data())
-                                   : none.data());
+      policy.set_kept(before == session_.replicas()
+                          ? reinterpret_cast<const T*>(from->of_replica[r.rank].data())
+                          : sum.data(),
+                      fits ? reinterpret_cast<const T*>(from->factors.data()) : none.data());
       r.device.synchronize();
     });
   }

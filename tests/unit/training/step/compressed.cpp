@@ -4,6 +4,7 @@
 #include "lockstep/training/step/compressed.hpp"
 
 #include <algorithm>
+#include <atomic>
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 #include <cmath>
@@ -15,6 +16,8 @@
 #include <limits>
 #include <optional>
 #include <random>
+#include <span>
+#include <stdexcept>
 #include <string>
 #include <utility>
 #include <vector>
@@ -126,6 +129,7 @@ Exchanged exchanged(const Drawn& drawn, const wire::Format& format) {
       policy.finish(replica, {0, end}, &one, 1, 0);
       if (replica.rank == 0) CHECK(one == static_cast<double>(drawn.replicas));
       of[step][replica.rank].assign(g, g + n);
+      policy.update(replica, [](std::span<const ls::UpdateIo<Device>>) {}, 0, step + 1, true);
       const double* const kept = policy.kept().data();
       result.kept[step][replica.rank].assign(kept, kept + policy.kept().size());
     }
@@ -195,17 +199,25 @@ const std::vector<wire::Format> formats{
     wire::Uncompressed{}, wire::bfloat16{}, wire::TopK{.fraction = 0.1},
     wire::PowerSgd{.rank = 2, .start = 3, .min_compression_rate = 1}};
 
-/// A group that cannot add bfloat16.
+/// A group that cannot add bfloat16, and fails in replica 1 if `calls_left` becomes 0.
 struct Plain {
+  static inline std::atomic<int> calls_left = 0;
   ls::CollectiveRef all;
+  void count() const {
+    if (all.rank() == 1 && --calls_left == 0) throw std::runtime_error("fault");
+  }
   std::size_t rank() const { return all.rank(); }
   std::size_t size() const { return all.size(); }
   void abort() {}
   template <class T>
   void all_reduce(T* p, std::size_t n) {
+    count();
     all.all_reduce(p, n);
   }
-  void all_gather(const std::byte* p, std::size_t n, std::byte* out) { all.all_gather(p, n, out); }
+  void all_gather(const std::byte* p, std::size_t n, std::byte* out) {
+    count();
+    all.all_gather(p, n, out);
+  }
   void broadcast(std::byte* p, std::size_t n, std::size_t root) { all.broadcast(p, n, root); }
 };
 /// An exchange that only knows all-reduces.
@@ -390,9 +402,9 @@ TEST_CASE("models that compress learn, with equal bits in all replicas") {
       CHECK(found.back() < 1.3 * expected.back());
       CHECK((m.weights_sha256() == whole.weights_sha256()) ==
             (format.kind == wire::Format::Kind::uncompressed));
-      // Adam's two buffers, what is kept, and factors.
-      const std::size_t buffers = format.kind == wire::Format::Kind::top_k       ? 3
-                                  : format.kind == wire::Format::Kind::power_sgd ? 4
+      // Adam's two buffers, what is kept before and after a step, and factors.
+      const std::size_t buffers = format.kind == wire::Format::Kind::top_k       ? 4
+                                  : format.kind == wire::Format::Kind::power_sgd ? 5
                                                                                  : 2;
       CHECK(m.memory().optimizer == buffers * sizeof(double) * Net::trainable_count);
       auto all = model(Many{.replicas = n} | wire::TopK{.fraction = 1});
@@ -434,6 +446,31 @@ TEST_CASE("a checkpoint has what replicas have kept, and continues with the same
       m.fit(data(), checked(1));
       next.fit(data(), checked(1));
       CHECK(next.weights_sha256() == m.weights_sha256());
+    }
+}
+
+TEST_CASE("gradients that nobody applies, and steps that fail, change nothing that is kept") {
+  for (const wire::Format& format : {formats[0], formats[2], formats[3]})
+    for (const std::size_t accumulated : {1u, 2u}) {
+      CAPTURE(format.text(), accumulated);
+      const auto trained = [&](bool looks, bool fails) {
+        auto m =
+            model(Custom{{.replicas = 2}} | format, {.gradient_accumulation_steps = accumulated});
+        std::size_t step = 0;
+        for (const auto& batch : m.batches(line::classes(96) | ls::batch(12))) {
+          if (looks) static_cast<void>(m.gradients_of(batch));
+          if (fails && ++step % accumulated == 0) {
+            const bool second = format.kind == wire::Format::Kind::power_sgd && step == 8;
+            Plain::calls_left = second ? 2 : 1;
+            CHECK_THROWS_WITH(m.train_step(batch), "fault");
+          }
+          m.train_step(batch);
+        }
+        return m.weights("dense/kernel");
+      };
+      const auto expected = trained(false, false);
+      CHECK(trained(true, false) == expected);
+      CHECK(trained(false, true) == expected);
     }
 }
 
