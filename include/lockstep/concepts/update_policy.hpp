@@ -59,7 +59,9 @@ using UpdateRule = FunctionRef<void(std::span<const UpdateIo<D>>)>;
 /// - optional `makes_rounds`: if true, replicas make steps alone, in which only
 ///   `begin_local_step(begins_round, examples)` and `update` matter, and meet after each
 ///   `steps_of_round()` of them, at the end of an epoch and before a stop: `end_round(replica, share,
-///   sums, n)`, with sums as in `finish`, after which all have the same weights. Each has whole slots
+///   sums, n)`, with sums as in `finish`, after which all have the same weights. If an exception
+///   interrupts a round, `restore_beginning()` sets the weights to those before it, if
+///   `keeps_beginning()`, which is the same in all replicas. Each has whole slots
 ///   of its own, which `must_be_equal()` leaves out, then `shared_slots(policy)` others that are the
 ///   same in all.
 /// - optional `begin_step(step)`: called before the backward pass of a step, counted from 1.

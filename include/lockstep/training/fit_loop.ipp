@@ -72,10 +72,7 @@ History FitLoop::run(Steps& train, Steps* validation, FunctionRef<Signature()> d
   } catch (...) {
     // Now: the destructor waits until a checkpoint is on disk.
     replicas_.fail(current_error());
-    if (run_.place.is_alone) try {
-        replicas_.end_round({});  // the program may go on with the model
-      } catch (...) {             // the exception in flight names the cause
-      }
+    replicas_.discard_round();  // the program may go on with the model
     throw;
   }
   return std::move(history_);

@@ -24,6 +24,9 @@ class AnySteps {
   /// Ends a round, if it has steps: afterwards all replicas hold the same weights, and the sums of
   /// its steps are pending. Collective.
   virtual void end_round(const RunRequests& /*requests*/) {}
+  /// Ends a round that an exception has interrupted, without an exchange: the weights, the state of
+  /// layers and the step count of this process are those of its beginning.
+  virtual void discard_round() {}
   /// Drops the requests that the last exchange left.
   virtual void clear_requests() = 0;
   /// Drops the sums of steps that no read_sums has read, as after an exception.

@@ -66,7 +66,7 @@ struct ReplicaStep {
   std::uint64_t step = 0;              ///< counted from 0
   double rate = 0;                     ///< that this process proposes
   double examples = 0;                 ///< that the loss is a mean over, see Replicas::mean_over
-  bool begins_round = false;           ///< of a policy that has such
+  std::uint64_t round = 0;             ///< of a policy that has such; counted from 1
   bool waits = false;                  ///< for the sums
   FunctionRef<void(Phase)> note = {};  ///< called when a phase begins
   /// The weights that the batch reads, in a replica that has parts of tables; empty: all.
@@ -149,6 +149,15 @@ class DeviceReplica {
   [[gnu::cold]] void end_round(const RunRequests& requests, std::span<const std::size_t> examples,
                                double share, const ReplicaContext<D>& replica)
     requires makes_rounds<U>;
+  /// Sets the weights and the state of layers to those before the round with this number, unless no
+  /// step of this replica has begun it.
+  [[gnu::cold]] void discard_round(std::uint64_t number)
+    requires makes_rounds<U>
+  {
+    if (round_.number != number) return;
+    policy_.restore_beginning();
+    std::copy(round_.state.begin(), round_.state.end(), engine_.state().data());
+  }
   /// The examples that the loss of a step of the last round is a mean over, in all replicas.
   double counted_in_step(std::size_t i) const
     requires makes_rounds<U>
@@ -278,6 +287,8 @@ class DeviceReplica {
     std::vector<double> sums{};
     std::size_t examples = 0;
     double counted = 0;
+    std::uint64_t number = 0;
+    std::vector<T> state{};  ///< of layers, before the round
   };
   struct NoRound {};
 
@@ -433,7 +444,18 @@ void DeviceReplica<D, U>::train(const ReplicaStep<D>& s, Score score, UpdateRef<
   trains_ = true;
   if constexpr (requires { policy_.begin_step(s.step); }) policy_.begin_step(s.step + 1);
   const LoadedBatch first = on_device(s.slice(0), replica);  // the copy may have to wait
-  if constexpr (makes_rounds<U>) policy_.begin_local_step(s.begins_round, first.slice.count);
+  if constexpr (makes_rounds<U>) {
+    const bool begins = round_.number != s.round;
+    policy_.begin_local_step(begins, first.slice.count);
+    if (begins) {
+      const T* const state = engine_.state().data();
+      round_.sums.clear();
+      round_.examples = 0;
+      round_.counted = 0;
+      round_.number = s.round;
+      round_.state.assign(state, state + engine_.state().size());
+    }
+  }
   clear_sums(s.requests);
   add_penalties();
   if (state_.is_on()) begin(WorkPass::forward, "state");
@@ -492,10 +514,6 @@ template <class D, class U>
 void DeviceReplica<D, U>::add_to_round(const ReplicaStep<D>& s, std::size_t examples)
   requires makes_rounds<U>
 {
-  if (s.begins_round) {
-    round_ = {.sums = std::move(round_.sums)};
-    round_.sums.clear();
-  }
   wait();
   const double* const sums = last_sums().data();
   round_.sums.insert(round_.sums.end(), sums, sums + requests_at_);

@@ -4,6 +4,7 @@
 /// momentum; within one nothing is exchanged; each has the optimizer's slots of its own.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
@@ -121,6 +122,12 @@ class LocalUpdate : public Updates<D> {
     }
   }
   std::uint64_t steps_of_round() const { return outer_step_.steps; }
+  /// Whether `restore_beginning` can set the weights to those at the beginning of a round; one replica
+  /// that makes no outer step has no copy of them.
+  bool keeps_beginning() const { return anchor_.size() > 0; }
+  [[gnu::cold]] void restore_beginning() {
+    std::copy_n(anchor_.data(), anchor_.size(), this->weights());
+  }
 
   bool updates_in_backward() const { return updates_in_backward_; }
   static constexpr bool reads_gradients() { return false; }
@@ -184,6 +191,10 @@ class LocalUpdate : public Updates<D> {
 /// momentum, Nesterov's, too, if all replicas have equally many examples in each batch. Adam and the
 /// others, clipping by norm, and BatchNormalization under Replicated's batch statistics, which are
 /// each replica's own in both, are not linear in the gradient: there the two differ.
+///
+/// If an exception ends `fit` within a round, weights, statistics and step count of each process
+/// become those at its beginning, without an exchange; the optimizer's slots keep what the round has
+/// changed. One replica has no copy: its steps stay.
 ///
 /// Memory: one more buffer as large as the weights. A checkpoint has the slots of each replica, and
 /// continues with as many. Not with ls::Elastic, steps of the program's own, layers that exchange

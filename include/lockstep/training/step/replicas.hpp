@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <exception>
 #include <memory>
+#include <optional>
 #include <span>
 #include <tuple>
 #include <utility>
@@ -128,9 +129,22 @@ class Replicas final : public ReplicaSet<Net, S, L, O, Ms...> {
       });
       for (std::size_t i = 0; i < ends.size(); ++i)
         pending_.push_back({ends[i], this->first().counted_in_step(i)});
+      round_begin_.reset();
       are_equal_ = false;
       enter(step_, Phase::callback);
       throw_device_errors();
+    }
+  }
+  [[gnu::cold]] void discard_round() override {
+    if constexpr (makes_rounds) {
+      round_.clear();
+      if (!round_begin_) return;
+      const std::uint64_t begin = *std::exchange(round_begin_, std::nullopt);
+      if (!this->first().policy().keeps_beginning()) return;
+      // Not in the replicas' threads: the session may have ended.
+      for (const auto& replica : replicas_) replica->discard_round(rounds_);
+      are_equal_ = false;
+      step_ = begin;
     }
   }
   /// Counts an asynchronous step, whose record is {examples, those that the loss is a mean over,
@@ -269,6 +283,7 @@ class Replicas final : public ReplicaSet<Net, S, L, O, Ms...> {
   void discard_pending_steps() override {
     pending_.clear();
     round_.clear();
+    round_begin_.reset();
     read_ = 0;
   }
   /// Exchanges requests between steps.
@@ -349,6 +364,11 @@ class Replicas final : public ReplicaSet<Net, S, L, O, Ms...> {
     const bool alone = is_alone();
     const std::uint64_t step = step_;
     are_equal_ = false;
+    if constexpr (makes_rounds)
+      if (round_.empty()) {
+        ++rounds_;
+        round_begin_ = step;
+      }
     // A function of the step may differ between processes, or round differently on their machines.
     if (!alone && session_.is_chief() && !has_constant_rate()) requests.chief_rate = rate;
     double agreed = rate;
@@ -386,7 +406,7 @@ class Replicas final : public ReplicaSet<Net, S, L, O, Ms...> {
                                     .step = step,
                                     .rate = rate,
                                     .examples = examples,
-                                    .begins_round = round_.empty(),
+                                    .round = rounds_,
                                     .waits = !alone && !makes_rounds,
                                     .note = note};
       if (dy != nullptr)
@@ -587,10 +607,12 @@ class Replicas final : public ReplicaSet<Net, S, L, O, Ms...> {
     double mean_over;
   };
   std::vector<PendingStep> pending_;
-  std::size_t read_ = 0;            // of them, by read_step
-  double mean_over_ = 0;            // of the last step
-  std::vector<std::size_t> round_;  // the examples of its steps so far, of all replicas
-  bool has_other_rate_ = false;     // the warning has been logged
+  std::size_t read_ = 0;                        // of them, by read_step
+  double mean_over_ = 0;                        // of the last step
+  std::vector<std::size_t> round_;              // the examples of its steps so far, of all replicas
+  std::uint64_t rounds_ = 0;                    // begun so far
+  std::optional<std::uint64_t> round_begin_{};  // step_ then, unless it has ended
+  bool has_other_rate_ = false;                 // the warning has been logged
   ProgramStep* program_step_ = nullptr;
   bool is_in_phase_ = false;
   UpdateCounts update_counts_{};

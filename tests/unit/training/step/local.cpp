@@ -57,6 +57,7 @@ auto checked(int epochs) {
 struct Noted : Many {
   struct Notes {
     std::atomic<std::size_t> sums = 0, weights = 0, others = 0;
+    std::atomic<bool> fails = false;  // the next work of replica 1
   };
   Notes* notes = nullptr;
 
@@ -95,6 +96,7 @@ struct Noted : Many {
   struct Session : Many::Session {
     Notes* notes;
     void each(ls::FunctionRef<void(const ls::ReplicaContext<Device>&)> body) {
+      const bool fails = notes->fails.exchange(false);
       Many::Session::each([&](ls::ReplicaContext<Device> replica) {
         Exchange exchange{replica.exchange, notes};
         Host host{replica.host, notes}, group{replica.group, notes};
@@ -102,6 +104,7 @@ struct Noted : Many {
         replica.host = ls::CollectiveRef(host);
         replica.group = ls::CollectiveRef(group);
         body(replica);
+        if (fails && replica.rank == 1) throw std::runtime_error("fault");
       });
     }
   };
@@ -285,9 +288,31 @@ TEST_CASE("a run that stops or fails within a round leaves one model") {
                        ls::batch(6);
   auto other = model(strategy, ls::SGD{});
   CHECK_THROWS_WITH(other.fit(failing, checked(1)), "forty");
-  CHECK((other.steps() == 6 && same(other)));
+  CHECK((other.steps() == 4 && same(other)));
   other.fit(data(), checked(1));
-  CHECK((other.steps() == 10 && same(other)));
+  CHECK((other.steps() == 8 && same(other)));
+
+  // In one replica, in the first step of a round and in a later one.
+  for (const int step : {4, 6}) {
+    Noted::Notes notes;
+    int examples = 0;
+    Noted faulty{{.replicas = 3}};
+    faulty.notes = &notes;
+    auto of_one = model(faulty | ls::LocalSgd{.steps = 4}, ls::SGD{});
+    const auto batches = line::classes(60) | ls::map([&](auto&) {
+                           if (++examples == 6 * step + 1) notes.fails = true;
+                         }) |
+                         ls::batch(6);
+    std::string before;
+    auto counted = checked(1);
+    counted.callbacks = {ls::LambdaCallback{
+        .on_train_batch_end = [&](auto&&...) { before = of_one.weights_sha256(); }}};
+    CHECK_THROWS_WITH(of_one.fit(batches, counted), "fault");
+    CHECK((of_one.steps() == 4 && same(of_one) && of_one.weights_sha256() == before));
+    CHECK(of_one.evaluate(batches, {.progress = ls::ProgressStyle::none})["loss"] > 0);
+    of_one.fit(batches, checked(1));
+    CHECK((of_one.steps() == 14 && same(of_one)));
+  }
 }
 
 TEST_CASE("a run that continues from a checkpoint has the bits of one that did not stop") {
