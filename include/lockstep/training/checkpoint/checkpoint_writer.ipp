@@ -103,7 +103,16 @@ std::optional<JobState> load_state(AnyReplicas& replicas, const StateLayout& job
     }
   }
   if (!entry) return std::nullopt;
-  return decode_state(std::move(*entry), replicas.parameters(), job, notes);
+  const std::string path = entry->path;
+  const bool ignores =
+      job.factors_layout == 0 && entry->files.contains(std::string(kept_file_name));
+  JobState state = decode_state(std::move(*entry), replicas.parameters(), job, notes);
+  if (ignores && place.is_chief)
+    log(LogLevel::warning,
+        format_text("checkpoint {}: it has gradients that replicas had not sent, in {}; this job "
+                    "keeps none, and continues without them",
+                    path, kept_file_name));
+  return state;
 }
 
 JobState load_state(AnyReplicas& replicas, const StateLayout& job, const std::string& directory) {

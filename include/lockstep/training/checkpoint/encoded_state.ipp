@@ -378,6 +378,33 @@ class FileBuffers final : public DistantBuffers {
                              json_double(json_member(*best, "value")), json_natural(*best, "step")};
 }
 
+/// Refuses buffers of each replica where the job has one set of them, and the reverse. Ordinary jobs
+/// have no such field. \throws UsageError naming both.
+[[gnu::cold]] inline void check_buffers(const std::string& path, const Signature& saved,
+                                        const StateLayout& job) {
+  if (saved.empty() || job.signature.empty()) return;
+  const auto of = [](const Signature& fields) {
+    const auto found = std::find_if(fields.begin(), fields.end(),
+                                    [](const auto& field) { return field.first == buffers_field; });
+    return found == fields.end() ? std::string()
+                                 : found->second;  // "10 of 3 replicas under diloco"
+  };
+  const std::string before = of(saved), now = of(job.signature);
+  if (before == now) return;
+  const auto text = [](const std::string& value, const std::string& policy) {
+    const std::size_t at = value.find(' ');
+    if (value.empty())
+      return format_text("one set of {}{}", buffers_field,
+                         policy.empty() ? "" : ", under " + policy);
+    return format_text("{}{}, {} in all", buffers_field, value.substr(std::min(at, value.size())),
+                       value.substr(0, at));
+  };
+  throw UsageError(
+      "checkpoint {}: the checkpoint has {}; this job has {}; continue with the same policy and "
+      "replicas, or start in another directory, with load_weights from the weights alone",
+      path, text(before, ""), text(now, job.policy));
+}
+
 /// Compares signatures. \throws UsageError naming the first field that differs.
 [[gnu::cold]] inline std::string check_continues(const std::string& path, const JobState& saved,
                                                  const StateLayout& job) {
@@ -389,7 +416,7 @@ class FileBuffers final : public DistantBuffers {
     const auto& [name, value] = field;
     const auto found = std::find_if(saved.signature.begin(), saved.signature.end(),
                                     [&](const auto& other) { return other.first == field.first; });
-    if (found == saved.signature.end() || found->second == value) continue;
+    if (name == buffers_field || found == saved.signature.end() || found->second == value) continue;
     // The precision, after the device's name, changes more than rounding: loss scaling, for one.
     const auto precision_of = [](const std::string& device) {
       return device.substr(std::min(device.find(' '), device.size()));
@@ -405,6 +432,7 @@ class FileBuffers final : public DistantBuffers {
     notes +=
         format_text("{}{} was {} and is {}", notes.empty() ? "" : "; ", name, found->second, value);
   }
+  check_buffers(path, saved.signature, job);
   return notes;
 }
 

@@ -125,6 +125,9 @@ struct JobState {
   }
 };
 
+/// The field of a signature that is there if each replica has buffers of its own.
+inline constexpr const char* buffers_field = "the optimizer's buffers";
+
 /// The description of a model's buffers that a state must fit, without the buffers.
 struct StateLayout {
   DType type = DType::float32;
@@ -134,6 +137,7 @@ struct StateLayout {
   std::size_t totals = 0;                 ///< see JobState::totals
   Signature signature{};                  ///< see JobState::signature
   bool is_distant = false;                ///< weights and slots are read in parts
+  std::string policy{};                   ///< the update policy's name, for messages
 
   std::size_t buffers() const { return 2 + slot_names.size(); }
 };

@@ -272,7 +272,7 @@ class ReplicaSet : public AnyReplicas {
     // Else the replicas have equal ones, and a checkpoint has one.
     if (const std::size_t count = slots_of_job().size(); count != slot_count(optimizer_))
       add_field(
-          fields, "the optimizer's buffers",
+          fields, buffers_field,
           format_text("{} of {} replicas under {}", count, session_.replicas(), policy_name()));
     return fields;
   }
@@ -343,6 +343,7 @@ class ReplicaSet : public AnyReplicas {
   [[gnu::cold]] StateLayout layout() const override {
     StateLayout its{dtype_of<T>, Net::graph.weights * sizeof(T), Net::graph.state * sizeof(T)};
     its.is_distant = is_distant();
+    its.policy = policy_name();
     for (JobSlot& slot : slots_of_job()) its.slot_names.push_back(std::move(slot.name));
     its.signature = signature();
     if constexpr (keeps_gradients)

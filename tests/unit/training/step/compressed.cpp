@@ -19,6 +19,7 @@
 #include <span>
 #include <stdexcept>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -499,7 +500,14 @@ TEST_CASE("another number of replicas, or another policy, continues a checkpoint
   CHECK(difference(sum("two", 2), sum("three", 3)) < 1e-15);
   CHECK(difference(sum("three", 3), Values(2 * 64)) > 1e-4);
   auto whole = model(Many{.replicas = 2});
+  std::string warning;
+  const auto log = ls::set_log([&](ls::LogLevel level, std::string_view text) {
+    if (level == ls::LogLevel::warning) warning = text;
+  });
   whole.load_checkpoint(folder / "three");
+  ls::set_log(log);
+  CHECK_THAT(warning, ContainsSubstring("it has gradients that replicas had not sent, in "
+                                        "kept_gradients.safetensors; this job keeps none"));
   whole.fit(data(), checked(1));
   whole.save_checkpoint(folder / "whole");
   auto power = model(Many{.replicas = 2} | formats[3]);
