@@ -47,7 +47,8 @@ class AnyModelState {
   /// the job call `save` together.
   virtual bool is_whole() const = 0;
   /// Writes the model's part of the state: buffers, steps, loss scale, seed, replicas, signature.
-  /// It is the same in all processes.
+  /// It is the same in all processes, except for buffers that each replica has of its own, which only
+  /// the chief gets.
   virtual void save(JobState& to) = 0;
   /// The same without an exchange, as of the last complete step, also if a loss has ended the next
   /// one within its update. Unless `is_whole`, only this process' part of the slots; see OwnedState.

@@ -861,18 +861,25 @@ class ReplicaSet : public AnyReplicas {
     }
     return all;
   }
-  /// Reads all elements of a buffer. Collective unless `is_whole`.
+  /// Reads all elements of a buffer; one of a single replica in the chief only, elsewhere it is empty.
+  /// Collective unless `is_whole`.
   [[gnu::cold]] void read_slot(const JobSlot& slot, std::vector<std::byte>& bytes) {
-    bytes.resize(Net::graph.weights * sizeof(T));
-    T* const all = reinterpret_cast<T*>(bytes.data());
+    constexpr std::size_t size = Net::graph.weights * sizeof(T);
     if constexpr (makes_rounds) {
       const std::size_t rank = slot.rank.value_or(session_.first_replica()),
                         local = rank - session_.first_replica();
       const bool is_here = rank >= session_.first_replica() && local < replicas_.size();
-      if (is_here) replicas_[local]->policy().read(slot.number, all);
+      const bool keeps = session_.is_chief() || !slot.rank;
+      bytes.resize(keeps || is_here ? size : 0);
+      if (is_here) replicas_[local]->policy().read(slot.number, reinterpret_cast<T*>(bytes.data()));
       if (slot.rank)
-        broadcast_from(rank, bytes.size(), bytes.data(), is_here ? nullptr : bytes.data());
-    } else if constexpr (!UpdateOf<S>::divides_slots) {
+        broadcast_from(rank, size, bytes.data(), keeps && !is_here ? bytes.data() : nullptr);
+      if (!keeps) bytes = {};
+      return;
+    }
+    bytes.resize(size);
+    T* const all = reinterpret_cast<T*>(bytes.data());
+    if constexpr (!UpdateOf<S>::divides_slots) {
       first().policy().read(slot.number, all);
     } else {
       session_.each([&](const ReplicaContext<device>& r) {
