@@ -96,7 +96,8 @@ class TrainingControl {
   /// over both. A finite loss does not imply this: backward or the update may overflow, and cuDNN's
   /// ReLU may map NaN to 0.
   /// Gradients are not checked on a device that scales the loss, since it skips updates that
-  /// overflow.
+  /// overflow. True after a step of a round (ls::LocalSgd) before its last one: the weights are those
+  /// after the round.
   virtual bool is_finite() const = 0;
   /// Names the values of the last step that are NaN or infinite: the replica of a loss, the
   /// parameters of gradients and weights. Empty if all are finite.

@@ -18,13 +18,17 @@ class TerminateOnNaNHooks final : public Callback {
  public:
   explicit TerminateOnNaNHooks(TerminateOnNaN options) : o_(options) {}
 
-  void on_train_begin(const Logs&) override { step_ = params().first_step; }
+  void on_train_begin(const Logs&) override {
+    step_ = params().first_step;
+    has_ended_ = false;
+  }
   void on_epoch_begin(int epoch, const Logs&) override { epoch_ = epoch; }
   void on_train_batch_begin(std::size_t batch, const Logs&) override { first_ = batch; }
   void on_train_batch_end(std::size_t batch, const Logs& logs) override {
     // The last step's loss misses earlier steps of the execution; the running mean includes them.
     const double last = logs.step("loss"), loss = detail::is_finite(last) ? logs["loss"] : last;
     step_ += batch - first_ + 1;
+    if (has_ended_) return;  // other steps of the same round
     if (detail::is_finite(loss) && control().is_finite()) return;
     const std::string where = control().not_finite();
     // Everything is finite after all: is_finite() sums squares, which overflow for large doubles.
@@ -34,6 +38,7 @@ class TerminateOnNaNHooks final : public Callback {
     if (!where.empty()) what += "; not finite: " + where;
     if (o_.raise_error) throw Error("{}; lower the learning rate, or clip the gradients", what);
     if (params().rank == 0) log(LogLevel::error, what + "; training ends");
+    has_ended_ = true;
     control().stop_training();
   }
   bool may_log(std::string_view) const override { return false; }
@@ -43,6 +48,7 @@ class TerminateOnNaNHooks final : public Callback {
   std::uint64_t step_ = 0;  // counted from 1, as in the progress line
   std::size_t first_ = 0;   // first batch of the current execution
   int epoch_ = 0;
+  bool has_ended_ = false;  // the run
 };
 
 }  // namespace lockstep::detail

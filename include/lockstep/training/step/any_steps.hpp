@@ -39,6 +39,8 @@ class AnySteps {
   virtual void read_sums(RunningLogs& running) = 0;
   /// Adds those of the first pending step that no call has read; there must be one.
   virtual void read_step(RunningLogs& running) = 0;
+  /// Whether `read_step` has read some of the pending steps only: the weights are those after all.
+  virtual bool is_within_pending() const = 0;
   /// Records the work of this process' replicas in `trace`, with memory for `steps` steps; null ends
   /// it.
   virtual void record(std::shared_ptr<StepTrace> trace, std::uint64_t steps) = 0;

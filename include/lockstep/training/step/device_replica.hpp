@@ -171,6 +171,8 @@ class DeviceReplica {
   const LossScale<D>& loss_scale() const { return loss_scale_; }
   /// The loss of each slice of the last step's global batch, summed over examples.
   double slice_loss(std::size_t slice) const { return last_sums()[slice * plan_->sums]; }
+  /// Makes the i-th step since `clear_pending_sums` the last one, for slice_loss.
+  void point_to(std::size_t i) { last_ = i; }
   /// Requests that any process made before the last exchange.
   RunRequests agreed_requests() const;
   /// The rate of the step whose sums were exchanged last, if this process proposes `rate`.

@@ -16,6 +16,7 @@
 #include <stdexcept>
 #include <stop_token>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "lockstep/checkpoints.hpp"
@@ -247,6 +248,27 @@ TEST_CASE(
   m.fit(seven, options);
   CHECK(begins == std::vector<std::size_t>{0, 6, 0, 6});
   CHECK((different == 0 && steps == 28));
+}
+
+TEST_CASE("TerminateOnNaN names the step of a round whose loss is not finite, once") {
+  int read = 0;
+  const auto one_bad = line::classes(60) | ls::map([&](auto& example) {
+                         if (++read == 36) example.x[0] = std::numeric_limits<float>::quiet_NaN();
+                       }) |
+                       ls::batch(6);
+  auto m = model(Many{.replicas = 3} | ls::LocalSgd{.steps = 4}, ls::SGD{});
+  auto options = quiet(1);
+  options.callbacks = {ls::TerminateOnNaN{}};
+  std::vector<std::string> errors;
+  const auto log = ls::set_log([&](ls::LogLevel level, std::string_view text) {
+    if (level == ls::LogLevel::error) errors.emplace_back(text);
+  });
+  m.fit(one_bad, options);
+  ls::set_log(log);
+  REQUIRE(errors.size() == 1);
+  CHECK_THAT(errors[0], ContainsSubstring("step 6 (epoch 1, batch 6)") &&
+                            ContainsSubstring("the loss of replica 2"));
+  CHECK(m.steps() == 8);
 }
 
 TEST_CASE("within a round nothing is exchanged") {
