@@ -40,7 +40,7 @@ namespace lockstep::detail {
 ///
 /// A parameter travels when all of its gradients are final, while backward continues if the exchange
 /// has a thread. `kept` and the warm factors of PowerSGD belong to a checkpoint. Until `update` they are
-/// those of before the step: one that fails, or only looks at gradients, changes neither.
+/// those of before the step: one that fails, or whose gradients nobody applies, changes neither.
 template <class D>
 class CompressedUpdate : public ReplicatedUpdate<D>, private RangeExchange {
   using Base = ReplicatedUpdate<D>;

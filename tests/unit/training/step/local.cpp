@@ -314,6 +314,17 @@ TEST_CASE("a run that stops or fails within a round leaves one model") {
   other.fit(data(), checked(1));
   CHECK((other.steps() == 8 && same(other)));
 
+  int examples_read = 0;
+  auto alone = model(Many{} | ls::LocalSgd{.steps = 4}, ls::SGD{});  // has no copy to go back to
+  const auto soon = line::classes(60) | ls::map([&](auto&) {
+                      if (++examples_read == 40) throw std::runtime_error("forty");
+                    }) |
+                    ls::batch(6);
+  CHECK_THROWS_WITH(alone.fit(soon, checked(1)), "forty");
+  CHECK(alone.steps() == 6);
+  alone.fit(data(), checked(1));
+  CHECK(alone.steps() == 10);
+
   // In one replica, in the first step of a round and in a later one.
   for (const int step : {4, 6}) {
     Noted::Notes notes;
