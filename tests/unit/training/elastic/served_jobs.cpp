@@ -15,11 +15,13 @@
 #include <utility>
 #include <vector>
 
+#include "lockstep/parameter_server.hpp"
 #include "lockstep/sharded.hpp"
 #include "lockstep/training/elastic/recovering_runs.hpp"
 #include "lockstep/training/step/recoverable.hpp"
 #include "lockstep/training/step/served.hpp"
 #include "support/folder.hpp"
+#include "unit/collectives/tcp_places.hpp"
 #include "unit/training/elastic/plans.hpp"
 
 namespace {
@@ -33,15 +35,95 @@ struct Wide : ls::Sequential<ls::Input<2>, ls::Dense<40>, ls::BatchNormalization
                              ls::Dropout<ls::rate(0.4f)>,
                              ls::Dense<3, ls::kernel_regularizer(ls::L2{0.01})>> {};
 
+/// The sockets between workers and servers, and between the first server and all, by generation.
+class Wires {
+ public:
+  using Pairs = std::map<std::size_t, ls::ProcessGroup>;
+  Pairs adopt(std::uint64_t generation, std::size_t rank, std::size_t size,
+              const ls::ReplicaRoles& roles) {
+    const std::scoped_lock lock(mutex_);
+    std::vector<Pairs>& all = pairs_[generation];
+    if (all.empty()) all = connect(size, roles);
+    return std::move(all.at(rank));
+  }
+
+ private:
+  static std::vector<Pairs> connect(std::size_t size, const ls::ReplicaRoles& roles) {
+    std::vector<Pairs> all(size);
+    for (std::size_t a = 0; a < size; ++a)
+      for (std::size_t b = a + 1; b < size; ++b) {
+        const ls::Slice workers = roles.computing, servers = roles.owners;
+        if (!(workers.contains(a) && servers.contains(b)) &&
+            !(workers.contains(b) && servers.contains(a)) && a != servers.first &&
+            b != servers.first)
+          continue;
+        auto ends = tcp_test::connect_all(2, ls::detail::Topology::direct, 1, false);
+        const auto group = [&](std::size_t member) {
+          return ls::TcpGroup(std::make_shared<ls::TcpMesh>(
+                                  ls::TcpMesh::Options{.rank = member,
+                                                       .size = 2,
+                                                       .channels = 1,
+                                                       .topology = ls::detail::Topology::direct,
+                                                       .names = {a, b}},
+                                  std::move(ends[member])),
+                              {.timeout = std::chrono::seconds(20)});
+        };
+        all[a].emplace(b, group(0));
+        all[b].emplace(a, group(1));
+      }
+    return all;
+  }
+  std::mutex mutex_;
+  std::map<std::uint64_t, std::vector<Pairs>> pairs_;
+};
+
 /// One process of a job with servers.
 struct Process : testing::ElasticWorker<Float> {
   using Base = testing::ElasticWorker<Float>;
   using update_policy = ls::Recoverable<ls::Served>;
   std::size_t copies = 1;
+  std::shared_ptr<Wires> wires{};  ///< null: each step is an exchange of all processes
+  std::size_t backups = 0;
 
   class Session : public Base::Session {
    public:
-    explicit Session(const Process& p) : Base::Session(p), job_(p.job), copies_(p.copies) {}
+    explicit Session(const Process& p)
+        : Base::Session(p),
+          job_(p.job),
+          worker_(p.worker),
+          copies_(p.copies),
+          wires_(p.wires),
+          backups_(p.backups) {
+      connect();
+    }
+    void form() {
+      Base::Session::form();
+      connect();
+    }
+    void reform(const std::string& why, const std::stop_token& stop) {
+      pairs_.clear();
+      Base::Session::reform(why, stop);
+    }
+    void form_alone(std::exception_ptr error) {
+      pairs_.clear();
+      Base::Session::form_alone(std::move(error));
+    }
+    bool has_phases() const { return wires_ != nullptr; }
+    std::size_t backup_workers() const { return backups_; }
+    static std::uint64_t staleness() { return 0; }
+    Wires::Pairs& pairs() { return pairs_; }
+    /// In phases faults come here, since messages of pairs are not seen.
+    void note(std::uint64_t, ls::Phase phase) {
+      if (wires_ == nullptr ||
+          (phase != ls::Phase::data && phase != ls::Phase::update && phase != ls::Phase::reduce))
+        return;
+      try {
+        job_->before(worker_);
+        job_->after(worker_);
+      } catch (const ls::CollectiveError& e) {
+        throw ls::PeerLost(0, "thread", e.what(), std::nullopt);
+      }
+    }
     ls::ReplicaRoles roles() const {
       ls::ReplicaRoles roles{of(0), of(1)};
       roles.copies = std::min(copies_, std::max<std::size_t>(roles.owners.count, 1));
@@ -52,6 +134,9 @@ struct Process : testing::ElasticWorker<Float> {
     void has_recovered() {}
 
    private:
+    void connect() {
+      if (wires_ != nullptr) pairs_ = wires_->adopt(view().number, rank(), workers(), roles());
+    }
     ls::Slice of(int role) const {
       ls::Slice ranks;
       const auto& members = view().members;
@@ -61,7 +146,10 @@ struct Process : testing::ElasticWorker<Float> {
       return ranks;
     }
     std::shared_ptr<ElasticJob> job_;
-    std::size_t copies_;
+    std::size_t worker_, copies_;
+    std::shared_ptr<Wires> wires_;
+    std::size_t backups_;
+    Wires::Pairs pairs_{};
   };
   Session open() const { return Session(*this); }
 };
@@ -81,6 +169,8 @@ struct Owner : testing::ElasticWorker<Float> {
 struct Tasks {
   std::size_t workers = 2, servers = 3, copies = 2;
   bool chief = false;
+  bool phases = false;  ///< asynchronous steps that miss no update, or with backups
+  std::size_t backups = 0;
   std::vector<std::pair<bool, std::size_t>> newcomers{};  ///< whether it serves; when it joins
 
   std::size_t founders() const { return workers + servers + (chief ? 1u : 0u); }
@@ -129,7 +219,8 @@ struct Short {
       history = m.fit(data, test, options);
     std::vector<double> found;
     for (const std::string& name : history.names())
-      found.insert(found.end(), history[name].begin(), history[name].end());
+      if (name != "stale_max" && name != "copies_dropped")
+        found.insert(found.end(), history[name].begin(), history[name].end());
     if (way != 1) {
       m.set_learning_rate(0.02);
       m.fit(data, line::quiet(1));
@@ -153,13 +244,14 @@ Ends run(const Tasks& tasks, const Short& plan, std::vector<Fault> faults) {
   const std::size_t all = tasks.founders() + tasks.newcomers.size();
   ends.job =
       std::make_shared<ElasticJob>(tasks.founders(), 8, std::move(faults), 1, 1, tasks.roles());
+  const auto wires = tasks.phases ? std::make_shared<Wires>() : nullptr;
   ends.found.resize(all);
   ends.errors.resize(all);
   ends.have_ended = testing::run_elastic<Float>(ends.job, all, [&](const auto& worker) {
     const std::size_t w = worker.worker;
     if (w >= tasks.founders()) ends.job->wait_for(tasks.newcomers[w - tasks.founders()].second);
     try {
-      ends.found[w] = tasks.servers > 0 ? plan(Process{worker, tasks.copies})
+      ends.found[w] = tasks.servers > 0 ? plan(Process{worker, tasks.copies, wires, tasks.backups})
                                         : plan(Owner{worker} | ls::Sharded{.copies = tasks.copies});
     } catch (const ls::Error& e) {
       ends.errors[w] = e.what();
@@ -223,6 +315,14 @@ void sweep_all(std::size_t stride) {
   sweep(single, {.way = 1}, 2, Kind::fails_after, stride);
   sweep(single, {.with = {.global_clipnorm = 0.05}}, 0, Kind::dies_after, stride);
   sweep(single, {}, 1, Kind::dies_before, stride);
+  // Workers make steps, or slices of steps, alone.
+  const Tasks steps{.workers = 2, .servers = 3, .phases = true};
+  const Tasks slices{.workers = 3, .servers = 2, .chief = true, .phases = true, .backups = 1};
+  for (const std::size_t victim : {0u, 2u, 4u}) sweep(steps, {}, victim, Kind::dies_before, stride);
+  sweep(steps, {.with = accumulates}, 1, Kind::fails_after, stride);
+  sweep(steps, {.epochs = 3, .steps_per_execution = 3}, 3, Kind::dies_after, stride);
+  for (const std::size_t victim : {0u, 2u, 5u}) sweep(slices, {}, victim, Kind::dies_after, stride);
+  sweep(slices, {.with = {.global_clipnorm = 0.05}}, 4, Kind::fails_after, stride);
   // All workers own shares.
   const Tasks owners{.workers = 3, .servers = 0}, two{.workers = 2, .servers = 0};
   sweep(owners, {}, 0, Kind::dies_before, stride);
