@@ -61,8 +61,11 @@ class RecoverableUpdate : public U {
     if (after_.size() > 0) keep_weights(after_);
     stage_ = Stage::made;
   }
-  /// All owners have made the last update.
-  void finish_update() { stage_ = Stage::complete; }
+  /// All owners have made the last update. One that is only begun, since a peer was lost within it,
+  /// stays so.
+  void finish_update() {
+    if (stage_ == Stage::made) stage_ = Stage::complete;
+  }
   /// Whether an update has begun whose weights have not all arrived.
   bool is_within_update() const { return stage_ != Stage::complete; }
   /// Whether the owned range is that after this update.
