@@ -458,10 +458,18 @@ class AsynchronousSteps final : public StepsOver<Replicas, Batches>, public FitP
   void complete(const ReplicaContext<D>& r) {
     note(first_update_ + received_, Phase::reduce);
     Replica& replica = all().first();
-    replica.policy().complete(r, replica.engine().weights().data());
-    const std::span<std::byte> state = as_bytes(replica.engine().state().data(), state_size);
-    if (!state.empty())
-      r.host.broadcast(state.data(), state.size(), all().session().roles().owners.first);
+    if constexpr (requires { replica.policy().complete_phase(r); })
+      replica.policy().complete_phase(r);
+    else
+      replica.policy().complete(r, replica.engine().weights().data());
+    if constexpr (state_size > 0) {
+      // An owner has its state, whatever a broadcast that fails leaves.
+      T* const state = replica.engine().state().data();
+      std::vector<T> sent(state, state + state_size);
+      const std::span<std::byte> bytes = as_bytes(sent.data(), state_size);
+      r.host.broadcast(bytes.data(), bytes.size(), all().session().roles().owners.first);
+      std::copy(sent.begin(), sent.end(), state);
+    }
     Counted mine;
     if (server_) {
       mine = count();

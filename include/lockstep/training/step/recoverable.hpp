@@ -66,8 +66,17 @@ class RecoverableUpdate : public U {
   void finish_update() {
     if (stage_ == Stage::made) stage_ = Stage::complete;
   }
+  /// Sends the weights of all updates of a phase. Call it after `finish_update`.
+  [[gnu::cold]] void complete_phase(const ReplicaContext<D>& replica) {
+    if (after_.size() > 0) keep_weights(after_);
+    stage_ = Stage::sent;
+    this->complete(replica, this->weights());
+    stage_ = Stage::complete;
+  }
+  /// Whether it has begun, and the weights have not all arrived.
+  bool is_within_completion() const { return stage_ == Stage::sent; }
   /// Whether an update has begun whose weights have not all arrived.
-  bool is_within_update() const { return stage_ != Stage::complete; }
+  bool is_within_update() const { return stage_ == Stage::begun || stage_ == Stage::made; }
   /// Whether the owned range is that after this update.
   bool has_updated() const { return stage_ == Stage::made; }
   /// Copies the owned elements from before the last update to their places among all elements on the
@@ -75,14 +84,14 @@ class RecoverableUpdate : public U {
   [[gnu::cold]] void read_before(std::size_t buffer, T* all) const {
     copy_out(before_[buffer], all);
   }
-  /// The same of the weights after it, whatever has arrived since.
+  /// The same of the weights after it, or after the phase, whatever has arrived since.
   [[gnu::cold]] void read_updated_weights(T* all) const {
     if (after_.size() > 0) copy_out(after_, all);
   }
 
  private:
   using Context = typename D::Context;
-  enum class Stage : std::uint8_t { complete, begun, made };
+  enum class Stage : std::uint8_t { complete, begun, made, sent };
 
   [[gnu::cold]] void copy_out(const Buffer<Context, T>& from, T* all) const {
     [[maybe_unused]] const auto scope = device_->scope();

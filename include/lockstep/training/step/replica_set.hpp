@@ -320,6 +320,9 @@ class ReplicaSet : public AnyReplicas {
       }
       if constexpr (can_undo)
         if (policy.is_within_update()) undo_update(to, size);
+      if constexpr (requires { policy.is_within_completion(); })
+        if (policy.is_within_completion() && size > 0)
+          policy.read_updated_weights(reinterpret_cast<T*>(to.weights.data()));
       to.state = replica.template copy_of<std::byte>(replica.engine().state());
       if (is_divided_) {
         to.owned->has_weights = false;
