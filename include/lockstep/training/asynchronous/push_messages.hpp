@@ -71,7 +71,7 @@ static_assert(std::is_trivially_copyable_v<PushRequest> &&
 /// The facts of a phase that all processes know.
 struct PhaseShape {
   std::size_t state = 0;    ///< bytes of the layers' state
-  std::size_t record = 0;   ///< numbers that a slice leaves: examples, sums, ...
+  std::size_t record = 0;   ///< numbers that a slice leaves: its step, examples, sums, ...
   std::size_t element = 1;  ///< bytes of a weight
   std::uint64_t steps = 0;
   std::uint64_t staleness = 0;

@@ -132,6 +132,11 @@ void PushServer::follow() {
         order_.push_back(*at++);
         for (std::size_t i = 0; i < shape_.slices; ++i) sources_.push_back(*at++);
       }
+      if (reply.finished < finished_ || reply.finished > applied_)
+        throw Error(
+            "parameter server: rank {} names {} updates that all servers have made, after {}, of {} "
+            "of this one",
+            servers_.first, reply.finished, finished_, applied_);
       finished_ = reply.finished;
     }
     wake();
@@ -167,7 +172,10 @@ void PushServer::decide() {
 }
 
 void PushServer::accept(const Client& client, std::uint64_t step, std::uint64_t slice) {
-  if (!tickets_.accept(step * shape_.slices + slice)) return;
+  if (!tickets_.accept(step * shape_.slices + slice)) {
+    check(client, shape_.copies > 0);  // only a copy comes too late
+    return;
+  }
   std::vector<std::uint64_t>& sources = accepted_[step];
   sources.resize(shape_.slices);
   sources[slice] = client.rank;
@@ -341,7 +349,9 @@ bool PushServer::answer_push(Client& client, const PushRequest& request) {
   PushReceipt receipt;
   {
     const std::scoped_lock lock(mutex_);
-    check(client, request.step < shape_.steps && request.slice < shape_.slices);
+    check(client, request.step < shape_.steps && request.slice < shape_.slices &&
+                      push->record[0] == static_cast<double>(request.step) &&
+                      (!is_first() || tickets_.has_begun(request.step)));
     push->step = request.step;
     push->slice = request.slice;
     push->state_seen = request.known;

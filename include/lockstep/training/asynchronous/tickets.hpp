@@ -53,6 +53,8 @@ class Tickets {
   LOCKSTEP_DECL bool accept(std::uint64_t slice);
   /// Whether `accept` would return true.
   LOCKSTEP_DECL bool needs(std::uint64_t slice) const;
+  /// Whether the step is outstanding or, if copies of it may come later, was so.
+  LOCKSTEP_DECL bool has_begun(std::uint64_t step) const;
   /// Whether all slices of a step that is not finished are accepted.
   LOCKSTEP_DECL bool is_accepted(std::uint64_t step) const;
   /// The step is part of the weights.

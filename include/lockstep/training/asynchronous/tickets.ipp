@@ -45,6 +45,10 @@ bool Tickets::needs(std::uint64_t slice) const {
   return at != outstanding_.end() && !at->second.parts[slice % slices_].is_accepted;
 }
 
+bool Tickets::has_begun(std::uint64_t step) const {
+  return outstanding_.count(step) > 0 || (copies_ > 0 && step < next_);
+}
+
 bool Tickets::accept(std::uint64_t slice) {
   if (!needs(slice)) {
     ++dropped_;

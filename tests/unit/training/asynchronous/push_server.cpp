@@ -26,7 +26,9 @@
 namespace {
 
 using namespace lockstep;
-using detail::PhaseShape, detail::PushClient, detail::PushReply, detail::PushServer;
+using Catch::Matchers::Message;
+using detail::PhaseShape, detail::PushClient, detail::PushReply, detail::PushRequest,
+    detail::PushServer;
 using Pairs = PushServer::Pairs;
 
 /// The pairs of workers [0, workers) with servers [workers, workers + servers), and of all with the
@@ -267,4 +269,78 @@ TEST_CASE("a server whose client is lost throws, and ends the others") {
   CHECK_FALSE(errors[0]);
   CHECK_THROWS_AS(std::rethrow_exception(errors[1]), CollectiveError);
   CHECK_THROWS_AS(std::rethrow_exception(errors[2]), CollectiveError);
+}
+
+TEST_CASE("a server refuses a push that is not of a step that it has handed out") {
+  double weights[1] = {};
+  const Slice all{0, sizeof weights};
+  struct Wrong {
+    std::uint64_t step;
+    double record;
+    std::size_t copies;
+    bool is_twice;
+  };
+  for (const Wrong& wrong : {Wrong{5, 5, 0, false}, Wrong{5, 5, 1, false}, Wrong{10, 10, 0, false},
+                             Wrong{0, 1, 0, false}, Wrong{0, 0, 0, true}}) {
+    CAPTURE(wrong.step, wrong.record, wrong.copies, wrong.is_twice);
+    const PhaseShape shape{.record = 1, .element = 8, .steps = 10, .copies = wrong.copies};
+    std::vector<Pairs> pairs = connect(1, 1);
+    const auto errors = tcp_test::in_threads(2, [&](std::size_t rank) {
+      if (rank == 1) {
+        PushServer server(shape, pairs[1], 1, {1, 1}, {all, {all}},
+                          std::as_writable_bytes(std::span(weights)), {});
+        server.start();
+        while (server.serve([](const PushServer::Push&) {}, std::chrono::milliseconds(20)))
+          (void)server.take_records();
+        return;
+      }
+      PushClient client(shape, pairs[0], {{1, {all, {all}}}});
+      const double gradients[1] = {};
+      const auto* bytes = reinterpret_cast<const std::byte*>(gradients);
+      while (client.next(false).kind != PushReply::Kind::step) {
+      }
+      client.push(wrong.step, bytes, {&wrong.record, 1}, {});
+      if (wrong.is_twice) {
+        // The push counts; the second report of the same step does not.
+        PushRequest request{.kind = PushRequest::Kind::next, .step = 0};
+        for (int i = 0; i < 2; ++i) {
+          PushReply reply;
+          double record = 0;
+          pairs[0].at(1).send(&request, 1);
+          pairs[0].at(1).receive(&reply, 1);
+          if (reply.count > 0) pairs[0].at(1).receive(&record, 1);
+          request.known += reply.count;
+        }
+      }
+    });
+    CHECK_THROWS_AS(std::rethrow_exception(errors[0]), CollectiveError);
+    CHECK_THROWS_MATCHES(
+        std::rethrow_exception(errors[1]), Error,
+        Message("parameter server: rank 0 sent numbers that are not of this phase of 10 steps"));
+  }
+}
+
+TEST_CASE("a server refuses a number of updates that not all servers can have made") {
+  std::vector<Pairs> pairs = connect(1, 2);
+  double weights[1] = {};
+  const Slice all{0, sizeof weights};
+  const PhaseShape shape{.record = 1, .element = 8, .steps = 10};
+  const auto errors = tcp_test::in_threads(2, [&](std::size_t rank) {
+    if (rank == 0) {  // instead of the first server
+      PushRequest request;
+      pairs[1].at(2).receive(&request, 1);
+      PushReply reply{.finished = 1'000'000'000};
+      pairs[1].at(2).send(&reply, 1);
+      return;
+    }
+    PushServer server(shape, pairs[2], 2, {1, 2}, {all, {all}},
+                      std::as_writable_bytes(std::span(weights)), {});
+    server.start();
+    while (server.serve([](const PushServer::Push&) {}, std::chrono::milliseconds(20)))
+      (void)server.take_records();
+  });
+  CHECK_FALSE(errors[0]);
+  CHECK_THROWS_MATCHES(std::rethrow_exception(errors[1]), Error,
+                       Message("parameter server: rank 1 names 1000000000 updates that all "
+                               "servers have made, after 0, of 0 of this one"));
 }
