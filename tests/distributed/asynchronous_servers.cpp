@@ -390,10 +390,10 @@ TEST_CASE("calls that need all weights are refused between asynchronous steps") 
       model.fit(data(), options);
     };
   };
-  refused(
-      in_hook([](auto& model) { model.evaluate(data()); }),
-      "evaluate: it was called between steps of an asynchronous phase, while no process has all weights; set "
-      ".steps_per_execution = K");
+  refused(in_hook([](auto& model) { model.evaluate(data()); }),
+          "evaluate: it was called between steps that servers make in a phase (.asynchronous or "
+          ".backup_workers), while no process has all weights; set "
+          ".steps_per_execution = K");
   const auto own_step = [](const auto& strategy) {
     return [strategy] {
       auto model = model_on(Net{}, strategy, ls::SGD{});

@@ -684,7 +684,8 @@ class Model<Net, S, L, O, Ms...> {
           call, call);
     if (replicas_.is_in_phase())
       throw UsageError(
-          "{}: it was called between steps of an asynchronous phase, while no process has all weights; set "
+          "{}: it was called between steps that servers make in a phase (.asynchronous or "
+          ".backup_workers), while no process has all weights; set "
           ".steps_per_execution = K, after which all have them, or call it in on_epoch_end",
           call);
   }

@@ -162,7 +162,8 @@ void Run::log(std::string_view name, double value) {
 void Run::check_whole(const char* call) const {
   if (is_in_phase)
     throw UsageError(
-        "callback: {} was called between steps of an asynchronous phase, while no process has all weights; set "
+        "callback: {} was called between steps that servers make in a phase (.asynchronous or "
+        ".backup_workers), while no process has all weights; set "
         ".steps_per_execution = K, after which all have them, or call it in on_epoch_end",
         call);
 }

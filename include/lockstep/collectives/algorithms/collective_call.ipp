@@ -65,8 +65,8 @@ void throw_bad_root(std::size_t root, std::size_t size) {
 
 void throw_no_pair(std::size_t size) {
   throw UsageError(
-      "send: the group has {} members, so that the receiver is not determined; make a group of two, "
-      "or use broadcast",
+      "send, receive: the group has {} members, so that the other one is not determined; make a group "
+      "of two, or use broadcast",
       size);
 }
 

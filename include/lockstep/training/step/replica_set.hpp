@@ -686,7 +686,8 @@ class ReplicaSet : public AnyReplicas {
   void check_whole() const {
     if (is_divided_) [[unlikely]]
       throw UsageError(
-          "callback: the model was used between steps of an asynchronous phase, while no process has all weights; "
+          "callback: the model was used between steps that servers make in a phase (.asynchronous or "
+          ".backup_workers), while no process has all weights; "
           "set .steps_per_execution = K, after which all have them, or do it in on_epoch_end");
     check_has_tables();
   }

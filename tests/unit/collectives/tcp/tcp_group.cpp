@@ -115,9 +115,10 @@ TEST_CASE("a message of another size is refused by the receiver, and the sender 
 
 TEST_CASE("messages need a group of two") {
   int one = 1;
-  CHECK_THROWS_WITH(lockstep::ProcessGroup().send(&one, 1),
-                    "send: the group has 1 members, so that the receiver is not determined; make a "
-                    "group of two, or use broadcast");
+  CHECK_THROWS_WITH(
+      lockstep::ProcessGroup().send(&one, 1),
+      "send, receive: the group has 1 members, so that the other one is not determined; "
+      "make a group of two, or use broadcast");
   Plain maker(3, contract::no_timeout);
   for (const auto& error : run_members(maker, "three", [](TcpGroup& member, std::size_t) {
          int number = 0;
