@@ -29,7 +29,8 @@ OVERHEAD = 0.05e-3  # seconds in which a process wakes, seals a message and open
 SEALED, PLAIN = 1.0e9, 1.8e9  # bytes a second that one core sends and receives (docs/performance.md, "Over TCP")
 MEMORY = 10e9  # bytes a second that an optimizer reads and writes
 MOST_RANKS = 65_536  # a bound of this program: it counts the bytes of each rank
-UPDATES = ("replicated", "sharded", "local", "diloco")
+ROUNDS = ("local", "diloco")  # exchange after a number of local steps
+UPDATES = ("replicated", "sharded", *ROUNDS)
 
 
 class ForecastError(Exception):
@@ -278,7 +279,7 @@ def forecast(model, hosts, workers, link, update="replicated", every=500, wire=4
     ranks, group = hosts * workers, group_of(hosts, workers, link, in_tree)
     sums = SUMS_OF_REPLICA * ranks + SUMS_OF_ALL + model.state
     memory = model.memory
-    if update in ("local", "diloco"):
+    if update in ROUNDS:
         total = group.all_reduce(model.weights * wire // 4, sums)
         buffers = 2 if update == "diloco" else 1  # the weights of the last round; the outer momentum
         memory += buffers * model.weights
@@ -336,8 +337,8 @@ def read_model(path, step_ms=None, slots=None):
     try:
         buckets, flops, times, weights = plan["buckets"], plan["flops"], plan["times"], plan["weight_bytes"]
         state, loss = plan["averaged_state_bytes"], times.index("loss")
-        if slots is None:
-            slots = round(report.get("optimizer_bytes", 0) / weights) if weights else 0
+        measured_slots = round(report.get("optimizer_bytes", 0) / weights) if weights else 0
+        slots = measured_slots if slots is None else slots
         resident = [plan[k] for k in ("arena_bytes", "weight_bytes", "gradient_bytes", "state_bytes")]
         good = (len(flops) == len(times) and all(map(is_number, [*flops, state, *resident])) and sum(flops) > 0 and buckets
                 and sum(b["bytes"] for b in buckets) == weights
@@ -351,10 +352,17 @@ def read_model(path, step_ms=None, slots=None):
         step_ms = report.get("step_ms", {}).get("median") if isinstance(report.get("step_ms"), dict) else None
         if not is_number(step_ms):
             raise ForecastError(f"{path}: has no 'step_ms'; train a few steps, or give --step-ms")
+        if step_ms == 0:
+            raise ForecastError(f"{path}: the median of 'step_ms' is 0; train a few steps, or give --step-ms")
     step = step_ms / 1000
     update = min((3 + 2 * slots) * weights / MEMORY, step / 2)
     before = [sum(flops[:b["time"] + 1]) / sum(flops) for b in buckets]
-    memory = report["peak_bytes"]["planned"] if "peak_bytes" in report else sum(resident) + slots * weights
+    memory = sum(resident) + slots * weights
+    if "peak_bytes" in report:
+        planned = report["peak_bytes"].get("planned") if isinstance(report["peak_bytes"], dict) else None
+        if not is_number(planned):
+            raise ForecastError(f"{path}: has no 'planned' in 'peak_bytes'; name a file that was written with --report by this version")
+        memory = planned + (slots - measured_slots) * weights
     return Model(step, update, tuple(zip(before, (b["bytes"] for b in buckets))), weights, state, slots, memory)
 
 
@@ -422,6 +430,12 @@ def counts(least):
     return parse
 
 
+def count(text):
+    if not re.fullmatch(r"[0-9]+", text):
+        raise argparse.ArgumentTypeError(f"{text}: must be a whole number of at least 0")
+    return int(text)
+
+
 def positive(kind):
     def parse(text):
         try:
@@ -460,15 +474,15 @@ def main():
     link.add_argument("--bandwidth", type=positive(float), metavar="MBIT", help="Mbit/s in each direction")
     parser.add_argument("--hosts", type=counts(2), default=[2, 8, 64, 512], metavar="N,N,...", help="default: 2,8,64,512")
     parser.add_argument("--workers", type=positive(int), default=1, metavar="N", help="workers of each host; default: 1")
-    parser.add_argument("--update", type=names(UPDATES), default=list(UPDATES), metavar="NAME,...",
-                        help="update policies, of replicated, sharded, local and diloco; default: all")
+    parser.add_argument("--update", type=names(UPDATES), metavar="NAME,...",
+                        help="update policies, of replicated, sharded, local and diloco; default: all that the other options allow")
     parser.add_argument("--sync-every", type=positive(int), default=500, metavar="H",
                         help="steps between two exchanges of local and diloco; default: 500")
     parser.add_argument("--wire", choices=("float32", "bfloat16"), default="float32", help="what travels; default: float32")
     parser.add_argument("--virtual-shards", action="store_true",
                         help="the strategy has .virtual_shards, so that sums are added along a tree")
     parser.add_argument("--plain", action="store_true", help="data are not sealed (LOCKSTEP_WIRE=plain_on_trusted_network)")
-    parser.add_argument("--slots", type=counts(0), metavar="N",
+    parser.add_argument("--slots", type=count, metavar="N",
                         help="the optimizer's buffers for each weight (momentum: 1, Adam: 2), instead of the report's")
     parser.add_argument("--step-ms", type=positive(float), metavar="MS", help="a step of one process, instead of the report's")
     parser.add_argument("--json", action="store_true", help="print one JSON object instead of a table")
@@ -479,15 +493,22 @@ def main():
         parser.error("the link is missing or given twice; give either --check, or --round-trip and --bandwidth")
     if max(options.hosts) * options.workers > MOST_RANKS:
         parser.error(f"--hosts {max(options.hosts)} with {options.workers} workers each: at most {MOST_RANKS:,} ranks")
+    # As the programs do.
+    possible = [u for u in UPDATES if not (options.virtual_shards and u in ROUNDS) and (options.wire == "float32" or u == "replicated")]
+    if options.wire != "float32" and options.virtual_shards:
+        parser.error(f"--wire {options.wire}: compressed gradients depend on the number of replicas; leave out --virtual-shards")
+    for update in options.update or possible:
+        if update not in possible and options.virtual_shards:
+            parser.error(f"--update {update}: the weights of local steps depend on the number of replicas; leave out --virtual-shards")
+        if update not in possible:
+            parser.error(f"--wire {options.wire}: only replicas with the whole update compress gradients; leave out --update {update}")
     try:
-        model = read_model(options.report, options.step_ms, options.slots[0] if options.slots else None)
+        model = read_model(options.report, options.step_ms, options.slots)
         round_trip, bandwidth = read_check(options.check) if options.check else (options.round_trip / 1e3, options.bandwidth * 1e6)
         link = Link.measured(round_trip, bandwidth, PLAIN if options.plain else SEALED)
         wire = 2 if options.wire == "bfloat16" else 4
-        # Without rounds of local steps, which cannot have virtual shards.
         results = [forecast(model, hosts, options.workers, link, update, options.sync_every, wire, options.virtual_shards)
-                   for hosts in options.hosts for update in options.update
-                   if not (options.virtual_shards and update in ("local", "diloco"))]
+                   for hosts in options.hosts for update in options.update or possible]
     except ForecastError as error:
         sys.exit(f"lockstep-forecast: {error}")
     if options.json:

@@ -221,6 +221,15 @@ class Programs(contract.Case):
         self.assertEqual(steps[4, "replicated"]["memory_bytes"], memory)
         self.assertAlmostEqual(steps[4, "sharded"]["memory_bytes"], memory - 2 * (conv + dense) * 3 / 4, delta=1)
         self.assertEqual(steps[4, "diloco"]["memory_bytes"], memory + 2 * (conv + dense))
+        # Buffers that this run did not have, or has too many of.
+        for slots in (0, 3):
+            done = forecast(path, *self.link, "--hosts", 4, "--update", "replicated,sharded", "--slots", slots, "--json")
+            found = [f["memory_bytes"] for f in json.loads(done.stdout)["forecasts"]]
+            whole = memory + (slots - 2) * (conv + dense)
+            self.assertEqual(found[0], whole)
+            self.assertAlmostEqual(found[1], whole - slots * (conv + dense) * 3 / 4, delta=1)
+        done = forecast(path, *self.link, "--hosts", 64, "--wire", "bfloat16", "--json")
+        self.assertEqual([f["update"] for f in json.loads(done.stdout)["forecasts"]], ["replicated"])
         done = forecast(path, *self.link, "--hosts", 64, "--virtual-shards", "--json")
         self.assertEqual([(f["update"], f["algorithm"]) for f in json.loads(done.stdout)["forecasts"]],
                          [("replicated", "tree"), ("sharded", "tree")])
@@ -258,6 +267,8 @@ class Programs(contract.Case):
             ("replicas", {**report, "replicas": 2}, "has 2 replicas"), ("error", {"error": "no data"}, "the error 'no data'"),
             ("GPU", {**report, "device": "cuda"}, "but not NCCL"), ("no plan", {"replicas": 1}, "has no plan with gradients"),
             ("no times", {k: v for k, v in report.items() if k != "step_ms"}, "has no 'step_ms'"),
+            ("no median", {**report, "step_ms": {"median": 0}}, "the median of 'step_ms' is 0; train a few steps, or give --step-ms"),
+            ("no memory", {**report, "peak_bytes": {}}, "has no 'planned' in 'peak_bytes'"),
             ("buckets", {**report, "memory_plan": {**plan, "buckets": plan["buckets"][:1]}}, "has no plan with gradients"),
         ):
             with self.subTest(name):
@@ -271,9 +282,20 @@ class Programs(contract.Case):
                 self.assertEqual(done.stderr.count("\n"), 1)
         for arguments in ([], ["--round-trip", 1], [*self.link, "--check", path], [*self.link, "--hosts", 1], [*self.link, "--hosts", "x"],
                           [*self.link, "--update", "none"], [*self.link, "--workers", 0], ["--round-trip", "nan", "--bandwidth", 1],
-                          [*self.link, "--wire", "int8"], [*self.link, "--sync-every", 0], [*self.link, "--slots", -1], [*self.link, "--hosts", 65_537], [*self.link, "--host", 2]):
+                          [*self.link, "--wire", "int8"], [*self.link, "--sync-every", 0], [*self.link, "--slots", -1], [*self.link, "--slots", "1,2"], [*self.link, "--hosts", 65_537], [*self.link, "--host", 2]):
             done = forecast(path, *arguments)
             self.assertEqual((done.returncode, done.stdout), (2, ""), arguments)
+        for arguments, expected in (
+            (["--virtual-shards", "--update", "local,diloco"], "--update local: the weights of local steps"),
+            (["--virtual-shards", "--update", "replicated,diloco"], "--update diloco: the weights of local steps"),
+            (["--wire", "bfloat16", "--update", "sharded"], "leave out --update sharded"),
+            (["--wire", "bfloat16", "--update", "replicated,local"], "leave out --update local"),
+            (["--wire", "bfloat16", "--update", "diloco"], "leave out --update diloco"),
+            (["--wire", "bfloat16", "--virtual-shards"], "leave out --virtual-shards"),
+        ):
+            done = forecast(path, *self.link, *arguments)
+            self.assertEqual((done.returncode, done.stdout), (2, ""), arguments)
+            self.assertIn(expected, done.stderr)
         self.assertEqual(forecast().returncode, 2)
 
     def test_the_version_is_that_of_the_programs(self):
