@@ -49,7 +49,7 @@ struct Count : ls::Callback {
 };
 
 struct Plan {
-  int optimizer = 0;  ///< Adam; with a norm; momentum; averages and accumulation
+  int optimizer = 0;  ///< Adam; with a norm; momentum; averages and accumulation; a norm and it
   int epochs = 5;
   milliseconds pause{1};
   std::size_t replicas = 2;
@@ -59,6 +59,8 @@ struct Plan {
   /// A process that kills itself in a hook, the first time that so much of the training is done.
   enum class Hook { none, batch_begin, batch_end, test } hook = Hook::none;
   std::size_t victim = 0;
+  std::optional<std::size_t> after{};  ///< calls of the hook
+  milliseconds lingers{0};             ///< before it dies
   bool learns = true;
   bool handles_signals = false;
 };
@@ -73,7 +75,9 @@ std::vector<double> train(const S& strategy, const O& optimizer, const Plan& pla
   const auto die_in = [&](Plan::Hook hook, std::size_t after) {
     return [=, passed = std::make_shared<std::size_t>(0)](auto&&...) {
       const bool dies = here != nullptr && plan.hook == hook && here->rank == plan.victim;
-      if (dies && (*passed)++ == after && here->begin_fault()) ::raise(SIGKILL);
+      if (!dies || (*passed)++ != plan.after.value_or(after) || !here->begin_fault()) return;
+      std::this_thread::sleep_for(plan.lingers);
+      ::raise(SIGKILL);
     };
   };
   options.callbacks.push_back(
@@ -108,6 +112,11 @@ std::vector<double> train(const S& strategy, const Plan& plan, Here* here = null
   if (plan.optimizer == 1)
     return train(strategy, ls::Adam{.learning_rate = 0.01, .with = {.global_clipnorm = 0.1}}, plan,
                  here);
+  if (plan.optimizer == 4)
+    return train(strategy,
+                 ls::Adam{.learning_rate = 0.01,
+                          .with = {.global_clipnorm = 0.1, .gradient_accumulation_steps = 2}},
+                 plan, here);
   if (plan.optimizer == 2)
     return train(strategy, ls::SGD{.learning_rate = 0.05, .momentum = 0.9}, plan, here);
   return train(
@@ -234,6 +243,25 @@ TEST_CASE("a loss between two asynchronous phases loses no batch") {
       job.lose(victim);
       job.check(expected);
     }
+}
+
+TEST_CASE("accumulated gradients count once when a server dies while another waits for its norm") {
+  Plan plan{.optimizer = 4,
+            .epochs = 1,
+            .hook = Plan::Hook::batch_end,
+            .victim = 3,
+            .after = 2,
+            .lingers = 300ms};
+  const std::vector<double> expected = alone(plan);
+  for (const bool has_backups : {false, true}) {
+    CAPTURE(has_backups);
+    plan.staleness = has_backups ? std::nullopt : std::optional<std::uint64_t>(0);
+    plan.backups = has_backups ? 1 : 0;
+    Disturbed job({.workers = 2, .servers = 2}, plan);
+    REQUIRE(job.job().until([&] { return job.job().has_ended(3); }));
+    job.lose(3);
+    job.check(expected);
+  }
 }
 
 TEST_CASE("several batches in work at a loss count once") {
