@@ -332,6 +332,8 @@ void FitLoop::end_round() {
   const Run::TogetherHooks together(run_);
   for (std::size_t i = 0; i < logs.size(); ++i) {
     const std::size_t step = static_cast<std::size_t>(done_) + i;
+    run_.is_within_round = i + 1 < logs.size();
+    replicas_.point_to(i);
     run_.callbacks.on_train_batch_begin(step, {});
     run_.callbacks.on_train_batch_end(step, logs[i]);
   }

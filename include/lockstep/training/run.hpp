@@ -133,6 +133,7 @@ struct Run final : TrainingControl {
   bool is_at_epoch_end = false;        // log() is allowed
   int evicted_by = 0;                  // the signal; leaves an elastic job after this step
   bool is_in_phase = false;            // of asynchronous steps
+  bool is_within_round = false;        // a hook of a step before the last one
   bool admits = false;                 // requests report a process that waits to join
   Logs added;                          // by log(), since the last on_epoch_end hook
   std::shared_ptr<StepTrace> trace{};  // while one is active

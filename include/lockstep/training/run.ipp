@@ -171,9 +171,7 @@ std::vector<std::byte> Run::weights() const {
   check_whole("weights");
   return replicas.copy();
 }
-bool Run::is_finite() const {
-  return is_in_phase || replicas.is_within_pending() || replicas.is_finite();
-}
+bool Run::is_finite() const { return is_in_phase || is_within_round || replicas.is_finite(); }
 std::string Run::not_finite() const { return is_in_phase ? "" : replicas.not_finite(); }
 std::vector<NamedTensor> Run::tensors() const {
   check_whole("tensors");

@@ -2,6 +2,7 @@
 /// The results of a model's steps, whatever its type.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 
@@ -39,8 +40,8 @@ class AnySteps {
   virtual void read_sums(RunningLogs& running) = 0;
   /// Adds those of the first pending step that no call has read; there must be one.
   virtual void read_step(RunningLogs& running) = 0;
-  /// Whether `read_step` has read some of the pending steps only: the weights are those after all.
-  virtual bool is_within_pending() const = 0;
+  /// Makes step i of the last round the one whose losses `not_finite` reads.
+  virtual void point_to(std::size_t i) = 0;
   /// Records the work of this process' replicas in `trace`, with memory for `steps` steps; null ends
   /// it.
   virtual void record(std::shared_ptr<StepTrace> trace, std::uint64_t steps) = 0;

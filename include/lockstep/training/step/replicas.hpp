@@ -228,10 +228,9 @@ class Replicas final : public ReplicaSet<Net, S, L, O, Ms...> {
   }
   void read_step(RunningLogs& running) override {
     add_sums(running, read_, read_ + 1);
-    this->first().point_to(read_);
     ++read_;
   }
-  bool is_within_pending() const override { return read_ > 0 && read_ < pending_.size(); }
+  void point_to(std::size_t i) override { this->first().point_to(i); }
   /// The loss and the metrics of the last step that nobody has read. Unless it `counts`, read_sums
   /// does not see it.
   Logs last_logs(bool counts) {

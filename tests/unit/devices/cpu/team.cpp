@@ -365,7 +365,7 @@ TEST_CASE("training needs little stack, and a smaller one is an error") {
   CAPTURE(used, empty);
   CHECK(used - empty <= ls::detail::min_stack_bytes);
   good = false;
-  on_stack_of(empty + ls::detail::min_stack_bytes + 4096, train);
+  on_stack_of(empty + ls::detail::min_stack_bytes + 8192, train);  // with what calls open
   CHECK(good);
   std::string message;
   on_stack_of(32 * 1024, [&] { message = message_of([] { ls::Cpu{}.open(1, 0); }); });
