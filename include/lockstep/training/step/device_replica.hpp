@@ -351,12 +351,16 @@ class DeviceReplica {
       context_->add(engine_.gradients().data() + begin, partial_gradients_[b].data() + begin,
                     end - begin);
     };
-    if (!U::divides_slots || used.empty()) return add(range.begin, range.end);
-    for (const Slice& part : used)
-      if (const std::size_t begin = std::max(part.first, range.begin),
-          end = std::min(part.first + part.count, range.end);
-          begin < end)
-        add(begin, end);
+    if constexpr (U::divides_slots)
+      if (!used.empty()) {
+        for (const Slice& part : used)
+          if (const std::size_t begin = std::max(part.first, range.begin),
+              end = std::min(part.first + part.count, range.end);
+              begin < end)
+            add(begin, end);
+        return;
+      }
+    add(range.begin, range.end);
   }
 
   /// Exchanges the last bucket and sums_, and queues the sums' copy to the host.

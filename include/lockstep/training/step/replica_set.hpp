@@ -270,10 +270,11 @@ class ReplicaSet : public AnyReplicas {
   [[gnu::cold]] Signature signature() const override {
     Signature fields = signature_of_model();
     // Else the replicas have equal ones, and a checkpoint has one.
-    if (const std::size_t count = slots_of_job().size(); count != slot_count(optimizer_))
-      add_field(
-          fields, buffers_field,
-          format_text("{} of {} replicas under {}", count, session_.replicas(), policy_name()));
+    if constexpr (makes_rounds)
+      if (job_slots() != slot_count(optimizer_))
+        add_field(fields, buffers_field,
+                  format_text("{} of {} replicas under {}", job_slots(), session_.replicas(),
+                              policy_name()));
     return fields;
   }
   std::vector<ParameterInfo> parameters() const override { return parameters_of<Net>(); }
@@ -295,8 +296,8 @@ class ReplicaSet : public AnyReplicas {
     to.weights = bytes_in(replica.engine().weights());
     to.state = bytes_in(replica.engine().state());
     to.slot_values.clear();
-    for (const JobSlot& slot : slots_of_job())
-      read_slot(slot, to.slot_values.emplace_back(slot.name, std::vector<std::byte>()).second);
+    for (std::size_t i = 0; i < job_slots(); ++i)
+      read_slot(i, to.slot_values.emplace_back(job_slot_name(i), std::vector<std::byte>()).second);
     to.owned.reset();
     if constexpr (keeps_gradients) save_kept(to);
     save_facts(to);
@@ -347,7 +348,7 @@ class ReplicaSet : public AnyReplicas {
     StateLayout its{dtype_of<T>, Net::graph.weights * sizeof(T), Net::graph.state * sizeof(T)};
     its.is_distant = is_distant();
     its.policy = policy_name();
-    for (JobSlot& slot : slots_of_job()) its.slot_names.push_back(std::move(slot.name));
+    for (std::size_t i = 0; i < job_slots(); ++i) its.slot_names.emplace_back(job_slot_name(i));
     its.signature = signature();
     if constexpr (keeps_gradients)
       if (!is_whole()) its.factors_layout = first().policy().factors_layout();
@@ -376,15 +377,14 @@ class ReplicaSet : public AnyReplicas {
     are_equal_ = false;
     std::vector<T> values(buffer == 1 ? Net::graph.state : Net::graph.weights);
     fill(std::as_writable_bytes(std::span(values)));
-    const JobSlot slot = buffer < 2 ? JobSlot{} : slots_of_job()[buffer - 2];
     session_.each([&](const ReplicaContext<device>& r) {
       Replica& replica = *replicas_[r.local];
       if (buffer == 0)
         replica.engine().weights().upload(values.data());
       else if (buffer == 1)
         replica.engine().state().upload(values.data());
-      else if (!slot.rank || *slot.rank == r.rank)
-        replica.policy().load(slot.number, values.data());
+      else
+        load_slot(buffer - 2, r, values.data());
       r.device.synchronize();
     });
   }
@@ -526,7 +526,7 @@ class ReplicaSet : public AnyReplicas {
         return;
       }
     std::vector<std::byte> averages;
-    read_slot({.number = last_slot()}, averages);  // a loss may end it
+    read_slot(last_slot(), averages);  // a loss may end it
     has_averages_in_weights_ = averages_in_weights;
     are_equal_ = false;
     exchange_averages(weights(), reinterpret_cast<const T*>(averages.data()));
@@ -842,34 +842,54 @@ class ReplicaSet : public AnyReplicas {
     return model_signature<Net, device>(seed_, session_.virtual_shards(), loss_, optimizer_,
                                         metrics_);
   }
-  /// A buffer of a checkpoint: number `number` of all replicas, or of the one with `rank` alone.
-  struct JobSlot {
-    std::string name{};
-    std::size_t number = 0;
+  /// The optimizer's buffers in a checkpoint; under a policy with rounds also those that replicas
+  /// share, and the first set again for each replica after the first.
+  std::size_t job_slots() const {
+    std::size_t count = slot_count(optimizer_);
+    if constexpr (makes_rounds)
+      count = count * session_.replicas() + UpdateOf<S>::shared_slots(policy_);
+    return count;
+  }
+  /// A replica's buffer, and the rank of the replica if it is not the same in all.
+  struct SlotPlace {
+    std::size_t number;
     std::optional<std::size_t> rank{};
   };
-  /// The optimizer's buffers; under a policy with rounds also those that replicas share, and the
-  /// first set again for each replica after the first.
-  [[gnu::cold]] std::vector<JobSlot> slots_of_job() const {
-    std::vector<JobSlot> all;
-    const std::size_t own = slot_count(optimizer_);
-    for (std::size_t i = 0; i < own; ++i)
-      all.push_back({std::string(slot_name(optimizer_, i)), i, std::nullopt});
+  SlotPlace place_of_slot(std::size_t i) const
+    requires makes_rounds
+  {
+    const std::size_t own = slot_count(optimizer_),
+                      first_set = own + UpdateOf<S>::shared_slots(policy_);
+    if (i < own) return {i, 0};
+    if (i < first_set) return {i, std::nullopt};
+    return {(i - first_set) % own, 1 + (i - first_set) / own};
+  }
+  /// Its name: a view, or under a policy with rounds a text.
+  auto job_slot_name(std::size_t i) const {
     if constexpr (makes_rounds) {
-      for (JobSlot& slot : all) slot.rank = 0;
-      for (std::size_t i = 0; i < UpdateOf<S>::shared_slots(policy_); ++i)
-        all.push_back({std::string(UpdateOf<S>::shared_slot_name), own + i, std::nullopt});
-      for (std::size_t rank = 1; rank < session_.replicas(); ++rank)
-        for (std::size_t i = 0; i < own; ++i)
-          all.push_back({format_text("{} of replica {}", slot_name(optimizer_, i), rank), i, rank});
+      const auto [number, rank] = place_of_slot(i);
+      if (!rank) return std::string(UpdateOf<S>::shared_slot_name);
+      const std::string_view name = slot_name(optimizer_, number);
+      return *rank == 0 ? std::string(name) : format_text("{} of replica {}", name, *rank);
+    } else {
+      return slot_name(optimizer_, i);
     }
-    return all;
+  }
+  void load_slot(std::size_t i, const ReplicaContext<device>& r, const T* values) {
+    const auto& policy = replicas_[r.local]->policy();
+    if constexpr (makes_rounds) {
+      const auto [number, rank] = place_of_slot(i);
+      if (!rank || *rank == r.rank) policy.load(number, values);
+    } else {
+      policy.load(i, values);
+    }
   }
   /// Reads all elements of a buffer; one of a single replica in the chief only, elsewhere it is empty.
   /// Collective unless `is_whole`.
-  [[gnu::cold]] void read_slot(const JobSlot& slot, std::vector<std::byte>& bytes) {
+  [[gnu::cold]] void read_slot(std::size_t i, std::vector<std::byte>& bytes) {
     constexpr std::size_t size = Net::graph.weights * sizeof(T);
     if constexpr (makes_rounds) {
+      const SlotPlace slot = place_of_slot(i);
       const std::size_t rank = slot.rank.value_or(session_.first_replica()),
                         local = rank - session_.first_replica();
       const bool is_here = rank >= session_.first_replica() && local < replicas_.size();
@@ -884,12 +904,12 @@ class ReplicaSet : public AnyReplicas {
     bytes.resize(size);
     T* const all = reinterpret_cast<T*>(bytes.data());
     if constexpr (!UpdateOf<S>::divides_slots) {
-      first().policy().read(slot.number, all);
+      first().policy().read(i, all);
     } else {
       session_.each([&](const ReplicaContext<device>& r) {
         std::vector<T> own(r.local == 0 ? 0 : Net::graph.weights);
         T* const to = r.local == 0 ? all : own.data();
-        replicas_[r.local]->policy().read(slot.number, to);
+        replicas_[r.local]->policy().read(i, to);
         replicas_[r.local]->policy().complete(r, to);
       });
     }
