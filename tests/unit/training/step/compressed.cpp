@@ -31,6 +31,7 @@
 #include "lockstep/wire.hpp"
 #include "support/folder.hpp"
 #include "unit/training/model_support.hpp"
+#include "unit/training/step/only_all_reduces.hpp"
 
 namespace {
 
@@ -221,18 +222,12 @@ struct Plain {
   }
   void broadcast(std::byte* p, std::size_t n, std::size_t root) { all.broadcast(p, n, root); }
 };
-/// An exchange that only knows all-reduces.
-struct Doubling {
-  ls::GradientExchange<double> of;
-  void post(double* p, std::size_t n) { of.post(p, n); }
-  void finish(double* p, std::size_t n, double* sums, std::size_t m) { of.finish(p, n, sums, m); }
-};
 struct Custom : Many {
   struct Session : Many::Session {
     void each(ls::FunctionRef<void(const ls::ReplicaContext<Device>&)> body) {
       Many::Session::each([&](ls::ReplicaContext<Device> replica) {
         Plain plain{replica.gradients};
-        Doubling own{replica.exchange};
+        testing::OnlyAllReduces own{replica.exchange};
         replica.gradients = ls::CollectiveRef(plain);
         replica.exchange = ls::GradientExchange<double>(own);
         body(replica);

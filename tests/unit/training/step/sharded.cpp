@@ -26,6 +26,7 @@
 #include "lockstep/training/report/profile.hpp"
 #include "support/folder.hpp"
 #include "unit/training/model_support.hpp"
+#include "unit/training/step/only_all_reduces.hpp"
 
 namespace {
 
@@ -218,17 +219,11 @@ struct WithoutRanges : Many {
   Session open() const { return {Many::open()}; }
 };
 
-/// An exchange that only knows all-reduces.
-struct Doubling {
-  ls::GradientExchange<double> of;
-  void post(double* p, std::size_t n) { of.post(p, n); }
-  void finish(double* p, std::size_t n, double* sums, std::size_t m) { of.finish(p, n, sums, m); }
-};
 struct WithOwnExchange : Many {
   struct Session : Many::Session {
     void each(ls::FunctionRef<void(const ls::ReplicaContext<Device>&)> body) {
       Many::Session::each([&](ls::ReplicaContext<Device> replica) {
-        Doubling own{replica.exchange};
+        testing::OnlyAllReduces own{replica.exchange};
         replica.exchange = ls::GradientExchange<double>(own);
         body(replica);
       });
