@@ -128,25 +128,36 @@ struct End {
   Clock::time_point at{};
 };
 
-/// Distinct ports that are free now.
-inline std::vector<std::uint16_t> free_ports(std::size_t count) {
-  std::vector<std::uint16_t> ports;
-  std::vector<int> files;
-  for (std::size_t i = 0; i < count; ++i) {
-    const int file = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    sockaddr_in address{};
-    address.sin_family = AF_INET;
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    socklen_t length = sizeof address;
-    auto* const any = reinterpret_cast<sockaddr*>(&address);
-    REQUIRE(::bind(file, any, length) == 0);
-    REQUIRE(::getsockname(file, any, &length) == 0);
-    ports.push_back(ntohs(address.sin_port));
-    files.push_back(file);
+/// Distinct free ports. As long as this object lives, no other process gets one of them by chance, but
+/// each that asks for it may listen there.
+class Ports {
+ public:
+  explicit Ports(std::size_t count) {
+    for (std::size_t i = 0; i < count; ++i) {
+      const int file = files_.emplace_back(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+      const int yes = 1;
+      REQUIRE(::setsockopt(file, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes) == 0);
+      sockaddr_in address{};
+      address.sin_family = AF_INET;
+      address.sin_addr.s_addr = htonl(INADDR_ANY);  // the processes' addresses differ
+      socklen_t length = sizeof address;
+      auto* const any = reinterpret_cast<sockaddr*>(&address);
+      REQUIRE(::bind(file, any, length) == 0);
+      REQUIRE(::getsockname(file, any, &length) == 0);
+      ports_.push_back(ntohs(address.sin_port));
+    }
   }
-  for (const int file : files) ::close(file);
-  return ports;
-}
+  Ports(const Ports&) = delete;
+  Ports& operator=(const Ports&) = delete;
+  ~Ports() {
+    for (const int file : files_) ::close(file);
+  }
+  std::uint16_t operator[](std::size_t i) const { return ports_[i]; }
+
+ private:
+  std::vector<int> files_;
+  std::vector<std::uint16_t> ports_;
+};
 
 /// The tasks of a job that are no workers: rank 0 may be a chief, the last ranks parameter servers.
 struct OtherTasks {
@@ -164,7 +175,7 @@ class Processes {
   /// `size` / `machines` processes each.
   Processes(std::size_t size, const Work& work, milliseconds limit = 60s, std::size_t machines = 1,
             OtherTasks others = {})
-      : deadline_(Clock::now() + limit), work_(work), limit_(limit) {
+      : deadline_(Clock::now() + limit), work_(work), limit_(limit), ports_(size) {
     // A joined thread may still be listed for a moment.
     for (int i = 0; i < 2000 && threads_of_this_process() > most_threads; ++i)
       std::this_thread::sleep_for(1ms);
@@ -179,10 +190,8 @@ class Processes {
                                 MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     REQUIRE(memory != MAP_FAILED);
     reports_ = static_cast<Report*>(memory);
-    for (const std::uint16_t port : free_ports(size)) {
-      addresses_.push_back(
-          fmt::format("127.0.0.{}:{}", 1 + addresses_.size() * machines / size, port));
-      const std::size_t rank = addresses_.size() - 1;
+    for (std::size_t rank = 0; rank < size; ++rank) {
+      addresses_.push_back(fmt::format("127.0.0.{}:{}", 1 + rank * machines / size, ports_[rank]));
       cluster_.add(others.chief && rank == 0       ? ls::TaskType::chief
                    : rank + others.servers >= size ? ls::TaskType::ps
                                                    : ls::TaskType::worker,
@@ -345,6 +354,7 @@ class Processes {
   Clock::time_point deadline_;
   Work work_;
   milliseconds limit_;
+  Ports ports_;
   ls::ClusterSpec cluster_;
   std::filesystem::path folder_;
   std::size_t bytes_ = 0;

@@ -49,14 +49,17 @@ int kill(pid_t process, int signal) {
 """
 
 
+RESERVED = []  # until this process ends, no other one gets their ports by chance
+
+
 def free_ports(count):
+    """Free ports at which each program that asks for them may listen."""
     sockets = [socket.socket() for _ in range(count)]
     for s in sockets:
-        s.bind(("127.0.0.1", 0))
-    ports = [s.getsockname()[1] for s in sockets]
-    for s in sockets:
-        s.close()
-    return ports
+        s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        s.bind(("", 0))
+    RESERVED.extend(sockets)
+    return [s.getsockname()[1] for s in sockets]
 
 
 def cluster(ports):
