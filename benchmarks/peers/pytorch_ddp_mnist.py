@@ -13,7 +13,7 @@ import support
 
 def add_options(parser):
     parser.add_argument("--optimizer", choices=("sgd", "adam", "zero"), default="sgd")
-    parser.add_argument("--hook", choices=("none", "bf16", "power_sgd"), default="none")
+    parser.add_argument("--hook", choices=("none", "bf16"), default="none")
 
 
 options = support.parse(__doc__, add_options, workers=2)
@@ -36,7 +36,7 @@ rank = support.become_worker(options, environment_of)
 try:
     import torch
     from torch import distributed
-    from torch.distributed.algorithms.ddp_comm_hooks import default_hooks, powerSGD_hook
+    from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
     from torch.distributed.optim import ZeroRedundancyOptimizer
     from torch.nn.parallel import DistributedDataParallel
     import pytorch_model
@@ -51,9 +51,6 @@ def main():
     model = DistributedDataParallel(pytorch_model.make())
     if options.hook == "bf16":
         model.register_comm_hook(None, default_hooks.bf16_compress_hook)
-    elif options.hook == "power_sgd":
-        state = powerSGD_hook.PowerSGDState(None, matrix_approximation_rank=1, start_powerSGD_iter=10)
-        model.register_comm_hook(state, powerSGD_hook.powerSGD_hook)
     optimizers = {
         "sgd": pytorch_model.sgd,
         "adam": pytorch_model.adam,

@@ -1,5 +1,5 @@
 """Steps of two workers on this machine, under lockstep's update policies and under PyTorch's: DistributedDataParallel over Gloo
-with Adam, with Adam in ZeroRedundancyOptimizer, and with hooks that compress gradients; the tutorials' CNN, 64 images a step.
+with Adam, with Adam in ZeroRedundancyOptimizer, and with the hook that sends bfloat16; the tutorials' CNN, 64 images a step.
 
     benchmarks/peers/setup.sh                                          # PyTorch, in benchmarks/peers/.venv
     benchmarks/peers/.venv/bin/python benchmarks/peers/update_policies.py --data DIR      # --bin build/release/bin
@@ -53,7 +53,6 @@ def main():
         "PyTorch, DDP": lambda: pytorch("--optimizer", "adam"),
         "PyTorch, ZeroRedundancyOptimizer": lambda: pytorch("--optimizer", "zero"),
         "PyTorch, bf16 hook": lambda: pytorch("--optimizer", "adam", "--hook", "bf16"),
-        "PyTorch, PowerSGD hook of rank 1": lambda: pytorch("--optimizer", "adam", "--hook", "power_sgd"),
     }
     times = {name: [] for name in programs}
     for _ in range(options.rounds):
